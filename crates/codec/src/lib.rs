@@ -1,0 +1,80 @@
+//! Little-endian wire encoding: a bounded reader that never panics, a writer, versioned envelopes.
+//!
+//! Source: doc/dev/encoding.rst, src/include/encoding.h, src/include/denc.h.
+#![forbid(unsafe_code)]
+#![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+
+mod collections;
+mod envelope;
+mod error;
+mod reader;
+mod scalar;
+mod writer;
+
+pub use envelope::Envelope;
+pub use error::DecodeError;
+pub use reader::Reader;
+pub use writer::Writer;
+
+/// A value with a wire form.
+pub trait Encode {
+    /// Appends the wire form to `w`.
+    fn encode(&self, w: &mut Writer);
+
+    /// The wire form as one buffer.
+    fn to_bytes(&self) -> bytes::Bytes {
+        let mut w = Writer::new();
+        self.encode(&mut w);
+        w.into_bytes()
+    }
+}
+
+/// A value that can be read from untrusted bytes.
+pub trait Decode: Sized {
+    /// The fewest bytes any value of this type takes: bounds what a claimed element count may allocate.
+    const MIN_SIZE: usize = 1;
+
+    /// Reads one value, leaving the reader behind it.
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError>;
+
+    /// Reads one value from the start of `bytes`; bytes behind it are ignored, as Ceph's decoders do.
+    fn from_bytes(bytes: impl Into<bytes::Bytes>) -> Result<Self, DecodeError> {
+        Self::decode(&mut Reader::new(bytes.into()))
+    }
+}
+
+/// Implements `Encode` and `Decode` for a plain struct whose fields go over the wire in order, without an envelope.
+#[macro_export]
+macro_rules! wire_plain {
+    ($name:ident { $($field:ident),+ $(,)? }) => {
+        impl $crate::Encode for $name {
+            fn encode(&self, w: &mut $crate::Writer) {
+                $( self.$field.encode(w); )+
+            }
+        }
+        impl $crate::Decode for $name {
+            fn decode(r: &mut $crate::Reader) -> Result<Self, $crate::DecodeError> {
+                Ok(Self { $( $field: $crate::Decode::decode(r)? ),+ })
+            }
+        }
+    };
+}
+
+/// Implements `Encode` and `Decode` for a struct in an envelope `version, compat` whose fields go in order.
+#[macro_export]
+macro_rules! wire_struct {
+    ($name:ident ($version:expr, $compat:expr) { $($field:ident),+ $(,)? }) => {
+        impl $crate::Encode for $name {
+            fn encode(&self, w: &mut $crate::Writer) {
+                w.envelope($version, $compat, |w| { $( self.$field.encode(w); )+ });
+            }
+        }
+        impl $crate::Decode for $name {
+            fn decode(r: &mut $crate::Reader) -> Result<Self, $crate::DecodeError> {
+                r.envelope(stringify!($name), $version, |r, _env| {
+                    Ok(Self { $( $field: $crate::Decode::decode(r)? ),+ })
+                })
+            }
+        }
+    };
+}

@@ -1,0 +1,78 @@
+//! The error numbers that go over the wire (Linux values, sent negated).
+
+/// A Linux errno. Replies carry it negated; 0 is success and is not an `Errno`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Errno(pub i32);
+
+macro_rules! errnos {
+    ($($name:ident = $value:literal $text:literal),+ $(,)?) => {
+        impl Errno {
+            $( pub const $name: Self = Self($value); )+
+
+            /// The symbolic name, when it is one that we use.
+            pub fn name(self) -> Option<&'static str> {
+                match self.0 { $( $value => Some(stringify!($name)), )+ _ => None }
+            }
+
+            /// The text that strerror gives.
+            pub fn text(self) -> &'static str {
+                match self.0 { $( $value => $text, )+ _ => "Unknown error" }
+            }
+        }
+    };
+}
+errnos! {
+    EPERM = 1 "Operation not permitted",
+    ENOENT = 2 "No such file or directory",
+    EIO = 5 "Input/output error",
+    ENXIO = 6 "No such device or address",
+    E2BIG = 7 "Argument list too long",
+    EAGAIN = 11 "Resource temporarily unavailable",
+    ENOMEM = 12 "Cannot allocate memory",
+    EACCES = 13 "Permission denied",
+    EBUSY = 16 "Device or resource busy",
+    EEXIST = 17 "File exists",
+    ENODEV = 19 "No such device",
+    ENOTDIR = 20 "Not a directory",
+    EISDIR = 21 "Is a directory",
+    EINVAL = 22 "Invalid argument",
+    EFBIG = 27 "File too large",
+    ENOSPC = 28 "No space left on device",
+    EROFS = 30 "Read-only file system",
+    EDOM = 33 "Numerical argument out of domain",
+    ERANGE = 34 "Numerical result out of range",
+    ENAMETOOLONG = 36 "File name too long",
+    ENOTEMPTY = 39 "Directory not empty",
+    ENODATA = 61 "No data available",
+    EOVERFLOW = 75 "Value too large for defined data type",
+    EOPNOTSUPP = 95 "Operation not supported",
+    ENOTCONN = 107 "Transport endpoint is not connected",
+    ESHUTDOWN = 108 "Cannot send after transport endpoint shutdown",
+    ETIMEDOUT = 110 "Connection timed out",
+    EALREADY = 114 "Operation already in progress",
+    ESTALE = 116 "Stale file handle",
+    EDQUOT = 122 "Disk quota exceeded",
+    ECANCELED = 125 "Operation canceled",
+}
+
+impl Errno {
+    /// The negated value, as replies carry it.
+    pub fn neg(self) -> i32 {
+        -self.0
+    }
+}
+
+impl std::fmt::Display for Errno {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "({}) {}", self.0, self.text())
+    }
+}
+impl std::fmt::Debug for Errno {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "Errno({})", self.0),
+        }
+    }
+}
+impl std::error::Error for Errno {}

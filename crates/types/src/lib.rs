@@ -1,0 +1,26 @@
+//! Ids, names, versions, addresses and feature bits that every part of Loligo shares, with their wire forms.
+#![forbid(unsafe_code)]
+#![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+
+mod addr;
+mod entity;
+mod errno;
+pub mod features;
+mod hobject;
+mod ids;
+mod locator;
+mod pgid;
+mod snap;
+mod time;
+mod version;
+
+pub use addr::{AddrKind, AddrVec, EntityAddr};
+pub use entity::{EntityInst, AuthName, EntityName, EntityType, ReqId};
+pub use errno::Errno;
+pub use hobject::HObject;
+pub use ids::{Epoch, Fsid, GlobalId, OsdId, PoolId};
+pub use locator::{ObjectLocator, RequestRedirect};
+pub use pgid::{PgId, SpgId};
+pub use snap::{SnapContext, SnapId};
+pub use time::Utime;
+pub use version::Eversion;

@@ -1,0 +1,77 @@
+//! Placement group ids: pool and seed, and the same with an erasure-code shard.
+
+use codec::{Decode, DecodeError, Encode, Reader, Writer};
+
+use crate::PoolId;
+
+/// A placement group: `pool.seed`, the seed printed in hex. Source: pg_t in src/osd/osd_types.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PgId {
+    pub pool: PoolId,
+    pub seed: u32,
+}
+
+impl PgId {
+    pub fn new(pool: PoolId, seed: u32) -> Self {
+        Self { pool, seed }
+    }
+
+    /// Parses `pool.seed` with the seed in hex.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (pool, seed) = text.split_once('.')?;
+        Some(Self { pool: PoolId(pool.parse().ok()?), seed: u32::from_str_radix(seed, 16).ok()? })
+    }
+}
+
+impl std::fmt::Display for PgId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{:x}", self.pool, self.seed)
+    }
+}
+
+/// Version byte, pool, seed, and a "preferred OSD" that has been -1 for many releases.
+impl Encode for PgId {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(1);
+        w.i64(self.pool.0);
+        w.u32(self.seed);
+        w.i32(-1);
+    }
+}
+impl Decode for PgId {
+    const MIN_SIZE: usize = 17;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.skip(1)?;
+        let pool = PoolId(r.i64()?);
+        let seed = r.u32()?;
+        r.skip(4)?;
+        Ok(Self { pool, seed })
+    }
+}
+
+/// A PG and, for erasure-coded pools, the shard; -1 for replicated ones. Source: spg_t in src/osd/osd_types.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SpgId {
+    pub pgid: PgId,
+    pub shard: i8,
+}
+
+codec::wire_struct!(SpgId(1, 1) { pgid, shard });
+
+impl SpgId {
+    pub const NO_SHARD: i8 = -1;
+
+    pub fn replicated(pgid: PgId) -> Self {
+        Self { pgid, shard: Self::NO_SHARD }
+    }
+}
+
+impl std::fmt::Display for SpgId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.shard == Self::NO_SHARD {
+            self.pgid.fmt(f)
+        } else {
+            write!(f, "{}s{}", self.pgid, self.shard)
+        }
+    }
+}
