@@ -114,9 +114,9 @@ impl Encode for EntityAddr {
 fn encode_sockaddr(socket: Option<SocketAddr>, w: &mut Writer) {
     match socket {
         None => {
-            // A blank address still carries its family, which is 0. Source: get_sockaddr_len gives sizeof(sockaddr_storage)
-            // only for families it does not know; Ceph's blank address is written with the length of sockaddr_in's family.
-            w.u32(0);
+            // A blank address carries the whole union of both forms. Source: get_sockaddr_len in src/msg/msg_types.h.
+            w.u32(SOCKADDR_IN6_LEN);
+            w.zeros(SOCKADDR_IN6_LEN as usize);
         }
         Some(SocketAddr::V4(a)) => {
             w.u32(SOCKADDR_IN_LEN);
