@@ -5,9 +5,15 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
-mod map;
+pub mod hash;
 
+mod choose;
 mod finalize;
+mod ln;
+mod ln_table;
+mod map;
+mod mapper;
+mod str_hash;
 mod validate;
 mod wire;
 
@@ -15,4 +21,8 @@ pub use map::{
     Alg, Bucket, BucketData, ChooseArg, ChooseArgMap, CrushMap, DEFAULT_CHOOSE_ARGS, ITEM_NONE, ITEM_UNDEF,
     Rule, Step, Tunables,
 };
-pub use validate::{MAX_DEPTH, MAX_RULES, MapError};
+pub use mapper::{DRAW_BUDGET, Scratch};
+pub use str_hash::{
+    STR_HASH_LINUX, STR_HASH_RJENKINS, str_hash, str_hash_linux, str_hash_name, str_hash_rjenkins,
+};
+pub use validate::{MAX_DEPTH, MAX_RULES, MapError, WeightMismatch};
