@@ -1,0 +1,99 @@
+//! `cargo xtask ci|test|tidy`: everything that must hold before a change lands.
+#![forbid(unsafe_code)]
+
+mod setup;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+const HELP: &str = "\
+cargo xtask <command>
+
+  tidy    sizes of files and functions, layers, the ban on IO in cores, module docs, ARCHITECTURE.md
+  ci      the whole gate: format, clippy, tidy, docs, unit and simulator tests
+  test    installs from Debian what the tests need (as root), then ci, then the runs with Ceph's own clients
+  setup   only installs what the tests need
+";
+
+fn main() -> Result<()> {
+    let root = workspace_root()?;
+    match std::env::args().nth(1).as_deref() {
+        Some("tidy") => tidy::run(&root),
+        Some("ci") => ci(&root),
+        Some("setup") => setup::install(),
+        Some("test") => {
+            setup::install()?;
+            ci(&root)?;
+            clients(&root)
+        }
+        Some("help" | "--help" | "-h") | None => {
+            print!("{HELP}");
+            Ok(())
+        }
+        Some(other) => bail!("unknown command '{other}'\n\n{HELP}"),
+    }
+}
+
+fn workspace_root() -> Result<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).map(Path::to_owned).context("xtask is not at crates/xtask")
+}
+
+fn ci(root: &Path) -> Result<()> {
+    step("format", || cargo(root, &["fmt", "--all", "--check"]))?;
+    step("tidy", || tidy::run(root))?;
+    step("clippy", || cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    step("docs", || {
+        let mut doc = cargo_command(root, &["doc", "--workspace", "--no-deps", "--document-private-items"]);
+        doc.env("RUSTDOCFLAGS", "-D warnings");
+        run(doc)
+    })?;
+    step("unit and simulator tests", || cargo(root, &["test", "--workspace"]))
+}
+
+/// Builds the program as users do and runs Ceph's own clients against it.
+fn clients(root: &Path) -> Result<()> {
+    step("release build", || cargo(root, &["build", "--release", "--package", "loligo"]))?;
+    step("clients", || {
+        let mut test = cargo_command(
+            root,
+            &["test", "--package", "loligo", "--test", "clients", "--", "--include-ignored"],
+        );
+        test.env("LOLIGO_BIN", root.join("target/release/loligo"));
+        test.env("LOLIGO_REQUIRE_PEERS", "1");
+        run(test)
+    })
+}
+
+fn step(name: &str, body: impl FnOnce() -> Result<()>) -> Result<()> {
+    eprintln!("== {name}");
+    let start = Instant::now();
+    body().with_context(|| format!("step '{name}' failed"))?;
+    eprintln!("== {name}: ok, {:.0} s", start.elapsed().as_secs_f32());
+    Ok(())
+}
+
+fn cargo(root: &Path, args: &[&str]) -> Result<()> {
+    run(cargo_command(root, args))
+}
+
+fn cargo_command(root: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(root);
+    if setup::has_program("mold") {
+        command.env("RUSTFLAGS", "-Clink-arg=-fuse-ld=mold");
+    }
+    command
+}
+
+fn run(mut command: Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?} ended with {status}");
+    }
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! Installs Debian's packages that the tests use: Ceph's clients and tools, a fast linker.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// Program that shows a package is there, and the package.
+const NEEDED: [(&str, &str); 7] = [
+    ("mold", "mold"),
+    ("ceph", "ceph-common"),
+    ("rados", "ceph-common"),
+    ("crushtool", "ceph-base"),
+    ("osdmaptool", "ceph-base"),
+    ("monmaptool", "ceph-base"),
+    ("ceph-authtool", "ceph-common"),
+];
+
+pub fn has_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
+}
+
+/// Installs what is missing when run as root; otherwise says what to install and fails.
+pub fn install() -> Result<()> {
+    let mut packages: Vec<&str> =
+        NEEDED.iter().filter(|(program, _)| !has_program(program)).map(|(_, package)| *package).collect();
+    if !python_has_rados() {
+        packages.push("python3-rados");
+    }
+    packages.dedup();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    if !is_root()? {
+        bail!(
+            "missing Debian packages; run as root: apt-get install --no-install-recommends {}",
+            packages.join(" ")
+        );
+    }
+    eprintln!("== installing {}", packages.join(" "));
+    apt(&["update", "-qq"])?;
+    let mut args = vec!["install", "-y", "-qq", "--no-install-recommends"];
+    args.extend(&packages);
+    apt(&args)
+}
+
+fn python_has_rados() -> bool {
+    Command::new("/usr/bin/python3").args(["-c", "import rados"]).output().is_ok_and(|o| o.status.success())
+}
+
+fn is_root() -> Result<bool> {
+    let out = Command::new("id").arg("-u").output().context("cannot run id")?;
+    Ok(out.stdout.trim_ascii() == b"0")
+}
+
+fn apt(args: &[&str]) -> Result<()> {
+    let status = Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive").status()?;
+    if !status.success() {
+        bail!("apt-get {} ended with {status}", args.join(" "));
+    }
+    Ok(())
+}

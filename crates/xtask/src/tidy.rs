@@ -1,0 +1,275 @@
+//! What the compiler does not check: sizes, layers, the ban on IO in cores, module docs, the workspace's own map.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+const MAX_FILE_LINES: usize = 1_000;
+const MAX_FUNCTION_LINES: usize = 70;
+
+/// The layer of each crate; a crate uses only crates of lower layers. `None`: development tools, free to use all.
+const LAYERS: &[(&str, Option<u8>)] = &[
+    ("codec", Some(0)),
+    ("types", Some(1)),
+    ("crush", Some(2)),
+    ("cephx", Some(2)),
+    ("maps", Some(3)),
+    ("messages", Some(3)),
+    ("msgr", Some(4)),
+    ("store", Some(4)),
+    ("monitor", Some(5)),
+    ("manager", Some(6)),
+    ("pg", Some(5)),
+    ("runtime", Some(7)),
+    ("daemons", Some(8)),
+    ("loligo", Some(9)),
+    ("testkit", None),
+    ("simulator", None),
+    ("xtask", None),
+];
+
+/// The highest layer whose crates do no IO.
+const LAST_CORE_LAYER: u8 = 6;
+
+/// What a core must not name outside its tests.
+const BANNED_IN_CORES: &[&str] = &[
+    "std::net::Tcp",
+    "std::net::Udp",
+    "std::fs",
+    "std::thread",
+    "std::process",
+    "tokio",
+    "async fn",
+    "Instant::now",
+    "SystemTime",
+    "HashMap<",
+    "HashSet<",
+    "thread_rng",
+];
+
+pub fn run(root: &Path) -> Result<()> {
+    let waivers = read_waivers(root)?;
+    let mut report = Report { waivers, used: BTreeMap::new(), problems: Vec::new() };
+    let crates = crate_dirs(root)?;
+    for (name, dir) in &crates {
+        let Some((_, layer)) = LAYERS.iter().find(|(n, _)| n == name) else {
+            report.problem(format!("crates/{name}: not in the table of layers (crates/xtask/src/tidy.rs)"));
+            continue;
+        };
+        check_layers(&mut report, name, dir, *layer)?;
+        for file in rust_files(dir)? {
+            let shown = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+            let text = fs::read_to_string(&file)?;
+            check_file(&mut report, &shown, &text);
+            let is_core = layer.is_some_and(|l| l <= LAST_CORE_LAYER) && shown.contains("/src/");
+            if is_core {
+                check_core(&mut report, &shown, &text);
+            }
+        }
+    }
+    check_architecture(&mut report, root)?;
+    report.finish()
+}
+
+struct Report {
+    /// `kind path` of each waiver.
+    waivers: Vec<String>,
+    used: BTreeMap<String, bool>,
+    problems: Vec<String>,
+}
+
+impl Report {
+    fn problem(&mut self, text: String) {
+        self.problems.push(text);
+    }
+
+    fn waivable(&mut self, kind: &str, place: &str, text: String) {
+        let key = format!("{kind} {place}");
+        if self.waivers.contains(&key) {
+            self.used.insert(key, true);
+        } else {
+            self.problems.push(format!("{text} [{key}]"));
+        }
+    }
+
+    fn finish(mut self) -> Result<()> {
+        for waiver in &self.waivers {
+            if !self.used.contains_key(waiver) {
+                self.problems.push(format!("tidy-waivers.txt: '{waiver}' is not needed any more, remove it"));
+            }
+        }
+        if self.problems.is_empty() {
+            return Ok(());
+        }
+        for problem in &self.problems {
+            eprintln!("tidy: {problem}");
+        }
+        bail!("{} tidy problem(s)", self.problems.len())
+    }
+}
+
+/// Lines `kind place  # reason`; the list only shrinks.
+fn read_waivers(root: &Path) -> Result<Vec<String>> {
+    let path = root.join("crates/xtask/tidy-waivers.txt");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut out = Vec::new();
+    for line in text.lines().filter(|l| !l.starts_with('#') && !l.trim().is_empty()) {
+        let (what, reason) =
+            line.split_once('#').with_context(|| format!("waiver without a reason: {line}"))?;
+        if reason.trim().is_empty() {
+            bail!("waiver without a reason: {line}");
+        }
+        out.push(what.trim().to_owned());
+    }
+    Ok(out)
+}
+
+fn crate_dirs(root: &Path) -> Result<BTreeMap<String, PathBuf>> {
+    let mut out = BTreeMap::new();
+    for entry in fs::read_dir(root.join("crates"))? {
+        let path = entry?.path();
+        if path.join("Cargo.toml").is_file() {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            out.insert(name, path);
+        }
+    }
+    Ok(out)
+}
+
+fn rust_files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut out = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            out.extend(rust_files(&path)?);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            out.push(path);
+        }
+    }
+    out.sort();
+    Ok(out)
+}
+
+fn check_layers(report: &mut Report, name: &str, dir: &Path, layer: Option<u8>) -> Result<()> {
+    let Some(layer) = layer else { return Ok(()) };
+    let manifest = fs::read_to_string(dir.join("Cargo.toml"))?;
+    let mut section = "";
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            section = line;
+        }
+        if section != "[dependencies]" {
+            continue;
+        }
+        let used = line.split(['.', ' ', '=']).next().unwrap_or_default();
+        if let Some((_, used_layer)) = LAYERS.iter().find(|(n, _)| *n == used) {
+            if used_layer.is_none_or(|u| u >= layer) {
+                report.problem(format!(
+                    "crates/{name} (layer {layer}) uses {used}, which is not in a lower layer"
+                ));
+            }
+        } else if layer <= LAST_CORE_LAYER && matches!(used, "tokio" | "redb" | "rustix" | "socket2" | "rand")
+        {
+            report.problem(format!("crates/{name} is a core and depends on {used}"));
+        }
+    }
+    Ok(())
+}
+
+fn check_file(report: &mut Report, shown: &str, text: &str) {
+    if !text.starts_with("//!") && !text.starts_with("#!/") {
+        report.problem(format!("{shown}: does not open with a //! sentence on its purpose"));
+    }
+    let lines = text.lines().count();
+    if lines > MAX_FILE_LINES {
+        report.waivable("file", shown, format!("{shown}: {lines} lines, at most {MAX_FILE_LINES}"));
+    }
+    for (name, line, length) in functions(text) {
+        if length > MAX_FUNCTION_LINES {
+            let place = format!("{shown}:{name}");
+            report.waivable(
+                "fn",
+                &place,
+                format!("{shown}:{line}: fn {name} has {length} lines, at most {MAX_FUNCTION_LINES}"),
+            );
+        }
+    }
+}
+
+/// Name, first line and length of each function, found by rustfmt's indentation.
+fn functions(text: &str) -> Vec<(String, usize, usize)> {
+    let mut out = Vec::new();
+    let mut open: Option<(String, usize, String)> = None;
+    for (i, line) in text.lines().enumerate() {
+        let indent: String = line.chars().take_while(|c| *c == ' ').collect();
+        if let Some((name, start, at)) = &open {
+            if line == format!("{at}}}") {
+                out.push((name.clone(), *start, i + 2 - *start));
+                open = None;
+            }
+            continue;
+        }
+        let words = line.trim_start();
+        let is_fn = [
+            "fn ",
+            "pub fn ",
+            "pub(crate) fn ",
+            "pub(super) fn ",
+            "async fn ",
+            "pub async fn ",
+            "const fn ",
+            "pub const fn ",
+        ]
+        .iter()
+        .any(|p| words.starts_with(p));
+        if is_fn && !line.trim_end().ends_with(['}', ';']) {
+            let name = words.split("fn ").nth(1).unwrap_or_default();
+            let name: String = name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            open = Some((name, i + 1, indent));
+        }
+    }
+    out
+}
+
+fn check_core(report: &mut Report, shown: &str, text: &str) {
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+    for (i, line) in code.lines().enumerate() {
+        let line_code = line.split("//").next().unwrap_or_default();
+        for banned in BANNED_IN_CORES {
+            if line_code.contains(banned) {
+                report.problem(format!("{shown}:{}: a core must not use `{banned}`", i + 1));
+            }
+        }
+    }
+}
+
+/// Every crate has its row in ARCHITECTURE.md, with the layer that this file gives it.
+fn check_architecture(report: &mut Report, root: &Path) -> Result<()> {
+    let text = fs::read_to_string(root.join("ARCHITECTURE.md")).context("cannot read ARCHITECTURE.md")?;
+    for (name, layer) in LAYERS {
+        let exists = root.join("crates").join(name).join("Cargo.toml").is_file();
+        let shown = layer.map_or("dev".to_owned(), |l| l.to_string());
+        let row = format!("| {shown} | `{name}` |");
+        if exists && !text.contains(&row) {
+            report.problem(format!("ARCHITECTURE.md: no row starting '{row}'"));
+        }
+        if !exists {
+            report.problem(format!("crates/{name} is in the table of layers but does not exist"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::functions;
+
+    #[test]
+    fn counts_the_lines_of_a_function() {
+        let text =
+            "//! x\nfn a() {\n    1;\n}\n\nimpl X {\n    pub fn b(&self) -> u8 {\n        2\n    }\n}\n";
+        assert_eq!(functions(text), vec![("a".to_owned(), 2, 3), ("b".to_owned(), 7, 3)]);
+    }
+}
