@@ -7,7 +7,9 @@
 
 pub mod hash;
 
+mod bucket;
 mod choose;
+mod error;
 mod finalize;
 mod ln;
 mod ln_table;
@@ -17,6 +19,7 @@ mod str_hash;
 mod validate;
 mod wire;
 
+pub use error::EditError;
 pub use map::{
     Alg, Bucket, BucketData, ChooseArg, ChooseArgMap, CrushMap, DEFAULT_CHOOSE_ARGS, ITEM_NONE, ITEM_UNDEF,
     Rule, Step, Tunables,
