@@ -5,12 +5,14 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 mod collections;
+mod crc;
 mod envelope;
 mod error;
 mod reader;
 mod scalar;
 mod writer;
 
+pub use crc::crc32c;
 pub use envelope::Envelope;
 pub use error::DecodeError;
 pub use reader::Reader;
