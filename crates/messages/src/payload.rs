@@ -1,0 +1,141 @@
+//! What every message has in common: its numbers, and how its segments are written and read.
+
+use bytes::Bytes;
+use codec::{Decode, DecodeError, Encode, Reader, Writer};
+
+use crate::wire::priority;
+use crate::{Header, WireMessage};
+
+/// One kind of message.
+pub trait Payload: Sized {
+    /// Its number on the wire.
+    const TYPE: u16;
+    /// The name that Ceph's logs use.
+    const NAME: &'static str;
+    /// The form we write, and the newest that we read whole.
+    const VERSION: u16;
+    /// The oldest reader that understands what we write.
+    const COMPAT: u16;
+    const PRIORITY: u16 = priority::DEFAULT;
+
+    fn encode_payload(&self, out: &mut Segments);
+
+    fn decode_payload(parts: &mut Parts) -> Result<Self, DecodeError>;
+
+    /// The whole message as bytes; `tid` names the request it is or answers.
+    fn to_wire(&self, tid: u64) -> WireMessage {
+        let mut out = Segments::default();
+        self.encode_payload(&mut out);
+        WireMessage {
+            header: Header {
+                seq: 0,
+                tid,
+                ty: Self::TYPE,
+                priority: Self::PRIORITY,
+                version: Self::VERSION,
+                compat_version: Self::COMPAT,
+                data_off: out.data_off,
+            },
+            front: out.front.into_bytes(),
+            middle: Bytes::new(),
+            data: out.data,
+        }
+    }
+
+    /// Reads a message whose type number was checked; refuses one that needs a newer reader.
+    ///
+    /// Bytes behind the known fields are a newer sender's and ignored. Source: decode_message in src/msg/Message.cc.
+    fn from_wire(wire: &WireMessage) -> Result<Self, DecodeError> {
+        if wire.header.compat_version > Self::VERSION {
+            return Err(DecodeError::Incompatible {
+                what: Self::NAME,
+                compat: u8::try_from(wire.header.compat_version).unwrap_or(u8::MAX),
+                ours: u8::try_from(Self::VERSION).unwrap_or(u8::MAX),
+            });
+        }
+        Self::decode_payload(&mut Parts {
+            version: wire.header.version,
+            front: Reader::new(wire.front.clone()),
+            data: wire.data.clone(),
+        })
+    }
+}
+
+/// Segments being written.
+#[derive(Debug, Default)]
+pub struct Segments {
+    pub front: Writer,
+    pub data: Bytes,
+    pub data_off: u16,
+}
+
+/// Segments being read.
+#[derive(Debug)]
+pub struct Parts {
+    /// The sender's form of the payload.
+    pub version: u16,
+    pub front: Reader,
+    pub data: Bytes,
+}
+
+/// The head of messages to monitor services: the version of the service's state that the sender has.
+///
+/// Behind it travel two fields that lost their meaning; they are written as Ceph writes them (-1 and 0) and skipped.
+/// Source: src/messages/PaxosServiceMessage.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct PaxosVersion(pub u64);
+
+impl Encode for PaxosVersion {
+    fn encode(&self, w: &mut Writer) {
+        w.u64(self.0);
+        w.u16(u16::MAX);
+        w.u64(0);
+    }
+}
+impl Decode for PaxosVersion {
+    const MIN_SIZE: usize = 18;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        let version = r.u64()?;
+        r.skip(10)?;
+        Ok(Self(version))
+    }
+}
+
+/// Declares a message whose fields go through the front segment in order; `[since n]` marks a field that older forms lack
+/// and that is then the type's default.
+macro_rules! message {
+    (
+        $(#[$meta:meta])*
+        $name:ident = $ty:expr, $label:literal, $version:literal, $compat:literal {
+            $( $(#[$fmeta:meta])* $field:ident : $t:ty $([since $since:literal])? ),* $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct $name {
+            $( $(#[$fmeta])* pub $field: $t, )*
+        }
+
+        impl $crate::payload::Payload for $name {
+            const TYPE: u16 = $ty;
+            const NAME: &'static str = $label;
+            const VERSION: u16 = $version;
+            const COMPAT: u16 = $compat;
+
+            #[allow(unused_variables)]
+            fn encode_payload(&self, out: &mut $crate::payload::Segments) {
+                $( codec::Encode::encode(&self.$field, &mut out.front); )*
+            }
+
+            #[allow(unused_variables)]
+            fn decode_payload(parts: &mut $crate::payload::Parts) -> Result<Self, codec::DecodeError> {
+                Ok(Self { $( $field: $crate::payload::message!(@read parts $($since)?), )* })
+            }
+        }
+    };
+    (@read $parts:ident) => { codec::Decode::decode(&mut $parts.front)? };
+    (@read $parts:ident $since:literal) => {
+        if $parts.version >= $since { codec::Decode::decode(&mut $parts.front)? } else { Default::default() }
+    };
+}
+pub(crate) use message;
