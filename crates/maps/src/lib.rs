@@ -1,0 +1,32 @@
+//! The cluster maps that monitors hand out: wire forms, increments, placement of PGs, dumps as text and JSON.
+//!
+//! Wire forms are those of Ceph 16.2 for peers with all features, byte for byte.
+//! Source: src/osd/OSDMap.cc, src/osd/osd_types.cc, src/mon/MonMap.cc, src/mon/MgrMap.h, src/mds/FSMap.cc,
+//! src/mgr/ServiceMap.cc.
+#![forbid(unsafe_code)]
+#![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+
+pub mod flags;
+
+mod incremental;
+mod osd;
+mod osdmap;
+mod pool;
+mod pool_opts;
+mod release;
+mod snaps;
+
+pub use incremental::{ApplyError, Incremental, StretchChange};
+pub use osd::{LaggyProbability, Osd, OsdInfo, OsdXInfo};
+pub use osdmap::{MAX_OSDS, OsdCounts, OsdMap, Profile, StretchMode};
+pub use pool::{
+    AutoscaleMode, CACHE_MODES, HitSetParams, PeeringCrush, PgMergeMeta, Pool, PoolSnap, PoolType, pg_mask,
+    pool_flags, stable_mod,
+};
+pub use pool_opts::{OptType, OptValue, POOL_OPTS, PoolOpts};
+pub use release::Release;
+pub use snaps::SnapIntervals;
+
+/// The feature bits that shape Pacific's maps: what an increment's `encode_features` holds.
+/// Source: OSDMap::SIGNIFICANT_FEATURES in src/osd/OSDMap.h.
+pub const ENCODE_FEATURES: u64 = 0x0f00_0880_1021_2a04;
