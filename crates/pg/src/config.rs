@@ -1,0 +1,175 @@
+//! The OSD's options, under the names that Ceph gives them.
+
+use std::time::Duration;
+
+/// Option values; `set` takes the text forms that `ceph config set` and `ceph tell` send.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OsdConfig {
+    pub max_object_name_len: usize,
+    pub max_object_namespace_len: usize,
+    /// Bytes.
+    pub max_object_size: u64,
+    /// Bytes of one message's data.
+    pub max_write_size: u64,
+    pub max_attr_size: u64,
+    pub max_omap_entries_per_request: u64,
+    pub max_omap_bytes_per_request: u64,
+    /// Bytes of a write's outputs that are returned and kept for resends.
+    pub max_write_op_reply_len: usize,
+    /// Log entries kept per PG.
+    pub min_pg_log_entries: usize,
+    /// Log entries kept per PG while a member is missing or behind.
+    pub max_pg_log_entries: usize,
+    /// Entries beyond the bound before a trim is worth it.
+    pub pg_log_trim_min: usize,
+    /// Versions behind the head that a resend is recognised for.
+    pub pg_log_dups_tracked: u64,
+    pub heartbeat_interval: Duration,
+    pub heartbeat_grace: Duration,
+    pub stats_interval: Duration,
+    /// Objects in recovery at one time, over all PGs.
+    pub recovery_max_active: usize,
+    /// Objects compared in one step of a backfill.
+    pub backfill_scan_max: usize,
+    /// Newest map epochs kept on disk.
+    pub map_cache_size: u32,
+    pub client_watch_timeout: Duration,
+}
+
+impl Default for OsdConfig {
+    fn default() -> Self {
+        Self {
+            max_object_name_len: 2048,
+            max_object_namespace_len: 256,
+            max_object_size: 128 << 20,
+            max_write_size: 90 << 20,
+            max_attr_size: 0,
+            max_omap_entries_per_request: 1024,
+            max_omap_bytes_per_request: 1 << 30,
+            max_write_op_reply_len: 64,
+            min_pg_log_entries: 250,
+            max_pg_log_entries: 10_000,
+            pg_log_trim_min: 100,
+            pg_log_dups_tracked: 3_000,
+            heartbeat_interval: Duration::from_secs(6),
+            heartbeat_grace: Duration::from_secs(20),
+            stats_interval: Duration::from_secs(5),
+            recovery_max_active: 10,
+            backfill_scan_max: 128,
+            map_cache_size: 500,
+            client_watch_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// An option's place in the structure, so that reading and writing cannot disagree.
+enum Slot<'a> {
+    Size(&'a mut usize),
+    Bytes(&'a mut u64),
+    Count(&'a mut u32),
+    Seconds(&'a mut Duration),
+    /// Stored in bytes, spoken of in MiB.
+    Mebibytes(&'a mut u64),
+}
+
+/// Every option's name.
+pub const OPTIONS: [&str; 19] = [
+    "osd_max_object_name_len",
+    "osd_max_object_namespace_len",
+    "osd_max_object_size",
+    "osd_max_write_size",
+    "osd_max_attr_size",
+    "osd_max_omap_entries_per_request",
+    "osd_max_omap_bytes_per_request",
+    "osd_max_write_op_reply_len",
+    "osd_min_pg_log_entries",
+    "osd_max_pg_log_entries",
+    "osd_pg_log_trim_min",
+    "osd_pg_log_dups_tracked",
+    "osd_heartbeat_interval",
+    "osd_heartbeat_grace",
+    "mgr_stats_period",
+    "osd_recovery_max_active",
+    "osd_backfill_scan_max",
+    "osd_map_cache_size",
+    "osd_client_watch_timeout",
+];
+
+impl OsdConfig {
+    fn slot(&mut self, name: &str) -> Option<Slot<'_>> {
+        Some(match name {
+            "osd_max_object_name_len" => Slot::Size(&mut self.max_object_name_len),
+            "osd_max_object_namespace_len" => Slot::Size(&mut self.max_object_namespace_len),
+            "osd_max_object_size" => Slot::Bytes(&mut self.max_object_size),
+            "osd_max_write_size" => Slot::Mebibytes(&mut self.max_write_size),
+            "osd_max_attr_size" => Slot::Bytes(&mut self.max_attr_size),
+            "osd_max_omap_entries_per_request" => Slot::Bytes(&mut self.max_omap_entries_per_request),
+            "osd_max_omap_bytes_per_request" => Slot::Bytes(&mut self.max_omap_bytes_per_request),
+            "osd_max_write_op_reply_len" => Slot::Size(&mut self.max_write_op_reply_len),
+            "osd_min_pg_log_entries" => Slot::Size(&mut self.min_pg_log_entries),
+            "osd_max_pg_log_entries" => Slot::Size(&mut self.max_pg_log_entries),
+            "osd_pg_log_trim_min" => Slot::Size(&mut self.pg_log_trim_min),
+            "osd_pg_log_dups_tracked" => Slot::Bytes(&mut self.pg_log_dups_tracked),
+            "osd_heartbeat_interval" => Slot::Seconds(&mut self.heartbeat_interval),
+            "osd_heartbeat_grace" => Slot::Seconds(&mut self.heartbeat_grace),
+            "mgr_stats_period" => Slot::Seconds(&mut self.stats_interval),
+            "osd_recovery_max_active" => Slot::Size(&mut self.recovery_max_active),
+            "osd_backfill_scan_max" => Slot::Size(&mut self.backfill_scan_max),
+            "osd_map_cache_size" => Slot::Count(&mut self.map_cache_size),
+            "osd_client_watch_timeout" => Slot::Seconds(&mut self.client_watch_timeout),
+            _ => return None,
+        })
+    }
+
+    /// Sets an option from its text; false when the name is not ours or the text is no number in range.
+    pub fn set(&mut self, name: &str, value: &str) -> bool {
+        let Some(slot) = self.slot(name) else { return false };
+        let value = value.trim();
+        match slot {
+            Slot::Size(v) => value.parse().map(|n| *v = n).is_ok(),
+            Slot::Bytes(v) => value.parse().map(|n| *v = n).is_ok(),
+            Slot::Count(v) => value.parse().map(|n| *v = n).is_ok(),
+            Slot::Seconds(v) => match value.parse::<f64>() {
+                Ok(s) if (0.0..1e9).contains(&s) => {
+                    *v = Duration::from_secs_f64(s);
+                    true
+                }
+                _ => false,
+            },
+            Slot::Mebibytes(v) => match value.parse::<u64>() {
+                Ok(n) if n < 1 << 40 => {
+                    *v = n << 20;
+                    true
+                }
+                _ => false,
+            },
+        }
+    }
+
+    /// An option's value as text.
+    pub fn get(&self, name: &str) -> Option<String> {
+        Some(match self.clone().slot(name)? {
+            Slot::Size(v) => v.to_string(),
+            Slot::Bytes(v) => v.to_string(),
+            Slot::Count(v) => v.to_string(),
+            Slot::Seconds(v) => v.as_secs_f64().to_string(),
+            Slot::Mebibytes(v) => (*v >> 20).to_string(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_reads_back_what_was_set() {
+        for name in OPTIONS {
+            let mut c = OsdConfig::default();
+            assert!(c.set(name, "17"), "{name}");
+            assert_eq!(c.get(name).as_deref(), Some("17"), "{name}");
+            assert!(!c.set(name, "many"), "{name}");
+        }
+        assert!(!OsdConfig::default().set("osd_colour", "1"));
+    }
+}

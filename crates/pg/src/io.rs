@@ -1,0 +1,111 @@
+//! What goes into the OSD core and what comes out of it: the whole contract with the daemon's shell.
+
+use cephx::caps::OsdCap;
+use messages::Message;
+use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, GlobalId, OsdId};
+
+/// Who is at the other end of an accepted connection; fixed while the connection lives, but for renewed caps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PeerInfo {
+    /// `client.4123`, `osd.2`, `mgr.…`: the type comes from the peer's ticket, never from what it says.
+    pub name: EntityName,
+    pub auth_name: AuthName,
+    pub global_id: GlobalId,
+    /// As the map's blocklist and watchers name it; the nonce is the peer's.
+    pub addr: EntityAddr,
+    pub caps: OsdCap,
+    pub features: u64,
+}
+
+/// One event for the core.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// An incoming connection is authenticated. The same `conn` again replaces what is known (a renewed ticket).
+    Connected { conn: ConnId, peer: PeerInfo },
+    /// An incoming connection's session is gone for good.
+    Disconnected { conn: ConnId },
+    /// A message on an incoming connection.
+    Message { conn: ConnId, tid: u64, msg: Message },
+    /// A message from another OSD on the session that this OSD opened to it.
+    FromOsd { osd: OsdId, msg: Message },
+    /// A message from a monitor or the manager, on sessions that the shell keeps up.
+    FromMon(Message),
+    FromMgr(Message),
+    /// A (new) session with a monitor is up: subscriptions and the boot message go out (again).
+    MonConnected,
+    /// A (new) session with the active manager is up.
+    MgrConnected,
+    /// A connection to that OSD's address of the current map was refused: nobody listens there.
+    OsdRefused { osd: OsdId },
+    /// All submitted transactions up to and including this one are on stable media.
+    Durable(store::TxnSeq),
+    /// A write or flush failed: nothing may be acknowledged any more.
+    DeviceFailed,
+    /// Time passes; due at least every 500 ms.
+    Tick,
+    /// Changed options, name and value as Ceph spells them.
+    Config(Vec<(String, String)>),
+    /// Stop cleanly: `Output::Stopped` follows when the last transaction is durable.
+    Shutdown,
+}
+
+/// One effect. The shell carries effects out in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
+    /// To the peer of an incoming connection; dropped when the connection is gone.
+    Reply { conn: ConnId, tid: u64, msg: Message },
+    /// To another OSD, on a lossless ordered session to its address in the current map, opened when needed.
+    SendOsd { osd: OsdId, msg: Message },
+    /// To a monitor, on the shell's session; dropped when there is none (`MonConnected` makes up for it).
+    SendMon(Message),
+    /// To the active manager, tid 0.
+    SendMgr(Message),
+    /// Transactions were submitted: take a commit from the store when the batch of inputs is through.
+    Commit,
+    CloseConn { conn: ConnId },
+    /// Forget the session to that OSD: it is down, or came back at another address.
+    DropOsd { osd: OsdId },
+    /// The current map changed; the shell reads addresses and auth needs from `OsdCore::osdmap`.
+    MapChanged,
+    /// The OSD is up in the map and serves.
+    Up,
+    /// A line for the cluster log.
+    ClusterLog { level: LogLevel, text: String },
+    /// The core cannot go on; the shell logs the reason and ends the process with a failure.
+    Fatal(FatalReason),
+    /// After `Input::Shutdown`: everything is on stable media.
+    Stopped,
+}
+
+/// Severities of the cluster log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLevel {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+/// Why the core stopped.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FatalReason {
+    #[error("the device failed a write or a flush")]
+    DeviceFailed,
+    #[error("the store failed: {0}")]
+    Store(String),
+    #[error("the monitors' cluster is {theirs}, this OSD belongs to {ours}")]
+    ForeignCluster { ours: types::Fsid, theirs: types::Fsid },
+    #[error("osd.{0} is destroyed or does not exist in the map")]
+    NotInMap(i32),
+    #[error("stored {what} cannot be read: {error}")]
+    Corrupt { what: &'static str, error: codec::DecodeError },
+}
+
+/// Addresses that this OSD announces when it boots.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BootAddrs {
+    pub public: AddrVec,
+    pub cluster: AddrVec,
+    pub heartbeat_front: AddrVec,
+    pub heartbeat_back: AddrVec,
+}
