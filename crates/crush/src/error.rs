@@ -59,6 +59,12 @@ pub enum EditError {
     NotADevice(i32),
     #[error("device {0} has a class already: '{1}'")]
     HasClass(i32, String),
+    #[error("bucket {0} has no name, so no shadow bucket can be named after it")]
+    Unnamed(i32),
+    #[error("{0} and {1} lie above one another and cannot be swapped")]
+    Related(i32, i32),
+    #[error("the map would be broken: {0}")]
+    Broken(crate::MapError),
 }
 
 impl EditError {
@@ -92,6 +98,9 @@ impl EditError {
             | Self::NotABucket(_)
             | Self::NotADevice(_)
             | Self::Shadow(_)
+            | Self::Unnamed(_)
+            | Self::Related(..)
+            | Self::Broken(_)
             | Self::TooDeep => EINVAL,
             Self::Cycle { .. } => ELOOP,
             Self::NotEmpty(_) => ENOTEMPTY,

@@ -7,17 +7,28 @@
 
 pub mod hash;
 
-mod bucket;
-mod choose;
-mod error;
-mod finalize;
-mod ln;
-mod ln_table;
 mod map;
-mod mapper;
-mod str_hash;
+
+mod finalize;
 mod validate;
 mod wire;
+
+mod choose;
+mod ln;
+mod ln_table;
+mod mapper;
+mod str_hash;
+
+mod query;
+mod walk;
+
+mod bucket;
+mod build;
+mod classes;
+mod edit;
+mod error;
+mod rules;
+mod weights;
 
 pub use error::EditError;
 pub use map::{
@@ -25,7 +36,10 @@ pub use map::{
     Rule, Step, Tunables,
 };
 pub use mapper::{DRAW_BUDGET, Scratch};
+pub use query::{Location, is_valid_name, parse_location, weight_from_f32, weight_to_f32};
+pub use rules::{RULE_ERASURE, RULE_REPLICATED, RuleMode};
 pub use str_hash::{
     STR_HASH_LINUX, STR_HASH_RJENKINS, str_hash, str_hash_linux, str_hash_name, str_hash_rjenkins,
 };
 pub use validate::{MAX_DEPTH, MAX_RULES, MapError, WeightMismatch};
+pub use walk::{Walk, WalkItem};
