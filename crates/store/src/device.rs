@@ -1,0 +1,59 @@
+//! What the store asks of its medium: reads and writes at byte offsets, a flush, and nothing else.
+
+/// A block device or a file of fixed length. The store opens nothing itself.
+///
+/// Assumed of the medium: a write that returned is seen by later reads; a flush that returned makes every write that
+/// returned before the flush began survive power loss; without a flush each 512-byte sector of a write is kept or lost
+/// on its own, in any order. Offsets and lengths are multiples of 4 KiB in every call the store makes.
+pub trait Device: Send + Sync {
+    /// Fills `buf` from `offset` bytes.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Writes all of `data` at `offset` bytes; durable only after a flush.
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError>;
+
+    /// Writes the pieces one after the other, starting at `offset` bytes. Pieces may have any length; their sum is a
+    /// multiple of 4 KiB. The default joins them into one buffer.
+    fn write_vectored_at(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
+        match pieces {
+            [one] => self.write_at(offset, one),
+            many => self.write_at(offset, &many.concat()),
+        }
+    }
+
+    /// Makes all earlier writes durable. After a failed flush nothing is known about them: the store stops for good.
+    fn flush(&self) -> Result<(), DeviceError>;
+
+    /// Length in bytes; does not change while the store is open.
+    fn len(&self) -> u64;
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The range's content is no longer needed; a hint that may do nothing.
+    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        let _ = (offset, len);
+        Ok(())
+    }
+}
+
+/// Which call to the device failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceOp {
+    Read,
+    Write,
+    Flush,
+    Discard,
+}
+
+/// The device did not do what it was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// The operating system's errno for a failed call; offset and length in bytes, both 0 for a flush.
+    #[error("device {op:?} at {offset} of {len} bytes failed with errno {errno}")]
+    Io { op: DeviceOp, offset: u64, len: u64, errno: i32 },
+    /// A range past the end of the device.
+    #[error("device {op:?} at {offset} of {len} bytes is past the end")]
+    OutOfRange { op: DeviceOp, offset: u64, len: u64 },
+}

@@ -1,0 +1,294 @@
+//! Keys of the store, and their byte forms whose memcmp order is the order of the keys.
+
+use bytes::Bytes;
+use types::{HObject, PgId, PoolId, SnapId, SpgId};
+
+/// Where keys outside objects live: the OSD itself (superblock, maps) or one PG (info, log, past intervals).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Space {
+    Meta,
+    Pg(SpgId),
+}
+
+/// An object's key: shard (-1 in replicated pools), then HObject order, so a PG is one range and PG split moves nothing.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    pub shard: i8,
+    pub object: HObject,
+}
+
+impl ObjectKey {
+    pub fn new(shard: i8, object: HObject) -> Self {
+        Self { shard, object }
+    }
+
+    /// An object of a replicated pool.
+    pub fn replicated(object: HObject) -> Self {
+        Self { shard: SpgId::NO_SHARD, object }
+    }
+}
+
+/// First bytes of index keys: one class of content each.
+pub(crate) mod class {
+    pub const META: u8 = 1;
+    pub const PG: u8 = 2;
+    pub const ONODE: u8 = 3;
+    pub const OMAP: u8 = 4;
+    pub const REFS: u8 = 5;
+    pub const END: u8 = 6;
+}
+
+/// `class, pool, seed, shard`: what all keys of a space begin with.
+pub(crate) fn space_prefix(space: Space) -> Vec<u8> {
+    match space {
+        Space::Meta => vec![class::META],
+        Space::Pg(SpgId { pgid, shard }) => {
+            let mut k = Vec::with_capacity(48);
+            k.push(class::PG);
+            push_pool(&mut k, pgid.pool);
+            k.extend_from_slice(&pgid.seed.to_be_bytes());
+            k.push(shift_sign(shard));
+            k
+        }
+    }
+}
+
+pub(crate) fn space_key(space: Space, key: &[u8]) -> Bytes {
+    let mut k = space_prefix(space);
+    k.extend_from_slice(key);
+    k.into()
+}
+
+/// The space an index key belongs to, and the rest of the key.
+pub(crate) fn split_space_key(key: &[u8]) -> Option<(Space, &[u8])> {
+    match key.split_first()? {
+        (&class::META, rest) => Some((Space::Meta, rest)),
+        (&class::PG, rest) => {
+            let (pool, rest) = rest.split_first_chunk::<8>()?;
+            let (seed, rest) = rest.split_first_chunk::<4>()?;
+            let (shard, rest) = rest.split_first()?;
+            let pgid = PgId { pool: PoolId(unshift_pool(*pool)), seed: u32::from_be_bytes(*seed) };
+            Some((Space::Pg(SpgId { pgid, shard: unshift_sign(*shard) }), rest))
+        }
+        _ => None,
+    }
+}
+
+pub(crate) fn omap_prefix(omap_id: u64) -> [u8; 9] {
+    let mut k = [class::OMAP; 9];
+    if let Some(tail) = k.get_mut(1..) {
+        tail.copy_from_slice(&omap_id.to_be_bytes());
+    }
+    k
+}
+
+pub(crate) fn omap_key(omap_id: u64, key: &[u8]) -> Bytes {
+    let mut k = Vec::with_capacity(9 + key.len());
+    k.extend_from_slice(&omap_prefix(omap_id));
+    k.extend_from_slice(key);
+    k.into()
+}
+
+pub(crate) fn refs_key(region: u32) -> Bytes {
+    let mut k = Vec::with_capacity(5);
+    k.push(class::REFS);
+    k.extend_from_slice(&region.to_be_bytes());
+    k.into()
+}
+
+/// The least key above every key that begins with `prefix`; `None` when there is none.
+pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.last_mut() {
+        if let Some(up) = last.checked_add(1) {
+            *last = up;
+            return Some(end);
+        }
+        end.pop();
+    }
+    None
+}
+
+/// An object's index key. Strings are escaped, so that a shorter one sorts first whatever follows it; the locator key
+/// takes part as HObject orders it: effective key, then name below (1), equal (2) or above (3) it.
+pub(crate) fn onode_key(key: &ObjectKey) -> Bytes {
+    let mut k =
+        Vec::with_capacity(40 + key.object.nspace.len() + key.object.key.len() + key.object.name.len());
+    onode_key_into(key.shard, &key.object, &mut k);
+    k.into()
+}
+
+pub(crate) fn onode_key_into(shard: i8, o: &HObject, k: &mut Vec<u8>) {
+    k.push(class::ONODE);
+    k.push(shift_sign(shard));
+    if o.max {
+        k.push(0xff);
+        return;
+    }
+    k.push(0);
+    push_pool(k, o.pool);
+    k.extend_from_slice(&o.hash.reverse_bits().to_be_bytes());
+    push_escaped(k, o.nspace.as_bytes());
+    let effective = o.effective_key().as_bytes();
+    push_escaped(k, effective);
+    match o.name.as_bytes().cmp(effective) {
+        std::cmp::Ordering::Equal => k.push(2),
+        less_or_greater => {
+            k.push(if less_or_greater.is_lt() { 1 } else { 3 });
+            push_escaped(k, o.name.as_bytes());
+        }
+    }
+    k.extend_from_slice(&o.snap.0.to_be_bytes());
+    k.push(u8::from(!o.key.is_empty()));
+}
+
+/// The object an index key names; `None` for a key of another class or a damaged one.
+pub(crate) fn parse_onode_key(key: &[u8]) -> Option<ObjectKey> {
+    let rest = key.strip_prefix(&[class::ONODE])?;
+    let (shard, rest) = rest.split_first()?;
+    let rest = rest.strip_prefix(&[0])?;
+    let (pool, rest) = rest.split_first_chunk::<8>()?;
+    let (hash, rest) = rest.split_first_chunk::<4>()?;
+    let (nspace, rest) = pop_escaped(rest)?;
+    let (effective, rest) = pop_escaped(rest)?;
+    let (relation, rest) = rest.split_first()?;
+    let (name, rest) = match relation {
+        2 => (effective.clone(), rest),
+        1 | 3 => pop_escaped(rest)?,
+        _ => return None,
+    };
+    let (snap, rest) = rest.split_first_chunk::<8>()?;
+    let locator = match rest {
+        [0] => String::new(),
+        [1] => effective,
+        _ => return None,
+    };
+    let object = HObject {
+        pool: PoolId(unshift_pool(*pool)),
+        hash: u32::from_be_bytes(*hash).reverse_bits(),
+        nspace,
+        key: locator,
+        name,
+        snap: SnapId(u64::from_be_bytes(*snap)),
+        max: false,
+    };
+    Some(ObjectKey { shard: unshift_sign(*shard), object })
+}
+
+fn shift_sign(v: i8) -> u8 {
+    (v as u8) ^ 0x80
+}
+fn unshift_sign(v: u8) -> i8 {
+    (v ^ 0x80) as i8
+}
+fn push_pool(k: &mut Vec<u8>, pool: PoolId) {
+    k.extend_from_slice(&((pool.0 as u64) ^ (1 << 63)).to_be_bytes());
+}
+fn unshift_pool(raw: [u8; 8]) -> i64 {
+    (u64::from_be_bytes(raw) ^ (1 << 63)) as i64
+}
+
+/// A zero byte becomes `0, 0xff`; the string ends with `0, 1`.
+fn push_escaped(k: &mut Vec<u8>, text: &[u8]) {
+    for b in text {
+        k.push(*b);
+        if *b == 0 {
+            k.push(0xff);
+        }
+    }
+    k.extend_from_slice(&[0, 1]);
+}
+
+fn pop_escaped(mut from: &[u8]) -> Option<(String, &[u8])> {
+    let mut out = Vec::new();
+    loop {
+        match from {
+            [0, 1, rest @ ..] => return Some((String::from_utf8(out).ok()?, rest)),
+            [0, 0xff, rest @ ..] => {
+                out.push(0);
+                from = rest;
+            }
+            [0, ..] | [] => return None,
+            [b, rest @ ..] => {
+                out.push(*b);
+                from = rest;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn objects() -> Vec<ObjectKey> {
+        let mut all = Vec::new();
+        for shard in [-1, 0, 3] {
+            for pool in [-5, 0, 1, 77] {
+                for hash in [0u32, 1, 2, 0x8000_0000, 0xffff_ffff] {
+                    for nspace in ["", "n", "n\0"] {
+                        for (key, name) in [
+                            ("", "a"),
+                            ("", "a\0"),
+                            ("", "ab"),
+                            ("a", "0"),
+                            ("a", "a"),
+                            ("a", "z"),
+                            ("b", "a"),
+                        ] {
+                            for snap in [SnapId(1), SnapId::HEAD] {
+                                let object = HObject {
+                                    pool: PoolId(pool),
+                                    hash,
+                                    nspace: nspace.into(),
+                                    key: key.into(),
+                                    name: name.into(),
+                                    snap,
+                                    max: false,
+                                };
+                                all.push(ObjectKey { shard, object });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn byte_order_is_object_order_and_keys_come_back() {
+        let mut by_value = objects();
+        let mut by_bytes = by_value.clone();
+        by_value.sort();
+        by_bytes.sort_by_key(onode_key);
+        assert_eq!(by_value, by_bytes);
+        for k in &by_value {
+            let raw = onode_key(k);
+            assert_eq!(parse_onode_key(&raw).as_ref(), Some(k));
+            for n in 0..raw.len() {
+                assert_eq!(parse_onode_key(&raw[..n]), None);
+            }
+            assert!(raw < onode_key(&ObjectKey { shard: k.shard, object: HObject::max() }));
+            assert!(raw > onode_key(&ObjectKey { shard: k.shard, object: HObject::min() }));
+        }
+    }
+
+    #[test]
+    fn spaces_come_back_and_do_not_overlap() {
+        let spaces = [
+            Space::Meta,
+            Space::Pg(SpgId::replicated(PgId::new(PoolId(1), 2))),
+            Space::Pg(SpgId { pgid: PgId::new(PoolId(1), 2), shard: 3 }),
+        ];
+        for s in spaces {
+            let k = space_key(s, b"key");
+            assert_eq!(split_space_key(&k), Some((s, &b"key"[..])));
+            for other in spaces {
+                assert_eq!(k.starts_with(&space_prefix(other)), s == other);
+            }
+        }
+        assert_eq!(prefix_end(&[1, 0xff]), Some(vec![2]));
+        assert_eq!(prefix_end(&[0xff]), None);
+    }
+}

@@ -1,0 +1,102 @@
+//! What a store is made and opened with, and what it says about itself.
+
+use types::Fsid;
+
+/// Parameters of a new store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FormatOptions {
+    /// The cluster's id.
+    pub fsid: Fsid,
+    /// This OSD's own id; a disk that comes back under another OSD is refused by it.
+    pub osd_uuid: Fsid,
+    /// Length of the log region; `None` takes 1/16 of the device, at most 256 MiB.
+    pub log_bytes: Option<u64>,
+}
+
+/// Parameters of an open store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Bound of caches, memtable and dirty data together.
+    pub memory_bytes: u64,
+    /// A write of at least so many bytes goes straight to its place; a smaller one rides in its log record.
+    pub direct_write_min_bytes: u32,
+    /// Refuse a store of another cluster.
+    pub expect_fsid: Option<Fsid>,
+    /// Refuse a store of another OSD.
+    pub expect_osd_uuid: Option<Fsid>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 64 << 20,
+            direct_write_min_bytes: 64 << 10,
+            expect_fsid: None,
+            expect_osd_uuid: None,
+        }
+    }
+}
+
+/// What the store was made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    pub fsid: Fsid,
+    pub osd_uuid: Fsid,
+}
+
+/// Space of the whole store, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Statfs {
+    /// The device.
+    pub total_bytes: u64,
+    /// What object data can still take.
+    pub available_bytes: u64,
+    /// Blocks that hold object data, including copies that snapshots share only once.
+    pub allocated_bytes: u64,
+    /// Object data as clients see it, without holes; shared data counts for each object.
+    pub stored_bytes: u64,
+    /// Keys and values of omaps; those of the last seconds by estimate.
+    pub omap_bytes: u64,
+    /// Superblocks, log, allocation map, metadata pages.
+    pub metadata_bytes: u64,
+    pub objects: u64,
+}
+
+/// One object, as a listing or a read needs to know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ObjectStat {
+    /// Bytes.
+    pub size: u64,
+    /// Bytes of blocks mapped, shared ones included.
+    pub allocated_bytes: u64,
+    /// Whether the object has an omap or an omap header.
+    pub has_omap: bool,
+}
+
+/// Running totals since the store was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    pub txns: u64,
+    pub commits: u64,
+    pub checkpoints: u64,
+    /// Bytes of log records written, padding included.
+    pub log_bytes: u64,
+    /// Payload bytes that went straight to their place.
+    pub direct_bytes: u64,
+    /// Bytes a checkpoint wrote: data moved from the log, metadata pages, allocation map.
+    pub checkpoint_bytes: u64,
+    /// Data blocks read from the device and verified.
+    pub blocks_read: u64,
+    pub pages_read: u64,
+    pub page_cache_hits: u64,
+    pub onode_cache_hits: u64,
+    pub onode_cache_misses: u64,
+    /// Checksum mismatches met in object data.
+    pub corrupt_blocks: u64,
+    /// Bytes of memory in use against `Options::memory_bytes`.
+    pub memory_bytes: u64,
+    /// The highest value of that.
+    pub memory_peak_bytes: u64,
+    /// Log bytes in use.
+    pub log_used_bytes: u64,
+}

@@ -1,0 +1,323 @@
+//! A transaction: a list of changes that the store applies as one, and that a primary ships to its replicas.
+
+use bytes::Bytes;
+
+use crate::{ObjectKey, Space};
+
+/// Position of a submitted transaction; consecutive over the life of the store, 0 before the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct TxnSeq(pub u64);
+
+/// Index into `Txn::objects`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectIndex(pub u32);
+
+/// One change. Offsets and lengths are in bytes. What sets something creates the object when it is missing; what
+/// removes something from a missing object does nothing; a clone of a missing object is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    /// Creates the object when it is missing.
+    Touch {
+        object: ObjectIndex,
+    },
+    /// Replaces a range, growing the object to its end.
+    Write {
+        object: ObjectIndex,
+        offset: u64,
+        data: Bytes,
+    },
+    /// Makes a range read as zeros and frees its space; grows the object to its end.
+    Zero {
+        object: ObjectIndex,
+        offset: u64,
+        len: u64,
+    },
+    /// Sets the size; what is beyond is gone for good.
+    Truncate {
+        object: ObjectIndex,
+        size: u64,
+    },
+    /// Removes the object with data, attributes and omap.
+    Remove {
+        object: ObjectIndex,
+    },
+    SetAttr {
+        object: ObjectIndex,
+        name: Bytes,
+        value: Bytes,
+    },
+    RmAttr {
+        object: ObjectIndex,
+        name: Bytes,
+    },
+    RmAttrs {
+        object: ObjectIndex,
+    },
+    OmapSet {
+        object: ObjectIndex,
+        entries: Vec<(Bytes, Bytes)>,
+    },
+    OmapRm {
+        object: ObjectIndex,
+        keys: Vec<Bytes>,
+    },
+    /// Removes omap keys from `start` up to, without, `end`.
+    OmapRmRange {
+        object: ObjectIndex,
+        start: Bytes,
+        end: Bytes,
+    },
+    /// Removes all omap keys and the omap header.
+    OmapClear {
+        object: ObjectIndex,
+    },
+    OmapSetHeader {
+        object: ObjectIndex,
+        header: Bytes,
+    },
+    /// Replaces `dst` with a copy of `src`: data (shared until overwritten), attributes, omap.
+    Clone {
+        src: ObjectIndex,
+        dst: ObjectIndex,
+    },
+    /// Copies a data range (shared where both offsets fall on the same place in a 4 KiB block).
+    CloneRange {
+        src: ObjectIndex,
+        dst: ObjectIndex,
+        src_offset: u64,
+        len: u64,
+        dst_offset: u64,
+    },
+    /// Moves an object to another key, replacing what was there.
+    Rename {
+        src: ObjectIndex,
+        dst: ObjectIndex,
+    },
+    Set {
+        space: Space,
+        key: Bytes,
+        value: Bytes,
+    },
+    Unset {
+        space: Space,
+        key: Bytes,
+    },
+    /// Removes keys from `start` up to, without, `end`.
+    UnsetRange {
+        space: Space,
+        start: Bytes,
+        end: Bytes,
+    },
+    /// Removes all keys of the space.
+    DropSpace {
+        space: Space,
+    },
+    /// Expected sizes, for information only.
+    AllocHint {
+        object: ObjectIndex,
+        object_size: u64,
+        write_size: u64,
+    },
+}
+
+/// Changes applied all or none, in order. Built by the methods below.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Txn {
+    objects: Vec<ObjectKey>,
+    ops: Vec<Op>,
+}
+
+impl Txn {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn from_parts(objects: Vec<ObjectKey>, ops: Vec<Op>) -> Self {
+        Self { objects, ops }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    pub fn ops(&self) -> &[Op] {
+        &self.ops
+    }
+
+    pub(crate) fn objects(&self) -> &[ObjectKey] {
+        &self.objects
+    }
+
+    /// The key an operation's index stands for.
+    pub fn object(&self, index: ObjectIndex) -> Option<&ObjectKey> {
+        self.objects.get(index.0 as usize)
+    }
+
+    /// Adds the changes of `other` behind these.
+    pub fn append(&mut self, other: Txn) {
+        let Txn { objects, ops } = other;
+        let map: Vec<ObjectIndex> = objects.iter().map(|o| self.index(o)).collect();
+        let at = |i: ObjectIndex| map.get(i.0 as usize).copied().unwrap_or(i);
+        self.ops.extend(ops.into_iter().map(|op| op.with_objects(at)));
+    }
+
+    pub fn touch(&mut self, object: &ObjectKey) -> &mut Self {
+        let object = self.index(object);
+        self.push(Op::Touch { object })
+    }
+
+    pub fn write(&mut self, object: &ObjectKey, offset: u64, data: impl Into<Bytes>) -> &mut Self {
+        let object = self.index(object);
+        self.push(Op::Write { object, offset, data: data.into() })
+    }
+
+    pub fn zero(&mut self, object: &ObjectKey, offset: u64, len: u64) -> &mut Self {
+        let object = self.index(object);
+        self.push(Op::Zero { object, offset, len })
+    }
+
+    pub fn truncate(&mut self, object: &ObjectKey, size: u64) -> &mut Self {
+        let object = self.index(object);
+        self.push(Op::Truncate { object, size })
+    }
+
+    pub fn remove(&mut self, object: &ObjectKey) -> &mut Self {
+        let object = self.index(object);
+        self.push(Op::Remove { object })
+    }
+
+    pub fn set_attr(
+        &mut self,
+        object: &ObjectKey,
+        name: impl Into<Bytes>,
+        value: impl Into<Bytes>,
+    ) -> &mut Self {
+        let object = self.index(object);
+        self.push(Op::SetAttr { object, name: name.into(), value: value.into() })
+    }
+
+    pub fn rm_attr(&mut self, object: &ObjectKey, name: impl Into<Bytes>) -> &mut Self {
+        let object = self.index(object);
+        self.push(Op::RmAttr { object, name: name.into() })
+    }
+
+    pub fn rm_attrs(&mut self, object: &ObjectKey) -> &mut Self {
+        let object = self.index(object);
+        self.push(Op::RmAttrs { object })
+    }
+
+    pub fn omap_set(&mut self, object: &ObjectKey, entries: Vec<(Bytes, Bytes)>) -> &mut Self {
+        let object = self.index(object);
+        self.push(Op::OmapSet { object, entries })
+    }
+
+    pub fn omap_rm(&mut self, object: &ObjectKey, keys: Vec<Bytes>) -> &mut Self {
+        let object = self.index(object);
+        self.push(Op::OmapRm { object, keys })
+    }
+
+    pub fn omap_rm_range(
+        &mut self,
+        object: &ObjectKey,
+        start: impl Into<Bytes>,
+        end: impl Into<Bytes>,
+    ) -> &mut Self {
+        let object = self.index(object);
+        self.push(Op::OmapRmRange { object, start: start.into(), end: end.into() })
+    }
+
+    pub fn omap_clear(&mut self, object: &ObjectKey) -> &mut Self {
+        let object = self.index(object);
+        self.push(Op::OmapClear { object })
+    }
+
+    pub fn omap_set_header(&mut self, object: &ObjectKey, header: impl Into<Bytes>) -> &mut Self {
+        let object = self.index(object);
+        self.push(Op::OmapSetHeader { object, header: header.into() })
+    }
+
+    pub fn clone_object(&mut self, src: &ObjectKey, dst: &ObjectKey) -> &mut Self {
+        let (src, dst) = (self.index(src), self.index(dst));
+        self.push(Op::Clone { src, dst })
+    }
+
+    pub fn clone_range(
+        &mut self,
+        src: &ObjectKey,
+        dst: &ObjectKey,
+        src_offset: u64,
+        len: u64,
+        dst_offset: u64,
+    ) -> &mut Self {
+        let (src, dst) = (self.index(src), self.index(dst));
+        self.push(Op::CloneRange { src, dst, src_offset, len, dst_offset })
+    }
+
+    pub fn rename(&mut self, src: &ObjectKey, dst: &ObjectKey) -> &mut Self {
+        let (src, dst) = (self.index(src), self.index(dst));
+        self.push(Op::Rename { src, dst })
+    }
+
+    pub fn set(&mut self, space: Space, key: impl Into<Bytes>, value: impl Into<Bytes>) -> &mut Self {
+        self.push(Op::Set { space, key: key.into(), value: value.into() })
+    }
+
+    pub fn unset(&mut self, space: Space, key: impl Into<Bytes>) -> &mut Self {
+        self.push(Op::Unset { space, key: key.into() })
+    }
+
+    pub fn unset_range(&mut self, space: Space, start: impl Into<Bytes>, end: impl Into<Bytes>) -> &mut Self {
+        self.push(Op::UnsetRange { space, start: start.into(), end: end.into() })
+    }
+
+    pub fn drop_space(&mut self, space: Space) -> &mut Self {
+        self.push(Op::DropSpace { space })
+    }
+
+    pub fn alloc_hint(&mut self, object: &ObjectKey, object_size: u64, write_size: u64) -> &mut Self {
+        let object = self.index(object);
+        self.push(Op::AllocHint { object, object_size, write_size })
+    }
+
+    fn push(&mut self, op: Op) -> &mut Self {
+        self.ops.push(op);
+        self
+    }
+
+    /// Transactions name few objects, mostly the last one again: searched from the end.
+    fn index(&mut self, object: &ObjectKey) -> ObjectIndex {
+        let at = self.objects.iter().rposition(|o| o == object).unwrap_or_else(|| {
+            self.objects.push(object.clone());
+            self.objects.len() - 1
+        });
+        ObjectIndex(at as u32)
+    }
+}
+
+impl Op {
+    /// The same change with its object indexes replaced.
+    fn with_objects(mut self, at: impl Fn(ObjectIndex) -> ObjectIndex) -> Self {
+        match &mut self {
+            Self::Touch { object }
+            | Self::Write { object, .. }
+            | Self::Zero { object, .. }
+            | Self::Truncate { object, .. }
+            | Self::Remove { object }
+            | Self::SetAttr { object, .. }
+            | Self::RmAttr { object, .. }
+            | Self::RmAttrs { object }
+            | Self::OmapSet { object, .. }
+            | Self::OmapRm { object, .. }
+            | Self::OmapRmRange { object, .. }
+            | Self::OmapClear { object }
+            | Self::OmapSetHeader { object, .. }
+            | Self::AllocHint { object, .. } => *object = at(*object),
+            Self::Clone { src, dst } | Self::CloneRange { src, dst, .. } | Self::Rename { src, dst } => {
+                *src = at(*src);
+                *dst = at(*dst);
+            }
+            Self::Set { .. } | Self::Unset { .. } | Self::UnsetRange { .. } | Self::DropSpace { .. } => {}
+        }
+        self
+    }
+}

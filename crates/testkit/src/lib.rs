@@ -1,0 +1,2 @@
+//! Fault-injecting stand-ins for tests.
+#![forbid(unsafe_code)]
