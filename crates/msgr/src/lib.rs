@@ -1,0 +1,51 @@
+//! Ceph's msgr2.1 protocol as state machines without IO: frames, handshake, session resume, crc and secure modes.
+//!
+//! A [`Connection`] is the protocol's side of one TCP connection. A shell that owns the socket drives it:
+//!
+//! ```text
+//! let mut conn = Connection::accept(now, local, peer_socket_addr, limits);  // or Connection::connect(..)
+//! let mut buf = BytesMut::with_capacity(64 << 10);
+//! loop {
+//!     socket.read_buf(&mut buf)               // room for the next read is always there; after a large frame's head
+//!                                             // it is as large as the frame, so its payload lands in one buffer
+//!     conn.handle_bytes(now, &mut buf);       // takes whole frames, leaves the rest, makes room
+//!     while let Some(event) = conn.poll_event() {
+//!         match event {
+//!             Event::AuthRequest { .. } => conn.auth_done(..) / conn.auth_reply_more(..) / conn.auth_bad_method(..),
+//!             Event::SessionRequest(request) => ..,       // see `decide`
+//!             Event::Message(msg) => conn.send(reply),
+//!             Event::Closed(reason) => { conn.take_session(); .. }
+//!             ..
+//!         }
+//!     }
+//!     conn.take_outgoing(&mut out);           // once per batch: one vectored write, one acknowledgement
+//!     socket.write_vectored(out)
+//!     conn.tick(now)                          // at conn.next_deadline()
+//! }
+//! ```
+//!
+//! The owner may answer a pausing event at once or later; bytes that come in meanwhile are held. When the TCP
+//! connection is lost, the shell takes the [`Session`] with `take_session` and gives it to the next `Connection`.
+//! On the accepting side [`decide`] says, from the session that exists with the peer (if any), what to answer.
+//!
+//! Source: doc/dev/msgr2.rst, src/msg/async/ProtocolV2.cc.
+#![forbid(unsafe_code)]
+#![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+
+mod accept;
+mod connection;
+mod control;
+mod error;
+mod event;
+mod frame;
+mod limits;
+mod secure;
+mod session;
+
+pub use accept::{Existing, Phase, Verdict, decide};
+pub use connection::{Connection, Local};
+pub use control::{ClientIdent, ConMode, Hello, Reconnect, ServerIdent, Tag};
+pub use error::Error;
+pub use event::{Event, Ready, SessionAnswer, SessionRequest};
+pub use limits::Limits;
+pub use session::{MSG_ADDR2, Peer, Policy, Session};

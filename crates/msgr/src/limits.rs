@@ -1,0 +1,39 @@
+//! Bounds on what a peer can make us hold or wait for.
+
+use std::time::Duration;
+
+/// Sizes in bytes. One value serves all connections of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Everything a peer may send before it has proven who it is; also the cap of one control frame.
+    pub handshake_bytes: usize,
+    /// From the first byte to a usable session.
+    pub handshake_timeout: Duration,
+    /// Cap of a message's front, and of its middle.
+    pub front_bytes: u32,
+    /// Cap of a message's data.
+    pub data_bytes: u32,
+    /// How far the receive buffer may run ahead of the bytes that have come in. Beyond it the buffer doubles.
+    pub reserve_bytes: usize,
+    /// Free room in the receive buffer for small reads.
+    pub read_bytes: usize,
+    /// Send a keepalive when nothing was heard for this long; `None`: only when asked.
+    pub keepalive_after: Option<Duration>,
+    /// Close when nothing was heard for this long. Source: ms_connection_idle_timeout is 900 s.
+    pub idle_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            handshake_bytes: 64 << 10,
+            handshake_timeout: Duration::from_secs(10),
+            front_bytes: 16 << 20,
+            data_bytes: 128 << 20,
+            reserve_bytes: (4 << 20) + (64 << 10),
+            read_bytes: 64 << 10,
+            keepalive_after: None,
+            idle_timeout: Duration::from_secs(900),
+        }
+    }
+}
