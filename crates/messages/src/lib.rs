@@ -14,6 +14,7 @@ pub mod type_numbers;
 pub mod auth;
 pub mod common;
 pub mod mon;
+pub mod osd;
 
 pub use message::Message;
 pub use payload::{PaxosVersion, Payload};

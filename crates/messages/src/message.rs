@@ -3,7 +3,7 @@
 use codec::DecodeError;
 
 use crate::payload::Payload;
-use crate::{WireMessage, auth, common, mon};
+use crate::{WireMessage, auth, common, mon, osd};
 
 macro_rules! messages {
     ($( $variant:ident($ty:ty) ),+ $(,)?) => {
@@ -92,4 +92,8 @@ messages! {
     FsMap(mon::MFsMap),
     FsMapUser(mon::MFsMapUser),
     MdsMap(mon::MMdsMap),
+    OsdOp(osd::MOsdOp),
+    OsdOpReply(osd::MOsdOpReply),
+    WatchNotify(osd::MWatchNotify),
+    OsdBackoff(osd::MOsdBackoff),
 }

@@ -1,0 +1,23 @@
+//! Requests of clients to OSDs: operations, replies, watches; and what OSDs tell each other and the monitors.
+
+mod op;
+mod opcode;
+mod raw_op;
+mod reply;
+mod request;
+mod responses;
+mod watch;
+
+pub use op::{
+    CmpOp, CopyFromArgs, Extent, ListArgs, ListFilter, Op, checksum_type, cmp_mode, copy_from_flags, watch_op,
+};
+pub use opcode::{OpCode, flags, op_flags};
+pub use raw_op::{ARG_LEN, OpResult, OsdOp};
+pub use reply::MOsdOpReply;
+pub use request::{CopySource, MOsdOp, OsdOpHead};
+pub use responses::{
+    Checksums, CloneInfo, CopyCursor, CopyData, ListSnapsResponse, ListWatchersResponse, ListedObject,
+    NotifyResult, OmapKeysResponse, OmapValsResponse, PglsResponse, PgnlsResponse, SparseReadResponse,
+    StatResponse, WatchItem, WatcherId,
+};
+pub use watch::{MOsdBackoff, MWatchNotify, backoff_op, watch_event};
