@@ -8,11 +8,22 @@ pub mod io;
 
 mod config;
 
+pub mod exec;
+pub mod object;
+
+mod info;
+mod interval;
 mod entry;
-mod hash;
 mod log;
+mod missing;
+mod merge;
+mod hash;
 
 pub use config::OsdConfig;
 pub use entry::{DupEntry, EntryKind, LogEntry, OpReturn};
+pub use info::{PgHistory, PgInfo, PgSums};
+pub use interval::{Interval, IntervalKey, Members, PastIntervals};
 pub use io::{BootAddrs, FatalReason, Input, LogLevel, Output, PeerInfo};
 pub use log::{PgLog, Recorded, Trimmed};
+pub use merge::{LogPart, MergeError, Merged};
+pub use missing::{Missing, MissingItem};

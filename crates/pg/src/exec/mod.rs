@@ -1,0 +1,265 @@
+//! Runs the operations of one request against one object: in goes the object's state, out come a transaction, log
+//! entries, each operation's result, and what watchers must hear.
+//!
+//! Nothing here knows of replicas, peering or connections. Reads see the store as it was before the request (as in
+//! Ceph), and `ObjectState` as the earlier operations of the same request left it.
+//!
+//! Invariants of `Executed`:
+//! 1. `result < 0` implies that `txn`, `entries` and `new_state` are empty: a failed request changes nothing.
+//! 2. Entries' versions count up from `ExecEnv::first_version`; the head's entry is the last.
+//! 3. `entries` is empty exactly when the request changes nothing.
+
+mod dispatch;
+mod read;
+mod write;
+
+pub use dispatch::{RequestKind, classify};
+
+use bytes::Bytes;
+use maps::{OsdMap, Pool, pool_flags};
+use messages::osd::{OpResult, OsdOp};
+use store::{ObjectKey, Store, StoreError, Txn};
+use types::{
+    ConnId, EntityAddr, EntityName, Errno, Eversion, HObject, PgId, ReqId, SnapContext, SnapId, Utime,
+};
+
+use crate::OsdConfig;
+use crate::entry::EntryKind;
+use crate::info::PgSums;
+use crate::missing::Missing;
+use crate::object::{LoadError, ObjectState};
+
+/// Who asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Requester {
+    pub conn: ConnId,
+    pub name: EntityName,
+    pub addr: EntityAddr,
+}
+
+/// Everything an execution may look at besides the object itself.
+pub struct ExecEnv<'a> {
+    pub store: &'a mut Store,
+    pub map: &'a OsdMap,
+    pub pool: &'a Pool,
+    pub config: &'a OsdConfig,
+    pub pgid: PgId,
+    /// The PG's objects: from, and up to without.
+    pub range: (HObject, HObject),
+    /// Objects that this copy lacks: a read of one of them (a clone, say) must wait.
+    pub missing: &'a Missing,
+    pub requester: &'a Requester,
+    pub reqid: ReqId,
+    /// Bits of `messages::osd::flags`.
+    pub flags: u32,
+    /// Our wall clock, and the client's time of the change.
+    pub now: Utime,
+    pub mtime: Utime,
+    /// The write's snapshot context: the client's or the pool's.
+    pub snapc: SnapContext,
+    /// What a read looks at: HEAD, SNAPDIR or a snapshot.
+    pub snapid: SnapId,
+    /// Version of the first log entry made; the counter rises by one for each further one.
+    pub first_version: Eversion,
+    /// Newest user version in the PG.
+    pub last_user_version: u64,
+    pub may_read: bool,
+    pub may_write: bool,
+}
+
+/// A log entry without what the PG adds (request id, time, results).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryDraft {
+    pub kind: EntryKind,
+    pub object: HObject,
+    pub version: Eversion,
+    pub prior_version: Eversion,
+    pub user_version: u64,
+}
+
+/// What an execution wants to happen besides changing objects: once durable for a write, at once for a read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Registered (or registered again after a reconnect).
+    Watch { cookie: u64, timeout_seconds: u32, will_ping: bool },
+    Unwatch { cookie: u64 },
+    /// Tell all watchers; the request is answered when all have acked or the time is over.
+    Notify { cookie: u64, timeout_seconds: u32, payload: Bytes },
+    NotifyAck { notify_id: u64, cookie: u64, reply: Bytes },
+}
+
+/// The outcome; see the module's invariants.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Executed {
+    /// 0, a positive result, or a negated errno.
+    pub result: i32,
+    /// One per operation, in order; operations behind a failed one hold nothing.
+    pub results: Vec<OpResult>,
+    pub txn: Txn,
+    pub entries: Vec<EntryDraft>,
+    /// The head as it will be.
+    pub new_state: Option<ObjectState>,
+    /// What the reply states.
+    pub user_version: u64,
+    pub delta: PgSums,
+    pub effects: Vec<Effect>,
+}
+
+/// The request did not run (yet).
+#[derive(Debug, Clone, PartialEq)]
+pub enum ExecStop {
+    /// Wait until this object (a clone) has been recovered, then run again.
+    Missing(HObject),
+    /// Drop the request without an answer: the client will resend it.
+    Drop,
+    /// The store failed or its content is damaged.
+    Store(StoreError),
+    Load(LoadError),
+}
+
+impl From<LoadError> for ExecStop {
+    fn from(e: LoadError) -> Self {
+        Self::Load(e)
+    }
+}
+impl From<StoreError> for ExecStop {
+    fn from(e: StoreError) -> Self {
+        Self::Store(e)
+    }
+}
+
+/// The request in the making: what operations change.
+pub(crate) struct Scratch {
+    /// The head's key; for a read of a snapshot, the key of what serves it.
+    pub key: ObjectKey,
+    pub state: ObjectState,
+    pub txn: Txn,
+    /// Something changed (a transaction may stay empty, as for a watch).
+    pub modify: bool,
+    /// The change counts as a new version to clients.
+    pub user_modify: bool,
+    pub delta: PgSums,
+    pub effects: Vec<Effect>,
+}
+
+/// Why an operation failed: an errno for its result, or a stop for the whole request.
+pub(crate) enum OpError {
+    Errno(Errno),
+    Stop(ExecStop),
+}
+
+impl From<Errno> for OpError {
+    fn from(e: Errno) -> Self {
+        Self::Errno(e)
+    }
+}
+impl From<StoreError> for OpError {
+    fn from(e: StoreError) -> Self {
+        Self::Stop(ExecStop::Store(e))
+    }
+}
+impl From<LoadError> for OpError {
+    fn from(e: LoadError) -> Self {
+        Self::Stop(ExecStop::Load(e))
+    }
+}
+
+/// Runs `ops` on `head`, whose current state is `state`.
+pub fn execute(
+    env: &mut ExecEnv<'_>,
+    head: &HObject,
+    state: &ObjectState,
+    ops: &[OsdOp],
+) -> Result<Executed, ExecStop> {
+    let mut s = Scratch {
+        key: ObjectKey::replicated(head.clone()),
+        state: state.clone(),
+        txn: Txn::new(),
+        modify: false,
+        user_modify: false,
+        delta: PgSums::default(),
+        effects: Vec::new(),
+    };
+    let mut results: Vec<OpResult> = ops.iter().map(OpResult::from).collect();
+    let result = dispatch::run_ops(env, &mut s, ops, &mut results)?;
+    if result < 0 {
+        return Ok(Executed { result, results, user_version: state.info.user_version, ..Executed::default() });
+    }
+    if s.txn.is_empty() && !s.modify {
+        return Ok(Executed {
+            result,
+            results,
+            user_version: s.state.info.user_version,
+            effects: s.effects,
+            ..Executed::default()
+        });
+    }
+    match check_full(env, &s) {
+        Ok(()) => Ok(finish(env, head, state, s, result, results)),
+        Err(Some(e)) => Ok(Executed { result: e.neg(), results, ..Executed::default() }),
+        Err(None) => Err(ExecStop::Drop),
+    }
+}
+
+/// Whether a full pool refuses this growth: with an errno, or (`None`) by dropping the request.
+fn check_full(env: &ExecEnv<'_>, s: &Scratch) -> Result<(), Option<Errno>> {
+    use messages::osd::flags;
+    let grows = s.delta.bytes > 0 || s.delta.objects > 0;
+    if !grows || !env.pool.has_flag(pool_flags::FULL) || env.flags & flags::FULL_FORCE != 0 {
+        return Ok(());
+    }
+    if env.flags & flags::FULL_TRY == 0 {
+        return Err(None);
+    }
+    let quota = env.pool.has_flag(pool_flags::FULL_QUOTA);
+    Err(Some(if quota { Errno::EDQUOT } else { Errno::ENOSPC }))
+}
+
+/// Stamps the new state, stores it, and drafts the log entry. Source: PrimaryLogPG::finish_ctx.
+fn finish(
+    env: &ExecEnv<'_>,
+    head: &HObject,
+    before: &ObjectState,
+    mut s: Scratch,
+    result: i32,
+    results: Vec<OpResult>,
+) -> Executed {
+    let version = env.first_version;
+    let mut user_version = before.info.user_version;
+    if s.user_modify {
+        let next = env.last_user_version.max(s.state.info.user_version) + 1;
+        user_version = next.max(version.version);
+    }
+    let kind = if s.state.exists { EntryKind::Modify } else { EntryKind::Delete };
+    if s.state.exists {
+        let info = &mut s.state.info;
+        info.user_version = user_version;
+        info.version = version;
+        info.prior_version = before.info.version;
+        info.last_reqid = env.reqid;
+        if !env.mtime.is_zero() {
+            info.mtime = env.mtime;
+            info.local_mtime = env.now;
+        }
+        s.state.save(&s.key, head.is_head(), &mut s.txn);
+    } else {
+        s.state = ObjectState::default();
+    }
+    let entry = EntryDraft {
+        kind,
+        object: head.clone(),
+        version,
+        prior_version: before.info.version,
+        user_version,
+    };
+    Executed {
+        result,
+        results,
+        txn: s.txn,
+        entries: vec![entry],
+        new_state: Some(s.state),
+        user_version,
+        delta: s.delta,
+        effects: s.effects,
+    }
+}

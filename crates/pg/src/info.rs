@@ -1,0 +1,155 @@
+//! What a PG copy says about itself: how far its log goes, how complete it is, and the history of its intervals.
+
+use types::{Epoch, Eversion, HObject, PgId, Utime};
+
+/// Epochs and stamps of a PG that all its copies learn from each other. Source: pg_history_t in src/osd/osd_types.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PgHistory {
+    pub epoch_created: Epoch,
+    pub epoch_pool_created: Epoch,
+    /// The newest epoch in which the PG surely went active, and the interval of it.
+    pub last_epoch_started: Epoch,
+    pub last_interval_started: Epoch,
+    /// The newest epoch in which all copies were complete, and the interval of it.
+    pub last_epoch_clean: Epoch,
+    pub last_interval_clean: Epoch,
+    pub last_epoch_split: Epoch,
+    /// First epochs of the current up set, interval and primary; each member knows its own.
+    pub same_up_since: Epoch,
+    pub same_interval_since: Epoch,
+    pub same_primary_since: Epoch,
+    pub last_clean_stamp: Utime,
+}
+
+codec::wire_struct!(PgHistory(1, 1) {
+    epoch_created, epoch_pool_created, last_epoch_started, last_interval_started, last_epoch_clean,
+    last_interval_clean, last_epoch_split, same_up_since, same_interval_since, same_primary_since, last_clean_stamp,
+});
+
+impl PgHistory {
+    /// Takes what another copy knows better; true when something changed.
+    pub fn merge(&mut self, o: &Self) -> bool {
+        let before = *self;
+        self.epoch_created = match (self.epoch_created.0, o.epoch_created.0) {
+            (0, _) => o.epoch_created,
+            (_, 0) => self.epoch_created,
+            _ => self.epoch_created.min(o.epoch_created),
+        };
+        self.epoch_pool_created = self.epoch_pool_created.max(o.epoch_pool_created);
+        self.last_epoch_started = self.last_epoch_started.max(o.last_epoch_started);
+        self.last_interval_started = self.last_interval_started.max(o.last_interval_started);
+        self.last_epoch_clean = self.last_epoch_clean.max(o.last_epoch_clean);
+        self.last_interval_clean = self.last_interval_clean.max(o.last_interval_clean);
+        self.last_epoch_split = self.last_epoch_split.max(o.last_epoch_split);
+        self.last_clean_stamp = self.last_clean_stamp.max(o.last_clean_stamp);
+        *self != before
+    }
+}
+
+/// Sums over a PG's objects, changed in the same transaction as the objects. Source: object_stat_sum_t.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PgSums {
+    pub objects: i64,
+    pub clones: i64,
+    pub bytes: i64,
+    pub omap_bytes: i64,
+    pub omap_keys: i64,
+    pub objects_omap: i64,
+    pub whiteouts: i64,
+    pub objects_pinned: i64,
+    /// Operations and KiB read and written since the PG was made.
+    pub reads: i64,
+    pub read_kib: i64,
+    pub writes: i64,
+    pub write_kib: i64,
+    pub objects_recovered: i64,
+    pub bytes_recovered: i64,
+    pub keys_recovered: i64,
+}
+
+codec::wire_struct!(PgSums(1, 1) {
+    objects, clones, bytes, omap_bytes, omap_keys, objects_omap, whiteouts, objects_pinned, reads, read_kib, writes,
+    write_kib, objects_recovered, bytes_recovered, keys_recovered,
+});
+
+impl PgSums {
+    pub fn add(&mut self, d: &Self) {
+        self.objects += d.objects;
+        self.clones += d.clones;
+        self.bytes += d.bytes;
+        self.omap_bytes += d.omap_bytes;
+        self.omap_keys += d.omap_keys;
+        self.objects_omap += d.objects_omap;
+        self.whiteouts += d.whiteouts;
+        self.objects_pinned += d.objects_pinned;
+        self.reads += d.reads;
+        self.read_kib += d.read_kib;
+        self.writes += d.writes;
+        self.write_kib += d.write_kib;
+        self.objects_recovered += d.objects_recovered;
+        self.bytes_recovered += d.bytes_recovered;
+        self.keys_recovered += d.keys_recovered;
+    }
+}
+
+/// One copy of a PG. Source: pg_info_t in src/osd/osd_types.h.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PgInfo {
+    pub pgid: PgId,
+    /// The newest log entry's version.
+    pub last_update: Eversion,
+    /// Everything up to here is in the store, not only in the log.
+    pub last_complete: Eversion,
+    /// The log reaches back to here.
+    pub log_tail: Eversion,
+    pub last_user_version: u64,
+    /// The epoch in which this copy last took part in going active, and its interval.
+    pub last_epoch_started: Epoch,
+    pub last_interval_started: Epoch,
+    /// Objects up to here are complete but for `missing`; below `HObject::max()` while this copy is being backfilled.
+    pub last_backfill: HObject,
+    pub history: PgHistory,
+    pub sums: PgSums,
+}
+
+codec::wire_struct!(PgInfo(1, 1) {
+    pgid, last_update, last_complete, log_tail, last_user_version, last_epoch_started, last_interval_started,
+    last_backfill, history, sums,
+});
+
+impl PgInfo {
+    /// A copy that holds nothing.
+    pub fn new(pgid: PgId) -> Self {
+        Self {
+            pgid,
+            last_update: Eversion::ZERO,
+            last_complete: Eversion::ZERO,
+            log_tail: Eversion::ZERO,
+            last_user_version: 0,
+            last_epoch_started: Epoch(0),
+            last_interval_started: Epoch(0),
+            last_backfill: HObject::max(),
+            history: PgHistory::default(),
+            sums: PgSums::default(),
+        }
+    }
+
+    /// Never written to.
+    pub fn is_empty(&self) -> bool {
+        self.last_update.version == 0
+    }
+
+    /// Nobody ever made this copy.
+    pub fn does_not_exist(&self) -> bool {
+        self.history.epoch_created.0 == 0
+    }
+
+    /// Objects beyond `last_backfill` are not here.
+    pub fn is_incomplete(&self) -> bool {
+        !self.last_backfill.max
+    }
+
+    pub fn has_missing(&self) -> bool {
+        self.last_complete != self.last_update
+    }
+}
