@@ -1,0 +1,81 @@
+//! What goes into a monitor and what comes out of it.
+
+use bytes::Bytes;
+use messages::{Header, Message};
+use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Errno, GlobalId};
+
+use crate::QuorumView;
+
+/// An event for the monitor.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// msgr2's AUTH_REQUEST on a new connection.
+    AuthRequest {
+        conn: ConnId,
+        /// What the peer's HELLO said it is; unproven.
+        peer_type: EntityType,
+        /// `cephx::METHOD_*`, or another number, which is refused.
+        method: u32,
+        /// `CON_MODE_*`, in the peer's order of preference.
+        preferred_modes: Vec<u32>,
+        payload: Bytes,
+        peer_addr: EntityAddr,
+    },
+    /// msgr2's AUTH_REQUEST_MORE.
+    AuthMore { conn: ConnId, payload: Bytes },
+    /// The handshake is complete; messages may follow. Comes after `AuthDone`, and again when a lost connection is
+    /// resumed under a new id, in which case the shell has replayed AuthRequest for that id first.
+    Connected { conn: ConnId, peer: EntityName, addrs: AddrVec, features: u64 },
+    /// The session is gone for good (reset, or never completed).
+    Disconnected { conn: ConnId },
+    Message { conn: ConnId, header: Header, msg: Message },
+    /// An entry of the replicated log, in order and without gaps: `index` is one more than the last.
+    Committed { index: u64, change: Bytes },
+    /// Who is in the quorum now; also tells whether this member leads.
+    Quorum(QuorumView),
+    /// Comes about once a second.
+    Tick,
+}
+
+/// What the monitor wants done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
+    /// msgr2's AUTH_REPLY_MORE.
+    AuthMore { conn: ConnId, payload: Bytes },
+    /// msgr2's AUTH_DONE.
+    AuthDone {
+        conn: ConnId,
+        global_id: GlobalId,
+        /// `CON_MODE_*`.
+        con_mode: u32,
+        payload: Bytes,
+        /// Signs the handshake; empty with method none.
+        session_key: Bytes,
+        /// Keys of secure mode; empty in crc mode.
+        connection_secret: Bytes,
+    },
+    /// msgr2's AUTH_BAD_METHOD: the peer may try again, with what is allowed.
+    AuthBad { conn: ConnId, refusal: AuthRefusal },
+    /// `tid` goes into the header: that of the request being answered, or 0.
+    Send { conn: ConnId, tid: u64, msg: Message },
+    Close { conn: ConnId },
+    /// To be appended to the replicated log; comes back as [`Input::Committed`] on every member, also on this one. At most
+    /// one is under way. When it cannot be appended (leadership lost), say so with [`Input::Quorum`].
+    Propose { data: Bytes },
+    /// The log may be cut up to `index` once [`crate::Monitor::snapshot`], taken now, is durable.
+    TakeSnapshot { index: u64 },
+}
+
+/// Why an authentication was refused, and what would be accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthRefusal {
+    pub method: u32,
+    pub errno: Errno,
+    pub allowed_methods: Vec<u32>,
+    pub allowed_modes: Vec<u32>,
+}
+
+/// Checksummed frames. Source: CEPH_CON_MODE_* in src/include/msgr.h.
+pub const CON_MODE_CRC: u32 = 1;
+/// Encrypted frames.
+pub const CON_MODE_SECURE: u32 = 2;

@@ -1,0 +1,66 @@
+//! What one monitor is told at start, and who it works with.
+
+use std::collections::BTreeMap;
+
+use types::AddrVec;
+
+use crate::io::{CON_MODE_CRC, CON_MODE_SECURE};
+
+/// Local settings of a monitor: those that cannot come from the replicated state.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// `a` of `mon.a`.
+    pub name: String,
+    /// Where it listens.
+    pub addrs: AddrVec,
+    pub host_name: String,
+    /// `cephx::METHOD_*` accepted, in order of preference.
+    pub auth_methods: Vec<u32>,
+    /// `CON_MODE_*` accepted.
+    pub con_modes: Vec<u32>,
+    /// Options from the configuration file and the command line, by Ceph's names with underscores; they win over the
+    /// config database.
+    pub options: BTreeMap<String, String>,
+    pub quorum: QuorumView,
+    /// Log entries between two snapshots.
+    pub snapshot_every: u64,
+}
+
+impl Settings {
+    /// A lone monitor with cephx and both modes.
+    pub fn new(name: impl Into<String>, addrs: AddrVec) -> Self {
+        Self {
+            name: name.into(),
+            addrs,
+            host_name: "localhost".to_owned(),
+            auth_methods: vec![cephx::METHOD_CEPHX],
+            con_modes: vec![CON_MODE_SECURE, CON_MODE_CRC],
+            options: BTreeMap::new(),
+            quorum: QuorumView::alone(),
+            snapshot_every: 1_000,
+        }
+    }
+}
+
+/// The quorum as the replicated log knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuorumView {
+    /// Our place in the monitor map.
+    pub rank: u32,
+    /// Who leads; `None` while there is no leader, and then nothing is proposed.
+    pub leader: Option<u32>,
+    /// Ranks in the quorum, ascending.
+    pub members: Vec<u32>,
+    /// Grows with each election; what `election_epoch` shows.
+    pub term: u64,
+}
+
+impl QuorumView {
+    pub fn alone() -> Self {
+        Self { rank: 0, leader: Some(0), members: vec![0], term: 1 }
+    }
+
+    pub fn is_leader(&self) -> bool {
+        self.leader == Some(self.rank)
+    }
+}
