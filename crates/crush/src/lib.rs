@@ -30,6 +30,8 @@ mod error;
 mod rules;
 mod weights;
 
+mod text;
+
 pub use error::EditError;
 pub use map::{
     Alg, Bucket, BucketData, ChooseArg, ChooseArgMap, CrushMap, DEFAULT_CHOOSE_ARGS, ITEM_NONE, ITEM_UNDEF,
@@ -41,5 +43,6 @@ pub use rules::{RULE_ERASURE, RULE_REPLICATED, RuleMode};
 pub use str_hash::{
     STR_HASH_LINUX, STR_HASH_RJENKINS, str_hash, str_hash_linux, str_hash_name, str_hash_rjenkins,
 };
+pub use text::{TextError, TextProblem};
 pub use validate::{MAX_DEPTH, MAX_RULES, MapError, WeightMismatch};
 pub use walk::{Walk, WalkItem};
