@@ -1,0 +1,1 @@
+//! The daemons: a shell around each core.

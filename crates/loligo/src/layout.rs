@@ -1,0 +1,243 @@
+//! The folder of a cluster: what lies where, its description file, its ceph.conf, and who runs in it.
+//!
+//! ```text
+//! DIR/loligo.json        format version, fsid, OSDs, the monitor's address
+//! DIR/ceph.conf          for Ceph's clients: CEPH_CONF=DIR/ceph.conf
+//! DIR/keyring            client.admin
+//! DIR/mon.a/             the monitor's store
+//! DIR/osd.N/block        the object store; DIR/osd.N/keyring its key
+//! DIR/mgr.x/keyring      the manager's key
+//! DIR/<type>.<id>.pid    locked while that daemon runs (loligo.pid when all share one process)
+//! ```
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+/// Version of the folder's layout. Another one is refused, never guessed at.
+pub const FORMAT: u32 = 1;
+
+/// `DIR/loligo.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Description {
+    pub format: u32,
+    pub fsid: String,
+    pub auth: String,
+    pub mon_addr: SocketAddr,
+    pub osds: Vec<OsdEntry>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OsdEntry {
+    pub id: i32,
+    pub uuid: String,
+    pub bytes: u64,
+}
+
+/// A cluster's folder.
+#[derive(Debug, Clone)]
+pub struct ClusterDir {
+    root: PathBuf,
+}
+
+impl ClusterDir {
+    /// The folder as an absolute path, so that a daemon that changes its directory still finds it.
+    pub fn new(path: &Path) -> Result<Self> {
+        let root = std::path::absolute(path).with_context(|| format!("bad path {}", path.display()))?;
+        Ok(Self { root })
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+    pub fn conf(&self) -> PathBuf {
+        self.root.join("ceph.conf")
+    }
+    pub fn admin_keyring(&self) -> PathBuf {
+        self.root.join("keyring")
+    }
+    pub fn daemon_dir(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+    pub fn block(&self, osd: i32) -> PathBuf {
+        self.daemon_dir(&format!("osd.{osd}")).join("block")
+    }
+    pub fn log_file(&self, name: &str) -> PathBuf {
+        self.root.join(format!("{name}.log"))
+    }
+    fn pid_file(&self, name: &str) -> PathBuf {
+        self.root.join(format!("{name}.pid"))
+    }
+    fn description_file(&self) -> PathBuf {
+        self.root.join("loligo.json")
+    }
+
+    /// Makes the folder, readable by its owner only, and says plainly when that cannot be done.
+    pub fn create(&self) -> Result<()> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.root)
+            .with_context(|| format!("cannot create folder {}", self.root.display()))?;
+        let probe = self.root.join(".writable");
+        File::create(&probe).with_context(|| format!("folder {} is not writable", self.root.display()))?;
+        fs::remove_file(&probe)?;
+        Ok(())
+    }
+
+    /// The description, or `None` when the folder holds no cluster.
+    pub fn load(&self) -> Result<Option<Description>> {
+        let path = self.description_file();
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
+        };
+        let any: serde_json::Value =
+            serde_json::from_str(&text).with_context(|| format!("{} is not a cluster description", path.display()))?;
+        match any.get("format").and_then(serde_json::Value::as_u64) {
+            Some(v) if v == u64::from(FORMAT) => {}
+            Some(v) => bail!(
+                "{} has folder format {v}; this loligo reads format {FORMAT}. Use the loligo version that made it.",
+                self.root.display()
+            ),
+            None => bail!("{} names no format version", path.display()),
+        }
+        serde_json::from_value(any).map(Some).with_context(|| format!("{} is damaged", path.display()))
+    }
+
+    pub fn save(&self, description: &Description) -> Result<()> {
+        let text = serde_json::to_string_pretty(description)? + "\n";
+        write_atomically(&self.description_file(), text.as_bytes(), 0o600)
+    }
+
+    /// Whether there is anything in the folder.
+    pub fn is_empty(&self) -> bool {
+        fs::read_dir(&self.root).map_or(true, |mut d| d.next().is_none())
+    }
+
+    /// Takes the daemon's place in the folder until the returned lock is dropped. `None`: it is taken already.
+    pub fn lock(&self, name: &str) -> Result<Option<PidLock>> {
+        let path = self.pid_file(name);
+        let mut file = open_pid_file(&path).with_context(|| format!("cannot open {}", path.display()))?;
+        // Somebody asking `running` holds a shared lock for a moment: that is not a daemon.
+        let taken = (0..10).all(|attempt| {
+            std::thread::sleep(std::time::Duration::from_millis(2 * attempt));
+            flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
+        });
+        if taken {
+            return Ok(None);
+        }
+        file.set_len(0)?;
+        writeln!(file, "{}", std::process::id())?;
+        Ok(Some(PidLock { _file: file, path }))
+    }
+
+    /// The pid of the daemon that holds this place now.
+    pub fn running(&self, name: &str) -> Option<u32> {
+        let mut file = File::open(self.pid_file(name)).ok()?;
+        if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+            return None; // nobody holds it: a file left behind by kill -9
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text).ok()?;
+        text.trim().parse().ok()
+    }
+}
+
+fn open_pid_file(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o644).open(path)
+}
+
+/// Held while a daemon runs. The kernel lets the lock go when the process ends, however it ends.
+#[derive(Debug)]
+pub struct PidLock {
+    _file: File,
+    path: PathBuf,
+}
+
+impl Drop for PidLock {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Replaces a file so that a crash leaves the old or the new content, whole.
+pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+    let tmp = path.with_extension("tmp");
+    let write = || -> std::io::Result<()> {
+        let mut f = OpenOptions::new().create(true).truncate(true).write(true).mode(mode).open(&tmp)?;
+        f.write_all(bytes)?;
+        f.sync_all()?;
+        fs::rename(&tmp, path)?;
+        path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// What Ceph's clients need to find and use the cluster.
+pub fn ceph_conf(dir: &ClusterDir, d: &Description) -> String {
+    let root = dir.root().display();
+    format!(
+        "# Written by loligo up. Use it with: CEPH_CONF={root}/ceph.conf ceph -s\n\
+         [global]\n\
+         fsid = {fsid}\n\
+         mon host = [v2:{mon}/0]\n\
+         auth cluster required = {auth}\n\
+         auth service required = {auth}\n\
+         auth client required = {auth}\n\
+         keyring = {root}/keyring\n\
+         run dir = {root}\n\
+         admin socket = {root}/$name.asok\n\
+         log file = \n\
+         log to stderr = true\n",
+        fsid = d.fsid,
+        mon = d.mon_addr,
+        auth = d.auth,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Description {
+        Description {
+            format: FORMAT,
+            fsid: "215f035f-8e81-42db-a68c-2ddf6b582ff3".into(),
+            auth: "cephx".into(),
+            mon_addr: "127.0.0.1:3300".parse().expect("address"),
+            osds: vec![],
+        }
+    }
+
+    #[test]
+    fn description_comes_back_and_other_formats_are_refused() {
+        let tmp = tempfile::tempdir().expect("tempdir");
+        let dir = ClusterDir::new(tmp.path()).expect("path");
+        assert_eq!(dir.load().expect("empty"), None);
+        dir.save(&sample()).expect("saved");
+        assert_eq!(dir.load().expect("loaded"), Some(sample()));
+        fs::write(tmp.path().join("loligo.json"), "{\"format\": 9}").expect("written");
+        let error = format!("{:#}", dir.load().expect_err("refused"));
+        assert!(error.contains("folder format 9"), "{error}");
+    }
+
+    #[test]
+    fn one_place_one_daemon() {
+        let tmp = tempfile::tempdir().expect("tempdir");
+        let dir = ClusterDir::new(tmp.path()).expect("path");
+        let held = dir.lock("osd.0").expect("io").expect("free");
+        assert!(dir.lock("osd.0").expect("io").is_none());
+        assert_eq!(dir.running("osd.0"), Some(std::process::id()));
+        drop(held);
+        assert_eq!(dir.running("osd.0"), None);
+        assert!(dir.lock("osd.0").expect("io").is_some());
+    }
+}

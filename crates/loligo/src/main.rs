@@ -1,0 +1,2 @@
+//! One binary: the whole cluster, each daemon, and the tools.
+fn main() {}

@@ -1,0 +1,111 @@
+//! The main job: one command runs a cluster, and `ceph` and `rados` work on it.
+
+use crate::cluster::{Cluster, text};
+
+#[test]
+fn a_newcomers_first_session() {
+    let c = Cluster::start(&[]);
+    assert!(c.ceph("-s").contains("HEALTH_OK"));
+    assert!(c.ceph("health").starts_with("HEALTH_OK"));
+    let tree = c.ceph("osd tree");
+    for osd in ["osd.0", "osd.1", "osd.2"] {
+        assert!(tree.contains(osd), "{tree}");
+    }
+    c.ceph("df");
+    c.ceph("osd pool create p 32");
+    std::fs::write(c.dir.path().join("in"), b"hello, squid\n").expect("written");
+    c.ok("rados", &["-p", "p", "put", "greeting", "in"]);
+    assert_eq!(c.ok("rados", &["-p", "p", "ls"]), "greeting\n");
+    c.ok("rados", &["-p", "p", "get", "greeting", "out"]);
+    assert_eq!(std::fs::read(c.dir.path().join("out")).expect("read"), b"hello, squid\n");
+    assert!(c.ok("rados", &["-p", "p", "stat", "greeting"]).contains("size 13"));
+    assert!(c.ok("rados", &["df"]).contains('p'));
+    c.ok("rados", &["-p", "p", "rm", "greeting"]);
+    assert_eq!(c.ok("rados", &["-p", "p", "ls"]), "");
+    assert!(c.ceph("-s").contains("HEALTH_OK"));
+}
+
+#[test]
+fn rados_bench_small_and_large_with_verified_data() {
+    let c = Cluster::start(&[]);
+    c.ceph("osd pool create p 32");
+    c.ok("rados", &["-p", "p", "bench", "5", "write", "-b", "4096", "-t", "16", "--no-cleanup"]);
+    c.ok("rados", &["-p", "p", "bench", "3", "rand", "-t", "16"]);
+    c.ok("rados", &["-p", "p", "cleanup"]);
+    c.ok("rados", &["-p", "p", "bench", "5", "write", "-t", "196", "--no-cleanup"]);
+    // seq verifies each object against what was written, unless --no-verify says otherwise.
+    c.ok("rados", &["-p", "p", "bench", "5", "seq", "-t", "196"]);
+    c.ok("rados", &["-p", "p", "cleanup"]);
+}
+
+#[test]
+fn a_second_up_says_so_and_down_stops_everything() {
+    let c = Cluster::start(&["--processes"]);
+    let again = c.loligo(&["up", "--detach", "--processes"]);
+    assert!(again.status.success() && text(&again).contains("already running"), "{}", text(&again));
+    assert_eq!(c.pids().len(), 5, "{:?}", c.pids());
+    let down = c.loligo(&["down"]);
+    assert!(down.status.success(), "{}", text(&down));
+    assert_eq!(c.pids(), vec![]);
+}
+
+#[test]
+fn up_starts_again_what_died() {
+    let c = Cluster::start(&["--processes"]);
+    let killed = c.pids().into_iter().find(|(name, _)| name == "osd.1").expect("osd.1 runs");
+    std::process::Command::new("kill").args(["-9", &killed.1.to_string()]).status().expect("kill runs");
+    c.up(&["--processes"]);
+    let now = c.pids().into_iter().find(|(name, _)| name == "osd.1").expect("osd.1 runs again");
+    assert_ne!(now.1, killed.1);
+    assert!(c.ceph("health").starts_with("HEALTH_OK"));
+}
+
+#[test]
+fn data_and_settings_survive_a_restart() {
+    let c = Cluster::start(&[]);
+    c.ceph("osd pool create p 8");
+    c.ok("rados", &["-p", "p", "put", "passwd", "/etc/passwd"]);
+    c.ok("rados", &["-p", "p", "setxattr", "passwd", "who", "me"]);
+    c.ok("rados", &["-p", "p", "setomapval", "passwd", "k", "v"]);
+    c.ceph("config set osd osd_max_backfills 3");
+    assert!(c.loligo(&["down"]).status.success());
+    c.up(&[]);
+    c.ok("rados", &["-p", "p", "get", "passwd", "copy"]);
+    let copy = std::fs::read(c.dir.path().join("copy")).expect("read");
+    assert_eq!(copy, std::fs::read("/etc/passwd").expect("read"));
+    assert_eq!(c.ok("rados", &["-p", "p", "getxattr", "passwd", "who"]).trim(), "me");
+    assert!(c.ok("rados", &["-p", "p", "listomapvals", "passwd"]).contains('k'));
+    assert_eq!(c.ceph("config get osd osd_max_backfills").trim(), "3");
+}
+
+#[test]
+fn up_refuses_plainly() {
+    let c = Cluster::start(&[]);
+    let port = c.mon_addr().port().to_string();
+    let taken = c.dir.path().join("other");
+    let out = std::process::Command::new(crate::cluster::binary())
+        .args(["up", "--detach", "--mon-port", &port, "--data"])
+        .arg(&taken)
+        .output()
+        .expect("runs");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text(&out).contains("in use") && text(&out).trim().lines().count() == 1, "{}", text(&out));
+
+    let strange = c.dir.path().join("strange");
+    std::fs::create_dir(&strange).expect("made");
+    std::fs::write(strange.join("loligo.json"), "{\"format\": 99}").expect("written");
+    let out = std::process::Command::new(crate::cluster::binary())
+        .args(["up", "--detach", "--data"])
+        .arg(&strange)
+        .output()
+        .expect("runs");
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text(&out).contains("format 99"), "{}", text(&out));
+
+    let out = std::process::Command::new(crate::cluster::binary())
+        .args(["up", "--detach", "--data", "/proc/loligo"])
+        .output()
+        .expect("runs");
+    assert_eq!(out.status.code(), Some(1));
+    assert_eq!(text(&out).trim().lines().count(), 1, "{}", text(&out));
+}

@@ -1,0 +1,118 @@
+//! A throw-away cluster in a temporary folder, and the clients that talk to it.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// Starts with `loligo up --detach`; stops with `loligo down` when dropped.
+pub struct Cluster {
+    pub dir: tempfile::TempDir,
+}
+
+pub fn binary() -> PathBuf {
+    std::env::var_os("LOLIGO_BIN").map_or_else(|| env!("CARGO_BIN_EXE_loligo").into(), PathBuf::from)
+}
+
+pub fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+impl Cluster {
+    pub fn start(extra: &[&str]) -> Self {
+        let cluster = Self { dir: tempfile::tempdir().expect("a temporary folder") };
+        cluster.up(extra);
+        cluster
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// `loligo up --detach`, on the new or the existing folder.
+    pub fn up(&self, extra: &[&str]) {
+        let out = self.loligo(&[&["up", "--detach", "--mon-port", "0"], extra].concat());
+        assert!(out.status.success(), "up failed: {}", text(&out));
+    }
+
+    /// A `loligo` subcommand on this cluster's folder.
+    pub fn loligo(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(binary());
+        command.args(args).arg("--data").arg(self.data());
+        command.output().expect("loligo runs")
+    }
+
+    /// A client with `CEPH_CONF` set, under a time limit that says when something hangs.
+    pub fn client(&self, program: &str, args: &[&str]) -> Output {
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=5", "90", program]).args(args);
+        command.env("CEPH_CONF", self.data().join("ceph.conf")).current_dir(self.dir.path());
+        command.output().expect("the client is installed (cargo xtask test installs it)")
+    }
+
+    /// A client that must succeed; gives its standard output.
+    pub fn ok(&self, program: &str, args: &[&str]) -> String {
+        let out = self.client(program, args);
+        assert!(out.status.success(), "{program} {args:?} ended with {}: {}", out.status, text(&out));
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+
+    /// A client that must fail; gives everything it said.
+    pub fn fails(&self, program: &str, args: &[&str]) -> (i32, String) {
+        let out = self.client(program, args);
+        assert!(!out.status.success(), "{program} {args:?} should have failed: {}", text(&out));
+        (out.status.code().unwrap_or(-1), text(&out))
+    }
+
+    pub fn ceph(&self, line: &str) -> String {
+        self.ok("ceph", &line.split_whitespace().collect::<Vec<_>>())
+    }
+
+    /// A Python program over python3-rados.
+    pub fn python(&self, program: &str, args: &[&str]) -> Output {
+        self.client("/usr/bin/python3", &[&["-c", program], args].concat())
+    }
+
+    /// Pids of every process of this cluster, from its pid files.
+    pub fn pids(&self) -> Vec<(String, u32)> {
+        let mut out = Vec::new();
+        for entry in std::fs::read_dir(self.data()).expect("folder") {
+            let path = entry.expect("entry").path();
+            if path.extension().is_some_and(|e| e == "pid") {
+                let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                if let Ok(pid) = std::fs::read_to_string(&path).unwrap_or_default().trim().parse() {
+                    out.push((name, pid));
+                }
+            }
+        }
+        out
+    }
+
+    /// `kill -9` to every process of this cluster.
+    pub fn kill_all(&self) {
+        for (name, pid) in self.pids() {
+            let status = Command::new("kill").args(["-9", &pid.to_string()]).status().expect("kill runs");
+            assert!(status.success(), "cannot kill {name}");
+        }
+    }
+
+    pub fn mon_addr(&self) -> std::net::SocketAddr {
+        let conf = std::fs::read_to_string(self.data().join("ceph.conf")).expect("ceph.conf");
+        let at = conf.split("v2:").nth(1).expect("mon host").split('/').next().expect("address");
+        at.parse().expect("address")
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for entry in std::fs::read_dir(self.data()).into_iter().flatten().flatten() {
+                if entry.path().extension().is_some_and(|e| e == "log") {
+                    let log = std::fs::read_to_string(entry.path()).unwrap_or_default();
+                    let tail: Vec<&str> = log.lines().rev().take(30).collect();
+                    eprintln!("--- {}", entry.path().display());
+                    tail.iter().rev().for_each(|l| eprintln!("{l}"));
+                }
+            }
+        }
+        self.loligo(&["down"]);
+    }
+}

@@ -1,0 +1,8 @@
+//! Debian's unmodified Ceph clients against the release binary: what a user does, and what a hostile peer does.
+
+mod auth;
+mod basics;
+mod cluster;
+mod crash;
+mod hostile;
+mod limits;

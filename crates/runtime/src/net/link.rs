@@ -1,0 +1,175 @@
+//! One TCP connection: the socket, its protocol machine, and the bytes that wait for the socket.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, IoSlice};
+use std::sync::Mutex;
+
+use bytes::{Buf, Bytes, BytesMut};
+use messages::wire::WireMessage;
+use msgr::{Connection, Event};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use crate::owner::lock;
+
+/// Pieces of one vectored write.
+const MAX_PIECES: usize = 256;
+/// A peer that does not read what it asked for is cut off when this much waits for it.
+const MAX_UNWRITTEN_BYTES: usize = 1 << 30;
+
+/// The socket and the machine. The lock of the machine is held for parsing and writing only, never while the handler runs.
+pub(super) struct Link {
+    stream: TcpStream,
+    wire: Mutex<Wire>,
+    /// Wakes the link's task: something to write, or an answer from outside.
+    wake: Notify,
+}
+
+struct Wire {
+    machine: Connection,
+    out: VecDeque<Bytes>,
+    out_bytes: usize,
+    scratch: Vec<Bytes>,
+    failed: bool,
+}
+
+/// What is left after writing as much as the socket takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flushed {
+    All,
+    Blocked,
+    /// The socket failed, or everything of a closed connection is written.
+    Over,
+}
+
+impl Link {
+    pub(super) fn new(stream: TcpStream, machine: Connection) -> Self {
+        // Small frames must not wait for acknowledgements of earlier ones.
+        let _ = stream.set_nodelay(true);
+        let wire = Wire { machine, out: VecDeque::new(), out_bytes: 0, scratch: Vec::new(), failed: false };
+        Self { stream, wire: Mutex::new(wire), wake: Notify::new() }
+    }
+
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub(super) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    pub(super) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Runs `body` on the machine. Follow with `flush` when it sent something.
+    pub(super) fn with<T>(&self, body: impl FnOnce(&mut Connection) -> T) -> T {
+        body(&mut lock(&self.wire).machine)
+    }
+
+    /// Hands the message to the session; comes back when there is none any more.
+    pub(super) fn send(&self, msg: WireMessage) -> Result<(), WireMessage> {
+        lock(&self.wire).machine.send(msg)
+    }
+
+    /// Reads what the socket has, at most a few buffers full, and parses it into `events`.
+    pub(super) fn read(
+        &self,
+        now: types::Now,
+        buf: &mut BytesMut,
+        events: &mut Vec<Event>,
+    ) -> std::io::Result<()> {
+        for _ in 0..4 {
+            if buf.capacity() == buf.len() {
+                buf.reserve(64 << 10);
+            }
+            let room = buf.capacity() - buf.len();
+            let n = match self.stream.try_read_buf(buf) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(n) => n,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) => return Err(e),
+            };
+            let mut wire = lock(&self.wire);
+            wire.machine.handle_bytes(now, buf);
+            events.extend(std::iter::from_fn(|| wire.machine.poll_event()));
+            drop(wire);
+            if n < room || !events.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Events that calls from outside brought about.
+    pub(super) fn poll_events(&self, events: &mut Vec<Event>) {
+        let mut wire = lock(&self.wire);
+        events.extend(std::iter::from_fn(|| wire.machine.poll_event()));
+    }
+
+    /// Writes what is outgoing as far as the socket takes it now.
+    pub(super) fn flush(&self) -> Flushed {
+        let mut wire = lock(&self.wire);
+        wire.collect();
+        let result = wire.write(&self.stream);
+        let closed = wire.machine.is_closed();
+        drop(wire);
+        match result {
+            Flushed::All if closed => Flushed::Over,
+            other => other,
+        }
+    }
+
+    /// As `flush`, from outside the link's task, which is woken when there is something left for it.
+    pub(super) fn flush_from_outside(&self) {
+        if self.flush() != Flushed::All {
+            self.wake();
+        }
+    }
+}
+
+impl Wire {
+    fn collect(&mut self) {
+        let Self { machine, scratch, .. } = self;
+        machine.take_outgoing(scratch);
+        self.out_bytes += self.scratch.iter().map(Bytes::len).sum::<usize>();
+        self.out.extend(self.scratch.drain(..).filter(|b| !b.is_empty()));
+        if self.out_bytes > MAX_UNWRITTEN_BYTES {
+            self.failed = true;
+        }
+    }
+
+    fn write(&mut self, stream: &TcpStream) -> Flushed {
+        while !self.out.is_empty() && !self.failed {
+            let mut slices = [IoSlice::new(&[]); MAX_PIECES];
+            let mut n = 0;
+            for (slot, piece) in slices.iter_mut().zip(&self.out) {
+                *slot = IoSlice::new(piece);
+                n += 1;
+            }
+            match stream.try_write_vectored(slices.get(..n).unwrap_or_default()) {
+                Ok(written) => self.advance(written),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Flushed::Blocked,
+                Err(_) => self.failed = true,
+            }
+        }
+        if self.failed {
+            self.out.clear();
+            self.out_bytes = 0;
+            return Flushed::Over;
+        }
+        Flushed::All
+    }
+
+    fn advance(&mut self, mut written: usize) {
+        self.out_bytes -= written;
+        while let Some(front) = self.out.front_mut() {
+            if written < front.len() {
+                front.advance(written);
+                return;
+            }
+            written -= front.len();
+            self.out.pop_front();
+        }
+    }
+}

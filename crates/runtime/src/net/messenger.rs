@@ -1,0 +1,504 @@
+//! The messenger: listens, accepts, connects, and drives every link.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use messages::wire::WireMessage;
+use msgr::{
+    Connection, Error, Event, Existing, Limits, Local, Phase, Session, SessionRequest, Verdict, decide,
+};
+use tokio::net::{TcpListener, TcpStream};
+use types::{AddrVec, ConnId, EntityAddr, Entropy, Now};
+
+use super::channel::Channel;
+use super::connect::{self, ConnectTo, Ended};
+use super::link::{Flushed, Link};
+use super::{AuthInput, AuthStep, Gone, Handler, PeerReady};
+use crate::owner::lock;
+use crate::{Clock, OsEntropy};
+
+/// Connections that have not authenticated yet, over all peers.
+const MAX_HALF_OPEN: u64 = 4096;
+/// A lossless peer that does not come back within this time is forgotten.
+const PARKED_LIMIT: Duration = Duration::from_secs(300);
+
+/// Cheap to clone; all clones are one messenger.
+#[derive(Clone)]
+pub struct Messenger(Arc<Inner>);
+
+struct Inner {
+    local: Mutex<Local>,
+    limits: Limits,
+    clock: Clock,
+    handler: OnceLock<Arc<dyn Handler>>,
+    next_conn: AtomicU64,
+    global_seq: AtomicU64,
+    half_open: AtomicU64,
+    channels: Mutex<BTreeMap<ConnId, Arc<Channel>>>,
+    /// Accepted lossless sessions by the addresses the peer states.
+    resumable: Mutex<BTreeMap<AddrVec, ConnId>>,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Messenger {
+    /// Must be called within the runtime that carries the connections.
+    pub fn new(local: Local, limits: Limits, clock: Clock) -> Self {
+        Self(Arc::new(Inner {
+            local: Mutex::new(local),
+            limits,
+            clock,
+            handler: OnceLock::new(),
+            next_conn: AtomicU64::new(1),
+            // Larger than that of an earlier process at the same address.
+            global_seq: AtomicU64::new(clock.now().wall.as_nanos()),
+            half_open: AtomicU64::new(0),
+            channels: Mutex::new(BTreeMap::new()),
+            resumable: Mutex::new(BTreeMap::new()),
+            runtime: tokio::runtime::Handle::current(),
+        }))
+    }
+
+    /// Names who handles the connections; once, before the first of them.
+    pub fn set_handler(&self, handler: Arc<dyn Handler>) {
+        assert!(self.0.handler.set(handler).is_ok(), "the handler is set once");
+    }
+
+    /// Binds and accepts from now on; the address with the port that was given, and `nonce`.
+    pub async fn listen(&self, at: SocketAddr, nonce: u32) -> std::io::Result<EntityAddr> {
+        let listener = TcpListener::bind(at).await?;
+        let addr = EntityAddr::v2(listener.local_addr()?, nonce);
+        lock(&self.0.local).addrs = AddrVec::single(addr);
+        let messenger = self.clone();
+        self.0.runtime.spawn(async move { messenger.accept_all(listener).await });
+        Ok(addr)
+    }
+
+    /// Opens a channel; messages may be sent at once and wait for the session.
+    pub fn connect(&self, to: ConnectTo) -> ConnId {
+        let id = self.next_conn();
+        let channel = Arc::new(connect::new_channel(id, &to, self.random(), self.now()));
+        lock(&self.0.channels).insert(id, Arc::clone(&channel));
+        self.0.runtime.spawn(connect::run(self.clone(), to, channel));
+        id
+    }
+
+    /// Queues a message on the channel; `flush` sends it. Dropped when the channel is over.
+    pub fn queue(&self, conn: ConnId, msg: WireMessage) {
+        if let Some(channel) = self.channel(conn) {
+            channel.send(msg);
+        }
+    }
+
+    /// Writes what is queued on the channel, as far as its socket takes it now.
+    pub fn flush(&self, conn: ConnId) {
+        if let Some(link) = self.channel(conn).and_then(|c| c.link()) {
+            link.flush_from_outside();
+        }
+    }
+
+    /// `queue` and `flush`.
+    pub fn send(&self, conn: ConnId, msg: WireMessage) {
+        if let Some(link) = self.channel(conn).and_then(|c| c.send(msg)) {
+            link.flush_from_outside();
+        }
+    }
+
+    /// Ends the channel. The handler does not hear of it.
+    pub fn close(&self, conn: ConnId) {
+        let Some(channel) = lock(&self.0.channels).remove(&conn) else { return };
+        lock(&self.0.resumable).retain(|_, id| *id != conn);
+        if let Some(link) = channel.end() {
+            link.with(|m| m.refuse(types::Errno::ECANCELED.0));
+            link.wake();
+        }
+    }
+
+    /// The answer to an `AuthInput` that was `Pending`.
+    pub fn answer_auth(&self, conn: ConnId, step: AuthStep) {
+        if let Some(channel) = self.channel(conn) {
+            if let Some(link) = channel.link() {
+                apply_auth(&channel, &link, step);
+                link.wake();
+            }
+        }
+    }
+
+    /// Who the accepted peer has proven to be.
+    pub fn peer_addr(&self, conn: ConnId) -> Option<EntityAddr> {
+        self.channel(conn).map(|c| c.peer_addr())
+    }
+
+    /// Our number and addresses, as later connections state them.
+    pub fn set_local(&self, local: Local) {
+        *lock(&self.0.local) = local;
+    }
+
+    pub fn local(&self) -> Local {
+        lock(&self.0.local).clone()
+    }
+
+    pub fn now(&self) -> Now {
+        self.0.clock.now()
+    }
+
+    /// Forgets lossless peers that did not come back. Call now and then.
+    pub fn sweep(&self) {
+        let now = self.now().mono;
+        let stale: Vec<ConnId> = {
+            let resumable = lock(&self.0.resumable);
+            let channels = lock(&self.0.channels);
+            let parked = |id: &ConnId| channels.get(id).and_then(|c| c.parked_since());
+            resumable
+                .values()
+                .copied()
+                .filter(|id| parked(id).is_some_and(|s| now > s + PARKED_LIMIT))
+                .collect()
+        };
+        for id in stale {
+            self.close(id);
+            self.handler().gone(id, Gone::Lost("did not come back".into()));
+        }
+    }
+
+    pub(super) fn handler(&self) -> &dyn Handler {
+        self.0.handler.get().expect("the handler is set before connections exist").as_ref()
+    }
+    pub(super) fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+    pub(super) fn random(&self) -> u64 {
+        OsEntropy.next_u64().max(1)
+    }
+    pub(super) fn next_global_seq(&self) -> u64 {
+        self.0.global_seq.fetch_add(1, Ordering::Relaxed) + 1
+    }
+    pub(super) fn global_seq_above(&self, known: u64) -> u64 {
+        self.0.global_seq.fetch_max(known, Ordering::Relaxed);
+        self.next_global_seq()
+    }
+
+    fn next_conn(&self) -> ConnId {
+        ConnId(self.0.next_conn.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn channel(&self, conn: ConnId) -> Option<Arc<Channel>> {
+        lock(&self.0.channels).get(&conn).cloned()
+    }
+
+    async fn accept_all(self, listener: TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, peer)) if self.0.half_open.load(Ordering::Relaxed) < MAX_HALF_OPEN => {
+                    let messenger = self.clone();
+                    self.0.runtime.spawn(async move { messenger.accepted(stream, peer).await });
+                }
+                Ok(_) => {}
+                // Out of file descriptors: wait for some to come back instead of spinning.
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    }
+
+    async fn accepted(self, stream: TcpStream, peer: SocketAddr) {
+        let addr = EntityAddr { kind: types::AddrKind::Msgr2, nonce: 0, socket: Some(peer) };
+        let machine = Connection::accept(self.now(), self.local(), addr, self.0.limits.clone());
+        let link = Arc::new(Link::new(stream, machine));
+        let channel = Arc::new(Channel::with_link(self.next_conn(), Arc::clone(&link), addr));
+        lock(&self.0.channels).insert(channel.id, Arc::clone(&channel));
+        self.0.half_open.fetch_add(1, Ordering::Relaxed);
+        // The channel that carries on: after a resumption it is the older one.
+        let mut carried = Arc::clone(&channel);
+        let mut peer_type = 0;
+        let mut open = true;
+        let ended = self
+            .drive(&channel, &link, |messenger, link, event| {
+                messenger.on_accept_event(link, &channel, &mut carried, &mut peer_type, event);
+                if open && link.with(|m| m.is_authenticated()) {
+                    open = false;
+                    messenger.0.half_open.fetch_sub(1, Ordering::Relaxed);
+                }
+            })
+            .await;
+        if open {
+            self.0.half_open.fetch_sub(1, Ordering::Relaxed);
+        }
+        let resumable = lock(&self.0.resumable).values().any(|id| *id == carried.id);
+        if resumable && (carried.park(&link, self.now().mono) || !carried.is_over()) {
+            return;
+        }
+        self.end_channel(carried.id, ended);
+    }
+
+    /// The acceptor's answers to pausing events.
+    fn on_accept_event(
+        &self,
+        link: &Arc<Link>,
+        own: &Arc<Channel>,
+        carried: &mut Arc<Channel>,
+        peer_type: &mut u8,
+        event: Event,
+    ) {
+        let input = match event {
+            Event::Hello { entity_type, .. } => {
+                *peer_type = entity_type;
+                return;
+            }
+            Event::AuthRequest { method, preferred_modes, payload } => {
+                AuthInput::Request { method, preferred_modes, payload }
+            }
+            Event::AuthRequestMore { payload } => AuthInput::More { payload },
+            Event::SessionRequest(request) => {
+                return self.on_session(link, own, carried, *peer_type, &request);
+            }
+            _ => return,
+        };
+        let step = self.handler().authenticate(own.id, *peer_type, own.peer_addr(), input);
+        apply_auth(own, link, step);
+    }
+
+    fn on_session(
+        &self,
+        link: &Arc<Link>,
+        own: &Arc<Channel>,
+        carried: &mut Arc<Channel>,
+        peer_type: u8,
+        request: &SessionRequest,
+    ) {
+        let policy = self.handler().accept_policy(peer_type);
+        let addrs = match request {
+            SessionRequest::Open(ident) => ident.addrs.clone(),
+            SessionRequest::Resume(reconnect) => reconnect.addrs.clone(),
+        };
+        // A session is only ever taken up by the entity that opened it.
+        let held = lock(&self.0.resumable).get(&addrs).copied().and_then(|id| self.channel(id));
+        let held = held.filter(|c| c.identity() == own.identity() || same_name(c, own));
+        let ours = self.local().addrs;
+        let judge = |existing: Option<Existing<'_>>| decide(&ours, &policy, request, existing);
+        let verdict = held
+            .as_ref()
+            .and_then(|c| {
+                c.with_session(|session, ready| {
+                    let phase = if ready { Phase::Ready } else { Phase::Standby };
+                    judge(Some(Existing { session, phase }))
+                })
+            })
+            .unwrap_or_else(|| judge(None));
+        match verdict {
+            Verdict::Fresh { close_existing } => {
+                if close_existing {
+                    self.forget(held);
+                }
+                self.accept_new(link, own, policy, addrs);
+            }
+            Verdict::Take { reset: true } => {
+                self.forget(held);
+                self.accept_new(link, own, policy, addrs);
+            }
+            Verdict::Take { reset: false } => self.take_over(link, own, carried, held, policy, addrs),
+            Verdict::Answer(answer) => link.with(|m| m.answer_session(answer)),
+            Verdict::Close(error) => {
+                tracing::debug!("session refused: {error}");
+                link.with(|m| m.refuse(types::Errno::EACCES.0));
+            }
+        }
+    }
+
+    fn accept_new(&self, link: &Link, own: &Arc<Channel>, policy: msgr::Policy, addrs: AddrVec) {
+        if !policy.lossy {
+            lock(&self.0.resumable).insert(addrs, own.id);
+        }
+        let (seq, cookie) = (self.next_global_seq(), self.random());
+        link.with(|m| m.accept_session(Session::incoming(policy), seq, cookie));
+    }
+
+    /// Carries the found session on with the new connection, under the channel's old id.
+    fn take_over(
+        &self,
+        link: &Arc<Link>,
+        own: &Arc<Channel>,
+        carried: &mut Arc<Channel>,
+        held: Option<Arc<Channel>>,
+        policy: msgr::Policy,
+        addrs: AddrVec,
+    ) {
+        let Some(held) = held else { return self.accept_new(link, own, policy, addrs) };
+        let (seq, cookie) = (self.next_global_seq(), self.random());
+        let taken = held.move_session(|session| {
+            link.with(|m| m.accept_session(session, seq, cookie));
+            Arc::clone(link)
+        });
+        if taken.is_none() {
+            return self.accept_new(link, own, policy, addrs);
+        }
+        own.end();
+        lock(&self.0.channels).remove(&own.id);
+        *carried = held;
+    }
+
+    fn forget(&self, held: Option<Arc<Channel>>) {
+        if let Some(held) = held {
+            self.close(held.id);
+            self.handler().gone(held.id, Gone::Lost("the peer started over".into()));
+        }
+    }
+
+    /// Ends a channel whose connection is over, and tells the handler if it had heard of it.
+    pub(super) fn end_channel(&self, id: ConnId, ended: Ended) {
+        let Some(channel) = lock(&self.0.channels).remove(&id) else { return };
+        lock(&self.0.resumable).retain(|_, held| *held != id);
+        channel.end();
+        self.handler().gone(id, ended.why);
+    }
+
+    /// Carries a link until it is over. `on_pause` answers the machine's questions.
+    pub(super) async fn drive(
+        &self,
+        channel: &Arc<Channel>,
+        link: &Arc<Link>,
+        mut on_pause: impl FnMut(&Self, &Arc<Link>, Event),
+    ) -> Ended {
+        let mut pump =
+            Pump { conn: channel.id, events: Vec::new(), batch: Vec::new(), over: None, was_ready: false };
+        let mut buf = BytesMut::with_capacity(self.0.limits.read_bytes);
+        let sleep = tokio::time::sleep(Duration::from_secs(1));
+        tokio::pin!(sleep);
+        loop {
+            pump.turn(self, channel, link, &mut on_pause);
+            let flushed = link.flush();
+            if let Some(why) = pump.over.take() {
+                return Ended { why, was_ready: pump.was_ready };
+            }
+            if flushed == Flushed::Over {
+                link.poll_events(&mut pump.events);
+                pump.turn(self, channel, link, &mut on_pause);
+                let why = pump.over.take().unwrap_or(Gone::Lost("the socket failed".into()));
+                return Ended { why, was_ready: pump.was_ready };
+            }
+            tokio::select! {
+                _ = link.stream().readable() => {
+                    if let Err(e) = link.read(self.now(), &mut buf, &mut pump.events) {
+                        pump.turn(self, channel, link, &mut on_pause);
+                        return Ended { why: Gone::Lost(e.to_string()), was_ready: pump.was_ready };
+                    }
+                }
+                _ = link.stream().writable(), if flushed == Flushed::Blocked => {}
+                () = link.woken() => link.poll_events(&mut pump.events),
+                () = &mut sleep => {
+                    let now = self.now();
+                    link.with(|m| m.tick(now));
+                    link.poll_events(&mut pump.events);
+                    sleep.as_mut().reset(tokio::time::Instant::now() + Duration::from_secs(1));
+                }
+            }
+        }
+    }
+}
+
+/// Works through a link's events, in order, messages in batches.
+struct Pump {
+    conn: ConnId,
+    events: Vec<Event>,
+    batch: Vec<WireMessage>,
+    over: Option<Gone>,
+    was_ready: bool,
+}
+
+impl Pump {
+    fn turn(
+        &mut self,
+        messenger: &Messenger,
+        channel: &Arc<Channel>,
+        link: &Arc<Link>,
+        on_pause: &mut impl FnMut(&Messenger, &Arc<Link>, Event),
+    ) {
+        while !self.events.is_empty() {
+            let mut events = std::mem::take(&mut self.events);
+            for event in events.drain(..) {
+                match event {
+                    Event::Message(msg) => self.batch.push(msg),
+                    other => {
+                        self.deliver(messenger);
+                        self.other(messenger, channel, link, on_pause, other);
+                    }
+                }
+            }
+            self.deliver(messenger);
+            self.events = events;
+            link.poll_events(&mut self.events);
+        }
+    }
+
+    fn deliver(&mut self, messenger: &Messenger) {
+        if !self.batch.is_empty() {
+            messenger.handler().messages(self.conn, &mut self.batch);
+            self.batch.clear();
+        }
+    }
+
+    fn other(
+        &mut self,
+        messenger: &Messenger,
+        channel: &Arc<Channel>,
+        link: &Arc<Link>,
+        on_pause: &mut impl FnMut(&Messenger, &Arc<Link>, Event),
+        event: Event,
+    ) {
+        match event {
+            Event::Ready(ready) => {
+                self.was_ready = true;
+                // A resumed session goes on under the id that the handler knows.
+                if let Some(id) = messenger.carrier_of(link) {
+                    self.conn = id;
+                }
+                if !ready.resumed {
+                    let stated = ready.peer.addrs.msgr2().unwrap_or_default();
+                    let addr = if stated.is_blank() { channel.peer_addr() } else { stated };
+                    let (name, features, identity) = (ready.peer.name, ready.features, channel.identity());
+                    messenger.handler().ready(self.conn, PeerReady { name, addr, features, identity });
+                }
+            }
+            Event::Closed(error) => {
+                let why = match error {
+                    Error::Replaced => Gone::Lost("replaced by a newer connection".into()),
+                    other => Gone::Lost(other.to_string()),
+                };
+                self.over = Some(why);
+            }
+            Event::RemoteReset | Event::KeepaliveAck(_) | Event::Message(_) => {}
+            Event::Hello { .. } => on_pause(messenger, link, event),
+            pausing => on_pause(messenger, link, pausing),
+        }
+    }
+}
+
+impl Messenger {
+    /// The id of the channel that this link carries.
+    fn carrier_of(&self, link: &Arc<Link>) -> Option<ConnId> {
+        let channels = lock(&self.0.channels);
+        channels.values().find(|c| c.link().is_some_and(|l| Arc::ptr_eq(&l, link))).map(|c| c.id)
+    }
+}
+
+fn same_name(a: &Channel, b: &Channel) -> bool {
+    matches!((a.identity(), b.identity()), (Some(a), Some(b)) if a.name == b.name)
+}
+
+fn apply_auth(channel: &Channel, link: &Link, step: AuthStep) {
+    match step {
+        AuthStep::More(payload) => link.with(|m| m.auth_reply_more(payload)),
+        AuthStep::Done { identity, mode, payload, session_key, connection_secret } => {
+            let global_id = identity.global_id.0;
+            channel.set_identity(identity);
+            link.with(|m| m.auth_done(global_id, mode, payload, &session_key, &connection_secret));
+        }
+        AuthStep::Bad { errno, methods, modes } => {
+            let method = methods.first().copied().unwrap_or_default();
+            link.with(|m| m.auth_bad_method(method, -errno.abs(), &methods, &modes));
+        }
+        AuthStep::Pending => {}
+    }
+}

@@ -1,0 +1,97 @@
+//! The messenger: every connection of a daemon, carried by msgr's state machines.
+//!
+//! ```text
+//! Messenger ── Channel (ConnId; outlives TCP connections when its session is lossless)
+//!                └─ Link (one TCP connection: socket, msgr::Connection, bytes to write)
+//! ```
+//!
+//! A link's task reads, lets the machine parse, and gives whole batches of messages to the daemon's `Handler` on the same
+//! thread. `Messenger::send` may be called from any thread; `flush` writes at once from there, so that a reply needs no
+//! wake-up of another task unless the socket is full.
+//!
+//! OSD to OSD, each side opens a session of its own for what it sends (lossless client towards stateful server): there
+//! are no connect races to resolve, and a lost TCP connection is resumed from both ends alike.
+
+mod channel;
+mod connect;
+mod link;
+mod messenger;
+
+pub use connect::{ClientAuth, ConnectTo, Established};
+pub use messenger::Messenger;
+
+use bytes::Bytes;
+use cephx::CapsInfo;
+use messages::wire::WireMessage;
+use msgr::{ConMode, Policy};
+use types::{AuthName, ConnId, EntityAddr, EntityName, GlobalId};
+
+/// Who a peer has proven to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    pub name: AuthName,
+    pub global_id: GlobalId,
+    pub caps: CapsInfo,
+}
+
+/// What the peer of a new connection sends to authenticate itself.
+#[derive(Debug, Clone)]
+pub enum AuthInput {
+    Request { method: u32, preferred_modes: Vec<u32>, payload: Bytes },
+    More { payload: Bytes },
+}
+
+/// The daemon's answer to an `AuthInput`.
+#[derive(Debug, Clone)]
+pub enum AuthStep {
+    /// Another round.
+    More(Bytes),
+    Done {
+        identity: Identity,
+        mode: ConMode,
+        payload: Bytes,
+        session_key: Vec<u8>,
+        connection_secret: Vec<u8>,
+    },
+    /// Refused; the peer may try another method.
+    Bad { errno: i32, methods: Vec<u32>, modes: Vec<ConMode> },
+    /// `Messenger::answer_auth` brings the answer.
+    Pending,
+}
+
+/// A session became usable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerReady {
+    pub name: EntityName,
+    pub addr: EntityAddr,
+    pub features: u64,
+    /// Of accepted connections; `None` on those that we made.
+    pub identity: Option<Identity>,
+}
+
+/// Why a channel is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Gone {
+    /// Nobody listens at the address.
+    Refused,
+    /// Anything else, in words for the log.
+    Lost(String),
+}
+
+/// What a daemon does with its connections. Called on the tasks of the connections, concurrently.
+pub trait Handler: Send + Sync + 'static {
+    /// Judges a connecting peer of the stated type, at its socket address.
+    fn authenticate(&self, conn: ConnId, peer_type: u8, addr: EntityAddr, input: AuthInput) -> AuthStep;
+
+    /// How sessions with connecting peers of this type behave.
+    fn accept_policy(&self, peer_type: u8) -> Policy;
+
+    /// The session of `conn` is usable (again, after a reset by the peer).
+    fn ready(&self, conn: ConnId, peer: PeerReady);
+
+    /// Messages in order; takes them out of `batch`.
+    fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>);
+
+    /// Accepted or lossy: `conn` is over. A lossless one that we made: this attempt failed, another follows.
+    fn gone(&self, conn: ConnId, why: Gone);
+}
