@@ -21,7 +21,7 @@ message! {
 message! {
     /// Source: src/messages/MAuthReply.h.
     #[derive(Default)]
-    MAuthReply = type_numbers::AUTH_REPLY, "auth_reply", 1, 1 {
+    MAuthReply = type_numbers::AUTH_REPLY, "auth_reply", 1, 1, HIGH {
         protocol: u32,
         /// 0 or a negated errno.
         result: i32,

@@ -13,8 +13,12 @@ pub mod type_numbers;
 
 pub mod auth;
 pub mod common;
+pub mod log;
+pub mod mgr;
 pub mod mon;
 pub mod osd;
+pub mod pool_stats;
+pub mod stats;
 
 pub use message::Message;
 pub use payload::{PaxosVersion, Payload};

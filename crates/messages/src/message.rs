@@ -3,7 +3,7 @@
 use codec::DecodeError;
 
 use crate::payload::Payload;
-use crate::{WireMessage, auth, common, mon, osd};
+use crate::{WireMessage, auth, common, log, mgr, mon, osd, pool_stats};
 
 macro_rules! messages {
     ($( $variant:ident($ty:ty) ),+ $(,)?) => {
@@ -69,6 +69,8 @@ messages! {
     Ping(common::MPing),
     Command(common::MCommand),
     CommandReply(common::MCommandReply),
+    MgrCommand(common::MMgrCommand),
+    MgrCommandReply(common::MMgrCommandReply),
     Auth(auth::MAuth),
     AuthReply(auth::MAuthReply),
     MonMap(mon::MMonMap),
@@ -96,4 +98,42 @@ messages! {
     OsdOpReply(osd::MOsdOpReply),
     WatchNotify(osd::MWatchNotify),
     OsdBackoff(osd::MOsdBackoff),
+    OsdPing(osd::MOsdPing),
+    OsdBoot(osd::MOsdBoot),
+    OsdAlive(osd::MOsdAlive),
+    OsdFailure(osd::MOsdFailure),
+    OsdMarkMeDown(osd::MOsdMarkMeDown),
+    OsdMarkMeDead(osd::MOsdMarkMeDead),
+    OsdBeacon(osd::MOsdBeacon),
+    OsdPgTemp(osd::MOsdPgTemp),
+    OsdPgCreate2(osd::MOsdPgCreate2),
+    OsdPgCreated(osd::MOsdPgCreated),
+    OsdFull(osd::MOsdFull),
+    RemoveSnaps(osd::MRemoveSnaps),
+    MonGetPurgedSnaps(osd::MMonGetPurgedSnaps),
+    MonGetPurgedSnapsReply(osd::MMonGetPurgedSnapsReply),
+    PgStats(pool_stats::MPgStats),
+    PgStatsAck(pool_stats::MPgStatsAck),
+    GetPoolStats(pool_stats::MGetPoolStats),
+    GetPoolStatsReply(pool_stats::MGetPoolStatsReply),
+    Log(log::MLog),
+    LogAck(log::MLogAck),
+    MonHealthChecks(mgr::MMonHealthChecks),
+    MgrOpen(mgr::MMgrOpen),
+    MgrClose(mgr::MMgrClose),
+    MgrConfigure(mgr::MMgrConfigure),
+    MgrReport(mgr::MMgrReport),
+    MgrBeacon(mgr::MMgrBeacon),
+    MgrDigest(mgr::MMgrDigest),
+    MonMgrReport(mgr::MMonMgrReport),
+    PgDigest(mgr::MPgDigest),
+    RepOp(osd::RepOp),
+    RepOpReply(osd::RepOpReply),
+    PgQuery(osd::PgQuery),
+    PgInfoNotify(osd::PgInfoNotify),
+    PgLog(osd::PgLog),
+    PgPush(osd::PgPush),
+    PgPushReply(osd::PgPushReply),
+    PgScrub(osd::PgScrub),
+    PgScrubReply(osd::PgScrubReply),
 }

@@ -1,18 +1,22 @@
 //! Messages between clients (any daemon is one) and monitors: maps, subscriptions, commands, statistics.
+//!
+//! What a monitor sends goes out at high priority, as its messenger's default is in Ceph; OSDs that pass maps on do
+//! so at the default one.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_plain};
+use codec::{Decode, DecodeError, Encode, wire_plain};
 use types::{AuthName, Epoch, Fsid, PoolId, SnapId};
 
-use crate::payload::{Parts, PaxosVersion, Payload, Segments, message};
+use crate::payload::{Parts, PaxosVersion, Payload, RestOfFront, Segments, message};
 use crate::type_numbers;
+use crate::wire::priority;
 
 message! {
     /// The monitor map, encoded. Source: src/messages/MMonMap.h.
     #[derive(Default)]
-    MMonMap = type_numbers::MON_MAP, "mon_map", 1, 1 { map: Bytes }
+    MMonMap = type_numbers::MON_MAP, "mon_map", 1, 1, HIGH { map: Bytes }
 }
 
 message! {
@@ -52,7 +56,7 @@ message! {
 message! {
     /// Tells the client when to subscribe again; only clients older than ours need it.
     #[derive(Default)]
-    MMonSubscribeAck = type_numbers::MON_SUBSCRIBE_ACK, "mon_subscribe_ack", 1, 1 {
+    MMonSubscribeAck = type_numbers::MON_SUBSCRIBE_ACK, "mon_subscribe_ack", 1, 1, HIGH {
         interval_s: u32,
         fsid: Fsid,
     }
@@ -71,7 +75,7 @@ message! {
 
 message! {
     #[derive(Default)]
-    MMonGetVersionReply = type_numbers::MON_GET_VERSION_REPLY, "mon_get_version_reply", 2, 2 {
+    MMonGetVersionReply = type_numbers::MON_GET_VERSION_REPLY, "mon_get_version_reply", 2, 2, HIGH {
         handle: u64,
         version: u64,
         oldest_version: u64 [since 2],
@@ -129,6 +133,7 @@ impl Payload for MMonCommandAck {
     const NAME: &'static str = "mon_command_ack";
     const VERSION: u16 = 1;
     const COMPAT: u16 = 1;
+    const PRIORITY: u16 = priority::HIGH;
 
     fn encode_payload(&self, out: &mut Segments) {
         self.version.encode(&mut out.front);
@@ -162,7 +167,7 @@ message! {
 message! {
     /// Source: ceph_mon_statfs_reply in src/include/ceph_fs.h.
     #[derive(Default)]
-    MStatfsReply = type_numbers::STATFS_REPLY, "statfs_reply", 1, 1 {
+    MStatfsReply = type_numbers::STATFS_REPLY, "statfs_reply", 1, 1, HIGH {
         fsid: Fsid,
         version: u64,
         /// KiB.
@@ -246,7 +251,7 @@ impl Payload for MPoolOp {
 message! {
     /// Source: src/messages/MPoolOpReply.h.
     #[derive(Default)]
-    MPoolOpReply = type_numbers::POOL_OP_REPLY, "poolopreply", 1, 1 {
+    MPoolOpReply = type_numbers::POOL_OP_REPLY, "poolopreply", 1, 1, HIGH {
         version: PaxosVersion,
         fsid: Fsid,
         /// 0 or a negated errno.
@@ -310,51 +315,34 @@ impl Payload for MOsdMap {
     }
 }
 
-/// A map that makes up the rest of a message, without a length of its own: kept encoded.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RestOfFront(pub Bytes);
-
-impl Encode for RestOfFront {
-    fn encode(&self, w: &mut Writer) {
-        w.raw(&self.0);
-    }
-}
-impl Decode for RestOfFront {
-    const MIN_SIZE: usize = 0;
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        let rest = r.remaining();
-        r.raw(rest).map(Self)
-    }
-}
-
 message! {
     /// The manager map, encoded. Source: src/messages/MMgrMap.h.
     #[derive(Default)]
-    MMgrMap = type_numbers::MGR_MAP, "mgrmap", 1, 1 { map: RestOfFront }
+    MMgrMap = type_numbers::MGR_MAP, "mgrmap", 1, 1, HIGH { map: RestOfFront }
 }
 
 message! {
     /// The service map, encoded. Source: src/messages/MServiceMap.h.
     #[derive(Default)]
-    MServiceMap = type_numbers::SERVICE_MAP, "service_map", 1, 1 { map: RestOfFront }
+    MServiceMap = type_numbers::SERVICE_MAP, "service_map", 1, 1, HIGH { map: RestOfFront }
 }
 
 message! {
     /// Every file system with its ranks, encoded. Source: src/messages/MFSMap.h.
     #[derive(Default)]
-    MFsMap = type_numbers::FS_MAP, "fsmap", 1, 1 { epoch: Epoch, map: RestOfFront }
+    MFsMap = type_numbers::FS_MAP, "fsmap", 1, 1, HIGH { epoch: Epoch, map: RestOfFront }
 }
 
 message! {
     /// The names of file systems, encoded. Source: src/messages/MFSMapUser.h.
     #[derive(Default)]
-    MFsMapUser = type_numbers::FS_MAP_USER, "fsmap.user", 1, 1 { epoch: Epoch, map: RestOfFront }
+    MFsMapUser = type_numbers::FS_MAP_USER, "fsmap.user", 1, 1, HIGH { epoch: Epoch, map: RestOfFront }
 }
 
 message! {
     /// One file system's map, encoded. Source: src/messages/MMDSMap.h.
     #[derive(Default)]
-    MMdsMap = type_numbers::MDS_MAP, "mdsmap", 2, 1 {
+    MMdsMap = type_numbers::MDS_MAP, "mdsmap", 2, 1, HIGH {
         fsid: Fsid,
         epoch: Epoch,
         map: Bytes,
@@ -365,7 +353,7 @@ message! {
 message! {
     /// The options that the monitors hold for this client. Source: src/messages/MConfig.h.
     #[derive(Default)]
-    MConfig = type_numbers::CONFIG, "config", 1, 1 { options: BTreeMap<String, String> }
+    MConfig = type_numbers::CONFIG, "config", 1, 1, HIGH { options: BTreeMap<String, String> }
 }
 
 message! {
@@ -381,7 +369,7 @@ message! {
 message! {
     /// Keys of the config-key store under a prefix that was subscribed to. Source: src/messages/MKVData.h of 16.2.
     #[derive(Default)]
-    MKvData = type_numbers::KV_DATA, "kv_data", 1, 1 {
+    MKvData = type_numbers::KV_DATA, "kv_data", 1, 1, HIGH {
         version: u64,
         prefix: String,
         /// Only what changed; a key without value was removed.

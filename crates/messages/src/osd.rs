@@ -1,18 +1,26 @@
 //! Requests of clients to OSDs: operations, replies, watches; and what OSDs tell each other and the monitors.
 
+mod heartbeat;
 mod op;
 mod opcode;
 mod raw_op;
+mod replication;
 mod reply;
 mod request;
 mod responses;
+mod service;
+mod superblock;
 mod watch;
 
+pub use heartbeat::MOsdPing;
 pub use op::{
     CmpOp, CopyFromArgs, Extent, ListArgs, ListFilter, Op, checksum_type, cmp_mode, copy_from_flags, watch_op,
 };
 pub use opcode::{OpCode, flags, op_flags};
 pub use raw_op::{ARG_LEN, OpResult, OsdOp};
+pub use replication::{
+    PgInfoNotify, PgLog, PgPush, PgPushReply, PgQuery, PgScrub, PgScrubReply, RepOp, RepOpReply,
+};
 pub use reply::MOsdOpReply;
 pub use request::{CopySource, MOsdOp, OsdOpHead};
 pub use responses::{
@@ -20,4 +28,9 @@ pub use responses::{
     NotifyResult, OmapKeysResponse, OmapValsResponse, PglsResponse, PgnlsResponse, SparseReadResponse,
     StatResponse, WatchItem, WatcherId,
 };
+pub use service::{
+    MMonGetPurgedSnaps, MMonGetPurgedSnapsReply, MOsdAlive, MOsdBeacon, MOsdBoot, MOsdFailure, MOsdFull,
+    MOsdMarkMeDead, MOsdMarkMeDown, MOsdPgCreate2, MOsdPgCreated, MOsdPgTemp, MRemoveSnaps,
+};
+pub use superblock::{CompatSet, FeatureSet, OsdSuperblock, PgHistory, RawEnvelope, SignedSpan};
 pub use watch::{MOsdBackoff, MWatchNotify, backoff_op, watch_event};

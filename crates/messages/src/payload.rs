@@ -101,12 +101,29 @@ impl Decode for PaxosVersion {
     }
 }
 
+/// A part that makes up the rest of a message, without a length of its own: kept encoded.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RestOfFront(pub Bytes);
+
+impl Encode for RestOfFront {
+    fn encode(&self, w: &mut Writer) {
+        w.raw(&self.0);
+    }
+}
+impl Decode for RestOfFront {
+    const MIN_SIZE: usize = 0;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        let rest = r.remaining();
+        r.raw(rest).map(Self)
+    }
+}
+
 /// Declares a message whose fields go through the front segment in order; `[since n]` marks a field that older forms lack
-/// and that is then the type's default.
+/// and that is then the type's default. A name behind the versions is the priority when it is not `DEFAULT`.
 macro_rules! message {
     (
         $(#[$meta:meta])*
-        $name:ident = $ty:expr, $label:literal, $version:literal, $compat:literal {
+        $name:ident = $ty:expr, $label:literal, $version:literal, $compat:literal $(, $priority:ident)? {
             $( $(#[$fmeta:meta])* $field:ident : $t:ty $([since $since:literal])? ),* $(,)?
         }
     ) => {
@@ -121,6 +138,7 @@ macro_rules! message {
             const NAME: &'static str = $label;
             const VERSION: u16 = $version;
             const COMPAT: u16 = $compat;
+            $( const PRIORITY: u16 = $crate::wire::priority::$priority; )?
 
             #[allow(unused_variables)]
             fn encode_payload(&self, out: &mut $crate::payload::Segments) {

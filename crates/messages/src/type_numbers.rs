@@ -26,7 +26,6 @@ pub const MON_COMMAND: u16 = 50;
 pub const MON_COMMAND_ACK: u16 = 51;
 pub const LOG: u16 = 52;
 pub const LOG_ACK: u16 = 53;
-/// Kept by later releases for pushed config keys; 16.2 sends it too. Source: MSG_KV_DATA in src/msg/Message.h of 16.2.
 pub const KV_DATA: u16 = 54;
 pub const GET_POOL_STATS: u16 = 58;
 pub const GET_POOL_STATS_REPLY: u16 = 59;
@@ -77,4 +76,4 @@ pub const PG_PUSH: u16 = OURS + 5;
 pub const PG_PUSH_REPLY: u16 = OURS + 6;
 pub const PG_SCRUB: u16 = OURS + 7;
 pub const PG_SCRUB_REPLY: u16 = OURS + 8;
-pub const OSD_DIGEST: u16 = OURS + 9;
+pub const PG_DIGEST: u16 = OURS + 9;

@@ -58,6 +58,13 @@ pub struct SpgId {
 
 codec::wire_struct!(SpgId(1, 1) { pgid, shard });
 
+/// PG 0.0 of a replicated pool.
+impl Default for SpgId {
+    fn default() -> Self {
+        Self::replicated(PgId::default())
+    }
+}
+
 impl SpgId {
     pub const NO_SHARD: i8 = -1;
 

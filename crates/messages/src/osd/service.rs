@@ -1,0 +1,165 @@
+//! What OSDs and monitors tell each other: boot, failure, PG creation, snapshots to remove.
+
+use std::collections::BTreeMap;
+
+use types::{AddrVec, Epoch, Fsid, PgId, SnapId, SpgId, Utime};
+
+use super::superblock::{OsdSuperblock, PgHistory, RawEnvelope};
+use crate::payload::{PaxosVersion, message};
+use crate::type_numbers;
+
+message! {
+    /// An OSD is ready and asks to be marked up. Source: src/messages/MOSDBoot.h (version 7).
+    #[derive(Default)]
+    MOsdBoot = type_numbers::OSD_BOOT, "osd_boot", 7, 7 {
+        version: PaxosVersion,
+        superblock: OsdSuperblock,
+        hb_back_addrs: AddrVec,
+        cluster_addrs: AddrVec,
+        /// The last epoch that this daemon was added to the map in; 0 when never.
+        boot_epoch: Epoch,
+        hb_front_addrs: AddrVec,
+        metadata: BTreeMap<String, String>,
+        features: u64,
+    }
+}
+
+message! {
+    /// Asks for `up_thru` to be raised to `want`. Source: src/messages/MOSDAlive.h.
+    #[derive(Default)]
+    MOsdAlive = type_numbers::OSD_ALIVE, "osd_alive", 1, 1 {
+        version: PaxosVersion,
+        want: Epoch,
+    }
+}
+
+message! {
+    /// Reports a peer as failed or alive again. Source: src/messages/MOSDFailure.h (version 4).
+    #[derive(Default)]
+    MOsdFailure = type_numbers::OSD_FAILURE, "osd_failure", 4, 4 {
+        version: PaxosVersion,
+        fsid: Fsid,
+        target_osd: i32,
+        target_addrs: AddrVec,
+        epoch: Epoch,
+        /// `MOsdFailure::FAILED`, `IMMEDIATE`; 0 for alive.
+        flags: u8,
+        failed_for_s: i32,
+    }
+}
+
+impl MOsdFailure {
+    /// Failed; without it the target is alive after all.
+    pub const FAILED: u8 = 1;
+    /// Known and not only suspected, for instance because its port refuses connections.
+    pub const IMMEDIATE: u8 = 2;
+}
+
+message! {
+    /// An OSD that shuts down asks to be marked down. Source: src/messages/MOSDMarkMeDown.h (version 3).
+    #[derive(Default)]
+    MOsdMarkMeDown = type_numbers::OSD_MARK_ME_DOWN, "MOSDMarkMeDown", 3, 3 {
+        version: PaxosVersion,
+        fsid: Fsid,
+        target_osd: i32,
+        target_addrs: AddrVec,
+        epoch: Epoch,
+        request_ack: bool,
+    }
+}
+
+message! {
+    /// After `MOsdMarkMeDown`: and nothing of it is running any more. Source: src/messages/MOSDMarkMeDead.h.
+    #[derive(Default)]
+    MOsdMarkMeDead = type_numbers::OSD_MARK_ME_DEAD, "MOSDMarkMeDead", 1, 1 {
+        version: PaxosVersion,
+        fsid: Fsid,
+        target_osd: i32,
+        epoch: Epoch,
+    }
+}
+
+message! {
+    /// An OSD lives. Source: src/messages/MOSDBeacon.h (version 3).
+    #[derive(Default)]
+    MOsdBeacon = type_numbers::OSD_BEACON, "osd_beacon", 3, 1 {
+        version: PaxosVersion,
+        pgs: Vec<PgId>,
+        min_last_epoch_clean: Epoch,
+        last_purged_snaps_scrub: Utime [since 2],
+        report_interval_s: i32 [since 3],
+    }
+}
+
+message! {
+    /// Asks for other acting sets than CRUSH's; an empty list ends one. Source: src/messages/MOSDPGTemp.h (version 2).
+    #[derive(Default)]
+    MOsdPgTemp = type_numbers::OSD_PG_TEMP, "osd_pgtemp", 2, 1 {
+        version: PaxosVersion,
+        map_epoch: Epoch,
+        pg_temp: BTreeMap<PgId, Vec<i32>>,
+        forced: bool [since 2],
+    }
+}
+
+message! {
+    /// Creates PGs. Source: src/messages/MOSDPGCreate2.h (version 2).
+    #[derive(Default)]
+    MOsdPgCreate2 = type_numbers::OSD_PG_CREATE2, "pg_create2", 2, 1, HIGH {
+        epoch: Epoch,
+        /// When each was created: epoch and time.
+        pgs: BTreeMap<SpgId, (Epoch, Utime)>,
+        /// History and past intervals of PGs that existed before and were lost.
+        extra: BTreeMap<SpgId, (PgHistory, RawEnvelope)> [since 2],
+    }
+}
+
+message! {
+    /// Source: src/messages/MOSDPGCreated.h.
+    #[derive(Default)]
+    MOsdPgCreated = type_numbers::OSD_PG_CREATED, "pg_created", 1, 1 {
+        version: PaxosVersion,
+        pgid: PgId,
+    }
+}
+
+message! {
+    /// How full an OSD is, as state bits of the OSD map. Source: src/messages/MOSDFull.h.
+    #[derive(Default)]
+    MOsdFull = type_numbers::OSD_FULL, "osd_full", 1, 1 {
+        version: PaxosVersion,
+        map_epoch: Epoch,
+        state: u32,
+    }
+}
+
+message! {
+    /// Snapshots to remove, by pool. Source: src/messages/MRemoveSnaps.h.
+    #[derive(Default)]
+    MRemoveSnaps = type_numbers::REMOVE_SNAPS, "remove_snaps", 1, 1 {
+        version: PaxosVersion,
+        snaps: BTreeMap<i32, Vec<SnapId>>,
+    }
+}
+
+message! {
+    /// Asks which snapshots were purged in a range of epochs. Source: src/messages/MMonGetPurgedSnaps.h.
+    #[derive(Default)]
+    MMonGetPurgedSnaps = type_numbers::MON_GET_PURGED_SNAPS, "mon_get_purged_snaps", 1, 1 {
+        version: PaxosVersion,
+        start: Epoch,
+        last: Epoch,
+    }
+}
+
+message! {
+    /// Source: src/messages/MMonGetPurgedSnapsReply.h.
+    #[derive(Default)]
+    MMonGetPurgedSnapsReply = type_numbers::MON_GET_PURGED_SNAPS_REPLY, "mon_get_purged_snaps_reply", 1, 1, HIGH {
+        version: PaxosVersion,
+        start: Epoch,
+        last: Epoch,
+        /// By epoch and pool: first snapshot and count of each run.
+        purged: BTreeMap<Epoch, BTreeMap<i64, Vec<(SnapId, u64)>>>,
+    }
+}
