@@ -49,6 +49,25 @@ impl CrushMap {
         })
     }
 
+    /// Binds every device below a bucket to a class, whatever class it had. The shadow trees follow at the next edit, or
+    /// with [`Self::rebuild_class_roots`]. Source: CrushWrapper::set_subtree_class.
+    pub fn set_subtree_class(&mut self, bucket: &str, class: &str) -> Result<(), EditError> {
+        let id = self.item_id(bucket).ok_or_else(|| EditError::NoSuchName(bucket.to_owned()))?;
+        self.bucket(id).ok_or_else(|| EditError::NotABucket(bucket.to_owned()))?;
+        self.transact(|map| {
+            let class = map.class_id_or_new(class)?;
+            for device in map.leaves(id) {
+                map.device_classes.insert(device, class);
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes the shadow trees anew, which every edit does by itself.
+    pub fn rebuild_class_roots(&mut self) -> Result<(), EditError> {
+        self.transact(Self::rebuild_shadow_trees)
+    }
+
     /// Makes a class without devices, as `ceph osd crush class create` does; its id. The next rebuild of the shadow
     /// trees drops it unless a device or rule uses it by then.
     pub fn create_class(&mut self, name: &str) -> Result<i32, EditError> {

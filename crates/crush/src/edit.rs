@@ -72,6 +72,7 @@ impl CrushMap {
             let mut changed = false;
             if old != weight {
                 map.set_weight_at_location(item, weight, location, true)?;
+                map.rebuild_shadow_trees()?;
                 changed = true;
             }
             if map.item_name(item) != Some(name) {

@@ -71,12 +71,11 @@ impl CrushMap {
         weight: u32,
         with_sets: bool,
     ) -> Result<Option<usize>, EditError> {
-        let holders: Vec<i32> =
-            self.buckets.iter().flatten().filter(|b| b.items.contains(&item)).map(|b| b.id).collect();
-        for bucket in &holders {
-            self.set_weight_in_bucket(item, weight, *bucket, with_sets)?;
+        let mut changed = 0;
+        for index in 0..self.buckets.len() {
+            changed += usize::from(self.set_weight_in_bucket(item, weight, Self::bucket_id(index), with_sets)?);
         }
-        Ok(if holders.is_empty() { None } else { Some(holders.len()) })
+        Ok(Some(changed).filter(|n| *n > 0))
     }
 
     pub(crate) fn set_weight_at_location(
@@ -95,6 +94,8 @@ impl CrushMap {
     }
 
     /// Sets an item's weight in one bucket and carries the bucket's new weight upwards; whether the item is there.
+    /// Weight sets are summed up from the bucket in any case, as in Ceph: so a bucket that is given a weight by hand
+    /// keeps the one its weight sets add up to.
     pub(crate) fn set_weight_in_bucket(
         &mut self,
         item: i32,
@@ -104,7 +105,10 @@ impl CrushMap {
     ) -> Result<bool, EditError> {
         let straw_version = self.tunables.straw_calc_version;
         let Some(b) = self.bucket_mut(bucket) else { return Ok(false) };
-        let Some(position) = b.position(item) else { return Ok(false) };
+        let Some(position) = b.position(item) else {
+            self.carry_weight_sets_up(bucket);
+            return Ok(false);
+        };
         b.set_item_weight(item, weight, straw_version).transpose()?;
         let total = b.weight;
         if with_sets {
