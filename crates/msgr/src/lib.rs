@@ -38,6 +38,8 @@ mod control;
 mod error;
 mod event;
 mod frame;
+#[cfg(test)]
+mod frame_tests;
 mod limits;
 mod secure;
 mod session;

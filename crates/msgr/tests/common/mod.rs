@@ -49,7 +49,8 @@ pub struct End {
     pub mode: ConMode,
     pub secret: Vec<u8>,
     pub key: Vec<u8>,
-    /// What an acceptor does with a session request.
+    pub connector: bool,
+    /// What an acceptor gives to a session request; without it the request is left to the test.
     pub on_request: Option<Session>,
     pub cookie: u64,
 }
@@ -63,6 +64,7 @@ impl End {
             mode,
             secret: secret(nr),
             key: KEY.to_vec(),
+            connector: true,
             on_request: None,
             cookie: 1000 + u64::from(nr),
         }
@@ -87,7 +89,7 @@ impl End {
     pub fn settle(&mut self) {
         while let Some(event) = self.conn.poll_event() {
             match &event {
-                Event::Hello { .. } if self.on_request.is_none() => {
+                Event::Hello { .. } if self.connector => {
                     self.conn.auth_request(2, &[ConMode::Secure, ConMode::Crc], Bytes::from_static(b"first"));
                 }
                 Event::AuthRequest { .. } => self.conn.auth_reply_more(Bytes::from_static(b"challenge")),
@@ -103,8 +105,9 @@ impl End {
                 }
                 Event::AuthDone { .. } => self.conn.auth_established(&self.key, &self.secret),
                 Event::SessionRequest(_) => {
-                    let session = self.on_request.take().expect("a session to give");
-                    self.conn.accept_session(session, 9, self.cookie);
+                    if let Some(session) = self.on_request.take() {
+                        self.conn.accept_session(session, 9, self.cookie);
+                    }
                 }
                 _ => {}
             }
@@ -163,6 +166,7 @@ pub fn pair_with(mode: ConMode, nr: u8, session: Session, other: Session, limits
         Connection::accept(now(0), local(EntityType::Osd, 1, SERVER), addr("v2:127.0.0.1:50000/0"), limits);
     let client = End::new(c, mode, nr);
     let mut server = End::new(s, mode, nr);
+    server.connector = false;
     server.on_request = Some(other);
     (client, server)
 }
