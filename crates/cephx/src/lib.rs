@@ -5,7 +5,7 @@
 //!
 //! **(a) The monitor** owns a `KeyServer`; per connection:
 //!
-//! ```ignore
+//! ```text
 //! // every few seconds, on the leader:
 //! if let Some(keys) = key_server.rotated(now, &mut rng) { propose(keys) }      // on commit: key_server.rotating = keys
 //! // AUTH_REQUEST (method METHOD_CEPHX):
@@ -26,7 +26,7 @@
 //!
 //! **(b) An OSD (or mgr, mds) accepting** holds `ServiceSecrets`, refreshed by (c); per connection:
 //!
-//! ```ignore
+//! ```text
 //! let mut acceptor = AuthorizerAcceptor::new();
 //! match acceptor.verify(&secrets, &payload, secret_len, now, &mut rng) {
 //!     Verdict::NeedChallenge(bytes) => send(AUTH_REPLY_MORE, bytes),   // then verify() what AUTH_REQUEST_MORE brings
@@ -37,7 +37,7 @@
 //!
 //! **(c) A daemon or client connecting** keeps one `AuthClient` for its life:
 //!
-//! ```ignore
+//! ```text
 //! let mut auth = AuthClient::new(name, key, &[EntityType::Mon, EntityType::Osd, EntityType::Mgr]);
 //! send(AUTH_REQUEST, auth.start_login());                                          // to a monitor
 //! send(AUTH_REQUEST_MORE, auth.handle_challenge(&reply_more, now, &mut rng)?);
@@ -58,6 +58,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
 
 mod authorizer;
+mod caps;
 mod client;
 mod crypt;
 mod entity_auth;
@@ -73,6 +74,10 @@ mod server;
 mod ticket;
 
 pub use authorizer::{Accepted, Authorizer, AuthorizerAcceptor, SharedSecrets, Verdict};
+pub use caps::{
+    AppMetadata, CapError, ClassUse, MdsCap, MdsGrant, MdsPerms, MgrCap, MgrRequest, MonCap, MonRequest,
+    OsdCap, OsdRequest, validate_caps,
+};
 pub use client::{AuthClient, Renewed};
 pub use crypt::{decrypt_value, encrypt_value};
 pub use entity_auth::{CapsInfo, EntityAuth};
