@@ -280,6 +280,7 @@ impl Connection {
 
     /// Sends `msg`, or queues it for when the session stands. Its seq is assigned here. On an accepting connection
     /// whose session was not accepted yet there is nobody to send to, and `msg` comes back.
+    #[allow(clippy::result_large_err)] // the message itself comes back, to be sent elsewhere
     pub fn send(&mut self, msg: WireMessage) -> Result<(), WireMessage> {
         let Some(session) = &mut self.session else { return Err(msg) };
         if self.state == State::Ready {

@@ -30,7 +30,7 @@
 //!
 //! Source: doc/dev/msgr2.rst, src/msg/async/ProtocolV2.cc.
 #![forbid(unsafe_code)]
-#![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
 
 mod accept;
 mod connection;
