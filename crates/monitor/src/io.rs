@@ -22,15 +22,32 @@ pub enum Input {
         peer_addr: EntityAddr,
     },
     /// msgr2's AUTH_REQUEST_MORE.
-    AuthMore { conn: ConnId, payload: Bytes },
+    AuthMore {
+        conn: ConnId,
+        payload: Bytes,
+    },
     /// The handshake is complete; messages may follow. Comes after `AuthDone`, and again when a lost connection is
     /// resumed under a new id, in which case the shell has replayed AuthRequest for that id first.
-    Connected { conn: ConnId, peer: EntityName, addrs: AddrVec, features: u64 },
+    Connected {
+        conn: ConnId,
+        peer: EntityName,
+        addrs: AddrVec,
+        features: u64,
+    },
     /// The session is gone for good (reset, or never completed).
-    Disconnected { conn: ConnId },
-    Message { conn: ConnId, header: Header, msg: Message },
+    Disconnected {
+        conn: ConnId,
+    },
+    Message {
+        conn: ConnId,
+        header: Header,
+        msg: Message,
+    },
     /// An entry of the replicated log, in order and without gaps: `index` is one more than the last.
-    Committed { index: u64, change: Bytes },
+    Committed {
+        index: u64,
+        change: Bytes,
+    },
     /// Who is in the quorum now; also tells whether this member leads.
     Quorum(QuorumView),
     /// Comes about once a second.
@@ -41,7 +58,10 @@ pub enum Input {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
     /// msgr2's AUTH_REPLY_MORE.
-    AuthMore { conn: ConnId, payload: Bytes },
+    AuthMore {
+        conn: ConnId,
+        payload: Bytes,
+    },
     /// msgr2's AUTH_DONE.
     AuthDone {
         conn: ConnId,
@@ -55,15 +75,28 @@ pub enum Output {
         connection_secret: Bytes,
     },
     /// msgr2's AUTH_BAD_METHOD: the peer may try again, with what is allowed.
-    AuthBad { conn: ConnId, refusal: AuthRefusal },
+    AuthBad {
+        conn: ConnId,
+        refusal: AuthRefusal,
+    },
     /// `tid` goes into the header: that of the request being answered, or 0.
-    Send { conn: ConnId, tid: u64, msg: Message },
-    Close { conn: ConnId },
+    Send {
+        conn: ConnId,
+        tid: u64,
+        msg: Message,
+    },
+    Close {
+        conn: ConnId,
+    },
     /// To be appended to the replicated log; comes back as [`Input::Committed`] on every member, also on this one. At most
     /// one is under way. When it cannot be appended (leadership lost), say so with [`Input::Quorum`].
-    Propose { data: Bytes },
+    Propose {
+        data: Bytes,
+    },
     /// The log may be cut up to `index` once [`crate::Monitor::snapshot`], taken now, is durable.
-    TakeSnapshot { index: u64 },
+    TakeSnapshot {
+        index: u64,
+    },
 }
 
 /// Why an authentication was refused, and what would be accepted.

@@ -6,8 +6,16 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
+pub mod command;
+pub mod state;
+pub mod text;
+
 mod io;
+mod proposal;
+mod session;
 mod settings;
 
-pub use io::{AuthRefusal, Input, Output};
+pub use io::{AuthRefusal, CON_MODE_CRC, CON_MODE_SECURE, Input, Output};
+pub use proposal::Batch;
+pub use session::{Access, Session};
 pub use settings::{QuorumView, Settings};

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use types::AddrVec;
+use types::{AddrVec, AuthName, EntityName, EntityType, Now};
 
 use crate::io::{CON_MODE_CRC, CON_MODE_SECURE};
+use crate::state::{EntityView, LogEntry, Priority, State};
 
 /// Local settings of a monitor: those that cannot come from the replicated state.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +39,50 @@ impl Settings {
             options: BTreeMap::new(),
             quorum: QuorumView::alone(),
             snapshot_every: 1_000,
+        }
+    }
+}
+
+impl Settings {
+    /// An option: local settings first, then the config database for `mon.<name>`.
+    pub fn option(&self, state: &State, name: &str) -> Option<String> {
+        if let Some(value) = self.options.get(name) {
+            return Some(value.clone());
+        }
+        let me = self.entity();
+        let view = EntityView { name: Some(&me), ..EntityView::default() };
+        state.config.resolve(&view).remove(name).map(|e| e.value)
+    }
+
+    /// The same as a number, or a default.
+    pub fn number(&self, state: &State, name: &str, default: f64) -> f64 {
+        self.option(state, name).and_then(|v| v.trim().parse().ok()).unwrap_or(default)
+    }
+
+    /// The same as a switch, or a default.
+    pub fn switch(&self, state: &State, name: &str, default: bool) -> bool {
+        match self.option(state, name).as_deref() {
+            Some("true" | "yes" | "on" | "1") => true,
+            Some("false" | "no" | "off" | "0") => false,
+            _ => default,
+        }
+    }
+
+    pub fn entity(&self) -> AuthName {
+        AuthName::new(EntityType::Mon, self.name.clone())
+    }
+
+    /// An entry of the cluster log in this monitor's name; its number is given when it is proposed.
+    pub(crate) fn log_entry(&self, now: Now, prio: Priority, channel: &str, text: String) -> LogEntry {
+        LogEntry {
+            name: self.entity(),
+            rank: EntityName::mon(self.quorum.rank.into()),
+            addrs: self.addrs.clone(),
+            stamp: now.wall,
+            seq: 0,
+            priority: prio as u16,
+            text,
+            channel: channel.to_owned(),
         }
     }
 }

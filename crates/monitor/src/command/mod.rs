@@ -1,0 +1,139 @@
+//! Commands: one table from which parsing, validation, capability checks, help and dispatch follow.
+//!
+//! A group of commands is one file with a `COMMANDS` list; to add a group, name it in [`GROUPS`].
+
+mod args;
+mod describe;
+mod fsid;
+mod reply;
+mod signature;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use cephx::Entropy;
+use maps::OsdMap;
+use types::{ConnId, Now};
+
+use crate::proposal::Batch;
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::state::{Change, Priority, State};
+
+pub use args::{ArgValue, Args, CommandError, MAX_COMMAND_BYTES};
+pub use describe::{describe_all, describe_commands};
+pub use reply::{Format, Reply};
+pub use signature::{Param, ParamKind, Signature};
+
+/// Every group of commands, in the order in which clients are told of them.
+const GROUPS: &[&[Command]] = &[fsid::COMMANDS];
+
+/// A command.
+#[derive(Debug, Clone, Copy)]
+pub struct Command {
+    /// The prefix's words, then parameters: `osd pool get name=pool,type=CephPoolname name=var,type=CephString`.
+    pub sig: &'static str,
+    pub help: &'static str,
+    /// The service that caps must allow: `mon`, `osd`, `pg`, `auth`, `config-key`, `mgr`, `fs`, `log`, ...
+    pub module: &'static str,
+    /// Of `r`, `w`, `x`.
+    pub perm: &'static str,
+    /// `flags::*`.
+    pub flags: u32,
+    pub handler: Handler,
+}
+
+/// What runs a command.
+#[derive(Debug, Clone, Copy)]
+pub enum Handler {
+    /// Answers at once from the committed state.
+    Read(fn(&Ctx<'_>) -> Reply),
+    /// Runs on the leader against a working copy; a reply with code 0 or above waits for the commit, and so does one
+    /// with an error, whose changes are kept: check first, change then.
+    Write(fn(&mut WriteCtx<'_>) -> Reply),
+    /// The manager answers it (`flags::MGR`): the client sends it there, or we pass it on.
+    Mgr,
+}
+
+/// Source: MonCommand::FLAG_* in src/mon/MonCommand.h.
+pub mod flags {
+    pub const NONE: u32 = 0;
+    pub const NOFORWARD: u32 = 1;
+    pub const OBSOLETE: u32 = 2;
+    pub const DEPRECATED: u32 = 4;
+    pub const MGR: u32 = 8;
+    pub const POLL: u32 = 16;
+    pub const HIDDEN: u32 = 32;
+    pub const TELL: u32 = 64;
+}
+
+/// What a command that only reads can see.
+pub struct Ctx<'a> {
+    pub now: Now,
+    pub state: &'a State,
+    pub args: &'a Args,
+    pub format: Format,
+    pub settings: &'a Settings,
+    pub sessions: &'a BTreeMap<ConnId, Session>,
+    /// Data sent along.
+    pub input: &'a Bytes,
+}
+
+impl Ctx<'_> {
+    pub fn osdmap(&self) -> &OsdMap {
+        self.state.osdmap()
+    }
+}
+
+/// What a command that changes the state works with.
+pub struct WriteCtx<'a> {
+    pub now: Now,
+    pub batch: &'a mut Batch,
+    pub args: &'a Args,
+    pub format: Format,
+    pub settings: &'a Settings,
+    pub session: &'a Session,
+    pub input: &'a Bytes,
+    pub entropy: &'a mut dyn Entropy,
+}
+
+impl WriteCtx<'_> {
+    /// The state as earlier requests of the batch leave it.
+    pub fn state(&self) -> &State {
+        self.batch.state()
+    }
+
+    pub fn osdmap(&self) -> &OsdMap {
+        self.batch.osdmap()
+    }
+
+    /// The OSD map to edit.
+    pub fn osdmap_mut(&mut self) -> &mut OsdMap {
+        self.batch.osdmap_mut()
+    }
+
+    pub fn change(&mut self, change: Change) {
+        self.batch.change(change);
+    }
+
+    /// Adds an entry to the cluster log in our name.
+    pub fn clog(&mut self, prio: Priority, msg: impl Into<String>) {
+        let entry = self.settings.log_entry(self.now, prio, "cluster", msg.into());
+        self.batch.log(entry);
+    }
+
+    /// An option's value from the config database or the local settings.
+    pub fn option(&self, name: &str) -> Option<String> {
+        self.settings.option(self.state(), name)
+    }
+}
+
+/// Every command of the table.
+pub fn all() -> impl Iterator<Item = &'static Command> {
+    GROUPS.iter().copied().flatten()
+}
+
+/// The command with this prefix.
+pub fn find(prefix: &str) -> Option<&'static Command> {
+    all().find(|c| Signature::prefix_of(c.sig).eq(prefix.split_whitespace()))
+}

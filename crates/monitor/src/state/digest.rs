@@ -1,0 +1,95 @@
+//! The manager's summary of what OSDs report: use of pools and OSDs, PG states, rates, reasons for ill health.
+
+use std::collections::BTreeMap;
+
+use codec::wire_struct;
+use messages::mgr::{HealthCheck, ProgressEvent};
+use messages::stats::{ObjectStatSum, PoolStat, StoreStatfs};
+use types::{Epoch, PoolId, Utime};
+
+/// What `MPgDigest::summary` holds. The manager sends a new one every few seconds.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PgDigest {
+    pub stamp: Utime,
+    /// The OSD map that the manager had.
+    pub epoch: Epoch,
+    /// PGs by state (PG_STATE_* bits); 0 is unknown.
+    pub pg_states: BTreeMap<u64, u32>,
+    pub pools: BTreeMap<PoolId, PoolUsage>,
+    pub osds: BTreeMap<i32, OsdUsage>,
+    pub rates: Rates,
+    /// What the manager finds wrong: PG_AVAILABILITY, PG_DEGRADED, ...
+    pub checks: BTreeMap<String, HealthCheck>,
+    pub progress: BTreeMap<String, ProgressEvent>,
+}
+wire_struct!(PgDigest(1, 1) { stamp, epoch, pg_states, pools, osds, rates, checks, progress });
+
+/// One pool.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PoolUsage {
+    pub stat: PoolStat,
+    pub num_pg: u32,
+    pub rates: Rates,
+    /// Bytes that can still be written, by the fullest OSD that the rule uses, before replication is taken off.
+    pub avail_raw: u64,
+}
+wire_struct!(PoolUsage(1, 1) { stat, num_pg, rates, avail_raw });
+
+/// One OSD.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct OsdUsage {
+    pub statfs: StoreStatfs,
+    /// PGs that it holds.
+    pub num_pgs: u32,
+    pub commit_latency_ns: u64,
+    pub apply_latency_ns: u64,
+    pub up_from: Epoch,
+    pub seq: u64,
+}
+wire_struct!(OsdUsage(1, 1) { statfs, num_pgs, commit_latency_ns, apply_latency_ns, up_from, seq });
+
+/// Per second, over the last reports.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Rates {
+    pub read_bytes: u64,
+    pub write_bytes: u64,
+    pub reads: u64,
+    pub writes: u64,
+    pub recovered_bytes: u64,
+    pub recovered_objects: u64,
+    pub recovered_keys: u64,
+}
+wire_struct!(Rates(1, 1) {
+    read_bytes, write_bytes, reads, writes, recovered_bytes, recovered_objects, recovered_keys,
+});
+
+impl PgDigest {
+    /// Sums over all pools.
+    pub fn totals(&self) -> ObjectStatSum {
+        let mut sum = ObjectStatSum::default();
+        self.pools.values().for_each(|p| sum += p.stat.stats.sum);
+        sum
+    }
+
+    /// Sums over all OSDs' stores.
+    pub fn statfs(&self) -> StoreStatfs {
+        let mut sum = StoreStatfs::default();
+        for s in self.osds.values().map(|o| &o.statfs) {
+            sum.total += s.total;
+            sum.available += s.available;
+            sum.internally_reserved += s.internally_reserved;
+            sum.allocated += s.allocated;
+            sum.data_stored += s.data_stored;
+            sum.data_compressed += s.data_compressed;
+            sum.data_compressed_allocated += s.data_compressed_allocated;
+            sum.data_compressed_original += s.data_compressed_original;
+            sum.omap_allocated += s.omap_allocated;
+            sum.internal_metadata += s.internal_metadata;
+        }
+        sum
+    }
+
+    pub fn num_pgs(&self) -> u32 {
+        self.pg_states.values().sum()
+    }
+}
