@@ -354,9 +354,13 @@ impl Connection {
         self.make_room(buf);
     }
 
+    /// A buffer is used up before another is taken: messages that the owner keeps hold on to theirs as a whole.
     fn make_room(&self, buf: &mut BytesMut) {
-        let bound = buf.len().max(self.limits.reserve_bytes);
-        buf.reserve(self.wants(buf).min(bound).max(self.limits.read_bytes));
+        let wants = self.wants(buf).min(buf.len().max(self.limits.reserve_bytes));
+        let room = buf.capacity() - buf.len();
+        if room < wants.max(self.limits.read_bytes / 4) {
+            buf.reserve(wants.max(self.limits.read_bytes));
+        }
     }
 
     /// Parses what was held while the owner was asked.

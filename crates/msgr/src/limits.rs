@@ -15,7 +15,7 @@ pub struct Limits {
     pub data_bytes: u32,
     /// How far the receive buffer may run ahead of the bytes that have come in. Beyond it the buffer doubles.
     pub reserve_bytes: usize,
-    /// Free room in the receive buffer for small reads.
+    /// A new receive buffer's room for small reads; at least a quarter of it is free before each read.
     pub read_bytes: usize,
     /// Send a keepalive when nothing was heard for this long; `None`: only when asked.
     pub keepalive_after: Option<Duration>,
