@@ -72,21 +72,12 @@ pub struct Incremental {
     /// 0 removes the entry.
     pub new_crush_node_flags: BTreeMap<i32, u32>,
     pub new_device_class_flags: BTreeMap<i32, u32>,
-    pub stretch: StretchChange,
+    /// `None` for no change.
+    pub stretch: Option<StretchMode>,
     /// Feature bits that whoever made this wrote it for; the map that follows is written for the same.
     pub encode_features: u64,
     /// crc32c of the map that results; [`crate::OsdMap::encode_with_crc`] gives it.
     pub full_crc: u32,
-}
-
-/// What an increment does to stretch mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum StretchChange {
-    #[default]
-    Keep,
-    Set(StretchMode),
-    /// Switches it off; the numbers travel along unused.
-    Disable(StretchMode),
 }
 
 /// Why an increment does not fit a map.
@@ -104,6 +95,8 @@ pub enum ApplyError {
     NothingToPurge { pool: PoolId },
     #[error("max_osd {max_osd} is above the bound")]
     TooManyOsds { max_osd: i32 },
+    #[error("crc of the resulting map is {actual:#x}, the increment says {expected:#x}")]
+    Crc { actual: u32, expected: u32 },
     #[error("inner map: {0}")]
     Decode(#[from] codec::DecodeError),
 }
@@ -159,7 +152,7 @@ impl Incremental {
             new_require_osd_release: Release::UNSET,
             new_crush_node_flags: BTreeMap::new(),
             new_device_class_flags: BTreeMap::new(),
-            stretch: StretchChange::Keep,
+            stretch: None,
             encode_features: crate::ENCODE_FEATURES,
             full_crc: 0,
         }

@@ -8,15 +8,22 @@
 
 pub mod flags;
 
+mod addrs;
+mod apply;
 mod incremental;
+mod incremental_wire;
+mod mapping;
 mod osd;
 mod osdmap;
+mod osdmap_wire;
 mod pool;
 mod pool_opts;
+mod pool_wire;
 mod release;
 mod snaps;
 
-pub use incremental::{ApplyError, Incremental, StretchChange};
+pub use incremental::{ApplyError, Incremental};
+pub use mapping::{NO_OSD, PgMapper, PgMapping};
 pub use osd::{LaggyProbability, Osd, OsdInfo, OsdXInfo};
 pub use osdmap::{MAX_OSDS, OsdCounts, OsdMap, Profile, StretchMode};
 pub use pool::{

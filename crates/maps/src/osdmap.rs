@@ -69,13 +69,13 @@ pub struct OsdMap {
     /// `noup` and the like for CRUSH buckets and device classes.
     pub crush_node_flags: BTreeMap<i32, u32>,
     pub device_class_flags: BTreeMap<i32, u32>,
-    /// Present in stretch mode.
-    pub stretch: Option<StretchMode>,
+    pub stretch: StretchMode,
 }
 
 /// The state of a cluster that spans two sites. Source: OSDMap::stretch_mode_enabled and its neighbours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StretchMode {
+    pub enabled: bool,
     /// Sites expected.
     pub bucket_count: u32,
     /// 0, or how many sites are up.

@@ -51,11 +51,12 @@ pub mod pool_flags {
     pub const POOL_SNAPS: u64 = 1 << 14;
     /// The first PGs are still being made.
     pub const CREATING: u64 = 1 << 15;
-    /// Of newer releases; printed by 16.2.15 as well.
     pub const EIO: u64 = 1 << 16;
+    /// Starts with as many PGs as a large pool.
+    pub const BULK: u64 = 1 << 17;
 
     /// Names by bit number.
-    pub const NAMES: [&str; 17] = [
+    pub const NAMES: [&str; 18] = [
         "hashpspool",
         "full",
         "ec_overwrites",
@@ -73,6 +74,7 @@ pub mod pool_flags {
         "pool_snaps",
         "creating",
         "eio",
+        "bulk",
     ];
 
     /// Names of the set bits, comma separated; unknown bits are `???`.
@@ -268,6 +270,10 @@ impl Pool {
             read_tier: PoolId(-1),
             write_tier: PoolId(-1),
             use_gmt_hitset: true,
+            // Defaults of the settings osd_pool_default_cache_*, which every new pool gets.
+            cache_target_dirty_ratio_micro: 400_000,
+            cache_target_dirty_high_ratio_micro: 600_000,
+            cache_target_full_ratio_micro: 800_000,
             ..Self::default()
         }
     }

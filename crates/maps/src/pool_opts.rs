@@ -20,9 +20,9 @@ pub enum OptType {
     Double,
 }
 
-/// Every key that Pacific knows: name, number, type; sorted by name, as dumps list them.
+/// Every key that 16.2.15 knows: name, number, type; sorted by name, as dumps list them.
 /// Source: opt_mapping in src/osd/osd_types.cc.
-pub const POOL_OPTS: [(&str, i32, OptType); 23] = [
+pub const POOL_OPTS: [(&str, i32, OptType); 24] = [
     ("compression_algorithm", 7, OptType::Str),
     ("compression_max_blob_size", 9, OptType::Int),
     ("compression_min_blob_size", 10, OptType::Int),
@@ -37,6 +37,7 @@ pub const POOL_OPTS: [(&str, i32, OptType); 23] = [
     ("deep_scrub_interval", 2, OptType::Double),
     ("fingerprint_algorithm", 14, OptType::Str),
     ("pg_autoscale_bias", 18, OptType::Double),
+    ("pg_num_max", 23, OptType::Int),
     ("pg_num_min", 15, OptType::Int),
     ("read_lease_interval", 19, OptType::Double),
     ("recovery_op_priority", 4, OptType::Int),
@@ -157,7 +158,7 @@ mod tests {
         assert!(POOL_OPTS.windows(2).all(|w| w[0].0 < w[1].0));
         let mut keys: Vec<i32> = POOL_OPTS.iter().map(|o| o.1).collect();
         keys.sort_unstable();
-        assert_eq!(keys, (0..23).collect::<Vec<_>>());
+        assert_eq!(keys, (0..24).collect::<Vec<_>>());
     }
 
     #[test]

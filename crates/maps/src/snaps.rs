@@ -71,6 +71,9 @@ impl SnapIntervals {
     /// Removes `start .. start + len`.
     pub fn remove_run(&mut self, start: u64, len: u64) {
         let end = start.saturating_add(len);
+        if end == start {
+            return;
+        }
         let hit: Vec<(u64, u64)> =
             self.runs.range(..end).rev().map(|(s, l)| (*s, s + l)).take_while(|(_, e)| *e > start).collect();
         for (s, e) in hit {

@@ -13,6 +13,8 @@ pub enum AddrKind {
     Legacy = 1,
     Msgr2 = 2,
     Any = 3,
+    /// A range of addresses; the nonce is the prefix length. Only in blocklists.
+    Cidr = 4,
 }
 
 impl AddrKind {
@@ -22,6 +24,7 @@ impl AddrKind {
             1 => Self::Legacy,
             2 => Self::Msgr2,
             3 => Self::Any,
+            4 => Self::Cidr,
             _ => return None,
         })
     }
@@ -65,6 +68,7 @@ impl EntityAddr {
             Some(("v1", rest)) => (AddrKind::Legacy, rest),
             Some(("v2", rest)) => (AddrKind::Msgr2, rest),
             Some(("any", rest)) => (AddrKind::Any, rest),
+            Some(("cidr", rest)) => (AddrKind::Cidr, rest),
             _ => (default, text),
         };
         let (addr, nonce) = match rest.split_once('/') {
@@ -95,6 +99,7 @@ impl std::fmt::Display for EntityAddr {
             AddrKind::Msgr2 => "v2:",
             // Source: operator<< for entity_addr_t prints "any" addresses without a prefix.
             AddrKind::Any => "",
+            AddrKind::Cidr => "cidr:",
         };
         write!(f, "{prefix}{}", self.without_kind())
     }

@@ -49,9 +49,16 @@ impl Utime {
     }
 }
 
-/// ISO 8601 in UTC with microseconds, as Ceph prints times: `2026-11-21T20:57:53.123456+0000`.
+/// Times below this are durations to Ceph, which prints them as bare seconds: ten years. Source: utime_t::localtime.
+const RELATIVE_BELOW_SEC: u32 = 60 * 60 * 24 * 365 * 10;
+
+/// ISO 8601 in UTC with microseconds, as Ceph prints times: `2026-11-21T20:57:53.123456+0000`; what is too small to be
+/// a time of day is bare seconds: `0.000000`.
 impl std::fmt::Display for Utime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.sec < RELATIVE_BELOW_SEC {
+            return write!(f, "{}.{:06}", self.sec, self.nsec / 1_000);
+        }
         let (y, mo, d) = civil_from_days(i64::from(self.sec / 86_400));
         let s = self.sec % 86_400;
         let (h, mi, s) = (s / 3_600, s / 60 % 60, s % 60);
@@ -79,7 +86,9 @@ mod tests {
 
     #[test]
     fn prints_as_ceph_does() {
-        assert_eq!(Utime::new(0, 0).to_string(), "1970-01-01T00:00:00.000000+0000");
+        assert_eq!(Utime::new(0, 0).to_string(), "0.000000");
+        assert_eq!(Utime::new(5, 6_000).to_string(), "5.000006");
+        assert_eq!(Utime::new(315_360_000, 0).to_string(), "1979-12-30T00:00:00.000000+0000");
         assert_eq!(Utime::new(1_709_164_800, 1_500).to_string(), "2024-02-29T00:00:00.000001+0000");
         assert_eq!(Utime::new(1_795_294_673, 123_456_789).to_string(), "2026-11-21T20:57:53.123456+0000");
     }
