@@ -29,6 +29,9 @@ const ALIGNS: [u16; MAX_SEGMENTS] = [8, 8, 8, 4096];
 /// Fronts up to this many bytes are copied beside the header: cheaper than one more element of a vectored write.
 const COALESCE: usize = 2048;
 
+/// Heads and epilogues of many frames share one buffer of this size.
+const SMALL_ROOM: usize = 4096;
+
 fn padded(len: usize) -> usize {
     len.next_multiple_of(BLOCK)
 }
@@ -332,6 +335,9 @@ impl FrameWriter {
             t.extend_from_slice(bytes);
         }
         self.bytes += bytes.len();
+        if self.small.capacity() - self.small.len() < bytes.len() {
+            self.small.reserve(bytes.len().max(SMALL_ROOM));
+        }
         self.small.put_slice(bytes);
     }
 
