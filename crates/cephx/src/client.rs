@@ -103,7 +103,7 @@ impl AuthClient {
         }
         let mut r = Reader::new(payload.clone());
         expect_header(&mut r, GET_AUTH_SESSION_KEY)?;
-        let shared = self.take_login(&mut r, now)?;
+        let shared = self.all_or_nothing(|c| c.take_login(&mut r, now))?;
         self.global_id = global_id;
         Ok(shared)
     }
@@ -160,11 +160,13 @@ impl AuthClient {
         let request = r.u16()?;
         r.skip(4)?;
         match request {
-            GET_AUTH_SESSION_KEY => self.take_login(&mut r, now).map(|_| Renewed::Tickets),
+            GET_AUTH_SESSION_KEY => {
+                self.all_or_nothing(|c| c.take_login(&mut r, now)).map(|_| Renewed::Tickets)
+            }
             GET_PRINCIPAL_SESSION_KEY => {
                 let login = self.tickets.get(&EntityType::Auth).map(|t| t.session_key.clone());
                 let login = login.ok_or(AuthError::NoTicket(EntityType::Auth))?;
-                self.take_tickets(&mut r, &login, now).map(|()| Renewed::Tickets)
+                self.all_or_nothing(|c| c.take_tickets(&mut r, &login, now)).map(|()| Renewed::Tickets)
             }
             GET_ROTATING_KEY => {
                 take_encrypted(&mut r, &self.key, "the rotating secrets").map(Renewed::Rotating)
@@ -183,6 +185,19 @@ impl AuthClient {
         let held = self.tickets.get(&service).filter(|t| now < t.expires);
         let held = held.ok_or(AuthError::NoTicket(service))?;
         Authorizer::new(service, self.global_id, held.session_key.clone(), &held.ticket, entropy)
+    }
+
+    /// Runs `body`; when it fails, no ticket has changed.
+    fn all_or_nothing<T>(
+        &mut self,
+        body: impl FnOnce(&mut Self) -> Result<T, AuthError>,
+    ) -> Result<T, AuthError> {
+        let before = self.tickets.clone();
+        let out = body(self);
+        if out.is_err() {
+            self.tickets = before;
+        }
+        out
     }
 
     fn authenticate(

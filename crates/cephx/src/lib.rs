@@ -64,6 +64,8 @@ mod crypt;
 mod entity_auth;
 mod entropy;
 mod error;
+#[cfg(test)]
+mod golden_tests;
 mod key;
 mod key_server;
 mod keyring;

@@ -212,3 +212,90 @@ impl ServiceSecrets {
         self.rotating.need_new(Utime::from_nanos(now.as_nanos().saturating_sub(grace.as_nanos() as u64)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entropy() -> impl Entropy {
+        let mut n = 0u8;
+        move |out: &mut [u8]| {
+            n += 1;
+            out.fill(n);
+        }
+    }
+
+    const TTL: Duration = Duration::from_secs(3600);
+
+    fn at(sec: u32) -> Utime {
+        Utime::new(1_000_000 + sec, 0)
+    }
+
+    #[test]
+    fn the_first_rotation_makes_three_secrets() {
+        let (mut s, mut rng) = (RotatingSecrets::default(), entropy());
+        assert!(s.need_new(at(0)));
+        assert!(s.rotate(at(0), TTL, &mut rng));
+        s.assert_invariants(at(0));
+        let expirations: Vec<Utime> = s.secrets.values().map(|e| e.expiration).collect();
+        assert_eq!(expirations, [at(3600), at(7200), at(10800)]);
+        assert_eq!(s.current(at(0)).map(|(id, _)| id), Some(2));
+        assert!(!s.rotate(at(7199), TTL, &mut rng), "the current one is still good");
+    }
+
+    #[test]
+    fn a_secret_opens_tickets_until_two_rotations_later() {
+        let (mut s, mut rng) = (RotatingSecrets::default(), entropy());
+        s.rotate(at(0), TTL, &mut rng);
+        let (id, old) = s.current(at(0)).map(|(id, e)| (id, e.key.clone())).expect("a secret");
+        assert!(s.rotate(at(7200), TTL, &mut rng));
+        s.assert_invariants(at(7200));
+        assert_eq!(s.current(at(7200)).map(|(id, _)| id), Some(id + 1));
+        assert_eq!(s.get(id), Some(&old), "now the previous one");
+        assert!(s.rotate(at(10800), TTL, &mut rng));
+        assert_eq!(s.get(id), None);
+    }
+
+    #[test]
+    fn a_long_sleep_replaces_everything_and_ids_go_on() {
+        let (mut s, mut rng) = (RotatingSecrets::default(), entropy());
+        s.rotate(at(0), TTL, &mut rng);
+        assert!(s.rotate(at(1_000_000), TTL, &mut rng));
+        s.assert_invariants(at(1_000_000));
+        assert!(s.secrets.keys().all(|id| *id >= 3));
+        // Without any lifetime there is nothing to wait for, and still an end.
+        assert!(s.rotate(at(9_000_000), Duration::ZERO, &mut rng));
+    }
+
+    #[test]
+    fn a_model_of_hours_keeps_the_invariants() {
+        let (mut s, mut rng) = (RotatingSecrets::default(), entropy());
+        let mut now = 0;
+        for step in 0..40u32 {
+            now += step * 131 % 5000;
+            s.rotate(at(now), TTL, &mut rng);
+            s.assert_invariants(at(now));
+            let (id, current) = s.current(at(now)).expect("a secret");
+            assert!(current.expiration > at(now));
+            assert!(s.get(id + 1).is_some(), "the next one is known in advance");
+        }
+    }
+
+    #[test]
+    fn overdue_rotation_seals_with_the_next_secret() {
+        let (mut s, mut rng) = (RotatingSecrets::default(), entropy());
+        s.rotate(at(0), TTL, &mut rng);
+        assert_eq!(s.current(at(7201)).map(|(id, _)| id), Some(3));
+        assert_eq!(s.current(at(99_999)).map(|(id, _)| id), Some(3));
+        assert_eq!(RotatingSecrets::default().current(at(0)), None);
+    }
+
+    #[test]
+    fn daemons_ask_half_a_minute_after_expiry() {
+        let mut secrets = ServiceSecrets::new(EntityType::Osd);
+        assert!(secrets.need_new(at(0), TTL));
+        secrets.rotating.rotate(at(0), TTL, &mut entropy());
+        assert!(!secrets.need_new(at(7229), TTL));
+        assert!(secrets.need_new(at(7230), TTL));
+    }
+}
