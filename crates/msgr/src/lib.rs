@@ -26,6 +26,10 @@
 //!
 //! The owner may answer a pausing event at once or later; bytes that come in meanwhile are held. When the TCP
 //! connection is lost, the shell takes the [`Session`] with `take_session` and gives it to the next `Connection`.
+//! Events that were not polled yet when the session was taken are still valid, and are to be handled before those of
+//! the next connection: the session counts their messages as received. Payloads are slices of receive buffers of
+//! `Limits::read_bytes` or more; who keeps a small one for long copies it, or holds the whole buffer.
+//!
 //! On the accepting side [`decide`] says, from the session that exists with the peer (if any), what to answer.
 //!
 //! Source: doc/dev/msgr2.rst, src/msg/async/ProtocolV2.cc.
