@@ -58,7 +58,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
 
 mod authorizer;
-mod caps;
+pub mod caps;
 mod client;
 mod crypt;
 mod entity_auth;
