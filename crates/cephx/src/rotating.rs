@@ -81,7 +81,7 @@ impl RotatingSecrets {
     pub fn current(&self, now: Utime) -> Option<(u64, &ExpiringKey)> {
         let skip = usize::from(self.secrets.len() > 1);
         let candidates = || self.secrets.iter().skip(skip).map(|(id, e)| (*id, e));
-        candidates().find(|(_, e)| e.expiration >= now).or_else(|| candidates().last())
+        candidates().find(|(_, e)| e.expiration >= now).or_else(|| candidates().next_back())
     }
 
     /// When the newest secret expires: no ticket may outlive it.

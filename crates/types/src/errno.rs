@@ -57,6 +57,7 @@ errnos! {
 
 impl Errno {
     /// The negated value, as replies carry it.
+    #[allow(clippy::should_implement_trait)] // `-Errno` would read as another errno; this is a plain number
     pub fn neg(self) -> i32 {
         -self.0
     }
