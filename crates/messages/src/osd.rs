@@ -29,8 +29,9 @@ pub use responses::{
     StatResponse, WatchItem, WatcherId,
 };
 pub use service::{
-    MMonGetPurgedSnaps, MMonGetPurgedSnapsReply, MOsdAlive, MOsdBeacon, MOsdBoot, MOsdFailure, MOsdFull,
-    MOsdMarkMeDead, MOsdMarkMeDown, MOsdPgCreate2, MOsdPgCreated, MOsdPgTemp, MRemoveSnaps,
+    MMonGetOsdMap, MMonGetPurgedSnaps, MMonGetPurgedSnapsReply, MOsdAlive, MOsdBeacon, MOsdBoot, MOsdFailure,
+    MOsdFull, MOsdMarkMeDead, MOsdMarkMeDown, MOsdPgCreate2, MOsdPgCreated, MOsdPgTemp, MOsdScrub2,
+    MRemoveSnaps,
 };
 pub use superblock::{CompatSet, FeatureSet, OsdSuperblock, PgHistory, RawEnvelope, SignedSpan};
 pub use watch::{MOsdBackoff, MWatchNotify, backoff_op, watch_event};

@@ -373,13 +373,38 @@ pub struct Pow2Hist {
 }
 wire_struct!(Pow2Hist(1, 1) { bins });
 
-/// Latencies of a store. Source: objectstore_perf_stat_t (version 2).
+/// Latencies of a store. Written in whole milliseconds: sessions of 16.2 do not offer the form in nanoseconds.
+///
+/// Source: objectstore_perf_stat_t, CEPH_FEATURE_OS_PERF_STAT_NS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StorePerfStat {
     pub commit_latency_ns: u64,
     pub apply_latency_ns: u64,
 }
-wire_struct!(StorePerfStat(2, 2) { commit_latency_ns, apply_latency_ns });
+
+const NS_PER_MS: u64 = 1_000_000;
+
+impl Encode for StorePerfStat {
+    fn encode(&self, w: &mut Writer) {
+        let ms = |ns: u64| u32::try_from(ns / NS_PER_MS).unwrap_or(u32::MAX);
+        w.envelope(1, 1, |w| {
+            w.u32(ms(self.commit_latency_ns));
+            w.u32(ms(self.apply_latency_ns));
+        });
+    }
+}
+impl Decode for StorePerfStat {
+    const MIN_SIZE: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("objectstore_perf_stat_t", 2, |r, env| {
+            if env.version >= 2 {
+                return Ok(Self { commit_latency_ns: r.u64()?, apply_latency_ns: r.u64()? });
+            }
+            let mut ms = || Ok::<_, DecodeError>(u64::from(r.u32()?) * NS_PER_MS);
+            Ok(Self { commit_latency_ns: ms()?, apply_latency_ns: ms()? })
+        })
+    }
+}
 
 /// What an OSD reports of itself. Source: osd_stat_t in src/osd/osd_types.cc (version 14).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -56,15 +56,17 @@ impl MOsdFailure {
 }
 
 message! {
-    /// An OSD that shuts down asks to be marked down. Source: src/messages/MOSDMarkMeDown.h (version 3).
+    /// An OSD that shuts down asks to be marked down. Source: src/messages/MOSDMarkMeDown.h (version 4 in 16.2.15).
     #[derive(Default)]
-    MOsdMarkMeDown = type_numbers::OSD_MARK_ME_DOWN, "MOSDMarkMeDown", 3, 3 {
+    MOsdMarkMeDown = type_numbers::OSD_MARK_ME_DOWN, "MOSDMarkMeDown", 4, 3 {
         version: PaxosVersion,
         fsid: Fsid,
         target_osd: i32,
         target_addrs: AddrVec,
         epoch: Epoch,
         request_ack: bool,
+        /// And dead: nothing of it serves reads any more.
+        down_and_dead: bool [since 4],
     }
 }
 
@@ -161,5 +163,29 @@ message! {
         last: Epoch,
         /// By epoch and pool: first snapshot and count of each run.
         purged: BTreeMap<Epoch, BTreeMap<i64, Vec<(SnapId, u64)>>>,
+    }
+}
+
+message! {
+    /// Asks for OSD maps: whole ones and increments, each a range of epochs. Source: src/messages/MMonGetOSDMap.h.
+    #[derive(Default)]
+    MMonGetOsdMap = type_numbers::MON_GET_OSDMAP, "mon_get_osdmap", 1, 1 {
+        version: PaxosVersion,
+        full_first: Epoch,
+        full_last: Epoch,
+        inc_first: Epoch,
+        inc_last: Epoch,
+    }
+}
+
+message! {
+    /// Tells an OSD to scrub PGs that it leads. Source: src/messages/MOSDScrub2.h.
+    #[derive(Default)]
+    MOsdScrub2 = type_numbers::OSD_SCRUB2, "scrub2", 1, 1 {
+        fsid: Fsid,
+        epoch: Epoch,
+        pgs: Vec<SpgId>,
+        repair: bool,
+        deep: bool,
     }
 }

@@ -23,7 +23,7 @@ pub struct CompatSet {
 }
 wire_plain!(CompatSet { compat, ro_compat, incompat });
 
-/// Source: OSDSuperblock in src/osd/osd_types.cc (version 9).
+/// Source: OSDSuperblock in src/osd/osd_types.cc (version 10 in 16.2.15).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct OsdSuperblock {
     pub cluster_fsid: Fsid,
@@ -39,11 +39,13 @@ pub struct OsdSuperblock {
     pub osd_fsid: Fsid,
     pub purged_snaps_last: Epoch,
     pub last_purged_snaps_scrub: Utime,
+    /// Maps before this are not needed by any OSD.
+    pub trim_lower_bound: Epoch,
 }
 
 impl Encode for OsdSuperblock {
     fn encode(&self, w: &mut Writer) {
-        w.envelope(9, 5, |w| {
+        w.envelope(10, 5, |w| {
             self.cluster_fsid.encode(w);
             w.i32(self.whoami);
             self.current_epoch.encode(w);
@@ -59,13 +61,14 @@ impl Encode for OsdSuperblock {
             w.u32(0);
             self.purged_snaps_last.encode(w);
             self.last_purged_snaps_scrub.encode(w);
+            self.trim_lower_bound.encode(w);
         });
     }
 }
 impl Decode for OsdSuperblock {
     const MIN_SIZE: usize = 6;
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("OSDSuperblock", 9, |r, env| {
+        r.envelope("OSDSuperblock", 10, |r, env| {
             if env.version < 7 {
                 return Err(DecodeError::Invalid {
                     what: "OSDSuperblock version",
@@ -90,6 +93,9 @@ impl Decode for OsdSuperblock {
             if env.version >= 9 {
                 s.purged_snaps_last = Decode::decode(r)?;
                 s.last_purged_snaps_scrub = Decode::decode(r)?;
+            }
+            if env.version >= 10 {
+                s.trim_lower_bound = Decode::decode(r)?;
             }
             Ok(s)
         })

@@ -27,8 +27,10 @@ pub struct MWatchNotify {
     pub notify_id: u64,
     /// `watch_event::*`.
     pub event: u8,
-    /// The notifier's payload, or an encoded `NotifyResult`.
+    /// The notifier's payload.
     pub payload: Bytes,
+    /// An encoded `NotifyResult` for the notifier; travels in the data segment.
+    pub result: Bytes,
     /// 0 or a negated errno.
     pub return_code: i32,
     /// Global id of who sent the notify.
@@ -51,6 +53,7 @@ impl Payload for MWatchNotify {
         w.blob(&self.payload);
         w.i32(self.return_code);
         w.u64(self.notifier);
+        out.data = self.result.clone();
     }
 
     fn decode_payload(parts: &mut Parts) -> Result<Self, DecodeError> {
@@ -63,6 +66,7 @@ impl Payload for MWatchNotify {
             notify_id: r.u64()?,
             payload: if form >= 1 { r.blob()? } else { Bytes::new() },
             return_code: if parts.version >= 2 { r.i32()? } else { 0 },
+            result: parts.data.clone(),
             notifier: if parts.version >= 3 { r.u64()? } else { 0 },
         })
     }
