@@ -2,6 +2,8 @@
 
 mod heartbeat;
 mod op;
+mod op_build;
+mod op_parse;
 mod opcode;
 mod raw_op;
 mod replication;
