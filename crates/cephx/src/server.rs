@@ -4,6 +4,7 @@
 //! 1. A ticket is given only to who answered this session's challenge with the entity's key.
 //! 2. A global id that the client named is given back only against a valid ticket that holds it (CVE-2021-20288).
 //! 3. An unknown entity and a wrong key are answered alike.
+//! 4. Nothing but the login itself is served before invariant 1 was met.
 
 use bytes::Bytes;
 use codec::{Decode, Encode, Reader, Writer};
@@ -116,6 +117,7 @@ pub struct AuthSession {
     new_id: bool,
     /// Never zero while a challenge stands; renewals answer the same one. Gone after a wrong answer.
     server_challenge: u64,
+    proven: bool,
 }
 
 impl AuthSession {
@@ -125,7 +127,7 @@ impl AuthSession {
         let server_challenge = random_u64(entropy).max(1);
         let new_id = request.global_id == GlobalId(0);
         let global_id = if new_id { fresh_id } else { request.global_id };
-        let session = Self { name: request.name, global_id, new_id, server_challenge };
+        let session = Self { name: request.name, global_id, new_id, server_challenge, proven: false };
         (session, ServerChallenge { server_challenge }.to_bytes())
     }
 
@@ -159,6 +161,9 @@ impl AuthSession {
             GET_AUTH_SESSION_KEY => {
                 let ask = Authenticate::decode(&mut r)?;
                 Some(self.authenticate(keys, &ask, secret_len, now, entropy, &mut w)?)
+            }
+            GET_PRINCIPAL_SESSION_KEY | GET_ROTATING_KEY if !self.proven => {
+                return Err(AuthError::OutOfOrder("a request before the login"));
             }
             GET_PRINCIPAL_SESSION_KEY => {
                 self.service_tickets(keys, &r.rest(), now, entropy, &mut w)?;
@@ -209,6 +214,7 @@ impl AuthSession {
             w.blob(extra.as_slice());
         }
         self.new_id = false;
+        self.proven = true;
         let (name, global_id) = (self.name.clone(), self.global_id);
         Ok(Granted { name, global_id, caps, session_key, connection_secret })
     }

@@ -90,6 +90,20 @@ fn a_challenge_is_answered_once_and_by_this_session_only() {
 }
 
 #[test]
+fn nothing_is_served_before_the_login() {
+    let mut cluster = Cluster::new();
+    let mut osd = cluster.client("osd.0");
+    cluster.login(&mut osd, 5, 64, 0).expect("logs in");
+    let tickets = osd.renewal_request(at(2700), &mut cluster.rng).expect("builds").expect("due");
+    let claim = LoginRequest { name: name("osd.0"), global_id: GlobalId(5) };
+    let (mut session, _) = AuthSession::start(claim, GlobalId(0), &mut cluster.rng);
+    for request in [osd.rotating_request(), tickets] {
+        let got = session.handle_request(&cluster.keys, &request, Some(0), at(2700), &mut cluster.rng);
+        assert!(matches!(got, Err(AuthError::OutOfOrder(_))), "{got:?}");
+    }
+}
+
+#[test]
 fn a_global_id_is_reclaimed_with_its_ticket_only() {
     let mut cluster = Cluster::new();
     let mut client = cluster.client("client.admin");
