@@ -28,6 +28,9 @@ pub enum Command {
     Down(DownArgs),
     /// Show which daemons of a folder run, and the cluster's health.
     Status(StatusArgs),
+    /// Run all daemons of a folder in this process (what `up` starts in the background).
+    #[command(hide = true)]
+    Serve(ServeArgs),
     /// Run one monitor of a folder in the foreground.
     Mon(DaemonArgs),
     /// Run one OSD of a folder in the foreground.
@@ -85,6 +88,13 @@ pub struct StatusArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct ServeArgs {
+    /// Folder of the cluster.
+    #[arg(long, value_name = "DIR", default_value = "data", env = "LOLIGO_DATA")]
+    pub data: PathBuf,
 }
 
 #[derive(Debug, Clone, Args)]

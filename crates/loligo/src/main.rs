@@ -1,2 +1,39 @@
 //! One binary: the whole cluster, each daemon, and the tools.
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod args;
+mod client;
+mod conf;
+mod create;
+mod layout;
+mod offline;
+mod serve;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    serve::start_log();
+    let result = match cli.command {
+        Command::Up(args) => up::up(&args),
+        Command::Down(args) => up::down(&args),
+        Command::Status(args) => up::status(&args),
+        Command::Serve(args) => serve::everything(&args.data),
+        Command::Mon(args) => serve::one(&args, serve::Kind::Mon),
+        Command::Osd(args) => serve::one(&args, serve::Kind::Osd),
+        Command::Mgr(args) => serve::one(&args, serve::Kind::Mgr),
+        Command::Store(command) => offline::run(&command),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("loligo: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use bytes::{Buf, Bytes, BytesMut};
 use messages::wire::WireMessage;
@@ -21,6 +21,9 @@ const MAX_UNWRITTEN_BYTES: usize = 1 << 30;
 pub(super) struct Link {
     stream: TcpStream,
     wire: Mutex<Wire>,
+    /// Held from taking events out of the machine until the handler has had them: whoever takes the session over waits for
+    /// it, so that messages stay in order from one connection to the next.
+    turn: Mutex<()>,
     /// Wakes the link's task: something to write, or an answer from outside.
     wake: Notify,
 }
@@ -47,7 +50,7 @@ impl Link {
         // Small frames must not wait for acknowledgements of earlier ones.
         let _ = stream.set_nodelay(true);
         let wire = Wire { machine, out: VecDeque::new(), out_bytes: 0, scratch: Vec::new(), failed: false };
-        Self { stream, wire: Mutex::new(wire), wake: Notify::new() }
+        Self { stream, wire: Mutex::new(wire), turn: Mutex::new(()), wake: Notify::new() }
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -60,6 +63,11 @@ impl Link {
 
     pub(super) fn wake(&self) {
         self.wake.notify_one();
+    }
+
+    /// Waits until no events of this link are on their way to the handler, and keeps it so while the guard lives.
+    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+        lock(&self.turn)
     }
 
     /// Runs `body` on the machine. Follow with `flush` when it sent something.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -42,6 +42,7 @@ struct Inner {
     /// Accepted lossless sessions by the addresses the peer states.
     resumable: Mutex<BTreeMap<AddrVec, ConnId>>,
     runtime: tokio::runtime::Handle,
+    down: AtomicBool,
 }
 
 impl Messenger {
@@ -59,6 +60,7 @@ impl Messenger {
             channels: Mutex::new(BTreeMap::new()),
             resumable: Mutex::new(BTreeMap::new()),
             runtime: tokio::runtime::Handle::current(),
+            down: AtomicBool::new(false),
         }))
     }
 
@@ -80,6 +82,9 @@ impl Messenger {
     /// Opens a channel; messages may be sent at once and wait for the session.
     pub fn connect(&self, to: ConnectTo) -> ConnId {
         let id = self.next_conn();
+        if self.is_down() {
+            return id;
+        }
         let channel = Arc::new(connect::new_channel(id, &to, self.random(), self.now()));
         lock(&self.0.channels).insert(id, Arc::clone(&channel));
         self.0.runtime.spawn(connect::run(self.clone(), to, channel));
@@ -115,6 +120,17 @@ impl Messenger {
             link.with(|m| m.refuse(types::Errno::ECANCELED.0));
             link.wake();
         }
+    }
+
+    /// Closes everything; nothing is accepted or connected from now on.
+    pub fn shut_down(&self) {
+        self.0.down.store(true, Ordering::Release);
+        let all: Vec<ConnId> = lock(&self.0.channels).keys().copied().collect();
+        all.into_iter().for_each(|conn| self.close(conn));
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        self.0.down.load(Ordering::Acquire)
     }
 
     /// The answer to an `AuthInput` that was `Pending`.
@@ -190,7 +206,7 @@ impl Messenger {
     }
 
     async fn accept_all(self, listener: TcpListener) {
-        loop {
+        while !self.is_down() {
             match listener.accept().await {
                 Ok((stream, peer)) if self.0.half_open.load(Ordering::Relaxed) < MAX_HALF_OPEN => {
                     let messenger = self.clone();
@@ -327,6 +343,8 @@ impl Messenger {
     ) {
         let Some(held) = held else { return self.accept_new(link, own, policy, addrs) };
         let (seq, cookie) = (self.next_global_seq(), self.random());
+        let old = held.link();
+        let _turn = old.as_ref().map(|l| l.turn());
         let taken = held.move_session(|session| {
             link.with(|m| m.accept_session(session, seq, cookie));
             Arc::clone(link)
@@ -367,12 +385,17 @@ impl Messenger {
         let sleep = tokio::time::sleep(Duration::from_secs(1));
         tokio::pin!(sleep);
         loop {
-            pump.turn(self, channel, link, &mut on_pause);
+            {
+                let _turn = link.turn();
+                link.poll_events(&mut pump.events);
+                pump.turn(self, channel, link, &mut on_pause);
+            }
             let flushed = link.flush();
             if let Some(why) = pump.over.take() {
                 return Ended { why, was_ready: pump.was_ready };
             }
             if flushed == Flushed::Over {
+                let _turn = link.turn();
                 link.poll_events(&mut pump.events);
                 pump.turn(self, channel, link, &mut on_pause);
                 let why = pump.over.take().unwrap_or(Gone::Lost("the socket failed".into()));
@@ -380,17 +403,18 @@ impl Messenger {
             }
             tokio::select! {
                 _ = link.stream().readable() => {
-                    if let Err(e) = link.read(self.now(), &mut buf, &mut pump.events) {
-                        pump.turn(self, channel, link, &mut on_pause);
+                    let _turn = link.turn();
+                    let read = link.read(self.now(), &mut buf, &mut pump.events);
+                    pump.turn(self, channel, link, &mut on_pause);
+                    if let Err(e) = read {
                         return Ended { why: Gone::Lost(e.to_string()), was_ready: pump.was_ready };
                     }
                 }
                 _ = link.stream().writable(), if flushed == Flushed::Blocked => {}
-                () = link.woken() => link.poll_events(&mut pump.events),
+                () = link.woken() => {}
                 () = &mut sleep => {
                     let now = self.now();
                     link.with(|m| m.tick(now));
-                    link.poll_events(&mut pump.events);
                     sleep.as_mut().reset(tokio::time::Instant::now() + Duration::from_secs(1));
                 }
             }

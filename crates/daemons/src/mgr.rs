@@ -1,0 +1,178 @@
+//! The manager's shell: its messenger and its clock around the core.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use anyhow::Result;
+use cephx::caps::MgrCap;
+use manager::{Input, Manager, Output, PeerInfo, Settings};
+use messages::Message;
+use messages::wire::WireMessage;
+use msgr::{Limits, Local, Policy};
+use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
+use runtime::{Clock, Machine, Owner};
+use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType};
+
+use crate::auth::SharedAuth;
+use crate::mon_session::MonSession;
+
+/// How to start a manager.
+#[derive(Clone)]
+pub struct MgrSettings {
+    pub name: String,
+    pub listen: SocketAddr,
+    pub monitors: Vec<EntityAddr>,
+    pub auth: Arc<SharedAuth>,
+}
+
+/// A running manager.
+pub struct Mgr {
+    shell: Arc<Shell>,
+}
+
+struct Shell {
+    messenger: Messenger,
+    auth: Arc<SharedAuth>,
+    session: Arc<MonSession>,
+    owner: OnceLock<Owner<MgrMachine>>,
+}
+
+impl Mgr {
+    pub async fn start(settings: MgrSettings) -> Result<Self> {
+        let clock = Clock::start();
+        let local = Local { name: EntityName::new(EntityType::Mgr, -1), addrs: AddrVec::default() };
+        let messenger = Messenger::new(local, Limits::default(), clock);
+        let session =
+            MonSession::new(Arc::clone(&settings.auth), messenger.clone(), settings.monitors.clone(), true);
+        let shell = Arc::new(Shell {
+            messenger: messenger.clone(),
+            auth: settings.auth,
+            session: Arc::clone(&session),
+            owner: OnceLock::new(),
+        });
+        messenger.set_handler(Arc::clone(&shell) as Arc<dyn Handler>);
+        let addr = messenger
+            .listen(settings.listen, std::process::id())
+            .await
+            .map_err(|e| anyhow::anyhow!("mgr.{} cannot listen on {}: {e}", settings.name, settings.listen))?;
+        let core = Manager::new(Settings {
+            name: settings.name,
+            addrs: AddrVec::single(addr),
+            metadata: crate::metadata::host(),
+        });
+        let machine = MgrMachine { core, messenger, clock, session: Arc::clone(&session), out: Vec::new() };
+        let _ = shell.owner.set(Owner::new(machine));
+        session.connect();
+        tokio::spawn(tick(Arc::downgrade(&shell)));
+        Ok(Self { shell })
+    }
+
+    pub fn stop(&self) {
+        self.shell.messenger.shut_down();
+    }
+}
+
+async fn tick(shell: Weak<Shell>) {
+    let mut every = tokio::time::interval(Duration::from_millis(250));
+    loop {
+        every.tick().await;
+        let Some(shell) = shell.upgrade() else { return };
+        shell.session.tick();
+        shell.submit(Input::Tick);
+    }
+}
+
+impl Shell {
+    fn submit(&self, input: Input) {
+        if let Some(owner) = self.owner.get() {
+            owner.submit(input);
+        }
+    }
+}
+
+struct MgrMachine {
+    core: Manager,
+    messenger: Messenger,
+    clock: Clock,
+    session: Arc<MonSession>,
+    out: Vec<Output>,
+}
+
+impl Machine for MgrMachine {
+    type Input = Input;
+
+    fn apply(&mut self, inputs: &mut Vec<Input>) {
+        let now = self.clock.now();
+        for input in inputs.drain(..) {
+            self.core.handle(now, input, &mut self.out);
+            for output in self.out.drain(..) {
+                match output {
+                    Output::Send { conn, tid, msg } => self.messenger.send(conn, msg.into_wire(tid)),
+                    Output::SendMon(msg) => self.session.send(msg),
+                    Output::Close { conn } => self.messenger.close(conn),
+                }
+            }
+        }
+    }
+}
+
+impl Handler for Shell {
+    fn authenticate(&self, conn: ConnId, _: u8, _: EntityAddr, input: AuthInput) -> AuthStep {
+        self.auth.judge(conn, input, self.messenger.now())
+    }
+
+    fn accept_policy(&self, _: u8) -> Policy {
+        Policy::stateless_server()
+    }
+
+    fn ready(&self, conn: ConnId, peer: PeerReady) {
+        let Some(identity) = peer.identity else {
+            self.session.on_ready();
+            let gid = self.auth.global_id().0;
+            return self.submit(Input::MonConnected { gid });
+        };
+        let caps = match MgrCap::from_info(&identity.caps) {
+            Ok(caps) => caps,
+            Err(error) => {
+                tracing::warn!("{}: capabilities do not parse: {error}", identity.name);
+                return self.messenger.close(conn);
+            }
+        };
+        let num = match identity.name.kind {
+            EntityType::Osd => identity.name.id.parse().unwrap_or(-1),
+            _ => identity.global_id.0 as i64,
+        };
+        let name = EntityName::new(identity.name.kind, num);
+        let peer = PeerInfo { name, auth_name: identity.name, addr: peer.addr, caps };
+        self.submit(Input::Connected { conn, peer });
+    }
+
+    fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>) {
+        for wire in batch.drain(..) {
+            let msg = match Message::decode(&wire) {
+                Ok(msg) => msg,
+                Err(error) => {
+                    tracing::info!("{conn}: message of type {} does not decode: {error}", wire.header.ty);
+                    self.messenger.close(conn);
+                    return self.submit(Input::Disconnected { conn });
+                }
+            };
+            if self.session.is(conn) {
+                if let Some(msg) = self.session.on_message(msg) {
+                    self.submit(Input::FromMon(msg));
+                }
+            } else {
+                self.submit(Input::Message { conn, tid: wire.header.tid, msg });
+            }
+        }
+    }
+
+    fn gone(&self, conn: ConnId, _: Gone) {
+        self.auth.forget(conn);
+        if self.session.is(conn) {
+            return self.session.on_gone();
+        }
+        self.submit(Input::Disconnected { conn });
+    }
+}

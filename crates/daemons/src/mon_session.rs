@@ -1,0 +1,119 @@
+//! A daemon's session with the monitors: kept up for ever, with tickets and service secrets renewed over it.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use messages::Message;
+use msgr::{Peer, Policy};
+use runtime::net::{ConnectTo, Messenger};
+use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType};
+
+use crate::auth::SharedAuth;
+
+/// Between attempts to reach a monitor.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// Knows the monitors' addresses and the one connection that is tried or used now.
+pub struct MonSession {
+    auth: Arc<SharedAuth>,
+    messenger: Messenger,
+    monitors: Vec<EntityAddr>,
+    next: AtomicUsize,
+    conn: Mutex<Option<ConnId>>,
+    ready: AtomicBool,
+    /// Daemons also need the secrets that tickets for them are sealed with.
+    daemon: bool,
+    /// Whoever runs the core may be a thread of the device, outside of the runtime.
+    runtime: tokio::runtime::Handle,
+}
+
+impl MonSession {
+    pub fn new(auth: Arc<SharedAuth>, messenger: Messenger, monitors: Vec<EntityAddr>, daemon: bool) -> Arc<Self> {
+        Arc::new(Self {
+            auth,
+            messenger,
+            monitors,
+            next: AtomicUsize::new(0),
+            conn: Mutex::new(None),
+            ready: AtomicBool::new(false),
+            daemon,
+            runtime: tokio::runtime::Handle::current(),
+        })
+    }
+
+    /// Connects to the next monitor.
+    pub fn connect(self: &Arc<Self>) {
+        let at = self.next.fetch_add(1, Ordering::Relaxed);
+        let Some(addr) = self.monitors.get(at % self.monitors.len().max(1)).copied() else { return };
+        let peer = Peer { name: EntityName::new(EntityType::Mon, at as i64), addrs: AddrVec::single(addr) };
+        let auth = Arc::clone(&self.auth);
+        let factory = Arc::new(move || auth.login());
+        let mut conn = self.conn();
+        let id = self.messenger.connect(ConnectTo { peer, addr, policy: Policy::lossy_client(), auth: factory });
+        *conn = Some(id);
+    }
+
+    fn conn(&self) -> std::sync::MutexGuard<'_, Option<ConnId>> {
+        self.conn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is(&self, conn: ConnId) -> bool {
+        *self.conn() == Some(conn)
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    /// The session stands: asks for what is missing.
+    pub fn on_ready(&self) {
+        self.ready.store(true, Ordering::Release);
+        self.tick();
+    }
+
+    /// The connection ended: another one follows.
+    pub fn on_gone(self: &Arc<Self>) {
+        self.ready.store(false, Ordering::Release);
+        *self.conn() = None;
+        let this = Arc::clone(self);
+        self.runtime.spawn(async move {
+            tokio::time::sleep(RETRY).await;
+            this.connect();
+        });
+    }
+
+    /// Takes what concerns the session itself; gives back what is for the daemon.
+    pub fn on_message(&self, msg: Message) -> Option<Message> {
+        match msg {
+            Message::AuthReply(reply) => {
+                self.auth.reply(&reply, self.messenger.now());
+                None
+            }
+            other => Some(other),
+        }
+    }
+
+    /// Renews what runs out. Call about once a second.
+    pub fn tick(&self) {
+        if self.is_ready() {
+            for request in self.auth.requests(self.messenger.now(), self.daemon) {
+                self.send(request.into());
+            }
+        }
+    }
+
+    /// Dropped while there is no session.
+    pub fn send(&self, msg: Message) {
+        self.send_as(msg, 0);
+    }
+
+    pub fn send_as(&self, msg: Message, tid: u64) {
+        let conn = *self.conn();
+        if let Some(conn) = conn {
+            if self.is_ready() {
+                self.messenger.send(conn, msg.into_wire(tid));
+            }
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! The OSD's shell: its messenger, its device's threads, its clock around the core.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use cephx::caps::OsdCap;
+use codec::Decode;
+use maps::MgrMap;
+use messages::Message;
+use messages::mon::{MMonSubscribe, SubscribeItem};
+use messages::wire::WireMessage;
+use msgr::{Limits, Local, Policy};
+use pg::{BootAddrs, Input, OsdConfig, OsdCore, Output, PeerInfo};
+use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
+use runtime::{Clock, FileDevice, Machine, Owner};
+use store::{Checkpoint, CheckpointDone, Commit, CommitDone, Device, DeviceError, Options, Store};
+use tokio::sync::{Notify, watch};
+use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, OsdId};
+
+use crate::auth::SharedAuth;
+use crate::mon::wait_failed;
+use crate::mon_session::MonSession;
+use crate::peers::{Peers, Target};
+
+/// How to start an OSD.
+#[derive(Clone)]
+pub struct OsdSettings {
+    pub id: OsdId,
+    /// The formatted block device or file.
+    pub block: PathBuf,
+    pub listen: SocketAddr,
+    pub monitors: Vec<EntityAddr>,
+    pub auth: Arc<SharedAuth>,
+    pub options: OsdConfig,
+    pub store: Options,
+}
+
+/// A running OSD.
+pub struct Osd {
+    shell: Arc<Shell>,
+}
+
+struct Shell {
+    messenger: Messenger,
+    auth: Arc<SharedAuth>,
+    session: Arc<MonSession>,
+    owner: OnceLock<Owner<OsdMachine>>,
+    failed: watch::Sender<Option<String>>,
+    stopped: Notify,
+}
+
+impl Osd {
+    /// Opens the store, listens, and begins to look for a monitor.
+    pub async fn start(settings: OsdSettings) -> Result<Self> {
+        let device: Arc<dyn Device> = Arc::new(
+            FileDevice::open(&settings.block).with_context(|| format!("cannot open {}", settings.block.display()))?,
+        );
+        let store = Store::open(Arc::clone(&device), settings.store.clone())
+            .with_context(|| format!("the store on {} cannot be opened", settings.block.display()))?;
+        let clock = Clock::start();
+        let local = Local { name: EntityName::osd(settings.id.0), addrs: AddrVec::default() };
+        let messenger = Messenger::new(local, Limits::default(), clock);
+        let session =
+            MonSession::new(Arc::clone(&settings.auth), messenger.clone(), settings.monitors.clone(), true);
+        let shell = Arc::new(Shell {
+            messenger: messenger.clone(),
+            auth: Arc::clone(&settings.auth),
+            session: Arc::clone(&session),
+            owner: OnceLock::new(),
+            failed: watch::Sender::new(None),
+            stopped: Notify::new(),
+        });
+        messenger.set_handler(Arc::clone(&shell) as Arc<dyn Handler>);
+        let nonce = std::process::id() ^ ((settings.id.0 as u32) << 20);
+        let addr = messenger
+            .listen(settings.listen, nonce)
+            .await
+            .map_err(|e| anyhow::anyhow!("osd.{} cannot listen on {}: {e}", settings.id, settings.listen))?;
+        let at = AddrVec::single(addr);
+        let addrs = BootAddrs {
+            public: at.clone(),
+            cluster: at.clone(),
+            heartbeat_front: at.clone(),
+            heartbeat_back: at,
+        };
+        let core = OsdCore::new(settings.id, settings.options, store, addrs)
+            .map_err(|e| anyhow::anyhow!("osd.{}: {e}", settings.id))?;
+        let machine = OsdMachine {
+            core,
+            messenger: messenger.clone(),
+            clock,
+            session: Arc::clone(&session),
+            peers: Peers::new(messenger, settings.auth),
+            shell: Arc::downgrade(&shell),
+            commits: spawn_worker("osd-commit", &device, &shell, |job: Commit, dev| {
+                Event::Committed(job.execute(dev))
+            })?,
+            checkpoints: spawn_worker("osd-checkpoint", &device, &shell, |job: Checkpoint, dev| {
+                Event::Checkpointed(job.execute(dev))
+            })?,
+            committing: false,
+            checkpointing: false,
+            commit_wanted: false,
+            out: Vec::new(),
+            dirty: Vec::new(),
+        };
+        let _ = shell.owner.set(Owner::new(machine));
+        session.connect();
+        tokio::spawn(tick(Arc::downgrade(&shell)));
+        Ok(Self { shell })
+    }
+
+    /// Ends when the OSD cannot go on, with the reason.
+    pub async fn failed(&self) -> String {
+        wait_failed(self.shell.failed.subscribe()).await
+    }
+
+    /// Tells the monitor, makes everything durable, and ends.
+    pub async fn stop(&self) {
+        let stopped = self.shell.stopped.notified();
+        tokio::pin!(stopped);
+        stopped.as_mut().enable();
+        self.shell.submit(Event::Core(Input::Shutdown));
+        let _ = tokio::time::timeout(Duration::from_secs(5), stopped).await;
+        self.shell.messenger.shut_down();
+    }
+}
+
+/// A thread of the device: executes jobs in order and reports each to the owner.
+fn spawn_worker<J: Send + 'static>(
+    name: &str,
+    device: &Arc<dyn Device>,
+    shell: &Arc<Shell>,
+    run: impl Fn(J, &dyn Device) -> Event + Send + 'static,
+) -> Result<mpsc::Sender<J>> {
+    let (jobs, work) = mpsc::channel::<J>();
+    let (device, shell) = (Arc::clone(device), Arc::downgrade(shell));
+    std::thread::Builder::new().name(name.into()).spawn(move || {
+        while let Ok(job) = work.recv() {
+            let event = run(job, device.as_ref());
+            let Some(shell) = shell.upgrade() else { return };
+            shell.submit(event);
+        }
+    })?;
+    Ok(jobs)
+}
+
+async fn tick(shell: Weak<Shell>) {
+    let mut every = tokio::time::interval(Duration::from_millis(500));
+    loop {
+        every.tick().await;
+        let Some(shell) = shell.upgrade() else { return };
+        shell.session.tick();
+        shell.submit(Event::Core(Input::Tick));
+        shell.messenger.sweep();
+    }
+}
+
+impl Shell {
+    fn submit(&self, event: Event) {
+        if let Some(owner) = self.owner.get() {
+            owner.submit(event);
+        }
+    }
+}
+
+/// What the owner handles: the core's inputs, and the device's results.
+enum Event {
+    Core(Input),
+    Committed(Result<CommitDone, DeviceError>),
+    Checkpointed(Result<CheckpointDone, DeviceError>),
+    /// A message on some connection; which peer it is from is known to the machine.
+    Message { conn: ConnId, wire: WireMessage },
+    Ready { conn: ConnId },
+    Gone { conn: ConnId, why: Gone },
+}
+
+struct OsdMachine {
+    core: OsdCore,
+    messenger: Messenger,
+    clock: Clock,
+    session: Arc<MonSession>,
+    peers: Peers,
+    shell: Weak<Shell>,
+    commits: mpsc::Sender<Commit>,
+    checkpoints: mpsc::Sender<Checkpoint>,
+    /// One commit is with the device at a time; what comes meanwhile forms the next one.
+    committing: bool,
+    checkpointing: bool,
+    commit_wanted: bool,
+    out: Vec<Output>,
+    /// Channels with messages queued by this batch.
+    dirty: Vec<ConnId>,
+}
+
+impl Machine for OsdMachine {
+    type Input = Event;
+
+    fn apply(&mut self, inputs: &mut Vec<Event>) {
+        for event in inputs.drain(..) {
+            if let Some(input) = self.translate(event) {
+                self.handle(input);
+            }
+        }
+        self.commit();
+        self.dirty.sort_unstable();
+        self.dirty.dedup();
+        for conn in std::mem::take(&mut self.dirty) {
+            self.messenger.flush(conn);
+        }
+    }
+}
+
+impl OsdMachine {
+    fn handle(&mut self, input: Input) {
+        let now = self.clock.now();
+        self.core.handle(now, input, &mut self.out);
+        let mut out = std::mem::take(&mut self.out);
+        out.drain(..).for_each(|output| self.carry_out(output));
+        self.out = out;
+    }
+
+    fn translate(&mut self, event: Event) -> Option<Input> {
+        match event {
+            Event::Core(Input::Tick) => {
+                self.peers.reach_mgr();
+                Some(Input::Tick)
+            }
+            Event::Core(input) => Some(input),
+            Event::Committed(done) => {
+                self.committing = false;
+                self.commit_wanted = true;
+                Some(self.settled(|store| store.committed(done)))
+            }
+            Event::Checkpointed(done) => {
+                self.checkpointing = false;
+                Some(self.settled(|store| store.checkpointed(done)))
+            }
+            Event::Message { conn, wire } => self.message(conn, &wire),
+            Event::Ready { conn } if self.session.is(conn) => {
+                self.session.on_ready();
+                let what = [("mgrmap", 0), ("config", 0)]
+                    .map(|(name, start)| (name.to_owned(), SubscribeItem { start, flags: 0 }));
+                self.session.send(MMonSubscribe { what: what.into(), ..MMonSubscribe::default() }.into());
+                Some(Input::MonConnected)
+            }
+            Event::Ready { conn } => match self.peers.target(conn) {
+                Some(Target::Mgr) => Some(Input::MgrConnected),
+                _ => None,
+            },
+            Event::Gone { conn, why } => {
+                if self.session.is(conn) {
+                    self.session.on_gone();
+                    return None;
+                }
+                match (self.peers.target(conn), why) {
+                    (Some(Target::Osd(osd)), Gone::Refused) => Some(Input::OsdRefused { osd }),
+                    (Some(Target::Osd(_)), Gone::Lost(_)) => None,
+                    (Some(Target::Mgr), _) => {
+                        self.peers.gone(conn);
+                        None
+                    }
+                    (None, _) => Some(Input::Disconnected { conn }),
+                }
+            }
+        }
+    }
+
+    /// Tells the store what became of a job, and the core what is durable now.
+    fn settled(
+        &mut self,
+        tell: impl FnOnce(&mut Store) -> Result<store::TxnSeq, store::StoreError>,
+    ) -> Input {
+        match tell(self.core.store_mut()) {
+            Ok(seq) => Input::Durable(seq),
+            Err(error) => {
+                tracing::error!("the store: {error}");
+                Input::DeviceFailed
+            }
+        }
+    }
+
+    fn message(&mut self, conn: ConnId, wire: &WireMessage) -> Option<Input> {
+        let tid = wire.header.tid;
+        let msg = match Message::decode(wire) {
+            Ok(msg) => msg,
+            Err(error) => {
+                tracing::info!("{conn}: message of type {} does not decode: {error}", wire.header.ty);
+                self.messenger.close(conn);
+                return Some(Input::Disconnected { conn });
+            }
+        };
+        if self.session.is(conn) {
+            return match self.session.on_message(msg)? {
+                Message::MgrMap(m) => {
+                    match MgrMap::from_bytes(m.map) {
+                        Ok(map) => self.peers.mgr_map(&map),
+                        Err(error) => tracing::warn!("the manager map does not decode: {error}"),
+                    }
+                    None
+                }
+                Message::Config(m) => Some(Input::Config(m.config.into_iter().collect())),
+                other => Some(Input::FromMon(other)),
+            };
+        }
+        Some(match self.peers.target(conn) {
+            Some(Target::Osd(osd)) => Input::FromOsd { osd, msg },
+            Some(Target::Mgr) => Input::FromMgr(msg),
+            None => Input::Message { conn, tid, msg },
+        })
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Reply { conn, tid, msg } => self.queue(conn, msg.into_wire(tid)),
+            Output::SendOsd { osd, msg } => {
+                let addrs = self.core.osdmap().osd(osd).map(|o| o.cluster_addrs.clone()).unwrap_or_default();
+                if let Some(conn) = self.peers.osd(osd, &addrs) {
+                    self.queue(conn, msg.into_wire(0));
+                }
+            }
+            Output::SendMon(msg) => self.session.send(msg),
+            Output::SendMgr(msg) => {
+                if let Some(conn) = self.peers.mgr() {
+                    self.queue(conn, msg.into_wire(0));
+                }
+            }
+            Output::Commit => self.commit_wanted = true,
+            Output::CloseConn { conn } => self.messenger.close(conn),
+            Output::DropOsd { osd } => self.peers.drop_osd(osd),
+            Output::MapChanged => {}
+            Output::Up => tracing::info!("up"),
+            Output::ClusterLog { level, text } => tracing::info!("cluster log {level:?}: {text}"),
+            Output::Fatal(reason) => {
+                if let Some(shell) = self.shell.upgrade() {
+                    shell.failed.send_replace(Some(reason.to_string()));
+                }
+            }
+            Output::Stopped => {
+                if let Some(shell) = self.shell.upgrade() {
+                    shell.stopped.notify_waiters();
+                }
+            }
+        }
+    }
+
+    fn queue(&mut self, conn: ConnId, wire: WireMessage) {
+        self.messenger.queue(conn, wire);
+        self.dirty.push(conn);
+    }
+
+    /// Hands the device what was submitted, unless it is still busy with the last batch.
+    fn commit(&mut self) {
+        if self.commit_wanted && !self.committing {
+            self.commit_wanted = false;
+            if let Some(commit) = self.core.store_mut().take_commit() {
+                self.committing = self.commits.send(commit).is_ok();
+            }
+        }
+        if !self.checkpointing && self.core.store_mut().checkpoint_due() {
+            if let Some(checkpoint) = self.core.store_mut().take_checkpoint() {
+                self.checkpointing = self.checkpoints.send(checkpoint).is_ok();
+            }
+        }
+    }
+}
+
+impl Handler for Shell {
+    fn authenticate(&self, conn: ConnId, _: u8, _: EntityAddr, input: AuthInput) -> AuthStep {
+        self.auth.judge(conn, input, self.messenger.now())
+    }
+
+    fn accept_policy(&self, peer_type: u8) -> Policy {
+        match EntityType::from_u8(peer_type) {
+            Some(EntityType::Osd) => Policy::stateful_server(),
+            _ => Policy::stateless_server(),
+        }
+    }
+
+    fn ready(&self, conn: ConnId, peer: PeerReady) {
+        let Some(identity) = peer.identity else { return self.submit(Event::Ready { conn }) };
+        let caps = match OsdCap::from_info(&identity.caps) {
+            Ok(caps) => caps,
+            Err(error) => {
+                tracing::warn!("{}: capabilities do not parse: {error}", identity.name);
+                return self.messenger.close(conn);
+            }
+        };
+        let num = match identity.name.kind {
+            EntityType::Osd => identity.name.id.parse().unwrap_or(-1),
+            _ => identity.global_id.0 as i64,
+        };
+        let info = PeerInfo {
+            name: EntityName::new(identity.name.kind, num),
+            auth_name: identity.name,
+            global_id: identity.global_id,
+            addr: peer.addr,
+            caps,
+            features: peer.features,
+        };
+        self.submit(Event::Core(Input::Connected { conn, peer: info }));
+    }
+
+    fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>) {
+        if let Some(owner) = self.owner.get() {
+            let mut events = batch.drain(..).map(|wire| Event::Message { conn, wire }).collect();
+            owner.submit_all(&mut events);
+        }
+    }
+
+    fn gone(&self, conn: ConnId, why: Gone) {
+        self.auth.forget(conn);
+        self.submit(Event::Gone { conn, why });
+    }
+}

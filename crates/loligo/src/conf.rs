@@ -1,0 +1,108 @@
+//! Reads ceph.conf: sections, and option names that are blind to spaces, dashes and underscores.
+//!
+//! Source: doc/rados/configuration/ceph-conf.rst; src/common/ConfUtils.cc.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+/// Options by section, names with underscores.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Conf {
+    sections: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl Conf {
+    /// Reads a file; a missing one is empty.
+    pub fn read(path: &Path) -> Result<Self> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text).with_context(|| format!("{} cannot be read", path.display())),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(e) => Err(e).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut conf = Self::default();
+        let mut section = "global".to_owned();
+        let mut carried = String::new();
+        for (number, raw) in text.lines().enumerate() {
+            // A backslash at the end continues the line.
+            carried.push_str(raw);
+            if carried.ends_with('\\') {
+                carried.pop();
+                continue;
+            }
+            let whole = std::mem::take(&mut carried);
+            let line = strip_comment(&whole).trim();
+            if line.is_empty() {
+                continue;
+            }
+            if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
+                section = name.trim().to_owned();
+                continue;
+            }
+            let Some((name, value)) = line.split_once('=') else {
+                bail!("line {}: neither a [section] nor an option = value", number + 1);
+            };
+            let value = value.trim();
+            let unquoted = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);
+            conf.sections.entry(section.clone()).or_default().insert(normal(name), unquoted.to_owned());
+        }
+        Ok(conf)
+    }
+
+    /// What holds for a daemon: `[global]`, then its type's section, then its own.
+    pub fn for_daemon(&self, kind: &str, id: &str) -> BTreeMap<String, String> {
+        let own = format!("{kind}.{id}");
+        let mut out = BTreeMap::new();
+        for section in ["global", kind, &own] {
+            out.extend(self.sections.get(section).into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())));
+        }
+        out
+    }
+
+}
+
+/// A comment begins with # or ; outside of quotes, unless escaped.
+fn strip_comment(line: &str) -> &str {
+    let (mut quoted, mut escaped) = (false, false);
+    for (i, c) in line.char_indices() {
+        match c {
+            '\\' if !escaped => {
+                escaped = true;
+                continue;
+            }
+            '"' if !escaped => quoted = !quoted,
+            '#' | ';' if !quoted && !escaped => return line.get(..i).unwrap_or(line),
+            _ => {}
+        }
+        escaped = false;
+    }
+    line
+}
+
+/// `osd pool-default  size` is `osd_pool_default_size`.
+fn normal(name: &str) -> String {
+    let words: Vec<&str> = name.split([' ', '\t', '-', '_']).filter(|w| !w.is_empty()).collect();
+    words.join("_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_override_each_other_and_names_are_normal() {
+        let conf = Conf::parse(
+            "# top\n[global]\nosd pool-default size = 3 ; why\nmon_host = \"a;b\"\n[osd]\nosd_max_backfills=1\\\n6\n[osd.1]\nosd max backfills = 2\n",
+        )
+        .expect("parses");
+        assert_eq!(conf.for_daemon("osd", "0")["osd_max_backfills"], "16");
+        assert_eq!(conf.for_daemon("osd", "1")["osd_max_backfills"], "2");
+        assert_eq!(conf.for_daemon("mon", "a")["osd_pool_default_size"], "3");
+        assert_eq!(conf.for_daemon("mon", "a")["mon_host"], "a;b");
+        assert!(Conf::parse("nonsense\n").is_err());
+    }
+}

@@ -1,0 +1,205 @@
+//! Runs daemons: all of a folder in this process, or one of them.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::pin::Pin;
+
+use anyhow::{Context, Result, bail};
+use daemons::auth::SharedAuth;
+use daemons::mgr::{Mgr, MgrSettings};
+use daemons::mon::{Mon, MonConfig};
+use daemons::osd::{Osd, OsdSettings};
+use tokio::signal::unix::{SignalKind, signal};
+use types::{AuthName, EntityType, OsdId};
+
+use crate::args::DaemonArgs;
+use crate::client::{method, monitors, read_key};
+use crate::conf::Conf;
+use crate::layout::{ClusterDir, Description, PidLock};
+
+/// Which daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Mon,
+    Osd,
+    Mgr,
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Mon => "mon",
+            Self::Osd => "osd",
+            Self::Mgr => "mgr",
+        }
+    }
+}
+
+/// Log lines go to standard error; LOLIGO_LOG sets the level (`warn`, `info`, `debug`, or per module).
+pub fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("LOLIGO_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+}
+
+/// All daemons of the folder, until SIGINT or SIGTERM.
+pub fn everything(data: &Path) -> Result<()> {
+    let (dir, description) = open(data)?;
+    let lock = take_place(&dir, "loligo")?;
+    serve(&dir, &description, &names(&description), lock, || Ok(()))
+}
+
+/// One daemon, until SIGINT or SIGTERM.
+pub fn one(args: &DaemonArgs, kind: Kind) -> Result<()> {
+    let (dir, description) = open(&args.data)?;
+    let name = format!("{}.{}", kind.as_str(), args.id);
+    if !names(&description).contains(&name) {
+        bail!("there is no {name} in {}", dir.root().display());
+    }
+    if let Some(pid) = dir.running("loligo") {
+        bail!("the whole cluster of {} runs in process {pid}", dir.root().display());
+    }
+    let lock = take_place(&dir, &name)?;
+    serve(&dir, &description, &[name], lock, || Ok(()))
+}
+
+fn open(data: &Path) -> Result<(ClusterDir, Description)> {
+    let dir = ClusterDir::new(data)?;
+    match dir.load()? {
+        Some(description) => Ok((dir, description)),
+        None => bail!("{} holds no cluster; make one with: loligo up --data {}", dir.root().display(), data.display()),
+    }
+}
+
+fn take_place(dir: &ClusterDir, name: &str) -> Result<PidLock> {
+    dir.lock(name)?.with_context(|| format!("{name} of {} is already running", dir.root().display()))
+}
+
+/// Every daemon of a folder, in the order in which they start.
+pub fn names(d: &Description) -> Vec<String> {
+    let mut out = vec!["mon.a".to_owned(), "mgr.x".to_owned()];
+    out.extend(d.osds.iter().map(|o| format!("osd.{}", o.id)));
+    out
+}
+
+/// Runs the named daemons until a signal; `started` is called when all of them listen.
+pub fn serve(
+    dir: &ClusterDir,
+    d: &Description,
+    names: &[String],
+    lock: PidLock,
+    started: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(async {
+        let mut term = signal(SignalKind::terminate())?;
+        let mut int = signal(SignalKind::interrupt())?;
+        let mut running = Running::default();
+        for name in names {
+            running.start(dir, d, name).await?;
+        }
+        started()?;
+        let failed = tokio::select! {
+            _ = term.recv() => None,
+            _ = int.recv() => None,
+            reason = running.failed() => Some(reason),
+        };
+        running.stop().await;
+        match failed {
+            Some((name, reason)) => bail!("{name} stopped: {reason}"),
+            None => Ok(()),
+        }
+    });
+    // Connections that still wait for peers must not hold the process up.
+    runtime.shutdown_timeout(std::time::Duration::from_millis(500));
+    drop(lock);
+    result
+}
+
+/// The daemons of this process.
+#[derive(Default)]
+struct Running {
+    mons: Vec<Mon>,
+    mgrs: Vec<Mgr>,
+    osds: Vec<(OsdId, Osd)>,
+}
+
+impl Running {
+    async fn start(&mut self, dir: &ClusterDir, d: &Description, name: &str) -> Result<()> {
+        let (kind, id) = name.split_once('.').context("a daemon's name has a dot")?;
+        let options = Conf::read(&dir.conf())?.for_daemon(kind, id);
+        let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        match kind {
+            "mon" => {
+                let settings = crate::create::mon_settings(d, id, options)?;
+                let store = dir.daemon_dir(name).join("store.redb");
+                self.mons.push(Mon::start(MonConfig { settings, store, listen: d.mon_addr }).await?);
+            }
+            "mgr" => {
+                let auth = daemon_auth(dir, d, EntityType::Mgr, id)?;
+                let monitors = monitors(d);
+                let settings = MgrSettings { name: id.to_owned(), listen: loopback, monitors, auth };
+                self.mgrs.push(Mgr::start(settings).await?);
+            }
+            _ => {
+                let number = OsdId(id.parse().context("an OSD's id is a number")?);
+                let settings = OsdSettings {
+                    id: number,
+                    block: dir.block(number.0),
+                    listen: loopback,
+                    monitors: monitors(d),
+                    auth: daemon_auth(dir, d, EntityType::Osd, id)?,
+                    options: crate::create::osd_options(&options),
+                    store: crate::create::store_options(&options),
+                };
+                self.osds.push((number, Osd::start(settings).await?));
+            }
+        }
+        Ok(())
+    }
+
+    /// The first daemon that cannot go on.
+    async fn failed(&self) -> (String, String) {
+        type Wait<'a> = Pin<Box<dyn Future<Output = (String, String)> + Send + 'a>>;
+        let mut waits: Vec<Wait<'_>> = Vec::new();
+        for mon in &self.mons {
+            waits.push(Box::pin(async { ("mon.a".to_owned(), mon.failed().await) }));
+        }
+        for (id, osd) in &self.osds {
+            waits.push(Box::pin(async move { (format!("osd.{id}"), osd.failed().await) }));
+        }
+        std::future::poll_fn(move |cx| {
+            for wait in &mut waits {
+                if let std::task::Poll::Ready(done) = wait.as_mut().poll(cx) {
+                    return std::task::Poll::Ready(done);
+                }
+            }
+            std::task::Poll::Pending
+        })
+        .await
+    }
+
+    /// OSDs first: they tell the monitor that they go.
+    async fn stop(&self) {
+        for (_, osd) in &self.osds {
+            osd.stop().await;
+        }
+        for mgr in &self.mgrs {
+            mgr.stop();
+        }
+        for mon in &self.mons {
+            mon.stop();
+        }
+    }
+}
+
+fn daemon_auth(
+    dir: &ClusterDir,
+    d: &Description,
+    kind: EntityType,
+    id: &str,
+) -> Result<std::sync::Arc<SharedAuth>> {
+    let name = AuthName::new(kind, id);
+    let key = read_key(&dir.daemon_dir(&name.to_string()).join("keyring"), &name)?;
+    Ok(SharedAuth::new(method(d), name, key, kind))
+}

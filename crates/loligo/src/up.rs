@@ -1,0 +1,295 @@
+//! `loligo up`, `down` and `status`.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::args::{DownArgs, StatusArgs, UpArgs};
+use crate::client;
+use crate::create;
+use crate::layout::{ClusterDir, Description};
+use crate::serve;
+
+/// Between looks at the cluster's health.
+const POLL: Duration = Duration::from_millis(20);
+/// How long a daemon may take to stop before it is killed.
+const STOP_LIMIT: Duration = Duration::from_secs(15);
+
+pub fn up(args: &UpArgs) -> Result<()> {
+    if args.mons != 1 {
+        bail!("--mons {}: only one monitor works for now", args.mons);
+    }
+    let dir = ClusterDir::new(&args.data)?;
+    let existing = dir.load()?;
+    let (description, fresh) = match existing {
+        Some(d) => (d, false),
+        None => (create::cluster(&dir, args)?, true),
+    };
+    check_port(args, &description, fresh)?;
+    let alive = alive(&dir, &description);
+    let together = dir.running("loligo");
+    if let Some(pid) = together {
+        println!("The cluster in {} is already running (process {pid}).", dir.root().display());
+        return create::add_osds(&dir, &description, args, true);
+    }
+    let description = create::grow(&dir, description, args)?;
+    if args.processes || !alive.is_empty() {
+        return up_processes(&dir, &description, args, &alive);
+    }
+    if args.detach {
+        let child = spawn(&dir, "loligo", &["serve"])?;
+        return wait_and_report(&dir, &description, args, vec![("loligo".to_owned(), child)]);
+    }
+    let lock = dir.lock("loligo")?.context("another process just started this cluster")?;
+    serve::serve(&dir, &description, &serve::names(&description), lock, || {
+        report_when_healthy(&dir, &description);
+        Ok(())
+    })
+}
+
+/// `--mon-port` is for new clusters: clients know the port of an existing one.
+fn check_port(args: &UpArgs, d: &Description, fresh: bool) -> Result<()> {
+    match args.mon_port {
+        Some(port) if !fresh && port != 0 && port != d.mon_addr.port() => {
+            bail!("the monitor of this cluster has port {}; --mon-port is for new clusters", d.mon_addr.port())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Daemons that run as processes of their own.
+fn alive(dir: &ClusterDir, d: &Description) -> Vec<(String, u32)> {
+    serve::names(d).into_iter().filter_map(|n| dir.running(&n).map(|pid| (n, pid))).collect()
+}
+
+fn up_processes(dir: &ClusterDir, d: &Description, args: &UpArgs, alive: &[(String, u32)]) -> Result<()> {
+    let names = serve::names(d);
+    let dead: Vec<&String> = names.iter().filter(|n| !alive.iter().any(|(a, _)| a == *n)).collect();
+    if dead.is_empty() {
+        println!("The cluster in {} is already running ({} processes).", dir.root().display(), alive.len());
+        return Ok(());
+    }
+    let mut children = Vec::new();
+    for name in dead {
+        let (kind, id) = name.split_once('.').context("a daemon's name has a dot")?;
+        children.push((name.clone(), spawn(dir, name, &[kind, "--id", id])?));
+    }
+    if args.detach {
+        return wait_and_report(dir, d, args, children);
+    }
+    report_when_healthy(dir, d);
+    supervise(dir, d, children)
+}
+
+/// Waits for a signal, then stops the children.
+fn supervise(dir: &ClusterDir, d: &Description, mut children: Vec<(String, Child)>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        tokio::select! {
+            r = tokio::signal::ctrl_c() => r,
+            _ = term.recv() => Ok(()),
+        }
+    })?;
+    stop_all(dir, d)?;
+    for (_, child) in &mut children {
+        let _ = child.wait();
+    }
+    Ok(())
+}
+
+/// Starts this program again in the background, with a log of its own.
+fn spawn(dir: &ClusterDir, name: &str, args: &[&str]) -> Result<Child> {
+    let path = dir.log_file(name);
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(&path)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    let mut command = Command::new(std::env::current_exe().context("cannot find this program's file")?);
+    command.args(args).arg("--data").arg(dir.root());
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    // Of a process group of its own, so that the terminal's Ctrl-C does not reach it.
+    command.process_group(0);
+    command.spawn().with_context(|| format!("cannot start {name}"))
+}
+
+fn wait_and_report(
+    dir: &ClusterDir,
+    d: &Description,
+    args: &UpArgs,
+    mut children: Vec<(String, Child)>,
+) -> Result<()> {
+    let start = Instant::now();
+    let limit = Duration::from_secs(args.timeout);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let health = runtime.block_on(async {
+        let admin = client::admin(dir, d)?;
+        let mut last = Value::Null;
+        while start.elapsed() < limit {
+            for (name, child) in &mut children {
+                if let Some(status) = child.try_wait()? {
+                    bail!("{}", died(dir, name, status.code()));
+                }
+            }
+            if admin.connected(POLL).await.is_ok() {
+                last = client::command(&admin, json!({"prefix": "health"})).await.unwrap_or(Value::Null);
+                if last["status"] == "HEALTH_OK" && all_up(&admin, d).await {
+                    return Ok(None);
+                }
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(Some(last))
+    })?;
+    match health {
+        None => {
+            println!("The cluster in {} is healthy ({:.1} s).", dir.root().display(), start.elapsed().as_secs_f32());
+            print_next(dir);
+            Ok(())
+        }
+        Some(last) => bail!(
+            "the cluster runs, but is not healthy after {} s: {}",
+            args.timeout,
+            last["checks"].as_object().map_or("the monitor does not answer".into(), |c| {
+                c.values().filter_map(|v| v["summary"]["message"].as_str()).collect::<Vec<_>>().join("; ")
+            })
+        ),
+    }
+}
+
+/// Whether every OSD of the folder is up, so that "healthy" does not mean yesterday's map.
+async fn all_up(admin: &daemons::admin::AdminClient, d: &Description) -> bool {
+    let stat = client::command(admin, json!({"prefix": "osd stat"})).await.unwrap_or(Value::Null);
+    stat["num_up_osds"].as_u64() == Some(d.osds.len() as u64)
+}
+
+/// The last line of a dead daemon's log says why.
+fn died(dir: &ClusterDir, name: &str, code: Option<i32>) -> String {
+    let log = std::fs::read_to_string(dir.log_file(name)).unwrap_or_default();
+    match log.lines().rev().find(|l| !l.trim().is_empty()) {
+        Some(line) => line.trim_start_matches("loligo: ").to_owned(),
+        None => format!("{name} ended with status {}", code.map_or("signal".into(), |c| c.to_string())),
+    }
+}
+
+/// In the foreground: prints when the cluster is usable, while it goes on running.
+fn report_when_healthy(dir: &ClusterDir, d: &Description) {
+    let (dir, d) = (dir.clone(), d.clone());
+    let start = Instant::now();
+    std::thread::spawn(move || -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let admin = client::admin(&dir, &d)?;
+            loop {
+                if admin.connected(POLL).await.is_ok() {
+                    let health = client::command(&admin, json!({"prefix": "health"})).await.unwrap_or(Value::Null);
+                    if health["status"] == "HEALTH_OK" && all_up(&admin, &d).await {
+                        break;
+                    }
+                }
+                tokio::time::sleep(POLL).await;
+            }
+            println!("The cluster in {} is healthy ({:.1} s).", dir.root().display(), start.elapsed().as_secs_f32());
+            print_next(&dir);
+            println!("\nCtrl-C stops it; the data stays.");
+            Ok(())
+        })
+    });
+}
+
+fn print_next(dir: &ClusterDir) {
+    println!("\nTry next, with Ceph's own tools (Debian: apt-get install ceph-common):\n");
+    println!("  export CEPH_CONF={}", dir.conf().display());
+    println!("  ceph -s");
+    println!("  ceph osd pool create p 32 && rados -p p bench 10 write -b 4096 -t 16");
+}
+
+pub fn down(args: &DownArgs) -> Result<()> {
+    let dir = ClusterDir::new(&args.data)?;
+    let Some(d) = dir.load()? else { bail!("{} holds no cluster", dir.root().display()) };
+    let stopped = stop_all(&dir, &d)?;
+    match stopped {
+        0 => println!("The cluster in {} is not running.", dir.root().display()),
+        n => println!("Stopped {n} process(es) of {}.", dir.root().display()),
+    }
+    Ok(())
+}
+
+/// OSDs first, the monitor last, so that it hears who goes.
+fn stop_all(dir: &ClusterDir, d: &Description) -> Result<usize> {
+    let mut names = serve::names(d);
+    names.reverse();
+    names.push("loligo".to_owned());
+    let mut waiting = Vec::new();
+    for name in names {
+        let Some(pid) = dir.running(&name) else { continue };
+        if name == "mon.a" {
+            wait_stopped(dir, &waiting)?;
+        }
+        signal(pid, Signal::TERM)?;
+        waiting.push(name);
+    }
+    wait_stopped(dir, &waiting)?;
+    Ok(waiting.len())
+}
+
+fn wait_stopped(dir: &ClusterDir, names: &[String]) -> Result<()> {
+    let start = Instant::now();
+    for name in names {
+        while let Some(pid) = dir.running(name) {
+            if start.elapsed() > STOP_LIMIT {
+                eprintln!("{name} (process {pid}) does not stop, killing it");
+                signal(pid, Signal::KILL)?;
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+    Ok(())
+}
+
+fn signal(pid: u32, which: Signal) -> Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("a pid file holds no pid")?;
+    match kill_process(pid, which) {
+        // It ended in between.
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(e) => Err(e).context("cannot signal the daemon"),
+    }
+}
+
+pub fn status(args: &StatusArgs) -> Result<()> {
+    let dir = ClusterDir::new(&args.data)?;
+    let Some(d) = dir.load()? else { bail!("{} holds no cluster", dir.root().display()) };
+    let together = dir.running("loligo");
+    let daemons: Vec<(String, Option<u32>)> =
+        serve::names(&d).into_iter().map(|n| (n.clone(), together.or_else(|| dir.running(&n)))).collect();
+    let health = if daemons.iter().any(|(n, pid)| n == "mon.a" && pid.is_some()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let admin = client::admin(&dir, &d)?;
+            admin.connected(Duration::from_secs(5)).await?;
+            client::command(&admin, json!({"prefix": "health"})).await
+        })?
+    } else {
+        Value::Null
+    };
+    if args.json {
+        let running: serde_json::Map<String, Value> = daemons.into_iter().map(|(n, pid)| (n, json!(pid))).collect();
+        let out = json!({"data": dir.root(), "fsid": d.fsid, "daemons": running, "health": health});
+        println!("{}", serde_json::to_string_pretty(&out)?);
+        return Ok(());
+    }
+    println!("cluster {} in {}", d.fsid, dir.root().display());
+    for (name, pid) in &daemons {
+        println!("  {name:8} {}", pid.map_or("stopped".into(), |p| format!("running (process {p})")));
+    }
+    println!("health: {}", health["status"].as_str().unwrap_or("unknown (the monitor does not run)"));
+    Ok(())
+}

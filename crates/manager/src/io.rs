@@ -1,0 +1,38 @@
+//! What goes into the manager core and what comes out of it.
+
+use cephx::caps::MgrCap;
+use messages::Message;
+use types::{AuthName, ConnId, EntityAddr, EntityName};
+
+/// Who is at the other end of an accepted connection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PeerInfo {
+    pub name: EntityName,
+    pub auth_name: AuthName,
+    pub addr: EntityAddr,
+    pub caps: MgrCap,
+}
+
+/// One event for the core.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    Connected { conn: ConnId, peer: PeerInfo },
+    Disconnected { conn: ConnId },
+    Message { conn: ConnId, tid: u64, msg: Message },
+    /// From a monitor, on the session that the shell keeps up.
+    FromMon(Message),
+    /// A (new) session with a monitor stands; `gid` is the number that it gave us.
+    MonConnected { gid: u64 },
+    /// Time passes; due about every 250 ms.
+    Tick,
+}
+
+/// One effect, to be carried out in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
+    /// To the peer of an accepted connection.
+    Send { conn: ConnId, tid: u64, msg: Message },
+    /// To a monitor; dropped when there is no session (`MonConnected` makes up for it).
+    SendMon(Message),
+    Close { conn: ConnId },
+}

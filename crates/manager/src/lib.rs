@@ -1,0 +1,16 @@
+//! The manager without IO: gathers what OSDs report, tells the monitors a digest of it, and answers its commands.
+//!
+//! Nothing here is replicated: a new manager has everything again as soon as the OSDs have reported once.
+#![forbid(unsafe_code)]
+#![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+
+pub mod command;
+mod core;
+mod digest;
+mod health;
+mod io;
+mod pg_map;
+
+pub use core::{Manager, Settings};
+pub use io::{Input, Output, PeerInfo};
+pub use pg_map::{OsdReport, PgMap};
