@@ -3,19 +3,50 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
+mod store;
+
+mod open;
+mod reads;
+
 mod device;
 mod error;
-mod jobs;
 mod key;
 mod options;
-mod store;
 mod txn;
 mod txn_wire;
 
+mod apply;
+mod apply_data;
+mod data;
+mod onode;
+mod onode_wire;
+mod refs;
+mod stage;
+
+mod jobs;
+mod log;
+mod record;
+mod replay;
+
+mod checkpoint;
+mod index;
+mod map;
+mod memtable;
+mod merge;
+mod page;
+mod superblock;
+mod tree;
+
+mod alloc;
+mod cache;
+mod checksum;
+
+pub use checkpoint::{Checkpoint, CheckpointDone};
 pub use device::{Device, DeviceError, DeviceOp};
 pub use error::{Corruption, Foreign, Misuse, StoreError};
-pub use jobs::{Checkpoint, CheckpointDone, Commit, CommitDone};
+pub use jobs::{Commit, CommitDone};
 pub use key::{ObjectKey, Space};
 pub use options::{Counters, FormatOptions, Identity, ObjectStat, Options, Statfs};
-pub use store::{KeyPage, Store};
+pub use reads::KeyPage;
+pub use store::Store;
 pub use txn::{ObjectIndex, Op, Txn, TxnSeq};

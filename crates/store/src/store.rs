@@ -1,181 +1,375 @@
-//! The store as its owner sees it: open, submit, commit, checkpoint, read.
+//! The store as its owner sees it: submit, commit, checkpoint. Opening is in `open`, reading in `reads`.
 
-use std::ops::Bound;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use types::HObject;
-
-use crate::{
-    Checkpoint, CheckpointDone, Commit, CommitDone, Counters, Device, DeviceError, FormatOptions, Identity,
-    ObjectKey, ObjectStat, Options, Space, Statfs, StoreError, Txn, TxnSeq,
-};
-
-/// Entries in key order, and whether more follow.
-pub type KeyPage = (Vec<(Bytes, Bytes)>, bool);
+use crate::alloc::Allocator;
+use crate::apply::{Apply, Mode};
+use crate::checkpoint::{Build, Built, Checkpoint, CheckpointDone, Publish, StepDone};
+use crate::checksum::BLOCK_U64;
+use crate::data::DataBlocks;
+use crate::index::Index;
+use crate::jobs::{Commit, CommitDone};
+use crate::log::Log;
+use crate::map::MapState;
+use crate::merge::Pool;
+use crate::record::LoggedTxn;
+use crate::stage::{Delta, Stage};
+use crate::superblock::{LogPosition, StaleCopy, Superblock, Totals};
+use crate::{Counters, DeviceError, Identity, Misuse, Statfs, StoreError, Txn, TxnSeq};
 
 /// The object store on one device. One owner calls it; device writes leave it as jobs.
+///
+/// Invariants: (1) what `submit` accepted is in `index.active` or below and, until it is durable, in the log's queue,
+/// in a commit under way, or absorbed by a checkpoint; (2) a block that the published checkpoint uses, or that was
+/// taken since, is not free in `alloc` before a later checkpoint is published; (3) after a failed write or flush
+/// nothing is accepted any more.
 pub struct Store {
-    device: Arc<dyn Device>,
+    pub(crate) superblock: Superblock,
+    pub(crate) stale: StaleCopy,
+    pub(crate) map: MapState,
+    pub(crate) index: Index,
+    pub(crate) data: DataBlocks,
+    pub(crate) alloc: Allocator,
+    pub(crate) log: Log,
+    pub(crate) phase: Phase,
+    pub(crate) totals: Totals,
+    pub(crate) next_omap_id: u64,
+    pub(crate) limits: Limits,
+    pub(crate) counters: Counters,
+    /// A refused transaction might fit after a checkpoint.
+    pub(crate) wants_space: bool,
+    pub(crate) stopped: bool,
+}
+
+/// How far the checkpoint is.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    Idle,
+    Building(Freeze),
+    /// Waits until every transaction in it is durable.
+    Built(Freeze, Box<Built>),
+    Publishing(Freeze, Box<Built>),
+}
+
+/// What was current when the checkpoint froze the active layer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Freeze {
+    txn: TxnSeq,
+    /// Must be durable before the superblock is switched.
+    needs: TxnSeq,
+    log: LogPosition,
+    /// Blocks by which the tree may grow, set aside.
+    growth_blocks: u64,
+}
+
+/// Bounds derived from the options.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// An active layer above this asks for a checkpoint.
+    pub(crate) layer_bytes: usize,
+    /// Above this, new work should wait.
+    pub(crate) throttle_bytes: usize,
+    pub(crate) direct_min_bytes: usize,
+    /// Kept free for removals and checkpoints.
+    pub(crate) reserve_blocks: u64,
 }
 
 impl Store {
-    /// Makes an empty store; what was on the device is lost.
-    pub fn format(device: &dyn Device, options: FormatOptions) -> Result<(), StoreError> {
-        let _ = (device, options);
-        Err(StoreError::Stopped)
-    }
-
-    /// Opens a store: reads the superblock and replays the log.
-    pub fn open(device: Arc<dyn Device>, options: Options) -> Result<Self, StoreError> {
-        let _ = options;
-        let _ = Self { device };
-        Err(StoreError::Stopped)
-    }
-
     pub fn identity(&self) -> Identity {
-        Identity { fsid: Default::default(), osd_uuid: Default::default() }
+        Identity { fsid: self.superblock.fsid, osd_uuid: self.superblock.osd_uuid }
     }
 
     /// Validates the transaction, applies it to what reads see, and queues its log record: all of it or nothing.
     ///
     /// It is durable once `committed` or `checkpointed` has returned a sequence at or above the one returned here.
     pub fn submit(&mut self, txn: Txn) -> Result<TxnSeq, StoreError> {
-        let _ = (txn, &self.device);
-        Err(StoreError::Stopped)
+        self.check_running()?;
+        let (stage, outcome) =
+            self.apply(&txn, Mode::Live { direct_min_bytes: self.limits.direct_min_bytes });
+        let logged = LoggedTxn::new(&txn, &stage.placements);
+        let checked =
+            outcome.and_then(|()| self.log.check_size(&logged)).and_then(|()| self.check_space(&stage));
+        if let Err(e) = checked {
+            stage.abandon(&mut self.alloc);
+            return Err(e);
+        }
+        let direct = self.accept(stage);
+        let seq = self.log.push(logged, direct.clone());
+        self.data.transit.add(seq, &direct);
+        self.counters.txns += 1;
+        self.note_memory();
+        Ok(seq)
+    }
+
+    pub(crate) fn apply(&mut self, txn: &Txn, mode: Mode) -> (Stage, Result<(), StoreError>) {
+        let mut apply = Apply {
+            txn,
+            index: &mut self.index,
+            data: &mut self.data,
+            alloc: &mut self.alloc,
+            next_omap_id: self.next_omap_id,
+            mode,
+            stage: Stage::default(),
+        };
+        let outcome = apply.run();
+        (apply.stage, outcome)
+    }
+
+    /// Makes a stage part of the state; returns the data that goes straight to its place.
+    pub(crate) fn accept(&mut self, mut stage: Stage) -> Vec<crate::data::DirectWrite> {
+        let direct = std::mem::take(&mut stage.direct);
+        self.next_omap_id += stage.new_omap_ids;
+        let Delta { objects, stored_bytes } = stage.merge_into(&mut self.index);
+        self.totals.objects = self.totals.objects.saturating_add_signed(objects);
+        self.totals.stored_bytes = self.totals.stored_bytes.saturating_add_signed(stored_bytes);
+        direct
     }
 
     /// Everything submitted since the last commit, as a job to run against the device without holding the store.
     /// `None` when there is nothing, while a commit is under way, and while the log is full (a checkpoint is due then).
     pub fn take_commit(&mut self) -> Option<Commit> {
-        None
+        if self.stopped {
+            return None;
+        }
+        let commit = self.log.take(self.superblock.generation)?;
+        let (log, direct) = commit.bytes();
+        self.counters.commits += 1;
+        self.counters.log_bytes += log;
+        self.counters.direct_bytes += direct;
+        Some(commit)
     }
 
     /// Hands back a commit's outcome; all transactions up to the returned one are durable.
     ///
     /// After a failure the store refuses all further work.
     pub fn committed(&mut self, done: Result<CommitDone, DeviceError>) -> Result<TxnSeq, StoreError> {
-        let _ = done;
-        Err(StoreError::Stopped)
+        self.check_running()?;
+        let done = done.inspect_err(|_| self.stopped = true)?;
+        self.log.committed(done.last)?;
+        self.data.transit.forget(done.last);
+        Ok(self.log.durable)
     }
 
     /// All transactions up to this one are durable.
     pub fn durable(&self) -> TxnSeq {
-        TxnSeq(0)
+        self.log.durable
     }
 
-    /// Whether log space or memory ask for a checkpoint (or its second step) now.
+    /// The last transaction submitted.
+    pub fn submitted(&self) -> TxnSeq {
+        self.log.last_txn
+    }
+
+    /// Whether log space, memory or free space ask for a checkpoint, or its second step is ready.
     pub fn checkpoint_due(&self) -> bool {
-        false
+        match &self.phase {
+            _ if self.stopped => false,
+            Phase::Idle if self.index.active.is_empty() => false,
+            Phase::Idle => {
+                self.wants_space
+                    || self.log.used_bytes() > self.log.ring.len / 2
+                    || self.log.queue_bytes() as u64 > self.log.ring.len / 2
+                    || (self.log.has_queue() && !self.log.queue_fits())
+                    || self.index.active.bytes() > self.limits.layer_bytes
+            }
+            Phase::Built(freeze, _) => self.log.durable >= freeze.needs,
+            Phase::Building(_) | Phase::Publishing(..) => false,
+        }
     }
 
     /// Whether the caller should hold back new work until a checkpoint is through: memory or log are nearly used up.
     pub fn throttled(&self) -> bool {
-        false
+        let frozen = self.index.frozen.as_ref().map_or(0, |f| f.bytes());
+        let queued = self.log.queue_bytes() + self.data.transit.bytes();
+        self.index.active.bytes() + frozen + queued > self.limits.throttle_bytes || !self.log.queue_fits()
     }
 
     /// The next step of moving log content to its place, as a job; `None` while one is under way or none is possible.
+    /// May be called before a checkpoint is due, for example when the OSD is idle or stops.
     pub fn take_checkpoint(&mut self) -> Option<Checkpoint> {
-        None
+        if self.stopped {
+            return None;
+        }
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Idle if self.index.active.is_empty() => None,
+            Phase::Idle => Some(self.freeze()),
+            Phase::Built(freeze, built) if self.log.durable >= freeze.needs => {
+                let frozen = self.index.frozen.as_ref().map(|f| f.freed.as_slice()).unwrap_or_default();
+                let publish = Publish {
+                    superblock: built.superblock.clone(),
+                    stale: self.stale,
+                    freed: [frozen, &built.merged.replaced].concat(),
+                };
+                self.phase = Phase::Publishing(freeze, built);
+                Some(Checkpoint::publish(publish))
+            }
+            other => {
+                self.phase = other;
+                None
+            }
+        }
+    }
+
+    /// Turns the active layer into the one being checkpointed.
+    fn freeze(&mut self) -> Checkpoint {
+        let in_flight = self.log.in_flight_last();
+        let absorbed = if self.log.queue_fits() { None } else { Some(self.log.absorb()) };
+        let txn = self.log.last_txn;
+        let needs = if absorbed.is_some() { in_flight.unwrap_or(self.log.durable) } else { txn };
+        let image = self.alloc.bitmap().clone();
+        let touched = std::mem::take(&mut self.alloc.touched);
+        let growth_blocks = self.growth_blocks(&Stage::default());
+        let pool_blocks =
+            (growth_blocks + self.superblock.totals.page_blocks).min(u64::from(self.alloc.free_blocks()));
+        let pool = self.alloc.take_all(pool_blocks as u32).unwrap_or_default();
+        let frozen = Arc::new(std::mem::take(&mut self.index.active));
+        self.index.frozen = Some(frozen.clone());
+        let superblock = Superblock {
+            generation: self.superblock.generation + 1,
+            log: self.log.head,
+            txn: txn.0,
+            next_omap_id: self.next_omap_id,
+            totals: Totals { page_blocks: self.superblock.totals.page_blocks, ..self.totals },
+            ..self.superblock.clone()
+        };
+        self.phase = Phase::Building(Freeze { txn, needs, log: self.log.head, growth_blocks });
+        self.wants_space = false;
+        Checkpoint::build(Build {
+            frozen,
+            absorbed: absorbed.unwrap_or_default(),
+            pool: Pool::new(pool),
+            image,
+            touched,
+            map: self.map.clone(),
+            superblock,
+        })
     }
 
     /// Hands back a checkpoint step's outcome; all transactions up to the returned one are durable.
-    pub fn checkpointed(&mut self, done: Result<CheckpointDone, DeviceError>) -> Result<TxnSeq, StoreError> {
-        let _ = done;
-        Err(StoreError::Stopped)
+    pub fn checkpointed(&mut self, done: Result<CheckpointDone, StoreError>) -> Result<TxnSeq, StoreError> {
+        self.check_running()?;
+        let done = done.inspect_err(|_| self.stopped = true)?;
+        match (std::mem::replace(&mut self.phase, Phase::Idle), done.0) {
+            (Phase::Building(freeze), StepDone::Built(mut built)) => {
+                std::mem::take(&mut built.unused).into_iter().for_each(|run| self.alloc.give_back(run));
+                self.counters.checkpoint_bytes += built.written_bytes;
+                self.phase = Phase::Built(freeze, built);
+            }
+            (Phase::Publishing(freeze, built), StepDone::Published) => self.published(freeze, *built),
+            (phase, _) => {
+                self.phase = phase;
+                return Err(StoreError::Misuse(Misuse::WrongJob));
+            }
+        }
+        Ok(self.log.durable)
     }
 
-    /// `None` when the object does not exist. The other reads take a missing object for an empty one.
-    pub fn stat(&mut self, key: &ObjectKey) -> Result<Option<ObjectStat>, StoreError> {
-        let _ = key;
-        Err(StoreError::Stopped)
+    fn published(&mut self, freeze: Freeze, built: Built) {
+        let freed = self.index.frozen.as_ref().map(|f| f.freed.clone()).unwrap_or_default();
+        freed.iter().chain(&built.merged.replaced).for_each(|run| self.alloc.give_back(*run));
+        self.index.publish(built.merged.root, &built.merged.replaced, built.merged.fresh);
+        self.map = built.map;
+        self.superblock = built.superblock;
+        // Both copies are current now; which one goes first next time does not matter.
+        self.log.published(freeze.log.offset, freeze.txn);
+        self.data.transit.forget(freeze.txn);
+        self.counters.checkpoints += 1;
+        self.note_memory();
     }
 
-    /// The bytes of a range, verified; short at the end of the object. Holes read as zeros.
-    pub fn read(&mut self, key: &ObjectKey, offset: u64, len: u64) -> Result<Bytes, StoreError> {
-        let _ = (key, offset, len);
-        Err(StoreError::Stopped)
+    fn check_running(&self) -> Result<(), StoreError> {
+        if self.stopped { Err(StoreError::Stopped) } else { Ok(()) }
     }
 
-    /// The `(offset, length)` ranges inside the given one that hold data, joined where they touch.
-    pub fn extents(&mut self, key: &ObjectKey, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, StoreError> {
-        let _ = (key, offset, len);
-        Err(StoreError::Stopped)
+    /// Blocks by which the tree may grow in the next checkpoint if it also takes this stage.
+    fn growth_blocks(&self, stage: &Stage) -> u64 {
+        let leaves = self.superblock.root.as_ref().map_or(0, |r| r.sums.leaves) + 1;
+        self.index.active.size().plus(stage.size()).growth_blocks(leaves)
     }
 
-    pub fn attr(&mut self, key: &ObjectKey, name: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        let _ = (key, name);
-        Err(StoreError::Stopped)
+    /// Blocks that must stay free, so that the next checkpoint finds room whatever happens until then.
+    fn needed_blocks(&self, stage: &Stage) -> u64 {
+        let growth = self.growth_blocks(stage);
+        match &self.phase {
+            // A whole new tree may have to be written beside the old one.
+            Phase::Idle => growth + self.superblock.totals.page_blocks,
+            // The one under way has that set aside, and gives back what it did not need or replaced.
+            Phase::Building(f) => growth + 2 * f.growth_blocks,
+            Phase::Built(_, built) | Phase::Publishing(_, built) => {
+                let replaced: u64 = built.merged.replaced.iter().map(|r| u64::from(r.len)).sum();
+                (growth + built.superblock.totals.page_blocks).saturating_sub(replaced)
+            }
+        }
     }
 
-    /// All attributes in name order.
-    pub fn attrs(&mut self, key: &ObjectKey) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
-        let _ = key;
-        Err(StoreError::Stopped)
-    }
-
-    pub fn omap_header(&mut self, key: &ObjectKey) -> Result<Bytes, StoreError> {
-        let _ = key;
-        Err(StoreError::Stopped)
-    }
-
-    /// Those of the given keys that exist, with their values, in the order asked.
-    pub fn omap_get(&mut self, key: &ObjectKey, keys: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
-        let _ = (key, keys);
-        Err(StoreError::Stopped)
-    }
-
-    /// Omap entries in key order from `from`, at most so many and (but for the first) so many bytes.
-    pub fn omap_list(
-        &mut self,
-        key: &ObjectKey,
-        from: Bound<&[u8]>,
-        max_entries: usize,
-        max_bytes: usize,
-    ) -> Result<KeyPage, StoreError> {
-        let _ = (key, from, max_entries, max_bytes);
-        Err(StoreError::Stopped)
-    }
-
-    /// Objects of a shard from `from` up to, without, `until`, in order.
-    pub fn list(
-        &mut self,
-        shard: i8,
-        from: &HObject,
-        until: &HObject,
-        max: usize,
-    ) -> Result<Vec<HObject>, StoreError> {
-        let _ = (shard, from, until, max);
-        Err(StoreError::Stopped)
-    }
-
-    pub fn get(&mut self, space: Space, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        let _ = (space, key);
-        Err(StoreError::Stopped)
-    }
-
-    /// Keys of a space from `from` up to, without, `until` (`None`: to the end), at most `max`.
-    pub fn scan(
-        &mut self,
-        space: Space,
-        from: &[u8],
-        until: Option<&[u8]>,
-        max: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
-        let _ = (space, from, until, max);
-        Err(StoreError::Stopped)
-    }
-
-    /// All spaces that hold a key, in order.
-    pub fn spaces(&mut self) -> Result<Vec<Space>, StoreError> {
-        Err(StoreError::Stopped)
+    /// Refuses growth that would leave no room for the next checkpoint and for removals.
+    fn check_space(&mut self, stage: &Stage) -> Result<(), StoreError> {
+        let free = u64::from(self.alloc.free_blocks());
+        let reserve = match () {
+            () if stage.releases => 0,
+            () if stage.taken.is_empty() => self.limits.reserve_blocks / 2,
+            () => self.limits.reserve_blocks,
+        };
+        let needed = self.needed_blocks(stage) + reserve;
+        if needed <= free {
+            return Ok(());
+        }
+        self.wants_space = true;
+        let taken = stage.taken_blocks();
+        Err(StoreError::Full {
+            needed_bytes: taken.max(1) * BLOCK_U64,
+            available_bytes: (free + taken).saturating_sub(needed) * BLOCK_U64,
+        })
     }
 
     pub fn statfs(&self) -> Statfs {
-        Statfs::default()
+        let bytes = |blocks: u64| blocks * BLOCK_U64;
+        let layout = &self.superblock.layout;
+        let free = u64::from(self.alloc.free_blocks());
+        let pages = self.superblock.totals.page_blocks;
+        let fixed = u64::from(layout.fixed().len);
+        let (pending, set_aside) = self.pending_blocks();
+        let free_soon = free + pending + set_aside;
+        let needed = self.needed_blocks(&Stage::default()) + self.limits.reserve_blocks;
+        Statfs {
+            total_bytes: self.superblock.device_bytes,
+            available_bytes: bytes(free_soon.saturating_sub(needed)),
+            allocated_bytes: bytes(u64::from(layout.blocks).saturating_sub(fixed + pages + free_soon)),
+            stored_bytes: self.totals.stored_bytes,
+            omap_bytes: self.superblock.root.as_ref().map_or(0, |r| r.sums.omap_bytes)
+                + self.index.omap_bytes_in_memory(),
+            metadata_bytes: bytes(fixed + pages),
+            objects: self.totals.objects,
+        }
+    }
+
+    /// Blocks free after the next checkpoint, and blocks set aside for the one under way.
+    fn pending_blocks(&self) -> (u64, u64) {
+        let count = |runs: &[crate::alloc::Run]| runs.iter().map(|r| u64::from(r.len)).sum::<u64>();
+        let frozen = self.index.frozen.as_ref().map_or(0, |f| count(&f.freed));
+        let set_aside = match &self.phase {
+            Phase::Building(f) => f.growth_blocks + self.superblock.totals.page_blocks,
+            Phase::Built(_, b) | Phase::Publishing(_, b) => count(&b.merged.used),
+            Phase::Idle => 0,
+        };
+        (count(&self.index.active.freed) + frozen, set_aside)
     }
 
     pub fn counters(&self) -> Counters {
-        Counters::default()
+        let mut counters = self.counters;
+        self.index.count(&mut counters);
+        counters.blocks_read = self.data.blocks_read;
+        counters.corrupt_blocks = self.data.corrupt_blocks;
+        counters.memory_bytes = self.memory_bytes();
+        counters.log_used_bytes = self.log.used_bytes();
+        counters
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        (self.index.bytes() + self.log.queue_bytes() + self.data.transit.bytes()) as u64
+    }
+
+    fn note_memory(&mut self) {
+        self.counters.memory_peak_bytes = self.counters.memory_peak_bytes.max(self.memory_bytes());
     }
 }

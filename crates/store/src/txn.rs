@@ -148,6 +148,14 @@ impl Txn {
         &self.objects
     }
 
+    /// Writes by the index of their operation.
+    pub(crate) fn writes(&self) -> impl Iterator<Item = (usize, &Bytes)> {
+        self.ops.iter().enumerate().filter_map(|(at, op)| match op {
+            Op::Write { data, .. } => Some((at, data)),
+            _ => None,
+        })
+    }
+
     /// The key an operation's index stands for.
     pub fn object(&self, index: ObjectIndex) -> Option<&ObjectKey> {
         self.objects.get(index.0 as usize)

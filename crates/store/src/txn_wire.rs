@@ -40,10 +40,7 @@ impl Txn {
 
     /// What `head` leaves out, in order.
     pub fn payloads(&self) -> impl Iterator<Item = &Bytes> {
-        self.ops().iter().filter_map(|op| match op {
-            Op::Write { data, .. } => Some(data),
-            _ => None,
-        })
+        self.writes().map(|(_, data)| data)
     }
 
     pub fn payload_len(&self) -> usize {

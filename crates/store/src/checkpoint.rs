@@ -1,0 +1,170 @@
+//! The checkpoint: moves log content to its place and makes a new tree, then switches the superblock to it.
+//!
+//! Two steps, each a job. `Build` writes only to blocks that the last checkpoint does not use, and flushes. `Publish`,
+//! once every transaction in it is durable, writes the superblock copies one after the other, each followed by a flush.
+//! Until the first superblock write the old state is untouched; after it the new one is complete.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use codec::Encode;
+
+use crate::alloc::{Bitmap, REGION_BLOCKS, Run};
+use crate::checksum::BLOCK_U64;
+use crate::data::DirectWrite;
+use crate::jobs::write_direct;
+use crate::key::{class, refs_key};
+use crate::map::MapState;
+use crate::memtable::MemTable;
+use crate::merge::{BlockWriter, Change, Merged, Pool, merge};
+use crate::superblock::{StaleCopy, Superblock};
+use crate::{Device, StoreError};
+
+/// Freed ranges of at least so many blocks are discarded on the device.
+const DISCARD_MIN_BLOCKS: u32 = 256;
+/// New pages that go into the reader's cache beside the inner ones.
+const FRESH_BYTES: usize = 2 << 20;
+
+/// One step of a checkpoint, to run without holding the store.
+#[derive(Debug)]
+pub struct Checkpoint(Step);
+
+#[derive(Debug)]
+enum Step {
+    Build(Box<Build>),
+    Publish(Publish),
+}
+
+/// Proof that a checkpoint step went through.
+#[derive(Debug)]
+pub struct CheckpointDone(pub(crate) StepDone);
+
+#[derive(Debug)]
+pub(crate) enum StepDone {
+    Built(Box<Built>),
+    Published,
+}
+
+/// What the first step works from.
+#[derive(Debug)]
+pub(crate) struct Build {
+    pub(crate) frozen: Arc<MemTable>,
+    /// Data of transactions that never reach the log.
+    pub(crate) absorbed: Vec<DirectWrite>,
+    pub(crate) pool: Pool,
+    /// Taken blocks at the moment of freezing.
+    pub(crate) image: Bitmap,
+    /// Regions whose taken blocks changed since the last checkpoint.
+    pub(crate) touched: BTreeSet<u32>,
+    pub(crate) map: MapState,
+    /// The new superblock, but for the fields that the step finds out.
+    pub(crate) superblock: Superblock,
+}
+
+/// What the first step made.
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(crate) merged: Merged,
+    pub(crate) unused: Vec<Run>,
+    pub(crate) map: MapState,
+    pub(crate) superblock: Superblock,
+    pub(crate) written_bytes: u64,
+}
+
+/// The second step.
+#[derive(Debug)]
+pub(crate) struct Publish {
+    pub(crate) superblock: Superblock,
+    pub(crate) stale: StaleCopy,
+    pub(crate) freed: Vec<Run>,
+}
+
+impl Checkpoint {
+    pub(crate) fn build(build: Build) -> Self {
+        Self(Step::Build(Box::new(build)))
+    }
+
+    pub(crate) fn publish(publish: Publish) -> Self {
+        Self(Step::Publish(publish))
+    }
+
+    /// Does the step. Fails when the device does, or when a page of the old tree is damaged; both stop the store.
+    pub fn execute(self, device: &dyn Device) -> Result<CheckpointDone, StoreError> {
+        let done = match self.0 {
+            Step::Build(build) => StepDone::Built(Box::new(build.execute(device)?)),
+            Step::Publish(publish) => publish.execute(device)?,
+        };
+        Ok(CheckpointDone(done))
+    }
+}
+
+impl Build {
+    fn execute(mut self, device: &dyn Device) -> Result<Built, StoreError> {
+        write_direct(device, self.absorbed)?;
+        let mut writer = BlockWriter::new(device);
+        for (block, content) in &self.frozen.dirty {
+            writer.write(*block, content)?;
+        }
+        let old_root = self.superblock.root.take();
+        let merged = merge(
+            device,
+            &mut writer,
+            &mut self.pool,
+            old_root.as_ref(),
+            changes(&self.frozen),
+            &self.frozen.dead_ranges(),
+            FRESH_BYTES,
+        )?;
+        let replaced = merged.replaced.iter().map(|run| (*run, false));
+        let changed = self.frozen.freed.iter().map(|run| (*run, false)).chain(replaced);
+        for (run, taken) in changed.chain(merged.used.iter().map(|run| (*run, true))) {
+            self.image.put(run, taken);
+            self.touched.extend(run.start / REGION_BLOCKS..=run.end().saturating_sub(1) / REGION_BLOCKS);
+        }
+        let regions = self.touched.iter().map(|r| (*r, self.image.region(*r)));
+        let layout = &self.superblock.layout;
+        let (map, slots) = self.map.update(layout, self.superblock.generation, regions);
+        for (block, raw) in slots {
+            writer.write(block, &raw)?;
+        }
+        writer.finish()?;
+        device.flush()?;
+        let count = |runs: &[Run]| runs.iter().map(|r| u64::from(r.len)).sum::<u64>();
+        let sb = &mut self.superblock;
+        sb.totals.page_blocks = sb.totals.page_blocks + count(&merged.used) - count(&merged.replaced);
+        sb.root = merged.root.clone();
+        sb.map_digest = map.digest();
+        let written_bytes = writer.written_bytes;
+        Ok(Built { merged, unused: self.pool.into_rest(), map, superblock: self.superblock, written_bytes })
+    }
+}
+
+impl Publish {
+    fn execute(self, device: &dyn Device) -> Result<StepDone, StoreError> {
+        let raw = self.superblock.encode_block();
+        for block in self.stale.write_order(&self.superblock.layout) {
+            device.write_at(u64::from(block) * BLOCK_U64, &raw)?;
+            device.flush()?;
+        }
+        // Nobody can get these blocks before this step is handed back.
+        for run in self.freed.iter().filter(|run| run.len >= DISCARD_MIN_BLOCKS) {
+            device.discard(run.byte_offset(), u64::from(run.len) * BLOCK_U64)?;
+        }
+        Ok(StepDone::Published)
+    }
+}
+
+/// The layer's changes in the order of their keys, which is the order of their classes.
+fn changes(layer: &MemTable) -> impl Iterator<Item = Result<Change, StoreError>> + '_ {
+    let kv = |start: u8, end: u8| {
+        let (start, end) = (Bytes::copy_from_slice(&[start]), Bytes::copy_from_slice(&[end]));
+        layer.kv.range(start..end).map(|(k, v)| Ok((k.clone(), v.clone())))
+    };
+    let onodes = layer.onodes.iter().map(|(k, o)| Ok((k.clone(), o.as_ref().map(|o| o.to_bytes()))));
+    let refs = layer.refs.iter().map(|(region, r)| {
+        let value: Option<Bytes> = (!r.is_empty()).then(|| r.to_bytes());
+        Ok((refs_key(*region), value))
+    });
+    kv(class::META, class::ONODE).chain(onodes).chain(kv(class::OMAP, class::REFS)).chain(refs)
+}

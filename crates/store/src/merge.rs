@@ -1,0 +1,393 @@
+//! Making a new metadata tree from an old one and sorted changes, in one pass, without touching an old page.
+//!
+//! Invariants: (1) pages of the old tree are only read; (2) a subtree without changes is taken over by reference;
+//! (3) `replaced` lists the blocks of every old page that the new tree does not refer to; (4) new pages lie in blocks
+//! of the pool only.
+
+use std::iter::Peekable;
+
+use bytes::Bytes;
+use codec::Encode;
+
+use crate::alloc::{Run, push_run};
+use crate::checksum::{BLOCK, BLOCK_U64, placed_crc};
+use crate::key::class;
+use crate::page::{ENTRY_OVERHEAD, PAGE_TARGET, Page, PageBuilder, PageRef, Sums};
+use crate::tree::{Pages, child_page, pages_below};
+use crate::{Device, DeviceError, StoreError};
+
+/// Pages emptier than this are filled up from their neighbour when they are rewritten anyway.
+const PAGE_LOW: usize = PAGE_TARGET / 4;
+/// A root whose reference would not fit the superblock gets a page above it.
+const ROOT_MAX_RUNS: usize = 64;
+/// New pages are written in pieces of about this length.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// `None` removes the key.
+pub(crate) type Change = (Bytes, Option<Bytes>);
+
+/// Blocks set aside for a checkpoint, handed out front to back.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    runs: std::collections::VecDeque<Run>,
+}
+
+impl Pool {
+    pub(crate) fn new(runs: Vec<Run>) -> Self {
+        Self { runs: runs.into() }
+    }
+
+    /// The store sizes the pool for the worst case before the checkpoint starts: running dry is our own mistake.
+    fn take(&mut self, blocks: u32) -> Vec<Run> {
+        let mut out = Vec::new();
+        let mut left = blocks;
+        while left > 0 {
+            let Some(first) = self.runs.front_mut() else {
+                unreachable!("the checkpoint's block pool is too small");
+            };
+            let n = left.min(first.len);
+            push_run(&mut out, Run::new(first.start, n));
+            first.start += n;
+            first.len -= n;
+            left -= n;
+            if first.len == 0 {
+                self.runs.pop_front();
+            }
+        }
+        out
+    }
+
+    pub(crate) fn into_rest(self) -> Vec<Run> {
+        self.runs.into()
+    }
+}
+
+/// Collects writes and passes them on in large pieces.
+pub(crate) struct BlockWriter<'a> {
+    device: &'a dyn Device,
+    start: u32,
+    buffer: Vec<u8>,
+    pub(crate) written_bytes: u64,
+}
+
+impl<'a> BlockWriter<'a> {
+    pub(crate) fn new(device: &'a dyn Device) -> Self {
+        Self { device, start: 0, buffer: Vec::new(), written_bytes: 0 }
+    }
+
+    /// Writes `data`, padded with zeros to whole blocks, at `block`.
+    pub(crate) fn write(&mut self, block: u32, data: &[u8]) -> Result<(), DeviceError> {
+        let next = self.start + (self.buffer.len() / BLOCK) as u32;
+        if next != block || self.buffer.len() >= WRITE_BYTES {
+            self.finish()?;
+            self.start = block;
+        }
+        self.buffer.extend_from_slice(data);
+        self.buffer.resize(self.buffer.len().next_multiple_of(BLOCK), 0);
+        Ok(())
+    }
+
+    pub(crate) fn finish(&mut self) -> Result<(), DeviceError> {
+        if !self.buffer.is_empty() {
+            self.device.write_at(u64::from(self.start) * BLOCK_U64, &self.buffer)?;
+            self.written_bytes += self.buffer.len() as u64;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+}
+
+/// A half-open key range; everything in it goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DeadRange {
+    pub(crate) start: Bytes,
+    pub(crate) end: Bytes,
+}
+
+/// What came out of a merge.
+#[derive(Debug)]
+pub(crate) struct Merged {
+    pub(crate) root: Option<PageRef>,
+    pub(crate) replaced: Vec<Run>,
+    pub(crate) used: Vec<Run>,
+    /// New inner pages, and leaves as far as the limit goes, for the reader's cache.
+    pub(crate) fresh: Vec<(u32, Page)>,
+}
+
+/// Builds the new tree from `root`, the changes in key order, and the dead ranges in key order. No change lies in a
+/// dead range.
+pub(crate) fn merge<P: Pages>(
+    pages: P,
+    writer: &mut BlockWriter<'_>,
+    pool: &mut Pool,
+    root: Option<&PageRef>,
+    changes: impl Iterator<Item = Result<Change, StoreError>>,
+    dead: &[DeadRange],
+    fresh_limit_bytes: usize,
+) -> Result<Merged, StoreError> {
+    let changes = changes.peekable();
+    let builder = Builder {
+        writer,
+        pool,
+        levels: Vec::new(),
+        used: Vec::new(),
+        fresh: Vec::new(),
+        fresh_left: fresh_limit_bytes,
+    };
+    let mut m = Merge { pages, changes, dead, builder, replaced: Vec::new() };
+    match root {
+        Some(root) => {
+            let page = m.pages.page(root)?;
+            m.page(root, &page, &[], None)?;
+        }
+        None => m.leaf_rest(None)?,
+    }
+    let new_root = m.builder.finish()?;
+    m.builder.writer.finish()?;
+    Ok(Merged { root: new_root, replaced: m.replaced, used: m.builder.used, fresh: m.builder.fresh })
+}
+
+struct Merge<'a, 'd, P, I: Iterator<Item = Result<Change, StoreError>>> {
+    pages: P,
+    changes: Peekable<I>,
+    dead: &'a [DeadRange],
+    builder: Builder<'a, 'd>,
+    replaced: Vec<Run>,
+}
+
+impl<P: Pages, I: Iterator<Item = Result<Change, StoreError>>> Merge<'_, '_, P, I> {
+    /// Rewrites a page that has changes in its range `low..high`, or whose content is wanted by the builder.
+    fn page(&mut self, r: &PageRef, page: &Page, low: &[u8], high: Option<&[u8]>) -> Result<(), StoreError> {
+        if page.level() == 0 {
+            return self.leaf(r, page, high);
+        }
+        self.replaced.extend_from_slice(&r.runs);
+        for i in 0..page.count() {
+            let start = if i == 0 { low } else { page.key(i).unwrap_or(low) };
+            let end = if i + 1 < page.count() { page.key(i + 1) } else { high };
+            self.child(page, i, start, end)?;
+        }
+        Ok(())
+    }
+
+    fn child(&mut self, parent: &Page, i: u32, start: &[u8], end: Option<&[u8]>) -> Result<(), StoreError> {
+        let changed = self.has_change_below(end)?;
+        let cut = Cut::of(self.dead, start, end);
+        if cut == Cut::Whole && !changed {
+            return self.drop_subtree(parent, i);
+        }
+        let level = parent.level() - 1;
+        if cut == Cut::None && !changed && !self.builder.is_low(level) {
+            let key = parent.key_bytes(i).unwrap_or_default();
+            return self.builder.reuse(level, &key, &parent.child(i)?);
+        }
+        let (r, page) = child_page(&mut self.pages, parent, i)?;
+        self.page(&r, &page, start, end)
+    }
+
+    fn has_change_below(&mut self, end: Option<&[u8]>) -> Result<bool, StoreError> {
+        match self.changes.peek() {
+            None => Ok(false),
+            Some(Ok((key, _))) => Ok(end.is_none_or(|end| key.as_ref() < end)),
+            Some(Err(e)) => Err(e.clone()),
+        }
+    }
+
+    fn drop_subtree(&mut self, parent: &Page, i: u32) -> Result<(), StoreError> {
+        let r = parent.child(i)?;
+        self.replaced.extend_from_slice(&r.runs);
+        if parent.level() > 1 {
+            let (_, page) = child_page(&mut self.pages, parent, i)?;
+            let replaced = &mut self.replaced;
+            pages_below(&mut self.pages, &page, &mut |r, _| replaced.extend_from_slice(&r.runs))?;
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self, r: &PageRef, page: &Page, high: Option<&[u8]>) -> Result<(), StoreError> {
+        let mut mine = Vec::new();
+        while self.has_change_below(high)? {
+            if let Some(change) = self.changes.next() {
+                mine.push(change?);
+            }
+        }
+        if !self.builder.is_low(0) && !self.changes_leaf(page, &mine) {
+            let key = page.key_bytes(0).unwrap_or_default();
+            return self.builder.reuse(0, &key, r);
+        }
+        self.replaced.extend_from_slice(&r.runs);
+        let mut mine = mine.into_iter().peekable();
+        for i in 0..page.count() {
+            let Some((key, value)) = page.entry(i) else { continue };
+            while let Some((k, v)) = mine.next_if(|(k, _)| k.as_ref() < key) {
+                self.builder.put(&k, v)?;
+            }
+            if let Some((k, v)) = mine.next_if(|(k, _)| k.as_ref() == key) {
+                self.builder.put(&k, v)?;
+            } else if !is_dead(self.dead, key) {
+                self.builder.entry(key, &value)?;
+            }
+        }
+        mine.try_for_each(|(k, v)| self.builder.put(&k, v))
+    }
+
+    /// Whether anything in the leaf would be different afterwards: removals of absent keys do not count.
+    fn changes_leaf(&self, page: &Page, mine: &[Change]) -> bool {
+        mine.iter().any(|(k, v)| v.is_some() || page.find(k).is_some())
+            || (0..page.count()).any(|i| page.key(i).is_some_and(|k| is_dead(self.dead, k)))
+    }
+
+    /// All further changes up to `high` go into new leaves.
+    fn leaf_rest(&mut self, high: Option<&[u8]>) -> Result<(), StoreError> {
+        while self.has_change_below(high)? {
+            if let Some(change) = self.changes.next() {
+                let (key, value) = change?;
+                self.builder.put(&key, value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How much of a key range the dead ranges take.
+#[derive(Debug, PartialEq, Eq)]
+enum Cut {
+    None,
+    Part,
+    Whole,
+}
+
+impl Cut {
+    fn of(dead: &[DeadRange], start: &[u8], end: Option<&[u8]>) -> Self {
+        // The first range that ends behind `start`; the ranges are sorted and apart.
+        let at = dead.partition_point(|d| d.end.as_ref() <= start);
+        let Some(d) = dead.get(at) else { return Self::None };
+        if end.is_some_and(|end| d.start.as_ref() >= end) {
+            Self::None
+        } else if d.start.as_ref() <= start && end.is_some_and(|end| end <= d.end.as_ref()) {
+            Self::Whole
+        } else {
+            Self::Part
+        }
+    }
+}
+
+fn is_dead(dead: &[DeadRange], key: &[u8]) -> bool {
+    let at = dead.partition_point(|d| d.end.as_ref() <= key);
+    dead.get(at).is_some_and(|d| d.start.as_ref() <= key)
+}
+
+/// Fills pages of all levels from left to right and writes them.
+struct Builder<'a, 'd> {
+    writer: &'a mut BlockWriter<'d>,
+    pool: &'a mut Pool,
+    levels: Vec<PageBuilder>,
+    used: Vec<Run>,
+    fresh: Vec<(u32, Page)>,
+    fresh_left: usize,
+}
+
+impl Builder<'_, '_> {
+    fn put(&mut self, key: &[u8], value: Option<Bytes>) -> Result<(), StoreError> {
+        match value {
+            Some(value) => self.entry(key, &value),
+            None => Ok(()),
+        }
+    }
+
+    fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let mut sums = Sums::default();
+        if key.first() == Some(&class::OMAP) {
+            sums.omap_bytes = (key.len() - 9.min(key.len()) + value.len()) as u64;
+        }
+        self.push(0, key, value, sums)
+    }
+
+    /// Whether the open page of this level has so little in it that closing it would leave a nearly empty page.
+    fn is_low(&self, level: u8) -> bool {
+        self.levels.iter().take(usize::from(level) + 1).any(|b| !b.is_empty() && b.len() < PAGE_LOW)
+    }
+
+    /// Takes over a subtree of the old tree whose root is at `level`.
+    fn reuse(&mut self, level: u8, key: &Bytes, r: &PageRef) -> Result<(), StoreError> {
+        for below in 0..=level {
+            self.close(below)?;
+        }
+        self.child(level + 1, key, r)
+    }
+
+    fn child(&mut self, level: u8, key: &[u8], r: &PageRef) -> Result<(), StoreError> {
+        self.push(level, key, &r.to_bytes(), r.sums)
+    }
+
+    fn push(&mut self, level: u8, key: &[u8], value: &[u8], sums: Sums) -> Result<(), StoreError> {
+        let at = usize::from(level);
+        while self.levels.len() <= at {
+            self.levels.push(PageBuilder::new(self.levels.len() as u8));
+        }
+        let grown = key.len() + value.len() + ENTRY_OVERHEAD;
+        if self.levels.get(at).is_some_and(|b| !b.is_empty() && b.len() + grown > PAGE_TARGET) {
+            self.close(level)?;
+        }
+        if let Some(b) = self.levels.get_mut(at) {
+            b.push(key, value);
+            b.sums.add(sums);
+        }
+        Ok(())
+    }
+
+    /// Writes the open page of a level, if there is one, and enters it one level up.
+    fn close(&mut self, level: u8) -> Result<(), StoreError> {
+        let Some(b) = self.levels.get_mut(usize::from(level)) else { return Ok(()) };
+        if b.is_empty() {
+            return Ok(());
+        }
+        let (key, raw, sums) = b.take();
+        let r = self.write_page(level, raw, sums)?;
+        self.child(level + 1, &key, &r)
+    }
+
+    fn write_page(&mut self, level: u8, raw: Bytes, mut sums: Sums) -> Result<PageRef, StoreError> {
+        let runs = self.pool.take(raw.len().div_ceil(BLOCK) as u32);
+        let start = runs.first().map_or(0, |r| r.start);
+        let mut rest = raw.as_ref();
+        for run in &runs {
+            let (piece, tail) = rest.split_at(rest.len().min(run.len as usize * BLOCK));
+            self.writer.write(run.start, piece)?;
+            rest = tail;
+            push_run(&mut self.used, *run);
+        }
+        if level == 0 {
+            sums.leaves = 1;
+        }
+        let r = PageRef { runs, len: raw.len() as u32, crc: placed_crc(start, &raw), sums };
+        if level > 0 || raw.len() <= self.fresh_left {
+            self.fresh_left = self.fresh_left.saturating_sub(raw.len());
+            self.fresh.extend(Page::parse(raw).map(|page| (start, page)));
+        }
+        Ok(r)
+    }
+
+    /// Closes all levels; the one page left at the top is the root.
+    fn finish(&mut self) -> Result<Option<PageRef>, StoreError> {
+        let mut level = 0;
+        while let Some(b) = self.levels.get_mut(usize::from(level)) {
+            if level > 0 && b.count() == 1 && self.levels.len() == usize::from(level) + 1 {
+                return self.root_from_top(level);
+            }
+            self.close(level)?;
+            level += 1;
+        }
+        Ok(None)
+    }
+
+    /// The only child of the top level is the root.
+    fn root_from_top(&mut self, level: u8) -> Result<Option<PageRef>, StoreError> {
+        let Some((_, raw, sums)) = self.levels.last_mut().map(PageBuilder::take) else { return Ok(None) };
+        let root = Page::parse(raw.clone()).map(|page| page.child(0)).transpose()?;
+        match root {
+            Some(root) if root.runs.len() > ROOT_MAX_RUNS => self.write_page(level, raw, sums).map(Some),
+            root => Ok(root),
+        }
+    }
+}

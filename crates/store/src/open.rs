@@ -1,0 +1,157 @@
+//! Making a store, and opening one: superblock, allocation map, log replay.
+
+use std::sync::Arc;
+
+use crate::alloc::Allocator;
+use crate::apply::Mode;
+use crate::checksum::{BLOCK_U64, crc32c_pieces};
+use crate::data::DataBlocks;
+use crate::index::Index;
+use crate::log::{Log, Ring};
+use crate::map::MapState;
+use crate::replay::{LogReader, Logged};
+use crate::store::{Limits, Phase, Store};
+use crate::superblock::{Layout, LogPosition, Superblock, Totals};
+use crate::{Corruption, Counters, Device, Foreign, FormatOptions, Options, StoreError, TxnSeq};
+
+const ZERO_BYTES: usize = 1 << 20;
+
+impl Store {
+    /// Makes an empty store; what was on the device is lost. The whole log is written once, so that later commits only
+    /// overwrite, which a file system flushes twice as fast.
+    pub fn format(device: &dyn Device, options: FormatOptions) -> Result<(), StoreError> {
+        let layout = Layout::plan(device.len(), options.log_bytes)?;
+        let zeros = vec![0u8; ZERO_BYTES];
+        for run in [layout.map, layout.log] {
+            let end = run.byte_offset() + u64::from(run.len) * BLOCK_U64;
+            let mut at = run.byte_offset();
+            while at < end {
+                let n = (end - at).min(ZERO_BYTES as u64);
+                device.write_at(at, zeros.get(..n as usize).unwrap_or_default())?;
+                at += n;
+            }
+        }
+        device.flush()?;
+        let superblock = Superblock {
+            fsid: options.fsid,
+            osd_uuid: options.osd_uuid,
+            device_bytes: device.len(),
+            layout,
+            generation: 1,
+            root: None,
+            map_digest: MapState::default().digest(),
+            log: LogPosition { offset: 0, record: 1 },
+            log_salt: crc32c_pieces([&options.fsid.0[..], &options.osd_uuid.0[..]]),
+            txn: 0,
+            next_omap_id: 1,
+            totals: Totals::default(),
+        };
+        let raw = superblock.encode_block();
+        for block in layout.copies() {
+            device.write_at(u64::from(block) * BLOCK_U64, &raw)?;
+        }
+        device.flush()?;
+        Ok(())
+    }
+
+    /// Opens a store: reads superblock and allocation map, replays the log, and flushes what it found there.
+    pub fn open(device: Arc<dyn Device>, options: Options) -> Result<Self, StoreError> {
+        let (superblock, stale) = Superblock::load(device.as_ref())?;
+        check_owner(&superblock, &options)?;
+        let (map, taken) = MapState::load(device.as_ref(), &superblock.layout, superblock.generation)?;
+        if map.digest() != superblock.map_digest {
+            return Err(Corruption::AllocMap { region: 0 }.into());
+        }
+        let limits = Limits::new(&options, &superblock);
+        let ring = Ring::new(superblock.layout.log);
+        let caches = options.memory_bytes as usize / 8;
+        let mut store = Self {
+            index: Index::new(device.clone(), superblock.root.clone(), caches, 2 * caches),
+            data: DataBlocks::new(device.clone()),
+            alloc: Allocator::new(taken),
+            log: Log::new(
+                ring,
+                superblock.log_salt,
+                superblock.log.offset,
+                superblock.log,
+                TxnSeq(superblock.txn),
+            ),
+            phase: Phase::Idle,
+            totals: superblock.totals,
+            next_omap_id: superblock.next_omap_id,
+            limits,
+            counters: Counters::default(),
+            wants_space: false,
+            stopped: false,
+            superblock,
+            stale,
+            map,
+        };
+        store.replay(device.as_ref())?;
+        // What replay read may so far be only in a cache below us; once served it must not go away again.
+        device.flush()?;
+        Ok(store)
+    }
+
+    /// Two passes: the first finds every block that a record placed data in, so that the second, which gives new places
+    /// to data from the log, keeps clear of them.
+    fn replay(&mut self, device: &dyn Device) -> Result<(), StoreError> {
+        let mut reader = LogReader::new(device, &self.superblock);
+        while let Some(txns) = reader.next()? {
+            for run in txns.iter().flat_map(|t| &t.placements).flat_map(|p| &p.runs) {
+                if !self.alloc.claim(*run) {
+                    let record = reader.position.record - 1;
+                    return Err(Corruption::Log { record, offset: run.byte_offset() }.into());
+                }
+            }
+        }
+        let end = reader.position;
+        let mut reader = LogReader::new(device, &self.superblock);
+        let mut last = self.superblock.txn;
+        while reader.position != end {
+            let Some(txns) = reader.next()? else { break };
+            for logged in txns {
+                last = logged.seq;
+                self.replay_txn(logged)?;
+            }
+        }
+        let sb = &self.superblock;
+        self.log = Log::new(self.log.ring, sb.log_salt, sb.log.offset, end, TxnSeq(last));
+        Ok(())
+    }
+
+    fn replay_txn(&mut self, logged: Logged) -> Result<(), StoreError> {
+        let placements = logged.placements.into_iter().map(|p| (p.op, p)).collect();
+        let (stage, outcome) = self.apply(&logged.txn, Mode::Replay { placements });
+        outcome?;
+        self.accept(stage);
+        Ok(())
+    }
+}
+
+fn check_owner(sb: &Superblock, options: &Options) -> Result<(), StoreError> {
+    let foreign = match (options.expect_fsid, options.expect_osd_uuid) {
+        (Some(expected), _) if expected != sb.fsid => Foreign::Cluster { found: sb.fsid, expected },
+        (_, Some(expected)) if expected != sb.osd_uuid => Foreign::Osd { found: sb.osd_uuid, expected },
+        _ => return Ok(()),
+    };
+    Err(StoreError::Foreign(foreign))
+}
+
+impl Limits {
+    /// Caches take three eighths of the budget, an active layer and one being checkpointed a quarter each at most
+    /// before new work should wait.
+    fn new(options: &Options, sb: &Superblock) -> Self {
+        let memory = options.memory_bytes as usize;
+        let log_bytes = u64::from(sb.layout.log.len) * BLOCK_U64;
+        let data_blocks = u64::from(sb.layout.blocks - sb.layout.fixed().len);
+        Self {
+            layer_bytes: memory / 4,
+            throttle_bytes: memory / 2,
+            direct_min_bytes: (options.direct_write_min_bytes as usize)
+                .min((log_bytes / 16) as usize)
+                .max(4096),
+            reserve_blocks: (data_blocks / 128).max(8),
+        }
+    }
+}

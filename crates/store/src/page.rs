@@ -1,0 +1,315 @@
+//! Pages of the metadata tree: sorted entries in one buffer, read in place.
+//!
+//! A page has the length its content needs: about 8 KiB, more when one entry alone is larger. The reference to a page
+//! carries its checksum, so an old, foreign or misplaced page never verifies.
+
+use bytes::Bytes;
+use codec::{Decode, DecodeError, Encode, Reader, Writer};
+
+use crate::alloc::Run;
+use crate::checksum::{BLOCK, placed_crc};
+use crate::{Corruption, Device, StoreError};
+
+/// Pages are cut before they grow above this, unless one entry alone does.
+pub(crate) const PAGE_TARGET: usize = 2 * BLOCK;
+/// Kind, padding and entry count.
+const HEAD: usize = 8;
+/// What one entry costs beside its key and value: its place in the offset table and two lengths.
+pub(crate) const ENTRY_OVERHEAD: usize = 12;
+
+/// Where a page is, how long, and what it must hash to; and sums over the subtree under it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PageRef {
+    pub(crate) runs: Vec<Run>,
+    /// Bytes in use; the rest of the last block is zero.
+    pub(crate) len: u32,
+    pub(crate) crc: u32,
+    pub(crate) sums: Sums,
+}
+
+/// Totals of a subtree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Sums {
+    /// Keys and values of omaps, in bytes.
+    pub(crate) omap_bytes: u64,
+    /// Leaf pages.
+    pub(crate) leaves: u64,
+}
+
+impl Sums {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.omap_bytes += other.omap_bytes;
+        self.leaves += other.leaves;
+    }
+}
+
+impl PageRef {
+    /// First block: what names the page in caches and errors.
+    pub(crate) fn block(&self) -> u32 {
+        self.runs.first().map_or(0, |r| r.start)
+    }
+
+    pub(crate) fn blocks(&self) -> u32 {
+        self.runs.iter().map(|r| r.len).sum()
+    }
+
+    fn corrupt(&self) -> StoreError {
+        Corruption::Page { block: u64::from(self.block()) }.into()
+    }
+
+    /// Reads and verifies the page.
+    pub(crate) fn read(&self, device: &dyn Device) -> Result<Page, StoreError> {
+        let blocks = self.blocks() as usize;
+        if blocks != (self.len as usize).div_ceil(BLOCK) {
+            return Err(self.corrupt());
+        }
+        let mut raw = vec![0u8; blocks * BLOCK];
+        let mut rest = raw.as_mut_slice();
+        for run in &self.runs {
+            let (piece, tail) = rest.split_at_mut(run.len as usize * BLOCK);
+            device.read_at(run.byte_offset(), piece)?;
+            rest = tail;
+        }
+        raw.truncate(self.len as usize);
+        if placed_crc(self.block(), &raw) != self.crc {
+            return Err(self.corrupt());
+        }
+        Page::parse(raw.into()).ok_or_else(|| self.corrupt())
+    }
+}
+
+impl Encode for PageRef {
+    fn encode(&self, w: &mut Writer) {
+        w.u32(self.len);
+        w.u32(self.crc);
+        w.u64(self.sums.omap_bytes);
+        w.u64(self.sums.leaves);
+        w.u16(self.runs.len() as u16);
+        for run in &self.runs {
+            w.u32(run.start);
+            w.u32(run.len);
+        }
+    }
+}
+impl Decode for PageRef {
+    const MIN_SIZE: usize = 26;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        let (len, crc) = (r.u32()?, r.u32()?);
+        let sums = Sums { omap_bytes: r.u64()?, leaves: r.u64()? };
+        let n = r.u16()?;
+        let mut blocks = 0u64;
+        let runs = (0..n)
+            .map(|_| {
+                let run = Run::new(r.u32()?, r.u32()?);
+                blocks += u64::from(run.len);
+                Ok(run)
+            })
+            .collect::<Result<_, _>>()?;
+        if blocks != u64::from(len).div_ceil(BLOCK as u64) {
+            return Err(DecodeError::Invalid { what: "page length", value: blocks });
+        }
+        Ok(Self { runs, len, crc, sums })
+    }
+}
+
+/// A verified page: kind and count, a table of entry offsets, then the entries in key order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Page {
+    raw: Bytes,
+    /// 0 for a leaf, whose values are the tree's; above, values are references to pages one level down.
+    level: u8,
+    count: u32,
+}
+
+impl Page {
+    pub(crate) fn parse(raw: Bytes) -> Option<Self> {
+        let head: [u8; HEAD] = *raw.first_chunk()?;
+        let [level, 0, 0, 0, count @ ..] = head else { return None };
+        let count = u32::from_le_bytes(count);
+        let page = Self { raw, level, count };
+        // Every entry must lie in the buffer, so that later accesses only fail on a wrong index.
+        (page.count as usize <= page.raw.len() / 4 && (0..count).all(|i| page.entry(i).is_some()))
+            .then_some(page)
+    }
+
+    pub(crate) fn level(&self) -> u8 {
+        self.level
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    pub(crate) fn weight(&self) -> usize {
+        self.raw.len() + 64
+    }
+
+    /// Offset of the key, and lengths of key and value.
+    fn locate(&self, i: u32) -> Option<(usize, usize, usize)> {
+        let at = self.u32_at(HEAD + 4 * i as usize)? as usize;
+        let (key_len, value_len) = (self.u32_at(at)? as usize, self.u32_at(at.checked_add(4)?)? as usize);
+        Some((at.checked_add(8)?, key_len, value_len))
+    }
+
+    fn u32_at(&self, at: usize) -> Option<u32> {
+        self.raw.get(at..at.checked_add(4)?)?.first_chunk().map(|b| u32::from_le_bytes(*b))
+    }
+
+    pub(crate) fn key(&self, i: u32) -> Option<&[u8]> {
+        if i >= self.count {
+            return None;
+        }
+        let (at, key_len, _) = self.locate(i)?;
+        self.raw.get(at..at.checked_add(key_len)?)
+    }
+
+    pub(crate) fn key_bytes(&self, i: u32) -> Option<Bytes> {
+        self.key(i).map(|k| self.raw.slice_ref(k))
+    }
+
+    pub(crate) fn value(&self, i: u32) -> Option<Bytes> {
+        if i >= self.count {
+            return None;
+        }
+        let (at, key_len, value_len) = self.locate(i)?;
+        let start = at.checked_add(key_len)?;
+        self.raw.get(start..start.checked_add(value_len)?).map(|v| self.raw.slice_ref(v))
+    }
+
+    pub(crate) fn entry(&self, i: u32) -> Option<(&[u8], Bytes)> {
+        Some((self.key(i)?, self.value(i)?))
+    }
+
+    /// Index of the first entry whose key is at or above `key`.
+    pub(crate) fn lower_bound(&self, key: &[u8]) -> u32 {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.key(middle).is_some_and(|k| k < key) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    pub(crate) fn find(&self, key: &[u8]) -> Option<Bytes> {
+        let i = self.lower_bound(key);
+        if self.key(i)? == key { self.value(i) } else { None }
+    }
+
+    /// Index of the child whose range holds `key`: the last one that starts at or below it, else the first.
+    pub(crate) fn child_for(&self, key: &[u8]) -> u32 {
+        let i = self.lower_bound(key);
+        if self.key(i).is_some_and(|k| k == key) { i } else { i.saturating_sub(1) }
+    }
+
+    /// The reference at index `i` of an inner page.
+    pub(crate) fn child(&self, i: u32) -> Result<PageRef, StoreError> {
+        let raw = self.value(i).unwrap_or_default();
+        PageRef::from_bytes(raw).map_err(|_| Corruption::Value { what: "page reference" }.into())
+    }
+}
+
+/// Collects sorted entries into a page.
+#[derive(Debug)]
+pub(crate) struct PageBuilder {
+    level: u8,
+    offsets: Vec<u32>,
+    entries: Vec<u8>,
+    first_key: Bytes,
+    pub(crate) sums: Sums,
+}
+
+impl PageBuilder {
+    pub(crate) fn new(level: u8) -> Self {
+        Self {
+            level,
+            offsets: Vec::new(),
+            entries: Vec::new(),
+            first_key: Bytes::new(),
+            sums: Sums::default(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.offsets.len()
+    }
+
+    /// Length the page would have now.
+    pub(crate) fn len(&self) -> usize {
+        HEAD + 4 * self.offsets.len() + self.entries.len()
+    }
+
+    pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) {
+        if self.is_empty() {
+            self.first_key = Bytes::copy_from_slice(key);
+        }
+        self.offsets.push(self.entries.len() as u32);
+        self.entries.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        self.entries.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        self.entries.extend_from_slice(key);
+        self.entries.extend_from_slice(value);
+    }
+
+    /// The page's bytes and first key; the builder is empty afterwards.
+    pub(crate) fn take(&mut self) -> (Bytes, Bytes, Sums) {
+        let table = HEAD + 4 * self.offsets.len();
+        let mut raw = Vec::with_capacity(self.len());
+        raw.extend_from_slice(&[self.level, 0, 0, 0]);
+        raw.extend_from_slice(&(self.offsets.len() as u32).to_le_bytes());
+        for at in &self.offsets {
+            raw.extend_from_slice(&(table as u32 + at).to_le_bytes());
+        }
+        raw.append(&mut self.entries);
+        self.offsets.clear();
+        (std::mem::take(&mut self.first_key), raw.into(), std::mem::take(&mut self.sums))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Bytes {
+        let mut b = PageBuilder::new(0);
+        for k in ["b", "d", "dd", "f"] {
+            b.push(k.as_bytes(), k.to_uppercase().as_bytes());
+        }
+        b.take().1
+    }
+
+    #[test]
+    fn entries_are_found_by_key() {
+        let p = Page::parse(sample()).expect("own page");
+        assert_eq!((p.level(), p.count()), (0, 4));
+        assert_eq!(p.find(b"dd").as_deref(), Some(&b"DD"[..]));
+        assert_eq!(p.find(b"c"), None);
+        let children: Vec<u32> =
+            ["a", "b", "c", "d", "e", "z"].iter().map(|k| p.child_for(k.as_bytes())).collect();
+        assert_eq!(children, vec![0, 0, 0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn damaged_pages_parse_or_not_but_never_panic() {
+        let whole = sample();
+        for n in 0..whole.len() {
+            assert_eq!(Page::parse(whole.slice(..n)), None, "{n}");
+        }
+        for at in 0..whole.len() {
+            for bit in 0..8 {
+                let mut raw = whole.to_vec();
+                raw[at] ^= 1 << bit;
+                if let Some(p) = Page::parse(raw.into()) {
+                    p.find(b"dd");
+                    let _ = p.child(0);
+                }
+            }
+        }
+    }
+}

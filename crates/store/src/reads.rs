@@ -1,0 +1,254 @@
+//! Reading submitted state: objects, attributes, omaps, listings, keys of spaces.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use types::HObject;
+
+use crate::apply::space_bounds;
+use crate::checksum::{BLOCK, BLOCK_U64};
+use crate::data::BlockError;
+use crate::key::{class, omap_key, onode_key, onode_key_into, parse_onode_key, space_key, split_space_key};
+use crate::memtable::omap_range;
+use crate::onode::{Onode, Slot, block_of, blocks_up_to};
+use crate::store::Store;
+use crate::{Corruption, ObjectKey, ObjectStat, Space, StoreError};
+
+/// Entries in key order, and whether more follow.
+pub type KeyPage = (Vec<(Bytes, Bytes)>, bool);
+
+/// The longest run of blocks read from the device in one call.
+const READ_BLOCKS: usize = 1024;
+
+impl Store {
+    fn onode(&mut self, key: &ObjectKey) -> Result<Option<Arc<Onode>>, StoreError> {
+        if self.stopped {
+            return Err(StoreError::Stopped);
+        }
+        self.index.onode(&onode_key(key))
+    }
+
+    /// `None` when the object does not exist. The other reads take a missing object for an empty one.
+    pub fn stat(&mut self, key: &ObjectKey) -> Result<Option<ObjectStat>, StoreError> {
+        Ok(self.onode(key)?.map(|o| ObjectStat {
+            size: o.size,
+            allocated_bytes: u64::from(o.mapped()) * BLOCK_U64,
+            has_omap: o.omap_id != 0 || !o.omap_header.is_empty(),
+        }))
+    }
+
+    /// The bytes of a range, verified; short at the end of the object. Holes read as zeros.
+    pub fn read(&mut self, key: &ObjectKey, offset: u64, len: u64) -> Result<Bytes, StoreError> {
+        let Some(o) = self.onode(key)? else { return Ok(Bytes::new()) };
+        let end = offset.saturating_add(len).min(o.size);
+        if offset >= end {
+            return Ok(Bytes::new());
+        }
+        let (first, after) = (block_of(offset), blocks_up_to(end));
+        let skip = (offset - u64::from(first) * BLOCK_U64) as usize;
+        let wanted = skip..skip + (end - offset) as usize;
+        if after - first == 1 {
+            let content = self.data.block(&self.index, o.slot(first));
+            return content.map(|c| c.slice(wanted)).map_err(|e| named(e, key, first));
+        }
+        let mut out = vec![0u8; (after - first) as usize * BLOCK];
+        self.read_blocks(key, &o, first, &mut out)?;
+        Ok(Bytes::from(out).slice(wanted))
+    }
+
+    /// Fills `out`, zeros so far, with whole blocks from block `first` on; neighbours on the device in one call.
+    fn read_blocks(
+        &mut self,
+        key: &ObjectKey,
+        o: &Onode,
+        first: u32,
+        out: &mut [u8],
+    ) -> Result<(), StoreError> {
+        let mut run: Vec<Slot> = Vec::new();
+        let mut run_start = 0;
+        let blocks = out.len() / BLOCK;
+        for i in 0..=blocks {
+            let index = first + i as u32;
+            let slot = if i < blocks { o.slot(index) } else { Slot::HOLE };
+            let joins = run.last().is_some_and(|last| slot.is_placed() && last.place + 1 == slot.place);
+            let content = if slot.is_placed() { self.data.in_memory(&self.index, slot.place) } else { None };
+            if !run.is_empty() && (!joins || content.is_some() || run.len() >= READ_BLOCKS) {
+                let place = run.first().map_or(0, |s| s.place);
+                let target =
+                    out.get_mut(run_start * BLOCK..(run_start + run.len()) * BLOCK).unwrap_or_default();
+                let read = self.data.read_run(place, &run, target);
+                read.map_err(|(e, bad)| named(e, key, first + (run_start + bad) as u32))?;
+                run.clear();
+            }
+            if slot.is_lost() {
+                return Err(named(BlockError::Mismatch, key, index));
+            } else if let Some(content) = content {
+                if let Some(target) = out.get_mut(i * BLOCK..(i + 1) * BLOCK) {
+                    target.copy_from_slice(&content);
+                }
+            } else if slot.is_placed() {
+                if run.is_empty() {
+                    run_start = i;
+                }
+                run.push(slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// The `(offset, length)` ranges inside the given one that hold data, joined where they touch.
+    pub fn extents(&mut self, key: &ObjectKey, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, StoreError> {
+        let Some(o) = self.onode(key)? else { return Ok(Vec::new()) };
+        let end = offset.saturating_add(len).min(o.size);
+        let mut found: Vec<(u64, u64)> = Vec::new();
+        for index in block_of(offset)..blocks_up_to(end).max(block_of(offset)).min(o.slots_end()) {
+            if o.slot(index).is_hole() {
+                continue;
+            }
+            let start = (u64::from(index) * BLOCK_U64).max(offset);
+            let stop = ((u64::from(index) + 1) * BLOCK_U64).min(end);
+            match found.last_mut() {
+                Some((s, l)) if *s + *l == start => *l += stop - start,
+                _ if stop > start => found.push((start, stop - start)),
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    pub fn attr(&mut self, key: &ObjectKey, name: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.onode(key)?.and_then(|o| o.attr(name).cloned()))
+    }
+
+    /// All attributes in name order.
+    pub fn attrs(&mut self, key: &ObjectKey) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        Ok(self.onode(key)?.map(|o| o.attrs.clone()).unwrap_or_default())
+    }
+
+    pub fn omap_header(&mut self, key: &ObjectKey) -> Result<Bytes, StoreError> {
+        Ok(self.onode(key)?.map(|o| o.omap_header.clone()).unwrap_or_default())
+    }
+
+    /// Those of the given keys that exist, with their values, in the order asked.
+    pub fn omap_get(&mut self, key: &ObjectKey, keys: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        let id = self.onode(key)?.map_or(0, |o| o.omap_id);
+        let mut found = Vec::new();
+        for k in keys.iter().filter(|_| id != 0) {
+            if let Some(value) = self.index.get(&omap_key(id, k))? {
+                found.push((k.clone(), value));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Omap entries in key order from `from`, at most so many and (but for the first) so many bytes.
+    pub fn omap_list(
+        &mut self,
+        key: &ObjectKey,
+        from: Bound<&[u8]>,
+        max_entries: usize,
+        max_bytes: usize,
+    ) -> Result<KeyPage, StoreError> {
+        let id = self.onode(key)?.map_or(0, |o| o.omap_id);
+        if id == 0 {
+            return Ok((Vec::new(), false));
+        }
+        let range = omap_range(id);
+        let from = from.map(|k| omap_key(id, k));
+        let from = match &from {
+            Bound::Included(k) => Bound::Included(k.as_ref()),
+            Bound::Excluded(k) => Bound::Excluded(k.as_ref()),
+            Bound::Unbounded => Bound::Included(range.start.as_ref()),
+        };
+        let (mut entries, mut bytes, mut more) = (Vec::new(), 0, false);
+        self.index.scan(None, from, &range.end, &mut |k, v| {
+            let k = k.slice(range.start.len()..);
+            bytes += k.len() + v.len();
+            more = entries.len() >= max_entries || (bytes > max_bytes && !entries.is_empty());
+            if !more {
+                entries.push((k, v));
+            }
+            !more
+        })?;
+        Ok((entries, more))
+    }
+
+    /// Objects of a shard from `from` up to, without, `until`, in order.
+    pub fn list(
+        &mut self,
+        shard: i8,
+        from: &HObject,
+        until: &HObject,
+        max: usize,
+    ) -> Result<Vec<HObject>, StoreError> {
+        let bound = |o: &HObject| {
+            let mut k = Vec::new();
+            onode_key_into(shard, o, &mut k);
+            k
+        };
+        let mut found = Vec::new();
+        let mut damaged = false;
+        if max > 0 {
+            self.index.scan_onodes(&bound(from), &bound(until), &mut |key| {
+                match parse_onode_key(&key) {
+                    Some(k) => found.push(k.object),
+                    None => damaged = true,
+                }
+                found.len() < max
+            })?;
+        }
+        if damaged { Err(Corruption::Value { what: "object key" }.into()) } else { Ok(found) }
+    }
+
+    pub fn get(&mut self, space: Space, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        self.index.get(&space_key(space, key))
+    }
+
+    /// Keys of a space from `from` up to, without, `until` (`None`: to the end), at most `max`.
+    pub fn scan(
+        &mut self,
+        space: Space,
+        from: &[u8],
+        until: Option<&[u8]>,
+        max: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        let (start, end) = space_bounds(space, from, until);
+        let skip = space_key(space, &[]).len();
+        let mut found = Vec::new();
+        if max > 0 {
+            self.index.scan(None, Bound::Included(&start), &end, &mut |k, v| {
+                found.push((k.slice(skip..), v));
+                found.len() < max
+            })?;
+        }
+        Ok(found)
+    }
+
+    /// All spaces that hold a key, in order.
+    pub fn spaces(&mut self) -> Result<Vec<Space>, StoreError> {
+        let mut found = Vec::new();
+        let mut from = Bytes::from_static(&[class::META]);
+        loop {
+            let mut next = None;
+            self.index.scan(None, Bound::Included(&from), &[class::ONODE], &mut |k, _| {
+                next = split_space_key(&k).map(|(space, _)| space);
+                false
+            })?;
+            let Some(space) = next else { return Ok(found) };
+            found.push(space);
+            from = space_bounds(space, &[], None).1;
+        }
+    }
+}
+
+/// A block's error with the object's name.
+fn named(e: BlockError, key: &ObjectKey, index: u32) -> StoreError {
+    match e {
+        BlockError::Store(e) => e,
+        BlockError::Mismatch => {
+            let offset = u64::from(index) * BLOCK_U64;
+            Corruption::Data { key: Box::new(key.clone()), offset, len: BLOCK_U64 }.into()
+        }
+    }
+}

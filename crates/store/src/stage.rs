@@ -1,0 +1,155 @@
+//! What one transaction changes, kept apart until all of it is known to work; dropped whole when it does not.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use codec::{Decode, DecodeError, Encode, Reader, Writer};
+
+use crate::alloc::{Allocator, Run, push_run};
+use crate::data::DirectWrite;
+use crate::index::Index;
+use crate::memtable::{KvMap, LayerSize, kv_tree_bytes, onode_tree_bytes};
+use crate::onode::Onode;
+use crate::refs::RefRegion;
+
+/// An object as the transaction found it and as it leaves it; `None` where it does not exist.
+#[derive(Debug)]
+pub(crate) struct StagedOnode {
+    pub(crate) key: Bytes,
+    pub(crate) before: Option<Arc<Onode>>,
+    pub(crate) now: Option<Arc<Onode>>,
+}
+
+/// Where the payload of a write went that is not in the log record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Placement {
+    /// Index of the write among the transaction's operations.
+    pub(crate) op: u32,
+    pub(crate) runs: Vec<Run>,
+    /// Of each block, in order.
+    pub(crate) crcs: Vec<u32>,
+    /// Bytes of payload; stands in the operation itself, not in the stored form of this.
+    pub(crate) len: u64,
+}
+
+impl Encode for Placement {
+    fn encode(&self, w: &mut Writer) {
+        w.u32(self.op);
+        self.runs.encode(w);
+        self.crcs.encode(w);
+    }
+}
+impl Decode for Placement {
+    const MIN_SIZE: usize = 12;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        let (op, runs) = (r.u32()?, Vec::<Run>::decode(r)?);
+        let crcs = Vec::<u32>::decode(r)?;
+        let blocks: u64 = runs.iter().map(|r| u64::from(r.len)).sum();
+        match blocks == crcs.len() as u64 && runs.iter().all(|r| r.len > 0) {
+            true => Ok(Self { op, runs, crcs, len: 0 }),
+            false => Err(DecodeError::Invalid { what: "placement", value: blocks }),
+        }
+    }
+}
+codec::wire_plain!(Run { start, len });
+
+/// Changes of one transaction.
+///
+/// Invariants: (1) every block in `dirty` and `direct` is taken in the allocator, by this transaction or as a block
+/// that the active layer holds dirty; (2) `taken` lists what this transaction took: given back when it fails.
+#[derive(Debug, Default)]
+pub(crate) struct Stage {
+    /// By the transaction's object index; `None` until first used.
+    pub(crate) onodes: Vec<Option<StagedOnode>>,
+    pub(crate) kv: KvMap,
+    pub(crate) refs: BTreeMap<u32, RefRegion>,
+    pub(crate) dead_omaps: Vec<u64>,
+    pub(crate) dirty: BTreeMap<u32, Bytes>,
+    pub(crate) direct: Vec<DirectWrite>,
+    pub(crate) placements: Vec<Placement>,
+    pub(crate) taken: Vec<Run>,
+    pub(crate) freed: Vec<Run>,
+    /// Omap ids given out by this transaction, counted from the store's next one.
+    pub(crate) new_omap_ids: u64,
+    /// Whether the transaction gives space back on purpose: it may use the reserve.
+    pub(crate) releases: bool,
+}
+
+/// How the store's totals change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Delta {
+    pub(crate) objects: i64,
+    pub(crate) stored_bytes: i64,
+}
+
+impl Stage {
+    pub(crate) fn taken_blocks(&self) -> u64 {
+        self.taken.iter().map(|r| u64::from(r.len)).sum()
+    }
+
+    pub(crate) fn take(&mut self, run: Run) {
+        push_run(&mut self.taken, run);
+    }
+
+    pub(crate) fn free(&mut self, block: u32) {
+        self.dirty.remove(&block);
+        push_run(&mut self.freed, Run::new(block, 1));
+    }
+
+    /// What this adds to the layer, for the room that the next checkpoint needs.
+    pub(crate) fn size(&self) -> LayerSize {
+        let mut size = LayerSize { keys: self.kv.len() as u64, tree_bytes: 0 };
+        size.tree_bytes += self.kv.iter().map(|(k, v)| kv_tree_bytes(k, v.as_ref())).sum::<u64>();
+        for refs in self.refs.values() {
+            size.keys += 1;
+            size.tree_bytes += refs.weight() as u64 + 64;
+        }
+        for o in self.onodes.iter().flatten().filter(|o| o.is_changed()) {
+            size.keys += 1;
+            size.tree_bytes += onode_tree_bytes(&o.key, o.now.as_ref());
+        }
+        size
+    }
+
+    /// Takes everything back.
+    pub(crate) fn abandon(self, alloc: &mut Allocator) {
+        self.taken.into_iter().for_each(|run| alloc.give_back(run));
+    }
+
+    /// Makes the changes those of the active layer. Cannot fail.
+    pub(crate) fn merge_into(self, index: &mut Index) -> Delta {
+        let mut delta = Delta::default();
+        for run in &self.freed {
+            for block in run.start..run.end() {
+                index.active.dirty.remove(&block);
+            }
+            push_run(&mut index.active.freed, *run);
+        }
+        index.active.dirty.extend(self.dirty);
+        for o in self.onodes.into_iter().flatten().filter(StagedOnode::is_changed) {
+            delta.objects += i64::from(o.now.is_some()) - i64::from(o.before.is_some());
+            let stored = |o: &Option<Arc<Onode>>| o.as_ref().map_or(0, |o| o.stored_bytes()) as i64;
+            delta.stored_bytes += stored(&o.now) - stored(&o.before);
+            index.put_onode(o.key, o.now);
+        }
+        for (region, refs) in self.refs {
+            index.active.put_refs(region, refs);
+        }
+        self.dead_omaps.iter().for_each(|id| index.active.kill_omap(*id));
+        for (key, value) in self.kv {
+            index.active.put_kv(key, value);
+        }
+        delta
+    }
+}
+
+impl StagedOnode {
+    fn is_changed(&self) -> bool {
+        match (&self.before, &self.now) {
+            (Some(before), Some(now)) => !Arc::ptr_eq(before, now),
+            (None, None) => false,
+            _ => true,
+        }
+    }
+}

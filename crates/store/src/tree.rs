@@ -1,0 +1,140 @@
+//! Reading the metadata tree: lookups, ordered walks, and a walk over its pages.
+
+use bytes::Bytes;
+
+use crate::page::{Page, PageRef};
+use crate::{Corruption, Device, StoreError};
+
+/// Where pages come from: the device, or a cache in front of it.
+pub(crate) trait Pages {
+    fn page(&mut self, r: &PageRef) -> Result<Page, StoreError>;
+}
+
+impl Pages for &dyn Device {
+    fn page(&mut self, r: &PageRef) -> Result<Page, StoreError> {
+        r.read(*self)
+    }
+}
+
+/// A child one level below `parent`; anything else would let a damaged tree send a walk in circles.
+pub(crate) fn child_page(
+    pages: &mut impl Pages,
+    parent: &Page,
+    i: u32,
+) -> Result<(PageRef, Page), StoreError> {
+    let r = parent.child(i)?;
+    let page = pages.page(&r)?;
+    match page.level().checked_add(1) == Some(parent.level()) && page.count() > 0 {
+        true => Ok((r, page)),
+        false => Err(Corruption::Page { block: u64::from(r.block()) }.into()),
+    }
+}
+
+pub(crate) fn lookup(
+    pages: &mut impl Pages,
+    root: Option<&PageRef>,
+    key: &[u8],
+) -> Result<Option<Bytes>, StoreError> {
+    let Some(root) = root else { return Ok(None) };
+    let mut page = pages.page(root)?;
+    while page.level() > 0 {
+        page = child_page(pages, &page, page.child_for(key))?.1;
+    }
+    Ok(page.find(key))
+}
+
+/// A place in the tree between entries; the tree must not change while it is used.
+#[derive(Debug, Default)]
+pub(crate) struct Cursor {
+    /// From the root to a leaf, each with the index of the entry the walk is at.
+    stack: Vec<(Page, u32)>,
+}
+
+impl Cursor {
+    /// Stands at the first entry at or above `key`.
+    pub(crate) fn seek(
+        pages: &mut impl Pages,
+        root: Option<&PageRef>,
+        key: &[u8],
+    ) -> Result<Self, StoreError> {
+        let mut cursor = Self::default();
+        let Some(root) = root else { return Ok(cursor) };
+        let mut page = pages.page(root)?;
+        while page.level() > 0 {
+            let i = page.child_for(key);
+            let (_, child) = child_page(pages, &page, i)?;
+            cursor.stack.push((page, i));
+            page = child;
+        }
+        let i = page.lower_bound(key);
+        cursor.stack.push((page, i));
+        cursor.settle(pages)?;
+        Ok(cursor)
+    }
+
+    /// The entry the cursor stands at; `None` at the end.
+    pub(crate) fn entry(&self) -> Option<(Bytes, Bytes)> {
+        let (page, i) = self.stack.last()?;
+        Some((page.key_bytes(*i)?, page.value(*i)?))
+    }
+
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        let (page, i) = self.stack.last()?;
+        page.key(*i)
+    }
+
+    pub(crate) fn advance(&mut self, pages: &mut impl Pages) -> Result<(), StoreError> {
+        if let Some((_, i)) = self.stack.last_mut() {
+            *i += 1;
+        }
+        self.settle(pages)
+    }
+
+    /// Moves from behind the end of a leaf to the start of the next one.
+    fn settle(&mut self, pages: &mut impl Pages) -> Result<(), StoreError> {
+        while self.stack.last().is_some_and(|(page, i)| *i >= page.count()) {
+            self.stack.pop();
+            let Some((_, i)) = self.stack.last_mut() else { return Ok(()) };
+            *i += 1;
+            while let Some((page, i)) = self.stack.last() {
+                if page.level() == 0 || *i >= page.count() {
+                    break;
+                }
+                let (_, child) = child_page(pages, page, *i)?;
+                self.stack.push((child, 0));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Shows every page reference under `root`, the root's included, with its level; leaves are not read.
+pub(crate) fn for_each_page(
+    pages: &mut impl Pages,
+    root: &PageRef,
+    visit: &mut impl FnMut(&PageRef, u8),
+) -> Result<(), StoreError> {
+    let page = pages.page(root)?;
+    visit(root, page.level());
+    pages_below(pages, &page, visit)
+}
+
+pub(crate) fn pages_below(
+    pages: &mut impl Pages,
+    page: &Page,
+    visit: &mut impl FnMut(&PageRef, u8),
+) -> Result<(), StoreError> {
+    if page.level() == 0 {
+        return Ok(());
+    }
+    for i in 0..page.count() {
+        if page.level() == 1 {
+            visit(&page.child(i)?, 0);
+        } else {
+            let (r, child) = child_page(pages, page, i)?;
+            visit(&r, child.level());
+            pages_below(pages, &child, visit)?;
+        }
+    }
+    Ok(())
+}

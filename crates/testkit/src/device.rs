@@ -1,0 +1,374 @@
+//! A block device in memory with a volatile write cache, crashes, failures, rot, lost and misdirected writes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use store::{Device, DeviceError, DeviceOp};
+
+use crate::Rng;
+use crate::crash::Epoch;
+
+const PAGE: usize = 4096;
+const EIO: i32 = 5;
+
+/// The medium's content; cloning shares pages.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Image {
+    pages: Vec<Option<Arc<[u8; PAGE]>>>,
+}
+
+impl Image {
+    fn new(len: u64) -> Self {
+        Self { pages: vec![None; len.div_ceil(PAGE as u64) as usize] }
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) {
+        let mut at = offset as usize;
+        let mut rest = out;
+        while !rest.is_empty() {
+            let inside = at % PAGE;
+            let n = rest.len().min(PAGE - inside);
+            let (piece, tail) = rest.split_at_mut(n);
+            match &self.pages[at / PAGE] {
+                Some(page) => piece.copy_from_slice(&page[inside..inside + n]),
+                None => piece.fill(0),
+            }
+            rest = tail;
+            at += n;
+        }
+    }
+
+    pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
+        let mut at = offset as usize;
+        let mut rest = data;
+        while !rest.is_empty() {
+            let inside = at % PAGE;
+            let n = rest.len().min(PAGE - inside);
+            let page = self.pages[at / PAGE].get_or_insert_with(|| Arc::new([0; PAGE]));
+            Arc::make_mut(page)[inside..inside + n].copy_from_slice(&rest[..n]);
+            rest = &rest[n..];
+            at += n;
+        }
+    }
+}
+
+/// A write that reached the device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// Bytes from the start of the device.
+    pub offset: u64,
+    pub data: Arc<[u8]>,
+}
+
+impl Write {
+    /// Number of atomic sectors of the given size.
+    pub fn sectors(&self, sector: usize) -> usize {
+        self.data.len().div_ceil(sector)
+    }
+}
+
+/// What becomes of an unsynced write in a crash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    Kept,
+    Lost,
+    /// The sectors for which the function of their index is true are kept.
+    Torn(Vec<bool>),
+}
+
+/// A simulated device. Reads see all writes; a crash keeps what was flushed and any part of what was not.
+pub struct SimDevice {
+    state: Mutex<State>,
+    len: u64,
+    sector: usize,
+}
+
+#[derive(Clone)]
+struct State {
+    stable: Image,
+    current: Image,
+    unsynced: Vec<Write>,
+    counts: BTreeMap<u8, u64>,
+    faults: Vec<Fault>,
+    record: bool,
+    epochs: Vec<Epoch>,
+}
+
+#[derive(Debug, Clone)]
+struct Fault {
+    op: DeviceOp,
+    /// Fires at this call of the operation, counted from 1; `None` on every one from now on.
+    nth: Option<u64>,
+    kind: FaultKind,
+}
+
+#[derive(Debug, Clone)]
+enum FaultKind {
+    Fail,
+    /// Acknowledged, never stored.
+    LoseWrite,
+    /// Stored elsewhere.
+    Misdirect(u64),
+}
+
+impl SimDevice {
+    pub fn new(len: u64) -> Self {
+        Self::with_sector(len, 512)
+    }
+
+    /// A device whose atomic unit has `sector` bytes.
+    pub fn with_sector(len: u64, sector: usize) -> Self {
+        let image = Image::new(len);
+        Self::from_image(image, len, sector)
+    }
+
+    pub(crate) fn from_image(image: Image, len: u64, sector: usize) -> Self {
+        let state = State {
+            stable: image.clone(),
+            current: image,
+            unsynced: Vec::new(),
+            counts: BTreeMap::new(),
+            faults: Vec::new(),
+            record: false,
+            epochs: Vec::new(),
+        };
+        Self { state: Mutex::new(state), len, sector }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub fn sector(&self) -> usize {
+        self.sector
+    }
+
+    /// An independent device with the same content and the same unsynced writes, without faults; shares memory.
+    pub fn fork(&self) -> Self {
+        let mut state = self.state().clone();
+        state.faults.clear();
+        state.epochs.clear();
+        state.record = false;
+        Self { state: Mutex::new(state), len: self.len, sector: self.sector }
+    }
+
+    /// Writes since the last flush, in order.
+    pub fn unsynced(&self) -> Vec<Write> {
+        self.state().unsynced.clone()
+    }
+
+    /// The device after a power loss now: each unsynced write has the given fate; they are applied in the given order.
+    pub fn crash(&self, fates: &[Fate], order: &[usize]) -> Self {
+        let state = self.state();
+        let epoch = Epoch { base: state.stable.clone(), writes: state.unsynced.clone() };
+        epoch.crash(self.len, self.sector, fates, order)
+    }
+
+    /// A power loss that keeps, loses and tears unsynced writes at random, in random order.
+    pub fn crash_randomly(&self, rng: &mut Rng) -> Self {
+        let writes = self.unsynced();
+        let fates: Vec<Fate> = writes
+            .iter()
+            .map(|w| match rng.below(3) {
+                0 => Fate::Kept,
+                1 => Fate::Lost,
+                _ => Fate::Torn((0..w.sectors(self.sector)).map(|_| rng.one_in(2)).collect()),
+            })
+            .collect();
+        let mut order: Vec<usize> = (0..writes.len()).collect();
+        for i in (1..order.len()).rev() {
+            order.swap(i, rng.below(i as u64 + 1) as usize);
+        }
+        self.crash(&fates, &order)
+    }
+
+    /// Whether both hold the same bytes, as reads see them.
+    pub fn same_content(&self, other: &Self) -> bool {
+        let mut a = vec![0; self.len as usize];
+        let mut b = vec![0; other.len as usize];
+        self.state().current.read(0, &mut a);
+        other.state().current.read(0, &mut b);
+        a == b
+    }
+
+    /// Starts (or stops) keeping the writes between flushes.
+    pub fn record(&self, on: bool) {
+        let mut state = self.state();
+        state.record = on;
+        state.epochs.clear();
+    }
+
+    /// What was written before each flush since recording began, oldest first.
+    pub fn take_epochs(&self) -> Vec<Epoch> {
+        std::mem::take(&mut self.state().epochs)
+    }
+
+    /// Lets the `nth` next call (from 1) of an operation fail with EIO.
+    pub fn fail_nth(&self, op: DeviceOp, nth: u64) {
+        self.add_fault(op, Some(nth), FaultKind::Fail);
+    }
+
+    /// Lets every further call of an operation fail with EIO.
+    pub fn fail_always(&self, op: DeviceOp) {
+        self.state().faults.push(Fault { op, nth: None, kind: FaultKind::Fail });
+    }
+
+    /// Lets the `nth` next write be acknowledged but never stored.
+    pub fn lose_write(&self, nth: u64) {
+        self.add_fault(DeviceOp::Write, Some(nth), FaultKind::LoseWrite);
+    }
+
+    /// Lets the `nth` next write land at `offset` instead.
+    pub fn misdirect_write(&self, nth: u64, offset: u64) {
+        self.add_fault(DeviceOp::Write, Some(nth), FaultKind::Misdirect(offset));
+    }
+
+    fn add_fault(&self, op: DeviceOp, nth: Option<u64>, kind: FaultKind) {
+        let mut state = self.state();
+        let done = state.counts.get(&(op as u8)).copied().unwrap_or(0);
+        state.faults.push(Fault { op, nth: nth.map(|n| n + done), kind });
+    }
+
+    pub fn clear_faults(&self) {
+        self.state().faults.clear();
+    }
+
+    /// Calls of an operation so far.
+    pub fn calls(&self, op: DeviceOp) -> u64 {
+        self.state().counts.get(&(op as u8)).copied().unwrap_or(0)
+    }
+
+    /// Changes one byte on the medium.
+    pub fn flip(&self, offset: u64, mask: u8) {
+        let mut state = self.state();
+        let mut byte = [0];
+        state.current.read(offset, &mut byte);
+        byte[0] ^= mask;
+        state.current.write(offset, &byte);
+        state.stable.write(offset, &byte);
+    }
+
+    /// The bytes on the medium, as reads see them, without counting as a read.
+    pub fn peek(&self, offset: u64, len: usize) -> Vec<u8> {
+        let mut out = vec![0; len];
+        self.state().current.read(offset, &mut out);
+        out
+    }
+
+    fn begin(
+        &self,
+        state: &mut State,
+        op: DeviceOp,
+        offset: u64,
+        len: u64,
+    ) -> Result<Option<FaultKind>, DeviceError> {
+        let count = state.counts.entry(op as u8).or_insert(0);
+        *count += 1;
+        let count = *count;
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(DeviceError::OutOfRange { op, offset, len });
+        }
+        let hit = state.faults.iter().find(|f| f.op == op && f.nth.is_none_or(|n| n == count));
+        match hit.map(|f| f.kind.clone()) {
+            Some(FaultKind::Fail) => Err(DeviceError::Io { op, offset, len, errno: EIO }),
+            other => Ok(other),
+        }
+    }
+}
+
+impl Device for SimDevice {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        let mut state = self.state();
+        self.begin(&mut state, DeviceOp::Read, offset, buf.len() as u64)?;
+        state.current.read(offset, buf);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
+        assert!(
+            offset % 4096 == 0 && data.len() % 4096 == 0,
+            "the store writes whole blocks: {offset} {}",
+            data.len()
+        );
+        let mut state = self.state();
+        let to = match self.begin(&mut state, DeviceOp::Write, offset, data.len() as u64)? {
+            Some(FaultKind::LoseWrite) => return Ok(()),
+            Some(FaultKind::Misdirect(to)) => to,
+            _ => offset,
+        };
+        state.current.write(to, data);
+        state.unsynced.push(Write { offset: to, data: data.into() });
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        let mut state = self.state();
+        self.begin(&mut state, DeviceOp::Flush, 0, 0)?;
+        let writes = std::mem::take(&mut state.unsynced);
+        if state.record {
+            let base = state.stable.clone();
+            state.epochs.push(Epoch { base, writes: writes.clone() });
+        }
+        for w in &writes {
+            state.stable.write(w.offset, &w.data);
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        let mut state = self.state();
+        self.begin(&mut state, DeviceOp::Discard, offset, len)?;
+        // What is discarded may read as anything.
+        let junk = vec![0xd5; len as usize];
+        state.current.write(offset, &junk);
+        state.stable.write(offset, &junk);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(v: u8) -> Vec<u8> {
+        vec![v; PAGE]
+    }
+
+    #[test]
+    fn a_crash_keeps_flushed_writes_and_any_part_of_the_others() {
+        let d = SimDevice::new(1 << 16);
+        d.write_at(0, &page(1)).unwrap();
+        d.flush().unwrap();
+        d.write_at(0, &page(2)).unwrap();
+        d.write_at(4096, &page(3)).unwrap();
+        let torn = Fate::Torn((0..8).map(|i| i == 7).collect());
+        let after = d.crash(&[Fate::Lost, torn], &[0, 1]);
+        assert_eq!(
+            (after.peek(0, 1), after.peek(4096 + 3583, 2), d.peek(0, 1)),
+            (vec![1], vec![0, 3], vec![2])
+        );
+        assert!(d.crash(&[Fate::Kept, Fate::Kept], &[1, 0]).same_content(&d));
+    }
+
+    #[test]
+    fn faults_fire_at_their_call() {
+        let d = SimDevice::new(1 << 16);
+        d.write_at(0, &page(1)).unwrap();
+        d.fail_nth(DeviceOp::Write, 2);
+        d.lose_write(3);
+        d.misdirect_write(4, 8192);
+        d.write_at(0, &page(2)).unwrap();
+        assert!(d.write_at(0, &page(3)).is_err());
+        d.write_at(0, &page(4)).unwrap();
+        d.write_at(0, &page(5)).unwrap();
+        assert_eq!((d.peek(0, 1), d.peek(8192, 1)), (vec![2], vec![5]));
+        d.fail_always(DeviceOp::Flush);
+        assert!(d.flush().is_err() && d.flush().is_err());
+        assert_eq!(d.calls(DeviceOp::Write), 5);
+        assert!(d.write_at(1 << 16, &page(1)).is_err());
+    }
+}
