@@ -16,12 +16,9 @@ impl Bucket {
         straw_calc_version: u8,
     ) -> Result<Self, EditError> {
         let mut b = Self { id, type_id, hash: 0, weight: 0, items: Vec::new(), data: empty_data(alg) };
-        if let (BucketData::Uniform { item_weight }, Some((_, first))) = (&mut b.data, items.first()) {
-            *item_weight = *first;
-        }
         for &(item, weight) in items {
-            let weight = if let BucketData::Uniform { item_weight } = b.data { item_weight } else { weight };
-            b.push(item, weight)?;
+            let uniform = items.first().filter(|_| alg == Alg::Uniform);
+            b.push(item, uniform.map_or(weight, |(_, first)| *first))?;
         }
         b.calc_straws(straw_calc_version);
         Ok(b)
@@ -38,6 +35,7 @@ impl Bucket {
         let sum = self.sum_with(weight)?;
         let (id, size) = (self.id, self.items.len());
         match &mut self.data {
+            BucketData::Uniform { item_weight } if size == 0 => *item_weight = weight,
             BucketData::Uniform { item_weight } if *item_weight != weight => {
                 return Err(EditError::NotUniform { bucket: id, expected: *item_weight, got: weight });
             }

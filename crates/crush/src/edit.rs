@@ -285,6 +285,9 @@ impl CrushMap {
     }
 
     fn remove(&mut self, item: i32, unlink_only: bool) -> Result<(), EditError> {
+        if !self.item_names.contains_key(&item) && !self.is_placed(item) {
+            return Err(EditError::NoSuchItem(item));
+        }
         if item < 0 && !unlink_only {
             let bucket = self.bucket(item).ok_or(EditError::NoSuchItem(item))?;
             if !bucket.items.is_empty() {

@@ -84,10 +84,9 @@ impl EditError {
             | Self::NoSuchClass(_)
             | Self::NoSuchRule(_)
             | Self::NoSuchChooseArgs(_) => ENOENT,
-            Self::NameExists(_) | Self::BucketExists(_) | Self::ItemExists { .. } | Self::RuleExists(_) => {
-                EEXIST
-            }
+            Self::NameExists(_) | Self::BucketExists(_) | Self::RuleExists(_) => EEXIST,
             Self::NoSuchType(_)
+            | Self::ItemExists { .. }
             | Self::InvalidName(_)
             | Self::InvalidLocation(_)
             | Self::NoParentInLocation { .. }

@@ -7,21 +7,36 @@ use crate::choose::{Perms, choose};
 use crate::hash::hash32_2;
 use crate::{Bucket, ChooseArgMap, CrushMap, ITEM_NONE, ITEM_UNDEF, Step};
 
-/// Item draws one run of a rule may make. Real rules need thousands; a rule with absurd try counts would otherwise
-/// take hours. At the bound a run takes about a tenth of a second and leaves the rest of its result empty.
+/// What one run of a rule may cost: each draw from a bucket costs its items and [`DRAW_COST`]. Real rules need
+/// thousands; a rule with absurd try counts would otherwise take hours. At the bound a run takes about a tenth of a
+/// second and leaves the rest of its result empty.
 pub const DRAW_BUDGET: u64 = 16 << 20;
+const DRAW_COST: u64 = 16;
 
 /// Memory of a run, to be reused between runs, also of other rules and maps.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Scratch {
     working: Vec<i32>,
     output: Vec<i32>,
     leaves: Vec<i32>,
     perms: Perms,
+    budget: u64,
     exhausted: bool,
 }
 
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::with_budget(DRAW_BUDGET)
+    }
+}
+
 impl Scratch {
+    /// For runs that may cost `budget` each; see [`DRAW_BUDGET`].
+    pub fn with_budget(budget: u64) -> Self {
+        let (working, output, leaves) = (Vec::new(), Vec::new(), Vec::new());
+        Self { working, output, leaves, perms: Perms::default(), budget, exhausted: false }
+    }
+
     /// Whether the last run ended because its budget did, so that its result is not what Ceph would compute.
     pub fn exhausted(&self) -> bool {
         self.exhausted
@@ -58,7 +73,7 @@ impl CrushMap {
         out: &mut Vec<i32>,
     ) {
         out.clear();
-        let Scratch { working, output, leaves, perms, exhausted } = scratch;
+        let Scratch { working, output, leaves, perms, budget, exhausted } = scratch;
         *exhausted = false;
         let Some(rule) = self.rule(rule) else { return };
         if result_max == 0 {
@@ -70,7 +85,7 @@ impl CrushMap {
         }
         perms.clear();
         let args = choose_args.and_then(|id| self.choose_args_with_fallback(id));
-        let mut run = Run { map: self, weights, args, x: x as u32, perms, budget: DRAW_BUDGET };
+        let mut run = Run { map: self, weights, args, x: x as u32, perms, budget: *budget };
         let mut knobs = Knobs::of(self);
         let mut size = 0;
         for step in &rule.steps {
@@ -177,7 +192,7 @@ struct Run<'a> {
     args: Option<&'a ChooseArgMap>,
     x: u32,
     perms: &'a mut Perms,
-    /// Draws left.
+    /// What the run may still cost.
     budget: u64,
 }
 
@@ -316,7 +331,7 @@ impl<'a> Run<'a> {
             && failed_here as usize >= b.items.len() / 2
             && failed_here > knobs.local_fallback_retries;
         if exhaustive && !b.items.is_empty() {
-            self.charge(1);
+            self.charge(0);
             return Some(self.perms.choose(b, self.x, r as u32));
         }
         self.draw(b, r, outpos)
@@ -460,7 +475,7 @@ impl<'a> Run<'a> {
 
     /// Draws from a bucket by its algorithm; `None` when it is empty.
     fn draw(&mut self, b: &Bucket, r: i32, position: usize) -> Option<i32> {
-        self.charge(b.items.len().max(1) as u64);
+        self.charge(b.items.len() as u64);
         if b.items.is_empty() {
             return None;
         }
@@ -468,8 +483,8 @@ impl<'a> Run<'a> {
         Some(choose(b, self.perms, self.x, r as u32, arg, position))
     }
 
-    fn charge(&mut self, draws: u64) {
-        self.budget = self.budget.saturating_sub(draws);
+    fn charge(&mut self, items: u64) {
+        self.budget = self.budget.saturating_sub(items + DRAW_COST);
     }
 
     /// Whether a device is out, wholly or for this input. Source: is_out.

@@ -73,7 +73,8 @@ impl CrushMap {
     ) -> Result<Option<usize>, EditError> {
         let mut changed = 0;
         for index in 0..self.buckets.len() {
-            changed += usize::from(self.set_weight_in_bucket(item, weight, Self::bucket_id(index), with_sets)?);
+            changed +=
+                usize::from(self.set_weight_in_bucket(item, weight, Self::bucket_id(index), with_sets)?);
         }
         Ok(Some(changed).filter(|n| *n > 0))
     }
