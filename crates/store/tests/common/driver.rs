@@ -1,0 +1,74 @@
+//! Driving a store's jobs to completion on a device.
+
+use std::sync::Arc;
+
+use store::{Device, FormatOptions, Options, Store, Txn, TxnSeq};
+use testkit::SimDevice;
+use types::Fsid;
+
+pub const FSID: Fsid = Fsid([0xaa; 16]);
+pub const OSD: Fsid = Fsid([0xbb; 16]);
+
+pub fn format_options(log_bytes: u64) -> FormatOptions {
+    FormatOptions { fsid: FSID, osd_uuid: OSD, log_bytes: Some(log_bytes) }
+}
+
+/// A small store: little memory, so that checkpoints come often, and direct writes from 16 KiB on.
+pub fn small_options() -> Options {
+    Options { memory_bytes: 4 << 20, direct_write_min_bytes: 16 << 10, ..Options::default() }
+}
+
+pub fn new_device(bytes: u64, log_bytes: u64) -> Arc<SimDevice> {
+    let device = SimDevice::new(bytes);
+    Store::format(&device, format_options(log_bytes)).expect("format");
+    Arc::new(device)
+}
+
+pub fn open(device: &Arc<SimDevice>) -> Store {
+    Store::open(device.clone() as Arc<dyn Device>, small_options()).expect("open")
+}
+
+/// Commits everything that was submitted.
+pub fn commit_all(store: &mut Store, device: &dyn Device) -> TxnSeq {
+    while store.durable() < store.submitted() {
+        match store.take_commit() {
+            Some(job) => {
+                let done = job.execute(device);
+                store.committed(done).expect("commit");
+            }
+            None => checkpoint(store, device),
+        }
+    }
+    store.durable()
+}
+
+/// One step of a checkpoint, if one can be taken.
+pub fn checkpoint_step(store: &mut Store, device: &dyn Device) -> bool {
+    let Some(job) = store.take_checkpoint() else { return false };
+    let done = job.execute(device);
+    store.checkpointed(done).expect("checkpoint");
+    true
+}
+
+/// A whole checkpoint, with the commits it waits for.
+pub fn checkpoint(store: &mut Store, device: &dyn Device) {
+    let before = store.counters().checkpoints;
+    while store.counters().checkpoints == before {
+        if checkpoint_step(store, device) {
+            continue;
+        }
+        match store.take_commit() {
+            Some(job) => {
+                let done = job.execute(device);
+                store.committed(done).expect("commit");
+            }
+            None => return,
+        }
+    }
+}
+
+/// Submits and commits one transaction.
+pub fn commit(store: &mut Store, device: &dyn Device, txn: Txn) {
+    store.submit(txn).expect("submit");
+    commit_all(store, device);
+}
