@@ -94,6 +94,7 @@ impl Bitmap {
         changed
     }
 
+    #[cfg(test)]
     pub(crate) fn count(&self) -> u32 {
         self.regions.iter().flatten().map(|r| r.iter().map(|w| w.count_ones()).sum::<u32>()).sum()
     }

@@ -35,7 +35,6 @@ pub(crate) mod class {
     pub const ONODE: u8 = 3;
     pub const OMAP: u8 = 4;
     pub const REFS: u8 = 5;
-    pub const END: u8 = 6;
 }
 
 /// `class, pool, seed, shard`: what all keys of a space begin with.

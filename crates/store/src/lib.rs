@@ -37,6 +37,8 @@ mod page;
 mod superblock;
 mod tree;
 
+mod fsck;
+
 mod alloc;
 mod cache;
 mod checksum;
@@ -44,6 +46,7 @@ mod checksum;
 pub use checkpoint::{Checkpoint, CheckpointDone};
 pub use device::{Device, DeviceError, DeviceOp};
 pub use error::{Corruption, Foreign, Misuse, StoreError};
+pub use fsck::{Finding, FsckReport, fsck};
 pub use jobs::{Commit, CommitDone};
 pub use key::{ObjectKey, Space};
 pub use options::{Counters, FormatOptions, Identity, ObjectStat, Options, Statfs};

@@ -165,6 +165,7 @@ impl Onode {
         64 + (attrs + self.omap_header.len()) as u64 + u64::from(self.mapped) * 16
     }
 
+    #[cfg(debug_assertions)]
     pub(crate) fn assert_invariants(&self) {
         let mapped = self.mapped_slots().count() as u32;
         assert_eq!(mapped, self.mapped, "onode invariant 3");

@@ -128,6 +128,8 @@ impl Stage {
         }
         index.active.dirty.extend(self.dirty);
         for o in self.onodes.into_iter().flatten().filter(StagedOnode::is_changed) {
+            #[cfg(debug_assertions)]
+            o.now.iter().for_each(|o| o.assert_invariants());
             delta.objects += i64::from(o.now.is_some()) - i64::from(o.before.is_some());
             let stored = |o: &Option<Arc<Onode>>| o.as_ref().map_or(0, |o| o.stored_bytes()) as i64;
             delta.stored_bytes += stored(&o.now) - stored(&o.before);

@@ -108,17 +108,7 @@ impl Cursor {
     }
 }
 
-/// Shows every page reference under `root`, the root's included, with its level; leaves are not read.
-pub(crate) fn for_each_page(
-    pages: &mut impl Pages,
-    root: &PageRef,
-    visit: &mut impl FnMut(&PageRef, u8),
-) -> Result<(), StoreError> {
-    let page = pages.page(root)?;
-    visit(root, page.level());
-    pages_below(pages, &page, visit)
-}
-
+/// Shows every page reference below `page` with its level; leaves are not read.
 pub(crate) fn pages_below(
     pages: &mut impl Pages,
     page: &Page,

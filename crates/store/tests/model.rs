@@ -31,6 +31,7 @@ fn run(seed: u64, steps: u64, device_bytes: u64, log_bytes: u64) {
                 drop(store);
                 device = Arc::new(device.crash_randomly(&mut rng));
                 store = open(&device);
+                assert_clean(&device, &format!("seed {seed} step {step}"));
             }
             _ => {}
         }
@@ -39,12 +40,15 @@ fn run(seed: u64, steps: u64, device_bytes: u64, log_bytes: u64) {
         }
         if step % 16 == 0 {
             model.assert_same(&mut store, &format!("seed {seed} step {step}"));
+            let stored: u64 = store.statfs().stored_bytes;
+            assert!(store.statfs().objects == model.objects.len() as u64 && stored <= 12 * 300_000);
         }
     }
     commit_all(&mut store, device.as_ref());
     model.assert_same(&mut store, &format!("seed {seed} at the end"));
     checkpoint(&mut store, device.as_ref());
     model.assert_same(&mut store, &format!("seed {seed} after the last checkpoint"));
+    assert_clean(&device, &format!("seed {seed}"));
     drop(store);
     model.assert_same(&mut open(&device), &format!("seed {seed} reopened"));
 }

@@ -72,3 +72,9 @@ pub fn commit(store: &mut Store, device: &dyn Device, txn: Txn) {
     store.submit(txn).expect("submit");
     commit_all(store, device);
 }
+
+/// Asserts that an offline check of the device, data included, finds nothing.
+pub fn assert_clean(device: &SimDevice, what: &str) {
+    let report = store::fsck(device, true).unwrap_or_else(|e| panic!("{what}: {e}"));
+    assert!(report.is_clean(), "{what}: {:#?}", report.findings);
+}

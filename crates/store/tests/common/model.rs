@@ -35,7 +35,9 @@ impl Model {
                 self.edit(key(*object));
             }
             Op::Write { object, offset, data } => self.edit(key(*object)).write(*offset, data),
-            Op::Zero { object, offset, len } => self.edit(key(*object)).write(*offset, &vec![0; *len as usize]),
+            Op::Zero { object, offset, len } => {
+                self.edit(key(*object)).write(*offset, &vec![0; *len as usize])
+            }
             Op::Truncate { object, size } => self.edit(key(*object)).data.resize(*size as usize, 0),
             Op::Remove { object } => {
                 self.objects.remove(&key(*object));
@@ -140,8 +142,10 @@ impl Model {
             assert_eq!(other.omap, object.omap, "{what}: omap of {}", key.object);
             assert_eq!(other.header, object.header, "{what}: header of {}", key.object);
             assert_eq!(other.data.len(), object.data.len(), "{what}: size of {}", key.object);
-            let differs = other.data.iter().zip(&object.data).position(|(a, b)| a != b);
-            assert_eq!(differs, None, "{what}: data of {} differs at this byte", key.object);
+            if other.data != object.data {
+                let differs = other.data.iter().zip(&object.data).position(|(a, b)| a != b);
+                panic!("{what}: data of {} differs at byte {differs:?}", key.object);
+            }
         }
         assert_eq!(found.keys, self.keys, "{what}: keys");
     }
