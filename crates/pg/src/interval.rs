@@ -90,7 +90,11 @@ impl PastIntervals {
     }
 
     pub fn push(&mut self, i: Interval) {
-        assert!(self.intervals.last().is_none_or(|l| l.last < i.first), "interval {} is out of order", i.first);
+        assert!(
+            self.intervals.last().is_none_or(|l| l.last < i.first),
+            "interval {} is out of order",
+            i.first
+        );
         self.intervals.push(i);
     }
 
@@ -142,9 +146,8 @@ pub fn close_interval(
     let m = &key.members;
     let last = last_map.epoch;
     let enough = m.acting.len() >= usize::from(key.min_size.max(1)) && m.acting_primary >= 0;
-    let primary_alive = last_map
-        .osd(m.acting_primary)
-        .is_some_and(|o| o.info.up_thru >= first && o.info.up_from <= first);
+    let primary_alive =
+        last_map.osd(m.acting_primary).is_some_and(|o| o.info.up_thru >= first && o.info.up_from <= first);
     let was_clean = last_epoch_clean >= first && last_epoch_clean <= last;
     Interval {
         first,
@@ -157,6 +160,6 @@ pub fn close_interval(
 }
 
 fn members_of(map: &OsdMap, pgid: PgId) -> Members {
-    let (up, up_primary, acting, acting_primary) = map.pg_to_up_acting(pgid);
-    Members { up, up_primary, acting, acting_primary }
+    let m = map.pg_to_up_acting(pgid);
+    Members { up: m.up, up_primary: m.up_primary, acting: m.acting, acting_primary: m.acting_primary }
 }

@@ -21,13 +21,25 @@ pub struct PeerInfo {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
     /// An incoming connection is authenticated. The same `conn` again replaces what is known (a renewed ticket).
-    Connected { conn: ConnId, peer: PeerInfo },
+    Connected {
+        conn: ConnId,
+        peer: PeerInfo,
+    },
     /// An incoming connection's session is gone for good.
-    Disconnected { conn: ConnId },
+    Disconnected {
+        conn: ConnId,
+    },
     /// A message on an incoming connection.
-    Message { conn: ConnId, tid: u64, msg: Message },
+    Message {
+        conn: ConnId,
+        tid: u64,
+        msg: Message,
+    },
     /// A message from another OSD on the session that this OSD opened to it.
-    FromOsd { osd: OsdId, msg: Message },
+    FromOsd {
+        osd: OsdId,
+        msg: Message,
+    },
     /// A message from a monitor or the manager, on sessions that the shell keeps up.
     FromMon(Message),
     FromMgr(Message),
@@ -36,7 +48,9 @@ pub enum Input {
     /// A (new) session with the active manager is up.
     MgrConnected,
     /// A connection to that OSD's address of the current map was refused: nobody listens there.
-    OsdRefused { osd: OsdId },
+    OsdRefused {
+        osd: OsdId,
+    },
     /// All submitted transactions up to and including this one are on stable media.
     Durable(store::TxnSeq),
     /// A write or flush failed: nothing may be acknowledged any more.
@@ -53,24 +67,38 @@ pub enum Input {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
     /// To the peer of an incoming connection; dropped when the connection is gone.
-    Reply { conn: ConnId, tid: u64, msg: Message },
+    Reply {
+        conn: ConnId,
+        tid: u64,
+        msg: Message,
+    },
     /// To another OSD, on a lossless ordered session to its address in the current map, opened when needed.
-    SendOsd { osd: OsdId, msg: Message },
+    SendOsd {
+        osd: OsdId,
+        msg: Message,
+    },
     /// To a monitor, on the shell's session; dropped when there is none (`MonConnected` makes up for it).
     SendMon(Message),
     /// To the active manager, tid 0.
     SendMgr(Message),
     /// Transactions were submitted: take a commit from the store when the batch of inputs is through.
     Commit,
-    CloseConn { conn: ConnId },
+    CloseConn {
+        conn: ConnId,
+    },
     /// Forget the session to that OSD: it is down, or came back at another address.
-    DropOsd { osd: OsdId },
+    DropOsd {
+        osd: OsdId,
+    },
     /// The current map changed; the shell reads addresses and auth needs from `OsdCore::osdmap`.
     MapChanged,
     /// The OSD is up in the map and serves.
     Up,
     /// A line for the cluster log.
-    ClusterLog { level: LogLevel, text: String },
+    ClusterLog {
+        level: LogLevel,
+        text: String,
+    },
     /// The core cannot go on; the shell logs the reason and ends the process with a failure.
     Fatal(FatalReason),
     /// After `Input::Shutdown`: everything is on stable media.
@@ -97,6 +125,10 @@ pub enum FatalReason {
     ForeignCluster { ours: types::Fsid, theirs: types::Fsid },
     #[error("osd.{0} is destroyed or does not exist in the map")]
     NotInMap(i32),
+    #[error("the store belongs to osd.{theirs}, this is osd.{ours}")]
+    OtherOsd { ours: i32, theirs: i32 },
+    #[error("the store lacks the OSD map {0} that it was last at")]
+    MapMissing(types::Epoch),
     #[error("stored {what} cannot be read: {error}")]
     Corrupt { what: &'static str, error: codec::DecodeError },
 }

@@ -8,16 +8,22 @@ pub mod io;
 
 mod config;
 
+mod osd;
+mod pg;
+mod watch;
+
 pub mod exec;
 pub mod object;
 
+mod entry;
+mod hash;
 mod info;
 mod interval;
-mod entry;
 mod log;
-mod missing;
 mod merge;
-mod hash;
+mod missing;
+mod peer;
+mod range;
 
 pub use config::OsdConfig;
 pub use entry::{DupEntry, EntryKind, LogEntry, OpReturn};
@@ -27,3 +33,10 @@ pub use io::{BootAddrs, FatalReason, Input, LogLevel, Output, PeerInfo};
 pub use log::{PgLog, Recorded, Trimmed};
 pub use merge::{LogPart, MergeError, Merged};
 pub use missing::{Missing, MissingItem};
+pub use osd::{MetaError, OpCounters, OsdCore, Superblock};
+pub use pg::state::pg_state;
+
+/// What this daemon says when it is asked for its version, in the form that Ceph's tools parse.
+pub(crate) const VERSION_TEXT: &str =
+    concat!("ceph version 16.2.15 (loligo ", env!("CARGO_PKG_VERSION"), ") pacific (stable)");
+pub(crate) const VERSION_SHORT: &str = "16.2.15";

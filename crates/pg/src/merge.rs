@@ -130,13 +130,13 @@ pub fn merge_log(
 }
 
 /// What a peer with this log (or its newer part), these missing objects and this backfill position lacks against `log`:
-/// its missing set after it has merged `log`.
+/// its missing set after it has merged `log`, and the version up to which both logs are the same.
 pub fn peer_missing(
     log: &PgLog,
     theirs: &LogPart,
     mut missing: Missing,
     last_backfill: &HObject,
-) -> Result<Missing, MergeError> {
+) -> Result<(Missing, Eversion), MergeError> {
     theirs.check()?;
     let common = theirs.common_with(log)?;
     for e in log.after(common).filter(|e| e.object <= *last_backfill) {
@@ -144,7 +144,7 @@ pub fn peer_missing(
     }
     let divergent: Vec<_> = theirs.entries.iter().filter(|e| e.version > common).cloned().collect();
     undo_divergent(&divergent, log, common, &mut missing, last_backfill, &mut Vec::new());
-    Ok(missing)
+    Ok((missing, common))
 }
 
 /// Puts objects of divergent entries (oldest first) back; `log` holds the authoritative entries above `common` already.
@@ -186,7 +186,8 @@ fn undo_divergent(
                 }
                 Some(item) if item.need <= prior => {}
                 was => {
-                    let have = was.map_or(Eversion::ZERO, |i| if i.have < prior { i.have } else { Eversion::ZERO });
+                    let have =
+                        was.map_or(Eversion::ZERO, |i| if i.have < prior { i.have } else { Eversion::ZERO });
                     missing.insert(object.clone(), MissingItem { need: prior, have });
                 }
             }

@@ -1,13 +1,14 @@
 //! Goes through a request's operations in order, and says beforehand what a request may do.
 
 use bytes::Bytes;
+use cephx::caps::ClassUse;
 use messages::osd::{Op, OpCode, OpResult, OsdOp, flags, op_flags};
 use types::Errno;
 
 use super::{ExecEnv, ExecStop, OpError, Scratch, read, write};
 
 /// What a request may do, known before it runs: it decides about caps, waiting and duplicates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestKind {
     pub reads: bool,
     pub writes: bool,
@@ -15,6 +16,8 @@ pub struct RequestKind {
     pub pg_op: bool,
     /// Waits for writes as a write does, although it only reads.
     pub rwordered: bool,
+    /// Class methods that it calls, for caps.
+    pub classes: Vec<ClassUse>,
 }
 
 /// Classifies a request. `Err` when it names an operation or class method that cannot be classified.

@@ -81,11 +81,25 @@ pub struct EntryDraft {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Registered (or registered again after a reconnect).
-    Watch { cookie: u64, timeout_seconds: u32, will_ping: bool },
-    Unwatch { cookie: u64 },
+    Watch {
+        cookie: u64,
+        timeout_seconds: u32,
+        will_ping: bool,
+    },
+    Unwatch {
+        cookie: u64,
+    },
     /// Tell all watchers; the request is answered when all have acked or the time is over.
-    Notify { cookie: u64, timeout_seconds: u32, payload: Bytes },
-    NotifyAck { notify_id: u64, cookie: u64, reply: Bytes },
+    Notify {
+        cookie: u64,
+        timeout_seconds: u32,
+        payload: Bytes,
+    },
+    NotifyAck {
+        notify_id: u64,
+        cookie: u64,
+        reply: Bytes,
+    },
 }
 
 /// The outcome; see the module's invariants.
@@ -183,7 +197,12 @@ pub fn execute(
     let mut results: Vec<OpResult> = ops.iter().map(OpResult::from).collect();
     let result = dispatch::run_ops(env, &mut s, ops, &mut results)?;
     if result < 0 {
-        return Ok(Executed { result, results, user_version: state.info.user_version, ..Executed::default() });
+        return Ok(Executed {
+            result,
+            results,
+            user_version: state.info.user_version,
+            ..Executed::default()
+        });
     }
     if s.txn.is_empty() && !s.modify {
         return Ok(Executed {
@@ -245,13 +264,8 @@ fn finish(
     } else {
         s.state = ObjectState::default();
     }
-    let entry = EntryDraft {
-        kind,
-        object: head.clone(),
-        version,
-        prior_version: before.info.version,
-        user_version,
-    };
+    let entry =
+        EntryDraft { kind, object: head.clone(), version, prior_version: before.info.version, user_version };
     Executed {
         result,
         results,

@@ -9,12 +9,7 @@ use types::Errno;
 use super::{ExecEnv, OpError, Scratch};
 use crate::object::{ObjectState, info_flags};
 
-pub(super) fn write(
-    env: &ExecEnv<'_>,
-    s: &mut Scratch,
-    extent: Extent,
-    data: Bytes,
-) -> Result<(), OpError> {
+pub(super) fn write(env: &ExecEnv<'_>, s: &mut Scratch, extent: Extent, data: Bytes) -> Result<(), OpError> {
     if extent.length != data.len() as u64 {
         return Err(Errno::EINVAL.into());
     }

@@ -1,0 +1,217 @@
+//! Getting into the map: follow it to its newest epoch, ask to be marked up, wait until the map says so.
+//!
+//! ```text
+//!   Catching ──newest epoch reached──► Booting ──the map says up, at our address──► Up
+//!      ▲                                                                            │
+//!      └──────────────────── the map says down, or another address ─────────────────┘
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use messages::osd::{MOsdBoot, MOsdMarkMeDown, OsdSuperblock};
+use messages::{Message, PaxosVersion};
+use types::{Epoch, features};
+
+use super::{OsdCore, mon};
+use crate::io::{LogLevel, Output};
+
+/// How long to wait for an effect before asking again.
+const ASK_AGAIN: Duration = Duration::from_secs(3);
+/// Source: osd_beacon_report_interval is 300 s; a shorter one costs nothing here.
+const BEACON_INTERVAL: Duration = Duration::from_secs(60);
+
+const ARCH: &str = if cfg!(target_arch = "aarch64") { "aarch64" } else { "x86_64" };
+
+/// Where the OSD stands on its way into the map.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Boot {
+    stage: Stage,
+    /// Newest epoch when this process began: the map must say "up" after it.
+    since: Epoch,
+    /// The newest epoch that the monitors spoke of.
+    newest: Option<Epoch>,
+    asked: Duration,
+    beacon: Duration,
+    mon: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Catching,
+    Booting,
+    Up,
+}
+
+impl Boot {
+    pub fn new(since: Epoch) -> Self {
+        Self {
+            stage: Stage::Catching,
+            since,
+            newest: None,
+            asked: Duration::ZERO,
+            beacon: Duration::ZERO,
+            mon: false,
+        }
+    }
+    pub fn is_up(&self) -> bool {
+        self.stage == Stage::Up
+    }
+}
+
+impl OsdCore {
+    pub(super) fn mon_connected(&mut self) {
+        self.boot.mon = true;
+        self.shared.send_mon(mon::subscribe(self.shared.epoch().next()));
+        if !self.boot.is_up() {
+            self.shared.send_mon(mon::newest_osdmap(1));
+            self.boot.stage = Stage::Catching;
+        }
+        self.boot.asked = self.shared.now.mono;
+        let up_thru = self.shared.up_thru_wanted;
+        if self.boot.is_up() && up_thru.0 > 0 {
+            self.shared.send_mon(mon::alive(self.shared.epoch(), up_thru));
+        }
+    }
+
+    /// The monitors' newest epoch is known.
+    pub(super) fn newest_known(&mut self, newest: Epoch) {
+        self.boot.newest = Some(newest);
+        self.try_boot();
+    }
+
+    /// Asks to be marked up once the newest map is here.
+    pub(super) fn try_boot(&mut self) {
+        let current = self.shared.epoch();
+        let caught_up = self.boot.newest.is_some_and(|n| current >= n) && current.0 > 0;
+        if self.boot.stage != Stage::Catching || !caught_up || self.stopping || !self.boot.mon {
+            return;
+        }
+        if self.shared.map.is_destroyed(self.shared.whoami) {
+            return self.shared.fail(crate::FatalReason::NotInMap(self.shared.whoami));
+        }
+        self.boot.stage = Stage::Booting;
+        self.boot.asked = self.shared.now.mono;
+        let msg = self.boot_message();
+        self.shared.send_mon(msg);
+    }
+
+    fn boot_message(&self) -> Message {
+        let sb = &self.superblock;
+        let identity = self.shared.store.identity();
+        MOsdBoot {
+            version: PaxosVersion(sb.current_epoch.0.into()),
+            superblock: OsdSuperblock {
+                cluster_fsid: identity.fsid,
+                whoami: sb.whoami,
+                current_epoch: sb.current_epoch,
+                oldest_map: sb.oldest_map,
+                newest_map: sb.current_epoch,
+                clean_thru: sb.clean_thru,
+                mounted: sb.mounted,
+                osd_fsid: identity.osd_uuid,
+                ..OsdSuperblock::default()
+            },
+            hb_back_addrs: self.addrs.heartbeat_back.clone(),
+            cluster_addrs: self.addrs.cluster.clone(),
+            boot_epoch: Epoch(0),
+            hb_front_addrs: self.addrs.heartbeat_front.clone(),
+            metadata: self.metadata(),
+            features: features::PACIFIC,
+        }
+        .into()
+    }
+
+    /// What `ceph osd metadata` shows.
+    fn metadata(&self) -> BTreeMap<String, String> {
+        let size = self.shared.store.statfs().total_bytes;
+        let public = self.addrs.public.to_string();
+        let cluster = self.addrs.cluster.to_string();
+        let pairs = [
+            ("front_addr", public),
+            ("back_addr", cluster),
+            ("hb_front_addr", self.addrs.heartbeat_front.to_string()),
+            ("hb_back_addr", self.addrs.heartbeat_back.to_string()),
+            ("ceph_version", crate::VERSION_TEXT.to_owned()),
+            ("ceph_version_short", crate::VERSION_SHORT.to_owned()),
+            ("ceph_release", "pacific".to_owned()),
+            ("osd_objectstore", "loligo".to_owned()),
+            ("bluestore_bdev_size", size.to_string()),
+            ("rotational", "0".to_owned()),
+            ("arch", ARCH.to_owned()),
+            ("os", "Linux".to_owned()),
+        ];
+        pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
+    }
+
+    /// Compares the map with what we are; PGs begin to work when it says that we are up.
+    pub(super) fn check_up(&mut self) {
+        let me = self.shared.map.osd(self.shared.whoami);
+        let up = me.is_some_and(|o| {
+            o.is_up() && o.cluster_addrs == self.addrs.cluster && o.info.up_from > self.boot.since
+        });
+        match (self.boot.stage, up) {
+            (Stage::Up, true) | (Stage::Catching | Stage::Booting, false) => {}
+            (_, true) => {
+                self.boot.stage = Stage::Up;
+                self.shared.out.push(Output::Up);
+                let cx = &mut self.shared;
+                for pg in self.pgs.values_mut() {
+                    pg.start_interval(cx);
+                }
+                self.reports.all_due();
+            }
+            (Stage::Up, false) => {
+                let who = self.shared.whoami;
+                if !self.stopping {
+                    let text = format!("osd.{who} was marked down although it is alive: it boots again");
+                    self.shared.cluster_log(LogLevel::Warn, text);
+                }
+                self.boot.stage = Stage::Catching;
+                self.boot.since = self.shared.epoch();
+                self.boot.newest = Some(self.shared.epoch());
+            }
+        }
+        self.try_boot();
+    }
+
+    pub(super) fn boot_tick(&mut self) {
+        let now = self.shared.now.mono;
+        if !self.boot.mon || self.stopping {
+            return;
+        }
+        if !self.boot.is_up() && now.saturating_sub(self.boot.asked) >= ASK_AGAIN {
+            self.boot.asked = now;
+            self.boot.stage = Stage::Catching;
+            self.shared.send_mon(mon::subscribe(self.shared.epoch().next()));
+            self.shared.send_mon(mon::newest_osdmap(1));
+        }
+        if self.boot.is_up() && now.saturating_sub(self.boot.beacon) >= BEACON_INTERVAL {
+            self.boot.beacon = now;
+            let clean = self.pgs.values().map(|pg| pg.info.history.last_epoch_clean).min();
+            let msg = messages::osd::MOsdBeacon {
+                version: PaxosVersion(self.shared.epoch().0.into()),
+                min_last_epoch_clean: clean.unwrap_or(self.shared.epoch()),
+                report_interval_s: BEACON_INTERVAL.as_secs() as i32,
+                ..Default::default()
+            };
+            self.shared.send_mon(msg);
+        }
+    }
+
+    /// Tells the monitors before a clean stop, so that clients need not wait for a failure report.
+    pub(super) fn mark_me_down(&mut self) {
+        let cx = &mut self.shared;
+        let Some(me) = cx.map.osd(cx.whoami).filter(|o| o.is_up()) else { return };
+        let msg = MOsdMarkMeDown {
+            version: PaxosVersion(cx.epoch().0.into()),
+            fsid: cx.map.fsid,
+            target_osd: cx.whoami,
+            target_addrs: me.client_addrs.clone(),
+            epoch: cx.epoch(),
+            request_ack: false,
+            down_and_dead: true,
+        };
+        cx.send_mon(msg);
+    }
+}

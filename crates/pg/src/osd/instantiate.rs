@@ -1,0 +1,121 @@
+//! Making PG copies: straight from the map, whenever it names this OSD as a member of a PG that is not here.
+//!
+//! A new copy must not believe that its PG is new: it looks back through the stored maps to where the pool began, and
+//! remembers who else may have taken writes. Peering asks them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use maps::OsdMap;
+use store::Txn;
+use types::{Epoch, PgId, SpgId};
+
+use super::{OsdCore, superblock};
+use crate::info::PgInfo;
+use crate::interval::{IntervalKey, PastIntervals, close_interval};
+use crate::log::PgLog;
+use crate::missing::Missing;
+use crate::pg::{Pg, persist};
+use crate::range::ancestor;
+
+impl OsdCore {
+    /// Makes the copies that the current map wants here. `recent` holds maps that are not in the store yet.
+    pub(super) fn instantiate(
+        &mut self,
+        recent: &BTreeMap<Epoch, Arc<OsdMap>>,
+        txn: &mut Txn,
+        changed: &mut BTreeSet<SpgId>,
+    ) {
+        let map = self.shared.map.clone();
+        let whoami = self.shared.whoami;
+        let mut wanted: Vec<PgId> = Vec::new();
+        map.for_each_pg(|pgid, m| {
+            let member = m.up.contains(&whoami) || m.acting.contains(&whoami);
+            let replicated = map.pool(pgid.pool).is_some_and(maps::Pool::is_replicated);
+            if member && replicated && !self.pgs.contains_key(&SpgId::replicated(pgid)) {
+                wanted.push(pgid);
+            }
+        });
+        if wanted.is_empty() {
+            return;
+        }
+        let oldest = wanted.iter().map(|pgid| pgid.pool).collect::<BTreeSet<_>>();
+        let history = self.maps_back_to_birth(&map, &oldest, recent);
+        for pgid in wanted {
+            let pg = born(pgid, &history);
+            persist::put_info(txn, pg.id, &pg.info);
+            persist::put_past(txn, pg.id, &pg.past);
+            changed.insert(pg.id);
+            self.pgs.insert(pg.id, pg);
+        }
+    }
+
+    /// Maps in order up to the current one, back to the epoch in which the last of these pools appeared, or to the
+    /// oldest that is kept.
+    fn maps_back_to_birth(
+        &mut self,
+        current: &Arc<OsdMap>,
+        pools: &BTreeSet<types::PoolId>,
+        recent: &BTreeMap<Epoch, Arc<OsdMap>>,
+    ) -> Vec<Arc<OsdMap>> {
+        let mut back = vec![current.clone()];
+        let mut e = current.epoch;
+        while e > self.superblock.oldest_map && e.0 > 1 {
+            e = e.prev();
+            let map = match recent.get(&e) {
+                Some(map) => map.clone(),
+                None => match superblock::full_map(&mut self.shared.store, e) {
+                    Ok(Some(map)) => Arc::new(map),
+                    _ => break,
+                },
+            };
+            let any = pools.iter().any(|p| map.pool(*p).is_some());
+            if !any {
+                break;
+            }
+            back.push(map);
+        }
+        back.reverse();
+        back
+    }
+}
+
+/// A copy of a PG as the last of `history` has it, with the intervals before.
+fn born(pgid: PgId, history: &[Arc<OsdMap>]) -> Pg {
+    let key_in = |map: &OsdMap| {
+        let pool = map.pool(pgid.pool)?;
+        IntervalKey::of(map, ancestor(pgid, pool.pg_num))
+    };
+    let mut past = PastIntervals::default();
+    let mut info = PgInfo::new(pgid);
+    let mut current: Option<(IntervalKey, Arc<OsdMap>)> = None;
+    let h = &mut info.history;
+    for map in history {
+        let Some(key) = key_in(map) else { continue };
+        match &current {
+            None => {
+                h.epoch_created = map.epoch;
+                h.epoch_pool_created = map.epoch;
+                h.last_epoch_clean = map.epoch;
+                h.same_interval_since = map.epoch;
+                h.same_up_since = map.epoch;
+                h.same_primary_since = map.epoch;
+            }
+            Some((was, last)) if *was != key => {
+                past.push(close_interval(h.same_interval_since, last, was, h.last_epoch_clean));
+                h.same_interval_since = map.epoch;
+                if was.members.up != key.members.up {
+                    h.same_up_since = map.epoch;
+                }
+                if was.members.acting_primary != key.members.acting_primary {
+                    h.same_primary_since = map.epoch;
+                }
+            }
+            Some(_) => {}
+        }
+        current = Some((key, map.clone()));
+    }
+    let mut pg = Pg::new(SpgId::replicated(pgid), info, past, PgLog::default(), Missing::default());
+    pg.key = current.map(|(key, _)| key).unwrap_or_default();
+    pg
+}

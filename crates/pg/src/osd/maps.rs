@@ -1,0 +1,264 @@
+//! Following OSD maps: storing them, moving PGs from epoch to epoch, and telling others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use codec::{Decode, Encode};
+use maps::{ApplyError, Incremental, OsdMap};
+use messages::mon::MOsdMap;
+use store::Txn;
+use types::{ConnId, Epoch, OsdId, SpgId};
+
+use super::shared::Done;
+use super::{OsdCore, mon, superblock};
+use crate::interval::IntervalKey;
+use crate::io::{FatalReason, LogLevel, Output};
+use crate::pg::{self, Pg};
+
+/// Increments sent to a client or peer in one message. Source: osd_map_share_max_epochs.
+const SHARE_MAX: u32 = 40;
+
+/// What a run of maps changed.
+#[derive(Default)]
+struct Advanced {
+    /// PGs with a new interval.
+    changed: BTreeSet<SpgId>,
+    /// PGs whose pool is gone.
+    removed: BTreeSet<SpgId>,
+    /// Maps of this run.
+    maps: BTreeMap<Epoch, Arc<OsdMap>>,
+}
+
+impl OsdCore {
+    /// Takes maps from a monitor or another OSD.
+    pub(super) fn handle_osdmap(&mut self, m: &MOsdMap) {
+        let ours = self.shared.store.identity().fsid;
+        if m.fsid != ours {
+            return self.shared.fail(FatalReason::ForeignCluster { ours, theirs: m.fsid });
+        }
+        let (Some(first), Some(last)) = (m.first(), m.last()) else { return };
+        let current = self.shared.epoch();
+        if last <= current {
+            return;
+        }
+        if first > current.next() && !m.full.contains_key(&first) {
+            self.shared.send_mon(mon::subscribe(current.next()));
+            return;
+        }
+        let mut txn = Txn::new();
+        let mut done = Advanced::default();
+        let mut at = self.shared.map.clone();
+        let mut next = if first > current.next() { first } else { current.next() };
+        while next <= last {
+            let Some(map) = self.read_map(m, next, &at, &mut txn) else { break };
+            let map = Arc::new(map);
+            if let Err(e) = self.advance_pgs(&at, &map, &mut txn, &mut done) {
+                return self.shared.fail(FatalReason::Store(e.to_string()));
+            }
+            done.maps.insert(next, map.clone());
+            at = map;
+            next = next.next();
+        }
+        if at.epoch > current {
+            self.take_map(at, first > current.next(), m.oldest, txn, done);
+        }
+        if self.shared.epoch() < m.newest && self.shared.epoch() < last {
+            // A damaged or missing epoch: ask for it again, whole if need be.
+            self.shared.send_mon(mon::subscribe(self.shared.epoch().next()));
+        }
+    }
+
+    /// The map of epoch `e`, from the message and the map before; it goes into the transaction.
+    fn read_map(&mut self, m: &MOsdMap, e: Epoch, before: &OsdMap, txn: &mut Txn) -> Option<OsdMap> {
+        let increment = m.incremental.get(&e).filter(|_| before.epoch.next() == e);
+        if let Some(raw) = increment {
+            superblock::put_increment(txn, e, raw.clone());
+        }
+        if let Some(raw) = m.full.get(&e) {
+            match OsdMap::from_bytes(raw.clone()) {
+                Ok(map) if map.epoch == e => {
+                    superblock::put_full_map(txn, e, raw.clone());
+                    return Some(map);
+                }
+                Ok(map) => self.bad_map(e, &format!("it says {}", map.epoch)),
+                Err(error) => self.bad_map(e, &error.to_string()),
+            }
+        }
+        let inc = match Incremental::from_bytes(increment?.clone()) {
+            Ok(inc) => inc,
+            Err(error) => {
+                self.bad_map(e, &error.to_string());
+                return None;
+            }
+        };
+        let mut map = before.clone();
+        let encoded = match map.apply_checked(&inc) {
+            Err(ApplyError::Crc { actual, expected }) => {
+                self.bad_map(e, &format!("its checksum is {actual:#x}, the increment says {expected:#x}"));
+                map.apply(&inc).map(|()| map.to_bytes())
+            }
+            other => other,
+        };
+        match encoded {
+            Ok(raw) => {
+                superblock::put_full_map(txn, e, raw);
+                Some(map)
+            }
+            Err(error) => {
+                self.bad_map(e, &error.to_string());
+                None
+            }
+        }
+    }
+
+    fn bad_map(&mut self, e: Epoch, why: &str) {
+        let who = self.shared.whoami;
+        self.shared.cluster_log(LogLevel::Error, format!("osd.{who} got a bad OSD map {e}: {why}"));
+    }
+
+    /// Moves every PG one epoch on.
+    fn advance_pgs(
+        &mut self,
+        last: &OsdMap,
+        map: &OsdMap,
+        txn: &mut Txn,
+        done: &mut Advanced,
+    ) -> Result<(), crate::object::LoadError> {
+        let mut born: Vec<Pg> = Vec::new();
+        for (id, pg) in &mut self.pgs {
+            if map.pool(id.pgid.pool).is_none() {
+                done.removed.insert(*id);
+            }
+            let Some(key) = IntervalKey::of(map, id.pgid) else { continue };
+            let was = pg.key.pg_num;
+            if pg.advance_map(last, map, key, txn) {
+                done.changed.insert(*id);
+            }
+            let Some(pool) = map.pool(id.pgid.pool).filter(|p| p.pg_num > was && was > 0) else { continue };
+            for child in pg::split::children(id.pgid, was, pool.pg_num) {
+                let mut child = pg.split_off(child, pool, &mut self.shared.store, txn)?;
+                child.key = IntervalKey::of(map, child.id.pgid).unwrap_or_default();
+                done.changed.insert(child.id);
+                born.push(child);
+            }
+        }
+        self.pgs.extend(born.into_iter().map(|pg| (pg.id, pg)));
+        Ok(())
+    }
+
+    /// Makes `map` the current one: stores everything in one transaction, then lets PGs act on it.
+    fn take_map(&mut self, map: Arc<OsdMap>, gap: bool, oldest: Epoch, mut txn: Txn, mut done: Advanced) {
+        let before = std::mem::replace(&mut self.shared.map, map.clone());
+        let first_kept = done.maps.keys().next().copied().unwrap_or(map.epoch);
+        let sb = &mut self.superblock;
+        sb.current_epoch = map.epoch;
+        sb.cluster_fsid = map.fsid;
+        sb.clean = false;
+        if gap || sb.oldest_map.0 == 0 {
+            superblock::forget_maps_before(&mut txn, sb.oldest_map, first_kept);
+            sb.oldest_map = first_kept;
+        }
+        self.trim_maps(oldest, &mut txn);
+        for id in &done.removed {
+            done.changed.remove(id);
+        }
+        self.instantiate(&done.maps, &mut txn, &mut done.changed);
+        if map.is_up(self.shared.whoami) {
+            self.superblock.mounted = map.epoch;
+        }
+        self.superblock.save(&mut txn);
+        self.shared.submit(txn, Done::Nothing);
+        self.remove_pools(&before, &done.removed);
+        self.drop_sessions(&before, &map);
+        self.shared.out.push(Output::MapChanged);
+        self.check_up();
+        if self.boot.is_up() {
+            for (id, pg) in &mut self.pgs {
+                if done.changed.contains(id) {
+                    pg.start_interval(&mut self.shared);
+                } else {
+                    pg.map_changed(&mut self.shared);
+                }
+            }
+        }
+        self.heartbeat_peers_changed();
+        self.map_arrived();
+    }
+
+    /// Forgets maps that no OSD needs (`oldest` is the monitors' oldest) beyond the number to keep.
+    fn trim_maps(&mut self, oldest: Epoch, txn: &mut Txn) {
+        let keep_from =
+            self.superblock.current_epoch.0.saturating_sub(self.shared.config.map_cache_size.max(1));
+        let to = Epoch(keep_from).min(oldest);
+        if to > self.superblock.oldest_map {
+            superblock::forget_maps_before(txn, self.superblock.oldest_map, to);
+            self.superblock.oldest_map = to;
+        }
+    }
+
+    fn remove_pools(&mut self, before: &OsdMap, removed: &BTreeSet<SpgId>) {
+        for id in removed {
+            self.pgs.remove(id);
+            let pg_num = before.pool(id.pgid.pool).map_or(1, |p| p.pg_num);
+            let range = crate::range::pg_range(id.pgid, pg_num.max(id.pgid.seed.saturating_add(1)));
+            pg::remove::remove_copy(*id, &range, &mut self.shared);
+        }
+    }
+
+    /// Sessions to OSDs that went down or moved are of no use.
+    fn drop_sessions(&mut self, before: &OsdMap, now: &OsdMap) {
+        for (osd, old) in before.existing_osds().filter(|(_, o)| o.is_up()) {
+            let same = now.osd(osd.0).is_some_and(|o| o.is_up() && o.info.up_from == old.info.up_from);
+            if !same && osd.0 != self.shared.whoami {
+                self.shared.out.push(Output::DropOsd { osd });
+            }
+        }
+    }
+
+    /// Sends a peer the increments it lacks, as far as they are kept.
+    pub(super) fn share_map(&mut self, to: ShareTo, theirs: Epoch) {
+        let current = self.shared.epoch();
+        if theirs >= current || theirs.0 == 0 {
+            return;
+        }
+        let mut m = MOsdMap {
+            fsid: self.shared.map.fsid,
+            oldest: self.superblock.oldest_map,
+            newest: current,
+            ..MOsdMap::default()
+        };
+        let last = current.min(Epoch(theirs.0.saturating_add(SHARE_MAX)));
+        let mut e = theirs.next();
+        while e <= last {
+            match superblock::increment_raw(&mut self.shared.store, e) {
+                Ok(Some(raw)) => {
+                    m.incremental.insert(e, raw);
+                }
+                _ => break,
+            }
+            e = e.next();
+        }
+        if m.incremental.is_empty() {
+            if let Ok(Some(raw)) = superblock::full_map_raw(&mut self.shared.store, current) {
+                m.full.insert(current, raw);
+            }
+        }
+        let reached = m.last().unwrap_or(theirs);
+        match to {
+            ShareTo::Conn(conn) => {
+                if let Some(s) = self.shared.sessions.get_mut(&conn) {
+                    s.epoch = reached;
+                }
+                self.shared.out.push(Output::Reply { conn, tid: 0, msg: m.into() });
+            }
+            ShareTo::Osd(osd) => self.shared.out.push(Output::SendOsd { osd: OsdId(osd), msg: m.into() }),
+        }
+    }
+}
+
+/// Whom maps are shared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ShareTo {
+    Conn(ConnId),
+    Osd(i32),
+}

@@ -1,0 +1,254 @@
+//! The OSD around its PGs: maps, boot, sessions, heartbeats, reports, commands; and the one entry, `OsdCore::handle`.
+//!
+//! Invariants:
+//! 1. All PGs have followed the maps up to the OSD's current one.
+//! 2. Callbacks wait in the order of their transactions.
+//! 3. After a failure of the device or the store nothing is acknowledged any more.
+
+mod boot;
+mod command;
+mod durable;
+mod heartbeat;
+mod instantiate;
+mod maps;
+pub(crate) mod mon;
+mod report;
+mod route;
+pub(crate) mod session;
+pub(crate) mod shared;
+mod superblock;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::maps::OsdMap;
+use store::{Store, TxnSeq};
+use types::{Epoch, Now, OsdId, SpgId};
+
+use crate::OsdConfig;
+use crate::interval::IntervalKey;
+use crate::io::{BootAddrs, FatalReason, Input, Output};
+use crate::pg::{Pg, persist};
+use boot::Boot;
+use heartbeat::Heartbeats;
+use route::Waiting;
+use session::Session;
+pub use shared::OpCounters;
+use shared::Shared;
+pub use superblock::{MetaError, Superblock};
+
+/// The whole OSD. See the module's invariants.
+pub struct OsdCore {
+    pub(crate) shared: Shared,
+    pub(crate) pgs: BTreeMap<SpgId, Pg>,
+    superblock: Superblock,
+    addrs: BootAddrs,
+    boot: Boot,
+    /// Messages that name a map we do not have yet, in the order of their arrival.
+    waiting_for_map: VecDeque<Waiting>,
+    heartbeats: Heartbeats,
+    reports: report::Reports,
+    stopping: bool,
+}
+
+impl OsdCore {
+    /// Opens the OSD that the store holds; a fresh store becomes this OSD's.
+    pub fn new(
+        whoami: OsdId,
+        config: OsdConfig,
+        mut store: Store,
+        addrs: BootAddrs,
+    ) -> Result<Self, FatalReason> {
+        let superblock = Superblock::read(&mut store)
+            .map_err(fatal)?
+            .unwrap_or_else(|| Superblock { whoami: whoami.0, ..Superblock::default() });
+        if superblock.whoami != whoami.0 {
+            return Err(FatalReason::OtherOsd { ours: whoami.0, theirs: superblock.whoami });
+        }
+        let map = match superblock.current_epoch {
+            Epoch(0) => OsdMap::default(),
+            e => superblock::full_map(&mut store, e).map_err(fatal)?.ok_or(FatalReason::MapMissing(e))?,
+        };
+        let shared = Shared {
+            whoami: whoami.0,
+            config,
+            map: Arc::new(map),
+            store,
+            now: Now::default(),
+            out: Vec::new(),
+            on_durable: VecDeque::new(),
+            sessions: BTreeMap::new(),
+            recovery_active: 0,
+            stats_dirty: false,
+            fatal: None,
+            uncommitted: false,
+            counters: OpCounters::default(),
+            up_thru_wanted: Epoch(0),
+        };
+        let mut core = Self {
+            shared,
+            pgs: BTreeMap::new(),
+            boot: Boot::new(superblock.current_epoch),
+            superblock,
+            addrs,
+            waiting_for_map: VecDeque::new(),
+            heartbeats: Heartbeats::default(),
+            reports: report::Reports::default(),
+            stopping: false,
+        };
+        core.load_pgs()?;
+        Ok(core)
+    }
+
+    fn load_pgs(&mut self) -> Result<(), FatalReason> {
+        let cx = &mut self.shared;
+        for space in cx.store.spaces().map_err(|e| FatalReason::Store(e.to_string()))? {
+            let store::Space::Pg(id) = space else { continue };
+            let Some(stored) =
+                persist::read(&mut cx.store, id).map_err(|e| FatalReason::Store(e.to_string()))?
+            else {
+                continue;
+            };
+            let marked = crate::pg::remove::is_marked(&mut cx.store, id);
+            if marked.map_err(|e| FatalReason::Store(e.to_string()))? {
+                let pg_num = cx.map.pool(id.pgid.pool).map_or(1, |p| p.pg_num.max(id.pgid.seed + 1));
+                crate::pg::remove::remove_copy(id, &crate::range::pg_range(id.pgid, pg_num), cx);
+                continue;
+            }
+            let mut pg = Pg::new(id, stored.info, stored.past, stored.log, stored.missing);
+            pg.update_log_bounds();
+            pg.update_last_complete();
+            pg.key = IntervalKey::of(&cx.map, id.pgid).unwrap_or_default();
+            self.pgs.insert(id, pg);
+        }
+        Ok(())
+    }
+
+    /// Takes one input; effects are appended to `out`.
+    pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        self.shared.now = now;
+        std::mem::swap(&mut self.shared.out, out);
+        if self.shared.fatal.is_none() {
+            self.dispatch(input);
+            self.run_ready();
+            self.report_if_due();
+        }
+        if std::mem::take(&mut self.shared.uncommitted) && self.shared.fatal.is_none() {
+            self.shared.out.push(Output::Commit);
+        }
+        std::mem::swap(&mut self.shared.out, out);
+    }
+
+    fn dispatch(&mut self, input: Input) {
+        match input {
+            Input::Connected { conn, peer } => {
+                let epoch = self.shared.sessions.get(&conn).map_or(Epoch(0), |s| s.epoch);
+                self.shared.sessions.insert(conn, Session { epoch, ..Session::new(peer) });
+            }
+            Input::Disconnected { conn } => self.disconnected(conn),
+            Input::Message { conn, tid, msg } => self.message(conn, tid, msg),
+            Input::FromOsd { osd, msg } => self.osd_message(osd.0, None, 0, msg),
+            Input::FromMon(msg) => self.mon_message(msg),
+            Input::FromMgr(_) => {}
+            Input::MonConnected => self.mon_connected(),
+            Input::MgrConnected => self.mgr_connected(),
+            Input::OsdRefused { osd } => self.osd_refused(osd.0),
+            Input::Durable(seq) => self.durable(seq),
+            Input::DeviceFailed => self.shared.fail(FatalReason::DeviceFailed),
+            Input::Tick => self.tick(),
+            Input::Config(options) => {
+                for (name, value) in options {
+                    self.shared.config.set(&name, &value);
+                }
+            }
+            Input::Shutdown => self.shutdown(),
+        }
+    }
+
+    fn tick(&mut self) {
+        self.boot_tick();
+        self.heartbeat_tick();
+        if self.boot.is_up() && self.reports.questions_due(self.shared.now.mono, Duration::from_secs(2)) {
+            let up_thru = self.shared.up_thru_wanted;
+            if self.shared.map.osd(self.shared.whoami).is_some_and(|o| o.info.up_thru < up_thru) {
+                self.shared.send_mon(mon::alive(self.shared.epoch(), up_thru));
+            }
+            for pg in self.pgs.values_mut() {
+                pg.repeat_questions(&mut self.shared);
+            }
+        }
+        crate::watch::tick(self);
+    }
+
+    /// Runs requests that inputs have freed, until none is left.
+    fn run_ready(&mut self) {
+        let cx = &mut self.shared;
+        for pg in self.pgs.values_mut().filter(|pg| !pg.ready.is_empty()) {
+            pg.run_ready(cx);
+        }
+    }
+
+    fn shutdown(&mut self) {
+        self.stopping = true;
+        self.superblock.clean = true;
+        self.superblock.clean_thru = self.superblock.current_epoch;
+        let mut txn = store::Txn::new();
+        self.superblock.save(&mut txn);
+        self.mark_me_down();
+        self.shared.submit(txn, shared::Done::Stopped);
+    }
+
+    /// The current map.
+    pub fn osdmap(&self) -> &Arc<OsdMap> {
+        &self.shared.map
+    }
+
+    pub fn whoami(&self) -> OsdId {
+        OsdId(self.shared.whoami)
+    }
+
+    pub fn config(&self) -> &OsdConfig {
+        &self.shared.config
+    }
+
+    /// The store, for the shell to take commits from and hand their outcome back to.
+    pub fn store_mut(&mut self) -> &mut Store {
+        &mut self.shared.store
+    }
+
+    /// Gives the store up, as the end of the process does.
+    pub fn into_store(self) -> Store {
+        self.shared.store
+    }
+
+    /// Whether the map says that this OSD is up.
+    pub fn is_up(&self) -> bool {
+        self.boot.is_up()
+    }
+
+    /// Each PG's id and state as its primary sees it (0 elsewhere).
+    pub fn pg_states(&self) -> Vec<(SpgId, u64)> {
+        self.pgs.iter().map(|(id, pg)| (*id, pg.cluster_state(&self.shared))).collect()
+    }
+
+    /// Checks the invariants of the OSD and of all its PGs.
+    pub fn assert_invariants(&self) {
+        assert_eq!(self.superblock.current_epoch, self.shared.epoch(), "1: epochs");
+        let mut last = TxnSeq(0);
+        for (seq, _) in &self.shared.on_durable {
+            assert!(*seq >= last, "2: {seq:?} after {last:?}");
+            last = *seq;
+        }
+        for pg in self.pgs.values() {
+            pg.assert_invariants(&self.shared);
+        }
+    }
+}
+
+fn fatal(e: MetaError) -> FatalReason {
+    match e {
+        MetaError::Store(e) => FatalReason::Store(e.to_string()),
+        MetaError::Decode { what, error } => FatalReason::Corrupt { what, error },
+    }
+}

@@ -1,0 +1,57 @@
+//! Messages to the monitors.
+
+use std::collections::BTreeMap;
+
+use messages::mon::{MMonGetVersion, MMonSubscribe, SubscribeItem};
+use messages::osd::{MOsdAlive, MOsdFailure, MOsdPgTemp};
+use messages::{Message, PaxosVersion};
+use types::{AddrVec, Epoch, Fsid, PgId};
+
+/// Asks for OSD maps from this epoch on.
+pub(crate) fn subscribe(from: Epoch) -> Message {
+    let what = BTreeMap::from([("osdmap".to_owned(), SubscribeItem { start: from.0.into(), flags: 0 })]);
+    MMonSubscribe { what, hostname: String::new() }.into()
+}
+
+/// Asks for the newest map's epoch.
+pub(crate) fn newest_osdmap(handle: u64) -> Message {
+    MMonGetVersion { handle, what: "osdmap".to_owned() }.into()
+}
+
+/// Asks that `up_thru` be raised to `want`.
+pub(crate) fn alive(epoch: Epoch, want: Epoch) -> Message {
+    MOsdAlive { version: PaxosVersion(epoch.0.into()), want }.into()
+}
+
+/// Asks for an acting set; an empty one for CRUSH's.
+pub(crate) fn pg_temp(epoch: Epoch, pgid: PgId, acting: Vec<i32>) -> Message {
+    MOsdPgTemp {
+        version: PaxosVersion(epoch.0.into()),
+        map_epoch: epoch,
+        pg_temp: BTreeMap::from([(pgid, acting)]),
+        forced: false,
+    }
+    .into()
+}
+
+/// Reports a failed OSD.
+pub(crate) fn failure(
+    fsid: Fsid,
+    epoch: Epoch,
+    osd: i32,
+    addrs: AddrVec,
+    failed_for_s: i32,
+    at_once: bool,
+) -> Message {
+    let flags = MOsdFailure::FAILED | if at_once { MOsdFailure::IMMEDIATE } else { 0 };
+    MOsdFailure {
+        version: PaxosVersion(epoch.0.into()),
+        fsid,
+        target_osd: osd,
+        target_addrs: addrs,
+        epoch,
+        flags,
+        failed_for_s,
+    }
+    .into()
+}

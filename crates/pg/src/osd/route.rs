@@ -1,0 +1,202 @@
+//! Where messages go: client requests and other OSDs' messages to their PG, each once its map is here.
+
+use messages::Message;
+use messages::osd::MOsdOp;
+use types::{ConnId, EntityType, Epoch, SpgId};
+
+use super::OsdCore;
+use super::maps::ShareTo;
+use crate::exec::classify;
+use crate::info::PgInfo;
+use crate::interval::PastIntervals;
+use crate::io::Output;
+use crate::peer::{PgBody, PgMessage};
+use crate::pg::{ClientOp, Pg};
+use crate::range::pg_range;
+
+/// A message that names a newer map than ours.
+pub(super) struct Waiting {
+    epoch: Epoch,
+    what: Routed,
+}
+
+/// A message on its way to a PG.
+enum Routed {
+    Client { conn: ConnId, tid: u64, msg: Box<MOsdOp> },
+    Pg { from: i32, msg: Box<PgMessage> },
+}
+
+impl Routed {
+    fn same_source(&self, o: &Self) -> bool {
+        match (self, o) {
+            (Self::Client { conn: a, .. }, Self::Client { conn: b, .. }) => a == b,
+            (Self::Pg { from: a, .. }, Self::Pg { from: b, .. }) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl OsdCore {
+    /// A message on an incoming connection.
+    pub(super) fn message(&mut self, conn: ConnId, tid: u64, msg: Message) {
+        let Some(session) = self.shared.sessions.get(&conn) else { return };
+        let name = session.peer.name;
+        match msg {
+            Message::OsdOp(m) => {
+                let epoch = m.epoch;
+                self.route(epoch, Routed::Client { conn, tid, msg: Box::new(m) });
+            }
+            Message::Command(m) => self.command(conn, tid, &m),
+            Message::Ping(m) => self.shared.out.push(Output::Reply { conn, tid, msg: Message::Ping(m) }),
+            msg if name.entity_type() == Some(EntityType::Osd) => {
+                if let Ok(osd) = i32::try_from(name.num) {
+                    self.osd_message(osd, Some(conn), tid, msg);
+                }
+            }
+            Message::OsdMap(m) if name.entity_type() == Some(EntityType::Mon) => self.handle_osdmap(&m),
+            _ => {}
+        }
+    }
+
+    /// A message from a monitor.
+    pub(super) fn mon_message(&mut self, msg: Message) {
+        match msg {
+            Message::OsdMap(m) => self.handle_osdmap(&m),
+            Message::MonGetVersionReply(m) => {
+                self.newest_known(Epoch(m.version.try_into().unwrap_or(u32::MAX)))
+            }
+            _ => {}
+        }
+    }
+
+    /// A message from another OSD, on either session.
+    pub(super) fn osd_message(&mut self, from: i32, conn: Option<ConnId>, tid: u64, msg: Message) {
+        match &msg {
+            Message::OsdMap(m) => return self.handle_osdmap(m),
+            Message::OsdPing(m) => return self.handle_ping(from, conn, tid, m),
+            _ => {}
+        }
+        if let Some(Ok(msg)) = PgMessage::from_message(&msg) {
+            self.route(msg.epoch, Routed::Pg { from, msg: Box::new(msg) });
+        }
+    }
+
+    /// Delivers a message, or keeps it until its map is here; one source's messages stay in order.
+    fn route(&mut self, epoch: Epoch, what: Routed) {
+        let behind = self.waiting_for_map.iter().any(|w| w.what.same_source(&what));
+        if epoch > self.shared.epoch() || behind {
+            self.waiting_for_map.push_back(Waiting { epoch, what });
+            return;
+        }
+        self.deliver(what);
+    }
+
+    /// A new map is here: what waited for it goes on.
+    pub(super) fn map_arrived(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting_for_map);
+        for w in waiting {
+            self.route(w.epoch, w.what);
+        }
+    }
+
+    fn deliver(&mut self, what: Routed) {
+        match what {
+            Routed::Client { conn, tid, msg } => self.client_request(conn, tid, *msg),
+            Routed::Pg { from, msg } => self.pg_message(from, *msg),
+        }
+    }
+
+    fn client_request(&mut self, conn: ConnId, tid: u64, msg: MOsdOp) {
+        let Some(session) = self.shared.sessions.get_mut(&conn) else { return };
+        session.epoch = session.epoch.max(msg.epoch);
+        let (theirs, name, addr) = (session.epoch, session.peer.name, session.peer.addr);
+        if theirs < self.shared.epoch() {
+            self.share_map(ShareTo::Conn(conn), theirs);
+        }
+        let reqid = msg.reqid(name, tid);
+        let kind = classify(&msg.ops, msg.flags);
+        let id = SpgId::replicated(msg.pgid.pgid);
+        let mut op = ClientOp { conn, tid, name, addr, reqid, kind: Default::default(), msg };
+        match kind {
+            Ok(kind) => op.kind = kind,
+            Err(e) => return op.refuse(e, &mut self.shared),
+        }
+        if let Some(pg) = self.pgs.get_mut(&id) {
+            pg.client_op(&mut self.shared, op);
+            pg.run_ready(&mut self.shared);
+        }
+        // No such PG here: the client's map is old, and it has just been sent ours.
+    }
+
+    fn pg_message(&mut self, from: i32, msg: PgMessage) {
+        if !self.pgs.contains_key(&msg.pgid) {
+            return self.no_such_pg(from, &msg);
+        }
+        if msg.epoch < self.shared.epoch() && matches!(msg.body, PgBody::QueryInfo | PgBody::Notify { .. }) {
+            self.share_map(ShareTo::Osd(from), msg.epoch);
+        }
+        let cx = &mut self.shared;
+        let Some(pg) = self.pgs.get_mut(&msg.pgid) else { return };
+        if msg.epoch < pg.interval() {
+            // Sent by somebody who did not know of the present interval.
+            return;
+        }
+        if let PgBody::Remove = msg.body {
+            if pg.primary() == from && !pg.acting().contains(&cx.whoami) && !pg.up().contains(&cx.whoami) {
+                let range = pg_range(msg.pgid.pgid, pg.key.pg_num.max(msg.pgid.pgid.seed + 1));
+                self.pgs.remove(&msg.pgid);
+                crate::pg::remove::remove_copy(msg.pgid, &range, cx);
+            }
+            return;
+        }
+        deliver_to_pg(pg, from, msg, cx);
+        pg.run_ready(cx);
+    }
+
+    /// Asked about a copy that is not here: it holds nothing.
+    fn no_such_pg(&mut self, from: i32, msg: &PgMessage) {
+        if matches!(msg.body, PgBody::QueryInfo | PgBody::QueryLog { .. }) {
+            let body = PgBody::Notify { info: PgInfo::new(msg.pgid.pgid), past: PastIntervals::default() };
+            self.shared.send_pg(from, msg.pgid, msg.interval, body);
+        }
+    }
+
+    pub(super) fn disconnected(&mut self, conn: ConnId) {
+        self.shared.sessions.remove(&conn);
+        self.waiting_for_map.retain(|w| !matches!(w.what, Routed::Client { conn: c, .. } if c == conn));
+        crate::watch::disconnected(self, conn);
+    }
+}
+
+/// Replies count only for the interval in which the question was asked.
+fn deliver_to_pg(pg: &mut Pg, from: i32, msg: PgMessage, cx: &mut super::Shared) {
+    let asked_now = msg.interval == pg.interval();
+    let interval = msg.interval;
+    match msg.body {
+        PgBody::QueryInfo => pg.notify(from, cx),
+        PgBody::QueryLog { since } => pg.handle_query_log(from, interval, since, cx),
+        PgBody::Notify { info, past } => pg.handle_notify(from, info, &past, cx),
+        PgBody::Activate { info, log, backfill, past } => {
+            pg.handle_activate(from, interval, &info, log, backfill, &past, cx);
+        }
+        PgBody::History { history } => pg.handle_history(from, &history, cx),
+        PgBody::RepOp(op) => pg.handle_rep_op(from, interval, *op, cx),
+        PgBody::Pull { object, need } => pg.handle_pull(from, interval, object, need, cx),
+        PgBody::Push(push) => pg.handle_push(from, interval, *push, cx),
+        PgBody::BackfillRange { begin, end, objects } => {
+            pg.handle_backfill_range(from, interval, &begin, end, objects, cx);
+        }
+        PgBody::BackfillProgress { last_backfill, sums } => {
+            pg.handle_backfill_progress(from, interval, last_backfill, sums, cx);
+        }
+        PgBody::Remove => {}
+        _ if !asked_now => {}
+        PgBody::Log { info, log, missing } => pg.handle_log(from, info, log, missing, cx),
+        PgBody::Activated => pg.activated(from, cx),
+        PgBody::RepOpAck { version } => pg.handle_rep_op_ack(from, version, cx),
+        PgBody::PushAck { object, .. } => pg.handle_push_ack(from, &object, cx),
+        PgBody::PullRefused { object, need } => pg.handle_pull_refused(from, &object, need, cx),
+        PgBody::BackfillWants { end, objects } => pg.handle_backfill_wants(from, &end, objects, cx),
+        PgBody::BackfillAck { last_backfill } => pg.handle_backfill_ack(from, last_backfill, cx),
+    }
+}

@@ -1,0 +1,155 @@
+//! What all PGs of an OSD share while one input is handled: store, map, clocks, effects.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use maps::OsdMap;
+use messages::Message;
+use store::{Store, StoreError, Txn, TxnSeq};
+use types::{AddrKind, ConnId, EntityAddr, Epoch, Eversion, HObject, Now, OsdId, SpgId};
+
+use super::session::Session;
+use crate::OsdConfig;
+use crate::io::{FatalReason, LogLevel, Output};
+use crate::peer::{PgBody, PgMessage};
+
+/// What to do when a transaction is durable. `interval` guards against effects of an interval that is over.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Done {
+    Nothing,
+    Pg {
+        id: SpgId,
+        interval: Epoch,
+        what: PgDone,
+    },
+    /// Clean shutdown is recorded.
+    Stopped,
+}
+
+/// The same, inside a PG.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum PgDone {
+    /// The primary's own part of writes up to this version.
+    Write(Eversion),
+    /// A replica's part of the same.
+    RepOp(Eversion),
+    /// This copy's activation.
+    Activated,
+    /// A pulled object is in the primary's store.
+    Pulled {
+        object: HObject,
+        version: Eversion,
+    },
+    /// A pushed object is in this copy's store.
+    Pushed {
+        object: HObject,
+        version: Eversion,
+    },
+    BackfillProgress {
+        last_backfill: HObject,
+    },
+}
+
+/// The common part of the OSD core; PGs are beside it, so that one of them can be borrowed together with it.
+pub(crate) struct Shared {
+    pub whoami: i32,
+    pub config: OsdConfig,
+    pub map: Arc<OsdMap>,
+    pub store: Store,
+    pub now: Now,
+    pub out: Vec<Output>,
+    /// In the order of submission.
+    pub on_durable: VecDeque<(TxnSeq, Done)>,
+    pub sessions: BTreeMap<ConnId, Session>,
+    /// Objects being pulled or pushed, over all PGs.
+    pub recovery_active: usize,
+    /// PGs whose reported stats changed.
+    pub stats_dirty: bool,
+    pub fatal: Option<FatalReason>,
+    /// Something was submitted since the last `Output::Commit`.
+    pub uncommitted: bool,
+    pub counters: OpCounters,
+    /// The highest `up_thru` that a PG asked the monitors for.
+    pub up_thru_wanted: Epoch,
+}
+
+/// Running totals for `perf dump`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OpCounters {
+    pub ops: u64,
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub writes: u64,
+    pub write_bytes: u64,
+    pub rep_ops: u64,
+    pub pulls: u64,
+    pub pushes: u64,
+}
+
+impl Shared {
+    pub fn epoch(&self) -> Epoch {
+        self.map.epoch
+    }
+
+    /// Submits a transaction that must not fail: a failure is the end of this OSD.
+    pub fn submit(&mut self, txn: Txn, done: Done) {
+        if let Err(e) = self.try_submit(txn, done) {
+            self.fail(FatalReason::Store(e.to_string()));
+        }
+    }
+
+    /// Submits a transaction; nothing has happened when it is refused.
+    pub fn try_submit(&mut self, txn: Txn, done: Done) -> Result<TxnSeq, StoreError> {
+        let seq = self.store.submit(txn)?;
+        self.uncommitted = true;
+        if done != Done::Nothing {
+            self.on_durable.push_back((seq, done));
+        }
+        Ok(seq)
+    }
+
+    pub fn fail(&mut self, reason: FatalReason) {
+        if self.fatal.is_none() {
+            self.out.push(Output::Fatal(reason.clone()));
+            self.fatal = Some(reason);
+        }
+    }
+
+    pub fn send_pg(&mut self, osd: i32, pgid: SpgId, interval: Epoch, body: PgBody) {
+        let msg = PgMessage { pgid, epoch: self.epoch(), interval, body }.into_message();
+        self.out.push(Output::SendOsd { osd: OsdId(osd), msg });
+    }
+
+    pub fn send_mon(&mut self, msg: impl Into<Message>) {
+        self.out.push(Output::SendMon(msg.into()));
+    }
+
+    /// Asks the monitors to record that this OSD is alive, once for all PGs that want the same.
+    pub fn want_up_thru(&mut self, epoch: Epoch) {
+        if epoch > self.up_thru_wanted {
+            self.up_thru_wanted = epoch;
+            let msg = super::mon::alive(self.epoch(), epoch);
+            self.send_mon(msg);
+        }
+    }
+
+    /// Whether the map refuses this client address: itself, or its whole host. Source: OSDMap::is_blocklisted.
+    pub fn is_blocklisted(&self, addr: &EntityAddr) -> bool {
+        let list = &self.map.blocklist;
+        if list.is_empty() {
+            return false;
+        }
+        let one = EntityAddr { kind: AddrKind::Any, ..*addr };
+        let host = |mut socket: std::net::SocketAddr| {
+            socket.set_port(0);
+            EntityAddr { kind: AddrKind::Any, nonce: 0, socket: Some(socket) }
+        };
+        list.contains_key(&one)
+            || list.contains_key(addr)
+            || addr.socket.is_some_and(|socket| list.contains_key(&host(socket)))
+    }
+
+    pub fn cluster_log(&mut self, level: LogLevel, text: String) {
+        self.out.push(Output::ClusterLog { level, text });
+    }
+}

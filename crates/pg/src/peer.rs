@@ -1,0 +1,259 @@
+//! Messages between the OSDs of a PG: peering, replication, recovery, backfill. Ours alone; no Ceph daemon reads them.
+
+use bytes::Bytes;
+use codec::{Decode, DecodeError, Encode, Reader, Writer};
+use messages::wire::priority;
+use messages::{Header, Message, WireMessage, type_numbers};
+use types::{Epoch, Eversion, HObject, SpgId};
+
+use crate::entry::LogEntry;
+use crate::info::{PgHistory, PgInfo, PgSums};
+use crate::interval::PastIntervals;
+use crate::merge::LogPart;
+use crate::missing::MissingItem;
+
+/// The number that these messages travel under.
+pub const PG_MESSAGE: u16 = type_numbers::OURS + 0x40;
+const VERSION: u16 = 1;
+
+/// One message about one PG.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PgMessage {
+    pub pgid: SpgId,
+    /// The sender's map.
+    pub epoch: Epoch,
+    /// First epoch of the PG's current interval as the sender sees it; a message from an older one is dropped.
+    pub interval: Epoch,
+    pub body: PgBody,
+}
+
+/// What it says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PgBody {
+    /// Primary asks for the copy's info.
+    QueryInfo,
+    /// Primary asks for log entries above `since` and the missing set.
+    QueryLog { since: Eversion },
+    /// A copy states its info, asked or not.
+    Notify { info: PgInfo, past: PastIntervals },
+    /// Answer to `QueryLog`.
+    Log { info: PgInfo, log: LogPart, missing: Vec<(HObject, MissingItem)> },
+    /// Primary: the PG goes active with this log; take it over.
+    Activate { info: PgInfo, log: LogPart, backfill: BackfillStart, past: PastIntervals },
+    /// The activation is durable here.
+    Activated,
+    /// Primary shares what all copies should remember: started, clean.
+    History { history: PgHistory },
+    /// A write: transaction and log entries, to be applied in order.
+    RepOp(Box<RepOp>),
+    /// Everything up to `version` is durable here.
+    RepOpAck { version: Eversion },
+    /// Primary asks for an object.
+    Pull { object: HObject, need: Eversion },
+    /// An object, whole.
+    Push(Box<ObjectPush>),
+    /// The push is durable here.
+    PushAck { object: HObject, version: Eversion },
+    /// The asked copy does not have that version.
+    PullRefused { object: HObject, need: Eversion },
+    /// Primary: these are all objects above `begin` up to and including `end`.
+    BackfillRange { begin: HObject, end: HObject, objects: Vec<(HObject, Eversion)> },
+    /// The target lacks these of the range, and has removed what does not belong.
+    BackfillWants { end: HObject, objects: Vec<HObject> },
+    /// Primary: the range is complete.
+    BackfillProgress { last_backfill: HObject, sums: PgSums },
+    /// That is durable here.
+    BackfillAck { last_backfill: HObject },
+    /// The PG is clean without this copy: delete it.
+    Remove,
+}
+
+/// What an activation means for a copy's backfill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum BackfillStart {
+    /// Go on as the copy's own info says.
+    Keep = 0,
+    /// The log does not reach back to this copy: begin anew, with nothing.
+    Restart = 1,
+}
+
+/// A replicated write.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RepOp {
+    pub entries: Vec<LogEntry>,
+    /// The store's transaction without the payloads of its writes, and those payloads. Empty for a backfill target that
+    /// does not have the object yet.
+    pub txn_head: Bytes,
+    pub payload: Bytes,
+    pub sums: PgSums,
+    pub last_user_version: u64,
+    /// Log entries up to here may go.
+    pub trim_to: Eversion,
+}
+
+/// A whole object. Attributes hold its info and snapset too.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ObjectPush {
+    pub object: ObjectName,
+    pub version: Eversion,
+    pub size: u64,
+    /// Offsets and data of the ranges that hold data.
+    pub extents: Vec<(u64, Bytes)>,
+    pub attrs: Vec<(Bytes, Bytes)>,
+    pub omap_header: Bytes,
+    pub omap: Vec<(Bytes, Bytes)>,
+}
+
+/// The object a push carries; its default is the least name, so that a push has a default too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectName(pub HObject);
+
+impl Default for ObjectName {
+    fn default() -> Self {
+        Self(HObject::min())
+    }
+}
+impl Encode for ObjectName {
+    fn encode(&self, w: &mut Writer) {
+        self.0.encode(w);
+    }
+}
+impl Decode for ObjectName {
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        HObject::decode(r).map(Self)
+    }
+}
+
+codec::wire_struct!(RepOpHead(1, 1) { entries, txn_head, sums, last_user_version, trim_to });
+codec::wire_struct!(ObjectPush(1, 1) { object, version, size, extents, attrs, omap_header, omap });
+
+/// A `RepOp` without its payload, which travels in the data segment.
+struct RepOpHead {
+    entries: Vec<LogEntry>,
+    txn_head: Bytes,
+    sums: PgSums,
+    last_user_version: u64,
+    trim_to: Eversion,
+}
+
+impl PgMessage {
+    /// As a message for a session.
+    pub fn into_message(self) -> Message {
+        let mut w = Writer::with_capacity(512);
+        self.pgid.encode(&mut w);
+        self.epoch.encode(&mut w);
+        self.interval.encode(&mut w);
+        let data = encode_body(self.body, &mut w);
+        let header = Header {
+            ty: PG_MESSAGE,
+            priority: priority::HIGH,
+            version: VERSION,
+            compat_version: VERSION,
+            ..Header::default()
+        };
+        Message::Unknown(WireMessage { header, front: w.into_bytes(), middle: Bytes::new(), data })
+    }
+
+    /// From a message of another OSD; `None` when it is none of ours.
+    pub fn from_message(msg: &Message) -> Option<Result<Self, DecodeError>> {
+        let Message::Unknown(wire) = msg else { return None };
+        if wire.header.ty != PG_MESSAGE {
+            return None;
+        }
+        let mut r = Reader::new(wire.front.clone());
+        Some(Self::decode_parts(&mut r, &wire.data))
+    }
+
+    fn decode_parts(r: &mut Reader, data: &Bytes) -> Result<Self, DecodeError> {
+        Ok(Self {
+            pgid: SpgId::decode(r)?,
+            epoch: Epoch::decode(r)?,
+            interval: Epoch::decode(r)?,
+            body: decode_body(r, data)?,
+        })
+    }
+}
+
+/// Writes kind and content; returns what goes into the data segment.
+fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
+    match body {
+        PgBody::QueryInfo => w.u8(1),
+        PgBody::QueryLog { since } => put(w, 2, &since),
+        PgBody::Notify { info, past } => put(w, 3, &(info, past)),
+        PgBody::Log { info, log, missing } => put(w, 4, &(info, (log, missing))),
+        PgBody::Activate { info, log, backfill, past } => {
+            put(w, 5, &(info, (log, (backfill as u8, past))));
+        }
+        PgBody::Activated => w.u8(6),
+        PgBody::History { history } => put(w, 7, &history),
+        PgBody::RepOp(op) => {
+            let RepOp { entries, txn_head, payload, sums, last_user_version, trim_to } = *op;
+            put(w, 8, &RepOpHead { entries, txn_head, sums, last_user_version, trim_to });
+            return payload;
+        }
+        PgBody::RepOpAck { version } => put(w, 9, &version),
+        PgBody::Pull { object, need } => put(w, 10, &(object, need)),
+        PgBody::Push(push) => put(w, 11, &*push),
+        PgBody::PushAck { object, version } => put(w, 12, &(object, version)),
+        PgBody::PullRefused { object, need } => put(w, 13, &(object, need)),
+        PgBody::BackfillRange { begin, end, objects } => put(w, 14, &(begin, (end, objects))),
+        PgBody::BackfillWants { end, objects } => put(w, 15, &(end, objects)),
+        PgBody::BackfillProgress { last_backfill, sums } => put(w, 16, &(last_backfill, sums)),
+        PgBody::BackfillAck { last_backfill } => put(w, 17, &last_backfill),
+        PgBody::Remove => w.u8(18),
+    }
+    Bytes::new()
+}
+
+fn put<T: Encode>(w: &mut Writer, kind: u8, content: &T) {
+    w.u8(kind);
+    content.encode(w);
+}
+
+fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
+    Ok(match r.u8()? {
+        1 => PgBody::QueryInfo,
+        2 => PgBody::QueryLog { since: Eversion::decode(r)? },
+        3 => PgBody::Notify { info: PgInfo::decode(r)?, past: PastIntervals::decode(r)? },
+        4 => PgBody::Log { info: PgInfo::decode(r)?, log: LogPart::decode(r)?, missing: Vec::decode(r)? },
+        5 => PgBody::Activate {
+            info: PgInfo::decode(r)?,
+            log: LogPart::decode(r)?,
+            backfill: match r.u8()? {
+                0 => BackfillStart::Keep,
+                1 => BackfillStart::Restart,
+                v => return Err(DecodeError::Invalid { what: "backfill start", value: v.into() }),
+            },
+            past: PastIntervals::decode(r)?,
+        },
+        6 => PgBody::Activated,
+        7 => PgBody::History { history: PgHistory::decode(r)? },
+        8 => {
+            let h = RepOpHead::decode(r)?;
+            PgBody::RepOp(Box::new(RepOp {
+                entries: h.entries,
+                txn_head: h.txn_head,
+                payload: data.clone(),
+                sums: h.sums,
+                last_user_version: h.last_user_version,
+                trim_to: h.trim_to,
+            }))
+        }
+        9 => PgBody::RepOpAck { version: Eversion::decode(r)? },
+        10 => PgBody::Pull { object: HObject::decode(r)?, need: Eversion::decode(r)? },
+        11 => PgBody::Push(Box::new(ObjectPush::decode(r)?)),
+        12 => PgBody::PushAck { object: HObject::decode(r)?, version: Eversion::decode(r)? },
+        13 => PgBody::PullRefused { object: HObject::decode(r)?, need: Eversion::decode(r)? },
+        14 => PgBody::BackfillRange {
+            begin: HObject::decode(r)?,
+            end: HObject::decode(r)?,
+            objects: Vec::decode(r)?,
+        },
+        15 => PgBody::BackfillWants { end: HObject::decode(r)?, objects: Vec::decode(r)? },
+        16 => PgBody::BackfillProgress { last_backfill: HObject::decode(r)?, sums: PgSums::decode(r)? },
+        17 => PgBody::BackfillAck { last_backfill: HObject::decode(r)? },
+        18 => PgBody::Remove,
+        v => return Err(DecodeError::Invalid { what: "pg message kind", value: v.into() }),
+    })
+}

@@ -1,0 +1,202 @@
+//! Going active: every member takes the same log over, and the start is remembered before the first write.
+
+use std::collections::BTreeSet;
+
+use store::Txn;
+use types::{Epoch, Eversion, HObject};
+
+use super::backfill::Backfill;
+use super::peering::needs_backfill_from_start;
+use super::{Pg, Phase, persist};
+use crate::info::{PgHistory, PgInfo};
+use crate::interval::PastIntervals;
+use crate::io::LogLevel;
+use crate::log::PgLog;
+use crate::merge::{LogPart, merge_log};
+use crate::missing::Missing;
+use crate::osd::shared::{Done, PgDone, Shared};
+use crate::peer::{BackfillStart, PgBody};
+
+impl Pg {
+    /// Primary: sends each member what it lacks of the log, and makes the start durable here.
+    pub fn activate(&mut self, cx: &mut Shared) {
+        if self.is_writeable() {
+            self.info.last_epoch_started = cx.epoch();
+            self.info.last_interval_started = self.interval();
+        }
+        self.find_backfills();
+        let mut waiting: BTreeSet<i32> = self.write_targets(cx).into_iter().collect();
+        for osd in &waiting {
+            self.activate_member(*osd, cx);
+        }
+        waiting.insert(cx.whoami);
+        self.writes.local = self.info.last_update;
+        let mut txn = Txn::new();
+        self.save_info(&mut txn);
+        persist::put_past(&mut txn, self.id, &self.past);
+        self.submit(txn, PgDone::Activated, cx);
+        self.phase = Phase::Activating { waiting };
+        self.report = true;
+    }
+
+    /// Submits a transaction of the current interval.
+    pub fn submit(&self, txn: Txn, what: PgDone, cx: &mut Shared) {
+        cx.submit(txn, Done::Pg { id: self.id, interval: self.interval(), what });
+    }
+
+    /// Members of the up set that do not serve yet are to be backfilled.
+    fn find_backfills(&mut self) {
+        let tail = self.log.tail();
+        let acting = self.key.members.acting.clone();
+        for osd in self.key.members.up.iter().filter(|o| !acting.contains(o)) {
+            if let Some(peer) = self.peers.get(osd) {
+                let restart = needs_backfill_from_start(&peer.info, tail);
+                let at = if restart { HObject::min() } else { peer.info.last_backfill.clone() };
+                self.backfills.insert(*osd, Backfill::new(at));
+            }
+        }
+    }
+
+    fn activate_member(&mut self, osd: i32, cx: &mut Shared) {
+        let keep = cx.config.min_pg_log_entries;
+        let Some(peer) = self.peers.get_mut(&osd) else { return };
+        let restart = needs_backfill_from_start(&peer.info, self.log.tail());
+        let (log, backfill) = if restart {
+            peer.info.last_backfill = HObject::min();
+            peer.missing = Some(Missing::default());
+            (LogPart::since(&self.log, self.log.version_before_last(keep)), BackfillStart::Restart)
+        } else {
+            let since = peer.common.min(self.info.last_update);
+            (LogPart::since(&self.log, since), BackfillStart::Keep)
+        };
+        peer.info.last_update = self.info.last_update;
+        peer.acked = self.info.last_update;
+        let body = PgBody::Activate { info: self.info.clone(), log, backfill, past: self.past.clone() };
+        cx.send_pg(osd, self.id, self.info.history.same_interval_since, body);
+    }
+
+    /// Member: takes the primary's log over.
+    pub fn handle_activate(
+        &mut self,
+        from: i32,
+        interval: Epoch,
+        auth: &PgInfo,
+        log: LogPart,
+        backfill: BackfillStart,
+        past: &PastIntervals,
+        cx: &mut Shared,
+    ) {
+        if from != self.primary() || from == cx.whoami {
+            return;
+        }
+        let mut txn = Txn::new();
+        match backfill {
+            BackfillStart::Restart => self.restart_as_backfill_target(log, &mut txn),
+            BackfillStart::Keep => {
+                match merge_log(&mut self.log, &mut self.missing, &self.info.last_backfill, log) {
+                    Ok(merged) => self.record_merge(merged, &mut txn),
+                    Err(e) => {
+                        let text = format!("pg {} cannot take over the log of osd.{from}: {e}", self.id);
+                        return cx.cluster_log(LogLevel::Error, text);
+                    }
+                }
+            }
+        }
+        self.info.history.merge(&auth.history);
+        self.info.last_epoch_started = self.info.last_epoch_started.max(auth.last_epoch_started);
+        self.info.last_interval_started = self.info.last_interval_started.max(auth.last_interval_started);
+        self.info.last_user_version = auth.last_user_version;
+        self.info.sums = auth.sums;
+        self.past.merge_older(past);
+        self.forget_old_intervals();
+        self.save_info(&mut txn);
+        persist::put_past(&mut txn, self.id, &self.past);
+        self.primary_interval = interval;
+        self.phase = Phase::Replica;
+        self.submit(txn, PgDone::Activated, cx);
+    }
+
+    fn restart_as_backfill_target(&mut self, log: LogPart, txn: &mut Txn) {
+        self.missing.clear();
+        let head = log.head;
+        self.log = PgLog::from_parts(log.tail, log.entries, log.dups);
+        if head > self.log.head() {
+            self.log.set_head(head);
+        }
+        self.info.last_backfill = HObject::min();
+        self.update_log_bounds();
+        self.update_last_complete();
+        persist::put_log(txn, self.id, &self.log);
+        persist::put_missing(txn, self.id, &self.missing);
+    }
+
+    pub fn forget_old_intervals(&mut self) {
+        let h = &self.info.history;
+        self.past.forget_before(h.last_epoch_clean);
+        self.past.cut_at(h.same_interval_since);
+    }
+
+    /// The activation is durable: here, or (`from`) on a member.
+    pub fn activated(&mut self, from: i32, cx: &mut Shared) {
+        match &mut self.phase {
+            Phase::Replica if from == cx.whoami => {
+                cx.send_pg(self.primary(), self.id, self.primary_interval, PgBody::Activated);
+            }
+            Phase::Activating { waiting } => {
+                waiting.remove(&from);
+                if waiting.is_empty() {
+                    self.started(cx);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Every member has made the start durable.
+    fn started(&mut self, cx: &mut Shared) {
+        if self.is_writeable() {
+            self.info.history.last_epoch_started = self.info.last_epoch_started;
+            self.info.history.last_interval_started = self.info.last_interval_started;
+        }
+        let was = self.cluster_state(cx);
+        self.phase = Phase::Active;
+        self.blocked_by.clear();
+        self.share_history(cx);
+        self.note_state(was, cx);
+        if self.is_active() {
+            self.ready.append(&mut self.waiting_for_active);
+        }
+        self.continue_recovery(cx);
+    }
+
+    /// Saves what all copies should remember, and tells them.
+    pub fn share_history(&mut self, cx: &mut Shared) {
+        let mut txn = Txn::new();
+        self.save_info(&mut txn);
+        persist::put_past(&mut txn, self.id, &self.past);
+        cx.submit(txn, Done::Nothing);
+        for osd in self.write_targets(cx) {
+            let body = PgBody::History { history: self.info.history };
+            cx.send_pg(osd, self.id, self.interval(), body);
+        }
+    }
+
+    /// Member: the primary shares the PG's history.
+    pub fn handle_history(&mut self, from: i32, history: &PgHistory, cx: &mut Shared) {
+        if from != self.primary() || !self.info.history.merge(history) {
+            return;
+        }
+        self.forget_old_intervals();
+        let mut txn = Txn::new();
+        self.save_info(&mut txn);
+        persist::put_past(&mut txn, self.id, &self.past);
+        cx.submit(txn, Done::Nothing);
+    }
+
+    /// The newest version that every member has made durable.
+    pub fn durable_everywhere(&self, cx: &Shared) -> Eversion {
+        let members = self.acting().iter().chain(self.backfills.keys()).filter(|o| **o != cx.whoami);
+        let acked = members.map(|o| self.peers.get(o).map_or(Eversion::ZERO, |p| p.acked)).min();
+        acked.map_or(self.writes.local, |v| v.min(self.writes.local))
+    }
+}

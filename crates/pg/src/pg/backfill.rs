@@ -1,0 +1,262 @@
+//! Backfill: copying a whole PG to a member whose log is too old, in object order, range by range.
+//!
+//! The primary lists a range with versions; the target removes what does not belong and says what it lacks; the
+//! primary sends that; then the target's `last_backfill` moves to the range's end. Writes at or below `last_backfill`
+//! go to the target as to any member; writes inside the range wait; beyond it the target learns the log entry only.
+//!
+//! Invariants:
+//! 1. The target's durable `last_backfill` never exceeds what the primary has heard back plus the one range under way.
+//! 2. A range's objects are all durable on the target before `last_backfill` moves over them.
+
+use std::collections::BTreeSet;
+
+use store::{StoreError, Txn};
+use types::{Eversion, HObject, SnapId};
+
+use super::{Pg, Phase};
+use crate::info::PgSums;
+use crate::io::{FatalReason, LogLevel};
+use crate::object::stored_version;
+use crate::osd::shared::{PgDone, Shared};
+use crate::peer::PgBody;
+use crate::range::pg_range;
+
+/// Primary: the backfill of one member.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Backfill {
+    /// The target holds everything up to here.
+    pub last_backfill: HObject,
+    pub step: Step,
+}
+
+/// What is under way beyond `last_backfill`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Step {
+    Idle,
+    /// The target compares the range up to `end`.
+    Comparing {
+        end: HObject,
+    },
+    /// These of the range are not on the target yet.
+    Copying {
+        end: HObject,
+        left: BTreeSet<HObject>,
+    },
+    /// The target was told to move to `end`.
+    Moving {
+        end: HObject,
+    },
+    Complete,
+}
+
+impl Backfill {
+    pub fn new(last_backfill: HObject) -> Self {
+        let step = if last_backfill.max { Step::Complete } else { Step::Idle };
+        Self { last_backfill, step }
+    }
+
+    /// Whether the object is in the range under way.
+    pub fn is_copying(&self, object: &HObject) -> bool {
+        let end = match &self.step {
+            Step::Comparing { end } | Step::Copying { end, .. } | Step::Moving { end } => end,
+            Step::Idle | Step::Complete => return false,
+        };
+        *object > self.last_backfill && object <= end
+    }
+}
+
+/// The least object above another.
+fn successor(o: &HObject) -> HObject {
+    HObject { snap: SnapId(o.snap.0.saturating_add(1)), ..o.clone() }
+}
+
+impl Pg {
+    /// Objects above `after` in order, at most `max`.
+    fn list_after(&self, after: &HObject, max: usize, cx: &mut Shared) -> Result<Vec<HObject>, StoreError> {
+        let (start, until) = pg_range(self.id.pgid, self.key.pg_num);
+        let from = if *after < start { start } else { successor(after) };
+        let mut listed = cx.store.list(self.id.shard, &from, &until, max)?;
+        // A successor in snapshot order can be the object itself when its snapshot is the highest number.
+        listed.retain(|o| o > after);
+        Ok(listed)
+    }
+
+    /// Primary: begins the next range of each backfill, and sends what the ranges under way still lack.
+    pub fn continue_backfill(&mut self, cx: &mut Shared) {
+        use maps::flags::map_flags;
+        if self.phase != Phase::Active || !self.missing.is_empty() || cx.map.test_flag(map_flags::NOBACKFILL)
+        {
+            return;
+        }
+        let targets: Vec<i32> = self.backfills.keys().copied().collect();
+        for osd in targets {
+            match self.backfills.get(&osd).map(|b| b.step.clone()) {
+                Some(Step::Idle) => self.begin_range(osd, cx),
+                Some(Step::Copying { left, .. }) => self.copy_objects(osd, &left, cx),
+                _ => {}
+            }
+        }
+    }
+
+    fn begin_range(&mut self, osd: i32, cx: &mut Shared) {
+        let Some(b) = self.backfills.get(&osd) else { return };
+        let begin = b.last_backfill.clone();
+        let max = cx.config.backfill_scan_max.max(1);
+        let listed = match self.list_after(&begin, max, cx) {
+            Ok(listed) => listed,
+            Err(e) => return cx.fail(FatalReason::Store(e.to_string())),
+        };
+        let end = match listed.last() {
+            Some(last) if listed.len() >= max => last.clone(),
+            _ => HObject::max(),
+        };
+        let mut objects = Vec::with_capacity(listed.len());
+        for object in listed {
+            match stored_version(&mut cx.store, &object) {
+                Ok(version) => objects.push((object, version)),
+                Err(e) => cx.cluster_log(LogLevel::Error, format!("pg {} object {object}: {e}", self.id)),
+            }
+        }
+        if let Some(b) = self.backfills.get_mut(&osd) {
+            b.step = Step::Comparing { end: end.clone() };
+        }
+        cx.send_pg(osd, self.id, self.interval(), PgBody::BackfillRange { begin, end, objects });
+    }
+
+    /// Target: removes what is not in the range's list, and says what is lacking.
+    pub fn handle_backfill_range(
+        &mut self,
+        from: i32,
+        reply: types::Epoch,
+        begin: &HObject,
+        end: HObject,
+        objects: Vec<(HObject, Eversion)>,
+        cx: &mut Shared,
+    ) {
+        if from != self.primary() || self.phase != Phase::Replica || self.info.last_backfill != *begin {
+            return;
+        }
+        let wanted: BTreeSet<&HObject> = objects.iter().map(|(o, _)| o).collect();
+        let mut txn = Txn::new();
+        let mut after = begin.clone();
+        loop {
+            let batch = match self.list_after(&after, 256, cx) {
+                Ok(batch) => batch,
+                Err(e) => return cx.fail(FatalReason::Store(e.to_string())),
+            };
+            for object in batch.iter().filter(|o| **o <= end && !wanted.contains(o)) {
+                txn.remove(&self.object_key(object));
+            }
+            match batch.last() {
+                Some(last) if *last < end => after = last.clone(),
+                _ => break,
+            }
+        }
+        if !txn.is_empty() {
+            cx.submit(txn, crate::osd::shared::Done::Nothing);
+        }
+        let mut lacking = Vec::new();
+        for (object, version) in objects {
+            match stored_version(&mut cx.store, &object) {
+                Ok(v) if v == version => {}
+                _ => lacking.push(object),
+            }
+        }
+        cx.send_pg(from, self.id, reply, PgBody::BackfillWants { end, objects: lacking });
+    }
+
+    /// Primary: what the target lacks of the range.
+    pub fn handle_backfill_wants(
+        &mut self,
+        from: i32,
+        end: &HObject,
+        objects: Vec<HObject>,
+        cx: &mut Shared,
+    ) {
+        let Some(b) = self.backfills.get_mut(&from) else { return };
+        if b.step != (Step::Comparing { end: end.clone() }) {
+            return;
+        }
+        b.step = Step::Copying { end: end.clone(), left: objects.into_iter().collect() };
+        self.check_range(from, cx);
+        self.continue_recovery(cx);
+    }
+
+    fn copy_objects(&mut self, osd: i32, left: &BTreeSet<HObject>, cx: &mut Shared) {
+        for object in left {
+            if cx.recovery_active >= cx.config.recovery_max_active {
+                return;
+            }
+            if !self.recovering.contains_key(object) {
+                self.push_object(object, BTreeSet::from([osd]), cx);
+            }
+        }
+    }
+
+    /// Primary: a pushed object is durable on a backfill target.
+    pub fn backfill_pushed(&mut self, osd: i32, object: &HObject, cx: &mut Shared) {
+        if let Some(Backfill { step: Step::Copying { left, .. }, .. }) = self.backfills.get_mut(&osd) {
+            left.remove(object);
+            self.check_range(osd, cx);
+        }
+    }
+
+    /// Moves the target on when nothing of its range is left.
+    fn check_range(&mut self, osd: i32, cx: &mut Shared) {
+        let Some(b) = self.backfills.get_mut(&osd) else { return };
+        if let Step::Copying { end, left } = &b.step {
+            if left.is_empty() {
+                let last_backfill = end.clone();
+                b.step = Step::Moving { end: last_backfill.clone() };
+                let body = PgBody::BackfillProgress { last_backfill, sums: self.info.sums };
+                cx.send_pg(osd, self.id, self.interval(), body);
+            }
+        }
+    }
+
+    /// Target: everything up to `last_backfill` is here.
+    pub fn handle_backfill_progress(
+        &mut self,
+        from: i32,
+        reply: types::Epoch,
+        last_backfill: HObject,
+        sums: PgSums,
+        cx: &mut Shared,
+    ) {
+        if from != self.primary() || self.phase != Phase::Replica {
+            return;
+        }
+        self.info.last_backfill = last_backfill.clone();
+        self.info.sums = sums;
+        self.primary_interval = reply;
+        let mut txn = Txn::new();
+        self.save_info(&mut txn);
+        self.submit(txn, PgDone::BackfillProgress { last_backfill }, cx);
+    }
+
+    /// Target: that is durable.
+    pub fn backfill_moved(&mut self, last_backfill: HObject, cx: &mut Shared) {
+        cx.send_pg(self.primary(), self.id, self.primary_interval, PgBody::BackfillAck { last_backfill });
+    }
+
+    /// Primary: the target has moved on.
+    pub fn handle_backfill_ack(&mut self, from: i32, last_backfill: HObject, cx: &mut Shared) {
+        let Some(b) = self.backfills.get_mut(&from) else { return };
+        if b.step != (Step::Moving { end: last_backfill.clone() }) {
+            return;
+        }
+        *b = Backfill::new(last_backfill.clone());
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.info.last_backfill = last_backfill.clone();
+        }
+        let freed: Vec<HObject> =
+            self.waiting_for_object.keys().filter(|o| **o <= last_backfill).cloned().collect();
+        for object in freed {
+            if let Some(waiting) = self.waiting_for_object.remove(&object) {
+                self.ready.extend(waiting);
+            }
+        }
+        self.report = true;
+        self.continue_recovery(cx);
+    }
+}

@@ -1,0 +1,103 @@
+//! Choosing the authoritative copy and the acting set. Source: PeeringState::find_best_info, calc_replicated_acting.
+
+use types::{Eversion, PgId};
+
+use super::{Peer, Pg, Phase};
+use crate::info::PgInfo;
+use crate::osd::shared::Shared;
+
+impl Pg {
+    fn info_of(&self, osd: i32, cx: &Shared) -> Option<&PgInfo> {
+        if osd == cx.whoami { Some(&self.info) } else { self.peers.get(&osd).map(|p| &p.info) }
+    }
+
+    /// Goes on with the authoritative log when the acting set suits it; else asks for another acting set.
+    pub fn choose_acting(&mut self, cx: &mut Shared) {
+        let Some(best) = self.find_best(cx) else {
+            self.phase = Phase::Incomplete;
+            return;
+        };
+        let want = self.wanted_acting(best, cx);
+        if want != self.acting() {
+            self.request_acting(&want, cx);
+            self.phase = Phase::WaitActing { want };
+            return;
+        }
+        self.get_log(best, cx);
+    }
+
+    /// The copy whose log holds every acknowledged write: it took part in the newest start, is complete, and reaches
+    /// furthest. `None` when no copy that is up qualifies.
+    fn find_best(&self, cx: &Shared) -> Option<i32> {
+        let all = || {
+            let own = std::iter::once((cx.whoami, &self.info));
+            own.chain(self.peers.iter().map(|(o, p)| (*o, &p.info)))
+        };
+        let started = all().map(|(_, i)| {
+            let own = if i.is_incomplete() { Default::default() } else { i.last_epoch_started };
+            i.history.last_epoch_started.max(own)
+        });
+        let started = started.max()?;
+        let qualifies = |i: &PgInfo| i.last_epoch_started >= started;
+        // A write that not all of these have was never acknowledged; all of them have every acknowledged one.
+        let floor = all().filter(|(_, i)| qualifies(i)).map(|(_, i)| i.last_update).min()?;
+        let rank = |osd: i32, i: &PgInfo| (i.last_update, std::cmp::Reverse(i.log_tail), osd == cx.whoami);
+        all()
+            .filter(|(_, i)| qualifies(i) && !i.is_incomplete() && i.last_update >= floor)
+            .max_by_key(|(osd, i)| rank(*osd, i))
+            .map(|(osd, _)| osd)
+    }
+
+    /// The acting set that can serve at once: the up set as far as the log catches it up, else older members.
+    fn wanted_acting(&self, best: i32, cx: &Shared) -> Vec<i32> {
+        let tail_of = |osd| self.info_of(osd, cx).map_or(Eversion::ZERO, |i| i.log_tail);
+        let usable = |osd: i32, oldest: Eversion| {
+            self.info_of(osd, cx).is_some_and(|i| !i.is_incomplete() && i.last_update >= oldest)
+        };
+        let up_primary = self.key.members.up_primary;
+        let primary = if usable(up_primary, tail_of(best)) { up_primary } else { best };
+        let oldest = tail_of(best).min(tail_of(primary));
+        let mut want = vec![primary];
+        for osd in self.up().iter().copied() {
+            if !want.contains(&osd) && usable(osd, oldest) {
+                want.push(osd);
+            }
+        }
+        let strays =
+            self.peers.iter().filter(|(o, p)| !self.acting().contains(o) && !p.info.does_not_exist());
+        let mut strays: Vec<i32> = strays.map(|(o, _)| *o).collect();
+        strays.sort_by_key(|o| {
+            std::cmp::Reverse(self.info_of(*o, cx).map_or(Eversion::ZERO, |i| i.last_update))
+        });
+        for osd in self.acting().iter().copied().chain(strays) {
+            if want.len() < usize::from(self.key.size) && !want.contains(&osd) && usable(osd, oldest) {
+                want.push(osd);
+            }
+        }
+        // Same members in the order of the present set: nothing to ask for.
+        let mut sorted = (want.clone(), self.acting().to_vec());
+        sorted.0.sort_unstable();
+        sorted.1.sort_unstable();
+        if sorted.0 == sorted.1 && want.first() == self.acting().first() {
+            return self.acting().to_vec();
+        }
+        want
+    }
+
+    /// Asks the monitors for this acting set; the up set means "as CRUSH says".
+    pub fn request_acting(&self, want: &[i32], cx: &mut Shared) {
+        let temp = if want == self.up() { Vec::new() } else { want.to_vec() };
+        let pgid: PgId = self.id.pgid;
+        let msg = crate::osd::mon::pg_temp(cx.epoch(), pgid, temp);
+        cx.send_mon(msg);
+    }
+
+    /// After backfill: whether CRUSH's own choice can take over from a temporary acting set.
+    pub fn can_return_to_up(&self, cx: &Shared) -> bool {
+        self.acting() != self.up()
+            && self.up().iter().all(|o| {
+                self.info_of(*o, cx).is_some_and(|i| !i.is_incomplete())
+                    && (*o == cx.whoami || self.peers.get(o).is_some_and(Peer::is_whole))
+            })
+    }
+}

@@ -1,0 +1,407 @@
+//! Client requests: everything that is checked before operations run, in Ceph's order, and what follows their run.
+
+use messages::osd::{MOsdOp, MOsdOpReply, OpResult, flags};
+use store::StoreError;
+use types::{ConnId, EntityAddr, EntityName, Errno, Eversion, HObject, ReqId, SnapContext, SnapId};
+
+use super::Pg;
+use super::replicate::Write;
+use super::writes::InFlight;
+use crate::entry::OpReturn;
+use crate::exec::{self, Effect, ExecEnv, ExecStop, Executed, RequestKind, Requester};
+use crate::io::{FatalReason, LogLevel, Output};
+use crate::log::Recorded;
+use crate::object::ObjectState;
+use crate::osd::shared::Shared;
+use crate::range::{contains, pg_range};
+
+/// EMSGSIZE: more data than one write may carry. Source: OSD_WRITETOOBIG in src/osd/PrimaryLogPG.cc.
+const WRITE_TOO_BIG: Errno = Errno(90);
+/// ERESTART: the write's snapshot context is older than the object's. Source: EOLDSNAPC in src/include/rados.h.
+const OLD_SNAPC: Errno = Errno(85);
+
+/// A request with who asked.
+#[derive(Debug, Clone)]
+pub(crate) struct ClientOp {
+    pub conn: ConnId,
+    pub tid: u64,
+    pub name: EntityName,
+    pub addr: EntityAddr,
+    pub reqid: ReqId,
+    pub kind: RequestKind,
+    pub msg: MOsdOp,
+}
+
+/// A reply that waits for disks.
+#[derive(Debug, Clone)]
+pub(crate) struct PendingReply {
+    pub conn: ConnId,
+    pub tid: u64,
+    pub msg: MOsdOpReply,
+}
+
+impl PendingReply {
+    pub fn send(self, cx: &mut Shared) {
+        cx.out.push(Output::Reply { conn: self.conn, tid: self.tid, msg: self.msg.into() });
+    }
+}
+
+impl ClientOp {
+    /// Waits for writes in flight, as a write does.
+    fn is_write_ordered(&self) -> bool {
+        self.kind.writes || self.kind.rwordered
+    }
+
+    fn reply(&self, result: i32, cx: &Shared) -> MOsdOpReply {
+        MOsdOpReply::to(&self.msg, result, cx.epoch(), flags::ACK | flags::ONDISK)
+    }
+
+    fn pending(&self, msg: MOsdOpReply) -> PendingReply {
+        PendingReply { conn: self.conn, tid: self.tid, msg }
+    }
+
+    /// Answers without having run. Source: OSDService::reply_op_error.
+    pub fn refuse(&self, e: Errno, cx: &mut Shared) {
+        let mut msg = self.reply(e.neg(), cx);
+        msg.flags = i64::from(self.msg.flags & (flags::ACK | flags::ONDISK))
+            | i64::from(self.msg.flags & !flags::ONNVRAM);
+        self.pending(msg).send(cx);
+    }
+
+    fn wants_returns(&self) -> bool {
+        self.msg.has_flag(flags::RETURNVEC)
+    }
+}
+
+impl Pg {
+    /// Takes a request, or puts it aside until the PG serves.
+    pub fn client_op(&mut self, cx: &mut Shared, op: ClientOp) {
+        if !self.is_primary(cx) || op.msg.epoch < self.interval() {
+            // The client will send it again when it has our map.
+            return;
+        }
+        if !self.is_active() {
+            self.waiting_for_active.push_back(op);
+            return;
+        }
+        if let Err(refusal) = self.check_request(&op, cx) {
+            return match refusal {
+                Some(e) => op.refuse(e, cx),
+                None => {}
+            };
+        }
+        cx.counters.ops += 1;
+        if op.kind.pg_op {
+            return self.run_pg_op(op, cx);
+        }
+        let head = op.msg.object.head();
+        if self.is_unreadable(&head) || (op.is_write_ordered() && self.is_degraded(&head)) {
+            return self.wait_for_object(&head, op, cx);
+        }
+        if op.kind.writes {
+            if let Some(recorded) = self.log.find_request(&op.reqid) {
+                return self.answer_resend(op, recorded, cx);
+            }
+        }
+        if self.must_wait_for_lock(&head, &op) {
+            return self.writes.wait(&head, op);
+        }
+        self.run(op, head, cx);
+    }
+
+    /// Everything that needs no look at the object. `Err(None)` drops the request.
+    fn check_request(&self, op: &ClientOp, cx: &Shared) -> Result<(), Option<Errno>> {
+        let m = &op.msg;
+        let pool = cx.map.pool(self.id.pgid.pool).ok_or(None)?;
+        if !op.kind.pg_op && !contains(self.id.pgid, pool, m.object.hash) {
+            return Err(None);
+        }
+        if m.has_flag(flags::PARALLELEXEC) {
+            return Err(Some(Errno::EINVAL));
+        }
+        if !self.has_caps(op, cx) {
+            return Err(Some(Errno::EPERM));
+        }
+        if op.kind.pg_op {
+            return Ok(());
+        }
+        let c = &cx.config;
+        if m.object.name.len() > c.max_object_name_len
+            || m.object.key.len() > c.max_object_name_len
+            || m.object.nspace.len() > c.max_object_namespace_len
+        {
+            return Err(Some(Errno::ENAMETOOLONG));
+        }
+        if m.object.name.is_empty() {
+            return Err(Some(Errno::EINVAL));
+        }
+        if cx.is_blocklisted(&op.addr) {
+            return Err(Some(Errno::ESHUTDOWN));
+        }
+        if op.kind.writes {
+            if m.object.snap != SnapId::HEAD {
+                return Err(Some(Errno::EINVAL));
+            }
+            let data: u64 = m.ops.iter().map(|o| o.indata.len() as u64).sum();
+            if c.max_write_size > 0 && data > c.max_write_size {
+                return Err(Some(WRITE_TOO_BIG));
+            }
+        }
+        let listing = m.ops.iter().any(|o| o.code == messages::osd::OpCode::LIST_SNAPS);
+        let others = m.ops.iter().any(|o| o.code != messages::osd::OpCode::LIST_SNAPS);
+        let snapdir = m.object.snap == SnapId::SNAPDIR;
+        if (listing && !snapdir) || (others && snapdir) {
+            return Err(Some(Errno::EINVAL));
+        }
+        Ok(())
+    }
+
+    fn has_caps(&self, op: &ClientOp, cx: &Shared) -> bool {
+        let Some(session) = cx.sessions.get(&op.conn) else { return false };
+        let caps = &session.peer.caps;
+        if caps.is_allow_all() {
+            return true;
+        }
+        let pool_id = self.id.pgid.pool;
+        let (Some(pool), Some(name)) = (cx.map.pool(pool_id), cx.map.pool_name(pool_id)) else {
+            return false;
+        };
+        let o = &op.msg.object;
+        caps.is_capable(&cephx::caps::OsdRequest {
+            pool: name,
+            namespace: &o.nspace,
+            app_metadata: &pool.application_metadata,
+            object: if o.key.is_empty() { &o.name } else { &o.key },
+            read: op.kind.reads,
+            write: op.kind.writes,
+            classes: &op.kind.classes,
+            addr: &op.addr,
+        })
+    }
+
+    /// The request ran before: the same result, at once or when that run is durable.
+    fn answer_resend(&mut self, op: ClientOp, r: Recorded, cx: &mut Shared) {
+        let mut msg = op.reply(r.return_code, cx);
+        msg.set_versions(r.version, r.user_version);
+        if !r.op_returns.is_empty() && r.op_returns.len() == msg.ops.len() {
+            for (out, kept) in msg.ops.iter_mut().zip(r.op_returns) {
+                out.rval = kept.rval;
+                out.outdata = kept.data;
+            }
+        }
+        let reply = op.pending(msg);
+        match self.writes.find(r.version) {
+            Some(running) => running.resends.push(reply),
+            None => reply.send(cx),
+        }
+    }
+
+    /// Reads, and writes that read, wait for writes in flight: what they answer must be durable. Nobody overtakes
+    /// who waits.
+    fn must_wait_for_lock(&self, head: &HObject, op: &ClientOp) -> bool {
+        if op.msg.has_flag(flags::SKIPRWLOCKS) {
+            return false;
+        }
+        match self.writes.lock(head) {
+            None => false,
+            Some(lock) => !lock.waiters.is_empty() || !op.kind.writes || op.kind.reads,
+        }
+    }
+
+    fn run(&mut self, op: ClientOp, head: HObject, cx: &mut Shared) {
+        let cached = self.writes.lock(&head).and_then(|l| l.state.clone());
+        let state = match cached {
+            Some(state) => state,
+            None => match ObjectState::load(&mut cx.store, &self.object_key(&head)) {
+                Ok(state) => state,
+                Err(e) => return self.stopped(op, &head, ExecStop::Load(e), cx),
+            },
+        };
+        if op.kind.writes && op.msg.has_flag(flags::ORDERSNAP) && self.snapc(&op, cx).seq < state.snapset.seq
+        {
+            return op.refuse(OLD_SNAPC, cx);
+        }
+        let mut effects_op = None;
+        match self.execute(&op, &head, &state, cx) {
+            Err(stop) => self.stopped(op, &head, stop, cx),
+            Ok(done) if op.kind.writes => {
+                if !done.effects.is_empty() {
+                    effects_op = Some(Box::new(op.clone()));
+                }
+                self.finish_write(op, head, done, effects_op, cx);
+            }
+            Ok(done) => self.finish_read(op, done, cx),
+        }
+    }
+
+    fn execute(
+        &mut self,
+        op: &ClientOp,
+        head: &HObject,
+        state: &ObjectState,
+        cx: &mut Shared,
+    ) -> Result<Executed, ExecStop> {
+        let map = cx.map.clone();
+        let Some(pool) = map.pool(self.id.pgid.pool) else { return Err(ExecStop::Drop) };
+        let requester = Requester { conn: op.conn, name: op.name, addr: op.addr };
+        let mut env = ExecEnv {
+            map: &map,
+            pool,
+            pgid: self.id.pgid,
+            range: pg_range(self.id.pgid, pool.pg_num),
+            missing: &self.missing,
+            requester: &requester,
+            reqid: op.reqid,
+            flags: op.msg.flags,
+            now: cx.now.wall,
+            mtime: op.msg.mtime,
+            snapc: self.snapc(op, cx),
+            snapid: op.msg.object.snap,
+            first_version: self.next_version(cx),
+            last_user_version: self.info.last_user_version,
+            may_read: op.kind.reads,
+            may_write: op.kind.writes,
+            store: &mut cx.store,
+            config: &cx.config,
+        };
+        exec::execute(&mut env, head, state, &op.msg.ops)
+    }
+
+    /// The write's snapshot context: the pool's own, or the client's without snapshots that are being removed.
+    fn snapc(&self, op: &ClientOp, cx: &Shared) -> SnapContext {
+        let pool_id = self.id.pgid.pool;
+        let Some(pool) = cx.map.pool(pool_id) else { return SnapContext::default() };
+        if pool.is_pool_snaps_mode() && !op.msg.has_flag(flags::ENFORCE_SNAPC) {
+            let snaps = pool.snaps.keys().rev().copied().collect();
+            return SnapContext { seq: pool.snap_seq, snaps };
+        }
+        let mut snapc = op.msg.snapc.clone();
+        if cx.map.removed_snaps_queue.contains_key(&pool_id) {
+            snapc.snaps.retain(|s| !cx.map.in_removed_snaps_queue(pool_id, SnapId(*s)));
+        }
+        snapc
+    }
+
+    /// The request did not run to its end.
+    fn stopped(&mut self, op: ClientOp, head: &HObject, stop: ExecStop, cx: &mut Shared) {
+        match stop {
+            ExecStop::Missing(object) => self.wait_for_object(&object, op, cx),
+            ExecStop::Drop => {}
+            ExecStop::Store(StoreError::Stopped) => cx.fail(FatalReason::DeviceFailed),
+            ExecStop::Store(e) => {
+                cx.cluster_log(LogLevel::Error, format!("pg {} object {head}: {e}", self.id));
+                op.refuse(e.errno(), cx);
+            }
+            ExecStop::Load(e) => {
+                cx.cluster_log(LogLevel::Error, format!("pg {} object {head}: {e}", self.id));
+                op.refuse(Errno::EIO, cx);
+            }
+        }
+    }
+
+    /// Source: PrimaryLogPG::complete_read_ctx.
+    fn finish_read(&mut self, op: ClientOp, done: Executed, cx: &mut Shared) {
+        cx.counters.reads += 1;
+        let bytes: usize = done.results.iter().map(|r| r.outdata.len()).sum();
+        cx.counters.read_bytes += bytes as u64;
+        self.info.sums.reads += 1;
+        self.info.sums.read_kib += bytes.div_ceil(1024) as i64;
+        self.report = true;
+        let mut msg = op.reply(done.result, cx);
+        msg.ops = done.results;
+        if done.result >= 0 {
+            msg.set_versions(Eversion::ZERO, done.user_version);
+        } else if done.result == Errno::ENOENT.neg() {
+            msg.set_enoent_versions(self.info.last_update, self.info.last_user_version);
+        }
+        if done.result >= 0 && !done.effects.is_empty() {
+            self.apply_effects(&op, &done.effects, cx);
+        }
+        op.pending(msg).send(cx);
+    }
+
+    /// Source: PrimaryLogPG::execute_ctx, record_write_error.
+    fn finish_write(
+        &mut self,
+        op: ClientOp,
+        head: HObject,
+        mut done: Executed,
+        effects_op: Option<Box<ClientOp>>,
+        cx: &mut Shared,
+    ) {
+        cx.counters.writes += 1;
+        cx.counters.write_bytes += op.msg.ops.iter().map(|o| o.indata.len() as u64).sum::<u64>();
+        let mut result = done.result;
+        let changes = !done.entries.is_empty();
+        if changes && !op.wants_returns() {
+            result = 0;
+            done.results = op.msg.ops.iter().map(OpResult::from).collect();
+        } else if changes {
+            for r in done.results.iter_mut().filter(|r| r.outdata.len() > cx.config.max_write_op_reply_len) {
+                r.rval = Errno::EOVERFLOW.neg();
+                r.outdata = Default::default();
+                result = Errno::EOVERFLOW.neg();
+            }
+        }
+        let returns = if op.wants_returns() { op_returns(&done.results) } else { Vec::new() };
+        let mut msg = op.reply(result, cx);
+        msg.ops = std::mem::take(&mut done.results);
+        let entries = if changes {
+            let code = if op.wants_returns() { result } else { 0 };
+            Self::complete_entries(&op, std::mem::take(&mut done.entries), code, returns)
+        } else {
+            vec![self.error_entry(&op, result, returns, cx)]
+        };
+        let Some(version) = entries.last().map(|e| e.version) else { return };
+        if changes || result >= 0 {
+            msg.set_versions(version, done.user_version);
+        } else if result == Errno::ENOENT.neg() {
+            msg.set_enoent_versions(self.info.last_update, self.info.last_user_version);
+        } else {
+            msg.set_versions(version, done.user_version);
+        }
+        let in_flight = InFlight {
+            version,
+            object: head,
+            reply: op.pending(msg),
+            resends: Vec::new(),
+            effects: std::mem::take(&mut done.effects),
+            op: effects_op,
+        };
+        let txn = std::mem::take(&mut done.txn);
+        match self.issue(Write { txn, entries, in_flight, executed: done }, cx) {
+            Ok(()) => {}
+            Err((e @ (StoreError::Full { .. } | StoreError::Misuse(_)), _)) => op.refuse(e.errno(), cx),
+            Err((e, _)) => self.store_failed(&e, cx),
+        }
+    }
+
+    /// Requests to the PG itself (listings) wait until nothing is missing here, then read.
+    fn run_pg_op(&mut self, op: ClientOp, cx: &mut Shared) {
+        let lacking = self.missing.by_version().next().map(|(_, o)| o.clone());
+        if let Some(object) = lacking {
+            return self.wait_for_object(&object, op, cx);
+        }
+        let head = HObject::pg_start(self.id.pgid);
+        match self.execute(&op, &head, &ObjectState::default(), cx) {
+            Err(stop) => self.stopped(op, &head, stop, cx),
+            Ok(done) => {
+                let mut msg = op.reply(done.result, cx);
+                msg.ops = done.results;
+                msg.set_versions(Eversion::ZERO, 0);
+                op.pending(msg).send(cx);
+            }
+        }
+    }
+
+    /// What an execution asked for besides changes.
+    pub(super) fn apply_effects(&mut self, op: &ClientOp, effects: &[Effect], cx: &mut Shared) {
+        for effect in effects {
+            crate::watch::apply(self, op, effect, cx);
+        }
+    }
+}
+
+fn op_returns(results: &[OpResult]) -> Vec<OpReturn> {
+    results.iter().map(|r| OpReturn { rval: r.rval, data: r.outdata.clone() }).collect()
+}

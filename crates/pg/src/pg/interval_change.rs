@@ -1,0 +1,95 @@
+//! Following the map: closing intervals, starting new ones, and forgetting what belonged to the old.
+
+use maps::OsdMap;
+use store::Txn;
+
+use super::{Peer, Pg, Phase, persist};
+use crate::interval::{IntervalKey, close_interval};
+use crate::osd::shared::Shared;
+use crate::peer::PgBody;
+
+impl Pg {
+    /// Takes one map after `last`. Returns whether a new interval began; its changes are in `txn`, which is submitted
+    /// together with the map. The PG must exist in `map`.
+    pub fn advance_map(&mut self, last: &OsdMap, map: &OsdMap, key: IntervalKey, txn: &mut Txn) -> bool {
+        if key == self.key {
+            return false;
+        }
+        let h = &mut self.info.history;
+        let closed = close_interval(h.same_interval_since, last, &self.key, h.last_epoch_clean);
+        h.same_interval_since = map.epoch;
+        if key.members.up != self.key.members.up {
+            h.same_up_since = map.epoch;
+        }
+        if key.members.acting_primary != self.key.members.acting_primary {
+            h.same_primary_since = map.epoch;
+        }
+        if closed.first <= closed.last {
+            self.past.push(closed);
+        }
+        self.key = key;
+        self.save_info(txn);
+        persist::put_past(txn, self.id, &self.past);
+        true
+    }
+
+    /// Begins the current interval: nothing of an older one is left. Requests that clients sent with knowledge of the
+    /// current interval stay, the others they will send again.
+    pub fn start_interval(&mut self, cx: &mut Shared) {
+        let was = (self.stamps, self.cluster_state(cx));
+        self.forget_interval(cx);
+        self.phase = Phase::Stray;
+        if self.is_primary(cx) {
+            self.start_peering(cx);
+        } else if self.primary() >= 0 && cx.map.is_up(self.primary()) {
+            self.notify(self.primary(), cx);
+        }
+        self.stamps = was.0;
+        self.note_state(was.1, cx);
+    }
+
+    fn forget_interval(&mut self, cx: &mut Shared) {
+        let mut requests: Vec<_> = self.writes.clear();
+        requests.extend(std::mem::take(&mut self.waiting_for_object).into_values().flatten());
+        requests.extend(self.ready.drain(..));
+        requests.extend(self.waiting_for_active.drain(..));
+        if self.is_primary(cx) {
+            let since = self.interval();
+            self.waiting_for_active.extend(requests.into_iter().filter(|op| op.msg.epoch >= since));
+        }
+        cx.recovery_active = cx.recovery_active.saturating_sub(self.recovering.len());
+        self.recovering.clear();
+        self.peers.clear();
+        self.backfills.clear();
+        self.unfound.clear();
+        self.blocked_by.clear();
+    }
+
+    /// States this copy's info to another OSD.
+    pub fn notify(&self, to: i32, cx: &mut Shared) {
+        let body = PgBody::Notify { info: self.info.clone(), past: self.past.clone() };
+        cx.send_pg(to, self.id, self.interval(), body);
+    }
+
+    /// A map came that did not begin a new interval: members we waited for may be gone or back, and what we asked the
+    /// monitors for may have happened.
+    pub fn map_changed(&mut self, cx: &mut Shared) {
+        if !self.is_primary(cx) {
+            return;
+        }
+        let same_life =
+            |osd: i32, p: &Peer| cx.map.osd(osd).is_some_and(|o| o.is_up() && o.info.up_from == p.up_from);
+        let gone = self.peers.iter().filter(|(o, p)| !same_life(**o, p));
+        let gone: Vec<i32> = gone.map(|(o, _)| *o).collect();
+        for osd in &gone {
+            self.peers.remove(osd);
+        }
+        match &self.phase {
+            Phase::GetInfo { .. } | Phase::Down | Phase::Incomplete => self.peering_step(cx),
+            Phase::GetLog { from } if !cx.map.is_up(*from) => self.start_peering(cx),
+            Phase::WaitUpThru => self.check_up_thru(cx),
+            Phase::Active if !gone.is_empty() => self.sources_gone(&gone, cx),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! One placement group's copy on this OSD: what it holds, its place in the current interval, and its work in progress.
+//!
+//! ```text
+//!            start_interval                                 handle_activate
+//!   (load) ──────────────► Stray ─────────────────────────────────────────► Replica
+//!      │  we are primary
+//!      └─► GetInfo ──► GetLog ──► GetMissing ──► WaitUpThru ──► Activating ──► Active
+//!            │  ▲        │ choose_acting            advance_map   check_activated
+//!            ▼  │        ├─► Incomplete
+//!           Down         └─► WaitActing (the monitors are asked for another acting set)
+//! ```
+//! Every arrow but those of one interval leads back through `start_interval` when a map changes the members.
+//!
+//! Invariants:
+//! 1. `log.head == info.last_update`, `log.tail == info.log_tail`.
+//! 2. `info.last_complete == info.last_update` exactly when nothing is missing; else it is below the first need.
+//! 3. Only a primary in `Active` runs client operations, and only while the acting set has at least `min_size` members.
+//! 4. Writes in flight are in version order, the newest is `info.last_update`; outside `Active` there are none.
+//! 5. An object that is missing here or on a member has no write in flight.
+//! 6. Past intervals end before the current one begins.
+
+mod activate;
+mod backfill;
+mod choose;
+mod client;
+mod interval_change;
+mod peering;
+pub(crate) mod persist;
+mod recovery;
+pub(crate) mod remove;
+mod replicate;
+pub(crate) mod split;
+pub mod state;
+mod stats;
+mod writes;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use store::{ObjectKey, Txn};
+use types::{Epoch, Eversion, HObject, SpgId};
+
+use crate::info::PgInfo;
+use crate::interval::{IntervalKey, PastIntervals};
+use crate::log::PgLog;
+use crate::missing::Missing;
+use crate::osd::shared::Shared;
+
+use backfill::Backfill;
+pub(crate) use client::ClientOp;
+use recovery::Recovering;
+use writes::Writes;
+
+/// Where a copy stands in its interval; see the module's diagram.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Phase {
+    /// Not the primary, and not activated by it (yet).
+    Stray,
+    /// Activated by the primary.
+    Replica,
+    /// Primary: these have not stated their info yet.
+    GetInfo { waiting: BTreeSet<i32> },
+    /// Primary: an interval may have taken writes, and none of its members is up.
+    Down,
+    /// Primary: waiting for the authoritative log.
+    GetLog { from: i32 },
+    /// Primary: no reachable copy is complete.
+    Incomplete,
+    /// Primary: these have not sent their logs yet.
+    GetMissing { waiting: BTreeSet<i32> },
+    /// Primary: the monitors must record that we are alive before a write may be taken.
+    WaitUpThru,
+    /// Primary: the monitors were asked for this acting set.
+    WaitActing { want: Vec<i32> },
+    /// Primary: these (with ourselves) have not made the activation durable yet.
+    Activating { waiting: BTreeSet<i32> },
+    /// Primary: started; serves when the acting set is large enough.
+    Active,
+}
+
+/// What the primary knows of another copy.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Peer {
+    pub info: PgInfo,
+    /// Known once its log was seen, or when its info says it all.
+    pub missing: Option<Missing>,
+    /// Its log is the same as ours up to here.
+    pub common: Eversion,
+    /// Its writes are durable up to here.
+    pub acked: Eversion,
+    /// Which life of the OSD said so.
+    pub up_from: Epoch,
+}
+
+impl Peer {
+    /// Known to lack nothing.
+    pub fn is_whole(&self) -> bool {
+        !self.info.is_incomplete() && self.missing.as_ref().is_some_and(Missing::is_empty)
+    }
+}
+
+/// See the module's invariants.
+pub(crate) struct Pg {
+    pub id: SpgId,
+    pub info: PgInfo,
+    pub log: PgLog,
+    pub missing: Missing,
+    pub past: PastIntervals,
+    /// Members of the current interval.
+    pub key: IntervalKey,
+    pub phase: Phase,
+    /// Replica only: the interval as the primary names it, for replies.
+    pub primary_interval: Epoch,
+    /// Primary only.
+    pub peers: BTreeMap<i32, Peer>,
+    /// Primary only, while active: members that are being backfilled.
+    pub backfills: BTreeMap<i32, Backfill>,
+    pub writes: Writes,
+    pub waiting_for_active: VecDeque<ClientOp>,
+    /// Requests that wait for an object's recovery.
+    pub waiting_for_object: BTreeMap<HObject, VecDeque<ClientOp>>,
+    pub recovering: BTreeMap<HObject, Recovering>,
+    /// Missing here, and nobody who is up has it.
+    pub unfound: BTreeSet<HObject>,
+    /// OSDs whose return would let peering go on.
+    pub blocked_by: Vec<i32>,
+    /// When state bits last changed, for reports.
+    pub stamps: stats::Stamps,
+    /// Requests ran again once the current input is through.
+    pub ready: VecDeque<ClientOp>,
+    /// Stats changed since the last report.
+    pub report: bool,
+}
+
+impl Pg {
+    pub fn new(id: SpgId, info: PgInfo, past: PastIntervals, log: PgLog, missing: Missing) -> Self {
+        Self {
+            id,
+            info,
+            log,
+            missing,
+            past,
+            key: IntervalKey::default(),
+            phase: Phase::Stray,
+            primary_interval: Epoch(0),
+            peers: BTreeMap::new(),
+            backfills: BTreeMap::new(),
+            writes: Writes::default(),
+            waiting_for_active: VecDeque::new(),
+            waiting_for_object: BTreeMap::new(),
+            recovering: BTreeMap::new(),
+            unfound: BTreeSet::new(),
+            blocked_by: Vec::new(),
+            stamps: stats::Stamps::default(),
+            ready: VecDeque::new(),
+            report: true,
+        }
+    }
+
+    pub fn interval(&self) -> Epoch {
+        self.info.history.same_interval_since
+    }
+
+    pub fn primary(&self) -> i32 {
+        self.key.members.acting_primary
+    }
+
+    pub fn is_primary(&self, cx: &Shared) -> bool {
+        self.primary() == cx.whoami
+    }
+
+    pub fn acting(&self) -> &[i32] {
+        &self.key.members.acting
+    }
+
+    pub fn up(&self) -> &[i32] {
+        &self.key.members.up
+    }
+
+    /// Whether the acting set is large enough to take writes.
+    pub fn is_writeable(&self) -> bool {
+        self.acting().len() >= usize::from(self.key.min_size.max(1))
+    }
+
+    /// Whether client operations run.
+    pub fn is_active(&self) -> bool {
+        self.phase == Phase::Active && self.is_writeable()
+    }
+
+    /// Members that get every write: the acting set and those being backfilled, without ourselves.
+    pub fn write_targets(&self, cx: &Shared) -> Vec<i32> {
+        let mut all: Vec<i32> = self.acting().iter().copied().filter(|o| *o != cx.whoami).collect();
+        all.extend(self.backfills.keys().filter(|o| !self.acting().contains(o)));
+        all
+    }
+
+    pub fn object_key(&self, object: &HObject) -> ObjectKey {
+        ObjectKey::new(self.id.shard, object.clone())
+    }
+
+    /// Recomputes `last_complete` from what is missing.
+    pub fn update_last_complete(&mut self) {
+        self.info.last_complete = match self.missing.first_need() {
+            None => self.info.last_update,
+            Some(need) => {
+                let before = self.log.entries().rev().find(|e| e.version < need).map(|e| e.version);
+                before.unwrap_or(self.info.log_tail).min(below(need))
+            }
+        };
+    }
+
+    /// Takes the bounds of the log into the info.
+    pub fn update_log_bounds(&mut self) {
+        self.info.last_update = self.log.head();
+        self.info.log_tail = self.log.tail();
+    }
+
+    pub fn save_info(&self, txn: &mut Txn) {
+        persist::put_info(txn, self.id, &self.info);
+    }
+
+    /// Runs requests that became ready while the input was handled.
+    pub fn run_ready(&mut self, cx: &mut Shared) {
+        while let Some(op) = self.ready.pop_front() {
+            self.client_op(cx, op);
+        }
+    }
+
+    /// Checks the invariants that the module states.
+    pub fn assert_invariants(&self, cx: &Shared) {
+        self.log.assert_invariants();
+        self.missing.assert_invariants();
+        self.past.assert_invariants(self.interval());
+        assert_eq!(self.log.head(), self.info.last_update, "1: {}", self.id);
+        assert_eq!(self.log.tail(), self.info.log_tail, "1: {}", self.id);
+        assert_eq!(
+            self.missing.is_empty(),
+            self.info.last_complete == self.info.last_update,
+            "2: {}",
+            self.id
+        );
+        if self.phase != Phase::Active {
+            assert!(self.writes.is_empty(), "4: {} has writes in flight in {:?}", self.id, self.phase);
+        } else {
+            assert!(self.is_primary(cx), "3: {}", self.id);
+        }
+        self.writes.assert_invariants(self.info.last_update);
+        for object in self.writes.objects() {
+            assert!(!self.missing.contains(object), "5: {object}");
+            for (osd, peer) in self.peers.iter().filter(|(o, _)| self.acting().contains(o)) {
+                assert!(!peer.missing.as_ref().is_some_and(|m| m.contains(object)), "5: {object} on {osd}");
+            }
+        }
+    }
+}
+
+/// The greatest version below `v` that an entry of the same epoch could have.
+fn below(v: Eversion) -> Eversion {
+    Eversion::new(v.epoch, v.version.saturating_sub(1))
+}

@@ -1,0 +1,294 @@
+//! Peering: who may hold writes, whose log counts, and what each member lacks.
+
+use std::collections::BTreeSet;
+
+use maps::OsdMap;
+use types::{Epoch, Eversion, HObject};
+
+use super::{Peer, Pg, Phase, persist};
+use crate::info::PgInfo;
+use crate::interval::PastIntervals;
+use crate::io::LogLevel;
+use crate::merge::{LogPart, MergeError, Merged, merge_log, peer_missing};
+use crate::missing::{Missing, MissingItem};
+use crate::osd::shared::{Done, Shared};
+use crate::peer::PgBody;
+use store::Txn;
+
+/// The OSDs that must be asked before the PG may start.
+struct PriorSet {
+    probe: BTreeSet<i32>,
+    /// Down OSDs, one of which must come back; empty when peering can go on.
+    blocked_by: Vec<i32>,
+}
+
+impl Pg {
+    pub fn start_peering(&mut self, cx: &mut Shared) {
+        self.peers.clear();
+        self.phase = Phase::GetInfo { waiting: BTreeSet::new() };
+        self.peering_step(cx);
+    }
+
+    /// Asks for infos that are still needed; goes on when all are there.
+    pub fn peering_step(&mut self, cx: &mut Shared) {
+        let prior = self.prior_set(&cx.map);
+        let whoami = cx.whoami;
+        let needed = prior.probe.iter().copied().filter(|o| *o != whoami && !self.peers.contains_key(o));
+        let needed: BTreeSet<i32> = needed.collect();
+        let asked = match &self.phase {
+            Phase::GetInfo { waiting } => waiting.clone(),
+            _ => BTreeSet::new(),
+        };
+        for osd in needed.difference(&asked) {
+            cx.send_pg(*osd, self.id, self.interval(), PgBody::QueryInfo);
+        }
+        self.blocked_by.clone_from(&prior.blocked_by);
+        if !needed.is_empty() {
+            self.blocked_by.extend(&needed);
+            self.phase = Phase::GetInfo { waiting: needed };
+        } else if !prior.blocked_by.is_empty() {
+            self.phase = Phase::Down;
+        } else {
+            self.choose_acting(cx);
+        }
+        self.report = true;
+    }
+
+    /// Members of the current interval, and of past ones that may have taken writes since the PG last started.
+    ///
+    /// Each such interval needs one member that is up: an acknowledged write is on all of them.
+    /// Source: PastIntervals::PriorSet in src/osd/osd_types.h.
+    fn prior_set(&self, map: &OsdMap) -> PriorSet {
+        let mut probe: BTreeSet<i32> = self.acting().iter().chain(self.up()).copied().collect();
+        let mut blocked_by = BTreeSet::new();
+        let started = self.info.history.last_epoch_started;
+        for i in self.past.iter().rev().take_while(|i| i.last >= started).filter(|i| i.maybe_went_rw) {
+            let mut any_up = false;
+            let mut down = Vec::new();
+            for osd in &i.acting {
+                let lost_at = map.osd(*osd).map_or(Epoch(0), |o| o.info.lost_at);
+                if map.is_up(*osd) {
+                    probe.insert(*osd);
+                    any_up = true;
+                } else if map.exists(*osd) && lost_at > i.first {
+                    // Declared lost by an operator: its writes are given up.
+                    any_up = true;
+                } else if map.exists(*osd) {
+                    down.push(*osd);
+                }
+            }
+            if !any_up {
+                blocked_by.extend(down);
+            }
+        }
+        PriorSet { probe, blocked_by: blocked_by.into_iter().collect() }
+    }
+
+    /// A copy states its info.
+    pub fn handle_notify(&mut self, from: i32, info: PgInfo, past: &PastIntervals, cx: &mut Shared) {
+        if !self.is_primary(cx) {
+            return;
+        }
+        self.info.history.merge(&info.history);
+        if !info.does_not_exist() {
+            self.past.merge_older(past);
+            let (clean, since) = (self.info.history.last_epoch_clean, self.interval());
+            self.past.forget_before(clean);
+            self.past.cut_at(since);
+        }
+        let known = self.peers.contains_key(&from);
+        match &self.phase {
+            Phase::GetInfo { .. } | Phase::Down | Phase::Incomplete => {
+                self.peers.insert(from, Peer::new(from, info, &cx.map));
+                self.peering_step(cx);
+            }
+            Phase::Active if !known && from != cx.whoami => {
+                self.peers.insert(from, Peer::new(from, info, &cx.map));
+                self.stray_appeared(from, cx);
+            }
+            _ if !known => {
+                self.peers.insert(from, Peer::new(from, info, &cx.map));
+            }
+            _ => {}
+        }
+    }
+
+    /// Fetches the authoritative log from `best`, which may be ourselves.
+    pub fn get_log(&mut self, best: i32, cx: &mut Shared) {
+        if best == cx.whoami {
+            return self.get_missing(cx);
+        }
+        let Some(auth) = self.peers.get(&best).map(|p| p.info.clone()) else { return self.start_peering(cx) };
+        // Reach back far enough for every member that this log can catch up.
+        let members = self.acting().iter().chain(self.up());
+        let mut since = self.info.last_update;
+        for info in members.filter_map(|o| self.peers.get(o)).map(|p| &p.info) {
+            if info.last_update >= auth.log_tail && info.last_update < self.info.log_tail {
+                since = since.min(info.last_update);
+            }
+        }
+        self.phase = Phase::GetLog { from: best };
+        cx.send_pg(best, self.id, self.interval(), PgBody::QueryLog { since });
+    }
+
+    /// A log that we asked for: the authoritative one, or a member's.
+    pub fn handle_log(
+        &mut self,
+        from: i32,
+        info: PgInfo,
+        log: LogPart,
+        missing: Vec<(HObject, MissingItem)>,
+        cx: &mut Shared,
+    ) {
+        let missing = Missing::from_items(missing);
+        match &mut self.phase {
+            Phase::GetLog { from: asked } if *asked == from => {
+                let merged = match merge_log(&mut self.log, &mut self.missing, &self.info.last_backfill, log)
+                {
+                    Ok(merged) => merged,
+                    Err(e) => return self.bad_log(from, &e, cx),
+                };
+                self.info.last_user_version = self.info.last_user_version.max(info.last_user_version);
+                self.info.sums = info.sums;
+                let mut txn = Txn::new();
+                self.record_merge(merged, &mut txn);
+                cx.submit(txn, Done::Nothing);
+                if let Some(peer) = self.peers.get_mut(&from) {
+                    peer.info = info;
+                    peer.missing = Some(missing);
+                }
+                self.get_missing(cx);
+            }
+            Phase::GetMissing { waiting } => {
+                if !waiting.remove(&from) {
+                    return;
+                }
+                match peer_missing(&self.log, &log, missing, &info.last_backfill) {
+                    Ok((missing, common)) => {
+                        let peer = Peer { missing: Some(missing), common, ..Peer::new(from, info, &cx.map) };
+                        self.peers.insert(from, peer);
+                        self.got_missing(cx);
+                    }
+                    Err(e) => self.bad_log(from, &e, cx),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn bad_log(&mut self, from: i32, e: &MergeError, cx: &mut Shared) {
+        cx.cluster_log(
+            LogLevel::Error,
+            format!("pg {} got a log from osd.{from} that does not fit: {e}", self.id),
+        );
+    }
+
+    /// Takes a merge over into info and store.
+    pub fn record_merge(&mut self, merged: Merged, txn: &mut Txn) {
+        persist::put_merged(txn, self.id, &merged);
+        for object in &merged.remove_objects {
+            txn.remove(&self.object_key(object));
+        }
+        persist::put_missing(txn, self.id, &self.missing);
+        self.update_log_bounds();
+        self.update_last_complete();
+        self.save_info(txn);
+    }
+
+    /// Learns what each member lacks; asks those whose info does not say it all.
+    fn get_missing(&mut self, cx: &mut Shared) {
+        let mut waiting = BTreeSet::new();
+        let head = self.info.last_update;
+        let tail = self.log.tail();
+        let members: BTreeSet<i32> = self.acting().iter().chain(self.up()).copied().collect();
+        let (id, interval) = (self.id, self.info.history.same_interval_since);
+        let whoami = cx.whoami;
+        for osd in members.into_iter().filter(|o| *o != whoami) {
+            let Some(peer) = self.peers.get_mut(&osd) else { continue };
+            let info = &peer.info;
+            if needs_backfill_from_start(info, tail) {
+                peer.missing = Some(Missing::default());
+            } else if info.last_update == head && !info.has_missing() {
+                peer.missing = Some(Missing::default());
+            } else if info.is_empty() {
+                let mut missing = Missing::default();
+                self.log.entries().for_each(|e| missing.follow(e));
+                peer.missing = Some(missing);
+            } else {
+                // What both had when the PG last started on that copy is shared.
+                let since = Eversion::new(info.last_epoch_started, 0);
+                cx.send_pg(osd, id, interval, PgBody::QueryLog { since });
+                waiting.insert(osd);
+            }
+        }
+        self.phase = Phase::GetMissing { waiting };
+        self.got_missing(cx);
+    }
+
+    fn got_missing(&mut self, cx: &mut Shared) {
+        if matches!(&self.phase, Phase::GetMissing { waiting } if waiting.is_empty()) {
+            self.phase = Phase::WaitUpThru;
+            self.check_up_thru(cx);
+        }
+    }
+
+    /// Activates once the monitors have recorded that we were alive in this interval: later peerings then know that
+    /// this interval may have taken writes. Until then, asks for it.
+    pub fn check_up_thru(&mut self, cx: &mut Shared) {
+        let recorded = cx.map.osd(cx.whoami).map_or(Epoch(0), |o| o.info.up_thru);
+        if recorded >= self.interval() {
+            self.activate(cx);
+        } else {
+            cx.want_up_thru(self.interval());
+        }
+    }
+
+    /// Answers a primary's question about this copy.
+    pub fn handle_query_log(&mut self, from: i32, reply: Epoch, since: Eversion, cx: &mut Shared) {
+        let log = LogPart::since(&self.log, since);
+        let missing = self.missing.iter().map(|(o, i)| (o.clone(), *i)).collect();
+        let body = PgBody::Log { info: self.info.clone(), log, missing };
+        cx.send_pg(from, self.id, reply, body);
+    }
+
+    /// Repeats what may have been lost with a session: every question may be asked twice.
+    pub fn repeat_questions(&mut self, cx: &mut Shared) {
+        match &self.phase {
+            Phase::GetInfo { .. } => {
+                self.phase = Phase::GetInfo { waiting: BTreeSet::new() };
+                self.peering_step(cx);
+            }
+            Phase::GetLog { from } => self.get_log(*from, cx),
+            Phase::GetMissing { waiting } if !waiting.is_empty() => self.get_missing(cx),
+            Phase::WaitUpThru => self.check_up_thru(cx),
+            Phase::WaitActing { want } => self.request_acting(&want.clone(), cx),
+            Phase::Active => {
+                self.unfound.clear();
+                self.continue_recovery(cx);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Peer {
+    pub fn new(osd: i32, info: PgInfo, map: &OsdMap) -> Self {
+        let up_from = map.osd(osd).map_or(Epoch(0), |o| o.info.up_from);
+        Self { common: info.last_update, info, missing: None, acked: Eversion::ZERO, up_from }
+    }
+
+    /// Whether this copy surely holds the object in that version.
+    pub fn has(&self, object: &HObject, version: Eversion) -> bool {
+        self.info.last_update >= version
+            && *object <= self.info.last_backfill
+            && match &self.missing {
+                Some(m) => !m.contains(object),
+                None => self.info.last_complete >= version,
+            }
+    }
+}
+
+/// Whether a log that begins above `tail` cannot catch this copy up.
+pub(super) fn needs_backfill_from_start(info: &PgInfo, tail: Eversion) -> bool {
+    info.last_update < tail || (info.is_incomplete() && info.last_backfill.is_min())
+}

@@ -1,0 +1,373 @@
+//! Log-based recovery: the primary first fetches what it lacks itself, then sends members what they lack. Objects go whole.
+//!
+//! Requests wait only for the objects they touch; such objects go first.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use store::Txn;
+use types::{Eversion, HObject};
+
+use super::{Pg, Phase, persist};
+use crate::io::LogLevel;
+use crate::object::{LoadError, stored_version};
+use crate::osd::shared::{PgDone, Shared};
+use crate::peer::{ObjectName, ObjectPush, PgBody};
+
+/// Omap entries read in one step.
+const OMAP_PAGE: usize = 1_024;
+const OMAP_PAGE_BYTES: usize = 8 << 20;
+
+/// An object in recovery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Recovering {
+    /// Asked of that OSD.
+    Pulling { from: i32 },
+    /// Arrived; not durable here yet.
+    Storing,
+    /// Sent to these; not durable there yet.
+    Pushing { to: BTreeSet<i32> },
+}
+
+impl Pg {
+    /// Whether a read of the object must wait.
+    pub fn is_unreadable(&self, object: &HObject) -> bool {
+        self.missing.contains(object)
+    }
+
+    /// Whether a write of the object must wait: a member lacks it, or it is being copied to a backfill target.
+    pub fn is_degraded(&self, object: &HObject) -> bool {
+        self.missing.contains(object)
+            || self.peers.iter().any(|(osd, p)| {
+                p.missing.as_ref().is_some_and(|m| m.contains(object))
+                    && (self.acting().contains(osd) || self.backfills.contains_key(osd))
+            })
+            || self.backfills.values().any(|b| b.is_copying(object))
+    }
+
+    /// Puts a request aside until the object is whole, and recovers that object now.
+    pub fn wait_for_object(&mut self, object: &HObject, op: super::ClientOp, cx: &mut Shared) {
+        self.waiting_for_object.entry(object.clone()).or_default().push_back(op);
+        if !self.recovering.contains_key(object) {
+            self.recover_object(object, cx);
+        }
+    }
+
+    /// Keeps as many objects in recovery as the OSD allows; then backfill; then the PG may be clean.
+    pub fn continue_recovery(&mut self, cx: &mut Shared) {
+        if self.phase != Phase::Active {
+            return;
+        }
+        let norecover = cx.map.test_flag(maps::flags::map_flags::NORECOVER);
+        while !norecover && cx.recovery_active < cx.config.recovery_max_active {
+            let Some(object) = self.next_to_recover(cx) else { break };
+            if !self.recover_object(&object, cx) {
+                break;
+            }
+        }
+        self.continue_backfill(cx);
+        self.check_clean(cx);
+    }
+
+    fn next_to_recover(&self, cx: &Shared) -> Option<HObject> {
+        let idle = |o: &&HObject| !self.recovering.contains_key(*o) && !self.unfound.contains(*o);
+        if let Some(own) = self.missing.by_version().map(|(_, o)| o).find(idle) {
+            return Some(own.clone());
+        }
+        let targets = self.write_targets(cx);
+        let lacking = targets.iter().filter_map(|o| self.peers.get(o)?.missing.as_ref());
+        lacking
+            .filter_map(|m| m.by_version().map(|(_, o)| o).filter(idle).find(|o| !self.missing.contains(o)))
+            .next()
+            .cloned()
+    }
+
+    /// Begins an object's recovery; false when nobody has it.
+    pub fn recover_object(&mut self, object: &HObject, cx: &mut Shared) -> bool {
+        if let Some(item) = self.missing.get(object) {
+            let need = item.need;
+            let Some(from) = self.peers.iter().find(|(_, p)| p.has(object, need)).map(|(o, _)| *o) else {
+                if self.unfound.insert(object.clone()) {
+                    cx.cluster_log(LogLevel::Error, format!("pg {} object {object} is unfound", self.id));
+                    self.report = true;
+                }
+                return false;
+            };
+            self.unfound.remove(object);
+            cx.send_pg(from, self.id, self.interval(), PgBody::Pull { object: object.clone(), need });
+            cx.counters.pulls += 1;
+            self.begin(object, Recovering::Pulling { from }, cx);
+            return true;
+        }
+        let lacks = |p: &super::Peer| p.missing.as_ref().is_some_and(|m| m.contains(object));
+        let targets = self.write_targets(cx);
+        let to: BTreeSet<i32> =
+            targets.into_iter().filter(|o| self.peers.get(o).is_some_and(lacks)).collect();
+        !to.is_empty() && self.push_object(object, to, cx)
+    }
+
+    fn begin(&mut self, object: &HObject, how: Recovering, cx: &mut Shared) {
+        if self.recovering.insert(object.clone(), how).is_none() {
+            cx.recovery_active += 1;
+        }
+    }
+
+    fn finish(&mut self, object: &HObject, cx: &mut Shared) {
+        if self.recovering.remove(object).is_some() {
+            cx.recovery_active = cx.recovery_active.saturating_sub(1);
+        }
+    }
+
+    /// Sends an object to members; false when it cannot be read here.
+    pub fn push_object(&mut self, object: &HObject, to: BTreeSet<i32>, cx: &mut Shared) -> bool {
+        let push = match self.read_object(object, cx) {
+            Ok(Some(push)) => push,
+            Ok(None) => {
+                let text = format!("pg {} object {object} should be here and is not", self.id);
+                cx.cluster_log(LogLevel::Error, text);
+                return false;
+            }
+            Err(e) => {
+                cx.cluster_log(
+                    LogLevel::Error,
+                    format!("pg {} object {object} cannot be read: {e}", self.id),
+                );
+                return false;
+            }
+        };
+        for osd in &to {
+            cx.send_pg(*osd, self.id, self.interval(), PgBody::Push(Box::new(push.clone())));
+            cx.counters.pushes += 1;
+        }
+        self.begin(object, Recovering::Pushing { to }, cx);
+        true
+    }
+
+    /// The whole object as it is now; `None` when it does not exist.
+    fn read_object(&self, object: &HObject, cx: &mut Shared) -> Result<Option<ObjectPush>, LoadError> {
+        let key = self.object_key(object);
+        let version = stored_version(&mut cx.store, object)?;
+        let Some(stat) = cx.store.stat(&key)?.filter(|_| version != Eversion::ZERO) else { return Ok(None) };
+        let mut push = ObjectPush {
+            object: ObjectName(object.clone()),
+            version,
+            size: stat.size,
+            attrs: cx.store.attrs(&key)?,
+            ..ObjectPush::default()
+        };
+        for (offset, len) in cx.store.extents(&key, 0, stat.size)? {
+            push.extents.push((offset, cx.store.read(&key, offset, len)?));
+        }
+        if stat.has_omap {
+            push.omap_header = cx.store.omap_header(&key)?;
+            let mut from: Option<bytes::Bytes> = None;
+            loop {
+                let bound = from.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+                let (page, more) = cx.store.omap_list(&key, bound, OMAP_PAGE, OMAP_PAGE_BYTES)?;
+                from = page.last().map(|(k, _)| k.clone());
+                push.omap.extend(page);
+                if !more || from.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(Some(push))
+    }
+
+    /// A copy is asked for an object.
+    pub fn handle_pull(
+        &mut self,
+        from: i32,
+        reply: types::Epoch,
+        object: HObject,
+        need: Eversion,
+        cx: &mut Shared,
+    ) {
+        let body = match self.read_object(&object, cx) {
+            Ok(Some(push)) if push.version == need => PgBody::Push(Box::new(push)),
+            Ok(_) => PgBody::PullRefused { object, need },
+            Err(e) => {
+                cx.cluster_log(
+                    LogLevel::Error,
+                    format!("pg {} object {object} cannot be read: {e}", self.id),
+                );
+                PgBody::PullRefused { object, need }
+            }
+        };
+        cx.send_pg(from, self.id, reply, body);
+    }
+
+    /// The asked copy does not have the version: look elsewhere.
+    pub fn handle_pull_refused(&mut self, from: i32, object: &HObject, need: Eversion, cx: &mut Shared) {
+        if self.recovering.get(object) != Some(&(Recovering::Pulling { from })) {
+            return;
+        }
+        if let Some(peer) = self.peers.get_mut(&from) {
+            let missing = peer.missing.get_or_insert_default();
+            missing.insert(object.clone(), crate::MissingItem { need, have: Eversion::ZERO });
+        }
+        self.finish(object, cx);
+        self.recover_object(object, cx);
+        self.continue_recovery(cx);
+    }
+
+    /// An object arrives: asked for by us as the primary, or sent by the primary.
+    pub fn handle_push(&mut self, from: i32, reply: types::Epoch, push: ObjectPush, cx: &mut Shared) {
+        let (object, version) = (push.object.0.clone(), push.version);
+        let primary = self.is_primary(cx);
+        let wanted = if primary {
+            self.recovering.get(&object) == Some(&(Recovering::Pulling { from }))
+                && self.missing.get(&object).is_some_and(|i| i.need == version)
+        } else {
+            from == self.primary() && self.phase == Phase::Replica
+        };
+        if !wanted {
+            return;
+        }
+        let mut txn = Txn::new();
+        self.store_object(push, &mut txn);
+        persist::forget_missing(&mut txn, self.id, &object);
+        if primary {
+            self.recovering.insert(object.clone(), Recovering::Storing);
+            return self.submit(txn, PgDone::Pulled { object, version }, cx);
+        }
+        self.missing.remove(&object);
+        self.update_last_complete();
+        self.save_info(&mut txn);
+        self.primary_interval = reply;
+        self.submit(txn, PgDone::Pushed { object, version }, cx);
+    }
+
+    fn store_object(&self, push: ObjectPush, txn: &mut Txn) {
+        let key = self.object_key(&push.object.0);
+        txn.remove(&key).touch(&key);
+        for (offset, data) in push.extents {
+            txn.write(&key, offset, data);
+        }
+        txn.truncate(&key, push.size);
+        for (name, value) in push.attrs {
+            txn.set_attr(&key, name, value);
+        }
+        if !push.omap_header.is_empty() {
+            txn.omap_set_header(&key, push.omap_header);
+        }
+        if !push.omap.is_empty() {
+            txn.omap_set(&key, push.omap);
+        }
+    }
+
+    /// Primary: a pulled object is durable here.
+    pub fn pulled(&mut self, object: &HObject, version: Eversion, cx: &mut Shared) {
+        if self.missing.get(object).is_some_and(|i| i.need == version) {
+            self.missing.remove(object);
+        }
+        self.update_last_complete();
+        self.finish(object, cx);
+        self.report = true;
+        self.object_recovered(object, cx);
+    }
+
+    /// Member: a pushed object is durable here.
+    pub fn pushed(&mut self, object: HObject, version: Eversion, cx: &mut Shared) {
+        cx.send_pg(self.primary(), self.id, self.primary_interval, PgBody::PushAck { object, version });
+    }
+
+    /// Primary: a pushed object is durable on a member.
+    pub fn handle_push_ack(&mut self, from: i32, object: &HObject, cx: &mut Shared) {
+        let Some(Recovering::Pushing { to }) = self.recovering.get_mut(object) else { return };
+        if !to.remove(&from) {
+            return;
+        }
+        let all = to.is_empty();
+        if let Some(peer) = self.peers.get_mut(&from) {
+            if let Some(missing) = &mut peer.missing {
+                missing.remove(object);
+            }
+        }
+        self.backfill_pushed(from, object, cx);
+        if all {
+            self.finish(object, cx);
+            self.report = true;
+            self.object_recovered(object, cx);
+        }
+    }
+
+    fn object_recovered(&mut self, object: &HObject, cx: &mut Shared) {
+        if let Some(waiting) = self.waiting_for_object.remove(object) {
+            self.ready.extend(waiting);
+        }
+        self.continue_recovery(cx);
+    }
+
+    /// Copies that could have been a source are gone: ask others for what was asked of them.
+    pub fn sources_gone(&mut self, gone: &[i32], cx: &mut Shared) {
+        let lost = self
+            .recovering
+            .iter()
+            .filter(|(_, r)| matches!(r, Recovering::Pulling { from } if gone.contains(from)));
+        let lost: Vec<HObject> = lost.map(|(o, _)| o.clone()).collect();
+        for object in lost {
+            self.finish(&object, cx);
+        }
+        self.continue_recovery(cx);
+    }
+
+    /// A copy outside the acting set has stated its info: it may hold what nobody else has, or be of no use any more.
+    pub fn stray_appeared(&mut self, osd: i32, cx: &mut Shared) {
+        if self.is_clean() {
+            self.purge_strays(cx);
+        } else if !self.unfound.is_empty() {
+            self.unfound.clear();
+            self.continue_recovery(cx);
+        } else {
+            let _ = osd;
+        }
+    }
+
+    /// Whether every copy is complete and where CRUSH wants it.
+    pub fn is_clean(&self) -> bool {
+        self.phase == Phase::Active
+            && self.info.history.last_interval_clean == self.interval()
+            && self.acting().len() == usize::from(self.key.size)
+    }
+
+    fn check_clean(&mut self, cx: &mut Shared) {
+        let targets = self.write_targets(cx);
+        let whole = self.missing.is_empty()
+            && self.recovering.is_empty()
+            && targets.iter().all(|o| self.peers.get(o).is_some_and(super::Peer::is_whole));
+        if !whole || self.is_clean() || self.phase != Phase::Active {
+            return;
+        }
+        if self.acting() != self.up() {
+            if self.can_return_to_up(cx) {
+                self.request_acting(&self.up().to_vec(), cx);
+            }
+            return;
+        }
+        if self.acting().len() < usize::from(self.key.size) {
+            return;
+        }
+        let was = self.cluster_state(cx);
+        self.info.history.last_epoch_clean = cx.epoch();
+        self.info.history.last_interval_clean = self.interval();
+        self.info.history.last_clean_stamp = cx.now.wall;
+        self.past.clear();
+        self.share_history(cx);
+        self.purge_strays(cx);
+        self.note_state(was, cx);
+    }
+
+    /// Copies that the clean PG does without may be deleted.
+    fn purge_strays(&mut self, cx: &mut Shared) {
+        let keep: BTreeSet<i32> = self.acting().iter().chain(self.up()).copied().collect();
+        let strays: Vec<i32> = self.peers.keys().copied().filter(|o| !keep.contains(o)).collect();
+        for osd in strays {
+            if let Some(peer) = self.peers.remove(&osd) {
+                if !peer.info.does_not_exist() {
+                    cx.send_pg(osd, self.id, self.interval(), PgBody::Remove);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Writes: the primary logs, ships and submits them; members apply them in order; the client hears when all are durable.
+
+use bytes::{Bytes, BytesMut};
+use store::{StoreError, Txn};
+use types::{Epoch, Eversion};
+
+use super::client::{ClientOp, PendingReply};
+use super::writes::InFlight;
+use super::{Pg, Phase, persist};
+use crate::entry::{EntryKind, LogEntry, OpReturn};
+use crate::exec::{EntryDraft, Executed};
+use crate::io::{FatalReason, LogLevel};
+use crate::osd::shared::{Done, PgDone, Shared};
+use crate::peer::{PgBody, RepOp};
+
+/// A write that is ready to go out: its transaction, its entries, and what follows it.
+pub(super) struct Write {
+    pub txn: Txn,
+    pub entries: Vec<LogEntry>,
+    pub in_flight: InFlight,
+    pub executed: Executed,
+}
+
+impl Pg {
+    /// The version that the next log entry gets.
+    pub fn next_version(&self, cx: &Shared) -> Eversion {
+        Eversion::new(cx.epoch(), self.info.last_update.version + 1)
+    }
+
+    /// Log entries of an execution: the request's name and results go with the last one.
+    pub(super) fn complete_entries(
+        op: &ClientOp,
+        drafts: Vec<EntryDraft>,
+        return_code: i32,
+        op_returns: Vec<OpReturn>,
+    ) -> Vec<LogEntry> {
+        let count = drafts.len();
+        let mut op_returns = Some(op_returns);
+        let complete = |(i, d): (usize, EntryDraft)| {
+            let named = i + 1 == count;
+            LogEntry {
+                kind: d.kind,
+                object: d.object,
+                version: d.version,
+                prior_version: d.prior_version,
+                user_version: d.user_version,
+                reqid: if named { op.reqid } else { Default::default() },
+                mtime: op.msg.mtime,
+                return_code: if named { return_code } else { 0 },
+                op_returns: if named { op_returns.take().unwrap_or_default() } else { Vec::new() },
+            }
+        };
+        drafts.into_iter().enumerate().map(complete).collect()
+    }
+
+    /// The entry that remembers a refused write, so that a resend gets the same answer.
+    pub(super) fn error_entry(
+        &self,
+        op: &ClientOp,
+        result: i32,
+        returns: Vec<OpReturn>,
+        cx: &Shared,
+    ) -> LogEntry {
+        LogEntry {
+            kind: EntryKind::Error,
+            object: op.msg.object.head(),
+            version: self.next_version(cx),
+            prior_version: Eversion::ZERO,
+            user_version: 0,
+            reqid: op.reqid,
+            mtime: Default::default(),
+            return_code: result,
+            op_returns: returns,
+        }
+    }
+
+    /// Ships a write to all members and submits it here. When the store refuses it for lack of space nothing has
+    /// happened, and the request gets its reply from the caller.
+    pub(super) fn issue(&mut self, w: Write, cx: &mut Shared) -> Result<(), (StoreError, InFlight)> {
+        let Write { mut txn, entries, in_flight, executed } = w;
+        let targets = self.write_targets(cx);
+        let (txn_head, payload) =
+            if targets.is_empty() || txn.is_empty() { (Bytes::new(), Bytes::new()) } else { split_txn(&txn) };
+        let version = in_flight.version;
+        let before =
+            (self.info.last_update, self.info.last_complete, self.info.last_user_version, self.info.sums);
+        self.info.last_update = version;
+        self.info.last_complete = if self.missing.is_empty() { version } else { self.info.last_complete };
+        let newest = entries.last().map_or(0, |e| e.user_version);
+        self.info.last_user_version = self.info.last_user_version.max(newest);
+        self.info.sums.add(&executed.delta);
+        let trim_to = self.trim_target(cx);
+        for e in &entries {
+            persist::put_entry(&mut txn, self.id, e);
+        }
+        self.save_info(&mut txn);
+        let what = PgDone::Write(version);
+        if let Err(e) = cx.try_submit(txn, Done::Pg { id: self.id, interval: self.interval(), what }) {
+            (self.info.last_update, self.info.last_complete, self.info.last_user_version, self.info.sums) =
+                before;
+            return Err((e, in_flight));
+        }
+        self.ship(&targets, &entries, &txn_head, &payload, trim_to, cx);
+        entries.into_iter().for_each(|e| self.log.append(e));
+        self.writes.push(in_flight, executed.new_state);
+        self.report = true;
+        if trim_to > self.log.tail() {
+            // On its own: a write that the store refuses must not leave a trim behind that only memory knows of.
+            let mut txn = Txn::new();
+            self.trim(trim_to, &mut txn, cx);
+            self.save_info(&mut txn);
+            cx.submit(txn, Done::Nothing);
+        }
+        Ok(())
+    }
+
+    fn ship(
+        &self,
+        targets: &[i32],
+        entries: &[LogEntry],
+        txn_head: &Bytes,
+        payload: &Bytes,
+        trim_to: Eversion,
+        cx: &mut Shared,
+    ) {
+        for osd in targets {
+            let has_object =
+                self.backfills.get(osd).is_none_or(|b| entries.iter().all(|e| e.object <= b.last_backfill));
+            let (txn_head, payload) =
+                if has_object { (txn_head.clone(), payload.clone()) } else { (Bytes::new(), Bytes::new()) };
+            let op = RepOp {
+                entries: entries.to_vec(),
+                txn_head,
+                payload,
+                sums: self.info.sums,
+                last_user_version: self.info.last_user_version,
+                trim_to,
+            };
+            cx.send_pg(*osd, self.id, self.interval(), PgBody::RepOp(Box::new(op)));
+        }
+    }
+
+    /// How far the log may be trimmed now; its present tail when it is not worth it.
+    fn trim_target(&self, cx: &Shared) -> Eversion {
+        let c = &cx.config;
+        let keep = if self.is_clean() { c.min_pg_log_entries } else { c.max_pg_log_entries };
+        if self.log.len() <= keep + c.pg_log_trim_min {
+            return self.log.tail();
+        }
+        // Entries that a member has not made durable stay: they are what it would be caught up with.
+        self.log.version_before_last(keep).min(self.durable_everywhere(cx)).min(self.info.last_complete)
+    }
+
+    fn trim(&mut self, to: Eversion, txn: &mut Txn, cx: &Shared) {
+        let trimmed = self.log.trim(to, cx.config.pg_log_dups_tracked);
+        persist::put_trimmed(txn, self.id, &trimmed);
+        self.info.log_tail = self.log.tail();
+    }
+
+    /// Member: applies a write.
+    pub fn handle_rep_op(&mut self, from: i32, interval: Epoch, op: RepOp, cx: &mut Shared) {
+        if from != self.primary() || self.phase != Phase::Replica || interval != self.primary_interval {
+            return;
+        }
+        let in_order = op.entries.first().is_some_and(|e| e.version > self.log.head());
+        let Some(version) = op.entries.last().map(|e| e.version).filter(|_| in_order) else {
+            let text = format!("pg {} got a write from osd.{from} out of order", self.id);
+            return cx.cluster_log(LogLevel::Error, text);
+        };
+        let mut txn = if op.txn_head.is_empty() {
+            Txn::new()
+        } else {
+            match Txn::from_head(op.txn_head, op.payload) {
+                Ok(txn) => txn,
+                Err(e) => {
+                    let text = format!("pg {} got a write from osd.{from} that is damaged: {e}", self.id);
+                    return cx.cluster_log(LogLevel::Error, text);
+                }
+            }
+        };
+        for e in op.entries {
+            persist::put_entry(&mut txn, self.id, &e);
+            self.log.append(e);
+        }
+        if op.trim_to > self.log.tail() {
+            self.trim(op.trim_to, &mut txn, cx);
+        }
+        self.info.last_update = version;
+        self.update_last_complete();
+        self.info.last_user_version = op.last_user_version;
+        self.info.sums = op.sums;
+        self.save_info(&mut txn);
+        cx.counters.rep_ops += 1;
+        self.submit(txn, PgDone::RepOp(version), cx);
+    }
+
+    /// Member: a write is durable here. One ack for the newest of a batch tells of all before it.
+    pub fn rep_op_durable(&mut self, version: Eversion, cx: &mut Shared) {
+        if self.phase == Phase::Replica {
+            let body = PgBody::RepOpAck { version };
+            cx.send_pg(self.primary(), self.id, self.primary_interval, body);
+        }
+    }
+
+    /// Primary: everything up to `version` is durable on that member.
+    pub fn handle_rep_op_ack(&mut self, from: i32, version: Eversion, cx: &mut Shared) {
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.acked = peer.acked.max(version);
+        }
+        self.complete_writes(cx);
+    }
+
+    /// Primary: our own part is durable up to `version`.
+    pub fn write_durable(&mut self, version: Eversion, cx: &mut Shared) {
+        self.writes.local = self.writes.local.max(version);
+        self.complete_writes(cx);
+    }
+
+    /// Answers writes that are durable everywhere, oldest first, and lets requests go on that waited for them.
+    fn complete_writes(&mut self, cx: &mut Shared) {
+        let everywhere = self.durable_everywhere(cx);
+        while let Some((done, freed)) = self.writes.pop_done(everywhere) {
+            if let Some(op) = &done.op {
+                self.apply_effects(op, &done.effects, cx);
+            }
+            done.reply.send(cx);
+            done.resends.into_iter().for_each(|r: PendingReply| r.send(cx));
+            self.ready.extend(freed);
+        }
+    }
+
+    pub fn store_failed(&self, e: &StoreError, cx: &mut Shared) {
+        cx.fail(FatalReason::Store(e.to_string()));
+    }
+}
+
+/// A transaction's change list and payloads; a single payload is shared, not copied.
+fn split_txn(txn: &Txn) -> (Bytes, Bytes) {
+    let mut payloads = txn.payloads();
+    let payload = match (payloads.next(), payloads.next()) {
+        (None, _) => Bytes::new(),
+        (Some(one), None) => one.clone(),
+        (Some(one), Some(two)) => {
+            let mut all = BytesMut::with_capacity(txn.payload_len());
+            all.extend_from_slice(one);
+            all.extend_from_slice(two);
+            payloads.for_each(|p| all.extend_from_slice(p));
+            all.freeze()
+        }
+    };
+    (txn.head(), payload)
+}

@@ -1,0 +1,87 @@
+//! Splitting: when a pool gets more PGs, some of this PG's objects become a child's. Objects do not move in the store (a
+//! PG is a range of the object order); log, missing set and sums are divided.
+
+use store::{Store, Txn};
+use types::{HObject, PgId, SpgId};
+
+use super::{Pg, persist};
+use crate::info::{PgInfo, PgSums};
+use crate::object::{LoadError, ObjectState, info_flags};
+use crate::range::{ancestor, pg_range};
+use maps::Pool;
+
+/// Objects read in one step.
+const PAGE: usize = 512;
+
+/// The PGs that come out of `parent` when its pool grows from `from` to `to` PGs.
+pub(crate) fn children(parent: PgId, from: u32, to: u32) -> Vec<PgId> {
+    let all = (from..to).map(|seed| PgId::new(parent.pool, seed));
+    all.filter(|child| ancestor(*child, from) == parent).collect()
+}
+
+impl Pg {
+    /// Takes a child out of this PG. The interval that ends with the split must be closed already: the child inherits it.
+    pub fn split_off(
+        &mut self,
+        child: PgId,
+        pool: &Pool,
+        store: &mut Store,
+        txn: &mut Txn,
+    ) -> Result<Pg, LoadError> {
+        let id = SpgId { pgid: child, shard: self.id.shard };
+        let (from, until) = pg_range(child, pool.pg_num);
+        let moves = |o: &HObject| *o >= from && *o < until;
+        let log = self.log.split_off(|e| moves(&e.object));
+        let missing = self.missing.split_off(moves);
+        let sums = sums_of_range(id, &from, &until, store)?;
+        let mut info = PgInfo { pgid: child, sums, ..self.info.clone() };
+        info.history.last_epoch_split = self.info.history.same_interval_since;
+        self.info.history.last_epoch_split = self.info.history.same_interval_since;
+        subtract(&mut self.info.sums, &sums);
+        if self.log.head() < self.info.last_update {
+            self.log.set_head(self.info.last_update);
+        }
+        let mut pg = Pg::new(id, info, self.past.clone(), log, missing);
+        pg.key = self.key.clone();
+        for p in [&mut *self, &mut pg] {
+            p.update_log_bounds();
+            p.update_last_complete();
+            persist::put_log(txn, p.id, &p.log);
+            persist::put_missing(txn, p.id, &p.missing);
+            persist::put_past(txn, p.id, &p.past);
+            p.save_info(txn);
+        }
+        Ok(pg)
+    }
+}
+
+fn subtract(a: &mut PgSums, b: &PgSums) {
+    a.objects -= b.objects;
+    a.clones -= b.clones;
+    a.bytes -= b.bytes;
+    a.objects_omap -= b.objects_omap;
+    a.whiteouts -= b.whiteouts;
+}
+
+/// Counts a range's objects; running totals (reads, writes) stay with the parent.
+fn sums_of_range(id: SpgId, from: &HObject, until: &HObject, store: &mut Store) -> Result<PgSums, LoadError> {
+    let mut sums = PgSums::default();
+    let mut at = from.clone();
+    loop {
+        let page = store.list(id.shard, &at, until, PAGE)?;
+        for object in &page {
+            let state = ObjectState::load(store, &store::ObjectKey::new(id.shard, object.clone()))?;
+            sums.objects += 1;
+            sums.bytes += state.info.size as i64;
+            sums.clones += i64::from(!object.is_head());
+            sums.objects_omap += i64::from(state.info.test(info_flags::OMAP));
+            sums.whiteouts += i64::from(state.info.test(info_flags::WHITEOUT));
+        }
+        match page.last() {
+            Some(last) if page.len() == PAGE => {
+                at = HObject { snap: types::SnapId(last.snap.0.saturating_add(1)), ..last.clone() };
+            }
+            _ => return Ok(sums),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What a PG reports: state bits, sums, counts of what is degraded, and when its state last changed.
+
+use messages::stats::{ObjectStatCollection, ObjectStatSum, PgStat};
+use types::{Epoch, Utime};
+
+use super::backfill::Step;
+use super::recovery::Recovering;
+use super::state::pg_state;
+use super::{Pg, Phase};
+use crate::osd::shared::Shared;
+
+/// Times of the last report and of the last changes, as `ceph pg dump` shows them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Stamps {
+    pub reported_seq: u64,
+    pub last_change: Utime,
+    pub last_active: Utime,
+    pub last_clean: Utime,
+    pub last_peered: Utime,
+    pub last_became_active: Utime,
+    pub last_became_peered: Utime,
+    pub last_undegraded: Utime,
+    pub last_fullsized: Utime,
+}
+
+impl Pg {
+    /// The PG's state as its primary sees it; 0 on other members.
+    pub fn cluster_state(&self, cx: &Shared) -> u64 {
+        if !self.is_primary(cx) {
+            return 0;
+        }
+        let mut s = 0;
+        let size = usize::from(self.key.size);
+        if self.acting() != self.up() {
+            s |= pg_state::REMAPPED;
+        }
+        match &self.phase {
+            Phase::Active => {
+                s |= if self.is_writeable() { pg_state::ACTIVE } else { pg_state::PEERED };
+                s |= self.active_state(cx);
+            }
+            Phase::Activating { .. } => s |= pg_state::ACTIVATING,
+            Phase::Down => s |= pg_state::DOWN,
+            Phase::Incomplete => s |= pg_state::INCOMPLETE,
+            Phase::Stray | Phase::Replica => {}
+            _ => s |= pg_state::PEERING,
+        }
+        let started = matches!(self.phase, Phase::Active | Phase::Activating { .. });
+        if started && self.acting().len() < size {
+            s |= pg_state::UNDERSIZED;
+            if self.info.sums.objects > 0 {
+                s |= pg_state::DEGRADED;
+            }
+        }
+        if self.info.history.last_epoch_started == Epoch(0) && self.info.is_empty() && !started {
+            s |= pg_state::CREATING;
+        }
+        s
+    }
+
+    fn active_state(&self, cx: &Shared) -> u64 {
+        use maps::flags::map_flags;
+        let mut s = 0;
+        let lacking = !self.missing.is_empty()
+            || self.peers.values().any(|p| p.missing.as_ref().is_some_and(|m| !m.is_empty()));
+        let backfilling = self.backfills.values().any(|b| b.step != Step::Complete);
+        if lacking {
+            s |= pg_state::DEGRADED;
+            let held = cx.map.test_flag(map_flags::NORECOVER);
+            s |= if held { pg_state::RECOVERY_WAIT } else { pg_state::RECOVERING };
+        } else if backfilling {
+            let held = cx.map.test_flag(map_flags::NOBACKFILL);
+            s |= if held { pg_state::BACKFILL_WAIT } else { pg_state::BACKFILLING };
+        }
+        if !self.unfound.is_empty() {
+            s |= pg_state::RECOVERY_UNFOUND;
+        }
+        if self.is_clean() && !lacking && !backfilling && self.acting() == self.up() {
+            s |= pg_state::CLEAN;
+        }
+        s
+    }
+
+    /// Stamps a change of the state since `before`.
+    pub fn note_state(&mut self, before: u64, cx: &mut Shared) {
+        let state = self.cluster_state(cx);
+        let now = cx.now.wall;
+        if state == before {
+            return;
+        }
+        let peered = pg_state::ACTIVE | pg_state::PEERED;
+        let s = &mut self.stamps;
+        s.last_change = now;
+        if state & pg_state::ACTIVE != 0 && before & pg_state::ACTIVE == 0 {
+            s.last_became_active = now;
+        }
+        if state & peered != 0 && before & peered == 0 {
+            s.last_became_peered = now;
+        }
+        self.report = true;
+        cx.stats_dirty = true;
+    }
+
+    /// The report to the manager.
+    pub fn pg_stat(&mut self, cx: &Shared) -> PgStat {
+        let state = self.cluster_state(cx);
+        let now = cx.now.wall;
+        let s = &mut self.stamps;
+        s.reported_seq += 1;
+        let stamp_if = |at: &mut Utime, bit: u64, want: bool| {
+            if (state & bit != 0) == want {
+                *at = now;
+            }
+        };
+        stamp_if(&mut s.last_active, pg_state::ACTIVE, true);
+        stamp_if(&mut s.last_clean, pg_state::CLEAN, true);
+        stamp_if(&mut s.last_peered, pg_state::ACTIVE | pg_state::PEERED, true);
+        stamp_if(&mut s.last_undegraded, pg_state::DEGRADED, false);
+        stamp_if(&mut s.last_fullsized, pg_state::UNDERSIZED, false);
+        let s = self.stamps;
+        let h = &self.info.history;
+        let m = &self.key.members;
+        PgStat {
+            version: self.info.last_update,
+            reported_seq: s.reported_seq,
+            reported_epoch: cx.epoch(),
+            state,
+            log_start: self.info.log_tail,
+            ondisk_log_start: self.info.log_tail,
+            created: h.epoch_created,
+            last_epoch_clean: h.last_epoch_clean,
+            stats: ObjectStatCollection { sum: self.stat_sum() },
+            log_size: self.log.len() as i64,
+            ondisk_log_size: self.log.len() as i64,
+            up: m.up.clone(),
+            acting: m.acting.clone(),
+            last_fresh: now,
+            last_change: s.last_change,
+            last_active: s.last_active,
+            last_clean: s.last_clean,
+            last_unstale: now,
+            mapping_epoch: h.same_interval_since,
+            last_became_active: s.last_became_active,
+            up_primary: m.up_primary,
+            acting_primary: m.acting_primary,
+            blocked_by: self.blocked_by.clone(),
+            last_undegraded: s.last_undegraded,
+            last_fullsized: s.last_fullsized,
+            last_peered: s.last_peered,
+            last_became_peered: s.last_became_peered,
+            ..PgStat::default()
+        }
+    }
+
+    fn stat_sum(&self) -> ObjectStatSum {
+        let sums = &self.info.sums;
+        let size = i64::from(self.key.size);
+        let (degraded, misplaced) = self.lacking_copies();
+        ObjectStatSum {
+            num_bytes: sums.bytes,
+            num_objects: sums.objects,
+            num_object_clones: sums.clones,
+            num_object_copies: sums.objects * size,
+            num_objects_missing_on_primary: self.missing.len() as i64,
+            num_objects_missing: self.missing.len() as i64,
+            num_objects_degraded: degraded,
+            num_objects_misplaced: misplaced,
+            num_objects_unfound: self.unfound.len() as i64,
+            num_rd: sums.reads,
+            num_rd_kb: sums.read_kib,
+            num_wr: sums.writes,
+            num_wr_kb: sums.write_kib,
+            num_objects_recovered: sums.objects_recovered,
+            num_bytes_recovered: sums.bytes_recovered,
+            num_keys_recovered: sums.keys_recovered,
+            num_whiteouts: sums.whiteouts,
+            num_objects_omap: sums.objects_omap,
+            num_objects_pinned: sums.objects_pinned,
+            num_omap_bytes: sums.omap_bytes,
+            num_omap_keys: sums.omap_keys,
+            ..ObjectStatSum::default()
+        }
+    }
+
+    /// Object copies that are lacking, and that are not where CRUSH wants them.
+    fn lacking_copies(&self) -> (i64, i64) {
+        let objects = self.info.sums.objects;
+        let absent = i64::from(self.key.size) - self.acting().len() as i64;
+        let mut degraded = absent.max(0) * objects + self.missing.len() as i64;
+        for (_, peer) in self.peers.iter().filter(|(o, _)| self.acting().contains(o)) {
+            degraded += peer.missing.as_ref().map_or(0, |m| m.len() as i64);
+        }
+        let moving = self.up().iter().filter(|o| !self.acting().contains(o)).count() as i64;
+        let on_their_way = moving.min(absent.max(0)) * objects;
+        (degraded, (moving * objects - on_their_way).max(0))
+    }
+
+    /// How many objects are in recovery, by kind: pulled, pushed.
+    pub fn recovery_counts(&self) -> (usize, usize) {
+        let pushing = self.recovering.values().filter(|r| matches!(r, Recovering::Pushing { .. })).count();
+        (self.recovering.len() - pushing, pushing)
+    }
+}
+
+impl Pg {
+    /// What `ceph pg N query` shows.
+    pub fn query(&self, cx: &Shared) -> serde_json::Value {
+        use serde_json::json;
+        let h = &self.info.history;
+        let info = |i: &crate::PgInfo| {
+            json!({
+                "pgid": i.pgid.to_string(),
+                "last_update": i.last_update.to_string(),
+                "last_complete": i.last_complete.to_string(),
+                "log_tail": i.log_tail.to_string(),
+                "last_user_version": i.last_user_version,
+                "last_backfill": i.last_backfill.to_string(),
+                "last_epoch_started": i.last_epoch_started.0,
+                "num_objects": i.sums.objects,
+                "num_bytes": i.sums.bytes,
+            })
+        };
+        let peers: Vec<_> = self
+            .peers
+            .iter()
+            .map(|(osd, p)| {
+                let mut v = info(&p.info);
+                v["peer"] = osd.to_string().into();
+                v["num_missing"] = p.missing.as_ref().map(|m| m.len()).into();
+                v
+            })
+            .collect();
+        let past: Vec<_> = self
+            .past
+            .iter()
+            .map(|i| json!({ "first": i.first.0, "last": i.last.0, "acting": i.acting, "maybe_went_rw": i.maybe_went_rw }))
+            .collect();
+        let (pulling, pushing) = self.recovery_counts();
+        json!({
+            "state": super::state::pg_state::to_text(self.cluster_state(cx)),
+            "epoch": cx.epoch().0,
+            "up": self.up(),
+            "acting": self.acting(),
+            "info": info(&self.info),
+            "history": {
+                "epoch_created": h.epoch_created.0,
+                "last_epoch_started": h.last_epoch_started.0,
+                "last_interval_started": h.last_interval_started.0,
+                "last_epoch_clean": h.last_epoch_clean.0,
+                "last_interval_clean": h.last_interval_clean.0,
+                "same_up_since": h.same_up_since.0,
+                "same_interval_since": h.same_interval_since.0,
+                "same_primary_since": h.same_primary_since.0,
+            },
+            "peer_info": peers,
+            "past_intervals": past,
+            "blocked_by": self.blocked_by,
+            "recovery_state": [{
+                "name": format!("{:?}", self.phase),
+                "num_missing": self.missing.len(),
+                "num_unfound": self.unfound.len(),
+                "pulling": pulling,
+                "pushing": pushing,
+            }],
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! Writes in flight, in order, and the objects that they hold.
+//!
+//! Invariants:
+//! 1. Versions rise from front to back.
+//! 2. An object's count is the number of writes in flight on it; an object with neither a count nor waiters is not kept.
+
+use std::collections::{HashMap, VecDeque};
+
+use types::{Eversion, HObject};
+
+use super::client::{ClientOp, PendingReply};
+use crate::exec::Effect;
+use crate::hash::FixedState;
+use crate::object::ObjectState;
+
+/// One write on its way to every member's disk.
+#[derive(Debug, Clone)]
+pub(crate) struct InFlight {
+    pub version: Eversion,
+    pub object: HObject,
+    pub reply: PendingReply,
+    /// Resends of the same request that came meanwhile.
+    pub resends: Vec<PendingReply>,
+    pub effects: Vec<Effect>,
+    /// The requester, for effects.
+    pub op: Option<Box<ClientOp>>,
+}
+
+/// An object with writes in flight, or requests that wait for them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ObjectLock {
+    pub writes: u32,
+    /// The object as the newest write leaves it.
+    pub state: Option<ObjectState>,
+    pub waiters: VecDeque<ClientOp>,
+}
+
+/// See the module's invariants.
+#[derive(Debug, Default)]
+pub(crate) struct Writes {
+    queue: VecDeque<InFlight>,
+    locks: HashMap<HObject, ObjectLock, FixedState>,
+    /// Our own part is durable up to here.
+    pub local: Eversion,
+}
+
+impl Writes {
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+    pub fn iter(&self) -> impl Iterator<Item = &InFlight> {
+        self.queue.iter()
+    }
+    pub fn objects(&self) -> impl Iterator<Item = &HObject> {
+        self.queue.iter().map(|w| &w.object)
+    }
+
+    pub fn lock(&self, o: &HObject) -> Option<&ObjectLock> {
+        if self.locks.is_empty() {
+            return None;
+        }
+        self.locks.get(o)
+    }
+
+    pub fn wait(&mut self, o: &HObject, op: ClientOp) {
+        self.locks.entry(o.clone()).or_default().waiters.push_back(op);
+    }
+
+    pub fn push(&mut self, w: InFlight, state: Option<ObjectState>) {
+        let lock = self.locks.entry(w.object.clone()).or_default();
+        lock.writes += 1;
+        if state.is_some() {
+            lock.state = state;
+        }
+        self.queue.push_back(w);
+    }
+
+    /// The write of this version, if it is still in flight.
+    pub fn find(&mut self, v: Eversion) -> Option<&mut InFlight> {
+        let at = self.queue.partition_point(|w| w.version < v);
+        self.queue.get_mut(at).filter(|w| w.version == v)
+    }
+
+    /// Takes the oldest write if it is durable up to `everywhere`, with the requests that its object lets go.
+    pub fn pop_done(&mut self, everywhere: Eversion) -> Option<(InFlight, VecDeque<ClientOp>)> {
+        if self.queue.front()?.version > everywhere {
+            return None;
+        }
+        let w = self.queue.pop_front()?;
+        let mut freed = VecDeque::new();
+        if let Some(lock) = self.locks.get_mut(&w.object) {
+            lock.writes -= 1;
+            if lock.writes == 0 {
+                freed = std::mem::take(&mut lock.waiters);
+                self.locks.remove(&w.object);
+            }
+        }
+        Some((w, freed))
+    }
+
+    /// Forgets everything, as a new interval does; returns the requests that waited for objects.
+    pub fn clear(&mut self) -> Vec<ClientOp> {
+        let locks = std::mem::take(&mut self.locks);
+        *self = Self::default();
+        let mut waiting: Vec<(HObject, ObjectLock)> = locks.into_iter().collect();
+        // The map's own order means nothing.
+        waiting.sort_by(|a, b| a.0.cmp(&b.0));
+        waiting.into_iter().flat_map(|(_, l)| l.waiters).collect()
+    }
+
+    /// Checks the invariants that the module states.
+    pub fn assert_invariants(&self, last_update: Eversion) {
+        for (a, b) in self.queue.iter().zip(self.queue.iter().skip(1)) {
+            assert!(a.version < b.version, "1: {} before {}", a.version, b.version);
+        }
+        assert!(self.queue.back().is_none_or(|w| w.version <= last_update), "1: newest above last_update");
+        let counted: u32 = self.locks.values().map(|l| l.writes).sum();
+        assert_eq!(counted as usize, self.queue.len(), "2: counts");
+        for (o, l) in &self.locks {
+            assert!(l.writes > 0, "2: {o} is kept without a write");
+        }
+    }
+}
