@@ -101,7 +101,7 @@ fn list(b: &Bucket, item_weights: &[u32], sum_weights: &[u32], x: u32, r: u32) -
     let rows = b.items.iter().zip(item_weights).zip(sum_weights);
     for ((&item, &weight), &sum) in rows.rev() {
         let draw = u64::from(hash4(b, x, item as u32, r) & 0xffff);
-        if draw * u64::from(sum) >> 16 < u64::from(weight) {
+        if (draw * u64::from(sum)) >> 16 < u64::from(weight) {
             return item;
         }
     }
@@ -113,7 +113,7 @@ fn tree(b: &Bucket, nodes: &[u32], x: u32, r: u32) -> i32 {
     let weight = |n: usize| u64::from(nodes.get(n).copied().unwrap_or(0));
     let mut n = nodes.len() / 2;
     while n != 0 && n & 1 == 0 {
-        let point = u64::from(hash4(b, x, n as u32, r)) * weight(n) >> 32;
+        let point = (u64::from(hash4(b, x, n as u32, r)) * weight(n)) >> 32;
         let half = 1 << (n.trailing_zeros() - 1);
         n = if point < weight(n - half) { n - half } else { n + half };
     }

@@ -400,7 +400,7 @@ impl CrushMap {
 
     /// Gives a new bucket entries in every weight set. Source: CrushWrapper::add_bucket.
     fn give_weight_sets(&mut self, id: i32) {
-        let Some(bucket) = self.bucket(id).filter(|b| b.alg() == Alg::Straw2) else { return };
+        let Some(bucket) = self.bucket(id) else { return };
         let own: Vec<u32> = bucket.weighted_items().map(|(_, w)| w).collect();
         let Some(index) = Self::bucket_index(id) else { return };
         for set in self.choose_args.values_mut() {

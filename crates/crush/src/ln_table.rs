@@ -5,6 +5,7 @@
 //! implementation has to share.
 
 /// `ceil(2^48 / (1 + k/128))`.
+#[allow(clippy::indexing_slicing)] // computed by the compiler, which refuses an index out of bounds
 pub(crate) const RECIPROCAL: [u64; 129] = {
     let mut table = [0; 129];
     let mut k = 0;

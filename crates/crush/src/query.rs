@@ -29,7 +29,7 @@ pub fn parse_location<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Lo
 /// fit 31 bits. Source: CrushWrapper::validate_weightf, adjust_item_weightf.
 pub fn weight_from_f32(weight: f32) -> Result<u32, EditError> {
     let scaled = weight * 65536.0;
-    if scaled < 0.0 || !(scaled < 2_147_483_648.0) {
+    if !(0.0..2_147_483_648.0).contains(&scaled) {
         return Err(EditError::WeightOverflow(scaled as u64));
     }
     Ok(scaled as u32)

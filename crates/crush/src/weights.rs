@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Alg, BucketData, ChooseArgMap, CrushMap, EditError};
+use crate::{BucketData, ChooseArgMap, CrushMap, EditError};
 
 impl CrushMap {
     /// Sets an item's weight (16.16) wherever it stands; in how many buckets it does.
@@ -153,10 +153,11 @@ impl CrushMap {
         Ok(())
     }
 
-    /// A straw2 bucket without entries gets its own weights first, whether it holds the item or not, as in Ceph.
+    /// A bucket without entries gets its own weights first, whether it holds the item or not and whatever its
+    /// algorithm, as in Ceph. (Decoding drops those of other algorithms than straw2, which never use them.)
     fn set_in_weight_set(&self, set: &mut ChooseArgMap, item: i32, weights: &[u32]) {
         let positions = set.positions();
-        for bucket in self.buckets.iter().flatten().filter(|b| b.alg() == Alg::Straw2) {
+        for bucket in self.buckets.iter().flatten() {
             let Some(arg) = Self::bucket_index(bucket.id).and_then(|i| set.args.get_mut(i)) else { continue };
             let mut changed = false;
             if arg.weight_sets.is_empty() {

@@ -11,10 +11,12 @@ use crush::{
     weight_from_f32,
 };
 
+type Call = Box<dyn Fn(&mut CrushMap) -> Result<(), EditError>>;
+
 /// An edit in crushtool's words and as a call.
 struct Edit {
     args: Vec<String>,
-    call: Box<dyn Fn(&mut CrushMap) -> Result<(), EditError>>,
+    call: Call,
 }
 
 fn words(line: &str) -> Vec<String> {
@@ -47,7 +49,7 @@ fn random_edit(rng: &mut Random, step: usize) -> Edit {
         _ => format!("osd.{device}"),
     };
     let id = |map: &CrushMap, name: &str| map.item_id(name).ok_or(EditError::NoSuchName(name.to_owned()));
-    let (line, call): (String, Box<dyn Fn(&mut CrushMap) -> Result<(), EditError>>) = match rng.below(12) {
+    let (line, call): (String, Call) = match rng.below(12) {
         0..3 => (
             format!("--add-item {device} {eighths} osd.{device}{loc}"),
             Box::new(move |m| m.insert_item(device, weight, &format!("osd.{device}"), &at)),
@@ -295,8 +297,7 @@ fn a_new_map_is_that_of_a_new_cluster() {
 #[test]
 fn refused_edits_say_why_and_change_nothing() {
     let before = small_map();
-    type Try = Box<dyn Fn(&mut CrushMap) -> Result<(), EditError>>;
-    let check = |edit: Try, errno: i32| {
+    let check = |edit: Call, errno: i32| {
         let mut map = before.clone();
         let error = edit(&mut map).expect_err("refused");
         assert_eq!((error.errno(), &map), (errno, &before), "{error}");

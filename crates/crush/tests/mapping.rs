@@ -3,7 +3,8 @@
 mod common;
 
 use codec::{Decode, Encode};
-use common::{Reweights, TempFile, crushtool, data, placement_weights, random_map, run};
+use common::{Reweights, TempFile, crushtool, data, peer, placement_weights, random_map, run};
+use crush::hash::hash32_2;
 use crush::{CrushMap, Scratch};
 
 /// Our placements in the words of `crushtool --test --show-mappings`.
@@ -84,6 +85,39 @@ fn two_hundred_random_maps_place_ten_thousand_inputs_as_crushtool_does() {
         }
     }
     assert!(placed >= 10_000, "{placed} placements compared");
+}
+
+/// An OSD map with each random map in it, and the placement groups of its replicated pool, which has id 1.
+#[test]
+fn two_hundred_random_maps_place_ten_thousand_groups_as_osdmaptool_does() {
+    let Some(tool) = peer("osdmaptool") else { return };
+    let mut placed = 0;
+    for seed in 1..=200u64 {
+        let (mut map, _) = random_map(seed);
+        let crush = TempFile::new(&format!("osdmap-crush{seed}"), &map.to_bytes());
+        let osdmap = TempFile::new(&format!("osdmap{seed}"), b"");
+        let devices = map.max_devices.max(1).to_string();
+        let (file, count) = (osdmap.path(), devices.as_str());
+        run(&tool, &["--createsimple", count, "--clobber", "--pg-bits", "4", "--with-default-pool", file]);
+        run(&tool, &[file, "--import-crush", crush.path()]);
+        let out = run(&tool, &[file, "--mark-up-in", "--test-map-pgs-dump"]);
+        let theirs = String::from_utf8(out.stdout).expect("text");
+        let theirs: Vec<&str> = theirs.lines().filter(|l| l.starts_with("1.")).collect();
+        let weights = vec![0x10000; map.max_devices as usize];
+        // `--mark-up-in` gives devices without weight one of 1.
+        for device in (0..map.max_devices).filter(|d| map.item_weight(*d) == Some(0)).collect::<Vec<_>>() {
+            map.adjust_item_weight(device, 0x10000).expect("a device of the map");
+        }
+        for (group, line) in (0u32..).zip(&theirs) {
+            let x = hash32_2(group, 1) as i32;
+            let devices = map.do_rule(0, x, 3, &weights, Some(1));
+            let list: Vec<String> = devices.iter().map(ToString::to_string).collect();
+            let primary = devices.first().copied().unwrap_or(-1);
+            assert_eq!(*line, format!("1.{group:x}\t[{}]\t{primary}", list.join(",")), "seed {seed}");
+        }
+        placed += theirs.len();
+    }
+    assert!(placed >= 10_000, "{placed} groups compared");
 }
 
 #[test]

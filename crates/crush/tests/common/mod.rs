@@ -195,23 +195,24 @@ pub fn placement_weights(map: &CrushMap, reweights: &Reweights) -> Vec<u32> {
     weights
 }
 
-/// crushtool, if this machine has it. With LOLIGO_REQUIRE_PEERS=1 its absence is a failure.
 pub fn crushtool() -> Option<PathBuf> {
+    peer("crushtool")
+}
+
+/// A tool of real Ceph, if this machine has it. With LOLIGO_REQUIRE_PEERS=1 its absence is a failure.
+pub fn peer(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|dir| dir.join("crushtool")).find(|p| p.is_file());
+    let found = std::env::split_paths(&path).map(|dir| dir.join(name)).find(|p| p.is_file());
     let required = std::env::var("LOLIGO_REQUIRE_PEERS").is_ok_and(|v| v == "1");
-    assert!(
-        found.is_some() || !required,
-        "LOLIGO_REQUIRE_PEERS=1 asks for crushtool, which is not on the PATH"
-    );
+    assert!(found.is_some() || !required, "LOLIGO_REQUIRE_PEERS=1 asks for {name}, which is not on the PATH");
     found
 }
 
-/// Runs crushtool and fails with its words when it fails.
+/// Runs a tool and fails with its words when it fails.
 pub fn run(tool: &Path, args: &[&str]) -> Output {
-    let out = Command::new(tool).args(args).output().expect("crushtool starts");
+    let out = Command::new(tool).args(args).output().expect("the tool starts");
     let words = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(out.status.success(), "crushtool {args:?}: {}\n{words}", out.status);
+    assert!(out.status.success(), "{tool:?} {args:?}: {}\n{words}", out.status);
     out
 }
 
