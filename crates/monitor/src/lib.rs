@@ -10,12 +10,17 @@ pub mod command;
 pub mod state;
 pub mod text;
 
+mod edit;
 mod io;
+mod monitor;
 mod proposal;
+mod service;
 mod session;
 mod settings;
 
 pub use io::{AuthRefusal, CON_MODE_CRC, CON_MODE_SECURE, Input, Output};
+pub use monitor::Monitor;
 pub use proposal::Batch;
+pub use service::genesis::GenesisConfig;
 pub use session::{Access, Session};
 pub use settings::{QuorumView, Settings};

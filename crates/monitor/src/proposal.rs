@@ -15,6 +15,7 @@ use maps::{ApplyError, Incremental, OsdMap};
 use messages::Message;
 use types::{ConnId, Epoch, Now, PoolId};
 
+use crate::monitor::Reporting;
 use crate::state::{Change, CreatingPool, LogEntry, State, diff};
 
 /// A request that waits for its turn.
@@ -30,7 +31,7 @@ pub(crate) struct Waiting {
 pub(crate) struct Answer {
     pub(crate) conn: ConnId,
     pub(crate) tid: u64,
-    pub(crate) msg: Message,
+    pub(crate) what: Reporting,
 }
 
 /// The working copy that a batch of requests edits.
@@ -93,6 +94,16 @@ impl Batch {
         self.changes.push(change);
     }
 
+    /// Answers a request once the batch is committed.
+    pub(crate) fn answer(&mut self, conn: ConnId, tid: u64, msg: impl Into<Message>) {
+        self.answers.push(Answer { conn, tid, what: Reporting::Message(msg.into()) });
+    }
+
+    /// Sends OSD maps from `from` on once the batch is committed.
+    pub(crate) fn answer_with_maps(&mut self, conn: ConnId, from: Epoch) {
+        self.answers.push(Answer { conn, tid: 0, what: Reporting::OsdMaps { from } });
+    }
+
     pub(crate) fn log(&mut self, entry: LogEntry) {
         self.log.push(entry);
     }
@@ -103,10 +114,23 @@ impl Batch {
     }
 
     /// The changes to propose, and the answers that wait for them.
-    pub(crate) fn finish(mut self, now: Now) -> Result<(Vec<Change>, Vec<Answer>), ApplyError> {
+    ///
+    /// `log_seq` counts the log entries of this process.
+    pub(crate) fn finish(
+        mut self,
+        now: Now,
+        log_seq: &mut u64,
+    ) -> Result<(Vec<Change>, Vec<Answer>), ApplyError> {
         if self.osdmap_touched {
+            let map = &mut Arc::make_mut(&mut self.next.osds).map;
+            crate::edit::settle(&self.base.osds.map, map, now.wall);
             let mut changes = osdmap_changes(&self.base, &self.next, now)?;
             self.changes.append(&mut changes);
+        }
+        // Entries that clients sent carry their own numbers.
+        for entry in self.log.iter_mut().filter(|e| e.seq == 0) {
+            *log_seq += 1;
+            entry.seq = *log_seq;
         }
         if !self.log.is_empty() {
             self.changes.push(Change::Log(self.log));

@@ -94,6 +94,8 @@ pub struct QuorumView {
     pub rank: u32,
     /// Who leads; `None` while there is no leader, and then nothing is proposed.
     pub leader: Option<u32>,
+    /// Monitors in the monitor map.
+    pub monitors: u32,
     /// Ranks in the quorum, ascending.
     pub members: Vec<u32>,
     /// Grows with each election; what `election_epoch` shows.
@@ -102,7 +104,7 @@ pub struct QuorumView {
 
 impl QuorumView {
     pub fn alone() -> Self {
-        Self { rank: 0, leader: Some(0), members: vec![0], term: 1 }
+        Self { rank: 0, leader: Some(0), monitors: 1, members: vec![0], term: 1 }
     }
 
     pub fn is_leader(&self) -> bool {

@@ -1,4 +1,9 @@
-//! Pieces of text that many outputs share: spans of time.
+//! Pieces of text that many outputs share: spans of time, numbers with units, tables, JSON.
+
+pub mod json;
+pub mod pg_state;
+pub mod table;
+pub mod units;
 
 use std::time::Duration;
 
@@ -19,6 +24,13 @@ pub fn span(d: Duration) -> String {
         () if days / 30 < 24 => format!("{}M", days / 30),
         () => format!("{}y", days / 365),
     }
+}
+
+/// The lines that are not empty, each with its end: what is left of a text that Ceph sends through a stream.
+///
+/// Source: bufferlist::append(std::istream&) in src/common/buffer.cc.
+pub fn full_lines(text: &str) -> String {
+    text.split('\n').filter(|line| !line.is_empty()).map(|line| format!("{line}\n")).collect()
 }
 
 /// A number with six significant digits and no trailing zeros, as C++ streams print it by default (without exponents).

@@ -2,36 +2,49 @@
 //!
 //! Source: dump_cmddesc_to_json in src/common/cmdparse.cc.
 
+use messages::mgr::CommandDesc;
 use serde_json::{Map, Value, json};
 
-use crate::command::{Command, Signature};
+use crate::command::signature::described;
+use crate::command::{Command, flags};
 
-/// The reply to `get_command_descriptions`: `cmd000`, `cmd001` and so on.
-pub fn describe_all() -> Value {
-    describe_commands(super::all())
-}
-
-/// The same for other tables.
-pub fn describe_commands<'a>(commands: impl Iterator<Item = &'a Command>) -> Value {
-    let describe = |(i, c): (usize, &Command)| (format!("cmd{i:03}"), describe(c));
-    Value::Object(commands.enumerate().map(describe).collect())
-}
-
-fn describe(c: &Command) -> Value {
-    let sig = Signature::parse(c.sig);
-    let words = sig.prefix.iter().map(|w| json!(w));
-    let params = sig.params.iter().map(|p| {
-        let pairs = p.described.iter().map(|(k, v)| ((*k).to_owned(), json!(v)));
-        Value::Object(pairs.collect::<Map<String, Value>>())
+/// The reply to `get_command_descriptions`: `cmd000`, `cmd001` and so on; the managers' commands come first.
+pub fn describe_all(of_managers: &[CommandDesc]) -> Value {
+    let theirs = of_managers.iter().map(|c| {
+        describe(&c.cmdstring, &c.helpstring, &c.module, &c.req_perms, c.flags | u64::from(flags::MGR))
     });
-    let sig: Vec<Value> = words.chain(params).collect();
-    json!({ "sig": sig, "help": c.help, "module": c.module, "perm": c.perm, "flags": c.flags })
+    number(theirs.chain(super::all().map(describe_ours)))
+}
+
+/// The same for another table.
+pub fn describe_commands<'a>(commands: impl Iterator<Item = &'a Command>) -> Value {
+    number(commands.map(describe_ours))
+}
+
+fn number(commands: impl Iterator<Item = Value>) -> Value {
+    Value::Object(commands.enumerate().map(|(i, c)| (format!("cmd{i:03}"), c)).collect())
+}
+
+fn describe_ours(c: &Command) -> Value {
+    describe(c.sig, c.help, c.module, c.perm, c.flags.into())
+}
+
+fn describe(sig: &str, help: &str, module: &str, perm: &str, flags: u64) -> Value {
+    let word = |w: &str| match w.contains(['=', ',']) {
+        false => json!(w),
+        true => {
+            let pairs = described(w).into_iter().map(|(k, v)| (k.to_owned(), json!(v)));
+            Value::Object(pairs.collect::<Map<String, Value>>())
+        }
+    };
+    let sig: Vec<Value> = sig.split_whitespace().map(word).collect();
+    json!({ "sig": sig, "help": help, "module": module, "perm": perm, "flags": flags })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::{Handler, Reply, flags};
+    use crate::command::{Handler, Reply, Signature};
 
     #[test]
     fn the_form_is_cephs() {
@@ -57,7 +70,7 @@ mod tests {
             assert!(!sig.prefix.is_empty() && !c.help.is_empty() && !c.module.is_empty(), "{}", c.sig);
             assert!(c.perm.chars().all(|p| "rwx".contains(p)), "{}", c.sig);
             assert!(sig.params.iter().all(|p| !p.name.is_empty()), "{}", c.sig);
-            assert_eq!(matches!(c.handler, Handler::Mgr), c.flags & flags::MGR != 0, "{}", c.sig);
+            assert_eq!(c.flags & flags::MGR, 0, "{} is the managers' to offer", c.sig);
         }
     }
 }

@@ -5,6 +5,7 @@
 mod args;
 mod describe;
 mod fsid;
+mod mon;
 mod reply;
 mod signature;
 
@@ -22,7 +23,8 @@ use crate::state::{Change, Priority, State};
 
 pub use args::{ArgValue, Args, CommandError, MAX_COMMAND_BYTES};
 pub use describe::{describe_all, describe_commands};
-pub use reply::{Format, Reply};
+pub use mon::mon_status;
+pub use reply::{Format, Reply, json_text};
 pub use signature::{Param, ParamKind, Signature};
 
 /// Every group of commands, in the order in which clients are told of them.
@@ -51,8 +53,6 @@ pub enum Handler {
     /// Runs on the leader against a working copy; a reply with code 0 or above waits for the commit, and so does one
     /// with an error, whose changes are kept: check first, change then.
     Write(fn(&mut WriteCtx<'_>) -> Reply),
-    /// The manager answers it (`flags::MGR`): the client sends it there, or we pass it on.
-    Mgr,
 }
 
 /// Source: MonCommand::FLAG_* in src/mon/MonCommand.h.

@@ -75,6 +75,11 @@ impl Reply {
         Self::data(json_text(format, value))
     }
 
+    /// JSON with a newline behind in either form, as commands end that write through a stream.
+    pub fn json_line(format: Format, value: &Value) -> Self {
+        Self::data(json_text(format, value).trim_end().to_owned() + "\n")
+    }
+
     /// Plain text or JSON, whichever was asked for.
     pub fn show(format: Format, plain: impl FnOnce() -> String, value: impl FnOnce() -> Value) -> Self {
         match format {
@@ -101,16 +106,7 @@ impl From<Errno> for Reply {
 
 /// JSON with four spaces of indent and a newline behind, or compact.
 pub fn json_text(format: Format, value: &Value) -> String {
-    if format == Format::Json {
-        return value.to_string();
-    }
-    let mut out = Vec::new();
-    let indent = serde_json::ser::PrettyFormatter::with_indent(b"    ");
-    let mut serializer = serde_json::Serializer::with_formatter(&mut out, indent);
-    // Writing a value to memory cannot fail.
-    let _ = serde::ser::Serialize::serialize(value, &mut serializer);
-    out.push(b'\n');
-    String::from_utf8_lossy(&out).into_owned()
+    crate::text::json::to_text(value, format != Format::Json)
 }
 
 #[cfg(test)]

@@ -63,10 +63,16 @@ impl Signature {
     }
 }
 
+/// The `key=value` pairs of a parameter, sorted by key.
+pub(crate) fn described(word: &str) -> Vec<(&str, &str)> {
+    let mut pairs: Vec<(&str, &str)> = word.split(',').filter_map(|kv| kv.split_once('=')).collect();
+    pairs.sort_unstable();
+    pairs
+}
+
 impl Param {
     fn parse(word: &'static str) -> Self {
-        let mut described: Vec<(&str, &str)> = word.split(',').filter_map(|kv| kv.split_once('=')).collect();
-        described.sort_unstable();
+        let described = described(word);
         let get = |key: &str| described.iter().find(|(k, _)| *k == key).map(|(_, v)| *v);
         let kind = match get("type").unwrap_or_default() {
             "CephInt" => ParamKind::Int,

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use codec::wire_struct;
-use messages::mgr::ModuleInfo;
+use bytes::Bytes;
+use codec::{Encode, wire_struct};
+use maps::{MgrMap, Standby};
+use messages::mgr::{CommandDesc, ModuleInfo};
 use types::{AddrVec, Epoch, Utime};
 
 /// What the manager map is made from.
@@ -21,10 +23,51 @@ pub struct MgrState {
     pub services: BTreeMap<String, String>,
     /// Metadata by daemon name.
     pub metadata: BTreeMap<String, BTreeMap<String, String>>,
+    /// What the managers' beacons offer.
+    pub commands: Vec<CommandDesc>,
 }
 wire_struct!(MgrState(1, 1) {
-    epoch, active, active_change, standbys, last_failure_osd_epoch, services, metadata,
+    epoch, active, active_change, standbys, last_failure_osd_epoch, services, metadata, commands,
 });
+
+impl MgrState {
+    /// The manager map.
+    pub fn map(&self) -> MgrMap {
+        let modules = |d: &MgrDaemon| d.modules.iter().map(|m| module(m)).collect::<Vec<_>>();
+        let standby = |d: &MgrDaemon| Standby {
+            gid: d.gid,
+            name: d.name.clone(),
+            available_modules: modules(d),
+            mgr_features: d.features,
+        };
+        let mut map = MgrMap::initial();
+        map.epoch = self.epoch;
+        map.active_change = self.active_change;
+        map.standbys = self.standbys.iter().map(|(gid, d)| (*gid, standby(d))).collect();
+        map.services.clone_from(&self.services);
+        map.last_failure_osd_epoch = self.last_failure_osd_epoch;
+        if let Some(active) = &self.active {
+            map.active_gid = active.gid;
+            map.active_addrs.clone_from(&active.addrs);
+            map.available = active.available;
+            map.active_name.clone_from(&active.name);
+            map.active_mgr_features = active.features;
+            map.available_modules = modules(active);
+        }
+        map
+    }
+
+    pub fn map_bytes(&self) -> Bytes {
+        self.map().to_bytes()
+    }
+}
+
+fn module(m: &ModuleInfo) -> maps::ModuleInfo {
+    let mut info = maps::ModuleInfo::new(m.name.clone());
+    info.can_run = m.can_run;
+    info.error_string.clone_from(&m.error);
+    info
+}
 
 /// One manager.
 #[derive(Debug, Clone, PartialEq, Default)]

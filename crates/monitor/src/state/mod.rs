@@ -19,7 +19,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cephx::KeyServer;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
-use types::{AuthName, Fsid, PoolId, Utime};
+use maps::MonMap;
+use types::{AuthName, Epoch, Fsid, PoolId, Utime};
 
 pub use change::Change;
 pub use config::{ConfigChange, ConfigDb, ConfigEntry, EntityView, Mask, parse_who};
@@ -33,7 +34,7 @@ pub use osd_history::{EPOCHS_KEPT, OsdHistory};
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
     pub fsid: Fsid,
-    pub monmap: Bytes,
+    pub monmap: Arc<MonMap>,
     pub osds: Arc<OsdHistory>,
     /// What each OSD said of itself when it booted.
     pub osd_metadata: Arc<BTreeMap<i32, BTreeMap<String, String>>>,
@@ -79,7 +80,7 @@ impl State {
     /// was made for.
     pub fn apply(&mut self, change: &Change) -> Result<(), DecodeError> {
         match change {
-            Change::MonMap(map) => self.monmap = map.clone(),
+            Change::MonMap(map) => self.monmap = Arc::new(MonMap::from_bytes(map.clone())?),
             Change::OsdMap(inc) => Arc::make_mut(&mut self.osds).advance(inc)?,
             Change::TrimOsdMaps(oldest) => Arc::make_mut(&mut self.osds).trim(*oldest),
             Change::OsdMetadata(osd, meta) => put(Arc::make_mut(&mut self.osd_metadata), osd, meta),
@@ -106,6 +107,19 @@ impl State {
         Ok(())
     }
 
+    pub fn monmap_epoch(&self) -> Epoch {
+        self.monmap.epoch
+    }
+
+    pub fn monmap_bytes(&self) -> Bytes {
+        self.monmap.to_bytes()
+    }
+
+    /// There are no file systems yet.
+    pub fn fsmap_epoch(&self) -> Epoch {
+        maps::FsMap::initial().epoch
+    }
+
     /// The OSD map of now.
     pub fn osdmap(&self) -> &maps::OsdMap {
         &self.osds.map
@@ -130,7 +144,7 @@ impl Encode for State {
     fn encode(&self, w: &mut Writer) {
         w.envelope(1, 1, |w| {
             self.fsid.encode(w);
-            self.monmap.encode(w);
+            w.blob(&self.monmap.to_bytes());
             self.osds.encode(w);
             self.osd_metadata.encode(w);
             self.mon_metadata.encode(w);
@@ -153,7 +167,7 @@ impl Decode for State {
         r.envelope("monitor state", 1, |r, _| {
             Ok(Self {
                 fsid: Fsid::decode(r)?,
-                monmap: r.blob()?,
+                monmap: Arc::new(MonMap::from_bytes(r.blob()?)?),
                 osds: Arc::new(OsdHistory::decode(r)?),
                 osd_metadata: Arc::new(Decode::decode(r)?),
                 mon_metadata: Arc::new(Decode::decode(r)?),

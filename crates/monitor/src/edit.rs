@@ -1,0 +1,130 @@
+//! Edits of a working OSD map that several services and commands make.
+
+use maps::OsdMap;
+use maps::flags::{WEIGHT_IN, WEIGHT_OUT, osd_state};
+use types::{PgId, Utime};
+
+/// Why a state of OSDs may not be changed automatically.
+const MIN_UP_RATIO: f64 = 0.3;
+const MIN_IN_RATIO: f64 = 0.75;
+
+/// Marks an OSD down; false when it was not up.
+pub(crate) fn mark_down(map: &mut OsdMap, id: i32) -> bool {
+    match osd_mut(map, id).filter(|o| o.is_up()) {
+        Some(o) => {
+            o.state &= !osd_state::UP;
+            true
+        }
+        None => false,
+    }
+}
+
+/// Sets a weight; the same side effects as applying it has.
+pub(crate) fn set_weight(map: &mut OsdMap, id: i32, weight: u32) {
+    if let Some(slot) = usize::try_from(id).ok().and_then(|i| map.weights.get_mut(i)) {
+        *slot = weight;
+    }
+    if weight != WEIGHT_OUT {
+        if let Some(o) = osd_mut(map, id) {
+            o.state |= osd_state::EXISTS;
+            o.state &= !(osd_state::AUTOOUT | osd_state::NEW);
+            o.xinfo.old_weight = 0;
+        }
+    }
+}
+
+/// Marks an OSD in with the weight it had before it was marked out automatically, or fully.
+pub(crate) fn mark_in(map: &mut OsdMap, id: i32) {
+    let old = map.osd(id).map_or(0, |o| o.xinfo.old_weight);
+    set_weight(map, id, if old > 0 { old } else { WEIGHT_IN });
+}
+
+/// Marks an OSD out because it was down for long.
+pub(crate) fn mark_out_automatically(map: &mut OsdMap, id: i32) {
+    let weight = map.weight(id);
+    set_weight(map, id, WEIGHT_OUT);
+    if let Some(o) = osd_mut(map, id) {
+        o.state |= osd_state::AUTOOUT;
+        o.xinfo.old_weight = weight;
+    }
+}
+
+/// Removes an OSD from the tables of OSDs. CRUSH is the caller's business.
+pub(crate) fn remove_osd(map: &mut OsdMap, id: i32) {
+    set_weight(map, id, WEIGHT_OUT);
+    if let Some(o) = osd_mut(map, id) {
+        *o = maps::Osd::default();
+    }
+    if let Some(affinity) = &mut map.primary_affinity {
+        if let Some(slot) = usize::try_from(id).ok().and_then(|i| affinity.get_mut(i)) {
+            *slot = maps::flags::MAX_PRIMARY_AFFINITY;
+        }
+    }
+}
+
+pub(crate) fn osd_mut(map: &mut OsdMap, id: i32) -> Option<&mut maps::Osd> {
+    map.osds.get_mut(usize::try_from(id).ok()?)
+}
+
+/// Whether marking one more OSD down leaves enough of them. Source: OSDMonitor::can_mark_down.
+pub(crate) fn can_mark_down(map: &OsdMap, id: i32) -> bool {
+    let n = map.counts();
+    !map.is_nodown(id) && n.total > 0 && n.up as f64 / n.total as f64 >= MIN_UP_RATIO
+}
+
+/// Source: OSDMonitor::can_mark_out.
+pub(crate) fn can_mark_out(map: &OsdMap, id: i32) -> bool {
+    let n = map.counts();
+    !map.is_noout(id) && n.total > 0 && n.r#in as f64 / n.total as f64 >= MIN_IN_RATIO
+}
+
+/// What follows from a batch's edits: times of the last changes, and temporary sets that say nothing any more.
+/// Source: OSDMonitor::encode_pending, OSDMap::clean_temps.
+pub(crate) fn settle(old: &OsdMap, new: &mut OsdMap, now: Utime) {
+    let all = 0..old.max_osd().max(new.max_osd());
+    let ups_changed = all.clone().any(|id| {
+        let addrs = |m: &OsdMap| m.osd(id).map(|o| o.client_addrs.clone());
+        old.is_up(id) != new.is_up(id) || new.is_up(id) && addrs(old) != addrs(new)
+    });
+    if ups_changed {
+        new.last_up_change = now;
+    }
+    if all.clone().any(|id| old.is_in(id) != new.is_in(id)) {
+        new.last_in_change = now;
+    }
+    if ups_changed
+        || old.pg_temp != new.pg_temp
+        || old.pools.len() != new.pools.len()
+        || old.crush != new.crush
+    {
+        clean_temps(new);
+    }
+}
+
+fn clean_temps(map: &mut OsdMap) {
+    let useless = |pg: &PgId, osds: &Vec<i32>| {
+        if !map.pg_exists(*pg) {
+            return true;
+        }
+        let alive = osds.iter().any(|o| map.is_up(*o));
+        !alive || (!map.primary_temp.contains_key(pg) && map.pg_to_raw_up(*pg).0 == *osds)
+    };
+    let drop: Vec<PgId> =
+        map.pg_temp.iter().filter(|(pg, osds)| useless(pg, osds)).map(|(pg, _)| *pg).collect();
+    for pg in drop {
+        map.pg_temp.remove(&pg);
+    }
+    let dangling = |pg: &PgId, osd: &i32| !map.pg_exists(*pg) || map.is_down(*osd);
+    let drop: Vec<PgId> =
+        map.primary_temp.iter().filter(|(pg, osd)| dangling(pg, osd)).map(|(pg, _)| *pg).collect();
+    for pg in drop {
+        map.primary_temp.remove(&pg);
+    }
+    let gone = |pg: &PgId| !map.pools.get(&pg.pool).is_some_and(|p| pg.seed < p.pg_num);
+    let upmaps: Vec<PgId> =
+        map.pg_upmap.keys().chain(map.pg_upmap_items.keys()).copied().filter(gone).collect();
+    for pg in upmaps {
+        map.pg_upmap.remove(&pg);
+        map.pg_upmap_items.remove(&pg);
+    }
+}

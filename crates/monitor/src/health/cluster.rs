@@ -1,0 +1,63 @@
+//! Checks of the monitors and managers themselves.
+//!
+//! Source: src/mon/HealthMonitor.cc, MgrMonitor::should_warn_about_mgr_down.
+
+use std::time::Duration;
+
+use types::AddrKind;
+
+use super::{Checks, Seen, Severity};
+
+pub(super) fn check(seen: &Seen<'_>, checks: &mut Checks) {
+    monitors(seen, checks);
+    manager(seen, checks);
+    if seen.switch("mon_warn_on_osd_down_out_interval_zero", true)
+        && seen.number("mon_osd_down_out_interval", 600.0) == 0.0
+    {
+        let name = &seen.settings.name;
+        let summary = format!("mon {name} has mon_osd_down_out_interval set to 0");
+        let detail = vec![format!("mon.{name} has mon_osd_down_out_interval set to 0")];
+        checks.warn("OSD_NO_DOWN_OUT_INTERVAL", summary, 1, detail);
+    }
+}
+
+fn monitors(seen: &Seen<'_>, checks: &mut Checks) {
+    let Some(map) = crate::views::monmap(seen.state) else { return };
+    let quorum = &seen.settings.quorum.members;
+    let in_quorum = |rank: usize| quorum.iter().any(|r| usize::try_from(*r) == Ok(rank));
+    let down: Vec<String> = (map.ranked().enumerate())
+        .filter(|(rank, _)| !in_quorum(*rank))
+        .map(|(rank, m)| {
+            format!("mon.{} (rank {rank}) addr {} is down (out of quorum)", m.name, m.addrs)
+        })
+        .collect();
+    if !down.is_empty() {
+        let names = crate::views::quorum_names(&map, quorum).join(",");
+        let summary = format!("{}/{} mons down, quorum {names}", down.len(), map.ranks.len());
+        checks.warn("MON_DOWN", summary, down.len(), down);
+    }
+    let without_msgr2 = map.mons.values().filter(|m| m.addrs.0.iter().all(|a| a.kind != AddrKind::Msgr2));
+    let detail = without_msgr2.map(|m| format!("mon.{} is not bound to a msgr2 port, only {}", m.name, m.addrs));
+    let detail: Vec<String> = detail.collect();
+    if seen.switch("mon_warn_on_msgr2_not_enabled", true) {
+        checks.warn_each("MON_MSGR2_NOT_ENABLED", "monitors have not enabled msgr2", detail);
+    }
+}
+
+/// A cluster without OSDs needs no manager, nor does one that was made a moment ago.
+fn manager(seen: &Seen<'_>, checks: &mut Checks) {
+    let mgr = &seen.state.mgr;
+    if mgr.active.is_some() || seen.state.osdmap().counts().total == 0 {
+        return;
+    }
+    let seconds = |name, default| Duration::from_secs_f64(seen.number(name, default).clamp(0.0, 1e9));
+    let created = crate::views::monmap(seen.state).map_or(seen.state.osdmap().created, |m| m.created);
+    let age = seen.now.wall.since(created);
+    if age <= seconds("mon_mgr_mkfs_grace", 120.0) {
+        return;
+    }
+    let gone_for = seen.now.wall.since(mgr.active_change);
+    let long = !mgr.active_change.is_zero() && gone_for > seconds("mon_mgr_inactive_grace", 60.0);
+    let severity = if long { Severity::Error } else { Severity::Warning };
+    checks.add("MGR_DOWN", severity, "no active mgr".to_owned(), 0, Vec::new());
+}

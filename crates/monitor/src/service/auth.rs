@@ -1,0 +1,228 @@
+//! Logins at the monitor, tickets over an open session, and the supply of global ids.
+//!
+//! Invariant: a global id is given out once. Each member takes ids that are its rank modulo the number of monitors, and
+//! none above the replicated bound; a process starts above the bound that it found.
+
+use bytes::Bytes;
+use cephx::{
+    AuthMode, AuthSession, CONNECTION_SECRET_LEN, Granted, LoginRequest, METHOD_CEPHX, METHOD_NONE, MonCap,
+    login_none,
+};
+use messages::auth::{MAuth, MAuthReply};
+use types::{ConnId, EntityAddr, EntityName, Errno, GlobalId, Now};
+
+use crate::io::{AuthRefusal, CON_MODE_SECURE, Input, Output};
+use crate::monitor::Monitor;
+use crate::proposal::Batch;
+use crate::session::{Session, Stage};
+use crate::state::Change;
+
+/// Ids reserved at a time. Source: mon_globalid_prealloc.
+const GLOBAL_IDS_AT_ONCE: u64 = 10_000;
+/// Logins that wait for ids while the reservation is being committed.
+const PARKED_LIMIT: usize = 10_000;
+
+impl Monitor {
+    pub(crate) fn auth_request(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        let Input::AuthRequest { conn, method, ref preferred_modes, ref payload, peer_addr, .. } = input
+        else {
+            return;
+        };
+        let refuse = |errno| self.refusal(conn, method, errno);
+        if !self.settings.auth_methods.contains(&method) {
+            return out.push(refuse(Errno::EOPNOTSUPP));
+        }
+        let Some(mode) = preferred_modes.iter().find(|m| self.settings.con_modes.contains(m)).copied() else {
+            return out.push(refuse(Errno::EINVAL));
+        };
+        let request = match AuthMode::of(payload) {
+            Ok(AuthMode::Login) => LoginRequest::parse(payload),
+            // Monitors reach each other over the quorum's own connections.
+            Ok(AuthMode::Authorizer) => return out.push(refuse(Errno::EOPNOTSUPP)),
+            Err(e) => Err(e),
+        };
+        let request = match request {
+            Ok(request) => request,
+            Err(e) => return out.push(refuse(e.errno())),
+        };
+        let fresh = match request.global_id {
+            GlobalId(0) => match self.take_global_id() {
+                Some(id) => id,
+                None => return self.park_login(conn, input, out),
+            },
+            _ => GlobalId(0),
+        };
+        self.start_login(now, conn, method, mode, peer_addr, request, fresh, out);
+    }
+
+    fn start_login(
+        &mut self,
+        _now: Now,
+        conn: ConnId,
+        method: u32,
+        con_mode: u32,
+        addr: EntityAddr,
+        request: LoginRequest,
+        fresh: GlobalId,
+        out: &mut Vec<Output>,
+    ) {
+        let mut session = Session::new(request.name.clone(), addr, con_mode);
+        if method == METHOD_NONE {
+            let granted = login_none(request, fresh);
+            return self.logged_in(conn, session, granted, Bytes::new(), out);
+        }
+        let entropy = &mut self.entropy;
+        let (auth, challenge) = AuthSession::start(request, fresh, &mut |b: &mut [u8]| entropy.fill(b));
+        session.auth = Some(auth);
+        self.sessions.insert(conn, session);
+        out.push(Output::AuthMore { conn, payload: challenge });
+    }
+
+    pub(crate) fn auth_more(&mut self, now: Now, conn: ConnId, payload: &Bytes, out: &mut Vec<Output>) {
+        let Some(mut session) = self.sessions.remove(&conn).filter(|s| s.stage == Stage::Challenged) else {
+            return out.push(Output::Close { conn });
+        };
+        let secret_len = if session.con_mode == CON_MODE_SECURE { CONNECTION_SECRET_LEN } else { 0 };
+        let Some(auth) = session.auth.as_mut() else { return out.push(Output::Close { conn }) };
+        let entropy = &mut self.entropy;
+        let mut fill = |b: &mut [u8]| entropy.fill(b);
+        match auth.handle_request(&self.state.auth, payload, Some(secret_len), now.wall, &mut fill) {
+            Ok(reply) => match reply.granted {
+                Some(granted) => self.logged_in(conn, session, granted, reply.payload, out),
+                None => {
+                    self.sessions.insert(conn, session);
+                    out.push(Output::AuthMore { conn, payload: reply.payload });
+                }
+            },
+            Err(e) => out.push(self.refusal(conn, METHOD_CEPHX, e.errno())),
+        }
+    }
+
+    fn logged_in(
+        &mut self,
+        conn: ConnId,
+        mut session: Session,
+        granted: Granted,
+        payload: Bytes,
+        out: &mut Vec<Output>,
+    ) {
+        let Ok(caps) = MonCap::from_info(&granted.caps) else {
+            return out.push(self.refusal(conn, METHOD_CEPHX, Errno::EACCES));
+        };
+        session.caps = caps;
+        session.global_id = granted.global_id;
+        session.peer = EntityName::new(granted.name.kind, i64::try_from(granted.global_id.0).unwrap_or(0));
+        session.name = granted.name;
+        session.stage = Stage::Authenticated;
+        let con_mode = session.con_mode;
+        self.sessions.insert(conn, session);
+        out.push(Output::AuthDone {
+            conn,
+            global_id: granted.global_id,
+            con_mode,
+            payload,
+            session_key: Bytes::copy_from_slice(granted.session_key.secret()),
+            connection_secret: granted.connection_secret,
+        });
+    }
+
+    /// A MAuth message of an open session: more tickets, or a daemon's rotating secrets.
+    pub(crate) fn auth_renewal(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        tid: u64,
+        m: &MAuth,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(session) = self.sessions.get_mut(&conn) else { return };
+        let Some(auth) = session.auth.as_mut() else {
+            // With method none there is nothing to renew.
+            let reply = MAuthReply { protocol: m.protocol, ..MAuthReply::default() };
+            return out.push(Output::Send { conn, tid, msg: reply.into() });
+        };
+        let entropy = &mut self.entropy;
+        let mut fill = |b: &mut [u8]| entropy.fill(b);
+        let mut reply = MAuthReply { protocol: METHOD_CEPHX, ..MAuthReply::default() };
+        match auth.handle_request(&self.state.auth, &m.payload, None, now.wall, &mut fill) {
+            Ok(done) => {
+                reply.payload = done.payload;
+                reply.global_id = session.global_id.0;
+                if let Some(caps) = done.granted.and_then(|g| MonCap::from_info(&g.caps).ok()) {
+                    session.caps = caps;
+                }
+            }
+            Err(e) => reply.result = e.errno().neg(),
+        }
+        out.push(Output::Send { conn, tid, msg: reply.into() });
+    }
+
+    fn refusal(&self, conn: ConnId, method: u32, errno: Errno) -> Output {
+        let refusal = AuthRefusal {
+            method,
+            errno,
+            allowed_methods: self.settings.auth_methods.clone(),
+            allowed_modes: self.settings.con_modes.clone(),
+        };
+        Output::AuthBad { conn, refusal }
+    }
+
+    fn take_global_id(&mut self) -> Option<GlobalId> {
+        let id = next_global_id(self.last_global_id, self.mon_count(), self.settings.quorum.rank.into());
+        if id >= self.state.global_id_bound {
+            return None;
+        }
+        self.last_global_id = id;
+        Some(GlobalId(id))
+    }
+
+    fn mon_count(&self) -> u64 {
+        self.settings.quorum.monitors.max(1).into()
+    }
+
+    fn park_login(&mut self, conn: ConnId, login: Input, out: &mut Vec<Output>) {
+        if self.parked_logins.len() >= PARKED_LIMIT {
+            return out.push(Output::Close { conn });
+        }
+        self.parked_logins.push_back(login);
+    }
+
+    /// Reserves ids before they run out, so that logins do not wait.
+    pub(crate) fn reserve_global_ids(&mut self, batch: &mut Batch) {
+        let bound = self.state.global_id_bound;
+        if self.last_global_id + GLOBAL_IDS_AT_ONCE / 2 >= bound {
+            batch.change(Change::GlobalIdBound(bound.max(self.last_global_id) + GLOBAL_IDS_AT_ONCE));
+        }
+    }
+
+    pub(crate) fn resume_logins(&mut self, now: Now, out: &mut Vec<Output>) {
+        for login in std::mem::take(&mut self.parked_logins) {
+            self.auth_request(now, login, out);
+        }
+    }
+}
+
+/// The first id above `last` that is `rank` modulo `count`.
+fn next_global_id(last: u64, count: u64, rank: u64) -> u64 {
+    let next = last + 1;
+    next + (count + rank % count - next % count) % count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_global_id;
+
+    #[test]
+    fn members_take_different_ids() {
+        let mut seen = std::collections::BTreeSet::new();
+        for rank in 0..3 {
+            let mut last = 4_096;
+            for _ in 0..100 {
+                let id = next_global_id(last, 3, rank);
+                assert!(id > last && id <= last + 3 && id % 3 == rank);
+                assert!(seen.insert(id));
+                last = id;
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Commands from clients: parsed, checked, then answered from the committed state, worked into a batch, or passed on to the
+//! manager.
+//!
+//! Source: Monitor::handle_command.
+
+use messages::PaxosVersion;
+use messages::mon::{MMonCommand, MMonCommandAck};
+use types::{ConnId, Errno, Now};
+
+use crate::command::{
+    Args, Command, Ctx, Format, Handler, Reply, Signature, WriteCtx, describe_all, find, flags,
+};
+use crate::io::Output;
+use crate::monitor::Monitor;
+use crate::proposal::Batch;
+use crate::session::{Access, Session};
+use crate::state::{LogEntry, Priority};
+
+/// Characters of a command that the audit log keeps.
+const AUDIT_CHARS: usize = 2_000;
+
+impl Monitor {
+    pub(crate) fn command(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        tid: u64,
+        m: MMonCommand,
+        out: &mut Vec<Output>,
+    ) {
+        match self.check_command(conn, &m) {
+            Err(reply) => out.push(ack(conn, tid, &m.cmd, reply)),
+            Ok(Route::Described) => {
+                let json = describe_all(&self.state.mgr.commands).to_string();
+                out.push(ack(conn, tid, &m.cmd, Reply::text(json)));
+            }
+            Ok(Route::Manager) => self.proxy(now, conn, tid, m, out),
+            Ok(Route::Ours(command, args, format)) => match command.handler {
+                Handler::Read(handler) => {
+                    let ctx = Ctx {
+                        now,
+                        state: &self.state,
+                        args: &args,
+                        format,
+                        settings: &self.settings,
+                        sessions: &self.sessions,
+                        input: &m.input,
+                    };
+                    let reply = handler(&ctx);
+                    out.push(ack(conn, tid, &m.cmd, reply));
+                }
+                Handler::Write(_) => self.enqueue(conn, tid, m.into(), out),
+            },
+        }
+    }
+
+    /// A command that changes the state, in its turn.
+    pub(crate) fn prepare_command(
+        &mut self,
+        now: Now,
+        batch: &mut Batch,
+        conn: ConnId,
+        tid: u64,
+        m: &MMonCommand,
+        out: &mut Vec<Output>,
+    ) {
+        let (command, args, format) = match self.check_command(conn, m) {
+            Ok(Route::Ours(command, args, format)) => (command, args, format),
+            // The capabilities changed since it was queued.
+            Err(reply) => return out.push(ack(conn, tid, &m.cmd, reply)),
+            Ok(_) => return,
+        };
+        let (Handler::Write(handler), Some(session)) = (command.handler, self.sessions.get(&conn)) else {
+            return;
+        };
+        if let Some(entry) = self.audit(now, session, command, m) {
+            batch.log(entry);
+        }
+        let entropy = &mut self.entropy;
+        let mut fill = |b: &mut [u8]| entropy.fill(b);
+        let mut ctx = WriteCtx {
+            now,
+            batch,
+            args: &args,
+            format,
+            settings: &self.settings,
+            session,
+            input: &m.input,
+            entropy: &mut fill,
+        };
+        let reply = handler(&mut ctx);
+        batch.answer(conn, tid, ack_message(&m.cmd, reply));
+    }
+
+    /// Who may do what is decided here, before anything is looked at.
+    fn check_command(&self, conn: ConnId, m: &MMonCommand) -> Result<Route, Reply> {
+        if m.fsid != self.state.fsid {
+            return Err(Reply::error(Errno::EPERM, "wrong fsid"));
+        }
+        let bad = |e: crate::command::CommandError| Reply::error(Errno::EINVAL, e.to_string());
+        let (prefix, mut args) = Args::parse(&m.cmd).map_err(bad)?;
+        if prefix == "get_command_descriptions" {
+            return Ok(Route::Described);
+        }
+        let Some(session) = self.sessions.get(&conn) else { return Err(Reply::from(Errno::EACCES)) };
+        let Some(command) = find(&prefix) else { return self.check_mgr_command(session, &prefix, &args) };
+        if command.flags & flags::OBSOLETE != 0 {
+            let text = "command is obsolete; please check usage and/or man page";
+            return Err(Reply::error(Errno::EOPNOTSUPP, text));
+        }
+        if !session.may_command(command.module, &prefix, &args.as_text(), Access::parse(command.perm)) {
+            return Err(Reply::error(Errno::EACCES, "access denied"));
+        }
+        args.check(&Signature::parse(command.sig)).map_err(bad)?;
+        let format = Format::parse(args.text("format"))?;
+        Ok(Route::Ours(command, args, format))
+    }
+
+    fn check_mgr_command(&self, session: &Session, prefix: &str, args: &Args) -> Result<Route, Reply> {
+        let words: Vec<&str> = prefix.split_whitespace().collect();
+        let is_it = |sig: &str| {
+            sig.split_whitespace().take_while(|w| !w.contains(['=', ','])).eq(words.iter().copied())
+        };
+        let Some(theirs) = self.state.mgr.commands.iter().find(|c| is_it(&c.cmdstring)) else {
+            return Err(Reply::error(Errno::EINVAL, "command not known"));
+        };
+        if !session.may_command(&theirs.module, prefix, &args.as_text(), Access::parse(&theirs.req_perms)) {
+            return Err(Reply::error(Errno::EACCES, "access denied"));
+        }
+        Ok(Route::Manager)
+    }
+
+    /// Changes are noted in the audit channel, but not the values that may be secrets.
+    fn audit(&self, now: Now, session: &Session, command: &Command, m: &MMonCommand) -> Option<LogEntry> {
+        let prefix: Vec<&str> = Signature::prefix_of(command.sig).collect();
+        if matches!(prefix.as_slice(), ["config", "set"] | ["config-key", "set" | "put"]) {
+            return None;
+        }
+        let cmd: String = m.cmd.concat().chars().take(AUDIT_CHARS).collect();
+        let text = format!(
+            "from='{} {}' entity='{}' cmd=[{cmd}]: dispatch",
+            session.peer, session.addrs, session.name
+        );
+        Some(self.settings.log_entry(now, Priority::Info, "audit", text))
+    }
+}
+
+/// Where a command goes.
+enum Route {
+    Described,
+    Ours(&'static Command, Args, Format),
+    Manager,
+}
+
+pub(crate) fn ack_message(cmd: &[String], reply: Reply) -> MMonCommandAck {
+    MMonCommandAck {
+        version: PaxosVersion::default(),
+        result: reply.code,
+        status: reply.outs,
+        cmd: cmd.to_vec(),
+        output: reply.data,
+    }
+}
+
+pub(crate) fn ack(conn: ConnId, tid: u64, cmd: &[String], reply: Reply) -> Output {
+    // A command that is absurdly long is not sent back.
+    let long = cmd.iter().map(String::len).sum::<usize>() > crate::command::MAX_COMMAND_BYTES;
+    let cmd = if long { &[] } else { cmd };
+    Output::Send { conn, tid, msg: ack_message(cmd, reply).into() }
+}

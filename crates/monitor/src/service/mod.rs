@@ -1,0 +1,14 @@
+//! The monitor's services, each as methods of [`crate::Monitor`] and functions on the state.
+
+pub(crate) mod auth;
+pub(crate) mod commands;
+pub(crate) mod genesis;
+pub(crate) mod mgr;
+pub(crate) mod osd;
+pub(crate) mod osd_tick;
+pub(crate) mod pool;
+pub(crate) mod prepare;
+pub(crate) mod proxy;
+pub(crate) mod queries;
+pub(crate) mod subscribe;
+pub(crate) mod tell;

@@ -1,0 +1,453 @@
+//! What OSDs tell the monitor: that they start, live, fail, stop, want other acting sets; and PG creation.
+//!
+//! Source: src/mon/OSDMonitor.cc.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use maps::flags::osd_state;
+use maps::{LaggyProbability, OsdMap, pool_flags};
+use messages::Message;
+use messages::osd::{
+    MOsdAlive, MOsdBeacon, MOsdBoot, MOsdFailure, MOsdFull, MOsdMarkMeDead, MOsdMarkMeDown, MOsdPgCreate2,
+    MOsdPgCreated, MOsdPgTemp, MRemoveSnaps,
+};
+use types::{AddrVec, ConnId, EntityType, Epoch, Now, PoolId, SpgId};
+
+use crate::edit;
+use crate::monitor::{Monitor, Prepared};
+use crate::proposal::Batch;
+use crate::service::subscribe::Sent;
+use crate::session::{Access, Session, Subscription};
+use crate::state::{Change, CreatingPool, PgDigest, Priority};
+
+/// PGs in one creation message. Source: mon_osd_max_creating_pgs.
+const CREATIONS_PER_MESSAGE: usize = 1_024;
+/// OSDs that one may boot with a number of, at most. Source: mon_max_osd.
+const MAX_OSD: i32 = 10_000;
+
+/// What the leader remembers of OSDs without replicating it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct OsdWatch {
+    /// When each OSD was last heard of, and how often it reports.
+    pub(crate) seen: BTreeMap<i32, (Duration, Duration)>,
+    /// Since when an OSD is down and still in.
+    pub(crate) down_since: BTreeMap<i32, Duration>,
+    /// By failed OSD and reporter: since when.
+    pub(crate) failures: BTreeMap<i32, BTreeMap<i32, Duration>>,
+    /// The oldest epoch that each OSD still needs.
+    pub(crate) clean_epochs: BTreeMap<i32, Epoch>,
+    /// Since when we lead; timeouts begin then.
+    pub(crate) since: Option<Duration>,
+}
+
+impl Monitor {
+    /// The OSD that a session is, when the map's addresses say that it is the one that booted.
+    fn live_osd(&self, map: &OsdMap, conn: ConnId) -> Option<i32> {
+        let session = self.sessions.get(&conn)?;
+        let id = osd_of(session)?;
+        (map.is_up(id) && same_addrs(&map.osd(id)?.client_addrs, &session.addrs)).then_some(id)
+    }
+
+    pub(crate) fn prepare_boot(
+        &mut self,
+        now: Now,
+        batch: &mut Batch,
+        conn: ConnId,
+        m: &MOsdBoot,
+    ) -> Prepared {
+        let Some(session) = self.sessions.get(&conn) else { return Prepared::Done };
+        let addrs = session.addrs.clone();
+        let Some(id) = osd_of(session) else { return Prepared::Done };
+        let sb = &m.superblock;
+        let map = batch.osdmap();
+        let maps_from = sb.current_epoch.next();
+        let known = map.osd(id).filter(|o| o.exists());
+        let other_disk = known.is_some_and(|o| !o.uuid.is_zero() && o.uuid != sb.osd_fsid);
+        let misfit = sb.cluster_fsid != batch.state().fsid || sb.whoami != id || addrs.is_empty();
+        if misfit || other_disk || !(0..MAX_OSD).contains(&id) || known.is_none() {
+            return Prepared::Done;
+        }
+        if let Some(o) = known.filter(|o| o.is_up()) {
+            if same_addrs(&o.client_addrs, &addrs) && same_addrs(&o.cluster_addrs, &m.cluster_addrs) {
+                // It is up already and may have missed that.
+                batch.answer_with_maps(conn, maps_from);
+                return Prepared::Done;
+            }
+            // An earlier life of it was never marked down: that comes first, in an epoch of its own.
+            edit::mark_down(batch.osdmap_mut(), id);
+            return Prepared::Retry;
+        }
+        // Just marked down in this very batch: the map has to say so before it comes up again.
+        if self.state.osdmap().is_up(id) {
+            return Prepared::Retry;
+        }
+        if map.is_noup(id) {
+            batch.answer_with_maps(conn, maps_from);
+            return Prepared::Done;
+        }
+        let epoch = batch.osdmap().epoch;
+        boot(batch.osdmap_mut(), id, addrs.clone(), m, epoch, now, self.settings_of_boot());
+        batch.change(Change::OsdMetadata(id, Some(m.metadata.clone())));
+        self.watch.seen.insert(id, (now.mono, Duration::ZERO));
+        self.watch.failures.remove(&id);
+        let text = format!("osd.{id} {addrs} boot");
+        batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
+        batch.answer_with_maps(conn, maps_from);
+        Prepared::Done
+    }
+
+    fn settings_of_boot(&self) -> BootSettings {
+        BootSettings {
+            mark_new_in: self.settings.switch(&self.state, "mon_osd_auto_mark_new_in", true),
+            mark_auto_out_in: self.settings.switch(&self.state, "mon_osd_auto_mark_auto_out_in", true),
+            mark_in: self.settings.switch(&self.state, "mon_osd_auto_mark_in", false),
+        }
+    }
+
+    pub(crate) fn prepare_alive(&mut self, batch: &mut Batch, conn: ConnId, m: &MOsdAlive) {
+        let Some(id) = self.live_osd(batch.osdmap(), conn) else { return };
+        let version = Epoch(u32::try_from(m.version.0).unwrap_or(0));
+        if batch.osdmap().osd(id).is_some_and(|o| o.info.up_thru < m.want) {
+            raise_up_thru(batch, id, version);
+        }
+        batch.answer_with_maps(conn, version.next());
+    }
+
+    pub(crate) fn prepare_failure(&mut self, now: Now, batch: &mut Batch, conn: ConnId, m: &MOsdFailure) {
+        if m.fsid != batch.state().fsid {
+            return;
+        }
+        let map = batch.osdmap();
+        let Some(reporter) = self.live_osd(map, conn) else {
+            // It does not know yet that it is down itself.
+            return batch.answer_with_maps(conn, m.epoch.next());
+        };
+        let target = m.target_osd;
+        let current = map.osd(target).filter(|o| o.is_up());
+        let stale =
+            current.is_none_or(|o| o.info.up_from > m.epoch || !same_addrs(&o.client_addrs, &m.target_addrs));
+        if stale {
+            if m.epoch < self.state.osds.newest() {
+                batch.answer_with_maps(conn, m.epoch.next());
+            }
+            return;
+        }
+        if m.flags & MOsdFailure::FAILED == 0 {
+            if let Some(reports) = self.watch.failures.get_mut(&target) {
+                reports.remove(&reporter);
+            }
+            return;
+        }
+        if !edit::can_mark_down(map, target) {
+            return;
+        }
+        if m.flags & MOsdFailure::IMMEDIATE != 0 {
+            let text = format!(
+                "osd.{target} failed ({}) (connection refused reported by osd.{reporter})",
+                place(map, target)
+            );
+            batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
+            edit::mark_down(batch.osdmap_mut(), target);
+            return;
+        }
+        let failed_for = Duration::from_secs(u64::try_from(m.failed_for_s).unwrap_or(0));
+        let since = now.mono.saturating_sub(failed_for);
+        self.watch.failures.entry(target).or_default().insert(reporter, since);
+        self.judge_failure(now, batch, target);
+    }
+
+    pub(crate) fn prepare_mark_me_down(
+        &mut self,
+        now: Now,
+        batch: &mut Batch,
+        conn: ConnId,
+        tid: u64,
+        m: &MOsdMarkMeDown,
+    ) {
+        let id = m.target_osd;
+        let own = self.sessions.get(&conn).and_then(osd_of) == Some(id);
+        let current = batch.osdmap().osd(id).filter(|o| o.is_up());
+        let fits = current.is_some_and(|o| same_addrs(&o.client_addrs, &m.target_addrs));
+        if own && fits && m.fsid == batch.state().fsid && edit::can_mark_down(batch.osdmap(), id) {
+            edit::mark_down(batch.osdmap_mut(), id);
+            let text = format!("osd.{id} marked itself down");
+            batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
+        }
+        if m.request_ack {
+            let ack = MOsdMarkMeDown { request_ack: false, ..m.clone() };
+            batch.answer(conn, tid, ack);
+        }
+    }
+
+    pub(crate) fn prepare_mark_me_dead(&mut self, batch: &mut Batch, conn: ConnId, m: &MOsdMarkMeDead) {
+        let own = self.sessions.get(&conn).and_then(osd_of) == Some(m.target_osd);
+        if !own || m.fsid != batch.state().fsid || batch.osdmap().is_up(m.target_osd) {
+            return;
+        }
+        let epoch = batch.osdmap().epoch;
+        if let Some(o) = edit::osd_mut(batch.osdmap_mut(), m.target_osd).filter(|o| o.exists()) {
+            o.xinfo.dead_epoch = o.xinfo.dead_epoch.max(m.epoch.max(epoch));
+        }
+        batch.answer_with_maps(conn, m.epoch.next());
+    }
+
+    pub(crate) fn prepare_pg_temp(&mut self, batch: &mut Batch, conn: ConnId, m: &MOsdPgTemp) {
+        let Some(from) = self.live_osd(batch.osdmap(), conn) else { return };
+        for (pg, osds) in &m.pg_temp {
+            let map = batch.osdmap();
+            if !map.pg_exists(*pg) || (!m.forced && map.pg_to_up_acting(*pg).acting_primary != from) {
+                continue;
+            }
+            // More than any pool's size, or numbers that do not exist: nonsense.
+            if osds.len() > 255
+                || osds.iter().any(|o| *o < 0 || *o >= map.max_osd() && *o != crush::ITEM_NONE)
+            {
+                continue;
+            }
+            let had = map.pg_temp.get(pg).map(Vec::as_slice).unwrap_or_default();
+            if had == osds.as_slice() && !map.primary_temp.contains_key(pg) {
+                continue;
+            }
+            let map = batch.osdmap_mut();
+            match osds.is_empty() {
+                true => map.pg_temp.remove(pg),
+                false => map.pg_temp.insert(*pg, osds.clone()),
+            };
+            map.primary_temp.remove(pg);
+        }
+        raise_up_thru(batch, from, m.map_epoch);
+        batch.answer_with_maps(conn, m.map_epoch.next());
+    }
+
+    pub(crate) fn prepare_beacon(&mut self, now: Now, batch: &mut Batch, conn: ConnId, m: &MOsdBeacon) {
+        let version = Epoch(u32::try_from(m.version.0).unwrap_or(0));
+        let Some(id) = self.live_osd(batch.osdmap(), conn) else {
+            if version < self.state.osds.newest() {
+                batch.answer_with_maps(conn, version.next());
+            }
+            return;
+        };
+        let every = Duration::from_secs(u64::try_from(m.report_interval_s).unwrap_or(0));
+        self.watch.seen.insert(id, (now.mono, every));
+        self.watch.clean_epochs.insert(id, m.min_last_epoch_clean);
+        let scrubbed = batch.osdmap().osd(id).map(|o| o.xinfo.last_purged_snaps_scrub);
+        if scrubbed.is_some_and(|s| s < m.last_purged_snaps_scrub) {
+            if let Some(o) = edit::osd_mut(batch.osdmap_mut(), id) {
+                o.xinfo.last_purged_snaps_scrub = m.last_purged_snaps_scrub;
+            }
+        }
+    }
+
+    pub(crate) fn prepare_full(&mut self, batch: &mut Batch, conn: ConnId, m: &MOsdFull) {
+        const MASK: u32 = osd_state::FULL | osd_state::BACKFILLFULL | osd_state::NEARFULL;
+        let Some(id) = self.live_osd(batch.osdmap(), conn) else { return };
+        let have = batch.osdmap().osd(id).map_or(0, |o| o.state) & MASK;
+        if have != m.state & MASK {
+            if let Some(o) = edit::osd_mut(batch.osdmap_mut(), id) {
+                o.state = o.state & !MASK | m.state & MASK;
+            }
+        }
+        batch.answer_with_maps(conn, m.map_epoch.next());
+    }
+
+    pub(crate) fn prepare_pg_created(&mut self, batch: &mut Batch, m: &MOsdPgCreated) {
+        created(batch, m.pgid.pool, &[m.pgid.seed]);
+    }
+
+    pub(crate) fn prepare_remove_snaps(&mut self, batch: &mut Batch, m: &MRemoveSnaps) {
+        for (pool, snaps) in &m.snaps {
+            let pool = PoolId((*pool).into());
+            for snap in snaps {
+                let map = batch.osdmap();
+                let Some(p) = map.pool(pool) else { break };
+                if snap.0 > p.snap_seq || map.in_removed_snaps_queue(pool, *snap) {
+                    continue;
+                }
+                let map = batch.osdmap_mut();
+                map.new_removed_snaps.entry(pool).or_default().insert(*snap);
+                map.removed_snaps_queue.entry(pool).or_default().insert(*snap);
+            }
+        }
+    }
+
+    /// PGs that the session's OSD leads and that do not exist yet.
+    pub(crate) fn pg_creates_for(&self, session: &Session, sub: Subscription) -> Sent {
+        let (id, map) = (osd_of(session)?, self.state.osdmap());
+        if self.state.creating.is_empty()
+            || sub.next > u64::from(map.epoch.0)
+            || !session.may("osd", Access::W)
+        {
+            return None;
+        }
+        let mut pgs = BTreeMap::new();
+        for (pool, c) in self.state.creating.iter() {
+            let mine = c.seeds.iter().map(|seed| types::PgId::new(*pool, *seed));
+            for pg in mine.filter(|pg| map.pg_to_up_acting(*pg).acting_primary == id) {
+                pgs.insert(SpgId::replicated(pg), (c.epoch, c.stamp));
+                if pgs.len() >= CREATIONS_PER_MESSAGE {
+                    break;
+                }
+            }
+        }
+        let epoch = u64::from(map.epoch.0);
+        if pgs.is_empty() {
+            return Some((epoch, None));
+        }
+        let msg = MOsdPgCreate2 { epoch: map.epoch, pgs, extra: BTreeMap::new() };
+        Some((epoch, Some(Message::from(msg))))
+    }
+
+    /// Keeps the leader's notes in step with a new map.
+    pub(crate) fn osdmap_changed(&mut self, now: Now, before: Epoch) {
+        let _ = before;
+        let map = self.state.osdmap();
+        for id in 0..map.max_osd() {
+            let waits = map.exists(id) && map.is_down(id) && map.is_in(id);
+            if !waits {
+                self.watch.down_since.remove(&id);
+            } else {
+                self.watch.down_since.entry(id).or_insert(now.mono);
+            }
+            if !map.is_up(id) {
+                self.watch.failures.remove(&id);
+                self.watch.seen.remove(&id);
+                self.watch.failures.values_mut().for_each(|reports| {
+                    reports.remove(&id);
+                });
+            }
+        }
+    }
+}
+
+/// PGs that exist now: forgotten, and with the pool's last one its `creating` flag.
+pub(crate) fn created(batch: &mut Batch, pool: PoolId, seeds: &[u32]) {
+    let Some(creating) = batch.state().creating.get(&pool) else { return };
+    let mut left = creating.seeds.clone();
+    seeds.iter().for_each(|s| {
+        left.remove(s);
+    });
+    if left.len() == creating.seeds.len() {
+        return;
+    }
+    if !left.is_empty() {
+        let creating = CreatingPool { seeds: left, ..creating.clone() };
+        return batch.change(Change::Creating(pool, Some(creating)));
+    }
+    batch.change(Change::Creating(pool, None));
+    if batch.osdmap().pool(pool).is_some_and(|p| p.has_flag(pool_flags::CREATING)) {
+        if let Some(p) = batch.osdmap_mut().pools.get_mut(&pool) {
+            p.unset_flag(pool_flags::CREATING);
+        }
+    }
+}
+
+/// The same from the manager's report: once every PG of the cluster has been reported in some state, none is missing.
+pub(crate) fn created_by_report(batch: &mut Batch, pool: PoolId, digest: &PgDigest) {
+    const UNKNOWN: u64 = 0;
+    const CREATING: u64 = 1;
+    let Some(creating) = batch.state().creating.get(&pool) else { return };
+    let missing = digest.pg_states.keys().any(|state| *state == UNKNOWN || state & CREATING != 0);
+    if missing || digest.epoch < creating.epoch || !digest.pools.contains_key(&pool) {
+        return;
+    }
+    let seeds: Vec<u32> = creating.seeds.iter().copied().collect();
+    created(batch, pool, &seeds);
+}
+
+/// Raises an OSD's `up_thru` to the map that it has.
+fn raise_up_thru(batch: &mut Batch, id: i32, epoch: Epoch) {
+    if batch.osdmap().osd(id).is_some_and(|o| o.info.up_thru < epoch) && epoch <= batch.osdmap().epoch {
+        if let Some(o) = edit::osd_mut(batch.osdmap_mut(), id) {
+            o.info.up_thru = epoch;
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct BootSettings {
+    mark_new_in: bool,
+    mark_auto_out_in: bool,
+    mark_in: bool,
+}
+
+/// How much the newest observation counts. Source: mon_osd_laggy_weight, mon_osd_laggy_max_interval.
+const LAGGY_WEIGHT: f32 = 0.3;
+const LAGGY_MAX_INTERVAL_S: u32 = 300;
+
+fn boot(
+    map: &mut OsdMap,
+    id: i32,
+    addrs: AddrVec,
+    m: &MOsdBoot,
+    epoch: Epoch,
+    now: Now,
+    settings: BootSettings,
+) {
+    let sb = &m.superblock;
+    let noin = map.is_noin(id);
+    let Some(o) = edit::osd_mut(map, id) else { return };
+    let was = o.state;
+    o.state |= osd_state::UP;
+    o.state &= !osd_state::STOP;
+    o.uuid = sb.osd_fsid;
+    o.client_addrs = addrs;
+    o.cluster_addrs = m.cluster_addrs.clone();
+    o.hb_back_addrs = m.hb_back_addrs.clone();
+    o.hb_front_addrs = m.hb_front_addrs.clone();
+    // An empty store under a known number: what it had is gone.
+    if sb.newest_map.0 == 0 && o.info.up_from > o.info.lost_at {
+        o.info.lost_at = epoch;
+    }
+    if (sb.mounted, sb.clean_thru) > (o.info.last_clean_begin, o.info.last_clean_end) {
+        o.info.last_clean_begin = sb.mounted;
+        o.info.last_clean_end = sb.clean_thru;
+    }
+    let x = &mut o.xinfo;
+    let keep = 1.0 - LAGGY_WEIGHT;
+    let probability = x.laggy_probability.as_f32() * keep;
+    if m.boot_epoch.0 == 0 {
+        x.laggy_probability = LaggyProbability::from_f32(probability);
+        x.laggy_interval = (x.laggy_interval as f32 * keep) as u32;
+    } else {
+        // It was up in this very life and wrongly marked down.
+        if !x.down_stamp.is_zero() {
+            let interval = now.wall.sec.saturating_sub(x.down_stamp.sec).min(LAGGY_MAX_INTERVAL_S);
+            x.laggy_interval = (interval as f32 * LAGGY_WEIGHT + x.laggy_interval as f32 * keep) as u32;
+        }
+        x.laggy_probability = LaggyProbability::from_f32(LAGGY_WEIGHT + probability);
+    }
+    if m.features != 0 {
+        x.features = m.features;
+    }
+    let wanted = settings.mark_auto_out_in && was & osd_state::AUTOOUT != 0
+        || settings.mark_new_in && was & osd_state::NEW != 0
+        || settings.mark_in;
+    if wanted && !noin {
+        edit::mark_in(map, id);
+    }
+}
+
+/// The number of the OSD that a session belongs to.
+pub(crate) fn osd_of(session: &Session) -> Option<i32> {
+    if session.name.kind != EntityType::Osd {
+        return None;
+    }
+    session.name.id.parse().ok()
+}
+
+/// Whether two address lists mean the same process. Ours may be without the old protocol's entry.
+fn same_addrs(a: &AddrVec, b: &AddrVec) -> bool {
+    match (a.msgr2(), b.msgr2()) {
+        (Some(x), Some(y)) => x.socket == y.socket && x.nonce == y.nonce,
+        _ => a == b,
+    }
+}
+
+/// `root=default,host=h1`. Source: CrushWrapper::get_full_location_ordered_string.
+pub(crate) fn place(map: &OsdMap, id: i32) -> String {
+    let mut levels = map.crush.full_location_ordered(id);
+    levels.reverse();
+    let texts: Vec<String> = levels.into_iter().map(|(kind, name)| format!("{kind}={name}")).collect();
+    texts.join(",")
+}

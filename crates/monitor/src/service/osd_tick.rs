@@ -1,0 +1,191 @@
+//! What time does to the OSD map: silent OSDs go down, long-down ones out, blocklist entries end, old epochs are forgotten.
+//!
+//! Source: OSDMonitor::tick, handle_osd_timeouts, check_failure, get_trim_to.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use types::{EntityAddr, Epoch, Now};
+
+use crate::edit;
+use crate::monitor::Monitor;
+use crate::proposal::Batch;
+use crate::service::osd::place;
+use crate::service::subscribe::place_of_osd;
+use crate::state::{Change, EPOCHS_KEPT, Priority};
+
+impl Monitor {
+    /// Once a second, on the leader.
+    pub(crate) fn prepare_tick(&mut self, now: Now, batch: &mut Batch) {
+        let since = *self.watch.since.get_or_insert(now.mono);
+        if now.mono.saturating_sub(since) < Duration::from_millis(1) {
+            // The first tick of a reign also starts the clocks of OSDs that are down already.
+            self.osdmap_changed(now, Epoch(0));
+        }
+        self.rotate_keys(now, batch);
+        self.osd_timeouts(now, batch);
+        let reported: Vec<i32> = self.watch.failures.keys().copied().collect();
+        for osd in reported {
+            self.judge_failure(now, batch, osd);
+        }
+        self.mark_outs(now, batch);
+        expire_blocklist(now, batch);
+        self.tick_mgr(now, batch);
+        self.trim_osdmaps(batch);
+        self.expire_mutes(now, batch);
+    }
+
+    fn rotate_keys(&mut self, now: Now, batch: &mut Batch) {
+        let entropy = &mut self.entropy;
+        if let Some(keys) = batch.state().auth.rotated(now.wall, &mut |b: &mut [u8]| entropy.fill(b)) {
+            batch.change(Change::Rotating(keys));
+        }
+    }
+
+    fn number(&self, name: &str, default: f64) -> f64 {
+        self.settings.number(&self.state, name, default)
+    }
+
+    /// OSDs without a beacon for too long.
+    fn osd_timeouts(&mut self, now: Now, batch: &mut Batch) {
+        let limit = Duration::from_secs_f64(self.number("mon_osd_report_timeout", 900.0).clamp(1.0, 1e9));
+        let map = batch.osdmap();
+        let ups: Vec<i32> = (0..map.max_osd()).filter(|id| map.is_up(*id)).collect();
+        for id in ups {
+            let (seen, every) = *self.watch.seen.entry(id).or_insert((now.mono, Duration::ZERO));
+            let silent = now.mono.saturating_sub(seen);
+            if silent <= limit.max(every * 2) || !edit::can_mark_down(batch.osdmap(), id) {
+                continue;
+            }
+            edit::mark_down(batch.osdmap_mut(), id);
+            let text =
+                format!("osd.{id} marked down after no beacon for {:.6} seconds", silent.as_secs_f64());
+            batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
+        }
+    }
+
+    /// Marks an OSD down when enough others, from different hosts, have missed it for long enough.
+    pub(crate) fn judge_failure(&mut self, now: Now, batch: &mut Batch, target: i32) {
+        let Some(reports) = self.watch.failures.get(&target).filter(|r| !r.is_empty()) else { return };
+        let map = batch.osdmap();
+        if !map.is_up(target) || !edit::can_mark_down(map, target) {
+            return;
+        }
+        let level = self.settings.option(&self.state, "mon_osd_reporter_subtree_level");
+        let level = level.unwrap_or_else(|| "host".to_owned());
+        let subtree = |osd: &i32| {
+            let view = place_of_osd(map, *osd);
+            view.location.get(&level).cloned().unwrap_or_else(|| format!("osd.{osd}"))
+        };
+        let subtrees: BTreeSet<String> = reports.keys().filter(|o| map.exists(**o)).map(subtree).collect();
+        // Counted from the last to notice, so that all reporters agree on at least this long.
+        let since = reports.values().max().copied().unwrap_or(now.mono);
+        let failed_for = now.mono.saturating_sub(since).as_secs_f64();
+        let base = self.number("osd_heartbeat_grace", 20.0);
+        let grace = base + self.laggy_grace(map, target, failed_for);
+        let needed = self.number("mon_osd_min_down_reporters", 2.0);
+        if failed_for < grace || (subtrees.len() as f64) < needed {
+            return;
+        }
+        let text = format!(
+            "osd.{target} failed ({}) ({} reporters from different {level} after {failed_for:.6} >= grace {grace:.6})",
+            place(map, target),
+            subtrees.len()
+        );
+        batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
+        edit::mark_down(batch.osdmap_mut(), target);
+    }
+
+    /// OSDs that were wrongly thought dead before get more time.
+    fn laggy_grace(&self, map: &maps::OsdMap, target: i32, failed_for_s: f64) -> f64 {
+        if !self.settings.switch(&self.state, "mon_osd_adjust_heartbeat_grace", true) {
+            return 0.0;
+        }
+        let half_life = self.number("mon_osd_laggy_halflife", 3_600.0).max(1.0);
+        let decay = (failed_for_s * 0.5f64.ln() / half_life).exp();
+        map.osd(target).map_or(0.0, |o| {
+            decay * f64::from(o.xinfo.laggy_interval) * f64::from(o.xinfo.laggy_probability.as_f32())
+        })
+    }
+
+    fn mark_outs(&mut self, now: Now, batch: &mut Batch) {
+        let interval = self.number("mon_osd_down_out_interval", 600.0);
+        if interval <= 0.0 {
+            return;
+        }
+        let limit = self.settings.option(&self.state, "mon_osd_down_out_subtree_limit");
+        let limit = limit.unwrap_or_else(|| "rack".to_owned());
+        let waiting: Vec<(i32, Duration)> = self.watch.down_since.iter().map(|(i, t)| (*i, *t)).collect();
+        for (id, since) in waiting {
+            let down_for = now.mono.saturating_sub(since).as_secs_f64();
+            let map = batch.osdmap();
+            let concerns = map.exists(id) && map.is_down(id) && map.is_in(id);
+            if !concerns || down_for < interval || !edit::can_mark_out(map, id) {
+                continue;
+            }
+            if subtree_is_down(map, id, &limit) {
+                // A whole rack: rather a switch than its disks.
+                self.watch.down_since.insert(id, now.mono);
+                continue;
+            }
+            edit::mark_out_automatically(batch.osdmap_mut(), id);
+            let text = format!("Marking osd.{id} out (has been down for {} seconds)", down_for as u64);
+            batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
+        }
+    }
+
+    /// Keeps what OSDs still need, and at least the usual number of epochs.
+    fn trim_osdmaps(&mut self, batch: &mut Batch) {
+        let (oldest, newest) = (batch.state().osds.oldest(), batch.state().osds.newest());
+        let keep = self.number("mon_min_osdmap_epochs", f64::from(EPOCHS_KEPT)).clamp(1.0, 1e6) as u32;
+        let mut to = newest.0.saturating_sub(keep);
+        let map = batch.osdmap();
+        for (id, _) in map.existing_osds().filter(|(_, o)| o.is_up()) {
+            match self.watch.clean_epochs.get(&id.0) {
+                Some(epoch) if epoch.0 > 0 => to = to.min(epoch.0),
+                // Nothing heard yet: no trimming.
+                _ => return,
+            }
+        }
+        // In steps, so that not every tick makes a proposal.
+        if to > oldest.0 + keep / 5 {
+            batch.change(Change::TrimOsdMaps(Epoch(to)));
+        }
+    }
+
+    fn expire_mutes(&mut self, now: Now, batch: &mut Batch) {
+        let over = |m: &crate::state::Mute| !m.until.is_zero() && m.until <= now.wall;
+        let ended: Vec<String> =
+            batch.state().mutes.iter().filter(|(_, m)| over(m)).map(|(code, _)| code.clone()).collect();
+        for code in ended {
+            let text = format!("Health alert {code} mute TTL expired");
+            batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
+            batch.change(Change::Mute(code, None));
+        }
+    }
+}
+
+fn expire_blocklist(now: Now, batch: &mut Batch) {
+    let map = batch.osdmap();
+    let ended = |list: &std::collections::BTreeMap<EntityAddr, types::Utime>| -> Vec<EntityAddr> {
+        list.iter().filter(|(_, until)| **until < now.wall).map(|(addr, _)| *addr).collect()
+    };
+    let (single, ranges) = (ended(&map.blocklist), ended(&map.range_blocklist));
+    if single.is_empty() && ranges.is_empty() {
+        return;
+    }
+    let map = batch.osdmap_mut();
+    for addr in single {
+        map.blocklist.remove(&addr);
+    }
+    for addr in ranges {
+        map.range_blocklist.remove(&addr);
+    }
+}
+
+/// Whether every OSD below the OSD's ancestor of this type is down. False when it has no such ancestor.
+fn subtree_is_down(map: &maps::OsdMap, id: i32, type_name: &str) -> bool {
+    let crush = &map.crush;
+    let ancestor = crush.type_id(type_name).and_then(|t| crush.parent_of_type(id, t));
+    ancestor.is_some_and(|a| crush.leaves(a).into_iter().all(|o| map.is_down(o)))
+}

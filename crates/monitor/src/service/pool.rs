@@ -1,0 +1,366 @@
+//! Pools: making, removing, renaming them, and their snapshots; shared by pool operations and commands.
+//!
+//! Source: OSDMonitor::prepare_new_pool, _check_remove_pool, _prepare_rename_pool, prepare_pool_op.
+
+use codec::Encode;
+use maps::{AutoscaleMode, OptValue, OsdMap, Pool, PoolType, pool_flags};
+use messages::PaxosVersion;
+use messages::mon::{MPoolOp, MPoolOpReply, pool_op};
+use types::{ConnId, Epoch, Errno, Now, PoolId};
+
+use crate::io::Output;
+use crate::monitor::Monitor;
+use crate::proposal::Batch;
+use crate::settings::Settings;
+
+/// Why a pool cannot be changed: errno and text for the operator.
+pub(crate) type Refusal = (Errno, String);
+
+/// What a new pool shall be; zeros and `None` mean the cluster's defaults.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct NewPool<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) pg_num: i64,
+    pub(crate) pgp_num: i64,
+    pub(crate) pg_num_min: i64,
+    pub(crate) pg_num_max: i64,
+    pub(crate) size: i64,
+    /// By id; below 0 for the default or `rule_name`.
+    pub(crate) rule: i32,
+    pub(crate) rule_name: &'a str,
+    pub(crate) expected_num_objects: u64,
+    pub(crate) autoscale: Option<AutoscaleMode>,
+    pub(crate) target_size_bytes: i64,
+    pub(crate) target_size_ratio: f64,
+    pub(crate) bulk: bool,
+}
+
+/// Makes a replicated pool; gives its id.
+pub(crate) fn create(
+    batch: &mut Batch,
+    settings: &Settings,
+    now: Now,
+    new: &NewPool<'_>,
+) -> Result<PoolId, Refusal> {
+    let state = batch.state();
+    let number = |name: &str, default: f64| settings.number(state, name, default);
+    let map = state.osdmap();
+    if new.name.is_empty() {
+        return Err((Errno::EINVAL, Errno::EINVAL.to_string()));
+    }
+    let max = number("mon_max_pool_pg_num", 65_536.0) as i64;
+    let or_default = |v: i64, name: &str, default: f64| if v == 0 { number(name, default) as i64 } else { v };
+    let pg_num = or_default(new.pg_num, "osd_pool_default_pg_num", 32.0);
+    let pgp_num = match or_default(new.pgp_num, "osd_pool_default_pgp_num", 0.0) {
+        0 => pg_num,
+        n => n,
+    };
+    if !(1..=max).contains(&pg_num) {
+        let text = format!(
+            "'pg_num' must be greater than 0 and less than or equal to {max} (you may adjust 'mon max pool pg num' \
+             for higher values)"
+        );
+        return Err((Errno::ERANGE, text));
+    }
+    if !(1..=pg_num).contains(&pgp_num) {
+        let text = format!(
+            "'pgp_num' must be greater than 0 and lower or equal than 'pg_num', which in this case is {pg_num}"
+        );
+        return Err((Errno::ERANGE, text));
+    }
+    let rule = choose_rule(map, settings, batch, new)?;
+    let size = match or_default(new.size, "osd_pool_default_size", 3.0) {
+        n @ 1..=10 => n as u8,
+        n => return Err((Errno::EINVAL, format!("pool size must be between 1 and 10, not {n}"))),
+    };
+    let min_size = match number("osd_pool_default_min_size", 0.0) as i64 {
+        0 => size - size / 2,
+        n => u8::try_from(n.clamp(1, size.into())).unwrap_or(1),
+    };
+    check_pg_num(map, settings, batch, None, pg_num, size)?;
+    let pg_num = u32::try_from(pg_num).unwrap_or(1);
+    let mut pool = Pool::new(PoolType::Replicated, pg_num);
+    pool.create_time = now.wall;
+    pool.size = size;
+    pool.min_size = min_size;
+    pool.crush_rule = u8::try_from(rule).unwrap_or(0);
+    pool.pgp_num = pg_num;
+    pool.pgp_num_target = u32::try_from(pgp_num).unwrap_or(pg_num);
+    pool.expected_num_objects = new.expected_num_objects;
+    pool.autoscale_mode = new.autoscale.unwrap_or_else(|| {
+        let mode = settings.option(state, "osd_pool_default_pg_autoscale_mode");
+        mode.and_then(|m| AutoscaleMode::from_name(&m)).unwrap_or(AutoscaleMode::OFF)
+    });
+    for (flag, option) in [
+        (pool_flags::NODELETE, "osd_pool_default_flag_nodelete"),
+        (pool_flags::NOPGCHANGE, "osd_pool_default_flag_nopgchange"),
+        (pool_flags::NOSIZECHANGE, "osd_pool_default_flag_nosizechange"),
+    ] {
+        if settings.switch(state, option, false) {
+            pool.set_flag(flag);
+        }
+    }
+    cache_defaults(&mut pool);
+    for (name, value) in [
+        ("pg_num_min", new.pg_num_min),
+        ("pg_num_max", new.pg_num_max),
+        ("target_size_bytes", new.target_size_bytes),
+    ] {
+        if value > 0 {
+            pool.opts.set(name, OptValue::Int(value));
+        }
+    }
+    if new.target_size_ratio > 0.0 {
+        pool.opts.set("target_size_ratio", OptValue::Double(new.target_size_ratio));
+    }
+    pool.last_change = batch.next_osdmap_epoch();
+    let map = batch.osdmap_mut();
+    map.pool_max += 1;
+    let id = PoolId(map.pool_max.into());
+    map.pools.insert(id, pool);
+    map.pool_names.insert(id, new.name.to_owned());
+    Ok(id)
+}
+
+/// What `osd pool create` writes into the fields of cache tiers. Source: osd_pool_default_cache_*.
+fn cache_defaults(pool: &mut Pool) {
+    pool.cache_target_dirty_ratio_micro = 400_000;
+    pool.cache_target_dirty_high_ratio_micro = 600_000;
+    pool.cache_target_full_ratio_micro = 800_000;
+}
+
+fn choose_rule(map: &OsdMap, settings: &Settings, batch: &Batch, new: &NewPool<'_>) -> Result<u32, Refusal> {
+    if !new.rule_name.is_empty() {
+        return rule_by_name(map, new.rule_name)
+            .ok_or_else(|| (Errno::ENOENT, format!("specified rule {} doesn't exist", new.rule_name)));
+    }
+    if let Ok(rule) = u32::try_from(new.rule) {
+        let known = map.crush.rule(rule).is_some();
+        return if known { Ok(rule) } else { Err((Errno::ENOENT, format!("CRUSH rule {rule} not found"))) };
+    }
+    let preferred = settings.number(batch.state(), "osd_pool_default_crush_rule", -1.0);
+    if preferred >= 0.0 && map.crush.rule(preferred as u32).is_some() {
+        return Ok(preferred as u32);
+    }
+    let replicated =
+        |id: &u32| map.crush.rule(*id).is_some_and(|r| r.rule_type == PoolType::Replicated as u8);
+    (0..u32::try_from(map.crush.rules.len()).unwrap_or(0)).find(replicated).ok_or_else(|| {
+        let text = "No suitable CRUSH rule exists, check 'osd pool default crush *' config options";
+        (Errno::ENOENT, text.to_owned())
+    })
+}
+
+/// The number of the rule with this name.
+pub(crate) fn rule_by_name(map: &OsdMap, name: &str) -> Option<u32> {
+    let (id, _) = map.crush.rule_names.iter().find(|(_, n)| *n == name)?;
+    u32::try_from(*id).ok()
+}
+
+/// Refuses PG counts that would put too many PGs on each OSD. `pool` is the pool that changes, if it exists already.
+pub(crate) fn check_pg_num(
+    map: &OsdMap,
+    settings: &Settings,
+    batch: &Batch,
+    pool: Option<PoolId>,
+    pg_num: i64,
+    size: u8,
+) -> Result<(), Refusal> {
+    let per_osd = settings.number(batch.state(), "mon_max_pg_per_osd", 250.0) as i64;
+    // A small cluster is taken for one that is still being built.
+    let osds = (map.counts().r#in as i64).max(3);
+    let others = map.pools.iter().filter(|(id, _)| Some(**id) != pool);
+    let others: i64 = others.map(|(_, p)| i64::from(p.pg_num_target) * i64::from(p.size)).sum();
+    let projected = others + pg_num * i64::from(size);
+    let max = per_osd * osds;
+    if projected <= max {
+        return Ok(());
+    }
+    let id = pool.map(|id| format!("pool id {id}")).unwrap_or_default();
+    let text = format!(
+        "{id} pg_num {pg_num} size {size} would mean {projected} total pgs, which exceeds max {max} \
+         (mon_max_pg_per_osd {per_osd} * num_in_osds {osds})"
+    );
+    Err((Errno::ERANGE, text))
+}
+
+/// Removes a pool; gives the text for the operator.
+pub(crate) fn remove(batch: &mut Batch, settings: &Settings, id: PoolId) -> Result<String, Refusal> {
+    let map = batch.osdmap();
+    let name = map.pool_name(id).unwrap_or_default().to_owned();
+    let Some(pool) = map.pool(id) else { return Err((Errno::ENOENT, Errno::ENOENT.to_string())) };
+    if pool.is_tier() {
+        let base = map.pool_name(pool.tier_of).unwrap_or_default();
+        return Err((Errno::EBUSY, format!("pool '{name}' is a tier of '{base}'")));
+    }
+    if !pool.tiers.is_empty() {
+        return Err((Errno::EBUSY, format!("pool '{name}' has tiers")));
+    }
+    if !settings.switch(batch.state(), "mon_allow_pool_delete", false) {
+        let text = "pool deletion is disabled; you must first set the mon_allow_pool_delete config option to true \
+                    before you can destroy a pool";
+        return Err((Errno::EPERM, text.to_owned()));
+    }
+    if pool.has_flag(pool_flags::NODELETE) {
+        let text = "pool deletion is disabled; you must unset nodelete flag for the pool first";
+        return Err((Errno::EPERM, text.to_owned()));
+    }
+    let map = batch.osdmap_mut();
+    map.pools.remove(&id);
+    map.pool_names.remove(&id);
+    map.pg_temp.retain(|pg, _| pg.pool != id);
+    map.primary_temp.retain(|pg, _| pg.pool != id);
+    map.pg_upmap.retain(|pg, _| pg.pool != id);
+    map.pg_upmap_items.retain(|pg, _| pg.pool != id);
+    let weight_set_gone = map.crush.choose_args.contains_key(&id.0);
+    if weight_set_gone {
+        std::sync::Arc::make_mut(&mut map.crush).choose_args.remove(&id.0);
+    }
+    Ok(format!("pool '{name}' removed"))
+}
+
+/// Applies an edit to a pool that exists; false when it does not.
+pub(crate) fn edit_pool(batch: &mut Batch, id: PoolId, edit: impl FnOnce(&mut Pool)) -> bool {
+    if batch.osdmap().pool(id).is_none() {
+        return false;
+    }
+    let epoch = batch.next_osdmap_epoch();
+    match batch.osdmap_mut().pools.get_mut(&id) {
+        Some(pool) => {
+            edit(pool);
+            pool.last_change = epoch;
+            true
+        }
+        None => false,
+    }
+}
+
+/// Marks a snapshot for removal by the OSDs.
+pub(crate) fn queue_removed_snap(batch: &mut Batch, id: PoolId, snap: types::SnapId) {
+    let map = batch.osdmap_mut();
+    map.new_removed_snaps.entry(id).or_default().insert(snap);
+    map.removed_snaps_queue.entry(id).or_default().insert(snap);
+}
+
+impl Monitor {
+    pub(crate) fn refuse_pool_op(
+        &self,
+        conn: ConnId,
+        tid: u64,
+        m: &MPoolOp,
+        errno: Errno,
+        out: &mut Vec<Output>,
+    ) {
+        let reply = reply(m, Err(errno), self.state.osds.newest());
+        out.push(Output::Send { conn, tid, msg: reply.into() });
+    }
+
+    pub(crate) fn prepare_pool_op(
+        &mut self,
+        now: Now,
+        batch: &mut Batch,
+        conn: ConnId,
+        tid: u64,
+        m: &MPoolOp,
+    ) {
+        let done =
+            if m.fsid == batch.state().fsid { self.do_pool_op(now, batch, m) } else { Err(Errno::EINVAL) };
+        let epoch = batch.osdmap_epoch();
+        batch.answer(conn, tid, reply(m, done, epoch));
+    }
+
+    /// Gives the new snapshot's id, when the operation makes one.
+    fn do_pool_op(&mut self, now: Now, batch: &mut Batch, m: &MPoolOp) -> Result<Option<u64>, Errno> {
+        let id = PoolId(m.pool.into());
+        match m.op {
+            pool_op::CREATE => {
+                if batch.osdmap().pool_by_name(&m.name).is_some() {
+                    return Ok(None);
+                }
+                let new = NewPool { name: &m.name, rule: m.crush_rule.into(), ..NewPool::default() };
+                create(batch, &self.settings, now, &new).map(|_| None).map_err(|(errno, _)| errno)
+            }
+            pool_op::DELETE => {
+                if batch.osdmap().pool(id).is_none() {
+                    return Ok(None);
+                }
+                remove(batch, &self.settings, id).map(|_| None).map_err(|(errno, _)| errno)
+            }
+            _ => snapshot_op(now, batch, id, m),
+        }
+    }
+}
+
+fn snapshot_op(now: Now, batch: &mut Batch, id: PoolId, m: &MPoolOp) -> Result<Option<u64>, Errno> {
+    let Some(pool) = batch.osdmap().pool(id).cloned() else { return Err(Errno::ENOENT) };
+    let epoch = batch.next_osdmap_epoch();
+    match m.op {
+        pool_op::CREATE_SNAP => {
+            if pool.is_unmanaged_snaps_mode() || pool.is_tier() {
+                return Err(Errno::EINVAL);
+            }
+            if pool.snap_by_name(&m.name).is_none() {
+                edit_pool(batch, id, |p| {
+                    p.add_snap(&m.name, now.wall);
+                    p.snap_epoch = epoch;
+                });
+            }
+            Ok(None)
+        }
+        pool_op::DELETE_SNAP => {
+            if pool.is_unmanaged_snaps_mode() {
+                return Err(Errno::EINVAL);
+            }
+            if let Some(snap) = pool.snap_by_name(&m.name) {
+                edit_pool(batch, id, |p| {
+                    p.remove_snap(snap);
+                    p.snap_epoch = epoch;
+                });
+                queue_removed_snap(batch, id, snap);
+            }
+            Ok(None)
+        }
+        pool_op::CREATE_UNMANAGED_SNAP => {
+            if pool.is_pool_snaps_mode() {
+                return Err(Errno::EINVAL);
+            }
+            let mut made = 0;
+            edit_pool(batch, id, |p| {
+                made = p.add_unmanaged_snap().0;
+                p.snap_epoch = epoch;
+            });
+            Ok(Some(made))
+        }
+        pool_op::DELETE_UNMANAGED_SNAP => {
+            if pool.is_pool_snaps_mode() {
+                return Err(Errno::EINVAL);
+            }
+            if batch.osdmap().in_removed_snaps_queue(id, m.snap) {
+                return Ok(None);
+            }
+            if !pool.is_unmanaged_snaps_mode() {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            if m.snap.0 > pool.snap_seq {
+                return Err(Errno::ENOENT);
+            }
+            edit_pool(batch, id, |p| {
+                p.remove_unmanaged_snap();
+                p.snap_epoch = epoch;
+            });
+            queue_removed_snap(batch, id, m.snap);
+            Ok(None)
+        }
+        pool_op::AUID_CHANGE => Err(Errno::EOPNOTSUPP),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn reply(m: &MPoolOp, done: Result<Option<u64>, Errno>, epoch: Epoch) -> MPoolOpReply {
+    MPoolOpReply {
+        version: PaxosVersion(epoch.0.into()),
+        fsid: m.fsid,
+        result: done.map_or_else(Errno::neg, |_| 0),
+        epoch,
+        response: done.ok().flatten().map(|snap| snap.to_bytes()),
+    }
+}

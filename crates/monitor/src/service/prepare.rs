@@ -1,0 +1,109 @@
+//! Requests on their way into a batch: first the capability check, then the service that prepares the change.
+
+use messages::Message;
+use types::{ConnId, EntityType, Errno, Now};
+
+use crate::io::Output;
+use crate::monitor::{Monitor, Prepared};
+use crate::proposal::{Batch, Waiting};
+use crate::session::{Access, Session};
+
+impl Monitor {
+    /// Queues a message that may change the state, when its sender may send it. Others are dropped without an answer, as in
+    /// Ceph.
+    pub(crate) fn enqueue_if_allowed(&mut self, conn: ConnId, tid: u64, msg: Message, out: &mut Vec<Output>) {
+        let Some(session) = self.sessions.get(&conn) else { return };
+        if allowed(session, &msg) {
+            return self.enqueue(conn, tid, msg, out);
+        }
+        if let Message::PoolOp(m) = &msg {
+            self.refuse_pool_op(conn, tid, m, Errno::EPERM, out);
+        }
+    }
+
+    /// Works one request into the batch.
+    pub(crate) fn prepare(
+        &mut self,
+        now: Now,
+        batch: &mut Batch,
+        w: &Waiting,
+        out: &mut Vec<Output>,
+    ) -> Prepared {
+        // The requester may be gone; a command's or daemon's wish then is nobody's any more.
+        if !self.sessions.contains_key(&w.conn) {
+            return Prepared::Done;
+        }
+        let (conn, tid) = (w.conn, w.tid);
+        match &w.msg {
+            Message::MonCommand(m) => self.prepare_command(now, batch, conn, tid, m, out),
+            Message::PoolOp(m) => self.prepare_pool_op(now, batch, conn, tid, m),
+            Message::Log(m) => prepare_log(batch, conn, tid, m),
+            Message::OsdBoot(m) => return self.prepare_boot(now, batch, conn, m),
+            Message::OsdAlive(m) => self.prepare_alive(batch, conn, m),
+            Message::OsdFailure(m) => self.prepare_failure(now, batch, conn, m),
+            Message::OsdMarkMeDown(m) => self.prepare_mark_me_down(now, batch, conn, tid, m),
+            Message::OsdMarkMeDead(m) => self.prepare_mark_me_dead(batch, conn, m),
+            Message::OsdPgTemp(m) => self.prepare_pg_temp(batch, conn, m),
+            Message::OsdBeacon(m) => self.prepare_beacon(now, batch, conn, m),
+            Message::OsdFull(m) => self.prepare_full(batch, conn, m),
+            Message::OsdPgCreated(m) => self.prepare_pg_created(batch, m),
+            Message::RemoveSnaps(m) => self.prepare_remove_snaps(batch, m),
+            Message::MgrBeacon(m) => self.prepare_mgr_beacon(now, batch, conn, m),
+            Message::MonMgrReport(m) => self.prepare_mgr_report(batch, m),
+            Message::PgDigest(m) => self.prepare_pg_digest(batch, m),
+            _ => {}
+        }
+        Prepared::Done
+    }
+}
+
+/// Source: the preprocess_* functions of src/mon/OSDMonitor.cc, MgrMonitor.cc and LogMonitor.cc.
+fn allowed(session: &Session, msg: &Message) -> bool {
+    let is = |kind: EntityType| session.name.kind == kind;
+    match msg {
+        Message::Log(_) => session.may("log", Access::W),
+        Message::OsdBoot(_)
+        | Message::OsdAlive(_)
+        | Message::OsdFailure(_)
+        | Message::OsdMarkMeDown(_)
+        | Message::OsdMarkMeDead(_)
+        | Message::OsdPgTemp(_)
+        | Message::OsdBeacon(_)
+        | Message::OsdFull(_)
+        | Message::OsdPgCreated(_) => is(EntityType::Osd) && session.may("osd", Access::X),
+        Message::RemoveSnaps(_) => {
+            let none = std::collections::BTreeMap::new();
+            session.may_command("osd", "osd pool rmsnap", &none, Access { read: true, ..Access::W })
+        }
+        Message::MgrBeacon(_) | Message::MonMgrReport(_) | Message::PgDigest(_) => {
+            session.may("mgr", Access::X)
+        }
+        Message::PoolOp(m) => pool_op_allowed(session, m),
+        _ => false,
+    }
+}
+
+/// Source: OSDMonitor::enforce_pool_op_caps. Clients without `osd w` at the monitor may still make and remove snapshots of
+/// their own in pools that their profile opens (`profile rbd`): the monitor grants that through this command's name.
+fn pool_op_allowed(session: &Session, m: &messages::mon::MPoolOp) -> bool {
+    use messages::mon::pool_op;
+    if session.may("osd", Access::W) {
+        return true;
+    }
+    let snapshots = matches!(m.op, pool_op::CREATE_UNMANAGED_SNAP | pool_op::DELETE_UNMANAGED_SNAP);
+    let none = std::collections::BTreeMap::new();
+    snapshots && session.may_command("osd", "osd pool op unmanaged-snap", &none, Access::W)
+}
+
+/// Entries of other daemons and clients; acknowledged when they are committed.
+fn prepare_log(batch: &mut Batch, conn: ConnId, tid: u64, m: &messages::log::MLog) {
+    if m.fsid != batch.state().fsid {
+        return;
+    }
+    let Some(last) = m.entries.last() else { return };
+    let ack = messages::log::MLogAck { fsid: m.fsid, last: last.seq, channel: last.channel.clone() };
+    for entry in &m.entries {
+        batch.log(entry.clone());
+    }
+    batch.answer(conn, tid, ack);
+}

@@ -1,0 +1,326 @@
+//! Subscriptions: what a session asked to follow is sent when it is newer than what the session has.
+//!
+//! Source: Monitor::handle_subscribe, OSDMonitor::check_osdmap_sub, MgrMonitor::check_sub, ConfigMonitor::check_sub,
+//! LogMonitor::check_sub.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use codec::{Encode, Writer};
+use maps::{FsMap, OsdMap, ServiceMap};
+use messages::PaxosVersion;
+use messages::log::MLog;
+use messages::mon::{
+    MConfig, MFsMap, MFsMapUser, MKvData, MMgrMap, MMonMap, MMonSubscribe, MMonSubscribeAck, MOsdMap,
+    MServiceMap,
+};
+use messages::payload::RestOfFront;
+use types::{ConnId, EntityType, Epoch, Now};
+
+use crate::io::Output;
+use crate::monitor::Monitor;
+use crate::session::{Access, Session, Subscription};
+use crate::state::{EntityView, Priority, State};
+
+/// OSD map epochs in one message. Source: osd_map_message_max.
+const EPOCHS_PER_MESSAGE: u32 = 40;
+/// Bytes of maps in one message. Source: osd_map_message_max_bytes.
+const BYTES_PER_MESSAGE: usize = 10 << 20;
+/// Subscriptions of one session.
+const SUBSCRIPTIONS_LIMIT: usize = 256;
+/// Clients with it know that subscriptions do not run out. Source: CEPH_FEATURE_MON_STATEFUL_SUB.
+const STATEFUL_SUB: u64 = 1 << 57;
+
+impl Monitor {
+    pub(crate) fn subscribe(&mut self, now: Now, conn: ConnId, m: &MMonSubscribe, out: &mut Vec<Output>) {
+        let Some(session) = self.sessions.get_mut(&conn) else { return };
+        if !m.hostname.is_empty() {
+            session.host.clone_from(&m.hostname);
+        }
+        let reads = session.may("mon", Access::R);
+        let mut lasting = false;
+        for (what, item) in &m.what {
+            let free = what == "monmap" || what == "config";
+            if !free && !reads
+                || session.subs.len() >= SUBSCRIPTIONS_LIMIT && !session.subs.contains_key(what)
+            {
+                continue;
+            }
+            lasting |= !item.is_onetime();
+            if log_level(what).is_some() {
+                // One level at a time: `ceph -w` changes it by subscribing anew.
+                session.subs.retain(|other, _| log_level(other).is_none());
+            }
+            if what == "osdmap" && session.osd_epoch.0 as u64 > item.start {
+                // The client wants earlier maps again, on purpose.
+                session.osd_epoch = Epoch(0);
+            }
+            if what == "config" {
+                session.config_sent = None;
+            }
+            session.subs.insert(what.clone(), Subscription { next: item.start, onetime: item.is_onetime() });
+        }
+        if lasting && session.features & STATEFUL_SUB == 0 {
+            let ack = MMonSubscribeAck { interval_s: 86_400, fsid: self.state.fsid };
+            out.push(Output::Send { conn, tid: 0, msg: ack.into() });
+        }
+        let names: Vec<String> = m.what.keys().cloned().collect();
+        for what in names {
+            self.check_subscription(now, conn, &what, out);
+        }
+    }
+
+    /// Sends every session what it follows and does not have yet.
+    pub(crate) fn publish(&mut self, now: Now, out: &mut Vec<Output>) {
+        let due: Vec<(ConnId, String)> = self
+            .sessions
+            .iter()
+            .flat_map(|(conn, s)| s.subs.keys().map(|what| (*conn, what.clone())))
+            .collect();
+        for (conn, what) in due {
+            self.check_subscription(now, conn, &what, out);
+        }
+    }
+
+    fn check_subscription(&mut self, now: Now, conn: ConnId, what: &str, out: &mut Vec<Output>) {
+        let Some(sub) = self.sessions.get(&conn).and_then(|s| s.subs.get(what)).copied() else { return };
+        if what == "osdmap" {
+            return self.check_osdmap(conn, sub, out);
+        }
+        let Some(session) = self.sessions.get(&conn) else { return };
+        let sent = match what {
+            "monmap" => self.monmap_for(sub),
+            "mgrmap" => self.mgrmap_for(sub),
+            "servicemap" => self.service_map_for(sub),
+            "config" => return self.check_config(conn, out),
+            "osd_pg_creates" => self.pg_creates_for(session, sub),
+            _ if what.starts_with("kv:") => self.kv_for(session, what, sub),
+            _ if what.starts_with("mdsmap") || what.starts_with("fsmap") => {
+                self.fs_maps_for(session, what, sub)
+            }
+            _ => match log_level(what) {
+                Some((channel, level)) => self.log_for(session, channel, level, sub),
+                // `mgrdigest` and names of other releases: nothing comes.
+                None => None,
+            },
+        };
+        let _ = now;
+        let Some((have, msg)) = sent else { return };
+        if let Some(msg) = msg {
+            out.push(Output::Send { conn, tid: 0, msg });
+        }
+        let Some(session) = self.sessions.get_mut(&conn) else { return };
+        if sub.onetime {
+            session.subs.remove(what);
+        } else if let Some(sub) = session.subs.get_mut(what) {
+            sub.next = have + 1;
+        }
+    }
+
+    fn check_osdmap(&mut self, conn: ConnId, sub: Subscription, out: &mut Vec<Output>) {
+        let newest = self.state.osds.newest();
+        let Some(session) = self.sessions.get_mut(&conn) else { return };
+        if sub.next > u64::from(newest.0) || !session.may("osd", Access::R) {
+            return;
+        }
+        if sub.onetime {
+            session.subs.remove("osdmap");
+        } else if let Some(sub) = session.subs.get_mut("osdmap") {
+            sub.next = u64::from(newest.0) + 1;
+        }
+        if sub.next == 0 {
+            let full = self.state.osds.full(newest).unwrap_or_default();
+            let msg = self.osdmap_message(BTreeMap::new(), [(newest, full)].into());
+            return out.push(Output::Send { conn, tid: 0, msg: msg.into() });
+        }
+        let from = Epoch(u32::try_from(sub.next).unwrap_or(u32::MAX));
+        self.send_osdmap_range(conn, from, sub.onetime, out);
+    }
+
+    /// Maps from an epoch on, as an answer; 0 asks for the newest, whole.
+    pub(crate) fn send_osdmaps(&mut self, conn: ConnId, from: Epoch, out: &mut Vec<Output>) {
+        if !self.sessions.contains_key(&conn) {
+            return;
+        }
+        if from.0 == 0 {
+            let newest = self.state.osds.newest();
+            let full = self.state.osds.full(newest).unwrap_or_default();
+            let msg = self.osdmap_message(BTreeMap::new(), [(newest, full)].into());
+            return out.push(Output::Send { conn, tid: 0, msg: msg.into() });
+        }
+        self.send_osdmap_range(conn, from, false, out);
+    }
+
+    /// Increments from `first` on, or a whole map first when increments do not reach back that far; one message when that
+    /// is enough for the asker. Source: OSDMonitor::send_incremental.
+    fn send_osdmap_range(&mut self, conn: ConnId, first: Epoch, one_message: bool, out: &mut Vec<Output>) {
+        let (oldest, newest) = (self.state.osds.oldest(), self.state.osds.newest());
+        let already = self.sessions.get(&conn).map_or(Epoch(0), |s| s.osd_epoch);
+        let mut at = first.max(already.next());
+        if at <= oldest && self.state.osds.increment(at).is_none() && at <= newest {
+            let full = self.state.osds.full(oldest).unwrap_or_default();
+            let msg = self.osdmap_message(BTreeMap::new(), [(oldest, full)].into());
+            out.push(Output::Send { conn, tid: 0, msg: msg.into() });
+            self.note_osd_epoch(conn, oldest);
+            at = oldest.next();
+        }
+        while at <= newest {
+            let mut incremental = BTreeMap::new();
+            let mut bytes = 0;
+            while at <= newest && incremental.len() < EPOCHS_PER_MESSAGE as usize && bytes < BYTES_PER_MESSAGE
+            {
+                let Some(inc) = self.state.osds.increment(at) else { return };
+                bytes += inc.len();
+                incremental.insert(at, inc.clone());
+                at = at.next();
+            }
+            let msg = self.osdmap_message(incremental, BTreeMap::new());
+            out.push(Output::Send { conn, tid: 0, msg: msg.into() });
+            self.note_osd_epoch(conn, at.prev());
+            if one_message {
+                return;
+            }
+        }
+    }
+
+    fn note_osd_epoch(&mut self, conn: ConnId, epoch: Epoch) {
+        if let Some(session) = self.sessions.get_mut(&conn) {
+            session.osd_epoch = epoch;
+        }
+    }
+
+    fn osdmap_message(&self, incremental: BTreeMap<Epoch, Bytes>, full: BTreeMap<Epoch, Bytes>) -> MOsdMap {
+        let (oldest, newest) = (self.state.osds.oldest(), self.state.osds.newest());
+        MOsdMap { fsid: self.state.fsid, incremental, full, oldest, newest }
+    }
+
+    fn monmap_for(&self, sub: Subscription) -> Sent {
+        let epoch = u64::from(self.state.monmap_epoch().0);
+        (sub.next <= epoch).then(|| (epoch, Some(MMonMap { map: self.state.monmap_bytes() }.into())))
+    }
+
+    fn mgrmap_for(&self, sub: Subscription) -> Sent {
+        let epoch = u64::from(self.state.mgr.epoch.0);
+        let msg = || MMgrMap { map: RestOfFront(self.state.mgr.map_bytes()) };
+        (sub.next <= epoch).then(|| (epoch, Some(msg().into())))
+    }
+
+    fn service_map_for(&self, sub: Subscription) -> Sent {
+        let map = ServiceMap { epoch: Epoch(1), ..ServiceMap::default() };
+        let msg = || MServiceMap { map: RestOfFront(map.to_bytes()) };
+        (sub.next <= 1).then(|| (1, Some(msg().into())))
+    }
+
+    /// The file systems: none yet, in the forms that each kind of follower knows.
+    fn fs_maps_for(&self, session: &Session, what: &str, sub: Subscription) -> Sent {
+        let map = FsMap::initial();
+        let epoch = u64::from(map.epoch.0);
+        if sub.next > epoch || !session.may("mds", Access::R) {
+            return None;
+        }
+        let rest = |bytes: Bytes| RestOfFront(bytes);
+        match what {
+            "fsmap" => Some((epoch, Some(MFsMap { epoch: map.epoch, map: rest(map.to_bytes()) }.into()))),
+            "fsmap.user" => {
+                Some((epoch, Some(MFsMapUser { epoch: map.epoch, map: rest(user_map(&map)) }.into())))
+            }
+            // Clients that want a file system's own map hear of it once there is one.
+            _ => None,
+        }
+    }
+
+    /// What follows the config-key store under a prefix gets all of it once, then all of it at each change.
+    fn kv_for(&self, session: &Session, what: &str, sub: Subscription) -> Sent {
+        let version = self.state.kv_version.max(1);
+        if sub.next > version || !session.may("config-key", Access::R) {
+            return None;
+        }
+        let prefix = what.strip_prefix("kv:").unwrap_or_default();
+        let under = self.state.kv.range(prefix.to_owned()..).take_while(|(k, _)| k.starts_with(prefix));
+        let data = under.map(|(k, v)| (k.clone(), Some(v.clone()))).collect();
+        let msg = MKvData { version, prefix: prefix.to_owned(), incremental: false, data };
+        Some((version, Some(msg.into())))
+    }
+
+    fn check_config(&mut self, conn: ConnId, out: &mut Vec<Output>) {
+        let Some(session) = self.sessions.get_mut(&conn) else { return };
+        let options = options_of(&self.state, session);
+        if session.config_sent.as_ref() == Some(&options) {
+            return;
+        }
+        session.config_sent = Some(options.clone());
+        if session.subs.get("config").is_some_and(|s| s.onetime) {
+            session.subs.remove("config");
+        }
+        out.push(Output::Send { conn, tid: 0, msg: MConfig { options }.into() });
+    }
+
+    fn log_for(&self, session: &Session, channel: &str, level: Priority, sub: Subscription) -> Sent {
+        let log = &self.state.log;
+        // A new follower starts with what happens from now on; `next` counts entries.
+        if sub.next == 0 {
+            return Some((log.seq, None));
+        }
+        if sub.next > log.seq || !session.may("mon", Access::R) {
+            return None;
+        }
+        let entries: Vec<_> = log.since(sub.next - 1, level, channel).into_iter().cloned().collect();
+        if entries.is_empty() {
+            return Some((log.seq, None));
+        }
+        // Clients drop what is not newer than the last version they saw.
+        let msg = MLog { version: PaxosVersion(log.seq), fsid: self.state.fsid, entries };
+        Some((log.seq, Some(msg.into())))
+    }
+}
+
+/// The names of file systems for clients. Source: FSMapUser::encode in src/mds/FSMap.cc.
+fn user_map(map: &FsMap) -> Bytes {
+    let mut w = Writer::new();
+    w.envelope(1, 1, |w| {
+        map.epoch.encode(w);
+        w.i32(map.legacy_client_fscid);
+        w.count(0);
+    });
+    w.into_bytes()
+}
+
+/// What a subscription is sent: the version that it has then, and the message.
+pub(crate) type Sent = Option<(u64, Option<messages::Message>)>;
+
+/// The config database's options for a session.
+pub(crate) fn options_of(state: &State, session: &Session) -> BTreeMap<String, String> {
+    let view = EntityView { name: Some(&session.name), ..place_of(state.osdmap(), session) };
+    state.config.resolve(&view).into_iter().map(|(name, e)| (name, e.value)).collect()
+}
+
+/// Where a daemon is, for masks: an OSD's place in the CRUSH map, else the host that it named.
+fn place_of<'a>(map: &OsdMap, session: &Session) -> EntityView<'a> {
+    let osd = match session.name.kind {
+        EntityType::Osd => session.name.id.parse::<i32>().ok().filter(|id| map.exists(*id)),
+        _ => None,
+    };
+    let mut view = match osd {
+        Some(id) => place_of_osd(map, id),
+        None => EntityView::default(),
+    };
+    if !session.host.is_empty() {
+        view.location.entry("host".to_owned()).or_insert_with(|| session.host.clone());
+    }
+    view.type_ids = map.crush.type_names.iter().map(|(id, name)| (name.clone(), *id)).collect();
+    view
+}
+
+/// An OSD's ancestors by type, and its device class.
+pub(crate) fn place_of_osd<'a>(map: &OsdMap, id: i32) -> EntityView<'a> {
+    EntityView {
+        location: map.crush.full_location(id),
+        device_class: map.crush.item_class(id).unwrap_or_default().to_owned(),
+        ..EntityView::default()
+    }
+}
+
+/// `log-info` follows the cluster channel, `log-<channel>-...` is not of this release. Source: sub_name_to_id.
+fn log_level(what: &str) -> Option<(&'static str, Priority)> {
+    Priority::from_name(what.strip_prefix("log-")?).map(|level| ("*", level))
+}

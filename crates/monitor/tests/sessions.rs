@@ -1,0 +1,166 @@
+//! Logins, capabilities, subscriptions and versions of a lone monitor.
+
+mod common;
+
+use cephx::{AuthClient, CryptoKey};
+use common::{FSID, World, addr, at};
+use messages::Message;
+use messages::mon::{MMonGetVersion, MMonSubscribe, SubscribeItem};
+use monitor::{CON_MODE_SECURE, Input, Monitor, Output};
+use types::{AuthName, ConnId, EntityType, SeededEntropy, Utime};
+
+fn subscribe(what: &[(&str, u64, u8)]) -> MMonSubscribe {
+    let what = what
+        .iter()
+        .map(|(n, start, flags)| ((*n).to_owned(), SubscribeItem { start: *start, flags: *flags }));
+    MMonSubscribe { what: what.collect(), ..MMonSubscribe::default() }
+}
+
+/// One cephx login; gives the output that ends it.
+fn login(w: &mut World, conn: ConnId, name: &str, key: CryptoKey) -> Output {
+    let name = AuthName::parse(name).expect("a name");
+    let mut client = AuthClient::new(name, key, &[EntityType::Mon, EntityType::Osd]);
+    w.input(Input::AuthRequest {
+        conn,
+        peer_type: EntityType::Client,
+        method: cephx::METHOD_CEPHX,
+        preferred_modes: vec![CON_MODE_SECURE],
+        payload: client.start_login(),
+        peer_addr: addr("v2:127.0.0.1:0/5"),
+    });
+    let challenge = match w.take().as_slice() {
+        [Output::AuthMore { payload, .. }] => payload.clone(),
+        other => panic!("a challenge, not {other:?}"),
+    };
+    let mut seed = SeededEntropy(3);
+    let mut fill = |b: &mut [u8]| types::Entropy::fill(&mut seed, b);
+    let answer = client.handle_challenge(&challenge, w.now.wall, &mut fill).expect("an answer");
+    w.input(Input::AuthMore { conn, payload: answer });
+    let last = w.take().pop().expect("an outcome");
+    if let Output::AuthDone { global_id, payload, connection_secret, .. } = &last {
+        let shared = client.handle_done(*global_id, payload, w.now.wall).expect("tickets");
+        assert_eq!((shared.connection_secret, connection_secret.len()), (connection_secret.clone(), 64));
+    }
+    last
+}
+
+#[test]
+fn the_right_key_logs_in_and_the_wrong_one_does_not() {
+    let mut w = World::new();
+    let right = CryptoKey::new([2; 16], Utime::ZERO);
+    assert!(matches!(login(&mut w, ConnId(1), "client.admin", right.clone()), Output::AuthDone { .. }));
+    let wrong = CryptoKey::new([3; 16], Utime::ZERO);
+    for (conn, name, key) in [(2, "client.admin", wrong), (3, "client.nobody", right)] {
+        match login(&mut w, ConnId(conn), name, key) {
+            Output::AuthBad { refusal, .. } => assert_eq!(refusal.errno, types::Errno::EACCES),
+            other => panic!("refused, not {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn nothing_is_served_before_the_login() {
+    let mut w = World::new();
+    w.send(ConnId(5), MMonGetVersion { handle: 1, what: "osdmap".into() });
+    assert_eq!(w.take(), [Output::Close { conn: ConnId(5) }]);
+    w.input(Input::AuthMore { conn: ConnId(6), payload: vec![1, 2, 3].into() });
+    assert_eq!(w.take(), [Output::Close { conn: ConnId(6) }]);
+}
+
+#[test]
+fn subscriptions_bring_the_maps_and_then_their_changes() {
+    let mut w = World::new();
+    let conn = w.admin();
+    let all = [("monmap", 0, 0), ("osdmap", 0, 0), ("mgrmap", 0, 0), ("config", 0, 0), ("fsmap", 0, 1)];
+    w.send(conn, subscribe(&all));
+    let names: Vec<&str> = w.sent(conn).iter().map(Message::name).collect();
+    assert_eq!(names, ["config", "fsmap", "mgrmap", "mon_map", "osdmap"]);
+    let (code, outs, _) = w.command(conn, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    assert_eq!((code, outs.as_str()), (0, "pool 'p' created"));
+    // The map went out together with the reply; a later one comes by itself.
+    w.mon.state().osds.assert_invariants();
+    assert_eq!(w.mon.state().osdmap().epoch.0, 2);
+}
+
+#[test]
+fn old_epochs_come_as_increments_and_unknown_ones_as_a_whole_map() {
+    let mut w = World::new();
+    let conn = w.admin();
+    for i in 0..100 {
+        w.command(
+            conn,
+            &format!(r#"{{"prefix":"osd set","key":"{}"}}"#, if i % 2 == 0 { "noout" } else { "noin" }),
+        );
+        w.command(
+            conn,
+            &format!(r#"{{"prefix":"osd unset","key":"{}"}}"#, if i % 2 == 0 { "noout" } else { "noin" }),
+        );
+    }
+    assert_eq!(w.mon.state().osdmap().epoch.0, 201);
+    w.send(conn, subscribe(&[("osdmap", 2, 0)]));
+    let maps: Vec<_> = w
+        .sent(conn)
+        .into_iter()
+        .filter_map(|m| match m {
+            Message::OsdMap(m) => Some((m.first(), m.last(), m.full.len(), m.incremental.len())),
+            _ => None,
+        })
+        .collect();
+    let e = |v| Some(types::Epoch(v));
+    let want: Vec<_> = (0..5).map(|i| (e(2 + i * 40), e(41 + i * 40), 0, 40)).collect();
+    assert_eq!(maps, want);
+}
+
+#[test]
+fn versions_are_told() {
+    let mut w = World::new();
+    let conn = w.admin();
+    w.send(conn, MMonGetVersion { handle: 9, what: "osdmap".into() });
+    match w.sent(conn).as_slice() {
+        [Message::MonGetVersionReply(r)] => assert_eq!((r.handle, r.version, r.oldest_version), (9, 1, 1)),
+        other => panic!("a version, not {other:?}"),
+    }
+}
+
+#[test]
+fn snapshots_come_back_and_members_stay_equal() {
+    let mut w = World::new();
+    let conn = w.admin();
+    w.command(conn, r#"{"prefix":"osd pool create","pool":"p"}"#);
+    w.command(conn, r#"{"prefix":"config set","who":"osd","name":"osd_max_backfills","value":"3"}"#);
+    let again =
+        Monitor::new(common::settings(), Box::new(SeededEntropy(4)), &w.mon.snapshot()).expect("decodes");
+    assert_eq!(again.state(), w.mon.state());
+    assert_eq!(again.snapshot(), w.mon.snapshot());
+}
+
+#[test]
+fn the_same_inputs_give_the_same_outputs() {
+    let trace = || {
+        let mut w = World::new();
+        let conn = w.admin();
+        w.send(conn, subscribe(&[("osdmap", 0, 0), ("log-info", 0, 0)]));
+        w.command(conn, r#"{"prefix":"osd pool create","pool":"p"}"#);
+        w.tick(30);
+        (w.take(), w.mon.snapshot())
+    };
+    assert_eq!(trace(), trace());
+}
+
+#[test]
+fn a_proposal_waits_for_its_commit_and_others_for_it() {
+    let mut w = World::new();
+    let conn = w.admin();
+    let ask = |w: &mut World, pool: &str| {
+        let cmd = vec![format!(r#"{{"prefix":"osd pool create","pool":"{pool}"}}"#)];
+        let msg = messages::mon::MMonCommand { fsid: FSID, cmd, ..Default::default() };
+        w.input(Input::Message { conn, header: Default::default(), msg: msg.into() });
+    };
+    ["a", "b", "c"].iter().for_each(|p| ask(&mut w, p));
+    assert_eq!((w.log.len(), w.take().len()), (1, 0), "one is under way, nobody was answered");
+    w.run();
+    assert_eq!(w.sent(conn).len(), 3);
+    assert_eq!(w.mon.state().osdmap().epoch.0, 3, "b and c went together");
+    assert_eq!(w.mon.state().osdmap().pools.len(), 3);
+    let _ = at(0);
+}
