@@ -9,21 +9,39 @@
 pub mod flags;
 
 mod addrs;
+mod json;
+mod release;
+mod snaps;
+mod timespan;
+
+mod pool;
+mod pool_dump;
+mod pool_opts;
+mod pool_wire;
+
 mod apply;
+mod builders;
+mod compat;
 mod incremental;
 mod incremental_wire;
 mod mapping;
 mod osd;
 mod osdmap;
+mod osdmap_dump;
+mod osdmap_print;
 mod osdmap_wire;
-mod pool;
-mod pool_opts;
-mod pool_wire;
-mod release;
-mod snaps;
 
+mod fsmap;
+mod mgrmap;
+mod monmap;
+mod servicemap;
+
+pub use builders::OsdAddrs;
+pub use fsmap::{CompatSet, FeatureSet, FsMap};
 pub use incremental::{ApplyError, Incremental};
 pub use mapping::{NO_OSD, PgMapper, PgMapping};
+pub use mgrmap::{MgrClient, MgrMap, ModuleInfo, ModuleOption, Standby};
+pub use monmap::{MonInfo, MonMap, mon_features};
 pub use osd::{LaggyProbability, Osd, OsdInfo, OsdXInfo};
 pub use osdmap::{MAX_OSDS, OsdCounts, OsdMap, Profile, StretchMode};
 pub use pool::{
@@ -32,7 +50,9 @@ pub use pool::{
 };
 pub use pool_opts::{OptType, OptValue, POOL_OPTS, PoolOpts};
 pub use release::Release;
+pub use servicemap::{Service, ServiceDaemon, ServiceMap};
 pub use snaps::SnapIntervals;
+pub use timespan::timespan_text;
 
 /// The feature bits that shape Pacific's maps: what an increment's `encode_features` holds.
 /// Source: OSDMap::SIGNIFICANT_FEATURES in src/osd/OSDMap.h.

@@ -63,7 +63,7 @@ impl Pool {
 }
 
 /// The rule that serves pools of this rule number, type and size. Source: crush_find_rule in src/crush/mapper.c.
-fn find_rule(crush: &CrushMap, ruleset: u8, kind: PoolType, size: u8) -> Option<u32> {
+pub(crate) fn find_rule(crush: &CrushMap, ruleset: u8, kind: PoolType, size: u8) -> Option<u32> {
     let fits = |r: &crush::Rule| {
         r.ruleset == ruleset && r.rule_type == kind as u8 && (r.min_size..=r.max_size).contains(&size)
     };

@@ -1,10 +1,11 @@
 //! The OSD map: pools, OSDs, the CRUSH map, and exceptions to where CRUSH places PGs.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use crush::CrushMap;
-use types::{AddrVec, EntityAddr, Epoch, Fsid, OsdId, PgId, PoolId, SnapId, Utime};
+use types::{AddrKind, AddrVec, EntityAddr, Epoch, Fsid, OsdId, PgId, PoolId, SnapId, Utime};
 
 use crate::flags::{MAX_PRIMARY_AFFINITY, WEIGHT_OUT, map_flags, osd_state};
 use crate::{Osd, Pool, Release, SnapIntervals};
@@ -197,6 +198,23 @@ impl OsdMap {
         self.existing_osds().find(|(_, o)| hit(o)).map(|(id, _)| id)
     }
 
+    /// Whether an address may not come in: by itself, by its whole host, or by a range. Source: OSDMap::is_blocklisted.
+    pub fn is_blocklisted(&self, addr: &EntityAddr) -> bool {
+        let Some(socket) = addr.socket else { return false };
+        // Entries hold for every protocol.
+        let own = EntityAddr { kind: AddrKind::Any, ..*addr };
+        let host =
+            EntityAddr { kind: AddrKind::Any, nonce: 0, socket: Some(SocketAddr::new(socket.ip(), 0)) };
+        self.blocklist.contains_key(&own)
+            || self.blocklist.contains_key(&host)
+            || self.range_blocklist.keys().any(|range| in_range(range, socket.ip()))
+    }
+
+    /// [`Self::is_blocklisted`] for any of a list.
+    pub fn any_blocklisted(&self, addrs: &AddrVec) -> bool {
+        addrs.0.iter().any(|a| self.is_blocklisted(a))
+    }
+
     /// Feature bits that every OSD that is up has; 0 when none is up. Source: OSDMap::_calc_up_osd_features.
     pub fn up_osd_features(&self) -> u64 {
         let up = self.osds.iter().filter(|o| o.is_up() && o.xinfo.features != 0);
@@ -284,5 +302,48 @@ impl OsdMap {
             assert_eq!(self.osds.len(), affinity.len(), "invariant 1");
         }
         assert!(self.osds.len() <= MAX_OSDS, "invariant 2");
+    }
+}
+
+/// Whether `ip` shares the first `nonce` bits with a range's address.
+fn in_range(range: &EntityAddr, ip: IpAddr) -> bool {
+    let (base, bits, width) = match (range.socket.map(|s| s.ip()), ip) {
+        (Some(IpAddr::V4(base)), IpAddr::V4(ip)) => {
+            (u128::from(base.to_bits()), u128::from(ip.to_bits()), 32)
+        }
+        (Some(IpAddr::V6(base)), IpAddr::V6(ip)) => (base.to_bits(), ip.to_bits(), 128),
+        _ => return false,
+    };
+    let free = u32::saturating_sub(width, range.nonce);
+    (base ^ bits).checked_shr(free).unwrap_or(0) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocklists_name_addresses_hosts_and_ranges() {
+        let addr = |text: &str| EntityAddr::parse(text, AddrKind::Msgr2).expect("parses");
+        let mut map = OsdMap::default();
+        for entry in ["any:10.0.0.1:0/77", "any:10.0.0.2:0/0"] {
+            map.blocklist.insert(addr(entry), Utime::ZERO);
+        }
+        for range in ["cidr:192.168.0.0:0/16", "cidr:[fe80::]:0/10"] {
+            map.range_blocklist.insert(addr(range), Utime::ZERO);
+        }
+        let cases = [
+            ("v2:10.0.0.1:0/77", true),
+            ("v1:10.0.0.1:0/78", false),
+            ("v1:10.0.0.2:6800/78", true),
+            ("v2:192.168.255.1:1/1", true),
+            ("v2:192.169.0.0:1/1", false),
+            ("v2:[fe80::1]:1/1", true),
+            ("v2:[ff80::1]:1/1", false),
+        ];
+        for (text, want) in cases {
+            assert_eq!(map.is_blocklisted(&addr(text)), want, "{text}");
+        }
+        assert!(!map.is_blocklisted(&EntityAddr::default()));
     }
 }
