@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use cephx::{
     Authorizer, AuthorizerAcceptor, AuthClient, CONNECTION_SECRET_LEN, CryptoKey, METHOD_CEPHX, METHOD_NONE,
-    Renewed, ServiceSecrets, TicketTtl, Verdict, accept_none, none_authorizer, none_login_request,
+    Renewed, ServiceSecrets, SharedSecrets, TicketTtl, Verdict, accept_none, none_authorizer, none_login_request,
 };
 use messages::auth::{MAuth, MAuthReply};
 use msgr::ConMode;
@@ -153,6 +153,11 @@ impl SharedAuth {
         }
     }
 
+    /// The monitor did not take a login: the next one does not claim the old global id, which it may not know any more.
+    pub fn login_failed(&self) {
+        self.state().client.forget_tickets();
+    }
+
     /// Forgets what a connection left behind that never finished.
     pub fn forget(&self, conn: ConnId) {
         self.state().pending.remove(&conn);
@@ -208,7 +213,13 @@ impl ClientAuth for Login {
         state.client.handle_challenge(&payload, now.wall, &mut fill).map_err(|e| e.to_string())
     }
 
-    fn done(&mut self, now: Now, global_id: u64, _: ConMode, payload: Bytes) -> Result<Established, String> {
+    fn done(
+        &mut self,
+        now: Now,
+        global_id: u64,
+        mode: ConMode,
+        payload: Bytes,
+    ) -> Result<Established, String> {
         let mut state = self.shared.state();
         let our_num = (self.shared.name.kind == EntityType::Client).then_some(global_id as i64);
         if self.shared.method == Method::None {
@@ -216,11 +227,7 @@ impl ClientAuth for Login {
             return Ok(Established { our_num, ..Established::default() });
         }
         let shared = state.client.handle_done(GlobalId(global_id), &payload, now.wall).map_err(|e| e.to_string())?;
-        Ok(Established {
-            session_key: shared.session_key.secret().to_vec(),
-            connection_secret: shared.connection_secret.to_vec(),
-            our_num,
-        })
+        established(&shared, mode, our_num)
     }
 }
 
@@ -249,13 +256,20 @@ impl ClientAuth for ToService {
         authorizer.add_challenge(&payload).map_err(|e| e.to_string())
     }
 
-    fn done(&mut self, _: Now, _: u64, _: ConMode, payload: Bytes) -> Result<Established, String> {
+    fn done(&mut self, _: Now, _: u64, mode: ConMode, payload: Bytes) -> Result<Established, String> {
         let Some(authorizer) = &self.authorizer else { return Ok(Established::default()) };
         let shared = authorizer.verify_reply(&payload).map_err(|e| e.to_string())?;
-        Ok(Established {
-            session_key: shared.session_key.secret().to_vec(),
-            connection_secret: shared.connection_secret.to_vec(),
-            our_num: None,
-        })
+        established(&shared, mode, None)
     }
+}
+
+fn established(shared: &SharedSecrets, mode: ConMode, our_num: Option<i64>) -> Result<Established, String> {
+    if mode == ConMode::Secure && shared.connection_secret.len() != CONNECTION_SECRET_LEN {
+        return Err("the peer gave no connection secret for secure mode".to_owned());
+    }
+    Ok(Established {
+        session_key: shared.session_key.secret().to_vec(),
+        connection_secret: shared.connection_secret.to_vec(),
+        our_num,
+    })
 }

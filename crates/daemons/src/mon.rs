@@ -47,7 +47,7 @@ impl Mon {
         let local = Local { name: EntityName::mon(config.settings.quorum.rank.into()), addrs: AddrVec::default() };
         let messenger = Messenger::new(local, Limits::default(), clock);
         let mut core =
-            Monitor::new(config.settings, Box::new(OsEntropy), recovered.snapshot_index, recovered.snapshot)
+            Monitor::new(config.settings, Box::new(OsEntropy), &recovered.snapshot)
                 .context("the monitor's snapshot cannot be read")?;
         let mut sink = Vec::new();
         let mut last = recovered.snapshot_index;

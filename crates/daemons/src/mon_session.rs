@@ -74,7 +74,9 @@ impl MonSession {
 
     /// The connection ended: another one follows.
     pub fn on_gone(self: &Arc<Self>) {
-        self.ready.store(false, Ordering::Release);
+        if !self.ready.swap(false, Ordering::AcqRel) {
+            self.auth.login_failed();
+        }
         *self.conn() = None;
         let this = Arc::clone(self);
         self.runtime.spawn(async move {

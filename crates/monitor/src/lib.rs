@@ -7,20 +7,23 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 pub mod command;
+pub mod health;
 pub mod state;
 pub mod text;
 
 mod edit;
 mod io;
 mod monitor;
+mod pg_sums;
 mod proposal;
 mod service;
 mod session;
 mod settings;
+mod views;
 
 pub use io::{AuthRefusal, CON_MODE_CRC, CON_MODE_SECURE, Input, Output};
 pub use monitor::Monitor;
 pub use proposal::Batch;
-pub use service::genesis::GenesisConfig;
+pub use service::genesis::{GenesisConfig, GenesisOsd};
 pub use session::{Access, Session};
 pub use settings::{QuorumView, Settings};

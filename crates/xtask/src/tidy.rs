@@ -27,6 +27,7 @@ const LAYERS: &[(&str, Option<u8>)] = &[
     ("loligo", Some(9)),
     ("testkit", None),
     ("simulator", None),
+    ("fuzz", None),
     ("xtask", None),
 ];
 

@@ -31,12 +31,12 @@ pub struct GenesisConfig {
 }
 
 /// One OSD of a new cluster.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GenesisOsd {
     pub id: i32,
     pub uuid: Fsid,
-    /// CRUSH weight: the size in TiB.
-    pub weight: f32,
+    /// CRUSH weight: the size in TiB, as 16.16.
+    pub weight_16_16: u32,
     /// The CRUSH bucket of type host that it is in.
     pub host: String,
 }
@@ -97,7 +97,7 @@ fn first_osdmap(config: &GenesisConfig, now: Now) -> OsdMap {
     for osd in &config.osds {
         let location = [("root", "default"), ("host", osd.host.as_str())];
         let location = location.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-        let placed = crush.insert_item(osd.id, osd.weight, &format!("osd.{}", osd.id), &location);
+        let placed = crush.insert_item(osd.id, osd.weight_16_16, &format!("osd.{}", osd.id), &location);
         assert!(placed.is_ok(), "a new OSD has a place in a new map: {placed:?}");
     }
     let map = OsdMap::new_cluster(config.fsid, now.wall, crush);

@@ -1,0 +1,187 @@
+//! The targets.
+
+use bytes::{Bytes, BytesMut};
+use codec::Decode;
+use messages::Message;
+use messages::wire::{Header, WireMessage};
+use msgr::{Connection, Event, Limits, Local};
+use types::{EntityAddr, Now};
+
+/// A decoder under test.
+#[derive(Clone, Copy)]
+pub struct Target {
+    pub name: &'static str,
+    pub run: fn(&[u8]),
+}
+
+macro_rules! targets {
+    ($($name:ident),+ $(,)?) => {
+        /// Every target.
+        pub const TARGETS: &[Target] = &[$( Target { name: stringify!($name), run: $name } ),+];
+    };
+}
+targets![
+    addr, hobject, crush_map, crush_text, monmap, osdmap, incremental, mgrmap, message, osd_op, connection, keyring,
+    ticket, authorizer, login, mon_cap, osd_cap, mgr_cap, command, txn,
+];
+
+fn addr(data: &[u8]) {
+    let _ = types::AddrVec::from_bytes(data.to_vec());
+}
+
+fn hobject(data: &[u8]) {
+    let _ = types::HObject::from_bytes(data.to_vec());
+}
+
+fn crush_map(data: &[u8]) {
+    if let Ok(map) = crush::CrushMap::from_bytes(data.to_vec()) {
+        // A map that was accepted must also be safe to place with.
+        let weights = vec![0x10000; 64];
+        for (id, rule) in map.rules.iter().enumerate() {
+            if rule.is_some() {
+                map.do_rule(id as u32, 1, 3, &weights, None);
+            }
+        }
+    }
+}
+
+fn crush_text(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data) {
+        let _ = crush::CrushMap::compile(text);
+    }
+}
+
+fn monmap(data: &[u8]) {
+    let _ = maps::MonMap::from_bytes(data.to_vec());
+}
+
+fn osdmap(data: &[u8]) {
+    if let Ok(map) = maps::OsdMap::from_bytes(data.to_vec()) {
+        for pg in map.pgs().take(8) {
+            map.pg_to_up_acting(pg);
+        }
+    }
+}
+
+fn incremental(data: &[u8]) {
+    if let Ok(inc) = maps::Incremental::from_bytes(data.to_vec()) {
+        let mut map = maps::OsdMap::default();
+        let _ = map.apply(&inc);
+    }
+}
+
+fn mgrmap(data: &[u8]) {
+    let _ = maps::MgrMap::from_bytes(data.to_vec());
+}
+
+/// First two bytes: type; one byte: version; then lengths and contents of front and data.
+fn message(data: &[u8]) {
+    let Some((head, rest)) = data.split_at_checked(5) else { return };
+    let [t0, t1, version, f0, f1] = head else { return };
+    let front_len = usize::from(u16::from_le_bytes([*f0, *f1])).min(rest.len());
+    let (front, body) = rest.split_at(front_len);
+    let header = Header {
+        ty: u16::from_le_bytes([*t0, *t1]) % 1800,
+        version: u16::from(*version % 16),
+        compat_version: 1,
+        ..Header::default()
+    };
+    let wire = WireMessage {
+        header,
+        front: Bytes::copy_from_slice(front),
+        middle: Bytes::new(),
+        data: Bytes::copy_from_slice(body),
+    };
+    if let Ok(msg) = Message::decode(&wire) {
+        let _ = msg.into_wire(1);
+    }
+}
+
+/// Two bytes of opcode, 28 of arguments, then input data.
+fn osd_op(data: &[u8]) {
+    let Some((code, rest)) = data.split_first_chunk::<2>() else { return };
+    let Some((arg, indata)) = rest.split_first_chunk::<28>() else { return };
+    let op = messages::osd::OsdOp {
+        code: messages::osd::OpCode(u16::from_le_bytes(*code)),
+        arg: *arg,
+        indata: Bytes::copy_from_slice(indata),
+        ..messages::osd::OsdOp::default()
+    };
+    let _ = op.parse();
+}
+
+/// An accepting connection that grants everybody access, so that frames behind authentication are reached too.
+fn connection(data: &[u8]) {
+    let now = Now::default();
+    let mut c = Connection::accept(now, Local::default(), EntityAddr::default(), Limits::default());
+    let mut buf = BytesMut::from(data);
+    c.handle_bytes(now, &mut buf);
+    let mut out = Vec::new();
+    for _ in 0..64 {
+        let Some(event) = c.poll_event() else { break };
+        match event {
+            Event::AuthRequest { .. } | Event::AuthRequestMore { .. } => {
+                c.auth_done(1, msgr::ConMode::Crc, Bytes::new(), &[], &[]);
+            }
+            Event::SessionRequest(_) => {
+                c.accept_session(msgr::Session::incoming(msgr::Policy::stateless_server()), 1, 1);
+            }
+            _ => {}
+        }
+        c.take_outgoing(&mut out);
+    }
+}
+
+fn keyring(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data) {
+        let _ = cephx::Keyring::parse(text);
+    }
+}
+
+fn ticket(data: &[u8]) {
+    let _ = cephx::TicketBlob::from_bytes(data.to_vec());
+}
+
+fn fixed(out: &mut [u8]) {
+    out.fill(7);
+}
+
+fn authorizer(data: &[u8]) {
+    let secrets = cephx::ServiceSecrets::new(types::EntityType::Osd);
+    let mut acceptor = cephx::AuthorizerAcceptor::new();
+    let _ = acceptor.verify(&secrets, &Bytes::copy_from_slice(data), 0, types::Utime::new(1, 0), &mut fixed);
+}
+
+fn login(data: &[u8]) {
+    let payload = Bytes::copy_from_slice(data);
+    let _ = cephx::AuthMode::of(&payload);
+    let _ = cephx::LoginRequest::parse(&payload);
+}
+
+fn mon_cap(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data) {
+        let _ = cephx::caps::MonCap::parse(text);
+    }
+}
+
+fn osd_cap(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data) {
+        let _ = cephx::caps::OsdCap::parse(text);
+    }
+}
+
+fn mgr_cap(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data) {
+        let _ = cephx::caps::MgrCap::parse(text);
+    }
+}
+
+fn command(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data) {
+        let _ = monitor::command::Args::parse(&[text.to_owned()]);
+    }
+}
+
+fn txn(data: &[u8]) {
+    let _ = store::Txn::from_bytes(data.to_vec());
+}

@@ -1,0 +1,244 @@
+//! Makes a cluster in a folder, and adds OSDs to one.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use cephx::{CryptoKey, EntityAuth, Keyring, METHOD_CEPHX, METHOD_NONE};
+use daemons::mon_store::MonStore;
+use maps::MonMap;
+use monitor::{GenesisConfig, GenesisOsd, Monitor, Settings};
+use pg::OsdConfig;
+use runtime::{Clock, FileDevice, OsEntropy};
+use serde_json::json;
+use store::{FormatOptions, Options, Store};
+use types::{AddrVec, AuthName, Entropy, EntityAddr, EntityType, Fsid, Now};
+
+use crate::args::UpArgs;
+use crate::client;
+use crate::layout::{ClusterDir, Description, FORMAT, OsdEntry, ceph_conf, write_atomically};
+
+const DEFAULT_OSDS: u32 = 3;
+const DEFAULT_PORT: u16 = 3300;
+/// Ports that are tried when none is asked for.
+const PORTS_TRIED: u16 = 100;
+
+/// Makes a new cluster; nothing is left half made: the description is written last.
+pub fn cluster(dir: &ClusterDir, args: &UpArgs) -> Result<Description> {
+    if !dir.is_empty() {
+        bail!("{} is not empty and holds no cluster", dir.root().display());
+    }
+    let mon_addr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), choose_port(args.mon_port)?);
+    dir.create()?;
+    let now = Clock::start().now();
+    let fsid = random_fsid();
+    let count = args.osds.unwrap_or(DEFAULT_OSDS);
+    let osds = (0..count as i32)
+        .map(|id| OsdEntry { id, uuid: random_fsid().to_string(), bytes: args.osd_size })
+        .collect();
+    let d = Description { format: FORMAT, fsid: fsid.to_string(), auth: args.auth.clone(), mon_addr, osds };
+    let mut keyring = Keyring::new();
+    let mut add = |name: AuthName, caps: &[(&str, &str)]| {
+        let caps = caps.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let key = CryptoKey::generate(now.wall, &mut |b: &mut [u8]| OsEntropy.fill(b));
+        keyring.insert(name, EntityAuth { key, caps });
+    };
+    add(AuthName::new(EntityType::Mon, ""), &[("mon", "allow *")]);
+    add(admin_name(), &[("mds", "allow *"), ("mgr", "allow *"), ("mon", "allow *"), ("osd", "allow *")]);
+    add(AuthName::new(EntityType::Mgr, "x"), &[("mds", "allow *"), ("mon", "allow profile mgr"), ("osd", "allow *")]);
+    for osd in &d.osds {
+        add(AuthName::new(EntityType::Osd, osd.id.to_string()), OSD_CAPS);
+    }
+    write_keyrings(dir, &keyring)?;
+    for osd in &d.osds {
+        format_osd(dir, fsid, osd)?;
+    }
+    make_monitor(dir, &d, fsid, &keyring, now)?;
+    write_atomically(&dir.conf(), ceph_conf(dir, &d).as_bytes(), 0o644)?;
+    dir.save(&d)?;
+    Ok(d)
+}
+
+const OSD_CAPS: &[(&str, &str)] = &[("mgr", "allow profile osd"), ("mon", "allow profile osd"), ("osd", "allow *")];
+
+fn admin_name() -> AuthName {
+    AuthName::new(EntityType::Client, "admin")
+}
+
+fn random_fsid() -> Fsid {
+    let mut bytes = [0; 16];
+    OsEntropy.fill(&mut bytes);
+    Fsid::from_random(bytes)
+}
+
+/// The port asked for, if it is free; 0: any; none asked for: the usual one, or the next free one.
+fn choose_port(asked: Option<u16>) -> Result<u16> {
+    let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    match asked {
+        Some(port) => match bind(port) {
+            Ok(listener) => Ok(listener.local_addr()?.port()),
+            Err(e) if e.kind() == std::io::ErrorKind::AddrInUse => bail!("port {port} is in use"),
+            Err(e) => Err(e).with_context(|| format!("cannot use port {port}")),
+        },
+        None => (DEFAULT_PORT..DEFAULT_PORT + PORTS_TRIED)
+            .find(|port| bind(*port).is_ok())
+            .context("no free port from 3300 on; name one with --mon-port"),
+    }
+}
+
+fn write_keyrings(dir: &ClusterDir, all: &Keyring) -> Result<()> {
+    for (name, entry) in &all.entries {
+        let mut one = Keyring::new();
+        one.insert(name.clone(), entry.clone());
+        let path = match name.kind {
+            EntityType::Client => dir.admin_keyring(),
+            EntityType::Mon => make_dir(&dir.daemon_dir("mon.a"))?.join("keyring"),
+            _ => make_dir(&dir.daemon_dir(&name.to_string()))?.join("keyring"),
+        };
+        write_atomically(&path, one.to_string().as_bytes(), 0o600)?;
+    }
+    Ok(())
+}
+
+fn make_dir(path: &Path) -> Result<&Path> {
+    std::fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
+    Ok(path)
+}
+
+fn format_osd(dir: &ClusterDir, fsid: Fsid, osd: &OsdEntry) -> Result<()> {
+    make_dir(&dir.daemon_dir(&format!("osd.{}", osd.id)))?;
+    let path = dir.block(osd.id);
+    let device =
+        FileDevice::create(&path, osd.bytes).with_context(|| format!("cannot create {}", path.display()))?;
+    let osd_uuid = Fsid::parse(&osd.uuid).context("the OSD's uuid is damaged")?;
+    Store::format(&device, FormatOptions { fsid, osd_uuid, log_bytes: None })
+        .with_context(|| format!("cannot format {}", path.display()))
+}
+
+fn make_monitor(dir: &ClusterDir, d: &Description, fsid: Fsid, keyring: &Keyring, now: Now) -> Result<()> {
+    let addrs = AddrVec::single(EntityAddr::v2(d.mon_addr, 0));
+    let host = host_name();
+    let osds = d
+        .osds
+        .iter()
+        .map(|o| GenesisOsd {
+            id: o.id,
+            uuid: Fsid::parse(&o.uuid).unwrap_or_default(),
+            weight_16_16: weight(o.bytes),
+            host: host.clone(),
+        })
+        .collect();
+    let config = GenesisConfig {
+        fsid,
+        monmap: MonMap::new(fsid, now.wall, [("a".to_owned(), addrs)]),
+        entities: keyring.entries.clone(),
+        failure_domain: "osd".to_owned(),
+        options: default_options(),
+        osds,
+    };
+    let snapshot = Monitor::genesis(&config, now, &mut OsEntropy);
+    MonStore::create(&dir.daemon_dir("mon.a").join("store.redb"), &snapshot)
+}
+
+/// What a small cluster on one machine wants to differ from Ceph's defaults; `ceph config` shows and changes them.
+fn default_options() -> Vec<(String, String, String)> {
+    let all = [
+        ("osd_pool_default_size", "2"),
+        ("osd_pool_default_min_size", "1"),
+        ("osd_crush_chooseleaf_type", "0"),
+        ("mon_allow_pool_delete", "true"),
+    ];
+    all.into_iter().map(|(name, value)| ("global".to_owned(), name.to_owned(), value.to_owned())).collect()
+}
+
+/// CRUSH weight of a size: its TiB as 16.16, and never nothing.
+fn weight(bytes: u64) -> u32 {
+    u32::try_from((u128::from(bytes) << 16) >> 40).unwrap_or(u32::MAX).max(1)
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    // The short name, as `hostname -s` gives it.
+    let short = name.trim().split('.').next().unwrap_or_default().to_owned();
+    if short.is_empty() { "localhost".to_owned() } else { short }
+}
+
+/// More OSDs than the folder has, for `up --osds N` on an existing cluster that is not running: they are made when it is up.
+pub fn grow(dir: &ClusterDir, d: Description, args: &UpArgs) -> Result<Description> {
+    let wanted = args.osds.unwrap_or(0) as usize;
+    if wanted > d.osds.len() {
+        eprintln!(
+            "the cluster has {} OSDs; start it first, then add more with: loligo up --data {} --osds {wanted}",
+            d.osds.len(),
+            dir.root().display()
+        );
+    }
+    Ok(d)
+}
+
+/// Adds OSDs to a running cluster's folder and maps; they start with the next `up`.
+pub fn add_osds(dir: &ClusterDir, d: &Description, args: &UpArgs, running: bool) -> Result<()> {
+    let wanted = args.osds.unwrap_or(0) as usize;
+    if wanted <= d.osds.len() || !running {
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let admin = client::admin(dir, d)?;
+        admin.connected(std::time::Duration::from_secs(10)).await?;
+        let fsid = Fsid::parse(&d.fsid).context("the folder's fsid is damaged")?;
+        let mut grown = d.clone();
+        while grown.osds.len() < wanted {
+            let uuid = random_fsid().to_string();
+            let made = client::command(&admin, json!({"prefix": "osd new", "uuid": uuid})).await?;
+            let id = made["osdid"].as_i64().or(made.as_i64()).context("the monitor named no OSD number")?;
+            let osd = OsdEntry { id: i32::try_from(id)?, uuid, bytes: args.osd_size };
+            let name = format!("osd.{id}");
+            let caps: Vec<&str> = OSD_CAPS.iter().flat_map(|(k, v)| [*k, *v]).collect();
+            let made = client::command(
+                &admin,
+                json!({"prefix": "auth get-or-create", "entity": name, "caps": caps}),
+            )
+            .await?;
+            let key = made[0]["key"].as_str().context("the monitor gave no key")?;
+            let text = format!("[{name}]\n\tkey = {key}\n");
+            format_osd(dir, fsid, &osd)?;
+            write_atomically(&dir.daemon_dir(&name).join("keyring"), text.as_bytes(), 0o600)?;
+            let weight = f64::from(weight(args.osd_size)) / 65_536.0;
+            let place = [format!("host={}", host_name()), "root=default".to_owned()];
+            client::command(
+                &admin,
+                json!({"prefix": "osd crush create-or-move", "id": id, "weight": weight, "args": place}),
+            )
+            .await?;
+            grown.osds.push(osd);
+            dir.save(&grown)?;
+            println!("Added osd.{id}; it starts with the next loligo up.");
+        }
+        Ok(())
+    })
+}
+
+/// The monitor's settings of a folder's cluster.
+pub fn mon_settings(d: &Description, id: &str, options: BTreeMap<String, String>) -> Result<Settings> {
+    let mut settings = Settings::new(id, AddrVec::single(EntityAddr::v2(d.mon_addr, 0)));
+    settings.host_name = host_name();
+    settings.auth_methods = vec![if d.auth == "none" { METHOD_NONE } else { METHOD_CEPHX }];
+    settings.options = options;
+    Ok(settings)
+}
+
+/// The OSD's options from ceph.conf; the rest comes from the monitors.
+pub fn osd_options(_options: &BTreeMap<String, String>) -> OsdConfig {
+    OsdConfig::default()
+}
+
+/// The store's bounds: `osd_memory_target`, if set, counts for the store's caches and dirty data.
+pub fn store_options(options: &BTreeMap<String, String>) -> Options {
+    let mut out = Options::default();
+    if let Some(bytes) = options.get("osd_memory_target").and_then(|v| v.parse::<u64>().ok()) {
+        out.memory_bytes = (bytes / 2).max(16 << 20);
+    }
+    out
+}
