@@ -42,7 +42,8 @@ impl PgSums {
         let mut states: Vec<(u64, u32)> =
             digest.pg_states.iter().filter(|(_, n)| **n > 0).map(|(s, n)| (*s, *n)).collect();
         states.sort_by_key(|(state, n)| std::cmp::Reverse((*n, *state)));
-        let sum = |wanted: &dyn Fn(u64) -> bool| states.iter().filter(|(s, _)| wanted(*s)).map(|(_, n)| n).sum();
+        let sum =
+            |wanted: &dyn Fn(u64) -> bool| states.iter().filter(|(s, _)| wanted(*s)).map(|(_, n)| n).sum();
         let pgs = digest.num_pgs();
         let unknown: u32 = sum(&|s| s == 0);
         let active: u32 = sum(&|s| s & pg_state::ACTIVE != 0);
@@ -126,16 +127,18 @@ impl PgSums {
     pub(crate) fn summary_text(&self) -> String {
         let (o, s) = (&self.objects, &self.statfs);
         let mut out = format!("    pools:   {} pools, {} pgs\n", self.pools, self.pgs);
-        out += &format!("    objects: {} objects, {}\n", count_signed(o.num_objects), bytes_signed(o.num_bytes));
+        out +=
+            &format!("    objects: {} objects, {}\n", count_signed(o.num_objects), bytes_signed(o.num_bytes));
         let (used, free, total) = (bytes(s.used_raw()), bytes(s.available), bytes(s.total));
         out += &format!("    usage:   {used} used, {free} / {total} avail\n    pgs:     ");
         out += &self.pg_lines().join("\n             ");
         out.push('\n');
-        let io: Vec<String> = [("client:  ", client_text(&self.rates)), ("recovery:", recovery_text(&self.rates))]
-            .into_iter()
-            .filter(|(_, text)| !text.is_empty())
-            .map(|(name, text)| format!("    {name} {text}\n"))
-            .collect();
+        let io: Vec<String> =
+            [("client:  ", client_text(&self.rates)), ("recovery:", recovery_text(&self.rates))]
+                .into_iter()
+                .filter(|(_, text)| !text.is_empty())
+                .map(|(name, text)| format!("    {name} {text}\n"))
+                .collect();
         if !io.is_empty() {
             out += " \n  io:\n";
             out += &io.concat();
@@ -169,7 +172,8 @@ fn recovery_text(r: &Rates) -> String {
     if !recovers(r) {
         return String::new();
     }
-    let keys = if r.recovered_keys > 0 { format!(", {} keys/s", count(r.recovered_keys)) } else { String::new() };
+    let keys =
+        if r.recovered_keys > 0 { format!(", {} keys/s", count(r.recovered_keys)) } else { String::new() };
     format!("{}/s{keys}, {} objects/s", bytes(r.recovered_bytes), count(r.recovered_objects))
 }
 

@@ -1,15 +1,9 @@
 //! The maps that the state holds in another form, made for those who read them.
 
-use codec::Decode;
 use maps::{FsMap, MonMap, ServiceMap};
 
 use crate::settings::Settings;
 use crate::state::State;
-
-/// The monitor map; `None` before genesis, and never after.
-pub(crate) fn monmap(state: &State) -> Option<MonMap> {
-    MonMap::from_bytes(state.monmap.clone()).ok()
-}
 
 /// Names of the monitors with these ranks.
 pub(crate) fn quorum_names(map: &MonMap, ranks: &[u32]) -> Vec<String> {
@@ -19,7 +13,7 @@ pub(crate) fn quorum_names(map: &MonMap, ranks: &[u32]) -> Vec<String> {
 
 /// Names of the quorum's members.
 pub(crate) fn quorum(state: &State, settings: &Settings) -> Vec<String> {
-    monmap(state).map(|m| quorum_names(&m, &settings.quorum.members)).unwrap_or_default()
+    quorum_names(&state.monmap, &settings.quorum.members)
 }
 
 /// The map of file systems: there are none.

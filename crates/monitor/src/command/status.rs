@@ -46,7 +46,7 @@ fn status_json(ctx: &Ctx<'_>) -> Value {
         "quorum": quorum.members,
         "quorum_names": views::quorum(ctx.state, ctx.settings),
         "quorum_age": quorum_age(ctx).as_secs(),
-        "monmap": views::monmap(ctx.state).map(|m| m.dump_summary()),
+        "monmap": ctx.state.monmap.dump_summary(),
         "osdmap": osd_summary_json(ctx),
         "pgmap": PgSums::of(&ctx.state.digest).summary_json(),
         "fsmap": views::fsmap(ctx.state).dump_summary(),
@@ -102,9 +102,9 @@ fn services_text(ctx: &Ctx<'_>) -> String {
 }
 
 fn monitors_text(ctx: &Ctx<'_>) -> String {
-    let Some(map) = views::monmap(ctx.state) else { return String::new() };
+    let map = &ctx.state.monmap;
     let members = &ctx.settings.quorum.members;
-    let names = views::quorum_names(&map, members);
+    let names = views::quorum_names(map, members);
     let age = span(std::time::Duration::from_secs(quorum_age(ctx).as_secs()));
     let mut out = format!("{} daemons, quorum {} (age {age})", map.mons.len(), names.join(","));
     let absent: Vec<&str> = map.ranks.iter().filter(|n| !names.contains(n)).map(String::as_str).collect();

@@ -22,22 +22,21 @@ pub(super) fn check(seen: &Seen<'_>, checks: &mut Checks) {
 }
 
 fn monitors(seen: &Seen<'_>, checks: &mut Checks) {
-    let Some(map) = crate::views::monmap(seen.state) else { return };
+    let map = &seen.state.monmap;
     let quorum = &seen.settings.quorum.members;
     let in_quorum = |rank: usize| quorum.iter().any(|r| usize::try_from(*r) == Ok(rank));
     let down: Vec<String> = (map.ranked().enumerate())
         .filter(|(rank, _)| !in_quorum(*rank))
-        .map(|(rank, m)| {
-            format!("mon.{} (rank {rank}) addr {} is down (out of quorum)", m.name, m.addrs)
-        })
+        .map(|(rank, m)| format!("mon.{} (rank {rank}) addr {} is down (out of quorum)", m.name, m.addrs))
         .collect();
     if !down.is_empty() {
-        let names = crate::views::quorum_names(&map, quorum).join(",");
+        let names = crate::views::quorum_names(map, quorum).join(",");
         let summary = format!("{}/{} mons down, quorum {names}", down.len(), map.ranks.len());
         checks.warn("MON_DOWN", summary, down.len(), down);
     }
     let without_msgr2 = map.mons.values().filter(|m| m.addrs.0.iter().all(|a| a.kind != AddrKind::Msgr2));
-    let detail = without_msgr2.map(|m| format!("mon.{} is not bound to a msgr2 port, only {}", m.name, m.addrs));
+    let detail =
+        without_msgr2.map(|m| format!("mon.{} is not bound to a msgr2 port, only {}", m.name, m.addrs));
     let detail: Vec<String> = detail.collect();
     if seen.switch("mon_warn_on_msgr2_not_enabled", true) {
         checks.warn_each("MON_MSGR2_NOT_ENABLED", "monitors have not enabled msgr2", detail);
@@ -51,8 +50,7 @@ fn manager(seen: &Seen<'_>, checks: &mut Checks) {
         return;
     }
     let seconds = |name, default| Duration::from_secs_f64(seen.number(name, default).clamp(0.0, 1e9));
-    let created = crate::views::monmap(seen.state).map_or(seen.state.osdmap().created, |m| m.created);
-    let age = seen.now.wall.since(created);
+    let age = seen.now.wall.since(seen.state.monmap.created);
     if age <= seconds("mon_mgr_mkfs_grace", 120.0) {
         return;
     }

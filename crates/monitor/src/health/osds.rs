@@ -160,14 +160,22 @@ fn ratios(seen: &Seen<'_>, map: &OsdMap, checks: &mut Checks) {
     full = ordered(full, "full_ratio", backfillfull, "backfillfull_ratio");
     ordered(failsafe, "osd_failsafe_full_ratio", full, "full_ratio");
     if !detail.is_empty() {
-        checks.add("OSD_OUT_OF_ORDER_FULL", Severity::Error, "full ratio(s) out of order".to_owned(), 0, detail);
+        checks.add(
+            "OSD_OUT_OF_ORDER_FULL",
+            Severity::Error,
+            "full ratio(s) out of order".to_owned(),
+            0,
+            detail,
+        );
     }
 }
 
 fn full(map: &OsdMap, checks: &mut Checks) {
     // An OSD counts once, with the worst of its states.
     let worst = |state: u32| {
-        [osd_state::FULL, osd_state::BACKFILLFULL, osd_state::NEARFULL].into_iter().find(|bit| state & bit != 0)
+        [osd_state::FULL, osd_state::BACKFILLFULL, osd_state::NEARFULL]
+            .into_iter()
+            .find(|bit| state & bit != 0)
     };
     let with = |bit: u32, text: &str| -> Vec<String> {
         let serving = map.existing_osds().filter(|(id, o)| o.is_up() && map.is_in(id.0));
@@ -178,7 +186,11 @@ fn full(map: &OsdMap, checks: &mut Checks) {
     if !full.is_empty() {
         checks.add("OSD_FULL", Severity::Error, format!("{} full osd(s)", full.len()), full.len(), full);
     }
-    checks.warn_each("OSD_BACKFILLFULL", "backfillfull osd(s)", with(osd_state::BACKFILLFULL, "backfill full"));
+    checks.warn_each(
+        "OSD_BACKFILLFULL",
+        "backfillfull osd(s)",
+        with(osd_state::BACKFILLFULL, "backfill full"),
+    );
     checks.warn_each("OSD_NEARFULL", "nearfull osd(s)", with(osd_state::NEARFULL, "near full"));
 }
 
@@ -256,8 +268,15 @@ fn crush_map(seen: &Seen<'_>, crush: &CrushMap, checks: &mut Checks) {
         let summary = format!("crush map has legacy tunables (require {min}, min is {wanted})");
         checks.warn("OLD_CRUSH_TUNABLES", summary, 0, see());
     }
-    if seen.switch("mon_warn_on_crush_straw_calc_version_zero", true) && crush.tunables.straw_calc_version == 0 {
-        checks.warn("OLD_CRUSH_STRAW_CALC_VERSION", "crush map has straw_calc_version=0".to_owned(), 0, see());
+    if seen.switch("mon_warn_on_crush_straw_calc_version_zero", true)
+        && crush.tunables.straw_calc_version == 0
+    {
+        checks.warn(
+            "OLD_CRUSH_STRAW_CALC_VERSION",
+            "crush map has straw_calc_version=0".to_owned(),
+            0,
+            see(),
+        );
     }
 }
 

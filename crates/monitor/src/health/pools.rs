@@ -58,7 +58,8 @@ fn hit_sets(seen: &Seen<'_>, map: &OsdMap, checks: &mut Checks) {
         let mode = pool.cache_mode_name();
         let needs = matches!(mode, "writeback" | "readforward" | "readproxy");
         let missing = needs && pool.hit_set_params == HitSetParams::None;
-        let text = || format!("pool '{name}' with cache_mode {mode} needs hit_set_type to be set but it is not");
+        let text =
+            || format!("pool '{name}' with cache_mode {mode} needs hit_set_type to be set but it is not");
         missing.then(text)
     });
     checks.warn_each("CACHE_POOL_NO_HIT_SET", "cache pools are missing hit_sets", detail);
@@ -67,7 +68,9 @@ fn hit_sets(seen: &Seen<'_>, map: &OsdMap, checks: &mut Checks) {
 fn full(map: &OsdMap, checks: &mut Checks) {
     // A pool counts once, with the worst of its flags.
     let worst = |pool: &Pool| {
-        [pool_flags::FULL, pool_flags::BACKFILLFULL, pool_flags::NEARFULL].into_iter().find(|f| pool.has_flag(*f))
+        [pool_flags::FULL, pool_flags::BACKFILLFULL, pool_flags::NEARFULL]
+            .into_iter()
+            .find(|f| pool.has_flag(*f))
     };
     let full = each(map, |_, name, pool| {
         let why = if pool.has_flag(pool_flags::FULL_QUOTA) { "running out of quota" } else { "no space" };
@@ -78,8 +81,9 @@ fn full(map: &OsdMap, checks: &mut Checks) {
         (pool_flags::BACKFILLFULL, "POOL_BACKFILLFULL", "backfillfull"),
         (pool_flags::NEARFULL, "POOL_NEARFULL", "nearfull"),
     ] {
-        let detail =
-            each(map, |_, name, pool| (worst(pool) == Some(flag)).then(|| format!("pool '{name}' is {word}")));
+        let detail = each(map, |_, name, pool| {
+            (worst(pool) == Some(flag)).then(|| format!("pool '{name}' is {word}"))
+        });
         checks.warn_each(code, &format!("pool(s) {word}"), detail);
     }
 }
@@ -90,7 +94,8 @@ fn applications(seen: &Seen<'_>, map: &OsdMap, checks: &mut Checks) {
     }
     let mut detail = each(map, |id, name, pool| {
         let usage = seen.state.digest.pools.get(&id)?;
-        let bare = usage.stat.stats.sum.num_objects > 0 && pool.application_metadata.is_empty() && !pool.is_tier();
+        let bare =
+            usage.stat.stats.sum.num_objects > 0 && pool.application_metadata.is_empty() && !pool.is_tier();
         bare.then(|| format!("application not enabled on pool '{name}'"))
     });
     if detail.is_empty() {

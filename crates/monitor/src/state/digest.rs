@@ -74,22 +74,25 @@ impl PgDigest {
     /// Sums over all OSDs' stores.
     pub fn statfs(&self) -> StoreStatfs {
         let mut sum = StoreStatfs::default();
-        for s in self.osds.values().map(|o| &o.statfs) {
-            sum.total += s.total;
-            sum.available += s.available;
-            sum.internally_reserved += s.internally_reserved;
-            sum.allocated += s.allocated;
-            sum.data_stored += s.data_stored;
-            sum.data_compressed += s.data_compressed;
-            sum.data_compressed_allocated += s.data_compressed_allocated;
-            sum.data_compressed_original += s.data_compressed_original;
-            sum.omap_allocated += s.omap_allocated;
-            sum.internal_metadata += s.internal_metadata;
-        }
+        self.osds.values().for_each(|o| add_statfs(&mut sum, &o.statfs));
         sum
     }
 
     pub fn num_pgs(&self) -> u32 {
         self.pg_states.values().sum()
     }
+}
+
+/// Adds one store's numbers to a sum.
+pub fn add_statfs(sum: &mut StoreStatfs, s: &StoreStatfs) {
+    sum.total += s.total;
+    sum.available += s.available;
+    sum.internally_reserved += s.internally_reserved;
+    sum.allocated += s.allocated;
+    sum.data_stored += s.data_stored;
+    sum.data_compressed += s.data_compressed;
+    sum.data_compressed_allocated += s.data_compressed_allocated;
+    sum.data_compressed_original += s.data_compressed_original;
+    sum.omap_allocated += s.omap_allocated;
+    sum.internal_metadata += s.internal_metadata;
 }

@@ -1,0 +1,254 @@
+//! `ceph df`.
+//!
+//! Source: PGMapDigest::dump_cluster_stats, dump_pool_stats_full and dump_object_stat_sum in src/mon/PGMap.cc.
+
+use std::collections::BTreeMap;
+
+use maps::{OsdMap, Pool, PoolType};
+use messages::stats::StoreStatfs;
+use serde_json::{Map, Value, json};
+use types::PoolId;
+
+use crate::command::{Command, Ctx, Format, Handler, Reply, flags};
+use crate::state::{PgDigest, PoolUsage, add_statfs};
+use crate::text::full_lines;
+use crate::text::table::TextTable;
+use crate::text::units::{bytes, bytes_signed, count, count_signed, percent};
+
+pub(super) const COMMANDS: &[Command] = &[Command {
+    sig: "df name=detail,type=CephChoices,strings=detail,req=false",
+    help: "show cluster free space stats",
+    module: "mon",
+    perm: "r",
+    flags: flags::NONE,
+    handler: Handler::Read(df),
+}];
+
+fn df(ctx: &Ctx<'_>) -> Reply {
+    let (map, digest) = (ctx.osdmap(), &ctx.state.digest);
+    let detail = ctx.args.text("detail") == Some("detail");
+    let classes = by_class(map, digest);
+    let pools: Vec<PoolLine<'_>> = pool_lines(map, digest);
+    match ctx.format {
+        Format::Plain => {
+            let text = format!("{}\n \n{}", cluster_text(digest, &classes), pools_text(&pools, detail));
+            Reply::text(full_lines(&text))
+        }
+        _ => {
+            let pools: Vec<Value> = pools.iter().map(|p| p.json(detail)).collect();
+            let value = json!({
+                "stats": cluster_json(digest),
+                "stats_by_class": classes.iter().map(|(c, s)| (c.clone(), statfs_json(s))).collect::<Map<_, _>>(),
+                "pools": pools,
+            });
+            Reply::json_line(ctx.format, &value)
+        }
+    }
+}
+
+/// Stores' sums by device class; devices without a class are in none.
+fn by_class(map: &OsdMap, digest: &PgDigest) -> BTreeMap<String, StoreStatfs> {
+    let mut classes: BTreeMap<String, StoreStatfs> = BTreeMap::new();
+    for (osd, usage) in &digest.osds {
+        if let Some(class) = map.crush.item_class(*osd) {
+            add_statfs(classes.entry(class.to_owned()).or_default(), &usage.statfs);
+        }
+    }
+    classes
+}
+
+fn used_ratio(s: &StoreStatfs) -> f32 {
+    if s.total == 0 { 0.0 } else { s.used_raw() as f32 / s.total as f32 }
+}
+
+fn statfs_json(s: &StoreStatfs) -> Value {
+    json!({
+        "total_bytes": s.total,
+        "total_avail_bytes": s.available,
+        "total_used_bytes": s.used(),
+        "total_used_raw_bytes": s.used_raw(),
+        "total_used_raw_ratio": f64::from(used_ratio(s)),
+    })
+}
+
+fn cluster_json(digest: &PgDigest) -> Value {
+    let mut value = statfs_json(&digest.statfs());
+    if let Value::Object(fields) = &mut value {
+        // Every store accounts for each pool, data and omap.
+        for key in ["num_osds", "num_per_pool_osds", "num_per_pool_omap_osds"] {
+            fields.insert(key.to_owned(), digest.osds.len().into());
+        }
+    }
+    value
+}
+
+fn cluster_text(digest: &PgDigest, classes: &BTreeMap<String, StoreStatfs>) -> String {
+    let mut table = TextTable::new()
+        .left("CLASS")
+        .right("SIZE")
+        .right("AVAIL")
+        .right("USED")
+        .right("RAW USED")
+        .right("%RAW USED");
+    let total = digest.statfs();
+    let all = classes.iter().map(|(name, s)| (name.as_str(), s)).chain([("TOTAL", &total)]);
+    for (name, s) in all {
+        let [size, avail, used, raw] = [s.total, s.available, s.used(), s.used_raw()].map(bytes);
+        table.row([name.to_owned(), size, avail, used, raw, percent(used_ratio(s) * 100.0)]);
+    }
+    format!("--- RAW STORAGE ---\n{}", table.render())
+}
+
+/// One pool's line.
+struct PoolLine<'a> {
+    id: PoolId,
+    name: &'a str,
+    pool: &'a Pool,
+    usage: &'a PoolUsage,
+    /// Raw bytes per byte of data, less what degraded objects lack.
+    raw_rate: f32,
+    stored_data: u64,
+    stored_omap: u64,
+    used_data: u64,
+    used_omap: u64,
+}
+
+fn pool_lines<'a>(map: &'a OsdMap, digest: &'a PgDigest) -> Vec<PoolLine<'a>> {
+    let known = map.pools.iter().filter_map(|(id, pool)| Some((*id, pool, digest.pools.get(id)?)));
+    known.map(|(id, pool, usage)| PoolLine::new(map, id, pool, usage)).collect()
+}
+
+/// Raw bytes that a byte of data takes. Source: OSDMap::pool_raw_used_rate.
+pub(crate) fn raw_used_rate(map: &OsdMap, pool: &Pool) -> f32 {
+    if pool.kind == PoolType::Replicated {
+        return f32::from(pool.size);
+    }
+    let number = |key: &str| -> Option<i32> {
+        map.erasure_code_profiles.get(&pool.erasure_code_profile)?.get(key)?.parse().ok()
+    };
+    match (number("k"), number("m")) {
+        (Some(k), Some(m)) if k > 0 && m >= 0 => (k + m) as f32 / k as f32,
+        _ => 0.0,
+    }
+}
+
+impl<'a> PoolLine<'a> {
+    fn new(map: &'a OsdMap, id: PoolId, pool: &'a Pool, usage: &'a PoolUsage) -> Self {
+        let (sum, store) = (&usage.stat.stats.sum, &usage.stat.store_stats);
+        let mut raw_rate = raw_used_rate(map, pool);
+        if sum.num_object_copies > 0 {
+            let whole = sum.num_object_copies - sum.num_objects_degraded;
+            raw_rate *= whole as f32 / sum.num_object_copies as f32;
+        }
+        // In single precision, as Ceph computes them.
+        let stored = |raw: i64| if raw_rate == 0.0 { 0 } else { (raw as f32 / raw_rate) as u64 };
+        let not_negative = |v: i64| u64::try_from(v).unwrap_or(0);
+        Self {
+            id,
+            name: map.pool_name(id).unwrap_or_default(),
+            pool,
+            usage,
+            raw_rate,
+            stored_data: stored(store.data_stored),
+            stored_omap: stored(store.omap_allocated),
+            used_data: not_negative(store.allocated),
+            used_omap: not_negative(store.omap_allocated),
+        }
+    }
+
+    fn stored(&self) -> u64 {
+        self.stored_data + self.stored_omap
+    }
+
+    fn used(&self) -> u64 {
+        self.used_data + self.used_omap
+    }
+
+    /// 0 to 1, of what the pool uses and could use.
+    fn used_share(&self) -> f32 {
+        match (self.usage.avail_raw, self.used()) {
+            (0, 0) => 0.0,
+            (0, _) => 1.0,
+            (avail, used) => used as f32 / (used as f32 + avail as f32),
+        }
+    }
+
+    fn max_avail(&self) -> u64 {
+        if self.raw_rate == 0.0 { 0 } else { (self.usage.avail_raw as f32 / self.raw_rate) as u64 }
+    }
+
+    fn json(&self, detail: bool) -> Value {
+        let (sum, store) = (&self.usage.stat.stats.sum, &self.usage.stat.store_stats);
+        let always = |v: Value| (true, v);
+        let detailed = |v: Value| (detail, v);
+        let fields: Vec<(&str, (bool, Value))> = vec![
+            ("stored", always(self.stored().into())),
+            ("stored_data", detailed(self.stored_data.into())),
+            ("stored_omap", detailed(self.stored_omap.into())),
+            ("objects", always(sum.num_objects.into())),
+            ("kb_used", always(self.used().div_ceil(1024).into())),
+            ("bytes_used", always(self.used().into())),
+            ("data_bytes_used", detailed(self.used_data.into())),
+            ("omap_bytes_used", detailed(self.used_omap.into())),
+            ("percent_used", always(f64::from(self.used_share()).into())),
+            ("max_avail", always(self.max_avail().into())),
+            ("quota_objects", detailed(self.pool.quota_max_objects.into())),
+            ("quota_bytes", detailed(self.pool.quota_max_bytes.into())),
+            ("dirty", detailed(sum.num_objects_dirty.into())),
+            ("rd", detailed(sum.num_rd.into())),
+            ("rd_bytes", detailed((sum.num_rd_kb * 1024).into())),
+            ("wr", detailed(sum.num_wr.into())),
+            ("wr_bytes", detailed((sum.num_wr_kb * 1024).into())),
+            ("compress_bytes_used", detailed(store.data_compressed_allocated.into())),
+            ("compress_under_bytes", detailed(store.data_compressed_original.into())),
+            ("stored_raw", detailed(((self.stored() as f32 * self.raw_rate) as u64).into())),
+            ("avail_raw", detailed(self.usage.avail_raw.into())),
+        ];
+        let shown = fields.into_iter().filter(|(_, (shown, _))| *shown);
+        let stats: Map<String, Value> = shown.map(|(key, (_, v))| (key.to_owned(), v)).collect();
+        json!({ "name": self.name, "id": self.id.0, "stats": stats })
+    }
+
+    fn cells(&self, detail: bool) -> Vec<String> {
+        let (sum, store) = (&self.usage.stat.stats.sum, &self.usage.stat.store_stats);
+        let quota = |v: u64, text: fn(u64) -> String| if v == 0 { "N/A".to_owned() } else { text(v) };
+        let mut cells = vec![self.name.to_owned(), self.id.to_string(), self.pool.pg_num.to_string()];
+        cells.push(bytes(self.stored()));
+        if detail {
+            cells.extend([self.stored_data, self.stored_omap].map(bytes));
+        }
+        cells.extend([count_signed(sum.num_objects), bytes(self.used())]);
+        if detail {
+            cells.extend([self.used_data, self.used_omap].map(bytes));
+        }
+        cells.extend([percent(self.used_share() * 100.0), bytes(self.max_avail())]);
+        if detail {
+            cells.push(quota(self.pool.quota_max_objects, count));
+            cells.push(quota(self.pool.quota_max_bytes, bytes));
+            // Dirty objects matter to cache tiers alone.
+            let dirty =
+                if self.pool.is_tier() { count_signed(sum.num_objects_dirty) } else { "N/A".to_owned() };
+            cells.push(dirty);
+            cells.extend([store.data_compressed_allocated, store.data_compressed_original].map(bytes_signed));
+        }
+        cells
+    }
+}
+
+fn pools_text(pools: &[PoolLine<'_>], detail: bool) -> String {
+    let mut headings = vec!["ID", "PGS", "STORED"];
+    headings.extend(if detail { &["(DATA)", "(OMAP)"][..] } else { &[] });
+    headings.extend(["OBJECTS", "USED"]);
+    headings.extend(if detail { &["(DATA)", "(OMAP)"][..] } else { &[] });
+    headings.extend(["%USED", "MAX AVAIL"]);
+    headings.extend(if detail {
+        &["QUOTA OBJECTS", "QUOTA BYTES", "DIRTY", "USED COMPR", "UNDER COMPR"][..]
+    } else {
+        &[]
+    });
+    let mut table = headings.into_iter().fold(TextTable::new().left("POOL"), TextTable::right);
+    for pool in pools {
+        table.row(pool.cells(detail));
+    }
+    format!("--- POOLS ---\n{}", table.render())
+}
