@@ -118,7 +118,7 @@ impl Monitor {
             }
             Input::Message { conn, header, msg } => self.message(now, conn, header.tid, msg, out),
             Input::Committed { index, change } => self.committed(now, index, &change, out),
-            Input::Quorum(view) => self.quorum_changed(view, out),
+            Input::Quorum(view) => self.quorum_changed(now, view, out),
             Input::Tick => {
                 self.tick_due = true;
                 self.proxy_timeouts(now, out);
@@ -127,8 +127,11 @@ impl Monitor {
         self.run_batch(now, out);
     }
 
-    fn quorum_changed(&mut self, view: QuorumView, out: &mut Vec<Output>) {
+    fn quorum_changed(&mut self, now: Now, view: QuorumView, out: &mut Vec<Output>) {
         let led = self.settings.quorum.is_leader() && self.settings.quorum.term == view.term;
+        if self.settings.quorum.term != view.term || self.settings.quorum.members != view.members {
+            self.settings.quorum_since = now.mono;
+        }
         self.settings.quorum = view;
         if led && self.settings.quorum.is_leader() {
             return;

@@ -23,6 +23,8 @@ pub struct Settings {
     /// config database.
     pub options: BTreeMap<String, String>,
     pub quorum: QuorumView,
+    /// When that quorum was formed, by the process's monotonic clock.
+    pub quorum_since: std::time::Duration,
     /// Log entries between two snapshots.
     pub snapshot_every: u64,
 }
@@ -38,6 +40,7 @@ impl Settings {
             con_modes: vec![CON_MODE_SECURE, CON_MODE_CRC],
             options: BTreeMap::new(),
             quorum: QuorumView::alone(),
+            quorum_since: std::time::Duration::ZERO,
             snapshot_every: 1_000,
         }
     }

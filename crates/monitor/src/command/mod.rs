@@ -4,10 +4,13 @@
 
 mod args;
 mod describe;
+mod df;
 mod fsid;
+mod health_show;
 mod mon;
 mod reply;
 mod signature;
+mod status;
 
 use std::collections::BTreeMap;
 
@@ -28,7 +31,7 @@ pub use reply::{Format, Reply, json_text};
 pub use signature::{Param, ParamKind, Signature};
 
 /// Every group of commands, in the order in which clients are told of them.
-const GROUPS: &[&[Command]] = &[fsid::COMMANDS];
+const GROUPS: &[&[Command]] = &[fsid::COMMANDS, status::COMMANDS, health_show::COMMANDS, df::COMMANDS];
 
 /// A command.
 #[derive(Debug, Clone, Copy)]
