@@ -1,0 +1,174 @@
+//! A client that behaves as librados does: follows the map, sends to the primary, sends again when the interval changes;
+//! and a naive model of what each object may hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use maps::OsdMap;
+use messages::Message;
+use messages::osd::{MOsdOp, MOsdOpReply, Op, OsdOp, flags, op_flags};
+use pg::IntervalKey;
+use types::{HObject, PgId, PoolId, ReqId, SnapContext, SnapId, SpgId, Utime};
+
+/// What an object may hold: the last acknowledged content, or that of a write that is under way.
+#[derive(Debug, Default, Clone)]
+pub struct Expected {
+    pub acked: Option<Vec<u8>>,
+    pub open: Vec<Option<Vec<u8>>>,
+}
+
+impl Expected {
+    pub fn allows(&self, found: Option<&[u8]>) -> bool {
+        let same = |e: &Option<Vec<u8>>| e.as_deref() == found;
+        same(&self.acked) || self.open.iter().any(same)
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Write(Option<Vec<u8>>),
+    CreateExclusive,
+    Read,
+}
+
+struct Request {
+    name: String,
+    kind: Kind,
+    msg: MOsdOp,
+    key: Option<IntervalKey>,
+    attempts: i32,
+}
+
+#[derive(Default)]
+pub struct Client {
+    pub model: BTreeMap<String, Expected>,
+    open: BTreeMap<u64, Request>,
+    /// Objects with a request under way: one at a time, so that the model stays simple.
+    busy: BTreeSet<String>,
+    next_tid: u64,
+    pub replies: Vec<(u64, MOsdOpReply)>,
+    pub acked: usize,
+    /// Requests wait while this is set.
+    pub paused: bool,
+}
+
+impl Client {
+    pub fn object(&self, map: &OsdMap, pool: PoolId, name: &str) -> HObject {
+        let hash = map.pool(pool).unwrap().hash_key(name, "");
+        HObject { pool, hash, name: name.into(), snap: SnapId::HEAD, ..HObject::min() }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    pub fn is_busy(&self, name: &str) -> bool {
+        self.busy.contains(name)
+    }
+
+    fn begin(&mut self, map: &OsdMap, pool: PoolId, name: &str, kind: Kind, ops: Vec<OsdOp>, flag: u32) -> u64 {
+        assert!(self.busy.insert(name.into()), "{name} is busy");
+        self.next_tid += 1;
+        let msg = MOsdOp {
+            pgid: SpgId::replicated(PgId::default()),
+            epoch: map.epoch,
+            flags: flag | flags::ONDISK,
+            explicit_reqid: ReqId::default(),
+            client_inc: 0,
+            mtime: Utime::new(50_000, 0),
+            object: self.object(map, pool, name),
+            ops,
+            snapc: SnapContext::default(),
+            retry_attempt: 0,
+            features: 0,
+        };
+        self.open.insert(self.next_tid, Request { name: name.into(), kind, msg, key: None, attempts: 0 });
+        self.next_tid
+    }
+
+    pub fn write(&mut self, map: &OsdMap, pool: PoolId, name: &str, content: Vec<u8>) -> u64 {
+        let op = Op::WriteFull {
+            extent: messages::osd::Extent::new(0, content.len() as u64),
+            data: Bytes::from(content.clone()),
+        };
+        self.model.entry(name.into()).or_default().open.push(Some(content.clone()));
+        self.begin(map, pool, name, Kind::Write(Some(content)), vec![op.into()], flags::WRITE)
+    }
+
+    pub fn remove(&mut self, map: &OsdMap, pool: PoolId, name: &str) -> u64 {
+        self.model.entry(name.into()).or_default().open.push(None);
+        self.begin(map, pool, name, Kind::Write(None), vec![Op::Delete.into()], flags::WRITE)
+    }
+
+    pub fn create_exclusive(&mut self, map: &OsdMap, pool: PoolId, name: &str) -> u64 {
+        self.model.entry(name.into()).or_default().open.push(Some(Vec::new()));
+        let op = OsdOp { flags: op_flags::EXCL, ..Op::Create.into() };
+        self.begin(map, pool, name, Kind::CreateExclusive, vec![op], flags::WRITE)
+    }
+
+    pub fn read(&mut self, map: &OsdMap, pool: PoolId, name: &str) -> u64 {
+        let op: OsdOp = Op::Read(messages::osd::Extent::new(0, 0)).into();
+        self.begin(map, pool, name, Kind::Read, vec![op], flags::READ)
+    }
+
+    /// What must be sent (again) with this map.
+    pub fn follow(&mut self, map: &OsdMap) -> Vec<(i32, Message)> {
+        let mut out = Vec::new();
+        if self.paused {
+            return out;
+        }
+        for (tid, r) in &mut self.open {
+            let pgid = map.raw_pg_to_pg(PgId::new(r.msg.object.pool, r.msg.object.hash)).unwrap();
+            let key = IntervalKey::of(map, pgid);
+            let primary = key.as_ref().map_or(-1, |k| k.members.acting_primary);
+            if r.key == key || primary < 0 {
+                continue;
+            }
+            r.key = key;
+            r.msg.pgid = SpgId::replicated(pgid);
+            r.msg.epoch = map.epoch;
+            r.msg.retry_attempt = r.attempts;
+            r.attempts += 1;
+            out.push((primary, Message::Unknown(Message::from(r.msg.clone()).into_wire(*tid))));
+        }
+        out
+    }
+
+    /// Sends a finished or open request once more, as a client does whose reply was lost.
+    pub fn resend(&self, tid: u64, msg: &MOsdOp) -> Message {
+        Message::Unknown(Message::from(msg.clone()).into_wire(tid))
+    }
+
+    pub fn message_of(&self, tid: u64) -> MOsdOp {
+        self.open[&tid].msg.clone()
+    }
+
+    pub fn reply(&mut self, _from: i32, msg: Message) {
+        let Message::Unknown(wire) = msg else { return };
+        let tid = wire.header.tid;
+        let Message::OsdOpReply(reply) = Message::decode(&wire).unwrap() else { return };
+        self.replies.push((tid, reply.clone()));
+        let Some(r) = self.open.remove(&tid) else { return };
+        self.busy.remove(&r.name);
+        match r.kind {
+            Kind::Read => {
+                let found = (reply.result >= 0).then(|| reply.ops[0].outdata.to_vec());
+                let want = self.model.get(&r.name).cloned().unwrap_or_default();
+                assert!(want.allows(found.as_deref()), "read of {}: {found:?} is none of {want:?}", r.name);
+            }
+            Kind::Write(content) => {
+                let expected = self.model.entry(r.name).or_default();
+                let deleted_nothing = content.is_none() && expected.acked.is_none() && reply.result == -2;
+                assert!(reply.result == 0 || deleted_nothing, "write answered {}", reply.result);
+                assert!(reply.is_on_disk());
+                *expected = Expected { acked: content, open: Vec::new() };
+                self.acked += 1;
+            }
+            Kind::CreateExclusive => {
+                assert_eq!(reply.result, 0, "a resent create must not see its own first run");
+                *self.model.entry(r.name).or_default() = Expected { acked: Some(Vec::new()), open: Vec::new() };
+                self.acked += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! A toy monitor: one map, every change its own epoch, nothing checked.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use codec::Encode;
+use crush::{CrushMap, RuleMode};
+use maps::flags::{WEIGHT_IN, WEIGHT_OUT};
+use maps::{Incremental, OsdAddrs, OsdMap, Pool, PoolType};
+use messages::Message;
+use messages::mon::{MMonGetVersionReply, MOsdMap};
+use types::{AddrVec, EntityAddr, Epoch, Fsid, OsdId, PgId, PoolId, Utime, features};
+
+pub const FSID: Fsid = Fsid([7; 16]);
+
+pub struct Mon {
+    pub map: OsdMap,
+    incs: BTreeMap<Epoch, Bytes>,
+    /// The next epoch that each subscriber gets.
+    subscribers: BTreeMap<i32, Epoch>,
+}
+
+pub fn addr(osd: i32, life: u32) -> AddrVec {
+    let socket = format!("127.0.0.1:{}", 6800 + osd).parse().unwrap();
+    AddrVec::single(EntityAddr::v2(socket, life))
+}
+
+pub fn uuid(osd: i32) -> Fsid {
+    Fsid([100 + osd as u8; 16])
+}
+
+impl Mon {
+    pub fn new(osds: i32) -> Self {
+        let mut crush = CrushMap::new_default();
+        for osd in 0..osds {
+            let at = BTreeMap::from([("root".into(), "default".into()), ("host".into(), format!("h{osd}"))]);
+            crush.insert_item(osd, 0x10000, &format!("osd.{osd}"), &at).unwrap();
+        }
+        crush.add_simple_rule("r", "default", "osd", None, RuleMode::Firstn, 1, None).unwrap();
+        let map = OsdMap::new_cluster(FSID, Utime::new(1, 0), crush);
+        let first = Incremental::first(&map);
+        let mut mon = Self {
+            incs: BTreeMap::from([(map.epoch, first.to_bytes())]),
+            map,
+            subscribers: BTreeMap::new(),
+        };
+        mon.change(|inc, map| {
+            for osd in 0..osds {
+                inc.create_osd(map, OsdId(osd), uuid(osd));
+                inc.set_weight(OsdId(osd), WEIGHT_IN);
+            }
+        });
+        mon
+    }
+
+    pub fn change(&mut self, f: impl FnOnce(&mut Incremental, &OsdMap)) {
+        let now = Utime::new(1000 + self.map.epoch.0, 0);
+        let mut inc = Incremental::after(&self.map, now);
+        f(&mut inc, &self.map);
+        let (map, _) = inc.finish(&self.map, now).unwrap();
+        self.incs.insert(map.epoch, inc.to_bytes());
+        self.map = map;
+    }
+
+    pub fn create_pool(&mut self, size: u8, min_size: u8, pg_num: u32) -> PoolId {
+        let mut id = PoolId(0);
+        self.change(|inc, map| {
+            let pool = Pool { size, min_size, ..Pool::new(PoolType::Replicated, pg_num) };
+            id = inc.create_pool(map, "p", pool);
+        });
+        id
+    }
+
+    pub fn mark_down(&mut self, osd: i32) {
+        if self.map.is_up(osd) {
+            self.change(|inc, map| inc.mark_down(map, OsdId(osd)));
+        }
+    }
+
+    pub fn mark_out(&mut self, osd: i32) {
+        self.change(|inc, _| inc.set_weight(OsdId(osd), WEIGHT_OUT));
+    }
+
+    pub fn mark_in(&mut self, osd: i32) {
+        self.change(|inc, _| inc.set_weight(OsdId(osd), WEIGHT_IN));
+    }
+
+    pub fn forget(&mut self, osd: i32) {
+        self.subscribers.remove(&osd);
+    }
+
+    /// Takes an OSD's message; returns answers for it.
+    pub fn handle(&mut self, from: i32, life: u32, msg: Message) -> Vec<Message> {
+        match msg {
+            Message::MonSubscribe(m) => {
+                if let Some(item) = m.what.get("osdmap") {
+                    self.subscribers.insert(from, Epoch(item.start as u32));
+                }
+            }
+            Message::MonGetVersion(m) => {
+                let version = self.map.epoch.0.into();
+                return vec![MMonGetVersionReply { handle: m.handle, version, oldest_version: 1 }.into()];
+            }
+            Message::OsdBoot(_) => {
+                let at = addr(from, life);
+                if self.map.osd(from).is_some_and(|o| o.is_up() && o.cluster_addrs == at) {
+                    return Vec::new();
+                }
+                self.mark_down(from);
+                let addrs = OsdAddrs { client: at.clone(), cluster: at.clone(), hb_back: at.clone(), hb_front: at };
+                self.change(|inc, map| inc.boot_osd(map, OsdId(from), addrs, features::PACIFIC));
+            }
+            Message::OsdAlive(m) => {
+                let thru = self.map.osd(from).map_or(Epoch(0), |o| o.info.up_thru);
+                if thru < m.want && self.map.is_up(from) {
+                    self.change(|inc, map| {
+                        inc.new_up_thru.insert(from, map.epoch);
+                    });
+                }
+            }
+            Message::OsdPgTemp(m) => self.pg_temp(from, &m.pg_temp),
+            Message::OsdFailure(m) => self.mark_down(m.target_osd),
+            Message::OsdMarkMeDown(m) => self.mark_down(m.target_osd),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn pg_temp(&mut self, from: i32, wanted: &BTreeMap<PgId, Vec<i32>>) {
+        let map = &self.map;
+        let usable = |osds: &[i32]| osds.iter().all(|o| map.is_up(*o));
+        let from_primary = |pg: PgId| map.pg_to_up_acting(pg).acting_primary == from;
+        let changes: Vec<(PgId, Vec<i32>)> = wanted
+            .iter()
+            .filter(|(pg, osds)| usable(osds) && from_primary(**pg))
+            .filter(|(pg, osds)| map.pg_temp.get(pg).cloned().unwrap_or_default() != **osds)
+            .map(|(pg, osds)| (*pg, osds.clone()))
+            .collect();
+        if !changes.is_empty() {
+            self.change(|inc, _| {
+                for (pg, osds) in changes {
+                    inc.set_pg_temp(pg, osds);
+                }
+            });
+        }
+    }
+
+    /// The maps that each subscriber lacks.
+    pub fn publish(&mut self) -> Vec<(i32, Message)> {
+        let newest = self.map.epoch;
+        let mut out = Vec::new();
+        for (osd, next) in &mut self.subscribers {
+            if *next <= newest {
+                let from = Epoch(next.0.max(1));
+                out.push((*osd, self.incs.range(from..).map(|(e, b)| (*e, b.clone())).collect::<BTreeMap<_, _>>()));
+                *next = newest.next();
+            }
+        }
+        let message = |incremental| {
+            MOsdMap { fsid: FSID, incremental, full: BTreeMap::new(), oldest: Epoch(1), newest }.into()
+        };
+        out.into_iter().map(|(osd, incs)| (osd, message(incs))).collect()
+    }
+}

@@ -1,0 +1,356 @@
+//! The mini cluster: OSD cores on simulated devices, ordered links with random interleaving, a toy monitor, one client.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use messages::Message;
+use pg::{BootAddrs, Input, OsdConfig, OsdCore, Output, PeerInfo, pg_state};
+use store::{FormatOptions, ObjectKey, Options, Store};
+use testkit::{Rng, SimDevice};
+use types::{AuthName, ConnId, EntityName, EntityType, GlobalId, HObject, Now, OsdId, Utime, features};
+
+use crate::client::Client;
+use crate::mon::{self, Mon};
+
+pub const CLIENT: i32 = 1000;
+const MON: i32 = 2000;
+const DEVICE_BYTES: u64 = 48 << 20;
+
+pub struct Node {
+    pub core: Option<OsdCore>,
+    device: Arc<SimDevice>,
+    life: u32,
+    commit_wanted: bool,
+    pub fatal: Option<String>,
+}
+
+pub struct Sim {
+    pub rng: Rng,
+    pub mono: Duration,
+    pub nodes: Vec<Node>,
+    pub mon: Mon,
+    pub client: Client,
+    /// Messages under way, in order per (from, to).
+    links: BTreeMap<(i32, i32), VecDeque<Message>>,
+    /// Pairs that cannot reach each other.
+    pub cut: Vec<(i32, i32)>,
+    pub config: OsdConfig,
+    pub trace: bool,
+}
+
+impl Sim {
+    pub fn new(osds: i32, seed: u64) -> Self {
+        let config = OsdConfig { min_pg_log_entries: 200, ..OsdConfig::default() };
+        Self::with_config(osds, seed, config)
+    }
+
+    pub fn with_config(osds: i32, seed: u64, config: OsdConfig) -> Self {
+        let node = |osd: i32| {
+            let device = SimDevice::new(DEVICE_BYTES);
+            let options = FormatOptions { fsid: mon::FSID, osd_uuid: mon::uuid(osd), log_bytes: None };
+            Store::format(&device, options).unwrap();
+            Node { core: None, device: Arc::new(device), life: 0, commit_wanted: false, fatal: None }
+        };
+        let mut sim = Self {
+            rng: Rng::new(seed),
+            mono: Duration::ZERO,
+            nodes: (0..osds).map(node).collect(),
+            mon: Mon::new(osds),
+            client: Client::default(),
+            links: BTreeMap::new(),
+            cut: Vec::new(),
+            config,
+            trace: std::env::var_os("PG_TRACE").is_some(),
+        };
+        for osd in 0..osds {
+            sim.start(osd);
+        }
+        sim
+    }
+
+    fn now(&self) -> Now {
+        Now { mono: self.mono, wall: Utime::new(100_000, 0).plus(self.mono) }
+    }
+
+    /// Starts a stopped OSD on its device.
+    pub fn start(&mut self, osd: i32) {
+        let now = self.now();
+        let node = &mut self.nodes[osd as usize];
+        assert!(node.core.is_none());
+        node.life += 1;
+        let store = Store::open(node.device.clone(), Options::default()).unwrap();
+        let at = mon::addr(osd, node.life);
+        let addrs = BootAddrs {
+            public: at.clone(),
+            cluster: at.clone(),
+            heartbeat_front: at.clone(),
+            heartbeat_back: at,
+        };
+        let mut core = OsdCore::new(OsdId(osd), self.config.clone(), store, addrs).unwrap();
+        let mut out = Vec::new();
+        let others = (0..self.nodes.len() as i32).filter(|o| *o != osd);
+        let names = others.map(|o| (o, EntityName::osd(o), EntityType::Osd));
+        for (id, name, kind) in names.chain([(CLIENT, EntityName::client(4100), EntityType::Client)]) {
+            let peer = PeerInfo {
+                name,
+                auth_name: AuthName::new(kind, "x"),
+                global_id: GlobalId(1),
+                addr: mon::addr(id, 1).0[0],
+                caps: cephx::caps::OsdCap::allow_all(),
+                features: features::PACIFIC,
+            };
+            core.handle(now, Input::Connected { conn: ConnId(id as u64), peer }, &mut out);
+        }
+        core.handle(now, Input::MonConnected, &mut out);
+        core.handle(now, Input::MgrConnected, &mut out);
+        self.nodes[osd as usize].core = Some(core);
+        self.effects(osd, out);
+    }
+
+    /// Stops an OSD at once: what its device had not flushed is kept, lost or torn at random.
+    pub fn crash(&mut self, osd: i32) {
+        let node = &mut self.nodes[osd as usize];
+        if node.core.take().is_none() {
+            return;
+        }
+        node.commit_wanted = false;
+        node.device = Arc::new(node.device.crash_randomly(&mut self.rng));
+        self.links.retain(|(from, to), _| *from != osd && *to != osd);
+        self.mon.forget(osd);
+    }
+
+    /// The others notice that nobody listens there.
+    pub fn notice_crash(&mut self, osd: i32) {
+        for other in 0..self.nodes.len() as i32 {
+            if other != osd {
+                self.input(other, Input::OsdRefused { osd: OsdId(osd) });
+            }
+        }
+    }
+
+    pub fn input(&mut self, osd: i32, input: Input) {
+        let now = self.now();
+        let Some(core) = &mut self.nodes[osd as usize].core else { return };
+        let mut out = Vec::new();
+        core.handle(now, input, &mut out);
+        core.assert_invariants();
+        self.effects(osd, out);
+    }
+
+    fn effects(&mut self, osd: i32, out: Vec<Output>) {
+        for o in out {
+            match o {
+                Output::Reply { conn, tid, msg } => self.send(osd, conn.0 as i32, with_tid(msg, tid)),
+                Output::SendOsd { osd: to, msg } => self.send(osd, to.0, msg),
+                Output::SendMon(msg) => self.send(osd, MON, msg),
+                Output::Commit => self.nodes[osd as usize].commit_wanted = true,
+                Output::DropOsd { osd: to } => {
+                    self.links.remove(&(osd, to.0));
+                }
+                Output::Fatal(why) => self.nodes[osd as usize].fatal = Some(why.to_string()),
+                Output::ClusterLog { text, .. } => {
+                    if self.trace {
+                        println!("log osd.{osd}: {text}");
+                    }
+                }
+                _ => {}
+            }
+        }
+        if let Some(why) = &self.nodes[osd as usize].fatal {
+            panic!("osd.{osd} stopped: {why}");
+        }
+    }
+
+    pub fn send(&mut self, from: i32, to: i32, msg: Message) {
+        if to < MON.min(CLIENT) && self.nodes[to as usize].core.is_none() {
+            return;
+        }
+        if self.cut.contains(&(from, to)) || self.cut.contains(&(to, from)) {
+            return;
+        }
+        self.links.entry((from, to)).or_default().push_back(msg);
+    }
+
+    /// One random thing happens; false when there is nothing left to do but wait.
+    pub fn step(&mut self) -> bool {
+        self.mono += Duration::from_millis(1);
+        for (osd, msg) in self.mon.publish() {
+            self.send(MON, osd, msg);
+        }
+        let map = self.mon.map.clone();
+        for (to, msg) in self.client.follow(&map) {
+            self.send(CLIENT, to, msg);
+        }
+        let mut choices: Vec<(i32, i32)> = self.links.iter().filter(|(_, q)| !q.is_empty()).map(|(k, _)| *k).collect();
+        let commits = self.nodes.iter().enumerate().filter(|(_, n)| n.commit_wanted);
+        choices.extend(commits.map(|(i, _)| (i as i32, -1)));
+        if choices.is_empty() {
+            return false;
+        }
+        let (from, to) = *self.rng.pick(&choices);
+        if to == -1 {
+            self.commit(from);
+            return true;
+        }
+        let msg = self.links.get_mut(&(from, to)).and_then(VecDeque::pop_front).unwrap();
+        if self.trace {
+            println!("{} {from} -> {to}: {}", self.mono.as_millis(), short(&msg));
+        }
+        self.deliver(from, to, msg);
+        true
+    }
+
+    fn deliver(&mut self, from: i32, to: i32, msg: Message) {
+        match (from, to) {
+            (from, MON) => {
+                let life = self.nodes[from as usize].life;
+                for reply in self.mon.handle(from, life, msg) {
+                    self.send(MON, from, reply);
+                }
+            }
+            (MON, to) => self.input(to, Input::FromMon(msg)),
+            (from, CLIENT) => self.client.reply(from, msg),
+            (from, to) => {
+                let (tid, msg) = split_tid(msg);
+                self.input(to, Input::Message { conn: ConnId(from as u64), tid, msg });
+            }
+        }
+    }
+
+    fn commit(&mut self, osd: i32) {
+        let node = &mut self.nodes[osd as usize];
+        node.commit_wanted = false;
+        let device = node.device.clone();
+        let Some(core) = &mut node.core else { return };
+        let mut seqs = Vec::new();
+        if let Some(commit) = core.store_mut().take_commit() {
+            let done = commit.execute(&*device);
+            seqs.push(core.store_mut().committed(done).unwrap());
+        }
+        while core.store_mut().checkpoint_due() {
+            let Some(checkpoint) = core.store_mut().take_checkpoint() else { break };
+            let done = checkpoint.execute(&*device);
+            seqs.push(core.store_mut().checkpointed(done).unwrap());
+        }
+        for seq in seqs {
+            self.input(osd, Input::Durable(seq));
+        }
+    }
+
+    /// Lets time pass on all OSDs.
+    pub fn tick(&mut self, by: Duration) {
+        self.mono += by;
+        for osd in 0..self.nodes.len() as i32 {
+            self.input(osd, Input::Tick);
+        }
+    }
+
+    /// Runs until the condition holds; time passes when nothing else happens.
+    pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
+        for _ in 0..400 {
+            for _ in 0..5_000 {
+                if done(self) {
+                    return;
+                }
+                if !self.step() {
+                    break;
+                }
+            }
+            self.tick(Duration::from_millis(500));
+        }
+        panic!("never came: {what}; {:?}", self.states());
+    }
+
+    /// Random steps, without waiting for anything.
+    pub fn run(&mut self, steps: usize) {
+        for _ in 0..steps {
+            if !self.step() {
+                self.tick(Duration::from_millis(500));
+            }
+        }
+    }
+
+    /// Every PG's state at its primary.
+    pub fn states(&self) -> BTreeMap<String, String> {
+        let mut all = BTreeMap::new();
+        self.mon.map.for_each_pg(|pg, m| {
+            let primary = usize::try_from(m.acting_primary).ok().and_then(|p| self.nodes[p].core.as_ref());
+            let state = primary.and_then(|c| c.pg_states().into_iter().find(|(id, _)| id.pgid == pg));
+            let text = state.map_or("none".into(), |(_, s)| pg_state::to_text(s));
+            all.insert(format!("{pg} {:?}/{:?}", m.up, m.acting), text);
+        });
+        all
+    }
+
+    pub fn all_are(&self, state: &str) -> bool {
+        let states = self.states();
+        !states.is_empty() && states.values().all(|s| s == state)
+    }
+
+    pub fn settle(&mut self) {
+        self.until("active+clean", |s| s.all_are("active+clean"));
+        self.until("no requests", |s| s.client.is_idle());
+    }
+
+    /// Checks that every member of every PG holds the same objects, and what the client wrote last.
+    pub fn check_copies(&mut self) {
+        let mut found: BTreeMap<String, Vec<Option<Vec<u8>>>> = BTreeMap::new();
+        let map = self.mon.map.clone();
+        let pools: Vec<_> = map.pools.keys().copied().collect();
+        for pool in pools {
+            let names: Vec<String> = self.client.model.keys().cloned().collect();
+            for name in names {
+                let object = self.client.object(&map, pool, &name);
+                let pgid = map.raw_pg_to_pg(types::PgId::new(pool, object.hash)).unwrap();
+                let members = map.pg_to_up_acting(pgid).acting;
+                assert!(!members.is_empty());
+                for osd in members {
+                    let copy = self.stored(osd, &object);
+                    found.entry(name.clone()).or_default().push(copy);
+                }
+            }
+        }
+        for (name, want) in &self.client.model {
+            for copy in &found[name] {
+                assert!(want.allows(copy.as_deref()), "{name}: {copy:?} is none of {want:?}");
+                assert_eq!(copy, &found[name][0], "copies of {name} differ");
+            }
+        }
+    }
+
+    pub fn stored(&mut self, osd: i32, object: &HObject) -> Option<Vec<u8>> {
+        let store = self.nodes[osd as usize].core.as_mut().unwrap().store_mut();
+        let key = ObjectKey::replicated(object.clone());
+        let stat = store.stat(&key).unwrap()?;
+        Some(store.read(&key, 0, stat.size).unwrap().to_vec())
+    }
+}
+
+/// Replies and requests carry their tid inside the wire form; this keeps it beside decoded ones.
+fn with_tid(msg: Message, tid: u64) -> Message {
+    match msg {
+        Message::Unknown(_) => msg,
+        other => Message::Unknown(other.into_wire(tid)),
+    }
+}
+
+fn split_tid(msg: Message) -> (u64, Message) {
+    match msg {
+        Message::Unknown(w) => {
+            let tid = w.header.tid;
+            (tid, Message::decode(&w).unwrap())
+        }
+        other => (0, other),
+    }
+}
+
+fn short(msg: &Message) -> String {
+    let (tid, msg) = split_tid(msg.clone());
+    let mut text = match &msg {
+        Message::Unknown(w) => format!("pg message {:?}", w.front.iter().skip(30).take(14).collect::<Vec<_>>()),
+        other => format!("{tid} {other:?}"),
+    };
+    text.truncate(180);
+    text
+}
