@@ -37,6 +37,10 @@ pub(crate) fn push_run(runs: &mut Vec<Run>, run: Run) {
     }
 }
 
+pub(crate) fn count_blocks(runs: &[Run]) -> u64 {
+    runs.iter().map(|r| u64::from(r.len)).sum()
+}
+
 pub(crate) type Bits = Arc<[u64; REGION_WORDS]>;
 
 /// A set of blocks. A set bit is a taken block; a region that is not there has no bit set.

@@ -190,11 +190,8 @@ impl Apply<'_> {
         let mut crcs = Vec::with_capacity(blocks as usize);
         for run in &runs {
             let pieces = content.take(run.len as usize * BLOCK);
-            let mut place = run.start;
-            for block in pieces.iter().flat_map(|p| p.chunks(BLOCK)) {
-                crcs.push(placed_crc(place, block));
-                place += 1;
-            }
+            let blocks = pieces.iter().flat_map(|p| p.chunks(BLOCK));
+            crcs.extend((run.start..).zip(blocks).map(|(place, block)| placed_crc(place, block)));
             self.stage.direct.push(DirectWrite { start: run.start, pieces });
         }
         let placement = Placement { op: at, runs, crcs, len: data.len() as u64 };
@@ -355,8 +352,8 @@ impl Apply<'_> {
         let mut at = src_offset;
         while at < end {
             let n = (end - at).min(BLOCK_U64 - within(at) as u64);
-            let whole = n == BLOCK_U64;
-            if !source.slot(block_of(at)).is_hole() && !(aligned && whole) {
+            let is_shared = aligned && n == BLOCK_U64;
+            if !is_shared && !source.slot(block_of(at)).is_hole() {
                 let content = self.old_block(src, block_of(at))?;
                 let to = dst_offset + (at - src_offset);
                 match content.map(|c| c.slice(within(at)..within(at) + n as usize)) {

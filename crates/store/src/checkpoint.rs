@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use codec::Encode;
 
-use crate::alloc::{Bitmap, REGION_BLOCKS, Run};
+use crate::alloc::{Bitmap, REGION_BLOCKS, Run, count_blocks};
 use crate::checksum::BLOCK_U64;
 use crate::data::DirectWrite;
 use crate::jobs::write_direct;
@@ -130,9 +130,9 @@ impl Build {
         }
         writer.finish()?;
         device.flush()?;
-        let count = |runs: &[Run]| runs.iter().map(|r| u64::from(r.len)).sum::<u64>();
         let sb = &mut self.superblock;
-        sb.totals.page_blocks = sb.totals.page_blocks + count(&merged.used) - count(&merged.replaced);
+        sb.totals.page_blocks =
+            sb.totals.page_blocks + count_blocks(&merged.used) - count_blocks(&merged.replaced);
         sb.root = merged.root.clone();
         sb.map_digest = map.digest();
         let written_bytes = writer.written_bytes;

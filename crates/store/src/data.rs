@@ -42,10 +42,11 @@ impl Transit {
 
     /// Everything up to `txn` is on the device.
     pub(crate) fn forget(&mut self, txn: TxnSeq) {
-        while let Some((_, block)) = self.order.pop_front_if(|(t, _)| *t <= txn) {
-            if let Some(piece) = self.pieces.remove(&block) {
+        while let Some((_, block)) = self.order.front().filter(|(t, _)| *t <= txn) {
+            if let Some(piece) = self.pieces.remove(block) {
                 self.bytes -= piece.len();
             }
+            self.order.pop_front();
         }
     }
 

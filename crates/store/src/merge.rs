@@ -37,13 +37,14 @@ impl Pool {
         Self { runs: runs.into() }
     }
 
-    /// The store sizes the pool for the worst case before the checkpoint starts: running dry is our own mistake.
-    fn take(&mut self, blocks: u32) -> Vec<Run> {
+    /// The store sizes the pool for the worst case before the checkpoint starts, so it does not run dry.
+    fn take(&mut self, blocks: u32) -> Result<Vec<Run>, StoreError> {
         let mut out = Vec::new();
         let mut left = blocks;
         while left > 0 {
             let Some(first) = self.runs.front_mut() else {
-                unreachable!("the checkpoint's block pool is too small");
+                let needed_bytes = u64::from(left) * BLOCK_U64;
+                return Err(StoreError::Full { needed_bytes, available_bytes: 0 });
             };
             let n = left.min(first.len);
             push_run(&mut out, Run::new(first.start, n));
@@ -54,7 +55,7 @@ impl Pool {
                 self.runs.pop_front();
             }
         }
-        out
+        Ok(out)
     }
 
     pub(crate) fn into_rest(self) -> Vec<Run> {
@@ -348,7 +349,7 @@ impl Builder<'_, '_> {
     }
 
     fn write_page(&mut self, level: u8, raw: Bytes, mut sums: Sums) -> Result<PageRef, StoreError> {
-        let runs = self.pool.take(raw.len().div_ceil(BLOCK) as u32);
+        let runs = self.pool.take(raw.len().div_ceil(BLOCK) as u32)?;
         let start = runs.first().map_or(0, |r| r.start);
         let mut rest = raw.as_ref();
         for run in &runs {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
-use crate::alloc::{Allocator, Run, push_run};
+use crate::alloc::{Allocator, Run, count_blocks, push_run};
 use crate::data::DirectWrite;
 use crate::index::Index;
 use crate::memtable::{KvMap, LayerSize, kv_tree_bytes, onode_tree_bytes};
@@ -85,7 +85,7 @@ pub(crate) struct Delta {
 
 impl Stage {
     pub(crate) fn taken_blocks(&self) -> u64 {
-        self.taken.iter().map(|r| u64::from(r.len)).sum()
+        count_blocks(&self.taken)
     }
 
     pub(crate) fn take(&mut self, run: Run) {

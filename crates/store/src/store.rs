@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::alloc::Allocator;
+use crate::alloc::{Allocator, count_blocks};
 use crate::apply::{Apply, Mode};
 use crate::checkpoint::{Build, Built, Checkpoint, CheckpointDone, Publish, StepDone};
 use crate::checksum::BLOCK_U64;
@@ -295,9 +295,13 @@ impl Store {
             Phase::Idle => growth + self.superblock.totals.page_blocks,
             // The one under way has that set aside, and gives back what it did not need or replaced.
             Phase::Building(f) => growth + 2 * f.growth_blocks,
-            Phase::Built(_, built) | Phase::Publishing(_, built) => {
-                let replaced: u64 = built.merged.replaced.iter().map(|r| u64::from(r.len)).sum();
-                (growth + built.superblock.totals.page_blocks).saturating_sub(replaced)
+            Phase::Built(f, built) | Phase::Publishing(f, built) => {
+                let (used, replaced) =
+                    (count_blocks(&built.merged.used), count_blocks(&built.merged.replaced));
+                let after_publish = built.superblock.totals.page_blocks.saturating_sub(replaced);
+                // After a crash before it is published, all of it is to be done again.
+                let after_crash = (f.growth_blocks + self.superblock.totals.page_blocks).saturating_sub(used);
+                growth + after_publish.max(after_crash)
             }
         }
     }
@@ -307,10 +311,13 @@ impl Store {
         let free = u64::from(self.alloc.free_blocks());
         let reserve = match () {
             () if stage.releases => 0,
-            () if stage.taken.is_empty() => self.limits.reserve_blocks / 2,
+            () if stage.taken.is_empty() => self.limits.reserve_blocks * 3 / 4,
             () => self.limits.reserve_blocks,
         };
-        let needed = self.needed_blocks(stage) + reserve;
+        let bare = self.needed_blocks(stage);
+        let needed = bare + reserve;
+        // A checkpoint resets what it needs itself, and frees what was given back: time for one before it is tight.
+        self.wants_space |= free < bare + self.limits.reserve_blocks / 2;
         if needed <= free {
             return Ok(());
         }
@@ -345,14 +352,13 @@ impl Store {
 
     /// Blocks free after the next checkpoint, and blocks set aside for the one under way.
     fn pending_blocks(&self) -> (u64, u64) {
-        let count = |runs: &[crate::alloc::Run]| runs.iter().map(|r| u64::from(r.len)).sum::<u64>();
-        let frozen = self.index.frozen.as_ref().map_or(0, |f| count(&f.freed));
+        let frozen = self.index.frozen.as_ref().map_or(0, |f| count_blocks(&f.freed));
         let set_aside = match &self.phase {
             Phase::Building(f) => f.growth_blocks + self.superblock.totals.page_blocks,
-            Phase::Built(_, b) | Phase::Publishing(_, b) => count(&b.merged.used),
+            Phase::Built(_, b) | Phase::Publishing(_, b) => count_blocks(&b.merged.used),
             Phase::Idle => 0,
         };
-        (count(&self.index.active.freed) + frozen, set_aside)
+        (count_blocks(&self.index.active.freed) + frozen, set_aside)
     }
 
     pub fn counters(&self) -> Counters {

@@ -1,0 +1,329 @@
+//! Damaged media: whatever changes, a read gives the right bytes or an error that says what is damaged, and nothing
+//! that was acknowledged goes missing silently.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::*;
+use store::{Corruption, Device, DeviceError, DeviceOp, Foreign, Options, Store, StoreError, Txn};
+use testkit::{Rng, SimDevice};
+use types::Fsid;
+
+const DEVICE: u64 = 2 << 20;
+
+fn try_open(device: &Arc<SimDevice>) -> Result<Store, StoreError> {
+    Store::open(device.clone() as Arc<dyn Device>, small_options())
+}
+
+/// The byte range of the log on a device of this size, as the format lays it out.
+fn log_start(device: &SimDevice) -> u64 {
+    let at = (0..device.len()).step_by(4096).find(|at| device.peek(*at, 4) == b"LOGr");
+    at.expect("a record")
+}
+
+#[test]
+fn any_flipped_byte_of_a_log_is_refused_or_legally_cut() {
+    const RECORDS: u64 = 64;
+    let device = new_device(DEVICE, 512 << 10);
+    let mut store = open(&device);
+    let mut rng = Rng::new(5);
+    let mut states = vec![Model::default()];
+    for i in 0..RECORDS {
+        let mut model = states.last().expect("never empty").clone();
+        let mut txn = Txn::new();
+        txn.write(&object(i % 3), 100 * i, rng.bytes(60)).set(space(1), format!("log.{i:03}"), rng.bytes(20));
+        model.apply(&txn);
+        commit(&mut store, device.as_ref(), txn);
+        states.push(model);
+    }
+    drop(store);
+    let start = log_start(&device);
+    let (mut refused, mut cut) = (0, 0);
+    let stride = (11 / effort()).max(1);
+    for record in 0..RECORDS {
+        let used = 64
+            + u64::from(u32::from_le_bytes(
+                device.peek(start + record * 4096 + 52, 4).try_into().expect("four bytes"),
+            ));
+        assert!((200..1000).contains(&used), "{used}");
+        for at in ((record % stride)..used).step_by(stride as usize) {
+            let damaged = Arc::new(device.fork());
+            damaged.flip(start + record * 4096 + at, 1 << (at % 8));
+            match try_open(&damaged) {
+                Ok(mut store) => {
+                    assert_eq!(record, RECORDS - 1, "only the last record may be taken for a torn tail");
+                    states[RECORDS as usize - 1].assert_same(&mut store, "cut tail");
+                    cut += 1;
+                }
+                Err(StoreError::Corrupt(Corruption::Log { record: named, .. })) => {
+                    assert_eq!(named, record + 1);
+                    refused += 1;
+                }
+                Err(e) => panic!("record {record}, byte {at}: {e}"),
+            }
+        }
+    }
+    assert!(refused > 1000 && cut > 20, "{refused} refused, {cut} cut");
+}
+
+/// A store with every kind of content, checkpointed, with some records in the log.
+fn sample() -> (Arc<SimDevice>, Model) {
+    let device = new_device(DEVICE, 256 << 10);
+    let mut store = open(&device);
+    let mut model = Model::default();
+    let mut rng = Rng::new(11);
+    for i in 0..60 {
+        let txn = random_txn(&mut rng, &mut model, 8);
+        commit(&mut store, device.as_ref(), txn);
+        if i == 30 || i == 56 {
+            checkpoint(&mut store, device.as_ref());
+        }
+    }
+    // The last record may legally be taken for a torn tail: let it be an empty one.
+    commit(&mut store, device.as_ref(), Txn::new());
+    (device, model)
+}
+
+/// Reads everything; each answer must be right or an error. Returns how many errors there were.
+fn assert_right_or_error(store: &mut Store, model: &Model, what: &str) -> u32 {
+    let mut errors = 0;
+    let mut expect = |ok: Result<bool, StoreError>| match ok {
+        Ok(same) => assert!(same, "{what}: wrong answer"),
+        Err(StoreError::Corrupt(_)) => errors += 1,
+        Err(e) => panic!("{what}: {e}"),
+    };
+    for (key, o) in &model.objects {
+        expect(store.read(key, 0, u64::MAX).map(|d| d == o.data));
+        expect(store.attrs(key).map(|a| a.into_iter().eq(o.attrs.clone())));
+        expect(
+            store
+                .omap_list(key, std::ops::Bound::Unbounded, usize::MAX, usize::MAX)
+                .map(|(entries, _)| entries.into_iter().eq(o.omap.clone())),
+        );
+    }
+    for ((space, key), value) in &model.keys {
+        expect(store.get(*space, key).map(|v| v.as_ref() == Some(value)));
+    }
+    errors
+}
+
+#[test]
+fn any_flipped_byte_gives_the_right_bytes_or_an_error() {
+    let (device, model) = sample();
+    let (mut refused, mut errors, mut harmless, mut noticed) = (0, 0, 0, 0);
+    let mut rng = Rng::new(1);
+    for block in 0..DEVICE / 4096 {
+        if device.peek(block * 4096, 4096).iter().all(|b| *b == 0) {
+            continue;
+        }
+        for _ in 0..3 * effort() {
+            let damaged = Arc::new(device.fork());
+            // Heads and tails of structures more often than their middle.
+            let inside = if rng.one_in(2) { rng.below(96) } else { rng.below(4096) };
+            damaged.flip(block * 4096 + inside, 1 << rng.below(8));
+            let report = store::fsck(damaged.as_ref(), true);
+            noticed += u32::from(report.is_ok_and(|r| !r.is_clean()));
+            match try_open(&damaged) {
+                Ok(mut store) => match assert_right_or_error(&mut store, &model, &format!("block {block}")) {
+                    0 => harmless += 1,
+                    _ => errors += 1,
+                },
+                Err(StoreError::Corrupt(_)) => refused += 1,
+                Err(e) => panic!("block {block}: {e}"),
+            }
+        }
+    }
+    assert!(refused > 5 && errors > 50 && noticed >= errors, "{refused} {errors} {harmless} {noticed}");
+}
+
+#[test]
+fn a_lost_or_misdirected_write_is_found_or_does_no_harm() {
+    let mut found = 0;
+    for nth in 1..40 {
+        for misdirect in [false, true] {
+            let device = new_device(DEVICE, 256 << 10);
+            let mut store = open(&device);
+            let mut model = Model::default();
+            let mut rng = Rng::new(nth);
+            for i in 0..14 {
+                if i == 6 && misdirect {
+                    device.misdirect_write(nth, rng.below(DEVICE / 4096 - 64) * 4096);
+                } else if i == 6 {
+                    device.lose_write(nth);
+                }
+                let txn = random_txn(&mut rng, &mut model, 8);
+                // Reading back what a replaced block held may already meet the damage.
+                match store.submit(txn) {
+                    Ok(_) => {}
+                    Err(StoreError::Corrupt(_)) => break,
+                    Err(e) => panic!("{e}"),
+                }
+                commit_all(&mut store, device.as_ref());
+                if i == 5 || i == 10 {
+                    checkpoint(&mut store, device.as_ref());
+                }
+            }
+            if store.submitted().0 < 14 {
+                found += 1;
+                continue;
+            }
+            commit(&mut store, device.as_ref(), Txn::new());
+            drop(store);
+            match try_open(&device) {
+                Ok(mut store) => {
+                    found += u32::from(assert_right_or_error(&mut store, &model, &format!("write {nth}")) > 0)
+                }
+                Err(StoreError::Corrupt(_)) => found += 1,
+                Err(e) => panic!("write {nth}: {e}"),
+            }
+        }
+    }
+    assert!(found >= 10, "{found}");
+}
+
+#[test]
+fn rot_in_data_is_named_and_healed_by_a_new_write() {
+    let device = new_device(DEVICE, 256 << 10);
+    let mut store = open(&device);
+    let (a, b) = (object(1), object(2));
+    let mut txn = Txn::new();
+    txn.write(&a, 0, vec![0x5a; 20_000]).write(&b, 0, vec![0xa5; 20_000]);
+    commit(&mut store, device.as_ref(), txn);
+    checkpoint(&mut store, device.as_ref());
+    let place = (0..DEVICE).step_by(4096).filter(|at| device.peek(*at, 1) == [0x5a]).nth(2).expect("placed");
+    device.flip(place + 77, 1);
+    let rotten = StoreError::Corrupt(Corruption::Data { key: Box::new(a.clone()), offset: 8192, len: 4096 });
+    assert_eq!(store.read(&a, 0, 20_000), Err(rotten.clone()));
+    assert_eq!(store.read(&a, 9000, 10), Err(rotten.clone()));
+    assert_eq!(store.read(&a, 0, 8192).map(|d| d.len()), Ok(8192));
+    assert_eq!(store.read(&b, 0, 20_000).map(|d| d.len()), Ok(20_000));
+    assert!(store.counters().corrupt_blocks >= 2);
+    let before = store.submitted();
+    let mut part = Txn::new();
+    part.set(space(1), "k", "v").write(&a, 8200, vec![1; 10]);
+    assert_eq!(store.submit(part), Err(rotten), "a partial overwrite must not bless rotten bytes");
+    assert_eq!((store.submitted(), store.get(space(1), b"k")), (before, Ok(None)));
+    let mut whole = Txn::new();
+    whole.write(&a, 8192, vec![2; 4096]);
+    commit(&mut store, device.as_ref(), whole);
+    assert_eq!(store.read(&a, 8192, 4096).map(|d| d.to_vec()), Ok(vec![2; 4096]));
+}
+
+#[test]
+fn rot_under_a_logged_partial_write_loses_that_block_and_no_other() {
+    let device = new_device(DEVICE, 256 << 10);
+    let mut store = open(&device);
+    let a = object(1);
+    let mut txn = Txn::new();
+    txn.write(&a, 0, vec![0x5a; 20_000]);
+    commit(&mut store, device.as_ref(), txn);
+    checkpoint(&mut store, device.as_ref());
+    let mut part = Txn::new();
+    part.write(&a, 8200, vec![1; 10]).set(space(1), "k", "v");
+    commit(&mut store, device.as_ref(), part);
+    drop(store);
+    let place = (0..DEVICE).step_by(4096).filter(|at| device.peek(*at, 1) == [0x5a]).nth(2).expect("placed");
+    device.flip(place + 77, 1);
+    let mut store = open(&device);
+    let lost = StoreError::Corrupt(Corruption::Data { key: Box::new(a.clone()), offset: 8192, len: 4096 });
+    assert_eq!(store.read(&a, 8192, 1), Err(lost.clone()));
+    assert_eq!(store.read(&a, 0, 8192).map(|d| d.len()), Ok(8192));
+    assert_eq!(store.get(space(1), b"k").map(|v| v.is_some()), Ok(true));
+    checkpoint(&mut store, device.as_ref());
+    let report = store::fsck(device.as_ref(), true).expect("fsck");
+    assert_eq!(report.findings, vec![store::Finding::Lost { key: Box::new(a.clone()), offset: 8192 }]);
+    assert_eq!(open(&device).read(&a, 8192, 1), Err(lost));
+}
+
+#[test]
+fn one_superblock_copy_is_enough_and_none_is_refused() {
+    let (device, model) = sample();
+    for copy in [0, 1] {
+        let damaged = Arc::new(device.fork());
+        damaged.flip(copy * 4096 + 100, 1);
+        model.assert_same(&mut try_open(&damaged).expect("the other copy"), "one copy");
+        damaged.flip((1 - copy) * 4096 + 100, 1);
+        assert_eq!(try_open(&damaged).err(), Some(StoreError::Corrupt(Corruption::Superblock)));
+    }
+    let empty = Arc::new(SimDevice::new(DEVICE));
+    assert_eq!(try_open(&empty).err(), Some(StoreError::Foreign(Foreign::NotAStore)));
+}
+
+#[test]
+fn a_store_of_another_owner_or_length_is_refused() {
+    let (device, _) = sample();
+    let other = Fsid([7; 16]);
+    let open = |options| Store::open(device.clone() as Arc<dyn Device>, options).err();
+    let expected = StoreError::Foreign(Foreign::Cluster { found: FSID, expected: other });
+    assert_eq!(open(Options { expect_fsid: Some(other), ..Options::default() }), Some(expected));
+    let expected = StoreError::Foreign(Foreign::Osd { found: OSD, expected: other });
+    assert_eq!(open(Options { expect_osd_uuid: Some(other), ..Options::default() }), Some(expected));
+    assert_eq!(
+        open(Options { expect_fsid: Some(FSID), expect_osd_uuid: Some(OSD), ..Options::default() }),
+        None
+    );
+    let longer = SimDevice::new(DEVICE + 4096);
+    longer.write_at(0, &device.peek(0, DEVICE as usize)).expect("fits");
+    let expected = Foreign::Length { found: DEVICE + 4096, expected: DEVICE };
+    assert_eq!(try_open(&Arc::new(longer)).err(), Some(StoreError::Foreign(expected)));
+}
+
+#[test]
+fn a_failing_device_stops_the_store_and_loses_nothing_acknowledged() {
+    for op in [DeviceOp::Read, DeviceOp::Write, DeviceOp::Flush] {
+        for nth in 1..30 {
+            let device = new_device(DEVICE, 256 << 10);
+            let mut store = open(&device);
+            let mut rng = Rng::new(nth);
+            let mut states = vec![Model::default()];
+            device.fail_nth(op, nth);
+            let failed = run_until_failure(&mut store, &device, &mut rng, &mut states);
+            let durable = store.durable().0 as usize;
+            if let Some(e) = failed {
+                assert!(matches!(e, StoreError::Device(DeviceError::Io { .. })), "{e}");
+                if op != DeviceOp::Read {
+                    assert_eq!(store.submit(Txn::new()), Err(StoreError::Stopped));
+                    assert!(store.take_commit().is_none() && store.take_checkpoint().is_none());
+                }
+            }
+            drop(store);
+            device.clear_faults();
+            let found = Model::read_from(&mut try_open(&device).expect("mounts"));
+            assert!(
+                states[durable..].contains(&found),
+                "{op:?} {nth}: a state at or after the last acknowledged"
+            );
+        }
+    }
+}
+
+/// Works until the device fails; `states` gets the model after each accepted transaction.
+fn run_until_failure(
+    store: &mut Store,
+    device: &Arc<SimDevice>,
+    rng: &mut Rng,
+    states: &mut Vec<Model>,
+) -> Option<StoreError> {
+    for i in 0..20 {
+        let mut next = states.last().expect("never empty").clone();
+        let txn = random_txn(rng, &mut next, 6);
+        match store.submit(txn) {
+            Ok(_) => states.push(next),
+            Err(e) => return Some(e),
+        }
+        if let Some(job) = store.take_commit() {
+            if let Err(e) = store.committed(job.execute(device.as_ref())) {
+                return Some(e);
+            }
+        }
+        if i % 4 == 3 {
+            while let Some(job) = store.take_checkpoint() {
+                if let Err(e) = store.checkpointed(job.execute(device.as_ref())) {
+                    return Some(e);
+                }
+            }
+        }
+    }
+    None
+}
