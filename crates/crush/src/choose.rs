@@ -137,25 +137,33 @@ const LANES: usize = 8;
 /// Position of the item with the longest straw. Each draws `ln(u) / weight`, a negative number; the shortest distance
 /// from zero wins, and the first of equals. A weight of 0 never wins against another.
 ///
-/// `n / w < best` is the same as `n < best * w`, so only a new winner costs a division.
+/// Most items are ruled out without the logarithm: it grows with `u`, so neither a smaller `u` nor a smaller weight
+/// than the winner's can win. And `n / w < best` is the same as `n < best * w`, so only a new winner costs a division.
 fn straw2(hash: u8, ids: &[i32], weights: &[u32], x: u32, r: u32) -> usize {
-    if weights.iter().any(|w| *w > i32::MAX as u32) {
-        return straw2_signed(hash, ids, weights, x, r);
-    }
     let (mut high, mut best) = (0, u64::MAX);
+    let (mut high_u, mut high_weight) = (0, 0);
     let mut base = 0;
-    for (ids, weights) in ids.chunks(LANES).zip(weights.chunks(LANES)) {
+    for (chunk, chunk_weights) in ids.chunks(LANES).zip(weights.chunks(LANES)) {
         let mut draws = [0u32; LANES];
         if hash == 0 {
             let mut lanes = [0u32; LANES];
-            lanes.iter_mut().zip(ids).for_each(|(lane, id)| *lane = *id as u32);
-            draws.iter_mut().zip(&lanes).for_each(|(draw, id)| *draw = hash32_3(x, *id, r));
+            lanes.iter_mut().zip(chunk).for_each(|(lane, id)| *lane = *id as u32);
+            draws.iter_mut().zip(&lanes).for_each(|(draw, id)| *draw = hash32_3(x, *id, r) & 0xffff);
         }
-        for (i, (&draw, &weight)) in draws.iter().zip(weights).enumerate() {
-            let n = neg_ln(draw);
+        for (i, (&u, &weight)) in draws.iter().zip(chunk_weights).enumerate() {
+            if u <= high_u && weight <= high_weight {
+                continue;
+            }
+            if weight > i32::MAX as u32 {
+                return straw2_signed(hash, ids, weights, x, r);
+            }
+            let n = neg_ln(u);
             if u128::from(n) < u128::from(best) * u128::from(weight) {
                 best = n / u64::from(weight);
                 high = base + i;
+                high_weight = weight;
+                // The logarithm's table dips at its very end: 0xffff lies between 0xfffd and 0xfffe.
+                high_u = if u == 0xffff { 0xfffd } else { u };
             }
         }
         base += LANES;

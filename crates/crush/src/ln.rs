@@ -26,3 +26,27 @@ pub(crate) fn ln(u: u32) -> u64 {
 pub(crate) fn neg_ln(u: u32) -> u64 {
     (1u64 << 48).wrapping_sub(ln(u))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ln, neg_ln};
+
+    /// What the choice of straws relies on to skip items.
+    #[test]
+    fn the_logarithm_grows_but_for_its_last_value() {
+        for u in 1..0xffff {
+            assert!(ln(u) >= ln(u - 1), "{u:#x}");
+        }
+        assert!(ln(0xfffd) < ln(0xffff) && ln(0xffff) < ln(0xfffe));
+        assert_eq!((neg_ln(0), ln(0xffff)), (1 << 48, 0xffff_f000_0000));
+    }
+
+    #[test]
+    fn the_logarithm_is_about_log2() {
+        for u in 0..=0xffff {
+            let exact = f64::from(u + 1).log2() * (1u64 << 44) as f64;
+            let error = (ln(u) as f64 - exact).abs() / (1u64 << 44) as f64;
+            assert!(error < 1e-4, "{u:#x}: {error}");
+        }
+    }
+}
