@@ -12,6 +12,9 @@ pub struct OsdConfig {
     /// Bytes of one message's data.
     pub max_write_size: u64,
     pub max_attr_size: u64,
+    pub max_attr_name_len: usize,
+    /// Objects in one page of a listing.
+    pub max_pgls: u64,
     pub max_omap_entries_per_request: u64,
     pub max_omap_bytes_per_request: u64,
     /// Bytes of a write's outputs that are returned and kept for resends.
@@ -34,6 +37,7 @@ pub struct OsdConfig {
     /// Newest map epochs kept on disk.
     pub map_cache_size: u32,
     pub client_watch_timeout: Duration,
+    pub default_notify_timeout: Duration,
 }
 
 impl Default for OsdConfig {
@@ -44,6 +48,8 @@ impl Default for OsdConfig {
             max_object_size: 128 << 20,
             max_write_size: 90 << 20,
             max_attr_size: 0,
+            max_attr_name_len: 100,
+            max_pgls: 1024,
             max_omap_entries_per_request: 1024,
             max_omap_bytes_per_request: 1 << 30,
             max_write_op_reply_len: 64,
@@ -58,6 +64,7 @@ impl Default for OsdConfig {
             backfill_scan_max: 128,
             map_cache_size: 500,
             client_watch_timeout: Duration::from_secs(30),
+            default_notify_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -73,12 +80,14 @@ enum Slot<'a> {
 }
 
 /// Every option's name.
-pub const OPTIONS: [&str; 19] = [
+pub const OPTIONS: [&str; 22] = [
     "osd_max_object_name_len",
     "osd_max_object_namespace_len",
     "osd_max_object_size",
     "osd_max_write_size",
     "osd_max_attr_size",
+    "osd_max_attr_name_len",
+    "osd_max_pgls",
     "osd_max_omap_entries_per_request",
     "osd_max_omap_bytes_per_request",
     "osd_max_write_op_reply_len",
@@ -93,6 +102,7 @@ pub const OPTIONS: [&str; 19] = [
     "osd_backfill_scan_max",
     "osd_map_cache_size",
     "osd_client_watch_timeout",
+    "osd_default_notify_timeout",
 ];
 
 impl OsdConfig {
@@ -103,6 +113,8 @@ impl OsdConfig {
             "osd_max_object_size" => Slot::Bytes(&mut self.max_object_size),
             "osd_max_write_size" => Slot::Mebibytes(&mut self.max_write_size),
             "osd_max_attr_size" => Slot::Bytes(&mut self.max_attr_size),
+            "osd_max_attr_name_len" => Slot::Size(&mut self.max_attr_name_len),
+            "osd_max_pgls" => Slot::Bytes(&mut self.max_pgls),
             "osd_max_omap_entries_per_request" => Slot::Bytes(&mut self.max_omap_entries_per_request),
             "osd_max_omap_bytes_per_request" => Slot::Bytes(&mut self.max_omap_bytes_per_request),
             "osd_max_write_op_reply_len" => Slot::Size(&mut self.max_write_op_reply_len),
@@ -117,6 +129,7 @@ impl OsdConfig {
             "osd_backfill_scan_max" => Slot::Size(&mut self.backfill_scan_max),
             "osd_map_cache_size" => Slot::Count(&mut self.map_cache_size),
             "osd_client_watch_timeout" => Slot::Seconds(&mut self.client_watch_timeout),
+            "osd_default_notify_timeout" => Slot::Seconds(&mut self.default_notify_timeout),
             _ => return None,
         })
     }

@@ -128,6 +128,11 @@ pub enum LoadError {
 }
 
 impl ObjectState {
+    /// Whether clients see the object: it exists, and not only for the sake of its clones.
+    pub fn is_present(&self) -> bool {
+        self.exists && !self.info.test(info_flags::WHITEOUT)
+    }
+
     /// Reads an object's state; one without an info attribute does not exist.
     pub fn load(store: &mut Store, key: &ObjectKey) -> Result<Self, LoadError> {
         let Some(raw) = store.attr(key, INFO_ATTR)? else { return Ok(Self::default()) };

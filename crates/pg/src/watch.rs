@@ -1,22 +1,102 @@
-//! Watch and notify: who watches an object, and notifies under way.
+//! Watch and notify: carries out what requests asked for, and ends what is over.
+
+mod table;
+
+pub use table::{NewNotify, WatchKey, Watches};
+
+use std::time::Duration;
+
+use messages::osd::{MOsdOp, Op, watch_op};
+use types::{ConnId, HObject, ReqId, SnapContext};
 
 use crate::OsdCore;
-use crate::exec::Effect;
+use crate::exec::{Effect, RequestKind};
 use crate::osd::shared::Shared;
 use crate::pg::{ClientOp, Pg};
-use types::ConnId;
+
+/// The connection of requests that the OSD makes itself: nobody hears their replies.
+const NOBODY: ConnId = ConnId(u64::MAX);
 
 /// Carries out one effect of a request that has run (a write: is durable).
 pub(crate) fn apply(pg: &mut Pg, op: &ClientOp, effect: &Effect, cx: &mut Shared) {
-    let _ = (pg, op, effect, cx);
+    let now = cx.now.mono;
+    let object = op.msg.object.head();
+    let seconds = |s: u32| Duration::from_secs(s.into());
+    match effect {
+        Effect::Watch { cookie, timeout_s, will_ping } => {
+            if cx.sessions.contains_key(&op.conn) {
+                let (key, who) = ((*cookie, op.name), (op.conn, op.addr));
+                pg.watches.connect(now, &object, key, who, seconds(*timeout_s), *will_ping, &mut cx.out);
+            }
+        }
+        Effect::Ping { cookie } => pg.watches.ping(now, &object, &(*cookie, op.name)),
+        Effect::Unwatch { cookie, watcher, tell } => {
+            pg.watches.remove(&object, &(*cookie, *watcher), *tell, &mut cx.out);
+        }
+        Effect::Notify { notify_id, cookie, timeout_s, payload, user_version } => {
+            let n = NewNotify {
+                notify_id: *notify_id,
+                conn: op.conn,
+                notifier: op.name.num as u64,
+                cookie: *cookie,
+                timeout: seconds(*timeout_s),
+                payload: payload.clone(),
+                user_version: *user_version,
+            };
+            pg.watches.notify(now, &object, n, &mut cx.out);
+        }
+        Effect::NotifyAck { notify_id, cookie, reply } => {
+            pg.watches.ack(&object, op.name, *cookie, *notify_id, reply, &mut cx.out);
+        }
+    }
 }
 
 /// A connection is gone: its watches begin to time out.
 pub(crate) fn disconnected(core: &mut OsdCore, conn: ConnId) {
-    let _ = (core, conn);
+    let now = core.shared.now.mono;
+    for pg in core.pgs.values_mut() {
+        pg.watches.disconnected(now, conn);
+    }
 }
 
 /// Ends watches and notifies whose time is over.
 pub(crate) fn tick(core: &mut OsdCore) {
-    let _ = core;
+    let cx = &mut core.shared;
+    for pg in core.pgs.values_mut().filter(|pg| !pg.watches.is_empty()) {
+        let mut out = Vec::new();
+        let expired = pg.watches.tick(cx.now.mono, |addr| cx.is_blocklisted(addr), &mut out);
+        cx.out.append(&mut out);
+        for (object, key) in expired {
+            let op = removal(pg, &object, key, cx);
+            pg.internal_op(op, cx);
+        }
+    }
+}
+
+/// The request that takes an expired watch out of its object's info: an unwatch in the watcher's name.
+fn removal(pg: &Pg, object: &HObject, (cookie, watcher): WatchKey, cx: &Shared) -> ClientOp {
+    let unwatch = Op::Watch { cookie, op: watch_op::UNWATCH, generation: 0, timeout_s: 0 };
+    let msg = MOsdOp {
+        pgid: pg.id,
+        epoch: cx.epoch(),
+        flags: 0,
+        explicit_reqid: ReqId::default(),
+        client_inc: 0,
+        mtime: Default::default(),
+        object: object.clone(),
+        ops: vec![unwatch.into()],
+        snapc: SnapContext::default(),
+        retry_attempt: 0,
+        features: 0,
+    };
+    let kind = RequestKind { reads: true, writes: true, ..RequestKind::default() };
+    ClientOp {
+        conn: NOBODY,
+        tid: 0,
+        name: watcher,
+        addr: Default::default(),
+        reqid: ReqId::default(),
+        kind,
+        msg,
+    }
 }

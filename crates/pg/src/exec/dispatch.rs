@@ -1,17 +1,23 @@
 //! Goes through a request's operations in order, and says beforehand what a request may do.
 
-use bytes::Bytes;
 use cephx::caps::ClassUse;
-use messages::osd::{Op, OpCode, OpResult, OsdOp, flags, op_flags};
+use messages::osd::{Extent, Op, OpCode, OpResult, OsdOp, flags, op_flags, watch_op};
 use types::Errno;
 
-use super::{ExecEnv, ExecStop, OpError, Scratch, read, write};
+use super::answer::{Answer, OpError, Outcome};
+use super::read::ChecksumArgs;
+use super::scratch::Scratch;
+use super::{ExecEnv, ExecStop, attrs, omap, read, watch, write};
 
 /// What a request may do, known before it runs: it decides about caps, waiting and duplicates.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestKind {
+    /// Looks at the object, itself or through a class method.
     pub reads: bool,
     pub writes: bool,
+    /// Reads or writes the object itself, which takes `r` or `w`; class methods take caps of their own.
+    pub needs_read_cap: bool,
+    pub needs_write_cap: bool,
     /// Concerns the PG and no object.
     pub pg_op: bool,
     /// Waits for writes as a write does, although it only reads.
@@ -20,59 +26,133 @@ pub struct RequestKind {
     pub classes: Vec<ClassUse>,
 }
 
-/// Classifies a request. `Err` when it names an operation or class method that cannot be classified.
+/// Classifies a request. `Err` when it names a class method that does not exist (EOPNOTSUPP), or does nothing at all
+/// (EINVAL). Source: OpInfo::set_from_op in src/osd/osd_op_util.cc.
 pub fn classify(ops: &[OsdOp], request_flags: u32) -> Result<RequestKind, Errno> {
     let mut kind = RequestKind { rwordered: request_flags & flags::RWORDERED != 0, ..Default::default() };
+    let mut known = kind.rwordered || request_flags & flags::RETURNVEC != 0;
     for op in ops {
-        kind.reads |= op.code.is_read();
-        kind.writes |= op.code.is_write();
+        let ping = op.code == OpCode::WATCH && matches!(op.parse(), Ok(Op::Watch { op: watch_op::PING, .. }));
+        // A ping changes nothing, but is answered in order with writes.
+        kind.rwordered |= ping;
+        kind.needs_write_cap |= op.code.is_write() && !ping;
+        // A watch looks at what was watched before.
+        kind.needs_read_cap |= op.code.is_read() || op.code == OpCode::WATCH;
         kind.pg_op |= op.code.is_pg_op();
+        known |= op.code.is_read() || op.code.is_write() || op.code.is_pg_op() || op.code.is_cache();
     }
-    Ok(kind)
+    kind.reads |= kind.needs_read_cap;
+    kind.writes |= kind.needs_write_cap;
+    if known { Ok(kind) } else { Err(Errno::EINVAL) }
 }
 
-/// Runs the operations until one fails; returns the request's result.
+/// Runs the operations until one fails; returns the request's result. Source: PrimaryLogPG::do_osd_ops.
 pub(super) fn run_ops(
     env: &mut ExecEnv<'_>,
-    s: &mut Scratch,
+    s: &mut Scratch<'_>,
     ops: &[OsdOp],
     results: &mut [OpResult],
 ) -> Result<i32, ExecStop> {
     let mut last = 0;
     for (op, out) in ops.iter().zip(results) {
-        let parsed = op.parse().map_err(|_| OpError::Errno(Errno::EINVAL));
-        match parsed.and_then(|parsed| run_op(env, s, op, parsed)) {
-            Ok((rval, data)) => {
-                out.rval = rval;
-                out.outdata = data;
-                last = rval;
+        s.user_modify |= op.code.is_write() && is_user_visible(op.code);
+        let outcome = op.parse().map_err(OpError::from).and_then(|parsed| run_op(env, s, op, parsed));
+        match outcome {
+            Ok(answer) => {
+                last = answer.rval.unwrap_or(last);
+                out.outdata = answer.data;
             }
-            Err(OpError::Stop(stop)) => return Err(stop),
-            Err(OpError::Errno(e)) => {
-                out.rval = e.neg();
-                if op.flags & op_flags::FAILOK == 0 {
-                    return Ok(e.neg());
-                }
-                last = 0;
-            }
+            Err(OpError::Stop(stop)) => return Err(*stop),
+            Err(OpError::Errno(e)) => last = e.neg(),
+        }
+        out.rval = last;
+        if last < 0 && op.flags & op_flags::FAILOK != 0 {
+            last = 0;
+        }
+        if last < 0 {
+            break;
         }
     }
     Ok(last)
 }
 
-/// One operation: its result and output.
-fn run_op(env: &mut ExecEnv<'_>, s: &mut Scratch, op: &OsdOp, parsed: Op) -> Result<(i32, Bytes), OpError> {
-    let done = |()| (0, Bytes::new());
+/// Whether a change by this operation is a new version to clients.
+fn is_user_visible(code: OpCode) -> bool {
+    use OpCode as C;
+    !matches!(
+        code,
+        C::WATCH
+            | C::UNDIRTY
+            | C::COPY_FROM
+            | C::COPY_FROM2
+            | C::CACHE_PIN
+            | C::CACHE_UNPIN
+            | C::SET_REDIRECT
+            | C::TIER_PROMOTE
+    )
+}
+
+fn run_op(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, op: &OsdOp, parsed: Op) -> Outcome {
     match parsed {
-        Op::Read(extent) | Op::SyncRead(extent) => read::read(env, s, extent).map(|data| (0, data)),
-        Op::Stat => read::stat(s).map(|data| (0, data)),
-        Op::OmapGetValsByKeys { keys } => read::omap_get_by_keys(env, s, keys).map(|data| (0, data)),
-        Op::Write { extent, data } => write::write(env, s, extent, data).map(done),
-        Op::WriteFull { extent, data } => write::write_full(env, s, extent, data).map(done),
-        Op::Delete => write::delete(s).map(done),
-        Op::Create => write::create(s, op.flags & op_flags::EXCL != 0).map(done),
-        Op::OmapSetVals { vals } => write::omap_set(env, s, vals).map(done),
-        _ if op.code == OpCode::SET_ALLOC_HINT => Ok((0, Bytes::new())),
+        Op::Read(e) => read::read(env, s, e),
+        Op::SyncRead(_) if env.pool.is_erasure() => Err(Errno::EOPNOTSUPP.into()),
+        Op::SyncRead(e) => read::read(env, s, e),
+        Op::SparseRead(e) => read::sparse_read(env, s, e),
+        Op::MapExt(e) => read::map_extents(env, s, e),
+        Op::Stat => read::stat(s),
+        Op::AssertVer { version } => read::assert_version(s, version),
+        Op::CmpExt { extent, data } => read::compare_extent(env, s, extent, &data),
+        Op::Checksum { offset, length, chunk_size, kind, init } => {
+            read::checksum(env, s, &ChecksumArgs { offset, length, chunk_size, kind, init: &init })
+        }
+        Op::Write { extent, data } => write::write(env, s, extent, data),
+        Op::WriteFull { extent, data } => write::write_full(env, s, extent, data),
+        Op::Append { extent, data } => write::append(env, s, extent, data),
+        Op::WriteSame { offset, length, data_length, data } => {
+            write::write_same(env, s, Extent::new(offset, length), data_length, &data)
+        }
+        Op::Zero(e) => write::zero(env, s, e),
+        Op::Truncate(e) => write::truncate(env, s, e),
+        Op::TrimTrunc(e) => write::truncate(env, s, Extent { offset: e.normalised().truncate_size, ..e }),
+        Op::Create => write::create(s, op),
+        Op::Delete => write::delete(env, s),
+        Op::AllocHint { object_size, write_size, flags } => {
+            write::alloc_hint(s, object_size, write_size, flags)
+        }
+        Op::Watch { cookie, op, timeout_s, .. } => watch::watch(env, s, cookie, op, timeout_s),
+        Op::Notify { cookie, timeout_s, payload } => watch::notify(env, s, cookie, timeout_s, payload),
+        Op::NotifyAck { notify_id, cookie, reply } => {
+            // Two numbers, or the old form with neither.
+            let cookie = (op.indata.len() >= 16).then_some(cookie);
+            watch::notify_ack(s, notify_id, cookie, reply)
+        }
+        Op::ListWatchers => watch::list_watchers(s),
+        _ if op.code == OpCode::STARTSYNC => {
+            s.modify = true;
+            Ok(Answer::done())
+        }
+        other => run_metadata_op(env, s, other),
+    }
+}
+
+/// Attributes and omap.
+fn run_metadata_op(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, parsed: Op) -> Outcome {
+    match parsed {
+        Op::GetXattr { name } => attrs::get(env, s, name.as_bytes()),
+        Op::GetXattrs => attrs::get_all(env, s),
+        Op::CmpXattr { name, op, mode, value } => attrs::cmp(env, s, name.as_bytes(), (op, mode), &value),
+        Op::SetXattr { name, value } => attrs::set(env, s, name.as_bytes(), value),
+        Op::RmXattr { name } => attrs::remove(s, name.as_bytes()),
+        Op::OmapGetKeys { start_after, max } => omap::keys(env, s, &start_after, max),
+        Op::OmapGetVals { start_after, max, prefix } => omap::vals(env, s, &start_after, max, &prefix),
+        Op::OmapGetHeader => omap::header(env, s),
+        Op::OmapGetValsByKeys { keys } => omap::vals_by_keys(env, s, keys),
+        Op::OmapSetVals { vals } => omap::set(env, s, vals),
+        Op::OmapSetHeader { header } => omap::set_header(env, s, header),
+        Op::OmapClear => omap::clear(env, s),
+        Op::OmapRmKeys { keys } => omap::remove(env, s, keys),
+        Op::OmapRmKeyRange { begin, end } => omap::remove_range(env, s, begin, end),
+        Op::OmapCmp { assertions } => omap::cmp(env, s, assertions),
         _ => Err(Errno::EOPNOTSUPP.into()),
     }
 }

@@ -9,18 +9,29 @@
 //! 2. Entries' versions count up from `ExecEnv::first_version`; the head's entry is the last.
 //! 3. `entries` is empty exactly when the request changes nothing.
 
+mod answer;
+mod attrs;
+mod compare;
 mod dispatch;
+mod list;
+mod omap;
 mod read;
+mod scratch;
+mod watch;
 mod write;
+mod xxhash;
 
 pub use dispatch::{RequestKind, classify};
+
+use scratch::Scratch;
 
 use bytes::Bytes;
 use maps::{OsdMap, Pool, pool_flags};
 use messages::osd::{OpResult, OsdOp};
-use store::{ObjectKey, Store, StoreError, Txn};
+use store::{Store, StoreError, Txn};
 use types::{
-    ConnId, EntityAddr, EntityName, Errno, Eversion, HObject, PgId, ReqId, SnapContext, SnapId, Utime,
+    ConnId, EntityAddr, EntityName, EntityType, Errno, Eversion, HObject, PgId, ReqId, SnapContext, SnapId,
+    Utime,
 };
 
 use crate::OsdConfig;
@@ -28,6 +39,7 @@ use crate::entry::EntryKind;
 use crate::info::PgSums;
 use crate::missing::Missing;
 use crate::object::{LoadError, ObjectState};
+use crate::watch::Watches;
 
 /// Who asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,6 +69,8 @@ pub struct ExecEnv<'a> {
     pub mtime: Utime,
     /// The write's snapshot context: the client's or the pool's.
     pub snapc: SnapContext,
+    /// Who is watching, as far as this PG's clients are connected.
+    pub watches: &'a mut Watches,
     /// What a read looks at: HEAD, SNAPDIR or a snapshot.
     pub snapid: SnapId,
     /// Version of the first log entry made; the counter rises by one for each further one.
@@ -80,26 +94,16 @@ pub struct EntryDraft {
 /// What an execution wants to happen besides changing objects: once durable for a write, at once for a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Registered (or registered again after a reconnect).
-    Watch {
-        cookie: u64,
-        timeout_seconds: u32,
-        will_ping: bool,
-    },
-    Unwatch {
-        cookie: u64,
-    },
-    /// Tell all watchers; the request is answered when all have acked or the time is over.
-    Notify {
-        cookie: u64,
-        timeout_seconds: u32,
-        payload: Bytes,
-    },
-    NotifyAck {
-        notify_id: u64,
-        cookie: u64,
-        reply: Bytes,
-    },
+    /// Registered (or registered again after a reconnect): the requester's connection hears notifies from now on.
+    Watch { cookie: u64, timeout_s: u32, will_ping: bool },
+    /// The requester's watch lives on.
+    Ping { cookie: u64 },
+    /// A watch ends: by its owner (who hears nothing of it), or with the object.
+    Unwatch { cookie: u64, watcher: EntityName, tell: bool },
+    /// Tell all watchers; a message follows the reply when all have acked or the time is over.
+    Notify { notify_id: u64, cookie: u64, timeout_s: u32, payload: Bytes, user_version: u64 },
+    /// `cookie` is `None` in an old form that acks for all watches of the requester.
+    NotifyAck { notify_id: u64, cookie: Option<u64>, reply: Bytes },
 }
 
 /// The outcome; see the module's invariants.
@@ -126,6 +130,8 @@ pub enum ExecStop {
     Missing(HObject),
     /// Drop the request without an answer: the client will resend it.
     Drop,
+    /// Answer with this errno alone; nothing is recorded for resends.
+    Refused(Errno),
     /// The store failed or its content is damaged.
     Store(StoreError),
     Load(LoadError),
@@ -142,89 +148,48 @@ impl From<StoreError> for ExecStop {
     }
 }
 
-/// The request in the making: what operations change.
-pub(crate) struct Scratch {
-    /// The head's key; for a read of a snapshot, the key of what serves it.
-    pub key: ObjectKey,
-    pub state: ObjectState,
-    pub txn: Txn,
-    /// Something changed (a transaction may stay empty, as for a watch).
-    pub modify: bool,
-    /// The change counts as a new version to clients.
-    pub user_modify: bool,
-    pub delta: PgSums,
-    pub effects: Vec<Effect>,
-}
-
-/// Why an operation failed: an errno for its result, or a stop for the whole request.
-pub(crate) enum OpError {
-    Errno(Errno),
-    Stop(ExecStop),
-}
-
-impl From<Errno> for OpError {
-    fn from(e: Errno) -> Self {
-        Self::Errno(e)
-    }
-}
-impl From<StoreError> for OpError {
-    fn from(e: StoreError) -> Self {
-        Self::Stop(ExecStop::Store(e))
-    }
-}
-impl From<LoadError> for OpError {
-    fn from(e: LoadError) -> Self {
-        Self::Stop(ExecStop::Load(e))
-    }
-}
-
-/// Runs `ops` on `head`, whose current state is `state`.
+/// Runs `ops` on `head`, whose current state is `state`. Source: PrimaryLogPG::prepare_transaction.
 pub fn execute(
     env: &mut ExecEnv<'_>,
     head: &HObject,
     state: &ObjectState,
     ops: &[OsdOp],
 ) -> Result<Executed, ExecStop> {
-    let mut s = Scratch {
-        key: ObjectKey::replicated(head.clone()),
-        state: state.clone(),
-        txn: Txn::new(),
-        modify: false,
-        user_modify: false,
-        delta: PgSums::default(),
-        effects: Vec::new(),
-    };
     let mut results: Vec<OpResult> = ops.iter().map(OpResult::from).collect();
-    let result = dispatch::run_ops(env, &mut s, ops, &mut results)?;
-    if result < 0 {
-        return Ok(Executed {
-            result,
-            results,
-            user_version: state.info.user_version,
-            ..Executed::default()
-        });
+    if ops.iter().any(|op| op.code.is_pg_op()) {
+        let result = list::run(env, &head.nspace, ops, &mut results)?;
+        return Ok(Executed { result, results, ..Executed::default() });
     }
-    if s.txn.is_empty() && !s.modify {
-        return Ok(Executed {
-            result,
-            results,
-            user_version: s.state.info.user_version,
-            effects: s.effects,
-            ..Executed::default()
-        });
+    if !env.may_write && !state.is_present() {
+        return Err(ExecStop::Refused(Errno::ENOENT));
+    }
+    if env.may_write && !env.snapc.is_valid() {
+        return Err(ExecStop::Refused(Errno::EINVAL));
+    }
+    let mut s = Scratch::new(head, state);
+    let result = dispatch::run_ops(env, &mut s, ops, &mut results)?;
+    let user_version = state.info.user_version;
+    if result < 0 {
+        return Ok(Executed { result, results, user_version, ..Executed::default() });
+    }
+    if !s.changed() {
+        let (delta, effects) = (s.delta, s.effects);
+        return Ok(Executed { result, results, user_version, delta, effects, ..Executed::default() });
     }
     match check_full(env, &s) {
-        Ok(()) => Ok(finish(env, head, state, s, result, results)),
-        Err(Some(e)) => Ok(Executed { result: e.neg(), results, ..Executed::default() }),
+        Ok(()) => Ok(finish(env, head, s, result, results)),
+        Err(Some(e)) => Err(ExecStop::Refused(e)),
         Err(None) => Err(ExecStop::Drop),
     }
 }
 
 /// Whether a full pool refuses this growth: with an errno, or (`None`) by dropping the request.
-fn check_full(env: &ExecEnv<'_>, s: &Scratch) -> Result<(), Option<Errno>> {
+fn check_full(env: &ExecEnv<'_>, s: &Scratch<'_>) -> Result<(), Option<Errno>> {
     use messages::osd::flags;
     let grows = s.delta.bytes > 0 || s.delta.objects > 0;
-    if !grows || !env.pool.has_flag(pool_flags::FULL) || env.flags & flags::FULL_FORCE != 0 {
+    let exempt =
+        env.flags & flags::FULL_FORCE != 0 || env.requester.name.entity_type() == Some(EntityType::Mds);
+    if !grows || !env.pool.has_flag(pool_flags::FULL) || exempt {
         return Ok(());
     }
     if env.flags & flags::FULL_TRY == 0 {
@@ -238,20 +203,22 @@ fn check_full(env: &ExecEnv<'_>, s: &Scratch) -> Result<(), Option<Errno>> {
 fn finish(
     env: &ExecEnv<'_>,
     head: &HObject,
-    before: &ObjectState,
-    mut s: Scratch,
+    mut s: Scratch<'_>,
     result: i32,
     results: Vec<OpResult>,
 ) -> Executed {
     let version = env.first_version;
+    let before = s.before;
+    s.count_omap_objects();
     let mut user_version = before.info.user_version;
     if s.user_modify {
         let next = env.last_user_version.max(s.state.info.user_version) + 1;
         user_version = next.max(version.version);
     }
     let kind = if s.state.exists { EntryKind::Modify } else { EntryKind::Delete };
-    if s.state.exists {
-        let info = &mut s.state.info;
+    let new_state = if s.state.exists {
+        let mut state = s.state.into_owned();
+        let info = &mut state.info;
         info.user_version = user_version;
         info.version = version;
         info.prior_version = before.info.version;
@@ -260,18 +227,19 @@ fn finish(
             info.mtime = env.mtime;
             info.local_mtime = env.now;
         }
-        s.state.save(&s.key, head.is_head(), &mut s.txn);
+        state.save(&s.key, head.is_head(), &mut s.txn);
+        state
     } else {
-        s.state = ObjectState::default();
-    }
-    let entry =
-        EntryDraft { kind, object: head.clone(), version, prior_version: before.info.version, user_version };
+        ObjectState::default()
+    };
+    let prior_version = before.info.version;
+    let entry = EntryDraft { kind, object: head.clone(), version, prior_version, user_version };
     Executed {
         result,
         results,
         txn: s.txn,
         entries: vec![entry],
-        new_state: Some(s.state),
+        new_state: Some(new_state),
         user_version,
         delta: s.delta,
         effects: s.effects,

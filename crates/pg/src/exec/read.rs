@@ -1,44 +1,159 @@
-//! Operations that read an object.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! Operations that read an object's data and its size.
+//!
+//! They see the data as it was before the request, and the size as the operations before them leave it: Ceph reads
+//! from the store, where the request's own transaction has not arrived yet.
 
 use bytes::Bytes;
-use codec::{Encode, Writer};
-use messages::osd::Extent;
+use codec::{Encode, Writer, crc32c};
+use messages::osd::{Extent, SparseReadResponse, StatResponse, checksum_type};
 use types::Errno;
 
-use super::{ExecEnv, OpError, Scratch};
+use super::answer::{Answer, Outcome};
+use super::scratch::Scratch;
+use super::{ExecEnv, xxhash};
 
-pub(super) fn read(env: &mut ExecEnv<'_>, s: &Scratch, extent: Extent) -> Result<Bytes, OpError> {
-    if !s.state.exists {
-        return Err(Errno::ENOENT.into());
+/// Errors of `cmpext` say where the first difference is: this plus the index. Source: MAX_ERRNO in src/include/rados.h.
+const MAX_ERRNO: i32 = 4095;
+
+/// A range of bytes, short at the end; length 0 means to the end. Source: PrimaryLogPG::do_read.
+pub(super) fn read(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent) -> Outcome {
+    let e = extent.normalised();
+    let info = s.info();
+    let mut size = info.size;
+    let end = e.offset.wrapping_add(e.length);
+    if info.truncate_seq < e.truncate_seq && end > e.truncate_size && size > e.truncate_size {
+        size = e.truncate_size;
     }
-    let size = s.state.info.size;
-    let length = if extent.length == 0 { size.saturating_sub(extent.offset) } else { extent.length };
-    let length = length.min(size.saturating_sub(extent.offset));
-    if length == 0 {
-        return Ok(Bytes::new());
+    let wanted = if e.length == 0 { size } else { e.length };
+    let length = wanted.min(size.saturating_sub(e.offset));
+    let data = if length == 0 { Bytes::new() } else { env.store.read(&s.key, e.offset, length)? };
+    s.count_read(data.len());
+    Ok(Answer::data(data))
+}
+
+/// The extents that hold data, and their bytes. Source: PrimaryLogPG::do_sparse_read.
+pub(super) fn sparse_read(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent) -> Outcome {
+    let e = extent.normalised();
+    if e.truncate_seq != 0 {
+        return Err(Errno::EINVAL.into());
     }
-    Ok(env.store.read(&s.key, extent.offset, length)?)
+    let extents = env.store.extents(&s.key, e.offset, e.length)?;
+    let data = match extents.as_slice() {
+        [] => Bytes::new(),
+        [(offset, length)] => env.store.read(&s.key, *offset, *length)?,
+        many => {
+            let mut all = Vec::with_capacity(many.iter().map(|(_, l)| *l as usize).sum());
+            for (offset, length) in many {
+                all.extend_from_slice(&env.store.read(&s.key, *offset, *length)?);
+            }
+            all.into()
+        }
+    };
+    s.count_read(data.len());
+    Ok(Answer::data(SparseReadResponse { extents: extents.into_iter().collect(), data }.to_bytes()))
+}
+
+/// The extents alone.
+pub(super) fn map_extents(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent) -> Outcome {
+    let found = env.store.extents(&s.key, extent.offset, extent.length)?;
+    s.delta.reads += 1;
+    Ok(Answer::kept(found.to_bytes()))
 }
 
 /// Size and mtime.
-pub(super) fn stat(s: &Scratch) -> Result<Bytes, OpError> {
-    if !s.state.exists {
+pub(super) fn stat(s: &mut Scratch<'_>) -> Outcome {
+    s.delta.reads += 1;
+    if !s.present() {
         return Err(Errno::ENOENT.into());
     }
-    let mut w = Writer::with_capacity(16);
-    w.u64(s.state.info.size);
-    s.state.info.mtime.encode(&mut w);
-    Ok(w.into_bytes())
+    let answer = StatResponse { size: s.info().size, mtime: s.info().mtime };
+    Ok(Answer::kept(answer.to_bytes()))
 }
 
-pub(super) fn omap_get_by_keys(
+/// The object's version is the client's.
+pub(super) fn assert_version(s: &Scratch<'_>, version: u64) -> Outcome {
+    let ours = s.info().user_version;
+    match version.cmp(&ours) {
+        _ if version == 0 => Err(Errno::EINVAL.into()),
+        std::cmp::Ordering::Less => Err(Errno::ERANGE.into()),
+        std::cmp::Ordering::Greater => Err(Errno::EOVERFLOW.into()),
+        std::cmp::Ordering::Equal => Ok(Answer::kept(Bytes::new())),
+    }
+}
+
+/// Compares data with what the client thinks it is; what is beyond the end counts as zeros. Source: do_extent_cmp.
+pub(super) fn compare_extent(
     env: &mut ExecEnv<'_>,
-    s: &Scratch,
-    keys: BTreeSet<Bytes>,
-) -> Result<Bytes, OpError> {
-    let keys: Vec<Bytes> = keys.into_iter().collect();
-    let found: BTreeMap<Bytes, Bytes> = env.store.omap_get(&s.key, &keys)?.into_iter().collect();
-    Ok(found.to_bytes())
+    s: &mut Scratch<'_>,
+    extent: Extent,
+    expected: &Bytes,
+) -> Outcome {
+    let mut e = extent.normalised();
+    let info = s.info();
+    let truncated = info.truncate_seq < e.truncate_seq && e.offset.wrapping_add(e.length) > e.truncate_size;
+    let size = if truncated { e.truncate_size } else { info.size };
+    e.length = e.length.min(size.saturating_sub(e.offset));
+    let data = if e.length == 0 || !s.before.is_present() { Bytes::new() } else { read(env, s, e)?.data };
+    let stored = data.iter().copied().chain(std::iter::repeat(0));
+    match expected.iter().zip(stored).position(|(a, b)| *a != b) {
+        None => Ok(Answer::done()),
+        Some(at) => Err(Errno(MAX_ERRNO.saturating_add(at as i32)).into()),
+    }
+}
+
+/// Checksums of the chunks of a range. Source: PrimaryLogPG::do_checksum, finish_checksum.
+pub(super) struct ChecksumArgs<'a> {
+    pub offset: u64,
+    pub length: u64,
+    /// 0 takes the range as one chunk.
+    pub chunk_size: u32,
+    /// `checksum_type::*`.
+    pub kind: u8,
+    /// The start value, and possibly more behind it.
+    pub init: &'a Bytes,
+}
+
+pub(super) fn checksum(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, args: &ChecksumArgs<'_>) -> Outcome {
+    let chunk = u64::from(args.chunk_size);
+    let size = s.info().size;
+    let mut length = args.length;
+    if chunk > 0 && (length == 0 || length % chunk != 0) {
+        return Err(Errno::EINVAL.into());
+    }
+    if args.offset == 0 && length == 0 {
+        length = size;
+    } else if args.offset >= size {
+        return Ok(Answer::done());
+    } else if args.offset.wrapping_add(length) > size {
+        length = size - args.offset;
+        if chunk > 0 && length % chunk != 0 {
+            return Err(Errno::EINVAL.into());
+        }
+    }
+    let width = match args.kind {
+        checksum_type::XXHASH32 | checksum_type::CRC32C => 4,
+        checksum_type::XXHASH64 => 8,
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    let init = args.init.get(..width).ok_or(Errno::EINVAL)?;
+    let data = if length > 0 { read(env, s, Extent::new(args.offset, length))?.data } else { Bytes::new() };
+    if length > 0 && data.len() as u64 != length {
+        return Err(Errno::EINVAL.into());
+    }
+    let chunk = if chunk == 0 { data.len() } else { chunk as usize };
+    let mut w = Writer::new();
+    w.count(data.len().checked_div(chunk).unwrap_or(0));
+    for part in data.chunks_exact(chunk.max(1)) {
+        put_checksum(args.kind, init, part, &mut w);
+    }
+    Ok(Answer::data(w.into_bytes()))
+}
+
+fn put_checksum(kind: u8, init: &[u8], part: &[u8], w: &mut Writer) {
+    let seed = init.iter().rev().fold(0u64, |v, b| v << 8 | u64::from(*b));
+    match kind {
+        checksum_type::XXHASH32 => w.u32(xxhash::xxh32(seed as u32, part)),
+        checksum_type::XXHASH64 => w.u64(xxhash::xxh64(seed, part)),
+        _ => w.u32(crc32c(seed as u32, part)),
+    }
 }

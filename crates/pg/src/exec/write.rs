@@ -1,120 +1,229 @@
-//! Operations that change an object.
+//! Operations that change an object's data, create it or remove it. Source: PrimaryLogPG::do_osd_ops.
 
-use std::collections::BTreeMap;
-
-use bytes::Bytes;
-use messages::osd::Extent;
+use bytes::{Bytes, BytesMut};
+use codec::Decode;
+use messages::osd::{Extent, OsdOp, op_flags};
 use types::Errno;
 
-use super::{ExecEnv, OpError, Scratch};
-use crate::object::{ObjectState, info_flags};
+use super::answer::{Answer, OpError, Outcome};
+use super::scratch::Scratch;
+use super::{Effect, ExecEnv};
+use crate::object::info_flags;
 
-pub(super) fn write(env: &ExecEnv<'_>, s: &mut Scratch, extent: Extent, data: Bytes) -> Result<(), OpError> {
-    if extent.length != data.len() as u64 {
+pub(super) fn write(env: &ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent, mut data: Bytes) -> Outcome {
+    let mut e = extent.normalised();
+    if e.length != data.len() as u64 {
         return Err(Errno::EINVAL.into());
     }
-    let end = check_range(env, extent.offset, extent.length)?;
-    make_exist(s);
-    if !data.is_empty() {
-        s.txn.write(&s.key, extent.offset, data);
-        set_size(s, s.state.info.size.max(end));
+    let (seq, size) = (s.info().truncate_seq, s.info().size);
+    if seq > e.truncate_seq && e.offset.wrapping_add(e.length) > size {
+        // Sent before a truncation that is already done: what it cut off stays cut off.
+        e.length = size.saturating_sub(e.offset);
+        data.truncate(e.length as usize);
     }
-    count_write(s, extent.length);
-    Ok(())
+    if e.truncate_seq > seq {
+        truncate_before_write(s, e);
+    }
+    check_range(env, e.offset, e.length)?;
+    s.make_exist();
+    let size = s.info().size;
+    if e.length > 0 {
+        s.txn.write(&s.key, e.offset, data);
+        s.touch_range(e.offset, e.length);
+        s.set_size(size.max(e.offset + e.length));
+    } else if e.offset > size {
+        s.txn.truncate(&s.key, e.offset);
+        s.set_size(e.offset);
+    } else {
+        s.modify = true;
+    }
+    s.forget_digests();
+    s.count_write(e.length);
+    Ok(Answer::done())
 }
 
-pub(super) fn write_full(
-    env: &ExecEnv<'_>,
-    s: &mut Scratch,
-    extent: Extent,
-    data: Bytes,
-) -> Result<(), OpError> {
-    if extent.length != data.len() as u64 {
+/// A write that overtook the truncation that it knows of does the truncation.
+fn truncate_before_write(s: &mut Scratch<'_>, e: Extent) {
+    if s.present() {
+        s.txn.truncate(&s.key, e.truncate_size);
+        let size = s.info().size;
+        s.touch_range(e.truncate_size, size.saturating_sub(e.truncate_size));
+        s.set_size(e.truncate_size);
+    }
+    let info = s.info_mut();
+    info.truncate_seq = e.truncate_seq;
+    info.truncate_size = e.truncate_size;
+}
+
+pub(super) fn write_full(env: &ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent, data: Bytes) -> Outcome {
+    let length = extent.length;
+    if length != data.len() as u64 {
         return Err(Errno::EINVAL.into());
     }
-    check_range(env, 0, extent.length)?;
-    make_exist(s);
-    if extent.length < s.state.info.size {
-        s.txn.truncate(&s.key, extent.length);
+    check_range(env, 0, length)?;
+    s.make_exist();
+    let size = s.info().size;
+    if length < size {
+        s.txn.truncate(&s.key, length);
     }
-    if !data.is_empty() {
+    if length > 0 {
         s.txn.write(&s.key, 0, data);
     }
-    set_size(s, extent.length);
-    count_write(s, extent.length);
-    Ok(())
+    s.modify = true;
+    s.touch_range(0, size);
+    s.set_size(length);
+    s.forget_digests();
+    s.count_write(length);
+    Ok(Answer::done())
 }
 
-pub(super) fn create(s: &mut Scratch, exclusive: bool) -> Result<(), OpError> {
-    if s.state.exists && exclusive {
+pub(super) fn append(env: &ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent, data: Bytes) -> Outcome {
+    let info = s.info();
+    let at = Extent {
+        offset: info.size,
+        length: extent.length,
+        truncate_size: 0,
+        truncate_seq: info.truncate_seq,
+    };
+    write(env, s, at, data)
+}
+
+/// Repeats `data` over a range. Source: PrimaryLogPG::do_writesame.
+pub(super) fn write_same(
+    env: &ExecEnv<'_>,
+    s: &mut Scratch<'_>,
+    range: Extent,
+    data_length: u64,
+    data: &Bytes,
+) -> Outcome {
+    if range.length == 0 {
+        return Ok(Answer::done());
+    }
+    if data_length == 0 || range.length % data_length != 0 || data_length != data.len() as u64 {
+        return Err(Errno::EINVAL.into());
+    }
+    // Checked before the data is multiplied.
+    check_range(env, range.offset, range.length)?;
+    let mut all = BytesMut::with_capacity(range.length as usize);
+    for _ in 0..range.length / data_length {
+        all.extend_from_slice(data);
+    }
+    write(env, s, Extent::new(range.offset, range.length), all.freeze())
+}
+
+/// Makes a range zeros; one that reaches the end cuts the object off instead.
+pub(super) fn zero(env: &ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent) -> Outcome {
+    let e = extent.normalised();
+    let (max, size) = (env.config.max_object_size, s.info().size);
+    if s.state.exists && e.offset < max && e.length >= 1 && e.length <= max && e.offset + e.length >= size {
+        if e.offset >= size {
+            return Ok(Answer::kept(Bytes::new()));
+        }
+        return truncate(env, s, e);
+    }
+    check_range(env, e.offset, e.length)?;
+    // Ceph's OSD dies of a length of 0 here.
+    if s.present() && e.length > 0 {
+        s.txn.zero(&s.key, e.offset, e.length);
+        s.touch_range(e.offset, e.length);
+        s.delta.writes += 1;
+        s.forget_digests();
+    }
+    Ok(Answer::done())
+}
+
+/// The new size is the extent's offset.
+pub(super) fn truncate(env: &ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent) -> Outcome {
+    let e = extent.normalised();
+    if !s.present() {
+        return Ok(Answer::done());
+    }
+    check_range(env, e.offset, e.length)?;
+    if e.truncate_seq != 0 {
+        // Ceph's OSD dies of this one.
+        if e.offset != e.truncate_size {
+            return Err(Errno::EINVAL.into());
+        }
+        if e.truncate_seq <= s.info().truncate_seq {
+            return Ok(Answer::done());
+        }
+        let info = s.info_mut();
+        info.truncate_seq = e.truncate_seq;
+        info.truncate_size = e.truncate_size;
+    }
+    s.txn.truncate(&s.key, e.offset);
+    let size = s.info().size;
+    s.touch_range(e.offset, size.saturating_sub(e.offset));
+    s.set_size(e.offset);
+    s.delta.writes += 1;
+    s.forget_digests();
+    Ok(Answer::done())
+}
+
+pub(super) fn create(s: &mut Scratch<'_>, op: &OsdOp) -> Outcome {
+    if s.present() && op.flags & op_flags::EXCL != 0 {
         return Err(Errno::EEXIST.into());
     }
-    make_exist(s);
+    if !op.indata.is_empty() {
+        // A category, which nothing uses any more.
+        String::from_bytes(op.indata.clone())?;
+    }
+    s.make_exist();
     s.modify = true;
-    s.user_modify = true;
-    Ok(())
+    Ok(Answer::done())
 }
 
-pub(super) fn delete(s: &mut Scratch) -> Result<(), OpError> {
-    if !s.state.exists {
+/// Removes the head; with clones it stays as a whiteout, for they hang on it. Source: PrimaryLogPG::_delete_oid.
+pub(super) fn delete(env: &ExecEnv<'_>, s: &mut Scratch<'_>) -> Outcome {
+    let snapset = &s.state.snapset;
+    let will_clone = env.snapc.snaps.first().is_some_and(|newest| *newest > snapset.seq);
+    let whiteout = !snapset.clones.is_empty() || will_clone;
+    let was_whiteout = s.info().test(info_flags::WHITEOUT);
+    if !s.state.exists || (was_whiteout && whiteout) {
         return Err(Errno::ENOENT.into());
     }
     s.txn.remove(&s.key);
-    s.delta.objects -= 1;
-    s.delta.bytes -= s.state.info.size as i64;
-    if s.state.info.test(info_flags::OMAP) {
-        s.delta.objects_omap -= 1;
-    }
+    let size = s.info().size;
+    s.touch_range(0, size);
     s.delta.writes += 1;
-    s.state = ObjectState { snapset: std::mem::take(&mut s.state.snapset), ..ObjectState::default() };
-    s.modify = true;
-    s.user_modify = true;
-    Ok(())
+    s.set_size(0);
+    s.forget_digests();
+    let info = s.info_mut();
+    info.flags &= !info_flags::OMAP;
+    let watchers = std::mem::take(&mut info.watchers);
+    let gone = |(cookie, watcher)| Effect::Unwatch { cookie, watcher, tell: true };
+    s.effects.extend(watchers.into_keys().map(gone));
+    if whiteout {
+        s.info_mut().flags |= info_flags::WHITEOUT;
+        s.delta.whiteouts += 1;
+        s.txn.touch(&s.key);
+        return Ok(Answer::done());
+    }
+    s.delta.objects -= 1;
+    if was_whiteout {
+        s.delta.whiteouts -= 1;
+        s.info_mut().flags &= !info_flags::WHITEOUT;
+    }
+    s.state.to_mut().exists = false;
+    Ok(Answer::done())
 }
 
-pub(super) fn omap_set(
-    env: &ExecEnv<'_>,
-    s: &mut Scratch,
-    vals: BTreeMap<Bytes, Bytes>,
-) -> Result<(), OpError> {
-    let bytes: u64 = vals.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum();
-    if bytes > env.config.max_omap_bytes_per_request {
-        return Err(Errno::EINVAL.into());
-    }
-    make_exist(s);
-    if !s.state.info.test(info_flags::OMAP) {
-        s.state.info.flags |= info_flags::OMAP;
-        s.delta.objects_omap += 1;
-    }
-    s.txn.omap_set(&s.key, vals.into_iter().collect());
-    count_write(s, bytes);
-    Ok(())
+/// Expected sizes of the object and of writes.
+pub(super) fn alloc_hint(s: &mut Scratch<'_>, object_size: u64, write_size: u64, flags: u32) -> Outcome {
+    s.make_exist();
+    let info = s.info_mut();
+    info.expected_object_size = object_size;
+    info.expected_write_size = write_size;
+    info.alloc_hint_flags = flags;
+    s.txn.alloc_hint(&s.key, object_size, write_size);
+    Ok(Answer::done())
 }
 
-/// The end of a range that an object may have. Source: check_offset_and_length in src/osd/PrimaryLogPG.cc.
-fn check_range(env: &ExecEnv<'_>, offset: u64, length: u64) -> Result<u64, OpError> {
+/// Whether an object may have this range. Source: check_offset_and_length.
+fn check_range(env: &ExecEnv<'_>, offset: u64, length: u64) -> Result<(), OpError> {
+    let max = env.config.max_object_size;
     match offset.checked_add(length) {
-        Some(end) if end <= env.config.max_object_size => Ok(end),
+        Some(end) if offset < max && end <= max => Ok(()),
         _ => Err(Errno::EFBIG.into()),
     }
-}
-
-fn make_exist(s: &mut Scratch) {
-    if !s.state.exists {
-        s.state.exists = true;
-        s.txn.touch(&s.key);
-        s.delta.objects += 1;
-    }
-}
-
-fn set_size(s: &mut Scratch, size: u64) {
-    s.delta.bytes += size as i64 - s.state.info.size as i64;
-    s.state.info.size = size;
-}
-
-fn count_write(s: &mut Scratch, bytes: u64) {
-    s.delta.writes += 1;
-    s.delta.write_kib += bytes.div_ceil(1024) as i64;
-    s.modify = true;
-    s.user_modify = true;
 }

@@ -172,8 +172,8 @@ impl Pg {
             namespace: &o.nspace,
             app_metadata: &pool.application_metadata,
             object: if o.key.is_empty() { &o.name } else { &o.key },
-            read: op.kind.reads,
-            write: op.kind.writes,
+            read: op.kind.needs_read_cap,
+            write: op.kind.needs_write_cap,
             classes: &op.kind.classes,
             addr: &op.addr,
         })
@@ -208,6 +208,15 @@ impl Pg {
         }
     }
 
+    /// Runs a write that the OSD makes itself, unless it would have to wait: the caller tries again.
+    pub fn internal_op(&mut self, op: ClientOp, cx: &mut Shared) {
+        let head = op.msg.object.head();
+        let free = self.is_active() && !self.is_unreadable(&head) && !self.is_degraded(&head);
+        if free && !self.must_wait_for_lock(&head, &op) {
+            self.run(op, head, cx);
+        }
+    }
+
     fn run(&mut self, op: ClientOp, head: HObject, cx: &mut Shared) {
         let cached = self.writes.lock(&head).and_then(|l| l.state.clone());
         let state = match cached {
@@ -217,6 +226,7 @@ impl Pg {
                 Err(e) => return self.stopped(op, &head, ExecStop::Load(e), cx),
             },
         };
+        self.watches.populate(cx.now.mono, &head, &state.info.watchers);
         if op.kind.writes && op.msg.has_flag(flags::ORDERSNAP) && self.snapc(&op, cx).seq < state.snapset.seq
         {
             return op.refuse(OLD_SNAPC, cx);
@@ -244,20 +254,22 @@ impl Pg {
         let map = cx.map.clone();
         let Some(pool) = map.pool(self.id.pgid.pool) else { return Err(ExecStop::Drop) };
         let requester = Requester { conn: op.conn, name: op.name, addr: op.addr };
+        let (snapc, first_version) = (self.snapc(op, cx), self.next_version(cx));
         let mut env = ExecEnv {
             map: &map,
             pool,
             pgid: self.id.pgid,
             range: pg_range(self.id.pgid, pool.pg_num),
             missing: &self.missing,
+            watches: &mut self.watches,
             requester: &requester,
             reqid: op.reqid,
             flags: op.msg.flags,
             now: cx.now.wall,
             mtime: op.msg.mtime,
-            snapc: self.snapc(op, cx),
+            snapc,
             snapid: op.msg.object.snap,
-            first_version: self.next_version(cx),
+            first_version,
             last_user_version: self.info.last_user_version,
             may_read: op.kind.reads,
             may_write: op.kind.writes,
@@ -287,6 +299,7 @@ impl Pg {
         match stop {
             ExecStop::Missing(object) => self.wait_for_object(&object, op, cx),
             ExecStop::Drop => {}
+            ExecStop::Refused(e) => op.refuse(e, cx),
             ExecStop::Store(StoreError::Stopped) => cx.fail(FatalReason::DeviceFailed),
             ExecStop::Store(e) => {
                 cx.cluster_log(LogLevel::Error, format!("pg {} object {head}: {e}", self.id));
@@ -335,7 +348,7 @@ impl Pg {
         let changes = !done.entries.is_empty();
         if changes && !op.wants_returns() {
             result = 0;
-            done.results = op.msg.ops.iter().map(OpResult::from).collect();
+            done.results.iter_mut().for_each(|r| r.outdata = Default::default());
         } else if changes {
             for r in done.results.iter_mut().filter(|r| r.outdata.len() > cx.config.max_write_op_reply_len) {
                 r.rval = Errno::EOVERFLOW.neg();
@@ -382,13 +395,14 @@ impl Pg {
         if let Some(object) = lacking {
             return self.wait_for_object(&object, op, cx);
         }
-        let head = HObject::pg_start(self.id.pgid);
+        // The request's object names only the namespace.
+        let head = op.msg.object.clone();
         match self.execute(&op, &head, &ObjectState::default(), cx) {
             Err(stop) => self.stopped(op, &head, stop, cx),
             Ok(done) => {
                 let mut msg = op.reply(done.result, cx);
                 msg.ops = done.results;
-                msg.set_versions(Eversion::ZERO, 0);
+                msg.set_versions(self.info.last_update, self.info.last_user_version);
                 op.pending(msg).send(cx);
             }
         }

@@ -59,6 +59,7 @@ impl Pg {
         }
         cx.recovery_active = cx.recovery_active.saturating_sub(self.recovering.len());
         self.recovering.clear();
+        self.watches.clear();
         self.peers.clear();
         self.backfills.clear();
         self.unfound.clear();

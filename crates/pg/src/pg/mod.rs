@@ -44,6 +44,7 @@ use crate::interval::{IntervalKey, PastIntervals};
 use crate::log::PgLog;
 use crate::missing::Missing;
 use crate::osd::shared::Shared;
+use crate::watch::Watches;
 
 use backfill::Backfill;
 pub(crate) use client::ClientOp;
@@ -129,6 +130,8 @@ pub(crate) struct Pg {
     pub ready: VecDeque<ClientOp>,
     /// Stats changed since the last report.
     pub report: bool,
+    /// Primary only: who watches through which connection.
+    pub watches: Watches,
 }
 
 impl Pg {
@@ -152,6 +155,7 @@ impl Pg {
             blocked_by: Vec::new(),
             stamps: stats::Stamps::default(),
             ready: VecDeque::new(),
+            watches: Watches::default(),
             report: true,
         }
     }

@@ -1,0 +1,117 @@
+//! A request in the making: the object as the operations so far leave it, and what they change.
+
+use std::borrow::Cow;
+
+use store::{ObjectKey, Txn};
+use types::HObject;
+
+use super::Effect;
+use crate::info::PgSums;
+use crate::object::{ObjectInfo, ObjectState, info_flags};
+
+/// Operations work on this; nothing of it reaches the PG unless all of them succeed.
+pub(crate) struct Scratch<'a> {
+    /// The head's key; for a read of a snapshot, the key of what serves it.
+    pub key: ObjectKey,
+    /// The object before the request.
+    pub before: &'a ObjectState,
+    /// The object now; copied at the first change.
+    pub state: Cow<'a, ObjectState>,
+    pub txn: Txn,
+    /// Something changed although the transaction may be empty (a watch, a `create` of what exists).
+    pub modify: bool,
+    /// The change counts as a new version to clients.
+    pub user_modify: bool,
+    pub delta: PgSums,
+    pub effects: Vec<Effect>,
+    /// Ranges (offset, length) of the head's data that changed, in any order; clones no longer share them.
+    pub modified: Vec<(u64, u64)>,
+}
+
+impl<'a> Scratch<'a> {
+    pub fn new(object: &HObject, state: &'a ObjectState) -> Self {
+        Self {
+            key: ObjectKey::replicated(object.clone()),
+            before: state,
+            state: Cow::Borrowed(state),
+            txn: Txn::new(),
+            modify: false,
+            user_modify: false,
+            delta: PgSums::default(),
+            effects: Vec::new(),
+            modified: Vec::new(),
+        }
+    }
+
+    pub fn changed(&self) -> bool {
+        self.modify || !self.txn.is_empty()
+    }
+
+    /// The object is there for clients.
+    pub fn present(&self) -> bool {
+        self.state.is_present()
+    }
+
+    pub fn info(&self) -> &ObjectInfo {
+        &self.state.info
+    }
+
+    pub fn info_mut(&mut self) -> &mut ObjectInfo {
+        &mut self.state.to_mut().info
+    }
+
+    /// Creates the object, or makes it visible again. Source: PrimaryLogPG::maybe_create_new_object.
+    pub fn make_exist(&mut self) {
+        if !self.state.exists {
+            self.state.to_mut().exists = true;
+            self.txn.touch(&self.key);
+            self.delta.objects += 1;
+            self.forget_digests();
+        } else if self.state.info.test(info_flags::WHITEOUT) {
+            self.info_mut().flags &= !info_flags::WHITEOUT;
+            self.delta.whiteouts -= 1;
+        }
+    }
+
+    /// Sets the size and counts the bytes.
+    pub fn set_size(&mut self, size: u64) {
+        let old = self.state.info.size;
+        if old != size {
+            self.delta.bytes += size as i64 - old as i64;
+            self.info_mut().size = size;
+        }
+    }
+
+    /// Data or omap changed: stored digests say nothing any more.
+    pub fn forget_digests(&mut self) {
+        const DIGESTS: u32 = info_flags::DATA_DIGEST | info_flags::OMAP_DIGEST;
+        if self.state.info.flags & DIGESTS != 0 {
+            self.info_mut().flags &= !DIGESTS;
+        }
+    }
+
+    /// Notes that a range of data changed.
+    pub fn touch_range(&mut self, offset: u64, length: u64) {
+        if length > 0 {
+            self.modified.push((offset, length));
+        }
+    }
+
+    /// Counts one write of so many bytes.
+    pub fn count_write(&mut self, bytes: u64) {
+        self.delta.writes += 1;
+        self.delta.write_kib += bytes.div_ceil(1024) as i64;
+    }
+
+    /// Counts one read of so many bytes.
+    pub fn count_read(&mut self, bytes: usize) {
+        self.delta.reads += 1;
+        self.delta.read_kib += bytes.div_ceil(1024) as i64;
+    }
+
+    /// Counts whether the object has come to hold an omap or lost it. Source: PrimaryLogPG::make_writeable.
+    pub fn count_omap_objects(&mut self) {
+        let has = |s: &ObjectState| i64::from(s.exists && s.info.test(info_flags::OMAP));
+        self.delta.objects_omap += has(&self.state) - has(self.before);
+    }
+}

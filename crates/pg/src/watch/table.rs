@@ -1,0 +1,357 @@
+//! Who watches which object of a PG, and the notifies under way: a state machine of the PG's primary.
+//!
+//! That somebody watches is stored in the object's info; here is what only the present interval knows: through which
+//! connection, until when, and which notifies wait for the watcher. Source: src/osd/Watch.cc.
+//!
+//! ```text
+//!              connect                              deadline
+//!   Unconnected ◄────► Connected       either one ───────────► expired: the PG writes an unwatch
+//!              disconnect
+//! ```
+//!
+//! Invariants:
+//! 1. A notify waits for a watch exactly when that watch lists the notify.
+//! 2. A notify that waits for nobody is over and not kept.
+//! 3. A watch without a connection has a deadline; so has one whose client pings.
+//! 4. An object without watches is not kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use codec::Encode;
+use messages::osd::{MWatchNotify, NotifyResult, WatcherId, watch_event};
+use types::{ConnId, EntityAddr, EntityName, Epoch, Errno, HObject};
+
+use crate::Output;
+use crate::object::WatchInfo;
+
+/// A watch of one object: the client's cookie, and the client.
+pub type WatchKey = (u64, EntityName);
+
+/// How long an expired watch waits for its removal to be written before it is tried again.
+const REMOVAL_RETRY: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone, PartialEq)]
+struct Watch {
+    timeout: Duration,
+    addr: EntityAddr,
+    conn: Option<ConnId>,
+    /// The client pings; one that does not is held by its connection alone.
+    will_ping: bool,
+    last_ping: Duration,
+    deadline: Option<Duration>,
+    notifies: BTreeSet<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Notify {
+    object: HObject,
+    /// The notifier: its connection, global id and cookie.
+    conn: ConnId,
+    notifier: u64,
+    cookie: u64,
+    payload: Bytes,
+    user_version: u64,
+    deadline: Duration,
+    waiting: BTreeSet<WatchKey>,
+    replies: BTreeMap<WatcherId, Bytes>,
+}
+
+/// What somebody wants to tell an object's watchers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewNotify {
+    pub notify_id: u64,
+    pub conn: ConnId,
+    /// Global id.
+    pub notifier: u64,
+    pub cookie: u64,
+    pub timeout: Duration,
+    pub payload: Bytes,
+    pub user_version: u64,
+}
+
+/// See the module's invariants. Times are monotonic.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Watches {
+    objects: BTreeMap<HObject, BTreeMap<WatchKey, Watch>>,
+    notifies: BTreeMap<u64, Notify>,
+    last_notify: u32,
+}
+
+impl Watches {
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty() && self.notifies.is_empty()
+    }
+
+    /// A number that no notify of this object's had or will have: a restart or another primary has a later epoch.
+    pub fn next_notify_id(&mut self, epoch: Epoch) -> u64 {
+        self.last_notify = self.last_notify.wrapping_add(1);
+        u64::from(epoch.0) << 32 | u64::from(self.last_notify)
+    }
+
+    /// Whether a watch's client can be reached.
+    pub fn is_connected(&self, object: &HObject, key: &WatchKey) -> bool {
+        self.objects.get(object).and_then(|w| w.get(key)).is_some_and(|w| w.conn.is_some())
+    }
+
+    /// Takes up watches that are stored but not known here: their clients have this long to come back.
+    pub fn populate(&mut self, now: Duration, object: &HObject, stored: &BTreeMap<WatchKey, WatchInfo>) {
+        if stored.is_empty() {
+            return;
+        }
+        let known = self.objects.entry(object.clone()).or_default();
+        for (key, info) in stored {
+            let timeout = Duration::from_secs(info.timeout_seconds.into());
+            known.entry(*key).or_insert_with(|| Watch {
+                timeout,
+                addr: info.addr,
+                conn: None,
+                will_ping: false,
+                last_ping: Duration::ZERO,
+                deadline: Some(now + timeout),
+                notifies: BTreeSet::new(),
+            });
+        }
+    }
+
+    /// A client watches through this connection from now on; it hears notifies under way (again).
+    pub fn connect(
+        &mut self,
+        now: Duration,
+        object: &HObject,
+        key: WatchKey,
+        (conn, addr): (ConnId, EntityAddr),
+        timeout: Duration,
+        will_ping: bool,
+        out: &mut Vec<Output>,
+    ) {
+        let watches = self.objects.entry(object.clone()).or_default();
+        let watch = watches.entry(key).or_insert_with(|| Watch {
+            timeout,
+            addr,
+            conn: None,
+            will_ping,
+            last_ping: now,
+            deadline: None,
+            notifies: BTreeSet::new(),
+        });
+        if watch.conn == Some(conn) {
+            return;
+        }
+        watch.conn = Some(conn);
+        watch.will_ping = will_ping;
+        watch.last_ping = now;
+        watch.deadline = will_ping.then(|| now + watch.timeout);
+        for id in &watch.notifies {
+            if let Some(n) = self.notifies.get(id) {
+                out.push(n.message(*id, key.0, conn));
+            }
+        }
+    }
+
+    pub fn ping(&mut self, now: Duration, object: &HObject, key: &WatchKey) {
+        if let Some(w) = self.objects.get_mut(object).and_then(|w| w.get_mut(key)) {
+            w.last_ping = now;
+            if w.conn.is_some() {
+                w.deadline = Some(now + w.timeout);
+            }
+        }
+    }
+
+    /// A connection is gone: its watches live on until their deadline.
+    pub fn disconnected(&mut self, now: Duration, conn: ConnId) {
+        let watches = self.objects.values_mut().flat_map(BTreeMap::values_mut);
+        for w in watches.filter(|w| w.conn == Some(conn)) {
+            w.disconnect(now);
+        }
+    }
+
+    /// Ends a watch; notifies no longer wait for it. `tell` says whether its client hears of it.
+    pub fn remove(&mut self, object: &HObject, key: &WatchKey, tell: bool, out: &mut Vec<Output>) {
+        let Some(watches) = self.objects.get_mut(object) else { return };
+        let Some(w) = watches.remove(key) else { return };
+        if watches.is_empty() {
+            self.objects.remove(object);
+        }
+        if let (true, Some(conn)) = (tell, w.conn) {
+            out.push(disconnect_message(key.0, conn));
+        }
+        for id in w.notifies {
+            if let Some(n) = self.notifies.get_mut(&id) {
+                n.waiting.remove(key);
+                self.finish_if_over(id, out);
+            }
+        }
+    }
+
+    /// Tells an object's watchers; without any the notifier hears of the end at once.
+    pub fn notify(&mut self, now: Duration, object: &HObject, n: NewNotify, out: &mut Vec<Output>) {
+        let id = n.notify_id;
+        let mut notify = Notify {
+            object: object.clone(),
+            conn: n.conn,
+            notifier: n.notifier,
+            cookie: n.cookie,
+            payload: n.payload,
+            user_version: n.user_version,
+            deadline: now + n.timeout,
+            waiting: BTreeSet::new(),
+            replies: BTreeMap::new(),
+        };
+        for (key, w) in self.objects.get_mut(object).into_iter().flatten() {
+            if w.will_ping && w.last_ping + w.timeout < now {
+                // It should have pinged long ago: nobody waits for it.
+                w.disconnect(now);
+                continue;
+            }
+            w.notifies.insert(id);
+            notify.waiting.insert(*key);
+            if let Some(conn) = w.conn {
+                out.push(notify.message(id, key.0, conn));
+            }
+        }
+        self.notifies.insert(id, notify);
+        self.finish_if_over(id, out);
+    }
+
+    /// A watcher has taken note. Without a cookie this counts for all its watches of the object.
+    pub fn ack(
+        &mut self,
+        object: &HObject,
+        watcher: EntityName,
+        cookie: Option<u64>,
+        notify_id: u64,
+        reply: &Bytes,
+        out: &mut Vec<Output>,
+    ) {
+        let mut acked = Vec::new();
+        for (key, w) in self.objects.get_mut(object).into_iter().flatten() {
+            let meant = key.1 == watcher && cookie.is_none_or(|c| c == key.0);
+            if meant && w.notifies.remove(&notify_id) {
+                acked.push(*key);
+            }
+        }
+        let Some(n) = self.notifies.get_mut(&notify_id) else { return };
+        for key in acked {
+            n.waiting.remove(&key);
+            n.replies.insert((key.1.num as u64, key.0), reply.clone());
+        }
+        self.finish_if_over(notify_id, out);
+    }
+
+    /// Ends notifies whose time is over; returns watches whose time is, which the PG must remove from their objects.
+    /// `is_barred` says whether a client is on the blocklist.
+    pub fn tick(
+        &mut self,
+        now: Duration,
+        is_barred: impl Fn(&EntityAddr) -> bool,
+        out: &mut Vec<Output>,
+    ) -> Vec<(HObject, WatchKey)> {
+        let late: Vec<u64> =
+            self.notifies.iter().filter(|(_, n)| n.deadline <= now).map(|(id, _)| *id).collect();
+        for id in late {
+            self.finish(id, Errno::ETIMEDOUT.neg(), out);
+        }
+        let mut expired = Vec::new();
+        for (object, watches) in &mut self.objects {
+            for (key, w) in watches {
+                let over = w.deadline.is_some_and(|d| d <= now);
+                if !over && !(w.conn.is_some() && is_barred(&w.addr)) {
+                    continue;
+                }
+                if let Some(conn) = w.conn.take() {
+                    out.push(disconnect_message(key.0, conn));
+                }
+                w.deadline = Some(now + REMOVAL_RETRY);
+                expired.push((object.clone(), *key));
+            }
+        }
+        expired
+    }
+
+    /// Forgets everything, as a new interval does: clients come again.
+    pub fn clear(&mut self) {
+        self.objects.clear();
+        self.notifies.clear();
+    }
+
+    fn finish_if_over(&mut self, id: u64, out: &mut Vec<Output>) {
+        if self.notifies.get(&id).is_some_and(|n| n.waiting.is_empty()) {
+            self.finish(id, 0, out);
+        }
+    }
+
+    fn finish(&mut self, id: u64, return_code: i32, out: &mut Vec<Output>) {
+        let Some(n) = self.notifies.remove(&id) else { return };
+        for (key, w) in self.objects.get_mut(&n.object).into_iter().flatten() {
+            if n.waiting.contains(key) {
+                w.notifies.remove(&id);
+            }
+        }
+        let missed = n.waiting.iter().map(|(cookie, who)| (who.num as u64, *cookie)).collect();
+        let result = NotifyResult { replies: n.replies.into_iter().collect(), missed };
+        let msg = MWatchNotify {
+            cookie: n.cookie,
+            version: n.user_version,
+            notify_id: id,
+            event: watch_event::NOTIFY_COMPLETE,
+            payload: Bytes::new(),
+            result: result.to_bytes(),
+            return_code,
+            notifier: n.notifier,
+        };
+        out.push(Output::Reply { conn: n.conn, tid: 0, msg: msg.into() });
+    }
+
+    /// Checks the invariants that the module states.
+    pub fn assert_invariants(&self) {
+        for (id, n) in &self.notifies {
+            assert!(!n.waiting.is_empty(), "2: notify {id} waits for nobody");
+            for key in &n.waiting {
+                let w = self.objects.get(&n.object).and_then(|w| w.get(key));
+                assert!(w.is_some_and(|w| w.notifies.contains(id)), "1: notify {id} waits for {key:?}");
+            }
+        }
+        for (object, watches) in &self.objects {
+            assert!(!watches.is_empty(), "4: {object} is kept without a watch");
+            for (key, w) in watches {
+                for id in &w.notifies {
+                    let waits = self.notifies.get(id).is_some_and(|n| n.waiting.contains(key));
+                    assert!(waits, "1: {key:?} lists notify {id}");
+                }
+                assert!(w.deadline.is_some() || (w.conn.is_some() && !w.will_ping), "3: {key:?} never ends");
+            }
+        }
+    }
+}
+
+impl Watch {
+    fn disconnect(&mut self, now: Duration) {
+        self.conn = None;
+        // A client that pings has its deadline from the last ping.
+        if !self.will_ping || self.deadline.is_none() {
+            self.deadline = Some(now + self.timeout);
+        }
+    }
+}
+
+impl Notify {
+    fn message(&self, id: u64, cookie: u64, conn: ConnId) -> Output {
+        let msg = MWatchNotify {
+            cookie,
+            version: self.user_version,
+            notify_id: id,
+            event: watch_event::NOTIFY,
+            payload: self.payload.clone(),
+            notifier: self.notifier,
+            ..MWatchNotify::default()
+        };
+        Output::Reply { conn, tid: 0, msg: msg.into() }
+    }
+}
+
+fn disconnect_message(cookie: u64, conn: ConnId) -> Output {
+    let msg = MWatchNotify { cookie, event: watch_event::DISCONNECT, ..MWatchNotify::default() };
+    Output::Reply { conn, tid: 0, msg: msg.into() }
+}
