@@ -97,24 +97,25 @@ fn random_edit(rng: &mut Random, step: usize) -> Edit {
             )
         }
         10 => ("--rebuild-class-roots".to_owned(), Box::new(|m| m.rebuild_class_roots())),
-        _ => {
-            let class = rng.pick(&["", "hdd", "ssd"]);
-            let domain = rng.pick(&["osd", "host", "rack"]);
-            let mode = rng.pick(&["firstn", "indep"]);
-            let class_args =
-                if class.is_empty() { String::new() } else { format!(" --device-class {class}") };
-            (
-                format!("--create-simple-rule rule{step} default {domain} {mode}{class_args}"),
-                Box::new(move |m| {
-                    let class = Some(class).filter(|c| !c.is_empty());
-                    let mode = RuleMode::from_name(mode)?;
-                    let name = format!("rule{step}");
-                    m.add_simple_rule(&name, "default", domain, class, mode, RULE_REPLICATED, None).map(drop)
-                }),
-            )
-        }
+        _ => random_rule(rng, step),
     };
     Edit { args: words(&line), call }
+}
+
+fn random_rule(rng: &mut Random, step: usize) -> (String, Call) {
+    let class = rng.pick(&["", "hdd", "ssd"]);
+    let domain = rng.pick(&["osd", "host", "rack"]);
+    let mode = rng.pick(&["firstn", "indep"]);
+    let class_args = if class.is_empty() { String::new() } else { format!(" --device-class {class}") };
+    (
+        format!("--create-simple-rule rule{step} default {domain} {mode}{class_args}"),
+        Box::new(move |m| {
+            let class = Some(class).filter(|c| !c.is_empty());
+            let mode = RuleMode::from_name(mode)?;
+            let name = format!("rule{step}");
+            m.add_simple_rule(&name, "default", domain, class, mode, RULE_REPLICATED, None).map(drop)
+        }),
+    )
 }
 
 fn starting_map(rng: &mut Random, with_choose_args: bool) -> CrushMap {
