@@ -242,8 +242,8 @@ impl MgrMap {
                 "available_modules": modules(&s.available_modules),
             })
         });
-        let always_on =
-            self.always_on_modules.iter().map(|(r, m)| (Release(*r as u8).name(), array(m.iter().cloned())));
+        let release = |r: u32| u8::try_from(r).map_or(Release::UNKNOWN, Release).name();
+        let always_on = self.always_on_modules.iter().map(|(r, m)| (release(*r), array(m.iter().cloned())));
         let clients = self.clients.iter().map(
             |c| json!({ "name": c.name, "addrvec": c.addrs.0.iter().map(addr_json).collect::<Vec<_>>() }),
         );

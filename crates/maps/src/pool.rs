@@ -344,7 +344,7 @@ impl Pool {
     /// Takes a pool snapshot and returns its id. The caller has refused pools with self-managed snapshots.
     pub fn add_snap(&mut self, name: &str, stamp: Utime) -> SnapId {
         self.flags |= pool_flags::POOL_SNAPS;
-        self.snap_seq += 1;
+        self.snap_seq = self.snap_seq.saturating_add(1);
         let snapid = SnapId(self.snap_seq);
         self.snaps.insert(snapid.0, PoolSnap { snapid, stamp, name: name.to_owned() });
         snapid
@@ -353,21 +353,21 @@ impl Pool {
     /// Drops a pool snapshot; the sequence moves on so that clients notice. False when there is none with that id.
     pub fn remove_snap(&mut self, snap: SnapId) -> bool {
         let found = self.snaps.remove(&snap.0).is_some();
-        self.snap_seq += u64::from(found);
+        self.snap_seq = self.snap_seq.saturating_add(u64::from(found));
         found
     }
 
     /// Hands out an id for a snapshot that a client manages; the first one is 2, for 1 once marked the mode.
     /// The caller has refused pools with pool snapshots. Source: pg_pool_t::add_unmanaged_snap.
     pub fn add_unmanaged_snap(&mut self) -> SnapId {
-        self.snap_seq = self.snap_seq.max(1) + 1;
+        self.snap_seq = self.snap_seq.max(1).saturating_add(1);
         self.flags |= pool_flags::SELFMANAGED_SNAPS;
         SnapId(self.snap_seq)
     }
 
     /// Notes that a client removed one of its snapshots; the id goes to the increment's `new_removed_snaps`.
     pub fn remove_unmanaged_snap(&mut self) {
-        self.snap_seq += 1;
+        self.snap_seq = self.snap_seq.saturating_add(1);
     }
 
     /// The context that writes to a pool with pool snapshots carry.

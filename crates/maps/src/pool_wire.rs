@@ -14,6 +14,8 @@ const NEWEST: u8 = 30;
 const OLDEST: u8 = 24;
 /// Periods of a hit set that a decoded pool may have: dumps list a number for each.
 const MAX_HIT_SET_COUNT: u32 = 1 << 16;
+/// PGs that a decoded pool may have. Monitors allow 65,536 by default (mon_max_pool_pg_num).
+const MAX_PG_NUM: u32 = 1 << 20;
 
 codec::wire_struct!(PoolSnap(2, 2) { snapid, stamp, name });
 codec::wire_struct!(PgMergeMeta(1, 1) {
@@ -168,6 +170,7 @@ fn decode_to_14(r: &mut Reader) -> Result<Pool, DecodeError> {
         pgp_num: r.u32()?,
         ..Pool::default()
     };
+    at_most("pg_num", p.pg_num, MAX_PG_NUM)?;
     r.skip(8)?;
     p.last_change = Epoch::decode(r)?;
     p.snap_seq = r.u64()?;
@@ -189,13 +192,7 @@ fn decode_to_14(r: &mut Reader) -> Result<Pool, DecodeError> {
     p.hit_set_params = HitSetParams::decode(r)?;
     p.hit_set_period = r.u32()?;
     p.hit_set_count = r.u32()?;
-    if p.hit_set_count > MAX_HIT_SET_COUNT {
-        return Err(DecodeError::TooLarge {
-            what: "hit_set_count",
-            claimed: p.hit_set_count.into(),
-            bound: MAX_HIT_SET_COUNT.into(),
-        });
-    }
+    at_most("hit_set_count", p.hit_set_count, MAX_HIT_SET_COUNT)?;
     p.stripe_width = r.u32()?;
     p.target_max_bytes = r.u64()?;
     p.target_max_objects = r.u64()?;
@@ -205,6 +202,13 @@ fn decode_to_14(r: &mut Reader) -> Result<Pool, DecodeError> {
     p.cache_min_evict_age = r.u32()?;
     p.erasure_code_profile = String::decode(r)?;
     Ok(p)
+}
+
+fn at_most(what: &'static str, claimed: u32, bound: u32) -> Result<(), DecodeError> {
+    if claimed > bound {
+        return Err(DecodeError::TooLarge { what, claimed: claimed.into(), bound: bound.into() });
+    }
+    Ok(())
 }
 
 fn decode_15_to_24(p: &mut Pool, r: &mut Reader) -> Result<(), DecodeError> {

@@ -116,3 +116,42 @@ fn service_maps() {
     assert_eq!(map.to_bytes(), data("servicemap.bin"));
     assert_same(&map.dump(), &parse(&text("servicemap.json")), "servicemap");
 }
+
+/// Our own encoding, read and printed by the real tool.
+#[test]
+fn the_real_tool_reads_our_monitor_maps() {
+    if !common::have("monmaptool") {
+        return;
+    }
+    let mut map = MonMap::from_bytes(data("monmap.bin")).expect("a real map");
+    let path = std::env::temp_dir().join(format!("loligo-monmap-{}", std::process::id()));
+    let name = path.to_str().expect("UTF-8");
+    for i in 0..6u16 {
+        let mut m = map.mons["a"].clone();
+        m.name = format!("m{i}");
+        m.priority = i;
+        m.weight = 2 * i;
+        m.addrs.0.truncate(2 - usize::from(i % 2));
+        m.addrs.0.iter_mut().for_each(|a| a.nonce = i.into());
+        if i % 3 == 1 {
+            m.crush_loc.insert("datacenter".to_owned(), format!("d{i}"));
+        }
+        assert!(map.add(m));
+        if i == 4 {
+            assert!(map.remove("m1") && !map.remove("m1"));
+            map.disallowed_leaders.insert("m2".to_owned());
+            map.election_strategy = 3;
+        }
+        if i == 5 {
+            map.stretch_mode = true;
+            map.tiebreaker_mon = "m5".to_owned();
+            map.stretch_marked_down_mons.insert("m3".to_owned());
+        }
+        std::fs::write(&path, map.to_bytes()).expect("write");
+        let theirs = String::from_utf8(common::run("monmaptool", &["--print", name])).expect("UTF-8");
+        let theirs: Vec<&str> = theirs.lines().filter(|l| !l.starts_with("monmaptool")).collect();
+        assert_eq!(map.print().lines().collect::<Vec<_>>(), theirs, "{i}");
+        assert_eq!(MonMap::from_bytes(map.to_bytes()), Ok(map.clone()));
+    }
+    std::fs::remove_file(&path).expect("clean up");
+}
