@@ -164,7 +164,7 @@ impl Incremental {
     pub fn change_flags(&mut self, base: &OsdMap, set: u32, clear: u32) {
         let flags = u32::try_from(self.new_flags).unwrap_or(base.flags);
         // Bit 31 is unused, so the number stays positive.
-        self.new_flags = ((flags | set) & !clear).cast_signed();
+        self.new_flags = ((flags | set) & !clear) as i32;
     }
 
     /// Adds a pool and returns its id.

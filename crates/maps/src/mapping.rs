@@ -127,7 +127,7 @@ impl<'a> PgMapper<'a> {
         if let Some(rule) = rule {
             self.map.crush.do_rule_into(
                 rule,
-                seed.cast_signed(),
+                seed as i32,
                 usize::from(pool.size),
                 &self.map.weights,
                 Some(pg.pool.0),
@@ -279,7 +279,7 @@ impl OsdMap {
         // PG and OSD go into the hash, so that each PG takes its own choice.
         let accepts = |o: i32| {
             let affinity = self.primary_affinity(o);
-            affinity >= MAX_PRIMARY_AFFINITY || hash32_2(seed, o.cast_unsigned()) >> 16 < affinity
+            affinity >= MAX_PRIMARY_AFFINITY || hash32_2(seed, o as u32) >> 16 < affinity
         };
         let willing = osds.iter().position(|o| real(o) && accepts(*o));
         // When all refuse, the first of them has to.

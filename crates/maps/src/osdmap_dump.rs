@@ -146,7 +146,7 @@ fn dump_xinfo(id: i32, o: &Osd) -> Value {
         "down_stamp": x.down_stamp.to_string(),
         "laggy_probability": float(x.laggy_probability.as_f32().into()),
         "laggy_interval": x.laggy_interval,
-        "features": x.features.cast_signed(),
+        "features": x.features as i64,
         "old_weight": x.old_weight,
         "last_purged_snaps_scrub": x.last_purged_snaps_scrub.to_string(),
         "dead_epoch": x.dead_epoch.0,

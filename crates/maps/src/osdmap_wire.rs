@@ -223,7 +223,7 @@ fn decode_client_part(r: &mut Reader) -> Result<OsdMap, DecodeError> {
         match usize::try_from(max_osd) {
             Ok(n) if n <= bound => map.set_max_osd(n),
             _ => {
-                let claimed = u64::from(max_osd.cast_unsigned());
+                let claimed = u64::from(max_osd as u32);
                 return Err(DecodeError::TooLarge { what: "max_osd", claimed, bound: bound as u64 });
             }
         }

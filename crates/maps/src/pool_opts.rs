@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_table_is_sorted_and_complete() {
-        assert!(POOL_OPTS.windows(2).all(|w| w[0].0 < w[1].0));
+        assert!(POOL_OPTS.is_sorted_by_key(|o| o.0));
         let mut keys: Vec<i32> = POOL_OPTS.iter().map(|o| o.1).collect();
         keys.sort_unstable();
         assert_eq!(keys, (0..24).collect::<Vec<_>>());

@@ -59,7 +59,7 @@ impl Release {
 /// As signed bytes: values from 0x80 once meant "invalid" and sort first.
 impl Ord for Release {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.0.cast_signed().cmp(&other.0.cast_signed())
+        (self.0 as i8).cmp(&(other.0 as i8))
     }
 }
 impl PartialOrd for Release {
