@@ -172,13 +172,13 @@ impl OsdCore {
         self.drop_sessions(&before, &map);
         self.shared.out.push(Output::MapChanged);
         self.check_up();
-        if self.boot.is_up() {
-            for (id, pg) in &mut self.pgs {
-                if done.changed.contains(id) {
-                    pg.start_interval(&mut self.shared);
-                } else {
-                    pg.map_changed(&mut self.shared);
-                }
+        let up = self.boot.is_up();
+        for (id, pg) in &mut self.pgs {
+            match (done.changed.contains(id), up) {
+                (true, true) => pg.start_interval(&mut self.shared),
+                (true, false) => pg.stop(&mut self.shared),
+                (false, true) => pg.map_changed(&mut self.shared),
+                (false, false) => {}
             }
         }
         self.heartbeat_peers_changed();

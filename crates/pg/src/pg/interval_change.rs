@@ -36,19 +36,19 @@ impl Pg {
     /// Begins the current interval: nothing of an older one is left. Requests that clients sent with knowledge of the
     /// current interval stay, the others they will send again.
     pub fn start_interval(&mut self, cx: &mut Shared) {
-        let was = (self.stamps, self.cluster_state(cx));
-        self.forget_interval(cx);
-        self.phase = Phase::Stray;
+        let was = self.cluster_state(cx);
+        self.stop(cx);
         if self.is_primary(cx) {
             self.start_peering(cx);
         } else if self.primary() >= 0 && cx.map.is_up(self.primary()) {
             self.notify(self.primary(), cx);
         }
-        self.stamps = was.0;
-        self.note_state(was.1, cx);
+        self.note_state(was, cx);
     }
 
-    fn forget_interval(&mut self, cx: &mut Shared) {
+    /// Leaves whatever the PG was doing in an older interval; this OSD may not be up any more.
+    pub fn stop(&mut self, cx: &mut Shared) {
+        self.phase = Phase::Stray;
         let mut requests: Vec<_> = self.writes.clear();
         requests.extend(std::mem::take(&mut self.waiting_for_object).into_values().flatten());
         requests.extend(self.ready.drain(..));

@@ -66,7 +66,15 @@ impl Client {
         self.busy.contains(name)
     }
 
-    fn begin(&mut self, map: &OsdMap, pool: PoolId, name: &str, kind: Kind, ops: Vec<OsdOp>, flag: u32) -> u64 {
+    fn begin(
+        &mut self,
+        map: &OsdMap,
+        pool: PoolId,
+        name: &str,
+        kind: Kind,
+        ops: Vec<OsdOp>,
+        flag: u32,
+    ) -> u64 {
         assert!(self.busy.insert(name.into()), "{name} is busy");
         self.next_tid += 1;
         let msg = MOsdOp {
@@ -139,6 +147,19 @@ impl Client {
         Message::Unknown(Message::from(msg.clone()).into_wire(tid))
     }
 
+    /// The session to an OSD is gone: what was sent there goes out again.
+    pub fn session_lost(&mut self, osd: i32) {
+        for r in self.open.values_mut() {
+            if r.key.as_ref().is_some_and(|k| k.members.acting_primary == osd) {
+                r.key = None;
+            }
+        }
+    }
+
+    pub fn was_sent(&self, tid: u64) -> bool {
+        self.open.get(&tid).is_some_and(|r| r.attempts > 0)
+    }
+
     pub fn message_of(&self, tid: u64) -> MOsdOp {
         self.open[&tid].msg.clone()
     }
@@ -166,7 +187,8 @@ impl Client {
             }
             Kind::CreateExclusive => {
                 assert_eq!(reply.result, 0, "a resent create must not see its own first run");
-                *self.model.entry(r.name).or_default() = Expected { acked: Some(Vec::new()), open: Vec::new() };
+                *self.model.entry(r.name).or_default() =
+                    Expected { acked: Some(Vec::new()), open: Vec::new() };
                 self.acked += 1;
             }
         }

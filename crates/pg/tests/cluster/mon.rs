@@ -39,11 +39,8 @@ impl Mon {
         crush.add_simple_rule("r", "default", "osd", None, RuleMode::Firstn, 1, None).unwrap();
         let map = OsdMap::new_cluster(FSID, Utime::new(1, 0), crush);
         let first = Incremental::first(&map);
-        let mut mon = Self {
-            incs: BTreeMap::from([(map.epoch, first.to_bytes())]),
-            map,
-            subscribers: BTreeMap::new(),
-        };
+        let mut mon =
+            Self { incs: BTreeMap::from([(map.epoch, first.to_bytes())]), map, subscribers: BTreeMap::new() };
         mon.change(|inc, map| {
             for osd in 0..osds {
                 inc.create_osd(map, OsdId(osd), uuid(osd));
@@ -107,7 +104,8 @@ impl Mon {
                     return Vec::new();
                 }
                 self.mark_down(from);
-                let addrs = OsdAddrs { client: at.clone(), cluster: at.clone(), hb_back: at.clone(), hb_front: at };
+                let addrs =
+                    OsdAddrs { client: at.clone(), cluster: at.clone(), hb_back: at.clone(), hb_front: at };
                 self.change(|inc, map| inc.boot_osd(map, OsdId(from), addrs, features::PACIFIC));
             }
             Message::OsdAlive(m) => {
@@ -152,7 +150,10 @@ impl Mon {
         for (osd, next) in &mut self.subscribers {
             if *next <= newest {
                 let from = Epoch(next.0.max(1));
-                out.push((*osd, self.incs.range(from..).map(|(e, b)| (*e, b.clone())).collect::<BTreeMap<_, _>>()));
+                out.push((
+                    *osd,
+                    self.incs.range(from..).map(|(e, b)| (*e, b.clone())).collect::<BTreeMap<_, _>>(),
+                ));
                 *next = newest.next();
             }
         }

@@ -38,3 +38,290 @@ fn writes_are_on_every_member_when_acknowledged() {
     }
     s.settle();
 }
+
+#[test]
+fn a_resent_request_gets_the_first_runs_result() {
+    let (mut s, pool) = cluster(3, 3, 2, 4, 2);
+    let map = s.mon.map.clone();
+    let tid = s.client.create_exclusive(&map, pool, "once");
+    let msg = {
+        s.until("sent", |s| s.client.was_sent(tid));
+        s.client.message_of(tid)
+    };
+    s.until("acked", |s| s.client.is_idle());
+    let primary = map.pg_to_up_acting(msg.pgid.pgid).acting_primary;
+    let again = s.client.resend(tid, &msg);
+    s.send(crate::sim::CLIENT, primary, again);
+    s.until("second reply", |s| s.client.replies.len() == 2);
+    let [(_, a), (_, b)] = &s.client.replies[..] else { panic!() };
+    assert_eq!((a.result, a.replay_version, a.user_version), (0, b.replay_version, b.user_version));
+    assert_eq!(b.result, 0);
+}
+
+#[test]
+fn a_refused_write_is_remembered_too() {
+    let (mut s, pool) = cluster(2, 2, 1, 1, 3);
+    let map = s.mon.map.clone();
+    let tid = s.client.remove(&map, pool, "absent");
+    s.until("sent", |s| s.client.was_sent(tid));
+    let msg = s.client.message_of(tid);
+    s.until("answered", |s| s.client.is_idle());
+    // Created meanwhile: a second run would succeed.
+    s.client.write(&map, pool, "absent", vec![1]);
+    s.until("written", |s| s.client.is_idle());
+    let again = s.client.resend(tid, &msg);
+    s.send(crate::sim::CLIENT, map.pg_to_up_acting(msg.pgid.pgid).acting_primary, again);
+    s.until("third reply", |s| s.client.replies.len() == 3);
+    assert_eq!(s.client.replies[2].1.result, -2);
+    s.settle();
+    s.check_copies();
+}
+
+#[test]
+fn one_member_restarts_during_writes() {
+    for seed in 10..14 {
+        let (mut s, pool) = cluster(3, 3, 2, 8, seed);
+        write_all(&mut s, pool, 0..30, 1);
+        s.until("acked", |s| s.client.is_idle());
+        write_all(&mut s, pool, 0..30, 2);
+        s.run(40);
+        s.crash(1);
+        s.notice_crash(1);
+        s.until("acked without it", |s| s.client.is_idle());
+        write_all(&mut s, pool, 20..50, 3);
+        s.run(30);
+        s.start(1);
+        s.settle();
+        s.check_copies();
+    }
+}
+
+#[test]
+fn the_whole_cluster_is_killed_and_comes_back_in_any_order() {
+    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    for (i, order) in orders.into_iter().enumerate() {
+        let (mut s, pool) = cluster(3, 2, 1, 8, 20 + i as u64);
+        write_all(&mut s, pool, 0..30, 1);
+        s.until("some acked", |s| s.client.acked > 10);
+        s.client.paused = true;
+        for osd in 0..3 {
+            s.crash(osd);
+        }
+        for osd in order {
+            s.start(osd);
+            let steps = s.rng.below(400) as usize;
+            s.run(steps);
+        }
+        s.client.paused = false;
+        s.settle();
+        s.check_copies();
+        assert_eq!(s.client.acked, 30);
+    }
+}
+
+#[test]
+fn too_few_members_take_no_writes() {
+    let (mut s, pool) = cluster(3, 3, 2, 4, 30);
+    write_all(&mut s, pool, 0..8, 1);
+    s.settle();
+    for osd in [1, 2] {
+        s.crash(osd);
+    }
+    s.notice_crash(1);
+    s.notice_crash(2);
+    let acked = s.client.acked;
+    write_all(&mut s, pool, 0..8, 2);
+    s.run(3_000);
+    assert_eq!(s.client.acked, acked, "written below min_size");
+    assert!(
+        s.states().values().all(|t| t.contains("peered") && t.contains("undersized")),
+        "{:?}",
+        s.states()
+    );
+    s.start(2);
+    s.until("written with two", |s| s.client.is_idle());
+    s.start(1);
+    s.settle();
+    s.check_copies();
+}
+
+#[test]
+fn a_stale_copy_alone_serves_nothing() {
+    let (mut s, pool) = cluster(2, 2, 1, 4, 31);
+    write_all(&mut s, pool, 0..8, 1);
+    s.settle();
+    s.crash(0);
+    s.notice_crash(0);
+    write_all(&mut s, pool, 0..8, 2);
+    s.until("written on one", |s| s.client.is_idle());
+    s.crash(1);
+    s.mon.mark_down(1);
+    s.start(0);
+    let replies = s.client.replies.len();
+    let map = s.mon.map.clone();
+    s.client.read(&map, pool, "o1");
+    s.run(3_000);
+    assert_eq!(s.client.replies.len(), replies, "a stale copy answered");
+    assert!(s.states().values().all(|t| t == "down"), "{:?}", s.states());
+    s.start(1);
+    s.settle();
+    s.check_copies();
+}
+
+#[test]
+fn a_member_too_far_behind_is_backfilled() {
+    for seed in 40..43 {
+        let config = pg::OsdConfig {
+            min_pg_log_entries: 3,
+            max_pg_log_entries: 4,
+            pg_log_trim_min: 1,
+            backfill_scan_max: 5,
+            ..pg::OsdConfig::default()
+        };
+        let mut s = Sim::with_config(3, seed, config);
+        s.until("all up", |s| (0..3).all(|o| s.mon.map.is_up(o)));
+        let pool = s.mon.create_pool(3, 1, 2);
+        s.settle();
+        write_all(&mut s, pool, 0..40, 1);
+        s.settle();
+        s.crash(2);
+        s.notice_crash(2);
+        for round in 2..5 {
+            write_all(&mut s, pool, 0..60, round);
+            s.until("written on two", |s| s.client.is_idle());
+        }
+        for i in 0..5 {
+            let map = s.mon.map.clone();
+            s.client.remove(&map, pool, &format!("o{i}"));
+        }
+        s.until("removed", |s| s.client.is_idle());
+        s.start(2);
+        s.run(200);
+        write_all(&mut s, pool, 10..30, 9);
+        s.settle();
+        s.check_copies();
+    }
+}
+
+#[test]
+fn data_moves_when_an_osd_is_marked_out_and_in() {
+    let (mut s, pool) = cluster(4, 2, 1, 16, 50);
+    write_all(&mut s, pool, 0..60, 1);
+    s.settle();
+    s.mon.mark_out(3);
+    write_all(&mut s, pool, 30..80, 2);
+    s.settle();
+    s.check_copies();
+    s.mon.mark_in(3);
+    s.settle();
+    s.check_copies();
+    // Copies that are not needed any more are gone.
+    s.run(300);
+    let map = s.mon.map.clone();
+    for node in &s.nodes {
+        let core = node.core.as_ref().unwrap();
+        for (id, _) in core.pg_states() {
+            let m = map.pg_to_up_acting(id.pgid);
+            assert!(m.acting.contains(&core.whoami().0), "{id} still on {}", core.whoami());
+        }
+    }
+}
+
+#[test]
+fn a_pool_splits_its_pgs() {
+    let (mut s, pool) = cluster(3, 2, 1, 4, 60);
+    write_all(&mut s, pool, 0..60, 1);
+    s.settle();
+    write_all(&mut s, pool, 0..60, 2);
+    s.run(60);
+    for pg_num in [8, 11, 16] {
+        s.mon.change(|inc, map| {
+            let p = inc.pool_mut(map, pool).unwrap();
+            p.set_pg_num(pg_num);
+            p.pgp_num = pg_num;
+        });
+        s.run(100);
+    }
+    s.settle();
+    s.check_copies();
+    assert_eq!(s.states().len(), 16);
+}
+
+#[test]
+fn a_deleted_pool_leaves_nothing() {
+    let (mut s, pool) = cluster(2, 2, 1, 4, 70);
+    write_all(&mut s, pool, 0..10, 1);
+    s.settle();
+    s.mon.change(|inc, map| inc.remove_pool(map, pool));
+    s.run(500);
+    for node in &mut s.nodes {
+        let core = node.core.as_mut().unwrap();
+        assert!(core.pg_states().is_empty());
+        let all = core.store_mut().list(-1, &types::HObject::min(), &types::HObject::max(), 10).unwrap();
+        assert_eq!(all, []);
+        assert_eq!(core.store_mut().spaces().unwrap(), [store::Space::Meta]);
+    }
+}
+
+/// Random kills, restarts and cuts under random writes and reads; afterwards everything acknowledged must be there.
+fn thrash(seed: u64, rounds: u64) {
+    let osds = 3;
+    let log = [3, 10, 200][(seed % 3) as usize];
+    let config = pg::OsdConfig {
+        min_pg_log_entries: log,
+        max_pg_log_entries: log * 2,
+        pg_log_trim_min: 2,
+        backfill_scan_max: 4,
+        ..pg::OsdConfig::default()
+    };
+    let mut s = Sim::with_config(osds, seed, config);
+    s.until("all up", |s| (0..osds).all(|o| s.mon.map.is_up(o)));
+    let size = 2 + (seed % 2) as u8;
+    let pool = s.mon.create_pool(size, size - 1, 4);
+    s.settle();
+    for round in 0..rounds {
+        for _ in 0..s.rng.below(12) {
+            let name = format!("o{}", s.rng.below(24));
+            if s.client.is_busy(&name) {
+                continue;
+            }
+            let map = s.mon.map.clone();
+            match s.rng.below(8) {
+                0 => s.client.read(&map, pool, &name),
+                1 => s.client.remove(&map, pool, &name),
+                _ => s.client.write(&map, pool, &name, vec![round as u8, s.rng.below(250) as u8]),
+            };
+        }
+        let steps = s.rng.below(120) as usize;
+        s.run(steps);
+        let osd = s.rng.below(osds as u64) as i32;
+        let alive = s.nodes[osd as usize].core.is_some();
+        match s.rng.below(6) {
+            0 if alive => {
+                s.crash(osd);
+                if s.rng.one_in(2) {
+                    s.notice_crash(osd);
+                }
+            }
+            1 | 2 if !alive => s.start(osd),
+            3 if alive && s.rng.one_in(3) => s.mon.mark_down(osd),
+            _ => {}
+        }
+    }
+    for osd in 0..osds {
+        if s.nodes[osd as usize].core.is_none() {
+            s.start(osd);
+        }
+    }
+    s.settle();
+    s.check_copies();
+}
+
+#[test]
+fn thrashing_loses_nothing() {
+    let from = std::env::var("PG_SEED").ok().and_then(|s| s.parse().ok());
+    for seed in from.map_or(100..130, |s: u64| s..s + 1) {
+        println!("seed {seed}");
+        thrash(seed, 60);
+    }
+}

@@ -118,6 +118,7 @@ impl Sim {
         node.device = Arc::new(node.device.crash_randomly(&mut self.rng));
         self.links.retain(|(from, to), _| *from != osd && *to != osd);
         self.mon.forget(osd);
+        self.client.session_lost(osd);
     }
 
     /// The others notice that nobody listens there.
@@ -182,7 +183,8 @@ impl Sim {
         for (to, msg) in self.client.follow(&map) {
             self.send(CLIENT, to, msg);
         }
-        let mut choices: Vec<(i32, i32)> = self.links.iter().filter(|(_, q)| !q.is_empty()).map(|(k, _)| *k).collect();
+        let mut choices: Vec<(i32, i32)> =
+            self.links.iter().filter(|(_, q)| !q.is_empty()).map(|(k, _)| *k).collect();
         let commits = self.nodes.iter().enumerate().filter(|(_, n)| n.commit_wanted);
         choices.extend(commits.map(|(i, _)| (i as i32, -1)));
         if choices.is_empty() {
@@ -348,7 +350,9 @@ fn split_tid(msg: Message) -> (u64, Message) {
 fn short(msg: &Message) -> String {
     let (tid, msg) = split_tid(msg.clone());
     let mut text = match &msg {
-        Message::Unknown(w) => format!("pg message {:?}", w.front.iter().skip(30).take(14).collect::<Vec<_>>()),
+        Message::Unknown(w) => {
+            format!("pg message {:?}", w.front.iter().skip(30).take(14).collect::<Vec<_>>())
+        }
         other => format!("{tid} {other:?}"),
     };
     text.truncate(180);
