@@ -119,17 +119,24 @@ impl Client {
         self.begin(map, pool, name, Kind::Read, vec![op], flags::READ)
     }
 
-    /// What must be sent (again) with this map.
-    pub fn follow(&mut self, map: &OsdMap) -> Vec<(i32, Message)> {
-        let mut out = Vec::new();
-        if self.paused {
-            return out;
+    /// Follows one map: requests whose interval it ends must be sent again.
+    pub fn saw(&mut self, map: &OsdMap) {
+        for r in self.open.values_mut() {
+            let pgid = map.raw_pg_to_pg(PgId::new(r.msg.object.pool, r.msg.object.hash)).unwrap();
+            if r.key != IntervalKey::of(map, pgid) {
+                r.key = None;
+            }
         }
-        for (tid, r) in &mut self.open {
+    }
+
+    /// What must be sent (again) now.
+    pub fn to_send(&mut self, map: &OsdMap) -> Vec<(i32, Message)> {
+        let mut out = Vec::new();
+        for (tid, r) in self.open.iter_mut().filter(|(_, r)| r.key.is_none()) {
             let pgid = map.raw_pg_to_pg(PgId::new(r.msg.object.pool, r.msg.object.hash)).unwrap();
             let key = IntervalKey::of(map, pgid);
             let primary = key.as_ref().map_or(-1, |k| k.members.acting_primary);
-            if r.key == key || primary < 0 {
+            if primary < 0 || self.paused {
                 continue;
             }
             r.key = key;

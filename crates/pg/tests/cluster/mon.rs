@@ -15,6 +15,8 @@ pub const FSID: Fsid = Fsid([7; 16]);
 
 pub struct Mon {
     pub map: OsdMap,
+    /// Every map that a client has not seen yet, oldest first.
+    pub unseen: Vec<OsdMap>,
     incs: BTreeMap<Epoch, Bytes>,
     /// The next epoch that each subscriber gets.
     subscribers: BTreeMap<i32, Epoch>,
@@ -39,8 +41,12 @@ impl Mon {
         crush.add_simple_rule("r", "default", "osd", None, RuleMode::Firstn, 1, None).unwrap();
         let map = OsdMap::new_cluster(FSID, Utime::new(1, 0), crush);
         let first = Incremental::first(&map);
-        let mut mon =
-            Self { incs: BTreeMap::from([(map.epoch, first.to_bytes())]), map, subscribers: BTreeMap::new() };
+        let mut mon = Self {
+            incs: BTreeMap::from([(map.epoch, first.to_bytes())]),
+            unseen: vec![map.clone()],
+            map,
+            subscribers: BTreeMap::new(),
+        };
         mon.change(|inc, map| {
             for osd in 0..osds {
                 inc.create_osd(map, OsdId(osd), uuid(osd));
@@ -56,6 +62,7 @@ impl Mon {
         f(&mut inc, &self.map);
         let (map, _) = inc.finish(&self.map, now).unwrap();
         self.incs.insert(map.epoch, inc.to_bytes());
+        self.unseen.push(map.clone());
         self.map = map;
     }
 

@@ -105,6 +105,7 @@ impl Sim {
         core.handle(now, Input::MonConnected, &mut out);
         core.handle(now, Input::MgrConnected, &mut out);
         self.nodes[osd as usize].core = Some(core);
+        self.client.session_lost(osd);
         self.effects(osd, out);
     }
 
@@ -179,8 +180,10 @@ impl Sim {
         for (osd, msg) in self.mon.publish() {
             self.send(MON, osd, msg);
         }
-        let map = self.mon.map.clone();
-        for (to, msg) in self.client.follow(&map) {
+        for map in std::mem::take(&mut self.mon.unseen) {
+            self.client.saw(&map);
+        }
+        for (to, msg) in self.client.to_send(&self.mon.map) {
             self.send(CLIENT, to, msg);
         }
         let mut choices: Vec<(i32, i32)> =
