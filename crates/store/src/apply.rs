@@ -261,6 +261,7 @@ impl Apply<'_> {
             Bound::Included(&range.start),
             &range.end,
             &mut |key, value| {
+                let value = Bytes::copy_from_slice(&value);
                 copies.push((omap_key(id, key.get(9..).unwrap_or_default()), Some(value)));
                 true
             },

@@ -66,7 +66,8 @@ impl Apply<'_> {
     fn patch_block(&mut self, object: ObjectIndex, offset: u64, piece: &[u8]) -> Result<(), StoreError> {
         let index = block_of(offset);
         if piece.len() == BLOCK {
-            return self.put_block(object, index, Bytes::copy_from_slice(piece));
+            let content = self.data.pool.copy(piece);
+            return self.put_block(object, index, content);
         }
         let Some(old) = self.old_block(object, index)? else { return self.lose_block(object, index) };
         let mut content = BytesMut::from(old.as_ref());

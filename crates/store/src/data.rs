@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use crate::TxnSeq;
 use crate::checksum::{BLOCK, BLOCK_U64, placed_crc};
@@ -61,6 +61,35 @@ impl Transit {
     }
 }
 
+/// Buffers of one block, kept from a checkpoint for the next writes: fresh memory costs more than the copy into it.
+#[derive(Debug, Default)]
+pub(crate) struct BlockPool {
+    spare: Vec<BytesMut>,
+}
+
+impl BlockPool {
+    /// A copy of a whole block.
+    pub(crate) fn copy(&mut self, content: &[u8]) -> Bytes {
+        match self.spare.pop() {
+            Some(mut buffer) if buffer.len() == content.len() => {
+                buffer.copy_from_slice(content);
+                buffer.freeze()
+            }
+            _ => Bytes::copy_from_slice(content),
+        }
+    }
+
+    /// Keeps those buffers that nobody else reads.
+    pub(crate) fn recycle(&mut self, blocks: impl Iterator<Item = Bytes>, limit_bytes: usize) {
+        let room = (limit_bytes / BLOCK).saturating_sub(self.spare.len());
+        self.spare.extend(blocks.filter_map(|b| b.try_into_mut().ok()).take(room));
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.spare.len() * BLOCK
+    }
+}
+
 /// A block's content did not match its checksum; the caller knows which object and offset that is.
 #[derive(Debug)]
 pub(crate) enum BlockError {
@@ -78,13 +107,20 @@ impl From<StoreError> for BlockError {
 pub(crate) struct DataBlocks {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) transit: Transit,
+    pub(crate) pool: BlockPool,
     pub(crate) blocks_read: u64,
     pub(crate) corrupt_blocks: u64,
 }
 
 impl DataBlocks {
     pub(crate) fn new(device: Arc<dyn Device>) -> Self {
-        Self { device, transit: Transit::default(), blocks_read: 0, corrupt_blocks: 0 }
+        Self {
+            device,
+            transit: Transit::default(),
+            pool: BlockPool::default(),
+            blocks_read: 0,
+            corrupt_blocks: 0,
+        }
     }
 
     /// Content that is in memory; `None` when only the device has it.
@@ -106,27 +142,14 @@ impl DataBlocks {
             return Ok(content);
         }
         let mut raw = vec![0u8; BLOCK];
-        self.read_run(slot.place, &[slot], &mut raw).map_err(|(e, _)| e)?;
-        Ok(raw.into())
-    }
-
-    /// Reads neighbouring blocks from `place` on the device and verifies each; on failure also says which.
-    pub(crate) fn read_run(
-        &mut self,
-        place: u32,
-        slots: &[Slot],
-        out: &mut [u8],
-    ) -> Result<(), (BlockError, usize)> {
-        let read = self.device.read_at(u64::from(place) * BLOCK_U64, out);
-        read.map_err(|e| (BlockError::Store(e.into()), 0))?;
-        self.blocks_read += slots.len() as u64;
-        for (i, (slot, content)) in slots.iter().zip(out.chunks(BLOCK)).enumerate() {
-            if placed_crc(slot.place, content) != slot.crc {
-                self.corrupt_blocks += 1;
-                return Err((BlockError::Mismatch, i));
-            }
+        self.blocks_read += 1;
+        let read = self.device.read_at(u64::from(slot.place) * BLOCK_U64, &mut raw);
+        read.map_err(|e| BlockError::Store(e.into()))?;
+        if placed_crc(slot.place, &raw) != slot.crc {
+            self.corrupt_blocks += 1;
+            return Err(BlockError::Mismatch);
         }
-        Ok(())
+        Ok(raw.into())
     }
 }
 

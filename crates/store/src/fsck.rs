@@ -16,7 +16,7 @@ use crate::refs::RefRegion;
 use crate::replay::LogReader;
 use crate::superblock::Superblock;
 use crate::tree::child_page;
-use crate::{Device, Identity, ObjectKey, StoreError};
+use crate::{Corruption, Device, Identity, ObjectKey, StoreError};
 
 /// What a check found.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,6 +95,22 @@ pub fn fsck(device: &dyn Device, verify_data: bool) -> Result<FsckReport, StoreE
     check.map()?;
     check.log();
     Ok(check.report)
+}
+
+/// The blocks that the last checkpoint uses, found by walking its tree: what the allocation map should say. Refuses
+/// when the tree itself is damaged.
+pub(crate) fn used_blocks(device: &dyn Device, sb: &Superblock) -> Result<Bitmap, StoreError> {
+    let mut check = Check::new(device, sb, false);
+    if let Some(root) = &sb.root {
+        check.subtree(root, None);
+    }
+    check.users();
+    let lost = |f: &Finding| matches!(f, Finding::Lost { .. });
+    if !check.report.findings.iter().all(lost) {
+        return Err(Corruption::AllocMap { region: 0 }.into());
+    }
+    check.used.put(sb.layout.fixed(), true);
+    Ok(check.used)
 }
 
 struct Check<'a> {

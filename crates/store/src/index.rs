@@ -114,8 +114,9 @@ impl Index {
     }
 
     pub(crate) fn put_onode(&mut self, key: Bytes, onode: Option<Arc<Onode>>) {
-        self.onodes.remove(&key);
-        self.active.put_onode(key, onode);
+        if !self.active.put_onode(key.clone(), onode) {
+            self.onodes.remove(&key);
+        }
     }
 
     pub(crate) fn refs(&mut self, region: u32) -> Result<RefRegion, StoreError> {
@@ -172,24 +173,25 @@ impl Index {
         layers.into_iter().flatten().map(|l| l.omap_bytes).sum()
     }
 
-    /// The checkpoint of `frozen` is published: its content is in the tree now.
+    /// The checkpoint of `frozen` is published: its content is in the tree now. Returns the layer.
     pub(crate) fn publish(
         &mut self,
         root: Option<PageRef>,
         replaced: &[crate::alloc::Run],
         fresh: Vec<(u32, Page)>,
-    ) {
+    ) -> Option<Arc<MemTable>> {
         for block in replaced.iter().flat_map(|run| run.start..run.end()) {
             self.pages.cache.remove(&block);
         }
         fresh.into_iter().for_each(|(block, page)| self.pages.put(block, page));
         self.root = root;
-        let Some(frozen) = self.frozen.take() else { return };
+        let frozen = self.frozen.take()?;
         for (key, onode) in &frozen.onodes {
             if let (Some(onode), false) = (onode, self.active.onodes.contains_key(key)) {
                 self.cache_onode(key.clone(), onode.clone());
             }
         }
+        Some(frozen)
     }
 }
 

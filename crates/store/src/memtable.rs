@@ -114,14 +114,28 @@ impl MemTable {
         self.tree_bytes -= kv_tree_bytes(key, value);
     }
 
-    pub(crate) fn put_onode(&mut self, key: Bytes, onode: Option<Arc<Onode>>) {
-        let cost = |o: &Option<Arc<Onode>>| key.len() + NODE_BYTES + o.as_ref().map_or(0, |o| o.weight());
-        let (added, added_tree) = (cost(&onode), onode_tree_bytes(&key, onode.as_ref()));
-        let old = self.onodes.get(&key);
-        let removed = old.map_or((0, 0), |o| (cost(o), onode_tree_bytes(&key, o.as_ref())));
-        self.bytes = self.bytes + added - removed.0;
-        self.tree_bytes = self.tree_bytes + added_tree - removed.1;
-        self.onodes.insert(key, onode);
+    /// Returns whether the layer named the object before.
+    pub(crate) fn put_onode(&mut self, key: Bytes, onode: Option<Arc<Onode>>) -> bool {
+        let cost = |key: &[u8], o: &Option<Arc<Onode>>| {
+            let memory = key.len() + NODE_BYTES + o.as_ref().map_or(0, |o| o.weight());
+            (memory, onode_tree_bytes(key, o.as_ref()))
+        };
+        let (added, added_tree) = cost(&key, &onode);
+        self.bytes += added;
+        self.tree_bytes += added_tree;
+        match self.onodes.entry(key) {
+            Entry::Vacant(place) => {
+                place.insert(onode);
+                false
+            }
+            Entry::Occupied(mut place) => {
+                let old = place.insert(onode);
+                let (removed, removed_tree) = cost(place.key(), &old);
+                self.bytes -= removed;
+                self.tree_bytes -= removed_tree;
+                true
+            }
+        }
     }
 
     pub(crate) fn put_refs(&mut self, region: u32, refs: RefRegion) {

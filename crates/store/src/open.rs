@@ -6,6 +6,7 @@ use crate::alloc::Allocator;
 use crate::apply::Mode;
 use crate::checksum::{BLOCK_U64, crc32c_pieces};
 use crate::data::DataBlocks;
+use crate::fsck::used_blocks;
 use crate::index::Index;
 use crate::log::{Log, Ring};
 use crate::map::MapState;
@@ -58,17 +59,14 @@ impl Store {
     pub fn open(device: Arc<dyn Device>, options: Options) -> Result<Self, StoreError> {
         let (superblock, stale) = Superblock::load(device.as_ref())?;
         check_owner(&superblock, &options)?;
-        let (map, taken) = MapState::load(device.as_ref(), &superblock.layout, superblock.generation)?;
-        if map.digest() != superblock.map_digest {
-            return Err(Corruption::AllocMap { region: 0 }.into());
-        }
+        let (map, alloc) = load_map(device.as_ref(), &superblock)?;
         let limits = Limits::new(&options, &superblock);
         let ring = Ring::new(superblock.layout.log);
         let caches = options.memory_bytes as usize / 8;
         let mut store = Self {
             index: Index::new(device.clone(), superblock.root.clone(), caches, 2 * caches),
             data: DataBlocks::new(device.clone()),
-            alloc: Allocator::new(taken),
+            alloc,
             log: Log::new(
                 ring,
                 superblock.log_salt,
@@ -127,6 +125,18 @@ impl Store {
         self.accept(stage);
         Ok(())
     }
+}
+
+/// The allocation map, or when that is damaged, what it should say by the tree; then the next checkpoint writes all of
+/// it anew.
+fn load_map(device: &dyn Device, sb: &Superblock) -> Result<(MapState, Allocator), StoreError> {
+    let (map, taken) = MapState::load(device, &sb.layout, sb.generation)?;
+    if map.digest() == sb.map_digest {
+        return Ok((map, Allocator::new(taken)));
+    }
+    let mut alloc = Allocator::new(used_blocks(device, sb)?);
+    alloc.touched.extend(0..taken.regions());
+    Ok((map, alloc))
 }
 
 fn check_owner(sb: &Superblock, options: &Options) -> Result<(), StoreError> {

@@ -7,25 +7,19 @@ use bytes::Bytes;
 use types::HObject;
 
 use crate::apply::space_bounds;
-use crate::checksum::{BLOCK, BLOCK_U64};
-use crate::data::BlockError;
+use crate::checksum::BLOCK_U64;
 use crate::key::{class, omap_key, onode_key, onode_key_into, parse_onode_key, space_key, split_space_key};
 use crate::memtable::omap_range;
-use crate::onode::{Onode, Slot, block_of, blocks_up_to};
+use crate::onode::{Onode, block_of, blocks_up_to};
 use crate::store::Store;
 use crate::{Corruption, ObjectKey, ObjectStat, Space, StoreError};
 
 /// Entries in key order, and whether more follow.
 pub type KeyPage = (Vec<(Bytes, Bytes)>, bool);
 
-/// The longest run of blocks read from the device in one call.
-const READ_BLOCKS: usize = 1024;
-
 impl Store {
-    fn onode(&mut self, key: &ObjectKey) -> Result<Option<Arc<Onode>>, StoreError> {
-        if self.stopped {
-            return Err(StoreError::Stopped);
-        }
+    pub(crate) fn onode(&mut self, key: &ObjectKey) -> Result<Option<Arc<Onode>>, StoreError> {
+        self.check_running()?;
         self.index.onode(&onode_key(key))
     }
 
@@ -36,65 +30,6 @@ impl Store {
             allocated_bytes: u64::from(o.mapped()) * BLOCK_U64,
             has_omap: o.omap_id != 0 || !o.omap_header.is_empty(),
         }))
-    }
-
-    /// The bytes of a range, verified; short at the end of the object. Holes read as zeros.
-    pub fn read(&mut self, key: &ObjectKey, offset: u64, len: u64) -> Result<Bytes, StoreError> {
-        let Some(o) = self.onode(key)? else { return Ok(Bytes::new()) };
-        let end = offset.saturating_add(len).min(o.size);
-        if offset >= end {
-            return Ok(Bytes::new());
-        }
-        let (first, after) = (block_of(offset), blocks_up_to(end));
-        let skip = (offset - u64::from(first) * BLOCK_U64) as usize;
-        let wanted = skip..skip + (end - offset) as usize;
-        if after - first == 1 {
-            let content = self.data.block(&self.index, o.slot(first));
-            return content.map(|c| c.slice(wanted)).map_err(|e| named(e, key, first));
-        }
-        let mut out = vec![0u8; (after - first) as usize * BLOCK];
-        self.read_blocks(key, &o, first, &mut out)?;
-        Ok(Bytes::from(out).slice(wanted))
-    }
-
-    /// Fills `out`, zeros so far, with whole blocks from block `first` on; neighbours on the device in one call.
-    fn read_blocks(
-        &mut self,
-        key: &ObjectKey,
-        o: &Onode,
-        first: u32,
-        out: &mut [u8],
-    ) -> Result<(), StoreError> {
-        let mut run: Vec<Slot> = Vec::new();
-        let mut run_start = 0;
-        let blocks = out.len() / BLOCK;
-        for i in 0..=blocks {
-            let index = first + i as u32;
-            let slot = if i < blocks { o.slot(index) } else { Slot::HOLE };
-            let joins = run.last().is_some_and(|last| slot.is_placed() && last.place + 1 == slot.place);
-            let content = if slot.is_placed() { self.data.in_memory(&self.index, slot.place) } else { None };
-            if !run.is_empty() && (!joins || content.is_some() || run.len() >= READ_BLOCKS) {
-                let place = run.first().map_or(0, |s| s.place);
-                let target =
-                    out.get_mut(run_start * BLOCK..(run_start + run.len()) * BLOCK).unwrap_or_default();
-                let read = self.data.read_run(place, &run, target);
-                read.map_err(|(e, bad)| named(e, key, first + (run_start + bad) as u32))?;
-                run.clear();
-            }
-            if slot.is_lost() {
-                return Err(named(BlockError::Mismatch, key, index));
-            } else if let Some(content) = content {
-                if let Some(target) = out.get_mut(i * BLOCK..(i + 1) * BLOCK) {
-                    target.copy_from_slice(&content);
-                }
-            } else if slot.is_placed() {
-                if run.is_empty() {
-                    run_start = i;
-                }
-                run.push(slot);
-            }
-        }
-        Ok(())
     }
 
     /// The `(offset, length)` ranges inside the given one that hold data, joined where they touch.
@@ -182,6 +117,7 @@ impl Store {
         until: &HObject,
         max: usize,
     ) -> Result<Vec<HObject>, StoreError> {
+        self.check_running()?;
         let bound = |o: &HObject| {
             let mut k = Vec::new();
             onode_key_into(shard, o, &mut k);
@@ -202,6 +138,7 @@ impl Store {
     }
 
     pub fn get(&mut self, space: Space, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        self.check_running()?;
         self.index.get(&space_key(space, key))
     }
 
@@ -213,6 +150,7 @@ impl Store {
         until: Option<&[u8]>,
         max: usize,
     ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        self.check_running()?;
         let (start, end) = space_bounds(space, from, until);
         let skip = space_key(space, &[]).len();
         let mut found = Vec::new();
@@ -227,6 +165,7 @@ impl Store {
 
     /// All spaces that hold a key, in order.
     pub fn spaces(&mut self) -> Result<Vec<Space>, StoreError> {
+        self.check_running()?;
         let mut found = Vec::new();
         let mut from = Bytes::from_static(&[class::META]);
         loop {
@@ -238,17 +177,6 @@ impl Store {
             let Some(space) = next else { return Ok(found) };
             found.push(space);
             from = space_bounds(space, &[], None).1;
-        }
-    }
-}
-
-/// A block's error with the object's name.
-fn named(e: BlockError, key: &ObjectKey, index: u32) -> StoreError {
-    match e {
-        BlockError::Store(e) => e,
-        BlockError::Mismatch => {
-            let offset = u64::from(index) * BLOCK_U64;
-            Corruption::Data { key: Box::new(key.clone()), offset, len: BLOCK_U64 }.into()
         }
     }
 }

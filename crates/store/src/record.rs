@@ -107,7 +107,7 @@ pub(crate) struct LoggedTxn {
 impl LoggedTxn {
     /// `txn` with the payloads of the placed writes left out.
     pub(crate) fn new(txn: &Txn, placements: &[Placement]) -> Self {
-        let mut w = Writer::with_capacity(512);
+        let mut w = Writer::with_capacity(1024);
         w.u32(0);
         w.u32(0);
         txn.encode_head(&mut w);

@@ -90,7 +90,7 @@ impl<'a> LogReader<'a> {
         let first = self.read(at.offset, BLOCK_U64)?;
         let Some((head, crc)) = RecordHead::parse(&first) else { return Ok(None) };
         let fits = at.offset.checked_add(head.padded_len()).is_some_and(|end| end <= limit);
-        if head.position != at || head.salt != self.salt || !fits {
+        if head.position != at || head.salt != self.salt || !fits || head.padded_len() > self.ring.len {
             return Ok(None);
         }
         let mut raw = first;

@@ -265,9 +265,13 @@ impl Store {
     }
 
     fn published(&mut self, freeze: Freeze, built: Built) {
-        let freed = self.index.frozen.as_ref().map(|f| f.freed.clone()).unwrap_or_default();
-        freed.iter().chain(&built.merged.replaced).for_each(|run| self.alloc.give_back(*run));
-        self.index.publish(built.merged.root, &built.merged.replaced, built.merged.fresh);
+        built.merged.replaced.iter().for_each(|run| self.alloc.give_back(*run));
+        let layer = self.index.publish(built.merged.root, &built.merged.replaced, built.merged.fresh);
+        if let Some(layer) = layer {
+            layer.freed.iter().for_each(|run| self.alloc.give_back(*run));
+            let dirty = Arc::into_inner(layer).map(|l| l.dirty).unwrap_or_default();
+            self.data.pool.recycle(dirty.into_values(), self.limits.layer_bytes);
+        }
         self.map = built.map;
         self.superblock = built.superblock;
         // Both copies are current now; which one goes first next time does not matter.
@@ -277,7 +281,7 @@ impl Store {
         self.note_memory();
     }
 
-    fn check_running(&self) -> Result<(), StoreError> {
+    pub(crate) fn check_running(&self) -> Result<(), StoreError> {
         if self.stopped { Err(StoreError::Stopped) } else { Ok(()) }
     }
 
@@ -372,7 +376,8 @@ impl Store {
     }
 
     fn memory_bytes(&self) -> u64 {
-        (self.index.bytes() + self.log.queue_bytes() + self.data.transit.bytes()) as u64
+        (self.index.bytes() + self.log.queue_bytes() + self.data.transit.bytes() + self.data.pool.bytes())
+            as u64
     }
 
     fn note_memory(&mut self) {

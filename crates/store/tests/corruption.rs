@@ -126,7 +126,11 @@ fn any_flipped_byte_gives_the_right_bytes_or_an_error() {
             noticed += u32::from(report.is_ok_and(|r| !r.is_clean()));
             match try_open(&damaged) {
                 Ok(mut store) => match assert_right_or_error(&mut store, &model, &format!("block {block}")) {
-                    0 => harmless += 1,
+                    0 => {
+                        checkpoint(&mut store, damaged.as_ref());
+                        model.assert_same(&mut open(&damaged), &format!("block {block}, gone on"));
+                        harmless += 1;
+                    }
                     _ => errors += 1,
                 },
                 Err(StoreError::Corrupt(_)) => refused += 1,
@@ -248,6 +252,28 @@ fn one_superblock_copy_is_enough_and_none_is_refused() {
     }
     let empty = Arc::new(SimDevice::new(DEVICE));
     assert_eq!(try_open(&empty).err(), Some(StoreError::Foreign(Foreign::NotAStore)));
+}
+
+#[test]
+fn a_damaged_allocation_map_is_made_anew_from_the_tree() {
+    let (device, mut model) = sample();
+    let mut rebuilt = 0;
+    for block in 2..4 {
+        for at in [0, 5, 8, 20, 60] {
+            let damaged = Arc::new(device.fork());
+            damaged.flip(block * 4096 + at, 0xff);
+            let findings = store::fsck(damaged.as_ref(), true).expect("fsck").findings;
+            rebuilt += u32::from(findings == vec![store::Finding::MapDigest]);
+            let mut store = open(&damaged);
+            let mut rng = Rng::new(at);
+            let txn = random_txn(&mut rng, &mut model, 8);
+            commit(&mut store, damaged.as_ref(), txn);
+            checkpoint(&mut store, damaged.as_ref());
+            assert_clean(&damaged, "rebuilt");
+            model = Model::read_from(&mut open(&device));
+        }
+    }
+    assert!(rebuilt >= 5, "{rebuilt}");
 }
 
 #[test]

@@ -1,0 +1,172 @@
+//! Reading object data: what is in memory is taken at once, what only the device has becomes a plan that can be carried
+//! out without holding the store.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::checksum::{BLOCK, BLOCK_U64, placed_crc};
+use crate::onode::{Onode, Slot, block_of, blocks_up_to};
+use crate::store::Store;
+use crate::{Corruption, Device, ObjectKey, StoreError};
+
+/// The longest run of blocks read from the device in one call.
+const RUN_BLOCKS: usize = 1024;
+
+/// How to get the bytes of a range.
+///
+/// Blocks that the plan names may be given to other data while it waits; then they do not verify. An error of
+/// `execute` is therefore not final: ask `Store::read`, which looks again.
+#[derive(Debug, Clone)]
+pub struct ReadPlan {
+    key: ObjectKey,
+    first_block: u32,
+    blocks: usize,
+    wanted: Range<usize>,
+    parts: Vec<Part>,
+}
+
+/// Some of the blocks; those in no part are holes. Positions are counted in blocks from the plan's first.
+#[derive(Debug, Clone)]
+enum Part {
+    Memory {
+        at: usize,
+        content: Bytes,
+    },
+    /// Neighbours on the device.
+    Device {
+        at: usize,
+        slots: Vec<Slot>,
+    },
+    Lost {
+        at: usize,
+    },
+}
+
+impl ReadPlan {
+    fn empty(key: &ObjectKey) -> Self {
+        Self { key: key.clone(), first_block: 0, blocks: 0, wanted: 0..0, parts: Vec::new() }
+    }
+
+    /// Whether `execute` will not read from the device.
+    pub fn is_in_memory(&self) -> bool {
+        !self.parts.iter().any(|p| matches!(p, Part::Device { .. }))
+    }
+
+    /// Length of the answer in bytes.
+    pub fn len(&self) -> usize {
+        self.wanted.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    pub(crate) fn device_blocks(&self) -> u64 {
+        let blocks =
+            self.parts.iter().map(|p| if let Part::Device { slots, .. } = p { slots.len() } else { 0 });
+        blocks.sum::<usize>() as u64
+    }
+
+    /// Reads, verifies every block that came from the device, and puts the answer together.
+    pub fn execute(self, device: &dyn Device) -> Result<Bytes, StoreError> {
+        if let (1, [Part::Memory { content, .. }]) = (self.blocks, self.parts.as_slice()) {
+            return Ok(content.slice(self.wanted));
+        }
+        let mut out = vec![0u8; self.blocks * BLOCK];
+        for part in &self.parts {
+            match part {
+                Part::Lost { at } => return Err(self.corrupt(*at)),
+                Part::Memory { at, content } => {
+                    if let Some(target) = out.get_mut(at * BLOCK..(at + 1) * BLOCK) {
+                        target.copy_from_slice(content);
+                    }
+                }
+                Part::Device { at, slots } => {
+                    let target = out.get_mut(at * BLOCK..(at + slots.len()) * BLOCK).unwrap_or_default();
+                    self.read_run(device, *at, slots, target)?;
+                }
+            }
+        }
+        Ok(Bytes::from(out).slice(self.wanted))
+    }
+
+    fn read_run(
+        &self,
+        device: &dyn Device,
+        at: usize,
+        slots: &[Slot],
+        out: &mut [u8],
+    ) -> Result<(), StoreError> {
+        let place = slots.first().map_or(0, |s| s.place);
+        device.read_at(u64::from(place) * BLOCK_U64, out)?;
+        let mut blocks = slots.iter().zip(out.chunks(BLOCK));
+        match blocks.position(|(slot, content)| placed_crc(slot.place, content) != slot.crc) {
+            Some(bad) => Err(self.corrupt(at + bad)),
+            None => Ok(()),
+        }
+    }
+
+    fn corrupt(&self, at: usize) -> StoreError {
+        let offset = (u64::from(self.first_block) + at as u64) * BLOCK_U64;
+        Corruption::Data { key: Box::new(self.key.clone()), offset, len: BLOCK_U64 }.into()
+    }
+}
+
+impl Store {
+    /// The bytes of a range, verified; short at the end of the object. Holes read as zeros.
+    pub fn read(&mut self, key: &ObjectKey, offset: u64, len: u64) -> Result<Bytes, StoreError> {
+        let plan = self.plan_read(key, offset, len)?;
+        let read = plan.execute(self.data.device.as_ref());
+        if let Err(StoreError::Corrupt(Corruption::Data { .. })) = &read {
+            self.data.corrupt_blocks += 1;
+        }
+        read
+    }
+
+    /// The same in two steps, so that nobody waits for the store while this waits for the device.
+    pub fn plan_read(&mut self, key: &ObjectKey, offset: u64, len: u64) -> Result<ReadPlan, StoreError> {
+        let Some(o) = self.onode(key)? else { return Ok(ReadPlan::empty(key)) };
+        let end = offset.saturating_add(len).min(o.size);
+        if offset >= end {
+            return Ok(ReadPlan::empty(key));
+        }
+        let (first, after) = (block_of(offset), blocks_up_to(end));
+        let skip = (offset - u64::from(first) * BLOCK_U64) as usize;
+        let plan = ReadPlan {
+            key: key.clone(),
+            first_block: first,
+            blocks: (after - first) as usize,
+            wanted: skip..skip + (end - offset) as usize,
+            parts: self.read_parts(&o, first, after),
+        };
+        self.data.blocks_read += plan.device_blocks();
+        Ok(plan)
+    }
+
+    fn read_parts(&self, o: &Onode, first: u32, after: u32) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
+        for index in first..after.min(o.slots_end()) {
+            let (at, slot) = ((index - first) as usize, o.slot(index));
+            if slot.is_hole() {
+                continue;
+            } else if slot.is_lost() {
+                parts.push(Part::Lost { at });
+            } else if let Some(content) = self.data.in_memory(&self.index, slot.place) {
+                parts.push(Part::Memory { at, content });
+            } else {
+                match parts.last_mut() {
+                    Some(Part::Device { at: start, slots })
+                        if *start + slots.len() == at
+                            && slots.len() < RUN_BLOCKS
+                            && slots.last().is_some_and(|s| s.place + 1 == slot.place) =>
+                    {
+                        slots.push(slot);
+                    }
+                    _ => parts.push(Part::Device { at, slots: vec![slot] }),
+                }
+            }
+        }
+        parts
+    }
+}
