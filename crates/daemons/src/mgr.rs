@@ -109,7 +109,7 @@ impl Machine for MgrMachine {
             for output in self.out.drain(..) {
                 match output {
                     Output::Send { conn, tid, msg } => self.messenger.send(conn, msg.into_wire(tid)),
-                    Output::SendMon(msg) => self.session.send(msg),
+                    Output::SendMon { tid, msg } => self.session.send_as(msg, tid),
                     Output::Close { conn } => self.messenger.close(conn),
                 }
             }
@@ -160,7 +160,7 @@ impl Handler for Shell {
             };
             if self.session.is(conn) {
                 if let Some(msg) = self.session.on_message(msg) {
-                    self.submit(Input::FromMon(msg));
+                    self.submit(Input::FromMon { tid: wire.header.tid, msg });
                 }
             } else {
                 self.submit(Input::Message { conn, tid: wire.header.tid, msg });

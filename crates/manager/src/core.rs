@@ -1,6 +1,12 @@
 //! The manager's core: sessions, reports, the beacon, the digest.
+//!
+//! Invariants:
+//! 1. A digest is only made of a map and of statistics that are complete (`PgMap::ready`).
+//! 2. A digest whose PG states are news follows the last one after `DIGEST_SOON`; other news wait for `DIGEST_EVERY`;
+//!    without news nothing is sent.
+//! 3. Reports made with a later map than ours wait for it, at most `EARLY_LIMIT` of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use codec::{Decode, Encode};
@@ -11,15 +17,18 @@ use messages::mon::{MMonSubscribe, MOsdMap, SubscribeItem};
 use messages::pool_stats::{MPgStats, MPgStatsAck};
 use types::{AddrVec, ConnId, EntityType, Epoch, Fsid, Now, OsdId};
 
+use crate::daemons::Daemons;
 use crate::digest::digest;
 use crate::io::{Input, Output, PeerInfo};
+use crate::mon_commands::MonCommands;
+use crate::options::Options;
 use crate::pg_map::PgMap;
 
 const BEACON_EVERY: Duration = Duration::from_secs(2);
-/// A digest goes out at once when PG states changed, at this pace while anything changes, and rarely otherwise.
 const DIGEST_SOON: Duration = Duration::from_millis(20);
 const DIGEST_EVERY: Duration = Duration::from_secs(2);
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+const EARLY_LIMIT: usize = 4_096;
 
 /// What a manager is told at start.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,21 +39,30 @@ pub struct Settings {
     pub metadata: BTreeMap<String, String>,
 }
 
+/// What the last digest was made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Digested {
+    version: u64,
+    state_version: u64,
+}
+
 /// See the crate's documentation.
 pub struct Manager {
-    settings: Settings,
+    pub(crate) settings: Settings,
     pub(crate) map: Option<OsdMap>,
     pub(crate) pgs: PgMap,
-    sessions: BTreeMap<ConnId, PeerInfo>,
+    pub(crate) daemons: Daemons,
+    pub(crate) options: Options,
+    pub(crate) sessions: BTreeMap<ConnId, PeerInfo>,
+    /// Commands that the monitors are asked to run on behalf of clients.
+    pub(crate) mon_commands: MonCommands,
+    early: VecDeque<(OsdId, ConnId, MPgStats)>,
     gid: u64,
     mon: bool,
     beacon_at: Duration,
     digest_at: Duration,
     sample_at: Duration,
-    /// Version of the PG map that the last digest was made of.
-    digested: u64,
-    /// PG states of the last digest: when these change, the next one does not wait.
-    states: BTreeMap<u64, u32>,
+    digested: Option<Digested>,
 }
 
 impl Manager {
@@ -53,14 +71,17 @@ impl Manager {
             settings,
             map: None,
             pgs: PgMap::default(),
+            daemons: Daemons::default(),
+            options: Options::default(),
             sessions: BTreeMap::new(),
+            mon_commands: MonCommands::default(),
+            early: VecDeque::new(),
             gid: 0,
             mon: false,
             beacon_at: Duration::ZERO,
             digest_at: Duration::ZERO,
             sample_at: Duration::ZERO,
-            digested: 0,
-            states: BTreeMap::new(),
+            digested: None,
         }
     }
 
@@ -71,9 +92,11 @@ impl Manager {
             }
             Input::Disconnected { conn } => {
                 self.sessions.remove(&conn);
+                self.daemons.disconnected(now, conn);
+                self.mon_commands.forget(conn);
             }
             Input::Message { conn, tid, msg } => self.message(now, conn, tid, msg, out),
-            Input::FromMon(msg) => self.from_mon(msg, out),
+            Input::FromMon { tid, msg } => self.from_mon(now, tid, msg, out),
             Input::MonConnected { gid } => self.mon_connected(now, gid, out),
             Input::Tick => self.tick(now, out),
         }
@@ -84,15 +107,14 @@ impl Manager {
         self.gid = gid;
         self.mon = true;
         self.beacon(now, out);
-        let start = self.map.as_ref().map_or(0, |m| u64::from(m.epoch.0) + 1);
-        self.subscribe(start, out);
+        let item = |start: u64| SubscribeItem { start, flags: 0 };
+        let osdmap = self.map.as_ref().map_or(0, |m| u64::from(m.epoch.0) + 1);
+        subscribe([("osdmap", item(osdmap)), ("config", item(0))], out);
         // A new leader has to be told everything again.
-        self.digested = 0;
-    }
-
-    fn subscribe(&self, start: u64, out: &mut Vec<Output>) {
-        let what = [("osdmap".to_owned(), SubscribeItem { start, flags: 0 })].into();
-        out.push(Output::SendMon(MMonSubscribe { what, ..MMonSubscribe::default() }.into()));
+        self.digested = None;
+        self.digest_at = now.mono;
+        // What the old session was asked is not answered any more.
+        self.mon_commands.resend(self.fsid(), out);
     }
 
     fn beacon(&mut self, now: Now, out: &mut Vec<Output>) {
@@ -108,16 +130,19 @@ impl Manager {
             features: types::features::PACIFIC,
             ..MMgrBeacon::default()
         };
-        out.push(Output::SendMon(beacon.into()));
+        out.push(Output::send_mon(beacon));
     }
 
-    fn fsid(&self) -> Fsid {
+    pub(crate) fn fsid(&self) -> Fsid {
         self.map.as_ref().map(|m| m.fsid).unwrap_or_default()
     }
 
     fn tick(&mut self, now: Now, out: &mut Vec<Output>) {
         if self.mon && now.mono >= self.beacon_at {
             self.beacon(now, out);
+        }
+        if let Some(map) = &self.map {
+            self.pgs.check_ready(map, now);
         }
         if now.mono >= self.sample_at {
             self.sample_at = now.mono + SAMPLE_EVERY;
@@ -127,95 +152,122 @@ impl Manager {
 
     fn maybe_digest(&mut self, now: Now, out: &mut Vec<Output>) {
         let Some(map) = &self.map else { return };
-        if !self.mon || self.pgs.version == self.digested {
+        let news = Digested { version: self.pgs.version, state_version: self.pgs.state_version };
+        if !self.mon || !self.pgs.ready || self.digested == Some(news) {
             return;
         }
-        let mut states: BTreeMap<u64, u32> = BTreeMap::new();
-        let due = now.mono >= self.digest_at;
-        let soon = now.mono + DIGEST_EVERY >= self.digest_at + DIGEST_SOON;
-        if !due {
-            if !soon {
-                return;
-            }
-            for pg in map.pgs() {
-                *states.entry(self.pgs.pgs.get(&pg).map_or(0, |s| s.state)).or_default() += 1;
-            }
-            if states == self.states {
-                return;
-            }
+        let urgent = self.digested.is_none_or(|d| d.state_version != news.state_version);
+        let wait = if urgent { DIGEST_EVERY - DIGEST_SOON } else { Duration::ZERO };
+        if now.mono + wait < self.digest_at {
+            return;
         }
-        let made = digest(&self.pgs, map, now.wall);
-        self.states = made.pg_states.clone();
-        self.digested = self.pgs.version;
+        self.digested = Some(news);
         self.digest_at = now.mono + DIGEST_EVERY;
-        let message = MPgDigest { epoch: map.epoch, gid: self.gid, summary: made.to_bytes() };
-        out.push(Output::SendMon(message.into()));
+        let summary = digest(&self.pgs, map, now.wall).to_bytes();
+        out.push(Output::send_mon(MPgDigest { epoch: map.epoch, gid: self.gid, summary }));
     }
 
-    fn from_mon(&mut self, msg: Message, out: &mut Vec<Output>) {
-        if let Message::OsdMap(m) = msg {
-            self.osd_map(&m, out);
+    fn from_mon(&mut self, now: Now, tid: u64, msg: Message, out: &mut Vec<Output>) {
+        match msg {
+            Message::OsdMap(m) => self.osd_map(now, &m, out),
+            Message::Config(m) => self.options.set_from_mon(&m.options),
+            Message::MonCommandAck(ack) => self.mon_commands.answered(tid, ack, out),
+            msg @ Message::Command(_) => crate::command::run_for_mon(self, now, tid, msg, out),
+            _ => {}
         }
     }
 
-    fn osd_map(&mut self, m: &MOsdMap, out: &mut Vec<Output>) {
+    fn osd_map(&mut self, now: Now, m: &MOsdMap, out: &mut Vec<Output>) {
         let Some(last) = m.last() else { return };
-        let mut have = self.map.as_ref().map_or(Epoch(0), |map| map.epoch);
-        while have < last {
-            let next = have.next();
-            let full = m.full.get(&next).or_else(|| m.full.get(&last).filter(|_| !m.incremental.contains_key(&next)));
-            let ok = match (full, m.incremental.get(&next), &mut self.map) {
-                (Some(bytes), _, map) => OsdMap::from_bytes(bytes.clone()).map(|new| *map = Some(new)).is_ok(),
-                (None, Some(bytes), Some(map)) => {
-                    Incremental::from_bytes(bytes.clone()).is_ok_and(|inc| map.apply(&inc).is_ok())
-                }
-                _ => false,
-            };
-            let now_at = self.map.as_ref().map_or(Epoch(0), |map| map.epoch);
-            if !ok || now_at <= have {
+        let before = self.epoch();
+        while self.epoch() < last {
+            if !step(&mut self.map, m, last) {
                 // A gap, or a map that does not fit: start over from a whole one.
                 self.map = None;
-                self.subscribe(0, out);
-                return;
+                return subscribe([("osdmap", SubscribeItem { start: 0, flags: 0 })], out);
             }
-            have = now_at;
         }
-        if let Some(map) = &self.map {
-            self.pgs.map_changed(map);
+        let Some(map) = self.map.as_ref().filter(|map| map.epoch > before) else { return };
+        self.pgs.map_changed(map, now);
+        self.daemons.map_changed(map);
+        for (osd, conn, report) in std::mem::take(&mut self.early) {
+            self.take_report(now, osd, conn, report, out);
         }
-        self.subscribe(u64::from(have.0) + 1, out);
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.map.as_ref().map_or(Epoch(0), |map| map.epoch)
     }
 
     fn message(&mut self, now: Now, conn: ConnId, tid: u64, msg: Message, out: &mut Vec<Output>) {
         let Some(peer) = self.sessions.get(&conn).cloned() else { return };
         match msg {
-            Message::MgrOpen(_) => {
-                out.push(Output::Send { conn, tid: 0, msg: MMgrConfigure::default().into() });
+            Message::MgrOpen(open) => {
+                self.daemons.opened(now, conn, &peer, open);
+                let period_s = u32::try_from(self.options.int("mgr_stats_period")).unwrap_or(5);
+                out.push(Output::send(conn, 0, MMgrConfigure { period_s, ..MMgrConfigure::default() }));
             }
-            Message::MgrClose(close) => out.push(Output::Send { conn, tid, msg: close.into() }),
-            Message::PgStats(report) => self.pg_stats(now, conn, &peer, report, out),
+            Message::MgrClose(close) => {
+                self.daemons.disconnected(now, conn);
+                out.push(Output::send(conn, tid, close));
+            }
+            Message::MgrReport(report) => self.daemons.reported(now, conn, &peer, &report),
+            Message::PgStats(report) => {
+                let osd = (peer.name.entity_type() == Some(EntityType::Osd)).then_some(peer.name.num);
+                if let Some(osd) = osd.and_then(|n| i32::try_from(n).ok()) {
+                    self.take_report(now, OsdId(osd), conn, report, out);
+                }
+            }
             Message::Command(_) | Message::MgrCommand(_) => {
-                crate::command::run(self, now, conn, tid, &peer, msg, out);
+                crate::command::run(self, now, conn, tid, &peer, msg, out)
             }
-            Message::Ping(ping) => out.push(Output::Send { conn, tid, msg: ping.into() }),
+            Message::Ping(ping) => out.push(Output::send(conn, tid, ping)),
             _ => {}
         }
     }
 
-    fn pg_stats(
-        &mut self,
-        now: Now,
-        conn: ConnId,
-        peer: &PeerInfo,
-        report: MPgStats,
-        out: &mut Vec<Output>,
-    ) {
-        let (Some(EntityType::Osd), Some(map)) = (peer.name.entity_type(), &self.map) else { return };
-        let Ok(osd) = i32::try_from(peer.name.num) else { return };
-        if report.fsid != map.fsid {
-            return;
+    fn take_report(&mut self, now: Now, osd: OsdId, conn: ConnId, report: MPgStats, out: &mut Vec<Output>) {
+        match &self.map {
+            Some(map) if report.epoch <= map.epoch => {
+                if report.fsid == map.fsid {
+                    let pgs = self.pgs.report(osd, report, map, now);
+                    out.push(Output::send(conn, 0, MPgStatsAck { pgs }));
+                }
+            }
+            _ => {
+                if self.early.len() >= EARLY_LIMIT {
+                    self.early.pop_front();
+                }
+                self.early.push_back((osd, conn, report));
+            }
         }
-        let pgs = self.pgs.report(OsdId(osd), report, map, now.mono);
-        out.push(Output::Send { conn, tid: 0, msg: MPgStatsAck { pgs }.into() });
+    }
+}
+
+fn subscribe<const N: usize>(what: [(&str, SubscribeItem); N], out: &mut Vec<Output>) {
+    let what = what.map(|(name, item)| (name.to_owned(), item)).into();
+    out.push(Output::send_mon(MMonSubscribe { what, ..MMonSubscribe::default() }));
+}
+
+/// Brings the map one step forward, to the next epoch or to the newest whole map; false when `m` cannot.
+fn step(map: &mut Option<OsdMap>, m: &MOsdMap, last: Epoch) -> bool {
+    let have = map.as_ref().map_or(Epoch(0), |map| map.epoch);
+    let next = have.next();
+    match (m.full.get(&next), m.incremental.get(&next), &mut *map) {
+        (None, Some(bytes), Some(map)) => {
+            Incremental::from_bytes(bytes.clone()).is_ok_and(|inc| map.apply(&inc).is_ok())
+                && map.epoch == next
+        }
+        (full, _, _) => {
+            let newest = || m.full.range(..=last).next_back().map(|(_, bytes)| bytes);
+            let Some(bytes) = full.or_else(newest) else { return false };
+            match OsdMap::from_bytes(bytes.clone()) {
+                Ok(new) if new.epoch > have => {
+                    *map = Some(new);
+                    true
+                }
+                _ => false,
+            }
+        }
     }
 }

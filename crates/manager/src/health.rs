@@ -1,188 +1,227 @@
-//! Reasons for ill health that follow from PG states.
+//! Reasons for ill health that follow from PG statistics.
 //!
 //! Source: PGMap::get_health_checks in src/mon/PGMap.cc.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use maps::OsdMap;
 use messages::mgr::HealthCheck;
+use messages::pg_state as state;
 use messages::stats::{ObjectStatSum, PgStat};
 use types::{PgId, Utime};
 
-use crate::pg_map::{PgMap, state};
+use crate::pg_map::PgMap;
+use crate::sums::Sums;
+use crate::text::osds;
 
 const ERROR: u8 = 0;
 const WARNING: u8 = 1;
 /// A PG may be on its way for this long before it counts as stuck. Source: mon_pg_stuck_threshold, seconds.
-const STUCK_S: u32 = 60;
+pub const STUCK_S: u32 = 60;
 /// Lines of detail per check. Source: mon_health_max_detail.
 const MAX_DETAIL: usize = 50;
 
 /// When a PG was last in order, for states that count only when they last.
 type StuckSince = fn(&PgStat) -> Utime;
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Consequence {
+    Unavailable,
+    Degraded,
+    BackfillFull,
+    Damaged,
+    RecoveryFull,
+}
+use Consequence::{BackfillFull, Damaged, Degraded, RecoveryFull, Unavailable};
+
 struct Rule {
     bit: u64,
     /// The check applies when the bit is *not* set.
     absent: bool,
-    name: &'static str,
-    code: &'static str,
+    consequence: Consequence,
     stuck: Option<StuckSince>,
 }
 
-const fn at_once(bit: u64, name: &'static str, code: &'static str) -> Rule {
-    Rule { bit, absent: false, name, code, stuck: None }
+const fn at_once(bit: u64, consequence: Consequence) -> Rule {
+    Rule { bit, absent: false, consequence, stuck: None }
 }
 
+const fn lasting(bit: u64, absent: bool, consequence: Consequence, since: StuckSince) -> Rule {
+    Rule { bit, absent, consequence, stuck: Some(since) }
+}
+
+/// In the order of the bits, which is that of the summary.
 const RULES: &[Rule] = &[
-    Rule { bit: state::ACTIVE, absent: true, name: "inactive", code: "PG_AVAILABILITY", stuck: Some(|p| p.last_active) },
-    at_once(state::DOWN, "down", "PG_AVAILABILITY"),
-    at_once(state::DEGRADED, "degraded", "PG_DEGRADED"),
-    at_once(state::INCONSISTENT, "inconsistent", "PG_DAMAGED"),
-    Rule { bit: state::PEERING, absent: false, name: "peering", code: "PG_AVAILABILITY", stuck: Some(|p| p.last_peered) },
-    at_once(state::INCOMPLETE, "incomplete", "PG_AVAILABILITY"),
-    Rule { bit: state::STALE, absent: false, name: "stale", code: "PG_AVAILABILITY", stuck: Some(|p| p.last_unstale) },
-    at_once(state::RECOVERY_UNFOUND, "recovery_unfound", "PG_DAMAGED"),
-    at_once(state::BACKFILL_UNFOUND, "backfill_unfound", "PG_DAMAGED"),
-    at_once(state::BACKFILL_TOOFULL, "backfill_toofull", "PG_BACKFILL_FULL"),
-    Rule { bit: state::UNDERSIZED, absent: false, name: "undersized", code: "PG_DEGRADED", stuck: Some(|p| p.last_fullsized) },
-    at_once(state::RECOVERY_TOOFULL, "recovery_toofull", "PG_RECOVERY_FULL"),
-    at_once(state::SNAPTRIM_ERROR, "snaptrim_error", "PG_DAMAGED"),
+    lasting(state::ACTIVE, true, Unavailable, |p| p.last_active),
+    at_once(state::DOWN, Unavailable),
+    at_once(state::RECOVERY_UNFOUND, Damaged),
+    at_once(state::BACKFILL_UNFOUND, Damaged),
+    at_once(state::DEGRADED, Degraded),
+    at_once(state::INCONSISTENT, Damaged),
+    lasting(state::PEERING, false, Unavailable, |p| p.last_peered),
+    at_once(state::INCOMPLETE, Unavailable),
+    lasting(state::STALE, false, Unavailable, |p| p.last_unstale),
+    at_once(state::BACKFILL_TOOFULL, BackfillFull),
+    lasting(state::UNDERSIZED, false, Degraded, |p| p.last_fullsized),
+    at_once(state::RECOVERY_TOOFULL, RecoveryFull),
+    at_once(state::SNAPTRIM_ERROR, Damaged),
 ];
 
-fn heading(code: &str) -> (&'static str, u8) {
-    match code {
-        "PG_AVAILABILITY" => ("Reduced data availability: ", WARNING),
-        "PG_DEGRADED" => ("Degraded data redundancy: ", WARNING),
-        "PG_BACKFILL_FULL" => {
-            ("Low space hindering backfill (add storage if this doesn't resolve itself): ", WARNING)
+impl Rule {
+    fn name(&self) -> String {
+        if self.absent { "inactive".to_owned() } else { state::text(self.bit) }
+    }
+
+    fn applies(&self, stat: &PgStat, now: Utime) -> bool {
+        if (stat.state & self.bit != 0) == self.absent {
+            return false;
         }
-        "PG_RECOVERY_FULL" => ("Full OSDs blocking recovery: ", ERROR),
-        _ => ("Possible data damage: ", ERROR),
+        let Some(since) = self.stuck else { return true };
+        let cutoff = Utime::new(now.sec.saturating_sub(STUCK_S), now.nsec);
+        let since = since(stat);
+        if since.is_zero() { stat.last_change < cutoff } else { since < cutoff }
+    }
+}
+
+impl Consequence {
+    /// Code, beginning of the summary, severity.
+    fn heading(self) -> (&'static str, &'static str, u8) {
+        match self {
+            Unavailable => ("PG_AVAILABILITY", "Reduced data availability: ", WARNING),
+            Degraded => ("PG_DEGRADED", "Degraded data redundancy: ", WARNING),
+            BackfillFull => (
+                "PG_BACKFILL_FULL",
+                "Low space hindering backfill (add storage if this doesn't resolve itself): ",
+                WARNING,
+            ),
+            Damaged => ("PG_DAMAGED", "Possible data damage: ", ERROR),
+            RecoveryFull => ("PG_RECOVERY_FULL", "Full OSDs blocking recovery: ", ERROR),
+        }
     }
 }
 
 #[derive(Default)]
 struct Causes {
-    /// By name, in the order of `RULES`.
-    counts: Vec<(&'static str, i64)>,
-    detail: Vec<String>,
-    seen: BTreeSet<PgId>,
+    /// PGs by the index of the rule.
+    counts: BTreeMap<usize, i64>,
+    detail: BTreeMap<PgId, String>,
 }
 
 /// All checks that fail at `now`.
-pub fn checks(pgs: &PgMap, map: &OsdMap, now: Utime) -> BTreeMap<String, HealthCheck> {
-    let mut causes: BTreeMap<&'static str, Causes> = BTreeMap::new();
-    let mut sum = ObjectStatSum::default();
+pub fn checks(pgs: &PgMap, sums: &Sums, map: &OsdMap, now: Utime) -> BTreeMap<String, HealthCheck> {
+    let mut causes: BTreeMap<Consequence, Causes> = BTreeMap::new();
     for (pg, stat) in &pgs.pgs {
-        sum += stat.stats.sum;
-        for rule in RULES {
-            if applies(rule, stat, now) {
-                note(causes.entry(rule.code).or_default(), rule, *pg, stat, now);
+        for (index, rule) in RULES.iter().enumerate().filter(|(_, r)| r.applies(stat, now)) {
+            let c = causes.entry(rule.consequence).or_default();
+            *c.counts.entry(index).or_default() += 1;
+            if c.detail.len() <= MAX_DETAIL {
+                c.detail.insert(*pg, line(rule, *pg, stat, map, now));
             }
         }
     }
+    let sum = &sums.total.stats.sum;
     let mut out = BTreeMap::new();
-    for (code, c) in causes {
-        out.insert(code.to_owned(), compose(code, c, &sum));
+    for (consequence, c) in causes {
+        out.insert(consequence.heading().0.to_owned(), compose(consequence, c, sum));
     }
-    scrub_and_unfound(&sum, &mut out);
-    unreported(pgs, map, &mut out);
+    add(&mut out, objects(sum));
+    large_omap(sums, map, &mut out);
     out
 }
 
-fn applies(rule: &Rule, stat: &PgStat, now: Utime) -> bool {
-    if (stat.state & rule.bit != 0) == rule.absent {
-        return false;
-    }
-    let Some(since) = rule.stuck else { return true };
-    let cutoff = Utime::new(now.sec.saturating_sub(STUCK_S), now.nsec);
-    let since = since(stat);
-    if since.is_zero() { stat.last_change < cutoff } else { since < cutoff }
-}
-
-fn note(c: &mut Causes, rule: &Rule, pg: PgId, stat: &PgStat, now: Utime) {
-    match c.counts.iter_mut().find(|(name, _)| *name == rule.name) {
-        Some((_, n)) => *n += 1,
-        None => c.counts.push((rule.name, 1)),
-    }
-    if c.detail.len() >= MAX_DETAIL || !c.seen.insert(pg) {
-        return;
-    }
-    let acting = format!("{:?}", stat.acting).replace(" ", "");
-    let text = state::text(stat.state);
-    c.detail.push(match rule.stuck {
+fn line(rule: &Rule, pg: PgId, stat: &PgStat, map: &OsdMap, now: Utime) -> String {
+    let (acting, text) = (osds(&stat.acting), state::text(stat.state));
+    let mut line = match rule.stuck.map(|since| since(stat)) {
         Some(since) => {
-            let since = since(stat);
-            let lasting = if since.is_zero() {
-                "since forever".to_owned()
-            } else {
-                format!("for {}", monitor::text::span(now.since(since)))
+            let lasting = match since.is_zero() {
+                true => "since forever".to_owned(),
+                false => format!("for {}", monitor::text::span(now.since(since))),
             };
-            format!("pg {pg} is stuck {} {lasting}, current state {text}, last acting {acting}", rule.name)
+            format!("pg {pg} is stuck {} {lasting}, current state {text}, last acting {acting}", rule.name())
         }
-        None => {
-            let unfound = stat.stats.sum.num_objects_unfound;
-            let tail = if unfound > 0 { format!(", {unfound} unfound") } else { String::new() };
-            format!("pg {pg} is {text}, acting {acting}{tail}")
-        }
-    });
-}
-
-fn compose(code: &str, c: Causes, sum: &ObjectStatSum) -> HealthCheck {
-    let (heading, severity) = heading(code);
-    let mut summary = heading.to_owned();
-    if code == "PG_DEGRADED" && sum.num_objects_degraded > 0 && sum.num_object_copies > 0 {
-        let percent = sum.num_objects_degraded as f64 / sum.num_object_copies as f64 * 100.0;
-        summary += &format!(
-            "{}/{} objects degraded ({percent:.3}%), ",
-            sum.num_objects_degraded, sum.num_object_copies
-        );
-    }
-    let parts: Vec<String> =
-        c.counts.iter().map(|(name, n)| format!("{n} pg{} {name}", if *n > 1 { "s" } else { "" })).collect();
-    summary += &parts.join(", ");
-    let count = c.counts.iter().map(|(_, n)| n).sum();
-    HealthCheck { severity, summary, detail: c.detail, count }
-}
-
-fn scrub_and_unfound(sum: &ObjectStatSum, out: &mut BTreeMap<String, HealthCheck>) {
-    if sum.num_scrub_errors > 0 {
-        let summary = format!("{} scrub errors", sum.num_scrub_errors);
-        let check = HealthCheck { severity: ERROR, summary, detail: vec![], count: sum.num_scrub_errors };
-        out.insert("OSD_SCRUB_ERRORS".to_owned(), check);
-    }
-    if sum.num_objects_unfound > 0 && sum.num_objects > 0 {
-        let percent = sum.num_objects_unfound as f64 / sum.num_objects as f64 * 100.0;
-        let summary =
-            format!("{}/{} objects unfound ({percent:.3}%)", sum.num_objects_unfound, sum.num_objects);
-        let check = HealthCheck { severity: WARNING, summary, detail: vec![], count: sum.num_objects_unfound };
-        out.insert("OBJECT_UNFOUND".to_owned(), check);
-    }
-    if sum.num_objects_misplaced > 0 && sum.num_object_copies > 0 {
-        let percent = sum.num_objects_misplaced as f64 / sum.num_object_copies as f64 * 100.0;
-        let summary = format!(
-            "{}/{} objects misplaced ({percent:.3}%)",
-            sum.num_objects_misplaced, sum.num_object_copies
-        );
-        let check = HealthCheck { severity: WARNING, summary, detail: vec![], count: sum.num_objects_misplaced };
-        out.insert("OBJECT_MISPLACED".to_owned(), check);
-    }
-}
-
-/// PGs of pools that have existed for a while and that nobody reports.
-fn unreported(pgs: &PgMap, map: &OsdMap, out: &mut BTreeMap<String, HealthCheck>) {
-    let old = |id: types::PoolId| {
-        map.pool(id).is_some_and(|p| map.modified.since(p.create_time).as_secs() > u64::from(STUCK_S))
+        None => format!("pg {pg} is {text}, acting {acting}"),
     };
-    let missing: Vec<PgId> = map.pgs().filter(|pg| !pgs.pgs.contains_key(pg) && old(pg.pool)).collect();
-    // A manager that has just started has heard of nothing yet.
-    if missing.is_empty() || pgs.osds.len() < map.counts().up {
+    let unfound = stat.stats.sum.num_objects_unfound;
+    if rule.stuck.is_none() && unfound != 0 {
+        line += &format!(", {unfound} unfound");
+    }
+    if stat.state & state::INCOMPLETE != 0 {
+        if let Some(pool) = map.pool(pg.pool).filter(|p| p.min_size > 1) {
+            let name = map.pool_name(pg.pool).unwrap_or_default();
+            line += &format!(
+                " (reducing pool {name} min_size from {} may help; search ceph.com/docs for 'incomplete')",
+                pool.min_size
+            );
+        }
+    }
+    line
+}
+
+fn compose(consequence: Consequence, c: Causes, sum: &ObjectStatSum) -> HealthCheck {
+    let (_, heading, severity) = consequence.heading();
+    let mut summary = heading.to_owned();
+    if consequence == Degraded && sum.num_objects_degraded != 0 && sum.num_object_copies > 0 {
+        summary += &share(sum.num_objects_degraded, sum.num_object_copies, "degraded");
+        summary += ", ";
+    }
+    let part = |(index, n): (&usize, &i64)| {
+        let name = RULES.get(*index).map(Rule::name).unwrap_or_default();
+        format!("{n} pg{} {name}", if *n > 1 { "s" } else { "" })
+    };
+    summary += &c.counts.iter().map(part).collect::<Vec<_>>().join(", ");
+    HealthCheck {
+        severity,
+        summary,
+        detail: c.detail.into_values().collect(),
+        count: c.counts.values().sum(),
+    }
+}
+
+/// `3/9 objects degraded (33.333%)`.
+pub fn share(n: i64, of: i64, what: &str) -> String {
+    format!("{n}/{of} objects {what} ({:.3}%)", n as f64 / of as f64 * 100.0)
+}
+
+/// Checks that need the sums alone: code, severity, summary, count.
+fn objects(sum: &ObjectStatSum) -> Vec<(&'static str, u8, String, i64)> {
+    let mut out = Vec::new();
+    let errors = sum.num_scrub_errors;
+    if errors != 0 {
+        out.push(("OSD_SCRUB_ERRORS", ERROR, format!("{errors} scrub errors"), errors));
+    }
+    let unfound = sum.num_objects_unfound;
+    if unfound != 0 && sum.num_objects > 0 {
+        out.push(("OBJECT_UNFOUND", WARNING, share(unfound, sum.num_objects, "unfound"), unfound));
+    }
+    out
+}
+
+fn add(out: &mut BTreeMap<String, HealthCheck>, checks: Vec<(&'static str, u8, String, i64)>) {
+    for (code, severity, summary, count) in checks {
+        out.insert(code.to_owned(), HealthCheck { severity, summary, detail: vec![], count });
+    }
+}
+
+fn large_omap(sums: &Sums, map: &OsdMap, out: &mut BTreeMap<String, HealthCheck>) {
+    let count = sums.total.stats.sum.num_large_omap_objects;
+    if count == 0 {
         return;
     }
-    let n = missing.len();
-    let summary = format!("Reduced data availability: {n} pg{} inactive", if n > 1 { "s" } else { "" });
-    let detail = missing.iter().take(MAX_DETAIL).map(|pg| format!("pg {pg} is unknown")).collect();
-    let check = HealthCheck { severity: WARNING, summary, detail, count: n as i64 };
-    out.entry("PG_AVAILABILITY".to_owned()).or_insert(check);
+    let mut detail = Vec::new();
+    for (id, pool) in &sums.pools {
+        let n = pool.stat.stats.sum.num_large_omap_objects;
+        if let (Some(name), true) = (map.pool_name(*id), n != 0) {
+            detail.push(format!("{n} large objects found in pool '{name}'"));
+        }
+    }
+    detail.push("Search the cluster log for 'Large omap object found' for more details.".to_owned());
+    let summary = format!("{count} large omap objects");
+    let check = HealthCheck { severity: WARNING, summary, detail, count };
+    out.insert("LARGE_OMAP_OBJECTS".to_owned(), check);
+}
+
+/// Seconds before now that count as stuck.
+pub fn stuck_cutoff(now: Utime, threshold: Duration) -> Utime {
+    Utime::from_nanos(now.as_nanos().saturating_sub(u64::try_from(threshold.as_nanos()).unwrap_or(u64::MAX)))
 }

@@ -16,13 +16,27 @@ pub struct PeerInfo {
 /// One event for the core.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
-    Connected { conn: ConnId, peer: PeerInfo },
-    Disconnected { conn: ConnId },
-    Message { conn: ConnId, tid: u64, msg: Message },
-    /// From a monitor, on the session that the shell keeps up.
-    FromMon(Message),
+    Connected {
+        conn: ConnId,
+        peer: PeerInfo,
+    },
+    Disconnected {
+        conn: ConnId,
+    },
+    Message {
+        conn: ConnId,
+        tid: u64,
+        msg: Message,
+    },
+    /// From a monitor, on the session that the shell keeps up; `tid` is that of its header.
+    FromMon {
+        tid: u64,
+        msg: Message,
+    },
     /// A (new) session with a monitor stands; `gid` is the number that it gave us.
-    MonConnected { gid: u64 },
+    MonConnected {
+        gid: u64,
+    },
     /// Time passes; due about every 250 ms.
     Tick,
 }
@@ -31,8 +45,28 @@ pub enum Input {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
     /// To the peer of an accepted connection.
-    Send { conn: ConnId, tid: u64, msg: Message },
+    Send {
+        conn: ConnId,
+        tid: u64,
+        msg: Message,
+    },
     /// To a monitor; dropped when there is no session (`MonConnected` makes up for it).
-    SendMon(Message),
-    Close { conn: ConnId },
+    SendMon {
+        tid: u64,
+        msg: Message,
+    },
+    Close {
+        conn: ConnId,
+    },
+}
+
+impl Output {
+    pub fn send(conn: ConnId, tid: u64, msg: impl Into<Message>) -> Self {
+        Self::Send { conn, tid, msg: msg.into() }
+    }
+
+    /// To a monitor, and no answer is expected.
+    pub fn send_mon(msg: impl Into<Message>) -> Self {
+        Self::SendMon { tid: 0, msg: msg.into() }
+    }
 }

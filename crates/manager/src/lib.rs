@@ -4,12 +4,21 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
-pub mod command;
+mod io;
+
 mod core;
+mod pg_map;
+mod sums;
+
+mod daemons;
 mod digest;
 mod health;
-mod io;
-mod pg_map;
+mod mon_commands;
+mod options;
+
+pub mod command;
+mod dump;
+mod text;
 
 pub use core::{Manager, Settings};
 pub use io::{Input, Output, PeerInfo};

@@ -1,19 +1,23 @@
-//! What the OSDs have reported: statistics of every PG and every OSD, and rates over the last reports.
+//! What the OSDs have reported: statistics of every PG and every OSD, and how the sums grew of late.
 //!
-//! Invariants:
-//! 1. Only PGs of pools that exist in the map, with seeds below pg_num, are kept.
-//! 2. A PG's report is replaced only by one of a later epoch, or of the same epoch and a later sequence.
+//! Invariants, from the first OSD map on:
+//! 1. There is exactly one entry for each PG of the map; one that nobody reported has no state bits ("unknown").
+//! 2. A PG's report is replaced only by one of a later epoch, or of the same epoch and no earlier sequence.
+//! 3. There are only entries of OSDs that exist in the map.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use maps::OsdMap;
+use maps::{NO_OSD, OsdMap};
+use messages::pg_state;
 use messages::pool_stats::MPgStats;
 use messages::stats::{ObjectStatSum, OsdStat, PgStat, StoreStatfs};
-use types::{Epoch, OsdId, PgId, PoolId};
+use types::{Epoch, Now, OsdId, PgId, PoolId, Utime};
 
 /// Rates are taken over this much time.
 const RATE_WINDOW: Duration = Duration::from_secs(10);
+/// How long statistics count as incomplete when OSDs that are up do not report. Source: mgr_stats_period, four times.
+const READY_WITHIN: Duration = Duration::from_secs(20);
 
 /// One OSD's last report.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -21,9 +25,8 @@ pub struct OsdReport {
     pub stat: OsdStat,
     /// The map that the OSD had.
     pub epoch: Epoch,
+    /// What each pool uses of its store.
     pub pools: BTreeMap<PoolId, StoreStatfs>,
-    /// Monotonic time of arrival.
-    pub at: Duration,
 }
 
 /// All reports.
@@ -33,6 +36,14 @@ pub struct PgMap {
     pub osds: BTreeMap<OsdId, OsdReport>,
     /// Grows with every change.
     pub version: u64,
+    /// Grows with what a digest should not wait for: PG states, and which PGs and OSDs there are.
+    pub state_version: u64,
+    /// Time of the last change.
+    pub stamp: Utime,
+    /// Whether every OSD that is up has reported; until then sums and states say little. Never taken back.
+    pub ready: bool,
+    /// When the first map came.
+    since: Option<Duration>,
     /// Sums per pool at past moments, oldest first.
     history: VecDeque<(Duration, BTreeMap<PoolId, ObjectStatSum>)>,
 }
@@ -44,38 +55,82 @@ impl PgMap {
         osd: OsdId,
         report: MPgStats,
         map: &OsdMap,
-        at: Duration,
+        now: Now,
     ) -> BTreeMap<PgId, (u64, Epoch)> {
-        self.version += 1;
+        let acks = report.pg_stats.iter().map(|(pg, s)| (*pg, (s.reported_seq, s.reported_epoch))).collect();
+        if !map.exists(osd.0) {
+            return acks;
+        }
+        self.changed(now);
         let pools = report.pool_stats.into_iter().map(|(id, s)| (PoolId(id), s)).collect();
-        self.osds.insert(osd, OsdReport { stat: report.osd_stat, epoch: report.epoch, pools, at });
-        let mut acks = BTreeMap::new();
+        let mut entry = OsdReport { stat: report.osd_stat, epoch: report.epoch, pools };
+        if map.is_out(osd.0) {
+            entry.zero();
+        }
+        let new = self.osds.insert(osd, entry).is_none();
+        self.state_version += u64::from(new);
         for (pg, stat) in report.pg_stats {
-            acks.insert(pg, (stat.reported_seq, stat.reported_epoch));
-            let newer = self.pgs.get(&pg).is_none_or(|old| {
-                (stat.reported_epoch, stat.reported_seq) >= (old.reported_epoch, old.reported_seq)
-            });
-            if newer && map.pg_exists(pg) {
-                self.pgs.insert(pg, stat);
+            let Some(old) = self.pgs.get_mut(&pg) else { continue };
+            if (stat.reported_epoch, stat.reported_seq) >= (old.reported_epoch, old.reported_seq) {
+                self.state_version += u64::from(stat.state != old.state);
+                *old = stat;
             }
         }
+        self.check_ready(map, now);
         acks
     }
 
-    /// A new map: forgets PGs and OSDs that are gone, and marks PGs whose primary is down as stale.
-    pub fn map_changed(&mut self, map: &OsdMap) {
-        self.version += 1;
+    /// A new map: PGs and OSDs come and go, and PGs whose primary went down become stale.
+    pub fn map_changed(&mut self, map: &OsdMap, now: Now) {
+        self.changed(now);
+        let before = self.pgs.len();
         self.pgs.retain(|pg, _| map.pg_exists(*pg));
-        self.osds.retain(|osd, _| map.exists(osd.0) && !(map.is_out(osd.0) && map.is_down(osd.0)));
-        for stat in self.pgs.values_mut() {
-            if map.is_down(stat.acting_primary) {
-                stat.state |= state::STALE;
+        self.state_version += u64::from(self.pgs.len() != before);
+        for pg in map.pgs() {
+            self.pgs.entry(pg).or_insert_with(|| {
+                self.state_version += 1;
+                unknown(map.modified)
+            });
+        }
+        self.osds.retain(|osd, _| map.exists(osd.0));
+        for (osd, report) in &mut self.osds {
+            if map.is_out(osd.0) {
+                report.zero();
+            } else if map.is_down(osd.0) {
+                report.stat.op_queue_age_hist.bins.clear();
             }
+        }
+        for stat in self.pgs.values_mut() {
+            let fresh = stat.state & pg_state::STALE == 0;
+            if fresh && stat.acting_primary != NO_OSD && map.is_down(stat.acting_primary) {
+                stat.state |= pg_state::STALE;
+                stat.last_unstale = now.wall;
+                self.state_version += 1;
+            }
+        }
+        self.check_ready(map, now);
+    }
+
+    fn changed(&mut self, now: Now) {
+        self.version += 1;
+        self.stamp = now.wall;
+    }
+
+    /// See `ready`.
+    pub fn check_ready(&mut self, map: &OsdMap, now: Now) {
+        let since = *self.since.get_or_insert(now.mono);
+        if self.ready {
+            return;
+        }
+        let late = now.mono.saturating_sub(since) >= READY_WITHIN;
+        if late || map.existing_osds().all(|(id, o)| !o.is_up() || self.osds.contains_key(&id)) {
+            self.ready = true;
+            self.changed(now);
         }
     }
 
     /// Sums of each pool now.
-    pub fn pool_sums(&self) -> BTreeMap<PoolId, ObjectStatSum> {
+    fn pool_sums(&self) -> BTreeMap<PoolId, ObjectStatSum> {
         let mut sums: BTreeMap<PoolId, ObjectStatSum> = BTreeMap::new();
         for (pg, stat) in &self.pgs {
             *sums.entry(pg.pool).or_default() += stat.stats.sum;
@@ -83,100 +138,73 @@ impl PgMap {
         sums
     }
 
-    /// Remembers the sums of this moment, for rates.
+    /// Remembers the sums of this moment, for rates. Sums that are incomplete would make for high ones, so those are not.
     pub fn sample(&mut self, at: Duration) {
+        if !self.ready {
+            return;
+        }
         let sums = self.pool_sums();
         self.history.push_back((at, sums));
-        while self.history.len() > 2 && self.history.get(1).is_some_and(|(t, _)| at > *t + RATE_WINDOW) {
+        while self.history.len() > 2 && self.history.get(1).is_some_and(|(t, _)| at >= *t + RATE_WINDOW) {
             self.history.pop_front();
         }
     }
 
-    /// The oldest and newest sums of a pool within the window, and the time between them.
-    pub fn growth(&self, pool: PoolId) -> Option<(Duration, ObjectStatSum, ObjectStatSum)> {
-        let (t0, first) = self.history.front()?;
+    /// By how much a pool's sums grew within the window, and how long that took. Sums that shrank count as unchanged.
+    pub fn pool_growth(&self, pool: PoolId) -> Option<(Duration, ObjectStatSum)> {
+        let (t0, first) = self.history.iter().find_map(|(t, sums)| Some((*t, sums.get(&pool)?)))?;
         let (t1, last) = self.history.back()?;
+        let span = t1.checked_sub(t0).filter(|d| !d.is_zero())?;
+        let mut delta = *last.get(&pool)?;
+        delta -= *first;
+        Some((span, delta))
+    }
+
+    /// The same for all pools together. A pool that came or went meanwhile does not count.
+    pub fn growth(&self) -> Option<(Duration, ObjectStatSum)> {
+        let ((t0, first), (t1, last)) = (self.history.front()?, self.history.back()?);
         let span = t1.checked_sub(*t0).filter(|d| !d.is_zero())?;
-        Some((span, *first.get(&pool)?, *last.get(&pool)?))
+        let mut delta = ObjectStatSum::default();
+        for (pool, sum) in last {
+            if let Some(before) = first.get(pool) {
+                delta += *sum;
+                delta -= *before;
+            }
+        }
+        Some((span, delta))
+    }
+
+    /// Checks the numbered invariants that hold between reports.
+    pub fn assert_invariants(&self, map: &OsdMap) {
+        assert!(self.pgs.keys().copied().eq(map.pgs()), "invariant 1");
+        assert!(self.osds.keys().all(|o| map.exists(o.0)), "invariant 3");
     }
 }
 
-/// PG_STATE_* bits. Source: src/osd/osd_types.h.
-pub mod state {
-    pub const CREATING: u64 = 1 << 0;
-    pub const ACTIVE: u64 = 1 << 1;
-    pub const CLEAN: u64 = 1 << 2;
-    pub const DOWN: u64 = 1 << 4;
-    pub const RECOVERY_UNFOUND: u64 = 1 << 5;
-    pub const BACKFILL_UNFOUND: u64 = 1 << 6;
-    pub const PREMERGE: u64 = 1 << 7;
-    pub const SCRUBBING: u64 = 1 << 8;
-    pub const DEGRADED: u64 = 1 << 10;
-    pub const INCONSISTENT: u64 = 1 << 11;
-    pub const PEERING: u64 = 1 << 12;
-    pub const REPAIR: u64 = 1 << 13;
-    pub const RECOVERING: u64 = 1 << 14;
-    pub const BACKFILL_WAIT: u64 = 1 << 15;
-    pub const INCOMPLETE: u64 = 1 << 16;
-    pub const STALE: u64 = 1 << 17;
-    pub const REMAPPED: u64 = 1 << 18;
-    pub const DEEP_SCRUB: u64 = 1 << 19;
-    pub const BACKFILLING: u64 = 1 << 20;
-    pub const BACKFILL_TOOFULL: u64 = 1 << 21;
-    pub const RECOVERY_WAIT: u64 = 1 << 22;
-    pub const UNDERSIZED: u64 = 1 << 23;
-    pub const ACTIVATING: u64 = 1 << 24;
-    pub const PEERED: u64 = 1 << 25;
-    pub const SNAPTRIM: u64 = 1 << 26;
-    pub const SNAPTRIM_WAIT: u64 = 1 << 27;
-    pub const RECOVERY_TOOFULL: u64 = 1 << 28;
-    pub const SNAPTRIM_ERROR: u64 = 1 << 29;
-    pub const FORCED_RECOVERY: u64 = 1 << 30;
-    pub const FORCED_BACKFILL: u64 = 1 << 31;
-    pub const FAILED_REPAIR: u64 = 1 << 32;
-    pub const LAGGY: u64 = 1 << 33;
-    pub const WAIT: u64 = 1 << 34;
+impl OsdReport {
+    /// An OSD that is out counts for nothing.
+    fn zero(&mut self) {
+        self.stat = OsdStat { seq: self.stat.seq, up_from: self.stat.up_from, ..OsdStat::default() };
+        self.pools.clear();
+    }
+}
 
-    /// Names in the order in which Ceph prints them. Source: pg_state_string in src/osd/osd_types.cc.
-    pub const NAMES: [(u64, &str); 33] = [
-        (STALE, "stale"),
-        (CREATING, "creating"),
-        (ACTIVE, "active"),
-        (ACTIVATING, "activating"),
-        (CLEAN, "clean"),
-        (RECOVERY_WAIT, "recovery_wait"),
-        (RECOVERY_TOOFULL, "recovery_toofull"),
-        (RECOVERING, "recovering"),
-        (FORCED_RECOVERY, "forced_recovery"),
-        (DOWN, "down"),
-        (RECOVERY_UNFOUND, "recovery_unfound"),
-        (BACKFILL_UNFOUND, "backfill_unfound"),
-        (UNDERSIZED, "undersized"),
-        (DEGRADED, "degraded"),
-        (REMAPPED, "remapped"),
-        (PREMERGE, "premerge"),
-        (SCRUBBING, "scrubbing"),
-        (DEEP_SCRUB, "deep"),
-        (INCONSISTENT, "inconsistent"),
-        (PEERING, "peering"),
-        (REPAIR, "repair"),
-        (BACKFILL_WAIT, "backfill_wait"),
-        (BACKFILLING, "backfilling"),
-        (FORCED_BACKFILL, "forced_backfill"),
-        (BACKFILL_TOOFULL, "backfill_toofull"),
-        (INCOMPLETE, "incomplete"),
-        (PEERED, "peered"),
-        (SNAPTRIM, "snaptrim"),
-        (SNAPTRIM_WAIT, "snaptrim_wait"),
-        (SNAPTRIM_ERROR, "snaptrim_error"),
-        (FAILED_REPAIR, "failed_repair"),
-        (LAGGY, "laggy"),
-        (WAIT, "wait"),
-    ];
-
-    /// `active+clean`; `unknown` for no bits at all.
-    pub fn text(bits: u64) -> String {
-        let names: Vec<&str> = NAMES.iter().filter(|(b, _)| bits & b != 0).map(|(_, n)| *n).collect();
-        if names.is_empty() { "unknown".to_owned() } else { names.join("+") }
+/// A PG that nobody has reported. Its times make it count as stuck when that lasts.
+fn unknown(since: Utime) -> PgStat {
+    PgStat {
+        up_primary: NO_OSD,
+        acting_primary: NO_OSD,
+        last_fresh: since,
+        last_change: since,
+        last_active: since,
+        last_peered: since,
+        last_clean: since,
+        last_unstale: since,
+        last_undegraded: since,
+        last_fullsized: since,
+        last_scrub_stamp: since,
+        last_deep_scrub_stamp: since,
+        last_clean_scrub_stamp: since,
+        ..PgStat::default()
     }
 }

@@ -1,6 +1,13 @@
 //! The manager's commands: one table from which parsing, capability checks, help and dispatch follow.
 //!
 //! A group of commands is one file with a `COMMANDS` list; to add a group, name it in `GROUPS`.
+//! Source: DaemonServer::_handle_command in src/mgr/DaemonServer.cc.
+
+mod osd_df;
+mod pg_dump;
+mod pg_list;
+mod pg_misc;
+mod tell;
 
 use std::collections::BTreeMap;
 
@@ -8,17 +15,20 @@ use bytes::Bytes;
 use cephx::caps::MgrRequest;
 use maps::OsdMap;
 use messages::Message;
-use messages::common::MCommandReply;
+use messages::common::{MCommandReply, MMgrCommandReply};
 use messages::mgr::CommandDesc;
-use monitor::command::{Args, Format, Reply, Signature};
+use monitor::command::{Args, Format, Reply, Signature, flags};
+use serde_json::Value;
 use types::{ConnId, Errno, Now};
 
-use crate::core::Manager;
+use crate::core::{Manager, Settings};
+use crate::daemons::Daemons;
 use crate::io::{Output, PeerInfo};
+use crate::options::Options;
 use crate::pg_map::PgMap;
 
 /// Every group, in the order in which clients are told of them.
-const GROUPS: &[&[Command]] = &[];
+const GROUPS: &[&[Command]] = &[pg_dump::COMMANDS, pg_list::COMMANDS, pg_misc::COMMANDS, osd_df::COMMANDS];
 
 /// A command.
 #[derive(Clone, Copy)]
@@ -30,6 +40,27 @@ pub struct Command {
     /// Of `r`, `w`, `x`.
     pub perm: &'static str,
     pub handler: fn(&mut Ctx<'_>) -> Reply,
+    /// Besides `flags::MGR`.
+    pub flags: u32,
+}
+
+impl Command {
+    /// A command that `ceph` sends once.
+    pub const fn new(
+        sig: &'static str,
+        help: &'static str,
+        module: &'static str,
+        perm: &'static str,
+        handler: fn(&mut Ctx<'_>) -> Reply,
+    ) -> Self {
+        Self { sig, help, module, perm, handler, flags: flags::NONE }
+    }
+
+    /// `ceph` sends it again and again.
+    #[must_use]
+    pub const fn polled(self) -> Self {
+        Self { flags: flags::POLL, ..self }
+    }
 }
 
 /// What a command works with.
@@ -37,11 +68,70 @@ pub struct Ctx<'a> {
     pub now: Now,
     pub map: &'a OsdMap,
     pub pgs: &'a PgMap,
+    pub(crate) daemons: &'a Daemons,
+    pub(crate) options: &'a Options,
+    pub settings: &'a Settings,
+    pub sessions: &'a BTreeMap<ConnId, PeerInfo>,
+    /// The words that it was called by, with single spaces.
+    pub prefix: &'a str,
     pub args: &'a Args,
     pub format: Format,
     pub input: &'a Bytes,
     /// Messages that the command sends besides its reply.
     pub out: &'a mut Vec<Output>,
+    /// See [`Ctx::ask_monitors`].
+    asked: Option<(String, Bytes)>,
+}
+
+impl Ctx<'_> {
+    /// Has the monitors answer instead: they run the command in `json`, and the client gets what they say.
+    pub fn ask_monitors(&mut self, json: &Value, input: Bytes) -> Reply {
+        self.asked = Some((json.to_string(), input));
+        Reply::ok()
+    }
+
+    /// Sends a message to an OSD on every session that it has; false when there is none.
+    pub fn send_to_osd(&mut self, osd: i32, msg: &Message) -> bool {
+        let name = types::EntityName::osd(osd);
+        let before = self.out.len();
+        for (conn, _) in self.sessions.iter().filter(|(_, p)| p.name == name) {
+            self.out.push(Output::Send { conn: *conn, tid: 0, msg: msg.clone() });
+        }
+        self.out.len() > before
+    }
+}
+
+/// Where an answer goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplyTo {
+    /// A session; commands for managers have a reply of their own kind.
+    Client { conn: ConnId, tid: u64, mgr_command: bool },
+    /// A monitor that passed a client's command on.
+    Monitor { tid: u64 },
+}
+
+impl ReplyTo {
+    pub fn conn(self) -> Option<ConnId> {
+        match self {
+            Self::Client { conn, .. } => Some(conn),
+            Self::Monitor { .. } => None,
+        }
+    }
+
+    pub fn reply(self, reply: Reply) -> Output {
+        let (result, status, output) = (reply.code, reply.outs, reply.data);
+        match self {
+            Self::Client { conn, tid, mgr_command: true } => {
+                Output::send(conn, tid, MMgrCommandReply { result, status, output })
+            }
+            Self::Client { conn, tid, mgr_command: false } => {
+                Output::send(conn, tid, MCommandReply { result, status, output })
+            }
+            Self::Monitor { tid } => {
+                Output::SendMon { tid, msg: MCommandReply { result, status, output }.into() }
+            }
+        }
+    }
 }
 
 /// Every command of the table.
@@ -58,12 +148,12 @@ pub fn descriptions() -> Vec<CommandDesc> {
             module: c.module.to_owned(),
             req_perms: c.perm.to_owned(),
             availability: "cli,rest".to_owned(),
-            flags: u64::from(monitor::command::flags::MGR),
+            flags: u64::from(flags::MGR | c.flags),
         })
         .collect()
 }
 
-/// Runs the command of `msg` and answers it.
+/// Runs the command that a client sent and answers it, at once or when the monitors have.
 pub(crate) fn run(
     manager: &mut Manager,
     now: Now,
@@ -73,53 +163,106 @@ pub(crate) fn run(
     msg: Message,
     out: &mut Vec<Output>,
 ) {
-    let (cmd, input, to_mgr) = match msg {
+    let (cmd, input, mgr_command) = match msg {
+        // With the cluster's id it is `ceph tell`; old clients send the manager's commands without.
+        Message::Command(m) if !m.fsid.is_zero() => {
+            let reply = tell::answer(manager, now, peer, &m.cmd);
+            return out.push(ReplyTo::Client { conn, tid, mgr_command: false }.reply(reply));
+        }
         Message::Command(m) => (m.cmd, m.input, false),
         Message::MgrCommand(m) => (m.cmd, m.input, true),
         _ => return,
     };
-    let reply = answer(manager, now, peer, &cmd, &input, out);
-    let (result, status, output) = (reply.code, reply.outs, reply.data);
-    let msg = if to_mgr {
-        messages::common::MMgrCommandReply { result, status, output }.into()
-    } else {
-        MCommandReply { result, status, output }.into()
-    };
-    out.push(Output::Send { conn, tid, msg });
+    let to = ReplyTo::Client { conn, tid, mgr_command };
+    answer(manager, now, to, Some(peer), &cmd, &input, out);
+}
+
+/// The same for a command that a monitor passed on, and whose sender it has checked.
+pub(crate) fn run_for_mon(manager: &mut Manager, now: Now, tid: u64, msg: Message, out: &mut Vec<Output>) {
+    if let Message::Command(m) = msg {
+        answer(manager, now, ReplyTo::Monitor { tid }, None, &m.cmd, &m.input, out);
+    }
 }
 
 fn answer(
     manager: &mut Manager,
     now: Now,
-    peer: &PeerInfo,
+    to: ReplyTo,
+    peer: Option<&PeerInfo>,
     cmd: &[String],
     input: &Bytes,
     out: &mut Vec<Output>,
+) {
+    let mut asked = None;
+    let reply = evaluate(manager, now, peer, cmd, input, out, &mut asked);
+    let fsid = manager.fsid();
+    match asked {
+        Some((json, input)) => {
+            if !manager.mon_commands.send(fsid, to, json, input, out) {
+                out.push(to.reply(Reply::error(Errno::EAGAIN, "too many commands wait for the monitors")));
+            }
+        }
+        None => out.push(to.reply(reply)),
+    }
+}
+
+fn evaluate(
+    manager: &Manager,
+    now: Now,
+    peer: Option<&PeerInfo>,
+    cmd: &[String],
+    input: &Bytes,
+    out: &mut Vec<Output>,
+    asked: &mut Option<(String, Bytes)>,
 ) -> Reply {
     let (prefix, mut args) = match Args::parse(cmd) {
         Ok(parsed) => parsed,
         Err(error) => return Reply::error(Errno::EINVAL, error.to_string()),
     };
-    let Some(command) = all().find(|c| Signature::prefix_of(c.sig).eq(prefix.split_whitespace())) else {
-        return Reply::error(Errno::EINVAL, format!("command not known: '{prefix}'"));
+    if prefix == "get_command_descriptions" {
+        return Reply::text(describe(all().map(|c| (c.sig, c.help, c.module, c.perm))).to_string());
+    }
+    let prefix = prefix.split_whitespace().collect::<Vec<_>>().join(" ");
+    let Some(command) = all().find(|c| Signature::prefix_of(c.sig).eq(prefix.split(' '))) else {
+        return Reply::error(Errno::EINVAL, format!("No handler found for '{prefix}'"));
     };
-    let text = args.as_text();
-    if !permitted(peer, command, &prefix, &text) {
-        let why = format!("access denied: does your client key have mgr caps? See the mgr caps of {}", peer.auth_name);
+    if peer.is_some_and(|p| !permitted(p, command, &prefix, &args.as_text())) {
+        let why = "access denied: does your client key have mgr caps? See \
+                   http://docs.ceph.com/en/latest/mgr/administrator/#client-authentication";
         return Reply::error(Errno::EACCES, why);
     }
     if let Err(error) = args.check(&Signature::parse(command.sig)) {
         return Reply::error(Errno::EINVAL, error.to_string());
     }
-    let format = match Format::parse(args.text("format")) {
+    let format = match prefix.ends_with("_json") {
+        true => Ok(Format::Json),
+        false => Format::parse(args.text("format")),
+    };
+    let format = match format {
         Ok(format) => format,
         Err(reply) => return reply,
     };
     let Some(map) = &manager.map else {
         return Reply::error(Errno::EAGAIN, "the manager has no OSD map yet");
     };
-    let mut ctx = Ctx { now, map, pgs: &manager.pgs, args: &args, format, input, out };
-    (command.handler)(&mut ctx)
+    let mut ctx = Ctx {
+        now,
+        map,
+        pgs: &manager.pgs,
+        daemons: &manager.daemons,
+        options: &manager.options,
+        settings: &manager.settings,
+        sessions: &manager.sessions,
+        prefix: &prefix,
+        args: &args,
+        format,
+        input,
+        out,
+        asked: None,
+    };
+    let reply = (command.handler)(&mut ctx);
+    *asked = ctx.asked;
+    reply
 }
 
 fn permitted(peer: &PeerInfo, command: &Command, prefix: &str, args: &BTreeMap<String, String>) -> bool {
@@ -133,4 +276,18 @@ fn permitted(peer: &PeerInfo, command: &Command, prefix: &str, args: &BTreeMap<S
         exec: command.perm.contains('x'),
         addr: &peer.addr,
     })
+}
+
+/// What `get_command_descriptions` answers: signature, help, module and permissions of each command.
+fn describe<'a>(commands: impl Iterator<Item = (&'static str, &'a str, &'a str, &'a str)>) -> Value {
+    let describe = |(sig, help, module, perm): (&'static str, &str, &str, &str)| {
+        let sig = Signature::parse(sig);
+        let words = sig.prefix.iter().map(|w| Value::from(*w));
+        let params = sig.params.iter().map(|p| {
+            Value::Object(p.described.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect())
+        });
+        let sig: Vec<Value> = words.chain(params).collect();
+        serde_json::json!({ "sig": sig, "help": help, "module": module, "perm": perm, "flags": 0 })
+    };
+    Value::Object(commands.enumerate().map(|(i, c)| (format!("cmd{i:03}"), describe(c))).collect())
 }
