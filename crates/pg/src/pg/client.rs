@@ -84,11 +84,10 @@ impl Pg {
             self.waiting_for_active.push_back(op);
             return;
         }
-        if let Err(refusal) = self.check_request(&op, cx) {
-            return match refusal {
-                Some(e) => op.refuse(e, cx),
-                None => {}
-            };
+        match self.check_request(&op, cx) {
+            Ok(()) => {}
+            Err(Some(e)) => return op.refuse(e, cx),
+            Err(None) => return,
         }
         cx.counters.ops += 1;
         if op.kind.pg_op {
@@ -384,8 +383,8 @@ impl Pg {
         let txn = std::mem::take(&mut done.txn);
         match self.issue(Write { txn, entries, in_flight, executed: done }, cx) {
             Ok(()) => {}
-            Err((e @ (StoreError::Full { .. } | StoreError::Misuse(_)), _)) => op.refuse(e.errno(), cx),
-            Err((e, _)) => self.store_failed(&e, cx),
+            Err(e @ (StoreError::Full { .. } | StoreError::Misuse(_))) => op.refuse(e.errno(), cx),
+            Err(e) => self.store_failed(&e, cx),
         }
     }
 

@@ -206,9 +206,8 @@ impl Pg {
         for osd in members.into_iter().filter(|o| *o != whoami) {
             let Some(peer) = self.peers.get_mut(&osd) else { continue };
             let info = &peer.info;
-            if needs_backfill_from_start(info, tail) {
-                peer.missing = Some(Missing::default());
-            } else if info.last_update == head && !info.has_missing() {
+            let up_to_date = info.last_update == head && !info.has_missing();
+            if up_to_date || needs_backfill_from_start(info, tail) {
                 peer.missing = Some(Missing::default());
             } else if info.is_empty() {
                 let mut missing = Missing::default();

@@ -341,7 +341,7 @@ impl Pg {
         }
         if self.acting() != self.up() {
             if self.can_return_to_up(cx) {
-                self.request_acting(&self.up().to_vec(), cx);
+                self.request_acting(self.up(), cx);
             }
             return;
         }

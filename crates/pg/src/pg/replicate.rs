@@ -76,7 +76,7 @@ impl Pg {
 
     /// Ships a write to all members and submits it here. When the store refuses it for lack of space nothing has
     /// happened, and the request gets its reply from the caller.
-    pub(super) fn issue(&mut self, w: Write, cx: &mut Shared) -> Result<(), (StoreError, InFlight)> {
+    pub(super) fn issue(&mut self, w: Write, cx: &mut Shared) -> Result<(), StoreError> {
         let Write { mut txn, entries, in_flight, executed } = w;
         let targets = self.write_targets(cx);
         let (txn_head, payload) =
@@ -98,7 +98,7 @@ impl Pg {
         if let Err(e) = cx.try_submit(txn, Done::Pg { id: self.id, interval: self.interval(), what }) {
             (self.info.last_update, self.info.last_complete, self.info.last_user_version, self.info.sums) =
                 before;
-            return Err((e, in_flight));
+            return Err(e);
         }
         self.ship(&targets, &entries, &txn_head, &payload, trim_to, cx);
         entries.into_iter().for_each(|e| self.log.append(e));
