@@ -19,6 +19,7 @@ const LAYERS: &[(&str, Option<u8>)] = &[
     ("messages", Some(3)),
     ("msgr", Some(4)),
     ("store", Some(4)),
+    ("classes", Some(4)),
     ("monitor", Some(5)),
     ("manager", Some(6)),
     ("pg", Some(5)),

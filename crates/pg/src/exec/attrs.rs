@@ -27,18 +27,16 @@ pub(super) fn get(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, name: &[u8]) -> Ou
     Ok(Answer::data(value))
 }
 
-/// All attributes of clients. An object that this request has just made answers ENOENT and an empty map.
-pub(super) fn get_all(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>) -> Outcome {
+/// All attributes of clients, in name order.
+pub(super) fn visible(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>) -> Result<BTreeMap<Bytes, Bytes>, OpError> {
     let found = env.store.attrs(&s.key)?;
-    let visible: BTreeMap<&[u8], &Bytes> =
-        found.iter().filter_map(|(name, value)| Some((user_attr_name(name)?, value))).collect();
-    let mut w = codec::Writer::new();
-    w.count(visible.len());
-    for (name, value) in visible {
-        w.blob(name);
-        value.encode(&mut w);
-    }
-    let data = w.into_bytes();
+    let name = |stored: &Bytes| user_attr_name(stored).map(|name| stored.slice_ref(name));
+    Ok(found.into_iter().filter_map(|(stored, value)| Some((name(&stored)?, value))).collect())
+}
+
+/// The same, encoded. An object that this request has just made answers ENOENT and an empty map.
+pub(super) fn get_all(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>) -> Outcome {
+    let data = visible(env, s)?.to_bytes();
     s.count_read(data.len());
     let rval = if s.before.exists { 0 } else { Errno::ENOENT.neg() };
     Ok(Answer::of(rval, data))

@@ -1,13 +1,14 @@
 //! Goes through a request's operations in order, and says beforehand what a request may do.
 
 use cephx::caps::ClassUse;
+use codec::Decode;
 use messages::osd::{Extent, Op, OpCode, OpResult, OsdOp, flags, op_flags, watch_op};
 use types::Errno;
 
 use super::answer::{Answer, OpError, Outcome};
 use super::read::ChecksumArgs;
 use super::scratch::Scratch;
-use super::{ExecEnv, ExecStop, attrs, omap, read, watch, write};
+use super::{ExecEnv, ExecStop, attrs, call, omap, read, snaps, tmap, watch, write};
 
 /// What a request may do, known before it runs: it decides about caps, waiting and duplicates.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -33,6 +34,13 @@ pub fn classify(ops: &[OsdOp], request_flags: u32) -> Result<RequestKind, Errno>
     let mut known = kind.rwordered || request_flags & flags::RETURNVEC != 0;
     for op in ops {
         let ping = op.code == OpCode::WATCH && matches!(op.parse(), Ok(Op::Watch { op: watch_op::PING, .. }));
+        if op.code == OpCode::CALL {
+            let used = class_use(op)?;
+            kind.reads |= used.read;
+            kind.writes |= used.write;
+            known |= used.read || used.write;
+            kind.classes.push(used);
+        }
         // A ping changes nothing, but is answered in order with writes.
         kind.rwordered |= ping;
         kind.needs_write_cap |= op.code.is_write() && !ping;
@@ -46,6 +54,14 @@ pub fn classify(ops: &[OsdOp], request_flags: u32) -> Result<RequestKind, Errno>
     if known { Ok(kind) } else { Err(Errno::EINVAL) }
 }
 
+/// The class method that an operation calls, as caps know it.
+fn class_use(op: &OsdOp) -> Result<ClassUse, Errno> {
+    let Ok(Op::Call { class, method, .. }) = op.parse() else { return Err(Errno::EINVAL) };
+    let flags = classes::find(&class, &method).map_err(|_| Errno::EOPNOTSUPP)?.flags;
+    // All that there are stand in osd_class_default_list.
+    Ok(ClassUse { class, method, read: flags.read, write: flags.write, allowed: true })
+}
+
 /// Runs the operations until one fails; returns the request's result. Source: PrimaryLogPG::do_osd_ops.
 pub(super) fn run_ops(
     env: &mut ExecEnv<'_>,
@@ -54,7 +70,8 @@ pub(super) fn run_ops(
     results: &mut [OpResult],
 ) -> Result<i32, ExecStop> {
     let mut last = 0;
-    for (op, out) in ops.iter().zip(results) {
+    for (at, (op, out)) in ops.iter().zip(results).enumerate() {
+        s.subop = at as u32;
         s.user_modify |= op.code.is_write() && is_user_visible(op.code);
         let outcome = op.parse().map_err(OpError::from).and_then(|parsed| run_op(env, s, op, parsed));
         match outcome {
@@ -114,7 +131,16 @@ fn run_op(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, op: &OsdOp, parsed: Op) ->
         Op::Zero(e) => write::zero(env, s, e),
         Op::Truncate(e) => write::truncate(env, s, e),
         Op::TrimTrunc(e) => write::truncate(env, s, Extent { offset: e.normalised().truncate_size, ..e }),
-        Op::Create => write::create(s, op),
+        Op::Create => {
+            if !op.indata.is_empty() {
+                // A category, which nothing uses any more.
+                String::from_bytes(op.indata.clone())?;
+            }
+            write::create(s, op.flags & op_flags::EXCL != 0)
+        }
+        Op::Rollback { snap } => snaps::rollback(env, s, snap),
+        Op::ListSnaps => snaps::list(s),
+        Op::Call { class, method, input } => call::call(env, s, (&class, &method), &input),
         Op::Delete => write::delete(env, s),
         Op::AllocHint { object_size, write_size, flags } => {
             write::alloc_hint(s, object_size, write_size, flags)
@@ -127,6 +153,10 @@ fn run_op(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, op: &OsdOp, parsed: Op) ->
             watch::notify_ack(s, notify_id, cookie, reply)
         }
         Op::ListWatchers => watch::list_watchers(s),
+        Op::TmapGet => tmap::get(env, s),
+        Op::TmapPut { data } => tmap::put(env, s, &data),
+        Op::TmapUp { commands } => tmap::update(env, s, commands),
+        Op::Tmap2Omap { flags } => tmap::to_omap(env, s, flags),
         _ if op.code == OpCode::STARTSYNC => {
             s.modify = true;
             Ok(Answer::done())

@@ -11,12 +11,15 @@
 
 mod answer;
 mod attrs;
+mod call;
 mod compare;
 mod dispatch;
 mod list;
 mod omap;
 mod read;
 mod scratch;
+mod snaps;
+mod tmap;
 mod watch;
 mod write;
 mod xxhash;
@@ -24,6 +27,8 @@ mod xxhash;
 pub use dispatch::{RequestKind, classify};
 
 use scratch::Scratch;
+
+use std::borrow::Cow;
 
 use bytes::Bytes;
 use maps::{OsdMap, Pool, pool_flags};
@@ -160,13 +165,13 @@ pub fn execute(
         let result = list::run(env, &head.nspace, ops, &mut results)?;
         return Ok(Executed { result, results, ..Executed::default() });
     }
-    if !env.may_write && !state.is_present() {
-        return Err(ExecStop::Refused(Errno::ENOENT));
-    }
     if env.may_write && !env.snapc.is_valid() {
         return Err(ExecStop::Refused(Errno::EINVAL));
     }
-    let mut s = Scratch::new(head, state);
+    let (object, state) =
+        if env.may_write { (head.clone(), Cow::Borrowed(state)) } else { snaps::resolve(env, head, state)? };
+    let state = state.as_ref();
+    let mut s = Scratch::new(object, state);
     let result = dispatch::run_ops(env, &mut s, ops, &mut results)?;
     let user_version = state.info.user_version;
     if result < 0 {
@@ -207,9 +212,13 @@ fn finish(
     result: i32,
     results: Vec<OpResult>,
 ) -> Executed {
-    let version = env.first_version;
+    let mut version = env.first_version;
     let before = s.before;
     s.count_omap_objects();
+    let clone = snaps::make_writeable(env, head, &mut s);
+    if clone.is_some() {
+        version.version += 1;
+    }
     let mut user_version = before.info.user_version;
     if s.user_modify {
         let next = env.last_user_version.max(s.state.info.user_version) + 1;
@@ -238,7 +247,7 @@ fn finish(
         result,
         results,
         txn: s.txn,
-        entries: vec![entry],
+        entries: clone.into_iter().chain([entry]).collect(),
         new_state: Some(new_state),
         user_version,
         delta: s.delta,

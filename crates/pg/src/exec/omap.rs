@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use codec::{Encode, Writer};
+use store::KeyPage;
 use types::Errno;
 
 use super::answer::{Answer, OpError, Outcome};
@@ -14,7 +15,8 @@ use crate::object::info_flags;
 
 /// Keys behind `start_after`, and whether there are more.
 pub(super) fn keys(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, start_after: &[u8], max: u64) -> Outcome {
-    page(env, s, start_after, max, &[], |key, _, w| w.blob(key))
+    let (entries, more) = list(env, s, start_after, max, &[])?;
+    answer(s, &entries, more, |(key, _), w| w.blob(key))
 }
 
 /// Keys behind `start_after` that begin with `prefix`, with their values, and whether there are more.
@@ -25,43 +27,55 @@ pub(super) fn vals(
     max: u64,
     prefix: &[u8],
 ) -> Outcome {
-    page(env, s, start_after, max, prefix, |key, value, w| {
+    let (entries, more) = list(env, s, start_after, max, prefix)?;
+    answer(s, &entries, more, |(key, value), w| {
         w.blob(key);
         w.blob(value);
     })
 }
 
-fn page(
-    env: &mut ExecEnv<'_>,
+fn answer(
     s: &mut Scratch<'_>,
-    start_after: &[u8],
-    max: u64,
-    prefix: &[u8],
-    put: impl Fn(&[u8], &[u8], &mut Writer),
+    entries: &[(Bytes, Bytes)],
+    more: bool,
+    put: impl Fn(&(Bytes, Bytes), &mut Writer),
 ) -> Outcome {
-    let max = max.min(env.config.max_omap_entries_per_request) as usize;
-    let max_bytes = env.config.max_omap_bytes_per_request as usize;
     let mut w = Writer::new();
-    w.u32(0);
-    let (mut count, mut more) = (0, false);
-    if s.info().test(info_flags::OMAP) {
-        let from = if prefix > start_after { Bound::Included(prefix) } else { Bound::Excluded(start_after) };
-        let (entries, rest) = env.store.omap_list(&s.key, from, max, max_bytes)?;
-        let fits = |key: &Bytes| key.starts_with(prefix);
-        count = entries.iter().take_while(|(k, _)| fits(k)).count();
-        entries.iter().take(count).for_each(|(k, v)| put(k, v, &mut w));
-        more = rest && count == entries.len();
-        if more && !prefix.is_empty() {
-            // The next key may be behind the prefix.
-            let behind = entries.last().map_or(from, |(last, _)| Bound::Excluded(last.as_ref()));
-            let (next, _) = env.store.omap_list(&s.key, behind, 1, usize::MAX)?;
-            more = next.iter().any(|(k, _)| fits(k));
-        }
-    }
-    w.patch_u32(0, count as u32);
+    w.count(entries.len());
+    entries.iter().for_each(|e| put(e, &mut w));
     more.encode(&mut w);
     s.count_read(w.len());
     Ok(Answer::kept(w.into_bytes()))
+}
+
+/// A page of entries, bounded by the OSD's options too.
+pub(super) fn list(
+    env: &mut ExecEnv<'_>,
+    s: &Scratch<'_>,
+    start_after: &[u8],
+    max: u64,
+    prefix: &[u8],
+) -> Result<KeyPage, OpError> {
+    if !s.info().test(info_flags::OMAP) {
+        return Ok((Vec::new(), false));
+    }
+    let max = max.min(env.config.max_omap_entries_per_request) as usize;
+    let max_bytes = env.config.max_omap_bytes_per_request as usize;
+    let from = if prefix > start_after { Bound::Included(prefix) } else { Bound::Excluded(start_after) };
+    let (mut entries, mut more) = env.store.omap_list(&s.key, from, max, max_bytes)?;
+    if prefix.is_empty() {
+        return Ok((entries, more));
+    }
+    let fits = |(key, _): &(Bytes, Bytes)| key.starts_with(prefix);
+    let count = entries.iter().take_while(|e| fits(e)).count();
+    more &= count == entries.len();
+    entries.truncate(count);
+    if more {
+        // The next key may be behind the prefix.
+        let behind = entries.last().map_or(from, |(last, _)| Bound::Excluded(last.as_ref()));
+        more = env.store.omap_list(&s.key, behind, 1, usize::MAX)?.0.iter().any(fits);
+    }
+    Ok((entries, more))
 }
 
 pub(super) fn header(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>) -> Outcome {
@@ -75,7 +89,8 @@ pub(super) fn header(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>) -> Outcome {
 
 /// Those of the keys that exist, with their values.
 pub(super) fn vals_by_keys(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, keys: BTreeSet<Bytes>) -> Outcome {
-    let found = get(env, s, keys.into_iter().collect())?;
+    let keys: Vec<Bytes> = keys.into_iter().collect();
+    let found = get(env, s, &keys)?;
     let mut w = Writer::new();
     w.count(found.len());
     for (key, value) in &found {
@@ -86,11 +101,16 @@ pub(super) fn vals_by_keys(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, keys: BTr
     Ok(Answer::kept(w.into_bytes()))
 }
 
-fn get(env: &mut ExecEnv<'_>, s: &Scratch<'_>, keys: Vec<Bytes>) -> Result<Vec<(Bytes, Bytes)>, OpError> {
+/// Those of the keys that exist.
+pub(super) fn get(
+    env: &mut ExecEnv<'_>,
+    s: &Scratch<'_>,
+    keys: &[Bytes],
+) -> Result<Vec<(Bytes, Bytes)>, OpError> {
     if !s.info().test(info_flags::OMAP) {
         return Ok(Vec::new());
     }
-    Ok(env.store.omap_get(&s.key, &keys)?)
+    Ok(env.store.omap_get(&s.key, keys)?)
 }
 
 /// Guards the request: every key's value (empty when it is missing) fulfils its assertion.
@@ -102,8 +122,8 @@ pub(super) fn cmp(
     if !s.present() {
         return Err(Errno::ENOENT.into());
     }
-    let found: BTreeMap<Bytes, Bytes> =
-        get(env, s, assertions.keys().cloned().collect())?.into_iter().collect();
+    let keys: Vec<Bytes> = assertions.keys().cloned().collect();
+    let found: BTreeMap<Bytes, Bytes> = get(env, s, &keys)?.into_iter().collect();
     s.delta.reads += 1;
     for (key, (given, op)) in &assertions {
         let stored = found.get(key).map_or(&[][..], |v| v);

@@ -26,12 +26,14 @@ pub(crate) struct Scratch<'a> {
     pub effects: Vec<Effect>,
     /// Ranges (offset, length) of the head's data that changed, in any order; clones no longer share them.
     pub modified: Vec<(u64, u64)>,
+    /// The running operation's place in the request.
+    pub subop: u32,
 }
 
 impl<'a> Scratch<'a> {
-    pub fn new(object: &HObject, state: &'a ObjectState) -> Self {
+    pub fn new(object: HObject, state: &'a ObjectState) -> Self {
         Self {
-            key: ObjectKey::replicated(object.clone()),
+            key: ObjectKey::replicated(object),
             before: state,
             state: Cow::Borrowed(state),
             txn: Txn::new(),
@@ -40,6 +42,7 @@ impl<'a> Scratch<'a> {
             delta: PgSums::default(),
             effects: Vec::new(),
             modified: Vec::new(),
+            subop: 0,
         }
     }
 

@@ -69,13 +69,17 @@ pub(super) fn notify_ack(s: &mut Scratch<'_>, notify_id: u64, cookie: Option<u64
 }
 
 pub(super) fn list_watchers(s: &mut Scratch<'_>) -> Outcome {
+    let answer = ListWatchersResponse { entries: watchers(s) };
+    s.delta.reads += 1;
+    Ok(Answer::data(answer.to_bytes()))
+}
+
+pub(super) fn watchers(s: &Scratch<'_>) -> Vec<WatchItem> {
     let item = |(key, w): (&(u64, _), &WatchInfo)| WatchItem {
         name: key.1,
         cookie: w.cookie,
         timeout_s: w.timeout_seconds,
         addr: w.addr,
     };
-    let answer = ListWatchersResponse { entries: s.info().watchers.iter().map(item).collect() };
-    s.delta.reads += 1;
-    Ok(Answer::data(answer.to_bytes()))
+    s.info().watchers.iter().map(item).collect()
 }

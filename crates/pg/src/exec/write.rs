@@ -1,8 +1,7 @@
 //! Operations that change an object's data, create it or remove it. Source: PrimaryLogPG::do_osd_ops.
 
 use bytes::{Bytes, BytesMut};
-use codec::Decode;
-use messages::osd::{Extent, OsdOp, op_flags};
+use messages::osd::Extent;
 use types::Errno;
 
 use super::answer::{Answer, OpError, Outcome};
@@ -160,13 +159,9 @@ pub(super) fn truncate(env: &ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent) -
     Ok(Answer::done())
 }
 
-pub(super) fn create(s: &mut Scratch<'_>, op: &OsdOp) -> Outcome {
-    if s.present() && op.flags & op_flags::EXCL != 0 {
+pub(super) fn create(s: &mut Scratch<'_>, exclusive: bool) -> Outcome {
+    if s.present() && exclusive {
         return Err(Errno::EEXIST.into());
-    }
-    if !op.indata.is_empty() {
-        // A category, which nothing uses any more.
-        String::from_bytes(op.indata.clone())?;
     }
     s.make_exist();
     s.modify = true;

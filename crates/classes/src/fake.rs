@@ -1,0 +1,185 @@
+//! An object in memory for tests of methods. What a method writes becomes visible when it has returned without an error.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use messages::osd::WatchItem;
+use types::{EntityName, Errno, SnapId, Utime};
+
+use crate::{KeyPage, ObjectView, Origin, Stat, find};
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FakeObject {
+    pub data: Vec<u8>,
+    pub attrs: BTreeMap<Bytes, Bytes>,
+    pub omap: BTreeMap<Bytes, Bytes>,
+    pub header: Bytes,
+}
+
+#[derive(Debug)]
+pub struct Fake {
+    /// As stored.
+    pub object: Option<FakeObject>,
+    /// As the running method leaves it.
+    next: Option<FakeObject>,
+    pub now: Utime,
+    pub name: EntityName,
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        Self { object: None, next: None, now: Utime::new(1_700_000_000, 0), name: EntityName::client(4123) }
+    }
+}
+
+impl Fake {
+    pub fn with_data(data: &str) -> Self {
+        let object = FakeObject { data: data.as_bytes().to_vec(), ..FakeObject::default() };
+        Self { object: Some(object), ..Self::default() }
+    }
+
+    /// Calls a method; an error undoes what it did.
+    pub fn call(
+        &mut self,
+        class: &str,
+        method: &str,
+        input: impl Into<Bytes>,
+    ) -> Result<(i32, Bytes), Errno> {
+        let method = find(class, method).map_err(|_| Errno::EOPNOTSUPP)?;
+        self.next = self.object.clone();
+        let mut out = Bytes::new();
+        let rval = (method.run)(self, &input.into(), &mut out)?;
+        self.object = self.next.clone();
+        Ok((rval, out))
+    }
+
+    pub fn omap(&self, key: &'static str) -> Option<Bytes> {
+        self.object.as_ref()?.omap.get(key.as_bytes()).cloned()
+    }
+
+    fn stored(&self) -> Result<&FakeObject, Errno> {
+        self.object.as_ref().ok_or(Errno::ENOENT)
+    }
+
+    fn made(&mut self) -> &mut FakeObject {
+        self.next.get_or_insert_default()
+    }
+}
+
+impl ObjectView for Fake {
+    fn stat(&mut self) -> Result<Stat, Errno> {
+        let o = self.next.as_ref().ok_or(Errno::ENOENT)?;
+        Ok(Stat { size: o.data.len() as u64, mtime: self.now })
+    }
+    fn read(&mut self, offset: u64, length: u64) -> Result<Bytes, Errno> {
+        let data = self.object.as_ref().map_or(&[][..], |o| &o.data);
+        let start = data.len().min(offset as usize);
+        let length = if length == 0 { data.len() } else { length as usize };
+        Ok(Bytes::copy_from_slice(&data[start..data.len().min(start + length)]))
+    }
+    fn xattr(&mut self, name: &str) -> Result<Bytes, Errno> {
+        self.stored()?.attrs.get(name.as_bytes()).cloned().ok_or(Errno::ENODATA)
+    }
+    fn xattrs(&mut self) -> Result<BTreeMap<Bytes, Bytes>, Errno> {
+        Ok(self.stored()?.attrs.clone())
+    }
+    fn omap_list(&mut self, start_after: &[u8], prefix: &[u8], max: u64) -> Result<KeyPage, Errno> {
+        let empty = BTreeMap::new();
+        let omap = self.object.as_ref().map_or(&empty, |o| &o.omap);
+        let fits = omap.iter().filter(|(k, _)| k.as_ref() > start_after && k.starts_with(prefix));
+        let all: Vec<_> = fits.map(|(k, v)| (k.clone(), v.clone())).collect();
+        let more = all.len() as u64 > max;
+        Ok((all.into_iter().take(max as usize).collect(), more))
+    }
+    fn omap_get(&mut self, keys: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>, Errno> {
+        let empty = BTreeMap::new();
+        let omap = self.object.as_ref().map_or(&empty, |o| &o.omap);
+        Ok(keys.iter().filter_map(|k| Some((k.clone(), omap.get(k)?.clone()))).collect())
+    }
+    fn omap_header(&mut self) -> Result<Bytes, Errno> {
+        Ok(self.object.as_ref().map(|o| o.header.clone()).unwrap_or_default())
+    }
+    fn watchers(&mut self) -> Result<Vec<WatchItem>, Errno> {
+        Ok(Vec::new())
+    }
+    fn snapset_seq(&mut self) -> Result<u64, Errno> {
+        self.stored().map(|_| 0)
+    }
+
+    fn create(&mut self, exclusive: bool) -> Result<(), Errno> {
+        if exclusive && self.next.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        self.made();
+        Ok(())
+    }
+    fn remove(&mut self) -> Result<(), Errno> {
+        self.next.take().map(|_| ()).ok_or(Errno::ENOENT)
+    }
+    fn write(&mut self, offset: u64, data: Bytes) -> Result<(), Errno> {
+        let (at, o) = (offset as usize, self.made());
+        o.data.resize(o.data.len().max(at + data.len()), 0);
+        o.data[at..at + data.len()].copy_from_slice(&data);
+        Ok(())
+    }
+    fn write_full(&mut self, data: Bytes) -> Result<(), Errno> {
+        self.made().data = data.to_vec();
+        Ok(())
+    }
+    fn truncate(&mut self, size: u64) -> Result<(), Errno> {
+        if let Some(o) = &mut self.next {
+            o.data.resize(size as usize, 0);
+        }
+        Ok(())
+    }
+    fn zero(&mut self, offset: u64, length: u64) -> Result<(), Errno> {
+        if let Some(o) = &mut self.next {
+            let end = o.data.len().min((offset + length) as usize);
+            o.data[(offset as usize).min(end)..end].fill(0);
+        }
+        Ok(())
+    }
+    fn set_xattr(&mut self, name: &str, value: Bytes) -> Result<(), Errno> {
+        self.made().attrs.insert(name.to_owned().into(), value);
+        Ok(())
+    }
+    fn omap_set(&mut self, entries: BTreeMap<Bytes, Bytes>) -> Result<(), Errno> {
+        self.made().omap.extend(entries);
+        Ok(())
+    }
+    fn omap_set_header(&mut self, header: Bytes) -> Result<(), Errno> {
+        self.made().header = header;
+        Ok(())
+    }
+    fn omap_remove(&mut self, key: Bytes) -> Result<(), Errno> {
+        self.next.as_mut().ok_or(Errno::ENOENT)?.omap.remove(&key);
+        Ok(())
+    }
+    fn omap_remove_range(&mut self, begin: Bytes, end: Bytes) -> Result<(), Errno> {
+        self.next.as_mut().ok_or(Errno::ENOENT)?.omap.retain(|k, _| *k < begin || *k >= end);
+        Ok(())
+    }
+    fn omap_clear(&mut self) -> Result<(), Errno> {
+        self.next.as_mut().ok_or(Errno::ENOENT)?.omap.clear();
+        Ok(())
+    }
+    fn rollback(&mut self, _: SnapId) -> Result<(), Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn origin(&self) -> Origin {
+        Origin { name: self.name, addr: Default::default() }
+    }
+    fn now(&self) -> Utime {
+        self.now
+    }
+    fn current_version(&self) -> u64 {
+        7
+    }
+    fn subop(&self) -> u32 {
+        0
+    }
+    fn unique(&self) -> [u8; 16] {
+        *b"0123456789abcdef"
+    }
+}

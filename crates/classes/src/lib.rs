@@ -1,0 +1,22 @@
+//! Object classes: methods that run beside an object on its OSD, as pure functions over a view of the object.
+//!
+//! `ObjectView` is what a method sees; `find` looks a method up by class and name; one module holds one class. A new class
+//! is a module with a `CLASS` and a line in `registry`.
+#![forbid(unsafe_code)]
+#![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+
+mod registry;
+mod view;
+
+mod hello;
+mod lock;
+mod numops;
+mod refcount;
+mod timeindex;
+mod version;
+
+pub use registry::{CLASSES, Class, Method, MethodFlags, Unknown, find};
+pub use view::{KeyPage, ObjectView, Origin, Stat};
+
+#[cfg(test)]
+mod fake;
