@@ -14,7 +14,7 @@ use msgr::{Limits, Local, Policy};
 use runtime::Clock;
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
 use tokio::sync::{Notify, oneshot};
-use types::{ConnId, EntityAddr, Errno, Fsid};
+use types::{AddrVec, ConnId, EntityAddr, EntityName, Errno, Fsid};
 
 use crate::auth::SharedAuth;
 use crate::mon_session::MonSession;
@@ -44,7 +44,7 @@ struct Shared {
 
 impl AdminClient {
     pub fn new(fsid: Fsid, auth: Arc<SharedAuth>, monitors: Vec<EntityAddr>) -> Self {
-        let local = Local::default();
+        let local = Local { name: EntityName::client(-1), addrs: AddrVec::default() };
         let messenger = Messenger::new(local, Limits::default(), Clock::start());
         let session = MonSession::new(auth, messenger.clone(), monitors, false);
         let shared = Arc::new(Shared {

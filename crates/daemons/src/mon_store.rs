@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use codec::crc32c;
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadableDatabase, TableDefinition};
 
 /// Index to crc32c and entry.
 const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");

@@ -17,7 +17,7 @@ use msgr::{Limits, Local, Policy};
 use pg::{BootAddrs, Input, OsdConfig, OsdCore, Output, PeerInfo};
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
 use runtime::{Clock, FileDevice, Machine, Owner};
-use store::{Checkpoint, CheckpointDone, Commit, CommitDone, Device, DeviceError, Options, Store};
+use store::{Checkpoint, CheckpointDone, Commit, CommitDone, Device, DeviceError, Options, Store, StoreError};
 use tokio::sync::{Notify, watch};
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, OsdId};
 
@@ -172,7 +172,7 @@ impl Shell {
 enum Event {
     Core(Input),
     Committed(Result<CommitDone, DeviceError>),
-    Checkpointed(Result<CheckpointDone, DeviceError>),
+    Checkpointed(Result<CheckpointDone, StoreError>),
     /// A message on some connection; which peer it is from is known to the machine.
     Message { conn: ConnId, wire: WireMessage },
     Ready { conn: ConnId },
@@ -273,7 +273,7 @@ impl OsdMachine {
     /// Tells the store what became of a job, and the core what is durable now.
     fn settled(
         &mut self,
-        tell: impl FnOnce(&mut Store) -> Result<store::TxnSeq, store::StoreError>,
+        tell: impl FnOnce(&mut Store) -> Result<store::TxnSeq, StoreError>,
     ) -> Input {
         match tell(self.core.store_mut()) {
             Ok(seq) => Input::Durable(seq),
@@ -297,13 +297,13 @@ impl OsdMachine {
         if self.session.is(conn) {
             return match self.session.on_message(msg)? {
                 Message::MgrMap(m) => {
-                    match MgrMap::from_bytes(m.map) {
+                    match MgrMap::from_bytes(m.map.0) {
                         Ok(map) => self.peers.mgr_map(&map),
                         Err(error) => tracing::warn!("the manager map does not decode: {error}"),
                     }
                     None
                 }
-                Message::Config(m) => Some(Input::Config(m.config.into_iter().collect())),
+                Message::Config(m) => Some(Input::Config(m.options.into_iter().collect())),
                 other => Some(Input::FromMon(other)),
             };
         }
@@ -318,7 +318,7 @@ impl OsdMachine {
         match output {
             Output::Reply { conn, tid, msg } => self.queue(conn, msg.into_wire(tid)),
             Output::SendOsd { osd, msg } => {
-                let addrs = self.core.osdmap().osd(osd).map(|o| o.cluster_addrs.clone()).unwrap_or_default();
+                let addrs = self.core.osdmap().osd(osd.0).map(|o| o.cluster_addrs.clone()).unwrap_or_default();
                 if let Some(conn) = self.peers.osd(osd, &addrs) {
                     self.queue(conn, msg.into_wire(0));
                 }

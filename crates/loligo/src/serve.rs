@@ -160,7 +160,7 @@ impl Running {
 
     /// The first daemon that cannot go on.
     async fn failed(&self) -> (String, String) {
-        type Wait<'a> = Pin<Box<dyn Future<Output = (String, String)> + Send + 'a>>;
+        type Wait<'a> = Pin<Box<dyn Future<Output = (String, String)> + 'a>>;
         let mut waits: Vec<Wait<'_>> = Vec::new();
         for mon in &self.mons {
             waits.push(Box::pin(async { ("mon.a".to_owned(), mon.failed().await) }));

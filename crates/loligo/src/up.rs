@@ -165,10 +165,19 @@ fn wait_and_report(
     }
 }
 
-/// Whether every OSD of the folder is up, so that "healthy" does not mean yesterday's map.
+/// Whether every OSD of the folder is up and every PG active and clean: "healthy" alone may mean yesterday's map, and
+/// PGs may be on their way for a minute before they count as ill.
 async fn all_up(admin: &daemons::admin::AdminClient, d: &Description) -> bool {
-    let stat = client::command(admin, json!({"prefix": "osd stat"})).await.unwrap_or(Value::Null);
-    stat["num_up_osds"].as_u64() == Some(d.osds.len() as u64)
+    let status = client::command(admin, json!({"prefix": "status"})).await.unwrap_or(Value::Null);
+    let pgs = &status["pgmap"];
+    let clean: u64 = pgs["pgs_by_state"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|s| s["state_name"].as_str().is_some_and(|n| n.starts_with("active+clean")))
+        .filter_map(|s| s["count"].as_u64())
+        .sum();
+    status["osdmap"]["num_up_osds"].as_u64() == Some(d.osds.len() as u64) && pgs["num_pgs"].as_u64() == Some(clean)
 }
 
 /// The last line of a dead daemon's log says why.

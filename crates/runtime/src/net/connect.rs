@@ -11,7 +11,7 @@ use types::{ConnId, EntityAddr, Now};
 use super::channel::Channel;
 use super::link::Link;
 use super::messenger::Messenger;
-use super::{Gone, Handler};
+use super::Gone;
 
 /// The client's half of one authentication.
 pub trait ClientAuth: Send + 'static {
@@ -119,9 +119,13 @@ async fn attempt(messenger: &Messenger, to: &ConnectTo, channel: &Arc<Channel>) 
 fn on_auth_event(messenger: &Messenger, link: &Link, auth: &mut dyn ClientAuth, event: Event) {
     let now = messenger.now();
     let result = match event {
-        Event::Hello { .. } => auth
-            .request(now)
-            .map(|(method, modes, payload)| link.with(|m| m.auth_request(method, &modes, payload))),
+        Event::Hello { our_addr, .. } => {
+            if let Some(addrs) = messenger.client_addrs(our_addr) {
+                link.with(|m| m.set_local_addrs(addrs));
+            }
+            auth.request(now)
+                .map(|(method, modes, payload)| link.with(|m| m.auth_request(method, &modes, payload)))
+        }
         Event::AuthReplyMore { payload } => {
             auth.more(now, payload).map(|payload| link.with(|m| m.auth_request_more(payload)))
         }
@@ -147,18 +151,6 @@ fn on_auth_event(messenger: &Messenger, link: &Link, auth: &mut dyn ClientAuth, 
         tracing::warn!("{why}");
         link.with(|m| m.refuse(types::Errno::EACCES.0));
     }
-}
-
-/// Whether the connector must answer this event.
-pub(super) fn is_for_connector(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::Hello { .. }
-            | Event::AuthReplyMore { .. }
-            | Event::AuthDone { .. }
-            | Event::AuthBadMethod { .. }
-            | Event::RetryGlobal { .. }
-    )
 }
 
 /// A new outgoing channel's id and state, before its first attempt.

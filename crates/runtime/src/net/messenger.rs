@@ -43,6 +43,8 @@ struct Inner {
     resumable: Mutex<BTreeMap<AddrVec, ConnId>>,
     runtime: tokio::runtime::Handle,
     down: AtomicBool,
+    /// Of a process that does not listen.
+    nonce: u32,
 }
 
 impl Messenger {
@@ -61,6 +63,7 @@ impl Messenger {
             resumable: Mutex::new(BTreeMap::new()),
             runtime: tokio::runtime::Handle::current(),
             down: AtomicBool::new(false),
+            nonce: OsEntropy.next_u64() as u32,
         }))
     }
 
@@ -178,6 +181,16 @@ impl Messenger {
             self.close(id);
             self.handler().gone(id, Gone::Lost("did not come back".into()));
         }
+    }
+
+    /// The address that a process which does not listen states: its own as the peer sees it, without a port, and a number
+    /// that tells it from others on the host. `None` for one that listens.
+    pub(super) fn client_addrs(&self, seen: EntityAddr) -> Option<AddrVec> {
+        if !lock(&self.0.local).addrs.is_empty() {
+            return None;
+        }
+        let socket = SocketAddr::new(seen.socket?.ip(), 0);
+        Some(AddrVec::single(EntityAddr::v2(socket, self.0.nonce)))
     }
 
     pub(super) fn handler(&self) -> &dyn Handler {
@@ -493,7 +506,6 @@ impl Pump {
                 self.over = Some(why);
             }
             Event::RemoteReset | Event::KeepaliveAck(_) | Event::Message(_) => {}
-            Event::Hello { .. } => on_pause(messenger, link, event),
             pausing => on_pause(messenger, link, pausing),
         }
     }
