@@ -119,6 +119,21 @@ fn report(what: &str, n: u64, start: Instant, cpu: (f64, f64), spent: &Spent) {
     );
 }
 
+fn reopen(device: &Arc<FileDevice>, options: Options) -> Result<(), StoreError> {
+    let start = Instant::now();
+    let store = Store::open(device.clone(), options)?;
+    println!(
+        "open with {} KiB of log: {:.0} ms",
+        store.counters().log_used_bytes >> 10,
+        start.elapsed().as_secs_f64() * 1e3
+    );
+    drop(store);
+    let start = Instant::now();
+    let report = store::fsck(device.as_ref(), false)?;
+    println!("fsck: {:.0} ms, {} findings", start.elapsed().as_secs_f64() * 1e3, report.findings.len());
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let path = args.next().unwrap_or_else(|| "store_bench.img".into());
@@ -176,17 +191,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     report("4 MiB read", objects, start, cpu, &Spent::default());
     drop(store);
-    let start = Instant::now();
-    let store = Store::open(device.clone(), options)?;
-    println!(
-        "open with {} KiB of log: {:.0} ms",
-        store.counters().log_used_bytes >> 10,
-        start.elapsed().as_secs_f64() * 1e3
-    );
-    drop(store);
-    let start = Instant::now();
-    let report = store::fsck(device.as_ref(), false)?;
-    println!("fsck: {:.0} ms, {} findings", start.elapsed().as_secs_f64() * 1e3, report.findings.len());
+    reopen(&device, options)?;
     std::fs::remove_file(&path)?;
     Ok(())
 }

@@ -42,7 +42,7 @@ pub(crate) fn space_prefix(space: Space) -> Vec<u8> {
     match space {
         Space::Meta => vec![class::META],
         Space::Pg(SpgId { pgid, shard }) => {
-            let mut k = Vec::with_capacity(48);
+            let mut k = Vec::with_capacity(14);
             k.push(class::PG);
             push_pool(&mut k, pgid.pool);
             k.extend_from_slice(&pgid.seed.to_be_bytes());
@@ -53,7 +53,10 @@ pub(crate) fn space_prefix(space: Space) -> Vec<u8> {
 }
 
 pub(crate) fn space_key(space: Space, key: &[u8]) -> Bytes {
-    let mut k = space_prefix(space);
+    let prefix = space_prefix(space);
+    // Of exact length, so that no second allocation holds the difference.
+    let mut k = Vec::with_capacity(prefix.len() + key.len());
+    k.extend_from_slice(&prefix);
     k.extend_from_slice(key);
     k.into()
 }

@@ -70,6 +70,8 @@ pub(crate) struct Log {
     pub(crate) head: LogPosition,
     queue: VecDeque<Queued>,
     queue_bytes: usize,
+    /// At least the length of the longest transaction in the queue.
+    longest: usize,
     in_flight: Option<InFlight>,
     durable_record: u64,
     pub(crate) last_txn: TxnSeq,
@@ -88,6 +90,7 @@ impl Log {
             head,
             queue: VecDeque::new(),
             queue_bytes: 0,
+            longest: 0,
             in_flight: None,
             durable_record: head.record - 1,
             last_txn,
@@ -123,6 +126,7 @@ impl Log {
     pub(crate) fn push(&mut self, logged: LoggedTxn, direct: Vec<DirectWrite>) -> TxnSeq {
         self.last_txn.0 += 1;
         self.queue_bytes += logged.len();
+        self.longest = if self.queue.is_empty() { logged.len() } else { self.longest.max(logged.len()) };
         self.queue.push_back(Queued { seq: self.last_txn, logged, direct });
         self.last_txn
     }
@@ -189,8 +193,7 @@ impl Log {
     pub(crate) fn queue_fits(&self) -> bool {
         let per_record = RECORD_MAX.min((self.ring.len / 4) as usize);
         // Each record may leave one transaction's length unused and is padded.
-        let largest = self.queue.iter().map(|q| q.logged.len()).max().unwrap_or(0);
-        let records = self.queue_bytes / per_record.saturating_sub(largest).max(BLOCK) + 2;
+        let records = self.queue_bytes / per_record.saturating_sub(self.longest).max(BLOCK) + 2;
         (self.queue_bytes + records * 2 * BLOCK) as u64 <= self.room()
     }
 

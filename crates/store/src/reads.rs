@@ -137,6 +137,23 @@ impl Store {
         if damaged { Err(Corruption::Value { what: "object key" }.into()) } else { Ok(found) }
     }
 
+    /// Objects of all shards behind `after`, in order: for tools that walk a whole store.
+    pub fn list_all(&mut self, after: Option<&ObjectKey>, max: usize) -> Result<Vec<ObjectKey>, StoreError> {
+        self.check_running()?;
+        let start = after.map_or_else(|| Bytes::from_static(&[class::ONODE]), onode_key);
+        let (mut found, mut damaged) = (Vec::new(), false);
+        let end = if max > 0 { [class::ONODE + 1] } else { [class::ONODE] };
+        self.index.scan_onodes(&start, &end, &mut |key| {
+            match parse_onode_key(&key) {
+                Some(k) if after != Some(&k) => found.push(k),
+                Some(_) => {}
+                None => damaged = true,
+            }
+            found.len() < max
+        })?;
+        if damaged { Err(Corruption::Value { what: "object key" }.into()) } else { Ok(found) }
+    }
+
     pub fn get(&mut self, space: Space, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         self.check_running()?;
         self.index.get(&space_key(space, key))

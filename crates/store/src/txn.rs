@@ -102,7 +102,8 @@ pub enum Op {
         space: Space,
         key: Bytes,
     },
-    /// Removes keys from `start` up to, without, `end`.
+    /// Removes keys from `start` up to, without, `end`. Keys removed since the last checkpoint are walked over again, so
+    /// whoever trims from the front names the first key that exists.
     UnsetRange {
         space: Space,
         start: Bytes,

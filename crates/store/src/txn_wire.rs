@@ -123,11 +123,12 @@ mod tag {
     pub const ALLOC_HINT: u8 = 21;
 }
 
+fn object_op(w: &mut Writer, tag: u8, object: &ObjectIndex) {
+    w.u8(tag);
+    w.u32(object.0);
+}
+
 fn encode_op(op: &Op, w: &mut Writer) {
-    let object_op = |w: &mut Writer, tag: u8, object: &ObjectIndex| {
-        w.u8(tag);
-        w.u32(object.0);
-    };
     match op {
         Op::Touch { object } => object_op(w, tag::TOUCH, object),
         Op::Write { object, offset, data } => {
@@ -155,24 +156,6 @@ fn encode_op(op: &Op, w: &mut Writer) {
             name.encode(w);
         }
         Op::RmAttrs { object } => object_op(w, tag::RM_ATTRS, object),
-        Op::OmapSet { object, entries } => {
-            object_op(w, tag::OMAP_SET, object);
-            entries.encode(w);
-        }
-        Op::OmapRm { object, keys } => {
-            object_op(w, tag::OMAP_RM, object);
-            keys.encode(w);
-        }
-        Op::OmapRmRange { object, start, end } => {
-            object_op(w, tag::OMAP_RM_RANGE, object);
-            start.encode(w);
-            end.encode(w);
-        }
-        Op::OmapClear { object } => object_op(w, tag::OMAP_CLEAR, object),
-        Op::OmapSetHeader { object, header } => {
-            object_op(w, tag::OMAP_SET_HEADER, object);
-            header.encode(w);
-        }
         Op::Clone { src, dst } => {
             object_op(w, tag::CLONE, src);
             w.u32(dst.0);
@@ -193,14 +176,31 @@ fn encode_op(op: &Op, w: &mut Writer) {
             w.u64(*object_size);
             w.u64(*write_size);
         }
-        Op::Set { .. } | Op::Unset { .. } | Op::UnsetRange { .. } | Op::DropSpace { .. } => {
-            encode_space_op(op, w);
-        }
+        _ => encode_key_op(op, w),
     }
 }
 
-fn encode_space_op(op: &Op, w: &mut Writer) {
+/// Changes of omaps and spaces.
+fn encode_key_op(op: &Op, w: &mut Writer) {
     match op {
+        Op::OmapSet { object, entries } => {
+            object_op(w, tag::OMAP_SET, object);
+            entries.encode(w);
+        }
+        Op::OmapRm { object, keys } => {
+            object_op(w, tag::OMAP_RM, object);
+            keys.encode(w);
+        }
+        Op::OmapRmRange { object, start, end } => {
+            object_op(w, tag::OMAP_RM_RANGE, object);
+            start.encode(w);
+            end.encode(w);
+        }
+        Op::OmapClear { object } => object_op(w, tag::OMAP_CLEAR, object),
+        Op::OmapSetHeader { object, header } => {
+            object_op(w, tag::OMAP_SET_HEADER, object);
+            header.encode(w);
+        }
         Op::Set { space, key, value } => {
             w.u8(tag::SET);
             space.encode(w);

@@ -46,97 +46,112 @@ fn base() -> (Arc<SimDevice>, Store, Model) {
     (device, store, model)
 }
 
-/// One transaction per kind of operation, and a few that mix them.
-fn transactions() -> Vec<(&'static str, Txn)> {
-    let mut rng = Rng::new(99);
-    let mut all: Vec<(&'static str, Txn)> = Vec::new();
-    let mut add = |name, build: &mut dyn FnMut(&mut Txn)| {
+/// A list of named transactions.
+#[derive(Default)]
+struct Named(Vec<(&'static str, Txn)>);
+
+impl Named {
+    fn add(&mut self, name: &'static str, build: impl FnOnce(&mut Txn)) {
         let mut t = Txn::new();
         build(&mut t);
-        all.push((name, t));
-    };
+        self.0.push((name, t));
+    }
+}
+
+/// One transaction per kind of operation, and a few that mix them.
+fn transactions() -> Vec<(&'static str, Txn)> {
+    let mut all = Named::default();
+    data_transactions(&mut all);
+    key_transactions(&mut all);
+    all.0
+}
+
+fn data_transactions(all: &mut Named) {
+    let mut rng = Rng::new(99);
     let (small, block, large) = (rng.bytes(700), rng.bytes(4096), rng.bytes(40_000));
-    add("touch", &mut |t| {
+    all.add("touch", |t| {
         t.touch(&obj(5));
     });
-    add("partial overwrite", &mut |t| {
+    all.add("partial overwrite", |t| {
         t.write(&obj(1), 4000, small.clone());
     });
-    add("block overwrite", &mut |t| {
+    all.add("block overwrite", |t| {
         t.write(&obj(2), 8192, block.clone());
     });
-    add("overwrite of log data", &mut |t| {
+    all.add("overwrite of log data", |t| {
         t.write(&obj(2), 4100, small.clone());
     });
-    add("large write", &mut |t| {
+    all.add("large write", |t| {
         t.write(&obj(5), 0, large.clone());
     });
-    add("large unaligned overwrite", &mut |t| {
+    all.add("large unaligned overwrite", |t| {
         t.write(&obj(2), 3001, large.clone());
     });
-    add("zero", &mut |t| {
+    all.add("zero", |t| {
         t.zero(&obj(2), 1000, 9000);
     });
-    add("truncate", &mut |t| {
+    all.add("truncate", |t| {
         t.truncate(&obj(2), 5000);
     });
-    add("remove", &mut |t| {
+    all.add("remove", |t| {
         t.remove(&obj(1));
     });
-    add("attributes", &mut |t| {
-        t.set_attr(&obj(1), "b", "2").rm_attr(&obj(1), "a");
-    });
-    add("clear attributes", &mut |t| {
-        t.rm_attrs(&obj(1));
-    });
-    add("omap set", &mut |t| {
-        t.omap_set(&obj(1), entries(30)).omap_set_header(&obj(1), "h");
-    });
-    add("omap remove", &mut |t| {
-        t.omap_rm(&obj(1), vec!["k01".into(), "zz".into()]);
-    });
-    add("omap remove range", &mut |t| {
-        t.omap_rm_range(&obj(1), "k03", "k09");
-    });
-    add("omap clear", &mut |t| {
-        t.omap_clear(&obj(1));
-    });
-    add("clone", &mut |t| {
-        t.clone_object(&obj(2), &obj(5));
-    });
-    add("clone over shared", &mut |t| {
-        t.clone_object(&obj(2), &obj(3));
-    });
-    add("clone range", &mut |t| {
-        t.clone_range(&obj(2), &obj(1), 0, 12_000, 8192);
-    });
-    add("clone range unaligned", &mut |t| {
-        t.clone_range(&obj(2), &obj(1), 5, 9_000, 100);
-    });
-    add("rename", &mut |t| {
-        t.rename(&obj(1), &obj(2));
-    });
-    add("keys", &mut |t| {
-        t.set(space(1), "log.3", "w").unset(space(1), "log.1").set(space(0), "m", "v");
-    });
-    add("key range", &mut |t| {
-        t.unset_range(space(1), "log.0", "log.2");
-    });
-    add("drop space", &mut |t| {
-        t.drop_space(space(1));
-    });
-    add("client write", &mut |t| {
+    all.add("client write", |t| {
         t.write(&obj(2), 0, block.clone()).set_attr(&obj(2), "_", "info").set(
             space(1),
             "log.4",
             small.clone(),
         );
     });
-    add("snapshot write", &mut |t| {
+    all.add("snapshot write", |t| {
         t.clone_object(&obj(2), &obj(6)).write(&obj(2), 0, large.clone()).write(&obj(2), 50, small.clone());
         t.set_attr(&obj(6), "_", "clone").omap_set(&obj(6), entries(2)).set(space(1), "log.5", "s");
     });
-    all
+}
+
+fn key_transactions(all: &mut Named) {
+    all.add("attributes", |t| {
+        t.set_attr(&obj(1), "b", "2").rm_attr(&obj(1), "a");
+    });
+    all.add("clear attributes", |t| {
+        t.rm_attrs(&obj(1));
+    });
+    all.add("omap set", |t| {
+        t.omap_set(&obj(1), entries(30)).omap_set_header(&obj(1), "h");
+    });
+    all.add("omap remove", |t| {
+        t.omap_rm(&obj(1), vec!["k01".into(), "zz".into()]);
+    });
+    all.add("omap remove range", |t| {
+        t.omap_rm_range(&obj(1), "k03", "k09");
+    });
+    all.add("omap clear", |t| {
+        t.omap_clear(&obj(1));
+    });
+    all.add("clone", |t| {
+        t.clone_object(&obj(2), &obj(5));
+    });
+    all.add("clone over shared", |t| {
+        t.clone_object(&obj(2), &obj(3));
+    });
+    all.add("clone range", |t| {
+        t.clone_range(&obj(2), &obj(1), 0, 12_000, 8192);
+    });
+    all.add("clone range unaligned", |t| {
+        t.clone_range(&obj(2), &obj(1), 5, 9_000, 100);
+    });
+    all.add("rename", |t| {
+        t.rename(&obj(1), &obj(2));
+    });
+    all.add("keys", |t| {
+        t.set(space(1), "log.3", "w").unset(space(1), "log.1").set(space(0), "m", "v");
+    });
+    all.add("key range", |t| {
+        t.unset_range(space(1), "log.0", "log.2");
+    });
+    all.add("drop space", |t| {
+        t.drop_space(space(1));
+    });
 }
 
 /// Mounts a crashed device and asserts that it is sound and in one of the legal states; returns which.

@@ -49,7 +49,7 @@ fn overwriting_what_a_checkpoint_holds_leaves_it_whole() {
     let device = new_device(DEVICE, LOG);
     let mut store = open(&device);
     let mut model = Model::default();
-    let mut run = |store: &mut Store, model: &mut Model, at: u64, byte: u8| {
+    let run = |store: &mut Store, model: &mut Model, at: u64, byte: u8| {
         let mut t = Txn::new();
         t.write(&object(1), at, vec![byte; 100]).write(&object(2), at, vec![byte; 4096]);
         model.apply(&t);

@@ -119,6 +119,9 @@ impl Model {
                 from = page.last().expect("not empty").clone();
             }
         }
+        let all: Vec<ObjectKey> = model.objects.keys().cloned().collect();
+        assert_eq!(store.list_all(None, usize::MAX), Ok(all.clone()));
+        assert_eq!(store.list_all(all.first(), 2), Ok(all.iter().skip(1).take(2).cloned().collect()));
         for space in store.spaces().expect("spaces") {
             for (k, v) in store.scan(space, &[], None, usize::MAX).expect("scan") {
                 assert_eq!(store.get(space, &k), Ok(Some(v.clone())));
