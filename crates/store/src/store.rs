@@ -164,7 +164,7 @@ impl Store {
     pub fn checkpoint_due(&self) -> bool {
         match &self.phase {
             _ if self.stopped => false,
-            Phase::Idle if self.index.active.is_empty() => false,
+            Phase::Idle if self.has_nothing_to_checkpoint() => false,
             Phase::Idle => {
                 self.wants_space
                     || self.log.used_bytes() > self.log.ring.len / 2
@@ -191,7 +191,7 @@ impl Store {
             return None;
         }
         match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Idle if self.index.active.is_empty() => None,
+            Phase::Idle if self.has_nothing_to_checkpoint() => None,
             Phase::Idle => Some(self.freeze()),
             Phase::Built(freeze, built) if self.log.durable >= freeze.needs => {
                 let frozen = self.index.frozen.as_ref().map(|f| f.freed.as_slice()).unwrap_or_default();
@@ -208,6 +208,11 @@ impl Store {
                 None
             }
         }
+    }
+
+    /// Records of empty transactions change nothing, but take room in the log.
+    fn has_nothing_to_checkpoint(&self) -> bool {
+        self.index.active.is_empty() && self.log.used_bytes() == 0 && !self.log.has_queue()
     }
 
     /// Turns the active layer into the one being checkpointed.

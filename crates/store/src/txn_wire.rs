@@ -89,6 +89,12 @@ impl TxnHead {
 pub(crate) fn decode_head(r: &mut Reader) -> Result<TxnHead, DecodeError> {
     r.envelope("store transaction", VERSION, |r, _| {
         let objects = Vec::<ObjectKey>::decode(r)?;
+        let mut sorted: Vec<&ObjectKey> = objects.iter().collect();
+        sorted.sort_unstable();
+        if sorted.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
+            // Two indexes for one object would be two states of it.
+            return Err(DecodeError::Invalid { what: "object named twice", value: objects.len() as u64 });
+        }
         let n = r.count("operations", 2)?;
         let mut head = TxnHead { objects, ops: Vec::with_capacity(n.min(1024)), write_lens: Vec::new() };
         for at in 0..n {
@@ -365,6 +371,18 @@ mod tests {
             w.count(1);
             w.u8(1);
             w.u32(0);
+        });
+        w.u32(0);
+        assert!(Txn::from_bytes(w.into_bytes()).is_err());
+    }
+
+    #[test]
+    fn an_object_that_is_named_twice_is_refused() {
+        let key = ObjectKey::replicated(HObject { name: "a".into(), ..HObject::min() });
+        let mut w = Writer::new();
+        w.envelope(1, 1, |w| {
+            vec![key.clone(), key].encode(w);
+            w.count(0);
         });
         w.u32(0);
         assert!(Txn::from_bytes(w.into_bytes()).is_err());

@@ -231,3 +231,18 @@ fn a_transaction_larger_than_the_log_is_refused() {
     assert_eq!(store.submit(t), Err(StoreError::Misuse(Misuse::NoCloneSource)));
     assert_eq!(store.submitted().0, 0);
 }
+
+#[test]
+fn empty_transactions_do_not_fill_the_log_for_good() {
+    let device = new_device(2 << 20, 64 << 10);
+    let mut store = open(&device);
+    for _ in 0..100 {
+        commit(&mut store, device.as_ref(), Txn::new());
+        while store.checkpoint_due() {
+            checkpoint(&mut store, device.as_ref());
+        }
+    }
+    assert!(store.counters().checkpoints > 5 && store.durable().0 == 100);
+    drop(store);
+    assert_eq!(open(&device).submitted().0, 100);
+}
