@@ -11,9 +11,11 @@ pub mod health;
 pub mod state;
 pub mod text;
 
+mod crush_dump;
 mod edit;
 mod io;
 mod monitor;
+mod osd_tree;
 mod pg_sums;
 mod proposal;
 mod service;

@@ -52,6 +52,7 @@ pub fn genesis() -> Bytes {
         entities,
         failure_domain: "osd".to_owned(),
         options: vec![("global".into(), "osd_pool_default_size".into(), "2".into())],
+        osds: Vec::new(),
     };
     Monitor::genesis(&config, now, &mut SeededEntropy(1))
 }

@@ -3,14 +3,28 @@
 //! A group of commands is one file with a `COMMANDS` list; to add a group, name it in [`GROUPS`].
 
 mod args;
+mod crush_edit;
+mod crush_rules;
+mod crush_show;
 mod describe;
 mod df;
 mod fsid;
 mod health_show;
 mod mon;
+mod osd_life;
+mod osd_settings;
+mod osd_show;
+mod osd_state;
+mod osd_tree;
+mod pool;
+mod pool_app;
+mod pool_get;
+mod pool_set;
 mod reply;
+mod shape;
 mod signature;
 mod status;
+mod units;
 
 use std::collections::BTreeMap;
 
@@ -31,7 +45,24 @@ pub use reply::{Format, Reply, json_text};
 pub use signature::{Param, ParamKind, Signature};
 
 /// Every group of commands, in the order in which clients are told of them.
-const GROUPS: &[&[Command]] = &[fsid::COMMANDS, status::COMMANDS, health_show::COMMANDS, df::COMMANDS];
+const GROUPS: &[&[Command]] = &[
+    fsid::COMMANDS,
+    status::COMMANDS,
+    health_show::COMMANDS,
+    df::COMMANDS,
+    osd_tree::COMMANDS,
+    osd_show::COMMANDS,
+    crush_show::COMMANDS,
+    pool::COMMANDS,
+    pool_get::COMMANDS,
+    pool_set::COMMANDS,
+    pool_app::COMMANDS,
+    osd_state::COMMANDS,
+    osd_life::COMMANDS,
+    osd_settings::COMMANDS,
+    crush_edit::COMMANDS,
+    crush_rules::COMMANDS,
+];
 
 /// A command.
 #[derive(Debug, Clone, Copy)]

@@ -1,0 +1,303 @@
+//! `osd crush rule ...`, device classes, tunables and weight sets.
+//!
+//! Source: OSDMonitor::prepare_command_impl.
+
+use crush::{DEFAULT_CHOOSE_ARGS, RULE_REPLICATED, RuleMode};
+use types::Errno;
+
+use crate::command::crush_edit::{edit, refused, write};
+use crate::command::{ArgValue, Command, Reply, WriteCtx};
+
+pub(super) const COMMANDS: &[Command] = &[
+    write(
+        "osd crush rule create-simple name=name,type=CephString,goodchars=[A-Za-z0-9-_.] \
+         name=root,type=CephString,goodchars=[A-Za-z0-9-_.] name=type,type=CephString,goodchars=[A-Za-z0-9-_.] \
+         name=mode,type=CephChoices,strings=firstn|indep,req=false",
+        "create crush rule <name> to start from <root>, replicate across buckets of type <type>, using a choose mode \
+         of <firstn|indep> (default firstn; indep best for erasure pools)",
+        create_rule,
+    ),
+    write(
+        "osd crush rule create-replicated name=name,type=CephString,goodchars=[A-Za-z0-9-_.] \
+         name=root,type=CephString,goodchars=[A-Za-z0-9-_.] name=type,type=CephString,goodchars=[A-Za-z0-9-_.] \
+         name=class,type=CephString,goodchars=[A-Za-z0-9-_.],req=false",
+        "create crush rule <name> for replicated pool to start from <root>, replicate across buckets of type <type>, \
+         use devices of type <class> (ssd or hdd)",
+        create_rule,
+    ),
+    write(
+        "osd crush rule rm name=name,type=CephString,goodchars=[A-Za-z0-9-_.]",
+        "remove crush rule <name>",
+        rm_rule,
+    ),
+    write(
+        "osd crush rule rename name=srcname,type=CephString,goodchars=[A-Za-z0-9-_.] \
+         name=dstname,type=CephString,goodchars=[A-Za-z0-9-_.]",
+        "rename crush rule <srcname> to <dstname>",
+        rename_rule,
+    ),
+    write(
+        "osd crush set-device-class name=class,type=CephString name=ids,type=CephString,n=N",
+        "set the <class> of the osd(s) <id> [<id>...],or use <all|any> to set all.",
+        set_class,
+    ),
+    write(
+        "osd crush rm-device-class name=ids,type=CephString,n=N",
+        "remove class of the osd(s) <id> [<id>...],or use <all|any> to remove all.",
+        rm_class,
+    ),
+    write(
+        "osd crush class create name=class,type=CephString,goodchars=[A-Za-z0-9-_]",
+        "create crush device class <class>",
+        class_create,
+    ),
+    write(
+        "osd crush class rename name=srcname,type=CephString,goodchars=[A-Za-z0-9-_] \
+         name=dstname,type=CephString,goodchars=[A-Za-z0-9-_]",
+        "rename crush device class <srcname> to <dstname>",
+        class_rename,
+    ),
+    write(
+        "osd crush tunables name=profile,type=CephChoices,strings=legacy|argonaut|bobtail|firefly|hammer|jewel|\
+optimal|default",
+        "set crush tunables values to <profile>",
+        tunables,
+    ),
+    write(
+        "osd crush set-tunable name=tunable,type=CephChoices,strings=straw_calc_version name=value,type=CephInt",
+        "set crush tunable <tunable> to <value>",
+        set_tunable,
+    ),
+    write(
+        "osd crush weight-set create-compat",
+        "create a default backward-compatible weight-set",
+        create_compat,
+    ),
+    write("osd crush weight-set rm-compat", "remove the backward-compatible weight-set", |ctx| {
+        edit(ctx, |crush| {
+            crush.choose_args.remove(&DEFAULT_CHOOSE_ARGS);
+            Ok(String::new())
+        })
+    }),
+    write(
+        "osd crush weight-set reweight-compat name=item,type=CephString \
+         name=weight,type=CephFloat,range=0.0,n=N",
+        "set weight for an item (bucket or osd) in the backward-compatible weight-set",
+        reweight_compat,
+    ),
+];
+
+fn create_rule(ctx: &mut WriteCtx<'_>) -> Reply {
+    let arg = |name: &str| ctx.args.text_or_empty(name).to_owned();
+    let (name, root, kind) = (arg("name"), arg("root"), arg("type"));
+    let class = ctx.args.text("class").map(ToOwned::to_owned);
+    let mode = ctx.args.text("mode").map_or(Ok(RuleMode::Firstn), RuleMode::from_name);
+    let mode = match mode {
+        Ok(mode) => mode,
+        Err(e) => return refused(&e),
+    };
+    let crush = &ctx.osdmap().crush;
+    if crush.rule_id(&name).is_some() {
+        return Reply::done(format!("rule {name} already exists"));
+    }
+    if crush.item_id(&root).is_none() {
+        return Reply::error(Errno::ENOENT, format!("root item {root} does not exist"));
+    }
+    if crush.type_id(&kind).is_none() {
+        return Reply::error(Errno::EINVAL, format!("unknown type {kind}"));
+    }
+    if let Some(class) = class.as_deref().filter(|c| crush.class_id(c).is_none()) {
+        return Reply::error(Errno::EINVAL, format!("device class {class} does not exist"));
+    }
+    edit(ctx, |crush| {
+        crush.add_simple_rule(&name, &root, &kind, class.as_deref(), mode, RULE_REPLICATED, None)?;
+        Ok(String::new())
+    })
+}
+
+fn rm_rule(ctx: &mut WriteCtx<'_>) -> Reply {
+    let name = ctx.args.text_or_empty("name");
+    let Some(id) = ctx.osdmap().crush.rule_id(name).and_then(|id| u32::try_from(id).ok()) else {
+        return Reply::done(format!("rule {name} does not exist"));
+    };
+    if ctx.osdmap().pools.values().any(|p| u32::from(p.crush_rule) == id) {
+        return Reply::error(Errno::EBUSY, format!("crush ruleset {name} {id} is in use"));
+    }
+    edit(ctx, |crush| {
+        crush.remove_rule(id)?;
+        Ok(String::new())
+    })
+}
+
+fn rename_rule(ctx: &mut WriteCtx<'_>) -> Reply {
+    let (from, to) =
+        (ctx.args.text_or_empty("srcname").to_owned(), ctx.args.text_or_empty("dstname").to_owned());
+    let crush = &ctx.osdmap().crush;
+    match (crush.rule_id(&from), crush.rule_id(&to)) {
+        (None, Some(_)) => Reply::done(format!("already renamed to '{to}'")),
+        (None, None) => Reply::error(Errno::ENOENT, format!("source rule name '{from}' does not exist")),
+        (Some(_), Some(_)) => {
+            Reply::error(Errno::EEXIST, format!("destination rule name '{to}' already exists"))
+        }
+        (Some(_), None) => edit(ctx, |crush| {
+            crush.rename_rule(&from, &to)?;
+            Ok(String::new())
+        }),
+    }
+}
+
+/// OSDs that a command names, and what is said of those that do not exist.
+fn osds(ctx: &WriteCtx<'_>) -> (Vec<i32>, String, bool) {
+    let (mut ids, mut said, mut bad) = (Vec::new(), String::new(), false);
+    for word in ctx.args.list("ids") {
+        if matches!(word.as_str(), "all" | "any" | "*") {
+            ids = ctx.osdmap().existing_osds().map(|(id, _)| id.0).collect();
+            break;
+        }
+        match word.strip_prefix("osd.").unwrap_or(&word).parse::<i32>() {
+            Ok(id) if ctx.osdmap().exists(id) => ids.push(id),
+            Ok(id) => said += &format!("osd.{id} does not exist. "),
+            Err(_) => {
+                bad = true;
+                said += &format!("unable to parse osd id:\"{word}\". ");
+            }
+        }
+    }
+    (ids, said, bad)
+}
+
+/// Numbers with commas between, as Ceph prints sets.
+fn numbers(ids: &[i32]) -> String {
+    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn set_class(ctx: &mut WriteCtx<'_>) -> Reply {
+    let class = ctx.args.text_or_empty("class").to_owned();
+    let (ids, mut said, bad) = osds(ctx);
+    if bad {
+        return Reply::error(Errno::EINVAL, said);
+    }
+    for id in &ids {
+        match ctx.osdmap().crush.item_class(*id) {
+            Some(has) if has != class => {
+                let text = format!(
+                    "osd.{id} has already bound to class '{has}', can not reset class to '{class}'; use 'ceph osd \
+                     crush rm-device-class <id>' to remove old class first"
+                );
+                return Reply::error(Errno::EBUSY, text);
+            }
+            _ => {}
+        }
+    }
+    edit(ctx, |crush| {
+        let mut done = Vec::new();
+        for id in ids {
+            if crush.item_class(id) == Some(class.as_str()) {
+                said += &format!(
+                    "osd.{id} already set to class {class}. set-device-class item id {id} name 'osd.{id}' \
+                     device_class '{class}': no change. "
+                );
+                continue;
+            }
+            crush.set_device_class(id, &class)?;
+            done.push(id);
+        }
+        Ok(format!("{said}set osd(s) {} to class '{class}'", numbers(&done)))
+    })
+}
+
+fn rm_class(ctx: &mut WriteCtx<'_>) -> Reply {
+    let (ids, mut said, bad) = osds(ctx);
+    if bad {
+        return Reply::error(Errno::EINVAL, said);
+    }
+    edit(ctx, |crush| {
+        let mut done = Vec::new();
+        for id in ids {
+            if crush.item_class(id).is_none() {
+                said += &format!("osd.{id} belongs to no class, ");
+                continue;
+            }
+            crush.remove_device_class(id)?;
+            done.push(id);
+        }
+        Ok(format!("{said}done removing class of osd(s): {}", numbers(&done)))
+    })
+}
+
+fn class_create(ctx: &mut WriteCtx<'_>) -> Reply {
+    let class = ctx.args.text_or_empty("class").to_owned();
+    if ctx.osdmap().crush.class_id(&class).is_some() {
+        return Reply::done(format!("class '{class}' already exists"));
+    }
+    edit(ctx, |crush| {
+        let id = crush.create_class(&class)?;
+        Ok(format!("created class {class} with id {id} to crush map"))
+    })
+}
+
+fn class_rename(ctx: &mut WriteCtx<'_>) -> Reply {
+    let (from, to) =
+        (ctx.args.text_or_empty("srcname").to_owned(), ctx.args.text_or_empty("dstname").to_owned());
+    let crush = &ctx.osdmap().crush;
+    match (crush.class_id(&from), crush.class_id(&to)) {
+        (None, Some(_)) => Reply::done(format!("already renamed to '{to}'")),
+        (None, None) => Reply::error(Errno::ENOENT, format!("class '{from}' does not exist")),
+        (Some(_), Some(_)) => Reply::error(Errno::EEXIST, format!("class '{to}' already exists")),
+        (Some(_), None) => edit(ctx, |crush| {
+            crush.rename_class(&from, &to)?;
+            Ok(format!("rename class '{from}' to '{to}'"))
+        }),
+    }
+}
+
+fn tunables(ctx: &mut WriteCtx<'_>) -> Reply {
+    let profile = ctx.args.text_or_empty("profile").to_owned();
+    let Some(new) = ctx.osdmap().crush.tunables.with_profile(&profile) else {
+        return Reply::error(Errno::EINVAL, format!("unrecognized profile '{profile}'"));
+    };
+    edit(ctx, |crush| {
+        crush.tunables = new;
+        Ok(format!("adjusted tunables profile to {profile}"))
+    })
+}
+
+fn set_tunable(ctx: &mut WriteCtx<'_>) -> Reply {
+    let value = ctx.args.int("value").unwrap_or(0);
+    let Some(version) = u8::try_from(value).ok().filter(|v| *v <= 2) else {
+        return Reply::error(Errno::EINVAL, "value must be 0 or 1; got ".to_owned() + &value.to_string());
+    };
+    edit(ctx, |crush| {
+        crush.tunables.straw_calc_version = version;
+        Ok(format!("adjusted tunable straw_calc_version to {value}"))
+    })
+}
+
+fn create_compat(ctx: &mut WriteCtx<'_>) -> Reply {
+    edit(ctx, |crush| {
+        crush.create_choose_args(DEFAULT_CHOOSE_ARGS, 1);
+        Ok(String::new())
+    })
+}
+
+fn reweight_compat(ctx: &mut WriteCtx<'_>) -> Reply {
+    let item = ctx.args.text_or_empty("item").to_owned();
+    let weights: Vec<f64> = match ctx.args.get("weight") {
+        Some(ArgValue::FloatList(w)) => w.clone(),
+        _ => Vec::new(),
+    };
+    if !ctx.osdmap().crush.choose_args.contains_key(&DEFAULT_CHOOSE_ARGS) {
+        return Reply::error(Errno::ENOENT, "weight-set for compat does not exist");
+    }
+    let Some(id) = ctx.osdmap().crush.item_id(&item) else {
+        return Reply::error(Errno::ENOENT, format!("item '{item}' does not exist"));
+    };
+    if weights.len() != 1 {
+        return Reply::error(Errno::EINVAL, "must specify exactly 1 weight");
+    }
+    edit(ctx, |crush| {
+        let fixed: Result<Vec<u32>, _> = weights.iter().map(|w| crush::weight_from_f32(*w as f32)).collect();
+        crush.adjust_choose_args(DEFAULT_CHOOSE_ARGS, id, &fixed?)?;
+        Ok(String::new())
+    })
+}
