@@ -209,7 +209,7 @@ impl OsdCore {
             .pgs
             .values()
             .flat_map(|pg| pg.writes.iter().map(|w| {
-                json!({ "description": format!("osd_op({} {} {})", w.reply.tid, pg.id, w.object), "version": w.version.to_string() })
+                json!({ "description": format!("osd_op({} {} {})", w.op.tid, pg.id, w.object), "version": w.version.to_string() })
             }))
             .collect();
         json!({ "num_ops": ops.len(), "ops": ops })

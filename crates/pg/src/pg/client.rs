@@ -32,20 +32,6 @@ pub(crate) struct ClientOp {
     pub msg: MOsdOp,
 }
 
-/// A reply that waits for disks.
-#[derive(Debug, Clone)]
-pub(crate) struct PendingReply {
-    pub conn: ConnId,
-    pub tid: u64,
-    pub msg: MOsdOpReply,
-}
-
-impl PendingReply {
-    pub fn send(self, cx: &mut Shared) {
-        cx.out.push(Output::Reply { conn: self.conn, tid: self.tid, msg: self.msg.into() });
-    }
-}
-
 impl ClientOp {
     /// Waits for writes in flight, as a write does.
     fn is_write_ordered(&self) -> bool {
@@ -56,8 +42,9 @@ impl ClientOp {
         MOsdOpReply::to(&self.msg, result, cx.epoch(), flags::ACK | flags::ONDISK)
     }
 
-    fn pending(&self, msg: MOsdOpReply) -> PendingReply {
-        PendingReply { conn: self.conn, tid: self.tid, msg }
+    /// Answers.
+    pub fn send(&self, msg: MOsdOpReply, cx: &mut Shared) {
+        cx.out.push(Output::Reply { conn: self.conn, tid: self.tid, msg: msg.into() });
     }
 
     /// Answers without having run. Source: OSDService::reply_op_error.
@@ -65,7 +52,7 @@ impl ClientOp {
         let mut msg = self.reply(e.neg(), cx);
         msg.flags = i64::from(self.msg.flags & (flags::ACK | flags::ONDISK))
             | i64::from(self.msg.flags & !flags::ONNVRAM);
-        self.pending(msg).send(cx);
+        self.send(msg, cx);
     }
 
     fn wants_returns(&self) -> bool {
@@ -76,8 +63,7 @@ impl ClientOp {
 impl Pg {
     /// Takes a request, or puts it aside until the PG serves.
     pub fn client_op(&mut self, cx: &mut Shared, op: ClientOp) {
-        if !self.is_primary(cx) || op.msg.epoch < self.interval() {
-            // The client will send it again when it has our map.
+        if !self.is_primary(cx) || self.will_be_sent_again(&op, cx) {
             return;
         }
         if !self.is_active() {
@@ -106,6 +92,16 @@ impl Pg {
             return self.writes.wait(&head, op);
         }
         self.run(op, head, cx);
+    }
+
+    /// Whether the client sends the request again by itself once it has our map: after a change of the primary, a split,
+    /// or when the pool says so. Source: PG::can_discard_op.
+    pub fn will_be_sent_again(&self, op: &ClientOp, cx: &Shared) -> bool {
+        let sent = op.msg.epoch;
+        let h = &self.info.history;
+        sent < h.same_primary_since
+            || sent < h.last_epoch_split
+            || cx.map.pool(self.id.pgid.pool).is_none_or(|p| sent < p.last_force_op_resend)
     }
 
     /// Everything that needs no look at the object. `Err(None)` drops the request.
@@ -188,10 +184,9 @@ impl Pg {
                 out.outdata = kept.data;
             }
         }
-        let reply = op.pending(msg);
         match self.writes.find(r.version) {
-            Some(running) => running.resends.push(reply),
-            None => reply.send(cx),
+            Some(running) => running.resends.push((op, msg)),
+            None => op.send(msg, cx),
         }
     }
 
@@ -230,15 +225,9 @@ impl Pg {
         {
             return op.refuse(OLD_SNAPC, cx);
         }
-        let mut effects_op = None;
         match self.execute(&op, &head, &state, cx) {
             Err(stop) => self.stopped(op, &head, stop, cx),
-            Ok(done) if op.kind.writes => {
-                if !done.effects.is_empty() {
-                    effects_op = Some(Box::new(op.clone()));
-                }
-                self.finish_write(op, head, done, effects_op, cx);
-            }
+            Ok(done) if op.kind.writes => self.finish_write(op, head, done, cx),
             Ok(done) => self.finish_read(op, done, cx),
         }
     }
@@ -329,18 +318,11 @@ impl Pg {
         if done.result >= 0 && !done.effects.is_empty() {
             self.apply_effects(&op, &done.effects, cx);
         }
-        op.pending(msg).send(cx);
+        op.send(msg, cx);
     }
 
     /// Source: PrimaryLogPG::execute_ctx, record_write_error.
-    fn finish_write(
-        &mut self,
-        op: ClientOp,
-        head: HObject,
-        mut done: Executed,
-        effects_op: Option<Box<ClientOp>>,
-        cx: &mut Shared,
-    ) {
+    fn finish_write(&mut self, op: ClientOp, head: HObject, mut done: Executed, cx: &mut Shared) {
         cx.counters.writes += 1;
         cx.counters.write_bytes += op.msg.ops.iter().map(|o| o.indata.len() as u64).sum::<u64>();
         let mut result = done.result;
@@ -375,16 +357,16 @@ impl Pg {
         let in_flight = InFlight {
             version,
             object: head,
-            reply: op.pending(msg),
+            op,
+            reply: msg,
             resends: Vec::new(),
             effects: std::mem::take(&mut done.effects),
-            op: effects_op,
         };
         let txn = std::mem::take(&mut done.txn);
         match self.issue(Write { txn, entries, in_flight, executed: done }, cx) {
             Ok(()) => {}
-            Err(e @ (StoreError::Full { .. } | StoreError::Misuse(_))) => op.refuse(e.errno(), cx),
-            Err(e) => self.store_failed(&e, cx),
+            Err((e @ (StoreError::Full { .. } | StoreError::Misuse(_)), op)) => op.refuse(e.errno(), cx),
+            Err((e, _)) => self.store_failed(&e, cx),
         }
     }
 
@@ -402,7 +384,7 @@ impl Pg {
                 let mut msg = op.reply(done.result, cx);
                 msg.ops = done.results;
                 msg.set_versions(self.info.last_update, self.info.last_user_version);
-                op.pending(msg).send(cx);
+                op.send(msg, cx);
             }
         }
     }

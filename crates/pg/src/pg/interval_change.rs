@@ -33,8 +33,7 @@ impl Pg {
         true
     }
 
-    /// Begins the current interval: nothing of an older one is left. Requests that clients sent with knowledge of the
-    /// current interval stay, the others they will send again.
+    /// Begins the current interval: nothing of an older one is left. Requests stay while we stay primary.
     pub fn start_interval(&mut self, cx: &mut Shared) {
         let was = self.cluster_state(cx);
         self.stop(cx);
@@ -54,8 +53,8 @@ impl Pg {
         requests.extend(self.ready.drain(..));
         requests.extend(self.waiting_for_active.drain(..));
         if self.is_primary(cx) {
-            let since = self.interval();
-            self.waiting_for_active.extend(requests.into_iter().filter(|op| op.msg.epoch >= since));
+            requests.retain(|op| !self.will_be_sent_again(op, cx));
+            self.waiting_for_active.extend(requests);
         }
         cx.recovery_active = cx.recovery_active.saturating_sub(self.recovering.len());
         self.recovering.clear();

@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use store::{StoreError, Txn};
 use types::{Epoch, Eversion};
 
-use super::client::{ClientOp, PendingReply};
+use super::client::ClientOp;
 use super::writes::InFlight;
 use super::{Pg, Phase, persist};
 use crate::entry::{EntryKind, LogEntry, OpReturn};
@@ -76,7 +76,7 @@ impl Pg {
 
     /// Ships a write to all members and submits it here. When the store refuses it for lack of space nothing has
     /// happened, and the request gets its reply from the caller.
-    pub(super) fn issue(&mut self, w: Write, cx: &mut Shared) -> Result<(), StoreError> {
+    pub(super) fn issue(&mut self, w: Write, cx: &mut Shared) -> Result<(), (StoreError, Box<ClientOp>)> {
         let Write { mut txn, entries, in_flight, executed } = w;
         let targets = self.write_targets(cx);
         let (txn_head, payload) =
@@ -98,7 +98,7 @@ impl Pg {
         if let Err(e) = cx.try_submit(txn, Done::Pg { id: self.id, interval: self.interval(), what }) {
             (self.info.last_update, self.info.last_complete, self.info.last_user_version, self.info.sums) =
                 before;
-            return Err(e);
+            return Err((e, Box::new(in_flight.op)));
         }
         self.ship(&targets, &entries, &txn_head, &payload, trim_to, cx);
         entries.into_iter().for_each(|e| self.log.append(e));
@@ -220,11 +220,9 @@ impl Pg {
     fn complete_writes(&mut self, cx: &mut Shared) {
         let everywhere = self.durable_everywhere(cx);
         while let Some((done, freed)) = self.writes.pop_done(everywhere) {
-            if let Some(op) = &done.op {
-                self.apply_effects(op, &done.effects, cx);
-            }
-            done.reply.send(cx);
-            done.resends.into_iter().for_each(|r: PendingReply| r.send(cx));
+            self.apply_effects(&done.op, &done.effects, cx);
+            done.op.send(done.reply, cx);
+            done.resends.into_iter().for_each(|(op, reply)| op.send(reply, cx));
             self.ready.extend(freed);
         }
     }

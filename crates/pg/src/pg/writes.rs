@@ -6,9 +6,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use messages::osd::MOsdOpReply;
 use types::{Eversion, HObject};
 
-use super::client::{ClientOp, PendingReply};
+use super::client::ClientOp;
 use crate::exec::Effect;
 use crate::hash::FixedState;
 use crate::object::ObjectState;
@@ -18,12 +19,13 @@ use crate::object::ObjectState;
 pub(crate) struct InFlight {
     pub version: Eversion,
     pub object: HObject,
-    pub reply: PendingReply,
+    /// The request: when the interval ends and we stay primary it runs again, for clients send again only when the
+    /// primary changes.
+    pub op: ClientOp,
+    pub reply: MOsdOpReply,
     /// Resends of the same request that came meanwhile.
-    pub resends: Vec<PendingReply>,
+    pub resends: Vec<(ClientOp, MOsdOpReply)>,
     pub effects: Vec<Effect>,
-    /// The requester, for effects.
-    pub op: Option<Box<ClientOp>>,
 }
 
 /// An object with writes in flight, or requests that wait for them.
@@ -98,14 +100,20 @@ impl Writes {
         Some((w, freed))
     }
 
-    /// Forgets everything, as a new interval does; returns the requests that waited for objects.
+    /// Forgets everything, as a new interval does; returns the requests: those of writes in their order, then those
+    /// that waited for objects.
     pub fn clear(&mut self) -> Vec<ClientOp> {
-        let locks = std::mem::take(&mut self.locks);
-        *self = Self::default();
+        let Self { queue, locks, .. } = std::mem::take(self);
+        let mut requests = Vec::with_capacity(queue.len());
+        for w in queue {
+            requests.push(w.op);
+            requests.extend(w.resends.into_iter().map(|(op, _)| op));
+        }
         let mut waiting: Vec<(HObject, ObjectLock)> = locks.into_iter().collect();
         // The map's own order means nothing.
         waiting.sort_by(|a, b| a.0.cmp(&b.0));
-        waiting.into_iter().flat_map(|(_, l)| l.waiters).collect()
+        requests.extend(waiting.into_iter().flat_map(|(_, l)| l.waiters));
+        requests
     }
 
     /// Checks the invariants that the module states.

@@ -1,4 +1,4 @@
-//! A client that behaves as librados does: follows the map, sends to the primary, sends again when the interval changes;
+//! A client that behaves as librados does: follows the map, sends to the primary, sends again when the primary changes;
 //! and a naive model of what each object may hold.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,6 @@ use bytes::Bytes;
 use maps::OsdMap;
 use messages::Message;
 use messages::osd::{MOsdOp, MOsdOpReply, Op, OsdOp, flags, op_flags};
-use pg::IntervalKey;
 use types::{HObject, PgId, PoolId, ReqId, SnapContext, SnapId, SpgId, Utime};
 
 /// What an object may hold: the last acknowledged content, or that of a write that is under way.
@@ -35,7 +34,8 @@ struct Request {
     name: String,
     kind: Kind,
     msg: MOsdOp,
-    key: Option<IntervalKey>,
+    /// PG, primary and PG count when it was sent.
+    key: Option<(PgId, i32, u32)>,
     attempts: i32,
 }
 
@@ -119,11 +119,11 @@ impl Client {
         self.begin(map, pool, name, Kind::Read, vec![op], flags::READ)
     }
 
-    /// Follows one map: requests whose interval it ends must be sent again.
+    /// Follows one map: requests whose PG or primary it changes must be sent again.
     pub fn saw(&mut self, map: &OsdMap) {
         for r in self.open.values_mut() {
             let pgid = map.raw_pg_to_pg(PgId::new(r.msg.object.pool, r.msg.object.hash)).unwrap();
-            if r.key != IntervalKey::of(map, pgid) {
+            if r.key != Some((pgid, map.pg_to_up_acting(pgid).acting_primary, map.pools[&pgid.pool].pg_num)) {
                 r.key = None;
             }
         }
@@ -134,12 +134,11 @@ impl Client {
         let mut out = Vec::new();
         for (tid, r) in self.open.iter_mut().filter(|(_, r)| r.key.is_none()) {
             let pgid = map.raw_pg_to_pg(PgId::new(r.msg.object.pool, r.msg.object.hash)).unwrap();
-            let key = IntervalKey::of(map, pgid);
-            let primary = key.as_ref().map_or(-1, |k| k.members.acting_primary);
+            let primary = map.pg_to_up_acting(pgid).acting_primary;
             if primary < 0 || self.paused {
                 continue;
             }
-            r.key = key;
+            r.key = Some((pgid, primary, map.pools[&pgid.pool].pg_num));
             r.msg.pgid = SpgId::replicated(pgid);
             r.msg.epoch = map.epoch;
             r.msg.retry_attempt = r.attempts;
@@ -157,7 +156,7 @@ impl Client {
     /// The session to an OSD is gone: what was sent there goes out again.
     pub fn session_lost(&mut self, osd: i32) {
         for r in self.open.values_mut() {
-            if r.key.as_ref().is_some_and(|k| k.members.acting_primary == osd) {
+            if r.key.is_some_and(|(_, primary, _)| primary == osd) {
                 r.key = None;
             }
         }
