@@ -95,7 +95,8 @@ impl OsdMap {
         }
     }
 
-    fn print_osd(&self, id: i32, out: &mut String) {
+    /// The line of one OSD; nothing for a number outside the map.
+    pub fn print_osd(&self, id: i32, out: &mut String) {
         let Some(o) = self.osd(id) else { return };
         let up = if o.is_up() { "up  " } else { "down" };
         let is_in = if self.is_in(id) { "in " } else { "out" };

@@ -8,9 +8,14 @@ mod crush_rules;
 mod crush_show;
 mod describe;
 mod df;
+mod fs_show;
 mod fsid;
 mod health_show;
+mod log_show;
+mod metadata;
+mod mgr_show;
 mod mon;
+mod mon_show;
 mod osd_life;
 mod osd_settings;
 mod osd_show;
@@ -52,7 +57,7 @@ const GROUPS: &[&[Command]] = &[
     df::COMMANDS,
     osd_tree::COMMANDS,
     osd_show::COMMANDS,
-    crush_show::COMMANDS,
+    crush_show::COMMANDS, mon_show::COMMANDS, metadata::COMMANDS, mgr_show::COMMANDS, fs_show::COMMANDS, log_show::COMMANDS,
     pool::COMMANDS,
     pool_get::COMMANDS,
     pool_set::COMMANDS,

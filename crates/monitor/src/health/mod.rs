@@ -15,6 +15,7 @@ use types::Now;
 use crate::settings::Settings;
 use crate::state::{Mute, State};
 
+pub(crate) use osds::min_required_release;
 pub use report::{health_detail, health_json, health_line};
 
 /// How bad a check is; the worse, the smaller. Source: health_status_t in src/include/health.h.

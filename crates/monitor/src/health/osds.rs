@@ -25,7 +25,9 @@ pub(super) fn check(seen: &Seen<'_>, checks: &mut Checks) {
     stretch(seen, map, checks);
     let too_few = seen.number("osd_pool_default_size", 3.0).max(0.0) as usize;
     let count = map.counts().total;
-    let wanted = seen.switch("mon_warn_on_too_few_osds", true) && !seen.reported("TOO_FEW_OSDS");
+    // It is the manager that looks for this, so without its reports there is no such check.
+    let managed = !seen.state.digest.stamp.is_zero() && !seen.reported("TOO_FEW_OSDS");
+    let wanted = managed && seen.switch("mon_warn_on_too_few_osds", true);
     if wanted && count < too_few {
         let summary = format!("OSD count {count} < osd_pool_default_size {too_few}");
         checks.warn("TOO_FEW_OSDS", summary, too_few - count, Vec::new());
