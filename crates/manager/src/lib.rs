@@ -18,6 +18,7 @@ mod options;
 
 pub mod command;
 mod dump;
+mod pretty_table;
 mod text;
 
 pub use core::{Manager, Settings};

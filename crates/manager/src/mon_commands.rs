@@ -12,6 +12,15 @@ use types::{ConnId, Fsid};
 use crate::command::ReplyTo;
 use crate::io::Output;
 
+/// A command for the monitors.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct MonRequest {
+    pub json: String,
+    pub input: Bytes,
+    /// Output that goes in front of the monitors'.
+    pub before: Bytes,
+}
+
 /// More at once are refused.
 const LIMIT: usize = 1_024;
 
@@ -20,6 +29,8 @@ struct Waiting {
     to: ReplyTo,
     cmd: Vec<String>,
     input: Bytes,
+    /// Output that goes in front of the monitors'.
+    before: Bytes,
 }
 
 /// Those under way, by the number that they were sent with.
@@ -30,20 +41,14 @@ pub struct MonCommands {
 }
 
 impl MonCommands {
-    /// Sends a command of JSON; false when there are too many.
-    pub fn send(
-        &mut self,
-        fsid: Fsid,
-        to: ReplyTo,
-        json: String,
-        input: Bytes,
-        out: &mut Vec<Output>,
-    ) -> bool {
+    /// Sends a command; false when there are too many.
+    pub fn send(&mut self, fsid: Fsid, to: ReplyTo, request: MonRequest, out: &mut Vec<Output>) -> bool {
         if self.waiting.len() >= LIMIT {
             return false;
         }
         self.last += 1;
-        let waiting = Waiting { to, cmd: vec![json], input };
+        let MonRequest { json, input, before } = request;
+        let waiting = Waiting { to, cmd: vec![json], input, before };
         out.push(waiting.request(self.last, fsid));
         self.waiting.insert(self.last, waiting);
         true
@@ -52,7 +57,8 @@ impl MonCommands {
     /// An answer goes on to the client as it is.
     pub fn answered(&mut self, tid: u64, ack: MMonCommandAck, out: &mut Vec<Output>) {
         if let Some(w) = self.waiting.remove(&tid) {
-            out.push(w.to.reply(Reply { code: ack.result, outs: ack.status, data: ack.output }));
+            let data = if w.before.is_empty() { ack.output } else { [w.before, ack.output].concat().into() };
+            out.push(w.to.reply(Reply { code: ack.result, outs: ack.status, data }));
         }
     }
 

@@ -44,8 +44,17 @@ pub struct PgMap {
     pub ready: bool,
     /// When the first map came.
     since: Option<Duration>,
-    /// Sums per pool at past moments, oldest first.
-    history: VecDeque<(Duration, BTreeMap<PoolId, ObjectStatSum>)>,
+    /// What each OSD did as primary since we watch it: sums of what its PGs' statistics grew by.
+    served: BTreeMap<OsdId, ObjectStatSum>,
+    /// Past moments, oldest first.
+    history: VecDeque<Sample>,
+}
+
+#[derive(Debug, Clone)]
+struct Sample {
+    at: Duration,
+    pools: BTreeMap<PoolId, ObjectStatSum>,
+    served: BTreeMap<OsdId, ObjectStatSum>,
 }
 
 impl PgMap {
@@ -73,6 +82,11 @@ impl PgMap {
             let Some(old) = self.pgs.get_mut(&pg) else { continue };
             if (stat.reported_epoch, stat.reported_seq) >= (old.reported_epoch, old.reported_seq) {
                 self.state_version += u64::from(stat.state != old.state);
+                if old.state != 0 {
+                    let served = self.served.entry(osd).or_default();
+                    *served += stat.stats.sum;
+                    *served -= old.stats.sum;
+                }
                 *old = stat;
             }
         }
@@ -93,6 +107,7 @@ impl PgMap {
             });
         }
         self.osds.retain(|osd, _| map.exists(osd.0));
+        self.served.retain(|osd, _| map.exists(osd.0));
         for (osd, report) in &mut self.osds {
             if map.is_out(osd.0) {
                 report.zero();
@@ -143,30 +158,41 @@ impl PgMap {
         if !self.ready {
             return;
         }
-        let sums = self.pool_sums();
-        self.history.push_back((at, sums));
-        while self.history.len() > 2 && self.history.get(1).is_some_and(|(t, _)| at >= *t + RATE_WINDOW) {
+        let was_busy = self.growth().is_some_and(|(_, d)| d != ObjectStatSum::default());
+        self.history.push_back(Sample { at, pools: self.pool_sums(), served: self.served.clone() });
+        while self.history.len() > 2 && self.history.get(1).is_some_and(|s| at >= s.at + RATE_WINDOW) {
             self.history.pop_front();
         }
+        // Rates go down without a report when nothing happens any more.
+        self.version += u64::from(was_busy);
     }
 
-    /// By how much a pool's sums grew within the window, and how long that took. Sums that shrank count as unchanged.
+    /// By how much a pool's sums grew within the window, and how long that took.
     pub fn pool_growth(&self, pool: PoolId) -> Option<(Duration, ObjectStatSum)> {
-        let (t0, first) = self.history.iter().find_map(|(t, sums)| Some((*t, sums.get(&pool)?)))?;
-        let (t1, last) = self.history.back()?;
-        let span = t1.checked_sub(t0).filter(|d| !d.is_zero())?;
-        let mut delta = *last.get(&pool)?;
+        self.grown(|s| s.pools.get(&pool))
+    }
+
+    /// The same of what an OSD did as primary.
+    pub fn served(&self, osd: OsdId) -> Option<(Duration, ObjectStatSum)> {
+        self.grown(|s| s.served.get(&osd))
+    }
+
+    fn grown(&self, get: impl Fn(&Sample) -> Option<&ObjectStatSum>) -> Option<(Duration, ObjectStatSum)> {
+        let (t0, first) = self.history.iter().find_map(|s| Some((s.at, get(s)?)))?;
+        let last = self.history.back()?;
+        let span = last.at.checked_sub(t0).filter(|d| !d.is_zero())?;
+        let mut delta = *get(last)?;
         delta -= *first;
         Some((span, delta))
     }
 
     /// The same for all pools together. A pool that came or went meanwhile does not count.
     pub fn growth(&self) -> Option<(Duration, ObjectStatSum)> {
-        let ((t0, first), (t1, last)) = (self.history.front()?, self.history.back()?);
-        let span = t1.checked_sub(*t0).filter(|d| !d.is_zero())?;
+        let (first, last) = (self.history.front()?, self.history.back()?);
+        let span = last.at.checked_sub(first.at).filter(|d| !d.is_zero())?;
         let mut delta = ObjectStatSum::default();
-        for (pool, sum) in last {
-            if let Some(before) = first.get(pool) {
+        for (pool, sum) in &last.pools {
+            if let Some(before) = first.pools.get(pool) {
                 delta += *sum;
                 delta -= *before;
             }

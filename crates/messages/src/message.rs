@@ -110,6 +110,7 @@ messages! {
     OsdPgCreated(osd::MOsdPgCreated),
     OsdFull(osd::MOsdFull),
     OsdScrub2(osd::MOsdScrub2),
+    OsdForceRecovery(osd::MOsdForceRecovery),
     RemoveSnaps(osd::MRemoveSnaps),
     MonGetOsdMap(osd::MMonGetOsdMap),
     MonGetPurgedSnaps(osd::MMonGetPurgedSnaps),

@@ -52,6 +52,7 @@ pub const OSD_PG_CREATED: u16 = 116;
 pub const OSD_PG_CREATE2: u16 = 120;
 pub const OSD_SCRUB2: u16 = 121;
 pub const OSD_MARK_ME_DEAD: u16 = 123;
+pub const OSD_FORCE_RECOVERY: u16 = 151;
 pub const MON_HEALTH_CHECKS: u16 = 0x608;
 pub const MGR_OPEN: u16 = 0x700;
 pub const MGR_CONFIGURE: u16 = 0x701;

@@ -3,10 +3,16 @@
 //! A group of commands is one file with a `COMMANDS` list; to add a group, name it in `GROUPS`.
 //! Source: DaemonServer::_handle_command in src/mgr/DaemonServer.cc.
 
+mod autoscale;
+mod daemon;
+mod modules;
 mod osd_df;
+mod osd_safety;
 mod pg_dump;
 mod pg_list;
 mod pg_misc;
+mod reweight;
+mod scrub;
 mod tell;
 
 use std::collections::BTreeMap;
@@ -24,11 +30,23 @@ use types::{ConnId, Errno, Now};
 use crate::core::{Manager, Settings};
 use crate::daemons::Daemons;
 use crate::io::{Output, PeerInfo};
+use crate::mon_commands::MonRequest;
 use crate::options::Options;
 use crate::pg_map::PgMap;
 
 /// Every group, in the order in which clients are told of them.
-const GROUPS: &[&[Command]] = &[pg_dump::COMMANDS, pg_list::COMMANDS, pg_misc::COMMANDS, osd_df::COMMANDS];
+const GROUPS: &[&[Command]] = &[
+    pg_misc::COMMANDS,
+    pg_dump::COMMANDS,
+    pg_list::COMMANDS,
+    scrub::COMMANDS,
+    osd_df::COMMANDS,
+    autoscale::COMMANDS,
+    reweight::COMMANDS,
+    osd_safety::COMMANDS,
+    daemon::COMMANDS,
+    modules::COMMANDS,
+];
 
 /// A command.
 #[derive(Clone, Copy)]
@@ -80,13 +98,18 @@ pub struct Ctx<'a> {
     /// Messages that the command sends besides its reply.
     pub out: &'a mut Vec<Output>,
     /// See [`Ctx::ask_monitors`].
-    asked: Option<(String, Bytes)>,
+    asked: Option<MonRequest>,
 }
 
 impl Ctx<'_> {
     /// Has the monitors answer instead: they run the command in `json`, and the client gets what they say.
     pub fn ask_monitors(&mut self, json: &Value, input: Bytes) -> Reply {
-        self.asked = Some((json.to_string(), input));
+        self.ask_monitors_after(Bytes::new(), json, input)
+    }
+
+    /// The same with output that goes in front of theirs.
+    pub fn ask_monitors_after(&mut self, before: Bytes, json: &Value, input: Bytes) -> Reply {
+        self.asked = Some(MonRequest { json: json.to_string(), input, before });
         Reply::ok()
     }
 
@@ -197,8 +220,8 @@ fn answer(
     let reply = evaluate(manager, now, peer, cmd, input, out, &mut asked);
     let fsid = manager.fsid();
     match asked {
-        Some((json, input)) => {
-            if !manager.mon_commands.send(fsid, to, json, input, out) {
+        Some(request) => {
+            if !manager.mon_commands.send(fsid, to, request, out) {
                 out.push(to.reply(Reply::error(Errno::EAGAIN, "too many commands wait for the monitors")));
             }
         }
@@ -213,7 +236,7 @@ fn evaluate(
     cmd: &[String],
     input: &Bytes,
     out: &mut Vec<Output>,
-    asked: &mut Option<(String, Bytes)>,
+    asked: &mut Option<MonRequest>,
 ) -> Reply {
     let (prefix, mut args) = match Args::parse(cmd) {
         Ok(parsed) => parsed,

@@ -189,3 +189,20 @@ message! {
         deep: bool,
     }
 }
+
+message! {
+    /// Raises or restores the priority of PGs' recovery. Source: src/messages/MOSDForceRecovery.h (version 2).
+    #[derive(Default)]
+    MOsdForceRecovery = type_numbers::OSD_FORCE_RECOVERY, "force_recovery", 2, 2 {
+        fsid: Fsid,
+        pgs: Vec<SpgId>,
+        /// `MOsdForceRecovery::RECOVERY` or `BACKFILL`, with or without `CANCEL`.
+        options: u8,
+    }
+}
+
+impl MOsdForceRecovery {
+    pub const RECOVERY: u8 = 1;
+    pub const BACKFILL: u8 = 2;
+    pub const CANCEL: u8 = 4;
+}

@@ -1,0 +1,195 @@
+//! What daemons told the manager of themselves: `config show`, `service dump`, `service status`, `device ls` and kin.
+//!
+//! Source: DaemonServer::_handle_command in src/mgr/DaemonServer.cc; ceph_conf_level_name in src/common/config.cc.
+
+use monitor::command::{Format, Reply};
+use monitor::text::table::TextTable;
+use serde_json::{Map, Value, json};
+use types::Errno;
+
+use crate::command::{Command, Ctx};
+use crate::daemons::{Daemon, DaemonKey};
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("service dump", "dump service map", "service", "r", |ctx| {
+        Reply::json(pretty(ctx), &ctx.daemons.services.dump())
+    }),
+    Command::new("service status", "dump service state", "service", "r", service_status),
+    Command::new(
+        "config show name=who,type=CephString name=key,type=CephString,req=false",
+        "Show running configuration",
+        "mgr",
+        "r",
+        |ctx| config_show(ctx, false),
+    ),
+    Command::new(
+        "config show-with-defaults name=who,type=CephString",
+        "Show running configuration (including compiled-in defaults)",
+        "mgr",
+        "r",
+        |ctx| config_show(ctx, true),
+    ),
+    Command::new("device ls", "Show devices", "mgr", "r", |ctx| {
+        no_devices(ctx, &["DEVICE", "HOST:DEV", "DAEMONS", "WEAR", "LIFE EXPECTANCY"])
+    }),
+    Command::new(
+        "device info name=devid,type=CephString",
+        "Show information about a device",
+        "mgr",
+        "r",
+        |ctx| {
+            let id = ctx.args.text_or_empty("devid");
+            Reply::error(Errno::ENOENT, format!("device {id} not found"))
+        },
+    ),
+    Command::new(
+        "device ls-by-daemon name=who,type=CephString",
+        "Show devices associated with a daemon",
+        "mgr",
+        "r",
+        devices_by_daemon,
+    ),
+    Command::new(
+        "device ls-by-host name=host,type=CephString",
+        "Show devices on a host",
+        "mgr",
+        "r",
+        |ctx| no_devices(ctx, &["DEVICE", "DEV", "DAEMONS", "EXPECTED FAILURE"]),
+    ),
+    Command::new("device ls-lights", "List currently active device indicator lights", "mgr", "r", |ctx| {
+        Reply::json(pretty(ctx), &json!({ "fault": [], "ident": [] }))
+    }),
+];
+
+/// Commands without a plain form print JSON for people.
+pub(super) fn pretty(ctx: &Ctx<'_>) -> Format {
+    if ctx.format == Format::Plain { Format::JsonPretty } else { ctx.format }
+}
+
+fn service_status(ctx: &mut Ctx<'_>) -> Reply {
+    let mut out = Map::new();
+    for (name, service) in &ctx.daemons.services.services {
+        let status = |id: &String| {
+            let daemon = ctx.daemons.get(&DaemonKey { service: name.clone(), id: id.clone() })?;
+            let value = json!({
+                "status_stamp": daemon.status_stamp.to_string(),
+                "last_beacon": daemon.last_beacon.to_string(),
+                "status": daemon.status,
+            });
+            Some((id.clone(), value))
+        };
+        out.insert(name.clone(), Value::Object(service.daemons.keys().filter_map(status).collect()));
+    }
+    Reply::json(pretty(ctx), &Value::Object(out))
+}
+
+/// Daemons do not tell of their devices, so none are known.
+fn no_devices(ctx: &Ctx<'_>, headings: &[&str]) -> Reply {
+    let table = headings.iter().fold(TextTable::new(), |t, h| t.left(h));
+    Reply::show(ctx.format, || table.render(), || json!([]))
+}
+
+fn devices_by_daemon(ctx: &mut Ctx<'_>) -> Reply {
+    let who = ctx.args.text_or_empty("who");
+    match DaemonKey::parse(who).map(|key| ctx.daemons.get(&key).is_some()) {
+        Some(true) => no_devices(ctx, &["DEVICE", "HOST:DEV", "EXPECTED FAILURE"]),
+        Some(false) => Reply::error(Errno::ENOENT, format!("daemon {who} not found")),
+        None => Reply::error(Errno::EINVAL, format!("{who} is not a valid daemon name")),
+    }
+}
+
+fn config_show(ctx: &mut Ctx<'_>, defaults: bool) -> Reply {
+    let who = ctx.args.text_or_empty("who");
+    let Some(key) = DaemonKey::parse(who) else {
+        return Reply::error(Errno::EINVAL, "invalid daemon name: use <type>.<id>");
+    };
+    let Some(daemon) = ctx.daemons.get(&key) else {
+        return Reply::error(Errno::ENOENT, format!("no config state for daemon {who}"));
+    };
+    if let Some(name) = ctx.args.text("key") {
+        return match (name, daemon.value(name)) {
+            ("fsid", _) => Reply::text(format!("{}\n", ctx.map.fsid)),
+            (_, Some(value)) => Reply::text(format!("{value}\n")),
+            (_, None) => Reply::error(Errno::ENOENT, ""),
+        };
+    }
+    let rows: Vec<Row<'_>> = if defaults {
+        let rows = daemon.defaults.iter().filter_map(|(name, default)| Row::new(daemon, name, Some(default)));
+        rows.collect()
+    } else {
+        daemon.config.keys().filter_map(|name| Row::new(daemon, name, None)).collect()
+    };
+    Reply::show(ctx.format, || plain(&rows), || rows.iter().map(Row::value).collect())
+}
+
+impl Daemon {
+    /// The value in force.
+    fn value(&self, name: &str) -> Option<&String> {
+        let set = self.config.get(name).and_then(|levels| levels.last_key_value());
+        set.map(|(_, value)| value).or_else(|| self.defaults.get(name))
+    }
+}
+
+/// One option.
+struct Row<'a> {
+    name: &'a str,
+    value: &'a str,
+    source: &'static str,
+    /// Sources and values that the one in force hides, the lowest first.
+    overrides: Vec<(&'static str, &'a str)>,
+    ignores_mon: bool,
+}
+
+impl<'a> Row<'a> {
+    /// `None` for an option without a value.
+    fn new(daemon: &'a Daemon, name: &'a str, default: Option<&'a String>) -> Option<Self> {
+        let levels = daemon.config.get(name).into_iter().flatten();
+        let mut values: Vec<(&'static str, &str)> =
+            levels.map(|(level, value)| (level_name(*level), value.as_str())).collect();
+        let ignores_mon = !values.is_empty() && daemon.ignored.contains(name);
+        if values.is_empty() {
+            values.push(("default", default?));
+        }
+        let (source, value) = values.pop()?;
+        Some(Self { name, value, source, overrides: values, ignores_mon })
+    }
+
+    fn value(&self) -> Value {
+        let mut out = Map::new();
+        out.insert("name".to_owned(), self.name.into());
+        out.insert("value".to_owned(), self.value.into());
+        out.insert("source".to_owned(), self.source.into());
+        if !self.overrides.is_empty() {
+            let overrides = self.overrides.iter().map(|(s, v)| json!({ "source": s, "value": v }));
+            out.insert("overrides".to_owned(), overrides.collect());
+        }
+        if self.ignores_mon {
+            out.insert("ignores".to_owned(), "mon".into());
+        }
+        Value::Object(out)
+    }
+
+    fn overrides_text(&self) -> String {
+        let one = |(source, value): &(&str, &str)| match *value == self.value {
+            true => format!("({source}[{value}])"),
+            false => format!("{source}[{value}]"),
+        };
+        self.overrides.iter().rev().map(one).collect::<Vec<_>>().join(",")
+    }
+}
+
+fn plain(rows: &[Row<'_>]) -> String {
+    let mut table =
+        TextTable::new().left("NAME").left("VALUE").left("SOURCE").left("OVERRIDES").left("IGNORES");
+    for r in rows {
+        let ignores = if r.ignores_mon { "mon" } else { "" };
+        table.row([r.name, r.value, r.source, &r.overrides_text(), ignores]);
+    }
+    table.render()
+}
+
+/// Source: CONF_* in src/common/config.h.
+fn level_name(level: i32) -> &'static str {
+    const NAMES: [&str; 7] = ["default", "mon", "file", "env", "cmdline", "override", "final"];
+    usize::try_from(level).ok().and_then(|i| NAMES.get(i)).copied().unwrap_or("???")
+}
