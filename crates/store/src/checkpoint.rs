@@ -104,7 +104,7 @@ impl Build {
         write_direct(device, self.absorbed)?;
         let mut writer = BlockWriter::new(device);
         for (block, content) in &self.frozen.dirty {
-            writer.write(*block, content)?;
+            writer.write(*block, content.clone())?;
         }
         let old_root = self.superblock.root.take();
         let merged = merge(
@@ -126,7 +126,7 @@ impl Build {
         let layout = &self.superblock.layout;
         let (map, slots) = self.map.update(layout, self.superblock.generation, regions);
         for (block, raw) in slots {
-            writer.write(block, &raw)?;
+            writer.write(block, raw)?;
         }
         writer.finish()?;
         device.flush()?;

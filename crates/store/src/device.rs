@@ -12,7 +12,8 @@ pub trait Device: Send + Sync {
     /// Writes all of `data` at `offset` bytes; durable only after a flush.
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError>;
 
-    /// Writes the pieces one after the other, starting at `offset` bytes. Pieces may have any length; their sum is a
+    /// Writes the pieces one after the other, starting at `offset` bytes. Pieces may have any length, also none, and be
+    /// more than one system call takes; their sum is a
     /// multiple of 4 KiB. The default joins them into one buffer.
     fn write_vectored_at(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
         match pieces {

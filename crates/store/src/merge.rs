@@ -11,6 +11,7 @@ use codec::Encode;
 
 use crate::alloc::{Run, push_run};
 use crate::checksum::{BLOCK, BLOCK_U64, placed_crc};
+use crate::data::zero_block;
 use crate::key::class;
 use crate::page::{ENTRY_OVERHEAD, PAGE_TARGET, Page, PageBuilder, PageRef, Sums};
 use crate::tree::{Pages, child_page, pages_below};
@@ -63,36 +64,43 @@ impl Pool {
     }
 }
 
-/// Collects writes and passes them on in large pieces.
+/// Collects writes and passes neighbours on together, without copying them.
 pub(crate) struct BlockWriter<'a> {
     device: &'a dyn Device,
     start: u32,
-    buffer: Vec<u8>,
+    pieces: Vec<Bytes>,
+    bytes: usize,
     pub(crate) written_bytes: u64,
 }
 
 impl<'a> BlockWriter<'a> {
     pub(crate) fn new(device: &'a dyn Device) -> Self {
-        Self { device, start: 0, buffer: Vec::new(), written_bytes: 0 }
+        Self { device, start: 0, pieces: Vec::new(), bytes: 0, written_bytes: 0 }
     }
 
     /// Writes `data`, padded with zeros to whole blocks, at `block`.
-    pub(crate) fn write(&mut self, block: u32, data: &[u8]) -> Result<(), DeviceError> {
-        let next = self.start + (self.buffer.len() / BLOCK) as u32;
-        if next != block || self.buffer.len() >= WRITE_BYTES {
+    pub(crate) fn write(&mut self, block: u32, data: Bytes) -> Result<(), DeviceError> {
+        let next = self.start + (self.bytes / BLOCK) as u32;
+        if next != block || self.bytes >= WRITE_BYTES {
             self.finish()?;
             self.start = block;
         }
-        self.buffer.extend_from_slice(data);
-        self.buffer.resize(self.buffer.len().next_multiple_of(BLOCK), 0);
+        let padding = data.len().next_multiple_of(BLOCK) - data.len();
+        self.bytes += data.len() + padding;
+        self.pieces.push(data);
+        if padding > 0 {
+            self.pieces.push(zero_block().slice(..padding));
+        }
         Ok(())
     }
 
     pub(crate) fn finish(&mut self) -> Result<(), DeviceError> {
-        if !self.buffer.is_empty() {
-            self.device.write_at(u64::from(self.start) * BLOCK_U64, &self.buffer)?;
-            self.written_bytes += self.buffer.len() as u64;
-            self.buffer.clear();
+        if self.bytes > 0 {
+            let slices: Vec<&[u8]> = self.pieces.iter().map(AsRef::as_ref).collect();
+            self.device.write_vectored_at(u64::from(self.start) * BLOCK_U64, &slices)?;
+            self.written_bytes += self.bytes as u64;
+            self.pieces.clear();
+            self.bytes = 0;
         }
         Ok(())
     }
@@ -351,11 +359,10 @@ impl Builder<'_, '_> {
     fn write_page(&mut self, level: u8, raw: Bytes, mut sums: Sums) -> Result<PageRef, StoreError> {
         let runs = self.pool.take(raw.len().div_ceil(BLOCK) as u32)?;
         let start = runs.first().map_or(0, |r| r.start);
-        let mut rest = raw.as_ref();
+        let mut rest = raw.clone();
         for run in &runs {
-            let (piece, tail) = rest.split_at(rest.len().min(run.len as usize * BLOCK));
+            let piece = rest.split_to(rest.len().min(run.len as usize * BLOCK));
             self.writer.write(run.start, piece)?;
-            rest = tail;
             push_run(&mut self.used, *run);
         }
         if level == 0 {

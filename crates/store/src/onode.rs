@@ -8,8 +8,8 @@ use crate::checksum::{BLOCK, BLOCK_U64};
 
 /// The largest object, in bytes: bounds what one object's block table may take.
 pub(crate) const MAX_OBJECT_BYTES: u64 = 4 << 30;
-/// Blocks per chunk of the table; a change copies one chunk.
-pub(crate) const CHUNK: u32 = 256;
+/// Blocks per chunk of the table; a change copies one chunk, which at 1 KiB is still a cheap allocation.
+pub(crate) const CHUNK: u32 = 128;
 
 /// Place and checksum of one block of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
