@@ -42,14 +42,54 @@ pub const CLASSES: &[&Class] = &[
     &crate::version::CLASS,
 ];
 
-/// There is no such class or method: EOPNOTSUPP to the caller.
+/// Classes that Ceph's OSD would load if it had them.
+const LOADABLE: [&str; 19] = [
+    "2pc_queue",
+    "cas",
+    "cephfs",
+    "cmpomap",
+    "fifo",
+    "hello",
+    "journal",
+    "lock",
+    "log",
+    "numops",
+    "otp",
+    "queue",
+    "rbd",
+    "refcount",
+    "rgw",
+    "rgw_gc",
+    "timeindex",
+    "user",
+    "version",
+];
+
+/// Why there is nothing to call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unknown;
+pub enum Unknown {
+    /// No class that may be loaded.
+    Forbidden,
+    /// The class or its method is not there.
+    Absent,
+}
+
+impl Unknown {
+    /// What the caller hears. Source: ClassHandler::open_class, OpInfo::set_from_op.
+    pub fn errno(self) -> Errno {
+        match self {
+            Self::Forbidden => Errno::EPERM,
+            Self::Absent => Errno::EOPNOTSUPP,
+        }
+    }
+}
 
 /// Looks a method up.
 pub fn find(class: &str, method: &str) -> Result<&'static Method, Unknown> {
-    let class = CLASSES.iter().find(|c| c.name == class).ok_or(Unknown)?;
-    class.methods.iter().find(|m| m.name == method).ok_or(Unknown)
+    let Some(found) = CLASSES.iter().find(|c| c.name == class) else {
+        return Err(if LOADABLE.contains(&class) { Unknown::Absent } else { Unknown::Forbidden });
+    };
+    found.methods.iter().find(|m| m.name == method).ok_or(Unknown::Absent)
 }
 
 impl Method {
@@ -83,9 +123,15 @@ mod tests {
                     class.name,
                     m.name
                 );
-                assert_eq!(find(class.name, m.name).map(|f| f.flags), Ok(m.flags));
+                assert_eq!(find(class.name, m.name).map(|f| f.flags).ok(), Some(m.flags));
             }
         }
-        assert!(find("hello", "say").is_err() && find("hell", "say_hello").is_err());
+        for (class, method, why) in [
+            ("hello", "say", Unknown::Absent),
+            ("hell", "say_hello", Unknown::Forbidden),
+            ("otp", "x", Unknown::Absent),
+        ] {
+            assert_eq!(find(class, method).err(), Some(why), "{class}.{method}");
+        }
     }
 }

@@ -35,6 +35,7 @@ pub use merge::{LogPart, MergeError, Merged};
 pub use missing::{Missing, MissingItem};
 pub use osd::{MetaError, OpCounters, OsdCore, Superblock};
 pub use pg::state::pg_state;
+pub use watch::{NewNotify, WatchKey, Watches};
 
 /// What this daemon says when it is asked for its version, in the form that Ceph's tools parse.
 pub(crate) const VERSION_TEXT: &str =

@@ -126,6 +126,8 @@ pub struct Executed {
     pub user_version: u64,
     pub delta: PgSums,
     pub effects: Vec<Effect>,
+    /// A write is answered with its error, but the log does not remember it: a resend runs again.
+    pub unrecorded: bool,
 }
 
 /// The request did not run (yet).
@@ -182,10 +184,28 @@ pub fn execute(
         return Ok(Executed { result, results, user_version, delta, effects, ..Executed::default() });
     }
     match check_full(env, &s) {
-        Ok(()) => Ok(finish(env, head, s, result, results)),
-        Err(Some(e)) => Err(ExecStop::Refused(e)),
-        Err(None) => Err(ExecStop::Drop),
+        Ok(()) => {}
+        Err(Some(e)) => return Err(ExecStop::Refused(e)),
+        Err(None) => return Err(ExecStop::Drop),
     }
+    if refuse_long_outputs(env, &mut results) {
+        let result = Errno::EOVERFLOW.neg();
+        return Ok(Executed { result, results, user_version, unrecorded: true, ..Executed::default() });
+    }
+    Ok(finish(env, head, s, result, results))
+}
+
+/// Whether a change would return more than is kept for resends; such outputs are replaced by errors.
+fn refuse_long_outputs(env: &ExecEnv<'_>, results: &mut [OpResult]) -> bool {
+    let mut refused = false;
+    if env.flags & messages::osd::flags::RETURNVEC != 0 {
+        for r in results.iter_mut().filter(|r| r.outdata.len() > env.config.max_write_op_reply_len) {
+            r.rval = Errno::EOVERFLOW.neg();
+            r.outdata = Bytes::new();
+            refused = true;
+        }
+    }
+    refused
 }
 
 /// Whether a full pool refuses this growth: with an errno, or (`None`) by dropping the request.
@@ -252,5 +272,6 @@ fn finish(
         user_version,
         delta: s.delta,
         effects: s.effects,
+        unrecorded: false,
     }
 }

@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use messages::osd::Extent;
+use store::Txn;
 use types::Errno;
 
 use super::answer::{Answer, OpError, Outcome};
@@ -177,7 +178,13 @@ pub(super) fn delete(env: &ExecEnv<'_>, s: &mut Scratch<'_>) -> Outcome {
     if !s.state.exists || (was_whiteout && whiteout) {
         return Err(Errno::ENOENT.into());
     }
-    s.txn.remove(&s.key);
+    if s.before.exists {
+        s.txn.remove(&s.key);
+    } else {
+        // The request itself made it: nothing has happened.
+        s.txn = Txn::new();
+        s.modify = false;
+    }
     let size = s.info().size;
     s.touch_range(0, size);
     s.delta.writes += 1;

@@ -133,6 +133,9 @@ impl Pg {
         if cx.is_blocklisted(&op.addr) {
             return Err(Some(Errno::ESHUTDOWN));
         }
+        if op.is_write_ordered() && cx.failsafe_full && !m.has_flag(flags::FULL_TRY) {
+            return Err(None);
+        }
         if op.kind.writes {
             if m.object.snap != SnapId::HEAD {
                 return Err(Some(Errno::EINVAL));
@@ -227,7 +230,7 @@ impl Pg {
         }
         match self.execute(&op, &head, &state, cx) {
             Err(stop) => self.stopped(op, &head, stop, cx),
-            Ok(done) if op.kind.writes => self.finish_write(op, head, done, cx),
+            Ok(done) if op.kind.writes && !done.unrecorded => self.finish_write(op, head, done, cx),
             Ok(done) => self.finish_read(op, done, cx),
         }
     }
@@ -305,8 +308,7 @@ impl Pg {
         cx.counters.reads += 1;
         let bytes: usize = done.results.iter().map(|r| r.outdata.len()).sum();
         cx.counters.read_bytes += bytes as u64;
-        self.info.sums.reads += 1;
-        self.info.sums.read_kib += bytes.div_ceil(1024) as i64;
+        self.info.sums.add(&done.delta);
         self.report = true;
         let mut msg = op.reply(done.result, cx);
         msg.ops = done.results;
@@ -330,12 +332,6 @@ impl Pg {
         if changes && !op.wants_returns() {
             result = 0;
             done.results.iter_mut().for_each(|r| r.outdata = Default::default());
-        } else if changes {
-            for r in done.results.iter_mut().filter(|r| r.outdata.len() > cx.config.max_write_op_reply_len) {
-                r.rval = Errno::EOVERFLOW.neg();
-                r.outdata = Default::default();
-                result = Errno::EOVERFLOW.neg();
-            }
         }
         let returns = if op.wants_returns() { op_returns(&done.results) } else { Vec::new() };
         let mut msg = op.reply(result, cx);
