@@ -116,7 +116,7 @@ fn omaps_and_attributes_fill_a_device_without_breaking_it() {
 #[test]
 fn memory_stays_within_the_budget() {
     let budget = 4 << 20;
-    let device = new_device(64 << 20, 16 << 20);
+    let device = new_device(96 << 20, 16 << 20);
     let options = Options { memory_bytes: budget, ..small_options() };
     let mut store = Store::open(device.clone() as Arc<dyn Device>, options).expect("open");
     let mut rng = Rng::new(2);
@@ -126,6 +126,9 @@ fn memory_stays_within_the_budget() {
         let o = object(rng.below(300));
         t.write(&o, rng.below(32) * 4096, rng.bytes(4096)).set_attr(&o, "_", vec![1; 250]);
         t.set(space(1), format!("log.{i:08}"), vec![2; 180]);
+        if i >= 500 {
+            t.unset(space(1), format!("log.{:08}", i - 500));
+        }
         store.submit(t).expect("submit");
         if rng.one_in(3) {
             let _ = store.read(&object(rng.below(300)), 0, 8192).expect("read");
