@@ -42,6 +42,7 @@ pub(super) const COMMANDS: &[Command] = &[
         none,
     ),
     read("mds", "mds versions", "check running versions of MDSs", none),
+    read("mds", "fs compat show name=fs_name,type=CephString", "show fs compatibility settings", get),
     read("mds", "mds compat show", "show mds compatibility settings", compat_show),
     read(
         "mds",

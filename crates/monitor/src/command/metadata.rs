@@ -147,16 +147,24 @@ fn with_fields(name: (&str, Value), fields: Option<&Fields>) -> Value {
     Value::Object(head.chain(rest).collect())
 }
 
-fn osd(ctx: &Ctx<'_>) -> Reply {
+/// Every OSD, with what it told.
+pub(super) fn osd_metadata_json(ctx: &Ctx<'_>) -> Value {
     let of = |osd: i32| ctx.state.osd_metadata.get(&osd);
+    let all = ctx.osdmap().existing_osds().map(|(id, _)| with_fields(("id", id.0.into()), of(id.0)));
+    all.collect::<Vec<_>>().into()
+}
+
+fn osd(ctx: &Ctx<'_>) -> Reply {
     if ctx.args.int("id").is_none() {
-        let all = ctx.osdmap().existing_osds().map(|(id, _)| with_fields(("id", id.0.into()), of(id.0)));
-        return Reply::json(ctx.format, &all.collect::<Vec<_>>().into());
+        return Reply::json(ctx.format, &osd_metadata_json(ctx));
     }
-    match existing_osd(ctx, Errno::ENOENT) {
-        Err(refusal) => refusal,
-        Ok(id) if of(id).is_none() => Reply::error(Errno::ENOENT, ""),
-        Ok(id) => Reply::json(ctx.format, &with_fields(("id", id.into()), of(id))),
+    let id = match existing_osd(ctx, Errno::ENOENT) {
+        Ok(id) => id,
+        Err(refusal) => return refusal,
+    };
+    match ctx.state.osd_metadata.get(&id) {
+        Some(fields) => Reply::json(ctx.format, &with_fields(("id", id.into()), Some(fields))),
+        None => Reply::error(Errno::ENOENT, ""),
     }
 }
 

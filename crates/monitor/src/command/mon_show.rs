@@ -59,8 +59,8 @@ fn monmap<'a>(ctx: &'a Ctx<'_>) -> Result<&'a MonMap, Reply> {
     }
 }
 
-/// The map with the quorum, as `mon dump` and `report` show it.
-pub(super) fn monmap_json(map: &MonMap, quorum: &[u32]) -> Value {
+/// The map with the quorum, as `mon dump` shows it.
+fn monmap_json(map: &MonMap, quorum: &[u32]) -> Value {
     let mut value = map.dump();
     if let Value::Object(fields) = &mut value {
         fields.insert("quorum".to_owned(), json!(quorum));

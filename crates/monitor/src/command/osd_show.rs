@@ -8,7 +8,7 @@ use codec::Encode;
 use crush::ITEM_NONE;
 use maps::OsdMap;
 use serde_json::{Value, json};
-use types::{EntityAddr, Errno, ObjectLocator, Utime};
+use types::{EntityAddr, Errno, ObjectLocator, PgId, Utime};
 
 use crate::command::shape::{osdmap_of_epoch, streamed};
 use crate::command::{Command, Ctx, Format, Handler, Reply, flags, json_text};
@@ -45,6 +45,7 @@ pub(super) const COMMANDS: &[Command] = &[
         "find pg for <object> in <pool> with [namespace]",
         map_object,
     ),
+    Command { module: "pg", ..read("pg map name=pgid,type=CephPgid", "show mapping of pg to osds", map_pg) },
     deprecated(read("osd lspools", "list pools", lspools)),
     read("osd blocklist ls", "show blocklisted clients", blocklist_ls),
     deprecated(read("osd blacklist ls", "show blacklisted clients", blocklist_ls)),
@@ -220,6 +221,33 @@ fn map_object(ctx: &Ctx<'_>) -> Reply {
     Reply::show(ctx.format, plain, value)
 }
 
+fn map_pg(ctx: &Ctx<'_>) -> Reply {
+    let map = ctx.osdmap();
+    let text = ctx.args.text_or_empty("pgid");
+    let Some(pg) = PgId::parse(text) else {
+        return Reply::error(Errno::EINVAL, format!("invalid pgid '{text}'"));
+    };
+    let Some(mapped) = map.raw_pg_to_pg(pg) else {
+        return Reply::error(Errno::ENOENT, format!("pg '{text}' does not exist"));
+    };
+    let at = map.pg_to_up_acting(pg);
+    let plain = || {
+        let list = |osds: &[i32]| osds.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let (up, acting) = (list(&at.up), list(&at.acting));
+        format!("osdmap e{} pg {pg} ({mapped}) -> up [{up}] acting [{acting}]\n", map.epoch)
+    };
+    let value = || {
+        json!({
+            "epoch": map.epoch.0,
+            "raw_pgid": pg.to_string(),
+            "pgid": mapped.to_string(),
+            "up": at.up,
+            "acting": at.acting,
+        })
+    };
+    Reply::show(ctx.format, plain, value)
+}
+
 fn lspools(ctx: &Ctx<'_>) -> Reply {
     let pools = &ctx.osdmap().pool_names;
     let plain = || pools.iter().map(|(id, name)| format!("{id} {name}\n")).collect();
@@ -316,10 +344,10 @@ impl Spread {
         let six = |v: f32| general(v.into(), 6);
         let mut out = format!("avg {}\n", six(self.average));
         out += &format!("stddev {} (expected baseline {})\n", six(self.deviation), six(self.expected));
-        for (name, (osd, pgs)) in [("min", self.least), ("max", self.most)] {
-            let share = six(pgs as f32 / self.average);
-            out += &format!("{name} osd.{osd} with {pgs} pgs ({share} * mean)\n");
-        }
+        let edge = |name: &str, (osd, pgs): (i32, u32)| {
+            format!("{name} osd.{osd} with {pgs} pgs ({} * mean)", six(pgs as f32 / self.average))
+        };
+        out += &format!("{}\n{}\n", edge("min", self.least), edge("max", self.most));
         out
     }
 
