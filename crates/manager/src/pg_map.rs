@@ -169,20 +169,20 @@ impl PgMap {
 
     /// By how much a pool's sums grew within the window, and how long that took.
     pub fn pool_growth(&self, pool: PoolId) -> Option<(Duration, ObjectStatSum)> {
-        self.grown(|s| s.pools.get(&pool))
+        self.grown(|s| s.pools.get(&pool).copied())
     }
 
     /// The same of what an OSD did as primary.
     pub fn served(&self, osd: OsdId) -> Option<(Duration, ObjectStatSum)> {
-        self.grown(|s| s.served.get(&osd))
+        self.grown(|s| Some(s.served.get(&osd).copied().unwrap_or_default()))
     }
 
-    fn grown(&self, get: impl Fn(&Sample) -> Option<&ObjectStatSum>) -> Option<(Duration, ObjectStatSum)> {
+    fn grown(&self, get: impl Fn(&Sample) -> Option<ObjectStatSum>) -> Option<(Duration, ObjectStatSum)> {
         let (t0, first) = self.history.iter().find_map(|s| Some((s.at, get(s)?)))?;
         let last = self.history.back()?;
         let span = last.at.checked_sub(t0).filter(|d| !d.is_zero())?;
-        let mut delta = *get(last)?;
-        delta -= *first;
+        let mut delta = get(last)?;
+        delta -= first;
         Some((span, delta))
     }
 
