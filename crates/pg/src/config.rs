@@ -38,6 +38,8 @@ pub struct OsdConfig {
     pub map_cache_size: u32,
     pub client_watch_timeout: Duration,
     pub default_notify_timeout: Duration,
+    /// The share of the store at which writes are dropped, 0 to 1.
+    pub failsafe_full_ratio: f32,
 }
 
 impl Default for OsdConfig {
@@ -64,6 +66,7 @@ impl Default for OsdConfig {
             backfill_scan_max: 128,
             map_cache_size: 500,
             client_watch_timeout: Duration::from_secs(30),
+            failsafe_full_ratio: 0.97,
             default_notify_timeout: Duration::from_secs(30),
         }
     }
@@ -75,6 +78,7 @@ enum Slot<'a> {
     Bytes(&'a mut u64),
     Count(&'a mut u32),
     Seconds(&'a mut Duration),
+    Ratio(&'a mut f32),
     /// Stored in bytes, spoken of in MiB.
     Mebibytes(&'a mut u64),
 }
@@ -129,6 +133,7 @@ impl OsdConfig {
             "osd_backfill_scan_max" => Slot::Size(&mut self.backfill_scan_max),
             "osd_map_cache_size" => Slot::Count(&mut self.map_cache_size),
             "osd_client_watch_timeout" => Slot::Seconds(&mut self.client_watch_timeout),
+            "osd_failsafe_full_ratio" => Slot::Ratio(&mut self.failsafe_full_ratio),
             "osd_default_notify_timeout" => Slot::Seconds(&mut self.default_notify_timeout),
             _ => return None,
         })
@@ -149,6 +154,7 @@ impl OsdConfig {
                 }
                 _ => false,
             },
+            Slot::Ratio(v) => value.parse().map(|n| *v = n).is_ok(),
             Slot::Mebibytes(v) => match value.parse::<u64>() {
                 Ok(n) if n < 1 << 40 => {
                     *v = n << 20;
@@ -166,6 +172,7 @@ impl OsdConfig {
             Slot::Bytes(v) => v.to_string(),
             Slot::Count(v) => v.to_string(),
             Slot::Seconds(v) => v.as_secs_f64().to_string(),
+            Slot::Ratio(v) => v.to_string(),
             Slot::Mebibytes(v) => (*v >> 20).to_string(),
         })
     }

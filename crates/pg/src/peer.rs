@@ -27,6 +27,17 @@ pub struct PgMessage {
     pub body: PgBody,
 }
 
+impl crate::OsdCore {
+    /// What another OSD's message says, for traces; `None` when it is no message between PGs.
+    pub fn describe_message(msg: &Message) -> Option<String> {
+        let msg = PgMessage::from_message(msg)?;
+        Some(msg.map_or_else(
+            |e| e.to_string(),
+            |m| format!("{} e{} i{} {:?}", m.pgid, m.epoch, m.interval, m.body),
+        ))
+    }
+}
+
 /// What it says.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PgBody {

@@ -187,16 +187,21 @@ impl OsdCore {
             self.shared.send_mon(mon::newest_osdmap(1));
         }
         if self.boot.is_up() && now.saturating_sub(self.boot.beacon) >= BEACON_INTERVAL {
-            self.boot.beacon = now;
-            let clean = self.pgs.values().map(|pg| pg.info.history.last_epoch_clean).min();
-            let msg = messages::osd::MOsdBeacon {
-                version: PaxosVersion(self.shared.epoch().0.into()),
-                min_last_epoch_clean: clean.unwrap_or(self.shared.epoch()),
-                report_interval_s: BEACON_INTERVAL.as_secs() as i32,
-                ..Default::default()
-            };
-            self.shared.send_mon(msg);
+            self.send_beacon();
         }
+    }
+
+    /// Tells the monitors that this OSD lives, and from which epoch on it needs maps.
+    pub(super) fn send_beacon(&mut self) {
+        self.boot.beacon = self.shared.now.mono;
+        let clean = self.pgs.values().map(|pg| pg.info.history.last_epoch_clean).min();
+        let msg = messages::osd::MOsdBeacon {
+            version: PaxosVersion(self.shared.epoch().0.into()),
+            min_last_epoch_clean: clean.unwrap_or(self.shared.epoch()),
+            report_interval_s: BEACON_INTERVAL.as_secs() as i32,
+            ..Default::default()
+        };
+        self.shared.send_mon(msg);
     }
 
     /// Tells the monitors before a clean stop, so that clients need not wait for a failure report.

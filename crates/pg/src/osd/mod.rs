@@ -8,6 +8,7 @@
 mod boot;
 mod command;
 mod durable;
+mod full;
 mod heartbeat;
 mod instantiate;
 mod maps;
@@ -50,6 +51,8 @@ pub struct OsdCore {
     heartbeats: Heartbeats,
     reports: report::Reports,
     stopping: bool,
+    /// The fullness that was last told to the monitors, and when.
+    told_full: Option<(u32, Duration)>,
 }
 
 impl OsdCore {
@@ -85,6 +88,7 @@ impl OsdCore {
             uncommitted: false,
             counters: OpCounters::default(),
             up_thru_wanted: Epoch(0),
+            failsafe_full: false,
         };
         let mut core = Self {
             shared,
@@ -96,6 +100,7 @@ impl OsdCore {
             heartbeats: Heartbeats::default(),
             reports: report::Reports::default(),
             stopping: false,
+            told_full: None,
         };
         core.load_pgs()?;
         Ok(core)
@@ -169,6 +174,7 @@ impl OsdCore {
     fn tick(&mut self) {
         self.boot_tick();
         self.heartbeat_tick();
+        self.full_tick();
         if self.boot.is_up() && self.reports.questions_due(self.shared.now.mono, Duration::from_secs(2)) {
             let up_thru = self.shared.up_thru_wanted;
             if self.shared.map.osd(self.shared.whoami).is_some_and(|o| o.info.up_thru < up_thru) {

@@ -83,6 +83,13 @@ impl OsdCore {
         self.shared.out.push(Output::SendMgr(msg.into()));
     }
 
+    /// Reports now; returns the report's number.
+    pub(super) fn flush_stats(&mut self) -> u64 {
+        self.reports.last = None;
+        self.report_if_due();
+        self.reports.seq
+    }
+
     fn osd_stat(&mut self) -> OsdStat {
         self.reports.seq += 1;
         let cx = &self.shared;

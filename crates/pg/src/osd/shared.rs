@@ -71,6 +71,8 @@ pub(crate) struct Shared {
     pub counters: OpCounters,
     /// The highest `up_thru` that a PG asked the monitors for.
     pub up_thru_wanted: Epoch,
+    /// So full that writes are dropped, whatever the map says.
+    pub failsafe_full: bool,
 }
 
 /// Running totals for `perf dump`.

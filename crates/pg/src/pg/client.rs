@@ -133,7 +133,8 @@ impl Pg {
         if cx.is_blocklisted(&op.addr) {
             return Err(Some(Errno::ESHUTDOWN));
         }
-        if op.is_write_ordered() && cx.failsafe_full && !m.has_flag(flags::FULL_TRY) {
+        let frees = m.ops.iter().all(|o| o.code == messages::osd::OpCode::DELETE);
+        if op.is_write_ordered() && cx.failsafe_full && !frees && !m.has_flag(flags::FULL_TRY) {
             return Err(None);
         }
         if op.kind.writes {

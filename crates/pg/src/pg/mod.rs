@@ -26,6 +26,7 @@ mod client;
 mod interval_change;
 mod peering;
 pub(crate) mod persist;
+mod query;
 mod recovery;
 pub(crate) mod remove;
 mod replicate;

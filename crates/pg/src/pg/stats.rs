@@ -152,7 +152,7 @@ impl Pg {
         }
     }
 
-    fn stat_sum(&self) -> ObjectStatSum {
+    pub(super) fn stat_sum(&self) -> ObjectStatSum {
         let sums = &self.info.sums;
         let size = i64::from(self.key.size);
         let (degraded, misplaced) = self.lacking_copies();
@@ -199,69 +199,5 @@ impl Pg {
     pub fn recovery_counts(&self) -> (usize, usize) {
         let pushing = self.recovering.values().filter(|r| matches!(r, Recovering::Pushing { .. })).count();
         (self.recovering.len() - pushing, pushing)
-    }
-}
-
-impl Pg {
-    /// What `ceph pg N query` shows.
-    pub fn query(&self, cx: &Shared) -> serde_json::Value {
-        use serde_json::json;
-        let h = &self.info.history;
-        let info = |i: &crate::PgInfo| {
-            json!({
-                "pgid": i.pgid.to_string(),
-                "last_update": i.last_update.to_string(),
-                "last_complete": i.last_complete.to_string(),
-                "log_tail": i.log_tail.to_string(),
-                "last_user_version": i.last_user_version,
-                "last_backfill": i.last_backfill.to_string(),
-                "last_epoch_started": i.last_epoch_started.0,
-                "num_objects": i.sums.objects,
-                "num_bytes": i.sums.bytes,
-            })
-        };
-        let peers: Vec<_> = self
-            .peers
-            .iter()
-            .map(|(osd, p)| {
-                let mut v = info(&p.info);
-                v["peer"] = osd.to_string().into();
-                v["num_missing"] = p.missing.as_ref().map(|m| m.len()).into();
-                v
-            })
-            .collect();
-        let past: Vec<_> = self
-            .past
-            .iter()
-            .map(|i| json!({ "first": i.first.0, "last": i.last.0, "acting": i.acting, "maybe_went_rw": i.maybe_went_rw }))
-            .collect();
-        let (pulling, pushing) = self.recovery_counts();
-        json!({
-            "state": super::state::pg_state::to_text(self.cluster_state(cx)),
-            "epoch": cx.epoch().0,
-            "up": self.up(),
-            "acting": self.acting(),
-            "info": info(&self.info),
-            "history": {
-                "epoch_created": h.epoch_created.0,
-                "last_epoch_started": h.last_epoch_started.0,
-                "last_interval_started": h.last_interval_started.0,
-                "last_epoch_clean": h.last_epoch_clean.0,
-                "last_interval_clean": h.last_interval_clean.0,
-                "same_up_since": h.same_up_since.0,
-                "same_interval_since": h.same_interval_since.0,
-                "same_primary_since": h.same_primary_since.0,
-            },
-            "peer_info": peers,
-            "past_intervals": past,
-            "blocked_by": self.blocked_by,
-            "recovery_state": [{
-                "name": format!("{:?}", self.phase),
-                "num_missing": self.missing.len(),
-                "num_unfound": self.unfound.len(),
-                "pulling": pulling,
-                "pushing": pushing,
-            }],
-        })
     }
 }

@@ -1,5 +1,7 @@
 //! Commands to this daemon: `ceph tell osd.N ...`.
 
+mod table;
+
 use bytes::Bytes;
 use messages::common::{MCommand, MCommandReply};
 use serde_json::{Map, Value, json};
@@ -7,66 +9,8 @@ use types::{ConnId, Errno, PgId, SpgId};
 
 use super::OsdCore;
 use crate::config::OPTIONS;
-use crate::io::Output;
-use crate::pg::state::pg_state;
-
-/// Name and arguments as `ceph` parses them, help, and the permission needed.
-struct Command {
-    prefix: &'static str,
-    /// Further words of the signature after the prefix, as JSON values.
-    args: &'static [Arg],
-    help: &'static str,
-    perm: &'static str,
-}
-
-/// One argument.
-struct Arg {
-    name: &'static str,
-    kind: &'static str,
-    required: bool,
-}
-
-const fn arg(name: &'static str, kind: &'static str, required: bool) -> Arg {
-    Arg { name, kind, required }
-}
-
-const fn command(
-    prefix: &'static str,
-    args: &'static [Arg],
-    help: &'static str,
-    perm: &'static str,
-) -> Command {
-    Command { prefix, args, help, perm }
-}
-
-const COMMANDS: [Command; 16] = [
-    command("version", &[], "report version of OSD", "r"),
-    command("get_command_descriptions", &[], "list available commands", ""),
-    command("help", &[], "list available commands", ""),
-    command("status", &[], "high-level status of OSD", "r"),
-    command("config get", &[arg("var", "CephString", true)], "get the config value", "r"),
-    command(
-        "config set",
-        &[arg("var", "CephString", true), arg("val", "CephString", true)],
-        "set a config variable",
-        "rw",
-    ),
-    command("config show", &[], "dump current config settings", "r"),
-    command("config diff", &[], "dump diff of current config and default config", "r"),
-    command(
-        "injectargs",
-        &[arg("injected_args", "CephString", true)],
-        "inject configuration arguments",
-        "rw",
-    ),
-    command("perf dump", &[], "dump perfcounters value", "r"),
-    command("dump_ops_in_flight", &[], "show the ops currently in flight", "r"),
-    command("ops", &[], "show the ops currently in flight", "r"),
-    command("dump_pgstate_history", &[], "show recent state history", "r"),
-    command("get_mapped_pools", &[], "dump pools whose PG(s) are mapped to this OSD.", "r"),
-    command("list_pgs", &[], "list the PGs of this OSD and their states", "r"),
-    command("query", &[arg("pgid", "CephPgid", true)], "show details of a specific pg", "r"),
-];
+use crate::io::{LogLevel, Output};
+use table::COMMANDS;
 
 /// A command's outcome: a status line and output, or an errno with a line.
 type Outcome = Result<(String, Bytes), (Errno, String)>;
@@ -86,31 +30,57 @@ impl OsdCore {
 
     fn run_command(&mut self, conn: ConnId, args: &Map<String, Value>) -> Outcome {
         let prefix = text(args, "prefix").unwrap_or_default();
-        // `ceph pg <pgid> query` arrives as prefix `pg` with the command beside it.
-        let prefix = if prefix == "pg" { text(args, "cmd").unwrap_or("query") } else { prefix };
         let Some(known) = COMMANDS.iter().find(|c| c.prefix == prefix) else {
             return Err((Errno::EINVAL, format!("unrecognized command '{prefix}'")));
         };
-        // Source: OSD::do_command and OSDCap::is_capable for an empty pool: what a service-wide grant allows.
-        if !known.perm.is_empty() && !self.may_command(conn) {
+        if !known.open && !self.may_command(conn) {
             return Err((Errno::EACCES, "access denied".into()));
+        }
+        // `ceph pg <pgid> query` arrives as `pg` with the command beside it.
+        let prefix = if prefix == "pg" { text(args, "cmd").unwrap_or("query") } else { prefix };
+        if prefix.starts_with("config") || prefix == "injectargs" {
+            return self.config_command(prefix, args);
         }
         match prefix {
             "version" => out(&json!({ "version": crate::VERSION_TEXT })),
-            "get_command_descriptions" => out(&descriptions()),
-            "help" => out(&help()),
+            "git_version" => out(&json!({ "git_version": env!("CARGO_PKG_VERSION") })),
+            "get_command_descriptions" => out(&table::descriptions()),
+            "help" => out(&table::help()),
             "status" => out(&self.status()),
+            "perf dump" => self.perf_dump(args),
+            "dump_ops_in_flight" | "ops" => out(&self.ops_in_flight()),
+            "dump_blocked_ops" => out(&self.blocked_ops()),
+            "dump_historic_ops" => out(&json!({ "size": 0, "duration": 0, "ops": [] })),
+            "dump_blocklist" => out(&self.blocklist()),
+            "get_mapped_pools" => out(&self.mapped_pools()),
+            "query" => self.query(args),
+            "list_unfound" => self.list_unfound(args),
+            "flush_pg_stats" => Ok((String::new(), format!("{}\n", self.flush_stats()).into())),
+            "send_beacon" => {
+                self.send_beacon();
+                Ok((String::new(), Bytes::new()))
+            }
+            "get_latest_osdmap" => {
+                self.shared.send_mon(super::mon::subscribe(self.shared.epoch().next()));
+                Ok((String::new(), Bytes::new()))
+            }
+            "cluster_log" => {
+                let message = words(args, "message");
+                self.shared.cluster_log(LogLevel::Error, message);
+                Ok((String::new(), Bytes::new()))
+            }
+            other => Err((Errno::EINVAL, format!("unrecognized command '{other}'"))),
+        }
+    }
+
+    fn config_command(&mut self, prefix: &str, args: &Map<String, Value>) -> Outcome {
+        match prefix {
             "config get" => self.config_get(args),
             "config set" => self.config_set(args),
+            "config unset" => self.config_unset(args),
             "config show" => out(&self.config_show()),
-            "config diff" => out(&self.config_diff()),
-            "injectargs" => self.inject(args),
-            "perf dump" => out(&self.perf_dump()),
-            "dump_ops_in_flight" | "ops" => out(&self.ops_in_flight()),
-            "get_mapped_pools" => out(&self.mapped_pools()),
-            "list_pgs" => out(&self.list_pgs()),
-            "query" => self.query(args),
-            _ => out(&json!({ "pgs": [] })),
+            "config diff" | "config diff get" => out(&self.config_diff(text(args, "var"))),
+            _ => self.inject(args),
         }
     }
 
@@ -139,11 +109,25 @@ impl OsdCore {
     }
 
     fn config_set(&mut self, args: &Map<String, Value>) -> Outcome {
-        let (name, value) = (text(args, "var").unwrap_or_default(), text(args, "val").unwrap_or_default());
-        if self.shared.config.set(name, value) {
+        let (name, value) = (text(args, "var").unwrap_or_default(), words(args, "val"));
+        if self.shared.config.get(name).is_none() {
+            let why = format!("error setting '{name}' to '{value}': (2) No such file or directory");
+            return Err((Errno::ENOENT, why));
+        }
+        if self.shared.config.set(name, &value) {
             return out(&json!({ "success": format!("{name} = '{value}' ") }));
         }
         Err((Errno::EINVAL, format!("error setting '{name}' to '{value}': (22) Invalid argument")))
+    }
+
+    fn config_unset(&mut self, args: &Map<String, Value>) -> Outcome {
+        let name = text(args, "var").unwrap_or_default();
+        match crate::OsdConfig::default().get(name) {
+            Some(value) if self.shared.config.set(name, &value) => {
+                out(&json!({ "success": format!("{name} = '' ") }))
+            }
+            _ => Err((Errno::ENOENT, format!("error unsetting '{name}': (2) No such file or directory"))),
+        }
     }
 
     fn config_show(&self) -> Value {
@@ -151,11 +135,13 @@ impl OsdCore {
         Value::Object(OPTIONS.iter().filter_map(get).collect())
     }
 
-    fn config_diff(&self) -> Value {
+    /// Options that are not at their defaults, or the one that is asked for.
+    fn config_diff(&self, only: Option<&str>) -> Value {
         let default = crate::OsdConfig::default();
-        let changed = OPTIONS.iter().filter_map(|name| {
+        let changed = OPTIONS.iter().filter(|name| only.is_none_or(|o| o == **name)).filter_map(|name| {
             let (now, was) = (self.shared.config.get(name)?, default.get(name)?);
-            (now != was).then(|| ((*name).to_owned(), json!({ "default": was, "override": now })))
+            let differs = json!({ "default": was, "override": now, "final": now });
+            (now != was || only.is_some()).then(|| ((*name).to_owned(), differs))
         });
         json!({ "diff": Value::Object(changed.collect()) })
     }
@@ -183,7 +169,19 @@ impl OsdCore {
         Ok((said, Bytes::new()))
     }
 
-    fn perf_dump(&self) -> Value {
+    fn perf_dump(&self, args: &Map<String, Value>) -> Outcome {
+        let mut all = self.perf_counters();
+        if let Some(logger) = text(args, "logger") {
+            let mut one = all.get(logger).cloned().unwrap_or(json!({}));
+            if let Some(counter) = text(args, "counter") {
+                one = one.get(counter).map_or(json!({}), |v| json!({ counter: v }));
+            }
+            all = json!({ logger: one });
+        }
+        out(&all)
+    }
+
+    fn perf_counters(&self) -> Value {
         let c = &self.shared.counters;
         let s = self.shared.store.counters();
         json!({
@@ -220,22 +218,54 @@ impl OsdCore {
         json!({ "mapped_pools": pools })
     }
 
-    fn list_pgs(&self) -> Value {
-        let pgs = self.pgs.iter().map(|(id, pg)| {
-            json!({ "pgid": id.to_string(), "state": pg_state::to_text(pg.cluster_state(&self.shared)), "primary": pg.primary() })
-        });
-        Value::Array(pgs.collect())
+    /// Requests that wait for something else than a disk.
+    fn blocked_ops(&self) -> Value {
+        let waiting = |pg: &crate::pg::Pg| {
+            let object = pg.waiting_for_object.iter().map(|(o, q)| (format!("object {o}"), q.len()));
+            let active = ("active".to_owned(), pg.waiting_for_active.len());
+            object.chain([active]).filter(|(_, n)| *n > 0).collect::<Vec<_>>()
+        };
+        let ops: Vec<Value> = self
+            .pgs
+            .iter()
+            .flat_map(|(id, pg)| waiting(pg).into_iter().map(move |(what, n)| (id, what, n)))
+            .map(|(id, what, n)| json!({ "pg": id.to_string(), "waiting_for": what, "count": n }))
+            .collect();
+        json!({ "num_blocked_ops": ops.len(), "ops": ops })
+    }
+
+    fn blocklist(&self) -> Value {
+        let entries = self.shared.map.blocklist.iter();
+        Value::Array(
+            entries.map(|(a, until)| json!({ "addr": a.to_string(), "until": until.to_string() })).collect(),
+        )
+    }
+
+    fn pg_of(&self, args: &Map<String, Value>) -> Result<&crate::pg::Pg, (Errno, String)> {
+        let asked = text(args, "pgid").unwrap_or_default();
+        let pgid =
+            PgId::parse(asked).ok_or_else(|| (Errno::EINVAL, format!("couldn't parse pgid '{asked}'")))?;
+        let found = self.pgs.get(&SpgId::replicated(pgid));
+        found.ok_or_else(|| (Errno::ENOENT, format!("i don't have pgid {pgid}")))
     }
 
     fn query(&self, args: &Map<String, Value>) -> Outcome {
-        let asked = text(args, "pgid").unwrap_or_default();
-        let Some(pgid) = PgId::parse(asked) else {
-            return Err((Errno::EINVAL, format!("couldn't parse pgid '{asked}'")));
-        };
-        let Some(pg) = self.pgs.get(&SpgId::replicated(pgid)) else {
-            return Err((Errno::ENOENT, format!("i don't have pgid {pgid}")));
-        };
-        out(&pg.query(&self.shared))
+        out(&self.pg_of(args)?.query(&self.shared))
+    }
+
+    fn list_unfound(&self, args: &Map<String, Value>) -> Outcome {
+        let pg = self.pg_of(args)?;
+        let objects: Vec<Value> = pg
+            .unfound
+            .iter()
+            .map(|o| {
+                let need = pg.missing.get(o).map(|i| i.need.to_string());
+                json!({ "oid": { "oid": o.name, "key": o.key, "namespace": o.nspace, "hash": o.hash }, "need": need })
+            })
+            .collect();
+        out(&json!({
+            "num_missing": pg.missing.len(), "num_unfound": objects.len(), "objects": objects, "more": false,
+        }))
     }
 }
 
@@ -251,26 +281,17 @@ fn text<'a>(args: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
     args.get(name).and_then(Value::as_str)
 }
 
+/// An argument of one or several words.
+fn words(args: &Map<String, Value>, name: &str) -> String {
+    match args.get(name) {
+        Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
+        Some(Value::String(s)) => s.clone(),
+        _ => String::new(),
+    }
+}
+
 fn out(value: &Value) -> Outcome {
     let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
     text.push('\n');
     Ok((String::new(), text.into()))
-}
-
-/// Signatures in the form that `ceph` parses its arguments with.
-fn descriptions() -> Value {
-    let describe = |(i, c): (usize, &Command)| {
-        let words = c.prefix.split(' ').map(Value::from);
-        let args = c.args.iter().map(|a| json!({ "name": a.name, "type": a.kind, "req": a.required }));
-        let sig: Vec<Value> = words.chain(args).collect();
-        (
-            format!("cmd{i:03}"),
-            json!({ "sig": sig, "help": c.help, "module": "osd", "perm": c.perm, "flags": 0 }),
-        )
-    };
-    Value::Object(COMMANDS.iter().enumerate().map(describe).collect())
-}
-
-fn help() -> Value {
-    Value::Object(COMMANDS.iter().map(|c| (c.prefix.to_owned(), Value::from(c.help))).collect())
 }
