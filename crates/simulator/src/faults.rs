@@ -1,0 +1,164 @@
+//! The plan of what goes wrong, made from the seed before the run begins, so that single faults can be left out.
+
+use std::fmt;
+
+use testkit::Rng;
+
+use crate::net::Node;
+use crate::queue::{MILLISECOND, SECOND, Time};
+use crate::scenario::{Level, Scenario};
+
+/// How a process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Death {
+    /// Its host lives: connections are reset, new ones refused.
+    Killed,
+    /// Silence until it is back.
+    PowerLoss,
+}
+
+/// Whom a partition separates an OSD from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    All,
+    OtherOsds,
+    Monitor,
+    OneOsd(i32),
+    Clients,
+    AllButClients,
+}
+
+/// Something that goes wrong.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FaultKind {
+    /// Every process but the clients; each comes back after its own time.
+    CrashAll {
+        death: Death,
+        down: Time,
+    },
+    CrashOsds {
+        osds: Vec<i32>,
+        death: Death,
+        down: Time,
+    },
+    CrashMon {
+        death: Death,
+        down: Time,
+    },
+    CrashMgr {
+        down: Time,
+    },
+    /// The connection at this place of the list of those alive, modulo its length.
+    Cut {
+        nth: u64,
+    },
+    CutAll {
+        node: Node,
+    },
+    Partition {
+        osd: i32,
+        from: From,
+        both_ways: bool,
+        lasts: Time,
+    },
+    MonUnreachable {
+        lasts: Time,
+    },
+    SlowDevice {
+        osd: i32,
+        factor: u64,
+        lasts: Time,
+    },
+    /// Every call fails from the `nth` on; the OSD must stop. It is started again with a healthy device.
+    FailDevice {
+        osd: i32,
+        nth: u64,
+        down: Time,
+    },
+    MarkOut {
+        osd: i32,
+        lasts: Time,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fault {
+    pub at: Time,
+    pub kind: FaultKind,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3} s {:?}", self.at as f64 / SECOND as f64, self.kind)
+    }
+}
+
+/// All faults of a scenario, in order; those in `skip` are still in it, at their places.
+pub fn plan(s: &Scenario) -> Vec<Fault> {
+    let mut r = Rng::new(s.seed ^ 0xfa_0175);
+    let mut out = Vec::new();
+    if s.level == Level::Calm {
+        return out;
+    }
+    let every = s.options.fault_every;
+    let mut at = SECOND + r.below(every);
+    while at < s.seconds * SECOND {
+        out.push(Fault { at, kind: kind(&mut r, s) });
+        at += every / 4 + r.below(every * 3 / 2);
+    }
+    out
+}
+
+/// Mostly short, at times long enough to be marked down, rarely long enough to be marked out.
+fn lasts(r: &mut Rng, s: &Scenario) -> Time {
+    let grace = s.options.heartbeat_grace_s * SECOND;
+    match r.below(10) {
+        0..=3 => 20 * MILLISECOND + r.below(SECOND),
+        4..=7 => r.below(2 * grace + SECOND),
+        8 => grace + r.below(4 * grace),
+        _ => grace + r.below(s.options.down_out_s.min(60) * SECOND * 2),
+    }
+}
+
+fn death(r: &mut Rng) -> Death {
+    if r.one_in(3) { Death::PowerLoss } else { Death::Killed }
+}
+
+fn kind(r: &mut Rng, s: &Scenario) -> FaultKind {
+    let osds = s.options.osds;
+    let osd = r.below(osds as u64) as i32;
+    let down = lasts(r, s);
+    let bound = match s.level {
+        Level::Calm | Level::Power => 1,
+        Level::Crash => 10,
+        Level::Links => 22,
+        Level::All => 27,
+    };
+    match r.below(bound) {
+        0 => FaultKind::CrashAll { death: death(r), down },
+        1..=5 => FaultKind::CrashOsds { osds: vec![osd], death: death(r), down },
+        6 | 7 => {
+            let osds = (0..osds).filter(|o| *o == osd || r.one_in(2)).collect();
+            FaultKind::CrashOsds { osds, death: death(r), down }
+        }
+        8 => FaultKind::CrashMon { death: death(r), down },
+        9 => FaultKind::CrashMgr { down },
+        10..=14 => FaultKind::Cut { nth: r.next_u64() },
+        15 => FaultKind::CutAll { node: Node::Osd(osd) },
+        16..=20 => {
+            let from = match r.below(6) {
+                0 => From::All,
+                1 => From::OtherOsds,
+                2 => From::Monitor,
+                3 => From::OneOsd((osd + 1 + r.below(osds as u64 - 1) as i32) % osds),
+                4 => From::Clients,
+                _ => From::AllButClients,
+            };
+            FaultKind::Partition { osd, from, both_ways: !r.one_in(4), lasts: down }
+        }
+        21 => FaultKind::MonUnreachable { lasts: down },
+        22..=23 => FaultKind::SlowDevice { osd, factor: *r.pick(&[10, 100, 1_000]), lasts: down },
+        24 => FaultKind::FailDevice { osd, nth: 1 + r.below(6), down },
+        _ => FaultKind::MarkOut { osd, lasts: down },
+    }
+}

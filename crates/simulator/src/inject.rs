@@ -1,0 +1,173 @@
+//! Carrying out faults, and undoing all of them at the end.
+
+use store::DeviceOp;
+
+use crate::faults::{Death, FaultKind, From};
+use crate::mutant::Mutant;
+use crate::net::{End, Node};
+use crate::queue::{MILLISECOND, SECOND, Time};
+use crate::world::{Event, Gone, World};
+
+impl World {
+    /// Puts the plan's faults into the queue.
+    pub fn plan_faults(&mut self) {
+        for (i, fault) in self.plan.clone().iter().enumerate() {
+            if !self.scenario.skip.contains(&i) {
+                self.plan_in(fault.at, Event::Fault(i));
+            }
+        }
+    }
+
+    pub fn inject(&mut self, index: usize) {
+        let kind = self.plan[index].kind.clone();
+        if self.healed {
+            return;
+        }
+        self.faults += 1;
+        self.say(|| format!("FAULT {index}: {kind:?}"));
+        match kind {
+            FaultKind::CrashAll { death, down } => {
+                self.crash_mon(death);
+                self.crash_mgr();
+                let at = down + self.jitter();
+                self.plan_in(at, Event::Start(Node::Mon));
+                self.plan_in(down, Event::Start(Node::Mgr));
+                for osd in 0..self.scenario.options.osds {
+                    self.down_up(osd, death, down);
+                }
+            }
+            FaultKind::CrashOsds { osds, death, down } => {
+                for osd in osds {
+                    self.down_up(osd, death, down);
+                }
+            }
+            FaultKind::CrashMon { death, down } => {
+                self.crash_mon(death);
+                self.plan_in(down, Event::Start(Node::Mon));
+            }
+            FaultKind::CrashMgr { down } => {
+                self.crash_mgr();
+                self.plan_in(down, Event::Start(Node::Mgr));
+            }
+            FaultKind::Cut { nth } => {
+                let live = self.net.live();
+                if !live.is_empty() {
+                    self.cut(live[(nth % live.len() as u64) as usize]);
+                }
+            }
+            FaultKind::CutAll { node } => {
+                for conn in self.net.of_node(node) {
+                    self.cut(conn);
+                }
+            }
+            FaultKind::Partition { osd, from, both_ways, lasts } => {
+                let links = self.partition(osd, from, both_ways);
+                self.block(links, lasts);
+            }
+            FaultKind::MonUnreachable { lasts } => {
+                let all = (0..self.scenario.options.osds).map(Node::Osd);
+                let all = all.chain((0..self.clients.len()).map(Node::Client)).chain([Node::Mgr]);
+                let links = all.flat_map(|n| [(n, Node::Mon), (Node::Mon, n)]).collect();
+                self.block(links, lasts);
+            }
+            FaultKind::SlowDevice { osd, factor, lasts } => {
+                self.osds[osd as usize].slow = factor;
+                self.plan_in(lasts, Event::SpeedUp { osd });
+            }
+            FaultKind::FailDevice { osd, nth, down } => {
+                let host = &mut self.osds[osd as usize];
+                if host.core.is_some() {
+                    host.failing = true;
+                    let op = if nth % 2 == 0 { DeviceOp::Flush } else { DeviceOp::Write };
+                    host.device.fail_nth(op, nth);
+                    self.plan_in(down.max(SECOND), Event::Start(Node::Osd(osd)));
+                }
+            }
+            FaultKind::MarkOut { osd, lasts } => {
+                self.admin_command(format!(r#"{{"prefix":"osd out","ids":["{osd}"]}}"#));
+                self.plan_in(lasts, Event::MarkIn { osd });
+            }
+        }
+    }
+
+    fn jitter(&mut self) -> Time {
+        self.rng.below(SECOND)
+    }
+
+    fn down_up(&mut self, osd: i32, death: Death, down: Time) {
+        self.crash_osd(osd, death);
+        let at = down + if self.rng.one_in(2) { self.jitter() } else { 0 };
+        self.plan_in(at, Event::Start(Node::Osd(osd)));
+    }
+
+    /// A connection breaks: a lossy one ends at both ends, a lossless session pauses.
+    fn cut(&mut self, conn: types::ConnId) {
+        let Some(c) = self.net.conn(conn) else { return };
+        if c.held != [true, true] {
+            return;
+        }
+        if c.lossy {
+            self.net.lose_tail(conn, End::Opener);
+            self.net.lose_tail(conn, End::Target);
+            if self.rng.one_in(2) {
+                self.gone(conn, End::Target, Gone::Lost);
+            } else {
+                self.gone(conn, End::Opener, Gone::Lost);
+            }
+            return;
+        }
+        let until = self.now + 5 * MILLISECOND + self.rng.below(SECOND);
+        self.net.hold(conn, until);
+        let repeat = match self.scenario.mutant {
+            Some(Mutant::LossySessions) => false,
+            Some(Mutant::RepeatingSessions) => true,
+            _ => return,
+        };
+        self.net.mangle(self.now, conn, End::Target, repeat);
+        self.net.mangle(self.now, conn, End::Opener, repeat);
+    }
+
+    fn partition(&self, osd: i32, from: From, both_ways: bool) -> Vec<(Node, Node)> {
+        let me = Node::Osd(osd);
+        let osds = || (0..self.scenario.options.osds).filter(move |o| *o != osd).map(Node::Osd);
+        let clients = || (0..self.clients.len()).map(Node::Client);
+        let others: Vec<Node> = match from {
+            From::All => osds().chain(clients()).chain([Node::Mon, Node::Mgr]).collect(),
+            From::OtherOsds => osds().collect(),
+            From::Monitor => vec![Node::Mon],
+            From::OneOsd(other) => vec![Node::Osd(other)],
+            From::Clients => clients().collect(),
+            From::AllButClients => osds().chain([Node::Mon, Node::Mgr]).collect(),
+        };
+        let inward = others.iter().map(|o| (*o, me));
+        let outward = others.iter().map(|o| (me, *o));
+        if both_ways { inward.chain(outward).collect() } else { inward.collect() }
+    }
+
+    fn block(&mut self, links: Vec<(Node, Node)>, lasts: Time) {
+        for (from, to) in &links {
+            self.net.block(*from, *to);
+        }
+        self.plan_in(lasts, Event::Unblock(links));
+    }
+
+    /// Ends all faults: everybody is started, links and devices are sound, OSDs are in.
+    pub fn heal(&mut self) {
+        self.say(|| "heal".to_owned());
+        self.healed = true;
+        self.net.unblock_all(self.now);
+        let mut nodes = vec![Node::Mon, Node::Mgr];
+        for osd in 0..self.scenario.options.osds {
+            let host = &mut self.osds[osd as usize];
+            host.slow = 1;
+            host.device.clear_faults();
+            host.failing = false;
+            nodes.push(Node::Osd(osd));
+            self.plan_in(0, Event::MarkIn { osd });
+        }
+        for node in nodes {
+            let at = self.jitter();
+            self.plan_in(at, Event::Start(node));
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! A whole cluster in one thread: a monitor, a manager, OSDs and clients made of the real cores, under a seeded network,
+//! seeded devices and seeded faults; and checks of everything that clients were promised.
+//!
+//! The same [`Scenario`] gives the same events, whose hash is in the [`Report`].
+#![forbid(unsafe_code)]
+
+mod run;
+mod scenario;
+
+mod faults;
+mod mutant;
+
+mod inject;
+mod world;
+
+mod admin;
+mod client;
+mod mgr;
+mod mon;
+mod osd;
+
+mod workload;
+
+mod copies;
+mod history;
+mod linear;
+
+mod device;
+mod net;
+mod queue;
+
+pub use faults::{Death, Fault, FaultKind, From};
+pub use history::{Call, Content, Outcome, Record, State};
+pub use linear::{Verdict, check};
+pub use mutant::Mutant;
+pub use net::Node;
+pub use run::{Report, faults, run, run_verbose};
+pub use scenario::{Level, Options, Scenario};

@@ -1,0 +1,266 @@
+//! The monitor's shell in the simulation: logins, the log on a device that takes its time, death and return.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use cephx::{CryptoKey, EntityAuth, METHOD_NONE};
+use maps::MonMap;
+use messages::{Header, Message};
+use monitor::{GenesisConfig, GenesisOsd, Input, Monitor, Output, Settings};
+use types::{AuthName, ConnId, EntityType, Epoch, Fsid, GlobalId, SeededEntropy, Utime};
+
+use crate::faults::Death;
+use crate::history::Hash;
+use crate::mutant::Mutant;
+use crate::net::{End, Node};
+use crate::queue::{MICROSECOND, MILLISECOND, Time};
+use crate::scenario::Scenario;
+use crate::world::{Event, FSID, World, addr, addr_of};
+
+/// The monitor's process and its disk.
+pub struct MonHost {
+    pub core: Option<Monitor>,
+    pub life: u32,
+    pub silent: bool,
+    settings: Settings,
+    /// On the disk: the newest snapshot and the entries above it.
+    snapshot: (u64, Bytes),
+    log: Vec<(u64, Bytes)>,
+    /// On its way to the disk.
+    appending: VecDeque<(u64, Bytes)>,
+    last_index: u64,
+    /// Each epoch's map as it was first committed.
+    epochs: BTreeMap<Epoch, u64>,
+}
+
+pub fn osd_uuid(osd: i32) -> Fsid {
+    Fsid([100 + osd as u8; 16])
+}
+
+impl MonHost {
+    pub fn new(s: &Scenario, now: types::Now) -> Self {
+        let o = &s.options;
+        let key = |b: u8| CryptoKey::new([b; 16], Utime::ZERO);
+        let all = |mon: &str| -> BTreeMap<String, String> {
+            ["mon", "osd", "mgr"].map(|c| (c.to_owned(), mon.to_owned())).into()
+        };
+        let mut entities = BTreeMap::new();
+        let mut names = vec!["mon.".to_owned(), "client.admin".to_owned(), "mgr.x".to_owned()];
+        names.extend((0..o.osds).map(|osd| format!("osd.{osd}")));
+        names.extend((0..o.clients).map(|c| format!("client.c{c}")));
+        for (i, name) in names.iter().enumerate() {
+            if let Some(name) = AuthName::parse(name) {
+                entities.insert(name, EntityAuth { key: key(i as u8 + 1), caps: all("allow *") });
+            }
+        }
+        let option = |name: &str, value: String| ("global".to_owned(), name.to_owned(), value);
+        let config = GenesisConfig {
+            fsid: FSID,
+            monmap: MonMap::new(FSID, now.wall, [("a".to_owned(), addr(3_300, 0))]),
+            entities,
+            failure_domain: "osd".to_owned(),
+            options: vec![
+                option("osd_pool_default_size", o.size.to_string()),
+                option("osd_pool_default_min_size", o.min_size.to_string()),
+                option("osd_heartbeat_grace", o.heartbeat_grace_s.to_string()),
+                option("osd_heartbeat_interval", "1".to_owned()),
+                option("mon_osd_down_out_interval", o.down_out_s.to_string()),
+                option("mon_osd_min_down_reporters", if o.osds > 3 { "2" } else { "1" }.to_owned()),
+                option("osd_min_pg_log_entries", o.log_entries.to_string()),
+                option("osd_max_pg_log_entries", (o.log_entries * 4).to_string()),
+                option("osd_pg_log_trim_min", "3".to_owned()),
+                option("osd_pg_log_dups_tracked", o.dups_tracked.to_string()),
+                option("osd_backfill_scan_max", o.backfill_scan.to_string()),
+                option("osd_pool_default_pg_autoscale_mode", "off".to_owned()),
+            ],
+            osds: (0..o.osds)
+                .map(|id| GenesisOsd {
+                    id,
+                    uuid: osd_uuid(id),
+                    weight_16_16: 0x1_0000,
+                    host: format!("host{id}"),
+                })
+                .collect(),
+        };
+        let snapshot = Monitor::genesis(&config, now, &mut SeededEntropy(s.seed ^ 1));
+        let mut settings = Settings::new("a", addr(3_300, 0));
+        settings.auth_methods = vec![METHOD_NONE];
+        settings.snapshot_every = o.mon_snapshot_every;
+        Self {
+            core: None,
+            life: 0,
+            silent: false,
+            settings,
+            snapshot: (0, snapshot),
+            log: Vec::new(),
+            appending: VecDeque::new(),
+            last_index: 0,
+            epochs: BTreeMap::new(),
+        }
+    }
+}
+
+impl World {
+    pub fn start_mon(&mut self) {
+        let now = self.clock();
+        let mon = &mut self.mon;
+        mon.life += 1;
+        mon.silent = false;
+        let entropy = SeededEntropy(self.scenario.seed ^ (u64::from(mon.life) << 32));
+        let mut settings = mon.settings.clone();
+        settings.quorum_since = now.mono;
+        let mut core = match Monitor::new(settings, Box::new(entropy), &mon.snapshot.1) {
+            Ok(core) => core,
+            Err(e) => return self.violation(format!("the monitor's snapshot cannot be read: {e}")),
+        };
+        mon.last_index = mon.snapshot.0;
+        for (index, change) in mon.log.clone() {
+            core.handle(now, Input::Committed { index, change }, &mut Vec::new());
+            mon.last_index = index;
+        }
+        mon.core = Some(core);
+        let life = mon.life;
+        self.mon_input(Input::Tick);
+        self.plan_in(500 * MILLISECOND, Event::Tick { node: Node::Mon, life });
+    }
+
+    pub fn crash_mon(&mut self, death: Death) {
+        if self.mon.core.take().is_none() {
+            return;
+        }
+        self.mon.silent = death == Death::PowerLoss;
+        for (index, change) in std::mem::take(&mut self.mon.appending) {
+            // Lost, or on the disk without anybody knowing.
+            if self.rng.one_in(2) {
+                break;
+            }
+            self.mon.log.push((index, change));
+        }
+        self.drop_connections(Node::Mon, death);
+    }
+
+    pub fn mon_input(&mut self, input: Input) {
+        let now = self.clock();
+        let Some(core) = &mut self.mon.core else { return };
+        let mut out = Vec::new();
+        core.handle(now, input, &mut out);
+        for o in out {
+            self.mon_output(o);
+        }
+    }
+
+    fn mon_output(&mut self, output: Output) {
+        match output {
+            Output::AuthDone { conn, global_id, .. } => {
+                let Some(opener) = self.net.conn(conn).map(|c| c.nodes[0]) else { return };
+                self.net.accept(self.now, conn, global_id.0);
+                let (peer, _, _) = self.name_of(opener);
+                let peer = match opener {
+                    Node::Osd(_) => peer,
+                    _ => types::EntityName { num: global_id.0 as i64, ..peer },
+                };
+                let addrs = addr_of(opener, self.life(opener));
+                let features = types::features::PACIFIC;
+                self.mon_input(Input::Connected { conn, peer, addrs, features });
+            }
+            Output::AuthMore { conn, .. } | Output::AuthBad { conn, .. } => {
+                self.violation(format!("the monitor refused a login on {conn}"));
+            }
+            Output::Send { conn, tid, msg } => self.net.send(self.now, conn, End::Target, tid, msg),
+            Output::Close { conn } => {
+                self.net.close(self.now, conn, End::Target);
+                self.mon_input(Input::Disconnected { conn });
+            }
+            Output::Propose { data } => {
+                self.mon.last_index += 1;
+                let (index, life) = (self.mon.last_index, self.mon.life);
+                self.mon.appending.push_back((index, data.clone()));
+                let delay = self.disk_time();
+                if self.scenario.mutant == Some(Mutant::MonForgets) {
+                    self.plan_in(delay * 40, Event::MonAppended { life });
+                    return self.mon_committed(index, data);
+                }
+                self.plan_in(delay, Event::MonAppended { life });
+            }
+            Output::TakeSnapshot { index } => {
+                if let Some(state) = self.mon.core.as_ref().map(Monitor::snapshot) {
+                    let (life, delay) = (self.mon.life, self.disk_time());
+                    self.plan_in(delay, Event::MonSnapshot { life, index, state });
+                }
+            }
+        }
+    }
+
+    fn disk_time(&mut self) -> Time {
+        500 * MICROSECOND + self.rng.below(5 * MILLISECOND)
+    }
+
+    pub fn mon_appended(&mut self, life: u32) {
+        if self.mon.life != life || self.mon.core.is_none() {
+            return;
+        }
+        if let Some((index, change)) = self.mon.appending.pop_front() {
+            if index > self.mon.snapshot.0 {
+                self.mon.log.push((index, change.clone()));
+            }
+            if self.scenario.mutant != Some(Mutant::MonForgets) {
+                self.mon_committed(index, change);
+            }
+        }
+    }
+
+    fn mon_committed(&mut self, index: u64, change: Bytes) {
+        self.mon_input(Input::Committed { index, change });
+        self.check_epochs();
+    }
+
+    /// O7: an epoch that was committed never changes.
+    fn check_epochs(&mut self) {
+        let Some(core) = &self.mon.core else { return };
+        let newest = core.state().osds.newest();
+        let Some(full) = core.state().osds.full(newest) else { return };
+        let mut hash = Hash::default();
+        hash.bytes(&full);
+        let known = *self.mon.epochs.entry(newest).or_insert(hash.0);
+        let last = self.mon.epochs.keys().next_back().copied();
+        if known != hash.0 {
+            self.violation(format!("O7: OSD map {newest} was committed twice with different content"));
+        } else if last.is_some_and(|l| l > newest) {
+            self.violation(format!("O7: the newest OSD map is {newest} after {last:?}"));
+        }
+    }
+
+    pub fn mon_snapshot(&mut self, life: u32, index: u64, state: Bytes) {
+        if self.mon.life != life || self.mon.core.is_none() {
+            return;
+        }
+        self.mon.snapshot = (index, state);
+        self.mon.log.retain(|(i, _)| *i > index);
+    }
+
+    pub fn mon_login(&mut self, conn: ConnId, opener: Node) {
+        self.net.set_target_life(conn, self.mon.life);
+        let (kind, name) = match opener {
+            Node::Osd(osd) => (EntityType::Osd, osd.to_string()),
+            Node::Mgr => (EntityType::Mgr, "x".to_owned()),
+            Node::Client(c) => (EntityType::Client, format!("c{c}")),
+            _ => (EntityType::Client, "admin".to_owned()),
+        };
+        let global_id = self.mon_link(opener).map_or(0, |l| l.global_id);
+        let payload = cephx::none_login_request(&AuthName::new(kind, name), GlobalId(global_id));
+        let peer_addr = addr_of(opener, self.life(opener)).0[0];
+        self.mon_input(Input::AuthRequest {
+            conn,
+            peer_type: kind,
+            method: METHOD_NONE,
+            preferred_modes: vec![2, 1],
+            payload,
+            peer_addr,
+        });
+    }
+
+    pub fn mon_message(&mut self, conn: ConnId, tid: u64, msg: Message) {
+        let header = Header { tid, ..Header::default() };
+        self.mon_input(Input::Message { conn, header, msg });
+    }
+}

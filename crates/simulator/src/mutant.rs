@@ -1,0 +1,64 @@
+//! Bugs that can be planted in the adapters around the cores, to prove that the checks find such bugs.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// See each one's place in the adapters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mutant {
+    /// OSDs hear "durable" as soon as they submit.
+    AckEarly,
+    /// The same on replicas only: the primary stops waiting for what it needs.
+    ReplicaAckEarly,
+    /// Flushes of devices do nothing.
+    LoseFlush,
+    /// A resent request looks like a new one.
+    ForgetRequests,
+    /// Reads go to any member, which answers from its store whatever its state.
+    ReadAnyCopy,
+    /// Resumed sessions between OSDs lose what was under way.
+    LossySessions,
+    /// Resumed sessions between OSDs repeat what was under way.
+    RepeatingSessions,
+    /// The monitor hears "committed" before its log is durable.
+    MonForgets,
+    /// An OSD restarts with the disk of its last start.
+    OldDisk,
+    /// The device keeps the log's records but not large payloads.
+    LosePayload,
+    /// A replica's copy of one write is damaged, with a good checksum.
+    DamageReplica,
+    /// Pushed objects lose their omap.
+    Deaf,
+}
+
+impl Mutant {
+    pub const ALL: [(&'static str, Self); 12] = [
+        ("ack-early", Self::AckEarly),
+        ("replica-ack-early", Self::ReplicaAckEarly),
+        ("lose-flush", Self::LoseFlush),
+        ("forget-requests", Self::ForgetRequests),
+        ("read-any-copy", Self::ReadAnyCopy),
+        ("lossy-sessions", Self::LossySessions),
+        ("repeating-sessions", Self::RepeatingSessions),
+        ("mon-forgets", Self::MonForgets),
+        ("old-disk", Self::OldDisk),
+        ("lose-payload", Self::LosePayload),
+        ("damage-replica", Self::DamageReplica),
+        ("deaf", Self::Deaf),
+    ];
+}
+
+impl fmt::Display for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL.iter().find(|(_, m)| m == self).map_or("?", |(n, _)| n);
+        f.write_str(name)
+    }
+}
+impl FromStr for Mutant {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(n, _)| *n == s);
+        found.map(|(_, m)| *m).ok_or_else(|| format!("no mutant '{s}'"))
+    }
+}

@@ -1,0 +1,343 @@
+//! The network: connections as ordered pipes of messages, which delay, stall, break, and resume.
+//!
+//! A lossy connection ends with its first break. A lossless session survives breaks: what was under way arrives later, once
+//! and in order. It does not survive the end of either process.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use messages::Message;
+use testkit::Rng;
+use types::ConnId;
+
+use crate::queue::Time;
+
+/// A process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Node {
+    Mon,
+    Mgr,
+    Admin,
+    Osd(i32),
+    Client(usize),
+}
+
+/// One end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    Opener = 0,
+    Target = 1,
+}
+
+impl End {
+    pub fn other(self) -> Self {
+        match self {
+            Self::Opener => Self::Target,
+            Self::Target => Self::Opener,
+        }
+    }
+}
+
+/// What travels.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Packet {
+    /// The opener asks for a session.
+    Open,
+    /// The target agrees; a monitor gives the opener's global id with it.
+    Accepted {
+        global_id: u64,
+    },
+    /// Nobody listens there.
+    Refused,
+    Message {
+        tid: u64,
+        msg: Message,
+    },
+    /// The other end is gone.
+    Fin,
+}
+
+#[derive(Debug, Default)]
+struct Pipe {
+    queue: VecDeque<Packet>,
+    /// When its last packet arrives.
+    last: Time,
+    /// Nothing arrives before: a broken session has not been resumed yet.
+    held_until: Time,
+    /// Deliveries that a partition holds back.
+    stalled: usize,
+}
+
+/// A connection; see the module.
+#[derive(Debug)]
+pub struct Conn {
+    pub nodes: [Node; 2],
+    /// Which life of each process.
+    pub lives: [u32; 2],
+    pub lossy: bool,
+    pub ready: bool,
+    /// Whether each end still holds it.
+    pub held: [bool; 2],
+    /// Messages of the opener from before it was ready.
+    backlog: Vec<(u64, Message)>,
+    /// Indexed by the end that receives.
+    pipes: [Pipe; 2],
+}
+
+impl Conn {
+    pub fn end_of(&self, node: Node) -> End {
+        if self.nodes[0] == node { End::Opener } else { End::Target }
+    }
+}
+
+/// A packet arrives at one end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery {
+    pub conn: ConnId,
+    pub to: End,
+}
+
+/// What became of a delivery.
+pub enum Arrival {
+    Packet(Packet),
+    /// Try again then.
+    Later(Time),
+    Nothing,
+}
+
+pub struct Net {
+    conns: BTreeMap<ConnId, Conn>,
+    next: u64,
+    /// From, to.
+    blocked: BTreeSet<(Node, Node)>,
+    rng: Rng,
+    latency: Time,
+    /// What was planned and is to be put into the queue of events.
+    pub planned: Vec<(Time, Delivery)>,
+}
+
+impl Net {
+    pub fn new(seed: u64, latency: Time) -> Self {
+        Self {
+            conns: BTreeMap::new(),
+            next: 0,
+            blocked: BTreeSet::new(),
+            rng: Rng::new(seed),
+            latency,
+            planned: Vec::new(),
+        }
+    }
+
+    pub fn conn(&self, id: ConnId) -> Option<&Conn> {
+        self.conns.get(&id)
+    }
+
+    pub fn ids(&self) -> Vec<ConnId> {
+        self.conns.keys().copied().collect()
+    }
+
+    /// Connections of which a process holds an end.
+    pub fn of_node(&self, node: Node) -> Vec<ConnId> {
+        let mine = self.conns.iter().filter(|(_, c)| {
+            c.nodes.iter().zip(c.held).any(|(n, held)| *n == node && held) || c.nodes.contains(&node)
+        });
+        mine.map(|(id, _)| *id).collect()
+    }
+
+    fn delay(&mut self) -> Time {
+        let base = self.latency;
+        match self.rng.below(100) {
+            // A retransmission, a busy host.
+            0 => base * 50 + self.rng.below(base * 400),
+            1..=9 => base + self.rng.below(base * 20),
+            _ => base + self.rng.below(base * 3),
+        }
+    }
+
+    fn push(&mut self, now: Time, id: ConnId, to: End, packet: Packet) {
+        let delay = self.delay();
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        let pipe = &mut conn.pipes[to as usize];
+        pipe.queue.push_back(packet);
+        pipe.last = (now + delay).max(pipe.last + 1);
+        self.planned.push((pipe.last, Delivery { conn: id, to }));
+    }
+
+    /// Opens a connection; `lives` are those of the opener and, as the opener believes, of the target.
+    pub fn open(&mut self, now: Time, nodes: [Node; 2], lives: [u32; 2], lossy: bool) -> ConnId {
+        self.next += 1;
+        let id = ConnId(self.next);
+        let conn = Conn {
+            nodes,
+            lives,
+            lossy,
+            ready: false,
+            held: [true, false],
+            backlog: Vec::new(),
+            pipes: [Pipe::default(), Pipe::default()],
+        };
+        self.conns.insert(id, conn);
+        self.push(now, id, End::Target, Packet::Open);
+        id
+    }
+
+    /// The process that was reached, where the address does not name it.
+    pub fn set_target_life(&mut self, id: ConnId, life: u32) {
+        if let Some(c) = self.conns.get_mut(&id) {
+            c.lives[1] = life;
+        }
+    }
+
+    /// The opener of a lossless session tries again.
+    pub fn reopen(&mut self, now: Time, id: ConnId) {
+        if self.conns.get(&id).is_some_and(|c| !c.ready && c.held[0]) {
+            self.push(now, id, End::Target, Packet::Open);
+        }
+    }
+
+    /// The target takes the connection; the opener will hear of it.
+    pub fn accept(&mut self, now: Time, id: ConnId, global_id: u64) {
+        if let Some(c) = self.conns.get_mut(&id) {
+            c.held[1] = true;
+            self.push(now, id, End::Opener, Packet::Accepted { global_id });
+        }
+    }
+
+    pub fn refuse(&mut self, now: Time, id: ConnId) {
+        self.push(now, id, End::Opener, Packet::Refused);
+    }
+
+    /// The opener heard that it is accepted: what waited goes out.
+    pub fn now_ready(&mut self, now: Time, id: ConnId) {
+        let Some(c) = self.conns.get_mut(&id) else { return };
+        c.ready = true;
+        for (tid, msg) in std::mem::take(&mut c.backlog) {
+            self.push(now, id, End::Target, Packet::Message { tid, msg });
+        }
+    }
+
+    /// Sends from one end; dropped when that end does not hold the connection.
+    pub fn send(&mut self, now: Time, id: ConnId, from: End, tid: u64, msg: Message) {
+        let Some(c) = self.conns.get_mut(&id) else { return };
+        if !c.held[from as usize] {
+            return;
+        }
+        if from == End::Opener && !c.ready {
+            c.backlog.push((tid, msg));
+            return;
+        }
+        self.push(now, id, from.other(), Packet::Message { tid, msg });
+    }
+
+    /// One end lets go; the other hears of it after what is under way to it.
+    pub fn close(&mut self, now: Time, id: ConnId, end: End) {
+        let Some(c) = self.conns.get_mut(&id) else { return };
+        c.held[end as usize] = false;
+        c.pipes[end as usize].queue.clear();
+        if c.held[end.other() as usize] {
+            self.push(now, id, end.other(), Packet::Fin);
+        } else {
+            self.conns.remove(&id);
+        }
+    }
+
+    /// An end is gone and told nobody.
+    pub fn forget_end(&mut self, id: ConnId, end: End) {
+        let Some(c) = self.conns.get_mut(&id) else { return };
+        c.held[end as usize] = false;
+        c.pipes[end as usize].queue.clear();
+        if !c.held[end.other() as usize] {
+            self.conns.remove(&id);
+        }
+    }
+
+    /// Loses a random part of what is under way to an end, the newest first.
+    pub fn lose_tail(&mut self, id: ConnId, to: End) {
+        let Some(c) = self.conns.get_mut(&id) else { return };
+        let queue = &mut c.pipes[to as usize].queue;
+        let kept = self.rng.below(queue.len() as u64 + 1) as usize;
+        queue.truncate(kept);
+    }
+
+    /// Loses everything under way, and the session with it; the opener has to begin anew.
+    pub fn reset_session(&mut self, id: ConnId) {
+        let Some(c) = self.conns.get_mut(&id) else { return };
+        c.ready = false;
+        c.backlog.clear();
+        c.pipes.iter_mut().for_each(|p| p.queue.clear());
+    }
+
+    /// A lossless session is cut and resumes by itself at `until`.
+    pub fn hold(&mut self, id: ConnId, until: Time) {
+        if let Some(c) = self.conns.get_mut(&id) {
+            c.pipes.iter_mut().for_each(|p| p.held_until = p.held_until.max(until));
+        }
+    }
+
+    /// Mutants: what is under way to an end is lost, or arrives twice.
+    pub fn mangle(&mut self, now: Time, id: ConnId, to: End, repeat: bool) {
+        let Some(c) = self.conns.get_mut(&id) else { return };
+        let queue = &mut c.pipes[to as usize].queue;
+        if !repeat {
+            queue.clear();
+            return;
+        }
+        let again: Vec<Packet> = queue.iter().cloned().collect();
+        again.into_iter().for_each(|p| self.push(now, id, to, p));
+    }
+
+    /// A delivery is due.
+    pub fn arrive(&mut self, now: Time, d: Delivery) -> Arrival {
+        let Some(c) = self.conns.get_mut(&d.conn) else { return Arrival::Nothing };
+        let (from, to) = (c.nodes[d.to.other() as usize], c.nodes[d.to as usize]);
+        let pipe = &mut c.pipes[d.to as usize];
+        if self.blocked.contains(&(from, to)) {
+            pipe.stalled += 1;
+            return Arrival::Nothing;
+        }
+        if pipe.held_until > now {
+            return Arrival::Later(pipe.held_until);
+        }
+        match pipe.queue.pop_front() {
+            Some(packet) => Arrival::Packet(packet),
+            None => Arrival::Nothing,
+        }
+    }
+
+    pub fn block(&mut self, from: Node, to: Node) {
+        self.blocked.insert((from, to));
+    }
+
+    pub fn unblock(&mut self, now: Time, from: Node, to: Node) {
+        if !self.blocked.remove(&(from, to)) {
+            return;
+        }
+        let mut due = Vec::new();
+        for (id, c) in &mut self.conns {
+            for end in [End::Opener, End::Target] {
+                if c.nodes[end.other() as usize] == from && c.nodes[end as usize] == to {
+                    let n = std::mem::take(&mut c.pipes[end as usize].stalled);
+                    due.extend((0..n).map(|_| Delivery { conn: *id, to: end }));
+                }
+            }
+        }
+        for d in due {
+            let delay = self.delay();
+            self.planned.push((now + delay, d));
+        }
+    }
+
+    pub fn unblock_all(&mut self, now: Time) {
+        for (from, to) in self.blocked.clone() {
+            self.unblock(now, from, to);
+        }
+    }
+
+    pub fn is_blocked(&self, from: Node, to: Node) -> bool {
+        self.blocked.contains(&(from, to))
+    }
+
+    /// Connections with somebody at both ends.
+    pub fn live(&self) -> Vec<ConnId> {
+        self.conns.iter().filter(|(_, c)| c.held == [true, true]).map(|(id, _)| *id).collect()
+    }
+}

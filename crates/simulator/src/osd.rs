@@ -1,0 +1,443 @@
+//! The OSD's shell in the simulation: its device and jobs, its sessions, death and return.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use codec::Decode;
+use maps::MgrMap;
+use messages::Message;
+use messages::mon::{MMonSubscribe, SubscribeItem};
+use messages::osd::{MOsdOp, MOsdOpReply, OpCode};
+use pg::{BootAddrs, Input, LogLevel, OsdConfig, OsdCore, Output};
+use store::{Checkpoint, Commit, FormatOptions, ObjectKey, Options, Store};
+use testkit::SimDevice;
+use types::{ConnId, Epoch, OsdId, ReqId};
+
+use crate::device::JobDevice;
+use crate::faults::Death;
+use crate::mon::osd_uuid;
+use crate::mutant::Mutant;
+use crate::net::{Delivery, End, Node};
+use crate::queue::{MILLISECOND, Time};
+use crate::world::{Event, FSID, MonLink, World, addr_of, life_of};
+
+const DEVICE_BYTES: u64 = 96 << 20;
+const LOG_BYTES: u64 = 4 << 20;
+/// Invariants are checked after every so many inputs.
+const CHECK_EVERY: u64 = 37;
+
+/// An OSD's process and its device.
+pub struct OsdHost {
+    pub core: Option<OsdCore>,
+    pub device: Arc<SimDevice>,
+    pub life: u32,
+    pub silent: bool,
+    pub mon: MonLink,
+    /// Sessions that it opened, and to which life.
+    peers: BTreeMap<i32, (ConnId, u32)>,
+    mgr: Option<ConnId>,
+    mgr_life: u32,
+    committing: Option<Commit>,
+    checkpointing: Option<Checkpoint>,
+    commit_wanted: bool,
+    /// The device takes so many times longer.
+    pub slow: u64,
+    /// The device was told to fail: a stop is what is expected.
+    pub failing: bool,
+    inputs: u64,
+    epoch: Epoch,
+    /// The device at the last start, for a mutant.
+    old: Option<Arc<SimDevice>>,
+}
+
+impl OsdHost {
+    pub fn new(osd: i32) -> Result<Self, store::StoreError> {
+        let device = SimDevice::new(DEVICE_BYTES);
+        let options = FormatOptions { fsid: FSID, osd_uuid: osd_uuid(osd), log_bytes: Some(LOG_BYTES) };
+        Store::format(&device, options)?;
+        Ok(Self {
+            core: None,
+            device: Arc::new(device),
+            life: 0,
+            silent: false,
+            mon: MonLink::default(),
+            peers: BTreeMap::new(),
+            mgr: None,
+            mgr_life: 0,
+            committing: None,
+            checkpointing: None,
+            commit_wanted: false,
+            slow: 1,
+            failing: false,
+            inputs: 0,
+            epoch: Epoch(0),
+            old: None,
+        })
+    }
+}
+
+impl World {
+    fn osd(&mut self, osd: i32) -> &mut OsdHost {
+        &mut self.osds[osd as usize]
+    }
+
+    pub fn start_osd(&mut self, osd: i32) {
+        let o = &self.scenario.options;
+        let config = OsdConfig {
+            min_pg_log_entries: o.log_entries,
+            max_pg_log_entries: o.log_entries * 4,
+            pg_log_trim_min: 3,
+            pg_log_dups_tracked: o.dups_tracked,
+            heartbeat_interval: std::time::Duration::from_secs(1),
+            heartbeat_grace: std::time::Duration::from_secs(o.heartbeat_grace_s),
+            backfill_scan_max: o.backfill_scan,
+            ..OsdConfig::default()
+        };
+        let mutant = self.scenario.mutant;
+        let host = self.osd(osd);
+        host.life += 1;
+        host.silent = false;
+        host.failing = false;
+        host.epoch = Epoch(0);
+        if mutant == Some(Mutant::OldDisk) {
+            if let Some(old) = host.old.take() {
+                host.device = old;
+            }
+            host.old = Some(Arc::new(host.device.fork()));
+        }
+        host.device.clear_faults();
+        let at = addr_of(Node::Osd(osd), host.life);
+        let addrs = BootAddrs {
+            public: at.clone(),
+            cluster: at.clone(),
+            heartbeat_front: at.clone(),
+            heartbeat_back: at,
+        };
+        let options = Options { memory_bytes: 16 << 20, expect_fsid: Some(FSID), ..Options::default() };
+        let opened = Store::open(host.device.clone(), options)
+            .map_err(|e| format!("the store does not open: {e}"))
+            .and_then(|store| OsdCore::new(OsdId(osd), config, store, addrs).map_err(|e| e.to_string()));
+        let life = host.life;
+        match opened {
+            Ok(core) => host.core = Some(core),
+            Err(e) => return self.violation(format!("O8: osd.{osd} does not start: {e}")),
+        }
+        self.seek_mon(Node::Osd(osd), life);
+        let first = self.rng.below(500 * MILLISECOND);
+        self.plan_in(first, Event::Tick { node: Node::Osd(osd), life });
+    }
+
+    pub fn crash_osd(&mut self, osd: i32, death: Death) {
+        let mutant = self.scenario.mutant;
+        let (a, b, order) = (self.rng.below(6), self.rng.below(12), self.rng.one_in(2));
+        let host = &mut self.osds[osd as usize];
+        if host.core.take().is_none() {
+            return;
+        }
+        host.silent = death == Death::PowerLoss;
+        host.device.clear_faults();
+        // The jobs under way reach the device in part.
+        let device = host.device.clone();
+        let (commit, checkpoint) = (host.committing.take(), host.checkpointing.take());
+        let commit = || commit.map(|job| job.execute(&JobDevice::dying(&device, mutant, a)).is_ok());
+        let checkpoint = || checkpoint.map(|job| job.execute(&JobDevice::dying(&device, mutant, b)).is_ok());
+        if order {
+            commit();
+            checkpoint();
+        } else {
+            checkpoint();
+            commit();
+        }
+        host.device = Arc::new(device.crash_randomly(&mut self.rng));
+        host.peers.clear();
+        host.mgr = None;
+        host.mgr_life = 0;
+        host.mon = MonLink { global_id: host.mon.global_id, ..MonLink::default() };
+        host.commit_wanted = false;
+        self.drop_connections(Node::Osd(osd), death);
+    }
+
+    pub fn osd_tick(&mut self, osd: i32) {
+        self.reach_mgr(osd);
+        self.osd_input(osd, Input::Tick);
+    }
+
+    pub fn osd_input(&mut self, osd: i32, input: Input) {
+        let now = self.clock();
+        let host = &mut self.osds[osd as usize];
+        let Some(core) = &mut host.core else { return };
+        let mut out = Vec::new();
+        core.handle(now, input, &mut out);
+        host.inputs += 1;
+        if host.inputs % CHECK_EVERY == 0 {
+            core.assert_invariants();
+        }
+        let epoch = core.osdmap().epoch;
+        if epoch < host.epoch {
+            let text = format!("O7: osd.{osd} went back from map {} to {epoch}", host.epoch);
+            return self.violation(text);
+        }
+        host.epoch = epoch;
+        for o in out {
+            self.osd_output(osd, o);
+        }
+        self.osd_commit(osd);
+    }
+
+    fn osd_output(&mut self, osd: i32, output: Output) {
+        match output {
+            Output::Reply { conn, tid, msg } => {
+                self.check_reply(osd, conn, tid, &msg);
+                self.net.send(self.now, conn, End::Target, tid, msg);
+            }
+            Output::SendOsd { osd: to, msg } => self.send_osd(osd, to.0, msg),
+            Output::SendMon(msg) => self.send_mon(Node::Osd(osd), 0, msg),
+            Output::SendMgr(msg) => {
+                if let Some(conn) = self.osds[osd as usize].mgr {
+                    self.net.send(self.now, conn, End::Opener, 0, msg);
+                }
+            }
+            Output::Commit => {
+                self.osd(osd).commit_wanted = true;
+                self.ack_early(osd);
+            }
+            Output::CloseConn { conn } => self.net.close(self.now, conn, End::Target),
+            Output::DropOsd { osd: to } => {
+                if let Some((conn, _)) = self.osd(osd).peers.remove(&to.0) {
+                    self.net.lose_tail(conn, End::Target);
+                    self.net.close(self.now, conn, End::Opener);
+                }
+            }
+            Output::MapChanged | Output::Stopped => {}
+            Output::Up => self.say(|| format!("osd.{osd} is up")),
+            Output::ClusterLog { level, text } => {
+                self.say(|| format!("cluster log {level:?}: {text}"));
+                if level == LogLevel::Error {
+                    self.violation(format!("osd.{osd} logged an error: {text}"));
+                }
+            }
+            Output::Fatal(reason) => {
+                let expected = self.osds[osd as usize].failing;
+                self.say(|| format!("osd.{osd} stops: {reason}"));
+                if !expected {
+                    self.violation(format!("osd.{osd} stopped: {reason}"));
+                }
+                self.crash_osd(osd, Death::Killed);
+            }
+        }
+    }
+
+    fn send_osd(&mut self, osd: i32, to: i32, msg: Message) {
+        let Some(core) = &self.osds[osd as usize].core else { return };
+        let life = core.osdmap().osd(to).map_or(0, |o| life_of(&o.cluster_addrs));
+        if life == 0 {
+            return;
+        }
+        let conn = match self.osds[osd as usize].peers.get(&to).copied() {
+            Some((conn, known)) if known == life => conn,
+            other => {
+                if let Some((old, _)) = other {
+                    self.net.close(self.now, old, End::Opener);
+                }
+                let conn = self.connect(Node::Osd(osd), Node::Osd(to), life, false);
+                self.osd(osd).peers.insert(to, (conn, life));
+                conn
+            }
+        };
+        self.net.send(self.now, conn, End::Opener, 0, msg);
+    }
+
+    pub fn osd_message(&mut self, osd: i32, d: Delivery, other: Node, tid: u64, msg: Message) {
+        if d.to == End::Target {
+            let msg = match self.mutate_request(osd, d.conn, tid, msg) {
+                Some(msg) => msg,
+                None => return,
+            };
+            return self.osd_input(osd, Input::Message { conn: d.conn, tid, msg });
+        }
+        match other {
+            Node::Osd(from) => self.osd_input(osd, Input::FromOsd { osd: OsdId(from), msg }),
+            Node::Mgr => self.osd_input(osd, Input::FromMgr(msg)),
+            Node::Mon if self.osds[osd as usize].mon.conn == Some(d.conn) => match msg {
+                Message::MgrMap(m) => {
+                    if let Ok(map) = MgrMap::from_bytes(m.map.0) {
+                        let life = life_of(&map.active_addrs);
+                        self.follow_mgr(osd, life);
+                    }
+                }
+                Message::Config(m) => self.osd_input(osd, Input::Config(m.options.into_iter().collect())),
+                msg => self.osd_input(osd, Input::FromMon(msg)),
+            },
+            _ => {}
+        }
+    }
+
+    pub fn osd_mon_ready(&mut self, osd: i32) {
+        let what = [("mgrmap", 0), ("config", 0)]
+            .map(|(name, start)| (name.to_owned(), SubscribeItem { start, flags: 0 }));
+        let msg = MMonSubscribe { what: what.into(), ..MMonSubscribe::default() };
+        self.send_mon(Node::Osd(osd), 0, msg.into());
+        self.osd_input(osd, Input::MonConnected);
+    }
+
+    fn follow_mgr(&mut self, osd: i32, life: u32) {
+        let host = self.osd(osd);
+        if host.mgr_life != life {
+            host.mgr_life = life;
+            if let Some(old) = host.mgr.take() {
+                self.net.close(self.now, old, End::Opener);
+            }
+        }
+        self.reach_mgr(osd);
+    }
+
+    fn reach_mgr(&mut self, osd: i32) {
+        let host = &self.osds[osd as usize];
+        if host.mgr.is_none() && host.mgr_life > 0 {
+            let conn = self.connect(Node::Osd(osd), Node::Mgr, host.mgr_life, true);
+            self.osd(osd).mgr = Some(conn);
+        }
+    }
+
+    pub fn osd_mgr_gone(&mut self, osd: i32, conn: ConnId) {
+        let host = self.osd(osd);
+        if host.mgr == Some(conn) {
+            host.mgr = None;
+        }
+    }
+
+    // The device.
+
+    fn osd_commit(&mut self, osd: i32) {
+        let life = self.osds[osd as usize].life;
+        let host = &mut self.osds[osd as usize];
+        let Some(core) = &mut host.core else { return };
+        let (mut commit, mut checkpoint) = (None, None);
+        if host.commit_wanted && host.committing.is_none() {
+            host.commit_wanted = false;
+            host.committing = core.store_mut().take_commit();
+            commit = host.committing.as_ref().map(|c| c.bytes());
+        }
+        if host.checkpointing.is_none() && core.store_mut().checkpoint_due() {
+            host.checkpointing = core.store_mut().take_checkpoint();
+            checkpoint = host.checkpointing.as_ref().map(|_| ());
+        }
+        let slow = host.slow;
+        if let Some((log, direct)) = commit {
+            let delay = self.device_time(slow, log + direct);
+            self.plan_in(delay, Event::CommitDone { osd, life });
+        }
+        if checkpoint.is_some() {
+            let delay = self.device_time(slow, 4 << 20) * 4;
+            self.plan_in(delay, Event::CheckpointDone { osd, life });
+        }
+    }
+
+    /// One flush, and two nanoseconds for each byte.
+    fn device_time(&mut self, slow: u64, bytes: u64) -> Time {
+        let flush = self.scenario.options.flush;
+        let spread = if self.rng.one_in(50) { flush * 20 } else { flush };
+        (flush + self.rng.below(spread) + bytes * 2) * slow
+    }
+
+    pub fn commit_done(&mut self, osd: i32, life: u32) {
+        let mutant = self.scenario.mutant;
+        let host = self.osd(osd);
+        if host.life != life {
+            return;
+        }
+        let Some(job) = host.committing.take() else { return };
+        let done = job.execute(&JobDevice::new(&host.device, mutant));
+        host.commit_wanted = true;
+        let Some(core) = &mut host.core else { return };
+        let input = core.store_mut().committed(done).map_or(Input::DeviceFailed, Input::Durable);
+        self.osd_input(osd, input);
+    }
+
+    pub fn checkpoint_done(&mut self, osd: i32, life: u32) {
+        let mutant = self.scenario.mutant;
+        let host = self.osd(osd);
+        if host.life != life {
+            return;
+        }
+        let Some(job) = host.checkpointing.take() else { return };
+        let done = job.execute(&JobDevice::new(&host.device, mutant));
+        let Some(core) = &mut host.core else { return };
+        let input = core.store_mut().checkpointed(done).map_or(Input::DeviceFailed, Input::Durable);
+        self.osd_input(osd, input);
+    }
+
+    // Checks and mutants at the door.
+
+    /// O7: a version of a PG belongs to one request.
+    fn check_reply(&mut self, osd: i32, conn: ConnId, tid: u64, msg: &Message) {
+        let Message::OsdOpReply(r) = msg else { return };
+        let Some(Node::Client(client)) = self.net.conn(conn).map(|c| c.nodes[0]) else { return };
+        if r.replay_version.version == 0 || r.result < 0 {
+            return;
+        }
+        let owner = (self.clients[client].mon.global_id as i64, tid);
+        let known = *self.versions.entry((r.pgid, r.replay_version)).or_insert(owner);
+        if known != owner {
+            let text = format!(
+                "O7: osd.{osd} gave version {} of pg {} to {owner:?}, which {known:?} had",
+                r.replay_version, r.pgid
+            );
+            self.violation(text);
+        }
+    }
+
+    fn ack_early(&mut self, osd: i32) {
+        let primary_only = match self.scenario.mutant {
+            Some(Mutant::AckEarly) => false,
+            Some(Mutant::ReplicaAckEarly) => true,
+            _ => return,
+        };
+        if primary_only && osd == 0 {
+            return;
+        }
+        if let Some(core) = &mut self.osd(osd).core {
+            let seq = core.store_mut().submitted();
+            self.osd_input(osd, Input::Durable(seq));
+        }
+    }
+
+    fn mutate_request(&mut self, osd: i32, conn: ConnId, tid: u64, msg: Message) -> Option<Message> {
+        let Message::OsdOp(mut m) = msg else { return Some(msg) };
+        match self.scenario.mutant {
+            Some(Mutant::ForgetRequests) if m.retry_attempt > 0 => {
+                let Some(Node::Client(client)) = self.net.conn(conn).map(|c| c.nodes[0]) else { return None };
+                let id = self.clients[client].mon.global_id as i64;
+                let tid = tid | (m.retry_attempt as u64) << 40;
+                m.explicit_reqid = ReqId { name: types::EntityName::client(id), tid, inc: 0 };
+                Some(m.into())
+            }
+            Some(Mutant::ReadAnyCopy) if m.ops.iter().all(|op| op.code.is_read()) => {
+                let reply = self.read_copy(osd, &m)?;
+                self.net.send(self.now, conn, End::Target, tid, reply.into());
+                None
+            }
+            _ => Some(m.into()),
+        }
+    }
+
+    /// What this OSD's store holds of the object, whatever its PG thinks.
+    fn read_copy(&mut self, osd: i32, m: &MOsdOp) -> Option<MOsdOpReply> {
+        let core = self.osd(osd).core.as_mut()?;
+        let epoch = core.osdmap().epoch;
+        let key = ObjectKey::replicated(m.object.clone());
+        let store = core.store_mut();
+        let Some(stat) = store.stat(&key).ok()? else {
+            return Some(MOsdOpReply::to(m, crate::history::ENOENT, epoch, 0));
+        };
+        let mut reply = MOsdOpReply::to(m, 0, epoch, 0);
+        for op in &mut reply.ops {
+            op.outdata = match op.code {
+                OpCode::READ => store.read(&key, 0, stat.size).ok()?,
+                OpCode::GETXATTRS => crate::copies::user_attrs(store, &key)?,
+                _ => crate::copies::omap(store, &key)?,
+            };
+        }
+        Some(reply)
+    }
+}

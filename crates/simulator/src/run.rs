@@ -1,0 +1,282 @@
+//! One run: start, trouble, healing, and the checks at its end.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pg::pg_state;
+use testkit::Rng;
+
+use crate::admin::Admin;
+use crate::client::{Client, object_name};
+use crate::faults::{Fault, plan};
+use crate::history::{Call, Hash};
+use crate::linear::{Verdict, check};
+use crate::mgr::MgrHost;
+use crate::mon::MonHost;
+use crate::net::{Net, Node};
+use crate::osd::OsdHost;
+use crate::queue::{MILLISECOND, Queue, SECOND, Time};
+use crate::scenario::Scenario;
+use crate::world::{Event, World};
+
+/// The cluster must be whole so long after all faults have ended, and answer everybody.
+const HEAL_BOUND: Time = 400 * SECOND;
+/// New requests are served for so long after that.
+const AFTER: Time = 2 * SECOND;
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    pub trace_hash: u64,
+    pub events: u64,
+    pub acked: u64,
+    pub faults: u64,
+    /// Simulated seconds.
+    pub seconds: f64,
+    /// From the end of the faults until everything was clean.
+    pub healing_seconds: f64,
+    /// Objects whose history was too tangled to judge.
+    pub undecided: usize,
+    pub violations: Vec<String>,
+}
+
+/// Runs a scenario.
+pub fn run(scenario: &Scenario) -> Report {
+    run_verbose(scenario, false)
+}
+
+/// The same, printing every event.
+pub fn run_verbose(scenario: &Scenario, verbose: bool) -> Report {
+    let mut world = match World::new(scenario.clone()) {
+        Ok(world) => world,
+        Err(text) => return Report::failed(text),
+    };
+    world.verbose = verbose;
+    let outcome = catch_unwind(AssertUnwindSafe(|| world.play()));
+    let (healing, undecided) = match outcome {
+        Ok(done) => done,
+        Err(panic) => {
+            let text = panic
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+            world.violation(format!("O6: panic: {}", text.unwrap_or_default()));
+            (0, 0)
+        }
+    };
+    Report {
+        trace_hash: world.trace.0,
+        events: world.events,
+        acked: world.clients.iter().map(|c| c.acked).sum(),
+        faults: world.faults,
+        seconds: world.now as f64 / SECOND as f64,
+        healing_seconds: healing as f64 / SECOND as f64,
+        undecided,
+        violations: std::mem::take(&mut world.violations),
+    }
+}
+
+/// The faults that a scenario's seed plans.
+pub fn faults(scenario: &Scenario) -> Vec<Fault> {
+    plan(scenario)
+}
+
+impl Report {
+    fn failed(text: String) -> Self {
+        Self {
+            trace_hash: 0,
+            events: 0,
+            acked: 0,
+            faults: 0,
+            seconds: 0.0,
+            healing_seconds: 0.0,
+            undecided: 0,
+            violations: vec![text],
+        }
+    }
+
+    pub fn is_good(&self) -> bool {
+        self.violations.is_empty()
+    }
+}
+
+impl World {
+    fn new(scenario: Scenario) -> Result<Self, String> {
+        let seed = scenario.seed;
+        let o = scenario.options.clone();
+        let now = types::Now {
+            mono: std::time::Duration::ZERO,
+            wall: types::Utime::from_unix(std::time::Duration::from_secs(1_700_000_000)),
+        };
+        let osds = (0..o.osds).map(OsdHost::new).collect::<Result<_, _>>();
+        Ok(Self {
+            now: 0,
+            queue: Queue::default(),
+            net: Net::new(seed ^ 0x4e_4554, o.latency),
+            rng: Rng::new(seed ^ 0x5_0121),
+            plan: plan(&scenario),
+            mon: MonHost::new(&scenario, now),
+            mgr: MgrHost::default(),
+            osds: osds.map_err(|e| format!("the store cannot be made: {e}"))?,
+            clients: (0..o.clients).map(|c| Client::new(seed ^ (0xc11e_0000 + c as u64))).collect(),
+            admin: Admin::default(),
+            history: Vec::new(),
+            sizes: BTreeMap::new(),
+            trace: Hash::default(),
+            events: 0,
+            faults: 0,
+            violations: Vec::new(),
+            verbose: false,
+            healed: false,
+            versions: BTreeMap::new(),
+            scenario,
+        })
+    }
+
+    /// Healing time, and the number of undecided objects.
+    fn play(&mut self) -> (Time, usize) {
+        self.bring_up();
+        if !self.violations.is_empty() {
+            return (0, 0);
+        }
+        self.plan_faults();
+        self.resume_clients();
+        self.run_until(self.now + self.scenario.seconds * SECOND, |_| false);
+        let ended = self.now;
+        self.heal();
+        self.pause_clients();
+        self.wait("clean and idle", HEAL_BOUND, |w| w.is_whole());
+        let healing = self.now - ended;
+        self.resume_clients();
+        self.run_until(self.now + AFTER, |_| false);
+        self.pause_clients();
+        self.wait("idle", HEAL_BOUND, |w| w.is_whole());
+        self.read_everything();
+        self.wait("read", HEAL_BOUND, |w| w.clients_idle());
+        if self.violations.is_empty() {
+            self.check_copies();
+        }
+        let undecided = self.check_histories();
+        if self.violations.is_empty() {
+            self.check_stores();
+        }
+        (healing, undecided)
+    }
+
+    fn bring_up(&mut self) {
+        self.plan_in(0, Event::Start(Node::Mon));
+        self.plan_in(MILLISECOND, Event::Start(Node::Mgr));
+        for osd in 0..self.scenario.options.osds {
+            self.plan_in(2 * MILLISECOND, Event::Start(Node::Osd(osd)));
+        }
+        self.start_admin();
+        let o = &self.scenario.options;
+        let pool =
+            format!(r#"{{"prefix":"osd pool create","pool":"p","pg_num":{n},"pgp_num":{n}}}"#, n = o.pg_num);
+        self.admin_command(pool);
+        let all_up = |w: &mut Self| {
+            let map = w.mon.core.as_ref().map(|m| m.state().osdmap().clone());
+            map.is_some_and(|m| (0..w.scenario.options.osds).all(|osd| m.is_up(osd)) && !m.pools.is_empty())
+        };
+        self.wait("all OSDs up and the pool made", 60 * SECOND, all_up);
+        for c in 0..self.clients.len() {
+            self.start_client(c);
+        }
+        let ready = |w: &mut Self| {
+            w.is_whole() && w.clients.iter().all(|c| c.map.as_ref().is_some_and(|m| !m.pools.is_empty()))
+        };
+        self.wait("the new pool is clean", 60 * SECOND, ready);
+    }
+
+    /// Runs until the condition holds; it is a violation when it never does.
+    fn wait(&mut self, what: &str, bound: Time, mut done: impl FnMut(&mut Self) -> bool) {
+        if !self.violations.is_empty() {
+            return;
+        }
+        let mut came = false;
+        self.run_until(self.now + bound, |w| {
+            came = done(w);
+            came
+        });
+        if !came && self.violations.is_empty() {
+            let states = self.pg_states();
+            let stuck: Vec<_> = self.clients.iter().map(Client::oldest).collect();
+            self.violation(format!("O5: never came: {what}; PGs {states:?}; oldest requests {stuck:?}"));
+        }
+    }
+
+    fn pause_clients(&mut self) {
+        self.clients.iter_mut().for_each(|c| c.paused = true);
+    }
+
+    fn clients_idle(&self) -> bool {
+        self.clients.iter().all(Client::is_idle)
+    }
+
+    /// Each PG's state as its primary in the monitor's map sees it.
+    fn pg_states(&self) -> BTreeMap<String, String> {
+        let mut all = BTreeMap::new();
+        let Some(mon) = &self.mon.core else { return all };
+        let map = mon.state().osdmap();
+        map.for_each_pg(|pg, m| {
+            let host = usize::try_from(m.acting_primary).ok().and_then(|p| self.osds.get(p));
+            let states = host.and_then(|h| h.core.as_ref()).map(|c| c.pg_states()).unwrap_or_default();
+            let state = states.into_iter().find(|(id, _)| id.pgid == pg);
+            let text = state.map_or("none".to_owned(), |(_, s)| pg_state::to_text(s));
+            all.insert(format!("{pg} {:?}/{:?}", m.up, m.acting), text);
+        });
+        all
+    }
+
+    fn is_whole(&mut self) -> bool {
+        let osds = self.scenario.options.osds;
+        let up = self.mon.core.as_ref().is_some_and(|m| {
+            let map = m.state().osdmap();
+            (0..osds).all(|osd| map.is_up(osd) && map.is_in(osd))
+        });
+        up && self.admin.is_idle()
+            && self.mgr.core.is_some()
+            && self.clients_idle()
+            && self.pg_states().values().all(|s| s == "active+clean")
+    }
+
+    fn read_everything(&mut self) {
+        for object in 0..self.scenario.options.objects {
+            self.begin(object % self.clients.len(), object, Call::Read);
+        }
+    }
+
+    /// O1, O2, O3: each object's history can be explained.
+    fn check_histories(&mut self) -> usize {
+        let mut undecided = 0;
+        for object in 0..self.scenario.options.objects {
+            match check(self.history.iter().filter(|r| r.object == object)) {
+                Verdict::Good => {}
+                Verdict::Undecided => undecided += 1,
+                Verdict::Bad(text) => {
+                    self.violation(format!("O3: no order explains {}: {text}", object_name(object)))
+                }
+            }
+        }
+        undecided
+    }
+
+    /// O8: the power goes, and every store is sound.
+    fn check_stores(&mut self) {
+        for osd in 0..self.scenario.options.osds {
+            if let Some(core) = &self.osds[osd as usize].core {
+                core.assert_invariants();
+            }
+            self.crash_osd(osd, crate::faults::Death::PowerLoss);
+            match store::fsck(&*self.osds[osd as usize].device, true) {
+                Ok(report) if report.is_clean() => {}
+                Ok(report) => {
+                    let first = report.findings.first().map(ToString::to_string).unwrap_or_default();
+                    let n = report.findings.len();
+                    self.violation(format!("O8: the store of osd.{osd} has {n} faults: {first}"));
+                }
+                Err(e) => self.violation(format!("O8: the store of osd.{osd} cannot be checked: {e}")),
+            }
+        }
+    }
+}

@@ -1,0 +1,601 @@
+//! The simulated cluster: its processes, the clock, and the loop that takes one event after the other.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use messages::Message;
+use testkit::Rng;
+use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Fsid, Now, Utime};
+
+use crate::admin::Admin;
+use crate::client::Client;
+use crate::faults::{Death, Fault};
+use crate::history::{Hash, Record};
+use crate::mgr::MgrHost;
+use crate::mon::MonHost;
+use crate::net::{Arrival, Delivery, End, Net, Node, Packet};
+use crate::osd::OsdHost;
+use crate::queue::{MILLISECOND, Queue, SECOND, Time};
+use crate::scenario::Scenario;
+
+pub const FSID: Fsid = Fsid([7; 16]);
+
+/// Something that will happen.
+#[derive(Debug)]
+pub enum Event {
+    Deliver(Delivery),
+    Tick {
+        node: Node,
+        life: u32,
+    },
+    CommitDone {
+        osd: i32,
+        life: u32,
+    },
+    CheckpointDone {
+        osd: i32,
+        life: u32,
+    },
+    MonAppended {
+        life: u32,
+    },
+    MonSnapshot {
+        life: u32,
+        index: u64,
+        state: Bytes,
+    },
+    /// The opener of a lossless session tries again.
+    Retry {
+        conn: ConnId,
+        wait: Time,
+    },
+    /// A lossy connection that is not ready by now has failed.
+    ConnectTimeout {
+        conn: ConnId,
+    },
+    /// A session with the monitor is sought (again).
+    SeekMon {
+        node: Node,
+        life: u32,
+    },
+    Think {
+        client: usize,
+    },
+    ReachOsd {
+        client: usize,
+        osd: i32,
+    },
+    /// The fault at this place of the plan.
+    Fault(usize),
+    Start(Node),
+    Unblock(Vec<(Node, Node)>),
+    SpeedUp {
+        osd: i32,
+    },
+    MarkIn {
+        osd: i32,
+    },
+}
+
+/// Why a connection is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    Refused,
+    Lost,
+}
+
+/// A process's session with the monitor.
+#[derive(Debug, Clone, Default)]
+pub struct MonLink {
+    pub conn: Option<ConnId>,
+    pub ready: bool,
+    /// Kept over reconnections, as clients do.
+    pub global_id: u64,
+}
+
+/// Everything.
+pub struct World {
+    pub scenario: Scenario,
+    pub now: Time,
+    pub queue: Queue<Event>,
+    pub net: Net,
+    pub rng: Rng,
+    pub plan: Vec<Fault>,
+    pub mon: MonHost,
+    pub mgr: MgrHost,
+    pub osds: Vec<OsdHost>,
+    pub clients: Vec<Client>,
+    pub admin: Admin,
+    pub history: Vec<Record>,
+    /// About how large each object's data is.
+    pub sizes: BTreeMap<usize, u64>,
+    pub trace: Hash,
+    pub events: u64,
+    pub faults: u64,
+    pub violations: Vec<String>,
+    /// Print what happens.
+    pub verbose: bool,
+    /// Healing has begun: no fault happens any more.
+    pub healed: bool,
+    /// By PG and version: whose write it is, for O7.
+    pub versions: BTreeMap<(types::PgId, types::Eversion), (i64, u64)>,
+}
+
+/// An address on the one host of the simulation; the nonce is the process's life.
+pub fn addr(port: u16, life: u32) -> AddrVec {
+    let ip = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    AddrVec::single(EntityAddr::v2(std::net::SocketAddr::new(ip, port), life))
+}
+
+/// The life that an address names.
+pub fn life_of(addrs: &AddrVec) -> u32 {
+    addrs.msgr2().map_or(0, |a| a.nonce)
+}
+
+pub fn addr_of(node: Node, life: u32) -> AddrVec {
+    match node {
+        Node::Mon => addr(3_300, 0),
+        Node::Mgr => addr(6_700, life),
+        Node::Osd(osd) => addr(6_800 + osd as u16, life),
+        Node::Admin => addr(0, 1),
+        Node::Client(c) => addr(0, 100 + c as u32),
+    }
+}
+
+impl World {
+    pub fn clock(&self) -> Now {
+        let mono = Duration::from_nanos(self.now);
+        Now { mono, wall: Utime::from_unix(Duration::from_secs(1_700_000_000) + mono) }
+    }
+
+    pub fn plan_in(&mut self, delay: Time, event: Event) {
+        self.queue.plan(self.now + delay, event);
+    }
+
+    pub fn say(&self, text: impl FnOnce() -> String) {
+        if self.verbose {
+            println!("{:>12.6} {}", self.now as f64 / SECOND as f64, text());
+        }
+    }
+
+    pub fn violation(&mut self, text: String) {
+        self.say(|| format!("VIOLATION {text}"));
+        if self.violations.len() < 20 {
+            self.violations.push(format!("at {:.3} s: {text}", self.now as f64 / SECOND as f64));
+        }
+    }
+
+    pub fn is_alive(&self, node: Node) -> bool {
+        match node {
+            Node::Mon => self.mon.core.is_some(),
+            Node::Mgr => self.mgr.core.is_some(),
+            Node::Osd(osd) => self.osds[osd as usize].core.is_some(),
+            Node::Admin | Node::Client(_) => true,
+        }
+    }
+
+    pub fn life(&self, node: Node) -> u32 {
+        match node {
+            Node::Mon => self.mon.life,
+            Node::Mgr => self.mgr.life,
+            Node::Osd(osd) => self.osds[osd as usize].life,
+            Node::Admin | Node::Client(_) => 1,
+        }
+    }
+
+    /// Dead without anybody there who says so.
+    fn is_silent(&self, node: Node) -> bool {
+        match node {
+            Node::Mon => self.mon.silent,
+            Node::Mgr => false,
+            Node::Osd(osd) => self.osds[osd as usize].silent,
+            Node::Admin | Node::Client(_) => false,
+        }
+    }
+
+    /// Takes events until `end`, or until `stop` says so between two of them.
+    pub fn run_until(&mut self, end: Time, mut stop: impl FnMut(&mut Self) -> bool) {
+        let mut look = self.now;
+        while self.queue.next_at().is_some_and(|at| at <= end) {
+            let Some((at, event)) = self.queue.pop() else { break };
+            self.now = at;
+            self.events += 1;
+            self.handle(event);
+            for (at, d) in std::mem::take(&mut self.net.planned) {
+                self.queue.plan(at, Event::Deliver(d));
+            }
+            if !self.violations.is_empty() {
+                return;
+            }
+            if self.now >= look {
+                look = self.now + 50 * MILLISECOND;
+                if stop(self) {
+                    return;
+                }
+            }
+        }
+        self.now = self.now.max(end);
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.trace.word(self.now);
+        match event {
+            Event::Deliver(d) => self.deliver(d),
+            Event::Tick { node, life } => self.tick(node, life),
+            Event::CommitDone { osd, life } => self.commit_done(osd, life),
+            Event::CheckpointDone { osd, life } => self.checkpoint_done(osd, life),
+            Event::MonAppended { life } => self.mon_appended(life),
+            Event::MonSnapshot { life, index, state } => self.mon_snapshot(life, index, state),
+            Event::Retry { conn, wait } => self.retry(conn, wait),
+            Event::ConnectTimeout { conn } => {
+                if self.net.conn(conn).is_some_and(|c| !c.ready) {
+                    self.gone(conn, End::Opener, Gone::Lost);
+                }
+            }
+            Event::SeekMon { node, life } => self.seek_mon(node, life),
+            Event::Think { client } => self.think(client),
+            Event::ReachOsd { client, osd } => self.reach_osd(client, osd),
+            Event::Fault(i) => self.inject(i),
+            Event::Start(node) => self.start(node),
+            Event::Unblock(links) => {
+                for (from, to) in links {
+                    self.net.unblock(self.now, from, to);
+                }
+            }
+            Event::SpeedUp { osd } => self.osds[osd as usize].slow = 1,
+            Event::MarkIn { osd } => self.admin_command(format!(r#"{{"prefix":"osd in","ids":["{osd}"]}}"#)),
+        }
+    }
+
+    fn tick(&mut self, node: Node, life: u32) {
+        if !self.is_alive(node) || self.life(node) != life {
+            return;
+        }
+        let every = match node {
+            Node::Mgr => 250 * MILLISECOND,
+            Node::Client(_) | Node::Admin => 5 * SECOND,
+            _ => 500 * MILLISECOND,
+        };
+        self.plan_in(every, Event::Tick { node, life });
+        match node {
+            Node::Mon => self.mon_input(monitor::Input::Tick),
+            Node::Mgr => self.mgr_input(manager::Input::Tick),
+            Node::Osd(osd) => self.osd_tick(osd),
+            Node::Client(c) => self.client_tick(c),
+            Node::Admin => self.admin_tick(),
+        }
+    }
+
+    // Connections.
+
+    /// Opens a connection to a process in the life that its address names.
+    pub fn connect(&mut self, opener: Node, target: Node, target_life: u32, lossy: bool) -> ConnId {
+        let lives = [self.life(opener), target_life];
+        let conn = self.net.open(self.now, [opener, target], lives, lossy);
+        if lossy {
+            self.plan_in(5 * SECOND, Event::ConnectTimeout { conn });
+        }
+        conn
+    }
+
+    fn deliver(&mut self, d: Delivery) {
+        let packet = match self.net.arrive(self.now, d) {
+            Arrival::Packet(packet) => packet,
+            Arrival::Later(at) => return self.queue.plan(at, Event::Deliver(d)),
+            Arrival::Nothing => return,
+        };
+        let Some(conn) = self.net.conn(d.conn) else { return };
+        let (nodes, lives) = (conn.nodes, conn.lives);
+        let to = nodes[d.to as usize];
+        self.trace_packet(d, &packet);
+        self.say(|| format!("{:?} -> {to:?} {} {}", nodes[d.to.other() as usize], d.conn, describe(&packet)));
+        if let Packet::Open = packet {
+            return self.opened(d.conn, nodes, lives);
+        }
+        let held = self.net.conn(d.conn).is_some_and(|c| c.held[d.to as usize]);
+        if !held || !self.is_alive(to) || self.life(to) != lives[d.to as usize] {
+            return;
+        }
+        match packet {
+            Packet::Open => {}
+            Packet::Accepted { global_id } => self.accepted(d.conn, nodes, global_id),
+            Packet::Refused => self.gone(d.conn, End::Opener, Gone::Refused),
+            Packet::Fin => self.gone(d.conn, d.to, Gone::Lost),
+            Packet::Message { tid, msg } => self.message(d, nodes, tid, msg),
+        }
+    }
+
+    fn trace_packet(&mut self, d: Delivery, packet: &Packet) {
+        self.trace.word(d.conn.0 * 2 + d.to as u64);
+        match packet {
+            Packet::Message { tid, msg } => {
+                self.trace.word(*tid);
+                self.trace.word(msg.ty().into());
+                match msg {
+                    Message::Unknown(wire) => self.trace.bytes(&wire.front),
+                    Message::OsdOpReply(r) => {
+                        self.trace.word(r.user_version);
+                        self.trace.word(r.result as u64);
+                        r.ops.iter().for_each(|op| self.trace.bytes(&op.outdata));
+                    }
+                    Message::OsdMap(m) => m.incremental.values().for_each(|b| self.trace.bytes(b)),
+                    _ => {}
+                }
+            }
+            Packet::Accepted { global_id } => self.trace.word(*global_id),
+            Packet::Open | Packet::Refused | Packet::Fin => {}
+        }
+    }
+
+    /// Somebody asks for a session.
+    fn opened(&mut self, conn: ConnId, nodes: [Node; 2], lives: [u32; 2]) {
+        let [opener, target] = nodes;
+        if !self.is_alive(target) {
+            if !self.is_silent(target) {
+                self.net.refuse(self.now, conn);
+            } else if self.net.conn(conn).is_some_and(|c| !c.lossy) {
+                self.plan_in(5 * SECOND, Event::Retry { conn, wait: SECOND });
+            }
+            return;
+        }
+        if target == Node::Mon {
+            return self.mon_login(conn, opener);
+        }
+        if self.life(target) != lives[1] {
+            // Another process at the same port: it says who it is, and the opener hangs up.
+            return match self.net.conn(conn).is_some_and(|c| c.lossy) {
+                true => self.gone(conn, End::Opener, Gone::Lost),
+                false => self.plan_in(SECOND, Event::Retry { conn, wait: SECOND }),
+            };
+        }
+        self.net.accept(self.now, conn, 0);
+        let (name, kind, global_id) = self.name_of(opener);
+        let peer_addr = addr_of(opener, lives[0]).0[0];
+        match target {
+            Node::Osd(osd) => {
+                let peer = pg::PeerInfo {
+                    name,
+                    auth_name: types::AuthName::new(kind, name.num.to_string()),
+                    global_id: types::GlobalId(global_id),
+                    addr: peer_addr,
+                    caps: cephx::caps::OsdCap::allow_all(),
+                    features: types::features::PACIFIC,
+                };
+                self.osd_input(osd, pg::Input::Connected { conn, peer });
+            }
+            Node::Mgr => {
+                let auth_name = types::AuthName::new(kind, name.num.to_string());
+                let caps = cephx::caps::MgrCap::allow_all();
+                let peer = manager::PeerInfo { name, auth_name, addr: peer_addr, caps };
+                self.mgr_input(manager::Input::Connected { conn, peer });
+            }
+            _ => {}
+        }
+    }
+
+    pub fn name_of(&self, node: Node) -> (EntityName, EntityType, u64) {
+        match node {
+            Node::Osd(osd) => (EntityName::osd(osd), EntityType::Osd, self.osds[osd as usize].mon.global_id),
+            Node::Client(c) => {
+                let id = self.clients[c].mon.global_id;
+                (EntityName::client(id as i64), EntityType::Client, id)
+            }
+            Node::Admin => (
+                EntityName::client(self.admin.mon.global_id as i64),
+                EntityType::Client,
+                self.admin.mon.global_id,
+            ),
+            Node::Mgr => (
+                EntityName::new(EntityType::Mgr, self.mgr.mon.global_id as i64),
+                EntityType::Mgr,
+                self.mgr.mon.global_id,
+            ),
+            Node::Mon => (EntityName::mon(0), EntityType::Mon, 0),
+        }
+    }
+
+    /// A session that we asked for stands.
+    fn accepted(&mut self, conn: ConnId, nodes: [Node; 2], global_id: u64) {
+        self.net.now_ready(self.now, conn);
+        if nodes[1] == Node::Mon {
+            if let Some(link) = self.mon_link(nodes[0]).filter(|l| l.conn == Some(conn)) {
+                link.ready = true;
+                link.global_id = global_id;
+            } else {
+                return;
+            }
+        }
+        match nodes {
+            [Node::Osd(osd), Node::Mon] => self.osd_mon_ready(osd),
+            [Node::Osd(osd), Node::Mgr] => self.osd_input(osd, pg::Input::MgrConnected),
+            [Node::Mgr, Node::Mon] => self.mgr_input(manager::Input::MonConnected { gid: global_id }),
+            [Node::Client(c), Node::Mon] => self.client_mon_ready(c),
+            [Node::Admin, Node::Mon] => self.admin_mon_ready(),
+            _ => {}
+        }
+    }
+
+    pub fn mon_link(&mut self, node: Node) -> Option<&mut MonLink> {
+        match node {
+            Node::Osd(osd) => Some(&mut self.osds[osd as usize].mon),
+            Node::Mgr => Some(&mut self.mgr.mon),
+            Node::Client(c) => Some(&mut self.clients[c].mon),
+            Node::Admin => Some(&mut self.admin.mon),
+            Node::Mon => None,
+        }
+    }
+
+    /// Connects to the monitor, unless that is done.
+    pub fn seek_mon(&mut self, node: Node, life: u32) {
+        if !self.is_alive(node) || self.life(node) != life {
+            return;
+        }
+        if self.mon_link(node).is_some_and(|l| l.conn.is_none()) {
+            let conn = self.connect(node, Node::Mon, 0, true);
+            if let Some(link) = self.mon_link(node) {
+                link.conn = Some(conn);
+                link.ready = false;
+            }
+        }
+    }
+
+    /// Sends to the monitor; dropped without a session.
+    pub fn send_mon(&mut self, node: Node, tid: u64, msg: Message) {
+        let conn = self.mon_link(node).filter(|l| l.ready).and_then(|l| l.conn);
+        if let Some(conn) = conn {
+            self.net.send(self.now, conn, End::Opener, tid, msg);
+        }
+    }
+
+    /// A connection is over for one end: it hears of it, and does what its shell does.
+    pub fn gone(&mut self, conn: ConnId, end: End, why: Gone) {
+        let Some(c) = self.net.conn(conn) else { return };
+        let (nodes, lossy) = (c.nodes, c.lossy);
+        let me = nodes[end as usize];
+        if end == End::Target {
+            self.net.close(self.now, conn, end);
+            return match me {
+                Node::Mon => self.mon_input(monitor::Input::Disconnected { conn }),
+                Node::Mgr => self.mgr_input(manager::Input::Disconnected { conn }),
+                Node::Osd(osd) => self.osd_input(osd, pg::Input::Disconnected { conn }),
+                _ => {}
+            };
+        }
+        if !lossy {
+            self.net.reset_session(conn);
+            self.plan_in(20 * MILLISECOND, Event::Retry { conn, wait: 20 * MILLISECOND });
+            if let ([Node::Osd(osd), Node::Osd(to)], Gone::Refused) = (nodes, why) {
+                self.osd_input(osd, pg::Input::OsdRefused { osd: types::OsdId(to) });
+            }
+            return;
+        }
+        self.net.close(self.now, conn, end);
+        if nodes[1] == Node::Mon {
+            if let Some(link) = self.mon_link(me).filter(|l| l.conn == Some(conn)) {
+                link.conn = None;
+                link.ready = false;
+                let life = self.life(me);
+                self.plan_in(200 * MILLISECOND, Event::SeekMon { node: me, life });
+            }
+            return;
+        }
+        match nodes {
+            [Node::Osd(osd), Node::Mgr] => self.osd_mgr_gone(osd, conn),
+            [Node::Client(c), Node::Osd(osd)] => self.client_session_gone(c, osd, conn),
+            _ => {}
+        }
+    }
+
+    /// The opener of a lossless session whose target process ended looks whether it is back.
+    fn retry(&mut self, conn: ConnId, wait: Time) {
+        let Some(c) = self.net.conn(conn) else { return };
+        let (nodes, lives, held, ready) = (c.nodes, c.lives, c.held[0], c.ready);
+        if !held || ready || self.life(nodes[0]) != lives[0] {
+            return;
+        }
+        let wait = (wait * 2).min(SECOND);
+        let target = nodes[1];
+        if self.is_alive(target) {
+            if self.life(target) == lives[1] {
+                return self.net.reopen(self.now, conn);
+            }
+        } else if !self.is_silent(target) && !self.net.is_blocked(nodes[0], target) {
+            if let [Node::Osd(osd), Node::Osd(to)] = nodes {
+                self.osd_input(osd, pg::Input::OsdRefused { osd: types::OsdId(to) });
+            }
+        }
+        self.plan_in(wait, Event::Retry { conn, wait });
+    }
+
+    fn message(&mut self, d: Delivery, nodes: [Node; 2], tid: u64, msg: Message) {
+        let (me, other) = (nodes[d.to as usize], nodes[d.to.other() as usize]);
+        match me {
+            Node::Mon => self.mon_message(d.conn, tid, msg),
+            Node::Mgr if d.to == End::Target => {
+                self.mgr_input(manager::Input::Message { conn: d.conn, tid, msg })
+            }
+            Node::Mgr => self.mgr_from_mon(d.conn, tid, msg),
+            Node::Osd(osd) => self.osd_message(osd, d, other, tid, msg),
+            Node::Client(c) => self.client_message(c, d.conn, other, tid, msg),
+            Node::Admin => self.admin_message(tid, msg),
+        }
+    }
+
+    // Ends of processes.
+
+    /// What becomes of a process's connections when it ends.
+    pub fn drop_connections(&mut self, node: Node, death: Death) {
+        for id in self.net.of_node(node) {
+            let Some(c) = self.net.conn(id) else { continue };
+            let end = c.end_of(node);
+            if !c.held[end as usize] {
+                // Asked for and not taken yet, or left long ago.
+                continue;
+            }
+            let (lossy, other) = (c.lossy, end.other());
+            self.net.lose_tail(id, other);
+            self.net.forget_end(id, end);
+            if self.net.conn(id).is_none() {
+                continue;
+            }
+            match (lossy, end, death) {
+                (false, End::Target, _) => {
+                    self.net.reset_session(id);
+                    let wait = 20 * MILLISECOND + self.rng.below(50 * MILLISECOND);
+                    self.plan_in(wait, Event::Retry { conn: id, wait });
+                }
+                (_, _, Death::Killed) => self.net.close(self.now, id, end),
+                (_, _, Death::PowerLoss) => {}
+            }
+        }
+    }
+
+    /// A host is back: it answers what still comes for the old process with resets.
+    pub fn reset_old_connections(&mut self, node: Node) {
+        for id in self.net.of_node(node) {
+            let Some(c) = self.net.conn(id) else { continue };
+            let end = c.end_of(node);
+            let old = c.lives[end as usize] != self.life(node);
+            if old && !c.held[end as usize] && c.held[end.other() as usize] && (c.lossy || end == End::Opener)
+            {
+                self.net.close(self.now, id, end);
+            }
+        }
+    }
+
+    fn start(&mut self, node: Node) {
+        if self.is_alive(node) {
+            return;
+        }
+        self.say(|| format!("start {node:?}"));
+        match node {
+            Node::Mon => self.start_mon(),
+            Node::Mgr => self.start_mgr(),
+            Node::Osd(osd) => self.start_osd(osd),
+            Node::Admin | Node::Client(_) => {}
+        }
+        self.reset_old_connections(node);
+    }
+}
+
+fn describe(packet: &Packet) -> String {
+    let mut text = match packet {
+        Packet::Message { tid, msg: msg @ Message::Unknown(_) } => {
+            format!(
+                "{tid} {}",
+                pg::OsdCore::describe_message(msg).unwrap_or_else(|| format!("type {}", msg.ty()))
+            )
+        }
+        Packet::Message { tid, msg: Message::OsdMap(m) } => {
+            format!("{tid} OsdMap {:?}..{:?}", m.first(), m.last())
+        }
+        Packet::Message { tid, msg } => format!("{tid} {msg:?}"),
+        other => format!("{other:?}"),
+    };
+    if text.len() > 300 {
+        let cut = (0..=300).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+        text.truncate(cut);
+    }
+    text
+}
