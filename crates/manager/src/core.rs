@@ -96,7 +96,7 @@ impl Manager {
                 self.mon_commands.forget(conn);
             }
             Input::Message { conn, tid, msg } => self.message(now, conn, tid, msg, out),
-            Input::FromMon { tid, msg } => self.from_mon(now, tid, msg, out),
+            Input::FromMon { tid, msg } => self.mon_message(now, tid, msg, out),
             Input::MonConnected { gid } => self.mon_connected(now, gid, out),
             Input::Tick => self.tick(now, out),
         }
@@ -167,7 +167,7 @@ impl Manager {
         out.push(Output::send_mon(MPgDigest { epoch: map.epoch, gid: self.gid, summary }));
     }
 
-    fn from_mon(&mut self, now: Now, tid: u64, msg: Message, out: &mut Vec<Output>) {
+    fn mon_message(&mut self, now: Now, tid: u64, msg: Message, out: &mut Vec<Output>) {
         match msg {
             Message::OsdMap(m) => self.osd_map(now, &m, out),
             Message::Config(m) => self.options.set_from_mon(&m.options),

@@ -76,7 +76,7 @@ impl Daemons {
         self.services.modified = now.wall;
         let entry = ServiceDaemon {
             gid: u64::try_from(peer.name.num).unwrap_or(0),
-            addr: peer.addr.clone(),
+            addr: peer.addr,
             start_epoch: self.services.epoch,
             start_stamp: now.wall,
             metadata: service.metadata,

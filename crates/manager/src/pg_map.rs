@@ -158,13 +158,14 @@ impl PgMap {
         if !self.ready {
             return;
         }
-        let was_busy = self.growth().is_some_and(|(_, d)| d != ObjectStatSum::default());
+        let grown = |pgs: &Self| pgs.growth().map(|(_, d)| d).unwrap_or_default();
+        let before = grown(self);
         self.history.push_back(Sample { at, pools: self.pool_sums(), served: self.served.clone() });
         while self.history.len() > 2 && self.history.get(1).is_some_and(|s| at >= s.at + RATE_WINDOW) {
             self.history.pop_front();
         }
-        // Rates go down without a report when nothing happens any more.
-        self.version += u64::from(was_busy);
+        // Rates go up and down without reports.
+        self.version += u64::from(before != grown(self) || before != ObjectStatSum::default());
     }
 
     /// By how much a pool's sums grew within the window, and how long that took.

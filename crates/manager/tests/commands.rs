@@ -66,7 +66,7 @@ fn troubled() -> World {
         .expect("a map");
     map.epoch = map.epoch.next();
     map.osds[2].state &= !maps::flags::osd_state::UP;
-    w.from_mon(full_map(map.to_bytes()));
+    w.mon_sends(full_map(map.to_bytes()));
     w.sent();
     w
 }
@@ -75,7 +75,7 @@ fn troubled() -> World {
 fn empty() -> World {
     let mut w = World::new();
     let map = maps::OsdMap { fsid: Fsid([5; 16]), epoch: types::Epoch(1), ..maps::OsdMap::default() };
-    w.from_mon(full_map(map.to_bytes()));
+    w.mon_sends(full_map(map.to_bytes()));
     w.sent();
     w
 }

@@ -87,7 +87,7 @@ fn a_session_with_a_monitor_begins_with_beacon_and_subscriptions() {
 fn reports_are_acknowledged_and_the_digest_waits_for_all_osds() {
     let mut w = World::new();
     w.input(Input::MonConnected { gid: 7 });
-    w.from_mon(full_map(Bytes::from_static(OSDMAP)));
+    w.mon_sends(full_map(Bytes::from_static(OSDMAP)));
     w.sent();
     let mut all = reports();
     let (last, report) = all.pop().expect("reports");
@@ -116,7 +116,7 @@ fn reports_are_acknowledged_and_the_digest_waits_for_all_osds() {
 fn an_osd_that_never_reports_holds_the_digest_up_for_twenty_seconds() {
     let mut w = World::new();
     w.input(Input::MonConnected { gid: 7 });
-    w.from_mon(full_map(Bytes::from_static(OSDMAP)));
+    w.mon_sends(full_map(Bytes::from_static(OSDMAP)));
     w.advance(19_750 * MS);
     assert_eq!(digests(&w.sent()), []);
     w.advance(250 * MS);
@@ -208,11 +208,11 @@ fn a_gap_in_the_maps_starts_over_from_a_whole_one() {
     // It is not looked at: the one before it is missing.
     let bytes = Bytes::from_static(b"an increment");
     let gap = MOsdMap { incremental: [(later, bytes)].into(), newest: later, ..MOsdMap::default() };
-    w.from_mon(gap);
+    w.mon_sends(gap);
     assert_eq!(osdmap_starts(&w.sent()), [0]);
     let refused = w.command(r#"{"prefix":"pg stat"}"#).expect("an answer");
     assert_eq!(refused.result, -11);
-    w.from_mon(next_map(|_| ()));
+    w.mon_sends(next_map(|_| ()));
     let stat = text(&w.command(r#"{"prefix":"pg stat"}"#).expect("an answer"));
     assert!(stat.starts_with("185 pgs: 185 active+clean; "), "{stat}");
 }
@@ -220,12 +220,12 @@ fn a_gap_in_the_maps_starts_over_from_a_whole_one() {
 #[test]
 fn maps_that_do_not_decode_or_are_old_do_no_harm() {
     let mut w = World::recorded();
-    w.from_mon(full_map(Bytes::from_static(OSDMAP)));
+    w.mon_sends(full_map(Bytes::from_static(OSDMAP)));
     assert_eq!(w.sent(), []);
     let next = recorded_map().epoch.next();
     let broken =
         MOsdMap { full: [(next, Bytes::from_static(b"no map"))].into(), newest: next, ..MOsdMap::default() };
-    w.from_mon(broken);
+    w.mon_sends(broken);
     assert_eq!(osdmap_starts(&w.sent()), [0]);
 }
 
@@ -240,7 +240,7 @@ fn pools_come_and_go_and_their_pgs_with_them() {
     pool.pg_num = 4;
     map.pools.insert(PoolId(9), pool);
     map.pool_names.insert(PoolId(9), "new".to_owned());
-    w.from_mon(full_map(map.to_bytes()));
+    w.mon_sends(full_map(map.to_bytes()));
     let stat = text(&w.command(r#"{"prefix":"pg stat"}"#).expect("an answer"));
     assert!(stat.starts_with("157 pgs: 4 unknown, 153 active+clean; "), "{stat}");
     let got = w.command(r#"{"prefix":"osd ok-to-stop","ids":["0"]}"#).expect("an answer");
@@ -261,7 +261,7 @@ fn reports_made_with_a_later_map_wait_for_it() {
     report.pg_stats = [(pg, stat)].into();
     w.message(osd_conn(0), report);
     assert_eq!(w.sent(), []);
-    w.from_mon(next_map(|map| {
+    w.mon_sends(next_map(|map| {
         let mut pool = map.pools[&PoolId(2)].clone();
         pool.pg_num = 1;
         map.pools.insert(PoolId(9), pool);
@@ -278,7 +278,7 @@ fn osds_that_go_down_leave_stale_pgs_and_deleted_ones_nothing() {
     let mut w = World::recorded();
     w.advance(3_000 * MS);
     w.sent();
-    w.from_mon(next_map(|map| map.osds[1].state &= !maps::flags::osd_state::UP));
+    w.mon_sends(next_map(|map| map.osds[1].state &= !maps::flags::osd_state::UP));
     let sent = digests(&w.sent());
     assert_eq!(sent.len(), 1);
     assert_eq!(sent[0].pg_states, [(ACTIVE | CLEAN, 115), (ACTIVE | CLEAN | STALE, 70)].into());
@@ -293,7 +293,7 @@ fn osds_that_go_down_leave_stale_pgs_and_deleted_ones_nothing() {
     let mut map = recorded_map();
     map.epoch = Epoch(map.epoch.0 + 2);
     map.osds[1] = maps::Osd::default();
-    w.from_mon(full_map(map.to_bytes()));
+    w.mon_sends(full_map(map.to_bytes()));
     let osds = text(&w.command(r#"{"prefix":"osd perf"}"#).expect("an answer"));
     assert_eq!(osds.lines().count(), 3, "{osds}");
 }
@@ -302,7 +302,7 @@ fn osds_that_go_down_leave_stale_pgs_and_deleted_ones_nothing() {
 fn an_osd_that_is_out_counts_for_nothing() {
     let mut w = World::recorded();
     let out = next_map(|map| map.weights[2] = 0);
-    w.from_mon(out);
+    w.mon_sends(out);
     let reply = w.command(r#"{"prefix":"osd df","format":"json"}"#).expect("an answer");
     let df: serde_json::Value = serde_json::from_slice(&reply.output).expect("JSON");
     assert_eq!(df["summary"]["total_kb"], 2 * 10_485_760);
@@ -333,6 +333,7 @@ fn rates_follow_the_reports_and_fade() {
     let status = text(&w.command(r#"{"prefix":"osd status"}"#).expect("an answer"));
     let row: Vec<&str> = status.lines().nth(1).expect("osd.0").split_whitespace().collect();
     assert_eq!(row, ["0", "vm", "301M", "9938M", "62", "6348k", "0", "0", "exists,up"]);
+    w.advance(1_000 * MS);
     let rates: Vec<u64> = digests(&w.sent()).iter().map(|d| d.rates.writes).collect();
     assert!(rates.last().is_some_and(|r| *r > 0), "{rates:?}");
     // Without further reports the rates are taken back.

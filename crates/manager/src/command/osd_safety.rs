@@ -246,7 +246,10 @@ impl Stop {
         let left = staying.iter().filter(|osd| **osd != ITEM_NONE).count();
         let mut bad = false;
         let mut note = |set: &mut BTreeSet<PgId>, applies: bool| {
-            bad |= applies && (set.insert(pg) || true);
+            if applies {
+                set.insert(pg);
+                bad = true;
+            }
         };
         let pool = map.pool(pg.pool);
         note(&mut self.no_pool, pool.is_none());

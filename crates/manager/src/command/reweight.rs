@@ -200,6 +200,9 @@ fn changes(map: &OsdMap, load: &Load, limits: &Limits) -> Vec<Change> {
     out
 }
 
+/// The OSD with the fewest or most PGs, how many, and how many then.
+type Extreme = (i32, u32, u32);
+
 /// PGs per OSD before and after.
 struct Mapping {
     moved: u32,
@@ -208,9 +211,8 @@ struct Mapping {
     deviation: f32,
     new_deviation: f32,
     expected: f32,
-    /// The OSD with the fewest PGs, how many, and how many then; and the one with the most.
-    min: (i32, u32, u32),
-    max: (i32, u32, u32),
+    min: Extreme,
+    max: Extreme,
 }
 
 impl Mapping {
@@ -245,7 +247,7 @@ impl Mapping {
         let n = live.len() as f32;
         let average = total as f32 / n;
         let (mut square, mut new_square) = (0f32, 0f32);
-        let (mut min, mut max): (Option<(i32, u32, u32)>, Option<(i32, u32, u32)>) = (None, None);
+        let (mut min, mut max): (Option<Extreme>, Option<Extreme>) = (None, None);
         for osd in live {
             let (old, new) = counts.get(&osd).copied().unwrap_or_default();
             square += (old as f32 - average).powi(2);
@@ -268,7 +270,7 @@ impl Mapping {
     fn plain(&self) -> String {
         let g = |v: f32| general(f64::from(v), 6);
         let percent = if self.total > 0 { self.moved as f32 * 100.0 / self.total as f32 } else { 0.0 };
-        let line = |what: &str, (osd, old, new): (i32, u32, u32)| {
+        let line = |what: &str, (osd, old, new): Extreme| {
             let (a, b) = (g(old as f32 / self.average), g(new as f32 / self.average));
             format!("{what} osd.{osd} with {old} -> {new} pgs ({a} -> {b} * mean)\n")
         };

@@ -22,8 +22,8 @@ use types::{
     AddrKind, AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType, Epoch, Now, PgId, Utime,
 };
 
-pub const OSDMAP: &[u8] = include_bytes!("data/osdmap.bin");
-pub const PGMAP: &[u8] = include_bytes!("data/pgmap.bin");
+pub const OSDMAP: &[u8] = include_bytes!("../data/osdmap.bin");
+pub const PGMAP: &[u8] = include_bytes!("../data/pgmap.bin");
 
 pub const ADMIN: ConnId = ConnId(1);
 /// Seconds since 1970 when the data was recorded.
@@ -65,7 +65,7 @@ impl World {
     pub fn recorded() -> Self {
         let mut w = Self::new();
         w.input(Input::MonConnected { gid: 4_100 });
-        w.from_mon(full_map(Bytes::from_static(OSDMAP)));
+        w.mon_sends(full_map(Bytes::from_static(OSDMAP)));
         for (osd, report) in reports() {
             w.connect_osd(osd);
             w.message(osd_conn(osd), report);
@@ -78,7 +78,7 @@ impl World {
         self.manager.handle(self.now, input, &mut self.out);
     }
 
-    pub fn from_mon(&mut self, msg: impl Into<Message>) {
+    pub fn mon_sends(&mut self, msg: impl Into<Message>) {
         self.input(Input::FromMon { tid: 0, msg: msg.into() });
     }
 
