@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use messages::Message;
 use messages::wire::WireMessage;
-use monitor::{Input, Monitor, Output, Settings};
+use monitor::{Input, Monitor, Output, QuorumView, Settings};
 use msgr::{ConMode, Limits, Local, Policy};
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, Identity, Messenger, PeerReady};
 use runtime::{Clock, Machine, OsEntropy, Owner};
@@ -46,13 +46,15 @@ impl Mon {
         let clock = Clock::start();
         let local = Local { name: EntityName::mon(config.settings.quorum.rank.into()), addrs: AddrVec::default() };
         let messenger = Messenger::new(local, Limits::default(), clock);
-        let mut core =
-            Monitor::new(config.settings, Box::new(OsEntropy), &recovered.snapshot)
-                .context("the monitor's snapshot cannot be read")?;
+        // Nobody leads while the log is replayed, so nothing is proposed on the way.
+        let quorum = config.settings.quorum.clone();
+        let mut settings = config.settings;
+        settings.quorum = QuorumView { leader: None, term: 0, ..quorum.clone() };
+        let mut core = Monitor::new(settings, Box::new(OsEntropy), &recovered.snapshot)
+            .context("the monitor's snapshot cannot be read")?;
         let mut sink = Vec::new();
         let mut last = recovered.snapshot_index;
         for (index, change) in recovered.log {
-            // What the core proposes while it replays was committed or lost long ago.
             core.handle(clock.now(), Input::Committed { index, change }, &mut sink);
             sink.clear();
             last = index;
@@ -68,6 +70,7 @@ impl Mon {
         let weak = Arc::downgrade(&shell);
         std::thread::Builder::new().name("mon-store".into()).spawn(move || run_store(&store, &work, &weak))?;
         messenger.set_handler(Arc::clone(&shell) as Arc<dyn Handler>);
+        shell.submit(Input::Quorum(quorum));
         shell.submit(Input::Tick);
         messenger
             .listen(config.listen, 0)

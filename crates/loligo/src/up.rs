@@ -130,7 +130,7 @@ fn wait_and_report(
     let start = Instant::now();
     let limit = Duration::from_secs(args.timeout);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let health = runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         let admin = client::admin(dir, d)?;
         let mut last = Value::Null;
         while start.elapsed() < limit {
@@ -141,28 +141,36 @@ fn wait_and_report(
             }
             if admin.connected(POLL).await.is_ok() {
                 last = client::command(&admin, json!({"prefix": "health"})).await.unwrap_or(Value::Null);
-                if last["status"] == "HEALTH_OK" && all_up(&admin, d).await {
-                    return Ok(None);
+                if usable(&last) && all_up(&admin, d).await {
+                    return Ok(reasons(&last).is_some().then_some(last));
                 }
             }
             tokio::time::sleep(POLL).await;
         }
-        Ok(Some(last))
+        let reasons = reasons(&last).unwrap_or_else(|| "the monitor does not answer".to_owned());
+        bail!("the cluster runs, but is not usable after {} s: {reasons}", args.timeout)
     })?;
-    match health {
-        None => {
-            println!("The cluster in {} is healthy ({:.1} s).", dir.root().display(), start.elapsed().as_secs_f32());
-            print_next(dir);
-            Ok(())
+    let took = start.elapsed().as_secs_f32();
+    match outcome.as_ref().and_then(reasons) {
+        None => println!("The cluster in {} is healthy ({took:.1} s).", dir.root().display()),
+        Some(warnings) => {
+            println!("The cluster in {} is usable ({took:.1} s), with warnings: {warnings}", dir.root().display());
         }
-        Some(last) => bail!(
-            "the cluster runs, but is not healthy after {} s: {}",
-            args.timeout,
-            last["checks"].as_object().map_or("the monitor does not answer".into(), |c| {
-                c.values().filter_map(|v| v["summary"]["message"].as_str()).collect::<Vec<_>>().join("; ")
-            })
-        ),
     }
+    print_next(dir);
+    Ok(())
+}
+
+/// Healthy, or with nothing worse than warnings: an operator's warning of yesterday must not look like a failed start.
+fn usable(health: &Value) -> bool {
+    matches!(health["status"].as_str(), Some("HEALTH_OK" | "HEALTH_WARN"))
+}
+
+/// The messages of the checks that fail.
+fn reasons(health: &Value) -> Option<String> {
+    let checks = health["checks"].as_object()?;
+    let texts: Vec<&str> = checks.values().filter_map(|v| v["summary"]["message"].as_str()).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
 }
 
 /// Whether every OSD of the folder is up and every PG active and clean: "healthy" alone may mean yesterday's map, and
@@ -200,7 +208,7 @@ fn report_when_healthy(dir: &ClusterDir, d: &Description) {
             loop {
                 if admin.connected(POLL).await.is_ok() {
                     let health = client::command(&admin, json!({"prefix": "health"})).await.unwrap_or(Value::Null);
-                    if health["status"] == "HEALTH_OK" && all_up(&admin, &d).await {
+                    if usable(&health) && all_up(&admin, &d).await {
                         break;
                     }
                 }

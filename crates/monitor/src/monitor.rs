@@ -131,6 +131,9 @@ impl Monitor {
         let led = self.settings.quorum.is_leader() && self.settings.quorum.term == view.term;
         if self.settings.quorum.term != view.term || self.settings.quorum.members != view.members {
             self.settings.quorum_since = now.mono;
+            // What the log brought before may have been given out by an earlier process: a number used twice would make
+            // one client's requests look like repetitions of another's.
+            self.last_global_id = self.last_global_id.max(self.state.global_id_bound);
         }
         self.settings.quorum = view;
         if led && self.settings.quorum.is_leader() {

@@ -3,7 +3,7 @@
 mod common;
 
 use cephx::{AuthClient, CryptoKey};
-use common::{FSID, World, addr, at};
+use common::{FSID, World, addr, at, genesis, settings};
 use messages::Message;
 use messages::mon::{MMonGetVersion, MMonSubscribe, SubscribeItem};
 use monitor::{CON_MODE_SECURE, Input, Monitor, Output};
@@ -163,4 +163,57 @@ fn a_proposal_waits_for_its_commit_and_others_for_it() {
     assert_eq!(w.mon.state().osdmap().epoch.0, 3, "b and c went together");
     assert_eq!(w.mon.state().osdmap().pools.len(), 3);
     let _ = at(0);
+}
+
+/// A monitor that comes back from its log must not give out a number again: the OSDs would take the new client's requests for
+/// repetitions of the old one's, and acknowledge writes that never happen.
+#[test]
+fn global_ids_are_not_reused_after_a_restart() {
+    use monitor::QuorumView;
+    let mut settings = settings();
+    settings.quorum = QuorumView { leader: None, term: 0, ..QuorumView::alone() };
+    let mut log: Vec<bytes::Bytes> = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for life in 0..4u64 {
+        let mut mon = monitor::Monitor::new(settings.clone(), Box::new(types::SeededEntropy(life)), &genesis())
+            .expect("a snapshot");
+        let mut out = Vec::new();
+        for (i, change) in log.iter().enumerate() {
+            mon.handle(at(life), Input::Committed { index: i as u64 + 1, change: change.clone() }, &mut out);
+        }
+        assert!(out.iter().all(|o| !matches!(o, Output::Propose { .. })), "nothing is proposed by a replay");
+        let mut inputs = vec![Input::Quorum(QuorumView::alone()), Input::Tick];
+        for n in 0..3 {
+            inputs.push(Input::AuthRequest {
+                conn: types::ConnId(n + 1),
+                peer_type: types::EntityType::Client,
+                method: cephx::METHOD_NONE,
+                preferred_modes: vec![1],
+                payload: cephx::none_login_request(
+                    &types::AuthName::new(types::EntityType::Client, "admin"),
+                    types::GlobalId(0),
+                ),
+                peer_addr: addr("v2:127.0.0.1:0/1"),
+            });
+        }
+        let mut ids = 0;
+        while !inputs.is_empty() {
+            let mut out = Vec::new();
+            mon.handle(at(life), inputs.remove(0), &mut out);
+            for o in out {
+                match o {
+                    Output::Propose { data } => {
+                        log.push(data.clone());
+                        inputs.insert(0, Input::Committed { index: log.len() as u64, change: data });
+                    }
+                    Output::AuthDone { global_id, .. } => {
+                        ids += 1;
+                        assert!(seen.insert(global_id), "{global_id} was given out twice");
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!(ids, 3, "every login of life {life} succeeds");
+    }
 }
