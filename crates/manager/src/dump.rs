@@ -77,7 +77,7 @@ pub fn pg_stat(s: &PgStat) -> Value {
         "version": s.version.to_string(),
         "reported_seq": s.reported_seq,
         "reported_epoch": s.reported_epoch.0,
-        "state": pg_state::text(s.state),
+        "state": pg_state::to_text(s.state),
         "last_fresh": s.last_fresh.to_string(),
         "last_change": s.last_change.to_string(),
         "last_active": s.last_active.to_string(),
@@ -136,7 +136,7 @@ pub fn pg_stat(s: &PgStat) -> Value {
 /// Without statistics.
 pub fn pg_stat_brief(s: &PgStat) -> Value {
     json!({
-        "state": pg_state::text(s.state),
+        "state": pg_state::to_text(s.state),
         "up": s.up,
         "acting": s.acting,
         "up_primary": s.up_primary,

@@ -70,7 +70,7 @@ const RULES: &[Rule] = &[
 
 impl Rule {
     fn name(&self) -> String {
-        if self.absent { "inactive".to_owned() } else { state::text(self.bit) }
+        if self.absent { "inactive".to_owned() } else { state::to_text(self.bit) }
     }
 
     fn applies(&self, stat: &PgStat, now: Utime) -> bool {
@@ -131,7 +131,7 @@ pub fn checks(pgs: &PgMap, sums: &Sums, map: &OsdMap, now: Utime) -> BTreeMap<St
 }
 
 fn line(rule: &Rule, pg: PgId, stat: &PgStat, map: &OsdMap, now: Utime) -> String {
-    let (acting, text) = (osds(&stat.acting), state::text(stat.state));
+    let (acting, text) = (osds(&stat.acting), state::to_text(stat.state));
     let mut line = match rule.stuck.map(|since| since(stat)) {
         Some(since) => {
             let lasting = match since.is_zero() {

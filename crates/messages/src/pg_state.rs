@@ -74,7 +74,7 @@ pub const NAMES: [(u64, &str); 33] = [
 ];
 
 /// `active+clean`; `unknown` for no bits at all.
-pub fn text(bits: u64) -> String {
+pub fn to_text(bits: u64) -> String {
     let names: Vec<&str> = NAMES.iter().filter(|(b, _)| bits & b != 0).map(|(_, n)| *n).collect();
     if names.is_empty() { "unknown".to_owned() } else { names.join("+") }
 }
@@ -93,13 +93,15 @@ mod tests {
 
     #[test]
     fn texts_are_cephs() {
-        assert_eq!(text(ACTIVE | CLEAN), "active+clean");
-        assert_eq!(text(DEGRADED | UNDERSIZED | ACTIVE), "active+undersized+degraded");
-        assert_eq!(text(PEERING | REMAPPED), "remapped+peering");
-        assert_eq!(text(0), "unknown");
-        assert_eq!(text(LAGGY | WAIT), "laggy+wait");
+        assert_eq!(to_text(ACTIVE | CLEAN), "active+clean");
+        assert_eq!(to_text(DEGRADED | UNDERSIZED | ACTIVE), "active+undersized+degraded");
+        assert_eq!(to_text(PEERING | REMAPPED), "remapped+peering");
+        assert_eq!(to_text(0), "unknown");
+        // What 16.2.15 shows for a PG that lost a copy.
+        assert_eq!(to_text(1 << 1 | 1 << 23 | 1 << 10 | 1 << 12), "active+undersized+degraded+peering");
+        assert_eq!(to_text(LAGGY | WAIT), "laggy+wait");
         // As `ceph pg ls x bogus` of 16.2.15 lists them.
-        assert_eq!(text(0xffff_ffff).split('+').count(), 30);
+        assert_eq!(to_text(0xffff_ffff).split('+').count(), 30);
     }
 
     #[test]

@@ -191,7 +191,7 @@ fn brief_table<'a>(pgs: impl Iterator<Item = (&'a PgId, &'a PgStat)>) -> String 
     for (pg, s) in pgs {
         table.row([
             pg.to_string(),
-            pg_state::text(s.state),
+            pg_state::to_text(s.state),
             osds(&s.up),
             s.up_primary.to_string(),
             osds(&s.acting),
@@ -207,7 +207,7 @@ fn pg_table<'a>(pgs: impl Iterator<Item = (&'a PgId, &'a PgStat)>) -> String {
         let mut row = vec![pg.to_string()];
         row.extend(sum_cells(&s.stats.sum, s.log_size, s.ondisk_log_size));
         row.extend([
-            pg_state::text(s.state),
+            pg_state::to_text(s.state),
             s.last_change.to_string(),
             s.version.to_string(),
             format!("{}:{}", s.reported_epoch, s.reported_seq),

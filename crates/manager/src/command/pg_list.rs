@@ -101,7 +101,7 @@ fn states(words: Vec<String>) -> Result<u64, Reply> {
             return Ok(u64::MAX);
         }
         bits |= pg_state::by_name(word).ok_or_else(|| {
-            let known = pg_state::text(0xffff_ffff);
+            let known = pg_state::to_text(0xffff_ffff);
             let text = format!("'{word}' is not a valid pg state, available choices: {known}");
             Reply::error(Errno::EINVAL, text)
         })?;
@@ -142,7 +142,7 @@ fn pg_table(ctx: &Ctx<'_>, pgs: &[(&PgId, &PgStat)]) -> String {
             sum.num_omap_bytes.to_string(),
             sum.num_omap_keys.to_string(),
             s.log_size.to_string(),
-            pg_state::text(s.state),
+            pg_state::to_text(s.state),
             monitor::text::span(ctx.now.wall.since(s.last_change)),
             s.version.to_string(),
             format!("{}:{}", s.reported_epoch, s.reported_seq),

@@ -65,7 +65,7 @@ fn pg_stat(ctx: &mut Ctx<'_>) -> Reply {
     }
     text.iter().for_each(|t| plain += &format!("; {t}"));
     let states: Vec<String> =
-        sums.by_state.iter().map(|(state, n)| format!("{n} {}", pg_state::text(*state))).collect();
+        sums.by_state.iter().map(|(state, n)| format!("{n} {}", pg_state::to_text(*state))).collect();
     let line = || {
         format!(
             "{} pgs: {}; {} data, {} used, {} / {} avail{plain}",
@@ -78,7 +78,7 @@ fn pg_stat(ctx: &mut Ctx<'_>) -> Reply {
         )
     };
     let value = || {
-        let state = |(s, n): (&u64, &u32)| json!({ "name": pg_state::text(*s), "num": n });
+        let state = |(s, n): (&u64, &u32)| json!({ "name": pg_state::to_text(*s), "num": n });
         let summary = json!({
             "num_pg_by_state": sums.by_state.iter().map(state).collect::<Vec<_>>(),
             "num_pgs": sums.num_pg,
