@@ -1,5 +1,8 @@
 //! Edits of a working OSD map that several services and commands make.
 
+use std::sync::Arc;
+
+use codec::{Decode, Encode};
 use maps::OsdMap;
 use maps::flags::{WEIGHT_IN, WEIGHT_OUT, osd_state};
 use types::{PgId, Utime};
@@ -126,5 +129,16 @@ fn clean_temps(map: &mut OsdMap) {
     for pg in upmaps {
         map.pg_upmap.remove(&pg);
         map.pg_upmap_items.remove(&pg);
+    }
+}
+
+/// Takes over an edited CRUSH map in the form that everybody will decode; false when it has none.
+pub(crate) fn set_crush(map: &mut OsdMap, edited: &crush::CrushMap) -> bool {
+    match crush::CrushMap::from_bytes(edited.to_bytes()) {
+        Ok(crush) => {
+            map.crush = Arc::new(crush);
+            true
+        }
+        Err(_) => false,
     }
 }

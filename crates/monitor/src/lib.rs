@@ -8,6 +8,7 @@
 
 pub mod command;
 pub mod health;
+pub mod options;
 pub mod state;
 pub mod text;
 

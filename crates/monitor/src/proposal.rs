@@ -148,7 +148,8 @@ fn osdmap_changes(base: &State, next: &State, now: Now) -> Result<Vec<Change>, A
     }
     let mut result = old.clone();
     result.apply(&inc)?;
-    debug_assert!(same_but_implied(&result, new), "the increment leads to the working copy");
+    let astray = astray(&result, new);
+    debug_assert!(astray.is_empty(), "the increment leads to the working copy, but for {astray:?}");
     inc.full_crc = result.encode_with_crc().1;
     let mut changes = vec![Change::OsdMap(inc.to_bytes())];
     for (id, pool) in result.pools.iter().filter(|(id, _)| !old.pools.contains_key(id)) {
@@ -179,17 +180,20 @@ fn pg_counts_grown(old: &OsdMap, new: &OsdMap, now: Now, state: &State) -> Vec<C
     state.creating.keys().filter_map(grown).collect()
 }
 
-/// Whether an applied increment gave what was edited, but for what increments imply.
-fn same_but_implied(applied: &OsdMap, edited: &OsdMap) -> bool {
-    let same_pools = applied.pools.len() == edited.pools.len() && applied.pool_names == edited.pool_names;
+/// Where an applied increment did not give what was edited, other than what increments imply.
+fn astray(applied: &OsdMap, edited: &OsdMap) -> Vec<&'static str> {
     let states = |m: &OsdMap| m.osds.iter().map(|o| (o.state, o.uuid)).collect::<Vec<_>>();
-    same_pools
-        && states(applied) == states(edited)
-        && applied.weights == edited.weights
-        && applied.flags == edited.flags
-        && applied.pg_temp == edited.pg_temp
-        && applied.blocklist == edited.blocklist
-        && applied.crush == edited.crush
+    let checks = [
+        ("pools", applied.pools == edited.pools),
+        ("pool names", applied.pool_names == edited.pool_names),
+        ("states", states(applied) == states(edited)),
+        ("weights", applied.weights == edited.weights),
+        ("flags", applied.flags == edited.flags),
+        ("pg_temp", applied.pg_temp == edited.pg_temp),
+        ("blocklist", applied.blocklist == edited.blocklist),
+        ("crush", applied.crush.to_bytes() == edited.crush.to_bytes()),
+    ];
+    checks.into_iter().filter(|(_, same)| !same).map(|(what, _)| what).collect()
 }
 
 /// One entry of the replicated log.

@@ -65,7 +65,16 @@ pub fn at(secs: u64) -> Now {
 pub fn settings() -> Settings {
     let mut s = Settings::new("a", AddrVec::single(addr("v2:127.0.0.1:3300/0")));
     s.auth_methods = vec![METHOD_NONE, cephx::METHOD_CEPHX];
-    s.options.insert("mon_allow_pool_delete".into(), "true".into());
+    for (name, value) in [
+        ("mon_allow_pool_delete", "true"),
+        ("mon_allow_pool_size_one", "true"),
+        ("osd_pool_default_size", "2"),
+        ("osd_pool_default_min_size", "1"),
+        ("osd_pool_default_pg_autoscale_mode", "off"),
+        ("osd_pool_default_pg_num", "32"),
+    ] {
+        s.options.insert(name.into(), value.into());
+    }
     s
 }
 

@@ -2,13 +2,12 @@
 //!
 //! Source: OSDMonitor::prepare_command_impl.
 
-use std::sync::Arc;
-
 use codec::Decode;
 use crush::{CrushMap, EditError, Location, parse_location, weight_from_f32};
 use types::Errno;
 
 use crate::command::{Command, Handler, Reply, WriteCtx, flags};
+use crate::edit::set_crush;
 use crate::text::six_digits;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -124,8 +123,8 @@ pub(super) fn edit(
     let mut crush = ctx.osdmap().crush.as_ref().clone();
     match edit(&mut crush) {
         Ok(text) => {
-            if crush != *ctx.osdmap().crush {
-                ctx.osdmap_mut().crush = Arc::new(crush);
+            if crush != *ctx.osdmap().crush && !set_crush(ctx.osdmap_mut(), &crush) {
+                return Reply::error(Errno::EINVAL, "the edited map cannot be encoded");
             }
             Reply::done(text)
         }
@@ -175,8 +174,8 @@ fn setcrushmap(ctx: &mut WriteCtx<'_>) -> Reply {
         return bad(format!("crush map has device {id}, which is above any OSD number"));
     }
     let changed = crush != *ctx.osdmap().crush;
-    if changed {
-        ctx.osdmap_mut().crush = Arc::new(crush);
+    if changed && !set_crush(ctx.osdmap_mut(), &crush) {
+        return bad("Failed crushmap test: it cannot be encoded".to_owned());
     }
     Reply::done((version + i64::from(changed)).to_string())
 }

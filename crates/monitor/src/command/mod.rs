@@ -3,6 +3,9 @@
 //! A group of commands is one file with a `COMMANDS` list; to add a group, name it in [`GROUPS`].
 
 mod args;
+mod auth;
+mod config;
+mod config_key;
 mod crush_edit;
 mod crush_rules;
 mod crush_show;
@@ -10,6 +13,7 @@ mod describe;
 mod df;
 mod fs_show;
 mod fsid;
+mod health_mute;
 mod health_show;
 mod log_show;
 mod metadata;
@@ -26,10 +30,11 @@ mod pool_app;
 mod pool_get;
 mod pool_set;
 mod reply;
+mod report;
 mod shape;
 mod signature;
 mod status;
-mod units;
+pub(crate) mod units;
 
 use std::collections::BTreeMap;
 
@@ -54,10 +59,17 @@ const GROUPS: &[&[Command]] = &[
     fsid::COMMANDS,
     status::COMMANDS,
     health_show::COMMANDS,
+    health_mute::COMMANDS,
     df::COMMANDS,
     osd_tree::COMMANDS,
     osd_show::COMMANDS,
-    crush_show::COMMANDS, mon_show::COMMANDS, metadata::COMMANDS, mgr_show::COMMANDS, fs_show::COMMANDS, log_show::COMMANDS,
+    crush_show::COMMANDS,
+    mon_show::COMMANDS,
+    metadata::COMMANDS,
+    mgr_show::COMMANDS,
+    fs_show::COMMANDS,
+    log_show::COMMANDS,
+    report::COMMANDS,
     pool::COMMANDS,
     pool_get::COMMANDS,
     pool_set::COMMANDS,
@@ -67,6 +79,9 @@ const GROUPS: &[&[Command]] = &[
     osd_settings::COMMANDS,
     crush_edit::COMMANDS,
     crush_rules::COMMANDS,
+    config::COMMANDS,
+    config_key::COMMANDS,
+    auth::COMMANDS,
 ];
 
 /// A command.

@@ -3,7 +3,6 @@
 //! Source: OSDMonitor::prepare_command_osd_new, _create, _destroy, _purge; AuthMonitor::validate_osd_new.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use cephx::{CryptoKey, EntityAuth};
 use maps::flags::osd_state;
@@ -209,7 +208,7 @@ fn store_secrets(ctx: &mut WriteCtx<'_>, id: i32, uuid: Fsid, secrets: &Secrets)
     if let Some(class) = &secrets.device_class {
         let mut crush = ctx.osdmap().crush.as_ref().clone();
         if crush.set_device_class(id, class).is_ok() {
-            ctx.osdmap_mut().crush = Arc::new(crush);
+            edit::set_crush(ctx.osdmap_mut(), &crush);
         }
     }
     let caps =
@@ -285,7 +284,7 @@ fn destroy_or_purge(ctx: &mut WriteCtx<'_>, purge: bool) -> Reply {
             if let Err(e) = crush.remove_item(id, false) {
                 return Reply::error(Errno(e.errno()), format!("error removing osd.{id} from crush: {e}"));
             }
-            ctx.osdmap_mut().crush = Arc::new(crush);
+            edit::set_crush(ctx.osdmap_mut(), &crush);
         }
     }
     forget_secrets(ctx, id);

@@ -3,7 +3,7 @@
 //! Source: src/common/strtol.cc.
 
 /// A number with an optional binary prefix: `10`, `4K`, `10Gi`, `1TiB`.
-pub(super) fn parse_iec(text: &str) -> Result<i64, String> {
+pub(crate) fn parse_iec(text: &str) -> Result<i64, String> {
     let (digits, unit) = split(text);
     let shift = match unit.trim_end_matches('B').trim_end_matches('i') {
         "" if unit.is_empty() || unit == "B" => 0,
@@ -19,7 +19,7 @@ pub(super) fn parse_iec(text: &str) -> Result<i64, String> {
 }
 
 /// A number with an optional decimal prefix: `10`, `4K` is 4,000.
-pub(super) fn parse_si(text: &str) -> Result<i64, String> {
+pub(crate) fn parse_si(text: &str) -> Result<i64, String> {
     let (digits, unit) = split(text);
     let factor = match unit {
         "" | "B" => 1,
@@ -35,12 +35,12 @@ pub(super) fn parse_si(text: &str) -> Result<i64, String> {
 }
 
 /// A plain integer. Source: strict_strtoll.
-pub(super) fn parse_int(text: &str) -> Result<i64, String> {
+pub(crate) fn parse_int(text: &str) -> Result<i64, String> {
     text.trim_start().parse().map_err(|_| format!("Expected option value to be integer, got '{text}'"))
 }
 
 /// A plain number; neither NaN nor infinite.
-pub(super) fn parse_float(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_float(text: &str) -> Result<f64, String> {
     match text.trim_start().parse::<f64>() {
         Ok(v) if v.is_finite() => Ok(v),
         _ => Err(format!("Expected option value to be floating point, got '{text}'")),

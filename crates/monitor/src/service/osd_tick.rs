@@ -8,11 +8,12 @@ use std::time::Duration;
 use types::{EntityAddr, Epoch, Now};
 
 use crate::edit;
+use crate::health::{MuteUpdate, mute_updates};
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
 use crate::service::osd::place;
 use crate::service::subscribe::place_of_osd;
-use crate::state::{Change, EPOCHS_KEPT, Priority};
+use crate::state::{Change, EPOCHS_KEPT, Mute, Priority};
 
 impl Monitor {
     /// Once a second, on the leader.
@@ -153,14 +154,19 @@ impl Monitor {
         }
     }
 
+    /// Mutes end with their time, and when what they silence is over or got worse.
     fn expire_mutes(&mut self, now: Now, batch: &mut Batch) {
-        let over = |m: &crate::state::Mute| !m.until.is_zero() && m.until <= now.wall;
-        let ended: Vec<String> =
-            batch.state().mutes.iter().filter(|(_, m)| over(m)).map(|(code, _)| code.clone()).collect();
-        for code in ended {
-            let text = format!("Health alert {code} mute TTL expired");
-            batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
-            batch.change(Change::Mute(code, None));
+        for update in mute_updates(batch.state(), &self.settings, now) {
+            match update {
+                MuteUpdate::Clear { code, reason } => {
+                    batch.log(self.settings.log_entry(now, Priority::Info, "cluster", reason));
+                    batch.change(Change::Mute(code, None));
+                }
+                MuteUpdate::Lower { code, count } => {
+                    let lowered = batch.state().mutes.get(&code).map(|m| Mute { count, ..m.clone() });
+                    batch.change(Change::Mute(code, lowered));
+                }
+            }
         }
     }
 }

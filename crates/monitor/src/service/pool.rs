@@ -213,7 +213,9 @@ pub(crate) fn remove(batch: &mut Batch, settings: &Settings, id: PoolId) -> Resu
     map.pg_upmap_items.retain(|pg, _| pg.pool != id);
     let weight_set_gone = map.crush.choose_args.contains_key(&id.0);
     if weight_set_gone {
-        std::sync::Arc::make_mut(&mut map.crush).choose_args.remove(&id.0);
+        let mut crush = map.crush.as_ref().clone();
+        crush.choose_args.remove(&id.0);
+        crate::edit::set_crush(map, &crush);
     }
     Ok(format!("pool '{name}' removed"))
 }

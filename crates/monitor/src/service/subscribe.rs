@@ -15,7 +15,7 @@ use messages::mon::{
     MServiceMap,
 };
 use messages::payload::RestOfFront;
-use types::{ConnId, EntityType, Epoch, Now};
+use types::{AuthName, ConnId, EntityType, Epoch, Now};
 
 use crate::io::Output;
 use crate::monitor::Monitor;
@@ -309,6 +309,14 @@ fn place_of<'a>(map: &OsdMap, session: &Session) -> EntityView<'a> {
     }
     view.type_ids = map.crush.type_names.iter().map(|(id, name)| (name.clone(), *id)).collect();
     view
+}
+
+/// The view of an entity by its name alone.
+pub(crate) fn view_of<'a>(map: &OsdMap, name: &'a AuthName) -> EntityView<'a> {
+    let osd = (name.kind == EntityType::Osd).then(|| name.id.parse::<i32>().ok()).flatten();
+    let place = osd.filter(|id| map.exists(*id)).map(|id| place_of_osd(map, id)).unwrap_or_default();
+    let type_ids = map.crush.type_names.iter().map(|(id, name)| (name.clone(), *id)).collect();
+    EntityView { name: Some(name), type_ids, ..place }
 }
 
 /// An OSD's ancestors by type, and its device class.

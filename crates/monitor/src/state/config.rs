@@ -98,17 +98,13 @@ impl ConfigDb {
         self.entries.get(who)?.get(name)
     }
 
-    /// Every value: `global` first, then types, then single entities, each alphabetically.
+    /// Every value: `global` first, then each type, followed by its entities.
     pub fn iter(&self) -> impl Iterator<Item = ConfigEntry> + '_ {
-        let mut all: Vec<(u8, ConfigEntry)> = Vec::new();
+        let mut all: Vec<((usize, bool, String), String, ConfigEntry)> = Vec::new();
         for (who, options) in &self.entries {
             let Some((section, mask)) = parse_who(who) else { continue };
             let section = if section.is_empty() { "global".to_owned() } else { section };
-            let order = match section.as_str() {
-                "global" => 0,
-                s if s.contains('.') => 2,
-                _ => 1,
-            };
+            let order = (type_order(&section), section.contains('.'), section.clone());
             for (name, value) in options {
                 let entry = ConfigEntry {
                     section: section.clone(),
@@ -116,13 +112,11 @@ impl ConfigDb {
                     name: name.clone(),
                     value: value.clone(),
                 };
-                all.push((order, entry));
+                all.push((order.clone(), format!("{name} {who}/{name}"), entry));
             }
         }
-        all.sort_by(|a, b| {
-            (a.0, &a.1.section, &a.1.name, &a.1.mask).cmp(&(b.0, &b.1.section, &b.1.name, &b.1.mask))
-        });
-        all.into_iter().map(|(_, e)| e)
+        all.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+        all.into_iter().map(|(_, _, e)| e)
     }
 
     /// The values that apply to an entity, with the section each comes from.
@@ -184,6 +178,12 @@ fn sections_of(name: Option<&AuthName>) -> Vec<String> {
         out.push(so_far.clone());
     }
     out
+}
+
+/// The order in which sections are listed. Source: "config dump" in ConfigMonitor::preprocess_command.
+fn type_order(section: &str) -> usize {
+    let kind = section.split_once('.').map_or(section, |(kind, _)| kind);
+    ["global", "mon", "mgr", "osd", "mds", "client"].iter().position(|k| *k == kind).unwrap_or(usize::MAX)
 }
 
 fn matches(mask: &Mask, who: &EntityView<'_>) -> bool {

@@ -30,7 +30,11 @@ pub fn diff(old: &OsdMap, new: &OsdMap, modified: Utime) -> Incremental {
     }
     diff_placement(old, new, &mut inc);
     if old.crush != new.crush {
+        // Two maps may differ in ways that have no wire form.
         inc.crush = new.crush.to_bytes();
+        if inc.crush == old.crush.to_bytes() {
+            inc.crush.clear();
+        }
     }
     inc
 }

@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn floats_are_cephs() {
         // From `df -f json`, `osd tree -f json` and `osd dump -f json` of 16.2.15.
-        let values = [0.028_758_112_341_165_543, 2.208_436_853_834_427_9e-6, f64::from(0.95f32), 1.0, 0.0];
+        let values = [0.028_758_112_341_165_543, 2.208_436_853_834_428e-6, f64::from(0.95f32), 1.0, 0.0];
         let want = ["0.028758112341165543", "2.2084368538344279e-06", "0.94999998807907104", "1", "0"];
         assert_eq!(values.map(|v| general(v, 17)), want);
         assert_eq!(to_text(&serde_json::json!([1.0, 0.5]), false), "[1,0.5]");
