@@ -9,7 +9,30 @@ use common::World;
 use serde_json::Value;
 
 /// Answers that differ on purpose, with the reason.
-const DIFFERENT: &[(&str, &str)] = &[];
+const DIFFERENT: &[(&str, &str)] = &[
+    (
+        r#"{"prefix":"osd pool get-quota","pool":"p"}"#,
+        "Ceph has no answer before a manager reports; the quota is known",
+    ),
+    (r#"{"prefix":"osd pool get-quota","pool":"p","format":"json"}"#, "the same"),
+    (r#"{"prefix":"osd reweight","id":1,"weight":1.5}"#, "above the range that the command states"),
+    (r#"{"prefix":"osd reweight","id":1,"weight":-0.5}"#, "below the range; one text for all commands"),
+    (
+        r#"{"prefix":"osd primary-affinity","id":1,"weight":0.5}"#,
+        "Ceph prints the numbers of stream flags around the value",
+    ),
+    (r#"{"prefix":"osd primary-affinity","id":1,"weight":1.5}"#, "above the range that the command states"),
+    (r#"{"prefix":"osd set-full-ratio","ratio":1.5}"#, "above the range that the command states"),
+    (
+        r#"{"prefix":"osd crush reweight","name":"osd.0","weight":-1.0}"#,
+        "below the range; one text for all commands",
+    ),
+    (r#"{"prefix":"osd getmaxosd"}"#, "Ceph makes new epochs for commands that change nothing"),
+    (r#"{"prefix":"osd getmaxosd","format":"json"}"#, "the same"),
+    (r#"{"prefix":"osd setcrushmap"}"#, "says what is wrong with the map"),
+    (r#"{"prefix":"osd setcrushmap","prior_version":3}"#, "the same"),
+    (r#"{"prefix":"auth import"}"#, "names the line of the keyring"),
+];
 
 /// `2026-11-21T22:39:07.104673+0000` becomes `<time>`, a key becomes `<key>`.
 fn mask(text: &str) -> String {
@@ -44,6 +67,7 @@ fn answers_are_those_of_ceph() {
     let mut differ = Vec::new();
     let lines = include_str!("data/changes.jsonl").lines();
     let mut count = 0;
+    let mut excuses = std::collections::BTreeMap::new();
     for line in lines {
         let want: Value = serde_json::from_str(line).expect("JSON");
         let text = |field: &str| want.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -54,7 +78,7 @@ fn answers_are_those_of_ceph() {
         let want = (want.get("ret").and_then(Value::as_i64).unwrap_or(0), text("outs"), text("data"));
         count += 1;
         let excused = DIFFERENT.iter().any(|(c, _)| *c == cmd);
-        assert!(!excused || got != want, "{cmd} is listed as different and is not");
+        excuses.insert(cmd.clone(), excuses.get(&cmd).copied().unwrap_or(false) || got != want);
         if got != want && !excused {
             differ.push(format!(
                 "{cmd}\n--- want {} {:?}\n{}\n--- got  {} {:?}\n{}\n",
@@ -62,5 +86,7 @@ fn answers_are_those_of_ceph() {
             ));
         }
     }
+    let idle = DIFFERENT.iter().find(|(cmd, _)| excuses.get(*cmd) != Some(&true));
+    assert_eq!(idle, None, "listed as different and is not");
     assert!(differ.is_empty(), "{} of {count} differ\n{}", differ.len(), differ.join("\n"));
 }

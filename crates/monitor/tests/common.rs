@@ -51,7 +51,7 @@ pub fn genesis() -> Bytes {
         monmap: MonMap::new(FSID, now.wall, [("a".to_owned(), addrs)]),
         entities,
         failure_domain: "osd".to_owned(),
-        options: vec![("global".into(), "osd_pool_default_size".into(), "2".into())],
+        options: Vec::new(),
         osds: Vec::new(),
     };
     Monitor::genesis(&config, now, &mut SeededEntropy(1))

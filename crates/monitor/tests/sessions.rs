@@ -175,8 +175,9 @@ fn global_ids_are_not_reused_after_a_restart() {
     let mut log: Vec<bytes::Bytes> = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
     for life in 0..4u64 {
-        let mut mon = monitor::Monitor::new(settings.clone(), Box::new(types::SeededEntropy(life)), &genesis())
-            .expect("a snapshot");
+        let mut mon =
+            monitor::Monitor::new(settings.clone(), Box::new(types::SeededEntropy(life)), &genesis())
+                .expect("a snapshot");
         let mut out = Vec::new();
         for (i, change) in log.iter().enumerate() {
             mon.handle(at(life), Input::Committed { index: i as u64 + 1, change: change.clone() }, &mut out);

@@ -296,7 +296,7 @@ fn check_bounds(param: &Param, value: &ArgValue) -> Result<(), CommandError> {
         _ => Vec::new(),
     };
     // Names of settings differ between releases: the commands that take one refuse unknown names in their own words.
-    let checked = !param.choices.is_empty() && param.name != "var";
+    let checked = !param.choices.is_empty() && !matches!(param.name, "var" | "key");
     match words.into_iter().find(|w| checked && !param.choices.contains(w)) {
         Some(word) => Err(CommandError::NotAChoice {
             name: param.name.to_owned(),

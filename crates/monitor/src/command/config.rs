@@ -291,7 +291,7 @@ fn log(ctx: &Ctx<'_>) -> Reply {
     let plain = || {
         let one = |c: &ConfigChange| {
             let by = if c.name.is_empty() { String::new() } else { format!(" --- {}", c.name) };
-            let mut text = format!("--- {} --- {}{by} ---\n", c.version, c.stamp);
+            let mut text = format!("--- {} --- {}{by} ---\n", c.version, stamp(c));
             for (key, (old, new)) in &c.diff {
                 text += &old.as_ref().map(|v| format!("- {key} = {v}\n")).unwrap_or_default();
                 text += &new.as_ref().map(|v| format!("+ {key} = {v}\n")).unwrap_or_default();
@@ -313,9 +313,13 @@ fn log(ctx: &Ctx<'_>) -> Reply {
     };
     let one = |c: &ConfigChange| {
         let diff: Vec<Value> = c.diff.iter().map(change).collect();
-        json!({ "version": c.version, "timestamp": c.stamp.to_string(), "name": c.name, "changes": diff })
+        json!({ "version": c.version, "timestamp": stamp(c), "name": c.name, "changes": diff })
     };
     Reply::show(ctx.format, plain, || changes().map(one).collect())
+}
+
+fn stamp(c: &ConfigChange) -> String {
+    if c.stamp.is_zero() { "0.000000".to_owned() } else { c.stamp.to_string() }
 }
 
 fn reset(ctx: &mut WriteCtx<'_>) -> Reply {

@@ -112,6 +112,9 @@ pub(super) const fn write(
 
 /// A refused edit as an operator is told of it.
 pub(super) fn refused(e: &EditError) -> Reply {
+    if let EditError::NotEmpty(_) = e {
+        return Reply::from(Errno::ENOTEMPTY);
+    }
     Reply::error(Errno(e.errno()), e.to_string())
 }
 

@@ -52,6 +52,11 @@ pub(super) const COMMANDS: &[Command] = &[
         class_create,
     ),
     write(
+        "osd crush class rm name=class,type=CephString,goodchars=[A-Za-z0-9-_]",
+        "remove a device class, and take it off its devices",
+        class_rm,
+    ),
+    write(
         "osd crush class rename name=srcname,type=CephString,goodchars=[A-Za-z0-9-_] \
          name=dstname,type=CephString,goodchars=[A-Za-z0-9-_]",
         "rename crush device class <srcname> to <dstname>",
@@ -233,6 +238,28 @@ fn class_create(ctx: &mut WriteCtx<'_>) -> Reply {
     edit(ctx, |crush| {
         let id = crush.create_class(&class)?;
         Ok(format!("created class {class} with id {id} to crush map"))
+    })
+}
+
+fn class_rm(ctx: &mut WriteCtx<'_>) -> Reply {
+    let class = ctx.args.text_or_empty("class").to_owned();
+    let crush = &ctx.osdmap().crush;
+    let Some(id) = crush.class_id(&class) else { return Reply::ok() };
+    let used = crush.rules_by_class(id);
+    if let Some(rule) = used.first() {
+        let name = crush.rule_name(i32::try_from(*rule).unwrap_or(-1)).unwrap_or_default();
+        return Reply::error(
+            Errno::EBUSY,
+            format!("class '{class}' still referenced by crush_rule '{name}'"),
+        );
+    }
+    edit(ctx, |crush| {
+        for device in crush.devices_by_class(&class) {
+            crush.remove_device_class(device)?;
+        }
+        crush.class_names.remove(&id);
+        crush.rebuild_class_roots()?;
+        Ok(format!("removed class {class} with id {id} from crush map"))
     })
 }
 

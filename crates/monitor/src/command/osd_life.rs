@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use cephx::{CryptoKey, EntityAuth};
-use maps::flags::osd_state;
+use maps::flags::{WEIGHT_IN, osd_state};
 use serde_json::json;
 use types::{AuthName, EntityType, Errno, Fsid};
 
@@ -161,6 +161,8 @@ fn make(ctx: &mut WriteCtx<'_>, id: i32, uuid: Fsid) {
     if id >= map.max_osd() {
         map.set_max_osd(usize::try_from(id).unwrap_or(0) + 1);
     }
+    // It counts as in from the start, so that one that never comes up is noticed.
+    edit::set_weight(map, id, WEIGHT_IN);
     if let Some(o) = edit::osd_mut(map, id) {
         o.state = o.state & !osd_state::DESTROYED | osd_state::EXISTS | osd_state::NEW;
         o.uuid = uuid;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use maps::Release;
 use types::{AddrKind, EntityAddr, Errno, PgId};
 
+use crate::command::osd_state::NONE_UP;
 use crate::command::{ArgValue, Command, Handler, Reply, WriteCtx, flags};
 use crate::text::six_digits;
 
@@ -144,6 +145,9 @@ fn require_release(ctx: &mut WriteCtx<'_>) -> Reply {
     let now = ctx.osdmap().require_osd_release;
     if release == now {
         return Reply::ok();
+    }
+    if ctx.osdmap().counts().up == 0 && !ctx.args.flag("yes_i_really_mean_it") {
+        return Reply::error(Errno::EPERM, NONE_UP);
     }
     if release < now {
         return Reply::error(Errno::EPERM, "require_osd_release cannot be lowered once it has been set");

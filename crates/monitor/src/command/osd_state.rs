@@ -332,8 +332,16 @@ fn flag_by_name(ctx: &mut WriteCtx<'_>, on: bool) -> Reply {
             None => return Reply::error(Errno::EINVAL, format!("unrecognized flag '{key}'")),
         },
     };
+    let none_up = ctx.osdmap().counts().up == 0;
+    if key == "pglog_hardlimit" && none_up && !ctx.args.flag("yes_i_really_mean_it") {
+        return Reply::error(Errno::EPERM, NONE_UP);
+    }
     change_flags(ctx, bits, on)
 }
+
+/// What needs OSDs that are up is not done without any.
+pub(super) const NONE_UP: &str = "Not advisable to continue since no OSDs are up. Pass --yes-i-really-mean-it if you \
+                                  really wish to continue.";
 
 /// `noup` and the like for one OSD, a CRUSH bucket or a device class.
 fn group(ctx: &mut WriteCtx<'_>, on: bool) -> Reply {

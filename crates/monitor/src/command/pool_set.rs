@@ -9,7 +9,7 @@ use crate::command::pool::pool_arg;
 use crate::command::pool_get::{BULK, CSUM_TYPES, TIER_VARS};
 use crate::command::units::{parse_float, parse_iec, parse_int};
 use crate::command::{Command, Handler, Reply, WriteCtx, flags};
-use crate::service::pool::{Refusal, check_pg_num, edit_pool, rule_by_name};
+use crate::service::pool::{Refusal, check_pg_num, check_rule, edit_pool, rule_by_name};
 
 pub(super) const COMMANDS: &[Command] = &[Command {
     sig: "osd pool set name=pool,type=CephPoolname \
@@ -72,7 +72,7 @@ fn changed(ctx: &WriteCtx<'_>, id: PoolId, var: &str, val: &str) -> Result<Pool,
         "crush_rule" => {
             let rule = rule_by_name(ctx.osdmap(), val)
                 .ok_or_else(|| (Errno::ENOENT, format!("crush rule {val} does not exist")))?;
-            check_rule(ctx, rule, &p)?;
+            check_rule(ctx.osdmap(), rule, p.kind, p.size)?;
             p.crush_rule = u8::try_from(rule).unwrap_or(0);
         }
         "pg_autoscale_mode" => {
@@ -142,26 +142,9 @@ fn set_size(ctx: &WriteCtx<'_>, id: PoolId, p: &mut Pool, n: i64, sure: bool) ->
         }
     }
     p.size = size;
-    check_rule(ctx, p.crush_rule.into(), p)?;
+    check_rule(ctx.osdmap(), p.crush_rule.into(), p.kind, size)?;
     check_pg_num(ctx.osdmap(), ctx.settings, ctx.batch, Some(id), p.pg_num.into(), size)?;
     p.min_size = size - size / 2;
-    Ok(())
-}
-
-/// Source: CrushWrapper::check_crush_rule.
-fn check_rule(ctx: &WriteCtx<'_>, rule: u32, p: &Pool) -> Result<(), Refusal> {
-    let Some(r) = ctx.osdmap().crush.rule(rule) else {
-        return Err((Errno::ENOENT, format!("crush rule {rule} does not exist")));
-    };
-    if r.rule_type != p.kind as u8 {
-        return Err(einval(format!("crush rule {rule} type does not match pool")));
-    }
-    if p.size < r.min_size {
-        return Err(einval("pool size is smaller than the crush rule min size"));
-    }
-    if p.size > r.max_size {
-        return Err(einval("pool size is bigger than the crush rule max size"));
-    }
     Ok(())
 }
 

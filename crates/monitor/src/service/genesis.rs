@@ -58,7 +58,7 @@ impl Monitor {
             creating: Arc::default(),
             auth: Arc::new(KeyServer { rotating, ..auth }),
             global_id_bound: FIRST_GLOBAL_ID,
-            config: Arc::new(first_options(config, now)),
+            config: Arc::new(first_options(config)),
             kv: Arc::default(),
             kv_version: 1,
             mgr: Arc::new(MgrState { epoch: Epoch(1), ..MgrState::default() }),
@@ -70,14 +70,12 @@ impl Monitor {
     }
 }
 
-fn first_options(config: &GenesisConfig, now: Now) -> ConfigDb {
+fn first_options(config: &GenesisConfig) -> ConfigDb {
     let mut db = ConfigDb::default();
-    if config.options.is_empty() {
-        return db;
-    }
     let set = config.options.iter();
     let diff = set.map(|(who, name, value)| (format!("{who}/{name}"), (None, Some(value.clone())))).collect();
-    db.apply(&ConfigChange { stamp: now.wall, diff, ..ConfigChange::default() });
+    // Version 1 has no time, as in Ceph.
+    db.apply(&ConfigChange { diff, ..ConfigChange::default() });
     db
 }
 

@@ -70,9 +70,10 @@ pub(crate) fn create(
     }
     let rule = choose_rule(map, settings, batch, new)?;
     let size = match or_default(new.size, "osd_pool_default_size", 3.0) {
-        n @ 1..=10 => n as u8,
+        n @ 1..=255 => n as u8,
         n => return Err((Errno::EINVAL, format!("pool size must be between 1 and 10, not {n}"))),
     };
+    check_rule(map, rule, PoolType::Replicated, size)?;
     let min_size = match number("osd_pool_default_min_size", 0.0) as i64 {
         0 => size - size / 2,
         n => u8::try_from(n.clamp(1, size.into())).unwrap_or(1),
@@ -148,6 +149,24 @@ fn choose_rule(map: &OsdMap, settings: &Settings, batch: &Batch, new: &NewPool<'
         let text = "No suitable CRUSH rule exists, check 'osd pool default crush *' config options";
         (Errno::ENOENT, text.to_owned())
     })
+}
+
+/// Whether a rule serves pools of this kind and size. Source: CrushWrapper::check_crush_rule.
+pub(crate) fn check_rule(map: &OsdMap, rule: u32, kind: PoolType, size: u8) -> Result<(), Refusal> {
+    let refused = |text: String| Err((Errno::EINVAL, text));
+    let Some(r) = map.crush.rule(rule) else {
+        return Err((Errno::ENOENT, format!("crush rule {rule} does not exist")));
+    };
+    if r.rule_type != kind as u8 {
+        return refused(format!("crush rule {rule} type does not match pool"));
+    }
+    if size < r.min_size {
+        return refused("pool size is smaller than the crush rule min size".to_owned());
+    }
+    if size > r.max_size {
+        return refused("pool size is bigger than the crush rule max size".to_owned());
+    }
+    Ok(())
 }
 
 /// The number of the rule with this name.
