@@ -1,0 +1,87 @@
+//! Health of a cluster that changes: checks come and go, mutes silence them and end by themselves.
+
+mod common;
+
+use common::World;
+use serde_json::Value;
+
+struct Cluster {
+    world: World,
+    admin: types::ConnId,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let mut world = World::new();
+        let admin = world.admin();
+        Self { world, admin }
+    }
+
+    fn run(&mut self, cmd: &str) -> (i32, String, String) {
+        let cmd = self.world.command(self.admin, cmd);
+        self.world.run();
+        cmd
+    }
+
+    fn done(&mut self, cmd: &str) {
+        let (code, outs, _) = self.run(cmd);
+        assert_eq!(code, 0, "{cmd}: {outs}");
+    }
+
+    fn health(&mut self) -> String {
+        self.run(r#"{"prefix":"health"}"#).2
+    }
+}
+
+const SET_NOOUT: &str = r#"{"prefix":"osd set","key":"noout"}"#;
+const SET_NOUP: &str = r#"{"prefix":"osd set","key":"noup"}"#;
+const UNSET_NOOUT: &str = r#"{"prefix":"osd unset","key":"noout"}"#;
+const MUTE: &str = r#"{"prefix":"health mute","code":"OSDMAP_FLAGS","ttl":"1h"}"#;
+
+#[test]
+fn a_mute_silences_until_its_time_is_over() {
+    let mut c = Cluster::new();
+    let (code, outs, _) = c.run(MUTE);
+    assert_eq!((code, outs.as_str()), (-2, "health alert OSDMAP_FLAGS is not currently raised"));
+    let (code, outs, _) = c.run(r#"{"prefix":"health mute","code":"X","ttl":"soon","sticky":true}"#);
+    assert_eq!((code, outs.as_str()), (-22, "not a valid duration: soon"));
+    c.done(SET_NOOUT);
+    assert_eq!(c.health(), "HEALTH_WARN noout flag(s) set\n");
+    c.done(MUTE);
+    assert_eq!(c.health(), "HEALTH_OK (muted: OSDMAP_FLAGS(60m))\n");
+    let json = c.run(r#"{"prefix":"health","format":"json"}"#).2;
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!((&json["status"], &json["checks"]["OSDMAP_FLAGS"]["muted"]), (&"HEALTH_OK".into(), &true.into()));
+    c.world.tick(3_601);
+    assert_eq!(c.health(), "HEALTH_WARN noout flag(s) set\n");
+    assert!(c.world.mon.state().mutes.is_empty());
+}
+
+#[test]
+fn a_mute_ends_when_what_it_silences_is_over_or_grows() {
+    let mut c = Cluster::new();
+    c.done(SET_NOOUT);
+    c.done(MUTE);
+    c.done(UNSET_NOOUT);
+    c.world.tick(5);
+    assert_eq!(c.health(), "HEALTH_OK\n");
+    c.done(SET_NOOUT);
+    c.done(MUTE);
+    c.done(SET_NOUP);
+    c.world.tick(5);
+    assert_eq!(c.health(), "HEALTH_WARN noup,noout flag(s) set\n");
+    let log = c.run(r#"{"prefix":"log last","num":9}"#).2;
+    let cleared = "Health alert mute OSDMAP_FLAGS cleared (count increased from 5 to 10)";
+    assert!(log.contains(cleared) && log.contains("cleared (health alert cleared)"), "{log}");
+}
+
+#[test]
+fn sticky_mutes_stay_until_they_are_taken_away() {
+    let mut c = Cluster::new();
+    c.done(r#"{"prefix":"health mute","code":"OSDMAP_FLAGS","sticky":true}"#);
+    c.world.tick(5);
+    c.done(SET_NOOUT);
+    assert_eq!(c.health(), "HEALTH_OK (muted: OSDMAP_FLAGS)\n");
+    c.done(r#"{"prefix":"health unmute","code":"OSDMAP_FLAGS"}"#);
+    assert_eq!(c.health(), "HEALTH_WARN noout flag(s) set\n");
+}
