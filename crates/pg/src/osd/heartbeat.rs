@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use messages::osd::MOsdPing;
+use messages::osd::{MOsdPing, SignedSpan};
 use types::{ConnId, Epoch, OsdId};
 
+use super::maps::ShareTo;
 use super::{OsdCore, mon};
 use crate::io::Output;
 
 /// How often a failure is reported again while the map does not show it.
 const REPORT_AGAIN: Duration = Duration::from_secs(5);
+
+/// How often a sign of life is asked for while reads wait for one.
+const ASK_LEASE_AGAIN: Duration = Duration::from_millis(500);
 
 /// What is known of a heartbeat peer.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,6 +30,8 @@ struct Peer {
 pub(super) struct Heartbeats {
     peers: BTreeMap<i32, Peer>,
     last_sent: Duration,
+    /// When signs of life were last asked for because reads waited.
+    lease_asked: Duration,
 }
 
 impl Heartbeats {
@@ -46,6 +52,7 @@ impl OsdCore {
             let known = self.heartbeats.peers.get(&osd).filter(|p| p.up_from == o.info.up_from);
             wanted.insert(osd, known.copied().unwrap_or(fresh));
         }
+        self.shared.heard_at.retain(|osd, _| wanted.contains_key(osd));
         self.heartbeats.peers = wanted;
     }
 
@@ -62,14 +69,7 @@ impl OsdCore {
         let peers: Vec<(i32, Peer)> = self.heartbeats.peers.iter().map(|(o, p)| (*o, *p)).collect();
         for (osd, peer) in peers {
             if due {
-                let msg = MOsdPing {
-                    fsid: self.shared.map.fsid,
-                    map_epoch: self.shared.epoch(),
-                    op: MOsdPing::PING,
-                    stamp: now.wall,
-                    ..MOsdPing::default()
-                };
-                self.shared.out.push(Output::SendOsd { osd: OsdId(osd), msg: msg.into() });
+                self.ping(osd);
             }
             let silent = now.mono.saturating_sub(peer.last_heard);
             let told = peer.reported.is_some_and(|at| now.mono.saturating_sub(at) < REPORT_AGAIN);
@@ -79,11 +79,53 @@ impl OsdCore {
         }
     }
 
+    fn ping(&mut self, osd: i32) {
+        let now = self.shared.now;
+        let msg = MOsdPing {
+            fsid: self.shared.map.fsid,
+            map_epoch: self.shared.epoch(),
+            op: MOsdPing::PING,
+            stamp: now.wall,
+            mono_ping_stamp: to_span(now.mono),
+            ..MOsdPing::default()
+        };
+        self.shared.out.push(Output::SendOsd { osd: OsdId(osd), msg: msg.into() });
+    }
+
+    /// Reads that wait for a sign of life: asks for one now, or lets them go on when it came.
+    pub(super) fn retry_leases(&mut self) {
+        if !std::mem::take(&mut self.shared.lease_waited) {
+            return;
+        }
+        let cx = &mut self.shared;
+        let mut silent = std::collections::BTreeSet::new();
+        for pg in self.pgs.values_mut().filter(|pg| !pg.waiting_for_lease.is_empty()) {
+            let lacking = pg.lacking_leases(cx);
+            if lacking.is_empty() {
+                pg.ready.append(&mut pg.waiting_for_lease);
+            }
+            silent.extend(lacking);
+        }
+        let asked = &mut self.heartbeats.lease_asked;
+        if cx.now.mono.saturating_sub(*asked) >= ASK_LEASE_AGAIN && !silent.is_empty() {
+            *asked = cx.now.mono;
+            silent.into_iter().for_each(|osd| self.ping(osd));
+        }
+    }
+
     pub(super) fn handle_ping(&mut self, from: i32, conn: Option<ConnId>, tid: u64, m: &MOsdPing) {
         let now = self.shared.now.mono;
         if let Some(peer) = self.heartbeats.peers.get_mut(&from) {
             peer.last_heard = now;
             peer.reported = None;
+        }
+        if !self.shared.map.is_up(from) {
+            // It may not know yet that it is out: it gets the map, and no sign that it is taken for alive.
+            return self.share_map(ShareTo::Osd(from), m.map_epoch);
+        }
+        if m.op == MOsdPing::PING_REPLY {
+            self.shared.heard(from, from_span(m.mono_ping_stamp));
+            self.shared.lease_waited = true;
         }
         if m.op != MOsdPing::PING {
             return;
@@ -116,4 +158,12 @@ impl OsdCore {
             peer.reported = Some(now);
         }
     }
+}
+
+fn to_span(d: Duration) -> SignedSpan {
+    SignedSpan { sec: i32::try_from(d.as_secs()).unwrap_or(i32::MAX), nsec: d.subsec_nanos() as i32 }
+}
+
+fn from_span(s: SignedSpan) -> Duration {
+    Duration::new(u64::try_from(s.sec).unwrap_or(0), u32::try_from(s.nsec).unwrap_or(0).min(999_999_999))
 }

@@ -50,8 +50,7 @@ impl OsdCore {
         }
     }
 
-    /// Maps in order up to the current one, back to the epoch in which the last of these pools appeared, or to the
-    /// oldest that is kept.
+    /// Maps in order up to the current one, back to one that has none of these pools, or to the oldest that is kept.
     fn maps_back_to_birth(
         &mut self,
         current: &Arc<OsdMap>,
@@ -70,10 +69,10 @@ impl OsdCore {
                 },
             };
             let any = pools.iter().any(|p| map.pool(*p).is_some());
+            back.push(map);
             if !any {
                 break;
             }
-            back.push(map);
         }
         back.reverse();
         back
@@ -89,6 +88,8 @@ fn born(pgid: PgId, history: &[Arc<OsdMap>]) -> Pg {
     let mut past = PastIntervals::default();
     let mut info = PgInfo::new(pgid);
     let mut current: Option<(IntervalKey, Arc<OsdMap>)> = None;
+    // Without the pool's first epoch nothing is known of when the PG was clean.
+    let birth_known = history.first().is_some_and(|m| m.epoch.0 <= 1 || m.pool(pgid.pool).is_none());
     let h = &mut info.history;
     for map in history {
         let Some(key) = key_in(map) else { continue };
@@ -96,7 +97,7 @@ fn born(pgid: PgId, history: &[Arc<OsdMap>]) -> Pg {
             None => {
                 h.epoch_created = map.epoch;
                 h.epoch_pool_created = map.epoch;
-                h.last_epoch_clean = map.epoch;
+                h.last_epoch_clean = if birth_known { map.epoch } else { Epoch(0) };
                 h.same_interval_since = map.epoch;
                 h.same_up_since = map.epoch;
                 h.same_primary_since = map.epoch;

@@ -88,6 +88,8 @@ impl OsdCore {
             uncommitted: false,
             counters: OpCounters::default(),
             up_thru_wanted: Epoch(0),
+            heard_at: BTreeMap::new(),
+            lease_waited: false,
             failsafe_full: false,
         };
         let mut core = Self {
@@ -189,6 +191,7 @@ impl OsdCore {
 
     /// Runs requests that inputs have freed, until none is left.
     fn run_ready(&mut self) {
+        self.retry_leases();
         let cx = &mut self.shared;
         for pg in self.pgs.values_mut().filter(|pg| !pg.ready.is_empty()) {
             pg.run_ready(cx);

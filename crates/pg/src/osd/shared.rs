@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use maps::OsdMap;
 use messages::Message;
@@ -71,6 +72,11 @@ pub(crate) struct Shared {
     pub counters: OpCounters,
     /// The highest `up_thru` that a PG asked the monitors for.
     pub up_thru_wanted: Epoch,
+    /// For each OSD, when the newest message was sent that it has answered: it still took us for alive then, and so will
+    /// not report us, for a while.
+    pub heard_at: BTreeMap<i32, Duration>,
+    /// Reads wait for such an answer.
+    pub lease_waited: bool,
     /// So full that writes are dropped, whatever the map says.
     pub failsafe_full: bool,
 }
@@ -124,6 +130,20 @@ impl Shared {
 
     pub fn send_mon(&mut self, msg: impl Into<Message>) {
         self.out.push(Output::SendMon(msg.into()));
+    }
+
+    /// Whether the OSD answered lately enough that nobody can have replaced us as primary for lack of a sign of life.
+    ///
+    /// Peers report us after the grace time; four fifths of it leave room for clocks that run apart.
+    pub fn has_lease_of(&self, osd: i32) -> bool {
+        let lease = self.config.heartbeat_grace * 4 / 5;
+        self.heard_at.get(&osd).is_some_and(|at| self.now.mono.saturating_sub(*at) < lease)
+    }
+
+    /// Notes an answer to what was sent at `sent`.
+    pub fn heard(&mut self, osd: i32, sent: Duration) {
+        let at = self.heard_at.entry(osd).or_default();
+        *at = (*at).max(sent);
     }
 
     /// Asks the monitors to record that this OSD is alive, once for all PGs that want the same.

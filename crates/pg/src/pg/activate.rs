@@ -24,6 +24,7 @@ impl Pg {
             self.info.last_epoch_started = cx.epoch();
             self.info.last_interval_started = self.interval();
         }
+        self.activate_sent = cx.now.mono;
         self.find_backfills();
         let mut waiting: BTreeSet<i32> = self.write_targets(cx).into_iter().collect();
         for osd in &waiting {
@@ -57,7 +58,7 @@ impl Pg {
         }
     }
 
-    fn activate_member(&mut self, osd: i32, cx: &mut Shared) {
+    pub fn activate_member(&mut self, osd: i32, cx: &mut Shared) {
         let keep = cx.config.min_pg_log_entries;
         let Some(peer) = self.peers.get_mut(&osd) else { return };
         let restart = needs_backfill_from_start(&peer.info, self.log.tail());
@@ -144,6 +145,7 @@ impl Pg {
             }
             Phase::Activating { waiting } => {
                 waiting.remove(&from);
+                cx.heard(from, self.activate_sent);
                 if waiting.is_empty() {
                     self.started(cx);
                 }

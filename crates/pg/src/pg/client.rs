@@ -75,6 +75,11 @@ impl Pg {
             Err(Some(e)) => return op.refuse(e, cx),
             Err(None) => return,
         }
+        if !op.kind.writes && self.acting().iter().any(|o| *o != cx.whoami && !cx.has_lease_of(*o)) {
+            self.waiting_for_lease.push_back(op);
+            cx.lease_waited = true;
+            return;
+        }
         cx.counters.ops += 1;
         if op.kind.pg_op {
             return self.run_pg_op(op, cx);

@@ -50,6 +50,7 @@ impl Pg {
         self.phase = Phase::Stray;
         let mut requests: Vec<_> = self.writes.clear();
         requests.extend(std::mem::take(&mut self.waiting_for_object).into_values().flatten());
+        requests.extend(self.waiting_for_lease.drain(..));
         requests.extend(self.ready.drain(..));
         requests.extend(self.waiting_for_active.drain(..));
         if self.is_primary(cx) {

@@ -127,6 +127,10 @@ pub(crate) struct Pg {
     pub blocked_by: Vec<i32>,
     /// When state bits last changed, for reports.
     pub stamps: stats::Stamps,
+    /// Reads that wait for members to confirm that we are still the primary.
+    pub waiting_for_lease: VecDeque<ClientOp>,
+    /// When `Activate` was sent: its answer is a sign of life.
+    pub activate_sent: std::time::Duration,
     /// Requests ran again once the current input is through.
     pub ready: VecDeque<ClientOp>,
     /// Stats changed since the last report.
@@ -155,6 +159,8 @@ impl Pg {
             unfound: BTreeSet::new(),
             blocked_by: Vec::new(),
             stamps: stats::Stamps::default(),
+            waiting_for_lease: VecDeque::new(),
+            activate_sent: std::time::Duration::ZERO,
             ready: VecDeque::new(),
             watches: Watches::default(),
             report: true,
@@ -189,6 +195,11 @@ impl Pg {
     /// Whether client operations run.
     pub fn is_active(&self) -> bool {
         self.phase == Phase::Active && self.is_writeable()
+    }
+
+    /// Members of the acting set that have not confirmed lately that we are alive: somebody else may be primary by now.
+    pub fn lacking_leases(&self, cx: &Shared) -> Vec<i32> {
+        self.acting().iter().copied().filter(|o| *o != cx.whoami && !cx.has_lease_of(*o)).collect()
     }
 
     /// Members that get every write: the acting set and those being backfilled, without ourselves.

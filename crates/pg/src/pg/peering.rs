@@ -260,6 +260,10 @@ impl Pg {
             Phase::GetLog { from } => self.get_log(*from, cx),
             Phase::GetMissing { waiting } if !waiting.is_empty() => self.get_missing(cx),
             Phase::WaitUpThru => self.check_up_thru(cx),
+            Phase::Activating { waiting } => {
+                let silent: Vec<i32> = waiting.iter().copied().filter(|o| *o != cx.whoami).collect();
+                silent.into_iter().for_each(|osd| self.activate_member(osd, cx));
+            }
             Phase::WaitActing { want } => self.request_acting(&want.clone(), cx),
             Phase::Active => {
                 self.unfound.clear();

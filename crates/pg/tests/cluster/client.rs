@@ -131,21 +131,26 @@ impl Client {
 
     /// What must be sent (again) now.
     pub fn to_send(&mut self, map: &OsdMap) -> Vec<(i32, Message)> {
-        let mut out = Vec::new();
-        for (tid, r) in self.open.iter_mut().filter(|(_, r)| r.key.is_none()) {
-            let pgid = map.raw_pg_to_pg(PgId::new(r.msg.object.pool, r.msg.object.hash)).unwrap();
-            let primary = map.pg_to_up_acting(pgid).acting_primary;
-            if primary < 0 || self.paused {
-                continue;
-            }
-            r.key = Some((pgid, primary, map.pools[&pgid.pool].pg_num));
-            r.msg.pgid = SpgId::replicated(pgid);
-            r.msg.epoch = map.epoch;
-            r.msg.retry_attempt = r.attempts;
-            r.attempts += 1;
-            out.push((primary, Message::Unknown(Message::from(r.msg.clone()).into_wire(*tid))));
+        if self.paused {
+            return Vec::new();
         }
-        out
+        let unsent: Vec<u64> = self.open.iter().filter(|(_, r)| r.key.is_none()).map(|(t, _)| *t).collect();
+        unsent.into_iter().map(|tid| self.send_now(map, tid)).filter(|(to, _)| *to >= 0).collect()
+    }
+
+    /// The request addressed by this map; -1 when the PG has no primary.
+    pub fn send_now(&mut self, map: &OsdMap, tid: u64) -> (i32, Message) {
+        let r = self.open.get_mut(&tid).unwrap();
+        let pgid = map.raw_pg_to_pg(PgId::new(r.msg.object.pool, r.msg.object.hash)).unwrap();
+        let primary = map.pg_to_up_acting(pgid).acting_primary;
+        if primary >= 0 {
+            r.key = Some((pgid, primary, map.pools[&pgid.pool].pg_num));
+            r.attempts += 1;
+        }
+        r.msg.pgid = SpgId::replicated(pgid);
+        r.msg.epoch = map.epoch;
+        r.msg.retry_attempt = r.attempts - 1;
+        (primary, Message::Unknown(Message::from(r.msg.clone()).into_wire(tid)))
     }
 
     /// Sends a finished or open request once more, as a client does whose reply was lost.

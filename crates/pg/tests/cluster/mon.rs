@@ -89,6 +89,11 @@ impl Mon {
         self.change(|inc, _| inc.set_weight(OsdId(osd), WEIGHT_IN));
     }
 
+    /// Sends an OSD what it missed while it was cut off.
+    pub fn resubscribe(&mut self, osd: i32) {
+        self.subscribers.insert(osd, Epoch(1));
+    }
+
     pub fn forget(&mut self, osd: i32) {
         self.subscribers.remove(&osd);
     }

@@ -1,5 +1,7 @@
 //! One story per test.
 
+use std::time::Duration;
+
 use types::Epoch;
 
 use crate::sim::Sim;
@@ -261,6 +263,44 @@ fn a_deleted_pool_leaves_nothing() {
         assert_eq!(all, []);
         assert_eq!(core.store_mut().spaces().unwrap(), [store::Space::Meta]);
     }
+}
+
+#[test]
+fn a_primary_that_is_cut_off_stops_answering_reads() {
+    let (mut s, pool) = cluster(3, 3, 2, 1, 80);
+    write_all(&mut s, pool, 0..1, 1);
+    s.settle();
+    let map = s.mon.map.clone();
+    let old = map.pg_to_up_acting(types::PgId::new(pool, 0)).acting_primary;
+    let others: Vec<i32> = (0..3).filter(|o| *o != old).collect();
+    // The client and the old primary still reach each other, and the client has not heard of a new map.
+    s.cut = others.iter().map(|o| (old, *o)).chain([(old, crate::sim::MON)]).collect();
+    s.client.paused = true;
+    let before = s.client.replies.len();
+    let ask = |s: &mut Sim| {
+        let tid = s.client.read(&map, pool, "o0");
+        let (to, request) = s.client.send_now(&map, tid);
+        assert_eq!(to, old);
+        s.send(crate::sim::CLIENT, to, request);
+        s.run(30);
+    };
+    s.tick(Duration::from_secs(3));
+    ask(&mut s);
+    assert_eq!(s.client.replies.len(), before + 1, "within the lease the primary answers");
+    for _ in 0..24 {
+        s.tick(Duration::from_secs(1));
+        s.run(20);
+    }
+    assert!(!s.mon.map.is_up(old), "its peers have reported it");
+    ask(&mut s);
+    assert_eq!(s.client.replies.len(), before + 1, "a deposed primary answered");
+    s.cut.clear();
+    // Now the client hears of the maps, too.
+    s.client.session_lost(old);
+    s.client.paused = false;
+    s.mon.resubscribe(old);
+    s.until("everything answered", |s| s.client.is_idle());
+    s.settle();
 }
 
 /// Random kills, restarts and cuts under random writes and reads; afterwards everything acknowledged must be there.

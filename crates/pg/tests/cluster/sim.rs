@@ -14,7 +14,7 @@ use crate::client::Client;
 use crate::mon::{self, Mon};
 
 pub const CLIENT: i32 = 1000;
-const MON: i32 = 2000;
+pub const MON: i32 = 2000;
 const DEVICE_BYTES: u64 = 48 << 20;
 
 pub struct Node {
