@@ -21,6 +21,8 @@ mod info;
 mod interval;
 mod log;
 mod merge;
+#[cfg(test)]
+mod merge_tests;
 mod missing;
 mod peer;
 mod range;
