@@ -3,7 +3,7 @@
 //! `ObjectView` is what a method sees; `find` looks a method up by class and name; one module holds one class. A new class
 //! is a module with a `CLASS` and a line in `registry`.
 #![forbid(unsafe_code)]
-#![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
 
 mod registry;
 mod view;

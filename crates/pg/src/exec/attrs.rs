@@ -17,7 +17,8 @@ fn stored(env: &mut ExecEnv<'_>, s: &Scratch<'_>, name: &[u8]) -> Result<Option<
     if !s.before.exists {
         return Err(Errno::ENOENT.into());
     }
-    Ok(env.store.attr(&s.key, &user_attr(name))?)
+    // The empty name would be that of our own info.
+    if name.is_empty() { Ok(None) } else { Ok(env.store.attr(&s.key, &user_attr(name))?) }
 }
 
 pub(super) fn get(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, name: &[u8]) -> Outcome {
@@ -72,7 +73,12 @@ pub(super) fn set(env: &ExecEnv<'_>, s: &mut Scratch<'_>, name: &[u8], value: By
         return Err(Errno::ENAMETOOLONG.into());
     }
     s.make_exist();
-    s.txn.set_attr(&s.key, user_attr(name), value);
+    if name.is_empty() {
+        // In Ceph the object's own info replaces this one at once.
+        s.modify = true;
+    } else {
+        s.txn.set_attr(&s.key, user_attr(name), value);
+    }
     s.delta.writes += 1;
     Ok(Answer::done())
 }
@@ -81,7 +87,11 @@ pub(super) fn remove(s: &mut Scratch<'_>, name: &[u8]) -> Outcome {
     if !s.present() {
         return Err(Errno::ENOENT.into());
     }
-    s.txn.rm_attr(&s.key, user_attr(name));
+    if name.is_empty() {
+        s.modify = true;
+    } else {
+        s.txn.rm_attr(&s.key, user_attr(name));
+    }
     s.delta.writes += 1;
     Ok(Answer::done())
 }

@@ -150,7 +150,7 @@ impl Filter {
     /// The filter, and the listing's cursor, which follows the filter's arguments.
     fn new(filter: &ListFilter) -> Result<(Self, HObject), Errno> {
         let parse = || match filter.kind.as_str() {
-            "plain" => {
+            "plain" | "hello.hello" => {
                 filter.plain().map(|(attr, value, cursor)| Some((Self::Plain { attr, value }, cursor)))
             }
             "cephfs.inode_tag" => {

@@ -41,6 +41,8 @@ struct Watch {
     will_ping: bool,
     last_ping: Duration,
     deadline: Option<Duration>,
+    /// Its removal was asked for.
+    expired: bool,
     notifies: BTreeSet<u64>,
 }
 
@@ -110,6 +112,7 @@ impl Watches {
                 will_ping: false,
                 last_ping: Duration::ZERO,
                 deadline: Some(now + timeout),
+                expired: false,
                 notifies: BTreeSet::new(),
             });
         }
@@ -134,12 +137,14 @@ impl Watches {
             will_ping,
             last_ping: now,
             deadline: None,
+            expired: false,
             notifies: BTreeSet::new(),
         });
         if watch.conn == Some(conn) {
             return;
         }
         watch.conn = Some(conn);
+        watch.expired = false;
         watch.will_ping = will_ping;
         watch.last_ping = now;
         watch.deadline = will_ping.then(|| now + watch.timeout);
@@ -257,9 +262,11 @@ impl Watches {
         for (object, watches) in &mut self.objects {
             for (key, w) in watches {
                 let over = w.deadline.is_some_and(|d| d <= now);
-                if !over && !(w.conn.is_some() && is_barred(&w.addr)) {
+                let barred = !w.expired && is_barred(&w.addr);
+                if !over && !barred {
                     continue;
                 }
+                w.expired = true;
                 if let Some(conn) = w.conn.take() {
                     out.push(disconnect_message(key.0, conn));
                 }
@@ -354,4 +361,199 @@ impl Notify {
 fn disconnect_message(cookie: u64, conn: ConnId) -> Output {
     let msg = MWatchNotify { cookie, event: watch_event::DISCONNECT, ..MWatchNotify::default() };
     Output::Reply { conn, tid: 0, msg: msg.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use codec::Decode;
+    use messages::Message;
+    use types::{PoolId, SnapId};
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    fn at(s: u64) -> Duration {
+        Duration::from_secs(s)
+    }
+    fn object() -> HObject {
+        HObject { pool: PoolId(1), name: "o".into(), snap: SnapId::HEAD, ..HObject::min() }
+    }
+    fn key(cookie: u64, client: i64) -> WatchKey {
+        (cookie, EntityName::client(client))
+    }
+
+    #[derive(Default)]
+    struct T {
+        w: Watches,
+        out: Vec<Output>,
+    }
+
+    impl T {
+        fn connect(&mut self, s: u64, k: WatchKey, conn: u64) {
+            let who = (ConnId(conn), EntityAddr::default());
+            self.w.connect(at(s), &object(), k, who, TIMEOUT, true, &mut self.out);
+            self.w.assert_invariants();
+        }
+        fn notify(&mut self, s: u64, id: u64, timeout: u64) {
+            let n = NewNotify {
+                notify_id: id,
+                conn: ConnId(99),
+                notifier: 4999,
+                cookie: 55,
+                timeout: at(timeout),
+                payload: "hey".into(),
+                user_version: 3,
+            };
+            self.w.notify(at(s), &object(), n, &mut self.out);
+            self.w.assert_invariants();
+        }
+        fn ack(&mut self, k: WatchKey, id: u64, reply: &'static str) {
+            self.w.ack(&object(), k.1, Some(k.0), id, &reply.into(), &mut self.out);
+            self.w.assert_invariants();
+        }
+        fn tick(&mut self, s: u64) -> Vec<WatchKey> {
+            let expired = self.w.tick(at(s), |_| false, &mut self.out);
+            self.w.assert_invariants();
+            expired.into_iter().map(|(_, k)| k).collect()
+        }
+        /// Messages since the last call: connection, event, cookie and notify.
+        fn said(&mut self) -> Vec<(u64, u8, u64, u64)> {
+            let said = |o: &Output| match o {
+                Output::Reply { conn, msg: Message::WatchNotify(m), .. } => {
+                    (conn.0, m.event, m.cookie, m.notify_id)
+                }
+                other => panic!("{other:?}"),
+            };
+            std::mem::take(&mut self.out).iter().map(said).collect()
+        }
+        /// The one message since the last call: a notify's end.
+        fn end(&mut self) -> (i32, NotifyResult) {
+            match std::mem::take(&mut self.out).as_slice() {
+                [Output::Reply { conn: ConnId(99), msg: Message::WatchNotify(m), .. }] => {
+                    assert_eq!((m.event, m.cookie, m.notifier), (watch_event::NOTIFY_COMPLETE, 55, 4999));
+                    (m.return_code, NotifyResult::from_bytes(m.result.clone()).unwrap())
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_notify_reaches_all_and_ends_with_the_last_ack() {
+        let mut t = T::default();
+        t.connect(0, key(1, 10), 1);
+        t.connect(0, key(2, 20), 2);
+        t.notify(1, 7, 10);
+        assert_eq!(t.said(), [(1, watch_event::NOTIFY, 1, 7), (2, watch_event::NOTIFY, 2, 7)]);
+        t.ack(key(2, 20), 7, "two");
+        t.ack(key(2, 20), 7, "again");
+        t.ack(key(1, 20), 7, "somebody else's");
+        t.ack(key(1, 10), 8, "another notify");
+        assert!(t.out.is_empty());
+        t.ack(key(1, 10), 7, "one");
+        let replies = vec![((10, 1), "one".into()), ((20, 2), "two".into())];
+        assert_eq!(t.end(), (0, NotifyResult { replies, missed: Vec::new() }));
+    }
+
+    #[test]
+    fn without_watchers_a_notify_ends_at_once() {
+        let mut t = T::default();
+        t.notify(1, 7, 10);
+        assert_eq!(t.end(), (0, NotifyResult::default()));
+    }
+
+    #[test]
+    fn who_does_not_answer_is_named() {
+        let mut t = T::default();
+        t.connect(0, key(1, 10), 1);
+        t.connect(0, key(2, 20), 2);
+        t.notify(1, 7, 10);
+        t.said();
+        t.ack(key(1, 10), 7, "");
+        assert_eq!(t.tick(10), []);
+        assert!(t.out.is_empty());
+        t.tick(11);
+        let result = NotifyResult { replies: vec![((10, 1), Bytes::new())], missed: vec![(20, 2)] };
+        assert_eq!(t.end(), (Errno::ETIMEDOUT.neg(), result));
+        t.ack(key(2, 20), 7, "late");
+        assert!(t.out.is_empty());
+    }
+
+    #[test]
+    fn a_watch_that_comes_back_hears_what_it_missed() {
+        let mut t = T::default();
+        t.connect(0, key(1, 10), 1);
+        t.w.disconnected(at(1), ConnId(1));
+        t.notify(2, 7, 60);
+        assert_eq!(t.said(), []);
+        t.connect(3, key(1, 10), 5);
+        assert_eq!(t.said(), [(5, watch_event::NOTIFY, 1, 7)]);
+        // The same connection again repeats nothing.
+        t.connect(4, key(1, 10), 5);
+        assert_eq!(t.said(), []);
+    }
+
+    #[test]
+    fn a_watch_ends_without_pings_and_takes_its_notifies_along() {
+        let mut t = T::default();
+        t.connect(0, key(1, 10), 1);
+        t.w.ping(at(20), &object(), &key(1, 10));
+        t.notify(49, 7, 1000);
+        t.said();
+        assert_eq!(t.tick(49), []);
+        assert_eq!(t.tick(50), [key(1, 10)]);
+        assert_eq!(t.said(), [(1, watch_event::DISCONNECT, 1, 0)]);
+        assert!(!t.w.is_connected(&object(), &key(1, 10)));
+        // Until its removal is written it stays, and the removal is asked for again.
+        assert_eq!(t.tick(51), []);
+        assert_eq!(t.tick(55), [key(1, 10)]);
+        t.w.remove(&object(), &key(1, 10), false, &mut t.out);
+        assert_eq!(t.end(), (0, NotifyResult::default()));
+        assert!(t.w.is_empty());
+    }
+
+    #[test]
+    fn a_client_that_stopped_pinging_is_not_waited_for() {
+        let mut t = T::default();
+        t.connect(0, key(1, 10), 1);
+        t.notify(31, 7, 10);
+        assert_eq!(t.end(), (0, NotifyResult::default()));
+    }
+
+    #[test]
+    fn a_deleted_object_disconnects_its_watchers() {
+        let mut t = T::default();
+        t.connect(0, key(1, 10), 1);
+        t.w.remove(&object(), &key(1, 10), true, &mut t.out);
+        assert_eq!(t.said(), [(1, watch_event::DISCONNECT, 1, 0)]);
+    }
+
+    #[test]
+    fn stored_watches_wait_for_their_clients() {
+        let mut t = T::default();
+        let info = WatchInfo { cookie: 1, timeout_seconds: 30, addr: EntityAddr::default() };
+        t.w.populate(at(5), &object(), &[(key(1, 10), info)].into());
+        assert!(!t.w.is_connected(&object(), &key(1, 10)));
+        assert_eq!(t.tick(34), []);
+        assert_eq!(t.tick(35), [key(1, 10)]);
+    }
+
+    #[test]
+    fn barred_clients_lose_their_watches() {
+        let mut t = T::default();
+        t.connect(0, key(1, 10), 1);
+        let expired = t.w.tick(at(1), |_| true, &mut t.out);
+        assert_eq!(expired, [(object(), key(1, 10))]);
+        assert_eq!(t.said(), [(1, watch_event::DISCONNECT, 1, 0)]);
+        assert_eq!(t.w.tick(at(2), |_| true, &mut t.out), []);
+    }
+
+    #[test]
+    fn notify_ids_do_not_repeat_over_epochs() {
+        let mut w = Watches::default();
+        let (a, b) = (w.next_notify_id(Epoch(3)), w.next_notify_id(Epoch(3)));
+        let c = Watches::default().next_notify_id(Epoch(4));
+        assert!(a < b && b < c);
+    }
 }

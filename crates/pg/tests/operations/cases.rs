@@ -1,1 +1,324 @@
-//! x
+//! What librados cannot say in one call: truncation numbers, sparse reads, watches, tmaps, full pools.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use codec::{Decode, Encode, Writer};
+use messages::osd::{
+    Extent, ListSnapsResponse, ListWatchersResponse, Op, OsdOp, SparseReadResponse, cmp_mode, flags, watch_op,
+};
+use pg::exec::{Effect, classify};
+use types::{EntityName, Errno, SnapContext, SnapId};
+
+use crate::bench::{Bench, Request, failok};
+
+fn write(offset: u64, data: &'static str) -> Op {
+    Op::Write { extent: Extent::new(offset, data.len() as u64), data: data.into() }
+}
+fn whole(b: &mut Bench, name: &str) -> Bytes {
+    b.op(name, Op::Read(Extent::default())).1
+}
+
+/// An extent with the truncation that its sender knows of.
+fn after_truncation(offset: u64, length: u64, seq: u32, size: u64) -> Extent {
+    Extent { offset, length, truncate_size: size, truncate_seq: seq }
+}
+
+#[test]
+fn length_zero_reads_to_the_end() {
+    let mut b = Bench::new();
+    b.op("o", write(0, "0123456789"));
+    assert_eq!(whole(&mut b, "o"), "0123456789");
+    assert_eq!(b.op("o", Op::Read(Extent::new(4, 0))).1, "456789");
+    assert_eq!(b.op("o", Op::Read(Extent::new(4, u64::MAX))).1, "456789");
+    assert_eq!(b.op("o", Op::Read(Extent::new(u64::MAX, u64::MAX))), (0, Bytes::new()));
+}
+
+#[test]
+fn truncation_numbers_order_writes_and_truncations() {
+    let mut b = Bench::new();
+    let data = Bytes::from_static(b"xxxxxxxx");
+    b.op("o", write(0, "0123456789"));
+    // A write that knows of a truncation which is still on its way does it.
+    let extent = after_truncation(2, 2, 5, 4);
+    assert_eq!(b.op("o", Op::Write { extent, data: data.slice(..2) }).0, 0);
+    assert_eq!(whole(&mut b, "o"), "01xx");
+    // The truncation itself then does nothing, nor does an older one.
+    assert_eq!(b.op("o", Op::TrimTrunc(after_truncation(0, 0, 5, 4))).0, 0);
+    assert_eq!(b.op("o", Op::TrimTrunc(after_truncation(0, 0, 4, 1))).0, 0);
+    assert_eq!(whole(&mut b, "o"), "01xx");
+    // A write from before the truncation writes nothing behind the end.
+    let extent = after_truncation(3, 8, 4, 0);
+    assert_eq!(b.op("o", Op::Write { extent, data: data.clone() }).0, 0);
+    assert_eq!(whole(&mut b, "o"), "01xx");
+    let extent = after_truncation(9, 8, 4, 0);
+    assert_eq!(b.op("o", Op::Write { extent, data: data.clone() }).0, 0);
+    assert_eq!(whole(&mut b, "o").len(), 4 + 5, "a cut-off write still grows the object to its offset");
+    // A reader that knows of a later truncation sees only up to it.
+    assert_eq!(b.op("o", Op::Read(after_truncation(0, 9, 6, 3))).1, "01x");
+    assert_eq!(b.op("o", Op::Read(after_truncation(0, 9, 5, 3))).1.len(), 9);
+    // The number 1 with the largest size means none.
+    let extent = after_truncation(0, 1, 1, u64::MAX);
+    assert_eq!(b.op("new", Op::Write { extent, data: data.slice(..1) }).0, 0);
+    assert_eq!(b.op("new", Op::TrimTrunc(after_truncation(0, 0, 1, 0))).0, 0);
+    assert_eq!(whole(&mut b, "new"), "");
+}
+
+#[test]
+fn sparse_reads_leave_holes_out() {
+    let mut b = Bench::new();
+    b.op("o", Op::Write { extent: Extent::new(0, 4096), data: vec![1; 4096].into() });
+    b.op("o", Op::Write { extent: Extent::new(16384, 3), data: vec![2; 3].into() });
+    let (r, out) = b.op("o", Op::SparseRead(Extent::new(0, 1 << 20)));
+    let got = SparseReadResponse::from_bytes(out).unwrap();
+    assert_eq!((r, got.extents), (0, BTreeMap::from([(0, 4096), (16384, 3)])));
+    assert_eq!(got.data, [vec![1; 4096], vec![2; 3]].concat());
+    let (_, out) = b.op("o", Op::SparseRead(Extent::new(4000, 12384 + 1)));
+    let got = SparseReadResponse::from_bytes(out).unwrap();
+    assert_eq!(got.extents, BTreeMap::from([(4000, 96), (16384, 1)]));
+    let (_, out) = b.op("o", Op::MapExt(Extent::new(0, 1 << 20)));
+    assert_eq!(BTreeMap::from_bytes(out), Ok(BTreeMap::from([(0u64, 4096u64), (16384, 3)])));
+    assert_eq!(b.op("o", Op::SparseRead(after_truncation(0, 9, 2, 0))).0, Errno::EINVAL.neg());
+}
+
+#[test]
+fn numbers_compare_as_numbers() {
+    let mut b = Bench::new();
+    b.op("o", Op::SetXattr { name: "n".into(), value: "17".into() });
+    for (op, value, ok) in [(1, 17u64, true), (1, 18, false), (3, 100, true), (3, 9, false), (5, 9, true)] {
+        let value = value.to_bytes();
+        let (r, _) = b.op("o", Op::CmpXattr { name: "n".into(), op, mode: cmp_mode::U64, value });
+        assert_eq!(r, if ok { 1 } else { Errno::ECANCELED.neg() }, "{op}");
+    }
+    let bad = |op, mode| Op::CmpXattr { name: "n".into(), op, mode, value: 17u64.to_bytes() };
+    assert_eq!(b.op("o", bad(1, 9)).0, Errno::EINVAL.neg());
+    assert_eq!(b.op("o", bad(0, cmp_mode::U64)).0, Errno::EINVAL.neg());
+}
+
+#[test]
+fn what_the_osd_stores_for_itself_stays_hidden() {
+    let mut b = Bench::new();
+    let snapc = SnapContext { seq: 2, snaps: vec![2] };
+    b.op("o", write(0, "x"));
+    b.run(&Request { snapc, ..Request::new("o", vec![write(0, "y").into()]) });
+    let (r, out) = b.op("o", Op::GetXattrs);
+    assert_eq!((r, BTreeMap::<Bytes, Bytes>::from_bytes(out)), (0, Ok(BTreeMap::new())));
+    // Its name would be that of the info.
+    assert_eq!(b.op("o", Op::GetXattr { name: String::new() }).0, Errno::ENODATA.neg());
+    assert_eq!(b.op("o", Op::SetXattr { name: String::new(), value: "x".into() }).0, 0);
+    assert_eq!(b.op("o", Op::RmXattr { name: String::new() }).0, 0);
+    assert_eq!(b.op("o", Op::Stat).0, 0);
+}
+
+fn watch(cookie: u64, op: u8) -> Op {
+    Op::Watch { cookie, op, generation: 0, timeout_s: 0 }
+}
+
+#[test]
+fn watches_are_kept_with_the_object() {
+    let mut b = Bench::new();
+    assert_eq!(b.op("o", watch(1, watch_op::WATCH)).0, Errno::ENOENT.neg());
+    b.op("o", Op::Create);
+    let version = b.last_user;
+    assert_eq!(b.op("o", watch(1, watch_op::WATCH)).0, 0);
+    assert_eq!(b.op("o", watch(2, watch_op::LEGACY_WATCH)).0, 0);
+    assert_eq!(b.op("o", watch(3, watch_op::RECONNECT)).0, Errno::ENOTCONN.neg());
+    assert_eq!(b.op("o", watch(3, watch_op::PING)).0, Errno::ENOTCONN.neg());
+    assert_eq!(
+        b.op("o", watch(1, watch_op::PING)).0,
+        Errno::ETIMEDOUT.neg(),
+        "nobody carried the effect out"
+    );
+    assert_eq!(b.op("o", watch(1, watch_op::RECONNECT)).0, 0);
+    assert_eq!(b.op("o", watch(9, watch_op::UNWATCH)).0, 0);
+    let (_, out) = b.op("o", Op::ListWatchers);
+    let listed = ListWatchersResponse::from_bytes(out).unwrap();
+    let seen: Vec<_> = listed.entries.iter().map(|w| (w.cookie, w.name, w.timeout_s)).collect();
+    assert_eq!(seen, [(1, EntityName::client(4123), 30), (2, EntityName::client(4123), 30)]);
+    assert_eq!(b.op("o", watch(1, watch_op::UNWATCH)).0, 0);
+    assert_eq!(b.last_user, version, "watching is no change to clients");
+    b.effects.clear();
+    assert_eq!(b.op("o", Op::Delete).0, 0);
+    let watcher = EntityName::client(4123);
+    assert_eq!(b.effects, [Effect::Unwatch { cookie: 2, watcher, tell: true }]);
+}
+
+#[test]
+fn notifies_answer_their_id_at_once() {
+    let mut b = Bench::new();
+    b.op("o", Op::Create);
+    let notify = Op::Notify { cookie: 5, timeout_s: 0, payload: "p".into() };
+    let (r, out) = b.op("o", notify);
+    let notify_id = u64::from_bytes(out).unwrap();
+    let (cookie, timeout_s, payload, user_version) = (5, 30, "p".into(), b.last_user);
+    assert_eq!(r, 0);
+    assert_eq!(b.effects, [Effect::Notify { notify_id, cookie, timeout_s, payload, user_version }]);
+    b.effects.clear();
+    b.op("o", Op::NotifyAck { notify_id, cookie: 8, reply: "r".into() });
+    let mut old = OsdOp::from(Op::NotifyAck { notify_id: 0, cookie: 0, reply: Bytes::new() });
+    old.indata = Bytes::new();
+    old.arg[..8].copy_from_slice(&notify_id.to_le_bytes());
+    b.run(&Request::new("o", vec![old]));
+    let ack = |cookie, reply: &'static str| Effect::NotifyAck { notify_id, cookie, reply: reply.into() };
+    assert_eq!(b.effects, [ack(Some(8), "r"), ack(None, "")]);
+    assert_eq!(
+        b.op("gone", Op::Notify { cookie: 5, timeout_s: 1, payload: Bytes::new() }).0,
+        Errno::ENOENT.neg()
+    );
+}
+
+#[test]
+fn a_request_is_what_its_operations_are() {
+    let kind = |ops: &[Op], flags| {
+        let ops: Vec<OsdOp> = ops.iter().cloned().map(OsdOp::from).collect();
+        classify(&ops, flags).map(|k| (k.reads, k.writes, k.needs_read_cap, k.needs_write_cap, k.rwordered))
+    };
+    let call = |class: &str, method: &str| Op::Call {
+        class: class.into(),
+        method: method.into(),
+        input: Bytes::new(),
+    };
+    assert_eq!(kind(&[Op::Stat], 0), Ok((true, false, true, false, false)));
+    assert_eq!(kind(&[Op::Delete, Op::Stat], 0), Ok((true, true, true, true, false)));
+    assert_eq!(kind(&[watch(1, watch_op::WATCH)], 0), Ok((true, true, true, true, false)));
+    assert_eq!(kind(&[watch(1, watch_op::PING)], 0), Ok((true, false, true, false, true)));
+    assert_eq!(kind(&[call("lock", "lock")], 0), Ok((true, true, false, false, false)));
+    assert_eq!(kind(&[call("hello", "record_hello")], 0), Ok((false, true, false, false, false)));
+    assert_eq!(kind(&[Op::Stat], flags::RWORDERED), Ok((true, false, true, false, true)));
+    assert_eq!(kind(&[call("lock", "pick")], 0), Err(Errno::EOPNOTSUPP));
+    assert_eq!(kind(&[call("none", "lock")], 0), Err(Errno::EPERM));
+    assert_eq!(kind(&[], 0), Err(Errno::EINVAL));
+}
+
+#[test]
+fn malformed_arguments_are_refused() {
+    let mut b = Bench::new();
+    b.op("o", write(0, "x"));
+    let ops = [
+        Op::OmapGetKeys { start_after: "a".into(), max: 1 },
+        Op::OmapGetVals { start_after: "a".into(), max: 1, prefix: "p".into() },
+        Op::OmapGetValsByKeys { keys: ["k".into()].into() },
+        Op::OmapSetVals { vals: [("k".into(), "v".into())].into() },
+        Op::OmapRmKeys { keys: ["k".into()].into() },
+        Op::OmapCmp { assertions: [("k".into(), ("v".into(), 1))].into() },
+        Op::SetXattr { name: "n".into(), value: "v".into() },
+        Op::GetXattr { name: "n".into() },
+        Op::Call { class: "hello".into(), method: "say_hello".into(), input: "i".into() },
+        write(0, "data"),
+        Op::WriteFull { extent: Extent::new(0, 4), data: "data".into() },
+    ];
+    for op in ops.map(OsdOp::from) {
+        for n in 0..op.indata.len() {
+            let cut = OsdOp { indata: op.indata.slice(..n), ..op.clone() };
+            let reply = b.run(&Request::new("o", vec![cut]));
+            assert_eq!(reply.result, Errno::EINVAL.neg(), "{:?} cut to {n}", op.code);
+        }
+    }
+    assert_eq!(whole(&mut b, "o"), "x");
+}
+
+#[test]
+fn tmaps_are_updated_and_become_omaps() {
+    let mut b = Bench::new();
+    let commands = |list: &[(u8, &str, Option<&str>)]| {
+        let mut w = Writer::new();
+        for (code, key, value) in list {
+            w.u8(*code);
+            w.blob(key.as_bytes());
+            value.iter().for_each(|v| w.blob(v.as_bytes()));
+        }
+        Op::TmapUp { commands: w.into_bytes() }
+    };
+    assert_eq!(
+        b.op("t", commands(&[(b'h', "head", None), (b's', "b", Some("2")), (b'c', "a", Some("1"))])).0,
+        0
+    );
+    assert_eq!(b.op("t", commands(&[(b'c', "a", Some("1"))])).0, Errno::EEXIST.neg());
+    assert_eq!(b.op("t", commands(&[(b'r', "z", None)])).0, Errno::ENOENT.neg());
+    assert_eq!(b.op("t", commands(&[(b'R', "z", None), (b'r', "b", None)])).0, 0);
+    assert_eq!(b.op("t", commands(&[(b'x', "z", None)])).0, Errno::EINVAL.neg());
+    let (_, out) = b.op("t", Op::TmapGet);
+    let map = (Bytes::from("head"), BTreeMap::from([(Bytes::from("a"), Bytes::from("1"))]));
+    assert_eq!(<(Bytes, BTreeMap<Bytes, Bytes>)>::from_bytes(out), Ok(map.clone()));
+    assert_eq!(b.op("t", Op::Tmap2Omap { flags: 0 }).0, 0);
+    assert_eq!(b.op("t", Op::OmapGetHeader).1, "head");
+    let (_, out) = b.op("t", Op::OmapGetValsByKeys { keys: ["a".into(), "b".into()].into() });
+    assert_eq!(BTreeMap::from_bytes(out), Ok(map.1));
+    assert_eq!(whole(&mut b, "t"), "");
+    assert_eq!(b.op("t", Op::Tmap2Omap { flags: 0 }).0, Errno::ENODATA.neg());
+    assert_eq!(b.op("t", Op::Tmap2Omap { flags: 1 }).0, 0);
+}
+
+#[test]
+fn full_pools_refuse_growth_only() {
+    let mut b = Bench::new();
+    b.op("o", write(0, "0123456789"));
+    b.pool.set_flag(maps::pool_flags::FULL);
+    let mut grow = Request::new("o", vec![write(10, "more").into()]);
+    grow.flags = flags::FULL_TRY;
+    assert_eq!(b.run(&grow).result, Errno::ENOSPC.neg());
+    b.pool.set_flag(maps::pool_flags::FULL_QUOTA);
+    assert_eq!(b.run(&grow).result, Errno::EDQUOT.neg());
+    assert_eq!(b.op("o", write(0, "9876543210")).0, 0);
+    assert_eq!(b.op("o", Op::Truncate(Extent::new(3, 0))).0, 0);
+    grow.flags = flags::FULL_FORCE;
+    assert_eq!(b.run(&grow).result, 0);
+    assert_eq!(b.op("o", Op::Delete).0, 0);
+}
+
+#[test]
+fn clones_and_what_they_share_are_listed() {
+    let mut b = Bench::new();
+    let snapc = |ids: &[u64]| SnapContext { seq: ids[0], snaps: ids.to_vec() };
+    b.op("o", write(0, "0123456789"));
+    b.run(&Request { snapc: snapc(&[4, 2]), ..Request::new("o", vec![write(2, "XX").into()]) });
+    b.run(&Request { snapc: snapc(&[7, 4, 2]), ..Request::new("o", vec![write(5, "Y").into()]) });
+    assert_eq!((b.sums.objects, b.sums.clones, b.sums.bytes), (3, 2, 10 + 2 + 1));
+    let mut list = Request::new("o", vec![Op::ListSnaps.into()]);
+    list.object.snap = SnapId::SNAPDIR;
+    let reply = b.run(&list);
+    let got = ListSnapsResponse::from_bytes(reply.results[0].outdata.clone()).unwrap();
+    let seen: Vec<_> =
+        got.clones.iter().map(|c| (c.clone.0, c.snaps.len(), c.overlap.clone(), c.size)).collect();
+    let head = (SnapId::HEAD.0, 0, vec![], 10);
+    assert_eq!(seen, [(4, 2, vec![(0, 2), (4, 6)], 10), (7, 1, vec![(0, 5), (6, 4)], 10), head]);
+    assert_eq!(got.seq, SnapId(7));
+    let at = |b: &mut Bench, snap| {
+        let mut r = Request::new("o", vec![Op::Read(Extent::default()).into()]);
+        r.object.snap = SnapId(snap);
+        let reply = b.run(&r);
+        (reply.result, reply.results.first().map(|r| r.outdata.clone()).unwrap_or_default())
+    };
+    for (snap, want) in [(2, "0123456789"), (4, "0123456789"), (7, "01XX456789"), (9, "01XX4Y6789")] {
+        assert_eq!(at(&mut b, snap), (0, want.into()), "{snap}");
+    }
+    assert_eq!(at(&mut b, 3), (Errno::ENOENT.neg(), Bytes::new()));
+    // The head goes, its clones stay reachable; a new head hides nothing.
+    b.run(&Request { snapc: snapc(&[7, 4, 2]), ..Request::new("o", vec![Op::Delete.into()]) });
+    assert_eq!(at(&mut b, 7), (0, "01XX456789".into()));
+    assert_eq!(b.op("o", Op::Stat).0, Errno::ENOENT.neg());
+    assert_eq!((b.sums.objects, b.sums.whiteouts), (3, 1));
+    let rollback = Request {
+        snapc: snapc(&[7, 4, 2]),
+        ..Request::new("o", vec![Op::Rollback { snap: SnapId(4) }.into()])
+    };
+    assert_eq!(b.run(&rollback).result, 0);
+    assert_eq!(whole(&mut b, "o"), "0123456789");
+    assert_eq!((b.sums.objects, b.sums.whiteouts), (3, 0));
+}
+
+#[test]
+fn a_write_remembers_a_failure_that_was_allowed() {
+    let mut b = Bench::new();
+    b.op("o", Op::Create);
+    let ops =
+        vec![failok(Op::RmXattr { name: "x".into() }), failok(Op::OmapRmKeys { keys: Default::default() })];
+    assert_eq!(b.run(&Request::new("o", ops)).result, 0);
+    let ops = vec![
+        failok(Op::CmpXattr { name: "x".into(), op: 1, mode: 1, value: "v".into() }),
+        write(0, "x").into(),
+    ];
+    let reply = b.run(&Request::new("o", ops));
+    let rvals: Vec<i32> = reply.results.iter().map(|r| r.rval).collect();
+    assert_eq!((reply.result, rvals), (0, vec![Errno::ECANCELED.neg(), 0]));
+}

@@ -41,11 +41,17 @@ fn list<'a>(v: &'a Value, key: &str) -> &'a Vec<Value> {
 }
 
 fn operation(o: &Value) -> OsdOp {
-    let name = || text(o, "name").to_owned();
+    let mut op =
+        OsdOp::from(data_operation(o).or_else(|| other_operation(o)).unwrap_or_else(|| panic!("{o}")));
+    let set = |key: &str, flag| if o[key] == true { flag } else { 0 };
+    op.flags = set("excl", op_flags::EXCL) | set("failok", op_flags::FAILOK);
+    op
+}
+
+fn data_operation(o: &Value) -> Option<Op> {
     let written = |offset| (Extent::new(offset, bytes(o, "data").len() as u64), bytes(o, "data"));
     let range = || Extent::new(num(o, "off"), num(o, "len"));
-    let after = || Bytes::from(o["after"].as_str().unwrap_or("").to_owned());
-    let op = match text(o, "op") {
+    Some(match text(o, "op") {
         "create" => Op::Create,
         "write" => {
             let (extent, data) = written(num(o, "off"));
@@ -70,18 +76,7 @@ fn operation(o: &Value) -> OsdOp {
         "set-alloc-hint" => {
             Op::AllocHint { object_size: num(o, "size"), write_size: num(o, "wsize"), flags: 0 }
         }
-        "setxattr" => Op::SetXattr { name: name(), value: bytes(o, "value") },
-        "rmxattr" => Op::RmXattr { name: name() },
-        "getxattr" => Op::GetXattr { name: name() },
-        "getxattrs" => Op::GetXattrs,
-        "cmpxattr" => Op::CmpXattr {
-            name: name(),
-            op: num(o, "cmp") as u8,
-            mode: cmp_mode::STRING,
-            value: bytes(o, "value"),
-        },
         "stat" | "stat-assert" => Op::Stat,
-        "assert-version" => Op::AssertVer { version: num(o, "version") },
         "read" => Op::Read(range()),
         "cmpext" => {
             let (extent, data) = written(num(o, "off"));
@@ -94,6 +89,25 @@ fn operation(o: &Value) -> OsdOp {
             kind: num(o, "kind") as u8,
             init: hex(text(o, "init")),
         },
+        _ => return None,
+    })
+}
+
+fn other_operation(o: &Value) -> Option<Op> {
+    let name = || text(o, "name").to_owned();
+    let after = || Bytes::from(o["after"].as_str().unwrap_or("").to_owned());
+    Some(match text(o, "op") {
+        "setxattr" => Op::SetXattr { name: name(), value: bytes(o, "value") },
+        "rmxattr" => Op::RmXattr { name: name() },
+        "getxattr" => Op::GetXattr { name: name() },
+        "getxattrs" => Op::GetXattrs,
+        "cmpxattr" => Op::CmpXattr {
+            name: name(),
+            op: num(o, "cmp") as u8,
+            mode: cmp_mode::STRING,
+            value: bytes(o, "value"),
+        },
+        "assert-version" => Op::AssertVer { version: num(o, "version") },
         "rollback" => Op::Rollback { snap: SnapId(num(o, "snap")) },
         "call" => {
             let (class, method) = (text(o, "class").to_owned(), text(o, "method").to_owned());
@@ -114,12 +128,8 @@ fn operation(o: &Value) -> OsdOp {
         "omap-cmp" => {
             Op::OmapCmp { assertions: [(bytes(o, "key"), (bytes(o, "value"), num(o, "cmp") as i32))].into() }
         }
-        other => panic!("{other}"),
-    };
-    let mut op = OsdOp::from(op);
-    let set = |key: &str, flag| if o[key] == true { flag } else { 0 };
-    op.flags = set("excl", op_flags::EXCL) | set("failok", op_flags::FAILOK);
-    op
+        _ => return None,
+    })
 }
 
 fn request(step: &Value, snapc: &mut Vec<u64>) -> Request {
