@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
-use maps::{ApplyError, Incremental, OsdMap};
+use maps::{ApplyError, Incremental, OsdMap, Pool};
 use messages::Message;
 use types::{ConnId, Epoch, Now, PoolId};
 
@@ -184,7 +184,7 @@ fn pg_counts_grown(old: &OsdMap, new: &OsdMap, now: Now, state: &State) -> Vec<C
 fn astray(applied: &OsdMap, edited: &OsdMap) -> Vec<&'static str> {
     let states = |m: &OsdMap| m.osds.iter().map(|o| (o.state, o.uuid)).collect::<Vec<_>>();
     let checks = [
-        ("pools", applied.pools == edited.pools),
+        ("pools", same_pools(applied, edited)),
         ("pool names", applied.pool_names == edited.pool_names),
         ("states", states(applied) == states(edited)),
         ("weights", applied.weights == edited.weights),
@@ -194,6 +194,14 @@ fn astray(applied: &OsdMap, edited: &OsdMap) -> Vec<&'static str> {
         ("crush", applied.crush.to_bytes() == edited.crush.to_bytes()),
     ];
     checks.into_iter().filter(|(_, same)| !same).map(|(what, _)| what).collect()
+}
+
+/// Applying stamps every changed pool with the increment's epoch; edits need not.
+fn same_pools(applied: &OsdMap, edited: &OsdMap) -> bool {
+    let same = |(id, a): (&PoolId, &Pool)| {
+        edited.pools.get(id).is_some_and(|e| Pool { last_change: a.last_change, ..e.clone() } == *a)
+    };
+    applied.pools.len() == edited.pools.len() && applied.pools.iter().all(same)
 }
 
 /// One entry of the replicated log.
