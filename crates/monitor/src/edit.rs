@@ -84,6 +84,12 @@ pub(crate) fn can_mark_out(map: &OsdMap, id: i32) -> bool {
 /// What follows from a batch's edits: times of the last changes, and temporary sets that say nothing any more.
 /// Source: OSDMonitor::encode_pending, OSDMap::clean_temps.
 pub(crate) fn settle(old: &OsdMap, new: &mut OsdMap, now: Utime) {
+    let epoch = old.epoch.next();
+    for (id, pool) in &mut new.pools {
+        if old.pools.get(id) != Some(pool) {
+            pool.last_change = epoch;
+        }
+    }
     let all = 0..old.max_osd().max(new.max_osd());
     let ups_changed = all.clone().any(|id| {
         let addrs = |m: &OsdMap| m.osd(id).map(|o| o.client_addrs.clone());

@@ -33,8 +33,8 @@ pub(crate) struct OsdWatch {
     pub(crate) seen: BTreeMap<i32, (Duration, Duration)>,
     /// Since when an OSD is down and still in.
     pub(crate) down_since: BTreeMap<i32, Duration>,
-    /// By failed OSD and reporter: since when.
-    pub(crate) failures: BTreeMap<i32, BTreeMap<i32, Duration>>,
+    /// By failed OSD and reporter: since when, in milliseconds of our monotonic clock; that may be before it began.
+    pub(crate) failures: BTreeMap<i32, BTreeMap<i32, i64>>,
     /// The oldest epoch that each OSD still needs.
     pub(crate) clean_epochs: BTreeMap<i32, Epoch>,
     /// Since when we lead; timeouts begin then.
@@ -151,8 +151,7 @@ impl Monitor {
             edit::mark_down(batch.osdmap_mut(), target);
             return;
         }
-        let failed_for = Duration::from_secs(u64::try_from(m.failed_for_s).unwrap_or(0));
-        let since = now.mono.saturating_sub(failed_for);
+        let since = now.mono.as_millis() as i64 - i64::from(m.failed_for_s.max(0)) * 1_000;
         self.watch.failures.entry(target).or_default().insert(reporter, since);
         self.judge_failure(now, batch, target);
     }

@@ -80,8 +80,9 @@ impl Monitor {
         };
         let subtrees: BTreeSet<String> = reports.keys().filter(|o| map.exists(**o)).map(subtree).collect();
         // Counted from the last to notice, so that all reporters agree on at least this long.
-        let since = reports.values().max().copied().unwrap_or(now.mono);
-        let failed_for = now.mono.saturating_sub(since).as_secs_f64();
+        let now_ms = now.mono.as_millis() as i64;
+        let since = reports.values().max().copied().unwrap_or(now_ms);
+        let failed_for = (now_ms - since) as f64 / 1_000.0;
         let base = self.number("osd_heartbeat_grace", 20.0);
         let grace = base + self.laggy_grace(map, target, failed_for);
         let needed = self.number("mon_osd_min_down_reporters", 2.0);

@@ -114,7 +114,6 @@ pub(crate) fn create(
     if new.target_size_ratio > 0.0 {
         pool.opts.set("target_size_ratio", OptValue::Double(new.target_size_ratio));
     }
-    pool.last_change = batch.next_osdmap_epoch();
     let map = batch.osdmap_mut();
     map.pool_max += 1;
     let id = PoolId(map.pool_max.into());
@@ -248,6 +247,7 @@ pub(crate) fn edit_pool(batch: &mut Batch, id: PoolId, edit: impl FnOnce(&mut Po
     match batch.osdmap_mut().pools.get_mut(&id) {
         Some(pool) => {
             edit(pool);
+            // Also when nothing else changes: clients wait for the epoch that a setting is acknowledged with.
             pool.last_change = epoch;
             true
         }

@@ -1,19 +1,22 @@
 //! Requests on their way into a batch: first the capability check, then the service that prepares the change.
 
+use cephx::caps::{AppMetadata, OsdCap, OsdRequest};
 use messages::Message;
-use types::{ConnId, EntityType, Errno, Now};
+use messages::mon::{MPoolOp, pool_op};
+use types::{ConnId, EntityType, Errno, Now, PoolId};
 
 use crate::io::Output;
 use crate::monitor::{Monitor, Prepared};
 use crate::proposal::{Batch, Waiting};
 use crate::session::{Access, Session};
+use crate::state::State;
 
 impl Monitor {
     /// Queues a message that may change the state, when its sender may send it. Others are dropped without an answer, as in
     /// Ceph.
     pub(crate) fn enqueue_if_allowed(&mut self, conn: ConnId, tid: u64, msg: Message, out: &mut Vec<Output>) {
         let Some(session) = self.sessions.get(&conn) else { return };
-        if allowed(session, &msg) {
+        if allowed(&self.state, session, &msg) {
             return self.enqueue(conn, tid, msg, out);
         }
         if let Message::PoolOp(m) = &msg {
@@ -58,7 +61,7 @@ impl Monitor {
 }
 
 /// Source: the preprocess_* functions of src/mon/OSDMonitor.cc, MgrMonitor.cc and LogMonitor.cc.
-fn allowed(session: &Session, msg: &Message) -> bool {
+fn allowed(state: &State, session: &Session, msg: &Message) -> bool {
     let is = |kind: EntityType| session.name.kind == kind;
     match msg {
         Message::Log(_) => session.may("log", Access::W),
@@ -78,21 +81,36 @@ fn allowed(session: &Session, msg: &Message) -> bool {
         Message::MgrBeacon(_) | Message::MonMgrReport(_) | Message::PgDigest(_) => {
             session.may("mgr", Access::X)
         }
-        Message::PoolOp(m) => pool_op_allowed(session, m),
+        Message::PoolOp(m) => pool_op_allowed(state, session, m),
         _ => false,
     }
 }
 
-/// Source: OSDMonitor::enforce_pool_op_caps. Clients without `osd w` at the monitor may still make and remove snapshots of
-/// their own in pools that their profile opens (`profile rbd`): the monitor grants that through this command's name.
-fn pool_op_allowed(session: &Session, m: &messages::mon::MPoolOp) -> bool {
-    use messages::mon::pool_op;
+/// Source: OSDMonitor::enforce_pool_op_caps, is_unmanaged_snap_op_permitted. Clients without `osd w` at the monitor may
+/// still make and remove snapshots of their own in pools that they may write to at the OSDs.
+fn pool_op_allowed(state: &State, session: &Session, m: &MPoolOp) -> bool {
     if session.may("osd", Access::W) {
         return true;
     }
-    let snapshots = matches!(m.op, pool_op::CREATE_UNMANAGED_SNAP | pool_op::DELETE_UNMANAGED_SNAP);
-    let none = std::collections::BTreeMap::new();
-    snapshots && session.may_command("osd", "osd pool op unmanaged-snap", &none, Access::W)
+    if !matches!(m.op, pool_op::CREATE_UNMANAGED_SNAP | pool_op::DELETE_UNMANAGED_SNAP) {
+        return false;
+    }
+    let pool = state.osdmap().pool_name(PoolId(m.pool.into())).unwrap_or_default();
+    let args = [("poolname".to_owned(), pool.to_owned())].into();
+    if session.may_command("osd", "osd pool op unmanaged-snap", &args, Access::W) {
+        return true;
+    }
+    let Ok(caps) = OsdCap::from_info(&state.auth.caps(&session.name, EntityType::Osd)) else { return false };
+    caps.is_capable(&OsdRequest {
+        pool,
+        namespace: "",
+        app_metadata: &AppMetadata::default(),
+        object: "",
+        read: false,
+        write: true,
+        classes: &[],
+        addr: &session.addr,
+    })
 }
 
 /// Entries of other daemons and clients; acknowledged when they are committed.

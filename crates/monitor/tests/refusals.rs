@@ -1,0 +1,155 @@
+//! What must not work: commands without the capability, malformed ones, messages in somebody else's name.
+
+mod common;
+
+use bytes::Bytes;
+use cephx::{AuthClient, CryptoKey};
+use common::{FSID, World, addr};
+use messages::mon::{MMonCommand, MPoolOp, pool_op};
+use messages::{Message, log::MLog};
+use monitor::{CON_MODE_CRC, Input, Output};
+use types::{AddrVec, AuthName, ConnId, EntityName, EntityType, SeededEntropy};
+
+/// Makes an entity with these capabilities and logs it in.
+fn client(w: &mut World, admin: ConnId, mon_caps: &str) -> ConnId {
+    let n = w.mon.state().auth.entities.len() as u64;
+    let name = format!("client.c{n}");
+    let caps = serde_json::json!({"prefix":"auth get-or-create-key","entity":name,"caps":["mon",mon_caps]});
+    let (code, outs, key) = w.command(admin, &caps.to_string());
+    assert_eq!((code, outs.as_str()), (0, ""));
+    let key = CryptoKey::from_base64(key.trim()).expect("a key");
+    let conn = ConnId(1_000 + n);
+    let mut client = AuthClient::new(AuthName::parse(&name).expect("a name"), key, &[EntityType::Mon]);
+    w.input(Input::AuthRequest {
+        conn,
+        peer_type: EntityType::Client,
+        method: cephx::METHOD_CEPHX,
+        preferred_modes: vec![CON_MODE_CRC],
+        payload: client.start_login(),
+        peer_addr: addr("v2:127.0.0.1:0/5"),
+    });
+    let Some(Output::AuthMore { payload, .. }) = w.take().pop() else { panic!("a challenge") };
+    let mut seed = SeededEntropy(3);
+    let mut fill = |b: &mut [u8]| types::Entropy::fill(&mut seed, b);
+    let answer = client.handle_challenge(&payload, w.now.wall, &mut fill).expect("an answer");
+    w.input(Input::AuthMore { conn, payload: answer });
+    assert!(matches!(w.take().pop(), Some(Output::AuthDone { .. })));
+    let peer = EntityName::client(-1);
+    w.input(Input::Connected { conn, peer, addrs: AddrVec::default(), features: types::features::PACIFIC });
+    conn
+}
+
+const READ: &str = r#"{"prefix":"osd lspools"}"#;
+const WRITE: &str = r#"{"prefix":"osd set","key":"noout"}"#;
+const KEYS: &str = r#"{"prefix":"auth ls"}"#;
+const STORE: &str = r#"{"prefix":"config-key set","key":"a","val":"b"}"#;
+const STORE_READ: &str = r#"{"prefix":"config-key get","key":"a"}"#;
+
+#[test]
+fn commands_obey_capabilities() {
+    let mut w = World::new();
+    let admin = w.admin();
+    let (yes, no) = (true, false);
+    let table = [
+        ("allow *", [yes, yes, yes, yes, yes]),
+        ("allow r", [yes, no, no, no, no]),
+        ("allow rw", [yes, yes, no, no, no]),
+        ("allow rwx", [yes, yes, yes, no, no]),
+        ("profile osd", [yes, yes, no, no, no]),
+        ("profile role-definer", [no, no, yes, no, no]),
+        ("allow command \"osd set\" with key=noout", [no, yes, no, no, no]),
+        ("allow command \"osd set\" with key=noup", [no, no, no, no, no]),
+        ("allow service osd r", [yes, no, no, no, no]),
+    ];
+    for (caps, want) in table {
+        let conn = client(&mut w, admin, caps);
+        let got = [READ, WRITE, KEYS, STORE, STORE_READ].map(|cmd| {
+            let (code, outs, _) = w.command(conn, cmd);
+            assert_eq!(code == -13, outs == "access denied", "{caps}: {cmd}");
+            code != -13
+        });
+        assert_eq!(got, want, "{caps}");
+    }
+}
+
+#[test]
+fn malformed_commands_are_answered_and_propose_nothing() {
+    let mut w = World::new();
+    let conn = w.admin();
+    let (index, deep) = (w.index, format!("{}1{}", "[".repeat(64), "]".repeat(64)));
+    let long = format!(r#"{{"prefix":"config-key set","key":"k","val":"{}"}}"#, "x".repeat(10 << 20));
+    for cmd in [
+        "",
+        "{",
+        "{}",
+        "[]",
+        "nonsense",
+        r#"{"prefix":5}"#,
+        r#"{"prefix":null}"#,
+        r#"{"prefix":["osd","set"]}"#,
+        r#"{"prefix":"osd"}"#,
+        r#"{"prefix":"no such command"}"#,
+        r#"{"prefix":"osd pool create"}"#,
+        r#"{"prefix":"osd pool create","pool":7}"#,
+        r#"{"prefix":"osd pool create","pool":"p","pg_num":"many"}"#,
+        r#"{"prefix":"osd reweight","id":0,"weight":NaN}"#,
+        r#"{"prefix":"osd reweight","id":0,"weight":1e400}"#,
+        r#"{"prefix":"osd in","ids":{"a":1}}"#,
+        &format!(r#"{{"prefix":"osd in","ids":{deep}}}"#),
+        &deep,
+        &long,
+    ] {
+        let ack = w.raw_command(conn, cmd, Bytes::new());
+        assert_eq!(ack.result, -22, "{}", cmd.get(..80).unwrap_or(cmd));
+        assert!(!ack.status.is_empty() && ack.status.len() < 2_000 && ack.cmd.concat().len() <= 1 << 20);
+    }
+    assert_eq!(w.index, index);
+    let msg = MMonCommand { fsid: types::Fsid([1; 16]), cmd: vec![WRITE.into()], ..MMonCommand::default() };
+    w.send(conn, msg);
+    let Some(Message::MonCommandAck(ack)) = w.sent(conn).pop() else { panic!("an answer") };
+    assert_eq!((ack.result, ack.status.as_str()), (-1, "wrong fsid"));
+    w.send(conn, MMonCommand { fsid: FSID, ..MMonCommand::default() });
+    let Some(Message::MonCommandAck(ack)) = w.sent(conn).pop() else { panic!("an answer") };
+    assert_eq!((ack.result, ack.status.as_str()), (-22, "no command specified"));
+    assert_eq!(w.index, index);
+}
+
+#[test]
+fn messages_obey_capabilities() {
+    let mut w = World::new();
+    let admin = w.admin();
+    let reader = client(&mut w, admin, "allow r");
+    let index = w.index;
+    let create =
+        MPoolOp { fsid: FSID, op: pool_op::CREATE, name: "p".into(), crush_rule: -1, ..MPoolOp::default() };
+    w.send(reader, create.clone());
+    let Some(Message::PoolOpReply(reply)) = w.sent(reader).pop() else { panic!("an answer") };
+    assert_eq!(reply.result, -1);
+    w.send(reader, MLog { fsid: FSID, entries: vec![Default::default()], ..MLog::default() });
+    w.send(reader, messages::osd::MOsdBoot::default());
+    w.send(reader, messages::mgr::MMgrBeacon { fsid: FSID, gid: 1, available: true, ..Default::default() });
+    assert_eq!((w.index, w.sent(reader)), (index, Vec::new()));
+    w.send(admin, create);
+    let Some(Message::PoolOpReply(reply)) = w.sent(admin).pop() else { panic!("an answer") };
+    assert_eq!((reply.result, w.mon.state().osdmap().pools.len()), (0, 1));
+}
+
+#[test]
+fn snapshots_of_a_client_s_own_need_the_right_to_write_there() {
+    let mut w = World::new();
+    let admin = w.admin();
+    w.command(admin, r#"{"prefix":"osd pool create","pool":"p"}"#);
+    let plain = client(&mut w, admin, "allow r");
+    let rbd = client(&mut w, admin, "profile rbd");
+    let snap = MPoolOp { fsid: FSID, pool: 1, op: pool_op::CREATE_UNMANAGED_SNAP, ..MPoolOp::default() };
+    w.send(plain, snap.clone());
+    let Some(Message::PoolOpReply(reply)) = w.sent(plain).pop() else { panic!("an answer") };
+    assert_eq!(reply.result, -1);
+    let caps = r#"["mon","profile rbd","osd","profile rbd pool=p"]"#;
+    let name =
+        w.mon.state().auth.entities.keys().rfind(|n| n.id.starts_with('c')).expect("made above").to_string();
+    w.command(admin, &format!(r#"{{"prefix":"auth caps","entity":"{name}","caps":{caps}}}"#));
+    w.send(rbd, snap);
+    let Some(Message::PoolOpReply(reply)) = w.sent(rbd).pop() else { panic!("an answer") };
+    assert_eq!(reply.result, 0);
+}
