@@ -28,6 +28,8 @@ const BEACON_EVERY: Duration = Duration::from_secs(2);
 const DIGEST_SOON: Duration = Duration::from_millis(20);
 const DIGEST_EVERY: Duration = Duration::from_secs(2);
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+/// What ails PGs is looked at again this often, for some of it counts only when it lasts.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 const EARLY_LIMIT: usize = 4_096;
 
 /// What a manager is told at start.
@@ -62,6 +64,7 @@ pub struct Manager {
     beacon_at: Duration,
     digest_at: Duration,
     sample_at: Duration,
+    check_at: Duration,
     digested: Option<Digested>,
 }
 
@@ -81,6 +84,7 @@ impl Manager {
             beacon_at: Duration::ZERO,
             digest_at: Duration::ZERO,
             sample_at: Duration::ZERO,
+            check_at: Duration::ZERO,
             digested: None,
         }
     }
@@ -147,6 +151,10 @@ impl Manager {
         if now.mono >= self.sample_at {
             self.sample_at = now.mono + SAMPLE_EVERY;
             self.pgs.sample(now.mono);
+        }
+        if now.mono >= self.check_at {
+            self.check_at = now.mono + CHECK_EVERY;
+            self.pgs.touch_unless_clean();
         }
     }
 

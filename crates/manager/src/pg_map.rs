@@ -131,6 +131,14 @@ impl PgMap {
         self.stamp = now.wall;
     }
 
+    /// Counts as a change when there are PGs that are not active and clean.
+    pub fn touch_unless_clean(&mut self) {
+        let chores =
+            pg_state::SCRUBBING | pg_state::DEEP_SCRUB | pg_state::SNAPTRIM | pg_state::SNAPTRIM_WAIT;
+        let whole = pg_state::ACTIVE | pg_state::CLEAN;
+        self.version += u64::from(self.pgs.values().any(|s| s.state & !chores != whole));
+    }
+
     /// See `ready`.
     pub fn check_ready(&mut self, map: &OsdMap, now: Now) {
         let since = *self.since.get_or_insert(now.mono);

@@ -18,7 +18,7 @@ impl PrettyTable {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Lines without a line end behind the last.
+    /// Headings and rows, each line with its end.
     pub fn render(&self) -> String {
         let width = |i: usize, heading: &str| {
             let cells = self.rows.iter().filter_map(|r| r.get(i)).map(String::len);
@@ -34,7 +34,7 @@ impl PrettyTable {
         };
         let mut lines = vec![line(&mut self.columns.iter().map(|(h, _)| *h))];
         lines.extend(self.rows.iter().map(|r| line(&mut r.iter().map(String::as_str))));
-        lines.join("\n")
+        lines.join("\n") + "\n"
     }
 }
 

@@ -248,5 +248,5 @@ fn a_troubled_cluster_is_described_as_ceph_would() {
     assert!(list.contains(",NONE]p"), "{list}");
     let debug =
         text(&w.command(r#"{"prefix":"pg debug","debugop":"unfound_objects_exist"}"#).expect("an answer"));
-    assert_eq!(debug, "TRUE");
+    assert_eq!(debug, "TRUE\n");
 }

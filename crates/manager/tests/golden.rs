@@ -25,6 +25,7 @@ fn normal(data: &str, format: Option<&str>) -> String {
             return in_order(&value);
         }
     }
+    assert!(format.is_some() || data.is_empty() || data.ends_with('\n'), "no line end: {data}");
     // Rows come in the order of hash tables.
     let mut lines: Vec<&str> = data.lines().collect();
     lines.retain(|l| !l.starts_with("version ") && !l.starts_with("stamp "));

@@ -50,7 +50,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("crash ls", "Show new and archived crash dumps", "mgr", "r", no_crashes),
     Command::new("crash ls-new", "Show new crash dumps", "mgr", "r", no_crashes),
     Command::new("crash stat", "Summarize recorded crashes", "mgr", "r", |_| {
-        Reply::text("0 crashes recorded")
+        Reply::text("0 crashes recorded\n")
     }),
     Command::new("crash info name=id,type=CephString", "show crash dump metadata", "mgr", "r", |ctx| {
         Reply::error(Errno::EINVAL, format!("crash info: {} not found", ctx.args.text_or_empty("id")))

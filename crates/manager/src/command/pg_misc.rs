@@ -68,7 +68,7 @@ fn pg_stat(ctx: &mut Ctx<'_>) -> Reply {
         sums.by_state.iter().map(|(state, n)| format!("{n} {}", pg_state::to_text(*state))).collect();
     let line = || {
         format!(
-            "{} pgs: {}; {} data, {} used, {} / {} avail{plain}",
+            "{} pgs: {}; {} data, {} used, {} / {} avail{plain}\n",
             sums.num_pg,
             states.join(", "),
             bytes_signed(sum.num_bytes),
@@ -197,7 +197,7 @@ fn debug(ctx: &mut Ctx<'_>) -> Reply {
         _ => s.num_objects_unfound,
     };
     let found = ctx.pgs.pgs.values().any(|s| count(&s.stats.sum) > 0);
-    with_warning(ctx, Reply::text(if found { "TRUE" } else { "FALSE" }))
+    with_warning(ctx, Reply::text(if found { "TRUE\n" } else { "FALSE\n" }))
 }
 
 fn osd_perf(ctx: &mut Ctx<'_>) -> Reply {
