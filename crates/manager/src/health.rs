@@ -125,7 +125,8 @@ pub fn checks(pgs: &PgMap, sums: &Sums, map: &OsdMap, now: Utime) -> BTreeMap<St
     for (consequence, c) in causes {
         out.insert(consequence.heading().0.to_owned(), compose(consequence, c, sum));
     }
-    add(&mut out, objects(sum));
+    scrub_errors(sum, &mut out);
+    unfound(pgs, sum, &mut out);
     large_omap(sums, map, &mut out);
     out
 }
@@ -183,24 +184,30 @@ pub fn share(n: i64, of: i64, what: &str) -> String {
     format!("{n}/{of} objects {what} ({:.3}%)", n as f64 / of as f64 * 100.0)
 }
 
-/// Checks that need the sums alone: code, severity, summary, count.
-fn objects(sum: &ObjectStatSum) -> Vec<(&'static str, u8, String, i64)> {
-    let mut out = Vec::new();
-    let errors = sum.num_scrub_errors;
-    if errors != 0 {
-        out.push(("OSD_SCRUB_ERRORS", ERROR, format!("{errors} scrub errors"), errors));
+fn scrub_errors(sum: &ObjectStatSum, out: &mut BTreeMap<String, HealthCheck>) {
+    let count = sum.num_scrub_errors;
+    if count != 0 {
+        let check =
+            HealthCheck { severity: ERROR, summary: format!("{count} scrub errors"), detail: vec![], count };
+        out.insert("OSD_SCRUB_ERRORS".to_owned(), check);
     }
-    let unfound = sum.num_objects_unfound;
-    if unfound != 0 && sum.num_objects > 0 {
-        out.push(("OBJECT_UNFOUND", WARNING, share(unfound, sum.num_objects, "unfound"), unfound));
-    }
-    out
 }
 
-fn add(out: &mut BTreeMap<String, HealthCheck>, checks: Vec<(&'static str, u8, String, i64)>) {
-    for (code, severity, summary, count) in checks {
-        out.insert(code.to_owned(), HealthCheck { severity, summary, detail: vec![], count });
+fn unfound(pgs: &PgMap, sum: &ObjectStatSum, out: &mut BTreeMap<String, HealthCheck>) {
+    let count = sum.num_objects_unfound;
+    if count == 0 || sum.num_objects <= 0 {
+        return;
     }
+    let line = |(pg, s): (&PgId, &PgStat)| {
+        let n = s.stats.sum.num_objects_unfound;
+        (n != 0).then(|| format!("pg {pg} has {n} unfound objects"))
+    };
+    let mut detail: Vec<String> = pgs.pgs.iter().filter_map(line).take(MAX_DETAIL + 1).collect();
+    if detail.len() > MAX_DETAIL {
+        detail.push("(additional pgs left out for brevity)".to_owned());
+    }
+    let summary = share(count, sum.num_objects, "unfound");
+    out.insert("OBJECT_UNFOUND".to_owned(), HealthCheck { severity: WARNING, summary, detail, count });
 }
 
 fn large_omap(sums: &Sums, map: &OsdMap, out: &mut BTreeMap<String, HealthCheck>) {

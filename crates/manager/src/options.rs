@@ -55,6 +55,14 @@ impl Level {
             Self::Override => "override",
         }
     }
+
+    /// Source: CONF_* in src/common/config.h.
+    pub fn number(self) -> i32 {
+        match self {
+            Self::Mon => 1,
+            Self::Override => 5,
+        }
+    }
 }
 
 /// Values that are not defaults.

@@ -217,9 +217,11 @@ impl PgMap {
 }
 
 impl OsdReport {
-    /// An OSD that is out counts for nothing.
+    /// An OSD that is out counts for nothing, but that it still holds PGs is not forgotten: it decides whether the OSD may
+    /// be destroyed.
     fn zero(&mut self) {
-        self.stat = OsdStat { seq: self.stat.seq, up_from: self.stat.up_from, ..OsdStat::default() };
+        let s = &self.stat;
+        self.stat = OsdStat { seq: s.seq, up_from: s.up_from, num_pgs: s.num_pgs, ..OsdStat::default() };
         self.pools.clear();
     }
 }

@@ -12,7 +12,7 @@ use maps::OsdMap;
 use messages::Message;
 use messages::common::{MCommand, MCommandReply};
 use messages::mgr::{MMgrConfigure, MMgrOpen, MPgDigest};
-use messages::mon::{MMonCommand, MMonCommandAck, MMonSubscribe, MOsdMap};
+use messages::mon::{MConfig, MMonCommand, MMonCommandAck, MMonSubscribe, MOsdMap};
 use messages::pg_state::{ACTIVE, CLEAN, PEERING, STALE};
 use messages::pool_stats::MPgStatsAck;
 use monitor::state::PgDigest;
@@ -311,6 +311,22 @@ fn an_osd_that_is_out_counts_for_nothing() {
     // Also when it reports again.
     change_pgs(&mut w, 2, |_| ());
     assert_eq!(w.command(r#"{"prefix":"osd df","format":"json"}"#).expect("an answer").output, reply.output);
+    // But while PGs are not whole, what it stores may still be needed.
+    for osd in [0, 1, 2] {
+        change_pgs(&mut w, osd, |s| {
+            s.reported_seq += 1;
+            s.state = ACTIVE | messages::pg_state::DEGRADED;
+            s.up = vec![0, 1];
+            s.acting = vec![0, 1];
+        });
+    }
+    let safe = w.command(r#"{"prefix":"osd safe-to-destroy","ids":["2"]}"#).expect("an answer");
+    assert_eq!(safe.result, -16);
+    assert!(
+        safe.status.starts_with("OSD(s) 2 last reported they still store some PG data"),
+        "{}",
+        safe.status
+    );
 }
 
 #[test]
@@ -377,6 +393,10 @@ fn daemons_are_configured_and_their_options_shown() {
     assert_eq!(show(&mut w, r#"{"prefix":"config show","who":"osd.0","key":"no"}"#).0, -2);
     assert_eq!(show(&mut w, r#"{"prefix":"config show","who":"osd.1"}"#).0, -2);
     assert_eq!(show(&mut w, r#"{"prefix":"config show","who":"osd"}"#).0, -22);
+    let config = MConfig { options: [("mgr_stats_period".to_owned(), "7".to_owned())].into() };
+    w.mon_sends(config);
+    let own = show(&mut w, r#"{"prefix":"config show","who":"mgr.x","format":"json"}"#);
+    assert_eq!(own, (0, r#"[{"name":"mgr_stats_period","value":"7","source":"mon"}]"#.to_owned()));
     let json = show(&mut w, r#"{"prefix":"config show-with-defaults","who":"osd.0","format":"json"}"#).1;
     assert_eq!(json, r#"[{"name":"osd_x","value":"5","source":"default"}]"#);
 }

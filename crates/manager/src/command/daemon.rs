@@ -2,6 +2,8 @@
 //!
 //! Source: DaemonServer::_handle_command in src/mgr/DaemonServer.cc; ceph_conf_level_name in src/common/config.cc.
 
+use std::collections::BTreeMap;
+
 use monitor::command::{Format, Reply};
 use monitor::text::table::TextTable;
 use serde_json::{Map, Value, json};
@@ -9,6 +11,7 @@ use types::Errno;
 
 use crate::command::{Command, Ctx};
 use crate::daemons::{Daemon, DaemonKey};
+use crate::options::{OPTIONS, OptionInfo, Options};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("service dump", "dump service map", "service", "r", |ctx| {
@@ -103,7 +106,8 @@ fn config_show(ctx: &mut Ctx<'_>, defaults: bool) -> Reply {
     let Some(key) = DaemonKey::parse(who) else {
         return Reply::error(Errno::EINVAL, "invalid daemon name: use <type>.<id>");
     };
-    let Some(daemon) = ctx.daemons.get(&key) else {
+    let own = (key.service == "mgr" && key.id == ctx.settings.name).then(|| Daemon::of_options(ctx.options));
+    let Some(daemon) = own.as_ref().or_else(|| ctx.daemons.get(&key)) else {
         return Reply::error(Errno::ENOENT, format!("no config state for daemon {who}"));
     };
     if let Some(name) = ctx.args.text("key") {
@@ -123,6 +127,20 @@ fn config_show(ctx: &mut Ctx<'_>, defaults: bool) -> Reply {
 }
 
 impl Daemon {
+    /// The manager itself.
+    fn of_options(options: &Options) -> Self {
+        let levels = |o: &OptionInfo| {
+            let values: BTreeMap<i32, String> =
+                options.levels(o.name).map(|(level, v)| (level.number(), v.to_owned())).collect();
+            (!values.is_empty()).then(|| (o.name.to_owned(), values))
+        };
+        Self {
+            config: OPTIONS.iter().filter_map(levels).collect(),
+            defaults: OPTIONS.iter().map(|o| (o.name.to_owned(), o.default.to_owned())).collect(),
+            ..Self::default()
+        }
+    }
+
     /// The value in force.
     fn value(&self, name: &str) -> Option<&String> {
         let set = self.config.get(name).and_then(|levels| levels.last_key_value());
