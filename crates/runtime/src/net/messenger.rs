@@ -492,7 +492,8 @@ impl Pump {
                     self.conn = id;
                 }
                 if !ready.resumed {
-                    let stated = ready.peer.addrs.msgr2().unwrap_or_default();
+                    // The first one stands for the peer: a client's has its nonce and kind "any".
+                    let stated = ready.peer.addrs.0.first().copied().unwrap_or_default();
                     let addr = if stated.is_blank() { channel.peer_addr() } else { stated };
                     let (name, features, identity) = (ready.peer.name, ready.features, channel.identity());
                     messenger.handler().ready(self.conn, PeerReady { name, addr, features, identity });
