@@ -1,0 +1,177 @@
+//! What the digest tells of ill health, in Ceph's words.
+
+mod common;
+
+use codec::Decode;
+use common::{World, osd_conn, reports};
+use manager::Output;
+use messages::Message;
+use messages::mgr::HealthCheck;
+use messages::pg_state::{
+    ACTIVE, BACKFILL_TOOFULL, CLEAN, DEGRADED, DOWN, INCOMPLETE, INCONSISTENT, PEERING, RECOVERY_TOOFULL,
+    RECOVERY_UNFOUND, UNDERSIZED,
+};
+use messages::stats::PgStat;
+use monitor::state::PgDigest;
+use types::{PgId, Utime};
+
+/// The check with this code after some PGs' statistics changed.
+fn check_of(code: &str, pgs: &[&str], edit: impl Fn(&mut PgStat)) -> Option<HealthCheck> {
+    let mut w = World::recorded();
+    let pgs: Vec<PgId> = pgs.iter().map(|pg| PgId::parse(pg).expect("a PG")).collect();
+    for (osd, mut report) in reports() {
+        report.pg_stats.retain(|pg, _| pgs.contains(pg));
+        report.pg_stats.values_mut().for_each(|s| {
+            s.reported_seq += 1;
+            edit(s);
+        });
+        w.message(osd_conn(osd), report);
+    }
+    w.advance(std::time::Duration::from_secs(2));
+    let digest = w.sent().into_iter().rev().find_map(|o| match o {
+        Output::SendMon { msg: Message::PgDigest(m), .. } => {
+            Some(PgDigest::from_bytes(m.summary).expect("a digest"))
+        }
+        _ => None,
+    });
+    digest.expect("a digest").checks.remove(code)
+}
+
+fn check(
+    code: &str,
+    pgs: &[&str],
+    edit: impl Fn(&mut PgStat),
+    summary: &str,
+    detail: &[&str],
+    severity: u8,
+    count: i64,
+) {
+    let got = check_of(code, pgs, edit).expect("a check");
+    let detail = detail.iter().map(|d| (*d).to_owned()).collect();
+    assert_eq!(got, HealthCheck { severity, summary: summary.to_owned(), detail, count });
+}
+
+/// As if it had been so for an hour.
+fn long_ago(s: &mut PgStat) {
+    let then = Utime::new(common::RECORDED_S - 3_600, 0);
+    (s.last_active, s.last_peered, s.last_fullsized, s.last_change) = (then, then, then, then);
+}
+
+#[test]
+fn an_idle_cluster_is_well() {
+    assert_eq!(check_of("PG_AVAILABILITY", &[], |_| ()), None);
+}
+
+#[test]
+fn degraded_pgs_count_objects_and_pgs() {
+    check(
+        "PG_DEGRADED",
+        &["2.0", "8.0"],
+        |s| {
+            s.state = ACTIVE | DEGRADED | UNDERSIZED;
+            s.acting.truncate(1);
+            s.stats.sum.num_objects_degraded = 4;
+            long_ago(s);
+        },
+        "Degraded data redundancy: 8/7608 objects degraded (0.105%), 2 pgs degraded, 2 pgs undersized",
+        &[
+            "pg 2.0 is stuck undersized for 60m, current state active+undersized+degraded, last acting [2]",
+            "pg 8.0 is stuck undersized for 60m, current state active+undersized+degraded, last acting [1]",
+        ],
+        1,
+        4,
+    );
+}
+
+#[test]
+fn what_is_new_is_not_stuck() {
+    let fresh = |s: &mut PgStat| {
+        s.state = PEERING;
+        s.last_active = Utime::new(common::RECORDED_S - 30, 0);
+        s.last_peered = s.last_active;
+    };
+    assert_eq!(check_of("PG_AVAILABILITY", &["2.0"], fresh), None);
+}
+
+#[test]
+fn pgs_that_do_not_serve_are_stuck_by_and_by() {
+    check(
+        "PG_AVAILABILITY",
+        &["2.0"],
+        |s| {
+            s.state = DOWN | PEERING;
+            long_ago(s);
+            s.last_peered = Utime::ZERO;
+        },
+        "Reduced data availability: 1 pg inactive, 1 pg down, 1 pg peering",
+        &["pg 2.0 is stuck peering since forever, current state down+peering, last acting [2,1]"],
+        1,
+        3,
+    );
+    let got = check_of("PG_AVAILABILITY", &["2.0"], |s| {
+        s.state = INCOMPLETE;
+        long_ago(s);
+    });
+    // The pool's min_size is 1: lowering it cannot help.
+    assert_eq!(got.expect("a check").detail, ["pg 2.0 is incomplete, acting [2,1]"]);
+}
+
+#[test]
+fn damage_and_fullness_are_errors_or_warnings() {
+    check(
+        "PG_DAMAGED",
+        &["2.0", "2.1"],
+        |s| s.state = ACTIVE | CLEAN | INCONSISTENT,
+        "Possible data damage: 2 pgs inconsistent",
+        &[
+            "pg 2.0 is active+clean+inconsistent, acting [2,1]",
+            "pg 2.1 is active+clean+inconsistent, acting [2,1]",
+        ],
+        0,
+        2,
+    );
+    let summary = |code: &str, bits: u64| {
+        check_of(code, &["2.0"], |s| s.state = ACTIVE | bits)
+            .map(|c| (c.severity, c.summary))
+            .expect("a check")
+    };
+    let hindered =
+        "Low space hindering backfill (add storage if this doesn't resolve itself): 1 pg backfill_toofull";
+    assert_eq!(summary("PG_BACKFILL_FULL", BACKFILL_TOOFULL), (1, hindered.to_owned()));
+    let blocking = "Full OSDs blocking recovery: 1 pg recovery_toofull".to_owned();
+    assert_eq!(summary("PG_RECOVERY_FULL", RECOVERY_TOOFULL), (0, blocking));
+}
+
+#[test]
+fn objects_that_are_lost_damaged_or_too_large_are_named() {
+    let lost = |s: &mut PgStat| {
+        s.state = ACTIVE | RECOVERY_UNFOUND | DEGRADED;
+        s.stats.sum.num_objects_unfound = 2;
+    };
+    let (summary, detail) = ("2/3804 objects unfound (0.053%)", ["pg 8.0 has 2 unfound objects"]);
+    check("OBJECT_UNFOUND", &["8.0"], lost, summary, &detail, 1, 2);
+    let damaged = check_of("PG_DAMAGED", &["8.0"], lost).expect("a check");
+    assert_eq!(damaged.detail, ["pg 8.0 is active+recovery_unfound+degraded, acting [1,0], 2 unfound"]);
+    check("OSD_SCRUB_ERRORS", &["8.0"], |s| s.stats.sum.num_scrub_errors = 3, "3 scrub errors", &[], 0, 3);
+    check(
+        "LARGE_OMAP_OBJECTS",
+        &["8.0", "2.0"],
+        |s| s.stats.sum.num_large_omap_objects = 1,
+        "2 large omap objects",
+        &[
+            "1 large objects found in pool 'cephfs.meta'",
+            "1 large objects found in pool 'bench'",
+            "Search the cluster log for 'Large omap object found' for more details.",
+        ],
+        1,
+        2,
+    );
+}
+
+#[test]
+fn details_are_bounded() {
+    let all: Vec<String> = (0..32).flat_map(|i| [format!("8.{i:x}"), format!("5.{i:x}")]).collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let check = check_of("PG_DAMAGED", &all, |s| s.state = ACTIVE | INCONSISTENT).expect("a check");
+    assert_eq!((check.count, check.detail.len()), (64, 51));
+}
