@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use codec::{Decode, Encode};
-use maps::OsdMap;
 use maps::flags::{WEIGHT_IN, WEIGHT_OUT, osd_state};
+use maps::{OsdMap, pool_flags};
 use types::{PgId, Utime};
 
 /// Why a state of OSDs may not be changed automatically.
@@ -84,6 +84,7 @@ pub(crate) fn can_mark_out(map: &OsdMap, id: i32) -> bool {
 /// What follows from a batch's edits: times of the last changes, and temporary sets that say nothing any more.
 /// Source: OSDMonitor::encode_pending, OSDMap::clean_temps.
 pub(crate) fn settle(old: &OsdMap, new: &mut OsdMap, now: Utime) {
+    mark_full_pools(new);
     let epoch = old.epoch.next();
     for (id, pool) in &mut new.pools {
         if old.pools.get(id) != Some(pool) {
@@ -110,6 +111,37 @@ pub(crate) fn settle(old: &OsdMap, new: &mut OsdMap, now: Utime) {
     }
 }
 
+/// How full a pool is follows from the fullest OSD that its rule uses; a pool over its quota is full whatever the OSDs say.
+/// Source: OSDMonitor::encode_pending, OSDMap::get_full_pools.
+fn mark_full_pools(map: &mut OsdMap) {
+    const FLAGS: u64 = pool_flags::FULL | pool_flags::BACKFILLFULL | pool_flags::NEARFULL;
+    const STATES: u32 = osd_state::FULL | osd_state::BACKFILLFULL | osd_state::NEARFULL;
+    let level = |state: u32| match state {
+        s if s & osd_state::FULL != 0 => pool_flags::FULL,
+        s if s & osd_state::BACKFILLFULL != 0 => pool_flags::BACKFILLFULL,
+        _ => pool_flags::NEARFULL,
+    };
+    let alive = |id: i32| map.is_up(id) && map.is_in(id);
+    let full: Vec<(i32, u64)> = map
+        .existing_osds()
+        .filter(|(id, o)| o.state & STATES != 0 && alive(id.0))
+        .map(|(id, o)| (id.0, level(o.state)))
+        .collect();
+    let crush = Arc::clone(&map.crush);
+    for pool in map.pools.values_mut() {
+        // Finding a rule's devices costs a walk; as a rule no OSD is full.
+        let devices = match full.is_empty() {
+            true => Default::default(),
+            false => crush.rule_weights(pool.crush_rule.into()),
+        };
+        let levels = full.iter().filter(|(id, _)| devices.contains_key(id)).map(|(_, level)| *level);
+        let order = [pool_flags::NEARFULL, pool_flags::BACKFILLFULL, pool_flags::FULL];
+        let worst = levels.max_by_key(|level| order.iter().position(|f| f == level)).unwrap_or(0);
+        let flag = if pool.has_flag(pool_flags::FULL_QUOTA) { pool_flags::FULL } else { worst };
+        pool.flags = pool.flags & !FLAGS | flag;
+    }
+}
+
 fn clean_temps(map: &mut OsdMap) {
     let useless = |pg: &PgId, osds: &Vec<i32>| {
         if !map.pg_exists(*pg) {
@@ -129,7 +161,7 @@ fn clean_temps(map: &mut OsdMap) {
     for pg in drop {
         map.primary_temp.remove(&pg);
     }
-    let gone = |pg: &PgId| !map.pools.get(&pg.pool).is_some_and(|p| pg.seed < p.pg_num);
+    let gone = |pg: &PgId| !map.pg_exists(*pg);
     let upmaps: Vec<PgId> =
         map.pg_upmap.keys().chain(map.pg_upmap_items.keys()).copied().filter(gone).collect();
     for pg in upmaps {

@@ -10,6 +10,7 @@ use types::{ConnId, Entropy, Epoch, Now};
 
 use crate::io::{Input, Output};
 use crate::proposal::{Answer, Batch, InFlight, Proposal, Waiting, decode_snapshot, encode_snapshot};
+use crate::service::health_log::Logged;
 use crate::service::osd::OsdWatch;
 use crate::service::proxy::Proxied;
 use crate::session::{Session, Stage};
@@ -38,6 +39,8 @@ pub struct Monitor {
     /// What the leader watches and does not replicate.
     pub(crate) watch: OsdWatch,
     pub(crate) mgr_seen: BTreeMap<u64, Duration>,
+    /// Checks as they were last logged; `None` until the first look.
+    pub(crate) health_logged: Option<BTreeMap<String, Logged>>,
     pub(crate) proxied: BTreeMap<u64, Proxied>,
     pub(crate) next_proxy_tid: u64,
     /// The last global id given out, and whether logins wait for more.
@@ -73,6 +76,7 @@ impl Monitor {
             snapshot_index: index,
             watch: OsdWatch::default(),
             mgr_seen: BTreeMap::new(),
+            health_logged: None,
             proxied: BTreeMap::new(),
             next_proxy_tid: 1,
             parked_logins: VecDeque::new(),
@@ -145,6 +149,7 @@ impl Monitor {
         }
         self.watch = OsdWatch::default();
         self.mgr_seen.clear();
+        self.health_logged = None;
     }
 
     fn message(&mut self, now: Now, conn: ConnId, tid: u64, msg: Message, out: &mut Vec<Output>) {
@@ -164,7 +169,7 @@ impl Monitor {
             Message::Statfs(m) => self.statfs(conn, tid, &m, out),
             Message::GetPoolStats(m) => self.pool_stats(conn, tid, &m, out),
             Message::MonGetPurgedSnaps(m) => self.purged_snaps(conn, tid, &m, out),
-            Message::Ping(m) => out.push(Output::Send { conn, tid, msg: m.into() }),
+            Message::Ping(_) => self.pong(now, conn, tid, out),
             other => self.enqueue_if_allowed(conn, tid, other, out),
         }
     }

@@ -285,3 +285,58 @@ fn the_manager_becomes_active_reports_and_is_replaced() {
     assert_eq!(names(&w), (Some("y".into()), 0));
     assert!(w.mon.state().osdmap().blocklist.contains_key(&addrs.0[0]));
 }
+
+fn flags_text(w: &World) -> String {
+    pool_flags::to_text(w.mon.state().osdmap().pool(PoolId(1)).expect("there").flags)
+}
+
+fn report(w: &mut World, objects: i64) {
+    let mut digest = PgDigest { epoch: w.mon.state().osdmap().epoch, ..PgDigest::default() };
+    digest.pg_states.insert(0x82, 8);
+    let mut usage = PoolUsage::default();
+    usage.stat.stats.sum.num_objects = objects;
+    digest.pools.insert(PoolId(1), usage);
+    let summary = codec::Encode::to_bytes(&digest);
+    w.send(ConnId(1), MPgDigest { gid: 0, summary, ..MPgDigest::default() });
+}
+
+#[test]
+fn full_osds_and_reached_quotas_make_pools_full() {
+    let (mut w, admin) = cluster(2);
+    report(&mut w, 5);
+    assert_eq!(flags_text(&w), "hashpspool");
+    let full = |state| messages::osd::MOsdFull { state, ..Default::default() };
+    w.send(conn(0), full(maps::flags::osd_state::NEARFULL));
+    assert_eq!(flags_text(&w), "hashpspool,nearfull");
+    w.send(conn(1), full(maps::flags::osd_state::FULL));
+    assert_eq!(flags_text(&w), "hashpspool,full");
+    w.send(conn(1), full(0));
+    w.send(conn(0), full(0));
+    assert_eq!(flags_text(&w), "hashpspool");
+    w.command(admin, r#"{"prefix":"osd pool set-quota","pool":"p","field":"max_objects","val":"5"}"#);
+    w.tick(10);
+    assert_eq!(flags_text(&w), "hashpspool,full,full_quota");
+    report(&mut w, 4);
+    w.tick(11);
+    assert_eq!(flags_text(&w), "hashpspool");
+}
+
+#[test]
+fn pg_counts_follow_their_target() {
+    let (mut w, admin) = cluster(2);
+    let counts = |w: &World| {
+        let p = w.mon.state().osdmap().pool(PoolId(1)).expect("there").clone();
+        (p.pg_num, p.pgp_num)
+    };
+    w.command(admin, r#"{"prefix":"osd pool set","pool":"p","var":"pg_num","val":"16"}"#);
+    w.tick(10);
+    assert_eq!(counts(&w), (8, 8), "not while the first ones are being made");
+    report(&mut w, 0);
+    w.tick(11);
+    assert_eq!(counts(&w), (16, 8));
+    w.tick(12);
+    assert_eq!(counts(&w), (16, 8), "places follow when the manager has seen the new PGs");
+    report(&mut w, 0);
+    w.tick(13);
+    assert_eq!(counts(&w), (16, 16));
+}

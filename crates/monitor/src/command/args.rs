@@ -174,11 +174,6 @@ impl Args {
         }
         out
     }
-
-    #[cfg(test)]
-    pub(crate) fn from_pairs(pairs: &[(&str, ArgValue)]) -> Self {
-        Self(pairs.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect())
-    }
 }
 
 impl std::fmt::Display for ArgValue {

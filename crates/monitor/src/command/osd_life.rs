@@ -274,7 +274,8 @@ fn destroy_or_purge(ctx: &mut WriteCtx<'_>, purge: bool) -> Reply {
         return Reply::error(Errno::EPERM, text);
     }
     let in_crush = ctx.osdmap().crush.is_placed(id);
-    if !ctx.osdmap().exists(id) && !(purge && in_crush) {
+    let known = ctx.osdmap().exists(id) || purge && in_crush;
+    if !known {
         return Reply::done(format!("osd.{id} does not exist"));
     }
     if ctx.osdmap().is_up(id) {

@@ -259,9 +259,9 @@ fn set_quota(ctx: &mut WriteCtx<'_>) -> Reply {
         Err(reply) => return reply,
     };
     let text = ctx.args.text_or_empty("val");
-    let value = match parse_iec(text) {
-        Ok(v) if v >= 0 => v.cast_unsigned(),
-        Ok(_) => return Reply::error(Errno::EINVAL, format!("error parsing value '{text}': negative")),
+    let value = match parse_iec(text).map(u64::try_from) {
+        Ok(Ok(v)) => v,
+        Ok(Err(_)) => return Reply::error(Errno::EINVAL, format!("error parsing value '{text}': negative")),
         Err(e) => return Reply::error(Errno::EINVAL, format!("error parsing value '{text}': {e}")),
     };
     edit_pool(ctx.batch, id, |p| match field {

@@ -73,7 +73,7 @@ impl Monitor {
         let (Handler::Write(handler), Some(session)) = (command.handler, self.sessions.get(&conn)) else {
             return;
         };
-        if let Some(entry) = self.audit(now, session, command, m) {
+        if let Some(entry) = self.audit(now, session, command, m, "dispatch") {
             batch.log(entry);
         }
         let entropy = &mut self.entropy;
@@ -89,6 +89,11 @@ impl Monitor {
             entropy: &mut fill,
         };
         let reply = handler(&mut ctx);
+        if !reply.is_error() {
+            if let Some(entry) = self.audit(now, session, command, m, "finished") {
+                batch.log(entry);
+            }
+        }
         batch.answer(conn, tid, ack_message(&m.cmd, reply));
     }
 
@@ -131,14 +136,22 @@ impl Monitor {
     }
 
     /// Changes are noted in the audit channel, but not the values that may be secrets.
-    fn audit(&self, now: Now, session: &Session, command: &Command, m: &MMonCommand) -> Option<LogEntry> {
+    fn audit(
+        &self,
+        now: Now,
+        session: &Session,
+        command: &Command,
+        m: &MMonCommand,
+        what: &str,
+    ) -> Option<LogEntry> {
         let prefix: Vec<&str> = Signature::prefix_of(command.sig).collect();
         if matches!(prefix.as_slice(), ["config", "set"] | ["config-key", "set" | "put"]) {
             return None;
         }
         let cmd: String = m.cmd.concat().chars().take(AUDIT_CHARS).collect();
+        let quote = if what == "finished" { "'" } else { "" };
         let text = format!(
-            "from='{} {}' entity='{}' cmd=[{cmd}]: dispatch",
+            "from='{} {}' entity='{}' cmd={quote}[{cmd}]{quote}: {what}",
             session.peer, session.addrs, session.name
         );
         Some(self.settings.log_entry(now, Priority::Info, "audit", text))

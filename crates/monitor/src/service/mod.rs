@@ -3,10 +3,12 @@
 pub(crate) mod auth;
 pub(crate) mod commands;
 pub(crate) mod genesis;
+pub(crate) mod health_log;
 pub(crate) mod mgr;
 pub(crate) mod osd;
 pub(crate) mod osd_tick;
 pub(crate) mod pool;
+pub(crate) mod pool_tick;
 pub(crate) mod prepare;
 pub(crate) mod proxy;
 pub(crate) mod queries;

@@ -12,6 +12,7 @@ use crate::health::{MuteUpdate, mute_updates};
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
 use crate::service::osd::place;
+use crate::service::pool_tick::grow_pools;
 use crate::service::subscribe::place_of_osd;
 use crate::state::{Change, EPOCHS_KEPT, Mute, Priority};
 
@@ -31,9 +32,12 @@ impl Monitor {
         }
         self.mark_outs(now, batch);
         expire_blocklist(now, batch);
+        self.check_quotas(now, batch);
+        grow_pools(batch);
         self.tick_mgr(now, batch);
         self.trim_osdmaps(batch);
         self.expire_mutes(now, batch);
+        self.log_health(now, batch);
     }
 
     fn rotate_keys(&mut self, now: Now, batch: &mut Batch) {

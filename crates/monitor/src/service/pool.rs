@@ -48,28 +48,10 @@ pub(crate) fn create(
     if new.name.is_empty() {
         return Err((Errno::EINVAL, Errno::EINVAL.to_string()));
     }
-    let max = number("mon_max_pool_pg_num", 65_536.0) as i64;
-    let or_default = |v: i64, name: &str, default: f64| if v == 0 { number(name, default) as i64 } else { v };
-    let pg_num = or_default(new.pg_num, "osd_pool_default_pg_num", 32.0);
-    let pgp_num = match or_default(new.pgp_num, "osd_pool_default_pgp_num", 0.0) {
-        0 => pg_num,
-        n => n,
-    };
-    if !(1..=max).contains(&pg_num) {
-        let text = format!(
-            "'pg_num' must be greater than 0 and less than or equal to {max} (you may adjust 'mon max pool pg num' \
-             for higher values)"
-        );
-        return Err((Errno::ERANGE, text));
-    }
-    if !(1..=pg_num).contains(&pgp_num) {
-        let text = format!(
-            "'pgp_num' must be greater than 0 and lower or equal than 'pg_num', which in this case is {pg_num}"
-        );
-        return Err((Errno::ERANGE, text));
-    }
+    let (pg_num, pgp_num) = pg_counts(batch, settings, new)?;
     let rule = choose_rule(map, settings, batch, new)?;
-    let size = match or_default(new.size, "osd_pool_default_size", 3.0) {
+    let size = if new.size == 0 { number("osd_pool_default_size", 3.0) as i64 } else { new.size };
+    let size = match size {
         n @ 1..=255 => n as u8,
         n => return Err((Errno::EINVAL, format!("pool size must be between 1 and 10, not {n}"))),
     };
@@ -120,6 +102,32 @@ pub(crate) fn create(
     map.pools.insert(id, pool);
     map.pool_names.insert(id, new.name.to_owned());
     Ok(id)
+}
+
+/// How many PGs a new pool has, and how many of them are placed apart.
+fn pg_counts(batch: &Batch, settings: &Settings, new: &NewPool<'_>) -> Result<(i64, i64), Refusal> {
+    let number = |name: &str, default: f64| settings.number(batch.state(), name, default);
+    let max = number("mon_max_pool_pg_num", 65_536.0) as i64;
+    let or_default = |v: i64, name: &str, default: f64| if v == 0 { number(name, default) as i64 } else { v };
+    let pg_num = or_default(new.pg_num, "osd_pool_default_pg_num", 32.0);
+    let pgp_num = match or_default(new.pgp_num, "osd_pool_default_pgp_num", 0.0) {
+        0 => pg_num,
+        n => n,
+    };
+    if !(1..=max).contains(&pg_num) {
+        let text = format!(
+            "'pg_num' must be greater than 0 and less than or equal to {max} (you may adjust 'mon max pool pg num' \
+             for higher values)"
+        );
+        return Err((Errno::ERANGE, text));
+    }
+    if !(1..=pg_num).contains(&pgp_num) {
+        let text = format!(
+            "'pgp_num' must be greater than 0 and lower or equal than 'pg_num', which in this case is {pg_num}"
+        );
+        return Err((Errno::ERANGE, text));
+    }
+    Ok((pg_num, pgp_num))
 }
 
 /// What `osd pool create` writes into the fields of cache tiers. Source: osd_pool_default_cache_*.

@@ -2,14 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use codec::Encode;
 use messages::PaxosVersion;
+use messages::common::MPing;
 use messages::mon::{
     MConfig, MGetConfig, MMonGetVersion, MMonGetVersionReply, MMonMap, MStatfs, MStatfsReply,
 };
 use messages::osd::{MMonGetPurgedSnaps, MMonGetPurgedSnapsReply};
+use messages::payload::RestOfFront;
 use messages::pool_stats::{MGetPoolStats, MGetPoolStatsReply};
-use types::ConnId;
+use serde_json::json;
+use types::{ConnId, Now};
 
+use crate::command::{Format, json_text, mon_status};
+use crate::health::{Health, health_json};
 use crate::io::Output;
 use crate::monitor::Monitor;
 use crate::session::Access;
@@ -32,6 +38,17 @@ impl Monitor {
         let (version, oldest_version) = (version.into(), oldest_version.into());
         let reply = MMonGetVersionReply { handle: m.handle, version, oldest_version };
         out.push(Output::Send { conn, tid, msg: reply.into() });
+    }
+
+    /// A ping from `ceph ping` is answered with health and status as text; daemons do not look at it.
+    /// Source: Monitor::handle_ping.
+    pub(crate) fn pong(&self, now: Now, conn: ConnId, tid: u64, out: &mut Vec<Output>) {
+        let health = Health::of(&self.state, &self.settings, now);
+        let status = mon_status(&self.state, &self.settings);
+        let value = json!({ "health": health_json(&health, false), "mon_status": status });
+        let text = json_text(Format::JsonPretty, &value);
+        let pong = MPing { payload: RestOfFront(text.to_bytes()) };
+        out.push(Output::Send { conn, tid, msg: pong.into() });
     }
 
     /// Options for somebody who has no session of its own yet. It tells no secrets: options never are.
@@ -86,7 +103,7 @@ impl Monitor {
         }
         let map = self.state.osdmap();
         let known = m.pools.iter().filter_map(|name| Some((name, map.pool_by_name(name)?)));
-        let stat = |id| self.state.digest.pools.get(&id).map(|p| p.stat.clone()).unwrap_or_default();
+        let stat = |id| self.state.digest.pools.get(&id).map(|p| p.stat).unwrap_or_default();
         let reply = MGetPoolStatsReply {
             version: PaxosVersion(self.index),
             fsid: m.fsid,

@@ -79,8 +79,14 @@ impl Monitor {
             }
             ["config", "show"] => Reply::json(json_format, &json!(self.running_options())),
             ["config", "get"] => {
-                let value = self.settings.option(&self.state, &var).unwrap_or_default();
-                Reply::json(json_format, &json!({ var: value }))
+                let default = crate::options::find(&var).map(|o| o.default.to_owned());
+                match self.settings.option(&self.state, &var).or(default) {
+                    Some(value) => Reply::json(json_format, &json!({ var: value })),
+                    None => {
+                        let text = format!("error getting '{var}': {}", Errno::ENOENT);
+                        Reply::json(json_format, &json!({ "error": text }))
+                    }
+                }
             }
             ["config", "set"] => {
                 self.settings.options.insert(var, args.list("val").join(" "));
@@ -95,12 +101,13 @@ impl Monitor {
         })
     }
 
-    /// Local settings and what the config database says, by option.
+    /// Defaults, then what the config database says, then local settings, by option.
     fn running_options(&self) -> std::collections::BTreeMap<String, String> {
         let me = self.settings.entity();
         let view = crate::state::EntityView { name: Some(&me), ..Default::default() };
-        let mut all: std::collections::BTreeMap<String, String> =
-            self.state.config.resolve(&view).into_iter().map(|(k, e)| (k, e.value)).collect();
+        let defaults = crate::options::all().map(|o| (o.name.to_owned(), o.default.to_owned()));
+        let mut all: std::collections::BTreeMap<String, String> = defaults.collect();
+        all.extend(self.state.config.resolve(&view).into_iter().map(|(k, e)| (k, e.value)));
         all.extend(self.settings.options.clone());
         all
     }

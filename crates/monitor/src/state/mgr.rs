@@ -33,7 +33,7 @@ wire_struct!(MgrState(1, 1) {
 impl MgrState {
     /// The manager map.
     pub fn map(&self) -> MgrMap {
-        let modules = |d: &MgrDaemon| d.modules.iter().map(|m| module(m)).collect::<Vec<_>>();
+        let modules = |d: &MgrDaemon| d.modules.iter().map(module).collect::<Vec<_>>();
         let standby = |d: &MgrDaemon| Standby {
             gid: d.gid,
             name: d.name.clone(),

@@ -41,7 +41,8 @@ pub fn diff(old: &OsdMap, new: &OsdMap, modified: Utime) -> Incremental {
 
 fn diff_scalars(old: &OsdMap, new: &OsdMap, inc: &mut Incremental) {
     if old.flags != new.flags {
-        inc.new_flags = new.flags.cast_signed();
+        // Bit 31 is unused, so the number stays positive.
+        inc.new_flags = new.flags as i32;
     }
     if old.pool_max != new.pool_max {
         inc.new_pool_max = new.pool_max.into();
