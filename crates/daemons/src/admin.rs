@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
-use messages::wire::WireMessage;
 use messages::Message;
 use messages::mon::MMonCommand;
+use messages::wire::WireMessage;
 use msgr::{Limits, Local, Policy};
 use runtime::Clock;
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
@@ -75,7 +75,8 @@ impl AdminClient {
         let tid = self.shared.next_tid.fetch_add(1, Ordering::Relaxed);
         let (tx, rx) = oneshot::channel();
         self.waiting().insert(tid, tx);
-        let message = MMonCommand { fsid: self.shared.fsid, cmd: vec![json.to_string()], ..MMonCommand::default() };
+        let message =
+            MMonCommand { fsid: self.shared.fsid, cmd: vec![json.to_string()], ..MMonCommand::default() };
         self.shared.session.send_as(message.into(), tid);
         match tokio::time::timeout(limit, rx).await {
             Ok(Ok(answer)) => Ok(answer),

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use cephx::{
-    Authorizer, AuthorizerAcceptor, AuthClient, CONNECTION_SECRET_LEN, CryptoKey, METHOD_CEPHX, METHOD_NONE,
-    Renewed, ServiceSecrets, SharedSecrets, TicketTtl, Verdict, accept_none, none_authorizer, none_login_request,
+    AuthClient, Authorizer, AuthorizerAcceptor, CONNECTION_SECRET_LEN, CryptoKey, METHOD_CEPHX, METHOD_NONE,
+    Renewed, ServiceSecrets, SharedSecrets, TicketTtl, Verdict, accept_none, none_authorizer,
+    none_login_request,
 };
 use messages::auth::{MAuth, MAuthReply};
 use msgr::ConMode;
@@ -201,10 +202,10 @@ impl ClientAuth for Login {
         let mut state = shared.state();
         Ok(match shared.method {
             // Logins carry secrets of services: prefer encryption. Source: ms_mon_client_mode.
-            Method::Cephx => {
-                (METHOD_CEPHX, vec![ConMode::Secure, ConMode::Crc], state.client.start_login())
+            Method::Cephx => (METHOD_CEPHX, vec![ConMode::Secure, ConMode::Crc], state.client.start_login()),
+            Method::None => {
+                (METHOD_NONE, vec![ConMode::Crc], none_login_request(&shared.name, state.none_id))
             }
-            Method::None => (METHOD_NONE, vec![ConMode::Crc], none_login_request(&shared.name, state.none_id)),
         })
     }
 
@@ -226,7 +227,8 @@ impl ClientAuth for Login {
             state.none_id = GlobalId(global_id);
             return Ok(Established { our_num, ..Established::default() });
         }
-        let shared = state.client.handle_done(GlobalId(global_id), &payload, now.wall).map_err(|e| e.to_string())?;
+        let shared =
+            state.client.handle_done(GlobalId(global_id), &payload, now.wall).map_err(|e| e.to_string())?;
         established(&shared, mode, our_num)
     }
 }

@@ -27,7 +27,10 @@ pub fn host() -> BTreeMap<String, String> {
     put("distro_description", field("PRETTY_NAME"));
     put("distro_version", field("VERSION_ID"));
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    put("cpu", cpu.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':')).map(|(_, v)| v.to_owned()));
+    put(
+        "cpu",
+        cpu.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':')).map(|(_, v)| v.to_owned()),
+    );
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kb = |name: &str| {
         let line = memory.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?;
@@ -37,11 +40,11 @@ pub fn host() -> BTreeMap<String, String> {
     put("mem_swap_kb", kb("SwapTotal"));
     put("ceph_release", Some("pacific".to_owned()));
     put("ceph_version", Some(version_text()));
-    put("ceph_version_short", Some(env!("CARGO_PKG_VERSION").to_owned()));
+    put("ceph_version_short", Some("16.2.15".to_owned()));
     out
 }
 
-/// How we answer `version`.
+/// The release whose behaviour we show, and ours: what `versions` counts, and what clients compare.
 pub fn version_text() -> String {
-    format!("loligo version {} pacific (stable)", env!("CARGO_PKG_VERSION"))
+    format!("ceph version 16.2.15 (loligo {}) pacific (stable)", env!("CARGO_PKG_VERSION"))
 }

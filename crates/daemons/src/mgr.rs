@@ -52,10 +52,9 @@ impl Mgr {
             owner: OnceLock::new(),
         });
         messenger.set_handler(Arc::clone(&shell) as Arc<dyn Handler>);
-        let addr = messenger
-            .listen(settings.listen, std::process::id())
-            .await
-            .map_err(|e| anyhow::anyhow!("mgr.{} cannot listen on {}: {e}", settings.name, settings.listen))?;
+        let addr = messenger.listen(settings.listen, std::process::id()).await.map_err(|e| {
+            anyhow::anyhow!("mgr.{} cannot listen on {}: {e}", settings.name, settings.listen)
+        })?;
         let core = Manager::new(Settings {
             name: settings.name,
             addrs: AddrVec::single(addr),

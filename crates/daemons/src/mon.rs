@@ -44,7 +44,8 @@ impl Mon {
         let store = MonStore::open(&config.store)?;
         let recovered = store.recover()?;
         let clock = Clock::start();
-        let local = Local { name: EntityName::mon(config.settings.quorum.rank.into()), addrs: AddrVec::default() };
+        let local =
+            Local { name: EntityName::mon(config.settings.quorum.rank.into()), addrs: AddrVec::default() };
         let messenger = Messenger::new(local, Limits::default(), clock);
         // Nobody leads while the log is replayed, so nothing is proposed on the way.
         let quorum = config.settings.quorum.clone();
@@ -65,10 +66,13 @@ impl Mon {
             owner: OnceLock::new(),
             failed: watch::Sender::new(None),
         });
-        let machine = MonMachine { core, messenger: messenger.clone(), clock, last_index: last, jobs, out: sink };
+        let machine =
+            MonMachine { core, messenger: messenger.clone(), clock, last_index: last, jobs, out: sink };
         let _ = shell.owner.set(Owner::new(machine));
         let weak = Arc::downgrade(&shell);
-        std::thread::Builder::new().name("mon-store".into()).spawn(move || run_store(&store, &work, &weak))?;
+        std::thread::Builder::new()
+            .name("mon-store".into())
+            .spawn(move || run_store(&store, &work, &weak))?;
         messenger.set_handler(Arc::clone(&shell) as Arc<dyn Handler>);
         shell.submit(Input::Quorum(quorum));
         shell.submit(Input::Tick);

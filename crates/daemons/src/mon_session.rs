@@ -29,7 +29,12 @@ pub struct MonSession {
 }
 
 impl MonSession {
-    pub fn new(auth: Arc<SharedAuth>, messenger: Messenger, monitors: Vec<EntityAddr>, daemon: bool) -> Arc<Self> {
+    pub fn new(
+        auth: Arc<SharedAuth>,
+        messenger: Messenger,
+        monitors: Vec<EntityAddr>,
+        daemon: bool,
+    ) -> Arc<Self> {
         Arc::new(Self {
             auth,
             messenger,
@@ -50,7 +55,8 @@ impl MonSession {
         let auth = Arc::clone(&self.auth);
         let factory = Arc::new(move || auth.login());
         let mut conn = self.conn();
-        let id = self.messenger.connect(ConnectTo { peer, addr, policy: Policy::lossy_client(), auth: factory });
+        let id =
+            self.messenger.connect(ConnectTo { peer, addr, policy: Policy::lossy_client(), auth: factory });
         *conn = Some(id);
     }
 

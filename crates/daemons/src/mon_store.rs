@@ -34,7 +34,8 @@ pub struct MonStore {
 impl MonStore {
     /// Makes a store that holds the state of a new cluster.
     pub fn create(path: &Path, genesis: &[u8]) -> Result<()> {
-        let store = Self { db: Database::create(path).with_context(|| format!("cannot create {}", path.display()))? };
+        let store =
+            Self { db: Database::create(path).with_context(|| format!("cannot create {}", path.display()))? };
         let tx = store.db.begin_write()?;
         {
             let mut meta = tx.open_table(META)?;
@@ -64,7 +65,8 @@ impl MonStore {
     }
 
     pub fn recover(&self) -> Result<Recovered> {
-        let (snapshot_index, snapshot) = unpack(&self.meta("snapshot")?).context("the snapshot is damaged")?;
+        let (snapshot_index, snapshot) =
+            unpack(&self.meta("snapshot")?).context("the snapshot is damaged")?;
         let tx = self.db.begin_read()?;
         let table = tx.open_table(LOG)?;
         let mut log = Vec::new();

@@ -17,7 +17,9 @@ use msgr::{Limits, Local, Policy};
 use pg::{BootAddrs, Input, OsdConfig, OsdCore, Output, PeerInfo};
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
 use runtime::{Clock, FileDevice, Machine, Owner};
-use store::{Checkpoint, CheckpointDone, Commit, CommitDone, Device, DeviceError, Options, Store, StoreError};
+use store::{
+    Checkpoint, CheckpointDone, Commit, CommitDone, Device, DeviceError, Options, Store, StoreError,
+};
 use tokio::sync::{Notify, watch};
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, OsdId};
 
@@ -57,7 +59,8 @@ impl Osd {
     /// Opens the store, listens, and begins to look for a monitor.
     pub async fn start(settings: OsdSettings) -> Result<Self> {
         let device: Arc<dyn Device> = Arc::new(
-            FileDevice::open(&settings.block).with_context(|| format!("cannot open {}", settings.block.display()))?,
+            FileDevice::open(&settings.block)
+                .with_context(|| format!("cannot open {}", settings.block.display()))?,
         );
         let store = Store::open(Arc::clone(&device), settings.store.clone())
             .with_context(|| format!("the store on {} cannot be opened", settings.block.display()))?;
@@ -86,6 +89,7 @@ impl Osd {
             cluster: at.clone(),
             heartbeat_front: at.clone(),
             heartbeat_back: at,
+            host: crate::metadata::host(),
         };
         let core = OsdCore::new(settings.id, settings.options, store, addrs)
             .map_err(|e| anyhow::anyhow!("osd.{}: {e}", settings.id))?;
@@ -174,9 +178,17 @@ enum Event {
     Committed(Result<CommitDone, DeviceError>),
     Checkpointed(Result<CheckpointDone, StoreError>),
     /// A message on some connection; which peer it is from is known to the machine.
-    Message { conn: ConnId, wire: WireMessage },
-    Ready { conn: ConnId },
-    Gone { conn: ConnId, why: Gone },
+    Message {
+        conn: ConnId,
+        wire: WireMessage,
+    },
+    Ready {
+        conn: ConnId,
+    },
+    Gone {
+        conn: ConnId,
+        why: Gone,
+    },
 }
 
 struct OsdMachine {
@@ -271,10 +283,7 @@ impl OsdMachine {
     }
 
     /// Tells the store what became of a job, and the core what is durable now.
-    fn settled(
-        &mut self,
-        tell: impl FnOnce(&mut Store) -> Result<store::TxnSeq, StoreError>,
-    ) -> Input {
+    fn settled(&mut self, tell: impl FnOnce(&mut Store) -> Result<store::TxnSeq, StoreError>) -> Input {
         match tell(self.core.store_mut()) {
             Ok(seq) => Input::Durable(seq),
             Err(error) => {
@@ -318,7 +327,8 @@ impl OsdMachine {
         match output {
             Output::Reply { conn, tid, msg } => self.queue(conn, msg.into_wire(tid)),
             Output::SendOsd { osd, msg } => {
-                let addrs = self.core.osdmap().osd(osd.0).map(|o| o.cluster_addrs.clone()).unwrap_or_default();
+                let addrs =
+                    self.core.osdmap().osd(osd.0).map(|o| o.cluster_addrs.clone()).unwrap_or_default();
                 if let Some(conn) = self.peers.osd(osd, &addrs) {
                     self.queue(conn, msg.into_wire(0));
                 }

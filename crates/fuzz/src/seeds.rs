@@ -8,21 +8,42 @@ pub fn seeds_of(target: &str) -> Vec<Vec<u8>> {
     let text = |lines: &[&str]| lines.iter().map(|l| l.as_bytes().to_vec()).collect::<Vec<_>>();
     match target {
         "addr" => {
-            let a = types::EntityAddr::parse("v2:127.0.0.1:3300/7", types::AddrKind::Msgr2).unwrap_or_default();
+            let a =
+                types::EntityAddr::parse("v2:127.0.0.1:3300/7", types::AddrKind::Msgr2).unwrap_or_default();
             vec![types::AddrVec(vec![a, a]).to_bytes().to_vec()]
         }
-        "hobject" => vec![types::HObject::max().to_bytes().to_vec(), types::HObject::min().to_bytes().to_vec()],
+        "hobject" => {
+            vec![types::HObject::max().to_bytes().to_vec(), types::HObject::min().to_bytes().to_vec()]
+        }
         "crush_map" => vec![crush::CrushMap::default().to_bytes().to_vec()],
-        "crush_text" => text(&["tunable choose_total_tries 50\ndevice 0 osd.0\ntype 0 osd\ntype 1 root\nroot default {\n id -1\n alg straw2\n hash 0\n item osd.0 weight 1.0\n}\n"]),
+        "crush_text" => text(&[
+            "tunable choose_total_tries 50\ndevice 0 osd.0\ntype 0 osd\ntype 1 root\nroot default {\n id -1\n alg straw2\n hash 0\n item osd.0 weight 1.0\n}\n",
+        ]),
         "monmap" => vec![maps::MonMap::default().to_bytes().to_vec()],
         "osdmap" => vec![maps::OsdMap::default().to_bytes().to_vec()],
         "incremental" => vec![maps::Incremental::default().to_bytes().to_vec()],
         "mgrmap" => vec![maps::MgrMap::default().to_bytes().to_vec()],
-        "keyring" => text(&["[client.admin]\n\tkey = AQDk9bdhAAAAABAAT0pF0rgAXkyA3I9yBzgeQA==\n\tcaps mon = \"allow *\"\n"]),
-        "mon_cap" => text(&["allow *", "allow profile osd", "allow command \"osd pool create\" with pool=p", "allow service mon r network 10.0.0.0/8"]),
-        "osd_cap" => text(&["allow rwx pool=p namespace=n*", "profile rbd pool=a", "allow class-read object_prefix rbd_", "allow rw tag cephfs data=fs"]),
-        "mgr_cap" => text(&["allow *", "allow profile osd", "allow module balancer r", "allow command \"osd df\""]),
-        "command" => text(&["{\"prefix\": \"osd pool create\", \"pool\": \"p\", \"pg_num\": 8, \"x\": [1, 2], \"y\": null}"]),
+        "keyring" => text(&[
+            "[client.admin]\n\tkey = AQDk9bdhAAAAABAAT0pF0rgAXkyA3I9yBzgeQA==\n\tcaps mon = \"allow *\"\n",
+        ]),
+        "mon_cap" => text(&[
+            "allow *",
+            "allow profile osd",
+            "allow command \"osd pool create\" with pool=p",
+            "allow service mon r network 10.0.0.0/8",
+        ]),
+        "osd_cap" => text(&[
+            "allow rwx pool=p namespace=n*",
+            "profile rbd pool=a",
+            "allow class-read object_prefix rbd_",
+            "allow rw tag cephfs data=fs",
+        ]),
+        "mgr_cap" => {
+            text(&["allow *", "allow profile osd", "allow module balancer r", "allow command \"osd df\""])
+        }
+        "command" => text(&[
+            "{\"prefix\": \"osd pool create\", \"pool\": \"p\", \"pg_num\": 8, \"x\": [1, 2], \"y\": null}",
+        ]),
         _ => vec![vec![0; 64], (0..=255).collect(), connection_seed()],
     }
 }

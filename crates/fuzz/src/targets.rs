@@ -21,8 +21,26 @@ macro_rules! targets {
     };
 }
 targets![
-    addr, hobject, crush_map, crush_text, monmap, osdmap, incremental, mgrmap, message, osd_op, connection, keyring,
-    ticket, authorizer, login, mon_cap, osd_cap, mgr_cap, command, txn,
+    addr,
+    hobject,
+    crush_map,
+    crush_text,
+    monmap,
+    osdmap,
+    incremental,
+    mgrmap,
+    message,
+    osd_op,
+    connection,
+    keyring,
+    ticket,
+    authorizer,
+    login,
+    mon_cap,
+    osd_cap,
+    mgr_cap,
+    command,
+    txn,
 ];
 
 fn addr(data: &[u8]) {

@@ -62,7 +62,6 @@ impl Conf {
         }
         out
     }
-
 }
 
 /// A comment begins with # or ; outside of quotes, unless escaped.

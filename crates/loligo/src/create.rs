@@ -13,7 +13,7 @@ use pg::OsdConfig;
 use runtime::{Clock, FileDevice, OsEntropy};
 use serde_json::json;
 use store::{FormatOptions, Options, Store};
-use types::{AddrVec, AuthName, Entropy, EntityAddr, EntityType, Fsid, Now};
+use types::{AddrVec, AuthName, EntityAddr, EntityType, Entropy, Fsid, Now};
 
 use crate::args::UpArgs;
 use crate::client;
@@ -46,7 +46,10 @@ pub fn cluster(dir: &ClusterDir, args: &UpArgs) -> Result<Description> {
     };
     add(AuthName::new(EntityType::Mon, ""), &[("mon", "allow *")]);
     add(admin_name(), &[("mds", "allow *"), ("mgr", "allow *"), ("mon", "allow *"), ("osd", "allow *")]);
-    add(AuthName::new(EntityType::Mgr, "x"), &[("mds", "allow *"), ("mon", "allow profile mgr"), ("osd", "allow *")]);
+    add(
+        AuthName::new(EntityType::Mgr, "x"),
+        &[("mds", "allow *"), ("mon", "allow profile mgr"), ("osd", "allow *")],
+    );
     for osd in &d.osds {
         add(AuthName::new(EntityType::Osd, osd.id.to_string()), OSD_CAPS);
     }
@@ -60,7 +63,8 @@ pub fn cluster(dir: &ClusterDir, args: &UpArgs) -> Result<Description> {
     Ok(d)
 }
 
-const OSD_CAPS: &[(&str, &str)] = &[("mgr", "allow profile osd"), ("mon", "allow profile osd"), ("osd", "allow *")];
+const OSD_CAPS: &[(&str, &str)] =
+    &[("mgr", "allow profile osd"), ("mon", "allow profile osd"), ("osd", "allow *")];
 
 fn admin_name() -> AuthName {
     AuthName::new(EntityType::Client, "admin")

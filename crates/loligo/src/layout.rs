@@ -99,8 +99,8 @@ impl ClusterDir {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
         };
-        let any: serde_json::Value =
-            serde_json::from_str(&text).with_context(|| format!("{} is not a cluster description", path.display()))?;
+        let any: serde_json::Value = serde_json::from_str(&text)
+            .with_context(|| format!("{} is not a cluster description", path.display()))?;
         match any.get("format").and_then(serde_json::Value::as_u64) {
             Some(v) if v == u64::from(FORMAT) => {}
             Some(v) => bail!(

@@ -38,7 +38,8 @@ fn device(osd: &Path) -> Result<Arc<dyn Device>> {
 }
 
 fn open(osd: &Path) -> Result<Store> {
-    Store::open(device(osd)?, Options::default()).with_context(|| format!("{} holds no usable store", osd.display()))
+    Store::open(device(osd)?, Options::default())
+        .with_context(|| format!("{} holds no usable store", osd.display()))
 }
 
 fn fsck(args: &StoreArgs) -> Result<()> {

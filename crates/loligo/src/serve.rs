@@ -42,6 +42,15 @@ pub fn start_log() {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
 }
 
+/// A core that panicked may have done half of something: the process ends at once and starts again from what is durable.
+fn end_on_panic() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        usual(info);
+        std::process::abort();
+    }));
+}
+
 /// All daemons of the folder, until SIGINT or SIGTERM.
 pub fn everything(data: &Path) -> Result<()> {
     let (dir, description) = open(data)?;
@@ -67,7 +76,11 @@ fn open(data: &Path) -> Result<(ClusterDir, Description)> {
     let dir = ClusterDir::new(data)?;
     match dir.load()? {
         Some(description) => Ok((dir, description)),
-        None => bail!("{} holds no cluster; make one with: loligo up --data {}", dir.root().display(), data.display()),
+        None => bail!(
+            "{} holds no cluster; make one with: loligo up --data {}",
+            dir.root().display(),
+            data.display()
+        ),
     }
 }
 
@@ -90,6 +103,7 @@ pub fn serve(
     lock: PidLock,
     started: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
+    end_on_panic();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(async {
         let mut term = signal(SignalKind::terminate())?;

@@ -57,7 +57,10 @@ pub fn up(args: &UpArgs) -> Result<()> {
 fn check_port(args: &UpArgs, d: &Description, fresh: bool) -> Result<()> {
     match args.mon_port {
         Some(port) if !fresh && port != 0 && port != d.mon_addr.port() => {
-            bail!("the monitor of this cluster has port {}; --mon-port is for new clusters", d.mon_addr.port())
+            bail!(
+                "the monitor of this cluster has port {}; --mon-port is for new clusters",
+                d.mon_addr.port()
+            )
         }
         _ => Ok(()),
     }
@@ -154,7 +157,10 @@ fn wait_and_report(
     match outcome.as_ref().and_then(reasons) {
         None => println!("The cluster in {} is healthy ({took:.1} s).", dir.root().display()),
         Some(warnings) => {
-            println!("The cluster in {} is usable ({took:.1} s), with warnings: {warnings}", dir.root().display());
+            println!(
+                "The cluster in {} is usable ({took:.1} s), with warnings: {warnings}",
+                dir.root().display()
+            );
         }
     }
     print_next(dir);
@@ -185,7 +191,8 @@ async fn all_up(admin: &daemons::admin::AdminClient, d: &Description) -> bool {
         .filter(|s| s["state_name"].as_str().is_some_and(|n| n.starts_with("active+clean")))
         .filter_map(|s| s["count"].as_u64())
         .sum();
-    status["osdmap"]["num_up_osds"].as_u64() == Some(d.osds.len() as u64) && pgs["num_pgs"].as_u64() == Some(clean)
+    status["osdmap"]["num_up_osds"].as_u64() == Some(d.osds.len() as u64)
+        && pgs["num_pgs"].as_u64() == Some(clean)
 }
 
 /// The last line of a dead daemon's log says why.
@@ -207,14 +214,19 @@ fn report_when_healthy(dir: &ClusterDir, d: &Description) {
             let admin = client::admin(&dir, &d)?;
             loop {
                 if admin.connected(POLL).await.is_ok() {
-                    let health = client::command(&admin, json!({"prefix": "health"})).await.unwrap_or(Value::Null);
+                    let health =
+                        client::command(&admin, json!({"prefix": "health"})).await.unwrap_or(Value::Null);
                     if usable(&health) && all_up(&admin, &d).await {
                         break;
                     }
                 }
                 tokio::time::sleep(POLL).await;
             }
-            println!("The cluster in {} is healthy ({:.1} s).", dir.root().display(), start.elapsed().as_secs_f32());
+            println!(
+                "The cluster in {} is healthy ({:.1} s).",
+                dir.root().display(),
+                start.elapsed().as_secs_f32()
+            );
             print_next(&dir);
             println!("\nCtrl-C stops it; the data stays.");
             Ok(())
@@ -298,7 +310,8 @@ pub fn status(args: &StatusArgs) -> Result<()> {
         Value::Null
     };
     if args.json {
-        let running: serde_json::Map<String, Value> = daemons.into_iter().map(|(n, pid)| (n, json!(pid))).collect();
+        let running: serde_json::Map<String, Value> =
+            daemons.into_iter().map(|(n, pid)| (n, json!(pid))).collect();
         let out = json!({"data": dir.root(), "fsid": d.fsid, "daemons": running, "health": health});
         println!("{}", serde_json::to_string_pretty(&out)?);
         return Ok(());

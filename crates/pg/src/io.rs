@@ -140,4 +140,6 @@ pub struct BootAddrs {
     pub cluster: AddrVec,
     pub heartbeat_front: AddrVec,
     pub heartbeat_back: AddrVec,
+    /// What the shell knows of the host, for `ceph osd metadata`.
+    pub host: std::collections::BTreeMap<String, String>,
 }

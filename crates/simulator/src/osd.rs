@@ -112,6 +112,7 @@ impl World {
             cluster: at.clone(),
             heartbeat_front: at.clone(),
             heartbeat_back: at,
+            ..BootAddrs::default()
         };
         let options = Options { memory_bytes: 16 << 20, expect_fsid: Some(FSID), ..Options::default() };
         let opened = Store::open(host.device.clone(), options)
@@ -212,7 +213,8 @@ impl World {
             Output::Up => self.say(|| format!("osd.{osd} is up")),
             Output::ClusterLog { level, text } => {
                 self.say(|| format!("cluster log {level:?}: {text}"));
-                if level == LogLevel::Error {
+                // With its only holder down an object may be unfound; that it is found again is for O5 to say.
+                if level == LogLevel::Error && !text.ends_with("is unfound") {
                     self.violation(format!("osd.{osd} logged an error: {text}"));
                 }
             }

@@ -46,7 +46,9 @@ fn workspace_root() -> Result<PathBuf> {
 fn ci(root: &Path) -> Result<()> {
     step("format", || cargo(root, &["fmt", "--all", "--check"]))?;
     step("tidy", || tidy::run(root))?;
-    step("clippy", || cargo(root, &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]))?;
+    step("clippy", || {
+        cargo(root, &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])
+    })?;
     step("docs", || {
         let mut doc = cargo_command(root, &["doc", "--workspace", "--no-deps", "--document-private-items"]);
         doc.env("RUSTDOCFLAGS", "-D warnings");
@@ -61,7 +63,17 @@ fn clients(root: &Path) -> Result<()> {
     step("clients", || {
         let mut test = cargo_command(
             root,
-            &["test", "--package", "loligo", "--features", "client-tests", "--test", "clients", "--", "--test-threads=2"],
+            &[
+                "test",
+                "--package",
+                "loligo",
+                "--features",
+                "client-tests",
+                "--test",
+                "clients",
+                "--",
+                "--test-threads=2",
+            ],
         );
         test.env("LOLIGO_BIN", root.join("target/release/loligo"));
         test.env("LOLIGO_REQUIRE_PEERS", "1");

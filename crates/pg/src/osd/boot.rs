@@ -141,7 +141,9 @@ impl OsdCore {
             ("arch", ARCH.to_owned()),
             ("os", "Linux".to_owned()),
         ];
-        pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
+        let mut all = self.addrs.host.clone();
+        all.extend(pairs.into_iter().map(|(k, v)| (k.to_owned(), v)));
+        all
     }
 
     /// Compares the map with what we are; PGs begin to work when it says that we are up.

@@ -86,6 +86,7 @@ impl Sim {
             cluster: at.clone(),
             heartbeat_front: at.clone(),
             heartbeat_back: at,
+            ..BootAddrs::default()
         };
         let mut core = OsdCore::new(OsdId(osd), self.config.clone(), store, addrs).unwrap();
         let mut out = Vec::new();
@@ -151,11 +152,7 @@ impl Sim {
                     self.links.remove(&(osd, to.0));
                 }
                 Output::Fatal(why) => self.nodes[osd as usize].fatal = Some(why.to_string()),
-                Output::ClusterLog { text, .. } => {
-                    if self.trace {
-                        println!("log osd.{osd}: {text}");
-                    }
-                }
+                Output::ClusterLog { text, .. } if self.trace => println!("log osd.{osd}: {text}"),
                 _ => {}
             }
         }
@@ -183,7 +180,7 @@ impl Sim {
         for map in std::mem::take(&mut self.mon.unseen) {
             self.client.saw(&map);
         }
-        for (to, msg) in self.client.to_send(&self.mon.map) {
+        for (to, msg) in self.client.outgoing(&self.mon.map) {
             self.send(CLIENT, to, msg);
         }
         let mut choices: Vec<(i32, i32)> =

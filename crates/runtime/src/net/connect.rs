@@ -8,10 +8,10 @@ use msgr::{ConMode, Connection, Event, Peer, Policy, Session};
 use tokio::net::TcpStream;
 use types::{ConnId, EntityAddr, Now};
 
+use super::Gone;
 use super::channel::Channel;
 use super::link::Link;
 use super::messenger::Messenger;
-use super::Gone;
 
 /// The client's half of one authentication.
 pub trait ClientAuth: Send + 'static {
