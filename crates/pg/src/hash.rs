@@ -1,9 +1,10 @@
 //! A hasher without random state: lookups only, so that runs with the same inputs are the same.
 
+use std::collections::HashMap as Table;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// For `HashMap`s whose iteration order is never used.
-pub type FixedState = BuildHasherDefault<FixedHasher>;
+/// A hash table that is the same in every run; its iteration order still means nothing and is never used.
+pub type FixedMap<K, V> = Table<K, V, BuildHasherDefault<FixedHasher>>;
 
 /// Multiply-rotate over eight bytes at a time. Keys come from authenticated clients and are bounded in number per PG,
 /// so a flood of collisions slows that client's own PG only.

@@ -7,12 +7,12 @@
 //! 4. Every entry and dup with a request id is found by it; the index holds nothing else. When one request has two
 //!    (a request re-run after its window closed), the newer is found.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use types::{Eversion, ReqId};
 
 use crate::entry::{DupEntry, LogEntry, OpReturn};
-use crate::hash::FixedState;
+use crate::hash::FixedMap;
 
 /// The recorded outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct PgLog {
     dups: VecDeque<DupEntry>,
     head: Eversion,
     tail: Eversion,
-    by_reqid: HashMap<ReqId, Eversion, FixedState>,
+    by_reqid: FixedMap<ReqId, Eversion>,
 }
 
 /// What a trim took out, for the transaction that records it.

@@ -268,3 +268,62 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         v => return Err(DecodeError::Invalid { what: "pg message kind", value: v.into() }),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use types::{PgId, PoolId};
+
+    use super::*;
+
+    fn bodies() -> Vec<PgBody> {
+        let info = PgInfo::new(PgId::new(PoolId(1), 2));
+        let v = Eversion::new(Epoch(3), 4);
+        let o = HObject { name: "o".into(), ..HObject::min() };
+        let (log, past) = (LogPart::default(), PastIntervals::default());
+        let rep = RepOp {
+            entries: Vec::new(),
+            txn_head: Bytes::from_static(b"head"),
+            payload: Bytes::from_static(b"payload"),
+            sums: PgSums::default(),
+            last_user_version: 5,
+            trim_to: v,
+        };
+        let push = ObjectPush { object: ObjectName(o.clone()), version: v, size: 3, ..ObjectPush::default() };
+        let item = MissingItem { need: v, have: Eversion::ZERO };
+        vec![
+            PgBody::QueryInfo,
+            PgBody::QueryLog { since: v },
+            PgBody::Notify { info: info.clone(), past: past.clone() },
+            PgBody::Log { info: info.clone(), log: log.clone(), missing: vec![(o.clone(), item)] },
+            PgBody::Activate { info, log, backfill: BackfillStart::Restart, past },
+            PgBody::Activated,
+            PgBody::History { history: PgHistory::default() },
+            PgBody::RepOp(Box::new(rep)),
+            PgBody::RepOpAck { version: v },
+            PgBody::Pull { object: o.clone(), need: v },
+            PgBody::Push(Box::new(push)),
+            PgBody::PushAck { object: o.clone(), version: v },
+            PgBody::PullRefused { object: o.clone(), need: v },
+            PgBody::BackfillRange { begin: HObject::min(), end: o.clone(), objects: vec![(o.clone(), v)] },
+            PgBody::BackfillWants { end: HObject::max(), objects: vec![o.clone()] },
+            PgBody::BackfillProgress { last_backfill: o.clone(), sums: PgSums::default() },
+            PgBody::BackfillAck { last_backfill: o },
+            PgBody::Remove,
+        ]
+    }
+
+    #[test]
+    fn every_kind_comes_back_and_no_truncation_panics() {
+        for body in bodies() {
+            let pgid = SpgId::replicated(PgId::new(PoolId(1), 2));
+            let sent = PgMessage { pgid, epoch: Epoch(9), interval: Epoch(7), body };
+            let msg = sent.clone().into_message();
+            assert_eq!(PgMessage::from_message(&msg), Some(Ok(sent)));
+            let Message::Unknown(wire) = msg else { panic!("not our own number") };
+            for n in 0..wire.front.len() {
+                let cut = WireMessage { front: wire.front.slice(..n), ..wire.clone() };
+                assert!(matches!(PgMessage::from_message(&Message::Unknown(cut)), Some(Err(_))), "{n}");
+            }
+        }
+    }
+}

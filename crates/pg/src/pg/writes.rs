@@ -4,14 +4,14 @@
 //! 1. Versions rise from front to back.
 //! 2. An object's count is the number of writes in flight on it; an object with neither a count nor waiters is not kept.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use messages::osd::MOsdOpReply;
 use types::{Eversion, HObject};
 
 use super::client::ClientOp;
 use crate::exec::Effect;
-use crate::hash::FixedState;
+use crate::hash::FixedMap;
 use crate::object::ObjectState;
 
 /// One write on its way to every member's disk.
@@ -41,7 +41,7 @@ pub(crate) struct ObjectLock {
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
     queue: VecDeque<InFlight>,
-    locks: HashMap<HObject, ObjectLock, FixedState>,
+    locks: FixedMap<HObject, ObjectLock>,
     /// Our own part is durable up to here.
     pub local: Eversion,
 }

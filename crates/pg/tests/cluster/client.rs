@@ -130,7 +130,7 @@ impl Client {
     }
 
     /// What must be sent (again) now.
-    pub fn to_send(&mut self, map: &OsdMap) -> Vec<(i32, Message)> {
+    pub fn outgoing(&mut self, map: &OsdMap) -> Vec<(i32, Message)> {
         if self.paused {
             return Vec::new();
         }
