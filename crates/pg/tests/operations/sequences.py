@@ -50,6 +50,42 @@ def cls(c, m, data=None, **kw):
     return op("call", **{"class": c, "method": m, "in": data}, **kw)
 
 
+def enc(*parts):
+    """An argument of a class method: an envelope around text, numbers of one byte, and raw bytes."""
+    body = b""
+    for p in parts:
+        if isinstance(p, str):
+            body += len(p).to_bytes(4, "little") + p.encode()
+        elif isinstance(p, int):
+            body += bytes([p])
+        else:
+            body += p
+    return {"hex": (b"\x01\x01" + len(body).to_bytes(4, "little") + body).hex()}
+
+
+def u64(n):
+    return n.to_bytes(8, "little")
+
+
+def lock(kind, cookie, tag="t", flags=0, seconds=0):
+    duration = seconds.to_bytes(4, "little") + bytes(4)
+    return cls("lock", "lock", enc("l", kind, cookie, tag, "about", duration, flags))
+
+
+def unlock(cookie):
+    return cls("lock", "unlock", enc("l", cookie))
+
+
+def object_version(number, tag):
+    return bytes.fromhex(enc(u64(number), tag)["hex"])
+
+
+def conditions(*conds):
+    """Input of version.inc_conds and check_conds."""
+    items = b"".join(bytes.fromhex(enc(object_version(n, tag), op.to_bytes(4, "little"))["hex"]) for op, n, tag in conds)
+    return enc(object_version(0, ""), len(conds).to_bytes(4, "little") + items)
+
+
 SEQUENCES = [
     seq("write and read back", w("a", wr(0, "hello")), state("a"), w("a", wr(3, "LOW!")), state("a"),
         w("a", wr(10, "gap")), state("a"), r("a", rd(0, 3)), r("a", rd(12, 100)), r("a", rd(13, 5)),
@@ -173,6 +209,32 @@ SEQUENCES = [
         w("no", cls("numops", "mul", {"hex": "010000006b" + "0400000031653130"})), state("no"),
         w("no", cls("numops", "mul", {"hex": "010000006b" + "0100000033"})),
         w("no", cls("numops", "add", {"hex": "010000006b" + "0100000078"})), state("no")),
+    seq("locks", w("lk", lock(1, "c")), w("lk", lock(1, "c")), w("lk", lock(1, "c", flags=1)), w("lk", lock(1, "d")),
+        w("lk", lock(2, "d")), w("lk", lock(1, "d", flags=2)), w("lk", lock(1, "c", flags=2)), w("lk", lock(1, "c", flags=3)),
+        w("lk", lock(1, "c", tag="u", flags=1)), w("lk", lock(0, "c")), w("lk", lock(4, "c")), w("lk", unlock("d")),
+        r("lk", cls("lock", "list_locks")), r("lk", cls("lock", "assert_locked", enc("l", 1, "c", "t"))),
+        r("lk", cls("lock", "assert_locked", enc("l", 2, "c", "t"))), r("lk", cls("lock", "assert_locked", enc("l", 1, "c", "u"))),
+        r("lk", cls("lock", "assert_locked", enc("", 1, "c", "t"))), r("lk", cls("lock", "assert_locked", enc("other", 1, "c", "t"))),
+        w("lk", cls("lock", "set_cookie", enc("l", 1, "c", "t", "e"))), w("lk", unlock("c")), w("lk", unlock("e")), w("lk", unlock("e")),
+        r("lk", cls("lock", "get_info", enc("l"))), w("lk", lock(2, "a")), w("lk", lock(2, "b")),
+        w("lk", cls("lock", "set_cookie", enc("l", 2, "a", "t", "b"))), w("lk", unlock("a")), w("lk", unlock("b")),
+        w("lk", cls("lock", "unlock", {"hex": "0101"})), w("eph", lock(3, "c")), r("eph", STAT), w("eph", unlock("c")), r("eph", STAT),
+        r("gone", cls("lock", "get_info", enc("l"))), w("gone", unlock("c")), r("gone", cls("lock", "list_locks")),
+        w("gone", cls("lock", "set_cookie", enc("l", 1, "c", "t", "e")))),
+    seq("object versions", w("ov", cls("version", "set", enc(object_version(7, "tag")))), r("ov", cls("version", "read")),
+        *[r("ov", cls("version", "check_conds", conditions(c)))
+          for c in ((0, 0, ""), (1, 7, "tag"), (1, 7, "x"), (2, 6, ""), (2, 7, ""), (3, 7, ""), (4, 7, ""), (5, 7, ""), (6, 0, "tag"),
+                    (7, 0, "tag"), (9, 0, ""))],
+        w("ov", cls("version", "inc_conds", conditions((1, 8, "tag")))), w("ov", cls("version", "inc", conditions())),
+        r("ov", cls("version", "read")), w("ov", cls("version", "set", {"hex": "01"})), r("nov", cls("version", "read")),
+        w("ov2", op("create")), r("ov2", cls("version", "read")), r("ov2", cls("version", "check_conds", conditions((1, 0, ""))))),
+    seq("time indexes", w("ti", cls("timeindex", "add", enc((2).to_bytes(4, "little") + b"".join(
+            bytes.fromhex(enc(s.to_bytes(4, "little") + (5000).to_bytes(4, "little"), "x", "v")["hex"]) for s in (30, 10))))),
+        *[r("ti", cls("timeindex", "list", enc(bytes(8), "", to.to_bytes(4, "little") + bytes(4), n.to_bytes(4, "little"))))
+          for to, n in ((100, 10), (100, 1), (20, 10), (0, 10))],
+        w("ti", cls("timeindex", "trim", enc(bytes(8), (15).to_bytes(4, "little") + bytes(4), "", ""))),
+        w("ti", cls("timeindex", "trim", enc(bytes(8), (15).to_bytes(4, "little") + bytes(4), "", ""))),
+        r("ti", op("omap-get-keys", max=9))),
     # The pool's snapshots have the ids 2 and 3.
     seq("snapshots", w("s", wr(0, "0123456789"), op("setxattr", name="a", value="1")), {"snap_create": 0},
         w("s", wr(2, "XX"), snapc=[2]), r("s", STAT, rd()), r("s", STAT, rd(), op("getxattrs"), read_snap=2), r("s", STAT, read_snap=1),
