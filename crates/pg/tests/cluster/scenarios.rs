@@ -303,9 +303,10 @@ fn a_primary_that_is_cut_off_stops_answering_reads() {
     s.settle();
 }
 
-/// Random kills, restarts and cuts under random writes and reads; afterwards everything acknowledged must be there.
+/// Random kills, restarts, cuts, moves and splits under random writes and reads; afterwards everything acknowledged
+/// must be there, once.
 fn thrash(seed: u64, rounds: u64) {
-    let osds = 3;
+    let osds = 3 + (seed / 7 % 2) as i32;
     let log = [3, 10, 200][(seed % 3) as usize];
     let config = pg::OsdConfig {
         min_pg_log_entries: log,
@@ -320,35 +321,14 @@ fn thrash(seed: u64, rounds: u64) {
     let pool = s.mon.create_pool(size, size - 1, 4);
     s.settle();
     for round in 0..rounds {
-        for _ in 0..s.rng.below(12) {
-            let name = format!("o{}", s.rng.below(24));
-            if s.client.is_busy(&name) {
-                continue;
-            }
-            let map = s.mon.map.clone();
-            match s.rng.below(8) {
-                0 => s.client.read(&map, pool, &name),
-                1 => s.client.remove(&map, pool, &name),
-                _ => s.client.write(&map, pool, &name, vec![round as u8, s.rng.below(250) as u8]),
-            };
-        }
+        random_requests(&mut s, pool, round as u8);
         let steps = s.rng.below(120) as usize;
         s.run(steps);
-        let osd = s.rng.below(osds as u64) as i32;
-        let alive = s.nodes[osd as usize].core.is_some();
-        match s.rng.below(6) {
-            0 if alive => {
-                s.crash(osd);
-                if s.rng.one_in(2) {
-                    s.notice_crash(osd);
-                }
-            }
-            1 | 2 if !alive => s.start(osd),
-            3 if alive && s.rng.one_in(3) => s.mon.mark_down(osd),
-            _ => {}
-        }
+        random_fault(&mut s, pool, osds);
     }
+    s.cut.clear();
     for osd in 0..osds {
+        s.mon.mark_in(osd);
         if s.nodes[osd as usize].core.is_none() {
             s.start(osd);
         }
@@ -357,10 +337,55 @@ fn thrash(seed: u64, rounds: u64) {
     s.check_copies();
 }
 
+fn random_requests(s: &mut Sim, pool: types::PoolId, tag: u8) {
+    for _ in 0..s.rng.below(12) {
+        let name = format!("o{}", s.rng.below(24));
+        if s.client.is_busy(&name) {
+            continue;
+        }
+        let map = s.mon.map.clone();
+        let unborn = s.client.model.get(&name).is_none_or(|e| e.acked.is_none());
+        match s.rng.below(8) {
+            0 => s.client.read(&map, pool, &name),
+            1 => s.client.remove(&map, pool, &name),
+            2 if unborn => s.client.create_exclusive(&map, pool, &name),
+            _ => s.client.write(&map, pool, &name, vec![tag, s.rng.below(250) as u8]),
+        };
+    }
+}
+
+fn random_fault(s: &mut Sim, pool: types::PoolId, osds: i32) {
+    let osd = s.rng.below(osds as u64) as i32;
+    let other = (osd + 1) % osds;
+    let alive = s.nodes[osd as usize].core.is_some();
+    match s.rng.below(12) {
+        0 | 1 if alive => {
+            s.crash(osd);
+            if s.rng.one_in(2) {
+                s.notice_crash(osd);
+            }
+        }
+        2..=5 if !alive => s.start(osd),
+        6 if alive && s.rng.one_in(2) => s.mon.mark_down(osd),
+        7 if osds > 3 && s.rng.one_in(3) => s.mon.mark_out(osd),
+        8 => s.mon.mark_in(osd),
+        9 if s.rng.one_in(4) => s.cut = vec![(osd, other)],
+        10 => s.cut.clear(),
+        11 if s.rng.one_in(10) => s.mon.change(|inc, map| {
+            let p = inc.pool_mut(map, pool).unwrap();
+            let more = (p.pg_num + 3).min(12);
+            p.set_pg_num(more);
+            p.pgp_num = more;
+        }),
+        _ => {}
+    }
+}
+
 #[test]
 fn thrashing_loses_nothing() {
     let from = std::env::var("PG_SEED").ok().and_then(|s| s.parse().ok());
-    for seed in from.map_or(100..130, |s: u64| s..s + 1) {
+    let count = std::env::var("PG_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
+    for seed in from.map_or(100..130, |s: u64| s..s + count) {
         println!("seed {seed}");
         thrash(seed, 60);
     }

@@ -33,7 +33,7 @@ pub struct Sim {
     pub client: Client,
     /// Messages under way, in order per (from, to).
     links: BTreeMap<(i32, i32), VecDeque<Message>>,
-    /// Pairs that cannot reach each other.
+    /// Pairs that cannot reach each other now: sessions are lossless, so messages wait.
     pub cut: Vec<(i32, i32)>,
     pub config: OsdConfig,
     pub trace: bool,
@@ -165,9 +165,6 @@ impl Sim {
         if to < MON.min(CLIENT) && self.nodes[to as usize].core.is_none() {
             return;
         }
-        if self.cut.contains(&(from, to)) || self.cut.contains(&(to, from)) {
-            return;
-        }
         self.links.entry((from, to)).or_default().push_back(msg);
     }
 
@@ -183,8 +180,9 @@ impl Sim {
         for (to, msg) in self.client.outgoing(&self.mon.map) {
             self.send(CLIENT, to, msg);
         }
-        let mut choices: Vec<(i32, i32)> =
-            self.links.iter().filter(|(_, q)| !q.is_empty()).map(|(k, _)| *k).collect();
+        let cut = |(a, b): (i32, i32)| self.cut.contains(&(a, b)) || self.cut.contains(&(b, a));
+        let ready = self.links.iter().filter(|(k, q)| !q.is_empty() && !cut(**k));
+        let mut choices: Vec<(i32, i32)> = ready.map(|(k, _)| *k).collect();
         let commits = self.nodes.iter().enumerate().filter(|(_, n)| n.commit_wanted);
         choices.extend(commits.map(|(i, _)| (i as i32, -1)));
         if choices.is_empty() {
