@@ -38,6 +38,8 @@ pub struct OsdSettings {
     pub monitors: Vec<EntityAddr>,
     pub auth: Arc<SharedAuth>,
     pub options: OsdConfig,
+    /// Options of the configuration file, which win over the monitors'.
+    pub local: std::collections::BTreeMap<String, String>,
     pub store: Options,
 }
 
@@ -111,8 +113,10 @@ impl Osd {
             commit_wanted: false,
             out: Vec::new(),
             dirty: Vec::new(),
+            local: settings.local.clone(),
         };
         let _ = shell.owner.set(Owner::new(machine));
+        shell.submit(Event::Core(Input::Config(settings.local.into_iter().collect())));
         session.connect();
         tokio::spawn(tick(Arc::downgrade(&shell)));
         Ok(Self { shell })
@@ -207,6 +211,7 @@ struct OsdMachine {
     out: Vec<Output>,
     /// Channels with messages queued by this batch.
     dirty: Vec<ConnId>,
+    local: std::collections::BTreeMap<String, String>,
 }
 
 impl Machine for OsdMachine {
@@ -312,7 +317,11 @@ impl OsdMachine {
                     }
                     None
                 }
-                Message::Config(m) => Some(Input::Config(m.options.into_iter().collect())),
+                Message::Config(m) => {
+                    let mut options = m.options;
+                    options.extend(self.local.iter().map(|(k, v)| (k.clone(), v.clone())));
+                    Some(Input::Config(options.into_iter().collect()))
+                }
                 other => Some(Input::FromMon(other)),
             };
         }

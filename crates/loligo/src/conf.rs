@@ -62,6 +62,13 @@ impl Conf {
         }
         out
     }
+
+    /// The names of all options in the file, each once.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let all: std::collections::BTreeSet<&str> =
+            self.sections.values().flat_map(|s| s.keys()).map(String::as_str).collect();
+        all.into_iter()
+    }
 }
 
 /// A comment begins with # or ; outside of quotes, unless escaped.

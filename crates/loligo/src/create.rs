@@ -9,7 +9,6 @@ use cephx::{CryptoKey, EntityAuth, Keyring, METHOD_CEPHX, METHOD_NONE};
 use daemons::mon_store::MonStore;
 use maps::MonMap;
 use monitor::{GenesisConfig, GenesisOsd, Monitor, Settings};
-use pg::OsdConfig;
 use runtime::{Clock, FileDevice, OsEntropy};
 use serde_json::json;
 use store::{FormatOptions, Options, Store};
@@ -231,11 +230,6 @@ pub fn mon_settings(d: &Description, id: &str, options: BTreeMap<String, String>
     settings.auth_methods = vec![if d.auth == "none" { METHOD_NONE } else { METHOD_CEPHX }];
     settings.options = options;
     Ok(settings)
-}
-
-/// The OSD's options from ceph.conf; the rest comes from the monitors.
-pub fn osd_options(_options: &BTreeMap<String, String>) -> OsdConfig {
-    OsdConfig::default()
 }
 
 /// The store's bounds: `osd_memory_target`, if set, counts for the store's caches and dirty data.

@@ -104,6 +104,7 @@ pub fn serve(
     started: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     end_on_panic();
+    warn_of_unknown(dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(async {
         let mut term = signal(SignalKind::terminate())?;
@@ -128,6 +129,16 @@ pub fn serve(
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
     drop(lock);
     result
+}
+
+/// One line for all the options in ceph.conf that do not exist; they are ignored otherwise.
+fn warn_of_unknown(dir: &ClusterDir) -> Result<()> {
+    let conf = Conf::read(&dir.conf())?;
+    let unknown: Vec<&str> = conf.names().filter(|name| monitor::options::find(name).is_none()).collect();
+    if !unknown.is_empty() {
+        tracing::warn!("{}: unknown options are ignored: {}", dir.conf().display(), unknown.join(", "));
+    }
+    Ok(())
 }
 
 /// The daemons of this process.
@@ -163,8 +174,9 @@ impl Running {
                     listen: loopback,
                     monitors: monitors(d),
                     auth: daemon_auth(dir, d, EntityType::Osd, id)?,
-                    options: crate::create::osd_options(&options),
+                    options: pg::OsdConfig::default(),
                     store: crate::create::store_options(&options),
+                    local: options,
                 };
                 self.osds.push((number, Osd::start(settings).await?));
             }
