@@ -194,7 +194,6 @@ pub fn ceph_conf(dir: &ClusterDir, d: &Description) -> String {
          auth client required = {auth}\n\
          keyring = {root}/keyring\n\
          run dir = {root}\n\
-         admin socket = {root}/$name.asok\n\
          log file = \n\
          log to stderr = true\n",
         fsid = d.fsid,
