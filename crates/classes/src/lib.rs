@@ -11,6 +11,7 @@ mod view;
 mod hello;
 mod lock;
 mod numops;
+mod rbd;
 mod refcount;
 mod timeindex;
 mod version;

@@ -11,6 +11,7 @@ use types::{ConnId, HObject, ReqId, SnapContext};
 
 use crate::OsdCore;
 use crate::exec::{Effect, RequestKind};
+use crate::object::WatchInfo;
 use crate::osd::shared::Shared;
 use crate::pg::{ClientOp, Pg};
 
@@ -24,8 +25,12 @@ pub(crate) fn apply(pg: &mut Pg, op: &ClientOp, effect: &Effect, cx: &mut Shared
     let seconds = |s: u32| Duration::from_secs(s.into());
     match effect {
         Effect::Watch { cookie, timeout_s, will_ping } => {
-            if cx.sessions.contains_key(&op.conn) {
-                let (key, who) = ((*cookie, op.name), (op.conn, op.addr));
+            let (key, who) = ((*cookie, op.name), (op.conn, op.addr));
+            if !cx.sessions.contains_key(&op.conn) {
+                // It left while its watch was written.
+                let info = WatchInfo { cookie: *cookie, timeout_seconds: *timeout_s, addr: op.addr };
+                pg.watches.populate(now, &object, &[(key, info)].into());
+            } else {
                 pg.watches.connect(now, &object, key, who, seconds(*timeout_s), *will_ping, &mut cx.out);
             }
         }

@@ -19,7 +19,7 @@ pub(super) fn call(
     (class, method): (&str, &str),
     input: &Bytes,
 ) -> Outcome {
-    let method = classes::find(class, method).map_err(classes::Unknown::errno)?;
+    let method = classes::find(class, method).map_err(|_| Errno::EOPNOTSUPP)?;
     s.user_modify |= method.flags.write;
     let mut view = View { env, s, stop: None, read: false, wrote: false };
     let mut out = Bytes::new();
