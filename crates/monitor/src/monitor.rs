@@ -39,6 +39,8 @@ pub struct Monitor {
     /// What the leader watches and does not replicate.
     pub(crate) watch: OsdWatch,
     pub(crate) mgr_seen: BTreeMap<u64, Duration>,
+    /// Versions of the config database and the CRUSH map that sessions' options were last made from.
+    pub(crate) options_published: (u64, u32),
     /// Checks as they were last logged; `None` until the first look.
     pub(crate) health_logged: Option<BTreeMap<String, Logged>>,
     pub(crate) proxied: BTreeMap<u64, Proxied>,
@@ -76,6 +78,7 @@ impl Monitor {
             snapshot_index: index,
             watch: OsdWatch::default(),
             mgr_seen: BTreeMap::new(),
+            options_published: (0, 0),
             health_logged: None,
             proxied: BTreeMap::new(),
             next_proxy_tid: 1,

@@ -5,7 +5,7 @@ mod common;
 use cephx::{AuthClient, CryptoKey};
 use common::{FSID, World, addr, at, genesis, settings};
 use messages::Message;
-use messages::mon::{MMonGetVersion, MMonSubscribe, SubscribeItem};
+use messages::mon::{MMonCommand, MMonGetVersion, MMonSubscribe, SubscribeItem};
 use monitor::{CON_MODE_SECURE, Input, Monitor, Output};
 use types::{AuthName, ConnId, EntityType, SeededEntropy, Utime};
 
@@ -112,6 +112,50 @@ fn old_epochs_come_as_increments_and_unknown_ones_as_a_whole_map() {
 }
 
 #[test]
+fn options_reach_those_they_concern_and_only_when_they_change() {
+    let mut w = World::new();
+    let admin = w.admin();
+    let osd = w.osd(0);
+    for conn in [admin, osd] {
+        w.send(conn, subscribe(&[("config", 0, 0)]));
+    }
+    w.take();
+    w.command(admin, r#"{"prefix":"config set","who":"osd","name":"osd_max_backfills","value":"3"}"#);
+    let configs = |w: &mut World, conn| {
+        let options = w.sent(conn).into_iter().filter_map(|m| match m {
+            Message::Config(m) => Some(m.options),
+            _ => None,
+        });
+        options.collect::<Vec<_>>()
+    };
+    let want = [("osd_max_backfills".to_owned(), "3".to_owned())].into();
+    assert_eq!((configs(&mut w, osd), configs(&mut w, admin)), (vec![want], vec![]));
+    w.command(admin, r#"{"prefix":"osd set","key":"noout"}"#);
+    assert!(configs(&mut w, osd).is_empty());
+}
+
+#[test]
+fn the_log_is_followed_from_now_on_by_level() {
+    let mut w = World::new();
+    let conn = w.admin();
+    w.command(conn, r#"{"prefix":"log","logtext":["before"]}"#);
+    w.send(conn, subscribe(&[("log-warn", 0, 0)]));
+    w.send(conn, subscribe(&[("log-info", 0, 0)]));
+    w.take();
+    let msg = MMonCommand {
+        fsid: FSID,
+        cmd: vec![r#"{"prefix":"log","logtext":["after","all"]}"#.into()],
+        ..MMonCommand::default()
+    };
+    w.send(conn, msg);
+    let logs = w.sent(conn).into_iter().filter_map(|m| match m {
+        Message::Log(m) => Some(m.entries.into_iter().filter(|e| e.channel == "cluster").map(|e| e.text)),
+        _ => None,
+    });
+    assert_eq!(logs.flatten().collect::<Vec<_>>(), ["after all"]);
+}
+
+#[test]
 fn versions_are_told() {
     let mut w = World::new();
     let conn = w.admin();
@@ -153,7 +197,7 @@ fn a_proposal_waits_for_its_commit_and_others_for_it() {
     let conn = w.admin();
     let ask = |w: &mut World, pool: &str| {
         let cmd = vec![format!(r#"{{"prefix":"osd pool create","pool":"{pool}"}}"#)];
-        let msg = messages::mon::MMonCommand { fsid: FSID, cmd, ..Default::default() };
+        let msg = MMonCommand { fsid: FSID, cmd, ..Default::default() };
         w.input(Input::Message { conn, header: Default::default(), msg: msg.into() });
     };
     ["a", "b", "c"].iter().for_each(|p| ask(&mut w, p));

@@ -17,37 +17,29 @@ pub(super) const COMMANDS: &[Command] = &[
     write(
         "config set name=who,type=CephString name=name,type=CephString name=value,type=CephString \
          name=force,type=CephBool,req=false",
-        "Set a configuration option for one or more entities",
+        "set an option for all, a type, or one daemon or client",
         set,
     ),
-    write(
-        "config rm name=who,type=CephString name=name,type=CephString",
-        "Clear a configuration option for one or more entities",
-        rm,
-    ),
+    write("config rm name=who,type=CephString name=name,type=CephString", "take an option back", rm),
     read(
         "config get name=who,type=CephString name=key,type=CephString,req=false",
-        "Show configuration option(s) for an entity",
+        "options that apply to a daemon or client",
         get,
     ),
-    read("config dump", "Show all configuration option(s)", dump),
-    read("config ls", "List available configuration options", ls),
-    read("config help name=key,type=CephString", "Describe a configuration option", help),
+    read("config dump", "every option that is set", dump),
+    read("config ls", "names of all options", ls),
+    read("config help name=key,type=CephString", "type, level and default of an option", help),
     read(
         "config show name=who,type=CephString name=key,type=CephString,req=false",
-        "Show running configuration",
+        "options that the monitors set for a daemon",
         show,
     ),
-    read("config log name=num,type=CephInt,req=false", "Show recent history of config changes", log),
-    write(
-        "config reset name=num,type=CephInt,range=0",
-        "Revert configuration to a historical version specified by <num>",
-        reset,
-    ),
-    read("config generate-minimal-conf", "Generate a minimal ceph.conf file", minimal),
+    read("config log name=num,type=CephInt,req=false", "latest changes of options", log),
+    write("config reset name=num,type=CephInt,range=0", "take back all changes since a version", reset),
+    read("config generate-minimal-conf", "shortest conf file with which a client finds the cluster", minimal),
     write(
         "config assimilate-conf",
-        "Assimilate options from a conf, and return a new, minimal conf file",
+        "take over options from the conf file given with -i; what is left is printed",
         assimilate,
     ),
 ];

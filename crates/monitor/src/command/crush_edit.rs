@@ -13,60 +13,60 @@ use crate::text::six_digits;
 pub(super) const COMMANDS: &[Command] = &[
     write(
         "osd setcrushmap name=prior_version,type=CephInt,req=false",
-        "set crush map from input file",
+        "replace the CRUSH map by the one given with -i",
         setcrushmap,
     ),
     write(
         "osd crush add-bucket name=name,type=CephString,goodchars=[A-Za-z0-9-_.] name=type,type=CephString \
          name=args,type=CephString,n=N,goodchars=[A-Za-z0-9-_.=],req=false",
-        "add no-parent (probably root) crush bucket <name> of type <type> to location <args>",
+        "make a bucket, at a place or at none",
         add_bucket,
     ),
     write(
         "osd crush rename-bucket name=srcname,type=CephString,goodchars=[A-Za-z0-9-_.] \
          name=dstname,type=CephString,goodchars=[A-Za-z0-9-_.]",
-        "rename bucket <srcname> to <dstname>",
+        "give a bucket another name",
         rename_bucket,
     ),
     write(
         "osd crush set name=id,type=CephOsdName name=weight,type=CephFloat,range=0.0 \
          name=args,type=CephString,n=N,goodchars=[A-Za-z0-9-_.=]",
-        "update crushmap position and weight for <name> to <weight> with location <args>",
+        "place and weight of an OSD that is in the CRUSH map",
         |ctx| add_or_set(ctx, "set"),
     ),
     write(
         "osd crush add name=id,type=CephOsdName name=weight,type=CephFloat,range=0.0 \
          name=args,type=CephString,n=N,goodchars=[A-Za-z0-9-_.=]",
-        "add or update crushmap position and weight for <name> with <weight> and location <args>",
+        "put an OSD into the CRUSH map",
         |ctx| add_or_set(ctx, "add"),
     ),
     write(
         "osd crush create-or-move name=id,type=CephOsdName name=weight,type=CephFloat,range=0.0 \
          name=args,type=CephString,n=N,goodchars=[A-Za-z0-9-_.=]",
-        "create entry or move existing entry for <name> <weight> at/to location <args>",
+        "put an OSD into the CRUSH map, or move it and keep its weight",
         create_or_move,
     ),
     write(
         "osd crush move name=name,type=CephString,goodchars=[A-Za-z0-9-_.] \
          name=args,type=CephString,n=N,goodchars=[A-Za-z0-9-_.=]",
-        "move existing entry for <name> to location <args>",
+        "move a bucket or an OSD",
         move_item,
     ),
     write(
         "osd crush swap-bucket name=source,type=CephString,goodchars=[A-Za-z0-9-_.] \
          name=dest,type=CephString,goodchars=[A-Za-z0-9-_.] name=yes_i_really_mean_it,type=CephBool,req=false",
-        "swap existing bucket contents from (orphan) bucket <source> and <target>",
+        "exchange what two buckets hold",
         swap_bucket,
     ),
     write(
         "osd crush link name=name,type=CephString name=args,type=CephString,n=N,goodchars=[A-Za-z0-9-_.=]",
-        "link existing entry for <name> under location <args>",
+        "put a bucket into one more place",
         link,
     ),
     write(
         "osd crush rm name=name,type=CephString,goodchars=[A-Za-z0-9-_.] \
          name=ancestor,type=CephString,req=false,goodchars=[A-Za-z0-9-_.]",
-        "remove <name> from crush map (everywhere, or just at <ancestor>)",
+        "remove an item from the CRUSH map, or from below one bucket",
         |ctx| remove(ctx, false),
     ),
     Command {
@@ -74,30 +74,26 @@ pub(super) const COMMANDS: &[Command] = &[
         ..write(
             "osd crush remove name=name,type=CephString,goodchars=[A-Za-z0-9-_.] \
              name=ancestor,type=CephString,req=false,goodchars=[A-Za-z0-9-_.]",
-            "remove <name> from crush map (everywhere, or just at <ancestor>)",
+            "old name of osd crush rm",
             |ctx| remove(ctx, false),
         )
     },
     write(
         "osd crush unlink name=name,type=CephString,goodchars=[A-Za-z0-9-_.] \
          name=ancestor,type=CephString,req=false,goodchars=[A-Za-z0-9-_.]",
-        "unlink <name> from crush map (everywhere, or just at <ancestor>)",
+        "take an item out of where it stands, or from below one bucket",
         |ctx| remove(ctx, true),
     ),
-    write(
-        "osd crush reweight-all",
-        "recalculate the weights for the tree to ensure they sum correctly",
-        reweight_all,
-    ),
+    write("osd crush reweight-all", "sum the weights up again", reweight_all),
     write(
         "osd crush reweight name=name,type=CephString,goodchars=[A-Za-z0-9-_.] name=weight,type=CephFloat,range=0.0",
-        "change <name>'s weight to <weight> in crush map",
+        "weight of an OSD in the CRUSH map",
         reweight,
     ),
     write(
         "osd crush reweight-subtree name=name,type=CephString,goodchars=[A-Za-z0-9-_.] \
          name=weight,type=CephFloat,range=0.0",
-        "change all leaf items beneath <name> to <weight> in crush map",
+        "weight of every OSD below a bucket",
         reweight_subtree,
     ),
 ];

@@ -13,42 +13,36 @@ pub(super) const COMMANDS: &[Command] = &[
         "osd crush rule create-simple name=name,type=CephString,goodchars=[A-Za-z0-9-_.] \
          name=root,type=CephString,goodchars=[A-Za-z0-9-_.] name=type,type=CephString,goodchars=[A-Za-z0-9-_.] \
          name=mode,type=CephChoices,strings=firstn|indep,req=false",
-        "create crush rule <name> to start from <root>, replicate across buckets of type <type>, using a choose mode \
-         of <firstn|indep> (default firstn; indep best for erasure pools)",
+        "make a rule: a root, a failure domain, and how gaps are filled",
         create_rule,
     ),
     write(
         "osd crush rule create-replicated name=name,type=CephString,goodchars=[A-Za-z0-9-_.] \
          name=root,type=CephString,goodchars=[A-Za-z0-9-_.] name=type,type=CephString,goodchars=[A-Za-z0-9-_.] \
          name=class,type=CephString,goodchars=[A-Za-z0-9-_.],req=false",
-        "create crush rule <name> for replicated pool to start from <root>, replicate across buckets of type <type>, \
-         use devices of type <class> (ssd or hdd)",
+        "make a rule for replicated pools: a root, a failure domain, and a device class",
         create_rule,
     ),
-    write(
-        "osd crush rule rm name=name,type=CephString,goodchars=[A-Za-z0-9-_.]",
-        "remove crush rule <name>",
-        rm_rule,
-    ),
+    write("osd crush rule rm name=name,type=CephString,goodchars=[A-Za-z0-9-_.]", "remove a rule", rm_rule),
     write(
         "osd crush rule rename name=srcname,type=CephString,goodchars=[A-Za-z0-9-_.] \
          name=dstname,type=CephString,goodchars=[A-Za-z0-9-_.]",
-        "rename crush rule <srcname> to <dstname>",
+        "give a rule another name",
         rename_rule,
     ),
     write(
         "osd crush set-device-class name=class,type=CephString name=ids,type=CephString,n=N",
-        "set the <class> of the osd(s) <id> [<id>...],or use <all|any> to set all.",
+        "device class of OSDs",
         set_class,
     ),
     write(
         "osd crush rm-device-class name=ids,type=CephString,n=N",
-        "remove class of the osd(s) <id> [<id>...],or use <all|any> to remove all.",
+        "take the device class off OSDs",
         rm_class,
     ),
     write(
         "osd crush class create name=class,type=CephString,goodchars=[A-Za-z0-9-_]",
-        "create crush device class <class>",
+        "make a device class",
         class_create,
     ),
     write(
@@ -59,26 +53,26 @@ pub(super) const COMMANDS: &[Command] = &[
     write(
         "osd crush class rename name=srcname,type=CephString,goodchars=[A-Za-z0-9-_] \
          name=dstname,type=CephString,goodchars=[A-Za-z0-9-_]",
-        "rename crush device class <srcname> to <dstname>",
+        "give a device class another name",
         class_rename,
     ),
     write(
         "osd crush tunables name=profile,type=CephChoices,strings=legacy|argonaut|bobtail|firefly|hammer|jewel|\
 optimal|default",
-        "set crush tunables values to <profile>",
+        "set of constants that placement computes with",
         tunables,
     ),
     write(
         "osd crush set-tunable name=tunable,type=CephChoices,strings=straw_calc_version name=value,type=CephInt",
-        "set crush tunable <tunable> to <value>",
+        "one constant that placement computes with",
         set_tunable,
     ),
     write(
         "osd crush weight-set create-compat",
-        "create a default backward-compatible weight-set",
+        "make weights for placement apart from the CRUSH weights",
         create_compat,
     ),
-    write("osd crush weight-set rm-compat", "remove the backward-compatible weight-set", |ctx| {
+    write("osd crush weight-set rm-compat", "place by the CRUSH weights again", |ctx| {
         edit(ctx, |crush| {
             crush.choose_args.remove(&DEFAULT_CHOOSE_ARGS);
             Ok(String::new())
@@ -87,7 +81,7 @@ optimal|default",
     write(
         "osd crush weight-set reweight-compat name=item,type=CephString \
          name=weight,type=CephFloat,range=0.0,n=N",
-        "set weight for an item (bucket or osd) in the backward-compatible weight-set",
+        "weight of an item for placement",
         reweight_compat,
     ),
 ];

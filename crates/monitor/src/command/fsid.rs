@@ -7,7 +7,7 @@ use crate::command::{Command, Ctx, Handler, Reply, flags};
 pub(super) const COMMANDS: &[Command] = &[
     Command {
         sig: "fsid",
-        help: "show cluster FSID/UUID",
+        help: "the cluster's id",
         module: "mon",
         perm: "r",
         flags: flags::NONE,
@@ -15,7 +15,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         sig: "osd stat",
-        help: "print summary of OSD map",
+        help: "number of OSDs, how many are up and in",
         module: "osd",
         perm: "r",
         flags: flags::NONE,

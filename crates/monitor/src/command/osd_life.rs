@@ -20,46 +20,44 @@ const MAX_OSD: i32 = 10_000;
 pub(super) const COMMANDS: &[Command] = &[
     write(
         "osd new name=uuid,type=CephUUID,req=true name=id,type=CephOsdName,req=false",
-        "Create a new OSD. If supplied, the `id` to be replaced needs to exist and have been previously destroyed. \
-         Reads secrets from JSON file via `-i <file>` (see man page).",
+        "register an OSD by its UUID; its number is printed. With -i: its keys as JSON. With a number: replace a destroyed OSD",
         new,
     ),
     write(
         "osd create name=uuid,type=CephUUID,req=false name=id,type=CephOsdName,req=false",
-        "create new osd (with optional UUID and ID)",
+        "register an OSD; its number is printed",
         create,
     ),
     write(
         "osd lost name=id,type=CephOsdName name=yes_i_really_mean_it,type=CephBool,req=false",
-        "mark osd as permanently lost. THIS DESTROYS DATA IF NO MORE REPLICAS EXIST, BE CAREFUL",
+        "give up the data of an OSD for good",
         lost,
     ),
     write(
         "osd destroy name=id,type=CephOsdName name=force,type=CephBool,req=false \
          name=yes_i_really_mean_it,type=CephBool,req=false",
-        "mark osd as being destroyed. Keeps the ID intact (allowing reuse), but removes cephx keys, config-key data \
-         and lockbox keys, rendering data permanently unreadable.",
+        "forget the keys of an OSD, so that its data can never be read, and keep its number for another disk",
         |ctx| destroy_or_purge(ctx, false),
     ),
     write(
         "osd purge name=id,type=CephOsdName name=force,type=CephBool,req=false \
          name=yes_i_really_mean_it,type=CephBool,req=false",
-        "purge all osd data from the monitors including the OSD id and CRUSH position",
+        "forget an OSD: its number, its keys and its place in the CRUSH map",
         |ctx| destroy_or_purge(ctx, true),
     ),
     hidden(
         "osd destroy-actual name=id,type=CephOsdName name=yes_i_really_mean_it,type=CephBool,req=false",
-        "mark osd as being destroyed, without asking whether that is safe",
+        "destroy without asking whether that is safe",
         |ctx| destroy_or_purge(ctx, false),
     ),
     hidden(
         "osd purge-actual name=id,type=CephOsdName name=yes_i_really_mean_it,type=CephBool,req=false",
-        "purge all osd data, without asking whether that is safe",
+        "purge without asking whether that is safe",
         |ctx| destroy_or_purge(ctx, true),
     ),
     write(
         "osd purge-new name=id,type=CephOsdName name=yes_i_really_mean_it,type=CephBool,req=false",
-        "purge all traces of an OSD that was partially created but never started",
+        "forget an OSD that never started",
         purge_new,
     ),
 ];

@@ -12,79 +12,78 @@ use crate::command::{ArgValue, Command, Handler, Reply, WriteCtx, flags};
 use crate::text::six_digits;
 
 pub(super) const COMMANDS: &[Command] = &[
-    write("osd setmaxosd name=newmax,type=CephInt,range=0", "set new maximum osd value", setmaxosd),
+    write("osd setmaxosd name=newmax,type=CephInt,range=0", "size of the table of OSDs", setmaxosd),
     write(
         "osd set-full-ratio name=ratio,type=CephFloat,range=0.0|1.0",
-        "set usage ratio at which OSDs are marked full",
+        "share of an OSD in use from which it takes no more writes",
         |ctx| ratio(ctx, "full"),
     ),
     write(
         "osd set-backfillfull-ratio name=ratio,type=CephFloat,range=0.0|1.0",
-        "set usage ratio at which OSDs are marked too full to backfill",
+        "share of an OSD in use from which it takes no more backfill",
         |ctx| ratio(ctx, "backfillfull"),
     ),
     write(
         "osd set-nearfull-ratio name=ratio,type=CephFloat,range=0.0|1.0",
-        "set usage ratio at which OSDs are marked near-full",
+        "share of an OSD in use from which health warns",
         |ctx| ratio(ctx, "nearfull"),
     ),
     write(
         "osd set-require-min-compat-client name=version,type=CephString \
          name=yes_i_really_mean_it,type=CephBool,req=false",
-        "set the minimum client version we will maintain compatibility with",
+        "oldest client release that placement must suit",
         set_min_compat,
     ),
     write(
         "osd require-osd-release name=release,type=CephChoices,strings=octopus|pacific|quincy \
          name=yes_i_really_mean_it,type=CephBool,req=false",
-        "set the minimum allowed OSD release to participate in the cluster",
+        "oldest OSD release that may take part",
         require_release,
     ),
     write(
         "osd blocklist name=blocklistop,type=CephChoices,strings=add|rm name=addr,type=CephEntityAddr \
          name=expire,type=CephFloat,range=0.0,req=false",
-        "add (optionally until <expire> seconds from now) or remove <addr> from blocklist",
+        "shut out a client address for a while, or let it in again",
         |ctx| blocklist(ctx, "blocklistop"),
     ),
     deprecated(
         "osd blacklist name=blacklistop,type=CephChoices,strings=add|rm name=addr,type=CephEntityAddr \
          name=expire,type=CephFloat,range=0.0,req=false",
-        "add (optionally until <expire> seconds from now) or remove <addr> from blacklist",
+        "old name of osd blocklist",
         Handler::Write(|ctx| blocklist(ctx, "blacklistop")),
         "rw",
     ),
-    write("osd blocklist clear", "clear all blocklisted clients", blocklist_clear),
-    deprecated("osd blacklist clear", "clear all blocklisted clients", Handler::Write(blocklist_clear), "rw"),
+    write("osd blocklist clear", "let every shut-out client in again", blocklist_clear),
+    deprecated(
+        "osd blacklist clear",
+        "old name of osd blocklist clear",
+        Handler::Write(blocklist_clear),
+        "rw",
+    ),
     write(
         "osd pg-temp name=pgid,type=CephPgid name=id,type=CephOsdName,n=N,req=false",
-        "set pg_temp mapping pgid:[<id> [<id>...]] (developers only)",
+        "acting set of a PG for a while (for developers)",
         pg_temp,
     ),
     write(
         "osd primary-temp name=pgid,type=CephPgid name=id,type=CephOsdName",
-        "set primary_temp mapping pgid:<id>|-1 (developers only)",
+        "primary of a PG for a while, -1 for none (for developers)",
         primary_temp,
     ),
     write(
         "osd pg-upmap name=pgid,type=CephPgid name=id,type=CephOsdName,n=N",
-        "set pg_upmap mapping <pgid>:[<id> [<id>...]] (developers only)",
+        "OSDs of a PG in place of what CRUSH gives",
         pg_upmap,
     ),
-    write(
-        "osd rm-pg-upmap name=pgid,type=CephPgid",
-        "clear pg_upmap mapping for <pgid> (developers only)",
-        |ctx| rm_upmap(ctx, true),
-    ),
+    write("osd rm-pg-upmap name=pgid,type=CephPgid", "let CRUSH place a PG again", |ctx| rm_upmap(ctx, true)),
     write(
         "osd pg-upmap-items name=pgid,type=CephPgid name=id,type=CephOsdName,n=N",
-        "set pg_upmap_items mapping <pgid>:{<id> to <id>, [...]} (developers only)",
+        "exchange OSDs of a PG, in pairs of from and to",
         pg_upmap_items,
     ),
-    write(
-        "osd rm-pg-upmap-items name=pgid,type=CephPgid",
-        "clear pg_upmap_items mapping for <pgid> (developers only)",
-        |ctx| rm_upmap(ctx, false),
-    ),
+    write("osd rm-pg-upmap-items name=pgid,type=CephPgid", "take back the exchanges of a PG", |ctx| {
+        rm_upmap(ctx, false)
+    }),
 ];
 
 const fn write(sig: &'static str, help: &'static str, handler: fn(&mut WriteCtx<'_>) -> Reply) -> Command {

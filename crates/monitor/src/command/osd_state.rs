@@ -13,88 +13,75 @@ use crate::state::Priority;
 pub(super) const COMMANDS: &[Command] = &[
     write(
         "osd down name=ids,type=CephString,n=N name=definitely_dead,type=CephBool,req=false",
-        "set osd(s) <id> [<id>...] down, or use <any|all> to set all osds down",
+        "mark OSDs down; those that live come up again",
         down,
     ),
-    write(
-        "osd stop name=ids,type=CephString,n=N",
-        "stop the corresponding osd daemons and mark them as down",
-        stop,
-    ),
-    write(
-        "osd out name=ids,type=CephString,n=N",
-        "set osd(s) <id> [<id>...] out, or use <any|all> to set all osds out",
-        out,
-    ),
-    write(
-        "osd in name=ids,type=CephString,n=N",
-        "set osd(s) <id> [<id>...] in, can use <any|all> to automatically set all previously out osds in",
-        mark_in,
-    ),
-    write(
-        "osd rm name=ids,type=CephString,n=N",
-        "remove osd(s) <id> [<id>...], or use <any|all> to remove all osds",
-        rm,
-    ),
+    write("osd stop name=ids,type=CephString,n=N", "tell OSDs to stop, and mark them down", stop),
+    write("osd out name=ids,type=CephString,n=N", "mark OSDs out: their data moves elsewhere", out),
+    write("osd in name=ids,type=CephString,n=N", "mark OSDs in: they take data again", mark_in),
+    write("osd rm name=ids,type=CephString,n=N", "remove OSDs that are down from the OSD map", rm),
     write(
         "osd reweight name=id,type=CephOsdName name=weight,type=CephFloat,range=0.0|1.0",
-        "reweight osd to 0.0 < <weight> < 1.0",
+        "change the share of data that an OSD takes, between 0 and 1",
         reweight,
     ),
-    write("osd reweightn name=weights,type=CephString", "reweight osds with {<id>: <weight>,...}", reweightn),
+    write(
+        "osd reweightn name=weights,type=CephString",
+        "change the shares of several OSDs, given as JSON in 1/65536",
+        reweightn,
+    ),
     write(
         "osd primary-affinity name=id,type=CephOsdName name=weight,type=CephFloat,range=0.0|1.0",
-        "adjust osd primary-affinity from 0.0 <= <weight> <= 1.0",
+        "how readily an OSD becomes primary, between 0 and 1",
         primary_affinity,
     ),
-    write("osd pause", "pause osd", |ctx| change_flags(ctx, PAUSE, true)),
-    write("osd unpause", "unpause osd", |ctx| change_flags(ctx, PAUSE, false)),
+    write("osd pause", "stop client IO", |ctx| change_flags(ctx, PAUSE, true)),
+    write("osd unpause", "let client IO go on", |ctx| change_flags(ctx, PAUSE, false)),
     write(
         "osd set name=key,type=CephChoices,strings=full|pause|noup|nodown|noout|noin|nobackfill|norebalance|\
 norecover|noscrub|nodeep-scrub|notieragent|nosnaptrim|pglog_hardlimit \
          name=yes_i_really_mean_it,type=CephBool,req=false",
-        "set <key>",
+        "set a flag of the whole cluster",
         |ctx| flag_by_name(ctx, true),
     ),
     write(
         "osd unset name=key,type=CephChoices,strings=full|pause|noup|nodown|noout|noin|nobackfill|norebalance|\
 norecover|noscrub|nodeep-scrub|notieragent|nosnaptrim",
-        "unset <key>",
+        "clear a flag of the whole cluster",
         |ctx| flag_by_name(ctx, false),
     ),
     write(
         "osd set-group name=flags,type=CephString name=who,type=CephString,n=N",
-        "set <flags> for batch osds or crush nodes, <flags> must be a comma-separated subset of {noup,nodown,noin,noout}",
+        "set flags (noup, nodown, noin, noout, comma separated) of OSDs, CRUSH buckets or device classes",
         |ctx| group(ctx, true),
     ),
     write(
         "osd unset-group name=flags,type=CephString name=who,type=CephString,n=N",
-        "unset <flags> for batch osds or crush nodes, <flags> must be a comma-separated subset of \
-         {noup,nodown,noin,noout}",
+        "clear flags (noup, nodown, noin, noout, comma separated) of OSDs, CRUSH buckets or device classes",
         |ctx| group(ctx, false),
     ),
-    write("osd add-noup name=ids,type=CephString,n=N", "mark osd(s) as noup", |c| {
+    write("osd add-noup name=ids,type=CephString,n=N", "forbid that OSDs are marked up", |c| {
         single(c, osd_state::NOUP, true)
     }),
-    write("osd add-nodown name=ids,type=CephString,n=N", "mark osd(s) as nodown", |c| {
+    write("osd add-nodown name=ids,type=CephString,n=N", "forbid that OSDs are marked down", |c| {
         single(c, osd_state::NODOWN, true)
     }),
-    write("osd add-noin name=ids,type=CephString,n=N", "mark osd(s) as noin", |c| {
+    write("osd add-noin name=ids,type=CephString,n=N", "forbid that OSDs are marked in", |c| {
         single(c, osd_state::NOIN, true)
     }),
-    write("osd add-noout name=ids,type=CephString,n=N", "mark osd(s) as noout", |c| {
+    write("osd add-noout name=ids,type=CephString,n=N", "forbid that OSDs are marked out", |c| {
         single(c, osd_state::NOOUT, true)
     }),
-    write("osd rm-noup name=ids,type=CephString,n=N", "allow osd(s) to be marked up", |c| {
+    write("osd rm-noup name=ids,type=CephString,n=N", "let OSDs be marked up again", |c| {
         single(c, osd_state::NOUP, false)
     }),
-    write("osd rm-nodown name=ids,type=CephString,n=N", "allow osd(s) to be marked down", |c| {
+    write("osd rm-nodown name=ids,type=CephString,n=N", "let OSDs be marked down again", |c| {
         single(c, osd_state::NODOWN, false)
     }),
-    write("osd rm-noin name=ids,type=CephString,n=N", "allow osd(s) to be marked in", |c| {
+    write("osd rm-noin name=ids,type=CephString,n=N", "let OSDs be marked in again", |c| {
         single(c, osd_state::NOIN, false)
     }),
-    write("osd rm-noout name=ids,type=CephString,n=N", "allow osd(s) to be marked out", |c| {
+    write("osd rm-noout name=ids,type=CephString,n=N", "let OSDs be marked out again", |c| {
         single(c, osd_state::NOOUT, false)
     }),
 ];

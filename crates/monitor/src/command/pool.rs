@@ -10,7 +10,11 @@ use crate::service::pool::{self, NewPool, edit_pool};
 use crate::text::units;
 
 pub(super) const COMMANDS: &[Command] = &[
-    read("osd pool ls name=detail,type=CephChoices,strings=detail,req=false", "list pools", ls),
+    read(
+        "osd pool ls name=detail,type=CephChoices,strings=detail,req=false",
+        "names of the pools, or all that is known of them",
+        ls,
+    ),
     write(
         "osd pool create name=pool,type=CephPoolname name=pg_num,type=CephInt,req=false \
          name=pgp_num,type=CephInt,req=false \
@@ -22,47 +26,47 @@ pub(super) const COMMANDS: &[Command] = &[
          name=autoscale_mode,type=CephChoices,strings=on|off|warn,req=false \
          name=bulk,type=CephBool,req=false name=target_size_bytes,type=CephInt,range=0,req=false \
          name=target_size_ratio,type=CephFloat,range=0|1,req=false",
-        "create pool",
+        "make a pool",
         create,
     ),
     write(
         "osd pool delete name=pool,type=CephPoolname name=pool2,type=CephPoolname,req=false \
          name=yes_i_really_really_mean_it,type=CephBool,req=false \
          name=yes_i_really_really_mean_it_not_faking,type=CephBool,req=false",
-        "delete pool",
+        "delete a pool with everything in it",
         delete,
     ),
     write(
         "osd pool rm name=pool,type=CephPoolname name=pool2,type=CephPoolname,req=false \
          name=yes_i_really_really_mean_it,type=CephBool,req=false \
          name=yes_i_really_really_mean_it_not_faking,type=CephBool,req=false",
-        "remove pool",
+        "delete a pool with everything in it",
         delete,
     ),
     write(
         "osd pool rename name=srcpool,type=CephPoolname name=destpool,type=CephPoolname",
-        "rename <srcpool> to <destpool>",
+        "give a pool another name",
         rename,
     ),
     write(
         "osd pool mksnap name=pool,type=CephPoolname name=snap,type=CephString",
-        "make snapshot <snap> in <pool>",
+        "take a snapshot of a pool",
         mksnap,
     ),
     write(
         "osd pool rmsnap name=pool,type=CephPoolname name=snap,type=CephString",
-        "remove snapshot <snap> from <pool>",
+        "remove a snapshot of a pool",
         rmsnap,
     ),
     write(
         "osd pool set-quota name=pool,type=CephPoolname \
          name=field,type=CephChoices,strings=max_objects|max_bytes name=val,type=CephString",
-        "set object or byte limit on pool",
+        "limit the bytes or objects in a pool; 0 lifts the limit",
         set_quota,
     ),
     read(
         "osd pool get-quota name=pool,type=CephPoolname",
-        "obtain object or byte limits for pool",
+        "limits of a pool, and what counts against them",
         get_quota,
     ),
 ];

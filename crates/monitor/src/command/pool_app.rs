@@ -20,31 +20,31 @@ pub(super) const COMMANDS: &[Command] = &[
     write(
         "osd pool application enable name=pool,type=CephPoolname \
          name=app,type=CephString,goodchars=[A-Za-z0-9-_.] name=yes_i_really_mean_it,type=CephBool,req=false",
-        "enable use of an application <app> [cephfs,rbd,rgw] on pool <poolname>",
+        "say what a pool is used for (cephfs, rbd, rgw, ...)",
         enable,
     ),
     write(
         "osd pool application disable name=pool,type=CephPoolname name=app,type=CephString \
          name=yes_i_really_mean_it,type=CephBool,req=false",
-        "disables use of an application <app> on pool <poolname>",
+        "say that a pool is not used for something any more",
         disable,
     ),
     write(
         "osd pool application set name=pool,type=CephPoolname name=app,type=CephString \
          name=key,type=CephString,goodchars=[A-Za-z0-9-_.] \
          name=value,type=CephString,goodchars=[A-Za-z0-9-_.=]",
-        "sets application <app> metadata key <key> to <value> on pool <poolname>",
+        "note a key and a value with an application of a pool",
         set,
     ),
     write(
         "osd pool application rm name=pool,type=CephPoolname name=app,type=CephString name=key,type=CephString",
-        "removes application <app> metadata key <key> on pool <poolname>",
+        "remove a key from an application of a pool",
         rm,
     ),
     Command {
         sig: "osd pool application get name=pool,type=CephPoolname,req=false name=app,type=CephString,req=false \
               name=key,type=CephString,req=false",
-        help: "get value of key <key> of application <app> on pool <poolname>",
+        help: "applications of pools with their keys and values",
         module: "osd",
         perm: "r",
         flags: flags::NONE,

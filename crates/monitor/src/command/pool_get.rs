@@ -103,7 +103,7 @@ recovery_op_priority|scrub_priority|compression_mode|compression_algorithm|compr
 compression_max_blob_size|compression_min_blob_size|csum_type|csum_min_block|csum_max_block|\
 allow_ec_overwrites|fingerprint_algorithm|pg_autoscale_mode|pg_autoscale_bias|pg_num_min|pg_num_max|\
 target_size_bytes|target_size_ratio|bulk",
-    help: "get pool parameter <var>",
+    help: "one setting of a pool, or all of them",
     module: "osd",
     perm: "r",
     flags: flags::NONE,

@@ -24,7 +24,7 @@ compression_max_blob_size|compression_min_blob_size|csum_type|csum_min_block|csu
 allow_ec_overwrites|fingerprint_algorithm|pg_autoscale_mode|pg_autoscale_bias|pg_num_min|pg_num_max|\
 target_size_bytes|target_size_ratio|bulk \
           name=val,type=CephString name=yes_i_really_mean_it,type=CephBool,req=false",
-    help: "set pool parameter <var> to <val>",
+    help: "change a setting of a pool",
     module: "osd",
     perm: "rw",
     flags: flags::NONE,

@@ -72,10 +72,14 @@ impl Monitor {
 
     /// Sends every session what it follows and does not have yet.
     pub(crate) fn publish(&mut self, now: Now, out: &mut Vec<Output>) {
+        // Looking options up anew for everybody is worth it only when they, or places in the CRUSH map, changed.
+        let options = (self.state.config.version, self.state.osdmap().crush_version);
+        let options_changed = std::mem::replace(&mut self.options_published, options) != options;
         let due: Vec<(ConnId, String)> = self
             .sessions
             .iter()
             .flat_map(|(conn, s)| s.subs.keys().map(|what| (*conn, what.clone())))
+            .filter(|(_, what)| options_changed || what != "config")
             .collect();
         for (conn, what) in due {
             self.check_subscription(now, conn, &what, out);

@@ -16,22 +16,22 @@ pub const VERSION: &str = "16.2.15";
 
 /// The table is only for its descriptions: [`Monitor::run_tell`] runs the commands.
 const TELL: &[Command] = &[
-    tell("version", "get ceph version", "r"),
-    tell("git_version", "get git sha1", "r"),
-    tell("mon_status", "report status of monitors", "r"),
+    tell("version", "release", "r"),
+    tell("git_version", "revision that it was built from", "r"),
+    tell("mon_status", "this monitor and its quorum", "r"),
     tell(
         "injectargs name=injected_args,type=CephString,n=N",
-        "inject configuration arguments into running daemon",
+        "set options of this process: --name value ...",
         "rw",
     ),
-    tell("config show", "dump current config settings", "r"),
-    tell("config get name=var,type=CephString", "config get <field>: get the config value", "r"),
+    tell("config show", "options in force", "r"),
+    tell("config get name=var,type=CephString", "an option in force", "r"),
     tell(
         "config set name=var,type=CephString name=val,type=CephString,n=N",
-        "config set <field> <val> [<val> ...]: set a config variable",
+        "set an option of this process",
         "rw",
     ),
-    tell("config unset name=var,type=CephString", "config unset <field>: unset a config variable", "rw"),
+    tell("config unset name=var,type=CephString", "take back an option set in this process", "rw"),
 ];
 
 const fn tell(sig: &'static str, help: &'static str, perm: &'static str) -> Command {

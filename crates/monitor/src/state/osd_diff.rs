@@ -163,3 +163,98 @@ fn with_removed<K: Ord + Clone, V: PartialEq + Clone>(
     out.extend(removed(old, new).map(|k| (k, none.clone())));
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use maps::flags::{WEIGHT_IN, map_flags};
+    use maps::{Pool, PoolType};
+    use types::{Entropy, Epoch, Fsid, PgId, PoolId, SeededEntropy};
+
+    use super::*;
+    use crate::edit;
+
+    /// One random edit of the kind that services make.
+    fn random_edit(map: &mut OsdMap, seed: &mut SeededEntropy) {
+        let mut pick = |n: u64| seed.next_u64() % n;
+        let id = pick(8) as i32;
+        let exists = map.exists(id);
+        match pick(12) {
+            0 => map.flags ^= map_flags::NOOUT,
+            1 if !exists => {
+                if id >= map.max_osd() {
+                    map.set_max_osd(id as usize + 1);
+                }
+                edit::set_weight(map, id, WEIGHT_IN);
+                if let Some(o) = edit::osd_mut(map, id) {
+                    o.state |= osd_state::EXISTS | osd_state::NEW;
+                    o.uuid = Fsid([id as u8 + 1; 16]);
+                }
+            }
+            2 if exists && !map.is_up(id) => {
+                let addr = types::EntityAddr::parse(
+                    &format!("v2:10.0.0.{id}:1/{}", pick(9)),
+                    types::AddrKind::Msgr2,
+                );
+                let o = edit::osd_mut(map, id).expect("exists");
+                o.state |= osd_state::UP;
+                o.client_addrs = types::AddrVec::single(addr.expect("an address"));
+            }
+            3 if exists => {
+                edit::mark_down(map, id);
+            }
+            4 if exists => edit::set_weight(map, id, pick(3) as u32 * 0x8000),
+            5 if exists => edit::mark_out_automatically(map, id),
+            6 if exists && !map.is_up(id) => edit::remove_osd(map, id),
+            7 => {
+                map.pool_max += 1;
+                let pool = PoolId(map.pool_max.into());
+                map.pools.insert(pool, Pool::new(PoolType::Replicated, 4));
+                map.pool_names.insert(pool, format!("p{pool}"));
+            }
+            8 => {
+                if let Some(pool) = map.pools.keys().next().copied() {
+                    map.pools.remove(&pool);
+                    map.pool_names.remove(&pool);
+                }
+            }
+            9 => {
+                map.pg_upmap_items.insert(PgId::new(PoolId(1), pick(4) as u32), vec![(0, 1)]);
+            }
+            10 => map.full_ratio = 0.5 + pick(9) as f32 / 20.0,
+            _ => {
+                map.crush_node_flags.insert(-1, pick(2) as u32);
+                map.crush_node_flags.retain(|_, flags| *flags != 0);
+            }
+        }
+    }
+
+    #[test]
+    fn increments_lead_from_the_old_map_to_the_edited_one() {
+        let mut seed = SeededEntropy(7);
+        let mut map = OsdMap::new_cluster(Fsid([1; 16]), Utime::new(1, 0), crush::CrushMap::new_default());
+        for round in 0..2_000u32 {
+            let mut edited = map.clone();
+            for _ in 0..=seed.next_u64() % 4 {
+                random_edit(&mut edited, &mut seed);
+            }
+            let inc = diff(&map, &edited, Utime::new(2, round));
+            map.apply(&inc).expect("fits");
+            assert_eq!(map.epoch, Epoch(round + 2));
+            let facts = |m: &OsdMap| {
+                let osds: Vec<_> = m.osds.iter().map(|o| (o.state, o.uuid, o.xinfo.old_weight)).collect();
+                let up: Vec<_> =
+                    m.osds.iter().filter(|o| o.is_up()).map(|o| o.client_addrs.clone()).collect();
+                let rest =
+                    (m.flags, m.pool_names.clone(), m.pg_upmap_items.clone(), m.crush_node_flags.clone());
+                (osds, up, m.weights.clone(), m.full_ratio.to_bits(), rest)
+            };
+            assert_eq!(facts(&map), facts(&edited), "round {round}: {inc:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_edited_is_an_empty_increment() {
+        let map = OsdMap::new_cluster(Fsid([1; 16]), Utime::new(1, 0), crush::CrushMap::new_default());
+        assert_eq!(diff(&map, &map, Utime::ZERO), Incremental::new(map.fsid, Epoch(2), Utime::ZERO));
+    }
+}
