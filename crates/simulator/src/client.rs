@@ -12,6 +12,7 @@ use pg::IntervalKey;
 use testkit::Rng;
 use types::{ConnId, Epoch, HObject, PgId, PoolId, ReqId, SnapContext, SnapId, SpgId, Utime};
 
+use crate::faults::Trigger;
 use crate::history::{Call, Outcome, Record};
 use crate::mutant::Mutant;
 use crate::net::{End, Node};
@@ -250,9 +251,12 @@ impl World {
                 return self.violation(text);
             }
         }
-        if let (Call::Read, Some((_, Outcome::Seen(seen)))) = (&rec.call, &rec.ended) {
-            let size = seen.as_ref().map_or(0, |s| s.data.len() as u64);
-            self.sizes.insert(rec.object, size);
+        match (&rec.call, &rec.ended) {
+            (Call::Read, Some((_, Outcome::Seen(seen)))) => {
+                let size = seen.as_ref().map_or(0, |s| s.data.len() as u64);
+                self.sizes.insert(rec.object, size);
+            }
+            _ => self.pull(Trigger::Heard),
         }
         let think = self.scenario.options.think;
         let wait = self.clients[c].rng.below(think * 2) + 1;

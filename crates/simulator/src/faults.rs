@@ -48,7 +48,8 @@ pub enum FaultKind {
     CrashMgr {
         down: Time,
     },
-    /// The connection at this place of the list of those alive, modulo its length.
+    /// The connection at this place of the list of those alive (even: of those with something under way), modulo
+    /// its length.
     Cut {
         nth: u64,
     },
@@ -81,15 +82,28 @@ pub enum FaultKind {
     },
 }
 
+/// What a fault waits for once its time has come: moments at which a promise has just been made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trigger {
+    AtOnce,
+    /// An OSD sends the answer to a write.
+    Answer,
+    /// A client hears that its write is done.
+    Heard,
+    /// The monitor commits a new OSD map.
+    NewMap,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
     pub at: Time,
+    pub when: Trigger,
     pub kind: FaultKind,
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.3} s {:?}", self.at as f64 / SECOND as f64, self.kind)
+        write!(f, "{:.3} s {:?} {:?}", self.at as f64 / SECOND as f64, self.when, self.kind)
     }
 }
 
@@ -103,7 +117,8 @@ pub fn plan(s: &Scenario) -> Vec<Fault> {
     let every = s.options.fault_every;
     let mut at = SECOND + r.below(every);
     while at < s.seconds * SECOND {
-        out.push(Fault { at, kind: kind(&mut r, s) });
+        let when = *r.pick(&[Trigger::AtOnce, Trigger::Answer, Trigger::Heard, Trigger::NewMap]);
+        out.push(Fault { at, when, kind: kind(&mut r, s) });
         at += every / 4 + r.below(every * 3 / 2);
     }
     out
@@ -129,23 +144,24 @@ fn kind(r: &mut Rng, s: &Scenario) -> FaultKind {
     let osd = r.below(osds as u64) as i32;
     let down = lasts(r, s);
     let bound = match s.level {
-        Level::Calm | Level::Power => 1,
-        Level::Crash => 10,
-        Level::Links => 22,
-        Level::All => 27,
+        Level::Calm | Level::Power => 2,
+        Level::Crash => 11,
+        Level::Links => 23,
+        Level::All => 28,
     };
     match r.below(bound) {
         0 => FaultKind::CrashAll { death: death(r), down },
-        1..=5 => FaultKind::CrashOsds { osds: vec![osd], death: death(r), down },
-        6 | 7 => {
+        1 => FaultKind::CrashAll { death: Death::PowerLoss, down: 20 * MILLISECOND },
+        2..=6 => FaultKind::CrashOsds { osds: vec![osd], death: death(r), down },
+        7 | 8 => {
             let osds = (0..osds).filter(|o| *o == osd || r.one_in(2)).collect();
             FaultKind::CrashOsds { osds, death: death(r), down }
         }
-        8 => FaultKind::CrashMon { death: death(r), down },
-        9 => FaultKind::CrashMgr { down },
-        10..=14 => FaultKind::Cut { nth: r.next_u64() },
-        15 => FaultKind::CutAll { node: Node::Osd(osd) },
-        16..=20 => {
+        9 => FaultKind::CrashMon { death: death(r), down },
+        10 => FaultKind::CrashMgr { down },
+        11..=15 => FaultKind::Cut { nth: r.next_u64() },
+        16 => FaultKind::CutAll { node: Node::Osd(osd) },
+        17..=21 => {
             let from = match r.below(6) {
                 0 => From::All,
                 1 => From::OtherOsds,
@@ -156,9 +172,9 @@ fn kind(r: &mut Rng, s: &Scenario) -> FaultKind {
             };
             FaultKind::Partition { osd, from, both_ways: !r.one_in(4), lasts: down }
         }
-        21 => FaultKind::MonUnreachable { lasts: down },
-        22..=23 => FaultKind::SlowDevice { osd, factor: *r.pick(&[10, 100, 1_000]), lasts: down },
-        24 => FaultKind::FailDevice { osd, nth: 1 + r.below(6), down },
+        22 => FaultKind::MonUnreachable { lasts: down },
+        23..=24 => FaultKind::SlowDevice { osd, factor: *r.pick(&[10, 100, 1_000]), lasts: down },
+        25 => FaultKind::FailDevice { osd, nth: 1 + r.below(6), down },
         _ => FaultKind::MarkOut { osd, lasts: down },
     }
 }

@@ -2,7 +2,7 @@
 
 use store::DeviceOp;
 
-use crate::faults::{Death, FaultKind, From};
+use crate::faults::{Death, FaultKind, From, Trigger};
 use crate::mutant::Mutant;
 use crate::net::{End, Node};
 use crate::queue::{MILLISECOND, SECOND, Time};
@@ -16,6 +16,22 @@ impl World {
                 self.plan_in(fault.at, Event::Fault(i));
             }
         }
+    }
+
+    /// A fault's time has come.
+    pub fn arm(&mut self, index: usize) {
+        match self.plan[index].when {
+            Trigger::AtOnce => self.inject(index),
+            _ => self.armed.push(index),
+        }
+    }
+
+    /// What armed faults wait for has just happened.
+    pub fn pull(&mut self, trigger: Trigger) {
+        let hit = |i: &usize| self.plan[*i].when == trigger;
+        let due: Vec<usize> = self.armed.iter().copied().filter(hit).collect();
+        self.armed.retain(|i| !due.contains(i));
+        due.into_iter().for_each(|i| self.plan_in(0, Event::Inject(i)));
     }
 
     pub fn inject(&mut self, index: usize) {
@@ -50,9 +66,9 @@ impl World {
                 self.plan_in(down, Event::Start(Node::Mgr));
             }
             FaultKind::Cut { nth } => {
-                let live = self.net.live();
+                let live = self.net.live(nth % 2 == 0);
                 if !live.is_empty() {
-                    self.cut(live[(nth % live.len() as u64) as usize]);
+                    self.cut(live[(nth / 2 % live.len() as u64) as usize]);
                 }
             }
             FaultKind::CutAll { node } => {
@@ -96,7 +112,12 @@ impl World {
 
     fn down_up(&mut self, osd: i32, death: Death, down: Time) {
         self.crash_osd(osd, death);
-        let at = down + if self.rng.one_in(2) { self.jitter() } else { 0 };
+        // Sometimes they return together, sometimes one long after another.
+        let at = match self.rng.below(3) {
+            0 => down,
+            1 => down + self.jitter(),
+            _ => down / 4 + self.rng.below(down * 2),
+        };
         self.plan_in(at, Event::Start(Node::Osd(osd)));
     }
 

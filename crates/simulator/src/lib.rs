@@ -29,7 +29,7 @@ mod device;
 mod net;
 mod queue;
 
-pub use faults::{Death, Fault, FaultKind, From};
+pub use faults::{Death, Fault, FaultKind, From, Trigger};
 pub use history::{Call, Content, Outcome, Record, State};
 pub use linear::{Verdict, check};
 pub use mutant::Mutant;

@@ -9,7 +9,7 @@ use messages::{Header, Message};
 use monitor::{GenesisConfig, GenesisOsd, Input, Monitor, Output, Settings};
 use types::{AuthName, ConnId, EntityType, Epoch, Fsid, GlobalId, SeededEntropy, Utime};
 
-use crate::faults::Death;
+use crate::faults::{Death, Trigger};
 use crate::history::Hash;
 use crate::mutant::Mutant;
 use crate::net::{End, Node};
@@ -221,12 +221,15 @@ impl World {
         let Some(full) = core.state().osds.full(newest) else { return };
         let mut hash = Hash::default();
         hash.bytes(&full);
+        let fresh = !self.mon.epochs.contains_key(&newest);
         let known = *self.mon.epochs.entry(newest).or_insert(hash.0);
         let last = self.mon.epochs.keys().next_back().copied();
         if known != hash.0 {
             self.violation(format!("O7: OSD map {newest} was committed twice with different content"));
         } else if last.is_some_and(|l| l > newest) {
             self.violation(format!("O7: the newest OSD map is {newest} after {last:?}"));
+        } else if fresh {
+            self.pull(Trigger::NewMap);
         }
     }
 

@@ -26,14 +26,10 @@ pub enum Mutant {
     OldDisk,
     /// The device keeps the log's records but not large payloads.
     LosePayload,
-    /// A replica's copy of one write is damaged, with a good checksum.
-    DamageReplica,
-    /// Pushed objects lose their omap.
-    Deaf,
 }
 
 impl Mutant {
-    pub const ALL: [(&'static str, Self); 12] = [
+    pub const ALL: [(&'static str, Self); 10] = [
         ("ack-early", Self::AckEarly),
         ("replica-ack-early", Self::ReplicaAckEarly),
         ("lose-flush", Self::LoseFlush),
@@ -44,8 +40,6 @@ impl Mutant {
         ("mon-forgets", Self::MonForgets),
         ("old-disk", Self::OldDisk),
         ("lose-payload", Self::LosePayload),
-        ("damage-replica", Self::DamageReplica),
-        ("deaf", Self::Deaf),
     ];
 }
 

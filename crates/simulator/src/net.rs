@@ -131,10 +131,6 @@ impl Net {
         self.conns.get(&id)
     }
 
-    pub fn ids(&self) -> Vec<ConnId> {
-        self.conns.keys().copied().collect()
-    }
-
     /// Connections of which a process holds an end.
     pub fn of_node(&self, node: Node) -> Vec<ConnId> {
         let mine = self.conns.iter().filter(|(_, c)| {
@@ -336,8 +332,11 @@ impl Net {
         self.blocked.contains(&(from, to))
     }
 
-    /// Connections with somebody at both ends.
-    pub fn live(&self) -> Vec<ConnId> {
-        self.conns.iter().filter(|(_, c)| c.held == [true, true]).map(|(id, _)| *id).collect()
+    /// Connections with somebody at both ends; if there are any, only those with messages under way when `busy`.
+    pub fn live(&self, busy: bool) -> Vec<ConnId> {
+        let live = || self.conns.iter().filter(|(_, c)| c.held == [true, true]);
+        let working = live().filter(|(_, c)| busy && c.pipes.iter().any(|p| !p.queue.is_empty()));
+        let working: Vec<ConnId> = working.map(|(id, _)| *id).collect();
+        if working.is_empty() { live().map(|(id, _)| *id).collect() } else { working }
     }
 }

@@ -14,7 +14,7 @@ use testkit::SimDevice;
 use types::{ConnId, Epoch, OsdId, ReqId};
 
 use crate::device::JobDevice;
-use crate::faults::Death;
+use crate::faults::{Death, Trigger};
 use crate::mon::osd_uuid;
 use crate::mutant::Mutant;
 use crate::net::{Delivery, End, Node};
@@ -378,6 +378,7 @@ impl World {
         if r.replay_version.version == 0 || r.result < 0 {
             return;
         }
+        self.pull(Trigger::Answer);
         let owner = (self.clients[client].mon.global_id as i64, tid);
         let known = *self.versions.entry((r.pgid, r.replay_version)).or_insert(owner);
         if known != owner {

@@ -115,6 +115,7 @@ impl World {
             net: Net::new(seed ^ 0x4e_4554, o.latency),
             rng: Rng::new(seed ^ 0x5_0121),
             plan: plan(&scenario),
+            armed: Vec::new(),
             mon: MonHost::new(&scenario, now),
             mgr: MgrHost::default(),
             osds: osds.map_err(|e| format!("the store cannot be made: {e}"))?,

@@ -107,7 +107,7 @@ impl Options {
             pg_num: *r.pick(&[1, 2, 4, 8, 16]),
             objects: *r.pick(&[2, 6, 12, 24]),
             depth: *r.pick(&[1, 2, 4]),
-            think: *r.pick(&[1, 5, 20, 50]) * MILLISECOND,
+            think: *r.pick(&[10, 50, 50, 200, 500]) * MILLISECOND,
             payload: *r.pick(&[100, 2_000, 20_000]),
             latency: *r.pick(&[20, 100, 500]) * MICROSECOND,
             flush: *r.pick(&[100, 1_000, 5_000]) * MICROSECOND,

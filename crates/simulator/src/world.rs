@@ -66,8 +66,9 @@ pub enum Event {
         client: usize,
         osd: i32,
     },
-    /// The fault at this place of the plan.
+    /// The time of the fault at this place of the plan has come.
     Fault(usize),
+    Inject(usize),
     Start(Node),
     Unblock(Vec<(Node, Node)>),
     SpeedUp {
@@ -102,6 +103,8 @@ pub struct World {
     pub net: Net,
     pub rng: Rng,
     pub plan: Vec<Fault>,
+    /// Faults that wait for their moment.
+    pub armed: Vec<usize>,
     pub mon: MonHost,
     pub mgr: MgrHost,
     pub osds: Vec<OsdHost>,
@@ -236,7 +239,8 @@ impl World {
             Event::SeekMon { node, life } => self.seek_mon(node, life),
             Event::Think { client } => self.think(client),
             Event::ReachOsd { client, osd } => self.reach_osd(client, osd),
-            Event::Fault(i) => self.inject(i),
+            Event::Fault(i) => self.arm(i),
+            Event::Inject(i) => self.inject(i),
             Event::Start(node) => self.start(node),
             Event::Unblock(links) => {
                 for (from, to) in links {
