@@ -12,7 +12,7 @@ fn addresses(c: &Cluster) -> Vec<SocketAddr> {
     for dump in [c.ceph("osd dump"), c.ceph("mgr dump")] {
         for part in dump.split("v2:").skip(1) {
             let end = part.find('/').unwrap_or(0);
-            out.extend(part.get(..end).and_then(|p| p.parse().ok()));
+            out.extend(part.get(..end).and_then(|p| p.parse::<SocketAddr>().ok()));
         }
     }
     out.sort();
