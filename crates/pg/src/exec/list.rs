@@ -43,6 +43,8 @@ fn run_op(env: &mut ExecEnv<'_>, nspace: &str, op: &OsdOp) -> Outcome {
         // There are no hit sets: an empty list of them.
         OpCode::PG_HITSET_LS => return Ok(Answer::kept(0u32.to_bytes())),
         OpCode::PG_HITSET_GET => return Err(Errno::ENOENT.into()),
+        // No scrub has left a record.
+        OpCode::SCRUBLS => return Err(Errno::ENOENT.into()),
         _ => {}
     }
     let parsed = op.parse()?;

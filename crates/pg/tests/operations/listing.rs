@@ -1,7 +1,7 @@
 //! Listing a PG: every head once, in every namespace, with filters, page by page.
 
 use codec::{Decode, Encode, Writer};
-use messages::osd::{ListArgs, ListFilter, Op, PglsResponse, PgnlsResponse};
+use messages::osd::{ListArgs, ListFilter, Op, OpCode, PglsResponse, PgnlsResponse};
 use types::{Errno, HObject, PoolId, SnapContext, SnapId};
 
 use crate::bench::{Bench, POOL, Request, object};
@@ -127,4 +127,17 @@ fn cursors_outside_the_pg_are_refused() {
     let reply =
         b.run(&Request { object: at_snap, ..Request::new("", vec![pgnls(5)(HObject::min()).into()]) });
     assert_eq!(reply.result, Errno::EINVAL.neg());
+}
+
+#[test]
+fn there_are_no_hit_sets_and_no_scrub_records() {
+    let mut b = Bench::new();
+    let mut ask = |code| {
+        let op = messages::osd::OsdOp { code, ..Default::default() };
+        let reply = b.run(&Request::new("", vec![op]));
+        (reply.result, reply.results[0].outdata.clone())
+    };
+    assert_eq!(ask(OpCode::PG_HITSET_LS), (0, 0u32.to_bytes()));
+    assert_eq!(ask(OpCode::PG_HITSET_GET).0, Errno::ENOENT.neg());
+    assert_eq!(ask(OpCode::SCRUBLS).0, Errno::ENOENT.neg());
 }
