@@ -88,7 +88,8 @@ cases = ['', 'x', '{', '[]', '{}', '{"prefix": 5}', '{"prefix": "no such command
          '{"prefix": "status", "format": ' + deep + '}', json.dumps({'prefix': 'status', 'x': 'y' * 10000000})]
 for case in cases[:-1]:
     ret, out, err = r.mon_command(case, b'', timeout=20)
-    if ret != -22 or not err:
+    # Ceph answers ERANGE where a number is well formed and out of bounds.
+    if ret not in (-22, -34) or not err:
         print('case', case[:60], 'gave', ret, repr(err)); sys.exit(1)
 ret, out, err = r.mon_command(cases[-1], b'', timeout=20)
 print('ok')

@@ -55,7 +55,7 @@ print('removed')
     // Space comes back.
     let start = Instant::now();
     loop {
-        let again = c.client("rados", &["-p", "p", "--osd-op-timeout", "5", "put", "again", "/etc/passwd"]);
+        let again = c.client("timeout", &["8", "rados", "-p", "p", "put", "again", "/etc/passwd"]);
         if again.status.success() {
             break;
         }

@@ -118,8 +118,7 @@ impl Channel {
         match &mut state.carrier {
             Carrier::Link(link) => {
                 // A session that ended under us takes nothing; its end is on the way to the handler.
-                link.send(msg).ok()?;
-                Some(Arc::clone(link))
+                link.send(msg).then(|| Arc::clone(link))
             }
             Carrier::Parked(session, _) => {
                 session.push(msg);

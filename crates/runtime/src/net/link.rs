@@ -75,9 +75,9 @@ impl Link {
         body(&mut lock(&self.wire).machine)
     }
 
-    /// Hands the message to the session; comes back when there is none any more.
-    pub(super) fn send(&self, msg: WireMessage) -> Result<(), WireMessage> {
-        lock(&self.wire).machine.send(msg)
+    /// Hands the message to the session; `false` when there is none any more.
+    pub(super) fn send(&self, msg: WireMessage) -> bool {
+        lock(&self.wire).machine.send(msg).is_ok()
     }
 
     /// Reads what the socket has, at most a few buffers full, and parses it into `events`.
