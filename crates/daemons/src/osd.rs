@@ -64,7 +64,7 @@ impl Osd {
             FileDevice::open(&settings.block)
                 .with_context(|| format!("cannot open {}", settings.block.display()))?,
         );
-        let store = Store::open(Arc::clone(&device), settings.store.clone())
+        let store = Store::open(Arc::clone(&device), settings.store)
             .with_context(|| format!("the store on {} cannot be opened", settings.block.display()))?;
         let clock = Clock::start();
         let local = Local { name: EntityName::osd(settings.id.0), addrs: AddrVec::default() };

@@ -19,9 +19,13 @@ pub fn seeds_of(target: &str) -> Vec<Vec<u8>> {
         "crush_text" => text(&[
             "tunable choose_total_tries 50\ndevice 0 osd.0\ntype 0 osd\ntype 1 root\nroot default {\n id -1\n alg straw2\n hash 0\n item osd.0 weight 1.0\n}\n",
         ]),
-        "monmap" => vec![maps::MonMap::default().to_bytes().to_vec()],
+        "monmap" => {
+            vec![maps::MonMap::new(types::Fsid([1; 16]), types::Utime::new(1, 0), []).to_bytes().to_vec()]
+        }
         "osdmap" => vec![maps::OsdMap::default().to_bytes().to_vec()],
-        "incremental" => vec![maps::Incremental::default().to_bytes().to_vec()],
+        "incremental" => vec![
+            maps::Incremental::after(&maps::OsdMap::default(), types::Utime::new(1, 0)).to_bytes().to_vec(),
+        ],
         "mgrmap" => vec![maps::MgrMap::default().to_bytes().to_vec()],
         "keyring" => text(&[
             "[client.admin]\n\tkey = AQDk9bdhAAAAABAAT0pF0rgAXkyA3I9yBzgeQA==\n\tcaps mon = \"allow *\"\n",

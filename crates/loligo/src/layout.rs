@@ -136,7 +136,14 @@ impl ClusterDir {
         }
         file.set_len(0)?;
         writeln!(file, "{}", std::process::id())?;
-        Ok(Some(PidLock { _file: file, path }))
+        Ok(Some(PidLock { _file: file }))
+    }
+
+    /// Removes the pid file of a daemon that does not run.
+    pub fn clear(&self, name: &str) {
+        if self.running(name).is_none() {
+            let _ = fs::remove_file(self.pid_file(name));
+        }
     }
 
     /// The pid of the daemon that holds this place now.
@@ -159,13 +166,6 @@ fn open_pid_file(path: &Path) -> std::io::Result<File> {
 #[derive(Debug)]
 pub struct PidLock {
     _file: File,
-    path: PathBuf,
-}
-
-impl Drop for PidLock {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
 }
 
 /// Replaces a file so that a crash leaves the old or the new content, whole.

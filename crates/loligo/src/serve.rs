@@ -127,7 +127,8 @@ pub fn serve(
     });
     // Connections that still wait for peers must not hold the process up.
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
-    drop(lock);
+    // Threads of the stores may still hold their files: the place is free when the process has ended, not before.
+    std::mem::forget(lock);
     result
 }
 

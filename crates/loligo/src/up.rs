@@ -267,6 +267,8 @@ fn stop_all(dir: &ClusterDir, d: &Description) -> Result<usize> {
         waiting.push(name);
     }
     wait_stopped(dir, &waiting)?;
+    serve::names(d).iter().for_each(|name| dir.clear(name));
+    dir.clear("loligo");
     Ok(waiting.len())
 }
 
