@@ -62,7 +62,7 @@ pub struct UpArgs {
     /// Return when the cluster is healthy, leaving it running in the background.
     #[arg(long)]
     pub detach: bool,
-    /// Run each daemon as a process of its own, with a pid file DIR/<type>.<id>.pid.
+    /// Run each daemon as a process of its own, with a pid file of its name (DIR/osd.0.pid).
     #[arg(long)]
     pub processes: bool,
     /// Authentication of a new cluster: cephx, or none for a closed test network.
