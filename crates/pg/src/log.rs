@@ -74,6 +74,12 @@ impl PgLog {
         self.dups.iter()
     }
 
+    /// Whether an entry has exactly this version.
+    pub fn contains(&self, v: Eversion) -> bool {
+        let at = self.entries.partition_point(|e| e.version < v);
+        self.entries.get(at).is_some_and(|e| e.version == v)
+    }
+
     /// Entries above `since`, oldest first.
     pub fn after(&self, since: Eversion) -> impl Iterator<Item = &LogEntry> {
         let at = self.entries.partition_point(|e| e.version <= since);

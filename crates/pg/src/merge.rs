@@ -71,8 +71,16 @@ impl LogPart {
     }
 
     /// The newest version that both logs have.
+    ///
+    /// A part whose tail the log does not know says nothing about where both parted: entries of an interval that never
+    /// took writes may reach further back than the part. The whole log does then.
     fn common_with(&self, log: &PgLog) -> Result<Eversion, MergeError> {
-        if self.tail > log.head() || log.tail() > self.head {
+        let matched = self.entries.iter().rev().map(|e| e.version).find(|v| log.contains(*v));
+        if let Some(common) = matched {
+            return Ok(common);
+        }
+        let known = self.tail <= log.tail() || log.contains(self.tail);
+        if !known || log.tail() > self.head {
             return Err(MergeError::NoOverlap {
                 tail: self.tail,
                 head: self.head,
@@ -80,15 +88,7 @@ impl LogPart {
                 our_head: log.head(),
             });
         }
-        let floor = self.tail.max(log.tail());
-        let mut ours = log.entries().rev().map(|e| e.version).peekable();
-        for theirs in self.entries.iter().rev().map(|e| e.version) {
-            while ours.next_if(|v| *v > theirs).is_some() {}
-            if theirs > floor && ours.peek() == Some(&theirs) {
-                return Ok(theirs);
-            }
-        }
-        Ok(floor)
+        Ok(self.tail.max(log.tail()))
     }
 }
 

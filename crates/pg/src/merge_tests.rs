@@ -200,3 +200,17 @@ fn damaged_parts_never_panic() {
     let item = MissingItem { need: Eversion::new(Epoch(1), 2), have: Eversion::ZERO };
     assert_eq!(MissingItem::from_bytes(item.to_bytes()), Ok(item));
 }
+
+#[test]
+fn a_part_that_begins_inside_a_divergent_branch_is_refused_and_the_whole_log_is_not() {
+    for seed in 0..200 {
+        let mut rng = Rng::new(seed);
+        let (auth, other) = diverged(&mut rng);
+        let newest = LogPart::since(&other.log, other.log.head());
+        let found = peer_missing(&auth.log, &newest, Missing::default(), &HObject::max());
+        assert_eq!(found.is_ok(), auth.log.contains(other.log.head()) || other.log.head() == auth.log.tail());
+        let whole = LogPart::since(&other.log, Eversion::ZERO);
+        let (_, common) = peer_missing(&auth.log, &whole, other.missing, &HObject::max()).unwrap();
+        assert!(common <= other.log.head() && (common == Eversion::ZERO || auth.log.contains(common)));
+    }
+}

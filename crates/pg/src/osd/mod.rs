@@ -241,6 +241,23 @@ impl OsdCore {
         self.pgs.iter().map(|(id, pg)| (*id, pg.cluster_state(&self.shared))).collect()
     }
 
+    /// A line on each PG, for traces.
+    pub fn pg_lines(&self) -> Vec<String> {
+        let line = |pg: &Pg| {
+            format!(
+                "{} since {} {:?} {:?} head {} missing {} peers {:?}",
+                pg.id,
+                pg.interval(),
+                pg.acting(),
+                pg.phase,
+                pg.log.head(),
+                pg.missing.len(),
+                pg.peers.keys().collect::<Vec<_>>(),
+            )
+        };
+        self.pgs.values().map(line).collect()
+    }
+
     /// Checks the invariants of the OSD and of all its PGs.
     pub fn assert_invariants(&self) {
         assert_eq!(self.superblock.current_epoch, self.shared.epoch(), "1: epochs");

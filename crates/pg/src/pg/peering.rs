@@ -142,12 +142,27 @@ impl Pg {
     ) {
         let missing = Missing::from_items(missing);
         match &mut self.phase {
-            Phase::GetLog { from: asked } if *asked == from => {
-                let merged = match merge_log(&mut self.log, &mut self.missing, &self.info.last_backfill, log)
-                {
-                    Ok(merged) => merged,
-                    Err(e) => return self.bad_log(from, &e, cx),
-                };
+            Phase::GetLog { from: asked } if *asked == from => self.got_log(from, info, log, missing, cx),
+            Phase::GetMissing { waiting } if waiting.contains(&from) => {
+                match peer_missing(&self.log, &log, missing, &info.last_backfill) {
+                    Ok((missing, common)) => {
+                        waiting.remove(&from);
+                        let peer = Peer { missing: Some(missing), common, ..Peer::new(from, info, &cx.map) };
+                        self.peers.insert(from, peer);
+                        self.got_missing(cx);
+                    }
+                    Err(e) if log.tail <= info.log_tail => self.bad_log(from, &e, cx),
+                    Err(_) => self.query_whole_log(from, cx),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn got_log(&mut self, from: i32, info: PgInfo, log: LogPart, missing: Missing, cx: &mut Shared) {
+        let whole = log.tail <= info.log_tail;
+        match merge_log(&mut self.log, &mut self.missing, &self.info.last_backfill, log) {
+            Ok(merged) => {
                 self.info.last_user_version = self.info.last_user_version.max(info.last_user_version);
                 self.info.sums = info.sums;
                 let mut txn = Txn::new();
@@ -159,28 +174,24 @@ impl Pg {
                 }
                 self.get_missing(cx);
             }
-            Phase::GetMissing { waiting } => {
-                if !waiting.remove(&from) {
-                    return;
-                }
-                match peer_missing(&self.log, &log, missing, &info.last_backfill) {
-                    Ok((missing, common)) => {
-                        let peer = Peer { missing: Some(missing), common, ..Peer::new(from, info, &cx.map) };
-                        self.peers.insert(from, peer);
-                        self.got_missing(cx);
-                    }
-                    Err(e) => self.bad_log(from, &e, cx),
-                }
-            }
-            _ => {}
+            Err(e) if whole => self.bad_log(from, &e, cx),
+            Err(_) => self.query_whole_log(from, cx),
         }
     }
 
+    fn query_whole_log(&mut self, from: i32, cx: &mut Shared) {
+        cx.send_pg(from, self.id, self.interval(), PgBody::QueryLog { since: Eversion::ZERO });
+    }
+
+    /// Even the whole log has nothing in common with ours: the copy is of no use but as a target of backfill.
     fn bad_log(&mut self, from: i32, e: &MergeError, cx: &mut Shared) {
-        cx.cluster_log(
-            LogLevel::Error,
-            format!("pg {} got a log from osd.{from} that does not fit: {e}", self.id),
-        );
+        let text = format!("pg {} got a log from osd.{from} that does not fit: {e}", self.id);
+        cx.cluster_log(LogLevel::Error, text);
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.info.last_backfill = HObject::min();
+            peer.info.last_update = Eversion::ZERO;
+        }
+        self.choose_acting(cx);
     }
 
     /// Takes a merge over into info and store.
@@ -214,7 +225,7 @@ impl Pg {
                 self.log.entries().for_each(|e| missing.follow(e));
                 peer.missing = Some(missing);
             } else {
-                // What both had when the PG last started on that copy is shared.
+                // Most likely what both had when the PG last started on that copy is shared.
                 let since = Eversion::new(info.last_epoch_started, 0);
                 cx.send_pg(osd, id, interval, PgBody::QueryLog { since });
                 waiting.insert(osd);

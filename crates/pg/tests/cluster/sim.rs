@@ -259,6 +259,10 @@ impl Sim {
             }
             self.tick(Duration::from_millis(500));
         }
+        for node in &self.nodes {
+            let lines = node.core.as_ref().map(OsdCore::pg_lines).unwrap_or_default();
+            lines.iter().for_each(|l| println!("{l}"));
+        }
         panic!("never came: {what}; {:?}", self.states());
     }
 
@@ -347,12 +351,7 @@ fn split_tid(msg: Message) -> (u64, Message) {
 
 fn short(msg: &Message) -> String {
     let (tid, msg) = split_tid(msg.clone());
-    let mut text = match &msg {
-        Message::Unknown(w) => {
-            format!("pg message {:?}", w.front.iter().skip(30).take(14).collect::<Vec<_>>())
-        }
-        other => format!("{tid} {other:?}"),
-    };
-    text.truncate(180);
+    let mut text = OsdCore::describe_message(&msg).unwrap_or_else(|| format!("{tid} {msg:?}"));
+    text.truncate(700);
     text
 }
