@@ -1,4 +1,4 @@
-//! The xxHash checksums that clients may ask for. Source: https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md.
+//! The xxHash checksums that clients may ask for. Source: <https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>.
 
 const P32: [u32; 5] = [0x9e37_79b1, 0x85eb_ca77, 0xc2b2_ae3d, 0x27d4_eb2f, 0x1656_67b1];
 const P64: [u64; 5] = [
