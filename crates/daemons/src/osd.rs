@@ -255,6 +255,8 @@ impl OsdMachine {
             }
             Event::Checkpointed(done) => {
                 self.checkpointing = false;
+                // A commit that found the log full has room now, and nothing else may come to ask for it.
+                self.commit_wanted = true;
                 Some(self.settled(|store| store.checkpointed(done)))
             }
             Event::Message { conn, wire } => self.message(conn, &wire),

@@ -80,6 +80,8 @@ pub enum FaultKind {
         osd: i32,
         lasts: Time,
     },
+    /// An administrator's command that moves data or members, and stays.
+    Command(String),
 }
 
 /// What a fault waits for once its time has come: moments at which a promise has just been made.
@@ -147,7 +149,7 @@ fn kind(r: &mut Rng, s: &Scenario) -> FaultKind {
         Level::Calm | Level::Power => 2,
         Level::Crash => 11,
         Level::Links => 23,
-        Level::All => 28,
+        Level::All => 32,
     };
     match r.below(bound) {
         0 => FaultKind::CrashAll { death: death(r), down },
@@ -175,6 +177,26 @@ fn kind(r: &mut Rng, s: &Scenario) -> FaultKind {
         22 => FaultKind::MonUnreachable { lasts: down },
         23..=24 => FaultKind::SlowDevice { osd, factor: *r.pick(&[10, 100, 1_000]), lasts: down },
         25 => FaultKind::FailDevice { osd, nth: 1 + r.below(6), down },
-        _ => FaultKind::MarkOut { osd, lasts: down },
+        26 | 27 => FaultKind::MarkOut { osd, lasts: down },
+        _ => FaultKind::Command(command(r, s, osd)),
+    }
+}
+
+fn command(r: &mut Rng, s: &Scenario, osd: i32) -> String {
+    let pool_set = |var: &str, val: u64| {
+        format!(r#"{{"prefix":"osd pool set","pool":"p","var":"{var}","val":"{val}"}}"#)
+    };
+    match r.below(6) {
+        0 | 1 => format!(r#"{{"prefix":"osd down","ids":["{osd}"]}}"#),
+        2 => {
+            let weight = 0.25 * (1 + r.below(8)) as f64;
+            format!(r#"{{"prefix":"osd crush reweight","name":"osd.{osd}","weight":{weight}}}"#)
+        }
+        3 => {
+            let weight = 0.25 * r.below(5) as f64;
+            format!(r#"{{"prefix":"osd primary-affinity","id":{osd},"weight":{weight}}}"#)
+        }
+        4 => pool_set("size", 2 + r.below(2)),
+        _ => pool_set("pg_num", u64::from(s.options.pg_num) + r.below(20)),
     }
 }

@@ -103,6 +103,7 @@ impl World {
                 self.admin_command(format!(r#"{{"prefix":"osd out","ids":["{osd}"]}}"#));
                 self.plan_in(lasts, Event::MarkIn { osd });
             }
+            FaultKind::Command(json) => self.admin_command(json),
         }
     }
 

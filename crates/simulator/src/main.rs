@@ -189,7 +189,11 @@ fn hunt(
     let mut missed = BTreeSet::new();
     for mutant in mutants {
         let began = Instant::now();
-        let found = seeds.clone().map(|seed| scenario(seed).with_mutant(*mutant)).find_map(|s| {
+        let all = seeds.clone().flat_map(|seed| {
+            let s = scenario(seed).with_mutant(*mutant);
+            [Level::Power, Level::Crash, s.level].map(|level| s.clone().with_level(level))
+        });
+        let found = all.into_iter().find_map(|s| {
             let report = run(&s);
             report.violations.first().map(|v| (s, v.lines().next().unwrap_or_default().to_owned()))
         });

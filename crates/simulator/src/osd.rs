@@ -339,6 +339,11 @@ impl World {
     fn device_time(&mut self, slow: u64, bytes: u64) -> Time {
         let flush = self.scenario.options.flush;
         let spread = if self.rng.one_in(50) { flush * 20 } else { flush };
+        // Early acknowledgements matter on slow devices.
+        let slow = match self.scenario.mutant {
+            Some(Mutant::AckEarly | Mutant::ReplicaAckEarly) => slow * 20,
+            _ => slow,
+        };
         (flush + self.rng.below(spread) + bytes * 2) * slow
     }
 
@@ -364,6 +369,8 @@ impl World {
         }
         let Some(job) = host.checkpointing.take() else { return };
         let done = job.execute(&JobDevice::new(&host.device, mutant));
+        // A log that was full has room now.
+        host.commit_wanted = true;
         let Some(core) = &mut host.core else { return };
         let input = core.store_mut().checkpointed(done).map_or(Input::DeviceFailed, Input::Durable);
         self.osd_input(osd, input);
