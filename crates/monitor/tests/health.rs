@@ -51,7 +51,10 @@ fn a_mute_silences_until_its_time_is_over() {
     assert_eq!(c.health(), "HEALTH_OK (muted: OSDMAP_FLAGS(60m))\n");
     let json = c.run(r#"{"prefix":"health","format":"json"}"#).2;
     let json: Value = serde_json::from_str(&json).expect("JSON");
-    assert_eq!((&json["status"], &json["checks"]["OSDMAP_FLAGS"]["muted"]), (&"HEALTH_OK".into(), &true.into()));
+    assert_eq!(
+        (&json["status"], &json["checks"]["OSDMAP_FLAGS"]["muted"]),
+        (&"HEALTH_OK".into(), &true.into())
+    );
     c.world.tick(3_601);
     assert_eq!(c.health(), "HEALTH_WARN noout flag(s) set\n");
     assert!(c.world.mon.state().mutes.is_empty());
