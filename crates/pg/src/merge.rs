@@ -21,9 +21,11 @@ pub struct LogPart {
     pub head: Eversion,
     pub entries: Vec<LogEntry>,
     pub dups: Vec<DupEntry>,
+    /// Begins where the sender's log does.
+    pub whole: bool,
 }
 
-codec::wire_struct!(LogPart(1, 1) { tail, head, entries, dups });
+codec::wire_struct!(LogPart(1, 1) { tail, head, entries, dups, whole });
 
 /// The logs have no version in common, or the part contradicts itself: the sender made a mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -51,8 +53,9 @@ impl LogPart {
     pub fn since(log: &PgLog, since: Eversion) -> Self {
         let entries: Vec<_> = log.after(since).cloned().collect();
         let tail = log.entries().rev().find(|e| e.version <= since).map_or(log.tail(), |e| e.version);
-        let dups = if tail == log.tail() { log.dups().cloned().collect() } else { Vec::new() };
-        Self { tail, head: log.head(), entries, dups }
+        let whole = tail == log.tail();
+        let dups = if whole { log.dups().cloned().collect() } else { Vec::new() };
+        Self { tail, head: log.head(), entries, dups, whole }
     }
 
     /// Refuses parts whose entries do not rise from `tail` to `head`.
@@ -72,14 +75,16 @@ impl LogPart {
 
     /// The newest version that both logs have.
     ///
-    /// A part whose tail the log does not know says nothing about where both parted: entries of an interval that never
-    /// took writes may reach further back than the part. The whole log does then.
+    /// A whole log's tail counts as common: what is trimmed was acknowledged, and so is known to every copy that has newer
+    /// entries. Another part's tail must be an entry that is known here; else the part says nothing about where both
+    /// parted, for entries of an interval that never took writes may reach further back than it.
     fn common_with(&self, log: &PgLog) -> Result<Eversion, MergeError> {
         let matched = self.entries.iter().rev().map(|e| e.version).find(|v| log.contains(*v));
         if let Some(common) = matched {
             return Ok(common);
         }
-        let known = self.tail <= log.tail() || log.contains(self.tail);
+        let known =
+            self.tail <= log.tail() || (self.whole && self.tail <= log.head()) || log.contains(self.tail);
         if !known || log.tail() > self.head {
             return Err(MergeError::NoOverlap {
                 tail: self.tail,

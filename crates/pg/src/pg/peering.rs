@@ -151,7 +151,7 @@ impl Pg {
                         self.peers.insert(from, peer);
                         self.got_missing(cx);
                     }
-                    Err(e) if log.tail <= info.log_tail => self.bad_log(from, &e, cx),
+                    Err(e) if log.whole => self.bad_log(from, &e, cx),
                     Err(_) => self.query_whole_log(from, cx),
                 }
             }
@@ -160,7 +160,7 @@ impl Pg {
     }
 
     fn got_log(&mut self, from: i32, info: PgInfo, log: LogPart, missing: Missing, cx: &mut Shared) {
-        let whole = log.tail <= info.log_tail;
+        let whole = log.whole;
         match merge_log(&mut self.log, &mut self.missing, &self.info.last_backfill, log) {
             Ok(merged) => {
                 self.info.last_user_version = self.info.last_user_version.max(info.last_user_version);
