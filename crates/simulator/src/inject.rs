@@ -90,20 +90,23 @@ impl World {
                 self.osds[osd as usize].slow = factor;
                 self.plan_in(lasts, Event::SpeedUp { osd });
             }
-            FaultKind::FailDevice { osd, nth, down } => {
-                let host = &mut self.osds[osd as usize];
-                if host.core.is_some() {
-                    host.failing = true;
-                    let op = if nth % 2 == 0 { DeviceOp::Flush } else { DeviceOp::Write };
-                    host.device.fail_nth(op, nth);
-                    self.plan_in(down.max(SECOND), Event::Start(Node::Osd(osd)));
-                }
-            }
+            FaultKind::FailDevice { osd, nth, down } => self.fail_device(osd, nth, down),
             FaultKind::MarkOut { osd, lasts } => {
                 self.admin_command(format!(r#"{{"prefix":"osd out","ids":["{osd}"]}}"#));
                 self.plan_in(lasts, Event::MarkIn { osd });
             }
             FaultKind::Command(json) => self.admin_command(json),
+        }
+    }
+
+    /// The device's nth write or flush from now on fails; the OSD stops itself and is started again.
+    fn fail_device(&mut self, osd: i32, nth: u64, down: Time) {
+        let host = &mut self.osds[osd as usize];
+        if host.core.is_some() {
+            host.failing = true;
+            let op = if nth % 2 == 0 { DeviceOp::Flush } else { DeviceOp::Write };
+            host.device.fail_nth(op, nth);
+            self.plan_in(down.max(SECOND), Event::Start(Node::Osd(osd)));
         }
     }
 
