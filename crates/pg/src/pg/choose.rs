@@ -92,9 +92,11 @@ impl Pg {
         cx.send_mon(msg);
     }
 
-    /// After backfill: whether CRUSH's own choice can take over from a temporary acting set.
+    /// After backfill: whether CRUSH's own choice can take over from a temporary acting set. A shorter one must not: it
+    /// would ask for the temporary set again at once.
     pub fn can_return_to_up(&self, cx: &Shared) -> bool {
         self.acting() != self.up()
+            && self.up().len() >= self.acting().len()
             && self.up().iter().all(|o| {
                 self.info_of(*o, cx).is_some_and(|i| !i.is_incomplete())
                     && (*o == cx.whoami || self.peers.get(o).is_some_and(Peer::is_whole))

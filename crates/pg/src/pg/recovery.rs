@@ -341,9 +341,12 @@ impl Pg {
         }
         if self.acting() != self.up() {
             if self.can_return_to_up(cx) {
-                self.request_acting(self.up(), cx);
+                return self.request_acting(self.up(), cx);
             }
-            return;
+            // Whoever of the up set does not serve yet is being backfilled.
+            if self.up().iter().any(|o| !self.acting().contains(o)) {
+                return;
+            }
         }
         if self.acting().len() < usize::from(self.key.size) {
             return;

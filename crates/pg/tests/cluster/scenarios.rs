@@ -229,6 +229,33 @@ fn data_moves_when_an_osd_is_marked_out_and_in() {
     }
 }
 
+/// CRUSH names one member only, and a copy is left on an OSD that is out: the PG keeps that copy and stays as it is.
+#[test]
+fn a_copy_on_an_osd_that_is_out_is_kept_while_there_is_no_better_place() {
+    let (mut s, pool) = cluster(3, 2, 1, 16, 55);
+    write_all(&mut s, pool, 0..40, 1);
+    s.settle();
+    s.crash(0);
+    s.notice_crash(0);
+    s.run(500);
+    s.mon.mark_out(2);
+    for _ in 0..20 {
+        s.run(200);
+        s.tick(std::time::Duration::from_millis(500));
+    }
+    let epoch = s.mon.map.epoch;
+    for _ in 0..20 {
+        s.run(200);
+        s.tick(std::time::Duration::from_millis(500));
+    }
+    assert_eq!(s.mon.map.epoch, epoch, "nobody asks for another acting set: {:?}", s.states());
+    assert!(s.states().values().all(|t| t.contains("active")), "{:?}", s.states());
+    s.start(0);
+    s.mon.mark_in(2);
+    s.settle();
+    s.check_copies();
+}
+
 #[test]
 fn a_pool_splits_its_pgs() {
     let (mut s, pool) = cluster(3, 2, 1, 4, 60);
