@@ -13,9 +13,13 @@ use crate::faults::{Death, Trigger};
 use crate::history::Hash;
 use crate::mutant::Mutant;
 use crate::net::{End, Node};
-use crate::queue::{MICROSECOND, MILLISECOND, Time};
+use crate::queue::{MICROSECOND, MILLISECOND, SECOND, Time};
 use crate::scenario::Scenario;
 use crate::world::{Event, FSID, World, addr, addr_of};
+
+/// So many OSD maps within so long mean that somebody runs in circles.
+const CHURN_EPOCHS: usize = 500;
+const CHURN_TIME: Time = 10 * SECOND;
 
 /// The monitor's process and its disk.
 pub struct MonHost {
@@ -31,6 +35,8 @@ pub struct MonHost {
     last_index: u64,
     /// Each epoch's map as it was first committed.
     epochs: BTreeMap<Epoch, u64>,
+    /// When the last epochs were committed.
+    recent: VecDeque<Time>,
 }
 
 pub fn osd_uuid(osd: i32) -> Fsid {
@@ -96,6 +102,7 @@ impl MonHost {
             appending: VecDeque::new(),
             last_index: 0,
             epochs: BTreeMap::new(),
+            recent: VecDeque::new(),
         }
     }
 }
@@ -229,7 +236,21 @@ impl World {
         } else if last.is_some_and(|l| l > newest) {
             self.violation(format!("O7: the newest OSD map is {newest} after {last:?}"));
         } else if fresh {
+            self.check_churn();
             self.pull(Trigger::NewMap);
+        }
+    }
+
+    /// O5: daemons that ask for one change after the other, without end, bring nothing to rest.
+    fn check_churn(&mut self) {
+        let recent = &mut self.mon.recent;
+        recent.push_back(self.now);
+        if recent.len() <= CHURN_EPOCHS {
+            return;
+        }
+        if recent.pop_front().is_some_and(|first| self.now - first < CHURN_TIME) {
+            let faults = self.faults;
+            self.violation(format!("O5: {CHURN_EPOCHS} OSD maps within 10 s (after {faults} faults)"));
         }
     }
 

@@ -135,11 +135,16 @@ impl OsdCore {
                 done.changed.insert(*id);
             }
             let Some(pool) = map.pool(id.pgid.pool).filter(|p| p.pg_num > was && was > 0) else { continue };
-            for child in pg::split::children(id.pgid, was, pool.pg_num) {
+            let children = pg::split::children(id.pgid, was, pool.pg_num);
+            let divided = !children.is_empty();
+            for child in children {
                 let mut child = pg.split_off(child, pool, &mut self.shared.store, txn)?;
                 child.key = IntervalKey::of(map, child.id.pgid).unwrap_or_default();
                 done.changed.insert(child.id);
                 born.push(child);
+            }
+            if divided {
+                pg.save_after_split(txn);
             }
         }
         self.pgs.extend(born.into_iter().map(|pg| (pg.id, pg)));

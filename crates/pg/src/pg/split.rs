@@ -20,7 +20,8 @@ pub(crate) fn children(parent: PgId, from: u32, to: u32) -> Vec<PgId> {
 }
 
 impl Pg {
-    /// Takes a child out of this PG. The interval that ends with the split must be closed already: the child inherits it.
+    /// Takes a child out of this PG, and stores the child; `save_after_split` follows for this PG. The interval that ends
+    /// with the split must be closed already: the child inherits it.
     pub fn split_off(
         &mut self,
         child: PgId,
@@ -43,15 +44,19 @@ impl Pg {
         }
         let mut pg = Pg::new(id, info, self.past.clone(), log, missing);
         pg.key = self.key.clone();
-        for p in [&mut *self, &mut pg] {
-            p.update_log_bounds();
-            p.update_last_complete();
-            persist::put_log(txn, p.id, &p.log);
-            persist::put_missing(txn, p.id, &p.missing);
-            persist::put_past(txn, p.id, &p.past);
-            p.save_info(txn);
-        }
+        pg.save_after_split(txn);
         Ok(pg)
+    }
+
+    /// Stores what a split has divided: of a child at once, of the parent when all its children are made. Whole logs
+    /// are written, so the parent's must not be once for each child.
+    pub fn save_after_split(&mut self, txn: &mut Txn) {
+        self.update_log_bounds();
+        self.update_last_complete();
+        persist::put_log(txn, self.id, &self.log);
+        persist::put_missing(txn, self.id, &self.missing);
+        persist::put_past(txn, self.id, &self.past);
+        self.save_info(txn);
     }
 }
 
