@@ -43,6 +43,11 @@ pub struct OsdSettings {
     pub store: Options,
 }
 
+/// Tells an OSD's address from that of an earlier process, and of another OSD in the same process.
+pub fn nonce(pid: u32, id: i32) -> u32 {
+    pid ^ ((id as u32) << 20)
+}
+
 /// A running OSD.
 pub struct Osd {
     shell: Arc<Shell>,
@@ -80,7 +85,7 @@ impl Osd {
             stopped: Notify::new(),
         });
         messenger.set_handler(Arc::clone(&shell) as Arc<dyn Handler>);
-        let nonce = std::process::id() ^ ((settings.id.0 as u32) << 20);
+        let nonce = nonce(std::process::id(), settings.id.0);
         let addr = messenger
             .listen(settings.listen, nonce)
             .await

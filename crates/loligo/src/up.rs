@@ -144,7 +144,7 @@ fn wait_and_report(
             }
             if admin.connected(POLL).await.is_ok() {
                 last = client::command(&admin, json!({"prefix": "health"})).await.unwrap_or(Value::Null);
-                if usable(&last) && all_up(&admin, d).await {
+                if usable(&last) && all_up(dir, &admin, d).await {
                     return Ok(reasons(&last).is_some().then_some(last));
                 }
             }
@@ -181,7 +181,10 @@ fn reasons(health: &Value) -> Option<String> {
 
 /// Whether every OSD of the folder is up and every PG active and clean: "healthy" alone may mean yesterday's map, and
 /// PGs may be on their way for a minute before they count as ill.
-async fn all_up(admin: &daemons::admin::AdminClient, d: &Description) -> bool {
+async fn all_up(dir: &ClusterDir, admin: &daemons::admin::AdminClient, d: &Description) -> bool {
+    if !booted(dir, admin, d).await {
+        return false;
+    }
     let status = client::command(admin, json!({"prefix": "status"})).await.unwrap_or(Value::Null);
     let pgs = &status["pgmap"];
     let clean: u64 = pgs["pgs_by_state"]
@@ -193,6 +196,21 @@ async fn all_up(admin: &daemons::admin::AdminClient, d: &Description) -> bool {
         .sum();
     status["osdmap"]["num_up_osds"].as_u64() == Some(d.osds.len() as u64)
         && pgs["num_pgs"].as_u64() == Some(clean)
+}
+
+/// Whether the map holds the addresses of the OSDs that run now, not those of processes that were killed.
+async fn booted(dir: &ClusterDir, admin: &daemons::admin::AdminClient, d: &Description) -> bool {
+    let dump = client::command(admin, json!({"prefix": "osd dump"})).await.unwrap_or(Value::Null);
+    let nonce = |id: i32| {
+        let osds = dump["osds"].as_array()?;
+        let osd = osds.iter().find(|o| o["osd"].as_i64() == Some(i64::from(id)))?;
+        osd["public_addrs"]["addrvec"][0]["nonce"].as_u64()
+    };
+    let pid = |id: i32| dir.running("loligo").or_else(|| dir.running(&format!("osd.{id}")));
+    d.osds.iter().all(|o| {
+        let wanted = pid(o.id).map(|pid| u64::from(daemons::osd::nonce(pid, o.id)));
+        wanted.is_some() && nonce(o.id) == wanted
+    })
 }
 
 /// The last line of a dead daemon's log says why.
@@ -216,7 +234,7 @@ fn report_when_healthy(dir: &ClusterDir, d: &Description) {
                 if admin.connected(POLL).await.is_ok() {
                     let health =
                         client::command(&admin, json!({"prefix": "health"})).await.unwrap_or(Value::Null);
-                    if usable(&health) && all_up(&admin, &d).await {
+                    if usable(&health) && all_up(&dir, &admin, &d).await {
                         break;
                     }
                 }
