@@ -1,7 +1,7 @@
 //! Clients that behave as librados does: they follow every map, send to the primary, send again under the same name when
 //! the interval changed or the session broke, and take only the answer to their last attempt.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use codec::Decode;
 use maps::{Incremental, OsdMap};
@@ -44,6 +44,8 @@ pub struct Client {
     /// OSDs whose session broke a moment ago.
     resting: BTreeMap<i32, Time>,
     next_tid: u64,
+    /// It only reads, one request per object at a time: what waits for one object does not keep it from others.
+    reader: bool,
     /// No new requests.
     pub paused: bool,
     pub acked: u64,
@@ -51,10 +53,13 @@ pub struct Client {
 
 impl Client {
     pub fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let reader = rng.one_in(4);
         Self {
             mon: MonLink::default(),
             map: None,
-            rng: Rng::new(seed),
+            rng,
+            reader,
             pending: BTreeMap::new(),
             sessions: BTreeMap::new(),
             resting: BTreeMap::new(),
@@ -100,21 +105,34 @@ impl World {
     pub fn resume_clients(&mut self) {
         for c in 0..self.clients.len() {
             self.clients[c].paused = false;
-            for _ in 0..self.scenario.options.depth {
+            for _ in 0..self.depth(c) {
                 let at = self.clients[c].rng.below(20 * MILLISECOND);
                 self.plan_in(at, Event::Think { client: c });
             }
         }
     }
 
+    fn depth(&self, c: usize) -> usize {
+        let o = &self.scenario.options;
+        if self.clients[c].reader { o.objects } else { o.depth }
+    }
+
     /// The next random request.
     pub fn think(&mut self, c: usize) {
+        let depth = self.depth(c);
         let options = &self.scenario.options;
         let client = &mut self.clients[c];
-        if client.paused || client.pending.len() >= options.depth {
+        if client.paused || client.pending.len() >= depth {
             return;
         }
         let object = client.rng.below(options.objects as u64) as usize;
+        if client.reader {
+            let busy: BTreeSet<usize> =
+                client.pending.values().map(|p| self.history[p.record].object).collect();
+            let mut all = (0..options.objects).map(|i| (object + i) % options.objects);
+            let free = all.find(|o| !busy.contains(o)).unwrap_or(object);
+            return self.begin(c, free, Call::Read);
+        }
         let unique = self.history.len() as u64 + 1;
         let mut call = random_call(&mut client.rng, unique, options);
         let written: u64 = self.sizes.get(&object).copied().unwrap_or(0);

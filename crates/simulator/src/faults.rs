@@ -62,6 +62,12 @@ pub enum FaultKind {
         both_ways: bool,
         lasts: Time,
     },
+    /// An OSD and a client reach nobody but each other.
+    Island {
+        osd: i32,
+        client: usize,
+        lasts: Time,
+    },
     MonUnreachable {
         lasts: Time,
     },
@@ -148,8 +154,8 @@ fn kind(r: &mut Rng, s: &Scenario) -> FaultKind {
     let bound = match s.level {
         Level::Calm | Level::Power => 2,
         Level::Crash => 11,
-        Level::Links => 23,
-        Level::All => 32,
+        Level::Links => 25,
+        Level::All => 34,
     };
     match r.below(bound) {
         0 => FaultKind::CrashAll { death: death(r), down },
@@ -175,9 +181,10 @@ fn kind(r: &mut Rng, s: &Scenario) -> FaultKind {
             FaultKind::Partition { osd, from, both_ways: !r.one_in(4), lasts: down }
         }
         22 => FaultKind::MonUnreachable { lasts: down },
-        23..=24 => FaultKind::SlowDevice { osd, factor: *r.pick(&[10, 100, 1_000]), lasts: down },
-        25 => FaultKind::FailDevice { osd, nth: 1 + r.below(6), down },
-        26 | 27 => FaultKind::MarkOut { osd, lasts: down },
+        23 | 24 => FaultKind::Island { osd, client: r.below(s.options.clients as u64) as usize, lasts: down },
+        25 | 26 => FaultKind::SlowDevice { osd, factor: *r.pick(&[10, 100, 1_000]), lasts: down },
+        27 => FaultKind::FailDevice { osd, nth: 1 + r.below(6), down },
+        28 | 29 => FaultKind::MarkOut { osd, lasts: down },
         _ => FaultKind::Command(command(r, s, osd)),
     }
 }
@@ -197,6 +204,6 @@ fn command(r: &mut Rng, s: &Scenario, osd: i32) -> String {
             format!(r#"{{"prefix":"osd primary-affinity","id":{osd},"weight":{weight}}}"#)
         }
         4 => pool_set("size", 2 + r.below(2)),
-        _ => pool_set("pg_num", u64::from(s.options.pg_num) + r.below(20)),
+        _ => pool_set("pg_num", u64::from(s.options.pg_num) + r.below(12)),
     }
 }

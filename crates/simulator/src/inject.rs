@@ -80,6 +80,10 @@ impl World {
                 let links = self.partition(osd, from, both_ways);
                 self.block(links, lasts);
             }
+            FaultKind::Island { osd, client, lasts } => {
+                let links = self.island([Node::Osd(osd), Node::Client(client)]);
+                self.block(links, lasts);
+            }
             FaultKind::MonUnreachable { lasts } => {
                 let all = (0..self.scenario.options.osds).map(Node::Osd);
                 let all = all.chain((0..self.clients.len()).map(Node::Client)).chain([Node::Mgr]);
@@ -167,6 +171,14 @@ impl World {
         let inward = others.iter().map(|o| (*o, me));
         let outward = others.iter().map(|o| (me, *o));
         if both_ways { inward.chain(outward).collect() } else { inward.collect() }
+    }
+
+    /// All links between these and the rest.
+    fn island(&self, island: [Node; 2]) -> Vec<(Node, Node)> {
+        let all = (0..self.scenario.options.osds).map(Node::Osd);
+        let all = all.chain((0..self.clients.len()).map(Node::Client)).chain([Node::Mon, Node::Mgr]);
+        let rest = all.filter(|n| !island.contains(n));
+        rest.flat_map(|n| island.into_iter().flat_map(move |i| [(n, i), (i, n)])).collect()
     }
 
     fn block(&mut self, links: Vec<(Node, Node)>, lasts: Time) {

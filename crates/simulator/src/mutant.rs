@@ -26,10 +26,12 @@ pub enum Mutant {
     OldDisk,
     /// The device keeps the log's records but not large payloads.
     LosePayload,
+    /// The clock of an OSD nearly stands still: what it promised to stop doing in time it goes on doing.
+    SlowClock,
 }
 
 impl Mutant {
-    pub const ALL: [(&'static str, Self); 10] = [
+    pub const ALL: [(&'static str, Self); 11] = [
         ("ack-early", Self::AckEarly),
         ("replica-ack-early", Self::ReplicaAckEarly),
         ("lose-flush", Self::LoseFlush),
@@ -40,6 +42,7 @@ impl Mutant {
         ("mon-forgets", Self::MonForgets),
         ("old-disk", Self::OldDisk),
         ("lose-payload", Self::LosePayload),
+        ("slow-clock", Self::SlowClock),
     ];
 }
 

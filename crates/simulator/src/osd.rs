@@ -22,7 +22,7 @@ use crate::queue::{MILLISECOND, Time};
 use crate::world::{Event, FSID, MonLink, World, addr_of, life_of};
 
 const DEVICE_BYTES: u64 = 96 << 20;
-const LOG_BYTES: u64 = 4 << 20;
+const LOG_BYTES: u64 = 8 << 20;
 /// Invariants are checked after every so many inputs.
 const CHECK_EVERY: u64 = 37;
 
@@ -164,7 +164,10 @@ impl World {
     }
 
     pub fn osd_input(&mut self, osd: i32, input: Input) {
-        let now = self.clock();
+        let mut now = self.clock();
+        if self.scenario.mutant == Some(Mutant::SlowClock) && osd == 0 {
+            now.mono /= 30;
+        }
         let host = &mut self.osds[osd as usize];
         let Some(core) = &mut host.core else { return };
         let mut out = Vec::new();
