@@ -220,8 +220,8 @@ mod tests {
                     let begun = 1 + r.below(12);
                     let ended = if r.one_in(6) { 0 } else { begun + 1 + r.below(6) };
                     match r.below(3) {
-                        0 => append(begun, ended, *r.pick::<&str>(&["x", "y"])),
-                        1 => write(begun, ended, *r.pick::<&str>(&["", "x"])),
+                        0 => append(begun, ended, r.pick::<&str>(&["x", "y"])),
+                        1 => write(begun, ended, r.pick::<&str>(&["", "x"])),
                         _ => read(begun, ended, *r.pick(&[None, Some(""), Some("x"), Some("xy")])),
                     }
                 })

@@ -5,7 +5,7 @@ mod setup;
 mod tidy;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -19,7 +19,18 @@ cargo xtask <command>
   setup   only installs what the tests need
 ";
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match work() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            // The chain alone: a backtrace of this program says nothing about the step that failed.
+            eprintln!("Error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work() -> Result<()> {
     let root = workspace_root()?;
     match std::env::args().nth(1).as_deref() {
         Some("tidy") => tidy::run(&root),
@@ -97,7 +108,8 @@ fn cargo(root: &Path, args: &[&str]) -> Result<()> {
 fn cargo_command(root: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root);
-    if setup::has_program("mold") {
+    // Where ld is mold already no flag is needed, and plain cargo runs share what these build.
+    if setup::has_program("mold") && !setup::linker_is_mold() {
         command.env("RUSTFLAGS", "-Clink-arg=-fuse-ld=mold");
     }
     command

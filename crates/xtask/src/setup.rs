@@ -20,6 +20,10 @@ pub fn has_program(name: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }
 
+pub fn linker_is_mold() -> bool {
+    Command::new("ld").arg("--version").output().is_ok_and(|out| out.stdout.starts_with(b"mold"))
+}
+
 /// Installs what is missing when run as root; otherwise says what to install and fails.
 pub fn install() -> Result<()> {
     let mut packages: Vec<&str> =
