@@ -1,6 +1,6 @@
 //! Robert Jenkins' 32-bit mix over one to five words: the randomness of placement.
 //!
-//! Source: src/crush/hash.c (CRUSH_HASH_RJENKINS1), http://burtleburtle.net/bob/hash/evahash.html.
+//! Source: src/crush/hash.c (CRUSH_HASH_RJENKINS1), <http://burtleburtle.net/bob/hash/evahash.html>.
 
 const SEED: u32 = 1_315_423_911;
 /// The padding words of every arity.
