@@ -8,7 +8,6 @@
 
 pub mod command;
 pub mod health;
-pub mod options;
 pub mod state;
 pub mod text;
 
@@ -24,6 +23,7 @@ mod session;
 mod settings;
 mod views;
 
+pub use admin::options;
 pub use io::{AuthRefusal, CON_MODE_CRC, CON_MODE_SECURE, Input, Output};
 pub use monitor::Monitor;
 pub use proposal::Batch;

@@ -1,6 +1,7 @@
 //! One connected client or daemon: who it is, what it may do, what it wants to hear of.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use cephx::{AuthSession, MonCap, MonRequest};
 use types::{AddrVec, AuthName, EntityAddr, EntityName, Epoch, GlobalId};
@@ -38,6 +39,8 @@ pub struct Session {
     pub(crate) subs: BTreeMap<String, Subscription>,
     /// The last OSD map epoch that we sent.
     pub(crate) osd_epoch: Epoch,
+    /// The newest OSD map that it asked for and got, and until when (monotonic) it is told of newer ones unasked.
+    pub(crate) osd_fresh: Option<(Epoch, Duration)>,
     /// What its last MConfig held.
     pub(crate) config_sent: Option<BTreeMap<String, String>>,
 }
@@ -85,6 +88,7 @@ impl Session {
             con_mode,
             subs: BTreeMap::new(),
             osd_epoch: Epoch(0),
+            osd_fresh: None,
             config_sent: None,
         }
     }

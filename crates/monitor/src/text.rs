@@ -1,11 +1,11 @@
 //! Pieces of text that many outputs share: spans of time, numbers with units, tables, JSON.
 
-pub mod json;
 pub mod table;
 pub mod units;
 
 use std::time::Duration;
 
+pub use admin::json;
 pub use messages::pg_state;
 
 /// A span as status lines show it: `45s`, `12m`, `3h`, `2d`. Source: timespan_str in src/common/ceph_time.cc.

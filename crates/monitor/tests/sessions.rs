@@ -111,6 +111,36 @@ fn old_epochs_come_as_increments_and_unknown_ones_as_a_whole_map() {
     assert_eq!(maps, want);
 }
 
+/// librados asks for one map, and again only ten seconds after an OSD that this map names refused its connection.
+#[test]
+fn who_asked_for_one_map_is_told_of_newer_ones_for_a_while() {
+    const ONETIME: u8 = 1;
+    let mut w = World::new();
+    let admin = w.admin();
+    let client = w.connect(2, "client.admin", 4_101, "v2:127.0.0.1:0/78");
+    let other = w.connect(3, "client.admin", 4_102, "v2:127.0.0.1:0/79");
+    w.send(client, subscribe(&[("osdmap", 0, ONETIME)]));
+    w.take();
+    let maps = |w: &mut World, conn: ConnId| -> Vec<(u32, u32)> {
+        let sent = w.sent(conn).into_iter().filter_map(|m| match m {
+            Message::OsdMap(m) => Some((m.first()?.0, m.last()?.0)),
+            _ => None,
+        });
+        sent.collect()
+    };
+    w.command(admin, r#"{"prefix":"osd set","key":"noout"}"#);
+    assert_eq!((maps(&mut w, client), maps(&mut w, other)), (vec![(2, 2)], vec![]));
+    w.command(admin, r#"{"prefix":"osd unset","key":"noout"}"#);
+    assert_eq!(maps(&mut w, client), [(3, 3)]);
+    w.now = at(1 + 31);
+    w.command(admin, r#"{"prefix":"osd set","key":"noout"}"#);
+    assert_eq!(maps(&mut w, client), []);
+    w.send(client, subscribe(&[("osdmap", 4, ONETIME)]));
+    assert_eq!(maps(&mut w, client), [(4, 4)]);
+    w.command(admin, r#"{"prefix":"osd unset","key":"noout"}"#);
+    assert_eq!(maps(&mut w, client), [(5, 5)]);
+}
+
 #[test]
 fn options_reach_those_they_concern_and_only_when_they_change() {
     let mut w = World::new();

@@ -2,10 +2,10 @@
 //!
 //! Source: dump_cmddesc_to_json in src/common/cmdparse.cc.
 
+use admin::described;
 use messages::mgr::CommandDesc;
 use serde_json::{Map, Value, json};
 
-use crate::command::signature::described;
 use crate::command::{Command, flags};
 
 /// The reply to `get_command_descriptions`: `cmd000`, `cmd001` and so on; the managers' commands come first.

@@ -2,7 +2,6 @@
 //!
 //! A group of commands is one file with a `COMMANDS` list; to add a group, name it in [`GROUPS`].
 
-mod args;
 mod auth;
 mod config;
 mod config_key;
@@ -29,12 +28,9 @@ mod pool;
 mod pool_app;
 mod pool_get;
 mod pool_set;
-mod reply;
 mod report;
 mod shape;
-mod signature;
 mod status;
-pub(crate) mod units;
 
 use std::collections::BTreeMap;
 
@@ -48,11 +44,11 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::state::{Change, Priority, State};
 
-pub use args::{ArgValue, Args, CommandError, MAX_COMMAND_BYTES};
+pub use admin::{
+    ArgValue, Args, CommandError, Format, MAX_COMMAND_BYTES, Param, ParamKind, Reply, Signature, json_text,
+};
 pub use describe::{describe_all, describe_commands};
 pub use mon::mon_status;
-pub use reply::{Format, Reply, json_text};
-pub use signature::{Param, ParamKind, Signature};
 
 /// Every group of commands, in the order in which clients are told of them.
 const GROUPS: &[&[Command]] = &[

@@ -4,10 +4,10 @@ use maps::AutoscaleMode;
 use serde_json::{Value, json};
 use types::{Errno, PoolId};
 
-use crate::command::units::parse_iec;
 use crate::command::{Command, Ctx, Handler, Reply, WriteCtx, flags};
 use crate::service::pool::{self, NewPool, edit_pool};
 use crate::text::units;
+use admin::units::parse_iec;
 
 pub(super) const COMMANDS: &[Command] = &[
     read(

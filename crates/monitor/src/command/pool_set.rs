@@ -7,9 +7,9 @@ use types::{Errno, PoolId};
 
 use crate::command::pool::pool_arg;
 use crate::command::pool_get::{BULK, CSUM_TYPES, TIER_VARS};
-use crate::command::units::{parse_float, parse_iec, parse_int};
 use crate::command::{Command, Handler, Reply, WriteCtx, flags};
 use crate::service::pool::{Refusal, check_pg_num, check_rule, edit_pool, rule_by_name};
+use admin::units::{parse_float, parse_iec, parse_int};
 
 pub(super) const COMMANDS: &[Command] = &[Command {
     sig: "osd pool set name=pool,type=CephPoolname \

@@ -4,6 +4,7 @@
 //! LogMonitor::check_sub.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use codec::{Encode, Writer};
@@ -30,6 +31,10 @@ const BYTES_PER_MESSAGE: usize = 10 << 20;
 const SUBSCRIPTIONS_LIMIT: usize = 256;
 /// Clients with it know that subscriptions do not run out. Source: CEPH_FEATURE_MON_STATEFUL_SUB.
 const STATEFUL_SUB: u64 = 1 << 57;
+/// How long a client that asked for one OSD map is told of newer ones. The map that it got may name OSDs that are dead, and
+/// found dead only after this long (osd_heartbeat_grace and a margin); librados, whose connection is refused, would ask
+/// again only after objecter_timeout (10 s).
+const MAP_FRESH_FOR: Duration = Duration::from_secs(30);
 
 impl Monitor {
     pub(crate) fn subscribe(&mut self, now: Now, conn: ConnId, m: &MMonSubscribe, out: &mut Vec<Output>) {
@@ -84,12 +89,29 @@ impl Monitor {
         for (conn, what) in due {
             self.check_subscription(now, conn, &what, out);
         }
+        self.publish_to_fresh(now, out);
+    }
+
+    /// Newer OSD maps for those who asked for one a short while ago.
+    fn publish_to_fresh(&mut self, now: Now, out: &mut Vec<Output>) {
+        let newest = self.state.osds.newest();
+        let mut due = Vec::new();
+        for (conn, session) in &mut self.sessions {
+            match session.osd_fresh {
+                Some((_, until)) if now.mono >= until => session.osd_fresh = None,
+                Some((have, _)) if have < newest => due.push((*conn, have)),
+                _ => {}
+            }
+        }
+        for (conn, have) in due {
+            self.send_osdmap_range(conn, have.next(), false, out);
+        }
     }
 
     fn check_subscription(&mut self, now: Now, conn: ConnId, what: &str, out: &mut Vec<Output>) {
         let Some(sub) = self.sessions.get(&conn).and_then(|s| s.subs.get(what)).copied() else { return };
         if what == "osdmap" {
-            return self.check_osdmap(conn, sub, out);
+            return self.check_osdmap(now, conn, sub, out);
         }
         let Some(session) = self.sessions.get(&conn) else { return };
         let sent = match what {
@@ -121,7 +143,7 @@ impl Monitor {
         }
     }
 
-    fn check_osdmap(&mut self, conn: ConnId, sub: Subscription, out: &mut Vec<Output>) {
+    fn check_osdmap(&mut self, now: Now, conn: ConnId, sub: Subscription, out: &mut Vec<Output>) {
         let newest = self.state.osds.newest();
         let Some(session) = self.sessions.get_mut(&conn) else { return };
         if sub.next > u64::from(newest.0) || !session.may("osd", Access::R) {
@@ -129,10 +151,13 @@ impl Monitor {
         }
         if sub.onetime {
             session.subs.remove("osdmap");
+            let have = Epoch(u32::try_from(sub.next.saturating_sub(1)).unwrap_or(u32::MAX));
+            session.osd_fresh = Some((have, now.mono + MAP_FRESH_FOR));
         } else if let Some(sub) = session.subs.get_mut("osdmap") {
             sub.next = u64::from(newest.0) + 1;
         }
         if sub.next == 0 {
+            self.note_fresh(conn, newest);
             let full = self.state.osds.full(newest).unwrap_or_default();
             let msg = self.osdmap_message(BTreeMap::new(), [(newest, full)].into());
             return out.push(Output::Send { conn, tid: 0, msg: msg.into() });
@@ -190,6 +215,13 @@ impl Monitor {
     fn note_osd_epoch(&mut self, conn: ConnId, epoch: Epoch) {
         if let Some(session) = self.sessions.get_mut(&conn) {
             session.osd_epoch = epoch;
+        }
+        self.note_fresh(conn, epoch);
+    }
+
+    fn note_fresh(&mut self, conn: ConnId, epoch: Epoch) {
+        if let Some((have, _)) = self.sessions.get_mut(&conn).and_then(|s| s.osd_fresh.as_mut()) {
+            *have = epoch;
         }
     }
 
