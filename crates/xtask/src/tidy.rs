@@ -15,6 +15,7 @@ const LAYERS: &[(&str, Option<u8>)] = &[
     ("types", Some(1)),
     ("crush", Some(2)),
     ("cephx", Some(2)),
+    ("admin", Some(2)),
     ("maps", Some(3)),
     ("messages", Some(3)),
     ("msgr", Some(4)),

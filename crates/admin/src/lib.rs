@@ -1,0 +1,16 @@
+//! What the commands and options of every daemon have in common, without IO: how commands are described and their
+//! arguments checked, how answers are written, the table of options, and the values that a daemon has of them.
+#![forbid(unsafe_code)]
+#![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+
+mod args;
+mod reply;
+mod signature;
+
+pub mod json;
+pub mod options;
+pub mod units;
+
+pub use args::{ArgValue, Args, CommandError, MAX_COMMAND_BYTES};
+pub use reply::{Format, Reply, json_text};
+pub use signature::{Param, ParamKind, Signature, described, f64Bits};
