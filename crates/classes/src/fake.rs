@@ -46,6 +46,9 @@ impl Fake {
         input: impl Into<Bytes>,
     ) -> Result<(i32, Bytes), Errno> {
         let method = find(class, method).map_err(|_| Errno::EOPNOTSUPP)?;
+        if self.object.is_none() && !method.flags.write {
+            return Err(Errno::ENOENT);
+        }
         self.next = self.object.clone();
         let mut out = Bytes::new();
         let rval = (method.run)(self, &input.into(), &mut out)?;

@@ -106,9 +106,10 @@ mod tests {
 
     #[test]
     fn it_greets_records_and_replays() {
-        let mut f = Fake::default();
+        let mut f = Fake::with_data("");
         assert_eq!(f.call("hello", "say_hello", ""), Ok((0, "Hello, world!".into())));
         assert_eq!(f.call("hello", "say_hello", "x".repeat(101)), Err(Errno::EINVAL));
+        f.object = None;
         assert_eq!(f.call("hello", "record_hello", "Tester"), Ok((0, "".into())));
         assert_eq!(f.call("hello", "record_hello", "Tester"), Err(Errno::EEXIST));
         assert_eq!(f.call("hello", "turn_it_to_11", ""), Ok((0, "".into())));

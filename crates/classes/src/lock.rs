@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn malformed_input_is_refused() {
-        let mut f = Fake::default();
+        let mut f = Fake::with_data("");
         let args = LockArgs {
             name: "l".into(),
             kind: 1,

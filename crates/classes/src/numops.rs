@@ -12,8 +12,6 @@ pub static CLASS: Class = Class {
     methods: &[Method::new("add", F::RD_WR, add), Method::new("mul", F::RD_WR, mul)],
 };
 
-/// What is stored is no number. Source: EBADMSG.
-const BAD_STORED: Errno = Errno(74);
 /// Significant digits of what is stored.
 const PRECISION: usize = 10;
 
@@ -54,7 +52,7 @@ fn change(v: &mut dyn ObjectView, bytes: &Bytes, f: impl Fn(f64, f64) -> f64) ->
     let operand = number(&args.value).ok_or(Errno::EINVAL)?;
     // Whatever keeps the value from being read, it counts as 0.
     let stored = v.omap_value(&args.key).unwrap_or_default();
-    let value = number(&stored).ok_or(BAD_STORED)?;
+    let value = number(&stored).ok_or(Errno::EBADMSG)?;
     v.put(args.key, print(f(value, operand)).into())?;
     Ok(0)
 }
@@ -102,6 +100,6 @@ mod tests {
         }
         assert_eq!(f.call("numops", "add", args("x")), Err(Errno::EINVAL));
         f.object.as_mut().unwrap().omap.insert("k".into(), "y".into());
-        assert_eq!(f.call("numops", "add", args("1")), Err(BAD_STORED));
+        assert_eq!(f.call("numops", "add", args("1")), Err(Errno::EBADMSG));
     }
 }

@@ -1,6 +1,7 @@
 //! The classes by name, and their methods with what each may do.
 
 use bytes::Bytes;
+use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use types::Errno;
 
 use crate::ObjectView;
@@ -63,13 +64,113 @@ impl Method {
 }
 
 /// Reads a method's input; what does not decode is the caller's fault.
-pub(crate) fn input<T: codec::Decode>(bytes: &Bytes) -> Result<T, Errno> {
+pub(crate) fn input<T: Decode>(bytes: &Bytes) -> Result<T, Errno> {
     T::from_bytes(bytes.clone()).map_err(|_| Errno::EINVAL)
 }
 
 /// Reads what a method stored earlier; what does not decode is damaged.
-pub(crate) fn stored<T: codec::Decode>(bytes: Bytes) -> Result<T, Errno> {
+pub(crate) fn stored<T: Decode>(bytes: Bytes) -> Result<T, Errno> {
     T::from_bytes(bytes).map_err(|_| Errno::EIO)
+}
+
+/// Methods with typed input and output: `name FLAGS function`, where the function is given a view and the decoded input.
+macro_rules! methods {
+    ($($name:ident $flags:ident $run:path),+ $(,)?) => {
+        &[$(
+            $crate::registry::Method::new(
+                stringify!($name),
+                $crate::registry::MethodFlags::$flags,
+                |v, bytes, out| {
+                    *out = codec::Encode::to_bytes(&$run(v, $crate::registry::input(bytes)?)?);
+                    Ok(0)
+                },
+            )
+        ),+]
+    };
+}
+pub(crate) use methods;
+
+/// `wire_struct!` for structs that grew: fields behind `; version:` are read from that version on, else left at their
+/// default.
+macro_rules! wire_grown {
+    ($name:ident ($version:expr, $compat:expr) { $($field:ident),+ $(; $since:literal: $($late:ident),+)+ }) => {
+        impl codec::Encode for $name {
+            fn encode(&self, w: &mut codec::Writer) {
+                w.envelope($version, $compat, |w| {
+                    $( self.$field.encode(w); )+
+                    $($( self.$late.encode(w); )+)+
+                });
+            }
+        }
+        impl codec::Decode for $name {
+            const MIN_SIZE: usize = 6;
+            fn decode(r: &mut codec::Reader) -> Result<Self, codec::DecodeError> {
+                r.envelope(stringify!($name), $version, |r, env| {
+                    let mut v = Self::default();
+                    $( v.$field = codec::Decode::decode(r)?; )+
+                    $( if env.version >= $since {
+                        $( v.$late = codec::Decode::decode(r)?; )+
+                    } )+
+                    Ok(v)
+                })
+            }
+        }
+    };
+}
+pub(crate) use wire_grown;
+
+/// Output of a method that has none.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Done;
+
+impl Encode for Done {
+    fn encode(&self, _: &mut Writer) {}
+}
+
+/// Input that a method does not look at.
+pub(crate) struct Nothing;
+
+impl Decode for Nothing {
+    const MIN_SIZE: usize = 0;
+    fn decode(_: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(Self)
+    }
+}
+
+/// Bytes as they are: input that the method decodes itself, output that is encoded already.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Raw(pub Bytes);
+
+impl Encode for Raw {
+    fn encode(&self, w: &mut Writer) {
+        w.raw(&self.0);
+    }
+}
+impl Decode for Raw {
+    const MIN_SIZE: usize = 0;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        let rest = r.rest();
+        r.skip(rest.len())?;
+        Ok(Self(rest))
+    }
+}
+
+/// Input at the end that older callers leave out.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Tail<T>(pub Option<T>);
+
+impl<T: Encode> Encode for Tail<T> {
+    fn encode(&self, w: &mut Writer) {
+        if let Some(v) = &self.0 {
+            v.encode(w);
+        }
+    }
+}
+impl<T: Decode> Decode for Tail<T> {
+    const MIN_SIZE: usize = 0;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        if r.is_empty() { Ok(Self(None)) } else { T::decode(r).map(|v| Self(Some(v))) }
+    }
 }
 
 #[cfg(test)]
