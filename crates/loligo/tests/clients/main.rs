@@ -6,3 +6,4 @@ mod cluster;
 mod crash;
 mod hostile;
 mod limits;
+mod tickets;
