@@ -167,25 +167,9 @@ fn host_name() -> String {
     if short.is_empty() { "localhost".to_owned() } else { short }
 }
 
-/// More OSDs than the folder has, for `up --osds N` on an existing cluster that is not running: they are made when it is up.
-pub fn grow(dir: &ClusterDir, d: Description, args: &UpArgs) -> Result<Description> {
+/// Adds OSDs to a running cluster's folder and maps, up to the number asked for; whoever calls starts them.
+pub fn add_osds(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<Description> {
     let wanted = args.osds.unwrap_or(0) as usize;
-    if wanted > d.osds.len() {
-        eprintln!(
-            "the cluster has {} OSDs; start it first, then add more with: loligo up --data {} --osds {wanted}",
-            d.osds.len(),
-            dir.root().display()
-        );
-    }
-    Ok(d)
-}
-
-/// Adds OSDs to a running cluster's folder and maps; they start with the next `up`.
-pub fn add_osds(dir: &ClusterDir, d: &Description, args: &UpArgs, running: bool) -> Result<()> {
-    let wanted = args.osds.unwrap_or(0) as usize;
-    if wanted <= d.osds.len() || !running {
-        return Ok(());
-    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let admin = client::admin(dir, d)?;
@@ -217,9 +201,9 @@ pub fn add_osds(dir: &ClusterDir, d: &Description, args: &UpArgs, running: bool)
             .await?;
             grown.osds.push(osd);
             dir.save(&grown)?;
-            println!("Added osd.{id}; it starts with the next loligo up.");
+            say!("Added osd.{id}.");
         }
-        Ok(())
+        Ok(grown)
     })
 }
 

@@ -1,6 +1,14 @@
 //! One binary: the whole cluster, each daemon, and the tools.
 #![forbid(unsafe_code)]
 
+/// `println!` for a reader that may have gone (`loligo up | head`): that is no reason to end a cluster.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+
 mod args;
 mod client;
 mod conf;

@@ -60,9 +60,9 @@ fn fsck(args: &StoreArgs) -> Result<()> {
             "log_records": report.log_records,
             "findings": findings,
         });
-        println!("{}", serde_json::to_string_pretty(&out)?);
+        say!("{}", serde_json::to_string_pretty(&out)?);
     } else {
-        println!(
+        say!(
             "{}: {} objects, {} bytes, {} omap entries, {} blocks and {} pages verified, {} log records",
             args.osd.display(),
             report.objects,
@@ -72,7 +72,7 @@ fn fsck(args: &StoreArgs) -> Result<()> {
             report.pages,
             report.log_records
         );
-        findings.iter().for_each(|f| println!("  {f}"));
+        findings.iter().for_each(|f| say!("  {f}"));
     }
     match findings.len() {
         0 => Ok(()),
@@ -115,7 +115,7 @@ fn list(args: &StoreArgs) -> Result<()> {
         Ok(())
     })?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&rows)?);
+        say!("{}", serde_json::to_string_pretty(&rows)?);
     }
     Ok(())
 }
@@ -170,7 +170,7 @@ fn export(args: &StoreExportArgs) -> Result<()> {
         }
         Ok(())
     })?;
-    println!("{count} objects written to {}", args.into.display());
+    say!("{count} objects written to {}", args.into.display());
     Ok(())
 }
 

@@ -95,7 +95,7 @@ pub fn names(d: &Description) -> Vec<String> {
     out
 }
 
-/// Runs the named daemons until a signal; `started` is called when all of them listen.
+/// Runs the named daemons until a signal; SIGHUP starts those that were added to the folder since. `started` is called when all of them listen.
 pub fn serve(
     dir: &ClusterDir,
     d: &Description,
@@ -109,15 +109,20 @@ pub fn serve(
     let result = runtime.block_on(async {
         let mut term = signal(SignalKind::terminate())?;
         let mut int = signal(SignalKind::interrupt())?;
+        let mut hup = signal(SignalKind::hangup())?;
         let mut running = Running::default();
         for name in names {
             running.start(dir, d, name).await?;
         }
         started()?;
-        let failed = tokio::select! {
-            _ = term.recv() => None,
-            _ = int.recv() => None,
-            reason = running.failed() => Some(reason),
+        let whole = names.len() > 1;
+        let failed = loop {
+            tokio::select! {
+                _ = term.recv() => break None,
+                _ = int.recv() => break None,
+                _ = hup.recv() => if whole { running.start_new(dir).await?; },
+                reason = running.failed() => break Some(reason),
+            }
         };
         running.stop().await;
         match failed {
@@ -164,7 +169,7 @@ impl Running {
             "mgr" => {
                 let auth = daemon_auth(dir, d, EntityType::Mgr, id)?;
                 let monitors = monitors(d);
-                let settings = MgrSettings { name: id.to_owned(), listen: loopback, monitors, auth };
+                let settings = MgrSettings { name: id.to_owned(), listen: loopback, monitors, auth, options };
                 self.mgrs.push(Mgr::start(settings).await?);
             }
             _ => {
@@ -180,6 +185,17 @@ impl Running {
                     local: options,
                 };
                 self.osds.push((number, Osd::start(settings).await?));
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the OSDs that the folder has got since.
+    async fn start_new(&mut self, dir: &ClusterDir) -> Result<()> {
+        let (_, d) = open(dir.root())?;
+        for osd in &d.osds {
+            if self.osds.iter().all(|(id, _)| id.0 != osd.id) {
+                self.start(dir, &d, &format!("osd.{}", osd.id)).await?;
             }
         }
         Ok(())

@@ -35,22 +35,46 @@ pub fn up(args: &UpArgs) -> Result<()> {
     let alive = alive(&dir, &description);
     let together = dir.running("loligo");
     if let Some(pid) = together {
-        println!("The cluster in {} is already running (process {pid}).", dir.root().display());
-        return create::add_osds(&dir, &description, args, true);
+        say!("The cluster in {} is already running (process {pid}).", dir.root().display());
+        return grow(&dir, &description, args);
     }
-    let description = create::grow(&dir, description, args)?;
     if args.processes || !alive.is_empty() {
         return up_processes(&dir, &description, args, &alive);
     }
     if args.detach {
         let child = spawn(&dir, "loligo", &["serve"])?;
-        return wait_and_report(&dir, &description, args, vec![("loligo".to_owned(), child)]);
+        wait_and_report(&dir, &description, args, vec![("loligo".to_owned(), child)])?;
+        return grow(&dir, &description, args);
     }
     let lock = dir.lock("loligo")?.context("another process just started this cluster")?;
     serve::serve(&dir, &description, &serve::names(&description), lock, || {
-        report_when_healthy(&dir, &description);
+        report_when_healthy(&dir, &description, args);
         Ok(())
     })
+}
+
+/// Whether `--osds` asks for more than there are. Fewer is no wish to lose data: OSDs go by `ceph osd purge`.
+fn wants_more(d: &Description, args: &UpArgs) -> bool {
+    args.osds.is_some_and(|wanted| wanted as usize > d.osds.len())
+}
+
+/// Adds the OSDs that `--osds` asks for to the running cluster, starts them and waits for them.
+fn grow(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<()> {
+    if !wants_more(d, args) {
+        return Ok(());
+    }
+    let grown = create::add_osds(dir, d, args)?;
+    let mut children = Vec::new();
+    match dir.running("loligo") {
+        Some(pid) => signal(pid, Signal::HUP)?,
+        None => {
+            for osd in grown.osds.iter().filter(|o| d.osds.iter().all(|old| old.id != o.id)) {
+                let name = format!("osd.{}", osd.id);
+                children.push((name.clone(), spawn(dir, &name, &["osd", "--id", &osd.id.to_string()])?));
+            }
+        }
+    }
+    report(dir, &grown, Some(Duration::from_secs(args.timeout)), children)
 }
 
 /// `--mon-port` is for new clusters: clients know the port of an existing one.
@@ -75,8 +99,8 @@ fn up_processes(dir: &ClusterDir, d: &Description, args: &UpArgs, alive: &[(Stri
     let names = serve::names(d);
     let dead: Vec<&String> = names.iter().filter(|n| !alive.iter().any(|(a, _)| a == *n)).collect();
     if dead.is_empty() {
-        println!("The cluster in {} is already running ({} processes).", dir.root().display(), alive.len());
-        return Ok(());
+        say!("The cluster in {} is already running ({} processes).", dir.root().display(), alive.len());
+        return grow(dir, d, args);
     }
     let mut children = Vec::new();
     for name in dead {
@@ -84,14 +108,15 @@ fn up_processes(dir: &ClusterDir, d: &Description, args: &UpArgs, alive: &[(Stri
         children.push((name.clone(), spawn(dir, name, &[kind, "--id", id])?));
     }
     if args.detach {
-        return wait_and_report(dir, d, args, children);
+        wait_and_report(dir, d, args, children)?;
+        return grow(dir, d, args);
     }
-    report_when_healthy(dir, d);
-    supervise(dir, d, children)
+    report_when_healthy(dir, d, args);
+    supervise(dir, children)
 }
 
 /// Waits for a signal, then stops the children.
-fn supervise(dir: &ClusterDir, d: &Description, mut children: Vec<(String, Child)>) -> Result<()> {
+fn supervise(dir: &ClusterDir, mut children: Vec<(String, Child)>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
@@ -100,7 +125,9 @@ fn supervise(dir: &ClusterDir, d: &Description, mut children: Vec<(String, Child
             _ = term.recv() => Ok(()),
         }
     })?;
-    stop_all(dir, d)?;
+    // It may have grown meanwhile.
+    let d = dir.load()?.context("the folder's description is gone")?;
+    stop_all(dir, &d)?;
     for (_, child) in &mut children {
         let _ = child.wait();
     }
@@ -128,15 +155,26 @@ fn wait_and_report(
     dir: &ClusterDir,
     d: &Description,
     args: &UpArgs,
+    children: Vec<(String, Child)>,
+) -> Result<()> {
+    report(dir, d, Some(Duration::from_secs(args.timeout)), children)?;
+    print_next(dir);
+    Ok(())
+}
+
+/// Waits until the cluster is usable, and says so. Ends early when one of the children does.
+fn report(
+    dir: &ClusterDir,
+    d: &Description,
+    limit: Option<Duration>,
     mut children: Vec<(String, Child)>,
 ) -> Result<()> {
     let start = Instant::now();
-    let limit = Duration::from_secs(args.timeout);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime.block_on(async {
+    let health = runtime.block_on(async {
         let admin = client::admin(dir, d)?;
         let mut last = Value::Null;
-        while start.elapsed() < limit {
+        loop {
             for (name, child) in &mut children {
                 if let Some(status) = child.try_wait()? {
                     bail!("{}", died(dir, name, status.code()));
@@ -145,25 +183,21 @@ fn wait_and_report(
             if admin.connected(POLL).await.is_ok() {
                 last = client::command(&admin, json!({"prefix": "health"})).await.unwrap_or(Value::Null);
                 if usable(&last) && all_up(dir, &admin, d).await {
-                    return Ok(reasons(&last).is_some().then_some(last));
+                    return Ok(last);
                 }
+            }
+            if let Some(limit) = limit.filter(|limit| start.elapsed() >= *limit) {
+                let reasons = reasons(&last).unwrap_or_else(|| "the monitor does not answer".to_owned());
+                bail!("the cluster runs, but is not usable after {} s: {reasons}", limit.as_secs());
             }
             tokio::time::sleep(POLL).await;
         }
-        let reasons = reasons(&last).unwrap_or_else(|| "the monitor does not answer".to_owned());
-        bail!("the cluster runs, but is not usable after {} s: {reasons}", args.timeout)
     })?;
-    let took = start.elapsed().as_secs_f32();
-    match outcome.as_ref().and_then(reasons) {
-        None => println!("The cluster in {} is healthy ({took:.1} s).", dir.root().display()),
-        Some(warnings) => {
-            println!(
-                "The cluster in {} is usable ({took:.1} s), with warnings: {warnings}",
-                dir.root().display()
-            );
-        }
+    let (root, took) = (dir.root().display(), start.elapsed().as_secs_f32());
+    match reasons(&health) {
+        None => say!("The cluster in {root} is healthy ({took:.1} s)."),
+        Some(warnings) => say!("The cluster in {root} is usable ({took:.1} s), with warnings: {warnings}"),
     }
-    print_next(dir);
     Ok(())
 }
 
@@ -223,40 +257,25 @@ fn died(dir: &ClusterDir, name: &str, code: Option<i32>) -> String {
 }
 
 /// In the foreground: prints when the cluster is usable, while it goes on running.
-fn report_when_healthy(dir: &ClusterDir, d: &Description) {
-    let (dir, d) = (dir.clone(), d.clone());
-    let start = Instant::now();
-    std::thread::spawn(move || -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
-            let admin = client::admin(&dir, &d)?;
-            loop {
-                if admin.connected(POLL).await.is_ok() {
-                    let health =
-                        client::command(&admin, json!({"prefix": "health"})).await.unwrap_or(Value::Null);
-                    if usable(&health) && all_up(&dir, &admin, &d).await {
-                        break;
-                    }
-                }
-                tokio::time::sleep(POLL).await;
-            }
-            println!(
-                "The cluster in {} is healthy ({:.1} s).",
-                dir.root().display(),
-                start.elapsed().as_secs_f32()
-            );
+fn report_when_healthy(dir: &ClusterDir, d: &Description, args: &UpArgs) {
+    let (dir, d, args) = (dir.clone(), d.clone(), args.clone());
+    std::thread::spawn(move || {
+        let outcome = report(&dir, &d, None, Vec::new()).and_then(|()| {
             print_next(&dir);
-            println!("\nCtrl-C stops it; the data stays.");
-            Ok(())
-        })
+            say!("\nCtrl-C stops it; the data stays.");
+            grow(&dir, &d, &args)
+        });
+        if let Err(error) = outcome {
+            eprintln!("loligo: {error:#}");
+        }
     });
 }
 
 fn print_next(dir: &ClusterDir) {
-    println!("\nTry next, with Ceph's own tools (Debian: apt-get install ceph-common):\n");
-    println!("  export CEPH_CONF={}", dir.conf().display());
-    println!("  ceph -s");
-    println!("  ceph osd pool create p 32 && rados -p p bench 10 write -b 4096 -t 16");
+    say!("\nTry next, with Ceph's own tools (Debian: apt-get install ceph-common):\n");
+    say!("  export CEPH_CONF={}", dir.conf().display());
+    say!("  ceph -s");
+    say!("  ceph osd pool create p 32 && rados -p p bench 10 write -b 4096 -t 16");
 }
 
 pub fn down(args: &DownArgs) -> Result<()> {
@@ -264,8 +283,8 @@ pub fn down(args: &DownArgs) -> Result<()> {
     let Some(d) = dir.load()? else { bail!("{} holds no cluster", dir.root().display()) };
     let stopped = stop_all(&dir, &d)?;
     match stopped {
-        0 => println!("The cluster in {} is not running.", dir.root().display()),
-        n => println!("Stopped {n} process(es) of {}.", dir.root().display()),
+        0 => say!("The cluster in {} is not running.", dir.root().display()),
+        n => say!("Stopped {n} process(es) of {}.", dir.root().display()),
     }
     Ok(())
 }
@@ -333,13 +352,13 @@ pub fn status(args: &StatusArgs) -> Result<()> {
         let running: serde_json::Map<String, Value> =
             daemons.into_iter().map(|(n, pid)| (n, json!(pid))).collect();
         let out = json!({"data": dir.root(), "fsid": d.fsid, "daemons": running, "health": health});
-        println!("{}", serde_json::to_string_pretty(&out)?);
+        say!("{}", serde_json::to_string_pretty(&out)?);
         return Ok(());
     }
-    println!("cluster {} in {}", d.fsid, dir.root().display());
+    say!("cluster {} in {}", d.fsid, dir.root().display());
     for (name, pid) in &daemons {
-        println!("  {name:8} {}", pid.map_or("stopped".into(), |p| format!("running (process {p})")));
+        say!("  {name:8} {}", pid.map_or("stopped".into(), |p| format!("running (process {p})")));
     }
-    println!("health: {}", health["status"].as_str().unwrap_or("unknown (the monitor does not run)"));
+    say!("health: {}", health["status"].as_str().unwrap_or("unknown (the monitor does not run)"));
     Ok(())
 }

@@ -109,3 +109,29 @@ fn up_refuses_plainly() {
     assert_eq!(out.status.code(), Some(1));
     assert_eq!(text(&out).trim().lines().count(), 1, "{}", text(&out));
 }
+
+/// `up --osds N` on a running or stopped cluster: the data moves onto the new OSDs and is whole.
+#[test]
+fn a_cluster_grows() {
+    for mode in [&[][..], &["--processes"]] {
+        let c = Cluster::start(&[mode, &["--osds", "2"]].concat());
+        c.ceph("osd pool create p 32");
+        c.ceph("osd pool application enable p rados");
+        let data: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
+        std::fs::write(c.dir.path().join("in"), &data).expect("written");
+        for i in 0..20 {
+            c.ok("rados", &["-p", "p", "put", &format!("o{i}"), "in"]);
+        }
+        c.up(&[mode, &["--osds", "4"]].concat());
+        assert!(c.ceph("osd stat").contains("4 osds: 4 up"), "{}", c.ceph("osd stat"));
+        c.loligo(&["down"]);
+        c.up(&[mode, &["--osds", "5"]].concat());
+        assert!(c.ceph("osd stat").contains("5 osds: 5 up"), "{}", c.ceph("osd stat"));
+        assert!(c.ceph("pg ls-by-osd osd.4").contains("active+clean"), "osd.4 holds placement groups");
+        for i in 0..20 {
+            c.ok("rados", &["-p", "p", "get", &format!("o{i}"), "out"]);
+            assert!(std::fs::read(c.dir.path().join("out")).expect("read") == data, "object o{i}");
+        }
+        assert!(c.ceph("health").starts_with("HEALTH_OK"));
+    }
+}
