@@ -292,7 +292,9 @@ fn check_bounds(param: &Param, value: &ArgValue) -> Result<(), CommandError> {
     };
     // Names of settings differ between releases: the commands that take one refuse unknown names in their own words.
     let checked = !param.choices.is_empty() && !matches!(param.name, "var" | "key");
-    match words.into_iter().find(|w| checked && !param.choices.contains(w)) {
+    // Clients send an empty word for an option that is not given.
+    let given = |w: &str| param.required || !w.is_empty();
+    match words.into_iter().find(|w| checked && given(w) && !param.choices.contains(w)) {
         Some(word) => Err(CommandError::NotAChoice {
             name: param.name.to_owned(),
             value: echo(word),
@@ -326,6 +328,7 @@ mod tests {
         );
         check(r#"{"prefix":"osd thing","pool":"p","ids":[],"osd":"osd.3","w":0.5,"sure":"--sure"}"#, Ok(()));
         check(r#"{"prefix":"osd thing","pool":"p","unknown":1}"#, Ok(()));
+        check(r#"{"prefix":"osd thing","pool":"p","mode":""}"#, Ok(()));
     }
 
     #[test]

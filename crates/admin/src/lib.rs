@@ -1,14 +1,18 @@
 //! What the commands and options of every daemon have in common, without IO: how commands are described and their
-//! arguments checked, how answers are written, the table of options, and the values that a daemon has of them.
+//! arguments checked, how answers are written, the table of options, the values that a daemon has of them, and the
+//! commands about those.
 #![forbid(unsafe_code)]
-#![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
 
 mod args;
 mod reply;
 mod signature;
 
-pub mod json;
+pub mod common;
 pub mod options;
+pub mod perf;
+
+pub mod json;
 pub mod units;
 
 pub use args::{ArgValue, Args, CommandError, MAX_COMMAND_BYTES};

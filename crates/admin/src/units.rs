@@ -53,8 +53,13 @@ fn split(text: &str) -> (&str, &str) {
 }
 
 fn scaled(digits: &str, factor: i64, what: &str, text: &str) -> Result<i64, String> {
-    let v: i64 =
-        digits.trim().parse().map_err(|_| format!("Expected option value to be integer, got '{text}'"))?;
+    let digits = digits.trim();
+    let invalid =
+        || match !digits.is_empty() && digits.trim_start_matches('-').bytes().all(|b| b.is_ascii_digit()) {
+            true => format!("The option value '{digits}' seems to be invalid"),
+            false => format!("Expected option value to be integer, got '{text}'"),
+        };
+    let v: i64 = digits.parse().map_err(|_| invalid())?;
     v.checked_mul(factor).ok_or_else(|| format!("{what}: value seems to be too large"))
 }
 

@@ -24,6 +24,8 @@ pub struct MgrSettings {
     pub listen: SocketAddr,
     pub monitors: Vec<EntityAddr>,
     pub auth: Arc<SharedAuth>,
+    /// Options of the configuration file.
+    pub options: std::collections::BTreeMap<String, String>,
 }
 
 /// A running manager.
@@ -59,6 +61,7 @@ impl Mgr {
             name: settings.name,
             addrs: AddrVec::single(addr),
             metadata: crate::metadata::host(),
+            options: settings.options,
         });
         let machine = MgrMachine { core, messenger, clock, session: Arc::clone(&session), out: Vec::new() };
         let _ = shell.owner.set(Owner::new(machine));

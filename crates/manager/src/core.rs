@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use admin::options::Values;
 use codec::{Decode, Encode};
 use maps::{Incremental, OsdMap};
 use messages::Message;
@@ -21,7 +22,6 @@ use crate::daemons::Daemons;
 use crate::digest::digest;
 use crate::io::{Input, Output, PeerInfo};
 use crate::mon_commands::MonCommands;
-use crate::options::Options;
 use crate::pg_map::PgMap;
 
 const BEACON_EVERY: Duration = Duration::from_secs(2);
@@ -39,6 +39,8 @@ pub struct Settings {
     pub name: String,
     pub addrs: AddrVec,
     pub metadata: BTreeMap<String, String>,
+    /// Of the configuration file, by Ceph's names; they win over the config database.
+    pub options: BTreeMap<String, String>,
 }
 
 /// What the last digest was made of.
@@ -54,7 +56,7 @@ pub struct Manager {
     pub(crate) map: Option<OsdMap>,
     pub(crate) pgs: PgMap,
     pub(crate) daemons: Daemons,
-    pub(crate) options: Options,
+    pub(crate) options: Values,
     pub(crate) sessions: BTreeMap<ConnId, PeerInfo>,
     /// Commands that the monitors are asked to run on behalf of clients.
     pub(crate) mon_commands: MonCommands,
@@ -70,12 +72,13 @@ pub struct Manager {
 
 impl Manager {
     pub fn new(settings: Settings) -> Self {
+        let options = Values::new(format!("mgr.{}", settings.name), &settings.options);
         Self {
             settings,
             map: None,
             pgs: PgMap::default(),
             daemons: Daemons::default(),
-            options: Options::default(),
+            options,
             sessions: BTreeMap::new(),
             mon_commands: MonCommands::default(),
             early: VecDeque::new(),

@@ -2,7 +2,7 @@
 //!
 //! Source: DaemonServer::handle_open and handle_report in src/mgr/DaemonServer.cc, src/mgr/DaemonState.h.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Reader};
@@ -36,8 +36,8 @@ pub struct Daemon {
     pub conn: Option<ConnId>,
     /// Values by level (`CONF_*`) that are not defaults.
     pub config: BTreeMap<String, BTreeMap<i32, String>>,
-    /// Options whose values from the monitors it ignores.
-    pub ignored: BTreeSet<String>,
+    /// The monitors' values that it ignores.
+    pub ignored: BTreeMap<String, String>,
     /// Every option's default; empty when it told none.
     pub defaults: BTreeMap<String, String>,
     pub status: BTreeMap<String, String>,
@@ -62,9 +62,7 @@ impl Daemons {
         let daemon = self.daemons.entry(key.clone()).or_default();
         daemon.conn = Some(conn);
         daemon.take_config(&m.config);
-        if let Ok(defaults) = BTreeMap::from_bytes(m.config_defaults) {
-            daemon.defaults = defaults;
-        }
+        daemon.take_defaults(m.config_defaults);
         let Some(service) = m.service else { return };
         daemon.status = service.status;
         daemon.status_stamp = now.wall;
@@ -137,11 +135,17 @@ impl Daemons {
 
 impl Daemon {
     /// Bytes that do not decode leave the last values.
-    fn take_config(&mut self, bytes: &Bytes) {
+    pub fn take_config(&mut self, bytes: &Bytes) {
         let decode = |r: &mut Reader| Ok::<_, DecodeError>((Decode::decode(r)?, Decode::decode(r)?));
         if let Ok((config, ignored)) = decode(&mut Reader::new(bytes.clone())) {
             self.config = config;
             self.ignored = ignored;
+        }
+    }
+
+    pub fn take_defaults(&mut self, bytes: Bytes) {
+        if let Ok(defaults) = BTreeMap::from_bytes(bytes) {
+            self.defaults = defaults;
         }
     }
 }

@@ -14,7 +14,6 @@ mod daemons;
 mod digest;
 mod health;
 mod mon_commands;
-mod options;
 
 pub mod command;
 mod dump;

@@ -202,10 +202,10 @@ fn tell_is_for_those_who_may_do_everything() {
     let get = r#"{"prefix":"config get","var":"mgr_stats_period","format":"json"}"#;
     assert_eq!(tell(&mut w, ADMIN, get), (0, r#"{"mgr_stats_period":"5"}"#.to_owned()));
     let set = r#"{"prefix":"config set","var":"mgr_stats_period","val":["7"],"format":"json"}"#;
-    assert_eq!(tell(&mut w, ADMIN, set), (0, r#"{"success":""}"#.to_owned()));
+    assert_eq!(tell(&mut w, ADMIN, set), (0, r#"{"success":"mgr_stats_period = '7' "}"#.to_owned()));
     assert_eq!(tell(&mut w, ADMIN, get).1, r#"{"mgr_stats_period":"7"}"#);
     let diff = tell(&mut w, ADMIN, r#"{"prefix":"config diff","format":"json"}"#).1;
-    assert_eq!(diff, r#"{"diff":{"mgr_stats_period":{"default":"5","override":"7","final":"7"}}}"#);
+    assert_eq!(diff, r#"{"diff":{"mgr_stats_period":{"default":5,"override":7,"final":7}}}"#);
     assert_eq!(tell(&mut w, ADMIN, r#"{"prefix":"config set","var":"mgr_stats_period","val":["x"]}"#).0, -22);
     assert_eq!(tell(&mut w, ADMIN, r#"{"prefix":"config get","var":"no"}"#).0, -2);
     assert_eq!(tell(&mut w, ADMIN, r#"{"prefix":"pg stat"}"#).0, -22);

@@ -368,7 +368,8 @@ fn daemons_are_configured_and_their_options_shown() {
         ("keyring".to_owned(), [(0, "$osd_data/keyring".to_owned()), (2, "/k".to_owned())].into()),
     ]
     .into();
-    let ignored: std::collections::BTreeSet<String> = ["debug_ms".to_owned()].into();
+    let ignored: std::collections::BTreeMap<String, String> =
+        [("debug_ms".to_owned(), "1/5".to_owned())].into();
     let open = MMgrOpen {
         daemon_name: "0".to_owned(),
         config: [config.to_bytes(), ignored.to_bytes()].concat().into(),

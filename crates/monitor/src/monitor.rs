@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use admin::options::Values;
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode};
 use messages::Message;
@@ -23,13 +24,15 @@ const WAITING_LIMIT: usize = 50_000;
 /// One member of the monitor quorum.
 pub struct Monitor {
     pub(crate) settings: Settings,
+    /// Options of this process; what is set here by hand wins over `settings.options`.
+    pub(crate) values: Values,
     pub(crate) entropy: Box<dyn Entropy>,
     /// As committed.
     pub(crate) state: State,
     /// Of the last committed entry.
     pub(crate) index: u64,
     pub(crate) sessions: BTreeMap<ConnId, Session>,
-    waiting: VecDeque<Waiting>,
+    pub(crate) waiting: VecDeque<Waiting>,
     in_flight: Option<InFlight>,
     /// Proposals made by this process.
     proposals: u64,
@@ -63,10 +66,12 @@ impl Monitor {
     ) -> Result<Self, DecodeError> {
         let (index, state) = decode_snapshot(snapshot)?;
         let origin = format!("{}/{:016x}", settings.name, entropy.next_u64());
+        let values = Values::new(settings.entity().to_string(), &settings.options);
         Ok(Self {
             // Ids below the bound may have been given out by an earlier process.
             last_global_id: state.global_id_bound,
             settings,
+            values,
             entropy,
             state,
             index,

@@ -24,6 +24,7 @@ impl World {
             name: "x".to_owned(),
             addrs: addr_of(Node::Mgr, life),
             metadata: Default::default(),
+            options: Default::default(),
         }));
         self.seek_mon(Node::Mgr, life);
         self.plan_in(250 * MILLISECOND, Event::Tick { node: Node::Mgr, life });

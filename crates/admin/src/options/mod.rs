@@ -1,44 +1,74 @@
-//! The options that 16.2 knows: types, defaults, and which of them monitors may hold.
+//! The options that 16.2 knows: types, defaults, bounds, and which of them monitors may hold.
+
+mod describe;
+mod parse;
+mod values;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+pub use parse::normalize;
+pub use values::{Level, SetError, Values};
 
 /// One option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownOption {
     pub name: &'static str,
+    /// `str`, `int`, `uint`, `size`, `float`, `bool`, `secs`, `millisecs`, `uuid`, `addr`, `addrvec`.
     pub kind: &'static str,
     /// `basic`, `advanced` or `dev`.
     pub level: &'static str,
-    /// The daemons' default where it differs from the clients'.
+    /// The default of daemons.
     pub default: &'static str,
+    /// The default of clients, and that of daemons where it differs (else empty).
+    pub defaults: (&'static str, &'static str),
     pub at_runtime: bool,
     /// Something else keeps it (`mon_host`, `fsid` of clients): the config database may not.
     pub not_by_monitors: bool,
     pub cluster_creation: bool,
+    flags: &'static str,
+    /// Empty where there is no bound.
+    pub min: &'static str,
+    pub max: &'static str,
+    /// Values allowed, separated by `|`; empty for any.
+    choices: &'static str,
+    /// Lists separated by commas.
+    services: &'static str,
+    see_also: &'static str,
+    tags: &'static str,
+    /// One line, for the options that operators meet; else empty.
+    pub desc: &'static str,
 }
 
 const TABLE: &str = include_str!("options.tsv");
+const DESCRIPTIONS: &str = include_str!("descriptions.tsv");
+
+static OPTIONS: LazyLock<BTreeMap<&'static str, KnownOption>> = LazyLock::new(|| {
+    let described: BTreeMap<&str, &str> = lines(DESCRIPTIONS).filter_map(|l| l.split_once('\t')).collect();
+    lines(TABLE).filter_map(|l| read(l, &described)).map(|o| (o.name, o)).collect()
+});
+
+fn lines(table: &'static str) -> impl Iterator<Item = &'static str> {
+    table.lines().filter(|l| !l.starts_with('#'))
+}
 
 /// Every option, by name.
 pub fn all() -> impl Iterator<Item = KnownOption> {
-    TABLE.lines().filter(|l| !l.starts_with('#')).filter_map(parse)
+    OPTIONS.values().copied()
 }
 
 /// The option called `name`; spaces and dashes count as underscores.
 pub fn find(name: &str) -> Option<KnownOption> {
-    let name = normalize(name);
-    let line = TABLE.lines().find(|l| l.split('\t').next() == Some(name.as_str()) && !l.starts_with('#'))?;
-    parse(line)
+    OPTIONS.get(normalize(name).as_str()).copied()
 }
 
-/// `osd max backfills` is `osd_max_backfills`. Source: ConfFile::normalize_key_name.
-pub fn normalize(name: &str) -> String {
-    name.split([' ', '-', '_']).filter(|w| !w.is_empty()).collect::<Vec<_>>().join("_")
-}
-
-fn parse(line: &'static str) -> Option<KnownOption> {
+fn read(line: &'static str, described: &BTreeMap<&str, &'static str>) -> Option<KnownOption> {
     let mut fields = line.split('\t');
     let (name, kind, level) = (fields.next()?, fields.next()?, fields.next()?);
-    let (default, of_daemons) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
-    let flags = fields.next().unwrap_or_default();
+    let mut next = || fields.next().unwrap_or_default();
+    let (default, of_daemons, flags) = (next(), next(), next());
     Some(KnownOption {
         name,
         kind,
@@ -48,61 +78,44 @@ fn parse(line: &'static str) -> Option<KnownOption> {
             _ => "advanced",
         },
         default: if of_daemons.is_empty() { default } else { of_daemons },
+        defaults: (default, of_daemons),
         at_runtime: flags.contains('r'),
         not_by_monitors: flags.contains('n'),
         cluster_creation: flags.contains('c'),
+        flags,
+        min: next(),
+        max: next(),
+        choices: next(),
+        services: next(),
+        see_also: next(),
+        tags: next(),
+        desc: described.get(name).copied().unwrap_or_default(),
     })
 }
 
 impl KnownOption {
-    /// The value in its one normal form, or why it is none. Source: Option::parse_value in src/common/options.cc.
-    pub fn parse_value(&self, text: &str) -> Result<String, String> {
-        use crate::units::{parse_float, parse_iec, parse_int, parse_si};
-        let unsigned = |n: Result<i64, String>| match n {
-            Ok(n) if n >= 0 => Ok(n.to_string()),
-            Ok(_) => Err(format!("Expected option value to be unsigned, got '{text}'")),
-            Err(e) => Err(e
-                .replace("strict_sistrtoll", "strict_si_cast")
-                .replace("strict_iecstrtoll", "strict_iec_cast")),
-        };
-        match self.kind {
-            "bool" => match text.to_ascii_lowercase().as_str() {
-                "true" | "yes" | "on" => Ok("true".to_owned()),
-                "false" | "no" | "off" => Ok("false".to_owned()),
-                _ => parse_int(text).map(|n| (n != 0).to_string()),
-            },
-            "int" => parse_si(text)
-                .map(|n| n.to_string())
-                .map_err(|e| e.replace("strict_sistrtoll", "strict_si_cast")),
-            "uint" => unsigned(parse_si(text)),
-            "size" => unsigned(parse_iec(text)),
-            "float" => parse_float(text).map(|_| text.to_owned()),
-            "secs" | "millisecs" => parse_duration(text).map(|()| text.to_owned()),
-            "uuid" => match types::Fsid::parse(text) {
-                Some(id) => Ok(id.to_string()),
-                None => Err(String::new()),
-            },
-            _ => Ok(text.to_owned()),
-        }
+    /// The values allowed, when only some are.
+    pub fn choices(&self) -> Vec<&'static str> {
+        if self.choices.is_empty() { Vec::new() } else { self.choices.split('|').collect() }
     }
-}
 
-/// Numbers with units: `10`, `5min`, `1 hour`.
-fn parse_duration(text: &str) -> Result<(), String> {
-    let words = text.split_whitespace();
-    let good = |w: &str| {
-        let unit = w.trim_start_matches(|c: char| c.is_ascii_digit());
-        unit.len() < w.len() && unit.chars().all(|c| c.is_ascii_alphabetic())
-            || w.chars().all(|c| c.is_ascii_alphabetic())
-    };
-    let mut any = false;
-    for word in words {
-        any = true;
-        if !good(word) {
-            return Err(format!("'{text}' is not a duration"));
-        }
+    /// A value of this option as JSON: numbers and switches as themselves, everything else as text.
+    /// Source: Option::dump_value in src/common/options.cc.
+    pub fn json_value(&self, text: &str) -> Value {
+        let number = match self.kind {
+            "int" => text.parse::<i64>().ok().map(Value::from),
+            "uint" => text.parse::<u64>().ok().map(Value::from),
+            "float" => text.parse::<f64>().ok().map(Value::from),
+            "bool" => Some(json!(text == "true")),
+            _ => None,
+        };
+        number.unwrap_or_else(|| json!(text))
     }
-    if any { Ok(()) } else { Err("no duration".to_owned()) }
+
+    /// The default as daemons print it.
+    pub fn default_value(&self) -> String {
+        self.parse_value(self.default).unwrap_or_else(|_| self.default.to_owned())
+    }
 }
 
 #[cfg(test)]
@@ -112,7 +125,8 @@ mod tests {
     #[test]
     fn the_table_is_whole() {
         assert!(all().count() > 1_700);
-        assert!(all().zip(all().skip(1)).all(|(a, b)| a.name < b.name), "sorted, each once");
+        let names = || lines(TABLE).filter_map(|l| l.split('\t').next());
+        assert!(names().zip(names().skip(1)).all(|(a, b)| a < b), "sorted, each once");
         let o = find("osd max-backfills").expect("known");
         assert_eq!((o.kind, o.level, o.default, o.at_runtime), ("uint", "advanced", "1", true));
         assert!(find("mon_host").expect("known").not_by_monitors);
@@ -120,20 +134,21 @@ mod tests {
     }
 
     #[test]
-    fn values_are_checked_and_normalized() {
-        let check = |name: &str, text: &str| find(name).expect("known").parse_value(text);
-        assert_eq!(check("osd_max_backfills", "3"), Ok("3".into()));
-        assert_eq!(
-            check("osd_max_backfills", "abc"),
-            Err("strict_si_cast: unit prefix not recognized".into())
-        );
-        assert_eq!(check("rbd_cache", "yes"), Ok("true".into()));
-        assert_eq!(
-            check("rbd_cache", "maybe"),
-            Err("Expected option value to be integer, got 'maybe'".into())
-        );
-        assert_eq!(check("osd_memory_target", "4G"), Ok((4u64 << 30).to_string()));
-        assert_eq!(check("debug_ms", "1/5"), Ok("1/5".into()));
-        assert_eq!(check("fsid", "zz"), Err(String::new()));
+    fn descriptions_are_of_options() {
+        let all: Vec<_> = lines(DESCRIPTIONS).collect();
+        assert!(all.len() >= 150, "{}", all.len());
+        for line in all {
+            let (name, text) = line.split_once('\t').expect("name and text");
+            assert!(find(name).is_some_and(|o| o.desc == text), "{name}");
+        }
+    }
+
+    #[test]
+    fn defaults_keep_to_their_own_bounds() {
+        // A uint whose table gives it a minimum of -10 can hold nothing.
+        let broken = ["rgw_rados_pool_recovery_priority"];
+        for o in all().filter(|o| !o.default.is_empty() && !broken.contains(&o.name)) {
+            assert!(o.parse_value(o.default).is_ok(), "{}: {:?}", o.name, o.parse_value(o.default));
+        }
     }
 }

@@ -2,8 +2,7 @@
 //!
 //! Source: DaemonServer::_handle_command in src/mgr/DaemonServer.cc; ceph_conf_level_name in src/common/config.cc.
 
-use std::collections::BTreeMap;
-
+use admin::options::Values;
 use monitor::command::{Format, Reply};
 use monitor::text::table::TextTable;
 use serde_json::{Map, Value, json};
@@ -11,7 +10,6 @@ use types::Errno;
 
 use crate::command::{Command, Ctx};
 use crate::daemons::{Daemon, DaemonKey};
-use crate::options::{OPTIONS, OptionInfo, Options};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("service dump", "dump service map", "service", "r", |ctx| {
@@ -128,17 +126,11 @@ fn config_show(ctx: &mut Ctx<'_>, defaults: bool) -> Reply {
 
 impl Daemon {
     /// The manager itself.
-    fn of_options(options: &Options) -> Self {
-        let levels = |o: &OptionInfo| {
-            let values: BTreeMap<i32, String> =
-                options.levels(o.name).map(|(level, v)| (level.number(), v.to_owned())).collect();
-            (!values.is_empty()).then(|| (o.name.to_owned(), values))
-        };
-        Self {
-            config: OPTIONS.iter().filter_map(levels).collect(),
-            defaults: OPTIONS.iter().map(|o| (o.name.to_owned(), o.default.to_owned())).collect(),
-            ..Self::default()
-        }
+    fn of_options(options: &Values) -> Self {
+        let mut own = Self::default();
+        own.take_config(&options.encode_for_manager());
+        own.take_defaults(Values::encode_defaults());
+        own
     }
 
     /// The value in force.
@@ -164,7 +156,7 @@ impl<'a> Row<'a> {
         let levels = daemon.config.get(name).into_iter().flatten();
         let mut values: Vec<(&'static str, &str)> =
             levels.map(|(level, value)| (level_name(*level), value.as_str())).collect();
-        let ignores_mon = !values.is_empty() && daemon.ignored.contains(name);
+        let ignores_mon = !values.is_empty() && daemon.ignored.contains_key(name);
         if values.is_empty() {
             values.push(("default", default?));
         }

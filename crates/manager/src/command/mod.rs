@@ -17,6 +17,7 @@ mod tell;
 
 use std::collections::BTreeMap;
 
+use admin::options::Values;
 use bytes::Bytes;
 use cephx::caps::MgrRequest;
 use maps::OsdMap;
@@ -31,7 +32,6 @@ use crate::core::{Manager, Settings};
 use crate::daemons::Daemons;
 use crate::io::{Output, PeerInfo};
 use crate::mon_commands::MonRequest;
-use crate::options::Options;
 use crate::pg_map::PgMap;
 
 /// Every group, in the order in which clients are told of them.
@@ -87,7 +87,7 @@ pub struct Ctx<'a> {
     pub map: &'a OsdMap,
     pub pgs: &'a PgMap,
     pub(crate) daemons: &'a Daemons,
-    pub(crate) options: &'a Options,
+    pub(crate) options: &'a Values,
     pub settings: &'a Settings,
     pub sessions: &'a BTreeMap<ConnId, PeerInfo>,
     /// The words that it was called by, with single spaces.
@@ -189,7 +189,7 @@ pub(crate) fn run(
     let (cmd, input, mgr_command) = match msg {
         // With the cluster's id it is `ceph tell`; old clients send the manager's commands without.
         Message::Command(m) if !m.fsid.is_zero() => {
-            let reply = tell::answer(manager, now, peer, &m.cmd);
+            let reply = tell::answer(manager, peer, &m.cmd);
             return out.push(ReplyTo::Client { conn, tid, mgr_command: false }.reply(reply));
         }
         Message::Command(m) => (m.cmd, m.input, false),

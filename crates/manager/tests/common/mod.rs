@@ -53,8 +53,12 @@ pub fn peer(kind: EntityType, num: i64, caps: &str) -> PeerInfo {
 impl World {
     /// Without a map, but with an administrator's session.
     pub fn new() -> Self {
-        let settings =
-            Settings { name: "x".to_owned(), addrs: AddrVec::default(), metadata: BTreeMap::new() };
+        let settings = Settings {
+            name: "x".to_owned(),
+            addrs: AddrVec::default(),
+            metadata: BTreeMap::new(),
+            options: BTreeMap::new(),
+        };
         let now = Now { mono: Duration::from_secs(1_000), wall: Utime::new(RECORDED_S, 0) };
         let mut w = Self { manager: Manager::new(settings), now, out: Vec::new(), tid: 0 };
         w.input(Input::Connected { conn: ADMIN, peer: peer(EntityType::Client, 4_200, "allow *") });

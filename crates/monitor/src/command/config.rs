@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use types::{AuthName, EntityType, Errno};
 
 use crate::command::{Command, Ctx, Handler, Reply, WriteCtx, flags};
-use crate::options::{self, KnownOption, normalize};
+use crate::options::{self, normalize};
 use crate::service::subscribe::view_of;
 use crate::state::{Change, ConfigChange, ConfigEntry, Mask, parse_who};
 use crate::text::table::TextTable;
@@ -137,7 +137,7 @@ fn get(ctx: &Ctx<'_>) -> Reply {
         let value = match (options.get(&key), known) {
             (Some(entry), _) => entry.value.clone(),
             (None, Some(option)) if option.name == "fsid" => ctx.state.fsid.to_string(),
-            (None, Some(option)) => option.default.to_owned(),
+            (None, Some(option)) => option.default_value(),
             (None, None) => return Reply::error(Errno::ENOENT, format!("unrecognized key '{key}'")),
         };
         return Reply::text(format!("{value}\n"));
@@ -230,20 +230,7 @@ fn help(ctx: &Ctx<'_>) -> Reply {
     let Some(o) = options::find(ctx.args.text_or_empty("key")) else {
         return Reply::error(Errno::ENOENT, "");
     };
-    let plain = || {
-        let KnownOption { name, kind, level, default, at_runtime, .. } = o;
-        format!("{name}\n  ({kind}, {level})\n  Default: {default}\n  Can update at runtime: {at_runtime}\n")
-    };
-    let value = || {
-        json!({
-            "name": o.name,
-            "type": o.kind,
-            "level": o.level,
-            "default": o.default,
-            "can_update_at_runtime": o.at_runtime,
-        })
-    };
-    Reply::show(ctx.format, plain, value)
+    Reply::show(ctx.format, || o.help_text(), || o.schema())
 }
 
 /// What the config database sets for a daemon. What it was given by its own configuration file is known only to the daemon.
@@ -261,7 +248,7 @@ fn show(ctx: &Ctx<'_>) -> Reply {
     if let Some(key) = ctx.args.text("key").map(normalize) {
         return match (values.get(&key), options::find(&key)) {
             (Some((value, _)), _) => Reply::text(format!("{value}\n")),
-            (None, Some(option)) => Reply::text(format!("{}\n", option.default)),
+            (None, Some(option)) => Reply::text(format!("{}\n", option.default_value())),
             (None, None) => Reply::error(Errno::ENOENT, format!("unrecognized key '{key}'")),
         };
     }

@@ -1,139 +1,188 @@
-//! Commands to this monitor alone (`ceph tell mon.a ...`): options of the running process, its version, its status.
+//! Commands to this monitor alone, by `ceph tell mon.a ...` or through its admin socket: options of the running process,
+//! its status, its sessions.
 //!
-//! Source: the admin socket's commands in src/mon/Monitor.cc and src/common/ceph_context.cc.
+//! Source: the admin socket's commands in src/mon/Monitor.cc.
 
+use admin::common::{self, Daemon, Described, Request, described_as};
+use admin::options::Level;
+use admin::perf::{Count, Logger};
 use messages::common::{MCommand, MCommandReply};
-use serde_json::json;
-use types::{ConnId, Errno, Now};
+use serde_json::{Value, json};
+use types::{AddrKind, AddrVec, ConnId, Errno, Now};
 
-use crate::command::{Args, Command, Format, Handler, Reply, Signature, describe_commands, flags};
+use crate::command::{Args, Ctx, Handler, Reply, find};
 use crate::io::Output;
 use crate::monitor::Monitor;
-use crate::session::Access;
+use crate::session::{Access, Session, Stage};
 
-/// The release that we present ourselves as.
-pub const VERSION: &str = "16.2.15";
-
-/// The table is only for its descriptions: [`Monitor::run_tell`] runs the commands.
-const TELL: &[Command] = &[
-    tell("version", "release", "r"),
-    tell("git_version", "revision that it was built from", "r"),
-    tell("mon_status", "this monitor and its quorum", "r"),
-    tell(
-        "injectargs name=injected_args,type=CephString,n=N",
-        "set options of this process: --name value ...",
-        "rw",
-    ),
-    tell("config show", "options in force", "r"),
-    tell("config get name=var,type=CephString", "an option in force", "r"),
-    tell(
-        "config set name=var,type=CephString name=val,type=CephString,n=N",
-        "set an option of this process",
-        "rw",
-    ),
-    tell("config unset name=var,type=CephString", "take back an option set in this process", "rw"),
+/// The commands besides those of every daemon.
+const TELL: &[Described] = &[
+    described_as("mon_status", "report status of monitors"),
+    described_as("ops", "show the ops currently in flight"),
+    described_as("quorum_status", "report status of monitor quorum"),
+    described_as("sessions", "list existing sessions"),
 ];
 
-const fn tell(sig: &'static str, help: &'static str, perm: &'static str) -> Command {
-    Command { sig, help, module: "mon", perm, flags: flags::NONE, handler: Handler::Read(|_| Reply::ok()) }
-}
+/// Commands for which read access is enough. Source: MonCap of tell commands: the whole monitor must be open for others.
+const ONLY_READ: &[&str] = &[
+    "version",
+    "git_version",
+    "mon_status",
+    "quorum_status",
+    "config show",
+    "config get",
+    "config help",
+    "help",
+    "perf dump",
+    "perf schema",
+];
 
 impl Monitor {
-    pub(crate) fn tell(&mut self, _now: Now, conn: ConnId, tid: u64, m: &MCommand, out: &mut Vec<Output>) {
-        let reply = self.run_tell(conn, m).unwrap_or_else(|refused| refused);
+    pub(crate) fn tell(&mut self, now: Now, conn: ConnId, tid: u64, m: &MCommand, out: &mut Vec<Output>) {
+        let reply = self.run_tell(now, conn, m).unwrap_or_else(|refused| refused);
         let msg = MCommandReply { result: reply.code, status: reply.outs, output: reply.data };
         out.push(Output::Send { conn, tid, msg: msg.into() });
     }
 
-    fn run_tell(&mut self, conn: ConnId, m: &MCommand) -> Result<Reply, Reply> {
+    fn run_tell(&mut self, now: Now, conn: ConnId, m: &MCommand) -> Result<Reply, Reply> {
         let bad = |e: crate::command::CommandError| Reply::error(Errno::EINVAL, e.to_string());
-        let (prefix, mut args) = Args::parse(&m.cmd).map_err(bad)?;
-        if prefix == "get_command_descriptions" {
-            return Ok(Reply::text(describe_commands(TELL.iter()).to_string()));
+        let (prefix, args) = Args::parse(&m.cmd).map_err(bad)?;
+        if prefix != "get_command_descriptions" {
+            let Some(session) = self.sessions.get(&conn) else { return Err(Reply::from(Errno::EACCES)) };
+            let all = Access { read: true, write: true, exec: true };
+            let need = if ONLY_READ.contains(&prefix.as_str()) { Access::R } else { all };
+            if !session.may_command("mon", &prefix, &args.as_text(), need) {
+                return Err(Reply::error(Errno::EACCES, "access denied"));
+            }
         }
-        let Some(session) = self.sessions.get(&conn) else { return Err(Reply::from(Errno::EACCES)) };
-        let words: Vec<&str> = prefix.split_whitespace().collect();
-        let Some(command) = TELL.iter().find(|c| Signature::prefix_of(c.sig).eq(words.iter().copied()))
-        else {
-            return Err(Reply::error(Errno::EINVAL, "command not known"));
+        Ok(self.daemon_command(now, &m.cmd))
+    }
+
+    /// A command from somebody who may do everything: the owner of the admin socket.
+    pub fn daemon_command(&mut self, now: Now, cmd: &[String]) -> Reply {
+        let request = match Request::parse(cmd, TELL) {
+            Ok(request) => request,
+            Err(refused) => return refused,
         };
-        // Source: MonCap of tell commands: the whole monitor must be open to the session.
-        let all = Access { read: true, write: true, exec: true };
-        let need = if command.perm == "r" { Access::R } else { all };
-        if !session.may_command("mon", &prefix, &args.as_text(), need) {
-            return Err(Reply::error(Errno::EACCES, "access denied"));
-        }
-        args.check(&Signature::parse(command.sig)).map_err(bad)?;
-        let format = Format::parse(args.text("format"))?;
-        // Without a format the admin socket's commands answer in JSON for people.
-        let json_format = if format.is_plain() { Format::JsonPretty } else { format };
-        let var = args.text_or_empty("var").replace([' ', '-'], "_");
-        Ok(match words.as_slice() {
-            ["version"] => Reply::json(
-                json_format,
-                &json!({ "version": VERSION, "release": "pacific", "release_type": "stable" }),
-            ),
-            ["git_version"] => Reply::json(json_format, &json!({ "git_version": "" })),
-            ["mon_status"] => {
-                Reply::json(json_format, &crate::command::mon_status(&self.state, &self.settings))
+        self.follow_config();
+        let loggers = self.perf();
+        let mut daemon = Daemon { values: &mut self.values, perf: &|| loggers.clone(), own: TELL };
+        let reply = common::run(&request, &mut daemon);
+        self.apply_values();
+        let json = |value: &Value| Reply::json(request.format, value);
+        reply.unwrap_or_else(|| match request.prefix.as_str() {
+            "mon_status" => json(&crate::command::mon_status(&self.state, &self.settings)),
+            "quorum_status" => self.cluster_command(now, &request),
+            "ops" => json(&self.ops()),
+            "sessions" => {
+                let open = self.sessions.values().filter(|s| s.stage == Stage::Open);
+                json(&open.map(session_value).collect())
             }
-            ["config", "show"] => Reply::json(json_format, &json!(self.running_options())),
-            ["config", "get"] => {
-                let default = crate::options::find(&var).map(|o| o.default.to_owned());
-                match self.settings.option(&self.state, &var).or(default) {
-                    Some(value) => Reply::json(json_format, &json!({ var: value })),
-                    None => {
-                        let text = format!("error getting '{var}': {}", Errno::ENOENT);
-                        Reply::json(json_format, &json!({ "error": text }))
-                    }
-                }
-            }
-            ["config", "set"] => {
-                self.settings.options.insert(var, args.list("val").join(" "));
-                Reply::json(json_format, &json!({ "success": "" }))
-            }
-            ["config", "unset"] => {
-                self.settings.options.remove(&var);
-                Reply::json(json_format, &json!({ "success": "" }))
-            }
-            ["injectargs"] => self.injectargs(&args.list("injected_args").join(" ")),
             _ => Reply::error(Errno::EINVAL, "command not known"),
         })
     }
 
-    /// Defaults, then what the config database says, then local settings, by option.
-    fn running_options(&self) -> std::collections::BTreeMap<String, String> {
+    /// Brings the options up to what the config database says of us.
+    fn follow_config(&mut self) {
         let me = self.settings.entity();
-        let view = crate::state::EntityView { name: Some(&me), ..Default::default() };
-        let defaults = crate::options::all().map(|o| (o.name.to_owned(), o.default.to_owned()));
-        let mut all: std::collections::BTreeMap<String, String> = defaults.collect();
-        all.extend(self.state.config.resolve(&view).into_iter().map(|(k, e)| (k, e.value)));
-        all.extend(self.settings.options.clone());
-        all
+        let view = crate::service::subscribe::view_of(self.state.osdmap(), &me);
+        let given = self.state.config.resolve(&view).into_iter().map(|(name, e)| (name, e.value));
+        let given = given.collect();
+        self.values.set_from_mon(&given);
     }
 
-    /// `--name value`, `--name=value`, `--no-name` and `--name` for switches.
-    fn injectargs(&mut self, text: &str) -> Reply {
-        let mut words = text.split_whitespace().peekable();
-        let mut set = Vec::new();
-        while let Some(word) = words.next() {
-            let Some(name) = word.strip_prefix("--") else {
-                return Reply::error(Errno::EINVAL, format!("failed to parse arguments: {word}"));
-            };
-            let (name, value) = match name.split_once('=') {
-                Some((name, value)) => (name, value.to_owned()),
-                None => match words.next_if(|next| !next.starts_with("--")) {
-                    Some(value) => (name, value.to_owned()),
-                    None => match name.strip_prefix("no-").or_else(|| name.strip_prefix("no_")) {
-                        Some(name) => (name, "false".to_owned()),
-                        None => (name, "true".to_owned()),
-                    },
-                },
-            };
-            let name = name.replace('-', "_");
-            set.push(format!("{name} = '{value}' "));
-            self.settings.options.insert(name, value);
-        }
-        Reply { code: 0, outs: set.concat(), data: bytes::Bytes::new() }
+    /// What was set by hand holds from now on.
+    fn apply_values(&mut self) {
+        let local = |name: &&str| self.values.levels(name).last().is_some_and(|(l, _)| l >= Level::File);
+        let set = self.values.all_set().filter(|(name, _)| local(name));
+        self.settings.options = set.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     }
+
+    fn perf(&self) -> Vec<Logger> {
+        let open = self.sessions.values().filter(|s| s.stage == Stage::Open).count() as u64;
+        let map = self.state.osdmap();
+        let up = map.existing_osds().filter(|(_, o)| o.is_up()).count() as u64;
+        vec![
+            Logger::new("mon").with("num_sessions", "open sessions", Count::Gauge(open)).with(
+                "log_index",
+                "entries of the replicated log",
+                Count::Gauge(self.index()),
+            ),
+            Logger::new("cluster")
+                .with("num_mon", "monitors", Count::Gauge(self.settings.quorum.monitors.into()))
+                .with(
+                    "num_mon_quorum",
+                    "monitors in the quorum",
+                    Count::Gauge(self.settings.quorum.members.len() as u64),
+                )
+                .with("num_osd", "OSDs", Count::Gauge(map.existing_osds().count() as u64))
+                .with("num_osd_up", "OSDs that are up", Count::Gauge(up))
+                .with("osd_epoch", "epoch of the OSD map", Count::Gauge(map.epoch.0.into())),
+        ]
+    }
+
+    /// A command that clients send to the cluster, given here.
+    fn cluster_command(&self, now: Now, request: &Request) -> Reply {
+        let input = bytes::Bytes::new();
+        let ctx = Ctx {
+            now,
+            state: &self.state,
+            args: &request.args,
+            format: request.format,
+            settings: &self.settings,
+            sessions: &self.sessions,
+            input: &input,
+        };
+        match find(&request.prefix).map(|c| c.handler) {
+            Some(Handler::Read(handler)) => handler(&ctx),
+            _ => Reply::error(Errno::EINVAL, "command not known"),
+        }
+    }
+
+    /// Requests that wait for a place in the log, and commands that the manager has.
+    fn ops(&self) -> Value {
+        let waiting = self
+            .waiting
+            .iter()
+            .map(|w| json!({ "description": format!("{} from {}", w.msg.name(), w.conn) }));
+        let proxied =
+            self.proxied.values().map(|p| json!({ "description": format!("mgr command from {}", p.conn) }));
+        let ops: Vec<Value> = waiting.chain(proxied).collect();
+        json!({ "num_ops": ops.len(), "ops": ops })
+    }
+}
+
+/// Source: MonSession::dump in src/mon/Session.h.
+fn session_value(s: &Session) -> Value {
+    json!({
+        "name": s.peer.to_string(),
+        "entity_name": s.name.to_string(),
+        "addrs": { "addrvec": addrvec(&s.addrs) },
+        "socket_addr": addr(&s.addr),
+        "con_type": s.peer.entity_type().map_or("unknown", types::EntityType::as_str),
+        "con_features": s.features,
+        "con_features_hex": format!("{:x}", s.features),
+        "open": s.stage == Stage::Open,
+        "caps": { "text": s.caps.text() },
+        "authenticated": true,
+        "global_id": s.global_id.0,
+        "osd_epoch": s.osd_epoch.0,
+        "remote_host": s.host,
+    })
+}
+
+fn addrvec(addrs: &AddrVec) -> Vec<Value> {
+    addrs.0.iter().map(addr).collect()
+}
+
+fn addr(a: &types::EntityAddr) -> Value {
+    let kind = match a.kind {
+        AddrKind::None => "none",
+        AddrKind::Legacy => "v1",
+        AddrKind::Msgr2 => "v2",
+        AddrKind::Any => "any",
+        AddrKind::Cidr => "cidr",
+    };
+    let at = a.socket.map_or_else(|| "(unrecognized address family 0)".to_owned(), |s| s.to_string());
+    json!({ "type": kind, "addr": at, "nonce": a.nonce })
 }
