@@ -1,48 +1,48 @@
-//! Clients that behave as librados does: they follow every map, send to the primary, send again under the same name when
-//! the interval changed or the session broke, and take only the answer to their last attempt.
+//! Client processes: what they ask, and what they make of the answers; they take only the answer to their last attempt.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use codec::Decode;
-use maps::{Incremental, OsdMap};
+use maps::OsdMap;
 use messages::Message;
-use messages::mon::{MMonSubscribe, MOsdMap, SubscribeItem};
 use messages::osd::{MOsdOp, MOsdOpReply, flags};
 use pg::IntervalKey;
 use testkit::Rng;
 use types::{ConnId, Epoch, HObject, PgId, PoolId, ReqId, SnapContext, SnapId, SpgId, Utime};
 
-use crate::faults::Trigger;
+use crate::faults::{Death, Trigger};
 use crate::history::{Call, Outcome, Record};
-use crate::mutant::Mutant;
-use crate::net::{End, Node};
+use crate::net::Node;
+use crate::objecter::{MapWish, OsdSession};
 use crate::queue::{MILLISECOND, SECOND, Time};
 use crate::workload::{operations, outcome, random_call, too_large};
-use crate::world::{Event, MonLink, World, life_of};
+use crate::world::{Event, MonLink, World};
 
 /// One request under way.
-struct Pending {
-    record: usize,
-    msg: MOsdOp,
+pub struct Pending {
+    pub record: usize,
+    pub msg: MOsdOp,
     /// The interval it was aimed at.
-    key: Option<IntervalKey>,
-    target: i32,
+    pub key: Option<IntervalKey>,
+    pub target: i32,
     /// The session it was sent on; `None`: it has to be sent.
-    conn: Option<ConnId>,
-    attempts: i32,
-    sent: Time,
+    pub conn: Option<ConnId>,
+    /// Its session was closed and its interval goes on: nothing sends it before the interval ends.
+    pub stuck: bool,
+    pub attempts: i32,
+    pub sent: Time,
 }
 
 /// A client process.
 pub struct Client {
+    /// Which process: a new one begins without maps, sessions, and a global id.
+    pub life: u32,
     pub mon: MonLink,
     pub map: Option<OsdMap>,
-    rng: Rng,
-    pending: BTreeMap<u64, Pending>,
-    /// The session to each OSD, and to which life.
-    sessions: BTreeMap<i32, (ConnId, u32)>,
-    /// OSDs whose session broke a moment ago.
-    resting: BTreeMap<i32, Time>,
+    pub wish: MapWish,
+    pub rng: Rng,
+    pub pending: BTreeMap<u64, Pending>,
+    /// The session to each OSD.
+    pub sessions: BTreeMap<i32, OsdSession>,
     next_tid: u64,
     /// It only reads, one request per object at a time: what waits for one object does not keep it from others.
     reader: bool,
@@ -55,22 +55,33 @@ impl Client {
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let reader = rng.one_in(4);
+        Self::process(1, rng, reader)
+    }
+
+    fn process(life: u32, rng: Rng, reader: bool) -> Self {
         Self {
+            life,
             mon: MonLink::default(),
             map: None,
+            wish: MapWish::default(),
             rng,
-            reader,
             pending: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            resting: BTreeMap::new(),
             next_tid: 0,
+            reader,
             paused: true,
             acked: 0,
         }
     }
 
+    /// The process that is started when this one has ended.
+    fn successor(&self) -> Self {
+        let next = Self::process(self.life + 1, self.rng.clone(), self.reader);
+        Self { paused: self.paused, acked: self.acked, ..next }
+    }
+
     pub fn is_idle(&self) -> bool {
-        self.pending.is_empty()
+        self.pending.is_empty() && self.map.is_some()
     }
 
     /// What waits longest, for reports.
@@ -91,24 +102,33 @@ pub fn object(map: &OsdMap, object: usize) -> Option<HObject> {
     Some(HObject { pool: PoolId(pool_id.0), hash, name, snap: SnapId::HEAD, ..HObject::min() })
 }
 
-fn pg_of(map: &OsdMap, o: &HObject) -> Option<PgId> {
-    map.raw_pg_to_pg(PgId::new(o.pool, o.hash))
-}
-
 impl World {
     pub fn start_client(&mut self, c: usize) {
-        self.seek_mon(Node::Client(c), 1);
-        self.plan_in(5 * SECOND, Event::Tick { node: Node::Client(c), life: 1 });
+        let life = self.clients[c].life;
+        self.seek_mon(Node::Client(c), life);
+        self.plan_in(5 * SECOND, Event::Tick { node: Node::Client(c), life });
+    }
+
+    /// A client's process ends, and another one begins: what it had under way is never answered.
+    pub fn restart_client(&mut self, c: usize) {
+        self.drop_connections(Node::Client(c), Death::Killed);
+        self.clients[c] = self.clients[c].successor();
+        self.start_client(c);
+        self.start_thinking(c);
     }
 
     /// Lets every client begin (again).
     pub fn resume_clients(&mut self) {
         for c in 0..self.clients.len() {
             self.clients[c].paused = false;
-            for _ in 0..self.depth(c) {
-                let at = self.clients[c].rng.below(20 * MILLISECOND);
-                self.plan_in(at, Event::Think { client: c });
-            }
+            self.start_thinking(c);
+        }
+    }
+
+    fn start_thinking(&mut self, c: usize) {
+        for _ in 0..self.depth(c) {
+            let at = self.clients[c].rng.below(20 * MILLISECOND);
+            self.plan_in(at, Event::Think { client: c });
         }
     }
 
@@ -124,6 +144,10 @@ impl World {
         let client = &mut self.clients[c];
         if client.paused || client.pending.len() >= depth {
             return;
+        }
+        if client.map.is_none() {
+            let wait = 20 * MILLISECOND + client.rng.below(50 * MILLISECOND);
+            return self.plan_in(wait, Event::Think { client: c });
         }
         let object = client.rng.below(options.objects as u64) as usize;
         if client.reader {
@@ -180,67 +204,18 @@ impl World {
         let client = &mut self.clients[c];
         client.next_tid += 1;
         let tid = client.next_tid;
-        let pending = Pending { record, msg, key: None, target: -1, conn: None, attempts: 0, sent: self.now };
+        let pending = Pending {
+            record,
+            msg,
+            key: None,
+            target: -1,
+            conn: None,
+            stuck: false,
+            attempts: 0,
+            sent: self.now,
+        };
         client.pending.insert(tid, pending);
         self.send_waiting(c);
-    }
-
-    /// Sends whatever is not sent and has a primary, in order.
-    fn send_waiting(&mut self, c: usize) {
-        let client = &mut self.clients[c];
-        let Some(map) = client.map.take() else { return };
-        let tids: Vec<u64> =
-            client.pending.iter().filter(|(_, p)| p.conn.is_none()).map(|(t, _)| *t).collect();
-        for tid in tids {
-            self.send_request(c, &map, tid);
-        }
-        self.clients[c].map = Some(map);
-    }
-
-    fn send_request(&mut self, c: usize, map: &OsdMap, tid: u64) {
-        let Some(pgid) = self.clients[c].pending.get(&tid).and_then(|p| pg_of(map, &p.msg.object)) else {
-            return;
-        };
-        let key = IntervalKey::of(map, pgid);
-        let mut target = key.as_ref().map_or(-1, |k| k.members.acting_primary);
-        if self.scenario.mutant == Some(Mutant::ReadAnyCopy) {
-            let read = self.clients[c].pending[&tid].msg.ops.iter().all(|op| op.code.is_read());
-            if let Some(k) = key.as_ref().filter(|k| read && !k.members.acting.is_empty()) {
-                target = *self.clients[c].rng.pick(&k.members.acting);
-            }
-        }
-        let life = map.osd(target).map_or(0, |o| life_of(&o.client_addrs));
-        let rests = self.clients[c].resting.get(&target).is_some_and(|until| *until > self.now);
-        if target < 0 || life == 0 || rests {
-            return;
-        }
-        let conn = match self.clients[c].sessions.get(&target).copied() {
-            Some((conn, known)) if known == life => conn,
-            other => {
-                if let Some((old, _)) = other {
-                    self.net.close(self.now, old, End::Opener);
-                }
-                let conn = self.connect(Node::Client(c), Node::Osd(target), life, true);
-                self.clients[c].sessions.insert(target, (conn, life));
-                conn
-            }
-        };
-        let now = self.now;
-        let Some(p) = self.clients[c].pending.get_mut(&tid) else { return };
-        p.key = key;
-        p.target = target;
-        p.conn = Some(conn);
-        p.sent = now;
-        p.msg.pgid = SpgId::replicated(pgid);
-        p.msg.epoch = map.epoch;
-        p.msg.retry_attempt = p.attempts;
-        if p.attempts > 0 {
-            p.msg.flags |= flags::RETRY;
-        }
-        p.attempts += 1;
-        let (msg, record) = (p.msg.clone(), p.record);
-        self.history[record].sends += 1;
-        self.net.send(now, conn, End::Opener, tid, msg.into());
     }
 
     pub fn client_message(&mut self, c: usize, conn: ConnId, from: Node, tid: u64, msg: Message) {
@@ -280,109 +255,4 @@ impl World {
         let wait = self.clients[c].rng.below(think * 2) + 1;
         self.plan_in(wait, Event::Think { client: c });
     }
-
-    // Maps.
-
-    fn subscribe(&mut self, c: usize) {
-        let start = self.clients[c].map.as_ref().map_or(0, |m| u64::from(m.epoch.0) + 1);
-        let what = BTreeMap::from([("osdmap".to_owned(), SubscribeItem { start, flags: 0 })]);
-        self.send_mon(Node::Client(c), 0, MMonSubscribe { what, hostname: String::new() }.into());
-    }
-
-    pub fn client_mon_ready(&mut self, c: usize) {
-        self.subscribe(c);
-    }
-
-    fn client_map(&mut self, c: usize, m: &MOsdMap) {
-        let have = self.clients[c].map.as_ref().map_or(Epoch(0), |map| map.epoch);
-        let Some(last) = m.last().filter(|last| *last > have) else { return };
-        let mut at = self.clients[c].map.take();
-        let mut gap = false;
-        while at.as_ref().map_or(Epoch(0), |map| map.epoch) < last && !gap {
-            match next_map(at.as_ref(), m) {
-                Ok(map) => {
-                    self.clients[c].saw(&map);
-                    at = Some(map);
-                }
-                Err(None) => gap = true,
-                Err(Some(text)) => {
-                    gap = true;
-                    self.violation(text);
-                }
-            }
-        }
-        self.clients[c].map = at;
-        if gap {
-            self.subscribe(c);
-        }
-        self.drop_old_sessions(c);
-        self.send_waiting(c);
-    }
-
-    fn drop_old_sessions(&mut self, c: usize) {
-        let client = &mut self.clients[c];
-        let Some(map) = &client.map else { return };
-        let life = |osd: i32| map.osd(osd).filter(|o| o.is_up()).map_or(0, |o| life_of(&o.client_addrs));
-        let old: Vec<(i32, ConnId)> = client
-            .sessions
-            .iter()
-            .filter(|(o, (_, l))| life(**o) != *l)
-            .map(|(o, (c, _))| (*o, *c))
-            .collect();
-        for (osd, conn) in old {
-            client.sessions.remove(&osd);
-            client.resting.remove(&osd);
-            client.pending.values_mut().filter(|p| p.conn == Some(conn)).for_each(|p| p.conn = None);
-            self.net.close(self.now, conn, End::Opener);
-        }
-    }
-
-    pub fn client_session_gone(&mut self, c: usize, osd: i32, conn: ConnId) {
-        let now = self.now;
-        let client = &mut self.clients[c];
-        if client.sessions.get(&osd).is_some_and(|(known, _)| *known == conn) {
-            client.sessions.remove(&osd);
-        }
-        client.pending.values_mut().filter(|p| p.conn == Some(conn)).for_each(|p| p.conn = None);
-        let rest = 50 * MILLISECOND + client.rng.below(200 * MILLISECOND);
-        client.resting.insert(osd, now + rest);
-        self.plan_in(rest, Event::ReachOsd { client: c, osd });
-    }
-
-    pub fn reach_osd(&mut self, c: usize, _osd: i32) {
-        self.send_waiting(c);
-    }
-
-    /// Requests that take long: perhaps there is a newer map.
-    pub fn client_tick(&mut self, c: usize) {
-        let now = self.now;
-        if self.clients[c].pending.values().any(|p| now - p.sent > 5 * SECOND) {
-            self.subscribe(c);
-        }
-    }
-}
-
-impl Client {
-    /// Requests whose interval this map ends must be sent again.
-    fn saw(&mut self, map: &OsdMap) {
-        for p in self.pending.values_mut().filter(|p| p.conn.is_some()) {
-            let key = pg_of(map, &p.msg.object).and_then(|pgid| IntervalKey::of(map, pgid));
-            if p.key != key {
-                p.conn = None;
-            }
-        }
-    }
-}
-
-/// The map after `at`; `Err(None)`: the message does not lead on from there.
-fn next_map(at: Option<&OsdMap>, m: &MOsdMap) -> Result<OsdMap, Option<String>> {
-    let next = at.map_or(Epoch(0), |map| map.epoch).next();
-    if let (Some(map), Some(raw)) = (at, m.incremental.get(&next)) {
-        let mut map = map.clone();
-        let inc = Incremental::from_bytes(raw.clone()).map_err(|e| Some(format!("increment {next}: {e}")))?;
-        map.apply_checked(&inc).map_err(|e| Some(format!("increment {next}: {e}")))?;
-        return Ok(map);
-    }
-    let full = m.full.get(&next).or_else(|| m.full.values().next_back()).ok_or(None)?;
-    OsdMap::from_bytes(full.clone()).map_err(|e| Some(format!("map {next}: {e}")))
 }

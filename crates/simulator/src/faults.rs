@@ -86,6 +86,10 @@ pub enum FaultKind {
         osd: i32,
         lasts: Time,
     },
+    /// A client's process ends and another one begins.
+    RestartClient {
+        client: usize,
+    },
     /// An administrator's command that moves data or members, and stays.
     Command(String),
 }
@@ -115,7 +119,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// All faults of a scenario, in order; those in `skip` are still in it, at their places.
+/// All faults of a scenario; those in `skip` are still in it, at their places.
 pub fn plan(s: &Scenario) -> Vec<Fault> {
     let mut r = Rng::new(s.seed ^ 0xfa_0175);
     let mut out = Vec::new();
@@ -128,6 +132,14 @@ pub fn plan(s: &Scenario) -> Vec<Fault> {
         let when = *r.pick(&[Trigger::AtOnce, Trigger::Answer, Trigger::Heard, Trigger::NewMap]);
         out.push(Fault { at, when, kind: kind(&mut r, s) });
         at += every / 4 + r.below(every * 3 / 2);
+    }
+    // From numbers of their own, so that they do not change the others.
+    let mut r = Rng::new(s.seed ^ 0xc11e47);
+    let mut at = SECOND + r.below(every * 2);
+    while at < s.seconds * SECOND {
+        let client = r.below(s.options.clients as u64) as usize;
+        out.push(Fault { at, when: Trigger::AtOnce, kind: FaultKind::RestartClient { client } });
+        at += every + r.below(every * 4);
     }
     out
 }

@@ -6,6 +6,7 @@ use crate::faults::{Death, FaultKind, From, Trigger};
 use crate::mutant::Mutant;
 use crate::net::{End, Node};
 use crate::queue::{MILLISECOND, SECOND, Time};
+use crate::scenario::Level;
 use crate::world::{Event, Gone, World};
 
 impl World {
@@ -42,16 +43,7 @@ impl World {
         self.faults += 1;
         self.say(|| format!("FAULT {index}: {kind:?}"));
         match kind {
-            FaultKind::CrashAll { death, down } => {
-                self.crash_mon(death);
-                self.crash_mgr();
-                let at = down + self.jitter();
-                self.plan_in(at, Event::Start(Node::Mon));
-                self.plan_in(down, Event::Start(Node::Mgr));
-                for osd in 0..self.scenario.options.osds {
-                    self.down_up(osd, death, down);
-                }
-            }
+            FaultKind::CrashAll { death, down } => self.crash_all(death, down),
             FaultKind::CrashOsds { osds, death, down } => {
                 for osd in osds {
                     self.down_up(osd, death, down);
@@ -99,7 +91,25 @@ impl World {
                 self.admin_command(format!(r#"{{"prefix":"osd out","ids":["{osd}"]}}"#));
                 self.plan_in(lasts, Event::MarkIn { osd });
             }
+            FaultKind::RestartClient { client } => self.restart_client(client),
             FaultKind::Command(json) => self.admin_command(json),
+        }
+    }
+
+    fn crash_all(&mut self, death: Death, down: Time) {
+        self.crash_mon(death);
+        self.crash_mgr();
+        let at = down + self.jitter();
+        self.plan_in(at, Event::Start(Node::Mon));
+        self.plan_in(down, Event::Start(Node::Mgr));
+        for osd in 0..self.scenario.options.osds {
+            self.down_up(osd, death, down);
+        }
+        // Somebody may come right then, and get yesterday's map.
+        if self.rng.one_in(2) {
+            let client = self.rng.below(self.clients.len() as u64) as usize;
+            let early = self.rng.below(500 * MILLISECOND);
+            self.plan_in(at + early, Event::RestartClient { client });
         }
     }
 
@@ -192,6 +202,7 @@ impl World {
     pub fn heal(&mut self) {
         self.say(|| "heal".to_owned());
         self.healed = true;
+        self.healed_at = self.now;
         self.net.unblock_all(self.now);
         let mut nodes = vec![Node::Mon, Node::Mgr];
         for osd in 0..self.scenario.options.osds {
@@ -205,6 +216,9 @@ impl World {
         for node in nodes {
             let at = self.jitter();
             self.plan_in(at, Event::Start(node));
+        }
+        if self.scenario.level > Level::Calm && self.rng.one_in(2) {
+            self.restart_client(0);
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod run;
 mod scenario;
+mod search;
 
 mod faults;
 mod mutant;
@@ -17,6 +18,7 @@ mod admin;
 mod client;
 mod mgr;
 mod mon;
+mod objecter;
 mod osd;
 
 mod workload;
@@ -36,3 +38,4 @@ pub use mutant::Mutant;
 pub use net::Node;
 pub use run::{Report, faults, run, run_verbose};
 pub use scenario::{Level, Options, Scenario};
+pub use search::{Found, find, kind, shrink};

@@ -1,11 +1,10 @@
 //! Runs scenarios: `simulator --seeds 1..100 --seconds 60 [--level all] [--shrink] [--mutant all]`, or `--run "seed=7 ..."`.
 
-use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use simulator::{Level, Mutant, Report, Scenario, faults, run, run_verbose};
+use simulator::{Level, Mutant, Scenario, faults, find, run, run_verbose, shrink};
 
 /// Simulated clusters with faults from a seed.
 #[derive(Parser)]
@@ -58,8 +57,8 @@ fn play(a: &Arguments) -> Result<bool, String> {
     let (first, last) = range(&a.seeds)?;
     let scenario = |seed| Scenario::from_seed(seed).with_level(a.level).with_seconds(a.seconds);
     match a.mutant.as_deref() {
-        Some("all") => Ok(hunt(&Mutant::ALL.map(|(_, m)| m), first..=last, scenario)),
-        Some(name) => Ok(hunt(&[name.parse()?], first..=last, scenario)),
+        Some("all") => Ok(hunt(a, &Mutant::ALL.map(|(_, m)| m), first, last)),
+        Some(name) => Ok(hunt(a, &[name.parse()?], first, last)),
         None => {
             let mut totals = Totals::default();
             let mut good = true;
@@ -128,8 +127,14 @@ fn one(a: &Arguments, s: &Scenario, totals: &mut Totals) -> bool {
     totals.undecided += report.undecided;
     totals.real += real;
     println!(
-        "{s}\n  {:.1} s simulated in {real:.2} s: {} events, {} answered, {} faults, healed in {:.1} s, trace {:016x}",
-        report.seconds, report.events, report.acked, report.faults, report.healing_seconds, report.trace_hash
+        "{s}\n  {:.1} s simulated in {real:.2} s: {} events, {} answered, {} faults, healed in {:.1} s, longest wait {:.1} s, trace {:016x}",
+        report.seconds,
+        report.events,
+        report.acked,
+        report.faults,
+        report.healing_seconds,
+        report.longest_wait_seconds,
+        report.trace_hash
     );
     let mut good = report.is_good();
     report.violations.iter().for_each(|v| println!("  VIOLATION {v}"));
@@ -151,60 +156,22 @@ fn one(a: &Arguments, s: &Scenario, totals: &mut Totals) -> bool {
     good
 }
 
-/// The kind of a failure: its oracle's name.
-fn kind(r: &Report) -> Option<String> {
-    let text = r.violations.first()?.split(": ").nth(1)?;
-    Some(text.split(' ').next().unwrap_or_default().to_owned())
-}
-
-/// Leaves out faults, halves first, while the same kind of failure persists.
-fn shrink(s: &Scenario, report: &Report) -> Scenario {
-    let mut best = s.clone();
-    let want = kind(report);
-    let mut piece = faults(s).len().max(1);
-    while piece > 0 {
-        let kept: Vec<usize> = (0..faults(s).len()).filter(|i| !best.skip.contains(i)).collect();
-        let mut any = false;
-        for chunk in kept.chunks(piece) {
-            let mut less = best.clone();
-            less.skip.extend(chunk.iter().copied());
-            if kind(&run(&less)) == want {
-                best = less;
-                any = true;
-            }
-        }
-        if !any || piece == 1 {
-            piece /= 2;
-        }
-    }
-    best
-}
-
-/// Looks for each planted bug in the seeds.
-fn hunt(
-    mutants: &[Mutant],
-    seeds: std::ops::RangeInclusive<u64>,
-    scenario: impl Fn(u64) -> Scenario,
-) -> bool {
-    let mut missed = BTreeSet::new();
+/// Looks for each planted bug in the seeds; prints lines as `tests/mutants.txt` holds them.
+fn hunt(a: &Arguments, mutants: &[Mutant], first: u64, last: u64) -> bool {
+    let mut good = true;
     for mutant in mutants {
         let began = Instant::now();
-        let all = seeds.clone().flat_map(|seed| {
-            let s = scenario(seed).with_mutant(*mutant);
-            [Level::Power, Level::Crash, s.level].map(|level| s.clone().with_level(level))
-        });
-        let found = all.into_iter().find_map(|s| {
-            let report = run(&s);
-            report.violations.first().map(|v| (s, v.lines().next().unwrap_or_default().to_owned()))
-        });
-        let real = began.elapsed().as_secs_f64();
-        match found {
-            Some((s, v)) => println!("{mutant}: found in {real:.1} s by \"{}\": {v}", s.line()),
+        match find(*mutant, first..=last, a.level, a.seconds) {
+            Some(found) => {
+                let real = began.elapsed().as_secs_f64();
+                println!("# {} ({} events; found in {real:.0} s)", found.violation, found.events);
+                println!("{}", found.scenario.line());
+            }
             None => {
-                println!("{mutant}: NOT FOUND in {real:.1} s");
-                missed.insert(mutant.to_string());
+                println!("# {mutant}: NOT FOUND in {:.0} s", began.elapsed().as_secs_f64());
+                good = false;
             }
         }
     }
-    missed.is_empty()
+    good
 }

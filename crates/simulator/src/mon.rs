@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cephx::{CryptoKey, EntityAuth, METHOD_NONE};
 use maps::MonMap;
 use messages::{Header, Message};
-use monitor::{GenesisConfig, GenesisOsd, Input, Monitor, Output, Settings};
+use monitor::{GenesisConfig, GenesisOsd, Input, Monitor, Output, QuorumView, Settings};
 use types::{AuthName, ConnId, EntityType, Epoch, Fsid, GlobalId, SeededEntropy, Utime};
 
 use crate::faults::{Death, Trigger};
@@ -116,6 +116,11 @@ impl World {
         let entropy = SeededEntropy(self.scenario.seed ^ (u64::from(mon.life) << 32));
         let mut settings = mon.settings.clone();
         settings.quorum_since = now.mono;
+        // Nobody leads while the log is replayed.
+        let quorum = settings.quorum.clone();
+        if self.scenario.mutant != Some(Mutant::ReuseGlobalIds) {
+            settings.quorum = QuorumView { leader: None, term: 0, ..quorum.clone() };
+        }
         let mut core = match Monitor::new(settings, Box::new(entropy), &mon.snapshot.1) {
             Ok(core) => core,
             Err(e) => return self.violation(format!("the monitor's snapshot cannot be read: {e}")),
@@ -127,6 +132,9 @@ impl World {
         }
         mon.core = Some(core);
         let life = mon.life;
+        if self.scenario.mutant != Some(Mutant::ReuseGlobalIds) {
+            self.mon_input(Input::Quorum(quorum));
+        }
         self.mon_input(Input::Tick);
         self.plan_in(500 * MILLISECOND, Event::Tick { node: Node::Mon, life });
     }

@@ -28,10 +28,13 @@ pub enum Mutant {
     LosePayload,
     /// The clock of an OSD nearly stands still: what it promised to stop doing in time it goes on doing.
     SlowClock,
+    /// A monitor that comes back from its log takes itself for the leader at once, and gives out the global ids again that its
+    /// snapshot does not know of.
+    ReuseGlobalIds,
 }
 
 impl Mutant {
-    pub const ALL: [(&'static str, Self); 11] = [
+    pub const ALL: [(&'static str, Self); 12] = [
         ("ack-early", Self::AckEarly),
         ("replica-ack-early", Self::ReplicaAckEarly),
         ("lose-flush", Self::LoseFlush),
@@ -43,6 +46,7 @@ impl Mutant {
         ("old-disk", Self::OldDisk),
         ("lose-payload", Self::LosePayload),
         ("slow-clock", Self::SlowClock),
+        ("reuse-global-ids", Self::ReuseGlobalIds),
     ];
 }
 

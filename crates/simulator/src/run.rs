@@ -35,6 +35,8 @@ pub struct Report {
     pub seconds: f64,
     /// From the end of the faults until everything was clean.
     pub healing_seconds: f64,
+    /// The longest that a request was under way after the end of the faults.
+    pub longest_wait_seconds: f64,
     /// Objects whose history was too tangled to judge.
     pub undecided: usize,
     pub violations: Vec<String>,
@@ -71,6 +73,7 @@ pub fn run_verbose(scenario: &Scenario, verbose: bool) -> Report {
         faults: world.faults,
         seconds: world.now as f64 / SECOND as f64,
         healing_seconds: healing as f64 / SECOND as f64,
+        longest_wait_seconds: world.longest_wait() as f64 / SECOND as f64,
         undecided,
         violations: std::mem::take(&mut world.violations),
     }
@@ -90,6 +93,7 @@ impl Report {
             faults: 0,
             seconds: 0.0,
             healing_seconds: 0.0,
+            longest_wait_seconds: 0.0,
             undecided: 0,
             violations: vec![text],
         }
@@ -129,6 +133,7 @@ impl World {
             violations: Vec::new(),
             verbose: false,
             healed: false,
+            healed_at: Time::MAX,
             versions: BTreeMap::new(),
             scenario,
         })
@@ -145,6 +150,7 @@ impl World {
         self.run_until(self.now + self.scenario.seconds * SECOND, |_| false);
         let ended = self.now;
         self.heal();
+        self.run_until(self.now + AFTER, |_| false);
         self.pause_clients();
         self.wait("clean and idle", HEAL_BOUND, |w| w.is_whole());
         let healing = self.now - ended;
@@ -204,6 +210,11 @@ impl World {
             let stuck: Vec<_> = self.clients.iter().map(Client::oldest).collect();
             self.violation(format!("O5: never came: {what}; PGs {states:?}; oldest requests {stuck:?}"));
         }
+    }
+
+    fn longest_wait(&self) -> Time {
+        let ended = self.history.iter().filter_map(|r| Some((r, r.ended.as_ref()?.0)));
+        ended.map(|(r, at)| at.saturating_sub(r.begun.max(self.healed_at))).max().unwrap_or(0)
     }
 
     fn pause_clients(&mut self) {

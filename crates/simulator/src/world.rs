@@ -62,9 +62,15 @@ pub enum Event {
     Think {
         client: usize,
     },
+    /// A client's connection that never stood is tried again.
     ReachOsd {
         client: usize,
+        life: u32,
         osd: i32,
+        conn: ConnId,
+    },
+    RestartClient {
+        client: usize,
     },
     /// The time of the fault at this place of the plan has come.
     Fault(usize),
@@ -121,6 +127,7 @@ pub struct World {
     pub verbose: bool,
     /// Healing has begun: no fault happens any more.
     pub healed: bool,
+    pub healed_at: Time,
     /// By PG and version: whose write it is, for O7.
     pub versions: BTreeMap<(types::PgId, types::Eversion), (i64, u64)>,
 }
@@ -142,7 +149,7 @@ pub fn addr_of(node: Node, life: u32) -> AddrVec {
         Node::Mgr => addr(6_700, life),
         Node::Osd(osd) => addr(6_800 + osd as u16, life),
         Node::Admin => addr(0, 1),
-        Node::Client(c) => addr(0, 100 + c as u32),
+        Node::Client(c) => addr(0, life * 100 + c as u32),
     }
 }
 
@@ -183,7 +190,8 @@ impl World {
             Node::Mon => self.mon.life,
             Node::Mgr => self.mgr.life,
             Node::Osd(osd) => self.osds[osd as usize].life,
-            Node::Admin | Node::Client(_) => 1,
+            Node::Client(c) => self.clients[c].life,
+            Node::Admin => 1,
         }
     }
 
@@ -238,7 +246,9 @@ impl World {
             }
             Event::SeekMon { node, life } => self.seek_mon(node, life),
             Event::Think { client } => self.think(client),
-            Event::ReachOsd { client, osd } => self.reach_osd(client, osd),
+            Event::ReachOsd { client, life, osd, conn } => self.reach_osd(client, life, osd, conn),
+            Event::RestartClient { client } if !self.healed => self.restart_client(client),
+            Event::RestartClient { .. } => {}
             Event::Fault(i) => self.arm(i),
             Event::Inject(i) => self.inject(i),
             Event::Start(node) => self.start(node),
@@ -415,6 +425,7 @@ impl World {
             [Node::Osd(osd), Node::Mgr] => self.osd_input(osd, pg::Input::MgrConnected),
             [Node::Mgr, Node::Mon] => self.mgr_input(manager::Input::MonConnected { gid: global_id }),
             [Node::Client(c), Node::Mon] => self.client_mon_ready(c),
+            [Node::Client(c), Node::Osd(osd)] => self.client_osd_ready(c, osd, conn),
             [Node::Admin, Node::Mon] => self.admin_mon_ready(),
             _ => {}
         }
@@ -455,7 +466,7 @@ impl World {
     /// A connection is over for one end: it hears of it, and does what its shell does.
     pub fn gone(&mut self, conn: ConnId, end: End, why: Gone) {
         let Some(c) = self.net.conn(conn) else { return };
-        let (nodes, lossy) = (c.nodes, c.lossy);
+        let (nodes, lossy, stood) = (c.nodes, c.lossy, c.ready);
         let me = nodes[end as usize];
         if end == End::Target {
             self.net.close(self.now, conn, end);
@@ -486,7 +497,7 @@ impl World {
         }
         match nodes {
             [Node::Osd(osd), Node::Mgr] => self.osd_mgr_gone(osd, conn),
-            [Node::Client(c), Node::Osd(osd)] => self.client_session_gone(c, osd, conn),
+            [Node::Client(c), Node::Osd(osd)] => self.client_session_gone(c, osd, conn, stood),
             _ => {}
         }
     }
