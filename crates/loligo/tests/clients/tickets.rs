@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cephx::{AuthClient, Authorizer, Keyring, METHOD_CEPHX};
@@ -190,6 +190,30 @@ fn addr_after(dump: &str, marker: &str) -> EntityAddr {
     let start = rest.find("127.0.0.1:").expect("an address");
     let text = rest[start..].split([',', ']', '"', ' ', '\n']).next().expect("its end");
     EntityAddr::parse(&format!("v2:{text}"), AddrKind::Msgr2).expect("an address with its nonce")
+}
+
+#[test]
+fn an_expired_ticket_is_refused() {
+    let c = Cluster::start(&[]);
+    c.ceph("config set mon auth_service_ticket_ttl 3");
+    let osd = (EntityType::Osd, addr_after(&c.ceph("osd dump"), "osd.0 "));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(1).build();
+    let runtime = runtime.expect("a runtime");
+    let _inside = runtime.enter();
+    let a = Attacker::new(&c);
+    let authorizer = a.authorizer(EntityType::Osd);
+    let proof = || Proof::Honest { authorizer: authorizer.clone(), flip: None };
+    assert_eq!(a.present(osd, proof()).0, End::Ready, "while it is valid");
+    let start = Instant::now();
+    while a.present(osd, proof()).0 == End::Ready {
+        assert!(start.elapsed() < Duration::from_secs(10), "a ticket of 3 s is still good");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // An honest client renews its ticket, or logs in anew.
+    c.ceph("osd pool create p 8");
+    c.ok("rados", &["-p", "p", "put", "x", "/etc/hostname"]);
+    c.ok("rados", &["-p", "p", "bench", "8", "write", "-b", "4096", "-t", "4"]);
+    a.messenger.shut_down();
 }
 
 #[test]

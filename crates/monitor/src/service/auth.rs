@@ -3,10 +3,13 @@
 //! Invariant: a global id is given out once. Each member takes ids that are its rank modulo the number of monitors, and
 //! none above the replicated bound; a process starts above the bound that it found.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
 use cephx::{
     AuthMode, AuthSession, CONNECTION_SECRET_LEN, Granted, LoginRequest, METHOD_CEPHX, METHOD_NONE, MonCap,
-    login_none,
+    TicketTtl, login_none,
 };
 use messages::auth::{MAuth, MAuthReply};
 use types::{ConnId, EntityAddr, EntityName, Errno, GlobalId, Now};
@@ -78,10 +81,27 @@ impl Monitor {
         out.push(Output::AuthMore { conn, payload: challenge });
     }
 
+    /// Tickets given out from now on live as long as the options say.
+    fn refresh_ticket_ttl(&mut self) {
+        let usual = TicketTtl::default();
+        let life = |name, usual: Duration| {
+            let secs = self.settings.number(&self.state, name, usual.as_secs_f64());
+            Duration::try_from_secs_f64(secs).unwrap_or(usual).max(Duration::from_secs(1))
+        };
+        let ttl = TicketTtl {
+            auth: life("auth_mon_ticket_ttl", usual.auth),
+            service: life("auth_service_ticket_ttl", usual.service),
+        };
+        if self.state.auth.ttl != ttl {
+            Arc::make_mut(&mut self.state.auth).ttl = ttl;
+        }
+    }
+
     pub(crate) fn auth_more(&mut self, now: Now, conn: ConnId, payload: &Bytes, out: &mut Vec<Output>) {
         let Some(mut session) = self.sessions.remove(&conn).filter(|s| s.stage == Stage::Challenged) else {
             return out.push(Output::Close { conn });
         };
+        self.refresh_ticket_ttl();
         let secret_len = if session.con_mode == CON_MODE_SECURE { CONNECTION_SECRET_LEN } else { 0 };
         let Some(auth) = session.auth.as_mut() else { return out.push(Output::Close { conn }) };
         let entropy = &mut self.entropy;
@@ -135,6 +155,7 @@ impl Monitor {
         m: &MAuth,
         out: &mut Vec<Output>,
     ) {
+        self.refresh_ticket_ttl();
         let Some(session) = self.sessions.get_mut(&conn) else { return };
         let Some(auth) = session.auth.as_mut() else {
             // With method none there is nothing to renew.
