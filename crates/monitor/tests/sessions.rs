@@ -165,13 +165,17 @@ fn options_reach_those_they_concern_and_only_when_they_change() {
 }
 
 #[test]
-fn the_log_is_followed_from_now_on_by_level() {
+fn the_log_is_followed_from_the_newest_entry_on_by_level() {
     let mut w = World::new();
     let conn = w.admin();
     w.command(conn, r#"{"prefix":"log","logtext":["before"]}"#);
     w.send(conn, subscribe(&[("log-warn", 0, 0)]));
     w.send(conn, subscribe(&[("log-info", 0, 0)]));
-    w.take();
+    let newest = w.sent(conn).into_iter().filter_map(|m| match m {
+        Message::Log(m) => Some(m.entries.len()),
+        _ => None,
+    });
+    assert_eq!(newest.collect::<Vec<_>>(), [1]);
     let msg = MMonCommand {
         fsid: FSID,
         cmd: vec![r#"{"prefix":"log","logtext":["after","all"]}"#.into()],

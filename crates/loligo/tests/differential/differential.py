@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plays random sequences of requests on two clusters and compares the answers; shortens a sequence that differs.
 
-Usage: differential.py CONF_A CONF_B [--seed N] [--sequences N] [--steps N] [--snaps self|pool]
+Usage: differential.py CONF_A CONF_B [--seed N] [--sequences N] [--steps N] [--snaps self|pool|none]
        differential.py CONF_A CONF_B --replay FILE
 
 Each cluster gets a pool of its own, which goes at the end. A difference is printed, and its sequence is left in
@@ -92,7 +92,7 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--sequences", type=int, default=1)
     p.add_argument("--steps", type=int, default=500)
-    p.add_argument("--snaps", choices=["self", "pool"], default="self")
+    p.add_argument("--snaps", choices=["self", "pool", "none"], default="self")
     p.add_argument("--replay")
     args = p.parse_args()
     if args.replay:

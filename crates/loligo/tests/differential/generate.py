@@ -56,7 +56,7 @@ def envelope(*parts):
 
 
 class Generator:
-    """Makes the steps of one sequence. `snaps` is "self" for snapshots of the client's own, "pool" for the pool's."""
+    """Makes the steps of one sequence. `snaps` is "self" for snapshots of the client's own, "pool" for the pool's, "none"."""
 
     def __init__(self, seed, snaps="self"):
         self.g = Random(seed)
@@ -67,8 +67,9 @@ class Generator:
 
     def sequence(self, count):
         steps = []
+        kinds = [(70, "write"), (40, "read")] + ([] if self.snaps == "none" else [(2, "create"), (1, "remove")])
         while len(steps) < count:
-            kind = self.g.weighted([(70, "write"), (40, "read"), (2, "create"), (1, "remove")])
+            kind = self.g.weighted(kinds)
             if kind == "write":
                 steps.append(self.write())
             elif kind == "read":

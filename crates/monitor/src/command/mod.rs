@@ -10,6 +10,7 @@ mod crush_rules;
 mod crush_show;
 mod describe;
 mod df;
+mod erasure;
 mod fs_show;
 mod fsid;
 mod health_mute;
@@ -31,6 +32,7 @@ mod pool_set;
 mod report;
 mod shape;
 mod status;
+mod tier;
 
 use std::collections::BTreeMap;
 
@@ -75,6 +77,8 @@ const GROUPS: &[&[Command]] = &[
     osd_settings::COMMANDS,
     crush_edit::COMMANDS,
     crush_rules::COMMANDS,
+    erasure::COMMANDS,
+    tier::COMMANDS,
     config::COMMANDS,
     config_key::COMMANDS,
     auth::COMMANDS,

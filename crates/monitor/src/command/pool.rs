@@ -6,6 +6,7 @@ use types::{Errno, PoolId};
 
 use crate::command::{Command, Ctx, Handler, Reply, WriteCtx, flags};
 use crate::service::pool::{self, NewPool, edit_pool};
+use crate::state::Priority;
 use crate::text::units;
 use admin::units::parse_iec;
 
@@ -125,14 +126,12 @@ fn create(ctx: &mut WriteCtx<'_>) -> Reply {
         }
         return Reply::done(format!("pool '{name}' already exists"));
     }
-    if kind == "erasure" {
-        return Reply::error(Errno::EOPNOTSUPP, "erasure-coded pools are not supported yet");
-    }
     // The client has put the rule into the next free word, which for replicated pools is the profile.
     let (mut rule_name, mut expected) =
         (args.text_or_empty("rule"), args.int("expected_num_objects").unwrap_or(0));
     let profile = args.text_or_empty("erasure_code_profile");
-    if !profile.is_empty() {
+    let erasure = (kind == "erasure").then_some(if profile.is_empty() { "default" } else { profile });
+    if !profile.is_empty() && erasure.is_none() {
         if !rule_name.is_empty() {
             expected = match rule_name.parse() {
                 Ok(n) => n,
@@ -161,9 +160,16 @@ fn create(ctx: &mut WriteCtx<'_>) -> Reply {
         target_size_bytes: int("target_size_bytes"),
         target_size_ratio: args.float("target_size_ratio").unwrap_or(0.0),
         bulk: args.flag("bulk"),
+        erasure,
     };
     match pool::create(ctx.batch, ctx.settings, ctx.now, &new) {
-        Ok(_) => Reply::done(format!("pool '{name}' created")),
+        Ok(_) => {
+            if erasure.is_some() {
+                let text = format!("pool '{name}' is erasure-coded: OSDs of this release refuse its data");
+                ctx.clog(Priority::Warn, text);
+            }
+            Reply::done(format!("pool '{name}' created"))
+        }
         Err((errno, text)) => Reply::error(errno, text),
     }
 }

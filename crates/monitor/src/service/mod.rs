@@ -2,6 +2,7 @@
 
 pub(crate) mod auth;
 pub(crate) mod commands;
+pub(crate) mod erasure;
 pub(crate) mod genesis;
 pub(crate) mod health_log;
 pub(crate) mod mgr;

@@ -11,6 +11,7 @@ use types::{ConnId, Epoch, Errno, Now, PoolId};
 use crate::io::Output;
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
+use crate::service::erasure;
 use crate::settings::Settings;
 
 /// Why a pool cannot be changed: errno and text for the operator.
@@ -33,40 +34,45 @@ pub(crate) struct NewPool<'a> {
     pub(crate) target_size_bytes: i64,
     pub(crate) target_size_ratio: f64,
     pub(crate) bulk: bool,
+    /// For an erasure-coded pool, its profile's name.
+    pub(crate) erasure: Option<&'a str>,
 }
 
-/// Makes a replicated pool; gives its id.
+/// How many OSDs a new pool's PGs have, by which rule, and what its code needs.
+struct Shape {
+    kind: PoolType,
+    rule: u32,
+    size: u8,
+    min_size: u8,
+    stripe_width: u32,
+}
+
+/// Makes a pool; gives its id.
 pub(crate) fn create(
     batch: &mut Batch,
     settings: &Settings,
     now: Now,
     new: &NewPool<'_>,
 ) -> Result<PoolId, Refusal> {
-    let state = batch.state();
-    let number = |name: &str, default: f64| settings.number(state, name, default);
-    let map = state.osdmap();
     if new.name.is_empty() {
         return Err((Errno::EINVAL, Errno::EINVAL.to_string()));
     }
     let (pg_num, pgp_num) = pg_counts(batch, settings, new)?;
-    let rule = choose_rule(map, settings, batch, new)?;
-    let size = if new.size == 0 { number("osd_pool_default_size", 3.0) as i64 } else { new.size };
-    let size = match size {
-        n @ 1..=255 => n as u8,
-        n => return Err((Errno::EINVAL, format!("pool size must be between 1 and 10, not {n}"))),
+    let shape = match new.erasure {
+        None => replicated_shape(batch, settings, new)?,
+        Some(profile) => erasure_shape(batch, new, profile)?,
     };
-    check_rule(map, rule, PoolType::Replicated, size)?;
-    let min_size = match number("osd_pool_default_min_size", 0.0) as i64 {
-        0 => size - size / 2,
-        n => u8::try_from(n.clamp(1, size.into())).unwrap_or(1),
-    };
-    check_pg_num(map, settings, batch, None, pg_num, size)?;
+    let state = batch.state();
+    check_rule(state.osdmap(), shape.rule, shape.kind, shape.size)?;
+    check_pg_num(state.osdmap(), settings, batch, None, pg_num, shape.size)?;
     let pg_num = u32::try_from(pg_num).unwrap_or(1);
-    let mut pool = Pool::new(PoolType::Replicated, pg_num);
+    let mut pool = Pool::new(shape.kind, pg_num);
     pool.create_time = now.wall;
-    pool.size = size;
-    pool.min_size = min_size;
-    pool.crush_rule = u8::try_from(rule).unwrap_or(0);
+    pool.size = shape.size;
+    pool.min_size = shape.min_size;
+    pool.crush_rule = u8::try_from(shape.rule).unwrap_or(0);
+    pool.stripe_width = shape.stripe_width;
+    new.erasure.unwrap_or_default().clone_into(&mut pool.erasure_code_profile);
     pool.pgp_num = pg_num;
     pool.pgp_num_target = u32::try_from(pgp_num).unwrap_or(pg_num);
     pool.expected_num_objects = new.expected_num_objects;
@@ -102,6 +108,32 @@ pub(crate) fn create(
     map.pools.insert(id, pool);
     map.pool_names.insert(id, new.name.to_owned());
     Ok(id)
+}
+
+fn replicated_shape(batch: &Batch, settings: &Settings, new: &NewPool<'_>) -> Result<Shape, Refusal> {
+    let number = |name: &str, default: f64| settings.number(batch.state(), name, default);
+    let rule = choose_rule(batch.osdmap(), settings, batch, new)?;
+    let size = if new.size == 0 { number("osd_pool_default_size", 3.0) as i64 } else { new.size };
+    let size = match size {
+        n @ 1..=255 => n as u8,
+        n => return Err((Errno::EINVAL, format!("pool size must be between 1 and 10, not {n}"))),
+    };
+    let min_size = match number("osd_pool_default_min_size", 0.0) as i64 {
+        0 => size - size / 2,
+        n => u8::try_from(n.clamp(1, size.into())).unwrap_or(1),
+    };
+    Ok(Shape { kind: PoolType::Replicated, rule, size, min_size, stripe_width: 0 })
+}
+
+/// Makes the pool's rule too, when it has none yet.
+fn erasure_shape(batch: &mut Batch, new: &NewPool<'_>, profile: &str) -> Result<Shape, Refusal> {
+    let mut values = batch.osdmap().erasure_code_profiles.get(profile).cloned().unwrap_or_default();
+    let code = erasure::normalise(batch.osdmap(), &mut values, true)?;
+    let default = if profile == "default" { "erasure-code" } else { new.name };
+    let name = if new.rule_name.is_empty() { default } else { new.rule_name };
+    let rule = erasure::rule(batch, name, &values, code)?;
+    let (size, min_size) = (code.size(), code.min_size());
+    Ok(Shape { kind: PoolType::Erasure, rule, size, min_size, stripe_width: code.stripe_width })
 }
 
 /// How many PGs a new pool has, and how many of them are placed apart.

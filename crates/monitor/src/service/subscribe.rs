@@ -293,10 +293,8 @@ impl Monitor {
 
     fn log_for(&self, session: &Session, channel: &str, level: Priority, sub: Subscription) -> Sent {
         let log = &self.state.log;
-        // A new follower starts with what happens from now on; `next` counts entries.
-        if sub.next == 0 {
-            return Some((log.seq, None));
-        }
+        // A new follower starts with the newest entry; `next` counts entries.
+        let sub = if sub.next == 0 { Subscription { next: log.seq.max(1), ..sub } } else { sub };
         if sub.next > log.seq || !session.may("mon", Access::R) {
             return None;
         }

@@ -27,8 +27,8 @@ pub struct RequestKind {
     pub classes: Vec<ClassUse>,
 }
 
-/// Classifies a request. `Err` when it names a class method that does not exist (EOPNOTSUPP), or does nothing at all
-/// (EINVAL). Source: OpInfo::set_from_op in src/osd/osd_op_util.cc.
+/// Classifies a request. `Err` when it names a class that may not be loaded (EPERM) or a method that does not exist
+/// (EOPNOTSUPP), or does nothing at all (EINVAL). Source: OpInfo::set_from_op in src/osd/osd_op_util.cc.
 pub fn classify(ops: &[OsdOp], request_flags: u32) -> Result<RequestKind, Errno> {
     let mut kind = RequestKind { rwordered: request_flags & flags::RWORDERED != 0, ..Default::default() };
     let mut known = kind.rwordered || request_flags & flags::RETURNVEC != 0;
@@ -54,9 +54,35 @@ pub fn classify(ops: &[OsdOp], request_flags: u32) -> Result<RequestKind, Errno>
     if known { Ok(kind) } else { Err(Errno::EINVAL) }
 }
 
+/// Classes that an OSD may load: any other answers EPERM. Source: osd_class_load_list in src/common/options.cc.
+const LOAD_LIST: [&str; 19] = [
+    "2pc_queue",
+    "cas",
+    "cephfs",
+    "cmpomap",
+    "fifo",
+    "hello",
+    "journal",
+    "lock",
+    "log",
+    "numops",
+    "otp",
+    "queue",
+    "rbd",
+    "refcount",
+    "rgw",
+    "rgw_gc",
+    "timeindex",
+    "user",
+    "version",
+];
+
 /// The class method that an operation calls, as caps know it.
 fn class_use(op: &OsdOp) -> Result<ClassUse, Errno> {
     let Ok(Op::Call { class, method, .. }) = op.parse() else { return Err(Errno::EINVAL) };
+    if !LOAD_LIST.contains(&class.as_str()) {
+        return Err(Errno::EPERM);
+    }
     let flags = classes::find(&class, &method).map_err(|_| Errno::EOPNOTSUPP)?.flags;
     // All that there are stand in osd_class_default_list.
     Ok(ClassUse { class, method, read: flags.read, write: flags.write, allowed: true })

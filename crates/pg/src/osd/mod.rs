@@ -53,6 +53,8 @@ pub struct OsdCore {
     stopping: bool,
     /// The fullness that was last told to the monitors, and when.
     told_full: Option<(u32, Duration)>,
+    /// `ceph tell osd.N bench` is running.
+    bench: Option<command::bench::Bench>,
 }
 
 impl OsdCore {
@@ -103,6 +105,7 @@ impl OsdCore {
             reports: report::Reports::default(),
             stopping: false,
             told_full: None,
+            bench: None,
         };
         core.load_pgs()?;
         Ok(core)

@@ -2,7 +2,7 @@
 
 use messages::Message;
 use messages::osd::MOsdOp;
-use types::{ConnId, EntityType, Epoch, SpgId};
+use types::{ConnId, EntityType, Epoch, Errno, SpgId};
 
 use super::OsdCore;
 use super::maps::ShareTo;
@@ -120,6 +120,10 @@ impl OsdCore {
         match kind {
             Ok(kind) => op.kind = kind,
             Err(e) => return op.refuse(e, &mut self.shared),
+        }
+        if self.shared.map.pool(id.pgid.pool).is_some_and(maps::Pool::is_erasure) {
+            // Erasure-coded pools exist in maps only; a client that got no answer would wait for ever.
+            return op.refuse(Errno::EOPNOTSUPP, &mut self.shared);
         }
         if let Some(pg) = self.pgs.get_mut(&id) {
             pg.client_op(&mut self.shared, op);

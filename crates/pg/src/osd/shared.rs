@@ -23,6 +23,8 @@ pub(crate) enum Done {
         interval: Epoch,
         what: PgDone,
     },
+    /// One write of the running benchmark.
+    Bench,
     /// Clean shutdown is recorded.
     Stopped,
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use maps::OsdMap;
 use messages::Message;
+use messages::common::MCommandReply;
 use messages::osd::{MOsdOp, MOsdOpReply, Op, OsdOp, flags, op_flags};
 use types::{HObject, PgId, PoolId, ReqId, SnapContext, SnapId, SpgId, Utime};
 
@@ -47,6 +48,8 @@ pub struct Client {
     busy: BTreeSet<String>,
     next_tid: u64,
     pub replies: Vec<(u64, MOsdOpReply)>,
+    /// Answers to commands.
+    pub command_replies: Vec<MCommandReply>,
     pub acked: usize,
     /// Requests wait while this is set.
     pub paused: bool,
@@ -178,7 +181,11 @@ impl Client {
     pub fn reply(&mut self, _from: i32, msg: Message) {
         let Message::Unknown(wire) = msg else { return };
         let tid = wire.header.tid;
-        let Message::OsdOpReply(reply) = Message::decode(&wire).unwrap() else { return };
+        let reply = match Message::decode(&wire).unwrap() {
+            Message::OsdOpReply(reply) => reply,
+            Message::CommandReply(reply) => return self.command_replies.push(reply),
+            _ => return,
+        };
         self.replies.push((tid, reply.clone()));
         let Some(r) = self.open.remove(&tid) else { return };
         self.busy.remove(&r.name);

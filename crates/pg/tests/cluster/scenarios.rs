@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use types::Epoch;
 
 use crate::sim::Sim;
@@ -415,5 +416,36 @@ fn thrashing_loses_nothing() {
     for seed in from.map_or(100..130, |s: u64| s..s + count) {
         println!("seed {seed}");
         thrash(seed, 60);
+    }
+}
+
+#[test]
+fn a_benchmark_writes_answers_and_leaves_nothing() {
+    let mut s = Sim::new(1, 50);
+    s.until("up", |s| s.mon.map.is_up(0));
+    let mut run = |args: &str| {
+        let cmd = format!(r#"{{"prefix":"bench"{args}}}"#);
+        let msg = messages::common::MCommand { fsid: crate::mon::FSID, cmd: vec![cmd], input: Bytes::new() };
+        s.send(crate::sim::CLIENT, 0, msg.into());
+        let before = s.client.command_replies.len();
+        s.until("answered", |s| s.client.command_replies.len() > before);
+        let reply = s.client.command_replies.pop().unwrap();
+        let from = types::HObject { pool: types::PoolId(0), ..types::HObject::min() };
+        let to = types::HObject { pool: types::PoolId(1), ..types::HObject::min() };
+        let left = s.nodes[0].core.as_mut().unwrap().store_mut().list(-1, &from, &to, 10).unwrap();
+        assert_eq!(left, []);
+        (reply.result, reply.status, String::from_utf8_lossy(&reply.output).into_owned())
+    };
+    let (code, _, output) = run(r#","size":4096,"count":200000"#);
+    assert_eq!(code, 0);
+    assert!(
+        output.contains(r#""bytes_written": 200000"#) && output.contains(r#""blocksize": 4096"#),
+        "{output}"
+    );
+    assert_eq!(run(r#","size":4096,"count":8192,"object_size":16384,"object_num":2"#).0, 0);
+    for args in
+        [r#","size":0"#, r#","size":134217728"#, r#","size":4096,"count":99999999999"#, r#","size":"x""#]
+    {
+        assert_eq!(run(args).0, -22, "{args}");
     }
 }

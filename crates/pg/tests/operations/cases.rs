@@ -186,7 +186,7 @@ fn a_request_is_what_its_operations_are() {
     assert_eq!(kind(&[call("hello", "record_hello")], 0), Ok((false, true, false, false, false)));
     assert_eq!(kind(&[Op::Stat], flags::RWORDERED), Ok((true, false, true, false, true)));
     assert_eq!(kind(&[call("lock", "pick")], 0), Err(Errno::EOPNOTSUPP));
-    assert_eq!(kind(&[call("none", "lock")], 0), Err(Errno::EOPNOTSUPP));
+    assert_eq!(kind(&[call("none", "lock")], 0), Err(Errno::EPERM));
     assert_eq!(kind(&[], 0), Err(Errno::EINVAL));
 }
 

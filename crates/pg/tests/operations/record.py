@@ -302,4 +302,5 @@ def main():
     lib.rados_shutdown(cluster)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,6 @@
 //! Commands to this daemon: `ceph tell osd.N ...`.
 
+pub(super) mod bench;
 mod table;
 
 use bytes::Bytes;
@@ -18,17 +19,23 @@ type Outcome = Result<(String, Bytes), (Errno, String)>;
 impl OsdCore {
     pub(super) fn command(&mut self, conn: ConnId, tid: u64, m: &MCommand) {
         let outcome = match parse(&m.cmd) {
-            Ok(args) => self.run_command(conn, &args),
-            Err(why) => Err((Errno::EINVAL, why)),
+            Ok(args) => self.run_command(conn, tid, &args),
+            Err(why) => Err((Errno::EINVAL, why)).into(),
         };
-        let reply = match outcome {
-            Ok((status, output)) => MCommandReply { result: 0, status, output },
-            Err((e, status)) => MCommandReply { result: e.neg(), status, output: Bytes::new() },
-        };
-        self.shared.out.push(Output::Reply { conn, tid, msg: reply.into() });
+        if let Some(outcome) = outcome {
+            self.shared.out.push(Output::Reply { conn, tid, msg: reply(outcome).into() });
+        }
     }
 
-    fn run_command(&mut self, conn: ConnId, args: &Map<String, Value>) -> Outcome {
+    /// The outcome, or `None` when the command replies later.
+    fn run_command(&mut self, conn: ConnId, tid: u64, args: &Map<String, Value>) -> Option<Outcome> {
+        if text(args, "prefix") == Some("bench") && self.may_command(conn) {
+            return self.bench(conn, tid, args).err().map(Err);
+        }
+        Some(self.run_short_command(conn, args))
+    }
+
+    fn run_short_command(&mut self, conn: ConnId, args: &Map<String, Value>) -> Outcome {
         let prefix = text(args, "prefix").unwrap_or_default();
         let Some(known) = COMMANDS.iter().find(|c| c.prefix == prefix) else {
             return Err((Errno::EINVAL, format!("unrecognized command '{prefix}'")));
@@ -266,6 +273,13 @@ impl OsdCore {
         out(&json!({
             "num_missing": pg.missing.len(), "num_unfound": objects.len(), "objects": objects, "more": false,
         }))
+    }
+}
+
+fn reply(outcome: Outcome) -> MCommandReply {
+    match outcome {
+        Ok((status, output)) => MCommandReply { result: 0, status, output },
+        Err((e, status)) => MCommandReply { result: e.neg(), status, output: Bytes::new() },
     }
 }
 

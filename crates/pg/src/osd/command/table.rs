@@ -44,6 +44,17 @@ const fn command(prefix: &'static str, args: &'static [Arg], help: &'static str)
 
 pub(super) const COMMANDS: &[Command] = &[
     command(
+        "bench",
+        &[
+            may("count", "CephInt"),
+            may("size", "CephInt"),
+            may("object_size", "CephInt"),
+            may("object_num", "CephInt"),
+        ],
+        "OSD benchmark: write <count> <size>-byte objects(with <obj_size> <obj_num>), (default count=1G default \
+         size=4MB). Results in log.",
+    ),
+    command(
         "cluster_log",
         &[choice("level", "error"), rest("message", true)],
         "log a message to the cluster log",

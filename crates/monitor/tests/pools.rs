@@ -1,0 +1,104 @@
+//! Pools with tiers, erasure-coded pools, and what becomes of removed snapshots.
+
+mod common;
+
+use common::World;
+use types::{ConnId, PoolId};
+
+/// Runs a command; its code and status line must be these.
+fn check(w: &mut World, conn: ConnId, cmd: &str, code: i32, status: &str) {
+    let ack = w.raw_command(conn, cmd, bytes::Bytes::new());
+    assert_eq!((ack.result, ack.status.as_str()), (code, status), "{cmd}");
+}
+
+fn pool(w: &World, name: &str) -> (PoolId, maps::Pool) {
+    let map = w.mon.state().osdmap();
+    let id = map.pool_by_name(name).expect("the pool");
+    (id, map.pool(id).expect("the pool").clone())
+}
+
+#[test]
+fn a_pool_becomes_a_tier_and_stops_being_one() {
+    let mut w = World::new();
+    let c = w.admin();
+    for name in ["base", "cache", "third"] {
+        check(
+            &mut w,
+            c,
+            &format!(r#"{{"prefix":"osd pool create","pool":"{name}"}}"#),
+            0,
+            &format!("pool '{name}' created"),
+        );
+    }
+    let add = |pool: &str, tier: &str| {
+        // As librados' own test sends it.
+        format!(r#"{{"prefix":"osd tier add","pool":"{pool}","tierpool":"{tier}","force_nonempty":""}}"#)
+    };
+    check(&mut w, c, &add("base", "nope"), -2, "unrecognized pool 'nope'");
+    let done = "pool 'cache' is now (or already was) a tier of 'base'";
+    check(&mut w, c, &add("base", "cache"), 0, done);
+    check(&mut w, c, &add("base", "cache"), 0, done);
+    let (base, b) = pool(&w, "base");
+    let (cache, t) = pool(&w, "cache");
+    assert_eq!((t.tier_of, b.tiers.contains(&(cache.0 as u64))), (base, true));
+    let text = "pool 'cache' is already a tier of 'base', multiple tiers are not yet supported.";
+    check(&mut w, c, &add("cache", "third"), -22, text);
+    let text = "pool 'base' has following tier(s) already:'cache', multiple tiers are not yet supported.";
+    check(&mut w, c, &add("third", "base"), -22, text);
+    check(&mut w, c, &add("third", "cache"), -22, "tier pool 'cache' is already a tier of 'base'");
+    let mode = |pool: &str, mode: &str, sure: bool| {
+        format!(
+            r#"{{"prefix":"osd tier cache-mode","pool":"{pool}","mode":"{mode}","yes_i_really_mean_it":{sure}}}"#
+        )
+    };
+    check(&mut w, c, &mode("third", "readonly", true), -22, "pool 'third' is not a tier");
+    let text = "'readonly' is not a well-supported cache mode and may corrupt your data.  pass \
+                --yes-i-really-mean-it to force.";
+    check(&mut w, c, &mode("cache", "readonly", false), -1, text);
+    check(&mut w, c, &mode("cache", "readonly", true), 0, "set cache-mode for pool 'cache' to readonly");
+    assert_eq!(pool(&w, "cache").1.cache_mode_name(), "readonly");
+    let overlay = r#"{"prefix":"osd tier set-overlay","pool":"base","overlaypool":"cache"}"#;
+    check(&mut w, c, overlay, -95, "cache tiers are not supported: no overlay can be set");
+    let remove = r#"{"prefix":"osd tier remove","pool":"base","tierpool":"cache"}"#;
+    for _ in 0..2 {
+        check(&mut w, c, remove, 0, "pool 'cache' is now (or already was) not a tier of 'base'");
+    }
+    let ((_, b), (_, t)) = (pool(&w, "base"), pool(&w, "cache"));
+    assert!(b.tiers.is_empty() && !t.is_tier() && t.cache_mode == 0);
+}
+
+#[test]
+fn an_erasure_coded_pool_gets_its_shape_from_its_profile() {
+    let mut w = World::new();
+    let c = w.admin();
+    let set = r#"{"prefix":"osd erasure-code-profile set","name":"e","profile":["k=2","m=1","crush-failure-domain=osd"]}"#;
+    check(&mut w, c, set, 0, "");
+    check(&mut w, c, set, 0, "");
+    let other = r#"{"prefix":"osd erasure-code-profile set","name":"e","profile":["k=3","m=1"]}"#;
+    let text = "will not override erasure code profile e because the existing profile \
+                {crush-device-class=,crush-failure-domain=osd,crush-root=default,jerasure-per-chunk-alignment=false,\
+                k=2,m=1,plugin=jerasure,technique=reed_sol_van,w=8} is different from the proposed profile \
+                {crush-device-class=,crush-failure-domain=host,crush-root=default,jerasure-per-chunk-alignment=false,\
+                k=3,m=1,plugin=jerasure,technique=reed_sol_van,w=8}";
+    check(&mut w, c, other, -1, text);
+    let create = |pool: &str, profile: &str| {
+        format!(
+            r#"{{"prefix":"osd pool create","pool":"{pool}","pg_num":8,"pool_type":"erasure","erasure_code_profile":"{profile}"}}"#
+        )
+    };
+    check(&mut w, c, &create("ec", "e"), 0, "pool 'ec' created");
+    let (_, p) = pool(&w, "ec");
+    assert_eq!((p.size, p.min_size, p.stripe_width, p.is_erasure()), (3, 2, 8192, true));
+    let crush = &w.mon.state().osdmap().crush;
+    let rule = crush.rule(p.crush_rule.into()).expect("its rule");
+    assert_eq!((crush.rule_id("ec"), rule.min_size, rule.max_size), (Some(p.crush_rule.into()), 3, 3));
+    let rm = r#"{"prefix":"osd erasure-code-profile rm","name":"e"}"#;
+    check(&mut w, c, rm, -16, "ec pool(s) are using the erasure code profile 'e'");
+    let delete = r#"{"prefix":"osd pool rm","pool":"ec","pool2":"ec","yes_i_really_really_mean_it":true}"#;
+    check(&mut w, c, delete, 0, "pool 'ec' removed");
+    check(&mut w, c, rm, 0, "");
+    check(&mut w, c, rm, 0, "erasure-code-profile e does not exist");
+    let text = "cannot determine the erasure code plugin because there is no 'plugin' entry in the \
+                erasure_code_profile {}";
+    check(&mut w, c, &create("ec2", "e"), -22, text);
+}
