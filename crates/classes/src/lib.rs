@@ -9,12 +9,16 @@ mod keys;
 mod registry;
 mod view;
 
+mod cas;
 mod hello;
+mod journal;
 mod lock;
+mod log;
 mod numops;
 mod rbd;
 mod refcount;
 mod timeindex;
+mod user;
 mod version;
 
 pub use registry::{CLASSES, Class, Method, MethodFlags, Unknown, find};

@@ -35,12 +35,16 @@ pub struct Class {
 
 /// Every class. Source: osd_class_load_list in src/common/options.cc.
 pub const CLASSES: &[&Class] = &[
+    &crate::cas::CLASS,
     &crate::hello::CLASS,
+    &crate::journal::CLASS,
     &crate::lock::CLASS,
+    &crate::log::CLASS,
     &crate::numops::CLASS,
     &crate::rbd::CLASS,
     &crate::refcount::CLASS,
     &crate::timeindex::CLASS,
+    &crate::user::CLASS,
     &crate::version::CLASS,
 ];
 

@@ -1,0 +1,405 @@
+//! Class `user`: a user's buckets and how much they hold in all. Source: src/cls/user/cls_user.cc.
+
+use bytes::Bytes;
+use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
+use types::{Errno, Utime};
+
+use crate::registry::{Class, Done, methods, stored, wire_grown};
+use crate::{ObjectView, keys};
+
+pub static CLASS: Class = Class {
+    name: "user",
+    methods: methods![
+        set_buckets_info RD_WR set_buckets_info,
+        complete_stats_sync RD_WR complete_stats_sync,
+        remove_bucket RD_WR remove_bucket,
+        list_buckets RD list_buckets,
+        get_header RD get_header,
+        reset_user_stats RD_WR reset_user_stats,
+        reset_user_stats2 RD_WR reset_user_stats2,
+    ],
+};
+
+const MAX_ENTRIES: u64 = 1000;
+
+/// A bucket's name and where its objects are: by a rule's name, or by pools.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Bucket {
+    name: Bytes,
+    marker: Bytes,
+    id: Bytes,
+    placement: Bytes,
+    data_pool: Bytes,
+    index_pool: Bytes,
+    extra_pool: Bytes,
+}
+
+impl Encode for Bucket {
+    fn encode(&self, w: &mut Writer) {
+        if self.placement.is_empty() {
+            w.envelope(7, 3, |w| {
+                self.name.encode(w);
+                self.data_pool.encode(w);
+                self.marker.encode(w);
+                self.id.encode(w);
+                self.index_pool.encode(w);
+                self.extra_pool.encode(w);
+            });
+        } else {
+            w.envelope(9, 8, |w| {
+                self.name.encode(w);
+                self.marker.encode(w);
+                self.id.encode(w);
+                self.placement.encode(w);
+            });
+        }
+    }
+}
+impl Decode for Bucket {
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        legacy_envelope(r, "user bucket", 8, 3, |r, v| {
+            let mut b = Self { name: r.blob()?, ..Self::default() };
+            if v < 8 {
+                b.data_pool = r.blob()?;
+            }
+            if v >= 2 {
+                b.marker = r.blob()?;
+                b.id = if v <= 3 { r.u64()?.to_string().into() } else { r.blob()? };
+            }
+            if v < 8 {
+                b.index_pool = if v >= 5 { r.blob()? } else { b.data_pool.clone() };
+                if v >= 7 {
+                    b.extra_pool = r.blob()?;
+                }
+            } else {
+                b.placement = r.blob()?;
+                if v == 8 && b.placement.is_empty() {
+                    (b.data_pool, b.index_pool, b.extra_pool) = (r.blob()?, r.blob()?, r.blob()?);
+                }
+            }
+            Ok(b)
+        })
+    }
+}
+
+/// An envelope of a structure that had none in its first versions: then a version alone, or a version and a compat byte,
+/// stand in front of the fields. Source: DECODE_START_LEGACY_COMPAT_LEN in src/include/encoding.h, with the same version
+/// for both.
+fn legacy_envelope<T>(
+    r: &mut Reader,
+    what: &'static str,
+    ours: u8,
+    since: u8,
+    body: impl FnOnce(&mut Reader, u8) -> Result<T, DecodeError>,
+) -> Result<T, DecodeError> {
+    if r.peek_u8()? >= since {
+        return r.envelope(what, ours, |r, env| body(r, env.version));
+    }
+    let version = r.u8()?;
+    body(r, version)
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Entry {
+    bucket: Bucket,
+    /// Bytes.
+    size: u64,
+    /// Bytes, in whole allocation units.
+    size_rounded: u64,
+    created: Utime,
+    /// Objects.
+    count: u64,
+    /// Whether the header's sums hold this one.
+    synced: bool,
+}
+
+impl Encode for Entry {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(9, 5, |w| {
+            Bytes::new().encode(w); // the bucket's name, once
+            self.size.encode(w);
+            self.created.sec.encode(w);
+            self.count.encode(w);
+            self.bucket.encode(w);
+            self.size_rounded.encode(w);
+            self.synced.encode(w);
+            self.created.encode(w);
+        });
+    }
+}
+impl Decode for Entry {
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        legacy_envelope(r, "user bucket entry", 9, 5, |r, v| {
+            r.blob()?;
+            let (size, sec) = (r.u64()?, r.u32()?);
+            let mut e = Self { size, size_rounded: size, ..Self::default() };
+            if v < 7 {
+                e.created = Utime::new(sec, 0);
+            }
+            if v >= 2 {
+                e.count = r.u64()?;
+            }
+            if v >= 3 {
+                e.bucket = Decode::decode(r)?;
+            }
+            if v >= 4 {
+                e.size_rounded = r.u64()?;
+            }
+            if v >= 6 {
+                e.synced = Decode::decode(r)?;
+            }
+            if v >= 7 {
+                e.created = Decode::decode(r)?;
+            }
+            if v == 8 {
+                r.blob()?; // a placement rule
+            }
+            Ok(e)
+        })
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Stats {
+    entries: u64,
+    bytes: u64,
+    bytes_rounded: u64,
+}
+wire_struct!(Stats(1, 1) { entries, bytes, bytes_rounded });
+
+impl Stats {
+    fn add(&mut self, e: &Entry) {
+        self.entries = self.entries.wrapping_add(e.count);
+        self.bytes = self.bytes.wrapping_add(e.size);
+        self.bytes_rounded = self.bytes_rounded.wrapping_add(e.size_rounded);
+    }
+
+    fn subtract(&mut self, e: &Entry) {
+        self.entries = self.entries.wrapping_sub(e.count);
+        self.bytes = self.bytes.wrapping_sub(e.size);
+        self.bytes_rounded = self.bytes_rounded.wrapping_sub(e.size_rounded);
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Header {
+    stats: Stats,
+    last_sync: Utime,
+    last_update: Utime,
+}
+wire_struct!(Header(1, 1) { stats, last_sync, last_update });
+
+struct SetArgs {
+    entries: Vec<Entry>,
+    /// Otherwise only the sizes of buckets that are there change.
+    add: bool,
+    time: Utime,
+}
+wire_struct!(SetArgs(1, 1) { entries, add, time });
+
+struct RemoveArgs {
+    bucket: Bucket,
+}
+wire_struct!(RemoveArgs(1, 1) { bucket });
+
+#[derive(Default)]
+struct ListArgs {
+    marker: Bytes,
+    max: i32,
+    end: Bytes,
+}
+wire_grown!(ListArgs(2, 1) { marker, max; 2: end });
+
+struct ListReply {
+    entries: Vec<Entry>,
+    marker: Bytes,
+    more: bool,
+}
+wire_struct!(ListReply(1, 1) { entries, marker, more });
+
+struct TimeArgs {
+    time: Utime,
+}
+wire_struct!(TimeArgs(1, 1) { time });
+
+/// An envelope with nothing in it.
+struct HeaderArgs;
+
+impl Decode for HeaderArgs {
+    const MIN_SIZE: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("user header", 1, |_, _| Ok(Self))
+    }
+}
+
+struct HeaderReply {
+    header: Header,
+}
+wire_struct!(HeaderReply(1, 1) { header });
+
+struct ResetArgs {
+    time: Utime,
+    marker: Bytes,
+    stats: Stats,
+}
+wire_struct!(ResetArgs(1, 1) { time, marker, stats });
+
+struct ResetReply {
+    marker: Bytes,
+    stats: Stats,
+    more: bool,
+}
+wire_struct!(ResetReply(1, 1) { marker, stats, more });
+
+fn header(v: &mut dyn ObjectView) -> Result<Header, Errno> {
+    match v.omap_header()? {
+        raw if raw.is_empty() => Ok(Header::default()),
+        raw => stored(raw),
+    }
+}
+
+fn save(v: &mut dyn ObjectView, header: &Header) -> Result<Done, Errno> {
+    v.omap_set_header(header.to_bytes())?;
+    Ok(Done)
+}
+
+fn find(v: &mut dyn ObjectView, bucket: &Bucket) -> Result<Option<Entry>, Errno> {
+    if bucket.name.is_empty() { Err(Errno::EINVAL) } else { keys::find(v, &bucket.name) }
+}
+
+fn set_buckets_info(v: &mut dyn ObjectView, args: SetArgs) -> Result<Done, Errno> {
+    let mut header = header(v)?;
+    for given in args.entries {
+        let mut entry = match find(v, &given.bucket)? {
+            None if !args.add => continue,
+            None => given.clone(),
+            Some(mut old) => {
+                if args.add {
+                    old.bucket.id = given.bucket.id.clone();
+                    old.created = given.created;
+                }
+                old
+            }
+        };
+        if entry.synced {
+            header.stats.subtract(&entry);
+        }
+        if !args.add {
+            (entry.size, entry.size_rounded, entry.count) = (given.size, given.size_rounded, given.count);
+        }
+        entry.synced = true;
+        keys::write(v, given.bucket.name, &entry)?;
+        header.stats.add(&entry);
+    }
+    header.last_update = header.last_update.max(args.time);
+    save(v, &header)
+}
+
+fn complete_stats_sync(v: &mut dyn ObjectView, args: TimeArgs) -> Result<Done, Errno> {
+    let mut header = header(v)?;
+    header.last_sync = header.last_sync.max(args.time);
+    save(v, &header)
+}
+
+/// A bucket that is not there is removed already.
+fn remove_bucket(v: &mut dyn ObjectView, args: RemoveArgs) -> Result<Done, Errno> {
+    let mut header = header(v)?;
+    let Some(entry) = find(v, &args.bucket)? else { return Ok(Done) };
+    v.omap_remove(args.bucket.name)?;
+    if !entry.synced {
+        return Ok(Done);
+    }
+    header.stats.subtract(&entry);
+    save(v, &header)
+}
+
+fn list_buckets(v: &mut dyn ObjectView, args: ListArgs) -> Result<ListReply, Errno> {
+    let max = u64::try_from(args.max).unwrap_or(u64::MAX).min(MAX_ENTRIES);
+    let (found, mut more) = v.omap_list(&args.marker, b"", max)?;
+    let (mut entries, mut marker) = (Vec::new(), Bytes::new());
+    for (key, value) in found {
+        marker = key;
+        if !args.end.is_empty() && args.end <= marker {
+            more = false;
+            break;
+        }
+        // An entry that does not decode is passed over.
+        if let Ok(entry) = stored(value) {
+            entries.push(entry);
+        }
+    }
+    let marker = if more { marker } else { Bytes::new() };
+    Ok(ListReply { entries, marker, more })
+}
+
+fn get_header(v: &mut dyn ObjectView, _: HeaderArgs) -> Result<HeaderReply, Errno> {
+    Ok(HeaderReply { header: header(v)? })
+}
+
+/// Adds everything up anew.
+fn reset_user_stats(v: &mut dyn ObjectView, args: TimeArgs) -> Result<Done, Errno> {
+    let mut header = Header { last_update: args.time, ..Header::default() };
+    for (_, value) in keys::list(v, b"", "", u64::MAX)? {
+        header.stats.add(&stored(value)?);
+    }
+    save(v, &header)
+}
+
+/// The same in pieces: the caller brings the marker again. As in Ceph, what it brings as sum so far does not count.
+fn reset_user_stats2(v: &mut dyn ObjectView, args: ResetArgs) -> Result<ResetReply, Errno> {
+    let (found, more) = v.omap_list(&args.marker, b"", MAX_ENTRIES)?;
+    let (mut stats, mut marker) = (Stats::default(), Bytes::new());
+    for (key, value) in found {
+        stats.add(&stored(value)?);
+        marker = key;
+    }
+    if !more {
+        let header = Header { stats: stats.clone(), last_update: args.time, ..Header::default() };
+        save(v, &header)?;
+    }
+    Ok(ResetReply { marker, stats, more })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::Fake;
+
+    fn entry(name: &'static str, size: u64) -> Entry {
+        let bucket = Bucket { name: name.into(), placement: "default".into(), ..Bucket::default() };
+        Entry { bucket, size, size_rounded: 4096, count: 1, ..Entry::default() }
+    }
+
+    fn stats(f: &mut Fake) -> Stats {
+        let input = Header::default().to_bytes(); // any envelope
+        let (_, out) = f.call("user", "get_header", input).unwrap();
+        HeaderReply::from_bytes(out).unwrap().header.stats
+    }
+
+    #[test]
+    fn the_header_sums_the_buckets_up() {
+        let mut f = Fake::default();
+        let set = |entries: Vec<Entry>, add| SetArgs { entries, add, time: Utime::new(9, 0) }.to_bytes();
+        f.call("user", "set_buckets_info", set(vec![entry("a", 10), entry("b", 20)], true)).unwrap();
+        assert_eq!(stats(&mut f), Stats { entries: 2, bytes: 30, bytes_rounded: 8192 });
+        f.call("user", "set_buckets_info", set(vec![entry("a", 15), entry("c", 1)], false)).unwrap();
+        assert_eq!(stats(&mut f), Stats { entries: 2, bytes: 35, bytes_rounded: 8192 });
+        let list = ListArgs { max: 1, ..ListArgs::default() }.to_bytes();
+        let (_, out) = f.call("user", "list_buckets", list).unwrap();
+        let reply = ListReply::from_bytes(out).unwrap();
+        assert_eq!((reply.marker.as_ref(), reply.more, reply.entries[0].size), (&b"a"[..], true, 15));
+        let bucket = entry("a", 0).bucket;
+        f.call("user", "remove_bucket", RemoveArgs { bucket }.to_bytes()).unwrap();
+        f.call("user", "reset_user_stats", TimeArgs { time: Utime::ZERO }.to_bytes()).unwrap();
+        assert_eq!(stats(&mut f), Stats { entries: 1, bytes: 20, bytes_rounded: 4096 });
+    }
+
+    #[test]
+    fn buckets_of_both_kinds_come_back() {
+        let pools = Bucket { name: "n".into(), data_pool: "d".into(), id: "1".into(), ..Bucket::default() };
+        for bucket in [pools, entry("a", 1).bucket] {
+            assert_eq!(Bucket::from_bytes(bucket.to_bytes()), Ok(bucket));
+        }
+        assert_eq!(Entry::from_bytes(entry("a", 7).to_bytes()), Ok(entry("a", 7)));
+    }
+}
