@@ -36,14 +36,16 @@ pub fn up(args: &UpArgs) -> Result<()> {
     let together = dir.running("loligo");
     if let Some(pid) = together {
         say!("The cluster in {} is already running (process {pid}).", dir.root().display());
-        return grow(&dir, &description, args);
+        return confirm(&dir, &description, args, &["loligo".to_owned()]);
     }
     if args.processes || !alive.is_empty() {
         return up_processes(&dir, &description, args, &alive);
     }
     if args.detach {
         let child = spawn(&dir, "loligo", &["serve"])?;
-        wait_and_report(&dir, &description, args, vec![("loligo".to_owned(), child)])?;
+        let limit = Duration::from_secs(args.timeout);
+        report(&dir, &description, Some(limit), vec![("loligo".to_owned(), child)], &[])?;
+        print_next(&dir);
         return grow(&dir, &description, args);
     }
     let lock = dir.lock("loligo")?.context("another process just started this cluster")?;
@@ -51,6 +53,16 @@ pub fn up(args: &UpArgs) -> Result<()> {
         report_when_healthy(&dir, &description, args);
         Ok(())
     })
+}
+
+/// Waits until the running cluster is usable. One of its processes may be about to end, killed a moment ago, while it still
+/// holds its place: then it is started again.
+fn confirm(dir: &ClusterDir, d: &Description, args: &UpArgs, running: &[String]) -> Result<()> {
+    if !report(dir, d, Some(Duration::from_secs(args.timeout)), Vec::new(), running)? {
+        say!("It has just ended; starting it again.");
+        return up(args);
+    }
+    grow(dir, d, args)
 }
 
 /// Whether `--osds` asks for more than there are. Fewer is no wish to lose data: OSDs go by `ceph osd purge`.
@@ -74,7 +86,8 @@ fn grow(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<()> {
             }
         }
     }
-    report(dir, &grown, Some(Duration::from_secs(args.timeout)), children)
+    report(dir, &grown, Some(Duration::from_secs(args.timeout)), children, &[])?;
+    Ok(())
 }
 
 /// `--mon-port` is for new clusters: clients know the port of an existing one.
@@ -100,7 +113,7 @@ fn up_processes(dir: &ClusterDir, d: &Description, args: &UpArgs, alive: &[(Stri
     let dead: Vec<&String> = names.iter().filter(|n| !alive.iter().any(|(a, _)| a == *n)).collect();
     if dead.is_empty() {
         say!("The cluster in {} is already running ({} processes).", dir.root().display(), alive.len());
-        return grow(dir, d, args);
+        return confirm(dir, d, args, &names);
     }
     let mut children = Vec::new();
     for name in dead {
@@ -108,7 +121,12 @@ fn up_processes(dir: &ClusterDir, d: &Description, args: &UpArgs, alive: &[(Stri
         children.push((name.clone(), spawn(dir, name, &[kind, "--id", id])?));
     }
     if args.detach {
-        wait_and_report(dir, d, args, children)?;
+        let others: Vec<String> = alive.iter().map(|(name, _)| name.clone()).collect();
+        if !report(dir, d, Some(Duration::from_secs(args.timeout)), children, &others)? {
+            say!("A daemon has just ended; starting it again.");
+            return up(args);
+        }
+        print_next(dir);
         return grow(dir, d, args);
     }
     report_when_healthy(dir, d, args);
@@ -151,24 +169,15 @@ fn spawn(dir: &ClusterDir, name: &str, args: &[&str]) -> Result<Child> {
     command.spawn().with_context(|| format!("cannot start {name}"))
 }
 
-fn wait_and_report(
-    dir: &ClusterDir,
-    d: &Description,
-    args: &UpArgs,
-    children: Vec<(String, Child)>,
-) -> Result<()> {
-    report(dir, d, Some(Duration::from_secs(args.timeout)), children)?;
-    print_next(dir);
-    Ok(())
-}
-
-/// Waits until the cluster is usable, and says so. Ends early when one of the children does.
+/// Waits until the cluster is usable, and says so. A child that ends is an error; false when one of the `others`, which ran
+/// before, ended.
 fn report(
     dir: &ClusterDir,
     d: &Description,
     limit: Option<Duration>,
     mut children: Vec<(String, Child)>,
-) -> Result<()> {
+    others: &[String],
+) -> Result<bool> {
     let start = Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let health = runtime.block_on(async {
@@ -180,10 +189,13 @@ fn report(
                     bail!("{}", died(dir, name, status.code()));
                 }
             }
+            if others.iter().any(|name| dir.running(name).is_none()) {
+                return Ok(None);
+            }
             if admin.connected(POLL).await.is_ok() {
                 last = client::command(&admin, json!({"prefix": "health"})).await.unwrap_or(Value::Null);
                 if usable(&last) && all_up(dir, &admin, d).await {
-                    return Ok(last);
+                    return Ok(Some(last));
                 }
             }
             if let Some(limit) = limit.filter(|limit| start.elapsed() >= *limit) {
@@ -193,12 +205,13 @@ fn report(
             tokio::time::sleep(POLL).await;
         }
     })?;
+    let Some(health) = health else { return Ok(false) };
     let (root, took) = (dir.root().display(), start.elapsed().as_secs_f32());
     match reasons(&health) {
         None => say!("The cluster in {root} is healthy ({took:.1} s)."),
         Some(warnings) => say!("The cluster in {root} is usable ({took:.1} s), with warnings: {warnings}"),
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Healthy, or with nothing worse than warnings: an operator's warning of yesterday must not look like a failed start.
@@ -260,7 +273,7 @@ fn died(dir: &ClusterDir, name: &str, code: Option<i32>) -> String {
 fn report_when_healthy(dir: &ClusterDir, d: &Description, args: &UpArgs) {
     let (dir, d, args) = (dir.clone(), d.clone(), args.clone());
     std::thread::spawn(move || {
-        let outcome = report(&dir, &d, None, Vec::new()).and_then(|()| {
+        let outcome = report(&dir, &d, None, Vec::new(), &[]).and_then(|_| {
             print_next(&dir);
             say!("\nCtrl-C stops it; the data stays.");
             grow(&dir, &d, &args)

@@ -30,7 +30,7 @@ fn a_wrong_key_is_refused() {
 fn capabilities_are_obeyed() {
     let c = Cluster::start(&[]);
     for pool in ["p", "p2"] {
-        c.ceph(&format!("osd pool create {pool} 8"));
+        c.pool(pool, 8);
     }
     let keyring = c.dir.path().join("reader");
     let key =
@@ -63,7 +63,7 @@ fn capabilities_are_obeyed() {
 #[test]
 fn secure_mode_carries_data() {
     let c = Cluster::start(&[]);
-    c.ceph("osd pool create p 8");
+    c.pool("p", 8);
     let secure = ["--ms_client_mode=secure", "--ms_mon_client_mode=secure", "--ms_service_mode=secure"];
     let run = |args: &[&str]| c.ok("rados", &[&secure[..], args].concat());
     run(&["-p", "p", "put", "x", "/etc/passwd"]);
@@ -89,7 +89,7 @@ fn no_key_is_ever_logged() {
 #[test]
 fn auth_none_works_when_asked_for() {
     let c = Cluster::start(&["--auth", "none"]);
-    c.ceph("osd pool create p 8");
+    c.pool("p", 8);
     c.ok("rados", &["-p", "p", "put", "x", "/etc/passwd"]);
     assert!(c.ceph("health").starts_with("HEALTH_OK"));
 }

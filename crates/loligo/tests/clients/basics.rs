@@ -12,7 +12,7 @@ fn a_newcomers_first_session() {
         assert!(tree.contains(osd), "{tree}");
     }
     c.ceph("df");
-    c.ceph("osd pool create p 32");
+    c.pool("p", 32);
     std::fs::write(c.dir.path().join("in"), b"hello, squid\n").expect("written");
     c.ok("rados", &["-p", "p", "put", "greeting", "in"]);
     assert_eq!(c.ok("rados", &["-p", "p", "ls"]), "greeting\n");
@@ -28,7 +28,7 @@ fn a_newcomers_first_session() {
 #[test]
 fn rados_bench_small_and_large_with_verified_data() {
     let c = Cluster::start(&[]);
-    c.ceph("osd pool create p 32");
+    c.pool("p", 32);
     c.ok("rados", &["-p", "p", "bench", "5", "write", "-b", "4096", "-t", "16", "--no-cleanup"]);
     c.ok("rados", &["-p", "p", "bench", "3", "rand", "-t", "16"]);
     c.ok("rados", &["-p", "p", "cleanup"]);
@@ -60,10 +60,25 @@ fn up_starts_again_what_died() {
     assert!(c.ceph("health").starts_with("HEALTH_OK"));
 }
 
+/// A process that was killed this instant may still hold its place: `up` must not call that cluster a running one.
+#[test]
+fn up_right_after_kill_nine_starts_it_again() {
+    for mode in [&[][..], &["--processes"]] {
+        let c = Cluster::start(mode);
+        for _ in 0..5 {
+            let before = c.pids();
+            c.kill_all();
+            c.up(mode);
+            assert!(c.pids().iter().all(|p| !before.contains(p)), "{:?} then {:?}", before, c.pids());
+            assert!(c.ceph("health").starts_with("HEALTH_OK"));
+        }
+    }
+}
+
 #[test]
 fn data_and_settings_survive_a_restart() {
     let c = Cluster::start(&[]);
-    c.ceph("osd pool create p 8");
+    c.pool("p", 8);
     c.ok("rados", &["-p", "p", "put", "passwd", "/etc/passwd"]);
     c.ok("rados", &["-p", "p", "setxattr", "passwd", "who", "me"]);
     c.ok("rados", &["-p", "p", "setomapval", "passwd", "k", "v"]);
@@ -115,8 +130,7 @@ fn up_refuses_plainly() {
 fn a_cluster_grows() {
     for mode in [&[][..], &["--processes"]] {
         let c = Cluster::start(&[mode, &["--osds", "2"]].concat());
-        c.ceph("osd pool create p 32");
-        c.ceph("osd pool application enable p rados");
+        c.pool("p", 32);
         let data: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
         std::fs::write(c.dir.path().join("in"), &data).expect("written");
         for i in 0..20 {

@@ -66,6 +66,12 @@ impl Cluster {
         self.ok("ceph", &line.split_whitespace().collect::<Vec<_>>())
     }
 
+    /// A pool that health does not complain of for want of an application.
+    pub fn pool(&self, name: &str, pgs: u32) {
+        self.ceph(&format!("osd pool create {name} {pgs}"));
+        self.ceph(&format!("osd pool application enable {name} rados"));
+    }
+
     /// A Python program over python3-rados.
     pub fn python(&self, program: &str, args: &[&str]) -> Output {
         self.client("/usr/bin/python3", &[&["-c", program], args].concat())

@@ -57,8 +57,7 @@ sys.exit(1 if bad else 0)
 
 fn kill_during_writes(mode: &[&str]) {
     let c = Cluster::start(mode);
-    c.ceph("osd pool create p 16");
-    c.ceph("osd pool application enable p rados");
+    c.pool("p", 16);
     for round in 0..2 {
         let acks = c.dir.path().join(format!("acks{round}"));
         let mut writer = Command::new("/usr/bin/python3")

@@ -30,7 +30,7 @@ fn healthy_within_two_seconds_and_under_200_megabytes() {
 #[test]
 fn a_full_disk_is_enospc_and_deletes_still_work() {
     let c = Cluster::start(&["--osds", "2", "--osd-size", "64M"]);
-    c.ceph("osd pool create p 4");
+    c.pool("p", 4);
     let program = r#"
 import os, rados, sys
 r = rados.Rados(conffile=os.environ['CEPH_CONF']); r.connect()

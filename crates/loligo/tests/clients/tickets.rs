@@ -210,7 +210,7 @@ fn an_expired_ticket_is_refused() {
         std::thread::sleep(Duration::from_millis(100));
     }
     // An honest client renews its ticket, or logs in anew.
-    c.ceph("osd pool create p 8");
+    c.pool("p", 8);
     c.ok("rados", &["-p", "p", "put", "x", "/etc/hostname"]);
     c.ok("rados", &["-p", "p", "bench", "8", "write", "-b", "4096", "-t", "4"]);
     a.messenger.shut_down();
