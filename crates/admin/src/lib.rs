@@ -11,6 +11,7 @@ mod signature;
 pub mod common;
 pub mod options;
 pub mod perf;
+pub mod socket;
 
 pub mod json;
 pub mod units;

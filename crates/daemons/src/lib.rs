@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod admin_socket;
 pub mod auth;
 pub mod metadata;
 pub mod mon;

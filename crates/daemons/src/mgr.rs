@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use admin::Reply;
 use anyhow::Result;
 use cephx::caps::MgrCap;
 use manager::{Input, Manager, Output, PeerInfo, Settings};
@@ -11,9 +12,11 @@ use messages::Message;
 use messages::wire::WireMessage;
 use msgr::{Limits, Local, Policy};
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
-use runtime::{Clock, Machine, Owner};
+use runtime::{Clock, LocalSocket, Machine, Owner};
+use tokio::sync::oneshot;
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType};
 
+use crate::admin_socket::{self, AdminSocketAt, Commands};
 use crate::auth::SharedAuth;
 use crate::mon_session::MonSession;
 
@@ -26,11 +29,13 @@ pub struct MgrSettings {
     pub auth: Arc<SharedAuth>,
     /// Options of the configuration file.
     pub options: std::collections::BTreeMap<String, String>,
+    pub admin_socket: Option<AdminSocketAt>,
 }
 
 /// A running manager.
 pub struct Mgr {
     shell: Arc<Shell>,
+    _admin: Option<LocalSocket>,
 }
 
 struct Shell {
@@ -67,7 +72,9 @@ impl Mgr {
         let _ = shell.owner.set(Owner::new(machine));
         session.connect();
         tokio::spawn(tick(Arc::downgrade(&shell)));
-        Ok(Self { shell })
+        let admin =
+            admin_socket::open(settings.admin_socket.as_ref(), Arc::clone(&shell) as Arc<dyn Commands>);
+        Ok(Self { shell, _admin: admin })
     }
 
     pub fn stop(&self) {
@@ -115,6 +122,14 @@ impl Machine for MgrMachine {
                     Output::Close { conn } => self.messenger.close(conn),
                 }
             }
+        }
+    }
+}
+
+impl Commands for Shell {
+    fn command(&self, cmd: String, answer: oneshot::Sender<Reply>) {
+        if let Some(owner) = self.owner.get() {
+            let _ = answer.send(owner.with(|m| m.core.daemon_command(&[cmd])));
         }
     }
 }

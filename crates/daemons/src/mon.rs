@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use admin::Reply;
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use messages::Message;
@@ -12,10 +13,11 @@ use messages::wire::WireMessage;
 use monitor::{Input, Monitor, Output, QuorumView, Settings};
 use msgr::{ConMode, Limits, Local, Policy};
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, Identity, Messenger, PeerReady};
-use runtime::{Clock, Machine, OsEntropy, Owner};
-use tokio::sync::watch;
+use runtime::{Clock, LocalSocket, Machine, OsEntropy, Owner};
+use tokio::sync::{oneshot, watch};
 use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType};
 
+use crate::admin_socket::{self, AdminSocketAt, Commands};
 use crate::mon_store::MonStore;
 
 /// How to start a monitor.
@@ -25,11 +27,13 @@ pub struct MonConfig {
     /// The store, made by `MonStore::create`.
     pub store: PathBuf,
     pub listen: std::net::SocketAddr,
+    pub admin_socket: Option<AdminSocketAt>,
 }
 
 /// A running monitor.
 pub struct Mon {
     shell: Arc<Shell>,
+    _admin: Option<LocalSocket>,
 }
 
 struct Shell {
@@ -81,7 +85,8 @@ impl Mon {
             .await
             .map_err(|e| anyhow::anyhow!("cannot listen on {}: {e}", config.listen))?;
         tokio::spawn(tick(Arc::downgrade(&shell)));
-        Ok(Self { shell })
+        let admin = admin_socket::open(config.admin_socket.as_ref(), Arc::clone(&shell) as Arc<dyn Commands>);
+        Ok(Self { shell, _admin: admin })
     }
 
     /// Ends when the monitor cannot go on, with the reason.
@@ -200,6 +205,14 @@ impl MonMachine {
                 let state = self.core.snapshot();
                 let _ = self.jobs.send(Job::Snapshot { index, state });
             }
+        }
+    }
+}
+
+impl Commands for Shell {
+    fn command(&self, cmd: String, answer: oneshot::Sender<Reply>) {
+        if let Some(owner) = self.owner.get() {
+            let _ = answer.send(owner.with(|m| m.core.daemon_command(m.clock.now(), &[cmd])));
         }
     }
 }

@@ -1,11 +1,13 @@
 //! The OSD's shell: its messenger, its device's threads, its clock around the core.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use admin::Reply;
 use anyhow::{Context, Result};
 use cephx::caps::OsdCap;
 use codec::Decode;
@@ -16,13 +18,14 @@ use messages::wire::WireMessage;
 use msgr::{Limits, Local, Policy};
 use pg::{BootAddrs, Input, OsdConfig, OsdCore, Output, PeerInfo};
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
-use runtime::{Clock, FileDevice, Machine, Owner};
+use runtime::{Clock, FileDevice, LocalSocket, Machine, Owner};
 use store::{
     Checkpoint, CheckpointDone, Commit, CommitDone, Device, DeviceError, Options, Store, StoreError,
 };
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, OsdId};
 
+use crate::admin_socket::{self, AdminSocketAt, Commands};
 use crate::auth::SharedAuth;
 use crate::mon::wait_failed;
 use crate::mon_session::MonSession;
@@ -41,6 +44,7 @@ pub struct OsdSettings {
     /// Options of the configuration file, which win over the monitors'.
     pub local: std::collections::BTreeMap<String, String>,
     pub store: Options,
+    pub admin_socket: Option<AdminSocketAt>,
 }
 
 /// Tells an OSD's address from that of an earlier process, and of another OSD in the same process.
@@ -51,6 +55,7 @@ pub fn nonce(pid: u32, id: i32) -> u32 {
 /// A running OSD.
 pub struct Osd {
     shell: Arc<Shell>,
+    _admin: Option<LocalSocket>,
 }
 
 struct Shell {
@@ -60,6 +65,14 @@ struct Shell {
     owner: OnceLock<Owner<OsdMachine>>,
     failed: watch::Sender<Option<String>>,
     stopped: Notify,
+    /// Commands from the admin socket that the core has not answered, by number.
+    asked: Mutex<Asked>,
+}
+
+#[derive(Default)]
+struct Asked {
+    last: u64,
+    waiting: BTreeMap<u64, oneshot::Sender<Reply>>,
 }
 
 impl Osd {
@@ -83,6 +96,7 @@ impl Osd {
             owner: OnceLock::new(),
             failed: watch::Sender::new(None),
             stopped: Notify::new(),
+            asked: Mutex::default(),
         });
         messenger.set_handler(Arc::clone(&shell) as Arc<dyn Handler>);
         let nonce = nonce(std::process::id(), settings.id.0);
@@ -99,7 +113,8 @@ impl Osd {
             host: crate::metadata::host(),
         };
         let core = OsdCore::new(settings.id, settings.options, store, addrs)
-            .map_err(|e| anyhow::anyhow!("osd.{}: {e}", settings.id))?;
+            .map_err(|e| anyhow::anyhow!("osd.{}: {e}", settings.id))?
+            .with_file_options(&settings.local);
         let machine = OsdMachine {
             core,
             messenger: messenger.clone(),
@@ -118,13 +133,13 @@ impl Osd {
             commit_wanted: false,
             out: Vec::new(),
             dirty: Vec::new(),
-            local: settings.local.clone(),
         };
         let _ = shell.owner.set(Owner::new(machine));
-        shell.submit(Event::Core(Input::Config(settings.local.into_iter().collect())));
         session.connect();
         tokio::spawn(tick(Arc::downgrade(&shell)));
-        Ok(Self { shell })
+        let admin =
+            admin_socket::open(settings.admin_socket.as_ref(), Arc::clone(&shell) as Arc<dyn Commands>);
+        Ok(Self { shell, _admin: admin })
     }
 
     /// Ends when the OSD cannot go on, with the reason.
@@ -216,7 +231,6 @@ struct OsdMachine {
     out: Vec<Output>,
     /// Channels with messages queued by this batch.
     dirty: Vec<ConnId>,
-    local: std::collections::BTreeMap<String, String>,
 }
 
 impl Machine for OsdMachine {
@@ -324,11 +338,7 @@ impl OsdMachine {
                     }
                     None
                 }
-                Message::Config(m) => {
-                    let mut options = m.options;
-                    options.extend(self.local.iter().map(|(k, v)| (k.clone(), v.clone())));
-                    Some(Input::Config(options.into_iter().collect()))
-                }
+                Message::Config(m) => Some(Input::Config(m.options.into_iter().collect())),
                 other => Some(Input::FromMon(other)),
             };
         }
@@ -353,6 +363,12 @@ impl OsdMachine {
             Output::SendMgr(msg) => {
                 if let Some(conn) = self.peers.mgr() {
                     self.queue(conn, msg.into_wire(0));
+                }
+            }
+            Output::AdminReply { tid, reply } => {
+                let asked = self.shell.upgrade().and_then(|shell| shell.asked().waiting.remove(&tid));
+                if let Some(answer) = asked {
+                    let _ = answer.send(reply);
                 }
             }
             Output::Commit => self.commit_wanted = true,
@@ -392,6 +408,25 @@ impl OsdMachine {
                 self.checkpointing = self.checkpoints.send(checkpoint).is_ok();
             }
         }
+    }
+}
+
+impl Shell {
+    fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Commands for Shell {
+    fn command(&self, cmd: String, answer: oneshot::Sender<Reply>) {
+        let tid = {
+            let mut asked = self.asked();
+            asked.last += 1;
+            let tid = asked.last;
+            asked.waiting.insert(tid, answer);
+            tid
+        };
+        self.submit(Event::Core(Input::AdminCommand { tid, cmd }));
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::pin::Pin;
 
 use anyhow::{Context, Result, bail};
+use daemons::admin_socket::AdminSocketAt;
 use daemons::auth::SharedAuth;
 use daemons::mgr::{Mgr, MgrSettings};
 use daemons::mon::{Mon, MonConfig};
@@ -159,17 +160,27 @@ impl Running {
     async fn start(&mut self, dir: &ClusterDir, d: &Description, name: &str) -> Result<()> {
         let (kind, id) = name.split_once('.').context("a daemon's name has a dot")?;
         let options = Conf::read(&dir.conf())?.for_daemon(kind, id);
+        let values = admin::options::Values::new(name, &options);
+        let admin_socket = AdminSocketAt::of(&values);
         let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
         match kind {
             "mon" => {
                 let settings = crate::create::mon_settings(d, id, options)?;
                 let store = dir.daemon_dir(name).join("store.redb");
-                self.mons.push(Mon::start(MonConfig { settings, store, listen: d.mon_addr }).await?);
+                self.mons
+                    .push(Mon::start(MonConfig { settings, store, listen: d.mon_addr, admin_socket }).await?);
             }
             "mgr" => {
                 let auth = daemon_auth(dir, d, EntityType::Mgr, id)?;
                 let monitors = monitors(d);
-                let settings = MgrSettings { name: id.to_owned(), listen: loopback, monitors, auth, options };
+                let settings = MgrSettings {
+                    name: id.to_owned(),
+                    listen: loopback,
+                    monitors,
+                    auth,
+                    options,
+                    admin_socket,
+                };
                 self.mgrs.push(Mgr::start(settings).await?);
             }
             _ => {
@@ -183,6 +194,7 @@ impl Running {
                     options: pg::OsdConfig::default(),
                     store: crate::create::store_options(&options),
                     local: options,
+                    admin_socket,
                 };
                 self.osds.push((number, Osd::start(settings).await?));
             }

@@ -38,6 +38,10 @@ pub struct OsdConfig {
     pub map_cache_size: u32,
     pub client_watch_timeout: Duration,
     pub default_notify_timeout: Duration,
+    /// Objects whose clones are being trimmed at one time, in one PG.
+    pub max_snap_trims: usize,
+    /// Pause behind them.
+    pub snap_trim_sleep: Duration,
     /// The share of the store at which writes are dropped, 0 to 1.
     pub failsafe_full_ratio: f32,
 }
@@ -66,6 +70,8 @@ impl Default for OsdConfig {
             backfill_scan_max: 128,
             map_cache_size: 500,
             client_watch_timeout: Duration::from_secs(30),
+            max_snap_trims: 2,
+            snap_trim_sleep: Duration::ZERO,
             failsafe_full_ratio: 0.97,
             default_notify_timeout: Duration::from_secs(30),
         }
@@ -84,7 +90,9 @@ enum Slot<'a> {
 }
 
 /// Every option's name.
-pub const OPTIONS: [&str; 22] = [
+pub const OPTIONS: [&str; 24] = [
+    "osd_pg_max_concurrent_snap_trims",
+    "osd_snap_trim_sleep",
     "osd_max_object_name_len",
     "osd_max_object_namespace_len",
     "osd_max_object_size",
@@ -133,6 +141,8 @@ impl OsdConfig {
             "osd_backfill_scan_max" => Slot::Size(&mut self.backfill_scan_max),
             "osd_map_cache_size" => Slot::Count(&mut self.map_cache_size),
             "osd_client_watch_timeout" => Slot::Seconds(&mut self.client_watch_timeout),
+            "osd_pg_max_concurrent_snap_trims" => Slot::Size(&mut self.max_snap_trims),
+            "osd_snap_trim_sleep" => Slot::Seconds(&mut self.snap_trim_sleep),
             "osd_failsafe_full_ratio" => Slot::Ratio(&mut self.failsafe_full_ratio),
             "osd_default_notify_timeout" => Slot::Seconds(&mut self.default_notify_timeout),
             _ => return None,

@@ -57,8 +57,13 @@ pub enum Input {
     DeviceFailed,
     /// Time passes; due at least every 500 ms.
     Tick,
-    /// Changed options, name and value as Ceph spells them.
+    /// The options that the monitors hold for this OSD, all of them, name and value as Ceph spells them.
     Config(Vec<(String, String)>),
+    /// A command's JSON from the owner of the admin socket; answered by an `Output::AdminReply` of the same number.
+    AdminCommand {
+        tid: u64,
+        cmd: String,
+    },
     /// Stop cleanly: `Output::Stopped` follows when the last transaction is durable.
     Shutdown,
 }
@@ -81,6 +86,11 @@ pub enum Output {
     SendMon(Message),
     /// To the active manager, tid 0.
     SendMgr(Message),
+    /// The answer to an `Input::AdminCommand`.
+    AdminReply {
+        tid: u64,
+        reply: admin::Reply,
+    },
     /// Transactions were submitted: take a commit from the store when the batch of inputs is through.
     Commit,
     CloseConn {

@@ -6,17 +6,14 @@ pub use table::{NewNotify, WatchKey, Watches};
 
 use std::time::Duration;
 
-use messages::osd::{MOsdOp, Op, watch_op};
-use types::{ConnId, HObject, ReqId, SnapContext};
+use messages::osd::{Op, watch_op};
+use types::{ConnId, HObject};
 
 use crate::OsdCore;
-use crate::exec::{Effect, RequestKind};
+use crate::exec::Effect;
 use crate::object::WatchInfo;
 use crate::osd::shared::Shared;
 use crate::pg::{ClientOp, Pg};
-
-/// The connection of requests that the OSD makes itself: nobody hears their replies.
-const NOBODY: ConnId = ConnId(u64::MAX);
 
 /// Carries out one effect of a request that has run (a write: is durable).
 pub(crate) fn apply(pg: &mut Pg, op: &ClientOp, effect: &Effect, cx: &mut Shared) {
@@ -81,27 +78,5 @@ pub(crate) fn tick(core: &mut OsdCore) {
 /// The request that takes an expired watch out of its object's info: an unwatch in the watcher's name.
 fn removal(pg: &Pg, object: &HObject, (cookie, watcher): WatchKey, cx: &Shared) -> ClientOp {
     let unwatch = Op::Watch { cookie, op: watch_op::UNWATCH, generation: 0, timeout_s: 0 };
-    let msg = MOsdOp {
-        pgid: pg.id,
-        epoch: cx.epoch(),
-        flags: 0,
-        explicit_reqid: ReqId::default(),
-        client_inc: 0,
-        mtime: Default::default(),
-        object: object.clone(),
-        ops: vec![unwatch.into()],
-        snapc: SnapContext::default(),
-        retry_attempt: 0,
-        features: 0,
-    };
-    let kind = RequestKind { reads: true, writes: true, ..RequestKind::default() };
-    ClientOp {
-        conn: NOBODY,
-        tid: 0,
-        name: watcher,
-        addr: Default::default(),
-        reqid: ReqId::default(),
-        kind,
-        msg,
-    }
+    ClientOp::internal(pg.id, object, watcher, vec![unwatch.into()], cx)
 }

@@ -2,10 +2,12 @@
 #![forbid(unsafe_code)]
 
 mod device;
+mod local;
 pub mod net;
 mod outside;
 mod owner;
 
 pub use device::FileDevice;
+pub use local::{Asked, LocalHandler, LocalSocket};
 pub use outside::{Clock, OsEntropy};
 pub use owner::{Machine, Owner};

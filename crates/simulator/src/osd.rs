@@ -153,7 +153,7 @@ impl World {
         host.peers.clear();
         host.mgr = None;
         host.mgr_life = 0;
-        host.mon = MonLink { global_id: host.mon.global_id, ..MonLink::default() };
+        host.mon = MonLink::default();
         host.commit_wanted = false;
         self.drop_connections(Node::Osd(osd), death);
     }
@@ -212,7 +212,8 @@ impl World {
                     self.net.close(self.now, conn, End::Opener);
                 }
             }
-            Output::MapChanged | Output::Stopped => {}
+            // Nobody asks over an admin socket.
+            Output::MapChanged | Output::Stopped | Output::AdminReply { .. } => {}
             Output::Up => self.say(|| format!("osd.{osd} is up")),
             Output::ClusterLog { level, text } => {
                 self.say(|| format!("cluster log {level:?}: {text}"));
@@ -344,7 +345,7 @@ impl World {
         let spread = if self.rng.one_in(50) { flush * 20 } else { flush };
         // Early acknowledgements matter on slow devices.
         let slow = match self.scenario.mutant {
-            Some(Mutant::AckEarly | Mutant::ReplicaAckEarly) => slow * 20,
+            Some(Mutant::AckEarly | Mutant::ReplicaAckEarly) => slow * 200,
             _ => slow,
         };
         (flush + self.rng.below(spread) + bytes * 2) * slow

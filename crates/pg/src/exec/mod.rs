@@ -20,11 +20,13 @@ mod read;
 mod scratch;
 mod snaps;
 mod tmap;
+mod trim;
 mod watch;
 mod write;
 mod xxhash;
 
 pub use dispatch::{RequestKind, classify};
+pub use trim::trim;
 
 use scratch::Scratch;
 

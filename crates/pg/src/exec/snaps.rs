@@ -218,7 +218,7 @@ fn normalise(mut ranges: Ranges) -> Ranges {
 }
 
 /// What is in both; each is sorted and disjoint.
-fn intersect(a: &[(u64, u64)], b: &[(u64, u64)]) -> Ranges {
+pub(super) fn intersect(a: &[(u64, u64)], b: &[(u64, u64)]) -> Ranges {
     let mut out = Ranges::new();
     let (mut i, mut j) = (a.iter().peekable(), b.iter().peekable());
     while let (Some((s, l)), Some((t, m))) = (i.peek(), j.peek()) {
@@ -262,7 +262,7 @@ fn subtract(a: &[(u64, u64)], b: &[(u64, u64)]) -> Ranges {
     out
 }
 
-fn total(ranges: &[(u64, u64)]) -> u64 {
+pub(super) fn total(ranges: &[(u64, u64)]) -> u64 {
     ranges.iter().map(|(_, len)| len).sum()
 }
 

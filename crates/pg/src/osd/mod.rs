@@ -16,14 +16,18 @@ pub(crate) mod mon;
 mod report;
 mod route;
 pub(crate) mod session;
+mod settings;
 pub(crate) mod shared;
 mod superblock;
+mod track;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::maps::OsdMap;
+use admin::options::Values;
+use messages::Message;
 use store::{Store, TxnSeq};
 use types::{Epoch, Now, OsdId, SpgId};
 
@@ -50,6 +54,10 @@ pub struct OsdCore {
     waiting_for_map: VecDeque<Waiting>,
     heartbeats: Heartbeats,
     reports: report::Reports,
+    tracker: track::Tracker,
+    values: Values,
+    /// What the core was made with; options that are set somewhere replace it.
+    base_config: OsdConfig,
     stopping: bool,
     /// The fullness that was last told to the monitors, and when.
     told_full: Option<(u32, Duration)>,
@@ -75,6 +83,7 @@ impl OsdCore {
             Epoch(0) => OsdMap::default(),
             e => superblock::full_map(&mut store, e).map_err(fatal)?.ok_or(FatalReason::MapMissing(e))?,
         };
+        let base_config = config.clone();
         let shared = Shared {
             whoami: whoami.0,
             config,
@@ -103,10 +112,14 @@ impl OsdCore {
             waiting_for_map: VecDeque::new(),
             heartbeats: Heartbeats::default(),
             reports: report::Reports::default(),
+            tracker: track::Tracker::default(),
+            values: Values::new(format!("osd.{whoami}"), &BTreeMap::new()),
+            base_config,
             stopping: false,
             told_full: None,
             bench: None,
         };
+        core.apply_values();
         core.load_pgs()?;
         Ok(core)
     }
@@ -139,15 +152,45 @@ impl OsdCore {
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         self.shared.now = now;
         std::mem::swap(&mut self.shared.out, out);
+        let before = self.shared.out.len();
+        self.track_input(&input);
         if self.shared.fatal.is_none() {
             self.dispatch(input);
             self.run_ready();
             self.report_if_due();
         }
+        self.track_outputs(before);
         if std::mem::take(&mut self.shared.uncommitted) && self.shared.fatal.is_none() {
             self.shared.out.push(Output::Commit);
         }
         std::mem::swap(&mut self.shared.out, out);
+    }
+
+    fn track_input(&mut self, input: &Input) {
+        let now = self.shared.now;
+        match input {
+            Input::Message { conn, tid, msg: Message::OsdOp(_) }
+                if self.shared.sessions.contains_key(conn) =>
+            {
+                self.tracker.arrived(*conn, *tid, now);
+            }
+            Input::Disconnected { conn } => self.tracker.disconnected(*conn),
+            Input::Durable(seq) => self.tracker.durable(*seq, now.mono),
+            _ => {}
+        }
+    }
+
+    fn track_outputs(&mut self, from: usize) {
+        let now = self.shared.now;
+        for output in self.shared.out.iter().skip(from) {
+            if let Output::Reply { conn, tid, msg: Message::OsdOpReply(reply) } = output {
+                let client = self.shared.sessions.get(conn).map(|s| s.peer.name);
+                self.tracker.answered(*conn, *tid, client, reply, now);
+            }
+        }
+        if self.shared.uncommitted {
+            self.tracker.submitted(self.shared.store.submitted(), now.mono);
+        }
     }
 
     fn dispatch(&mut self, input: Input) {
@@ -160,18 +203,15 @@ impl OsdCore {
             Input::Message { conn, tid, msg } => self.message(conn, tid, msg),
             Input::FromOsd { osd, msg } => self.osd_message(osd.0, None, 0, msg),
             Input::FromMon(msg) => self.mon_message(msg),
-            Input::FromMgr(_) => {}
+            Input::FromMgr(msg) => self.mgr_message(&msg),
             Input::MonConnected => self.mon_connected(),
             Input::MgrConnected => self.mgr_connected(),
             Input::OsdRefused { osd } => self.osd_refused(osd.0),
             Input::Durable(seq) => self.durable(seq),
             Input::DeviceFailed => self.shared.fail(FatalReason::DeviceFailed),
             Input::Tick => self.tick(),
-            Input::Config(options) => {
-                for (name, value) in options {
-                    self.shared.config.set(&name, &value);
-                }
-            }
+            Input::Config(options) => self.config_from_mon(options),
+            Input::AdminCommand { tid, cmd } => self.admin_command(tid, &[cmd]),
             Input::Shutdown => self.shutdown(),
         }
     }
@@ -180,6 +220,7 @@ impl OsdCore {
         self.boot_tick();
         self.heartbeat_tick();
         self.full_tick();
+        self.track_tick();
         if self.boot.is_up() && self.reports.questions_due(self.shared.now.mono, Duration::from_secs(2)) {
             let up_thru = self.shared.up_thru_wanted;
             if self.shared.map.osd(self.shared.whoami).is_some_and(|o| o.info.up_thru < up_thru) {
@@ -190,6 +231,9 @@ impl OsdCore {
             }
         }
         crate::watch::tick(self);
+        for pg in self.pgs.values_mut() {
+            pg.trim_step(&mut self.shared);
+        }
     }
 
     /// Runs requests that inputs have freed, until none is left.

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use messages::PaxosVersion;
+use admin::options::Values;
+use bytes::Bytes;
+use messages::mgr::{DaemonHealthMetric, MMgrOpen, MMgrReport};
 use messages::pool_stats::MPgStats;
-use messages::stats::{OsdStat, StoreStatfs};
+use messages::stats::{OsdStat, StorePerfStat, StoreStatfs};
+use messages::{Message, PaxosVersion};
 use types::PgId;
 
 use super::OsdCore;
@@ -13,6 +16,9 @@ use crate::io::Output;
 
 /// The least time between two reports when states change quickly.
 const MIN_INTERVAL: Duration = Duration::from_millis(200);
+
+/// An envelope of version 1 with nothing in it: no counters are declared.
+const NO_COUNTERS: Bytes = Bytes::from_static(&[1, 1, 0, 0, 0, 0]);
 
 /// When what was last said.
 #[derive(Debug, Default)]
@@ -23,6 +29,11 @@ pub(super) struct Reports {
     questions: Duration,
     mgr: bool,
     seq: u64,
+    /// How often the manager wants to hear of this daemon, and when it last did.
+    daemon_every: Option<Duration>,
+    daemon_last: Duration,
+    /// Version of the options that it knows.
+    told_values: u64,
 }
 
 impl Reports {
@@ -44,12 +55,66 @@ impl OsdCore {
     pub(super) fn mgr_connected(&mut self) {
         self.reports.mgr = true;
         self.reports.all = true;
+        self.open_mgr_session();
         self.reports.last = None;
         self.report_if_due();
     }
 
+    /// Introduces this daemon with its options. Source: MgrClient::_send_open.
+    fn open_mgr_session(&mut self) {
+        self.reports.daemon_every = None;
+        self.reports.told_values = self.values.version();
+        let open = MMgrOpen {
+            daemon_name: self.shared.whoami.to_string(),
+            config: self.values.encode_for_manager(),
+            config_defaults: Values::encode_defaults(),
+            ..MMgrOpen::default()
+        };
+        self.shared.out.push(Output::SendMgr(open.into()));
+    }
+
+    pub(super) fn mgr_message(&mut self, msg: &Message) {
+        if let Message::MgrConfigure(m) = msg {
+            // Nothing is reported to a manager that wants no reports.
+            let period = Duration::from_secs(m.period_s.into());
+            self.reports.daemon_every = (!period.is_zero()).then_some(period);
+            self.report_daemon();
+        }
+    }
+
+    fn report_daemon_if_due(&mut self) {
+        let now = self.shared.now.mono;
+        let news = self.reports.told_values != self.values.version();
+        let since = now.saturating_sub(self.reports.daemon_last);
+        let due = |every: Duration| since >= every || (news && since >= MIN_INTERVAL);
+        if self.reports.mgr && self.reports.daemon_every.is_some_and(due) {
+            self.report_daemon();
+        }
+    }
+
+    /// Tells of slow operations, and of options that changed. Source: MgrClient::_send_report, OSD::get_health_metrics.
+    fn report_daemon(&mut self) {
+        const SLOW_OPS: u8 = 0;
+        const PENDING_CREATING_PGS: u8 = 1;
+        self.reports.daemon_last = self.shared.now.mono;
+        let (slow, oldest_s) = self.slow_ops();
+        let slow = u64::from(slow) | u64::from(oldest_s) << 32;
+        let metric = |kind, value| DaemonHealthMetric { kind, value };
+        let version = self.values.version();
+        let news = std::mem::replace(&mut self.reports.told_values, version) != version;
+        let report = MMgrReport {
+            daemon_name: self.shared.whoami.to_string(),
+            packed: NO_COUNTERS,
+            health_metrics: vec![metric(SLOW_OPS, slow), metric(PENDING_CREATING_PGS, 0)],
+            config: if news { self.values.encode_for_manager() } else { Bytes::new() },
+            ..MMgrReport::default()
+        };
+        self.shared.out.push(Output::SendMgr(report.into()));
+    }
+
     /// Reports on time, and at once when a PG's state changed.
     pub(super) fn report_if_due(&mut self) {
+        self.report_daemon_if_due();
         let now = self.shared.now.mono;
         let since = self.reports.last.map(|at| now.saturating_sub(at));
         let due = match since {
@@ -92,10 +157,13 @@ impl OsdCore {
 
     fn osd_stat(&mut self) -> OsdStat {
         self.reports.seq += 1;
+        let latency = self.tracker.take_commit_latency_ns();
         let cx = &self.shared;
         OsdStat {
             statfs: self.statfs(),
             hb_peers: self.heartbeats.peers(),
+            // What is submitted can be read at once: as in BlueStore, one number stands for both.
+            perf: StorePerfStat { commit_latency_ns: latency, apply_latency_ns: latency },
             up_from: cx.map.osd(cx.whoami).map_or(Default::default(), |o| o.info.up_from),
             seq: self.reports.seq,
             num_pgs: u32::try_from(self.pgs.len()).unwrap_or(u32::MAX),

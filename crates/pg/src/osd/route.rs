@@ -91,6 +91,14 @@ impl OsdCore {
         self.deliver(what);
     }
 
+    /// Client operations among what waits for a map.
+    pub(super) fn waiting_for_map_ops(&self) -> impl Iterator<Item = (ConnId, u64)> {
+        self.waiting_for_map.iter().filter_map(|w| match &w.what {
+            Routed::Client { conn, tid, .. } => Some((*conn, *tid)),
+            Routed::Pg { .. } => None,
+        })
+    }
+
     /// A new map is here: what waited for it goes on.
     pub(super) fn map_arrived(&mut self) {
         let waiting = std::mem::take(&mut self.waiting_for_map);

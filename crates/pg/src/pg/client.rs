@@ -1,8 +1,8 @@
 //! Client requests: everything that is checked before operations run, in Ceph's order, and what follows their run.
 
-use messages::osd::{MOsdOp, MOsdOpReply, OpResult, flags};
+use messages::osd::{MOsdOp, MOsdOpReply, OpResult, OsdOp, flags};
 use store::StoreError;
-use types::{ConnId, EntityAddr, EntityName, Errno, Eversion, HObject, ReqId, SnapContext, SnapId};
+use types::{ConnId, EntityAddr, EntityName, Errno, Eversion, HObject, ReqId, SnapContext, SnapId, SpgId};
 
 use super::Pg;
 use super::replicate::Write;
@@ -19,6 +19,9 @@ use crate::range::{contains, pg_range};
 const WRITE_TOO_BIG: Errno = Errno(90);
 /// ERESTART: the write's snapshot context is older than the object's. Source: EOLDSNAPC in src/include/rados.h.
 const OLD_SNAPC: Errno = Errno(85);
+
+/// The connection of requests that the OSD makes itself: nobody hears their replies.
+const NOBODY: ConnId = ConnId(u64::MAX);
 
 /// A request with who asked.
 #[derive(Debug, Clone)]
@@ -42,8 +45,31 @@ impl ClientOp {
         MOsdOpReply::to(&self.msg, result, cx.epoch(), flags::ACK | flags::ONDISK)
     }
 
+    /// A request that the OSD makes itself, in somebody's name.
+    pub fn internal(pgid: SpgId, object: &HObject, name: EntityName, ops: Vec<OsdOp>, cx: &Shared) -> Self {
+        let msg = MOsdOp {
+            pgid,
+            epoch: cx.epoch(),
+            flags: 0,
+            explicit_reqid: ReqId::default(),
+            client_inc: 0,
+            mtime: Default::default(),
+            object: object.clone(),
+            ops,
+            snapc: SnapContext::default(),
+            retry_attempt: 0,
+            features: 0,
+        };
+        let kind = RequestKind { reads: true, writes: true, ..RequestKind::default() };
+        let (addr, reqid) = (EntityAddr::default(), ReqId::default());
+        Self { conn: NOBODY, tid: 0, name, addr, reqid, kind, msg }
+    }
+
     /// Answers.
     pub fn send(&self, msg: MOsdOpReply, cx: &mut Shared) {
+        if self.conn == NOBODY {
+            return;
+        }
         cx.out.push(Output::Reply { conn: self.conn, tid: self.tid, msg: msg.into() });
     }
 
@@ -292,7 +318,7 @@ impl Pg {
     }
 
     /// The request did not run to its end.
-    fn stopped(&mut self, op: ClientOp, head: &HObject, stop: ExecStop, cx: &mut Shared) {
+    pub(super) fn stopped(&mut self, op: ClientOp, head: &HObject, stop: ExecStop, cx: &mut Shared) {
         match stop {
             ExecStop::Missing(object) => self.wait_for_object(&object, op, cx),
             ExecStop::Drop => {}
@@ -330,7 +356,7 @@ impl Pg {
     }
 
     /// Source: PrimaryLogPG::execute_ctx, record_write_error.
-    fn finish_write(&mut self, op: ClientOp, head: HObject, mut done: Executed, cx: &mut Shared) {
+    pub(super) fn finish_write(&mut self, op: ClientOp, head: HObject, mut done: Executed, cx: &mut Shared) {
         cx.counters.writes += 1;
         cx.counters.write_bytes += op.msg.ops.iter().map(|o| o.indata.len() as u64).sum::<u64>();
         let mut result = done.result;

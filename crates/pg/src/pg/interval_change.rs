@@ -3,6 +3,7 @@
 use maps::OsdMap;
 use store::Txn;
 
+use super::trim::Trim;
 use super::{Peer, Pg, Phase, persist};
 use crate::interval::{IntervalKey, close_interval};
 use crate::osd::shared::Shared;
@@ -64,6 +65,7 @@ impl Pg {
         self.backfills.clear();
         self.unfound.clear();
         self.blocked_by.clear();
+        self.trim = Trim::default();
     }
 
     /// States this copy's info to another OSD.

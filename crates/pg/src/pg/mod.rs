@@ -33,6 +33,7 @@ mod replicate;
 pub(crate) mod split;
 pub mod state;
 mod stats;
+mod trim;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -50,6 +51,7 @@ use crate::watch::Watches;
 use backfill::Backfill;
 pub(crate) use client::ClientOp;
 use recovery::Recovering;
+use trim::Trim;
 use writes::Writes;
 
 /// Where a copy stands in its interval; see the module's diagram.
@@ -137,6 +139,8 @@ pub(crate) struct Pg {
     pub report: bool,
     /// Primary only: who watches through which connection.
     pub watches: Watches,
+    /// Primary only.
+    pub trim: Trim,
 }
 
 impl Pg {
@@ -163,6 +167,7 @@ impl Pg {
             activate_sent: std::time::Duration::ZERO,
             ready: VecDeque::new(),
             watches: Watches::default(),
+            trim: Trim::default(),
             report: true,
         }
     }

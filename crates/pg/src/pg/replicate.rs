@@ -225,6 +225,9 @@ impl Pg {
             done.resends.into_iter().for_each(|(op, reply)| op.send(reply, cx));
             self.ready.extend(freed);
         }
+        if self.trim.pass.is_some() {
+            self.trim_step(cx);
+        }
     }
 
     pub fn store_failed(&self, e: &StoreError, cx: &mut Shared) {

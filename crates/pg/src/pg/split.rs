@@ -6,7 +6,7 @@ use types::{HObject, PgId, SpgId};
 
 use super::{Pg, persist};
 use crate::info::{PgInfo, PgSums};
-use crate::object::{LoadError, ObjectState, info_flags};
+use crate::object::{CloneInfo, LoadError, ObjectState, info_flags};
 use crate::range::{ancestor, pg_range};
 use maps::Pool;
 
@@ -77,7 +77,13 @@ fn sums_of_range(id: SpgId, from: &HObject, until: &HObject, store: &mut Store) 
         for object in &page {
             let state = ObjectState::load(store, &store::ObjectKey::new(id.shard, object.clone()))?;
             sums.objects += 1;
-            sums.bytes += state.info.size as i64;
+            // Of clones only what they share with nobody counts, and the head knows that.
+            let alone =
+                |c: &CloneInfo| c.size as i64 - c.overlap.iter().map(|(_, len)| *len as i64).sum::<i64>();
+            if object.is_head() {
+                let clones: i64 = state.snapset.clones.values().map(alone).sum();
+                sums.bytes += state.info.size as i64 + clones;
+            }
             sums.clones += i64::from(!object.is_head());
             sums.objects_omap += i64::from(state.info.test(info_flags::OMAP));
             sums.whiteouts += i64::from(state.info.test(info_flags::WHITEOUT));

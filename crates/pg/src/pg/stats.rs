@@ -77,6 +77,9 @@ impl Pg {
         }
         if self.is_clean() && !lacking && !backfilling && self.acting() == self.up() {
             s |= pg_state::CLEAN;
+            if self.trim.pass.is_some() {
+                s |= pg_state::SNAPTRIM;
+            }
         }
         s
     }
@@ -118,6 +121,7 @@ impl Pg {
         stamp_if(&mut s.last_undegraded, pg_state::DEGRADED, false);
         stamp_if(&mut s.last_fullsized, pg_state::UNDERSIZED, false);
         let s = self.stamps;
+        let (purged_snaps, snaptrimq_len) = self.trim_report(cx);
         let h = &self.info.history;
         let m = &self.key.members;
         PgStat {
@@ -148,6 +152,8 @@ impl Pg {
             last_fullsized: s.last_fullsized,
             last_peered: s.last_peered,
             last_became_peered: s.last_became_peered,
+            snaptrimq_len,
+            purged_snaps,
             ..PgStat::default()
         }
     }

@@ -53,6 +53,10 @@ impl Writes {
     pub fn iter(&self) -> impl Iterator<Item = &InFlight> {
         self.queue.iter()
     }
+    /// Requests that wait for a write in flight, in no particular order.
+    pub fn waiters(&self) -> impl Iterator<Item = &ClientOp> {
+        self.locks.values().flat_map(|l| &l.waiters)
+    }
     pub fn objects(&self) -> impl Iterator<Item = &HObject> {
         self.queue.iter().map(|w| &w.object)
     }

@@ -86,6 +86,13 @@ impl Watches {
         self.objects.is_empty() && self.notifies.is_empty()
     }
 
+    /// Every watch: object, who, how long it may be silent, from where.
+    pub fn iter(&self) -> impl Iterator<Item = (&HObject, WatchKey, Duration, EntityAddr)> {
+        self.objects
+            .iter()
+            .flat_map(|(o, watches)| watches.iter().map(move |(key, w)| (o, *key, w.timeout, w.addr)))
+    }
+
     /// A number that no notify of this object's had or will have: a restart or another primary has a later epoch.
     pub fn next_notify_id(&mut self, epoch: Epoch) -> u64 {
         self.last_notify = self.last_notify.wrapping_add(1);

@@ -108,7 +108,14 @@ impl OsdCore {
         let Some(bench) = self.bench.take() else { return };
         let removed = remove_objects(self).map_err(failed);
         let msg: MCommandReply = super::reply(removed.and(outcome));
-        self.shared.out.push(Output::Reply { conn: bench.conn, tid: bench.tid, msg: msg.into() });
+        let (conn, tid) = (bench.conn, bench.tid);
+        self.shared.out.push(match conn == super::ADMIN_SOCKET {
+            true => {
+                let reply = admin::Reply { code: msg.result, outs: msg.status, data: msg.output };
+                Output::AdminReply { tid, reply }
+            }
+            false => Output::Reply { conn, tid, msg: msg.into() },
+        });
     }
 }
 

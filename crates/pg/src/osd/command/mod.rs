@@ -1,94 +1,120 @@
-//! Commands to this daemon: `ceph tell osd.N ...`.
+//! Commands to this daemon: `ceph tell osd.N ...`, and through its admin socket.
 
 pub(super) mod bench;
+mod ops;
 mod table;
 
+use admin::common::{self, Daemon, Request};
+use admin::perf::{Count, Logger};
+use admin::{Args, Reply};
 use bytes::Bytes;
 use messages::common::{MCommand, MCommandReply};
 use serde_json::{Map, Value, json};
 use types::{ConnId, Errno, PgId, SpgId};
 
 use super::OsdCore;
-use crate::config::OPTIONS;
 use crate::io::{LogLevel, Output};
 use table::COMMANDS;
 
 /// A command's outcome: a status line and output, or an errno with a line.
 type Outcome = Result<(String, Bytes), (Errno, String)>;
 
+/// Commands that anybody with a session may give.
+const OPEN: &[&str] = &["version", "git_version", "help", "get_command_descriptions"];
+
+/// The connection of those who speak through the admin socket.
+pub(crate) const ADMIN_SOCKET: ConnId = ConnId(u64::MAX - 1);
+
 impl OsdCore {
     pub(super) fn command(&mut self, conn: ConnId, tid: u64, m: &MCommand) {
-        let outcome = match parse(&m.cmd) {
-            Ok(args) => self.run_command(conn, tid, &args),
-            Err(why) => Err((Errno::EINVAL, why)).into(),
-        };
-        if let Some(outcome) = outcome {
-            self.shared.out.push(Output::Reply { conn, tid, msg: reply(outcome).into() });
+        let opens =
+            |cmd: &[String]| Args::parse(cmd).is_ok_and(|(prefix, _)| OPEN.contains(&prefix.as_str()));
+        if !self.may_command(conn) && !opens(&m.cmd) {
+            let denied = reply(Err((Errno::EACCES, "access denied".into())));
+            return self.shared.out.push(Output::Reply { conn, tid, msg: denied.into() });
+        }
+        if let Some(r) = self.run_command(conn, tid, &m.cmd) {
+            let msg = MCommandReply { result: r.code, status: r.outs, output: r.data };
+            self.shared.out.push(Output::Reply { conn, tid, msg: msg.into() });
         }
     }
 
-    /// The outcome, or `None` when the command replies later.
-    fn run_command(&mut self, conn: ConnId, tid: u64, args: &Map<String, Value>) -> Option<Outcome> {
-        if text(args, "prefix") == Some("bench") && self.may_command(conn) {
-            return self.bench(conn, tid, args).err().map(Err);
+    /// A command from somebody who may do everything: the owner of the admin socket. `None`: the answer comes later, as
+    /// an `Output::AdminReply` with this number.
+    pub(super) fn admin_command(&mut self, tid: u64, cmd: &[String]) {
+        if let Some(reply) = self.run_command(ADMIN_SOCKET, tid, cmd) {
+            self.shared.out.push(Output::AdminReply { tid, reply });
         }
-        Some(self.run_short_command(conn, args))
     }
 
-    fn run_short_command(&mut self, conn: ConnId, args: &Map<String, Value>) -> Outcome {
-        let prefix = text(args, "prefix").unwrap_or_default();
-        let Some(known) = COMMANDS.iter().find(|c| c.prefix == prefix) else {
-            return Err((Errno::EINVAL, format!("unrecognized command '{prefix}'")));
+    /// The answer, or `None` when it comes later.
+    fn run_command(&mut self, conn: ConnId, tid: u64, cmd: &[String]) -> Option<Reply> {
+        let request = match Request::parse(cmd, COMMANDS) {
+            Ok(request) => request,
+            Err(refused) => return Some(refused),
         };
-        if !known.open && !self.may_command(conn) {
-            return Err((Errno::EACCES, "access denied".into()));
+        let loggers = if request.prefix.starts_with("perf") { self.perf_counters() } else { Vec::new() };
+        let mut daemon = Daemon { values: &mut self.values, perf: &|| loggers.clone(), own: COMMANDS };
+        if let Some(reply) = common::run(&request, &mut daemon) {
+            self.apply_values();
+            return Some(reply);
         }
+        if request.prefix == "bench" {
+            let args = match serde_json::from_str(&cmd.concat()) {
+                Ok(Value::Object(args)) => args,
+                _ => Map::new(),
+            };
+            return self.bench(conn, tid, &args).err().map(|(e, why)| Reply::error(e, why));
+        }
+        let json = |value: &Value| Reply::json(request.format, value);
+        Some(match self.answer(&request) {
+            Ok(Answer::Json(value)) => json(&value),
+            Ok(Answer::Text(text)) => Reply::text(text),
+            Ok(Answer::Nothing) => Reply::ok(),
+            Err((e, why)) => Reply::error(e, why),
+        })
+    }
+
+    fn answer(&mut self, r: &Request) -> Result<Answer, (Errno, String)> {
         // `ceph pg <pgid> query` arrives as `pg` with the command beside it.
-        let prefix = if prefix == "pg" { text(args, "cmd").unwrap_or("query") } else { prefix };
-        if prefix.starts_with("config") || prefix == "injectargs" {
-            return self.config_command(prefix, args);
-        }
-        match prefix {
-            "version" => out(&json!({ "version": crate::VERSION_TEXT })),
-            "git_version" => out(&json!({ "git_version": env!("CARGO_PKG_VERSION") })),
-            "get_command_descriptions" => out(&table::descriptions()),
-            "help" => out(&table::help()),
-            "status" => out(&self.status()),
-            "perf dump" => self.perf_dump(args),
-            "dump_ops_in_flight" | "ops" => out(&self.ops_in_flight()),
-            "dump_blocked_ops" => out(&self.blocked_ops()),
-            "dump_historic_ops" => out(&json!({ "size": 0, "duration": 0, "ops": [] })),
-            "dump_blocklist" => out(&self.blocklist()),
-            "get_mapped_pools" => out(&self.mapped_pools()),
-            "query" => self.query(args),
-            "list_unfound" => self.list_unfound(args),
-            "flush_pg_stats" => Ok((String::new(), format!("{}\n", self.flush_stats()).into())),
+        let prefix = match r.prefix.as_str() {
+            "pg" => r.args.text("cmd").unwrap_or("query"),
+            other => other,
+        };
+        Ok(Answer::Json(match prefix {
+            "status" => self.status(),
+            "dump_ops_in_flight" | "ops" => self.ops_in_flight(),
+            "dump_blocked_ops" => self.blocked_ops(),
+            "dump_historic_ops" => self.tracker.historic(&self.values, self.shared.now),
+            "dump_historic_ops_by_duration" => self.tracker.by_duration(&self.values, self.shared.now),
+            "dump_historic_slow_ops" => self.tracker.slow(&self.values, self.shared.now),
+            "dump_watchers" => self.watchers(),
+            "dump_mempools" => self.mempools(),
+            "dump_blocklist" => self.blocklist(),
+            "get_mapped_pools" => self.mapped_pools(),
+            "query" => self.query(&r.args)?,
+            "list_unfound" => self.list_unfound(&r.args)?,
+            "flush_pg_stats" => return Ok(Answer::Text(format!("{}\n", self.flush_stats()))),
             "send_beacon" => {
                 self.send_beacon();
-                Ok((String::new(), Bytes::new()))
+                return Ok(Answer::Nothing);
             }
             "get_latest_osdmap" => {
                 self.shared.send_mon(super::mon::subscribe(self.shared.epoch().next()));
-                Ok((String::new(), Bytes::new()))
+                return Ok(Answer::Nothing);
             }
             "cluster_log" => {
-                let message = words(args, "message");
-                self.shared.cluster_log(LogLevel::Error, message);
-                Ok((String::new(), Bytes::new()))
+                let level = match r.args.text_or_empty("level") {
+                    "warning" => LogLevel::Warn,
+                    "info" => LogLevel::Info,
+                    "debug" => LogLevel::Debug,
+                    _ => LogLevel::Error,
+                };
+                self.shared.cluster_log(level, r.args.list("message").join(" "));
+                return Ok(Answer::Nothing);
             }
-            other => Err((Errno::EINVAL, format!("unrecognized command '{other}'"))),
-        }
-    }
-
-    fn config_command(&mut self, prefix: &str, args: &Map<String, Value>) -> Outcome {
-        match prefix {
-            "config get" => self.config_get(args),
-            "config set" => self.config_set(args),
-            "config unset" => self.config_unset(args),
-            "config show" => out(&self.config_show()),
-            "config diff" | "config diff get" => out(&self.config_diff(text(args, "var"))),
-            _ => self.inject(args),
-        }
+            other => return Err((Errno::EINVAL, format!("unrecognized command '{other}'"))),
+        }))
     }
 
     fn may_command(&self, conn: ConnId) -> bool {
@@ -102,143 +128,74 @@ impl OsdCore {
             "whoami": self.shared.whoami,
             "state": if self.boot.is_up() { "active" } else { "booting" },
             "oldest_map": self.superblock.oldest_map.0,
+            "cluster_osdmap_trim_lower_bound": self.superblock.oldest_map.0,
             "newest_map": self.superblock.current_epoch.0,
             "num_pgs": self.pgs.len(),
         })
     }
 
-    fn config_get(&self, args: &Map<String, Value>) -> Outcome {
-        let name = text(args, "var").unwrap_or_default();
-        match self.shared.config.get(name) {
-            Some(value) => out(&json!({ name: value })),
-            None => Err((Errno::ENOENT, format!("error getting '{name}': (2) No such file or directory"))),
-        }
+    fn perf_counters(&self) -> Vec<Logger> {
+        let (c, s, t) = (&self.shared.counters, self.shared.store.counters(), &self.tracker.totals);
+        let space = self.shared.store.statfs();
+        let primaries = self.pgs.values().filter(|pg| pg.is_primary(&self.shared)).count();
+        let used = space.total_bytes.saturating_sub(space.available_bytes);
+        let osd = Logger::new("osd")
+            .with("op_wip", "operations under way", Count::Gauge(self.tracker.in_flight() as u64))
+            .with("op", "client operations", Count::Total(c.ops))
+            .with("op_in_bytes", "bytes that clients wrote", Count::TotalBytes(c.write_bytes))
+            .with("op_out_bytes", "bytes that clients read", Count::TotalBytes(c.read_bytes))
+            .with("op_latency", "time to answer operations", t.all.count())
+            .with("op_r", "client reads", Count::Total(c.reads))
+            .with("op_r_out_bytes", "bytes that clients read", Count::TotalBytes(c.read_bytes))
+            .with("op_r_latency", "time to answer reads", t.reads.count())
+            .with("op_w", "client writes", Count::Total(c.writes))
+            .with("op_w_in_bytes", "bytes that clients wrote", Count::TotalBytes(c.write_bytes))
+            .with("op_w_latency", "time to answer writes", t.writes.count())
+            .with("subop_w", "writes for other OSDs", Count::Total(c.rep_ops))
+            .with("pull", "objects asked for in recovery", Count::Total(c.pulls))
+            .with("push", "objects sent in recovery", Count::Total(c.pushes))
+            .with("numpg", "PGs here", Count::Gauge(self.pgs.len() as u64))
+            .with("numpg_primary", "PGs led from here", Count::Gauge(primaries as u64))
+            .with(
+                "numpg_replica",
+                "PGs led from elsewhere",
+                Count::Gauge((self.pgs.len() - primaries) as u64),
+            )
+            .with("stat_bytes", "size of the store", Count::GaugeBytes(space.total_bytes))
+            .with("stat_bytes_used", "bytes in use", Count::GaugeBytes(used))
+            .with("stat_bytes_avail", "bytes free", Count::GaugeBytes(space.available_bytes))
+            .with("map_epoch", "epoch of the OSD map", Count::Gauge(self.shared.epoch().0.into()));
+        let store = Logger::new("store")
+            .with("commit_lat", "time until transactions are durable", t.commits.count())
+            .with("txns", "transactions", Count::Total(s.txns))
+            .with("commits", "commits", Count::Total(s.commits))
+            .with("checkpoints", "checkpoints", Count::Total(s.checkpoints))
+            .with("log_bytes", "bytes written to the log", Count::TotalBytes(s.log_bytes))
+            .with("direct_bytes", "bytes written to their place at once", Count::TotalBytes(s.direct_bytes))
+            .with("checkpoint_bytes", "bytes written by checkpoints", Count::TotalBytes(s.checkpoint_bytes))
+            .with("blocks_read", "data blocks read", Count::Total(s.blocks_read))
+            .with("pages_read", "metadata pages read", Count::Total(s.pages_read))
+            .with("page_cache_hits", "metadata pages found in memory", Count::Total(s.page_cache_hits))
+            .with("onode_hits", "objects found in memory", Count::Total(s.onode_cache_hits))
+            .with("onode_misses", "objects not found in memory", Count::Total(s.onode_cache_misses))
+            .with("corrupt_blocks", "checksum mismatches", Count::Total(s.corrupt_blocks))
+            .with("memory_bytes", "memory in use", Count::GaugeBytes(s.memory_bytes))
+            .with("memory_peak_bytes", "most memory in use so far", Count::GaugeBytes(s.memory_peak_bytes))
+            .with("log_used_bytes", "bytes of the log in use", Count::GaugeBytes(s.log_used_bytes));
+        vec![osd, store]
     }
 
-    fn config_set(&mut self, args: &Map<String, Value>) -> Outcome {
-        let (name, value) = (text(args, "var").unwrap_or_default(), words(args, "val"));
-        if self.shared.config.get(name).is_none() {
-            let why = format!("error setting '{name}' to '{value}': (2) No such file or directory");
-            return Err((Errno::ENOENT, why));
-        }
-        if self.shared.config.set(name, &value) {
-            return out(&json!({ "success": format!("{name} = '{value}' ") }));
-        }
-        Err((Errno::EINVAL, format!("error setting '{name}' to '{value}': (22) Invalid argument")))
-    }
-
-    fn config_unset(&mut self, args: &Map<String, Value>) -> Outcome {
-        let name = text(args, "var").unwrap_or_default();
-        match crate::OsdConfig::default().get(name) {
-            Some(value) if self.shared.config.set(name, &value) => {
-                out(&json!({ "success": format!("{name} = '' ") }))
-            }
-            _ => Err((Errno::ENOENT, format!("error unsetting '{name}': (2) No such file or directory"))),
-        }
-    }
-
-    fn config_show(&self) -> Value {
-        let get = |name: &&str| self.shared.config.get(name).map(|v| ((*name).to_owned(), Value::from(v)));
-        Value::Object(OPTIONS.iter().filter_map(get).collect())
-    }
-
-    /// Options that are not at their defaults, or the one that is asked for.
-    fn config_diff(&self, only: Option<&str>) -> Value {
-        let default = crate::OsdConfig::default();
-        let changed = OPTIONS.iter().filter(|name| only.is_none_or(|o| o == **name)).filter_map(|name| {
-            let (now, was) = (self.shared.config.get(name)?, default.get(name)?);
-            let differs = json!({ "default": was, "override": now, "final": now });
-            (now != was || only.is_some()).then(|| ((*name).to_owned(), differs))
-        });
-        json!({ "diff": Value::Object(changed.collect()) })
-    }
-
-    /// `--name value`, `--name=value`, several of them.
-    fn inject(&mut self, args: &Map<String, Value>) -> Outcome {
-        let given = match args.get("injected_args") {
-            Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
-            Some(Value::String(s)) => s.clone(),
-            _ => String::new(),
-        };
-        let mut words = given.split_whitespace();
-        let mut said = String::new();
-        while let Some(word) = words.next() {
-            let word = word.trim_start_matches('-').replace('-', "_");
-            let (name, value) = match word.split_once('=') {
-                Some((n, v)) => (n.to_owned(), v.to_owned()),
-                None => (word, words.next().unwrap_or_default().to_owned()),
-            };
-            if !self.shared.config.set(&name, &value) {
-                return Err((Errno::EINVAL, format!("failed to parse arguments: {name}={value}")));
-            }
-            said.push_str(&format!("{name} = '{value}' "));
-        }
-        Ok((said, Bytes::new()))
-    }
-
-    fn perf_dump(&self, args: &Map<String, Value>) -> Outcome {
-        let mut all = self.perf_counters();
-        if let Some(logger) = text(args, "logger") {
-            let mut one = all.get(logger).cloned().unwrap_or(json!({}));
-            if let Some(counter) = text(args, "counter") {
-                one = one.get(counter).map_or(json!({}), |v| json!({ counter: v }));
-            }
-            all = json!({ logger: one });
-        }
-        out(&all)
-    }
-
-    fn perf_counters(&self) -> Value {
-        let c = &self.shared.counters;
-        let s = self.shared.store.counters();
-        json!({
-            "osd": {
-                "op": c.ops, "op_r": c.reads, "op_r_out_bytes": c.read_bytes, "op_w": c.writes,
-                "op_w_in_bytes": c.write_bytes, "subop_w": c.rep_ops, "pull": c.pulls, "push": c.pushes,
-                "numpg": self.pgs.len(),
-                "numpg_primary": self.pgs.values().filter(|pg| pg.is_primary(&self.shared)).count(),
-                "map_epoch": self.shared.epoch().0,
-            },
-            "store": {
-                "txns": s.txns, "commits": s.commits, "checkpoints": s.checkpoints, "log_bytes": s.log_bytes,
-                "direct_bytes": s.direct_bytes, "checkpoint_bytes": s.checkpoint_bytes,
-                "blocks_read": s.blocks_read, "pages_read": s.pages_read, "corrupt_blocks": s.corrupt_blocks,
-                "memory_bytes": s.memory_bytes, "memory_peak_bytes": s.memory_peak_bytes,
-                "log_used_bytes": s.log_used_bytes,
-            },
-        })
-    }
-
-    fn ops_in_flight(&self) -> Value {
-        let ops: Vec<Value> = self
-            .pgs
-            .values()
-            .flat_map(|pg| pg.writes.iter().map(|w| {
-                json!({ "description": format!("osd_op({} {} {})", w.op.tid, pg.id, w.object), "version": w.version.to_string() })
-            }))
-            .collect();
-        json!({ "num_ops": ops.len(), "ops": ops })
+    /// What is known of memory: the store counts its own.
+    fn mempools(&self) -> Value {
+        let bytes = self.shared.store.counters().memory_bytes;
+        let entries: usize = self.pgs.values().map(|pg| pg.log.len()).sum();
+        let pools = json!({ "store": { "bytes": bytes }, "osd_pglog": { "items": entries } });
+        json!({ "mempool": { "by_pool": pools, "total": { "bytes": bytes } } })
     }
 
     fn mapped_pools(&self) -> Value {
         let pools: std::collections::BTreeSet<i64> = self.pgs.keys().map(|id| id.pgid.pool.0).collect();
         json!({ "mapped_pools": pools })
-    }
-
-    /// Requests that wait for something else than a disk.
-    fn blocked_ops(&self) -> Value {
-        let waiting = |pg: &crate::pg::Pg| {
-            let object = pg.waiting_for_object.iter().map(|(o, q)| (format!("object {o}"), q.len()));
-            let active = ("active".to_owned(), pg.waiting_for_active.len());
-            object.chain([active]).filter(|(_, n)| *n > 0).collect::<Vec<_>>()
-        };
-        let ops: Vec<Value> = self
-            .pgs
-            .iter()
-            .flat_map(|(id, pg)| waiting(pg).into_iter().map(move |(what, n)| (id, what, n)))
-            .map(|(id, what, n)| json!({ "pg": id.to_string(), "waiting_for": what, "count": n }))
-            .collect();
-        json!({ "num_blocked_ops": ops.len(), "ops": ops })
     }
 
     fn blocklist(&self) -> Value {
@@ -248,19 +205,19 @@ impl OsdCore {
         )
     }
 
-    fn pg_of(&self, args: &Map<String, Value>) -> Result<&crate::pg::Pg, (Errno, String)> {
-        let asked = text(args, "pgid").unwrap_or_default();
+    fn pg_of(&self, args: &Args) -> Result<&crate::pg::Pg, (Errno, String)> {
+        let asked = args.text_or_empty("pgid");
         let pgid =
             PgId::parse(asked).ok_or_else(|| (Errno::EINVAL, format!("couldn't parse pgid '{asked}'")))?;
         let found = self.pgs.get(&SpgId::replicated(pgid));
         found.ok_or_else(|| (Errno::ENOENT, format!("i don't have pgid {pgid}")))
     }
 
-    fn query(&self, args: &Map<String, Value>) -> Outcome {
-        out(&self.pg_of(args)?.query(&self.shared))
+    fn query(&self, args: &Args) -> Result<Value, (Errno, String)> {
+        Ok(self.pg_of(args)?.query(&self.shared))
     }
 
-    fn list_unfound(&self, args: &Map<String, Value>) -> Outcome {
+    fn list_unfound(&self, args: &Args) -> Result<Value, (Errno, String)> {
         let pg = self.pg_of(args)?;
         let objects: Vec<Value> = pg
             .unfound
@@ -270,37 +227,23 @@ impl OsdCore {
                 json!({ "oid": { "oid": o.name, "key": o.key, "namespace": o.nspace, "hash": o.hash }, "need": need })
             })
             .collect();
-        out(&json!({
+        Ok(json!({
             "num_missing": pg.missing.len(), "num_unfound": objects.len(), "objects": objects, "more": false,
         }))
     }
+}
+
+/// What a command prints.
+enum Answer {
+    Json(Value),
+    Text(String),
+    Nothing,
 }
 
 fn reply(outcome: Outcome) -> MCommandReply {
     match outcome {
         Ok((status, output)) => MCommandReply { result: 0, status, output },
         Err((e, status)) => MCommandReply { result: e.neg(), status, output: Bytes::new() },
-    }
-}
-
-fn parse(cmd: &[String]) -> Result<Map<String, Value>, String> {
-    match serde_json::from_str(&cmd.concat()) {
-        Ok(Value::Object(args)) => Ok(args),
-        Ok(_) => Err("command is no JSON object".into()),
-        Err(e) => Err(format!("command is not JSON: {e}")),
-    }
-}
-
-fn text<'a>(args: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
-    args.get(name).and_then(Value::as_str)
-}
-
-/// An argument of one or several words.
-fn words(args: &Map<String, Value>, name: &str) -> String {
-    match args.get(name) {
-        Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
-        Some(Value::String(s)) => s.clone(),
-        _ => String::new(),
     }
 }
 

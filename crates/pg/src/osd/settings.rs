@@ -1,0 +1,39 @@
+//! The OSD's options: what the monitors, the configuration file and operators say, and what the core does by it.
+
+use std::collections::BTreeMap;
+
+use super::OsdCore;
+use crate::config::OPTIONS;
+
+impl OsdCore {
+    /// Takes up the options of the configuration file, which win over those of the monitors.
+    #[must_use]
+    pub fn with_file_options(mut self, options: &BTreeMap<String, String>) -> Self {
+        self.values = admin::options::Values::new(format!("osd.{}", self.shared.whoami), options);
+        self.apply_values();
+        self
+    }
+
+    /// What the monitors say from now on, in place of what they said before.
+    pub(super) fn config_from_mon(&mut self, options: Vec<(String, String)>) {
+        self.values.set_from_mon(&options.into_iter().collect());
+        self.apply_values();
+    }
+
+    /// Options act at once. One that is set nowhere has the value that the core was made with.
+    pub(super) fn apply_values(&mut self) {
+        let mut config = self.base_config.clone();
+        for name in OPTIONS {
+            if let Some(value) = self.values.get(name).filter(|_| self.values.levels(name).next().is_some()) {
+                config.set(name, &value);
+            }
+        }
+        self.shared.config = config;
+        self.tracker.configure(&self.values);
+    }
+
+    /// The value in force of an option.
+    pub fn option(&self, name: &str) -> Option<String> {
+        self.values.get(name)
+    }
+}
