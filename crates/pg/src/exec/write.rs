@@ -190,9 +190,8 @@ pub(super) fn delete(env: &ExecEnv<'_>, s: &mut Scratch<'_>) -> Outcome {
     s.delta.writes += 1;
     s.set_size(0);
     s.forget_digests();
-    let info = s.info_mut();
-    info.flags &= !info_flags::OMAP;
-    let watchers = std::mem::take(&mut info.watchers);
+    // The flag that tells of an omap stays, as in Ceph: later operations of the request look at the omap that is stored.
+    let watchers = std::mem::take(&mut s.info_mut().watchers);
     let gone = |(cookie, watcher)| Effect::Unwatch { cookie, watcher, tell: true };
     s.effects.extend(watchers.into_keys().map(gone));
     if whiteout {

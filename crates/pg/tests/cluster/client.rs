@@ -51,6 +51,8 @@ pub struct Client {
     /// Answers to commands.
     pub command_replies: Vec<MCommandReply>,
     pub acked: usize,
+    /// The snapshot context of writes from now on.
+    pub snapc: SnapContext,
     /// Requests wait while this is set.
     pub paused: bool,
 }
@@ -89,7 +91,7 @@ impl Client {
             mtime: Utime::new(50_000, 0),
             object: self.object(map, pool, name),
             ops,
-            snapc: SnapContext::default(),
+            snapc: self.snapc.clone(),
             retry_attempt: 0,
             features: 0,
         };

@@ -3,5 +3,6 @@
 mod client;
 mod mon;
 mod sim;
+mod snaps;
 
 mod scenarios;

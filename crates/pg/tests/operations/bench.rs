@@ -161,6 +161,27 @@ impl Bench {
         Reply { result: done.result, results: done.results, user_version, ran: true }
     }
 
+    /// Trims removed snapshots off one object; whether anything changed.
+    pub fn trim(&mut self, name: &str, removed: &maps::SnapIntervals) -> bool {
+        let head = object(name);
+        let key = ObjectKey::replicated(head.clone());
+        let state = ObjectState::load(&mut self.store, &key).unwrap();
+        let first = Eversion::new(Epoch(9), self.last + 1);
+        let Some(done) = pg::exec::trim(&mut self.store, &head, &state, removed, first).unwrap() else {
+            return false;
+        };
+        for (i, e) in done.entries.iter().enumerate() {
+            assert_eq!(e.version.version, self.last + 1 + i as u64, "2: versions");
+            assert_eq!(e.object == head, i + 1 == done.entries.len(), "2: the head is last");
+        }
+        self.last += done.entries.len() as u64;
+        self.sums.add(&done.delta);
+        self.store.submit(done.txn).unwrap();
+        self.settle();
+        self.check_stored(&key, done.new_state.as_ref().unwrap());
+        true
+    }
+
     /// What an execution says of the head is what is stored.
     fn check_stored(&mut self, key: &ObjectKey, state: &ObjectState) {
         assert_eq!(&ObjectState::load(&mut self.store, key).unwrap(), state);

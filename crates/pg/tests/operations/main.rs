@@ -2,6 +2,7 @@
 
 mod bench;
 mod recorded;
+mod snaps;
 
 mod cases;
 mod listing;

@@ -1,0 +1,98 @@
+//! Removed snapshots are trimmed on every copy, whatever happens meanwhile.
+
+use types::{HObject, PoolId, SnapContext};
+
+use crate::sim::Sim;
+
+fn write_all(s: &mut Sim, pool: PoolId, count: u8, tag: u8) {
+    let map = s.mon.map.clone();
+    for i in 0..count {
+        s.client.write(&map, pool, &format!("o{i}"), vec![tag, i, tag]);
+    }
+    s.until("acked", |s| s.client.is_idle());
+}
+
+/// A pool whose objects have a clone each for the snapshots 1 and 2.
+fn with_clones(seed: u64) -> (Sim, PoolId) {
+    let mut s = Sim::new(3, seed);
+    s.until("all up", |s| (0..3).all(|o| s.mon.map.is_up(o)));
+    let pool = s.mon.create_pool(3, 2, 4);
+    s.settle();
+    write_all(&mut s, pool, 30, 1);
+    for snap in [1, 2] {
+        s.client.snapc = SnapContext { seq: snap, snaps: (1..=snap).rev().collect() };
+        write_all(&mut s, pool, 30, 1 + snap as u8);
+    }
+    s.settle();
+    (s, pool)
+}
+
+/// How many clones each OSD has stored.
+fn clones(s: &mut Sim, pool: PoolId) -> Vec<usize> {
+    let from = HObject { pool, ..HObject::min() };
+    let until = HObject { pool: PoolId(pool.0 + 1), ..HObject::min() };
+    let count = |core: &mut pg::OsdCore| {
+        let all = core.store_mut().list(-1, &from, &until, 10_000).unwrap();
+        all.iter().filter(|o| !o.is_head()).count()
+    };
+    s.nodes.iter_mut().filter_map(|n| n.core.as_mut()).map(count).collect()
+}
+
+fn remove(s: &mut Sim, pool: PoolId, snaps: &[u64]) {
+    let set = snaps.iter().map(|snap| (*snap, 1)).collect();
+    s.mon.change(|inc, _| {
+        inc.new_removed_snaps.insert(pool, set);
+    });
+}
+
+#[test]
+fn clones_of_removed_snapshots_go_from_every_copy() {
+    let (mut s, pool) = with_clones(60);
+    assert_eq!(clones(&mut s, pool), [60; 3]);
+    remove(&mut s, pool, &[1]);
+    s.until("half of the clones are gone", |s| clones(s, pool) == [30; 3]);
+    s.settle();
+    // The monitors take off the queue what every PG has reported.
+    s.mon.change(|inc, map| {
+        inc.new_purged_snaps = map.removed_snaps_queue.clone();
+    });
+    remove(&mut s, pool, &[2]);
+    s.until("all clones are gone", |s| clones(s, pool) == [0; 3]);
+    s.settle();
+    s.check_copies();
+}
+
+#[test]
+fn trimming_goes_on_after_crashes() {
+    for seed in 70..76 {
+        let (mut s, pool) = with_clones(seed);
+        remove(&mut s, pool, &[1, 2]);
+        let steps = s.rng.below(400) as usize;
+        s.run(steps);
+        let victim = s.rng.below(3) as i32;
+        s.crash(victim);
+        s.notice_crash(victim);
+        s.run(100);
+        s.start(victim);
+        s.until("all clones are gone", |s| clones(s, pool) == [0; 3]);
+        s.settle();
+        s.check_copies();
+    }
+}
+
+#[test]
+fn nothing_is_trimmed_while_it_is_forbidden_or_a_copy_is_missing() {
+    use maps::flags::map_flags;
+    let (mut s, pool) = with_clones(80);
+    s.mon.change(|inc, map| inc.new_flags = (map.flags | map_flags::NOSNAPTRIM) as i32);
+    remove(&mut s, pool, &[1, 2]);
+    s.run(2_000);
+    assert_eq!(clones(&mut s, pool), [60; 3]);
+    s.crash(2);
+    s.notice_crash(2);
+    s.mon.change(|inc, map| inc.new_flags = (map.flags & !map_flags::NOSNAPTRIM) as i32);
+    s.run(2_000);
+    assert_eq!(clones(&mut s, pool), [60; 2]);
+    s.start(2);
+    s.until("all clones are gone", |s| clones(s, pool) == [0; 3]);
+}
