@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crush::CrushMap;
-use maps::{OsdMap, Pool};
+use maps::{OsdMap, Pool, SnapIntervals};
 use messages::stats::ObjectStatSum;
 use monitor::state::{OsdUsage, PgDigest, PoolUsage, Rates};
-use types::Utime;
+use types::{PoolId, Utime};
 
 use crate::health;
 use crate::pg_map::PgMap;
@@ -41,6 +41,26 @@ pub fn digest(pgs: &PgMap, map: &OsdMap, stamp: Utime) -> PgDigest {
     }
     out.rates = rates(pgs.growth());
     out.checks = health::checks(pgs, &sums, map, stamp);
+    out.purged_snaps = purged_snaps(pgs);
+    out
+}
+
+/// What every PG of a pool has purged; nothing while one of them has not reported. Source: PGMap::calc_purged_snaps.
+fn purged_snaps(pgs: &PgMap) -> BTreeMap<PoolId, SnapIntervals> {
+    let mut out: BTreeMap<PoolId, SnapIntervals> = BTreeMap::new();
+    for (pg, stat) in &pgs.pgs {
+        let here: SnapIntervals = match stat.state {
+            0 => SnapIntervals::new(),
+            _ => stat.purged_snaps.iter().map(|(first, count)| (first.0, *count)).collect(),
+        };
+        match out.get_mut(&pg.pool) {
+            Some(all) => all.intersect(&here),
+            None => {
+                out.insert(pg.pool, here);
+            }
+        }
+    }
+    out.retain(|_, snaps| !snaps.is_empty());
     out
 }
 

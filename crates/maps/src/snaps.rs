@@ -94,6 +94,13 @@ impl SnapIntervals {
     pub fn subtract(&mut self, other: &Self) {
         other.iter().for_each(|(s, l)| self.remove_run(s, l));
     }
+
+    /// Keeps what is in `other` too.
+    pub fn intersect(&mut self, other: &Self) {
+        let mut only_here = self.clone();
+        only_here.subtract(other);
+        self.subtract(&only_here);
+    }
 }
 
 /// `[1~3,a~1]`: start and length in hex.
@@ -166,6 +173,13 @@ mod tests {
                 "invariants hold on the wire"
             );
         }
+    }
+
+    #[test]
+    fn intersections_hold_what_is_in_both() {
+        let mut a = SnapIntervals::from_iter([(1, 5), (10, 3)]);
+        a.intersect(&SnapIntervals::from_iter([(0, 2), (4, 7), (12, 9)]));
+        assert_eq!(a, SnapIntervals::from_iter([(1, 1), (4, 2), (10, 1), (12, 1)]));
     }
 
     #[test]

@@ -2,8 +2,11 @@
 
 mod common;
 
-use common::World;
-use types::{ConnId, PoolId};
+use common::{FSID, World};
+use messages::mgr::MPgDigest;
+use messages::mon::{MPoolOp, pool_op};
+use monitor::state::PgDigest;
+use types::{ConnId, Epoch, PoolId, SnapId};
 
 /// Runs a command; its code and status line must be these.
 fn check(w: &mut World, conn: ConnId, cmd: &str, code: i32, status: &str) {
@@ -101,4 +104,48 @@ fn an_erasure_coded_pool_gets_its_shape_from_its_profile() {
     let text = "cannot determine the erasure code plugin because there is no 'plugin' entry in the \
                 erasure_code_profile {}";
     check(&mut w, c, &create("ec2", "e"), -22, text);
+}
+
+/// What the manager says that no PG of the pool has clones of any more.
+fn purged(w: &mut World, epoch: Epoch, id: PoolId, runs: &[(u64, u64)]) {
+    let mut digest = PgDigest { epoch, ..PgDigest::default() };
+    digest.purged_snaps.insert(id, runs.iter().copied().collect());
+    let summary = codec::Encode::to_bytes(&digest);
+    w.send(ConnId(1), MPgDigest { gid: 0, summary, ..MPgDigest::default() });
+}
+
+fn queued(w: &World, id: PoolId) -> String {
+    w.mon.state().osdmap().removed_snaps_queue.get(&id).map(ToString::to_string).unwrap_or_default()
+}
+
+#[test]
+fn removed_snapshots_are_queued_until_every_pg_has_purged_them() {
+    let mut w = World::new();
+    let c = w.admin();
+    check(&mut w, c, r#"{"prefix":"osd pool create","pool":"p"}"#, 0, "pool 'p' created");
+    let (id, _) = pool(&w, "p");
+    let op =
+        |op, snap| MPoolOp { fsid: FSID, pool: id.0 as u32, op, snap: SnapId(snap), ..MPoolOp::default() };
+    for _ in 0..5 {
+        w.send(c, op(pool_op::CREATE_UNMANAGED_SNAP, 0));
+    }
+    for snap in [2, 3, 5] {
+        w.send(c, op(pool_op::DELETE_UNMANAGED_SNAP, snap));
+    }
+    assert_eq!(queued(&w, id), "[2~2,5~1]");
+    // 4 was never removed: a report of it means nothing.
+    let epoch = w.mon.state().osdmap().epoch;
+    purged(&mut w, epoch, id, &[(2, 1), (4, 1)]);
+    w.tick(5);
+    assert_eq!(queued(&w, id), "[3~1,5~1]");
+    let map = w.mon.state().osdmap();
+    assert_eq!(map.new_purged_snaps.get(&id).map(ToString::to_string).as_deref(), Some("[2~1]"));
+    // The same report again changes nothing, and makes no epoch.
+    let epoch = map.epoch;
+    w.tick(6);
+    assert_eq!(w.mon.state().osdmap().epoch, epoch);
+    purged(&mut w, epoch, id, &[(1, 9)]);
+    w.tick(7);
+    assert_eq!(queued(&w, id), "");
+    assert!(!w.mon.state().osdmap().new_purged_snaps.is_empty());
 }

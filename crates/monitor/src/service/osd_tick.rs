@@ -12,7 +12,7 @@ use crate::health::{MuteUpdate, mute_updates};
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
 use crate::service::osd::place;
-use crate::service::pool_tick::grow_pools;
+use crate::service::pool_tick::{grow_pools, prune_purged_snaps};
 use crate::service::subscribe::place_of_osd;
 use crate::state::{Change, EPOCHS_KEPT, Mute, Priority};
 
@@ -33,6 +33,7 @@ impl Monitor {
         self.mark_outs(now, batch);
         expire_blocklist(now, batch);
         self.check_quotas(now, batch);
+        prune_purged_snaps(batch);
         grow_pools(batch);
         self.tick_mgr(now, batch);
         self.trim_osdmaps(batch);

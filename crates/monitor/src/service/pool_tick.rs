@@ -2,7 +2,7 @@
 //!
 //! Source: OSDMonitor::update_pools_status; DaemonServer::adjust_pgs in src/mgr/DaemonServer.cc.
 
-use maps::pool_flags;
+use maps::{SnapIntervals, pool_flags};
 use types::{Now, PoolId};
 
 use crate::monitor::Monitor;
@@ -47,6 +47,48 @@ impl Monitor {
                 false => p.unset_flag(pool_flags::FULL_QUOTA),
             });
         }
+    }
+}
+
+/// Snapshots at most taken off the queues in one epoch. Source: mon_max_snap_prune_per_epoch.
+const PRUNED_PER_EPOCH: u64 = 100_000;
+
+/// Removed snapshots that no PG has clones of any more leave the queues. Source: OSDMonitor::try_prune_purged_snaps.
+pub(crate) fn prune_purged_snaps(batch: &mut Batch) {
+    let digest = batch.state().digest.clone();
+    let map = batch.osdmap();
+    let mut left = PRUNED_PER_EPOCH;
+    let mut pruned: Vec<(PoolId, SnapIntervals)> = Vec::new();
+    for (id, purged) in &digest.purged_snaps {
+        let (Some(pool), Some(queue)) = (map.pool(*id), map.removed_snaps_queue.get(id)) else { continue };
+        if digest.epoch < pool.last_force_op_resend_prenautilus {
+            // It does not know the PGs that came out of the last split.
+            continue;
+        }
+        let mut done = queue.clone();
+        done.intersect(purged);
+        let runs = done.iter().take_while(|(_, count)| {
+            let fits = *count <= left;
+            left -= if fits { *count } else { 0 };
+            fits
+        });
+        let done: SnapIntervals = runs.collect();
+        if !done.is_empty() {
+            pruned.push((*id, done));
+        }
+    }
+    if pruned.is_empty() {
+        return;
+    }
+    let map = batch.osdmap_mut();
+    for (id, done) in pruned {
+        if let Some(queue) = map.removed_snaps_queue.get_mut(&id) {
+            queue.subtract(&done);
+            if queue.is_empty() {
+                map.removed_snaps_queue.remove(&id);
+            }
+        }
+        map.new_purged_snaps.entry(id).or_default().union_of(&done);
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use codec::wire_struct;
+use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
+use maps::SnapIntervals;
 use messages::mgr::{HealthCheck, ProgressEvent};
 use messages::stats::{ObjectStatSum, PoolStat, StoreStatfs};
 use types::{Epoch, PoolId, Utime};
@@ -21,8 +22,43 @@ pub struct PgDigest {
     /// What the manager finds wrong: PG_AVAILABILITY, PG_DEGRADED, ...
     pub checks: BTreeMap<String, HealthCheck>,
     pub progress: BTreeMap<String, ProgressEvent>,
+    /// Removed snapshots that no PG of the pool has clones of any more.
+    pub purged_snaps: BTreeMap<PoolId, SnapIntervals>,
 }
-wire_struct!(PgDigest(1, 1) { stamp, epoch, pg_states, pools, osds, rates, checks, progress });
+
+impl Encode for PgDigest {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(2, 1, |w| {
+            self.stamp.encode(w);
+            self.epoch.encode(w);
+            self.pg_states.encode(w);
+            self.pools.encode(w);
+            self.osds.encode(w);
+            self.rates.encode(w);
+            self.checks.encode(w);
+            self.progress.encode(w);
+            self.purged_snaps.encode(w);
+        });
+    }
+}
+impl Decode for PgDigest {
+    const MIN_SIZE: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("PgDigest", 2, |r, env| {
+            Ok(Self {
+                stamp: Decode::decode(r)?,
+                epoch: Decode::decode(r)?,
+                pg_states: Decode::decode(r)?,
+                pools: Decode::decode(r)?,
+                osds: Decode::decode(r)?,
+                rates: Decode::decode(r)?,
+                checks: Decode::decode(r)?,
+                progress: Decode::decode(r)?,
+                purged_snaps: if env.version >= 2 { Decode::decode(r)? } else { BTreeMap::new() },
+            })
+        })
+    }
+}
 
 /// One pool.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -95,4 +131,25 @@ pub fn add_statfs(sum: &mut StoreStatfs, s: &StoreStatfs) {
     sum.data_compressed_original += s.data_compressed_original;
     sum.omap_allocated += s.omap_allocated;
     sum.internal_metadata += s.internal_metadata;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_of_the_first_form_are_read() {
+        let purged_snaps = BTreeMap::from([(PoolId(3), SnapIntervals::from_iter([(1, 4)]))]);
+        let digest = PgDigest { epoch: Epoch(7), purged_snaps, ..PgDigest::default() };
+        let bytes = digest.to_bytes();
+        assert_eq!(PgDigest::from_bytes(bytes.clone()), Ok(digest.clone()));
+        let without = PgDigest { purged_snaps: BTreeMap::new(), ..digest };
+        let mut old = without.to_bytes().to_vec();
+        old.truncate(old.len() - 4);
+        (old[0], old[2]) = (1, old[2] - 4);
+        assert_eq!(PgDigest::from_bytes(old), Ok(without));
+        for n in 0..bytes.len() {
+            assert!(PgDigest::from_bytes(bytes.slice(..n)).is_err(), "{n}");
+        }
+    }
 }
