@@ -20,6 +20,7 @@ use types::{AddrVec, ConnId, EntityType, Epoch, Fsid, Now, OsdId};
 
 use crate::daemons::Daemons;
 use crate::digest::digest;
+use crate::health;
 use crate::io::{Input, Output, PeerInfo};
 use crate::mon_commands::MonCommands;
 use crate::pg_map::PgMap;
@@ -174,7 +175,9 @@ impl Manager {
         }
         self.digested = Some(news);
         self.digest_at = now.mono + DIGEST_EVERY;
-        let summary = digest(&self.pgs, map, now.wall).to_bytes();
+        let mut summary = digest(&self.pgs, map, now.wall);
+        summary.checks.extend(health::slow_ops(&self.daemons));
+        let summary = summary.to_bytes();
         out.push(Output::send_mon(MPgDigest { epoch: map.epoch, gid: self.gid, summary }));
     }
 
@@ -222,7 +225,10 @@ impl Manager {
                 self.daemons.disconnected(now, conn);
                 out.push(Output::send(conn, tid, close));
             }
-            Message::MgrReport(report) => self.daemons.reported(now, conn, &peer, &report),
+            Message::MgrReport(report) => {
+                let news = self.daemons.reported(now, conn, &peer, &report);
+                self.pgs.health_changed(news, now);
+            }
             Message::PgStats(report) => {
                 let osd = (peer.name.entity_type() == Some(EntityType::Osd)).then_some(peer.name.num);
                 if let Some(osd) = osd.and_then(|n| i32::try_from(n).ok()) {

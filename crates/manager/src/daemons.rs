@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Reader};
 use maps::{OsdMap, ServiceDaemon, ServiceMap};
-use messages::mgr::{MMgrOpen, MMgrReport};
+use messages::mgr::{DaemonHealthMetric, MMgrOpen, MMgrReport};
 use types::{ConnId, EntityType, Now, Utime};
 
 use crate::io::PeerInfo;
@@ -43,6 +43,8 @@ pub struct Daemon {
     pub status: BTreeMap<String, String>,
     pub status_stamp: Utime,
     pub last_beacon: Utime,
+    /// How many operations are slow, and the age of the oldest in seconds.
+    pub slow: (u32, u32),
 }
 
 /// All of them.
@@ -83,10 +85,13 @@ impl Daemons {
         self.services.services.entry(key.service).or_default().daemons.insert(key.id, entry);
     }
 
-    pub fn reported(&mut self, now: Now, conn: ConnId, peer: &PeerInfo, m: &MMgrReport) {
+    /// Takes a report; whether it changes the cluster's health.
+    pub fn reported(&mut self, now: Now, conn: ConnId, peer: &PeerInfo, m: &MMgrReport) -> bool {
         let key = key(peer, &m.service_name, &m.daemon_name);
-        let Some(daemon) = self.daemons.get_mut(&key).filter(|d| d.conn == Some(conn)) else { return };
+        let Some(daemon) = self.daemons.get_mut(&key).filter(|d| d.conn == Some(conn)) else { return false };
         daemon.take_config(&m.config);
+        let slow = slow_ops(&m.health_metrics);
+        let news = std::mem::replace(&mut daemon.slow, slow) != slow;
         daemon.last_beacon = now.wall;
         if let Some(status) = &m.daemon_status {
             daemon.status.clone_from(status);
@@ -98,6 +103,7 @@ impl Daemons {
         {
             entry.task_status = tasks;
         }
+        news
     }
 
     /// A session ended, and with it the registration of a service.
@@ -107,7 +113,8 @@ impl Daemons {
             self.daemons.iter().filter(|(_, d)| gone(d)).map(|(key, _)| key.clone()).collect();
         for key in keys {
             if is_cluster_daemon(&key.service) {
-                self.daemons.entry(key).or_default().conn = None;
+                let daemon = self.daemons.entry(key).or_default();
+                (daemon.conn, daemon.slow) = (None, (0, 0));
                 continue;
             }
             if let Some(service) = self.services.services.get_mut(&key.service) {
@@ -126,6 +133,11 @@ impl Daemons {
     pub fn map_changed(&mut self, map: &OsdMap) {
         let gone = |key: &DaemonKey| key.service == "osd" && !key.id.parse().is_ok_and(|osd| map.exists(osd));
         self.daemons.retain(|key, _| !gone(key));
+    }
+
+    /// Daemons with slow operations.
+    pub fn slow(&self) -> impl Iterator<Item = (&DaemonKey, (u32, u32))> {
+        self.daemons.iter().filter(|(_, d)| d.slow != (0, 0)).map(|(key, d)| (key, d.slow))
     }
 
     pub fn get(&self, key: &DaemonKey) -> Option<&Daemon> {
@@ -148,6 +160,16 @@ impl Daemon {
             self.defaults = defaults;
         }
     }
+}
+
+/// Two numbers in one metric. Source: src/mgr/DaemonHealthMetric.h.
+fn slow_ops(metrics: &[DaemonHealthMetric]) -> (u32, u32) {
+    const SLOW_OPS: u8 = 0;
+    let of_ops = metrics.iter().filter(|m| m.kind == SLOW_OPS);
+    of_ops.fold((0, 0), |(n, oldest), m| {
+        let (count, age) = (m.value as u32, (m.value >> 32) as u32);
+        (n.saturating_add(count), oldest.max(age))
+    })
 }
 
 fn key(peer: &PeerInfo, service: &str, daemon: &str) -> DaemonKey {

@@ -11,6 +11,7 @@ use messages::pg_state as state;
 use messages::stats::{ObjectStatSum, PgStat};
 use types::{PgId, Utime};
 
+use crate::daemons::{DaemonKey, Daemons};
 use crate::pg_map::PgMap;
 use crate::sums::Sums;
 use crate::text::osds;
@@ -182,6 +183,26 @@ fn compose(consequence: Consequence, c: Causes, sum: &ObjectStatSum) -> HealthCh
 /// `3/9 objects degraded (33.333%)`.
 pub fn share(n: i64, of: i64, what: &str) -> String {
     format!("{n}/{of} objects {what} ({:.3}%)", n as f64 / of as f64 * 100.0)
+}
+
+/// Operations that take long. Source: SlowOps in src/mgr/DaemonHealthMetricCollector.cc.
+pub fn slow_ops(daemons: &Daemons) -> Option<(String, HealthCheck)> {
+    /// Names in the summary.
+    const SHOWN: usize = 10;
+    let slow: Vec<(&DaemonKey, (u32, u32))> = daemons.slow().collect();
+    let names: Vec<String> = slow.iter().map(|(k, _)| format!("{}.{}", k.service, k.id)).collect();
+    let count: u64 = slow.iter().map(|(_, (n, _))| u64::from(*n)).sum();
+    let oldest_s = slow.iter().map(|(_, (_, age))| *age).max()?;
+    let who = match names.as_slice() {
+        [one] => format!("{one} has slow ops"),
+        all if all.len() > SHOWN => format!(
+            "daemons [{}]... have slow ops.",
+            all.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(",")
+        ),
+        all => format!("daemons [{}] have slow ops.", all.join(",")),
+    };
+    let summary = format!("{count} slow ops, oldest one blocked for {oldest_s} sec, {who}");
+    Some(("SLOW_OPS".to_owned(), HealthCheck { severity: WARNING, summary, detail: vec![], count: 1 }))
 }
 
 fn scrub_errors(sum: &ObjectStatSum, out: &mut BTreeMap<String, HealthCheck>) {

@@ -131,6 +131,14 @@ impl PgMap {
         self.stamp = now.wall;
     }
 
+    /// Whether something besides PGs changed that the digest tells of.
+    pub fn health_changed(&mut self, news: bool, now: Now) {
+        if news {
+            self.changed(now);
+            self.state_version += 1;
+        }
+    }
+
     /// Counts as a change when there are PGs that are not active and clean.
     pub fn touch_unless_clean(&mut self) {
         let chores =
@@ -195,15 +203,15 @@ impl PgMap {
         Some((span, delta))
     }
 
-    /// The same for all pools together. A pool that came or went meanwhile does not count.
+    /// The same for all pools together; a pool that came meanwhile counts from when it was first seen. One that went does
+    /// not count.
     pub fn growth(&self) -> Option<(Duration, ObjectStatSum)> {
         let (first, last) = (self.history.front()?, self.history.back()?);
         let span = last.at.checked_sub(first.at).filter(|d| !d.is_zero())?;
         let mut delta = ObjectStatSum::default();
-        for (pool, sum) in &last.pools {
-            if let Some(before) = first.pools.get(pool) {
-                delta += *sum;
-                delta -= *before;
+        for pool in last.pools.keys() {
+            if let Some((_, grown)) = self.pool_growth(*pool) {
+                delta += grown;
             }
         }
         Some((span, delta))

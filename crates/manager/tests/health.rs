@@ -6,7 +6,7 @@ use codec::Decode;
 use common::{World, osd_conn, reports};
 use manager::Output;
 use messages::Message;
-use messages::mgr::HealthCheck;
+use messages::mgr::{DaemonHealthMetric, HealthCheck, MMgrOpen, MMgrReport};
 use messages::pg_state::{
     ACTIVE, BACKFILL_TOOFULL, CLEAN, DEGRADED, DOWN, INCOMPLETE, INCONSISTENT, PEERING, RECOVERY_TOOFULL,
     RECOVERY_UNFOUND, UNDERSIZED,
@@ -49,6 +49,39 @@ fn check(
     let got = check_of(code, pgs, edit).expect("a check");
     let detail = detail.iter().map(|d| (*d).to_owned()).collect();
     assert_eq!(got, HealthCheck { severity, summary: summary.to_owned(), detail, count });
+}
+
+/// The check of slow operations when these OSDs report so many, and the age of the oldest.
+fn slow_ops(reported: &[(i32, u64, u64)]) -> Option<String> {
+    let mut w = World::recorded();
+    for (osd, count, age_s) in reported {
+        w.message(osd_conn(*osd), MMgrOpen { daemon_name: osd.to_string(), ..MMgrOpen::default() });
+        let metric = DaemonHealthMetric { kind: 0, value: count | age_s << 32 };
+        let report = MMgrReport {
+            daemon_name: osd.to_string(),
+            health_metrics: vec![metric],
+            ..MMgrReport::default()
+        };
+        w.message(osd_conn(*osd), report);
+    }
+    w.advance(std::time::Duration::from_secs(2));
+    let digest = w.sent().into_iter().rev().find_map(|o| match o {
+        Output::SendMon { msg: Message::PgDigest(m), .. } => {
+            Some(PgDigest::from_bytes(m.summary).expect("a digest"))
+        }
+        _ => None,
+    });
+    digest?.checks.remove("SLOW_OPS").map(|c| c.summary)
+}
+
+#[test]
+fn slow_operations_are_told_of_in_cephs_words() {
+    assert_eq!(slow_ops(&[(0, 0, 0)]), None);
+    let one = "3 slow ops, oldest one blocked for 42 sec, osd.0 has slow ops";
+    assert_eq!(slow_ops(&[(0, 3, 42)]).as_deref(), Some(one));
+    let two = "5 slow ops, oldest one blocked for 50 sec, daemons [osd.0,osd.1] have slow ops.";
+    assert_eq!(slow_ops(&[(0, 3, 42), (1, 2, 50)]).as_deref(), Some(two));
+    assert_eq!(slow_ops(&[(0, 3, 42), (0, 0, 0)]), None);
 }
 
 /// As if it had been so for an hour.

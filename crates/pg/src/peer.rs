@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
+use messages::osd::CopyCursor;
 use messages::wire::priority;
 use messages::{Header, Message, WireMessage, type_numbers};
 use types::{Epoch, Eversion, HObject, SpgId};
@@ -77,7 +78,30 @@ pub enum PgBody {
     BackfillAck { last_backfill: HObject },
     /// The PG is clean without this copy: delete it.
     Remove,
+    /// Another PG's primary copies an object of this one: a piece of it.
+    CopyRead(Box<CopyAsk>),
+    /// That piece, as `copy-get` gives it, or why there is none.
+    CopyPart { id: u64, result: i32, user_version: u64, data: Bytes },
 }
+
+/// A question for a piece of an object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CopyAsk {
+    /// Whose primary asks.
+    pub from: SpgId,
+    pub id: u64,
+    /// With the snapshot that is copied.
+    pub object: HObject,
+    /// The version that clients see; 0 for any.
+    pub version: u64,
+    /// Bits of `messages::osd::flags`.
+    pub flags: u32,
+    pub cursor: CopyCursor,
+    /// Bytes.
+    pub max: u64,
+}
+
+codec::wire_struct!(CopyAsk(1, 1) { from, id, object, version, flags, cursor, max });
 
 /// What an activation means for a copy's backfill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,6 +237,11 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
         PgBody::BackfillProgress { last_backfill, sums } => put(w, 16, &(last_backfill, sums)),
         PgBody::BackfillAck { last_backfill } => put(w, 17, &last_backfill),
         PgBody::Remove => w.u8(18),
+        PgBody::CopyRead(ask) => put(w, 19, &*ask),
+        PgBody::CopyPart { id, result, user_version, data } => {
+            put(w, 20, &(id, (result, user_version)));
+            return data;
+        }
     }
     Bytes::new()
 }
@@ -265,6 +294,13 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         16 => PgBody::BackfillProgress { last_backfill: HObject::decode(r)?, sums: PgSums::decode(r)? },
         17 => PgBody::BackfillAck { last_backfill: HObject::decode(r)? },
         18 => PgBody::Remove,
+        19 => PgBody::CopyRead(Box::new(CopyAsk::decode(r)?)),
+        20 => PgBody::CopyPart {
+            id: r.u64()?,
+            result: i32::decode(r)?,
+            user_version: r.u64()?,
+            data: data.clone(),
+        },
         v => return Err(DecodeError::Invalid { what: "pg message kind", value: v.into() }),
     })
 }

@@ -104,6 +104,19 @@ fn config_show(ctx: &mut Ctx<'_>, defaults: bool) -> Reply {
     let Some(key) = DaemonKey::parse(who) else {
         return Reply::error(Errno::EINVAL, "invalid daemon name: use <type>.<id>");
     };
+    if key.service == "mon" {
+        // Monitors have no session with the manager: they tell it themselves.
+        let words = if defaults { "config show-with-defaults" } else { "config show" };
+        let mut ask = json!({ "prefix": words, "who": who });
+        if let (Some(ask), Some(name)) = (ask.as_object_mut(), ctx.args.text("key")) {
+            ask.insert("key".to_owned(), name.into());
+        }
+        if let (Some(ask), Format::Json | Format::JsonPretty) = (ask.as_object_mut(), ctx.format) {
+            let name = if ctx.format == Format::Json { "json" } else { "json-pretty" };
+            ask.insert("format".to_owned(), name.into());
+        }
+        return ctx.ask_monitors(&ask, bytes::Bytes::new());
+    }
     let own = (key.service == "mgr" && key.id == ctx.settings.name).then(|| Daemon::of_options(ctx.options));
     let Some(daemon) = own.as_ref().or_else(|| ctx.daemons.get(&key)) else {
         return Reply::error(Errno::ENOENT, format!("no config state for daemon {who}"));

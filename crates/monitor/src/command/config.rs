@@ -34,6 +34,11 @@ pub(super) const COMMANDS: &[Command] = &[
         "options that the monitors set for a daemon",
         show,
     ),
+    read(
+        "config show-with-defaults name=who,type=CephString",
+        "every option of a monitor, as it is or would be set",
+        show_with_defaults,
+    ),
     read("config log name=num,type=CephInt,req=false", "latest changes of options", log),
     write("config reset name=num,type=CephInt,range=0", "take back all changes since a version", reset),
     read("config generate-minimal-conf", "shortest conf file with which a client finds the cluster", minimal),
@@ -233,18 +238,26 @@ fn help(ctx: &Ctx<'_>) -> Reply {
     Reply::show(ctx.format, || o.help_text(), || o.schema())
 }
 
+/// Every option of this monitor; another daemon's options only the manager knows.
+fn show_with_defaults(ctx: &Ctx<'_>) -> Reply {
+    let who = ctx.args.text_or_empty("who");
+    let Some(name) = AuthName::parse(who) else {
+        return Reply::error(Errno::EINVAL, format!("unrecognized entity '{who}'"));
+    };
+    let set = values_of(ctx, &name);
+    let mut values: BTreeMap<String, (String, &str)> =
+        options::all().map(|o| (o.name.to_owned(), (o.default_value(), "default"))).collect();
+    values.extend(set);
+    show_values(ctx, &values)
+}
+
 /// What the config database sets for a daemon. What it was given by its own configuration file is known only to the daemon.
 fn show(ctx: &Ctx<'_>) -> Reply {
     let who = ctx.args.text_or_empty("who");
     let Some(name) = AuthName::parse(who) else {
         return Reply::error(Errno::EINVAL, format!("unrecognized entity '{who}'"));
     };
-    let mut values: BTreeMap<String, (String, &str)> =
-        resolved(ctx, &name).into_iter().map(|(k, e)| (k, (e.value, "mon"))).collect();
-    if name == ctx.settings.entity() {
-        let local = ctx.settings.options.iter();
-        values.extend(local.map(|(k, v)| (k.clone(), (v.clone(), "file"))));
-    }
+    let values = values_of(ctx, &name);
     if let Some(key) = ctx.args.text("key").map(normalize) {
         return match (values.get(&key), options::find(&key)) {
             (Some((value, _)), _) => Reply::text(format!("{value}\n")),
@@ -252,10 +265,25 @@ fn show(ctx: &Ctx<'_>) -> Reply {
             (None, None) => Reply::error(Errno::ENOENT, format!("unrecognized key '{key}'")),
         };
     }
+    show_values(ctx, &values)
+}
+
+/// Values by name, with their source.
+fn values_of(ctx: &Ctx<'_>, name: &AuthName) -> BTreeMap<String, (String, &'static str)> {
+    let mut values: BTreeMap<String, (String, &str)> =
+        resolved(ctx, name).into_iter().map(|(k, e)| (k, (e.value, "mon"))).collect();
+    if *name == ctx.settings.entity() {
+        let local = ctx.settings.options.iter();
+        values.extend(local.map(|(k, v)| (k.clone(), (v.clone(), "file"))));
+    }
+    values
+}
+
+fn show_values(ctx: &Ctx<'_>, values: &BTreeMap<String, (String, &'static str)>) -> Reply {
     let plain = || {
         let columns = ["NAME", "VALUE", "SOURCE", "OVERRIDES", "IGNORES"];
         let mut table = columns.into_iter().fold(TextTable::new(), TextTable::left);
-        for (name, (value, source)) in &values {
+        for (name, (value, source)) in values {
             table.row([name.as_str(), value.as_str(), source]);
         }
         table.render()

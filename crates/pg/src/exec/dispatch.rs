@@ -8,7 +8,7 @@ use types::Errno;
 use super::answer::{Answer, OpError, Outcome};
 use super::read::ChecksumArgs;
 use super::scratch::Scratch;
-use super::{ExecEnv, ExecStop, attrs, call, omap, read, snaps, tmap, watch, write};
+use super::{ExecEnv, ExecStop, attrs, call, copy, omap, read, snaps, tmap, watch, write};
 
 /// What a request may do, known before it runs: it decides about caps, waiting and duplicates.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -178,6 +178,9 @@ fn run_op(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, op: &OsdOp, parsed: Op) ->
             let cookie = (op.indata.len() >= 16).then_some(cookie);
             watch::notify_ack(s, notify_id, cookie, reply)
         }
+        Op::CopyGet { max, cursor } => copy::get(env, s, cursor, max),
+        Op::CopyFrom { .. } => copy::from(env, s, None),
+        Op::CopyFrom2 { truncation, .. } => copy::from(env, s, truncation),
         Op::ListWatchers => watch::list_watchers(s),
         Op::TmapGet => tmap::get(env, s),
         Op::TmapPut { data } => tmap::put(env, s, &data),

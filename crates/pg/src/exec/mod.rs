@@ -13,6 +13,7 @@ mod answer;
 mod attrs;
 mod call;
 mod compare;
+mod copy;
 mod dispatch;
 mod list;
 mod omap;
@@ -25,6 +26,7 @@ mod watch;
 mod write;
 mod xxhash;
 
+pub use copy::{Copied, Sources};
 pub use dispatch::{RequestKind, classify};
 pub use trim::trim;
 
@@ -84,6 +86,8 @@ pub struct ExecEnv<'a> {
     pub first_version: Eversion,
     /// Newest user version in the PG.
     pub last_user_version: u64,
+    /// What `copy-from` operations of the request copy.
+    pub sources: &'a Sources,
     pub may_read: bool,
     pub may_write: bool,
 }
@@ -241,7 +245,7 @@ fn finish(
     if clone.is_some() {
         version.version += 1;
     }
-    let mut user_version = before.info.user_version;
+    let mut user_version = if s.copied { s.state.info.user_version } else { before.info.user_version };
     if s.user_modify {
         let next = env.last_user_version.max(s.state.info.user_version) + 1;
         user_version = next.max(version.version);
@@ -254,7 +258,8 @@ fn finish(
         info.version = version;
         info.prior_version = before.info.version;
         info.last_reqid = env.reqid;
-        if !env.mtime.is_zero() {
+        // A copy keeps the time of what it is copied from.
+        if !env.mtime.is_zero() && !s.copied {
             info.mtime = env.mtime;
             info.local_mtime = env.now;
         }

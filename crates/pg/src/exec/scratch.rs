@@ -26,6 +26,8 @@ pub(crate) struct Scratch<'a> {
     pub effects: Vec<Effect>,
     /// Ranges (offset, length) of the head's data that changed, in any order; clones no longer share them.
     pub modified: Vec<(u64, u64)>,
+    /// The object became a copy of another, with its version and time.
+    pub copied: bool,
     /// The running operation's place in the request.
     pub subop: u32,
 }
@@ -42,6 +44,7 @@ impl<'a> Scratch<'a> {
             delta: PgSums::default(),
             effects: Vec::new(),
             modified: Vec::new(),
+            copied: false,
             subop: 0,
         }
     }

@@ -91,6 +91,7 @@ impl OsdCore {
             store,
             now: Now::default(),
             out: Vec::new(),
+            to_ourselves: VecDeque::new(),
             on_durable: VecDeque::new(),
             sessions: BTreeMap::new(),
             recovery_active: 0,
@@ -239,9 +240,13 @@ impl OsdCore {
     /// Runs requests that inputs have freed, until none is left.
     fn run_ready(&mut self) {
         self.retry_leases();
-        let cx = &mut self.shared;
-        for pg in self.pgs.values_mut().filter(|pg| !pg.ready.is_empty()) {
-            pg.run_ready(cx);
+        loop {
+            let cx = &mut self.shared;
+            for pg in self.pgs.values_mut().filter(|pg| !pg.ready.is_empty()) {
+                pg.run_ready(cx);
+            }
+            let Some(msg) = cx.to_ourselves.pop_front() else { return };
+            self.pg_message(self.shared.whoami, msg);
         }
     }
 

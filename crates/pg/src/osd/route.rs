@@ -124,7 +124,7 @@ impl OsdCore {
         let reqid = msg.reqid(name, tid);
         let kind = classify(&msg.ops, msg.flags);
         let id = SpgId::replicated(msg.pgid.pgid);
-        let mut op = ClientOp { conn, tid, name, addr, reqid, kind: Default::default(), msg };
+        let mut op = ClientOp { conn, tid, name, addr, reqid, kind: Default::default(), msg, asked_by: None, sources: None };
         match kind {
             Ok(kind) => op.kind = kind,
             Err(e) => return op.refuse(e, &mut self.shared),
@@ -140,7 +140,7 @@ impl OsdCore {
         // No such PG here: the client's map is old, and it has just been sent ours.
     }
 
-    fn pg_message(&mut self, from: i32, msg: PgMessage) {
+    pub(super) fn pg_message(&mut self, from: i32, msg: PgMessage) {
         if !self.pgs.contains_key(&msg.pgid) {
             return self.no_such_pg(from, &msg);
         }
@@ -192,6 +192,7 @@ fn deliver_to_pg(pg: &mut Pg, from: i32, msg: PgMessage, cx: &mut super::Shared)
             pg.handle_activate(from, interval, &info, log, backfill, &past, cx);
         }
         PgBody::History { history } => pg.handle_history(from, &history, cx),
+        PgBody::CopyRead(ask) => pg.copy_read(from, interval, *ask, cx),
         PgBody::RepOp(op) => pg.handle_rep_op(from, interval, *op, cx),
         PgBody::Pull { object, need } => pg.handle_pull(from, interval, object, need, cx),
         PgBody::Push(push) => pg.handle_push(from, interval, *push, cx),
@@ -204,6 +205,7 @@ fn deliver_to_pg(pg: &mut Pg, from: i32, msg: PgMessage, cx: &mut super::Shared)
         PgBody::Remove => {}
         _ if !asked_now => {}
         PgBody::Log { info, log, missing } => pg.handle_log(from, info, log, missing, cx),
+        PgBody::CopyPart { id, result, user_version, data } => pg.copy_part(id, result, user_version, data, cx),
         PgBody::Activated => pg.activated(from, cx),
         PgBody::RepOpAck { version } => pg.handle_rep_op_ack(from, version, cx),
         PgBody::PushAck { object, .. } => pg.handle_push_ack(from, &object, cx),

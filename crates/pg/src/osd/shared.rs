@@ -61,6 +61,8 @@ pub(crate) struct Shared {
     pub store: Store,
     pub now: Now,
     pub out: Vec<Output>,
+    /// Messages from one of our PGs to another.
+    pub to_ourselves: VecDeque<PgMessage>,
     /// In the order of submission.
     pub on_durable: VecDeque<(TxnSeq, Done)>,
     pub sessions: BTreeMap<ConnId, Session>,
@@ -126,7 +128,11 @@ impl Shared {
     }
 
     pub fn send_pg(&mut self, osd: i32, pgid: SpgId, interval: Epoch, body: PgBody) {
-        let msg = PgMessage { pgid, epoch: self.epoch(), interval, body }.into_message();
+        let msg = PgMessage { pgid, epoch: self.epoch(), interval, body };
+        if osd == self.whoami {
+            return self.to_ourselves.push_back(msg);
+        }
+        let msg = msg.into_message();
         self.out.push(Output::SendOsd { osd: OsdId(osd), msg });
     }
 

@@ -183,7 +183,8 @@ impl Tracker {
 
     /// Transactions up to this one are durable.
     pub fn durable(&mut self, seq: TxnSeq, now: Duration) {
-        while let Some((_, at)) = self.commits.pop_front_if(|(s, _)| *s <= seq) {
+        while let Some((_, at)) = self.commits.front().copied().filter(|(s, _)| *s <= seq) {
+            self.commits.pop_front();
             let took = now.saturating_sub(at);
             self.lately.add(took);
             self.totals.commits.add(took);

@@ -5,14 +5,16 @@ use store::StoreError;
 use types::{ConnId, EntityAddr, EntityName, Errno, Eversion, HObject, ReqId, SnapContext, SnapId, SpgId};
 
 use super::Pg;
+use super::copy::CopyAsker;
 use super::replicate::Write;
 use super::writes::InFlight;
 use crate::entry::OpReturn;
-use crate::exec::{self, Effect, ExecEnv, ExecStop, Executed, RequestKind, Requester};
+use crate::exec::{self, Effect, ExecEnv, ExecStop, Executed, RequestKind, Requester, Sources};
 use crate::io::{FatalReason, LogLevel, Output};
 use crate::log::Recorded;
 use crate::object::ObjectState;
 use crate::osd::shared::Shared;
+use crate::peer::PgBody;
 use crate::range::{contains, pg_range};
 
 /// EMSGSIZE: more data than one write may carry. Source: OSD_WRITETOOBIG in src/osd/PrimaryLogPG.cc.
@@ -33,6 +35,10 @@ pub(crate) struct ClientOp {
     pub reqid: ReqId,
     pub kind: RequestKind,
     pub msg: MOsdOp,
+    /// Another OSD asked, to copy the object.
+    pub asked_by: Option<CopyAsker>,
+    /// What the request copies, once it is here.
+    pub sources: Option<Box<Sources>>,
 }
 
 impl ClientOp {
@@ -62,11 +68,17 @@ impl ClientOp {
         };
         let kind = RequestKind { reads: true, writes: true, ..RequestKind::default() };
         let (addr, reqid) = (EntityAddr::default(), ReqId::default());
-        Self { conn: NOBODY, tid: 0, name, addr, reqid, kind, msg }
+        Self { conn: NOBODY, tid: 0, name, addr, reqid, kind, msg, asked_by: None, sources: None }
     }
 
     /// Answers.
     pub fn send(&self, msg: MOsdOpReply, cx: &mut Shared) {
+        if let Some(a) = &self.asked_by {
+            let (result, user_version) = (msg.result, msg.user_version);
+            let data = msg.ops.into_iter().next_back().map(|o| o.outdata).unwrap_or_default();
+            let body = PgBody::CopyPart { id: a.id, result, user_version, data };
+            return cx.send_pg(a.osd, a.pgid, a.interval, body);
+        }
         if self.conn == NOBODY {
             return;
         }
@@ -119,8 +131,14 @@ impl Pg {
                 return self.answer_resend(op, recorded, cx);
             }
         }
+        if let Some(copying) = self.copies.get_mut(&head).filter(|_| op.asked_by.is_none()) {
+            return copying.waiters.push_back(op);
+        }
         if self.must_wait_for_lock(&head, &op) {
             return self.writes.wait(&head, op);
+        }
+        if op.must_copy() {
+            return self.start_copy(op, head, cx);
         }
         self.run(op, head, cx);
     }
@@ -187,6 +205,10 @@ impl Pg {
     }
 
     fn has_caps(&self, op: &ClientOp, cx: &Shared) -> bool {
+        if op.asked_by.is_some() {
+            // Only OSDs can ask like this.
+            return true;
+        }
         let Some(session) = cx.sessions.get(&op.conn) else { return false };
         let caps = &session.peer.caps;
         if caps.is_allow_all() {
@@ -240,7 +262,7 @@ impl Pg {
     /// Runs a write that the OSD makes itself, unless it would have to wait: the caller tries again.
     pub fn internal_op(&mut self, op: ClientOp, cx: &mut Shared) {
         let head = op.msg.object.head();
-        let free = self.is_active() && !self.is_unreadable(&head) && !self.is_degraded(&head);
+        let free = !self.copies.contains_key(&head) && self.is_active() && !self.is_unreadable(&head) && !self.is_degraded(&head);
         if free && !self.must_wait_for_lock(&head, &op) {
             self.run(op, head, cx);
         }
@@ -274,7 +296,7 @@ impl Pg {
         state: &ObjectState,
         cx: &mut Shared,
     ) -> Result<Executed, ExecStop> {
-        let map = cx.map.clone();
+        let (map, none) = (cx.map.clone(), Sources::new());
         let Some(pool) = map.pool(self.id.pgid.pool) else { return Err(ExecStop::Drop) };
         let requester = Requester { conn: op.conn, name: op.name, addr: op.addr };
         let (snapc, first_version) = (self.snapc(op, cx), self.next_version(cx));
@@ -294,6 +316,7 @@ impl Pg {
             snapid: op.msg.object.snap,
             first_version,
             last_user_version: self.info.last_user_version,
+            sources: op.sources.as_deref().unwrap_or(&none),
             may_read: op.kind.reads,
             may_write: op.kind.writes,
             store: &mut cx.store,

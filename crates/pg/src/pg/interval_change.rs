@@ -3,6 +3,7 @@
 use maps::OsdMap;
 use store::Txn;
 
+use super::copy::Copying;
 use super::trim::Trim;
 use super::{Peer, Pg, Phase, persist};
 use crate::interval::{IntervalKey, close_interval};
@@ -50,6 +51,11 @@ impl Pg {
     pub fn stop(&mut self, cx: &mut Shared) {
         self.phase = Phase::Stray;
         let mut requests: Vec<_> = self.writes.clear();
+        let copies = std::mem::take(&mut self.copies).into_values().flat_map(Copying::into_requests);
+        requests.extend(copies);
+        // What was fetched may have changed when the request runs again; other OSDs ask again by themselves.
+        requests.iter_mut().for_each(|op| op.sources = None);
+        requests.retain(|op| op.asked_by.is_none());
         requests.extend(std::mem::take(&mut self.waiting_for_object).into_values().flatten());
         requests.extend(self.waiting_for_lease.drain(..));
         requests.extend(self.ready.drain(..));

@@ -23,6 +23,7 @@ mod activate;
 mod backfill;
 mod choose;
 mod client;
+mod copy;
 mod interval_change;
 mod peering;
 pub(crate) mod persist;
@@ -49,6 +50,7 @@ use crate::osd::shared::Shared;
 use crate::watch::Watches;
 
 use backfill::Backfill;
+use copy::Copying;
 pub(crate) use client::ClientOp;
 use recovery::Recovering;
 use trim::Trim;
@@ -141,6 +143,10 @@ pub(crate) struct Pg {
     pub watches: Watches,
     /// Primary only.
     pub trim: Trim,
+    /// Primary only: requests whose sources are being fetched, by their object.
+    pub copies: BTreeMap<HObject, Copying>,
+    /// The number of the last question for a piece of a source.
+    pub last_copy_id: u64,
 }
 
 impl Pg {
@@ -168,6 +174,8 @@ impl Pg {
             ready: VecDeque::new(),
             watches: Watches::default(),
             trim: Trim::default(),
+            copies: BTreeMap::new(),
+            last_copy_id: 0,
             report: true,
         }
     }

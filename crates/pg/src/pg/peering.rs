@@ -279,6 +279,7 @@ impl Pg {
             Phase::Active => {
                 self.unfound.clear();
                 self.continue_recovery(cx);
+                self.repeat_copies(cx);
             }
             _ => {}
         }

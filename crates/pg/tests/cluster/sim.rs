@@ -23,6 +23,9 @@ pub struct Node {
     life: u32,
     commit_wanted: bool,
     pub fatal: Option<String>,
+    /// What it told the manager and the admin socket.
+    pub told_mgr: Vec<Message>,
+    pub admin_replies: Vec<admin::Reply>,
 }
 
 pub struct Sim {
@@ -50,7 +53,15 @@ impl Sim {
             let device = SimDevice::new(DEVICE_BYTES);
             let options = FormatOptions { fsid: mon::FSID, osd_uuid: mon::uuid(osd), log_bytes: None };
             Store::format(&device, options).unwrap();
-            Node { core: None, device: Arc::new(device), life: 0, commit_wanted: false, fatal: None }
+            Node {
+                core: None,
+                device: Arc::new(device),
+                life: 0,
+                commit_wanted: false,
+                fatal: None,
+                told_mgr: vec![],
+                admin_replies: vec![],
+            }
         };
         let mut sim = Self {
             rng: Rng::new(seed),
@@ -147,6 +158,8 @@ impl Sim {
                 Output::Reply { conn, tid, msg } => self.send(osd, conn.0 as i32, with_tid(msg, tid)),
                 Output::SendOsd { osd: to, msg } => self.send(osd, to.0, msg),
                 Output::SendMon(msg) => self.send(osd, MON, msg),
+                Output::SendMgr(msg) => self.nodes[osd as usize].told_mgr.push(msg),
+                Output::AdminReply { reply, .. } => self.nodes[osd as usize].admin_replies.push(reply),
                 Output::Commit => self.nodes[osd as usize].commit_wanted = true,
                 Output::DropOsd { osd: to } => {
                     self.links.remove(&(osd, to.0));

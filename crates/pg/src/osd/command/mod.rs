@@ -248,7 +248,6 @@ fn reply(outcome: Outcome) -> MCommandReply {
 }
 
 fn out(value: &Value) -> Outcome {
-    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
-    text.push('\n');
+    let text = admin::json_text(admin::Format::JsonPretty, value);
     Ok((String::new(), text.into()))
 }

@@ -1,0 +1,120 @@
+//! The OSD as a daemon: its options, its session with the manager, its admin socket, operations that take long.
+
+use std::time::Duration;
+
+use codec::Decode;
+use messages::Message;
+use messages::mgr::{MMgrConfigure, MMgrReport};
+use pg::Input;
+use serde_json::{Value, json};
+
+use crate::sim::Sim;
+
+fn up(osds: i32, seed: u64) -> Sim {
+    let mut s = Sim::new(osds, seed);
+    s.until("all up", |s| s.nodes.iter().all(|n| n.core.as_ref().is_some_and(pg::OsdCore::is_up)));
+    s
+}
+
+/// A command through the admin socket: its code, and its output.
+fn ask(s: &mut Sim, osd: i32, cmd: Value) -> (i32, Value) {
+    s.input(osd, Input::AdminCommand { tid: 1, cmd: cmd.to_string() });
+    let reply = s.nodes[osd as usize].admin_replies.pop().expect("an answer");
+    (reply.code, serde_json::from_slice(&reply.data).unwrap_or(Value::Null))
+}
+
+fn reports(s: &mut Sim, osd: i32) -> Vec<MMgrReport> {
+    let told = std::mem::take(&mut s.nodes[osd as usize].told_mgr);
+    let reports = told.into_iter().filter_map(|m| match m {
+        Message::MgrReport(r) => Some(r),
+        _ => None,
+    });
+    reports.collect()
+}
+
+type Told = (
+    std::collections::BTreeMap<String, std::collections::BTreeMap<i32, String>>,
+    std::collections::BTreeMap<String, String>,
+);
+
+#[test]
+fn options_act_at_once_and_go_back() {
+    let mut s = up(1, 3);
+    let grace = |s: &Sim| s.nodes[0].core.as_ref().unwrap().config().heartbeat_grace;
+    let was = grace(&s);
+    let name = "osd_heartbeat_grace";
+    assert_eq!(ask(&mut s, 0, json!({"prefix": "config set", "var": name, "val": ["7"]})).0, 0);
+    assert_eq!(grace(&s), Duration::from_secs(7));
+    s.input(0, Input::Config(vec![(name.into(), "9".into())]));
+    assert_eq!(grace(&s), Duration::from_secs(7), "set by hand wins");
+    assert_eq!(ask(&mut s, 0, json!({"prefix": "config unset", "var": name})).0, 0);
+    assert_eq!(grace(&s), Duration::from_secs(9));
+    // The monitors' options are all that they hold.
+    s.input(0, Input::Config(vec![]));
+    assert_eq!(grace(&s), was);
+    assert_eq!(ask(&mut s, 0, json!({"prefix": "config set", "var": name, "val": ["x"]})).0, -22);
+    let diff = ask(&mut s, 0, json!({"prefix": "config diff"})).1;
+    assert_eq!(diff, json!({ "diff": {} }));
+}
+
+#[test]
+fn the_manager_hears_of_options_and_of_slow_operations() {
+    let mut s = up(2, 4);
+    s.input(0, Input::MgrConnected);
+    let told = std::mem::take(&mut s.nodes[0].told_mgr);
+    let open = told.iter().find_map(|m| if let Message::MgrOpen(m) = m { Some(m) } else { None });
+    assert_eq!(open.expect("introduces itself").daemon_name, "0");
+    let configure = MMgrConfigure { period_s: 5, ..MMgrConfigure::default() };
+    s.input(0, Input::FromMgr(configure.into()));
+    let first = reports(&mut s, 0);
+    assert_eq!(first.len(), 1);
+    assert_eq!((first[0].config.len(), first[0].health_metrics[0].value), (0, 0));
+    ask(&mut s, 0, json!({"prefix": "config set", "var": "osd_max_backfills", "val": ["3"]}));
+    s.tick(Duration::from_millis(500));
+    let news = reports(&mut s, 0);
+    let (options, _) = Told::from_bytes(news[0].config.clone()).expect("options");
+    assert_eq!(options["osd_max_backfills"], [(5, "3".to_owned())].into());
+
+    // With one copy of two the pool takes no writes.
+    let pool = s.mon.create_pool(2, 2, 1);
+    s.settle();
+    let map = s.mon.map.clone();
+    let primary = map.pg_to_up_acting(types::PgId { pool, seed: 0 }).acting_primary;
+    s.crash(1 - primary);
+    s.until("marked down", |s| !s.mon.map.is_up(1 - primary));
+    let map = s.mon.map.clone();
+    s.client.write(&map, pool, "slow", vec![1]);
+    s.until("waits", |s| ask(s, primary, json!({"prefix": "ops"})).1["num_ops"] == 1);
+    assert_eq!(ask(&mut s, primary, json!({"prefix": "dump_blocked_ops"})).1["num_blocked_ops"], 0);
+    for _ in 0..80 {
+        s.tick(Duration::from_millis(500));
+    }
+    let blocked = ask(&mut s, primary, json!({"prefix": "dump_blocked_ops"})).1;
+    assert_eq!(blocked["num_blocked_ops"], 1, "{blocked}");
+    assert_eq!(blocked["ops"][0]["type_data"]["flag_point"], "waiting for peered");
+    if primary == 0 {
+        let value = reports(&mut s, 0).pop().expect("reports").health_metrics[0].value;
+        assert!(value as u32 == 1 && (30..60).contains(&(value >> 32)), "{value:x}");
+    }
+    s.start(1 - primary);
+    s.until("answered", |s| s.client.is_idle());
+    assert_eq!(ask(&mut s, primary, json!({"prefix": "ops"})).1["num_ops"], 0);
+    let done = ask(&mut s, primary, json!({"prefix": "dump_historic_slow_ops"})).1;
+    assert_eq!(done["Ops"].as_array().map(Vec::len), Some(1), "{done}");
+}
+
+#[test]
+fn commands_tell_of_what_is_here() {
+    let mut s = up(1, 5);
+    let status = ask(&mut s, 0, json!({"prefix": "status"})).1;
+    assert_eq!((&status["whoami"], &status["state"]), (&json!(0), &json!("active")));
+    assert_eq!(ask(&mut s, 0, json!({"prefix": "dump_watchers"})), (0, json!([])));
+    let perf = ask(&mut s, 0, json!({"prefix": "perf dump", "logger": "osd", "counter": "numpg"})).1;
+    assert_eq!(perf, json!({ "osd": { "numpg": 0 } }));
+    assert_eq!(ask(&mut s, 0, json!({"prefix": "bogus"})).0, -22);
+    assert_eq!(ask(&mut s, 0, json!({"prefix": "query", "pgid": "9.9"})).0, -2);
+    assert_eq!(
+        ask(&mut s, 0, json!({"prefix": "config get", "var": "osd_max_backfills"})).1["osd_max_backfills"],
+        "1"
+    );
+}
