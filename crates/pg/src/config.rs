@@ -42,6 +42,10 @@ pub struct OsdConfig {
     pub max_snap_trims: usize,
     /// Pause behind them.
     pub snap_trim_sleep: Duration,
+    /// Client operations under way at one time; 0 for any number.
+    pub client_message_cap: u64,
+    /// Bytes of their data; 0 for any number.
+    pub client_message_size_cap: u64,
     /// The share of the store at which writes are dropped, 0 to 1.
     pub failsafe_full_ratio: f32,
 }
@@ -72,6 +76,8 @@ impl Default for OsdConfig {
             client_watch_timeout: Duration::from_secs(30),
             max_snap_trims: 2,
             snap_trim_sleep: Duration::ZERO,
+            client_message_cap: 256,
+            client_message_size_cap: 500 << 20,
             failsafe_full_ratio: 0.97,
             default_notify_timeout: Duration::from_secs(30),
         }
@@ -90,7 +96,7 @@ enum Slot<'a> {
 }
 
 /// Every option's name.
-pub const OPTIONS: [&str; 24] = [
+pub const OPTIONS: [&str; 27] = [
     "osd_pg_max_concurrent_snap_trims",
     "osd_snap_trim_sleep",
     "osd_max_object_name_len",
@@ -115,6 +121,9 @@ pub const OPTIONS: [&str; 24] = [
     "osd_map_cache_size",
     "osd_client_watch_timeout",
     "osd_default_notify_timeout",
+    "osd_client_message_cap",
+    "osd_client_message_size_cap",
+    "osd_failsafe_full_ratio",
 ];
 
 impl OsdConfig {
@@ -143,6 +152,8 @@ impl OsdConfig {
             "osd_client_watch_timeout" => Slot::Seconds(&mut self.client_watch_timeout),
             "osd_pg_max_concurrent_snap_trims" => Slot::Size(&mut self.max_snap_trims),
             "osd_snap_trim_sleep" => Slot::Seconds(&mut self.snap_trim_sleep),
+            "osd_client_message_cap" => Slot::Bytes(&mut self.client_message_cap),
+            "osd_client_message_size_cap" => Slot::Bytes(&mut self.client_message_size_cap),
             "osd_failsafe_full_ratio" => Slot::Ratio(&mut self.failsafe_full_ratio),
             "osd_default_notify_timeout" => Slot::Seconds(&mut self.default_notify_timeout),
             _ => return None,

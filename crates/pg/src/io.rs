@@ -91,6 +91,8 @@ pub enum Output {
         tid: u64,
         reply: admin::Reply,
     },
+    /// Read nothing more from clients until this comes with `false`; other daemons are not held back.
+    HoldClients(bool),
     /// Transactions were submitted: take a commit from the store when the batch of inputs is through.
     Commit,
     CloseConn {

@@ -343,8 +343,18 @@ mod tests {
             PgBody::BackfillRange { begin: HObject::min(), end: o.clone(), objects: vec![(o.clone(), v)] },
             PgBody::BackfillWants { end: HObject::max(), objects: vec![o.clone()] },
             PgBody::BackfillProgress { last_backfill: o.clone(), sums: PgSums::default() },
-            PgBody::BackfillAck { last_backfill: o },
+            PgBody::BackfillAck { last_backfill: o.clone() },
             PgBody::Remove,
+            PgBody::CopyRead(Box::new(CopyAsk {
+                from: SpgId::replicated(PgId::new(PoolId(1), 2)),
+                id: 9,
+                object: o,
+                version: 3,
+                flags: 4,
+                cursor: CopyCursor { data_offset: 8, ..CopyCursor::default() },
+                max: 5,
+            })),
+            PgBody::CopyPart { id: 9, result: -2, user_version: 7, data: Bytes::from_static(b"piece") },
         ]
     }
 

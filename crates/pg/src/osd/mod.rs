@@ -10,6 +10,7 @@ mod command;
 mod durable;
 mod full;
 mod heartbeat;
+mod hold;
 mod instantiate;
 mod maps;
 pub(crate) mod mon;
@@ -58,6 +59,8 @@ pub struct OsdCore {
     values: Values,
     /// What the core was made with; options that are set somewhere replace it.
     base_config: OsdConfig,
+    /// Clients are told to wait.
+    holding: bool,
     stopping: bool,
     /// The fullness that was last told to the monitors, and when.
     told_full: Option<(u32, Duration)>,
@@ -116,6 +119,7 @@ impl OsdCore {
             tracker: track::Tracker::default(),
             values: Values::new(format!("osd.{whoami}"), &BTreeMap::new()),
             base_config,
+            holding: false,
             stopping: false,
             told_full: None,
             bench: None,
@@ -161,6 +165,7 @@ impl OsdCore {
             self.report_if_due();
         }
         self.track_outputs(before);
+        self.hold_clients_if_full();
         if std::mem::take(&mut self.shared.uncommitted) && self.shared.fatal.is_none() {
             self.shared.out.push(Output::Commit);
         }
@@ -170,10 +175,11 @@ impl OsdCore {
     fn track_input(&mut self, input: &Input) {
         let now = self.shared.now;
         match input {
-            Input::Message { conn, tid, msg: Message::OsdOp(_) }
+            Input::Message { conn, tid, msg: Message::OsdOp(m) }
                 if self.shared.sessions.contains_key(conn) =>
             {
-                self.tracker.arrived(*conn, *tid, now);
+                let bytes = m.ops.iter().map(|op| op.indata.len() as u64).sum();
+                self.tracker.arrived(*conn, *tid, bytes, now);
             }
             Input::Disconnected { conn } => self.tracker.disconnected(*conn),
             Input::Durable(seq) => self.tracker.durable(*seq, now.mono),
@@ -318,6 +324,7 @@ impl OsdCore {
             assert!(*seq >= last, "2: {seq:?} after {last:?}");
             last = *seq;
         }
+        self.tracker.assert_invariants();
         for pg in self.pgs.values() {
             pg.assert_invariants(&self.shared);
         }

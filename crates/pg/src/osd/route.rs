@@ -124,7 +124,17 @@ impl OsdCore {
         let reqid = msg.reqid(name, tid);
         let kind = classify(&msg.ops, msg.flags);
         let id = SpgId::replicated(msg.pgid.pgid);
-        let mut op = ClientOp { conn, tid, name, addr, reqid, kind: Default::default(), msg, asked_by: None, sources: None };
+        let mut op = ClientOp {
+            conn,
+            tid,
+            name,
+            addr,
+            reqid,
+            kind: Default::default(),
+            msg,
+            asked_by: None,
+            sources: None,
+        };
         match kind {
             Ok(kind) => op.kind = kind,
             Err(e) => return op.refuse(e, &mut self.shared),
@@ -205,7 +215,9 @@ fn deliver_to_pg(pg: &mut Pg, from: i32, msg: PgMessage, cx: &mut super::Shared)
         PgBody::Remove => {}
         _ if !asked_now => {}
         PgBody::Log { info, log, missing } => pg.handle_log(from, info, log, missing, cx),
-        PgBody::CopyPart { id, result, user_version, data } => pg.copy_part(id, result, user_version, data, cx),
+        PgBody::CopyPart { id, result, user_version, data } => {
+            pg.copy_part(id, result, user_version, data, cx)
+        }
         PgBody::Activated => pg.activated(from, cx),
         PgBody::RepOpAck { version } => pg.handle_rep_op_ack(from, version, cx),
         PgBody::PushAck { object, .. } => pg.handle_push_ack(from, &object, cx),

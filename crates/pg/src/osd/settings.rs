@@ -23,10 +23,17 @@ impl OsdCore {
     /// Options act at once. One that is set nowhere has the value that the core was made with.
     pub(super) fn apply_values(&mut self) {
         let mut config = self.base_config.clone();
+        let set = |name: &str| self.values.get(name).filter(|_| self.values.levels(name).next().is_some());
         for name in OPTIONS {
-            if let Some(value) = self.values.get(name).filter(|_| self.values.levels(name).next().is_some()) {
+            if let Some(value) = set(name) {
                 config.set(name, &value);
             }
+        }
+        // 0 stands for what suits the device: ours is always taken for flash.
+        if self.values.int("osd_recovery_max_active") == 0 {
+            let suits = set("osd_recovery_max_active_ssd");
+            let base = || self.base_config.recovery_max_active.to_string();
+            config.set("osd_recovery_max_active", &suits.unwrap_or_else(base));
         }
         self.shared.config = config;
         self.tracker.configure(&self.values);

@@ -7,10 +7,12 @@
 //!
 //! Invariants:
 //! 1. There is a note for each client operation that has not been answered.
-//! 2. Commits wait in the order of their sequence numbers.
+//! 2. `bytes` is the sum of the notes'.
+//! 3. Commits wait in the order of their sequence numbers.
 //!
 //! Source: src/common/TrackedOp.cc, OSD::get_health_metrics in src/osd/OSD.cc.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -29,6 +31,8 @@ const HISTORY_LIMIT: usize = 10_000;
 pub(super) struct Arrival {
     pub at: Duration,
     pub stamp: Utime,
+    /// Of the message's data.
+    pub bytes: u64,
 }
 
 /// An operation that was answered.
@@ -81,6 +85,8 @@ pub(super) struct Totals {
 #[derive(Debug, Default)]
 pub(super) struct Tracker {
     notes: BTreeMap<(ConnId, u64), Arrival>,
+    /// The sum of theirs.
+    bytes: u64,
     recent: VecDeque<Finished>,
     slow: VecDeque<Finished>,
     commits: VecDeque<(TxnSeq, Duration)>,
@@ -104,14 +110,28 @@ impl Tracker {
         self.slow.truncate(self.slow_size);
     }
 
-    pub fn arrived(&mut self, conn: ConnId, tid: u64, now: Now) {
-        self.notes.entry((conn, tid)).or_insert(Arrival { at: now.mono, stamp: now.wall });
+    pub fn arrived(&mut self, conn: ConnId, tid: u64, bytes: u64, now: Now) {
+        if let Entry::Vacant(slot) = self.notes.entry((conn, tid)) {
+            slot.insert(Arrival { at: now.mono, stamp: now.wall, bytes });
+            self.bytes += bytes;
+        }
+    }
+
+    fn take(&mut self, conn: ConnId, tid: u64) -> Option<Arrival> {
+        let arrival = self.notes.remove(&(conn, tid))?;
+        self.bytes -= arrival.bytes;
+        Some(arrival)
+    }
+
+    /// Bytes of the operations under way.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     pub fn disconnected(&mut self, conn: ConnId) {
         let gone: Vec<_> = self.notes.range((conn, 0)..=(conn, u64::MAX)).map(|(key, _)| *key).collect();
-        for key in gone {
-            self.notes.remove(&key);
+        for (conn, tid) in gone {
+            self.take(conn, tid);
         }
     }
 
@@ -123,7 +143,7 @@ impl Tracker {
         r: &MOsdOpReply,
         now: Now,
     ) {
-        let Some(arrival) = self.notes.remove(&(conn, tid)) else { return };
+        let Some(arrival) = self.take(conn, tid) else { return };
         let took = now.mono.saturating_sub(arrival.at);
         self.totals.all.add(took);
         match r.ops.iter().any(|o| o.code.is_write()) {
@@ -172,6 +192,7 @@ impl Tracker {
     /// Takes out notes of operations that nothing holds any more.
     pub fn forget_dropped(&mut self, held: impl Fn(ConnId, u64) -> bool) {
         self.notes.retain(|(conn, tid), _| held(*conn, *tid));
+        self.bytes = self.notes.values().map(|a| a.bytes).sum();
     }
 
     /// Transactions up to this one were submitted.
@@ -228,6 +249,15 @@ fn push(to: &mut VecDeque<Finished>, op: Finished, size: usize) {
     to.push_back(op);
     while to.len() > size {
         to.pop_front();
+    }
+}
+
+impl Tracker {
+    /// Checks the invariants that the module states.
+    pub fn assert_invariants(&self) {
+        assert_eq!(self.bytes, self.notes.values().map(|a| a.bytes).sum::<u64>(), "2");
+        let seqs = self.commits.iter().map(|(seq, _)| *seq);
+        assert!(seqs.clone().zip(seqs.skip(1)).all(|(a, b)| a < b), "3");
     }
 }
 

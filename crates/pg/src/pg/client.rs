@@ -262,7 +262,10 @@ impl Pg {
     /// Runs a write that the OSD makes itself, unless it would have to wait: the caller tries again.
     pub fn internal_op(&mut self, op: ClientOp, cx: &mut Shared) {
         let head = op.msg.object.head();
-        let free = !self.copies.contains_key(&head) && self.is_active() && !self.is_unreadable(&head) && !self.is_degraded(&head);
+        let free = !self.copies.contains_key(&head)
+            && self.is_active()
+            && !self.is_unreadable(&head)
+            && !self.is_degraded(&head);
         if free && !self.must_wait_for_lock(&head, &op) {
             self.run(op, head, cx);
         }

@@ -50,8 +50,8 @@ use crate::osd::shared::Shared;
 use crate::watch::Watches;
 
 use backfill::Backfill;
-use copy::Copying;
 pub(crate) use client::ClientOp;
+use copy::Copying;
 use recovery::Recovering;
 use trim::Trim;
 use writes::Writes;

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use maps::OsdMap;
 use messages::Message;
 use messages::common::MCommandReply;
-use messages::osd::{MOsdOp, MOsdOpReply, Op, OsdOp, flags, op_flags};
-use types::{HObject, PgId, PoolId, ReqId, SnapContext, SnapId, SpgId, Utime};
+use messages::osd::{CopyFromArgs, CopySource, MOsdOp, MOsdOpReply, Op, OsdOp, flags, op_flags};
+use types::{HObject, ObjectLocator, PgId, PoolId, ReqId, SnapContext, SnapId, SpgId, Utime};
 
 /// What an object may hold: the last acknowledged content, or that of a write that is under way.
 #[derive(Debug, Default, Clone)]
@@ -29,6 +29,8 @@ enum Kind {
     Write(Option<Vec<u8>>),
     CreateExclusive,
     Read,
+    /// Of what is not there, ENOENT; of itself, EINVAL.
+    Copy(Option<Vec<u8>>),
 }
 
 struct Request {
@@ -111,6 +113,19 @@ impl Client {
     pub fn remove(&mut self, map: &OsdMap, pool: PoolId, name: &str) -> u64 {
         self.model.entry(name.into()).or_default().open.push(None);
         self.begin(map, pool, name, Kind::Write(None), vec![Op::Delete.into()], flags::WRITE)
+    }
+
+    /// Copies `source`, which nothing is under way on, to `name`.
+    pub fn copy(&mut self, map: &OsdMap, pool: PoolId, name: &str, source: &str) -> u64 {
+        let content = self.model.get(source).and_then(|e| e.acked.clone());
+        self.model.entry(name.into()).or_default().open.push(content.clone());
+        let from = CopySource { object: source.into(), locator: ObjectLocator::pool(pool) };
+        let op = Op::CopyFrom2 {
+            from,
+            args: CopyFromArgs { snap: SnapId::HEAD, ..Default::default() },
+            truncation: None,
+        };
+        self.begin(map, pool, name, Kind::Copy(content), vec![op.into()], flags::WRITE)
     }
 
     pub fn create_exclusive(&mut self, map: &OsdMap, pool: PoolId, name: &str) -> u64 {
@@ -203,6 +218,19 @@ impl Client {
                 assert!(reply.result == 0 || deleted_nothing, "write answered {}", reply.result);
                 assert!(reply.is_on_disk());
                 *expected = Expected { acked: content, open: Vec::new() };
+                self.acked += 1;
+            }
+            Kind::Copy(None) => {
+                assert!(
+                    reply.result == -2 || reply.result == -22,
+                    "a copy of nothing answered {}",
+                    reply.result
+                );
+                self.model.entry(r.name).or_default().open.clear();
+            }
+            Kind::Copy(content) => {
+                assert_eq!(reply.result, 0);
+                *self.model.entry(r.name).or_default() = Expected { acked: content, open: Vec::new() };
                 self.acked += 1;
             }
             Kind::CreateExclusive => {

@@ -1,6 +1,7 @@
 //! OSD cores in a deterministic mini cluster: replication, restarts, divergence, recovery, backfill, splits.
 
 mod client;
+mod copies;
 mod daemon;
 mod mon;
 mod sim;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use maps::{OsdMap, Pool, PoolType};
 use messages::osd::{Op, OpResult, OsdOp, flags, op_flags};
-use pg::exec::{Effect, ExecEnv, ExecStop, Requester, classify, execute};
+use pg::exec::{Effect, ExecEnv, ExecStop, Requester, Sources, classify, execute};
 use pg::object::ObjectState;
 use pg::{Missing, OsdConfig, PgSums, Watches};
 use store::{FormatOptions, ObjectKey, Options, Store};
@@ -49,6 +49,8 @@ pub struct Bench {
     pub pool: Pool,
     pub config: OsdConfig,
     pub missing: Missing,
+    /// What `copy-from` operations of the next request copy.
+    pub sources: Sources,
     pub watches: Watches,
     pub who: Requester,
     pub last: u64,
@@ -81,6 +83,7 @@ impl Bench {
                 name: EntityName::client(4123),
                 addr: EntityAddr::default(),
             },
+            sources: Sources::new(),
             last: 0,
             last_user: 0,
             sums: PgSums::default(),
@@ -120,6 +123,7 @@ impl Bench {
             snapid: r.object.snap,
             first_version: Eversion::new(Epoch(9), self.last + 1),
             last_user_version: self.last_user,
+            sources: &self.sources,
             may_read: kind.reads,
             may_write: kind.writes,
         };

@@ -322,3 +322,42 @@ fn a_write_remembers_a_failure_that_was_allowed() {
     let rvals: Vec<i32> = reply.results.iter().map(|r| r.rval).collect();
     assert_eq!((reply.result, rvals), (0, vec![Errno::ECANCELED.neg(), 0]));
 }
+
+#[test]
+fn an_object_is_copied_piece_by_piece_with_all_that_belongs_to_it() {
+    use messages::osd::{CopyCursor, CopyFromArgs, CopySource};
+    let mut b = Bench::new();
+    b.op("src", write(0, "0123456789"));
+    b.op("src", Op::SetXattr { name: "a".into(), value: "1".into() });
+    let vals = (0..20).map(|i| (format!("k{i:02}").into(), format!("value{i}").into()));
+    let vals: std::collections::BTreeMap<Bytes, Bytes> = vals.chain([(Bytes::new(), "e".into())]).collect();
+    b.op("src", Op::OmapSetVals { vals: vals.clone() });
+    b.op("src", Op::OmapSetHeader { header: "head".into() });
+    let (mut copied, mut cursor, mut pieces) = (pg::exec::Copied::default(), CopyCursor::default(), 0);
+    while !cursor.is_complete() {
+        let (code, piece) = b.op("src", Op::CopyGet { max: 40, cursor: cursor.clone() });
+        assert_eq!(code, 0);
+        assert!(pg::exec::Copied::default().add(piece.slice(..piece.len() - 1)).is_err());
+        cursor = copied.add(piece).unwrap();
+        pieces += 1;
+    }
+    assert!(pieces > 5, "{pieces} pieces");
+    assert_eq!((copied.data.as_ref(), copied.omap_header.as_ref()), (&b"0123456789"[..], &b"head"[..]));
+    assert_eq!(copied.omap.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(), vals);
+    copied.user_version = 77;
+    // The copy replaces what was there.
+    b.op("dst", write(0, "something longer than ten bytes"));
+    b.op("dst", Op::SetXattr { name: "old".into(), value: "1".into() });
+    b.sources = [(1, Ok(copied)), (0, Err(Errno::ENOENT))].into();
+    let (from, args) = (CopySource::default(), CopyFromArgs::default());
+    let copy = |truncation| Op::CopyFrom2 { from: from.clone(), args, truncation };
+    let reply = b.run(&Request::new("dst", vec![failok(Op::Create), copy(Some((5, 3))).into()]));
+    assert_eq!((reply.result, b.op("dst", Op::Read(Extent::default())).1.as_ref()), (0, &b"0123456789"[..]));
+    assert_eq!(b.op("dst", Op::GetXattr { name: "old".into() }).0, Errno::ENODATA.neg());
+    assert_eq!(b.op("dst", Op::GetXattr { name: "a".into() }).1, "1");
+    let reply = b.run(&Request::new("only", vec![copy(None).into()]));
+    assert_eq!(reply.result, Errno::ENOENT.neg(), "the source could not be fetched");
+    b.sources = [(0, b.sources[&1].clone())].into();
+    let reply = b.run(&Request::new("only", vec![copy(None).into()]));
+    assert_eq!((reply.result, reply.user_version), (0, 77), "the version of the source");
+}

@@ -1,0 +1,272 @@
+//! Requests that copy from another object: the source is read from its primary, piece by piece, before the request runs.
+//!
+//! ```text
+//! client_op ─► start_copy ─► ask ─► (CopyRead to the source's primary, and its CopyPart) ─► copy_part ─► ask ... ─► ready
+//! ```
+//! Invariants:
+//! 1. While a copy is on its way, requests for its object wait behind it, but not those of other copies: two objects that
+//!    are copied from each other must not wait for each other.
+//! 2. Every question has a number of its own; an answer to an older one is dropped, and a question is asked again until it
+//!    is answered, whoever is the source's primary then.
+//!
+//! Source: PrimaryLogPG::start_copy, _copy_some, process_copy_chunk.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use messages::osd::{CopyCursor, CopyFromArgs, CopySource, Op, OpCode, copy_from_flags, flags};
+use types::{EntityAddr, EntityName, Epoch, Errno, HObject, PgId, ReqId, SpgId};
+
+use super::Pg;
+use super::client::ClientOp;
+use crate::exec::{Copied, Sources, classify};
+use crate::osd::shared::Shared;
+use crate::peer::{CopyAsk, PgBody};
+
+/// Bytes of one piece. Source: osd_copyfrom_max_chunk.
+const PIECE: u64 = 8 << 20;
+
+/// A request that waits for what it copies.
+#[derive(Debug)]
+pub(crate) struct Copying {
+    op: ClientOp,
+    pub waiters: VecDeque<ClientOp>,
+    fetched: Sources,
+    /// Sources that have not been asked for yet.
+    todo: VecDeque<Source>,
+    current: Option<Fetch>,
+}
+
+/// An object to copy, for the operation at a place in the request.
+#[derive(Debug)]
+struct Source {
+    at: u32,
+    object: HObject,
+    /// 0 for any.
+    version: u64,
+    flags: u32,
+}
+
+#[derive(Debug)]
+struct Fetch {
+    source: Source,
+    /// The number of the question.
+    id: u64,
+    cursor: CopyCursor,
+    copied: Copied,
+}
+
+/// Whoever asked for a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CopyAsker {
+    pub osd: i32,
+    pub pgid: SpgId,
+    pub interval: Epoch,
+    pub id: u64,
+}
+
+impl Copying {
+    /// The request and those behind it, as they came.
+    pub fn into_requests(self) -> impl Iterator<Item = ClientOp> {
+        std::iter::once(self.op).chain(self.waiters)
+    }
+}
+
+impl ClientOp {
+    /// Whether something must be fetched before this request can run.
+    pub fn must_copy(&self) -> bool {
+        let copies = |code| matches!(code, OpCode::COPY_FROM | OpCode::COPY_FROM2);
+        self.sources.is_none() && self.msg.ops.iter().any(|o| copies(o.code))
+    }
+}
+
+impl Pg {
+    /// Fetches what a request copies; it runs afterwards.
+    pub fn start_copy(&mut self, op: ClientOp, head: HObject, cx: &mut Shared) {
+        let mut copying = Copying {
+            fetched: Sources::new(),
+            todo: VecDeque::new(),
+            current: None,
+            waiters: VecDeque::new(),
+            op,
+        };
+        for (at, operation) in (0..).zip(&copying.op.msg.ops) {
+            let (from, args) = match operation.parse() {
+                Ok(Op::CopyFrom { from, args } | Op::CopyFrom2 { from, args, .. }) => (from, args),
+                // Operations whose arguments do not decode answer that themselves.
+                _ => continue,
+            };
+            match source(&head, at, operation.code, &from, &args, cx) {
+                Ok(source) => copying.todo.push_back(source),
+                Err(e) => {
+                    copying.fetched.insert(at, Err(e));
+                }
+            }
+        }
+        self.copies.insert(head.clone(), copying);
+        self.next_source(&head, cx);
+    }
+
+    /// Asks for the next source, or lets the request run when there is none left.
+    fn next_source(&mut self, head: &HObject, cx: &mut Shared) {
+        let Some(copying) = self.copies.get_mut(head) else { return };
+        if let Some(source) = copying.todo.pop_front() {
+            let copied = Copied { user_version: source.version, ..Copied::default() };
+            copying.current = Some(Fetch { source, id: 0, cursor: CopyCursor::default(), copied });
+            return self.next_piece(head, cx);
+        }
+        if let Some(Copying { mut op, waiters, fetched, .. }) = self.copies.remove(head) {
+            op.sources = Some(Box::new(fetched));
+            self.ready.push_back(op);
+            self.ready.extend(waiters);
+        }
+    }
+
+    fn next_piece(&mut self, head: &HObject, cx: &mut Shared) {
+        self.last_copy_id += 1;
+        let id = self.last_copy_id;
+        if let Some(fetch) = self.copies.get_mut(head).and_then(|c| c.current.as_mut()) {
+            fetch.id = id;
+        }
+        self.ask(head, cx);
+    }
+
+    fn ask(&self, head: &HObject, cx: &mut Shared) {
+        let Some(fetch) = self.copies.get(head).and_then(|c| c.current.as_ref()) else { return };
+        let object = &fetch.source.object;
+        // Without pool or primary the question waits for another map; a pool that is gone is answered below.
+        let Some(pgid) = cx.map.raw_pg_to_pg(PgId::new(object.pool, object.hash)) else { return };
+        let primary = cx.map.pg_to_up_acting(pgid).acting_primary;
+        if primary < 0 {
+            return;
+        }
+        let ask = CopyAsk {
+            from: self.id,
+            id: fetch.id,
+            object: object.clone(),
+            version: fetch.copied.user_version,
+            flags: fetch.source.flags,
+            cursor: fetch.cursor.clone(),
+            max: PIECE,
+        };
+        cx.send_pg(primary, SpgId::replicated(pgid), self.interval(), PgBody::CopyRead(Box::new(ask)));
+    }
+
+    /// Asks everything again that has not been answered; sources whose pool is gone do not exist.
+    pub fn repeat_copies(&mut self, cx: &mut Shared) {
+        let heads: Vec<HObject> = self.copies.keys().cloned().collect();
+        for head in heads {
+            let source = self.copies.get(&head).and_then(|c| c.current.as_ref()).map(|f| &f.source.object);
+            match source.map(|o| cx.map.pool(o.pool).is_some()) {
+                Some(false) => self.fetched(&head, Err(Errno::ENOENT), cx),
+                _ => self.ask(&head, cx),
+            }
+        }
+    }
+
+    /// The source's primary has answered.
+    pub fn copy_part(&mut self, id: u64, result: i32, user_version: u64, data: Bytes, cx: &mut Shared) {
+        let asked = |c: &Copying| c.current.as_ref().is_some_and(|f| f.id == id);
+        let Some(head) = self.copies.iter().find(|(_, c)| asked(c)).map(|(head, _)| head.clone()) else {
+            return;
+        };
+        if result < 0 {
+            return self.fetched(&head, Err(Errno(-result)), cx);
+        }
+        let Some(fetch) = self.copies.get_mut(&head).and_then(|c| c.current.as_mut()) else { return };
+        fetch.copied.user_version = user_version;
+        match fetch.copied.add(data) {
+            Ok(cursor) if cursor.is_complete() => {
+                let copied = std::mem::take(&mut fetch.copied);
+                self.fetched(&head, Ok(copied), cx);
+            }
+            Ok(cursor) if copied_too_much(&fetch.copied, cx) || cursor == fetch.cursor => {
+                self.fetched(&head, Err(Errno::EFBIG), cx);
+            }
+            Ok(cursor) => {
+                fetch.cursor = cursor;
+                self.next_piece(&head, cx);
+            }
+            Err(_) => self.fetched(&head, Err(Errno::EIO), cx),
+        }
+    }
+
+    fn fetched(&mut self, head: &HObject, outcome: Result<Copied, Errno>, cx: &mut Shared) {
+        let Some(copying) = self.copies.get_mut(head) else { return };
+        if let Some(fetch) = copying.current.take() {
+            copying.fetched.insert(fetch.source.at, outcome);
+        }
+        self.next_source(head, cx);
+    }
+
+    /// Another PG's primary copies one of our objects.
+    pub fn copy_read(&mut self, from: i32, interval: Epoch, ask: CopyAsk, cx: &mut Shared) {
+        let mut ops = Vec::new();
+        if ask.version > 0 {
+            ops.push(Op::AssertVer { version: ask.version }.into());
+        }
+        ops.push(Op::CopyGet { max: ask.max, cursor: ask.cursor }.into());
+        let mut op = ClientOp::internal(self.id, &ask.object, EntityName::osd(from), ops, cx);
+        op.msg.flags = ask.flags | flags::READ;
+        op.asked_by = Some(CopyAsker { osd: from, pgid: ask.from, interval, id: ask.id });
+        (op.addr, op.reqid) = (EntityAddr::default(), ReqId::default());
+        match classify(&op.msg.ops, op.msg.flags) {
+            Ok(kind) => op.kind = kind,
+            Err(e) => return op.refuse(e, cx),
+        }
+        self.client_op(cx, op);
+    }
+}
+
+/// Whether a source has grown beyond what an object can be.
+fn copied_too_much(copied: &Copied, cx: &Shared) -> bool {
+    copied.data.len() as u64 > cx.config.max_object_size
+}
+
+/// The object that an operation copies from, checked.
+fn source(
+    head: &HObject,
+    at: u32,
+    code: OpCode,
+    from: &CopySource,
+    args: &CopyFromArgs,
+    cx: &Shared,
+) -> Result<Source, Errno> {
+    use copy_from_flags as f;
+    const KNOWN: u8 =
+        f::FLUSH | f::IGNORE_OVERLAY | f::IGNORE_CACHE | f::MAP_SNAP_CLONE | f::RWORDERED | f::TRUNCATE_SEQ;
+    if code == OpCode::COPY_FROM2 && args.flags & !KNOWN != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let locator = &from.locator;
+    let pool = cx.map.pool(locator.pool).ok_or(Errno::ENOENT)?;
+    let key = if locator.key.is_empty() { &from.object } else { &locator.key };
+    let hash = match u32::try_from(locator.hash) {
+        Ok(hash) => hash,
+        Err(_) => pool.hash_key(key, &locator.nspace),
+    };
+    let object = HObject {
+        pool: locator.pool,
+        hash,
+        nspace: locator.nspace.clone(),
+        // A key that is the name says nothing.
+        key: if locator.key == from.object { String::new() } else { locator.key.clone() },
+        name: from.object.clone(),
+        snap: args.snap,
+        max: false,
+    };
+    if object == *head {
+        return Err(Errno::EINVAL);
+    }
+    let mut request = 0;
+    for (bit, flag) in [
+        (f::FLUSH, flags::FLUSH),
+        (f::IGNORE_CACHE, flags::IGNORE_CACHE),
+        (f::IGNORE_OVERLAY, flags::IGNORE_OVERLAY),
+        (f::MAP_SNAP_CLONE, flags::MAP_SNAP_CLONE),
+        (f::RWORDERED, flags::RWORDERED),
+    ] {
+        request |= if args.flags & bit != 0 { flag } else { 0 };
+    }
+    Ok(Source { at, object, version: args.version, flags: request })
+}
