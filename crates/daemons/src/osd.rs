@@ -278,7 +278,10 @@ impl OsdMachine {
                 self.commit_wanted = true;
                 Some(self.settled(|store| store.checkpointed(done)))
             }
-            Event::Message { conn, wire } => self.message(conn, &wire),
+            Event::Message { conn, wire } => {
+                self.messenger.gate().taken(wire.payload_len() as u64);
+                self.message(conn, &wire)
+            }
             Event::Ready { conn } if self.session.is(conn) => {
                 self.session.on_ready();
                 let what = [("mgrmap", 0), ("config", 0)]
@@ -371,6 +374,7 @@ impl OsdMachine {
                     let _ = answer.send(reply);
                 }
             }
+            Output::HoldClients(hold) => self.messenger.gate().hold(hold),
             Output::Commit => self.commit_wanted = true,
             Output::CloseConn { conn } => self.messenger.close(conn),
             Output::DropOsd { osd } => self.peers.drop_osd(osd),
@@ -466,8 +470,14 @@ impl Handler for Shell {
         self.submit(Event::Core(Input::Connected { conn, peer: info }));
     }
 
+    /// OSDs never wait for each other: what one sends may be what the other waits for.
+    fn is_gated(&self, kind: EntityType) -> bool {
+        kind == EntityType::Client
+    }
+
     fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>) {
         if let Some(owner) = self.owner.get() {
+            self.messenger.gate().came(batch.iter().map(|wire| wire.payload_len() as u64).sum());
             let mut events = batch.drain(..).map(|wire| Event::Message { conn, wire }).collect();
             owner.submit_all(&mut events);
         }

@@ -213,7 +213,7 @@ impl World {
                 }
             }
             // Nobody asks over an admin socket.
-            Output::MapChanged | Output::Stopped | Output::AdminReply { .. } => {}
+            Output::MapChanged | Output::Stopped | Output::AdminReply { .. } | Output::HoldClients(_) => {}
             Output::Up => self.say(|| format!("osd.{osd} is up")),
             Output::ClusterLog { level, text } => {
                 self.say(|| format!("cluster log {level:?}: {text}"));

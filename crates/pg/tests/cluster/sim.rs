@@ -26,7 +26,7 @@ pub struct Node {
     /// What it told the manager and the admin socket.
     pub told_mgr: Vec<Message>,
     pub admin_replies: Vec<admin::Reply>,
-    pub holds_clients: bool,
+    pub holds_clients: (bool, u32),
 }
 
 pub struct Sim {
@@ -62,7 +62,7 @@ impl Sim {
                 fatal: None,
                 told_mgr: vec![],
                 admin_replies: vec![],
-                holds_clients: false,
+                holds_clients: (false, 0),
             }
         };
         let mut sim = Self {
@@ -161,7 +161,11 @@ impl Sim {
                 Output::SendOsd { osd: to, msg } => self.send(osd, to.0, msg),
                 Output::SendMon(msg) => self.send(osd, MON, msg),
                 Output::SendMgr(msg) => self.nodes[osd as usize].told_mgr.push(msg),
-                Output::HoldClients(hold) => self.nodes[osd as usize].holds_clients = hold,
+                Output::HoldClients(hold) => {
+                    let (holds, times) = &mut self.nodes[osd as usize].holds_clients;
+                    *times += u32::from(hold);
+                    *holds = hold;
+                }
                 Output::AdminReply { reply, .. } => self.nodes[osd as usize].admin_replies.push(reply),
                 Output::Commit => self.nodes[osd as usize].commit_wanted = true,
                 Output::DropOsd { osd: to } => {

@@ -17,7 +17,7 @@ use types::{AddrVec, ConnId, EntityAddr, Entropy, Now};
 use super::channel::Channel;
 use super::connect::{self, ConnectTo, Ended};
 use super::link::{Flushed, Link};
-use super::{AuthInput, AuthStep, Gone, Handler, PeerReady};
+use super::{AuthInput, AuthStep, Gate, Gone, Handler, PeerReady};
 use crate::owner::lock;
 use crate::{Clock, OsEntropy};
 
@@ -45,6 +45,7 @@ struct Inner {
     down: AtomicBool,
     /// Of a process that does not listen.
     nonce: u32,
+    gate: Gate,
 }
 
 impl Messenger {
@@ -64,7 +65,13 @@ impl Messenger {
             runtime: tokio::runtime::Handle::current(),
             down: AtomicBool::new(false),
             nonce: OsEntropy.next_u64() as u32,
+            gate: Gate::default(),
         }))
+    }
+
+    /// What holds gated peers back.
+    pub fn gate(&self) -> &Gate {
+        &self.0.gate
     }
 
     /// Names who handles the connections; once, before the first of them.
@@ -392,8 +399,14 @@ impl Messenger {
         link: &Arc<Link>,
         mut on_pause: impl FnMut(&Self, &Arc<Link>, Event),
     ) -> Ended {
-        let mut pump =
-            Pump { conn: channel.id, events: Vec::new(), batch: Vec::new(), over: None, was_ready: false };
+        let mut pump = Pump {
+            conn: channel.id,
+            events: Vec::new(),
+            batch: Vec::new(),
+            over: None,
+            was_ready: false,
+            gated: false,
+        };
         let mut buf = BytesMut::with_capacity(self.0.limits.read_bytes);
         let sleep = tokio::time::sleep(Duration::from_secs(1));
         tokio::pin!(sleep);
@@ -414,8 +427,10 @@ impl Messenger {
                 let why = pump.over.take().unwrap_or(Gone::Lost("the socket failed".into()));
                 return Ended { why, was_ready: pump.was_ready };
             }
+            let closed = pump.gated && !self.gate().is_open();
             tokio::select! {
-                _ = link.stream().readable() => {
+                () = self.gate().pass(), if closed => {}
+                _ = link.stream().readable(), if !closed => {
                     let _turn = link.turn();
                     let read = link.read(self.now(), &mut buf, &mut pump.events);
                     pump.turn(self, channel, link, &mut on_pause);
@@ -442,6 +457,8 @@ struct Pump {
     batch: Vec<WireMessage>,
     over: Option<Gone>,
     was_ready: bool,
+    /// Nothing is read from the peer while the gate is closed.
+    gated: bool,
 }
 
 impl Pump {
@@ -496,6 +513,7 @@ impl Pump {
                     let stated = ready.peer.addrs.0.first().copied().unwrap_or_default();
                     let addr = if stated.is_blank() { channel.peer_addr() } else { stated };
                     let (name, features, identity) = (ready.peer.name, ready.features, channel.identity());
+                    self.gated = identity.as_ref().is_some_and(|i| messenger.handler().is_gated(i.name.kind));
                     messenger.handler().ready(self.conn, PeerReady { name, addr, features, identity });
                 }
             }

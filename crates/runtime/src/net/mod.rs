@@ -14,17 +14,19 @@
 
 mod channel;
 mod connect;
+mod gate;
 mod link;
 mod messenger;
 
 pub use connect::{ClientAuth, ConnectTo, Established};
+pub use gate::Gate;
 pub use messenger::Messenger;
 
 use bytes::Bytes;
 use cephx::CapsInfo;
 use messages::wire::WireMessage;
 use msgr::{ConMode, Policy};
-use types::{AuthName, ConnId, EntityAddr, EntityName, GlobalId};
+use types::{AuthName, ConnId, EntityAddr, EntityName, EntityType, GlobalId};
 
 /// Who a peer has proven to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,6 +90,11 @@ pub trait Handler: Send + Sync + 'static {
 
     /// The session of `conn` is usable (again, after a reset by the peer).
     fn ready(&self, conn: ConnId, peer: PeerReady);
+
+    /// Whether a peer that has proven to be of this kind waits when the messenger's gate is closed.
+    fn is_gated(&self, _kind: EntityType) -> bool {
+        false
+    }
 
     /// Messages in order; takes them out of `batch`.
     fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>);

@@ -1,0 +1,87 @@
+//! Holds clients back: while it is closed nothing is read from the connections that pass through it, so that what they
+//! send waits in their sockets and not in our memory.
+//!
+//! It is closed while its daemon says so, and while more bytes than the limit wait in the daemon's inbox.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+
+/// Bytes of messages that were read and that the core has not looked at yet.
+const INBOX_LIMIT_BYTES: u64 = 64 << 20;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct Gate {
+    held: AtomicBool,
+    inbox_bytes: AtomicU64,
+    opened: Notify,
+}
+
+impl Gate {
+    pub fn is_open(&self) -> bool {
+        !self.held.load(Ordering::Acquire) && self.inbox_bytes.load(Ordering::Acquire) <= INBOX_LIMIT_BYTES
+    }
+
+    /// The daemon has enough to do for now, or can take more.
+    pub fn hold(&self, hold: bool) {
+        self.held.store(hold, Ordering::Release);
+        if !hold {
+            self.opened.notify_waiters();
+        }
+    }
+
+    /// Bytes went into the inbox.
+    pub fn came(&self, bytes: u64) {
+        self.inbox_bytes.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    /// The core has taken them out.
+    pub fn taken(&self, bytes: u64) {
+        let before = self.inbox_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        if before > INBOX_LIMIT_BYTES && before.saturating_sub(bytes) <= INBOX_LIMIT_BYTES {
+            self.opened.notify_waiters();
+        }
+    }
+
+    /// Waits until it is open.
+    pub async fn pass(&self) {
+        loop {
+            let opened = self.opened.notified();
+            tokio::pin!(opened);
+            // Heard from here on, so that an opening between the look and the wait is not missed.
+            opened.as_mut().enable();
+            if self.is_open() {
+                return;
+            }
+            opened.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn it_opens_when_neither_reason_holds() {
+        let gate = Arc::new(Gate::default());
+        gate.pass().await;
+        gate.hold(true);
+        gate.came(INBOX_LIMIT_BYTES + 1);
+        let waiting = tokio::spawn({
+            let gate = Arc::clone(&gate);
+            async move { gate.pass().await }
+        });
+        tokio::task::yield_now().await;
+        gate.hold(false);
+        assert!(!gate.is_open());
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        gate.taken(1);
+        assert!(gate.is_open());
+        waiting.await.expect("opened");
+    }
+}
