@@ -52,9 +52,8 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(seed: u64) -> Self {
-        let mut rng = Rng::new(seed);
-        let reader = rng.one_in(4);
+    pub fn new(seed: u64, c: usize) -> Self {
+        let (rng, reader) = character(seed, c);
         Self::process(1, rng, reader)
     }
 
@@ -88,6 +87,17 @@ impl Client {
     pub fn oldest(&self) -> Option<(u64, i32, i32)> {
         self.pending.iter().next().map(|(tid, p)| (*tid, p.target, p.attempts))
     }
+}
+
+/// A client's random numbers, and whether it only reads.
+fn character(seed: u64, c: usize) -> (Rng, bool) {
+    let mut rng = Rng::new(seed ^ (0xc11e_0000 + c as u64));
+    let reader = rng.one_in(4);
+    (rng, reader)
+}
+
+pub fn is_reader(seed: u64, c: usize) -> bool {
+    character(seed, c).1
 }
 
 pub fn object_name(object: usize) -> String {

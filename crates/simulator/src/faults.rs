@@ -4,6 +4,7 @@ use std::fmt;
 
 use testkit::Rng;
 
+use crate::client::is_reader;
 use crate::net::Node;
 use crate::queue::{MILLISECOND, SECOND, Time};
 use crate::scenario::{Level, Scenario};
@@ -141,7 +142,28 @@ pub fn plan(s: &Scenario) -> Vec<Fault> {
         out.push(Fault { at, when: Trigger::AtOnce, kind: FaultKind::RestartClient { client } });
         at += every + r.below(every * 4);
     }
+    if s.level >= Level::Links {
+        long_islands(s, &mut out);
+    }
     out
+}
+
+/// A primary and a client that nobody else reaches, for long enough that others take over and write. Clients that write soon
+/// wait for what cannot be done there; those that read find out what the old primary still answers.
+fn long_islands(s: &Scenario, out: &mut Vec<Fault>) {
+    let mut r = Rng::new(s.seed ^ 0x15_1a2d);
+    let grace = s.options.heartbeat_grace_s * SECOND;
+    let all = 0..s.options.clients;
+    let readers: Vec<usize> = all.clone().filter(|c| is_reader(s.seed, *c)).collect();
+    let clients = if readers.is_empty() { all.collect() } else { readers };
+    let mut at = r.below(2 * grace);
+    while at < s.seconds * SECOND {
+        let osd = if r.one_in(2) { 0 } else { r.below(s.options.osds as u64) as i32 };
+        let client = *r.pick(&clients);
+        let lasts = grace + r.below(2 * grace);
+        out.push(Fault { at, when: Trigger::AtOnce, kind: FaultKind::Island { osd, client, lasts } });
+        at += lasts + r.below(4 * grace);
+    }
 }
 
 /// Mostly short, at times long enough to be marked down, rarely long enough to be marked out.

@@ -157,11 +157,15 @@ impl World {
         }
         let until = self.now + 5 * MILLISECOND + self.rng.below(SECOND);
         self.net.hold(conn, until);
-        let repeat = match self.scenario.mutant {
-            Some(Mutant::LossySessions) => false,
-            Some(Mutant::RepeatingSessions) => true,
-            _ => return,
-        };
+        if matches!(self.scenario.mutant, Some(Mutant::LossySessions | Mutant::RepeatingSessions)) {
+            self.mangle(conn);
+            self.plan_in(until - self.now - 1, Event::Mangle { conn });
+        }
+    }
+
+    /// Mutants: a session that breaks, or is resumed, loses or repeats what is under way.
+    pub fn mangle(&mut self, conn: types::ConnId) {
+        let repeat = self.scenario.mutant == Some(Mutant::RepeatingSessions);
         self.net.mangle(self.now, conn, End::Target, repeat);
         self.net.mangle(self.now, conn, End::Opener, repeat);
     }

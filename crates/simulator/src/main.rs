@@ -1,6 +1,10 @@
-//! Runs scenarios: `simulator --seeds 1..100 --seconds 60 [--level all] [--shrink] [--mutant all]`, or `--run "seed=7 ..."`.
+//! Runs scenarios: `simulator --seeds 1..100 --seconds 60 [--level every] [--shrink] [--ledger FILE]`, `--mutant all`, or
+//! `--run "seed=7 ..."`.
 
-use std::process::ExitCode;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use clap::Parser;
@@ -15,9 +19,9 @@ struct Arguments {
     /// Simulated seconds with faults.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// calm, power, crash, links, all.
+    /// calm, power, crash, links, all; or `every`: each seed at each of them.
     #[arg(long, default_value = "all")]
-    level: Level,
+    level: String,
     /// A planted bug, or `all`: then each must be found within the seeds.
     #[arg(long)]
     mutant: Option<String>,
@@ -36,6 +40,21 @@ struct Arguments {
     /// Go on after a failure.
     #[arg(long)]
     keep_going: bool,
+    /// Print one line per level instead of two per run.
+    #[arg(long)]
+    brief: bool,
+    /// No new run begins after this many minutes.
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// Append what the runs came to, as one JSON object per level and line.
+    #[arg(long)]
+    ledger: Option<PathBuf>,
+    /// The ledger's date; today's when it is not given.
+    #[arg(long)]
+    date: Option<String>,
+    /// The ledger's commit; that of the working directory when it is not given.
+    #[arg(long)]
+    commit: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -55,23 +74,86 @@ fn play(a: &Arguments) -> Result<bool, String> {
         return Ok(one(a, &line.parse()?, &mut Totals::default()));
     }
     let (first, last) = range(&a.seeds)?;
-    let scenario = |seed| Scenario::from_seed(seed).with_level(a.level).with_seconds(a.seconds);
     match a.mutant.as_deref() {
-        Some("all") => Ok(hunt(a, &Mutant::ALL.map(|(_, m)| m), first, last)),
-        Some(name) => Ok(hunt(a, &[name.parse()?], first, last)),
-        None => {
-            let mut totals = Totals::default();
-            let mut good = true;
-            for seed in first..=last {
-                good &= one(a, &scenario(seed), &mut totals);
-                if !good && !a.keep_going {
-                    break;
-                }
-            }
-            println!("{totals}");
-            Ok(good)
+        Some("all") => return hunt(a, &Mutant::ALL.map(|(_, m)| m), first, last),
+        Some(name) => return hunt(a, &[name.parse()?], first, last),
+        None => {}
+    }
+    let levels = match a.level.as_str() {
+        "every" => Level::EACH.map(|(_, level)| level).to_vec(),
+        one => vec![one.parse()?],
+    };
+    let began = Instant::now();
+    let mut good = true;
+    let mut ends = Vec::new();
+    for (i, level) in levels.iter().enumerate() {
+        // What is left of the time is shared among the levels that are left.
+        let left = a.minutes.map(|m| (m * 60.0 - began.elapsed().as_secs_f64()) / (levels.len() - i) as f64);
+        let totals = seeds(a, *level, first, last, left);
+        println!("{level}: {totals}");
+        good &= totals.failed == 0;
+        ends.push((*level, totals));
+        if !good && !a.keep_going {
+            break;
         }
     }
+    if let Some(path) = &a.ledger {
+        write_ledger(a, path, &ends)?;
+    }
+    Ok(good)
+}
+
+/// Runs the seeds at one level, for at most so many seconds.
+fn seeds(a: &Arguments, level: Level, first: u64, last: u64, limit: Option<f64>) -> Totals {
+    let began = Instant::now();
+    let mut totals = Totals { seeds: (first, first), ..Totals::default() };
+    for seed in first..=last {
+        if limit.is_some_and(|l| began.elapsed().as_secs_f64() > l) {
+            break;
+        }
+        let good = one(a, &Scenario::from_seed(seed).with_level(level).with_seconds(a.seconds), &mut totals);
+        totals.seeds.1 = seed;
+        if a.brief && totals.runs % 20 == 0 {
+            eprintln!("{level}: {totals}");
+        }
+        if !good && !a.keep_going {
+            break;
+        }
+    }
+    totals
+}
+
+/// One line per level, so that the file shows what was tried since it began.
+fn write_ledger(a: &Arguments, path: &Path, ends: &[(Level, Totals)]) -> Result<(), String> {
+    let date = a.date.clone().map_or_else(|| output_of("date", &["-u", "+%Y-%m-%d"]), Ok)?;
+    let commit =
+        a.commit.clone().map_or_else(|| output_of("git", &["rev-parse", "--short=10", "HEAD"]), Ok)?;
+    let mut file = OpenOptions::new().create(true).append(true).open(path).map_err(|e| e.to_string())?;
+    for (level, t) in ends.iter().filter(|(_, t)| t.runs > 0) {
+        let (first, last) = t.seeds;
+        let line = format!(
+            r#"{{"date":{date:?},"commit":{commit:?},"level":"{level}","seeds":"{first}..{last}","seconds":{},"#,
+            a.seconds
+        ) + &format!(
+            r#""simulated_hours":{:.2},"operations":{},"faults":{},"events":{},"undecided":{},"longest_wait_s":{:.1},"violations":{}}}"#,
+            t.seconds / 3_600.0,
+            t.acked,
+            t.faults,
+            t.events,
+            t.undecided,
+            t.longest_wait.0,
+            t.failed
+        );
+        writeln!(file, "{line}").map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
+
+/// What a program prints, on one line.
+fn output_of(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let out = Command::new(program).args(arguments).output();
+    let out = out.map_err(|e| format!("{program} does not run ({e}): give --date and --commit"))?;
+    Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned())
 }
 
 fn range(text: &str) -> Result<(u64, u64), String> {
@@ -85,6 +167,8 @@ fn range(text: &str) -> Result<(u64, u64), String> {
 /// Sums over all runs.
 #[derive(Default)]
 struct Totals {
+    /// First and last.
+    seeds: (u64, u64),
     runs: u64,
     failed: u64,
     seconds: f64,
@@ -92,6 +176,8 @@ struct Totals {
     acked: u64,
     faults: u64,
     undecided: usize,
+    /// The longest that a request waited after the end of a run's faults, and the run's seed.
+    longest_wait: (f64, u64),
     real: f64,
 }
 
@@ -99,8 +185,8 @@ impl std::fmt::Display for Totals {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} runs, {} failed: {:.2} simulated hours, {} requests answered, {} faults, {} events, {} undecided; \
-             {:.1} s real, {:.0} times real time, {:.0} events/s",
+            "{} runs, {} failed: {:.2} simulated hours, {} requests answered, {} faults, {} events, {} undecided, longest \
+             wait {:.1} s (seed {}); {:.1} s real, {:.0} times real time, {:.0} events/s",
             self.runs,
             self.failed,
             self.seconds / 3_600.0,
@@ -108,6 +194,8 @@ impl std::fmt::Display for Totals {
             self.faults,
             self.events,
             self.undecided,
+            self.longest_wait.0,
+            self.longest_wait.1,
             self.real,
             self.seconds / self.real.max(1e-9),
             self.events as f64 / self.real.max(1e-9),
@@ -125,18 +213,24 @@ fn one(a: &Arguments, s: &Scenario, totals: &mut Totals) -> bool {
     totals.acked += report.acked;
     totals.faults += report.faults;
     totals.undecided += report.undecided;
+    if report.longest_wait_seconds > totals.longest_wait.0 {
+        totals.longest_wait = (report.longest_wait_seconds, s.seed);
+    }
     totals.real += real;
-    println!(
-        "{s}\n  {:.1} s simulated in {real:.2} s: {} events, {} answered, {} faults, healed in {:.1} s, longest wait {:.1} s, trace {:016x}",
-        report.seconds,
-        report.events,
-        report.acked,
-        report.faults,
-        report.healing_seconds,
-        report.longest_wait_seconds,
-        report.trace_hash
-    );
     let mut good = report.is_good();
+    if !a.brief || !good {
+        println!(
+            "{s}\n  {:.1} s simulated in {real:.2} s: {} events, {} answered, {} faults, healed in {:.1} s, \
+             longest wait {:.1} s, trace {:016x}",
+            report.seconds,
+            report.events,
+            report.acked,
+            report.faults,
+            report.healing_seconds,
+            report.longest_wait_seconds,
+            report.trace_hash
+        );
+    }
     report.violations.iter().for_each(|v| println!("  VIOLATION {v}"));
     if a.twice && run(s).trace_hash != report.trace_hash {
         println!("  VIOLATION O9: the second run went another way");
@@ -157,11 +251,12 @@ fn one(a: &Arguments, s: &Scenario, totals: &mut Totals) -> bool {
 }
 
 /// Looks for each planted bug in the seeds; prints lines as `tests/mutants.txt` holds them.
-fn hunt(a: &Arguments, mutants: &[Mutant], first: u64, last: u64) -> bool {
+fn hunt(a: &Arguments, mutants: &[Mutant], first: u64, last: u64) -> Result<bool, String> {
+    let level = a.level.parse()?;
     let mut good = true;
     for mutant in mutants {
         let began = Instant::now();
-        match find(*mutant, first..=last, a.level, a.seconds) {
+        match find(*mutant, first..=last, level, a.seconds) {
             Some(found) => {
                 let real = began.elapsed().as_secs_f64();
                 println!("# {} ({} events; found in {real:.0} s)", found.violation, found.events);
@@ -173,5 +268,5 @@ fn hunt(a: &Arguments, mutants: &[Mutant], first: u64, last: u64) -> bool {
             }
         }
     }
-    good
+    Ok(good)
 }

@@ -123,7 +123,7 @@ impl World {
             mon: MonHost::new(&scenario, now),
             mgr: MgrHost::default(),
             osds: osds.map_err(|e| format!("the store cannot be made: {e}"))?,
-            clients: (0..o.clients).map(|c| Client::new(seed ^ (0xc11e_0000 + c as u64))).collect(),
+            clients: (0..o.clients).map(|c| Client::new(seed, c)).collect(),
             admin: Admin::default(),
             history: Vec::new(),
             sizes: BTreeMap::new(),

@@ -39,7 +39,7 @@ pub enum Level {
 }
 
 impl Level {
-    const NAMES: [(&'static str, Self); 5] = [
+    pub const EACH: [(&'static str, Self); 5] = [
         ("calm", Self::Calm),
         ("power", Self::Power),
         ("crash", Self::Crash),
@@ -50,14 +50,14 @@ impl Level {
 
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::NAMES.iter().find(|(_, l)| l == self).map_or("?", |(n, _)| n);
+        let name = Self::EACH.iter().find(|(_, l)| l == self).map_or("?", |(n, _)| n);
         f.write_str(name)
     }
 }
 impl FromStr for Level {
     type Err = String;
     fn from_str(s: &str) -> Result<Self, String> {
-        let found = Self::NAMES.iter().find(|(n, _)| *n == s);
+        let found = Self::EACH.iter().find(|(n, _)| *n == s);
         found.map(|(_, l)| *l).ok_or_else(|| format!("no level '{s}'"))
     }
 }

@@ -1,11 +1,14 @@
 //! Searching scenarios: the smallest that still fails, and one that finds a planted bug.
 
 use crate::mutant::Mutant;
+use crate::queue::SECOND;
 use crate::run::{Report, faults, run};
 use crate::scenario::{Level, Scenario};
 
 /// Runs with more events than this are too slow to be repeated by every test run.
 const CHEAP_EVENTS: u64 = 8_000;
+/// Clients that ask more often than this, altogether and each second, make too many events.
+const CHEAP_RATE: u64 = 60;
 
 /// The kind of a failure: its oracle's name.
 pub fn kind(r: &Report) -> Option<String> {
@@ -46,16 +49,18 @@ pub struct Found {
     pub events: u64,
 }
 
-/// Looks for a planted bug in scenarios of these seeds and of several levels; the same scenario without the bug must be
+/// Looks for a planted bug in scenarios of these seeds, with crashes alone and with everything of the level; the same scenario without the bug must be
 /// good. The first cheap one is taken, else the cheapest.
 pub fn find(mutant: Mutant, seeds: impl Iterator<Item = u64>, level: Level, seconds: u64) -> Option<Found> {
-    let mut levels = vec![Level::Power, Level::Crash, Level::Links, level];
-    levels.retain(|l| *l <= level);
-    levels.dedup();
+    let levels = if level > Level::Crash { vec![Level::Crash, level] } else { vec![level] };
     let mut best: Option<Found> = None;
     for seed in seeds {
         for level in &levels {
             let good = Scenario::from_seed(seed).with_seconds(seconds).with_level(*level);
+            let o = &good.options;
+            if (o.clients * o.depth) as u64 * SECOND / o.think > CHEAP_RATE {
+                continue;
+            }
             let scenario = good.clone().with_mutant(mutant);
             let report = run(&scenario);
             let Some(text) = report.violations.first() else { continue };

@@ -77,6 +77,10 @@ pub enum Event {
     Inject(usize),
     Start(Node),
     Unblock(Vec<(Node, Node)>),
+    /// For mutants.
+    Mangle {
+        conn: ConnId,
+    },
     SpeedUp {
         osd: i32,
     },
@@ -257,6 +261,7 @@ impl World {
                     self.net.unblock(self.now, from, to);
                 }
             }
+            Event::Mangle { conn } => self.mangle(conn),
             Event::SpeedUp { osd } => self.osds[osd as usize].slow = 1,
             Event::MarkIn { osd } => self.admin_command(format!(r#"{{"prefix":"osd in","ids":["{osd}"]}}"#)),
         }
