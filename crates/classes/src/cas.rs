@@ -18,7 +18,7 @@ pub static CLASS: Class = Class {
     ],
 };
 
-const ATTR: &str = "chunk_refs";
+const ATTR: &[u8] = b"chunk_refs";
 
 /// The chunk must hold what the caller brings.
 const VERIFY: u64 = 1;

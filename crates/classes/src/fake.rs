@@ -1,12 +1,18 @@
 //! An object in memory for tests of methods. What a method writes becomes visible when it has returned without an error.
 
+#![allow(clippy::indexing_slicing)] // for tests, where a panic is a finding
+
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use bytes::Bytes;
 use messages::osd::WatchItem;
-use types::{EntityName, Errno, SnapId, Utime};
+use types::{AddrKind, EntityAddr, EntityName, Errno, SnapId, Utime};
 
 use crate::{KeyPage, ObjectView, Origin, Stat, find};
+
+/// Bytes that an object may hold, as an OSD bounds them.
+const MAX_SIZE: u64 = 16 << 20;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FakeObject {
@@ -33,6 +39,7 @@ impl Default for Fake {
 }
 
 impl Fake {
+    /// An object that holds text.
     pub fn with_data(data: &str) -> Self {
         let object = FakeObject { data: data.as_bytes().to_vec(), ..FakeObject::default() };
         Self { object: Some(object), ..Self::default() }
@@ -56,6 +63,7 @@ impl Fake {
         Ok((rval, out))
     }
 
+    /// One omap value.
     pub fn omap(&self, key: &'static str) -> Option<Bytes> {
         self.object.as_ref()?.omap.get(key.as_bytes()).cloned()
     }
@@ -78,10 +86,10 @@ impl ObjectView for Fake {
         let data = self.object.as_ref().map_or(&[][..], |o| &o.data);
         let start = data.len().min(offset as usize);
         let length = if length == 0 { data.len() } else { length as usize };
-        Ok(Bytes::copy_from_slice(&data[start..data.len().min(start + length)]))
+        Ok(Bytes::copy_from_slice(&data[start..data.len().min(start.saturating_add(length))]))
     }
-    fn xattr(&mut self, name: &str) -> Result<Bytes, Errno> {
-        self.stored()?.attrs.get(name.as_bytes()).cloned().ok_or(Errno::ENODATA)
+    fn xattr(&mut self, name: &[u8]) -> Result<Bytes, Errno> {
+        self.stored()?.attrs.get(name).cloned().ok_or(Errno::ENODATA)
     }
     fn xattrs(&mut self) -> Result<BTreeMap<Bytes, Bytes>, Errno> {
         Ok(self.stored()?.attrs.clone())
@@ -120,6 +128,9 @@ impl ObjectView for Fake {
         self.next.take().map(|_| ()).ok_or(Errno::ENOENT)
     }
     fn write(&mut self, offset: u64, data: Bytes) -> Result<(), Errno> {
+        if offset.saturating_add(data.len() as u64) > MAX_SIZE {
+            return Err(Errno::EFBIG);
+        }
         let (at, o) = (offset as usize, self.made());
         o.data.resize(o.data.len().max(at + data.len()), 0);
         o.data[at..at + data.len()].copy_from_slice(&data);
@@ -130,6 +141,9 @@ impl ObjectView for Fake {
         Ok(())
     }
     fn truncate(&mut self, size: u64) -> Result<(), Errno> {
+        if size > MAX_SIZE {
+            return Err(Errno::EFBIG);
+        }
         if let Some(o) = &mut self.next {
             o.data.resize(size as usize, 0);
         }
@@ -137,13 +151,13 @@ impl ObjectView for Fake {
     }
     fn zero(&mut self, offset: u64, length: u64) -> Result<(), Errno> {
         if let Some(o) = &mut self.next {
-            let end = o.data.len().min((offset + length) as usize);
+            let end = o.data.len().min(offset.saturating_add(length) as usize);
             o.data[(offset as usize).min(end)..end].fill(0);
         }
         Ok(())
     }
-    fn set_xattr(&mut self, name: &str, value: Bytes) -> Result<(), Errno> {
-        self.made().attrs.insert(name.to_owned().into(), value);
+    fn set_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), Errno> {
+        self.made().attrs.insert(Bytes::copy_from_slice(name), value);
         Ok(())
     }
     fn omap_set(&mut self, entries: BTreeMap<Bytes, Bytes>) -> Result<(), Errno> {
@@ -171,7 +185,8 @@ impl ObjectView for Fake {
     }
 
     fn origin(&self) -> Origin {
-        Origin { name: self.name, addr: Default::default() }
+        let at = SocketAddr::from(([127, 0, 0, 1], 0));
+        Origin { name: self.name, addr: EntityAddr { kind: AddrKind::Any, nonce: 4123, socket: Some(at) } }
     }
     fn now(&self) -> Utime {
         self.now

@@ -50,12 +50,12 @@ fn record_hello(v: &mut dyn ObjectView, input: &Bytes, _: &mut Bytes) -> Result<
     }
     v.write_full(content)?;
     let by = signature(v.origin());
-    v.set_xattr("said_by", by)?;
+    v.set_xattr(b"said_by", by)?;
     Ok(0)
 }
 
 fn write_return_data(v: &mut dyn ObjectView, input: &Bytes, out: &mut Bytes) -> Result<i32, Errno> {
-    v.set_xattr("foo", Bytes::from_static(b"bar"))?;
+    v.set_xattr(b"foo", Bytes::from_static(b"bar"))?;
     if !input.is_empty() {
         *out = Bytes::from_static(b"too much input data!");
         return Err(Errno::EINVAL);
@@ -65,7 +65,7 @@ fn write_return_data(v: &mut dyn ObjectView, input: &Bytes, out: &mut Bytes) -> 
 }
 
 fn write_too_much_return_data(v: &mut dyn ObjectView, _: &Bytes, out: &mut Bytes) -> Result<i32, Errno> {
-    v.set_xattr("foo", Bytes::from_static(b"bar"))?;
+    v.set_xattr(b"foo", Bytes::from_static(b"bar"))?;
     *out = "you should not see this because it is toooooo long. ".repeat(10).into();
     Ok(42)
 }
@@ -82,7 +82,7 @@ fn turn_it_to_11(v: &mut dyn ObjectView, input: &Bytes, _: &mut Bytes) -> Result
     let loud = v.read(0, MAX_CONTENT)?.to_ascii_uppercase();
     v.write_full(loud.into())?;
     let by = signature(v.origin());
-    v.set_xattr("amplified_by", by)?;
+    v.set_xattr(b"amplified_by", by)?;
     Ok(0)
 }
 

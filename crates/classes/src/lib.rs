@@ -24,5 +24,7 @@ mod version;
 pub use registry::{CLASSES, Class, Method, MethodFlags, Unknown, find};
 pub use view::{KeyPage, ObjectView, Origin, Stat};
 
+#[cfg(any(test, feature = "fake"))]
+pub mod fake;
 #[cfg(test)]
-mod fake;
+mod replay;

@@ -22,7 +22,7 @@ pub static CLASS: Class = Class {
     ],
 };
 
-const PREFIX: &str = "lock.";
+const PREFIX: &[u8] = b"lock.";
 
 /// Taking a lock again renews it.
 const MAY_RENEW: u8 = 1;
@@ -44,7 +44,7 @@ fn is_valid(kind: u8) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct LockerId {
     locker: EntityName,
-    cookie: String,
+    cookie: Bytes,
 }
 wire_struct!(LockerId(1, 1) { locker, cookie });
 
@@ -53,7 +53,7 @@ struct Locker {
     /// Zero for never.
     expiration: Utime,
     addr: EntityAddr,
-    description: String,
+    description: Bytes,
 }
 wire_struct!(Locker(1, 1) { expiration, addr, description });
 
@@ -62,64 +62,70 @@ wire_struct!(Locker(1, 1) { expiration, addr, description });
 struct LockInfo {
     lockers: BTreeMap<LockerId, Locker>,
     kind: u8,
-    tag: String,
+    tag: Bytes,
 }
 wire_struct!(LockInfo(1, 1) { lockers, kind, tag });
 
 struct LockArgs {
-    name: String,
+    name: Bytes,
     kind: u8,
-    cookie: String,
-    tag: String,
-    description: String,
+    cookie: Bytes,
+    tag: Bytes,
+    description: Bytes,
     duration: Utime,
     flags: u8,
 }
 wire_struct!(LockArgs(1, 1) { name, kind, cookie, tag, description, duration, flags });
 
 struct UnlockArgs {
-    name: String,
-    cookie: String,
+    name: Bytes,
+    cookie: Bytes,
 }
 wire_struct!(UnlockArgs(1, 1) { name, cookie });
 
 struct BreakArgs {
-    name: String,
+    name: Bytes,
     locker: EntityName,
-    cookie: String,
+    cookie: Bytes,
 }
 wire_struct!(BreakArgs(1, 1) { name, locker, cookie });
 
 struct InfoArgs {
-    name: String,
+    name: Bytes,
 }
 wire_struct!(InfoArgs(1, 1) { name });
 
 struct AssertArgs {
-    name: String,
+    name: Bytes,
     kind: u8,
-    cookie: String,
-    tag: String,
+    cookie: Bytes,
+    tag: Bytes,
 }
 wire_struct!(AssertArgs(1, 1) { name, kind, cookie, tag });
 
 struct SetCookieArgs {
-    name: String,
+    name: Bytes,
     kind: u8,
-    cookie: String,
-    tag: String,
-    new_cookie: String,
+    cookie: Bytes,
+    tag: Bytes,
+    new_cookie: Bytes,
 }
 wire_struct!(SetCookieArgs(1, 1) { name, kind, cookie, tag, new_cookie });
 
 struct ListReply {
-    locks: Vec<String>,
+    locks: Vec<Bytes>,
 }
 wire_struct!(ListReply(1, 1) { locks });
 
+/// The attribute of a lock. A zero byte ends its name.
+fn attr(name: &Bytes) -> Vec<u8> {
+    let name = name.split(|b| *b == 0).next().unwrap_or_default();
+    [PREFIX, name].concat()
+}
+
 /// The lock without holders whose time is over. An object without the lock has it with no holders.
-fn load(v: &mut dyn ObjectView, name: &str) -> Result<LockInfo, Errno> {
-    let raw = match v.xattr(&format!("{PREFIX}{name}")) {
+fn load(v: &mut dyn ObjectView, name: &Bytes) -> Result<LockInfo, Errno> {
+    let raw = match v.xattr(&attr(name)) {
         Err(Errno::ENODATA) => return Ok(LockInfo::default()),
         raw => raw?,
     };
@@ -133,8 +139,8 @@ fn load(v: &mut dyn ObjectView, name: &str) -> Result<LockInfo, Errno> {
     Ok(info)
 }
 
-fn save(v: &mut dyn ObjectView, name: &str, info: &LockInfo) -> Result<i32, Errno> {
-    v.set_xattr(&format!("{PREFIX}{name}"), info.to_bytes())?;
+fn save(v: &mut dyn ObjectView, name: &Bytes, info: &LockInfo) -> Result<i32, Errno> {
+    v.set_xattr(&attr(name), info.to_bytes())?;
     Ok(0)
 }
 
@@ -176,7 +182,7 @@ fn lock(v: &mut dyn ObjectView, bytes: &Bytes, _: &mut Bytes) -> Result<i32, Err
     save(v, &args.name, &info)
 }
 
-fn release(v: &mut dyn ObjectView, name: &str, locker: EntityName, cookie: String) -> Result<i32, Errno> {
+fn release(v: &mut dyn ObjectView, name: &Bytes, locker: EntityName, cookie: Bytes) -> Result<i32, Errno> {
     let mut info = load(v, name)?;
     info.lockers.remove(&LockerId { locker, cookie }).ok_or(Errno::ENOENT)?;
     if info.kind == kind::EXCLUSIVE_EPHEMERAL {
@@ -205,10 +211,7 @@ fn get_info(v: &mut dyn ObjectView, bytes: &Bytes, out: &mut Bytes) -> Result<i3
 
 fn list_locks(v: &mut dyn ObjectView, _: &Bytes, out: &mut Bytes) -> Result<i32, Errno> {
     let attrs = v.xattrs()?;
-    let name = |attr: &Bytes| {
-        let name = attr.strip_prefix(PREFIX.as_bytes())?;
-        Some(String::from_utf8_lossy(name).into_owned())
-    };
+    let name = |attr: &Bytes| attr.strip_prefix(PREFIX).map(Bytes::copy_from_slice);
     *out = ListReply { locks: attrs.keys().filter_map(name).collect() }.to_bytes();
     Ok(0)
 }
@@ -251,14 +254,14 @@ mod tests {
     use super::*;
     use crate::fake::Fake;
 
-    fn take(f: &mut Fake, kind: u8, cookie: &str, flags: u8) -> Result<(), Errno> {
+    fn take(f: &mut Fake, kind: u8, cookie: &'static str, flags: u8) -> Result<(), Errno> {
         let duration = Utime::new(10, 0);
         let (name, tag, description) = ("l".into(), "t".into(), "d".into());
         let args = LockArgs { name, kind, cookie: cookie.into(), tag, description, duration, flags };
         f.call("lock", "lock", args.to_bytes()).map(|_| ())
     }
 
-    fn drop_lock(f: &mut Fake, cookie: &str) -> Result<(), Errno> {
+    fn drop_lock(f: &mut Fake, cookie: &'static str) -> Result<(), Errno> {
         let args = UnlockArgs { name: "l".into(), cookie: cookie.into() };
         f.call("lock", "unlock", args.to_bytes()).map(|_| ())
     }
@@ -289,7 +292,7 @@ mod tests {
         assert_eq!(take(&mut f, kind::SHARED, "b", 0), Ok(()));
         let (_, info) = f.call("lock", "get_info", InfoArgs { name: "l".into() }.to_bytes()).unwrap();
         let info = LockInfo::from_bytes(info).unwrap();
-        assert_eq!((info.lockers.len(), info.kind, info.tag.as_str()), (2, kind::SHARED, "t"));
+        assert_eq!((info.lockers.len(), info.kind, info.tag.as_ref()), (2, kind::SHARED, &b"t"[..]));
         let mut f = Fake::default();
         assert_eq!(take(&mut f, kind::EXCLUSIVE_EPHEMERAL, "a", 0), Ok(()));
         assert_eq!(drop_lock(&mut f, "a"), Ok(()));
@@ -302,7 +305,7 @@ mod tests {
         let mut f = Fake::default();
         take(&mut f, kind::SHARED, "a", 0).unwrap();
         take(&mut f, kind::SHARED, "b", 0).unwrap();
-        let set = |cookie: &str, new: &str| {
+        let set = |cookie: &'static str, new: &'static str| {
             let (name, tag, kind) = ("l".into(), "t".into(), kind::SHARED);
             SetCookieArgs { name, kind, cookie: cookie.into(), tag, new_cookie: new.into() }.to_bytes()
         };
@@ -320,8 +323,8 @@ mod tests {
             name: "l".into(),
             kind: 1,
             cookie: "c".into(),
-            tag: String::new(),
-            description: String::new(),
+            tag: Bytes::new(),
+            description: Bytes::new(),
             duration: Utime::ZERO,
             flags: 0,
         };

@@ -21,9 +21,10 @@ struct Args {
 }
 wire_plain!(Args { key, value });
 
-/// A number as strtod reads a whole string; the empty one is 0.
+/// A number as strtod reads a whole string, which ends at the first zero byte; the empty one is 0.
 fn number(text: &[u8]) -> Option<f64> {
-    let text = std::str::from_utf8(text).ok()?.trim_start();
+    let text = text.split(|b| *b == 0).next()?.trim_ascii_start();
+    let text = std::str::from_utf8(text).ok()?;
     if text.is_empty() { Some(0.0) } else { text.parse().ok() }
 }
 
@@ -98,6 +99,7 @@ mod tests {
             assert!(f.call("numops", method, args(operand)).is_ok());
             assert_eq!(f.omap("k"), Some(result.into()));
         }
+        assert!(f.call("numops", "add", args("\0x")).is_ok());
         assert_eq!(f.call("numops", "add", args("x")), Err(Errno::EINVAL));
         f.object.as_mut().unwrap().omap.insert("k".into(), "y".into());
         assert_eq!(f.call("numops", "add", args("1")), Err(Errno::EBADMSG));

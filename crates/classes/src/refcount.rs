@@ -20,7 +20,7 @@ pub static CLASS: Class = Class {
     ],
 };
 
-const ATTR: &str = "refcount";
+const ATTR: &[u8] = b"refcount";
 
 /// The tag of the reference that an object has that was never counted.
 const WILDCARD: Bytes = Bytes::new();

@@ -21,6 +21,26 @@ pub static CLASS: Class = Class {
 };
 
 const MAX_ENTRIES: u64 = 1000;
+/// Nanoseconds of a second.
+const NANOS: u32 = 1_000_000_000;
+
+/// A time that counts nanoseconds: a surplus of them goes over into the seconds. Source: real_time in
+/// src/common/ceph_time.h.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct RealTime(Utime);
+
+impl Encode for RealTime {
+    fn encode(&self, w: &mut Writer) {
+        self.0.encode(w);
+    }
+}
+impl Decode for RealTime {
+    const MIN_SIZE: usize = 8;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        let (sec, nsec) = (r.u32()?, r.u32()?);
+        Ok(Self(Utime::new(sec.wrapping_add(nsec / NANOS), nsec % NANOS)))
+    }
+}
 
 /// A bucket's name and where its objects are: by a rule's name, or by pools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -106,7 +126,7 @@ struct Entry {
     size: u64,
     /// Bytes, in whole allocation units.
     size_rounded: u64,
-    created: Utime,
+    created: RealTime,
     /// Objects.
     count: u64,
     /// Whether the header's sums hold this one.
@@ -118,7 +138,7 @@ impl Encode for Entry {
         w.envelope(9, 5, |w| {
             Bytes::new().encode(w); // the bucket's name, once
             self.size.encode(w);
-            self.created.sec.encode(w);
+            self.created.0.sec.encode(w);
             self.count.encode(w);
             self.bucket.encode(w);
             self.size_rounded.encode(w);
@@ -134,7 +154,7 @@ impl Decode for Entry {
             let (size, sec) = (r.u64()?, r.u32()?);
             let mut e = Self { size, size_rounded: size, ..Self::default() };
             if v < 7 {
-                e.created = Utime::new(sec, 0);
+                e.created = RealTime(Utime::new(sec, 0));
             }
             if v >= 2 {
                 e.count = r.u64()?;
@@ -184,8 +204,8 @@ impl Stats {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Header {
     stats: Stats,
-    last_sync: Utime,
-    last_update: Utime,
+    last_sync: RealTime,
+    last_update: RealTime,
 }
 wire_struct!(Header(1, 1) { stats, last_sync, last_update });
 
@@ -193,7 +213,7 @@ struct SetArgs {
     entries: Vec<Entry>,
     /// Otherwise only the sizes of buckets that are there change.
     add: bool,
-    time: Utime,
+    time: RealTime,
 }
 wire_struct!(SetArgs(1, 1) { entries, add, time });
 
@@ -218,7 +238,7 @@ struct ListReply {
 wire_struct!(ListReply(1, 1) { entries, marker, more });
 
 struct TimeArgs {
-    time: Utime,
+    time: RealTime,
 }
 wire_struct!(TimeArgs(1, 1) { time });
 
@@ -238,7 +258,7 @@ struct HeaderReply {
 wire_struct!(HeaderReply(1, 1) { header });
 
 struct ResetArgs {
-    time: Utime,
+    time: RealTime,
     marker: Bytes,
     stats: Stats,
 }
@@ -379,7 +399,8 @@ mod tests {
     #[test]
     fn the_header_sums_the_buckets_up() {
         let mut f = Fake::default();
-        let set = |entries: Vec<Entry>, add| SetArgs { entries, add, time: Utime::new(9, 0) }.to_bytes();
+        let set =
+            |entries: Vec<Entry>, add| SetArgs { entries, add, time: RealTime(Utime::new(9, 0)) }.to_bytes();
         f.call("user", "set_buckets_info", set(vec![entry("a", 10), entry("b", 20)], true)).unwrap();
         assert_eq!(stats(&mut f), Stats { entries: 2, bytes: 30, bytes_rounded: 8192 });
         f.call("user", "set_buckets_info", set(vec![entry("a", 15), entry("c", 1)], false)).unwrap();
@@ -390,8 +411,14 @@ mod tests {
         assert_eq!((reply.marker.as_ref(), reply.more, reply.entries[0].size), (&b"a"[..], true, 15));
         let bucket = entry("a", 0).bucket;
         f.call("user", "remove_bucket", RemoveArgs { bucket }.to_bytes()).unwrap();
-        f.call("user", "reset_user_stats", TimeArgs { time: Utime::ZERO }.to_bytes()).unwrap();
+        f.call("user", "reset_user_stats", TimeArgs { time: RealTime::default() }.to_bytes()).unwrap();
         assert_eq!(stats(&mut f), Stats { entries: 1, bytes: 20, bytes_rounded: 4096 });
+    }
+
+    #[test]
+    fn surplus_nanoseconds_become_seconds() {
+        let raw = [3u32.to_le_bytes(), u32::MAX.to_le_bytes()].concat();
+        assert_eq!(RealTime::from_bytes(raw), Ok(RealTime(Utime::new(7, 294_967_295))));
     }
 
     #[test]

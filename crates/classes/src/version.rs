@@ -18,7 +18,7 @@ pub static CLASS: Class = Class {
     ],
 };
 
-const ATTR: &str = "ceph.objclass.version";
+const ATTR: &[u8] = b"ceph.objclass.version";
 
 /// Letters of generated tags; 64 of them.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

@@ -33,7 +33,7 @@ pub trait ObjectView {
     /// Short at the end; length 0 means to the end.
     fn read(&mut self, offset: u64, length: u64) -> Result<Bytes, Errno>;
     /// ENODATA without the attribute, ENOENT without the object.
-    fn xattr(&mut self, name: &str) -> Result<Bytes, Errno>;
+    fn xattr(&mut self, name: &[u8]) -> Result<Bytes, Errno>;
     fn xattrs(&mut self) -> Result<BTreeMap<Bytes, Bytes>, Errno>;
     /// Entries behind `start_after` whose keys begin with `prefix`; the OSD may return fewer than `max`.
     fn omap_list(&mut self, start_after: &[u8], prefix: &[u8], max: u64) -> Result<KeyPage, Errno>;
@@ -51,7 +51,7 @@ pub trait ObjectView {
     fn write_full(&mut self, data: Bytes) -> Result<(), Errno>;
     fn truncate(&mut self, size: u64) -> Result<(), Errno>;
     fn zero(&mut self, offset: u64, length: u64) -> Result<(), Errno>;
-    fn set_xattr(&mut self, name: &str, value: Bytes) -> Result<(), Errno>;
+    fn set_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), Errno>;
     fn omap_set(&mut self, entries: BTreeMap<Bytes, Bytes>) -> Result<(), Errno>;
     fn omap_set_header(&mut self, header: Bytes) -> Result<(), Errno>;
     fn omap_remove(&mut self, key: Bytes) -> Result<(), Errno>;

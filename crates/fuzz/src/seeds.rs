@@ -48,8 +48,24 @@ pub fn seeds_of(target: &str) -> Vec<Vec<u8>> {
         "command" => text(&[
             "{\"prefix\": \"osd pool create\", \"pool\": \"p\", \"pg_num\": 8, \"x\": [1, 2], \"y\": null}",
         ]),
+        "class_method" => class_calls(),
         _ => vec![vec![0; 64], (0..=255).collect(), connection_seed()],
     }
+}
+
+/// Every method of every class with an input of numbers and with one in an envelope.
+fn class_calls() -> Vec<Vec<u8>> {
+    let mut out = Vec::new();
+    for (c, class) in classes::CLASSES.iter().enumerate() {
+        for (m, _) in class.methods.iter().enumerate() {
+            let numbers = [1u64.to_le_bytes(), 2u64.to_le_bytes(), 1u64.to_le_bytes()].concat();
+            let envelope = [&[1, 1, 24, 0, 0, 0][..], &numbers].concat();
+            for (holds, input) in [(7, numbers), (6, envelope)] {
+                out.push([&[c as u8, m as u8, holds][..], &input].concat());
+            }
+        }
+    }
+    out
 }
 
 /// A banner, so that the frames behind it are reached.

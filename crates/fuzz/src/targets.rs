@@ -41,6 +41,7 @@ targets![
     mgr_cap,
     command,
     txn,
+    class_method,
 ];
 
 fn addr(data: &[u8]) {
@@ -202,4 +203,34 @@ fn command(data: &[u8]) {
 
 fn txn(data: &[u8]) {
     let _ = store::Txn::from_bytes(data.to_vec());
+}
+
+/// One byte of class, one of method, one that says what the object holds, then the method's input. The object holds the
+/// input too, as data and under the keys that a method looks at first: what is stored may be damaged.
+fn class_method(data: &[u8]) {
+    let Some(([class, method, holds], input)) = data.split_first_chunk::<3>() else { return };
+    let Some(class) = classes::CLASSES.get(usize::from(*class) % classes::CLASSES.len()) else { return };
+    let Some(method) = class.methods.get(usize::from(*method) % class.methods.len().max(1)) else { return };
+    let stored = Bytes::copy_from_slice(input);
+    let mut object = classes::fake::FakeObject::default();
+    if holds & 1 != 0 {
+        object.data = input.to_vec();
+    }
+    if holds & 2 != 0 {
+        let keys =
+            ["features", "size", "parent", "snap_seq", "snapshot_0000000000000001", "migration", "state"];
+        object.omap = keys.iter().map(|k| (Bytes::from_static(k.as_bytes()), stored.clone())).collect();
+    }
+    if holds & 4 != 0 {
+        let attrs = ["lock.l", "refcount", "chunk_refs", "ceph.objclass.version"];
+        object.attrs = attrs.iter().map(|k| (Bytes::from_static(k.as_bytes()), stored.clone())).collect();
+        object.header = stored.clone();
+    }
+    let mut view = classes::fake::Fake::default();
+    if holds & 8 == 0 {
+        view.object = Some(object);
+    }
+    // Twice: what the first call stored is there for the second.
+    let _ = view.call(class.name, method.name, stored.clone());
+    let _ = view.call(class.name, method.name, stored);
 }

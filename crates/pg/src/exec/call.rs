@@ -86,8 +86,8 @@ impl ObjectView for View<'_, '_, '_> {
     fn read(&mut self, offset: u64, length: u64) -> Result<Bytes, Errno> {
         self.reading(|env, s| Ok(read::read(env, s, Extent::new(offset, length))?.data))
     }
-    fn xattr(&mut self, name: &str) -> Result<Bytes, Errno> {
-        self.reading(|env, s| Ok(attrs::get(env, s, name.as_bytes())?.data))
+    fn xattr(&mut self, name: &[u8]) -> Result<Bytes, Errno> {
+        self.reading(|env, s| Ok(attrs::get(env, s, name)?.data))
     }
     fn xattrs(&mut self) -> Result<BTreeMap<Bytes, Bytes>, Errno> {
         self.reading(
@@ -130,8 +130,8 @@ impl ObjectView for View<'_, '_, '_> {
     fn zero(&mut self, offset: u64, length: u64) -> Result<(), Errno> {
         self.writing(|env, s| write::zero(env, s, Extent::new(offset, length)))
     }
-    fn set_xattr(&mut self, name: &str, value: Bytes) -> Result<(), Errno> {
-        self.writing(|env, s| attrs::set(env, s, name.as_bytes(), value))
+    fn set_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), Errno> {
+        self.writing(|env, s| attrs::set(env, s, name, value))
     }
     fn omap_set(&mut self, entries: BTreeMap<Bytes, Bytes>) -> Result<(), Errno> {
         self.writing(|env, s| omap::set(env, s, entries))

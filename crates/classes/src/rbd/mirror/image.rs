@@ -16,6 +16,7 @@ const GLOBAL: &str = "global_";
 
 /// Source: MirrorImageState in src/cls/rbd/cls_rbd_types.h.
 const DISABLING: u8 = 0;
+const ENABLED: u8 = 1;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::rbd) struct MirrorImage {
@@ -46,6 +47,12 @@ pub(super) fn list(
     max: u64,
 ) -> Result<Vec<(Bytes, MirrorImage)>, Errno> {
     keys::list_typed(v, start_after, PREFIX, max)
+}
+
+/// Whether an image is mirrored at the moment; one that cannot be read is not.
+pub(super) fn is_enabled(v: &mut dyn ObjectView, global_id: &Bytes) -> bool {
+    let image = keys::read(v, global_key(global_id)).and_then(|id: Bytes| keys::read(v, key(&id)));
+    image.is_ok_and(|image: MirrorImage| image.state == ENABLED)
 }
 
 /// Ids here, and the ids that all sites share.

@@ -209,7 +209,11 @@ pub(super) fn local_daemon(
     if there.contains(&daemon) { Ok(daemon) } else { Err(Errno::ESTALE) }
 }
 
+/// A report that comes after its image was disabled is dropped. Source: observed on 16.2.15.
 pub(in crate::rbd) fn mirror_image_status_set(v: &mut dyn ObjectView, args: SetArgs) -> Result<Done, Errno> {
+    if !image::is_enabled(v, &args.global_id) {
+        return Ok(Done);
+    }
     let origin = v.origin();
     let key = key(&args.global_id, &args.status.mirror_uuid);
     // The key says whose status it is, and who watches whether it is up.
