@@ -160,7 +160,8 @@ fn long_islands(s: &Scenario, out: &mut Vec<Fault>) {
     while at < s.seconds * SECOND {
         let osd = if r.one_in(2) { 0 } else { r.below(s.options.osds as u64) as i32 };
         let client = *r.pick(&clients);
-        let lasts = grace + r.below(2 * grace);
+        // Clients that wait for an OSD ask for a newer map after ten seconds.
+        let lasts = grace + 5 * SECOND + r.below(15 * SECOND);
         out.push(Fault { at, when: Trigger::AtOnce, kind: FaultKind::Island { osd, client, lasts } });
         at += lasts + r.below(4 * grace);
     }
