@@ -39,10 +39,13 @@ impl Default for Fake {
 }
 
 impl Fake {
+    pub fn with(object: FakeObject) -> Self {
+        Self { object: Some(object), ..Self::default() }
+    }
+
     /// An object that holds text.
     pub fn with_data(data: &str) -> Self {
-        let object = FakeObject { data: data.as_bytes().to_vec(), ..FakeObject::default() };
-        Self { object: Some(object), ..Self::default() }
+        Self::with(FakeObject { data: data.as_bytes().to_vec(), ..FakeObject::default() })
     }
 
     /// Calls a method; an error undoes what it did.

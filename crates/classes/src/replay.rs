@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::fake::{Fake, FakeObject};
 use crate::find;
 
-fn bytes(hex: &Value) -> Bytes {
+pub(crate) fn bytes(hex: &Value) -> Bytes {
     let hex = hex.as_str().unwrap();
     (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
 }
@@ -23,7 +23,7 @@ fn answer(f: &mut Fake, class: &str, method: &str, input: Bytes) -> (i64, Bytes)
     }
 }
 
-fn stored(end: &Value) -> FakeObject {
+pub(crate) fn stored(end: &Value) -> FakeObject {
     let map = |name: &str| {
         let entries = end[name].as_object().unwrap();
         entries.iter().map(|(k, v)| (bytes(&k.as_str().into()), bytes(v))).collect()
