@@ -159,7 +159,15 @@ class Generator:
             # brings, and repairs the object for ever.
             if g.one_in(8):
                 ops.append(op("cmpext", off=self.offset(), data=g.pick(["hello", "x", {"fill": 0, "count": 9}])))
-            ops.extend(self.write_op() for _ in range(1 + g.below(4)))
+            for o in (self.write_op() for _ in range(1 + g.below(4))):
+                # BlueStore removes the range of keys that is stored, not what the same transaction has set.
+                ranged = o["op"] in ("omap-clear", "omap-rm-key-range")
+                unseen = ranged and any(before["op"] in ("omap-set-vals", "call") for before in ops)
+                # Ceph forgets the first of two removals when the object was made anew between them.
+                again = o["op"] == "delete" and any(before["op"] == "delete" for before in ops)
+                if not (unseen or again):
+                    ops.append(o)
+            ops = ops or [op("create")]
             for o in ops:
                 if g.one_in(4):
                     o["failok"] = True

@@ -122,6 +122,10 @@ pub(super) fn cmp(
     if !s.present() {
         return Err(Errno::ENOENT.into());
     }
+    if s.info().test(info_flags::OMAP) && !s.before.exists {
+        // An earlier operation of the request has made the omap: the store does not know the object.
+        return Err(Errno::ENOENT.into());
+    }
     let keys: Vec<Bytes> = assertions.keys().cloned().collect();
     let found: BTreeMap<Bytes, Bytes> = get(env, s, &keys)?.into_iter().collect();
     s.delta.reads += 1;

@@ -66,10 +66,10 @@ pub(super) fn write_full(env: &ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent,
     if length < size {
         s.txn.truncate(&s.key, length);
     }
+    // Nothing written over an empty object changes nothing: no version counts it.
     if length > 0 {
         s.txn.write(&s.key, 0, data);
     }
-    s.modify = true;
     s.touch_range(0, size);
     s.set_size(length);
     s.forget_digests();

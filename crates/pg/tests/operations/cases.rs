@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use codec::{Decode, Encode, Writer};
 use messages::osd::{
-    Extent, ListSnapsResponse, ListWatchersResponse, Op, OsdOp, SparseReadResponse, cmp_mode, flags, watch_op,
+    CmpOp, Extent, ListSnapsResponse, ListWatchersResponse, Op, OsdOp, SparseReadResponse, cmp_mode, flags,
+    watch_op,
 };
 use pg::exec::{Effect, classify};
 use types::{EntityName, Errno, SnapContext, SnapId};
@@ -360,4 +361,22 @@ fn an_object_is_copied_piece_by_piece_with_all_that_belongs_to_it() {
     b.sources = [(0, b.sources[&1].clone())].into();
     let reply = b.run(&Request::new("only", vec![copy(None).into()]));
     assert_eq!((reply.result, reply.user_version), (0, 77), "the version of the source");
+}
+
+/// What the differential test against a real cluster has found.
+#[test]
+fn operations_on_what_the_request_has_just_made_see_what_is_stored() {
+    let mut b = Bench::new();
+    let set = |key: &str| Op::OmapSetVals { vals: [(Bytes::from(key.to_owned()), "z".into())].into() };
+    let cmp = |key: &str| Op::OmapCmp {
+        assertions: [(Bytes::from(key.to_owned()), ("m".into(), CmpOp::Lt as i32))].into(),
+    };
+    let new = b.run(&Request::new("new", vec![set("k").into(), cmp("k").into()]));
+    assert_eq!(new.result, Errno::ENOENT.neg(), "the store has no omap yet");
+    b.op("old", set("k"));
+    let again = vec![Op::Delete.into(), Op::Create.into(), cmp("k").into()];
+    assert_eq!(b.run(&Request::new("old", again)).result, Errno::ECANCELED.neg(), "still stored");
+    let empty = || Op::WriteFull { extent: Extent::new(0, 0), data: Bytes::new() };
+    let first = b.run(&Request::new("empty", vec![empty().into()])).user_version;
+    assert_eq!(b.run(&Request::new("empty", vec![empty().into()])).user_version, first, "nothing changed");
 }
