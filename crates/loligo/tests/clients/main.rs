@@ -4,6 +4,7 @@ mod auth;
 mod basics;
 mod cluster;
 mod crash;
+mod daemons;
 mod hostile;
 mod limits;
 mod tickets;
