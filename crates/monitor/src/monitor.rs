@@ -16,7 +16,7 @@ use crate::service::osd::OsdWatch;
 use crate::service::proxy::Proxied;
 use crate::session::{Session, Stage};
 use crate::settings::{QuorumView, Settings};
-use crate::state::State;
+use crate::state::{PgDigest, State};
 
 /// Requests that may wait for the next proposal. A client whose request does not fit is disconnected, and comes again.
 const WAITING_LIMIT: usize = 50_000;
@@ -158,6 +158,10 @@ impl Monitor {
         self.watch = OsdWatch::default();
         self.mgr_seen.clear();
         self.health_logged = None;
+        if self.settings.quorum.is_leader() {
+            // Whatever the manager said was said to somebody else, perhaps yesterday; it says it again when it finds us.
+            self.state.digest = PgDigest::outdated(&self.state.digest).into();
+        }
     }
 
     fn message(&mut self, now: Now, conn: ConnId, tid: u64, msg: Message, out: &mut Vec<Output>) {

@@ -88,3 +88,29 @@ fn sticky_mutes_stay_until_they_are_taken_away() {
     c.done(r#"{"prefix":"health unmute","code":"OSDMAP_FLAGS"}"#);
     assert_eq!(c.health(), "HEALTH_WARN noout flag(s) set\n");
 }
+
+/// A monitor that begins to lead knows only what a manager said to somebody else, perhaps long ago: PGs count as unknown
+/// until a manager speaks.
+#[test]
+fn yesterdays_health_is_not_todays() {
+    let mut c = Cluster::new();
+    let mut digest = monitor::state::PgDigest::default();
+    digest.pg_states.insert(0x82, 8);
+    let say = |c: &mut Cluster| {
+        let summary = codec::Encode::to_bytes(&digest);
+        let msg = messages::mgr::MPgDigest { gid: 0, summary, ..messages::mgr::MPgDigest::default() };
+        c.world.send(c.admin, msg);
+    };
+    say(&mut c);
+    assert!(!c.health().contains("PG_AVAILABILITY") && !c.health().contains("inactive"));
+    let later = monitor::QuorumView { term: 2, ..monitor::QuorumView::alone() };
+    c.world.input(monitor::Input::Quorum(later));
+    c.world.run();
+    c.admin = c.world.admin();
+    assert!(c.health().contains("Reduced data availability: 8 pgs inactive"), "{}", c.health());
+    let status: Value =
+        serde_json::from_str(&c.run(r#"{"prefix":"status","format":"json"}"#).2).expect("JSON");
+    assert_eq!(status["pgmap"]["pgs_by_state"][0]["state_name"], "unknown");
+    say(&mut c);
+    assert!(!c.health().contains("inactive"), "{}", c.health());
+}

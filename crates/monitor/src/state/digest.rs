@@ -26,6 +26,25 @@ pub struct PgDigest {
     pub purged_snaps: BTreeMap<PoolId, SnapIntervals>,
 }
 
+impl PgDigest {
+    /// What is left of a digest when nobody stands for it any more: use of space, but neither states of PGs nor rates.
+    /// PGs of which nothing is known count as inactive.
+    pub fn outdated(old: &Self) -> Self {
+        let pgs: u32 = old.pg_states.values().sum();
+        let mut new = Self { rates: Rates::default(), checks: BTreeMap::new(), ..old.clone() };
+        new.progress.clear();
+        new.pools.values_mut().for_each(|pool| pool.rates = Rates::default());
+        new.pg_states = if pgs == 0 { BTreeMap::new() } else { [(0, pgs)].into() };
+        if pgs > 0 {
+            let s = if pgs == 1 { "" } else { "s" };
+            let summary = format!("Reduced data availability: {pgs} pg{s} inactive");
+            let check = HealthCheck { severity: 1, summary, detail: vec![], count: pgs.into() };
+            new.checks.insert("PG_AVAILABILITY".to_owned(), check);
+        }
+        new
+    }
+}
+
 impl Encode for PgDigest {
     fn encode(&self, w: &mut Writer) {
         w.envelope(2, 1, |w| {
