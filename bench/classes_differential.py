@@ -339,7 +339,60 @@ UNCHANGED = (
     "sparsify",
 )
 
-# Kind of object -> (class, content before the first call, first calls, methods with a maker of their input).
+def snap_key(snap_id):
+    return "snapshot_%016x" % snap_id
+
+
+def header_omap(**more):
+    """The omap of an image's header."""
+    omap = {
+        "size": u64(1 << 30), "order": u8(22), "features": u64(0x1D), "object_prefix": text("rbd_data.1"), "snap_seq": u64(3),
+    }
+    return {**omap, **more}
+
+
+def aged_image(m):
+    """A clone with snapshots as releases before Nautilus stored them: each holds the parent itself.
+
+    All of one version: where they differ, Ceph fills what an old one lacks with what the snapshot before it had.
+    """
+    version = m.pick(*range(1, 8))
+    parent = envelope(1, 1, u64(m.pick(2, 2, -1)) + text("p1") + u64(7) + u64(m.pick(4096, 1 << 20)))
+    omap = header_omap(features=u64(m.pick(0x1, 0x21)), **m.pick({}, {"parent": parent}))
+    for snap_id in (1, 2, 3):
+        fields = [m.pick(parent, parent, envelope(1, 1, u64(-1) + text("") + u64(NOSNAP) + u64(0))), u8(m.pick(0, 1, 2)),
+                  u64(m.pick(0, 1)), m.namespace(), m.time(), u32(m.pick(0, 1))]
+        body = u64(snap_id) + m.name() + u64(1 << 20) + u64(1) + b"".join(fields[:version - 1])
+        omap[snap_key(snap_id)] = envelope(version, 1, body)
+    return omap
+
+
+def large_image(m):
+    """More snapshots and metadata than one look into the omap brings."""
+    omap = header_omap(snap_seq=u64(130))
+    for i in range(1, 131):
+        body = u64(i) + text("s%d" % i) + u64(1 << 20) + u8(0) + u64(0) + envelope(1, 1, u32(0)) + utime(0) + u32(0) + u8(0)
+        omap[snap_key(i)] = envelope(8, 8, body)
+        omap["metadata_key%03d" % i] = b"%d" % i
+    return omap
+
+
+def large_directory(_):
+    names = {"name_n%03d" % i: text("%dx" % i) for i in range(150)}
+    return {**names, **{"id_%dx" % i: text("n%03d" % i) for i in range(150)}}
+
+
+def large_mirroring(_):
+    omap = {"mirror_uuid": b"here", "mirror_mode": u32(1)}
+    for i in range(130):
+        omap["image_%03d" % i] = envelope(2, 1, text("g%03d" % i) + u8(1) + u8(0))
+        omap["global_g%03d" % i] = text("%03d" % i)
+        omap["instance_%03d" % i] = b""
+        omap["image_map_g%03d" % i] = envelope(1, 1, text("here") + utime(1) + text("d"))
+    return omap
+
+
+# Kind of object -> (class, data or omap before the first call, first calls, methods with a maker of their input).
 # A method without a maker takes nothing.
 NONE = None
 
@@ -391,6 +444,26 @@ def scenarios(m):
     hobject = lambda: envelope(4, 3, text("") + text(m.pick("o1", "o2")) + u64(NOSNAP) + u32(7) + u8(0) + text("") + u64(3))
     return {
         "image": ("rbd", None, [("create", header)], image_methods(m)),
+        "aged image": ("rbd", aged_image(m), [], image_methods(m)),
+        "large image": ("rbd", large_image(m), [], {
+            "get_snapcontext": NONE, "metadata_list": lambda: text(m.pick("", "key050", "z")) + m.count(),
+            "snapshot_add": lambda: text(m.pick("new", "s99")) + u64(m.pick(99, 130, 131, 132)),
+            "snapshot_rename": lambda: u64(m.pick(3, 100)) + text(m.pick("s120", "other")),
+            "snapshot_set_limit": lambda: u64(m.pick(100, 131, 2**64 - 1)), "snapshot_remove": lambda: u64(m.pick(3, 100)),
+            "parent_get": NONE,
+        }),
+        "large directory": ("rbd", large_directory(m), [], {
+            "dir_list": lambda: text(m.pick("", "n", "n075", "z")) + m.count(), "dir_state_set": m.small,
+            "trash_list": lambda: text(m.pick("", "1", "z")) + u64(0), "dir_add_image": pair,
+            "namespace_list": lambda: text(m.pick("", "n075")) + m.count(),
+        }),
+        "large mirroring": ("rbd", large_mirroring(m), [], {
+            "mirror_image_list": lambda: text(m.pick("", "075")) + m.count(),
+            "mirror_image_status_list": lambda: text(m.pick("", "075")) + m.count(), "mirror_instances_list": NONE,
+            "mirror_image_map_list": lambda: text(m.pick("", "g075")) + m.count(),
+            "mirror_image_status_set": lambda: text("g%03d" % m.pick(1, 70, 129)) + m.site_status(),
+            "mirror_image_status_get_summary": NONE, "mirror_image_status_remove_down": NONE,
+        }),
         "image without header": ("rbd", b"", [], image_methods(m)),
         "old image": ("rbd", old_header(), [], {
             "snap_list": NONE, "snap_add": lambda: m.name() + u64(m.pick(1, 3, 4, 5, 6)), "snap_remove": m.name,
@@ -521,7 +594,7 @@ def scenarios(m):
 
 
 def scenario(kind, seed, steps):
-    """Content of the object, and calls: class, method, input."""
+    """Data or omap of the object, and calls: class, method, input."""
     m = Maker("%s %d" % (kind, seed))
     cls, data, first, methods = scenarios(m)[kind]
     calls = [(cls, method, arg) for method, arg in first]
@@ -538,7 +611,11 @@ def scenario(kind, seed, steps):
 def run(cluster, name, data, calls, every_step):
     """Results of the calls, each with the object's state behind it when asked for."""
     cluster.remove(name)
-    if data is not None:
+    if isinstance(data, dict):
+        with rados.WriteOpCtx() as op:
+            cluster.io.set_omap(op, tuple(data), tuple(data.values()))
+            cluster.io.operate_write_op(op, name)
+    elif data is not None:
         cluster.io.write_full(name, data)
     results = []
     for cls, method, arg in calls:
@@ -568,7 +645,9 @@ def record(kind, seed, cluster, args):
     data, calls = scenario(kind, seed, args.steps)
     results, end = run(cluster, "%s.%d" % (kind, seed), data, calls, False)
     steps = [[c, m, arg.hex(), code, out] for (c, m, arg), (code, out, _) in zip(calls, results)]
-    return {"kind": kind, "data": None if data is None else data.hex(), "calls": steps, "end": end}
+    omap = {k.encode().hex(): v.hex() for k, v in data.items()} if isinstance(data, dict) else None
+    data = data.hex() if isinstance(data, bytes) else None
+    return {"kind": kind, "data": data, "omap": omap, "calls": steps, "end": end}
 
 
 def main():

@@ -73,7 +73,8 @@ fn parse_key(key: &[u8]) -> Option<(Utime, Bytes)> {
     let bar = rest.iter().position(|b| *b == b'_')?;
     let (usec, ext) = (rest.get(..bar)?, rest.get(bar + 1..)?);
     let number = |b: &[u8]| std::str::from_utf8(b).ok()?.parse::<u32>().ok();
-    let ext: Vec<u8> = ext.iter().take_while(|b| !b.is_ascii_whitespace()).take(MAX_EXT).copied().collect();
+    let ends = |b: &u8| *b == 0 || b.is_ascii_whitespace();
+    let ext: Vec<u8> = ext.iter().take_while(|b| !ends(b)).take(MAX_EXT).copied().collect();
     Some((Utime::new(number(sec)?, number(usec)?), ext.into()))
 }
 
@@ -136,6 +137,15 @@ mod tests {
 
     use super::*;
     use crate::fake::Fake;
+
+    #[test]
+    fn a_listing_gives_a_key_back_up_to_what_c_takes_for_its_end() {
+        for (key, ext) in [("1_10.5_a b", "a"), ("1_10.5_2\01", "2"), ("1_10.5_", ""), ("1_10.5_x_y", "x_y")]
+        {
+            assert_eq!(parse_key(key.as_bytes()), Some((Utime::new(10, 5), ext.into())));
+        }
+        assert_eq!(parse_key(b"2_10.5_a"), None);
+    }
 
     #[test]
     fn entries_list_in_time_order_and_trim() {
