@@ -49,10 +49,10 @@ pub struct Found {
     pub events: u64,
 }
 
-/// Looks for a planted bug in scenarios of these seeds, with crashes alone and with everything of the level; the same scenario without the bug must be
+/// Looks for a planted bug in scenarios of these seeds, at their level (before all faults, with crashes alone); the same scenario without the bug must be
 /// good. The first cheap one is taken, else the cheapest.
 pub fn find(mutant: Mutant, seeds: impl Iterator<Item = u64>, level: Level, seconds: u64) -> Option<Found> {
-    let levels = if level > Level::Crash { vec![Level::Crash, level] } else { vec![level] };
+    let levels = if level == Level::All { vec![Level::Crash, level] } else { vec![level] };
     let mut best: Option<Found> = None;
     for seed in seeds {
         for level in &levels {
