@@ -71,7 +71,7 @@ fn ci(root: &Path) -> Result<()> {
 
 /// Builds the program as users do and runs Ceph's own clients against it.
 fn clients(root: &Path) -> Result<()> {
-    step("release build", || cargo(root, &["build", "--release", "--package", "loligo"]))?;
+    step("optimised build", || cargo(root, &["build", "--profile", "gate", "--package", "loligo"]))?;
     step("clients", || {
         let mut test = cargo_command(
             root,
@@ -87,7 +87,7 @@ fn clients(root: &Path) -> Result<()> {
                 "--test-threads=2",
             ],
         );
-        test.env("LOLIGO_BIN", root.join("target/release/loligo"));
+        test.env("LOLIGO_BIN", root.join("target/gate/loligo"));
         test.env("LOLIGO_REQUIRE_PEERS", "1");
         run(test)
     })

@@ -133,7 +133,7 @@ fn a_cluster_grows() {
         c.pool("p", 32);
         let data: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
         std::fs::write(c.dir.path().join("in"), &data).expect("written");
-        for i in 0..20 {
+        for i in 0..8 {
             c.ok("rados", &["-p", "p", "put", &format!("o{i}"), "in"]);
         }
         c.up(&[mode, &["--osds", "4"]].concat());
@@ -142,7 +142,7 @@ fn a_cluster_grows() {
         c.up(&[mode, &["--osds", "5"]].concat());
         assert!(c.ceph("osd stat").contains("5 osds: 5 up"), "{}", c.ceph("osd stat"));
         assert!(c.ceph("pg ls-by-osd osd.4").contains("active+clean"), "osd.4 holds placement groups");
-        for i in 0..20 {
+        for i in 0..8 {
             c.ok("rados", &["-p", "p", "get", &format!("o{i}"), "out"]);
             assert!(std::fs::read(c.dir.path().join("out")).expect("read") == data, "object o{i}");
         }

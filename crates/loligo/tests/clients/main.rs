@@ -1,4 +1,4 @@
-//! Debian's unmodified Ceph clients against the release binary: what a user does, and what a hostile peer does.
+//! Debian's unmodified Ceph clients against an optimised build: what a user does, and what a hostile peer does.
 
 mod auth;
 mod basics;
