@@ -10,19 +10,22 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use admin::options::Values;
+use bytes::Bytes;
 use codec::{Decode, Encode};
 use maps::{Incremental, OsdMap};
 use messages::Message;
 use messages::mgr::{MMgrBeacon, MMgrConfigure, MPgDigest};
 use messages::mon::{MMonSubscribe, MOsdMap, SubscribeItem};
 use messages::pool_stats::{MPgStats, MPgStatsAck};
+use serde_json::json;
 use types::{AddrVec, ConnId, EntityType, Epoch, Fsid, Now, OsdId};
 
+use crate::crashes::{Change, Crashes, KEYS};
 use crate::daemons::Daemons;
 use crate::digest::digest;
 use crate::health;
 use crate::io::{Input, Output, PeerInfo};
-use crate::mon_commands::MonCommands;
+use crate::mon_commands::{MonCommands, MonRequest};
 use crate::pg_map::PgMap;
 
 const BEACON_EVERY: Duration = Duration::from_secs(2);
@@ -61,6 +64,9 @@ pub struct Manager {
     pub(crate) sessions: BTreeMap<ConnId, PeerInfo>,
     /// Commands that the monitors are asked to run on behalf of clients.
     pub(crate) mon_commands: MonCommands,
+    pub(crate) crashes: Crashes,
+    /// The number of the question for the crashes that the monitors hold, while it is open.
+    crashes_asked: Option<u64>,
     early: VecDeque<(OsdId, ConnId, MPgStats)>,
     gid: u64,
     mon: bool,
@@ -82,6 +88,8 @@ impl Manager {
             options,
             sessions: BTreeMap::new(),
             mon_commands: MonCommands::default(),
+            crashes: Crashes::default(),
+            crashes_asked: None,
             early: VecDeque::new(),
             gid: 0,
             mon: false,
@@ -121,6 +129,7 @@ impl Manager {
         // A new leader has to be told everything again.
         self.digested = None;
         self.digest_at = now.mono;
+        self.ask_for_crashes(out);
         // What the old session was asked is not answered any more.
         self.mon_commands.resend(self.fsid(), out);
     }
@@ -177,6 +186,7 @@ impl Manager {
         self.digest_at = now.mono + DIGEST_EVERY;
         let mut summary = digest(&self.pgs, map, now.wall);
         summary.checks.extend(health::slow_ops(&self.daemons));
+        summary.checks.extend(self.crashes.check(now.wall));
         let summary = summary.to_bytes();
         out.push(Output::send_mon(MPgDigest { epoch: map.epoch, gid: self.gid, summary }));
     }
@@ -185,6 +195,11 @@ impl Manager {
         match msg {
             Message::OsdMap(m) => self.osd_map(now, &m, out),
             Message::Config(m) => self.options.set_from_mon(&m.options),
+            Message::MonCommandAck(ack) if self.crashes_asked == Some(tid) => {
+                self.crashes_asked = None;
+                self.crashes.load(&ack.output);
+                self.pgs.health_changed(true, now);
+            }
             Message::MonCommandAck(ack) => self.mon_commands.answered(tid, ack, out),
             msg @ Message::Command(_) => crate::command::run_for_mon(self, now, tid, msg, out),
             _ => {}
@@ -201,12 +216,54 @@ impl Manager {
                 return subscribe([("osdmap", SubscribeItem { start: 0, flags: 0 })], out);
             }
         }
+        if before == Epoch(0) {
+            // Commands need the cluster's id, which came with the map.
+            self.ask_for_crashes(out);
+        }
         let Some(map) = self.map.as_ref().filter(|map| map.epoch > before) else { return };
         self.pgs.map_changed(map, now);
         self.daemons.map_changed(map);
         for (osd, conn, report) in std::mem::take(&mut self.early) {
             self.take_report(now, osd, conn, report, out);
         }
+    }
+
+    /// Asks the monitors for the crash reports that they keep.
+    fn ask_for_crashes(&mut self, out: &mut Vec<Output>) {
+        let fsid = self.fsid();
+        if self.mon && !fsid.is_zero() {
+            let json = json!({ "prefix": "config-key dump", "key": KEYS, "format": "json" }).to_string();
+            let request = MonRequest { json, ..MonRequest::default() };
+            self.crashes_asked = Some(self.mon_commands.send_own(fsid, request, out));
+        }
+    }
+
+    /// Changes crash reports, here and with the monitors; gives the last request, for whoever waits for them: the monitors
+    /// answer in order.
+    pub(crate) fn keep_crashes(
+        &mut self,
+        now: Now,
+        changes: Vec<Change>,
+        out: &mut Vec<Output>,
+    ) -> Option<MonRequest> {
+        let fsid = self.fsid();
+        let mut last = None;
+        for (id, report) in changes {
+            let key = format!("{KEYS}{id}");
+            let (prefix, input) = match &report {
+                Some(report) => ("config-key set", report.to_string().into()),
+                None => ("config-key rm", Bytes::new()),
+            };
+            let json = json!({ "prefix": prefix, "key": key }).to_string();
+            if let Some(before) =
+                last.replace(MonRequest { json, input, quiet: true, ..MonRequest::default() })
+            {
+                self.mon_commands.send_own(fsid, before, out);
+            }
+            self.crashes.apply((id, report));
+        }
+        self.pgs.health_changed(last.is_some(), now);
+        last
     }
 
     fn epoch(&self) -> Epoch {

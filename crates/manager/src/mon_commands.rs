@@ -19,6 +19,8 @@ pub struct MonRequest {
     pub input: Bytes,
     /// Output that goes in front of the monitors'.
     pub before: Bytes,
+    /// Their status line is not for the client.
+    pub quiet: bool,
 }
 
 /// More at once are refused.
@@ -31,6 +33,7 @@ struct Waiting {
     input: Bytes,
     /// Output that goes in front of the monitors'.
     before: Bytes,
+    quiet: bool,
 }
 
 /// Those under way, by the number that they were sent with.
@@ -47,18 +50,28 @@ impl MonCommands {
             return false;
         }
         self.last += 1;
-        let MonRequest { json, input, before } = request;
-        let waiting = Waiting { to, cmd: vec![json], input, before };
+        let MonRequest { json, input, before, quiet } = request;
+        let waiting = Waiting { to, cmd: vec![json], input, before, quiet };
         out.push(waiting.request(self.last, fsid));
         self.waiting.insert(self.last, waiting);
         true
     }
 
+    /// Sends a command of the manager's own; gives the number that its answer comes with. It is not repeated.
+    pub fn send_own(&mut self, fsid: Fsid, request: MonRequest, out: &mut Vec<Output>) -> u64 {
+        self.last += 1;
+        let msg =
+            MMonCommand { fsid, cmd: vec![request.json], input: request.input, ..MMonCommand::default() };
+        out.push(Output::SendMon { tid: self.last, msg: msg.into() });
+        self.last
+    }
+
     /// An answer goes on to the client as it is.
     pub fn answered(&mut self, tid: u64, ack: MMonCommandAck, out: &mut Vec<Output>) {
         if let Some(w) = self.waiting.remove(&tid) {
+            let outs = if w.quiet && ack.result >= 0 { String::new() } else { ack.status };
             let data = if w.before.is_empty() { ack.output } else { [w.before, ack.output].concat().into() };
-            out.push(w.to.reply(Reply { code: ack.result, outs: ack.status, data }));
+            out.push(w.to.reply(Reply { code: ack.result, outs, data }));
         }
     }
 

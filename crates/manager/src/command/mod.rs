@@ -4,6 +4,7 @@
 //! Source: DaemonServer::_handle_command in src/mgr/DaemonServer.cc.
 
 mod autoscale;
+mod crash;
 mod daemon;
 mod modules;
 mod osd_df;
@@ -29,6 +30,7 @@ use serde_json::Value;
 use types::{ConnId, Errno, Now};
 
 use crate::core::{Manager, Settings};
+use crate::crashes::{self, Crashes};
 use crate::daemons::Daemons;
 use crate::io::{Output, PeerInfo};
 use crate::mon_commands::MonRequest;
@@ -46,6 +48,7 @@ const GROUPS: &[&[Command]] = &[
     osd_safety::COMMANDS,
     daemon::COMMANDS,
     modules::COMMANDS,
+    crash::COMMANDS,
 ];
 
 /// A command.
@@ -89,6 +92,9 @@ pub struct Ctx<'a> {
     pub(crate) daemons: &'a Daemons,
     pub(crate) options: &'a Values,
     pub settings: &'a Settings,
+    pub(crate) crashes: &'a Crashes,
+    /// See [`Ctx::keep_crashes`].
+    crash_changes: Vec<crashes::Change>,
     pub sessions: &'a BTreeMap<ConnId, PeerInfo>,
     /// The words that it was called by, with single spaces.
     pub prefix: &'a str,
@@ -109,7 +115,13 @@ impl Ctx<'_> {
 
     /// The same with output that goes in front of theirs.
     pub fn ask_monitors_after(&mut self, before: Bytes, json: &Value, input: Bytes) -> Reply {
-        self.asked = Some(MonRequest { json: json.to_string(), input, before });
+        self.asked = Some(MonRequest { json: json.to_string(), input, before, quiet: false });
+        Reply::ok()
+    }
+
+    /// Has the monitors keep these changes of crash reports; the client is answered when they do.
+    pub(crate) fn keep_crashes(&mut self, changes: Vec<crashes::Change>) -> Reply {
+        self.crash_changes = changes;
         Reply::ok()
     }
 
@@ -216,10 +228,13 @@ fn answer(
     input: &Bytes,
     out: &mut Vec<Output>,
 ) {
-    let mut asked = None;
+    let mut asked = Asked::default();
     let reply = evaluate(manager, now, peer, cmd, input, out, &mut asked);
     let fsid = manager.fsid();
-    match asked {
+    if let Some(last) = manager.keep_crashes(now, asked.crashes, out) {
+        asked.request = Some(last);
+    }
+    match asked.request {
         Some(request) => {
             if !manager.mon_commands.send(fsid, to, request, out) {
                 out.push(to.reply(Reply::error(Errno::EAGAIN, "too many commands wait for the monitors")));
@@ -229,6 +244,13 @@ fn answer(
     }
 }
 
+/// What a command wants of the monitors.
+#[derive(Default)]
+struct Asked {
+    request: Option<MonRequest>,
+    crashes: Vec<crashes::Change>,
+}
+
 fn evaluate(
     manager: &Manager,
     now: Now,
@@ -236,7 +258,7 @@ fn evaluate(
     cmd: &[String],
     input: &Bytes,
     out: &mut Vec<Output>,
-    asked: &mut Option<MonRequest>,
+    asked: &mut Asked,
 ) -> Reply {
     let (prefix, mut args) = match Args::parse(cmd) {
         Ok(parsed) => parsed,
@@ -275,6 +297,8 @@ fn evaluate(
         daemons: &manager.daemons,
         options: &manager.options,
         settings: &manager.settings,
+        crashes: &manager.crashes,
+        crash_changes: Vec::new(),
         sessions: &manager.sessions,
         prefix: &prefix,
         args: &args,
@@ -284,7 +308,7 @@ fn evaluate(
         asked: None,
     };
     let reply = (command.handler)(&mut ctx);
-    *asked = ctx.asked;
+    *asked = Asked { request: ctx.asked, crashes: ctx.crash_changes };
     reply
 }
 

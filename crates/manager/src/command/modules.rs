@@ -47,14 +47,13 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
     Command::new("balancer ls", "List all plans", "mgr", "r", |ctx| Reply::json(pretty(ctx), &json!([]))),
     Command::new("balancer off", "Disable automatic balancing", "mgr", "rw", |_| Reply::ok()),
-    Command::new("crash ls", "Show new and archived crash dumps", "mgr", "r", no_crashes),
-    Command::new("crash ls-new", "Show new crash dumps", "mgr", "r", no_crashes),
-    Command::new("crash stat", "Summarize recorded crashes", "mgr", "r", |_| {
-        Reply::text("0 crashes recorded\n")
-    }),
-    Command::new("crash info name=id,type=CephString", "show crash dump metadata", "mgr", "r", |ctx| {
-        Reply::error(Errno::EINVAL, format!("crash info: {} not found", ctx.args.text_or_empty("id")))
-    }),
+    Command::new(
+        "fs status name=fs,type=CephString,req=false",
+        "Show the status of a CephFS filesystem",
+        "mgr",
+        "r",
+        fs_status,
+    ),
     Command::new("progress", "Show progress of recovery operations", "mgr", "r", |_| {
         Reply::done("Nothing in progress\n")
     }),
@@ -72,8 +71,13 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("orch device ls", "List devices on a host", "mgr", "r", no_orchestrator),
 ];
 
-fn no_crashes(ctx: &mut Ctx<'_>) -> Reply {
-    Reply::show(ctx.format, String::new, || json!([]))
+/// There are no file systems. Source: handle_fs_status in src/pybind/mgr/status/module.py.
+fn fs_status(ctx: &mut Ctx<'_>) -> Reply {
+    if let Some(name) = ctx.args.text("fs") {
+        return Reply::error(Errno::EINVAL, format!("Invalid filesystem: {name}"));
+    }
+    let nothing = || json!({ "clients": [], "mds_version": [], "mdsmap": [], "pools": [] });
+    Reply::show(ctx.format, || "\nSTANDBY MDS  \nVERSION  DAEMONS  \n".to_owned(), nothing)
 }
 
 fn no_orchestrator(_: &mut Ctx<'_>) -> Reply {
