@@ -454,7 +454,7 @@ def scenarios(m):
         }),
         "large directory": ("rbd", large_directory(m), [], {
             "dir_list": lambda: text(m.pick("", "n", "n075", "z")) + m.count(), "dir_state_set": m.small,
-            "trash_list": lambda: text(m.pick("", "1", "z")) + u64(0), "dir_add_image": pair,
+            "dir_add_image": pair,
             "namespace_list": lambda: text(m.pick("", "n075")) + m.count(),
         }),
         "large mirroring": ("rbd", large_mirroring(m), [], {
