@@ -10,5 +10,6 @@ pub mod mon;
 pub mod mgr;
 mod mon_session;
 pub mod mon_store;
+pub mod nonce;
 pub mod osd;
 mod peers;

@@ -47,11 +47,6 @@ pub struct OsdSettings {
     pub admin_socket: Option<AdminSocketAt>,
 }
 
-/// Tells an OSD's address from that of an earlier process, and of another OSD in the same process.
-pub fn nonce(pid: u32, id: i32) -> u32 {
-    pid ^ ((id as u32) << 20)
-}
-
 /// A running OSD.
 pub struct Osd {
     shell: Arc<Shell>,
@@ -99,7 +94,7 @@ impl Osd {
             asked: Mutex::default(),
         });
         messenger.set_handler(Arc::clone(&shell) as Arc<dyn Handler>);
-        let nonce = nonce(std::process::id(), settings.id.0);
+        let nonce = crate::nonce::nonce(std::process::id(), settings.id.0);
         let addr = messenger
             .listen(settings.listen, nonce)
             .await

@@ -255,7 +255,7 @@ async fn booted(dir: &ClusterDir, admin: &daemons::admin::AdminClient, d: &Descr
     };
     let pid = |id: i32| dir.running("loligo").or_else(|| dir.running(&format!("osd.{id}")));
     d.osds.iter().all(|o| {
-        let wanted = pid(o.id).map(|pid| u64::from(daemons::osd::nonce(pid, o.id)));
+        let wanted = pid(o.id).map(|pid| u64::from(daemons::nonce::nonce(pid, o.id)));
         wanted.is_some() && nonce(o.id) == wanted
     })
 }

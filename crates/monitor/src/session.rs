@@ -93,6 +93,11 @@ impl Session {
         }
     }
 
+    /// Whether OSD maps may go to it now.
+    pub(crate) fn follows_osdmaps(&self) -> bool {
+        self.stage == Stage::Open && self.may("osd", Access::R)
+    }
+
     /// Whether the session may do something that is no command.
     pub fn may(&self, service: &str, access: Access) -> bool {
         self.may_command(service, "", &BTreeMap::new(), access)

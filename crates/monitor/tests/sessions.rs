@@ -141,6 +141,34 @@ fn who_asked_for_one_map_is_told_of_newer_ones_for_a_while() {
     assert_eq!(maps(&mut w, client), [(5, 5)]);
 }
 
+/// A client whose session ended, with the monitor or without it, does not ask for maps again by itself.
+#[test]
+fn who_comes_back_is_told_of_newer_maps_for_a_while() {
+    let mut w = World::new();
+    let admin = w.admin();
+    let name = AuthName::parse("client.admin").expect("a name");
+    let (conn, addr) = (ConnId(9), addr("v2:127.0.0.1:0/80"));
+    w.input(Input::AuthRequest {
+        conn,
+        peer_type: EntityType::Client,
+        method: cephx::METHOD_NONE,
+        preferred_modes: vec![1],
+        payload: cephx::none_login_request(&name, types::GlobalId(4_555)),
+        peer_addr: addr,
+    });
+    let change = |w: &mut World, verb: &str| {
+        w.command(admin, &format!(r#"{{"prefix":"osd {verb}","key":"noout"}}"#));
+        w.sent(conn).into_iter().filter(|m| matches!(m, Message::OsdMap(_))).count()
+    };
+    assert_eq!(change(&mut w, "set"), 0, "nothing before the session stands");
+    let peer = types::EntityName { kind: EntityType::Client as u8, num: 4_555 };
+    let addrs = types::AddrVec::single(addr);
+    w.input(Input::Connected { conn, peer, addrs, features: types::features::PACIFIC });
+    assert_eq!(change(&mut w, "unset"), 1);
+    w.now = at(1 + 31);
+    assert_eq!(change(&mut w, "set"), 0);
+}
+
 #[test]
 fn options_reach_those_they_concern_and_only_when_they_change() {
     let mut w = World::new();

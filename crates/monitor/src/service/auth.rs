@@ -12,11 +12,12 @@ use cephx::{
     TicketTtl, login_none,
 };
 use messages::auth::{MAuth, MAuthReply};
-use types::{ConnId, EntityAddr, EntityName, Errno, GlobalId, Now};
+use types::{ConnId, EntityAddr, EntityName, EntityType, Errno, GlobalId, Now};
 
 use crate::io::{AuthRefusal, CON_MODE_SECURE, Input, Output};
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
+use crate::service::subscribe::MAP_FRESH_FOR;
 use crate::session::{Session, Stage};
 use crate::state::Change;
 
@@ -60,7 +61,7 @@ impl Monitor {
 
     fn start_login(
         &mut self,
-        _now: Now,
+        now: Now,
         conn: ConnId,
         method: u32,
         con_mode: u32,
@@ -70,6 +71,10 @@ impl Monitor {
         out: &mut Vec<Output>,
     ) {
         let mut session = Session::new(request.name.clone(), addr, con_mode);
+        if request.global_id != GlobalId(0) && request.name.kind == EntityType::Client {
+            // It comes back, from before a loss of the session or of this monitor: what it was to be told is forgotten.
+            session.osd_fresh = Some((self.state.osds.newest(), now.mono + MAP_FRESH_FOR));
+        }
         if method == METHOD_NONE {
             let granted = login_none(request, fresh);
             return self.logged_in(conn, session, granted, Bytes::new(), out);

@@ -34,7 +34,7 @@ const STATEFUL_SUB: u64 = 1 << 57;
 /// How long a client that asked for one OSD map is told of newer ones. The map that it got may name OSDs that are dead, and
 /// found dead only after this long (osd_heartbeat_grace and a margin); librados, whose connection is refused, would ask
 /// again only after objecter_timeout (10 s).
-const MAP_FRESH_FOR: Duration = Duration::from_secs(30);
+pub(crate) const MAP_FRESH_FOR: Duration = Duration::from_secs(30);
 
 impl Monitor {
     pub(crate) fn subscribe(&mut self, now: Now, conn: ConnId, m: &MMonSubscribe, out: &mut Vec<Output>) {
@@ -99,7 +99,7 @@ impl Monitor {
         for (conn, session) in &mut self.sessions {
             match session.osd_fresh {
                 Some((_, until)) if now.mono >= until => session.osd_fresh = None,
-                Some((have, _)) if have < newest => due.push((*conn, have)),
+                Some((have, _)) if have < newest && session.follows_osdmaps() => due.push((*conn, have)),
                 _ => {}
             }
         }
