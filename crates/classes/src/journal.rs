@@ -125,6 +125,14 @@ struct ClientListArgs {
 }
 wire_plain!(ClientListArgs { start_after, max });
 
+/// A tag as its maker asks for it.
+struct NewTag {
+    tid: u64,
+    class: u64,
+    data: Bytes,
+}
+wire_plain!(NewTag { tid, class, data });
+
 struct TagListArgs {
     /// 0 for all.
     start_after: u64,
@@ -355,8 +363,8 @@ fn get_tag(v: &mut dyn ObjectView, tid: u64) -> Result<Tag, Errno> {
 }
 
 /// Tags are made in order: ESTALE otherwise.
-fn tag_create(v: &mut dyn ObjectView, tag: Tag3) -> Result<Done, Errno> {
-    let Tag3 { tid, mut class, data } = tag;
+fn tag_create(v: &mut dyn ObjectView, args: NewTag) -> Result<Done, Errno> {
+    let NewTag { tid, mut class, data } = args;
     let key = tag_key(tid);
     if !is_missing(v, &key)? {
         return Err(Errno::EEXIST);
@@ -376,14 +384,6 @@ fn tag_create(v: &mut dyn ObjectView, tag: Tag3) -> Result<Done, Errno> {
     keys::write(v, key, &Tag { tid, class, data })?;
     Ok(Done)
 }
-
-/// A tag as the caller gives it, without an envelope.
-struct Tag3 {
-    tid: u64,
-    class: u64,
-    data: Bytes,
-}
-wire_plain!(Tag3 { tid, class, data });
 
 /// The tags that a client still needs.
 fn tag_list(v: &mut dyn ObjectView, args: TagListArgs) -> Result<Vec<Tag>, Errno> {
@@ -473,13 +473,13 @@ mod tests {
         }
         for tid in 0..4u64 {
             let class = if tid == 0 { NEW_CLASS } else { 0 };
-            call(&mut f, "tag_create", Tag3 { tid, class, data: Bytes::new() }).unwrap();
+            call(&mut f, "tag_create", NewTag { tid, class, data: Bytes::new() }).unwrap();
         }
         assert_eq!(listed(&mut f, "a", 10), [0, 1, 2, 3]);
         commit(&mut f, "a", 2);
         assert_eq!(listed(&mut f, "a", 10), [2, 3]);
         assert_eq!(listed(&mut f, "b", 2), [0, 1]);
-        let tag = |tid| Tag3 { tid, class: 0, data: Bytes::new() };
+        let tag = |tid| NewTag { tid, class: 0, data: Bytes::new() };
         // `b` has no position yet and holds everything.
         call(&mut f, "tag_create", tag(4)).unwrap();
         assert_eq!(listed(&mut f, "b", 10), [0, 1, 2, 3, 4]);
@@ -487,7 +487,7 @@ mod tests {
         assert_eq!(call(&mut f, "get_tag", 1u64), Err(Errno::ENOENT));
         assert!(call(&mut f, "get_tag", 2u64).is_ok());
         assert_eq!(call(&mut f, "tag_create", tag(7)), Err(Errno::ESTALE));
-        assert_eq!(call(&mut f, "tag_create", Tag3 { class: 9, ..tag(5) }), Err(Errno::EINVAL));
+        assert_eq!(call(&mut f, "tag_create", NewTag { class: 9, ..tag(5) }), Err(Errno::EINVAL));
     }
 
     #[test]

@@ -321,6 +321,25 @@ mod tests {
     }
 
     #[test]
+    fn what_holders_write_need_not_be_text() {
+        let mut f = Fake::default();
+        let odd = Bytes::from_static(b"\xff\xfe");
+        let (cookie, tag, description) = (odd.clone(), odd.clone(), odd.clone());
+        let args = LockArgs {
+            name: odd.clone(),
+            kind: 1,
+            cookie,
+            tag,
+            description,
+            duration: Utime::ZERO,
+            flags: 0,
+        };
+        assert!(f.call("lock", "lock", args.to_bytes()).is_ok());
+        let (_, out) = f.call("lock", "list_locks", "").unwrap();
+        assert_eq!(ListReply::from_bytes(out).unwrap().locks, [odd]);
+    }
+
+    #[test]
     fn malformed_input_is_refused() {
         let mut f = Fake::with_data("");
         let args = LockArgs {

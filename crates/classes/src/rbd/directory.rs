@@ -32,7 +32,7 @@ pub(super) struct StateArgs {
 }
 wire_plain!(StateArgs { state });
 
-/// Which answer a missing back reference gets: EBADF under an id that is in use unless a rename allows it.
+/// EEXIST for a name in use; EBADF for an id in use, unless this is a rename, which keeps its id.
 fn add(v: &mut dyn ObjectView, name: &Bytes, id: &Bytes, id_is_new: bool) -> Result<Done, Errno> {
     if name.is_empty() || !is_valid_id(id) {
         return Err(Errno::EINVAL);
