@@ -594,7 +594,7 @@ def scenarios(m):
 
 
 def scenario(kind, seed, steps):
-    """Data or omap of the object, and calls: class, method, input."""
+    """Data or omap of the object, calls (class, method, input), and before which of them the client watches the object."""
     m = Maker("%s %d" % (kind, seed))
     cls, data, first, methods = scenarios(m)[kind]
     calls = [(cls, method, arg) for method, arg in first]
@@ -605,10 +605,10 @@ def scenario(kind, seed, steps):
         if m.rng.random() < 0.2 and method not in UNCHANGED:
             arg = m.changed(arg)
         calls.append((cls, method.strip(), arg))
-    return data, calls
+    return data, calls, len(first) if "mirroring" in kind else None
 
 
-def run(cluster, name, data, calls, every_step):
+def run(cluster, name, data, calls, watch_at, every_step):
     """Results of the calls, each with the object's state behind it when asked for."""
     cluster.remove(name)
     if isinstance(data, dict):
@@ -617,18 +617,22 @@ def run(cluster, name, data, calls, every_step):
             cluster.io.operate_write_op(op, name)
     elif data is not None:
         cluster.io.write_full(name, data)
-    results = []
-    for cls, method, arg in calls:
+    results, watch = [], None
+    for i, (cls, method, arg) in enumerate(calls):
+        if i == watch_at:
+            watch = cluster.io.watch(name, lambda *_: None)
         code, out = cluster.call(name, cls, method, arg)
         results.append((code, out, cluster.state(name) if every_step else None))
     end = cluster.state(name)
+    if watch:
+        watch.close()
     cluster.remove(name)
     return results, end
 
 
 def compare(kind, seed, sides, args):
-    data, calls = scenario(kind, seed, args.steps)
-    (theirs, _), (ours, _) = [run(s, "%s.%d" % (kind, seed), data, calls, True) for s in sides]
+    data, calls, watch_at = scenario(kind, seed, args.steps)
+    (theirs, _), (ours, _) = [run(s, "%s.%d" % (kind, seed), data, calls, watch_at, True) for s in sides]
     differences = 0
     for (cls, method, arg), a, b in zip(calls, theirs, ours):
         if a != b:
@@ -642,12 +646,12 @@ def compare(kind, seed, sides, args):
 
 
 def record(kind, seed, cluster, args):
-    data, calls = scenario(kind, seed, args.steps)
-    results, end = run(cluster, "%s.%d" % (kind, seed), data, calls, False)
+    data, calls, watch_at = scenario(kind, seed, args.steps)
+    results, end = run(cluster, "%s.%d" % (kind, seed), data, calls, watch_at, False)
     steps = [[c, m, arg.hex(), code, out] for (c, m, arg), (code, out, _) in zip(calls, results)]
     omap = {k.encode().hex(): v.hex() for k, v in data.items()} if isinstance(data, dict) else None
     data = data.hex() if isinstance(data, bytes) else None
-    return {"kind": kind, "data": data, "omap": omap, "calls": steps, "end": end}
+    return {"kind": kind, "data": data, "omap": omap, "watch_at": watch_at, "calls": steps, "end": end}
 
 
 def main():

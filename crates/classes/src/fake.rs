@@ -30,11 +30,19 @@ pub struct Fake {
     next: Option<FakeObject>,
     pub now: Utime,
     pub name: EntityName,
+    /// Whether the caller watches the object.
+    pub watches: bool,
 }
 
 impl Default for Fake {
     fn default() -> Self {
-        Self { object: None, next: None, now: Utime::new(1_700_000_000, 0), name: EntityName::client(4123) }
+        Self {
+            object: None,
+            next: None,
+            now: Utime::new(1_700_000_000, 0),
+            name: EntityName::client(4123),
+            watches: false,
+        }
     }
 }
 
@@ -114,7 +122,9 @@ impl ObjectView for Fake {
         Ok(self.object.as_ref().map(|o| o.header.clone()).unwrap_or_default())
     }
     fn watchers(&mut self) -> Result<Vec<WatchItem>, Errno> {
-        Ok(Vec::new())
+        let Origin { name, addr } = self.origin();
+        let watcher = WatchItem { name, cookie: 1, timeout_s: 30, addr };
+        Ok(if self.watches { vec![watcher] } else { Vec::new() })
     }
     fn snapset_seq(&mut self) -> Result<u64, Errno> {
         self.stored().map(|_| 0)

@@ -51,6 +51,7 @@ fn recorded_calls_are_answered_as_ceph_did() {
             f.object = Some(FakeObject { omap: map(&scenario["omap"]), ..FakeObject::default() });
         }
         for (i, call) in scenario["calls"].as_array().unwrap().iter().enumerate() {
+            f.watches |= scenario["watch_at"] == i;
             let (class, method) = (call[0].as_str().unwrap(), call[1].as_str().unwrap());
             let got = answer(&mut f, class, method, bytes(&call[2]));
             let want = (call[3].as_i64().unwrap(), bytes(&call[4]));
