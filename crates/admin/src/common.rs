@@ -8,7 +8,7 @@ use types::Errno;
 
 use crate::options::{self, Values};
 use crate::perf::{self, Logger};
-use crate::{Args, CommandError, Format, Reply, Signature, described};
+use crate::{Args, CommandError, Format, Reply, Signature, described, xml};
 
 /// The release whose protocol we speak: clients compare it with their own.
 pub const VERSION: &str = "16.2.15";
@@ -81,6 +81,8 @@ pub struct Request {
     /// Words with single spaces.
     pub prefix: String,
     pub args: Args,
+    /// As it was asked for; see [`Request::finish`].
+    format_name: Option<String>,
     /// Without a format these print JSON for people.
     pub format: Format,
 }
@@ -116,12 +118,22 @@ impl Request {
             Format::Plain => Format::JsonPretty,
             other => other,
         };
-        Ok(Self { prefix: words.join(" "), args, format })
+        let format_name = args.text("format").map(str::to_owned);
+        Ok(Self { prefix: words.join(" "), format_name, args, format })
+    }
+
+    /// The answer in the format that was asked for.
+    pub fn finish(&self, reply: Reply) -> Reply {
+        xml::convert(reply, self.format_name.as_deref(), &self.prefix)
     }
 }
 
 /// Answers a command that every daemon knows; `None` for another one.
 pub fn run(r: &Request, daemon: &mut Daemon<'_>) -> Option<Reply> {
+    answer(r, daemon).map(|reply| r.finish(reply))
+}
+
+fn answer(r: &Request, daemon: &mut Daemon<'_>) -> Option<Reply> {
     let json = |value: Value| Some(Reply::json(r.format, &value));
     match r.prefix.as_str() {
         "version" => json(json!({ "version": VERSION, "release": RELEASE, "release_type": "stable" })),

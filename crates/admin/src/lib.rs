@@ -15,6 +15,7 @@ pub mod socket;
 
 pub mod json;
 pub mod units;
+pub mod xml;
 
 pub use args::{ArgValue, Args, CommandError, MAX_COMMAND_BYTES};
 pub use reply::{Format, Reply, json_text};

@@ -19,9 +19,11 @@ impl Format {
         match name {
             Some("json") => Ok(Self::Json),
             Some("json-pretty") => Ok(Self::JsonPretty),
-            Some(other @ ("xml" | "xml-pretty" | "yaml" | "table" | "table-kv" | "html" | "html-pretty")) => {
+            // Made of the JSON when the command has answered: see `xml::convert`.
+            Some("xml" | "xml-pretty") => Ok(Self::Json),
+            Some(other @ ("yaml" | "table" | "table-kv" | "html" | "html-pretty")) => {
                 let text =
-                    format!("output format '{other}' is not supported: use plain, json or json-pretty");
+                    format!("output format '{other}' is not supported: use plain, json, json-pretty or xml");
                 Err(Reply::error(Errno::EOPNOTSUPP, text))
             }
             _ => Ok(Self::Plain),
@@ -125,6 +127,7 @@ mod tests {
     fn formats_we_do_not_write_are_refused() {
         assert_eq!(Format::parse(Some("bogus")), Ok(Format::Plain));
         assert_eq!(Format::parse(None), Ok(Format::Plain));
-        assert!(Format::parse(Some("xml")).is_err_and(|r| r.code == -95));
+        assert_eq!(Format::parse(Some("xml")), Ok(Format::Json));
+        assert!(Format::parse(Some("yaml")).is_err_and(|r| r.code == -95));
     }
 }

@@ -308,6 +308,7 @@ fn evaluate(
         asked: None,
     };
     let reply = (command.handler)(&mut ctx);
+    let reply = admin::xml::convert(reply, args.text("format"), &prefix);
     *asked = Asked { request: ctx.asked, crashes: ctx.crash_changes };
     reply
 }

@@ -51,7 +51,7 @@ impl Manager {
             }
             other => return Reply::error(Errno::EINVAL, format!("unknown command '{other}'")),
         };
-        Reply::json(request.format, &value)
+        request.finish(Reply::json(request.format, &value))
     }
 
     /// What is counted: sessions, and what is held of PGs and OSDs.

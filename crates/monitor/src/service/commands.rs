@@ -46,7 +46,7 @@ impl Monitor {
                         sessions: &self.sessions,
                         input: &m.input,
                     };
-                    let reply = handler(&ctx);
+                    let reply = in_format(handler(&ctx), command, &args);
                     out.push(ack(conn, tid, &m.cmd, reply));
                 }
                 Handler::Write(_) => self.enqueue(conn, tid, m.into(), out),
@@ -88,7 +88,7 @@ impl Monitor {
             input: &m.input,
             entropy: &mut fill,
         };
-        let reply = handler(&mut ctx);
+        let reply = in_format(handler(&mut ctx), command, &args);
         if !reply.is_error() {
             if let Some(entry) = self.audit(now, session, command, m, "finished") {
                 batch.log(entry);
@@ -156,6 +156,12 @@ impl Monitor {
         );
         Some(self.settings.log_entry(now, Priority::Info, "audit", text))
     }
+}
+
+/// The answer in the format that was asked for.
+fn in_format(reply: Reply, command: &Command, args: &Args) -> Reply {
+    let prefix: Vec<&str> = Signature::prefix_of(command.sig).collect();
+    admin::xml::convert(reply, args.text("format"), &prefix.join(" "))
 }
 
 /// Where a command goes.

@@ -70,7 +70,7 @@ impl Monitor {
         let reply = common::run(&request, &mut daemon);
         self.apply_values();
         let json = |value: &Value| Reply::json(request.format, value);
-        reply.unwrap_or_else(|| match request.prefix.as_str() {
+        let own = || match request.prefix.as_str() {
             "mon_status" => json(&crate::command::mon_status(&self.state, &self.settings)),
             "quorum_status" => self.cluster_command(now, &request),
             "ops" => json(&self.ops()),
@@ -79,7 +79,8 @@ impl Monitor {
                 json(&open.map(session_value).collect())
             }
             _ => Reply::error(Errno::EINVAL, "command not known"),
-        })
+        };
+        reply.unwrap_or_else(|| request.finish(own()))
     }
 
     /// Brings the options up to what the config database says of us.

@@ -68,7 +68,7 @@ impl OsdCore {
         }
         let json = |value: &Value| Reply::json(request.format, value);
         Some(match self.answer(&request) {
-            Ok(Answer::Json(value)) => json(&value),
+            Ok(Answer::Json(value)) => request.finish(json(&value)),
             Ok(Answer::Text(text)) => Reply::text(text),
             Ok(Answer::Nothing) => Reply::ok(),
             Err((e, why)) => Reply::error(e, why),
