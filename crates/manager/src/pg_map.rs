@@ -44,6 +44,8 @@ pub struct PgMap {
     pub ready: bool,
     /// When the first map came.
     since: Option<Duration>,
+    /// By how much each pool's sums grew since we watch it. A PG's first report adds nothing: what it sums up is older.
+    grown: BTreeMap<PoolId, ObjectStatSum>,
     /// What each OSD did as primary since we watch it: sums of what its PGs' statistics grew by.
     served: BTreeMap<OsdId, ObjectStatSum>,
     /// Past moments, oldest first.
@@ -82,7 +84,12 @@ impl PgMap {
             let Some(old) = self.pgs.get_mut(&pg) else { continue };
             if (stat.reported_epoch, stat.reported_seq) >= (old.reported_epoch, old.reported_seq) {
                 self.state_version += u64::from(stat.state != old.state);
-                if old.state != 0 {
+                if old.state == 0 {
+                    self.grown.entry(pg.pool).or_default();
+                } else {
+                    let grown = self.grown.entry(pg.pool).or_default();
+                    *grown += stat.stats.sum;
+                    *grown -= old.stats.sum;
                     let served = self.served.entry(osd).or_default();
                     *served += stat.stats.sum;
                     *served -= old.stats.sum;
@@ -108,6 +115,7 @@ impl PgMap {
         }
         self.osds.retain(|osd, _| map.exists(osd.0));
         self.served.retain(|osd, _| map.exists(osd.0));
+        self.grown.retain(|pool, _| map.pools.contains_key(pool));
         for (osd, report) in &mut self.osds {
             if map.is_out(osd.0) {
                 report.zero();
@@ -160,15 +168,6 @@ impl PgMap {
         }
     }
 
-    /// Sums of each pool now.
-    fn pool_sums(&self) -> BTreeMap<PoolId, ObjectStatSum> {
-        let mut sums: BTreeMap<PoolId, ObjectStatSum> = BTreeMap::new();
-        for (pg, stat) in &self.pgs {
-            *sums.entry(pg.pool).or_default() += stat.stats.sum;
-        }
-        sums
-    }
-
     /// Remembers the sums of this moment, for rates. Sums that are incomplete would make for high ones, so those are not.
     pub fn sample(&mut self, at: Duration) {
         if !self.ready {
@@ -176,7 +175,7 @@ impl PgMap {
         }
         let grown = |pgs: &Self| pgs.growth().map(|(_, d)| d).unwrap_or_default();
         let before = grown(self);
-        self.history.push_back(Sample { at, pools: self.pool_sums(), served: self.served.clone() });
+        self.history.push_back(Sample { at, pools: self.grown.clone(), served: self.served.clone() });
         while self.history.len() > 2 && self.history.get(1).is_some_and(|s| at >= s.at + RATE_WINDOW) {
             self.history.pop_front();
         }

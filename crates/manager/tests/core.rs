@@ -530,3 +530,30 @@ fn osds_are_told_to_scrub_and_whom_to_recover_first() {
     w.input(Input::Disconnected { conn: osd_conn(2) });
     assert_eq!(run(&mut w, r#"{"prefix":"pg scrub","pgid":"2.0"}"#).0, -11);
 }
+
+/// A PG's first report sums up what happened before we looked: it is no traffic of now, whenever it comes.
+#[test]
+fn what_happened_before_the_first_report_makes_no_rate() {
+    let mut w = World::new();
+    w.input(Input::MonConnected { gid: 4_100 });
+    w.mon_sends(full_map(Bytes::from_static(OSDMAP)));
+    let reports = reports();
+    for (osd, _) in &reports {
+        w.connect_osd(*osd);
+    }
+    // Every OSD speaks, so that statistics count as complete, but some PGs' states come later.
+    for (osd, report) in &reports {
+        let mut first = report.clone();
+        first.pg_stats.retain(|pg, _| pg.seed % 2 == 0);
+        w.message(osd_conn(*osd), first);
+    }
+    w.advance(Duration::from_secs(2));
+    for (osd, mut report) in reports {
+        report.pg_stats.values_mut().for_each(|s| s.stats.sum.num_wr_kb += 1_000_000);
+        report.pg_stats.retain(|pg, _| pg.seed % 2 == 1);
+        w.message(osd_conn(osd), report);
+    }
+    w.advance(Duration::from_secs(3));
+    let last = digests(&w.sent()).pop().expect("a digest");
+    assert_eq!(last.rates, Default::default());
+}
