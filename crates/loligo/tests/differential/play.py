@@ -143,11 +143,11 @@ def answer(o):
     if "stat" in out and out["stat"][1] != MTIME:
         # A rollback takes the clock's time.
         out["stat"] = [out["stat"][0], "now"]
-    # Locks, and what hello.turn_it_to_11 notes, name the client, whose id and address differ.
+    # Locks, and what methods of hello note, name the client, whose id and address differ.
     if o["op"] == "call" and o["class"] == "lock" and "out" in out:
         out["out"] = len(out["out"])
     if o["op"] == "getxattrs" and "map" in out:
-        named = lambda k: bytes.fromhex(k).startswith(b"lock.") or bytes.fromhex(k) == b"amplified_by"
+        named = lambda k: bytes.fromhex(k).startswith((b"lock.", b"amplified_by", b"said_by"))
         out["map"] = [[k, "a client" if named(k) else v] for k, v in out["map"]]
     if len(str(out.get("out", ""))) > 200:
         out["out"] = hashlib.sha256(out["out"].encode()).hexdigest() + f" of {len(out['out']) // 2} bytes"

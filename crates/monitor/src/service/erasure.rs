@@ -186,11 +186,11 @@ mod tests {
     fn check(words: &[&str], want: Result<(u8, u8, u32), &str>) {
         let map = OsdMap::new_cluster(Default::default(), Default::default(), crush::CrushMap::new_default());
         let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
-        let mut profile = parse(&words).unwrap();
+        let mut profile = parse(&words).expect("words");
         let got = normalise(&map, &mut profile, false);
         match want {
             Ok((k, m, stripe_width)) => assert_eq!(got, Ok(Code { k, m, stripe_width }), "{words:?}"),
-            Err(text) => assert_eq!(got.unwrap_err().1.trim_end(), text, "{words:?}"),
+            Err(text) => assert_eq!(got.expect_err("refused").1.trim_end(), text, "{words:?}"),
         }
     }
 
@@ -214,14 +214,15 @@ mod tests {
                  contains an invalid failure-domain \"moon\"",
             ),
         );
-        assert_eq!(parse(&["ruleset-root=x".to_owned()]).unwrap_err().0, Errno::EINVAL);
+        assert_eq!(parse(&["ruleset-root=x".to_owned()]).map_err(|e| e.0), Err(Errno::EINVAL));
     }
 
     #[test]
     fn a_profile_is_filled_up_as_the_plugin_does() {
         let map = OsdMap::new_cluster(Default::default(), Default::default(), crush::CrushMap::new_default());
-        let mut profile = parse(&["m=1".to_owned(), "crush-failure-domain=osd".to_owned()]).unwrap();
-        let code = normalise(&map, &mut profile, false).unwrap();
+        let mut profile =
+            parse(&["m=1".to_owned(), "crush-failure-domain=osd".to_owned()]).expect("a profile");
+        let code = normalise(&map, &mut profile, false).expect("a profile");
         let want = "{crush-device-class=,crush-failure-domain=osd,crush-root=default,\
                     jerasure-per-chunk-alignment=false,k=2,m=1,plugin=jerasure,technique=reed_sol_van,w=8}";
         assert_eq!((show(&profile).as_str(), code.size(), code.min_size()), (want, 3, 2));

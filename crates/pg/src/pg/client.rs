@@ -66,7 +66,9 @@ impl ClientOp {
             retry_attempt: 0,
             features: 0,
         };
-        let kind = RequestKind { reads: true, writes: true, ..RequestKind::default() };
+        // It looks at what the writes before it leave, and so waits for none of them: the watches of a client that is gone
+        // leave an object one right after the other.
+        let kind = RequestKind { writes: true, ..RequestKind::default() };
         let (addr, reqid) = (EntityAddr::default(), ReqId::default());
         Self { conn: NOBODY, tid: 0, name, addr, reqid, kind, msg, asked_by: None, sources: None }
     }

@@ -449,3 +449,44 @@ fn a_benchmark_writes_answers_and_leaves_nothing() {
         assert_eq!(run(args).0, -22, "{args}");
     }
 }
+
+#[test]
+fn all_watches_of_a_client_that_is_gone_end_together() {
+    use messages::osd::{MOsdOp, Op, flags, watch_op};
+    use pg::object::ObjectState;
+    let (mut s, pool) = cluster(3, 3, 2, 1, 51);
+    write_all(&mut s, pool, 0..1, 1);
+    s.settle();
+    let map = s.mon.map.clone();
+    let object = s.client.object(&map, pool, "o0");
+    let primary = map.pg_to_up_acting(types::PgId::new(pool, 0)).acting_primary;
+    let watchers = |s: &mut Sim| {
+        let store = s.nodes[primary as usize].core.as_mut().unwrap().store_mut();
+        ObjectState::load(store, &store::ObjectKey::replicated(object.clone())).unwrap().info.watchers.len()
+    };
+    for cookie in 0..40 {
+        let watch = Op::Watch { cookie, op: watch_op::WATCH, generation: 0, timeout_s: 10 };
+        let msg = MOsdOp {
+            pgid: types::SpgId::replicated(types::PgId::new(pool, 0)),
+            epoch: map.epoch,
+            flags: flags::WRITE | flags::READ | flags::ONDISK,
+            explicit_reqid: Default::default(),
+            client_inc: 0,
+            mtime: Default::default(),
+            object: object.clone(),
+            ops: vec![watch.into()],
+            snapc: Default::default(),
+            retry_attempt: 0,
+            features: 0,
+        };
+        let msg = messages::Message::Unknown(messages::Message::from(msg).into_wire(9_000 + cookie));
+        s.send(crate::sim::CLIENT, primary, msg);
+    }
+    s.until("all watch", |s| watchers(s) == 40);
+    s.run(200);
+    s.input(primary, pg::Input::Disconnected { conn: types::ConnId(crate::sim::CLIENT as u64) });
+    s.tick(Duration::from_secs(11));
+    s.tick(Duration::from_millis(500));
+    s.run(200);
+    assert_eq!(watchers(&mut s), 0);
+}

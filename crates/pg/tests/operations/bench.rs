@@ -103,15 +103,14 @@ impl Bench {
         let key = ObjectKey::replicated(head.clone());
         let state = ObjectState::load(&mut self.store, &key).unwrap();
         self.tid += 1;
-        let pgid = PgId::new(POOL, 0);
-        let end = HObject { pool: PoolId(POOL.0 + 1), ..HObject::pg_start(pgid) };
+        let start = HObject::pg_start(PgId::new(POOL, 0));
         let mut env = ExecEnv {
             store: &mut self.store,
             map: &self.map,
             pool: &self.pool,
             config: &self.config,
-            pgid,
-            range: (HObject::pg_start(pgid), end),
+            pgid: PgId::new(POOL, 0),
+            range: (start.clone(), HObject { pool: PoolId(POOL.0 + 1), ..start }),
             missing: &self.missing,
             requester: &self.who,
             reqid: ReqId { name: self.who.name, tid: self.tid, inc: 0 },
