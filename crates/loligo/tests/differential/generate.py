@@ -164,7 +164,8 @@ class Generator:
                 ranged = o["op"] in ("omap-clear", "omap-rm-key-range")
                 unseen = ranged and any(before["op"] in ("omap-set-vals", "call") for before in ops)
                 # Ceph forgets the first of two removals when the object was made anew between them.
-                again = o["op"] == "delete" and any(before["op"] == "delete" for before in ops)
+                removes = lambda x: x["op"] == "delete" or x.get("method") == "put"
+                again = removes(o) and any(removes(before) for before in ops)
                 if not (unseen or again):
                     ops.append(o)
             ops = ops or [op("create")]
