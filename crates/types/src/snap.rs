@@ -52,12 +52,11 @@ pub struct SnapContext {
 wire_plain!(SnapContext { seq, snaps });
 
 impl SnapContext {
-    /// Whether ids strictly fall and none is above `seq`. Source: SnapContext::is_valid in src/common/snap_types.cc.
+    /// Whether ids strictly fall and none is above `seq`; a last id of 0, which is no snapshot, passes. Source: SnapContext::is_valid in src/common/snap_types.cc.
     pub fn is_valid(&self) -> bool {
         self.seq <= SnapId::MAX.0
             && self.snaps.first().is_none_or(|first| *first <= self.seq)
             && self.snaps.windows(2).all(|w| matches!(w, [a, b] if a > b))
-            && self.snaps.last().is_none_or(|last| *last > 0)
     }
 }
 
@@ -68,7 +67,7 @@ mod tests {
     #[test]
     fn contexts_out_of_order_are_invalid() {
         let ctx = |seq, snaps: &[u64]| SnapContext { seq, snaps: snaps.to_vec() }.is_valid();
-        assert!(ctx(0, &[]) && ctx(4, &[4, 2, 1]));
-        assert!(!ctx(3, &[4]) && !ctx(4, &[1, 2]) && !ctx(4, &[2, 2]) && !ctx(4, &[2, 0]));
+        assert!(ctx(0, &[]) && ctx(4, &[4, 2, 1]) && ctx(4, &[2, 0]));
+        assert!(!ctx(3, &[4]) && !ctx(4, &[1, 2]) && !ctx(4, &[2, 2]) && !ctx(4, &[0, 0]));
     }
 }
