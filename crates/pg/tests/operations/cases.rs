@@ -380,3 +380,39 @@ fn operations_on_what_the_request_has_just_made_see_what_is_stored() {
     let first = b.run(&Request::new("empty", vec![empty().into()])).user_version;
     assert_eq!(b.run(&Request::new("empty", vec![empty().into()])).user_version, first, "nothing changed");
 }
+
+/// Codes of a real cluster for what is beyond its limits; nothing of such a request is applied.
+#[test]
+fn what_is_beyond_the_limits_is_refused_whole() {
+    let mut b = Bench::new();
+    b.op("o", write(0, "x"));
+    let big = 128u64 << 20;
+    let at = |offset, length| Op::Write {
+        extent: Extent::new(offset, length),
+        data: vec![1; length as usize].into(),
+    };
+    for (op, code) in [
+        (at(big - 1, 2), Errno::EFBIG),
+        (at(big, 1), Errno::EFBIG),
+        (at(u64::MAX, 2), Errno::EFBIG),
+        (Op::Truncate(Extent::new(big, 0)), Errno::EFBIG),
+        (Op::Truncate(Extent::new(u64::MAX, 0)), Errno::EFBIG),
+        (Op::SetXattr { name: "n".repeat(101), value: Bytes::new() }, Errno::ENAMETOOLONG),
+    ] {
+        let before = b.run(&Request::new("o", vec![Op::Stat.into()])).user_version;
+        let set = Op::SetXattr { name: "half".into(), value: "applied".into() };
+        let reply = b.run(&Request::new("o", vec![write(0, "y").into(), set.into(), op.clone().into()]));
+        assert_eq!(reply.result, code.neg(), "{op:?}");
+        assert_eq!(
+            (whole(&mut b, "o").as_ref(), b.op("o", Op::GetXattr { name: "half".into() }).0),
+            (&b"x"[..], -61)
+        );
+        assert_eq!(b.run(&Request::new("o", vec![Op::Stat.into()])).user_version, before);
+    }
+    for (seq, snaps) in [(5, vec![3, 5]), (4, vec![5, 3]), (5, vec![5, 5])] {
+        let mut r = Request::new("o", vec![write(0, "y").into()]);
+        r.snapc = SnapContext { seq, snaps };
+        assert_eq!(b.run(&r).result, Errno::EINVAL.neg());
+    }
+    assert_eq!(whole(&mut b, "o"), "x");
+}
