@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
 use std::sync::{Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, Bytes, BytesMut};
 use messages::wire::WireMessage;
 use msgr::{Connection, Event};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
@@ -55,6 +57,11 @@ impl Link {
 
     pub(super) fn stream(&self) -> &TcpStream {
         &self.stream
+    }
+
+    /// Whether the peer will send nothing more, seen without reading what it has sent.
+    pub(super) fn is_hung_up(&self) -> bool {
+        is_hung_up(&self.stream)
     }
 
     pub(super) async fn woken(&self) {
@@ -136,6 +143,12 @@ impl Link {
     }
 }
 
+fn is_hung_up(stream: &TcpStream) -> bool {
+    let ready = std::pin::pin!(stream.ready(Interest::READABLE));
+    let mut nobody = Context::from_waker(Waker::noop());
+    matches!(ready.poll(&mut nobody), Poll::Ready(Ok(ready)) if ready.is_read_closed())
+}
+
 impl Wire {
     fn collect(&mut self) {
         let Self { machine, scratch, .. } = self;
@@ -178,6 +191,30 @@ impl Wire {
             }
             written -= front.len();
             self.out.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_of_a_peer_shows_although_nothing_is_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let at = listener.local_addr().expect("an address");
+        let (mut peer, accepted) = tokio::join!(TcpStream::connect(at), listener.accept());
+        let ours = accepted.expect("accepted").0;
+        let peer = peer.as_mut().expect("connected");
+        peer.write_all(b"unread").await.expect("written");
+        ours.readable().await.expect("readable");
+        assert!(!is_hung_up(&ours));
+        peer.shutdown().await.expect("shut down");
+        while !is_hung_up(&ours) {
+            tokio::task::yield_now().await;
         }
     }
 }

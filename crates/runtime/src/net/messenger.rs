@@ -427,7 +427,8 @@ impl Messenger {
                 let why = pump.over.take().unwrap_or(Gone::Lost("the socket failed".into()));
                 return Ended { why, was_ready: pump.was_ready };
             }
-            let closed = pump.gated && !self.gate().is_open();
+            // What a peer that is gone has sent is little, and its end must be seen: what it asked for holds room.
+            let closed = pump.gated && !self.gate().is_open() && !link.is_hung_up();
             tokio::select! {
                 () = self.gate().pass(), if closed => {}
                 _ = link.stream().readable(), if !closed => {
