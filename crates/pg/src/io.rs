@@ -93,7 +93,8 @@ pub enum Output {
     },
     /// Read nothing more from clients until this comes with `false`; other daemons are not held back.
     HoldClients(bool),
-    /// Transactions were submitted: take a commit from the store when the batch of inputs is through.
+    /// Transactions were submitted, or one found no room: take a commit, and a checkpoint if one is due, from the store
+    /// when the batch of inputs is through.
     Commit,
     CloseConn {
         conn: ConnId,

@@ -90,6 +90,8 @@ impl Store {
         let checked =
             outcome.and_then(|()| self.log.check_size(&logged)).and_then(|()| self.check_space(&stage));
         if let Err(e) = checked {
+            // Whatever found no room, the next checkpoint may free some.
+            self.wants_space |= matches!(e, StoreError::Full { .. });
             stage.abandon(&mut self.alloc);
             return Err(e);
         }

@@ -22,6 +22,16 @@ impl OsdCore {
         s.total_bytes.saturating_sub(s.available_bytes) as f32 / s.total_bytes as f32
     }
 
+    /// Lets requests that found no room in the store try again.
+    pub(super) fn retry_full(&mut self) {
+        if !std::mem::take(&mut self.shared.space_waited) {
+            return;
+        }
+        for pg in self.pgs.values_mut() {
+            pg.ready.append(&mut pg.waiting_for_space);
+        }
+    }
+
     /// Tells the monitors when the fullness is another than the map says. Source: OSDService::recalc_full_state.
     pub(super) fn full_tick(&mut self) {
         if !self.boot.is_up() || self.stopping {

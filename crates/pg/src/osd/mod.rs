@@ -105,6 +105,7 @@ impl OsdCore {
             up_thru_wanted: Epoch(0),
             heard_at: BTreeMap::new(),
             lease_waited: false,
+            space_waited: false,
             failsafe_full: false,
         };
         let mut core = Self {
@@ -214,7 +215,10 @@ impl OsdCore {
             Input::MonConnected => self.mon_connected(),
             Input::MgrConnected => self.mgr_connected(),
             Input::OsdRefused { osd } => self.osd_refused(osd.0),
-            Input::Durable(seq) => self.durable(seq),
+            Input::Durable(seq) => {
+                self.durable(seq);
+                self.retry_full();
+            }
             Input::DeviceFailed => self.shared.fail(FatalReason::DeviceFailed),
             Input::Tick => self.tick(),
             Input::Config(options) => self.config_from_mon(options),
@@ -227,6 +231,7 @@ impl OsdCore {
         self.boot_tick();
         self.heartbeat_tick();
         self.full_tick();
+        self.retry_full();
         self.track_tick();
         if self.boot.is_up() && self.reports.questions_due(self.shared.now.mono, Duration::from_secs(2)) {
             let up_thru = self.shared.up_thru_wanted;

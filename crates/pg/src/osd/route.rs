@@ -134,6 +134,7 @@ impl OsdCore {
             msg,
             asked_by: None,
             sources: None,
+            space_wanted: None,
         };
         match kind {
             Ok(kind) => op.kind = kind,

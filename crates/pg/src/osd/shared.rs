@@ -71,7 +71,7 @@ pub(crate) struct Shared {
     /// PGs whose reported stats changed.
     pub stats_dirty: bool,
     pub fatal: Option<FatalReason>,
-    /// Something was submitted since the last `Output::Commit`.
+    /// Something was submitted, or found no room, since the last `Output::Commit`.
     pub uncommitted: bool,
     pub counters: OpCounters,
     /// The highest `up_thru` that a PG asked the monitors for.
@@ -81,6 +81,8 @@ pub(crate) struct Shared {
     pub heard_at: BTreeMap<i32, Duration>,
     /// Reads wait for such an answer.
     pub lease_waited: bool,
+    /// Writes wait for room in the store.
+    pub space_waited: bool,
     /// So full that writes are dropped, whatever the map says.
     pub failsafe_full: bool,
 }

@@ -1,6 +1,8 @@
 //! Client requests: everything that is checked before operations run, in Ceph's order, and what follows their run.
 
-use messages::osd::{MOsdOp, MOsdOpReply, OpResult, OsdOp, flags};
+use std::time::Duration;
+
+use messages::osd::{MOsdOp, MOsdOpReply, OpCode, OpResult, OsdOp, flags};
 use store::StoreError;
 use types::{ConnId, EntityAddr, EntityName, Errno, Eversion, HObject, ReqId, SnapContext, SnapId, SpgId};
 
@@ -25,6 +27,9 @@ const OLD_SNAPC: Errno = Errno(85);
 /// The connection of requests that the OSD makes itself: nobody hears their replies.
 const NOBODY: ConnId = ConnId(u64::MAX);
 
+/// How long a request waits for space that should come: a checkpoint takes a fraction of it.
+const SPACE_PATIENCE: Duration = Duration::from_secs(5);
+
 /// A request with who asked.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientOp {
@@ -39,12 +44,21 @@ pub(crate) struct ClientOp {
     pub asked_by: Option<CopyAsker>,
     /// What the request copies, once it is here.
     pub sources: Option<Box<Sources>>,
+    /// Since when (monotonic) it waits for space in the store.
+    pub space_wanted: Option<Duration>,
 }
 
 impl ClientOp {
     /// Waits for writes in flight, as a write does.
     fn is_write_ordered(&self) -> bool {
         self.kind.writes || self.kind.rwordered
+    }
+
+    /// Afterwards no more is stored than before.
+    fn only_frees(&self) -> bool {
+        let frees =
+            [OpCode::DELETE, OpCode::TRUNCATE, OpCode::ZERO, OpCode::OMAP_CLEAR, OpCode::OMAP_RM_KEYS];
+        self.msg.ops.iter().all(|o| frees.contains(&o.code))
     }
 
     fn reply(&self, result: i32, cx: &Shared) -> MOsdOpReply {
@@ -70,7 +84,18 @@ impl ClientOp {
         // leave an object one right after the other.
         let kind = RequestKind { writes: true, ..RequestKind::default() };
         let (addr, reqid) = (EntityAddr::default(), ReqId::default());
-        Self { conn: NOBODY, tid: 0, name, addr, reqid, kind, msg, asked_by: None, sources: None }
+        Self {
+            conn: NOBODY,
+            tid: 0,
+            name,
+            addr,
+            reqid,
+            kind,
+            msg,
+            asked_by: None,
+            sources: None,
+            space_wanted: None,
+        }
     }
 
     /// Answers.
@@ -114,6 +139,9 @@ impl Pg {
             Ok(()) => {}
             Err(Some(e)) => return op.refuse(e, cx),
             Err(None) => return,
+        }
+        if !self.waiting_for_space.is_empty() {
+            return self.waiting_for_space.push_back(op);
         }
         if !op.kind.writes && self.acting().iter().any(|o| *o != cx.whoami && !cx.has_lease_of(*o)) {
             self.waiting_for_lease.push_back(op);
@@ -421,9 +449,24 @@ impl Pg {
         let txn = std::mem::take(&mut done.txn);
         match self.issue(Write { txn, entries, in_flight, executed: done }, cx) {
             Ok(()) => {}
-            Err((e @ (StoreError::Full { .. } | StoreError::Misuse(_)), op)) => op.refuse(e.errno(), cx),
+            Err((StoreError::Full { needed_bytes, .. }, op)) => self.no_space(*op, needed_bytes, cx),
+            Err((e @ StoreError::Misuse(_), op)) => op.refuse(e.errno(), cx),
             Err((e, _)) => self.store_failed(&e, cx),
         }
+    }
+
+    /// What removals gave back is free after the store's next checkpoint: a removal waits for it, and so does a write that
+    /// will then fit; requests behind it keep their order.
+    fn no_space(&mut self, mut op: ClientOp, needed_bytes: u64, cx: &mut Shared) {
+        let now = cx.now.mono;
+        let since = *op.space_wanted.get_or_insert(now);
+        let soon = op.only_frees() || cx.store.statfs().available_bytes >= needed_bytes;
+        if !soon || now.saturating_sub(since) >= SPACE_PATIENCE {
+            return op.refuse(Errno::ENOSPC, cx);
+        }
+        cx.space_waited = true;
+        cx.uncommitted = true;
+        self.waiting_for_space.push_back(op);
     }
 
     /// Requests to the PG itself (listings) wait until nothing is missing here, then read.

@@ -58,6 +58,7 @@ impl Pg {
         requests.retain(|op| op.asked_by.is_none());
         requests.extend(std::mem::take(&mut self.waiting_for_object).into_values().flatten());
         requests.extend(self.waiting_for_lease.drain(..));
+        requests.extend(self.waiting_for_space.drain(..));
         requests.extend(self.ready.drain(..));
         requests.extend(self.waiting_for_active.drain(..));
         if self.is_primary(cx) {

@@ -133,6 +133,8 @@ pub(crate) struct Pg {
     pub stamps: stats::Stamps,
     /// Reads that wait for members to confirm that we are still the primary.
     pub waiting_for_lease: VecDeque<ClientOp>,
+    /// Writes for which the store has no room until its next checkpoint, and all that came after the first of them.
+    pub waiting_for_space: VecDeque<ClientOp>,
     /// When `Activate` was sent: its answer is a sign of life.
     pub activate_sent: std::time::Duration,
     /// Requests ran again once the current input is through.
@@ -170,6 +172,7 @@ impl Pg {
             blocked_by: Vec::new(),
             stamps: stats::Stamps::default(),
             waiting_for_lease: VecDeque::new(),
+            waiting_for_space: VecDeque::new(),
             activate_sent: std::time::Duration::ZERO,
             ready: VecDeque::new(),
             watches: Watches::default(),

@@ -490,3 +490,42 @@ fn all_watches_of_a_client_that_is_gone_end_together() {
     s.run(200);
     assert_eq!(watchers(&mut s), 0);
 }
+
+/// On a store without a free block every removal succeeds, though what it frees is free only after a checkpoint; and what
+/// then fits is written.
+#[test]
+fn removals_on_a_full_store_succeed_and_make_room() {
+    let (mut s, pool) = cluster(1, 1, 1, 4, 77);
+    s.client.full_allowed = true;
+    let map = s.mon.map.clone();
+    let last = |s: &mut Sim| {
+        s.until("answered", |s| s.client.is_idle());
+        s.client.replies.last().expect("a reply").1.result
+    };
+    let mut count = 0;
+    loop {
+        s.client.write(&map, pool, &format!("big{count}"), vec![count as u8; 256 << 10]);
+        match last(&mut s) {
+            0 => count += 1,
+            e => break assert_eq!(e, types::Errno::ENOSPC.neg()),
+        }
+        assert!(count < 400, "48 MiB never fill up");
+    }
+    assert!(count > 40, "only {count} objects of 256 KiB on 48 MiB");
+    // Small ones fill what is left.
+    for i in 0..2_000 {
+        s.client.write(&map, pool, &format!("small{i}"), vec![7; 5_000]);
+        if last(&mut s) != 0 {
+            break;
+        }
+    }
+    for i in 0..count {
+        s.client.remove(&map, pool, &format!("big{i}"));
+        assert_eq!(last(&mut s), 0, "removal {i} of {count}");
+    }
+    for i in 0..count / 2 {
+        s.client.write(&map, pool, &format!("again{i}"), vec![i as u8; 256 << 10]);
+        assert_eq!(last(&mut s), 0, "write {i} into what {count} removals freed");
+    }
+    s.check_copies();
+}

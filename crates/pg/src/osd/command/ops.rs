@@ -32,6 +32,7 @@ fn held(pg: &Pg) -> impl Iterator<Item = Held<'_>> {
         .chain(pg.waiting_for_active.iter().map(as_state("waiting for peered")))
         .chain(pg.waiting_for_object.values().flatten().map(as_state("waiting for missing object")))
         .chain(pg.waiting_for_lease.iter().map(as_state("waiting for readable")))
+        .chain(pg.waiting_for_space.iter().map(as_state("waiting for space")))
         .chain(pg.ready.iter().map(as_state("queued for pg")))
 }
 
