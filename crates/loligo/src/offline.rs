@@ -63,7 +63,8 @@ fn fsck(args: &StoreArgs) -> Result<()> {
         say!("{}", serde_json::to_string_pretty(&out)?);
     } else {
         say!(
-            "{}: {} objects, {} bytes, {} omap entries, {} blocks and {} pages verified, {} log records",
+            "{}: {} objects, {} bytes and {} omap entries in the last checkpoint, {} blocks and {} pages verified; {} log \
+             records since",
             args.osd.display(),
             report.objects,
             report.stored_bytes,
