@@ -40,7 +40,7 @@ def osd_processes(conf):
         except OSError:
             continue
         program = os.path.basename(words[0])
-        if folder in " ".join(words) and (program == "ceph-osd" or (program == "loligo" and words[1:2] == ["osd"])):
+        if folder in " ".join(words) and (program == "ceph-osd" or words[1:2] == ["osd"]):
             found.append(pid)
     return sorted(found, key=int)
 
