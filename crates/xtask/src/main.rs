@@ -72,6 +72,9 @@ fn ci(root: &Path) -> Result<()> {
 /// Builds the program as users do and runs Ceph's own clients against it.
 fn clients(root: &Path) -> Result<()> {
     step("optimised build", || cargo(root, &["build", "--profile", "gate", "--package", "loligo"]))?;
+    step("the README's first command finds the program", || {
+        cargo(root, &["run", "--profile", "gate", "--", "up", "--help"])
+    })?;
     step("clients", || {
         let mut test = cargo_command(
             root,

@@ -94,6 +94,24 @@ fn data_and_settings_survive_a_restart() {
 }
 
 #[test]
+fn unknown_options_in_ceph_conf_are_one_warning() {
+    let c = Cluster::start(&[]);
+    c.loligo(&["down"]);
+    let path = c.data().join("ceph.conf");
+    let conf = std::fs::read_to_string(&path).expect("ceph.conf");
+    std::fs::write(
+        &path,
+        format!("{conf}\n[global]\nfoo bar = 1\nosd_nonsense = 2\nosd_max_backfills = 2\n"),
+    )
+    .expect("written");
+    c.up(&[]);
+    let log = std::fs::read_to_string(c.data().join("loligo.log")).expect("a log");
+    let lines: Vec<&str> = log.lines().filter(|l| l.contains("unknown options")).collect();
+    assert!(matches!(lines[..], [line] if line.ends_with("foo_bar, osd_nonsense")), "{log}");
+    assert!(c.ceph("health").starts_with("HEALTH_OK"));
+}
+
+#[test]
 fn up_refuses_plainly() {
     let c = Cluster::start(&[]);
     let port = c.mon_addr().port().to_string();
