@@ -1,0 +1,212 @@
+//! One connection: greeting, options, then requests.
+//!
+//! ```text
+//! Flags --client flags--> Options --GO or EXPORT_NAME--> Transmission --DISC--> Closed
+//! any phase --malformed bytes--> Closed
+//! ```
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use crate::export::Export;
+use crate::limits::{MAX_OPTION, MAX_PAYLOAD};
+use crate::options::{Agreed, Next, answer};
+use crate::reply::{self, Piece, Range};
+use crate::request::{HEADER_LEN, Header, NbdError, Request};
+use crate::take::Take;
+use crate::wire::{FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, INIT_MAGIC, OPTION_MAGIC, command};
+
+/// What the session asks its shell to do, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    Send(Bytes),
+    Request(Request),
+    /// Send what is to be sent, then close the connection.
+    Close(CloseReason),
+}
+
+/// Why a connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CloseReason {
+    #[error("the client left")]
+    Left,
+    #[error("the client asked for an export that does not exist")]
+    NoSuchExport,
+    #[error("the client's handshake flags are unknown")]
+    UnknownFlags,
+    #[error("the client sent a malformed option")]
+    MalformedOption,
+    #[error("the client sent a malformed request")]
+    MalformedRequest,
+    #[error("the client sent more than {MAX_PAYLOAD} bytes in one request")]
+    TooLong,
+}
+
+/// A connection's state; see the module's diagram.
+#[derive(Debug)]
+pub struct Session {
+    exports: Vec<Export>,
+    agreed: Agreed,
+    phase: Phase,
+    input: BytesMut,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Flags,
+    Options,
+    Transmission(usize),
+    Closed,
+}
+
+const OPTION_HEADER_LEN: usize = 16;
+
+impl Session {
+    /// A new connection, and the greeting to send first.
+    #[must_use]
+    pub fn new(exports: Vec<Export>) -> (Self, Bytes) {
+        let mut greeting = BytesMut::with_capacity(18);
+        greeting.put_u64(INIT_MAGIC);
+        greeting.put_u64(OPTION_MAGIC);
+        greeting.put_u16(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES);
+        let session =
+            Self { exports, agreed: Agreed::default(), phase: Phase::Flags, input: BytesMut::new() };
+        (session, greeting.freeze())
+    }
+
+    /// Where received bytes go. Call [`Session::next_event`] until it is `None` before receiving more: that bounds
+    /// the buffer to one request.
+    pub fn input(&mut self) -> &mut BytesMut {
+        &mut self.input
+    }
+
+    /// The image behind an export has another size now; requests are checked against it from here on.
+    pub fn resize(&mut self, export: usize, size: u64) {
+        if let Some(export) = self.exports.get_mut(export) {
+            export.size = size;
+        }
+    }
+
+    /// The next thing to do; `None` until more bytes come.
+    pub fn next_event(&mut self) -> Option<Event> {
+        match self.phase {
+            Phase::Flags => self.client_flags(),
+            Phase::Options => self.option(),
+            Phase::Transmission(export) => self.request(export),
+            Phase::Closed => None,
+        }
+    }
+
+    /// A reply without data: a write, flush, trim, zeroing or cache request is done.
+    #[must_use]
+    pub fn done(&self, cookie: u64) -> Vec<Bytes> {
+        vec![reply::done(cookie)]
+    }
+
+    #[must_use]
+    pub fn error(&self, cookie: u64, error: NbdError) -> Vec<Bytes> {
+        vec![reply::error(cookie, error, self.agreed.structured)]
+    }
+
+    /// The reply to a read from `offset`; `pieces` cover exactly what was asked.
+    #[must_use]
+    pub fn data(&self, cookie: u64, offset: u64, pieces: Vec<Piece>, whole: bool) -> Vec<Bytes> {
+        reply::read(cookie, offset, pieces, whole, self.agreed.structured)
+    }
+
+    /// The reply to a block status request of `len` bytes.
+    #[must_use]
+    pub fn block_status(&self, cookie: u64, len: u32, ranges: &[Range], one: bool) -> Vec<Bytes> {
+        vec![reply::block_status(cookie, len, ranges, one)]
+    }
+
+    fn close(&mut self, why: CloseReason) -> Option<Event> {
+        self.phase = Phase::Closed;
+        self.input.clear();
+        Some(Event::Close(why))
+    }
+
+    fn client_flags(&mut self) -> Option<Event> {
+        if self.input.len() < 4 {
+            return None;
+        }
+        let flags = self.input.get_u32();
+        let known = u32::from(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES);
+        if flags & !known != 0 {
+            return self.close(CloseReason::UnknownFlags);
+        }
+        self.agreed.flags = u16::try_from(flags).unwrap_or(0);
+        self.phase = Phase::Options;
+        self.option()
+    }
+
+    fn option(&mut self) -> Option<Event> {
+        let mut take = Take(&self.input);
+        let (Ok(magic), Ok(code), Ok(len)) = (take.u64(), take.u32(), take.u32()) else { return None };
+        if magic != OPTION_MAGIC || len > MAX_OPTION {
+            return self.close(CloseReason::MalformedOption);
+        }
+        if self.input.len() < OPTION_HEADER_LEN + len as usize {
+            return None;
+        }
+        self.input.advance(OPTION_HEADER_LEN);
+        let data = self.input.split_to(len as usize);
+        let mut out = BytesMut::new();
+        let Ok(next) = answer(code, &data, &self.exports, &mut self.agreed, &mut out) else {
+            return self.close(CloseReason::MalformedOption);
+        };
+        match next {
+            Next::Option => {}
+            Next::Transmission(export) => self.attach(export),
+            Next::Abort => self.phase = Phase::Closed,
+            Next::NoSuchExport => return self.close(CloseReason::NoSuchExport),
+        }
+        Some(Event::Send(out.freeze()))
+    }
+
+    fn attach(&mut self, export: usize) {
+        self.phase = Phase::Transmission(export);
+        // A context that was selected for another export is not this one's.
+        if self.agreed.allocation_of != Some(export) {
+            self.agreed.allocation_of = None;
+        }
+    }
+
+    fn request(&mut self, at: usize) -> Option<Event> {
+        let head = self.input.get(..HEADER_LEN)?;
+        let Ok(header) = Header::parse(head) else { return self.close(CloseReason::MalformedRequest) };
+        if header.kind == command::DISC {
+            return self.close(CloseReason::Left);
+        }
+        if header.payload_len() > MAX_PAYLOAD as usize {
+            return self.close(CloseReason::TooLong);
+        }
+        let whole = HEADER_LEN + header.payload_len();
+        if self.input.len() < whole {
+            self.input.reserve(whole - self.input.len());
+            return None;
+        }
+        self.input.advance(HEADER_LEN);
+        let payload = self.input.split_to(header.payload_len()).freeze();
+        let Some(export) = self.exports.get(at) else { return self.close(CloseReason::NoSuchExport) };
+        let allocation = self.agreed.allocation_of == Some(at);
+        Some(match header.check(payload, export, self.agreed.structured, allocation) {
+            Ok(command) => Event::Request(Request { cookie: header.cookie, command }),
+            Err(e) => Event::Send(reply::error(header.cookie, e, self.agreed.structured)),
+        })
+    }
+
+    /// The export the client took, once it did.
+    #[must_use]
+    pub fn export(&self) -> Option<usize> {
+        match self.phase {
+            Phase::Transmission(export) => Some(export),
+            _ => None,
+        }
+    }
+
+    /// Whether the connection is over from the protocol's side.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.phase == Phase::Closed
+    }
+}
