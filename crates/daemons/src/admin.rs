@@ -16,8 +16,7 @@ use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
 use tokio::sync::{Notify, oneshot};
 use types::{AddrVec, ConnId, EntityAddr, EntityName, Errno, Fsid};
 
-use crate::auth::SharedAuth;
-use crate::mon_session::MonSession;
+use runtime::session::{MonSession, SharedAuth};
 
 /// What a command answered.
 #[derive(Debug, Clone, PartialEq, Eq)]

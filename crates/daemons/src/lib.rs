@@ -3,13 +3,14 @@
 
 pub mod admin;
 pub mod admin_socket;
-pub mod auth;
 pub mod metadata;
 pub mod mon;
 
 pub mod mgr;
-mod mon_session;
 pub mod mon_store;
 pub mod nonce;
 pub mod osd;
 mod peers;
+
+/// Towards the cluster every daemon is a client too.
+pub use runtime::session::auth;

@@ -17,8 +17,7 @@ use tokio::sync::oneshot;
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType};
 
 use crate::admin_socket::{self, AdminSocketAt, Commands};
-use crate::auth::SharedAuth;
-use crate::mon_session::MonSession;
+use runtime::session::{MonSession, SharedAuth};
 
 /// How to start a manager.
 #[derive(Clone)]

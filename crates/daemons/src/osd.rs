@@ -26,10 +26,10 @@ use tokio::sync::{Notify, oneshot, watch};
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, OsdId};
 
 use crate::admin_socket::{self, AdminSocketAt, Commands};
-use crate::auth::SharedAuth;
 use crate::mon::wait_failed;
-use crate::mon_session::MonSession;
 use crate::peers::{Peers, Target};
+use runtime::session::MonSession;
+use runtime::session::SharedAuth;
 
 /// How to start an OSD.
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use msgr::{Peer, Policy};
 use runtime::net::{ConnectTo, Messenger};
 use types::{AddrVec, ConnId, EntityName, EntityType, OsdId};
 
-use crate::auth::SharedAuth;
+use runtime::session::SharedAuth;
 
 /// What an outgoing connection leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,6 +6,7 @@ mod local;
 pub mod net;
 mod outside;
 mod owner;
+pub mod session;
 
 pub use device::FileDevice;
 pub use local::{Asked, LocalHandler, LocalSocket};

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use messages::Message;
 use msgr::{Peer, Policy};
-use runtime::net::{ConnectTo, Messenger};
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType};
 
-use crate::auth::SharedAuth;
+use super::auth::SharedAuth;
+use crate::net::{ConnectTo, Messenger};
 
 /// Between attempts to reach a monitor.
 const RETRY: Duration = Duration::from_millis(200);

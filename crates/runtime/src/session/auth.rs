@@ -11,9 +11,10 @@ use cephx::{
 };
 use messages::auth::{MAuth, MAuthReply};
 use msgr::ConMode;
-use runtime::OsEntropy;
-use runtime::net::{AuthInput, AuthStep, ClientAuth, Established, Identity};
 use types::{AuthName, ConnId, EntityType, Entropy, Errno, GlobalId, Now};
+
+use crate::OsEntropy;
+use crate::net::{AuthInput, AuthStep, ClientAuth, Established, Identity};
 
 /// How a cluster authenticates. Source: auth_cluster_required and its like; we use one setting for all three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
