@@ -80,7 +80,7 @@ pub(crate) fn plain_text(addrs: &AddrVec) -> String {
 }
 
 /// `{"type", "addr", "nonce"}`. Source: entity_addr_t::dump.
-pub(crate) fn addr_json(addr: &EntityAddr) -> Value {
+pub fn addr_json(addr: &EntityAddr) -> Value {
     let kind = match addr.kind {
         AddrKind::None => "none",
         AddrKind::Legacy => "v1",
@@ -92,7 +92,7 @@ pub(crate) fn addr_json(addr: &EntityAddr) -> Value {
 }
 
 /// `{"addrvec": [...]}`. Source: entity_addrvec_t::dump.
-pub(crate) fn addrvec_json(addrs: &AddrVec) -> Value {
+pub fn addrvec_json(addrs: &AddrVec) -> Value {
     json!({ "addrvec": addrs.0.iter().map(addr_json).collect::<Vec<_>>() })
 }
 

@@ -36,6 +36,7 @@ mod mgrmap;
 mod monmap;
 mod servicemap;
 
+pub use addrs::{addr_json, addrvec_json};
 pub use builders::OsdAddrs;
 pub use fsmap::{CompatSet, FeatureSet, FsMap};
 pub use incremental::{ApplyError, Incremental};

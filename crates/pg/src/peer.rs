@@ -60,6 +60,8 @@ pub enum PgBody {
     RepOp(Box<RepOp>),
     /// Everything up to `version` is durable here.
     RepOpAck { version: Eversion },
+    /// A member's store has room for so many bytes: told when it is little, and when it is enough again.
+    Room { bytes: u64 },
     /// Primary asks for an object.
     Pull { object: HObject, need: Eversion },
     /// An object, whole.
@@ -238,6 +240,7 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
         PgBody::BackfillAck { last_backfill } => put(w, 17, &last_backfill),
         PgBody::Remove => w.u8(18),
         PgBody::CopyRead(ask) => put(w, 19, &*ask),
+        PgBody::Room { bytes } => put(w, 21, &bytes),
         PgBody::CopyPart { id, result, user_version, data } => {
             put(w, 20, &(id, (result, user_version)));
             return data;
@@ -301,6 +304,7 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
             user_version: r.u64()?,
             data: data.clone(),
         },
+        21 => PgBody::Room { bytes: r.u64()? },
         v => return Err(DecodeError::Invalid { what: "pg message kind", value: v.into() }),
     })
 }
@@ -345,6 +349,7 @@ mod tests {
             PgBody::BackfillProgress { last_backfill: o.clone(), sums: PgSums::default() },
             PgBody::BackfillAck { last_backfill: o.clone() },
             PgBody::Remove,
+            PgBody::Room { bytes: 77 },
             PgBody::CopyRead(Box::new(CopyAsk {
                 from: SpgId::replicated(PgId::new(PoolId(1), 2)),
                 id: 9,

@@ -50,7 +50,7 @@ pub use error::{Corruption, Foreign, Misuse, StoreError};
 pub use fsck::{Finding, FsckReport, fsck};
 pub use jobs::{Commit, CommitDone};
 pub use key::{ObjectKey, Space};
-pub use options::{Counters, FormatOptions, Identity, ObjectStat, Options, Statfs};
+pub use options::{Counters, FormatOptions, Identity, ObjectStat, Options, Priority, Statfs};
 pub use read_plan::ReadPlan;
 pub use reads::KeyPage;
 pub use store::Store;

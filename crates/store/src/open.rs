@@ -161,7 +161,9 @@ impl Limits {
             direct_min_bytes: (options.direct_write_min_bytes as usize)
                 .min((log_bytes / 16) as usize)
                 .max(4096),
-            reserve_blocks: (data_blocks / 128).max((data_blocks / 8).min(64)),
+            reserve_blocks: (data_blocks / 128)
+                .max((data_blocks / 16).min(256))
+                .max((data_blocks / 8).min(64)),
         }
     }
 }

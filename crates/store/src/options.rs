@@ -37,6 +37,17 @@ impl Default for Options {
     }
 }
 
+/// How much of the store's reserve a transaction may use. Removals may always use most of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// None for data, a quarter for metadata: refusing it hurts nobody else.
+    Client,
+    /// Half: another OSD has decided on it already.
+    Member,
+    /// All: without it the OSD cannot go on.
+    Essential,
+}
+
 /// What the store was made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {

@@ -15,7 +15,7 @@ use crate::merge::Pool;
 use crate::record::LoggedTxn;
 use crate::stage::{Delta, Stage};
 use crate::superblock::{LogPosition, StaleCopy, Superblock, Totals};
-use crate::{Counters, DeviceError, Identity, Misuse, Statfs, StoreError, Txn, TxnSeq};
+use crate::{Counters, DeviceError, Identity, Misuse, Priority, Statfs, StoreError, Txn, TxnSeq};
 
 /// The object store on one device. One owner calls it; device writes leave it as jobs.
 ///
@@ -83,12 +83,18 @@ impl Store {
     ///
     /// It is durable once `committed` or `checkpointed` has returned a sequence at or above the one returned here.
     pub fn submit(&mut self, txn: Txn) -> Result<TxnSeq, StoreError> {
+        self.submit_as(txn, Priority::Client)
+    }
+
+    /// The same for a transaction that may use some or all of the reserve.
+    pub fn submit_as(&mut self, txn: Txn, priority: Priority) -> Result<TxnSeq, StoreError> {
         self.check_running()?;
         let (stage, outcome) =
             self.apply(&txn, Mode::Live { direct_min_bytes: self.limits.direct_min_bytes });
         let logged = LoggedTxn::new(&txn, &stage.placements);
-        let checked =
-            outcome.and_then(|()| self.log.check_size(&logged)).and_then(|()| self.check_space(&stage));
+        let checked = outcome
+            .and_then(|()| self.log.check_size(&logged))
+            .and_then(|()| self.check_space(&stage, priority));
         if let Err(e) = checked {
             // Whatever found no room, the next checkpoint may free some.
             self.wants_space |= matches!(e, StoreError::Full { .. });
@@ -298,34 +304,41 @@ impl Store {
         self.index.active.size().plus(stage.size()).growth_blocks(leaves)
     }
 
-    /// Blocks that must stay free, so that the next checkpoint finds room whatever happens until then.
-    fn needed_blocks(&self, stage: &Stage) -> u64 {
+    /// Blocks that must stay free, so that the next checkpoint finds room whatever happens until then. With `spare`, also
+    /// what the active layer's growth takes once it is being written: then a transaction that fits now fits then.
+    fn needed_blocks(&self, stage: &Stage, spare: bool) -> u64 {
         let growth = self.growth_blocks(stage);
+        let later = if spare { 2 * growth } else { growth };
         match &self.phase {
             // A whole new tree may have to be written beside the old one.
-            Phase::Idle => growth + self.superblock.totals.page_blocks,
-            // The one under way has that set aside, and gives back what it did not need or replaced.
-            Phase::Building(f) => growth + 2 * f.growth_blocks,
+            Phase::Idle => later + self.superblock.totals.page_blocks,
+            // The one under way has that set aside, and gives back what it did not need or replaced: the tree is larger
+            // by its growth at most.
+            Phase::Building(f) => later + f.growth_blocks,
             Phase::Built(f, built) | Phase::Publishing(f, built) => {
                 let (used, replaced) =
                     (count_blocks(&built.merged.used), count_blocks(&built.merged.replaced));
                 let after_publish = built.superblock.totals.page_blocks.saturating_sub(replaced);
                 // After a crash before it is published, all of it is to be done again.
                 let after_crash = (f.growth_blocks + self.superblock.totals.page_blocks).saturating_sub(used);
-                growth + after_publish.max(after_crash)
+                (later + after_publish).max(growth + after_crash)
             }
         }
     }
 
     /// Refuses growth that would leave no room for the next checkpoint and for removals.
-    fn check_space(&mut self, stage: &Stage) -> Result<(), StoreError> {
+    fn check_space(&mut self, stage: &Stage, priority: Priority) -> Result<(), StoreError> {
         let free = u64::from(self.alloc.free_blocks());
-        let reserve = match () {
-            () if stage.releases => 0,
-            () if stage.taken.is_empty() => self.limits.reserve_blocks * 3 / 4,
-            () => self.limits.reserve_blocks,
+        let whole = self.limits.reserve_blocks;
+        let reserve = match priority {
+            Priority::Essential => 0,
+            // What replaces data is no release, whatever it cuts off first.
+            _ if stage.releases && stage.taken_blocks() <= count_blocks(&stage.freed) => whole / 4,
+            Priority::Member => whole / 2,
+            Priority::Client if stage.taken.is_empty() => whole * 3 / 4,
+            Priority::Client => whole,
         };
-        let bare = self.needed_blocks(stage);
+        let bare = self.needed_blocks(stage, priority != Priority::Essential);
         let needed = bare + reserve;
         // A checkpoint resets what it needs itself, and frees what was given back: time for one before it is tight.
         self.wants_space |= free < bare + self.limits.reserve_blocks / 2;
@@ -348,7 +361,7 @@ impl Store {
         let fixed = u64::from(layout.fixed().len);
         let (pending, set_aside) = self.pending_blocks();
         let free_soon = free + pending + set_aside;
-        let needed = self.needed_blocks(&Stage::default()) + self.limits.reserve_blocks;
+        let needed = self.needed_blocks(&Stage::default(), true) + self.limits.reserve_blocks;
         Statfs {
             total_bytes: self.superblock.device_bytes,
             available_bytes: bytes(free_soon.saturating_sub(needed)),

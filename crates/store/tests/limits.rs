@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use common::*;
-use store::{Device, Misuse, Options, Store, StoreError, Txn};
+use store::{Device, Misuse, Options, Priority, Store, StoreError, Txn};
 use testkit::{Rng, SimDevice};
 
 /// Submits until the device is full; returns how many objects fit.
@@ -248,4 +248,55 @@ fn empty_transactions_do_not_fill_the_log_for_good() {
     assert!(store.counters().checkpoints > 5 && store.durable().0 == 100);
     drop(store);
     assert_eq!(open(&device).submitted().0, 100);
+}
+
+/// Each kind of transaction stops at its own mark, and what replaces data is none of those that give space back.
+#[test]
+fn the_reserve_is_kept_for_those_who_need_it() {
+    for seed in 0..4 * effort() {
+        let device = new_device(16 << 20, 256 << 10);
+        let mut store = open(&device);
+        let mut rng = Rng::new(seed);
+        let mut next = 0;
+        let mut fill_as = |store: &mut Store, priority: Priority, data: bool| {
+            let (mut done, mut refused) = (0u64, 0);
+            while refused < 20 {
+                let i = if data && rng.one_in(2) { rng.below(next + 1) } else { next };
+                let mut t = Txn::new();
+                match data {
+                    true => t.truncate(&object(i), 0).write(&object(i), 0, rng.bytes(30_000)),
+                    false => t.set(space(1), format!("{next:08}"), rng.bytes(300)),
+                };
+                match store.submit_as(t, priority) {
+                    Ok(_) => (done, next) = (done + 1, next + 1),
+                    Err(StoreError::Full { .. }) => refused += 1,
+                    Err(e) => panic!("{e}"),
+                }
+                if rng.one_in(3) {
+                    commit_all(store, device.as_ref());
+                }
+                if store.checkpoint_due() {
+                    checkpoint_step(store, device.as_ref());
+                }
+            }
+            done
+        };
+        let steps = [Priority::Client, Priority::Member, Priority::Essential].map(|p| (p, [true, false]));
+        for (priority, kinds) in steps {
+            for data in kinds {
+                let done = fill_as(&mut store, priority, data);
+                assert!(done > 0 || priority == Priority::Essential, "{priority:?} {data}");
+            }
+            if priority == Priority::Client {
+                let mut t = Txn::new();
+                for i in 0..60 {
+                    t.set(space(3), format!("{i}"), vec![1; 600]);
+                }
+                store.submit_as(t, Priority::Essential).expect("the OSD's own is always accepted");
+            }
+        }
+        commit_all(&mut store, device.as_ref());
+        checkpoint(&mut store, device.as_ref());
+        assert_clean(&device, "full to the last block");
+    }
 }

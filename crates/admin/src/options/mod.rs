@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-pub use parse::normalize;
+pub use parse::{normalize, parse_span};
 pub use values::{Level, SetError, Values};
 
 /// One option.

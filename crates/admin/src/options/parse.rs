@@ -89,7 +89,7 @@ fn debug_level(text: &str) -> Result<String, String> {
 }
 
 /// Seconds of a span such as `10`, `5min`, `1 hour 30 m`. Source: parse_timespan in src/common/ceph_time.cc.
-fn parse_span(text: &str) -> Result<u64, String> {
+pub fn parse_span(text: &str) -> Result<u64, String> {
     let mut rest = text.trim_start();
     let mut sum: u64 = 0;
     while !rest.is_empty() {

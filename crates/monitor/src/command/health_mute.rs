@@ -68,34 +68,7 @@ fn unmute(ctx: &mut WriteCtx<'_>) -> Reply {
 /// `90`, `2h`, `1d 12h`: numbers with units, seconds without; `None` for other texts and for more than a century.
 fn parse_timespan(text: &str) -> Option<Duration> {
     const CENTURY_S: u64 = 100 * 365 * 86_400;
-    let mut sum = 0u64;
-    let mut rest = text.trim();
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let (number, behind) = rest.split_at(digits);
-        let behind = behind.trim_start();
-        let letters = behind.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(behind.len());
-        let (unit, next) = behind.split_at(letters);
-        if unit.is_empty() && !behind.is_empty() {
-            return None;
-        }
-        sum = sum.checked_add(number.parse::<u64>().ok()?.checked_mul(unit_seconds(unit)?)?)?;
-        rest = next.trim_start();
-    }
-    (sum <= CENTURY_S).then(|| Duration::from_secs(sum))
-}
-
-fn unit_seconds(unit: &str) -> Option<u64> {
-    Some(match unit {
-        "" | "s" | "sec" | "second" | "seconds" => 1,
-        "m" | "min" | "minute" | "minutes" => 60,
-        "h" | "hr" | "hour" | "hours" => 3_600,
-        "d" | "day" | "days" => 86_400,
-        "w" | "wk" | "week" | "weeks" => 7 * 86_400,
-        "mo" | "month" | "months" => 30 * 86_400,
-        "y" | "yr" | "year" | "years" => 365 * 86_400,
-        _ => return None,
-    })
+    admin::options::parse_span(text).ok().filter(|s| *s <= CENTURY_S).map(Duration::from_secs)
 }
 
 #[cfg(test)]

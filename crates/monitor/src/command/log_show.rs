@@ -2,8 +2,8 @@
 //!
 //! Source: LogMonitor::preprocess_command, LogEntry::dump.
 
+use maps::addrvec_json;
 use serde_json::{Value, json};
-use types::AddrKind;
 
 use crate::command::{Command, Ctx, Handler, Reply, flags};
 use crate::state::{LogEntry, Priority, log_line};
@@ -32,21 +32,10 @@ fn last(ctx: &Ctx<'_>) -> Reply {
 }
 
 fn entry_json(e: &LogEntry) -> Value {
-    let addr = |a: &types::EntityAddr| {
-        let kind = match a.kind {
-            AddrKind::None => "none",
-            AddrKind::Legacy => "v1",
-            AddrKind::Msgr2 => "v2",
-            AddrKind::Any => "any",
-            AddrKind::Cidr => "cidr",
-        };
-        let socket = a.socket.map_or_else(|| "(unrecognized address family 0)".to_owned(), |s| s.to_string());
-        json!({ "type": kind, "addr": socket, "nonce": a.nonce })
-    };
     json!({
         "name": e.name.to_string(),
         "rank": e.rank.to_string(),
-        "addrs": { "addrvec": e.addrs.0.iter().map(addr).collect::<Vec<_>>() },
+        "addrs": addrvec_json(&e.addrs),
         "stamp": e.stamp.to_string(),
         "seq": e.seq,
         "channel": e.channel,

@@ -6,9 +6,10 @@
 use admin::common::{self, Daemon, Described, Request, described_as};
 use admin::options::Level;
 use admin::perf::{Count, Logger};
+use maps::{addr_json, addrvec_json};
 use messages::common::{MCommand, MCommandReply};
 use serde_json::{Value, json};
-use types::{AddrKind, AddrVec, ConnId, Errno, Now};
+use types::{ConnId, Errno, Now};
 
 use crate::command::{Args, Ctx, Handler, Reply, find};
 use crate::io::Output;
@@ -158,8 +159,8 @@ fn session_value(s: &Session) -> Value {
     json!({
         "name": s.peer.to_string(),
         "entity_name": s.name.to_string(),
-        "addrs": { "addrvec": addrvec(&s.addrs) },
-        "socket_addr": addr(&s.addr),
+        "addrs": addrvec_json(&s.addrs),
+        "socket_addr": addr_json(&s.addr),
         "con_type": s.peer.entity_type().map_or("unknown", types::EntityType::as_str),
         "con_features": s.features,
         "con_features_hex": format!("{:x}", s.features),
@@ -170,20 +171,4 @@ fn session_value(s: &Session) -> Value {
         "osd_epoch": s.osd_epoch.0,
         "remote_host": s.host,
     })
-}
-
-fn addrvec(addrs: &AddrVec) -> Vec<Value> {
-    addrs.0.iter().map(addr).collect()
-}
-
-fn addr(a: &types::EntityAddr) -> Value {
-    let kind = match a.kind {
-        AddrKind::None => "none",
-        AddrKind::Legacy => "v1",
-        AddrKind::Msgr2 => "v2",
-        AddrKind::Any => "any",
-        AddrKind::Cidr => "cidr",
-    };
-    let at = a.socket.map_or_else(|| "(unrecognized address family 0)".to_owned(), |s| s.to_string());
-    json!({ "type": kind, "addr": at, "nonce": a.nonce })
 }

@@ -7,6 +7,8 @@ use messages::PaxosVersion;
 use messages::osd::MOsdFull;
 
 use super::OsdCore;
+use super::route::deliver_to_pg;
+use crate::pg::room::{PLENTY, tight_room};
 
 const FULL_BITS: u32 = osd_state::NEARFULL | osd_state::BACKFILLFULL | osd_state::FULL;
 /// How often the same state is told while the map does not show it.
@@ -28,7 +30,22 @@ impl OsdCore {
             return;
         }
         for pg in self.pgs.values_mut() {
+            for (from, msg) in std::mem::take(&mut pg.waiting_for_room) {
+                deliver_to_pg(pg, from, msg, &mut self.shared);
+            }
             pg.ready.append(&mut pg.waiting_for_space);
+        }
+    }
+
+    /// Tells primaries again while there is little room, and once when there is enough.
+    fn room_tick(&mut self) {
+        let room = tight_room(&self.shared);
+        if room.is_none() && !self.shared.told_tight {
+            return;
+        }
+        self.shared.told_tight = room.is_some();
+        for pg in self.pgs.values() {
+            pg.tell_room(room.unwrap_or(PLENTY), &mut self.shared);
         }
     }
 
@@ -37,6 +54,7 @@ impl OsdCore {
         if !self.boot.is_up() || self.stopping {
             return;
         }
+        self.room_tick();
         let used = self.used_ratio();
         let cx = &mut self.shared;
         cx.failsafe_full = used >= cx.config.failsafe_full_ratio;

@@ -106,6 +106,7 @@ impl OsdCore {
             heard_at: BTreeMap::new(),
             lease_waited: false,
             space_waited: false,
+            told_tight: false,
             failsafe_full: false,
         };
         let mut core = Self {

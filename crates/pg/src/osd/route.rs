@@ -11,6 +11,7 @@ use crate::info::PgInfo;
 use crate::interval::PastIntervals;
 use crate::io::Output;
 use crate::peer::{PgBody, PgMessage};
+use crate::pg::room::Taken;
 use crate::pg::{ClientOp, Pg};
 use crate::range::pg_range;
 
@@ -191,11 +192,41 @@ impl OsdCore {
     }
 }
 
+/// What a full store makes wait, and what must not overtake that.
+fn takes_room(body: &PgBody) -> bool {
+    matches!(
+        body,
+        PgBody::RepOp(_) | PgBody::Push(_) | PgBody::BackfillRange { .. } | PgBody::BackfillProgress { .. }
+    )
+}
+
 /// Replies count only for the interval in which the question was asked.
-fn deliver_to_pg(pg: &mut Pg, from: i32, msg: PgMessage, cx: &mut super::Shared) {
+pub(super) fn deliver_to_pg(pg: &mut Pg, from: i32, msg: PgMessage, cx: &mut super::Shared) {
+    if pg.lacks_room() && takes_room(&msg.body) {
+        return pg.wait_for_room(from, msg, cx);
+    }
     let asked_now = msg.interval == pg.interval();
-    let interval = msg.interval;
-    match msg.body {
+    let PgMessage { pgid, epoch, interval, body } = msg;
+    let taken = match body {
+        PgBody::RepOp(op) => pg.handle_rep_op(from, interval, op, cx),
+        PgBody::Push(push) => pg.handle_push(from, interval, push, cx),
+        body => return deliver_other(pg, from, interval, asked_now, body, cx),
+    };
+    if let Taken::NoRoom(body) = taken {
+        pg.wait_for_room(from, PgMessage { pgid, epoch, interval, body }, cx);
+    }
+}
+
+/// What needs no room for data.
+fn deliver_other(
+    pg: &mut Pg,
+    from: i32,
+    interval: Epoch,
+    asked_now: bool,
+    body: PgBody,
+    cx: &mut super::Shared,
+) {
+    match body {
         PgBody::QueryInfo => pg.notify(from, cx),
         PgBody::QueryLog { since } => pg.handle_query_log(from, interval, since, cx),
         PgBody::Notify { info, past } => pg.handle_notify(from, info, &past, cx),
@@ -204,22 +235,21 @@ fn deliver_to_pg(pg: &mut Pg, from: i32, msg: PgMessage, cx: &mut super::Shared)
         }
         PgBody::History { history } => pg.handle_history(from, &history, cx),
         PgBody::CopyRead(ask) => pg.copy_read(from, interval, *ask, cx),
-        PgBody::RepOp(op) => pg.handle_rep_op(from, interval, *op, cx),
         PgBody::Pull { object, need } => pg.handle_pull(from, interval, object, need, cx),
-        PgBody::Push(push) => pg.handle_push(from, interval, *push, cx),
         PgBody::BackfillRange { begin, end, objects } => {
             pg.handle_backfill_range(from, interval, &begin, end, objects, cx);
         }
         PgBody::BackfillProgress { last_backfill, sums } => {
             pg.handle_backfill_progress(from, interval, last_backfill, sums, cx);
         }
-        PgBody::Remove => {}
+        PgBody::Remove | PgBody::RepOp(_) | PgBody::Push(_) => {}
         _ if !asked_now => {}
         PgBody::Log { info, log, missing } => pg.handle_log(from, info, log, missing, cx),
         PgBody::CopyPart { id, result, user_version, data } => {
             pg.copy_part(id, result, user_version, data, cx)
         }
         PgBody::Activated => pg.activated(from, cx),
+        PgBody::Room { bytes } => pg.handle_room(from, bytes, cx),
         PgBody::RepOpAck { version } => pg.handle_rep_op_ack(from, version, cx),
         PgBody::PushAck { object, .. } => pg.handle_push_ack(from, &object, cx),
         PgBody::PullRefused { object, need } => pg.handle_pull_refused(from, &object, need, cx),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use maps::OsdMap;
 use messages::Message;
-use store::{Store, StoreError, Txn, TxnSeq};
+use store::{Priority, Store, StoreError, Txn, TxnSeq};
 use types::{AddrKind, ConnId, EntityAddr, Epoch, Eversion, HObject, Now, OsdId, SpgId};
 
 use super::session::Session;
@@ -83,6 +83,8 @@ pub(crate) struct Shared {
     pub lease_waited: bool,
     /// Writes wait for room in the store.
     pub space_waited: bool,
+    /// Primaries of PGs that have a copy here were told that there is little room.
+    pub told_tight: bool,
     /// So full that writes are dropped, whatever the map says.
     pub failsafe_full: bool,
 }
@@ -105,16 +107,16 @@ impl Shared {
         self.map.epoch
     }
 
-    /// Submits a transaction that must not fail: a failure is the end of this OSD.
+    /// Submits a transaction without which the OSD cannot go on: a failure is the end of it.
     pub fn submit(&mut self, txn: Txn, done: Done) {
-        if let Err(e) = self.try_submit(txn, done) {
+        if let Err(e) = self.try_submit(txn, Priority::Essential, done) {
             self.fail(FatalReason::Store(e.to_string()));
         }
     }
 
     /// Submits a transaction; nothing has happened when it is refused.
-    pub fn try_submit(&mut self, txn: Txn, done: Done) -> Result<TxnSeq, StoreError> {
-        let seq = self.store.submit(txn)?;
+    pub fn try_submit(&mut self, txn: Txn, priority: Priority, done: Done) -> Result<TxnSeq, StoreError> {
+        let seq = self.store.submit_as(txn, priority)?;
         self.uncommitted = true;
         if done != Done::Nothing {
             self.on_durable.push_back((seq, done));

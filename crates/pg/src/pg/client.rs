@@ -55,7 +55,7 @@ impl ClientOp {
     }
 
     /// Afterwards no more is stored than before.
-    fn only_frees(&self) -> bool {
+    pub fn only_frees(&self) -> bool {
         let frees =
             [OpCode::DELETE, OpCode::TRUNCATE, OpCode::ZERO, OpCode::OMAP_CLEAR, OpCode::OMAP_RM_KEYS];
         self.msg.ops.iter().all(|o| frees.contains(&o.code))
@@ -317,7 +317,9 @@ impl Pg {
         }
         match self.execute(&op, &head, &state, cx) {
             Err(stop) => self.stopped(op, &head, stop, cx),
-            Ok(done) if op.kind.writes && !done.unrecorded => self.finish_write(op, head, done, cx),
+            Ok(done) if op.kind.writes && !done.unrecorded => {
+                self.finish_write(op, head, done, cx);
+            }
             Ok(done) => self.finish_read(op, done, cx),
         }
     }
@@ -412,7 +414,15 @@ impl Pg {
     }
 
     /// Source: PrimaryLogPG::execute_ctx, record_write_error.
-    pub(super) fn finish_write(&mut self, op: ClientOp, head: HObject, mut done: Executed, cx: &mut Shared) {
+    ///
+    /// Whether the write is under way; it is not when the store had no room.
+    pub(super) fn finish_write(
+        &mut self,
+        op: ClientOp,
+        head: HObject,
+        mut done: Executed,
+        cx: &mut Shared,
+    ) -> bool {
         cx.counters.writes += 1;
         cx.counters.write_bytes += op.msg.ops.iter().map(|o| o.indata.len() as u64).sum::<u64>();
         let mut result = done.result;
@@ -430,7 +440,7 @@ impl Pg {
         } else {
             vec![self.error_entry(&op, result, returns, cx)]
         };
-        let Some(version) = entries.last().map(|e| e.version) else { return };
+        let Some(version) = entries.last().map(|e| e.version) else { return false };
         if changes || result >= 0 {
             msg.set_versions(version, done.user_version);
         } else if result == Errno::ENOENT.neg() {
@@ -448,16 +458,21 @@ impl Pg {
         };
         let txn = std::mem::take(&mut done.txn);
         match self.issue(Write { txn, entries, in_flight, executed: done }, cx) {
-            Ok(()) => {}
+            Ok(()) => return true,
             Err((StoreError::Full { needed_bytes, .. }, op)) => self.no_space(*op, needed_bytes, cx),
             Err((e @ StoreError::Misuse(_), op)) => op.refuse(e.errno(), cx),
             Err((e, _)) => self.store_failed(&e, cx),
         }
+        false
     }
 
     /// What removals gave back is free after the store's next checkpoint: a removal waits for it, and so does a write that
     /// will then fit; requests behind it keep their order.
     fn no_space(&mut self, mut op: ClientOp, needed_bytes: u64, cx: &mut Shared) {
+        if op.conn == NOBODY {
+            // Who made it comes again.
+            return;
+        }
         let now = cx.now.mono;
         let since = *op.space_wanted.get_or_insert(now);
         let soon = op.only_frees() || cx.store.statfs().available_bytes >= needed_bytes;

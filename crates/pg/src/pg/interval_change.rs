@@ -59,6 +59,7 @@ impl Pg {
         requests.extend(std::mem::take(&mut self.waiting_for_object).into_values().flatten());
         requests.extend(self.waiting_for_lease.drain(..));
         requests.extend(self.waiting_for_space.drain(..));
+        self.waiting_for_room.clear();
         requests.extend(self.ready.drain(..));
         requests.extend(self.waiting_for_active.drain(..));
         if self.is_primary(cx) {

@@ -31,6 +31,7 @@ mod query;
 mod recovery;
 pub(crate) mod remove;
 mod replicate;
+pub(crate) mod room;
 pub(crate) mod split;
 pub mod state;
 mod stats;
@@ -47,6 +48,7 @@ use crate::interval::{IntervalKey, PastIntervals};
 use crate::log::PgLog;
 use crate::missing::Missing;
 use crate::osd::shared::Shared;
+use crate::peer::PgMessage;
 use crate::watch::Watches;
 
 use backfill::Backfill;
@@ -93,6 +95,8 @@ pub(crate) struct Peer {
     pub common: Eversion,
     /// Its writes are durable up to here.
     pub acked: Eversion,
+    /// Bytes that its store has room for; `room::PLENTY` unless it says that they are few.
+    pub room: u64,
     /// Which life of the OSD said so.
     pub up_from: Epoch,
 }
@@ -135,6 +139,8 @@ pub(crate) struct Pg {
     pub waiting_for_lease: VecDeque<ClientOp>,
     /// Writes for which the store has no room until its next checkpoint, and all that came after the first of them.
     pub waiting_for_space: VecDeque<ClientOp>,
+    /// Messages of members for which the store has no room, and those that came after the first of them.
+    pub waiting_for_room: VecDeque<(i32, PgMessage)>,
     /// When `Activate` was sent: its answer is a sign of life.
     pub activate_sent: std::time::Duration,
     /// Requests ran again once the current input is through.
@@ -173,6 +179,7 @@ impl Pg {
             stamps: stats::Stamps::default(),
             waiting_for_lease: VecDeque::new(),
             waiting_for_space: VecDeque::new(),
+            waiting_for_room: VecDeque::new(),
             activate_sent: std::time::Duration::ZERO,
             ready: VecDeque::new(),
             watches: Watches::default(),

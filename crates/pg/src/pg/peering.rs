@@ -289,7 +289,8 @@ impl Pg {
 impl Peer {
     pub fn new(osd: i32, info: PgInfo, map: &OsdMap) -> Self {
         let up_from = map.osd(osd).map_or(Epoch(0), |o| o.info.up_from);
-        Self { common: info.last_update, info, missing: None, acked: Eversion::ZERO, up_from }
+        let room = super::room::PLENTY;
+        Self { common: info.last_update, info, missing: None, acked: Eversion::ZERO, room, up_from }
     }
 
     /// Whether this copy surely holds the object in that version.

@@ -5,13 +5,14 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use store::Txn;
+use store::{Priority, StoreError, Txn};
 use types::{Eversion, HObject};
 
+use super::room::Taken;
 use super::{Pg, Phase, persist};
 use crate::io::LogLevel;
 use crate::object::{LoadError, stored_version};
-use crate::osd::shared::{PgDone, Shared};
+use crate::osd::shared::{Done, PgDone, Shared};
 use crate::peer::{ObjectName, ObjectPush, PgBody};
 
 /// Omap entries read in one step.
@@ -212,7 +213,13 @@ impl Pg {
     }
 
     /// An object arrives: asked for by us as the primary, or sent by the primary.
-    pub fn handle_push(&mut self, from: i32, reply: types::Epoch, push: ObjectPush, cx: &mut Shared) {
+    pub fn handle_push(
+        &mut self,
+        from: i32,
+        reply: types::Epoch,
+        push: Box<ObjectPush>,
+        cx: &mut Shared,
+    ) -> Taken {
         let (object, version) = (push.object.0.clone(), push.version);
         let primary = self.is_primary(cx);
         let wanted = if primary {
@@ -222,37 +229,55 @@ impl Pg {
             from == self.primary() && self.phase == Phase::Replica
         };
         if !wanted {
-            return;
+            return Taken::Done;
         }
         let mut txn = Txn::new();
-        self.store_object(push, &mut txn);
+        self.store_object(&push, &mut txn);
         persist::forget_missing(&mut txn, self.id, &object);
-        if primary {
-            self.recovering.insert(object.clone(), Recovering::Storing);
-            return self.submit(txn, PgDone::Pulled { object, version }, cx);
+        let what = if primary {
+            PgDone::Pulled { object: object.clone(), version }
+        } else {
+            PgDone::Pushed { object: object.clone(), version }
+        };
+        let lacked = if primary { None } else { self.missing.remove(&object) };
+        let before = self.info.last_complete;
+        if !primary {
+            self.update_last_complete();
+            self.save_info(&mut txn);
         }
-        self.missing.remove(&object);
-        self.update_last_complete();
-        self.save_info(&mut txn);
-        self.primary_interval = reply;
-        self.submit(txn, PgDone::Pushed { object, version }, cx);
+        let done = Done::Pg { id: self.id, interval: self.interval(), what };
+        match cx.try_submit(txn, Priority::Member, done) {
+            Ok(_) if primary => {
+                self.recovering.insert(object, Recovering::Storing);
+            }
+            Ok(_) => self.primary_interval = reply,
+            Err(StoreError::Full { .. }) => {
+                if let Some(item) = lacked {
+                    self.missing.insert(object, item);
+                }
+                self.info.last_complete = before;
+                return Taken::NoRoom(PgBody::Push(push));
+            }
+            Err(e) => self.store_failed(&e, cx),
+        }
+        Taken::Done
     }
 
-    fn store_object(&self, push: ObjectPush, txn: &mut Txn) {
+    fn store_object(&self, push: &ObjectPush, txn: &mut Txn) {
         let key = self.object_key(&push.object.0);
         txn.remove(&key).touch(&key);
-        for (offset, data) in push.extents {
-            txn.write(&key, offset, data);
+        for (offset, data) in &push.extents {
+            txn.write(&key, *offset, data.clone());
         }
         txn.truncate(&key, push.size);
-        for (name, value) in push.attrs {
-            txn.set_attr(&key, name, value);
+        for (name, value) in &push.attrs {
+            txn.set_attr(&key, name.clone(), value.clone());
         }
         if !push.omap_header.is_empty() {
-            txn.omap_set_header(&key, push.omap_header);
+            txn.omap_set_header(&key, push.omap_header.clone());
         }
         if !push.omap.is_empty() {
-            txn.omap_set(&key, push.omap);
+            txn.omap_set(&key, push.omap.clone());
         }
     }
 

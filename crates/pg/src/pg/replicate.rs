@@ -1,10 +1,11 @@
 //! Writes: the primary logs, ships and submits them; members apply them in order; the client hears when all are durable.
 
 use bytes::{Bytes, BytesMut};
-use store::{StoreError, Txn};
+use store::{Priority, StoreError, Txn};
 use types::{Epoch, Eversion};
 
 use super::client::ClientOp;
+use super::room::{Taken, tight_room};
 use super::writes::InFlight;
 use super::{Pg, Phase, persist};
 use crate::entry::{EntryKind, LogEntry, OpReturn};
@@ -82,6 +83,11 @@ impl Pg {
         let (txn_head, payload) =
             if targets.is_empty() || txn.is_empty() { (Bytes::new(), Bytes::new()) } else { split_txn(&txn) };
         let version = in_flight.version;
+        let payload_bytes = payload.len() as u64;
+        let frees = txn.is_empty() || in_flight.op.only_frees();
+        if let Err(e) = self.members_have_room(&targets, payload_bytes, frees) {
+            return Err((e, Box::new(in_flight.op)));
+        }
         let before =
             (self.info.last_update, self.info.last_complete, self.info.last_user_version, self.info.sums);
         self.info.last_update = version;
@@ -95,12 +101,14 @@ impl Pg {
         }
         self.save_info(&mut txn);
         let what = PgDone::Write(version);
-        if let Err(e) = cx.try_submit(txn, Done::Pg { id: self.id, interval: self.interval(), what }) {
+        let done = Done::Pg { id: self.id, interval: self.interval(), what };
+        if let Err(e) = cx.try_submit(txn, Priority::Client, done) {
             (self.info.last_update, self.info.last_complete, self.info.last_user_version, self.info.sums) =
                 before;
             return Err((e, Box::new(in_flight.op)));
         }
         self.ship(&targets, &entries, &txn_head, &payload, trim_to, cx);
+        self.use_room(&targets, payload_bytes);
         entries.into_iter().for_each(|e| self.log.append(e));
         self.writes.push(in_flight, executed.new_state);
         self.report = true;
@@ -158,45 +166,74 @@ impl Pg {
     }
 
     /// Member: applies a write.
-    pub fn handle_rep_op(&mut self, from: i32, interval: Epoch, op: RepOp, cx: &mut Shared) {
+    pub fn handle_rep_op(&mut self, from: i32, interval: Epoch, op: Box<RepOp>, cx: &mut Shared) -> Taken {
         if from != self.primary() || self.phase != Phase::Replica || interval != self.primary_interval {
-            return;
+            return Taken::Done;
         }
         let in_order = op.entries.first().is_some_and(|e| e.version > self.log.head());
         let Some(version) = op.entries.last().map(|e| e.version).filter(|_| in_order) else {
             let text = format!("pg {} got a write from osd.{from} out of order", self.id);
-            return cx.cluster_log(LogLevel::Error, text);
+            cx.cluster_log(LogLevel::Error, text);
+            return Taken::Done;
         };
-        let mut txn = if op.txn_head.is_empty() {
-            Txn::new()
-        } else {
-            match Txn::from_head(op.txn_head, op.payload) {
+        let mut txn = match &op.txn_head {
+            head if head.is_empty() => Txn::new(),
+            head => match Txn::from_head(head.clone(), op.payload.clone()) {
                 Ok(txn) => txn,
                 Err(e) => {
                     let text = format!("pg {} got a write from osd.{from} that is damaged: {e}", self.id);
-                    return cx.cluster_log(LogLevel::Error, text);
+                    cx.cluster_log(LogLevel::Error, text);
+                    return Taken::Done;
                 }
-            }
+            },
         };
-        for e in op.entries {
-            persist::put_entry(&mut txn, self.id, &e);
-            self.log.append(e);
+        for e in &op.entries {
+            persist::put_entry(&mut txn, self.id, e);
         }
-        if op.trim_to > self.log.tail() {
-            self.trim(op.trim_to, &mut txn, cx);
-        }
+        let before =
+            (self.info.last_update, self.info.last_complete, self.info.last_user_version, self.info.sums);
         self.info.last_update = version;
         self.update_last_complete();
         self.info.last_user_version = op.last_user_version;
         self.info.sums = op.sums;
         self.save_info(&mut txn);
+        let what = PgDone::RepOp(version);
+        let done = Done::Pg { id: self.id, interval: self.interval(), what };
+        match cx.try_submit(txn, Priority::Member, done) {
+            Ok(_) => {}
+            Err(StoreError::Full { .. }) => {
+                (
+                    self.info.last_update,
+                    self.info.last_complete,
+                    self.info.last_user_version,
+                    self.info.sums,
+                ) = before;
+                return Taken::NoRoom(PgBody::RepOp(op));
+            }
+            Err(e) => {
+                self.store_failed(&e, cx);
+                return Taken::Done;
+            }
+        }
         cx.counters.rep_ops += 1;
-        self.submit(txn, PgDone::RepOp(version), cx);
+        let trim_to = op.trim_to;
+        op.entries.into_iter().for_each(|e| self.log.append(e));
+        if trim_to > self.log.tail() {
+            let mut txn = Txn::new();
+            self.trim(trim_to, &mut txn, cx);
+            self.save_info(&mut txn);
+            cx.submit(txn, Done::Nothing);
+        }
+        Taken::Done
     }
 
     /// Member: a write is durable here. One ack for the newest of a batch tells of all before it.
     pub fn rep_op_durable(&mut self, version: Eversion, cx: &mut Shared) {
         if self.phase == Phase::Replica {
+            if let Some(bytes) = tight_room(cx) {
+                cx.told_tight = true;
+                self.tell_room(bytes, cx);
+            }
             let body = PgBody::RepOpAck { version };
             cx.send_pg(self.primary(), self.id, self.primary_interval, body);
         }

@@ -58,7 +58,7 @@ pub(crate) struct Pass {
 enum Trimmed {
     Untouched,
     Issued,
-    /// Something else is under way there.
+    /// Something else is under way there, or the store has no room: to be tried again.
     Busy,
 }
 
@@ -159,10 +159,11 @@ impl Pg {
         let op = ClientOp::internal(self.id, head, EntityName::osd(cx.whoami), Vec::new(), cx);
         match trimmed {
             Ok(None) => Trimmed::Untouched,
-            Ok(Some(done)) => {
-                self.finish_write(op, head.clone(), done, cx);
-                Trimmed::Issued
-            }
+            Ok(Some(done)) => match self.finish_write(op, head.clone(), done, cx) {
+                true => Trimmed::Issued,
+                // The pass stays here until the store's next checkpoint has made room.
+                false => Trimmed::Busy,
+            },
             Err(stop) => {
                 // Told to the cluster log; the clone stays.
                 self.stopped(op, head, stop, cx);

@@ -4,6 +4,7 @@ mod client;
 mod copies;
 mod daemon;
 mod mon;
+mod room;
 mod sim;
 mod snaps;
 

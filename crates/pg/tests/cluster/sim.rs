@@ -19,7 +19,7 @@ const DEVICE_BYTES: u64 = 48 << 20;
 
 pub struct Node {
     pub core: Option<OsdCore>,
-    device: Arc<SimDevice>,
+    pub device: Arc<SimDevice>,
     life: u32,
     commit_wanted: bool,
     pub fatal: Option<String>,
@@ -50,8 +50,14 @@ impl Sim {
     }
 
     pub fn with_config(osds: i32, seed: u64, config: OsdConfig) -> Self {
+        Self::with_devices(&vec![DEVICE_BYTES; osds as usize], seed, config)
+    }
+
+    /// One OSD per device, which has so many bytes.
+    pub fn with_devices(bytes: &[u64], seed: u64, config: OsdConfig) -> Self {
+        let osds = bytes.len() as i32;
         let node = |osd: i32| {
-            let device = SimDevice::new(DEVICE_BYTES);
+            let device = SimDevice::new(bytes[osd as usize]);
             let options = FormatOptions { fsid: mon::FSID, osd_uuid: mon::uuid(osd), log_bytes: None };
             Store::format(&device, options).unwrap();
             Node {

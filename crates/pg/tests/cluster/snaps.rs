@@ -96,3 +96,36 @@ fn nothing_is_trimmed_while_it_is_forbidden_or_a_copy_is_missing() {
     s.start(2);
     s.until("all clones are gone", |s| clones(s, pool) == [0; 3]);
 }
+
+/// Trimming on a store without a free block: what finds no room is tried again, and no clone is passed over.
+#[test]
+fn trimming_a_full_store_leaves_no_clone() {
+    let mut s = Sim::new(1, 91);
+    s.until("all up", |s| s.mon.map.is_up(0));
+    let pool = s.mon.create_pool(1, 1, 1);
+    s.settle();
+    s.client.full_allowed = true;
+    let map = s.mon.map.clone();
+    // Heads, clones of them, then small objects, until each kind finds no room.
+    for (tag, count, len, seq) in
+        [(1u8, 60u32, 256 << 10, 0u64), (2, 400, 256 << 10, 1), (3, 4_000, 4_000, 1)]
+    {
+        if seq > 0 {
+            s.client.snapc = SnapContext { seq, snaps: vec![seq] };
+        }
+        for i in 0..count {
+            let name = if tag == 3 { format!("small{i}") } else { format!("o{i}") };
+            s.client.write(&map, pool, &name, vec![tag; len]);
+            s.until("answered", |s| s.client.is_idle());
+            if s.client.replies.last().expect("a reply").1.result != 0 {
+                assert!(tag != 1, "60 heads fit");
+                break;
+            }
+        }
+    }
+    assert!(clones(&mut s, pool)[0] > 30, "{:?} clones", clones(&mut s, pool));
+    remove(&mut s, pool, &[1]);
+    s.until("all clones are gone", |s| clones(s, pool) == [0]);
+    s.settle();
+    s.check_copies();
+}

@@ -85,7 +85,7 @@ impl OsdCore {
             let (object, offset) = bench.next_place();
             let mut txn = Txn::new();
             txn.write(&object, offset, bench.data.clone());
-            if let Err(e) = self.shared.try_submit(txn, Done::Bench) {
+            if let Err(e) = self.shared.try_submit(txn, store::Priority::Client, Done::Bench) {
                 return self.bench_end(Err(failed(e)));
             }
             bench.issued += 1;
@@ -201,7 +201,7 @@ fn remove_objects(core: &mut OsdCore) -> Result<(), StoreError> {
         for o in found {
             txn.remove(&ObjectKey::replicated(o));
         }
-        core.shared.try_submit(txn, Done::Nothing)?;
+        core.shared.try_submit(txn, store::Priority::Client, Done::Nothing)?;
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use types::{AddrKind, ConnId, EntityAddr, SpgId};
+use types::{ConnId, EntityAddr, SpgId};
 
 use crate::osd::OsdCore;
 use crate::osd::track::{Arrival, seconds};
@@ -104,23 +104,11 @@ impl OsdCore {
                 },
                 "cookie": cookie,
                 "timeout": timeout.as_secs(),
-                "entity_addr_t": addr_value(&addr),
+                "entity_addr_t": maps::addr_json(&addr),
             })
         };
         self.pgs.values().flat_map(|pg| pg.watches.iter()).map(one).collect()
     }
-}
-
-fn addr_value(a: &EntityAddr) -> Value {
-    let kind = match a.kind {
-        AddrKind::None => "none",
-        AddrKind::Legacy => "v1",
-        AddrKind::Msgr2 => "v2",
-        AddrKind::Any => "any",
-        AddrKind::Cidr => "cidr",
-    };
-    let at = a.socket.map_or_else(|| "(unrecognized address family 0)".to_owned(), |s| s.to_string());
-    json!({ "type": kind, "addr": at, "nonce": a.nonce })
 }
 
 impl Held<'_> {

@@ -1,0 +1,89 @@
+//! Full stores: members that have less room than the primary, and what the OSDs themselves must still write.
+
+use pg::OsdConfig;
+
+use crate::sim::Sim;
+
+/// Writes objects of 256 KiB, several at a time, until some find no space; returns how many were tried.
+fn fill(s: &mut Sim, pool: types::PoolId, at_once: usize) -> usize {
+    s.client.full_allowed = true;
+    let map = s.mon.map.clone();
+    for i in 0..400 {
+        for k in 0..at_once {
+            s.client.write(&map, pool, &format!("o{}", i * at_once + k), vec![7; 256 << 10]);
+        }
+        s.until("answered", |s| s.client.is_idle());
+        let answers = s.client.replies.iter().rev().take(at_once);
+        if answers.filter(|(_, r)| r.result == -28).count() > 0 {
+            return (i + 1) * at_once;
+        }
+    }
+    panic!("never full");
+}
+
+/// A member whose device is much smaller fills first, whoever is primary; the writes are refused, nobody dies, and after
+/// removals the pool takes writes again.
+#[test]
+fn a_member_without_room_stops_writes_and_stays_alive() {
+    for (seed, at_once) in [(1, 1), (2, 1), (3, 6), (4, 6)] {
+        let config = OsdConfig { min_pg_log_entries: 200, ..OsdConfig::default() };
+        let mut s = Sim::with_devices(&[64 << 20, 16 << 20], seed, config);
+        s.until("all up", |s| (0..2).all(|o| s.mon.map.is_up(o)));
+        let pool = s.mon.create_pool(2, 1, 4);
+        s.settle();
+        let tried = fill(&mut s, pool, at_once);
+        assert!((20..64).contains(&tried), "{tried}");
+        let map = s.mon.map.clone();
+        for i in 0..tried / 2 {
+            s.client.remove(&map, pool, &format!("o{i}"));
+            s.until("removed", |s| s.client.is_idle());
+        }
+        // Told of the space again, the primaries let writes pass.
+        for _ in 0..3 {
+            s.tick(std::time::Duration::from_millis(500));
+            s.run(200);
+        }
+        s.client.full_allowed = false;
+        for i in 0..tried / 4 {
+            s.client.write(&map, pool, &format!("o{i}"), vec![9; 256 << 10]);
+            s.until("written", |s| s.client.is_idle());
+        }
+        s.settle();
+        s.check_copies();
+    }
+}
+
+/// Maps, histories and logs are written while clients have used up everything that they may.
+#[test]
+fn a_full_osd_follows_maps_and_splits_pools() {
+    // Nothing stops clients before the store does.
+    let config = OsdConfig { min_pg_log_entries: 200, failsafe_full_ratio: 2.0, ..OsdConfig::default() };
+    let mut s = Sim::with_config(2, 92, config);
+    s.until("all up", |s| (0..2).all(|o| s.mon.map.is_up(o)));
+    let pool = s.mon.create_pool(2, 1, 2);
+    s.settle();
+    fill(&mut s, pool, 3);
+    let map = s.mon.map.clone();
+    // Metadata alone may take some of the reserve.
+    for i in 0..600 {
+        s.client.write(&map, pool, &format!("small{i}"), vec![]);
+        s.until("answered", |s| s.client.is_idle());
+        if s.client.replies.last().is_some_and(|(_, r)| r.result != 0) {
+            break;
+        }
+    }
+    s.mon.change(|inc, map| {
+        let mut wider = map.pools[&pool].clone();
+        wider.set_pg_num(16);
+        wider.pgp_num = 16;
+        inc.new_pools.insert(pool, wider);
+    });
+    s.settle();
+    for round in 0..6 {
+        s.crash(round % 2);
+        s.until("marked down", |s| !s.mon.map.is_up(round % 2));
+        s.start(round % 2);
+        s.settle();
+    }
+    s.check_copies();
+}
