@@ -14,6 +14,7 @@ const LAYERS: &[(&str, Option<u8>)] = &[
     ("codec", Some(0)),
     ("types", Some(1)),
     ("nbd", Some(1)),
+    ("writeback", Some(1)),
     ("crush", Some(2)),
     ("cephx", Some(2)),
     ("admin", Some(2)),
