@@ -21,6 +21,6 @@ mod wire;
 
 pub use export::Export;
 pub use limits::{MAX_NAME, MAX_OPTION, MAX_PAYLOAD};
-pub use reply::{Piece, Range};
+pub use reply::{Piece, Range, Replies};
 pub use request::{Command, NbdError, Request};
 pub use session::{CloseReason, Event, Session};

@@ -40,11 +40,42 @@ pub struct Range {
     pub zero: bool,
 }
 
-pub fn done(cookie: u64) -> Bytes {
+/// Writes a connection's replies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replies {
+    pub(crate) structured: bool,
+}
+
+impl Replies {
+    /// A reply without data: a write, flush, trim, zeroing or cache request is done.
+    #[must_use]
+    pub fn done(self, cookie: u64) -> Bytes {
+        done(cookie)
+    }
+
+    #[must_use]
+    pub fn error(self, cookie: u64, error: NbdError) -> Bytes {
+        self::error(cookie, error, self.structured)
+    }
+
+    /// The reply to a read from `offset`; `pieces` cover exactly what was asked.
+    #[must_use]
+    pub fn data(self, cookie: u64, offset: u64, pieces: Vec<Piece>, whole: bool) -> Vec<Bytes> {
+        read(cookie, offset, pieces, whole, self.structured)
+    }
+
+    /// The reply to a block status request of `len` bytes.
+    #[must_use]
+    pub fn block_status(self, cookie: u64, len: u32, ranges: &[Range], one: bool) -> Bytes {
+        block_status(cookie, len, ranges, one)
+    }
+}
+
+fn done(cookie: u64) -> Bytes {
     simple(cookie, 0).freeze()
 }
 
-pub fn error(cookie: u64, error: NbdError, structured: bool) -> Bytes {
+fn error(cookie: u64, error: NbdError, structured: bool) -> Bytes {
     if !structured {
         return simple(cookie, error as u32).freeze();
     }
@@ -56,7 +87,7 @@ pub fn error(cookie: u64, error: NbdError, structured: bool) -> Bytes {
 }
 
 /// The reply to a read; `pieces` cover exactly what was asked.
-pub fn read(cookie: u64, offset: u64, pieces: Vec<Piece>, whole: bool, structured: bool) -> Vec<Bytes> {
+fn read(cookie: u64, offset: u64, pieces: Vec<Piece>, whole: bool, structured: bool) -> Vec<Bytes> {
     if !structured {
         let mut out = vec![done(cookie)];
         out.extend(pieces.into_iter().map(plain));
@@ -127,7 +158,7 @@ fn plain(piece: Piece) -> Bytes {
 }
 
 /// The reply to a block status request for `len` bytes: neighbours alike are joined, the rest is cut off.
-pub fn block_status(cookie: u64, len: u32, ranges: &[Range], one: bool) -> Bytes {
+fn block_status(cookie: u64, len: u32, ranges: &[Range], one: bool) -> Bytes {
     let mut extents: Vec<(u32, u32)> = Vec::new();
     let mut left = len;
     for range in ranges {

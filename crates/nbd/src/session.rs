@@ -10,8 +10,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crate::export::Export;
 use crate::limits::{MAX_OPTION, MAX_PAYLOAD};
 use crate::options::{Agreed, Next, answer};
-use crate::reply::{self, Piece, Range};
-use crate::request::{HEADER_LEN, Header, NbdError, Request};
+use crate::reply::Replies;
+use crate::request::{HEADER_LEN, Header, Request};
 use crate::take::Take;
 use crate::wire::{FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, INIT_MAGIC, OPTION_MAGIC, command};
 
@@ -96,27 +96,10 @@ impl Session {
         }
     }
 
-    /// A reply without data: a write, flush, trim, zeroing or cache request is done.
+    /// How replies are written on this connection; fixed once requests come.
     #[must_use]
-    pub fn done(&self, cookie: u64) -> Vec<Bytes> {
-        vec![reply::done(cookie)]
-    }
-
-    #[must_use]
-    pub fn error(&self, cookie: u64, error: NbdError) -> Vec<Bytes> {
-        vec![reply::error(cookie, error, self.agreed.structured)]
-    }
-
-    /// The reply to a read from `offset`; `pieces` cover exactly what was asked.
-    #[must_use]
-    pub fn data(&self, cookie: u64, offset: u64, pieces: Vec<Piece>, whole: bool) -> Vec<Bytes> {
-        reply::read(cookie, offset, pieces, whole, self.agreed.structured)
-    }
-
-    /// The reply to a block status request of `len` bytes.
-    #[must_use]
-    pub fn block_status(&self, cookie: u64, len: u32, ranges: &[Range], one: bool) -> Vec<Bytes> {
-        vec![reply::block_status(cookie, len, ranges, one)]
+    pub fn replies(&self) -> Replies {
+        Replies { structured: self.agreed.structured }
     }
 
     fn close(&mut self, why: CloseReason) -> Option<Event> {
@@ -191,7 +174,7 @@ impl Session {
         let allocation = self.agreed.allocation_of == Some(at);
         Some(match header.check(payload, export, self.agreed.structured, allocation) {
             Ok(command) => Event::Request(Request { cookie: header.cookie, command }),
-            Err(e) => Event::Send(reply::error(header.cookie, e, self.agreed.structured)),
+            Err(e) => Event::Send(self.replies().error(header.cookie, e)),
         })
     }
 

@@ -12,7 +12,7 @@ fn check(export: &str, bytes: &[u8], expected: Result<Command, NbdError>) {
     let events = feed(&mut session, bytes);
     let expected = match expected {
         Ok(command) => Event::Request(Request { cookie: 7, command }),
-        Err(e) => Event::Send(session.error(7, e).remove(0)),
+        Err(e) => Event::Send(session.replies().error(7, e)),
     };
     assert_eq!(events, [expected], "{bytes:?}");
 }
@@ -59,7 +59,7 @@ fn a_read_above_the_cap_is_refused_even_on_a_larger_export() {
     feed(&mut session, &3u32.to_be_bytes());
     feed(&mut session, &go("disk"));
     let events = feed(&mut session, &request(0, 0, 7, 0, (32 << 20) + 1, &[]));
-    assert_eq!(events, [Event::Send(session.error(7, NbdError::Overflow).remove(0))]);
+    assert_eq!(events, [Event::Send(session.replies().error(7, NbdError::Overflow))]);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn block_status_needs_the_context_of_the_same_export() {
         feed(&mut session, &bytes);
     }
     let events = feed(&mut session, &request(0, 7, 7, 0, 9, &[]));
-    assert_eq!(events, [Event::Send(session.error(7, NbdError::Invalid).remove(0))]);
+    assert_eq!(events, [Event::Send(session.replies().error(7, NbdError::Invalid))]);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_shrunk_export_refuses_what_lies_behind_its_end() {
     let mut session = attached("disk");
     session.resize(0, 4096);
     let events = feed(&mut session, &request(0, 0, 7, 4096, 1, &[]));
-    assert_eq!(events, [Event::Send(session.error(7, NbdError::Invalid).remove(0))]);
+    assert_eq!(events, [Event::Send(session.replies().error(7, NbdError::Invalid))]);
 }
 
 #[test]
@@ -100,10 +100,13 @@ fn simple_replies() {
     let mut session = plain();
     feed(&mut session, &go("disk"));
     let ok = b"\x67\x44\x66\x98\0\0\0\0\0\0\0\0\0\0\0\x07";
-    assert_eq!(session.done(7).concat(), ok);
-    assert_eq!(session.error(7, NbdError::NoSpace).concat(), b"\x67\x44\x66\x98\0\0\0\x1c\0\0\0\0\0\0\0\x07");
+    assert_eq!(session.replies().done(7)[..], ok[..]);
+    assert_eq!(
+        session.replies().error(7, NbdError::NoSpace)[..],
+        b"\x67\x44\x66\x98\0\0\0\x1c\0\0\0\0\0\0\0\x07"[..]
+    );
     let pieces = vec![Piece::Data(Bytes::from_static(b"ab")), Piece::Zeros(2)];
-    assert_eq!(session.data(7, 0, pieces, false).concat(), [&ok[..], b"ab\0\0"].concat());
+    assert_eq!(session.replies().data(7, 0, pieces, false).concat(), [&ok[..], b"ab\0\0"].concat());
 }
 
 #[test]
@@ -126,13 +129,13 @@ fn structured_replies() {
         b"\0\0\0\0\0\0\0\x12",
         b"\0\0\0\x03", // hole at 18
     ];
-    assert_eq!(session.data(7, 16, pieces.clone(), false).concat(), parts.concat());
+    assert_eq!(session.replies().data(7, 16, pieces.clone(), false).concat(), parts.concat());
     let whole = [&head[..], b"\0\x01\0\x01", cookie, b"\0\0\0\x0d", b"\0\0\0\0\0\0\0\x10", b"ab\0\0\0"];
-    assert_eq!(session.data(7, 16, pieces, true).concat(), whole.concat());
+    assert_eq!(session.replies().data(7, 16, pieces, true).concat(), whole.concat());
     let none = [&head[..], b"\0\x01\0\0", cookie, b"\0\0\0\0"];
-    assert_eq!(session.data(7, 16, vec![], false).concat(), none.concat());
+    assert_eq!(session.replies().data(7, 16, vec![], false).concat(), none.concat());
     let error = [&head[..], b"\0\x01\x80\x01", cookie, b"\0\0\0\x06", b"\0\0\0\x05\0\0"];
-    assert_eq!(session.error(7, NbdError::Io).concat(), error.concat());
+    assert_eq!(session.replies().error(7, NbdError::Io)[..], error.concat());
 }
 
 #[test]
@@ -140,9 +143,12 @@ fn block_status_joins_and_cuts() {
     let session = attached("disk");
     let range = |len, hole| Range { len, hole, zero: hole };
     let ranges = [range(10, false), range(5, false), range(0, true), range(100, true), range(9, false)];
-    let body = |reply: Vec<Bytes>| reply.concat()[24..].to_vec();
-    assert_eq!(body(session.block_status(7, 20, &ranges, false)), b"\0\0\0\x0f\0\0\0\0\0\0\0\x05\0\0\0\x03");
-    assert_eq!(body(session.block_status(7, 20, &ranges, true)), b"\0\0\0\x0f\0\0\0\0");
+    let body = |reply: Bytes| reply[24..].to_vec();
+    assert_eq!(
+        body(session.replies().block_status(7, 20, &ranges, false)),
+        b"\0\0\0\x0f\0\0\0\0\0\0\0\x05\0\0\0\x03"
+    );
+    assert_eq!(body(session.replies().block_status(7, 20, &ranges, true)), b"\0\0\0\x0f\0\0\0\0");
 }
 
 #[test]

@@ -28,6 +28,7 @@ const LAYERS: &[(&str, Option<u8>)] = &[
     ("pg", Some(5)),
     ("objecter", Some(5)),
     ("runtime", Some(7)),
+    ("block", Some(7)),
     ("daemons", Some(8)),
     ("rados", Some(8)),
     ("loligo", Some(9)),

@@ -1,0 +1,206 @@
+//! One NBD connection: reads bytes for the protocol's core, runs requests side by side, writes replies.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nbd::{Command, Event, NbdError, Replies, Request, Session};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+
+use crate::device::{BlockDevice, BlockError};
+use crate::server::{Exported, stopped};
+
+/// Requests of one connection under way at once.
+const MAX_REQUESTS: usize = 128;
+/// Bytes of their data, in units of [`UNIT`].
+const MAX_UNITS: u32 = 1024;
+const UNIT: u64 = 64 << 10;
+const READ_RESERVE: usize = 64 << 10;
+/// A peer that has not chosen an export by then is closed.
+const HANDSHAKE_LIMIT: std::time::Duration = std::time::Duration::from_secs(30);
+
+type Buffers = Vec<Bytes>;
+
+/// Serves one client until it leaves, errs, or `stop` turns true.
+pub async fn run(
+    mut reader: impl AsyncRead + Unpin + Send,
+    writer: impl AsyncWrite + Unpin + Send + 'static,
+    exports: Arc<Vec<Exported>>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let (session, greeting) = Session::new(exports.iter().map(Exported::export).collect());
+    let (send, queue) = mpsc::channel(MAX_REQUESTS);
+    let writing = tokio::spawn(write_replies(writer, queue));
+    let mut connection = Connection {
+        session,
+        exports,
+        send,
+        requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
+        data: Arc::new(Semaphore::new(MAX_UNITS as usize)),
+    };
+    let _ = connection.send.send(vec![greeting]).await;
+    tokio::select! {
+        result = connection.talk(&mut reader) => {
+            if let Err(e) = result {
+                tracing::debug!(error = %e, "connection ended");
+            }
+        }
+        () = stopped(&mut stop) => {}
+    }
+    // Every request under way keeps a sender: the writer ends behind the last reply.
+    drop(connection);
+    let _ = writing.await;
+}
+
+struct Connection {
+    session: Session,
+    exports: Arc<Vec<Exported>>,
+    send: mpsc::Sender<Buffers>,
+    requests: Arc<Semaphore>,
+    data: Arc<Semaphore>,
+}
+
+impl Connection {
+    async fn talk(&mut self, reader: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
+        loop {
+            while let Some(event) = self.session.next_event() {
+                match event {
+                    Event::Send(bytes) => self.send(vec![bytes]).await?,
+                    Event::Request(request) => self.start(request).await?,
+                    Event::Close(why) => {
+                        tracing::debug!(%why, "closing the connection");
+                        return Ok(());
+                    }
+                }
+            }
+            if self.session.is_closed() {
+                return Ok(());
+            }
+            let in_handshake = self.session.export().is_none();
+            let input = self.session.input();
+            input.reserve(READ_RESERVE);
+            let read = reader.read_buf(input);
+            let len = if in_handshake {
+                tokio::time::timeout(HANDSHAKE_LIMIT, read).await.map_err(|_| io::ErrorKind::TimedOut)??
+            } else {
+                read.await?
+            };
+            if len == 0 {
+                return Ok(());
+            }
+            if let Some(at) = self.session.export() {
+                // Somebody may have resized the image.
+                if let Some(exported) = self.exports.get(at) {
+                    self.session.resize(at, exported.device.size());
+                }
+            }
+        }
+    }
+
+    async fn send(&self, buffers: Buffers) -> io::Result<()> {
+        self.send.send(buffers).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    /// Starts a request once there is room for it.
+    async fn start(&mut self, request: Request) -> io::Result<()> {
+        let Some(exported) = self.session.export().and_then(|at| self.exports.get(at)) else { return Ok(()) };
+        let units =
+            u32::try_from(data_len(&request.command).div_ceil(UNIT)).unwrap_or(u32::MAX).min(MAX_UNITS);
+        let closed = |_| io::Error::from(io::ErrorKind::BrokenPipe);
+        let slot = Arc::clone(&self.requests).acquire_owned().await.map_err(closed)?;
+        let room = Arc::clone(&self.data).acquire_many_owned(units).await.map_err(closed)?;
+        let (device, replies, send) =
+            (Arc::clone(&exported.device), self.session.replies(), self.send.clone());
+        tokio::spawn(answer(device, request, replies, send, (slot, room)));
+        Ok(())
+    }
+}
+
+fn data_len(command: &Command) -> u64 {
+    match command {
+        Command::Read { len, .. } => u64::from(*len),
+        Command::Write { data, .. } => data.len() as u64,
+        _ => 0,
+    }
+}
+
+async fn answer(
+    device: Arc<dyn BlockDevice>,
+    request: Request,
+    replies: Replies,
+    send: mpsc::Sender<Buffers>,
+    _room: (OwnedSemaphorePermit, OwnedSemaphorePermit),
+) {
+    let cookie = request.cookie;
+    let reply = match execute(&*device, request, replies).await {
+        Ok(reply) => reply,
+        Err(e) => {
+            tracing::debug!(error = %e, "request failed");
+            vec![replies.error(cookie, NbdError::from_errno(e.errno))]
+        }
+    };
+    let _ = send.send(reply).await;
+}
+
+async fn execute(
+    device: &dyn BlockDevice,
+    request: Request,
+    replies: Replies,
+) -> Result<Buffers, BlockError> {
+    let cookie = request.cookie;
+    let (durable, done) = match request.command {
+        Command::Read { offset, len, whole } => {
+            let pieces = device.read(offset, u64::from(len)).await?;
+            return Ok(replies.data(cookie, offset, pieces, whole));
+        }
+        Command::BlockStatus { offset, len, one } => {
+            let ranges = device.status(offset, u64::from(len)).await?;
+            return Ok(vec![replies.block_status(cookie, len, &ranges, one)]);
+        }
+        Command::Write { offset, data, fua } => (fua, device.write(offset, data).await),
+        Command::Trim { offset, len, fua } => (fua, device.zero(offset, u64::from(len), true).await),
+        Command::WriteZeroes { offset, len, fua, punch } => {
+            (fua, device.zero(offset, u64::from(len), punch).await)
+        }
+        Command::Flush => (true, Ok(())),
+        // A hint that the range will be read; there is no read cache to fill.
+        Command::Cache { .. } => (false, Ok(())),
+    };
+    done?;
+    if durable {
+        device.flush().await?;
+    }
+    Ok(vec![replies.done(cookie)])
+}
+
+/// Writes replies in the order they are ready, several at a time.
+async fn write_replies(mut writer: impl AsyncWrite + Unpin, mut queue: mpsc::Receiver<Buffers>) {
+    while let Some(mut buffers) = queue.recv().await {
+        while let Ok(more) = queue.try_recv() {
+            buffers.extend(more);
+        }
+        if write_all(&mut writer, buffers).await.is_err() {
+            // The reader notices by itself; requests under way must not wait for a peer that has gone.
+            queue.close();
+            while queue.recv().await.is_some() {}
+            return;
+        }
+    }
+    let _ = writer.shutdown().await;
+}
+
+async fn write_all(writer: &mut (impl AsyncWrite + Unpin), buffers: Buffers) -> io::Result<()> {
+    let mut slices: Vec<io::IoSlice<'_>> = buffers.iter().map(|b| io::IoSlice::new(b)).collect();
+    let mut left = &mut slices[..];
+    while !left.is_empty() {
+        // The kernel takes at most 1024 buffers at once.
+        let count = left.len().min(512);
+        let written = writer.write_vectored(&left[..count]).await?;
+        if written == 0 && left.iter().any(|s| !s.is_empty()) {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        io::IoSlice::advance_slices(&mut left, written);
+    }
+    writer.flush().await
+}

@@ -1,0 +1,154 @@
+//! The NBD server: listeners, connections, and a clean end.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use nbd::Export;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::connection;
+use crate::device::BlockDevice;
+
+/// An image under the name that clients ask for.
+#[derive(Clone)]
+pub struct Exported {
+    pub name: String,
+    pub description: String,
+    pub device: Arc<dyn BlockDevice>,
+    /// Refuse writes, whatever the device allows.
+    pub read_only: bool,
+}
+
+impl Exported {
+    pub(crate) fn export(&self) -> Export {
+        Export {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            size: self.device.size(),
+            read_only: self.read_only || self.device.is_read_only(),
+            // Every connection goes through the same device, whose flush covers them all.
+            multi_conn: true,
+            preferred_block: self.device.preferred_block(),
+        }
+    }
+}
+
+/// Connections at once; more are closed at once.
+const MAX_CONNECTIONS: usize = 256;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves exports until told to stop.
+pub struct Server {
+    exports: Arc<Vec<Exported>>,
+    connections: Arc<AtomicUsize>,
+    stop: watch::Receiver<bool>,
+}
+
+/// Where clients come in.
+enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+enum Client {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<Client> {
+        Ok(match self {
+            Self::Unix(listener) => Client::Unix(listener.accept().await?.0),
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Client::Tcp(stream)
+            }
+        })
+    }
+}
+
+impl Server {
+    /// `stop` ends the server when it turns true or its sender goes.
+    #[must_use]
+    pub fn new(exports: Vec<Exported>, stop: watch::Receiver<bool>) -> Self {
+        Self { exports: Arc::new(exports), connections: Arc::new(AtomicUsize::new(0)), stop }
+    }
+
+    /// Serves clients of a Unix socket until stopped.
+    pub async fn serve_unix(&self, listener: UnixListener) {
+        self.serve(&Listener::Unix(listener)).await;
+    }
+
+    /// Serves clients of a TCP socket until stopped.
+    pub async fn serve_tcp(&self, listener: TcpListener) {
+        self.serve(&Listener::Tcp(listener)).await;
+    }
+
+    /// Accepts until stopped, then waits for the requests under way.
+    async fn serve(&self, listener: &Listener) {
+        let mut running = JoinSet::new();
+        let mut stop = self.stop.clone();
+        loop {
+            tokio::select! {
+                () = stopped(&mut stop) => break,
+                Some(_) = running.join_next() => {}
+                accepted = listener.accept() => match accepted {
+                    Ok(client) => self.start(client, &mut running),
+                    Err(e) => {
+                        // Out of file descriptors, say: it passes when clients leave.
+                        tracing::warn!(error = %e, "cannot accept a connection");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                }
+            }
+        }
+        while running.join_next().await.is_some() {}
+    }
+
+    fn start(&self, client: Client, running: &mut JoinSet<()>) {
+        let Some(seat) = self.seat() else { return };
+        let (exports, stop) = (Arc::clone(&self.exports), self.stop.clone());
+        running.spawn(async move {
+            match client {
+                Client::Unix(stream) => {
+                    let (reader, writer) = stream.into_split();
+                    connection::run(reader, writer, exports, stop).await;
+                }
+                Client::Tcp(stream) => {
+                    let (reader, writer) = stream.into_split();
+                    connection::run(reader, writer, exports, stop).await;
+                }
+            }
+            drop(seat);
+        });
+    }
+
+    fn seat(&self) -> Option<Seat> {
+        let seat = Seat(Arc::clone(&self.connections));
+        if seat.0.fetch_add(1, Ordering::Relaxed) < MAX_CONNECTIONS {
+            Some(seat)
+        } else {
+            tracing::warn!("more than {MAX_CONNECTIONS} connections: one is closed");
+            None
+        }
+    }
+}
+
+/// Counts a connection while it lives.
+struct Seat(Arc<AtomicUsize>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Waits until the server is told to stop, or nobody is left who could tell.
+pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|s| *s).await;
+}

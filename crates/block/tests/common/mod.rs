@@ -1,0 +1,96 @@
+//! An image in memory whose writes can be made to fail.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use block::{BlockDevice, BlockError, BoxFuture, Piece, Range};
+use bytes::Bytes;
+
+pub struct Ram {
+    pub name: String,
+    pub bytes: Mutex<Vec<u8>>,
+    pub broken: AtomicBool,
+    pub writes: AtomicU64,
+}
+
+impl Ram {
+    pub fn new(name: &str, size: usize) -> Self {
+        Self {
+            name: name.into(),
+            bytes: Mutex::new(vec![0; size]),
+            broken: AtomicBool::new(false),
+            writes: AtomicU64::new(0),
+        }
+    }
+
+    pub fn content(&self) -> Vec<u8> {
+        self.bytes.lock().expect("not poisoned").clone()
+    }
+
+    fn change(&self, offset: u64, len: u64, by: impl FnOnce(&mut [u8])) -> Result<(), BlockError> {
+        if self.broken.load(Ordering::SeqCst) {
+            return Err(BlockError::new(5, "broken"));
+        }
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        let mut bytes = self.bytes.lock().expect("not poisoned");
+        let range = offset as usize..(offset + len) as usize;
+        by(bytes.get_mut(range).ok_or_else(|| BlockError::new(22, "out of range"))?);
+        Ok(())
+    }
+}
+
+impl BlockDevice for Ram {
+    fn identity(&self) -> String {
+        self.name.clone()
+    }
+
+    fn size(&self) -> u64 {
+        self.bytes.lock().expect("not poisoned").len() as u64
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn read(&self, offset: u64, len: u64) -> BoxFuture<'_, Result<Vec<Piece>, BlockError>> {
+        Box::pin(async move {
+            let bytes = self.bytes.lock().expect("not poisoned");
+            let part = bytes.get(offset as usize..(offset + len) as usize);
+            let part = part.ok_or_else(|| BlockError::new(22, "out of range"))?;
+            Ok(vec![Piece::Data(Bytes::copy_from_slice(part))])
+        })
+    }
+
+    fn write(&self, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), BlockError>> {
+        Box::pin(async move { self.change(offset, data.len() as u64, |to| to.copy_from_slice(&data)) })
+    }
+
+    fn zero(&self, offset: u64, len: u64, _punch: bool) -> BoxFuture<'_, Result<(), BlockError>> {
+        Box::pin(async move { self.change(offset, len, |to| to.fill(0)) })
+    }
+
+    fn flush(&self) -> BoxFuture<'_, Result<(), BlockError>> {
+        Box::pin(async move { self.change(0, 0, |_| {}) })
+    }
+
+    fn status(&self, _offset: u64, len: u64) -> BoxFuture<'_, Result<Vec<Range>, BlockError>> {
+        Box::pin(async move { Ok(vec![Range { len, hole: true, zero: true }]) })
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), BlockError>> {
+        Box::pin(async move { Ok(()) })
+    }
+}
+
+/// The bytes of what a read gave.
+pub fn flat(pieces: Vec<Piece>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for piece in pieces {
+        match piece {
+            Piece::Data(data) => out.extend_from_slice(&data),
+            Piece::Zeros(len) => out.resize(out.len() + len as usize, 0),
+        }
+    }
+    out
+}

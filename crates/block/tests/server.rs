@@ -1,0 +1,119 @@
+//! The NBD server over a Unix socket, spoken to byte by byte.
+
+mod common;
+
+use std::sync::Arc;
+
+use block::{Exported, Server};
+use common::Ram;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+struct Fixture {
+    ram: Arc<Ram>,
+    stop: watch::Sender<bool>,
+    serving: JoinHandle<()>,
+    folder: tempfile::TempDir,
+}
+
+fn start() -> Fixture {
+    let folder = tempfile::tempdir().expect("folder");
+    let ram = Arc::new(Ram::new("a", 1 << 20));
+    let (stop, stopped) = watch::channel(false);
+    let exported =
+        Exported { name: "disk".into(), description: String::new(), device: ram.clone(), read_only: false };
+    let server = Server::new(vec![exported], stopped);
+    let listener = UnixListener::bind(folder.path().join("socket")).expect("binds");
+    let serving = tokio::spawn(async move { server.serve_unix(listener).await });
+    Fixture { ram, stop, serving, folder }
+}
+
+impl Fixture {
+    async fn connect(&self) -> UnixStream {
+        let mut stream = UnixStream::connect(self.folder.path().join("socket")).await.expect("connects");
+        let mut greeting = [0; 18];
+        stream.read_exact(&mut greeting).await.expect("greets");
+        stream.write_all(&3u32.to_be_bytes()).await.expect("sends");
+        stream
+    }
+
+    /// A connection that has the export, by its old option with a fixed reply.
+    async fn attach(&self) -> UnixStream {
+        let mut stream = self.connect().await;
+        stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\x04disk").await.expect("sends");
+        let mut reply = [0; 10];
+        stream.read_exact(&mut reply).await.expect("answers");
+        assert_eq!(reply[..8], (1u64 << 20).to_be_bytes());
+        stream
+    }
+}
+
+fn request(kind: u16, cookie: u64, offset: u64, len: u32, data: &[u8]) -> Vec<u8> {
+    let mut out = vec![0x25, 0x60, 0x95, 0x13, 0, 0];
+    out.extend(kind.to_be_bytes());
+    out.extend(cookie.to_be_bytes());
+    out.extend(offset.to_be_bytes());
+    out.extend(len.to_be_bytes());
+    out.extend(data);
+    out
+}
+
+async fn simple_reply(stream: &mut UnixStream) -> (u32, u64) {
+    let mut reply = [0; 16];
+    stream.read_exact(&mut reply).await.expect("a reply");
+    assert_eq!(reply[..4], [0x67, 0x44, 0x66, 0x98]);
+    let error = u32::from_be_bytes(reply[4..8].try_into().expect("4"));
+    (error, u64::from_be_bytes(reply[8..].try_into().expect("8")))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_are_read_back_on_another_connection() {
+    let fixture = start();
+    let mut one = fixture.attach().await;
+    one.write_all(&request(1, 9, 1000, 5, b"hello")).await.expect("sends");
+    assert_eq!(simple_reply(&mut one).await, (0, 9));
+    let mut two = fixture.attach().await;
+    two.write_all(&request(0, 10, 999, 7, b"")).await.expect("sends");
+    assert_eq!(simple_reply(&mut two).await, (0, 10));
+    let mut data = [0; 7];
+    two.read_exact(&mut data).await.expect("data");
+    assert_eq!(&data, b"\0hello\0");
+    assert_eq!(&fixture.ram.content()[1000..1005], b"hello");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_of_the_image_reach_the_client_and_the_connection_lives() {
+    let fixture = start();
+    let mut stream = fixture.attach().await;
+    fixture.ram.broken.store(true, std::sync::atomic::Ordering::SeqCst);
+    stream.write_all(&request(1, 1, 0, 1, b"x")).await.expect("sends");
+    assert_eq!(simple_reply(&mut stream).await, (5, 1));
+    fixture.ram.broken.store(false, std::sync::atomic::Ordering::SeqCst);
+    stream.write_all(&request(1, 2, 0, 1, b"x")).await.expect("sends");
+    assert_eq!(simple_reply(&mut stream).await, (0, 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn malformed_bytes_close_the_connection_and_nothing_else() {
+    let fixture = start();
+    for bytes in [&b"IHAVEOPX\0\0\0\x01\0\0\0\0"[..], b"IHAVEOPT\0\0\0\x07\xff\xff\xff\xff"] {
+        let mut stream = fixture.connect().await;
+        stream.write_all(bytes).await.expect("sends");
+        assert_eq!(stream.read(&mut [0; 100]).await.expect("an end"), 0);
+    }
+    let mut stream = fixture.attach().await;
+    stream.write_all(&[0xff; 28]).await.expect("sends");
+    assert_eq!(stream.read(&mut [0; 100]).await.expect("an end"), 0);
+    fixture.attach().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_ends_every_connection() {
+    let fixture = start();
+    let mut idle = fixture.attach().await;
+    fixture.stop.send(true).expect("the server listens");
+    fixture.serving.await.expect("ends");
+    assert_eq!(idle.read(&mut [0; 100]).await.expect("an end"), 0);
+}
