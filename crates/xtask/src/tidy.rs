@@ -23,6 +23,7 @@ const LAYERS: &[(&str, Option<u8>)] = &[
     ("msgr", Some(4)),
     ("store", Some(4)),
     ("classes", Some(4)),
+    ("quorum", Some(4)),
     ("monitor", Some(5)),
     ("manager", Some(6)),
     ("pg", Some(5)),

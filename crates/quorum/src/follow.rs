@@ -1,0 +1,115 @@
+//! Following: entries and snapshots from the leader.
+
+use std::time::Duration;
+
+use types::Now;
+
+use crate::member::MemberId;
+use crate::message::{Append, AppendReply, Body, InstallSnapshot, PeerStatus};
+use crate::raft::{Output, Raft, Role};
+use crate::tuning::Planted;
+
+impl Raft {
+    /// A leader of our term spoke.
+    fn hear(&mut self, now: Now, from: MemberId, statuses: Vec<PeerStatus>) {
+        assert!(!self.is_leader(), "one leader per term: {from} leads term {} as well", self.hard.term);
+        self.heard_at = now.mono;
+        self.reset_deadline(now.mono);
+        match &mut self.role {
+            Role::Follower { leader: Some(known), active, .. } if *known == from => *active = statuses,
+            Role::Follower { leader, active, .. } => {
+                *leader = Some(from);
+                *active = statuses;
+                self.ask_again();
+            }
+            _ => {
+                self.role = Role::Follower { leader: Some(from), verified: self.commit, active: statuses };
+                self.ask_again();
+            }
+        }
+    }
+
+    pub(crate) fn append(&mut self, now: Now, from: MemberId, append: Append, out: &mut Vec<Output>) {
+        let Append { prev_index, prev_term, entries, commit, sent, active } = append;
+        let whole =
+            (prev_index + 1..).zip(&entries).all(|(index, e)| e.index == index && e.term <= self.hard.term);
+        if !whole {
+            return;
+        }
+        self.hear(now, from, active);
+        if let Some(hint) = self.mismatch(prev_index, prev_term) {
+            let reply = AppendReply { ok: false, index: hint, sent, wall: now.wall };
+            let reply = self.to(from, Body::AppendReply(reply));
+            return self.after_write(reply, out);
+        }
+        let equal = prev_index + entries.len() as u64;
+        let held = self.log.snapshot.index;
+        for entry in entries.into_iter().filter(|e| e.index > held) {
+            match self.log.term(entry.index) {
+                Some(term) if term == entry.term => continue,
+                Some(_) if self.tuning.planted == Some(Planted::KeepConflict) => continue,
+                Some(_) => self.truncate(entry.index),
+                None => {}
+            }
+            self.push(entry);
+        }
+        let last = self.log.last_index();
+        if let Role::Follower { verified, .. } = &mut self.role {
+            *verified = (*verified).max(equal).min(last);
+            self.commit = self.commit.max(commit.min(*verified));
+        }
+        self.reply_appended(now, from, sent, out);
+    }
+
+    /// Where to go on from when our log does not hold what the leader's entries follow.
+    fn mismatch(&self, prev_index: u64, prev_term: u64) -> Option<u64> {
+        if self.is_blank() {
+            return Some(0);
+        }
+        if prev_index < self.log.snapshot.index {
+            return None;
+        }
+        match self.log.term(prev_index) {
+            Some(term) if term == prev_term => None,
+            // The whole run of that term goes, but nothing that is committed.
+            Some(_) => Some(self.log.term_start(prev_index).max(self.commit + 1)),
+            None => Some(self.log.last_index() + 1),
+        }
+    }
+
+    fn reply_appended(&mut self, now: Now, leader: MemberId, sent: Duration, out: &mut Vec<Output>) {
+        let Role::Follower { verified, .. } = &self.role else { return };
+        // Invariant 2.
+        let index = (*verified).min(self.durable);
+        let reply = AppendReply { ok: true, index, sent, wall: now.wall };
+        out.push(Output::Send(self.to(leader, Body::AppendReply(reply))));
+    }
+
+    /// More became durable: the leader hears of it.
+    pub(crate) fn acknowledge(&mut self, now: Now, out: &mut Vec<Output>) {
+        if let Role::Follower { leader: Some(leader), .. } = &self.role {
+            let leader = *leader;
+            self.reply_appended(now, leader, Duration::ZERO, out);
+        }
+    }
+
+    pub(crate) fn install(
+        &mut self,
+        now: Now,
+        from: MemberId,
+        install: InstallSnapshot,
+        out: &mut Vec<Output>,
+    ) {
+        let InstallSnapshot { snapshot, sent, active } = install;
+        self.hear(now, from, active);
+        let index = snapshot.index;
+        let known = !self.is_blank() && index <= self.commit;
+        if !known {
+            self.replace(snapshot, out);
+        }
+        if let Role::Follower { verified, .. } = &mut self.role {
+            *verified = (*verified).max(index);
+        }
+        self.reply_appended(now, from, sent, out);
+    }
+}
