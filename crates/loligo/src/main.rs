@@ -11,7 +11,6 @@ macro_rules! say {
 
 mod args;
 mod client;
-mod conf;
 mod create;
 mod layout;
 mod offline;

@@ -15,8 +15,8 @@ use types::{AuthName, EntityType, OsdId};
 
 use crate::args::DaemonArgs;
 use crate::client::{method, monitors, read_key};
-use crate::conf::Conf;
 use crate::layout::{ClusterDir, Description, PidLock};
+use rados::Conf;
 
 /// Which daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,6 +19,8 @@ pub trait ClientAuth: Send + 'static {
     fn request(&mut self, now: Now) -> Result<(u32, Vec<ConMode>, Bytes), String>;
     /// The answer to another round.
     fn more(&mut self, now: Now, payload: Bytes) -> Result<Bytes, String>;
+    /// The acceptor turned us away with this errno.
+    fn refused(&mut self, _errno: types::Errno) {}
     /// Checks the acceptor's last word.
     fn done(
         &mut self,
@@ -138,6 +140,7 @@ fn on_auth_event(messenger: &Messenger, link: &Link, auth: &mut dyn ClientAuth, 
             });
         }),
         Event::AuthBadMethod { result, .. } => {
+            auth.refused(types::Errno(result.saturating_neg()));
             Err(format!("authentication refused: {}", types::Errno(result.saturating_neg())))
         }
         Event::RetryGlobal { peer_knows } => {

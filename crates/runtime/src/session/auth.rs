@@ -44,6 +44,8 @@ struct State {
     /// The global id with method none, where there are no tickets.
     none_id: GlobalId,
     secrets: ServiceSecrets,
+    /// Why a monitor turned the last login away.
+    refusal: Option<Errno>,
     /// Connections that are in the middle of proving themselves to us.
     pending: BTreeMap<ConnId, (AuthorizerAcceptor, ConMode)>,
 }
@@ -54,7 +56,8 @@ impl SharedAuth {
         let want = [EntityType::Mon, EntityType::Osd, EntityType::Mgr, EntityType::Mds];
         let client = AuthClient::new(name.clone(), key, &want);
         let secrets = ServiceSecrets::new(service);
-        let state = State { client, none_id: GlobalId(0), secrets, pending: BTreeMap::new() };
+        let state =
+            State { client, none_id: GlobalId(0), secrets, refusal: None, pending: BTreeMap::new() };
         Arc::new(Self { method, name, state: Mutex::new(state) })
     }
 
@@ -72,6 +75,11 @@ impl SharedAuth {
             Method::Cephx => state.client.global_id(),
             Method::None => state.none_id,
         }
+    }
+
+    /// Why a monitor turned the last login away, since this was last asked.
+    pub fn take_refusal(&self) -> Option<Errno> {
+        self.state().refusal.take()
     }
 
     /// The client's half of a login to a monitor.
@@ -213,6 +221,10 @@ impl ClientAuth for Login {
     fn more(&mut self, now: Now, payload: Bytes) -> Result<Bytes, String> {
         let mut state = self.shared.state();
         state.client.handle_challenge(&payload, now.wall, &mut fill).map_err(|e| e.to_string())
+    }
+
+    fn refused(&mut self, errno: Errno) {
+        self.shared.state().refusal = Some(errno);
     }
 
     fn done(

@@ -18,7 +18,7 @@ const RETRY: Duration = Duration::from_millis(200);
 pub struct MonSession {
     auth: Arc<SharedAuth>,
     messenger: Messenger,
-    monitors: Vec<EntityAddr>,
+    monitors: Mutex<Vec<EntityAddr>>,
     next: AtomicUsize,
     conn: Mutex<Option<ConnId>>,
     ready: AtomicBool,
@@ -38,7 +38,7 @@ impl MonSession {
         Arc::new(Self {
             auth,
             messenger,
-            monitors,
+            monitors: Mutex::new(monitors),
             next: AtomicUsize::new(0),
             conn: Mutex::new(None),
             ready: AtomicBool::new(false),
@@ -50,7 +50,11 @@ impl MonSession {
     /// Connects to the next monitor.
     pub fn connect(self: &Arc<Self>) {
         let at = self.next.fetch_add(1, Ordering::Relaxed);
-        let Some(addr) = self.monitors.get(at % self.monitors.len().max(1)).copied() else { return };
+        let addr = {
+            let monitors = self.monitors.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(addr) = monitors.get(at % monitors.len().max(1)).copied() else { return };
+            addr
+        };
         let peer = Peer { name: EntityName::new(EntityType::Mon, at as i64), addrs: AddrVec::single(addr) };
         let auth = Arc::clone(&self.auth);
         let factory = Arc::new(move || auth.login());
@@ -58,6 +62,13 @@ impl MonSession {
         let id =
             self.messenger.connect(ConnectTo { peer, addr, policy: Policy::lossy_client(), auth: factory });
         *conn = Some(id);
+    }
+
+    /// The monitors that there are now; later attempts go to these.
+    pub fn set_monitors(&self, monitors: Vec<EntityAddr>) {
+        if !monitors.is_empty() {
+            *self.monitors.lock().unwrap_or_else(PoisonError::into_inner) = monitors;
+        }
     }
 
     fn conn(&self) -> std::sync::MutexGuard<'_, Option<ConnId>> {

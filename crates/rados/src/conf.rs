@@ -5,7 +5,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+/// A configuration file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfError {
+    #[error("cannot read {path}: {why}")]
+    Unreadable { path: String, why: std::io::Error },
+    #[error("{path}, line {line}: neither a [section] nor an option = value")]
+    Malformed { path: String, line: usize },
+}
 
 /// Options by section, names with underscores.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -15,15 +22,17 @@ pub struct Conf {
 
 impl Conf {
     /// Reads a file; a missing one is empty.
-    pub fn read(path: &Path) -> Result<Self> {
+    pub fn read(path: &Path) -> Result<Self, ConfError> {
+        let shown = path.display().to_string();
         match std::fs::read_to_string(path) {
-            Ok(text) => Self::parse(&text).with_context(|| format!("{} cannot be read", path.display())),
+            Ok(text) => Self::parse(&text).map_err(|line| ConfError::Malformed { path: shown, line }),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(e) => Err(e).with_context(|| format!("cannot read {}", path.display())),
+            Err(why) => Err(ConfError::Unreadable { path: shown, why }),
         }
     }
 
-    pub fn parse(text: &str) -> Result<Self> {
+    /// Parses a file's text; an error is the number of the line that is malformed.
+    pub fn parse(text: &str) -> Result<Self, usize> {
         let mut conf = Self::default();
         let mut section = "global".to_owned();
         let mut carried = String::new();
@@ -44,7 +53,7 @@ impl Conf {
                 continue;
             }
             let Some((name, value)) = line.split_once('=') else {
-                bail!("line {}: neither a [section] nor an option = value", number + 1);
+                return Err(number + 1);
             };
             let value = value.trim();
             let unquoted = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);

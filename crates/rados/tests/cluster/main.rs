@@ -1,0 +1,17 @@
+//! The client library against a real cluster: Loligo's, or Ceph's.
+//!
+//! Against a Loligo that each run starts and stops (what the gate does; `LOLIGO_BIN` names the program):
+//!
+//! ```text
+//! LOLIGO_BIN=target/gate/loligo cargo test -p rados --features client-tests --test cluster
+//! ```
+//!
+//! Against a cluster that runs already, Ceph 16.2 for instance; its client.admin must be allowed to make pools:
+//!
+//! ```text
+//! RADOS_TEST_CONF=/etc/ceph/ceph.conf cargo test -p rados --features client-tests --test cluster
+//! ```
+
+mod setup;
+
+mod objects;
