@@ -15,3 +15,5 @@
 mod setup;
 
 mod objects;
+mod pools;
+mod watches;

@@ -116,12 +116,14 @@ fn compound_operations_are_atomic() {
             .omap_set(BTreeMap::from([("k".into(), "v".into())]));
         let version = pool.write_op("c", made.clone()).await.expect("made").version;
         assert_eq!(errno(pool.write_op("c", made).await), Errno::EEXIST);
+        let version =
+            pool.write_op("c", WriteOp::new().write(0, "data")).await.expect("again").version.max(version);
         let read = ReadOp::new().stat().read(0, 0).get_xattr("a").omap_get_vals("", "", 10);
         let reply = pool.read_op("c", read).await.expect("read");
         assert_eq!(reply.version, version);
         assert_eq!((reply.output(1), reply.output(2)), ("data".into(), "1".into()));
         // A failing step undoes the others.
-        let failing = WriteOp::new().write_full("gone").set_xattr("a", "2").cmpext(0, "other");
+        let failing = WriteOp::new().write_full("gone").set_xattr("a", "2").cmp_xattr("b", CmpOp::Eq, "x");
         let raw = pool.submit_write("c", failing).raw().await.expect("an answer");
         assert!(raw.result < 0, "{raw:?}");
         assert_eq!(pool.read("c", 0, 10).await.expect("read"), "data");
