@@ -32,7 +32,7 @@ impl Apply<'_> {
             return self.write_placed(object, offset, &p);
         }
         let end = range_end(offset, data.len() as u64)?;
-        self.edit(object)?;
+        self.edit(object)?.note_written(offset, end);
         match self.mode {
             Mode::Live { direct_min_bytes } if data.len() >= direct_min_bytes => {
                 self.write_direct(at, object, offset, data)?;
@@ -112,6 +112,7 @@ impl Apply<'_> {
 
     fn lose_block(&mut self, object: ObjectIndex, index: u32) -> Result<(), StoreError> {
         let o = self.edit(object)?;
+        o.written.forget(index..index + 1);
         let (old, shared) = (o.set_slot(index, Slot::LOST), o.shared);
         self.release(shared, old)
     }
@@ -241,7 +242,7 @@ impl Apply<'_> {
         if (blocks_up_to(end) - block_of(offset)) as usize != p.crcs.len() {
             return Err(Corruption::Value { what: "placement" }.into());
         }
-        self.edit(object)?;
+        self.edit(object)?.note_written(offset, end);
         self.map_placement(object, block_of(offset), p)?;
         self.grow(object, end)
     }
@@ -270,7 +271,7 @@ impl Apply<'_> {
         self.grow(object, end)
     }
 
-    /// Makes `offset..end` read as zeros: whole blocks are unmapped, parts of blocks rewritten.
+    /// Makes `offset..end` read as zeros, and holes: blocks of which nothing else was written are unmapped, others rewritten.
     fn punch(&mut self, object: ObjectIndex, offset: u64, end: u64) -> Result<(), StoreError> {
         let limit = self.edit(object)?.slots_end();
         let end = end.min(u64::from(limit) * BLOCK_U64);
@@ -278,13 +279,26 @@ impl Apply<'_> {
         while at < end {
             let n = (end - at).min(BLOCK_U64 - within(at) as u64);
             let o = self.edit(object)?;
-            let (slot, shared) = (o.slot(block_of(at)), o.shared);
-            if n == BLOCK_U64 {
-                o.set_slot(block_of(at), Slot::HOLE);
-                self.release(shared, slot)?;
-            } else if slot.is_placed() {
-                let zeros = zero_block();
-                self.patch_block(object, at, zeros.get(..n as usize).unwrap_or_default())?;
+            let (block, start) = (block_of(at), within(at) as u16);
+            let (slot, shared) = (o.slot(block), o.shared);
+            let left = match n {
+                _ if slot.is_hole() => None,
+                BLOCK_U64 => Some(Vec::new()),
+                _ if slot.is_lost() => None,
+                _ => o.written.without(block, (start, start + n as u16)),
+            };
+            match left {
+                None => {}
+                Some(left) if left.is_empty() => {
+                    o.written.forget(block..block + 1);
+                    o.set_slot(block, Slot::HOLE);
+                    self.release(shared, slot)?;
+                }
+                Some(left) => {
+                    o.written.set(block, &left);
+                    let zeros = zero_block();
+                    self.patch_block(object, at, zeros.get(..n as usize).unwrap_or_default())?;
+                }
             }
             at += n;
         }
@@ -330,7 +344,10 @@ impl Apply<'_> {
         }
         for (offset, piece) in pieces {
             match piece {
-                Some(piece) => self.write_buffered(dst, offset, &piece)?,
+                Some(piece) => {
+                    self.edit(dst)?.note_written(offset, offset + piece.len() as u64);
+                    self.write_buffered(dst, offset, &piece)?;
+                }
                 None => self.lose_block(dst, block_of(offset))?,
             }
         }
@@ -357,8 +374,16 @@ impl Apply<'_> {
             if !is_shared && !source.slot(block_of(at)).is_hole() {
                 let content = self.old_block(src, block_of(at))?;
                 let to = dst_offset + (at - src_offset);
-                match content.map(|c| c.slice(within(at)..within(at) + n as usize)) {
-                    Some(piece) => pieces.push((to, Some(piece))),
+                let (start, stop) = (within(at), within(at) + n as usize);
+                match content {
+                    Some(content) => {
+                        for (s, e) in source.written.spans(block_of(at)) {
+                            let (s, e) = (usize::from(s).max(start), usize::from(e).min(stop));
+                            if s < e {
+                                pieces.push((to + (s - start) as u64, Some(content.slice(s..e))));
+                            }
+                        }
+                    }
                     None => pieces.extend([(to, None), (to + n - 1, None)]),
                 }
             }
@@ -389,7 +414,10 @@ impl Apply<'_> {
                 self.refs(slot.place)?.add_user(slot.place);
                 any = true;
             }
-            self.edit(dst)?.set_slot(target + (index - first), slot);
+            let (to, spans) = (target + (index - first), source.written.spans(index));
+            let o = self.edit(dst)?;
+            o.set_slot(to, slot);
+            o.written.set(to, &spans);
         }
         if any {
             self.edit(src)?.shared = true;

@@ -23,6 +23,7 @@ mod onode;
 mod onode_wire;
 mod refs;
 mod stage;
+mod written;
 
 mod jobs;
 mod log;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::checksum::{BLOCK, BLOCK_U64};
+use crate::written::Written;
 
 /// The largest object, in bytes: bounds what one object's block table may take.
 pub(crate) const MAX_OBJECT_BYTES: u64 = 4 << 30;
@@ -49,6 +50,8 @@ pub(crate) struct Onode {
     pub(crate) omap_id: u64,
     pub(crate) omap_header: Bytes,
     pub(crate) shared: bool,
+    /// Which blocks were written in part only.
+    pub(crate) written: Written,
     mapped: u32,
     /// Chunks of `CHUNK` slots; a short or missing chunk ends in holes.
     chunks: Vec<Arc<Vec<Slot>>>,
@@ -118,11 +121,31 @@ impl Onode {
         }
     }
 
-    /// Data bytes as clients see them: mapped blocks, the last one up to the object's end.
+    /// A range is about to be written: its blocks are not mapped anew yet.
+    pub(crate) fn note_written(&mut self, offset: u64, end: u64) {
+        let mut at = offset;
+        while at < end {
+            let block = block_of(at);
+            let n = (end - at).min(BLOCK_U64 - within(at) as u64);
+            if n == BLOCK_U64 {
+                let after = block_of(end);
+                self.written.forget(block..after);
+                at = u64::from(after) * BLOCK_U64;
+            } else {
+                let start = within(at) as u16;
+                let hole = self.slot(block).is_hole();
+                self.written.add(block, (start, start + n as u16), hole);
+                at += n;
+            }
+        }
+    }
+
+    /// Data bytes as clients see them: what was written of the mapped blocks, the last one up to the object's end.
     pub(crate) fn stored_bytes(&self) -> u64 {
         let tail = self.size % BLOCK_U64;
-        let mut bytes = u64::from(self.mapped) * BLOCK_U64;
-        if tail != 0 && !self.slot((self.size / BLOCK_U64) as u32).is_hole() {
+        let last = (self.size / BLOCK_U64) as u32;
+        let mut bytes = u64::from(self.mapped) * BLOCK_U64 - self.written.unwritten_bytes();
+        if tail != 0 && !self.slot(last).is_hole() && self.written.is_whole(last) {
             bytes -= BLOCK_U64 - tail;
         }
         bytes
@@ -156,13 +179,14 @@ impl Onode {
     pub(crate) fn weight(&self) -> usize {
         let attrs: usize = self.attrs.iter().map(|(n, v)| n.len() + v.len() + 128).sum();
         let slots: usize = self.chunks.iter().map(|c| 48 + c.capacity() * size_of::<Slot>()).sum();
-        size_of::<Self>() + 64 + attrs + slots + self.omap_header.len()
+        size_of::<Self>() + 64 + attrs + slots + self.omap_header.len() + self.written.weight()
     }
 
     /// At least the length of the stored form, in bytes.
     pub(crate) fn encoded_bound(&self) -> u64 {
         let attrs: usize = self.attrs.iter().map(|(n, v)| n.len() + v.len() + 10).sum();
-        64 + (attrs + self.omap_header.len()) as u64 + u64::from(self.mapped) * 16
+        let written = self.written.pieces().len() as u64 * 9;
+        64 + (attrs + self.omap_header.len()) as u64 + u64::from(self.mapped) * 16 + written
     }
 
     #[cfg(debug_assertions)]
@@ -175,6 +199,7 @@ impl Onode {
             "onode invariant 2: {end} blocks, size {}",
             self.size
         );
+        self.written.assert_invariants(|block| !self.slot(block).is_hole());
         assert!(self.attrs.is_sorted_by(|a, b| a.0 < b.0), "onode invariant 4");
     }
 }

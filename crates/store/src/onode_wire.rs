@@ -4,6 +4,7 @@ use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
 use crate::onode::{MAX_OBJECT_BYTES, Onode, Slot, blocks_up_to};
+use crate::written::Piece;
 
 const SHARED: u8 = 1;
 
@@ -17,7 +18,7 @@ struct SlotRun {
 
 impl Encode for Onode {
     fn encode(&self, w: &mut Writer) {
-        w.envelope(1, 1, |w| {
+        w.envelope(2, 1, |w| {
             varint(w, self.size);
             w.u8(if self.shared { SHARED } else { 0 });
             varint(w, self.omap_id);
@@ -37,6 +38,14 @@ impl Encode for Onode {
                 end = run.index + run.len;
             }
             self.mapped_slots().for_each(|(_, slot)| w.u32(slot.crc));
+            varint(w, self.written.pieces().len() as u64);
+            let mut block = 0;
+            for piece in self.written.pieces() {
+                varint(w, u64::from(piece.block - block));
+                varint(w, u64::from(piece.span.0));
+                varint(w, u64::from(piece.span.1 - piece.span.0));
+                block = piece.block;
+            }
         });
     }
 }
@@ -61,7 +70,7 @@ fn slot_runs(o: &Onode) -> Vec<SlotRun> {
 impl Decode for Onode {
     const MIN_SIZE: usize = 12;
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("onode", 1, |r, _| {
+        r.envelope("onode", 2, |r, envelope| {
             let mut o = Self::with_size(read_varint(r)?);
             if o.size > MAX_OBJECT_BYTES {
                 return Err(DecodeError::TooLarge {
@@ -82,6 +91,9 @@ impl Decode for Onode {
                 o.attrs.push(entry);
             }
             decode_slots(r, &mut o)?;
+            if envelope.version >= 2 {
+                decode_written(r, &mut o)?;
+            }
             Ok(o)
         })
     }
@@ -109,6 +121,21 @@ fn decode_slots(r: &mut Reader, o: &mut Onode) -> Result<(), DecodeError> {
     for run in table {
         for i in 0..run.len {
             o.set_slot(run.index + i, Slot { place: run.place.saturating_add(i), crc: r.u32()? });
+        }
+    }
+    Ok(())
+}
+
+fn decode_written(r: &mut Reader, o: &mut Onode) -> Result<(), DecodeError> {
+    let mut block = 0u32;
+    for _ in 0..bounded_count(r, "pieces of blocks", 3)? {
+        let (gap, start, len) = (read_varint(r)?, read_varint(r)?, read_varint(r)?);
+        let invalid = DecodeError::Invalid { what: "piece of a block", value: start };
+        block = u32::try_from(u64::from(block).saturating_add(gap)).map_err(|_| invalid.clone())?;
+        let span = u16::try_from(start).ok().zip(u16::try_from(start.saturating_add(len)).ok());
+        let piece = Piece { block, span: span.ok_or(invalid.clone())? };
+        if o.slot(block).is_hole() || !o.written.push(piece) {
+            return Err(invalid);
         }
     }
     Ok(())
@@ -174,6 +201,8 @@ mod tests {
         }
         o.set_slot(702, Slot::LOST);
         o.set_slot(703, Slot::LOST);
+        o.written.set(2, &[(5, 9), (300, 4096)]);
+        o.written.set(701, &[(0, 1)]);
         o
     }
 

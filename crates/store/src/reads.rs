@@ -32,7 +32,7 @@ impl Store {
         }))
     }
 
-    /// The `(offset, length)` ranges inside the given one that hold data, joined where they touch.
+    /// The `(offset, length)` ranges inside the given one that were written, to the byte, joined where they touch.
     pub fn extents(&mut self, key: &ObjectKey, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, StoreError> {
         let Some(o) = self.onode(key)? else { return Ok(Vec::new()) };
         let end = offset.saturating_add(len).min(o.size);
@@ -41,12 +41,14 @@ impl Store {
             if o.slot(index).is_hole() {
                 continue;
             }
-            let start = (u64::from(index) * BLOCK_U64).max(offset);
-            let stop = ((u64::from(index) + 1) * BLOCK_U64).min(end);
-            match found.last_mut() {
-                Some((s, l)) if *s + *l == start => *l += stop - start,
-                _ if stop > start => found.push((start, stop - start)),
-                _ => {}
+            let at = u64::from(index) * BLOCK_U64;
+            for (from, until) in o.written.spans(index) {
+                let (start, stop) = ((at + u64::from(from)).max(offset), (at + u64::from(until)).min(end));
+                match found.last_mut() {
+                    _ if start >= stop => {}
+                    Some((s, l)) if *s + *l == start => *l += stop - start,
+                    _ => found.push((start, stop - start)),
+                }
             }
         }
         Ok(found)

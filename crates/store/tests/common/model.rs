@@ -10,6 +10,8 @@ use types::HObject;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelObject {
     pub data: Vec<u8>,
+    /// Of each byte, whether it was written and not discarded since.
+    pub written: Vec<bool>,
     pub attrs: BTreeMap<Bytes, Bytes>,
     pub omap: BTreeMap<Bytes, Bytes>,
     pub header: Bytes,
@@ -36,9 +38,11 @@ impl Model {
             }
             Op::Write { object, offset, data } => self.edit(key(*object)).write(*offset, data),
             Op::Zero { object, offset, len } => {
-                self.edit(key(*object)).write(*offset, &vec![0; *len as usize])
+                let o = self.edit(key(*object));
+                o.write(*offset, &vec![0; *len as usize]);
+                o.written[*offset as usize..][..*len as usize].fill(false);
             }
-            Op::Truncate { object, size } => self.edit(key(*object)).data.resize(*size as usize, 0),
+            Op::Truncate { object, size } => self.edit(key(*object)).resize(*size as usize),
             Op::Remove { object } => {
                 self.objects.remove(&key(*object));
             }
@@ -66,10 +70,12 @@ impl Model {
                 self.objects.insert(key(*dst), copy);
             }
             Op::CloneRange { src, dst, src_offset, len, dst_offset } => {
-                let mut copy = self.objects[&key(*src)].data.clone();
-                copy.resize(copy.len().max((src_offset + len) as usize), 0);
+                let mut copy = self.objects[&key(*src)].clone();
+                copy.resize(copy.data.len().max((src_offset + len) as usize));
                 let range = *src_offset as usize..(src_offset + len) as usize;
-                self.edit(key(*dst)).write(*dst_offset, &copy[range]);
+                let o = self.edit(key(*dst));
+                o.write(*dst_offset, &copy.data[range.clone()]);
+                o.written[*dst_offset as usize..][..*len as usize].copy_from_slice(&copy.written[range]);
             }
             Op::Rename { src, dst } => {
                 if src != dst {
@@ -145,6 +151,8 @@ impl Model {
             assert_eq!(other.omap, object.omap, "{what}: omap of {}", key.object);
             assert_eq!(other.header, object.header, "{what}: header of {}", key.object);
             assert_eq!(other.data.len(), object.data.len(), "{what}: size of {}", key.object);
+            let differs = other.written.iter().zip(&object.written).position(|(a, b)| a != b);
+            assert_eq!(differs, None, "{what}: a hole of {}", key.object);
             if other.data != object.data {
                 let differs = other.data.iter().zip(&object.data).position(|(a, b)| a != b);
                 panic!("{what}: data of {} differs at byte {differs:?}", key.object);
@@ -158,6 +166,14 @@ fn read_object(store: &mut Store, key: &ObjectKey) -> ModelObject {
     let stat = store.stat(key).expect("stat").expect("listed");
     let data = store.read(key, 0, u64::MAX).expect("read");
     assert_eq!(data.len() as u64, stat.size);
+    let mut written = vec![false; data.len()];
+    let mut allocated = std::collections::BTreeSet::new();
+    for (offset, len) in store.extents(key, 0, u64::MAX).expect("extents") {
+        let range = offset as usize..(offset + len) as usize;
+        allocated.extend(range.start / 4096..=(range.end - 1) / 4096);
+        written[range].fill(true);
+    }
+    assert_eq!(stat.allocated_bytes, allocated.len() as u64 * 4096, "blocks without data are free");
     let mut omap = BTreeMap::new();
     let mut last: Option<Bytes> = None;
     loop {
@@ -171,6 +187,7 @@ fn read_object(store: &mut Store, key: &ObjectKey) -> ModelObject {
     }
     ModelObject {
         data: data.to_vec(),
+        written,
         attrs: store.attrs(key).expect("attrs").into_iter().collect(),
         omap,
         header: store.omap_header(key).expect("header"),
@@ -184,8 +201,14 @@ impl ModelObject {
             return;
         }
         if self.data.len() < end {
-            self.data.resize(end, 0);
+            self.resize(end);
         }
         self.data[offset as usize..end].copy_from_slice(data);
+        self.written[offset as usize..end].fill(true);
+    }
+
+    fn resize(&mut self, size: usize) {
+        self.data.resize(size, 0);
+        self.written.resize(size, false);
     }
 }
