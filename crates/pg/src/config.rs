@@ -46,6 +46,10 @@ pub struct OsdConfig {
     pub client_message_cap: u64,
     /// Bytes of their data; 0 for any number.
     pub client_message_size_cap: u64,
+    /// Clients that know backoffs keep to themselves what would wait for a PG's peering, a degraded object, a lost one.
+    pub backoff_on_peering: bool,
+    pub backoff_on_degraded: bool,
+    pub backoff_on_unfound: bool,
     /// The share of the store at which writes are dropped, 0 to 1.
     pub failsafe_full_ratio: f32,
 }
@@ -79,6 +83,9 @@ impl Default for OsdConfig {
             client_message_cap: 256,
             client_message_size_cap: 500 << 20,
             failsafe_full_ratio: 0.97,
+            backoff_on_peering: false,
+            backoff_on_degraded: false,
+            backoff_on_unfound: true,
             default_notify_timeout: Duration::from_secs(30),
         }
     }
@@ -91,12 +98,13 @@ enum Slot<'a> {
     Count(&'a mut u32),
     Seconds(&'a mut Duration),
     Ratio(&'a mut f32),
+    Flag(&'a mut bool),
     /// Stored in bytes, spoken of in MiB.
     Mebibytes(&'a mut u64),
 }
 
 /// Every option's name.
-pub const OPTIONS: [&str; 27] = [
+pub const OPTIONS: [&str; 30] = [
     "osd_pg_max_concurrent_snap_trims",
     "osd_snap_trim_sleep",
     "osd_max_object_name_len",
@@ -124,6 +132,9 @@ pub const OPTIONS: [&str; 27] = [
     "osd_client_message_cap",
     "osd_client_message_size_cap",
     "osd_failsafe_full_ratio",
+    "osd_backoff_on_peering",
+    "osd_backoff_on_degraded",
+    "osd_backoff_on_unfound",
 ];
 
 impl OsdConfig {
@@ -155,6 +166,9 @@ impl OsdConfig {
             "osd_client_message_cap" => Slot::Bytes(&mut self.client_message_cap),
             "osd_client_message_size_cap" => Slot::Bytes(&mut self.client_message_size_cap),
             "osd_failsafe_full_ratio" => Slot::Ratio(&mut self.failsafe_full_ratio),
+            "osd_backoff_on_peering" => Slot::Flag(&mut self.backoff_on_peering),
+            "osd_backoff_on_degraded" => Slot::Flag(&mut self.backoff_on_degraded),
+            "osd_backoff_on_unfound" => Slot::Flag(&mut self.backoff_on_unfound),
             "osd_default_notify_timeout" => Slot::Seconds(&mut self.default_notify_timeout),
             _ => return None,
         })
@@ -176,6 +190,7 @@ impl OsdConfig {
                 _ => false,
             },
             Slot::Ratio(v) => value.parse().map(|n| *v = n).is_ok(),
+            Slot::Flag(v) => value.parse().map(|n| *v = n).is_ok(),
             Slot::Mebibytes(v) => match value.parse::<u64>() {
                 Ok(n) if n < 1 << 40 => {
                     *v = n << 20;
@@ -194,6 +209,7 @@ impl OsdConfig {
             Slot::Count(v) => v.to_string(),
             Slot::Seconds(v) => v.as_secs_f64().to_string(),
             Slot::Ratio(v) => v.to_string(),
+            Slot::Flag(v) => v.to_string(),
             Slot::Mebibytes(v) => (*v >> 20).to_string(),
         })
     }
@@ -207,8 +223,9 @@ mod tests {
     fn every_option_reads_back_what_was_set() {
         for name in OPTIONS {
             let mut c = OsdConfig::default();
-            assert!(c.set(name, "17"), "{name}");
-            assert_eq!(c.get(name).as_deref(), Some("17"), "{name}");
+            let value = if name.starts_with("osd_backoff_on") { "true" } else { "17" };
+            assert!(c.set(name, value), "{name}");
+            assert_eq!(c.get(name).as_deref(), Some(value), "{name}");
             assert!(!c.set(name, "many"), "{name}");
         }
         assert!(!OsdConfig::default().set("osd_colour", "1"));

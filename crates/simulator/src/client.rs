@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use maps::OsdMap;
 use messages::Message;
-use messages::osd::{MOsdOp, MOsdOpReply, flags};
+use messages::osd::{MOsdBackoff, MOsdOp, MOsdOpReply, flags};
 use pg::IntervalKey;
 use testkit::Rng;
 use types::{ConnId, Epoch, HObject, PgId, PoolId, ReqId, SnapContext, SnapId, SpgId, Utime};
@@ -43,6 +43,8 @@ pub struct Client {
     pub pending: BTreeMap<u64, Pending>,
     /// The session to each OSD.
     pub sessions: BTreeMap<i32, OsdSession>,
+    /// What OSDs told it not to send, by session and number.
+    pub backoffs: BTreeMap<(ConnId, u64), MOsdBackoff>,
     next_tid: u64,
     /// It only reads, one request per object at a time: what waits for one object does not keep it from others.
     reader: bool,
@@ -66,6 +68,7 @@ impl Client {
             rng,
             pending: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            backoffs: BTreeMap::new(),
             next_tid: 0,
             reader,
             paused: true,
@@ -231,6 +234,7 @@ impl World {
     pub fn client_message(&mut self, c: usize, conn: ConnId, from: Node, tid: u64, msg: Message) {
         match (from, msg) {
             (_, Message::OsdMap(m)) => self.client_map(c, &m),
+            (Node::Osd(_), Message::OsdBackoff(b)) => self.client_backoff(c, conn, b),
             (Node::Osd(_), Message::OsdOpReply(r)) => self.client_reply(c, conn, tid, &r),
             _ => {}
         }

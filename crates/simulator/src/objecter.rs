@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use codec::Decode;
 use maps::{Incremental, OsdMap};
 use messages::mon::{MMonSubscribe, MOsdMap, SubscribeItem};
-use messages::osd::flags;
+use messages::osd::{MOsdBackoff, MOsdOp, backoff_op, flags};
 use pg::IntervalKey;
 use types::{ConnId, Epoch, HObject, PgId, SpgId};
 
@@ -64,6 +64,11 @@ pub struct OsdSession {
     backoff: Time,
 }
 
+/// Whether the request is of the backoff's PG and range.
+fn covers(b: &MOsdBackoff, m: &MOsdOp) -> bool {
+    m.pgid == b.pgid && (m.object == b.begin || (b.begin < m.object && m.object < b.end))
+}
+
 fn pg_of(map: &OsdMap, o: &HObject) -> Option<PgId> {
     map.raw_pg_to_pg(PgId::new(o.pool, o.hash))
 }
@@ -106,12 +111,39 @@ impl World {
             Some(session) => session.conn,
             None => self.open_session(c, target, life),
         };
-        let Some(p) = self.clients[c].pending.get_mut(&tid) else { return };
+        let client = &mut self.clients[c];
+        let Some(p) = client.pending.get_mut(&tid) else { return };
         p.key = key;
         p.target = target;
         p.msg.pgid = SpgId::replicated(pgid);
         p.msg.epoch = map.epoch;
+        let blocks = |(on, b): (&(ConnId, u64), &MOsdBackoff)| on.0 == conn && covers(b, &p.msg);
+        if client.backoffs.iter().any(blocks) {
+            // It goes out when the backoff ends.
+            (p.conn, p.sent) = (Some(conn), self.now);
+            return;
+        }
         self.send_on(c, tid, conn);
+    }
+
+    /// An OSD says what not to send to it, or that it may be sent now. Source: Objecter::handle_osd_backoff.
+    pub fn client_backoff(&mut self, c: usize, conn: ConnId, b: MOsdBackoff) {
+        if !self.clients[c].sessions.values().any(|s| s.conn == conn) {
+            return;
+        }
+        if b.op == backoff_op::BLOCK {
+            let ack = MOsdBackoff { op: backoff_op::ACK_BLOCK, ..b.clone() };
+            self.clients[c].backoffs.insert((conn, b.id), b);
+            return self.net.send(self.now, conn, End::Opener, 0, ack.into());
+        }
+        if self.clients[c].backoffs.remove(&(conn, b.id)).is_none() {
+            return self.violation(format!("client {c} knows no backoff {} on {conn:?}", b.id));
+        }
+        let held = |tid: &u64| self.clients[c].pending.get(tid).is_some_and(|p| covers(&b, &p.msg));
+        let again: Vec<u64> = self.clients[c].sent_on(conn).into_iter().filter(held).collect();
+        for tid in again {
+            self.send_on(c, tid, conn);
+        }
     }
 
     /// One more attempt.
@@ -149,6 +181,7 @@ impl World {
             return self.plan_in(wait, Event::ReachOsd { client: c, life, osd, conn });
         }
         client.sessions.remove(&osd);
+        client.backoffs.retain(|(on, _), _| *on != conn);
         let addrs =
             client.map.as_ref().and_then(|m| m.osd(osd)).filter(|o| o.is_up()).map(|o| &o.client_addrs);
         let life = addrs.map_or(0, life_of);
@@ -257,6 +290,7 @@ impl World {
         let old: Vec<(i32, ConnId)> = client.sessions.iter().filter_map(old).collect();
         for (osd, conn) in old {
             client.sessions.remove(&osd);
+            client.backoffs.retain(|(on, _), _| *on != conn);
             for p in client.pending.values_mut().filter(|p| p.conn == Some(conn)) {
                 p.conn = None;
                 p.stuck = true;

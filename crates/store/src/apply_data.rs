@@ -243,6 +243,7 @@ impl Apply<'_> {
             return Err(Corruption::Value { what: "placement" }.into());
         }
         self.edit(object)?.note_written(offset, end);
+        self.stage.allocated += p.crcs.len() as i64;
         self.map_placement(object, block_of(offset), p)?;
         self.grow(object, end)
     }

@@ -166,5 +166,9 @@ fn changes(layer: &MemTable) -> impl Iterator<Item = Result<Change, StoreError>>
         let value: Option<Bytes> = (!r.is_empty()).then(|| r.to_bytes());
         Ok((refs_key(*region), value))
     });
-    kv(class::META, class::ONODE).chain(onodes).chain(kv(class::OMAP, class::REFS)).chain(refs)
+    kv(class::META, class::ONODE)
+        .chain(onodes)
+        .chain(kv(class::OMAP, class::REFS))
+        .chain(refs)
+        .chain(kv(class::POOLS, class::POOLS + 1))
 }

@@ -12,6 +12,7 @@ use crate::key::{class, parse_onode_key, split_space_key};
 use crate::map::MapState;
 use crate::onode::{Onode, Slot};
 use crate::page::{Page, PageRef};
+use crate::pool_totals::{self, Pools};
 use crate::refs::RefRegion;
 use crate::replay::LogReader;
 use crate::superblock::Superblock;
@@ -126,6 +127,10 @@ struct Check<'a> {
     owners: BTreeMap<u64, u32>,
     omaps: BTreeSet<u64>,
     omap_bytes: u64,
+    /// Blocks of object data, and what each pool stores, as found and as recorded.
+    data_blocks: u64,
+    pools: BTreeMap<i64, i64>,
+    recorded_pools: Pools,
     last_key: Option<Bytes>,
 }
 
@@ -157,6 +162,9 @@ impl<'a> Check<'a> {
             owners: BTreeMap::new(),
             omaps: BTreeSet::new(),
             omap_bytes: 0,
+            data_blocks: 0,
+            pools: BTreeMap::new(),
+            recorded_pools: Pools::new(),
             last_key: None,
         }
     }
@@ -252,6 +260,7 @@ impl<'a> Check<'a> {
                 let refs = RefRegion::from_bytes(value).ok()?;
                 self.recorded.extend(refs.blocks(region));
             }
+            class::POOLS => self.recorded_pools = pool_totals::decode(value).ok()?,
             _ => return None,
         }
         Some(())
@@ -260,6 +269,7 @@ impl<'a> Check<'a> {
     fn onode(&mut self, key: &ObjectKey, o: &Onode) {
         self.report.objects += 1;
         self.report.stored_bytes += o.stored_bytes();
+        *self.pools.entry(key.object.pool.0).or_default() += o.stored_bytes() as i64;
         if o.omap_id != 0 {
             *self.owners.entry(o.omap_id).or_default() += 1;
         }
@@ -274,7 +284,9 @@ impl<'a> Check<'a> {
                 self.find(Finding::OutsideData { block });
                 continue;
             }
-            if self.used.put(Run::new(block, 1), true) == 0 {
+            let fresh = self.used.put(Run::new(block, 1), true);
+            self.data_blocks += u64::from(fresh);
+            if fresh == 0 {
                 if o.shared {
                     *self.extra.entry(block).or_default() += 1;
                 } else {
@@ -318,11 +330,16 @@ impl<'a> Check<'a> {
     fn totals(&mut self) {
         let totals = self.sb.totals;
         let sums = self.sb.root.as_ref().map(|r| r.sums).unwrap_or_default();
+        let allocated: i64 = self.recorded_pools.values().map(|p| p.allocated_bytes).sum();
+        let stored = |pool: &i64| self.recorded_pools.get(pool).map_or(0, |p| p.stored_bytes);
+        let wrong_pools = self.pools.iter().filter(|(pool, found)| stored(pool) != **found).count();
         let pairs = [
             ("objects", totals.objects, self.report.objects),
             ("stored bytes", totals.stored_bytes, self.report.stored_bytes),
             ("page blocks", totals.page_blocks, u64::from(self.pages)),
             ("omap bytes", sums.omap_bytes, self.omap_bytes),
+            ("bytes of the pools' blocks", allocated as u64, self.data_blocks * BLOCK_U64),
+            ("pools with another sum than is recorded", 0, wrong_pools as u64),
         ];
         for (what, recorded, found) in pairs {
             if recorded != found {

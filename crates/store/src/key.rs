@@ -35,6 +35,7 @@ pub(crate) mod class {
     pub const ONODE: u8 = 3;
     pub const OMAP: u8 = 4;
     pub const REFS: u8 = 5;
+    pub const POOLS: u8 = 6;
 }
 
 /// `class, pool, seed, shard`: what all keys of a space begin with.
@@ -142,6 +143,11 @@ pub(crate) fn onode_key_into(shard: i8, o: &HObject, k: &mut Vec<u8>) {
     }
     k.extend_from_slice(&o.snap.0.to_be_bytes());
     k.push(u8::from(!o.key.is_empty()));
+}
+
+/// The pool of an object's index key.
+pub(crate) fn pool_of_onode_key(key: &[u8]) -> Option<i64> {
+    key.get(3..)?.first_chunk::<8>().copied().map(unshift_pool)
 }
 
 /// The object an index key names; `None` for a key of another class or a damaged one.

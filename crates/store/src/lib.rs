@@ -6,6 +6,7 @@
 mod store;
 
 mod open;
+mod pool_totals;
 mod read_plan;
 mod reads;
 
@@ -51,7 +52,7 @@ pub use error::{Corruption, Foreign, Misuse, StoreError};
 pub use fsck::{Finding, FsckReport, fsck};
 pub use jobs::{Commit, CommitDone};
 pub use key::{ObjectKey, Space};
-pub use options::{Counters, FormatOptions, Identity, ObjectStat, Options, Priority, Statfs};
+pub use options::{Counters, FormatOptions, Identity, ObjectStat, Options, PoolTotals, Priority, Statfs};
 pub use read_plan::ReadPlan;
 pub use reads::KeyPage;
 pub use store::Store;

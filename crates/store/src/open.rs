@@ -10,6 +10,7 @@ use crate::fsck::used_blocks;
 use crate::index::Index;
 use crate::log::{Log, Ring};
 use crate::map::MapState;
+use crate::pool_totals::{self, Pools};
 use crate::replay::{LogReader, Logged};
 use crate::store::{Limits, Phase, Store};
 use crate::superblock::{Layout, LogPosition, Superblock, Totals};
@@ -76,6 +77,7 @@ impl Store {
             ),
             phase: Phase::Idle,
             totals: superblock.totals,
+            pools: Pools::new(),
             next_omap_id: superblock.next_omap_id,
             limits,
             counters: Counters::default(),
@@ -85,6 +87,7 @@ impl Store {
             stale,
             map,
         };
+        store.pools = pool_totals::load(&mut store.index)?;
         store.replay(device.as_ref())?;
         // What replay read may so far be only in a cache below us; once served it must not go away again.
         device.flush()?;

@@ -73,6 +73,15 @@ pub struct Statfs {
     pub objects: u64,
 }
 
+/// What a pool's objects take, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PoolTotals {
+    /// What was written and not discarded; data that snapshots share counts for each of them.
+    pub stored_bytes: i64,
+    /// Blocks; shared ones count once.
+    pub allocated_bytes: i64,
+}
+
 /// One object, as a listing or a read needs to know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ObjectStat {

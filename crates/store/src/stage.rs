@@ -7,8 +7,10 @@ use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
 use crate::alloc::{Allocator, Run, count_blocks, push_run};
+use crate::checksum::BLOCK;
 use crate::data::DirectWrite;
 use crate::index::Index;
+use crate::key::pool_of_onode_key;
 use crate::memtable::{KvMap, LayerSize, kv_tree_bytes, onode_tree_bytes};
 use crate::onode::Onode;
 use crate::refs::RefRegion;
@@ -72,15 +74,27 @@ pub(crate) struct Stage {
     pub(crate) freed: Vec<Run>,
     /// Omap ids given out by this transaction, counted from the store's next one.
     pub(crate) new_omap_ids: u64,
+    /// Blocks taken and not given back.
+    pub(crate) allocated: i64,
     /// Whether the transaction gives space back on purpose: it may use the reserve.
     pub(crate) releases: bool,
 }
 
 /// How the store's totals change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Delta {
     pub(crate) objects: i64,
-    pub(crate) stored_bytes: i64,
+    /// Pool by pool; a pool may be there more than once.
+    pub(crate) stored_by_pool: Vec<(i64, i64)>,
+    /// Of the first object.
+    pub(crate) pool: Option<i64>,
+    pub(crate) allocated_bytes: i64,
+}
+
+impl Delta {
+    pub(crate) fn stored_bytes(&self) -> i64 {
+        self.stored_by_pool.iter().map(|(_, bytes)| bytes).sum()
+    }
 }
 
 impl Stage {
@@ -89,11 +103,13 @@ impl Stage {
     }
 
     pub(crate) fn take(&mut self, run: Run) {
+        self.allocated += i64::from(run.len);
         push_run(&mut self.taken, run);
     }
 
     pub(crate) fn free(&mut self, block: u32) {
         self.dirty.remove(&block);
+        self.allocated -= 1;
         push_run(&mut self.freed, Run::new(block, 1));
     }
 
@@ -119,7 +135,7 @@ impl Stage {
 
     /// Makes the changes those of the active layer. Cannot fail.
     pub(crate) fn merge_into(self, index: &mut Index) -> Delta {
-        let mut delta = Delta::default();
+        let mut delta = Delta { allocated_bytes: self.allocated * BLOCK as i64, ..Delta::default() };
         for run in &self.freed {
             for block in run.start..run.end() {
                 index.active.dirty.remove(&block);
@@ -132,7 +148,14 @@ impl Stage {
             o.now.iter().for_each(|o| o.assert_invariants());
             delta.objects += i64::from(o.now.is_some()) - i64::from(o.before.is_some());
             let stored = |o: &Option<Arc<Onode>>| o.as_ref().map_or(0, |o| o.stored_bytes()) as i64;
-            delta.stored_bytes += stored(&o.now) - stored(&o.before);
+            if let Some(pool) = pool_of_onode_key(&o.key) {
+                delta.pool = delta.pool.or(Some(pool));
+                match (stored(&o.now) - stored(&o.before), delta.stored_by_pool.last_mut()) {
+                    (0, _) => {}
+                    (more, Some(last)) if last.0 == pool => last.1 += more,
+                    (more, _) => delta.stored_by_pool.push((pool, more)),
+                }
+            }
             index.put_onode(o.key, o.now);
         }
         for (region, refs) in self.refs {

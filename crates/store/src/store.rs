@@ -1,5 +1,6 @@
 //! The store as its owner sees it: submit, commit, checkpoint. Opening is in `open`, reading in `reads`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::alloc::{Allocator, count_blocks};
@@ -11,11 +12,13 @@ use crate::index::Index;
 use crate::jobs::{Commit, CommitDone};
 use crate::log::Log;
 use crate::map::MapState;
+use crate::memtable::LayerSize;
 use crate::merge::Pool;
+use crate::pool_totals::{self, Pools};
 use crate::record::LoggedTxn;
-use crate::stage::{Delta, Stage};
+use crate::stage::Stage;
 use crate::superblock::{LogPosition, StaleCopy, Superblock, Totals};
-use crate::{Counters, DeviceError, Identity, Misuse, Priority, Statfs, StoreError, Txn, TxnSeq};
+use crate::{Counters, DeviceError, Identity, Misuse, PoolTotals, Priority, Statfs, StoreError, Txn, TxnSeq};
 
 /// The object store on one device. One owner calls it; device writes leave it as jobs.
 ///
@@ -33,6 +36,7 @@ pub struct Store {
     pub(crate) log: Log,
     pub(crate) phase: Phase,
     pub(crate) totals: Totals,
+    pub(crate) pools: Pools,
     pub(crate) next_omap_id: u64,
     pub(crate) limits: Limits,
     pub(crate) counters: Counters,
@@ -127,9 +131,10 @@ impl Store {
     pub(crate) fn accept(&mut self, mut stage: Stage) -> Vec<crate::data::DirectWrite> {
         let direct = std::mem::take(&mut stage.direct);
         self.next_omap_id += stage.new_omap_ids;
-        let Delta { objects, stored_bytes } = stage.merge_into(&mut self.index);
-        self.totals.objects = self.totals.objects.saturating_add_signed(objects);
-        self.totals.stored_bytes = self.totals.stored_bytes.saturating_add_signed(stored_bytes);
+        let delta = stage.merge_into(&mut self.index);
+        self.totals.objects = self.totals.objects.saturating_add_signed(delta.objects);
+        self.totals.stored_bytes = self.totals.stored_bytes.saturating_add_signed(delta.stored_bytes());
+        pool_totals::add(&mut self.pools, &delta);
         direct
     }
 
@@ -227,6 +232,8 @@ impl Store {
     fn freeze(&mut self) -> Checkpoint {
         let in_flight = self.log.in_flight_last();
         let absorbed = if self.log.queue_fits() { None } else { Some(self.log.absorb()) };
+        let (key, value) = pool_totals::entry(&self.pools);
+        self.index.active.put_kv(key, Some(value));
         let txn = self.log.last_txn;
         let needs = if absorbed.is_some() { in_flight.unwrap_or(self.log.durable) } else { txn };
         let image = self.alloc.bitmap().clone();
@@ -301,7 +308,8 @@ impl Store {
     /// Blocks by which the tree may grow in the next checkpoint if it also takes this stage.
     fn growth_blocks(&self, stage: &Stage) -> u64 {
         let leaves = self.superblock.root.as_ref().map_or(0, |r| r.sums.leaves) + 1;
-        self.index.active.size().plus(stage.size()).growth_blocks(leaves)
+        let pools = LayerSize { keys: 1, tree_bytes: pool_totals::tree_bytes(&self.pools) };
+        self.index.active.size().plus(stage.size()).plus(pools).growth_blocks(leaves)
     }
 
     /// Blocks that must stay free, so that the next checkpoint finds room whatever happens until then. With `spare`, also
@@ -330,15 +338,16 @@ impl Store {
     fn check_space(&mut self, stage: &Stage, priority: Priority) -> Result<(), StoreError> {
         let free = u64::from(self.alloc.free_blocks());
         let whole = self.limits.reserve_blocks;
+        // What replaces data is no release, whatever it cuts off first.
+        let releases = stage.releases && stage.taken_blocks() <= count_blocks(&stage.freed);
         let reserve = match priority {
             Priority::Essential => 0,
-            // What replaces data is no release, whatever it cuts off first.
-            _ if stage.releases && stage.taken_blocks() <= count_blocks(&stage.freed) => whole / 4,
+            _ if releases => whole / 4,
             Priority::Member => whole / 2,
             Priority::Client if stage.taken.is_empty() => whole * 3 / 4,
             Priority::Client => whole,
         };
-        let bare = self.needed_blocks(stage, priority != Priority::Essential);
+        let bare = self.needed_blocks(stage, !releases && priority != Priority::Essential);
         let needed = bare + reserve;
         // A checkpoint resets what it needs itself, and frees what was given back: time for one before it is tight.
         self.wants_space |= free < bare + self.limits.reserve_blocks / 2;
@@ -372,6 +381,11 @@ impl Store {
             metadata_bytes: bytes(fixed + pages),
             objects: self.totals.objects,
         }
+    }
+
+    /// What each pool's objects take.
+    pub fn pool_totals(&self) -> &BTreeMap<i64, PoolTotals> {
+        &self.pools
     }
 
     /// Blocks free after the next checkpoint, and blocks set aside for the one under way.

@@ -204,6 +204,7 @@ impl OsdCore {
     fn remove_pools(&mut self, before: &OsdMap, removed: &BTreeSet<SpgId>) {
         for id in removed {
             self.pgs.remove(id);
+            self.shared.sessions.values_mut().for_each(|s| s.backoffs.forget(*id));
             let pg_num = before.pool(id.pgid.pool).map_or(1, |p| p.pg_num);
             let range = crate::range::pg_range(id.pgid, pg_num.max(id.pgid.seed.saturating_add(1)));
             pg::remove::remove_copy(*id, &range, &mut self.shared);

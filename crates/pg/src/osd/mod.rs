@@ -105,6 +105,7 @@ impl OsdCore {
             up_thru_wanted: Epoch(0),
             heard_at: BTreeMap::new(),
             lease_waited: false,
+            dropped: Vec::new(),
             space_waited: false,
             told_tight: false,
             failsafe_full: false,
@@ -197,6 +198,9 @@ impl OsdCore {
                 self.tracker.answered(*conn, *tid, client, reply, now);
             }
         }
+        for (conn, tid) in self.shared.dropped.drain(..) {
+            self.tracker.dropped(conn, tid);
+        }
         if self.shared.uncommitted {
             self.tracker.submitted(self.shared.store.submitted(), now.mono);
         }
@@ -204,10 +208,10 @@ impl OsdCore {
 
     fn dispatch(&mut self, input: Input) {
         match input {
-            Input::Connected { conn, peer } => {
-                let epoch = self.shared.sessions.get(&conn).map_or(Epoch(0), |s| s.epoch);
-                self.shared.sessions.insert(conn, Session { epoch, ..Session::new(peer) });
-            }
+            Input::Connected { conn, peer } => match self.shared.sessions.get_mut(&conn) {
+                Some(session) => session.peer = peer,
+                None => drop(self.shared.sessions.insert(conn, Session::new(peer))),
+            },
             Input::Disconnected { conn } => self.disconnected(conn),
             Input::Message { conn, tid, msg } => self.message(conn, tid, msg),
             Input::FromOsd { osd, msg } => self.osd_message(osd.0, None, 0, msg),
@@ -331,6 +335,10 @@ impl OsdCore {
             last = *seq;
         }
         self.tracker.assert_invariants();
+        let held = self.shared.sessions.iter().flat_map(|(conn, s)| s.backoffs.held().map(|h| (*conn, h)));
+        let told = self.pgs.values().flat_map(|pg| pg.backoffs.iter().map(|b| (b.conn, (pg.id, b.id))));
+        let told: std::collections::BTreeSet<_> = told.collect();
+        assert_eq!(told, held.collect(), "backoffs of PGs and of sessions");
         for pg in self.pgs.values() {
             pg.assert_invariants(&self.shared);
         }

@@ -188,15 +188,18 @@ impl OsdCore {
         }
     }
 
-    /// Each pool's share of the store, from the sums of its PGs here.
+    /// Each pool's share of the store; omaps from the sums of its PGs here.
     fn pool_stats(&self) -> BTreeMap<i64, StoreStatfs> {
         let mut pools: BTreeMap<i64, StoreStatfs> = BTreeMap::new();
         for (id, pg) in &self.pgs {
             let s = pools.entry(id.pgid.pool.0).or_default();
-            let sums = &pg.info.sums;
-            s.data_stored += sums.bytes;
-            s.allocated += sums.bytes;
-            s.omap_allocated += sums.omap_bytes;
+            s.omap_allocated += pg.info.sums.omap_bytes;
+        }
+        for (pool, totals) in self.shared.store.pool_totals() {
+            if let Some(s) = pools.get_mut(pool) {
+                s.data_stored = totals.stored_bytes.max(0);
+                s.allocated = totals.allocated_bytes.max(0);
+            }
         }
         pools
     }

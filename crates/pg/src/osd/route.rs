@@ -1,7 +1,7 @@
 //! Where messages go: client requests and other OSDs' messages to their PG, each once its map is here.
 
 use messages::Message;
-use messages::osd::MOsdOp;
+use messages::osd::{MOsdOp, backoff_op};
 use types::{ConnId, EntityType, Epoch, Errno, SpgId};
 
 use super::OsdCore;
@@ -46,6 +46,11 @@ impl OsdCore {
             Message::OsdOp(m) => {
                 let epoch = m.epoch;
                 self.route(epoch, Routed::Client { conn, tid, msg: Box::new(m) });
+            }
+            Message::OsdBackoff(m) if m.op == backoff_op::ACK_BLOCK => {
+                if let Some(session) = self.shared.sessions.get_mut(&conn) {
+                    session.backoffs.acked(m.id);
+                }
             }
             Message::Command(m) => self.command(conn, tid, &m),
             Message::Ping(m) => self.shared.out.push(Output::Reply { conn, tid, msg: Message::Ping(m) }),
@@ -169,6 +174,7 @@ impl OsdCore {
             if pg.primary() == from && !pg.acting().contains(&cx.whoami) && !pg.up().contains(&cx.whoami) {
                 let range = pg_range(msg.pgid.pgid, pg.key.pg_num.max(msg.pgid.pgid.seed + 1));
                 self.pgs.remove(&msg.pgid);
+                cx.sessions.values_mut().for_each(|s| s.backoffs.forget(msg.pgid));
                 crate::pg::remove::remove_copy(msg.pgid, &range, cx);
             }
             return;
@@ -186,7 +192,12 @@ impl OsdCore {
     }
 
     pub(super) fn disconnected(&mut self, conn: ConnId) {
-        self.shared.sessions.remove(&conn);
+        let session = self.shared.sessions.remove(&conn);
+        for (pgid, id) in session.iter().flat_map(|s| s.backoffs.held()) {
+            if let Some(pg) = self.pgs.get_mut(&pgid) {
+                pg.backoffs.retain(|b| b.conn != conn || b.id != id);
+            }
+        }
         self.waiting_for_map.retain(|w| !matches!(w.what, Routed::Client { conn: c, .. } if c == conn));
         crate::watch::disconnected(self, conn);
     }

@@ -1,6 +1,8 @@
 //! One incoming connection: who it is, and what it was told.
 
-use types::Epoch;
+use std::collections::BTreeMap;
+
+use types::{Epoch, HObject, SpgId};
 
 use crate::io::PeerInfo;
 
@@ -10,10 +12,73 @@ pub(crate) struct Session {
     pub peer: PeerInfo,
     /// The newest map epoch that the peer is known to have.
     pub epoch: Epoch,
+    pub backoffs: Backoffs,
 }
 
 impl Session {
     pub fn new(peer: PeerInfo) -> Self {
-        Self { peer, epoch: Epoch(0) }
+        Self { peer, epoch: Epoch(0), backoffs: Backoffs::default() }
+    }
+}
+
+/// What the client was told not to send, by the number it was told with. Source: Backoff in src/osd/Session.h.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Backoffs {
+    told: BTreeMap<u64, Told>,
+    last_id: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Told {
+    pgid: SpgId,
+    begin: HObject,
+    /// Not in it; equal to `begin` for that object alone.
+    end: HObject,
+    acked: bool,
+    released: bool,
+}
+
+impl Backoffs {
+    /// A new one; returns its number.
+    pub fn add(&mut self, pgid: SpgId, begin: HObject, end: HObject) -> u64 {
+        self.last_id += 1;
+        self.told.insert(self.last_id, Told { pgid, begin, end, acked: false, released: false });
+        self.last_id
+    }
+
+    /// Whether what the client sends for this object was, as it knows or will know, not to be sent.
+    pub fn covers(&self, pgid: SpgId, o: &HObject) -> bool {
+        let covers = |t: &Told| t.pgid == pgid && (t.begin == *o || (t.begin < *o && *o < t.end));
+        !self.told.is_empty() && self.told.values().any(covers)
+    }
+
+    /// The client has heard of it.
+    pub fn acked(&mut self, id: u64) {
+        if let Some(told) = self.told.get_mut(&id) {
+            told.acked = true;
+            if told.released {
+                self.told.remove(&id);
+            }
+        }
+    }
+
+    /// The client is told that it may send again.
+    pub fn release(&mut self, id: u64) {
+        if let Some(told) = self.told.get_mut(&id) {
+            told.released = true;
+            if told.acked {
+                self.told.remove(&id);
+            }
+        }
+    }
+
+    /// The PG is gone from here.
+    pub fn forget(&mut self, pgid: SpgId) {
+        self.told.retain(|_, t| t.pgid != pgid);
+    }
+
+    /// Those that hold, with their PGs.
+    pub fn held(&self) -> impl Iterator<Item = (SpgId, u64)> {
+        self.told.iter().filter(|(_, t)| !t.released).map(|(id, t)| (t.pgid, *id))
     }
 }

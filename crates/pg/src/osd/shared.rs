@@ -81,6 +81,8 @@ pub(crate) struct Shared {
     pub heard_at: BTreeMap<i32, Duration>,
     /// Reads wait for such an answer.
     pub lease_waited: bool,
+    /// Client operations that were dropped without an answer: their clients send them again when they may.
+    pub dropped: Vec<(ConnId, u64)>,
     /// Writes wait for room in the store.
     pub space_waited: bool,
     /// Primaries of PGs that have a copy here were told that there is little room.
@@ -100,6 +102,8 @@ pub struct OpCounters {
     pub rep_ops: u64,
     pub pulls: u64,
     pub pushes: u64,
+    /// Clients told not to send for a while.
+    pub backoffs: u64,
 }
 
 impl Shared {

@@ -123,6 +123,11 @@ impl Tracker {
         Some(arrival)
     }
 
+    /// The client will send it again.
+    pub fn dropped(&mut self, conn: ConnId, tid: u64) {
+        self.take(conn, tid);
+    }
+
     /// Bytes of the operations under way.
     pub fn bytes(&self) -> u64 {
         self.bytes

@@ -167,6 +167,9 @@ impl Pg {
         self.note_state(was, cx);
         if self.is_active() {
             self.ready.append(&mut self.waiting_for_active);
+            self.release_all_backoffs(cx);
+        } else {
+            self.reconsider_waiting(cx);
         }
         self.continue_recovery(cx);
     }

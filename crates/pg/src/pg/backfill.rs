@@ -256,6 +256,7 @@ impl Pg {
                 self.ready.extend(waiting);
             }
         }
+        self.release_object_backoffs_up_to(&last_backfill, cx);
         self.report = true;
         self.continue_recovery(cx);
     }

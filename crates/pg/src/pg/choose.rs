@@ -15,6 +15,7 @@ impl Pg {
     pub fn choose_acting(&mut self, cx: &mut Shared) {
         let Some(best) = self.find_best(cx) else {
             self.phase = Phase::Incomplete;
+            self.reconsider_waiting(cx);
             return;
         };
         let want = self.wanted_acting(best, cx);

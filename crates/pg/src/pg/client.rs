@@ -131,6 +131,9 @@ impl Pg {
         if !self.is_primary(cx) || self.will_be_sent_again(&op, cx) {
             return;
         }
+        if self.backs_off(&op, cx) {
+            return;
+        }
         if !self.is_active() {
             self.waiting_for_active.push_back(op);
             return;

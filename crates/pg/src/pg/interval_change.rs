@@ -60,6 +60,7 @@ impl Pg {
         requests.extend(self.waiting_for_lease.drain(..));
         requests.extend(self.waiting_for_space.drain(..));
         self.waiting_for_room.clear();
+        self.release_all_backoffs(cx);
         requests.extend(self.ready.drain(..));
         requests.extend(self.waiting_for_active.drain(..));
         if self.is_primary(cx) {

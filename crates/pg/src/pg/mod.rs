@@ -21,6 +21,7 @@
 
 mod activate;
 mod backfill;
+mod backoff;
 mod choose;
 mod client;
 mod copy;
@@ -52,6 +53,7 @@ use crate::peer::PgMessage;
 use crate::watch::Watches;
 
 use backfill::Backfill;
+use backoff::Backoff;
 pub(crate) use client::ClientOp;
 use copy::Copying;
 use recovery::Recovering;
@@ -147,6 +149,8 @@ pub(crate) struct Pg {
     pub ready: VecDeque<ClientOp>,
     /// Stats changed since the last report.
     pub report: bool,
+    /// Primary only: clients that were told not to send.
+    pub backoffs: Vec<Backoff>,
     /// Primary only: who watches through which connection.
     pub watches: Watches,
     /// Primary only.
@@ -182,6 +186,7 @@ impl Pg {
             waiting_for_room: VecDeque::new(),
             activate_sent: std::time::Duration::ZERO,
             ready: VecDeque::new(),
+            backoffs: Vec::new(),
             watches: Watches::default(),
             trim: Trim::default(),
             copies: BTreeMap::new(),

@@ -48,6 +48,7 @@ impl Pg {
             self.phase = Phase::GetInfo { waiting: needed };
         } else if !prior.blocked_by.is_empty() {
             self.phase = Phase::Down;
+            self.reconsider_waiting(cx);
         } else {
             self.choose_acting(cx);
         }

@@ -48,9 +48,11 @@ impl Pg {
 
     /// Puts a request aside until the object is whole, and recovers that object now.
     pub fn wait_for_object(&mut self, object: &HObject, op: super::ClientOp, cx: &mut Shared) {
-        self.waiting_for_object.entry(object.clone()).or_default().push_back(op);
         if !self.recovering.contains_key(object) {
             self.recover_object(object, cx);
+        }
+        if !self.backs_off_object(&op, object, cx) {
+            self.waiting_for_object.entry(object.clone()).or_default().push_back(op);
         }
     }
 
@@ -321,6 +323,7 @@ impl Pg {
         if let Some(waiting) = self.waiting_for_object.remove(object) {
             self.ready.extend(waiting);
         }
+        self.release_object_backoffs(object, cx);
         self.continue_recovery(cx);
     }
 

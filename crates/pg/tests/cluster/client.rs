@@ -7,7 +7,9 @@ use bytes::Bytes;
 use maps::OsdMap;
 use messages::Message;
 use messages::common::MCommandReply;
-use messages::osd::{CopyFromArgs, CopySource, MOsdOp, MOsdOpReply, Op, OsdOp, flags, op_flags};
+use messages::osd::{
+    CopyFromArgs, CopySource, MOsdBackoff, MOsdOp, MOsdOpReply, Op, OsdOp, backoff_op, flags, op_flags,
+};
 use types::{HObject, ObjectLocator, PgId, PoolId, ReqId, SnapContext, SnapId, SpgId, Utime};
 
 /// What an object may hold: the last acknowledged content, or that of a write that is under way.
@@ -42,6 +44,11 @@ struct Request {
     attempts: i32,
 }
 
+/// Whether the request is of the backoff's PG and range.
+fn covers(b: &MOsdBackoff, m: &MOsdOp) -> bool {
+    m.pgid == b.pgid && (m.object == b.begin || (b.begin < m.object && m.object < b.end))
+}
+
 #[derive(Default)]
 pub struct Client {
     pub model: BTreeMap<String, Expected>,
@@ -57,6 +64,12 @@ pub struct Client {
     pub snapc: SnapContext,
     /// Requests wait while this is set.
     pub paused: bool,
+    /// What OSDs told it not to send: by OSD and number, the PG and the range.
+    pub backoffs: BTreeMap<(i32, u64), MOsdBackoff>,
+    /// Acknowledgements that are to be sent.
+    acks: Vec<(i32, Message)>,
+    /// Backoffs heard of so far.
+    pub blocked: usize,
     /// Writes may find no space; they then change nothing.
     pub full_allowed: bool,
 }
@@ -156,8 +169,37 @@ impl Client {
         if self.paused {
             return Vec::new();
         }
+        let mut out = std::mem::take(&mut self.acks);
         let unsent: Vec<u64> = self.open.iter().filter(|(_, r)| r.key.is_none()).map(|(t, _)| *t).collect();
-        unsent.into_iter().map(|tid| self.send_now(map, tid)).filter(|(to, _)| *to >= 0).collect()
+        for tid in unsent {
+            let (to, msg) = self.send_now(map, tid);
+            let r = self.open.get_mut(&tid).unwrap();
+            let blocks = |((osd, _), b): (&(i32, u64), &MOsdBackoff)| *osd == to && covers(b, &r.msg);
+            if to >= 0 && self.backoffs.iter().any(blocks) {
+                // Sent for this map, and dropped: it goes out when the backoff ends.
+                continue;
+            }
+            out.extend((to >= 0).then_some((to, msg)));
+        }
+        out
+    }
+
+    fn backoff(&mut self, from: i32, b: MOsdBackoff) {
+        match b.op {
+            backoff_op::BLOCK => {
+                self.blocked += 1;
+                let ack = MOsdBackoff { op: backoff_op::ACK_BLOCK, ..b.clone() };
+                self.acks.push((from, Message::Unknown(Message::from(ack).into_wire(0))));
+                self.backoffs.insert((from, b.id), b);
+            }
+            _ => {
+                let told = self.backoffs.remove(&(from, b.id)).expect("a backoff that was told of");
+                let held = self.open.values_mut().filter(|r| covers(&told, &r.msg));
+                for r in held.filter(|r| r.key.is_some_and(|k| k.1 == from)) {
+                    r.key = None;
+                }
+            }
+        }
     }
 
     /// The request addressed by this map; -1 when the PG has no primary.
@@ -182,6 +224,8 @@ impl Client {
 
     /// The session to an OSD is gone: what was sent there goes out again.
     pub fn session_lost(&mut self, osd: i32) {
+        self.backoffs.retain(|(from, _), _| *from != osd);
+        self.acks.retain(|(to, _)| *to != osd);
         for r in self.open.values_mut() {
             if r.key.is_some_and(|(_, primary, _)| primary == osd) {
                 r.key = None;
@@ -197,11 +241,12 @@ impl Client {
         self.open[&tid].msg.clone()
     }
 
-    pub fn reply(&mut self, _from: i32, msg: Message) {
+    pub fn reply(&mut self, from: i32, msg: Message) {
         let Message::Unknown(wire) = msg else { return };
         let tid = wire.header.tid;
         let reply = match Message::decode(&wire).unwrap() {
             Message::OsdOpReply(reply) => reply,
+            Message::OsdBackoff(b) => return self.backoff(from, b),
             Message::CommandReply(reply) => return self.command_replies.push(reply),
             _ => return,
         };

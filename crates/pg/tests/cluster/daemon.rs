@@ -75,7 +75,8 @@ fn the_manager_hears_of_options_and_of_slow_operations() {
     let (options, _) = Told::from_bytes(news[0].config.clone()).expect("options");
     assert_eq!(options["osd_max_backfills"], [(5, "3".to_owned())].into());
 
-    // With one copy of two the pool takes no writes.
+    // With one copy of two the pool takes no writes; such clients' wait at the OSD.
+    s.client_without_backoffs();
     let pool = s.mon.create_pool(2, 2, 1);
     s.settle();
     let map = s.mon.map.clone();

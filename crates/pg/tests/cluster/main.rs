@@ -1,5 +1,6 @@
 //! OSD cores in a deterministic mini cluster: replication, restarts, divergence, recovery, backfill, splits.
 
+mod backoff;
 mod client;
 mod copies;
 mod daemon;

@@ -112,14 +112,7 @@ impl Sim {
         let others = (0..self.nodes.len() as i32).filter(|o| *o != osd);
         let names = others.map(|o| (o, EntityName::osd(o), EntityType::Osd));
         for (id, name, kind) in names.chain([(CLIENT, EntityName::client(4100), EntityType::Client)]) {
-            let peer = PeerInfo {
-                name,
-                auth_name: AuthName::new(kind, "x"),
-                global_id: GlobalId(1),
-                addr: mon::addr(id, 1).0[0],
-                caps: cephx::caps::OsdCap::allow_all(),
-                features: features::PACIFIC,
-            };
+            let peer = peer(id, name, kind, features::PACIFIC);
             core.handle(now, Input::Connected { conn: ConnId(id as u64), peer }, &mut out);
         }
         core.handle(now, Input::MonConnected, &mut out);
@@ -127,6 +120,15 @@ impl Sim {
         self.nodes[osd as usize].core = Some(core);
         self.client.session_lost(osd);
         self.effects(osd, out);
+    }
+
+    /// From now on the OSDs take the client for one that knows no backoffs.
+    pub fn client_without_backoffs(&mut self) {
+        let without = features::PACIFIC & !features::RADOS_BACKOFF;
+        for osd in 0..self.nodes.len() as i32 {
+            let peer = peer(CLIENT, EntityName::client(4100), EntityType::Client, without);
+            self.input(osd, Input::Connected { conn: ConnId(CLIENT as u64), peer });
+        }
     }
 
     /// Stops an OSD at once: what its device had not flushed is kept, lost or torn at random.
@@ -354,6 +356,17 @@ impl Sim {
         let key = ObjectKey::replicated(object.clone());
         let stat = store.stat(&key).unwrap()?;
         Some(store.read(&key, 0, stat.size).unwrap().to_vec())
+    }
+}
+
+fn peer(id: i32, name: EntityName, kind: EntityType, features: u64) -> PeerInfo {
+    PeerInfo {
+        name,
+        auth_name: AuthName::new(kind, "x"),
+        global_id: GlobalId(1),
+        addr: mon::addr(id, 1).0[0],
+        caps: cephx::caps::OsdCap::allow_all(),
+        features,
     }
 }
 
