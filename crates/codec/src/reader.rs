@@ -20,6 +20,7 @@ impl Reader {
     }
 
     /// Bytes not read yet.
+    #[inline]
     pub fn remaining(&self) -> usize {
         self.end.saturating_sub(self.pos)
     }
@@ -48,6 +49,7 @@ impl Reader {
         Err(DecodeError::Short { needed: 1, left: 0 })
     }
 
+    #[inline]
     fn advance(&mut self, n: usize) -> Result<usize, DecodeError> {
         if n > self.remaining() {
             return Err(DecodeError::Short { needed: n as u64, left: self.remaining() as u64 });
@@ -58,6 +60,7 @@ impl Reader {
     }
 
     /// The next `N` bytes.
+    #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let at = self.advance(N)?;
         let mut out = [0u8; N];
@@ -72,18 +75,21 @@ impl Reader {
     }
 
     /// The next `n` bytes, sharing the buffer.
+    #[inline]
     pub fn raw(&mut self, n: usize) -> Result<Bytes, DecodeError> {
         let at = self.advance(n)?;
         Ok(self.buf.slice(at..at + n))
     }
 
     /// A u32 length and that many bytes, sharing the buffer.
+    #[inline]
     pub fn blob(&mut self) -> Result<Bytes, DecodeError> {
         let n = self.u32()? as usize;
         self.raw(n)
     }
 
     /// A u32 element count, refused when the rest of the buffer cannot hold that many elements of `min_size` bytes.
+    #[inline]
     pub fn count(&mut self, what: &'static str, min_size: usize) -> Result<usize, DecodeError> {
         let claimed = u64::from(self.u32()?);
         let bound = (self.remaining() / min_size.max(1)) as u64;
@@ -110,21 +116,27 @@ impl Reader {
         result
     }
 
+    #[inline]
     pub fn u8(&mut self) -> Result<u8, DecodeError> {
         self.array::<1>().map(u8::from_le_bytes)
     }
+    #[inline]
     pub fn u16(&mut self) -> Result<u16, DecodeError> {
         self.array().map(u16::from_le_bytes)
     }
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, DecodeError> {
         self.array().map(u32::from_le_bytes)
     }
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, DecodeError> {
         self.array().map(u64::from_le_bytes)
     }
+    #[inline]
     pub fn i32(&mut self) -> Result<i32, DecodeError> {
         self.array().map(i32::from_le_bytes)
     }
+    #[inline]
     pub fn i64(&mut self) -> Result<i64, DecodeError> {
         self.array().map(i64::from_le_bytes)
     }

@@ -7,12 +7,14 @@ use crate::{Decode, DecodeError, Encode, Reader, Writer};
 macro_rules! int {
     ($($t:ty),+) => {$(
         impl Encode for $t {
+            #[inline]
             fn encode(&self, w: &mut Writer) {
-                w.raw(&self.to_le_bytes());
+                w.fixed(self.to_le_bytes());
             }
         }
         impl Decode for $t {
             const MIN_SIZE: usize = size_of::<$t>();
+            #[inline]
             fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
                 r.array().map(<$t>::from_le_bytes)
             }
@@ -96,7 +98,7 @@ impl Decode for Bytes {
 
 impl<const N: usize> Encode for [u8; N] {
     fn encode(&self, w: &mut Writer) {
-        w.raw(self);
+        w.fixed(*self);
     }
 }
 impl<const N: usize> Decode for [u8; N] {

@@ -23,6 +23,10 @@ use clap::Parser;
 
 use args::{Cli, Command};
 
+/// A fifth of the OSD's instructions per small write went to the C library's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     serve::start_log();

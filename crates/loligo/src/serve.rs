@@ -96,6 +96,13 @@ pub fn names(d: &Description) -> Vec<String> {
     out
 }
 
+/// Threads for the sockets of so many daemons. A daemon alone has few: its core runs on one at a time, and on two cores a
+/// second thread cost more in wake-ups than it brought.
+fn worker_threads(daemons: usize) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if daemons > 1 { cores } else { (cores / 2).clamp(1, 4) }
+}
+
 /// Runs the named daemons until a signal; SIGHUP starts those that were added to the folder since. `started` is called when all of them listen.
 pub fn serve(
     dir: &ClusterDir,
@@ -106,7 +113,10 @@ pub fn serve(
 ) -> Result<()> {
     end_on_panic();
     warn_of_unknown(dir)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(worker_threads(names.len()))
+        .enable_all()
+        .build()?;
     let result = runtime.block_on(async {
         let mut term = signal(SignalKind::terminate())?;
         let mut int = signal(SignalKind::interrupt())?;

@@ -125,11 +125,39 @@ pub struct Connection {
     /// For a new client cookie when the peer has us start over.
     spare_cookie: u64,
     rounds: u32,
-    /// A received message that no frame has acknowledged yet.
-    ack_due: bool,
+    unacked: Unacked,
     began: Duration,
     heard: Duration,
     keepalive_sent: Option<Duration>,
+}
+
+/// Received messages that no frame has acknowledged yet.
+///
+/// The peer keeps what is not acknowledged, and needs the acknowledgement for nothing else: it costs a frame and two
+/// wake-ups, so one stands for many.
+#[derive(Debug, Default)]
+struct Unacked {
+    messages: usize,
+    bytes: usize,
+    /// When the first of them came (monotonic).
+    since: Option<Duration>,
+    late: bool,
+}
+
+impl Unacked {
+    fn add(&mut self, bytes: usize, now: Duration) {
+        self.messages += 1;
+        self.bytes += bytes;
+        self.since.get_or_insert(now);
+    }
+
+    fn is_due(&self, limits: &Limits) -> bool {
+        self.late || self.messages >= limits.ack_messages || self.bytes >= limits.ack_bytes
+    }
+
+    fn deadline(&self, limits: &Limits) -> Option<Duration> {
+        self.since.filter(|_| !self.late).map(|since| since + limits.ack_after)
+    }
 }
 
 impl std::fmt::Debug for Connection {
@@ -164,7 +192,7 @@ impl Connection {
             global_seq: 0,
             spare_cookie: 0,
             rounds: 0,
-            ack_due: false,
+            unacked: Unacked::default(),
             began: now.mono,
             heard: now.mono,
             keepalive_sent: None,
@@ -211,9 +239,11 @@ impl Connection {
     }
 
     /// Appends what is to be written, in order, to `out`. Call once per batch of events: an acknowledgement of
-    /// what was received goes along here, unless a message sent meanwhile carried it.
+    /// what was received goes along here when enough has come or `tick` found it late, unless a message sent meanwhile
+    /// carried it.
     pub fn take_outgoing(&mut self, out: &mut Vec<Bytes>) {
-        if std::mem::take(&mut self.ack_due) && self.state == State::Ready {
+        if self.state == State::Ready && self.unacked.is_due(&self.limits) {
+            self.unacked = Unacked::default();
             let seq = self.session.as_ref().map_or(0, |s| s.in_seq);
             self.send_control(Tag::Ack, &seq);
         }
@@ -302,6 +332,9 @@ impl Connection {
 
     /// Time passes: timeouts, and keepalives where the limits ask for them.
     pub fn tick(&mut self, now: Now) {
+        if self.unacked.deadline(&self.limits).is_some_and(|at| now.mono >= at) {
+            self.unacked.late = true;
+        }
         let Some(deadline) = self.next_deadline() else { return };
         if now.mono < deadline {
             return;
@@ -310,7 +343,7 @@ impl Connection {
             self.close(Error::HandshakeTimeout);
         } else if now.mono >= self.heard + self.limits.idle_timeout {
             self.close(Error::IdleTimeout);
-        } else {
+        } else if now.mono >= self.idle_deadline() {
             self.send_keepalive(now);
         }
     }
@@ -320,12 +353,18 @@ impl Connection {
         match self.state {
             State::Closed => None,
             State::Ready => {
-                let idle = self.heard + self.limits.idle_timeout;
-                let since = self.keepalive_sent.map_or(self.heard, |s| s.max(self.heard));
-                Some(self.limits.keepalive_after.map_or(idle, |k| idle.min(since + k)))
+                let idle = self.idle_deadline();
+                Some(self.unacked.deadline(&self.limits).map_or(idle, |at| idle.min(at)))
             }
             _ => Some(self.began + self.limits.handshake_timeout),
         }
+    }
+
+    /// When the peer was silent for so long that it must be asked or given up.
+    fn idle_deadline(&self) -> Duration {
+        let idle = self.heard + self.limits.idle_timeout;
+        let since = self.keepalive_sent.map_or(self.heard, |s| s.max(self.heard));
+        self.limits.keepalive_after.map_or(idle, |k| idle.min(since + k))
     }
 
     /// Takes received bytes from the front of `buf` and leaves what is not a whole frame yet, with room behind it for the
@@ -488,7 +527,7 @@ impl Connection {
         if !session.admit(h.seq) {
             return Ok(());
         }
-        self.ack_due |= !session.policy.lossy;
+        let lossy = session.policy.lossy;
         let header = Header {
             seq: h.seq,
             tid: h.tid,
@@ -498,7 +537,11 @@ impl Connection {
             compat_version: h.compat_version,
             data_off: h.data_off,
         };
-        self.events.push_back(Event::Message(WireMessage { header, front, middle, data }));
+        let message = WireMessage { header, front, middle, data };
+        if !lossy {
+            self.unacked.add(message.payload_len(), self.heard);
+        }
+        self.events.push_back(Event::Message(message));
         Ok(())
     }
 
@@ -517,7 +560,7 @@ impl Connection {
             compat_version: h.compat_version,
             reserved: 0,
         };
-        self.ack_due = false;
+        self.unacked = Unacked::default();
         let mut w = Writer::with_capacity(MessageHeader::LEN);
         header.encode(&mut w);
         let later = [&msg.front, &msg.middle, &msg.data];

@@ -21,6 +21,11 @@ pub struct Limits {
     pub keepalive_after: Option<Duration>,
     /// Close when nothing was heard for this long. Source: ms_connection_idle_timeout is 900 s.
     pub idle_timeout: Duration,
+    /// Acknowledge received messages of a lossless session when there are so many of them, or so many bytes in them, or
+    /// the first has waited so long (as exactly as `Connection::tick` is called).
+    pub ack_messages: usize,
+    pub ack_bytes: usize,
+    pub ack_after: Duration,
 }
 
 impl Default for Limits {
@@ -34,6 +39,9 @@ impl Default for Limits {
             read_bytes: 64 << 10,
             keepalive_after: None,
             idle_timeout: Duration::from_secs(900),
+            ack_messages: 32,
+            ack_bytes: 256 << 10,
+            ack_after: Duration::from_millis(500),
         }
     }
 }

@@ -2,8 +2,11 @@
 
 mod common;
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use common::*;
+
 use msgr::{ConMode, Connection, Error, Event, Limits, Policy, Session, SessionAnswer};
 use types::EntityType;
 
@@ -89,16 +92,19 @@ fn one_cut_at_every_position() {
 }
 
 #[test]
-fn a_batch_is_acknowledged_once_and_by_messages_if_there_are_any() {
+fn many_messages_are_acknowledged_once_and_by_messages_if_there_are_any() {
     let (mut c, mut s) = ready_pair(ConMode::Crc, 1, Policy::lossless_peer());
-    for nr in 1..9 {
+    let many = Limits::default().ack_messages as u64;
+    for nr in 1..=many {
+        assert!(s.outgoing().is_empty(), "not yet");
         c.conn.send(message(nr, 10)).expect("sent");
+        let bytes = c.outgoing();
+        s.receive(&bytes);
     }
-    assert_eq!(c.conn.session().expect("session").pending().0, 8);
-    let bytes = c.outgoing();
-    s.receive(&bytes);
+    assert_eq!(c.conn.session().expect("session").pending().0, many as usize);
     let ack = s.outgoing();
-    assert_eq!((ack.len(), ack[0], ack[32]), (32 + 8 + 4, 20, 8), "one ACK of seq 8");
+    assert_eq!((ack.len(), ack[0], u64::from(ack[32])), (32 + 8 + 4, 20, many), "one ACK of the last seq");
+    assert!(s.outgoing().is_empty());
     c.receive(&ack);
     assert!(!c.conn.session().expect("session").has_pending());
     // A reply carries the acknowledgement.
@@ -111,6 +117,29 @@ fn a_batch_is_acknowledged_once_and_by_messages_if_there_are_any() {
     c.receive(&reply);
     assert!(!c.conn.session().expect("session").has_pending());
     assert!(s.outgoing().is_empty());
+}
+
+#[test]
+fn a_few_messages_are_acknowledged_after_a_while_and_large_ones_at_once() {
+    let (mut c, mut s) = ready_pair(ConMode::Crc, 1, Policy::lossless_peer());
+    c.conn.send(message(1, 10)).expect("sent");
+    let bytes = c.outgoing();
+    s.receive(&bytes);
+    let due = s.conn.next_deadline().expect("a deadline");
+    let at = |mono| types::Now { mono, ..now(5) };
+    s.conn.tick(at(due - Duration::from_millis(1)));
+    assert!(s.outgoing().is_empty());
+    s.conn.tick(at(due));
+    let ack = s.outgoing();
+    c.receive(&ack);
+    assert!(!c.conn.session().expect("session").has_pending());
+    assert!(s.conn.next_deadline().expect("the idle timeout") > due + Duration::from_secs(60));
+    c.conn.send(message(2, Limits::default().ack_bytes)).expect("sent");
+    let bytes = c.outgoing();
+    s.receive(&bytes);
+    let ack = s.outgoing();
+    c.receive(&ack);
+    assert!(!c.conn.session().expect("session").has_pending());
 }
 
 #[test]

@@ -236,6 +236,11 @@ fn established(policy: Policy) -> (Host, Host) {
     a.to_send.push_back(1);
     b.to_send.push_back(1);
     run(&mut a, &mut ea, &mut b, &mut eb, ALL, ALL);
+    for end in [&mut ea, &mut eb] {
+        end.conn.tick(now(60_000));
+    }
+    run(&mut a, &mut ea, &mut b, &mut eb, ALL, ALL);
+    assert!([&ea, &eb].iter().all(|end| !end.conn.session().expect("session").has_pending()));
     a.lose(ea);
     b.lose(eb);
     (a, b)

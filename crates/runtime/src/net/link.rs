@@ -99,11 +99,10 @@ impl Link {
                 buf.reserve(64 << 10);
             }
             let room = buf.capacity() - buf.len();
-            let n = match self.stream.try_read_buf(buf) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(n) => n,
-                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                Err(e) => return Err(e),
+            let n = match try_read(&self.stream, buf, room)? {
+                None => break,
+                Some(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Some(n) => n,
             };
             let mut wire = lock(&self.wire);
             wire.machine.handle_bytes(now, buf);
@@ -141,6 +140,25 @@ impl Link {
             self.wake();
         }
     }
+}
+
+/// Reads up to `room` bytes; `None` when there is nothing now.
+///
+/// A short read has emptied the socket: that is told to the reactor at once, which otherwise learns it from another call
+/// that fails. What arrives after the read wakes the reader all the same, for the reactor tells new readiness from old.
+fn try_read(stream: &TcpStream, buf: &mut BytesMut, room: usize) -> std::io::Result<Option<usize>> {
+    let mut got = Ok(None);
+    let _ = stream.try_io(Interest::READABLE, || {
+        got = match stream.try_read_buf(buf) {
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(None),
+            other => other.map(Some),
+        };
+        match got {
+            Ok(Some(n)) if n > 0 && n < room => Err(ErrorKind::WouldBlock.into()),
+            _ => Ok(()),
+        }
+    });
+    got
 }
 
 fn is_hung_up(stream: &TcpStream) -> bool {
