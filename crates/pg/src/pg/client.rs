@@ -120,6 +120,12 @@ impl ClientOp {
         self.send(msg, cx);
     }
 
+    /// Sent to any member that the client chose. Source: PrimaryLogPG::do_op.
+    fn may_read_a_replica(&self) -> bool {
+        let anywhere = self.msg.has_flag(flags::BALANCE_READS) || self.msg.has_flag(flags::LOCALIZE_READS);
+        anywhere && !self.kind.writes
+    }
+
     fn wants_returns(&self) -> bool {
         self.msg.has_flag(flags::RETURNVEC)
     }
@@ -128,6 +134,10 @@ impl ClientOp {
 impl Pg {
     /// Takes a request, or puts it aside until the PG serves.
     pub fn client_op(&mut self, cx: &mut Shared, op: ClientOp) {
+        if !self.is_primary(cx) && op.may_read_a_replica() && self.acting().contains(&cx.whoami) {
+            // Replicas answer no reads: only the primary knows which writes are done. The client asks it next.
+            return op.refuse(Errno::EAGAIN, cx);
+        }
         if !self.is_primary(cx) || self.will_be_sent_again(&op, cx) {
             return;
         }

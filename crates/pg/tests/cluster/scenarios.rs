@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use messages::osd::{MOsdOp, flags};
 use types::Epoch;
 
 use crate::sim::Sim;
@@ -59,6 +60,32 @@ fn a_resent_request_gets_the_first_runs_result() {
     let [(_, a), (_, b)] = &s.client.replies[..] else { panic!() };
     assert_eq!((a.result, a.replay_version, a.user_version), (0, b.replay_version, b.user_version));
     assert_eq!(b.result, 0);
+}
+
+/// A client that may read anywhere asks a replica, and is sent on to the primary instead of waiting for ever.
+#[test]
+fn a_replica_refuses_reads_for_the_primary() {
+    let (mut s, pool) = cluster(2, 2, 1, 1, 3);
+    write_all(&mut s, pool, 0..1, 1);
+    s.until("acked", |s| s.client.is_idle());
+    let map = s.mon.map.clone();
+    let tid = s.client.read(&map, pool, "o0");
+    s.until("sent", |s| s.client.was_sent(tid));
+    let msg = s.client.message_of(tid);
+    s.until("answered", |s| s.client.is_idle());
+    let mapped = map.pg_to_up_acting(msg.pgid.pgid);
+    let replica = *mapped.acting.iter().find(|o| **o != mapped.acting_primary).unwrap();
+    for flag in [flags::BALANCE_READS, flags::LOCALIZE_READS] {
+        let before = s.client.replies.len();
+        // One that is for the primary alone goes ahead, and gets no answer.
+        for flags in [msg.flags, msg.flags | flag] {
+            let again = s.client.resend(tid, &MOsdOp { flags, ..msg.clone() });
+            s.send(crate::sim::CLIENT, replica, again);
+        }
+        s.until("refused", |s| s.client.replies.len() > before);
+        let said: Vec<i32> = s.client.replies[before..].iter().map(|(_, r)| r.result).collect();
+        assert_eq!(said, [types::Errno::EAGAIN.neg()]);
+    }
 }
 
 #[test]
