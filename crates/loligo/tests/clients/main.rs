@@ -5,6 +5,8 @@ mod basics;
 mod cluster;
 mod crash;
 mod daemons;
+mod differential;
 mod hostile;
+mod librados;
 mod limits;
 mod tickets;

@@ -3,6 +3,7 @@
 
 Usage: differential.py CONF_A CONF_B [--seed N] [--sequences N] [--steps N] [--snaps self|pool|none]
        differential.py CONF_A CONF_B --replay FILE
+In the place of CONF_B, "model" stands for the naive model of model.py.
 
 Each cluster gets a pool of its own, which goes at the end. A difference is printed, and its sequence is left in
 difference-SEED.json for --replay.
@@ -15,13 +16,16 @@ import sys
 import time
 
 from generate import Generator
+from model import Model
 from play import Cluster
 
 
 class Differ:
-    def __init__(self, confs, snaps):
+    def __init__(self, confs, snaps, plant=None):
         self.snaps = snaps
-        self.clusters = [Cluster(conf, f"differential-{snaps}-{os.getpid()}") for conf in confs]
+        self.model = Model(plant) if confs[1] == "model" else None
+        real = [conf for conf in confs if conf != "model"]
+        self.clusters = [Cluster(conf, f"differential-{snaps}-{os.getpid()}") for conf in real]
         self.threads = concurrent.futures.ThreadPoolExecutor(2)
         self.runs = 0
         self.steps = 0
@@ -31,7 +35,12 @@ class Differ:
         self.runs += 1
         self.steps += len(steps)
         play = lambda c: c.play(steps, f"run{self.runs}", self.snaps)
-        a, b = self.threads.map(play, self.clusters)
+        answers = list(self.threads.map(play, self.clusters))
+        if self.model:
+            # It does not count versions.
+            answers[0] = [{**a, "version": None} if a and "version" in a else a for a in answers[0]]
+            answers.append(self.model.play(steps, self.snaps, answers[0]))
+        a, b = answers
         for i, (x, y) in enumerate(zip(a, b)):
             if x != y:
                 return i, x, y
@@ -94,11 +103,12 @@ def main():
     p.add_argument("--steps", type=int, default=500)
     p.add_argument("--snaps", choices=["self", "pool", "none"], default="self")
     p.add_argument("--replay")
+    p.add_argument("--plant", choices=["append"], help="make this error in the model, to see that it is found")
     args = p.parse_args()
     if args.replay:
         saved = json.load(open(args.replay))
         args.snaps = saved["snaps"]
-    differ = Differ(args.confs, args.snaps)
+    differ = Differ(args.confs, args.snaps, args.plant)
     began, differences = time.monotonic(), 0
     try:
         if args.replay:

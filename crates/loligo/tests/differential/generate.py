@@ -142,8 +142,16 @@ class Generator:
             {"class": "refcount", "method": "get", "in": {"hex": "010106000000010000006100"}},
             {"class": "refcount", "method": "put", "in": {"hex": "010106000000010000006100"}},
             {"class": "version", "method": "set", "in": envelope(bytes.fromhex(envelope(g.below(9).to_bytes(8, "little"), "tag")["hex"]))},
+            {"class": "log", "method": "add", "in": self.log_entry()},
             {"class": "nothing", "method": "here"},
         ]))
+
+    def log_entry(self):
+        """One entry with a key of its own."""
+        g = self.g
+        time = g.below(4).to_bytes(4, "little") + bytes(4)
+        entry = b"\2" + bytes.fromhex(envelope("s", "n", time, "data", "1_" + g.pick("ab"))["hex"])[1:]
+        return {"hex": (b"\2" + bytes.fromhex(envelope(b"\1\0\0\0", entry, 1)["hex"])[1:]).hex()}
 
     def write(self):
         g, name = self.g, self.g.pick(NAMES)
@@ -199,6 +207,9 @@ class Generator:
             (1, lambda: op("call", **{"class": "hello", "method": "say_hello", "in": g.pick(["you", None])})),
             (1, lambda: op("call", **{"class": "lock", "method": g.pick(["get_info", "list_locks"]), "in": envelope("l")})),
             (1, lambda: op("call", **{"class": "refcount", "method": "read", "in": {"hex": "01010100000001"}})),
+            (1, lambda: op("call", **{"class": "version", "method": "read"})),
+            (1, lambda: op("call", **{"class": "log", **g.pick([
+                {"method": "list", "in": envelope(bytes(8), "", bytes(8), bytes(4))}, {"method": "info", "in": envelope()}])})),
         ])()
 
     def read(self):
