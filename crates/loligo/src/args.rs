@@ -40,6 +40,11 @@ pub enum Command {
     /// Look into the object store of a stopped OSD.
     #[command(subcommand)]
     Store(StoreCommand),
+    /// Work with the objects of a pool, as Ceph's `rados` does.
+    Rados(Box<crate::rados::RadosArgs>),
+    /// Load a cluster, check its data, and show rates, latencies and CPU per operation.
+    #[command(subcommand)]
+    Bench(crate::bench::BenchArgs),
 }
 
 #[derive(Debug, Clone, Args)]

@@ -10,10 +10,13 @@ macro_rules! say {
 }
 
 mod args;
+mod bench;
 mod client;
+mod connect;
 mod create;
 mod layout;
 mod offline;
+mod rados;
 mod serve;
 mod up;
 
@@ -39,11 +42,18 @@ fn main() -> ExitCode {
         Command::Osd(args) => serve::one(&args, serve::Kind::Osd),
         Command::Mgr(args) => serve::one(&args, serve::Kind::Mgr),
         Command::Store(command) => offline::run(&command),
+        Command::Rados(args) => rados::run(&args),
+        Command::Bench(args) => bench::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("loligo: {error:#}");
+            match error.downcast_ref::<rados::Failed>() {
+                // The words of Ceph's tool, when there are any.
+                Some(failed) if failed.0.is_empty() => {}
+                Some(failed) => eprintln!("{failed}"),
+                None => eprintln!("loligo: {error:#}"),
+            }
             ExitCode::FAILURE
         }
     }

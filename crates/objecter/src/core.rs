@@ -132,10 +132,10 @@ impl Objecter {
             Input::Cancel(ticket, errno) => self.cancel(ticket, errno, out),
             Input::MonReady => self.mon_ready(out),
             Input::MonGone => self.mon_ready = false,
-            Input::FromMon { tid, msg } => self.from_mon(tid, msg, out),
+            Input::FromMon { tid, msg } => self.on_mon(tid, msg, out),
             Input::SessionReady(session) => self.session_ready(session, out),
             Input::SessionGone(session) => self.session_gone(session, out),
-            Input::FromSession { session, tid, msg } => self.from_session(session, tid, msg, out),
+            Input::FromSession { session, tid, msg } => self.on_session(session, tid, msg, out),
             Input::Tick => self.tick(out),
         }
     }
@@ -187,7 +187,7 @@ impl Objecter {
         }
     }
 
-    fn from_session(&mut self, session: SessionId, tid: u64, msg: Message, out: &mut Vec<Effect>) {
+    fn on_session(&mut self, session: SessionId, tid: u64, msg: Message, out: &mut Vec<Effect>) {
         if !self.sessions.contains_key(&session) {
             return;
         }

@@ -94,7 +94,7 @@ impl Objecter {
         }
     }
 
-    pub(crate) fn from_mon(&mut self, tid: u64, msg: Message, out: &mut Vec<Effect>) {
+    pub(crate) fn on_mon(&mut self, tid: u64, msg: Message, out: &mut Vec<Effect>) {
         match msg {
             Message::OsdMap(m) => self.take_maps(&m, out),
             Message::MonMap(m) => {

@@ -35,6 +35,8 @@ pub struct Config {
     /// Requests to monitors give up after this long; `None`: never. Source: rados_mon_op_timeout.
     pub mon_timeout: Option<Duration>,
     pub objecter: Settings,
+    /// The file that this was read from.
+    pub conf: Option<PathBuf>,
 }
 
 /// What a program's command line says of the configuration; everything may be left out.
@@ -65,6 +67,7 @@ impl Config {
             op_timeout: None,
             mon_timeout: None,
             objecter: Settings::default(),
+            conf: None,
         }
     }
 
@@ -97,6 +100,7 @@ impl Config {
             false => Some(find_key(find, &name, &option, &expand)?),
         };
         let mut config = Self::new(monitors, name.clone(), key);
+        config.conf = path;
         let seconds = |key: &str| option(key).and_then(|v| v.parse::<f64>().ok()).filter(|s| *s > 0.0);
         let duration = |key: &str| seconds(key).and_then(|s| Duration::try_from_secs_f64(s).ok());
         config.op_timeout = duration("rados_osd_op_timeout");

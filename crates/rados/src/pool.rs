@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use maps::PoolType;
 use messages::mon::pool_op;
 use objecter::{Outcome, Request};
 use serde_json::json;
@@ -19,7 +18,7 @@ use crate::{Cluster, Error, IoCtx, Result};
 pub struct PoolStat {
     /// Of data as clients wrote it.
     pub bytes: u64,
-    /// Bytes that the copies take on the OSDs.
+    /// What all copies take on the OSDs.
     pub bytes_used: u64,
     pub objects: u64,
     pub clones: u64,
@@ -33,6 +32,7 @@ pub struct PoolStat {
     pub write_kib: u64,
     /// Before compression.
     pub compressed_bytes_orig: u64,
+    /// What compressed data takes on the OSDs.
     pub compressed_bytes: u64,
 }
 
@@ -72,19 +72,9 @@ impl Cluster {
             _ => names.iter().map(|n| (*n).to_owned()).collect(),
         };
         match self.ask(Request::PoolStats { pools: names }).await? {
-            Outcome::PoolStats { pools, per_pool } => Ok(pools
-                .into_iter()
-                .map(|(name, s)| {
-                    let factor =
-                        map.pool_by_name(&name).and_then(|id| map.pool(id)).map_or(1.0, |p| match p.kind {
-                            PoolType::Replicated => f64::from(p.size),
-                            PoolType::Erasure => {
-                                f64::from(p.size) / f64::from(p.size - p.min_size.min(p.size - 1)).max(1.0)
-                            }
-                        });
-                    (name, pool_stat(&s, per_pool, factor))
-                })
-                .collect()),
+            Outcome::PoolStats { pools, per_pool } => {
+                Ok(pools.into_iter().map(|(name, s)| (name, pool_stat(&s, per_pool))).collect())
+            }
             other => Err(unexpected(other)),
         }
     }
@@ -107,19 +97,15 @@ impl Cluster {
     }
 }
 
-fn pool_stat(s: &messages::stats::PoolStat, per_pool: bool, factor: f64) -> PoolStat {
+fn pool_stat(s: &messages::stats::PoolStat, per_pool: bool) -> PoolStat {
     let n = |v: i64| u64::try_from(v).unwrap_or(0);
     let sum = &s.stats.sum;
     let store = &s.store_stats;
-    // Source: pool_stat_t::get_allocated_data_bytes and _omap_bytes in src/osd/osd_types.h.
-    let allocated = if per_pool {
-        n(store.allocated) + n(store.omap_allocated)
-    } else {
-        (n(sum.num_bytes) as f64 * factor) as u64
-    };
+    // Source: RadosClient::get_pool_stats in src/librados/RadosClient.cc.
+    let bytes_used = if per_pool { n(store.allocated) + n(store.omap_allocated) } else { n(sum.num_bytes) };
     PoolStat {
         bytes: n(sum.num_bytes),
-        bytes_used: allocated,
+        bytes_used,
         objects: n(sum.num_objects),
         clones: n(sum.num_object_clones),
         copies: n(sum.num_object_copies),
@@ -131,7 +117,7 @@ fn pool_stat(s: &messages::stats::PoolStat, per_pool: bool, factor: f64) -> Pool
         writes: n(sum.num_wr),
         write_kib: n(sum.num_wr_kb),
         compressed_bytes_orig: n(store.data_compressed_original),
-        compressed_bytes: n(store.data_compressed),
+        compressed_bytes: n(store.data_compressed_allocated),
     }
 }
 

@@ -1,0 +1,105 @@
+//! The command line of `loligo bench`.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::connect::ConnectArgs;
+
+#[derive(Debug, Clone, Subcommand)]
+pub enum BenchArgs {
+    /// Load a pool with reads and writes of objects.
+    Rados(Box<RadosBench>),
+}
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Blocks one after the other, over all objects in turn.
+    Write,
+    /// Reads in the same order of what was written before the clock starts.
+    Seq,
+    /// Reads at random places.
+    Rand,
+    /// Reads and writes at random places.
+    Mixed,
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct RadosBench {
+    #[arg(value_enum, default_value_t = Mode::Write)]
+    pub mode: Mode,
+    /// Pool to work in; the benchmark's objects are removed from it at the end.
+    #[arg(short = 'p', long, value_name = "POOL")]
+    pub pool: String,
+    /// How long to measure.
+    #[arg(short = 's', long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    pub seconds: u64,
+    /// Bytes of each operation, or a number with K or M.
+    #[arg(short = 'b', long, value_name = "BYTES", default_value = "4K", value_parser = parse_bytes)]
+    pub block_size: u64,
+    /// Operations in flight.
+    #[arg(short = 't', long, value_name = "N", default_value_t = 16)]
+    pub depth: usize,
+    /// Bytes of each object.
+    #[arg(short = 'O', long, value_name = "BYTES", default_value = "4M", value_parser = parse_bytes)]
+    pub object_size: u64,
+    /// Objects that the load goes round; their sizes together are the working set.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub objects: u64,
+    /// Per cent of reads in a mixed load.
+    #[arg(long, value_name = "PERCENT", default_value_t = 70, value_parser = clap::value_parser!(u64).range(0..=100))]
+    pub reads: u64,
+    /// Read back and compare everything that was written, not only a sample of it.
+    #[arg(long)]
+    pub verify: bool,
+    /// Leave the objects in the pool.
+    #[arg(long)]
+    pub keep: bool,
+    /// Measure although health shows this warning (POOL_NO_REDUNDANCY for instance); may be given several times.
+    #[arg(long, value_name = "CHECK")]
+    pub accept: Vec<String>,
+    /// Threads of this client.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_threads)]
+    pub threads: usize,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+const EXAMPLES: &str = "\
+Every read is compared with what was written; after a run with writes a sample of them (with --verify all) is read back.
+There are no figures when data differs, or when the cluster is not HEALTH_OK before and after the run.
+
+CPU per operation counts user and system time: of this client, and of the daemons of this cluster that run on this host (of
+OSDs alone when each has its own process: `loligo up --processes`, or Ceph's).
+
+Examples:
+  loligo bench rados -p bench                          4 KiB writes, 16 in flight, for 10 seconds
+  loligo bench rados rand -p bench -t 64 --json        random reads, 64 in flight, as JSON
+  loligo bench rados write -p bench -b 4M -t 4         large writes: throughput
+  loligo bench rados mixed -p bench --reads 50 --verify";
+
+/// Parses `4096`, `4K`, `4M`.
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift =
+        match lower.get(digits.len()..).unwrap_or_default().trim_end_matches("ib").trim_end_matches('b') {
+            "" => 0,
+            "k" => 10,
+            "m" => 20,
+            unit => return Err(format!("unknown unit '{unit}': use K or M")),
+        };
+    let number: u64 = digits.parse().map_err(|_| format!("'{text}' is not a size such as 4096, 4K or 4M"))?;
+    let bytes = number.checked_shl(shift).filter(|b| b >> shift == number).ok_or("too large")?;
+    if !(1..=64 << 20).contains(&bytes) {
+        return Err("between 1 byte and 64 MiB".into());
+    }
+    Ok(bytes)
+}
+
+fn parse_threads(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| (1..=64).contains(n)).ok_or_else(|| "between 1 and 64".to_owned())
+}
