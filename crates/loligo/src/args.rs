@@ -37,6 +37,8 @@ pub enum Command {
     Osd(DaemonArgs),
     /// Run one manager of a folder in the foreground.
     Mgr(DaemonArgs),
+    /// Work with block images: in Ceph's format, on Loligo and on Ceph.
+    Rbd(Box<crate::rbd::RbdArgs>),
     /// Look into the object store of a stopped OSD.
     #[command(subcommand)]
     Store(StoreCommand),

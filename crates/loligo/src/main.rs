@@ -17,6 +17,7 @@ mod create;
 mod layout;
 mod offline;
 mod rados;
+mod rbd;
 mod serve;
 mod up;
 
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     serve::start_log();
     let result = match cli.command {
+        Command::Rbd(args) => return finish(rbd::run(&args)),
         Command::Up(args) => up::up(&args),
         Command::Down(args) => up::down(&args),
         Command::Status(args) => up::status(&args),
@@ -45,8 +47,12 @@ fn main() -> ExitCode {
         Command::Rados(args) => rados::run(&args),
         Command::Bench(args) => bench::run(&args),
     };
+    finish(result.map(|()| ExitCode::SUCCESS))
+}
+
+fn finish(result: anyhow::Result<ExitCode>) -> ExitCode {
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             match error.downcast_ref::<rados::Failed>() {
                 // The words of Ceph's tool, when there are any.

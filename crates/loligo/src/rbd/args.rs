@@ -1,0 +1,244 @@
+//! The command line of `loligo rbd`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::connect::ConnectArgs;
+
+#[derive(Debug, Clone, Args)]
+pub struct RbdArgs {
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+    /// Pool of images that are named without one.
+    #[arg(short = 'p', long, value_name = "POOL", global = true, default_value = "rbd")]
+    pub pool: String,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub command: RbdCommand,
+}
+
+/// Images are named `[POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum RbdCommand {
+    /// List the images of a pool.
+    #[command(visible_alias = "list")]
+    Ls {
+        /// `POOL` or `POOL/NAMESPACE`.
+        pool: Option<String>,
+    },
+    /// Show an image's header.
+    Info { image: String },
+    /// Make an empty image.
+    Create(CreateArgs),
+    /// Remove an image.
+    #[command(visible_alias = "remove")]
+    Rm { image: String },
+    /// Rename an image within its pool.
+    #[command(visible_alias = "rename")]
+    Mv { from: String, to: String },
+    /// Change an image's size.
+    Resize {
+        image: String,
+        #[arg(short = 's', long, value_parser = parse_size)]
+        size: u64,
+        /// Let a smaller size cut data off.
+        #[arg(long)]
+        allow_shrink: bool,
+    },
+    /// Snapshots of an image.
+    #[command(subcommand)]
+    Snap(SnapCommand),
+    /// Make a writable clone of a snapshot.
+    Clone {
+        parent: String,
+        child: String,
+        #[command(flatten)]
+        layout: LayoutArgs,
+    },
+    /// Copy into a clone what it shares with its parent, and forget the parent.
+    Flatten { image: String },
+    /// Write an image's bytes to a file, or to `-` for standard output.
+    Export { image: String, path: PathBuf },
+    /// Make an image of a file's bytes, or of `-` for standard input.
+    Import {
+        path: PathBuf,
+        image: String,
+        #[command(flatten)]
+        layout: LayoutArgs,
+    },
+    /// Write what changed since a snapshot, in Ceph's format, to a file or `-`.
+    ExportDiff {
+        image: String,
+        path: PathBuf,
+        #[arg(long, value_name = "SNAPSHOT")]
+        from_snap: Option<String>,
+    },
+    /// Apply differences from a file or `-`.
+    ImportDiff { path: PathBuf, image: String },
+    /// Show how much of images is used.
+    #[command(visible_alias = "disk-usage")]
+    Du { image: Option<String> },
+    /// Measure writes or reads of an image; writes destroy what it holds.
+    Bench(BenchArgs),
+    /// Serve images over the NBD protocol until Ctrl-C: to qemu, nbd-client, nbdcopy.
+    Serve(ServeArgs),
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub enum SnapCommand {
+    #[command(visible_alias = "list")]
+    Ls {
+        image: String,
+    },
+    /// Take a snapshot.
+    Create {
+        snapshot: String,
+    },
+    #[command(visible_alias = "remove")]
+    Rm {
+        snapshot: String,
+    },
+    /// Remove every snapshot that is not protected.
+    Purge {
+        image: String,
+    },
+    Rename {
+        from: String,
+        to: String,
+    },
+    /// Make an image what it was at a snapshot.
+    Rollback {
+        snapshot: String,
+    },
+    /// Keep a snapshot from being removed.
+    Protect {
+        snapshot: String,
+    },
+    Unprotect {
+        snapshot: String,
+    },
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct CreateArgs {
+    pub image: String,
+    /// Bytes with K, M, G or T; a bare number is MiB.
+    #[arg(short = 's', long, value_parser = parse_size)]
+    pub size: u64,
+    #[command(flatten)]
+    pub layout: LayoutArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct LayoutArgs {
+    /// Bytes of a data object, with K or M; a power of two.
+    #[arg(long, value_parser = parse_bytes, default_value = "4M")]
+    pub object_size: u64,
+    /// Features, with commas. [default: layering,exclusive-lock,object-map,fast-diff,deep-flatten]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub image_feature: Vec<String>,
+    /// Bytes of a stripe's unit, with K or M.
+    #[arg(long, value_parser = parse_bytes, requires = "stripe_count")]
+    pub stripe_unit: Option<u64>,
+    /// Objects that a stripe goes over.
+    #[arg(long, requires = "stripe_unit")]
+    pub stripe_count: Option<u64>,
+    /// Pool for the data.
+    #[arg(long, value_name = "POOL")]
+    pub data_pool: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct BenchArgs {
+    pub image: String,
+    #[arg(long, value_parser = ["read", "write"])]
+    pub io_type: String,
+    /// Bytes of a request.
+    #[arg(long, value_parser = parse_bytes, default_value = "4K")]
+    pub io_size: u64,
+    /// Requests under way at once.
+    #[arg(long, default_value_t = 16)]
+    pub io_threads: usize,
+    /// Bytes in all.
+    #[arg(long, value_parser = parse_bytes, default_value = "64M")]
+    pub io_total: u64,
+    #[arg(long, value_parser = ["seq", "rand"], default_value = "seq")]
+    pub io_pattern: String,
+    /// Write through a persistent cache in this folder.
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct ServeArgs {
+    /// Images; each is an export named as it is written here.
+    #[arg(required = true)]
+    pub images: Vec<String>,
+    /// Listen on this Unix socket.
+    #[arg(long, value_name = "PATH")]
+    pub unix: Option<PathBuf>,
+    /// Listen on this TCP address. There is no authentication: keep it on a network that you trust.
+    #[arg(long, value_name = "ADDR", required_unless_present = "unix")]
+    pub tcp: Option<SocketAddr>,
+    #[arg(long)]
+    pub read_only: bool,
+    /// Acknowledge writes once they are durable in a file in this folder, and write them to the image in the background.
+    /// Until the server ends in order, the image alone lacks the newest writes; the next start replays them.
+    #[arg(long, value_name = "DIR", conflicts_with = "read_only")]
+    pub cache: Option<PathBuf>,
+    /// Bytes of a new cache's file, with M or G.
+    #[arg(long, value_parser = parse_bytes, default_value = "256M")]
+    pub cache_size: u64,
+    /// Milliseconds that a cached write may wait before it goes to the image.
+    #[arg(long, default_value_t = 200)]
+    pub cache_linger_ms: u64,
+}
+
+/// As Ceph's `rbd` reads sizes: a bare number is MiB.
+fn parse_size(text: &str) -> Result<u64, String> {
+    parse(text, 20)
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    parse(text, 0)
+}
+
+fn parse(text: &str, bare_shift: u32) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text.get(digits.len()..).unwrap_or_default();
+    let shift = match unit {
+        "" => bare_shift,
+        "B" => 0,
+        _ => match unit.trim_end_matches("iB").trim_end_matches('B') {
+            "K" | "k" => 10,
+            "M" | "m" => 20,
+            "G" | "g" => 30,
+            "T" | "t" => 40,
+            _ => return Err(format!("unknown unit '{unit}': use B, K, M, G or T")),
+        },
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("'{text}' is not a size such as 10G"))?;
+    number.checked_shl(shift).filter(|bytes| bytes >> shift == number).ok_or_else(|| "too large".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_rbd_reads_them() {
+        for (text, bytes) in
+            [("10", 10 << 20), ("10M", 10 << 20), ("1GiB", 1 << 30), ("512B", 512), ("4K", 4096)]
+        {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        assert_eq!(parse_bytes("4096"), Ok(4096));
+        for bad in ["", "M", "1X", "-1", "99999999T"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+}

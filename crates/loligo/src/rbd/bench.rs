@@ -1,0 +1,113 @@
+//! `loligo rbd bench`: requests of one size against an image, straight or through the cache.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use block::BlockDevice;
+use bytes::Bytes;
+use rbd::OpenOptions;
+use serde_json::json;
+use tokio::task::JoinSet;
+use types::{Entropy, SeededEntropy};
+
+use super::Rbd;
+use super::args::BenchArgs;
+use super::serve::open_cache;
+
+/// The cache's file, in bytes, and how long writes gather.
+const CACHE_SIZE: u64 = 256 << 20;
+const LINGER: Duration = Duration::from_millis(200);
+
+impl Rbd<'_> {
+    pub(super) async fn bench(&self, args: &BenchArgs) -> Result<()> {
+        let image = self.open(&args.image, OpenOptions::default()).await?;
+        let blocks = image.size() / args.io_size.max(1);
+        if args.io_size == 0 || blocks == 0 || args.io_threads == 0 {
+            bail!(rbd::Error::refused(types::Errno::EINVAL, "the image holds no request of this size"));
+        }
+        let device: Arc<dyn BlockDevice> = match &args.cache {
+            Some(folder) => Arc::new(open_cache(image, folder, CACHE_SIZE, LINGER).await?),
+            None => Arc::new(image),
+        };
+        let result = measure(&device, args, blocks).await;
+        device.close().await?;
+        let (elapsed, mut latencies) = result?;
+        latencies.sort_unstable();
+        self.report(args, elapsed, &latencies);
+        Ok(())
+    }
+
+    fn report(&self, args: &BenchArgs, elapsed: Duration, latencies: &[Duration]) {
+        let count = latencies.len().max(1);
+        let mean = latencies.iter().sum::<Duration>() / count as u32;
+        let at = |part: usize| latencies.get(count * part / 1000).copied().unwrap_or_default();
+        let ops = latencies.len() as f64 / elapsed.as_secs_f64();
+        let rate = ops * args.io_size as f64;
+        let us = |d: Duration| d.as_micros() as u64;
+        if self.args.json {
+            let report = json!({
+                "ops": latencies.len(), "elapsed_s": elapsed.as_secs_f64(), "ops_per_s": ops, "bytes_per_s": rate,
+                "mean_us": us(mean), "p50_us": us(at(500)), "p99_us": us(at(990)), "p999_us": us(at(999)),
+            });
+            say!("{report}");
+            return;
+        }
+        say!(
+            "elapsed: {:.1}   ops: {}   ops/sec: {ops:.2}   bytes/sec: {}/s",
+            elapsed.as_secs_f64(),
+            latencies.len(),
+            monitor::text::units::bytes(rate as u64)
+        );
+        say!(
+            "latency in microseconds: mean {}, median {}, 99% {}, 99.9% {}",
+            us(mean),
+            us(at(500)),
+            us(at(990)),
+            us(at(999))
+        );
+    }
+}
+
+/// The whole time, and that of each request.
+async fn measure(
+    device: &Arc<dyn BlockDevice>,
+    args: &BenchArgs,
+    blocks: u64,
+) -> Result<(Duration, Vec<Duration>)> {
+    let requests = args.io_total.div_ceil(args.io_size);
+    let next = Arc::new(AtomicU64::new(0));
+    let mut running = JoinSet::new();
+    let start = Instant::now();
+    for thread in 0..args.io_threads {
+        let (device, next) = (Arc::clone(device), Arc::clone(&next));
+        let (size, is_write, is_random) = (args.io_size, args.io_type == "write", args.io_pattern == "rand");
+        let mut random = SeededEntropy(thread as u64);
+        let mut data = vec![0; size as usize];
+        random.fill(&mut data);
+        let data = Bytes::from(data);
+        running.spawn(async move {
+            let mut latencies = Vec::new();
+            loop {
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                if n >= requests {
+                    return Ok::<_, block::BlockError>(latencies);
+                }
+                let block = if is_random { random.next_u64() % blocks } else { n % blocks };
+                let begin = Instant::now();
+                if is_write {
+                    device.write(block * size, data.clone()).await?;
+                } else {
+                    device.read(block * size, size).await?;
+                }
+                latencies.push(begin.elapsed());
+            }
+        });
+    }
+    let mut all = Vec::new();
+    while let Some(joined) = running.join_next().await {
+        all.extend(joined??);
+    }
+    Ok((start.elapsed(), all))
+}

@@ -1,0 +1,272 @@
+//! What an image's header says: read at once, read again when somebody changed it.
+
+use bytes::Bytes;
+use codec::{Decode, Encode};
+use rados::IoCtx;
+use types::{Errno, SnapContext, Utime};
+
+use crate::class::{
+    self, FeaturesArgs, FeaturesReply, HEAD, Namespace, ParentSpec, SizeReply, SnapInfo, Striping,
+};
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+
+/// Feature bits. Source: src/include/rbd/features.h.
+pub mod feature {
+    pub const LAYERING: u64 = 1;
+    pub const STRIPING: u64 = 1 << 1;
+    pub const EXCLUSIVE_LOCK: u64 = 1 << 2;
+    pub const OBJECT_MAP: u64 = 1 << 3;
+    pub const FAST_DIFF: u64 = 1 << 4;
+    pub const DEEP_FLATTEN: u64 = 1 << 5;
+    pub const JOURNALING: u64 = 1 << 6;
+    pub const DATA_POOL: u64 = 1 << 7;
+    pub const OPERATIONS: u64 = 1 << 8;
+    pub const MIGRATING: u64 = 1 << 9;
+    pub const NON_PRIMARY: u64 = 1 << 10;
+    pub const DIRTY_CACHE: u64 = 1 << 11;
+
+    /// What a writer here must understand; an image with others is opened for reading only.
+    pub const WRITABLE: u64 =
+        LAYERING | STRIPING | EXCLUSIVE_LOCK | OBJECT_MAP | FAST_DIFF | DEEP_FLATTEN | DATA_POOL | OPERATIONS;
+
+    const NAMES: [(u64, &str); 12] = [
+        (LAYERING, "layering"),
+        (STRIPING, "striping"),
+        (EXCLUSIVE_LOCK, "exclusive-lock"),
+        (OBJECT_MAP, "object-map"),
+        (FAST_DIFF, "fast-diff"),
+        (DEEP_FLATTEN, "deep-flatten"),
+        (JOURNALING, "journaling"),
+        (DATA_POOL, "data-pool"),
+        (OPERATIONS, "operations"),
+        (MIGRATING, "migrating"),
+        (NON_PRIMARY, "non-primary"),
+        (DIRTY_CACHE, "dirty-cache"),
+    ];
+
+    /// The names of the set bits, in the order `rbd info` has them.
+    #[must_use]
+    pub fn names(features: u64) -> Vec<&'static str> {
+        NAMES.iter().filter(|(bit, _)| features & bit != 0).map(|(_, name)| *name).collect()
+    }
+
+    #[must_use]
+    pub fn parse(name: &str) -> Option<u64> {
+        NAMES.iter().find(|(_, known)| *known == name).map(|(bit, _)| *bit)
+    }
+}
+
+/// Flags: what cannot be relied upon. Source: RBD_FLAG_* in src/include/rbd/librbd.h.
+pub mod flag {
+    pub const OBJECT_MAP_INVALID: u64 = 1;
+    pub const FAST_DIFF_INVALID: u64 = 2;
+
+    #[must_use]
+    pub fn names(flags: u64) -> Vec<&'static str> {
+        let all = [(OBJECT_MAP_INVALID, "object map invalid"), (FAST_DIFF_INVALID, "fast diff invalid")];
+        all.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name).collect()
+    }
+}
+
+/// Left behind by operations. Source: RBD_OPERATION_FEATURE_*.
+pub mod op_feature {
+    pub const CLONE_CHILD: u64 = 1 << 1;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SnapshotKind {
+    User,
+    /// Removed by its user; clones still need it.
+    Trash,
+    /// Of a group or of mirroring.
+    Other,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    pub id: u64,
+    pub name: String,
+    pub kind: SnapshotKind,
+    /// Bytes of the image then.
+    pub size: u64,
+    pub is_protected: bool,
+    /// [`flag`]s of its object map.
+    pub flags: u64,
+    pub timestamp: Utime,
+    pub child_count: u32,
+    /// Bytes that it shares with the parent.
+    pub parent_overlap: u64,
+}
+
+/// Where a clone came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parent {
+    pub pool: i64,
+    pub namespace: String,
+    pub image_id: String,
+    pub snap: u64,
+}
+
+/// The header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    pub size: u64,
+    pub order: u8,
+    pub features: u64,
+    pub op_features: u64,
+    pub flags: u64,
+    pub snap_context: SnapContext,
+    /// By id.
+    pub snaps: Vec<Snapshot>,
+    pub prefix: String,
+    pub data_pool: Option<i64>,
+    pub layout: Layout,
+    pub parent: Option<Parent>,
+    pub parent_overlap: u64,
+    pub created: Utime,
+    pub accessed: Utime,
+    pub modified: Utime,
+}
+
+impl Header {
+    pub fn has(&self, feature: u64) -> bool {
+        self.features & feature == feature
+    }
+
+    /// Whether the layout is more than objects one behind the other.
+    #[must_use]
+    pub fn has_stripes(&self) -> bool {
+        self.has(feature::STRIPING)
+    }
+
+    /// The user's snapshot of this name.
+    pub fn snapshot(&self, name: &str) -> Option<&Snapshot> {
+        self.snaps.iter().find(|s| s.kind == SnapshotKind::User && s.name == name)
+    }
+}
+
+/// Reads the header of the image with this id.
+pub async fn read(io: &IoCtx, id: &str, read_only: bool) -> Result<Header> {
+    let object = class::object::header(id);
+    loop {
+        match try_read(io, &object, read_only).await {
+            // A snapshot that was listed went away meanwhile.
+            Err(Error::Cluster { source, .. }) if source.errno() == Errno::ESTALE => {}
+            other => return other,
+        }
+    }
+}
+
+async fn try_read(io: &IoCtx, object: &str, read_only: bool) -> Result<Header> {
+    let head = class::number(HEAD);
+    let none = Bytes::new();
+    let methods = [
+        ("get_size", head.clone()),
+        ("get_features", FeaturesArgs { snap: HEAD, read_only }.to_bytes()),
+        ("get_flags", head.clone()),
+        ("get_snapcontext", none.clone()),
+        ("get_object_prefix", none.clone()),
+        ("parent_get", none.clone()),
+        ("parent_overlap_get", head),
+        ("op_features_get", none.clone()),
+        ("get_data_pool", none.clone()),
+        ("get_create_timestamp", none.clone()),
+        ("get_access_timestamp", none.clone()),
+        ("get_modify_timestamp", none.clone()),
+    ];
+    let out = class::call_all(io, object, &methods).await?;
+    let part = |at: usize| out.get(at).cloned().unwrap_or_default();
+    let SizeReply { order, size } = Decode::from_bytes(part(0))?;
+    let FeaturesReply { features, incompatible } = Decode::from_bytes(part(1))?;
+    check_features(features, incompatible, read_only)?;
+    if !(9..=40).contains(&order) {
+        return Err(Error::refused(Errno::EINVAL, format!("{object} has objects of 2^{order} bytes")));
+    }
+    let context = SnapContext::from_bytes(part(3))?;
+    let parent = ParentSpec::from_bytes(part(5))?;
+    let overlap: Option<u64> = Decode::from_bytes(part(6))?;
+    let data_pool = i64::from_bytes(part(8))?;
+    let has_parent = parent.pool >= 0 && !parent.image.is_empty();
+    let ParentSpec { pool, namespace, image, snap } = parent;
+    Ok(Header {
+        size,
+        order,
+        features,
+        op_features: Decode::from_bytes(part(7))?,
+        flags: Decode::from_bytes(part(2))?,
+        snaps: snapshots(io, object, &context).await?,
+        snap_context: context,
+        prefix: Decode::from_bytes(part(4))?,
+        data_pool: (data_pool >= 0).then_some(data_pool),
+        layout: layout(io, object, order, features).await?,
+        parent: has_parent.then_some(Parent { pool, namespace, image_id: image, snap }),
+        parent_overlap: overlap.unwrap_or(0),
+        created: Decode::from_bytes(part(9))?,
+        accessed: Decode::from_bytes(part(10))?,
+        modified: Decode::from_bytes(part(11))?,
+    })
+}
+
+fn check_features(features: u64, incompatible: u64, read_only: bool) -> Result<()> {
+    let needed = if read_only { incompatible & !feature::DIRTY_CACHE } else { features };
+    let unknown = needed & !feature::WRITABLE;
+    if unknown == 0 {
+        return Ok(());
+    }
+    let names = feature::names(unknown).join(", ");
+    Err(Error::refused(
+        Errno::ENOSYS,
+        format!("the image has features that are not supported: {names} ({unknown:#x})"),
+    ))
+}
+
+async fn layout(io: &IoCtx, object: &str, order: u8, features: u64) -> Result<Layout> {
+    let simple = Layout::simple(order);
+    if features & feature::STRIPING == 0 {
+        return Ok(simple);
+    }
+    let Striping { unit, count } = class::call(io, object, "get_stripe_unit_count", Bytes::new()).await?;
+    if unit == 0 || count == 0 || unit > simple.object_size || simple.object_size % unit != 0 {
+        return Err(Error::refused(
+            Errno::EINVAL,
+            format!("{object} has stripes of {unit} bytes over {count}"),
+        ));
+    }
+    Ok(Layout { stripe_unit: unit, stripe_count: count, ..simple })
+}
+
+async fn snapshots(io: &IoCtx, object: &str, context: &SnapContext) -> Result<Vec<Snapshot>> {
+    let mut out = Vec::with_capacity(context.snaps.len());
+    for id in context.snaps.iter().rev() {
+        let id_input = class::number(*id);
+        let methods = ["snapshot_get", "get_flags", "get_protection_status", "parent_overlap_get"]
+            .map(|method| (method, id_input.clone()));
+        let replies = match class::call_all(io, object, &methods).await {
+            Err(e) if e.is_not_found() => {
+                return Err(Error::Cluster { what: object.into(), source: Errno::ESTALE.into() });
+            }
+            other => other?,
+        };
+        let part = |at: usize| replies.get(at).cloned().unwrap_or_default();
+        let info = SnapInfo::from_bytes(part(0))?;
+        let overlap: Option<u64> = Decode::from_bytes(part(3))?;
+        let protection = u8::from_bytes(part(2))?;
+        out.push(Snapshot {
+            id: info.id,
+            kind: match info.namespace.kind {
+                Namespace::USER => SnapshotKind::User,
+                Namespace::TRASH => SnapshotKind::Trash,
+                _ => SnapshotKind::Other,
+            },
+            name: info.name,
+            size: info.size,
+            is_protected: protection != 0,
+            flags: Decode::from_bytes(part(1))?,
+            timestamp: info.timestamp,
+            child_count: info.child_count,
+            parent_overlap: overlap.unwrap_or(0),
+        });
+    }
+    Ok(out)
+}

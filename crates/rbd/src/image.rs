@@ -1,0 +1,342 @@
+//! An open image: its header as a view that changes are made under, its watch, its lock.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use block::BoxFuture;
+use rados::{IoCtx, PoolId, Watch, WatchEvent};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use types::{Errno, SnapId};
+
+use crate::class;
+use crate::error::{Error, Result};
+use crate::header::{self, Header, Snapshot, feature, flag};
+use crate::layout::Layout;
+use crate::object_map::{self, Map};
+
+/// What happens when another client asks for the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LockPolicy {
+    /// It gets the lock when the changes under way are done.
+    #[default]
+    Share,
+    /// It is refused: something here, a write-back cache say, must not lose the image.
+    Keep,
+}
+
+/// How to open an image.
+#[derive(Debug, Clone, Default)]
+pub struct OpenOptions {
+    pub read_only: bool,
+    /// Read a snapshot of this name; implies `read_only`.
+    pub snap: Option<String>,
+    pub lock: LockPolicy,
+    /// Read a snapshot of this id, one in the trash too; implies `read_only`.
+    pub snap_id: Option<u64>,
+}
+
+impl OpenOptions {
+    #[must_use]
+    pub fn read_only() -> Self {
+        Self { read_only: true, ..Self::default() }
+    }
+
+    #[must_use]
+    pub fn at_snap(name: impl Into<String>) -> Self {
+        Self { read_only: true, snap: Some(name.into()), ..Self::default() }
+    }
+}
+
+/// An open image. Clones share it; [`Image::close`] it to let go of its lock and watch in order.
+#[derive(Clone)]
+pub struct Image {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    /// The pool and namespace of the header.
+    pub meta: IoCtx,
+    pub id: String,
+    pub name: String,
+    pub read_only: bool,
+    pub policy: LockPolicy,
+    pub snap_id: Option<u64>,
+    view: RwLock<Arc<View>>,
+    /// Changes hold it for reading; what must see none under way holds it for writing.
+    pub gate: tokio::sync::RwLock<()>,
+    /// One acquisition at a time.
+    pub acquiring: tokio::sync::Mutex<()>,
+    pub owned: AtomicBool,
+    /// The head's object map while the lock is ours, or a snapshot's.
+    pub map: Mutex<Option<Map>>,
+    pub map_updates: tokio::sync::Mutex<()>,
+    pub watching: tokio::sync::Mutex<Option<Watching>>,
+    /// Somebody said that the lock is free.
+    pub released: Notify,
+}
+
+pub(crate) struct Watching {
+    pub watch: Arc<Watch>,
+    task: JoinHandle<()>,
+}
+
+/// The header, and what follows from it for reading and writing.
+pub(crate) struct View {
+    pub header: Header,
+    pub layout: Layout,
+    /// Bytes of the image, or of the snapshot that is read.
+    pub size: u64,
+    /// Data objects: written with the image's snapshots, read at ours.
+    pub data: IoCtx,
+    /// Bytes shared with the parent, which is open when there are any.
+    pub overlap: u64,
+    pub parent: Option<Image>,
+}
+
+impl View {
+    pub fn object(&self, number: u64) -> String {
+        format!("{}.{number:016x}", self.header.prefix)
+    }
+}
+
+impl Image {
+    /// Opens the image of this name in the pool and namespace of `io`.
+    ///
+    /// # Errors
+    /// ENOENT when there is none; ENOSYS for features that are not understood, with the image untouched.
+    pub async fn open(io: &IoCtx, name: &str, options: OpenOptions) -> Result<Self> {
+        let id: String = match class::call(io, &class::object::id(name), "get_id", bytes::Bytes::new()).await
+        {
+            Err(e) if e.is_not_found() => {
+                return Err(Error::refused(Errno::ENOENT, format!("there is no image {name}")));
+            }
+            other => other?,
+        };
+        Self::open_known(io, name.to_owned(), id, options).await
+    }
+
+    /// Opens by id: also what is in the trash.
+    ///
+    /// # Errors
+    /// As [`Image::open`].
+    pub async fn open_by_id(io: &IoCtx, id: &str, options: OpenOptions) -> Result<Self> {
+        let input = codec::Encode::to_bytes(&id.to_owned());
+        let name = class::call(io, class::object::DIRECTORY, "dir_get_name", input).await.unwrap_or_default();
+        Self::open_known(io, name, id.to_owned(), options).await
+    }
+
+    pub(crate) fn open_known<'a>(
+        io: &'a IoCtx,
+        name: String,
+        id: String,
+        options: OpenOptions,
+    ) -> BoxFuture<'a, Result<Self>> {
+        Box::pin(async move {
+            let read_only = options.read_only || options.snap.is_some() || options.snap_id.is_some();
+            let header = header::read(io, &id, read_only).await?;
+            let snap_id = match &options.snap {
+                None => options.snap_id,
+                Some(snap) => Some(header.snapshot(snap).map(|s| s.id).ok_or_else(|| {
+                    Error::refused(Errno::ENOENT, format!("{name} has no snapshot {snap}"))
+                })?),
+            };
+            let view = make_view(io, header, snap_id, None).await?;
+            let inner = Arc::new(Inner {
+                meta: io.clone(),
+                id,
+                name,
+                read_only,
+                policy: options.lock,
+                snap_id,
+                view: RwLock::new(Arc::new(view)),
+                gate: tokio::sync::RwLock::new(()),
+                acquiring: tokio::sync::Mutex::new(()),
+                owned: AtomicBool::new(false),
+                map: Mutex::new(None),
+                map_updates: tokio::sync::Mutex::new(()),
+                watching: tokio::sync::Mutex::new(None),
+                released: Notify::new(),
+            });
+            if let Some(snap) = snap_id {
+                inner.load_snapshot_map(snap).await;
+            } else if !read_only {
+                inner.start_watch().await?;
+            }
+            Ok(Self { inner })
+        })
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.inner.id
+    }
+
+    /// Bytes of the image or of the snapshot that is open.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.inner.view().size
+    }
+
+    #[must_use]
+    pub fn header(&self) -> Header {
+        self.inner.view().header.clone()
+    }
+
+    /// The user's snapshots, by id.
+    #[must_use]
+    pub fn snapshots(&self) -> Vec<Snapshot> {
+        self.inner.view().header.snaps.clone()
+    }
+
+    #[must_use]
+    pub fn is_lock_owner(&self) -> bool {
+        self.inner.owned.load(Ordering::SeqCst)
+    }
+
+    /// Reads the header again.
+    ///
+    /// # Errors
+    /// The header cannot be read.
+    pub async fn refresh(&self) -> Result<()> {
+        self.inner.refresh().await
+    }
+
+    /// Takes the exclusive lock now, if the image has one, instead of with the first change.
+    ///
+    /// # Errors
+    /// The owner keeps it, or the cluster fails.
+    pub async fn acquire_lock(&self) -> Result<()> {
+        self.inner.ready().await.map(drop)
+    }
+
+    /// Waits for the changes under way, lets go of the lock and the watch.
+    ///
+    /// # Errors
+    /// The lock could not be released; the watch is gone all the same.
+    pub async fn close(&self) -> Result<()> {
+        let released = self.inner.release().await;
+        let watching = self.inner.watching.lock().await.take();
+        if let Some(Watching { watch, task }) = watching {
+            task.abort();
+            let _ = task.await;
+            if let Some(watch) = Arc::into_inner(watch) {
+                let _ = watch.unwatch().await;
+            }
+        }
+        if let Some(parent) = self.inner.view().parent.clone() {
+            Box::pin(parent.close()).await?;
+        }
+        released
+    }
+}
+
+/// What a header means for us; the parent of `before` is kept when it is still the parent.
+async fn make_view(io: &IoCtx, header: Header, snap: Option<u64>, before: Option<&View>) -> Result<View> {
+    let (size, overlap) = match snap {
+        None => (header.size, header.parent_overlap),
+        Some(id) => {
+            let snapshot = header.snaps.iter().find(|s| s.id == id);
+            let snapshot = snapshot.ok_or_else(|| Error::refused(Errno::ENOENT, "the snapshot is gone"))?;
+            (snapshot.size, snapshot.parent_overlap)
+        }
+    };
+    let data = match header.data_pool {
+        Some(pool) => io.cluster().pool_by_id(PoolId(pool)).await?.with_namespace(io.namespace()),
+        None => io.clone(),
+    };
+    let data = match snap {
+        Some(id) => data.at_snap(SnapId(id)),
+        None => data.with_snap_context(header.snap_context.clone())?,
+    };
+    let parent = match &header.parent {
+        Some(spec) if overlap > 0 => {
+            match before.filter(|b| b.header.parent.as_ref() == Some(spec)).and_then(|b| b.parent.clone()) {
+                Some(parent) => Some(parent),
+                None => Some(open_parent(io, spec).await?),
+            }
+        }
+        _ => None,
+    };
+    Ok(View { layout: header.layout, size, data, overlap, parent, header })
+}
+
+pub(crate) async fn open_parent(io: &IoCtx, spec: &header::Parent) -> Result<Image> {
+    let pool = io.cluster().pool_by_id(PoolId(spec.pool)).await?.with_namespace(spec.namespace.clone());
+    let options = OpenOptions { read_only: true, snap_id: Some(spec.snap), ..OpenOptions::default() };
+    Image::open_known(&pool, String::new(), spec.image_id.clone(), options).await
+}
+
+impl Inner {
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub fn header_object(&self) -> String {
+        class::object::header(&self.id)
+    }
+
+    pub async fn refresh(&self) -> Result<()> {
+        let before = self.view();
+        let header = header::read(&self.meta, &self.id, self.read_only).await?;
+        let view = make_view(&self.meta, header, self.snap_id, Some(&before)).await?;
+        *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
+        Ok(())
+    }
+
+    /// A snapshot never changes: its map, if it is valid, spares reads of what is not there.
+    async fn load_snapshot_map(&self, snap: u64) {
+        let view = self.view();
+        let flags = view.header.snaps.iter().find(|s| s.id == snap).map_or(0, |s| s.flags);
+        if view.header.has(feature::OBJECT_MAP) && flags & flag::OBJECT_MAP_INVALID == 0 {
+            if let Ok(map) = object_map::load(&self.meta, &self.id, Some(snap)).await {
+                if map.len() >= view.layout.objects(view.size) {
+                    *self.map.lock().unwrap_or_else(PoisonError::into_inner) = Some(map);
+                }
+            }
+        }
+    }
+
+    /// Watches the header and starts the task that answers.
+    pub async fn start_watch(self: &Arc<Self>) -> Result<u64> {
+        let watch = Arc::new(self.meta.watch(&self.header_object(), None).await?);
+        let cookie = watch.cookie();
+        let (weak, for_task) = (Arc::downgrade(self), Arc::clone(&watch));
+        let task = tokio::spawn(async move {
+            loop {
+                let event = for_task.next().await;
+                let Some(inner) = weak.upgrade() else { return };
+                match event {
+                    WatchEvent::Notify { notify_id, payload, .. } => {
+                        let reply = inner.answer(payload).await;
+                        for_task.ack(notify_id, reply).forget();
+                    }
+                    WatchEvent::Error(errno) => {
+                        tracing::warn!(image = %inner.id, %errno, "the watch on the image is lost");
+                        tokio::spawn(inner.lost_watch());
+                        return;
+                    }
+                }
+            }
+        });
+        *self.watching.lock().await = Some(Watching { watch, task });
+        Ok(cookie)
+    }
+
+    /// The lock's cookie names the watch: with a new watch the lock is taken anew before the next change.
+    fn lost_watch(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let _gate = self.gate.write().await;
+            self.owned.store(false, Ordering::SeqCst);
+            if let Err(e) = self.start_watch().await {
+                tracing::warn!(image = %self.id, error = %e, "cannot watch the image again");
+                *self.watching.lock().await = None;
+            }
+        })
+    }
+}

@@ -1,0 +1,443 @@
+//! Reading and changing an image's bytes: objects, the parent behind them, the object map before them.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use block::{Piece, Range};
+use bytes::{Bytes, BytesMut};
+use messages::osd::SparseReadResponse;
+use rados::{Pending, ReadOp, SnapContext, WriteOp};
+use tokio::task::JoinSet;
+use types::Errno;
+
+use crate::class::MapUpdateArgs;
+use crate::error::{Error, Result};
+use crate::header::feature;
+use crate::image::{Image, Inner, View};
+use crate::layout::Extent;
+use crate::object_map::{self, EXISTS, EXISTS_CLEAN, NONEXISTENT, PENDING};
+
+/// From this length on only what is allocated is read.
+const SPARSE_FROM: u64 = 64 << 10;
+/// Objects changed at once by one request.
+const OBJECTS_AT_ONCE: usize = 16;
+
+/// A change of one data object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ObjectChange {
+    Write { offset: u64, data: Bytes },
+    Zero { offset: u64, len: u64 },
+    Truncate { offset: u64 },
+    Remove,
+}
+
+impl Image {
+    /// What a range holds, in order.
+    ///
+    /// # Errors
+    /// EINVAL outside the image.
+    pub async fn read_pieces(&self, offset: u64, len: u64) -> Result<Vec<Piece>> {
+        let view = self.inner.view();
+        check_range(offset, len, view.size)?;
+        let extents = view.layout.extents(offset, len);
+        let started: Vec<(Extent, Option<Pending>)> =
+            extents.into_iter().map(|e| (e, self.inner.start_read(&view, &e))).collect();
+        let mut out = Vec::with_capacity(started.len());
+        for (extent, pending) in started {
+            let found = match pending {
+                None => None,
+                Some(pending) => match pending.await {
+                    Ok(reply) => Some(reply.output(0)),
+                    Err(e) if e.is_not_found() => None,
+                    Err(e) => return Err(e.into()),
+                },
+            };
+            match found {
+                Some(data) => object_pieces(&extent, data, &mut out)?,
+                None => out.extend(parent_pieces(&view, &extent).await?),
+            }
+        }
+        Ok(out)
+    }
+
+    /// The bytes of a range.
+    ///
+    /// # Errors
+    /// EINVAL outside the image.
+    pub async fn read(&self, offset: u64, len: u64) -> Result<Bytes> {
+        Ok(flatten(self.read_pieces(offset, len).await?))
+    }
+
+    /// # Errors
+    /// EINVAL outside the image; EROFS on one that is open for reading; ESHUTDOWN once another client broke our lock.
+    pub async fn write(&self, offset: u64, data: Bytes) -> Result<()> {
+        let _ready = self.inner.ready().await?;
+        let view = self.inner.view();
+        check_range(offset, data.len() as u64, view.size)?;
+        let changes = view.layout.extents(offset, data.len() as u64).into_iter().map(|e| {
+            let from = (e.image - offset) as usize;
+            (
+                e.object,
+                ObjectChange::Write { offset: e.offset, data: data.slice(from..from + e.len as usize) },
+            )
+        });
+        self.inner.change_objects(&view, changes.collect()).await
+    }
+
+    /// Makes a range read as zeros and gives its space back.
+    ///
+    /// # Errors
+    /// As [`Image::write`].
+    pub async fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        let _ready = self.inner.ready().await?;
+        let view = self.inner.view();
+        check_range(offset, len, view.size)?;
+        let changes = view.layout.extents(offset, len).into_iter().map(|e| {
+            // The image's last object may be shorter than the others.
+            let to_end = e.offset + e.len == view.layout.object_size || e.image + e.len == view.size;
+            let change = match (e.offset, to_end && view.layout.stripe_count == 1) {
+                (0, true) => ObjectChange::Remove,
+                (offset, true) => ObjectChange::Truncate { offset },
+                (offset, false) => ObjectChange::Zero { offset, len: e.len },
+            };
+            (e.object, change)
+        });
+        self.inner.change_objects(&view, changes.collect()).await
+    }
+
+    /// What is allocated of a range: whole objects, or what an object's size tells.
+    ///
+    /// # Errors
+    /// EINVAL outside the image.
+    pub async fn status(&self, offset: u64, len: u64) -> Result<Vec<Range>> {
+        let view = self.inner.view();
+        check_range(offset, len, view.size)?;
+        let extents = view.layout.extents(offset, len);
+        let started: Vec<_> = extents
+            .into_iter()
+            .map(|e| {
+                let known = self.inner.map_state(e.object);
+                let ask = known
+                    .is_none()
+                    .then(|| view.data.submit_read(&view.object(e.object), ReadOp::new().stat()));
+                (e, known, ask)
+            })
+            .collect();
+        let mut out = Vec::new();
+        for (extent, known, ask) in started {
+            let exists = match ask {
+                None => known.unwrap_or(false),
+                Some(pending) => match pending.await {
+                    Ok(_) => true,
+                    Err(e) if e.is_not_found() => false,
+                    Err(e) => return Err(e.into()),
+                },
+            };
+            if exists {
+                out.push(Range { len: extent.len, hole: false, zero: false });
+            } else {
+                out.extend(parent_status(&view, &extent).await?);
+            }
+        }
+        Ok(out)
+    }
+}
+
+fn check_range(offset: u64, len: u64, size: u64) -> Result<()> {
+    if offset.checked_add(len).is_some_and(|end| end <= size) {
+        return Ok(());
+    }
+    Err(Error::refused(Errno::EINVAL, format!("{len} bytes at {offset} do not lie inside {size} bytes")))
+}
+
+/// Joins pieces to bytes.
+pub(crate) fn flatten(mut pieces: Vec<Piece>) -> Bytes {
+    if let [Piece::Data(data)] = &mut pieces[..] {
+        return std::mem::take(data);
+    }
+    let mut out = BytesMut::with_capacity(pieces.iter().map(Piece::len).sum::<u64>() as usize);
+    for piece in pieces {
+        match piece {
+            Piece::Data(data) => out.extend_from_slice(&data),
+            Piece::Zeros(len) => out.resize(out.len() + len as usize, 0),
+        }
+    }
+    out.freeze()
+}
+
+/// What an object's answer holds of the extent; behind its end are zeros.
+fn object_pieces(extent: &Extent, output: Bytes, out: &mut Vec<Piece>) -> Result<()> {
+    let mut at = extent.offset;
+    let end = extent.offset + extent.len;
+    if extent.len < SPARSE_FROM {
+        at += output.len() as u64;
+        if !output.is_empty() {
+            out.push(Piece::Data(output));
+        }
+    } else {
+        let sparse = <SparseReadResponse as codec::Decode>::from_bytes(output)?;
+        let mut data = sparse.data;
+        for (offset, len) in sparse.extents {
+            if offset < at || offset.saturating_add(len) > end || len > data.len() as u64 {
+                return Err(Error::refused(Errno::EIO, "an OSD answered with other extents than asked for"));
+            }
+            if offset > at {
+                out.push(Piece::Zeros(offset - at));
+            }
+            out.push(Piece::Data(data.split_to(len as usize)));
+            at = offset + len;
+        }
+    }
+    if at < end {
+        out.push(Piece::Zeros(end - at));
+    }
+    Ok(())
+}
+
+/// What a missing object's extent holds: the parent's bytes as far as they are shared.
+async fn parent_pieces(view: &View, extent: &Extent) -> Result<Vec<Piece>> {
+    let shared = view.overlap.saturating_sub(extent.image).min(extent.len);
+    let mut out = Vec::new();
+    if let (Some(parent), 1..) = (&view.parent, shared) {
+        // A parent that shrank holds less than was shared.
+        let there = parent.size().saturating_sub(extent.image).min(shared);
+        out = Box::pin(parent.read_pieces(extent.image, there)).await?;
+        if there < extent.len {
+            out.push(Piece::Zeros(extent.len - there));
+        }
+    } else {
+        out.push(Piece::Zeros(extent.len));
+    }
+    Ok(out)
+}
+
+async fn parent_status(view: &View, extent: &Extent) -> Result<Vec<Range>> {
+    let shared = view.overlap.saturating_sub(extent.image).min(extent.len);
+    let mut out = Vec::new();
+    let mut rest = extent.len;
+    if let (Some(parent), 1..) = (&view.parent, shared) {
+        let there = parent.size().saturating_sub(extent.image).min(shared);
+        out = Box::pin(parent.status(extent.image, there)).await?;
+        rest -= there;
+    }
+    if rest > 0 {
+        out.push(Range { len: rest, hole: true, zero: true });
+    }
+    Ok(out)
+}
+
+impl Inner {
+    /// Whether the object exists, if a map that can be relied upon says so.
+    fn map_state(&self, object: u64) -> Option<bool> {
+        let relies = self.snap_id.is_some() || self.owned.load(Ordering::SeqCst);
+        let map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
+        map.as_ref().filter(|_| relies).map(|m| m.get(object) != NONEXISTENT)
+    }
+
+    fn start_read(&self, view: &View, extent: &Extent) -> Option<Pending> {
+        if self.map_state(extent.object) == Some(false) {
+            return None;
+        }
+        let op = if extent.len < SPARSE_FROM {
+            ReadOp::new().read(extent.offset, extent.len)
+        } else {
+            ReadOp::new().sparse_read(extent.offset, extent.len)
+        };
+        Some(view.data.submit_read(&view.object(extent.object), op))
+    }
+
+    pub async fn change_objects(
+        self: &Arc<Self>,
+        view: &Arc<View>,
+        mut changes: Vec<(u64, ObjectChange)>,
+    ) -> Result<()> {
+        if changes.len() == 1 {
+            if let Some((object, change)) = changes.pop() {
+                return self.change_object(view, object, change).await;
+            }
+        }
+        let mut running: JoinSet<Result<()>> = JoinSet::new();
+        for (object, change) in changes {
+            if running.len() >= OBJECTS_AT_ONCE {
+                join(&mut running).await?;
+            }
+            let (inner, view) = (Arc::clone(self), Arc::clone(view));
+            running.spawn(async move { inner.change_object(&view, object, change).await });
+        }
+        while !running.is_empty() {
+            join(&mut running).await?;
+        }
+        Ok(())
+    }
+
+    async fn change_object(&self, view: &View, object: u64, change: ObjectChange) -> Result<()> {
+        let shared = shared_extents(view, object);
+        let has_parent = !shared.is_empty();
+        let removes = change == ObjectChange::Remove && !has_parent;
+        let only_frees = !matches!(change, ObjectChange::Write { .. });
+        if only_frees && !has_parent && self.map_state(object) == Some(false) {
+            return Ok(());
+        }
+        let state = if removes { PENDING } else { EXISTS };
+        self.update_map(object, state, None).await?;
+        let covers = match &change {
+            ObjectChange::Write { offset, data } => {
+                *offset == 0 && data.len() as u64 == view.layout.object_size
+            }
+            ObjectChange::Remove => true,
+            _ => false,
+        };
+        let copies_up = has_parent && !(covers && view.header.snaps.is_empty());
+        let name = view.object(object);
+        let first = if copies_up { WriteOp::new().assert_exists() } else { WriteOp::new() };
+        let result = view.data.write_op(&name, steps(first, view, &change, has_parent)).await;
+        match result {
+            Ok(_) => {}
+            Err(e) if e.is_not_found() && copies_up => {
+                let op = self.copy_up(view, object, &shared).await?;
+                view.data.write_op(&name, steps(op, view, &change, has_parent)).await?;
+            }
+            Err(e) if e.is_not_found() && only_frees => {}
+            Err(e) => return Err(e.into()),
+        }
+        if removes {
+            self.update_map(object, NONEXISTENT, Some(PENDING)).await?;
+        }
+        Ok(())
+    }
+
+    /// Brings the parent's data below the snapshots; the returned operation goes on with the change itself.
+    async fn copy_up(&self, view: &View, object: u64, shared: &[Extent]) -> Result<WriteOp> {
+        let data = self.parent_data(view, shared).await?;
+        if data.is_empty() {
+            return Ok(WriteOp::new().create(false));
+        }
+        if view.header.snaps.is_empty() {
+            return Ok(WriteOp::new().exec("rbd", "copyup", data));
+        }
+        self.copy_up_below_snapshots(view, object, data).await?;
+        Ok(WriteOp::new())
+    }
+
+    /// Only with an empty snapshot context do all snapshots see the data.
+    async fn copy_up_below_snapshots(&self, view: &View, object: u64, data: Bytes) -> Result<()> {
+        if view.header.has(feature::OBJECT_MAP) {
+            for (at, snap) in view.header.snaps.iter().enumerate() {
+                if object >= view.layout.objects(snap.size) {
+                    continue;
+                }
+                let is_clean = at > 0 && view.header.has(feature::FAST_DIFF);
+                let state = if is_clean { EXISTS_CLEAN } else { EXISTS };
+                let args = MapUpdateArgs { from: object, to: object + 1, state, expected: None };
+                match object_map::update(&self.meta, &self.id, Some(snap.id), args).await {
+                    Err(e) if !matches!(e.errno(), Errno::ENOENT | Errno::EINVAL) => return Err(e),
+                    _ => {}
+                }
+            }
+        }
+        let below = view.data.with_snap_context(SnapContext::default())?;
+        below.write_op(&view.object(object), WriteOp::new().exec("rbd", "copyup", data)).await?;
+        Ok(())
+    }
+
+    /// The object's bytes as the parent has them, without the zeros at their end.
+    async fn parent_data(&self, view: &View, shared: &[Extent]) -> Result<Bytes> {
+        let mut data = BytesMut::new();
+        for extent in shared {
+            let part = flatten(parent_pieces(view, extent).await?);
+            data.resize(data.len().max(extent.offset as usize), 0);
+            data.extend_from_slice(&part);
+        }
+        let used = data.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
+        data.truncate(used);
+        Ok(data.freeze())
+    }
+
+    /// Copies what an object shares with the parent, for good. Used by flattening.
+    pub async fn flatten_object(self: &Arc<Self>, object: u64) -> Result<()> {
+        let _ready = self.ready().await?;
+        let view = self.view();
+        let shared = shared_extents(&view, object);
+        if shared.is_empty() {
+            return Ok(());
+        }
+        let name = view.object(object);
+        match view.data.read_op(&name, ReadOp::new().stat()).await {
+            Ok(_) => return Ok(()),
+            Err(e) if !e.is_not_found() => return Err(e.into()),
+            Err(_) => {}
+        }
+        let data = self.parent_data(&view, &shared).await?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.update_map(object, EXISTS, None).await?;
+        if view.header.snaps.is_empty() {
+            view.data.write_op(&name, WriteOp::new().exec("rbd", "copyup", data)).await?;
+            return Ok(());
+        }
+        self.copy_up_below_snapshots(&view, object, data).await
+    }
+
+    /// Brings one object's state into the map, through the class first.
+    async fn update_map(&self, object: u64, state: u8, expected: Option<u8>) -> Result<()> {
+        if self.is_in_map(object, state) {
+            return Ok(());
+        }
+        let _one = self.map_updates.lock().await;
+        if self.is_in_map(object, state) {
+            return Ok(());
+        }
+        let args = MapUpdateArgs { from: object, to: object + 1, state, expected };
+        match object_map::update(&self.meta, &self.id, None, args).await {
+            Ok(()) => {}
+            // A map that cannot be kept is worth nothing; the image is.
+            Err(e) if matches!(e.errno(), Errno::EINVAL | Errno::ERANGE | Errno::ENOENT) => {
+                return self.invalidate_map(&e.to_string()).await;
+            }
+            Err(e) => return Err(e),
+        }
+        let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(map) = map.as_mut() {
+            if expected.is_none_or(|e| map.get(object) == e) {
+                map.set(object, state);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_in_map(&self, object: u64, state: u8) -> bool {
+        let map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
+        map.as_ref().is_none_or(|m| m.get(object) == state)
+    }
+}
+
+async fn join(running: &mut JoinSet<Result<()>>) -> Result<()> {
+    match running.join_next().await {
+        Some(Ok(result)) => result,
+        Some(Err(e)) => Err(Error::refused(Errno::EIO, e.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// The parts of an object that the parent may have, in the object's order.
+pub(crate) fn shared_extents(view: &View, object: u64) -> Vec<Extent> {
+    if view.parent.is_none() {
+        return Vec::new();
+    }
+    let all = view.layout.of_object(object, 0, view.layout.object_size);
+    let cut = |e: Extent| Extent { len: view.overlap.saturating_sub(e.image).min(e.len), ..e };
+    all.into_iter().map(cut).filter(|e| e.len > 0).collect()
+}
+
+/// The steps of a change; an object in front of a parent stays, so that the parent does not show.
+fn steps(op: WriteOp, view: &View, change: &ObjectChange, has_parent: bool) -> WriteOp {
+    let size = view.layout.object_size;
+    match change {
+        ObjectChange::Write { offset, data } => op.set_alloc_hint(size, size, 0).write(*offset, data.clone()),
+        ObjectChange::Zero { offset, len } => op.zero(*offset, *len),
+        ObjectChange::Truncate { offset } => op.truncate(*offset),
+        ObjectChange::Remove if has_parent => op.create(false).truncate(0),
+        ObjectChange::Remove => op.remove(),
+    }
+}

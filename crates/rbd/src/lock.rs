@@ -1,0 +1,252 @@
+//! The exclusive lock, as librbd takes, asks for, breaks and hands it over.
+//!
+//! ```text
+//! free --lock--> ours --another asks, changes done--> free
+//! another's, alive --ask, wait--> free      another's, dead --blocklist, break--> free
+//! ```
+//!
+//! Source: src/librbd/managed_lock/{Acquire,Break,GetLocker}Request.cc, src/librbd/ImageWatcher.cc.
+
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use block::BoxFuture;
+use bytes::Bytes;
+use codec::{Decode, Encode};
+use rados::{LockHolder, LockInfo, LockKind, LockRequest};
+use tokio::sync::RwLockReadGuard;
+use types::{EntityName, Errno};
+
+use crate::class::{self, FlagsArgs, HEAD};
+use crate::error::{Context, Error, Result};
+use crate::header::{feature, flag};
+use crate::image::{Inner, LockPolicy};
+use crate::notify::{ClientId, Message, Response};
+use crate::object_map;
+
+/// Source: RBD_LOCK_NAME.
+pub const LOCK_NAME: &str = "rbd_lock";
+/// Locks that come with a watch have this tag. Source: get_watcher_lock_tag.
+const TAG: &str = "internal";
+const COOKIE_PREFIX: &str = "auto ";
+
+/// How long an asked owner may take before it is asked again.
+const HAND_OVER: Duration = Duration::from_secs(5);
+const NOTIFY_LIMIT: Duration = Duration::from_secs(10);
+
+impl Inner {
+    /// Waits until changes may be made; they may while the guard lives.
+    pub async fn ready(self: &Arc<Self>) -> Result<RwLockReadGuard<'_, ()>> {
+        if self.read_only {
+            return Err(Error::refused(Errno::EROFS, "the image is open for reading only"));
+        }
+        loop {
+            let guard = self.gate.read().await;
+            if self.owned.load(Ordering::SeqCst) || !self.view().header.has(feature::EXCLUSIVE_LOCK) {
+                return Ok(guard);
+            }
+            drop(guard);
+            self.acquire().await?;
+        }
+    }
+
+    async fn watch_cookie(self: &Arc<Self>) -> Result<u64> {
+        let current = self.watching.lock().await.as_ref().map(|w| w.watch.cookie());
+        match current {
+            Some(cookie) => Ok(cookie),
+            None => self.start_watch().await,
+        }
+    }
+
+    async fn client_id(self: &Arc<Self>) -> Result<ClientId> {
+        Ok(ClientId { global_id: self.meta.cluster().global_id(), watch: self.watch_cookie().await? })
+    }
+
+    async fn acquire(self: &Arc<Self>) -> Result<()> {
+        let _one = self.acquiring.lock().await;
+        if self.owned.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let object = self.header_object();
+        loop {
+            let released = self.released.notified();
+            let cookie = format!("{COOKIE_PREFIX}{}", self.watch_cookie().await?);
+            let request = LockRequest { tag: TAG, ..LockRequest::exclusive(LOCK_NAME, &cookie) };
+            match self.meta.lock(&object, &request).await {
+                Ok(()) => break,
+                Err(e) if e.errno() == Errno::EEXIST => break,
+                Err(e) if e.errno() == Errno::EBUSY => {}
+                Err(e) => return Err(e).context(|| format!("locking {object}")),
+            }
+            let info = self.meta.lock_info(&object, LOCK_NAME).await?;
+            let Some(holder) = info.holders.first() else { continue };
+            let watch = check_holder(&info, holder)?;
+            let us = EntityName::client(self.meta.cluster().global_id() as i64);
+            if holder.client == us {
+                // Ours, under a watch that was lost.
+                self.forgive(self.meta.unlock(&object, LOCK_NAME, &holder.cookie).await)?;
+                continue;
+            }
+            let watchers = self.meta.list_watchers(&object).await?;
+            if watchers.iter().any(|w| {
+                w.cookie == watch && w.addr.socket == holder.addr.socket && w.addr.nonce == holder.addr.nonce
+            }) {
+                self.ask_owner().await?;
+                let _ = tokio::time::timeout(HAND_OVER, released).await;
+            } else {
+                tracing::info!(image = %self.id, owner = %holder.client, "the lock's owner is dead: breaking the lock");
+                self.meta.cluster().blocklist_add(&holder.addr, None).await?;
+                let broken = self.meta.break_lock(&object, LOCK_NAME, holder.client, &holder.cookie).await;
+                self.forgive(broken)?;
+            }
+        }
+        self.take_over().await
+    }
+
+    fn forgive(&self, result: rados::Result<()>) -> Result<()> {
+        match result {
+            Err(e) if !e.is_not_found() => Err(e.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks whoever has the lock to let go of it.
+    async fn ask_owner(self: &Arc<Self>) -> Result<()> {
+        let message = Message::RequestLock { client: self.client_id().await?, force: false };
+        let replies = self.meta.notify(&self.header_object(), message.to_bytes(), Some(NOTIFY_LIMIT)).await?;
+        for reply in replies.replies.into_iter().filter(|r| !r.reply.is_empty()) {
+            let response = Response::from_bytes(reply.reply)?;
+            if response.result < 0 {
+                let errno = Errno(response.result.saturating_neg());
+                return Err(Error::refused(errno, "the owner of the image's lock keeps it"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The lock is ours: what others changed before counts, and the object map is ours too.
+    async fn take_over(self: &Arc<Self>) -> Result<()> {
+        self.refresh().await?;
+        let view = self.view();
+        let mut loaded = None;
+        if view.header.has(feature::OBJECT_MAP) && view.header.flags & flag::OBJECT_MAP_INVALID == 0 {
+            object_map::take(&self.meta, &self.id).await?;
+            match object_map::load(&self.meta, &self.id, None).await {
+                Ok(map) if map.len() >= view.layout.objects(view.size) => loaded = Some(map),
+                Ok(_) => self.invalidate_map("it is too short").await?,
+                Err(e) if matches!(e.errno(), Errno::EINVAL | Errno::ENOENT | Errno::EIO) => {
+                    self.invalidate_map(&e.to_string()).await?;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        *self.map.lock().unwrap_or_else(PoisonError::into_inner) = loaded;
+        self.owned.store(true, Ordering::SeqCst);
+        self.tell(Message::AcquiredLock(self.client_id().await?));
+        Ok(())
+    }
+
+    /// Says in the header that the map is not to be relied upon.
+    pub async fn invalidate_map(&self, why: &str) -> Result<()> {
+        tracing::warn!(image = %self.id, why, "the object map is marked invalid");
+        let bits = flag::OBJECT_MAP_INVALID | flag::FAST_DIFF_INVALID;
+        let args = FlagsArgs { bits, mask: bits, snap: HEAD };
+        class::change(&self.meta, &self.header_object(), "set_flags", args.to_bytes()).await?;
+        *self.map.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(())
+    }
+
+    /// Lets go of the lock when the changes under way are done.
+    pub async fn release(self: &Arc<Self>) -> Result<()> {
+        let _gate = self.gate.write().await;
+        if !self.owned.swap(false, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let had_map = self.map.lock().unwrap_or_else(PoisonError::into_inner).take().is_some();
+        if had_map {
+            object_map::release(&self.meta, &self.id).await?;
+        }
+        let client = self.client_id().await?;
+        let cookie = format!("{COOKIE_PREFIX}{}", client.watch);
+        self.forgive(self.meta.unlock(&self.header_object(), LOCK_NAME, &cookie).await)?;
+        self.tell(Message::ReleasedLock(client));
+        Ok(())
+    }
+
+    /// Releases the lock for another client. Boxed: the watch's task starts it, and it may start a watch.
+    fn hand_over(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            if let Err(e) = self.release().await {
+                tracing::warn!(image = %self.id, error = %e, "cannot release the lock");
+            }
+        })
+    }
+
+    /// Tells the other clients, without waiting for them.
+    fn tell(&self, message: Message) {
+        let (meta, object) = (self.meta.clone(), self.header_object());
+        tokio::spawn(async move { meta.notify(&object, message.to_bytes(), Some(NOTIFY_LIMIT)).await });
+    }
+
+    /// Tells the other clients that the header changed, and waits until they know.
+    pub async fn tell_header_update(&self) {
+        let payload = Message::HeaderUpdate.to_bytes();
+        if let Err(e) = self.meta.notify(&self.header_object(), payload, Some(NOTIFY_LIMIT)).await {
+            tracing::debug!(image = %self.id, error = %e, "not everybody heard of the new header");
+        }
+    }
+
+    /// What a notification of another client, or of ours, is answered with.
+    pub async fn answer(self: &Arc<Self>, payload: Bytes) -> Bytes {
+        let owned = self.owned.load(Ordering::SeqCst);
+        let say = |errno: i32| Response { result: -errno }.to_bytes();
+        match Message::parse(payload) {
+            Ok(Message::HeaderUpdate) => {
+                let inner = Arc::clone(self);
+                // Not in the way of other notifications: reading may take a while.
+                tokio::spawn(async move {
+                    if let Err(e) = inner.refresh().await {
+                        tracing::warn!(image = %inner.id, error = %e, "cannot read the changed header");
+                    }
+                });
+                Bytes::new()
+            }
+            Ok(Message::ReleasedLock(_)) => {
+                self.released.notify_waiters();
+                Bytes::new()
+            }
+            Ok(Message::RequestLock { client, force }) if owned => {
+                if client.global_id == self.meta.cluster().global_id() {
+                    return Bytes::new();
+                }
+                if self.policy == LockPolicy::Keep && !force {
+                    return say(Errno::EROFS.0);
+                }
+                let inner = Arc::clone(self);
+                tokio::spawn(inner.hand_over());
+                say(0)
+            }
+            // The sender then asks for the lock and does it itself.
+            Ok(Message::Maintenance(_)) if owned => say(Errno::EOPNOTSUPP.0),
+            Ok(_) => Bytes::new(),
+            Err(e) => {
+                tracing::debug!(image = %self.id, error = %e, "a notification that cannot be read");
+                Bytes::new()
+            }
+        }
+    }
+}
+
+/// The watch that keeps the holder alive; EBUSY for locks that people set.
+fn check_holder(info: &LockInfo, holder: &LockHolder) -> Result<u64> {
+    let watch = holder.cookie.strip_prefix(COOKIE_PREFIX).and_then(|w| w.parse().ok());
+    match watch {
+        Some(watch) if info.tag == TAG && info.kind == Some(LockKind::Exclusive) => Ok(watch),
+        _ => Err(Error::refused(
+            Errno::EBUSY,
+            format!("the image is locked by {} ('{}')", holder.client, holder.cookie),
+        )),
+    }
+}

@@ -1,0 +1,121 @@
+//! A pool's images: listing, making, renaming, removing.
+
+use std::collections::BTreeMap;
+
+use codec::Encode;
+use rados::{IoCtx, WriteOp};
+use types::Errno;
+
+use crate::class::{self, ListArgs, NameId, RenameArgs};
+use crate::error::{Context, Error, Result};
+use crate::header::{feature, op_feature};
+use crate::image::{Image, OpenOptions};
+use crate::manage::{self, CreateOptions};
+use crate::ops;
+
+/// Entries of one page of the directory. Source: RBD_MAX_KEYS_READ.
+const PAGE: u64 = 64;
+
+/// Names and ids of the images in the pool and namespace of `io`, by name.
+///
+/// # Errors
+/// The directory cannot be read.
+pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>> {
+    let mut all = BTreeMap::new();
+    let mut start_after = String::new();
+    loop {
+        let input = ListArgs { start_after, max: PAGE }.to_bytes();
+        let page: BTreeMap<String, String> =
+            match class::call(io, class::object::DIRECTORY, "dir_list", input).await {
+                Err(e) if e.is_not_found() => return Ok(all),
+                other => other?,
+            };
+        let count = page.len() as u64;
+        let Some(last) = page.keys().next_back() else { return Ok(all) };
+        start_after = last.clone();
+        all.extend(page);
+        if count < PAGE {
+            return Ok(all);
+        }
+    }
+}
+
+/// Makes an image of `size` bytes and gives its id.
+///
+/// # Errors
+/// EEXIST for a name in use; EINVAL for options that do not fit together.
+pub async fn create(io: &IoCtx, name: &str, size: u64, options: &CreateOptions) -> Result<String> {
+    manage::create(io, name, size, options).await
+}
+
+/// # Errors
+/// EEXIST for a name in use; ENOENT when there is no such image.
+pub async fn rename(io: &IoCtx, from: &str, to: &str) -> Result<()> {
+    let (old, new) = (class::object::id(from), class::object::id(to));
+    let image = Image::open(io, from, OpenOptions::default()).await?;
+    let id = image.id().to_owned();
+    let content = io.read(&old, 0, 4096).await.context(|| format!("reading {old}"))?;
+    let made = io.write_op(&new, WriteOp::new().create(true).write_full(content)).await;
+    let result = match made {
+        Err(e) if e.errno() == Errno::EEXIST => {
+            Err(Error::refused(Errno::EEXIST, format!("there is an image {to} already")))
+        }
+        Err(e) => Err(e.into()),
+        Ok(_) => {
+            let args = RenameArgs { from: from.into(), to: to.into(), id };
+            let renamed =
+                class::change(io, class::object::DIRECTORY, "dir_rename_image", args.to_bytes()).await;
+            let gone = if renamed.is_ok() { &old } else { &new };
+            io.remove(gone).await.context(|| format!("removing {gone}"))?;
+            renamed
+        }
+    };
+    image.inner.tell_header_update().await;
+    image.close().await?;
+    result
+}
+
+/// Removes an image and its data.
+///
+/// # Errors
+/// ENOTEMPTY while it has snapshots; EBUSY while another client has it open.
+pub async fn remove(io: &IoCtx, name: &str, progress: &dyn Fn(u64, u64)) -> Result<()> {
+    let image = Image::open(io, name, OpenOptions::default()).await?;
+    let result = remove_open(io, &image, progress).await;
+    let id = image.id().to_owned();
+    let map = image.header().has(feature::OBJECT_MAP);
+    // The lock and the watch go with the header; a failure leaves the image as it was, openable.
+    image.close().await?;
+    result?;
+    let objects = [
+        map.then(|| class::object::map(&id, None)),
+        Some(class::object::header(&id)),
+        Some(class::object::id(name)),
+    ];
+    for object in objects.into_iter().flatten() {
+        match io.remove(&object).await {
+            Err(e) if !e.is_not_found() => return Err(e).context(|| format!("removing {object}")),
+            _ => {}
+        }
+    }
+    let entry = NameId { name: name.into(), id };
+    class::change(io, class::object::DIRECTORY, "dir_remove_image", entry.to_bytes()).await
+}
+
+async fn remove_open(io: &IoCtx, image: &Image, progress: &dyn Fn(u64, u64)) -> Result<()> {
+    let header = image.header();
+    if !header.snaps.is_empty() {
+        return Err(Error::refused(Errno::ENOTEMPTY, "the image has snapshots"));
+    }
+    let watchers = io.list_watchers(&image.inner.header_object()).await?;
+    if watchers.len() > 1 {
+        return Err(Error::refused(Errno::EBUSY, "the image is still open elsewhere"));
+    }
+    image.acquire_lock().await?;
+    ops::trim(image, 0, progress).await?;
+    if let Some(parent) = &header.parent {
+        let is_new = header.op_features & op_feature::CLONE_CHILD != 0;
+        ops::detach_child(image, parent, is_new).await?;
+    }
+    Ok(())
+}
