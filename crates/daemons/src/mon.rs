@@ -1,18 +1,23 @@
 //! The monitor's shell: its messenger, its store, its clock around the core.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::mpsc;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use admin::Reply;
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use messages::Message;
+use cephx::CryptoKey;
+use messages::type_numbers::LOLIGO_MON_PEER;
 use messages::wire::WireMessage;
-use monitor::{Input, Monitor, Output, QuorumView, Settings};
-use msgr::{ConMode, Limits, Local, Policy};
-use runtime::net::{AuthInput, AuthStep, Gone, Handler, Identity, Messenger, PeerReady};
+use messages::{Header, Message};
+use monitor::{Input, Member, Output, Settings};
+use msgr::{ConMode, Limits, Local, Peer, Policy};
+use quorum::{Tuning, Write};
+use runtime::net::{AuthInput, AuthStep, ConnectTo, Gone, Handler, Identity, Messenger, PeerReady};
+use runtime::session::{Method, SharedAuth};
 use runtime::{Clock, LocalSocket, Machine, OsEntropy, Owner};
 use tokio::sync::{oneshot, watch};
 use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType};
@@ -27,6 +32,11 @@ pub struct MonConfig {
     /// The store, made by `MonStore::create`.
     pub store: PathBuf,
     pub listen: std::net::SocketAddr,
+    /// Other monitors to ask while the store knows of none.
+    pub seeds: Vec<EntityAddr>,
+    /// How monitors prove to each other that they are.
+    pub method: Method,
+    pub key: CryptoKey,
     pub admin_socket: Option<AdminSocketAt>,
 }
 
@@ -39,47 +49,61 @@ pub struct Mon {
 struct Shell {
     messenger: Messenger,
     owner: OnceLock<Owner<MonMachine>>,
+    links: Mutex<Links>,
     failed: watch::Sender<Option<String>>,
 }
 
+/// Connections to the other monitors, one to each, for what we send; what they send comes on connections of theirs.
+#[derive(Default)]
+struct Links {
+    open: BTreeMap<EntityAddr, ConnId>,
+    tried: BTreeMap<EntityAddr, Duration>,
+}
+
+/// Between two attempts to reach a monitor.
+const LINK_RETRY: Duration = Duration::from_millis(100);
+
 impl Mon {
-    /// Opens the store and listens; clients are served when this returns.
+    /// Opens the store and listens. Clients are served as soon as there is a quorum.
     pub async fn start(config: MonConfig) -> Result<Self> {
-        let store = MonStore::open(&config.store)?;
-        let recovered = store.recover()?;
+        let store = MonStore::open(&config.store, &config.settings.name, &mut OsEntropy)?;
+        let start = store.recover().context("the monitor's store is refused")?;
         let clock = Clock::start();
-        let local =
-            Local { name: EntityName::mon(config.settings.quorum.rank.into()), addrs: AddrVec::default() };
-        let messenger = Messenger::new(local, Limits::default(), clock);
-        // Nobody leads while the log is replayed, so nothing is proposed on the way.
-        let quorum = config.settings.quorum.clone();
-        let mut settings = config.settings;
-        settings.quorum = QuorumView { leader: None, term: 0, ..quorum.clone() };
-        let mut core = Monitor::new(settings, Box::new(OsEntropy), &recovered.snapshot)
-            .context("the monitor's snapshot cannot be read")?;
-        let mut sink = Vec::new();
-        let mut last = recovered.snapshot_index;
-        for (index, change) in recovered.log {
-            core.handle(clock.now(), Input::Committed { index, change }, &mut sink);
-            sink.clear();
-            last = index;
-        }
+        let messenger = Messenger::new(local(0), Limits::default(), clock);
+        let core = Member::new(
+            config.settings,
+            Tuning::default(),
+            config.seeds,
+            Box::new(OsEntropy),
+            start,
+            clock.now(),
+        )
+        .context("the monitor's snapshot cannot be read")?;
+        messenger.set_local(local(core.core().rank().unwrap_or(0)));
         let (jobs, work) = mpsc::channel();
         let shell = Arc::new(Shell {
             messenger: messenger.clone(),
             owner: OnceLock::new(),
+            links: Mutex::default(),
             failed: watch::Sender::new(None),
         });
-        let machine =
-            MonMachine { core, messenger: messenger.clone(), clock, last_index: last, jobs, out: sink };
+        let login = PeerLogin { method: config.method, key: config.key };
+        let machine = MonMachine {
+            core,
+            messenger: messenger.clone(),
+            shell: Arc::downgrade(&shell),
+            login,
+            clock,
+            jobs,
+            out: Vec::new(),
+            more: Vec::new(),
+        };
         let _ = shell.owner.set(Owner::new(machine));
         let weak = Arc::downgrade(&shell);
         std::thread::Builder::new()
             .name("mon-store".into())
             .spawn(move || run_store(&store, &work, &weak))?;
         messenger.set_handler(Arc::clone(&shell) as Arc<dyn Handler>);
-        shell.submit(Input::Quorum(quorum));
-        shell.submit(Input::Tick);
         messenger
             .listen(config.listen, 0)
             .await
@@ -107,13 +131,18 @@ pub(crate) async fn wait_failed(mut rx: watch::Receiver<Option<String>>) -> Stri
     }
 }
 
+fn local(rank: u32) -> Local {
+    Local { name: EntityName::mon(rank.into()), addrs: AddrVec::default() }
+}
+
 async fn tick(shell: Weak<Shell>) {
-    let mut every = tokio::time::interval(Duration::from_millis(500));
     loop {
-        every.tick().await;
         let Some(shell) = shell.upgrade() else { return };
         shell.submit(Input::Tick);
         shell.messenger.sweep();
+        let every = shell.owner.get().map_or(Duration::from_millis(50), |o| o.with(|m| m.core.tick_every()));
+        drop(shell);
+        tokio::time::sleep(every).await;
     }
 }
 
@@ -125,23 +154,14 @@ impl Shell {
     }
 }
 
-enum Job {
-    Append { index: u64, data: Bytes },
-    Snapshot { index: u64, state: Bytes },
-}
-
-/// Makes entries durable, one after the other, off the threads that serve connections.
-fn run_store(store: &MonStore, work: &mpsc::Receiver<Job>, shell: &Weak<Shell>) {
-    while let Ok(job) = work.recv() {
-        let result = match &job {
-            Job::Append { index, data } => store.append(*index, data),
-            Job::Snapshot { index, state } => store.snapshot(*index, state),
-        };
+/// Makes writes durable, one after the other, off the threads that serve connections.
+fn run_store(store: &MonStore, work: &mpsc::Receiver<Write>, shell: &Weak<Shell>) {
+    while let Ok(write) = work.recv() {
+        let result = store.write(&write);
         let Some(shell) = shell.upgrade() else { return };
-        match (result, job) {
-            (Ok(()), Job::Append { index, data }) => shell.submit(Input::Committed { index, change: data }),
-            (Ok(()), Job::Snapshot { .. }) => {}
-            (Err(e), _) => {
+        match result {
+            Ok(()) => shell.submit(Input::Written { seq: write.seq }),
+            Err(e) => {
                 // After a failed write nothing is known about what the store holds: stop for good.
                 shell.failed.send_replace(Some(format!("the monitor's store failed: {e:#}")));
                 return;
@@ -150,13 +170,22 @@ fn run_store(store: &MonStore, work: &mpsc::Receiver<Job>, shell: &Weak<Shell>) 
     }
 }
 
+/// What proves to other monitors that we are one.
+struct PeerLogin {
+    method: Method,
+    key: CryptoKey,
+}
+
 struct MonMachine {
-    core: Monitor,
+    core: Member,
     messenger: Messenger,
+    shell: Weak<Shell>,
+    login: PeerLogin,
     clock: Clock,
-    last_index: u64,
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<Write>,
     out: Vec<Output>,
+    /// Inputs that follow from outputs.
+    more: Vec<Input>,
 }
 
 impl Machine for MonMachine {
@@ -165,15 +194,48 @@ impl Machine for MonMachine {
     fn apply(&mut self, inputs: &mut Vec<Input>) {
         let now = self.clock.now();
         for input in inputs.drain(..) {
-            self.core.handle(now, input, &mut self.out);
-            let mut out = std::mem::take(&mut self.out);
-            out.drain(..).for_each(|output| self.carry_out(output));
-            self.out = out;
+            self.more.push(input);
+            while let Some(input) = self.more.pop() {
+                self.core.handle(now, input, &mut self.out);
+                let mut out = std::mem::take(&mut self.out);
+                out.drain(..).for_each(|output| self.carry_out(output));
+                self.out = out;
+            }
         }
     }
 }
 
 impl MonMachine {
+    /// Sends to another monitor, connecting first when there is no connection. What cannot be sent is lost, and the core
+    /// hears of that.
+    fn send_to_peer(&mut self, addr: EntityAddr, data: Bytes) {
+        let Some(shell) = self.shell.upgrade() else { return };
+        let mut links = shell.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let conn = match links.open.get(&addr) {
+            Some(conn) => *conn,
+            None => {
+                let now = self.clock.now().mono;
+                if links.tried.get(&addr).is_some_and(|at| *at + LINK_RETRY > now) {
+                    return self.more.push(Input::PeerLost { addr });
+                }
+                links.tried.insert(addr, now);
+                let name = AuthName::new(EntityType::Mon, "");
+                let (method, key) = (self.login.method, self.login.key.clone());
+                let auth = Arc::new(move || {
+                    SharedAuth::new(method, name.clone(), key.clone(), EntityType::Mon).login()
+                });
+                let peer = Peer { name: EntityName::mon(0), addrs: AddrVec::single(addr) };
+                let to = ConnectTo { peer, addr, policy: Policy::lossy_client(), auth };
+                let conn = self.messenger.connect(to);
+                links.open.insert(addr, conn);
+                conn
+            }
+        };
+        drop(links);
+        let header = Header { ty: LOLIGO_MON_PEER, version: 1, compat_version: 1, ..Header::default() };
+        self.messenger.send(conn, WireMessage { header, front: data, ..WireMessage::default() });
+    }
+
     fn carry_out(&mut self, output: Output) {
         match output {
             Output::AuthMore { conn, payload } => self.messenger.answer_auth(conn, AuthStep::More(payload)),
@@ -197,14 +259,16 @@ impl MonMachine {
             }
             Output::Send { conn, tid, msg } => self.messenger.send(conn, msg.into_wire(tid)),
             Output::Close { conn } => self.messenger.close(conn),
-            Output::Propose { data } => {
-                self.last_index += 1;
-                let _ = self.jobs.send(Job::Append { index: self.last_index, data });
+            Output::Peer { addr, data } => self.send_to_peer(addr, data),
+            Output::Write(write) => {
+                let _ = self.jobs.send(write);
             }
-            Output::TakeSnapshot { index } => {
-                let state = self.core.snapshot();
-                let _ = self.jobs.send(Job::Snapshot { index, state });
-            }
+            // These stay between the core and its share of the quorum.
+            Output::Propose { .. }
+            | Output::TakeSnapshot { .. }
+            | Output::Read { .. }
+            | Output::Forward { .. }
+            | Output::WantIds { .. } => {}
         }
     }
 }
@@ -212,7 +276,7 @@ impl MonMachine {
 impl Commands for Shell {
     fn command(&self, cmd: String, answer: oneshot::Sender<Reply>) {
         if let Some(owner) = self.owner.get() {
-            let _ = answer.send(owner.with(|m| m.core.daemon_command(m.clock.now(), &[cmd])));
+            let _ = answer.send(owner.with(|m| m.core.core_mut().daemon_command(m.clock.now(), &[cmd])));
         }
     }
 }
@@ -238,12 +302,20 @@ impl Handler for Shell {
     }
 
     fn ready(&self, conn: ConnId, peer: PeerReady) {
+        if peer.identity.is_none() {
+            // One of our own, to another monitor.
+            return;
+        }
         let addrs = AddrVec::single(peer.addr);
         self.submit(Input::Connected { conn, peer: peer.name, addrs, features: peer.features });
     }
 
     fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>) {
         for wire in batch.drain(..) {
+            if wire.header.ty == LOLIGO_MON_PEER {
+                self.submit(Input::Peer { conn, data: wire.front });
+                continue;
+            }
             match Message::decode(&wire) {
                 Ok(msg) => self.submit(Input::Message { conn, header: wire.header, msg }),
                 Err(error) => {
@@ -257,6 +329,14 @@ impl Handler for Shell {
     }
 
     fn gone(&self, conn: ConnId, _: Gone) {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let ours = links.open.iter().find(|(_, c)| **c == conn).map(|(addr, _)| *addr);
+        if let Some(addr) = ours {
+            links.open.remove(&addr);
+            drop(links);
+            return self.submit(Input::PeerLost { addr });
+        }
+        drop(links);
         self.submit(Input::Disconnected { conn });
     }
 }

@@ -1,30 +1,25 @@
-//! The monitor's store: the replicated log and the newest snapshot, in redb.
+//! The monitor's store: its identity and vote, the replicated log and the newest snapshot, in redb.
 //!
 //! Invariants:
 //! 1. The snapshot at index `s` holds everything up to `s`; the log holds the entries above it without gaps.
-//! 2. An entry is durable before the monitor hears that it is committed.
+//! 2. A write is durable, whole, before the quorum hears of it.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use codec::crc32c;
+use quorum::{Entry, HardState, MemberId, Membership, Payload, Snapshot, Start, Write, stored};
 use redb::{Database, ReadableDatabase, TableDefinition};
+use types::Entropy;
 
-/// Index to crc32c and entry.
+/// Index to record.
 const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
-/// `snapshot`: index, crc32c and state. `format`: version of this layout.
+/// `snapshot` and `vote`: records. `format`: version of this layout.
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
-const FORMAT: u32 = 1;
-
-/// What a monitor starts from.
-#[derive(Debug, Clone)]
-pub struct Recovered {
-    pub snapshot_index: u64,
-    pub snapshot: Bytes,
-    /// Entries above the snapshot, in order.
-    pub log: Vec<(u64, Bytes)>,
-}
+const FORMAT: u32 = 2;
+/// The form of stores whose monitor was always alone.
+const ALONE: u32 = 1;
 
 #[derive(Debug)]
 pub struct MonStore {
@@ -32,26 +27,27 @@ pub struct MonStore {
 }
 
 impl MonStore {
-    /// Makes a store that holds the state of a new cluster.
-    pub fn create(path: &Path, genesis: &[u8]) -> Result<()> {
+    /// Makes a store. An empty membership makes one that has to be let in by others.
+    pub fn create(path: &Path, id: MemberId, members: Membership, state: &Bytes) -> Result<()> {
         let store =
             Self { db: Database::create(path).with_context(|| format!("cannot create {}", path.display()))? };
+        let hard = HardState { id, ..HardState::default() };
+        let snapshot = Snapshot { members, state: state.clone(), ..Snapshot::default() };
+        store.write(&Write { hard: Some(hard), snapshot: Some(snapshot), ..Write::default() })?;
         let tx = store.db.begin_write()?;
-        {
-            let mut meta = tx.open_table(META)?;
-            meta.insert("format", FORMAT.to_le_bytes().as_slice())?;
-            meta.insert("snapshot", pack(0, genesis).as_slice())?;
-            tx.open_table(LOG)?;
-        }
+        tx.open_table(META)?.insert("format", FORMAT.to_le_bytes().as_slice())?;
         tx.commit()?;
         Ok(())
     }
 
-    pub fn open(path: &Path) -> Result<Self> {
+    /// Opens a store; `name` is the monitor's, for stores of the older form.
+    pub fn open(path: &Path, name: &str, entropy: &mut dyn Entropy) -> Result<Self> {
         let db = Database::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let store = Self { db };
         let format = store.meta("format")?;
-        if format != FORMAT.to_le_bytes() {
+        if format == ALONE.to_le_bytes() {
+            store.convert(name, entropy).context("cannot convert the monitor's store")?;
+        } else if format != FORMAT.to_le_bytes() {
             bail!("{} has another format ({format:?}); this loligo reads format {FORMAT}", path.display());
         }
         Ok(store)
@@ -64,50 +60,71 @@ impl MonStore {
         Ok(value.value().to_vec())
     }
 
-    pub fn recover(&self) -> Result<Recovered> {
-        let (snapshot_index, snapshot) =
-            unpack(&self.meta("snapshot")?).context("the snapshot is damaged")?;
+    fn rows(&self) -> Result<Vec<(u64, Bytes)>> {
         let tx = self.db.begin_read()?;
         let table = tx.open_table(LOG)?;
-        let mut log = Vec::new();
-        for row in table.range(snapshot_index + 1..)? {
+        let mut rows = Vec::new();
+        for row in table.range(0..)? {
             let (key, value) = row?;
-            let (index, entry) = unpack(value.value()).context("the log is damaged")?;
-            if index != key.value() || index != snapshot_index + 1 + log.len() as u64 {
-                bail!("the monitor's log has a gap before entry {index}");
-            }
-            log.push((index, entry));
+            rows.push((key.value(), Bytes::copy_from_slice(value.value())));
         }
-        Ok(Recovered { snapshot_index, snapshot, log })
+        Ok(rows)
     }
 
-    /// Appends an entry; it is durable when this returns.
-    pub fn append(&self, index: u64, entry: &[u8]) -> Result<()> {
+    /// What the member starts from.
+    pub fn recover(&self) -> Result<Start> {
+        let (vote, snapshot) = (self.meta("vote")?.into(), self.meta("snapshot")?.into());
+        Ok(stored::recover(&vote, &snapshot, self.rows()?)?)
+    }
+
+    /// Carries out a write; it is durable when this returns.
+    pub fn write(&self, write: &Write) -> Result<()> {
         let tx = self.db.begin_write()?;
-        tx.open_table(LOG)?.insert(index, pack(index, entry).as_slice())?;
+        {
+            let mut meta = tx.open_table(META)?;
+            let mut log = tx.open_table(LOG)?;
+            if let Some(hard) = &write.hard {
+                meta.insert("vote", &stored::pack_hard_state(hard)[..])?;
+            }
+            if let Some(snapshot) = &write.snapshot {
+                meta.insert("snapshot", &stored::pack_snapshot(snapshot)[..])?;
+                log.retain_in(..=snapshot.index, |_, _| false)?;
+            }
+            if let Some(from) = write.truncate {
+                log.retain_in(from.., |_, _| false)?;
+            }
+            for entry in &write.entries {
+                log.insert(entry.index, &stored::pack_entry(entry, write.durable)[..])?;
+            }
+        }
         tx.commit()?;
         Ok(())
     }
 
-    /// Replaces the snapshot and cuts the log up to it.
-    pub fn snapshot(&self, index: u64, state: &[u8]) -> Result<()> {
+    /// A store of a monitor that was always alone becomes that of the only member of a quorum.
+    fn convert(&self, name: &str, entropy: &mut dyn Entropy) -> Result<()> {
+        let id = MemberId::draw(entropy);
+        let members = Membership::of([(id, name.to_owned())]);
+        let (index, state) = unpack(&self.meta("snapshot")?).context("the snapshot is damaged")?;
+        let mut entries = Vec::new();
+        for (key, row) in self.rows()?.into_iter().filter(|(key, _)| *key > index) {
+            let (at, data) = unpack(&row).context("the log is damaged")?;
+            if at != key || at != index + 1 + entries.len() as u64 {
+                bail!("the monitor's log has a gap before entry {at}");
+            }
+            entries.push(Entry { index: at, term: 1, payload: Payload::Data(data) });
+        }
+        let hard = HardState { id, term: 1, vote: id };
+        let snapshot = Snapshot { index, term: 1, members, state };
+        self.write(&Write { hard: Some(hard), snapshot: Some(snapshot), entries, ..Write::default() })?;
         let tx = self.db.begin_write()?;
-        tx.open_table(META)?.insert("snapshot", pack(index, state).as_slice())?;
-        tx.open_table(LOG)?.retain_in(..=index, |_, _| false)?;
+        tx.open_table(META)?.insert("format", FORMAT.to_le_bytes().as_slice())?;
         tx.commit()?;
         Ok(())
     }
 }
 
-fn pack(index: u64, bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(12 + bytes.len());
-    out.extend_from_slice(&index.to_le_bytes());
-    out.extend_from_slice(bytes);
-    let crc = crc32c(u32::MAX, &out);
-    out.extend_from_slice(&crc.to_le_bytes());
-    out
-}
-
+/// A record of the older form: index, bytes, checksum.
 fn unpack(row: &[u8]) -> Option<(u64, Bytes)> {
     let (body, crc) = row.split_last_chunk::<4>()?;
     if crc32c(u32::MAX, body) != u32::from_le_bytes(*crc) {
@@ -119,27 +136,70 @@ fn unpack(row: &[u8]) -> Option<(u64, Bytes)> {
 
 #[cfg(test)]
 mod tests {
+    use types::SeededEntropy;
+
     use super::*;
 
+    fn entry(index: u64) -> Entry {
+        Entry { index, term: 1, payload: Payload::Data(Bytes::from(format!("entry {index}"))) }
+    }
+
     #[test]
-    fn entries_and_snapshots_come_back_and_damage_is_found() {
+    fn writes_come_back_and_a_gap_is_found() {
         let dir = tempfile::tempdir().expect("tempdir");
         let path = dir.path().join("store.redb");
-        MonStore::create(&path, b"genesis").expect("created");
-        let store = MonStore::open(&path).expect("opened");
+        let members = Membership::of([(MemberId(7), "a".to_owned())]);
+        MonStore::create(&path, MemberId(7), members.clone(), &Bytes::from_static(b"genesis"))
+            .expect("created");
+        let store = MonStore::open(&path, "a", &mut SeededEntropy(1)).expect("opened");
         for i in 1..=5 {
-            store.append(i, format!("entry {i}").as_bytes()).expect("appended");
+            let write = Write { durable: i - 1, entries: vec![entry(i)], ..Write::default() };
+            store.write(&write).expect("written");
         }
-        store.snapshot(3, b"three").expect("snapshot");
+        let snapshot =
+            Snapshot { index: 3, term: 1, members: members.clone(), state: Bytes::from_static(b"three") };
+        store.write(&Write { snapshot: Some(snapshot.clone()), ..Write::default() }).expect("written");
         drop(store);
-        let store = MonStore::open(&path).expect("opened");
-        let got = store.recover().expect("recovered");
-        assert_eq!((got.snapshot_index, &got.snapshot[..]), (3, b"three".as_slice()));
-        assert_eq!(got.log.iter().map(|(i, _)| *i).collect::<Vec<_>>(), vec![4, 5]);
-        store.append(7, b"gap").expect("appended");
-        assert!(store.recover().is_err(), "a gap is found");
-        let mut row = pack(1, b"x");
-        row[8] ^= 1;
-        assert!(unpack(&row).is_none(), "a flipped bit is found");
+        let store = MonStore::open(&path, "a", &mut SeededEntropy(1)).expect("opened");
+        let start = store.recover().expect("recovered");
+        assert_eq!((start.hard.id, &start.snapshot), (MemberId(7), &snapshot));
+        assert_eq!(start.entries, vec![entry(4), entry(5)]);
+        let write = Write { truncate: Some(5), entries: vec![], ..Write::default() };
+        store.write(&write).expect("written");
+        assert_eq!(store.recover().expect("recovered").entries, vec![entry(4)]);
+        store.write(&Write { durable: 6, entries: vec![entry(7)], ..Write::default() }).expect("written");
+        assert!(store.recover().is_err(), "a gap below what was durable is found");
+    }
+
+    fn pack(index: u64, bytes: &[u8]) -> Vec<u8> {
+        let mut out = index.to_le_bytes().to_vec();
+        out.extend_from_slice(bytes);
+        let crc = crc32c(u32::MAX, &out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    #[test]
+    fn a_store_of_the_older_form_is_converted_once() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let path = dir.path().join("store.redb");
+        let db = Database::create(&path).expect("created");
+        let tx = db.begin_write().expect("a write");
+        {
+            let mut meta = tx.open_table(META).expect("meta");
+            meta.insert("format", 1u32.to_le_bytes().as_slice()).expect("format");
+            meta.insert("snapshot", pack(2, b"two").as_slice()).expect("snapshot");
+            tx.open_table(LOG).expect("log").insert(3, pack(3, b"entry 3").as_slice()).expect("entry");
+        }
+        tx.commit().expect("committed");
+        drop(db);
+        let start =
+            MonStore::open(&path, "a", &mut SeededEntropy(1)).expect("opened").recover().expect("recovered");
+        assert_eq!((start.snapshot.index, &start.snapshot.state[..]), (2, b"two".as_slice()));
+        assert_eq!(start.entries, vec![entry(3)]);
+        assert!(start.snapshot.members.is_voter(start.hard.id));
+        let again =
+            MonStore::open(&path, "a", &mut SeededEntropy(2)).expect("opened").recover().expect("recovered");
+        assert_eq!(start, again);
     }
 }

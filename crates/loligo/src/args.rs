@@ -57,13 +57,14 @@ pub struct UpArgs {
     /// Number of OSDs. On an existing cluster a larger number adds OSDs. [default: 3 for a new cluster]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub osds: Option<u32>,
-    /// Number of monitors (only 1 for now).
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub mons: u32,
+    /// Number of monitors; an odd number, of which a majority has to run. On an existing cluster a larger number adds
+    /// monitors. [default: 1 for a new cluster]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=9))]
+    pub mons: Option<u32>,
     /// Size of each new OSD's sparse file: bytes, or a number with K, M, G or T.
     #[arg(long, value_name = "BYTES", default_value = "10G", value_parser = parse_size)]
     pub osd_size: u64,
-    /// Port of the monitor. [default: 3300, or the next free one, for a new cluster]
+    /// Port of the first monitor. [default: 3300, or the next free one, for a new cluster]
     #[arg(long, value_name = "PORT")]
     pub mon_port: Option<u16>,
     /// Return when the cluster is healthy, leaving it running in the background.

@@ -26,7 +26,7 @@ pub fn method(d: &Description) -> Method {
 }
 
 pub fn monitors(d: &Description) -> Vec<EntityAddr> {
-    vec![EntityAddr::v2(d.mon_addr, 0)]
+    d.mons().iter().map(|m| EntityAddr::v2(m.addr, 0)).collect()
 }
 
 /// A client of the cluster; connects in the background.

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use cephx::{CryptoKey, EntityAuth, Keyring, METHOD_CEPHX, METHOD_NONE};
 use daemons::mon_store::MonStore;
 use maps::MonMap;
 use monitor::{GenesisConfig, GenesisOsd, Monitor, Settings};
+use quorum::{MemberId, Membership};
 use runtime::{Clock, FileDevice, OsEntropy};
 use serde_json::json;
 use store::{FormatOptions, Options, Store};
@@ -16,7 +17,7 @@ use types::{AddrVec, AuthName, EntityAddr, EntityType, Entropy, Fsid, Now};
 
 use crate::args::UpArgs;
 use crate::client;
-use crate::layout::{ClusterDir, Description, FORMAT, OsdEntry, ceph_conf, write_atomically};
+use crate::layout::{ClusterDir, Description, FORMAT, MonEntry, OsdEntry, ceph_conf, write_atomically};
 
 const DEFAULT_OSDS: u32 = 3;
 const DEFAULT_PORT: u16 = 3300;
@@ -28,7 +29,8 @@ pub fn cluster(dir: &ClusterDir, args: &UpArgs) -> Result<Description> {
     if !dir.is_empty() {
         bail!("{} is not empty and holds no cluster", dir.root().display());
     }
-    let mon_addr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), choose_port(args.mon_port)?);
+    let mons = choose_mons(args)?;
+    let mon_addr = mons.first().context("there is a first monitor")?.addr;
     dir.create()?;
     let now = Clock::start().now();
     let fsid = random_fsid();
@@ -36,7 +38,8 @@ pub fn cluster(dir: &ClusterDir, args: &UpArgs) -> Result<Description> {
     let osds = (0..count as i32)
         .map(|id| OsdEntry { id, uuid: random_fsid().to_string(), bytes: args.osd_size })
         .collect();
-    let d = Description { format: FORMAT, fsid: fsid.to_string(), auth: args.auth.clone(), mon_addr, osds };
+    let d =
+        Description { format: FORMAT, fsid: fsid.to_string(), auth: args.auth.clone(), mon_addr, mons, osds };
     let mut keyring = Keyring::new();
     let mut add = |name: AuthName, caps: &[(&str, &str)]| {
         let caps = caps.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -53,10 +56,13 @@ pub fn cluster(dir: &ClusterDir, args: &UpArgs) -> Result<Description> {
         add(AuthName::new(EntityType::Osd, osd.id.to_string()), OSD_CAPS);
     }
     write_keyrings(dir, &keyring)?;
+    for mon in &d.mons {
+        write_mon_keyring(dir, &mon.name, &keyring)?;
+    }
     for osd in &d.osds {
         format_osd(dir, fsid, osd)?;
     }
-    make_monitor(dir, &d, fsid, &keyring, now)?;
+    make_monitors(dir, &d, fsid, &keyring, now)?;
     write_atomically(&dir.conf(), ceph_conf(dir, &d).as_bytes(), 0o644)?;
     dir.save(&d)?;
     Ok(d)
@@ -90,13 +96,67 @@ fn choose_port(asked: Option<u16>) -> Result<u16> {
     }
 }
 
+/// The monitors of a new cluster: `a` at the port asked for, the others at the next free ones.
+fn choose_mons(args: &UpArgs) -> Result<Vec<MonEntry>> {
+    let mut mons = Vec::new();
+    let mut port = choose_port(args.mon_port)?;
+    for name in mon_names().take(args.mons.unwrap_or(1) as usize) {
+        if !mons.is_empty() {
+            port = next_port(port)?;
+        }
+        mons.push(MonEntry { name, addr: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port) });
+    }
+    Ok(mons)
+}
+
+fn mon_names() -> impl Iterator<Item = String> {
+    ('a'..='z').map(|c| c.to_string())
+}
+
+fn next_port(after: u16) -> Result<u16> {
+    (after.saturating_add(1)..=after.saturating_add(PORTS_TRIED))
+        .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
+        .with_context(|| format!("no free port for another monitor after {after}"))
+}
+
+fn mon_key_name() -> AuthName {
+    AuthName::new(EntityType::Mon, "")
+}
+
+fn write_mon_keyring(dir: &ClusterDir, mon: &str, all: &Keyring) -> Result<()> {
+    let mut one = Keyring::new();
+    let entry = all.get(&mon_key_name()).context("the monitors have a key")?;
+    one.insert(mon_key_name(), entry.clone());
+    let path = make_dir(&dir.daemon_dir(&format!("mon.{mon}")))?.join("keyring");
+    write_atomically(&path, one.to_string().as_bytes(), 0o600)
+}
+
+/// The key with which monitors prove to each other that they are.
+pub fn mon_key(dir: &ClusterDir, mon: &str) -> Result<CryptoKey> {
+    client::read_key(&dir.daemon_dir(&format!("mon.{mon}")).join("keyring"), &mon_key_name())
+}
+
+/// A store for a monitor that is to be let in by the others.
+pub fn blank_monitor(dir: &ClusterDir, d: &Description, mon: &str) -> Result<()> {
+    let fsid = Fsid::parse(&d.fsid).context("the folder's fsid is damaged")?;
+    let auth =
+        EntityAuth { key: mon_key(dir, mon)?, caps: [("mon".to_owned(), "allow *".to_owned())].into() };
+    let state = Monitor::blank(fsid, auth, Clock::start().now(), &mut OsEntropy);
+    let path = mon_store(dir, mon);
+    MonStore::create(&path, MemberId::draw(&mut OsEntropy), Membership::default(), &state)
+}
+
+pub fn mon_store(dir: &ClusterDir, mon: &str) -> PathBuf {
+    dir.daemon_dir(&format!("mon.{mon}")).join("store.redb")
+}
+
 fn write_keyrings(dir: &ClusterDir, all: &Keyring) -> Result<()> {
     for (name, entry) in &all.entries {
         let mut one = Keyring::new();
         one.insert(name.clone(), entry.clone());
         let path = match name.kind {
             EntityType::Client => dir.admin_keyring(),
-            EntityType::Mon => make_dir(&dir.daemon_dir("mon.a"))?.join("keyring"),
+            EntityType::Mon => continue,
             _ => make_dir(&dir.daemon_dir(&name.to_string()))?.join("keyring"),
         };
         write_atomically(&path, one.to_string().as_bytes(), 0o600)?;
@@ -119,8 +179,8 @@ fn format_osd(dir: &ClusterDir, fsid: Fsid, osd: &OsdEntry) -> Result<()> {
         .with_context(|| format!("cannot format {}", path.display()))
 }
 
-fn make_monitor(dir: &ClusterDir, d: &Description, fsid: Fsid, keyring: &Keyring, now: Now) -> Result<()> {
-    let addrs = AddrVec::single(EntityAddr::v2(d.mon_addr, 0));
+fn make_monitors(dir: &ClusterDir, d: &Description, fsid: Fsid, keyring: &Keyring, now: Now) -> Result<()> {
+    let addrs = |m: &MonEntry| (m.name.clone(), AddrVec::single(EntityAddr::v2(m.addr, 0)));
     let host = host_name();
     let osds = d
         .osds
@@ -134,14 +194,19 @@ fn make_monitor(dir: &ClusterDir, d: &Description, fsid: Fsid, keyring: &Keyring
         .collect();
     let config = GenesisConfig {
         fsid,
-        monmap: MonMap::new(fsid, now.wall, [("a".to_owned(), addrs)]),
+        monmap: MonMap::new(fsid, now.wall, d.mons.iter().map(addrs)),
         entities: keyring.entries.clone(),
         failure_domain: "osd".to_owned(),
         options: default_options(),
         osds,
     };
     let snapshot = Monitor::genesis(&config, now, &mut OsEntropy);
-    MonStore::create(&dir.daemon_dir("mon.a").join("store.redb"), &snapshot)
+    let ids: Vec<MemberId> = d.mons.iter().map(|_| MemberId::draw(&mut OsEntropy)).collect();
+    let members = Membership::of(ids.iter().copied().zip(d.mons.iter().map(|m| m.name.clone())));
+    for (mon, id) in d.mons.iter().zip(ids) {
+        MonStore::create(&mon_store(dir, &mon.name), id, members.clone(), &snapshot)?;
+    }
+    Ok(())
 }
 
 /// What a small cluster on one machine wants to differ from Ceph's defaults; `ceph config` shows and changes them.
@@ -165,6 +230,34 @@ fn host_name() -> String {
     // The short name, as `hostname -s` gives it.
     let short = name.trim().split('.').next().unwrap_or_default().to_owned();
     if short.is_empty() { "localhost".to_owned() } else { short }
+}
+
+/// Adds monitors to a running cluster's map and folder, up to the number asked for; whoever calls starts them.
+pub fn add_mons(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<Description> {
+    let wanted = args.mons.unwrap_or(0) as usize;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let admin = client::admin(dir, d)?;
+        admin.connected(std::time::Duration::from_secs(10)).await?;
+        let first = d.mons().first().context("there is a first monitor")?.name.clone();
+        let keyring = std::fs::read(dir.daemon_dir(&format!("mon.{first}")).join("keyring"))?;
+        let mut grown = Description { mons: d.mons(), ..d.clone() };
+        while grown.mons.len() < wanted {
+            let name = mon_names().find(|n| grown.mon(n).is_none()).context("too many monitors")?;
+            let last = grown.mons.iter().map(|m| m.addr.port()).max().unwrap_or(DEFAULT_PORT);
+            let addr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), next_port(last)?);
+            let path = make_dir(&dir.daemon_dir(&format!("mon.{name}")))?.join("keyring");
+            write_atomically(&path, &keyring, 0o600)?;
+            blank_monitor(dir, &grown, &name)?;
+            let at = format!("v2:{addr}/0");
+            client::command(&admin, json!({"prefix": "mon add", "name": name, "addr": at})).await?;
+            grown.mons.push(MonEntry { name: name.clone(), addr });
+            write_atomically(&dir.conf(), ceph_conf(dir, &grown).as_bytes(), 0o644)?;
+            dir.save(&grown)?;
+            say!("Added mon.{name}.");
+        }
+        Ok(grown)
+    })
 }
 
 /// Adds OSDs to a running cluster's folder and maps, up to the number asked for; whoever calls starts them.
@@ -209,7 +302,8 @@ pub fn add_osds(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<Desc
 
 /// The monitor's settings of a folder's cluster.
 pub fn mon_settings(d: &Description, id: &str, options: BTreeMap<String, String>) -> Result<Settings> {
-    let mut settings = Settings::new(id, AddrVec::single(EntityAddr::v2(d.mon_addr, 0)));
+    let addr = d.mon(id).with_context(|| format!("there is no mon.{id}"))?.addr;
+    let mut settings = Settings::new(id, AddrVec::single(EntityAddr::v2(addr, 0)));
     settings.host_name = host_name();
     settings.auth_methods = vec![if d.auth == "none" { METHOD_NONE } else { METHOD_CEPHX }];
     settings.options = options;

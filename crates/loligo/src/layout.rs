@@ -4,7 +4,7 @@
 //! DIR/loligo.json        format version, fsid, OSDs, the monitor's address
 //! DIR/ceph.conf          for Ceph's clients: CEPH_CONF=DIR/ceph.conf
 //! DIR/keyring            client.admin
-//! DIR/mon.a/             the monitor's store
+//! DIR/mon.a/             a monitor's store and the monitors' key
 //! DIR/osd.N/block        the object store; DIR/osd.N/keyring its key
 //! DIR/mgr.x/keyring      the manager's key
 //! DIR/<type>.<id>.pid    locked while that daemon runs (loligo.pid when all share one process)
@@ -29,8 +29,31 @@ pub struct Description {
     pub format: u32,
     pub fsid: String,
     pub auth: String,
+    /// Of mon.a.
     pub mon_addr: SocketAddr,
+    /// All monitors, when there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mons: Vec<MonEntry>,
     pub osds: Vec<OsdEntry>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MonEntry {
+    pub name: String,
+    pub addr: SocketAddr,
+}
+
+impl Description {
+    pub fn mons(&self) -> Vec<MonEntry> {
+        match self.mons.is_empty() {
+            true => vec![MonEntry { name: "a".to_owned(), addr: self.mon_addr }],
+            false => self.mons.clone(),
+        }
+    }
+
+    pub fn mon(&self, name: &str) -> Option<MonEntry> {
+        self.mons().into_iter().find(|m| m.name == name)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,11 +207,12 @@ pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
 /// What Ceph's clients need to find and use the cluster.
 pub fn ceph_conf(dir: &ClusterDir, d: &Description) -> String {
     let root = dir.root().display();
+    let mons: Vec<String> = d.mons().iter().map(|m| format!("[v2:{}/0]", m.addr)).collect();
     format!(
         "# Written by loligo up. Use it with: CEPH_CONF={root}/ceph.conf ceph -s\n\
          [global]\n\
          fsid = {fsid}\n\
-         mon host = [v2:{mon}/0]\n\
+         mon host = {mons}\n\
          auth cluster required = {auth}\n\
          auth service required = {auth}\n\
          auth client required = {auth}\n\
@@ -197,7 +221,7 @@ pub fn ceph_conf(dir: &ClusterDir, d: &Description) -> String {
          log file = \n\
          log to stderr = true\n",
         fsid = d.fsid,
-        mon = d.mon_addr,
+        mons = mons.join(","),
         auth = d.auth,
     )
 }
@@ -212,6 +236,7 @@ mod tests {
             fsid: "215f035f-8e81-42db-a68c-2ddf6b582ff3".into(),
             auth: "cephx".into(),
             mon_addr: "127.0.0.1:3300".parse().expect("address"),
+            mons: vec![],
             osds: vec![],
         }
     }

@@ -1,5 +1,6 @@
 //! Runs daemons: all of a folder in this process, or one of them.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
@@ -91,7 +92,8 @@ fn take_place(dir: &ClusterDir, name: &str) -> Result<PidLock> {
 
 /// Every daemon of a folder, in the order in which they start.
 pub fn names(d: &Description) -> Vec<String> {
-    let mut out = vec!["mon.a".to_owned(), "mgr.x".to_owned()];
+    let mut out: Vec<String> = d.mons().iter().map(|m| format!("mon.{}", m.name)).collect();
+    out.push("mgr.x".to_owned());
     out.extend(d.osds.iter().map(|o| format!("osd.{}", o.id)));
     out
 }
@@ -161,7 +163,7 @@ fn warn_of_unknown(dir: &ClusterDir) -> Result<()> {
 /// The daemons of this process.
 #[derive(Default)]
 struct Running {
-    mons: Vec<Mon>,
+    mons: Vec<(String, Mon)>,
     mgrs: Vec<Mgr>,
     osds: Vec<(OsdId, Osd)>,
 }
@@ -175,10 +177,8 @@ impl Running {
         let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
         match kind {
             "mon" => {
-                let settings = crate::create::mon_settings(d, id, options)?;
-                let store = dir.daemon_dir(name).join("store.redb");
-                self.mons
-                    .push(Mon::start(MonConfig { settings, store, listen: d.mon_addr, admin_socket }).await?);
+                let mon = start_mon(dir, d, id, options, admin_socket).await?;
+                self.mons.push((name.to_owned(), mon));
             }
             "mgr" => {
                 let auth = daemon_auth(dir, d, EntityType::Mgr, id)?;
@@ -212,9 +212,15 @@ impl Running {
         Ok(())
     }
 
-    /// Starts the OSDs that the folder has got since.
+    /// Starts the monitors and OSDs that the folder has got since.
     async fn start_new(&mut self, dir: &ClusterDir) -> Result<()> {
         let (_, d) = open(dir.root())?;
+        for mon in d.mons() {
+            let name = format!("mon.{}", mon.name);
+            if self.mons.iter().all(|(known, _)| *known != name) {
+                self.start(dir, &d, &name).await?;
+            }
+        }
         for osd in &d.osds {
             if self.osds.iter().all(|(id, _)| id.0 != osd.id) {
                 self.start(dir, &d, &format!("osd.{}", osd.id)).await?;
@@ -227,8 +233,8 @@ impl Running {
     async fn failed(&self) -> (String, String) {
         type Wait<'a> = Pin<Box<dyn Future<Output = (String, String)> + 'a>>;
         let mut waits: Vec<Wait<'_>> = Vec::new();
-        for mon in &self.mons {
-            waits.push(Box::pin(async { ("mon.a".to_owned(), mon.failed().await) }));
+        for (name, mon) in &self.mons {
+            waits.push(Box::pin(async move { (name.clone(), mon.failed().await) }));
         }
         for (id, osd) in &self.osds {
             waits.push(Box::pin(async move { (format!("osd.{id}"), osd.failed().await) }));
@@ -252,10 +258,36 @@ impl Running {
         for mgr in &self.mgrs {
             mgr.stop();
         }
-        for mon in &self.mons {
+        for (_, mon) in &self.mons {
             mon.stop();
         }
     }
+}
+
+async fn start_mon(
+    dir: &ClusterDir,
+    d: &Description,
+    id: &str,
+    options: BTreeMap<String, String>,
+    admin_socket: Option<AdminSocketAt>,
+) -> Result<Mon> {
+    let store = crate::create::mon_store(dir, id);
+    if !store.exists() && d.mons().len() > 1 {
+        // A new disk: the others let it in as somebody new.
+        tracing::warn!("mon.{id} has no store; it will fetch everything from the other monitors");
+        crate::create::blank_monitor(dir, d, id)?;
+    }
+    let listen = d.mon(id).with_context(|| format!("there is no mon.{id}"))?.addr;
+    let config = MonConfig {
+        settings: crate::create::mon_settings(d, id, options)?,
+        store,
+        listen,
+        seeds: monitors(d),
+        method: method(d),
+        key: crate::create::mon_key(dir, id)?,
+        admin_socket,
+    };
+    Mon::start(config).await
 }
 
 fn daemon_auth(

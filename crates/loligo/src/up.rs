@@ -22,9 +22,6 @@ const POLL: Duration = Duration::from_millis(20);
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 
 pub fn up(args: &UpArgs) -> Result<()> {
-    if args.mons != 1 {
-        bail!("--mons {}: only one monitor works for now", args.mons);
-    }
     let dir = ClusterDir::new(&args.data)?;
     let existing = dir.load()?;
     let (description, fresh) = match existing {
@@ -70,8 +67,26 @@ fn wants_more(d: &Description, args: &UpArgs) -> bool {
     args.osds.is_some_and(|wanted| wanted as usize > d.osds.len())
 }
 
+/// Adds the monitors that `--mons` asks for, and starts them; a cluster loses monitors by `ceph mon rm`.
+fn grow_mons(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<Description> {
+    if args.mons.is_none_or(|wanted| wanted as usize <= d.mons().len()) {
+        return Ok(d.clone());
+    }
+    let grown = create::add_mons(dir, d, args)?;
+    match dir.running("loligo") {
+        Some(pid) => signal(pid, Signal::HUP)?,
+        None => {
+            for mon in grown.mons.iter().filter(|m| d.mon(&m.name).is_none()) {
+                spawn(dir, &format!("mon.{}", mon.name), &["mon", "--id", &mon.name])?;
+            }
+        }
+    }
+    Ok(grown)
+}
+
 /// Adds the OSDs that `--osds` asks for to the running cluster, starts them and waits for them.
 fn grow(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<()> {
+    let d = &grow_mons(dir, d, args)?;
     if !wants_more(d, args) {
         return Ok(());
     }
@@ -310,7 +325,7 @@ fn stop_all(dir: &ClusterDir, d: &Description) -> Result<usize> {
     let mut waiting = Vec::new();
     for name in names {
         let Some(pid) = dir.running(&name) else { continue };
-        if name == "mon.a" {
+        if name.starts_with("mon.") && waiting.iter().all(|w: &String| !w.starts_with("mon.")) {
             wait_stopped(dir, &waiting)?;
         }
         signal(pid, Signal::TERM)?;
@@ -351,7 +366,7 @@ pub fn status(args: &StatusArgs) -> Result<()> {
     let together = dir.running("loligo");
     let daemons: Vec<(String, Option<u32>)> =
         serve::names(&d).into_iter().map(|n| (n.clone(), together.or_else(|| dir.running(&n)))).collect();
-    let health = if daemons.iter().any(|(n, pid)| n == "mon.a" && pid.is_some()) {
+    let health = if daemons.iter().any(|(n, pid)| n.starts_with("mon.") && pid.is_some()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let admin = client::admin(&dir, &d)?;

@@ -2,6 +2,8 @@
 //!
 //! Source: src/include/ceph_fs.h (CEPH_MSG_*), src/msg/Message.h (MSG_*).
 
+/// What our own monitors say to each other; Ceph has no message of this number.
+pub const LOLIGO_MON_PEER: u16 = 0x4c01;
 pub const PING: u16 = 2;
 pub const MON_MAP: u16 = 4;
 pub const MON_GET_MAP: u16 = 5;

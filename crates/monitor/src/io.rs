@@ -5,6 +5,7 @@ use messages::{Header, Message};
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Errno, GlobalId};
 
 use crate::QuorumView;
+use crate::peer::Who;
 
 /// An event for the monitor.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +51,36 @@ pub enum Input {
     },
     /// Who is in the quorum now; also tells whether this member leads.
     Quorum(QuorumView),
+    /// The answer to [`Output::Read`]: everything acknowledged before it was asked is applied.
+    Fresh {
+        ctx: u64,
+    },
+    /// The state is that of a snapshot, made by another member.
+    Install {
+        state: Bytes,
+    },
+    /// A client of another member, whose requests follow under this id.
+    Adopt {
+        conn: ConnId,
+        who: Box<Who>,
+    },
+    /// Another member's process needs global ids.
+    WantIds {
+        origin: String,
+    },
+    /// From another monitor's connection. For a [`crate::Member`].
+    Peer {
+        conn: ConnId,
+        data: Bytes,
+    },
+    /// Messages to the monitor at this address, or from it, may have been lost. For a [`crate::Member`].
+    PeerLost {
+        addr: EntityAddr,
+    },
+    /// The store's writes up to this one are durable. For a [`crate::Member`].
+    Written {
+        seq: u64,
+    },
     /// Comes about once a second.
     Tick,
 }
@@ -93,6 +124,27 @@ pub enum Output {
     Propose {
         data: Bytes,
     },
+    /// Asks when a read may be answered; comes back as [`Input::Fresh`].
+    Read {
+        ctx: u64,
+    },
+    /// A request of one of our clients that the leader has to see.
+    Forward {
+        conn: ConnId,
+        tid: u64,
+        msg: Message,
+    },
+    /// We need global ids from the leader, for this process.
+    WantIds {
+        origin: String,
+    },
+    /// Of a [`crate::Member`]: for the monitor at this address.
+    Peer {
+        addr: EntityAddr,
+        data: Bytes,
+    },
+    /// Of a [`crate::Member`]: for the store, after all earlier writes.
+    Write(quorum::Write),
     /// The log may be cut up to `index` once [`crate::Monitor::snapshot`], taken now, is durable.
     TakeSnapshot {
         index: u64,

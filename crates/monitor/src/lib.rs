@@ -2,7 +2,8 @@
 //! log that is somebody else's.
 //!
 //! A [`Monitor`] is fed [`Input`]s and answers with [`Output`]s. What changes the replicated [`state`] goes out as
-//! [`Output::Propose`] and takes effect, on every member alike, when it comes back as [`Input::Committed`].
+//! [`Output::Propose`] and takes effect, on every member alike, when it comes back as [`Input::Committed`]. A [`Member`] is a
+//! monitor together with its share of the quorum.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
 
@@ -14,8 +15,10 @@ pub mod text;
 mod crush_dump;
 mod edit;
 mod io;
+mod member;
 mod monitor;
 mod osd_tree;
+mod peer;
 mod pg_sums;
 mod proposal;
 mod service;
@@ -25,8 +28,9 @@ mod views;
 
 pub use admin::options;
 pub use io::{AuthRefusal, CON_MODE_CRC, CON_MODE_SECURE, Input, Output};
+pub use member::Member;
 pub use monitor::Monitor;
 pub use proposal::Batch;
 pub use service::genesis::{GenesisConfig, GenesisOsd};
 pub use session::{Access, Session};
-pub use settings::{QuorumView, Settings};
+pub use settings::{ClockSkew, QuorumView, Settings};

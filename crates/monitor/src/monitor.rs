@@ -1,6 +1,6 @@
 //! The monitor: routes inputs to services, collects what changes the state into proposals, publishes what was committed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use admin::options::Values;
@@ -11,6 +11,7 @@ use types::{ConnId, Entropy, Epoch, Now};
 
 use crate::io::{Input, Output};
 use crate::proposal::{Answer, Batch, InFlight, Proposal, Waiting, decode_snapshot, encode_snapshot};
+use crate::service::fresh::Freshness;
 use crate::service::health_log::Logged;
 use crate::service::osd::OsdWatch;
 use crate::service::proxy::Proxied;
@@ -37,7 +38,7 @@ pub struct Monitor {
     /// Proposals made by this process.
     proposals: u64,
     /// Distinguishes this process's proposals from an earlier one's under the same name.
-    origin: String,
+    pub(crate) origin: String,
     snapshot_index: u64,
     /// What the leader watches and does not replicate.
     pub(crate) watch: OsdWatch,
@@ -48,9 +49,13 @@ pub struct Monitor {
     pub(crate) health_logged: Option<BTreeMap<String, Logged>>,
     pub(crate) proxied: BTreeMap<u64, Proxied>,
     pub(crate) next_proxy_tid: u64,
-    /// The last global id given out, and whether logins wait for more.
-    pub(crate) last_global_id: u64,
+    /// The next global id to give out, and where those that are ours end.
+    pub(crate) global_ids: std::ops::Range<u64>,
+    /// Processes that ask for more, and when we last asked for ours.
+    pub(crate) ids_wanted: BTreeSet<String>,
+    pub(crate) ids_asked: Option<Duration>,
     pub(crate) parked_logins: VecDeque<Input>,
+    pub(crate) fresh: Freshness,
     last_tick: Option<Duration>,
     tick_due: bool,
     log_seq: u64,
@@ -68,8 +73,10 @@ impl Monitor {
         let origin = format!("{}/{:016x}", settings.name, entropy.next_u64());
         let values = Values::new(settings.entity().to_string(), &settings.options);
         Ok(Self {
-            // Ids below the bound may have been given out by an earlier process.
-            last_global_id: state.global_id_bound,
+            global_ids: 0..0,
+            ids_wanted: BTreeSet::new(),
+            ids_asked: None,
+            fresh: Freshness::new(entropy.next_u64()),
             settings,
             values,
             entropy,
@@ -99,6 +106,11 @@ impl Monitor {
         encode_snapshot(self.index, &self.state)
     }
 
+    /// Our place in the monitor map.
+    pub fn rank(&self) -> Option<u32> {
+        u32::try_from(self.state.monmap.rank(&self.settings.name)?).ok()
+    }
+
     /// The committed state.
     pub fn state(&self) -> &State {
         &self.state
@@ -112,7 +124,7 @@ impl Monitor {
     /// Takes one event; what is to be done about it is appended to `out`.
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         match input {
-            Input::AuthRequest { .. } => self.auth_request(now, input, out),
+            Input::AuthRequest { .. } => self.login(now, input, out),
             Input::AuthMore { conn, payload } => self.auth_more(now, conn, &payload, out),
             Input::Connected { conn, peer, addrs, features } => {
                 if let Some(s) = self.sessions.get_mut(&conn).filter(|s| s.stage != Stage::Challenged) {
@@ -126,35 +138,50 @@ impl Monitor {
             }
             Input::Disconnected { conn } => {
                 self.sessions.remove(&conn);
+                self.waiting.retain(|w| w.conn != conn);
                 self.proxied.retain(|_, p| p.conn != conn);
             }
             Input::Message { conn, header, msg } => self.message(now, conn, header.tid, msg, out),
             Input::Committed { index, change } => self.committed(now, index, &change, out),
             Input::Quorum(view) => self.quorum_changed(now, view, out),
+            Input::Fresh { ctx } => self.is_fresh(now, ctx, out),
+            Input::Install { state } => self.install(now, &state, out),
+            Input::Adopt { conn, who } => self.adopt(conn, *who),
+            Input::WantIds { origin } => {
+                self.ids_wanted.insert(origin);
+            }
+            // These are for the quorum.
+            Input::Peer { .. } | Input::PeerLost { .. } | Input::Written { .. } => {}
             Input::Tick => {
                 self.tick_due = true;
                 self.proxy_timeouts(now, out);
+                self.leave_clients(now, out);
             }
         }
         self.run_batch(now, out);
     }
 
     fn quorum_changed(&mut self, now: Now, view: QuorumView, out: &mut Vec<Output>) {
-        let led = self.settings.quorum.is_leader() && self.settings.quorum.term == view.term;
-        if self.settings.quorum.term != view.term || self.settings.quorum.members != view.members {
+        let before = std::mem::replace(&mut self.settings.quorum, view);
+        let view = &self.settings.quorum;
+        if before.term != view.term || before.members != view.members {
             self.settings.quorum_since = now.mono;
-            // What the log brought before may have been given out by an earlier process: a number used twice would make
-            // one client's requests look like repetitions of another's.
-            self.last_global_id = self.last_global_id.max(self.state.global_id_bound);
         }
-        self.settings.quorum = view;
-        if led && self.settings.quorum.is_leader() {
+        if before.term == view.term && before.leader == view.leader {
             return;
         }
+        self.leader_changed(out);
+    }
+
+    fn leader_changed(&mut self, out: &mut Vec<Output>) {
         // Whether the proposal under way is kept is not known: whoever waits for it asks again on a new connection.
         for answer in self.in_flight.take().into_iter().flat_map(|f| f.answers) {
             out.push(Output::Close { conn: answer.conn });
         }
+        self.forget_forwarded(out);
+        // They were clients of those who followed us.
+        self.sessions.retain(|_, s| !s.adopted);
+        self.ids_asked = None;
         self.watch = OsdWatch::default();
         self.mgr_seen.clear();
         self.health_logged = None;
@@ -173,16 +200,35 @@ impl Monitor {
             Message::Auth(m) => self.auth_renewal(now, conn, tid, &m, out),
             Message::MonGetMap(_) => self.send_monmap(conn, tid, out),
             Message::MonSubscribe(m) => self.subscribe(now, conn, &m, out),
-            Message::MonGetVersion(m) => self.get_version(conn, tid, &m, out),
             Message::GetConfig(m) => self.get_config(conn, tid, &m, out),
-            Message::MonCommand(m) => self.command(now, conn, tid, m, out),
             Message::Command(m) => self.tell(now, conn, tid, &m, out),
+            Message::Ping(_) => self.pong(now, conn, tid, out),
+            Message::MonGetVersion(_)
+            | Message::MonCommand(_)
+            | Message::Statfs(_)
+            | Message::GetPoolStats(_)
+            | Message::MonGetPurgedSnaps(_) => self.when_fresh(now, Waiting { conn, tid, msg }, out),
+            Message::CommandReply(_) if !self.settings.quorum.is_leader() => {
+                self.enqueue(conn, tid, msg, out)
+            }
             Message::CommandReply(m) => self.proxied_reply(conn, tid, m, out),
+            other => self.enqueue_if_allowed(conn, tid, other, out),
+        }
+    }
+
+    /// Answers a question whose answer must not be older than the question.
+    pub(crate) fn serve(&mut self, now: Now, w: Waiting, out: &mut Vec<Output>) {
+        let Waiting { conn, tid, msg } = w;
+        if !self.sessions.contains_key(&conn) {
+            return;
+        }
+        match msg {
+            Message::MonGetVersion(m) => self.get_version(conn, tid, &m, out),
+            Message::MonCommand(m) => self.command(now, conn, tid, m, out),
             Message::Statfs(m) => self.statfs(conn, tid, &m, out),
             Message::GetPoolStats(m) => self.pool_stats(conn, tid, &m, out),
             Message::MonGetPurgedSnaps(m) => self.purged_snaps(conn, tid, &m, out),
-            Message::Ping(_) => self.pong(now, conn, tid, out),
-            other => self.enqueue_if_allowed(conn, tid, other, out),
+            _ => {}
         }
     }
 
@@ -195,12 +241,16 @@ impl Monitor {
         self.waiting.push_back(Waiting { conn, tid, msg });
     }
 
-    /// Works through what waits, when nothing is under way and we lead.
+    /// Works through what waits, when nothing is under way and we lead; sends it to the leader, when somebody else leads.
     fn run_batch(&mut self, now: Now, out: &mut Vec<Output>) {
-        if self.in_flight.is_some() || !self.settings.quorum.is_leader() {
+        if !self.settings.quorum.is_leader() {
+            return self.forward_waiting(now, out);
+        }
+        if self.in_flight.is_some() {
             return;
         }
-        if self.waiting.is_empty() && !self.tick_due && self.parked_logins.is_empty() {
+        let idle = self.waiting.is_empty() && self.ids_wanted.is_empty();
+        if idle && !self.tick_due && self.parked_logins.is_empty() {
             return;
         }
         let mut batch = Batch::new(&self.state);
@@ -248,10 +298,15 @@ impl Monitor {
         assert_eq!(index, self.index + 1, "log entries come without gaps");
         self.index = index;
         let before = self.state.osds.newest();
+        if change.is_empty() {
+            // The quorum's own entry.
+            return self.snapshot_if_due(out);
+        }
         let proposal = Proposal::from_bytes(change.clone());
         assert!(proposal.is_ok(), "our own log entries decode: {proposal:?}");
         let Ok(proposal) = proposal else { return };
         for change in &proposal.changes {
+            self.note_ids(change);
             let applied = self.state.apply(change);
             assert!(applied.is_ok(), "a committed change applies: {applied:?}");
         }
@@ -266,10 +321,27 @@ impl Monitor {
             answers.into_iter().for_each(|a| self.answer(a, out));
         }
         self.resume_logins(now, out);
+        self.snapshot_if_due(out);
+    }
+
+    fn snapshot_if_due(&mut self, out: &mut Vec<Output>) {
         if self.index - self.snapshot_index >= self.settings.snapshot_every {
             self.snapshot_index = self.index;
-            out.push(Output::TakeSnapshot { index });
+            out.push(Output::TakeSnapshot { index: self.index });
         }
+    }
+
+    /// Takes over another member's state.
+    fn install(&mut self, now: Now, snapshot: &Bytes, out: &mut Vec<Output>) {
+        let decoded = decode_snapshot(snapshot);
+        assert!(decoded.is_ok(), "a snapshot of our own quorum decodes: {:?}", decoded.as_ref().err());
+        let Ok((index, state)) = decoded else { return };
+        let before = self.state.osds.newest();
+        self.index = index;
+        self.snapshot_index = index;
+        self.state = state;
+        self.osdmap_changed(now, before);
+        self.publish(now, out);
     }
 
     fn answer(&mut self, answer: Answer, out: &mut Vec<Output>) {

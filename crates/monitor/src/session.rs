@@ -41,6 +41,10 @@ pub struct Session {
     pub(crate) osd_epoch: Epoch,
     /// The newest OSD map that it asked for and got, and until when (monotonic) it is told of newer ones unasked.
     pub(crate) osd_fresh: Option<(Epoch, Duration)>,
+    /// Something of it went to the leader, who may change before it is dealt with.
+    pub(crate) forwarded: bool,
+    /// It is another member's client.
+    pub(crate) adopted: bool,
     /// What its last MConfig held.
     pub(crate) config_sent: Option<BTreeMap<String, String>>,
 }
@@ -89,6 +93,8 @@ impl Session {
             subs: BTreeMap::new(),
             osd_epoch: Epoch(0),
             osd_fresh: None,
+            forwarded: false,
+            adopted: false,
             config_sent: None,
         }
     }

@@ -103,11 +103,26 @@ pub struct QuorumView {
     pub members: Vec<u32>,
     /// Grows with each election; what `election_epoch` shows.
     pub term: u64,
+    /// Monitors whose clocks differ from the leader's.
+    pub skews: Vec<ClockSkew>,
+}
+
+/// A monitor whose wall clock differs from the leader's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClockSkew {
+    pub name: String,
+    pub skew_ms: i64,
+    pub latency_ms: u64,
 }
 
 impl QuorumView {
     pub fn alone() -> Self {
-        Self { rank: 0, leader: Some(0), monitors: 1, members: vec![0], term: 1 }
+        Self { rank: 0, leader: Some(0), monitors: 1, members: vec![0], term: 1, skews: Vec::new() }
+    }
+
+    /// Nobody leads, as far as we know.
+    pub fn electing(rank: u32, monitors: u32) -> Self {
+        Self { rank, leader: None, monitors, members: Vec::new(), term: 0, skews: Vec::new() }
     }
 
     pub fn is_leader(&self) -> bool {

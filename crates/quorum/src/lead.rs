@@ -107,7 +107,6 @@ impl Raft {
         if now.mono < leading.next_beat {
             return;
         }
-        self.update_active(now);
         self.tend_members(now);
         let Role::Leader(leading) = &mut self.role else { return };
         leading.next_beat = now.mono + self.tuning.heartbeat;
@@ -120,7 +119,7 @@ impl Raft {
         self.broadcast(now, out);
     }
 
-    fn update_active(&mut self, now: Now) {
+    pub(crate) fn update_active(&mut self, now: Now) {
         let (me, limit) = (self.hard.id, self.tuning.election_max);
         let voters: Vec<MemberId> = self.log.members().voters().collect();
         let Role::Leader(leading) = &mut self.role else { return };

@@ -279,6 +279,7 @@ impl Raft {
         self.apply(out);
         self.answer_reads(now, out);
         self.flush(out);
+        self.update_active(now);
         let view = self.view_now();
         if view != self.view {
             self.view = view.clone();

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use cephx::{CryptoKey, EntityAuth, METHOD_NONE};
 use maps::MonMap;
 use messages::{Header, Message};
-use monitor::{GenesisConfig, GenesisOsd, Input, Monitor, Output, QuorumView, Settings};
+use monitor::{GenesisConfig, GenesisOsd, Input, Member, Monitor, Output, Settings};
+use quorum::{HardState, MemberId, Membership, Snapshot, Tuning, Write, stored};
 use types::{AuthName, ConnId, EntityType, Epoch, Fsid, GlobalId, SeededEntropy, Utime};
 
 use crate::faults::{Death, Trigger};
@@ -23,16 +24,16 @@ const CHURN_TIME: Time = 10 * SECOND;
 
 /// The monitor's process and its disk.
 pub struct MonHost {
-    pub core: Option<Monitor>,
+    pub core: Option<Member>,
     pub life: u32,
     pub silent: bool,
     settings: Settings,
-    /// On the disk: the newest snapshot and the entries above it.
-    snapshot: (u64, Bytes),
-    log: Vec<(u64, Bytes)>,
+    /// On the disk: vote, snapshot, log.
+    vote: Bytes,
+    snapshot: Bytes,
+    log: BTreeMap<u64, Bytes>,
     /// On its way to the disk.
-    appending: VecDeque<(u64, Bytes)>,
-    last_index: u64,
+    writing: VecDeque<Write>,
     /// Each epoch's map as it was first committed.
     epochs: BTreeMap<Epoch, u64>,
     /// When the last epochs were committed.
@@ -88,7 +89,10 @@ impl MonHost {
                 })
                 .collect(),
         };
-        let snapshot = Monitor::genesis(&config, now, &mut SeededEntropy(s.seed ^ 1));
+        let state = Monitor::genesis(&config, now, &mut SeededEntropy(s.seed ^ 1));
+        let id = MemberId(1);
+        let members = Membership::of([(id, "a".to_owned())]);
+        let snapshot = Snapshot { members, state, ..Snapshot::default() };
         let mut settings = Settings::new("a", addr(3_300, 0));
         settings.auth_methods = vec![METHOD_NONE];
         settings.snapshot_every = o.mon_snapshot_every;
@@ -97,12 +101,31 @@ impl MonHost {
             life: 0,
             silent: false,
             settings,
-            snapshot: (0, snapshot),
-            log: Vec::new(),
-            appending: VecDeque::new(),
-            last_index: 0,
+            vote: stored::pack_hard_state(&HardState { id, ..HardState::default() }),
+            snapshot: stored::pack_snapshot(&snapshot),
+            log: BTreeMap::new(),
+            writing: VecDeque::new(),
             epochs: BTreeMap::new(),
             recent: VecDeque::new(),
+        }
+    }
+}
+
+impl MonHost {
+    /// A write reaches the disk.
+    fn write(&mut self, write: &Write) {
+        if let Some(hard) = &write.hard {
+            self.vote = stored::pack_hard_state(hard);
+        }
+        if let Some(snapshot) = &write.snapshot {
+            self.snapshot = stored::pack_snapshot(snapshot);
+            self.log.retain(|index, _| *index > snapshot.index);
+        }
+        if let Some(from) = write.truncate {
+            self.log.retain(|index, _| *index < from);
+        }
+        for entry in &write.entries {
+            self.log.insert(entry.index, stored::pack_entry(entry, write.durable));
         }
     }
 }
@@ -113,28 +136,22 @@ impl World {
         let mon = &mut self.mon;
         mon.life += 1;
         mon.silent = false;
-        let entropy = SeededEntropy(self.scenario.seed ^ (u64::from(mon.life) << 32));
-        let mut settings = mon.settings.clone();
-        settings.quorum_since = now.mono;
-        // Nobody leads while the log is replayed.
-        let quorum = settings.quorum.clone();
-        if self.scenario.mutant != Some(Mutant::ReuseGlobalIds) {
-            settings.quorum = QuorumView { leader: None, term: 0, ..quorum.clone() };
+        // The bug: a process that cannot be told from its predecessor takes what that one had reserved.
+        let reuses = self.scenario.mutant == Some(Mutant::ReuseGlobalIds);
+        let life = if reuses { 0 } else { mon.life };
+        let entropy = SeededEntropy(self.scenario.seed ^ (u64::from(life) << 32));
+        let rows = mon.log.iter().map(|(index, row)| (*index, row.clone()));
+        let start = stored::recover(&mon.vote, &mon.snapshot, rows).map_err(|e| e.to_string());
+        let settings = mon.settings.clone();
+        let core = start.and_then(|start| {
+            Member::new(settings, Tuning::default(), Vec::new(), Box::new(entropy), start, now)
+                .map_err(|e| e.to_string())
+        });
+        match core {
+            Ok(core) => mon.core = Some(core),
+            Err(e) => return self.violation(format!("the monitor's store cannot be read: {e}")),
         }
-        let mut core = match Monitor::new(settings, Box::new(entropy), &mon.snapshot.1) {
-            Ok(core) => core,
-            Err(e) => return self.violation(format!("the monitor's snapshot cannot be read: {e}")),
-        };
-        mon.last_index = mon.snapshot.0;
-        for (index, change) in mon.log.clone() {
-            core.handle(now, Input::Committed { index, change }, &mut Vec::new());
-            mon.last_index = index;
-        }
-        mon.core = Some(core);
         let life = mon.life;
-        if self.scenario.mutant != Some(Mutant::ReuseGlobalIds) {
-            self.mon_input(Input::Quorum(quorum));
-        }
         self.mon_input(Input::Tick);
         self.plan_in(500 * MILLISECOND, Event::Tick { node: Node::Mon, life });
     }
@@ -144,12 +161,12 @@ impl World {
             return;
         }
         self.mon.silent = death == Death::PowerLoss;
-        for (index, change) in std::mem::take(&mut self.mon.appending) {
+        for write in std::mem::take(&mut self.mon.writing) {
             // Lost, or on the disk without anybody knowing.
             if self.rng.one_in(2) {
                 break;
             }
-            self.mon.log.push((index, change));
+            self.mon.write(&write);
         }
         self.drop_connections(Node::Mon, death);
     }
@@ -158,9 +175,14 @@ impl World {
         let now = self.clock();
         let Some(core) = &mut self.mon.core else { return };
         let mut out = Vec::new();
+        let before = core.core().index();
         core.handle(now, input, &mut out);
+        let applied = core.core().index() != before;
         for o in out {
             self.mon_output(o);
+        }
+        if applied {
+            self.check_epochs();
         }
     }
 
@@ -186,23 +208,24 @@ impl World {
                 self.net.close(self.now, conn, End::Target);
                 self.mon_input(Input::Disconnected { conn });
             }
-            Output::Propose { data } => {
-                self.mon.last_index += 1;
-                let (index, life) = (self.mon.last_index, self.mon.life);
-                self.mon.appending.push_back((index, data.clone()));
+            Output::Write(write) => {
+                let (seq, life) = (write.seq, self.mon.life);
+                self.mon.writing.push_back(write);
                 let delay = self.disk_time();
                 if self.scenario.mutant == Some(Mutant::MonForgets) {
                     self.plan_in(delay * 40, Event::MonAppended { life });
-                    return self.mon_committed(index, data);
+                    return self.mon_input(Input::Written { seq });
                 }
                 self.plan_in(delay, Event::MonAppended { life });
             }
-            Output::TakeSnapshot { index } => {
-                if let Some(state) = self.mon.core.as_ref().map(Monitor::snapshot) {
-                    let (life, delay) = (self.mon.life, self.disk_time());
-                    self.plan_in(delay, Event::MonSnapshot { life, index, state });
-                }
-            }
+            // There are no other monitors.
+            Output::Peer { .. } => {}
+            // These stay between the core and its share of the quorum.
+            Output::Propose { .. }
+            | Output::TakeSnapshot { .. }
+            | Output::Read { .. }
+            | Output::Forward { .. }
+            | Output::WantIds { .. } => {}
         }
     }
 
@@ -214,24 +237,17 @@ impl World {
         if self.mon.life != life || self.mon.core.is_none() {
             return;
         }
-        if let Some((index, change)) = self.mon.appending.pop_front() {
-            if index > self.mon.snapshot.0 {
-                self.mon.log.push((index, change.clone()));
-            }
+        if let Some(write) = self.mon.writing.pop_front() {
+            self.mon.write(&write);
             if self.scenario.mutant != Some(Mutant::MonForgets) {
-                self.mon_committed(index, change);
+                self.mon_input(Input::Written { seq: write.seq });
             }
         }
     }
 
-    fn mon_committed(&mut self, index: u64, change: Bytes) {
-        self.mon_input(Input::Committed { index, change });
-        self.check_epochs();
-    }
-
     /// O7: an epoch that was committed never changes.
     fn check_epochs(&mut self) {
-        let Some(core) = &self.mon.core else { return };
+        let Some(core) = self.mon.core.as_ref().map(Member::core) else { return };
         let newest = core.state().osds.newest();
         let Some(full) = core.state().osds.full(newest) else { return };
         let mut hash = Hash::default();
@@ -260,14 +276,6 @@ impl World {
             let faults = self.faults;
             self.violation(format!("O5: {CHURN_EPOCHS} OSD maps within 10 s (after {faults} faults)"));
         }
-    }
-
-    pub fn mon_snapshot(&mut self, life: u32, index: u64, state: Bytes) {
-        if self.mon.life != life || self.mon.core.is_none() {
-            return;
-        }
-        self.mon.snapshot = (index, state);
-        self.mon.log.retain(|(i, _)| *i > index);
     }
 
     pub fn mon_login(&mut self, conn: ConnId, opener: Node) {

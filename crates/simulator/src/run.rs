@@ -182,7 +182,7 @@ impl World {
             format!(r#"{{"prefix":"osd pool create","pool":"p","pg_num":{n},"pgp_num":{n}}}"#, n = o.pg_num);
         self.admin_command(pool);
         let all_up = |w: &mut Self| {
-            let map = w.mon.core.as_ref().map(|m| m.state().osdmap().clone());
+            let map = w.mon.core.as_ref().map(|m| m.core().state().osdmap().clone());
             map.is_some_and(|m| (0..w.scenario.options.osds).all(|osd| m.is_up(osd)) && !m.pools.is_empty())
         };
         self.wait("all OSDs up and the pool made", 60 * SECOND, all_up);
@@ -228,7 +228,7 @@ impl World {
     /// Each PG's state as its primary in the monitor's map sees it.
     fn pg_states(&self) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
-        let Some(mon) = &self.mon.core else { return all };
+        let Some(mon) = self.mon.core.as_ref().map(monitor::Member::core) else { return all };
         let map = mon.state().osdmap();
         map.for_each_pg(|pg, m| {
             let host = usize::try_from(m.acting_primary).ok().and_then(|p| self.osds.get(p));
@@ -242,7 +242,7 @@ impl World {
 
     fn is_whole(&mut self) -> bool {
         let osds = self.scenario.options.osds;
-        let up = self.mon.core.as_ref().is_some_and(|m| {
+        let up = self.mon.core.as_ref().map(monitor::Member::core).is_some_and(|m| {
             let map = m.state().osdmap();
             (0..osds).all(|osd| map.is_up(osd) && map.is_in(osd))
         });

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bytes::Bytes;
 use messages::Message;
 use testkit::Rng;
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Fsid, Now, Utime};
@@ -39,11 +38,6 @@ pub enum Event {
     },
     MonAppended {
         life: u32,
-    },
-    MonSnapshot {
-        life: u32,
-        index: u64,
-        state: Bytes,
     },
     /// The opener of a lossless session tries again.
     Retry {
@@ -241,7 +235,6 @@ impl World {
             Event::CommitDone { osd, life } => self.commit_done(osd, life),
             Event::CheckpointDone { osd, life } => self.checkpoint_done(osd, life),
             Event::MonAppended { life } => self.mon_appended(life),
-            Event::MonSnapshot { life, index, state } => self.mon_snapshot(life, index, state),
             Event::Retry { conn, wait } => self.retry(conn, wait),
             Event::ConnectTimeout { conn } => {
                 if self.net.conn(conn).is_some_and(|c| !c.ready) {

@@ -19,6 +19,7 @@ mod log_show;
 mod metadata;
 mod mgr_show;
 mod mon;
+mod mon_edit;
 mod mon_show;
 mod osd_life;
 mod osd_settings;
@@ -63,6 +64,7 @@ const GROUPS: &[&[Command]] = &[
     osd_show::COMMANDS,
     crush_show::COMMANDS,
     mon_show::COMMANDS,
+    mon_edit::COMMANDS,
     metadata::COMMANDS,
     mgr_show::COMMANDS,
     fs_show::COMMANDS,

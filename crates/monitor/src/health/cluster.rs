@@ -34,6 +34,7 @@ fn monitors(seen: &Seen<'_>, checks: &mut Checks) {
         let summary = format!("{}/{} mons down, quorum {names}", down.len(), map.ranks.len());
         checks.warn("MON_DOWN", summary, down.len(), down);
     }
+    clocks(seen, checks);
     let without_msgr2 = map.mons.values().filter(|m| m.addrs.0.iter().all(|a| a.kind != AddrKind::Msgr2));
     let detail =
         without_msgr2.map(|m| format!("mon.{} is not bound to a msgr2 port, only {}", m.name, m.addrs));
@@ -41,6 +42,24 @@ fn monitors(seen: &Seen<'_>, checks: &mut Checks) {
     if seen.switch("mon_warn_on_msgr2_not_enabled", true) {
         checks.warn_each("MON_MSGR2_NOT_ENABLED", "monitors have not enabled msgr2", detail);
     }
+}
+
+/// Source: HealthMonitor::check_for_clock_skew, Monitor::timecheck_status.
+fn clocks(seen: &Seen<'_>, checks: &mut Checks) {
+    let allowed = seen.number("mon_clock_drift_allowed", 0.05);
+    let seconds = |ms: u64| std::time::Duration::from_millis(ms).as_secs_f64();
+    let off = |s: &&crate::settings::ClockSkew| seconds(s.skew_ms.unsigned_abs()) > allowed;
+    let skewed: Vec<_> = seen.settings.quorum.skews.iter().filter(off).collect();
+    if skewed.is_empty() {
+        return;
+    }
+    let names: Vec<String> = skewed.iter().map(|s| format!("mon.{}", s.name)).collect();
+    let detail = skewed.iter().map(|s| {
+        let (skew, latency) = (seconds(s.skew_ms.unsigned_abs()), seconds(s.latency_ms));
+        format!("mon.{} clock skew {skew}s > max {allowed}s (latency {latency}s)", s.name)
+    });
+    let summary = format!("clock skew detected on {}", names.join(", "));
+    checks.warn("MON_CLOCK_SKEW", summary, skewed.len(), detail.collect());
 }
 
 /// A cluster without OSDs needs no manager, nor does one that was made a moment ago.

@@ -1,7 +1,7 @@
 //! Logins at the monitor, tickets over an open session, and the supply of global ids.
 //!
-//! Invariant: a global id is given out once. Each member takes ids that are its rank modulo the number of monitors, and
-//! none above the replicated bound; a process starts above the bound that it found.
+//! Invariant: a global id is given out once. Ids are reserved in the replicated log for one process of one member; what it did
+//! not give out when it ends is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +23,25 @@ use crate::state::Change;
 
 /// Ids reserved at a time. Source: mon_globalid_prealloc.
 const GLOBAL_IDS_AT_ONCE: u64 = 10_000;
+/// A follower asks again for ids after so long.
+const IDS_RETRY: Duration = Duration::from_secs(1);
+/// What monitors have towards each other; below the ids that are given out.
+const MONITORS_ID: GlobalId = GlobalId(1);
 /// Logins that wait for ids while the reservation is being committed.
 const PARKED_LIMIT: usize = 10_000;
 
 impl Monitor {
+    /// A login; it must see every change of keys and capabilities that was acknowledged.
+    pub(crate) fn login(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        let Input::AuthRequest { ref payload, .. } = input else { return };
+        let is_mon = LoginRequest::parse(payload).is_ok_and(|r| r.name.kind == EntityType::Mon);
+        if is_mon || self.is_alone() {
+            // Monitors must find each other before there is a quorum.
+            return self.auth_request(now, input, out);
+        }
+        self.login_when_fresh(input, out);
+    }
+
     pub(crate) fn auth_request(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         let Input::AuthRequest { conn, method, ref preferred_modes, ref payload, peer_addr, .. } = input
         else {
@@ -50,6 +65,7 @@ impl Monitor {
             Err(e) => return out.push(refuse(e.errno())),
         };
         let fresh = match request.global_id {
+            _ if request.name.kind == EntityType::Mon => MONITORS_ID,
             GlobalId(0) => match self.take_global_id() {
                 Some(id) => id,
                 None => return self.park_login(conn, input, out),
@@ -194,16 +210,7 @@ impl Monitor {
     }
 
     fn take_global_id(&mut self) -> Option<GlobalId> {
-        let id = next_global_id(self.last_global_id, self.mon_count(), self.settings.quorum.rank.into());
-        if id >= self.state.global_id_bound {
-            return None;
-        }
-        self.last_global_id = id;
-        Some(GlobalId(id))
-    }
-
-    fn mon_count(&self) -> u64 {
-        self.settings.quorum.monitors.max(1).into()
+        self.global_ids.next().map(GlobalId)
     }
 
     fn park_login(&mut self, conn: ConnId, login: Input, out: &mut Vec<Output>) {
@@ -213,42 +220,42 @@ impl Monitor {
         self.parked_logins.push_back(login);
     }
 
+    fn ids_run_out(&self) -> bool {
+        self.global_ids.end - self.global_ids.start < GLOBAL_IDS_AT_ONCE / 2
+    }
+
     /// Reserves ids before they run out, so that logins do not wait.
     pub(crate) fn reserve_global_ids(&mut self, batch: &mut Batch) {
-        let bound = self.state.global_id_bound;
-        if self.last_global_id + GLOBAL_IDS_AT_ONCE / 2 >= bound {
-            batch.change(Change::GlobalIdBound(bound.max(self.last_global_id) + GLOBAL_IDS_AT_ONCE));
+        if self.ids_run_out() {
+            self.ids_wanted.insert(self.origin.clone());
+        }
+        for origin in std::mem::take(&mut self.ids_wanted) {
+            batch.change(Change::GlobalIds(origin, GLOBAL_IDS_AT_ONCE));
+        }
+    }
+
+    /// The same for a member that does not lead.
+    pub(crate) fn ask_for_ids(&mut self, now: Now, out: &mut Vec<Output>) {
+        if !self.ids_run_out() || self.ids_asked.is_some_and(|at| at + IDS_RETRY > now.mono) {
+            return;
+        }
+        self.ids_asked = Some(now.mono);
+        out.push(Output::WantIds { origin: self.origin.clone() });
+    }
+
+    /// A reservation, before it is applied.
+    pub(crate) fn note_ids(&mut self, change: &Change) {
+        if let Change::GlobalIds(origin, count) = change {
+            if *origin == self.origin {
+                let from = self.state.global_id_bound;
+                self.global_ids = from..from + count;
+            }
         }
     }
 
     pub(crate) fn resume_logins(&mut self, now: Now, out: &mut Vec<Output>) {
         for login in std::mem::take(&mut self.parked_logins) {
             self.auth_request(now, login, out);
-        }
-    }
-}
-
-/// The first id above `last` that is `rank` modulo `count`.
-fn next_global_id(last: u64, count: u64, rank: u64) -> u64 {
-    let next = last + 1;
-    next + (count + rank % count - next % count) % count
-}
-
-#[cfg(test)]
-mod tests {
-    use super::next_global_id;
-
-    #[test]
-    fn members_take_different_ids() {
-        let mut seen = std::collections::BTreeSet::new();
-        for rank in 0..3 {
-            let mut last = 4_096;
-            for _ in 0..100 {
-                let id = next_global_id(last, 3, rank);
-                assert!(id > last && id <= last + 3 && id % 3 == rank);
-                assert!(seen.insert(id));
-                last = id;
-            }
         }
     }
 }

@@ -34,6 +34,8 @@ impl Monitor {
                 let json = describe_all(&self.state.mgr.commands).to_string();
                 out.push(ack(conn, tid, &m.cmd, Reply::text(json)));
             }
+            // The leader has the manager's session, or knows who has.
+            Ok(Route::Manager) if !self.settings.quorum.is_leader() => self.enqueue(conn, tid, m.into(), out),
             Ok(Route::Manager) => self.proxy(now, conn, tid, m, out),
             Ok(Route::Ours(command, args, format)) => match command.handler {
                 Handler::Read(handler) => {
@@ -68,7 +70,9 @@ impl Monitor {
             Ok(Route::Ours(command, args, format)) => (command, args, format),
             // The capabilities changed since it was queued.
             Err(reply) => return out.push(ack(conn, tid, &m.cmd, reply)),
-            Ok(_) => return,
+            // It came when somebody else led.
+            Ok(Route::Manager) => return self.proxy(now, conn, tid, m.clone(), out),
+            Ok(Route::Described) => return,
         };
         let (Handler::Write(handler), Some(session)) = (command.handler, self.sessions.get(&conn)) else {
             return;

@@ -68,6 +68,24 @@ impl Monitor {
         };
         encode_snapshot(0, &state)
     }
+
+    /// What a monitor starts from that is to join others: enough for them to log in.
+    pub fn blank(
+        fsid: types::Fsid,
+        mon_auth: cephx::EntityAuth,
+        now: Now,
+        entropy: &mut dyn types::Entropy,
+    ) -> Bytes {
+        let config = GenesisConfig {
+            fsid,
+            monmap: maps::MonMap { epoch: Epoch(0), ..maps::MonMap::new(fsid, now.wall, []) },
+            entities: [(types::AuthName::new(types::EntityType::Mon, ""), mon_auth)].into(),
+            failure_domain: "host".to_owned(),
+            options: Vec::new(),
+            osds: Vec::new(),
+        };
+        Self::genesis(&config, now, entropy)
+    }
 }
 
 fn first_options(config: &GenesisConfig) -> ConfigDb {

@@ -3,6 +3,7 @@
 pub(crate) mod auth;
 pub(crate) mod commands;
 pub(crate) mod erasure;
+pub(crate) mod fresh;
 pub(crate) mod genesis;
 pub(crate) mod health_log;
 pub(crate) mod mgr;

@@ -33,6 +33,8 @@ pub enum Change {
     /// The manager's statistics, whole.
     Digest(Bytes),
     Mute(String, Option<Mute>),
+    /// So many global ids, the next ones, are the process's of this name and nobody else's.
+    GlobalIds(String, u64),
 }
 
 impl Change {
@@ -54,6 +56,7 @@ impl Change {
             Self::Log(_) => 14,
             Self::Digest(_) => 15,
             Self::Mute(..) => 16,
+            Self::GlobalIds(..) => 17,
         }
     }
 }
@@ -93,6 +96,10 @@ impl Encode for Change {
                 code.encode(w);
                 mute.encode(w);
             }
+            Self::GlobalIds(origin, count) => {
+                origin.encode(w);
+                count.encode(w);
+            }
         });
     }
 }
@@ -119,6 +126,7 @@ impl Decode for Change {
                 14 => Self::Log(Decode::decode(r)?),
                 15 => Self::Digest(r.blob()?),
                 16 => Self::Mute(Decode::decode(r)?, Decode::decode(r)?),
+                17 => Self::GlobalIds(Decode::decode(r)?, r.u64()?),
                 other => return Err(DecodeError::Invalid { what: "change", value: other.into() }),
             })
         })

@@ -93,6 +93,7 @@ impl State {
                 Arc::make_mut(&mut self.auth).entities.remove(name);
             }
             Change::Rotating(keys) => Arc::make_mut(&mut self.auth).rotating = keys.clone(),
+            Change::GlobalIds(_, count) => self.global_id_bound += count,
             Change::GlobalIdBound(bound) => self.global_id_bound = self.global_id_bound.max(*bound),
             Change::Config(change) => Arc::make_mut(&mut self.config).apply(change),
             Change::Kv(key, value) => {

@@ -56,8 +56,7 @@ impl SharedAuth {
         let want = [EntityType::Mon, EntityType::Osd, EntityType::Mgr, EntityType::Mds];
         let client = AuthClient::new(name.clone(), key, &want);
         let secrets = ServiceSecrets::new(service);
-        let state =
-            State { client, none_id: GlobalId(0), secrets, refusal: None, pending: BTreeMap::new() };
+        let state = State { client, none_id: GlobalId(0), secrets, refusal: None, pending: BTreeMap::new() };
         Arc::new(Self { method, name, state: Mutex::new(state) })
     }
 

@@ -14,12 +14,17 @@ use crate::net::{ConnectTo, Messenger};
 /// Between attempts to reach a monitor.
 const RETRY: Duration = Duration::from_millis(200);
 
+/// How long one monitor may take to let us in. Source: mon_client_hunt_interval.
+const HUNT: Duration = Duration::from_secs(3);
+
 /// Knows the monitors' addresses and the one connection that is tried or used now.
 pub struct MonSession {
     auth: Arc<SharedAuth>,
     messenger: Messenger,
     monitors: Mutex<Vec<EntityAddr>>,
     next: AtomicUsize,
+    /// Attempts that failed since a session stood.
+    failures: AtomicUsize,
     conn: Mutex<Option<ConnId>>,
     ready: AtomicBool,
     /// Daemons also need the secrets that tickets for them are sealed with.
@@ -40,6 +45,7 @@ impl MonSession {
             messenger,
             monitors: Mutex::new(monitors),
             next: AtomicUsize::new(0),
+            failures: AtomicUsize::new(0),
             conn: Mutex::new(None),
             ready: AtomicBool::new(false),
             daemon,
@@ -62,6 +68,25 @@ impl MonSession {
         let id =
             self.messenger.connect(ConnectTo { peer, addr, policy: Policy::lossy_client(), auth: factory });
         *conn = Some(id);
+        drop(conn);
+        let this = Arc::clone(self);
+        self.runtime.spawn(async move {
+            tokio::time::sleep(HUNT).await;
+            this.hunt_on(id);
+        });
+    }
+
+    /// How many monitors we know of.
+    fn count(&self) -> usize {
+        self.monitors.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// A monitor without a quorum lets nobody in, and does not say so: another one may.
+    fn hunt_on(self: &Arc<Self>, tried: ConnId) {
+        if self.is(tried) && !self.is_ready() && self.count() > 1 {
+            self.messenger.close(tried);
+            self.on_gone();
+        }
     }
 
     /// The monitors that there are now; later attempts go to these.
@@ -91,7 +116,10 @@ impl MonSession {
 
     /// The connection ended: another one follows.
     pub fn on_gone(self: &Arc<Self>) {
-        if !self.ready.swap(false, Ordering::AcqRel) {
+        if self.ready.swap(false, Ordering::AcqRel) {
+            self.failures.store(0, Ordering::Relaxed);
+        } else if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= self.count() {
+            // Not one of them: it is not that one or two are down.
             self.auth.login_failed();
         }
         *self.conn() = None;

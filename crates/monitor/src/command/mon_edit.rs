@@ -1,0 +1,91 @@
+//! Adding and removing monitors.
+//!
+//! Source: MonmapMonitor::prepare_command.
+
+use codec::Encode;
+use maps::{MonInfo, MonMap};
+use types::{AddrKind, AddrVec, EntityAddr, Errno};
+
+use crate::command::{Command, Handler, Reply, WriteCtx, flags};
+use crate::state::Change;
+
+const fn write(
+    sig: &'static str,
+    help: &'static str,
+    flags: u32,
+    handler: fn(&mut WriteCtx<'_>) -> Reply,
+) -> Command {
+    Command { sig, help, module: "mon", perm: "rw", flags, handler: Handler::Write(handler) }
+}
+
+pub(super) const COMMANDS: &[Command] = &[
+    write(
+        "mon add name=name,type=CephString name=addr,type=CephIPAddr \
+         name=location,type=CephString,n=N,goodchars=[A-Za-z0-9-_.=],req=false",
+        "add new monitor named <name> at <addr>, possibly with CRUSH location <location>",
+        flags::NONE,
+        add,
+    ),
+    write("mon rm name=name,type=CephString", "remove monitor named <name>", flags::NONE, remove),
+    write("mon remove name=name,type=CephString", "remove monitor named <name>", flags::DEPRECATED, remove),
+];
+
+/// The usual port for msgr2, and the one of the older protocol. Source: CEPH_MON_PORT_* in src/include/msgr.h.
+const PORT: u16 = 3_300;
+const LEGACY_PORT: u16 = 6_789;
+
+fn add(ctx: &mut WriteCtx<'_>) -> Reply {
+    let (name, text) = (ctx.args.text_or_empty("name").to_owned(), ctx.args.text_or_empty("addr").to_owned());
+    let Some(mut addr) = parse_addr(&text) else {
+        return Reply::error(Errno::EINVAL, format!("addr {text}does not parse"));
+    };
+    if let Some(socket) = addr.socket.as_mut() {
+        // Only msgr2 is spoken here.
+        if socket.port() == 0 || socket.port() == LEGACY_PORT {
+            socket.set_port(PORT);
+        }
+    }
+    let mut map = MonMap::clone(&ctx.state().monmap);
+    let addrs = AddrVec::single(addr);
+    if let Some(known) = map.mons.get(&name) {
+        if known.addrs == addrs {
+            return Reply::done(format!("mon.{name} at {addrs} already exists"));
+        }
+        let text = format!("mon.{name} already exists at address {}", known.addrs);
+        return Reply::error(Errno::EEXIST, text);
+    }
+    if let Some(other) = map.ranked().find(|m| m.addrs.0.iter().any(|a| a.socket == addr.socket)) {
+        return Reply::error(Errno::EEXIST, format!("mon.{} already exists at address {addr}", other.name));
+    }
+    map.add(MonInfo { name: name.clone(), addrs: addrs.clone(), ..MonInfo::default() });
+    propose(ctx, map);
+    Reply::done(format!("adding mon.{name} at {addrs}"))
+}
+
+/// `1.2.3.4`, `1.2.3.4:3300`, `v2:1.2.3.4:3300/0`.
+fn parse_addr(text: &str) -> Option<EntityAddr> {
+    EntityAddr::parse(text, AddrKind::Msgr2).filter(|a| a.kind == AddrKind::Msgr2 && a.socket.is_some())
+}
+
+fn remove(ctx: &mut WriteCtx<'_>) -> Reply {
+    let name = ctx.args.text_or_empty("name").to_owned();
+    let mut map = MonMap::clone(&ctx.state().monmap);
+    let Some(addrs) = map.mons.get(&name).map(|m| m.addrs.clone()) else {
+        return Reply::done(format!("mon.{name} does not exist or has already been removed"));
+    };
+    if map.mons.len() == 1 {
+        let text = format!("error: refusing removal of last monitor {name}");
+        return Reply::error(Errno::EINVAL, text);
+    }
+    map.removed_ranks.clear();
+    map.remove(&name);
+    let left = map.mons.len();
+    propose(ctx, map);
+    Reply::done(format!("removing mon.{name} at {addrs}, there will be {left} monitors"))
+}
+
+fn propose(ctx: &mut WriteCtx<'_>, mut map: MonMap) {
+    map.epoch = map.epoch.next();
+    map.last_changed = ctx.now.wall;
+    ctx.change(Change::MonMap(map.to_bytes()));
+}
