@@ -25,9 +25,7 @@ pub trait Encode {
 
     /// The wire form as one buffer.
     fn to_bytes(&self) -> bytes::Bytes {
-        let mut w = Writer::new();
-        self.encode(&mut w);
-        w.into_bytes()
+        Writer::collect(|w| self.encode(w))
     }
 }
 
