@@ -259,4 +259,14 @@ impl Objecter {
             assert!(self.sessions.get(id).is_some_and(|s| s.peer == *peer), "invariant 1");
         }
     }
+
+    /// Panics unless every operation has ended. For tests.
+    pub fn assert_idle(&self) {
+        assert!(
+            self.ops.is_empty(),
+            "{} operations are left, the first is {:?}",
+            self.ops.len(),
+            self.ops.values().next()
+        );
+    }
 }
