@@ -75,25 +75,17 @@ fn clients(root: &Path) -> Result<()> {
     step("the README's first command finds the program", || {
         cargo(root, &["run", "--profile", "gate", "--", "up", "--help"])
     })?;
-    step("clients", || {
-        let mut test = cargo_command(
-            root,
-            &[
-                "test",
-                "--package",
-                "loligo",
-                "--features",
-                "client-tests",
-                "--test",
-                "clients",
-                "--",
-                "--test-threads=2",
-            ],
-        );
-        test.env("LOLIGO_BIN", root.join("target/gate/loligo"));
-        test.env("LOLIGO_REQUIRE_PEERS", "1");
-        run(test)
-    })
+    step("clients", || clients_test(root, "loligo", "clients"))?;
+    step("the client library", || clients_test(root, "rados", "cluster"))
+}
+
+/// A test of a crate that runs the optimised program.
+fn clients_test(root: &Path, package: &str, test: &str) -> Result<()> {
+    let mut command = cargo_command(root, &["test", "--package", package, "--features", "client-tests"]);
+    command.args(["--test", test, "--", "--test-threads=2"]);
+    command.env("LOLIGO_BIN", root.join("target/gate/loligo"));
+    command.env("LOLIGO_REQUIRE_PEERS", "1");
+    run(command)
 }
 
 fn step(name: &str, body: impl FnOnce() -> Result<()>) -> Result<()> {

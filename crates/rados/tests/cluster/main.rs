@@ -14,6 +14,7 @@
 
 mod setup;
 
+mod load;
 mod objects;
 mod pools;
 mod watches;
