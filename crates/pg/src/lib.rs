@@ -3,6 +3,7 @@
 //! One owner feeds `OsdCore::handle` with inputs and carries out the outputs; the only thing it touches besides is the
 //! object store it owns, through synchronous calls that never wait for a flush.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
 
 pub mod io;
 

@@ -62,6 +62,8 @@ pub enum PgBody {
     RepOpAck { version: Eversion },
     /// A member's store has room for so many bytes: told when it is little, and when it is enough again.
     Room { bytes: u64 },
+    /// A member's copy of the object is damaged: it needs a push.
+    Damaged { object: HObject },
     /// Primary asks for an object.
     Pull { object: HObject, need: Eversion },
     /// An object, whole.
@@ -241,6 +243,7 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
         PgBody::Remove => w.u8(18),
         PgBody::CopyRead(ask) => put(w, 19, &*ask),
         PgBody::Room { bytes } => put(w, 21, &bytes),
+        PgBody::Damaged { object } => put(w, 22, &object),
         PgBody::CopyPart { id, result, user_version, data } => {
             put(w, 20, &(id, (result, user_version)));
             return data;
@@ -305,6 +308,7 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
             data: data.clone(),
         },
         21 => PgBody::Room { bytes: r.u64()? },
+        22 => PgBody::Damaged { object: HObject::decode(r)? },
         v => return Err(DecodeError::Invalid { what: "pg message kind", value: v.into() }),
     })
 }
@@ -350,6 +354,7 @@ mod tests {
             PgBody::BackfillAck { last_backfill: o.clone() },
             PgBody::Remove,
             PgBody::Room { bytes: 77 },
+            PgBody::Damaged { object: o.clone() },
             PgBody::CopyRead(Box::new(CopyAsk {
                 from: SpgId::replicated(PgId::new(PoolId(1), 2)),
                 id: 9,

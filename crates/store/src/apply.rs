@@ -18,8 +18,14 @@ use crate::{Misuse, Space, StoreError};
 
 /// Whether payloads are placed now, or were placed when the log record was written.
 pub(crate) enum Mode {
-    Live { direct_min_bytes: usize },
-    Replay { placements: BTreeMap<u32, Placement> },
+    /// `lose_damaged`: a damaged block that is to be changed in part is lost; else the transaction fails.
+    Live {
+        direct_min_bytes: usize,
+        lose_damaged: bool,
+    },
+    Replay {
+        placements: BTreeMap<u32, Placement>,
+    },
 }
 
 /// One transaction at work. It changes nothing but its stage and the allocator.

@@ -34,7 +34,7 @@ impl Apply<'_> {
         let end = range_end(offset, data.len() as u64)?;
         self.edit(object)?.note_written(offset, end);
         match self.mode {
-            Mode::Live { direct_min_bytes } if data.len() >= direct_min_bytes => {
+            Mode::Live { direct_min_bytes, .. } if data.len() >= direct_min_bytes => {
                 self.write_direct(at, object, offset, data)?;
             }
             _ => self.write_buffered(object, offset, data)?,
@@ -78,7 +78,7 @@ impl Apply<'_> {
         self.put_block(object, index, content.freeze())
     }
 
-    /// A block's present content. `None`, in replay only: it was good when the record was written and is not now.
+    /// A block's present content. `None` where damaged blocks are lost; in replay, it was good when the record was written.
     fn old_block(&mut self, object: ObjectIndex, index: u32) -> Result<Option<Bytes>, StoreError> {
         let slot = self.current(object)?.map_or(Slot::HOLE, |o| o.slot(index));
         if let Some(content) = self.stage.dirty.get(&slot.place) {
@@ -89,7 +89,11 @@ impl Apply<'_> {
         }
         match self.data.block(self.index, slot) {
             Ok(content) => Ok(Some(content)),
-            Err(BlockError::Mismatch) if matches!(self.mode, Mode::Replay { .. }) => Ok(None),
+            Err(BlockError::Mismatch)
+                if matches!(self.mode, Mode::Replay { .. } | Mode::Live { lose_damaged: true, .. }) =>
+            {
+                Ok(None)
+            }
             Err(BlockError::Mismatch) => {
                 let key = self.txn.object(object).cloned().ok_or(StoreError::Misuse(Misuse::BadKey))?;
                 let offset = u64::from(index) * BLOCK_U64;
@@ -111,6 +115,9 @@ impl Apply<'_> {
     }
 
     fn lose_block(&mut self, object: ObjectIndex, index: u32) -> Result<(), StoreError> {
+        if let (Mode::Live { .. }, Some(key)) = (&self.mode, self.txn.object(object)) {
+            self.stage.lost.push(key.clone());
+        }
         let o = self.edit(object)?;
         o.written.forget(index..index + 1);
         let (old, shared) = (o.set_slot(index, Slot::LOST), o.shared);
@@ -186,7 +193,11 @@ impl Apply<'_> {
             needed_bytes: u64::from(blocks) * BLOCK_U64,
             available_bytes: u64::from(self.alloc.free_blocks()) * BLOCK_U64,
         };
-        let mut content = Pieces(self.whole_blocks(object, offset, data)?);
+        let Some(content) = self.whole_blocks(object, offset, data)? else {
+            // The record has to hold the payload: replay must lose the same blocks.
+            return self.write_buffered(object, offset, data);
+        };
+        let mut content = Pieces(content);
         let runs = self.alloc.take_all(blocks).ok_or(full)?;
         runs.iter().for_each(|run| self.stage.take(*run));
         let mut crcs = Vec::with_capacity(blocks as usize);
@@ -202,18 +213,22 @@ impl Apply<'_> {
         Ok(())
     }
 
-    /// The payload filled up to whole blocks with what the first and last block hold now. The payload is not copied.
+    /// The payload filled up to whole blocks with what the first and last block hold now; `None` when one of these is
+    /// damaged. The payload is not copied.
     fn whole_blocks(
         &mut self,
         object: ObjectIndex,
         offset: u64,
         data: &Bytes,
-    ) -> Result<Vec<Bytes>, StoreError> {
+    ) -> Result<Option<Vec<Bytes>>, StoreError> {
         let end = offset + data.len() as u64;
         let mut pieces = Vec::with_capacity(3);
         let head = if within(offset) == 0 { 0 } else { data.len().min(BLOCK - within(offset)) };
         if head > 0 {
-            pieces.push(self.patched(object, offset, data.get(..head).unwrap_or_default())?);
+            let Some(block) = self.patched(object, offset, data.get(..head).unwrap_or_default())? else {
+                return Ok(None);
+            };
+            pieces.push(block);
         }
         let tail = within(end).min(data.len() - head);
         if data.len() > head + tail {
@@ -221,19 +236,25 @@ impl Apply<'_> {
         }
         if tail > 0 {
             let piece = data.get(data.len() - tail..).unwrap_or_default();
-            pieces.push(self.patched(object, end - tail as u64, piece)?);
+            let Some(block) = self.patched(object, end - tail as u64, piece)? else { return Ok(None) };
+            pieces.push(block);
         }
-        Ok(pieces)
+        Ok(Some(pieces))
     }
 
-    fn patched(&mut self, object: ObjectIndex, offset: u64, piece: &[u8]) -> Result<Bytes, StoreError> {
-        let old = self.old_block(object, block_of(offset))?.unwrap_or_else(zero_block);
+    fn patched(
+        &mut self,
+        object: ObjectIndex,
+        offset: u64,
+        piece: &[u8],
+    ) -> Result<Option<Bytes>, StoreError> {
+        let Some(old) = self.old_block(object, block_of(offset))? else { return Ok(None) };
         let mut content = BytesMut::from(old.as_ref());
         let start = within(offset);
         if let Some(place) = content.get_mut(start..start + piece.len()) {
             place.copy_from_slice(piece);
         }
-        Ok(content.freeze())
+        Ok(Some(content.freeze()))
     }
 
     /// From the log: the payload is in its place already.

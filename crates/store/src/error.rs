@@ -46,7 +46,7 @@ pub enum Corruption {
     #[error("allocation map region {region}")]
     AllocMap { region: u64 },
     /// Object data does not match its checksum: the byte range of the first bad block.
-    #[error("data of {key:?} at {offset}, {len} bytes")]
+    #[error("{len} bytes of data at {offset} do not match their checksum")]
     Data { key: Box<ObjectKey>, offset: u64, len: u64 },
     /// A value that verified but does not decode.
     #[error("undecodable {what}")]

@@ -81,6 +81,7 @@ impl Store {
             next_omap_id: superblock.next_omap_id,
             limits,
             counters: Counters::default(),
+            lost: Vec::new(),
             wants_space: false,
             stopped: false,
             superblock,

@@ -42,7 +42,7 @@ impl Default for Options {
 pub enum Priority {
     /// None for data, a quarter for metadata: refusing it hurts nobody else.
     Client,
-    /// Half: another OSD has decided on it already.
+    /// Half: another OSD has decided on it already. It is not refused for damaged blocks either: see `Store::take_lost`.
     Member,
     /// All: without it the OSD cannot go on.
     Essential,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
+use crate::ObjectKey;
 use crate::alloc::{Allocator, Run, count_blocks, push_run};
 use crate::checksum::BLOCK;
 use crate::data::DirectWrite;
@@ -74,6 +75,8 @@ pub(crate) struct Stage {
     pub(crate) freed: Vec<Run>,
     /// Omap ids given out by this transaction, counted from the store's next one.
     pub(crate) new_omap_ids: u64,
+    /// Objects of which a block was lost.
+    pub(crate) lost: Vec<ObjectKey>,
     /// Blocks taken and not given back.
     pub(crate) allocated: i64,
     /// Whether the transaction gives space back on purpose: it may use the reserve.

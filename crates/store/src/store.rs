@@ -18,7 +18,9 @@ use crate::pool_totals::{self, Pools};
 use crate::record::LoggedTxn;
 use crate::stage::Stage;
 use crate::superblock::{LogPosition, StaleCopy, Superblock, Totals};
-use crate::{Counters, DeviceError, Identity, Misuse, PoolTotals, Priority, Statfs, StoreError, Txn, TxnSeq};
+use crate::{
+    Counters, DeviceError, Identity, Misuse, ObjectKey, PoolTotals, Priority, Statfs, StoreError, Txn, TxnSeq,
+};
 
 /// The object store on one device. One owner calls it; device writes leave it as jobs.
 ///
@@ -40,6 +42,8 @@ pub struct Store {
     pub(crate) next_omap_id: u64,
     pub(crate) limits: Limits,
     pub(crate) counters: Counters,
+    /// By the last transaction.
+    pub(crate) lost: Vec<ObjectKey>,
     /// A refused transaction might fit after a checkpoint.
     pub(crate) wants_space: bool,
     pub(crate) stopped: bool,
@@ -93,8 +97,9 @@ impl Store {
     /// The same for a transaction that may use some or all of the reserve.
     pub fn submit_as(&mut self, txn: Txn, priority: Priority) -> Result<TxnSeq, StoreError> {
         self.check_running()?;
-        let (stage, outcome) =
-            self.apply(&txn, Mode::Live { direct_min_bytes: self.limits.direct_min_bytes });
+        let lose_damaged = priority == Priority::Member;
+        let mode = Mode::Live { direct_min_bytes: self.limits.direct_min_bytes, lose_damaged };
+        let (mut stage, outcome) = self.apply(&txn, mode);
         let logged = LoggedTxn::new(&txn, &stage.placements);
         let checked = outcome
             .and_then(|()| self.log.check_size(&logged))
@@ -105,6 +110,7 @@ impl Store {
             stage.abandon(&mut self.alloc);
             return Err(e);
         }
+        self.lost = std::mem::take(&mut stage.lost);
         let direct = self.accept(stage);
         let seq = self.log.push(logged, direct.clone());
         self.data.transit.add(seq, &direct);
@@ -136,6 +142,12 @@ impl Store {
         self.totals.stored_bytes = self.totals.stored_bytes.saturating_add_signed(delta.stored_bytes());
         pool_totals::add(&mut self.pools, &delta);
         direct
+    }
+
+    /// Objects of which the last transaction lost a block: it changed a part of one whose rest was damaged. They need
+    /// another copy's data.
+    pub fn take_lost(&mut self) -> Vec<ObjectKey> {
+        std::mem::take(&mut self.lost)
     }
 
     /// Everything submitted since the last commit, as a job to run against the device without holding the store.

@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use store::{Corruption, Device, DeviceError, DeviceOp, Foreign, Options, Store, StoreError, Txn};
+use store::{Corruption, Device, DeviceError, DeviceOp, Foreign, Options, Priority, Store, StoreError, Txn};
 use testkit::{Rng, SimDevice};
 use types::Fsid;
 
@@ -352,4 +352,55 @@ fn run_until_failure(
         }
     }
     None
+}
+
+/// A part of a damaged block is changed: a client's transaction is refused, a member's loses the block and says so, also
+/// when it is replayed from the log; nothing is made up.
+#[test]
+fn a_members_write_to_a_damaged_block_loses_that_block_alone() {
+    for len in [100usize, 60_000] {
+        let device = new_device(DEVICE, 512 << 10);
+        let mut store = open(&device);
+        let mut t = Txn::new();
+        t.write(&object(1), 0, vec![0x55; 100_000]);
+        commit(&mut store, device.as_ref(), t);
+        checkpoint(&mut store, device.as_ref());
+        drop(store);
+        let damaged: Vec<u64> = (0..DEVICE)
+            .step_by(4096)
+            .filter(|at| device.peek(*at, 4096).iter().all(|b| *b == 0x55))
+            .skip(5)
+            .take(1)
+            .collect();
+        device.flip(damaged[0] + 9, 1);
+        let mut store = open(&device);
+        let bad = (0..24).find(|b| store.read(&object(1), b * 4096, 4096).is_err()).expect("one is bad");
+        let mut t = Txn::new();
+        t.write(&object(1), bad * 4096 + 50, vec![0x66; len]).set_attr(&object(1), "a", vec![1]);
+        let refused = store.submit(t.clone());
+        assert!(matches!(refused, Err(StoreError::Corrupt(Corruption::Data { .. }))), "{refused:?}");
+        assert_eq!(store.take_lost(), vec![]);
+        store.submit_as(t, Priority::Member).expect("submit");
+        assert_eq!(store.take_lost(), vec![object(1)]);
+        commit_all(&mut store, device.as_ref());
+        for reopened in [false, true] {
+            if reopened {
+                drop(store);
+                store = open(&device);
+            }
+            assert!(store.read(&object(1), bad * 4096, 10).is_err(), "the block is lost");
+            assert!(store.read(&object(1), bad * 4096 + 60, 10).is_err(), "all of it");
+            assert_eq!(store.read(&object(1), bad * 4096 - 10, 10), Ok(vec![0x55; 10].into()));
+            let behind = if len > 4096 { 0x66 } else { 0x55 };
+            assert_eq!(store.read(&object(1), (bad + 1) * 4096, 10), Ok(vec![behind; 10].into()));
+            assert_eq!(store.attr(&object(1), b"a"), Ok(Some(vec![1].into())));
+        }
+        checkpoint(&mut store, device.as_ref());
+        let mut t = Txn::new();
+        t.remove(&object(1)).write(&object(1), 0, vec![1; 100_000]);
+        commit(&mut store, device.as_ref(), t);
+        checkpoint(&mut store, device.as_ref());
+        assert_eq!(store.read(&object(1), 0, 100_000), Ok(vec![1; 100_000].into()));
+        assert_clean(&device, "replaced");
+    }
 }

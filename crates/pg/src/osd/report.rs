@@ -170,6 +170,7 @@ impl OsdCore {
             num_osds: 1,
             num_per_pool_osds: 1,
             num_per_pool_omap_osds: 1,
+            num_shards_repaired: cx.counters.repairs,
             ..OsdStat::default()
         }
     }

@@ -260,6 +260,7 @@ fn deliver_other(
             pg.copy_part(id, result, user_version, data, cx)
         }
         PgBody::Activated => pg.activated(from, cx),
+        PgBody::Damaged { object } => pg.handle_damaged(from, object, cx),
         PgBody::Room { bytes } => pg.handle_room(from, bytes, cx),
         PgBody::RepOpAck { version } => pg.handle_rep_op_ack(from, version, cx),
         PgBody::PushAck { object, .. } => pg.handle_push_ack(from, &object, cx),

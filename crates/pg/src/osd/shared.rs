@@ -102,6 +102,8 @@ pub struct OpCounters {
     pub rep_ops: u64,
     pub pulls: u64,
     pub pushes: u64,
+    /// Damaged objects replaced from another copy, here or on a member.
+    pub repairs: u64,
     /// Clients told not to send for a while.
     pub backoffs: u64,
 }

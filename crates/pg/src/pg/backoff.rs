@@ -36,8 +36,8 @@ impl Pg {
             return false;
         }
         let (start, end) = self.whole_range();
-        let blocked = |cx: &Shared, o: &HObject| cx.sessions[&op.conn].backoffs.covers(self.id, o);
-        if blocked(cx, &start) || (!op.kind.pg_op && blocked(cx, &op.msg.object.head())) {
+        let blocked = |o: &HObject| cx.sessions.get(&op.conn).is_some_and(|s| s.backoffs.covers(self.id, o));
+        if blocked(&start) || (!op.kind.pg_op && blocked(&op.msg.object.head())) {
             cx.dropped.push((op.conn, op.tid));
             return true;
         }

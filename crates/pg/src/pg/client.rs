@@ -8,6 +8,7 @@ use types::{ConnId, EntityAddr, EntityName, Errno, Eversion, HObject, ReqId, Sna
 
 use super::Pg;
 use super::copy::CopyAsker;
+use super::repair::damaged_object;
 use super::replicate::Write;
 use super::writes::InFlight;
 use crate::entry::OpReturn;
@@ -25,7 +26,7 @@ const WRITE_TOO_BIG: Errno = Errno(90);
 const OLD_SNAPC: Errno = Errno(85);
 
 /// The connection of requests that the OSD makes itself: nobody hears their replies.
-const NOBODY: ConnId = ConnId(u64::MAX);
+pub(super) const NOBODY: ConnId = ConnId(u64::MAX);
 
 /// How long a request waits for space that should come: a checkpoint takes a fraction of it.
 const SPACE_PATIENCE: Duration = Duration::from_secs(5);
@@ -395,6 +396,10 @@ impl Pg {
             ExecStop::Drop => {}
             ExecStop::Refused(e) => op.refuse(e, cx),
             ExecStop::Store(StoreError::Stopped) => cx.fail(FatalReason::DeviceFailed),
+            ExecStop::Store(e) if damaged_object(&e).is_some() => {
+                let object = damaged_object(&e).unwrap_or_else(|| head.clone());
+                self.repair_for(op, &object, &e, cx);
+            }
             ExecStop::Store(e) => {
                 cx.cluster_log(LogLevel::Error, format!("pg {} object {head}: {e}", self.id));
                 op.refuse(e.errno(), cx);
@@ -474,6 +479,10 @@ impl Pg {
             Ok(()) => return true,
             Err((StoreError::Full { needed_bytes, .. }, op)) => self.no_space(*op, needed_bytes, cx),
             Err((e @ StoreError::Misuse(_), op)) => op.refuse(e.errno(), cx),
+            Err((e, op)) if damaged_object(&e).is_some() => {
+                let object = damaged_object(&e).unwrap_or_else(|| op.msg.object.head());
+                self.repair_for(*op, &object, &e, cx);
+            }
             Err((e, _)) => self.store_failed(&e, cx),
         }
         false

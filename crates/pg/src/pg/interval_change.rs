@@ -73,6 +73,8 @@ impl Pg {
         self.peers.clear();
         self.backfills.clear();
         self.unfound.clear();
+        self.damaged.clear();
+        self.lamented.clear();
         self.blocked_by.clear();
         self.trim = Trim::default();
     }

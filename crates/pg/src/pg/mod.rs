@@ -31,6 +31,7 @@ pub(crate) mod persist;
 mod query;
 mod recovery;
 pub(crate) mod remove;
+mod repair;
 mod replicate;
 pub(crate) mod room;
 pub(crate) mod split;
@@ -133,6 +134,10 @@ pub(crate) struct Pg {
     pub recovering: BTreeMap<HObject, Recovering>,
     /// Missing here, and nobody who is up has it.
     pub unfound: BTreeSet<HObject>,
+    /// Primary only: damaged objects of members, to be sent when no write is under way.
+    pub damaged: BTreeSet<(HObject, i32)>,
+    /// Objects that cannot be recovered now, as the cluster log was told.
+    pub lamented: BTreeSet<HObject>,
     /// OSDs whose return would let peering go on.
     pub blocked_by: Vec<i32>,
     /// When state bits last changed, for reports.
@@ -179,6 +184,8 @@ impl Pg {
             waiting_for_object: BTreeMap::new(),
             recovering: BTreeMap::new(),
             unfound: BTreeSet::new(),
+            damaged: BTreeSet::new(),
+            lamented: BTreeSet::new(),
             blocked_by: Vec::new(),
             stamps: stats::Stamps::default(),
             waiting_for_lease: VecDeque::new(),

@@ -281,6 +281,7 @@ impl Pg {
                 self.unfound.clear();
                 self.continue_recovery(cx);
                 self.repeat_copies(cx);
+                self.repeat_repairs(cx);
             }
             _ => {}
         }

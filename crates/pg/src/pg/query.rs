@@ -13,14 +13,14 @@ impl Pg {
         members.extend(self.backfills.keys().filter(|o| !self.acting().contains(o)));
         members.sort_unstable();
         let mut own = info(&self.info);
-        own["stats"] = self.stats(cx);
+        merge(&mut own, json!({ "stats": self.stats(cx) }));
         let peers: Vec<Value> = self
             .peers
             .iter()
             .map(|(osd, p)| {
                 let mut v = json!({ "peer": osd.to_string() });
                 merge(&mut v, info(&p.info));
-                v["num_missing"] = p.missing.as_ref().map(|m| m.len()).into();
+                merge(&mut v, json!({ "num_missing": p.missing.as_ref().map(|m| m.len()) }));
                 v
             })
             .collect();

@@ -8,6 +8,7 @@ use std::ops::Bound;
 use store::{Priority, StoreError, Txn};
 use types::{Eversion, HObject};
 
+use super::repair::damaged_object;
 use super::room::Taken;
 use super::{Pg, Phase, persist};
 use crate::io::LogLevel;
@@ -65,7 +66,8 @@ impl Pg {
         while !norecover && cx.recovery_active < cx.config.recovery_max_active {
             let Some(object) = self.next_to_recover(cx) else { break };
             if !self.recover_object(&object, cx) {
-                break;
+                // The others need not wait for it.
+                self.unfound.insert(object);
             }
         }
         self.continue_backfill(cx);
@@ -90,9 +92,9 @@ impl Pg {
         if let Some(item) = self.missing.get(object) {
             let need = item.need;
             let Some(from) = self.peers.iter().find(|(_, p)| p.has(object, need)).map(|(o, _)| *o) else {
-                if self.unfound.insert(object.clone()) {
+                self.report |= self.unfound.insert(object.clone());
+                if self.lamented.insert(object.clone()) {
                     cx.cluster_log(LogLevel::Error, format!("pg {} object {object} is unfound", self.id));
-                    self.report = true;
                 }
                 return false;
             };
@@ -129,6 +131,9 @@ impl Pg {
                 let text = format!("pg {} object {object} should be here and is not", self.id);
                 cx.cluster_log(LogLevel::Error, text);
                 return false;
+            }
+            Err(LoadError::Store(e)) if damaged_object(&e).is_some() => {
+                return self.begin_repair(object, &e, cx) && self.recover_object(object, cx);
             }
             Err(e) => {
                 cx.cluster_log(

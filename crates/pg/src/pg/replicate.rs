@@ -215,6 +215,8 @@ impl Pg {
                 return Taken::Done;
             }
         }
+        let lost = cx.store.take_lost();
+        self.tell_damaged(lost, cx);
         cx.counters.rep_ops += 1;
         let trim_to = op.trim_to;
         op.entries.into_iter().for_each(|e| self.log.append(e));

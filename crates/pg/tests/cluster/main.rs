@@ -5,6 +5,7 @@ mod client;
 mod copies;
 mod daemon;
 mod mon;
+mod repair;
 mod room;
 mod sim;
 mod snaps;

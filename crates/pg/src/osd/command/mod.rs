@@ -153,6 +153,8 @@ impl OsdCore {
             .with("op_w_latency", "time to answer writes", t.writes.count())
             .with("subop_w", "writes for other OSDs", Count::Total(c.rep_ops))
             .with("pull", "objects asked for in recovery", Count::Total(c.pulls))
+            .with("repair", "damaged objects replaced from another copy", Count::Total(c.repairs))
+            .with("backoff", "times that a client was told not to send", Count::Total(c.backoffs))
             .with("push", "objects sent in recovery", Count::Total(c.pushes))
             .with("numpg", "PGs here", Count::Gauge(self.pgs.len() as u64))
             .with("numpg_primary", "PGs led from here", Count::Gauge(primaries as u64))

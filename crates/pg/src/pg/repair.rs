@@ -1,0 +1,108 @@
+//! Data that does not prove its checksums is replaced from another copy, whenever somebody comes upon it.
+//!
+//! A primary takes a damaged object for one that it lacks: whoever asked waits until it was fetched from a member whose copy
+//! is good. A member that cannot apply a write to a damaged block loses that block, and tells the primary, which sends the
+//! object. A member that is asked for an object and finds it damaged refuses, and gets it from the primary later. Damaged
+//! metadata is another matter: it stops the store.
+//!
+//! Source: PrimaryLogPG::rep_repair_primary_object in src/osd/PrimaryLogPG.cc.
+
+use store::{Corruption, ObjectKey, StoreError};
+use types::{Errno, Eversion, HObject};
+
+use super::client::NOBODY;
+use super::{ClientOp, Pg, Phase};
+use crate::MissingItem;
+use crate::io::LogLevel;
+use crate::object::stored_version;
+use crate::osd::shared::Shared;
+use crate::peer::PgBody;
+
+/// The object whose data is damaged, when that is what the error says.
+pub(super) fn damaged_object(e: &StoreError) -> Option<HObject> {
+    match e {
+        StoreError::Corrupt(Corruption::Data { key, .. }) => Some(key.object.clone()),
+        _ => None,
+    }
+}
+
+impl Pg {
+    /// The request met damaged data: it runs again when the object was replaced. EIO when there is no other copy.
+    pub(super) fn repair_for(&mut self, op: ClientOp, object: &HObject, e: &StoreError, cx: &mut Shared) {
+        let head = object.head();
+        if self.writes.lock(&head).is_some() {
+            // Until then the members' copies are not the newest.
+            if op.conn != NOBODY {
+                self.writes.wait(&head, op);
+            }
+            return;
+        }
+        if !self.begin_repair(object, e, cx) {
+            return op.refuse(Errno::EIO, cx);
+        }
+        if op.conn != NOBODY {
+            return self.wait_for_object(object, op, cx);
+        }
+        // Who made it comes again.
+        if !self.recovering.contains_key(object) {
+            self.recover_object(object, cx);
+        }
+    }
+
+    /// Primary: takes the object for missing here. False when no member has it either.
+    pub(super) fn begin_repair(&mut self, object: &HObject, e: &StoreError, cx: &mut Shared) -> bool {
+        if self.missing.contains(object) {
+            return true;
+        }
+        let need = stored_version(&mut cx.store, object).unwrap_or(Eversion::ZERO);
+        let others = self.peers.values().any(|p| p.has(object, need));
+        let now = self.phase == Phase::Active && self.writes.lock(&object.head()).is_none();
+        let can = others && now && need != Eversion::ZERO;
+        let what = if can { "it is fetched from another copy" } else { "no other copy can replace it now" };
+        if can || self.lamented.insert(object.clone()) {
+            cx.cluster_log(LogLevel::Error, format!("pg {} object {object}: {e}; {what}", self.id));
+        }
+        if can {
+            self.missing.insert(object.clone(), MissingItem { need, have: Eversion::ZERO });
+            self.update_last_complete();
+            cx.counters.repairs += 1;
+            self.report = true;
+        }
+        can
+    }
+
+    /// Member: blocks of these objects were lost when a write was applied.
+    pub(super) fn tell_damaged(&self, lost: Vec<ObjectKey>, cx: &mut Shared) {
+        for key in lost {
+            let text = format!("pg {} object {} is damaged here; the primary sends it", self.id, key.object);
+            cx.cluster_log(LogLevel::Error, text);
+            let body = PgBody::Damaged { object: key.object };
+            cx.send_pg(self.primary(), self.id, self.primary_interval, body);
+        }
+    }
+
+    /// Primary: a member's copy of the object is damaged.
+    pub fn handle_damaged(&mut self, from: i32, object: HObject, cx: &mut Shared) {
+        if self.phase != Phase::Active {
+            return;
+        }
+        if self.writes.lock(&object.head()).is_some() || self.recovering.contains_key(&object) {
+            self.damaged.insert((object, from));
+            return;
+        }
+        let need = stored_version(&mut cx.store, &object).unwrap_or(Eversion::ZERO);
+        let Some(peer) = self.peers.get_mut(&from).filter(|_| need != Eversion::ZERO) else { return };
+        let missing = peer.missing.get_or_insert_default();
+        missing.insert(object.clone(), MissingItem { need, have: Eversion::ZERO });
+        cx.counters.repairs += 1;
+        self.report = true;
+        self.recover_object(&object, cx);
+    }
+
+    /// Primary: tries again what had to wait for writes under way.
+    pub(super) fn repeat_repairs(&mut self, cx: &mut Shared) {
+        for (object, from) in std::mem::take(&mut self.damaged) {
+            self.handle_damaged(from, object, cx);
+        }
+    }
+}

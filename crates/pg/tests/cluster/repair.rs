@@ -1,0 +1,172 @@
+//! Bytes that change on a medium: clients see nothing of it while another copy is good, and the copy is made good again.
+
+use types::PoolId;
+
+use crate::sim::Sim;
+
+const LEN: usize = 200_000;
+
+/// Objects of 200,000 bytes, each of one byte value, on three OSDs that have nothing of them in memory.
+fn cluster(seed: u64, size: u8) -> (Sim, PoolId) {
+    let mut s = Sim::new(i32::from(size), seed);
+    s.until("all up", |s| (0..i32::from(size)).all(|o| s.mon.map.is_up(o)));
+    let pool = s.mon.create_pool(size, 1, 1);
+    s.settle();
+    let map = s.mon.map.clone();
+    for i in 0..6u8 {
+        s.client.write(&map, pool, &format!("o{i}"), vec![100 + i; LEN]);
+    }
+    s.settle();
+    for osd in 0..i32::from(size) {
+        s.crash(osd);
+        s.notice_crash(osd);
+        s.until("down", |s| size == 1 || !s.mon.map.is_up(osd));
+        let epoch = s.mon.map.epoch;
+        s.start(osd);
+        s.until("up again", |s| s.mon.map.epoch > epoch && s.mon.map.is_up(osd));
+        s.settle();
+    }
+    (s, pool)
+}
+
+/// Changes a byte in the middle of an object, wherever the OSD's device has its blocks.
+fn flip(s: &mut Sim, osd: i32, object: u8) {
+    let device = s.nodes[osd as usize].device.clone();
+    let block = vec![100 + object; 4096];
+    let found: Vec<u64> = (0..store::Device::len(&*device))
+        .step_by(4096)
+        .filter(|at| device.peek(*at, 4096) == block)
+        .collect();
+    assert!(found.len() >= LEN / 4096, "{} blocks of {object} on osd.{osd}", found.len());
+    for at in &found[10..20] {
+        device.flip(at + 77, 0x10);
+    }
+}
+
+fn primary(s: &Sim, pool: PoolId) -> i32 {
+    s.mon.map.pg_to_up_acting(types::PgId::new(pool, 0)).acting_primary
+}
+
+#[test]
+fn a_damaged_object_is_read_from_another_copy_and_made_good() {
+    for seed in 1..4 {
+        let (mut s, pool) = cluster(seed, 3);
+        let (map, first) = (s.mon.map.clone(), primary(&s, pool));
+        let others: Vec<i32> = (0..3).filter(|o| *o != first).collect();
+        // One object is bad here alone, one on a member too, one on a member alone.
+        flip(&mut s, first, 0);
+        flip(&mut s, first, 1);
+        flip(&mut s, others[0], 1);
+        flip(&mut s, others[1], 2);
+        for i in 0..3 {
+            s.client.read(&map, pool, &format!("o{i}"));
+        }
+        s.until("read", |s| s.client.is_idle());
+        // A change of a part meets the damage too, and so does one of another object at its edges.
+        flip(&mut s, first, 3);
+        flip(&mut s, others[0], 4);
+        s.client.patch(&map, pool, "o2", 15 * 4096 + 100, &[1; 9]);
+        s.client.patch(&map, pool, "o3", 15 * 4096 + 100, &[2; 100]);
+        s.client.patch(&map, pool, "o4", 15 * 4096 + 100, &[3; 90_000]);
+        s.client.patch(&map, pool, "o5", 15 * 4096 + 100, &[4; 90_000]);
+        s.until("written", |s| s.client.is_idle());
+        // The primary sends members what they have lost.
+        for _ in 0..6 {
+            s.tick(std::time::Duration::from_millis(600));
+            s.run(300);
+        }
+        s.settle();
+        // Every copy proves its checksums again: this reads all of them.
+        s.check_copies();
+    }
+}
+
+#[test]
+fn recovery_takes_a_good_copy() {
+    for seed in 10..14 {
+        let (mut s, pool) = cluster(seed, 3);
+        let (map, first) = (s.mon.map.clone(), primary(&s, pool));
+        let others: Vec<i32> = (0..3).filter(|o| *o != first).collect();
+        s.crash(others[0]);
+        s.notice_crash(others[0]);
+        s.until("down", |s| !s.mon.map.is_up(others[0]));
+        for i in 0..4 {
+            s.client.patch(&map, pool, &format!("o{i}"), 0, &[200; 5000]);
+        }
+        s.until("written", |s| s.client.is_idle());
+        // What the primary has to send is bad there, or on the other member.
+        flip(&mut s, first, 0);
+        flip(&mut s, others[1], 1);
+        s.start(others[0]);
+        s.settle();
+        for i in 0..4 {
+            s.client.read(&map, pool, &format!("o{i}"));
+        }
+        s.until("read", |s| s.client.is_idle());
+        s.settle();
+        // The other member's bad copy is found when it is wanted.
+        s.client.patch(&map, pool, "o1", 15 * 4096 + 1, &[1; 3]);
+        s.until("written", |s| s.client.is_idle());
+        for _ in 0..6 {
+            s.tick(std::time::Duration::from_millis(600));
+            s.run(300);
+        }
+        s.settle();
+        s.check_copies();
+    }
+}
+
+/// Nothing else has the data: the request gets an error, and the OSD goes on.
+#[test]
+fn the_only_copy_answers_with_an_error() {
+    let (mut s, pool) = cluster(20, 1);
+    let map = s.mon.map.clone();
+    flip(&mut s, 0, 0);
+    s.client.damage_allowed = true;
+    s.client.read(&map, pool, "o0");
+    s.until("answered", |s| s.client.is_idle());
+    assert_eq!(s.client.replies.last().map(|(_, r)| r.result), Some(-5));
+    s.client.patch(&map, pool, "o0", 15 * 4096 + 100, &[1; 9]);
+    s.until("answered", |s| s.client.is_idle());
+    assert_eq!(s.client.replies.last().map(|(_, r)| r.result), Some(-5));
+    // Written anew it is good.
+    s.client.damage_allowed = false;
+    s.client.write(&map, pool, "o0", vec![9; LEN]);
+    s.client.read(&map, pool, "o1");
+    s.settle();
+    s.client.read(&map, pool, "o0");
+    s.settle();
+    s.check_copies();
+}
+
+/// The newest version of an object is on one member alone, and damaged there: the others are recovered all the same.
+#[test]
+fn an_object_without_a_good_copy_holds_up_no_other() {
+    let (mut s, pool) = cluster(30, 3);
+    let (map, first) = (s.mon.map.clone(), primary(&s, pool));
+    for osd in (0..3).filter(|o| *o != first) {
+        s.crash(osd);
+        s.notice_crash(osd);
+        s.until("down", |s| !s.mon.map.is_up(osd));
+    }
+    for i in 0..6 {
+        s.client.patch(&map, pool, &format!("o{i}"), 0, &[200; 5000]);
+    }
+    s.until("written", |s| s.client.is_idle());
+    flip(&mut s, first, 0);
+    for osd in (0..3).filter(|o| *o != first) {
+        s.start(osd);
+    }
+    let lacking = |s: &Sim| {
+        let lines = s.nodes.iter().filter_map(|n| n.core.as_ref()).flat_map(pg::OsdCore::pg_lines);
+        lines.filter(|l| l.contains("missing 1 ")).count()
+    };
+    s.until("all but one are everywhere", |s| lacking(s) == 2);
+    s.client.damage_allowed = true;
+    for i in 0..6 {
+        s.client.read(&map, pool, &format!("o{i}"));
+    }
+    s.until("answered", |s| s.client.is_idle());
+    let failed = s.client.replies.iter().filter(|(_, r)| r.result == -5).count();
+    assert_eq!(failed, 1);
+}
