@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// Program that shows a package is there, and the package.
-const NEEDED: [(&str, &str); 7] = [
+const NEEDED: [(&str, &str); 10] = [
     ("mold", "mold"),
     ("ceph", "ceph-common"),
     ("rados", "ceph-common"),
@@ -13,6 +13,9 @@ const NEEDED: [(&str, &str); 7] = [
     ("osdmaptool", "ceph-base"),
     ("monmaptool", "ceph-base"),
     ("ceph-authtool", "ceph-common"),
+    ("fio", "fio"),
+    ("qemu-img", "qemu-utils"),
+    ("debugfs", "e2fsprogs"),
 ];
 
 pub fn has_program(name: &str) -> bool {
@@ -28,8 +31,13 @@ pub fn linker_is_mold() -> bool {
 pub fn install() -> Result<()> {
     let mut packages: Vec<&str> =
         NEEDED.iter().filter(|(program, _)| !has_program(program)).map(|(_, package)| *package).collect();
-    if !python_has_rados() {
-        packages.push("python3-rados");
+    for module in ["rados", "rbd"] {
+        if !python_has(module) {
+            packages.push(if module == "rados" { "python3-rados" } else { "python3-rbd" });
+        }
+    }
+    if !qemu_has_rbd() {
+        packages.push("qemu-block-extra");
     }
     packages.dedup();
     if packages.is_empty() {
@@ -48,8 +56,15 @@ pub fn install() -> Result<()> {
     apt(&args)
 }
 
-fn python_has_rados() -> bool {
-    Command::new("/usr/bin/python3").args(["-c", "import rados"]).output().is_ok_and(|o| o.status.success())
+fn python_has(module: &str) -> bool {
+    let import = format!("import {module}");
+    Command::new("/usr/bin/python3").args(["-c", &import]).output().is_ok_and(|o| o.status.success())
+}
+
+/// qemu's rbd driver is a module of its own: without it the protocol is unknown.
+fn qemu_has_rbd() -> bool {
+    let found = Command::new("qemu-img").args(["info", "rbd:none/none:conf=/dev/null"]).output();
+    found.is_ok_and(|out| !String::from_utf8_lossy(&out.stderr).contains("Unknown protocol"))
 }
 
 fn is_root() -> Result<bool> {
