@@ -32,12 +32,13 @@ class Model:
     def __init__(self, size, seed):
         self.data, self.g, self.seed = bytearray(size), random.Random(seed), seed
 
-    def change(self, image, count, zeroes=True):
-        """The same random writes, and zeroes, to the image and here."""
+    def change(self, image, count, plain=False):
+        """The same random writes and zeroes to the image and here; `plain`: only writes of whole blocks."""
         for _ in range(count):
-            length = self.g.choice([512, 4096, 10_000, 300_000])
-            off = self.g.randrange((len(self.data) - length) // 512) * 512
-            if zeroes and self.g.random() < 0.2:
+            length = self.g.choice([4096, 12_288, 303_104] if plain else [512, 4096, 10_000, 300_000])
+            unit = 4096 if plain else 512
+            off = self.g.randrange((len(self.data) - length) // unit) * unit
+            if not plain and self.g.random() < 0.2:
                 off, length = off // 65536 * 65536, (length + 65535) // 65536 * 65536
                 length = min(length, len(self.data) - off)
                 image.write_zeroes(off, length)
