@@ -92,8 +92,8 @@ class Change:
         kept = bool(n.clones) or bool(self.snapc and self.snapc[0] > n.seq)
         if not n.exists or (n.whiteout and kept):
             raise Failed(ENOENT)
-        # What the request itself has made leaves no trace.
-        self.changed = self.before.exists
+        # What the request itself has made leaves no trace, but for a removed object that is kept for clones to come.
+        self.changed = self.before.exists or kept
         # An omap that was there is still found by the operations behind this one.
         n.body, n.size = Body(), 0
         n.whiteout, n.exists = kept, kept
