@@ -1,7 +1,8 @@
 //! The shell around the objecter: sockets, timers, and who waits for what.
 //!
-//! A caller's request runs through the core on the caller's own thread and is written to the socket there; an answer runs
-//! through it on the task of its connection. Nothing hops to a task in between.
+//! A caller's request runs through the core on the caller's own thread and, while few are under way, is written to the
+//! socket there; an answer runs through it on the task of its connection. With many under way a task writes what all callers
+//! that were woken together have submitted, in one call for each socket.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,6 +25,9 @@ use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Errno};
 /// Events that wait for a watcher who does not take them; older ones are dropped, and their notifiers time out.
 const MAX_WATCH_EVENTS: usize = 1024;
 
+/// With at most so many requests under way each is written at once.
+const FEW: usize = 2;
+
 /// Everything of one client that its tasks share.
 pub(crate) struct Shared {
     pub(crate) auth: Arc<SharedAuth>,
@@ -37,6 +41,8 @@ pub(crate) struct Shared {
     /// Nanoseconds of monotonic time at which the timer task wakes up.
     armed: AtomicU64,
     rearm: Notify,
+    /// Wakes the task that writes what is queued.
+    flush: Arc<Notify>,
     down: AtomicBool,
 }
 
@@ -129,6 +135,7 @@ impl Shared {
             next_ticket: AtomicU64::new(1),
             armed: AtomicU64::new(u64::MAX),
             rearm: Notify::new(),
+            flush: Arc::new(Notify::new()),
             down: AtomicBool::new(false),
         });
         let shell = Shell {
@@ -146,6 +153,7 @@ impl Shared {
         let _ = shared.owner.set(Owner::new(shell));
         messenger.set_handler(Arc::new(Ears(Arc::downgrade(&shared))));
         tokio::spawn(keep_time(Arc::downgrade(&shared)));
+        tokio::spawn(flush_later(Arc::clone(&shared.flush), Arc::downgrade(&shared)));
         shared.session.connect();
         shared
     }
@@ -178,6 +186,7 @@ impl Shared {
         self.hand_in(Event::ShutDown);
         self.messenger.shut_down();
         self.rearm.notify_one();
+        self.flush.notify_one();
     }
 
     fn side(&self, conn: ConnId) -> Side {
@@ -222,6 +231,20 @@ async fn keep_time(shared: Weak<Shared>) {
     }
 }
 
+/// Writes what was queued while many requests are under way.
+async fn flush_later(wake: Arc<Notify>, shared: Weak<Shared>) {
+    loop {
+        wake.notified().await;
+        let Some(s) = shared.upgrade() else { return };
+        if s.down.load(Ordering::Acquire) {
+            return;
+        }
+        if let Some(owner) = s.owner.get() {
+            owner.with(Shell::flush);
+        }
+    }
+}
+
 impl Machine for Shell {
     type Input = Event;
 
@@ -230,16 +253,23 @@ impl Machine for Shell {
             self.event(event);
             self.carry_out();
         }
-        for conn in self.dirty.drain(..) {
-            self.messenger.flush(conn);
+        let Some(shared) = self.shared.upgrade() else { return };
+        if self.waiters.len() <= FEW {
+            self.flush();
+        } else if !self.dirty.is_empty() {
+            shared.flush.notify_one();
         }
-        if let Some(shared) = self.shared.upgrade() {
-            shared.arm(self.objecter.deadline());
-        }
+        shared.arm(self.objecter.deadline());
     }
 }
 
 impl Shell {
+    fn flush(&mut self) {
+        for conn in self.dirty.drain(..) {
+            self.messenger.flush(conn);
+        }
+    }
+
     fn event(&mut self, event: Event) {
         let now = self.messenger.now();
         let out = &mut self.effects;
