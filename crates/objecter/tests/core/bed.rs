@@ -153,16 +153,16 @@ impl Bed {
 
     pub fn give_full(&mut self) {
         let full = self.full();
-        self.from_mon(0, full.into());
+        self.mon_says(0, full.into());
     }
 
     /// What the core has not seen yet, as increments.
     pub fn give(&mut self) {
         let incs = self.increments(self.core.map().epoch.next());
-        self.from_mon(0, incs.into());
+        self.mon_says(0, incs.into());
     }
 
-    pub fn from_mon(&mut self, tid: u64, msg: Message) {
+    pub fn mon_says(&mut self, tid: u64, msg: Message) {
         self.input(Input::FromMon { tid, msg });
     }
 

@@ -114,7 +114,7 @@ impl Chaos {
             }
             8 => {
                 let (msg, tid) = (self.message(), self.below(200));
-                self.bed.from_mon(tid, msg);
+                self.bed.mon_says(tid, msg);
             }
             9 => {
                 let (session, msg, tid) = (self.session(), self.message(), self.below(200));

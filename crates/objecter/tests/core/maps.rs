@@ -30,7 +30,7 @@ fn a_gap_is_asked_for() {
     (0..3).for_each(|_| b.change(|_, _| {}));
     told(&mut b);
     let late = b.increments(Epoch(6));
-    b.from_mon(0, late.into());
+    b.mon_says(0, late.into());
     assert_eq!(told(&mut b), [0u32; 0]);
     let subs = b.take_subscriptions();
     assert_eq!(subs[0].what["osdmap"].start, 4);
@@ -46,7 +46,7 @@ fn after_a_jump_everything_is_sent_again() {
     (0..5).for_each(|_| b.change(|_, _| {}));
     // The monitor has trimmed what lies between.
     let jump = MOsdMap { oldest: b.map.epoch, ..b.full() };
-    b.from_mon(0, jump.into());
+    b.mon_says(0, jump.into());
     assert_eq!(b.core.map().epoch, b.map.epoch);
     assert_eq!(b.take_names(), ["a"], "its interval may have ended and begun again");
 }
@@ -60,7 +60,7 @@ fn a_damaged_increment_makes_us_take_a_whole_map() {
         *raw = raw.slice(..raw.len() - 20);
     }
     told(&mut b);
-    b.from_mon(0, damaged.into());
+    b.mon_says(0, damaged.into());
     assert_eq!(told(&mut b), [0u32; 0]);
     assert_eq!(b.take_subscriptions()[0].what["osdmap"].start, 0);
     b.change(|_, _| {});
@@ -77,7 +77,7 @@ fn maps_of_another_cluster_are_not_ours() {
     b.change(|_, _| {});
     told(&mut b);
     let foreign = MOsdMap { fsid: Fsid([9; 16]), ..b.increments(b.map.epoch) };
-    b.from_mon(0, foreign.into());
+    b.mon_says(0, foreign.into());
     assert_eq!(told(&mut b), [0u32; 0]);
 }
 

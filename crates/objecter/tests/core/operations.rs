@@ -295,7 +295,7 @@ fn an_unknown_pool_is_enoent_once_the_newest_map_says_so() {
     b.change(|_, _| {});
     let answer =
         messages::mon::MMonGetVersionReply { handle: tid, version: b.map.epoch.0.into(), oldest_version: 1 };
-    b.from_mon(tid, answer.into());
+    b.mon_says(tid, answer.into());
     assert_eq!(b.op_result(t), None, "our map is older");
     b.give();
     assert_eq!(b.op_result(t), Some(Errno::ENOENT.neg()));

@@ -29,13 +29,13 @@ fn a_new_session_with_a_monitor_is_asked_again() {
     let kinds: Vec<&str> = b.asked.iter().map(|(_, m)| m.name()).collect();
     assert_eq!(kinds, ["mon_subscribe", "mon_command", "statfs"]);
     // An answer of the wrong kind is nobody's.
-    b.from_mon(tid, MStatfsReply::default().into());
+    b.mon_says(tid, MStatfsReply::default().into());
     assert_eq!(b.outcome(t), None);
     let ack = MMonCommandAck { result: -22, status: "no".into(), ..MMonCommandAck::default() };
-    b.from_mon(tid, ack.clone().into());
+    b.mon_says(tid, ack.clone().into());
     let reply = CommandReply { result: -22, status: "no".into(), output: Bytes::new() };
     assert_eq!(b.outcome(t), Some(&Outcome::Command(reply)));
-    b.from_mon(tid, ack.into());
+    b.mon_says(tid, ack.into());
     b.input(Input::Cancel(lost, Errno::ETIMEDOUT));
     assert_eq!(b.outcome(lost), Some(&Outcome::Failed(Errno::ETIMEDOUT)));
 }
@@ -65,14 +65,14 @@ fn pool_operations_and_the_newest_map() {
     let response = Some(SnapId(4).to_bytes());
     let reply =
         MPoolOpReply { epoch: b.map.epoch.next(), response: response.clone(), ..MPoolOpReply::default() };
-    b.from_mon(tid, reply.into());
+    b.mon_says(tid, reply.into());
     assert_eq!(b.outcome(t), Some(&Outcome::PoolOp { result: 0, response }));
     assert_eq!(b.take_subscriptions().len(), 1, "the map that holds it");
 
     let t = b.submit(Request::LatestMap);
     let (tid, _) = b.asked.pop().expect("asked");
     let newest = MMonGetVersionReply { handle: tid, version: 4, oldest_version: 1 };
-    b.from_mon(0, newest.into());
+    b.mon_says(0, newest.into());
     assert_eq!(b.outcome(t), None);
     b.change(|_, _| {});
     b.give();
@@ -104,7 +104,7 @@ fn commands_to_osds_follow_them() {
         let (tid, msg) = b.asked.pop().expect("asked");
         assert!(matches!(msg, Message::MonGetVersion(_)));
         let newest = MMonGetVersionReply { handle: tid, version: b.map.epoch.0.into(), oldest_version: 1 };
-        b.from_mon(0, newest.into());
+        b.mon_says(0, newest.into());
         assert_eq!(b.outcome(t), Some(&Outcome::Failed(errno)), "osd.{osd}");
     }
 }
@@ -121,13 +121,13 @@ fn commands_to_the_manager_wait_for_one() {
         let map = MgrMap { epoch: Epoch(epoch), active_addrs, ..MgrMap::initial() };
         MMgrMap { map: RestOfFront(map.to_bytes()) }
     };
-    b.from_mon(0, map(2, None).into());
+    b.mon_says(0, map(2, None).into());
     assert!(b.take_sent().is_empty());
-    b.from_mon(0, map(3, Some(1000)).into());
+    b.mon_says(0, map(3, Some(1000)).into());
     let first = b.take_sent();
     assert_eq!((first.len(), b.peer(first[0].session)), (1, ServicePeer::Mgr));
     // Another one takes over.
-    b.from_mon(0, map(4, Some(2000)).into());
+    b.mon_says(0, map(4, Some(2000)).into());
     let second = b.take_sent();
     assert_eq!(second.len(), 1);
     assert!(!b.open.contains_key(&first[0].session));
