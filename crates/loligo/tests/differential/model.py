@@ -149,7 +149,8 @@ class Ops:
     """The operations. Each returns its result, or `None` to leave that of the operation before it."""
 
     def create(self, c, o):
-        if o.get("excl") and c.now.present():
+        # librados replaces the flag of an exclusive creation by the one that lets it fail.
+        if o.get("excl") and not o.get("failok") and c.now.present():
             raise Failed(EEXIST)
         c.make()
         c.changed = True
