@@ -76,6 +76,7 @@ fn clients(root: &Path) -> Result<()> {
         cargo(root, &["run", "--profile", "gate", "--", "up", "--help"])
     })?;
     step("clients", || clients_test(root, "loligo", "clients"))?;
+    step("block images", || clients_test(root, "loligo", "block"))?;
     step("the client library", || clients_test(root, "rados", "cluster"))
 }
 

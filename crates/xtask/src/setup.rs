@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// Program that shows a package is there, and the package.
-const NEEDED: [(&str, &str); 10] = [
+const NEEDED: [(&str, &str); 12] = [
     ("mold", "mold"),
     ("ceph", "ceph-common"),
     ("rados", "ceph-common"),
@@ -16,6 +16,8 @@ const NEEDED: [(&str, &str); 10] = [
     ("fio", "fio"),
     ("qemu-img", "qemu-utils"),
     ("debugfs", "e2fsprogs"),
+    ("rbd", "ceph-common"),
+    ("nbdcopy", "libnbd-bin"),
 ];
 
 pub fn has_program(name: &str) -> bool {

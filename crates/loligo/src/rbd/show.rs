@@ -64,10 +64,12 @@ impl Rbd<'_> {
                 map.insert(key.to_owned(), value);
             }
         };
-        if let Some(pool) = header.data_pool {
-            add("data_pool", json!(self.pool_name(pool)));
+        for (key, value) in more {
+            add(key, value);
+            if let (Some(pool), "snapshot_count") = (header.data_pool, key) {
+                add("data_pool", json!(self.pool_name(pool)));
+            }
         }
-        more.into_iter().for_each(|(key, value)| add(key, value));
         let snap = self.spec(text)?.snap;
         let snapshot = header.snapshot(&snap);
         if let Some(snapshot) = snapshot {

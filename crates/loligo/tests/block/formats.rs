@@ -1,0 +1,195 @@
+//! Each side reads what the other wrote: bytes, differences, clones, object maps, locks.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use crate::cluster::{Cluster, binary};
+
+/// Bytes that do not repeat, with holes of zeros, from a seed.
+pub fn content(len: usize, mut seed: u64) -> Vec<u8> {
+    let mut out = vec![0; len];
+    for (at, chunk) in out.chunks_mut(64 << 10).enumerate() {
+        if at % 3 == 1 {
+            continue;
+        }
+        for word in chunk.chunks_mut(8) {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            word.copy_from_slice(&seed.to_le_bytes()[..word.len()]);
+        }
+    }
+    out
+}
+
+pub fn started() -> Cluster {
+    let cluster = Cluster::start(&[]);
+    cluster.ceph("osd pool create rbd 8");
+    cluster.ok("rbd", &["pool", "init", "rbd"]);
+    cluster
+}
+
+impl Cluster {
+    /// `loligo rbd`, which must succeed.
+    pub fn ours(&self, line: &str) -> String {
+        let program = binary().display().to_string();
+        let args: Vec<&str> = std::iter::once("rbd").chain(line.split_whitespace()).collect();
+        self.ok(&program, &args)
+    }
+
+    /// The exit status of `loligo rbd`.
+    fn ours_status(&self, line: &str) -> i32 {
+        let program = binary().display().to_string();
+        let args: Vec<&str> = std::iter::once("rbd").chain(line.split_whitespace()).collect();
+        self.client(&program, &args).status.code().unwrap_or(-1)
+    }
+
+    /// Ceph's `rbd`, which must succeed.
+    pub fn theirs(&self, line: &str) -> String {
+        let mut args: Vec<&str> = line.split_whitespace().collect();
+        if matches!(args[0], "export" | "export-diff" | "import" | "object-map") {
+            args.push("--no-progress");
+        }
+        self.ok("rbd", &args)
+    }
+
+    pub fn file(&self, name: &str) -> Vec<u8> {
+        fs::read(self.dir.path().join(name)).expect("the file is there")
+    }
+
+    /// Both tools export the same bytes of an image; gives them.
+    fn exported(&self, image: &str) -> Vec<u8> {
+        for name in ["ours.raw", "theirs.raw"] {
+            let _ = fs::remove_file(self.dir.path().join(name));
+        }
+        self.ours(&format!("export {image} ours.raw"));
+        self.theirs(&format!("export {image} theirs.raw"));
+        let (ours, theirs) = (self.file("ours.raw"), self.file("theirs.raw"));
+        assert!(ours == theirs, "{image} differs");
+        ours
+    }
+}
+
+#[test]
+fn images_snapshots_differences_and_clones() {
+    let c = started();
+    let first = content(9_000_000, 1);
+    fs::write(c.dir.path().join("in"), &first).expect("writes");
+    c.ours("import in a");
+    c.theirs("import in b");
+    assert!(c.exported("a") == first && c.exported("b") == first);
+    assert_eq!(c.ours("info a --json"), c.theirs("info a --format json").trim_end().to_owned() + "\n");
+    assert_eq!(c.ours("ls"), "a\nb\n");
+
+    c.ours("snap create a@s");
+    c.theirs("bench --io-type write --io-size 64K --io-total 2M --io-pattern rand a");
+    c.ours("bench b --io-type write --io-size 64K --io-total 2M --io-pattern rand");
+    for (image, args) in [("a", " --from-snap s"), ("a@s", ""), ("b", "")] {
+        let _ = (fs::remove_file(c.dir.path().join("d1")), fs::remove_file(c.dir.path().join("d2")));
+        c.ours(&format!("export-diff {image} d1{args}"));
+        c.theirs(&format!("export-diff {image} d2{args}"));
+        assert!(c.file("d1") == c.file("d2"), "the differences of {image}{args} differ");
+    }
+    assert_eq!(c.ours("du a"), c.theirs("du a"));
+    c.exported("b");
+
+    c.ours("clone a@s c");
+    c.exported("c");
+    c.ours("bench c --io-type write --io-size 4K --io-total 64K --io-pattern rand");
+    c.ours("snap create c@t");
+    c.ours("bench c --io-type write --io-size 4K --io-total 64K --io-pattern rand");
+    let (now, then) = (c.exported("c"), c.exported("c@t"));
+    for image in ["a", "b", "c"] {
+        c.theirs(&format!("object-map check {image}"));
+    }
+    c.ours("snap rm a@s");
+    c.ours("flatten c");
+    assert!(c.exported("c") == now && c.exported("c@t") == then, "flattening changed a byte");
+    assert!(!c.theirs("info c").contains("parent"));
+    assert_eq!(c.theirs("snap ls --all a"), "", "the trashed snapshot left with its last clone");
+
+    c.ours("resize a --size 3M --allow-shrink");
+    c.ours("resize a --size 12M");
+    let resized = c.exported("a");
+    assert!(resized[3 << 20..].iter().all(|b| *b == 0));
+    c.theirs("object-map check a");
+    assert!(!c.theirs("info a").contains("invalid"));
+    c.ours("snap rm c@t");
+    for image in ["a", "b", "c"] {
+        c.ours(&format!("rm {image}"));
+    }
+    assert!(!c.ok("rados", &["-p", "rbd", "ls"]).contains("rbd_data"), "no data is left");
+}
+
+#[test]
+fn layouts_and_refusals() {
+    let c = started();
+    c.ceph("osd pool create data 8");
+    c.ours("create s --size 20M --stripe-unit 64K --stripe-count 4 --object-size 1M --data-pool data");
+    c.ours("bench s --io-type write --io-size 100000 --io-total 3000000 --io-threads 4");
+    c.exported("s");
+    c.theirs("bench --io-type write --io-size 64K --io-total 1M --io-pattern rand s");
+    c.exported("s");
+    c.theirs("object-map check s");
+    assert_eq!(c.ours("info s --json"), c.theirs("info s --format json").trim_end().to_owned() + "\n");
+
+    c.theirs("create j --size 8M --image-feature layering,exclusive-lock,journaling");
+    for (line, status) in [
+        ("info nope", 2),
+        ("rm nope", 2),
+        ("create s --size 1", 17),
+        ("create x --size 1M --object-size 2K", 22),
+        ("create x --size 1M --image-feature fast-diff", 22),
+        ("resize s --size 1M", 22),
+        ("bench j --io-type write --io-total 4K", 38),
+        ("export-diff s d --from-snap nope", 2),
+    ] {
+        assert_eq!(c.ours_status(line), status, "{line}");
+    }
+    assert_eq!(c.ours("ls"), "j\ns\n", "nothing was left behind");
+}
+
+/// Holds an image open through librbd and does what it is told.
+const HOLDER: &str = "
+import rados, rbd, sys
+cluster = rados.Rados(conffile='')
+cluster.connect()
+image = rbd.Image(cluster.open_ioctx('rbd'), 'l')
+image.write(b'a' * 4096, 0)
+print(image.is_exclusive_lock_owner(), flush=True)
+for line in sys.stdin:
+    if line.strip() == 'write':
+        image.write(b'b' * 4096, 4096)
+    print(image.is_exclusive_lock_owner(), flush=True)
+";
+
+#[test]
+fn the_lock_changes_hands_between_live_clients() {
+    let c = started();
+    c.ours("create l --size 8M");
+    let mut holder = Command::new("/usr/bin/python3")
+        .args(["-c", HOLDER])
+        .env("CEPH_CONF", c.data().join("ceph.conf"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3-rbd is installed");
+    let mut to = holder.stdin.take().expect("piped");
+    let mut from = BufReader::new(holder.stdout.take().expect("piped")).lines();
+    let mut says = |what: &str| {
+        if !what.is_empty() {
+            writeln!(to, "{what}").expect("it lives");
+        }
+        from.next().expect("a line").expect("text")
+    };
+    assert_eq!(says(""), "True");
+    c.ours("bench l --io-type write --io-total 16K");
+    assert_eq!(says("owner"), "False", "we got the lock");
+    assert_eq!(says("write"), "True", "librbd took it back");
+    c.ours("snap create l@s");
+    c.ours("resize l --size 9M");
+    assert_eq!(says("write"), "True", "librbd goes on with the new header");
+    drop(to);
+    assert!(holder.wait().expect("ends").success());
+    c.theirs("object-map check l");
+    c.exported("l");
+}

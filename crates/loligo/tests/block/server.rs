@@ -1,0 +1,142 @@
+//! `loligo rbd serve` with the NBD clients people have: libnbd's tools and qemu; and its cache under `kill -9`.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+
+use crate::cluster::{Cluster, binary};
+use crate::formats::{content, started};
+
+struct Serving {
+    child: Child,
+    /// Of the first image.
+    uri: String,
+}
+
+impl Serving {
+    fn start(c: &Cluster, images: &str, more: &str) -> Self {
+        let socket = c.dir.path().join("socket");
+        let mut child = Command::new(binary())
+            .args(["rbd", "serve"])
+            .args(images.split_whitespace())
+            .args(more.split_whitespace())
+            .arg("--unix")
+            .arg(&socket)
+            .env("CEPH_CONF", c.data().join("ceph.conf"))
+            .current_dir(c.dir.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("loligo runs");
+        let mut uri = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut uri).expect("says where");
+        let uri = uri.trim().to_owned();
+        assert!(uri.starts_with("nbd+unix://"), "the server did not start: {uri}");
+        Self { child, uri }
+    }
+
+    fn signal(mut self, name: &str) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().expect("kill runs").success());
+        let code = self.child.wait().expect("ends").code();
+        std::mem::forget(self);
+        code
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_file_system_goes_in_and_comes_out_whole() {
+    let c = started();
+    let files = c.dir.path().join("files");
+    fs::create_dir(&files).expect("makes");
+    fs::write(files.join("one"), content(700_000, 3)).expect("writes");
+    c.ok("truncate", &["-s", "32M", "fs.img"]);
+    c.ok("mke2fs", &["-q", "-t", "ext4", "-d", "files", "fs.img"]);
+    c.ours("create fs --size 32M");
+    c.ours("create other --size 1M");
+    let serving = Serving::start(&c, "fs other", "");
+    let uri = serving.uri.as_str();
+    c.ok("nbdcopy", &["fs.img", uri]);
+    c.ok("nbdcopy", &[uri, "out.img"]);
+    assert!(c.file("fs.img") == c.file("out.img"));
+    assert_eq!(c.ok("nbdinfo", &["--size", uri]).trim(), (32 << 20).to_string());
+    assert!(c.ok("nbdinfo", &["--map", uri]).contains("hole,zero"));
+    let list = c.ok("nbdinfo", &["--list", uri]);
+    assert!(list.contains("export=\"fs\"") && list.contains("export=\"other\""), "{list}");
+    c.ok("qemu-img", &["compare", "-f", "raw", "-F", "raw", "fs.img", uri]);
+    c.ok("qemu-img", &["convert", "-f", "raw", "-O", "qcow2", uri, "fs.qcow2"]);
+    c.ok("qemu-img", &["compare", "-F", "raw", "fs.qcow2", uri]);
+
+    // Malformed bytes end their own connection only.
+    let mut stream = UnixStream::connect(c.dir.path().join("socket")).expect("connects");
+    stream.write_all(&[0, 0, 0, 3]).expect("sends");
+    stream.write_all(&[0xff; 64]).expect("sends");
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    assert_eq!(rest.len(), 18, "the greeting, then the end");
+    c.ok("nbdinfo", &["--size", uri]);
+
+    assert_eq!(serving.signal("-TERM"), Some(0));
+    c.theirs("export fs librbd.img");
+    assert!(c.file("librbd.img") == c.file("fs.img"));
+    c.ok("e2fsck", &["-fn", "librbd.img"]);
+    c.theirs("object-map check fs");
+}
+
+#[test]
+fn read_only_refuses_writes() {
+    let c = started();
+    c.ours("create r --size 1M");
+    let serving = Serving::start(&c, "r", "--read-only");
+    let (_, said) = c.fails("qemu-io", &["-f", "raw", "-c", "write 0 4k", &serving.uri]);
+    assert!(said.contains("Permission denied"), "{said}");
+    assert_eq!(serving.signal("-INT"), Some(0));
+}
+
+#[test]
+fn the_cache_loses_nothing_to_kill_9() {
+    let c = started();
+    // Without the lock: nobody waits half a minute for a dead owner.
+    c.ours("create k --size 8M --image-feature layering");
+    let mut expected = vec![0u8; 8 << 20];
+    let options = "--cache cache --cache-size 2M --cache-linger-ms 60000";
+    for round in 1..=4u8 {
+        let serving = Serving::start(&c, "k", options);
+        let mut args = vec!["-f".to_owned(), "raw".to_owned()];
+        for step in 0..8u64 {
+            let offset = (u64::from(round) * 7_001 + step * 300_007) % (7 << 20) / 512 * 512;
+            let pattern = round * 10 + step as u8;
+            args.extend(["-c".to_owned(), format!("write -P {pattern} {offset} 69632")]);
+            expected[offset as usize..offset as usize + 69_632].fill(pattern);
+        }
+        args.extend(["-c".to_owned(), "flush".to_owned(), serving.uri.clone()]);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let said = c.ok("qemu-io", &args);
+        assert_eq!(said.matches("wrote").count(), 8, "{said}");
+        assert_eq!(serving.signal("-KILL"), None);
+    }
+    let serving = Serving::start(&c, "k", options);
+    c.ok("nbdcopy", &[&serving.uri, "seen.img"]);
+    assert!(c.file("seen.img") == expected, "an acknowledged write is gone");
+    assert_eq!(serving.signal("-TERM"), Some(0));
+    c.theirs("export k image.img");
+    assert!(c.file("image.img") == expected, "the image has all after an orderly end");
+
+    // A cache belongs to one image.
+    c.ours("create other --size 8M --image-feature layering");
+    let caches = c.dir.path().join("cache");
+    let own = fs::read_dir(&caches).expect("folder").next().expect("a file").expect("entry").path();
+    let id = c.ours("info other --json");
+    let id = id.split("\"id\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("an id");
+    fs::copy(own, caches.join(format!("{id}.cache"))).expect("copies");
+    let program = binary().display().to_string();
+    let (_, said) = c.fails(&program, &["rbd", "serve", "other", "--unix", "s2", "--cache", "cache"]);
+    assert!(said.contains("belongs to image"), "{said}");
+}
