@@ -106,6 +106,11 @@ impl Monitor {
         encode_snapshot(self.index, &self.state)
     }
 
+    /// The global id of a client of ours.
+    pub fn session_id(&self, conn: ConnId) -> Option<u64> {
+        self.sessions.get(&conn).map(|s| s.global_id.0)
+    }
+
     /// Our place in the monitor map.
     pub fn rank(&self) -> Option<u32> {
         u32::try_from(self.state.monmap.rank(&self.settings.name)?).ok()

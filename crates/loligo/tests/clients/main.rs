@@ -10,4 +10,5 @@ mod differential;
 mod hostile;
 mod librados;
 mod limits;
+mod quorum;
 mod tickets;

@@ -1,0 +1,155 @@
+//! Three monitors as processes: any one killed, two killed, all killed, one with a new disk, one more, one less.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::cluster::{Cluster, text};
+
+const MONS: [&str; 3] = ["a", "b", "c"];
+
+fn kill(c: &Cluster, daemon: &str) {
+    let pid = c.pids().into_iter().find(|(name, _)| name == daemon).expect("it runs").1;
+    let status = Command::new("kill").args(["-9", &pid.to_string()]).status().expect("kill runs");
+    assert!(status.success(), "cannot kill {daemon}");
+}
+
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+/// What a monitor says of itself, over its socket, quorum or not.
+fn mon_status(c: &Cluster, mon: &str) -> serde_json::Value {
+    let out = c.client("ceph", &["daemon", &format!("mon.{mon}"), "mon_status"]);
+    serde_json::from_slice(&out.stdout).unwrap_or_default()
+}
+
+fn leader(c: &Cluster) -> String {
+    let status = json(&c.ceph("quorum_status"));
+    status["quorum_leader_name"].as_str().expect("a leader").to_owned()
+}
+
+fn wait(what: &str, limit: u64, mut good: impl FnMut() -> bool) -> Duration {
+    let begin = Instant::now();
+    while !good() {
+        assert!(begin.elapsed() < Duration::from_secs(limit), "{what} takes more than {limit} s");
+    }
+    begin.elapsed()
+}
+
+/// Every living monitor answers, to a client that knows only this one.
+fn each_answers(c: &Cluster, living: &[&str], line: &str) -> Vec<String> {
+    each_answers_words(c, living, &line.split_whitespace().collect::<Vec<_>>())
+}
+
+fn each_answers_words(c: &Cluster, living: &[&str], words: &[&str]) -> Vec<String> {
+    let dump = json(&c.ceph("mon dump -f json"));
+    let mons = dump["mons"].as_array().expect("monitors");
+    let addr = |mon: &str| {
+        let found = mons.iter().find(|m| m["name"] == mon).expect("in the map");
+        found["public_addrs"]["addrvec"][0]["addr"].as_str().expect("an address").to_owned()
+    };
+    living.iter().map(|mon| c.ok("ceph", &[&["-m", &format!("v2:{}", addr(mon))], words].concat())).collect()
+}
+
+fn all_in_quorum(c: &Cluster, mons: usize) -> bool {
+    json(&c.ceph("quorum_status"))["quorum"].as_array().map(Vec::len) == Some(mons)
+}
+
+#[test]
+fn any_one_of_three_monitors_may_die() {
+    let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
+    let conf = std::fs::read_to_string(c.data().join("ceph.conf")).expect("ceph.conf");
+    assert_eq!(conf.matches("v2:").count(), 3, "{conf}");
+    wait("a full quorum", 20, || all_in_quorum(&c, 3));
+    c.pool("p", 8);
+    let mut at_each = each_answers(&c, &MONS, "osd pool ls");
+    at_each.dedup();
+    assert_eq!(at_each, ["p\n"], "a change is seen at every monitor at once");
+    for round in 0..3 {
+        let dead = leader(&c);
+        let living: Vec<&str> = MONS.into_iter().filter(|m| *m != dead).collect();
+        kill(&c, &format!("mon.{dead}"));
+        let took =
+            wait("another leader", 10, || living.iter().any(|m| mon_status(&c, m)["state"] == "leader"));
+        eprintln!("mon.{dead} killed: another leads after {took:?}");
+        assert!(took < Duration::from_secs(3), "{took:?}, with the start of the clients that ask");
+        c.ceph(&format!("osd pool create q{round} 8"));
+        // A user made at one monitor logs in at the other at once.
+        let name = format!("client.u{round}");
+        let made = each_answers_words(&c, &living[..1], &["auth", "get-or-create", &name, "mon", "allow r"]);
+        std::fs::write(c.dir.path().join("keyring"), &made[0]).expect("written");
+        let seen = each_answers(&c, &living[1..], &format!("-n {name} --keyring keyring osd pool ls"));
+        assert!(seen[0].contains(&format!("q{round}")), "{seen:?}");
+        let health = c.ceph("health detail");
+        assert!(health.contains("1/3 mons down, quorum "), "{health}");
+        assert!(health.contains(&format!("mon.{dead} (rank ")), "{health}");
+        assert!(c.ceph("-s").contains(&format!("out of quorum: {dead}")));
+        std::fs::write(c.dir.path().join("file"), format!("round {round}")).expect("written");
+        c.ok("rados", &["-p", "p", "put", &format!("o{round}"), "file"]);
+        c.up(&["--processes"]);
+        wait("a full quorum", 20, || all_in_quorum(&c, 3));
+    }
+    let dumps = each_answers(&c, &MONS, "osd dump");
+    assert!(dumps.iter().all(|d| *d == dumps[0]), "all are equal");
+    assert_eq!(c.ok("rados", &["-p", "p", "ls"]).lines().count(), 3);
+}
+
+#[test]
+fn without_a_majority_nothing_changes_and_nothing_is_lost() {
+    let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
+    c.pool("p", 8);
+    kill(&c, "mon.a");
+    kill(&c, "mon.c");
+    let change = Command::new("timeout")
+        .args(["8", "ceph", "osd", "pool", "create", "never", "8"])
+        .env("CEPH_CONF", c.data().join("ceph.conf"))
+        .output()
+        .expect("ceph runs");
+    assert!(!change.status.success(), "one of three decides nothing: {}", text(&change));
+    wait("the last one to see that it is alone", 10, || mon_status(&c, "b")["state"] == "electing");
+    c.up(&["--processes"]);
+    wait("a full quorum", 20, || all_in_quorum(&c, 3));
+    assert_eq!(c.ceph("osd pool ls"), "p\n", "the change that nobody agreed to did not happen");
+    c.kill_all();
+    c.up(&["--processes"]);
+    wait("a full quorum", 20, || all_in_quorum(&c, 3));
+    assert_eq!(each_answers(&c, &MONS, "osd pool ls"), ["p\n", "p\n", "p\n"]);
+    // All in one process, too.
+    c.loligo(&["down"]);
+    c.up(&[]);
+    wait("a full quorum", 20, || all_in_quorum(&c, 3));
+    assert_eq!(each_answers(&c, &MONS, "osd pool ls"), ["p\n", "p\n", "p\n"]);
+}
+
+#[test]
+fn monitors_come_with_new_disks_and_are_added_and_removed() {
+    let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
+    wait("a full quorum", 20, || all_in_quorum(&c, 3));
+    c.pool("p", 8);
+    let wiped = if leader(&c) == "b" { "c" } else { "b" };
+    kill(&c, &format!("mon.{wiped}"));
+    std::fs::remove_file(c.data().join(format!("mon.{wiped}/store.redb"))).expect("wiped");
+    c.ceph("osd pool create q 8");
+    c.up(&["--processes"]);
+    wait("the new disk to be let in", 20, || all_in_quorum(&c, 3));
+    assert_eq!(each_answers(&c, &[wiped], "osd pool ls"), ["p\nq\n"]);
+    // It votes: with it, another one may die.
+    let other = MONS.into_iter().find(|m| *m != wiped).expect("another");
+    kill(&c, &format!("mon.{other}"));
+    c.ceph("osd pool create r 8");
+    c.up(&["--processes"]);
+    wait("a full quorum", 20, || all_in_quorum(&c, 3));
+
+    let out = c.loligo(&["up", "--detach", "--processes", "--mons", "5"]);
+    assert!(out.status.success(), "{}", text(&out));
+    wait("five monitors", 30, || all_in_quorum(&c, 5));
+    assert_eq!(each_answers(&c, &["d", "e"], "osd pool ls"), ["p\nq\nr\n", "p\nq\nr\n"]);
+    let (_, said) = c.fails("ceph", &["mon", "add", "d", "127.0.0.1:1"]);
+    assert!(said.contains("mon.d already exists at address"), "{said}");
+    let gone = if leader(&c) == "e" { "d" } else { "e" };
+    let removed = c.client("ceph", &["mon", "rm", gone]);
+    assert!(text(&removed).contains(&format!("removing mon.{gone} at v2:")), "{}", text(&removed));
+    assert!(text(&removed).contains("there will be 4 monitors"), "{}", text(&removed));
+    wait("four monitors", 20, || all_in_quorum(&c, 4));
+    assert!(c.ceph("mon stat").contains("4 mons at"));
+}

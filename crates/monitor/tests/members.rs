@@ -1,0 +1,311 @@
+//! Three monitors with their quorum: requests at any of them, a leader that dies, a member that comes back empty.
+
+mod common;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use cephx::METHOD_NONE;
+use common::{FSID, addr};
+use maps::MonMap;
+use messages::Message;
+use messages::mon::MMonCommand;
+use monitor::{GenesisConfig, Input, Member, Monitor, Output, Settings};
+use quorum::{Entry, HardState, MemberId, Membership, Snapshot, Start, Tuning, Write};
+use types::{
+    AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType, GlobalId, Now, SeededEntropy, Utime,
+};
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// A monitor and its disk.
+struct Host {
+    member: Option<Member>,
+    disk: Start,
+    conns: BTreeMap<usize, ConnId>,
+    sent: Vec<(ConnId, Message)>,
+    closed: Vec<ConnId>,
+}
+
+struct Group {
+    hosts: Vec<Host>,
+    now: Now,
+    net: VecDeque<(usize, usize, bytes::Bytes)>,
+    next_conn: u64,
+    lives: u64,
+}
+
+fn mon_addr(at: usize) -> EntityAddr {
+    addr(&format!("v2:127.0.0.1:{}/0", 3_300 + at))
+}
+
+fn write(disk: &mut Start, write: Write) {
+    if let Some(hard) = write.hard {
+        disk.hard = hard;
+    }
+    if let Some(snapshot) = write.snapshot {
+        disk.entries.retain(|e: &Entry| e.index > snapshot.index);
+        disk.snapshot = snapshot;
+    }
+    if let Some(from) = write.truncate {
+        disk.entries.retain(|e| e.index < from);
+    }
+    disk.entries.extend(write.entries);
+}
+
+impl Group {
+    fn new() -> Self {
+        let now = Now { mono: Duration::from_secs(1), wall: Utime { sec: 1_700_000_000, nsec: 0 } };
+        let mons = NAMES.iter().enumerate().map(|(i, n)| ((*n).to_owned(), AddrVec::single(mon_addr(i))));
+        let config = GenesisConfig {
+            fsid: FSID,
+            monmap: MonMap::new(FSID, now.wall, mons),
+            entities: BTreeMap::new(),
+            failure_domain: "osd".to_owned(),
+            options: Vec::new(),
+            osds: Vec::new(),
+        };
+        let state = Monitor::genesis(&config, now, &mut SeededEntropy(1));
+        let ids = (0..3).map(|i| MemberId(100 + i));
+        let members = Membership::of(ids.clone().zip(NAMES.map(str::to_owned)));
+        let snapshot = Snapshot { members, state, ..Snapshot::default() };
+        let host = |id| Host {
+            member: None,
+            disk: Start {
+                hard: HardState { id, ..HardState::default() },
+                snapshot: snapshot.clone(),
+                entries: Vec::new(),
+            },
+            conns: BTreeMap::new(),
+            sent: Vec::new(),
+            closed: Vec::new(),
+        };
+        let hosts = ids.map(host).collect();
+        let mut g = Self { hosts, now, net: VecDeque::new(), next_conn: 10, lives: 0 };
+        (0..3).for_each(|at| g.start(at));
+        g
+    }
+
+    fn start(&mut self, at: usize) {
+        self.lives += 1;
+        let mut settings = Settings::new(NAMES[at], AddrVec::single(mon_addr(at)));
+        settings.auth_methods = vec![METHOD_NONE];
+        let seeds = (0..3).map(mon_addr).collect();
+        let entropy = Box::new(SeededEntropy(self.lives));
+        let start = self.hosts[at].disk.clone();
+        let member =
+            Member::new(settings, Tuning::default(), seeds, entropy, start, self.now).expect("a store");
+        self.hosts[at].member = Some(member);
+        self.hosts[at].conns.clear();
+    }
+
+    fn kill(&mut self, at: usize) {
+        self.hosts[at].member = None;
+        for other in 0..3 {
+            if let Some(conn) = self.hosts[other].conns.remove(&at) {
+                self.input(other, Input::Disconnected { conn });
+                self.input(other, Input::PeerLost { addr: mon_addr(at) });
+            }
+        }
+    }
+
+    fn input(&mut self, at: usize, input: Input) {
+        let now = self.now;
+        let Some(member) = &mut self.hosts[at].member else { return };
+        let mut out = Vec::new();
+        member.handle(now, input, &mut out);
+        for output in out {
+            match output {
+                Output::Write(w) => {
+                    let seq = w.seq;
+                    write(&mut self.hosts[at].disk, w);
+                    self.input(at, Input::Written { seq });
+                }
+                Output::Peer { addr, data } => {
+                    let to = (0..3).find(|i| mon_addr(*i) == addr).expect("one of us");
+                    self.net.push_back((at, to, data));
+                }
+                Output::Send { conn, msg, .. } => self.hosts[at].sent.push((conn, msg)),
+                Output::Close { conn } => {
+                    self.hosts[at].closed.push(conn);
+                    self.input(at, Input::Disconnected { conn });
+                }
+                Output::AuthDone { conn, global_id, .. } => {
+                    let peer = EntityName::client(global_id.0 as i64);
+                    let addrs = AddrVec::single(addr("v2:127.0.0.1:0/9"));
+                    self.input(
+                        at,
+                        Input::Connected { conn, peer, addrs, features: types::features::PACIFIC },
+                    );
+                    self.hosts[at].sent.push((conn, messages::common::MPing::default().into()));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn login(&mut self, at: usize, name: &str) -> ConnId {
+        self.next_conn += 1;
+        let conn = ConnId(self.next_conn);
+        let name = AuthName::parse(name).expect("a name");
+        self.input(
+            at,
+            Input::AuthRequest {
+                conn,
+                peer_type: name.kind,
+                method: METHOD_NONE,
+                preferred_modes: vec![1],
+                payload: cephx::none_login_request(&name, GlobalId(0)),
+                peer_addr: addr("v2:127.0.0.1:0/9"),
+            },
+        );
+        conn
+    }
+
+    fn run(&mut self, millis: u64) {
+        let end = self.now.mono + Duration::from_millis(millis);
+        while self.now.mono < end {
+            self.now.mono += Duration::from_millis(10);
+            self.now.wall = Utime { sec: 1_700_000_000 + self.now.mono.as_secs() as u32, nsec: 0 };
+            (0..3).for_each(|at| self.input(at, Input::Tick));
+            while let Some((from, to, data)) = self.net.pop_front() {
+                if self.hosts[to].member.is_none() || self.hosts[from].member.is_none() {
+                    continue;
+                }
+                let conn = match self.hosts[to].conns.get(&from) {
+                    Some(conn) => *conn,
+                    None => {
+                        let conn = self.login(to, "mon.");
+                        self.hosts[to].conns.insert(from, conn);
+                        conn
+                    }
+                };
+                self.input(to, Input::Peer { conn, data });
+            }
+        }
+    }
+
+    fn leader(&self) -> Option<usize> {
+        (0..3).find(|at| {
+            self.hosts[*at]
+                .member
+                .as_ref()
+                .is_some_and(|m| m.raft().is_leader() && m.raft().members().peers.len() == 3)
+        })
+    }
+
+    fn command(&mut self, at: usize, conn: ConnId, json: &str) {
+        let m = MMonCommand { fsid: FSID, cmd: vec![json.to_owned()], ..MMonCommand::default() };
+        self.input(at, Input::Message { conn, header: Default::default(), msg: m.into() });
+    }
+
+    /// The answer to the last command: code, words, data.
+    fn answer(&mut self, at: usize, conn: ConnId) -> Option<(i32, String, String)> {
+        let sent = std::mem::take(&mut self.hosts[at].sent);
+        sent.into_iter().rev().find_map(|(c, msg)| match msg {
+            Message::MonCommandAck(a) if c == conn => {
+                Some((a.result, a.status, String::from_utf8_lossy(&a.output).into_owned()))
+            }
+            _ => None,
+        })
+    }
+}
+
+const PUT: &str = r#"{"prefix":"config-key set","key":"k","val":"v"}"#;
+const GET: &str = r#"{"prefix":"config-key get","key":"k"}"#;
+
+#[test]
+fn every_member_answers_and_a_change_at_one_is_seen_at_the_others_at_once() {
+    let mut g = Group::new();
+    g.run(4_000);
+    let leader = g.leader().expect("a leader");
+    let conns: Vec<ConnId> = (0..3).map(|at| g.login(at, "client.admin")).collect();
+    g.run(200);
+    let mut ids: Vec<u64> =
+        (0..3).filter_map(|at| g.hosts[at].member.as_ref()?.core().session_id(conns[at])).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 3, "every client has an id of its own");
+    let follower = (leader + 1) % 3;
+    g.command(follower, conns[follower], PUT);
+    g.run(100);
+    assert_eq!(g.answer(follower, conns[follower]).map(|a| a.0), Some(0));
+    for (at, conn) in conns.iter().enumerate() {
+        g.command(at, *conn, GET);
+    }
+    g.run(50);
+    for (at, conn) in conns.iter().enumerate() {
+        assert_eq!(g.answer(at, *conn).map(|a| a.2), Some("v".to_owned()), "at {at}");
+    }
+}
+
+#[test]
+fn a_dead_leader_is_replaced_and_those_who_asked_through_it_come_again() {
+    let mut g = Group::new();
+    g.run(4_000);
+    let leader = g.leader().expect("a leader");
+    let follower = (leader + 1) % 3;
+    let conn = g.login(follower, "client.admin");
+    g.run(200);
+    g.kill(leader);
+    g.command(follower, conn, PUT);
+    g.run(2_000);
+    let next = g.leader().expect("another leader within 2 s");
+    assert_ne!(next, leader);
+    // Either it was kept until there was a leader, or its sender was told to come again.
+    let done = g.answer(follower, conn).map(|a| a.0);
+    assert!(done == Some(0) || g.hosts[follower].closed.contains(&conn), "{done:?}");
+    let conn = g.login(follower, "client.admin");
+    g.run(200);
+    g.command(follower, conn, r#"{"prefix":"health","detail":"detail"}"#);
+    g.run(100);
+    let (_, _, text) = g.answer(follower, conn).expect("an answer");
+    let dead = NAMES[leader];
+    assert!(
+        text.contains("1/3 mons down, quorum ") && text.contains(&format!("mon.{dead} (rank {leader})")),
+        "{text}"
+    );
+    g.start(leader);
+    g.run(2_000);
+    let conn = g.login(leader, "client.admin");
+    g.run(500);
+    g.command(leader, conn, PUT);
+    g.run(200);
+    g.command(leader, conn, GET);
+    g.run(200);
+    assert_eq!(g.answer(leader, conn).map(|a| a.2), Some("v".to_owned()));
+}
+
+#[test]
+fn without_a_majority_nobody_is_let_in_and_an_empty_store_is_filled() {
+    let mut g = Group::new();
+    g.run(4_000);
+    let leader = g.leader().expect("a leader");
+    let (b, c) = ((leader + 1) % 3, (leader + 2) % 3);
+    g.kill(b);
+    g.kill(c);
+    g.run(8_000);
+    assert_eq!(g.leader(), None);
+    let conn = g.login(leader, "client.admin");
+    g.run(3_000);
+    assert!(g.hosts[leader].sent.iter().all(|(c, _)| *c != conn), "nobody is let in without a quorum");
+    g.start(b);
+    g.run(4_000);
+    assert!(g.hosts[leader].sent.iter().any(|(c, _)| *c == conn), "and is, when there is one again");
+    let auth = cephx::EntityAuth { key: cephx::CryptoKey::new([1; 16], Utime::ZERO), caps: BTreeMap::new() };
+    let state = Monitor::blank(FSID, auth, g.now, &mut SeededEntropy(5));
+    g.hosts[c].disk = Start {
+        hard: HardState { id: MemberId(777), ..HardState::default() },
+        snapshot: Snapshot { state, ..Snapshot::default() },
+        entries: Vec::new(),
+    };
+    g.start(c);
+    g.run(5_000);
+    let leader = g.leader().expect("a leader");
+    let members = g.hosts[leader].member.as_ref().expect("it runs").raft().members().clone();
+    assert!(members.is_voter(MemberId(777)) && members.peers.len() == 3, "{members:?}");
+    let state = |at: usize| g.hosts[at].member.as_ref().map(|m| m.core().state().clone());
+    let osdmaps: Vec<_> = (0..3).filter_map(|at| state(at).map(|s| s.osds)).collect();
+    assert!(osdmaps.len() == 3 && osdmaps[0] == osdmaps[1] && osdmaps[1] == osdmaps[2]);
+    assert_eq!(EntityType::Mon, AuthName::parse("mon.").expect("a name").kind);
+}
