@@ -15,6 +15,10 @@ use crate::{Misuse, StoreError, TxnSeq};
 /// A commit takes more transactions only up to this, so that the first of them need not wait for a long write.
 const RECORD_MAX: usize = 8 << 20;
 
+/// The largest transaction without what goes straight to its place: somewhat more than one message may carry
+/// (`osd_max_write_size`, 90 MiB).
+const TXN_MAX: usize = 96 << 20;
+
 /// Where in the ring a position of the log is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ring {
@@ -115,9 +119,10 @@ impl Log {
         !self.queue.is_empty()
     }
 
-    /// Refuses what could not be written even into an empty log.
+    /// Refuses what is larger than any transaction should be. One that does not even fit an empty log is made durable by a
+    /// checkpoint.
     pub(crate) fn check_size(&self, logged: &LoggedTxn) -> Result<(), StoreError> {
-        match padded(logged.len()) as u64 <= self.ring.len / 2 {
+        match logged.len() <= TXN_MAX || padded(logged.len()) as u64 <= self.ring.len / 2 {
             true => Ok(()),
             false => Err(StoreError::Misuse(Misuse::TxnTooLarge)),
         }

@@ -17,6 +17,8 @@ use crate::superblock::{Layout, LogPosition, Superblock, Totals};
 use crate::{Corruption, Counters, Device, Foreign, FormatOptions, Options, StoreError, TxnSeq};
 
 const ZERO_BYTES: usize = 1 << 20;
+/// 1 GiB: what an OSD writes for itself does not grow with its device for ever.
+const RESERVE_MAX_BLOCKS: u64 = 1 << 18;
 
 impl Store {
     /// Makes an empty store; what was on the device is lost. The whole log is written once, so that later commits only
@@ -159,15 +161,14 @@ impl Limits {
         let memory = options.memory_bytes as usize;
         let log_bytes = u64::from(sb.layout.log.len) * BLOCK_U64;
         let data_blocks = u64::from(sb.layout.blocks - sb.layout.fixed().len);
+        let least_reserve = (data_blocks / 16).min(256).max((data_blocks / 8).min(64));
         Self {
             layer_bytes: memory / 4,
             throttle_bytes: memory / 2,
             direct_min_bytes: (options.direct_write_min_bytes as usize)
                 .min((log_bytes / 16) as usize)
                 .max(4096),
-            reserve_blocks: (data_blocks / 128)
-                .max((data_blocks / 16).min(256))
-                .max((data_blocks / 8).min(64)),
+            reserve_blocks: (data_blocks / 256).min(RESERVE_MAX_BLOCKS).max(least_reserve),
         }
     }
 }

@@ -16,6 +16,9 @@ const VERSION: u32 = 1;
 const KNOWN_INCOMPAT: u64 = 0;
 /// Block numbers have 32 bits and the last two mean something else.
 const MAX_BLOCKS: u64 = u32::MAX as u64 - 16;
+/// The log's share of a device, and its bounds; small devices have a sixteenth at most.
+const LOG_SHARE: u64 = 192;
+const LOG_LEAST_BYTES: u64 = 4 << 20;
 const LOG_MAX_BYTES: u64 = 64 << 20;
 const LOG_MIN_BLOCKS: u64 = 8;
 
@@ -32,7 +35,8 @@ impl Layout {
     pub(crate) fn plan(device_bytes: u64, log_bytes: Option<u64>) -> Result<Self, StoreError> {
         let too_small = StoreError::Misuse(Misuse::DeviceTooSmall);
         let blocks = (device_bytes / BLOCK_U64).min(MAX_BLOCKS);
-        let log = log_bytes.unwrap_or((device_bytes / 16).min(LOG_MAX_BYTES)) / BLOCK_U64;
+        let share = (device_bytes / LOG_SHARE).clamp(LOG_LEAST_BYTES, LOG_MAX_BYTES);
+        let log = log_bytes.unwrap_or(share.min(device_bytes / 16)) / BLOCK_U64;
         let log = log.max(LOG_MIN_BLOCKS);
         let blocks = blocks as u32;
         let map = Run::new(Self::second_copy(blocks) + 1, 2 * blocks.div_ceil(REGION_BLOCKS));

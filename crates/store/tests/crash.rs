@@ -308,7 +308,15 @@ fn nothing_acknowledged_is_lost_in_random_histories() {
         let mut first = store.durable().0;
         for step in 0..60 {
             let mut next = states.last().expect("never empty").clone();
-            let txn = random_txn(&mut rng, &mut next, 8);
+            let mut txn = random_txn(&mut rng, &mut next, 8);
+            if rng.one_in(12) {
+                // Larger than the log.
+                let mut large = Txn::new();
+                let len = LOG + rng.below(100_000);
+                large.set(space(1), "large", rng.bytes(len as usize));
+                next.apply(&large);
+                txn.append(large);
+            }
             store.submit(txn).expect("submit");
             states.push(next);
             let (mut commit, mut step_job) = (None, None);

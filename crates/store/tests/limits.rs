@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use common::*;
-use store::{Device, Misuse, Options, Priority, Store, StoreError, Txn};
+use store::{Device, FormatOptions, Misuse, Options, Priority, Store, StoreError, Txn};
 use testkit::{Rng, SimDevice};
 
 /// Submits until the device is full; returns how many objects fit.
@@ -223,16 +223,31 @@ fn zeroing_truncating_and_removing_give_space_back() {
 fn drop_ref(_: &mut Txn) {}
 
 #[test]
-fn a_transaction_larger_than_the_log_is_refused() {
+fn a_transaction_may_be_larger_than_the_log_but_has_a_bound() {
     let device = new_device(4 << 20, 64 << 10);
     let mut store = open(&device);
     let mut t = Txn::new();
-    t.set(space(1), "k", vec![0; 40_000]);
+    t.set(space(1), "k", vec![0; 97 << 20]);
     assert_eq!(store.submit(t), Err(StoreError::Misuse(Misuse::TxnTooLarge)));
     let mut t = Txn::new();
     t.clone_object(&object(1), &object(2));
     assert_eq!(store.submit(t), Err(StoreError::Misuse(Misuse::NoCloneSource)));
     assert_eq!(store.submitted().0, 0);
+    for i in 0..10u8 {
+        let mut t = Txn::new();
+        t.set(space(1), "k", vec![i; 40_000 + usize::from(i) * 20_000]).set(space(2), "last", vec![i]);
+        store.submit(t).expect("submit");
+        commit_all(&mut store, device.as_ref());
+        if i % 3 == 0 {
+            store = open(&device);
+        }
+        assert_eq!(store.get(space(2), b"last"), Ok(Some(vec![i].into())));
+        assert_eq!(
+            store.get(space(1), b"k").map(|v| v.map(|v| v.len())),
+            Ok(Some(40_000 + usize::from(i) * 20_000))
+        );
+    }
+    assert_clean(&device, "large transactions");
 }
 
 #[test]
@@ -298,5 +313,19 @@ fn the_reserve_is_kept_for_those_who_need_it() {
         commit_all(&mut store, device.as_ref());
         checkpoint(&mut store, device.as_ref());
         assert_clean(&device, "full to the last block");
+    }
+}
+
+/// What an empty store keeps for itself.
+#[test]
+fn an_empty_store_takes_a_hundredth_of_a_small_device() {
+    for gib in [1u64, 10] {
+        let device = Arc::new(SimDevice::new(gib << 30));
+        let options = FormatOptions { log_bytes: None, ..format_options(0) };
+        Store::format(device.as_ref(), options).expect("format");
+        let statfs = open(&device).statfs();
+        let used = statfs.total_bytes - statfs.available_bytes;
+        assert!(used * 100 <= statfs.total_bytes, "{gib} GiB: {used}");
+        assert_eq!(statfs.total_bytes, gib << 30);
     }
 }

@@ -40,7 +40,9 @@ impl Model {
             Op::Zero { object, offset, len } => {
                 let o = self.edit(key(*object));
                 o.write(*offset, &vec![0; *len as usize]);
-                o.written[*offset as usize..][..*len as usize].fill(false);
+                if *len > 0 {
+                    o.written[*offset as usize..][..*len as usize].fill(false);
+                }
             }
             Op::Truncate { object, size } => self.edit(key(*object)).resize(*size as usize),
             Op::Remove { object } => {
@@ -75,7 +77,9 @@ impl Model {
                 let range = *src_offset as usize..(src_offset + len) as usize;
                 let o = self.edit(key(*dst));
                 o.write(*dst_offset, &copy.data[range.clone()]);
-                o.written[*dst_offset as usize..][..*len as usize].copy_from_slice(&copy.written[range]);
+                if *len > 0 {
+                    o.written[*dst_offset as usize..][..*len as usize].copy_from_slice(&copy.written[range]);
+                }
             }
             Op::Rename { src, dst } => {
                 if src != dst {
