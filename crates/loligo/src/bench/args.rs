@@ -8,6 +8,8 @@ use crate::connect::ConnectArgs;
 pub enum BenchArgs {
     /// Load a pool with reads and writes of objects.
     Rados(Box<RadosBench>),
+    /// Measure block images: a table over copies, block sizes, shares of reads and depths.
+    Block(Box<BlockBench>),
 }
 
 /// What is done.
@@ -68,6 +70,63 @@ pub struct RadosBench {
     pub connect: ConnectArgs,
 }
 
+/// Makes a pool and images of its own, fills them, runs every combination, and removes them.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = BLOCK_EXAMPLES)]
+pub struct BlockBench {
+    /// Bytes of each image.
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_image_bytes)]
+    pub size: u64,
+    /// Images, which the load goes round.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub images: u64,
+    /// How long to measure each line.
+    #[arg(short = 's', long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    pub seconds: u64,
+    /// Load before each line that is not measured.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2)]
+    pub ramp: u64,
+    /// Numbers of copies.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [2, 3], value_parser = clap::value_parser!(u8).range(1..=10))]
+    pub copies: Vec<u8>,
+    /// Block sizes.
+    #[arg(short = 'b', long, value_name = "BYTES,...", value_delimiter = ',', default_values = ["4K", "8K"], value_parser = parse_bytes)]
+    pub blocks: Vec<u64>,
+    /// Shares of reads, in per cent: 0 is all writes.
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', default_values_t = [0, 70, 90, 100], value_parser = clap::value_parser!(u64).range(0..=100))]
+    pub reads: Vec<u64>,
+    /// Operations in flight.
+    #[arg(short = 't', long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 32])]
+    pub depths: Vec<usize>,
+    /// Placement groups of the pool.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub pg_num: u32,
+    /// Read back and compare every block at the end, not only a sample.
+    #[arg(long)]
+    pub verify: bool,
+    /// Measure although health shows this warning; may be given several times.
+    #[arg(long, value_name = "CHECK")]
+    pub accept: Vec<String>,
+    /// Threads of this client.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_threads)]
+    pub threads: usize,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+const BLOCK_EXAMPLES: &str = "\
+IOPS/GB is the access density: operations per second for each gigabyte of image. IOPS/W appears where the processors' energy
+can be read (/sys/class/powercap). Every read is compared with what was written, and blocks are read back at the end.
+There are no figures when data differs, or when the cluster is not HEALTH_OK before and after.
+
+Examples:
+  loligo bench block                                       the whole table: 32 lines of 12 seconds
+  loligo bench block --copies 2 -b 4K --reads 0,100 -t 1,8,32
+  loligo bench block --size 2G --images 8 --threads 2 -s 60 --json > table.json";
+
 const EXAMPLES: &str = "\
 Every read is compared with what was written; after a run with writes a sample of them (with --verify all) is read back.
 There are no figures when data differs, or when the cluster is not HEALTH_OK before and after the run.
@@ -83,6 +142,22 @@ Examples:
 
 /// Parses `4096`, `4K`, `4M`.
 fn parse_bytes(text: &str) -> Result<u64, String> {
+    parse_size(text).and_then(|bytes| match bytes {
+        1..=0x400_0000 => Ok(bytes),
+        _ => Err("between 1 byte and 64 MiB".into()),
+    })
+}
+
+/// Whole MiB, so that every block size fits.
+fn parse_image_bytes(text: &str) -> Result<u64, String> {
+    parse_size(text).and_then(|bytes| match bytes {
+        0 => Err("at least 1M".into()),
+        _ if bytes % (1 << 20) != 0 || bytes > 16 << 40 => Err("whole MiB, at most 16T".into()),
+        _ => Ok(bytes),
+    })
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift =
@@ -90,14 +165,12 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
             "" => 0,
             "k" => 10,
             "m" => 20,
-            unit => return Err(format!("unknown unit '{unit}': use K or M")),
+            "g" => 30,
+            "t" => 40,
+            unit => return Err(format!("unknown unit '{unit}': use K, M, G or T")),
         };
     let number: u64 = digits.parse().map_err(|_| format!("'{text}' is not a size such as 4096, 4K or 4M"))?;
-    let bytes = number.checked_shl(shift).filter(|b| b >> shift == number).ok_or("too large")?;
-    if !(1..=64 << 20).contains(&bytes) {
-        return Err("between 1 byte and 64 MiB".into());
-    }
-    Ok(bytes)
+    Ok(number.checked_shl(shift).filter(|b| b >> shift == number).ok_or("too large")?)
 }
 
 fn parse_threads(text: &str) -> Result<usize, String> {

@@ -1,6 +1,7 @@
 //! `loligo bench`: loads a cluster and says what that cost, after checking the data.
 
 mod args;
+mod block;
 mod cpu;
 mod load;
 mod report;
@@ -14,31 +15,54 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rados::Cluster;
 use serde_json::Value;
 
+use crate::connect::ConnectArgs;
 pub use args::BenchArgs;
 use args::{Mode, RadosBench};
 use cpu::Processes;
-use load::{Load, Tally};
+use load::{Load, Shape, Tally, Target, Work};
 
 pub fn run(args: &BenchArgs) -> Result<()> {
-    let BenchArgs::Rados(args) = args;
-    let mut config = args.connect.config()?;
-    config.objecter.max_ops = config.objecter.max_ops.max(args.depth);
+    match args {
+        BenchArgs::Rados(args) => {
+            on_cluster(&args.connect, args.depth, args.threads, async |cluster, daemons| {
+                bench(&cluster, args, &daemons).await
+            })
+        }
+        BenchArgs::Block(args) => {
+            let depth = args.depths.iter().copied().max().unwrap_or(1);
+            on_cluster(&args.connect, depth, args.threads, async |cluster, daemons| {
+                block::run(&cluster, args, &daemons).await
+            })
+        }
+    }
+}
+
+/// Connects, with the daemons of the cluster that run on this host.
+fn on_cluster(
+    connect: &ConnectArgs,
+    depth: usize,
+    threads: usize,
+    body: impl AsyncFnOnce(Cluster, Processes) -> Result<()>,
+) -> Result<()> {
+    let mut config = connect.config()?;
+    config.objecter.max_ops = config.objecter.max_ops.max(depth);
     let folder =
         config.conf.as_ref().and_then(|c| std::path::absolute(c).ok()?.parent().map(ToOwned::to_owned));
-    let runtime = match args.threads {
+    let runtime = match threads {
         1 => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
         n => tokio::runtime::Builder::new_multi_thread().worker_threads(n).enable_all().build()?,
     };
     crate::connect::on(&runtime, config, async |cluster| {
         let daemons = folder.map_or_else(Processes::default, |f| Processes::of_cluster(&f));
-        bench(&cluster, args, &daemons).await
+        body(cluster, daemons).await
     })
 }
 
 async fn bench(cluster: &Cluster, args: &RadosBench, daemons: &Processes) -> Result<()> {
-    healthy(cluster, args).await?;
+    healthy(cluster, &args.accept).await?;
     let pool = cluster.pool(&args.pool).await.with_context(|| format!("there is no pool '{}'", args.pool))?;
-    let load = Load::new(pool, args)?;
+    let shape = Shape::new(args.objects, args.object_size, args.block_size)?;
+    let load = Load::new(Target::Objects(pool), shape);
     let result = measure(cluster, args, daemons, &load).await;
     if !args.keep {
         load.clean_up().await.context("cannot remove the benchmark's objects")?;
@@ -61,10 +85,11 @@ async fn measure(
         load.fill().await.context("cannot write what is to be read")?;
     }
     let (client_before, daemons_before) = (cpu::own(), daemons.cpu());
-    let tally = with_progress(load, Duration::from_secs(args.seconds)).await?;
+    let work = Work { mode: args.mode, depth: args.depth, reads: args.reads };
+    let tally = with_progress(load, work, Duration::from_secs(args.seconds)).await?;
     let (client, daemon_cpu) = (cpu::own() - client_before, daemons.cpu() - daemons_before);
     let checked = load.check(args.verify).await?;
-    healthy(cluster, args).await.context("no figures: the cluster is not healthy after the run")?;
+    healthy(cluster, &args.accept).await.context("no figures: the cluster is not healthy after the run")?;
     if tally.ops() == 0 {
         bail!("no figures: not one operation was completed");
     }
@@ -72,7 +97,7 @@ async fn measure(
 }
 
 /// Figures of a cluster that recovers or misses OSDs would say nothing.
-async fn healthy(cluster: &Cluster, args: &RadosBench) -> Result<()> {
+async fn healthy(cluster: &Cluster, accept: &[String]) -> Result<()> {
     let command = r#"{"prefix": "health", "format": "json"}"#;
     let out =
         cluster.mon_command(command, Bytes::new()).await.context("cannot ask for the cluster's health")?;
@@ -82,13 +107,13 @@ async fn healthy(cluster: &Cluster, args: &RadosBench) -> Result<()> {
     let names: Vec<&str> = checks.into_iter().flat_map(|c| c.keys()).map(String::as_str).collect();
     match status {
         "HEALTH_OK" => Ok(()),
-        "HEALTH_WARN" if names.iter().all(|n| args.accept.iter().any(|a| a == n)) => Ok(()),
+        "HEALTH_WARN" if names.iter().all(|n| accept.iter().any(|a| a == n)) => Ok(()),
         _ => bail!("no figures: the cluster is {status} ({}); see --accept", names.join(", ")),
     }
 }
 
 /// Runs the load with a line a second on standard error.
-async fn with_progress(load: &Arc<Load>, limit: Duration) -> Result<Tally> {
+async fn with_progress(load: &Arc<Load>, work: Work, limit: Duration) -> Result<Tally> {
     let bar = ProgressBar::new(limit.as_secs());
     if let Ok(style) = ProgressStyle::with_template("{elapsed:>4} {bar:30} {msg}") {
         bar.set_style(style);
@@ -107,7 +132,7 @@ async fn with_progress(load: &Arc<Load>, limit: Duration) -> Result<Tally> {
         }
     };
     let result = tokio::select! {
-        result = load.run(limit) => result,
+        result = load.run(work, limit) => result,
         () = watching => bail!("the clock stopped"),
     };
     bar.finish_and_clear();

@@ -65,12 +65,12 @@ impl Histogram {
         self.count
     }
 
-    fn mean_us(&self) -> f64 {
+    pub fn mean_us(&self) -> f64 {
         self.sum_ns as f64 / self.count.max(1) as f64 / 1e3
     }
 
     /// The latency that this share of operations does not exceed, in microseconds.
-    fn quantile_us(&self, share: f64) -> f64 {
+    pub fn quantile_us(&self, share: f64) -> f64 {
         let wanted = (self.count as f64 * share).ceil() as u64;
         let mut seen = 0;
         for (bucket, n) in self.buckets.iter().enumerate() {
