@@ -65,6 +65,7 @@ pub async fn run(cluster: &Cluster, args: &BlockBench, daemons: &Processes) -> R
 
 impl Bench<'_> {
     async fn with_pool(&mut self, name: &str, copies: u8) -> Result<()> {
+        let before = self.cluster.stat(None).await.context("cannot ask for the cluster's usage")?.kib_used;
         let pool = make_pool(self.cluster, name, copies, self.args.pg_num).await?;
         for n in 0..self.args.images {
             rbd::pool::create(&pool, &image(n), self.args.size, &CreateOptions::default()).await?;
@@ -72,8 +73,9 @@ impl Bench<'_> {
         for block in &self.args.blocks {
             let load = self.fill(&pool, *block).await?;
             if self.filled.iter().all(|(c, ..)| *c != copies) {
-                let stat = self.cluster.stat(None).await.context("cannot ask for the cluster's usage")?;
-                self.filled.push((copies, stat.kib_used, stat.kib));
+                let data = u64::from(copies) * self.args.images * self.args.size >> 10;
+                let (used, total) = usage_after(self.cluster, before + data).await?;
+                self.filled.push((copies, used, total));
             }
             let result = self.rows(&load, copies, *block).await;
             load.close().await?;
@@ -245,6 +247,19 @@ async fn command(cluster: &Cluster, words: Value) -> Result<Value> {
     let out = cluster.mon_command(&words.to_string(), Bytes::new()).await;
     let out = out.with_context(|| format!("'{}' failed", words["prefix"].as_str().unwrap_or_default()))?;
     Ok(serde_json::from_slice(&out.output).unwrap_or(Value::Null))
+}
+
+/// KiB used and KiB in all, once the OSDs' reports speak of `expected` KiB, or the usual time for them is over.
+async fn usage_after(cluster: &Cluster, expected: u64) -> Result<(u64, u64)> {
+    let mut patience = 20;
+    loop {
+        let stat = cluster.stat(None).await.context("cannot ask for the cluster's usage")?;
+        if stat.kib_used >= expected || patience == 0 {
+            return Ok((stat.kib_used, stat.kib));
+        }
+        patience -= 1;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
 }
 
 async fn make_pool(cluster: &Cluster, name: &str, copies: u8, pg_num: u32) -> Result<IoCtx> {

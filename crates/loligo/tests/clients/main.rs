@@ -2,6 +2,7 @@
 
 mod auth;
 mod basics;
+mod bench;
 mod block;
 mod cluster;
 mod crash;
