@@ -42,7 +42,8 @@ fn bucket_end(bucket: usize) -> u64 {
         return bucket;
     }
     let (power, step) = (bucket / STEPS + 4, bucket % STEPS);
-    ((STEPS + step + 1) << (power - 5)) - 1
+    // Behind the last bucket lies 2^64, which wraps to 0.
+    ((STEPS + step + 1) << (power - 5)).wrapping_sub(1)
 }
 
 impl Histogram {
