@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use maps::flags::map_flags;
 use messages::osd::{MWatchNotify, Op as Operation, OsdOp, flags, watch_event, watch_op};
 use types::{Errno, HObject, SnapContext};
 
@@ -184,8 +185,12 @@ impl Objecter {
     /// Source: Objecter::_send_linger_ping.
     pub(crate) fn ping_watches(&mut self, out: &mut Vec<Effect>) {
         let now = self.now.mono;
+        if self.map.test_flag(map_flags::PAUSERD) {
+            return;
+        }
         let due = |l: &Linger| {
-            l.registered
+            matches!(l.kind, Kind::Watch { .. })
+                && l.registered
                 && l.error.is_none()
                 && l.register_tid.is_none()
                 && l.ping_at <= now

@@ -88,7 +88,8 @@ impl Objecter {
     pub(crate) fn new_op(&mut self, purpose: Purpose, request: OpRequest) -> u64 {
         let tid = self.next_tid();
         let now = self.now;
-        if self.ops.is_empty() {
+        // While anything else lives the tick is under way: starting it anew with each operation would put pings off for ever.
+        if self.ops.is_empty() && self.lingers.is_empty() && self.commands.is_empty() {
             self.next_tick = now.mono + Duration::from_secs(1);
         }
         let bytes = request.bytes();
@@ -196,7 +197,8 @@ impl Objecter {
         let Some(op) = self.ops.get_mut(&tid) else { return };
         let Some(session) = op.session else { return };
         let Some(state) = self.sessions.get(&session).filter(|s| s.is_ready()) else { return };
-        if op.target.paused {
+        // Pings change nothing: a full pool must not make every watcher look dead. Source: Objecter::_send_linger_ping.
+        if op.target.paused && !matches!(op.purpose, Purpose::Ping { .. }) {
             return;
         }
         let spg = op.target.spg();

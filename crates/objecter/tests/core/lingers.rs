@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use maps::flags::map_flags;
+use maps::pool_flags;
 use messages::osd::{MOsdOpReply, MWatchNotify, Op, flags, watch_event, watch_op};
 use objecter::{Effect, Input, Outcome, Request, Ticket, WatchEvent};
 use types::Errno;
@@ -109,6 +111,51 @@ fn pings_keep_it_and_say_how_old_it_is() {
     assert_eq!(watch_of(&sent[0]).1, watch_op::UNWATCH);
     b.reply(&sent[0], 0);
     assert_eq!(b.op_result(t), Some(0));
+}
+
+#[test]
+fn a_busy_client_pings_too() {
+    let mut b = Bed::new();
+    let (cookie, _) = watched(&mut b, "a");
+    let mut pings = 0;
+    for _ in 0..24 {
+        b.write("w");
+        for sent in b.take_sent() {
+            if sent.name() == "a" {
+                assert_eq!(watch_of(&sent), (cookie, watch_op::PING, 0));
+                pings += 1;
+            }
+            b.reply(&sent, 0);
+        }
+        b.pass(Duration::from_millis(500));
+    }
+    assert!(pings >= 1, "one operation at a time, each ended before the next");
+}
+
+#[test]
+fn pings_go_on_while_writes_are_held_back() {
+    let mut b = Bed::new();
+    let (cookie, _) = watched(&mut b, "a");
+    b.change(|inc, map| inc.pool_mut(map, POOL).expect("the pool").set_flag(pool_flags::FULL));
+    b.give();
+    b.pass(Duration::from_secs(6));
+    let pings = b.take_sent();
+    assert_eq!(pings.iter().map(watch_of).collect::<Vec<_>>(), [(cookie, watch_op::PING, 0)]);
+    b.reply(&pings[0], 0);
+    b.change(|inc, map| inc.change_flags(map, map_flags::PAUSERD, 0));
+    b.give();
+    b.pass(Duration::from_secs(6));
+    assert!(b.take_sent().is_empty(), "paused reads hold pings back too");
+}
+
+#[test]
+fn a_notification_is_not_pinged() {
+    let mut b = Bed::new();
+    b.submit(Request::Notify { object: object("a"), payload: Bytes::new(), timeout_s: 30 });
+    let sent = b.take_sent();
+    notified(&mut b, &sent[0], 5);
+    b.pass(Duration::from_secs(8));
+    assert!(b.take_sent().is_empty());
 }
 
 fn notified(b: &mut Bed, sent: &Sent, notify_id: u64) {

@@ -53,10 +53,12 @@ impl Pg {
     }
 
     /// The same for an object that is not here, or not on every member. Its recovery was tried.
+    ///
+    /// Clients look only for heads among what they may send again, so a request that lacks a clone waits here instead.
     pub(super) fn backs_off_object(&mut self, op: &ClientOp, head: &HObject, cx: &mut Shared) -> bool {
         let unfound = self.missing.contains(head) && self.unfound.contains(head);
         let wanted = cx.config.backoff_on_degraded || (cx.config.backoff_on_unfound && unfound);
-        let backs_off = wanted && !op.kind.pg_op && can_back_off(op, cx);
+        let backs_off = wanted && head.is_head() && !op.kind.pg_op && can_back_off(op, cx);
         if backs_off {
             self.add_backoff(op, head.clone(), head.clone(), cx);
         }
