@@ -232,8 +232,9 @@ impl MonMachine {
             }
         };
         drop(links);
+        // As data, not as front: a snapshot may be larger than what a front may hold.
         let header = Header { ty: LOLIGO_MON_PEER, version: 1, compat_version: 1, ..Header::default() };
-        self.messenger.send(conn, WireMessage { header, front: data, ..WireMessage::default() });
+        self.messenger.send(conn, WireMessage { header, data, ..WireMessage::default() });
     }
 
     fn carry_out(&mut self, output: Output) {
@@ -313,7 +314,7 @@ impl Handler for Shell {
     fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>) {
         for wire in batch.drain(..) {
             if wire.header.ty == LOLIGO_MON_PEER {
-                self.submit(Input::Peer { conn, data: wire.front });
+                self.submit(Input::Peer { conn, data: wire.data });
                 continue;
             }
             match Message::decode(&wire) {

@@ -3,6 +3,7 @@
 //! Invariants:
 //! 1. The snapshot at index `s` holds everything up to `s`; the log holds the entries above it without gaps.
 //! 2. A write is durable, whole, before the quorum hears of it.
+//! 3. The format changes in the same transaction as what is stored in it.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use codec::crc32c;
 use quorum::{Entry, HardState, MemberId, Membership, Payload, Snapshot, Start, Write, stored};
-use redb::{Database, ReadableDatabase, TableDefinition};
+use redb::{Database, ReadableDatabase, TableDefinition, WriteTransaction};
 use types::Entropy;
 
 /// Index to record.
@@ -33,9 +34,9 @@ impl MonStore {
             Self { db: Database::create(path).with_context(|| format!("cannot create {}", path.display()))? };
         let hard = HardState { id, ..HardState::default() };
         let snapshot = Snapshot { members, state: state.clone(), ..Snapshot::default() };
-        store.write(&Write { hard: Some(hard), snapshot: Some(snapshot), ..Write::default() })?;
         let tx = store.db.begin_write()?;
-        tx.open_table(META)?.insert("format", FORMAT.to_le_bytes().as_slice())?;
+        put(&tx, &Write { hard: Some(hard), snapshot: Some(snapshot), ..Write::default() })?;
+        put_format(&tx)?;
         tx.commit()?;
         Ok(())
     }
@@ -74,35 +75,27 @@ impl MonStore {
     /// What the member starts from.
     pub fn recover(&self) -> Result<Start> {
         let (vote, snapshot) = (self.meta("vote")?.into(), self.meta("snapshot")?.into());
-        Ok(stored::recover(&vote, &snapshot, self.rows()?)?)
+        Ok(stored::recover_whole(&vote, &snapshot, self.rows()?)?)
     }
 
     /// Carries out a write; it is durable when this returns.
     pub fn write(&self, write: &Write) -> Result<()> {
         let tx = self.db.begin_write()?;
-        {
-            let mut meta = tx.open_table(META)?;
-            let mut log = tx.open_table(LOG)?;
-            if let Some(hard) = &write.hard {
-                meta.insert("vote", &stored::pack_hard_state(hard)[..])?;
-            }
-            if let Some(snapshot) = &write.snapshot {
-                meta.insert("snapshot", &stored::pack_snapshot(snapshot)[..])?;
-                log.retain_in(..=snapshot.index, |_, _| false)?;
-            }
-            if let Some(from) = write.truncate {
-                log.retain_in(from.., |_, _| false)?;
-            }
-            for entry in &write.entries {
-                log.insert(entry.index, &stored::pack_entry(entry, write.durable)[..])?;
-            }
-        }
+        put(&tx, write)?;
         tx.commit()?;
         Ok(())
     }
 
     /// A store of a monitor that was always alone becomes that of the only member of a quorum.
     fn convert(&self, name: &str, entropy: &mut dyn Entropy) -> Result<()> {
+        let tx = self.db.begin_write()?;
+        self.put_converted(&tx, name, entropy)?;
+        tx.commit()?;
+        Ok(())
+    }
+
+    /// Invariant 3: converted twice, a store would be lost.
+    fn put_converted(&self, tx: &WriteTransaction, name: &str, entropy: &mut dyn Entropy) -> Result<()> {
         let id = MemberId::draw(entropy);
         let members = Membership::of([(id, name.to_owned())]);
         let (index, state) = unpack(&self.meta("snapshot")?).context("the snapshot is damaged")?;
@@ -116,12 +109,33 @@ impl MonStore {
         }
         let hard = HardState { id, term: 1, vote: id };
         let snapshot = Snapshot { index, term: 1, members, state };
-        self.write(&Write { hard: Some(hard), snapshot: Some(snapshot), entries, ..Write::default() })?;
-        let tx = self.db.begin_write()?;
-        tx.open_table(META)?.insert("format", FORMAT.to_le_bytes().as_slice())?;
-        tx.commit()?;
-        Ok(())
+        put(tx, &Write { hard: Some(hard), snapshot: Some(snapshot), entries, ..Write::default() })?;
+        put_format(tx)
     }
+}
+
+fn put(tx: &WriteTransaction, write: &Write) -> Result<()> {
+    let mut meta = tx.open_table(META)?;
+    let mut log = tx.open_table(LOG)?;
+    if let Some(hard) = &write.hard {
+        meta.insert("vote", &stored::pack_hard_state(hard)[..])?;
+    }
+    if let Some(snapshot) = &write.snapshot {
+        meta.insert("snapshot", &stored::pack_snapshot(snapshot)[..])?;
+        log.retain_in(..=snapshot.index, |_, _| false)?;
+    }
+    if let Some(from) = write.truncate {
+        log.retain_in(from.., |_, _| false)?;
+    }
+    for entry in &write.entries {
+        log.insert(entry.index, &stored::pack_entry(entry, write.durable)[..])?;
+    }
+    Ok(())
+}
+
+fn put_format(tx: &WriteTransaction) -> Result<()> {
+    tx.open_table(META)?.insert("format", FORMAT.to_le_bytes().as_slice())?;
+    Ok(())
 }
 
 /// A record of the older form: index, bytes, checksum.
@@ -171,6 +185,23 @@ mod tests {
         assert!(store.recover().is_err(), "a gap below what was durable is found");
     }
 
+    #[test]
+    fn a_damaged_last_record_is_no_torn_tail() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let path = dir.path().join("store.redb");
+        let members = Membership::of([(MemberId(7), "a".to_owned())]);
+        MonStore::create(&path, MemberId(7), members, &Bytes::from_static(b"genesis")).expect("created");
+        let store = MonStore::open(&path, "a", &mut SeededEntropy(1)).expect("opened");
+        store.write(&Write { entries: vec![entry(1), entry(2)], ..Write::default() }).expect("written");
+        assert_eq!(store.recover().expect("recovered").entries.len(), 2);
+        let mut bent = stored::pack_entry(&entry(2), 0).to_vec();
+        bent[20] ^= 1;
+        let tx = store.db.begin_write().expect("a write");
+        tx.open_table(LOG).expect("log").insert(2, bent.as_slice()).expect("entry");
+        tx.commit().expect("committed");
+        assert!(store.recover().is_err(), "it may have been acknowledged");
+    }
+
     fn pack(index: u64, bytes: &[u8]) -> Vec<u8> {
         let mut out = index.to_le_bytes().to_vec();
         out.extend_from_slice(bytes);
@@ -192,7 +223,15 @@ mod tests {
             tx.open_table(LOG).expect("log").insert(3, pack(3, b"entry 3").as_slice()).expect("entry");
         }
         tx.commit().expect("committed");
-        drop(db);
+        // A crash at any point before the commit leaves the older form whole: rows and format go together.
+        let store = MonStore { db };
+        let tx = store.db.begin_write().expect("a write");
+        store.put_converted(&tx, "a", &mut SeededEntropy(1)).expect("converted");
+        tx.abort().expect("aborted");
+        assert_eq!(store.meta("format").expect("format"), ALONE.to_le_bytes());
+        assert_eq!(store.meta("snapshot").expect("snapshot"), pack(2, b"two"));
+        assert_eq!(store.rows().expect("rows"), vec![(3, pack(3, b"entry 3").into())]);
+        drop(store);
         let start =
             MonStore::open(&path, "a", &mut SeededEntropy(1)).expect("opened").recover().expect("recovered");
         assert_eq!((start.snapshot.index, &start.snapshot.state[..]), (2, b"two".as_slice()));

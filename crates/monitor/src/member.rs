@@ -231,7 +231,7 @@ impl Member {
         if view == self.core.settings.quorum {
             return;
         }
-        if view.leader != self.core.settings.quorum.leader || view.term != self.core.settings.quorum.term {
+        if !view.same_leadership(&self.core.settings.quorum) {
             self.adopted.clear();
             self.owners.clear();
         }

@@ -77,6 +77,8 @@ impl Monitor {
             ids_wanted: BTreeSet::new(),
             ids_asked: None,
             fresh: Freshness::new(entropy.next_u64()),
+            // Answers to commands of an earlier life, or of another leader, must not look like answers to ours.
+            next_proxy_tid: entropy.next_u64() >> 1,
             settings,
             values,
             entropy,
@@ -93,7 +95,6 @@ impl Monitor {
             options_published: (0, 0),
             health_logged: None,
             proxied: BTreeMap::new(),
-            next_proxy_tid: 1,
             parked_logins: VecDeque::new(),
             last_tick: None,
             tick_due: false,
@@ -145,6 +146,7 @@ impl Monitor {
                 self.sessions.remove(&conn);
                 self.waiting.retain(|w| w.conn != conn);
                 self.proxied.retain(|_, p| p.conn != conn);
+                self.forget_asker(conn);
             }
             Input::Message { conn, header, msg } => self.message(now, conn, header.tid, msg, out),
             Input::Committed { index, change } => self.committed(now, index, &change, out),
@@ -172,7 +174,7 @@ impl Monitor {
         if before.term != view.term || before.members != view.members {
             self.settings.quorum_since = now.mono;
         }
-        if before.term == view.term && before.leader == view.leader {
+        if before.same_leadership(view) {
             return;
         }
         self.leader_changed(out);
@@ -184,6 +186,10 @@ impl Monitor {
             out.push(Output::Close { conn: answer.conn });
         }
         self.forget_forwarded(out);
+        // The manager answers to whoever leads now, and that one does not know who asked.
+        for proxied in std::mem::take(&mut self.proxied).into_values() {
+            out.push(Output::Close { conn: proxied.conn });
+        }
         // They were clients of those who followed us.
         self.sessions.retain(|_, s| !s.adopted);
         self.ids_asked = None;

@@ -128,4 +128,12 @@ impl QuorumView {
     pub fn is_leader(&self) -> bool {
         self.leader == Some(self.rank)
     }
+
+    /// Whether the same monitor leads in both views, or nobody does. A term has one leader; ranks do not say who it is, for
+    /// they shift without an election when a monitor of a lower rank is removed.
+    pub(crate) fn same_leadership(&self, other: &Self) -> bool {
+        self.term == other.term
+            && self.is_leader() == other.is_leader()
+            && self.leader.is_some() == other.leader.is_some()
+    }
 }

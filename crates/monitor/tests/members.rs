@@ -309,3 +309,54 @@ fn without_a_majority_nobody_is_let_in_and_an_empty_store_is_filled() {
     assert!(osdmaps.len() == 3 && osdmaps[0] == osdmaps[1] && osdmaps[1] == osdmaps[2]);
     assert_eq!(EntityType::Mon, AuthName::parse("mon.").expect("a name").kind);
 }
+
+/// The rank of the leader changes then, and the leader does not: what it has under way is still under way.
+#[test]
+fn removing_a_monitor_of_a_lower_rank_disturbs_no_proposal() {
+    let mut g = Group::new();
+    g.run(4_000);
+    for _ in 0..20 {
+        match g.leader() {
+            Some(1) => break,
+            Some(other) => {
+                g.kill(other);
+                g.run(2_000);
+                g.start(other);
+            }
+            None => {}
+        }
+        g.run(2_000);
+    }
+    assert_eq!(g.leader(), Some(1), "the middle one leads");
+    let core = |g: &Group, at: usize| g.hosts[at].member.as_ref().expect("it runs").core().state().clone();
+    let conn = g.login(1, "client.admin");
+    let other = g.login(2, "client.admin");
+    g.run(1_000);
+    let (epoch, term) = (core(&g, 1).osds.newest(), g.hosts[1].member.as_ref().map(|m| m.raft().term()));
+    (0..3).for_each(|at| g.hosts[at].sent.clear());
+    (0..3).for_each(|at| g.hosts[at].closed.clear());
+    g.command(1, conn, r#"{"prefix":"mon rm","name":"a"}"#);
+    for flag in ["noout", "nobackfill", "norebalance"] {
+        g.command(1, conn, &format!(r#"{{"prefix":"osd set","key":"{flag}"}}"#));
+    }
+    g.command(2, other, r#"{"prefix":"osd set","key":"noscrub"}"#);
+    g.command(1, conn, PUT);
+    g.run(1_000);
+    assert_eq!(g.hosts[1].member.as_ref().map(|m| m.raft().term()), term, "nobody was elected");
+    let answers = |g: &Group, at: usize, of: ConnId| {
+        let acks = g.hosts[at].sent.iter().filter_map(|(c, msg)| match msg {
+            Message::MonCommandAck(a) if *c == of => Some(a.result),
+            _ => None,
+        });
+        acks.collect::<Vec<i32>>()
+    };
+    assert_eq!(answers(&g, 1, conn), [0; 5]);
+    assert_eq!(answers(&g, 2, other), [0]);
+    for at in [1, 2] {
+        assert!(!g.hosts[at].closed.iter().any(|c| *c == conn || *c == other), "nobody has to come again");
+        let state = core(&g, at);
+        assert_eq!(state.monmap.mons.len(), 2);
+        // One map for those who asked the leader, one for the other.
+        assert_eq!(state.osds.newest(), epoch.next().next(), "at {at}");
+    }
+}

@@ -149,15 +149,17 @@ impl Raft {
         let active = leading.active.clone();
         let fresh = Progress { next: self.log.last_index() + 1, ..Progress::default() };
         let p = leading.progress.entry(to).or_insert(fresh);
+        // Whoever does not answer is probed: what it does not read would only pile up in front of it.
+        let silent = p.heard_at.unwrap_or(leading.since) + self.tuning.election_min < now.mono;
         let lacks_all = p.next <= self.log.snapshot.index;
-        if lacks_all && p.snapshot_sent.is_none_or(|at| at + SNAPSHOT_RETRY <= now.mono) {
+        if lacks_all && !silent && p.snapshot_sent.is_none_or(|at| at + SNAPSHOT_RETRY <= now.mono) {
             p.snapshot_sent = Some(now.mono);
             let install = InstallSnapshot { snapshot: self.log.snapshot.clone(), sent: now.mono, active };
             return out.push(Output::Send(self.to(to, Body::Snapshot(install))));
         }
         // While a snapshot is on its way, signs of life keep the member from campaigning.
         let prev_index = if lacks_all { self.log.snapshot.index } else { p.next - 1 };
-        let entries = match lacks_all {
+        let entries = match lacks_all || silent {
             true => Vec::new(),
             false => self.log.range(p.next, MAX_ENTRIES, MAX_BYTES),
         };
@@ -242,8 +244,9 @@ impl Raft {
         let mut members = members.clone();
         if let Some(old) = members.by_name(&name) {
             // Two processes under one name: the one that is a member stays.
-            let lives = leading.progress.get(&old).and_then(|p| p.heard_at);
-            if old == self.hard.id || lives.is_some_and(|at| at + self.tuning.election_max >= now.mono) {
+            // A new leader gives it the time to answer.
+            let heard = leading.progress.get(&old).and_then(|p| p.heard_at).unwrap_or(leading.since);
+            if old == self.hard.id || heard + self.tuning.election_max >= now.mono {
                 return;
             }
             members.peers.remove(&old);

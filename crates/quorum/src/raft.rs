@@ -315,7 +315,9 @@ impl Raft {
             }
             Body::PreVoteReply { granted: true } => return self.pre_vote_granted(now, m.from, m.term, out),
             Body::Join { name } => return self.join(now, m.from, name, out),
-            Body::Vote { .. } if m.term > self.hard.term && self.is_loyal(now) => return,
+            // Of our own term too: we may have learned of it from others while we still heard its predecessor's leader,
+            // whose lease relies on us.
+            Body::Vote { .. } if m.term >= self.hard.term && self.is_loyal(now) => return,
             _ => {}
         }
         if m.term > self.hard.term {

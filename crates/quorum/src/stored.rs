@@ -2,8 +2,10 @@
 //!
 //! Invariants:
 //! 1. A record names its index and the highest index that was known to be durable when it was written.
-//! 2. A record that is missing or damaged at or below the highest such mark is corruption, and the store is refused; above it, it
-//!    is the tail of a write that was cut off by a crash, and is dropped with everything after it. Nobody was told that it is there.
+//! 2. A record that is missing or damaged at or below the highest such mark is corruption, and the store is refused.
+//! 3. Above it, what is damaged is corruption as well where writes are atomic (`recover_whole`): it may have been acknowledged.
+//!    Where a crash can cut a write off (`recover`), it is the tail of one, and is dropped with everything after it: nobody was
+//!    told that it is there.
 
 use std::collections::BTreeMap;
 
@@ -54,11 +56,37 @@ fn unseal(record: &Bytes) -> Option<Reader> {
     (crc32c(u32::MAX, body) == u32::from_le_bytes(*crc)).then(|| Reader::new(record.slice(..body.len())))
 }
 
-/// What a member starts from, out of its records. Rows are the log's keys and records.
+/// What a crash can leave of the last write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tail {
+    Torn,
+    Whole,
+}
+
+/// What a member starts from, out of its records, where a crash can leave a part of a write. Rows are the log's keys and
+/// records.
 pub fn recover(
     hard: &Bytes,
     snapshot: &Bytes,
     rows: impl IntoIterator<Item = (u64, Bytes)>,
+) -> Result<Start, StoredError> {
+    read(hard, snapshot, rows, Tail::Torn)
+}
+
+/// The same where every write is there whole or not at all: each row above the snapshot must be readable, without gaps.
+pub fn recover_whole(
+    hard: &Bytes,
+    snapshot: &Bytes,
+    rows: impl IntoIterator<Item = (u64, Bytes)>,
+) -> Result<Start, StoredError> {
+    read(hard, snapshot, rows, Tail::Whole)
+}
+
+fn read(
+    hard: &Bytes,
+    snapshot: &Bytes,
+    rows: impl IntoIterator<Item = (u64, Bytes)>,
+    tail: Tail,
 ) -> Result<Start, StoredError> {
     let mut r = unseal(hard).ok_or(StoredError::Damaged("the vote"))?;
     let hard = HardState::decode(&mut r)?;
@@ -67,6 +95,10 @@ pub fn recover(
     let mut durable = 0;
     let mut good = BTreeMap::new();
     for (key, record) in rows {
+        if tail == Tail::Whole {
+            // That it is there at all says that its write was completed.
+            durable = durable.max(key);
+        }
         let Some(mut r) = unseal(&record) else { continue };
         let mark = r.u64()?;
         let entry = Entry::decode(&mut r)?;

@@ -106,3 +106,40 @@ fn a_torn_tail_is_cut_and_corruption_below_the_mark_is_refused() {
         assert!(stored::recover(&bent.into(), &snapshot, good.clone()).is_err());
     }
 }
+
+#[test]
+fn where_writes_are_atomic_no_damage_above_the_snapshot_is_cut_away() {
+    let hard = stored::pack_hard_state(&HardState { id: MemberId(5), term: 3, vote: MemberId(5) });
+    let snapshot =
+        stored::pack_snapshot(&Snapshot { index: 3, term: 2, members: members(), state: Bytes::new() });
+    let good = rows(&[(2, 1), (4, 3), (5, 4), (6, 4)]);
+    let check = |rows: Vec<(u64, Bytes)>, expected: Result<usize, u64>| {
+        let got = stored::recover_whole(&hard, &snapshot, rows).map(|s| s.entries.len());
+        let got = got.map_err(|e| match e {
+            stored::StoredError::Corrupt { index, .. } => index,
+            other => panic!("{other}"),
+        });
+        assert_eq!(got, expected);
+    };
+    check(good.clone(), Ok(3));
+    check(Vec::new(), Ok(0));
+    for at in 1..good.len() {
+        for byte in 0..good[at].1.len() {
+            let mut rows = good.clone();
+            let mut bent = rows[at].1.to_vec();
+            bent[byte] ^= 1;
+            rows[at].1 = bent.into();
+            check(rows, Err(good[at].0));
+        }
+    }
+    let mut gapped = good.clone();
+    gapped.remove(2);
+    check(gapped, Err(5));
+    let mut misplaced = good.clone();
+    misplaced[3].1 = stored::pack_entry(&entry(7), 4);
+    check(misplaced, Err(6));
+    // What the snapshot holds is not needed.
+    let mut below = good;
+    below[0].1 = Bytes::from_static(b"nothing");
+    check(below, Ok(3));
+}

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use types::{EntityType, Now};
+use types::{ConnId, EntityType, Now};
 
 use crate::io::{Input, Output};
 use crate::monitor::Monitor;
@@ -25,6 +25,19 @@ const LEAVE_AFTER: Duration = Duration::from_secs(5);
 enum Item {
     Login(Input),
     Question(Waiting),
+}
+
+impl Item {
+    fn is_of(&self, conn: ConnId) -> bool {
+        match self {
+            Item::Login(login) => is_login_of(login, conn),
+            Item::Question(question) => question.conn == conn,
+        }
+    }
+}
+
+fn is_login_of(login: &Input, of: ConnId) -> bool {
+    matches!(login, Input::AuthRequest { conn, .. } if *conn == of)
 }
 
 /// Rounds of asking.
@@ -94,6 +107,16 @@ impl Monitor {
         self.ask(out);
     }
 
+    /// What a connection that is gone asked for: answering a login would make a session that nobody ends, and what waits
+    /// counts against the limit for everybody.
+    pub(crate) fn forget_asker(&mut self, conn: ConnId) {
+        self.fresh.next.retain(|item| !item.is_of(conn));
+        if let Some((_, items)) = &mut self.fresh.asked {
+            items.retain(|item| !item.is_of(conn));
+        }
+        self.parked_logins.retain(|login| !is_login_of(login, conn));
+    }
+
     /// A follower's part of a batch: it goes to the leader.
     pub(crate) fn forward_waiting(&mut self, now: Now, out: &mut Vec<Output>) {
         if self.settings.quorum.leader.is_none() {
@@ -129,7 +152,7 @@ impl Monitor {
     }
 
     /// Another member's client.
-    pub(crate) fn adopt(&mut self, conn: types::ConnId, who: Who) {
+    pub(crate) fn adopt(&mut self, conn: ConnId, who: Who) {
         let Ok(caps) = cephx::MonCap::parse(&who.caps) else { return };
         let mut session = Session::new(who.name, who.addr, 0);
         session.stage = Stage::Open;
@@ -144,7 +167,7 @@ impl Monitor {
     }
 
     /// What a leader needs to know of one of our clients.
-    pub(crate) fn who(&self, conn: types::ConnId) -> Option<Who> {
+    pub(crate) fn who(&self, conn: ConnId) -> Option<Who> {
         let s = self.sessions.get(&conn)?;
         Some(Who {
             name: s.name.clone(),
