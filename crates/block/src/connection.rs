@@ -16,6 +16,8 @@ const MAX_REQUESTS: usize = 128;
 /// Bytes of their data, in units of [`UNIT`].
 const MAX_UNITS: u32 = 1024;
 const UNIT: u64 = 64 << 10;
+/// The most that one block status looks at, in bytes; a shorter answer is legal, and the client asks for the rest.
+const MAX_STATUS: u32 = 256 << 20;
 const READ_RESERVE: usize = 64 << 10;
 /// A peer that has not chosen an export by then is closed.
 const HANDSHAKE_LIMIT: std::time::Duration = std::time::Duration::from_secs(30);
@@ -155,6 +157,7 @@ async fn execute(
             return Ok(replies.data(cookie, offset, pieces, whole));
         }
         Command::BlockStatus { offset, len, one } => {
+            let len = len.min(MAX_STATUS);
             let ranges = device.status(offset, u64::from(len)).await?;
             return Ok(vec![replies.block_status(cookie, len, &ranges, one)]);
         }
@@ -203,4 +206,75 @@ async fn write_all(writer: &mut (impl AsyncWrite + Unpin), buffers: Buffers) -> 
         io::IoSlice::advance_slices(&mut left, written);
     }
     writer.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::device::{BoxFuture, Piece, Range};
+
+    /// Remembers how much it was asked to look at.
+    #[derive(Default)]
+    struct Asked(AtomicU64);
+
+    type Answer<'a, T> = BoxFuture<'a, Result<T, BlockError>>;
+
+    fn refused<T: Send + 'static>() -> Answer<'static, T> {
+        Box::pin(async { Err(BlockError::new(5, "not asked for")) })
+    }
+
+    impl BlockDevice for Asked {
+        fn identity(&self) -> String {
+            String::new()
+        }
+
+        fn size(&self) -> u64 {
+            1 << 40
+        }
+
+        fn is_read_only(&self) -> bool {
+            true
+        }
+
+        fn read(&self, _: u64, _: u64) -> Answer<'_, Vec<Piece>> {
+            refused()
+        }
+
+        fn write(&self, _: u64, _: Bytes) -> Answer<'_, ()> {
+            refused()
+        }
+
+        fn zero(&self, _: u64, _: u64, _: bool) -> Answer<'_, ()> {
+            refused()
+        }
+
+        fn flush(&self) -> Answer<'_, ()> {
+            refused()
+        }
+
+        fn status(&self, _: u64, len: u64) -> Answer<'_, Vec<Range>> {
+            self.0.store(len, Ordering::SeqCst);
+            Box::pin(async move { Ok(vec![Range { len, hole: true, zero: true }]) })
+        }
+
+        fn close(&self) -> Answer<'_, ()> {
+            refused()
+        }
+    }
+
+    #[tokio::test]
+    async fn one_block_status_looks_at_a_bounded_part() {
+        for (len, expected) in [(4096, 4096), (u32::MAX, MAX_STATUS)] {
+            let (device, (session, _)) = (Asked::default(), Session::new(Vec::new()));
+            let command = Command::BlockStatus { offset: 0, len, one: false };
+            let reply = execute(&device, Request { cookie: 1, command }, session.replies()).await;
+            let reply = reply.expect("an answer").concat();
+            assert_eq!(device.0.load(Ordering::SeqCst), u64::from(expected));
+            // The only extent of the answer: its length, then its flags.
+            let at = reply.len() - 8;
+            assert_eq!(reply[at..at + 4], expected.to_be_bytes());
+        }
+    }
 }

@@ -2,11 +2,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use bytes::{Bytes, BytesMut};
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 use writeback::{Log, Media, MediaWrite, OpenError};
 
 /// The cache's file cannot be used.
@@ -31,8 +31,16 @@ impl MediaFile {
     /// Opens the cache of `identity` at `path`, making one of `new_len` bytes when there is none, and replays it.
     pub fn open(path: &Path, identity: &str, new_len: u64) -> Result<(Self, Log), MediaError> {
         let io = |source| MediaError::Io { path: path.to_owned(), source };
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(io)?;
+        // The image's bytes are nobody else's to read, and a link that somebody laid must not lead the zeros elsewhere.
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+            .open(path)
+            .map_err(io)?;
         if let Err(e) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             return Err(match e {
                 rustix::io::Errno::WOULDBLOCK => MediaError::InUse { path: path.to_owned() },
@@ -109,5 +117,26 @@ impl Media for MediaFile {
 
     fn read(&self, pos: u64, len: usize) -> Result<Bytes, String> {
         self.read_at(pos, len).map_err(|e| e.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_new_file_is_its_owners_alone_and_links_are_not_followed() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("a.cache");
+        drop(MediaFile::open(&path, "a", writeback::MIN_FILE_LEN).expect("opens"));
+        let mode = std::fs::metadata(&path).expect("is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let (link, target) = (folder.path().join("b.cache"), folder.path().join("target"));
+        std::os::unix::fs::symlink(&target, &link).expect("links");
+        let refused = MediaFile::open(&link, "b", writeback::MIN_FILE_LEN);
+        assert!(matches!(refused, Err(MediaError::Io { .. })));
+        assert!(!target.exists());
     }
 }

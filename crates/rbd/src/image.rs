@@ -63,6 +63,10 @@ pub(crate) struct Inner {
     pub policy: LockPolicy,
     pub snap_id: Option<u64>,
     view: RwLock<Arc<View>>,
+    /// From reading the header to storing its view, so that an older view never replaces a newer one.
+    refreshing: tokio::sync::Mutex<()>,
+    /// The header could not be read again: that comes before the next change.
+    pub stale: AtomicBool,
     /// Changes hold it for reading; what must see none under way holds it for writing.
     pub gate: tokio::sync::RwLock<()>,
     /// One acquisition at a time.
@@ -72,6 +76,8 @@ pub(crate) struct Inner {
     pub map: Mutex<Option<Map>>,
     pub map_updates: tokio::sync::Mutex<()>,
     pub watching: tokio::sync::Mutex<Option<Watching>>,
+    /// Of all our watches, lost ones too: other images of this process are the same client to the cluster.
+    pub cookies: Mutex<Vec<u64>>,
     /// Somebody said that the lock is free.
     pub released: Notify,
 }
@@ -150,12 +156,15 @@ impl Image {
                 policy: options.lock,
                 snap_id,
                 view: RwLock::new(Arc::new(view)),
+                refreshing: tokio::sync::Mutex::new(()),
+                stale: AtomicBool::new(false),
                 gate: tokio::sync::RwLock::new(()),
                 acquiring: tokio::sync::Mutex::new(()),
                 owned: AtomicBool::new(false),
                 map: Mutex::new(None),
                 map_updates: tokio::sync::Mutex::new(()),
                 watching: tokio::sync::Mutex::new(None),
+                cookies: Mutex::new(Vec::new()),
                 released: Notify::new(),
             });
             if let Some(snap) = snap_id {
@@ -282,6 +291,13 @@ impl Inner {
     }
 
     pub async fn refresh(&self) -> Result<()> {
+        let _one = self.refreshing.lock().await;
+        let result = self.read_header().await;
+        self.stale.store(result.is_err(), Ordering::SeqCst);
+        result
+    }
+
+    async fn read_header(&self) -> Result<()> {
         let before = self.view();
         let header = header::read(&self.meta, &self.id, self.read_only).await?;
         let view = make_view(&self.meta, header, self.snap_id, Some(&before)).await?;
@@ -306,6 +322,7 @@ impl Inner {
     pub async fn start_watch(self: &Arc<Self>) -> Result<u64> {
         let watch = Arc::new(self.meta.watch(&self.header_object(), None).await?);
         let cookie = watch.cookie();
+        self.cookies.lock().unwrap_or_else(PoisonError::into_inner).push(cookie);
         let (weak, for_task) = (Arc::downgrade(self), Arc::clone(&watch));
         let task = tokio::spawn(async move {
             loop {
@@ -332,7 +349,12 @@ impl Inner {
     fn lost_watch(self: Arc<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let _gate = self.gate.write().await;
-            self.owned.store(false, Ordering::SeqCst);
+            let owned = self.owned.swap(false, Ordering::SeqCst);
+            // Others may wait for it, images of this process too. One that must keep the image does not offer it: whoever
+            // takes it by force then shuts this client out, as the cache above needs.
+            if owned && self.policy != LockPolicy::Keep {
+                self.unlock_lost().await;
+            }
             if let Err(e) = self.start_watch().await {
                 tracing::warn!(image = %self.id, error = %e, "cannot watch the image again");
                 *self.watching.lock().await = None;

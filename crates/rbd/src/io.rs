@@ -21,14 +21,27 @@ use crate::object_map::{self, EXISTS, EXISTS_CLEAN, NONEXISTENT, PENDING};
 const SPARSE_FROM: u64 = 64 << 10;
 /// Objects changed at once by one request.
 const OBJECTS_AT_ONCE: usize = 16;
+/// Objects asked at once whether they exist.
+const STATS_AT_ONCE: usize = 64;
 
 /// A change of one data object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ObjectChange {
-    Write { offset: u64, data: Bytes },
-    Zero { offset: u64, len: u64 },
-    Truncate { offset: u64 },
+    Write {
+        offset: u64,
+        data: Bytes,
+    },
+    Zero {
+        offset: u64,
+        len: u64,
+    },
+    Truncate {
+        offset: u64,
+    },
+    /// The range reads as zeros afterwards, in front of a parent too.
     Remove,
+    /// The object goes, because the image ends before it; what the parent shows there matters to snapshots alone.
+    Drop,
 }
 
 impl Image {
@@ -113,19 +126,23 @@ impl Image {
         let view = self.inner.view();
         check_range(offset, len, view.size)?;
         let extents = view.layout.extents(offset, len);
-        let started: Vec<_> = extents
-            .into_iter()
-            .map(|e| {
-                let known = self.inner.map_state(e.object);
-                let ask = known
-                    .is_none()
-                    .then(|| view.data.submit_read(&view.object(e.object), ReadOp::new().stat()));
-                (e, known, ask)
-            })
-            .collect();
         let mut out = Vec::new();
-        for (extent, known, ask) in started {
-            let exists = match ask {
+        for window in extents.chunks(STATS_AT_ONCE) {
+            self.status_of(&view, window, &mut out).await?;
+        }
+        Ok(out)
+    }
+
+    async fn status_of(&self, view: &View, extents: &[Extent], out: &mut Vec<Range>) -> Result<()> {
+        let ask = |e: &Extent| {
+            let known = self.inner.map_state(e.object);
+            let asked =
+                known.is_none().then(|| view.data.submit_read(&view.object(e.object), ReadOp::new().stat()));
+            (*e, known, asked)
+        };
+        let started: Vec<_> = extents.iter().map(ask).collect();
+        for (extent, known, asked) in started {
+            let exists = match asked {
                 None => known.unwrap_or(false),
                 Some(pending) => match pending.await {
                     Ok(_) => true,
@@ -136,10 +153,10 @@ impl Image {
             if exists {
                 out.push(Range { len: extent.len, hole: false, zero: false });
             } else {
-                out.extend(parent_status(&view, &extent).await?);
+                out.extend(parent_status(view, &extent).await?);
             }
         }
-        Ok(out)
+        Ok(())
     }
 }
 
@@ -256,24 +273,23 @@ impl Inner {
                 return self.change_object(view, object, change).await;
             }
         }
-        let mut running: JoinSet<Result<()>> = JoinSet::new();
+        let mut running = Running::default();
         for (object, change) in changes {
-            if running.len() >= OBJECTS_AT_ONCE {
-                join(&mut running).await?;
+            if !running.has_room(OBJECTS_AT_ONCE).await {
+                break;
             }
             let (inner, view) = (Arc::clone(self), Arc::clone(view));
-            running.spawn(async move { inner.change_object(&view, object, change).await });
+            running.tasks.spawn(async move { inner.change_object(&view, object, change).await });
         }
-        while !running.is_empty() {
-            join(&mut running).await?;
-        }
-        Ok(())
+        running.finish().await
     }
 
     async fn change_object(&self, view: &View, object: u64, change: ObjectChange) -> Result<()> {
-        let shared = shared_extents(view, object);
+        let drops = change == ObjectChange::Drop;
+        let nobody_shares = drops && view.header.snaps.is_empty();
+        let shared = if nobody_shares { Vec::new() } else { shared_extents(view, object) };
         let has_parent = !shared.is_empty();
-        let removes = change == ObjectChange::Remove && !has_parent;
+        let removes = drops || change == ObjectChange::Remove && !has_parent;
         let only_frees = !matches!(change, ObjectChange::Write { .. });
         if only_frees && !has_parent && self.map_state(object) == Some(false) {
             return Ok(());
@@ -284,7 +300,7 @@ impl Inner {
             ObjectChange::Write { offset, data } => {
                 *offset == 0 && data.len() as u64 == view.layout.object_size
             }
-            ObjectChange::Remove => true,
+            ObjectChange::Remove | ObjectChange::Drop => true,
             _ => false,
         };
         let copies_up = has_parent && !(covers && view.header.snaps.is_empty());
@@ -295,7 +311,12 @@ impl Inner {
             Ok(_) => {}
             Err(e) if e.is_not_found() && copies_up => {
                 let op = self.copy_up(view, object, &shared).await?;
-                view.data.write_op(&name, steps(op, view, &change, has_parent)).await?;
+                let op = if drops { WriteOp::new() } else { op };
+                match view.data.write_op(&name, steps(op, view, &change, has_parent)).await {
+                    // The parent had nothing but zeros, so there is nothing to drop.
+                    Err(e) if drops && e.is_not_found() => {}
+                    other => drop(other?),
+                }
             }
             Err(e) if e.is_not_found() && only_frees => {}
             Err(e) => return Err(e.into()),
@@ -412,11 +433,45 @@ impl Inner {
     }
 }
 
-async fn join(running: &mut JoinSet<Result<()>>) -> Result<()> {
-    match running.join_next().await {
-        Some(Ok(result)) => result,
-        Some(Err(e)) => Err(Error::refused(Errno::EIO, e.to_string())),
-        None => Ok(()),
+/// Changes that run at the same time. The first error is told only when all of them ended: with the caller's guard the
+/// lock may go, and then none may still be on its way to an OSD.
+pub(crate) struct Running {
+    pub tasks: JoinSet<Result<()>>,
+    result: Result<()>,
+}
+
+impl Default for Running {
+    fn default() -> Self {
+        Self { tasks: JoinSet::new(), result: Ok(()) }
+    }
+}
+
+impl Running {
+    /// Waits until fewer than `most` run; false once one failed.
+    pub async fn has_room(&mut self, most: usize) -> bool {
+        while self.tasks.len() >= most {
+            self.join().await;
+        }
+        self.result.is_ok()
+    }
+
+    /// Waits for all of them.
+    pub async fn finish(mut self) -> Result<()> {
+        while !self.tasks.is_empty() {
+            self.join().await;
+        }
+        self.result
+    }
+
+    async fn join(&mut self) {
+        let result = match self.tasks.join_next().await {
+            Some(Ok(result)) => result,
+            Some(Err(e)) => Err(Error::refused(Errno::EIO, e.to_string())),
+            None => Ok(()),
+        };
+        if self.result.is_ok() {
+            self.result = result;
+        }
     }
 }
 
@@ -438,6 +493,31 @@ fn steps(op: WriteOp, view: &View, change: &ObjectChange, has_parent: bool) -> W
         ObjectChange::Zero { offset, len } => op.zero(*offset, *len),
         ObjectChange::Truncate { offset } => op.truncate(*offset),
         ObjectChange::Remove if has_parent => op.create(false).truncate(0),
-        ObjectChange::Remove => op.remove(),
+        ObjectChange::Remove | ObjectChange::Drop => op.remove(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_error_is_told_when_all_ended() {
+        let ended = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let mut running = Running::default();
+        for i in 0..4 {
+            assert!(running.has_room(8).await);
+            let ended = Arc::clone(&ended);
+            running.tasks.spawn(async move {
+                for _ in 0..i * 10 {
+                    tokio::task::yield_now().await;
+                }
+                ended.fetch_add(1, Ordering::SeqCst);
+                if i % 2 == 0 { Err(Error::refused(Errno(i + 1), "")) } else { Ok(()) }
+            });
+        }
+        assert!(!running.has_room(3).await, "no more are started");
+        assert_eq!(running.finish().await.map_err(|e| e.errno()), Err(Errno(1)));
+        assert_eq!(ended.load(Ordering::SeqCst), 4);
     }
 }

@@ -16,7 +16,7 @@ use block::BoxFuture;
 use bytes::Bytes;
 use codec::{Decode, Encode};
 use rados::{LockHolder, LockInfo, LockKind, LockRequest};
-use tokio::sync::RwLockReadGuard;
+use tokio::sync::{RwLockReadGuard, RwLockWriteGuard};
 use types::{EntityName, Errno};
 
 use crate::class::{self, FlagsArgs, HEAD};
@@ -34,6 +34,8 @@ const COOKIE_PREFIX: &str = "auto ";
 
 /// How long an asked owner may take before it is asked again.
 const HAND_OVER: Duration = Duration::from_secs(5);
+/// How often that long an image of this process without a watch is waited for.
+const SIBLING_ROUNDS: u32 = 12;
 const NOTIFY_LIMIT: Duration = Duration::from_secs(10);
 
 impl Inner {
@@ -45,11 +47,36 @@ impl Inner {
         loop {
             let guard = self.gate.read().await;
             if self.owned.load(Ordering::SeqCst) || !self.view().header.has(feature::EXCLUSIVE_LOCK) {
+                self.refresh_stale().await?;
                 return Ok(guard);
             }
             drop(guard);
             self.acquire().await?;
         }
+    }
+
+    /// Waits until the lock is ours and no change is under way; none starts while the guard lives.
+    pub async fn quiet(self: &Arc<Self>) -> Result<RwLockWriteGuard<'_, ()>> {
+        loop {
+            drop(self.ready().await?);
+            let guard = self.gate.write().await;
+            // Between the two guards another client may have been given the lock.
+            if self.owned.load(Ordering::SeqCst) || !self.view().header.has(feature::EXCLUSIVE_LOCK) {
+                self.refresh_stale().await?;
+                return Ok(guard);
+            }
+        }
+    }
+
+    async fn refresh_stale(&self) -> Result<()> {
+        if self.stale.load(Ordering::SeqCst) { self.refresh().await } else { Ok(()) }
+    }
+
+    /// Whether it is we, under our present watch or one that was lost. The client's number alone does not tell: all
+    /// images of one process have it.
+    fn is_us(&self, client: ClientId) -> bool {
+        client.global_id == self.meta.cluster().global_id()
+            && self.cookies.lock().unwrap_or_else(PoisonError::into_inner).contains(&client.watch)
     }
 
     async fn watch_cookie(self: &Arc<Self>) -> Result<u64> {
@@ -70,6 +97,7 @@ impl Inner {
             return Ok(());
         }
         let object = self.header_object();
+        let mut dead_siblings = 0;
         loop {
             let released = self.released.notified();
             let cookie = format!("{COOKIE_PREFIX}{}", self.watch_cookie().await?);
@@ -83,8 +111,9 @@ impl Inner {
             let info = self.meta.lock_info(&object, LOCK_NAME).await?;
             let Some(holder) = info.holders.first() else { continue };
             let watch = check_holder(&info, holder)?;
-            let us = EntityName::client(self.meta.cluster().global_id() as i64);
-            if holder.client == us {
+            let global_id = self.meta.cluster().global_id();
+            let is_our_client = holder.client == EntityName::client(global_id as i64);
+            if is_our_client && self.is_us(ClientId { global_id, watch }) {
                 // Ours, under a watch that was lost.
                 self.forgive(self.meta.unlock(&object, LOCK_NAME, &holder.cookie).await)?;
                 continue;
@@ -95,6 +124,17 @@ impl Inner {
             }) {
                 self.ask_owner().await?;
                 let _ = tokio::time::timeout(HAND_OVER, released).await;
+            } else if is_our_client {
+                // Another image of this process lost its watch. It gives the lock up when its changes are done; to
+                // blocklist it would blocklist us.
+                dead_siblings += 1;
+                if dead_siblings > SIBLING_ROUNDS {
+                    return Err(Error::refused(
+                        Errno::EBUSY,
+                        "another open image of this process has the lock and does not let go of it",
+                    ));
+                }
+                let _ = tokio::time::timeout(HAND_OVER, released).await;
             } else {
                 tracing::info!(image = %self.id, owner = %holder.client, "the lock's owner is dead: breaking the lock");
                 self.meta.cluster().blocklist_add(&holder.addr, None).await?;
@@ -103,6 +143,17 @@ impl Inner {
             }
         }
         self.take_over().await
+    }
+
+    /// Gives up the lock of the watch that was lost; if that fails, the next acquisition does it.
+    pub async fn unlock_lost(&self) {
+        let lost = self.watching.lock().await.as_ref().map(|w| w.watch.cookie());
+        if let Some(lost) = lost {
+            let cookie = format!("{COOKIE_PREFIX}{lost}");
+            if let Err(e) = self.meta.unlock(&self.header_object(), LOCK_NAME, &cookie).await {
+                tracing::debug!(image = %self.id, error = %e, "the lost watch's lock stays for now");
+            }
+        }
     }
 
     fn forgive(&self, result: rados::Result<()>) -> Result<()> {
@@ -150,10 +201,17 @@ impl Inner {
 
     /// Says in the header that the map is not to be relied upon.
     pub async fn invalidate_map(&self, why: &str) -> Result<()> {
+        self.invalidate_maps(&[HEAD], why).await
+    }
+
+    /// Says it of the head, which is among `snaps`, and of snapshots.
+    pub async fn invalidate_maps(&self, snaps: &[u64], why: &str) -> Result<()> {
         tracing::warn!(image = %self.id, why, "the object map is marked invalid");
         let bits = flag::OBJECT_MAP_INVALID | flag::FAST_DIFF_INVALID;
-        let args = FlagsArgs { bits, mask: bits, snap: HEAD };
-        class::change(&self.meta, &self.header_object(), "set_flags", args.to_bytes()).await?;
+        for snap in snaps {
+            let args = FlagsArgs { bits, mask: bits, snap: *snap };
+            class::change(&self.meta, &self.header_object(), "set_flags", args.to_bytes()).await?;
+        }
         *self.map.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(())
     }
@@ -218,7 +276,7 @@ impl Inner {
                 Bytes::new()
             }
             Ok(Message::RequestLock { client, force }) if owned => {
-                if client.global_id == self.meta.cluster().global_id() {
+                if self.is_us(client) {
                     return Bytes::new();
                 }
                 if self.policy == LockPolicy::Keep && !force {

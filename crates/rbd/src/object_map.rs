@@ -51,6 +51,18 @@ impl Map {
         self.bits.resize(objects.div_ceil(4) as usize, 0);
         self.objects = objects;
     }
+
+    /// The objects of either map, all as changed since the last snapshot.
+    pub fn existing_with(&self, other: &Self) -> Self {
+        let mut out = Self { objects: 0, bits: Vec::new() };
+        out.resize(self.objects.max(other.objects));
+        for object in 0..out.objects {
+            if self.get(object) != NONEXISTENT || other.get(object) != NONEXISTENT {
+                out.set(object, EXISTS);
+            }
+        }
+        out
+    }
 }
 
 impl Decode for Map {
@@ -142,6 +154,11 @@ mod tests {
         assert_eq!(map.bits, [0b01_10_00_11, 0b00_01_00_00]);
         assert_eq!((0..7).map(|i| map.get(i)).collect::<Vec<_>>(), [1, 2, 0, 3, 0, 1, 0]);
         assert_eq!(Map::from_bytes(map.to_bytes()), Ok(map.clone()));
+        let mut longer = Map { objects: 0, bits: vec![] };
+        longer.resize(8);
+        longer.set(2, EXISTS_CLEAN);
+        let either = map.existing_with(&longer);
+        assert_eq!((0..8).map(|i| either.get(i)).collect::<Vec<_>>(), [1, 1, 1, 1, 0, 1, 0, 0]);
         map.resize(3);
         map.resize(6);
         assert_eq!((0..6).map(|i| map.get(i)).collect::<Vec<_>>(), [1, 2, 0, 0, 0, 0]);

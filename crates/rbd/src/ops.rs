@@ -13,21 +13,21 @@ use crate::class::{
 use crate::error::{Error, Result};
 use crate::header::{self, SnapshotKind, feature, op_feature};
 use crate::image::{Image, OpenOptions};
-use crate::io::ObjectChange;
+use crate::io::{ObjectChange, Running};
 use crate::manage::CreateOptions;
 use crate::{object_map, pool};
 
 /// Objects flattened or removed at once.
-const AT_ONCE: u64 = 16;
+const AT_ONCE: usize = 16;
 
-/// Removes what lies behind `size` bytes. The lock is ours.
+/// Removes what lies behind `size` bytes. The lock is ours, and the gate is shut.
 pub(crate) async fn trim(image: &Image, size: u64, progress: &dyn Fn(u64, u64)) -> Result<()> {
     let view = image.inner.view();
     let (from, to) = (view.layout.objects(size), view.layout.objects(view.size));
     let mut at = from;
     while at < to {
-        let end = (at + AT_ONCE).min(to);
-        let gone = (at..end).map(|object| (object, ObjectChange::Remove)).collect();
+        let end = (at + AT_ONCE as u64).min(to);
+        let gone = (at..end).map(|object| (object, ObjectChange::Drop)).collect();
         image.inner.change_objects(&view, gone).await?;
         at = end;
         progress(at - from, to - from);
@@ -46,9 +46,17 @@ pub(crate) async fn trim(image: &Image, size: u64, progress: &dyn Fn(u64, u64)) 
 }
 
 pub(crate) async fn resize(image: &Image, size: u64, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
+    let _quiet = image.inner.quiet().await?;
+    resize_quiet(image, size, progress).await
+}
+
+/// Resizes while the caller keeps the gate shut.
+pub(crate) async fn resize_quiet(
+    image: &Image,
+    size: u64,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Result<()> {
     let inner = &image.inner;
-    drop(inner.ready().await?);
-    let _quiet = inner.gate.write().await;
     let view = inner.view();
     let objects = view.layout.objects(size);
     let has_map = inner.map.lock().unwrap_or_else(PoisonError::into_inner).is_some();
@@ -136,18 +144,16 @@ impl Image {
             return Err(Error::refused(Errno::EINVAL, "the image has no parent"));
         };
         let objects = view.layout.objects(view.overlap);
-        let mut running = tokio::task::JoinSet::new();
+        let mut running = Running::default();
         for object in 0..objects {
-            if running.len() as u64 >= AT_ONCE {
-                flattened(&mut running).await?;
+            if !running.has_room(AT_ONCE).await {
+                break;
             }
             let inner = self.inner.clone();
-            running.spawn(async move { inner.flatten_object(object).await });
+            running.tasks.spawn(async move { inner.flatten_object(object).await });
             progress(object, objects);
         }
-        while !running.is_empty() {
-            flattened(&mut running).await?;
-        }
+        running.finish().await?;
         let _ready = self.inner.ready().await?;
         let header = self.header();
         let snaps_share = header.snaps.iter().any(|s| s.parent_overlap > 0);
@@ -160,14 +166,6 @@ impl Image {
         self.inner.tell_header_update().await;
         progress(objects, objects);
         Ok(())
-    }
-}
-
-async fn flattened(running: &mut tokio::task::JoinSet<Result<()>>) -> Result<()> {
-    match running.join_next().await {
-        Some(Ok(result)) => result,
-        Some(Err(e)) => Err(Error::refused(Errno::EIO, e.to_string())),
-        None => Ok(()),
     }
 }
 

@@ -111,7 +111,7 @@ async fn remove_open(io: &IoCtx, image: &Image, progress: &dyn Fn(u64, u64)) -> 
     if watchers.len() > 1 {
         return Err(Error::refused(Errno::EBUSY, "the image is still open elsewhere"));
     }
-    image.acquire_lock().await?;
+    let _quiet = image.inner.quiet().await?;
     ops::trim(image, 0, progress).await?;
     if let Some(parent) = &header.parent {
         let is_new = header.op_features & op_feature::CLONE_CHILD != 0;

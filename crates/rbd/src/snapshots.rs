@@ -9,11 +9,11 @@ use codec::Encode;
 use rados::{PoolId, WriteOp};
 use types::{Errno, SnapId};
 
-use crate::class::{self, Namespace, OldParentKey, ProtectArgs, SnapAddArgs, SnapRenameArgs};
+use crate::class::{self, HEAD, Namespace, OldParentKey, ProtectArgs, SnapAddArgs, SnapRenameArgs};
 use crate::error::{Context, Error, Result};
 use crate::header::{Snapshot, SnapshotKind, feature, flag};
 use crate::image::Image;
-use crate::object_map::{self, EXISTS, EXISTS_CLEAN, NONEXISTENT};
+use crate::object_map::{self, EXISTS, EXISTS_CLEAN, Map};
 use crate::ops;
 
 /// Source: RBD_PROTECTION_STATUS_*.
@@ -32,8 +32,7 @@ impl Image {
     /// # Errors
     /// EEXIST for a name in use.
     pub async fn create_snap(&self, name: &str) -> Result<u64> {
-        drop(self.inner.ready().await?);
-        let _quiet = self.inner.gate.write().await;
+        let _quiet = self.inner.quiet().await?;
         let view = self.inner.view();
         let object = self.inner.header_object();
         let id = loop {
@@ -55,10 +54,14 @@ impl Image {
                 }
             }
         };
-        self.map_of_new_snap(id.0).await?;
+        // A change under the older view would overwrite what the snapshot holds.
         self.inner.refresh().await?;
+        let mapped = match self.map_of_new_snap(id.0).await {
+            Ok(()) => Ok(()),
+            Err(e) => self.inner.invalidate_maps(&[HEAD, id.0], &e.to_string()).await,
+        };
         self.inner.tell_header_update().await;
-        Ok(id.0)
+        mapped.map(|()| id.0)
     }
 
     /// The snapshot's map is the head's; from now on nothing of the head changed.
@@ -99,8 +102,7 @@ impl Image {
     }
 
     pub(crate) async fn remove_snap_by_id(&self, id: u64) -> Result<()> {
-        drop(self.inner.ready().await?);
-        let _quiet = self.inner.gate.write().await;
+        let _quiet = self.inner.quiet().await?;
         self.inner.refresh().await?;
         let view = self.inner.view();
         let snapshot = view.header.snaps.iter().find(|s| s.id == id).cloned();
@@ -239,10 +241,11 @@ impl Image {
     /// # Errors
     /// ENOENT when there is no such snapshot.
     pub async fn rollback(&self, name: &str, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
-        drop(self.inner.ready().await?);
+        let _quiet = self.inner.quiet().await?;
+        self.inner.refresh().await?;
         let snapshot = self.user_snapshot(name)?;
-        ops::resize(self, snapshot.size, progress).await?;
-        let _ready = self.inner.ready().await?;
+        ops::resize_quiet(self, snapshot.size, progress).await?;
+        let then = self.map_before_rollback(&snapshot).await?;
         let view = self.inner.view();
         let objects = view.layout.objects(snapshot.size);
         for object in 0..objects {
@@ -252,26 +255,39 @@ impl Image {
             }
             progress(object + 1, objects);
         }
-        self.map_after_rollback(snapshot.id).await
+        // What exists now is what existed then, and all of it counts as changed.
+        match then {
+            Some(then) => self.save_map(then).await,
+            None => Ok(()),
+        }
     }
 
-    /// What exists now is what existed then, and all of it counts as changed.
-    async fn map_after_rollback(&self, snap: u64) -> Result<()> {
+    /// Before the first object changes the map tells of every object that exists or existed then: wherever the rollback
+    /// ends, no object is missing from it. Gives the map for its end.
+    async fn map_before_rollback(&self, snapshot: &Snapshot) -> Result<Option<Map>> {
         let inner = &self.inner;
-        if inner.map.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
-            return Ok(());
-        }
-        let mut then = match object_map::load(&inner.meta, &inner.id, Some(snap)).await {
-            Ok(map) => map,
-            Err(e) => return inner.invalidate_map(&format!("the snapshot's map cannot be read: {e}")).await,
+        let Some(now) = inner.map.lock().unwrap_or_else(PoisonError::into_inner).clone() else {
+            return Ok(None);
         };
-        for object in 0..then.len() {
-            let state = if then.get(object) == NONEXISTENT { NONEXISTENT } else { EXISTS };
-            then.set(object, state);
+        if snapshot.flags & flag::OBJECT_MAP_INVALID != 0 {
+            return inner.invalidate_map("the snapshot's map is invalid").await.map(|()| None);
         }
-        let op = object_map::guarded().exec("rbd", "object_map_save", then.to_bytes());
+        let then = match object_map::load(&inner.meta, &inner.id, Some(snapshot.id)).await {
+            Ok(map) => map,
+            Err(e) => {
+                let why = format!("the snapshot's map cannot be read: {e}");
+                return inner.invalidate_map(&why).await.map(|()| None);
+            }
+        };
+        self.save_map(then.existing_with(&now)).await?;
+        Ok(Some(then.existing_with(&then)))
+    }
+
+    async fn save_map(&self, map: Map) -> Result<()> {
+        let inner = &self.inner;
+        let op = object_map::guarded().exec("rbd", "object_map_save", map.to_bytes());
         inner.meta.write_op(&class::object::map(&inner.id, None), op).await?;
-        *inner.map.lock().unwrap_or_else(PoisonError::into_inner) = Some(then);
+        *inner.map.lock().unwrap_or_else(PoisonError::into_inner) = Some(map);
         Ok(())
     }
 }

@@ -79,6 +79,7 @@ pub struct Live {
     pub record: RecordRef,
     /// Bytes of the area.
     pub size: u64,
+    pub epoch: u64,
     pub group: u64,
     pub kind: Kind,
     pub offset: u64,
@@ -109,6 +110,7 @@ impl Log {
             area_len,
             tail_pos: 0,
             tail_seq: 1,
+            tail_epoch: 0,
             synced: 0,
             identity: identity.to_owned(),
         };
@@ -170,7 +172,8 @@ impl Log {
         let record =
             RecordRef { pos, len: HEADER_LEN + data.len(), seq: self.next_seq, file_id: header.file_id };
         let length = end - offset;
-        self.live.push_back(Live { record, size, group: self.group, kind, offset, length });
+        let (epoch, group) = (self.epoch, self.group);
+        self.live.push_back(Live { record, size, epoch, group, kind, offset, length });
         self.used += size;
         self.head_pos = (self.head_pos + size) % self.superblock.area_len;
         self.next_seq += 1;
@@ -237,6 +240,7 @@ impl Log {
         let tail = self.live.get(self.retired_count());
         self.superblock.tail_pos = tail.map_or(self.head_pos, |l| l.record.pos - AREA_START);
         self.superblock.tail_seq = tail.map_or(self.next_seq, |l| l.record.seq);
+        self.superblock.tail_epoch = tail.map_or(self.epoch, |l| l.epoch);
         self.superblock.generation += 1;
         self.superblock.epoch = self.epoch;
         self.superblock.synced = self.committed_seq;

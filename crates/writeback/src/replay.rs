@@ -42,7 +42,7 @@ impl Log {
             return Err(OpenError::Truncated { wanted, found: media.len() });
         }
         let mut log = Self::from_superblock(&superblock);
-        let mut scan = Scan { media, log: &mut log, epoch: 0 };
+        let mut scan = Scan { media, log: &mut log, epoch: superblock.tail_epoch };
         while scan.step()? {}
         scan.check_nothing_lost(superblock.synced)?;
         log.settle_replayed();
@@ -82,7 +82,7 @@ const SCAN_BYTES: u64 = 1 << 20;
 struct Scan<'a> {
     media: &'a dyn Media,
     log: &'a mut Log,
-    /// Of the record before; epochs never fall.
+    /// Of the record before, or what the tail has at least; epochs never fall.
     epoch: u64,
 }
 
@@ -113,6 +113,7 @@ impl Scan<'_> {
                 file_id: header.file_id,
             },
             size,
+            epoch: header.epoch,
             group: header.group,
             kind: header.kind,
             offset: header.offset,

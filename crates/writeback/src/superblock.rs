@@ -27,6 +27,8 @@ pub struct Superblock {
     /// Byte of the area.
     pub tail_pos: u64,
     pub tail_seq: u64,
+    /// Of the record at the tail, or of the session when there was none: an older record there was never acknowledged.
+    pub tail_epoch: u64,
     pub synced: u64,
     pub identity: String,
 }
@@ -49,8 +51,15 @@ impl Superblock {
         w.raw(MAGIC);
         w.u32(VERSION);
         w.raw(&self.id);
-        for number in [self.generation, self.epoch, self.area_len, self.tail_pos, self.tail_seq, self.synced]
-        {
+        for number in [
+            self.generation,
+            self.epoch,
+            self.area_len,
+            self.tail_pos,
+            self.tail_seq,
+            self.tail_epoch,
+            self.synced,
+        ] {
             w.u64(number);
         }
         let mut cut = self.identity.len().min(MAX_IDENTITY);
@@ -87,6 +96,7 @@ impl Superblock {
             area_len: r.u64().ok()?,
             tail_pos: r.u64().ok()?,
             tail_seq: r.u64().ok()?,
+            tail_epoch: r.u64().ok()?,
             synced: r.u64().ok()?,
             identity: String::from_utf8(r.blob().ok()?.to_vec()).ok()?,
         })
@@ -99,6 +109,7 @@ impl Superblock {
             && self.tail_pos < self.area_len
             && (1..MAX_SEQ).contains(&self.tail_seq)
             && self.epoch < MAX_SEQ
+            && self.tail_epoch <= self.epoch
             && self.generation < MAX_SEQ
     }
 

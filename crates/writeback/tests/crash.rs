@@ -366,6 +366,38 @@ fn a_damaged_acknowledged_record_is_noticed() {
     }
 }
 
+/// A record that was never acknowledged may lie intact just where a later session's log ends.
+#[test]
+fn an_older_sessions_record_at_the_tail_is_not_replayed() {
+    let mut disk = Disk::new();
+    let mut log = disk.open().expect("opens");
+    let sectors = |log: &mut Log, disk: &mut Disk, op: &Op| {
+        let before = disk.pending.len();
+        let appended = log.append(op).expect("fits");
+        appended.writes.iter().for_each(|w| disk.write(w));
+        (appended.seq, disk.pending.len() - before)
+    };
+    let (first, len) = sectors(&mut log, &mut disk, &write_op(0, 1000, 1));
+    let (unacknowledged, _) = sectors(&mut log, &mut disk, &write_op(4000, 1000, 2));
+    disk = disk.crashed(|n| n >= len);
+
+    let mut log = disk.open().expect("a torn tail is no error");
+    let (again, _) = sectors(&mut log, &mut disk, &write_op(8000, 1000, 3));
+    assert_eq!((again, again + 1), (first, unacknowledged), "the new record ends where the old one starts");
+    disk.flush();
+    log.committed(again);
+    let mut image = vec![0; IMAGE];
+    let batch = log.next_batch(u64::MAX).expect("dirty");
+    write_back(&batch, &disk.durable, &mut image);
+    log.retire(&batch);
+    let write = log.superblock_write();
+    disk.write(&write);
+
+    let reopened = disk.open().expect("opens");
+    assert_eq!(reopened.stats().dirty_records, 0);
+    assert!(merged(&reopened, &disk.durable, &image) == image, "replayed what nobody was told of");
+}
+
 #[test]
 fn one_torn_superblock_leaves_the_other() {
     let mut disk = Disk::new();

@@ -103,8 +103,7 @@ fn read_only_refuses_writes() {
 #[test]
 fn the_cache_loses_nothing_to_kill_9() {
     let c = started();
-    // Without the lock: nobody waits half a minute for a dead owner.
-    c.ours("create k --size 8M --image-feature layering");
+    c.ours("create k --size 8M");
     let mut expected = vec![0u8; 8 << 20];
     let options = "--cache cache --cache-size 2M --cache-linger-ms 60000";
     for round in 1..=4u8 {
@@ -121,6 +120,8 @@ fn the_cache_loses_nothing_to_kill_9() {
         let said = c.ok("qemu-io", &args);
         assert_eq!(said.matches("wrote").count(), 8, "{said}");
         assert_eq!(serving.signal("-KILL"), None);
+        // The next owner would wait half a minute until the dead one's watch is over.
+        break_locks(&c, "k");
     }
     let serving = Serving::start(&c, "k", options);
     c.ok("nbdcopy", &[&serving.uri, "seen.img"]);
@@ -130,7 +131,7 @@ fn the_cache_loses_nothing_to_kill_9() {
     assert!(c.file("image.img") == expected, "the image has all after an orderly end");
 
     // A cache belongs to one image.
-    c.ours("create other --size 8M --image-feature layering");
+    c.ours("create other --size 8M");
     let caches = c.dir.path().join("cache");
     let own = fs::read_dir(&caches).expect("folder").next().expect("a file").expect("entry").path();
     let id = c.ours("info other --json");
@@ -139,4 +140,18 @@ fn the_cache_loses_nothing_to_kill_9() {
     let program = binary().display().to_string();
     let (_, said) = c.fails(&program, &["rbd", "serve", "other", "--unix", "s2", "--cache", "cache"]);
     assert!(said.contains("belongs to image"), "{said}");
+
+    // Nothing would keep others from writing below the cache.
+    c.ours("create open --size 8M --image-feature layering");
+    let (_, said) = c.fails(&program, &["rbd", "serve", "open", "--unix", "s3", "--cache", "cache"]);
+    assert!(said.contains("lacks the exclusive-lock feature"), "{said}");
+}
+
+fn break_locks(c: &Cluster, image: &str) {
+    let locks = c.theirs(&format!("lock ls {image} --format json"));
+    let locks: serde_json::Value = serde_json::from_str(&locks).expect("JSON");
+    for lock in locks.as_array().expect("a list") {
+        let word = |name: &str| lock[name].as_str().expect("a text").to_owned();
+        c.ok("rbd", &["lock", "rm", image, &word("id"), &word("locker")]);
+    }
 }
