@@ -73,7 +73,7 @@ impl Bench<'_> {
         for block in &self.args.blocks {
             let load = self.fill(&pool, *block).await?;
             if self.filled.iter().all(|(c, ..)| *c != copies) {
-                let data = u64::from(copies) * self.args.images * self.args.size >> 10;
+                let data = (u64::from(copies) * self.args.images * self.args.size) >> 10;
                 let (used, total) = usage_after(self.cluster, before + data).await?;
                 self.filled.push((copies, used, total));
             }
