@@ -154,6 +154,43 @@ fn layouts_and_refusals() {
     assert_eq!(c.ours("ls"), "j\ns\n", "nothing was left behind");
 }
 
+#[test]
+fn damaged_and_unknown_headers_are_refused_and_left_alone() {
+    let c = started();
+    let set = |image: &str, key: &str, bytes: &[u8]| {
+        c.theirs(&format!("create {image} --size 4M"));
+        let info: serde_json::Value =
+            serde_json::from_str(&c.theirs(&format!("info {image} --format json"))).expect("JSON");
+        let header = format!("rbd_header.{}", info["id"].as_str().expect("an id"));
+        fs::write(c.dir.path().join("value"), bytes).expect("written");
+        c.ok("rados", &["-p", "rbd", "setomapval", &header, key, "--input-file", "value"]);
+        header
+    };
+    let cases: [(&str, &str, &[u8]); 4] = [
+        ("short", "size", &[1, 2, 3]),
+        ("order", "order", &[77]),
+        ("unknown", "features", &(1u64 << 40 | 1).to_le_bytes()),
+        ("prefix", "object_prefix", &[0xff, 0xff, 0xff, 0x7f]),
+    ];
+    for (image, key, bytes) in cases {
+        let header = set(image, key, bytes);
+        let before = c.ok("rados", &["-p", "rbd", "listomapvals", &header]);
+        let program = binary().display().to_string();
+        for words in [
+            &["rbd", "bench", image, "--io-type", "write", "--io-total", "64K"][..],
+            &["rbd", "resize", image, "--size", "8M"],
+        ] {
+            let (status, said) = c.fails(&program, words);
+            assert!(status != 101 && !said.contains("panicked") && said.contains(image), "{key}: {said}");
+        }
+        assert_eq!(
+            c.ok("rados", &["-p", "rbd", "listomapvals", &header]),
+            before,
+            "{key}: the image is as it was"
+        );
+    }
+}
+
 /// Holds an image open through librbd and does what it is told.
 const HOLDER: &str = "
 import rados, rbd, sys

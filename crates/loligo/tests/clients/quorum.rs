@@ -148,8 +148,13 @@ fn monitors_come_with_new_disks_and_are_added_and_removed() {
     assert!(said.contains("mon.d already exists at address"), "{said}");
     let gone = if leader(&c) == "e" { "d" } else { "e" };
     let removed = c.client("ceph", &["mon", "rm", gone]);
-    assert!(text(&removed).contains(&format!("removing mon.{gone} at v2:")), "{}", text(&removed));
-    assert!(text(&removed).contains("there will be 4 monitors"), "{}", text(&removed));
+    let said = text(&removed);
+    assert!(removed.status.success(), "{said}");
+    // A client of the monitor that goes loses its connection, asks another one again, and hears that it is done.
+    if !said.contains("does not exist or has already been removed") {
+        assert!(said.contains(&format!("removing mon.{gone} at v2:")), "{said}");
+        assert!(said.contains("there will be 4 monitors"), "{said}");
+    }
     wait("four monitors", 20, || all_in_quorum(&c, 4));
     assert!(c.ceph("mon stat").contains("4 mons at"));
 }
