@@ -19,6 +19,9 @@ cargo xtask <command>
   setup   only installs what the tests need
 ";
 
+/// The optimised program that clients' tests run against, from the repository's root.
+const GATE_BINARY: &str = "target/gate/loligo";
+
 fn main() -> ExitCode {
     match work() {
         Ok(()) => ExitCode::SUCCESS,
@@ -77,14 +80,30 @@ fn clients(root: &Path) -> Result<()> {
     })?;
     step("clients", || clients_test(root, "loligo", "clients"))?;
     step("block images", || clients_test(root, "loligo", "block"))?;
-    step("the client library", || clients_test(root, "rados", "cluster"))
+    step("the client library", || clients_test(root, "rados", "cluster"))?;
+    step("the thrasher's own checks", || python(root, "thrash", &["-m", "unittest", "-q", "test_history"]))?;
+    step("thrasher", || {
+        let faults = "kill-osd,kill-leader,kill-all-osds,freeze-primary,move-rack";
+        python(
+            root,
+            ".",
+            &["thrash/thrash.py", "loligo", "--loligo", GATE_BINARY, "--minutes", "0", "--faults", faults],
+        )
+    })
+}
+
+/// A program in Python, with the interpreter that has Ceph's modules.
+fn python(root: &Path, folder: &str, args: &[&str]) -> Result<()> {
+    let mut command = Command::new("/usr/bin/python3");
+    command.args(args).current_dir(root.join(folder));
+    run(command)
 }
 
 /// A test of a crate that runs the optimised program.
 fn clients_test(root: &Path, package: &str, test: &str) -> Result<()> {
     let mut command = cargo_command(root, &["test", "--package", package, "--features", "client-tests"]);
     command.args(["--test", test, "--", "--test-threads=2"]);
-    command.env("LOLIGO_BIN", root.join("target/gate/loligo"));
+    command.env("LOLIGO_BIN", root.join(GATE_BINARY));
     command.env("LOLIGO_REQUIRE_PEERS", "1");
     run(command)
 }

@@ -20,7 +20,7 @@ def ceph(conf, *words):
 
 def start(args, i, name, *options):
     words = ["fio", "--output-format=json", f"--name={name}", "--direct=1", "--bs=4k", "--numjobs=1", "--ioengine=rbd",
-             f"--pool={args.pool}", f"--rbdname=rbd{i}", "--clientname=admin", f"--size={args.size}", *options]
+             f"--pool={args.pool}", f"--rbdname=rbd{i}", "--clientname=admin", f"--size={args.size}", "--verify_state_save=0", *options]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={"CEPH_CONF": args.conf, "PATH": "/usr/bin:/bin"})
 
 

@@ -1,0 +1,246 @@
+"""The clusters that are thrashed: Loligo's and Debian's Ceph's daemons as processes of their own, behind one interface.
+
+Daemons have Ceph's names (mon.a, osd.0, mgr.x). A cluster ends only processes that it started itself.
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+import uuid
+
+
+class Trouble(Exception):
+    """The cluster did not do what a cluster must do."""
+
+
+def run(*words, timeout=60, check=True, **more):
+    done = subprocess.run(words, capture_output=True, text=True, timeout=timeout, **more)
+    if check and done.returncode:
+        raise Trouble("%s ended with %d: %s" % (" ".join(words), done.returncode, (done.stderr or done.stdout).strip()[-800:]))
+    return done.stdout
+
+
+def alive(pid):
+    """Whether a process runs: not a zombie either."""
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            return f.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Cluster:
+    def __init__(self, args, folder):
+        self.dir, self.conf, self.children = folder, os.path.join(folder, "ceph.conf"), {}
+        self.mons, self.osds = "abcde"[: args.mons], list(range(args.osds))
+
+    def ceph(self, *words, timeout=60):
+        """What `ceph` prints, as JSON; asked again for a minute when monitors are away."""
+        last, until = None, time.monotonic() + timeout
+        while time.monotonic() < until:
+            try:
+                out = run("ceph", "-c", self.conf, "--connect-timeout", "5", *words, "-f", "json", timeout=20)
+                return json.loads(out) if out.strip() else None
+            except (Trouble, subprocess.TimeoutExpired) as e:
+                last = e
+                time.sleep(0.5)
+            except ValueError:
+                return None
+        raise Trouble("`ceph %s` gives no answer: %s" % (" ".join(words), last))
+
+    def pid(self, name):
+        try:
+            with open(os.path.join(self.dir, name + ".pid")) as f:
+                pid = int(f.read())
+        except (OSError, ValueError):
+            raise Trouble("no pid file of " + name) from None
+        if not alive(pid):
+            raise Trouble("%s does not run" % name)
+        return pid
+
+    def signal(self, name, which):
+        pid = self.pid(name)
+        os.kill(pid, which)
+        if which == signal.SIGKILL:
+            while alive(pid):
+                self.reap()
+                time.sleep(0.01)
+
+    def reap(self):
+        for child in self.children.values():
+            child.poll()
+
+    def kill(self, name):
+        self.signal(name, signal.SIGKILL)
+
+    def start_daemon(self, name, *words):
+        self.reap()
+        with open(os.path.join(self.dir, name + ".out"), "a") as out:
+            self.children[name] = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+
+    def leader(self):
+        return "mon." + self.ceph("quorum_status")["quorum_leader_name"]
+
+    def manager(self):
+        return "mgr.x"
+
+    def primary(self, pool, name):
+        return "osd.%d" % self.ceph("osd", "map", pool, name)["acting_primary"]
+
+    def unclean(self):
+        """What is missing to a cluster with all OSDs up and all PGs active and clean; None when nothing is."""
+        status = self.ceph("status")
+        osds, pgs = status["osdmap"], status["pgmap"]
+        osds = osds.get("osdmap", osds)
+        if osds["num_up_osds"] != len(self.osds) or osds["num_in_osds"] != len(self.osds):
+            return "%d of %d OSDs up, %d in" % (osds["num_up_osds"], len(self.osds), osds["num_in_osds"])
+        states = {s["state_name"]: s["count"] for s in pgs.get("pgs_by_state", [])}
+        bad = {s: n for s, n in states.items() if not {"active", "clean"} <= set(s.split("+"))}
+        if bad or not states or len(status["quorum"]) != len(self.mons):
+            return "PGs %s, monitors %s" % (bad or states, status["quorum_names"])
+        return None
+
+    def wait_clean(self, seconds):
+        """Waits for it; how long it took. `raise`s Trouble when the time is over."""
+        begin, clean, last = time.monotonic(), 0, None
+        while time.monotonic() - begin < seconds:
+            last = self.unclean()
+            clean = 0 if last else clean + 1
+            if clean == 2:  # statistics lag behind maps
+                return time.monotonic() - begin
+            time.sleep(0.3)
+        raise Trouble("not clean after %d s: %s" % (seconds, last))
+
+    def spread(self):
+        """Two racks, a host for each OSD, and rules that spread over hosts."""
+        self.ceph("config", "set", "osd", "osd_crush_update_on_start", "false")
+        for rack in ("rack-0", "rack-1"):
+            self.ceph("osd", "crush", "add-bucket", rack, "rack")
+            self.ceph("osd", "crush", "move", rack, "root=default")
+        for i in self.osds:
+            self.ceph("osd", "crush", "set", "osd.%d" % i, "1.0", "root=default", "rack=rack-%d" % (i % 2), "host=host-%d" % i)
+        self.ceph("osd", "crush", "rule", "create-replicated", "spread", "default", "host")
+
+
+class Loligo(Cluster):
+    kind = "loligo"
+
+    def __init__(self, args, folder):
+        super().__init__(args, folder)
+        self.binary = os.path.abspath(args.loligo)
+
+    def start(self):
+        words = ("--detach", "--processes", "--mons", str(len(self.mons)), "--osds", str(len(self.osds)), "--osd-size", "4G", "--mon-port", "46300")
+        run(self.binary, "up", "--data", self.dir, *words, timeout=180)
+
+    def launch(self, name):
+        kind, _, identity = name.partition(".")
+        self.start_daemon(name, self.binary, kind, "--id", identity, "--data", self.dir)
+
+    def replace(self, osd):
+        """Gives an OSD that is down an empty disk."""
+        self.ceph("osd", "destroy", str(osd), "--yes-i-really-mean-it")
+        run(self.binary, "osd", "--data", self.dir, "--id", str(osd), "--replace")
+
+    def stop(self):
+        run(self.binary, "down", "--data", self.dir, timeout=120, check=False)
+
+
+class Ceph(Cluster):
+    kind = "ceph"
+    SETTINGS = """
+[global]
+fsid = {fsid}
+mon host = {hosts}
+keyring = {dir}/keyring
+run dir = {dir}
+admin socket = {dir}/$name.asok
+log file = {dir}/$name.log
+pid file = {dir}/$name.pid
+public addr = 127.0.0.1
+mon allow pool delete = true
+mon data avail warn = 2
+mon data avail crit = 1
+osd pool default pg autoscale mode = off
+auth allow insecure global id reclaim = false
+[mon]
+mon data = {dir}/mon.$id
+[mgr]
+mgr data = {dir}/mgr.$id
+mgr initial modules =
+[osd]
+osd data = {dir}/osd.$id
+osd memory target = 1073741824
+bluestore block size = 4294967296
+"""
+
+    def start(self):
+        os.makedirs(self.dir)
+        fsid = str(uuid.uuid4())
+        ports = ["[v2:127.0.0.1:%d/0,v1:127.0.0.1:%d/0]" % (46400 + 2 * i, 46401 + 2 * i) for i in range(len(self.mons))]
+        with open(self.conf, "w") as f:
+            f.write(self.SETTINGS.format(fsid=fsid, hosts=",".join(ports), dir=self.dir))
+        keyring, monmap = os.path.join(self.dir, "keyring"), os.path.join(self.dir, "monmap")
+        run("ceph-authtool", "-C", keyring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
+        everything = ("--cap", "mon", "allow *", "--cap", "osd", "allow *", "--cap", "mgr", "allow *")
+        run("ceph-authtool", keyring, "--gen-key", "-n", "client.admin", *everything)
+        adds = [word for name, port in zip(self.mons, ports) for word in ("--addv", name, port)]
+        run("monmaptool", "--create", "--fsid", fsid, *adds, monmap)
+        for name in self.mons:
+            run("ceph-mon", "-c", self.conf, "--mkfs", "-i", name, "--monmap", monmap, "--keyring", keyring)
+            self.launch("mon." + name)
+        os.makedirs(os.path.join(self.dir, "mgr.x"))
+        self.key("mgr.x", "mon", "allow profile mgr", "osd", "allow *")
+        self.launch("mgr.x")
+        for i in self.osds:
+            self.make_osd(i)
+            self.launch("osd.%d" % i)
+        self.wait_up()
+
+    def wait_up(self):
+        until = time.monotonic() + 90
+        while time.monotonic() < until:
+            if self.ceph("osd", "stat")["num_up_osds"] == len(self.osds):
+                return
+            time.sleep(0.5)
+        raise Trouble("the OSDs do not come up")
+
+    def key(self, entity, *caps):
+        self.ceph("auth", "get-or-create", entity, *caps)
+        text = run("ceph", "-c", self.conf, "auth", "get", entity)
+        keyring = os.path.join(self.dir, "keyring")
+        with open(keyring) as f:
+            old = f.read()
+        old = re.sub(r"(?ms)^\[%s\]\n.*?(?=^\[|\Z)" % re.escape(entity), "", old)
+        with open(keyring, "w") as f:
+            f.write(old + text)
+
+    def make_osd(self, i):
+        new = str(uuid.uuid4())
+        os.makedirs(os.path.join(self.dir, "osd.%d" % i))
+        self.ceph("osd", "new", new, str(i)) if i in self.known() else self.ceph("osd", "new", new)
+        self.key("osd.%d" % i, "mon", "allow profile osd", "mgr", "allow profile osd", "osd", "allow *")
+        run("ceph-osd", "-c", self.conf, "-i", str(i), "--mkfs", "--osd-uuid", new, timeout=120)
+
+    def known(self):
+        return self.ceph("osd", "ls")
+
+    def launch(self, name):
+        kind, _, identity = name.partition(".")
+        self.start_daemon(name, "ceph-" + kind, "-f", "-c", self.conf, "-i", identity, "--setuser", "root", "--setgroup", "root")
+
+    def replace(self, osd):
+        self.ceph("osd", "destroy", str(osd), "--yes-i-really-mean-it")
+        run("rm", "-r", os.path.join(self.dir, "osd.%d" % osd))
+        self.make_osd(osd)
+
+    def stop(self):
+        for which in (signal.SIGTERM, signal.SIGKILL):
+            for child in self.children.values():
+                if child.poll() is None:
+                    child.send_signal(which)
+            until = time.monotonic() + 15
+            while time.monotonic() < until and any(c.poll() is None for c in self.children.values()):
+                time.sleep(0.1)

@@ -1,0 +1,345 @@
+#!/usr/bin/python3
+"""Kills, stops, wipes and moves the daemons of a cluster while clients use it, and checks everything that clients were promised.
+
+  thrash/thrash.py loligo --loligo target/release/loligo [--minutes 3] [--seed 1]
+  thrash/thrash.py ceph                                  the same on Debian's Ceph: checks this program
+  thrash/thrash.py loligo --faults kill-osd,freeze-primary
+
+Load: two client processes of thrash/model.py (Debian's librados) on shared and own objects, and fio's rbd engine that verifies what it
+reads. Each fault is injected, held, healed, and the cluster has to become active+clean with nothing typed. In the end: every
+history linearizable, every own object and snapshot as its model says, fio without an error, a deep scrub without one, no client error.
+
+Prints a line for each fault: the longest that a client's operation took, and the seconds to active+clean. Exit status 1: a promise was broken.
+"""
+import argparse
+import collections
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import rados
+from clusters import Ceph, Loligo, Trouble, run
+from history import Op, appends, register
+from model import LOGS, read_log
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+POOL, IMAGES, IMAGE = "thrash", "thrash-images", "image"
+
+
+class Thrash:
+    def __init__(self, args, cluster):
+        self.args, self.cluster, self.rng = args, cluster, random.Random(args.seed)
+        self.clients, self.fio, self.fio_runs, self.faults, self.wrong = [], None, 0, [], []
+
+    # The load
+
+    def begin(self):
+        c = self.cluster
+        c.spread()
+        for pool, application in ((POOL, "rados"), (IMAGES, "rbd")):
+            c.ceph("osd", "pool", "create", pool, "32", "32", "replicated", "spread")
+            c.ceph("osd", "pool", "set", pool, "size", "3")
+            c.ceph("osd", "pool", "set", pool, "min_size", "2")
+            c.ceph("osd", "pool", "application", "enable", pool, application)
+        run("rbd", "-c", c.conf, "create", "--size", "64M", "%s/%s" % (IMAGES, IMAGE))
+        c.wait_clean(120)
+        for i in range(2):
+            out = os.path.join(c.dir, "history.%d" % i)
+            words = [os.path.join(HERE, "model.py"), c.conf, POOL, "client%d" % i, str(self.args.seed), "6", out, "--rate", str(self.args.rate)]
+            errors = open(os.path.join(c.dir, "client%d.err" % i), "w")
+            client = subprocess.Popen(["/usr/bin/python3", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
+            self.clients.append((client, out))
+        for client, _ in self.clients:
+            if client.stdout.readline().strip() != "ready":
+                raise Trouble("a client does not start")
+        self.start_fio()
+
+    def start_fio(self):
+        """One pass over the image at random places, each block verified."""
+        words = ["fio", "--output-format=json", "--name=thrash", "--ioengine=rbd", "--pool=" + IMAGES, "--rbdname=" + IMAGE, "--clientname=admin",
+                 "--direct=1", "--rw=randwrite", "--bs=4k", "--iodepth=4", "--size=64M", "--rate_iops=600", "--randseed=%d" % (self.fio_runs + 1),
+                 "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0"]  # fmt: skip
+        env = {"CEPH_CONF": self.cluster.conf, "PATH": os.environ["PATH"]}
+        self.fio = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env, cwd=self.cluster.dir)
+
+    def look(self):
+        """Notices clients that ended, and keeps fio running."""
+        for client, out in self.clients:
+            if client.poll() is not None:
+                raise Trouble("a client ended with %s, see %s" % (client.returncode, out))
+        if self.fio.poll() is not None:
+            self.fio_ended()
+            self.start_fio()
+
+    def fio_ended(self):
+        text = self.fio.communicate()[0]
+        self.fio_runs += 1
+        at = text.find("{")
+        error = json.loads(text[at:])["jobs"][0]["error"] if at >= 0 and self.fio.returncode == 0 else -1
+        if error:
+            self.wrong.append("fio ended with status %s, error %s: %s" % (self.fio.returncode, error, text[-600:]))
+
+    def hold(self, seconds):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.look()
+            time.sleep(0.1)
+
+    # The faults; each leaves the cluster healed
+
+    def kill_osd(self):
+        """Each OSD in turn: kill -9, some seconds without it, started again."""
+        names = ["osd.%d" % i for i in self.cluster.osds]
+        self.rng.shuffle(names)
+        for name in names:
+            yield name
+            self.cluster.kill(name)
+            self.hold(self.rng.uniform(3, 8))
+            self.cluster.launch(name)
+
+    def kill_primary_briefly(self):
+        """The primary of a busy object dies and comes back at once."""
+        name = self.cluster.primary(POOL, "register-%d" % self.rng.randrange(12))
+        yield name
+        self.cluster.kill(name)
+        self.cluster.launch(name)
+
+    def kill_leader(self):
+        name = self.cluster.leader()
+        yield name
+        self.cluster.kill(name)
+        self.hold(6)
+        self.cluster.launch(name)
+
+    def kill_manager(self):
+        name = self.cluster.manager()
+        yield name
+        self.cluster.kill(name)
+        self.hold(3)
+        self.cluster.launch(name)
+
+    def freeze_primary(self):
+        """A primary does nothing for 30 s: long enough to be marked down, and then believes that nothing happened."""
+        name = self.cluster.primary(POOL, "register-0")
+        yield name
+        self.cluster.signal(name, signal.SIGSTOP)
+        try:
+            self.hold(30)
+        finally:
+            self.cluster.signal(name, signal.SIGCONT)
+
+    def kill_all_osds(self):
+        """The lights go out: all OSDs at once, and they return one after the other."""
+        names = ["osd.%d" % i for i in self.cluster.osds]
+        yield "all OSDs"
+        for name in names:
+            self.cluster.kill(name)
+        self.rng.shuffle(names)
+        for name in names:
+            self.cluster.launch(name)
+            self.hold(0.5)
+
+    def replace_osd(self):
+        """A disk is lost, and the OSD comes back with an empty one."""
+        osd = self.rng.choice(self.cluster.osds)
+        yield "osd.%d" % osd
+        self.cluster.kill("osd.%d" % osd)
+        until = time.monotonic() + 60
+        while osd in self.cluster.ceph("osd", "ls-tree", "default") and self.up(osd):
+            if time.monotonic() > until:
+                raise Trouble("osd.%d stays up for a minute after its death" % osd)
+            self.hold(0.3)
+        self.cluster.replace(osd)
+        self.cluster.launch("osd.%d" % osd)
+
+    def up(self, osd):
+        return any(o["osd"] == osd and o["up"] for o in self.cluster.ceph("osd", "dump")["osds"])
+
+    def move_rack(self):
+        """A host changes its rack, and data its place."""
+        host, rack = "host-%d" % self.rng.choice(self.cluster.osds), "rack-%d" % self.rng.randrange(2)
+        yield "%s to %s" % (host, rack)
+        self.cluster.ceph("osd", "crush", "move", host, "rack=" + rack)
+        osd = self.rng.choice(self.cluster.osds)
+        self.cluster.ceph("osd", "crush", "reweight", "osd.%d" % osd, "0.3")
+        self.hold(6)
+        self.cluster.ceph("osd", "crush", "reweight", "osd.%d" % osd, "1.0")
+
+    FAULTS = ("kill-osd", "kill-primary-briefly", "kill-leader", "kill-manager", "freeze-primary", "kill-all-osds", "replace-osd", "move-rack")
+
+    def inject(self, name):
+        before = time.monotonic()
+        steps = getattr(self, name.replace("-", "_"))()
+        for target in steps:
+            if self.faults and self.faults[-1]["fault"] == name:
+                self.settle()
+                before = time.monotonic()
+            self.faults.append({"fault": name, "target": target, "begin": before})
+        self.settle()
+
+    def settle(self):
+        fault = self.faults[-1]
+        begin = time.monotonic()
+        until = begin + self.args.clean
+        last, clean = None, 0
+        while clean < 2:
+            self.look()
+            last = self.cluster.unclean()
+            clean = 0 if last else clean + 1
+            if time.monotonic() > until:
+                raise Trouble("%s of %s: not clean after %d s: %s" % (fault["fault"], fault["target"], self.args.clean, last))
+            time.sleep(0.3)
+        fault["clean"] = time.monotonic() - begin
+        fault["end"] = time.monotonic()
+        self.hold(1)
+
+    # The checks
+
+    def finish(self):
+        for client, _ in self.clients:
+            client.stdin.close()
+        ops = 0
+        for client, out in self.clients:
+            text = client.stdout.read()
+            if client.wait(timeout=200):
+                self.wrong.append("a client noticed a fault, see %s" % out)
+            ops += int(text or 0)
+        if self.fio.poll() is None and self.fio_runs:  # a pass under way when there was one already
+            self.fio.kill()
+            self.fio.communicate()
+        else:
+            self.fio_ended()
+        return ops
+
+    def check(self):
+        history, own, stalls = collections.defaultdict(list), 0, []
+        for _, out in self.clients:
+            with open(out) as f:
+                for line in f:
+                    r = json.loads(line)
+                    if "fault" in r:
+                        self.wrong.append(r["fault"])
+                        continue
+                    if r["end"] is not None:
+                        stalls.append((r["begin"], r["end"]))
+                    if r["kind"] == "own":
+                        own += 1
+                    else:
+                        value = tuple(r["value"]) if isinstance(r["value"], list) else r["value"]
+                        history[r["on"]].append(Op(r["kind"], value, r["begin"], r["end"]))
+        with rados.Rados(conffile=self.cluster.conf) as client:
+            io = client.open_ioctx(POOL)
+            finals = {"log-%d" % i: read_log(io, "log-%d" % i) for i in range(LOGS)}
+        for on, ops in sorted(history.items()):
+            found = appends(ops, finals[on]) if on in finals else register(ops)
+            self.wrong += ["%s: %s" % (on, f) for f in found[:5]]
+        for fault in self.faults:
+            touched = [e - b for b, e in stalls if e > fault["begin"] and b < fault.get("end", float("inf"))]
+            fault["stall"] = max(touched, default=0.0)
+        return sum(map(len, history.values())) + own
+
+    def scrub(self):
+        """A deep scrub of every PG, and what it found."""
+        c, begin = self.cluster, time.time()
+        pgs = [pg["pgid"] for pool in (POOL, IMAGES) for pg in c.ceph("pg", "ls-by-pool", pool)["pg_stats"]]
+        stamps = {pg["pgid"]: pg["last_deep_scrub_stamp"] for pool in (POOL, IMAGES) for pg in c.ceph("pg", "ls-by-pool", pool)["pg_stats"]}
+        for pg in pgs:
+            run("ceph", "-c", c.conf, "pg", "deep-scrub", pg)
+        left = set(pgs)
+        while left:
+            if time.time() - begin > self.args.scrub:
+                self.wrong.append("%d PGs are not scrubbed after %d s: %s" % (len(left), self.args.scrub, sorted(left)[:5]))
+                return 0
+            for pool in (POOL, IMAGES):
+                for pg in c.ceph("pg", "ls-by-pool", pool)["pg_stats"]:
+                    if pg["last_deep_scrub_stamp"] != stamps[pg["pgid"]]:
+                        left.discard(pg["pgid"])
+                    if pg["stat_sum"]["num_scrub_errors"]:
+                        self.wrong.append("scrub of %s found %d errors" % (pg["pgid"], pg["stat_sum"]["num_scrub_errors"]))
+                        return 0
+            time.sleep(0.5)
+        return len(pgs)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("cluster", choices=["loligo", "ceph"])
+    p.add_argument("--loligo", default="target/release/loligo", help="the program")
+    p.add_argument("--minutes", type=float, default=3, help="go on with faults for so long; each fault asked for comes at least once")
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--faults", default=",".join(Thrash.FAULTS), help="which, separated by commas: " + ", ".join(Thrash.FAULTS))
+    p.add_argument("--mons", type=int, default=3)
+    p.add_argument("--osds", type=int, default=4)
+    p.add_argument("--rate", type=float, default=120, help="operations per second of each client process")
+    p.add_argument("--clean", type=float, default=120, help="seconds that a healed cluster may take to active+clean")
+    p.add_argument("--scrub", type=float, default=120, help="seconds that the deep scrub at the end may take; 0: none")
+    p.add_argument("--json", metavar="FILE", help="write the figures there")
+    p.add_argument("--keep", action="store_true", help="leave the cluster's folder in place")
+    args = p.parse_args()
+    wanted = args.faults.split(",")
+    for name in wanted:
+        if name not in Thrash.FAULTS:
+            p.error("no fault %r; there are %s" % (name, ", ".join(Thrash.FAULTS)))
+    folder = tempfile.mkdtemp(prefix="thrash-")
+    cluster = {"loligo": Loligo, "ceph": Ceph}[args.cluster](args, os.path.join(folder, "c"))
+    thrash, ops, checked, scrubbed, begin = Thrash(args, cluster), 0, 0, 0, time.monotonic()
+    try:
+        cluster.start()
+        thrash.begin()
+        thrash.hold(3)
+        todo = list(wanted)
+        thrash.rng.shuffle(todo)
+        while todo or time.monotonic() - begin < args.minutes * 60:
+            name = todo.pop() if todo else thrash.rng.choice(wanted)
+            thrash.inject(name)
+            fault = thrash.faults[-1]
+            print("%6.0f s  %-22s %-20s clean after %.1f s" % (time.monotonic() - begin, name, fault["target"], fault["clean"]), flush=True)
+        ops = thrash.finish()
+        checked = thrash.check()
+        if args.scrub:
+            scrubbed = thrash.scrub()
+        if last := cluster.unclean():
+            thrash.wrong.append("not clean at the end: %s" % last)
+    except Trouble as e:
+        thrash.wrong.append(str(e))
+    except BaseException as e:
+        thrash.wrong.append("%s: %s" % (type(e).__name__, e))
+        raise
+    finally:
+        for child in [c for c, _ in thrash.clients] + [thrash.fio]:
+            if child and child.poll() is None:
+                child.kill()
+        cluster.stop()
+        if args.keep or thrash.wrong:
+            print("everything is kept in " + folder)
+        else:
+            shutil.rmtree(folder)
+    report(args, thrash, ops, checked, scrubbed)
+    sys.exit(1 if thrash.wrong else 0)
+
+
+def report(args, thrash, ops, checked, scrubbed):
+    print("\n%-22s %-20s %14s %10s" % ("fault", "of", "longest op, s", "clean, s"))
+    for f in thrash.faults:
+        print("%-22s %-20s %14s %10s" % (f["fault"], f["target"], *("%.2f" % f[k] if k in f else "-" for k in ("stall", "clean"))))
+    print("%d operations of clients, %d in checked histories, %d passes of fio verified, %d PGs scrubbed deep, %d faults"
+          % (ops, checked, thrash.fio_runs, scrubbed, len(thrash.faults)))  # fmt: skip
+    for w in thrash.wrong:
+        print("WRONG: " + w)
+    print("broken promises: %d" % len(thrash.wrong))
+    if args.json:
+        names = ("fault", "target", "stall", "clean")
+        figures = {"cluster": args.cluster, "seed": args.seed, "operations": ops, "checked": checked, "fio_passes": thrash.fio_runs,
+                   "scrubbed": scrubbed, "faults": [{k: f.get(k) for k in names} for f in thrash.faults], "wrong": thrash.wrong}  # fmt: skip
+        with open(args.json, "w") as f:
+            json.dump(figures, f, indent=2)
+
+
+if __name__ == "__main__":
+    main()
