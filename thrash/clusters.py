@@ -2,6 +2,7 @@
 
 Daemons have Ceph's names (mon.a, osd.0, mgr.x). A cluster ends only processes that it started itself.
 """
+import glob
 import json
 import os
 import re
@@ -29,6 +30,14 @@ def alive(pid):
             return f.read().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
+
+
+def faketime():
+    """The library that shifts a process's clock."""
+    found = glob.glob("/usr/lib/*/faketime/libfaketime.so.1")
+    if not found:
+        raise Trouble("no libfaketime: apt-get install libfaketime")
+    return found[0]
 
 
 class Cluster:
@@ -75,10 +84,14 @@ class Cluster:
     def kill(self, name):
         self.signal(name, signal.SIGKILL)
 
-    def start_daemon(self, name, *words):
+    def start_daemon(self, name, words, skew):
+        """Starts it as a process whose clock is off by so many seconds, in Debian's libfaketime; its monotonic clock is right."""
         self.reap()
+        env = dict(os.environ)
+        if skew:
+            env.update(LD_PRELOAD=faketime(), FAKETIME="%+fs" % skew, FAKETIME_DONT_FAKE_MONOTONIC="1", DONT_FAKE_MONOTONIC="1")
         with open(os.path.join(self.dir, name + ".out"), "a") as out:
-            self.children[name] = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+            self.children[name] = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, env=env)
 
     def leader(self):
         return "mon." + self.ceph("quorum_status")["quorum_leader_name"]
@@ -135,9 +148,9 @@ class Loligo(Cluster):
         words = ("--detach", "--processes", "--mons", str(len(self.mons)), "--osds", str(len(self.osds)), "--osd-size", "4G", "--mon-port", "46300")
         run(self.binary, "up", "--data", self.dir, *words, timeout=180)
 
-    def launch(self, name):
+    def launch(self, name, skew=0.0):
         kind, _, identity = name.partition(".")
-        self.start_daemon(name, self.binary, kind, "--id", identity, "--data", self.dir)
+        self.start_daemon(name, (self.binary, kind, "--id", identity, "--data", self.dir), skew)
 
     def replace(self, osd):
         """Gives an OSD that is down an empty disk."""
@@ -174,6 +187,8 @@ mgr initial modules =
 osd data = {dir}/osd.$id
 osd memory target = 1073741824
 bluestore block size = 4294967296
+# a file is taken for a disk that turns, which slows recovery down
+osd recovery sleep hdd = 0
 """
 
     def start(self):
@@ -227,9 +242,9 @@ bluestore block size = 4294967296
     def known(self):
         return self.ceph("osd", "ls")
 
-    def launch(self, name):
+    def launch(self, name, skew=0.0):
         kind, _, identity = name.partition(".")
-        self.start_daemon(name, "ceph-" + kind, "-f", "-c", self.conf, "-i", identity, "--setuser", "root", "--setgroup", "root")
+        self.start_daemon(name, ("ceph-" + kind, "-f", "-c", self.conf, "-i", identity, "--setuser", "root", "--setgroup", "root"), skew)
 
     def replace(self, osd):
         self.ceph("osd", "destroy", str(osd), "--yes-i-really-mean-it")

@@ -171,7 +171,27 @@ class Thrash:
         self.hold(6)
         self.cluster.ceph("osd", "crush", "reweight", "osd.%d" % osd, "1.0")
 
-    FAULTS = ("kill-osd", "kill-primary-briefly", "kill-leader", "kill-manager", "freeze-primary", "kill-all-osds", "replace-osd", "move-rack")
+    def skew_clocks(self):
+        """The clocks of a monitor, an OSD and the manager are wrong by minutes, one after the other; then they are set right."""
+        followers = ["mon." + m for m in self.cluster.mons if "mon." + m != self.cluster.leader()]
+        name = self.rng.choice([*followers, "osd.%d" % self.rng.choice(self.cluster.osds), self.cluster.manager()])
+        skew = self.rng.choice([-600, -30, -0.4, 0.4, 30, 600])
+        yield "%s by %+g s" % (name, skew)
+        for wrong in (skew, 0.0):
+            self.cluster.kill(name)
+            self.cluster.launch(name, wrong)
+            if wrong and name.startswith("mon."):
+                self.notice_skew()
+            self.hold(8)
+
+    def notice_skew(self):
+        until = time.monotonic() + 60
+        while "MON_CLOCK_SKEW" not in self.cluster.ceph("health")["checks"]:
+            if time.monotonic() > until:
+                raise Trouble("a monitor's wrong clock is not noticed")
+            self.hold(0.5)
+
+    FAULTS = ("kill-osd", "kill-primary-briefly", "kill-leader", "kill-manager", "freeze-primary", "kill-all-osds", "replace-osd", "move-rack", "skew-clocks")
 
     def inject(self, name):
         before = time.monotonic()

@@ -1,0 +1,107 @@
+#!/usr/bin/python3
+"""How long a cluster takes from the return of an OSD to active+clean, when the OSD missed many objects, or all of them.
+
+  thrash/recovery.py loligo --loligo target/release/loligo [--objects 10000] [--size 4096] [--copies 3]
+  thrash/recovery.py ceph
+
+An OSD is killed; when it is marked down, so many objects are written anew or for the second time; then it comes back (log-based recovery).
+After that it loses its disk and comes back with an empty one (backfill). All objects are read back and compared. Prints the seconds, as JSON.
+"""
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+
+import rados
+from clusters import Ceph, Loligo, Trouble
+
+POOL = "recovery"
+
+
+def content(i, size):
+    seed = hashlib.sha256(b"%d" % i).digest()
+    return (seed * (size // 32 + 1))[:size]
+
+
+def each(client, objects, call, threads=16):
+    """Calls `call(io, i)` for all objects, from several threads."""
+    io = client.open_ioctx(POOL)
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(lambda i: call(io, i), range(objects)):
+            pass
+
+
+def wait_down(cluster, osd):
+    until = time.monotonic() + 90
+    while any(o["osd"] == osd and o["up"] for o in cluster.ceph("osd", "dump")["osds"]):
+        if time.monotonic() > until:
+            raise Trouble("osd.%d stays up after its death" % osd)
+        time.sleep(0.2)
+
+
+def measure(args, cluster):
+    cluster.start()
+    cluster.spread()
+    cluster.ceph("osd", "pool", "create", POOL, "32", "32", "replicated", "spread")
+    cluster.ceph("osd", "pool", "set", POOL, "size", str(args.copies))
+    cluster.ceph("osd", "pool", "set", POOL, "min_size", "1")
+    cluster.wait_clean(120)
+    osd, figures = 0, {"cluster": cluster.kind, "objects": args.objects, "size": args.size, "copies": args.copies}
+    with rados.Rados(conffile=cluster.conf) as client:
+        each(client, args.objects // 2, lambda io, i: io.write_full("object-%d" % i, b"old"))
+        cluster.kill("osd.%d" % osd)
+        wait_down(cluster, osd)
+        begin = time.monotonic()
+        each(client, args.objects, lambda io, i: io.write_full("object-%d" % i, content(i, args.size)))
+        figures["write_s"] = round(time.monotonic() - begin, 2)
+        begin = time.monotonic()
+        cluster.launch("osd.%d" % osd)
+        cluster.wait_clean(args.limit)
+        figures["missed_objects_clean_s"] = round(time.monotonic() - begin, 2)
+        if not args.missed_only:
+            cluster.kill("osd.%d" % osd)
+            wait_down(cluster, osd)
+            cluster.replace(osd)
+            begin = time.monotonic()
+            cluster.launch("osd.%d" % osd)
+            cluster.wait_clean(args.limit)
+            figures["empty_disk_clean_s"] = round(time.monotonic() - begin, 2)
+
+        def compare(io, i):
+            if io.read("object-%d" % i, 1 << 22) != content(i, args.size):
+                raise Trouble("object-%d differs from what was written: no figure" % i)
+
+        each(client, args.objects, compare)
+    return figures
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("cluster", choices=["loligo", "ceph"])
+    p.add_argument("--loligo", default="target/release/loligo", help="the program")
+    p.add_argument("--objects", type=int, default=10000)
+    p.add_argument("--size", type=int, default=4096, help="bytes of each object, at most 4 MiB")
+    p.add_argument("--copies", type=int, default=3)
+    p.add_argument("--mons", type=int, default=1)
+    p.add_argument("--osds", type=int, default=3)
+    p.add_argument("--missed-only", action="store_true", help="leave out the loss of the disk")
+    p.add_argument("--limit", type=float, default=600, help="seconds that recovery may take")
+    args = p.parse_args()
+    folder = tempfile.mkdtemp(prefix="recovery-")
+    cluster = {"loligo": Loligo, "ceph": Ceph}[args.cluster](args, os.path.join(folder, "c"))
+    try:
+        print(json.dumps(measure(args, cluster)))
+    except Trouble as e:
+        sys.exit("no figure: %s" % e)
+    finally:
+        cluster.stop()
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
