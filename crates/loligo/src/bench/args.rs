@@ -1,5 +1,7 @@
 //! The command line of `loligo bench`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::connect::ConnectArgs;
@@ -10,6 +12,48 @@ pub enum BenchArgs {
     Rados(Box<RadosBench>),
     /// Measure block images: a table over copies, block sizes, shares of reads and depths.
     Block(Box<BlockBench>),
+    /// Measure what a replicated write costs on this machine at the least, with no cluster at all.
+    Floor(FloorBench),
+}
+
+/// A client, a primary and a replica that do nothing but send, append and flush; needs no cluster.
+#[derive(Debug, Clone, Args)]
+pub struct FloorBench {
+    /// How long to measure.
+    #[arg(short = 's', long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    pub seconds: u64,
+    /// Bytes of each write, or a number with K or M.
+    #[arg(short = 'b', long, value_name = "BYTES", default_value = "4K", value_parser = parse_bytes)]
+    pub block_size: u64,
+    /// Writes in flight.
+    #[arg(short = 't', long, value_name = "N", default_value_t = 32, value_parser = parse_depth)]
+    pub depth: usize,
+    /// Folder on the device to measure; the files are removed at the end.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub dir: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// The part that this process plays; given by the client to the processes that it starts.
+    #[arg(long, hide = true, value_enum)]
+    pub role: Option<FloorRole>,
+    #[arg(long, hide = true)]
+    pub file: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    pub port: Option<u16>,
+}
+
+impl FloorBench {
+    /// Bytes of each write; `parse_bytes` keeps it small.
+    pub fn size(&self) -> usize {
+        usize::try_from(self.block_size).unwrap_or(usize::MAX)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FloorRole {
+    Primary,
+    Replica,
 }
 
 /// What is done.
@@ -171,6 +215,10 @@ fn parse_size(text: &str) -> Result<u64, String> {
         };
     let number: u64 = digits.parse().map_err(|_| format!("'{text}' is not a size such as 4096, 4K or 4M"))?;
     Ok(number.checked_shl(shift).filter(|b| b >> shift == number).ok_or("too large")?)
+}
+
+fn parse_depth(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| (1..=1024).contains(n)).ok_or_else(|| "between 1 and 1024".to_owned())
 }
 
 fn parse_threads(text: &str) -> Result<usize, String> {

@@ -52,6 +52,10 @@ impl Processes {
         }
     }
 
+    pub fn these(pids: &[u32]) -> Self {
+        Self { pids: pids.to_vec(), only_osds: false }
+    }
+
     pub fn cpu(&self) -> u64 {
         self.pids.iter().map(|pid| of_process(*pid)).sum()
     }

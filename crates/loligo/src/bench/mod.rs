@@ -3,6 +3,7 @@
 mod args;
 mod block;
 mod cpu;
+mod floor;
 mod load;
 mod report;
 
@@ -28,6 +29,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
                 bench(&cluster, args, &daemons).await
             })
         }
+        BenchArgs::Floor(args) => floor::run(args),
         BenchArgs::Block(args) => {
             let depth = args.depths.iter().copied().max().unwrap_or(1);
             on_cluster(&args.connect, depth, args.threads, async |cluster, daemons| {
