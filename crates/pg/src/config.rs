@@ -52,6 +52,36 @@ pub struct OsdConfig {
     pub backoff_on_unfound: bool,
     /// The share of the store at which writes are dropped, 0 to 1.
     pub failsafe_full_ratio: f32,
+    /// PGs that this OSD scrubs or helps to scrub at one time.
+    pub max_scrubs: usize,
+    /// A PG is scrubbed again after so long, at the earliest; at the latest; and deep.
+    pub scrub_min_interval: Duration,
+    pub scrub_max_interval: Duration,
+    pub deep_scrub_interval: Duration,
+    /// Up to this share of the least interval is waited in addition; that share of light scrubs becomes deep.
+    pub scrub_randomize_ratio: f32,
+    pub deep_scrub_randomize_ratio: f32,
+    /// Hours of the day (UTC) and days of the week (0: Sunday) between which scrubs begin; equal ones: always.
+    pub scrub_begin_hour: u32,
+    pub scrub_end_hour: u32,
+    pub scrub_begin_week_day: u32,
+    pub scrub_end_week_day: u32,
+    /// Pause between chunks.
+    pub scrub_sleep: Duration,
+    /// Objects in a chunk.
+    pub scrub_chunk_min: usize,
+    pub scrub_chunk_max: usize,
+    /// Bytes that a deep scrub reads at one time.
+    pub deep_scrub_stride: u64,
+    /// An object with more omap keys, or bytes of values, is told of.
+    pub large_omap_keys: u64,
+    pub large_omap_bytes: u64,
+    /// Scrubs, or only repairs that were asked for, may begin while objects are recovered here.
+    pub scrub_during_recovery: bool,
+    pub repair_during_recovery: bool,
+    /// What a scrub finds is mended at once, if it is not more than so many objects.
+    pub scrub_auto_repair: bool,
+    pub scrub_auto_repair_num_errors: usize,
 }
 
 impl Default for OsdConfig {
@@ -87,6 +117,26 @@ impl Default for OsdConfig {
             backoff_on_degraded: false,
             backoff_on_unfound: true,
             default_notify_timeout: Duration::from_secs(30),
+            max_scrubs: 1,
+            scrub_min_interval: Duration::from_secs(86_400),
+            scrub_max_interval: Duration::from_secs(604_800),
+            deep_scrub_interval: Duration::from_secs(604_800),
+            scrub_randomize_ratio: 0.5,
+            deep_scrub_randomize_ratio: 0.15,
+            scrub_begin_hour: 0,
+            scrub_end_hour: 0,
+            scrub_begin_week_day: 0,
+            scrub_end_week_day: 0,
+            scrub_sleep: Duration::ZERO,
+            scrub_chunk_min: 5,
+            scrub_chunk_max: 25,
+            deep_scrub_stride: 512 << 10,
+            large_omap_keys: 200_000,
+            large_omap_bytes: 1 << 30,
+            scrub_during_recovery: false,
+            repair_during_recovery: false,
+            scrub_auto_repair: false,
+            scrub_auto_repair_num_errors: 5,
         }
     }
 }
@@ -104,7 +154,7 @@ enum Slot<'a> {
 }
 
 /// Every option's name.
-pub const OPTIONS: [&str; 30] = [
+pub const OPTIONS: [&str; 50] = [
     "osd_pg_max_concurrent_snap_trims",
     "osd_snap_trim_sleep",
     "osd_max_object_name_len",
@@ -135,6 +185,26 @@ pub const OPTIONS: [&str; 30] = [
     "osd_backoff_on_peering",
     "osd_backoff_on_degraded",
     "osd_backoff_on_unfound",
+    "osd_max_scrubs",
+    "osd_scrub_min_interval",
+    "osd_scrub_max_interval",
+    "osd_deep_scrub_interval",
+    "osd_scrub_interval_randomize_ratio",
+    "osd_deep_scrub_randomize_ratio",
+    "osd_scrub_begin_hour",
+    "osd_scrub_end_hour",
+    "osd_scrub_begin_week_day",
+    "osd_scrub_end_week_day",
+    "osd_scrub_sleep",
+    "osd_scrub_chunk_min",
+    "osd_scrub_chunk_max",
+    "osd_deep_scrub_stride",
+    "osd_deep_scrub_large_omap_object_key_threshold",
+    "osd_deep_scrub_large_omap_object_value_sum_threshold",
+    "osd_scrub_during_recovery",
+    "osd_repair_during_recovery",
+    "osd_scrub_auto_repair",
+    "osd_scrub_auto_repair_num_errors",
 ];
 
 impl OsdConfig {
@@ -169,6 +239,26 @@ impl OsdConfig {
             "osd_backoff_on_peering" => Slot::Flag(&mut self.backoff_on_peering),
             "osd_backoff_on_degraded" => Slot::Flag(&mut self.backoff_on_degraded),
             "osd_backoff_on_unfound" => Slot::Flag(&mut self.backoff_on_unfound),
+            "osd_max_scrubs" => Slot::Size(&mut self.max_scrubs),
+            "osd_scrub_min_interval" => Slot::Seconds(&mut self.scrub_min_interval),
+            "osd_scrub_max_interval" => Slot::Seconds(&mut self.scrub_max_interval),
+            "osd_deep_scrub_interval" => Slot::Seconds(&mut self.deep_scrub_interval),
+            "osd_scrub_interval_randomize_ratio" => Slot::Ratio(&mut self.scrub_randomize_ratio),
+            "osd_deep_scrub_randomize_ratio" => Slot::Ratio(&mut self.deep_scrub_randomize_ratio),
+            "osd_scrub_begin_hour" => Slot::Count(&mut self.scrub_begin_hour),
+            "osd_scrub_end_hour" => Slot::Count(&mut self.scrub_end_hour),
+            "osd_scrub_begin_week_day" => Slot::Count(&mut self.scrub_begin_week_day),
+            "osd_scrub_end_week_day" => Slot::Count(&mut self.scrub_end_week_day),
+            "osd_scrub_sleep" => Slot::Seconds(&mut self.scrub_sleep),
+            "osd_scrub_chunk_min" => Slot::Size(&mut self.scrub_chunk_min),
+            "osd_scrub_chunk_max" => Slot::Size(&mut self.scrub_chunk_max),
+            "osd_deep_scrub_stride" => Slot::Bytes(&mut self.deep_scrub_stride),
+            "osd_deep_scrub_large_omap_object_key_threshold" => Slot::Bytes(&mut self.large_omap_keys),
+            "osd_deep_scrub_large_omap_object_value_sum_threshold" => Slot::Bytes(&mut self.large_omap_bytes),
+            "osd_scrub_during_recovery" => Slot::Flag(&mut self.scrub_during_recovery),
+            "osd_repair_during_recovery" => Slot::Flag(&mut self.repair_during_recovery),
+            "osd_scrub_auto_repair" => Slot::Flag(&mut self.scrub_auto_repair),
+            "osd_scrub_auto_repair_num_errors" => Slot::Size(&mut self.scrub_auto_repair_num_errors),
             "osd_default_notify_timeout" => Slot::Seconds(&mut self.default_notify_timeout),
             _ => return None,
         })
@@ -223,7 +313,8 @@ mod tests {
     fn every_option_reads_back_what_was_set() {
         for name in OPTIONS {
             let mut c = OsdConfig::default();
-            let value = if name.starts_with("osd_backoff_on") { "true" } else { "17" };
+            let flag = matches!(c.slot(name), Some(Slot::Flag(_)));
+            let value = if flag { "true" } else { "17" };
             assert!(c.set(name, value), "{name}");
             assert_eq!(c.get(name).as_deref(), Some(value), "{name}");
             assert!(!c.set(name, "many"), "{name}");

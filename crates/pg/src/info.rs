@@ -1,5 +1,6 @@
 //! What a PG copy says about itself: how far its log goes, how complete it is, and the history of its intervals.
 
+use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use types::{Epoch, Eversion, HObject, PgId, Utime};
 
 /// Epochs and stamps of a PG that all its copies learn from each other. Source: pg_history_t in src/osd/osd_types.h.
@@ -19,12 +20,68 @@ pub struct PgHistory {
     pub same_interval_since: Epoch,
     pub same_primary_since: Epoch,
     pub last_clean_stamp: Utime,
+    pub scrub: ScrubHistory,
 }
 
-codec::wire_struct!(PgHistory(1, 1) {
-    epoch_created, epoch_pool_created, last_epoch_started, last_interval_started, last_epoch_clean,
-    last_interval_clean, last_epoch_split, same_up_since, same_interval_since, same_primary_since, last_clean_stamp,
+/// What the newest scrub has found. Source: last_scrub and its like in pg_history_t, num_scrub_errors and its like in
+/// object_stat_sum_t.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ScrubHistory {
+    /// The log's head and the time at the end of the newest scrub, and of the newest deep one.
+    pub last: Eversion,
+    pub last_stamp: Utime,
+    pub last_deep: Eversion,
+    pub last_deep_stamp: Utime,
+    /// When a scrub last found nothing wrong.
+    pub last_clean_stamp: Utime,
+    pub shallow_errors: u32,
+    pub deep_errors: u32,
+    pub large_omap_objects: u32,
+}
+
+codec::wire_struct!(ScrubHistory(1, 1) {
+    last, last_stamp, last_deep, last_deep_stamp, last_clean_stamp, shallow_errors, deep_errors, large_omap_objects,
 });
+
+impl ScrubHistory {
+    pub fn errors(&self) -> u32 {
+        self.shallow_errors.saturating_add(self.deep_errors)
+    }
+}
+
+impl Encode for PgHistory {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(2, 1, |w| {
+            (self.epoch_created, self.epoch_pool_created).encode(w);
+            (self.last_epoch_started, self.last_interval_started).encode(w);
+            (self.last_epoch_clean, self.last_interval_clean).encode(w);
+            (self.last_epoch_split, self.same_up_since).encode(w);
+            (self.same_interval_since, self.same_primary_since).encode(w);
+            (self.last_clean_stamp, self.scrub).encode(w);
+        });
+    }
+}
+impl Decode for PgHistory {
+    const MIN_SIZE: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("PgHistory", 2, |r, env| {
+            Ok(Self {
+                epoch_created: Epoch::decode(r)?,
+                epoch_pool_created: Epoch::decode(r)?,
+                last_epoch_started: Epoch::decode(r)?,
+                last_interval_started: Epoch::decode(r)?,
+                last_epoch_clean: Epoch::decode(r)?,
+                last_interval_clean: Epoch::decode(r)?,
+                last_epoch_split: Epoch::decode(r)?,
+                same_up_since: Epoch::decode(r)?,
+                same_interval_since: Epoch::decode(r)?,
+                same_primary_since: Epoch::decode(r)?,
+                last_clean_stamp: Utime::decode(r)?,
+                scrub: if env.version >= 2 { ScrubHistory::decode(r)? } else { ScrubHistory::default() },
+            })
+        })
+    }
+}
 
 impl PgHistory {
     /// Takes what another copy knows better; true when something changed.
@@ -42,6 +99,9 @@ impl PgHistory {
         self.last_interval_clean = self.last_interval_clean.max(o.last_interval_clean);
         self.last_epoch_split = self.last_epoch_split.max(o.last_epoch_split);
         self.last_clean_stamp = self.last_clean_stamp.max(o.last_clean_stamp);
+        if o.scrub.last_stamp > self.scrub.last_stamp {
+            self.scrub = o.scrub;
+        }
         *self != before
     }
 }

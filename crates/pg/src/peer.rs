@@ -12,6 +12,7 @@ use crate::info::{PgHistory, PgInfo, PgSums};
 use crate::interval::PastIntervals;
 use crate::merge::LogPart;
 use crate::missing::MissingItem;
+use crate::pg::{ScrubAsk, ScrubPart};
 
 /// The number that these messages travel under.
 pub const PG_MESSAGE: u16 = type_numbers::OURS + 0x40;
@@ -45,47 +46,110 @@ pub enum PgBody {
     /// Primary asks for the copy's info.
     QueryInfo,
     /// Primary asks for log entries above `since` and the missing set.
-    QueryLog { since: Eversion },
+    QueryLog {
+        since: Eversion,
+    },
     /// A copy states its info, asked or not.
-    Notify { info: PgInfo, past: PastIntervals },
+    Notify {
+        info: PgInfo,
+        past: PastIntervals,
+    },
     /// Answer to `QueryLog`.
-    Log { info: PgInfo, log: LogPart, missing: Vec<(HObject, MissingItem)> },
+    Log {
+        info: PgInfo,
+        log: LogPart,
+        missing: Vec<(HObject, MissingItem)>,
+    },
     /// Primary: the PG goes active with this log; take it over.
-    Activate { info: PgInfo, log: LogPart, backfill: BackfillStart, past: PastIntervals },
+    Activate {
+        info: PgInfo,
+        log: LogPart,
+        backfill: BackfillStart,
+        past: PastIntervals,
+    },
     /// The activation is durable here.
     Activated,
     /// Primary shares what all copies should remember: started, clean.
-    History { history: PgHistory },
+    History {
+        history: PgHistory,
+    },
     /// A write: transaction and log entries, to be applied in order.
     RepOp(Box<RepOp>),
     /// Everything up to `version` is durable here.
-    RepOpAck { version: Eversion },
+    RepOpAck {
+        version: Eversion,
+    },
     /// A member's store has room for so many bytes: told when it is little, and when it is enough again.
-    Room { bytes: u64 },
+    Room {
+        bytes: u64,
+    },
     /// A member's copy of the object is damaged: it needs a push.
-    Damaged { object: HObject },
+    Damaged {
+        object: HObject,
+    },
     /// Primary asks for an object.
-    Pull { object: HObject, need: Eversion },
+    Pull {
+        object: HObject,
+        need: Eversion,
+    },
     /// An object, whole.
     Push(Box<ObjectPush>),
     /// The push is durable here.
-    PushAck { object: HObject, version: Eversion },
+    PushAck {
+        object: HObject,
+        version: Eversion,
+    },
     /// The asked copy does not have that version.
-    PullRefused { object: HObject, need: Eversion },
+    PullRefused {
+        object: HObject,
+        need: Eversion,
+    },
     /// Primary: these are all objects above `begin` up to and including `end`.
-    BackfillRange { begin: HObject, end: HObject, objects: Vec<(HObject, Eversion)> },
+    BackfillRange {
+        begin: HObject,
+        end: HObject,
+        objects: Vec<(HObject, Eversion)>,
+    },
     /// The target lacks these of the range, and has removed what does not belong.
-    BackfillWants { end: HObject, objects: Vec<HObject> },
+    BackfillWants {
+        end: HObject,
+        objects: Vec<HObject>,
+    },
     /// Primary: the range is complete.
-    BackfillProgress { last_backfill: HObject, sums: PgSums },
+    BackfillProgress {
+        last_backfill: HObject,
+        sums: PgSums,
+    },
     /// That is durable here.
-    BackfillAck { last_backfill: HObject },
+    BackfillAck {
+        last_backfill: HObject,
+    },
     /// The PG is clean without this copy: delete it.
     Remove,
+    /// Primary: may this member's PG be scrubbed now?
+    ScrubReserve,
+    ScrubGrant {
+        granted: bool,
+    },
+    /// Primary: the scrub is over.
+    ScrubRelease,
+    /// Primary: what is in this range?
+    ScrubRead(Box<ScrubAsk>),
+    ScrubMap(Box<ScrubPart>),
+    /// Primary: the object was deleted; a copy up to this version must go.
+    ScrubRemove {
+        object: HObject,
+        version: Eversion,
+    },
     /// Another PG's primary copies an object of this one: a piece of it.
     CopyRead(Box<CopyAsk>),
     /// That piece, as `copy-get` gives it, or why there is none.
-    CopyPart { id: u64, result: i32, user_version: u64, data: Bytes },
+    CopyPart {
+        id: u64,
+        result: i32,
+        user_version: u64,
+        data: Bytes,
+    },
 }
 
 /// A question for a piece of an object.
@@ -244,6 +308,12 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
         PgBody::CopyRead(ask) => put(w, 19, &*ask),
         PgBody::Room { bytes } => put(w, 21, &bytes),
         PgBody::Damaged { object } => put(w, 22, &object),
+        PgBody::ScrubReserve => w.u8(23),
+        PgBody::ScrubGrant { granted } => put(w, 24, &granted),
+        PgBody::ScrubRelease => w.u8(25),
+        PgBody::ScrubRead(ask) => put(w, 26, &*ask),
+        PgBody::ScrubMap(part) => put(w, 27, &*part),
+        PgBody::ScrubRemove { object, version } => put(w, 28, &(object, version)),
         PgBody::CopyPart { id, result, user_version, data } => {
             put(w, 20, &(id, (result, user_version)));
             return data;
@@ -309,6 +379,12 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         },
         21 => PgBody::Room { bytes: r.u64()? },
         22 => PgBody::Damaged { object: HObject::decode(r)? },
+        23 => PgBody::ScrubReserve,
+        24 => PgBody::ScrubGrant { granted: bool::decode(r)? },
+        25 => PgBody::ScrubRelease,
+        26 => PgBody::ScrubRead(Box::new(ScrubAsk::decode(r)?)),
+        27 => PgBody::ScrubMap(Box::new(ScrubPart::decode(r)?)),
+        28 => PgBody::ScrubRemove { object: HObject::decode(r)?, version: Eversion::decode(r)? },
         v => return Err(DecodeError::Invalid { what: "pg message kind", value: v.into() }),
     })
 }
@@ -355,6 +431,22 @@ mod tests {
             PgBody::Remove,
             PgBody::Room { bytes: 77 },
             PgBody::Damaged { object: o.clone() },
+            PgBody::ScrubReserve,
+            PgBody::ScrubGrant { granted: true },
+            PgBody::ScrubRelease,
+            PgBody::ScrubRead(Box::new(ScrubAsk {
+                id: 3,
+                begin: HObject::min(),
+                end: o.clone(),
+                deep: Some(crate::pg::DeepAsk { stride: 7, from: Default::default() }),
+            })),
+            PgBody::ScrubMap(Box::new(ScrubPart {
+                id: 3,
+                objects: vec![(o.clone(), Default::default())],
+                more: Some(Default::default()),
+                failed: Some("why".into()),
+            })),
+            PgBody::ScrubRemove { object: o.clone(), version: v },
             PgBody::CopyRead(Box::new(CopyAsk {
                 from: SpgId::replicated(PgId::new(PoolId(1), 2)),
                 id: 9,

@@ -43,8 +43,7 @@ fn run_op(env: &mut ExecEnv<'_>, nspace: &str, op: &OsdOp) -> Outcome {
         // There are no hit sets: an empty list of them.
         OpCode::PG_HITSET_LS => return Ok(Answer::kept(0u32.to_bytes())),
         OpCode::PG_HITSET_GET => return Err(Errno::ENOENT.into()),
-        // No scrub has left a record.
-        OpCode::SCRUBLS => return Err(Errno::ENOENT.into()),
+        OpCode::SCRUBLS => return list_scrub(env, op),
         _ => {}
     }
     let parsed = op.parse()?;
@@ -70,6 +69,11 @@ fn run_op(env: &mut ExecEnv<'_>, nspace: &str, op: &OsdOp) -> Outcome {
     } else {
         page.list_old(env)
     }
+}
+
+/// What the newest scrub has found. Source: PrimaryLogPG::do_scrub_ls.
+fn list_scrub(env: &ExecEnv<'_>, op: &OsdOp) -> Outcome {
+    Ok(Answer::kept((env.list_scrub)(op.indata.clone())?))
 }
 
 /// What one listing wants.

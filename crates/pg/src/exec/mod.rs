@@ -69,6 +69,8 @@ pub struct ExecEnv<'a> {
     pub range: (HObject, HObject),
     /// Objects that this copy lacks: a read of one of them (a clone, say) must wait.
     pub missing: &'a Missing,
+    /// Lists what the newest scrub has found; the question and the answer are the operation's data.
+    pub list_scrub: &'a dyn Fn(Bytes) -> Result<Bytes, Errno>,
     pub requester: &'a Requester,
     pub reqid: ReqId,
     /// Bits of `messages::osd::flags`.

@@ -42,7 +42,10 @@ impl OsdCore {
         let oldest = wanted.iter().map(|pgid| pgid.pool).collect::<BTreeSet<_>>();
         let history = self.maps_back_to_birth(&map, &oldest, recent);
         for pgid in wanted {
-            let pg = born(pgid, &history);
+            let mut pg = born(pgid, &history);
+            // Source: pg_history_t's constructor for a new PG.
+            let (now, scrub) = (self.shared.now.wall, &mut pg.info.history.scrub);
+            (scrub.last_stamp, scrub.last_deep_stamp, scrub.last_clean_stamp) = (now, now, now);
             persist::put_info(txn, pg.id, &pg.info);
             persist::put_past(txn, pg.id, &pg.past);
             changed.insert(pg.id);

@@ -16,6 +16,7 @@ mod maps;
 pub(crate) mod mon;
 mod report;
 mod route;
+mod scrub;
 pub(crate) mod session;
 mod settings;
 pub(crate) mod shared;
@@ -98,6 +99,7 @@ impl OsdCore {
             on_durable: VecDeque::new(),
             sessions: BTreeMap::new(),
             recovery_active: 0,
+            scrubs: Default::default(),
             stats_dirty: false,
             fatal: None,
             uncommitted: false,
@@ -251,6 +253,7 @@ impl OsdCore {
         for pg in self.pgs.values_mut() {
             pg.trim_step(&mut self.shared);
         }
+        self.scrub_tick();
     }
 
     /// Runs requests that inputs have freed, until none is left.

@@ -74,11 +74,15 @@ impl OsdCore {
     }
 
     pub(super) fn mgr_message(&mut self, msg: &Message) {
-        if let Message::MgrConfigure(m) = msg {
-            // Nothing is reported to a manager that wants no reports.
-            let period = Duration::from_secs(m.period_s.into());
-            self.reports.daemon_every = (!period.is_zero()).then_some(period);
-            self.report_daemon();
+        match msg {
+            Message::MgrConfigure(m) => {
+                // Nothing is reported to a manager that wants no reports.
+                let period = Duration::from_secs(m.period_s.into());
+                self.reports.daemon_every = (!period.is_zero()).then_some(period);
+                self.report_daemon();
+            }
+            Message::OsdScrub2(m) => self.scrub_requested(m),
+            _ => {}
         }
     }
 

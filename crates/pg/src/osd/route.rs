@@ -207,7 +207,12 @@ impl OsdCore {
 fn takes_room(body: &PgBody) -> bool {
     matches!(
         body,
-        PgBody::RepOp(_) | PgBody::Push(_) | PgBody::BackfillRange { .. } | PgBody::BackfillProgress { .. }
+        PgBody::RepOp(_)
+            | PgBody::Push(_)
+            | PgBody::BackfillRange { .. }
+            | PgBody::BackfillProgress { .. }
+            | PgBody::ScrubRead(_)
+            | PgBody::ScrubRemove { .. }
     )
 }
 
@@ -253,6 +258,10 @@ fn deliver_other(
         PgBody::BackfillProgress { last_backfill, sums } => {
             pg.handle_backfill_progress(from, interval, last_backfill, sums, cx);
         }
+        PgBody::ScrubReserve => pg.handle_scrub_reserve(from, interval, cx),
+        PgBody::ScrubRelease => pg.handle_scrub_release(from, cx),
+        PgBody::ScrubRead(ask) => pg.handle_scrub_read(from, interval, &ask, cx),
+        PgBody::ScrubRemove { object, version } => pg.handle_scrub_remove(from, &object, version, cx),
         PgBody::Remove | PgBody::RepOp(_) | PgBody::Push(_) => {}
         _ if !asked_now => {}
         PgBody::Log { info, log, missing } => pg.handle_log(from, info, log, missing, cx),
@@ -262,6 +271,8 @@ fn deliver_other(
         PgBody::Activated => pg.activated(from, cx),
         PgBody::Damaged { object } => pg.handle_damaged(from, object, cx),
         PgBody::Room { bytes } => pg.handle_room(from, bytes, cx),
+        PgBody::ScrubGrant { granted } => pg.handle_scrub_grant(from, granted, cx),
+        PgBody::ScrubMap(part) => pg.handle_scrub_map(from, *part, cx),
         PgBody::RepOpAck { version } => pg.handle_rep_op_ack(from, version, cx),
         PgBody::PushAck { object, .. } => pg.handle_push_ack(from, &object, cx),
         PgBody::PullRefused { object, need } => pg.handle_pull_refused(from, &object, need, cx),

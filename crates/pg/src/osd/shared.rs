@@ -1,6 +1,6 @@
 //! What all PGs of an OSD share while one input is handled: store, map, clocks, effects.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +68,8 @@ pub(crate) struct Shared {
     pub sessions: BTreeMap<ConnId, Session>,
     /// Objects being pulled or pushed, over all PGs.
     pub recovery_active: usize,
+    /// PGs that are being scrubbed, led from here or not: each holds a place.
+    pub scrubs: BTreeSet<SpgId>,
     /// PGs whose reported stats changed.
     pub stats_dirty: bool,
     pub fatal: Option<FatalReason>,
@@ -128,6 +130,12 @@ impl Shared {
             self.on_durable.push_back((seq, done));
         }
         Ok(seq)
+    }
+
+    /// Whether another PG may be scrubbed here. Source: OSDService::inc_scrubs_local, PgScrubber::handle_scrub_reserve_request.
+    pub fn may_scrub(&self) -> bool {
+        self.scrubs.len() < self.config.max_scrubs
+            && (self.recovery_active == 0 || self.config.scrub_during_recovery)
     }
 
     pub fn fail(&mut self, reason: FatalReason) {

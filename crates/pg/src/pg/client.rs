@@ -345,7 +345,7 @@ impl Pg {
         state: &ObjectState,
         cx: &mut Shared,
     ) -> Result<Executed, ExecStop> {
-        let (map, none) = (cx.map.clone(), Sources::new());
+        let (map, none, interval) = (cx.map.clone(), Sources::new(), self.interval());
         let Some(pool) = map.pool(self.id.pgid.pool) else { return Err(ExecStop::Drop) };
         let requester = Requester { conn: op.conn, name: op.name, addr: op.addr };
         let (snapc, first_version) = (self.snapc(op, cx), self.next_version(cx));
@@ -355,6 +355,7 @@ impl Pg {
             pgid: self.id.pgid,
             range: pg_range(self.id.pgid, pool.pg_num),
             missing: &self.missing,
+            list_scrub: &|args| self.scrub.list(args, interval),
             watches: &mut self.watches,
             requester: &requester,
             reqid: op.reqid,

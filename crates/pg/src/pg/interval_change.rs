@@ -77,6 +77,7 @@ impl Pg {
         self.lamented.clear();
         self.blocked_by.clear();
         self.trim = Trim::default();
+        self.scrub_interrupted(cx);
     }
 
     /// States this copy's info to another OSD.

@@ -34,6 +34,7 @@ pub(crate) mod remove;
 mod repair;
 mod replicate;
 pub(crate) mod room;
+mod scrub;
 pub(crate) mod split;
 pub mod state;
 mod stats;
@@ -58,6 +59,11 @@ use backoff::Backoff;
 pub(crate) use client::ClientOp;
 use copy::Copying;
 use recovery::Recovering;
+#[cfg(test)]
+pub(crate) use scrub::DeepAsk;
+use scrub::Scrub;
+pub(crate) use scrub::{ScrubAsk, ScrubPart};
+use state::pg_state;
 use trim::Trim;
 use writes::Writes;
 
@@ -160,6 +166,7 @@ pub(crate) struct Pg {
     pub watches: Watches,
     /// Primary only.
     pub trim: Trim,
+    pub scrub: Scrub,
     /// Primary only: requests whose sources are being fetched, by their object.
     pub copies: BTreeMap<HObject, Copying>,
     /// The number of the last question for a piece of a source.
@@ -196,6 +203,7 @@ impl Pg {
             backoffs: Vec::new(),
             watches: Watches::default(),
             trim: Trim::default(),
+            scrub: Scrub::default(),
             copies: BTreeMap::new(),
             last_copy_id: 0,
             report: true,

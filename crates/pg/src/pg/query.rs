@@ -13,7 +13,9 @@ impl Pg {
         members.extend(self.backfills.keys().filter(|o| !self.acting().contains(o)));
         members.sort_unstable();
         let mut own = info(&self.info);
-        merge(&mut own, json!({ "stats": self.stats(cx) }));
+        let mut stats = self.stats(cx);
+        merge(&mut stats, scrubs(&self.info.history));
+        merge(&mut own, json!({ "stats": stats }));
         let peers: Vec<Value> = self
             .peers
             .iter()
@@ -79,6 +81,10 @@ impl Pg {
                 "num_objects_omap": sum.num_objects_omap,
                 "num_omap_bytes": sum.num_omap_bytes,
                 "num_omap_keys": sum.num_omap_keys,
+                "num_scrub_errors": sum.num_scrub_errors,
+                "num_shallow_scrub_errors": sum.num_shallow_scrub_errors,
+                "num_deep_scrub_errors": sum.num_deep_scrub_errors,
+                "num_large_omap_objects": sum.num_large_omap_objects,
             },
             "up": m.up,
             "acting": m.acting,
@@ -147,7 +153,7 @@ fn info(i: &PgInfo) -> Value {
 }
 
 fn history(h: &PgHistory) -> Value {
-    json!({
+    let mut v = json!({
         "epoch_created": h.epoch_created.0,
         "epoch_pool_created": h.epoch_pool_created.0,
         "last_epoch_started": h.last_epoch_started.0,
@@ -158,6 +164,19 @@ fn history(h: &PgHistory) -> Value {
         "same_up_since": h.same_up_since.0,
         "same_interval_since": h.same_interval_since.0,
         "same_primary_since": h.same_primary_since.0,
+    });
+    merge(&mut v, scrubs(h));
+    v
+}
+
+fn scrubs(h: &PgHistory) -> Value {
+    let s = &h.scrub;
+    json!({
+        "last_scrub": s.last.to_string(),
+        "last_scrub_stamp": s.last_stamp.to_string(),
+        "last_deep_scrub": s.last_deep.to_string(),
+        "last_deep_scrub_stamp": s.last_deep_stamp.to_string(),
+        "last_clean_scrub_stamp": s.last_clean_stamp.to_string(),
     })
 }
 

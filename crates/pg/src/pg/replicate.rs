@@ -110,6 +110,7 @@ impl Pg {
         self.ship(&targets, &entries, &txn_head, &payload, trim_to, cx);
         self.use_room(&targets, payload_bytes);
         entries.into_iter().for_each(|e| self.log.append(e));
+        self.scrub.note_write(&in_flight.object, &executed.delta);
         self.writes.push(in_flight, executed.new_state);
         self.report = true;
         if trim_to > self.log.tail() {

@@ -46,6 +46,7 @@ impl Pg {
             _ => s |= pg_state::PEERING,
         }
         let started = matches!(self.phase, Phase::Active | Phase::Activating { .. });
+        s |= self.scrub_state();
         if started && self.acting().len() < size {
             s |= pg_state::UNDERSIZED;
             if self.info.sums.objects > 0 {
@@ -80,6 +81,24 @@ impl Pg {
             if self.trim.pass.is_some() {
                 s |= pg_state::SNAPTRIM;
             }
+        }
+        s
+    }
+
+    /// Bits that scrubs and repairs set.
+    fn scrub_state(&self) -> u64 {
+        let mut s = 0;
+        let begun = self.scrub.run.as_ref().filter(|r| r.has_begun());
+        if let Some(run) = begun {
+            s |= pg_state::SCRUBBING;
+            s |= if run.plan.deep { pg_state::DEEP_SCRUB } else { 0 };
+        }
+        if self.scrub.repairing {
+            s |= pg_state::REPAIR;
+        }
+        if self.info.history.scrub.errors() > 0 {
+            s |= pg_state::INCONSISTENT;
+            s |= if self.scrub.failed_repair { pg_state::FAILED_REPAIR } else { 0 };
         }
         s
     }
@@ -133,6 +152,11 @@ impl Pg {
             ondisk_log_start: self.info.log_tail,
             created: h.epoch_created,
             last_epoch_clean: h.last_epoch_clean,
+            last_scrub: h.scrub.last,
+            last_scrub_stamp: h.scrub.last_stamp,
+            last_deep_scrub: h.scrub.last_deep,
+            last_deep_scrub_stamp: h.scrub.last_deep_stamp,
+            last_clean_scrub_stamp: h.scrub.last_clean_stamp,
             stats: ObjectStatCollection { sum: self.stat_sum() },
             log_size: self.log.len() as i64,
             ondisk_log_size: self.log.len() as i64,
@@ -162,6 +186,7 @@ impl Pg {
         let sums = &self.info.sums;
         let size = i64::from(self.key.size);
         let (degraded, misplaced) = self.lacking_copies();
+        let scrub = &self.info.history.scrub;
         ObjectStatSum {
             num_bytes: sums.bytes,
             num_objects: sums.objects,
@@ -184,6 +209,10 @@ impl Pg {
             num_objects_pinned: sums.objects_pinned,
             num_omap_bytes: sums.omap_bytes,
             num_omap_keys: sums.omap_keys,
+            num_scrub_errors: i64::from(scrub.errors()),
+            num_shallow_scrub_errors: i64::from(scrub.shallow_errors),
+            num_deep_scrub_errors: i64::from(scrub.deep_errors),
+            num_large_omap_objects: i64::from(scrub.large_omap_objects),
             ..ObjectStatSum::default()
         }
     }

@@ -31,6 +31,8 @@ enum Kind {
     Write(Option<Vec<u8>>),
     CreateExclusive,
     Read,
+    /// Something of the PG.
+    List,
     /// Of what is not there, ENOENT; of itself, EINVAL.
     Copy(Option<Vec<u8>>),
 }
@@ -167,6 +169,13 @@ impl Client {
         self.begin(map, pool, name, Kind::Read, vec![op], flags::READ)
     }
 
+    /// Asks the PG of `name` what its newest scrub has found; the answer is in `replies`.
+    pub fn list_scrub(&mut self, map: &OsdMap, pool: PoolId, name: &str, args: Vec<u8>) -> u64 {
+        let code = messages::osd::OpCode::SCRUBLS;
+        let op = OsdOp { code, indata: args.into(), ..Op::Delete.into() };
+        self.begin(map, pool, name, Kind::List, vec![op], flags::READ | flags::PGOP)
+    }
+
     /// Follows one map: requests whose PG or primary it changes must be sent again.
     pub fn saw(&mut self, map: &OsdMap) {
         for r in self.open.values_mut() {
@@ -275,6 +284,7 @@ impl Client {
                 let want = self.model.get(&r.name).cloned().unwrap_or_default();
                 assert!(want.allows(found.as_deref()), "read of {}: {found:?} is none of {want:?}", r.name);
             }
+            Kind::List => {}
             Kind::Write(content) => {
                 let expected = self.model.entry(r.name).or_default();
                 if self.full_allowed && reply.result == types::Errno::ENOSPC.neg() {

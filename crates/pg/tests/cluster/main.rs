@@ -7,6 +7,7 @@ mod daemon;
 mod mon;
 mod repair;
 mod room;
+mod scrub;
 mod sim;
 mod snaps;
 

@@ -7,7 +7,7 @@ use crate::sim::Sim;
 const LEN: usize = 200_000;
 
 /// Objects of 200,000 bytes, each of one byte value, on three OSDs that have nothing of them in memory.
-fn cluster(seed: u64, size: u8) -> (Sim, PoolId) {
+pub fn cluster(seed: u64, size: u8) -> (Sim, PoolId) {
     let mut s = Sim::new(i32::from(size), seed);
     s.until("all up", |s| (0..i32::from(size)).all(|o| s.mon.map.is_up(o)));
     let pool = s.mon.create_pool(size, 1, 1);
@@ -30,7 +30,7 @@ fn cluster(seed: u64, size: u8) -> (Sim, PoolId) {
 }
 
 /// Changes a byte in the middle of an object, wherever the OSD's device has its blocks.
-fn flip(s: &mut Sim, osd: i32, object: u8) {
+pub fn flip(s: &mut Sim, osd: i32, object: u8) {
     let device = s.nodes[osd as usize].device.clone();
     let block = vec![100 + object; 4096];
     let found: Vec<u64> = (0..store::Device::len(&*device))
@@ -43,7 +43,7 @@ fn flip(s: &mut Sim, osd: i32, object: u8) {
     }
 }
 
-fn primary(s: &Sim, pool: PoolId) -> i32 {
+pub fn primary(s: &Sim, pool: PoolId) -> i32 {
     s.mon.map.pg_to_up_acting(types::PgId::new(pool, 0)).acting_primary
 }
 

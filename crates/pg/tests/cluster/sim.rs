@@ -26,6 +26,8 @@ pub struct Node {
     /// What it told the manager and the admin socket.
     pub told_mgr: Vec<Message>,
     pub admin_replies: Vec<admin::Reply>,
+    /// Lines for the cluster log.
+    pub log: Vec<String>,
     pub holds_clients: (bool, u32),
 }
 
@@ -68,6 +70,7 @@ impl Sim {
                 fatal: None,
                 told_mgr: vec![],
                 admin_replies: vec![],
+                log: vec![],
                 holds_clients: (false, 0),
             }
         };
@@ -180,7 +183,12 @@ impl Sim {
                     self.links.remove(&(osd, to.0));
                 }
                 Output::Fatal(why) => self.nodes[osd as usize].fatal = Some(why.to_string()),
-                Output::ClusterLog { text, .. } if self.trace => println!("log osd.{osd}: {text}"),
+                Output::ClusterLog { text, .. } => {
+                    if self.trace {
+                        println!("log osd.{osd}: {text}");
+                    }
+                    self.nodes[osd as usize].log.push(text);
+                }
                 _ => {}
             }
         }

@@ -100,11 +100,11 @@ impl Bench {
             Err(e) => return refuse(e),
         };
         let head = r.object.head();
-        let key = ObjectKey::replicated(head.clone());
-        let state = ObjectState::load(&mut self.store, &key).unwrap();
+        let state = ObjectState::load(&mut self.store, &ObjectKey::replicated(head.clone())).unwrap();
         self.tid += 1;
         let start = HObject::pg_start(PgId::new(POOL, 0));
         let mut env = ExecEnv {
+            list_scrub: &|_| Err(types::Errno::ENOENT),
             store: &mut self.store,
             map: &self.map,
             pool: &self.pool,

@@ -1,0 +1,418 @@
+//! The copies of one chunk of objects against each other: which copy counts, and what is wrong with the others.
+//!
+//! A copy that counts proves itself: its data and omap agree with the store's checksums, its size with its info, and its
+//! version is the newest. Of several the contents that most of them have count, the primary's when that is not decided.
+//!
+//! Source: be_select_auth_object, be_compare_scrub_objects and be_compare_scrubmaps in src/osd/PGBackend.cc.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use codec::Decode;
+use types::{Eversion, HObject, PgId};
+
+use super::record::{FoundObject, ShardRecord, object_info};
+use super::scan::Scanned;
+use crate::object::{INFO_ATTR, ObjectInfo, SNAPSET_ATTR, SnapSet, info_flags};
+
+/// Bits of a shard's errors. Source: err_t in src/include/rados/rados_types.hpp.
+pub(crate) mod shard_error {
+    pub const MISSING: u64 = 1 << 1;
+    pub const STAT: u64 = 1 << 2;
+    pub const READ: u64 = 1 << 3;
+    pub const DATA_DIGEST_MISMATCH_INFO: u64 = 1 << 9;
+    pub const OMAP_DIGEST_MISMATCH_INFO: u64 = 1 << 10;
+    pub const SIZE_MISMATCH_INFO: u64 = 1 << 11;
+    pub const INFO_MISSING: u64 = 1 << 14;
+    pub const INFO_CORRUPTED: u64 = 1 << 15;
+    pub const SNAPSET_CORRUPTED: u64 = 1 << 17;
+    pub const OBJ_SIZE_INFO_MISMATCH: u64 = 1 << 18;
+    pub const DEEP: u64 = READ | DATA_DIGEST_MISMATCH_INFO | OMAP_DIGEST_MISMATCH_INFO;
+}
+
+/// Bits of an object's errors, which blame no shard. Source: obj_err_t there.
+pub(crate) mod object_error {
+    pub const INFO_INCONSISTENCY: u64 = 1 << 1;
+    pub const DATA_DIGEST_MISMATCH: u64 = 1 << 4;
+    pub const OMAP_DIGEST_MISMATCH: u64 = 1 << 5;
+    pub const SIZE_MISMATCH: u64 = 1 << 6;
+    pub const ATTR_VALUE_MISMATCH: u64 = 1 << 7;
+    pub const ATTR_NAME_MISMATCH: u64 = 1 << 8;
+    pub const SNAPSET_INCONSISTENCY: u64 = 1 << 9;
+    pub const SIZE_TOO_LARGE: u64 = 1 << 11;
+    pub const DEEP: u64 = DATA_DIGEST_MISMATCH | OMAP_DIGEST_MISMATCH;
+}
+
+/// Every member's objects of the chunk.
+pub(crate) type Maps = BTreeMap<i32, BTreeMap<HObject, Scanned>>;
+
+/// What a scrub has found so far.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Tally {
+    pub shallow: u32,
+    pub deep: u32,
+    pub bad: BTreeMap<HObject, BadObject>,
+    /// For `rados list-inconsistent-obj`, and how the objects' own lines in the cluster log read.
+    pub records: Vec<FoundObject>,
+    pub lines: Vec<String>,
+}
+
+/// An object that is not the same everywhere, and of which at least one copy counts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct BadObject {
+    pub good: BTreeSet<i32>,
+    pub missing: BTreeSet<i32>,
+    pub inconsistent: BTreeSet<i32>,
+    pub version: Eversion,
+    /// The log says that it was deleted: who has it has it too much.
+    pub extra: bool,
+}
+
+impl BadObject {
+    /// Copies that are to be replaced.
+    pub fn bad(&self) -> BTreeSet<i32> {
+        self.missing.union(&self.inconsistent).copied().collect()
+    }
+}
+
+/// What the comparison has to know besides the copies.
+pub(crate) struct Context<'a> {
+    pub pgid: PgId,
+    pub primary: i32,
+    /// Bytes.
+    pub max_object_size: u64,
+    /// Whether the log deletes this version of the object.
+    pub deleted: &'a dyn Fn(&HObject, Eversion) -> bool,
+    /// Objects whose recorded digests are not to be looked at: they changed in between.
+    pub moving: &'a BTreeSet<HObject>,
+}
+
+/// A copy, looked at by itself.
+#[derive(Debug, Clone, Default)]
+struct Shard {
+    errors: u64,
+    info: Option<ObjectInfo>,
+}
+
+/// Compares all objects but those of `skip`; returns the copies that count.
+pub(crate) fn compare(
+    cx: &Context<'_>,
+    maps: &Maps,
+    skip: &BTreeSet<HObject>,
+    tally: &mut Tally,
+) -> BTreeMap<HObject, Scanned> {
+    let names: BTreeSet<&HObject> =
+        maps.values().flat_map(|m| m.keys()).filter(|o| !skip.contains(o)).collect();
+    let mut sound = BTreeMap::new();
+    for object in names {
+        let copies: BTreeMap<i32, Option<&Scanned>> =
+            maps.iter().map(|(osd, m)| (*osd, m.get(object))).collect();
+        let counts = One { cx, object, copies }.compare(tally);
+        let any = || maps.get(&cx.primary).and_then(|m| m.get(object));
+        if let Some(copy) = counts.and_then(|osd| maps.get(&osd)?.get(object)).or_else(any) {
+            sound.insert(object.clone(), copy.clone());
+        }
+    }
+    sound
+}
+
+/// One object's copies.
+struct One<'a> {
+    cx: &'a Context<'a>,
+    object: &'a HObject,
+    copies: BTreeMap<i32, Option<&'a Scanned>>,
+}
+
+impl One<'_> {
+    /// The member whose copy counts.
+    fn compare(&self, tally: &mut Tally) -> Option<i32> {
+        let (pgid, object) = (self.cx.pgid, self.object);
+        let mut shards: BTreeMap<i32, Shard> = BTreeMap::new();
+        for osd in self.primary_first() {
+            let Some(copy) = self.copy(osd) else { continue };
+            let (shard, what) = self.examine(copy);
+            if !what.is_empty() {
+                tally.lines.push(format!("{pgid} shard {osd} soid {object} : {}", what.join(", ")));
+            }
+            shards.insert(osd, shard);
+        }
+        let Some(auth) = self.select(&shards) else {
+            self.none_counts(shards, tally);
+            return None;
+        };
+        let (Some(auth_copy), Some(auth_info)) =
+            (self.copy(auth), shards.get(&auth).and_then(|s| s.info.clone()))
+        else {
+            return None;
+        };
+        let mut found = FoundObject::new(object, auth_info.user_version);
+        let mut verdict = BadObject { version: auth_info.version, ..BadObject::default() };
+        let mut blameless: BTreeSet<i32> = BTreeSet::new();
+        verdict.extra = (self.cx.deleted)(object, auth_info.version);
+        for (osd, copy) in &self.copies {
+            let mut shard = shards.remove(osd).unwrap_or_default();
+            match copy {
+                None => {
+                    shard.errors |= shard_error::MISSING;
+                    verdict.missing.insert(*osd);
+                    tally.shallow += 1;
+                    tally.lines.push(format!("{pgid} shard {osd} {object} : missing"));
+                }
+                Some(copy) => {
+                    let what = self.differences(auth, auth_copy, &auth_info, copy, &mut shard, &mut found);
+                    if shard.errors != 0 {
+                        verdict.inconsistent.insert(*osd);
+                        if shard.errors & shard_error::DEEP != 0 {
+                            tally.deep += 1;
+                        } else {
+                            tally.shallow += 1;
+                        }
+                        if !what.is_empty() {
+                            tally
+                                .lines
+                                .push(format!("{pgid} shard {osd} soid {object} : {}", what.join(", ")));
+                        }
+                    } else if !what.is_empty() {
+                        blameless.insert(*osd);
+                        tally.lines.push(format!("{pgid} soid {object} : {}", what.join(", ")));
+                    } else {
+                        verdict.good.insert(*osd);
+                    }
+                }
+            }
+            found.add(*osd, self.record(*osd, *copy, &shard, *osd == auth));
+        }
+        self.judge(auth, verdict, blameless, found, tally);
+        Some(auth)
+    }
+
+    /// Sums up: what is to be mended, and what is told of it.
+    fn judge(
+        &self,
+        auth: i32,
+        mut verdict: BadObject,
+        mut blameless: BTreeSet<i32>,
+        found: FoundObject,
+        tally: &mut Tally,
+    ) {
+        if verdict.good.is_empty() {
+            let first = if blameless.contains(&auth) { Some(auth) } else { blameless.first().copied() };
+            match first {
+                Some(osd) => {
+                    blameless.remove(&osd);
+                    verdict.good.insert(osd);
+                }
+                None => tally.lines.push(format!(
+                    "{} soid {} : failed to pick suitable auth object",
+                    self.cx.pgid, self.object
+                )),
+            }
+        }
+        verdict.inconsistent.extend(blameless);
+        if found.errors & object_error::DEEP != 0 {
+            tally.deep += 1;
+        } else if found.errors != 0 {
+            tally.shallow += 1;
+        }
+        if !verdict.good.is_empty() && !verdict.bad().is_empty() {
+            tally.bad.insert(self.object.clone(), verdict);
+        }
+        if found.has_errors() {
+            tally.records.push(found);
+        }
+    }
+
+    /// No copy can be trusted.
+    fn none_counts(&self, mut shards: BTreeMap<i32, Shard>, tally: &mut Tally) {
+        let mut found = FoundObject::new(self.object, 0);
+        for (osd, copy) in &self.copies {
+            let mut shard = shards.remove(osd).unwrap_or_default();
+            if copy.is_none() {
+                shard.errors |= shard_error::MISSING;
+            }
+            if shard.errors & shard_error::DEEP != 0 {
+                tally.deep += 1;
+            } else if shard.errors != 0 {
+                tally.shallow += 1;
+            }
+            found.add(*osd, self.record(*osd, *copy, &shard, false));
+        }
+        tally.records.push(found);
+        tally
+            .lines
+            .push(format!("{} soid {} : failed to pick suitable object info", self.cx.pgid, self.object));
+    }
+
+    fn copy(&self, osd: i32) -> Option<&Scanned> {
+        self.copies.get(&osd).copied().flatten()
+    }
+
+    fn primary_first(&self) -> Vec<i32> {
+        let primary = self.cx.primary;
+        let others = self.copies.keys().copied().filter(|o| *o != primary);
+        std::iter::once(primary).chain(others).collect()
+    }
+
+    /// What is wrong with a copy by itself.
+    fn examine(&self, copy: &Scanned) -> (Shard, Vec<String>) {
+        let (mut shard, mut what) = (Shard::default(), Vec::new());
+        let mut fault = |bit: u64, text: &str| {
+            shard.errors |= bit;
+            what.push(text.to_owned());
+        };
+        if copy.read_error {
+            fault(shard_error::READ, "candidate had a read error");
+        }
+        if copy.stat_error {
+            fault(shard_error::STAT, "candidate had a stat error");
+            return (shard, what);
+        }
+        let snapset = copy.attrs.get(SNAPSET_ATTR).map(|raw| SnapSet::from_bytes(raw.clone()));
+        if self.object.is_head() && matches!(snapset, Some(Err(_))) {
+            fault(shard_error::SNAPSET_CORRUPTED, "candidate had a corrupt snapset");
+        }
+        match copy.attrs.get(INFO_ATTR).map(|raw| ObjectInfo::from_bytes(raw.clone())) {
+            None => fault(shard_error::INFO_MISSING, "candidate had a missing info key"),
+            Some(Err(_)) => fault(shard_error::INFO_CORRUPTED, "candidate had a corrupt info"),
+            Some(Ok(info)) => {
+                if info.size != copy.size {
+                    let text = format!("candidate size {} info size {} mismatch", copy.size, info.size);
+                    fault(shard_error::OBJ_SIZE_INFO_MISMATCH, &text);
+                }
+                shard.info = Some(info);
+            }
+        }
+        (shard, what)
+    }
+
+    /// The copy that counts.
+    fn select(&self, shards: &BTreeMap<i32, Shard>) -> Option<i32> {
+        let rank =
+            |i: &ObjectInfo| (i.version, i.test(info_flags::DATA_DIGEST), i.test(info_flags::OMAP_DIGEST));
+        let sound = |osd: &i32| {
+            Some(shards.get(osd)?.info.as_ref()?).filter(|_| shards.get(osd).is_some_and(|s| s.errors == 0))
+        };
+        let order = self.primary_first();
+        let best = order.iter().filter_map(sound).map(rank).max()?;
+        let candidates: Vec<i32> =
+            order.into_iter().filter(|o| sound(o).is_some_and(|i| rank(i) == best)).collect();
+        let alike = |a: i32| candidates.iter().filter(|b| self.copy(a) == self.copy(**b)).count();
+        let most = candidates.iter().map(|o| alike(*o)).max()?;
+        candidates.iter().copied().find(|o| alike(*o) == most)
+    }
+
+    /// In what a copy differs from the one that counts.
+    fn differences(
+        &self,
+        auth: i32,
+        auth_copy: &Scanned,
+        auth_info: &ObjectInfo,
+        copy: &Scanned,
+        shard: &mut Shard,
+        found: &mut FoundObject,
+    ) -> Vec<String> {
+        let mut what = Vec::new();
+        let fixed = !self.cx.moving.contains(self.object);
+        let digests = [
+            ("data", auth_copy.data_digest, copy.data_digest, object_error::DATA_DIGEST_MISMATCH),
+            ("omap", auth_copy.omap_digest, copy.omap_digest, object_error::OMAP_DIGEST_MISMATCH),
+        ];
+        for (kind, ours, theirs, bit) in digests {
+            if let (Some(ours), Some(theirs)) = (ours, theirs) {
+                if ours != theirs {
+                    found.errors |= bit;
+                    what.push(format!(
+                        "{kind}_digest 0x{theirs:x} != {kind}_digest 0x{ours:x} from shard {auth}"
+                    ));
+                }
+            }
+        }
+        let recorded = [
+            (
+                "data",
+                info_flags::DATA_DIGEST,
+                auth_info.data_digest,
+                copy.data_digest,
+                shard_error::DATA_DIGEST_MISMATCH_INFO,
+            ),
+            (
+                "omap",
+                info_flags::OMAP_DIGEST,
+                auth_info.omap_digest,
+                copy.omap_digest,
+                shard_error::OMAP_DIGEST_MISMATCH_INFO,
+            ),
+        ];
+        for (kind, flag, recorded, theirs, bit) in recorded {
+            if let Some(theirs) = theirs.filter(|d| fixed && auth_info.test(flag) && *d != recorded) {
+                shard.errors |= bit;
+                let info = object_info(self.object, auth_info);
+                what.push(format!(
+                    "{kind}_digest 0x{theirs:x} != {kind}_digest 0x{recorded:x} from auth oi {info}"
+                ));
+            }
+        }
+        if copy.stat_error {
+            return what;
+        }
+        self.differing_metadata(auth, auth_copy, auth_info, copy, shard, found, &mut what);
+        what
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "both sides of a comparison and what comes of it")]
+    fn differing_metadata(
+        &self,
+        auth: i32,
+        auth_copy: &Scanned,
+        auth_info: &ObjectInfo,
+        copy: &Scanned,
+        shard: &mut Shard,
+        found: &mut FoundObject,
+        what: &mut Vec<String>,
+    ) {
+        let differ = |name: &[u8]| auth_copy.attrs.get(name) != copy.attrs.get(name);
+        if shard.errors & (shard_error::INFO_MISSING | shard_error::INFO_CORRUPTED) == 0 && differ(INFO_ATTR)
+        {
+            found.errors |= object_error::INFO_INCONSISTENCY;
+            what.push("object info inconsistent ".to_owned());
+        }
+        let readable = shard.errors & shard_error::SNAPSET_CORRUPTED == 0;
+        if self.object.is_head() && readable && differ(SNAPSET_ATTR) {
+            found.errors |= object_error::SNAPSET_INCONSISTENCY;
+            what.push("snapset inconsistent ".to_owned());
+        }
+        if auth_info.size != copy.size {
+            shard.errors |= shard_error::SIZE_MISMATCH_INFO;
+            let info = object_info(self.object, auth_info);
+            what.push(format!("size {} != size {} from auth oi {info}", copy.size, auth_info.size));
+        }
+        if auth_copy.size != copy.size {
+            found.errors |= object_error::SIZE_MISMATCH;
+            what.push(format!("size {} != size {} from shard {auth}", copy.size, auth_copy.size));
+        }
+        let max = self.cx.max_object_size;
+        if copy.size > max && found.errors & object_error::SIZE_TOO_LARGE == 0 {
+            found.errors |= object_error::SIZE_TOO_LARGE;
+            what.push(format!("size {} > {max} is too large", copy.size));
+        }
+        let of_clients = |name: &&Bytes| name.first() == Some(&b'_') && name.as_ref() != INFO_ATTR;
+        let text = |name: &Bytes| String::from_utf8_lossy(name).into_owned();
+        for name in auth_copy.attrs.keys().filter(of_clients) {
+            if !copy.attrs.contains_key(name) {
+                found.errors |= object_error::ATTR_NAME_MISMATCH;
+                what.push(format!("attr name mismatch '{}'", text(name)));
+            } else if differ(name) {
+                found.errors |= object_error::ATTR_VALUE_MISMATCH;
+                what.push(format!("attr value mismatch '{}'", text(name)));
+            }
+        }
+        for name in copy.attrs.keys().filter(of_clients).filter(|n| !auth_copy.attrs.contains_key(*n)) {
+            found.errors |= object_error::ATTR_NAME_MISMATCH;
+            what.push(format!("attr name mismatch '{}'", text(name)));
+        }
+    }
+
+    fn record(&self, osd: i32, copy: Option<&Scanned>, shard: &Shard, selected: bool) -> ShardRecord {
+        ShardRecord::new(self.object, shard.errors, osd == self.cx.primary, selected, copy)
+    }
+}
