@@ -65,6 +65,12 @@ pub fn object(name: &str) -> HObject {
     HObject { pool: POOL, hash, name: name.into(), snap: SnapId::HEAD, ..HObject::min() }
 }
 
+/// All objects of the pool.
+fn range() -> (HObject, HObject) {
+    let start = HObject::pg_start(PgId::new(POOL, 0));
+    (start.clone(), HObject { pool: PoolId(POOL.0 + 1), ..start })
+}
+
 impl Bench {
     pub fn new() -> Self {
         let device = Arc::new(SimDevice::new(64 << 20));
@@ -100,9 +106,9 @@ impl Bench {
             Err(e) => return refuse(e),
         };
         let head = r.object.head();
-        let state = ObjectState::load(&mut self.store, &ObjectKey::replicated(head.clone())).unwrap();
+        let key = ObjectKey::replicated(head.clone());
+        let state = ObjectState::load(&mut self.store, &key).unwrap();
         self.tid += 1;
-        let start = HObject::pg_start(PgId::new(POOL, 0));
         let mut env = ExecEnv {
             list_scrub: &|_| Err(types::Errno::ENOENT),
             store: &mut self.store,
@@ -110,7 +116,7 @@ impl Bench {
             pool: &self.pool,
             config: &self.config,
             pgid: PgId::new(POOL, 0),
-            range: (start.clone(), HObject { pool: PoolId(POOL.0 + 1), ..start }),
+            range: range(),
             missing: &self.missing,
             requester: &self.who,
             reqid: ReqId { name: self.who.name, tid: self.tid, inc: 0 },
