@@ -24,6 +24,8 @@ import tempfile
 import time
 
 import rados
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "bench"))
 from clusters import Ceph, Loligo, Trouble, run
 from history import Op, appends, register
 from model import LOGS, read_log

@@ -43,6 +43,7 @@ def faketime():
 class Cluster:
     def __init__(self, args, folder):
         self.dir, self.conf, self.children = folder, os.path.join(folder, "ceph.conf"), {}
+        self.more = ""  # of the configuration's section [global], Ceph only
         self.mons, self.osds = "abcde"[: args.mons], list(range(args.osds))
 
     def ceph(self, *words, timeout=60):
@@ -196,7 +197,7 @@ osd recovery sleep hdd = 0
         fsid = str(uuid.uuid4())
         ports = ["[v2:127.0.0.1:%d/0,v1:127.0.0.1:%d/0]" % (46400 + 2 * i, 46401 + 2 * i) for i in range(len(self.mons))]
         with open(self.conf, "w") as f:
-            f.write(self.SETTINGS.format(fsid=fsid, hosts=",".join(ports), dir=self.dir))
+            f.write(self.SETTINGS.replace("[mon]\n", self.more + "[mon]\n").format(fsid=fsid, hosts=",".join(ports), dir=self.dir))
         keyring, monmap = os.path.join(self.dir, "keyring"), os.path.join(self.dir, "monmap")
         run("ceph-authtool", "-C", keyring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
         everything = ("--cap", "mon", "allow *", "--cap", "osd", "allow *", "--cap", "mgr", "allow *")
