@@ -7,36 +7,32 @@
 //! 1. An operation is answered after its records are durable in the file, never before.
 //! 2. After a failed write or flush of the file nothing more is accepted.
 //! 3. Space of the file is written again only after the image is flushed and a superblock says so.
+//! 4. While an operation is acknowledged that the image lacks, the file is claimed and the image bears the claim's mark.
+//!
+//! ```text
+//! Clean --a write comes: claim the file--> Claimed --mark the image--> Dirty
+//! Dirty --idle or closing, image has all: settle the file--> Settled --unmark the image--> Clean
+//! ```
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
-use writeback::{BatchPiece, BatchWork, Log, MediaWrite, Op, RecordRef, Segment, Source, Stats};
+use writeback::{Batch, BatchPiece, BatchWork, Log, MediaWrite, Op, RecordRef, Segment, Source, Stats};
 
-use crate::device::{BlockDevice, BlockError, BoxFuture, Piece, Range, check_range};
-use crate::media::{MediaError, MediaFile};
+use crate::device::{BlockDevice, BlockError, BoxFuture, CachedImage, Piece, Range, SHUT_OUT, check_range};
+use crate::media::{CacheFile, MediaFile};
 
-/// Where the cache is and how it behaves.
-#[derive(Debug, Clone)]
-pub struct CacheConfig {
-    pub path: PathBuf,
-    /// Bytes of a new file; an existing one keeps its size.
-    pub size: u64,
+/// When the cache writes to the image.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
     /// How long a write may wait before it goes to the image: what is written again meanwhile goes there once.
     pub linger: Duration,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum CacheError {
-    #[error(transparent)]
-    Media(#[from] MediaError),
-    #[error("the image is read-only and takes no write-back cache")]
-    ReadOnly,
+    /// How long nothing must have been written until the image, which has everything by then, loses the cache's mark.
+    pub idle: Duration,
 }
 
 /// Data of one batch, and pieces of it under way at once.
@@ -56,9 +52,9 @@ pub struct Cache {
 }
 
 struct Shared {
-    device: Arc<dyn BlockDevice>,
+    device: Arc<dyn CachedImage>,
     media: MediaFile,
-    linger: Duration,
+    timing: Timing,
     state: Mutex<State>,
     /// The thread: something was queued, or space may be free.
     work: Condvar,
@@ -68,8 +64,20 @@ struct Shared {
     clean: Notify,
 }
 
+/// See the module's documentation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Clean,
+    Claimed,
+    Dirty,
+    Settled,
+}
+
 struct State {
     log: Log,
+    phase: Phase,
+    /// The task found nothing to do for long enough.
+    idle: bool,
     queue: VecDeque<Job>,
     /// The thread waits for space: the task must not linger.
     starved: bool,
@@ -84,21 +92,23 @@ struct Job {
 }
 
 impl Cache {
-    /// Puts the cache at `config.path` over `device`; what an earlier process left there is replayed and seen at once.
+    /// Puts the cache of this file over `device`; what an earlier process left there is seen at once. If there is such,
+    /// the image bears the mark of the file's token, else none: see [`CacheFile::dirty_records`].
     ///
-    /// # Errors
-    /// The file is another image's, damaged, in use, or cannot be read or made.
-    pub fn open(device: Arc<dyn BlockDevice>, config: &CacheConfig) -> Result<Self, CacheError> {
-        if device.is_read_only() {
-            return Err(CacheError::ReadOnly);
-        }
-        let (media, log) = MediaFile::open(&config.path, &device.identity(), config.size)?;
-        let left = log.stats().dirty_records;
+    /// # Panics
+    /// For an image that is read-only.
+    #[must_use]
+    pub fn start(file: CacheFile, device: Arc<dyn CachedImage>, timing: Timing) -> Self {
+        assert!(!device.is_read_only(), "a write-back cache is for an image that can be written");
+        let left = file.dirty_records();
         if left > 0 {
-            tracing::info!(records = left, path = %config.path.display(), "replaying the cache");
+            tracing::info!(records = left, image = %device.identity(), "replaying the cache");
         }
+        let CacheFile { media, log, .. } = file;
         let state = State {
+            phase: if log.is_claimed() { Phase::Dirty } else { Phase::Clean },
             log,
+            idle: false,
             queue: VecDeque::new(),
             starved: false,
             closing: false,
@@ -108,7 +118,7 @@ impl Cache {
         let shared = Arc::new(Shared {
             device,
             media,
-            linger: config.linger,
+            timing,
             state: Mutex::new(state),
             work: Condvar::new(),
             dirty: Notify::new(),
@@ -118,7 +128,7 @@ impl Cache {
         std::thread::spawn(move || for_thread.write_log());
         tokio::spawn(Arc::clone(&shared).copy_to_image());
         shared.dirty.notify_one();
-        Ok(Self { shared, queue_slots: Arc::new(tokio::sync::Semaphore::new(MAX_QUEUE)) })
+        Self { shared, queue_slots: Arc::new(tokio::sync::Semaphore::new(MAX_QUEUE)) }
     }
 
     #[must_use]
@@ -262,11 +272,22 @@ impl BlockDevice for Cache {
 }
 
 /// What the thread does in one turn.
+#[derive(Default)]
 struct Turn {
     writes: Vec<MediaWrite>,
     seq: Option<u64>,
     superblock: bool,
+    /// What holds once the superblock is durable.
+    phase: Option<Phase>,
     done: Vec<oneshot::Sender<Result<(), BlockError>>>,
+}
+
+/// What the task does next.
+enum Step {
+    Mark(String),
+    Unmark,
+    Copy(Batch),
+    Wait,
 }
 
 impl Shared {
@@ -284,8 +305,7 @@ impl Shared {
                 tracing::error!(error = %e, "the cache's file failed");
                 let error = BlockError::new(5, format!("the cache's file failed: {e}"));
                 state.failed = Some(error.clone());
-                let waiting = state.queue.drain(..).map(|j| j.reply);
-                turn.done.into_iter().chain(waiting).for_each(|r| drop(r.send(Err(error.clone()))));
+                turn.done.into_iter().for_each(|r| drop(r.send(Err(error.clone()))));
                 break;
             }
             if turn.superblock {
@@ -294,34 +314,33 @@ impl Shared {
             if let Some(seq) = turn.seq {
                 state.log.committed(seq);
             }
+            state.phase = turn.phase.unwrap_or(state.phase);
             drop(state);
             turn.done.into_iter().for_each(|r| drop(r.send(Ok(()))));
             self.dirty.notify_one();
         }
-        self.lock().stopped = true;
+        let mut state = self.lock();
+        state.stopped = true;
+        if let Some(error) = state.failed.clone() {
+            state.queue.drain(..).for_each(|j| drop(j.reply.send(Err(error.clone()))));
+        }
+        drop(state);
+        self.dirty.notify_one();
         self.clean.notify_waiters();
         self.clean.notify_one();
     }
 
-    /// Waits for work; `None` when closed and everything is in the image.
+    /// Waits for work; `None` when closed and everything is in the image, or after a failure.
     fn next_turn(&self) -> Option<Turn> {
         let mut state = self.lock();
         loop {
-            let mut turn = Turn { writes: vec![], seq: None, superblock: false, done: vec![] };
-            state.fill(&mut turn);
-            let stats = state.log.stats();
-            let frees = state.log.has_space_to_free()
-                && (state.starved || stats.used > stats.area / 2 || (state.closing && state.log.is_clean()));
-            if frees {
-                turn.writes.push(state.log.superblock_write());
-                turn.superblock = true;
-            }
-            if !turn.writes.is_empty() {
-                return Some(turn);
-            }
-            let is_drained = state.closing && state.queue.is_empty() && state.log.is_clean();
+            let is_drained = state.closing && state.queue.is_empty() && state.phase == Phase::Clean;
             if is_drained || state.failed.is_some() {
                 return None;
+            }
+            let turn = state.turn();
+            if !turn.writes.is_empty() {
+                return Some(turn);
             }
             if state.starved || state.closing {
                 self.dirty.notify_one();
@@ -357,40 +376,52 @@ impl Shared {
         }
     }
 
-    /// The task: batches to the image, in order.
+    /// The task: marks the image, copies batches to it, in order, and takes the mark off again.
     async fn copy_to_image(self: Arc<Self>) {
         let mut failures = 0;
         loop {
-            let batch = self.lock().log.next_batch(BATCH_BYTES);
-            let Some(batch) = batch else {
-                let is_over = self.is_over();
-                // The thread frees space, or ends when closing.
-                self.work.notify_all();
-                if is_over {
-                    return;
+            let step = self.next_step();
+            let done = match &step {
+                Step::Mark(token) => self.device.mark(token).await,
+                Step::Unmark => self.device.unmark().await,
+                Step::Copy(batch) => self.copy(&batch.pieces).await,
+                Step::Wait => {
+                    let is_over = self.is_over();
+                    // The thread frees space, settles, or ends when closing.
+                    self.work.notify_all();
+                    if is_over {
+                        return;
+                    }
+                    self.wait_for_more().await;
+                    continue;
                 }
-                self.dirty.notified().await;
-                self.wait_for_more().await;
-                continue;
             };
-            match self.copy(&batch.pieces).await {
+            match done {
                 Ok(()) => {
                     failures = 0;
-                    let mut state = self.lock();
-                    state.log.retire(&batch);
-                    state.starved = false;
-                    drop(state);
+                    self.lock().finish(&step);
                     self.work.notify_all();
                 }
                 Err(e) => {
-                    tracing::warn!(error = %e, "cannot write back to the image; trying again");
                     failures += 1;
                     if self.gives_up(failures, &e) {
                         return;
                     }
+                    tracing::warn!(error = %e, "cannot write back to the image; trying again");
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
             }
+        }
+    }
+
+    fn next_step(&self) -> Step {
+        let state = self.lock();
+        match state.phase {
+            _ if state.failed.is_some() => Step::Wait,
+            Phase::Claimed => Step::Mark(state.log.token()),
+            Phase::Settled => Step::Unmark,
+            Phase::Clean => Step::Wait,
+            Phase::Dirty => state.log.next_batch(BATCH_BYTES).map_or(Step::Wait, Step::Copy),
         }
     }
 
@@ -399,11 +430,16 @@ impl Shared {
         state.stopped || state.failed.is_some()
     }
 
-    /// A closing cache does not wait for an image that takes nothing: the file keeps what is left for the next open.
+    /// Another client has the image: nothing may be acknowledged any more that would never reach it. And a closing cache
+    /// does not wait for an image that takes nothing. The file keeps what is left for the next open.
     fn gives_up(&self, failures: u32, error: &BlockError) -> bool {
         let mut state = self.lock();
-        let gives_up = state.closing && failures >= CLOSING_TRIES;
+        let is_shut_out = error.errno == SHUT_OUT;
+        let gives_up = is_shut_out || state.closing && failures >= CLOSING_TRIES;
         if gives_up {
+            if is_shut_out {
+                tracing::error!(%error, "the image was taken by another client: the cache takes no more writes");
+            }
             state.failed = Some(error.clone());
             drop(state);
             self.work.notify_all();
@@ -411,16 +447,23 @@ impl Shared {
         gives_up
     }
 
-    /// Lets writes gather, unless space or closing presses.
+    /// Waits until there is something to do, and lets writes gather, unless space or closing presses.
     async fn wait_for_more(&self) {
-        let deadline = tokio::time::Instant::now() + self.linger;
+        let is_settling = {
+            let state = self.lock();
+            state.phase == Phase::Dirty && !state.idle
+        };
+        if !is_settling {
+            self.dirty.notified().await;
+        } else if tokio::time::timeout(self.timing.idle, self.dirty.notified()).await.is_err() {
+            let mut state = self.lock();
+            state.idle = state.log.is_clean() && state.queue.is_empty();
+            return;
+        }
+        let deadline = tokio::time::Instant::now() + self.timing.linger;
         loop {
-            {
-                let state = self.lock();
-                let stats = state.log.stats();
-                if state.starved || state.closing || stats.used > stats.area / 4 {
-                    return;
-                }
+            if self.lock().has_hurry() {
+                return;
             }
             if tokio::time::timeout_at(deadline, self.dirty.notified()).await.is_err() {
                 return;
@@ -474,10 +517,36 @@ async fn finish(running: &mut JoinSet<Result<(), BlockError>>) -> Result<(), Blo
 }
 
 impl State {
+    /// What the thread writes next; nothing when it has to wait.
+    fn turn(&mut self) -> Turn {
+        let mut turn = Turn::default();
+        match self.phase {
+            Phase::Clean if !self.queue.is_empty() => {
+                turn.writes.push(self.log.claim());
+                (turn.superblock, turn.phase) = (true, Some(Phase::Claimed));
+            }
+            Phase::Dirty => {
+                self.fill(&mut turn);
+                let stats = self.log.stats();
+                let is_over = self.queue.is_empty() && turn.seq.is_none() && self.log.is_clean();
+                if is_over && (self.idle || self.closing) {
+                    turn.writes.push(self.log.settle());
+                    (turn.superblock, turn.phase) = (true, Some(Phase::Settled));
+                } else if self.log.has_space_to_free() && (self.starved || stats.used > stats.area / 2) {
+                    turn.writes.push(self.log.superblock_write());
+                    turn.superblock = true;
+                }
+            }
+            Phase::Clean | Phase::Claimed | Phase::Settled => {}
+        }
+        turn
+    }
+
     /// Appends what waits, as far as there is space.
     fn fill(&mut self, turn: &mut Turn) {
         self.starved = false;
         while let Some(job) = self.queue.front_mut() {
+            self.idle = false;
             while let Some(op) = job.parts.front() {
                 let Ok(appended) = self.log.append(op) else {
                     self.starved = true;
@@ -491,5 +560,29 @@ impl State {
                 turn.done.push(job.reply);
             }
         }
+    }
+
+    /// The task's step succeeded.
+    fn finish(&mut self, step: &Step) {
+        match step {
+            Step::Mark(_) => self.phase = Phase::Dirty,
+            Step::Unmark => self.phase = Phase::Clean,
+            Step::Copy(batch) => {
+                self.log.retire(batch);
+                self.starved = false;
+            }
+            Step::Wait => {}
+        }
+        self.idle = false;
+    }
+
+    /// Whether the task must not let writes gather.
+    fn has_hurry(&self) -> bool {
+        let stats = self.log.stats();
+        self.starved
+            || self.closing
+            || self.failed.is_some()
+            || self.phase != Phase::Dirty
+            || stats.used > stats.area / 4
     }
 }

@@ -65,6 +65,20 @@ pub trait BlockDevice: Send + Sync + 'static {
     fn close(&self) -> BoxFuture<'_, Result<(), BlockError>>;
 }
 
+/// An image that a write-back cache may stand before: it bears a mark while the cache holds what it lacks.
+pub trait CachedImage: BlockDevice {
+    /// Says in the image, durably, that the cache whose file has this token may hold writes that the image lacks. The mark
+    /// proves nothing any more once another client could write to the image.
+    fn mark<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<(), BlockError>>;
+
+    /// The image has everything.
+    fn unmark(&self) -> BoxFuture<'_, Result<(), BlockError>>;
+}
+
+/// The image belongs to another client now, for good: no operation of ours can succeed any more. Linux's ESHUTDOWN, as
+/// OSDs answer blocklisted clients.
+pub const SHUT_OUT: i32 = 108;
+
 /// Checks that a range lies inside an image of `size` bytes.
 pub(crate) fn check_range(offset: u64, len: u64, size: u64) -> Result<(), BlockError> {
     match offset.checked_add(len) {

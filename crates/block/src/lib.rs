@@ -7,7 +7,7 @@ mod device;
 mod media;
 mod server;
 
-pub use cache::{Cache, CacheConfig, CacheError};
-pub use device::{BlockDevice, BlockError, BoxFuture, Piece, Range};
-pub use media::MediaError;
+pub use cache::{Cache, Timing};
+pub use device::{BlockDevice, BlockError, BoxFuture, CachedImage, Piece, Range, SHUT_OUT};
+pub use media::{CacheFile, MediaError};
 pub use server::{Exported, Server};

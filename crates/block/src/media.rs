@@ -20,6 +20,59 @@ pub enum MediaError {
     Log { path: PathBuf, source: OpenError },
 }
 
+/// A cache's file, read but not used yet: what it holds may have to be proved, or given up, first.
+#[derive(Debug)]
+pub struct CacheFile {
+    pub(crate) media: MediaFile,
+    pub(crate) log: Log,
+    path: PathBuf,
+}
+
+impl CacheFile {
+    /// Opens the file of the image `identity`, making one of `new_size` bytes when there is none. Nobody else opens it while
+    /// this, or the cache made of it, lives.
+    ///
+    /// # Errors
+    /// The file is another image's, damaged, in use, or cannot be read or made.
+    pub fn open(path: &Path, identity: &str, new_size: u64) -> Result<Self, MediaError> {
+        let (media, log) = MediaFile::open(path, identity, new_size)?;
+        let mut file = Self { media, log, path: path.to_owned() };
+        if file.log.is_claimed() && file.dirty_records() == 0 {
+            let settled = file.log.settle();
+            file.write(&settled)?;
+        }
+        Ok(file)
+    }
+
+    /// Names the file and its last claim; see [`Log::token`].
+    #[must_use]
+    pub fn token(&self) -> String {
+        self.log.token()
+    }
+
+    /// Acknowledged writes that the image may lack.
+    #[must_use]
+    pub fn dirty_records(&self) -> u64 {
+        self.log.stats().dirty_records
+    }
+
+    /// Gives up what the image lacks.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn discard(&mut self) -> Result<(), MediaError> {
+        let write = self.log.discard();
+        self.write(&write)
+    }
+
+    fn write(&mut self, superblock: &MediaWrite) -> Result<(), MediaError> {
+        let io = |source| MediaError::Io { path: self.path.clone(), source };
+        self.media.write(superblock).and_then(|()| self.media.sync()).map_err(io)?;
+        self.log.superblock_durable();
+        Ok(())
+    }
+}
+
 /// The open file.
 #[derive(Debug)]
 pub struct MediaFile {

@@ -7,15 +7,41 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use block::{BlockDevice, Cache, CacheConfig, CacheError, MediaError, Range};
+use block::{BlockDevice, Cache, CacheFile, MediaError, Range, SHUT_OUT, Timing};
 use bytes::Bytes;
 use common::{Ram, flat};
 use tokio::task::JoinSet;
 
 const SIZE: usize = 4 << 20;
 
-fn config(folder: &Path, size: u64, linger_ms: u64) -> CacheConfig {
-    CacheConfig { path: folder.join("cache"), size, linger: Duration::from_millis(linger_ms) }
+const LONG: Duration = Duration::from_secs(60);
+
+fn file(folder: &Path, size: u64) -> CacheFile {
+    CacheFile::open(&folder.join("cache"), "a", size).expect("opens")
+}
+
+fn start(file: CacheFile, ram: &Arc<Ram>, linger_ms: u64, idle: Duration) -> Cache {
+    Cache::start(file, ram.clone(), Timing { linger: Duration::from_millis(linger_ms), idle })
+}
+
+fn small(folder: &Path, ram: &Arc<Ram>, size: u64, linger_ms: u64) -> Cache {
+    start(file(folder, size), ram, linger_ms, LONG)
+}
+
+/// What another process finds in the file after a crash.
+fn copy(folder: &Path) -> tempfile::TempDir {
+    let elsewhere = tempfile::tempdir().expect("folder");
+    std::fs::copy(folder.join("cache"), elsewhere.path().join("cache")).expect("copies");
+    elsewhere
+}
+
+/// Until the cache's task has done its work.
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(std::time::Instant::now() < end, "{what}");
+        tokio::task::yield_now().await;
+    }
 }
 
 fn random(mut state: u64) -> impl FnMut(u64) -> u64 {
@@ -56,7 +82,7 @@ async fn a_small_cache_under_pressure_loses_nothing() {
     for (seed, linger) in [(1, 0), (2, 5), (3, 60_000)] {
         let folder = tempfile::tempdir().expect("folder");
         let ram = Arc::new(Ram::new("a", SIZE));
-        let cache = Cache::open(ram.clone(), &config(folder.path(), 1 << 20, linger)).expect("opens");
+        let cache = small(folder.path(), &ram, 1 << 20, linger);
         let mut model = vec![0; SIZE];
         random_work(&cache, &mut model, seed, 300).await;
         cache.close().await.expect("closes");
@@ -68,19 +94,18 @@ async fn a_small_cache_under_pressure_loses_nothing() {
 async fn what_was_acknowledged_survives_a_crash() {
     let folder = tempfile::tempdir().expect("folder");
     let ram = Arc::new(Ram::new("a", SIZE));
-    let cache = Cache::open(ram.clone(), &config(folder.path(), 32 << 20, 0)).expect("opens");
+    let cache = small(folder.path(), &ram, 32 << 20, 0);
     let mut model = vec![0; SIZE];
     random_work(&cache, &mut model, 4, 50).await;
     // From here on the image takes nothing, as when the network is gone.
-    ram.broken.store(true, Ordering::SeqCst);
+    ram.broken.store(5, Ordering::SeqCst);
     random_work(&cache, &mut model, 5, 100).await;
 
     // The crash: another process finds the file as it is.
-    let elsewhere = tempfile::tempdir().expect("folder");
-    std::fs::copy(folder.path().join("cache"), elsewhere.path().join("cache")).expect("copies");
+    let elsewhere = copy(folder.path());
     let revived = Arc::new(Ram::new("a", SIZE));
     *revived.bytes.lock().expect("not poisoned") = ram.content();
-    let again = Cache::open(revived.clone(), &config(elsewhere.path(), 0, 0)).expect("opens");
+    let again = small(elsewhere.path(), &revived, 0, 0);
     let seen = flat(again.read(0, SIZE as u64).await.expect("reads"));
     assert!(seen == model, "what was acknowledged is seen at once");
     again.close().await.expect("closes");
@@ -91,7 +116,7 @@ async fn what_was_acknowledged_survives_a_crash() {
 async fn writers_side_by_side_share_flushes() {
     let folder = tempfile::tempdir().expect("folder");
     let ram = Arc::new(Ram::new("a", SIZE));
-    let cache = Arc::new(Cache::open(ram.clone(), &config(folder.path(), 8 << 20, 60_000)).expect("opens"));
+    let cache = Arc::new(small(folder.path(), &ram, 8 << 20, 60_000));
     let mut writers = JoinSet::new();
     for i in 0..64u64 {
         let cache = cache.clone();
@@ -117,10 +142,11 @@ async fn writers_side_by_side_share_flushes() {
 async fn an_image_that_fails_gets_everything_once_it_works_again() {
     let folder = tempfile::tempdir().expect("folder");
     let ram = Arc::new(Ram::new("a", SIZE));
-    ram.broken.store(true, Ordering::SeqCst);
-    let cache = Cache::open(ram.clone(), &config(folder.path(), 8 << 20, 0)).expect("opens");
+    let cache = small(folder.path(), &ram, 8 << 20, 0);
+    cache.write(0, Bytes::from_static(b"first")).await.expect("writes");
+    ram.broken.store(5, Ordering::SeqCst);
     cache.write(10, Bytes::from_static(b"hello")).await.expect("writes");
-    ram.broken.store(false, Ordering::SeqCst);
+    ram.broken.store(0, Ordering::SeqCst);
     cache.close().await.expect("closes");
     assert_eq!(&ram.content()[10..15], b"hello");
 }
@@ -129,7 +155,7 @@ async fn an_image_that_fails_gets_everything_once_it_works_again() {
 async fn block_status_shows_what_only_the_cache_has() {
     let folder = tempfile::tempdir().expect("folder");
     let ram = Arc::new(Ram::new("a", SIZE));
-    let cache = Cache::open(ram, &config(folder.path(), 8 << 20, 60_000)).expect("opens");
+    let cache = small(folder.path(), &ram, 8 << 20, 60_000);
     cache.write(4096, Bytes::from(vec![1; 4096])).await.expect("writes");
     cache.zero(6144, 1024, false).await.expect("zeroes");
     let hole = |len| Range { len, hole: true, zero: true };
@@ -141,20 +167,98 @@ async fn block_status_shows_what_only_the_cache_has() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_image_bears_the_mark_exactly_while_it_lacks_something() {
+    let folder = tempfile::tempdir().expect("folder");
+    let ram = Arc::new(Ram::new("a", SIZE));
+    let cache = start(file(folder.path(), 1 << 20), &ram, 0, Duration::from_millis(1));
+    assert_eq!(ram.mark(), None, "nothing is dirty yet");
+    let mut tokens = Vec::new();
+    for round in 0..3u8 {
+        let before = ram.writes.load(Ordering::SeqCst);
+        cache.write(0, Bytes::from(vec![round; 4096])).await.expect("writes");
+        until("the image has it", || ram.writes.load(Ordering::SeqCst) > before).await;
+        until("the mark goes when nothing is written", || ram.mark().is_none()).await;
+        let found = file(copy(folder.path()).path(), 0);
+        assert_eq!(found.dirty_records(), 0, "the file was settled first");
+        tokens.push(found.token());
+    }
+    tokens.dedup();
+    assert_eq!(tokens.len(), 3, "each time dirty has a token of its own");
+
+    ram.broken.store(5, Ordering::SeqCst);
+    {
+        let write = cache.write(0, Bytes::from_static(b"x"));
+        tokio::pin!(write);
+        let waits = tokio::time::timeout(Duration::from_millis(50), &mut write).await.is_err();
+        assert!(waits, "no write is acknowledged before the image is marked");
+        ram.broken.store(0, Ordering::SeqCst);
+        write.await.expect("writes");
+    }
+    cache.close().await.expect("closes");
+    assert_eq!((ram.mark(), ram.content()[0]), (None, b'x'));
+    assert_eq!(file(copy(folder.path()).path(), 0).dirty_records(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dirty_file_names_the_mark() {
+    let folder = tempfile::tempdir().expect("folder");
+    let ram = Arc::new(Ram::new("a", SIZE));
+    let cache = small(folder.path(), &ram, 1 << 20, 60_000);
+    cache.write(0, Bytes::from_static(b"x")).await.expect("writes");
+    let crashed = copy(folder.path());
+    let mut found = file(crashed.path(), 0);
+    assert_eq!((found.dirty_records(), Some(found.token())), (1, ram.mark()));
+    found.discard().expect("writes");
+    drop(found);
+    let again = file(crashed.path(), 0);
+    assert_eq!(
+        (again.dirty_records(), Some(again.token())),
+        (0, ram.mark()),
+        "given up, and still recognised"
+    );
+    let other = Arc::new(Ram::new("a", SIZE));
+    let emptied = start(again, &other, 0, LONG);
+    assert_eq!(flat(emptied.read(0, 1).await.expect("reads")), [0]);
+    emptied.write(1, Bytes::from_static(b"y")).await.expect("writes");
+    assert!(other.mark().is_some_and(|mark| Some(mark) != ram.mark()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cache_whose_image_was_taken_away_acknowledges_nothing_more() {
+    let folder = tempfile::tempdir().expect("folder");
+    let ram = Arc::new(Ram::new("a", SIZE));
+    let cache = small(folder.path(), &ram, 1 << 20, 0);
+    cache.write(0, Bytes::from_static(b"x")).await.expect("writes");
+    until("the image has it", || ram.content()[0] == b'x').await;
+    ram.broken.store(SHUT_OUT, Ordering::SeqCst);
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    let error = loop {
+        if let Err(e) = cache.write(0, Bytes::from_static(b"y")).await {
+            break e;
+        }
+        assert!(std::time::Instant::now() < end, "it goes on");
+    };
+    assert_eq!(error.errno, SHUT_OUT);
+    assert!(cache.flush().await.is_err_and(|e| e.errno == SHUT_OUT));
+    assert!(cache.close().await.is_err_and(|e| e.errno == SHUT_OUT));
+    assert!(file(copy(folder.path()).path(), 0).dirty_records() > 0, "the file keeps what the image lacks");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_has_one_image_and_one_user() {
     let folder = tempfile::tempdir().expect("folder");
-    let config = config(folder.path(), 1 << 20, 0);
-    let cache = Cache::open(Arc::new(Ram::new("a", SIZE)), &config).expect("opens");
-    let second = Cache::open(Arc::new(Ram::new("a", SIZE)), &config);
-    assert!(matches!(second, Err(CacheError::Media(MediaError::InUse { .. }))));
+    let path = folder.path().join("cache");
+    let ram = Arc::new(Ram::new("a", SIZE));
+    let cache = small(folder.path(), &ram, 1 << 20, 0);
+    assert!(matches!(CacheFile::open(&path, "a", 0), Err(MediaError::InUse { .. })));
     cache.close().await.expect("closes");
     drop(cache);
     // The thread and the task let go of the file a moment later.
     let other = loop {
-        match Cache::open(Arc::new(Ram::new("b", SIZE)), &config) {
-            Err(CacheError::Media(MediaError::InUse { .. })) => tokio::task::yield_now().await,
+        match CacheFile::open(&path, "b", 0) {
+            Err(MediaError::InUse { .. }) => tokio::task::yield_now().await,
             other => break other,
         }
     };
-    assert!(matches!(other, Err(CacheError::Media(MediaError::Log { .. }))), "another image is refused");
+    assert!(matches!(other, Err(MediaError::Log { .. })), "another image is refused");
 }

@@ -87,10 +87,10 @@ async fn writes_are_read_back_on_another_connection() {
 async fn errors_of_the_image_reach_the_client_and_the_connection_lives() {
     let fixture = start();
     let mut stream = fixture.attach().await;
-    fixture.ram.broken.store(true, std::sync::atomic::Ordering::SeqCst);
+    fixture.ram.broken.store(5, std::sync::atomic::Ordering::SeqCst);
     stream.write_all(&request(1, 1, 0, 1, b"x")).await.expect("sends");
     assert_eq!(simple_reply(&mut stream).await, (5, 1));
-    fixture.ram.broken.store(false, std::sync::atomic::Ordering::SeqCst);
+    fixture.ram.broken.store(0, std::sync::atomic::Ordering::SeqCst);
     stream.write_all(&request(1, 2, 0, 1, b"x")).await.expect("sends");
     assert_eq!(simple_reply(&mut stream).await, (0, 2));
 }

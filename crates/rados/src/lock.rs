@@ -6,7 +6,7 @@ use bytes::Bytes;
 use codec::{Decode, Encode};
 use types::{EntityAddr, EntityName, Errno, Utime};
 
-use crate::lock_wire::{BreakArgs, InfoArgs, InfoReply, ListReply, LockArgs, UnlockArgs};
+use crate::lock_wire::{BreakArgs, InfoArgs, InfoReply, ListReply, LockArgs, Locker, LockerId, UnlockArgs};
 use crate::{Error, IoCtx, Result, WriteOp};
 
 /// How many may hold a lock. Source: ClsLockType.
@@ -79,6 +79,45 @@ pub struct LockInfo {
     pub holders: Vec<LockHolder>,
 }
 
+impl LockInfo {
+    /// The attribute of an object in which the class keeps the lock of this name: one compound operation can compare and
+    /// change it as a whole, which the class's methods cannot. Source: LOCK_PREFIX in src/cls/lock/cls_lock.cc.
+    #[must_use]
+    pub fn attribute(name: &str) -> String {
+        format!("lock.{name}")
+    }
+
+    /// # Errors
+    /// The attribute's value is no lock.
+    pub fn from_attribute(value: Bytes) -> Result<Self> {
+        Ok(Self::from_reply(&InfoReply::from_bytes(value)?))
+    }
+
+    /// The attribute's value.
+    #[must_use]
+    pub fn to_attribute(&self) -> Bytes {
+        let lockers = self.holders.iter().map(|h| {
+            let id = LockerId { locker: h.client, cookie: h.cookie.clone().into() };
+            let description = h.description.clone().into();
+            (id, Locker { expiration: h.expiration, addr: h.addr, description })
+        });
+        let kind = self.kind.map_or(0, |k| k as u8);
+        InfoReply { lockers: lockers.collect(), kind, tag: self.tag.clone().into() }.to_bytes()
+    }
+
+    fn from_reply(r: &InfoReply) -> Self {
+        let text = |b: &Bytes| String::from_utf8_lossy(b).into_owned();
+        let holders = r.lockers.iter().map(|(id, l)| LockHolder {
+            client: id.locker,
+            cookie: text(&id.cookie),
+            addr: l.addr,
+            description: text(&l.description),
+            expiration: l.expiration,
+        });
+        Self { kind: LockKind::from_u8(r.kind), tag: text(&r.tag), holders: holders.collect() }
+    }
+}
+
 /// Source: LOCK_FLAG_MAY_RENEW.
 const MAY_RENEW: u8 = 1;
 
@@ -124,16 +163,8 @@ impl IoCtx {
 
     pub async fn lock_info(&self, object: &str, name: &str) -> Result<LockInfo> {
         let args = InfoArgs { name: name.to_owned() };
-        let r = InfoReply::from_bytes(self.exec(object, "lock", "get_info", args.to_bytes()).await?)?;
-        let text = |b: &Bytes| String::from_utf8_lossy(b).into_owned();
-        let holders = r.lockers.iter().map(|(id, l)| LockHolder {
-            client: id.locker,
-            cookie: text(&id.cookie),
-            addr: l.addr,
-            description: text(&l.description),
-            expiration: l.expiration,
-        });
-        Ok(LockInfo { kind: LockKind::from_u8(r.kind), tag: text(&r.tag), holders: holders.collect() })
+        let reply = self.exec(object, "lock", "get_info", args.to_bytes()).await?;
+        Ok(LockInfo::from_reply(&InfoReply::from_bytes(reply)?))
     }
 
     /// The names of an object's locks.

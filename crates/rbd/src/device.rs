@@ -1,6 +1,6 @@
 //! An image as a block device.
 
-use block::{BlockDevice, BlockError, BoxFuture, Piece, Range};
+use block::{BlockDevice, BlockError, BoxFuture, CachedImage, Piece, Range};
 use bytes::Bytes;
 
 use crate::error::Error;
@@ -54,5 +54,15 @@ impl BlockDevice for Image {
 
     fn close(&self) -> BoxFuture<'_, Result<(), BlockError>> {
         Box::pin(async move { Ok(Image::close(self).await?) })
+    }
+}
+
+impl CachedImage for Image {
+    fn mark<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<(), BlockError>> {
+        Box::pin(async move { Ok(Image::mark(self, token).await?) })
+    }
+
+    fn unmark(&self) -> BoxFuture<'_, Result<(), BlockError>> {
+        Box::pin(async move { Ok(Image::unmark(self).await?) })
     }
 }

@@ -9,7 +9,9 @@ use crate::class::{
     self, FeaturesArgs, FeaturesReply, HEAD, Namespace, ParentSpec, SizeReply, SnapInfo, Striping,
 };
 use crate::error::{Error, Result};
+use crate::image::LockPolicy;
 use crate::layout::Layout;
+use crate::mark::{Seen, refuse_dirty};
 
 /// Feature bits. Source: src/include/rbd/features.h.
 pub mod feature {
@@ -146,11 +148,30 @@ impl Header {
     }
 }
 
+/// What a header is read for: some features only matter to writers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Write,
+    /// A write-back cache's, which may find its own mark.
+    Cache,
+}
+
+impl Access {
+    pub fn of(read_only: bool, policy: LockPolicy) -> Self {
+        match (read_only, policy) {
+            (true, _) => Self::Read,
+            (false, LockPolicy::Share) => Self::Write,
+            (false, LockPolicy::Keep) => Self::Cache,
+        }
+    }
+}
+
 /// Reads the header of the image with this id.
-pub async fn read(io: &IoCtx, id: &str, read_only: bool) -> Result<Header> {
+pub async fn read(io: &IoCtx, id: &str, access: Access) -> Result<Header> {
     let object = class::object::header(id);
     loop {
-        match try_read(io, &object, read_only).await {
+        match try_read(io, &object, access).await {
             // A snapshot that was listed went away meanwhile.
             Err(Error::Cluster { source, .. }) if source.errno() == Errno::ESTALE => {}
             other => return other,
@@ -158,7 +179,8 @@ pub async fn read(io: &IoCtx, id: &str, read_only: bool) -> Result<Header> {
     }
 }
 
-async fn try_read(io: &IoCtx, object: &str, read_only: bool) -> Result<Header> {
+async fn try_read(io: &IoCtx, object: &str, access: Access) -> Result<Header> {
+    let read_only = access == Access::Read;
     let head = class::number(HEAD);
     let none = Bytes::new();
     let methods = [
@@ -179,7 +201,10 @@ async fn try_read(io: &IoCtx, object: &str, read_only: bool) -> Result<Header> {
     let part = |at: usize| out.get(at).cloned().unwrap_or_default();
     let SizeReply { order, size } = Decode::from_bytes(part(0))?;
     let FeaturesReply { features, incompatible } = Decode::from_bytes(part(1))?;
-    check_features(features, incompatible, read_only)?;
+    check_features(features, incompatible, access)?;
+    if access == Access::Write && features & feature::DIRTY_CACHE != 0 {
+        return Err(refuse_dirty(Seen::read(io, object).await?.mark.as_ref()));
+    }
     if !(9..=40).contains(&order) {
         return Err(Error::refused(Errno::EINVAL, format!("{object} has objects of 2^{order} bytes")));
     }
@@ -208,9 +233,9 @@ async fn try_read(io: &IoCtx, object: &str, read_only: bool) -> Result<Header> {
     })
 }
 
-fn check_features(features: u64, incompatible: u64, read_only: bool) -> Result<()> {
-    let needed = if read_only { incompatible & !feature::DIRTY_CACHE } else { features };
-    let unknown = needed & !feature::WRITABLE;
+fn check_features(features: u64, incompatible: u64, access: Access) -> Result<()> {
+    let needed = if access == Access::Read { incompatible } else { features };
+    let unknown = needed & !(feature::WRITABLE | feature::DIRTY_CACHE);
     if unknown == 0 {
         return Ok(());
     }

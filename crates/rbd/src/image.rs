@@ -11,7 +11,7 @@ use types::{Errno, SnapId};
 
 use crate::class;
 use crate::error::{Error, Result};
-use crate::header::{self, Header, Snapshot, feature, flag};
+use crate::header::{self, Access, Header, Snapshot, feature, flag};
 use crate::layout::Layout;
 use crate::object_map::{self, Map};
 
@@ -21,7 +21,7 @@ pub enum LockPolicy {
     /// It gets the lock when the changes under way are done.
     #[default]
     Share,
-    /// It is refused: something here, a write-back cache say, must not lose the image.
+    /// It is refused, also by force: a write-back cache must not lose the image. See [`Image::claim`].
     Keep,
 }
 
@@ -80,6 +80,10 @@ pub(crate) struct Inner {
     pub cookies: Mutex<Vec<u64>>,
     /// Somebody said that the lock is free.
     pub released: Notify,
+    /// The token of the cache's mark that we put on the image.
+    pub mark: Mutex<Option<String>>,
+    /// Where that cache is, for people.
+    pub place: Mutex<String>,
 }
 
 pub(crate) struct Watching {
@@ -140,7 +144,8 @@ impl Image {
     ) -> BoxFuture<'a, Result<Self>> {
         Box::pin(async move {
             let read_only = options.read_only || options.snap.is_some() || options.snap_id.is_some();
-            let header = header::read(io, &id, read_only).await?;
+            let access = Access::of(read_only, options.lock);
+            let header = header::read(io, &id, access).await?;
             let snap_id = match &options.snap {
                 None => options.snap_id,
                 Some(snap) => Some(header.snapshot(snap).map(|s| s.id).ok_or_else(|| {
@@ -166,6 +171,8 @@ impl Image {
                 watching: tokio::sync::Mutex::new(None),
                 cookies: Mutex::new(Vec::new()),
                 released: Notify::new(),
+                mark: Mutex::new(None),
+                place: Mutex::new(String::new()),
             });
             if let Some(snap) = snap_id {
                 inner.load_snapshot_map(snap).await;
@@ -299,7 +306,7 @@ impl Inner {
 
     async fn read_header(&self) -> Result<()> {
         let before = self.view();
-        let header = header::read(&self.meta, &self.id, self.read_only).await?;
+        let header = header::read(&self.meta, &self.id, Access::of(self.read_only, self.policy)).await?;
         let view = make_view(&self.meta, header, self.snap_id, Some(&before)).await?;
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
         Ok(())

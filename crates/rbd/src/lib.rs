@@ -9,7 +9,8 @@
 //!    the changes under way are done, unless the image was opened to keep it.
 //! 2. The object map names an object as existing before data is written to it, and as missing only after it is removed; a
 //!    map that cannot be kept so is flagged invalid in the header.
-//! 3. What a snapshot shares with the parent is copied up below the snapshot before the clone's own data is written.
+//! 3. An image that lacks what a write-back cache holds bears its mark, and is changed by that cache alone (`mark`).
+//! 4. What a snapshot shares with the parent is copied up below the snapshot before the clone's own data is written.
 #![forbid(unsafe_code)]
 
 mod class;
@@ -22,6 +23,7 @@ mod io;
 mod layout;
 mod lock;
 mod manage;
+mod mark;
 mod notify;
 mod object_map;
 mod ops;
@@ -37,4 +39,5 @@ pub use header::{Header, Parent, Snapshot, SnapshotKind, feature, flag};
 pub use image::{Image, LockPolicy, OpenOptions};
 pub use layout::Layout;
 pub use manage::{CreateOptions, DEFAULT_FEATURES};
+pub use mark::{Claim, Doubt};
 pub use spec::ImageSpec;

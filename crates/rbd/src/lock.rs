@@ -3,7 +3,10 @@
 //! ```text
 //! free --lock--> ours --another asks, changes done--> free
 //! another's, alive --ask, wait--> free      another's, dead --blocklist, break--> free
+//! ours, under a lost watch --change the cookie--> ours
 //! ```
+//!
+//! While the image bears a cache's mark, only the cache's owner may have the lock; see `mark`.
 //!
 //! Source: src/librbd/managed_lock/{Acquire,Break,GetLocker}Request.cc, src/librbd/ImageWatcher.cc.
 
@@ -17,20 +20,21 @@ use bytes::Bytes;
 use codec::{Decode, Encode};
 use rados::{LockHolder, LockInfo, LockKind, LockRequest};
 use tokio::sync::{RwLockReadGuard, RwLockWriteGuard};
-use types::{EntityName, Errno};
+use types::{EntityAddr, EntityName, Errno};
 
 use crate::class::{self, FlagsArgs, HEAD};
 use crate::error::{Context, Error, Result};
 use crate::header::{feature, flag};
 use crate::image::{Inner, LockPolicy};
+use crate::mark::{Change, Seen, refuse_dirty};
 use crate::notify::{ClientId, Message, Response};
 use crate::object_map;
 
 /// Source: RBD_LOCK_NAME.
 pub const LOCK_NAME: &str = "rbd_lock";
 /// Locks that come with a watch have this tag. Source: get_watcher_lock_tag.
-const TAG: &str = "internal";
-const COOKIE_PREFIX: &str = "auto ";
+pub const TAG: &str = "internal";
+pub const COOKIE_PREFIX: &str = "auto ";
 
 /// How long an asked owner may take before it is asked again.
 const HAND_OVER: Duration = Duration::from_secs(5);
@@ -87,7 +91,7 @@ impl Inner {
         }
     }
 
-    async fn client_id(self: &Arc<Self>) -> Result<ClientId> {
+    pub async fn client_id(self: &Arc<Self>) -> Result<ClientId> {
         Ok(ClientId { global_id: self.meta.cluster().global_id(), watch: self.watch_cookie().await? })
     }
 
@@ -96,32 +100,45 @@ impl Inner {
         if self.owned.load(Ordering::SeqCst) {
             return Ok(());
         }
+        self.acquire_lock(false).await?;
+        self.take_over().await
+    }
+
+    /// Makes the lock ours; `acquiring` is locked. With `overrides` whatever mark there is.
+    pub async fn acquire_lock(self: &Arc<Self>, overrides: bool) -> Result<()> {
         let object = self.header_object();
         let mut dead_siblings = 0;
         loop {
             let released = self.released.notified();
-            let cookie = format!("{COOKIE_PREFIX}{}", self.watch_cookie().await?);
-            let request = LockRequest { tag: TAG, ..LockRequest::exclusive(LOCK_NAME, &cookie) };
-            match self.meta.lock(&object, &request).await {
-                Ok(()) => break,
-                Err(e) if e.errno() == Errno::EEXIST => break,
-                Err(e) if e.errno() == Errno::EBUSY => {}
-                Err(e) => return Err(e).context(|| format!("locking {object}")),
+            let client = self.client_id().await?;
+            let seen = Seen::read(&self.meta, &object).await?;
+            let holder = seen.holder();
+            if !overrides {
+                self.check_mark(&seen)?;
             }
-            let info = self.meta.lock_info(&object, LOCK_NAME).await?;
-            let Some(holder) = info.holders.first() else { continue };
-            let watch = check_holder(&info, holder)?;
-            let global_id = self.meta.cluster().global_id();
-            let is_our_client = holder.client == EntityName::client(global_id as i64);
-            if is_our_client && self.is_us(ClientId { global_id, watch }) {
-                // Ours, under a watch that was lost.
-                self.forgive(self.meta.unlock(&object, LOCK_NAME, &holder.cookie).await)?;
+            let Some((holder, info)) = holder.zip(seen.lock()) else {
+                let cookie = format!("{COOKIE_PREFIX}{}", client.watch);
+                let request = LockRequest { tag: TAG, ..LockRequest::exclusive(LOCK_NAME, &cookie) };
+                match self.meta.lock(&object, &request).await {
+                    Ok(()) => return Ok(()),
+                    Err(e) if matches!(e.errno(), Errno::EEXIST | Errno::EBUSY) => continue,
+                    Err(e) => return Err(e).context(|| format!("locking {object}")),
+                }
+            };
+            let watch = check_holder(info, holder)?;
+            let is_our_client = holder.client == EntityName::client(client.global_id as i64);
+            if is_our_client && watch == client.watch {
+                return Ok(());
+            }
+            if is_our_client && self.is_us(ClientId { watch, ..client }) {
+                let token = self.marked();
+                let change = token.as_deref().map_or(Change::Keep, |token| Change::Set(Some(token)));
+                if self.swap_lock(&seen, change).await? {
+                    return Ok(());
+                }
                 continue;
             }
-            let watchers = self.meta.list_watchers(&object).await?;
-            if watchers.iter().any(|w| {
-                w.cookie == watch && w.addr.socket == holder.addr.socket && w.addr.nonce == holder.addr.nonce
-            }) {
+            if self.has_watcher(holder, Some(watch)).await? {
                 self.ask_owner().await?;
                 let _ = tokio::time::timeout(HAND_OVER, released).await;
             } else if is_our_client {
@@ -142,7 +159,35 @@ impl Inner {
                 self.forgive(broken)?;
             }
         }
-        self.take_over().await
+    }
+
+    /// With a mark of ours nobody but us may have had the lock since; with another's, nobody but its cache may take it.
+    fn check_mark(&self, seen: &Seen) -> Result<()> {
+        let us = self.meta.cluster().global_id();
+        let is_ours = seen.holder().is_some_and(|h| {
+            let is_we = |watch| self.is_us(ClientId { global_id: us, watch });
+            h.client == EntityName::client(us as i64)
+                && watch_of(h).is_some_and(is_we)
+                && seen.mark.as_ref().is_some_and(|mark| mark.is_by(h))
+        });
+        match self.marked() {
+            Some(token) if !is_ours || seen.mark.as_ref().is_none_or(|m| m.token != token) => {
+                Err(Error::refused(
+                    Errno::ESHUTDOWN,
+                    "another client took the image, and may have written to it, while a write-back cache had it",
+                ))
+            }
+            None if seen.is_dirty && !is_ours => Err(refuse_dirty(seen.mark.as_ref())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the watch that the holder's lock came with is still there.
+    pub async fn has_watcher(&self, holder: &LockHolder, watch: Option<u64>) -> Result<bool> {
+        let Some(watch) = watch else { return Ok(false) };
+        let watchers = self.meta.list_watchers(&self.header_object()).await?;
+        let is_its = |addr: &EntityAddr| addr.socket == holder.addr.socket && addr.nonce == holder.addr.nonce;
+        Ok(watchers.iter().any(|w| w.cookie == watch && is_its(&w.addr)))
     }
 
     /// Gives up the lock of the watch that was lost; if that fails, the next acquisition does it.
@@ -178,7 +223,7 @@ impl Inner {
     }
 
     /// The lock is ours: what others changed before counts, and the object map is ours too.
-    async fn take_over(self: &Arc<Self>) -> Result<()> {
+    pub async fn take_over(self: &Arc<Self>) -> Result<()> {
         self.refresh().await?;
         let view = self.view();
         let mut loaded = None;
@@ -219,6 +264,10 @@ impl Inner {
     /// Lets go of the lock when the changes under way are done.
     pub async fn release(self: &Arc<Self>) -> Result<()> {
         let _gate = self.gate.write().await;
+        if self.marked().is_some() {
+            // The lock is the proof that nobody wrote since.
+            return Err(Error::refused(Errno::EBUSY, "a write-back cache holds what the image lacks"));
+        }
         if !self.owned.swap(false, Ordering::SeqCst) {
             return Ok(());
         }
@@ -275,16 +324,22 @@ impl Inner {
                 self.released.notify_waiters();
                 Bytes::new()
             }
-            Ok(Message::RequestLock { client, force }) if owned => {
+            // Also when forced: the image alone lacks what the cache holds, or may soon.
+            Ok(Message::RequestLock { client, .. }) if self.policy == LockPolicy::Keep => {
+                if owned && !self.is_us(client) { say(Errno::EROFS.0) } else { Bytes::new() }
+            }
+            Ok(Message::RequestLock { client, .. }) if owned => {
                 if self.is_us(client) {
                     return Bytes::new();
-                }
-                if self.policy == LockPolicy::Keep && !force {
-                    return say(Errno::EROFS.0);
                 }
                 let inner = Arc::clone(self);
                 tokio::spawn(inner.hand_over());
                 say(0)
+            }
+            Ok(Message::AcquiredLock(client)) if owned && !self.is_us(client) => {
+                // It broke our lock, or had it before us; the next change finds out.
+                self.owned.store(false, Ordering::SeqCst);
+                Bytes::new()
             }
             // The sender then asks for the lock and does it itself.
             Ok(Message::Maintenance(_)) if owned => say(Errno::EOPNOTSUPP.0),
@@ -297,10 +352,14 @@ impl Inner {
     }
 }
 
+/// The watch that the holder's lock came with, unless a person set it.
+pub fn watch_of(holder: &LockHolder) -> Option<u64> {
+    holder.cookie.strip_prefix(COOKIE_PREFIX)?.parse().ok()
+}
+
 /// The watch that keeps the holder alive; EBUSY for locks that people set.
 fn check_holder(info: &LockInfo, holder: &LockHolder) -> Result<u64> {
-    let watch = holder.cookie.strip_prefix(COOKIE_PREFIX).and_then(|w| w.parse().ok());
-    match watch {
+    match watch_of(holder) {
         Some(watch) if info.tag == TAG && info.kind == Some(LockKind::Exclusive) => Ok(watch),
         _ => Err(Error::refused(
             Errno::EBUSY,

@@ -198,7 +198,7 @@ pub(crate) async fn detach_child(image: &Image, parent: &header::Parent, is_new:
         Err(e) if e.is_not_found() => return Ok(()),
         other => other?,
     }
-    let header = header::read(&io, &parent.image_id, true).await?;
+    let header = header::read(&io, &parent.image_id, header::Access::Read).await?;
     let snap = header.snaps.iter().find(|s| s.id == parent.snap);
     if snap.is_some_and(|s| s.kind == SnapshotKind::Trash && s.child_count == 0) {
         let parent_image = Image::open_by_id(&io, &parent.image_id, OpenOptions::default()).await?;

@@ -57,6 +57,8 @@ pub struct Stats {
 pub struct Log {
     /// The last superblock that was handed out to be written.
     pub(crate) superblock: Superblock,
+    /// A durable superblock claims the file.
+    pub(crate) may_append: bool,
     /// This session's number.
     pub(crate) epoch: u64,
     /// Byte of the area behind the newest record.
@@ -112,6 +114,8 @@ impl Log {
             tail_seq: 1,
             tail_epoch: 0,
             synced: 0,
+            claim: 0,
+            is_claimed: false,
             identity: identity.to_owned(),
         };
         let blank = MediaWrite { pos: 0, data: vec![BytesMut::zeroed(AREA_START as usize).freeze()] };
@@ -124,8 +128,9 @@ impl Log {
     /// [`NoSpace`]; nothing was changed.
     ///
     /// # Panics
-    /// When the operation is empty or holds more than [`MAX_DATA`] bytes of data.
+    /// When the operation is empty or holds more than [`MAX_DATA`] bytes of data, or the file is not claimed.
     pub fn append(&mut self, op: &Op) -> Result<Appended, NoSpace> {
+        assert!(self.may_append, "6: records only while the file is claimed");
         let (start, end) = op.range();
         assert!(op.data_len() <= MAX_DATA && start < end, "an operation that fits a record");
         let size = padded(op.data_len());
@@ -247,8 +252,56 @@ impl Log {
         MediaWrite { pos: self.superblock.position(), data: vec![self.superblock.encode()] }
     }
 
+    /// The superblock after which records may be appended, with [`Log::superblock_durable`] once it is durable. Then the
+    /// image is marked with [`Log::token`], before the first record is acknowledged.
+    #[must_use]
+    pub fn claim(&mut self) -> MediaWrite {
+        self.superblock.claim += 1;
+        self.superblock.is_claimed = true;
+        self.superblock_write()
+    }
+
+    /// The superblock that says that the image has everything; nothing is appended before the next claim. Once it is
+    /// durable the image's mark may go.
+    ///
+    /// # Panics
+    /// When the image lacks something.
+    #[must_use]
+    pub fn settle(&mut self) -> MediaWrite {
+        assert!(
+            self.retired_seq + 1 == self.next_seq,
+            "6: a settled log has no records that the image lacks"
+        );
+        self.may_append = false;
+        self.superblock.is_claimed = false;
+        self.superblock_write()
+    }
+
+    /// Gives up every record that the image lacks; otherwise as [`Log::settle`].
+    #[must_use]
+    pub fn discard(&mut self) -> MediaWrite {
+        self.committed_seq = self.next_seq - 1;
+        self.retired_seq = self.committed_seq;
+        self.index = Index::default();
+        self.settle()
+    }
+
+    /// Names the file and its last claim. While an image bears it, and its lock is still that of the claim's session, nobody
+    /// else has written to the image.
+    #[must_use]
+    pub fn token(&self) -> String {
+        let id: String = self.superblock.id.iter().map(|b| format!("{b:02x}")).collect();
+        format!("{id}.{}", self.superblock.claim)
+    }
+
+    #[must_use]
+    pub fn is_claimed(&self) -> bool {
+        self.superblock.is_claimed
+    }
+
     /// The last superblock handed out is durable: its free space may be written again.
     pub fn superblock_durable(&mut self) {
+        self.may_append = self.superblock.is_claimed;
         while self.live.front().is_some_and(|l| l.record.seq < self.superblock.tail_seq) {
             if let Some(live) = self.live.pop_front() {
                 self.used -= live.size;

@@ -46,6 +46,8 @@ impl Log {
         while scan.step()? {}
         scan.check_nothing_lost(superblock.synced)?;
         log.settle_replayed();
+        // If it does not say so, the newest slot is lost; the token is an older one then, and proves nothing.
+        log.superblock.is_claimed |= !log.is_clean();
         let first = log.superblock_write();
         Ok((log, first))
     }
@@ -53,6 +55,7 @@ impl Log {
     fn from_superblock(superblock: &Superblock) -> Self {
         Self {
             superblock: superblock.clone(),
+            may_append: false,
             epoch: superblock.epoch + 1,
             head_pos: superblock.tail_pos,
             next_seq: superblock.tail_seq,

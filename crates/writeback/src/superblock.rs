@@ -13,7 +13,7 @@ pub const AREA_START: u64 = 2 * SLOT_LEN;
 pub const MIN_FILE_LEN: u64 = 1 << 20;
 
 const MAGIC: &[u8; 8] = b"LOLIGOWB";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Counters of a file that was really used stay below.
 const MAX_SEQ: u64 = 1 << 62;
 const MAX_IDENTITY: usize = 1024;
@@ -30,6 +30,10 @@ pub struct Superblock {
     /// Of the record at the tail, or of the session when there was none: an older record there was never acknowledged.
     pub tail_epoch: u64,
     pub synced: u64,
+    /// How often the file was claimed.
+    pub claim: u64,
+    /// There may be records that the image lacks.
+    pub is_claimed: bool,
     pub identity: String,
 }
 
@@ -59,6 +63,8 @@ impl Superblock {
             self.tail_seq,
             self.tail_epoch,
             self.synced,
+            self.claim,
+            u64::from(self.is_claimed),
         ] {
             w.u64(number);
         }
@@ -98,6 +104,8 @@ impl Superblock {
             tail_seq: r.u64().ok()?,
             tail_epoch: r.u64().ok()?,
             synced: r.u64().ok()?,
+            claim: r.u64().ok()?,
+            is_claimed: r.u64().ok()? != 0,
             identity: String::from_utf8(r.blob().ok()?.to_vec()).ok()?,
         })
     }
@@ -111,6 +119,7 @@ impl Superblock {
             && self.epoch < MAX_SEQ
             && self.tail_epoch <= self.epoch
             && self.generation < MAX_SEQ
+            && self.claim < MAX_SEQ
     }
 
     /// The newer valid slot of the file's first [`AREA_START`] bytes, if it is this image's.

@@ -60,7 +60,18 @@ impl Disk {
         self.flush();
         log.superblock_durable();
         log.assert_invariants();
+        if !log.is_claimed() {
+            let claim = log.claim();
+            self.write_superblock(&mut log, &claim);
+        }
         Ok(log)
+    }
+
+    fn write_superblock(&mut self, log: &mut Log, write: &MediaWrite) {
+        self.write(write);
+        self.flush();
+        log.superblock_durable();
+        log.assert_invariants();
     }
 
     /// The file as programs see it, unflushed writes included.
@@ -415,6 +426,79 @@ fn one_torn_superblock_leaves_the_other() {
         let mut torn = torn.crashed(|n| n != keep);
         torn.open().expect("the older superblock is there");
     }
+}
+
+/// What a file says when it is opened after a crash: its token, whether it is claimed, and how many records are dirty.
+fn said(disk: &Disk) -> (String, bool, u64) {
+    let (log, _) = Log::open(&Flat(&disk.durable), NAME).expect("opens");
+    (log.token(), log.is_claimed(), log.stats().dirty_records)
+}
+
+#[test]
+fn claims_at_every_point_of_a_crash() {
+    let mut disk = Disk::new();
+    let (unclaimed, is_claimed, _) = said(&disk);
+    assert!(!is_claimed);
+    let mut log = disk.open().expect("opens");
+    let token = log.token();
+    assert_ne!(token, unclaimed, "each claim has a token of its own");
+    assert_eq!(said(&disk), (token.clone(), true, 0));
+    let appended = log.append(&write_op(0, 1000, 9)).expect("fits");
+    appended.writes.iter().for_each(|w| disk.write(w));
+    disk.flush();
+    log.committed(appended.seq);
+    assert_eq!(said(&disk), (token.clone(), true, 1));
+    let dirty = disk.clone();
+
+    let batch = log.next_batch(u64::MAX).expect("dirty");
+    log.retire(&batch);
+    assert_eq!(said(&disk), (token.clone(), true, 1), "the file does not know yet that the image has it");
+    let settled = log.settle();
+    disk.write(&settled);
+    assert_eq!(said(&disk.crashed(|_| false)), (token.clone(), true, 1));
+    // Without its first sector it is none, and the older one counts.
+    assert_eq!(said(&disk.crashed(|n| n > 0)), (token.clone(), true, 1));
+    assert_eq!(said(&disk.crashed(|_| true)), (token.clone(), false, 0));
+    disk.flush();
+    log.superblock_durable();
+    let claim = log.claim();
+    disk.write_superblock(&mut log, &claim);
+    assert_ne!(log.token(), token);
+
+    // Records given up are not replayed, whatever lies behind the tail.
+    let mut disk = dirty;
+    let mut log = disk.open().expect("opens");
+    assert_eq!(log.stats().dirty_records, 1);
+    let discard = log.discard();
+    disk.write_superblock(&mut log, &discard);
+    assert_eq!(log.read(0, 1000), [Segment::Clean { offset: 0, len: 1000 }]);
+    assert_eq!(said(&disk), (token, false, 0));
+}
+
+/// The slot that was written last is lost to the media: what is dirty has a token that proves nothing.
+#[test]
+fn dirty_records_without_their_claim_have_an_older_token() {
+    let mut disk = Disk::new();
+    let unclaimed = said(&disk).0;
+    let (mut log, first) = Log::open(&Flat(&disk.durable), NAME).expect("opens");
+    disk.write_superblock(&mut log, &first);
+    let claim = log.claim();
+    disk.write_superblock(&mut log, &claim);
+    let appended = log.append(&write_op(0, 1000, 9)).expect("fits");
+    appended.writes.iter().for_each(|w| disk.write(w));
+    disk.flush();
+    disk.durable[claim.pos as usize + 20] ^= 1;
+    assert_eq!(said(&disk), (unclaimed, true, 1));
+}
+
+#[test]
+#[should_panic(expected = "only while the file is claimed")]
+fn nothing_is_appended_to_a_file_that_is_not_claimed() {
+    let mut disk = Disk::new();
+    let mut log = disk.open().expect("opens");
+    let settled = log.settle();
+    disk.write_superblock(&mut log, &settled);
+    let _ = log.append(&write_op(0, 1, 1));
 }
 
 proptest! {

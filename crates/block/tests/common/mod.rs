@@ -2,16 +2,19 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use block::{BlockDevice, BlockError, BoxFuture, Piece, Range};
+use block::{BlockDevice, BlockError, BoxFuture, CachedImage, Piece, Range};
 use bytes::Bytes;
 
 pub struct Ram {
     pub name: String,
     pub bytes: Mutex<Vec<u8>>,
-    pub broken: AtomicBool,
+    /// Changes fail with this number, unless it is 0.
+    pub broken: AtomicI32,
     pub writes: AtomicU64,
+    /// The token of the cache that marked it.
+    pub mark: Mutex<Option<String>>,
 }
 
 impl Ram {
@@ -19,8 +22,9 @@ impl Ram {
         Self {
             name: name.into(),
             bytes: Mutex::new(vec![0; size]),
-            broken: AtomicBool::new(false),
+            broken: AtomicI32::new(0),
             writes: AtomicU64::new(0),
+            mark: Mutex::new(None),
         }
     }
 
@@ -28,10 +32,19 @@ impl Ram {
         self.bytes.lock().expect("not poisoned").clone()
     }
 
-    fn change(&self, offset: u64, len: u64, by: impl FnOnce(&mut [u8])) -> Result<(), BlockError> {
-        if self.broken.load(Ordering::SeqCst) {
-            return Err(BlockError::new(5, "broken"));
+    pub fn mark(&self) -> Option<String> {
+        self.mark.lock().expect("not poisoned").clone()
+    }
+
+    fn check(&self) -> Result<(), BlockError> {
+        match self.broken.load(Ordering::SeqCst) {
+            0 => Ok(()),
+            errno => Err(BlockError::new(errno, "broken")),
         }
+    }
+
+    fn change(&self, offset: u64, len: u64, by: impl FnOnce(&mut [u8])) -> Result<(), BlockError> {
+        self.check()?;
         self.writes.fetch_add(1, Ordering::SeqCst);
         let mut bytes = self.bytes.lock().expect("not poisoned");
         let range = offset as usize..(offset + len) as usize;
@@ -80,6 +93,24 @@ impl BlockDevice for Ram {
 
     fn close(&self) -> BoxFuture<'_, Result<(), BlockError>> {
         Box::pin(async move { Ok(()) })
+    }
+}
+
+impl CachedImage for Ram {
+    fn mark<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<(), BlockError>> {
+        Box::pin(async move {
+            self.check()?;
+            *self.mark.lock().expect("not poisoned") = Some(token.to_owned());
+            Ok(())
+        })
+    }
+
+    fn unmark(&self) -> BoxFuture<'_, Result<(), BlockError>> {
+        Box::pin(async move {
+            self.check()?;
+            *self.mark.lock().expect("not poisoned") = None;
+            Ok(())
+        })
     }
 }
 

@@ -84,6 +84,9 @@ pub enum RbdCommand {
     Du { image: Option<String> },
     /// Measure writes or reads of an image; writes destroy what it holds.
     Bench(BenchArgs),
+    /// The marks that write-back caches leave on images while they hold what the images lack.
+    #[command(subcommand)]
+    PersistentCache(CacheCommand),
     /// Serve images over the NBD protocol until Ctrl-C: to qemu, nbd-client, nbdcopy.
     Serve(ServeArgs),
 }
@@ -121,6 +124,12 @@ pub enum SnapCommand {
     Unprotect {
         snapshot: String,
     },
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub enum CacheCommand {
+    /// Give up what a cache holds and the image lacks, because its host is gone for good. The cache is refused later.
+    Invalidate { image: String },
 }
 
 #[derive(Debug, Clone, Args)]
@@ -190,6 +199,12 @@ pub struct ServeArgs {
     /// Until the server ends in order, the image alone lacks the newest writes; the next start replays them.
     #[arg(long, value_name = "DIR", conflicts_with = "read_only")]
     pub cache: Option<PathBuf>,
+    /// Give up what caches hold and the images lack, here or on other hosts.
+    #[arg(long, requires = "cache", conflicts_with = "force_replay")]
+    pub discard_cache: bool,
+    /// Write what the caches hold over whatever is there now, also if others may have written to the images since.
+    #[arg(long, requires = "cache")]
+    pub force_replay: bool,
     /// Bytes of a new cache's file, with M or G.
     #[arg(long, value_parser = parse_bytes, default_value = "256M")]
     pub cache_size: u64,

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use block::BlockDevice;
 use bytes::Bytes;
-use rbd::OpenOptions;
+use rbd::{Doubt, OpenOptions};
 use serde_json::json;
 use tokio::task::JoinSet;
 use types::{Entropy, SeededEntropy};
 
 use super::Rbd;
 use super::args::BenchArgs;
-use super::serve::open_cache;
+use super::serve::CachePlace;
 
 /// The cache's file, in bytes, and how long writes gather.
 const CACHE_SIZE: u64 = 256 << 20;
@@ -22,15 +22,18 @@ const LINGER: Duration = Duration::from_millis(200);
 
 impl Rbd<'_> {
     pub(super) async fn bench(&self, args: &BenchArgs) -> Result<()> {
-        let image = self.open(&args.image, OpenOptions::default()).await?;
-        let blocks = image.size() / args.io_size.max(1);
+        let device: Arc<dyn BlockDevice> = match &args.cache {
+            Some(folder) => {
+                let place = CachePlace { folder, size: CACHE_SIZE, linger: LINGER, doubt: Doubt::Refuse };
+                Arc::new(self.open_cached(&args.image, &place).await?)
+            }
+            None => Arc::new(self.open(&args.image, OpenOptions::default()).await?),
+        };
+        let blocks = device.size() / args.io_size.max(1);
         if args.io_size == 0 || blocks == 0 || args.io_threads == 0 {
+            device.close().await?;
             bail!(rbd::Error::refused(types::Errno::EINVAL, "the image holds no request of this size"));
         }
-        let device: Arc<dyn BlockDevice> = match &args.cache {
-            Some(folder) => Arc::new(open_cache(image, folder, CACHE_SIZE, LINGER).await?),
-            None => Arc::new(image),
-        };
         let result = measure(&device, args, blocks).await;
         device.close().await?;
         let (elapsed, mut latencies) = result?;

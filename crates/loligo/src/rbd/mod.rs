@@ -13,7 +13,7 @@ use rados::{Cluster, IoCtx, PoolId};
 use rbd::{CreateOptions, Image, ImageSpec, OpenOptions, feature, pool};
 
 pub use args::RbdArgs;
-use args::{LayoutArgs, RbdCommand, SnapCommand};
+use args::{CacheCommand, LayoutArgs, RbdCommand, SnapCommand};
 
 /// Runs a subcommand; the exit status is the errno, as Ceph's tool has it.
 pub fn run(args: &RbdArgs) -> Result<ExitCode> {
@@ -64,6 +64,9 @@ impl Rbd<'_> {
             RbdCommand::ImportDiff { path, image } => self.import_diff(path, image).await,
             RbdCommand::Du { image } => self.usage(image.as_deref()).await,
             RbdCommand::Bench(bench) => self.bench(bench).await,
+            RbdCommand::PersistentCache(CacheCommand::Invalidate { image }) => {
+                self.invalidate_cache(image).await
+            }
             RbdCommand::Serve(serve) => self.serve(serve).await,
         }
     }

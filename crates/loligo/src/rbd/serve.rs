@@ -1,13 +1,13 @@
 //! `loligo rbd serve`: images over NBD, with or without the persistent cache.
 
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use block::{BlockDevice, Cache, CacheConfig, Exported, Server};
-use rbd::{Image, LockPolicy, OpenOptions, feature};
+use block::{BlockDevice, Cache, CacheFile, Exported, Server, Timing};
+use rbd::{Claim, Doubt, Image, LockPolicy, OpenOptions, feature};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -71,16 +71,22 @@ impl Rbd<'_> {
     }
 
     async fn exported(&self, name: &str, args: &ServeArgs) -> Result<Exported> {
-        let lock = if args.cache.is_some() { LockPolicy::Keep } else { LockPolicy::Share };
-        let options = OpenOptions { read_only: args.read_only, lock, ..OpenOptions::default() };
-        let image = self.open(name, options).await?;
         let description = format!("rbd image {name}");
         let device: Arc<dyn BlockDevice> = match &args.cache {
             Some(folder) => {
+                let doubt = match (args.discard_cache, args.force_replay) {
+                    (true, _) => Doubt::Discard,
+                    (_, true) => Doubt::Replay,
+                    _ => Doubt::Refuse,
+                };
                 let linger = Duration::from_millis(args.cache_linger_ms);
-                Arc::new(open_cache(image, folder, args.cache_size, linger).await?)
+                let place = CachePlace { folder, size: args.cache_size, linger, doubt };
+                Arc::new(self.open_cached(name, &place).await?)
             }
-            None => Arc::new(image),
+            None => {
+                let options = OpenOptions { read_only: args.read_only, ..OpenOptions::default() };
+                Arc::new(self.open(name, options).await?)
+            }
         };
         Ok(Exported { name: name.to_owned(), description, device, read_only: args.read_only })
     }
@@ -139,23 +145,79 @@ async fn close_all(devices: Vec<Arc<dyn BlockDevice>>) -> Result<()> {
     result
 }
 
-/// Puts the cache over an image; the lock is taken first, and kept, so that nobody else writes below the cache.
-pub(super) async fn open_cache(image: Image, folder: &Path, size: u64, linger: Duration) -> Result<Cache> {
+/// Nothing written for so long, and the image has everything: its mark goes.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// Where an image's cache is, and how it behaves.
+pub(super) struct CachePlace<'a> {
+    pub folder: &'a Path,
+    /// Bytes of a new file.
+    pub size: u64,
+    pub linger: Duration,
+    pub doubt: Doubt,
+}
+
+impl Rbd<'_> {
+    /// Opens an image and puts its cache over it; the lock is taken first, and kept, so that nobody else writes below the
+    /// cache.
+    pub(super) async fn open_cached(&self, name: &str, place: &CachePlace<'_>) -> Result<Cache> {
+        let image = self.open(name, OpenOptions { lock: LockPolicy::Keep, ..OpenOptions::default() }).await?;
+        let cached = put_cache_over(&image, place).await;
+        if cached.is_err() {
+            let _ = image.close().await;
+        }
+        cached
+    }
+
+    pub(super) async fn invalidate_cache(&self, name: &str) -> Result<()> {
+        let image = self.open(name, OpenOptions { lock: LockPolicy::Keep, ..OpenOptions::default() }).await?;
+        let claim = Claim { token: "", is_dirty: false, doubt: Doubt::Discard, place: "" };
+        let claimed = image.claim(&claim).await;
+        image.close().await?;
+        claimed.context("cannot take the image")
+    }
+}
+
+async fn put_cache_over(image: &Image, place: &CachePlace<'_>) -> Result<Cache> {
     if !image.header().has(feature::EXCLUSIVE_LOCK) {
         bail!(
             "image {} lacks the exclusive-lock feature: nothing would keep others from writing below the cache",
             image.name()
         );
     }
-    let mut maker = std::fs::DirBuilder::new();
-    maker
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .with_context(|| format!("cannot make {}", folder.display()))?;
-    image.acquire_lock().await.context("cannot lock the image")?;
+    let folder = make_folder(place.folder)?;
     let path = folder.join(format!("{}.cache", image.id()));
-    Ok(Cache::open(Arc::new(image), &CacheConfig { path, size, linger })?)
+    let mut file = CacheFile::open(&path, &image.identity(), place.size)?;
+    let dirty = file.dirty_records();
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let claim = Claim {
+        token: &file.token(),
+        is_dirty: dirty > 0,
+        doubt: place.doubt,
+        place: &format!("{}:{}", host.trim(), path.display()),
+    };
+    image.claim(&claim).await.with_context(|| match (dirty, place.doubt) {
+        (1.., Doubt::Refuse) => format!(
+            "{} has {dirty} writes that image {} lacks; --discard-cache gives them up, --force-replay writes them over \
+             what is there",
+            path.display(),
+            image.name()
+        ),
+        _ => "cannot lock the image for its cache".to_owned(),
+    })?;
+    if dirty > 0 && place.doubt == Doubt::Discard {
+        tracing::warn!(records = dirty, path = %path.display(), "writes are given up");
+        file.discard()?;
+    }
+    let idle = IDLE.max(place.linger * 2);
+    Ok(Cache::start(file, Arc::new(image.clone()), Timing { linger: place.linger, idle }))
+}
+
+/// Nobody else may look into it: caches hold images' bytes.
+fn make_folder(folder: &Path) -> Result<PathBuf> {
+    let mut maker = std::fs::DirBuilder::new();
+    let made = maker.recursive(true).mode(0o700).create(folder).and_then(|()| folder.canonicalize());
+    made.with_context(|| format!("cannot make {}", folder.display()))
 }
 
 /// A socket that a killed server left is in the way of nobody.

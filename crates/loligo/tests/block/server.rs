@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::cluster::{Cluster, binary};
 use crate::formats::{content, started};
@@ -120,8 +121,7 @@ fn the_cache_loses_nothing_to_kill_9() {
         let said = c.ok("qemu-io", &args);
         assert_eq!(said.matches("wrote").count(), 8, "{said}");
         assert_eq!(serving.signal("-KILL"), None);
-        // The next owner would wait half a minute until the dead one's watch is over.
-        break_locks(&c, "k");
+        assert!(c.ours("info k").contains("dirty-cache"), "the image says that it is not all");
     }
     let serving = Serving::start(&c, "k", options);
     c.ok("nbdcopy", &[&serving.uri, "seen.img"]);
@@ -129,6 +129,8 @@ fn the_cache_loses_nothing_to_kill_9() {
     assert_eq!(serving.signal("-TERM"), Some(0));
     c.theirs("export k image.img");
     assert!(c.file("image.img") == expected, "the image has all after an orderly end");
+    assert!(!c.ours("info k").contains("dirty-cache"));
+    assert_eq!(c.theirs("image-meta ls k"), "There are 0 metadata on this image.\n");
 
     // A cache belongs to one image.
     c.ours("create other --size 8M");
@@ -145,6 +147,91 @@ fn the_cache_loses_nothing_to_kill_9() {
     c.ours("create open --size 8M --image-feature layering");
     let (_, said) = c.fails(&program, &["rbd", "serve", "open", "--unix", "s3", "--cache", "cache"]);
     assert!(said.contains("lacks the exclusive-lock feature"), "{said}");
+}
+
+/// A cache under which nothing reaches the image by itself.
+const HELD: &str = "--cache cache --cache-size 2M --cache-linger-ms 600000";
+
+/// Leaves a cache with one acknowledged write that image `k` lacks.
+fn die_dirty(c: &Cluster, pattern: u8, more: &str) {
+    let serving = Serving::start(c, "k", &format!("{HELD}{more}"));
+    c.ok("qemu-io", &["-f", "raw", "-c", &format!("write -P {pattern} 64k 4k"), "-c", "flush", &serving.uri]);
+    assert_eq!(serving.signal("-KILL"), None);
+}
+
+fn exported(c: &Cluster) -> Vec<u8> {
+    let _ = fs::remove_file(c.dir.path().join("k.img"));
+    c.ours("export k k.img");
+    c.file("k.img")
+}
+
+/// A cache that died dirty, and another client, librbd's or ours, that has written since.
+#[test]
+fn a_dirty_cache_is_not_replayed_over_what_others_wrote() {
+    let c = started();
+    let program = binary().display().to_string();
+    let serve: Vec<&str> = ["rbd", "serve", "k", "--unix", "s2"].into_iter().chain(HELD.split(' ')).collect();
+    c.ours("create k --size 1M");
+    die_dirty(&c, 1, "");
+
+    // Our tools do not write below it.
+    let (status, said) = c.fails(&program, &["rbd", "bench", "k", "--io-type", "write", "--io-total", "4K"]);
+    assert!(status == 16 && said.contains("a write-back cache holds, at "), "{said}");
+    let elsewhere = ["rbd", "serve", "k", "--unix", "s2", "--cache", "cache2"];
+    let (_, said) = c.fails(&program, &elsewhere);
+    assert!(said.contains("a write-back cache holds, at "), "{said}");
+
+    // librbd knows nothing of it; the lock tells.
+    break_locks(&c, "k");
+    c.theirs("bench --io-type write --io-size 64K --io-total 1M k");
+    let theirs = exported(&c);
+    assert!(theirs[64 << 10] != 1);
+    let (_, said) = c.fails(&program, &serve);
+    assert!(said.contains("--discard-cache") && said.contains("--force-replay"), "{said}");
+    assert!(exported(&c) == theirs, "the refusal left the image as it was");
+    let serving = Serving::start(&c, "k", &format!("{HELD} --discard-cache"));
+    c.ok("nbdcopy", &[&serving.uri, "seen.img"]);
+    assert!(c.file("seen.img") == theirs);
+    assert_eq!(serving.signal("-TERM"), Some(0));
+    assert!(exported(&c) == theirs && !c.ours("info k").contains("dirty-cache"));
+
+    // A host that is gone for good: its lock is broken when its watch is over.
+    die_dirty(&c, 2, "");
+    let begin = Instant::now();
+    c.ours("persistent-cache invalidate k");
+    assert!(begin.elapsed() < Duration::from_secs(35), "it took {:?}", begin.elapsed());
+    c.ours("bench k --io-type write --io-size 64K --io-total 1M");
+    let ours = exported(&c);
+    let (_, said) = c.fails(&program, &serve);
+    assert!(said.contains("does not bear this cache's mark"), "{said}");
+    assert!(exported(&c) == ours);
+    let serving = Serving::start(&c, "k", &format!("{HELD} --force-replay"));
+    assert_eq!(serving.signal("-TERM"), Some(0));
+    let mut both = ours;
+    both[64 << 10..68 << 10].fill(2);
+    assert!(exported(&c) == both, "replayed as was asked for");
+    c.theirs("object-map check k");
+}
+
+#[test]
+fn a_cache_whose_image_is_taken_by_force_stops() {
+    let c = started();
+    c.ours("create k --size 1M");
+    let serving = Serving::start(&c, "k", "--cache cache --cache-size 2M --cache-linger-ms 0");
+    let write = ["-f", "raw", "-c", "write -P 3 0 4k", "-c", "flush", &serving.uri];
+    c.ok("qemu-io", &write);
+    break_locks(&c, "k");
+    let end = Instant::now() + Duration::from_secs(60);
+    while c.client("qemu-io", &write).status.success() {
+        assert!(Instant::now() < end, "it goes on acknowledging");
+    }
+    assert_ne!(serving.signal("-TERM"), Some(0), "not everything reached the image");
+    c.theirs("bench --io-type write --io-size 64K --io-total 1M k");
+    let theirs = exported(&c);
+    let program = binary().display().to_string();
+    let (_, said) = c.fails(&program, &["rbd", "serve", "k", "--unix", "s2", "--cache", "cache"]);
+    assert!(said.contains("--force-replay"), "{said}");
+    assert!(exported(&c) == theirs);
 }
 
 fn break_locks(c: &Cluster, image: &str) {
