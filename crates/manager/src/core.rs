@@ -23,7 +23,7 @@ use types::{AddrVec, ConnId, EntityType, Epoch, Fsid, Now, OsdId};
 use crate::crashes::{Change, Crashes, KEYS};
 use crate::daemons::Daemons;
 use crate::digest::digest;
-use crate::health;
+use crate::health::{self, Limits};
 use crate::io::{Input, Output, PeerInfo};
 use crate::mon_commands::{MonCommands, MonRequest};
 use crate::pg_map::PgMap;
@@ -184,7 +184,7 @@ impl Manager {
         }
         self.digested = Some(news);
         self.digest_at = now.mono + DIGEST_EVERY;
-        let mut summary = digest(&self.pgs, map, now.wall);
+        let mut summary = digest(&self.pgs, map, now.wall, &Limits::of(&self.options));
         summary.checks.extend(health::slow_ops(&self.daemons));
         summary.checks.extend(self.crashes.check(now.wall));
         let summary = summary.to_bytes();

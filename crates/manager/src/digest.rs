@@ -9,12 +9,12 @@ use messages::stats::ObjectStatSum;
 use monitor::state::{OsdUsage, PgDigest, PoolUsage, Rates};
 use types::{PoolId, Utime};
 
-use crate::health;
+use crate::health::{self, Limits};
 use crate::pg_map::PgMap;
 use crate::sums::Sums;
 
 /// Makes the digest of what is known now.
-pub fn digest(pgs: &PgMap, map: &OsdMap, stamp: Utime) -> PgDigest {
+pub fn digest(pgs: &PgMap, map: &OsdMap, stamp: Utime, limits: &Limits) -> PgDigest {
     let mut sums = Sums::of(pgs);
     let mut out = PgDigest { stamp, epoch: map.epoch, ..PgDigest::default() };
     out.pg_states = std::mem::take(&mut sums.by_state);
@@ -40,7 +40,7 @@ pub fn digest(pgs: &PgMap, map: &OsdMap, stamp: Utime) -> PgDigest {
         );
     }
     out.rates = rates(pgs.growth());
-    out.checks = health::checks(pgs, &sums, map, stamp);
+    out.checks = health::checks(pgs, &sums, map, stamp, limits);
     out.purged_snaps = purged_snaps(pgs);
     out
 }

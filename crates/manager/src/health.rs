@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use maps::OsdMap;
+use admin::options::Values;
+use maps::{OptValue, OsdMap};
 use messages::mgr::HealthCheck;
 use messages::pg_state as state;
 use messages::stats::{ObjectStatSum, PgStat};
@@ -109,8 +110,39 @@ struct Causes {
     detail: BTreeMap<PgId, String>,
 }
 
+/// Options of the checks.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// A scrub, and a deep one, may be late by this share of the time within which each is due; 0: by any time.
+    not_scrubbed_ratio: f64,
+    not_deep_scrubbed_ratio: f64,
+    /// Seconds within which PGs are to be scrubbed.
+    scrub_max_interval: f64,
+    deep_scrub_interval: f64,
+    /// Copies that an OSD may have had replaced.
+    repaired: u64,
+}
+
+impl Limits {
+    pub fn of(options: &Values) -> Self {
+        Self {
+            not_scrubbed_ratio: options.float("mon_warn_pg_not_scrubbed_ratio"),
+            not_deep_scrubbed_ratio: options.float("mon_warn_pg_not_deep_scrubbed_ratio"),
+            scrub_max_interval: options.float("osd_scrub_max_interval"),
+            deep_scrub_interval: options.float("osd_deep_scrub_interval"),
+            repaired: u64::try_from(options.int("mon_osd_warn_num_repaired")).unwrap_or(u64::MAX),
+        }
+    }
+}
+
 /// All checks that fail at `now`.
-pub fn checks(pgs: &PgMap, sums: &Sums, map: &OsdMap, now: Utime) -> BTreeMap<String, HealthCheck> {
+pub fn checks(
+    pgs: &PgMap,
+    sums: &Sums,
+    map: &OsdMap,
+    now: Utime,
+    limits: &Limits,
+) -> BTreeMap<String, HealthCheck> {
     let mut causes: BTreeMap<Consequence, Causes> = BTreeMap::new();
     for (pg, stat) in &pgs.pgs {
         for (index, rule) in RULES.iter().enumerate().filter(|(_, r)| r.applies(stat, now)) {
@@ -127,6 +159,8 @@ pub fn checks(pgs: &PgMap, sums: &Sums, map: &OsdMap, now: Utime) -> BTreeMap<St
         out.insert(consequence.heading().0.to_owned(), compose(consequence, c, sum));
     }
     scrub_errors(sum, &mut out);
+    too_many_repairs(pgs, limits, &mut out);
+    not_scrubbed(pgs, map, now, limits, &mut out);
     unfound(pgs, sum, &mut out);
     large_omap(sums, map, &mut out);
     out
@@ -211,6 +245,73 @@ fn scrub_errors(sum: &ObjectStatSum, out: &mut BTreeMap<String, HealthCheck>) {
         let check =
             HealthCheck { severity: ERROR, summary: format!("{count} scrub errors"), detail: vec![], count };
         out.insert("OSD_SCRUB_ERRORS".to_owned(), check);
+    }
+}
+
+fn too_many_repairs(pgs: &PgMap, limits: &Limits, out: &mut BTreeMap<String, HealthCheck>) {
+    let many = pgs.osds.iter().filter(|(_, r)| r.stat.num_shards_repaired > limits.repaired);
+    let line = |(osd, r): (&types::OsdId, &crate::OsdReport)| {
+        format!("osd.{} had {} reads repaired", osd.0, r.stat.num_shards_repaired)
+    };
+    let detail: Vec<String> = many.map(line).collect();
+    if detail.is_empty() {
+        return;
+    }
+    let summary = format!("Too many repaired reads on {} OSDs", detail.len());
+    let count = detail.len() as i64;
+    out.insert("OSD_TOO_MANY_REPAIRS".to_owned(), HealthCheck { severity: WARNING, summary, detail, count });
+}
+
+/// PGs whose scrubs are late.
+fn not_scrubbed(
+    pgs: &PgMap,
+    map: &OsdMap,
+    now: Utime,
+    limits: &Limits,
+    out: &mut BTreeMap<String, HealthCheck>,
+) {
+    type Stamp = fn(&PgStat) -> Utime;
+    let kinds: [(&str, &str, &str, f64, f64, Stamp); 2] = [
+        (
+            "PG_NOT_SCRUBBED",
+            "scrubbed",
+            "scrub_max_interval",
+            limits.not_scrubbed_ratio,
+            limits.scrub_max_interval,
+            |s| s.last_scrub_stamp,
+        ),
+        (
+            "PG_NOT_DEEP_SCRUBBED",
+            "deep-scrubbed",
+            "deep_scrub_interval",
+            limits.not_deep_scrubbed_ratio,
+            limits.deep_scrub_interval,
+            |s| s.last_deep_scrub_stamp,
+        ),
+    ];
+    for (code, word, option, ratio, default, stamp) in kinds {
+        if ratio == 0.0 {
+            continue;
+        }
+        let within = |pg: &PgId| match map.pool(pg.pool)?.opts.get(option) {
+            Some(OptValue::Double(s)) if *s > 0.0 => Some(*s),
+            _ => Some(default),
+        };
+        let late = |(pg, s): &(&PgId, &PgStat)| {
+            let age = within(pg).and_then(|s| Duration::try_from_secs_f64(s + s * ratio).ok());
+            age.is_some_and(|age| stamp(s) < stuck_cutoff(now, age))
+        };
+        let all: Vec<(&PgId, &PgStat)> = pgs.pgs.iter().filter(late).collect();
+        if all.is_empty() {
+            continue;
+        }
+        let line = |(pg, s): &(&PgId, &PgStat)| format!("pg {pg} not {word} since {}", stamp(s));
+        let mut detail: Vec<String> = all.iter().take(MAX_DETAIL).map(line).collect();
+        if all.len() > MAX_DETAIL {
+            detail.push(format!("{} more pgs... ", all.len() - MAX_DETAIL));
+        }
+        let (summary, count) = (format!("{} pgs not {word} in time", all.len()), all.len() as i64);
+        out.insert(code.to_owned(), HealthCheck { severity: WARNING, summary, detail, count });
     }
 }
 

@@ -202,6 +202,44 @@ fn objects_that_are_lost_damaged_or_too_large_are_named() {
 }
 
 #[test]
+fn late_scrubs_are_named() {
+    let late = |s: &mut PgStat| {
+        s.last_scrub_stamp = Utime::new(1, 0);
+        s.last_deep_scrub_stamp = Utime::new(1, 0);
+    };
+    let since = Utime::new(1, 0);
+    let names: Vec<String> =
+        ["2.0", "8.0"].iter().map(|pg| format!("pg {pg} not scrubbed since {since}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    check("PG_NOT_SCRUBBED", &["8.0", "2.0"], late, "2 pgs not scrubbed in time", &names, 1, 2);
+    let deep = check_of("PG_NOT_DEEP_SCRUBBED", &["8.0"], late).expect("a check");
+    assert_eq!(deep.summary, "1 pgs not deep-scrubbed in time");
+    assert_eq!(deep.detail, [format!("pg 8.0 not deep-scrubbed since {since}")]);
+}
+
+#[test]
+fn osds_with_many_repairs_are_named() {
+    let digest = |count: u64| {
+        let mut w = World::recorded();
+        for (osd, mut report) in reports().into_iter().take(1) {
+            report.osd_stat.num_shards_repaired = count;
+            w.message(osd_conn(osd), report);
+        }
+        w.advance(std::time::Duration::from_secs(2));
+        let sent = w.sent().into_iter().rev().find_map(|o| match o {
+            Output::SendMon { msg: Message::PgDigest(m), .. } => Some(m.summary),
+            _ => None,
+        });
+        let mut digest = PgDigest::from_bytes(sent.expect("a digest")).expect("a digest");
+        digest.checks.remove("OSD_TOO_MANY_REPAIRS")
+    };
+    assert_eq!(digest(10), None);
+    let found = digest(11).expect("a check");
+    assert_eq!(found.summary, "Too many repaired reads on 1 OSDs");
+    assert!(found.detail[0].ends_with(" had 11 reads repaired"), "{:?}", found.detail);
+}
+
+#[test]
 fn details_are_bounded() {
     let all: Vec<String> = (0..32).flat_map(|i| [format!("8.{i:x}"), format!("5.{i:x}")]).collect();
     let all: Vec<&str> = all.iter().map(String::as_str).collect();

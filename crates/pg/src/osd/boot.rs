@@ -54,6 +54,10 @@ impl Boot {
             mon: false,
         }
     }
+    /// Whether a monitor can be reached.
+    pub fn has_mon(&self) -> bool {
+        self.mon
+    }
     pub fn is_up(&self) -> bool {
         self.stage == Stage::Up
     }
@@ -62,6 +66,7 @@ impl Boot {
 impl OsdCore {
     pub(super) fn mon_connected(&mut self) {
         self.boot.mon = true;
+        self.cluster_log_again();
         self.shared.send_mon(mon::subscribe(self.shared.epoch().next()));
         if !self.boot.is_up() {
             self.shared.send_mon(mon::newest_osdmap(1));

@@ -6,6 +6,7 @@
 //! 3. After a failure of the device or the store nothing is acknowledged any more.
 
 mod boot;
+pub(crate) mod cluster_log;
 mod command;
 mod durable;
 mod full;
@@ -111,6 +112,7 @@ impl OsdCore {
             space_waited: false,
             told_tight: false,
             failsafe_full: false,
+            unsaid: Default::default(),
         };
         let mut core = Self {
             shared,
@@ -254,6 +256,7 @@ impl OsdCore {
             pg.trim_step(&mut self.shared);
         }
         self.scrub_tick();
+        self.send_cluster_log();
     }
 
     /// Runs requests that inputs have freed, until none is left.

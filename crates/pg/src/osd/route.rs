@@ -71,6 +71,7 @@ impl OsdCore {
             Message::MonGetVersionReply(m) => {
                 self.newest_known(Epoch(m.version.try_into().unwrap_or(u32::MAX)))
             }
+            Message::LogAck(m) => self.cluster_log_kept(&m),
             _ => {}
         }
     }

@@ -9,6 +9,7 @@ use messages::Message;
 use store::{Priority, Store, StoreError, Txn, TxnSeq};
 use types::{AddrKind, ConnId, EntityAddr, Epoch, Eversion, HObject, Now, OsdId, SpgId};
 
+use super::cluster_log::Unsaid;
 use super::session::Session;
 use crate::OsdConfig;
 use crate::io::{FatalReason, LogLevel, Output};
@@ -91,6 +92,8 @@ pub(crate) struct Shared {
     pub told_tight: bool,
     /// So full that writes are dropped, whatever the map says.
     pub failsafe_full: bool,
+    /// Lines of the cluster log that the monitors do not have yet.
+    pub unsaid: Unsaid,
 }
 
 /// Running totals for `perf dump`.
@@ -198,6 +201,7 @@ impl Shared {
     }
 
     pub fn cluster_log(&mut self, level: LogLevel, text: String) {
+        self.unsaid.add(self.whoami, level, text.clone(), self.now.wall);
         self.out.push(Output::ClusterLog { level, text });
     }
 }
