@@ -71,11 +71,21 @@ impl AdminClient {
 
     /// Runs one command, given as Ceph's JSON. The session must stand.
     pub async fn command(&self, json: &serde_json::Value, limit: Duration) -> Result<Answer> {
+        self.command_with(json, Bytes::new(), limit).await
+    }
+
+    /// The same with input, as `ceph -i FILE` gives it.
+    pub async fn command_with(
+        &self,
+        json: &serde_json::Value,
+        input: Bytes,
+        limit: Duration,
+    ) -> Result<Answer> {
         let tid = self.shared.next_tid.fetch_add(1, Ordering::Relaxed);
         let (tx, rx) = oneshot::channel();
         self.waiting().insert(tid, tx);
-        let message =
-            MMonCommand { fsid: self.shared.fsid, cmd: vec![json.to_string()], ..MMonCommand::default() };
+        let cmd = vec![json.to_string()];
+        let message = MMonCommand { fsid: self.shared.fsid, cmd, input, ..MMonCommand::default() };
         self.shared.session.send_as(message.into(), tid);
         match tokio::time::timeout(limit, rx).await {
             Ok(Ok(answer)) => Ok(answer),

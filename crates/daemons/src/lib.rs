@@ -6,11 +6,16 @@ pub mod admin_socket;
 pub mod metadata;
 pub mod mon;
 
+pub mod listen;
 pub mod mgr;
 pub mod mon_store;
 pub mod nonce;
 pub mod osd;
+mod osd_start;
 mod peers;
+mod twin;
+
+pub use osd_start::StartPlace;
 
 /// Towards the cluster every daemon is a client too.
 pub use runtime::session::auth;

@@ -1,6 +1,5 @@
 //! The manager's shell: its messenger and its clock around the core.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -13,17 +12,18 @@ use messages::wire::WireMessage;
 use msgr::{Limits, Local, Policy};
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
 use runtime::{Clock, LocalSocket, Machine, Owner};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType};
 
 use crate::admin_socket::{self, AdminSocketAt, Commands};
+use crate::listen::{self, ListenAt};
 use runtime::session::{MonSession, SharedAuth};
 
 /// How to start a manager.
 #[derive(Clone)]
 pub struct MgrSettings {
     pub name: String,
-    pub listen: SocketAddr,
+    pub listen: ListenAt,
     pub monitors: Vec<EntityAddr>,
     pub auth: Arc<SharedAuth>,
     /// Options of the configuration file.
@@ -42,6 +42,7 @@ struct Shell {
     auth: Arc<SharedAuth>,
     session: Arc<MonSession>,
     owner: OnceLock<Owner<MgrMachine>>,
+    failed: watch::Sender<Option<String>>,
 }
 
 impl Mgr {
@@ -56,14 +57,14 @@ impl Mgr {
             auth: settings.auth,
             session: Arc::clone(&session),
             owner: OnceLock::new(),
+            failed: watch::Sender::new(None),
         });
         messenger.set_handler(Arc::clone(&shell) as Arc<dyn Handler>);
-        let addr = messenger.listen(settings.listen, std::process::id()).await.map_err(|e| {
-            anyhow::anyhow!("mgr.{} cannot listen on {}: {e}", settings.name, settings.listen)
-        })?;
+        let at = &settings.listen;
+        let addrs = listen::bind(&messenger, true, at.public, &at.ports, std::process::id()).await?;
         let core = Manager::new(Settings {
             name: settings.name,
-            addrs: AddrVec::single(addr),
+            addrs,
             metadata: crate::metadata::host(),
             options: settings.options,
         });
@@ -74,6 +75,14 @@ impl Mgr {
         let admin =
             admin_socket::open(settings.admin_socket.as_ref(), Arc::clone(&shell) as Arc<dyn Commands>);
         Ok(Self { shell, _admin: admin })
+    }
+
+    /// Ends when the manager cannot go on, with the reason.
+    pub async fn failed(&self) -> String {
+        match self.shell.failed.subscribe().wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or_default(),
+            Err(_) => std::future::pending().await,
+        }
     }
 
     pub fn stop(&self) {
@@ -87,6 +96,10 @@ async fn tick(shell: Weak<Shell>) {
         every.tick().await;
         let Some(shell) = shell.upgrade() else { return };
         shell.session.tick();
+        if let Some(errno) = shell.session.refused() {
+            let why = format!("the monitors refuse the key of {} ({errno})", shell.auth.name());
+            shell.failed.send_if_modified(|known| known.is_none() && known.replace(why).is_none());
+        }
         shell.submit(Input::Tick);
     }
 }

@@ -13,14 +13,14 @@ use cephx::CryptoKey;
 use messages::type_numbers::LOLIGO_MON_PEER;
 use messages::wire::WireMessage;
 use messages::{Header, Message};
-use monitor::{Input, Member, Output, Settings};
+use monitor::{Dismissal, Input, Member, Output, Settings};
 use msgr::{ConMode, Limits, Local, Peer, Policy};
 use quorum::{Tuning, Write};
 use runtime::net::{AuthInput, AuthStep, ConnectTo, Gone, Handler, Identity, Messenger, PeerReady};
 use runtime::session::{Method, SharedAuth};
 use runtime::{Clock, LocalSocket, Machine, OsEntropy, Owner};
 use tokio::sync::{oneshot, watch};
-use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType};
+use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType, Fsid};
 
 use crate::admin_socket::{self, AdminSocketAt, Commands};
 use crate::mon_store::MonStore;
@@ -38,6 +38,18 @@ pub struct MonConfig {
     pub method: Method,
     pub key: CryptoKey,
     pub admin_socket: Option<AdminSocketAt>,
+    /// A blank store's owner founds the cluster with this state when the monitors of these names are all there.
+    pub founding: Option<(Vec<String>, Bytes)>,
+    /// The cluster that the store has to belong to, when that is known.
+    pub cluster: Option<Fsid>,
+}
+
+/// How a monitor ends by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MonEnd {
+    /// `ceph mon rm` has removed it.
+    Removed,
+    Failed(String),
 }
 
 /// A running monitor.
@@ -50,7 +62,7 @@ struct Shell {
     messenger: Messenger,
     owner: OnceLock<Owner<MonMachine>>,
     links: Mutex<Links>,
-    failed: watch::Sender<Option<String>>,
+    failed: watch::Sender<Option<MonEnd>>,
 }
 
 /// Connections to the other monitors, one to each, for what we send; what they send comes on connections of theirs.
@@ -59,6 +71,9 @@ struct Links {
     open: BTreeMap<EntityAddr, ConnId>,
     tried: BTreeMap<EntityAddr, Duration>,
 }
+
+/// How long a leader that stops waits for its successor.
+const HANDOVER_LIMIT: Duration = Duration::from_millis(500);
 
 /// Between two attempts to reach a monitor.
 const LINK_RETRY: Duration = Duration::from_millis(100);
@@ -70,7 +85,7 @@ impl Mon {
         let start = store.recover().context("the monitor's store is refused")?;
         let clock = Clock::start();
         let messenger = Messenger::new(local(0), Limits::default(), clock);
-        let core = Member::new(
+        let mut core = Member::new(
             config.settings,
             Tuning::default(),
             config.seeds,
@@ -79,6 +94,14 @@ impl Mon {
             clock.now(),
         )
         .context("the monitor's snapshot cannot be read")?;
+        let theirs = core.core().state().fsid;
+        if let Some(ours) = config.cluster.filter(|fsid| *fsid != theirs) {
+            let store = config.store.display();
+            anyhow::bail!("{store} belongs to another cluster: {theirs} instead of {ours}");
+        }
+        if let Some((names, state)) = config.founding {
+            core.found_when_complete(names, state);
+        }
         messenger.set_local(local(core.core().rank().unwrap_or(0)));
         let (jobs, work) = mpsc::channel();
         let shell = Arc::new(Shell {
@@ -113,21 +136,27 @@ impl Mon {
         Ok(Self { shell, _admin: admin })
     }
 
-    /// Ends when the monitor cannot go on, with the reason.
-    pub async fn failed(&self) -> String {
-        wait_failed(self.shell.failed.subscribe()).await
+    /// Ends when the monitor cannot or must not go on.
+    pub async fn ended(&self) -> MonEnd {
+        match self.shell.failed.subscribe().wait_for(Option::is_some).await {
+            Ok(end) => end.clone().unwrap_or(MonEnd::Removed),
+            Err(_) => std::future::pending().await,
+        }
     }
 
-    pub fn stop(&self) {
+    /// Ends; `hand_over`: another monitor takes the lead first, when this one has it.
+    pub async fn stop(&self, hand_over: bool) {
+        let leads = || self.shell.owner.get().is_some_and(|o| o.with(|m| m.core.raft().is_leader()));
+        let others = self.shell.owner.get().is_some_and(|o| !o.with(|m| m.core.raft().alone()));
+        if hand_over && others && leads() {
+            self.shell.submit(Input::Resign);
+            // What is said last has to leave this process, and its successor may still ask for our vote.
+            let start = self.shell.messenger.now().mono;
+            while self.shell.messenger.now().mono < start + HANDOVER_LIMIT && !self.shell.has_leader() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
         self.shell.messenger.shut_down();
-    }
-}
-
-/// Resolves with the reason when a daemon reports that it cannot go on.
-pub(crate) async fn wait_failed(mut rx: watch::Receiver<Option<String>>) -> String {
-    match rx.wait_for(Option::is_some).await {
-        Ok(reason) => reason.clone().unwrap_or_default(),
-        Err(_) => std::future::pending().await,
     }
 }
 
@@ -139,6 +168,7 @@ async fn tick(shell: Weak<Shell>) {
     loop {
         let Some(shell) = shell.upgrade() else { return };
         shell.submit(Input::Tick);
+        shell.check_membership();
         shell.messenger.sweep();
         let every = shell.owner.get().map_or(Duration::from_millis(50), |o| o.with(|m| m.core.tick_every()));
         drop(shell);
@@ -152,6 +182,33 @@ impl Shell {
             owner.submit(input);
         }
     }
+
+    fn has_leader(&self) -> bool {
+        self.owner.get().is_some_and(|o| o.with(|m| m.core.has_leader()))
+    }
+
+    /// Ends the monitor when it is one no more.
+    fn check_membership(&self) {
+        let now = self.messenger.now();
+        let dismissed = self.owner.get().and_then(|o| o.with(|m| m.core.dismissed(now)));
+        let end = match dismissed {
+            None => return,
+            Some(Dismissal::Removed) => MonEnd::Removed,
+            Some(Dismissal::Former) => MonEnd::Failed(
+                "it was removed from the cluster (ceph mon rm); to use it again, make a new store and add it".to_owned(),
+            ),
+            Some(Dismissal::OutdatedStore) => MonEnd::Failed(
+                "its store is an older copy and lacks what this monitor has acknowledged; make a new store and it will \
+                 fetch everything from the others"
+                    .to_owned(),
+            ),
+        };
+        self.end(end);
+    }
+
+    fn end(&self, end: MonEnd) {
+        self.failed.send_if_modified(|known| known.is_none() && known.replace(end).is_none());
+    }
 }
 
 /// Makes writes durable, one after the other, off the threads that serve connections.
@@ -163,7 +220,7 @@ fn run_store(store: &MonStore, work: &mpsc::Receiver<Write>, shell: &Weak<Shell>
             Ok(()) => shell.submit(Input::Written { seq: write.seq }),
             Err(e) => {
                 // After a failed write nothing is known about what the store holds: stop for good.
-                shell.failed.send_replace(Some(format!("the monitor's store failed: {e:#}")));
+                shell.end(MonEnd::Failed(format!("its store failed: {e:#}")));
                 return;
             }
         }
@@ -225,7 +282,7 @@ impl MonMachine {
                     SharedAuth::new(method, name.clone(), key.clone(), EntityType::Mon).login()
                 });
                 let peer = Peer { name: EntityName::mon(0), addrs: AddrVec::single(addr) };
-                let to = ConnectTo { peer, addr, policy: Policy::lossy_client(), auth };
+                let to = ConnectTo { peer, addr, policy: Policy::lossy_client(), auth, from: None };
                 let conn = self.messenger.connect(to);
                 links.open.insert(addr, conn);
                 conn

@@ -1,7 +1,6 @@
 //! The OSD's shell: its messenger, its device's threads, its clock around the core.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -16,18 +15,20 @@ use messages::Message;
 use messages::mon::{MMonSubscribe, SubscribeItem};
 use messages::wire::WireMessage;
 use msgr::{Limits, Local, Policy};
-use pg::{BootAddrs, Input, OsdConfig, OsdCore, Output, PeerInfo};
+use pg::{Input, OsdConfig, OsdCore, Output, PeerInfo};
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
 use runtime::{Clock, FileDevice, LocalSocket, Machine, Owner};
 use store::{
     Checkpoint, CheckpointDone, Commit, CommitDone, Device, DeviceError, Options, Store, StoreError,
 };
 use tokio::sync::{Notify, oneshot, watch};
-use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, OsdId};
+use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Fsid, OsdId};
 
 use crate::admin_socket::{self, AdminSocketAt, Commands};
-use crate::mon::wait_failed;
-use crate::peers::{Peers, Target};
+use crate::listen::ListenAt;
+use crate::osd_start::{StartPlace, Startup, Step};
+use crate::peers::{OwnAddrs, Peers, Target};
+use crate::twin::Twin;
 use runtime::session::MonSession;
 use runtime::session::SharedAuth;
 
@@ -37,7 +38,7 @@ pub struct OsdSettings {
     pub id: OsdId,
     /// The formatted block device or file.
     pub block: PathBuf,
-    pub listen: SocketAddr,
+    pub listen: ListenAt,
     pub monitors: Vec<EntityAddr>,
     pub auth: Arc<SharedAuth>,
     pub options: OsdConfig,
@@ -45,6 +46,10 @@ pub struct OsdSettings {
     pub local: std::collections::BTreeMap<String, String>,
     pub store: Options,
     pub admin_socket: Option<AdminSocketAt>,
+    /// Told to the monitors before the boot; `None` leaves the OSD where it is.
+    pub place: Option<StartPlace>,
+    /// The cluster that it has to belong to, when that is known.
+    pub cluster: Option<Fsid>,
 }
 
 /// A running OSD.
@@ -79,6 +84,18 @@ impl Osd {
         );
         let store = Store::open(Arc::clone(&device), settings.store)
             .with_context(|| format!("the store on {} cannot be opened", settings.block.display()))?;
+        let identity = store.identity();
+        if let Some(ours) = settings.cluster.filter(|fsid| *fsid != identity.fsid) {
+            let block = settings.block.display();
+            anyhow::bail!("{block} belongs to another cluster: {} instead of {ours}", identity.fsid);
+        }
+        let startup = Startup::new(
+            settings.id,
+            identity.fsid,
+            store.statfs().total_bytes,
+            settings.place,
+            settings.local.clone(),
+        );
         let clock = Clock::start();
         let local = Local { name: EntityName::osd(settings.id.0), addrs: AddrVec::default() };
         let messenger = Messenger::new(local, Limits::default(), clock);
@@ -95,17 +112,11 @@ impl Osd {
         });
         messenger.set_handler(Arc::clone(&shell) as Arc<dyn Handler>);
         let nonce = crate::nonce::nonce(std::process::id(), settings.id.0);
-        let addr = messenger
-            .listen(settings.listen, nonce)
-            .await
-            .map_err(|e| anyhow::anyhow!("osd.{} cannot listen on {}: {e}", settings.id, settings.listen))?;
-        let at = AddrVec::single(addr);
-        let addrs = BootAddrs {
-            public: at.clone(),
-            cluster: at.clone(),
-            heartbeat_front: at.clone(),
-            heartbeat_back: at,
-            host: crate::metadata::host(),
+        let addrs = settings.listen.bind_all(&messenger, nonce).await?;
+        let own = OwnAddrs {
+            cluster: addrs.cluster.clone(),
+            heartbeat_front: addrs.heartbeat_front.clone(),
+            heartbeat_back: addrs.heartbeat_back.clone(),
         };
         let core = OsdCore::new(settings.id, settings.options, store, addrs)
             .map_err(|e| anyhow::anyhow!("osd.{}: {e}", settings.id))?
@@ -115,7 +126,9 @@ impl Osd {
             messenger: messenger.clone(),
             clock,
             session: Arc::clone(&session),
-            peers: Peers::new(messenger, settings.auth),
+            peers: Peers::new(messenger, settings.auth, own),
+            startup,
+            twin: Twin::Unknown,
             shell: Arc::downgrade(&shell),
             commits: spawn_worker("osd-commit", &device, &shell, |job: Commit, dev| {
                 Event::Committed(job.execute(dev))
@@ -139,7 +152,10 @@ impl Osd {
 
     /// Ends when the OSD cannot go on, with the reason.
     pub async fn failed(&self) -> String {
-        wait_failed(self.shell.failed.subscribe()).await
+        match self.shell.failed.subscribe().wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or_default(),
+            Err(_) => std::future::pending().await,
+        }
     }
 
     /// Tells the monitor, makes everything durable, and ends.
@@ -178,6 +194,9 @@ async fn tick(shell: Weak<Shell>) {
         every.tick().await;
         let Some(shell) = shell.upgrade() else { return };
         shell.session.tick();
+        if let Some(errno) = shell.session.refused() {
+            shell.fail(format!("the monitors refuse the key of {} ({errno})", shell.auth.name()));
+        }
         shell.submit(Event::Core(Input::Tick));
         shell.messenger.sweep();
     }
@@ -188,6 +207,10 @@ impl Shell {
         if let Some(owner) = self.owner.get() {
             owner.submit(event);
         }
+    }
+
+    fn fail(&self, why: String) {
+        self.failed.send_if_modified(|known| known.is_none() && known.replace(why).is_none());
     }
 }
 
@@ -208,6 +231,11 @@ enum Event {
         conn: ConnId,
         why: Gone,
     },
+    /// Whether another process lives at the address that the map had for us.
+    Twin {
+        at: AddrVec,
+        lives: bool,
+    },
 }
 
 struct OsdMachine {
@@ -216,6 +244,8 @@ struct OsdMachine {
     clock: Clock,
     session: Arc<MonSession>,
     peers: Peers,
+    startup: Startup,
+    twin: Twin,
     shell: Weak<Shell>,
     commits: mpsc::Sender<Commit>,
     checkpoints: mpsc::Sender<Checkpoint>,
@@ -259,6 +289,10 @@ impl OsdMachine {
         match event {
             Event::Core(Input::Tick) => {
                 self.peers.reach_mgr();
+                let step = self.startup.tick(self.clock.now().mono);
+                if let Some(connected) = self.start_step(step) {
+                    self.handle(connected);
+                }
                 Some(Input::Tick)
             }
             Event::Core(input) => Some(input),
@@ -282,7 +316,8 @@ impl OsdMachine {
                 let what = [("mgrmap", 0), ("config", 0)]
                     .map(|(name, start)| (name.to_owned(), SubscribeItem { start, flags: 0 }));
                 self.session.send(MMonSubscribe { what: what.into(), ..MMonSubscribe::default() }.into());
-                Some(Input::MonConnected)
+                let step = self.startup.connected(self.clock.now().mono);
+                self.start_step(step)
             }
             Event::Ready { conn } => match self.peers.target(conn) {
                 Some(Target::Mgr) => Some(Input::MgrConnected),
@@ -296,12 +331,23 @@ impl OsdMachine {
                 match (self.peers.target(conn), why) {
                     (Some(Target::Osd(osd)), Gone::Refused) => Some(Input::OsdRefused { osd }),
                     (Some(Target::Osd(_)), Gone::Lost(_)) => None,
+                    (Some(Target::Heartbeat(osd, _)), why) => {
+                        self.peers.gone(conn);
+                        (why == Gone::Refused).then_some(Input::OsdRefused { osd })
+                    }
                     (Some(Target::Mgr), _) => {
                         self.peers.gone(conn);
                         None
                     }
                     (None, _) => Some(Input::Disconnected { conn }),
                 }
+            }
+            Event::Twin { at, lives } => {
+                if lives {
+                    self.fail(format!("another process serves osd.{} at {at}", self.core.whoami()));
+                }
+                self.twin = Twin::Gone(at);
+                None
             }
         }
     }
@@ -336,27 +382,91 @@ impl OsdMachine {
                     }
                     None
                 }
-                Message::Config(m) => Some(Input::Config(m.options.into_iter().collect())),
+                Message::Config(m) => self.options(m.options.into_iter().collect()),
+                Message::MonCommandAck(ack) => {
+                    let step = self.startup.answer(self.clock.now().mono, tid, &ack);
+                    self.start_step(step)
+                }
                 other => Some(Input::FromMon(other)),
             };
         }
         Some(match self.peers.target(conn) {
             Some(Target::Osd(osd)) => Input::FromOsd { osd, msg },
+            Some(Target::Heartbeat(osd, net)) => {
+                self.peers.answered(osd, net);
+                Input::FromHeartbeat { osd, net, msg }
+            }
             Some(Target::Mgr) => Input::FromMgr(msg),
             None => Input::Message { conn, tid, msg },
         })
+    }
+
+    /// The monitors' options, which may say what to tell before the boot.
+    fn options(&mut self, options: BTreeMap<String, String>) -> Option<Input> {
+        let step = self.startup.options(self.clock.now().mono, &options);
+        self.handle(Input::Config(options.into_iter().collect()));
+        self.start_step(step)
+    }
+
+    /// Carries out what comes before the boot; the core hears of the monitors when that is through.
+    fn start_step(&mut self, step: Step) -> Option<Input> {
+        match step {
+            Step::Wait => None,
+            Step::Send { tid, msg } => {
+                self.session.send_as(msg, tid);
+                None
+            }
+            Step::Boot => Some(Input::MonConnected),
+            Step::Fail(why) => {
+                self.fail(why);
+                None
+            }
+        }
+    }
+
+    fn fail(&self, why: String) {
+        if let Some(shell) = self.shell.upgrade() {
+            shell.fail(why);
+        }
+    }
+
+    /// Asks to be marked up, unless another process answers at the address that the map has for us.
+    fn boot(&mut self, msg: Message) {
+        let me = self.core.whoami();
+        let known = self.core.osdmap().osd(me.0).filter(|o| o.is_up()).map(|o| o.cluster_addrs.clone());
+        let at = match known {
+            Some(at) if at != self.peers.own().cluster && self.twin != Twin::Gone(at.clone()) => at,
+            _ => return self.session.send(msg),
+        };
+        if self.twin == Twin::Asked(at.clone()) {
+            return;
+        }
+        self.twin = Twin::Asked(at.clone());
+        let Some(shell) = self.shell.upgrade() else { return };
+        let (session, auth) = (Arc::clone(&self.session), Arc::clone(&shell.auth));
+        self.messenger.runtime().spawn(async move {
+            let lives = crate::twin::lives(me, &at, auth).await;
+            if !lives {
+                session.send(msg);
+            }
+            shell.submit(Event::Twin { at, lives });
+        });
     }
 
     fn carry_out(&mut self, output: Output) {
         match output {
             Output::Reply { conn, tid, msg } => self.queue(conn, msg.into_wire(tid)),
             Output::SendOsd { osd, msg } => {
-                let addrs =
-                    self.core.osdmap().osd(osd.0).map(|o| o.cluster_addrs.clone()).unwrap_or_default();
-                if let Some(conn) = self.peers.osd(osd, &addrs) {
+                if let Some(conn) = self.peers.osd(osd, self.core.osdmap()) {
                     self.queue(conn, msg.into_wire(0));
                 }
             }
+            Output::Heartbeat { osd, net, msg } => {
+                if let Some(conn) = self.peers.heartbeat(osd, net, self.core.osdmap()) {
+                    self.queue(conn, msg.into_wire(0));
+                }
+            }
+            Output::SendMon(msg @ Message::OsdBoot(_)) => self.boot(msg),
             Output::SendMon(msg) => self.session.send(msg),
             Output::SendMgr(msg) => {
                 if let Some(conn) = self.peers.mgr() {
@@ -377,9 +487,7 @@ impl OsdMachine {
             Output::Up => tracing::info!("up"),
             Output::ClusterLog { level, text } => tracing::info!("cluster log {level:?}: {text}"),
             Output::Fatal(reason) => {
-                if let Some(shell) = self.shell.upgrade() {
-                    shell.failed.send_replace(Some(reason.to_string()));
-                }
+                self.fail(reason.to_string());
             }
             Output::Stopped => {
                 if let Some(shell) = self.shell.upgrade() {

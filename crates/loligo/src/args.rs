@@ -1,8 +1,10 @@
 //! The command line.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 /// A storage cluster that Ceph's own clients use, in one binary.
 #[derive(Debug, Parser)]
@@ -31,11 +33,14 @@ pub enum Command {
     /// Run all daemons of a folder in this process (what `up` starts in the background).
     #[command(hide = true)]
     Serve(ServeArgs),
-    /// Run one monitor of a folder in the foreground.
+    /// Run a monitor in the foreground, by a ceph.conf or from a folder of `up`; or make its store.
+    #[command(after_help = MON_HELP)]
     Mon(DaemonArgs),
-    /// Run one OSD of a folder in the foreground.
+    /// Run an OSD in the foreground, by a ceph.conf or from a folder of `up`; or make its store.
+    #[command(after_help = OSD_HELP)]
     Osd(DaemonArgs),
-    /// Run one manager of a folder in the foreground.
+    /// Run a manager in the foreground, by a ceph.conf or from a folder of `up`.
+    #[command(after_help = MGR_HELP)]
     Mgr(DaemonArgs),
     /// Work with block images: in Ceph's format, on Loligo and on Ceph.
     Rbd(Box<crate::rbd::RbdArgs>),
@@ -107,12 +112,133 @@ pub struct ServeArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct DaemonArgs {
-    /// Folder of the cluster.
-    #[arg(long, value_name = "DIR", default_value = "data", env = "LOLIGO_DATA")]
-    pub data: PathBuf,
     /// Which daemon: `a` for mon.a, `0` for osd.0, `x` for mgr.x.
+    #[arg(short = 'i', long)]
+    pub id: Option<String>,
+    /// The same with its type: `osd.0`.
+    #[arg(short = 'n', long, value_name = "TYPE.ID", conflicts_with = "id")]
+    pub name: Option<String>,
+    /// Configuration file. [default: $CEPH_CONF, /etc/ceph/ceph.conf]
+    #[arg(short = 'c', long, value_name = "FILE")]
+    pub conf: Option<PathBuf>,
+    /// Run a daemon of this folder, made by `loligo up`. [default: ./data, when it is one and no -c is given]
+    #[arg(long, value_name = "DIR", env = "LOLIGO_DATA")]
+    pub data: Option<PathBuf>,
+    /// Make the daemon's store in its folder (mon_data, osd_data), and end.
     #[arg(long)]
-    pub id: String,
+    pub mkfs: bool,
+    /// With --mkfs of an OSD: make its key as well.
+    #[arg(long, requires = "mkfs")]
+    pub mkkey: bool,
+    /// Register an OSD with the monitors as client.bootstrap-osd, make its folder, key and store, and end. With --id:
+    /// another disk for an OSD that was destroyed.
+    #[arg(long, conflicts_with = "mkfs")]
+    pub new: bool,
+    /// With --new: register as client.NAME. [default: bootstrap-osd]
+    #[arg(long, value_name = "NAME", requires = "new")]
+    pub login: Option<String>,
+    /// With --mkfs or --new of an OSD: its block device. Without one, a sparse file is made.
+    #[arg(long, value_name = "PATH")]
+    pub device: Option<PathBuf>,
+    /// With --mkfs or --new of an OSD: size of the sparse file. [default: bluestore_block_size, which is 100G]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    pub size: Option<u64>,
+    /// With --mkfs or --new of an OSD: its device class. [default: ssd or hdd, by what the kernel says]
+    #[arg(long, value_name = "CLASS")]
+    pub class: Option<String>,
+    /// Accepted for the sake of service files: it always runs in the foreground.
+    #[arg(short = 'f', long, hide = true)]
+    pub foreground: bool,
+    /// `name=value`, from options that are no arguments of ours.
+    #[arg(long = SET, hide = true)]
+    pub set: Vec<String>,
+}
+
+/// How options reach clap.
+const SET: &str = "set-option";
+
+const MON_HELP: &str = "\
+Any option of Ceph can be given as --option VALUE, and wins over the configuration file. Those that matter:
+  --mon-data DIR        where the store lies  [/var/lib/ceph/mon/ceph-ID]
+  --monmap FILE         with --mkfs: the monitors, from monmaptool or `ceph mon getmap`; without it, mon_initial_members
+                        and mon_host name the first ones
+  --keyring FILE        with --mkfs: the key of mon., and others that the cluster begins with
+  --fsid UUID           the cluster
+  --public-addr ADDR    where it listens, when the monitor map does not say so  (or public_network)
+  --log-file FILE       log lines, instead of standard error";
+
+const OSD_HELP: &str = "\
+Any option of Ceph can be given as --option VALUE, and wins over the configuration file. Those that matter:
+  --osd-data DIR        where the store (`block`) and the key lie  [/var/lib/ceph/osd/ceph-ID]
+  --osd-uuid UUID       with --mkfs: the UUID that it was registered under (`ceph osd new`)
+  --public-network NET, --public-addr ADDR      clients, and heartbeats
+  --cluster-network NET, --cluster-addr ADDR    the other OSDs, and heartbeats  [as public]
+  --crush-location TEXT   'root=default rack=r1 host=h1'  [root=default host=HOSTNAME]
+  --osd-crush-initial-weight W   [its size in TiB]
+  --log-file FILE       log lines, instead of standard error
+
+A new OSD in two commands, given /var/lib/ceph/bootstrap-osd/ceph.keyring:
+  loligo osd --new --device /dev/sdb      prints its number
+  loligo osd --id NUMBER";
+
+const MGR_HELP: &str = "\
+Any option of Ceph can be given as --option VALUE, and wins over the configuration file. Those that matter:
+  --mgr-data DIR        where its keyring lies  [/var/lib/ceph/mgr/ceph-ID]
+  --public-network NET, --public-addr ADDR      where it listens
+  --log-file FILE       log lines, instead of standard error";
+
+impl DaemonArgs {
+    /// Options of Ceph's on the command line.
+    pub fn given(&self) -> anyhow::Result<BTreeMap<String, String>> {
+        let split = |text: &String| {
+            let (name, value) = text.split_once('=').unwrap_or((text, ""));
+            (name.to_owned(), value.to_owned())
+        };
+        let out: BTreeMap<String, String> = self.set.iter().map(split).collect();
+        for (name, value) in &out {
+            let Some(option) = admin::options::find(name) else { continue };
+            if let Err(why) = option.parse_value(value) {
+                anyhow::bail!("--{}: {why}", name.replace('_', "-"));
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// Turns Ceph's options among a daemon's arguments into a form that clap knows; everything else stays as it is.
+pub fn with_options(args: Vec<OsString>) -> Vec<OsString> {
+    let mut words = args.into_iter();
+    let mut out: Vec<OsString> = words.by_ref().take(2).collect();
+    if !out.get(1).is_some_and(|kind| kind == "mon" || kind == "osd" || kind == "mgr") {
+        out.extend(words);
+        return out;
+    }
+    let command = Cli::command();
+    let own = |name: &str| {
+        let daemon = command.find_subcommand("osd");
+        name == "help" || daemon.is_some_and(|c| c.get_arguments().any(|a| a.get_long() == Some(name)))
+    };
+    let mut words = words.peekable();
+    while let Some(word) = words.next() {
+        let text = word.to_str().and_then(|w| w.strip_prefix("--")).unwrap_or_default().to_owned();
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (text.as_str(), None),
+        };
+        let option = admin::options::find(&name.replace('-', "_")).filter(|_| !own(name));
+        let Some(option) = option else {
+            out.push(word);
+            continue;
+        };
+        let value = value.or_else(|| match option.kind {
+            "bool" => words
+                .next_if(|next| next.to_str().is_some_and(|v| option.parse_value(v).is_ok()))
+                .map_or(Some("true".to_owned()), |v| v.into_string().ok()),
+            _ => words.next().and_then(|v| v.into_string().ok()),
+        });
+        out.push(format!("--{SET}={}={}", option.name, value.unwrap_or_default()).into());
+    }
+    out
 }
 
 #[derive(Debug, Clone, Subcommand)]
@@ -184,13 +310,30 @@ pub const MIN_OSD_BYTES: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_of_ceph_are_arguments_of_daemons() {
+        let words = |line: &str| line.split_whitespace().map(OsString::from).collect::<Vec<_>>();
+        let line = "loligo osd -i 3 --osd-data /d --public_network=10.0.0.0/8 --osd-crush-update-on-start --mkfs --size 1G";
+        let cli = Cli::try_parse_from(with_options(words(line))).expect("parses");
+        let Command::Osd(args) = cli.command else { panic!("another command") };
+        let given = args.given().expect("valid");
+        let want =
+            [("osd_data", "/d"), ("public_network", "10.0.0.0/8"), ("osd_crush_update_on_start", "true")];
+        assert_eq!(given, want.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+        assert!(args.mkfs && args.size == Some(1 << 30));
+        assert_eq!(with_options(words("loligo up --fsid x")), words("loligo up --fsid x"), "daemons only");
+        let bad = Cli::try_parse_from(with_options(words("loligo osd -i 3 --no-such-thing 4")));
+        assert!(bad.is_err());
+        let cli = Cli::try_parse_from(with_options(words("loligo osd -i 3 --osd-max-backfills many")));
+        let Ok(Cli { command: Command::Osd(args) }) = cli else { panic!("another command") };
+        assert!(args.given().is_err(), "values are checked");
     }
 
     #[test]

@@ -39,11 +39,16 @@ pub fn admin(dir: &ClusterDir, d: &Description) -> Result<AdminClient> {
 }
 
 /// Runs a command; its JSON output, or an error with the monitor's words.
-pub async fn command(client: &AdminClient, mut words: Value) -> Result<Value> {
+pub async fn command(client: &AdminClient, words: Value) -> Result<Value> {
+    command_with(client, words, bytes::Bytes::new()).await
+}
+
+/// The same with input, as `ceph -i FILE` gives it.
+pub async fn command_with(client: &AdminClient, mut words: Value, input: bytes::Bytes) -> Result<Value> {
     if let Some(map) = words.as_object_mut() {
         map.insert("format".into(), json!("json"));
     }
-    let answer = client.command(&words, COMMAND_LIMIT).await?;
+    let answer = client.command_with(&words, input, COMMAND_LIMIT).await?;
     if answer.code != 0 {
         bail!("{} ({})", answer.status, types::Errno(-answer.code));
     }

@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use cephx::{CryptoKey, EntityAuth, Keyring, METHOD_CEPHX, METHOD_NONE};
+use cephx::{CryptoKey, EntityAuth, Keyring};
 use daemons::mon_store::MonStore;
 use maps::MonMap;
-use monitor::{GenesisConfig, GenesisOsd, Monitor, Settings};
+use monitor::{GenesisConfig, GenesisOsd, Monitor};
 use quorum::{MemberId, Membership};
 use runtime::{Clock, FileDevice, OsEntropy};
 use serde_json::json;
@@ -17,7 +17,9 @@ use types::{AddrVec, AuthName, EntityAddr, EntityType, Entropy, Fsid, Now};
 
 use crate::args::UpArgs;
 use crate::client;
-use crate::layout::{ClusterDir, Description, FORMAT, MonEntry, OsdEntry, ceph_conf, write_atomically};
+use crate::layout::{
+    ClusterDir, Description, FORMAT, MonEntry, OsdEntry, ceph_conf, host_name, write_atomically,
+};
 
 const DEFAULT_OSDS: u32 = 3;
 const DEFAULT_PORT: u16 = 3300;
@@ -68,14 +70,14 @@ pub fn cluster(dir: &ClusterDir, args: &UpArgs) -> Result<Description> {
     Ok(d)
 }
 
-const OSD_CAPS: &[(&str, &str)] =
+pub const OSD_CAPS: &[(&str, &str)] =
     &[("mgr", "allow profile osd"), ("mon", "allow profile osd"), ("osd", "allow *")];
 
 fn admin_name() -> AuthName {
     AuthName::new(EntityType::Client, "admin")
 }
 
-fn random_fsid() -> Fsid {
+pub fn random_fsid() -> Fsid {
     let mut bytes = [0; 16];
     OsEntropy.fill(&mut bytes);
     Fsid::from_random(bytes)
@@ -164,7 +166,7 @@ fn write_keyrings(dir: &ClusterDir, all: &Keyring) -> Result<()> {
     Ok(())
 }
 
-fn make_dir(path: &Path) -> Result<&Path> {
+pub fn make_dir(path: &Path) -> Result<&Path> {
     std::fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
     Ok(path)
 }
@@ -225,13 +227,6 @@ fn weight(bytes: u64) -> u32 {
     u32::try_from((u128::from(bytes) << 16) >> 40).unwrap_or(u32::MAX).max(1)
 }
 
-fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    // The short name, as `hostname -s` gives it.
-    let short = name.trim().split('.').next().unwrap_or_default().to_owned();
-    if short.is_empty() { "localhost".to_owned() } else { short }
-}
-
 /// Adds monitors to a running cluster's map and folder, up to the number asked for; whoever calls starts them.
 pub fn add_mons(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<Description> {
     let wanted = args.mons.unwrap_or(0) as usize;
@@ -258,6 +253,17 @@ pub fn add_mons(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<Desc
         }
         Ok(grown)
     })
+}
+
+/// A monitor that `ceph mon rm` has removed leaves the folder's description; its own folder stays.
+pub fn forget_mon(dir: &ClusterDir, name: &str) -> Result<()> {
+    let Some(mut d) = dir.load()? else { return Ok(()) };
+    d.mons = d.mons();
+    d.mons.retain(|m| m.name != name);
+    let Some(first) = d.mons.first() else { return Ok(()) };
+    d.mon_addr = first.addr;
+    write_atomically(&dir.conf(), ceph_conf(dir, &d).as_bytes(), 0o644)?;
+    dir.save(&d)
 }
 
 /// Adds OSDs to a running cluster's folder and maps, up to the number asked for; whoever calls starts them.
@@ -298,16 +304,6 @@ pub fn add_osds(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<Desc
         }
         Ok(grown)
     })
-}
-
-/// The monitor's settings of a folder's cluster.
-pub fn mon_settings(d: &Description, id: &str, options: BTreeMap<String, String>) -> Result<Settings> {
-    let addr = d.mon(id).with_context(|| format!("there is no mon.{id}"))?.addr;
-    let mut settings = Settings::new(id, AddrVec::single(EntityAddr::v2(addr, 0)));
-    settings.host_name = host_name();
-    settings.auth_methods = vec![if d.auth == "none" { METHOD_NONE } else { METHOD_CEPHX }];
-    settings.options = options;
-    Ok(settings)
 }
 
 /// The store's bounds: `osd_memory_target`, if set, counts for the store's caches and dirty data.

@@ -147,19 +147,7 @@ impl ClusterDir {
 
     /// Takes the daemon's place in the folder until the returned lock is dropped. `None`: it is taken already.
     pub fn lock(&self, name: &str) -> Result<Option<PidLock>> {
-        let path = self.pid_file(name);
-        let mut file = open_pid_file(&path).with_context(|| format!("cannot open {}", path.display()))?;
-        // Somebody asking `running` holds a shared lock for a moment: that is not a daemon.
-        let taken = (0..10).all(|attempt| {
-            std::thread::sleep(std::time::Duration::from_millis(2 * attempt));
-            flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
-        });
-        if taken {
-            return Ok(None);
-        }
-        file.set_len(0)?;
-        writeln!(file, "{}", std::process::id())?;
-        Ok(Some(PidLock { _file: file }))
+        lock_file(&self.pid_file(name))
     }
 
     /// Removes the pid file of a daemon that does not run.
@@ -183,6 +171,29 @@ impl ClusterDir {
 
 fn open_pid_file(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o644).open(path)
+}
+
+/// Takes a pid file until the returned lock is dropped. `None`: another process has it.
+pub fn lock_file(path: &Path) -> Result<Option<PidLock>> {
+    let mut file = open_pid_file(path).with_context(|| format!("cannot open {}", path.display()))?;
+    // Somebody asking `running` holds a shared lock for a moment: that is not a daemon.
+    let taken = (0..10).all(|attempt| {
+        std::thread::sleep(std::time::Duration::from_millis(2 * attempt));
+        flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
+    });
+    if taken {
+        return Ok(None);
+    }
+    file.set_len(0)?;
+    writeln!(file, "{}", std::process::id())?;
+    Ok(Some(PidLock { _file: file }))
+}
+
+/// The short name, as `hostname -s` gives it.
+pub fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let short = name.trim().split('.').next().unwrap_or_default().to_owned();
+    if short.is_empty() { "localhost".to_owned() } else { short }
 }
 
 /// Held while a daemon runs. The kernel lets the lock go when the process ends, however it ends.

@@ -15,7 +15,10 @@ mod client;
 mod connect;
 mod create;
 mod layout;
+mod mkfs;
+mod network;
 mod offline;
+mod place;
 mod rados;
 mod rbd;
 mod serve;
@@ -26,23 +29,27 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Cli, Command};
+use types::EntityType;
 
 /// A fifth of the OSD's instructions per small write went to the C library's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    serve::start_log();
+    let cli = Cli::parse_from(args::with_options(std::env::args_os().collect()));
+    let daemon = matches!(cli.command, Command::Mon(_) | Command::Osd(_) | Command::Mgr(_));
+    if !daemon {
+        serve::start_log(None);
+    }
     let result = match cli.command {
         Command::Rbd(args) => return finish(rbd::run(&args)),
         Command::Up(args) => up::up(&args),
         Command::Down(args) => up::down(&args),
         Command::Status(args) => up::status(&args),
         Command::Serve(args) => serve::everything(&args.data),
-        Command::Mon(args) => serve::one(&args, serve::Kind::Mon),
-        Command::Osd(args) => serve::one(&args, serve::Kind::Osd),
-        Command::Mgr(args) => serve::one(&args, serve::Kind::Mgr),
+        Command::Mon(args) => serve::one(&args, EntityType::Mon),
+        Command::Osd(args) => serve::one(&args, EntityType::Osd),
+        Command::Mgr(args) => serve::one(&args, EntityType::Mgr),
         Command::Store(command) => offline::run(&command),
         Command::Rados(args) => rados::run(&args),
         Command::Bench(args) => bench::run(&args),

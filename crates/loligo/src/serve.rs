@@ -1,47 +1,40 @@
-//! Runs daemons: all of a folder in this process, or one of them.
+//! Runs daemons: all of a folder in this process, or one, of a folder or by its configuration file.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::Pin;
+use std::time::Duration;
 
+use admin::options::Values;
 use anyhow::{Context, Result, bail};
+use cephx::{METHOD_CEPHX, METHOD_NONE};
+use daemons::StartPlace;
+use daemons::admin::AdminClient;
 use daemons::admin_socket::AdminSocketAt;
-use daemons::auth::SharedAuth;
+use daemons::auth::{Method, SharedAuth};
 use daemons::mgr::{Mgr, MgrSettings};
-use daemons::mon::{Mon, MonConfig};
+use daemons::mon::{Mon, MonConfig, MonEnd};
 use daemons::osd::{Osd, OsdSettings};
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
-use types::{AuthName, EntityType, OsdId};
+use types::{AddrVec, AuthName, EntityAddr, EntityType, OsdId};
 
 use crate::args::DaemonArgs;
-use crate::client::{method, monitors, read_key};
+use crate::client;
 use crate::layout::{ClusterDir, Description, PidLock};
-use rados::Conf;
+use crate::mkfs::{self, MonDir, mon_name};
+use crate::network;
+use crate::place::{Place, warn_of_unknown};
 
-/// Which daemon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Mon,
-    Osd,
-    Mgr,
-}
-
-impl Kind {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Mon => "mon",
-            Self::Osd => "osd",
-            Self::Mgr => "mgr",
-        }
-    }
-}
-
-/// Log lines go to standard error; LOLIGO_LOG sets the level (`warn`, `info`, `debug`, or per module).
-pub fn start_log() {
+/// Log lines go to standard error, or to a file; LOLIGO_LOG sets the level (`warn`, `info`, `debug`, or per module).
+pub fn start_log(file: Option<std::fs::File>) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("LOLIGO_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
+    match file {
+        Some(file) => log.with_ansi(false).with_writer(std::sync::Mutex::new(file)).init(),
+        None => log.with_writer(std::io::stderr).init(),
+    }
 }
 
 /// A core that panicked may have done half of something: the process ends at once and starts again from what is durable.
@@ -60,10 +53,59 @@ pub fn everything(data: &Path) -> Result<()> {
     serve(&dir, &description, &names(&description), lock, || Ok(()))
 }
 
-/// One daemon, until SIGINT or SIGTERM.
-pub fn one(args: &DaemonArgs, kind: Kind) -> Result<()> {
-    let (dir, description) = open(&args.data)?;
-    let name = format!("{}.{}", kind.as_str(), args.id);
+/// One daemon, until SIGINT or SIGTERM; or the making of its data.
+pub fn one(args: &DaemonArgs, kind: EntityType) -> Result<()> {
+    if args.new && kind == EntityType::Osd {
+        start_log(None);
+        return mkfs::new_osd(args);
+    }
+    let id = id_of(args, kind)?;
+    if let Some(data) = folder(args) {
+        start_log(None);
+        return one_of_folder(&data, kind, &id);
+    }
+    let place = Place::by_conf(args, kind, &id)?;
+    match (args.mkfs, kind) {
+        (false, _) => {}
+        (true, EntityType::Mon) => return mkfs::mon(&place),
+        (true, EntityType::Osd) => return mkfs::osd(&place, args),
+        (true, _) => bail!("a manager has no store: it needs {} alone", place.data.join("keyring").display()),
+    }
+    start_log(log_file(&place.values())?);
+    place.need_monitors()?;
+    if !place.data.is_dir() {
+        bail!("there is no folder {} (--{}-data): --mkfs makes it", place.data.display(), kind.as_str());
+    }
+    place.warn_of_unknown()?;
+    let lock = place.lock()?;
+    run(&Site::Alone(Box::new(place)), lock, || Ok(()))
+}
+
+fn id_of(args: &DaemonArgs, kind: EntityType) -> Result<String> {
+    let name = args.name.as_deref().map(|n| n.split_once('.').unwrap_or((kind.as_str(), n)));
+    match (name, &args.id) {
+        (Some((other, _)), _) if other != kind.as_str() => {
+            bail!("{other} is not what loligo {} runs", kind.as_str())
+        }
+        (Some((_, id)), _) => Ok(id.to_owned()),
+        (None, Some(id)) => Ok(id.clone()),
+        (None, None) => bail!("which {}? Name it with --id", kind.as_str()),
+    }
+}
+
+/// The folder of `up` that the daemon is of: named, or the usual one where no configuration file is.
+fn folder(args: &DaemonArgs) -> Option<std::path::PathBuf> {
+    if args.conf.is_some() || args.mkfs {
+        return None;
+    }
+    let usual = Path::new("data");
+    let near = || std::env::var_os("CEPH_CONF").is_none() && usual.join("loligo.json").is_file();
+    args.data.clone().or_else(|| near().then(|| usual.to_owned()))
+}
+
+fn one_of_folder(data: &Path, kind: EntityType, id: &str) -> Result<()> {
+    let (dir, description) = open(data)?;
+    let name = AuthName::new(kind, id).to_string();
     if !names(&description).contains(&name) {
         bail!("there is no {name} in {}", dir.root().display());
     }
@@ -72,6 +114,19 @@ pub fn one(args: &DaemonArgs, kind: Kind) -> Result<()> {
     }
     let lock = take_place(&dir, &name)?;
     serve(&dir, &description, &[name], lock, || Ok(()))
+}
+
+/// The file that `log_file` names; none by default, for what runs in the foreground says it there.
+fn log_file(values: &Values) -> Result<Option<std::fs::File>> {
+    if values.levels("log_file").next().is_none() || values.get("log_to_file").as_deref() == Some("false") {
+        return Ok(None);
+    }
+    let path = values.get("log_file").unwrap_or_default();
+    if path.is_empty() {
+        return Ok(None);
+    }
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+    file.map(Some).with_context(|| format!("cannot write the log file {path}"))
 }
 
 fn open(data: &Path) -> Result<(ClusterDir, Description)> {
@@ -105,7 +160,16 @@ fn worker_threads(daemons: usize) -> usize {
     if daemons > 1 { cores } else { (cores / 2).clamp(1, 4) }
 }
 
-/// Runs the named daemons until a signal; SIGHUP starts those that were added to the folder since. `started` is called when all of them listen.
+/// What runs in this process.
+enum Site {
+    /// Daemons of a folder, by name.
+    Folder { dir: ClusterDir, description: Description, names: Vec<String> },
+    /// One daemon by its configuration file.
+    Alone(Box<Place>),
+}
+
+/// Runs the named daemons of a folder until a signal; SIGHUP starts those that were added to the folder since. `started` is
+/// called when all of them listen.
 pub fn serve(
     dir: &ClusterDir,
     d: &Description,
@@ -113,131 +177,172 @@ pub fn serve(
     lock: PidLock,
     started: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
+    warn_of_unknown(&dir.conf())?;
+    let site = Site::Folder { dir: dir.clone(), description: d.clone(), names: names.to_vec() };
+    run(&site, lock, started)
+}
+
+fn run(site: &Site, lock: PidLock, started: impl FnOnce() -> Result<()>) -> Result<()> {
     end_on_panic();
-    warn_of_unknown(dir)?;
+    let daemons = match site {
+        Site::Folder { names, .. } => names.len(),
+        Site::Alone(_) => 1,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(worker_threads(names.len()))
+        .worker_threads(worker_threads(daemons))
         .enable_all()
         .build()?;
-    let result = runtime.block_on(async {
-        let mut term = signal(SignalKind::terminate())?;
-        let mut int = signal(SignalKind::interrupt())?;
-        let mut hup = signal(SignalKind::hangup())?;
-        let mut running = Running::default();
-        for name in names {
-            running.start(dir, d, name).await?;
-        }
-        started()?;
-        let whole = names.len() > 1;
-        let failed = loop {
-            tokio::select! {
-                _ = term.recv() => break None,
-                _ = int.recv() => break None,
-                _ = hup.recv() => if whole { running.start_new(dir).await?; },
-                reason = running.failed() => break Some(reason),
-            }
-        };
-        running.stop().await;
-        match failed {
-            Some((name, reason)) => bail!("{name} stopped: {reason}"),
-            None => Ok(()),
-        }
-    });
+    let result = runtime.block_on(run_until_stopped(site, started));
     // Connections that still wait for peers must not hold the process up.
-    runtime.shutdown_timeout(std::time::Duration::from_millis(500));
+    runtime.shutdown_timeout(Duration::from_millis(500));
     // Threads of the stores may still hold their files: the place is free when the process has ended, not before.
     std::mem::forget(lock);
     result
 }
 
-/// One line for all the options in ceph.conf that do not exist; they are ignored otherwise.
-fn warn_of_unknown(dir: &ClusterDir) -> Result<()> {
-    let conf = Conf::read(&dir.conf())?;
-    let unknown: Vec<&str> = conf.names().filter(|name| monitor::options::find(name).is_none()).collect();
-    if !unknown.is_empty() {
-        tracing::warn!("{}: unknown options are ignored: {}", dir.conf().display(), unknown.join(", "));
+async fn run_until_stopped(site: &Site, started: impl FnOnce() -> Result<()>) -> Result<()> {
+    let mut term = signal(SignalKind::terminate())?;
+    let mut int = signal(SignalKind::interrupt())?;
+    let mut hup = signal(SignalKind::hangup())?;
+    let mut running = Running::default();
+    match site {
+        Site::Folder { dir, description, names } => {
+            for name in names {
+                running.start_of_folder(dir, description, name).await?;
+            }
+        }
+        Site::Alone(place) => running.start(place).await?,
     }
-    Ok(())
+    started()?;
+    let failed = loop {
+        let end = tokio::select! {
+            _ = term.recv() => break None,
+            _ = int.recv() => break None,
+            _ = hup.recv() => {
+                if let Site::Folder { dir, names, .. } = site {
+                    if names.len() > 1 {
+                        running.start_new(dir).await?;
+                    }
+                }
+                continue;
+            }
+            end = running.ended() => end,
+        };
+        match end {
+            End::Failed(name, reason) => break Some((name, reason)),
+            End::Removed(name) => {
+                say!("mon.{name} was removed from the cluster; its store is of no use any more.");
+                running.mons.retain(|(known, _)| *known != name);
+                if let Site::Folder { dir, .. } = site {
+                    crate::create::forget_mon(dir, &name)?;
+                }
+                if running.is_empty() {
+                    break None;
+                }
+            }
+        }
+    };
+    running.stop().await;
+    match failed {
+        Some((name, reason)) => bail!("{name} stopped: {reason}"),
+        None => Ok(()),
+    }
 }
 
 /// The daemons of this process.
 #[derive(Default)]
 struct Running {
     mons: Vec<(String, Mon)>,
-    mgrs: Vec<Mgr>,
+    mgrs: Vec<(String, Mgr)>,
     osds: Vec<(OsdId, Osd)>,
 }
 
+/// How a daemon ended by itself.
+enum End {
+    Failed(String, String),
+    /// A monitor, by `ceph mon rm`.
+    Removed(String),
+}
+
 impl Running {
-    async fn start(&mut self, dir: &ClusterDir, d: &Description, name: &str) -> Result<()> {
-        let (kind, id) = name.split_once('.').context("a daemon's name has a dot")?;
-        let options = Conf::read(&dir.conf())?.for_daemon(kind, id);
-        let values = admin::options::Values::new(name, &options);
-        let admin_socket = AdminSocketAt::of(&values);
-        let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-        match kind {
-            "mon" => {
-                let mon = start_mon(dir, d, id, options, admin_socket).await?;
-                self.mons.push((name.to_owned(), mon));
+    async fn start_of_folder(&mut self, dir: &ClusterDir, d: &Description, name: &str) -> Result<()> {
+        let name = AuthName::parse(name).context("a daemon's name has a dot")?;
+        let place = Place::in_folder(dir, d, name.kind, &name.id)?;
+        if name.kind == EntityType::Mon {
+            let store = MonDir(place.data.clone()).store();
+            if !store.exists() && d.mons().len() > 1 {
+                // A new disk: the others let it in as somebody new.
+                tracing::warn!("{name} has no store; it will fetch everything from the other monitors");
+                crate::create::blank_monitor(dir, d, &name.id)?;
             }
-            "mgr" => {
-                let auth = daemon_auth(dir, d, EntityType::Mgr, id)?;
-                let monitors = monitors(d);
+            let addr = d.mon(&name.id).with_context(|| format!("there is no {name}"))?.addr;
+            let mon = start_mon(&place, addr, place.monitors.clone(), None).await?;
+            self.mons.push((name.id, mon));
+            return Ok(());
+        }
+        self.start(&place).await
+    }
+
+    async fn start(&mut self, place: &Place) -> Result<()> {
+        let id = place.name.id.clone();
+        match place.name.kind {
+            EntityType::Mon => self.mons.push((id, start_mon_by_conf(place).await?)),
+            EntityType::Mgr => {
                 let settings = MgrSettings {
-                    name: id.to_owned(),
-                    listen: loopback,
-                    monitors,
-                    auth,
-                    options,
-                    admin_socket,
+                    name: id.clone(),
+                    listen: place.listen()?,
+                    monitors: place.monitors.clone(),
+                    auth: place.auth()?,
+                    options: place.options.clone(),
+                    admin_socket: AdminSocketAt::of(&place.values()),
                 };
-                self.mgrs.push(Mgr::start(settings).await?);
+                self.mgrs.push((id, Mgr::start(settings).await?));
             }
             _ => {
                 let number = OsdId(id.parse().context("an OSD's id is a number")?);
-                let settings = OsdSettings {
-                    id: number,
-                    block: dir.block(number.0),
-                    listen: loopback,
-                    monitors: monitors(d),
-                    auth: daemon_auth(dir, d, EntityType::Osd, id)?,
-                    options: pg::OsdConfig::default(),
-                    store: crate::create::store_options(&options),
-                    local: options,
-                    admin_socket,
-                };
-                self.osds.push((number, Osd::start(settings).await?));
+                self.osds.push((number, start_osd(place, number).await?));
             }
         }
         Ok(())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.mons.is_empty() && self.mgrs.is_empty() && self.osds.is_empty()
     }
 
     /// Starts the monitors and OSDs that the folder has got since.
     async fn start_new(&mut self, dir: &ClusterDir) -> Result<()> {
         let (_, d) = open(dir.root())?;
         for mon in d.mons() {
-            let name = format!("mon.{}", mon.name);
-            if self.mons.iter().all(|(known, _)| *known != name) {
-                self.start(dir, &d, &name).await?;
+            if self.mons.iter().all(|(known, _)| *known != mon.name) {
+                self.start_of_folder(dir, &d, &format!("mon.{}", mon.name)).await?;
             }
         }
         for osd in &d.osds {
             if self.osds.iter().all(|(id, _)| id.0 != osd.id) {
-                self.start(dir, &d, &format!("osd.{}", osd.id)).await?;
+                self.start_of_folder(dir, &d, &format!("osd.{}", osd.id)).await?;
             }
         }
         Ok(())
     }
 
-    /// The first daemon that cannot go on.
-    async fn failed(&self) -> (String, String) {
-        type Wait<'a> = Pin<Box<dyn Future<Output = (String, String)> + 'a>>;
+    /// The first daemon that ends by itself.
+    async fn ended(&self) -> End {
+        type Wait<'a> = Pin<Box<dyn Future<Output = End> + 'a>>;
         let mut waits: Vec<Wait<'_>> = Vec::new();
         for (name, mon) in &self.mons {
-            waits.push(Box::pin(async move { (name.clone(), mon.failed().await) }));
+            waits.push(Box::pin(async move {
+                match mon.ended().await {
+                    MonEnd::Removed => End::Removed(name.clone()),
+                    MonEnd::Failed(why) => End::Failed(format!("mon.{name}"), why),
+                }
+            }));
+        }
+        for (name, mgr) in &self.mgrs {
+            waits.push(Box::pin(async move { End::Failed(format!("mgr.{name}"), mgr.failed().await) }));
         }
         for (id, osd) in &self.osds {
-            waits.push(Box::pin(async move { (format!("osd.{id}"), osd.failed().await) }));
+            waits.push(Box::pin(async move { End::Failed(format!("osd.{id}"), osd.failed().await) }));
         }
         std::future::poll_fn(move |cx| {
             for wait in &mut waits {
@@ -255,48 +360,113 @@ impl Running {
         for (_, osd) in &self.osds {
             osd.stop().await;
         }
-        for mgr in &self.mgrs {
+        for (_, mgr) in &self.mgrs {
             mgr.stop();
         }
+        // All of them go: there is nobody to hand over to.
+        let hand_over = self.mons.len() == 1;
         for (_, mon) in &self.mons {
-            mon.stop();
+            mon.stop(hand_over).await;
         }
     }
 }
 
-async fn start_mon(
-    dir: &ClusterDir,
-    d: &Description,
-    id: &str,
-    options: BTreeMap<String, String>,
-    admin_socket: Option<AdminSocketAt>,
-) -> Result<Mon> {
-    let store = crate::create::mon_store(dir, id);
-    if !store.exists() && d.mons().len() > 1 {
-        // A new disk: the others let it in as somebody new.
-        tracing::warn!("mon.{id} has no store; it will fetch everything from the other monitors");
-        crate::create::blank_monitor(dir, d, id)?;
+async fn start_osd(place: &Place, id: OsdId) -> Result<Osd> {
+    let block = place.data.join("block");
+    if !block.exists() {
+        bail!(
+            "there is no {}: loligo osd --mkfs (or --new) makes the store of {}",
+            block.display(),
+            place.name
+        );
     }
-    let listen = d.mon(id).with_context(|| format!("there is no mon.{id}"))?.addr;
+    let told = std::fs::read_to_string(place.data.join("whoami")).unwrap_or_default();
+    if !told.trim().is_empty() && told.trim() != id.to_string() {
+        bail!("{} holds osd.{}, not {}", place.data.display(), told.trim(), place.name);
+    }
+    let start = StartPlace { host: place.host(), class: mkfs::device_class(&place.data) };
+    let settings = OsdSettings {
+        id,
+        block,
+        listen: place.listen()?,
+        monitors: place.monitors.clone(),
+        auth: place.auth()?,
+        options: pg::OsdConfig::default(),
+        store: crate::create::store_options(&place.options),
+        local: place.options.clone(),
+        admin_socket: AdminSocketAt::of(&place.values()),
+        // `up` has placed its OSDs, and leaves them where they are moved to.
+        place: place.folder.is_none().then_some(start),
+        cluster: place.fsid,
+    };
+    Osd::start(settings).await
+}
+
+async fn start_mon(
+    place: &Place,
+    addr: SocketAddr,
+    seeds: Vec<EntityAddr>,
+    founding: Option<(Vec<String>, bytes::Bytes)>,
+) -> Result<Mon> {
+    let mut settings = monitor::Settings::new(&place.name.id, AddrVec::single(EntityAddr::v2(addr, 0)));
+    settings.host_name = place.host();
+    settings.auth_methods = vec![if place.method == Method::None { METHOD_NONE } else { METHOD_CEPHX }];
+    settings.options = place.options.clone();
     let config = MonConfig {
-        settings: crate::create::mon_settings(d, id, options)?,
-        store,
-        listen,
-        seeds: monitors(d),
-        method: method(d),
-        key: crate::create::mon_key(dir, id)?,
-        admin_socket,
+        settings,
+        store: MonDir(place.data.clone()).store(),
+        listen: addr,
+        seeds,
+        method: place.method,
+        key: place.key(&mon_name())?,
+        admin_socket: AdminSocketAt::of(&place.values()),
+        founding,
+        cluster: place.fsid,
     };
     Mon::start(config).await
 }
 
-fn daemon_auth(
-    dir: &ClusterDir,
-    d: &Description,
-    kind: EntityType,
-    id: &str,
-) -> Result<std::sync::Arc<SharedAuth>> {
-    let name = AuthName::new(kind, id);
-    let key = read_key(&dir.daemon_dir(&name.to_string()).join("keyring"), &name)?;
-    Ok(SharedAuth::new(method(d), name, key, kind))
+async fn start_mon_by_conf(place: &Place) -> Result<Mon> {
+    let (dir, id) = (MonDir(place.data.clone()), &place.name.id);
+    if !dir.store().exists() {
+        bail!("there is no {}: loligo mon --mkfs makes the store of {}", dir.store().display(), place.name);
+    }
+    let known = dir.read_monmap()?;
+    let own = known.mons.get(id).and_then(|m| m.addrs.msgr2()).and_then(|a| a.socket);
+    let addr = own.with_context(|| format!("{} does not hold {}", dir.0.display(), place.name))?;
+    if !network::is_own(addr.ip()) {
+        bail!("{} is at {addr}, which is no address of this host", place.name);
+    }
+    let mut seeds: Vec<EntityAddr> = known.ranked().filter_map(|m| m.addrs.msgr2()).collect();
+    seeds.extend(
+        place
+            .monitors
+            .iter()
+            .filter(|m| seeds.iter().all(|s| s.socket != m.socket))
+            .copied()
+            .collect::<Vec<_>>(),
+    );
+    let mon = start_mon(place, addr, seeds.clone(), dir.read_founding()?).await?;
+    if dir.is_joining() {
+        let others = seeds.into_iter().filter(|s| s.socket != Some(addr)).collect();
+        tokio::spawn(add_to_cluster(place.clone(), addr, others));
+    }
+    Ok(mon)
+}
+
+/// A monitor of a cluster that has others adds itself to their map. Source: doc/rados/operations/add-or-rm-mons.rst.
+async fn add_to_cluster(place: Place, addr: SocketAddr, others: Vec<EntityAddr>) {
+    let (Ok(key), Some(fsid)) = (place.key(&mon_name()), place.fsid) else { return };
+    let words = json!({"prefix": "mon add", "name": place.name.id, "addr": format!("v2:{addr}/0")});
+    loop {
+        let auth = SharedAuth::new(place.method, mon_name(), key.clone(), EntityType::Mon);
+        let admin = AdminClient::new(fsid, auth, others.clone());
+        if admin.connected(Duration::from_secs(10)).await.is_ok() {
+            match client::command(&admin, words.clone()).await {
+                Ok(_) => return MonDir(place.data.clone()).joined(),
+                Err(error) => tracing::warn!("{} cannot be added to the cluster: {error:#}", place.name),
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }

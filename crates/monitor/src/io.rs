@@ -81,6 +81,8 @@ pub enum Input {
     Written {
         seq: u64,
     },
+    /// The process is about to stop: another monitor shall lead. For a [`crate::Member`].
+    Resign,
     /// Comes about once a second.
     Tick,
 }

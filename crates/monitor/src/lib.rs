@@ -28,7 +28,7 @@ mod views;
 
 pub use admin::options;
 pub use io::{AuthRefusal, CON_MODE_CRC, CON_MODE_SECURE, Input, Output};
-pub use member::Member;
+pub use member::{Dismissal, Member};
 pub use monitor::Monitor;
 pub use proposal::Batch;
 pub use service::genesis::{GenesisConfig, GenesisOsd};

@@ -23,6 +23,11 @@ use crate::settings::{ClockSkew, QuorumView, Settings};
 const ADOPTED: u64 = 1 << 62;
 /// Between two ticks of the core.
 const CORE_TICK: Duration = Duration::from_millis(500);
+/// Between two messages of a blank store, and for how long one counts.
+const BLANK_AGAIN: Duration = Duration::from_millis(500);
+const BLANK_KNOWN: Duration = Duration::from_secs(3);
+/// From the removal of a monitor to its end: the others may need its acknowledgement of that change.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// One of the monitors, without IO. Takes and gives the same as [`Monitor`], but for the parts that concern the log.
 pub struct Member {
@@ -39,6 +44,40 @@ pub struct Member {
     last_adopted: u64,
     core_ticked: Option<Duration>,
     names_of: Option<types::Epoch>,
+    founding: Option<Founding>,
+    blank_told: Option<Duration>,
+    membership: OwnMembership,
+    /// It was in a quorum in this life.
+    served: bool,
+}
+
+/// A new cluster that comes into being when all its monitors are there, and none of them knows of an older one.
+struct Founding {
+    names: BTreeSet<String>,
+    state: Bytes,
+    /// Monitors that said that their stores are blank, and when.
+    blank: BTreeMap<String, Duration>,
+}
+
+/// What became of our place among the monitors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OwnMembership {
+    /// The monitor map has not named us yet.
+    Awaited,
+    Listed,
+    /// The map names us no more, since then.
+    Removed(Duration),
+}
+
+/// Why a monitor has to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dismissal {
+    /// `ceph mon rm` while it ran.
+    Removed,
+    /// It was removed before it started: its store is that of a former member.
+    Former,
+    /// Its store is an older copy of what it was.
+    OutdatedStore,
 }
 
 /// What one half wants of the other, or of the world.
@@ -79,8 +118,12 @@ impl Member {
             last_adopted: ADOPTED,
             core_ticked: None,
             names_of: None,
+            founding: None,
+            blank_told: None,
+            membership: OwnMembership::Awaited,
+            served: false,
         };
-        member.follow_monmap();
+        member.follow_monmap(now);
         member.core.settings.quorum = member.quorum_view();
         Ok(member)
     }
@@ -97,6 +140,33 @@ impl Member {
         &self.raft
     }
 
+    /// While our store is blank: founds a cluster with this state as soon as all the monitors of these names are there with
+    /// blank stores. Exactly one of a new cluster's monitors is told so. A monitor whose store was lost founds nothing: the
+    /// others, whose stores are not blank, let it in, or it waits for them.
+    pub fn found_when_complete(&mut self, names: impl IntoIterator<Item = String>, state: Bytes) {
+        let names = names.into_iter().filter(|n| *n != self.core.settings.name).collect();
+        self.founding = Some(Founding { names, state, blank: BTreeMap::new() });
+    }
+
+    /// Whether somebody leads, as far as we know.
+    pub fn has_leader(&self) -> bool {
+        self.view.leader.is_some()
+    }
+
+    /// Whether, and why, the process has to end.
+    pub fn dismissed(&self, now: Now) -> Option<Dismissal> {
+        if self.raft.is_outdated() {
+            return Some(Dismissal::OutdatedStore);
+        }
+        match self.membership {
+            // Others are still to hear of it, and a leader has to hand over.
+            OwnMembership::Removed(since) if now.mono >= since + FAREWELL && !self.raft.is_leader() => {
+                Some(if self.served { Dismissal::Removed } else { Dismissal::Former })
+            }
+            _ => None,
+        }
+    }
+
     /// How often [`Input::Tick`] has to come.
     pub fn tick_every(&self) -> Duration {
         if self.raft.alone() { CORE_TICK } else { Raft::TICK }
@@ -109,7 +179,9 @@ impl Member {
             Input::Peer { conn, data } => self.peer(now, conn, data, &mut work),
             Input::PeerLost { addr } => self.peer_lost(now, addr, &mut work),
             Input::Written { seq } => self.feed_raft(now, quorum::Input::Written { seq }, &mut work),
+            Input::Resign => self.feed_raft(now, quorum::Input::Resign, &mut work),
             Input::Tick => {
+                self.tell_blank(now, &mut work);
                 self.feed_raft(now, quorum::Input::Tick, &mut work);
                 if self.core_ticked.is_none_or(|at| at + CORE_TICK <= now.mono) {
                     self.core_ticked = Some(now.mono);
@@ -203,24 +275,57 @@ impl Member {
             }
             quorum::Output::ReadReady { ctx } => self.feed_core(now, Input::Fresh { ctx }, work),
             quorum::Output::View(view) => {
+                self.served |= view.leader.is_some() && view.member;
                 self.view = view;
                 self.quorum_changed(now, work);
             }
         }
     }
 
+    /// Blank stores make themselves known, for the one that is to found the cluster.
+    fn tell_blank(&mut self, now: Now, work: &mut VecDeque<Work>) {
+        if !self.raft.is_blank() || self.blank_told.is_some_and(|at| at + BLANK_AGAIN > now.mono) {
+            return;
+        }
+        self.blank_told = Some(now.mono);
+        let own = self.own_addr().socket;
+        let what = PeerWhat::Blank { name: self.core.settings.name.clone() };
+        let others = self.seeds.iter().filter(|addr| addr.socket != own);
+        work.extend(others.map(|addr| Work::Core(self.peer_output(*addr, what.clone()))));
+        self.found_if_complete(now, work);
+    }
+
+    fn found_if_complete(&mut self, now: Now, work: &mut VecDeque<Work>) {
+        let Some(founding) = self.founding.as_ref().filter(|_| self.raft.is_blank()) else { return };
+        let fresh = |name: &String| founding.blank.get(name).is_some_and(|at| *at + BLANK_KNOWN > now.mono);
+        if founding.names.iter().all(fresh) {
+            let state = founding.state.clone();
+            self.founding = None;
+            let mut made = Vec::new();
+            self.raft.found(now, state, &mut made);
+            work.extend(made.into_iter().map(Work::Quorum));
+        }
+    }
+
     fn monmap_changed(&mut self, now: Now, work: &mut VecDeque<Work>) {
-        if self.follow_monmap() {
+        if self.follow_monmap(now) {
             self.quorum_changed(now, work);
         }
     }
 
     /// The quorum's members are those that the monitor map names.
-    fn follow_monmap(&mut self) -> bool {
+    fn follow_monmap(&mut self, now: Now) -> bool {
         let monmap = &self.core.state().monmap;
         if self.names_of == Some(monmap.epoch) {
             return false;
         }
+        let listed = monmap.mons.contains_key(&self.core.settings.name);
+        let was_member = self.membership != OwnMembership::Awaited || !self.raft.is_blank();
+        self.membership = match listed {
+            true => OwnMembership::Listed,
+            false if was_member => OwnMembership::Removed(now.mono),
+            false => OwnMembership::Awaited,
+        };
         self.names_of = Some(monmap.epoch);
         self.raft.set_names(monmap.mons.keys().cloned().collect::<BTreeSet<String>>());
         true
@@ -305,6 +410,12 @@ impl Member {
         self.peers.insert(conn, addr);
         match what {
             PeerWhat::Quorum(m) => {
+                if let quorum::Body::Join { name } = &m.body {
+                    let unknown = !self.core.state().monmap.mons.contains_key(name);
+                    if unknown && self.core.settings.quorum.is_leader() {
+                        work.push_back(Work::Core(self.peer_output(addr, PeerWhat::NotListed)));
+                    }
+                }
                 self.routes.insert(m.from, addr);
                 self.feed_raft(now, quorum::Input::Message(m), work);
             }
@@ -330,6 +441,18 @@ impl Member {
                 }
             }
             PeerWhat::WantIds { origin } => self.feed_core(now, Input::WantIds { origin }, work),
+            PeerWhat::Blank { name } => {
+                if let Some(founding) = &mut self.founding {
+                    founding.blank.insert(name, now.mono);
+                }
+                self.found_if_complete(now, work);
+            }
+            // One that waits to be added goes on waiting.
+            PeerWhat::NotListed => {
+                if !self.raft.is_blank() && self.membership == OwnMembership::Listed {
+                    self.membership = OwnMembership::Removed(now.mono);
+                }
+            }
         }
     }
 

@@ -158,7 +158,7 @@ impl Monitor {
                 self.ids_wanted.insert(origin);
             }
             // These are for the quorum.
-            Input::Peer { .. } | Input::PeerLost { .. } | Input::Written { .. } => {}
+            Input::Peer { .. } | Input::PeerLost { .. } | Input::Written { .. } | Input::Resign => {}
             Input::Tick => {
                 self.tick_due = true;
                 self.proxy_timeouts(now, out);

@@ -55,6 +55,12 @@ pub(crate) enum PeerWhat {
     WantIds {
         origin: String,
     },
+    /// The sender's store belongs to no group yet.
+    Blank {
+        name: String,
+    },
+    /// The monitor map does not name whoever asked to be let in.
+    NotListed,
 }
 
 fn put_wire(m: &WireMessage, w: &mut Writer) {
@@ -146,6 +152,11 @@ impl Encode for PeerMessage {
                     w.u8(6);
                     origin.encode(w);
                 }
+                PeerWhat::Blank { name } => {
+                    w.u8(7);
+                    name.encode(w);
+                }
+                PeerWhat::NotListed => w.u8(8),
             }
         });
     }
@@ -163,6 +174,8 @@ impl Decode for PeerMessage {
                 4 => PeerWhat::Reply { conn: r.u64()?, msg: get_wire(r)? },
                 5 => PeerWhat::Close { conn: r.u64()? },
                 6 => PeerWhat::WantIds { origin: Decode::decode(r)? },
+                7 => PeerWhat::Blank { name: Decode::decode(r)? },
+                8 => PeerWhat::NotListed,
                 other => return Err(DecodeError::Invalid { what: "monitors' message", value: other.into() }),
             };
             Ok(Self { from, what })

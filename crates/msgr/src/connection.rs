@@ -330,6 +330,16 @@ impl Connection {
         }
     }
 
+    /// When the peer was last heard of, by the monotonic clock.
+    pub fn heard_at(&self) -> Duration {
+        self.heard
+    }
+
+    /// Whether a keepalive is unanswered.
+    pub fn awaits_keepalive(&self) -> bool {
+        self.keepalive_sent.is_some()
+    }
+
     /// Time passes: timeouts, and keepalives where the limits ask for them.
     pub fn tick(&mut self, now: Now) {
         if self.unacked.deadline(&self.limits).is_some_and(|at| now.mono >= at) {

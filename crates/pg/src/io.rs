@@ -40,6 +40,12 @@ pub enum Input {
         osd: OsdId,
         msg: Message,
     },
+    /// A message from another OSD on a heartbeat session that this OSD opened to it.
+    FromHeartbeat {
+        osd: OsdId,
+        net: HeartbeatNet,
+        msg: Message,
+    },
     /// A message from a monitor or the manager, on sessions that the shell keeps up.
     FromMon(Message),
     FromMgr(Message),
@@ -82,6 +88,13 @@ pub enum Output {
         osd: OsdId,
         msg: Message,
     },
+    /// To another OSD's heartbeat address on that network, on a session of its own that nothing else delays; dropped when
+    /// there is none.
+    Heartbeat {
+        osd: OsdId,
+        net: HeartbeatNet,
+        msg: Message,
+    },
     /// To a monitor, on the shell's session; dropped when there is none (`MonConnected` makes up for it).
     SendMon(Message),
     /// To the active manager, tid 0.
@@ -116,6 +129,17 @@ pub enum Output {
     Fatal(FatalReason),
     /// After `Input::Shutdown`: everything is on stable media.
     Stopped,
+}
+
+/// Which network a heartbeat uses: the cluster's, or the one that clients use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HeartbeatNet {
+    Back,
+    Front,
+}
+
+impl HeartbeatNet {
+    pub const BOTH: [Self; 2] = [Self::Back, Self::Front];
 }
 
 /// Severities of the cluster log.

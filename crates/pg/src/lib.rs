@@ -32,7 +32,7 @@ pub use config::OsdConfig;
 pub use entry::{DupEntry, EntryKind, LogEntry, OpReturn};
 pub use info::{PgHistory, PgInfo, PgSums};
 pub use interval::{Interval, IntervalKey, Members, PastIntervals};
-pub use io::{BootAddrs, FatalReason, Input, LogLevel, Output, PeerInfo};
+pub use io::{BootAddrs, FatalReason, HeartbeatNet, Input, LogLevel, Output, PeerInfo};
 pub use log::{PgLog, Recorded, Trimmed};
 pub use merge::{LogPart, MergeError, Merged};
 pub use missing::{Missing, MissingItem};

@@ -51,6 +51,38 @@ impl Raft {
         }
     }
 
+    /// A leader that is about to stop asks the member that has most of the log to take over, and lets everybody off their
+    /// loyalty. Its lease ends with that, for it does not lead any more.
+    pub(crate) fn resign(&mut self, now: Now, out: &mut Vec<Output>) {
+        let Some(next) = self.successor(now) else { return };
+        for id in self.others() {
+            out.push(Output::Send(self.to(id, Body::Resign { next })));
+        }
+        self.step_down(now, self.hard.term);
+        // Whoever follows has the first word.
+        self.deadline += self.tuning.election_max;
+    }
+
+    /// The leader of our term resigned. A message of an earlier reign has an earlier term.
+    pub(crate) fn leader_resigned(
+        &mut self,
+        now: Now,
+        from: MemberId,
+        next: MemberId,
+        out: &mut Vec<Output>,
+    ) {
+        if !matches!(&self.role, Role::Follower { leader: Some(known), .. } if *known == from) {
+            return;
+        }
+        self.step_down(now, self.hard.term);
+        self.heard_at = now.mono.saturating_sub(self.tuning.election_min);
+        if next == self.hard.id {
+            self.campaign(now, out);
+        } else {
+            self.reset_deadline(now.mono);
+        }
+    }
+
     fn others(&self) -> Vec<MemberId> {
         self.log.members().voters().filter(|id| *id != self.hard.id).collect()
     }

@@ -25,6 +25,8 @@ const SKEW_TOLD_MS: i64 = 50;
 pub(crate) struct Progress {
     /// Equal to ours and durable there.
     matched: u64,
+    /// When we learned of that.
+    matched_since: Duration,
     /// The next entry to send; 0 for a member that needs a snapshot.
     next: u64,
     /// `matched` at the last sign of life: no progress since means that something was lost.
@@ -119,6 +121,16 @@ impl Raft {
         self.broadcast(now, out);
     }
 
+    /// The voter to hand over to: it answered lately, and nobody holds more of the log.
+    pub(crate) fn successor(&self, now: Now) -> Option<MemberId> {
+        let Role::Leader(leading) = &self.role else { return None };
+        let lives = |p: &Progress| p.heard_at.is_some_and(|at| at + self.tuning.election_min >= now.mono);
+        let voters = self.log.members().voters().filter(|id| *id != self.hard.id);
+        let known =
+            voters.filter_map(|id| Some((leading.progress.get(&id).filter(|p| lives(p))?.matched, id)));
+        known.max().map(|(_, id)| id)
+    }
+
     pub(crate) fn update_active(&mut self, now: Now) {
         let (me, limit) = (self.hard.id, self.tuning.election_max);
         let voters: Vec<MemberId> = self.log.members().voters().collect();
@@ -186,6 +198,10 @@ impl Raft {
             measure(p, now, reply.sent, reply.wall);
         }
         if !reply.ok {
+            // Asked after it had acknowledged more: it is no late answer.
+            if (1..=p.matched).contains(&reply.index) && reply.sent > p.matched_since {
+                return out.push(Output::Send(self.to(from, Body::Outdated)));
+            }
             if reply.index == 0 {
                 p.next = 0;
             } else if reply.index > p.matched {
@@ -199,7 +215,9 @@ impl Raft {
         if reply.index > last {
             return;
         }
-        p.matched = p.matched.max(reply.index);
+        if reply.index > p.matched {
+            (p.matched, p.matched_since) = (reply.index, now.mono);
+        }
         if reply.index >= snapshot_index && p.snapshot_sent.take().is_some() {
             p.next = reply.index + 1;
         }

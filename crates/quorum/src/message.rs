@@ -53,6 +53,12 @@ pub enum Body {
     Join {
         name: String,
     },
+    /// The leader of this term goes; `next` is to follow it, without waiting.
+    Resign {
+        next: MemberId,
+    },
+    /// The store lacks what it has acknowledged: it is an older copy of itself.
+    Outdated,
 }
 
 /// Entries, or none: then it is a leader's sign of life.
@@ -118,6 +124,8 @@ impl Body {
             Self::ReadIndex { .. } => 8,
             Self::ReadIndexReply { .. } => 9,
             Self::Join { .. } => 10,
+            Self::Resign { .. } => 11,
+            Self::Outdated => 12,
         }
     }
 
@@ -149,6 +157,8 @@ impl Body {
             8 => Self::ReadIndex { ctx: r.u64()? },
             9 => Self::ReadIndexReply { ctx: r.u64()?, index: r.u64()? },
             10 => Self::Join { name: Decode::decode(r)? },
+            11 => Self::Resign { next: Decode::decode(r)? },
+            12 => Self::Outdated,
             other => return Err(DecodeError::Invalid { what: "quorum message", value: other.into() }),
         })
     }
@@ -193,6 +203,8 @@ impl Encode for Message {
                     w.u64(*index);
                 }
                 Body::Join { name } => name.encode(w),
+                Body::Resign { next } => next.encode(w),
+                Body::Outdated => {}
             }
         });
     }

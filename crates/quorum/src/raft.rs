@@ -66,6 +66,8 @@ pub enum Input {
     Read {
         ctx: u64,
     },
+    /// We are about to stop: another member shall lead.
+    Resign,
     /// Comes at least every [`Raft::TICK`] when there are several members.
     Tick,
 }
@@ -154,6 +156,7 @@ pub struct Raft {
     pub(crate) reads: BTreeMap<u64, crate::read::Waiting>,
     pub(crate) names: BTreeSet<String>,
     view: View,
+    outdated: bool,
 }
 
 impl Raft {
@@ -193,6 +196,7 @@ impl Raft {
             reads: BTreeMap::new(),
             names: BTreeSet::new(),
             view: View::default(),
+            outdated: false,
             tuning,
             entropy,
         };
@@ -249,6 +253,23 @@ impl Raft {
         self.log.members().peers.is_empty()
     }
 
+    /// Whether a leader found that our store lacks what it once acknowledged: nothing that it says can be relied on.
+    pub fn is_outdated(&self) -> bool {
+        self.outdated
+    }
+
+    /// Makes a store that belongs to no group the only member of a new one, which starts from `state`. Whoever calls this
+    /// knows that there is no such group yet.
+    pub fn found(&mut self, now: Now, state: Bytes, out: &mut Vec<Output>) {
+        if !self.is_blank() {
+            return;
+        }
+        let members = Membership::of([(self.hard.id, self.name.clone())]);
+        self.replace(Snapshot { members, state, ..Snapshot::default() }, out);
+        self.deadline = now.mono;
+        self.settle(now, out);
+    }
+
     /// Who may be a member: the leader lets in stores that ask under these names, and removes the others.
     pub fn set_names(&mut self, names: BTreeSet<String>) {
         self.names = names;
@@ -267,6 +288,7 @@ impl Raft {
             }
             Input::Compact { index, state } => self.compact(index, state),
             Input::Read { ctx } => self.read(now, ctx, out),
+            Input::Resign => self.resign(now, out),
             Input::Tick => self.tick(now, out),
         }
         self.settle(now, out);
@@ -334,6 +356,8 @@ impl Raft {
             Body::AppendReply(reply) => self.append_reply(now, m.from, &reply, out),
             Body::ReadIndex { ctx } => self.read_index(now, m.from, ctx, out),
             Body::ReadIndexReply { ctx, index } => self.read_index_reply(ctx, index),
+            Body::Resign { next } => self.leader_resigned(now, m.from, next, out),
+            Body::Outdated => self.outdated = true,
             Body::PreVote { .. } | Body::PreVoteReply { .. } | Body::Join { .. } => {}
         }
     }

@@ -386,7 +386,8 @@ impl Shell {
         let auth = Arc::clone(&shared.auth);
         let factory = Arc::new(move || auth.to_service(kind));
         let peer = Peer { name, addrs };
-        let to = ConnectTo { peer, addr, policy: Policy::lossy_client(), auth: factory };
+        let policy = Policy::lossy_client();
+        let to = ConnectTo { peer, addr, policy, auth: factory, from: None };
         let conn = self.messenger.connect(to);
         self.conns.insert(conn, session);
         self.sessions.insert(session, conn);

@@ -194,7 +194,12 @@ impl World {
                 self.check_reply(osd, conn, tid, &msg);
                 self.net.send(self.now, conn, End::Target, tid, msg);
             }
-            Output::SendOsd { osd: to, msg } => self.send_osd(osd, to.0, msg),
+            // There is one network here: what comes back counts for both.
+            Output::SendOsd { osd: to, msg }
+            | Output::Heartbeat { osd: to, net: pg::HeartbeatNet::Back, msg } => {
+                self.send_osd(osd, to.0, msg)
+            }
+            Output::Heartbeat { .. } => {}
             Output::SendMon(msg) => self.send_mon(Node::Osd(osd), 0, msg),
             Output::SendMgr(msg) => {
                 if let Some(conn) = self.osds[osd as usize].mgr {

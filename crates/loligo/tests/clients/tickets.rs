@@ -159,7 +159,8 @@ impl Attacker {
         auth: Arc<dyn Fn() -> Box<dyn ClientAuth> + Send + Sync>,
     ) -> End {
         let peer = Peer { name: EntityName::new(kind, 0), addrs: AddrVec::single(addr) };
-        let conn = self.messenger.connect(ConnectTo { peer, addr, policy: Policy::lossy_client(), auth });
+        let policy = Policy::lossy_client();
+        let conn = self.messenger.connect(ConnectTo { peer, addr, policy, auth, from: None });
         loop {
             let (of, end) = self.ends.recv_timeout(Duration::from_secs(20)).expect("the attempt ends");
             if of == conn {

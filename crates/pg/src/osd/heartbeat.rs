@@ -1,14 +1,15 @@
-//! Pings between OSDs that share a PG, and reports of those that do not answer.
+//! Pings between OSDs that share a PG, over both networks, and reports of those that do not answer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use messages::Message;
 use messages::osd::{MOsdPing, SignedSpan};
 use types::{ConnId, Epoch, OsdId};
 
 use super::maps::ShareTo;
 use super::{OsdCore, mon};
-use crate::io::Output;
+use crate::io::{HeartbeatNet, Output};
 
 /// How often a failure is reported again while the map does not show it.
 const REPORT_AGAIN: Duration = Duration::from_secs(5);
@@ -21,8 +22,59 @@ const ASK_LEASE_AGAIN: Duration = Duration::from_millis(500);
 struct Peer {
     /// Which life of the peer.
     up_from: Epoch,
-    last_heard: Duration,
+    /// When it last answered, and how long that took, by network.
+    back: Heard,
+    front: Heard,
     reported: Option<Duration>,
+}
+
+impl Peer {
+    fn on(&mut self, net: HeartbeatNet) -> &mut Heard {
+        match net {
+            HeartbeatNet::Back => &mut self.back,
+            HeartbeatNet::Front => &mut self.front,
+        }
+    }
+
+    /// For how long one of the networks has been silent. Both have to work: clients use the one, replicas the other.
+    fn silent(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.back.at.min(self.front.at))
+    }
+
+    /// The grace that its measured round trips ask for on top of the configured one.
+    fn trip(&self) -> Duration {
+        self.back.bound().max(self.front.bound())
+    }
+}
+
+/// Answers over one network. The estimate of the round trip is that of TCP. Source: RFC 6298.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Heard {
+    at: Duration,
+    mean: Duration,
+    deviation: Duration,
+}
+
+impl Heard {
+    fn since(at: Duration) -> Self {
+        Self { at, ..Self::default() }
+    }
+
+    fn answered(&mut self, now: Duration, trip: Duration) {
+        self.at = now;
+        if self.mean.is_zero() {
+            self.mean = trip;
+            self.deviation = trip / 2;
+            return;
+        }
+        self.deviation = (self.deviation * 3 + self.mean.abs_diff(trip)) / 4;
+        self.mean = (self.mean * 7 + trip) / 8;
+    }
+
+    /// What a round trip hardly ever exceeds.
+    fn bound(&self) -> Duration {
+        self.mean + self.deviation * 4
+    }
 }
 
 /// Pings sent and heard.
@@ -48,7 +100,8 @@ impl OsdCore {
         let members = self.pgs.values().flat_map(|pg| pg.acting().iter().chain(pg.up()));
         for osd in members.copied().filter(|o| *o != cx.whoami) {
             let Some(o) = cx.map.osd(osd).filter(|o| o.is_up()) else { continue };
-            let fresh = Peer { up_from: o.info.up_from, last_heard: cx.now.mono, reported: None };
+            let heard = Heard::since(cx.now.mono);
+            let fresh = Peer { up_from: o.info.up_from, back: heard, front: heard, reported: None };
             let known = self.heartbeats.peers.get(&osd).filter(|p| p.up_from == o.info.up_from);
             wanted.insert(osd, known.copied().unwrap_or(fresh));
         }
@@ -69,17 +122,19 @@ impl OsdCore {
         let peers: Vec<(i32, Peer)> = self.heartbeats.peers.iter().map(|(o, p)| (*o, *p)).collect();
         for (osd, peer) in peers {
             if due {
-                self.ping(osd);
+                self.ping(osd, HeartbeatNet::Back);
+                self.ping(osd, HeartbeatNet::Front);
             }
-            let silent = now.mono.saturating_sub(peer.last_heard);
+            let silent = peer.silent(now.mono);
             let told = peer.reported.is_some_and(|at| now.mono.saturating_sub(at) < REPORT_AGAIN);
-            if silent > grace && !told {
+            // A slow network or a busy peer may take twice the grace, but not for ever.
+            if silent > grace + peer.trip().min(grace) && !told {
                 self.report_failure(osd, silent, false);
             }
         }
     }
 
-    fn ping(&mut self, osd: i32) {
+    fn ping(&mut self, osd: i32, net: HeartbeatNet) {
         let now = self.shared.now;
         let msg = MOsdPing {
             fsid: self.shared.map.fsid,
@@ -89,7 +144,7 @@ impl OsdCore {
             mono_ping_stamp: to_span(now.mono),
             ..MOsdPing::default()
         };
-        self.shared.out.push(Output::SendOsd { osd: OsdId(osd), msg: msg.into() });
+        self.shared.out.push(Output::Heartbeat { osd: OsdId(osd), net, msg: msg.into() });
     }
 
     /// Reads that wait for a sign of life: asks for one now, or lets them go on when it came.
@@ -109,22 +164,42 @@ impl OsdCore {
         let asked = &mut self.heartbeats.lease_asked;
         if cx.now.mono.saturating_sub(*asked) >= ASK_LEASE_AGAIN && !silent.is_empty() {
             *asked = cx.now.mono;
-            silent.into_iter().for_each(|osd| self.ping(osd));
+            silent.into_iter().for_each(|osd| self.ping(osd, HeartbeatNet::Back));
         }
     }
 
-    pub(super) fn handle_ping(&mut self, from: i32, conn: Option<ConnId>, tid: u64, m: &MOsdPing) {
-        let now = self.shared.now.mono;
-        if let Some(peer) = self.heartbeats.peers.get_mut(&from) {
-            peer.last_heard = now;
-            peer.reported = None;
+    /// What comes back over a heartbeat session of ours.
+    pub(super) fn heartbeat_message(&mut self, from: i32, net: HeartbeatNet, msg: &Message) {
+        match msg {
+            Message::OsdPing(m) => self.handle_ping(from, &[net], None, 0, m),
+            Message::OsdMap(m) => self.handle_osdmap(m),
+            _ => {}
         }
+    }
+
+    /// A ping or the answer to one of ours; the answer came over `nets`. Only answers are signs of life: hearing a peer that
+    /// cannot hear us is not enough to work with it.
+    pub(super) fn handle_ping(
+        &mut self,
+        from: i32,
+        nets: &[HeartbeatNet],
+        conn: Option<ConnId>,
+        tid: u64,
+        m: &MOsdPing,
+    ) {
         if !self.shared.map.is_up(from) {
             // It may not know yet that it is out: it gets the map, and no sign that it is taken for alive.
             return self.share_map(ShareTo::Osd(from), m.map_epoch);
         }
         if m.op == MOsdPing::PING_REPLY {
-            self.shared.heard(from, from_span(m.mono_ping_stamp));
+            let (now, sent) = (self.shared.now.mono, from_span(m.mono_ping_stamp));
+            if let Some(peer) = self.heartbeats.peers.get_mut(&from) {
+                for net in nets {
+                    peer.on(*net).answered(now, now.saturating_sub(sent));
+                }
+                peer.reported = None;
+            }
+            self.shared.heard(from, sent);
             self.shared.lease_waited = true;
         }
         if m.op != MOsdPing::PING {
@@ -166,4 +241,29 @@ fn to_span(d: Duration) -> SignedSpan {
 
 fn from_span(s: SignedSpan) -> Duration {
     Duration::new(u64::try_from(s.sec).unwrap_or(0), u32::try_from(s.nsec).unwrap_or(0).min(999_999_999))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grace_follows_the_measured_round_trips() {
+        let ms = Duration::from_millis;
+        let mut heard = Heard::since(ms(1_000));
+        assert_eq!(heard.bound(), Duration::ZERO, "nothing is known yet");
+        (0..50).for_each(|i| heard.answered(ms(1_000 + i), ms(10)));
+        assert!(heard.bound() < ms(12), "a steady network: {:?}", heard.bound());
+        heard.answered(ms(2_000), ms(400));
+        assert!(heard.bound() > ms(400), "one slow answer widens it: {:?}", heard.bound());
+        (0..50).for_each(|i| heard.answered(ms(3_000 + i), ms(10)));
+        assert!(heard.bound() < ms(12), "and it narrows again: {:?}", heard.bound());
+    }
+
+    #[test]
+    fn the_network_that_is_silent_longer_counts() {
+        let at = |s| Heard::since(Duration::from_secs(s));
+        let peer = Peer { up_from: Epoch(1), back: at(10), front: at(4), reported: None };
+        assert_eq!(peer.silent(Duration::from_secs(12)), Duration::from_secs(8));
+    }
 }

@@ -219,6 +219,7 @@ impl OsdCore {
             Input::Disconnected { conn } => self.disconnected(conn),
             Input::Message { conn, tid, msg } => self.message(conn, tid, msg),
             Input::FromOsd { osd, msg } => self.osd_message(osd.0, None, 0, msg),
+            Input::FromHeartbeat { osd, net, msg } => self.heartbeat_message(osd.0, net, &msg),
             Input::FromMon(msg) => self.mon_message(msg),
             Input::FromMgr(msg) => self.mgr_message(&msg),
             Input::MonConnected => self.mon_connected(),

@@ -9,7 +9,7 @@ use super::maps::ShareTo;
 use crate::exec::classify;
 use crate::info::PgInfo;
 use crate::interval::PastIntervals;
-use crate::io::Output;
+use crate::io::{HeartbeatNet, Output};
 use crate::peer::{PgBody, PgMessage};
 use crate::pg::room::Taken;
 use crate::pg::{ClientOp, Pg};
@@ -80,7 +80,7 @@ impl OsdCore {
     pub(super) fn osd_message(&mut self, from: i32, conn: Option<ConnId>, tid: u64, msg: Message) {
         match &msg {
             Message::OsdMap(m) => return self.handle_osdmap(m),
-            Message::OsdPing(m) => return self.handle_ping(from, conn, tid, m),
+            Message::OsdPing(m) => return self.handle_ping(from, &HeartbeatNet::BOTH, conn, tid, m),
             _ => {}
         }
         if let Some(Ok(msg)) = PgMessage::from_message(&msg) {

@@ -169,7 +169,10 @@ impl Sim {
         for o in out {
             match o {
                 Output::Reply { conn, tid, msg } => self.send(osd, conn.0 as i32, with_tid(msg, tid)),
-                Output::SendOsd { osd: to, msg } => self.send(osd, to.0, msg),
+                Output::SendOsd { osd: to, msg }
+                | Output::Heartbeat { osd: to, net: pg::HeartbeatNet::Back, msg } => {
+                    self.send(osd, to.0, msg)
+                }
                 Output::SendMon(msg) => self.send(osd, MON, msg),
                 Output::SendMgr(msg) => self.nodes[osd as usize].told_mgr.push(msg),
                 Output::HoldClients(hold) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use msgr::{ConMode, Connection, Event, Peer, Policy, Session};
 use tokio::net::TcpStream;
-use types::{ConnId, EntityAddr, Now};
+use types::{AddrVec, ConnId, EntityAddr, Now};
 
 use super::Gone;
 use super::channel::Channel;
@@ -50,6 +50,8 @@ pub struct ConnectTo {
     pub addr: EntityAddr,
     pub policy: Policy,
     pub auth: AuthFactory,
+    /// The addresses that we state as ours, when they are not those that the messenger listens at first.
+    pub from: Option<AddrVec>,
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -97,9 +99,13 @@ async fn attempt(messenger: &Messenger, to: &ConnectTo, channel: &Arc<Channel>) 
         Err(_) => return Ended::never(Gone::Lost("timed out while connecting".into())),
     };
     let link = channel.move_session(|session: Session| {
+        let mut local = messenger.local();
+        if let Some(from) = &to.from {
+            local.addrs.clone_from(from);
+        }
         let machine = Connection::connect(
             messenger.now(),
-            messenger.local(),
+            local,
             session,
             to.addr,
             messenger.next_global_seq(),

@@ -9,7 +9,8 @@ use std::time::Duration;
 use bytes::BytesMut;
 use messages::wire::WireMessage;
 use msgr::{
-    Connection, Error, Event, Existing, Limits, Local, Phase, Session, SessionRequest, Verdict, decide,
+    Connection, Error, Event, Existing, Limits, Local, Phase, Policy, Session, SessionRequest, Verdict,
+    decide,
 };
 use tokio::net::{TcpListener, TcpStream};
 use types::{AddrVec, ConnId, EntityAddr, Entropy, Now};
@@ -81,11 +82,17 @@ impl Messenger {
 
     /// Binds and accepts from now on; the address with the port that was given, and `nonce`.
     pub async fn listen(&self, at: SocketAddr, nonce: u32) -> std::io::Result<EntityAddr> {
+        let addr = self.listen_also(at, nonce).await?;
+        lock(&self.0.local).addrs = AddrVec::single(addr);
+        Ok(addr)
+    }
+
+    /// Accepts at a further address, which is ours to those who connect there, and to nobody else.
+    pub async fn listen_also(&self, at: SocketAddr, nonce: u32) -> std::io::Result<EntityAddr> {
         let listener = TcpListener::bind(at).await?;
         let addr = EntityAddr::v2(listener.local_addr()?, nonce);
-        lock(&self.0.local).addrs = AddrVec::single(addr);
         let messenger = self.clone();
-        self.0.runtime.spawn(async move { messenger.accept_all(listener).await });
+        self.0.runtime.spawn(async move { messenger.accept_all(listener, AddrVec::single(addr)).await });
         Ok(addr)
     }
 
@@ -119,6 +126,25 @@ impl Messenger {
     pub fn send(&self, conn: ConnId, msg: WireMessage) {
         if let Some(link) = self.channel(conn).and_then(|c| c.send(msg)) {
             link.flush_from_outside();
+        }
+    }
+
+    /// For how long the peer of a connection has said nothing; `None` without a connection.
+    pub fn silent(&self, conn: ConnId) -> Option<Duration> {
+        let link = self.channel(conn)?.link()?;
+        Some(self.now().mono.saturating_sub(link.with(|m| m.heard_at())))
+    }
+
+    /// Asks the peer for a sign of life, unless that is under way.
+    pub fn ask_for_life(&self, conn: ConnId) {
+        if let Some(link) = self.channel(conn).and_then(|c| c.link()) {
+            let now = self.now();
+            link.with(|m| {
+                if !m.awaits_keepalive() {
+                    m.send_keepalive(now);
+                }
+            });
+            link.wake();
         }
     }
 
@@ -165,6 +191,11 @@ impl Messenger {
 
     pub fn local(&self) -> Local {
         lock(&self.0.local).clone()
+    }
+
+    /// The runtime that carries the connections, for whoever is called outside of it.
+    pub fn runtime(&self) -> &tokio::runtime::Handle {
+        &self.0.runtime
     }
 
     pub fn now(&self) -> Now {
@@ -225,12 +256,12 @@ impl Messenger {
         lock(&self.0.channels).get(&conn).cloned()
     }
 
-    async fn accept_all(self, listener: TcpListener) {
+    async fn accept_all(self, listener: TcpListener, ours: AddrVec) {
         while !self.is_down() {
             match listener.accept().await {
                 Ok((stream, peer)) if self.0.half_open.load(Ordering::Relaxed) < MAX_HALF_OPEN => {
-                    let messenger = self.clone();
-                    self.0.runtime.spawn(async move { messenger.accepted(stream, peer).await });
+                    let (messenger, ours) = (self.clone(), ours.clone());
+                    self.0.runtime.spawn(async move { messenger.accepted(stream, peer, ours).await });
                 }
                 Ok(_) => {}
                 // Out of file descriptors: wait for some to come back instead of spinning.
@@ -239,9 +270,10 @@ impl Messenger {
         }
     }
 
-    async fn accepted(self, stream: TcpStream, peer: SocketAddr) {
+    async fn accepted(self, stream: TcpStream, peer: SocketAddr, ours: AddrVec) {
         let addr = EntityAddr { kind: types::AddrKind::Msgr2, nonce: 0, socket: Some(peer) };
-        let machine = Connection::accept(self.now(), self.local(), addr, self.0.limits.clone());
+        let local = Local { addrs: ours.clone(), ..self.local() };
+        let machine = Connection::accept(self.now(), local, addr, self.0.limits.clone());
         let link = Arc::new(Link::new(stream, machine));
         let channel = Arc::new(Channel::with_link(self.next_conn(), Arc::clone(&link), addr));
         lock(&self.0.channels).insert(channel.id, Arc::clone(&channel));
@@ -252,7 +284,7 @@ impl Messenger {
         let mut open = true;
         let ended = self
             .drive(&channel, &link, |messenger, link, event| {
-                messenger.on_accept_event(link, &channel, &mut carried, &mut peer_type, event);
+                messenger.on_accept_event(link, &channel, &mut carried, &mut peer_type, &ours, event);
                 if open && link.with(|m| m.is_authenticated()) {
                     open = false;
                     messenger.0.half_open.fetch_sub(1, Ordering::Relaxed);
@@ -276,6 +308,7 @@ impl Messenger {
         own: &Arc<Channel>,
         carried: &mut Arc<Channel>,
         peer_type: &mut u8,
+        ours: &AddrVec,
         event: Event,
     ) {
         let input = match event {
@@ -288,7 +321,7 @@ impl Messenger {
             }
             Event::AuthRequestMore { payload } => AuthInput::More { payload },
             Event::SessionRequest(request) => {
-                return self.on_session(link, own, carried, *peer_type, &request);
+                return self.on_session(link, own, carried, *peer_type, ours, &request);
             }
             _ => return,
         };
@@ -302,9 +335,14 @@ impl Messenger {
         own: &Arc<Channel>,
         carried: &mut Arc<Channel>,
         peer_type: u8,
+        ours: &AddrVec,
         request: &SessionRequest,
     ) {
-        let policy = self.handler().accept_policy(peer_type);
+        let policy = match request {
+            // Whoever will not resume a session needs none kept: it says so by having no cookie.
+            SessionRequest::Open(ident) if ident.cookie == 0 => Policy::stateless_server(),
+            _ => self.handler().accept_policy(peer_type),
+        };
         let addrs = match request {
             SessionRequest::Open(ident) => ident.addrs.clone(),
             SessionRequest::Resume(reconnect) => reconnect.addrs.clone(),
@@ -312,8 +350,7 @@ impl Messenger {
         // A session is only ever taken up by the entity that opened it.
         let held = lock(&self.0.resumable).get(&addrs).copied().and_then(|id| self.channel(id));
         let held = held.filter(|c| c.identity() == own.identity() || same_name(c, own));
-        let ours = self.local().addrs;
-        let judge = |existing: Option<Existing<'_>>| decide(&ours, &policy, request, existing);
+        let judge = |existing: Option<Existing<'_>>| decide(ours, &policy, request, existing);
         let verdict = held
             .as_ref()
             .and_then(|c| {

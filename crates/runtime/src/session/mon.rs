@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use messages::Message;
 use msgr::{Peer, Policy};
-use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType};
+use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Errno};
 
 use super::auth::SharedAuth;
 use crate::net::{ConnectTo, Messenger};
@@ -16,6 +16,11 @@ const RETRY: Duration = Duration::from_millis(200);
 
 /// How long one monitor may take to let us in. Source: mon_client_hunt_interval.
 const HUNT: Duration = Duration::from_secs(3);
+
+/// A monitor that says nothing is asked for a sign of life after so long, and left after the second time. Shorter than
+/// mon_client_ping_interval and mon_client_ping_timeout, which are 10 s and 30 s: an OSD without a monitor misses maps.
+const ASK_AFTER: Duration = Duration::from_secs(2);
+const SILENT_LIMIT: Duration = Duration::from_secs(6);
 
 /// Knows the monitors' addresses and the one connection that is tried or used now.
 pub struct MonSession {
@@ -27,6 +32,10 @@ pub struct MonSession {
     failures: AtomicUsize,
     conn: Mutex<Option<ConnId>>,
     ready: AtomicBool,
+    /// Monitors that turned the login of a process away that was never let in, one after the other.
+    refusals: AtomicUsize,
+    refused_for_good: Mutex<Option<Errno>>,
+    ever_ready: AtomicBool,
     /// Daemons also need the secrets that tickets for them are sealed with.
     daemon: bool,
     /// Whoever runs the core may be a thread of the device, outside of the runtime.
@@ -48,6 +57,9 @@ impl MonSession {
             failures: AtomicUsize::new(0),
             conn: Mutex::new(None),
             ready: AtomicBool::new(false),
+            refusals: AtomicUsize::new(0),
+            refused_for_good: Mutex::new(None),
+            ever_ready: AtomicBool::new(false),
             daemon,
             runtime: tokio::runtime::Handle::current(),
         })
@@ -65,8 +77,8 @@ impl MonSession {
         let auth = Arc::clone(&self.auth);
         let factory = Arc::new(move || auth.login());
         let mut conn = self.conn();
-        let id =
-            self.messenger.connect(ConnectTo { peer, addr, policy: Policy::lossy_client(), auth: factory });
+        let policy = Policy::lossy_client();
+        let id = self.messenger.connect(ConnectTo { peer, addr, policy, auth: factory, from: None });
         *conn = Some(id);
         drop(conn);
         let this = Arc::clone(self);
@@ -108,9 +120,29 @@ impl MonSession {
         self.ready.load(Ordering::Acquire)
     }
 
+    /// Every monitor refused a process that was never let in: its key is wrong, or gone.
+    pub fn refused(&self) -> Option<Errno> {
+        *self.refused_for_good.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count_refusal(&self) {
+        if !self.daemon || self.ever_ready.load(Ordering::Relaxed) {
+            return;
+        }
+        match self.auth.take_refusal().filter(|e| matches!(*e, Errno::EACCES | Errno::EPERM)) {
+            None => self.refusals.store(0, Ordering::Relaxed),
+            Some(errno) => {
+                if self.refusals.fetch_add(1, Ordering::Relaxed) + 1 >= self.count() {
+                    *self.refused_for_good.lock().unwrap_or_else(PoisonError::into_inner) = Some(errno);
+                }
+            }
+        }
+    }
+
     /// The session stands: asks for what is missing.
-    pub fn on_ready(&self) {
+    pub fn on_ready(self: &Arc<Self>) {
         self.ready.store(true, Ordering::Release);
+        self.ever_ready.store(true, Ordering::Relaxed);
         self.tick();
     }
 
@@ -118,9 +150,12 @@ impl MonSession {
     pub fn on_gone(self: &Arc<Self>) {
         if self.ready.swap(false, Ordering::AcqRel) {
             self.failures.store(0, Ordering::Relaxed);
-        } else if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= self.count() {
-            // Not one of them: it is not that one or two are down.
-            self.auth.login_failed();
+        } else {
+            self.count_refusal();
+            if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= self.count() {
+                // Not one of them: it is not that one or two are down.
+                self.auth.login_failed();
+            }
         }
         *self.conn() = None;
         let this = Arc::clone(self);
@@ -141,12 +176,26 @@ impl MonSession {
         }
     }
 
-    /// Renews what runs out. Call about once a second.
-    pub fn tick(&self) {
+    /// Renews what runs out, and leaves a monitor that has fallen silent. Call about once a second.
+    pub fn tick(self: &Arc<Self>) {
         if self.is_ready() {
+            self.watch();
             for request in self.auth.requests(self.messenger.now(), self.daemon) {
                 self.send(request.into());
             }
+        }
+    }
+
+    /// A host that is cut off says nothing, and TCP would wait for it for a quarter of an hour.
+    fn watch(self: &Arc<Self>) {
+        let Some(conn) = *self.conn() else { return };
+        let silent = self.messenger.silent(conn).unwrap_or_default();
+        if silent >= SILENT_LIMIT {
+            tracing::info!("the monitor has been silent for {} s: trying another one", silent.as_secs());
+            self.messenger.close(conn);
+            self.on_gone();
+        } else if silent >= ASK_AFTER {
+            self.messenger.ask_for_life(conn);
         }
     }
 

@@ -1,0 +1,240 @@
+//! What an OSD tells the monitors before it boots: its place in the CRUSH map, and the class of its device.
+//!
+//! Source: OSD::update_crush_location, OSD::update_crush_device_class, src/crush/CrushLocation.cc.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use admin::options::Values;
+use messages::Message;
+use messages::mon::{MMonCommand, MMonCommandAck};
+use serde_json::{Value, json};
+use types::{Errno, Fsid, OsdId};
+
+/// A monitor that has no quorum answers late, one that was replaced never.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// A device is never too small for a weight.
+const LEAST_WEIGHT: f64 = 0.000_01;
+
+/// What this host knows of the OSD's place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartPlace {
+    /// The CRUSH bucket that stands for the host.
+    pub host: String,
+    /// `ssd`, `hdd`, `nvme`.
+    pub class: String,
+}
+
+/// The commands that come before the boot, one after the other.
+#[derive(Debug)]
+pub(crate) struct Startup {
+    osd: OsdId,
+    fsid: Fsid,
+    place: StartPlace,
+    device_bytes: u64,
+    /// Options of the configuration file.
+    local: BTreeMap<String, String>,
+    stage: Stage,
+    asked: Duration,
+    tid: u64,
+}
+
+#[derive(Debug, PartialEq)]
+enum Stage {
+    /// The options that the monitors hold are not here yet.
+    Options,
+    Commands(VecDeque<Value>),
+    Done,
+}
+
+/// What is to be done next.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Step {
+    Wait,
+    Send {
+        tid: u64,
+        msg: Message,
+    },
+    /// The OSD may boot.
+    Boot,
+    /// It may not, in words for its owner.
+    Fail(String),
+}
+
+/// Commands of ours are told from everybody else's by numbers that nobody else uses.
+const FIRST_TID: u64 = 1 << 40;
+
+impl Startup {
+    pub fn new(
+        osd: OsdId,
+        fsid: Fsid,
+        device_bytes: u64,
+        place: Option<StartPlace>,
+        local: BTreeMap<String, String>,
+    ) -> Self {
+        let stage = if place.is_some() { Stage::Options } else { Stage::Done };
+        let place = place.unwrap_or(StartPlace { host: String::new(), class: String::new() });
+        Self { osd, fsid, place, device_bytes, local, stage, asked: Duration::ZERO, tid: FIRST_TID }
+    }
+
+    /// A session with a monitor stands (again).
+    pub fn connected(&mut self, now: Duration) -> Step {
+        match self.stage {
+            Stage::Done => Step::Boot,
+            Stage::Options => Step::Wait,
+            Stage::Commands(_) => self.ask(now),
+        }
+    }
+
+    /// The monitors' options.
+    pub fn options(&mut self, now: Duration, given: &BTreeMap<String, String>) -> Step {
+        if self.stage != Stage::Options {
+            return Step::Wait;
+        }
+        let mut values = Values::new(format!("osd.{}", self.osd), &self.local);
+        values.set_from_mon(given);
+        self.stage = Stage::Commands(self.commands(&values));
+        self.ask(now)
+    }
+
+    fn commands(&self, values: &Values) -> VecDeque<Value> {
+        let is_on = |name: &str| values.get(name).as_deref() == Some("true");
+        let mut out = VecDeque::new();
+        if is_on("osd_crush_update_on_start") {
+            let given = values.float("osd_crush_initial_weight");
+            let own = (self.device_bytes as f64 / (1u64 << 40) as f64).max(LEAST_WEIGHT);
+            let weight = if given >= 0.0 { given } else { own };
+            let place = location(&values.get("crush_location").unwrap_or_default(), &self.place.host);
+            out.push_back(json!({
+                "prefix": "osd crush create-or-move", "id": self.osd.0, "weight": weight, "args": place,
+            }));
+        }
+        if is_on("osd_class_update_on_start") && !self.place.class.is_empty() {
+            out.push_back(json!({
+                "prefix": "osd crush set-device-class", "class": self.place.class,
+                "ids": [self.osd.0.to_string()],
+            }));
+        }
+        out
+    }
+
+    /// The next command, or the boot.
+    fn ask(&mut self, now: Duration) -> Step {
+        let Stage::Commands(commands) = &self.stage else { return Step::Wait };
+        let Some(command) = commands.front() else {
+            self.stage = Stage::Done;
+            return Step::Boot;
+        };
+        self.asked = now;
+        self.tid += 1;
+        let msg = MMonCommand { fsid: self.fsid, cmd: vec![command.to_string()], ..MMonCommand::default() };
+        Step::Send { tid: self.tid, msg: msg.into() }
+    }
+
+    pub fn answer(&mut self, now: Duration, tid: u64, ack: &MMonCommandAck) -> Step {
+        let Stage::Commands(commands) = &mut self.stage else { return Step::Wait };
+        if tid != self.tid {
+            return Step::Wait;
+        }
+        match Errno(-ack.result) {
+            // It has a class already, which an operator may have given it.
+            Errno(0) | Errno::EBUSY => {
+                commands.pop_front();
+                self.ask(now)
+            }
+            // Nothing was decided: `tick` asks again.
+            Errno::EAGAIN | Errno::ETIMEDOUT => Step::Wait,
+            Errno::ENOENT => Step::Fail(format!(
+                "the cluster {} has no osd.{}: it was purged, or never registered (loligo osd --new does)",
+                self.fsid, self.osd
+            )),
+            errno => Step::Fail(format!(
+                "the monitors refuse its place in the CRUSH map: {} ({errno})",
+                ack.status
+            )),
+        }
+    }
+
+    pub fn tick(&mut self, now: Duration) -> Step {
+        match &self.stage {
+            Stage::Commands(_) if now.saturating_sub(self.asked) >= ASK_AGAIN => self.ask(now),
+            _ => Step::Wait,
+        }
+    }
+}
+
+/// `crush_location` as words for a command, with the host and the root that it does not name.
+fn location(text: &str, host: &str) -> Vec<String> {
+    let words = text.split([' ', '\t', ',', ';']).filter(|w| w.contains('='));
+    let mut out: Vec<String> = words.map(str::to_owned).collect();
+    for (kind, name) in [("host", host), ("root", "default")] {
+        if !out.iter().any(|w| w.starts_with(&format!("{kind}="))) {
+            out.push(format!("{kind}={name}"));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(100);
+
+    fn startup(local: &[(&str, &str)]) -> Startup {
+        let local = local.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let place = StartPlace { host: "h1".to_owned(), class: "ssd".to_owned() };
+        Startup::new(OsdId(3), Fsid::default(), 1 << 39, Some(place), local)
+    }
+
+    fn sent(step: Step) -> (u64, Value) {
+        match step {
+            Step::Send { tid, msg: Message::MonCommand(m) } => {
+                (tid, serde_json::from_str(&m.cmd.concat()).expect("JSON"))
+            }
+            other => panic!("no command: {other:?}"),
+        }
+    }
+
+    fn ack(errno: Errno) -> MMonCommandAck {
+        MMonCommandAck { result: -errno.0, status: "words".to_owned(), ..MMonCommandAck::default() }
+    }
+
+    #[test]
+    fn place_and_class_go_before_the_boot() {
+        let mut s = startup(&[("crush_location", "rack=r1")]);
+        assert_eq!(s.connected(NOW), Step::Wait, "the monitors' options come first");
+        let (tid, place) = sent(s.options(NOW, &BTreeMap::new()));
+        let want = json!({"prefix": "osd crush create-or-move", "id": 3, "weight": 0.5,
+                          "args": ["rack=r1", "host=h1", "root=default"]});
+        assert_eq!(place, want);
+        assert_eq!(s.answer(NOW, tid + 1, &ack(Errno(0))), Step::Wait, "somebody else's answer");
+        let (tid, class) = sent(s.answer(NOW, tid, &ack(Errno(0))));
+        assert_eq!(class, json!({"prefix": "osd crush set-device-class", "class": "ssd", "ids": ["3"]}));
+        assert_eq!(s.answer(NOW, tid, &ack(Errno::EBUSY)), Step::Boot);
+        assert_eq!(s.connected(NOW), Step::Boot, "a later session needs nothing of this");
+    }
+
+    #[test]
+    fn options_say_what_is_told() {
+        let off = [("osd_crush_update_on_start".to_owned(), "false".to_owned())].into();
+        let mut s = startup(&[("osd_class_update_on_start", "false")]);
+        assert_eq!(s.options(NOW, &off), Step::Boot);
+        let mut s = startup(&[("osd_crush_initial_weight", "0")]);
+        assert_eq!(sent(s.options(NOW, &BTreeMap::new())).1["weight"], json!(0.0));
+        let mut s = Startup::new(OsdId(3), Fsid::default(), 1, None, BTreeMap::new());
+        assert_eq!(s.connected(NOW), Step::Boot, "without a place there is nothing to tell");
+    }
+
+    #[test]
+    fn lost_answers_are_asked_for_again_and_refusals_end_it() {
+        let mut s = startup(&[]);
+        let (first, _) = sent(s.options(NOW, &BTreeMap::new()));
+        assert_eq!(s.tick(NOW + Duration::from_secs(1)), Step::Wait);
+        let (second, _) = sent(s.tick(NOW + ASK_AGAIN));
+        let (third, _) = sent(s.connected(NOW + ASK_AGAIN));
+        assert!(first < second && second < third);
+        let Step::Fail(why) = s.answer(NOW, third, &ack(Errno::ENOENT)) else { panic!("it goes on") };
+        assert!(why.contains("no osd.3"), "{why}");
+    }
+}

@@ -1,0 +1,380 @@
+//! Makes the data of one daemon: `loligo mon --mkfs`, `loligo osd --mkfs`, `loligo osd --new`.
+//!
+//! Source: src/ceph_mon.cc, src/ceph_osd.cc, doc/install/manual-deployment.rst; AuthMonitor::_generate_bootstrap_keys.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use cephx::{CryptoKey, EntityAuth, Keyring};
+use codec::{Decode, Encode};
+use daemons::admin::AdminClient;
+use daemons::auth::{Method, SharedAuth};
+use daemons::mon_store::MonStore;
+use maps::{MonInfo, MonMap};
+use monitor::{GenesisConfig, Monitor};
+use quorum::{MemberId, Membership};
+use runtime::{Clock, FileDevice, OsEntropy};
+use serde_json::json;
+use store::{Device, FormatOptions, Options, Store, StoreError};
+use types::{AddrKind, AddrVec, AuthName, EntityAddr, EntityType, Entropy, Epoch, Fsid};
+
+use crate::args::DaemonArgs;
+use crate::create::{make_dir, random_fsid};
+use crate::layout::write_atomically;
+use crate::place::Place;
+use crate::{client, network};
+
+/// Where a monitor listens when nothing else is said.
+const MON_PORT: u16 = 3300;
+
+/// Bytes at the start of a device that must be empty, so that nobody's file system is overwritten.
+const LOOKED_AT: usize = 1 << 20;
+
+/// A monitor's data folder.
+#[derive(Debug, Clone)]
+pub struct MonDir(pub PathBuf);
+
+impl MonDir {
+    pub fn store(&self) -> PathBuf {
+        self.0.join("store.redb")
+    }
+
+    /// The monitors that it knew of when its store was made, itself among them.
+    fn monmap(&self) -> PathBuf {
+        self.0.join("monmap")
+    }
+
+    /// The state that a new cluster begins with; only where one is to be founded.
+    fn founding(&self) -> PathBuf {
+        self.0.join("founding")
+    }
+
+    /// Present until the monitor is in the map of the cluster that it was made for.
+    fn joining(&self) -> PathBuf {
+        self.0.join("joining")
+    }
+
+    pub fn is_joining(&self) -> bool {
+        self.joining().exists()
+    }
+
+    pub fn joined(&self) {
+        let _ = std::fs::remove_file(self.joining());
+    }
+
+    pub fn read_monmap(&self) -> Result<MonMap> {
+        read_monmap(&self.monmap())
+    }
+
+    /// Names of the first monitors, and what the cluster begins with.
+    pub fn read_founding(&self) -> Result<Option<(Vec<String>, Bytes)>> {
+        match std::fs::read(self.founding()) {
+            Ok(state) => Ok(Some((self.read_monmap()?.mons.keys().cloned().collect(), state.into()))),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).with_context(|| format!("cannot read {}", self.founding().display())),
+        }
+    }
+}
+
+fn read_monmap(path: &Path) -> Result<MonMap> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    MonMap::from_bytes(bytes).with_context(|| format!("{} is no monitor map", path.display()))
+}
+
+pub fn mon_name() -> AuthName {
+    AuthName::new(EntityType::Mon, "")
+}
+
+/// Makes a monitor's store: of a new cluster, or blank, to be let in by the monitors of one.
+pub fn mon(place: &Place) -> Result<()> {
+    let id = &place.name.id;
+    let dir = MonDir(place.data.clone());
+    if dir.store().exists() {
+        bail!("{} holds the store of a monitor already", dir.0.display());
+    }
+    let values = place.values();
+    let named = values.get("monmap").filter(|p| !p.is_empty());
+    let mut map = match &named {
+        Some(path) => read_monmap(Path::new(path))?,
+        None => first_monmap(place)?,
+    };
+    let fsid = match place.fsid {
+        Some(fsid) if !map.fsid.is_zero() && map.fsid != fsid => {
+            bail!("the monitor map is of cluster {}, fsid says {fsid}", map.fsid)
+        }
+        Some(fsid) => fsid,
+        None if map.fsid.is_zero() => {
+            bail!("fsid is not set: give the cluster's with --fsid, or in the configuration file")
+        }
+        None => map.fsid,
+    };
+    only_msgr2(&mut map);
+    let of_new_cluster = map.epoch.0 == 0 && map.mons.contains_key(id);
+    if !map.mons.contains_key(id) {
+        let at = network::public(&values, &place.monitors)?;
+        let at = SocketAddr::new(at.ip(), if at.port() == 0 { MON_PORT } else { at.port() });
+        map.add(MonInfo {
+            name: id.clone(),
+            addrs: AddrVec::single(EntityAddr::v2(at, 0)),
+            ..MonInfo::default()
+        });
+    }
+    map.fsid = fsid;
+    let keyring = keyring_of(&values)?;
+    let own = keyring.get(&mon_name()).context("the keyring has no key for mon.")?.clone();
+    make_dir(&dir.0)?;
+    let mut one = Keyring::new();
+    one.insert(mon_name(), own.clone());
+    write_atomically(&dir.0.join("keyring"), one.to_string().as_bytes(), 0o600)?;
+    let now = Clock::start().now();
+    // One of the first monitors founds the cluster, when all of them are there: that of the first name.
+    if of_new_cluster && map.mons.keys().next() == Some(id) {
+        let level = values.int("osd_crush_chooseleaf_type");
+        let genesis = GenesisConfig {
+            fsid,
+            monmap: MonMap { epoch: Epoch(1), ..map.clone() },
+            entities: first_entities(keyring, now.wall),
+            failure_domain: if level == 0 { "osd" } else { "host" }.to_owned(),
+            options: Vec::new(),
+            osds: Vec::new(),
+        };
+        let state = Monitor::genesis(&genesis, now, &mut OsEntropy);
+        write_atomically(&dir.founding(), &state, 0o600)?;
+    }
+    if !of_new_cluster {
+        write_atomically(&dir.joining(), b"", 0o644)?;
+    }
+    write_atomically(&dir.monmap(), &map.to_bytes(), 0o644)?;
+    let auth = EntityAuth { key: own.key, caps: [("mon".to_owned(), "allow *".to_owned())].into() };
+    let blank = Monitor::blank(fsid, auth, now, &mut OsEntropy);
+    MonStore::create(&dir.store(), MemberId::draw(&mut OsEntropy), Membership::default(), &blank)?;
+    say!("mon.{id} of cluster {fsid} is made in {}.", dir.0.display());
+    Ok(())
+}
+
+/// The first monitors by `mon_initial_members` and `mon_host`, which go together.
+fn first_monmap(place: &Place) -> Result<MonMap> {
+    place.need_monitors()?;
+    let members = place.values().get("mon_initial_members").unwrap_or_default();
+    let mut names: Vec<&str> = members.split([',', ' ', ';']).filter(|n| !n.is_empty()).collect();
+    let mut addrs = place.monitors.clone();
+    if names.is_empty() && addrs.len() == 1 {
+        names.push(&place.name.id);
+    }
+    // Monitors that mon_host names beyond the first ones come later.
+    if names.is_empty() || names.len() > addrs.len() {
+        bail!(
+            "who the first monitors are is not clear: give --monmap (monmaptool makes one), or set mon_initial_members to \
+             their names in the order of mon_host"
+        );
+    }
+    addrs.truncate(names.len());
+    let mons = names.iter().zip(addrs).map(|(name, addr)| ((*name).to_owned(), AddrVec::single(addr)));
+    let map = MonMap::new(place.fsid.unwrap_or_default(), Clock::start().now().wall, mons);
+    Ok(MonMap { epoch: Epoch(0), ..map })
+}
+
+/// We speak msgr2 alone, and say so.
+fn only_msgr2(map: &mut MonMap) {
+    for info in map.mons.values_mut() {
+        let addr = info.addrs.msgr2().or_else(|| {
+            let legacy = info.addrs.0.first()?;
+            Some(EntityAddr { kind: AddrKind::Msgr2, ..*legacy })
+        });
+        info.addrs = addr.map(AddrVec::single).unwrap_or_default();
+    }
+}
+
+fn keyring_of(values: &admin::options::Values) -> Result<Keyring> {
+    let path = values.get("keyring").unwrap_or_default();
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("cannot read the keyring with the key of mon. (--keyring): {path}"))?;
+    Keyring::parse(&text).with_context(|| format!("{path} is not a keyring"))
+}
+
+/// The keys of the given keyring, and those that every cluster has.
+fn first_entities(keyring: Keyring, now: types::Utime) -> BTreeMap<AuthName, EntityAuth> {
+    let mut all = keyring.entries;
+    let mut need = |name: &str, caps: &[(&str, &str)]| {
+        let caps = caps.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let key = CryptoKey::generate(now, &mut |b: &mut [u8]| OsEntropy.fill(b));
+        all.entry(AuthName::new(EntityType::Client, name)).or_insert(EntityAuth { key, caps });
+    };
+    need("admin", &[("mds", "allow *"), ("mgr", "allow *"), ("mon", "allow *"), ("osd", "allow *")]);
+    for kind in ["mds", "mgr", "osd", "rbd", "rbd-mirror", "rgw"] {
+        let name = format!("bootstrap-{kind}");
+        need(&name, &[("mon", &format!("allow profile {name}"))]);
+    }
+    all
+}
+
+/// Makes an OSD's store and, if asked, its key; the device is `block` in its folder.
+pub fn osd(place: &Place, args: &DaemonArgs) -> Result<()> {
+    let id: i32 = place.name.id.parse().context("an OSD's id is a number")?;
+    let values = place.values();
+    let monmap = values.get("monmap").filter(|p| !p.is_empty());
+    let of_map = monmap.map(|p| read_monmap(Path::new(&p))).transpose()?.map(|m| m.fsid);
+    let fsid =
+        place.fsid.or(of_map).context("the cluster's fsid is not known: set fsid, or give --monmap")?;
+    let uuid = values.get("osd_uuid").and_then(|u| Fsid::parse(&u)).filter(|u| !u.is_zero());
+    let uuid = uuid.unwrap_or_else(random_fsid);
+    make_osd(&place.data, id, fsid, uuid, args, &values)?;
+    if args.mkkey && !place.data.join("keyring").exists() {
+        let key = CryptoKey::generate(Clock::start().now().wall, &mut |b: &mut [u8]| OsEntropy.fill(b));
+        write_keyring(&place.data, &place.name, &key)?;
+    }
+    say!("osd.{id} of cluster {fsid} is made in {}, with the UUID {uuid}.", place.data.display());
+    Ok(())
+}
+
+fn make_osd(
+    data: &Path,
+    id: i32,
+    fsid: Fsid,
+    uuid: Fsid,
+    args: &DaemonArgs,
+    values: &admin::options::Values,
+) -> Result<()> {
+    make_dir(data)?;
+    let block = data.join("block");
+    let given = args
+        .device
+        .clone()
+        .or_else(|| values.get("bluestore_block_path").filter(|p| !p.is_empty()).map(PathBuf::from));
+    if let (Some(device), false) = (&given, block.exists()) {
+        let device = std::path::absolute(device)?;
+        std::os::unix::fs::symlink(&device, &block)
+            .with_context(|| format!("cannot link {} to {}", block.display(), device.display()))?;
+    }
+    let device = if block.exists() {
+        FileDevice::open(&block)
+    } else {
+        let size = args.size.unwrap_or_else(|| values.int("bluestore_block_size").max(0) as u64);
+        FileDevice::create(&block, size)
+    };
+    let device = device.with_context(|| format!("cannot open {}", block.display()))?;
+    let device: std::sync::Arc<dyn Device> = std::sync::Arc::new(device);
+    match Store::open(std::sync::Arc::clone(&device), Options::default()) {
+        Ok(store) if store.identity().fsid == fsid && store.identity().osd_uuid == uuid => {}
+        Ok(store) => bail!(
+            "{} holds the store of an OSD of cluster {} with the UUID {}; erase it first (wipefs, blkdiscard or dd)",
+            block.display(),
+            store.identity().fsid,
+            store.identity().osd_uuid
+        ),
+        Err(StoreError::Foreign(store::Foreign::NotAStore)) => {
+            let mut start = vec![0; LOOKED_AT.min(device.len() as usize)];
+            device.read_at(0, &mut start)?;
+            if start.iter().any(|b| *b != 0) {
+                bail!("{} holds other data; erase it first (wipefs, blkdiscard or dd)", block.display());
+            }
+            let options = FormatOptions { fsid, osd_uuid: uuid, log_bytes: None };
+            Store::format(device.as_ref(), options)
+                .with_context(|| format!("cannot format {}", block.display()))?;
+        }
+        Err(e) => return Err(e).with_context(|| format!("{} holds something else", block.display())),
+    }
+    let class = args.class.clone();
+    let files = [
+        ("ceph_fsid", Some(fsid.to_string())),
+        ("fsid", Some(uuid.to_string())),
+        ("whoami", Some(id.to_string())),
+        ("type", Some("loligo".to_owned())),
+        ("crush_device_class", class),
+        ("ready", Some("ready".to_owned())),
+    ];
+    for (name, text) in files {
+        if let Some(text) = text {
+            write_atomically(&data.join(name), format!("{text}\n").as_bytes(), 0o644)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_keyring(data: &Path, name: &AuthName, key: &CryptoKey) -> Result<()> {
+    let text = format!("[{name}]\n\tkey = {}\n", key.to_base64());
+    write_atomically(&data.join("keyring"), text.as_bytes(), 0o600)
+}
+
+/// Registers an OSD with the monitors, and makes its folder, key and store.
+pub fn new_osd(args: &DaemonArgs) -> Result<()> {
+    let login = AuthName::new(EntityType::Client, args.login.clone().unwrap_or("bootstrap-osd".to_owned()));
+    // The number is not known yet; what it stands for in paths is replaced below.
+    let mut place = Place::by_conf(args, EntityType::Osd, args.id.as_deref().unwrap_or("0"))?;
+    place.need_monitors()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let uuid = place.values().get("osd_uuid").and_then(|u| Fsid::parse(&u)).filter(|u| !u.is_zero());
+    let uuid = uuid.unwrap_or_else(random_fsid);
+    let key = CryptoKey::generate(Clock::start().now().wall, &mut |b: &mut [u8]| OsEntropy.fill(b));
+    let fsid = place.fsid.context("the cluster's fsid is not known: set fsid in the configuration file")?;
+    let id = runtime.block_on(async {
+        let login_key = match place.method {
+            Method::None => {
+                CryptoKey::generate(types::Utime::default(), &mut |b: &mut [u8]| OsEntropy.fill(b))
+            }
+            Method::Cephx => login_key(args, &login)?,
+        };
+        let auth = SharedAuth::new(place.method, login.clone(), login_key, EntityType::Client);
+        let admin = AdminClient::new(fsid, auth, place.monitors.clone());
+        admin
+            .connected(Duration::from_secs(20))
+            .await
+            .with_context(|| format!("cannot log in as {login}"))?;
+        let mut words = json!({"prefix": "osd new", "uuid": uuid.to_string()});
+        if let (Some(id), Some(words)) = (&args.id, words.as_object_mut()) {
+            words.insert("id".to_owned(), json!(id.parse::<i32>().context("an OSD's id is a number")?));
+        }
+        let secrets = json!({"cephx_secret": key.to_base64()}).to_string();
+        let made = client::command_with(&admin, words, secrets.into()).await?;
+        made["osdid"].as_i64().or(made.as_i64()).context("the monitor named no OSD number")
+    })?;
+    let id = i32::try_from(id)?;
+    place = Place::by_conf(args, EntityType::Osd, &id.to_string())?;
+    if place.data.join("block").exists() && args.id.is_none() {
+        bail!("osd.{id} is registered, but {} holds an OSD already", place.data.display());
+    }
+    make_osd(&place.data, id, fsid, uuid, args, &place.values())?;
+    write_keyring(&place.data, &place.name, &key)?;
+    say!("osd.{id} is made in {}; start it with: loligo osd --id {id}", place.data.display());
+    Ok(())
+}
+
+/// The key that may register OSDs.
+fn login_key(args: &DaemonArgs, name: &AuthName) -> Result<CryptoKey> {
+    let given = args.given()?;
+    let usual =
+        ["/var/lib/ceph/bootstrap-osd/ceph.keyring".to_owned(), format!("/etc/ceph/ceph.{name}.keyring")];
+    let paths = given.get("keyring").map_or(usual.to_vec(), |p| vec![p.clone()]);
+    let found = paths.iter().map(Path::new).find(|p| p.is_file());
+    let path = found
+        .with_context(|| format!("no keyring of {name} (--keyring): looked for {}", paths.join(", ")))?;
+    client::read_key(path, name)
+}
+
+/// The class of a device by what the kernel says of it. Source: BlkDev in src/common/blkdev.cc.
+pub fn device_class(data: &Path) -> String {
+    let told = std::fs::read_to_string(data.join("crush_device_class")).unwrap_or_default();
+    if !told.trim().is_empty() {
+        return told.trim().to_owned();
+    }
+    let rotational = block_number(&data.join("block")).and_then(|(major, minor)| {
+        let at = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        // A partition has its queue one level up.
+        [at.join("queue/rotational"), at.join("../queue/rotational")]
+            .iter()
+            .find_map(|p| std::fs::read_to_string(p).ok())
+    });
+    if rotational.is_some_and(|r| r.trim() == "1") { "hdd" } else { "ssd" }.to_owned()
+}
+
+/// The block device that a file is or lies on.
+fn block_number(path: &Path) -> Option<(u32, u32)> {
+    let stat = rustix::fs::stat(path).ok()?;
+    let is_block = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::BlockDevice;
+    let number = if is_block { stat.st_rdev } else { stat.st_dev };
+    Some((rustix::fs::major(number), rustix::fs::minor(number)))
+}
