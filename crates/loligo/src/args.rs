@@ -134,8 +134,11 @@ pub struct DaemonArgs {
     /// another disk for an OSD that was destroyed.
     #[arg(long, conflicts_with = "mkfs")]
     pub new: bool,
+    /// Give an OSD that was destroyed (`ceph osd destroy`) an empty disk in place of the one in its folder, and end.
+    #[arg(long, conflicts_with_all = ["mkfs", "new"])]
+    pub replace: bool,
     /// With --new: register as client.NAME. [default: bootstrap-osd]
-    #[arg(long, value_name = "NAME", requires = "new")]
+    #[arg(long, value_name = "NAME")]
     pub login: Option<String>,
     /// With --mkfs or --new of an OSD: its block device. Without one, a sparse file is made.
     #[arg(long, value_name = "PATH")]

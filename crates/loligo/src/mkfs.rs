@@ -24,7 +24,7 @@ use types::{AddrKind, AddrVec, AuthName, EntityAddr, EntityType, Entropy, Epoch,
 
 use crate::args::DaemonArgs;
 use crate::create::{make_dir, random_fsid};
-use crate::layout::write_atomically;
+use crate::layout::{ClusterDir, Description, write_atomically};
 use crate::place::Place;
 use crate::{client, network};
 
@@ -224,8 +224,7 @@ pub fn osd(place: &Place, args: &DaemonArgs) -> Result<()> {
     let uuid = uuid.unwrap_or_else(random_fsid);
     make_osd(&place.data, id, fsid, uuid, args, &values)?;
     if args.mkkey && !place.data.join("keyring").exists() {
-        let key = CryptoKey::generate(Clock::start().now().wall, &mut |b: &mut [u8]| OsEntropy.fill(b));
-        write_keyring(&place.data, &place.name, &key)?;
+        write_keyring(&place.data, &place.name, &new_key())?;
     }
     say!("osd.{id} of cluster {fsid} is made in {}, with the UUID {uuid}.", place.data.display());
     Ok(())
@@ -300,46 +299,99 @@ fn write_keyring(data: &Path, name: &AuthName, key: &CryptoKey) -> Result<()> {
     write_atomically(&data.join("keyring"), text.as_bytes(), 0o600)
 }
 
-/// Registers an OSD with the monitors, and makes its folder, key and store.
+/// Registers an OSD with the monitors, and makes its folder, key and store. `--replace`: what lies in the folder goes.
 pub fn new_osd(args: &DaemonArgs) -> Result<()> {
     let login = AuthName::new(EntityType::Client, args.login.clone().unwrap_or("bootstrap-osd".to_owned()));
-    // The number is not known yet; what it stands for in paths is replaced below.
-    let mut place = Place::by_conf(args, EntityType::Osd, args.id.as_deref().unwrap_or("0"))?;
+    // The number may not be known yet; the paths that depend on it are looked at below.
+    let place = Place::by_conf(args, EntityType::Osd, args.id.as_deref().unwrap_or("0"))?;
     place.need_monitors()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let uuid = place.values().get("osd_uuid").and_then(|u| Fsid::parse(&u)).filter(|u| !u.is_zero());
-    let uuid = uuid.unwrap_or_else(random_fsid);
-    let key = CryptoKey::generate(Clock::start().now().wall, &mut |b: &mut [u8]| OsEntropy.fill(b));
     let fsid = place.fsid.context("the cluster's fsid is not known: set fsid in the configuration file")?;
-    let id = runtime.block_on(async {
-        let login_key = match place.method {
-            Method::None => {
-                CryptoKey::generate(types::Utime::default(), &mut |b: &mut [u8]| OsEntropy.fill(b))
-            }
-            Method::Cephx => login_key(args, &login)?,
-        };
+    let login_key = match place.method {
+        Method::None => new_key(),
+        Method::Cephx => login_key(args, &login)?,
+    };
+    let uuid = place.values().get("osd_uuid").and_then(|u| Fsid::parse(&u)).filter(|u| !u.is_zero());
+    let (uuid, key) = (uuid.unwrap_or_else(random_fsid), new_key());
+    let wanted = args.id.as_deref().map(str::parse::<i32>).transpose().context("an OSD's id is a number")?;
+    let id = on_runtime(async {
         let auth = SharedAuth::new(place.method, login.clone(), login_key, EntityType::Client);
         let admin = AdminClient::new(fsid, auth, place.monitors.clone());
         admin
             .connected(Duration::from_secs(20))
             .await
             .with_context(|| format!("cannot log in as {login}"))?;
-        let mut words = json!({"prefix": "osd new", "uuid": uuid.to_string()});
-        if let (Some(id), Some(words)) = (&args.id, words.as_object_mut()) {
-            words.insert("id".to_owned(), json!(id.parse::<i32>().context("an OSD's id is a number")?));
-        }
-        let secrets = json!({"cephx_secret": key.to_base64()}).to_string();
-        let made = client::command_with(&admin, words, secrets.into()).await?;
-        made["osdid"].as_i64().or(made.as_i64()).context("the monitor named no OSD number")
+        register(&admin, wanted, uuid, &key).await
     })?;
-    let id = i32::try_from(id)?;
-    place = Place::by_conf(args, EntityType::Osd, &id.to_string())?;
-    if place.data.join("block").exists() && args.id.is_none() {
-        bail!("osd.{id} is registered, but {} holds an OSD already", place.data.display());
+    let place = Place::by_conf(args, EntityType::Osd, &id.to_string())?;
+    let _lock = place.data.is_dir().then(|| place.lock()).transpose()?;
+    if args.replace {
+        erase(&place.data, args.size)?;
     }
     make_osd(&place.data, id, fsid, uuid, args, &place.values())?;
     write_keyring(&place.data, &place.name, &key)?;
     say!("osd.{id} is made in {}; start it with: loligo osd --id {id}", place.data.display());
+    Ok(())
+}
+
+/// Gives a destroyed OSD of a folder an empty disk of the same size.
+pub fn replace_of_folder(dir: &ClusterDir, d: &Description, id: &str) -> Result<()> {
+    let number: i32 = id.parse().context("an OSD's id is a number")?;
+    let mut changed = d.clone();
+    let entry = changed.osds.iter_mut().find(|o| o.id == number);
+    let entry = entry.with_context(|| format!("there is no osd.{id} in {}", dir.root().display()))?;
+    let place = Place::in_folder(dir, d, EntityType::Osd, id)?;
+    let _lock = place.lock()?;
+    let (uuid, key) = (random_fsid(), new_key());
+    on_runtime(async {
+        let admin = client::admin(dir, d)?;
+        admin.connected(Duration::from_secs(20)).await?;
+        register(&admin, Some(number), uuid, &key).await
+    })?;
+    entry.uuid = uuid.to_string();
+    erase(&place.data, Some(entry.bytes))?;
+    let device = FileDevice::open(&dir.block(number))?;
+    let fsid = place.fsid.context("a folder's cluster has an fsid")?;
+    Store::format(&device, FormatOptions { fsid, osd_uuid: uuid, log_bytes: None })?;
+    write_keyring(&place.data, &place.name, &key)?;
+    dir.save(&changed)?;
+    say!("osd.{id} has an empty disk.");
+    Ok(())
+}
+
+fn on_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}
+
+fn new_key() -> CryptoKey {
+    CryptoKey::generate(Clock::start().now().wall, &mut |b: &mut [u8]| OsEntropy.fill(b))
+}
+
+/// `osd new`: the number that the OSD of this UUID has from now on, with its key.
+async fn register(admin: &AdminClient, id: Option<i32>, uuid: Fsid, key: &CryptoKey) -> Result<i32> {
+    let mut words = json!({"prefix": "osd new", "uuid": uuid.to_string()});
+    if let (Some(id), Some(words)) = (id, words.as_object_mut()) {
+        words.insert("id".to_owned(), json!(id));
+    }
+    let secrets = json!({"cephx_secret": key.to_base64()}).to_string();
+    let made = client::command_with(admin, words, secrets.into()).await;
+    let made = made.context("the monitors refuse the new OSD")?;
+    let id = made["osdid"].as_i64().or(made.as_i64()).context("the monitor named no OSD number")?;
+    Ok(i32::try_from(id)?)
+}
+
+/// Makes the disk of an OSD that the cluster has given up empty: a file is made anew, a device loses its superblocks.
+fn erase(data: &Path, size: Option<u64>) -> Result<()> {
+    let block = data.join("block");
+    let Ok(about) = std::fs::symlink_metadata(&block) else { return Ok(()) };
+    if about.is_file() {
+        let size = size.unwrap_or(about.len());
+        std::fs::remove_file(&block).with_context(|| format!("cannot remove {}", block.display()))?;
+        FileDevice::create(&block, size).with_context(|| format!("cannot create {}", block.display()))?;
+        return Ok(());
+    }
+    let device = FileDevice::open(&block).with_context(|| format!("cannot open {}", block.display()))?;
+    device.write_at(0, &vec![0; LOOKED_AT.min(device.len() as usize)])?;
+    device.flush()?;
     Ok(())
 }
 

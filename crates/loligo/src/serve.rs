@@ -60,6 +60,16 @@ pub fn one(args: &DaemonArgs, kind: EntityType) -> Result<()> {
         return mkfs::new_osd(args);
     }
     let id = id_of(args, kind)?;
+    if args.replace && kind == EntityType::Osd {
+        start_log(None);
+        return match folder(args) {
+            Some(data) => {
+                let (dir, description) = open(&data)?;
+                mkfs::replace_of_folder(&dir, &description, &id)
+            }
+            None => mkfs::new_osd(&DaemonArgs { id: Some(id), name: None, ..args.clone() }),
+        };
+    }
     if let Some(data) = folder(args) {
         start_log(None);
         return one_of_folder(&data, kind, &id);
@@ -78,6 +88,10 @@ pub fn one(args: &DaemonArgs, kind: EntityType) -> Result<()> {
     }
     place.warn_of_unknown()?;
     let lock = place.lock()?;
+    if let Some(path) = place.values().get("pid_file").filter(|p| !p.is_empty()) {
+        std::fs::write(&path, format!("{}\n", std::process::id()))
+            .with_context(|| format!("cannot write {path}"))?;
+    }
     run(&Site::Alone(Box::new(place)), lock, || Ok(()))
 }
 
