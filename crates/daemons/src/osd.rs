@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use admin::Reply;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use cephx::caps::OsdCap;
 use codec::Decode;
 use maps::MgrMap;
@@ -78,24 +78,9 @@ struct Asked {
 impl Osd {
     /// Opens the store, listens, and begins to look for a monitor.
     pub async fn start(settings: OsdSettings) -> Result<Self> {
-        let device: Arc<dyn Device> = Arc::new(
-            FileDevice::open(&settings.block)
-                .with_context(|| format!("cannot open {}", settings.block.display()))?,
-        );
-        let store = Store::open(Arc::clone(&device), settings.store)
-            .with_context(|| format!("the store on {} cannot be opened", settings.block.display()))?;
-        let identity = store.identity();
-        if let Some(ours) = settings.cluster.filter(|fsid| *fsid != identity.fsid) {
-            let block = settings.block.display();
-            anyhow::bail!("{block} belongs to another cluster: {} instead of {ours}", identity.fsid);
-        }
-        let startup = Startup::new(
-            settings.id,
-            identity.fsid,
-            store.statfs().total_bytes,
-            settings.place,
-            settings.local.clone(),
-        );
+        let (device, store) = open_store(&settings)?;
+        let (fsid, bytes) = (store.identity().fsid, store.statfs().total_bytes);
+        let startup = Startup::new(settings.id, fsid, bytes, settings.place, settings.local.clone());
         let clock = Clock::start();
         let local = Local { name: EntityName::osd(settings.id.0), addrs: AddrVec::default() };
         let messenger = Messenger::new(local, Limits::default(), clock);
@@ -166,6 +151,22 @@ impl Osd {
         self.shell.submit(Event::Core(Input::Shutdown));
         let _ = tokio::time::timeout(Duration::from_secs(5), stopped).await;
         self.shell.messenger.shut_down();
+    }
+}
+
+/// The OSD's device and the store on it, which must be of the right cluster.
+fn open_store(settings: &OsdSettings) -> Result<(Arc<dyn Device>, Store)> {
+    let block = settings.block.display();
+    let device = FileDevice::open(&settings.block).with_context(|| format!("cannot open {block}"))?;
+    let device: Arc<dyn Device> = Arc::new(device);
+    let store = Store::open(Arc::clone(&device), settings.store)
+        .with_context(|| format!("the store on {block} cannot be opened"))?;
+    let theirs = store.identity().fsid;
+    match settings.cluster {
+        Some(ours) if ours != theirs => {
+            bail!("{block} belongs to another cluster: {theirs} instead of {ours}")
+        }
+        _ => Ok((device, store)),
     }
 }
 

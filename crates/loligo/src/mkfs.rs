@@ -136,7 +136,11 @@ pub fn mon(place: &Place) -> Result<()> {
         let level = values.int("osd_crush_chooseleaf_type");
         let genesis = GenesisConfig {
             fsid,
-            monmap: MonMap { epoch: Epoch(1), ..map.clone() },
+            monmap: MonMap {
+                mons: map.mons.clone(),
+                ranks: map.ranks.clone(),
+                ..MonMap::new(fsid, now.wall, [])
+            },
             entities: first_entities(keyring, now.wall),
             failure_domain: if level == 0 { "osd" } else { "host" }.to_owned(),
             options: Vec::new(),
