@@ -194,6 +194,19 @@ impl CrushMap {
         })
     }
 
+    /// Gives every straw bucket the newer algorithm, with the weights it has.
+    /// Source: OSDMonitor::prepare_command_impl (set-all-straw-buckets-to-straw2).
+    pub fn straw_buckets_to_straw2(&mut self) -> Result<(), EditError> {
+        self.transact(|map| {
+            for bucket in map.buckets.iter_mut().flatten() {
+                if let BucketData::Straw { item_weights, .. } = &mut bucket.data {
+                    bucket.data = BucketData::Straw2 { item_weights: std::mem::take(item_weights) };
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// Runs an edit on a copy and keeps it only when it succeeds and leaves a valid map.
     pub(crate) fn transact<T>(
         &mut self,

@@ -21,6 +21,7 @@ pub struct Scratch {
     leaves: Vec<i32>,
     perms: Perms,
     budget: u64,
+    spent: u64,
     exhausted: bool,
 }
 
@@ -34,7 +35,12 @@ impl Scratch {
     /// For runs that may cost `budget` each; see [`DRAW_BUDGET`].
     pub fn with_budget(budget: u64) -> Self {
         let (working, output, leaves) = (Vec::new(), Vec::new(), Vec::new());
-        Self { working, output, leaves, perms: Perms::default(), budget, exhausted: false }
+        Self { working, output, leaves, perms: Perms::default(), budget, spent: 0, exhausted: false }
+    }
+
+    /// What the last run cost, in the budget's measure.
+    pub fn spent(&self) -> u64 {
+        self.spent
     }
 
     /// Whether the last run ended because its budget did, so that its result is not what Ceph would compute.
@@ -73,8 +79,8 @@ impl CrushMap {
         out: &mut Vec<i32>,
     ) {
         out.clear();
-        let Scratch { working, output, leaves, perms, budget, exhausted } = scratch;
-        *exhausted = false;
+        let Scratch { working, output, leaves, perms, budget, spent, exhausted } = scratch;
+        (*spent, *exhausted) = (0, false);
         let Some(rule) = self.rule(rule) else { return };
         if result_max == 0 {
             return;
@@ -113,6 +119,7 @@ impl CrushMap {
                 _ => knobs.set(step),
             }
         }
+        *spent = budget.saturating_sub(run.budget);
         *exhausted = run.budget == 0;
     }
 

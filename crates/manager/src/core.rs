@@ -20,6 +20,7 @@ use messages::pool_stats::{MPgStats, MPgStatsAck};
 use serde_json::json;
 use types::{AddrVec, ConnId, EntityType, Epoch, Fsid, Now, OsdId};
 
+use crate::balancer::{Balancer, View};
 use crate::crashes::{Change, Crashes, KEYS};
 use crate::daemons::Daemons;
 use crate::digest::digest;
@@ -65,11 +66,14 @@ pub struct Manager {
     /// Commands that the monitors are asked to run on behalf of clients.
     pub(crate) mon_commands: MonCommands,
     pub(crate) crashes: Crashes,
+    pub(crate) balancer: Balancer,
     /// The number of the question for the crashes that the monitors hold, while it is open.
     crashes_asked: Option<u64>,
     early: VecDeque<(OsdId, ConnId, MPgStats)>,
     gid: u64,
     mon: bool,
+    /// Whether the monitors have said what is set.
+    configured: bool,
     beacon_at: Duration,
     digest_at: Duration,
     sample_at: Duration,
@@ -89,10 +93,12 @@ impl Manager {
             sessions: BTreeMap::new(),
             mon_commands: MonCommands::default(),
             crashes: Crashes::default(),
+            balancer: Balancer::default(),
             crashes_asked: None,
             early: VecDeque::new(),
             gid: 0,
             mon: false,
+            configured: false,
             beacon_at: Duration::ZERO,
             digest_at: Duration::ZERO,
             sample_at: Duration::ZERO,
@@ -169,6 +175,20 @@ impl Manager {
             self.check_at = now.mono + CHECK_EVERY;
             self.pgs.touch_unless_clean();
         }
+        if self.mon && self.configured && self.pgs.ready {
+            self.balance(now, out);
+        }
+    }
+
+    fn balance(&mut self, now: Now, out: &mut Vec<Output>) {
+        let Some(map) = &self.map else { return };
+        let fsid = map.fsid;
+        self.balancer.busy = self.mon_commands.own_under_way();
+        let view = View { now, map, pgs: &self.pgs, options: &self.options };
+        if let Some(plan) = self.balancer.tick(view) {
+            self.balancer.busy = true;
+            self.mon_commands.send_all(fsid, None, plan.requests(), out);
+        }
     }
 
     fn maybe_digest(&mut self, now: Now, out: &mut Vec<Output>) {
@@ -194,7 +214,11 @@ impl Manager {
     fn mon_message(&mut self, now: Now, tid: u64, msg: Message, out: &mut Vec<Output>) {
         match msg {
             Message::OsdMap(m) => self.osd_map(now, &m, out),
-            Message::Config(m) => self.options.set_from_mon(&m.options),
+            Message::Config(m) => {
+                self.options.set_from_mon(&m.options);
+                self.balancer.configure(&m.options);
+                self.configured = true;
+            }
             Message::MonCommandAck(ack) if self.crashes_asked == Some(tid) => {
                 self.crashes_asked = None;
                 self.crashes.load(&ack.output);

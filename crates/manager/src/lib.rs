@@ -10,6 +10,7 @@ mod core;
 mod pg_map;
 mod sums;
 
+mod balancer;
 mod crashes;
 mod daemons;
 mod digest;

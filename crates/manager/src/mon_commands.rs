@@ -1,6 +1,8 @@
 //! Commands that the monitors run on behalf of a client that sent another one to us.
 //!
-//! Invariant: each waits under a number of its own until its answer comes or its client leaves.
+//! Invariants:
+//! 1. Each waits under a number of its own until its answer comes or its client leaves.
+//! 2. Who asked for several at once is answered once, after the last of them.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +30,7 @@ const LIMIT: usize = 1_024;
 
 #[derive(Debug, Clone, PartialEq)]
 struct Waiting {
-    to: ReplyTo,
+    to: Target,
     cmd: Vec<String>,
     input: Bytes,
     /// Output that goes in front of the monitors'.
@@ -36,10 +38,27 @@ struct Waiting {
     quiet: bool,
 }
 
+/// Whom an answer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    One(ReplyTo),
+    Group(u64),
+}
+
+/// Commands that somebody asked for together; nobody when the manager acts by itself or the client has left.
+#[derive(Debug, Clone, PartialEq)]
+struct Group {
+    to: Option<ReplyTo>,
+    own: bool,
+    left: usize,
+    failed: Option<Reply>,
+}
+
 /// Those under way, by the number that they were sent with.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct MonCommands {
     waiting: BTreeMap<u64, Waiting>,
+    groups: BTreeMap<u64, Group>,
     last: u64,
 }
 
@@ -51,7 +70,7 @@ impl MonCommands {
         }
         self.last += 1;
         let MonRequest { json, input, before, quiet } = request;
-        let waiting = Waiting { to, cmd: vec![json], input, before, quiet };
+        let waiting = Waiting { to: Target::One(to), cmd: vec![json], input, before, quiet };
         out.push(waiting.request(self.last, fsid));
         self.waiting.insert(self.last, waiting);
         true
@@ -66,12 +85,59 @@ impl MonCommands {
         self.last
     }
 
+    /// Sends several commands, in this order. Who asked for them is told when all are answered.
+    pub fn send_all(
+        &mut self,
+        fsid: Fsid,
+        to: Option<ReplyTo>,
+        requests: Vec<MonRequest>,
+        out: &mut Vec<Output>,
+    ) {
+        if self.waiting.len() + requests.len() > LIMIT {
+            let busy = Reply::error(types::Errno::EAGAIN, "too many commands wait for the monitors");
+            return out.extend(to.map(|to| to.reply(busy)));
+        }
+        if requests.is_empty() {
+            return out.extend(to.map(|to| to.reply(Reply::ok())));
+        }
+        let group = self.last;
+        self.groups.insert(group, Group { to, own: to.is_none(), left: requests.len(), failed: None });
+        for MonRequest { json, input, before, quiet } in requests {
+            self.last += 1;
+            let waiting = Waiting { to: Target::Group(group), cmd: vec![json], input, before, quiet };
+            out.push(waiting.request(self.last, fsid));
+            self.waiting.insert(self.last, waiting);
+        }
+    }
+
+    /// Whether commands are under way that nobody asked for.
+    pub fn own_under_way(&self) -> bool {
+        self.groups.values().any(|g| g.own)
+    }
+
+    fn group_answered(&mut self, id: u64, ack: MMonCommandAck, out: &mut Vec<Output>) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        group.left = group.left.saturating_sub(1);
+        if ack.result < 0 && group.failed.is_none() {
+            group.failed = Some(Reply { code: ack.result, outs: ack.status, data: ack.output });
+        }
+        if group.left == 0 {
+            if let Some(Group { to: Some(to), failed, .. }) = self.groups.remove(&id) {
+                out.push(to.reply(failed.unwrap_or_else(Reply::ok)));
+            }
+        }
+    }
+
     /// An answer goes on to the client as it is.
     pub fn answered(&mut self, tid: u64, ack: MMonCommandAck, out: &mut Vec<Output>) {
         if let Some(w) = self.waiting.remove(&tid) {
+            let to = match w.to {
+                Target::One(to) => to,
+                Target::Group(group) => return self.group_answered(group, ack, out),
+            };
             let outs = if w.quiet && ack.result >= 0 { String::new() } else { ack.status };
             let data = if w.before.is_empty() { ack.output } else { [w.before, ack.output].concat().into() };
-            out.push(w.to.reply(Reply { code: ack.result, outs, data }));
+            out.push(to.reply(Reply { code: ack.result, outs, data }));
         }
     }
 
@@ -82,7 +148,11 @@ impl MonCommands {
 
     /// A client left.
     pub fn forget(&mut self, conn: ConnId) {
-        self.waiting.retain(|_, w| w.to.conn() != Some(conn));
+        self.waiting.retain(|_, w| !matches!(w.to, Target::One(to) if to.conn() == Some(conn)));
+        // What was asked for together is seen through.
+        for group in self.groups.values_mut() {
+            group.to = group.to.filter(|to| to.conn() != Some(conn));
+        }
     }
 }
 

@@ -20,6 +20,7 @@ mod pool_opts;
 mod pool_wire;
 
 mod apply;
+mod balance;
 mod builders;
 mod compat;
 mod incremental;
@@ -30,6 +31,7 @@ mod osdmap;
 mod osdmap_dump;
 mod osdmap_print;
 mod osdmap_wire;
+mod upmap;
 
 mod fsmap;
 mod mgrmap;
@@ -37,6 +39,7 @@ mod monmap;
 mod servicemap;
 
 pub use addrs::{addr_json, addrvec_json};
+pub use balance::{BalanceGoal, Deviation, UpmapItems};
 pub use builders::OsdAddrs;
 pub use fsmap::{CompatSet, FeatureSet, FsMap};
 pub use incremental::{ApplyError, Incremental};
@@ -54,6 +57,7 @@ pub use release::Release;
 pub use servicemap::{Service, ServiceDaemon, ServiceMap};
 pub use snaps::SnapIntervals;
 pub use timespan::timespan_text;
+pub use upmap::RuleShape;
 
 /// The feature bits that shape Pacific's maps: what an increment's `encode_features` holds.
 /// Source: OSDMap::SIGNIFICANT_FEATURES in src/osd/OSDMap.h.

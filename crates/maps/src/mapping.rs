@@ -237,7 +237,7 @@ impl OsdMap {
         usize::try_from(osd).ok().and_then(|i| self.weights.get(i)) == Some(&WEIGHT_OUT)
     }
 
-    fn apply_upmap(&self, pool: &Pool, pg: PgId, raw: &mut Vec<i32>) {
+    pub(crate) fn apply_upmap(&self, pool: &Pool, pg: PgId, raw: &mut Vec<i32>) {
         if self.pg_upmap.is_empty() && self.pg_upmap_items.is_empty() {
             return;
         }

@@ -329,6 +329,14 @@ impl Pool {
         self.pg_num_pending = pg_num;
     }
 
+    /// Whether a PG is about to be merged into another, or to take one in. Source: pg_pool_t::is_pending_merge.
+    pub fn is_pending_merge(&self, pg: PgId) -> bool {
+        // A PG's parent is what is left without the highest bit of its number.
+        let parent = |seed: u32| seed & !(1u32.checked_shl(31 - seed.leading_zeros().min(31)).unwrap_or(0));
+        let mut leaving = self.pg_num_pending..self.pg_num;
+        leaving.contains(&pg.seed) || leaving.any(|seed| parent(seed) == pg.seed)
+    }
+
     /// Makes every kind of client resend what it sent before `epoch`.
     pub fn force_op_resend(&mut self, epoch: Epoch) {
         self.last_force_op_resend = epoch;

@@ -7,10 +7,6 @@ use maps::flags::{WEIGHT_IN, WEIGHT_OUT, osd_state};
 use maps::{OsdMap, pool_flags};
 use types::{PgId, Utime};
 
-/// Why a state of OSDs may not be changed automatically.
-const MIN_UP_RATIO: f64 = 0.3;
-const MIN_IN_RATIO: f64 = 0.75;
-
 /// Marks an OSD down; false when it was not up.
 pub(crate) fn mark_down(map: &mut OsdMap, id: i32) -> bool {
     match osd_mut(map, id).filter(|o| o.is_up()) {
@@ -70,15 +66,15 @@ pub(crate) fn osd_mut(map: &mut OsdMap, id: i32) -> Option<&mut maps::Osd> {
 }
 
 /// Whether marking one more OSD down leaves enough of them. Source: OSDMonitor::can_mark_down.
-pub(crate) fn can_mark_down(map: &OsdMap, id: i32) -> bool {
+pub(crate) fn can_mark_down(map: &OsdMap, id: i32, min_ratio: f64) -> bool {
     let n = map.counts();
-    !map.is_nodown(id) && n.total > 0 && n.up as f64 / n.total as f64 >= MIN_UP_RATIO
+    !map.is_nodown(id) && n.total > 0 && n.up as f64 / n.total as f64 >= min_ratio
 }
 
 /// Source: OSDMonitor::can_mark_out.
-pub(crate) fn can_mark_out(map: &OsdMap, id: i32) -> bool {
+pub(crate) fn can_mark_out(map: &OsdMap, id: i32, min_ratio: f64) -> bool {
     let n = map.counts();
-    !map.is_noout(id) && n.total > 0 && n.r#in as f64 / n.total as f64 >= MIN_IN_RATIO
+    !map.is_noout(id) && n.total > 0 && n.r#in as f64 / n.total as f64 >= min_ratio
 }
 
 /// What follows from a batch's edits: times of the last changes, and temporary sets that say nothing any more.
@@ -108,6 +104,15 @@ pub(crate) fn settle(old: &OsdMap, new: &mut OsdMap, now: Utime) {
         || old.crush != new.crush
     {
         clean_temps(new);
+    }
+    let upmaps = |m: &OsdMap| (m.pg_upmap.clone(), m.pg_upmap_items.clone());
+    if !(new.pg_upmap.is_empty() && new.pg_upmap_items.is_empty())
+        && (old.crush != new.crush
+            || old.weights != new.weights
+            || old.pools != new.pools
+            || upmaps(old) != upmaps(new))
+    {
+        new.clean_upmaps();
     }
 }
 
@@ -160,13 +165,6 @@ fn clean_temps(map: &mut OsdMap) {
         map.primary_temp.iter().filter(|(pg, osd)| dangling(pg, osd)).map(|(pg, _)| *pg).collect();
     for pg in drop {
         map.primary_temp.remove(&pg);
-    }
-    let gone = |pg: &PgId| !map.pg_exists(*pg);
-    let upmaps: Vec<PgId> =
-        map.pg_upmap.keys().chain(map.pg_upmap_items.keys()).copied().filter(gone).collect();
-    for pg in upmaps {
-        map.pg_upmap.remove(&pg);
-        map.pg_upmap_items.remove(&pg);
     }
 }
 

@@ -12,6 +12,7 @@ pub mod health;
 pub mod state;
 pub mod text;
 
+mod crush_check;
 mod crush_dump;
 mod edit;
 mod io;

@@ -17,10 +17,6 @@ const DIFFERENT: &[(&str, &str)] = &[
     (r#"{"prefix":"osd pool get-quota","pool":"p","format":"json"}"#, "the same"),
     (r#"{"prefix":"osd reweight","id":1,"weight":1.5}"#, "above the range that the command states"),
     (r#"{"prefix":"osd reweight","id":1,"weight":-0.5}"#, "below the range; one text for all commands"),
-    (
-        r#"{"prefix":"osd primary-affinity","id":1,"weight":0.5}"#,
-        "Ceph prints the numbers of stream flags around the value",
-    ),
     (r#"{"prefix":"osd primary-affinity","id":1,"weight":1.5}"#, "above the range that the command states"),
     (r#"{"prefix":"osd set-full-ratio","ratio":1.5}"#, "above the range that the command states"),
     (

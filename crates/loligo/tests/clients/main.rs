@@ -1,6 +1,7 @@
 //! Debian's unmodified Ceph clients against an optimised build: what a user does, and what a hostile peer does.
 
 mod auth;
+mod balance;
 mod basics;
 mod bench;
 mod block;

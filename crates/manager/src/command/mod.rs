@@ -4,6 +4,7 @@
 //! Source: DaemonServer::_handle_command in src/mgr/DaemonServer.cc.
 
 mod autoscale;
+mod balancer;
 mod crash;
 mod daemon;
 mod modules;
@@ -29,6 +30,7 @@ use monitor::command::{Args, Format, Reply, Signature, flags};
 use serde_json::Value;
 use types::{ConnId, Errno, Now};
 
+use crate::balancer::Balancer;
 use crate::core::{Manager, Settings};
 use crate::crashes::{self, Crashes};
 use crate::daemons::Daemons;
@@ -47,6 +49,7 @@ const GROUPS: &[&[Command]] = &[
     reweight::COMMANDS,
     osd_safety::COMMANDS,
     daemon::COMMANDS,
+    balancer::COMMANDS,
     modules::COMMANDS,
     crash::COMMANDS,
 ];
@@ -93,6 +96,7 @@ pub struct Ctx<'a> {
     pub(crate) options: &'a Values,
     pub settings: &'a Settings,
     pub(crate) crashes: &'a Crashes,
+    pub(crate) balancer: &'a mut Balancer,
     /// See [`Ctx::keep_crashes`].
     crash_changes: Vec<crashes::Change>,
     pub sessions: &'a BTreeMap<ConnId, PeerInfo>,
@@ -105,6 +109,8 @@ pub struct Ctx<'a> {
     pub out: &'a mut Vec<Output>,
     /// See [`Ctx::ask_monitors`].
     asked: Option<MonRequest>,
+    /// See [`Ctx::ask_monitors_for_all`].
+    asked_all: Vec<MonRequest>,
 }
 
 impl Ctx<'_> {
@@ -116,6 +122,12 @@ impl Ctx<'_> {
     /// The same with output that goes in front of theirs.
     pub fn ask_monitors_after(&mut self, before: Bytes, json: &Value, input: Bytes) -> Reply {
         self.asked = Some(MonRequest { json: json.to_string(), input, before, quiet: false });
+        Reply::ok()
+    }
+
+    /// Has the monitors run several commands; the client is answered when they all are, with the first error if there is one.
+    pub(crate) fn ask_monitors_for_all(&mut self, requests: Vec<MonRequest>) -> Reply {
+        self.asked_all = requests;
         Reply::ok()
     }
 
@@ -234,6 +246,9 @@ fn answer(
     if let Some(last) = manager.keep_crashes(now, asked.crashes, out) {
         asked.request = Some(last);
     }
+    if !asked.all.is_empty() {
+        return manager.mon_commands.send_all(fsid, Some(to), asked.all, out);
+    }
     match asked.request {
         Some(request) => {
             if !manager.mon_commands.send(fsid, to, request, out) {
@@ -248,11 +263,12 @@ fn answer(
 #[derive(Default)]
 struct Asked {
     request: Option<MonRequest>,
+    all: Vec<MonRequest>,
     crashes: Vec<crashes::Change>,
 }
 
 fn evaluate(
-    manager: &Manager,
+    manager: &mut Manager,
     now: Now,
     peer: Option<&PeerInfo>,
     cmd: &[String],
@@ -298,6 +314,7 @@ fn evaluate(
         options: &manager.options,
         settings: &manager.settings,
         crashes: &manager.crashes,
+        balancer: &mut manager.balancer,
         crash_changes: Vec::new(),
         sessions: &manager.sessions,
         prefix: &prefix,
@@ -306,10 +323,11 @@ fn evaluate(
         input,
         out,
         asked: None,
+        asked_all: Vec::new(),
     };
     let reply = (command.handler)(&mut ctx);
     let reply = admin::xml::convert(reply, args.text("format"), &prefix);
-    *asked = Asked { request: ctx.asked, crashes: ctx.crash_changes };
+    *asked = Asked { request: ctx.asked, all: ctx.asked_all, crashes: ctx.crash_changes };
     reply
 }
 

@@ -1,7 +1,7 @@
 //! What Ceph's manager modules answer, as far as a manager without modules can: IO rates, OSDs' status, and that nothing
-//! is being balanced, recorded or orchestrated.
+//! is being recorded or orchestrated.
 //!
-//! Source: src/pybind/mgr/{iostat,status,balancer,crash,progress,telemetry,orchestrator}.
+//! Source: src/pybind/mgr/{iostat,status,crash,progress,telemetry,orchestrator}.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -33,20 +33,6 @@ pub(super) const COMMANDS: &[Command] = &[
         "r",
         osd_status,
     ),
-    Command::new("balancer status", "Show balancer status", "mgr", "r", |ctx| {
-        let status = json!({
-            "active": false,
-            "last_optimize_duration": "",
-            "last_optimize_started": "",
-            "mode": "none",
-            "no_optimization_needed": false,
-            "optimize_result": "",
-            "plans": [],
-        });
-        Reply::json(pretty(ctx), &status)
-    }),
-    Command::new("balancer ls", "List all plans", "mgr", "r", |ctx| Reply::json(pretty(ctx), &json!([]))),
-    Command::new("balancer off", "Disable automatic balancing", "mgr", "rw", |_| Reply::ok()),
     Command::new(
         "fs status name=fs,type=CephString,req=false",
         "Show the status of a CephFS filesystem",

@@ -10,7 +10,7 @@ use types::{AuthName, EntityType, Errno};
 use crate::command::{Command, Ctx, Handler, Reply, WriteCtx, flags};
 use crate::options::{self, normalize};
 use crate::service::subscribe::view_of;
-use crate::state::{Change, ConfigChange, ConfigEntry, Mask, parse_who};
+use crate::state::{Change, ConfigChange, ConfigEntry, Mask, parse_who, split_key};
 use crate::text::table::TextTable;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -64,7 +64,7 @@ type Wanted = BTreeMap<String, Option<String>>;
 fn propose(ctx: &mut WriteCtx<'_>, wanted: Wanted, name: &str) {
     let mut diff = BTreeMap::new();
     for (key, value) in wanted {
-        let old = key.rsplit_once('/').and_then(|(who, option)| ctx.state().config.get(who, option).cloned());
+        let old = split_key(&key).and_then(|(who, option)| ctx.state().config.get(who, option).cloned());
         if old != value {
             diff.insert(key, (old, value));
         }

@@ -7,6 +7,7 @@ use crush::{CrushMap, EditError, Location, parse_location, weight_from_f32};
 use types::Errno;
 
 use crate::command::{Command, Handler, Reply, WriteCtx, flags};
+use crate::crush_check::{Rules, check};
 use crate::edit::set_crush;
 use crate::text::six_digits;
 
@@ -33,6 +34,12 @@ pub(super) const COMMANDS: &[Command] = &[
          name=args,type=CephString,n=N,goodchars=[A-Za-z0-9-_.=]",
         "place and weight of an OSD that is in the CRUSH map",
         |ctx| add_or_set(ctx, "set"),
+    ),
+    // Without an OSD; the one above comes first, because this one fits everything.
+    write(
+        "osd crush set name=prior_version,type=CephInt,req=false",
+        "replace the CRUSH map by the one given with -i",
+        setcrushmap,
     ),
     write(
         "osd crush add name=id,type=CephOsdName name=weight,type=CephFloat,range=0.0 \
@@ -114,7 +121,7 @@ pub(super) fn refused(e: &EditError) -> Reply {
     Reply::error(Errno(e.errno()), e.to_string())
 }
 
-/// Edits a copy of the CRUSH map; it is taken over when the edit succeeds.
+/// Edits a copy of the CRUSH map; it is taken over when the edit succeeds and leaves a map that the pools can use.
 pub(super) fn edit(
     ctx: &mut WriteCtx<'_>,
     edit: impl FnOnce(&mut CrushMap) -> Result<String, EditError>,
@@ -122,7 +129,13 @@ pub(super) fn edit(
     let mut crush = ctx.osdmap().crush.as_ref().clone();
     match edit(&mut crush) {
         Ok(text) => {
-            if crush != *ctx.osdmap().crush && !set_crush(ctx.osdmap_mut(), &crush) {
+            if crush == *ctx.osdmap().crush {
+                return Reply::done(text);
+            }
+            if let Err((errno, why)) = check(ctx.osdmap(), &crush, Rules::InUse) {
+                return Reply::error(errno, why);
+            }
+            if !set_crush(ctx.osdmap_mut(), &crush) {
                 return Reply::error(Errno::EINVAL, "the edited map cannot be encoded");
             }
             Reply::done(text)
@@ -160,12 +173,13 @@ fn setcrushmap(ctx: &mut WriteCtx<'_>) -> Reply {
             return Reply::error(Errno::EPERM, text);
         }
     }
-    if let Err(e) = crush.validate() {
-        return bad(format!("Failed crushmap test: {e}"));
+    let legacy =
+        crush.rules.iter().zip(0u32..).any(|(r, id)| r.as_ref().is_some_and(|r| u32::from(r.ruleset) != id));
+    if legacy {
+        return bad("crush maps with ruleset != ruleid are no longer allowed".to_owned());
     }
-    let used = ctx.osdmap().pools.iter().find(|(_, p)| crush.rule(p.crush_rule.into()).is_none());
-    if let Some((id, p)) = used {
-        return bad(format!("pool {id} references crush_rule {} but it is not present", p.crush_rule));
+    if let Err((errno, why)) = check(ctx.osdmap(), &crush, Rules::All) {
+        return Reply::error(errno, why);
     }
     let unknown =
         (0..crush.max_devices).find(|id| crush.is_placed(*id) && *id >= ctx.osdmap().max_osd().max(10_000));
@@ -326,7 +340,9 @@ fn swap_bucket(ctx: &mut WriteCtx<'_>) -> Reply {
         return Reply::error(Errno::ENOENT, format!("dest item {to} does not exist"));
     };
     if !ctx.args.flag("yes_i_really_mean_it") && crush.parent(a).is_some() {
-        let text = format!("{from} is not an orphan bucket; pass --yes-i-really-mean-it to proceed anyway");
+        let text = format!(
+            "source item {from} is not an orphan bucket; pass --yes-i-really-mean-it to proceed anyway"
+        );
         return Reply::error(Errno::EPERM, text);
     }
     edit(ctx, |crush| {

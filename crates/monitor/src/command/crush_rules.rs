@@ -1,12 +1,13 @@
-//! `osd crush rule ...`, device classes, tunables and weight sets.
+//! `osd crush rule ...`, device classes and tunables.
 //!
 //! Source: OSDMonitor::prepare_command_impl.
 
-use crush::{DEFAULT_CHOOSE_ARGS, RULE_REPLICATED, RuleMode};
+use crush::{RULE_REPLICATED, RuleMode};
 use types::Errno;
 
 use crate::command::crush_edit::{edit, refused, write};
-use crate::command::{ArgValue, Command, Reply, WriteCtx};
+use crate::command::{Command, Reply, WriteCtx};
+use crate::service::erasure;
 
 pub(super) const COMMANDS: &[Command] = &[
     write(
@@ -68,21 +69,15 @@ optimal|default",
         set_tunable,
     ),
     write(
-        "osd crush weight-set create-compat",
-        "make weights for placement apart from the CRUSH weights",
-        create_compat,
+        "osd crush set-all-straw-buckets-to-straw2",
+        "give buckets of the old algorithm straw the newer one",
+        straw2,
     ),
-    write("osd crush weight-set rm-compat", "place by the CRUSH weights again", |ctx| {
-        edit(ctx, |crush| {
-            crush.choose_args.remove(&DEFAULT_CHOOSE_ARGS);
-            Ok(String::new())
-        })
-    }),
     write(
-        "osd crush weight-set reweight-compat name=item,type=CephString \
-         name=weight,type=CephFloat,range=0.0,n=N",
-        "weight of an item for placement",
-        reweight_compat,
+        "osd crush rule create-erasure name=name,type=CephString,goodchars=[A-Za-z0-9-_.] \
+         name=profile,type=CephString,req=false,goodchars=[A-Za-z0-9-_.=]",
+        "make a rule for pools with an erasure code profile",
+        create_erasure_rule,
     ),
 ];
 
@@ -158,7 +153,9 @@ fn osds(ctx: &WriteCtx<'_>) -> (Vec<i32>, String, bool) {
             Ok(id) => said += &format!("osd.{id} does not exist. "),
             Err(_) => {
                 bad = true;
-                said += &format!("unable to parse osd id:\"{word}\". ");
+                said += &format!(
+                    "Expected option value to be integer, got '{word}', unable to parse osd id:\"{word}\". "
+                );
             }
         }
     }
@@ -240,19 +237,32 @@ fn class_rm(ctx: &mut WriteCtx<'_>) -> Reply {
     let crush = &ctx.osdmap().crush;
     let Some(id) = crush.class_id(&class) else { return Reply::ok() };
     let used = crush.rules_by_class(id);
-    if let Some(rule) = used.first() {
-        let name = crush.rule_name(i32::try_from(*rule).unwrap_or(-1)).unwrap_or_default();
-        return Reply::error(
-            Errno::EBUSY,
-            format!("class '{class}' still referenced by crush_rule '{name}'"),
-        );
+    if !used.is_empty() {
+        let name = |rule: &u32| crush.rule_name(i32::try_from(*rule).unwrap_or(-1)).unwrap_or_default();
+        let names: Vec<String> = used.iter().map(|rule| format!("'{}'", name(rule))).collect();
+        let text = format!("class '{class}' still referenced by crush_rule(s): {}", names.join(","));
+        return Reply::error(Errno::EBUSY, text);
+    }
+    let profiles = ctx.osdmap().erasure_code_profiles.iter();
+    let users: Vec<&str> = profiles
+        .filter(|(_, p)| p.get("crush-device-class") == Some(&class))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if !users.is_empty() {
+        let text =
+            format!("class '{class}' is still referenced by erasure-code-profile(s): {}", users.join(","));
+        return Reply::error(Errno::EBUSY, text);
     }
     edit(ctx, |crush| {
-        for device in crush.devices_by_class(&class) {
-            crush.remove_device_class(device)?;
+        let devices = crush.devices_by_class(&class);
+        for device in &devices {
+            crush.remove_device_class(*device)?;
         }
         crush.class_names.remove(&id);
-        crush.rebuild_class_roots()?;
+        // Without devices there are no buckets of the class, and other empty classes are to stay.
+        if !devices.is_empty() {
+            crush.rebuild_class_roots()?;
+        }
         Ok(format!("removed class {class} with id {id} from crush map"))
     })
 }
@@ -263,8 +273,13 @@ fn class_rename(ctx: &mut WriteCtx<'_>) -> Reply {
     let crush = &ctx.osdmap().crush;
     match (crush.class_id(&from), crush.class_id(&to)) {
         (None, Some(_)) => Reply::done(format!("already renamed to '{to}'")),
-        (None, None) => Reply::error(Errno::ENOENT, format!("class '{from}' does not exist")),
-        (Some(_), Some(_)) => Reply::error(Errno::EEXIST, format!("class '{to}' already exists")),
+        (None, None) => {
+            let text = format!("fail to rename '{from}' to '{to}' : (2) No such file or directory");
+            Reply::error(Errno::ENOENT, text)
+        }
+        (Some(_), Some(_)) => {
+            Reply::error(Errno::EEXIST, format!("fail to rename '{from}' to '{to}' : (17) File exists"))
+        }
         (Some(_), None) => edit(ctx, |crush| {
             crush.rename_class(&from, &to)?;
             Ok(format!("rename class '{from}' to '{to}'"))
@@ -285,7 +300,7 @@ fn tunables(ctx: &mut WriteCtx<'_>) -> Reply {
 
 fn set_tunable(ctx: &mut WriteCtx<'_>) -> Reply {
     let value = ctx.args.int("value").unwrap_or(0);
-    let Some(version) = u8::try_from(value).ok().filter(|v| *v <= 2) else {
+    let Some(version) = u8::try_from(value).ok().filter(|v| *v <= 1) else {
         return Reply::error(Errno::EINVAL, "value must be 0 or 1; got ".to_owned() + &value.to_string());
     };
     edit(ctx, |crush| {
@@ -294,31 +309,29 @@ fn set_tunable(ctx: &mut WriteCtx<'_>) -> Reply {
     })
 }
 
-fn create_compat(ctx: &mut WriteCtx<'_>) -> Reply {
+fn straw2(ctx: &mut WriteCtx<'_>) -> Reply {
     edit(ctx, |crush| {
-        crush.create_choose_args(DEFAULT_CHOOSE_ARGS, 1);
+        crush.straw_buckets_to_straw2()?;
         Ok(String::new())
     })
 }
 
-fn reweight_compat(ctx: &mut WriteCtx<'_>) -> Reply {
-    let item = ctx.args.text_or_empty("item").to_owned();
-    let weights: Vec<f64> = match ctx.args.get("weight") {
-        Some(ArgValue::FloatList(w)) => w.clone(),
-        _ => Vec::new(),
-    };
-    if !ctx.osdmap().crush.choose_args.contains_key(&DEFAULT_CHOOSE_ARGS) {
-        return Reply::error(Errno::ENOENT, "weight-set for compat does not exist");
+fn create_erasure_rule(ctx: &mut WriteCtx<'_>) -> Reply {
+    let name = ctx.args.text_or_empty("name").to_owned();
+    let profile = ctx.args.text("profile").filter(|p| !p.is_empty()).unwrap_or("default");
+    if ctx.osdmap().crush.rule_id(&name).is_some() {
+        return Reply::done(format!("rule {name} already exists"));
     }
-    let Some(id) = ctx.osdmap().crush.item_id(&item) else {
-        return Reply::error(Errno::ENOENT, format!("item '{item}' does not exist"));
-    };
-    if weights.len() != 1 {
-        return Reply::error(Errno::EINVAL, "must specify exactly 1 weight");
+    let mut values = ctx.osdmap().erasure_code_profiles.get(profile).cloned().unwrap_or_default();
+    if values.is_empty() && profile != "default" {
+        let text = "cannot determine the erasure code plugin because there is no 'plugin' entry in the \
+                    erasure_code_profile {}";
+        return Reply::error(Errno::EINVAL, text);
     }
-    edit(ctx, |crush| {
-        let fixed: Result<Vec<u32>, _> = weights.iter().map(|w| crush::weight_from_f32(*w as f32)).collect();
-        crush.adjust_choose_args(DEFAULT_CHOOSE_ARGS, id, &fixed?)?;
-        Ok(String::new())
-    })
+    let made = erasure::normalise(ctx.osdmap(), &mut values, true)
+        .and_then(|code| erasure::rule(ctx.batch, &name, &values, code));
+    match made {
+        Ok(id) => Reply::done(format!("created rule {name} at {id}")),
+        Err((errno, text)) => Reply::error(errno, text),
+    }
 }

@@ -7,6 +7,7 @@ mod config;
 mod config_key;
 mod crush_edit;
 mod crush_rules;
+mod crush_sets;
 mod crush_show;
 mod describe;
 mod df;
@@ -26,6 +27,7 @@ mod osd_settings;
 mod osd_show;
 mod osd_state;
 mod osd_tree;
+mod pg_force;
 mod pool;
 mod pool_app;
 mod pool_get;
@@ -79,6 +81,8 @@ const GROUPS: &[&[Command]] = &[
     osd_settings::COMMANDS,
     crush_edit::COMMANDS,
     crush_rules::COMMANDS,
+    crush_sets::COMMANDS,
+    pg_force::COMMANDS,
     erasure::COMMANDS,
     tier::COMMANDS,
     config::COMMANDS,

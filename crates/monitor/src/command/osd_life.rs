@@ -251,7 +251,7 @@ fn lost(ctx: &mut WriteCtx<'_>) -> Reply {
         Err(reply) => return reply,
     };
     if ctx.osdmap().is_up(id) {
-        return Reply::error(Errno::EBUSY, format!("osd.{id} is not down or doesn't exist"));
+        return Reply::error(Errno::EBUSY, format!("osd.{id} is not down"));
     }
     let down_at = ctx.osdmap().osd(id).map_or(types::Epoch(0), |o| o.info.down_at);
     if let Some(o) = edit::osd_mut(ctx.osdmap_mut(), id) {
@@ -302,8 +302,9 @@ fn destroy_or_purge(ctx: &mut WriteCtx<'_>, purge: bool) -> Reply {
 
 fn purge_new(ctx: &mut WriteCtx<'_>) -> Reply {
     let id = i32::try_from(ctx.args.int("id").unwrap_or(-1)).unwrap_or(-1);
-    if ctx.osdmap().osd(id).is_some_and(|o| o.exists() && o.state & osd_state::NEW == 0) {
-        return Reply::error(Errno::EPERM, format!("osd.{id} is not new, use purge"));
+    let known = ctx.osdmap().osd(id).filter(|o| o.exists());
+    if known.is_some_and(|o| !o.is_up() && o.state & osd_state::NEW == 0) {
+        return Reply::error(Errno::EPERM, format!("osd.{id} is not new"));
     }
     destroy_or_purge(ctx, true)
 }

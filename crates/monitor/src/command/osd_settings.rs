@@ -187,27 +187,48 @@ fn blocklist_clear(ctx: &mut WriteCtx<'_>) -> Reply {
     Reply::done(" removed all blocklist entries")
 }
 
-fn pg_arg(ctx: &WriteCtx<'_>) -> Result<PgId, Reply> {
+/// The PG that `pgid` names, whether it exists or not.
+pub(super) fn pg_parsed(ctx: &WriteCtx<'_>) -> Result<PgId, Reply> {
     let text = ctx.args.text_or_empty("pgid");
-    let Some(pg) = PgId::parse(text) else {
-        return Err(Reply::error(Errno::EINVAL, format!("invalid pgid '{text}'")));
-    };
-    if ctx.osdmap().pg_exists(pg) {
-        Ok(pg)
-    } else {
-        Err(Reply::error(Errno::ENOENT, format!("pg {pg} does not exist")))
+    PgId::parse(text).ok_or_else(|| Reply::error(Errno::EINVAL, format!("invalid pgid '{text}'")))
+}
+
+/// The PG that `pgid` names, which must exist.
+pub(super) fn pg_arg(ctx: &WriteCtx<'_>, missing: &dyn Fn(PgId) -> String) -> Result<PgId, Reply> {
+    let pg = pg_parsed(ctx)?;
+    if ctx.osdmap().pg_exists(pg) { Ok(pg) } else { Err(Reply::error(Errno::ENOENT, missing(pg))) }
+}
+
+fn existing_pg(ctx: &WriteCtx<'_>) -> Result<PgId, Reply> {
+    pg_arg(ctx, &|pg| format!("pg {pg} does not exist"))
+}
+
+fn given_ids(ctx: &WriteCtx<'_>) -> Vec<i64> {
+    match ctx.args.get("id") {
+        Some(ArgValue::IntList(ids)) => ids.clone(),
+        _ => Vec::new(),
     }
 }
 
+fn known_osd(ctx: &WriteCtx<'_>, id: i64) -> Result<i32, Reply> {
+    let known = i32::try_from(id).ok().filter(|id| ctx.osdmap().exists(*id));
+    known.ok_or_else(|| Reply::error(Errno::ENOENT, format!("osd.{id} does not exist")))
+}
+
 fn osd_list(ctx: &WriteCtx<'_>) -> Result<Vec<i32>, Reply> {
-    let ids = match ctx.args.get("id") {
-        Some(ArgValue::IntList(ids)) => ids.clone(),
-        _ => Vec::new(),
-    };
-    let known = |id: i64| i32::try_from(id).ok().filter(|id| ctx.osdmap().exists(*id));
-    let check =
-        |id: i64| known(id).ok_or_else(|| Reply::error(Errno::ENOENT, format!("osd.{id} does not exist")));
-    ids.into_iter().map(check).collect()
+    given_ids(ctx).into_iter().map(|id| known_osd(ctx, id)).collect()
+}
+
+/// Refuses more OSDs than the pool has copies, and fewer than it serves with.
+fn check_count(ctx: &WriteCtx<'_>, pg: PgId, osds: usize) -> Result<(), Reply> {
+    let pool = ctx.osdmap().pool(pg.pool);
+    let (min, size) = pool.map_or((0, 0), |p| (usize::from(p.min_size), usize::from(p.size)));
+    let refuse = |text: String| Err(Reply::error(Errno::EINVAL, text));
+    match osds {
+        n if n < min => refuse(format!("num of osds ({n}) < pool min size ({min})")),
+        n if n > size => refuse(format!("num of osds ({n}) > pool size ({size})")),
+        _ => Ok(()),
+    }
 }
 
 fn list_text(osds: &[i32]) -> String {
@@ -215,21 +236,23 @@ fn list_text(osds: &[i32]) -> String {
 }
 
 fn pg_temp(ctx: &mut WriteCtx<'_>) -> Reply {
-    let (pg, osds) = match pg_arg(ctx).and_then(|pg| Ok((pg, osd_list(ctx)?))) {
+    let (pg, osds) = match existing_pg(ctx).and_then(|pg| Ok((pg, osd_list(ctx)?))) {
         Ok(parsed) => parsed,
         Err(reply) => return reply,
     };
-    let map = ctx.osdmap_mut();
     if osds.is_empty() {
-        map.pg_temp.remove(&pg);
-    } else {
-        map.pg_temp.insert(pg, osds.clone());
+        ctx.osdmap_mut().pg_temp.remove(&pg);
+        return Reply::done(format!("done cleaning up pg_temp of {pg}"));
     }
+    if let Err(reply) = check_count(ctx, pg, osds.len()) {
+        return reply;
+    }
+    ctx.osdmap_mut().pg_temp.insert(pg, osds.clone());
     Reply::done(format!("set {pg} pg_temp mapping to [{}]", list_text(&osds)))
 }
 
 fn primary_temp(ctx: &mut WriteCtx<'_>) -> Reply {
-    let pg = match pg_arg(ctx) {
+    let pg = match existing_pg(ctx) {
         Ok(pg) => pg,
         Err(reply) => return reply,
     };
@@ -260,40 +283,66 @@ fn upmap_allowed(ctx: &WriteCtx<'_>) -> Result<(), Reply> {
 }
 
 fn pg_upmap(ctx: &mut WriteCtx<'_>) -> Reply {
-    let parsed = upmap_allowed(ctx).and_then(|()| Ok((pg_arg(ctx)?, osd_list(ctx)?)));
-    let (pg, osds) = match parsed {
-        Ok(parsed) => parsed,
+    let parsed = upmap_allowed(ctx).and_then(|()| existing_pg(ctx));
+    let checked = parsed.and_then(|pg| {
+        check_count(ctx, pg, given_ids(ctx).len())?;
+        Ok((pg, osd_list(ctx)?))
+    });
+    let (pg, given) = match checked {
+        Ok(checked) => checked,
         Err(reply) => return reply,
     };
-    let size = ctx.osdmap().pool(pg.pool).map_or(0, |p| usize::from(p.size));
-    if osds.is_empty() || osds.len() > size {
-        let text = format!("num of osds ({}) != pool size ({size})", osds.len());
-        return Reply::error(Errno::EINVAL, text);
+    let (mut osds, mut said) = (Vec::new(), String::new());
+    for osd in given {
+        match osds.contains(&osd) {
+            true => said += &format!("osd.{osd} already exists, "),
+            false => osds.push(osd),
+        }
     }
-    ctx.osdmap_mut().pg_upmap.insert(pg, osds.clone());
-    Reply::done(format!("set {pg} pg_upmap mapping to [{}]", list_text(&osds)))
+    let text = list_text(&osds);
+    ctx.osdmap_mut().pg_upmap.insert(pg, osds);
+    Reply::done(format!("{said}set {pg} pg_upmap mapping to [{text}]"))
 }
 
 fn pg_upmap_items(ctx: &mut WriteCtx<'_>) -> Reply {
-    let parsed = upmap_allowed(ctx).and_then(|()| Ok((pg_arg(ctx)?, osd_list(ctx)?)));
-    let (pg, osds) = match parsed {
-        Ok(parsed) => parsed,
+    let pg = match upmap_allowed(ctx).and_then(|()| existing_pg(ctx)) {
+        Ok(pg) => pg,
         Err(reply) => return reply,
     };
-    if osds.is_empty() || osds.len() % 2 != 0 {
+    let (ids, size) = (given_ids(ctx), ctx.osdmap().pool(pg.pool).map_or(0, |p| usize::from(p.size)));
+    if ids.len() % 2 != 0 {
         return Reply::error(Errno::EINVAL, "you must specify pairs of osd ids to be remapped");
     }
-    let pairs = osds.chunks_exact(2).filter_map(|c| Some((*c.first()?, *c.get(1)?)));
-    let items: Vec<(i32, i32)> = pairs.filter(|(from, to)| from != to).collect();
-    let text: Vec<String> = items.iter().map(|(from, to)| format!("{from}->{to}")).collect();
-    if !items.is_empty() {
-        ctx.osdmap_mut().pg_upmap_items.insert(pg, items);
+    if ids.len() / 2 > size {
+        let text = format!("num of osd pairs ({}) > pool size ({size})", ids.len() / 2);
+        return Reply::error(Errno::EINVAL, text);
     }
-    Reply::done(format!("set {pg} pg_upmap_items mapping to [{}]", text.join(",")))
+    let (mut items, mut said) = (Vec::new(), String::new());
+    for pair in ids.chunks_exact(2) {
+        let [from, to] = [pair.first(), pair.get(1)].map(|id| id.copied().unwrap_or(-1));
+        if from == to {
+            said += &format!("from osd.{from} == to osd.{to}, ");
+            continue;
+        }
+        let pair = match known_osd(ctx, from).and_then(|from| Ok((from, known_osd(ctx, to)?))) {
+            Ok(pair) => pair,
+            Err(reply) => return reply,
+        };
+        match items.contains(&pair) {
+            true => said += &format!("osd.{from} -> osd.{to} already exists, "),
+            false => items.push(pair),
+        }
+    }
+    if items.is_empty() {
+        return Reply::error(Errno::EINVAL, said + "no valid upmap items(pairs) is specified");
+    }
+    let text: Vec<String> = items.iter().map(|(from, to)| format!("{from}->{to}")).collect();
+    ctx.osdmap_mut().pg_upmap_items.insert(pg, items);
+    Reply::done(format!("{said}set {pg} pg_upmap_items mapping to [{}]", text.join(",")))
 }
 
 fn rm_upmap(ctx: &mut WriteCtx<'_>, whole: bool) -> Reply {
-    let pg = match upmap_allowed(ctx).and_then(|()| pg_arg(ctx)) {
+    let pg = match upmap_allowed(ctx).and_then(|()| existing_pg(ctx)) {
         Ok(pg) => pg,
         Err(reply) => return reply,
     };

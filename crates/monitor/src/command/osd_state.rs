@@ -294,7 +294,8 @@ fn primary_affinity(ctx: &mut WriteCtx<'_>) -> Reply {
     if let Some(slot) = usize::try_from(id).ok().and_then(|i| all.get_mut(i)) {
         *slot = value;
     }
-    Reply::done(format!("set osd.{id} primary-affinity to {} ({value})", crate::text::six_digits(w)))
+    // Ceph prints the numbers of two stream flags around the value, where it means to print it in hexadecimal.
+    Reply::done(format!("set osd.{id} primary-affinity to {} (8{value}2)", crate::text::six_digits(w)))
 }
 
 fn change_flags(ctx: &mut WriteCtx<'_>, bits: u32, on: bool) -> Reply {
@@ -346,7 +347,17 @@ fn group(ctx: &mut WriteCtx<'_>, on: bool) -> Reply {
 }
 
 fn single(ctx: &mut WriteCtx<'_>, bits: u32, on: bool) -> Reply {
-    apply_group(ctx, &ctx.args.list("ids"), bits, on)
+    let words = ctx.args.list("ids");
+    let number = |word: &String| word.strip_prefix("osd.").unwrap_or(word).parse::<i32>().ok();
+    let missing = |word: &String| number(word).filter(|id| *id >= 0 && !ctx.osdmap().exists(*id));
+    let said: String =
+        words.iter().filter_map(missing).map(|id| format!("osd.{id} does not exist. ")).collect();
+    let known: Vec<String> = words.into_iter().filter(|word| missing(word).is_none()).collect();
+    if known.is_empty() {
+        return Reply::done(said);
+    }
+    let reply = apply_group(ctx, &known, bits, on);
+    Reply { outs: said + &reply.outs, ..reply }
 }
 
 fn apply_group(ctx: &mut WriteCtx<'_>, who: &[String], bits: u32, on: bool) -> Reply {

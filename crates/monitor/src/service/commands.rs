@@ -8,7 +8,7 @@ use messages::mon::{MMonCommand, MMonCommandAck};
 use types::{ConnId, Errno, Now};
 
 use crate::command::{
-    Args, Command, Ctx, Format, Handler, Reply, Signature, WriteCtx, describe_all, find, flags,
+    Args, Command, Ctx, Format, Handler, Reply, Signature, WriteCtx, all, describe_all, find, flags,
 };
 use crate::io::Output;
 use crate::monitor::Monitor;
@@ -107,7 +107,7 @@ impl Monitor {
             return Err(Reply::error(Errno::EPERM, "wrong fsid"));
         }
         let bad = |e: crate::command::CommandError| Reply::error(Errno::EINVAL, e.to_string());
-        let (prefix, mut args) = Args::parse(&m.cmd).map_err(bad)?;
+        let (prefix, args) = Args::parse(&m.cmd).map_err(bad)?;
         if prefix == "get_command_descriptions" {
             return Ok(Route::Described);
         }
@@ -120,7 +120,7 @@ impl Monitor {
         if !session.may_command(command.module, &prefix, &args.as_text(), Access::parse(command.perm)) {
             return Err(Reply::error(Errno::EACCES, "access denied"));
         }
-        args.check(&Signature::parse(command.sig)).map_err(bad)?;
+        let (command, args) = fitting(command, &prefix, args).map_err(bad)?;
         let format = Format::parse(args.text("format"))?;
         Ok(Route::Ours(command, args, format))
     }
@@ -160,6 +160,28 @@ impl Monitor {
         );
         Some(self.settings.log_entry(now, Priority::Info, "audit", text))
     }
+}
+
+/// Of the commands with one prefix (`osd crush set` is two) the first whose parameters the arguments fit.
+fn fitting(
+    first: &'static Command,
+    prefix: &str,
+    args: Args,
+) -> Result<(&'static Command, Args), crate::command::CommandError> {
+    let mut checked = args.clone();
+    let Err(error) = checked.check(&Signature::parse(first.sig)) else { return Ok((first, checked)) };
+    let others = all().filter(|c| {
+        !std::ptr::eq(*c, first)
+            && c.perm == first.perm
+            && Signature::prefix_of(c.sig).eq(prefix.split_whitespace())
+    });
+    for other in others {
+        let mut checked = args.clone();
+        if checked.check(&Signature::parse(other.sig)).is_ok() {
+            return Ok((other, checked));
+        }
+    }
+    Err(error)
 }
 
 /// The answer in the format that was asked for.

@@ -102,6 +102,8 @@ impl Monitor {
             mark_new_in: self.settings.switch(&self.state, "mon_osd_auto_mark_new_in", true),
             mark_auto_out_in: self.settings.switch(&self.state, "mon_osd_auto_mark_auto_out_in", true),
             mark_in: self.settings.switch(&self.state, "mon_osd_auto_mark_in", false),
+            laggy_weight: self.number("mon_osd_laggy_weight", 0.3).clamp(0.0, 1.0) as f32,
+            laggy_max_interval_s: self.number("mon_osd_laggy_max_interval", 300.0).clamp(0.0, 1e9) as u32,
         }
     }
 
@@ -139,7 +141,7 @@ impl Monitor {
             }
             return;
         }
-        if !edit::can_mark_down(map, target) {
+        if !edit::can_mark_down(map, target, self.min_up_ratio()) {
             return;
         }
         if m.flags & MOsdFailure::IMMEDIATE != 0 {
@@ -168,7 +170,11 @@ impl Monitor {
         let own = self.sessions.get(&conn).and_then(osd_of) == Some(id);
         let current = batch.osdmap().osd(id).filter(|o| o.is_up());
         let fits = current.is_some_and(|o| same_addrs(&o.client_addrs, &m.target_addrs));
-        if own && fits && m.fsid == batch.state().fsid && edit::can_mark_down(batch.osdmap(), id) {
+        if own
+            && fits
+            && m.fsid == batch.state().fsid
+            && edit::can_mark_down(batch.osdmap(), id, self.min_up_ratio())
+        {
             edit::mark_down(batch.osdmap_mut(), id);
             let text = format!("osd.{id} marked itself down");
             batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
@@ -368,11 +374,10 @@ struct BootSettings {
     mark_new_in: bool,
     mark_auto_out_in: bool,
     mark_in: bool,
+    /// How much the newest observation counts.
+    laggy_weight: f32,
+    laggy_max_interval_s: u32,
 }
-
-/// How much the newest observation counts. Source: mon_osd_laggy_weight, mon_osd_laggy_max_interval.
-const LAGGY_WEIGHT: f32 = 0.3;
-const LAGGY_MAX_INTERVAL_S: u32 = 300;
 
 fn boot(
     map: &mut OsdMap,
@@ -403,7 +408,8 @@ fn boot(
         o.info.last_clean_end = sb.clean_thru;
     }
     let x = &mut o.xinfo;
-    let keep = 1.0 - LAGGY_WEIGHT;
+    let newest = settings.laggy_weight;
+    let keep = 1.0 - newest;
     let probability = x.laggy_probability.as_f32() * keep;
     if m.boot_epoch.0 == 0 {
         x.laggy_probability = LaggyProbability::from_f32(probability);
@@ -411,10 +417,10 @@ fn boot(
     } else {
         // It was up in this very life and wrongly marked down.
         if !x.down_stamp.is_zero() {
-            let interval = now.wall.sec.saturating_sub(x.down_stamp.sec).min(LAGGY_MAX_INTERVAL_S);
-            x.laggy_interval = (interval as f32 * LAGGY_WEIGHT + x.laggy_interval as f32 * keep) as u32;
+            let interval = now.wall.sec.saturating_sub(x.down_stamp.sec).min(settings.laggy_max_interval_s);
+            x.laggy_interval = (interval as f32 * newest + x.laggy_interval as f32 * keep) as u32;
         }
-        x.laggy_probability = LaggyProbability::from_f32(LAGGY_WEIGHT + probability);
+        x.laggy_probability = LaggyProbability::from_f32(newest + probability);
     }
     if m.features != 0 {
         x.features = m.features;

@@ -48,7 +48,12 @@ impl Monitor {
         }
     }
 
-    fn number(&self, name: &str, default: f64) -> f64 {
+    /// Below this part of OSDs that are up, none is marked down.
+    pub(crate) fn min_up_ratio(&self) -> f64 {
+        self.number("mon_osd_min_up_ratio", 0.3)
+    }
+
+    pub(crate) fn number(&self, name: &str, default: f64) -> f64 {
         self.settings.number(&self.state, name, default)
     }
 
@@ -60,7 +65,8 @@ impl Monitor {
         for id in ups {
             let (seen, every) = *self.watch.seen.entry(id).or_insert((now.mono, Duration::ZERO));
             let silent = now.mono.saturating_sub(seen);
-            if silent <= limit.max(every * 2) || !edit::can_mark_down(batch.osdmap(), id) {
+            if silent <= limit.max(every * 2) || !edit::can_mark_down(batch.osdmap(), id, self.min_up_ratio())
+            {
                 continue;
             }
             edit::mark_down(batch.osdmap_mut(), id);
@@ -74,7 +80,7 @@ impl Monitor {
     pub(crate) fn judge_failure(&mut self, now: Now, batch: &mut Batch, target: i32) {
         let Some(reports) = self.watch.failures.get(&target).filter(|r| !r.is_empty()) else { return };
         let map = batch.osdmap();
-        if !map.is_up(target) || !edit::can_mark_down(map, target) {
+        if !map.is_up(target) || !edit::can_mark_down(map, target, self.min_up_ratio()) {
             return;
         }
         let level = self.settings.option(&self.state, "mon_osd_reporter_subtree_level");
@@ -89,7 +95,8 @@ impl Monitor {
         let since = reports.values().max().copied().unwrap_or(now_ms);
         let failed_for = (now_ms - since) as f64 / 1_000.0;
         let base = self.number("osd_heartbeat_grace", 20.0);
-        let grace = base + self.laggy_grace(map, target, failed_for);
+        let reporters: Vec<i32> = reports.keys().copied().collect();
+        let grace = base + self.laggy_grace(now, map, target, failed_for, &reporters);
         let needed = self.number("mon_osd_min_down_reporters", 2.0);
         if failed_for < grace || (subtrees.len() as f64) < needed {
             return;
@@ -103,14 +110,32 @@ impl Monitor {
         edit::mark_down(batch.osdmap_mut(), target);
     }
 
-    /// OSDs that were wrongly thought dead before get more time.
-    fn laggy_grace(&self, map: &maps::OsdMap, target: i32, failed_for_s: f64) -> f64 {
+    /// OSDs that were wrongly thought dead before get more time, and so do those whose reporters were: they may be on the
+    /// wrong side of a bad network. Source: OSDMonitor::check_failure.
+    fn laggy_grace(
+        &self,
+        now: Now,
+        map: &maps::OsdMap,
+        target: i32,
+        failed_for_s: f64,
+        reporters: &[i32],
+    ) -> f64 {
         if !self.settings.switch(&self.state, "mon_osd_adjust_heartbeat_grace", true) {
             return 0.0;
         }
+        let of_reporter = |osd: &i32| {
+            let down = map.osd(*osd).map_or(types::Utime::ZERO, |o| o.xinfo.down_stamp);
+            self.laggy(map, *osd, f64::from(now.wall.sec.saturating_sub(down.sec)))
+        };
+        let peers = reporters.iter().map(of_reporter).sum::<f64>() / reporters.len().max(1) as f64;
+        self.laggy(map, target, failed_for_s) + peers
+    }
+
+    /// Seconds that an OSD is expected to be away without being dead; older experience counts less.
+    fn laggy(&self, map: &maps::OsdMap, osd: i32, elapsed_s: f64) -> f64 {
         let half_life = self.number("mon_osd_laggy_halflife", 3_600.0).max(1.0);
-        let decay = (failed_for_s * 0.5f64.ln() / half_life).exp();
-        map.osd(target).map_or(0.0, |o| {
+        let decay = (elapsed_s * 0.5f64.ln() / half_life).exp();
+        map.osd(osd).map_or(0.0, |o| {
             decay * f64::from(o.xinfo.laggy_interval) * f64::from(o.xinfo.laggy_probability.as_f32())
         })
     }
@@ -122,12 +147,15 @@ impl Monitor {
         }
         let limit = self.settings.option(&self.state, "mon_osd_down_out_subtree_limit");
         let limit = limit.unwrap_or_else(|| "rack".to_owned());
+        let min_in = self.number("mon_osd_min_in_ratio", 0.75);
         let waiting: Vec<(i32, Duration)> = self.watch.down_since.iter().map(|(i, t)| (*i, *t)).collect();
         for (id, since) in waiting {
             let down_for = now.mono.saturating_sub(since).as_secs_f64();
             let map = batch.osdmap();
             let concerns = map.exists(id) && map.is_down(id) && map.is_in(id);
-            if !concerns || down_for < interval || !edit::can_mark_out(map, id) {
+            let adjusted = self.settings.switch(&self.state, "mon_osd_adjust_down_out_interval", true);
+            let interval = interval + if adjusted { self.laggy(map, id, down_for) } else { 0.0 };
+            if !concerns || down_for < interval || !edit::can_mark_out(map, id, min_in) {
                 continue;
             }
             if subtree_is_down(map, id, &limit) {

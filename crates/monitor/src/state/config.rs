@@ -144,7 +144,7 @@ impl ConfigDb {
 
     pub(crate) fn apply(&mut self, change: &ConfigChange) {
         for (key, (_, new)) in &change.diff {
-            let Some((who, name)) = key.rsplit_once('/') else { continue };
+            let Some((who, name)) = split_key(key) else { continue };
             match new {
                 Some(v) => {
                     self.entries.entry(who.to_owned()).or_default().insert(name.to_owned(), v.clone());
@@ -162,6 +162,15 @@ impl ConfigDb {
         while self.history.len() > HISTORY_KEPT {
             self.history.pop_front();
         }
+    }
+}
+
+/// `who/name` in its parts. Options of the manager's modules have slashes in their names (`mgr/balancer/mode`).
+/// Source: ConfigMap::parse_key.
+pub(crate) fn split_key(key: &str) -> Option<(&str, &str)> {
+    match key.find("/mgr/") {
+        Some(at) => Some((key.get(..at)?, key.get(at + 1..)?)),
+        None => key.rsplit_once('/'),
     }
 }
 
@@ -264,6 +273,16 @@ mod tests {
             parse_who("osd/host:a/class:ssd").map(|(s, m)| (s, m.text())),
             Some(("osd".into(), "host:a/class:ssd".into()))
         );
+    }
+
+    #[test]
+    fn options_of_modules_have_slashes_in_their_names() {
+        let mut db = db(&[("mgr", "mgr/balancer/mode", "none"), ("mgr.x", "mgr/balancer/mode", "upmap")]);
+        check(&db, "mgr.x", "", &[("mgr/balancer/mode", "upmap")]);
+        check(&db, "mgr.y", "", &[("mgr/balancer/mode", "none")]);
+        let diff = [("mgr/mgr/balancer/mode".to_owned(), (None, None))].into();
+        db.apply(&ConfigChange { diff, ..ConfigChange::default() });
+        check(&db, "mgr.y", "", &[]);
     }
 
     #[test]
