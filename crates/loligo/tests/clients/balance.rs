@@ -12,7 +12,7 @@ use types::{PgId, PoolId};
 use crate::cluster::{Cluster, text};
 
 fn decode(file: &Path) -> OsdMap {
-    OsdMap::from_bytes(std::fs::read(file).expect("a file").into()).expect("a map")
+    OsdMap::from_bytes(bytes::Bytes::from(std::fs::read(file).expect("a file"))).expect("a map")
 }
 
 fn pools(map: &OsdMap) -> BTreeSet<PoolId> {
