@@ -297,7 +297,8 @@ impl Peer {
 
     /// Whether this copy surely holds the object in that version.
     pub fn has(&self, object: &HObject, version: Eversion) -> bool {
-        self.info.last_update >= version
+        // Its info is that of the activation; what it has acknowledged since, it holds too.
+        self.info.last_update.max(self.acked) >= version
             && *object <= self.info.last_backfill
             && match &self.missing {
                 Some(m) => !m.contains(object),

@@ -209,6 +209,12 @@ fn a_scrub_finds_what_is_missing_or_different() {
     let (mut s, pool) = cluster(40, 3);
     let first = primary(&s, pool);
     let others: Vec<i32> = (0..3).filter(|o| *o != first).collect();
+    // In this interval: a member holds what it has acknowledged, too.
+    let map = s.mon.map.clone();
+    for i in 0..6 {
+        s.client.patch(&map, pool, &format!("o{i}"), 100, &[i; 3]);
+    }
+    s.settle();
     let edit = |s: &mut Sim, osd: i32, name: &str, f: &dyn Fn(&mut Txn, &ObjectKey)| {
         let (mut txn, key) = (Txn::new(), key(s, pool, name));
         f(&mut txn, &key);

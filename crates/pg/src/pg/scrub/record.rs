@@ -224,7 +224,7 @@ fn encode_object_info(object: &HObject, i: &ObjectInfo) -> Bytes {
         } else {
             w.u32(0);
         }
-        w.u32(i.truncate_seq);
+        w.u64(i.truncate_seq.into());
         w.u64(i.truncate_size);
         false.encode(w);
         let by_name: BTreeMap<&EntityName, &WatchInfo> =
@@ -243,8 +243,9 @@ fn encode_object_info(object: &HObject, i: &ObjectInfo) -> Bytes {
         }
         w.u32(i.flags);
         i.local_mtime.encode(w);
-        w.u32(i.data_digest);
-        w.u32(i.omap_digest);
+        // Ceph's value for one that is not known.
+        w.u32(if i.test(info_flags::DATA_DIGEST) { i.data_digest } else { u32::MAX });
+        w.u32(if i.test(info_flags::OMAP_DIGEST) { i.omap_digest } else { u32::MAX });
         w.u64(i.expected_object_size);
         w.u64(i.expected_write_size);
         w.u32(i.alloc_hint_flags);
