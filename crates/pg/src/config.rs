@@ -52,6 +52,8 @@ pub struct OsdConfig {
     pub backoff_on_unfound: bool,
     /// The share of the store at which writes are dropped, 0 to 1.
     pub failsafe_full_ratio: f32,
+    /// Pause between slices of a copy that is deleted.
+    pub delete_sleep: Duration,
     /// PGs that this OSD scrubs or helps to scrub at one time.
     pub max_scrubs: usize,
     /// A PG is scrubbed again after so long, at the earliest; at the latest; and deep.
@@ -113,6 +115,7 @@ impl Default for OsdConfig {
             client_message_cap: 256,
             client_message_size_cap: 500 << 20,
             failsafe_full_ratio: 0.97,
+            delete_sleep: Duration::ZERO,
             backoff_on_peering: false,
             backoff_on_degraded: false,
             backoff_on_unfound: true,
@@ -154,7 +157,7 @@ enum Slot<'a> {
 }
 
 /// Every option's name.
-pub const OPTIONS: [&str; 50] = [
+pub const OPTIONS: [&str; 51] = [
     "osd_pg_max_concurrent_snap_trims",
     "osd_snap_trim_sleep",
     "osd_max_object_name_len",
@@ -185,6 +188,7 @@ pub const OPTIONS: [&str; 50] = [
     "osd_backoff_on_peering",
     "osd_backoff_on_degraded",
     "osd_backoff_on_unfound",
+    "osd_delete_sleep",
     "osd_max_scrubs",
     "osd_scrub_min_interval",
     "osd_scrub_max_interval",
@@ -259,6 +263,7 @@ impl OsdConfig {
             "osd_repair_during_recovery" => Slot::Flag(&mut self.repair_during_recovery),
             "osd_scrub_auto_repair" => Slot::Flag(&mut self.scrub_auto_repair),
             "osd_scrub_auto_repair_num_errors" => Slot::Size(&mut self.scrub_auto_repair_num_errors),
+            "osd_delete_sleep" => Slot::Seconds(&mut self.delete_sleep),
             "osd_default_notify_timeout" => Slot::Seconds(&mut self.default_notify_timeout),
             _ => return None,
         })

@@ -13,4 +13,5 @@ mod hostile;
 mod librados;
 mod limits;
 mod quorum;
+mod scrub;
 mod tickets;

@@ -18,6 +18,7 @@ impl OsdCore {
             let Some((_, done)) = self.shared.on_durable.pop_front() else { break };
             match done {
                 Done::Nothing => {}
+                Done::Removed => crate::pg::remove::removed(&mut self.shared),
                 Done::Bench => self.bench_written(),
                 Done::Stopped => self.shared.out.push(Output::Stopped),
                 Done::Pg { id, interval, what } => {

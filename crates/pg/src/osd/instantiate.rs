@@ -41,6 +41,9 @@ impl OsdCore {
         }
         let oldest = wanted.iter().map(|pgid| pgid.pool).collect::<BTreeSet<_>>();
         let history = self.maps_back_to_birth(&map, &oldest, recent);
+        for pool in &oldest {
+            crate::pg::remove::finish(*pool, &mut self.shared);
+        }
         for pgid in wanted {
             let mut pg = born(pgid, &history);
             // Source: pg_history_t's constructor for a new PG.

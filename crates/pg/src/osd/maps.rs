@@ -207,7 +207,7 @@ impl OsdCore {
             self.shared.sessions.values_mut().for_each(|s| s.backoffs.forget(*id));
             let pg_num = before.pool(id.pgid.pool).map_or(1, |p| p.pg_num);
             let range = crate::range::pg_range(id.pgid, pg_num.max(id.pgid.seed.saturating_add(1)));
-            pg::remove::remove_copy(*id, &range, &mut self.shared);
+            pg::remove::remove_copy(*id, range, &mut self.shared);
         }
     }
 

@@ -101,6 +101,9 @@ impl OsdCore {
             sessions: BTreeMap::new(),
             recovery_active: 0,
             scrubs: Default::default(),
+            forced: Default::default(),
+            removals: VecDeque::new(),
+            removing: false,
             stats_dirty: false,
             fatal: None,
             uncommitted: false,
@@ -148,7 +151,7 @@ impl OsdCore {
             let marked = crate::pg::remove::is_marked(&mut cx.store, id);
             if marked.map_err(|e| FatalReason::Store(e.to_string()))? {
                 let pg_num = cx.map.pool(id.pgid.pool).map_or(1, |p| p.pg_num.max(id.pgid.seed + 1));
-                crate::pg::remove::remove_copy(id, &crate::range::pg_range(id.pgid, pg_num), cx);
+                crate::pg::remove::remove_copy(id, crate::range::pg_range(id.pgid, pg_num), cx);
                 continue;
             }
             let mut pg = Pg::new(id, stored.info, stored.past, stored.log, stored.missing);
@@ -256,6 +259,7 @@ impl OsdCore {
         for pg in self.pgs.values_mut() {
             pg.trim_step(&mut self.shared);
         }
+        crate::pg::remove::step(&mut self.shared);
         self.scrub_tick();
         self.send_cluster_log();
     }

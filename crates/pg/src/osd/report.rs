@@ -82,6 +82,7 @@ impl OsdCore {
                 self.report_daemon();
             }
             Message::OsdScrub2(m) => self.scrub_requested(m),
+            Message::OsdForceRecovery(m) => self.force_recovery(m),
             _ => {}
         }
     }

@@ -176,7 +176,7 @@ impl OsdCore {
                 let range = pg_range(msg.pgid.pgid, pg.key.pg_num.max(msg.pgid.pgid.seed + 1));
                 self.pgs.remove(&msg.pgid);
                 cx.sessions.values_mut().for_each(|s| s.backoffs.forget(msg.pgid));
-                crate::pg::remove::remove_copy(msg.pgid, &range, cx);
+                crate::pg::remove::remove_copy(msg.pgid, range, cx);
             }
             return;
         }

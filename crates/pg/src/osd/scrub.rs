@@ -1,6 +1,6 @@
 //! Which PG is scrubbed next on this OSD. Source: OSD::sched_scrub, OSD::scrub_time_permit, OSD::handle_fast_scrub.
 
-use messages::osd::MOsdScrub2;
+use messages::osd::{MOsdForceRecovery, MOsdScrub2};
 use types::{SpgId, Utime};
 
 use super::OsdCore;
@@ -15,6 +15,21 @@ impl OsdCore {
         for id in &m.pgs {
             if let Some(pg) = self.pgs.get_mut(id).filter(|pg| pg.is_primary(&self.shared)) {
                 pg.scrub_wanted(m.deep, m.repair);
+            }
+        }
+    }
+
+    /// The manager passes on whose recovery or backfill is to go first. Source: OSD::handle_fast_force_recovery.
+    pub(super) fn force_recovery(&mut self, m: &MOsdForceRecovery) {
+        if m.fsid != self.shared.map.fsid {
+            return;
+        }
+        let set = |bit| m.options & bit != 0;
+        let (recovery, backfill) = (set(MOsdForceRecovery::RECOVERY), set(MOsdForceRecovery::BACKFILL));
+        for id in &m.pgs {
+            if let Some(pg) = self.pgs.get_mut(id).filter(|pg| pg.is_primary(&self.shared)) {
+                pg.force(!set(MOsdForceRecovery::CANCEL), recovery, backfill, &mut self.shared);
+                pg.continue_recovery(&mut self.shared);
             }
         }
     }

@@ -14,6 +14,7 @@ use super::session::Session;
 use crate::OsdConfig;
 use crate::io::{FatalReason, LogLevel, Output};
 use crate::peer::{PgBody, PgMessage};
+use crate::pg::remove::Removal;
 
 /// What to do when a transaction is durable. `interval` guards against effects of an interval that is over.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +27,8 @@ pub(crate) enum Done {
     },
     /// One write of the running benchmark.
     Bench,
+    /// A slice of a copy that is being deleted.
+    Removed,
     /// Clean shutdown is recorded.
     Stopped,
 }
@@ -71,6 +74,11 @@ pub(crate) struct Shared {
     pub recovery_active: usize,
     /// PGs that are being scrubbed, led from here or not: each holds a place.
     pub scrubs: BTreeSet<SpgId>,
+    /// PGs whose recovery or backfill goes before other PGs'.
+    pub forced: BTreeSet<SpgId>,
+    /// Copies that are being deleted, and whether a slice of one is under way.
+    pub removals: VecDeque<Removal>,
+    pub removing: bool,
     /// PGs whose reported stats changed.
     pub stats_dirty: bool,
     pub fatal: Option<FatalReason>,

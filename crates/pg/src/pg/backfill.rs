@@ -10,6 +10,7 @@
 
 use std::collections::BTreeSet;
 
+use maps::flags::osd_state;
 use store::{StoreError, Txn};
 use types::{Eversion, HObject, SnapId};
 
@@ -65,6 +66,12 @@ impl Backfill {
     }
 }
 
+/// Whether the map says that the OSD has no room for a backfill. Source: OSDService::check_backfill_full.
+pub(super) fn is_too_full(osd: i32, cx: &Shared) -> bool {
+    let full = osd_state::BACKFILLFULL | osd_state::FULL;
+    cx.map.osd(osd).is_some_and(|o| o.state & full != 0)
+}
+
 /// The least object above another.
 fn successor(o: &HObject) -> HObject {
     HObject { snap: SnapId(o.snap.0.saturating_add(1)), ..o.clone() }
@@ -88,7 +95,10 @@ impl Pg {
         {
             return;
         }
-        let targets: Vec<i32> = self.backfills.keys().copied().collect();
+        if !self.forced.backfill && cx.forced.iter().any(|id| *id != self.id) {
+            return;
+        }
+        let targets: Vec<i32> = self.backfills.keys().copied().filter(|osd| !is_too_full(*osd, cx)).collect();
         for osd in targets {
             match self.backfills.get(&osd).map(|b| b.step.clone()) {
                 Some(Step::Idle) => self.begin_range(osd, cx),

@@ -78,6 +78,8 @@ impl Pg {
         self.blocked_by.clear();
         self.trim = Trim::default();
         self.scrub_interrupted(cx);
+        self.forced = super::Forced::default();
+        cx.forced.remove(&self.id);
     }
 
     /// States this copy's info to another OSD.

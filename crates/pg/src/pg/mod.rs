@@ -26,6 +26,7 @@ mod choose;
 mod client;
 mod copy;
 mod interval_change;
+mod lost;
 mod peering;
 pub(crate) mod persist;
 mod query;
@@ -117,6 +118,13 @@ impl Peer {
     }
 }
 
+/// What goes before other PGs' work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Forced {
+    pub recovery: bool,
+    pub backfill: bool,
+}
+
 /// See the module's invariants.
 pub(crate) struct Pg {
     pub id: SpgId,
@@ -167,6 +175,8 @@ pub(crate) struct Pg {
     /// Primary only.
     pub trim: Trim,
     pub scrub: Scrub,
+    /// Somebody wants this PG to be recovered, or backfilled, before others.
+    pub forced: Forced,
     /// Primary only: requests whose sources are being fetched, by their object.
     pub copies: BTreeMap<HObject, Copying>,
     /// The number of the last question for a piece of a source.
@@ -204,6 +214,7 @@ impl Pg {
             watches: Watches::default(),
             trim: Trim::default(),
             scrub: Scrub::default(),
+            forced: Forced::default(),
             copies: BTreeMap::new(),
             last_copy_id: 0,
             report: true,

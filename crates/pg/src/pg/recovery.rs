@@ -63,7 +63,9 @@ impl Pg {
             return;
         }
         let norecover = cx.map.test_flag(maps::flags::map_flags::NORECOVER);
-        while !norecover && cx.recovery_active < cx.config.recovery_max_active {
+        // Work that somebody wants first keeps the rest of this OSD's waiting; objects that clients wait for excepted.
+        let yields = !self.forced.recovery && cx.forced.iter().any(|id| *id != self.id);
+        while !norecover && !yields && cx.recovery_active < cx.config.recovery_max_active {
             let Some(object) = self.next_to_recover(cx) else { break };
             if !self.recover_object(&object, cx) {
                 // The others need not wait for it.
@@ -152,7 +154,11 @@ impl Pg {
     }
 
     /// The whole object as it is now; `None` when it does not exist.
-    fn read_object(&self, object: &HObject, cx: &mut Shared) -> Result<Option<ObjectPush>, LoadError> {
+    pub(super) fn read_object(
+        &self,
+        object: &HObject,
+        cx: &mut Shared,
+    ) -> Result<Option<ObjectPush>, LoadError> {
         let key = self.object_key(object);
         let version = stored_version(&mut cx.store, object)?;
         let Some(stat) = cx.store.stat(&key)?.filter(|_| version != Eversion::ZERO) else { return Ok(None) };
@@ -270,7 +276,7 @@ impl Pg {
         Taken::Done
     }
 
-    fn store_object(&self, push: &ObjectPush, txn: &mut Txn) {
+    pub(super) fn store_object(&self, push: &ObjectPush, txn: &mut Txn) {
         let key = self.object_key(&push.object.0);
         txn.remove(&key).touch(&key);
         for (offset, data) in &push.extents {
@@ -389,8 +395,26 @@ impl Pg {
         self.info.history.last_interval_clean = self.interval();
         self.info.history.last_clean_stamp = cx.now.wall;
         self.past.clear();
+        self.force(false, true, true, cx);
         self.share_history(cx);
         self.purge_strays(cx);
+        self.note_state(was, cx);
+    }
+
+    /// Puts this PG's recovery or backfill before other PGs' or takes that back. Source: PG::set_force_recovery.
+    pub fn force(&mut self, on: bool, recovery: bool, backfill: bool, cx: &mut Shared) {
+        let was = self.cluster_state(cx);
+        if recovery {
+            self.forced.recovery = on;
+        }
+        if backfill {
+            self.forced.backfill = on;
+        }
+        if self.forced.recovery || self.forced.backfill {
+            cx.forced.insert(self.id);
+        } else {
+            cx.forced.remove(&self.id);
+        }
         self.note_state(was, cx);
     }
 

@@ -188,6 +188,10 @@ impl Pg {
                 }
             },
         };
+        // The primary has given up a version that was lacking here: this write brings the whole object.
+        let brings = |e: &&LogEntry| !op.txn_head.is_empty() && self.missing.contains(&e.object);
+        let given: Vec<types::HObject> = op.entries.iter().filter(brings).map(|e| e.object.clone()).collect();
+        given.iter().for_each(|o| persist::forget_missing(&mut txn, self.id, o));
         for e in &op.entries {
             persist::put_entry(&mut txn, self.id, e);
         }
@@ -215,6 +219,12 @@ impl Pg {
                 self.store_failed(&e, cx);
                 return Taken::Done;
             }
+        }
+        if !given.is_empty() {
+            for object in &given {
+                self.missing.remove(object);
+            }
+            self.update_last_complete();
         }
         let lost = cx.store.take_lost();
         self.tell_damaged(lost, cx);

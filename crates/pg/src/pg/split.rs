@@ -60,6 +60,14 @@ impl Pg {
     }
 }
 
+impl Pg {
+    /// The objects that are here, counted.
+    pub(super) fn counted(&self, cx: &mut crate::osd::shared::Shared) -> Result<PgSums, LoadError> {
+        let (from, until) = pg_range(self.id.pgid, self.key.pg_num);
+        sums_of_range(self.id, &from, &until, &mut cx.store)
+    }
+}
+
 fn subtract(a: &mut PgSums, b: &PgSums) {
     a.objects -= b.objects;
     a.clones -= b.clones;

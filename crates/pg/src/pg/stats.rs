@@ -3,7 +3,7 @@
 use messages::stats::{ObjectStatCollection, ObjectStatSum, PgStat};
 use types::{Epoch, Utime};
 
-use super::backfill::Step;
+use super::backfill::{Step, is_too_full};
 use super::recovery::Recovering;
 use super::state::pg_state;
 use super::{Pg, Phase};
@@ -70,8 +70,17 @@ impl Pg {
             let held = cx.map.test_flag(map_flags::NORECOVER);
             s |= if held { pg_state::RECOVERY_WAIT } else { pg_state::RECOVERING };
         } else if backfilling {
+            let open = self.backfills.iter().filter(|(_, b)| b.step != Step::Complete);
             let held = cx.map.test_flag(map_flags::NOBACKFILL);
-            s |= if held { pg_state::BACKFILL_WAIT } else { pg_state::BACKFILLING };
+            s |= match open.map(|(osd, _)| is_too_full(*osd, cx)).all(|full| full) {
+                _ if held => pg_state::BACKFILL_WAIT,
+                true => pg_state::BACKFILL_TOOFULL,
+                false => pg_state::BACKFILLING,
+            };
+        }
+        if lacking || backfilling {
+            s |= if self.forced.recovery { pg_state::FORCED_RECOVERY } else { 0 };
+            s |= if self.forced.backfill { pg_state::FORCED_BACKFILL } else { 0 };
         }
         if !self.unfound.is_empty() {
             s |= pg_state::RECOVERY_UNFOUND;

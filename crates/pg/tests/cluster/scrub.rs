@@ -15,7 +15,7 @@ use crate::repair::{cluster, flip, primary};
 use crate::sim::Sim;
 
 #[derive(Clone, Copy, PartialEq)]
-enum How {
+pub enum How {
     Light,
     Deep,
     Repair,
@@ -38,7 +38,7 @@ fn lines(s: &Sim, pool: PoolId) -> Vec<String> {
 }
 
 /// Scrubs and waits for the end; its last line.
-fn scrub(s: &mut Sim, pool: PoolId, how: How) -> String {
+pub fn scrub(s: &mut Sim, pool: PoolId, how: How) -> String {
     let word = match how {
         How::Light => "scrub",
         How::Deep => "deep-scrub",

@@ -94,6 +94,7 @@ impl OsdCore {
             "get_mapped_pools" => self.mapped_pools(),
             "query" => self.query(&r.args)?,
             "list_unfound" => self.list_unfound(&r.args)?,
+            "mark_unfound_lost" => return self.mark_unfound_lost(&r.args),
             "flush_pg_stats" => return Ok(Answer::Text(format!("{}\n", self.flush_stats()))),
             "send_beacon" => {
                 self.send_beacon();
@@ -217,6 +218,22 @@ impl OsdCore {
 
     fn query(&self, args: &Args) -> Result<Value, (Errno, String)> {
         Ok(self.pg_of(args)?.query(&self.shared))
+    }
+
+    fn mark_unfound_lost(&mut self, args: &Args) -> Result<Answer, (Errno, String)> {
+        let revert = match args.text_or_empty("mulcmd") {
+            "revert" => true,
+            "delete" => false,
+            _ => {
+                return Err((
+                    Errno::EINVAL,
+                    "mode must be 'revert' or 'delete'; mark not yet implemented".into(),
+                ));
+            }
+        };
+        let id = self.pg_of(args)?.id;
+        let pg = self.pgs.get_mut(&id).ok_or((Errno::ENOENT, String::new()))?;
+        pg.mark_unfound_lost(revert, &mut self.shared).map(Answer::Text)
     }
 
     fn list_unfound(&self, args: &Args) -> Result<Value, (Errno, String)> {

@@ -50,6 +50,16 @@ pub(super) const COMMANDS: &[Described] = &[
          name=offset,type=CephString,req=false",
         "",
     ),
+    described_as(
+        "mark_unfound_lost name=pgid,type=CephPgid,req=false name=mulcmd,type=CephChoices,strings=revert|delete",
+        "mark all unfound objects in this pg as lost, either removing or reverting to a prior version if one is \
+         available",
+    ),
+    described_as(
+        "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=mark_unfound_lost \
+         name=mulcmd,type=CephChoices,strings=revert|delete",
+        "",
+    ),
     described_as("query name=pgid,type=CephPgid,req=false", "show details of a specific pg"),
     described_as("send_beacon", "send OSD beacon to mon immediately"),
     described_as("status", "high-level status of OSD"),

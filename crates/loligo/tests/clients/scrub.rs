@@ -1,0 +1,91 @@
+//! A byte that changes on a device: a deep scrub finds it, `rados` shows it, and `ceph pg repair` mends it.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use crate::cluster::Cluster;
+
+/// What the object consists of.
+const PATTERN: &[u8] = b"bytes-that-change-";
+const OBJECT_BYTES: usize = 400_000;
+
+/// Changes a byte of the object in the `nth` block of it that the OSD's device has.
+fn damage(c: &Cluster, osd: u32, nth: usize) {
+    let path = c.data().join(format!("osd.{osd}/block"));
+    let device = File::options().read(true).write(true).open(path).expect("device");
+    let len = device.metadata().expect("length").len();
+    let twice = [PATTERN, PATTERN].concat();
+    let mut found = 0;
+    let mut buffer = vec![0; 1 << 20];
+    for at in (0..len).step_by(buffer.len()) {
+        let n = device.read_at(&mut buffer, at).expect("read");
+        for (index, block) in buffer[..n].chunks(4096).enumerate() {
+            if block.windows(twice.len()).take(64).any(|w| w == twice) {
+                if found == nth {
+                    let place = at + index as u64 * 4096 + 100;
+                    device.write_all_at(&[0xff], place).expect("written");
+                    return device.sync_all().expect("flushed");
+                }
+                found += 1;
+            }
+        }
+    }
+    panic!("{found} blocks of the object on osd.{osd}");
+}
+
+/// Asks until the answer is right.
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !done() {
+        assert!(Instant::now() < end, "never came: {what}");
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
+#[test]
+fn a_damaged_copy_is_found_shown_and_replaced() {
+    let c = Cluster::start(&["--osd-size", "1G"]);
+    c.pool("p", 1);
+    c.ceph("osd pool set p size 3");
+    c.ceph("osd pool application enable p test");
+    let data: Vec<u8> = PATTERN.iter().copied().cycle().take(OBJECT_BYTES).collect();
+    let file = c.dir.path().join("object");
+    std::fs::write(&file, &data).expect("file");
+    c.ok("rados", &["-p", "p", "put", "victim", &file.display().to_string()]);
+    until("clean", || c.ceph("pg stat").contains("1 active+clean"));
+    let pg = c.ceph("pg ls-by-pool p --format=json");
+    let pg: serde_json::Value = serde_json::from_str(&pg).expect("JSON");
+    let pg = pg["pg_stats"][0]["pgid"].as_str().expect("a PG").to_owned();
+
+    damage(&c, 0, 7);
+    c.ceph(&format!("pg deep-scrub {pg}"));
+    until("inconsistent", || c.ceph("health detail").contains("OSD_SCRUB_ERRORS"));
+    let health = c.ceph("health detail");
+    assert!(health.contains("[ERR] OSD_SCRUB_ERRORS: 1 scrub errors"), "{health}");
+    assert!(health.contains("[ERR] PG_DAMAGED: Possible data damage: 1 pg inconsistent"), "{health}");
+    assert_eq!(c.ok("rados", &["list-inconsistent-pg", "p"]).trim(), format!("[\"{pg}\"]"));
+    let found = c.ok("rados", &["list-inconsistent-obj", &pg, "--format=json"]);
+    let found: serde_json::Value = serde_json::from_str(&found).expect("JSON");
+    let one = &found["inconsistents"][0];
+    assert_eq!(one["object"]["name"], "victim");
+    assert_eq!(one["union_shard_errors"], serde_json::json!(["read_error"]));
+    assert_eq!(one["selected_object_info"]["size"], OBJECT_BYTES);
+    let shards = one["shards"].as_array().expect("shards");
+    let bad: Vec<i64> = shards
+        .iter()
+        .filter(|s| s["errors"] == serde_json::json!(["read_error"]))
+        .filter_map(|s| s["osd"].as_i64())
+        .collect();
+    assert_eq!((shards.len(), bad), (3, vec![0]), "{found}");
+
+    c.ceph(&format!("pg repair {pg}"));
+    until("mended", || c.ceph("health") .starts_with("HEALTH_OK"));
+    c.ceph(&format!("pg deep-scrub {pg}"));
+    let log = || c.ceph("log last 20 debug cluster");
+    until("scrubbed again", || log().contains(&format!("{pg} deep-scrub ok")));
+    assert!(log().contains(&format!("{pg} repair 1 errors, 1 fixed")), "{}", log());
+    let back = c.dir.path().join("back");
+    c.ok("rados", &["-p", "p", "get", "victim", &back.display().to_string()]);
+    assert!(std::fs::read(&back).expect("file") == data, "other bytes");
+}

@@ -1,0 +1,169 @@
+//! Objects that nobody has any more, copies that are deleted, and PGs that go first.
+
+use std::time::Duration;
+
+use maps::flags::map_flags;
+use messages::osd::MOsdForceRecovery;
+use pg::{Input, OsdConfig};
+use serde_json::json;
+use types::{HObject, PgId, PoolId, SpgId};
+
+use crate::client::Expected;
+use crate::mon::FSID;
+use crate::scrub::{How, scrub};
+use crate::sim::Sim;
+
+fn flags(s: &mut Sim, flags: u32) {
+    s.mon.change(|inc, _| inc.new_flags = flags as i32);
+}
+
+/// A PG whose newest versions of `o0` and `new` were on an OSD that is gone.
+fn unfound(seed: u64) -> (Sim, PoolId, i32) {
+    let mut s = Sim::new(3, seed);
+    s.until("all up", |s| (0..3).all(|o| s.mon.map.is_up(o)));
+    let pool = s.mon.create_pool(3, 1, 1);
+    s.settle();
+    let map = s.mon.map.clone();
+    for i in 0..4u8 {
+        s.client.write(&map, pool, &format!("o{i}"), vec![i; 9000]);
+    }
+    s.settle();
+    let gone = map.pg_to_up_acting(PgId::new(pool, 0)).acting_primary;
+    let others: Vec<i32> = (0..3).filter(|o| *o != gone).collect();
+    for osd in &others {
+        s.crash(*osd);
+        s.notice_crash(*osd);
+        s.until("down", |s| !s.mon.map.is_up(*osd));
+    }
+    s.client.write(&map, pool, "o0", vec![99; 5000]);
+    s.client.write(&map, pool, "new", vec![98; 500]);
+    s.until("written", |s| s.client.is_idle());
+    let before = s.mon.map.flags;
+    flags(&mut s, before | map_flags::NORECOVER);
+    for osd in &others {
+        s.start(*osd);
+    }
+    s.until("joined", |s| {
+        others.iter().all(|o| s.mon.map.is_up(*o)) && s.states().values().all(|t| t.contains("recovery_wait"))
+    });
+    s.crash(gone);
+    s.notice_crash(gone);
+    s.until("down", |s| !s.mon.map.is_up(gone));
+    s.mon.change(|inc, map| {
+        inc.new_lost.insert(gone, map.epoch);
+    });
+    flags(&mut s, before);
+    s.until("unfound", |s| s.states().values().all(|t| t.contains("recovery_unfound")));
+    (s, pool, gone)
+}
+
+fn give_up(s: &mut Sim, pool: PoolId, how: &str) {
+    let to = s.mon.map.pg_to_up_acting(PgId::new(pool, 0)).acting_primary;
+    let cmd = json!({ "prefix": "mark_unfound_lost", "pgid": format!("{pool}.0"), "mulcmd": how });
+    s.input(to, Input::AdminCommand { tid: 1, cmd: cmd.to_string() });
+    let reply = s.nodes[to as usize].admin_replies.pop().expect("an answer");
+    let text = String::from_utf8(reply.data.to_vec()).unwrap() + &reply.outs;
+    assert_eq!((reply.code, text.trim()), (0, "pg has 2 objects unfound and apparently lost marking"));
+}
+
+#[test]
+fn lost_objects_go_back_to_an_older_version_or_are_deleted() {
+    for (seed, how) in [(1, "revert"), (2, "delete"), (3, "revert")] {
+        let (mut s, pool, gone) = unfound(seed);
+        let map = s.mon.map.clone();
+        // Requests for them wait, and run when it is decided.
+        let kept = (how == "revert").then(|| vec![0; 9000]);
+        s.client.model.insert("o0".into(), Expected { acked: kept, open: vec![] });
+        s.client.model.insert("new".into(), Expected::default());
+        s.client.read(&map, pool, "o0");
+        s.client.write(&map, pool, "new", vec![1, 2, 3]);
+        s.run(300);
+        assert!(!s.client.is_idle());
+        give_up(&mut s, pool, how);
+        s.until("answered", |s| s.client.is_idle());
+        // Who had them learns of it when it comes back.
+        s.start(gone);
+        s.settle();
+        s.check_copies();
+        assert!(scrub(&mut s, pool, How::Deep).ends_with(" ok"));
+    }
+}
+
+fn objects(s: &mut Sim, osd: i32, pool: PoolId) -> usize {
+    let from = HObject { pool, ..HObject::min() };
+    let until = HObject { pool: PoolId(pool.0 + 1), ..HObject::min() };
+    let store = s.nodes[osd as usize].core.as_mut().unwrap().store_mut();
+    store.list(-1, &from, &until, 100_000).unwrap().len()
+}
+
+/// A copy is deleted slice by slice, through a restart too, and other work goes on meanwhile.
+#[test]
+fn a_pool_is_deleted_in_slices() {
+    let config = OsdConfig { delete_sleep: Duration::from_secs(2), ..OsdConfig::default() };
+    let mut s = Sim::with_config(1, 7, config);
+    s.until("up", |s| s.mon.map.is_up(0));
+    let (pool, other) = (s.mon.create_pool(1, 1, 1), s.mon.create_pool(1, 1, 1));
+    s.settle();
+    let map = s.mon.map.clone();
+    for round in 0..30 {
+        for i in 0..25 {
+            s.client.write(&map, pool, &format!("o{}", round * 25 + i), vec![1; 10]);
+        }
+        s.until("written", |s| s.client.is_idle());
+    }
+    s.client.model.clear();
+    s.mon.change(|inc, _| {
+        inc.old_pools.insert(pool);
+    });
+    s.until("the first slice is gone", |s| objects(s, 0, pool) < 750);
+    assert!(objects(&mut s, 0, pool) > 400);
+    s.client.write(&map, other, "x", vec![5; 100]);
+    s.until("written meanwhile", |s| s.client.is_idle());
+    assert!(objects(&mut s, 0, pool) > 0);
+    s.crash(0);
+    s.start(0);
+    s.until("all are gone", |s| objects(s, 0, pool) == 0);
+    s.until("served", |s| s.mon.map.is_up(0) && s.all_are("active+clean"));
+    s.check_copies();
+}
+
+/// What an operator wants first shows in the PG's state, and ends with the work.
+#[test]
+fn a_forced_recovery_goes_first() {
+    let config = OsdConfig { recovery_max_active: 1, ..OsdConfig::default() };
+    let mut s = Sim::with_config(2, 9, config);
+    s.until("all up", |s| (0..2).all(|o| s.mon.map.is_up(o)));
+    let pool = s.mon.create_pool(2, 1, 8);
+    s.settle();
+    let map = s.mon.map.clone();
+    s.crash(1);
+    s.notice_crash(1);
+    s.until("down", |s| !s.mon.map.is_up(1));
+    for i in 0..60 {
+        s.client.write(&map, pool, &format!("o{i}"), vec![3; 3000]);
+    }
+    s.until("written", |s| s.client.is_idle());
+    let before = s.mon.map.flags;
+    flags(&mut s, before | map_flags::NORECOVER);
+    s.start(1);
+    s.until("joined", |s| s.mon.map.is_up(1) && s.states().values().all(|t| t.contains("recovery_wait")));
+    let pgid = PgId::new(pool, 7);
+    let to = s.mon.map.pg_to_up_acting(pgid).acting_primary;
+    let force = |options| MOsdForceRecovery { fsid: FSID, pgs: vec![SpgId::replicated(pgid)], options };
+    s.input(to, Input::FromMgr(force(MOsdForceRecovery::RECOVERY).into()));
+    let state = |s: &Sim| s.states().into_iter().find(|(pg, _)| pg.starts_with(&pgid.to_string())).unwrap().1;
+    assert!(state(&s).contains("forced_recovery"), "{}", state(&s));
+    s.input(to, Input::FromMgr(force(MOsdForceRecovery::RECOVERY | MOsdForceRecovery::CANCEL).into()));
+    assert!(!state(&s).contains("forced"), "{}", state(&s));
+    s.input(to, Input::FromMgr(force(MOsdForceRecovery::RECOVERY).into()));
+    flags(&mut s, before);
+    s.until("it is clean", |s| state(s) == "active+clean");
+    let led: Vec<String> = {
+        let core = s.nodes[to as usize].core.as_ref().unwrap();
+        let others = core.pg_states().into_iter().filter(|(id, bits)| id.pgid != pgid && *bits != 0);
+        others.map(|(_, bits)| messages::pg_state::to_text(bits)).collect()
+    };
+    assert!(led.iter().all(|t| t != "active+clean"), "others of that primary came later: {led:?}");
+    s.settle();
+    s.check_copies();
+}
