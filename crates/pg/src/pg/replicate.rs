@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use store::{Priority, StoreError, Txn};
-use types::{Epoch, Eversion};
+use types::{Epoch, Eversion, HObject};
 
 use super::client::ClientOp;
 use super::room::{Taken, tight_room};
@@ -166,6 +166,21 @@ impl Pg {
         self.info.log_tail = self.log.tail();
     }
 
+    /// Member: objects that are lacking here and that the write brings whole: the primary has given up what they lacked.
+    fn given(&self, op: &RepOp) -> Vec<HObject> {
+        let brings = |e: &&LogEntry| !op.txn_head.is_empty() && self.missing.contains(&e.object);
+        op.entries.iter().filter(brings).map(|e| e.object.clone()).collect()
+    }
+
+    fn have_now(&mut self, given: &[HObject]) {
+        for object in given {
+            self.missing.remove(object);
+        }
+        if !given.is_empty() {
+            self.update_last_complete();
+        }
+    }
+
     /// Member: applies a write.
     pub fn handle_rep_op(&mut self, from: i32, interval: Epoch, op: Box<RepOp>, cx: &mut Shared) -> Taken {
         if from != self.primary() || self.phase != Phase::Replica || interval != self.primary_interval {
@@ -188,9 +203,7 @@ impl Pg {
                 }
             },
         };
-        // The primary has given up a version that was lacking here: this write brings the whole object.
-        let brings = |e: &&LogEntry| !op.txn_head.is_empty() && self.missing.contains(&e.object);
-        let given: Vec<types::HObject> = op.entries.iter().filter(brings).map(|e| e.object.clone()).collect();
+        let given = self.given(&op);
         given.iter().for_each(|o| persist::forget_missing(&mut txn, self.id, o));
         for e in &op.entries {
             persist::put_entry(&mut txn, self.id, e);
@@ -220,12 +233,7 @@ impl Pg {
                 return Taken::Done;
             }
         }
-        if !given.is_empty() {
-            for object in &given {
-                self.missing.remove(object);
-            }
-            self.update_last_complete();
-        }
+        self.have_now(&given);
         let lost = cx.store.take_lost();
         self.tell_damaged(lost, cx);
         cx.counters.rep_ops += 1;

@@ -72,7 +72,8 @@ impl Pg {
         } else if backfilling {
             let open = self.backfills.iter().filter(|(_, b)| b.step != Step::Complete);
             let held = cx.map.test_flag(map_flags::NOBACKFILL);
-            s |= match open.map(|(osd, _)| is_too_full(*osd, cx)).all(|full| full) {
+            let full = open.map(|(osd, _)| *osd).all(|osd| is_too_full(osd, cx));
+            s |= match full {
                 _ if held => pg_state::BACKFILL_WAIT,
                 true => pg_state::BACKFILL_TOOFULL,
                 false => pg_state::BACKFILLING,
