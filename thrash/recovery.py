@@ -40,7 +40,7 @@ def each(client, objects, call, threads=16):
 
 def wait_down(cluster, osd):
     until = time.monotonic() + 90
-    while any(o["osd"] == osd and o["up"] for o in cluster.ceph("osd", "dump")["osds"]):
+    while any(o["osd"] == osd and o["up"] for o in cluster.ask("osd dump")["osds"]):
         if time.monotonic() > until:
             raise Trouble("osd.%d stays up after its death" % osd)
         time.sleep(0.2)

@@ -13,6 +13,7 @@ Prints a line for each fault: the longest that a client's operation took, and th
 """
 import argparse
 import collections
+import contextlib
 import json
 import os
 import random
@@ -153,7 +154,7 @@ class Thrash:
         yield "osd.%d" % osd
         self.cluster.kill("osd.%d" % osd)
         until = time.monotonic() + 60
-        while osd in self.cluster.ceph("osd", "ls-tree", "default") and self.up(osd):
+        while self.up(osd):
             if time.monotonic() > until:
                 raise Trouble("osd.%d stays up for a minute after its death" % osd)
             self.hold(0.3)
@@ -161,7 +162,7 @@ class Thrash:
         self.cluster.launch("osd.%d" % osd)
 
     def up(self, osd):
-        return any(o["osd"] == osd and o["up"] for o in self.cluster.ceph("osd", "dump")["osds"])
+        return any(o["osd"] == osd and o["up"] for o in self.cluster.ask("osd dump")["osds"])
 
     def move_rack(self):
         """A host changes its rack, and data its place."""
@@ -188,7 +189,7 @@ class Thrash:
 
     def notice_skew(self):
         until = time.monotonic() + 60
-        while "MON_CLOCK_SKEW" not in self.cluster.ceph("health")["checks"]:
+        while "MON_CLOCK_SKEW" not in self.cluster.ask("health")["checks"]:
             if time.monotonic() > until:
                 raise Trouble("a monitor's wrong clock is not noticed")
             self.hold(0.5)
@@ -268,25 +269,29 @@ class Thrash:
 
     def scrub(self):
         """A deep scrub of every PG, and what it found."""
-        c, begin = self.cluster, time.time()
-        pgs = [pg["pgid"] for pool in (POOL, IMAGES) for pg in c.ceph("pg", "ls-by-pool", pool)["pg_stats"]]
-        stamps = {pg["pgid"]: pg["last_deep_scrub_stamp"] for pool in (POOL, IMAGES) for pg in c.ceph("pg", "ls-by-pool", pool)["pg_stats"]}
-        for pg in pgs:
-            run("ceph", "-c", c.conf, "pg", "deep-scrub", pg)
-        left = set(pgs)
+        c, before = self.cluster, self.scrubbed()
+        for pg in before:
+            c.ask("pg deep-scrub", target="mgr", pgid=pg)
+        begin, left = time.monotonic(), set(before)
         while left:
-            if time.time() - begin > self.args.scrub:
+            now = self.scrubbed()
+            left = {pg for pg in left if now[pg][0] == before[pg][0]}
+            if bad := [pg for pg in now if now[pg][1]]:
+                self.wrong.append("a scrub found errors in %s" % ", ".join(bad))
+                break
+            if time.monotonic() - begin > self.args.scrub:
                 self.wrong.append("%d PGs are not scrubbed after %d s: %s" % (len(left), self.args.scrub, sorted(left)[:5]))
-                return 0
-            for pool in (POOL, IMAGES):
-                for pg in c.ceph("pg", "ls-by-pool", pool)["pg_stats"]:
-                    if pg["last_deep_scrub_stamp"] != stamps[pg["pgid"]]:
-                        left.discard(pg["pgid"])
-                    if pg["stat_sum"]["num_scrub_errors"]:
-                        self.wrong.append("scrub of %s found %d errors" % (pg["pgid"], pg["stat_sum"]["num_scrub_errors"]))
-                        return 0
-            time.sleep(0.5)
-        return len(pgs)
+                break
+            time.sleep(0.3)
+        return len(before) - len(left)
+
+    def scrubbed(self):
+        """Of each PG, when it was last scrubbed deep, and how many errors are known."""
+        found = {}
+        for pool in (POOL, IMAGES):
+            listed = self.cluster.ask("pg ls-by-pool", target="mgr", poolstr=pool)
+            found |= {pg["pgid"]: (pg["last_deep_scrub_stamp"], pg["stat_sum"]["num_scrub_errors"]) for pg in listed["pg_stats"]}
+        return found
 
 
 def main():
@@ -302,6 +307,7 @@ def main():
     p.add_argument("--clean", type=float, default=120, help="seconds that a healed cluster may take to active+clean")
     p.add_argument("--scrub", type=float, default=120, help="seconds that the deep scrub at the end may take; 0: none")
     p.add_argument("--json", metavar="FILE", help="write the figures there")
+    p.add_argument("--pause", action="store_true", help="when a promise was broken, leave the cluster running until Enter")
     p.add_argument("--keep", action="store_true", help="leave the cluster's folder in place")
     args = p.parse_args()
     wanted = args.faults.split(",")
@@ -334,6 +340,10 @@ def main():
         thrash.wrong.append("%s: %s" % (type(e).__name__, e))
         raise
     finally:
+        if args.pause and thrash.wrong:
+            print("broken: %s\nthe cluster runs, its configuration is %s; Enter ends it" % (thrash.wrong[0], cluster.conf), flush=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                sys.stdin.readline()
         for child in [c for c, _ in thrash.clients] + [thrash.fio]:
             if child and child.poll() is None:
                 child.kill()
