@@ -2,46 +2,45 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use nbd::{Command, Event, NbdError, Replies, Request, Session};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use crate::device::{BlockDevice, BlockError};
+use crate::memory::{MAX_REQUESTS, Memory, Room, SharedMemory};
 use crate::server::{Exported, stopped};
 
-/// Requests of one connection under way at once.
-const MAX_REQUESTS: usize = 128;
-/// Bytes of their data, in units of [`UNIT`].
-const MAX_UNITS: u32 = 1024;
-const UNIT: u64 = 64 << 10;
 /// The most that one block status looks at, in bytes; a shorter answer is legal, and the client asks for the rest.
 const MAX_STATUS: u32 = 256 << 20;
 const READ_RESERVE: usize = 64 << 10;
+/// A write's data comes within this time: until then it holds memory that others wait for.
+const PAYLOAD_LIMIT: Duration = Duration::from_secs(60);
+/// A peer that takes nothing of its replies for so long is closed, for the same reason.
+const REPLY_LIMIT: Duration = Duration::from_secs(60);
 /// A peer that has not chosen an export by then is closed.
-const HANDSHAKE_LIMIT: std::time::Duration = std::time::Duration::from_secs(30);
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(30);
 
 type Buffers = Vec<Bytes>;
+/// A reply, and the memory that it holds until it is written.
+type Reply = (Buffers, Option<Room>);
 
 /// Serves one client until it leaves, errs, or `stop` turns true.
 pub async fn run(
     mut reader: impl AsyncRead + Unpin + Send,
     writer: impl AsyncWrite + Unpin + Send + 'static,
     exports: Arc<Vec<Exported>>,
+    shared: &SharedMemory,
     mut stop: watch::Receiver<bool>,
 ) {
     let (session, greeting) = Session::new(exports.iter().map(Exported::export).collect());
     let (send, queue) = mpsc::channel(MAX_REQUESTS);
     let writing = tokio::spawn(write_replies(writer, queue));
-    let mut connection = Connection {
-        session,
-        exports,
-        send,
-        requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
-        data: Arc::new(Semaphore::new(MAX_UNITS as usize)),
-    };
-    let _ = connection.send.send(vec![greeting]).await;
+    let mut connection = Connection { session, exports, send, memory: Memory::new(shared), incoming: None };
+    let _ = connection.send(vec![greeting]).await;
     tokio::select! {
         result = connection.talk(&mut reader) => {
             if let Err(e) = result {
@@ -58,9 +57,10 @@ pub async fn run(
 struct Connection {
     session: Session,
     exports: Arc<Vec<Exported>>,
-    send: mpsc::Sender<Buffers>,
-    requests: Arc<Semaphore>,
-    data: Arc<Semaphore>,
+    send: mpsc::Sender<Reply>,
+    memory: Memory,
+    /// For the data of a write that is being received, and until when it must be there.
+    incoming: Option<(Room, Instant)>,
 }
 
 impl Connection {
@@ -68,7 +68,11 @@ impl Connection {
         loop {
             while let Some(event) = self.session.next_event() {
                 match event {
-                    Event::Send(bytes) => self.send(vec![bytes]).await?,
+                    Event::Send(bytes) => {
+                        // Perhaps the refusal of the write that was received.
+                        self.incoming = None;
+                        self.send(vec![bytes]).await?;
+                    }
                     Event::Request(request) => self.start(request).await?,
                     Event::Close(why) => {
                         tracing::debug!(%why, "closing the connection");
@@ -80,13 +84,23 @@ impl Connection {
                 return Ok(());
             }
             let in_handshake = self.session.export().is_none();
+            let to_come = self.session.payload_to_come();
+            if to_come > 0 && self.incoming.is_none() {
+                self.incoming =
+                    Some((self.memory.room(to_come as u64).await?, Instant::now() + PAYLOAD_LIMIT));
+            }
+            let deadline = match &self.incoming {
+                Some((_, deadline)) => Some(*deadline),
+                None => in_handshake.then(|| Instant::now() + HANDSHAKE_LIMIT),
+            };
             let input = self.session.input();
-            input.reserve(READ_RESERVE);
+            input.reserve(READ_RESERVE.max((to_come + READ_RESERVE).saturating_sub(input.len())));
             let read = reader.read_buf(input);
-            let len = if in_handshake {
-                tokio::time::timeout(HANDSHAKE_LIMIT, read).await.map_err(|_| io::ErrorKind::TimedOut)??
-            } else {
-                read.await?
+            let len = match deadline {
+                Some(at) => {
+                    tokio::time::timeout_at(at, read).await.map_err(|_| io::ErrorKind::TimedOut)??
+                }
+                None => read.await?,
             };
             if len == 0 {
                 return Ok(());
@@ -101,20 +115,19 @@ impl Connection {
     }
 
     async fn send(&self, buffers: Buffers) -> io::Result<()> {
-        self.send.send(buffers).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
+        self.send.send((buffers, None)).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
     /// Starts a request once there is room for it.
     async fn start(&mut self, request: Request) -> io::Result<()> {
         let Some(exported) = self.session.export().and_then(|at| self.exports.get(at)) else { return Ok(()) };
-        let units =
-            u32::try_from(data_len(&request.command).div_ceil(UNIT)).unwrap_or(u32::MAX).min(MAX_UNITS);
-        let closed = |_| io::Error::from(io::ErrorKind::BrokenPipe);
-        let slot = Arc::clone(&self.requests).acquire_owned().await.map_err(closed)?;
-        let room = Arc::clone(&self.data).acquire_many_owned(units).await.map_err(closed)?;
+        let room = match self.incoming.take() {
+            Some((room, _)) => room,
+            None => self.memory.room(data_len(&request.command)).await?,
+        };
         let (device, replies, send) =
             (Arc::clone(&exported.device), self.session.replies(), self.send.clone());
-        tokio::spawn(answer(device, request, replies, send, (slot, room)));
+        tokio::spawn(answer(device, request, replies, send, room));
         Ok(())
     }
 }
@@ -131,8 +144,8 @@ async fn answer(
     device: Arc<dyn BlockDevice>,
     request: Request,
     replies: Replies,
-    send: mpsc::Sender<Buffers>,
-    _room: (OwnedSemaphorePermit, OwnedSemaphorePermit),
+    send: mpsc::Sender<Reply>,
+    room: Room,
 ) {
     let cookie = request.cookie;
     let reply = match execute(&*device, request, replies).await {
@@ -142,7 +155,7 @@ async fn answer(
             vec![replies.error(cookie, NbdError::from_errno(e.errno))]
         }
     };
-    let _ = send.send(reply).await;
+    let _ = send.send((reply, Some(room))).await;
 }
 
 async fn execute(
@@ -178,10 +191,12 @@ async fn execute(
 }
 
 /// Writes replies in the order they are ready, several at a time.
-async fn write_replies(mut writer: impl AsyncWrite + Unpin, mut queue: mpsc::Receiver<Buffers>) {
-    while let Some(mut buffers) = queue.recv().await {
-        while let Ok(more) = queue.try_recv() {
+async fn write_replies(mut writer: impl AsyncWrite + Unpin, mut queue: mpsc::Receiver<Reply>) {
+    while let Some((mut buffers, room)) = queue.recv().await {
+        let mut rooms = vec![room];
+        while let Ok((more, room)) = queue.try_recv() {
             buffers.extend(more);
+            rooms.push(room);
         }
         if write_all(&mut writer, buffers).await.is_err() {
             // The reader notices by itself; requests under way must not wait for a peer that has gone.
@@ -199,7 +214,8 @@ async fn write_all(writer: &mut (impl AsyncWrite + Unpin), buffers: Buffers) -> 
     while !left.is_empty() {
         // The kernel takes at most 1024 buffers at once.
         let count = left.len().min(512);
-        let written = writer.write_vectored(&left[..count]).await?;
+        let written = tokio::time::timeout(REPLY_LIMIT, writer.write_vectored(&left[..count]));
+        let written = written.await.map_err(|_| io::ErrorKind::TimedOut)??;
         if written == 0 && left.iter().any(|s| !s.is_empty()) {
             return Err(io::ErrorKind::WriteZero.into());
         }

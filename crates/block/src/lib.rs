@@ -5,6 +5,7 @@ mod cache;
 mod connection;
 mod device;
 mod media;
+mod memory;
 mod server;
 
 pub use cache::{Cache, Timing};

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::connection;
 use crate::device::BlockDevice;
+use crate::memory::SharedMemory;
 
 /// An image under the name that clients ask for.
 #[derive(Clone)]
@@ -45,6 +46,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Server {
     exports: Arc<Vec<Exported>>,
     connections: Arc<AtomicUsize>,
+    memory: SharedMemory,
     stop: watch::Receiver<bool>,
 }
 
@@ -76,7 +78,8 @@ impl Server {
     /// `stop` ends the server when it turns true or its sender goes.
     #[must_use]
     pub fn new(exports: Vec<Exported>, stop: watch::Receiver<bool>) -> Self {
-        Self { exports: Arc::new(exports), connections: Arc::new(AtomicUsize::new(0)), stop }
+        let connections = Arc::new(AtomicUsize::new(0));
+        Self { exports: Arc::new(exports), connections, memory: SharedMemory::new(), stop }
     }
 
     /// Serves clients of a Unix socket until stopped.
@@ -112,16 +115,16 @@ impl Server {
 
     fn start(&self, client: Client, running: &mut JoinSet<()>) {
         let Some(seat) = self.seat() else { return };
-        let (exports, stop) = (Arc::clone(&self.exports), self.stop.clone());
+        let (exports, memory, stop) = (Arc::clone(&self.exports), self.memory.clone(), self.stop.clone());
         running.spawn(async move {
             match client {
                 Client::Unix(stream) => {
                     let (reader, writer) = stream.into_split();
-                    connection::run(reader, writer, exports, stop).await;
+                    connection::run(reader, writer, exports, &memory, stop).await;
                 }
                 Client::Tcp(stream) => {
                     let (reader, writer) = stream.into_split();
-                    connection::run(reader, writer, exports, stop).await;
+                    connection::run(reader, writer, exports, &memory, stop).await;
                 }
             }
             drop(seat);

@@ -286,26 +286,12 @@ pub struct StoreExportArgs {
     pub into: PathBuf,
 }
 
-/// Parses `10G`, `512M`, `4096`, `2TiB`.
+/// Bytes of an OSD's device.
 fn parse_size(text: &str) -> Result<u64, String> {
-    let lower = text.trim().to_ascii_lowercase();
-    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift =
-        match lower.get(digits.len()..).unwrap_or_default().trim_end_matches("ib").trim_end_matches('b') {
-            "" => 0,
-            "k" => 10,
-            "m" => 20,
-            "g" => 30,
-            "t" => 40,
-            unit => return Err(format!("unknown unit '{unit}': use K, M, G or T")),
-        };
-    let number: u64 =
-        digits.parse().map_err(|_| format!("'{text}' is not a size such as 10G or 536870912"))?;
-    let bytes = number.checked_shl(shift).filter(|b| b >> shift == number).ok_or("too large")?;
-    if bytes < MIN_OSD_BYTES {
-        return Err(format!("an OSD needs at least {} MiB", MIN_OSD_BYTES >> 20));
+    match crate::size::bytes(text)? {
+        bytes if bytes < MIN_OSD_BYTES => Err(format!("an OSD needs at least {} MiB", MIN_OSD_BYTES >> 20)),
+        bytes => Ok(bytes),
     }
-    Ok(bytes)
 }
 
 /// Below this an OSD has no room for its log and its reserve.

@@ -22,6 +22,7 @@ mod place;
 mod rados;
 mod rbd;
 mod serve;
+mod size;
 mod up;
 
 use std::process::ExitCode;

@@ -79,6 +79,14 @@ impl Session {
         &mut self.input
     }
 
+    /// Bytes of data of the write whose header was received and whose data was not, yet; 0 when there is no such. The shell
+    /// makes room for them before it receives more.
+    #[must_use]
+    pub fn payload_to_come(&self) -> usize {
+        let Phase::Transmission(_) = self.phase else { return 0 };
+        self.input.get(..HEADER_LEN).and_then(|head| Header::parse(head).ok()).map_or(0, |h| h.payload_len())
+    }
+
     /// The image behind an export has another size now; requests are checked against it from here on.
     pub fn resize(&mut self, export: usize, size: u64) {
         if let Some(export) = self.exports.get_mut(export) {
@@ -165,7 +173,6 @@ impl Session {
         }
         let whole = HEADER_LEN + header.payload_len();
         if self.input.len() < whole {
-            self.input.reserve(whole - self.input.len());
             return None;
         }
         self.input.advance(HEADER_LEN);

@@ -88,6 +88,19 @@ fn block_status_needs_the_context_of_the_same_export() {
 }
 
 #[test]
+fn a_write_tells_of_its_data_before_it_comes() {
+    let mut session = attached("disk");
+    let write = request(0, 1, 7, 0, 100, &[9; 100]);
+    assert_eq!(session.payload_to_come(), 0);
+    assert_eq!(feed(&mut session, &write[..20]), []);
+    assert_eq!(session.payload_to_come(), 0);
+    assert_eq!(feed(&mut session, &write[20..90]), []);
+    assert_eq!(session.payload_to_come(), 100);
+    assert_eq!(feed(&mut session, &write[90..]).len(), 1);
+    assert_eq!(session.payload_to_come(), 0);
+}
+
+#[test]
 fn a_shrunk_export_refuses_what_lies_behind_its_end() {
     let mut session = attached("disk");
     session.resize(0, 4096);

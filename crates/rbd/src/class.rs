@@ -16,6 +16,8 @@ pub const HEAD: u64 = types::SnapId::HEAD.0;
 pub mod object {
     pub const DIRECTORY: &str = "rbd_directory";
     pub const CHILDREN: &str = "rbd_children";
+    pub const NAMESPACES: &str = "rbd_namespace";
+    pub const TRASH: &str = "rbd_trash";
 
     pub fn id(name: &str) -> String {
         format!("rbd_id.{name}")

@@ -1,12 +1,18 @@
-//! What changed between two states of an image, object by object from the clones' overlaps.
+//! What changed between two states of an image, object by object from the clones' overlaps; object maps tell which objects
+//! need no look.
 //!
 //! Source: src/librados/snap_set_diff.cc.
 
+use std::collections::BTreeSet;
+
 use rados::{CloneInfo, ObjectSnaps, SnapId};
+use types::Errno;
 
 use crate::error::Result;
+use crate::header::{feature, flag};
 use crate::image::Image;
 use crate::io::shared_extents;
+use crate::object_map::{self, EXISTS, Map, NONEXISTENT, PENDING};
 
 /// A range of the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,29 +36,36 @@ struct ObjectDiff {
 }
 
 impl Image {
-    /// What changed from the snapshot with id `from` (0: from nothing) to what is open.
+    /// What changed from the snapshot with id `from` (0: from nothing, what the parent shares included) to what is open.
     ///
     /// # Errors
     /// The cluster fails.
     pub async fn changes(&self, from: u64) -> Result<Changes> {
+        self.changes_of(from, true).await
+    }
+
+    async fn changes_of(&self, from: u64, with_parent: bool) -> Result<Changes> {
         let view = self.inner.view();
-        let end = self.inner.snap_id.unwrap_or(SnapId::HEAD.0);
+        let end = self.end();
         let from_size = view.header.snaps.iter().find(|s| s.id == from).map_or(0, |s| s.size);
         let objects = view.layout.objects(view.size.max(from_size));
+        let told = self.told_by_maps(from).await?;
         let mut out = Changes::new();
         for object in 0..objects {
-            let diff = match view.data.list_snaps(&view.object(object)).await {
-                Ok(snaps) => diff(&snaps, from, end),
-                Err(e) if e.is_not_found() => ObjectDiff::default(),
-                Err(e) => return Err(e.into()),
+            let is_same = told.as_ref().is_some_and(|told| told.change(object) == ObjectState::Same);
+            let diff = if is_same {
+                ObjectDiff::default()
+            } else {
+                match view.data.list_snaps(&view.object(object)).await {
+                    Ok(snaps) => diff(&snaps, from, end),
+                    Err(e) if e.is_not_found() => ObjectDiff::default(),
+                    Err(e) => return Err(e.into()),
+                }
             };
             if !diff.end_exists && from == 0 {
                 // All of what the parent shares is new.
-                out.extend(shared_extents(&view, object).into_iter().map(|e| Change {
-                    offset: e.image,
-                    len: e.len,
-                    exists: true,
-                }));
+                let shared = if with_parent { shared_extents(&view, object) } else { Vec::new() };
+                out.extend(shared.into_iter().map(|e| Change { offset: e.image, len: e.len, exists: true }));
                 continue;
             }
             for (start, stop) in diff.ranges {
@@ -69,6 +82,105 @@ impl Image {
         }
         out.sort_by_key(|c| c.offset);
         Ok(out)
+    }
+
+    /// Bytes of the objects that changed since the snapshot with id `from` (0: of all) and exist, as whole objects.
+    ///
+    /// # Errors
+    /// The cluster fails.
+    pub async fn used_bytes(&self, from: u64) -> Result<u64> {
+        let view = self.inner.view();
+        let objects: BTreeSet<u64> = match self.told_by_maps(from).await? {
+            Some(told) => {
+                let all = 0..view.layout.objects(view.size);
+                all.filter(|object| told.change(*object) == ObjectState::Data).collect()
+            }
+            None => {
+                let changes = self.changes_of(from, false).await?;
+                let extents = changes.iter().filter(|c| c.exists);
+                extents.flat_map(|c| view.layout.extents(c.offset, c.len)).map(|e| e.object).collect()
+            }
+        };
+        let len = |object| {
+            let parts = view.layout.of_object(object, 0, view.layout.object_size);
+            parts.iter().map(|e| e.len.min(view.size.saturating_sub(e.image))).sum::<u64>()
+        };
+        Ok(objects.into_iter().map(len).sum())
+    }
+
+    fn end(&self) -> u64 {
+        self.inner.snap_id.unwrap_or(SnapId::HEAD.0)
+    }
+
+    /// What object maps tell of the way from one state to the other; nothing when one of them is not to be relied upon.
+    async fn told_by_maps(&self, from: u64) -> Result<Option<Told>> {
+        let (inner, view) = (&self.inner, self.inner.view());
+        let (header, end) = (&view.header, self.end());
+        let invalid = flag::OBJECT_MAP_INVALID | flag::FAST_DIFF_INVALID;
+        let on_the_way = header.snaps.iter().filter(|s| s.id >= from && s.id <= end);
+        let is_invalid = on_the_way.clone().any(|s| s.flags & invalid != 0);
+        let is_head = end == SnapId::HEAD.0;
+        if !header.has(feature::FAST_DIFF) || is_invalid || is_head && header.flags & invalid != 0 {
+            return Ok(None);
+        }
+        let head = is_head.then_some(None);
+        let mut maps = Vec::new();
+        for snap in on_the_way.map(|s| Some(s.id)).chain(head) {
+            match object_map::load(&inner.meta, &inner.id, snap).await {
+                Ok(map) => maps.push((snap == Some(from), map)),
+                Err(e) if e.is_not_found() || e.errno() == Errno::EINVAL => return Ok(None),
+                Err(e) => return Err(e),
+            }
+        }
+        let mut told = Told::default();
+        for (is_start, map) in maps {
+            told.pass(&map, is_start);
+        }
+        Ok(Some(told))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum ObjectState {
+    /// As at the start.
+    #[default]
+    Same,
+    /// Perhaps changed; exists at the end.
+    Data,
+    /// Changed; does not exist at the end.
+    Gone,
+}
+
+/// What the maps on the way tell of each object: whether it changed since the state before, and whether it exists.
+/// Source: src/librbd/object_map/DiffRequest.cc.
+#[derive(Debug, Default)]
+struct Told {
+    exists: Vec<bool>,
+    changed: Vec<bool>,
+}
+
+impl Told {
+    /// The next map on the way.
+    fn pass(&mut self, map: &Map, is_start: bool) {
+        let len = self.exists.len().max(map.len() as usize);
+        self.exists.resize(len, false);
+        self.changed.resize(len, false);
+        for (object, (exists, changed)) in self.exists.iter_mut().zip(&mut self.changed).enumerate() {
+            let state = map.get(object as u64);
+            let now = state != NONEXISTENT;
+            *changed |= !is_start && (matches!(state, EXISTS | PENDING) || now != *exists);
+            *exists = now;
+        }
+    }
+
+    fn change(&self, object: u64) -> ObjectState {
+        let at = object as usize;
+        let is = |all: &[bool]| all.get(at).copied().unwrap_or(false);
+        match (is(&self.changed), is(&self.exists)) {
+            (false, _) => ObjectState::Same,
+            (true, true) => ObjectState::Data,
+            (true, false) => ObjectState::Gone,
+        }
     }
 }
 
@@ -148,6 +260,29 @@ mod tests {
     fn clone(id: u64, snaps: &[u64], size: u64, overlap: &[(u64, u64)]) -> CloneInfo {
         let snaps = snaps.iter().map(|s| SnapId(*s)).collect();
         CloneInfo { clone: SnapId(id), snaps, overlap: overlap.to_vec(), size }
+    }
+
+    #[test]
+    fn maps_tell_what_is_the_same() {
+        use crate::object_map::EXISTS_CLEAN as CLEAN;
+        use ObjectState::{Data, Gone, Same};
+        let map = |states: &[u8]| {
+            let mut map = Map::empty(states.len() as u64);
+            states.iter().enumerate().for_each(|(i, s)| map.set(i as u64, *s));
+            map
+        };
+        let start = map(&[EXISTS, EXISTS, EXISTS, CLEAN, NONEXISTENT, EXISTS]);
+        let middle = map(&[CLEAN, EXISTS, NONEXISTENT, CLEAN, EXISTS, CLEAN]);
+        let end = map(&[CLEAN, CLEAN, NONEXISTENT, NONEXISTENT, CLEAN, CLEAN, EXISTS, NONEXISTENT]);
+        let told = |maps: &[&Map], has_start| {
+            let mut told = Told::default();
+            maps.iter().enumerate().for_each(|(i, m)| told.pass(m, has_start && i == 0));
+            (0..9).map(|o| told.change(o)).collect::<Vec<_>>()
+        };
+        let from_start = told(&[&start, &middle, &end], true);
+        assert_eq!(from_start, [Same, Data, Gone, Gone, Data, Same, Data, Same, Same]);
+        let from_nothing = told(&[&start, &middle, &end], false);
+        assert_eq!(from_nothing, [Data, Data, Gone, Gone, Data, Data, Data, Same, Same]);
     }
 
     #[test]

@@ -7,13 +7,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The cluster answered with an error.
-    #[error("{what}: {source}")]
-    Cluster { what: String, source: rados::Error },
+    #[error("{what}: {cause}")]
+    Cluster { what: String, cause: rados::Error },
     /// The caller asked for something that this image does not allow.
     #[error("{what}: {errno}")]
     Refused { errno: Errno, what: String },
     /// A stream that is read or written failed, or is no stream of the expected format.
-    #[error("{0}")]
+    #[error(transparent)]
     Stream(#[from] std::io::Error),
 }
 
@@ -27,7 +27,7 @@ impl Error {
     #[must_use]
     pub fn errno(&self) -> Errno {
         match self {
-            Self::Cluster { source, .. } => source.errno(),
+            Self::Cluster { cause, .. } => cause.errno(),
             Self::Refused { errno, .. } => *errno,
             Self::Stream(e) => Errno(e.raw_os_error().unwrap_or(Errno::EINVAL.0)),
         }
@@ -40,14 +40,14 @@ impl Error {
 }
 
 impl From<rados::Error> for Error {
-    fn from(source: rados::Error) -> Self {
-        Self::Cluster { what: "the cluster".into(), source }
+    fn from(cause: rados::Error) -> Self {
+        Self::Cluster { what: "the cluster".into(), cause }
     }
 }
 
 impl From<codec::DecodeError> for Error {
     fn from(e: codec::DecodeError) -> Self {
-        Self::Cluster { what: "an image's metadata".into(), source: e.into() }
+        Self::Cluster { what: "an image's metadata".into(), cause: e.into() }
     }
 }
 
@@ -58,6 +58,6 @@ pub(crate) trait Context<T> {
 
 impl<T> Context<T> for rados::Result<T> {
     fn context(self, what: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|source| Error::Cluster { what: what(), source })
+        self.map_err(|cause| Error::Cluster { what: what(), cause })
     }
 }

@@ -173,7 +173,7 @@ pub async fn read(io: &IoCtx, id: &str, access: Access) -> Result<Header> {
     loop {
         match try_read(io, &object, access).await {
             // A snapshot that was listed went away meanwhile.
-            Err(Error::Cluster { source, .. }) if source.errno() == Errno::ESTALE => {}
+            Err(Error::Cluster { cause, .. }) if cause.errno() == Errno::ESTALE => {}
             other => return other,
         }
     }
@@ -269,7 +269,7 @@ async fn snapshots(io: &IoCtx, object: &str, context: &SnapContext) -> Result<Ve
             .map(|method| (method, id_input.clone()));
         let replies = match class::call_all(io, object, &methods).await {
             Err(e) if e.is_not_found() => {
-                return Err(Error::Cluster { what: object.into(), source: Errno::ESTALE.into() });
+                return Err(Error::Cluster { what: object.into(), cause: Errno::ESTALE.into() });
             }
             other => other?,
         };

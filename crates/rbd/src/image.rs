@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use block::BoxFuture;
-use rados::{IoCtx, PoolId, Watch, WatchEvent};
+use rados::{IoCtx, PoolId, Watch, WatchEvent, WriteOp};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use types::{Errno, SnapId};
@@ -80,6 +81,8 @@ pub(crate) struct Inner {
     pub cookies: Mutex<Vec<u64>>,
     /// Somebody said that the lock is free.
     pub released: Notify,
+    /// When the header was last told that the image was read, and written.
+    pub touched: [Mutex<Option<Instant>>; 2],
     /// The token of the cache's mark that we put on the image.
     pub mark: Mutex<Option<String>>,
     /// Where that cache is, for people.
@@ -102,6 +105,16 @@ pub(crate) struct View {
     /// Bytes shared with the parent, which is open when there are any.
     pub overlap: u64,
     pub parent: Option<Image>,
+}
+
+/// Source: rbd_mtime_update_interval, rbd_atime_update_interval.
+const TOUCH_EVERY: Duration = Duration::from_secs(60);
+
+/// What is written down with its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Touch {
+    Read,
+    Written,
 }
 
 impl View {
@@ -171,6 +184,7 @@ impl Image {
                 watching: tokio::sync::Mutex::new(None),
                 cookies: Mutex::new(Vec::new()),
                 released: Notify::new(),
+                touched: Default::default(),
                 mark: Mutex::new(None),
                 place: Mutex::new(String::new()),
             });
@@ -310,6 +324,37 @@ impl Inner {
         let view = make_view(&self.meta, header, self.snap_id, Some(&before)).await?;
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
         Ok(())
+    }
+
+    /// Writes down when the image was read or written, once in a while, beside what is done.
+    pub fn touch(&self, touch: Touch) {
+        if self.read_only {
+            return;
+        }
+        {
+            let mut last = self.touched[touch as usize].lock().unwrap_or_else(PoisonError::into_inner);
+            if last.is_some_and(|at| at.elapsed() < TOUCH_EVERY) {
+                return;
+            }
+            *last = Some(Instant::now());
+        }
+        let view = self.view();
+        let (method, before) = match touch {
+            Touch::Read => ("set_access_timestamp", view.header.accessed),
+            Touch::Written => ("set_modify_timestamp", view.header.modified),
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        if now < Duration::from_secs(u64::from(before.sec)) + TOUCH_EVERY {
+            return;
+        }
+        let (meta, object) = (self.meta.clone(), self.header_object());
+        tokio::spawn(async move {
+            // Somebody may remove the image at this moment.
+            let op = WriteOp::new().assert_exists().exec("rbd", method, bytes::Bytes::new());
+            if let Err(e) = meta.write_op(&object, op).await {
+                tracing::debug!(%object, error = %e, "{method} failed");
+            }
+        });
     }
 
     /// A snapshot never changes: its map, if it is valid, spares reads of what is not there.

@@ -13,7 +13,7 @@ use types::Errno;
 use crate::class::MapUpdateArgs;
 use crate::error::{Error, Result};
 use crate::header::feature;
-use crate::image::{Image, Inner, View};
+use crate::image::{Image, Inner, Touch, View};
 use crate::layout::Extent;
 use crate::object_map::{self, EXISTS, EXISTS_CLEAN, NONEXISTENT, PENDING};
 
@@ -52,6 +52,7 @@ impl Image {
     pub async fn read_pieces(&self, offset: u64, len: u64) -> Result<Vec<Piece>> {
         let view = self.inner.view();
         check_range(offset, len, view.size)?;
+        self.inner.touch(Touch::Read);
         let extents = view.layout.extents(offset, len);
         let started: Vec<(Extent, Option<Pending>)> =
             extents.into_iter().map(|e| (e, self.inner.start_read(&view, &e))).collect();
@@ -87,6 +88,7 @@ impl Image {
         let _ready = self.inner.ready().await?;
         let view = self.inner.view();
         check_range(offset, data.len() as u64, view.size)?;
+        self.inner.touch(Touch::Written);
         let changes = view.layout.extents(offset, data.len() as u64).into_iter().map(|e| {
             let from = (e.image - offset) as usize;
             (
@@ -105,6 +107,7 @@ impl Image {
         let _ready = self.inner.ready().await?;
         let view = self.inner.view();
         check_range(offset, len, view.size)?;
+        self.inner.touch(Touch::Written);
         let changes = view.layout.extents(offset, len).into_iter().map(|e| {
             // The image's last object may be shorter than the others.
             let to_end = e.offset + e.len == view.layout.object_size || e.image + e.len == view.size;

@@ -24,6 +24,13 @@ pub struct Map {
 }
 
 impl Map {
+    /// The map of objects that do not exist.
+    pub fn empty(objects: u64) -> Self {
+        let mut map = Self { objects: 0, bits: Vec::new() };
+        map.resize(objects);
+        map
+    }
+
     pub fn len(&self) -> u64 {
         self.objects
     }
@@ -54,8 +61,7 @@ impl Map {
 
     /// The objects of either map, all as changed since the last snapshot.
     pub fn existing_with(&self, other: &Self) -> Self {
-        let mut out = Self { objects: 0, bits: Vec::new() };
-        out.resize(self.objects.max(other.objects));
+        let mut out = Self::empty(self.objects.max(other.objects));
         for object in 0..out.objects {
             if self.get(object) != NONEXISTENT || other.get(object) != NONEXISTENT {
                 out.set(object, EXISTS);
@@ -146,16 +152,14 @@ mod tests {
 
     #[test]
     fn states_lie_as_the_class_stores_them() {
-        let mut map = Map { objects: 0, bits: vec![] };
-        map.resize(6);
+        let mut map = Map::empty(6);
         for (object, state) in [(0, EXISTS), (1, PENDING), (3, EXISTS_CLEAN), (5, EXISTS), (9, EXISTS)] {
             map.set(object, state);
         }
         assert_eq!(map.bits, [0b01_10_00_11, 0b00_01_00_00]);
         assert_eq!((0..7).map(|i| map.get(i)).collect::<Vec<_>>(), [1, 2, 0, 3, 0, 1, 0]);
         assert_eq!(Map::from_bytes(map.to_bytes()), Ok(map.clone()));
-        let mut longer = Map { objects: 0, bits: vec![] };
-        longer.resize(8);
+        let mut longer = Map::empty(8);
         longer.set(2, EXISTS_CLEAN);
         let either = map.existing_with(&longer);
         assert_eq!((0..8).map(|i| either.get(i)).collect::<Vec<_>>(), [1, 1, 1, 1, 0, 1, 0, 0]);

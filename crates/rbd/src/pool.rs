@@ -40,6 +40,91 @@ pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>> {
     }
 }
 
+/// The namespaces of a pool.
+///
+/// # Errors
+/// The list cannot be read.
+pub async fn namespaces(io: &IoCtx) -> Result<Vec<String>> {
+    let io = io.with_namespace("");
+    let mut all: Vec<String> = Vec::new();
+    loop {
+        let input = ListArgs { start_after: all.last().cloned().unwrap_or_default(), max: PAGE }.to_bytes();
+        let page: Vec<String> =
+            match class::call(&io, class::object::NAMESPACES, "namespace_list", input).await {
+                Err(e) if e.is_not_found() => return Ok(all),
+                other => other?,
+            };
+        let count = page.len() as u64;
+        all.extend(page);
+        if count < PAGE {
+            return Ok(all);
+        }
+    }
+}
+
+/// # Errors
+/// EEXIST when there is one of this name.
+pub async fn create_namespace(io: &IoCtx, name: &str) -> Result<()> {
+    if name.is_empty() || name.contains(['/', '@']) {
+        return Err(Error::refused(Errno::EINVAL, format!("'{name}' cannot be a namespace's name")));
+    }
+    let io = io.with_namespace("");
+    match class::change(&io, class::object::NAMESPACES, "namespace_add", name.to_owned().to_bytes()).await {
+        Err(e) if e.errno() == Errno::EEXIST => {
+            return Err(Error::refused(Errno::EEXIST, format!("there is a namespace {name} already")));
+        }
+        other => other?,
+    }
+    set_directory(&io.with_namespace(name), DIRECTORY_READY).await
+}
+
+/// Whether images may be added. Source: DirectoryState in src/cls/rbd/cls_rbd_types.h.
+const DIRECTORY_READY: u8 = 0;
+const DIRECTORY_CLOSED: u8 = 1;
+
+/// EBUSY to close one that has images.
+async fn set_directory(inside: &IoCtx, state: u8) -> Result<()> {
+    let object = class::object::DIRECTORY;
+    let op = WriteOp::new().create(false).exec("rbd", "dir_state_set", state.to_bytes());
+    inside.write_op(object, op).await.map(drop).context(|| format!("changing {object}"))
+}
+
+/// # Errors
+/// EBUSY while it has images; ENOENT when there is none of this name.
+pub async fn remove_namespace(io: &IoCtx, name: &str) -> Result<()> {
+    let (io, inside) = (io.with_namespace(""), io.with_namespace(name));
+    if !namespaces(&io).await?.iter().any(|n| n == name) {
+        return Err(Error::refused(Errno::ENOENT, format!("there is no namespace {name}")));
+    }
+    // From here on nobody adds an image.
+    match set_directory(&inside, DIRECTORY_CLOSED).await {
+        Err(e) if e.errno() == Errno::EBUSY => {
+            return Err(Error::refused(Errno::EBUSY, format!("namespace {name} has images")));
+        }
+        other => other?,
+    }
+    let trash: Result<BTreeMap<String, bytes::Bytes>> = class::call(
+        &inside,
+        class::object::TRASH,
+        "trash_list",
+        ListArgs { start_after: String::new(), max: 1 }.to_bytes(),
+    )
+    .await;
+    match trash {
+        Ok(found) if !found.is_empty() => {
+            set_directory(&inside, DIRECTORY_READY).await?;
+            return Err(Error::refused(Errno::EBUSY, format!("namespace {name} has images in its trash")));
+        }
+        Err(e) if !e.is_not_found() => return Err(e),
+        _ => {}
+    }
+    match inside.remove(class::object::DIRECTORY).await {
+        Err(e) if !e.is_not_found() => return Err(e.into()),
+        _ => {}
+    }
+    class::change(&io, class::object::NAMESPACES, "namespace_remove", name.to_owned().to_bytes()).await
+}
+
 /// Makes an image of `size` bytes and gives its id.
 ///
 /// # Errors

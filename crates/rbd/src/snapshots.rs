@@ -167,6 +167,9 @@ impl Image {
     /// EEXIST for a name in use.
     pub async fn rename_snap(&self, from: &str, to: &str) -> Result<()> {
         let _ready = self.inner.ready().await?;
+        if self.inner.view().header.snapshot(to).is_some() {
+            return Err(Error::refused(Errno::EEXIST, format!("there is a snapshot {to} already")));
+        }
         let args = SnapRenameArgs { id: self.user_snapshot(from)?.id, name: to.into() };
         let object = self.inner.header_object();
         class::change(&self.inner.meta, &object, "snapshot_rename", args.to_bytes()).await?;

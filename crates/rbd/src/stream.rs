@@ -135,6 +135,15 @@ pub async fn export_diff(
 /// EINVAL when the stream is malformed or starts from a snapshot that the image lacks; EEXIST when it has the one that the
 /// stream ends in.
 pub async fn import_diff(image: &Image, from: &mut (dyn Read + Send), progress: Progress<'_>) -> Result<()> {
+    match apply_diff(image, from, progress).await {
+        Err(Error::Stream(e)) if e.kind() == io::ErrorKind::UnexpectedEof => {
+            Err(Error::refused(Errno::EINVAL, "the stream of differences ends too early"))
+        }
+        other => other,
+    }
+}
+
+async fn apply_diff(image: &Image, from: &mut (dyn Read + Send), progress: Progress<'_>) -> Result<()> {
     let malformed =
         |what: &str| Error::refused(Errno::EINVAL, format!("not a stream of differences: {what}"));
     if read_exact(from, BANNER.len())? != BANNER {

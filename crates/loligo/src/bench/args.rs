@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::connect::ConnectArgs;
+use crate::size;
 
 #[derive(Debug, Clone, Subcommand)]
 pub enum BenchArgs {
@@ -56,6 +57,25 @@ pub enum FloorRole {
     Replica,
 }
 
+/// Options of the benchmarks that load a cluster.
+#[derive(Debug, Clone, Args)]
+pub struct CommonArgs {
+    /// Read back and compare everything that was written, not only a sample of it.
+    #[arg(long)]
+    pub verify: bool,
+    /// Measure although health shows this warning (POOL_NO_REDUNDANCY for instance); may be given several times.
+    #[arg(long, value_name = "CHECK")]
+    pub accept: Vec<String>,
+    /// Threads of this client.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_threads)]
+    pub threads: usize,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
@@ -95,23 +115,11 @@ pub struct RadosBench {
     /// Per cent of reads in a mixed load.
     #[arg(long, value_name = "PERCENT", default_value_t = 70, value_parser = clap::value_parser!(u64).range(0..=100))]
     pub reads: u64,
-    /// Read back and compare everything that was written, not only a sample of it.
-    #[arg(long)]
-    pub verify: bool,
     /// Leave the objects in the pool.
     #[arg(long)]
     pub keep: bool,
-    /// Measure although health shows this warning (POOL_NO_REDUNDANCY for instance); may be given several times.
-    #[arg(long, value_name = "CHECK")]
-    pub accept: Vec<String>,
-    /// Threads of this client.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_threads)]
-    pub threads: usize,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
     #[command(flatten)]
-    pub connect: ConnectArgs,
+    pub common: CommonArgs,
 }
 
 /// Makes a pool and images of its own, fills them, runs every combination, and removes them.
@@ -145,20 +153,8 @@ pub struct BlockBench {
     /// Placement groups of the pool.
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub pg_num: u32,
-    /// Read back and compare every block at the end, not only a sample.
-    #[arg(long)]
-    pub verify: bool,
-    /// Measure although health shows this warning; may be given several times.
-    #[arg(long, value_name = "CHECK")]
-    pub accept: Vec<String>,
-    /// Threads of this client.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_threads)]
-    pub threads: usize,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
     #[command(flatten)]
-    pub connect: ConnectArgs,
+    pub common: CommonArgs,
 }
 
 const BLOCK_EXAMPLES: &str = "\
@@ -186,7 +182,7 @@ Examples:
 
 /// Parses `4096`, `4K`, `4M`.
 fn parse_bytes(text: &str) -> Result<u64, String> {
-    parse_size(text).and_then(|bytes| match bytes {
+    size::bytes(text).and_then(|bytes| match bytes {
         1..=0x400_0000 => Ok(bytes),
         _ => Err("between 1 byte and 64 MiB".into()),
     })
@@ -194,27 +190,11 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
 
 /// Whole MiB, so that every block size fits.
 fn parse_image_bytes(text: &str) -> Result<u64, String> {
-    parse_size(text).and_then(|bytes| match bytes {
+    size::bytes(text).and_then(|bytes| match bytes {
         0 => Err("at least 1M".into()),
         _ if bytes % (1 << 20) != 0 || bytes > 16 << 40 => Err("whole MiB, at most 16T".into()),
         _ => Ok(bytes),
     })
-}
-
-fn parse_size(text: &str) -> Result<u64, String> {
-    let lower = text.trim().to_ascii_lowercase();
-    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift =
-        match lower.get(digits.len()..).unwrap_or_default().trim_end_matches("ib").trim_end_matches('b') {
-            "" => 0,
-            "k" => 10,
-            "m" => 20,
-            "g" => 30,
-            "t" => 40,
-            unit => return Err(format!("unknown unit '{unit}': use K, M, G or T")),
-        };
-    let number: u64 = digits.parse().map_err(|_| format!("'{text}' is not a size such as 4096, 4K or 4M"))?;
-    Ok(number.checked_shl(shift).filter(|b| b >> shift == number).ok_or("too large")?)
 }
 
 fn parse_depth(text: &str) -> Result<usize, String> {

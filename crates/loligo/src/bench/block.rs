@@ -42,7 +42,7 @@ struct Bench<'a> {
 }
 
 pub async fn run(cluster: &Cluster, args: &BlockBench, daemons: &Processes) -> Result<()> {
-    super::healthy(cluster, &args.accept).await?;
+    super::healthy(cluster, &args.common.accept).await?;
     let osds = cluster.map().osds.iter().filter(|osd| osd.is_up()).count();
     if let Some(most) = args.copies.iter().max().filter(|most| usize::from(**most) > osds) {
         bail!("{most} copies need as many OSDs; {osds} are up (see --copies)");
@@ -56,7 +56,7 @@ pub async fn run(cluster: &Cluster, args: &BlockBench, daemons: &Processes) -> R
         result?;
         removed.with_context(|| format!("pool {name} cannot be removed: do it by hand"))?;
     }
-    match args.json {
+    match args.common.json {
         true => say!("{}", bench.json()),
         false => say!("{}", bench.table()),
     }
@@ -114,8 +114,8 @@ impl Bench<'_> {
                 eprintln!("{}", self.line(self.rows.last().context("just pushed")?));
             }
         }
-        self.compared += load.check(self.args.verify).await?;
-        super::healthy(self.cluster, &self.args.accept)
+        self.compared += load.check(self.args.common.verify).await?;
+        super::healthy(self.cluster, &self.args.common.accept)
             .await
             .context("no figures: the cluster is not healthy after the run")
     }
@@ -151,7 +151,7 @@ impl Bench<'_> {
             self.args.images,
             self.args.size >> 20,
             self.args.seconds,
-            self.args.threads
+            self.args.common.threads
         )];
         for (copies, used, total) in &self.filled {
             lines.push(format!(
@@ -204,7 +204,7 @@ impl Bench<'_> {
             .iter()
             .map(|(copies, used, total)| json!({"copies": copies, "raw_used_kib": used, "raw_kib": total}));
         json!({
-            "images": self.args.images, "image_bytes": self.args.size, "client_threads": self.args.threads,
+            "images": self.args.images, "image_bytes": self.args.size, "client_threads": self.args.common.threads,
             "cores": std::thread::available_parallelism().map_or(1, usize::from), "arch": std::env::consts::ARCH,
             "daemon_cpu_of": self.daemons.names(), "filled": filled.collect::<Vec<_>>(),
             "blocks_compared_after_runs": self.compared, "rows": rows.collect::<Vec<_>>(),

@@ -25,14 +25,14 @@ use load::{Load, Shape, Tally, Target, Work};
 pub fn run(args: &BenchArgs) -> Result<()> {
     match args {
         BenchArgs::Rados(args) => {
-            on_cluster(&args.connect, args.depth, args.threads, async |cluster, daemons| {
+            on_cluster(&args.common.connect, args.depth, args.common.threads, async |cluster, daemons| {
                 bench(&cluster, args, &daemons).await
             })
         }
         BenchArgs::Floor(args) => floor::run(args),
         BenchArgs::Block(args) => {
             let depth = args.depths.iter().copied().max().unwrap_or(1);
-            on_cluster(&args.connect, depth, args.threads, async |cluster, daemons| {
+            on_cluster(&args.common.connect, depth, args.common.threads, async |cluster, daemons| {
                 block::run(&cluster, args, &daemons).await
             })
         }
@@ -61,7 +61,7 @@ fn on_cluster(
 }
 
 async fn bench(cluster: &Cluster, args: &RadosBench, daemons: &Processes) -> Result<()> {
-    healthy(cluster, &args.accept).await?;
+    healthy(cluster, &args.common.accept).await?;
     let pool = cluster.pool(&args.pool).await.with_context(|| format!("there is no pool '{}'", args.pool))?;
     let shape = Shape::new(args.objects, args.object_size, args.block_size)?;
     let load = Load::new(Target::Objects(pool), shape);
@@ -70,7 +70,7 @@ async fn bench(cluster: &Cluster, args: &RadosBench, daemons: &Processes) -> Res
         load.clean_up().await.context("cannot remove the benchmark's objects")?;
     }
     let report = result?;
-    match args.json {
+    match args.common.json {
         true => say!("{}", report.json()),
         false => say!("{}", report.table()),
     }
@@ -90,8 +90,10 @@ async fn measure(
     let work = Work { mode: args.mode, depth: args.depth, reads: args.reads };
     let tally = with_progress(load, work, Duration::from_secs(args.seconds)).await?;
     let (client, daemon_cpu) = (cpu::own() - client_before, daemons.cpu() - daemons_before);
-    let checked = load.check(args.verify).await?;
-    healthy(cluster, &args.accept).await.context("no figures: the cluster is not healthy after the run")?;
+    let checked = load.check(args.common.verify).await?;
+    healthy(cluster, &args.common.accept)
+        .await
+        .context("no figures: the cluster is not healthy after the run")?;
     if tally.ops() == 0 {
         bail!("no figures: not one operation was completed");
     }

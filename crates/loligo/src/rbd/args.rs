@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::connect::ConnectArgs;
+use crate::size;
 
 #[derive(Debug, Clone, Args)]
 pub struct RbdArgs {
@@ -17,6 +18,9 @@ pub struct RbdArgs {
     /// Print JSON.
     #[arg(long, global = true)]
     pub json: bool,
+    /// Do not show how far long work is; it is shown on terminals only.
+    #[arg(long, global = true)]
+    pub no_progress: bool,
     #[command(subcommand)]
     pub command: RbdCommand,
 }
@@ -30,6 +34,9 @@ pub enum RbdCommand {
         /// `POOL` or `POOL/NAMESPACE`.
         pool: Option<String>,
     },
+    /// Namespaces of a pool; images in them are `POOL/NAMESPACE/IMAGE`.
+    #[command(subcommand)]
+    Namespace(NamespaceCommand),
     /// Show an image's header.
     Info { image: String },
     /// Make an empty image.
@@ -43,7 +50,7 @@ pub enum RbdCommand {
     /// Change an image's size.
     Resize {
         image: String,
-        #[arg(short = 's', long, value_parser = parse_size)]
+        #[arg(short = 's', long, value_parser = mib)]
         size: u64,
         /// Let a smaller size cut data off.
         #[arg(long)]
@@ -126,6 +133,22 @@ pub enum SnapCommand {
     },
 }
 
+/// Named `POOL/NAMESPACE`, or `NAMESPACE` in the pool of --pool.
+#[derive(Debug, Clone, Subcommand)]
+pub enum NamespaceCommand {
+    #[command(visible_alias = "list")]
+    Ls {
+        pool: Option<String>,
+    },
+    Create {
+        namespace: String,
+    },
+    #[command(visible_alias = "remove")]
+    Rm {
+        namespace: String,
+    },
+}
+
 #[derive(Debug, Clone, Subcommand)]
 pub enum CacheCommand {
     /// Give up what a cache holds and the image lacks, because its host is gone for good. The cache is refused later.
@@ -136,7 +159,7 @@ pub enum CacheCommand {
 pub struct CreateArgs {
     pub image: String,
     /// Bytes with K, M, G or T; a bare number is MiB.
-    #[arg(short = 's', long, value_parser = parse_size)]
+    #[arg(short = 's', long, value_parser = mib)]
     pub size: u64,
     #[command(flatten)]
     pub layout: LayoutArgs,
@@ -145,13 +168,13 @@ pub struct CreateArgs {
 #[derive(Debug, Clone, Args)]
 pub struct LayoutArgs {
     /// Bytes of a data object, with K or M; a power of two.
-    #[arg(long, value_parser = parse_bytes, default_value = "4M")]
+    #[arg(long, value_parser = size::bytes, default_value = "4M")]
     pub object_size: u64,
     /// Features, with commas. [default: layering,exclusive-lock,object-map,fast-diff,deep-flatten]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub image_feature: Vec<String>,
     /// Bytes of a stripe's unit, with K or M.
-    #[arg(long, value_parser = parse_bytes, requires = "stripe_count")]
+    #[arg(long, value_parser = size::bytes, requires = "stripe_count")]
     pub stripe_unit: Option<u64>,
     /// Objects that a stripe goes over.
     #[arg(long, requires = "stripe_unit")]
@@ -167,13 +190,13 @@ pub struct BenchArgs {
     #[arg(long, value_parser = ["read", "write"])]
     pub io_type: String,
     /// Bytes of a request.
-    #[arg(long, value_parser = parse_bytes, default_value = "4K")]
+    #[arg(long, value_parser = size::bytes, default_value = "4K")]
     pub io_size: u64,
     /// Requests under way at once.
     #[arg(long, default_value_t = 16)]
     pub io_threads: usize,
     /// Bytes in all.
-    #[arg(long, value_parser = parse_bytes, default_value = "64M")]
+    #[arg(long, value_parser = size::bytes, default_value = "64M")]
     pub io_total: u64,
     #[arg(long, value_parser = ["seq", "rand"], default_value = "seq")]
     pub io_pattern: String,
@@ -206,7 +229,7 @@ pub struct ServeArgs {
     #[arg(long, requires = "cache")]
     pub force_replay: bool,
     /// Bytes of a new cache's file, with M or G.
-    #[arg(long, value_parser = parse_bytes, default_value = "256M")]
+    #[arg(long, value_parser = size::bytes, default_value = "256M")]
     pub cache_size: u64,
     /// Milliseconds that a cached write may wait before it goes to the image.
     #[arg(long, default_value_t = 200)]
@@ -214,46 +237,6 @@ pub struct ServeArgs {
 }
 
 /// As Ceph's `rbd` reads sizes: a bare number is MiB.
-fn parse_size(text: &str) -> Result<u64, String> {
-    parse(text, 20)
-}
-
-fn parse_bytes(text: &str) -> Result<u64, String> {
-    parse(text, 0)
-}
-
-fn parse(text: &str, bare_shift: u32) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = text.get(digits.len()..).unwrap_or_default();
-    let shift = match unit {
-        "" => bare_shift,
-        "B" => 0,
-        _ => match unit.trim_end_matches("iB").trim_end_matches('B') {
-            "K" | "k" => 10,
-            "M" | "m" => 20,
-            "G" | "g" => 30,
-            "T" | "t" => 40,
-            _ => return Err(format!("unknown unit '{unit}': use B, K, M, G or T")),
-        },
-    };
-    let number: u64 = digits.parse().map_err(|_| format!("'{text}' is not a size such as 10G"))?;
-    number.checked_shl(shift).filter(|bytes| bytes >> shift == number).ok_or_else(|| "too large".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_read_as_rbd_reads_them() {
-        for (text, bytes) in
-            [("10", 10 << 20), ("10M", 10 << 20), ("1GiB", 1 << 30), ("512B", 512), ("4K", 4096)]
-        {
-            assert_eq!(parse_size(text), Ok(bytes), "{text}");
-        }
-        assert_eq!(parse_bytes("4096"), Ok(4096));
-        for bad in ["", "M", "1X", "-1", "99999999T"] {
-            assert!(parse_size(bad).is_err(), "{bad}");
-        }
-    }
+fn mib(text: &str) -> Result<u64, String> {
+    size::parse(text, size::Unit::Mib)
 }

@@ -34,12 +34,17 @@ impl Rbd<'_> {
             device.close().await?;
             bail!(rbd::Error::refused(types::Errno::EINVAL, "the image holds no request of this size"));
         }
-        let result = measure(&device, args, blocks).await;
+        let result = measure(&device, args, blocks, self.shows_seconds()).await;
         device.close().await?;
         let (elapsed, mut latencies) = result?;
         latencies.sort_unstable();
         self.report(args, elapsed, &latencies);
         Ok(())
+    }
+
+    /// As Ceph's tool does; with JSON only the end is told.
+    fn shows_seconds(&self) -> bool {
+        !self.args.json && !self.args.no_progress
     }
 
     fn report(&self, args: &BenchArgs, elapsed: Duration, latencies: &[Duration]) {
@@ -78,13 +83,16 @@ async fn measure(
     device: &Arc<dyn BlockDevice>,
     args: &BenchArgs,
     blocks: u64,
+    shows_seconds: bool,
 ) -> Result<(Duration, Vec<Duration>)> {
     let requests = args.io_total.div_ceil(args.io_size);
     let next = Arc::new(AtomicU64::new(0));
+    let done = Arc::new(AtomicU64::new(0));
+    let ticking = shows_seconds.then(|| tokio::spawn(show_seconds(Arc::clone(&done), args.io_size)));
     let mut running = JoinSet::new();
     let start = Instant::now();
     for thread in 0..args.io_threads {
-        let (device, next) = (Arc::clone(device), Arc::clone(&next));
+        let (device, next, done) = (Arc::clone(device), Arc::clone(&next), Arc::clone(&done));
         let (size, is_write, is_random) = (args.io_size, args.io_type == "write", args.io_pattern == "rand");
         let mut random = SeededEntropy(thread as u64);
         let mut data = vec![0; size as usize];
@@ -105,12 +113,39 @@ async fn measure(
                     device.read(block * size, size).await?;
                 }
                 latencies.push(begin.elapsed());
+                done.fetch_add(1, Ordering::Relaxed);
             }
         });
     }
     let mut all = Vec::new();
+    let mut result = Ok(());
     while let Some(joined) = running.join_next().await {
-        all.extend(joined??);
+        match joined.map_err(anyhow::Error::from).and_then(|r| Ok(r?)) {
+            Ok(latencies) => all.extend(latencies),
+            Err(e) => result = Err(e),
+        }
     }
-    Ok((start.elapsed(), all))
+    if let Some(ticking) = ticking {
+        ticking.abort();
+    }
+    result.map(|()| (start.elapsed(), all))
+}
+
+/// A line for each second, until it is stopped.
+async fn show_seconds(done: Arc<AtomicU64>, size: u64) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    let mut before = 0;
+    for second in 0u64.. {
+        ticks.tick().await;
+        if second == 0 {
+            continue;
+        }
+        if second == 1 {
+            say!("  SEC       OPS   OPS/SEC   BYTES/SEC");
+        }
+        let now = done.load(Ordering::Relaxed);
+        let ops = now - before;
+        before = now;
+        say!("{second:5}  {now:8}  {ops:8}  {}/s", monitor::text::units::bytes(ops * size));
+    }
 }

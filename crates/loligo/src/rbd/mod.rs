@@ -2,6 +2,7 @@
 
 mod args;
 mod bench;
+mod progress;
 mod serve;
 mod show;
 mod transfer;
@@ -13,7 +14,8 @@ use rados::{Cluster, IoCtx, PoolId};
 use rbd::{CreateOptions, Image, ImageSpec, OpenOptions, feature, pool};
 
 pub use args::RbdArgs;
-use args::{CacheCommand, LayoutArgs, RbdCommand, SnapCommand};
+use args::{CacheCommand, LayoutArgs, NamespaceCommand, RbdCommand, SnapCommand};
+use progress::Progress;
 
 /// Runs a subcommand; the exit status is the errno, as Ceph's tool has it.
 pub fn run(args: &RbdArgs) -> Result<ExitCode> {
@@ -44,6 +46,7 @@ impl Rbd<'_> {
     async fn execute(&self) -> Result<()> {
         match &self.args.command {
             RbdCommand::Ls { pool } => self.list(pool.as_deref()).await,
+            RbdCommand::Namespace(command) => self.namespace(command).await,
             RbdCommand::Info { image } => self.info(image).await,
             RbdCommand::Create(a) => self.create(&a.image, a.size, &a.layout).await,
             RbdCommand::Rm { image } => self.remove(image).await,
@@ -54,7 +57,10 @@ impl Rbd<'_> {
             RbdCommand::Snap(command) => self.snap(command).await,
             RbdCommand::Clone { parent, child, layout } => self.clone_image(parent, child, layout).await,
             RbdCommand::Flatten { image } => {
-                self.changing(image, async |image| Ok(image.flatten(&progress).await?)).await
+                let progress = self.progress("Image flatten");
+                self.changing(image, async |image| Ok(image.flatten(&progress.reporter()).await?)).await?;
+                progress.finish();
+                Ok(())
             }
             RbdCommand::Export { image, path } => self.export(image, path).await,
             RbdCommand::Import { path, image, layout } => self.import(path, image, layout).await,
@@ -69,6 +75,11 @@ impl Rbd<'_> {
             }
             RbdCommand::Serve(serve) => self.serve(serve).await,
         }
+    }
+
+    /// Shows how far something is, where somebody looks.
+    fn progress(&self, what: &'static str) -> Progress {
+        Progress::new(what, !self.args.no_progress && !self.args.json)
     }
 
     fn spec(&self, text: &str) -> Result<ImageSpec> {
@@ -97,6 +108,30 @@ impl Rbd<'_> {
         let result = body(&image).await;
         image.close().await?;
         result
+    }
+
+    async fn namespace(&self, command: &NamespaceCommand) -> Result<()> {
+        let (pool_name, name) = match command {
+            NamespaceCommand::Ls { pool } => (pool.as_deref().unwrap_or(&self.args.pool), ""),
+            NamespaceCommand::Create { namespace } | NamespaceCommand::Rm { namespace } => {
+                namespace.split_once('/').unwrap_or((&self.args.pool, namespace))
+            }
+        };
+        let io = self.cluster.pool(pool_name).await;
+        let io = io.with_context(|| format!("error opening pool '{pool_name}'"))?;
+        match command {
+            NamespaceCommand::Ls { .. } => {
+                let names = pool::namespaces(&io).await?;
+                if self.args.json {
+                    say!("{}", serde_json::json!(names));
+                } else {
+                    names.iter().for_each(|name| say!("{name}"));
+                }
+            }
+            NamespaceCommand::Create { .. } => pool::create_namespace(&io, name).await?,
+            NamespaceCommand::Rm { .. } => pool::remove_namespace(&io, name).await?,
+        }
+        Ok(())
     }
 
     async fn options(&self, layout: &LayoutArgs) -> Result<CreateOptions> {
@@ -132,8 +167,11 @@ impl Rbd<'_> {
 
     async fn remove(&self, text: &str) -> Result<()> {
         let spec = self.spec(text)?;
-        let removed = pool::remove(&self.io(&spec).await?, &spec.image, &progress).await;
-        removed.context("remove error")
+        let progress = self.progress("Removing image");
+        let removed = pool::remove(&self.io(&spec).await?, &spec.image, &progress.reporter()).await;
+        removed.context("remove error")?;
+        progress.finish();
+        Ok(())
     }
 
     async fn rename(&self, from: &str, to: &str) -> Result<()> {
@@ -150,7 +188,10 @@ impl Rbd<'_> {
                 let what = "shrinking an image is only allowed with the --allow-shrink flag";
                 bail!(rbd::Error::refused(types::Errno::EINVAL, what));
             }
-            image.resize(size, &progress).await.context("resize error")
+            let progress = self.progress("Resizing image");
+            image.resize(size, &progress.reporter()).await.context("resize error")?;
+            progress.finish();
+            Ok(())
         })
         .await
     }
@@ -191,13 +232,21 @@ impl Rbd<'_> {
             }
             SnapCommand::Purge { image } => self.changing(image, purge).await,
             SnapCommand::Rename { from, to } => {
-                let ((image, from), (_, to)) = (split(from)?, split(to)?);
+                let ((image, from), (other, to)) = (split(from)?, split(to)?);
+                let place = |text: &str| -> Result<ImageSpec> { self.spec(text) };
+                if place(&image)? != place(&other)? {
+                    let what = "a snapshot keeps its image: source and destination differ";
+                    bail!(rbd::Error::refused(types::Errno::EINVAL, what));
+                }
                 self.changing(&image, async |image| Ok(image.rename_snap(&from, &to).await?)).await
             }
             SnapCommand::Rollback { snapshot } => {
                 let (image, snap) = split(snapshot)?;
                 self.changing(&image, async |image| {
-                    image.rollback(&snap, &progress).await.context("rollback failed")
+                    let progress = self.progress("Rolling back to snapshot");
+                    image.rollback(&snap, &progress.reporter()).await.context("rollback failed")?;
+                    progress.finish();
+                    Ok(())
                 })
                 .await
             }
@@ -232,6 +281,3 @@ async fn purge(image: &Image) -> Result<()> {
         None => Ok(()),
     }
 }
-
-/// Nothing is shown yet but the end: scripts read standard output.
-fn progress(_done: u64, _all: u64) {}

@@ -150,7 +150,7 @@ impl Rbd<'_> {
             let snaps = image.snapshots();
             for snap in snaps.iter().filter(|s| s.kind == SnapshotKind::User) {
                 let at = self.open(&format!("{name}@{}", snap.name), OpenOptions::read_only()).await?;
-                let used = used(&at, from).await?;
+                let used = at.used_bytes(from).await?;
                 at.close().await?;
                 from = snap.id;
                 all_used += used;
@@ -158,7 +158,7 @@ impl Rbd<'_> {
                 images.push(json!({"name": image.name(), "id": image.id(), "snapshot": snap.name,
                     "snapshot_id": snap.id, "provisioned_size": snap.size, "used_size": used}));
             }
-            let used = used(&image, from).await?;
+            let used = image.used_bytes(from).await?;
             all_used += used;
             all_size += image.size();
             rows.push(vec![image.name().to_owned(), bytes(image.size()), bytes(used)]);
@@ -182,20 +182,6 @@ impl Rbd<'_> {
         print_table(["NAME", "PROVISIONED", "USED"].map(str::to_owned).to_vec(), rows, &[1, 2]);
         Ok(())
     }
-}
-
-/// Bytes of the objects that changed since a snapshot, whole objects as the object map counts them.
-async fn used(image: &Image, from: u64) -> Result<u64> {
-    let object_size = image.header().layout.object_size;
-    let size = image.size();
-    let mut objects: Vec<u64> = Vec::new();
-    for change in image.changes(from).await?.iter().filter(|c| c.exists) {
-        let (first, last) = (change.offset / object_size, (change.offset + change.len - 1) / object_size);
-        objects.extend(first..=last);
-    }
-    objects.sort_unstable();
-    objects.dedup();
-    Ok(objects.iter().map(|o| object_size.min(size - o * object_size)).sum())
 }
 
 fn op_features(bits: u64) -> Vec<&'static str> {

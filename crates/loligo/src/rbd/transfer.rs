@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use rbd::{OpenOptions, pool, stream};
 
+use super::Rbd;
 use super::args::LayoutArgs;
-use super::{Rbd, progress};
 
 impl Rbd<'_> {
     pub(super) async fn export(&self, text: &str, path: &Path) -> Result<()> {
@@ -19,8 +19,10 @@ impl Rbd<'_> {
             let file = File::create_new(path).with_context(|| format!("error opening {}", path.display()))?;
             Output { out: Box::new(io::sink()), file: Some(file), len: 0 }
         };
-        stream::export(&image, &mut sink, &progress).await.context("export error")?;
+        let progress = self.progress("Exporting image");
+        stream::export(&image, &mut sink, &progress.reporter()).await.context("export error")?;
         sink.finish()?;
+        progress.finish();
         Ok(image.close().await?)
     }
 
@@ -31,16 +33,19 @@ impl Rbd<'_> {
         let options = self.options(layout).await?;
         // The length of a pipe shows at its end.
         pool::create(&io, &spec.image, size.unwrap_or(0), &options).await.context("import error")?;
+        let progress = self.progress("Importing image");
         let result = self
             .changing(text, async |image| {
                 if size.is_some() {
-                    return Ok(stream::import(image, &mut source, &progress).await?);
+                    return Ok(stream::import(image, &mut source, &progress.reporter()).await?);
                 }
                 import_pipe(image, &mut source).await
             })
             .await;
         if result.is_err() {
-            let _ = pool::remove(&io, &spec.image, &progress).await;
+            let _ = pool::remove(&io, &spec.image, &|_, _| {}).await;
+        } else {
+            progress.finish();
         }
         result.context("import error")
     }
@@ -54,15 +59,22 @@ impl Rbd<'_> {
         } else {
             Box::new(File::create_new(path).with_context(|| format!("error opening {}", path.display()))?)
         };
-        stream::export_diff(&image, from, to, &mut out, &progress).await.context("export-diff error")?;
+        let progress = self.progress("Exporting image");
+        let exported = stream::export_diff(&image, from, to, &mut out, &progress.reporter()).await;
+        exported.context("export-diff error")?;
         out.flush()?;
+        progress.finish();
         Ok(image.close().await?)
     }
 
     pub(super) async fn import_diff(&self, path: &Path, text: &str) -> Result<()> {
         let (mut source, _) = open_source(path)?;
         self.changing(text, async |image| {
-            stream::import_diff(image, &mut source, &progress).await.context("import-diff failed")
+            let progress = self.progress("Importing image diff");
+            let imported = stream::import_diff(image, &mut source, &progress.reporter()).await;
+            imported.context("import-diff failed")?;
+            progress.finish();
+            Ok(())
         })
         .await
     }
@@ -78,7 +90,7 @@ async fn import_pipe(image: &rbd::Image, source: &mut (dyn Read + Send)) -> Resu
             return Ok(());
         }
         let len = data.len() as u64;
-        image.resize(at + len, &progress).await?;
+        image.resize(at + len, &|_, _| {}).await?;
         if data.iter().any(|b| *b != 0) {
             image.write(at, data.into()).await?;
         }

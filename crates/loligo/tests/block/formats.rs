@@ -127,6 +127,108 @@ fn images_snapshots_differences_and_clones() {
 }
 
 #[test]
+fn differences_apply_one_after_the_other() {
+    let c = started();
+    let write = |image: &str, total: &str| {
+        c.ours(&format!("bench {image} --io-type write --io-size 16K --io-total {total} --io-pattern rand"));
+    };
+    c.ours("create a --size 24M");
+    write("a", "1M");
+    c.ours("snap create a@one");
+    write("a", "64K");
+    c.ours("snap create a@two");
+    c.ours("resize a --size 30M");
+    write("a", "64K");
+    let steps = [("a@one", "d1", ""), ("a@two", "d2", " --from-snap one"), ("a", "d3", " --from-snap two")];
+    for image in ["b", "t"] {
+        c.ours(&format!("create {image} --size 1M"));
+    }
+    for (image, file, args) in steps {
+        c.ours(&format!("export-diff {image} {file}{args}"));
+        c.theirs(&format!("export-diff {image} {file}.theirs{args}"));
+        assert!(c.file(file) == c.file(&format!("{file}.theirs")), "the differences of {image}{args} differ");
+        c.ours(&format!("import-diff {file} b"));
+        c.ok("rbd", &["import-diff", "--no-progress", file, "t"]);
+    }
+    let all = c.exported("a");
+    assert!(c.exported("b") == all && c.exported("t") == all);
+    assert_eq!(c.ours("du b"), c.theirs("du b"));
+    assert_eq!(c.ours("snap ls b --json"), c.theirs("snap ls b --format json"));
+    c.theirs("object-map check b");
+
+    fs::write(c.dir.path().join("cut"), &c.file("d3")[..9000]).expect("writes");
+    fs::write(c.dir.path().join("noise"), [7; 5000]).expect("writes");
+    for (line, status) in [
+        ("import-diff d2 b", 17),
+        ("import-diff d2 a", 17),
+        ("import-diff cut b", 22),
+        ("import-diff noise b", 22),
+        ("snap rename b@nope b@x", 2),
+        ("snap rename b@one b@two", 17),
+        ("snap rename b@one a@x", 22),
+    ] {
+        assert_eq!(c.ours_status(line), status, "{line}");
+    }
+    c.ours("snap rename b@one b@first");
+    assert_eq!(c.ours("snap ls b --json"), c.theirs("snap ls b --format json"));
+    c.ours("snap rollback b@first");
+    assert!(c.exported("b") == c.exported("a@one"));
+
+    // A clone has what it wrote, not what it shares.
+    c.ours("clone a@two c");
+    c.ours("bench c --io-type write --io-size 4K --io-total 4K");
+    assert_eq!(c.ours("du c"), c.theirs("du c"));
+    assert!(c.ours("du c").contains(" 4 MiB"), "{}", c.ours("du c"));
+}
+
+#[test]
+fn namespaces_and_timestamps() {
+    let c = started();
+    c.ours("namespace create rbd/n");
+    c.theirs("namespace create rbd/m");
+    assert_eq!(c.ours("namespace ls"), "m\nn\n");
+    assert_eq!(c.ours("namespace ls --json"), "[\"m\",\"n\"]\n");
+    c.ours("create rbd/n/i --size 4M");
+    c.ours("bench rbd/n/i --io-type write --io-total 64K");
+    assert_eq!((c.ours("ls rbd/n"), c.ours("ls")), ("i\n".into(), String::new()));
+    c.exported("rbd/n/i");
+    c.ours("mv rbd/n/i rbd/n/j");
+    assert_eq!(c.theirs("ls rbd/n"), "j\n");
+    for (line, status) in [
+        ("namespace create rbd/n", 17),
+        ("namespace create rbd/", 22),
+        ("namespace rm rbd/n", 16),
+        ("namespace rm rbd/o", 2),
+        ("mv rbd/n/j rbd/j", 22),
+        ("info j", 2),
+    ] {
+        assert_eq!(c.ours_status(line), status, "{line}");
+    }
+    c.ours("rm rbd/n/j");
+    c.ours("namespace rm rbd/n");
+    c.ours("namespace rm rbd/m");
+    assert_eq!(c.theirs("namespace ls --format json").trim(), "[]");
+
+    // Times are written down when the last one is a minute old.
+    c.ours("create t --size 4M");
+    let info: serde_json::Value = serde_json::from_str(&c.ours("info t --json")).expect("JSON");
+    let header = format!("rbd_header.{}", info["id"].as_str().expect("an id"));
+    fs::write(c.dir.path().join("long-ago"), [0, 0, 0, 2, 0, 0, 0, 0]).expect("writes");
+    for key in ["modify_timestamp", "access_timestamp"] {
+        c.ok("rados", &["-p", "rbd", "setomapval", &header, key, "--input-file", "long-ago"]);
+    }
+    let year = |key: &str| {
+        let info: serde_json::Value = serde_json::from_str(&c.theirs("info t --format json")).expect("JSON");
+        info[key].as_str().expect("a time").rsplit(' ').next().map(str::to_owned)
+    };
+    let long_ago = Some("1971".to_owned());
+    c.ours("bench t --io-type write --io-total 4K");
+    assert!(year("modify_timestamp") != long_ago && year("access_timestamp") == long_ago);
+    c.ours("bench t --io-type read --io-total 4K");
+    assert_ne!(year("access_timestamp"), long_ago);
+}
+
+#[test]
 fn layouts_and_refusals() {
     let c = started();
     c.ceph("osd pool create data 8");
