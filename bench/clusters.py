@@ -122,6 +122,9 @@ class Cluster:
     def manager(self):
         return "mgr.x"
 
+    def crush_host(self, osd):
+        return "host-%d" % osd
+
     def primary(self, pool, name):
         return "osd.%d" % self.ask("osd map", pool=pool, object=name)["acting_primary"]
 

@@ -3,6 +3,7 @@
 
   thrash/thrash.py loligo --loligo target/release/loligo [--minutes 3] [--seed 1]
   thrash/thrash.py ceph                                  the same on Debian's Ceph: checks this program
+  thrash/thrash.py hosts [--peer ceph]                   hosts with networks of their own, which are cut
   thrash/thrash.py loligo --faults kill-osd,freeze-primary
 
 Load: two client processes of thrash/model.py (Debian's librados) on shared and own objects, and fio's rbd engine that verifies what it
@@ -28,6 +29,7 @@ import rados
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "bench"))
 from clusters import Ceph, Loligo, Trouble, run
+from hosts_cluster import NetworkHosts
 from history import Op, appends, register
 from model import LOGS, read_log
 
@@ -166,7 +168,7 @@ class Thrash:
 
     def move_rack(self):
         """A host changes its rack, and data its place."""
-        host, rack = "host-%d" % self.rng.choice(self.cluster.osds), "rack-%d" % self.rng.randrange(2)
+        host, rack = self.cluster.crush_host(self.rng.choice(self.cluster.osds)), "rack-%d" % self.rng.randrange(2)
         yield "%s to %s" % (host, rack)
         self.cluster.ceph("osd", "crush", "move", host, "rack=" + rack)
         osd = self.rng.choice(self.cluster.osds)
@@ -194,16 +196,29 @@ class Thrash:
                 raise Trouble("a monitor's wrong clock is not noticed")
             self.hold(0.5)
 
-    FAULTS = ("kill-osd", "kill-primary-briefly", "kill-leader", "kill-manager", "freeze-primary", "kill-all-osds", "replace-osd", "move-rack", "skew-clocks")
+    def partition_host(self):
+        """A host is cut off: from all, in one direction, from one other host, or from its clients alone; then healed."""
+        network = self.cluster.hosts
+        host = self.rng.choice(network.hosts)
+        others = [h for h in network.hosts if h != host]
+        how = self.rng.choice([{}, {"one_way": "in"}, {"one_way": "out"}, {"net": "cluster"}, {"peer": self.rng.choice(others)}, {"peer": "client"}])
+        yield host + "".join(" %s" % v for v in how.values())
+        self.cluster.call(network.partition, host, **how)
+        try:
+            self.hold(self.rng.choice([5, 30]))
+        finally:
+            self.cluster.call(network.heal, host)
+
+    FAULTS = ("kill-osd", "kill-primary-briefly", "kill-leader", "kill-manager", "freeze-primary", "kill-all-osds", "replace-osd", "move-rack", "skew-clocks", "partition-host")
+    NEEDS = {"skew-clocks": ("loligo", "ceph"), "partition-host": ("hosts",)}
 
     def inject(self, name):
-        before = time.monotonic()
-        steps = getattr(self, name.replace("-", "_"))()
-        for target in steps:
-            if self.faults and self.faults[-1]["fault"] == name:
+        """A fault of this name; one that has several targets is healed after each."""
+        first = len(self.faults)
+        for target in getattr(self, name.replace("-", "_"))():
+            if len(self.faults) > first:
                 self.settle()
-                before = time.monotonic()
-            self.faults.append({"fault": name, "target": target, "begin": before})
+            self.faults.append({"fault": name, "target": target, "begin": time.monotonic()})
         self.settle()
 
     def settle(self):
@@ -296,11 +311,12 @@ class Thrash:
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("cluster", choices=["loligo", "ceph"])
+    p.add_argument("cluster", choices=["loligo", "ceph", "hosts"], help="hosts: a host for each OSD (scripts/hosts.py), for faults of the network; needs root")
+    p.add_argument("--peer", default="loligo", choices=["loligo", "ceph"], help="whose daemons run on those hosts")
     p.add_argument("--loligo", default="target/release/loligo", help="the program")
     p.add_argument("--minutes", type=float, default=3, help="go on with faults for so long; each fault asked for comes at least once")
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--faults", default=",".join(Thrash.FAULTS), help="which, separated by commas: " + ", ".join(Thrash.FAULTS))
+    p.add_argument("--faults", help="which, separated by commas: %s (default: all that this cluster can have)" % ", ".join(Thrash.FAULTS))
     p.add_argument("--mons", type=int, default=3)
     p.add_argument("--osds", type=int, default=4)
     p.add_argument("--rate", type=float, default=120, help="operations per second of each client process")
@@ -310,12 +326,13 @@ def main():
     p.add_argument("--pause", action="store_true", help="when a promise was broken, leave the cluster running until Enter")
     p.add_argument("--keep", action="store_true", help="leave the cluster's folder in place")
     args = p.parse_args()
-    wanted = args.faults.split(",")
+    possible = [f for f in Thrash.FAULTS if args.cluster in Thrash.NEEDS.get(f, (args.cluster,))]
+    wanted = args.faults.split(",") if args.faults else possible
     for name in wanted:
-        if name not in Thrash.FAULTS:
-            p.error("no fault %r; there are %s" % (name, ", ".join(Thrash.FAULTS)))
+        if name not in possible:
+            p.error("no fault %r of this cluster; there are %s" % (name, ", ".join(possible)))
     folder = tempfile.mkdtemp(prefix="thrash-")
-    cluster = {"loligo": Loligo, "ceph": Ceph}[args.cluster](args, os.path.join(folder, "c"))
+    cluster = {"loligo": Loligo, "ceph": Ceph, "hosts": NetworkHosts}[args.cluster](args, os.path.join(folder, "c"))
     thrash, ops, checked, scrubbed, begin = Thrash(args, cluster), 0, 0, 0, time.monotonic()
     try:
         cluster.start()
