@@ -100,12 +100,12 @@ impl Inner {
         if self.owned.load(Ordering::SeqCst) {
             return Ok(());
         }
-        self.acquire_lock(false).await?;
+        self.acquire_lock(Over::Nobody).await?;
         self.take_over().await
     }
 
-    /// Makes the lock ours; `acquiring` is locked. With `overrides` whatever mark there is.
-    pub async fn acquire_lock(self: &Arc<Self>, overrides: bool) -> Result<()> {
+    /// Makes the lock ours, over the marks that `over` allows; `acquiring` is locked.
+    pub async fn acquire_lock(self: &Arc<Self>, over: Over<'_>) -> Result<()> {
         let object = self.header_object();
         let mut dead_siblings = 0;
         loop {
@@ -113,9 +113,7 @@ impl Inner {
             let client = self.client_id().await?;
             let seen = Seen::read(&self.meta, &object).await?;
             let holder = seen.holder();
-            if !overrides {
-                self.check_mark(&seen)?;
-            }
+            self.check_mark(&seen, over)?;
             let Some((holder, info)) = holder.zip(seen.lock()) else {
                 let cookie = format!("{COOKIE_PREFIX}{}", client.watch);
                 let request = LockRequest { tag: TAG, ..LockRequest::exclusive(LOCK_NAME, &cookie) };
@@ -162,7 +160,12 @@ impl Inner {
     }
 
     /// With a mark of ours nobody but us may have had the lock since; with another's, nobody but its cache may take it.
-    fn check_mark(&self, seen: &Seen) -> Result<()> {
+    fn check_mark(&self, seen: &Seen, over: Over<'_>) -> Result<()> {
+        let may_go = match over {
+            Over::Nobody => false,
+            Over::Token(token) => seen.mark.as_ref().is_some_and(|m| m.token == token),
+            Over::Everybody => true,
+        };
         let us = self.meta.cluster().global_id();
         let is_ours = seen.holder().is_some_and(|h| {
             let is_we = |watch| self.is_us(ClientId { global_id: us, watch });
@@ -177,7 +180,7 @@ impl Inner {
                     "another client took the image, and may have written to it, while a write-back cache had it",
                 ))
             }
-            None if seen.is_dirty && !is_ours => Err(refuse_dirty(seen.mark.as_ref())),
+            None if seen.is_dirty && !is_ours && !may_go => Err(refuse_dirty(seen.mark.as_ref())),
             _ => Ok(()),
         }
     }
@@ -350,6 +353,14 @@ impl Inner {
             }
         }
     }
+}
+
+/// Whose mark may be on an image whose lock is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over<'a> {
+    Nobody,
+    Token(&'a str),
+    Everybody,
 }
 
 /// The watch that the holder's lock came with, unless a person set it.

@@ -25,7 +25,7 @@ use crate::class::{AssertLocked, MaskArgs};
 use crate::error::{Context, Error, Result};
 use crate::header::feature;
 use crate::image::{Image, Inner, LockPolicy};
-use crate::lock::{self, COOKIE_PREFIX, LOCK_NAME, TAG};
+use crate::lock::{self, COOKIE_PREFIX, LOCK_NAME, Over, TAG};
 use crate::notify::Message;
 
 /// Of the image's metadata, as `rbd image-meta list` shows it.
@@ -198,7 +198,8 @@ impl Image {
                     _ => {}
                 }
             }
-            inner.acquire_lock(true).await?;
+            let over = if claim.doubt == Doubt::Refuse { Over::Token(claim.token) } else { Over::Everybody };
+            inner.acquire_lock(over).await?;
             inner.set_mark(token).await?;
             break;
         }
