@@ -4,6 +4,7 @@
 //! A target returns normally for every input: a panic is a finding.
 #![forbid(unsafe_code)]
 
+mod mons;
 mod seeds;
 mod targets;
 

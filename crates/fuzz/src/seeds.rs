@@ -49,6 +49,9 @@ pub fn seeds_of(target: &str) -> Vec<Vec<u8>> {
             "{\"prefix\": \"osd pool create\", \"pool\": \"p\", \"pg_num\": 8, \"x\": [1, 2], \"y\": null}",
         ]),
         "class_method" => class_calls(),
+        "quorum_message" => crate::mons::quorum_seeds(),
+        "mon_store" => crate::mons::store_seeds(),
+        "mon_peer" => crate::mons::peer_seeds(),
         _ => vec![vec![0; 64], (0..=255).collect(), connection_seed()],
     }
 }

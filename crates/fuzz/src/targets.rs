@@ -7,6 +7,8 @@ use messages::wire::{Header, WireMessage};
 use msgr::{Connection, Event, Limits, Local};
 use types::{EntityAddr, Now};
 
+use crate::mons::{mon_peer, mon_store, quorum_message};
+
 /// A decoder under test.
 #[derive(Clone, Copy)]
 pub struct Target {
@@ -42,6 +44,9 @@ targets![
     command,
     txn,
     class_method,
+    quorum_message,
+    mon_store,
+    mon_peer,
 ];
 
 fn addr(data: &[u8]) {

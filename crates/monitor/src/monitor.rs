@@ -117,6 +117,11 @@ impl Monitor {
         u32::try_from(self.state.monmap.rank(&self.settings.name)?).ok()
     }
 
+    /// The quorum as this member sees it.
+    pub fn quorum(&self) -> &QuorumView {
+        &self.settings.quorum
+    }
+
     /// The committed state.
     pub fn state(&self) -> &State {
         &self.state

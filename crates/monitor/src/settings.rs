@@ -54,7 +54,7 @@ impl Settings {
         }
         let me = self.entity();
         let view = EntityView { name: Some(&me), ..EntityView::default() };
-        state.config.resolve(&view).remove(name).map(|e| e.value)
+        state.config.resolve_one(&view, name)
     }
 
     /// The same as a number, or a default.

@@ -31,8 +31,9 @@ impl Raft {
 
     pub(crate) fn append(&mut self, now: Now, from: MemberId, append: Append, out: &mut Vec<Output>) {
         let Append { prev_index, prev_term, entries, commit, sent, active } = append;
-        let whole =
-            (prev_index + 1..).zip(&entries).all(|(index, e)| e.index == index && e.term <= self.hard.term);
+        // No log comes near the end of the numbers.
+        let Some(first) = prev_index.checked_add(1).filter(|_| prev_index < u64::MAX / 2) else { return };
+        let whole = (first..).zip(&entries).all(|(index, e)| e.index == index && e.term <= self.hard.term);
         if !whole {
             return;
         }

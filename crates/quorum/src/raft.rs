@@ -238,6 +238,11 @@ impl Raft {
         self.log.range(self.log.snapshot.index + 1, usize::MAX, usize::MAX)
     }
 
+    /// One entry above the snapshot.
+    pub fn entry(&self, index: u64) -> Option<&Entry> {
+        self.log.get(index)
+    }
+
     pub fn snapshot_index(&self) -> u64 {
         self.log.snapshot.index
     }

@@ -11,11 +11,16 @@ use types::{ConnId, Epoch, HObject, PgId, PoolId, ReqId, SnapContext, SnapId, Sp
 
 use crate::faults::{Death, Trigger};
 use crate::history::{Call, Outcome, Record};
+use crate::mutant::Mutant;
 use crate::net::Node;
 use crate::objecter::{MapWish, OsdSession};
 use crate::queue::{MILLISECOND, SECOND, Time};
 use crate::workload::{operations, outcome, random_call, too_large};
 use crate::world::{Event, MonLink, World};
+
+/// Where there are quiet spells, a busy one of this length begins every so often, and with every fault.
+const SPELL_EVERY: Time = 40 * SECOND;
+const SPELL: Time = 3 * SECOND;
 
 /// One request under way.
 pub struct Pending {
@@ -46,6 +51,8 @@ pub struct Client {
     /// What OSDs told it not to send, by session and number.
     pub backoffs: BTreeMap<(ConnId, u64), MOsdBackoff>,
     next_tid: u64,
+    /// Grows with each busy spell.
+    pub spell: u32,
     /// It only reads, one request per object at a time: what waits for one object does not keep it from others.
     reader: bool,
     /// No new requests.
@@ -70,6 +77,7 @@ impl Client {
             sessions: BTreeMap::new(),
             backoffs: BTreeMap::new(),
             next_tid: 0,
+            spell: 0,
             reader,
             paused: true,
             acked: 0,
@@ -77,9 +85,13 @@ impl Client {
     }
 
     /// The process that is started when this one has ended.
-    fn successor(&self) -> Self {
+    fn successor(&self, mutant: Option<Mutant>) -> Self {
         let next = Self::process(self.life + 1, self.rng.clone(), self.reader);
-        Self { paused: self.paused, acked: self.acked, ..next }
+        let mut mon = MonLink::default();
+        if mutant == Some(Mutant::SameClient) {
+            mon.global_id = self.mon.global_id;
+        }
+        Self { paused: self.paused, acked: self.acked, mon, ..next }
     }
 
     pub fn is_idle(&self) -> bool {
@@ -125,7 +137,7 @@ impl World {
     /// A client's process ends, and another one begins: what it had under way is never answered.
     pub fn restart_client(&mut self, c: usize) {
         self.drop_connections(Node::Client(c), Death::Killed);
-        self.clients[c] = self.clients[c].successor();
+        self.clients[c] = self.clients[c].successor(self.scenario.mutant);
         self.start_client(c);
         self.start_thinking(c);
     }
@@ -141,7 +153,20 @@ impl World {
     fn start_thinking(&mut self, c: usize) {
         for _ in 0..self.depth(c) {
             let at = self.clients[c].rng.below(20 * MILLISECOND);
-            self.plan_in(at, Event::Think { client: c });
+            let spell = self.clients[c].spell;
+            self.plan_in(at, Event::Think { client: c, spell });
+        }
+    }
+
+    /// A busy spell begins for everybody.
+    pub fn wake_clients(&mut self) {
+        self.busy_until = self.now + SPELL;
+        if self.scenario.options.quiet_think.is_none() {
+            return;
+        }
+        for c in 0..self.clients.len() {
+            self.clients[c].spell += 1;
+            self.start_thinking(c);
         }
     }
 
@@ -160,7 +185,8 @@ impl World {
         }
         if client.map.is_none() {
             let wait = 20 * MILLISECOND + client.rng.below(50 * MILLISECOND);
-            return self.plan_in(wait, Event::Think { client: c });
+            let spell = client.spell;
+            return self.plan_in(wait, Event::Think { client: c, spell });
         }
         let object = client.rng.below(options.objects as u64) as usize;
         if client.reader {
@@ -177,6 +203,15 @@ impl World {
             call = Call::Delete;
         }
         self.begin(c, object, call);
+    }
+
+    /// Mean time between a reply and the next request, as things are now.
+    fn think_time(&self) -> Time {
+        let o = &self.scenario.options;
+        match o.quiet_think {
+            Some(quiet) if self.now > self.busy_until && self.now % SPELL_EVERY > SPELL => quiet,
+            _ => o.think,
+        }
     }
 
     /// Begins a request.
@@ -263,10 +298,11 @@ impl World {
                 let size = seen.as_ref().map_or(0, |s| s.data.len() as u64);
                 self.sizes.insert(rec.object, size);
             }
-            _ => self.pull(Trigger::Heard),
+            _ => self.pull(Trigger::Heard, Node::Client(c)),
         }
-        let think = self.scenario.options.think;
+        let think = self.think_time();
         let wait = self.clients[c].rng.below(think * 2) + 1;
-        self.plan_in(wait, Event::Think { client: c });
+        let spell = self.clients[c].spell;
+        self.plan_in(wait, Event::Think { client: c, spell });
     }
 }

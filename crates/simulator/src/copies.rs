@@ -50,7 +50,7 @@ pub fn omap(store: &mut Store, key: &ObjectKey) -> Option<Bytes> {
 impl World {
     /// O4: each member of each object's acting set holds the same.
     pub fn check_copies(&mut self) {
-        let Some(map) = self.mon.core.as_ref().map(|m| m.core().state().osdmap().clone()) else { return };
+        let Some(map) = self.monitor().map(|m| m.state().osdmap().clone()) else { return };
         for object in 0..self.scenario.options.objects {
             let Some(hobject) = crate::client::object(&map, object) else { continue };
             let raw = types::PgId::new(hobject.pool, hobject.hash);

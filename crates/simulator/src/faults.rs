@@ -23,10 +23,21 @@ pub enum Death {
 pub enum From {
     All,
     OtherOsds,
-    Monitor,
+    Monitors,
+    OneMonitor(usize),
     OneOsd(i32),
     Clients,
     AllButClients,
+}
+
+/// Which monitors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mons {
+    One(usize),
+    Leader,
+    /// So many that the others are no majority, the leader among them.
+    Majority,
+    All,
 }
 
 /// Something that goes wrong.
@@ -42,9 +53,22 @@ pub enum FaultKind {
         death: Death,
         down: Time,
     },
-    CrashMon {
+    CrashMons {
+        which: Mons,
         death: Death,
         down: Time,
+    },
+    /// A monitor comes back with an empty disk, or with a damaged one that it has to refuse; only while all others vote.
+    WipeMon {
+        mon: usize,
+        damaged: bool,
+    },
+    /// A monitor does not hear the others, or one of them; nor do they hear it, if both ways.
+    CutMon {
+        which: Mons,
+        from: Option<usize>,
+        both_ways: bool,
+        lasts: Time,
     },
     CrashMgr {
         down: Time,
@@ -69,7 +93,9 @@ pub enum FaultKind {
         client: usize,
         lasts: Time,
     },
+    /// Nobody but the other monitors reaches these.
     MonUnreachable {
+        which: Mons,
         lasts: Time,
     },
     SlowDevice {
@@ -91,6 +117,44 @@ pub enum FaultKind {
     RestartClient {
         client: usize,
     },
+    /// A process ends, and nothing starts it again but `Start` and healing.
+    Kill {
+        node: Node,
+        death: Death,
+    },
+    Start {
+        node: Node,
+    },
+    /// The process that pulled the trigger ends, if it is an OSD or a monitor.
+    CrashPuller {
+        death: Death,
+        down: Time,
+    },
+    /// The disk of a dead monitor is empty.
+    EmptyMon {
+        mon: usize,
+    },
+    /// A dead OSD gets an empty disk; the UUID's bytes are all this one.
+    NewDisk {
+        osd: i32,
+        uuid: u8,
+    },
+    /// A dead OSD gets back the disk that `NewDisk` took.
+    OldDisk {
+        osd: i32,
+    },
+    /// The wall clock of a monitor or an OSD jumps.
+    Jump {
+        node: Node,
+        seconds: i64,
+    },
+    /// Nothing gets over these links.
+    Block {
+        links: Vec<(Node, Node)>,
+        lasts: Time,
+    },
+    /// Nothing: the report tells what was answered until then.
+    Note,
     /// An administrator's command that moves data or members, and stays.
     Command(String),
 }
@@ -105,6 +169,14 @@ pub enum Trigger {
     Heard,
     /// The monitor commits a new OSD map.
     NewMap,
+    /// An OSD begins to write a commit to its device.
+    Submit,
+    /// An OSD's commit is durable, and it does not know yet.
+    Durable,
+    /// The leading monitor begins to write its log.
+    MonWrite,
+    /// The leading monitor's log is durable, and it does not know yet.
+    MonDurable,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -112,6 +184,18 @@ pub struct Fault {
     pub at: Time,
     pub when: Trigger,
     pub kind: FaultKind,
+}
+
+impl Fault {
+    /// After so many seconds.
+    pub fn at(seconds: f64, kind: FaultKind) -> Self {
+        Self { at: (seconds * SECOND as f64) as Time, when: Trigger::AtOnce, kind }
+    }
+
+    /// At the first such moment after so many seconds.
+    pub fn when(self, when: Trigger) -> Self {
+        Self { when, ..self }
+    }
 }
 
 impl fmt::Display for Fault {
@@ -122,6 +206,9 @@ impl fmt::Display for Fault {
 
 /// All faults of a scenario; those in `skip` are still in it, at their places.
 pub fn plan(s: &Scenario) -> Vec<Fault> {
+    if let Some(plan) = &s.plan {
+        return plan.clone();
+    }
     let mut r = Rng::new(s.seed ^ 0xfa_0175);
     let mut out = Vec::new();
     if s.level == Level::Calm {
@@ -190,7 +277,7 @@ fn kind(r: &mut Rng, s: &Scenario) -> FaultKind {
         Level::Calm | Level::Power => 2,
         Level::Crash => 11,
         Level::Links => 25,
-        Level::All => 34,
+        Level::All => 36,
     };
     match r.below(bound) {
         0 => FaultKind::CrashAll { death: death(r), down },
@@ -200,7 +287,7 @@ fn kind(r: &mut Rng, s: &Scenario) -> FaultKind {
             let osds = (0..osds).filter(|o| *o == osd || r.one_in(2)).collect();
             FaultKind::CrashOsds { osds, death: death(r), down }
         }
-        9 => FaultKind::CrashMon { death: death(r), down },
+        9 => FaultKind::CrashMons { which: mons(r, s), death: death(r), down },
         10 => FaultKind::CrashMgr { down },
         11..=15 => FaultKind::Cut { nth: r.next_u64() },
         16 => FaultKind::CutAll { node: Node::Osd(osd) },
@@ -208,20 +295,40 @@ fn kind(r: &mut Rng, s: &Scenario) -> FaultKind {
             let from = match r.below(6) {
                 0 => From::All,
                 1 => From::OtherOsds,
-                2 => From::Monitor,
+                2 if r.one_in(2) => From::OneMonitor(r.below(s.options.mons as u64) as usize),
+                2 => From::Monitors,
                 3 => From::OneOsd((osd + 1 + r.below(osds as u64 - 1) as i32) % osds),
                 4 => From::Clients,
                 _ => From::AllButClients,
             };
             FaultKind::Partition { osd, from, both_ways: !r.one_in(4), lasts: down }
         }
-        22 => FaultKind::MonUnreachable { lasts: down },
+        22 if s.options.mons > 1 && !r.one_in(3) => cut_mon(r, s, down),
+        22 => FaultKind::MonUnreachable { which: mons(r, s), lasts: down },
         23 | 24 => FaultKind::Island { osd, client: r.below(s.options.clients as u64) as usize, lasts: down },
         25 | 26 => FaultKind::SlowDevice { osd, factor: *r.pick(&[10, 100, 1_000]), lasts: down },
         27 => FaultKind::FailDevice { osd, nth: 1 + r.below(6), down },
         28 | 29 => FaultKind::MarkOut { osd, lasts: down },
+        34 if s.options.mons > 1 => {
+            FaultKind::WipeMon { mon: r.below(s.options.mons as u64) as usize, damaged: r.one_in(2) }
+        }
+        35 if s.options.mons > 1 => cut_mon(r, s, down),
         _ => FaultKind::Command(command(r, s, osd)),
     }
+}
+
+fn mons(r: &mut Rng, s: &Scenario) -> Mons {
+    match r.below(8) {
+        0..=2 => Mons::Leader,
+        3 => Mons::Majority,
+        4 => Mons::All,
+        _ => Mons::One(r.below(s.options.mons as u64) as usize),
+    }
+}
+
+fn cut_mon(r: &mut Rng, s: &Scenario, lasts: Time) -> FaultKind {
+    let from = (!r.one_in(3)).then(|| r.below(s.options.mons as u64) as usize);
+    FaultKind::CutMon { which: mons(r, s), from, both_ways: r.one_in(2), lasts }
 }
 
 fn command(r: &mut Rng, s: &Scenario, osd: i32) -> String {

@@ -2,9 +2,8 @@
 
 use store::DeviceOp;
 
-use crate::faults::{Death, FaultKind, From, Trigger};
-use crate::mutant::Mutant;
-use crate::net::{End, Node};
+use crate::faults::{Death, FaultKind, From, Mons, Trigger};
+use crate::net::{End, Mangling, Node};
 use crate::queue::{MILLISECOND, SECOND, Time};
 use crate::scenario::Level;
 use crate::world::{Event, Gone, World};
@@ -28,10 +27,16 @@ impl World {
     }
 
     /// What armed faults wait for has just happened.
-    pub fn pull(&mut self, trigger: Trigger) {
+    pub fn pull(&mut self, trigger: Trigger, by: Node) {
+        if self.armed.is_empty() {
+            return;
+        }
         let hit = |i: &usize| self.plan[*i].when == trigger;
         let due: Vec<usize> = self.armed.iter().copied().filter(hit).collect();
         self.armed.retain(|i| !due.contains(i));
+        if !due.is_empty() {
+            self.puller = by;
+        }
         due.into_iter().for_each(|i| self.plan_in(0, Event::Inject(i)));
     }
 
@@ -40,8 +45,12 @@ impl World {
         if self.healed {
             return;
         }
-        self.faults += 1;
         self.say(|| format!("FAULT {index}: {kind:?}"));
+        if kind == FaultKind::Note {
+            return self.marks.push(self.clients.iter().map(|c| c.acked).sum());
+        }
+        self.faults += 1;
+        self.wake_clients();
         match kind {
             FaultKind::CrashAll { death, down } => self.crash_all(death, down),
             FaultKind::CrashOsds { osds, death, down } => {
@@ -49,9 +58,16 @@ impl World {
                     self.down_up(osd, death, down);
                 }
             }
-            FaultKind::CrashMon { death, down } => {
-                self.crash_mon(death);
-                self.plan_in(down, Event::Start(Node::Mon));
+            FaultKind::CrashMons { which, death, down } => {
+                for mon in self.which_mons(which) {
+                    self.crash_mon(mon, death);
+                    self.plan_in(down, Event::Start(Node::Mon(mon)));
+                }
+            }
+            FaultKind::WipeMon { mon, damaged } => self.wipe_mon(mon, damaged),
+            FaultKind::CutMon { which, from, both_ways, lasts } => {
+                let links = self.cut_mon(which, from, both_ways);
+                self.block(links, lasts);
             }
             FaultKind::CrashMgr { down } => {
                 self.crash_mgr();
@@ -76,10 +92,8 @@ impl World {
                 let links = self.island([Node::Osd(osd), Node::Client(client)]);
                 self.block(links, lasts);
             }
-            FaultKind::MonUnreachable { lasts } => {
-                let all = (0..self.scenario.options.osds).map(Node::Osd);
-                let all = all.chain((0..self.clients.len()).map(Node::Client)).chain([Node::Mgr]);
-                let links = all.flat_map(|n| [(n, Node::Mon), (Node::Mon, n)]).collect();
+            FaultKind::MonUnreachable { which, lasts } => {
+                let links = self.around_mons(which);
                 self.block(links, lasts);
             }
             FaultKind::SlowDevice { osd, factor, lasts } => {
@@ -93,14 +107,45 @@ impl World {
             }
             FaultKind::RestartClient { client } => self.restart_client(client),
             FaultKind::Command(json) => self.admin_command(json),
+            by_hand => self.inject_by_hand(by_hand),
+        }
+    }
+
+    fn inject_by_hand(&mut self, kind: FaultKind) {
+        match kind {
+            FaultKind::Kill { node, death } => self.kill(node, death),
+            FaultKind::Start { node } => self.plan_in(0, Event::Start(node)),
+            FaultKind::CrashPuller { death, down } => {
+                let node = self.puller;
+                self.kill(node, death);
+                self.plan_in(down, Event::Start(node));
+            }
+            FaultKind::EmptyMon { mon } if self.mons[mon].core.is_none() => self.wipe_mon_disk(mon),
+            FaultKind::Block { links, lasts } => self.block(links, lasts),
+            FaultKind::NewDisk { osd, uuid } => self.new_disk(osd, uuid),
+            FaultKind::OldDisk { osd } => self.old_disk(osd),
+            FaultKind::Jump { node: Node::Mon(mon), seconds } => self.mons[mon].skew_s += seconds,
+            FaultKind::Jump { node: Node::Osd(osd), seconds } => self.osds[osd as usize].skew_s += seconds,
+            other => self.say(|| format!("{other:?} does not apply")),
+        }
+    }
+
+    fn kill(&mut self, node: Node, death: Death) {
+        match node {
+            Node::Mon(mon) => self.crash_mon(mon, death),
+            Node::Mgr => self.crash_mgr(),
+            Node::Osd(osd) => self.crash_osd(osd, death),
+            Node::Client(_) | Node::Admin => {}
         }
     }
 
     fn crash_all(&mut self, death: Death, down: Time) {
-        self.crash_mon(death);
+        for mon in 0..self.mons.len() {
+            self.crash_mon(mon, death);
+            let at = down + self.jitter();
+            self.plan_in(at, Event::Start(Node::Mon(mon)));
+        }
         self.crash_mgr();
-        let at = down + self.jitter();
-        self.plan_in(at, Event::Start(Node::Mon));
         self.plan_in(down, Event::Start(Node::Mgr));
         for osd in 0..self.scenario.options.osds {
             self.down_up(osd, death, down);
@@ -109,7 +154,7 @@ impl World {
         if self.rng.one_in(2) {
             let client = self.rng.below(self.clients.len() as u64) as usize;
             let early = self.rng.below(500 * MILLISECOND);
-            self.plan_in(at + early, Event::RestartClient { client });
+            self.plan_in(down + early, Event::RestartClient { client });
         }
     }
 
@@ -122,6 +167,58 @@ impl World {
             host.device.fail_nth(op, nth);
             self.plan_in(down.max(SECOND), Event::Start(Node::Osd(osd)));
         }
+    }
+
+    /// The monitors that a fault means, as things are now.
+    fn which_mons(&mut self, which: Mons) -> Vec<usize> {
+        let count = self.mons.len();
+        let leader = self.mon_leader().unwrap_or(0);
+        match which {
+            Mons::One(mon) => vec![mon % count],
+            Mons::Leader => vec![leader],
+            Mons::Majority => (0..count / 2 + 1).map(|i| (leader + i) % count).collect(),
+            Mons::All => (0..count).collect(),
+        }
+    }
+
+    /// All links between these monitors and everybody who is none.
+    fn around_mons(&mut self, which: Mons) -> Vec<(Node, Node)> {
+        let mons: Vec<Node> = self.which_mons(which).into_iter().map(Node::Mon).collect();
+        let all = (0..self.scenario.options.osds).map(Node::Osd);
+        let all = all.chain((0..self.clients.len()).map(Node::Client)).chain([Node::Mgr]);
+        all.flat_map(|n| mons.iter().flat_map(move |m| [(n, *m), (*m, n)])).collect()
+    }
+
+    /// Links among monitors that are cut: those towards the ones meant, and back.
+    fn cut_mon(&mut self, which: Mons, from: Option<usize>, both_ways: bool) -> Vec<(Node, Node)> {
+        let mut links = Vec::new();
+        for mon in self.which_mons(which) {
+            let others = (0..self.mons.len()).filter(|o| *o != mon && from.is_none_or(|f| f == *o));
+            for other in others {
+                links.push((Node::Mon(other), Node::Mon(mon)));
+                if both_ways {
+                    links.push((Node::Mon(mon), Node::Mon(other)));
+                }
+            }
+        }
+        links
+    }
+
+    /// A monitor loses its disk. Of what it promised nothing is left, so no other one may lose its own meanwhile.
+    fn wipe_mon(&mut self, mon: usize, damaged: bool) {
+        let mon = mon % self.mons.len();
+        if self.mons.len() < 3 || !self.mons_whole() {
+            return;
+        }
+        self.crash_mon(mon, Death::Killed);
+        if damaged {
+            let nth = self.rng.next_u64();
+            self.mons[mon].disk.damage(nth);
+            self.damaged_mons.insert(mon);
+        } else {
+            self.wipe_mon_disk(mon);
+        }
+        self.plan_in(20 * MILLISECOND, Event::Start(Node::Mon(mon)));
     }
 
     fn jitter(&mut self) -> Time {
@@ -157,7 +254,7 @@ impl World {
         }
         let until = self.now + 5 * MILLISECOND + self.rng.below(SECOND);
         self.net.hold(conn, until);
-        if matches!(self.scenario.mutant, Some(Mutant::LossySessions | Mutant::RepeatingSessions)) {
+        if Mangling::of(self.scenario.mutant).is_some() {
             self.mangle(conn);
             self.plan_in(until - self.now - 1, Event::Mangle { conn });
         }
@@ -165,22 +262,24 @@ impl World {
 
     /// Mutants: a session that breaks, or is resumed, loses or repeats what is under way.
     pub fn mangle(&mut self, conn: types::ConnId) {
-        let repeat = self.scenario.mutant == Some(Mutant::RepeatingSessions);
-        self.net.mangle(self.now, conn, End::Target, repeat);
-        self.net.mangle(self.now, conn, End::Opener, repeat);
+        let Some(how) = Mangling::of(self.scenario.mutant) else { return };
+        self.net.mangle(self.now, conn, End::Target, how);
+        self.net.mangle(self.now, conn, End::Opener, how);
     }
 
     fn partition(&self, osd: i32, from: From, both_ways: bool) -> Vec<(Node, Node)> {
         let me = Node::Osd(osd);
         let osds = || (0..self.scenario.options.osds).filter(move |o| *o != osd).map(Node::Osd);
         let clients = || (0..self.clients.len()).map(Node::Client);
+        let mons = || (0..self.mons.len()).map(Node::Mon);
         let others: Vec<Node> = match from {
-            From::All => osds().chain(clients()).chain([Node::Mon, Node::Mgr]).collect(),
+            From::All => osds().chain(clients()).chain(mons()).chain([Node::Mgr]).collect(),
             From::OtherOsds => osds().collect(),
-            From::Monitor => vec![Node::Mon],
+            From::Monitors => mons().collect(),
+            From::OneMonitor(mon) => vec![Node::Mon(mon)],
             From::OneOsd(other) => vec![Node::Osd(other)],
             From::Clients => clients().collect(),
-            From::AllButClients => osds().chain([Node::Mon, Node::Mgr]).collect(),
+            From::AllButClients => osds().chain(mons()).chain([Node::Mgr]).collect(),
         };
         let inward = others.iter().map(|o| (*o, me));
         let outward = others.iter().map(|o| (me, *o));
@@ -190,7 +289,8 @@ impl World {
     /// All links between these and the rest.
     fn island(&self, island: [Node; 2]) -> Vec<(Node, Node)> {
         let all = (0..self.scenario.options.osds).map(Node::Osd);
-        let all = all.chain((0..self.clients.len()).map(Node::Client)).chain([Node::Mon, Node::Mgr]);
+        let all = all.chain((0..self.clients.len()).map(Node::Client));
+        let all = all.chain((0..self.mons.len()).map(Node::Mon)).chain([Node::Mgr]);
         let rest = all.filter(|n| !island.contains(n));
         rest.flat_map(|n| island.into_iter().flat_map(move |i| [(n, i), (i, n)])).collect()
     }
@@ -208,7 +308,7 @@ impl World {
         self.healed = true;
         self.healed_at = self.now;
         self.net.unblock_all(self.now);
-        let mut nodes = vec![Node::Mon, Node::Mgr];
+        let mut nodes: Vec<Node> = (0..self.mons.len()).map(Node::Mon).chain([Node::Mgr]).collect();
         for osd in 0..self.scenario.options.osds {
             let host = &mut self.osds[osd as usize];
             host.slow = 1;

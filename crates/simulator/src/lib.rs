@@ -1,9 +1,10 @@
-//! A whole cluster in one thread: a monitor, a manager, OSDs and clients made of the real cores, under a seeded network,
+//! A whole cluster in one thread: monitors, a manager, OSDs and clients made of the real cores, under a seeded network,
 //! seeded devices and seeded faults; and checks of everything that clients were promised.
 //!
 //! The same [`Scenario`] gives the same events, whose hash is in the [`Report`].
 #![forbid(unsafe_code)]
 
+mod catalog;
 mod run;
 mod scenario;
 mod search;
@@ -18,6 +19,7 @@ mod admin;
 mod client;
 mod mgr;
 mod mon;
+mod mon_shell;
 mod objecter;
 mod osd;
 
@@ -31,11 +33,12 @@ mod device;
 mod net;
 mod queue;
 
-pub use faults::{Death, Fault, FaultKind, From, Trigger};
+pub use catalog::{CATALOG, Named, PLANTED, Plant};
+pub use faults::{Death, Fault, FaultKind, From, Mons, Trigger};
 pub use history::{Call, Content, Outcome, Record, State};
 pub use linear::{Verdict, check};
 pub use mutant::Mutant;
 pub use net::Node;
 pub use run::{Report, faults, run, run_verbose};
-pub use scenario::{Level, Options, Scenario};
+pub use scenario::{Level, Options, Profile, Scenario};
 pub use search::{Found, find, kind, shrink};

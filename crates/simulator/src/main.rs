@@ -1,5 +1,7 @@
-//! Runs scenarios: `simulator --seeds 1..100 --seconds 60 [--level every] [--shrink] [--ledger FILE]`, `--mutant all`, or
+//! Runs scenarios: `simulator --hours 30`, `simulator --seeds 1..100 --seconds 60 [--level every] [--shrink] [--ledger FILE]`, `--mutant all`, or
 //! `--run "seed=7 ..."`.
+
+mod hours;
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -43,6 +45,12 @@ struct Arguments {
     /// Print one line per level instead of two per run.
     #[arg(long)]
     brief: bool,
+    /// So many simulated cluster-hours (see docs/ledger.md), from the first of the seeds on.
+    #[arg(long)]
+    hours: Option<f64>,
+    /// Runs at a time, for `--hours`.
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
     /// No new run begins after this many minutes.
     #[arg(long)]
     minutes: Option<f64>,
@@ -74,6 +82,9 @@ fn play(a: &Arguments) -> Result<bool, String> {
         return Ok(one(a, &line.parse()?, &mut Totals::default()));
     }
     let (first, last) = range(&a.seeds)?;
+    if let Some(wanted) = a.hours {
+        return many_hours(a, wanted, first);
+    }
     match a.mutant.as_deref() {
         Some("all") => return hunt(a, &Mutant::ALL.map(|(_, m)| m), first, last),
         Some(name) => return hunt(a, &[name.parse()?], first, last),
@@ -103,6 +114,30 @@ fn play(a: &Arguments) -> Result<bool, String> {
     Ok(good)
 }
 
+fn many_hours(a: &Arguments, hours: f64, first_seed: u64) -> Result<bool, String> {
+    // Violations that are panics are told as such.
+    std::panic::set_hook(Box::new(|_| {}));
+    let limit_s = a.minutes.map_or(f64::INFINITY, |m| m * 60.0);
+    let wanted = hours::Wanted { hours, first_seed, jobs: a.jobs, limit_s };
+    let sum = hours::run_all(&wanted);
+    println!("{sum}");
+    if let Some(path) = &a.ledger {
+        let (date, commit) = when_and_what(a)?;
+        hours::write_ledger(&sum, path, &date, &commit)?;
+    }
+    let complaint = sum.complaint(&wanted);
+    complaint.iter().for_each(|c| println!("not good: {c}"));
+    Ok(complaint.is_none())
+}
+
+/// The ledger's date and commit.
+fn when_and_what(a: &Arguments) -> Result<(String, String), String> {
+    let date = a.date.clone().map_or_else(|| output_of("date", &["-u", "+%Y-%m-%d"]), Ok)?;
+    let commit =
+        a.commit.clone().map_or_else(|| output_of("git", &["rev-parse", "--short=10", "HEAD"]), Ok)?;
+    Ok((date, commit))
+}
+
 /// Runs the seeds at one level, for at most so many seconds.
 fn seeds(a: &Arguments, level: Level, first: u64, last: u64, limit: Option<f64>) -> Totals {
     let began = Instant::now();
@@ -125,9 +160,7 @@ fn seeds(a: &Arguments, level: Level, first: u64, last: u64, limit: Option<f64>)
 
 /// One line per level, so that the file shows what was tried since it began.
 fn write_ledger(a: &Arguments, path: &Path, ends: &[(Level, Totals)]) -> Result<(), String> {
-    let date = a.date.clone().map_or_else(|| output_of("date", &["-u", "+%Y-%m-%d"]), Ok)?;
-    let commit =
-        a.commit.clone().map_or_else(|| output_of("git", &["rev-parse", "--short=10", "HEAD"]), Ok)?;
+    let (date, commit) = when_and_what(a)?;
     let mut file = OpenOptions::new().create(true).append(true).open(path).map_err(|e| e.to_string())?;
     for (level, t) in ends.iter().filter(|(_, t)| t.runs > 0) {
         let (first, last) = t.seeds;

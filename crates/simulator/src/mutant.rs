@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use quorum::Planted;
+
 /// See each one's place in the adapters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mutant {
@@ -28,13 +30,25 @@ pub enum Mutant {
     LosePayload,
     /// The clock of an OSD nearly stands still: what it promised to stop doing in time it goes on doing.
     SlowClock,
+    /// A monitor that comes back with an empty disk takes its old identity, and votes.
+    WipedVoter,
+    /// Monitors count entries as replicated before they are on the disk.
+    MonAckEarly,
+    /// A monitor takes the last entries of its log for the torn tail of a write, and drops them.
+    MonDropsTail,
+    /// Resumed sessions between OSDs turn the order of what was under way.
+    ReorderingSessions,
+    /// PGs forget at once which requests they have done.
+    DupsForgotten,
+    /// A client that is started again goes on under its old id, and counts its requests from the beginning.
+    SameClient,
     /// A monitor that comes back from its log takes itself for the leader at once, and gives out the global ids again that its
     /// snapshot does not know of.
     ReuseGlobalIds,
 }
 
 impl Mutant {
-    pub const ALL: [(&'static str, Self); 12] = [
+    pub const ALL: [(&'static str, Self); 18] = [
         ("ack-early", Self::AckEarly),
         ("replica-ack-early", Self::ReplicaAckEarly),
         ("lose-flush", Self::LoseFlush),
@@ -47,7 +61,23 @@ impl Mutant {
         ("lose-payload", Self::LosePayload),
         ("slow-clock", Self::SlowClock),
         ("reuse-global-ids", Self::ReuseGlobalIds),
+        ("wiped-voter", Self::WipedVoter),
+        ("mon-ack-early", Self::MonAckEarly),
+        ("mon-drops-tail", Self::MonDropsTail),
+        ("reordering-sessions", Self::ReorderingSessions),
+        ("dups-forgotten", Self::DupsForgotten),
+        ("same-client", Self::SameClient),
     ];
+}
+
+impl Mutant {
+    /// Those that are planted in the monitors' quorum.
+    pub(crate) fn in_quorum(self) -> Option<Planted> {
+        match self {
+            Self::MonAckEarly => Some(Planted::AckBeforeDurable),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Mutant {

@@ -5,16 +5,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use bytes::Bytes;
 use messages::Message;
 use testkit::Rng;
 use types::ConnId;
 
+use crate::mutant::Mutant;
 use crate::queue::Time;
 
 /// A process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Node {
-    Mon,
+    Mon(usize),
     Mgr,
     Admin,
     Osd(i32),
@@ -52,6 +54,11 @@ pub enum Packet {
         tid: u64,
         msg: Message,
     },
+    /// From one monitor to another.
+    Peer(Bytes),
+    /// A sign of life is asked for, and given.
+    Ping,
+    Pong,
     /// The other end is gone.
     Fin,
 }
@@ -78,7 +85,7 @@ pub struct Conn {
     /// Whether each end still holds it.
     pub held: [bool; 2],
     /// Messages of the opener from before it was ready.
-    backlog: Vec<(u64, Message)>,
+    backlog: Vec<Packet>,
     /// Indexed by the end that receives.
     pipes: [Pipe; 2],
 }
@@ -86,6 +93,25 @@ pub struct Conn {
 impl Conn {
     pub fn end_of(&self, node: Node) -> End {
         if self.nodes[0] == node { End::Opener } else { End::Target }
+    }
+}
+
+/// What a planted bug does to a session that is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mangling {
+    Lose,
+    Repeat,
+    Reverse,
+}
+
+impl Mangling {
+    pub fn of(mutant: Option<Mutant>) -> Option<Self> {
+        match mutant {
+            Some(Mutant::LossySessions) => Some(Self::Lose),
+            Some(Mutant::RepeatingSessions) => Some(Self::Repeat),
+            Some(Mutant::ReorderingSessions) => Some(Self::Reverse),
+            _ => None,
+        }
     }
 }
 
@@ -183,7 +209,7 @@ impl Net {
         }
     }
 
-    /// The opener of a lossless session tries again.
+    /// The opener asks once more.
     pub fn reopen(&mut self, now: Time, id: ConnId) {
         if self.conns.get(&id).is_some_and(|c| !c.ready && c.held[0]) {
             self.push(now, id, End::Target, Packet::Open);
@@ -206,22 +232,26 @@ impl Net {
     pub fn now_ready(&mut self, now: Time, id: ConnId) {
         let Some(c) = self.conns.get_mut(&id) else { return };
         c.ready = true;
-        for (tid, msg) in std::mem::take(&mut c.backlog) {
-            self.push(now, id, End::Target, Packet::Message { tid, msg });
+        for packet in std::mem::take(&mut c.backlog) {
+            self.push(now, id, End::Target, packet);
         }
     }
 
     /// Sends from one end; dropped when that end does not hold the connection.
     pub fn send(&mut self, now: Time, id: ConnId, from: End, tid: u64, msg: Message) {
+        self.send_packet(now, id, from, Packet::Message { tid, msg });
+    }
+
+    pub fn send_packet(&mut self, now: Time, id: ConnId, from: End, packet: Packet) {
         let Some(c) = self.conns.get_mut(&id) else { return };
         if !c.held[from as usize] {
             return;
         }
         if from == End::Opener && !c.ready {
-            c.backlog.push((tid, msg));
+            c.backlog.push(packet);
             return;
         }
-        self.push(now, id, from.other(), Packet::Message { tid, msg });
+        self.push(now, id, from.other(), packet);
     }
 
     /// One end lets go; the other hears of it after what is under way to it.
@@ -269,13 +299,14 @@ impl Net {
         }
     }
 
-    /// Mutants: what is under way to an end is lost, or arrives twice.
-    pub fn mangle(&mut self, now: Time, id: ConnId, to: End, repeat: bool) {
+    /// Mutants: what is under way to an end is lost, arrives twice, or in another order.
+    pub fn mangle(&mut self, now: Time, id: ConnId, to: End, how: Mangling) {
         let Some(c) = self.conns.get_mut(&id) else { return };
         let queue = &mut c.pipes[to as usize].queue;
-        if !repeat {
-            queue.clear();
-            return;
+        match how {
+            Mangling::Lose => return queue.clear(),
+            Mangling::Reverse => return queue.make_contiguous().reverse(),
+            Mangling::Repeat => {}
         }
         let again: Vec<Packet> = queue.iter().cloned().collect();
         again.into_iter().for_each(|p| self.push(now, id, to, p));
@@ -330,6 +361,12 @@ impl Net {
 
     pub fn is_blocked(&self, from: Node, to: Node) -> bool {
         self.blocked.contains(&(from, to))
+    }
+
+    /// The most packets that are under way on one connection to somebody who is there.
+    pub fn longest_queue(&self) -> usize {
+        let held = |c: &Conn| (0..2).filter(|end| c.held[*end]).map(|end| c.pipes[end].queue.len()).max();
+        self.conns.values().filter_map(held).max().unwrap_or(0)
     }
 
     /// Connections with somebody at both ends; if there are any, only those with messages under way when `busy`.

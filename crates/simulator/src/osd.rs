@@ -11,7 +11,7 @@ use messages::osd::{MOsdOp, MOsdOpReply, OpCode};
 use pg::{BootAddrs, Input, LogLevel, OsdConfig, OsdCore, Output};
 use store::{Checkpoint, Commit, FormatOptions, ObjectKey, Options, Store};
 use testkit::SimDevice;
-use types::{ConnId, Epoch, OsdId, ReqId};
+use types::{ConnId, Epoch, Fsid, OsdId, ReqId};
 
 use crate::device::JobDevice;
 use crate::faults::{Death, Trigger};
@@ -48,10 +48,19 @@ pub struct OsdHost {
     epoch: Epoch,
     /// The device at the last start, for a mutant.
     old: Option<Arc<SimDevice>>,
+    /// Its disk is one that was given up: a stop is what is expected.
+    refusable: bool,
+    /// A disk that was taken out.
+    taken: Option<Arc<SimDevice>>,
+    /// Its monotonic clock runs at so many parts per thousand.
+    pub rate: u64,
+    /// Seconds that its wall clock is ahead of the others.
+    pub skew_s: i64,
 }
 
 impl OsdHost {
-    pub fn new(osd: i32) -> Result<Self, store::StoreError> {
+    /// `clock`: rate in parts per thousand, and seconds ahead.
+    pub fn new(osd: i32, clock: (u64, i64)) -> Result<Self, store::StoreError> {
         let device = SimDevice::new(DEVICE_BYTES);
         let options = FormatOptions { fsid: FSID, osd_uuid: osd_uuid(osd), log_bytes: Some(LOG_BYTES) };
         Store::format(&device, options)?;
@@ -72,6 +81,10 @@ impl OsdHost {
             inputs: 0,
             epoch: Epoch(0),
             old: None,
+            refusable: false,
+            taken: None,
+            rate: clock.0,
+            skew_s: clock.1,
         })
     }
 }
@@ -83,12 +96,13 @@ impl World {
 
     pub fn start_osd(&mut self, osd: i32) {
         let o = &self.scenario.options;
+        let (log_entries, dups_tracked) = o.remembered(self.scenario.mutant);
         let config = OsdConfig {
-            min_pg_log_entries: o.log_entries,
-            max_pg_log_entries: o.log_entries * 4,
+            min_pg_log_entries: log_entries,
+            max_pg_log_entries: log_entries * 4,
             pg_log_trim_min: 3,
-            pg_log_dups_tracked: o.dups_tracked,
-            heartbeat_interval: std::time::Duration::from_secs(1),
+            pg_log_dups_tracked: dups_tracked,
+            heartbeat_interval: std::time::Duration::from_secs(o.heartbeat_interval_s),
             heartbeat_grace: std::time::Duration::from_secs(o.heartbeat_grace_s),
             backfill_scan_max: o.backfill_scan,
             ..OsdConfig::default()
@@ -164,7 +178,7 @@ impl World {
     }
 
     pub fn osd_input(&mut self, osd: i32, input: Input) {
-        let mut now = self.clock();
+        let mut now = self.clock_of(Node::Osd(osd));
         if self.scenario.mutant == Some(Mutant::SlowClock) && osd == 0 {
             now.mono /= 30;
         }
@@ -228,7 +242,8 @@ impl World {
                 }
             }
             Output::Fatal(reason) => {
-                let expected = self.osds[osd as usize].failing;
+                let host = &self.osds[osd as usize];
+                let expected = host.failing || host.refusable;
                 self.say(|| format!("osd.{osd} stops: {reason}"));
                 if !expected {
                     self.violation(format!("osd.{osd} stopped: {reason}"));
@@ -269,7 +284,7 @@ impl World {
         match other {
             Node::Osd(from) => self.osd_input(osd, Input::FromOsd { osd: OsdId(from), msg }),
             Node::Mgr => self.osd_input(osd, Input::FromMgr(msg)),
-            Node::Mon if self.osds[osd as usize].mon.conn == Some(d.conn) => match msg {
+            Node::Mon(_) if self.osds[osd as usize].mon.conn == Some(d.conn) => match msg {
                 Message::MgrMap(m) => {
                     if let Ok(map) = MgrMap::from_bytes(m.map.0) {
                         let life = life_of(&map.active_addrs);
@@ -317,6 +332,34 @@ impl World {
         }
     }
 
+    // Disks that are changed.
+
+    /// An empty disk; the one before is kept.
+    pub fn new_disk(&mut self, osd: i32, uuid: u8) {
+        let host = self.osd(osd);
+        if host.core.is_some() {
+            return;
+        }
+        let device = SimDevice::new(DEVICE_BYTES);
+        let options = FormatOptions { fsid: FSID, osd_uuid: Fsid([uuid; 16]), log_bytes: Some(LOG_BYTES) };
+        if let Err(e) = Store::format(&device, options) {
+            return self.violation(format!("a new disk cannot be formatted: {e}"));
+        }
+        host.taken = Some(std::mem::replace(&mut host.device, Arc::new(device)));
+    }
+
+    /// The disk that was taken out is back; the present one is kept.
+    pub fn old_disk(&mut self, osd: i32) {
+        let host = self.osd(osd);
+        if host.core.is_some() {
+            return;
+        }
+        if let Some(taken) = host.taken.take() {
+            host.refusable = !host.refusable;
+            host.taken = Some(std::mem::replace(&mut host.device, taken));
+        }
+    }
+
     // The device.
 
     fn osd_commit(&mut self, osd: i32) {
@@ -337,6 +380,7 @@ impl World {
         if let Some((log, direct)) = commit {
             let delay = self.device_time(slow, log + direct);
             self.plan_in(delay, Event::CommitDone { osd, life });
+            self.pull(Trigger::Submit, Node::Osd(osd));
         }
         if checkpoint.is_some() {
             let delay = self.device_time(slow, 4 << 20) * 4;
@@ -365,6 +409,8 @@ impl World {
         let Some(job) = host.committing.take() else { return };
         let done = job.execute(&JobDevice::new(&host.device, mutant));
         host.commit_wanted = true;
+        self.pull(Trigger::Durable, Node::Osd(osd));
+        let host = self.osd(osd);
         let Some(core) = &mut host.core else { return };
         let input = core.store_mut().committed(done).map_or(Input::DeviceFailed, Input::Durable);
         self.osd_input(osd, input);
@@ -399,7 +445,7 @@ impl World {
         if r.replay_version.version == 0 || r.result < 0 {
             return;
         }
-        self.pull(Trigger::Answer);
+        self.pull(Trigger::Answer, Node::Osd(osd));
         let owner = (self.clients[client].mon.global_id as i64, tid);
         let known = *self.versions.entry((r.pgid, r.replay_version)).or_insert(owner);
         if known != owner {

@@ -1,6 +1,6 @@
 //! One run: start, trouble, healing, and the checks at its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pg::pg_state;
@@ -12,7 +12,8 @@ use crate::faults::{Fault, plan};
 use crate::history::{Call, Hash};
 use crate::linear::{Verdict, check};
 use crate::mgr::MgrHost;
-use crate::mon::MonHost;
+use crate::mon::{MonHost, first_snapshot};
+use crate::mon_shell::Agreed;
 use crate::net::{Net, Node};
 use crate::osd::OsdHost;
 use crate::queue::{MILLISECOND, Queue, SECOND, Time};
@@ -21,11 +22,14 @@ use crate::world::{Event, World};
 
 /// The cluster must be whole so long after all faults have ended, and answer everybody.
 const HEAL_BOUND: Time = 400 * SECOND;
+/// Writes of a monitor, and packets of a connection, that an idle cluster may have under way.
+const MON_WRITES: usize = 8;
+const PACKETS: usize = 64;
 /// New requests are served for so long after that.
 const AFTER: Time = 2 * SECOND;
 
 /// What a run came to.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Report {
     pub trace_hash: u64,
     pub events: u64,
@@ -40,6 +44,16 @@ pub struct Report {
     /// Objects whose history was too tangled to judge.
     pub undecided: usize,
     pub violations: Vec<String>,
+    /// Terms of the monitors that had a leader.
+    pub leaders: usize,
+    /// Entries that the monitors committed.
+    pub commits: usize,
+    /// Stores that monitors refused.
+    pub refused_stores: u64,
+    /// Requests answered at each [`crate::FaultKind::Note`].
+    pub marks: Vec<u64>,
+    /// What the administrator asked, and the results.
+    pub commands: Vec<(String, i32)>,
 }
 
 /// Runs a scenario.
@@ -76,6 +90,11 @@ pub fn run_verbose(scenario: &Scenario, verbose: bool) -> Report {
         longest_wait_seconds: world.longest_wait() as f64 / SECOND as f64,
         undecided,
         violations: std::mem::take(&mut world.violations),
+        leaders: world.agreed.leaders(),
+        commits: world.agreed.commits(),
+        refused_stores: world.refused_stores,
+        marks: std::mem::take(&mut world.marks),
+        commands: world.admin.answers.iter().map(|(cmd, result, _)| (cmd.clone(), *result)).collect(),
     }
 }
 
@@ -86,17 +105,7 @@ pub fn faults(scenario: &Scenario) -> Vec<Fault> {
 
 impl Report {
     fn failed(text: String) -> Self {
-        Self {
-            trace_hash: 0,
-            events: 0,
-            acked: 0,
-            faults: 0,
-            seconds: 0.0,
-            healing_seconds: 0.0,
-            longest_wait_seconds: 0.0,
-            undecided: 0,
-            violations: vec![text],
-        }
+        Self { violations: vec![text], ..Self::default() }
     }
 
     pub fn is_good(&self) -> bool {
@@ -112,7 +121,8 @@ impl World {
             mono: std::time::Duration::ZERO,
             wall: types::Utime::from_unix(std::time::Duration::from_secs(1_700_000_000)),
         };
-        let osds = (0..o.osds).map(OsdHost::new).collect::<Result<_, _>>();
+        let osds = (0..o.osds).map(|osd| OsdHost::new(osd, o.osd_clock(osd))).collect::<Result<_, _>>();
+        let genesis = first_snapshot(&scenario, now);
         Ok(Self {
             now: 0,
             queue: Queue::default(),
@@ -120,7 +130,13 @@ impl World {
             rng: Rng::new(seed ^ 0x5_0121),
             plan: plan(&scenario),
             armed: Vec::new(),
-            mon: MonHost::new(&scenario, now),
+            mons: (0..o.mons).map(|m| MonHost::new(&scenario, m, &genesis)).collect(),
+            agreed: Agreed::default(),
+            genesis,
+            damaged_mons: BTreeSet::new(),
+            refused_stores: 0,
+            puller: Node::Admin,
+            marks: Vec::new(),
             mgr: MgrHost::default(),
             osds: osds.map_err(|e| format!("the store cannot be made: {e}"))?,
             clients: (0..o.clients).map(|c| Client::new(seed, c)).collect(),
@@ -130,6 +146,7 @@ impl World {
             trace: Hash::default(),
             events: 0,
             faults: 0,
+            busy_until: 0,
             violations: Vec::new(),
             verbose: false,
             healed: false,
@@ -161,6 +178,7 @@ impl World {
         self.read_everything();
         self.wait("read", HEAL_BOUND, |w| w.clients_idle());
         if self.violations.is_empty() {
+            self.check_queues();
             self.check_copies();
         }
         let undecided = self.check_histories();
@@ -171,7 +189,9 @@ impl World {
     }
 
     fn bring_up(&mut self) {
-        self.plan_in(0, Event::Start(Node::Mon));
+        for mon in 0..self.mons.len() {
+            self.plan_in(0, Event::Start(Node::Mon(mon)));
+        }
         self.plan_in(MILLISECOND, Event::Start(Node::Mgr));
         for osd in 0..self.scenario.options.osds {
             self.plan_in(2 * MILLISECOND, Event::Start(Node::Osd(osd)));
@@ -182,7 +202,7 @@ impl World {
             format!(r#"{{"prefix":"osd pool create","pool":"p","pg_num":{n},"pgp_num":{n}}}"#, n = o.pg_num);
         self.admin_command(pool);
         let all_up = |w: &mut Self| {
-            let map = w.mon.core.as_ref().map(|m| m.core().state().osdmap().clone());
+            let map = w.monitor().map(|m| m.state().osdmap());
             map.is_some_and(|m| (0..w.scenario.options.osds).all(|osd| m.is_up(osd)) && !m.pools.is_empty())
         };
         self.wait("all OSDs up and the pool made", 60 * SECOND, all_up);
@@ -228,7 +248,7 @@ impl World {
     /// Each PG's state as its primary in the monitor's map sees it.
     fn pg_states(&self) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
-        let Some(mon) = self.mon.core.as_ref().map(monitor::Member::core) else { return all };
+        let Some(mon) = self.monitor() else { return all };
         let map = mon.state().osdmap();
         map.for_each_pg(|pg, m| {
             let host = usize::try_from(m.acting_primary).ok().and_then(|p| self.osds.get(p));
@@ -242,11 +262,12 @@ impl World {
 
     fn is_whole(&mut self) -> bool {
         let osds = self.scenario.options.osds;
-        let up = self.mon.core.as_ref().map(monitor::Member::core).is_some_and(|m| {
+        let up = self.monitor().is_some_and(|m| {
             let map = m.state().osdmap();
             (0..osds).all(|osd| map.is_up(osd) && map.is_in(osd))
         });
-        up && self.admin.is_idle()
+        up && self.mons_whole()
+            && self.admin.is_idle()
             && self.mgr.core.is_some()
             && self.clients_idle()
             && self.pg_states().values().all(|s| s == "active+clean")
@@ -273,8 +294,37 @@ impl World {
         undecided
     }
 
+    /// O6: nothing piles up: what is healed and idle has nothing under way.
+    fn check_queues(&mut self) {
+        for mon in 0..self.mons.len() {
+            let writing = self.mons[mon].writing.len();
+            if writing > MON_WRITES {
+                self.violation(format!("O6: mon.{mon} has {writing} writes under way"));
+            }
+        }
+        let busiest = self.net.longest_queue();
+        if busiest > PACKETS {
+            self.violation(format!(
+                "O6: {busiest} packets are under way on one connection of an idle cluster"
+            ));
+        }
+    }
+
+    /// O8: the power goes, and every monitor's store is read again.
+    fn check_mon_stores(&mut self) {
+        for mon in 0..self.mons.len() {
+            self.crash_mon(mon, crate::faults::Death::PowerLoss);
+            let disk = &self.mons[mon].disk;
+            let rows = disk.log.iter().map(|(index, row)| (*index, row.clone()));
+            if let Err(e) = quorum::stored::recover_whole(&disk.vote, &disk.snapshot, rows) {
+                self.violation(format!("O8: the store of mon.{mon} is not sound: {e}"));
+            }
+        }
+    }
+
     /// O8: the power goes, and every store is sound.
     fn check_stores(&mut self) {
+        self.check_mon_stores();
         for osd in 0..self.scenario.options.osds {
             if let Some(core) = &self.osds[osd as usize].core {
                 core.assert_invariants();

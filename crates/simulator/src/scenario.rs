@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use testkit::Rng;
 
+use crate::faults::Fault;
 use crate::mutant::Mutant;
 use crate::queue::{MICROSECOND, MILLISECOND, Time};
 
@@ -21,7 +22,42 @@ pub struct Scenario {
     pub skip: BTreeSet<usize>,
     /// A bug that is planted in the adapters around the cores.
     pub mutant: Option<Mutant>,
+    pub profile: Profile,
+    /// Faults by hand instead of the seed's; a line does not hold them.
+    pub plan: Option<Vec<Fault>>,
+    /// When it is not for the seed to say.
+    pub mons: Option<usize>,
     pub options: Options,
+}
+
+/// What kind of cluster the seed chooses, and how busy it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Profile {
+    /// Small clusters of all kinds, busy all the time, with faults every few seconds.
+    #[default]
+    Storm,
+    /// What counts as simulated hours: at least three monitors, four OSDs and two clients, a fault in every minute, and busy
+    /// spells around faults with quiet ones between.
+    Hour,
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Storm => "storm",
+            Self::Hour => "hour",
+        })
+    }
+}
+impl FromStr for Profile {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        match s {
+            "storm" => Ok(Self::Storm),
+            "hour" => Ok(Self::Hour),
+            _ => Err(format!("no profile '{s}'")),
+        }
+    }
 }
 
 /// How much goes wrong; each level adds to those before.
@@ -65,6 +101,10 @@ impl FromStr for Level {
 /// What the seed chooses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
+    pub mons: usize,
+    /// Of each monitor: its monotonic clock's rate in parts per thousand, and how many seconds its wall clock is ahead.
+    pub mon_clocks: Vec<(u64, i64)>,
+    pub(crate) osd_clocks: Vec<(u64, i64)>,
     pub osds: i32,
     pub clients: usize,
     pub size: u8,
@@ -83,12 +123,17 @@ pub struct Options {
     pub flush: Time,
     /// Mean time between two faults.
     pub fault_every: Time,
+    /// Between a reply and the next request in quiet spells; `None`: there are none.
+    pub quiet_think: Option<Time>,
+    pub heartbeat_interval_s: u64,
     pub heartbeat_grace_s: u64,
     /// Down OSDs are marked out after this many seconds.
     pub down_out_s: u64,
     pub log_entries: usize,
     pub dups_tracked: u64,
     pub backfill_scan: usize,
+    /// OSD maps that the monitors keep at least.
+    pub maps_kept: u64,
     /// Log entries of the monitor between two snapshots.
     pub mon_snapshot_every: u64,
 }
@@ -98,8 +143,16 @@ impl Options {
         let r = &mut Rng::new(seed ^ 0x0970_0115);
         let osds = *r.pick(&[3, 3, 3, 4, 5]);
         let size = *r.pick(&[3u8, 3, 2]);
+        // From numbers of their own, so that they do not change the others.
+        let m = &mut Rng::new(seed ^ 0x3a_6d6f6e);
+        let mons = *m.pick(&[1, 3, 3, 3, 3, 5]);
+        let mon_clocks = (0..mons).map(|_| (995 + m.below(11), skew(m))).collect();
+        let osd_clocks = (0..osds).map(|_| (999 + m.below(3), skew(m))).collect();
         let min_size = if size == 3 && r.one_in(4) { 1 } else { size - 1 };
         Self {
+            mons,
+            mon_clocks,
+            osd_clocks,
             osds,
             clients: *r.pick(&[1, 2, 3, 3, 4]),
             size,
@@ -112,13 +165,72 @@ impl Options {
             latency: *r.pick(&[20, 100, 500]) * MICROSECOND,
             flush: *r.pick(&[100, 1_000, 5_000]) * MICROSECOND,
             fault_every: *r.pick(&[1_500, 4_000, 10_000]) * MILLISECOND,
+            quiet_think: None,
+            heartbeat_interval_s: 1,
             heartbeat_grace_s: *r.pick(&[3, 6, 20]),
             down_out_s: *r.pick(&[8, 30, 600]),
             log_entries: *r.pick(&[5, 30, 250]),
             dups_tracked: *r.pick(&[500, 3_000]),
             backfill_scan: *r.pick(&[2, 16, 128]),
+            maps_kept: *m.pick(&[20, 500, 500]),
             mon_snapshot_every: *r.pick(&[7, 50, 1_000]),
         }
+    }
+}
+
+impl Options {
+    /// As [`Profile::Hour`] wants it, with the times that a cluster has by default.
+    fn hour(seed: u64) -> Self {
+        let mut o = Self::of(seed);
+        let r = &mut Rng::new(seed ^ 0x40_757273);
+        o.mons = if r.one_in(6) { 5 } else { 3 };
+        o.osds = *r.pick(&[4, 4, 4, 5, 6]);
+        o.clients = *r.pick(&[2, 2, 3]);
+        o.size = *r.pick(&[3, 3, 3, 2]);
+        o.min_size = o.size - 1;
+        o.pg_num = *r.pick(&[4, 8, 16]);
+        o.objects = *r.pick(&[12, 24, 48]);
+        o.depth = *r.pick(&[1, 2, 4]);
+        o.think = *r.pick(&[20, 50, 100]) * MILLISECOND;
+        o.quiet_think = Some(*r.pick(&[2_000, 5_000]) * MILLISECOND);
+        o.payload = *r.pick(&[100, 2_000]);
+        // No two faults are further apart than 7/4 of this.
+        o.fault_every = *r.pick(&[15_000, 25_000, 34_000]) * MILLISECOND;
+        (o.heartbeat_interval_s, o.heartbeat_grace_s) = *r.pick(&[(6, 20), (3, 20), (2, 8)]);
+        o.down_out_s = *r.pick(&[60, 600]);
+        o.mon_clocks = (0..o.mons).map(|_| (995 + r.below(11), skew(r))).collect();
+        o.osd_clocks = (0..o.osds).map(|_| (999 + r.below(3), skew(r))).collect();
+        o
+    }
+
+    fn new(profile: Profile, seed: u64) -> Self {
+        match profile {
+            Profile::Storm => Self::of(seed),
+            Profile::Hour => Self::hour(seed),
+        }
+    }
+
+    /// Log entries, and duplicates beyond them, that a PG keeps at least.
+    pub fn remembered(&self, mutant: Option<Mutant>) -> (usize, u64) {
+        match mutant {
+            // The bug: requests that were done are forgotten at once.
+            Some(Mutant::DupsForgotten) => (1, 0),
+            _ => (self.log_entries, self.dups_tracked),
+        }
+    }
+
+    /// Rate in parts per thousand, and seconds ahead.
+    pub fn osd_clock(&self, osd: i32) -> (u64, i64) {
+        self.osd_clocks.get(osd as usize).copied().unwrap_or((1_000, 0))
+    }
+}
+
+/// Seconds that a wall clock is ahead: mostly none, at times up to an hour either way.
+fn skew(r: &mut Rng) -> i64 {
+    match r.below(6) {
+        0 => r.below(7_200) as i64 - 3_600,
+        1 => r.below(3) as i64 - 1,
+        _ => 0,
     }
 }
 
@@ -131,6 +243,9 @@ impl Scenario {
             level: Level::All,
             skip: BTreeSet::new(),
             mutant: None,
+            profile: Profile::Storm,
+            plan: None,
+            mons: None,
             options: Options::of(seed),
         }
     }
@@ -150,12 +265,48 @@ impl Scenario {
         Self { mutant: Some(mutant), ..self }
     }
 
+    #[must_use]
+    pub fn with_profile(self, profile: Profile) -> Self {
+        let out = Self { profile, options: Options::new(profile, self.seed), ..self };
+        match out.mons {
+            Some(mons) => out.with_mons(mons),
+            None => out,
+        }
+    }
+
+    /// Faults by hand instead of the seed's.
+    #[must_use]
+    pub fn with_plan(self, plan: Vec<Fault>) -> Self {
+        Self { plan: Some(plan), ..self }
+    }
+
+    /// Options by hand; a line does not hold them.
+    #[must_use]
+    pub fn with_options(mut self, change: impl FnOnce(&mut Options)) -> Self {
+        change(&mut self.options);
+        self
+    }
+
+    /// Another number of monitors than the seed's.
+    #[must_use]
+    pub fn with_mons(mut self, mons: usize) -> Self {
+        self.mons = Some(mons.clamp(1, 9));
+        self.options.mons = mons.clamp(1, 9);
+        self
+    }
+
     /// The line that makes this run again: `seed=7 seconds=60 level=all skip=1,4 mutant=lose-flush`.
     pub fn line(&self) -> String {
         let mut s = format!("seed={} seconds={} level={}", self.seed, self.seconds, self.level);
         if !self.skip.is_empty() {
             let all: Vec<String> = self.skip.iter().map(usize::to_string).collect();
             s += &format!(" skip={}", all.join(","));
+        }
+        if self.profile != Profile::Storm {
+            s += &format!(" profile={}", self.profile);
+        }
+        if let Some(mons) = self.mons {
+            s += &format!(" mons={mons}");
         }
         if let Some(m) = self.mutant {
             s += &format!(" mutant={m}");
@@ -175,10 +326,13 @@ impl FromStr for Scenario {
             match key {
                 "seed" => {
                     out.seed = number()?;
-                    out.options = Options::of(out.seed);
+                    let profile = out.profile;
+                    out = out.with_profile(profile);
                 }
                 "seconds" => out.seconds = number()?,
                 "level" => out.level = value.parse()?,
+                "profile" => out = out.with_profile(value.parse()?),
+                "mons" => out = out.with_mons(number()? as usize),
                 "skip" => {
                     let each = value.split(',').map(|n| n.parse().map_err(|_| format!("'{n}' is no number")));
                     out.skip = each.collect::<Result<_, String>>()?;
@@ -196,9 +350,10 @@ impl fmt::Display for Scenario {
         let o = &self.options;
         write!(
             f,
-            "{} ({} OSDs, {} clients x {}, size {}/{}, {} PGs, {} objects of {} B, think {} ms, latency {} us, \
+            "{} ({} monitors, {} OSDs, {} clients x {}, size {}/{}, {} PGs, {} objects of {} B, think {} ms, latency {} us, \
              flush {} us, fault every {} ms, grace {} s, out after {} s, log {}, dups {}, scan {}, mon snapshot {})",
             self.line(),
+            o.mons,
             o.osds,
             o.clients,
             o.depth,
@@ -227,7 +382,11 @@ mod tests {
 
     #[test]
     fn a_line_makes_the_same_scenario() {
-        let mut s = Scenario::from_seed(77).with_seconds(9).with_level(Level::Links);
+        let mut s = Scenario::from_seed(77)
+            .with_seconds(9)
+            .with_level(Level::Links)
+            .with_mons(5)
+            .with_profile(Profile::Hour);
         s.skip = [3, 5].into();
         s.mutant = Some(Mutant::LoseFlush);
         assert_eq!(s.line().parse(), Ok(s));

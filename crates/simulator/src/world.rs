@@ -1,6 +1,6 @@
 //! The simulated cluster: its processes, the clock, and the loop that takes one event after the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use messages::Message;
@@ -13,10 +13,17 @@ use crate::faults::{Death, Fault};
 use crate::history::{Hash, Record};
 use crate::mgr::MgrHost;
 use crate::mon::MonHost;
+use crate::mon_shell::Agreed;
 use crate::net::{Arrival, Delivery, End, Net, Node, Packet};
 use crate::osd::OsdHost;
 use crate::queue::{MILLISECOND, Queue, SECOND, Time};
 use crate::scenario::Scenario;
+
+/// Source: mon_client_ping_interval, mon_client_ping_timeout.
+const MON_PING: Time = 10 * SECOND;
+const MON_TIMEOUT: Time = 30 * SECOND;
+/// Between two ticks of a monitor that has others beside it.
+const MON_TICK: Time = 50 * MILLISECOND;
 
 pub const FSID: Fsid = Fsid([7; 16]);
 
@@ -37,7 +44,12 @@ pub enum Event {
         life: u32,
     },
     MonAppended {
+        mon: usize,
         life: u32,
+    },
+    /// The opener of a connection that nobody answers sends its first packet again.
+    Knock {
+        conn: ConnId,
     },
     /// The opener of a lossless session tries again.
     Retry {
@@ -55,6 +67,7 @@ pub enum Event {
     },
     Think {
         client: usize,
+        spell: u32,
     },
     /// A client's connection that never stood is tried again.
     ReachOsd {
@@ -90,11 +103,17 @@ pub enum Gone {
     Lost,
 }
 
-/// A process's session with the monitor.
+/// A process's session with one of the monitors.
 #[derive(Debug, Clone, Default)]
 pub struct MonLink {
     pub conn: Option<ConnId>,
     pub ready: bool,
+    /// Which monitor it goes to, or went to last.
+    pub target: usize,
+    /// When anything came from there.
+    pub heard: Time,
+    /// When a sign of life was last asked for.
+    pub asked: Time,
     /// Kept over reconnections, as clients do.
     pub global_id: u64,
 }
@@ -109,7 +128,17 @@ pub struct World {
     pub plan: Vec<Fault>,
     /// Faults that wait for their moment.
     pub armed: Vec<usize>,
-    pub mon: MonHost,
+    pub mons: Vec<MonHost>,
+    pub agreed: Agreed,
+    /// What every monitor of the new cluster began with.
+    pub genesis: quorum::Snapshot,
+    /// Monitors whose stores were damaged: they have to refuse them.
+    pub damaged_mons: BTreeSet<usize>,
+    pub refused_stores: u64,
+    /// Who made the last fault happen that waited for its moment.
+    pub puller: Node,
+    /// Requests answered at each [`crate::FaultKind::Note`].
+    pub marks: Vec<u64>,
     pub mgr: MgrHost,
     pub osds: Vec<OsdHost>,
     pub clients: Vec<Client>,
@@ -120,6 +149,8 @@ pub struct World {
     pub trace: Hash,
     pub events: u64,
     pub faults: u64,
+    /// Clients have much to ask until then, whatever else.
+    pub busy_until: Time,
     pub violations: Vec<String>,
     /// Print what happens.
     pub verbose: bool,
@@ -143,7 +174,7 @@ pub fn life_of(addrs: &AddrVec) -> u32 {
 
 pub fn addr_of(node: Node, life: u32) -> AddrVec {
     match node {
-        Node::Mon => addr(3_300, 0),
+        Node::Mon(mon) => addr(3_300 + mon as u16, 0),
         Node::Mgr => addr(6_700, life),
         Node::Osd(osd) => addr(6_800 + osd as u16, life),
         Node::Admin => addr(0, 1),
@@ -155,6 +186,18 @@ impl World {
     pub fn clock(&self) -> Now {
         let mono = Duration::from_nanos(self.now);
         Now { mono, wall: Utime::from_unix(Duration::from_secs(1_700_000_000) + mono) }
+    }
+
+    /// The time as a process sees it.
+    pub fn clock_of(&self, node: Node) -> Now {
+        let (rate, skew_s) = match node {
+            Node::Mon(mon) => (self.mons[mon].rate, self.mons[mon].skew_s),
+            Node::Osd(osd) => (self.osds[osd as usize].rate, self.osds[osd as usize].skew_s),
+            _ => (1_000, 0),
+        };
+        let mono = Duration::from_nanos((u128::from(self.now) * u128::from(rate) / 1_000) as u64);
+        let wall = Duration::from_secs(1_700_000_000u64.saturating_add_signed(skew_s)) + mono;
+        Now { mono, wall: Utime::from_unix(wall) }
     }
 
     pub fn plan_in(&mut self, delay: Time, event: Event) {
@@ -176,7 +219,7 @@ impl World {
 
     pub fn is_alive(&self, node: Node) -> bool {
         match node {
-            Node::Mon => self.mon.core.is_some(),
+            Node::Mon(mon) => self.mons[mon].core.is_some(),
             Node::Mgr => self.mgr.core.is_some(),
             Node::Osd(osd) => self.osds[osd as usize].core.is_some(),
             Node::Admin | Node::Client(_) => true,
@@ -185,7 +228,7 @@ impl World {
 
     pub fn life(&self, node: Node) -> u32 {
         match node {
-            Node::Mon => self.mon.life,
+            Node::Mon(mon) => self.mons[mon].life,
             Node::Mgr => self.mgr.life,
             Node::Osd(osd) => self.osds[osd as usize].life,
             Node::Client(c) => self.clients[c].life,
@@ -196,7 +239,7 @@ impl World {
     /// Dead without anybody there who says so.
     fn is_silent(&self, node: Node) -> bool {
         match node {
-            Node::Mon => self.mon.silent,
+            Node::Mon(mon) => self.mons[mon].silent,
             Node::Mgr => false,
             Node::Osd(osd) => self.osds[osd as usize].silent,
             Node::Admin | Node::Client(_) => false,
@@ -234,7 +277,8 @@ impl World {
             Event::Tick { node, life } => self.tick(node, life),
             Event::CommitDone { osd, life } => self.commit_done(osd, life),
             Event::CheckpointDone { osd, life } => self.checkpoint_done(osd, life),
-            Event::MonAppended { life } => self.mon_appended(life),
+            Event::MonAppended { mon, life } => self.mon_appended(mon, life),
+            Event::Knock { conn } => self.net.reopen(self.now, conn),
             Event::Retry { conn, wait } => self.retry(conn, wait),
             Event::ConnectTimeout { conn } => {
                 if self.net.conn(conn).is_some_and(|c| !c.ready) {
@@ -242,7 +286,9 @@ impl World {
                 }
             }
             Event::SeekMon { node, life } => self.seek_mon(node, life),
-            Event::Think { client } => self.think(client),
+            Event::Think { client, spell } if self.clients[client].spell == spell => self.think(client),
+            // A busier spell has begun since.
+            Event::Think { .. } => {}
             Event::ReachOsd { client, life, osd, conn } => self.reach_osd(client, life, osd, conn),
             Event::RestartClient { client } if !self.healed => self.restart_client(client),
             Event::RestartClient { .. } => {}
@@ -267,11 +313,13 @@ impl World {
         let every = match node {
             Node::Mgr => 250 * MILLISECOND,
             Node::Client(_) | Node::Admin => 5 * SECOND,
+            Node::Mon(_) if self.mons.len() > 1 => MON_TICK,
             _ => 500 * MILLISECOND,
         };
         self.plan_in(every, Event::Tick { node, life });
+        self.keep_alive(node);
         match node {
-            Node::Mon => self.mon_input(monitor::Input::Tick),
+            Node::Mon(mon) => self.mon_input(mon, monitor::Input::Tick),
             Node::Mgr => self.mgr_input(manager::Input::Tick),
             Node::Osd(osd) => self.osd_tick(osd),
             Node::Client(c) => self.client_tick(c),
@@ -314,7 +362,17 @@ impl World {
             Packet::Accepted { global_id } => self.accepted(d.conn, nodes, global_id),
             Packet::Refused => self.gone(d.conn, End::Opener, Gone::Refused),
             Packet::Fin => self.gone(d.conn, d.to, Gone::Lost),
-            Packet::Message { tid, msg } => self.message(d, nodes, tid, msg),
+            Packet::Message { tid, msg } => {
+                self.heard_of(d, nodes);
+                self.message(d, nodes, tid, msg);
+            }
+            Packet::Peer(data) => {
+                if let Node::Mon(mon) = to {
+                    self.mon_input(mon, monitor::Input::Peer { conn: d.conn, data });
+                }
+            }
+            Packet::Ping => self.net.send_packet(self.now, d.conn, d.to, Packet::Pong),
+            Packet::Pong => self.heard_of(d, nodes),
         }
     }
 
@@ -336,7 +394,8 @@ impl World {
                 }
             }
             Packet::Accepted { global_id } => self.trace.word(*global_id),
-            Packet::Open | Packet::Refused | Packet::Fin => {}
+            Packet::Peer(data) => self.trace.bytes(data),
+            Packet::Open | Packet::Refused | Packet::Fin | Packet::Ping | Packet::Pong => {}
         }
     }
 
@@ -348,11 +407,13 @@ impl World {
                 self.net.refuse(self.now, conn);
             } else if self.net.conn(conn).is_some_and(|c| !c.lossy) {
                 self.plan_in(5 * SECOND, Event::Retry { conn, wait: SECOND });
+            } else {
+                self.plan_in(SECOND, Event::Knock { conn });
             }
             return;
         }
-        if target == Node::Mon {
-            return self.mon_login(conn, opener);
+        if let Node::Mon(mon) = target {
+            return self.mon_login(mon, conn, opener);
         }
         if self.life(target) != lives[1] {
             // Another process at the same port: it says who it is, and the opener hangs up.
@@ -403,28 +464,30 @@ impl World {
                 EntityType::Mgr,
                 self.mgr.mon.global_id,
             ),
-            Node::Mon => (EntityName::mon(0), EntityType::Mon, 0),
+            Node::Mon(mon) => (EntityName::mon(mon as i64), EntityType::Mon, 0),
         }
     }
 
     /// A session that we asked for stands.
     fn accepted(&mut self, conn: ConnId, nodes: [Node; 2], global_id: u64) {
         self.net.now_ready(self.now, conn);
-        if nodes[1] == Node::Mon {
+        if let [Node::Osd(_) | Node::Mgr | Node::Client(_) | Node::Admin, Node::Mon(_)] = nodes {
+            let now = self.now;
             if let Some(link) = self.mon_link(nodes[0]).filter(|l| l.conn == Some(conn)) {
                 link.ready = true;
+                (link.heard, link.asked) = (now, now);
                 link.global_id = global_id;
             } else {
                 return;
             }
         }
         match nodes {
-            [Node::Osd(osd), Node::Mon] => self.osd_mon_ready(osd),
+            [Node::Osd(osd), Node::Mon(_)] => self.osd_mon_ready(osd),
             [Node::Osd(osd), Node::Mgr] => self.osd_input(osd, pg::Input::MgrConnected),
-            [Node::Mgr, Node::Mon] => self.mgr_input(manager::Input::MonConnected { gid: global_id }),
-            [Node::Client(c), Node::Mon] => self.client_mon_ready(c),
+            [Node::Mgr, Node::Mon(_)] => self.mgr_input(manager::Input::MonConnected { gid: global_id }),
+            [Node::Client(c), Node::Mon(_)] => self.client_mon_ready(c),
             [Node::Client(c), Node::Osd(osd)] => self.client_osd_ready(c, osd, conn),
-            [Node::Admin, Node::Mon] => self.admin_mon_ready(),
+            [Node::Admin, Node::Mon(_)] => self.admin_mon_ready(),
             _ => {}
         }
     }
@@ -435,20 +498,50 @@ impl World {
             Node::Mgr => Some(&mut self.mgr.mon),
             Node::Client(c) => Some(&mut self.clients[c].mon),
             Node::Admin => Some(&mut self.admin.mon),
-            Node::Mon => None,
+            Node::Mon(_) => None,
         }
     }
 
-    /// Connects to the monitor, unless that is done.
+    /// Connects to a monitor, unless that is done: to another one than last time.
     pub fn seek_mon(&mut self, node: Node, life: u32) {
         if !self.is_alive(node) || self.life(node) != life {
             return;
         }
         if self.mon_link(node).is_some_and(|l| l.conn.is_none()) {
-            let conn = self.connect(node, Node::Mon, 0, true);
+            let count = self.mons.len();
+            let last = self.mon_link(node).map_or(0, |l| l.target);
+            let target = match count {
+                1 => 0,
+                _ => (last + 1 + self.rng.below(count as u64 - 1) as usize) % count,
+            };
+            let conn = self.connect(node, Node::Mon(target), 0, true);
             if let Some(link) = self.mon_link(node) {
                 link.conn = Some(conn);
+                link.target = target;
                 link.ready = false;
+            }
+        }
+    }
+
+    /// A session with a monitor from which nothing came for long is given up, as Ceph's clients do.
+    fn keep_alive(&mut self, node: Node) {
+        let now = self.now;
+        let Some(link) = self.mon_link(node).filter(|l| l.ready) else { return };
+        let Some(conn) = link.conn else { return };
+        if now > link.heard + MON_TIMEOUT {
+            return self.gone(conn, End::Opener, Gone::Lost);
+        }
+        if now > link.asked + MON_PING {
+            link.asked = now;
+            self.net.send_packet(now, conn, End::Opener, Packet::Ping);
+        }
+    }
+
+    fn heard_of(&mut self, d: Delivery, nodes: [Node; 2]) {
+        if let (End::Opener, Node::Mon(_)) = (d.to, nodes[1]) {
+            let now = self.now;
+            if let Some(link) = self.mon_link(nodes[0]).filter(|l| l.conn == Some(d.conn)) {
+                link.heard = now;
             }
         }
     }
@@ -469,7 +562,7 @@ impl World {
         if end == End::Target {
             self.net.close(self.now, conn, end);
             return match me {
-                Node::Mon => self.mon_input(monitor::Input::Disconnected { conn }),
+                Node::Mon(mon) => self.mon_input(mon, monitor::Input::Disconnected { conn }),
                 Node::Mgr => self.mgr_input(manager::Input::Disconnected { conn }),
                 Node::Osd(osd) => self.osd_input(osd, pg::Input::Disconnected { conn }),
                 _ => {}
@@ -484,7 +577,10 @@ impl World {
             return;
         }
         self.net.close(self.now, conn, end);
-        if nodes[1] == Node::Mon {
+        if let [Node::Mon(mon), _] = nodes {
+            return self.mon_link_gone(mon, conn);
+        }
+        if let Node::Mon(_) = nodes[1] {
             if let Some(link) = self.mon_link(me).filter(|l| l.conn == Some(conn)) {
                 link.conn = None;
                 link.ready = false;
@@ -524,7 +620,7 @@ impl World {
     fn message(&mut self, d: Delivery, nodes: [Node; 2], tid: u64, msg: Message) {
         let (me, other) = (nodes[d.to as usize], nodes[d.to.other() as usize]);
         match me {
-            Node::Mon => self.mon_message(d.conn, tid, msg),
+            Node::Mon(mon) => self.mon_message(mon, d.conn, tid, msg),
             Node::Mgr if d.to == End::Target => {
                 self.mgr_input(manager::Input::Message { conn: d.conn, tid, msg })
             }
@@ -583,7 +679,7 @@ impl World {
         }
         self.say(|| format!("start {node:?}"));
         match node {
-            Node::Mon => self.start_mon(),
+            Node::Mon(mon) => self.start_mon(mon),
             Node::Mgr => self.start_mgr(),
             Node::Osd(osd) => self.start_osd(osd),
             Node::Admin | Node::Client(_) => {}

@@ -44,11 +44,26 @@ impl Image {
         while !rest.is_empty() {
             let inside = at % PAGE;
             let n = rest.len().min(PAGE - inside);
-            let page = self.pages[at / PAGE].get_or_insert_with(|| Arc::new([0; PAGE]));
-            Arc::make_mut(page)[inside..inside + n].copy_from_slice(&rest[..n]);
+            let page = &mut self.pages[at / PAGE];
+            match <&[u8; PAGE]>::try_from(&rest[..n]) {
+                // What is replaced whole need not be copied first.
+                Ok(whole) => *page = Some(Arc::new(*whole)),
+                Err(_) => {
+                    let page = page.get_or_insert_with(|| Arc::new([0; PAGE]));
+                    Arc::make_mut(page)[inside..inside + n].copy_from_slice(&rest[..n]);
+                }
+            }
             rest = &rest[n..];
             at += n;
         }
+    }
+}
+
+impl Image {
+    /// Takes over the pages of a range from another image, sharing them.
+    fn share(&mut self, other: &Self, offset: u64, len: usize) {
+        let pages = offset as usize / PAGE..(offset as usize + len).div_ceil(PAGE);
+        self.pages[pages.clone()].clone_from_slice(&other.pages[pages]);
     }
 }
 
@@ -309,8 +324,10 @@ impl Device for SimDevice {
             let base = state.stable.clone();
             state.epochs.push(Epoch { base, writes: writes.clone() });
         }
+        // What reads see is the medium and these writes on top of it.
+        let State { stable, current, .. } = &mut *state;
         for w in &writes {
-            state.stable.write(w.offset, &w.data);
+            stable.share(current, w.offset, w.data.len());
         }
         Ok(())
     }

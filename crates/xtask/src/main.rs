@@ -78,6 +78,7 @@ fn clients(root: &Path) -> Result<()> {
     step("the README's first command finds the program", || {
         cargo(root, &["run", "--profile", "gate", "--", "up", "--help"])
     })?;
+    proofs(root)?;
     step("clients", || clients_test(root, "loligo", "clients"))?;
     step("block images", || clients_test(root, "loligo", "block"))?;
     step("the client library", || clients_test(root, "rados", "cluster"))?;
@@ -89,6 +90,21 @@ fn clients(root: &Path) -> Result<()> {
             ".",
             &["thrash/thrash.py", "loligo", "--loligo", GATE_BINARY, "--minutes", "0", "--faults", faults],
         )
+    })
+}
+
+/// What takes an optimised build: the store's crash states, and simulated cluster-hours.
+fn proofs(root: &Path) -> Result<()> {
+    step("crash states of the store", || {
+        cargo(
+            root,
+            &["test", "--profile", "gate", "--package", "store", "--test", "enumerate", "--", "--nocapture"],
+        )
+    })?;
+    step("simulated cluster-hours", || {
+        // Fewer hours than these by then are a failure, as any violation is.
+        let enough = ["--hours", "30", "--minutes", "8"];
+        cargo(root, &[&["run", "--profile", "gate", "--package", "simulator", "--"][..], &enough].concat())
     })
 }
 

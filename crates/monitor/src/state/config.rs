@@ -142,6 +142,19 @@ impl ConfigDb {
         best.into_iter().map(|(name, (_, _, e))| (name, e)).collect()
     }
 
+    /// One option's value of [`ConfigDb::resolve`]; most options are set nowhere.
+    pub fn resolve_one(&self, who: &EntityView<'_>, name: &str) -> Option<String> {
+        let set = self.entries.iter().filter_map(|(section, options)| {
+            let value = options.get(name)?.clone();
+            Some((section.clone(), BTreeMap::from([(name.to_owned(), value)])))
+        });
+        let entries: BTreeMap<_, _> = set.collect();
+        if entries.is_empty() {
+            return None;
+        }
+        Self { entries, ..Self::default() }.resolve(who).remove(name).map(|e| e.value)
+    }
+
     pub(crate) fn apply(&mut self, change: &ConfigChange) {
         for (key, (_, new)) in &change.diff {
             let Some((who, name)) = split_key(key) else { continue };

@@ -1,0 +1,488 @@
+//! Scenarios with a name: faults by hand at the moment that matters, for rows of the table in `docs/scenarios.md` and for
+//! planted bugs. The seed still chooses delays, contents and which copy of a torn write survives.
+
+use crate::faults::FaultKind as Kind;
+use crate::faults::{Death, Fault, From, Mons, Trigger};
+use crate::mutant::Mutant;
+use crate::net::Node;
+use crate::queue::{MICROSECOND, MILLISECOND, SECOND, Time};
+use crate::scenario::{Options, Scenario};
+
+/// A scenario with a name.
+#[derive(Clone, Copy)]
+pub struct Named {
+    pub name: &'static str,
+    make: fn(Scenario) -> Scenario,
+}
+
+impl Named {
+    pub fn scenario(&self, seed: u64) -> Scenario {
+        (self.make)(Scenario::from_seed(seed).with_options(|o| usual(o, seed)))
+    }
+}
+
+/// A bug, and the scenario that finds it.
+#[derive(Clone, Copy)]
+pub struct Plant {
+    pub mutant: Mutant,
+    pub name: &'static str,
+}
+
+/// Three monitors, three OSDs with all copies, two clients: small, so that a run takes little.
+fn usual(o: &mut Options, seed: u64) {
+    *o = Options {
+        mons: 3,
+        osds: 3,
+        clients: 2,
+        size: 3,
+        min_size: 2,
+        pg_num: 4,
+        objects: 6,
+        depth: 2,
+        think: 60 * MILLISECOND,
+        payload: 2_000,
+        latency: 100 * MICROSECOND,
+        flush: MILLISECOND,
+        heartbeat_grace_s: 3,
+        down_out_s: 600,
+        log_entries: 30,
+        dups_tracked: 500,
+        backfill_scan: 16,
+        maps_kept: 500,
+        mon_snapshot_every: if seed % 2 == 0 { 20 } else { 1_000 },
+        ..o.clone()
+    };
+}
+
+macro_rules! catalog {
+    ($($name:ident),+ $(,)?) => {
+        /// Every named scenario.
+        pub const CATALOG: &[Named] = &[$( Named { name: stringify!($name), make: $name } ),+];
+    };
+}
+catalog![
+    flapping_replica,
+    primary_killed_at_each_step,
+    all_copies_return_in_every_order,
+    only_a_stale_copy_returns,
+    fewer_than_min_size,
+    stale_primary,
+    power_loss_of_one,
+    power_loss_of_all,
+    power_loss_of_all_with_two_copies,
+    failing_devices,
+    slow_device,
+    monitors_in_a_minority,
+    monitors_without_a_majority,
+    leading_monitor_killed_in_a_commit,
+    monitors_lose_power_together,
+    damaged_monitor_stores,
+    wiped_monitors,
+    wiped_monitor_and_one_that_lags,
+    one_way_partitions,
+    two_osds_cut_from_each_other,
+    wrong_clocks,
+    cut_links,
+    lost_replies,
+    late_resends,
+    small_duplicate_window,
+    missed_maps,
+    splits_and_moves,
+    replaced_disk,
+    restarted_clients,
+    lone_monitor_restarts,
+];
+
+macro_rules! planted {
+    ($($mutant:ident $name:literal),+ $(,)?) => {
+        /// Every planted bug.
+        pub const PLANTED: &[Plant] = &[$( Plant { mutant: Mutant::$mutant, name: $name } ),+];
+    };
+}
+planted![
+    AckEarly "power_loss_of_all",
+    ReplicaAckEarly "power_loss_of_all_with_two_copies",
+    LoseFlush "power_loss_of_all",
+    LosePayload "power_loss_of_all",
+    ForgetRequests "lost_replies",
+    DupsForgotten "late_resends",
+    ReadAnyCopy "flapping_replica",
+    LossySessions "cut_links",
+    RepeatingSessions "cut_links",
+    ReorderingSessions "cut_links",
+    OldDisk "all_copies_return_in_every_order",
+    SlowClock "stale_primary",
+    SameClient "restarted_clients",
+    MonForgets "monitors_lose_power_together",
+    MonAckEarly "monitors_lose_power_together",
+    MonDropsTail "monitors_lose_power_together",
+    WipedVoter "wiped_monitor_and_one_that_lags",
+    ReuseGlobalIds "lone_monitor_restarts",
+];
+
+const KILLED: Death = Death::Killed;
+const OFF: Death = Death::PowerLoss;
+
+fn kill(seconds: f64, node: Node) -> Fault {
+    Fault::at(seconds, Kind::Kill { node, death: KILLED })
+}
+
+fn start(seconds: f64, node: Node) -> Fault {
+    Fault::at(seconds, Kind::Start { node })
+}
+
+fn note(seconds: f64) -> Fault {
+    Fault::at(seconds, Kind::Note)
+}
+
+fn command(seconds: f64, json: String) -> Fault {
+    Fault::at(seconds, Kind::Command(json))
+}
+
+fn s(seconds: u64) -> Time {
+    seconds * SECOND
+}
+
+/// So many faults, one after the other.
+fn each(first: f64, every: f64, count: usize, fault: impl Fn(usize, f64) -> Vec<Fault>) -> Vec<Fault> {
+    (0..count).flat_map(|i| fault(i, first + every * i as f64)).collect()
+}
+
+/// A change of the OSD map that moves nothing.
+fn affinity(i: usize) -> String {
+    let weight = 0.5 + (i / 3 % 2) as f64 / 4.0;
+    format!(r#"{{"prefix":"osd primary-affinity","id":{},"weight":{weight}}}"#, i % 3)
+}
+
+fn flapping_replica(base: Scenario) -> Scenario {
+    let osd = Node::Osd(2);
+    base.with_seconds(32).with_plan(each(1.0, 5.0, 6, |_, at| vec![kill(at, osd), start(at + 2.5, osd)]))
+}
+
+fn primary_killed_at_each_step(base: Scenario) -> Scenario {
+    let steps = [Trigger::Submit, Trigger::Durable, Trigger::Answer, Trigger::Heard];
+    let plan = each(1.0, 3.0, 8, |i, at| {
+        let puller = Fault::at(at, Kind::CrashPuller { death: KILLED, down: s(2) });
+        let any = Fault::at(at, Kind::CrashOsds { osds: vec![(i % 3) as i32], death: KILLED, down: s(1) });
+        let fault = if i % 4 == 3 { any } else { puller };
+        vec![fault.when(steps[i % 4])]
+    });
+    base.with_seconds(28).with_plan(plan)
+}
+
+fn all_copies_return_in_every_order(base: Scenario) -> Scenario {
+    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    let plan = each(2.0, 7.0, 6, |i, at| {
+        let mut faults: Vec<Fault> = (0..3).map(|osd| kill(at, Node::Osd(osd))).collect();
+        let starts = orders[i].iter().zip([1.0, 2.0, 3.0]);
+        faults.extend(starts.map(|(osd, after)| start(at + after, Node::Osd(*osd))));
+        faults
+    });
+    base.with_seconds(46).with_plan(plan)
+}
+
+/// One copy would be enough, were it not an old one. Nothing is answered between the notes.
+fn only_a_stale_copy_returns(base: Scenario) -> Scenario {
+    let [a, b, stale] = [0, 1, 2].map(Node::Osd);
+    let plan = vec![
+        kill(2.0, stale),
+        kill(9.0, a),
+        kill(9.0, b),
+        start(11.0, stale),
+        note(13.0),
+        note(23.0),
+        start(24.0, a),
+        start(25.0, b),
+    ];
+    base.with_seconds(30).with_options(|o| o.min_size = 1).with_plan(plan)
+}
+
+/// Nothing is answered between the notes.
+fn fewer_than_min_size(base: Scenario) -> Scenario {
+    let (a, b) = (Node::Osd(1), Node::Osd(2));
+    let plan = vec![kill(3.0, a), kill(3.0, b), note(8.0), note(18.0), start(19.0, a), start(20.0, b)];
+    base.with_seconds(26).with_plan(plan)
+}
+
+/// A primary that only one client reaches, and that reaches nobody else, for much longer than its lease.
+fn stale_primary(base: Scenario) -> Scenario {
+    let plan = each(1.0, 24.0, 3, |i, at| {
+        let island = Kind::Island { osd: i as i32, client: i % 2, lasts: s(18) };
+        vec![Fault::at(at, island)]
+    });
+    base.with_seconds(76).with_options(|o| (o.depth, o.clients) = (4, 3)).with_plan(plan)
+}
+
+fn power_loss_of_one(base: Scenario) -> Scenario {
+    let steps = [Trigger::Submit, Trigger::Durable, Trigger::Answer];
+    let plan = each(1.0, 3.0, 9, |i, at| {
+        vec![Fault::at(at, Kind::CrashPuller { death: OFF, down: s(1) }).when(steps[i % 3])]
+    });
+    base.with_seconds(30).with_plan(plan)
+}
+
+fn power_loss_of_all(base: Scenario) -> Scenario {
+    let steps = [Trigger::Heard, Trigger::Answer, Trigger::Submit, Trigger::Durable];
+    let plan = each(2.0, 5.0, 6, |i, at| {
+        vec![Fault::at(at, Kind::CrashAll { death: OFF, down: 20 * MILLISECOND }).when(steps[i % 4])]
+    });
+    base.with_seconds(32).with_options(|o| o.payload = 20_000).with_plan(plan)
+}
+
+fn power_loss_of_all_with_two_copies(base: Scenario) -> Scenario {
+    let few = |o: &mut Options| (o.osds, o.size, o.min_size, o.pg_num) = (4, 2, 1, 8);
+    power_loss_of_all(base).with_options(few)
+}
+
+/// Every call fails from the nth on: the OSD stops at once.
+fn failing_devices(base: Scenario) -> Scenario {
+    let plan = each(1.0, 4.0, 6, |i, at| {
+        let fail = Kind::FailDevice { osd: (i % 3) as i32, nth: 1 + i as u64 % 4, down: s(2) };
+        vec![Fault::at(at, fail)]
+    });
+    base.with_seconds(26).with_plan(plan)
+}
+
+fn slow_device(base: Scenario) -> Scenario {
+    let slow = |osd, factor| Kind::SlowDevice { osd, factor, lasts: s(8) };
+    let plan =
+        vec![Fault::at(1.0, slow(1, 10)), Fault::at(10.0, slow(2, 100)), Fault::at(20.0, slow(0, 1_000))];
+    base.with_seconds(32).with_plan(plan)
+}
+
+/// The leading monitor, then another one, is cut off by itself; commands go on meanwhile.
+fn monitors_in_a_minority(base: Scenario) -> Scenario {
+    let cut = |which| Kind::CutMon { which, from: None, both_ways: true, lasts: s(8) };
+    let mut plan = vec![
+        Fault::at(2.0, cut(Mons::Leader)),
+        Fault::at(14.0, cut(Mons::One(1))),
+        Fault::at(26.0, cut(Mons::Leader)),
+    ];
+    plan.extend(each(3.0, 1.0, 30, |i, at| vec![command(at, affinity(i))]));
+    base.with_seconds(38).with_plan(plan)
+}
+
+/// Clients are answered between the notes.
+fn monitors_without_a_majority(base: Scenario) -> Scenario {
+    let plan = vec![
+        Fault::at(3.0, Kind::CrashMons { which: Mons::Majority, death: KILLED, down: s(16) }),
+        note(6.0),
+        note(16.0),
+        command(8.0, affinity(1)),
+    ];
+    base.with_seconds(24).with_plan(plan)
+}
+
+fn leading_monitor_killed_in_a_commit(base: Scenario) -> Scenario {
+    let steps = [Trigger::MonWrite, Trigger::MonDurable, Trigger::NewMap];
+    let plan = each(2.0, 5.0, 6, |i, at| {
+        let death = if i % 2 == 0 { KILLED } else { OFF };
+        let crash = Kind::CrashMons { which: Mons::Leader, death, down: s(2) };
+        let create = format!(r#"{{"prefix":"osd pool create","pool":"q{i}","pg_num":1,"pgp_num":1}}"#);
+        vec![
+            Fault::at(at, crash).when(steps[i % 3]),
+            command(at + 0.02, create),
+            command(at + 0.03, affinity(i)),
+        ]
+    });
+    base.with_seconds(34).with_plan(plan)
+}
+
+fn monitors_lose_power_together(base: Scenario) -> Scenario {
+    let plan = each(2.0, 5.0, 5, |i, at| {
+        let crash = Kind::CrashMons { which: Mons::All, death: OFF, down: 200 * MILLISECOND };
+        let when = if i % 2 == 0 { Trigger::NewMap } else { Trigger::MonDurable };
+        vec![command(at, affinity(i)), Fault::at(at, crash).when(when), command(at + 3.0, affinity(i + 3))]
+    });
+    base.with_seconds(28).with_plan(plan)
+}
+
+/// Each in its turn.
+fn damaged_monitor_stores(base: Scenario) -> Scenario {
+    wiped(base, true)
+}
+
+fn wiped_monitors(base: Scenario) -> Scenario {
+    wiped(base, false)
+}
+
+fn wiped(base: Scenario, damaged: bool) -> Scenario {
+    let plan = each(3.0, 9.0, 3, |mon, at| {
+        let cut =
+            Kind::CutMon { which: Mons::One(mon), from: Some((mon + 1) % 3), both_ways: true, lasts: s(3) };
+        let wipe = Fault::at(at, Kind::WipeMon { mon, damaged });
+        vec![
+            wipe,
+            Fault::at(at + 0.1, cut),
+            command(at + 1.0, affinity(mon)),
+            command(at + 6.0, affinity(mon + 3)),
+        ]
+    });
+    base.with_seconds(32).with_plan(plan)
+}
+
+/// One monitor lags behind the two others; then one of those is dead and the other comes back with an empty disk. Counted as
+/// what it was, it would make the one that lags a leader.
+fn wiped_monitor_and_one_that_lags(base: Scenario) -> Scenario {
+    let [a, b, c] = [0, 1, 2].map(Node::Mon);
+    let lags = [(a, c), (c, a), (b, c), (c, b)].to_vec();
+    let mut plan = vec![
+        Fault::at(2.0, Kind::Block { links: lags, lasts: s(8) }),
+        kill(9.9, a),
+        kill(9.9, b),
+        Fault::at(10.0, Kind::EmptyMon { mon: 1 }),
+        start(10.5, b),
+        start(22.0, a),
+    ];
+    plan.extend(each(3.0, 0.5, 8, |i, at| vec![command(at, affinity(i))]));
+    plan.push(command(12.0, affinity(3)));
+    base.with_seconds(30).with_plan(plan)
+}
+
+fn one_way_partitions(base: Scenario) -> Scenario {
+    let cut = |which, from| Kind::CutMon { which, from, both_ways: false, lasts: s(12) };
+    let osd = |osd, from| Kind::Partition { osd, from, both_ways: false, lasts: s(8) };
+    let plan = vec![
+        Fault::at(2.0, cut(Mons::Leader, None)),
+        Fault::at(16.0, cut(Mons::One(0), Some(1))),
+        Fault::at(30.0, cut(Mons::One(2), None)),
+        Fault::at(34.0, osd(0, From::Monitors)),
+        Fault::at(44.0, osd(1, From::OneMonitor(1))),
+        Fault::at(46.0, osd(2, From::OtherOsds)),
+    ];
+    base.with_seconds(58).with_plan(plan)
+}
+
+fn two_osds_cut_from_each_other(base: Scenario) -> Scenario {
+    let cut = |osd, from| Kind::Partition { osd, from, both_ways: true, lasts: s(12) };
+    let plan = vec![
+        Fault::at(2.0, cut(0, From::OneOsd(1))),
+        Fault::at(18.0, cut(2, From::Clients)),
+        Fault::at(34.0, cut(3, From::OneOsd(0))),
+    ];
+    base.with_seconds(50).with_options(|o| o.osds = 4).with_plan(plan)
+}
+
+/// Wall clocks jump by an hour, both ways, on top of rates that differ.
+fn wrong_clocks(base: Scenario) -> Scenario {
+    let plan = each(1.0, 2.0, 12, |i, at| {
+        let node = if i % 2 == 0 { Node::Mon(i / 2 % 3) } else { Node::Osd((i / 2 % 3) as i32) };
+        let seconds = [3_600, -3_600, 1, -7_200, 7_200, -1][i / 2 % 6];
+        let crash = Kind::CrashOsds { osds: vec![(i % 3) as i32], death: KILLED, down: s(1) };
+        vec![Fault::at(at, Kind::Jump { node, seconds }), Fault::at(at + 0.5, crash)]
+    });
+    base.with_seconds(27).with_plan(plan)
+}
+
+fn cut_links(base: Scenario) -> Scenario {
+    let plan = each(1.0, 0.25, 80, |i, at| {
+        let kind = match i % 4 {
+            0 => Kind::CutAll { node: Node::Osd((i / 4 % 3) as i32) },
+            _ => Kind::Cut { nth: i as u64 * 7_919 },
+        };
+        vec![Fault::at(at, kind)]
+    });
+    base.with_seconds(22).with_plan(plan)
+}
+
+/// Sessions break just when a write is answered.
+fn lost_replies(base: Scenario) -> Scenario {
+    let plan = each(1.0, 0.5, 40, |i, at| {
+        vec![Fault::at(at, Kind::CutAll { node: Node::Client(i % 2) }).when(Trigger::Answer)]
+    });
+    base.with_seconds(22).with_plan(plan)
+}
+
+/// A client hears nothing for a while and asks again, long after what it asked was done.
+fn late_resends(base: Scenario) -> Scenario {
+    let plan = each(1.0, 4.0, 6, |i, at| {
+        let client = Node::Client(i % 3);
+        let links = (0..3).map(|osd| (Node::Osd(osd), client)).collect();
+        let block = Fault::at(at, Kind::Block { links, lasts: s(2) });
+        let cut = |after: f64| Fault::at(at + after, Kind::CutAll { node: client });
+        vec![block, cut(1.9), cut(1.95)]
+    });
+    let busy = |o: &mut Options| (o.clients, o.objects, o.pg_num, o.think) = (3, 2, 1, 20 * MILLISECOND);
+    base.with_seconds(26).with_options(busy).with_plan(plan)
+}
+
+/// PGs remember little more than what clients can have under way.
+fn small_duplicate_window(base: Scenario) -> Scenario {
+    let mut plan = each(1.0, 0.7, 30, |i, at| {
+        vec![Fault::at(at, Kind::CutAll { node: Node::Client(i % 2) }).when(Trigger::Answer)]
+    });
+    plan.extend(each(2.0, 5.0, 4, |i, at| {
+        let crash = Kind::CrashOsds { osds: vec![(i % 3) as i32], death: KILLED, down: s(1) };
+        vec![Fault::at(at, crash).when(Trigger::Answer)]
+    }));
+    plan.push(command(10.0, pool_set("pg_num", 8)));
+    let small = |o: &mut Options| (o.log_entries, o.dups_tracked) = (2, 10);
+    base.with_seconds(24).with_options(small).with_plan(plan)
+}
+
+fn pool_set(var: &str, value: u64) -> String {
+    format!(r#"{{"prefix":"osd pool set","pool":"p","var":"{var}","val":"{value}"}}"#)
+}
+
+/// An OSD is away for more maps than the monitors keep.
+fn missed_maps(base: Scenario) -> Scenario {
+    let mut plan = vec![kill(1.0, Node::Osd(3)), start(40.0, Node::Osd(3))];
+    plan.extend(each(2.0, 0.5, 70, |i, at| vec![command(at, affinity(i))]));
+    let few = |o: &mut Options| (o.osds, o.maps_kept, o.down_out_s) = (4, 5, 5);
+    base.with_seconds(46).with_options(few).with_plan(plan)
+}
+
+fn splits_and_moves(base: Scenario) -> Scenario {
+    let weight =
+        |osd: usize, w: f64| format!(r#"{{"prefix":"osd crush reweight","name":"osd.{osd}","weight":{w}}}"#);
+    let plan = vec![
+        command(1.0, pool_set("pg_num", 8)),
+        command(3.0, pool_set("pgp_num", 8)),
+        Fault::at(4.0, Kind::CrashOsds { osds: vec![1], death: KILLED, down: s(2) }),
+        command(8.0, pool_set("pg_num", 13)),
+        command(9.0, weight(0, 0.5)),
+        command(12.0, pool_set("pgp_num", 13)),
+        Fault::at(13.0, Kind::CrashOsds { osds: vec![2, 3], death: OFF, down: s(1) }).when(Trigger::NewMap),
+        command(16.0, weight(3, 2.0)),
+        command(18.0, weight(0, 1.0)),
+        Fault::at(20.0, Kind::MarkOut { osd: 1, lasts: s(6) }),
+    ];
+    base.with_seconds(30).with_options(|o| o.osds = 4).with_plan(plan)
+}
+
+/// A destroyed OSD gets another disk; the old one comes back, serves nobody, and goes again.
+fn replaced_disk(base: Scenario) -> Scenario {
+    let osd = Node::Osd(1);
+    let uuid = "c8c8c8c8-c8c8-c8c8-c8c8-c8c8c8c8c8c8";
+    let swap = || Kind::OldDisk { osd: 1 };
+    let plan = vec![
+        kill(3.0, osd),
+        command(5.0, r#"{"prefix":"osd down","ids":["1"]}"#.to_owned()),
+        command(6.0, r#"{"prefix":"osd destroy-actual","id":"1","yes_i_really_mean_it":true}"#.to_owned()),
+        command(6.5, format!(r#"{{"prefix":"osd new","uuid":"{uuid}","id":"1"}}"#)),
+        Fault::at(7.0, Kind::NewDisk { osd: 1, uuid: 0xc8 }),
+        start(8.0, osd),
+        kill(16.0, osd),
+        Fault::at(16.5, swap()),
+        start(17.0, osd),
+        note(18.0),
+        kill(24.0, osd),
+        Fault::at(24.5, swap()),
+        start(25.0, osd),
+    ];
+    base.with_seconds(32).with_plan(plan)
+}
+
+fn restarted_clients(base: Scenario) -> Scenario {
+    base.with_seconds(22)
+        .with_plan(each(1.0, 1.0, 20, |i, at| vec![Fault::at(at, Kind::RestartClient { client: i % 2 })]))
+}
+
+fn lone_monitor_restarts(base: Scenario) -> Scenario {
+    let mon = Node::Mon(0);
+    let plan = each(1.0, 3.0, 5, |i, at| {
+        let client = Kind::RestartClient { client: i % 2 };
+        vec![kill(at, mon), start(at + 0.5, mon), Fault::at(at + 1.5, client)]
+    });
+    base.with_mons(1).with_seconds(18).with_plan(plan)
+}
