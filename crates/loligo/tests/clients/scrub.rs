@@ -48,7 +48,6 @@ fn a_damaged_copy_is_found_shown_and_replaced() {
     let c = Cluster::start(&["--osd-size", "1G"]);
     c.pool("p", 1);
     c.ceph("osd pool set p size 3");
-    c.ceph("osd pool application enable p test");
     let data: Vec<u8> = PATTERN.iter().copied().cycle().take(OBJECT_BYTES).collect();
     let file = c.dir.path().join("object");
     std::fs::write(&file, &data).expect("file");
@@ -80,7 +79,7 @@ fn a_damaged_copy_is_found_shown_and_replaced() {
     assert_eq!((shards.len(), bad), (3, vec![0]), "{found}");
 
     c.ceph(&format!("pg repair {pg}"));
-    until("mended", || c.ceph("health") .starts_with("HEALTH_OK"));
+    until("mended", || c.ceph("health").starts_with("HEALTH_OK"));
     c.ceph(&format!("pg deep-scrub {pg}"));
     let log = || c.ceph("log last 20 debug cluster");
     until("scrubbed again", || log().contains(&format!("{pg} deep-scrub ok")));
