@@ -21,9 +21,9 @@ const LOG: u64 = 128 << 10;
 const STATES: usize = 200_000;
 const STATES_OF_A_PART: usize = 2_000;
 /// Tears tried per write.
-const TEARS: usize = 6;
-/// One of so many crash states is crashed again during its recovery, which alone leaves some hundred states.
-const AGAIN_EVERY: usize = 997;
+const TEARS: usize = 8;
+/// One of so many crash states is crashed again during its recovery, which leaves about a dozen more.
+const AGAIN_EVERY: usize = 23;
 const AGAIN_EVERY_OF_A_PART: usize = 97;
 /// Without optimisation one of so many sequences runs.
 const PART: usize = 61;
