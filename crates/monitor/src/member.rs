@@ -26,6 +26,8 @@ const CORE_TICK: Duration = Duration::from_millis(500);
 /// Between two messages of a blank store, and for how long one counts.
 const BLANK_AGAIN: Duration = Duration::from_millis(500);
 const BLANK_KNOWN: Duration = Duration::from_secs(3);
+/// How long leaders have to disown a monitor before it believes it: one that was cut off may say so wrongly, for a moment.
+const DISOWNED_LIMIT: Duration = Duration::from_secs(4);
 /// From the removal of a monitor to its end: the others may need its acknowledgement of that change.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -49,6 +51,8 @@ pub struct Member {
     membership: OwnMembership,
     /// It was in a quorum in this life.
     served: bool,
+    /// Since when a leader says that it does not know us, and none leads us.
+    disowned: Option<Duration>,
 }
 
 /// A new cluster that comes into being when all its monitors are there, and none of them knows of an older one.
@@ -122,6 +126,7 @@ impl Member {
             blank_told: None,
             membership: OwnMembership::Awaited,
             served: false,
+            disowned: None,
         };
         member.follow_monmap(now);
         member.core.settings.quorum = member.quorum_view();
@@ -276,6 +281,7 @@ impl Member {
             quorum::Output::ReadReady { ctx } => self.feed_core(now, Input::Fresh { ctx }, work),
             quorum::Output::View(view) => {
                 self.served |= view.leader.is_some() && view.member;
+                self.disowned = self.disowned.filter(|_| view.leader.is_none());
                 self.view = view;
                 self.quorum_changed(now, work);
             }
@@ -410,11 +416,8 @@ impl Member {
         self.peers.insert(conn, addr);
         match what {
             PeerWhat::Quorum(m) => {
-                if let quorum::Body::Join { name } = &m.body {
-                    let unknown = !self.core.state().monmap.mons.contains_key(name);
-                    if unknown && self.core.settings.quorum.is_leader() {
-                        work.push_back(Work::Core(self.peer_output(addr, PeerWhat::NotListed)));
-                    }
+                if self.core.settings.quorum.is_leader() && self.is_stranger(&m) {
+                    work.push_back(Work::Core(self.peer_output(addr, PeerWhat::NotListed)));
                 }
                 self.routes.insert(m.from, addr);
                 self.feed_raft(now, quorum::Input::Message(m), work);
@@ -449,10 +452,23 @@ impl Member {
             }
             // One that waits to be added goes on waiting.
             PeerWhat::NotListed => {
-                if !self.raft.is_blank() && self.membership == OwnMembership::Listed {
-                    self.membership = OwnMembership::Removed(now.mono);
+                let listed = !self.raft.is_blank() && self.membership == OwnMembership::Listed;
+                if listed && self.view.leader.is_none() {
+                    let since = *self.disowned.get_or_insert(now.mono);
+                    if now.mono >= since + DISOWNED_LIMIT {
+                        self.membership = OwnMembership::Removed(now.mono);
+                    }
                 }
             }
+        }
+    }
+
+    /// Whether somebody takes itself for a member, or wants to be one, whom the others do not know.
+    fn is_stranger(&self, m: &quorum::Message) -> bool {
+        match &m.body {
+            quorum::Body::Join { name } => !self.core.state().monmap.mons.contains_key(name),
+            quorum::Body::PreVote { .. } => !self.raft.members().peers.contains_key(&m.from),
+            _ => false,
         }
     }
 

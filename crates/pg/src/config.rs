@@ -29,6 +29,9 @@ pub struct OsdConfig {
     pub pg_log_dups_tracked: u64,
     pub heartbeat_interval: Duration,
     pub heartbeat_grace: Duration,
+    /// An OSD that was marked down more often than this within the period, although it lives, stops.
+    pub max_markdown_count: usize,
+    pub max_markdown_period: Duration,
     pub stats_interval: Duration,
     /// Objects in recovery at one time, over all PGs.
     pub recovery_max_active: usize,
@@ -105,6 +108,8 @@ impl Default for OsdConfig {
             pg_log_dups_tracked: 3_000,
             heartbeat_interval: Duration::from_secs(6),
             heartbeat_grace: Duration::from_secs(20),
+            max_markdown_count: 5,
+            max_markdown_period: Duration::from_secs(600),
             stats_interval: Duration::from_secs(5),
             recovery_max_active: 10,
             backfill_scan_max: 128,
@@ -157,7 +162,7 @@ enum Slot<'a> {
 }
 
 /// Every option's name.
-pub const OPTIONS: [&str; 51] = [
+pub const OPTIONS: [&str; 53] = [
     "osd_pg_max_concurrent_snap_trims",
     "osd_snap_trim_sleep",
     "osd_max_object_name_len",
@@ -176,6 +181,8 @@ pub const OPTIONS: [&str; 51] = [
     "osd_pg_log_dups_tracked",
     "osd_heartbeat_interval",
     "osd_heartbeat_grace",
+    "osd_max_markdown_count",
+    "osd_max_markdown_period",
     "mgr_stats_period",
     "osd_recovery_max_active",
     "osd_backfill_scan_max",
@@ -230,6 +237,8 @@ impl OsdConfig {
             "osd_pg_log_dups_tracked" => Slot::Bytes(&mut self.pg_log_dups_tracked),
             "osd_heartbeat_interval" => Slot::Seconds(&mut self.heartbeat_interval),
             "osd_heartbeat_grace" => Slot::Seconds(&mut self.heartbeat_grace),
+            "osd_max_markdown_count" => Slot::Size(&mut self.max_markdown_count),
+            "osd_max_markdown_period" => Slot::Seconds(&mut self.max_markdown_period),
             "mgr_stats_period" => Slot::Seconds(&mut self.stats_interval),
             "osd_recovery_max_active" => Slot::Size(&mut self.recovery_max_active),
             "osd_backfill_scan_max" => Slot::Size(&mut self.backfill_scan_max),

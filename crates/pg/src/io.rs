@@ -162,6 +162,12 @@ pub enum FatalReason {
     ForeignCluster { ours: types::Fsid, theirs: types::Fsid },
     #[error("osd.{0} is destroyed or does not exist in the map")]
     NotInMap(i32),
+    #[error("osd.{osd} of the cluster has another disk: its UUID is {theirs}, this one's {ours}")]
+    OtherDisk { osd: i32, ours: types::Fsid, theirs: types::Fsid },
+    #[error(
+        "osd.{osd} was marked down {times} times within {seconds} s although it lives: it cannot be reached reliably"
+    )]
+    Flapping { osd: i32, times: usize, seconds: u64 },
     #[error("the store belongs to osd.{theirs}, this is osd.{ours}")]
     OtherOsd { ours: i32, theirs: i32 },
     #[error("the store lacks the OSD map {0} that it was last at")]

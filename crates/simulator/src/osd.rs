@@ -104,6 +104,8 @@ impl World {
             pg_log_dups_tracked: dups_tracked,
             heartbeat_interval: std::time::Duration::from_secs(o.heartbeat_interval_s),
             heartbeat_grace: std::time::Duration::from_secs(o.heartbeat_grace_s),
+            // Minutes are seconds here, and faults come without end.
+            max_markdown_count: usize::MAX,
             backfill_scan_max: o.backfill_scan,
             ..OsdConfig::default()
         };

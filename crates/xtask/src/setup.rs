@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// Program that shows a package is there, and the package.
-const NEEDED: [(&str, &str); 12] = [
+const NEEDED: [(&str, &str); 14] = [
     ("mold", "mold"),
     ("ceph", "ceph-common"),
     ("rados", "ceph-common"),
@@ -18,6 +18,8 @@ const NEEDED: [(&str, &str); 12] = [
     ("debugfs", "e2fsprogs"),
     ("rbd", "ceph-common"),
     ("nbdcopy", "libnbd-bin"),
+    ("nft", "nftables"),
+    ("ip", "iproute2"),
 ];
 
 pub fn has_program(name: &str) -> bool {

@@ -34,6 +34,8 @@ pub(super) struct Boot {
     asked: Duration,
     beacon: Duration,
     mon: bool,
+    /// When the map said that we were down, although we live.
+    marked_down: Vec<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +54,7 @@ impl Boot {
             asked: Duration::ZERO,
             beacon: Duration::ZERO,
             mon: false,
+            marked_down: Vec::new(),
         }
     }
     /// Whether a monitor can be reached.
@@ -92,13 +95,42 @@ impl OsdCore {
         if self.boot.stage != Stage::Catching || !caught_up || self.stopping || !self.boot.mon {
             return;
         }
-        if self.shared.map.is_destroyed(self.shared.whoami) {
-            return self.shared.fail(crate::FatalReason::NotInMap(self.shared.whoami));
+        if let Some(reason) = self.misfit() {
+            return self.shared.fail(reason);
+        }
+        if self.heartbeats.is_searching() {
+            return;
         }
         self.boot.stage = Stage::Booting;
         self.boot.asked = self.shared.now.mono;
         let msg = self.boot_message();
         self.shared.send_mon(msg);
+    }
+
+    /// Why the cluster has no use for this disk.
+    fn misfit(&self) -> Option<crate::FatalReason> {
+        let who = self.shared.whoami;
+        if self.shared.map.is_destroyed(who) {
+            return Some(crate::FatalReason::NotInMap(who));
+        }
+        let known = self.shared.map.osd(who).filter(|o| o.exists())?;
+        let ours = self.shared.store.identity().osd_uuid;
+        let other = !known.uuid.is_zero() && known.uuid != ours;
+        other.then_some(crate::FatalReason::OtherDisk { osd: who, ours, theirs: known.uuid })
+    }
+
+    /// Counts how often the others thought this process dead; too often means that something is wrong with it, and that it
+    /// disturbs the cluster. Source: osd_max_markdown_count, osd_max_markdown_period.
+    fn count_markdown(&mut self) {
+        let (now, config) = (self.shared.now.mono, &self.shared.config);
+        let (most, period) = (config.max_markdown_count, config.max_markdown_period);
+        self.boot.marked_down.push(now);
+        self.boot.marked_down.retain(|at| *at + period > now);
+        let times = self.boot.marked_down.len();
+        if times > most {
+            let seconds = period.as_secs();
+            self.shared.fail(crate::FatalReason::Flapping { osd: self.shared.whoami, times, seconds });
+        }
     }
 
     fn boot_message(&self) -> Message {
@@ -173,6 +205,8 @@ impl OsdCore {
                 if !self.stopping {
                     let text = format!("osd.{who} was marked down although it is alive: it boots again");
                     self.shared.cluster_log(LogLevel::Warn, text);
+                    self.heartbeats.begin_search();
+                    self.count_markdown();
                 }
                 self.boot.stage = Stage::Catching;
                 self.boot.since = self.shared.epoch();

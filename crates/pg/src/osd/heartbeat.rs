@@ -1,6 +1,6 @@
 //! Pings between OSDs that share a PG, over both networks, and reports of those that do not answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use messages::Message;
@@ -77,9 +77,25 @@ impl Heard {
     }
 }
 
+/// Peers that an OSD looks for after it was marked down, and how many of them it has to reach before it boots again: else it
+/// would come and go for as long as the network is cut. Source: OSD::_is_healthy, osd_heartbeat_min_peers,
+/// osd_heartbeat_min_healthy_ratio (0.33).
+const SEARCH_PEERS: usize = 10;
+const SEARCH_SHARE: usize = 3;
+const SEARCH_EVERY: Duration = Duration::from_secs(1);
+
+/// Whom we reach over which networks, as one that was marked down.
+#[derive(Debug, Default)]
+struct Search {
+    asked: Option<Duration>,
+    heard: BTreeMap<i32, BTreeSet<HeartbeatNet>>,
+}
+
 /// Pings sent and heard.
 #[derive(Debug, Default)]
 pub(super) struct Heartbeats {
+    /// While we are down in the map for others not hearing us.
+    search: Option<Search>,
     peers: BTreeMap<i32, Peer>,
     last_sent: Duration,
     /// When signs of life were last asked for because reads waited.
@@ -89,6 +105,15 @@ pub(super) struct Heartbeats {
 impl Heartbeats {
     pub fn peers(&self) -> Vec<i32> {
         self.peers.keys().copied().collect()
+    }
+
+    /// We were marked down: others have to be reached before we come again.
+    pub fn begin_search(&mut self) {
+        self.search = Some(Search::default());
+    }
+
+    pub fn is_searching(&self) -> bool {
+        self.search.is_some()
     }
 }
 
@@ -112,7 +137,7 @@ impl OsdCore {
     pub(super) fn heartbeat_tick(&mut self) {
         let now = self.shared.now;
         if !self.boot.is_up() || self.stopping {
-            return;
+            return self.search_tick();
         }
         let due = now.mono.saturating_sub(self.heartbeats.last_sent) >= self.shared.config.heartbeat_interval;
         if due {
@@ -130,6 +155,29 @@ impl OsdCore {
             // A slow network or a busy peer may take twice the grace, but not for ever.
             if silent > grace + peer.trip().min(grace) && !told {
                 self.report_failure(osd, silent, false);
+            }
+        }
+    }
+
+    /// The OSDs that are up, from our own number on.
+    fn search_peers(&self) -> Vec<i32> {
+        let (me, map) = (self.shared.whoami, &self.shared.map);
+        let all = (me + 1..map.max_osd()).chain(0..me);
+        all.filter(|osd| map.is_up(*osd)).take(SEARCH_PEERS).collect()
+    }
+
+    fn search_tick(&mut self) {
+        let (now, peers) = (self.shared.now.mono, self.search_peers());
+        let Some(search) = self.heartbeats.search.as_mut().filter(|_| !self.stopping) else { return };
+        let reached = peers.iter().filter(|osd| search.heard.get(*osd).is_some_and(|nets| nets.len() == 2));
+        if reached.count() * SEARCH_SHARE >= peers.len() {
+            self.heartbeats.search = None;
+            return self.try_boot();
+        }
+        if search.asked.is_none_or(|at| now.saturating_sub(at) >= SEARCH_EVERY) {
+            search.asked = Some(now);
+            for osd in peers {
+                HeartbeatNet::BOTH.into_iter().for_each(|net| self.ping(osd, net));
             }
         }
     }
@@ -188,8 +236,17 @@ impl OsdCore {
         m: &MOsdPing,
     ) {
         if !self.shared.map.is_up(from) {
-            // It may not know yet that it is out: it gets the map, and no sign that it is taken for alive.
+            // It may not know yet that it is out: it gets the map, and no sign that it is taken for alive. That it can be heard
+            // is worth knowing to one that waits to come again.
+            if m.op == MOsdPing::PING {
+                self.answer_ping(from, conn, tid, m, MOsdPing::YOU_DIED);
+            }
             return self.share_map(ShareTo::Osd(from), m.map_epoch);
+        }
+        if let (MOsdPing::PING_REPLY | MOsdPing::YOU_DIED, Some(search)) = (m.op, &mut self.heartbeats.search)
+        {
+            search.heard.entry(from).or_default().extend(nets);
+            self.search_tick();
         }
         if m.op == MOsdPing::PING_REPLY {
             let (now, sent) = (self.shared.now.mono, from_span(m.mono_ping_stamp));
@@ -205,7 +262,11 @@ impl OsdCore {
         if m.op != MOsdPing::PING {
             return;
         }
-        let reply = MOsdPing { op: MOsdPing::PING_REPLY, map_epoch: self.shared.epoch(), ..m.clone() };
+        self.answer_ping(from, conn, tid, m, MOsdPing::PING_REPLY);
+    }
+
+    fn answer_ping(&mut self, from: i32, conn: Option<ConnId>, tid: u64, m: &MOsdPing, op: u8) {
+        let reply = MOsdPing { op, map_epoch: self.shared.epoch(), ..m.clone() };
         self.shared.out.push(match conn {
             Some(conn) => Output::Reply { conn, tid, msg: reply.into() },
             None => Output::SendOsd { osd: OsdId(from), msg: reply.into() },
