@@ -163,7 +163,7 @@ fn an_osd_whose_device_fails_a_write_stops_itself() {
     assert!(made.status.success(), "{}", text(&made));
     let mut limited = Command::new("prlimit");
     let whole = disk.command("1", &[]);
-    limited.arg("--fsize=1048576:1048576").arg(whole.get_program()).args(whole.get_args());
+    limited.arg("--fsize=65536:65536").arg(whole.get_program()).args(whole.get_args());
     // Without a handler the signal that comes with the error would end the process.
     let mut quiet = Command::new("env");
     quiet.arg("--ignore-signal=SIGXFSZ").arg(limited.get_program()).args(limited.get_args());
