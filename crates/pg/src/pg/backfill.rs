@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use maps::flags::osd_state;
+use maps::flags::{map_flags, osd_state};
 use store::{StoreError, Txn};
 use types::{Eversion, HObject, SnapId};
 
@@ -88,11 +88,18 @@ impl Pg {
         Ok(listed)
     }
 
+    /// Whether flags of the map hold backfills: all, or those that would only move what has copies enough.
+    /// Source: PrimaryLogPG::start_recovery_ops.
+    pub fn backfill_is_held(&self, cx: &Shared) -> bool {
+        let open = |osd: &i32| self.backfills.get(osd).is_some_and(|b| b.step != Step::Complete);
+        let whole = self.acting().iter().filter(|osd| !open(osd)).count();
+        let rebalance = || whole >= usize::from(self.key.size);
+        cx.map.test_flag(map_flags::NOBACKFILL) || cx.map.test_flag(map_flags::NOREBALANCE) && rebalance()
+    }
+
     /// Primary: begins the next range of each backfill, and sends what the ranges under way still lack.
     pub fn continue_backfill(&mut self, cx: &mut Shared) {
-        use maps::flags::map_flags;
-        if self.phase != Phase::Active || !self.missing.is_empty() || cx.map.test_flag(map_flags::NOBACKFILL)
-        {
+        if self.phase != Phase::Active || !self.missing.is_empty() || self.backfill_is_held(cx) {
             return;
         }
         if !self.forced.backfill && cx.forced.iter().any(|id| *id != self.id) {

@@ -71,7 +71,7 @@ impl Pg {
             s |= if held { pg_state::RECOVERY_WAIT } else { pg_state::RECOVERING };
         } else if backfilling {
             let open = self.backfills.iter().filter(|(_, b)| b.step != Step::Complete);
-            let held = cx.map.test_flag(map_flags::NOBACKFILL);
+            let held = self.backfill_is_held(cx);
             let full = open.map(|(osd, _)| *osd).all(|osd| is_too_full(osd, cx));
             s |= match full {
                 _ if held => pg_state::BACKFILL_WAIT,

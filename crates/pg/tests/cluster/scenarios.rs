@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use messages::osd::{MOsdOp, flags};
+use pg::OsdConfig;
 use types::Epoch;
 
 use crate::sim::Sim;
@@ -258,6 +259,42 @@ fn data_moves_when_an_osd_is_marked_out_and_in() {
 }
 
 /// CRUSH names one member only, and a copy is left on an OSD that is out: the PG keeps that copy and stays as it is.
+/// `norebalance` holds what would only move whole PGs, and lets lost copies be made again.
+#[test]
+fn norebalance_holds_moves_and_not_repairs() {
+    use maps::flags::map_flags::NOREBALANCE;
+    let config = OsdConfig {
+        min_pg_log_entries: 1,
+        max_pg_log_entries: 2,
+        pg_log_trim_min: 1,
+        ..OsdConfig::default()
+    };
+    let mut s = Sim::with_config(4, 57, config);
+    s.until("all up", |s| (0..4).all(|o| s.mon.map.is_up(o)));
+    let pool = s.mon.create_pool(2, 1, 16);
+    s.settle();
+    write_all(&mut s, pool, 0..120, 1);
+    s.settle();
+    s.mon.change(|inc, map| inc.new_flags = (map.flags | NOREBALANCE) as i32);
+    s.mon.mark_out(3);
+    for _ in 0..10 {
+        s.run(300);
+        s.tick(std::time::Duration::from_millis(500));
+    }
+    let states = s.states();
+    assert!(states.values().any(|t| t.contains("backfill_wait")), "{states:?}");
+    assert!(states.values().all(|t| t.contains("active") && !t.contains("backfilling")), "{states:?}");
+    // Without the OSD the same PGs lack copies.
+    s.crash(3);
+    s.notice_crash(3);
+    s.settle();
+    s.start(3);
+    s.mon.mark_in(3);
+    s.mon.change(|inc, map| inc.new_flags = (map.flags & !NOREBALANCE) as i32);
+    s.settle();
+    s.check_copies();
+}
+
 #[test]
 fn a_copy_on_an_osd_that_is_out_is_kept_while_there_is_no_better_place() {
     let (mut s, pool) = cluster(3, 2, 1, 16, 55);
