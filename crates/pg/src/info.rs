@@ -133,6 +133,46 @@ codec::wire_struct!(PgSums(1, 1) {
 });
 
 impl PgSums {
+    fn fields(&self) -> [i64; 15] {
+        [
+            self.objects,
+            self.clones,
+            self.bytes,
+            self.omap_bytes,
+            self.omap_keys,
+            self.objects_omap,
+            self.whiteouts,
+            self.objects_pinned,
+            self.reads,
+            self.read_kib,
+            self.writes,
+            self.write_kib,
+            self.objects_recovered,
+            self.bytes_recovered,
+            self.keys_recovered,
+        ]
+    }
+
+    fn fields_mut(&mut self) -> [&mut i64; 15] {
+        [
+            &mut self.objects,
+            &mut self.clones,
+            &mut self.bytes,
+            &mut self.omap_bytes,
+            &mut self.omap_keys,
+            &mut self.objects_omap,
+            &mut self.whiteouts,
+            &mut self.objects_pinned,
+            &mut self.reads,
+            &mut self.read_kib,
+            &mut self.writes,
+            &mut self.write_kib,
+            &mut self.objects_recovered,
+            &mut self.bytes_recovered,
+            &mut self.keys_recovered,
+        ]
+    }
+
     pub fn add(&mut self, d: &Self) {
         self.objects += d.objects;
         self.clones += d.clones;
@@ -149,6 +189,42 @@ impl PgSums {
         self.objects_recovered += d.objects_recovered;
         self.bytes_recovered += d.bytes_recovered;
         self.keys_recovered += d.keys_recovered;
+    }
+}
+
+/// What a write changes in a PG's info beside the bounds of the log, which the log itself tells. It is kept with the
+/// write's newest log entry, so that a write need not store the whole info.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AfterWrite {
+    pub last_user_version: u64,
+    pub sums: PgSums,
+}
+
+/// The user version, a bit for each sum that is not 0, and those sums in order: most are always 0.
+impl Encode for AfterWrite {
+    fn encode(&self, w: &mut Writer) {
+        let fields = self.sums.fields();
+        let bits = fields.iter().enumerate().fold(0u16, |bits, (at, v)| bits | u16::from(*v != 0) << at);
+        w.u64(self.last_user_version);
+        w.u16(bits);
+        fields.iter().filter(|v| **v != 0).for_each(|v| w.i64(*v));
+    }
+}
+impl Decode for AfterWrite {
+    const MIN_SIZE: usize = 10;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut found = Self { last_user_version: r.u64()?, ..Self::default() };
+        let bits = r.u16()?;
+        let fields = found.sums.fields_mut();
+        if bits >> fields.len() != 0 {
+            return Err(DecodeError::Invalid { what: "sums of a PG", value: bits.into() });
+        }
+        for (at, field) in fields.into_iter().enumerate() {
+            if bits >> at & 1 != 0 {
+                *field = r.i64()?;
+            }
+        }
+        Ok(found)
     }
 }
 
@@ -211,5 +287,32 @@ impl PgInfo {
 
     pub fn has_missing(&self) -> bool {
         self.last_complete != self.last_update
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_write_changes_comes_back_and_truncations_are_errors() {
+        for n in 0..15 {
+            let mut after = AfterWrite { last_user_version: 7, ..AfterWrite::default() };
+            after.sums.fields_mut().into_iter().take(n).zip(-3..).for_each(|(field, v)| *field = v);
+            let raw = after.to_bytes();
+            assert_eq!(AfterWrite::from_bytes(raw.clone()), Ok(after));
+            assert!((0..raw.len()).all(|cut| AfterWrite::from_bytes(raw.slice(..cut)).is_err()));
+        }
+        let mut unknown = AfterWrite::default().to_bytes().to_vec();
+        unknown[9] = 0x80;
+        assert!(AfterWrite::from_bytes(unknown).is_err());
+    }
+
+    #[test]
+    fn both_views_of_the_sums_name_the_same_fields() {
+        let mut sums = PgSums::default();
+        sums.fields_mut().into_iter().zip(1..).for_each(|(field, v)| *field = v);
+        assert_eq!(sums.fields(), std::array::from_fn(|i| i as i64 + 1));
+        assert_eq!((sums.objects, sums.keys_recovered), (1, 15));
     }
 }

@@ -6,8 +6,9 @@
 //! 3. Dups' versions strictly rise and are at or below `tail`.
 //! 4. Every entry and dup with a request id is found by it; the index holds nothing else. When one request has two
 //!    (a request re-run after its window closed), the newer is found.
+//! 5. A dup is stored as the entry that it was, unless `apart` names it: then it has a key of its own.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use types::{Eversion, ReqId};
 
@@ -28,6 +29,8 @@ pub struct Recorded {
 pub struct PgLog {
     entries: VecDeque<LogEntry>,
     dups: VecDeque<DupEntry>,
+    /// Dups that came from a peer, or from a store that kept all of them so.
+    apart: BTreeSet<Eversion>,
     head: Eversion,
     tail: Eversion,
     by_reqid: FixedMap<ReqId, Eversion>,
@@ -36,21 +39,29 @@ pub struct PgLog {
 /// What a trim took out, for the transaction that records it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Trimmed {
-    /// Entries that became dups.
+    /// Versions whose entry goes: dups that fell out of the window, and entries that answer no request.
     pub entries: Vec<Eversion>,
-    pub new_dups: Vec<DupEntry>,
-    /// Dups that fell out of the window.
+    /// Dups out of the window that were stored apart.
     pub dups: Vec<Eversion>,
 }
 
 impl PgLog {
-    /// A log read back from a store or a peer.
+    /// A log read back from a store or a peer: entries at or below the tail are dups, as those of `dups`, which are
+    /// stored apart.
     pub fn from_parts(tail: Eversion, entries: Vec<LogEntry>, dups: Vec<DupEntry>) -> Self {
-        let mut log = Self { tail, head: tail, dups: dups.into(), ..Self::default() };
+        let apart = dups.iter().map(|d| d.version).collect();
+        let mut log = Self { tail, head: tail, dups: dups.into(), apart, ..Self::default() };
         for e in entries {
+            if e.version <= tail {
+                if !log.apart.contains(&e.version) {
+                    log.dups.push_back(e.to_dup());
+                }
+                continue;
+            }
             log.head = e.version;
             log.entries.push_back(e);
         }
+        log.dups.make_contiguous().sort_by_key(|d| d.version);
         log.rebuild_index();
         log
     }
@@ -137,11 +148,9 @@ impl PgLog {
         while self.entries.front().is_some_and(|e| e.version <= to) {
             let Some(e) = self.entries.pop_front() else { break };
             self.tail = e.version;
-            out.entries.push(e.version);
-            if e.answers_requests() {
-                let dup = e.to_dup();
-                self.dups.push_back(dup.clone());
-                out.new_dups.push(dup);
+            match e.answers_requests() {
+                true => self.dups.push_back(e.to_dup()),
+                false => out.entries.push(e.version),
             }
         }
         let floor = self.head.version.saturating_sub(window);
@@ -150,7 +159,10 @@ impl PgLog {
             if self.by_reqid.get(&d.reqid) == Some(&d.version) {
                 self.by_reqid.remove(&d.reqid);
             }
-            out.dups.push(d.version);
+            match self.apart.remove(&d.version) {
+                true => out.dups.push(d.version),
+                false => out.entries.push(d.version),
+            }
         }
         out
     }
@@ -164,23 +176,28 @@ impl PgLog {
         divergent
     }
 
-    /// Puts older entries in front of the log, so that peers who are further behind can be caught up from it.
-    pub fn extend_tail(&mut self, tail: Eversion, older: Vec<LogEntry>) {
+    /// Puts older entries in front of the log, so that peers who are further behind can be caught up from it. Returns the
+    /// dups that this takes out and that were stored as entries.
+    pub fn extend_tail(&mut self, tail: Eversion, older: Vec<LogEntry>) -> Vec<Eversion> {
         for e in older.into_iter().rev().filter(|e| e.version <= self.tail) {
             self.entries.push_front(e);
         }
         self.tail = tail.min(self.tail);
+        let gone = self.dups.iter().map(|d| d.version).filter(|v| *v > tail && !self.apart.contains(v)).collect();
         self.dups.retain(|d| d.version <= tail);
+        self.apart.retain(|v| *v <= tail);
         self.rebuild_index();
+        gone
     }
 
     /// Takes dups of a peer that this log lacks; returns those that are new.
     pub fn merge_dups(&mut self, theirs: &[DupEntry]) -> Vec<DupEntry> {
-        let have: std::collections::BTreeSet<Eversion> = self.dups.iter().map(|d| d.version).collect();
+        let have: BTreeSet<Eversion> = self.dups.iter().map(|d| d.version).collect();
         let new: Vec<_> =
             theirs.iter().filter(|d| d.version <= self.tail && !have.contains(&d.version)).cloned().collect();
         if !new.is_empty() {
             self.dups.extend(new.iter().cloned());
+            self.apart.extend(new.iter().map(|d| d.version));
             self.dups.make_contiguous().sort_by_key(|d| d.version);
             self.rebuild_index();
         }
@@ -196,6 +213,11 @@ impl PgLog {
         child.head = self.head;
         self.rebuild_index();
         child
+    }
+
+    /// The store has been given every dup under a key of its own.
+    pub fn dups_stored_apart(&mut self) {
+        self.apart = self.dups.iter().map(|d| d.version).collect();
     }
 
     /// Sets the head above the last entry, after a split took the newest entries away.
@@ -224,6 +246,8 @@ impl PgLog {
             assert!(last.is_none_or(|l| d.version > l) && d.version <= self.tail, "3: dup {}", d.version);
             last = Some(d.version);
         }
+        let dups: BTreeSet<Eversion> = self.dups.iter().map(|d| d.version).collect();
+        assert!(self.apart.is_subset(&dups), "5: {:?}", self.apart);
         for (reqid, v) in self.entries.iter().map(|e| (e.reqid, e.version)) {
             if reqid != ReqId::default() {
                 assert!(self.by_reqid.get(&reqid).is_some_and(|found| *found >= v), "4: {reqid}");

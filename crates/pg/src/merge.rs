@@ -111,10 +111,10 @@ pub fn merge_log(
         let older: Vec<_> = auth.entries.iter().filter(|e| e.version <= log.tail()).cloned().collect();
         out.added_entries.clone_from(&older);
         out.dups_above = Some(auth.tail);
-        log.extend_tail(auth.tail, older);
+        out.removed_entries = log.extend_tail(auth.tail, older);
     }
     let divergent = log.rewind(common);
-    out.removed_entries = divergent.iter().map(|e| e.version).collect();
+    out.removed_entries.extend(divergent.iter().map(|e| e.version));
     for e in auth.entries.into_iter().filter(|e| e.version > common) {
         if e.object <= *last_backfill {
             missing.follow(&e);

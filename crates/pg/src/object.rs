@@ -135,9 +135,10 @@ impl ObjectState {
 
     /// Reads an object's state; one without an info attribute does not exist.
     pub fn load(store: &mut Store, key: &ObjectKey) -> Result<Self, LoadError> {
-        let Some(raw) = store.attr(key, INFO_ATTR)? else { return Ok(Self::default()) };
+        let [info, snapset] = store.attr_pair(key, [INFO_ATTR, SNAPSET_ATTR])?;
+        let Some(raw) = info else { return Ok(Self::default()) };
         let info = ObjectInfo::from_bytes(raw)?;
-        let snapset = match store.attr(key, SNAPSET_ATTR)? {
+        let snapset = match snapset {
             Some(raw) => SnapSet::from_bytes(raw)?,
             None => SnapSet::default(),
         };

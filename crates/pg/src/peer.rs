@@ -7,7 +7,6 @@ use messages::wire::priority;
 use messages::{Header, Message, WireMessage, type_numbers};
 use types::{Epoch, Eversion, HObject, SpgId};
 
-use crate::entry::LogEntry;
 use crate::info::{PgHistory, PgInfo, PgSums};
 use crate::interval::PastIntervals;
 use crate::merge::LogPart;
@@ -184,13 +183,10 @@ pub enum BackfillStart {
 /// A replicated write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RepOp {
-    pub entries: Vec<LogEntry>,
-    /// The store's transaction without the payloads of its writes, and those payloads. Empty for a backfill target that
-    /// does not have the object yet.
+    /// The store's transaction without the payloads of its writes, and those payloads: the very one that the primary
+    /// submits, with the log entries. For a backfill target that does not have the object yet, the entries alone.
     pub txn_head: Bytes,
     pub payload: Bytes,
-    pub sums: PgSums,
-    pub last_user_version: u64,
     /// Log entries up to here may go.
     pub trim_to: Eversion,
 }
@@ -228,15 +224,12 @@ impl Decode for ObjectName {
     }
 }
 
-codec::wire_struct!(RepOpHead(1, 1) { entries, txn_head, sums, last_user_version, trim_to });
+codec::wire_struct!(RepOpHead(2, 2) { txn_head, trim_to });
 codec::wire_struct!(ObjectPush(1, 1) { object, version, size, extents, attrs, omap_header, omap });
 
 /// A `RepOp` without its payload, which travels in the data segment.
 struct RepOpHead {
-    entries: Vec<LogEntry>,
     txn_head: Bytes,
-    sums: PgSums,
-    last_user_version: u64,
     trim_to: Eversion,
 }
 
@@ -291,8 +284,8 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
         PgBody::Activated => w.u8(6),
         PgBody::History { history } => put(w, 7, &history),
         PgBody::RepOp(op) => {
-            let RepOp { entries, txn_head, payload, sums, last_user_version, trim_to } = *op;
-            put(w, 8, &RepOpHead { entries, txn_head, sums, last_user_version, trim_to });
+            let RepOp { txn_head, payload, trim_to } = *op;
+            put(w, 8, &RepOpHead { txn_head, trim_to });
             return payload;
         }
         PgBody::RepOpAck { version } => put(w, 9, &version),
@@ -348,11 +341,8 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         8 => {
             let h = RepOpHead::decode(r)?;
             PgBody::RepOp(Box::new(RepOp {
-                entries: h.entries,
                 txn_head: h.txn_head,
                 payload: data.clone(),
-                sums: h.sums,
-                last_user_version: h.last_user_version,
                 trim_to: h.trim_to,
             }))
         }
@@ -401,11 +391,8 @@ mod tests {
         let o = HObject { name: "o".into(), ..HObject::min() };
         let (log, past) = (LogPart::default(), PastIntervals::default());
         let rep = RepOp {
-            entries: Vec::new(),
             txn_head: Bytes::from_static(b"head"),
             payload: Bytes::from_static(b"payload"),
-            sums: PgSums::default(),
-            last_user_version: 5,
             trim_to: v,
         };
         let push = ObjectPush { object: ObjectName(o.clone()), version: v, size: 3, ..ObjectPush::default() };

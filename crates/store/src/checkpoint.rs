@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use codec::Encode;
 
-use crate::alloc::{Bitmap, REGION_BLOCKS, Run, count_blocks};
+use crate::alloc::{Bitmap, REGION_BLOCKS, Run};
 use crate::checksum::BLOCK_U64;
 use crate::data::DirectWrite;
 use crate::jobs::write_direct;
@@ -132,7 +132,7 @@ impl Build {
         device.flush()?;
         let sb = &mut self.superblock;
         sb.totals.page_blocks =
-            sb.totals.page_blocks + count_blocks(&merged.used) - count_blocks(&merged.replaced);
+            sb.totals.page_blocks + merged.used_blocks - merged.replaced_blocks;
         sb.root = merged.root.clone();
         sb.map_digest = map.digest();
         let written_bytes = writer.written_bytes;

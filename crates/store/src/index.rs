@@ -114,9 +114,8 @@ impl Index {
     }
 
     pub(crate) fn put_onode(&mut self, key: Bytes, onode: Option<Arc<Onode>>) {
-        if !self.active.put_onode(key.clone(), onode) {
-            self.onodes.remove(&key);
-        }
+        let cached = &mut self.onodes;
+        self.active.put_onode(key, onode, |key| cached.remove(key));
     }
 
     pub(crate) fn refs(&mut self, region: u32) -> Result<RefRegion, StoreError> {

@@ -40,24 +40,34 @@ pub(crate) mod class {
 
 /// `class, pool, seed, shard`: what all keys of a space begin with.
 pub(crate) fn space_prefix(space: Space) -> Vec<u8> {
+    let mut k = Vec::with_capacity(prefix_len(space));
+    push_prefix(&mut k, space);
+    k
+}
+
+fn prefix_len(space: Space) -> usize {
     match space {
-        Space::Meta => vec![class::META],
+        Space::Meta => 1,
+        Space::Pg(_) => 14,
+    }
+}
+
+fn push_prefix(k: &mut Vec<u8>, space: Space) {
+    match space {
+        Space::Meta => k.push(class::META),
         Space::Pg(SpgId { pgid, shard }) => {
-            let mut k = Vec::with_capacity(14);
             k.push(class::PG);
-            push_pool(&mut k, pgid.pool);
+            push_pool(k, pgid.pool);
             k.extend_from_slice(&pgid.seed.to_be_bytes());
             k.push(shift_sign(shard));
-            k
         }
     }
 }
 
 pub(crate) fn space_key(space: Space, key: &[u8]) -> Bytes {
-    let prefix = space_prefix(space);
     // Of exact length, so that no second allocation holds the difference.
-    let mut k = Vec::with_capacity(prefix.len() + key.len());
-    k.extend_from_slice(&prefix);
+    let mut k = Vec::with_capacity(prefix_len(space) + key.len());
+    push_prefix(&mut k, space);
     k.extend_from_slice(key);
     k.into()
 }

@@ -34,6 +34,8 @@ pub(crate) struct MemTable {
     pub(crate) dirty: BTreeMap<u32, Bytes>,
     /// Blocks that nothing uses any more, not to be reused before the checkpoint of this layer is published.
     pub(crate) freed: Vec<Run>,
+    /// Their length: asked for with every commit, while the runs are many.
+    pub(crate) freed_blocks: u64,
     bytes: usize,
     /// At least the bytes that a checkpoint of this layer puts into the tree.
     tree_bytes: u64,
@@ -114,8 +116,8 @@ impl MemTable {
         self.tree_bytes -= kv_tree_bytes(key, value);
     }
 
-    /// Returns whether the layer named the object before.
-    pub(crate) fn put_onode(&mut self, key: Bytes, onode: Option<Arc<Onode>>) -> bool {
+    /// `on_new` hears the key when the layer did not name the object before.
+    pub(crate) fn put_onode(&mut self, key: Bytes, onode: Option<Arc<Onode>>, on_new: impl FnOnce(&Bytes)) {
         let cost = |key: &[u8], o: &Option<Arc<Onode>>| {
             let memory = key.len() + NODE_BYTES + o.as_ref().map_or(0, |o| o.weight());
             (memory, onode_tree_bytes(key, o.as_ref()))
@@ -125,15 +127,14 @@ impl MemTable {
         self.tree_bytes += added_tree;
         match self.onodes.entry(key) {
             Entry::Vacant(place) => {
+                on_new(place.key());
                 place.insert(onode);
-                false
             }
             Entry::Occupied(mut place) => {
                 let old = place.insert(onode);
                 let (removed, removed_tree) = cost(place.key(), &old);
                 self.bytes -= removed;
                 self.tree_bytes -= removed_tree;
-                true
             }
         }
     }

@@ -9,7 +9,7 @@ use std::iter::Peekable;
 use bytes::Bytes;
 use codec::Encode;
 
-use crate::alloc::{Run, push_run};
+use crate::alloc::{Run, count_blocks, push_run};
 use crate::checksum::{BLOCK, BLOCK_U64, placed_crc};
 use crate::data::zero_block;
 use crate::key::class;
@@ -119,6 +119,9 @@ pub(crate) struct Merged {
     pub(crate) root: Option<PageRef>,
     pub(crate) replaced: Vec<Run>,
     pub(crate) used: Vec<Run>,
+    /// Lengths of the two.
+    pub(crate) replaced_blocks: u64,
+    pub(crate) used_blocks: u64,
     /// New inner pages, and leaves as far as the limit goes, for the reader's cache.
     pub(crate) fresh: Vec<(u32, Page)>,
 }
@@ -153,7 +156,9 @@ pub(crate) fn merge<P: Pages>(
     }
     let new_root = m.builder.finish()?;
     m.builder.writer.finish()?;
-    Ok(Merged { root: new_root, replaced: m.replaced, used: m.builder.used, fresh: m.builder.fresh })
+    let (replaced, used, fresh) = (m.replaced, m.builder.used, m.builder.fresh);
+    let (replaced_blocks, used_blocks) = (count_blocks(&replaced), count_blocks(&used));
+    Ok(Merged { root: new_root, replaced, used, replaced_blocks, used_blocks, fresh })
 }
 
 struct Merge<'a, 'd, P, I: Iterator<Item = Result<Change, StoreError>>> {

@@ -58,6 +58,16 @@ impl Store {
         Ok(self.onode(key)?.and_then(|o| o.attr(name).cloned()))
     }
 
+    /// Two attributes of an object, found together.
+    pub fn attr_pair(
+        &mut self,
+        key: &ObjectKey,
+        names: [&[u8]; 2],
+    ) -> Result<[Option<Bytes>; 2], StoreError> {
+        let onode = self.onode(key)?;
+        Ok(names.map(|name| onode.as_ref().and_then(|o| o.attr(name).cloned())))
+    }
+
     /// All attributes in name order.
     pub fn attrs(&mut self, key: &ObjectKey) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
         Ok(self.onode(key)?.map(|o| o.attrs.clone()).unwrap_or_default())

@@ -107,19 +107,20 @@ pub(crate) struct LoggedTxn {
 impl LoggedTxn {
     /// `txn` with the payloads of the placed writes left out.
     pub(crate) fn new(txn: &Txn, placements: &[Placement]) -> Self {
-        let mut w = Writer::with_capacity(1024);
-        w.u32(0);
-        w.u32(0);
-        txn.encode_head(&mut w);
-        w.count(placements.len());
-        placements.iter().for_each(|p| p.encode(&mut w));
         let placed = |at: usize| placements.iter().any(|p| p.op as usize == at);
         let payloads: Vec<Bytes> =
             txn.writes().filter(|(at, _)| !placed(*at)).map(|(_, data)| data.clone()).collect();
         let payload_len = payloads.iter().map(Bytes::len).sum();
-        w.patch_u32(0, (w.len() - TXN_OVERHEAD) as u32);
-        w.patch_u32(4, payload_len as u32);
-        Self { head: w.into_bytes(), payloads, payload_len }
+        let head = Writer::collect(|w| {
+            let start = w.len();
+            w.u32(0);
+            w.u32(payload_len as u32);
+            txn.encode_head(w);
+            w.count(placements.len());
+            placements.iter().for_each(|p| p.encode(w));
+            w.patch_u32(start, (w.len() - start - TXN_OVERHEAD) as u32);
+        });
+        Self { head, payloads, payload_len }
     }
 
     /// Bytes in the record's body.

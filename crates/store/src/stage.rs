@@ -144,6 +144,7 @@ impl Stage {
                 index.active.dirty.remove(&block);
             }
             push_run(&mut index.active.freed, *run);
+            index.active.freed_blocks += u64::from(run.len);
         }
         index.active.dirty.extend(self.dirty);
         for o in self.onodes.into_iter().flatten().filter(StagedOnode::is_changed) {

@@ -336,8 +336,7 @@ impl Store {
             // by its growth at most.
             Phase::Building(f) => later + f.growth_blocks,
             Phase::Built(f, built) | Phase::Publishing(f, built) => {
-                let (used, replaced) =
-                    (count_blocks(&built.merged.used), count_blocks(&built.merged.replaced));
+                let (used, replaced) = (built.merged.used_blocks, built.merged.replaced_blocks);
                 let after_publish = built.superblock.totals.page_blocks.saturating_sub(replaced);
                 // After a crash before it is published, all of it is to be done again.
                 let after_crash = (f.growth_blocks + self.superblock.totals.page_blocks).saturating_sub(used);
@@ -402,13 +401,13 @@ impl Store {
 
     /// Blocks free after the next checkpoint, and blocks set aside for the one under way.
     fn pending_blocks(&self) -> (u64, u64) {
-        let frozen = self.index.frozen.as_ref().map_or(0, |f| count_blocks(&f.freed));
+        let frozen = self.index.frozen.as_ref().map_or(0, |f| f.freed_blocks);
         let set_aside = match &self.phase {
             Phase::Building(f) => f.growth_blocks + self.superblock.totals.page_blocks,
-            Phase::Built(_, b) | Phase::Publishing(_, b) => count_blocks(&b.merged.used),
+            Phase::Built(_, b) | Phase::Publishing(_, b) => b.merged.used_blocks,
             Phase::Idle => 0,
         };
-        (count_blocks(&self.index.active.freed) + frozen, set_aside)
+        (self.index.active.freed_blocks + frozen, set_aside)
     }
 
     pub fn counters(&self) -> Counters {

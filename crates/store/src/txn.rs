@@ -122,11 +122,22 @@ pub enum Op {
 }
 
 /// Changes applied all or none, in order. Built by the methods below.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+///
+/// Invariant: `sealed` is what `encode_head` makes of the rest; every change of that drops it.
+#[derive(Debug, Clone, Default)]
 pub struct Txn {
     objects: Vec<ObjectKey>,
     ops: Vec<Op>,
+    /// The encoded head, so that primary, replicas and their logs encode it once.
+    sealed: Option<Bytes>,
 }
+
+impl PartialEq for Txn {
+    fn eq(&self, o: &Self) -> bool {
+        (&self.objects, &self.ops) == (&o.objects, &o.ops)
+    }
+}
+impl Eq for Txn {}
 
 impl Txn {
     pub fn new() -> Self {
@@ -134,7 +145,15 @@ impl Txn {
     }
 
     pub(crate) fn from_parts(objects: Vec<ObjectKey>, ops: Vec<Op>) -> Self {
-        Self { objects, ops }
+        Self { objects, ops, sealed: None }
+    }
+
+    pub(crate) fn sealed(&self) -> Option<&Bytes> {
+        self.sealed.as_ref()
+    }
+
+    pub(crate) fn keep_sealed(&mut self, head: Bytes) {
+        self.sealed = Some(head);
     }
 
     pub fn is_empty(&self) -> bool {
@@ -143,6 +162,11 @@ impl Txn {
 
     pub fn ops(&self) -> &[Op] {
         &self.ops
+    }
+
+    /// Whether it changes objects, not only keys of spaces.
+    pub fn names_objects(&self) -> bool {
+        !self.objects.is_empty()
     }
 
     pub(crate) fn objects(&self) -> &[ObjectKey] {
@@ -164,7 +188,8 @@ impl Txn {
 
     /// Adds the changes of `other` behind these.
     pub fn append(&mut self, other: Txn) {
-        let Txn { objects, ops } = other;
+        let Txn { objects, ops, .. } = other;
+        self.sealed = None;
         let map: Vec<ObjectIndex> = objects.iter().map(|o| self.index(o)).collect();
         let at = |i: ObjectIndex| map.get(i.0 as usize).copied().unwrap_or(i);
         self.ops.extend(ops.into_iter().map(|op| op.with_objects(at)));
@@ -289,6 +314,7 @@ impl Txn {
     }
 
     fn push(&mut self, op: Op) -> &mut Self {
+        self.sealed = None;
         self.ops.push(op);
         self
     }

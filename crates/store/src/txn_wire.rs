@@ -33,9 +33,17 @@ impl Decode for Txn {
 impl Txn {
     /// The change list without the payloads of writes, for a transport that carries those as its own segment.
     pub fn head(&self) -> Bytes {
-        let mut w = Writer::with_capacity(512);
-        self.encode_head(&mut w);
-        w.into_bytes()
+        match self.sealed() {
+            Some(head) => head.clone(),
+            None => Writer::collect(|w| self.encode_head(w)),
+        }
+    }
+
+    /// The same, kept for the log: call it when the transaction is complete.
+    pub fn seal(&mut self) -> Bytes {
+        let head = self.head();
+        self.keep_sealed(head.clone());
+        head
     }
 
     /// What `head` leaves out, in order.
@@ -50,10 +58,16 @@ impl Txn {
     /// Puts a head and its payloads together again; the writes share `payload`.
     pub fn from_head(head: Bytes, payload: Bytes) -> Result<Self, DecodeError> {
         let mut payload = Reader::new(payload);
-        decode_head(&mut Reader::new(head))?.with_payloads(|_, len| payload.raw(len))
+        let mut r = Reader::new(head.clone());
+        let mut txn = decode_head(&mut r)?.with_payloads(|_, len| payload.raw(len))?;
+        txn.keep_sealed(head.slice(..r.position()));
+        Ok(txn)
     }
 
     pub(crate) fn encode_head(&self, w: &mut Writer) {
+        if let Some(head) = self.sealed() {
+            return w.raw(head);
+        }
         w.envelope(VERSION, 1, |w| {
             w.count(self.objects().len());
             self.objects().iter().for_each(|o| o.encode(w));
@@ -89,7 +103,7 @@ impl TxnHead {
 pub(crate) fn decode_head(r: &mut Reader) -> Result<TxnHead, DecodeError> {
     r.envelope("store transaction", VERSION, |r, _| {
         let objects = Vec::<ObjectKey>::decode(r)?;
-        let mut sorted: Vec<&ObjectKey> = objects.iter().collect();
+        let mut sorted: Vec<&ObjectKey> = if objects.len() > 1 { objects.iter().collect() } else { Vec::new() };
         sorted.sort_unstable();
         if sorted.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
             // Two indexes for one object would be two states of it.

@@ -33,7 +33,8 @@ impl OsdCore {
             for (from, msg) in std::mem::take(&mut pg.waiting_for_room) {
                 deliver_to_pg(pg, from, msg, &mut self.shared);
             }
-            pg.ready.append(&mut pg.waiting_for_space);
+            let waiting = std::mem::take(&mut pg.waiting_for_space);
+            pg.let_go(waiting, &mut self.shared);
         }
     }
 

@@ -205,7 +205,8 @@ impl OsdCore {
         for pg in self.pgs.values_mut().filter(|pg| !pg.waiting_for_lease.is_empty()) {
             let lacking = pg.lacking_leases(cx);
             if lacking.is_empty() {
-                pg.ready.append(&mut pg.waiting_for_lease);
+                let waiting = std::mem::take(&mut pg.waiting_for_lease);
+                pg.let_go(waiting, cx);
             }
             silent.extend(lacking);
         }

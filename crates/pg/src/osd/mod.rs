@@ -111,6 +111,7 @@ impl OsdCore {
             up_thru_wanted: Epoch(0),
             heard_at: BTreeMap::new(),
             lease_waited: false,
+            some_ready: false,
             dropped: Vec::new(),
             space_waited: false,
             told_tight: false,
@@ -269,8 +270,10 @@ impl OsdCore {
         self.retry_leases();
         loop {
             let cx = &mut self.shared;
-            for pg in self.pgs.values_mut().filter(|pg| !pg.ready.is_empty()) {
-                pg.run_ready(cx);
+            if std::mem::take(&mut cx.some_ready) {
+                for pg in self.pgs.values_mut().filter(|pg| !pg.ready.is_empty()) {
+                    pg.run_ready(cx);
+                }
             }
             let Some(msg) = cx.to_ourselves.pop_front() else { return };
             self.pg_message(self.shared.whoami, msg);

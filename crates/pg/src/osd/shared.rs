@@ -92,6 +92,8 @@ pub(crate) struct Shared {
     pub heard_at: BTreeMap<i32, Duration>,
     /// Reads wait for such an answer.
     pub lease_waited: bool,
+    /// A PG has requests that run again: without it, no PG is looked at for them.
+    pub some_ready: bool,
     /// Client operations that were dropped without an answer: their clients send them again when they may.
     pub dropped: Vec<(ConnId, u64)>,
     /// Writes wait for room in the store.

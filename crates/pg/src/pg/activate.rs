@@ -127,7 +127,7 @@ impl Pg {
         self.info.last_backfill = HObject::min();
         self.update_log_bounds();
         self.update_last_complete();
-        persist::put_log(txn, self.id, &self.log);
+        persist::put_log(txn, self.id, &mut self.log);
         persist::put_missing(txn, self.id, &self.missing);
     }
 
@@ -166,7 +166,8 @@ impl Pg {
         self.share_history(cx);
         self.note_state(was, cx);
         if self.is_active() {
-            self.ready.append(&mut self.waiting_for_active);
+            let waiting = std::mem::take(&mut self.waiting_for_active);
+            self.let_go(waiting, cx);
             self.release_all_backoffs(cx);
         } else {
             self.reconsider_waiting(cx);

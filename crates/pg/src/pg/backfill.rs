@@ -270,7 +270,7 @@ impl Pg {
             self.waiting_for_object.keys().filter(|o| **o <= last_backfill).cloned().collect();
         for object in freed {
             if let Some(waiting) = self.waiting_for_object.remove(&object) {
-                self.ready.extend(waiting);
+                self.let_go(waiting, cx);
             }
         }
         self.release_object_backoffs_up_to(&last_backfill, cx);

@@ -110,14 +110,15 @@ impl Pg {
     }
 
     /// Requests that came before it was known that the PG will not serve for a while.
-    pub(super) fn reconsider_waiting(&mut self, cx: &Shared) {
+    pub(super) fn reconsider_waiting(&mut self, cx: &mut Shared) {
         let stuck = match self.phase {
             Phase::Down | Phase::Incomplete => true,
             Phase::Active => !self.is_writeable(),
             _ => false,
         };
         if stuck && self.waiting_for_active.iter().any(|op| can_back_off(op, cx)) {
-            self.ready.append(&mut self.waiting_for_active);
+            let waiting = std::mem::take(&mut self.waiting_for_active);
+            self.let_go(waiting, cx);
         }
     }
 

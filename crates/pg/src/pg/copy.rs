@@ -117,8 +117,7 @@ impl Pg {
         }
         if let Some(Copying { mut op, waiters, fetched, .. }) = self.copies.remove(head) {
             op.sources = Some(Box::new(fetched));
-            self.ready.push_back(op);
-            self.ready.extend(waiters);
+            self.let_go([op].into_iter().chain(waiters), cx);
         }
     }
 

@@ -87,7 +87,7 @@ impl Pg {
             return self.store_failed(&e, cx);
         }
         if let Some(waiting) = self.waiting_for_object.remove(object) {
-            self.ready.extend(waiting);
+            self.let_go(waiting, cx);
         }
         self.release_object_backoffs(object, cx);
     }

@@ -288,6 +288,12 @@ impl Pg {
         persist::put_info(txn, self.id, &self.info);
     }
 
+    /// These requests run again once the current input is through.
+    pub fn let_go(&mut self, ops: impl IntoIterator<Item = ClientOp>, cx: &mut Shared) {
+        self.ready.extend(ops);
+        cx.some_ready |= !self.ready.is_empty();
+    }
+
     /// Runs requests that became ready while the input was handled.
     pub fn run_ready(&mut self, cx: &mut Shared) {
         while let Some(op) = self.ready.pop_front() {
@@ -297,6 +303,7 @@ impl Pg {
 
     /// Checks the invariants that the module states.
     pub fn assert_invariants(&self, cx: &Shared) {
+        assert!(self.ready.is_empty() || cx.some_ready, "requests of {} are ready and nobody knows", self.id);
         self.log.assert_invariants();
         self.missing.assert_invariants();
         self.past.assert_invariants(self.interval());

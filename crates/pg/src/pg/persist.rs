@@ -3,14 +3,18 @@
 //! Invariants:
 //! 1. Whatever changes in memory is written in the very transaction that changes the objects it speaks of.
 //! 2. A log entry's key sorts as its version does.
+//! 3. A write stores no info: its newest entry carries what the info does not learn from the log (`AfterWrite`). An info
+//!    that was stored later has a `last_update` at or above that entry, and is believed. An info whose `last_update`
+//!    falls is stored with the removal of the entries above it.
+//! 4. Trimming leaves entries that answer requests where they are: at or below the stored `log_tail` they are dups.
 
 use bytes::Bytes;
-use codec::{Decode, DecodeError, Encode};
-use store::{Space, Store, StoreError, Txn};
+use codec::{Decode, DecodeError, Encode, Reader, Writer};
+use store::{Op, Space, Store, StoreError, Txn};
 use types::{Eversion, HObject, SpgId};
 
 use crate::entry::{DupEntry, LogEntry};
-use crate::info::PgInfo;
+use crate::info::{AfterWrite, PgInfo};
 use crate::interval::PastIntervals;
 use crate::log::{PgLog, Trimmed};
 use crate::merge::Merged;
@@ -67,6 +71,44 @@ pub(crate) fn put_entry(txn: &mut Txn, id: SpgId, e: &LogEntry) {
     txn.set(Space::Pg(id), version_key(LOG, e.version), e.to_bytes());
 }
 
+/// A write's newest entry, with what the info does not learn from the log.
+pub(crate) fn put_newest_entry(txn: &mut Txn, id: SpgId, e: &LogEntry, after: &AfterWrite) {
+    let value = Writer::collect(|w| {
+        e.encode(w);
+        after.encode(w);
+    });
+    txn.set(Space::Pg(id), version_key(LOG, e.version), value);
+}
+
+/// The entries that a write's transaction stores, and what follows the newest.
+pub(crate) fn entries_of(txn: &Txn, id: SpgId) -> Result<(Vec<LogEntry>, AfterWrite), DecodeError> {
+    let (mut entries, mut newest) = (Vec::with_capacity(1), None);
+    for op in txn.ops() {
+        let Op::Set { space, key, value } = op else { continue };
+        if *space == Space::Pg(id) && key.first() == Some(&LOG) {
+            let stored = StoredEntry::from_bytes(value.clone())?;
+            entries.push(stored.entry);
+            newest = stored.after;
+        }
+    }
+    let newest = newest.ok_or(DecodeError::Invalid { what: "write without an entry", value: 0 })?;
+    Ok((entries, newest))
+}
+
+/// An entry as it is stored.
+struct StoredEntry {
+    entry: LogEntry,
+    after: Option<AfterWrite>,
+}
+
+impl Decode for StoredEntry {
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        let entry = LogEntry::decode(r)?;
+        let after = if r.is_empty() { None } else { Some(AfterWrite::decode(r)?) };
+        Ok(Self { entry, after })
+    }
+}
+
 pub(crate) fn put_dup(txn: &mut Txn, id: SpgId, d: &DupEntry) {
     txn.set(Space::Pg(id), version_key(DUP, d.version), d.to_bytes());
 }
@@ -75,9 +117,6 @@ pub(crate) fn put_trimmed(txn: &mut Txn, id: SpgId, t: &Trimmed) {
     let space = Space::Pg(id);
     for v in &t.entries {
         txn.unset(space, version_key(LOG, *v));
-    }
-    for d in &t.new_dups {
-        put_dup(txn, id, d);
     }
     for v in &t.dups {
         txn.unset(space, version_key(DUP, *v));
@@ -102,12 +141,13 @@ pub(crate) fn put_merged(txn: &mut Txn, id: SpgId, m: &Merged) {
 }
 
 /// Replaces the stored log.
-pub(crate) fn put_log(txn: &mut Txn, id: SpgId, log: &PgLog) {
+pub(crate) fn put_log(txn: &mut Txn, id: SpgId, log: &mut PgLog) {
     let space = Space::Pg(id);
     txn.unset_range(space, vec![LOG], vec![LOG + 1]);
     txn.unset_range(space, vec![DUP], vec![DUP + 1]);
     log.entries().for_each(|e| put_entry(txn, id, e));
     log.dups().for_each(|d| put_dup(txn, id, d));
+    log.dups_stored_apart();
 }
 
 /// Replaces the stored missing set.
@@ -126,12 +166,19 @@ pub(crate) fn forget_missing(txn: &mut Txn, id: SpgId, o: &HObject) {
 /// Reads a PG; `None` when the space holds no info (a PG whose deletion was under way keeps it to the end).
 pub(crate) fn read(store: &mut Store, id: SpgId) -> Result<Option<Stored>, ReadError> {
     let Some(raw) = store.get(Space::Pg(id), INFO)? else { return Ok(None) };
-    let info = PgInfo::from_bytes(raw)?;
+    let mut info = PgInfo::from_bytes(raw)?;
     let past = match store.get(Space::Pg(id), PAST)? {
         Some(raw) => PastIntervals::from_bytes(raw)?,
         None => PastIntervals::default(),
     };
-    let entries: Vec<LogEntry> = read_class(store, id, LOG)?;
+    let stored: Vec<StoredEntry> = read_class(store, id, LOG)?;
+    if let Some(StoredEntry { entry, after: Some(after) }) = stored.last() {
+        if entry.version > info.last_update {
+            info.last_user_version = after.last_user_version;
+            info.sums = after.sums;
+        }
+    }
+    let entries = stored.into_iter().map(|s| s.entry).collect();
     let dups: Vec<DupEntry> = read_class(store, id, DUP)?;
     let missing: Vec<(HObject, MissingItem)> = read_class(store, id, MISSING)?;
     let mut log = PgLog::from_parts(info.log_tail, entries, dups);

@@ -332,7 +332,7 @@ impl Pg {
 
     fn object_recovered(&mut self, object: &HObject, cx: &mut Shared) {
         if let Some(waiting) = self.waiting_for_object.remove(object) {
-            self.ready.extend(waiting);
+            self.let_go(waiting, cx);
         }
         self.release_object_backoffs(object, cx);
         self.continue_recovery(cx);

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use store::{Priority, StoreError, Txn};
-use types::{Epoch, Eversion, HObject};
+use types::{Epoch, Eversion, HObject, SpgId};
 
 use super::client::ClientOp;
 use super::room::{Taken, tight_room};
@@ -10,6 +10,7 @@ use super::writes::InFlight;
 use super::{Pg, Phase, persist};
 use crate::entry::{EntryKind, LogEntry, OpReturn};
 use crate::exec::{EntryDraft, Executed};
+use crate::info::AfterWrite;
 use crate::io::{FatalReason, LogLevel};
 use crate::osd::shared::{Done, PgDone, Shared};
 use crate::peer::{PgBody, RepOp};
@@ -80,10 +81,8 @@ impl Pg {
     pub(super) fn issue(&mut self, w: Write, cx: &mut Shared) -> Result<(), (StoreError, Box<ClientOp>)> {
         let Write { mut txn, entries, in_flight, executed } = w;
         let targets = self.write_targets(cx);
-        let (txn_head, payload) =
-            if targets.is_empty() || txn.is_empty() { (Bytes::new(), Bytes::new()) } else { split_txn(&txn) };
         let version = in_flight.version;
-        let payload_bytes = payload.len() as u64;
+        let payload_bytes = txn.payload_len() as u64;
         let frees = txn.is_empty() || in_flight.op.only_frees();
         if let Err(e) = self.members_have_room(&targets, payload_bytes, frees) {
             return Err((e, Box::new(in_flight.op)));
@@ -96,10 +95,10 @@ impl Pg {
         self.info.last_user_version = self.info.last_user_version.max(newest);
         self.info.sums.add(&executed.delta);
         let trim_to = self.trim_target(cx);
-        for e in &entries {
-            persist::put_entry(&mut txn, self.id, e);
-        }
-        self.save_info(&mut txn);
+        let after =
+            AfterWrite { last_user_version: self.info.last_user_version, sums: self.info.sums };
+        put_entries(&mut txn, self.id, &entries, &after);
+        let shipped = (!targets.is_empty()).then(|| split_txn(&mut txn));
         let what = PgDone::Write(version);
         let done = Done::Pg { id: self.id, interval: self.interval(), what };
         if let Err(e) = cx.try_submit(txn, Priority::Client, done) {
@@ -107,7 +106,9 @@ impl Pg {
                 before;
             return Err((e, Box::new(in_flight.op)));
         }
-        self.ship(&targets, &entries, &txn_head, &payload, trim_to, cx);
+        if let Some((txn_head, payload)) = shipped {
+            self.ship(&targets, &entries, &after, &txn_head, &payload, trim_to, cx);
+        }
         self.use_room(&targets, payload_bytes);
         entries.into_iter().for_each(|e| self.log.append(e));
         self.scrub.note_write(&in_flight.object, &executed.delta);
@@ -127,6 +128,7 @@ impl Pg {
         &self,
         targets: &[i32],
         entries: &[LogEntry],
+        after: &AfterWrite,
         txn_head: &Bytes,
         payload: &Bytes,
         trim_to: Eversion,
@@ -135,16 +137,14 @@ impl Pg {
         for osd in targets {
             let has_object =
                 self.backfills.get(osd).is_none_or(|b| entries.iter().all(|e| e.object <= b.last_backfill));
-            let (txn_head, payload) =
-                if has_object { (txn_head.clone(), payload.clone()) } else { (Bytes::new(), Bytes::new()) };
-            let op = RepOp {
-                entries: entries.to_vec(),
-                txn_head,
-                payload,
-                sums: self.info.sums,
-                last_user_version: self.info.last_user_version,
-                trim_to,
+            let (txn_head, payload) = if has_object {
+                (txn_head.clone(), payload.clone())
+            } else {
+                let mut txn = Txn::new();
+                put_entries(&mut txn, self.id, entries, after);
+                (txn.head(), Bytes::new())
             };
+            let op = RepOp { txn_head, payload, trim_to };
             cx.send_pg(*osd, self.id, self.interval(), PgBody::RepOp(Box::new(op)));
         }
     }
@@ -167,9 +167,11 @@ impl Pg {
     }
 
     /// Member: objects that are lacking here and that the write brings whole: the primary has given up what they lacked.
-    fn given(&self, op: &RepOp) -> Vec<HObject> {
-        let brings = |e: &&LogEntry| !op.txn_head.is_empty() && self.missing.contains(&e.object);
-        op.entries.iter().filter(brings).map(|e| e.object.clone()).collect()
+    fn given(&self, txn: &Txn, entries: &[LogEntry]) -> Vec<HObject> {
+        if self.missing.is_empty() || !txn.names_objects() {
+            return Vec::new();
+        }
+        entries.iter().filter(|e| self.missing.contains(&e.object)).map(|e| e.object.clone()).collect()
     }
 
     fn have_now(&mut self, given: &[HObject]) {
@@ -186,35 +188,30 @@ impl Pg {
         if from != self.primary() || self.phase != Phase::Replica || interval != self.primary_interval {
             return Taken::Done;
         }
-        let in_order = op.entries.first().is_some_and(|e| e.version > self.log.head());
-        let Some(version) = op.entries.last().map(|e| e.version).filter(|_| in_order) else {
+        let decoded = Txn::from_head(op.txn_head.clone(), op.payload.clone())
+            .and_then(|txn| persist::entries_of(&txn, self.id).map(|(entries, after)| (txn, entries, after)));
+        let (mut txn, entries, after) = match decoded {
+            Ok(decoded) => decoded,
+            Err(e) => {
+                let text = format!("pg {} got a write from osd.{from} that is damaged: {e}", self.id);
+                cx.cluster_log(LogLevel::Error, text);
+                return Taken::Done;
+            }
+        };
+        let in_order = entries.first().is_some_and(|e| e.version > self.log.head());
+        let Some(version) = entries.last().map(|e| e.version).filter(|_| in_order) else {
             let text = format!("pg {} got a write from osd.{from} out of order", self.id);
             cx.cluster_log(LogLevel::Error, text);
             return Taken::Done;
         };
-        let mut txn = match &op.txn_head {
-            head if head.is_empty() => Txn::new(),
-            head => match Txn::from_head(head.clone(), op.payload.clone()) {
-                Ok(txn) => txn,
-                Err(e) => {
-                    let text = format!("pg {} got a write from osd.{from} that is damaged: {e}", self.id);
-                    cx.cluster_log(LogLevel::Error, text);
-                    return Taken::Done;
-                }
-            },
-        };
-        let given = self.given(&op);
+        let given = self.given(&txn, &entries);
         given.iter().for_each(|o| persist::forget_missing(&mut txn, self.id, o));
-        for e in &op.entries {
-            persist::put_entry(&mut txn, self.id, e);
-        }
         let before =
             (self.info.last_update, self.info.last_complete, self.info.last_user_version, self.info.sums);
         self.info.last_update = version;
         self.update_last_complete();
-        self.info.last_user_version = op.last_user_version;
-        self.info.sums = op.sums;
-        self.save_info(&mut txn);
+        self.info.last_user_version = after.last_user_version;
+        self.info.sums = after.sums;
         let what = PgDone::RepOp(version);
         let done = Done::Pg { id: self.id, interval: self.interval(), what };
         match cx.try_submit(txn, Priority::Member, done) {
@@ -238,7 +235,7 @@ impl Pg {
         self.tell_damaged(lost, cx);
         cx.counters.rep_ops += 1;
         let trim_to = op.trim_to;
-        op.entries.into_iter().for_each(|e| self.log.append(e));
+        entries.into_iter().for_each(|e| self.log.append(e));
         if trim_to > self.log.tail() {
             let mut txn = Txn::new();
             self.trim(trim_to, &mut txn, cx);
@@ -281,7 +278,7 @@ impl Pg {
             self.apply_effects(&done.op, &done.effects, cx);
             done.op.send(done.reply, cx);
             done.resends.into_iter().for_each(|(op, reply)| op.send(reply, cx));
-            self.ready.extend(freed);
+            self.let_go(freed, cx);
         }
         if self.trim.pass.is_some() {
             self.trim_step(cx);
@@ -293,8 +290,17 @@ impl Pg {
     }
 }
 
-/// A transaction's change list and payloads; a single payload is shared, not copied.
-fn split_txn(txn: &Txn) -> (Bytes, Bytes) {
+/// The write's log entries, the newest with what becomes of the info.
+fn put_entries(txn: &mut Txn, id: SpgId, entries: &[LogEntry], after: &AfterWrite) {
+    if let Some((newest, older)) = entries.split_last() {
+        older.iter().for_each(|e| persist::put_entry(txn, id, e));
+        persist::put_newest_entry(txn, id, newest, after);
+    }
+}
+
+/// A transaction's change list, which it keeps for the log, and payloads; a single payload is shared, not copied.
+fn split_txn(txn: &mut Txn) -> (Bytes, Bytes) {
+    let head = txn.seal();
     let mut payloads = txn.payloads();
     let payload = match (payloads.next(), payloads.next()) {
         (None, _) => Bytes::new(),
@@ -307,5 +313,5 @@ fn split_txn(txn: &Txn) -> (Bytes, Bytes) {
             all.freeze()
         }
     };
-    (txn.head(), payload)
+    (head, payload)
 }

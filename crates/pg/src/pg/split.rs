@@ -53,7 +53,7 @@ impl Pg {
     pub fn save_after_split(&mut self, txn: &mut Txn) {
         self.update_log_bounds();
         self.update_last_complete();
-        persist::put_log(txn, self.id, &self.log);
+        persist::put_log(txn, self.id, &mut self.log);
         persist::put_missing(txn, self.id, &self.missing);
         persist::put_past(txn, self.id, &self.past);
         self.save_info(txn);
