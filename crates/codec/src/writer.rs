@@ -63,6 +63,18 @@ impl Writer {
         bytes
     }
 
+    /// Shows `read` what `encode` writes, without keeping it: no allocation at all.
+    pub fn pass<T>(encode: impl FnOnce(&mut Self), read: impl FnOnce(&[u8]) -> T) -> T {
+        let mut w = Self { buf: KEPT.take() };
+        encode(&mut w);
+        let result = read(&w.buf);
+        if w.buf.capacity() <= KEPT_BYTES {
+            w.buf.clear();
+            KEPT.set(w.buf);
+        }
+        result
+    }
+
     /// Appends raw bytes, without a length.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8]) {
@@ -175,6 +187,8 @@ mod tests {
         assert_eq!(outer.len(), 2 + 7 + 4 + 2 * KEPT_BYTES);
         assert_eq!((outer.first(), outer.last()), (Some(&1), Some(&2)));
         assert!(Writer::collect(|_| {}).is_empty());
+        assert_eq!(Writer::pass(|w| w.u16(0x0102), <[u8]>::to_vec), [2, 1]);
+        assert!(Writer::pass(|_| {}, <[u8]>::is_empty));
         assert_eq!(Writer::collect(|w| w.u16(0x0102)).as_ref(), [2, 1]);
     }
 }

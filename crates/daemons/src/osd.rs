@@ -148,7 +148,7 @@ impl Osd {
         let stopped = self.shell.stopped.notified();
         tokio::pin!(stopped);
         stopped.as_mut().enable();
-        self.shell.submit(Event::Core(Input::Shutdown));
+        self.shell.submit(Event::Core(Input::Shutdown.into()));
         let _ = tokio::time::timeout(Duration::from_secs(5), stopped).await;
         self.shell.messenger.shut_down();
     }
@@ -198,7 +198,7 @@ async fn tick(shell: Weak<Shell>) {
         if let Some(errno) = shell.session.refused() {
             shell.fail(format!("the monitors refuse the key of {} ({errno})", shell.auth.name()));
         }
-        shell.submit(Event::Core(Input::Tick));
+        shell.submit(Event::Core(Input::Tick.into()));
         shell.messenger.sweep();
     }
 }
@@ -217,7 +217,7 @@ impl Shell {
 
 /// What the owner handles: the core's inputs, and the device's results.
 enum Event {
-    Core(Input),
+    Core(Box<Input>),
     Committed(Result<CommitDone, DeviceError>),
     Checkpointed(Result<CheckpointDone, StoreError>),
     /// A message on some connection; which peer it is from is known to the machine.
@@ -263,23 +263,24 @@ impl Machine for OsdMachine {
     type Input = Event;
 
     fn apply(&mut self, inputs: &mut Vec<Event>) {
+        // One time for the batch: it came at once.
+        let now = self.clock.now();
         for event in inputs.drain(..) {
             if let Some(input) = self.translate(event) {
-                self.handle(input);
+                self.handle(now, input);
             }
         }
         self.commit();
         self.dirty.sort_unstable();
         self.dirty.dedup();
-        for conn in std::mem::take(&mut self.dirty) {
+        for conn in self.dirty.drain(..) {
             self.messenger.flush(conn);
         }
     }
 }
 
 impl OsdMachine {
-    fn handle(&mut self, input: Input) {
-        let now = self.clock.now();
+    fn handle(&mut self, now: types::Now, input: Input) {
         self.core.handle(now, input, &mut self.out);
         let mut out = std::mem::take(&mut self.out);
         out.drain(..).for_each(|output| self.carry_out(output));
@@ -288,15 +289,17 @@ impl OsdMachine {
 
     fn translate(&mut self, event: Event) -> Option<Input> {
         match event {
-            Event::Core(Input::Tick) => {
-                self.peers.reach_mgr();
-                let step = self.startup.tick(self.clock.now().mono);
-                if let Some(connected) = self.start_step(step) {
-                    self.handle(connected);
+            Event::Core(input) => {
+                if matches!(*input, Input::Tick) {
+                    self.peers.reach_mgr();
+                    let now = self.clock.now();
+                    let step = self.startup.tick(now.mono);
+                    if let Some(connected) = self.start_step(step) {
+                        self.handle(now, connected);
+                    }
                 }
-                Some(Input::Tick)
+                Some(*input)
             }
-            Event::Core(input) => Some(input),
             Event::Committed(done) => {
                 self.committing = false;
                 self.commit_wanted = true;
@@ -405,7 +408,7 @@ impl OsdMachine {
     /// The monitors' options, which may say what to tell before the boot.
     fn options(&mut self, options: BTreeMap<String, String>) -> Option<Input> {
         let step = self.startup.options(self.clock.now().mono, &options);
-        self.handle(Input::Config(options.into_iter().collect()));
+        self.handle(self.clock.now(), Input::Config(options.into_iter().collect()));
         self.start_step(step)
     }
 
@@ -534,7 +537,7 @@ impl Commands for Shell {
             asked.waiting.insert(tid, answer);
             tid
         };
-        self.submit(Event::Core(Input::AdminCommand { tid, cmd }));
+        self.submit(Event::Core(Input::AdminCommand { tid, cmd }.into()));
     }
 }
 
@@ -571,7 +574,7 @@ impl Handler for Shell {
             caps,
             features: peer.features,
         };
-        self.submit(Event::Core(Input::Connected { conn, peer: info }));
+        self.submit(Event::Core(Input::Connected { conn, peer: info }.into()));
     }
 
     /// OSDs never wait for each other: what one sends may be what the other waits for.

@@ -571,10 +571,9 @@ impl Connection {
             reserved: 0,
         };
         self.unacked = Unacked::default();
-        let mut w = Writer::with_capacity(MessageHeader::LEN);
-        header.encode(&mut w);
         let later = [&msg.front, &msg.middle, &msg.data];
-        if let Err(error) = self.writer.frame(Tag::Message, w.as_slice(), later) {
+        let written = Writer::pass(|w| header.encode(w), |raw| self.writer.frame(Tag::Message, raw, later));
+        if let Err(error) = written {
             self.close(error);
         }
     }

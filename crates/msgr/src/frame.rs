@@ -195,16 +195,27 @@ impl FrameReader {
         admit: impl FnOnce(Tag) -> Result<(), Error>,
     ) -> Result<Option<Frame>, Error> {
         if self.current.is_none() {
-            let n = self.needs();
-            let Some(mut raw) = self.take(buf, n) else { return Ok(None) };
             let mut inline = [0u8; INLINE_LEN];
-            if let Some(gcm) = &mut self.gcm {
-                gcm.open(&mut raw)?;
-                if let Some(plain) = raw.get(PREAMBLE_LEN..PREAMBLE_LEN + INLINE_LEN) {
-                    inline.copy_from_slice(plain);
+            let preamble = match (&mut self.gcm, &self.transcript, buf.first_chunk::<PREAMBLE_LEN>()) {
+                (None, None, None) => return Ok(None),
+                // The usual case looks at the buffer without taking a part of it out.
+                (None, None, Some(raw)) => {
+                    let preamble = Preamble::decode(raw)?;
+                    buf.advance(PREAMBLE_LEN);
+                    preamble
                 }
-            }
-            let preamble = Preamble::decode(raw.get(..PREAMBLE_LEN).unwrap_or_default())?;
+                _ => {
+                    let n = self.needs();
+                    let Some(mut raw) = self.take(buf, n) else { return Ok(None) };
+                    if let Some(gcm) = &mut self.gcm {
+                        gcm.open(&mut raw)?;
+                        if let Some(plain) = raw.get(PREAMBLE_LEN..PREAMBLE_LEN + INLINE_LEN) {
+                            inline.copy_from_slice(plain);
+                        }
+                    }
+                    Preamble::decode(raw.get(..PREAMBLE_LEN).unwrap_or_default())?
+                }
+            };
             admit(preamble.tag)?;
             preamble.check(limits)?;
             self.current = Some((preamble, inline));

@@ -183,7 +183,8 @@ impl PgLog {
             self.entries.push_front(e);
         }
         self.tail = tail.min(self.tail);
-        let gone = self.dups.iter().map(|d| d.version).filter(|v| *v > tail && !self.apart.contains(v)).collect();
+        let gone =
+            self.dups.iter().map(|d| d.version).filter(|v| *v > tail && !self.apart.contains(v)).collect();
         self.dups.retain(|d| d.version <= tail);
         self.apart.retain(|v| *v <= tail);
         self.rebuild_index();

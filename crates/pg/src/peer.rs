@@ -236,11 +236,13 @@ struct RepOpHead {
 impl PgMessage {
     /// As a message for a session.
     pub fn into_message(self) -> Message {
-        let mut w = Writer::with_capacity(512);
-        self.pgid.encode(&mut w);
-        self.epoch.encode(&mut w);
-        self.interval.encode(&mut w);
-        let data = encode_body(self.body, &mut w);
+        let mut data = Bytes::new();
+        let front = Writer::collect(|w| {
+            self.pgid.encode(w);
+            self.epoch.encode(w);
+            self.interval.encode(w);
+            data = encode_body(self.body, w);
+        });
         let header = Header {
             ty: PG_MESSAGE,
             priority: priority::HIGH,
@@ -248,7 +250,7 @@ impl PgMessage {
             compat_version: VERSION,
             ..Header::default()
         };
-        Message::Unknown(WireMessage { header, front: w.into_bytes(), middle: Bytes::new(), data })
+        Message::Unknown(WireMessage { header, front, middle: Bytes::new(), data })
     }
 
     /// From a message of another OSD; `None` when it is none of ours.
@@ -340,11 +342,7 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         7 => PgBody::History { history: PgHistory::decode(r)? },
         8 => {
             let h = RepOpHead::decode(r)?;
-            PgBody::RepOp(Box::new(RepOp {
-                txn_head: h.txn_head,
-                payload: data.clone(),
-                trim_to: h.trim_to,
-            }))
+            PgBody::RepOp(Box::new(RepOp { txn_head: h.txn_head, payload: data.clone(), trim_to: h.trim_to }))
         }
         9 => PgBody::RepOpAck { version: Eversion::decode(r)? },
         10 => PgBody::Pull { object: HObject::decode(r)?, need: Eversion::decode(r)? },

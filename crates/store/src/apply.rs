@@ -84,11 +84,11 @@ impl Apply<'_> {
     fn space_op(&mut self, op: &Op) -> Result<(), StoreError> {
         match op {
             Op::Set { space, key, value } => {
-                self.stage.kv.insert(space_key(*space, key), Some(Bytes::copy_from_slice(value)));
+                self.stage.kv.put(space_key(*space, key), Some(Bytes::copy_from_slice(value)));
                 Ok(())
             }
             Op::Unset { space, key } => {
-                self.stage.kv.insert(space_key(*space, key), None);
+                self.stage.kv.put(space_key(*space, key), None);
                 Ok(())
             }
             Op::UnsetRange { space, start, end } => {
@@ -108,11 +108,11 @@ impl Apply<'_> {
     fn remove_keys(&mut self, start: &[u8], end: &[u8]) -> Result<(), StoreError> {
         let mut keys = Vec::new();
         let from = Bound::Included(start);
-        self.index.scan(Some(&self.stage.kv), from, end, &mut |key, _| {
+        self.index.scan(Some(self.stage.kv.sorted()), from, end, &mut |key, _| {
             keys.push(key);
             true
         })?;
-        self.stage.kv.extend(keys.into_iter().map(|k| (k, None)));
+        keys.into_iter().for_each(|k| self.stage.kv.put(k, None));
         Ok(())
     }
 
@@ -168,7 +168,7 @@ impl Apply<'_> {
             self.edit(object)?.omap_id = id;
         }
         for (key, value) in entries {
-            self.stage.kv.insert(omap_key(id, key), Some(Bytes::copy_from_slice(value)));
+            self.stage.kv.put(omap_key(id, key), Some(Bytes::copy_from_slice(value)));
         }
         Ok(())
     }
@@ -176,7 +176,7 @@ impl Apply<'_> {
     fn omap_rm(&mut self, object: ObjectIndex, keys: &[Bytes]) -> Result<(), StoreError> {
         let id = self.current(object)?.map_or(0, |o| o.omap_id);
         if id != 0 {
-            self.stage.kv.extend(keys.iter().map(|k| (omap_key(id, k), None)));
+            keys.iter().for_each(|k| self.stage.kv.put(omap_key(id, k), None));
         }
         Ok(())
     }
@@ -205,9 +205,9 @@ impl Apply<'_> {
         }
         let range = omap_range(id);
         let staged: Vec<Bytes> =
-            self.stage.kv.range(range.start..range.end).map(|(k, _)| k.clone()).collect();
+            self.stage.kv.sorted().range(range.start..range.end).map(|(k, _)| k.clone()).collect();
         for key in &staged {
-            self.stage.kv.remove(key);
+            self.stage.kv.sorted().remove(key);
         }
         self.stage.dead_omaps.push(id);
     }
@@ -263,7 +263,7 @@ impl Apply<'_> {
         let range = omap_range(from);
         let mut copies = Vec::new();
         self.index.scan(
-            Some(&self.stage.kv),
+            Some(self.stage.kv.sorted()),
             Bound::Included(&range.start),
             &range.end,
             &mut |key, value| {
@@ -272,7 +272,7 @@ impl Apply<'_> {
                 true
             },
         )?;
-        self.stage.kv.extend(copies);
+        copies.into_iter().for_each(|(k, v)| self.stage.kv.put(k, v));
         Ok(id)
     }
 }

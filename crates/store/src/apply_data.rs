@@ -81,7 +81,7 @@ impl Apply<'_> {
     /// A block's present content. `None` where damaged blocks are lost; in replay, it was good when the record was written.
     fn old_block(&mut self, object: ObjectIndex, index: u32) -> Result<Option<Bytes>, StoreError> {
         let slot = self.current(object)?.map_or(Slot::HOLE, |o| o.slot(index));
-        if let Some(content) = self.stage.dirty.get(&slot.place) {
+        if let Some(content) = self.stage.dirty.get(slot.place) {
             return Ok(Some(content.clone()));
         }
         if let Some(content) = self.staged_direct(slot.place) {
@@ -137,7 +137,7 @@ impl Apply<'_> {
         if place != old.place {
             self.release(shared, old)?;
         }
-        self.stage.dirty.insert(place, content);
+        self.stage.dirty.put(place, content);
         Ok(())
     }
 
@@ -147,7 +147,7 @@ impl Apply<'_> {
             return Ok(false);
         }
         let dirty =
-            self.stage.dirty.contains_key(&slot.place) || self.index.active.dirty.contains_key(&slot.place);
+            self.stage.dirty.contains(slot.place) || self.index.active.dirty.contains_key(&slot.place);
         Ok(dirty && (!shared || self.refs(slot.place)?.extra(slot.place) == 0))
     }
 

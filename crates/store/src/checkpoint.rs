@@ -131,8 +131,7 @@ impl Build {
         writer.finish()?;
         device.flush()?;
         let sb = &mut self.superblock;
-        sb.totals.page_blocks =
-            sb.totals.page_blocks + merged.used_blocks - merged.replaced_blocks;
+        sb.totals.page_blocks = sb.totals.page_blocks + merged.used_blocks - merged.replaced_blocks;
         sb.root = merged.root.clone();
         sb.map_digest = map.digest();
         let written_bytes = writer.written_bytes;

@@ -22,6 +22,12 @@ pub trait Device: Send + Sync {
         }
     }
 
+    /// Writes as `write_vectored_at` does and makes this one write durable; of others it says nothing.
+    fn write_durably(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
+        self.write_vectored_at(offset, pieces)?;
+        self.flush()
+    }
+
     /// Makes all earlier writes durable. After a failed flush nothing is known about them: the store stops for good.
     fn flush(&self) -> Result<(), DeviceError>;
 

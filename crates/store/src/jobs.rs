@@ -50,17 +50,24 @@ impl Commit {
 
     /// Writes and flushes. Any failure means that nothing of the commit may be taken for durable.
     pub fn execute(self, device: &dyn Device) -> Result<CommitDone, DeviceError> {
+        let has_direct = !self.direct.is_empty();
         write_direct(device, self.direct)?;
         let head = self.head.seal(self.body.iter().map(AsRef::as_ref));
         let mut pieces: VecDeque<Bytes> = self.body.into();
         pieces.push_front(Bytes::copy_from_slice(&head));
         pieces.push_back(padding(&self.head));
+        let alone = self.parts.len() == 1 && !has_direct;
         for (offset, len) in self.parts {
             let part = take_pieces(&mut pieces, len as usize);
             let part: Vec<&[u8]> = part.iter().map(AsRef::as_ref).collect();
-            device.write_vectored_at(offset, &part)?;
+            match alone {
+                true => device.write_durably(offset, &part)?,
+                false => device.write_vectored_at(offset, &part)?,
+            }
         }
-        device.flush()?;
+        if !alone {
+            device.flush()?;
+        }
         Ok(CommitDone { last: self.last })
     }
 }

@@ -53,7 +53,9 @@ pub(crate) struct Onode {
     /// Which blocks were written in part only.
     pub(crate) written: Written,
     mapped: u32,
-    /// Chunks of `CHUNK` slots; a short or missing chunk ends in holes.
+    /// The first slot while there are no chunks, and a hole else: most objects of small writes have one block.
+    lone: Slot,
+    /// Chunks of `CHUNK` slots; a short or missing chunk ends in holes. None while only the first slot may be mapped.
     chunks: Vec<Arc<Vec<Slot>>>,
 }
 
@@ -64,16 +66,30 @@ impl Onode {
     }
 
     pub(crate) fn slot(&self, index: u32) -> Slot {
+        if self.chunks.is_empty() {
+            return if index == 0 { self.lone } else { Slot::HOLE };
+        }
         let chunk = self.chunks.get((index / CHUNK) as usize);
         chunk.and_then(|c| c.get((index % CHUNK) as usize)).copied().unwrap_or(Slot::HOLE)
     }
 
     /// Replaces a slot and returns what was there.
     pub(crate) fn set_slot(&mut self, index: u32, slot: Slot) -> Slot {
-        let (chunk_at, at) = ((index / CHUNK) as usize, (index % CHUNK) as usize);
         if slot.is_hole() && self.slot(index).is_hole() {
             return Slot::HOLE;
         }
+        if self.chunks.is_empty() {
+            if index == 0 {
+                let old = std::mem::replace(&mut self.lone, slot);
+                self.count_change(old, slot);
+                return old;
+            }
+            let first = std::mem::replace(&mut self.lone, Slot::HOLE);
+            if !first.is_hole() {
+                self.chunks.push(Arc::new(vec![first]));
+            }
+        }
+        let (chunk_at, at) = ((index / CHUNK) as usize, (index % CHUNK) as usize);
         if self.chunks.len() <= chunk_at {
             self.chunks.resize_with(chunk_at + 1, Arc::default);
         }
@@ -87,24 +103,30 @@ impl Onode {
         }
         let Some(place) = chunk.get_mut(at) else { return Slot::HOLE };
         let old = std::mem::replace(place, slot);
-        self.mapped = self.mapped + u32::from(!slot.is_hole()) - u32::from(!old.is_hole());
+        self.count_change(old, slot);
         old
+    }
+
+    fn count_change(&mut self, old: Slot, new: Slot) {
+        self.mapped = self.mapped + u32::from(!new.is_hole()) - u32::from(!old.is_hole());
     }
 
     /// One more than the highest slot that may be mapped.
     pub(crate) fn slots_end(&self) -> u32 {
         match self.chunks.last() {
             Some(last) => (self.chunks.len() as u32 - 1) * CHUNK + last.len() as u32,
-            None => 0,
+            None => u32::from(!self.lone.is_hole()),
         }
     }
 
     /// Mapped slots with their indexes, in order.
     pub(crate) fn mapped_slots(&self) -> impl Iterator<Item = (u32, Slot)> + '_ {
-        self.chunks.iter().enumerate().flat_map(|(c, chunk)| {
+        let lone = (!self.lone.is_hole()).then_some((0, self.lone));
+        let chunks = self.chunks.iter().enumerate().flat_map(|(c, chunk)| {
             let base = c as u32 * CHUNK;
             chunk.iter().enumerate().map(move |(i, s)| (base + i as u32, *s)).filter(|(_, s)| !s.is_hole())
-        })
+        });
+        lone.into_iter().chain(chunks)
     }
 
     pub(crate) fn mapped(&self) -> u32 {
@@ -118,6 +140,10 @@ impl Onode {
             if let Some(last) = self.chunks.last_mut().filter(|c| c.len() as u32 > end % CHUNK) {
                 Arc::make_mut(last).truncate((end % CHUNK) as usize);
             }
+        }
+        if self.slots_end() <= 1 {
+            self.lone = self.slot(0);
+            self.chunks.clear();
         }
     }
 
@@ -165,7 +191,11 @@ impl Onode {
                     entry.1 = value;
                 }
             }
-            Err(at) => self.attrs.insert(at, (Bytes::copy_from_slice(name), value)),
+            Err(at) => {
+                // Most objects have one or two for ever.
+                self.attrs.reserve_exact(1);
+                self.attrs.insert(at, (attr_name(name), value));
+            }
         }
     }
 
@@ -199,8 +229,18 @@ impl Onode {
             "onode invariant 2: {end} blocks, size {}",
             self.size
         );
+        assert!(self.lone.is_hole() || self.chunks.is_empty(), "a first slot beside chunks");
         self.written.assert_invariants(|block| !self.slot(block).is_hole());
         assert!(self.attrs.is_sorted_by(|a, b| a.0 < b.0), "onode invariant 4");
+    }
+}
+
+/// A name in a buffer of its own; the two that nearly every object has share one for all.
+fn attr_name(name: &[u8]) -> Bytes {
+    match name {
+        b"_" => Bytes::from_static(b"_"),
+        b"ss" => Bytes::from_static(b"ss"),
+        _ => Bytes::copy_from_slice(name),
     }
 }
 

@@ -83,6 +83,7 @@ impl Store {
             next_omap_id: superblock.next_omap_id,
             limits,
             counters: Counters::default(),
+            spare: Default::default(),
             lost: Vec::new(),
             wants_space: false,
             stopped: false,

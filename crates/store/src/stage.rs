@@ -65,10 +65,10 @@ codec::wire_plain!(Run { start, len });
 pub(crate) struct Stage {
     /// By the transaction's object index; `None` until first used.
     pub(crate) onodes: Vec<Option<StagedOnode>>,
-    pub(crate) kv: KvMap,
+    pub(crate) kv: StagedKv,
     pub(crate) refs: BTreeMap<u32, RefRegion>,
     pub(crate) dead_omaps: Vec<u64>,
-    pub(crate) dirty: BTreeMap<u32, Bytes>,
+    pub(crate) dirty: StagedBlocks,
     pub(crate) direct: Vec<DirectWrite>,
     pub(crate) placements: Vec<Placement>,
     pub(crate) taken: Vec<Run>,
@@ -81,6 +81,78 @@ pub(crate) struct Stage {
     pub(crate) allocated: i64,
     /// Whether the transaction gives space back on purpose: it may use the reserve.
     pub(crate) releases: bool,
+}
+
+/// Keys that a transaction sets (`None`: removes). What is set lands in a list; only who has to look at it, a scan or a
+/// removal by range, has it sorted.
+#[derive(Debug, Default)]
+pub(crate) struct StagedKv {
+    sorted: KvMap,
+    /// Newer than `sorted`, oldest first.
+    news: Vec<(Bytes, Option<Bytes>)>,
+}
+
+impl StagedKv {
+    pub(crate) fn put(&mut self, key: Bytes, value: Option<Bytes>) {
+        self.news.push((key, value));
+    }
+
+    pub(crate) fn sorted(&mut self) -> &mut KvMap {
+        self.sorted.extend(self.news.drain(..));
+        &mut self.sorted
+    }
+
+    /// A key that was set more than once may come more than once: what it is at last comes last.
+    fn iter(&self) -> impl Iterator<Item = (&Bytes, Option<&Bytes>)> {
+        let news = self.news.iter().map(|(k, v)| (k, v.as_ref()));
+        self.sorted.iter().map(|(k, v)| (k, v.as_ref())).chain(news)
+    }
+
+    fn len(&self) -> usize {
+        self.sorted.len() + self.news.len()
+    }
+
+    fn drain(&mut self) -> impl Iterator<Item = (Bytes, Option<Bytes>)> {
+        std::mem::take(&mut self.sorted).into_iter().chain(self.news.drain(..))
+    }
+}
+
+/// Blocks with the content that a transaction gives them, sorted: it takes blocks mostly in order.
+#[derive(Debug, Default)]
+pub(crate) struct StagedBlocks(Vec<(u32, Bytes)>);
+
+impl StagedBlocks {
+    fn find(&self, block: u32) -> Result<usize, usize> {
+        match self.0.last() {
+            Some((last, _)) if *last < block => Err(self.0.len()),
+            _ => self.0.binary_search_by_key(&block, |(b, _)| *b),
+        }
+    }
+
+    pub(crate) fn get(&self, block: u32) -> Option<&Bytes> {
+        self.0.get(self.find(block).ok()?).map(|(_, content)| content)
+    }
+
+    pub(crate) fn contains(&self, block: u32) -> bool {
+        self.find(block).is_ok()
+    }
+
+    pub(crate) fn put(&mut self, block: u32, content: Bytes) {
+        match self.find(block) {
+            Err(at) => self.0.insert(at, (block, content)),
+            Ok(at) => {
+                if let Some(entry) = self.0.get_mut(at) {
+                    entry.1 = content;
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, block: u32) {
+        if let Ok(at) = self.find(block) {
+            self.0.remove(at);
+        }
+    }
 }
 
 /// How the store's totals change.
@@ -111,7 +183,7 @@ impl Stage {
     }
 
     pub(crate) fn free(&mut self, block: u32) {
-        self.dirty.remove(&block);
+        self.dirty.remove(block);
         self.allocated -= 1;
         push_run(&mut self.freed, Run::new(block, 1));
     }
@@ -119,7 +191,7 @@ impl Stage {
     /// What this adds to the layer, for the room that the next checkpoint needs.
     pub(crate) fn size(&self) -> LayerSize {
         let mut size = LayerSize { keys: self.kv.len() as u64, tree_bytes: 0 };
-        size.tree_bytes += self.kv.iter().map(|(k, v)| kv_tree_bytes(k, v.as_ref())).sum::<u64>();
+        size.tree_bytes += self.kv.iter().map(|(k, v)| kv_tree_bytes(k, v)).sum::<u64>();
         for refs in self.refs.values() {
             size.keys += 1;
             size.tree_bytes += refs.weight() as u64 + 64;
@@ -132,12 +204,28 @@ impl Stage {
     }
 
     /// Takes everything back.
-    pub(crate) fn abandon(self, alloc: &mut Allocator) {
-        self.taken.into_iter().for_each(|run| alloc.give_back(run));
+    pub(crate) fn abandon(&mut self, alloc: &mut Allocator) {
+        self.taken.drain(..).for_each(|run| alloc.give_back(run));
+    }
+
+    /// Empty, with the room that its lists have: the next transaction finds it there. A large one leaves none behind.
+    pub(crate) fn emptied(mut self) -> Self {
+        const KEPT: usize = 64;
+        if self.onodes.capacity() + self.kv.news.capacity() + self.dirty.0.capacity() > KEPT {
+            return Self::default();
+        }
+        self.onodes.clear();
+        self.kv.news.clear();
+        self.dirty.0.clear();
+        self.taken.clear();
+        self.freed.clear();
+        let (onodes, news, blocks) = (self.onodes, self.kv.news, self.dirty.0);
+        let (kv, dirty) = (StagedKv { sorted: KvMap::new(), news }, StagedBlocks(blocks));
+        Self { onodes, kv, dirty, taken: self.taken, freed: self.freed, ..Self::default() }
     }
 
     /// Makes the changes those of the active layer. Cannot fail.
-    pub(crate) fn merge_into(self, index: &mut Index) -> Delta {
+    pub(crate) fn merge_into(&mut self, index: &mut Index) -> Delta {
         let mut delta = Delta { allocated_bytes: self.allocated * BLOCK as i64, ..Delta::default() };
         for run in &self.freed {
             for block in run.start..run.end() {
@@ -146,8 +234,8 @@ impl Stage {
             push_run(&mut index.active.freed, *run);
             index.active.freed_blocks += u64::from(run.len);
         }
-        index.active.dirty.extend(self.dirty);
-        for o in self.onodes.into_iter().flatten().filter(StagedOnode::is_changed) {
+        index.active.dirty.extend(self.dirty.0.drain(..));
+        for o in self.onodes.drain(..).flatten().filter(StagedOnode::is_changed) {
             #[cfg(debug_assertions)]
             o.now.iter().for_each(|o| o.assert_invariants());
             delta.objects += i64::from(o.now.is_some()) - i64::from(o.before.is_some());
@@ -162,11 +250,11 @@ impl Stage {
             }
             index.put_onode(o.key, o.now);
         }
-        for (region, refs) in self.refs {
+        for (region, refs) in std::mem::take(&mut self.refs) {
             index.active.put_refs(region, refs);
         }
         self.dead_omaps.iter().for_each(|id| index.active.kill_omap(*id));
-        for (key, value) in self.kv {
+        for (key, value) in self.kv.drain() {
             index.active.put_kv(key, value);
         }
         delta

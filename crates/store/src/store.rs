@@ -42,6 +42,8 @@ pub struct Store {
     pub(crate) next_omap_id: u64,
     pub(crate) limits: Limits,
     pub(crate) counters: Counters,
+    /// The last transaction's stage, emptied: the next one's lists have room.
+    pub(crate) spare: Stage,
     /// By the last transaction.
     pub(crate) lost: Vec<ObjectKey>,
     /// A refused transaction might fit after a checkpoint.
@@ -108,6 +110,7 @@ impl Store {
             // Whatever found no room, the next checkpoint may free some.
             self.wants_space |= matches!(e, StoreError::Full { .. });
             stage.abandon(&mut self.alloc);
+            self.spare = stage.emptied();
             return Err(e);
         }
         self.lost = std::mem::take(&mut stage.lost);
@@ -127,7 +130,7 @@ impl Store {
             alloc: &mut self.alloc,
             next_omap_id: self.next_omap_id,
             mode,
-            stage: Stage::default(),
+            stage: std::mem::take(&mut self.spare),
         };
         let outcome = apply.run();
         (apply.stage, outcome)
@@ -141,6 +144,7 @@ impl Store {
         self.totals.objects = self.totals.objects.saturating_add_signed(delta.objects);
         self.totals.stored_bytes = self.totals.stored_bytes.saturating_add_signed(delta.stored_bytes());
         pool_totals::add(&mut self.pools, &delta);
+        self.spare = stage.emptied();
         direct
     }
 

@@ -103,7 +103,8 @@ impl TxnHead {
 pub(crate) fn decode_head(r: &mut Reader) -> Result<TxnHead, DecodeError> {
     r.envelope("store transaction", VERSION, |r, _| {
         let objects = Vec::<ObjectKey>::decode(r)?;
-        let mut sorted: Vec<&ObjectKey> = if objects.len() > 1 { objects.iter().collect() } else { Vec::new() };
+        let mut sorted: Vec<&ObjectKey> =
+            if objects.len() > 1 { objects.iter().collect() } else { Vec::new() };
         sorted.sort_unstable();
         if sorted.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
             // Two indexes for one object would be two states of it.

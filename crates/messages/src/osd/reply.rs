@@ -35,11 +35,16 @@ pub struct MOsdOpReply {
 impl MOsdOpReply {
     /// A reply to `request` with no output yet; `acks` is what it says of ACK and ONDISK.
     pub fn to(request: &MOsdOp, result: i32, epoch: Epoch, acks: u32) -> Self {
+        Self::with_results(request, result, epoch, acks, request.ops.iter().map(OpResult::from).collect())
+    }
+
+    /// The same with what the operations gave.
+    pub fn with_results(request: &MOsdOp, result: i32, epoch: Epoch, acks: u32, ops: Vec<OpResult>) -> Self {
         let kept = request.flags & !(flags::ONDISK | flags::ONNVRAM | flags::ACK);
         Self {
             object: request.object.name.clone(),
             pgid: request.pgid.pgid,
-            ops: request.ops.iter().map(OpResult::from).collect(),
+            ops,
             flags: i64::from(kept | acks),
             result,
             epoch,

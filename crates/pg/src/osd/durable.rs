@@ -1,7 +1,5 @@
 //! What happens when transactions are durable.
 
-use std::collections::BTreeMap;
-
 use store::TxnSeq;
 use types::{Eversion, SpgId};
 
@@ -12,8 +10,7 @@ use crate::io::Output;
 impl OsdCore {
     /// Everything up to `seq` is on stable media. Writes and acks of one PG are told as one, the newest.
     pub(super) fn durable(&mut self, seq: TxnSeq) {
-        let mut written: BTreeMap<SpgId, Eversion> = BTreeMap::new();
-        let mut acked: BTreeMap<SpgId, Eversion> = BTreeMap::new();
+        let (mut written, mut acked) = (Newest::default(), Newest::default());
         while self.shared.on_durable.front().is_some_and(|(s, _)| *s <= seq) {
             let Some((_, done)) = self.shared.on_durable.pop_front() else { break };
             match done {
@@ -28,10 +25,10 @@ impl OsdCore {
                     };
                     match what {
                         PgDone::Write(v) => {
-                            written.insert(id, v);
+                            written.put(id, v);
                         }
                         PgDone::RepOp(v) => {
-                            acked.insert(id, v);
+                            acked.put(id, v);
                         }
                         PgDone::Activated => pg.activated(cx.whoami, cx),
                         PgDone::Pulled { object, version } => pg.pulled(&object, version, cx),
@@ -41,15 +38,28 @@ impl OsdCore {
                 }
             }
         }
-        for (id, v) in acked {
+        for (id, v) in acked.0 {
             if let Some(pg) = self.pgs.get_mut(&id) {
                 pg.rep_op_durable(v, &mut self.shared);
             }
         }
-        for (id, v) in written {
+        for (id, v) in written.0 {
             if let Some(pg) = self.pgs.get_mut(&id) {
                 pg.write_durable(v, &mut self.shared);
             }
+        }
+    }
+}
+
+/// The newest version of each PG, in the order of the PGs: few of them have part in a batch.
+#[derive(Default)]
+struct Newest(Vec<(SpgId, Eversion)>);
+
+impl Newest {
+    fn put(&mut self, id: SpgId, v: Eversion) {
+        match self.0.binary_search_by_key(&id, |(id, _)| *id) {
+            Ok(at) => self.0.iter_mut().skip(at).take(1).for_each(|entry| entry.1 = v),
+            Err(at) => self.0.insert(at, (id, v)),
         }
     }
 }

@@ -44,8 +44,12 @@ impl OsdCore {
         let name = session.peer.name;
         match msg {
             Message::OsdOp(m) => {
-                let epoch = m.epoch;
-                self.route(epoch, Routed::Client { conn, tid, msg: Box::new(m) });
+                let same = |w: &Routed| matches!(w, Routed::Client { conn: c, .. } if *c == conn);
+                if self.must_wait(m.epoch, same) {
+                    let (epoch, what) = (m.epoch, Routed::Client { conn, tid, msg: Box::new(m) });
+                    return self.waiting_for_map.push_back(Waiting { epoch, what });
+                }
+                self.client_request(conn, tid, m);
             }
             Message::OsdBackoff(m) if m.op == backoff_op::ACK_BLOCK => {
                 if let Some(session) = self.shared.sessions.get_mut(&conn) {
@@ -84,14 +88,23 @@ impl OsdCore {
             _ => {}
         }
         if let Some(Ok(msg)) = PgMessage::from_message(&msg) {
-            self.route(msg.epoch, Routed::Pg { from, msg: Box::new(msg) });
+            let same = |w: &Routed| matches!(w, Routed::Pg { from: f, .. } if *f == from);
+            if self.must_wait(msg.epoch, same) {
+                let (epoch, what) = (msg.epoch, Routed::Pg { from, msg: Box::new(msg) });
+                return self.waiting_for_map.push_back(Waiting { epoch, what });
+            }
+            self.pg_message(from, msg);
         }
+    }
+
+    /// Whether a message of this epoch has to wait for its map, or behind others of its source that do.
+    fn must_wait(&self, epoch: Epoch, same_source: impl Fn(&Routed) -> bool) -> bool {
+        epoch > self.shared.epoch() || self.waiting_for_map.iter().any(|w| same_source(&w.what))
     }
 
     /// Delivers a message, or keeps it until its map is here; one source's messages stay in order.
     fn route(&mut self, epoch: Epoch, what: Routed) {
-        let behind = self.waiting_for_map.iter().any(|w| w.what.same_source(&what));
-        if epoch > self.shared.epoch() || behind {
+        if self.must_wait(epoch, |w| w.same_source(&what)) {
             self.waiting_for_map.push_back(Waiting { epoch, what });
             return;
         }

@@ -66,6 +66,10 @@ impl ClientOp {
         MOsdOpReply::to(&self.msg, result, cx.epoch(), flags::ACK | flags::ONDISK)
     }
 
+    fn reply_with(&self, result: i32, ops: Vec<OpResult>, cx: &Shared) -> MOsdOpReply {
+        MOsdOpReply::with_results(&self.msg, result, cx.epoch(), flags::ACK | flags::ONDISK, ops)
+    }
+
     /// A request that the OSD makes itself, in somebody's name.
     pub fn internal(pgid: SpgId, object: &HObject, name: EntityName, ops: Vec<OsdOp>, cx: &Shared) -> Self {
         let msg = MOsdOp {
@@ -419,8 +423,7 @@ impl Pg {
         cx.counters.read_bytes += bytes as u64;
         self.info.sums.add(&done.delta);
         self.report = true;
-        let mut msg = op.reply(done.result, cx);
-        msg.ops = done.results;
+        let mut msg = op.reply_with(done.result, done.results, cx);
         if done.result >= 0 {
             msg.set_versions(Eversion::ZERO, done.user_version);
         } else if done.result == Errno::ENOENT.neg() {
@@ -451,8 +454,7 @@ impl Pg {
             done.results.iter_mut().for_each(|r| r.outdata = Default::default());
         }
         let returns = if op.wants_returns() { op_returns(&done.results) } else { Vec::new() };
-        let mut msg = op.reply(result, cx);
-        msg.ops = std::mem::take(&mut done.results);
+        let mut msg = op.reply_with(result, std::mem::take(&mut done.results), cx);
         let entries = if changes {
             let code = if op.wants_returns() { result } else { 0 };
             Self::complete_entries(&op, std::mem::take(&mut done.entries), code, returns)
@@ -518,8 +520,7 @@ impl Pg {
         match self.execute(&op, &head, &ObjectState::default(), cx) {
             Err(stop) => self.stopped(op, &head, stop, cx),
             Ok(done) => {
-                let mut msg = op.reply(done.result, cx);
-                msg.ops = done.results;
+                let mut msg = op.reply_with(done.result, done.results, cx);
                 msg.set_versions(self.info.last_update, self.info.last_user_version);
                 op.send(msg, cx);
             }

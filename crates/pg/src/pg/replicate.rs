@@ -95,8 +95,7 @@ impl Pg {
         self.info.last_user_version = self.info.last_user_version.max(newest);
         self.info.sums.add(&executed.delta);
         let trim_to = self.trim_target(cx);
-        let after =
-            AfterWrite { last_user_version: self.info.last_user_version, sums: self.info.sums };
+        let after = AfterWrite { last_user_version: self.info.last_user_version, sums: self.info.sums };
         put_entries(&mut txn, self.id, &entries, &after);
         let shipped = (!targets.is_empty()).then(|| split_txn(&mut txn));
         let what = PgDone::Write(version);
