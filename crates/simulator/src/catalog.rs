@@ -68,6 +68,7 @@ catalog![
     only_a_stale_copy_returns,
     fewer_than_min_size,
     stale_primary,
+    stale_primary_with_rare_heartbeats,
     power_loss_of_one,
     power_loss_of_all,
     power_loss_of_all_with_two_copies,
@@ -108,7 +109,6 @@ planted![
     ForgetRequests "lost_replies",
     DupsForgotten "late_resends",
     ReadAnyCopy "flapping_replica",
-    LossySessions "cut_links",
     RepeatingSessions "cut_links",
     ReorderingSessions "cut_links",
     OldDisk "all_copies_return_in_every_order",
@@ -214,6 +214,20 @@ fn stale_primary(base: Scenario) -> Scenario {
         vec![Fault::at(at, island)]
     });
     base.with_seconds(76).with_options(|o| (o.depth, o.clients) = (4, 3)).with_plan(plan)
+}
+
+/// The same with the usual heartbeats: how lately others heard of the primary differs by seconds.
+fn stale_primary_with_rare_heartbeats(base: Scenario) -> Scenario {
+    let client = (0..3).find(|c| is_reader(base.seed, *c)).unwrap_or(0);
+    let plan = each(7.0, 50.0, 3, |i, at| {
+        let island = Kind::Island { osd: i as i32 / 2, client, lasts: s(30) };
+        vec![Fault::at(at + i as f64 * 1.7, island)]
+    });
+    let usual = |o: &mut Options| {
+        (o.heartbeat_interval_s, o.heartbeat_grace_s) = (6, 20);
+        (o.osds, o.clients) = (5, 3);
+    };
+    base.with_seconds(150).with_options(usual).with_plan(plan)
 }
 
 fn power_loss_of_one(base: Scenario) -> Scenario {

@@ -260,7 +260,7 @@ impl World {
         }
     }
 
-    /// Mutants: a session that breaks, or is resumed, loses or repeats what is under way.
+    /// Mutants: a session that breaks, or is resumed, repeats or turns what is under way.
     pub fn mangle(&mut self, conn: types::ConnId) {
         let Some(how) = Mangling::of(self.scenario.mutant) else { return };
         self.net.mangle(self.now, conn, End::Target, how);

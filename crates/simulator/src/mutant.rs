@@ -18,8 +18,6 @@ pub enum Mutant {
     ForgetRequests,
     /// Reads go to any member, which answers from its store whatever its state.
     ReadAnyCopy,
-    /// Resumed sessions between OSDs lose what was under way.
-    LossySessions,
     /// Resumed sessions between OSDs repeat what was under way.
     RepeatingSessions,
     /// The monitor hears "committed" before its log is durable.
@@ -48,13 +46,12 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    pub const ALL: [(&'static str, Self); 18] = [
+    pub const ALL: [(&'static str, Self); 17] = [
         ("ack-early", Self::AckEarly),
         ("replica-ack-early", Self::ReplicaAckEarly),
         ("lose-flush", Self::LoseFlush),
         ("forget-requests", Self::ForgetRequests),
         ("read-any-copy", Self::ReadAnyCopy),
-        ("lossy-sessions", Self::LossySessions),
         ("repeating-sessions", Self::RepeatingSessions),
         ("mon-forgets", Self::MonForgets),
         ("old-disk", Self::OldDisk),

@@ -99,7 +99,6 @@ impl Conn {
 /// What a planted bug does to a session that is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mangling {
-    Lose,
     Repeat,
     Reverse,
 }
@@ -107,7 +106,6 @@ pub enum Mangling {
 impl Mangling {
     pub fn of(mutant: Option<Mutant>) -> Option<Self> {
         match mutant {
-            Some(Mutant::LossySessions) => Some(Self::Lose),
             Some(Mutant::RepeatingSessions) => Some(Self::Repeat),
             Some(Mutant::ReorderingSessions) => Some(Self::Reverse),
             _ => None,
@@ -299,12 +297,11 @@ impl Net {
         }
     }
 
-    /// Mutants: what is under way to an end is lost, arrives twice, or in another order.
+    /// Mutants: what is under way to an end arrives twice, or in another order.
     pub fn mangle(&mut self, now: Time, id: ConnId, to: End, how: Mangling) {
         let Some(c) = self.conns.get_mut(&id) else { return };
         let queue = &mut c.pipes[to as usize].queue;
         match how {
-            Mangling::Lose => return queue.clear(),
             Mangling::Reverse => return queue.make_contiguous().reverse(),
             Mangling::Repeat => {}
         }

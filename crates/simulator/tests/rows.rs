@@ -32,6 +32,7 @@ rows![
     primary_killed_at_each_step,
     all_copies_return_in_every_order,
     stale_primary,
+    stale_primary_with_rare_heartbeats,
     power_loss_of_one,
     power_loss_of_all,
     power_loss_of_all_with_two_copies,

@@ -173,9 +173,13 @@ impl Shared {
 
     /// Whether the OSD answered lately enough that nobody can have replaced us as primary for lack of a sign of life.
     ///
-    /// Peers report us after the grace time; four fifths of it leave room for clocks that run apart.
+    /// Peers report us after the grace time, counted from our last answer to one of theirs: that may have been a whole interval,
+    /// and a tick, before whatever cut us off, while this one answered us just before. A tenth of what is left is room for
+    /// clocks that run apart. (An interval next to the grace leaves nothing; then reads go by a part of it, which is not safe.)
     pub fn has_lease_of(&self, osd: i32) -> bool {
-        let lease = self.config.heartbeat_grace * 4 / 5;
+        let grace = self.config.heartbeat_grace;
+        let silence = self.config.heartbeat_interval + Duration::from_millis(500);
+        let lease = (grace.saturating_sub(silence) * 9 / 10).max(grace / 5);
         self.heard_at.get(&osd).is_some_and(|at| self.now.mono.saturating_sub(*at) < lease)
     }
 
