@@ -45,7 +45,7 @@ def faketime():
 class Cluster:
     def __init__(self, args, folder):
         self.dir, self.conf, self.children = folder, os.path.join(folder, "ceph.conf"), {}
-        self.client = None
+        self.client, self.killed = None, {}
         self.more = ""  # of the configuration's section [global], Ceph only
         self.mons, self.osds = "abcde"[: args.mons], list(range(args.osds))
 
@@ -88,9 +88,17 @@ class Cluster:
                 pid = int(f.read())
         except (OSError, ValueError):
             raise Trouble("no pid file of " + name) from None
-        if not alive(pid):
+        if not alive(pid) or not self.is_ours(pid):
             raise Trouble("%s does not run" % name)
         return pid
+
+    def is_ours(self, pid):
+        """Whether the process was started with files of this cluster: a number in an old file may belong to anybody by now."""
+        try:
+            with open("/proc/%d/cmdline" % pid) as f:
+                return self.dir in f.read()
+        except OSError:
+            return False
 
     def signal(self, name, which):
         pid = self.pid(name)
@@ -105,7 +113,14 @@ class Cluster:
             child.poll()
 
     def kill(self, name):
+        if name.startswith("osd."):
+            osd = int(name[4:])
+            self.killed[osd] = self.up_from()[osd]
         self.signal(name, signal.SIGKILL)
+
+    def up_from(self):
+        """The epoch since which each OSD is, or was, up."""
+        return {o["osd"]: o["up_from"] for o in self.ask("osd dump")["osds"]}
 
     def start_daemon(self, name, words, skew):
         """Starts it as a process whose clock is off by so many seconds, in Debian's libfaketime; its monotonic clock is right."""
@@ -139,6 +154,22 @@ class Cluster:
         bad = {s: n for s, n in states.items() if not {"active", "clean"} <= set(s.split("+"))}
         if bad or not states or len(status["quorum"]) != len(self.mons):
             return "PGs %s, monitors %s" % (bad or states, status["quorum_names"])
+        return self.stale()
+
+    def stale(self):
+        """What of all this may be news from before the last fault: OSDs that have not booted since, PGs that have not reported since."""
+        if not self.killed:
+            return None
+        since = self.up_from()
+        if waiting := [osd for osd, before in self.killed.items() if since[osd] <= before]:
+            return "OSDs %s have not booted again" % waiting
+        dump = self.ask("pg dump", target="mgr", dumpcontents=["pgs"])
+        pgs = dump.get("pg_stats", dump.get("pg_map", {}).get("pg_stats"))
+        members = {pg["pgid"]: self.killed.keys() & {*pg["up"], *pg["acting"]} for pg in pgs}
+        old = [pg["pgid"] for pg in pgs if any(pg["reported_epoch"] < since[osd] for osd in members[pg["pgid"]])]
+        if old:
+            return "PGs %s have not reported since" % old[:5]
+        self.killed = {}
         return None
 
     def wait_clean(self, seconds):

@@ -86,6 +86,16 @@ osd memory target = 1073741824
 """
 
 
+def free_net(first):
+    """A number N for 10.N.0.0/16 that no route of this machine touches, from `first` on."""
+    routes = run("ip", "-4", "route")
+    for i in range(180):
+        n = 64 + (first - 64 + i) % 180
+        if "10.%d." % n not in routes:
+            return n
+    raise Trouble("10.64.0.0 to 10.243.0.0 are all in use here")
+
+
 class Hosts:
     """The cluster in a folder. Daemons have Ceph's names (mon.a, osd.0, mgr.x)."""
 
@@ -104,7 +114,8 @@ class Hosts:
                 raise Trouble("%s holds no cluster of hosts: make one with `up`" % self.dir) from None
         # Names of interfaces are short, and two clusters on one machine must not meet.
         digest = hashlib.sha256(self.dir.encode()).digest()
-        self.tag, self.net = digest.hex()[:5], 64 + digest[0] % 180
+        self.tag = digest.hex()[:5]
+        self.net = settings.get("net") or self.__dict__.get("net") or free_net(64 + digest[0] % 180)
         self.hosts = ["h%d" % (i + 1) for i in range(self.count)]
         self.mons = "abcde"[: min(3, self.count)]
 
@@ -271,7 +282,11 @@ class Hosts:
     def up(self, seconds=120):
         """Makes the cluster, or starts what does not run of one that there is; waits until all OSDs are up."""
         if not os.path.exists(self.file):
-            self.make()
+            try:
+                self.make()
+            except BaseException:
+                self.unmake()
+                raise
         elif not os.path.exists("/run/netns/" + self.namespace(self.hosts[0])):
             self.make_networks()
         for name in self.daemons():
@@ -287,6 +302,16 @@ class Hosts:
             if time.monotonic() > until:
                 raise Trouble("only %d of %d OSDs are up" % (stat["num_up_osds"], wanted))
             time.sleep(0.2)
+
+    def unmake(self):
+        """After a failure half way: nothing runs, no network is left, and `up` may be tried again in an empty folder."""
+        for child in self.children:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+        self.remove_networks()
+        if os.path.exists(self.file):
+            os.remove(self.file)
 
     def make(self):
         if os.path.isdir(self.dir) and os.listdir(self.dir):
@@ -318,7 +343,7 @@ class Hosts:
             for name in self.mons:
                 run("cp", first, os.path.join(self.dir, "mon." + name, "keyring"))
         with open(self.file, "w") as f:
-            known = ("count", "osds", "loligo", "peer", "size", "set")
+            known = ("count", "osds", "loligo", "peer", "size", "set", "net")
             json.dump({k: self.__dict__[k] for k in known}, f)
         for name in self.mons:
             self.start("mon." + name)

@@ -35,6 +35,7 @@ from model import LOGS, read_log
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 POOL, IMAGES, IMAGE = "thrash", "thrash-images", "image"
+FIO_LIMIT = 240  # seconds of a pass, without the time that the cluster may be away
 
 
 class Thrash:
@@ -70,6 +71,7 @@ class Thrash:
         words = ["fio", "--output-format=json", "--name=thrash", "--ioengine=rbd", "--pool=" + IMAGES, "--rbdname=" + IMAGE, "--clientname=admin",
                  "--direct=1", "--rw=randwrite", "--bs=4k", "--iodepth=4", "--size=64M", "--rate_iops=600", "--randseed=%d" % (self.fio_runs + 1),
                  "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0"]  # fmt: skip
+        self.fio_begin = time.monotonic()
         env = {"CEPH_CONF": self.cluster.conf, "PATH": os.environ["PATH"]}
         self.fio = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env, cwd=self.cluster.dir)
 
@@ -81,6 +83,8 @@ class Thrash:
         if self.fio.poll() is not None:
             self.fio_ended()
             self.start_fio()
+        elif time.monotonic() - self.fio_begin > FIO_LIMIT + self.args.clean:
+            raise Trouble("a pass of fio does not end")
 
     def fio_ended(self):
         text = self.fio.communicate()[0]
@@ -248,11 +252,11 @@ class Thrash:
             if client.wait(timeout=200):
                 self.wrong.append("a client noticed a fault, see %s" % out)
             ops += int(text or 0)
-        if self.fio.poll() is None and self.fio_runs:  # a pass under way when there was one already
-            self.fio.kill()
-            self.fio.communicate()
-        else:
+        try:
+            self.fio.wait(timeout=FIO_LIMIT)
             self.fio_ended()
+        except subprocess.TimeoutExpired:
+            self.wrong.append("fio's last pass does not end")
         return ops
 
     def check(self):
