@@ -87,6 +87,11 @@ impl PgHistory {
     /// Takes what another copy knows better; true when something changed.
     pub fn merge(&mut self, o: &Self) -> bool {
         let before = *self;
+        // Whatever a copy that never took part says of scrubs is made up.
+        let scrubbed = |h: &Self| (h.last_epoch_started.0 > 0, h.scrub.last_stamp);
+        if scrubbed(o) > scrubbed(self) {
+            self.scrub = o.scrub;
+        }
         self.epoch_created = match (self.epoch_created.0, o.epoch_created.0) {
             (0, _) => o.epoch_created,
             (_, 0) => self.epoch_created,
@@ -99,9 +104,6 @@ impl PgHistory {
         self.last_interval_clean = self.last_interval_clean.max(o.last_interval_clean);
         self.last_epoch_split = self.last_epoch_split.max(o.last_epoch_split);
         self.last_clean_stamp = self.last_clean_stamp.max(o.last_clean_stamp);
-        if o.scrub.last_stamp > self.scrub.last_stamp {
-            self.scrub = o.scrub;
-        }
         *self != before
     }
 }
@@ -306,6 +308,29 @@ mod tests {
         let mut unknown = AfterWrite::default().to_bytes().to_vec();
         unknown[9] = 0x80;
         assert!(AfterWrite::from_bytes(unknown).is_err());
+    }
+
+    #[test]
+    fn what_scrubs_found_is_not_taken_from_a_copy_that_never_started() {
+        let history = |started, stamp, errors| PgHistory {
+            last_epoch_started: Epoch(started),
+            scrub: ScrubHistory {
+                last_stamp: Utime::new(stamp, 0),
+                deep_errors: errors,
+                ..Default::default()
+            },
+            ..PgHistory::default()
+        };
+        for (ours, theirs, errors) in [
+            (history(5, 100, 3), history(0, 900, 0), 3),
+            (history(0, 900, 0), history(5, 100, 3), 3),
+            (history(5, 100, 3), history(4, 900, 0), 0),
+            (history(0, 0, 0), history(0, 100, 3), 3),
+        ] {
+            let mut merged = ours;
+            merged.merge(&theirs);
+            assert_eq!(merged.scrub.deep_errors, errors, "{ours:?} {theirs:?}");
+        }
     }
 
     #[test]

@@ -45,10 +45,7 @@ impl OsdCore {
             crate::pg::remove::finish(*pool, &mut self.shared);
         }
         for pgid in wanted {
-            let mut pg = born(pgid, &history);
-            // Source: pg_history_t's constructor for a new PG.
-            let (now, scrub) = (self.shared.now.wall, &mut pg.info.history.scrub);
-            (scrub.last_stamp, scrub.last_deep_stamp, scrub.last_clean_stamp) = (now, now, now);
+            let pg = born(pgid, &history);
             persist::put_info(txn, pg.id, &pg.info);
             persist::put_past(txn, pg.id, &pg.past);
             changed.insert(pg.id);

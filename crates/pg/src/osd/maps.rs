@@ -203,7 +203,9 @@ impl OsdCore {
 
     fn remove_pools(&mut self, before: &OsdMap, removed: &BTreeSet<SpgId>) {
         for id in removed {
-            self.pgs.remove(id);
+            if let Some(mut pg) = self.pgs.remove(id) {
+                pg.stop(&mut self.shared);
+            }
             self.shared.sessions.values_mut().for_each(|s| s.backoffs.forget(*id));
             let pg_num = before.pool(id.pgid.pool).map_or(1, |p| p.pg_num);
             let range = crate::range::pg_range(id.pgid, pg_num.max(id.pgid.seed.saturating_add(1)));

@@ -187,6 +187,7 @@ impl OsdCore {
         if let PgBody::Remove = msg.body {
             if pg.primary() == from && !pg.acting().contains(&cx.whoami) && !pg.up().contains(&cx.whoami) {
                 let range = pg_range(msg.pgid.pgid, pg.key.pg_num.max(msg.pgid.pgid.seed + 1));
+                pg.stop(cx);
                 self.pgs.remove(&msg.pgid);
                 cx.sessions.values_mut().for_each(|s| s.backoffs.forget(msg.pgid));
                 crate::pg::remove::remove_copy(msg.pgid, range, cx);

@@ -8,7 +8,7 @@ use types::{Epoch, Eversion, HObject};
 use super::backfill::Backfill;
 use super::peering::needs_backfill_from_start;
 use super::{Pg, Phase, persist};
-use crate::info::{PgHistory, PgInfo};
+use crate::info::{PgHistory, PgInfo, ScrubHistory};
 use crate::interval::PastIntervals;
 use crate::io::LogLevel;
 use crate::log::PgLog;
@@ -24,6 +24,7 @@ impl Pg {
             self.info.last_epoch_started = cx.epoch();
             self.info.last_interval_started = self.interval();
         }
+        self.begin_history(cx);
         self.activate_sent = cx.now.mono;
         self.find_backfills();
         let mut waiting: BTreeSet<i32> = self.write_targets(cx).into_iter().collect();
@@ -38,6 +39,16 @@ impl Pg {
         self.submit(txn, PgDone::Activated, cx);
         self.phase = Phase::Activating { waiting };
         self.report = true;
+    }
+
+    /// The first start of a PG that no copy has ever started counts as a scrub that found nothing.
+    /// Source: pg_history_t's constructor for a new PG.
+    fn begin_history(&mut self, cx: &Shared) {
+        let h = &mut self.info.history;
+        if h.last_epoch_started == Epoch(0) && h.scrub == ScrubHistory::default() {
+            let now = cx.now.wall;
+            (h.scrub.last_stamp, h.scrub.last_deep_stamp, h.scrub.last_clean_stamp) = (now, now, now);
+        }
     }
 
     /// Submits a transaction of the current interval.

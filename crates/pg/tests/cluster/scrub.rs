@@ -421,3 +421,62 @@ fn scrubs_survive_restarts() {
         check_whole(&mut s, pool);
     }
 }
+
+/// A pool whose first PG has a damaged copy on a member that does not lead, as a scrub has found.
+fn inconsistent(osds: i32, seed: u64) -> (Sim, PoolId) {
+    let mut s = Sim::new(osds, seed);
+    s.until("all up", |s| (0..osds).all(|o| s.mon.map.is_up(o)));
+    let pool = s.mon.create_pool(3, 2, 1);
+    s.settle();
+    let map = s.mon.map.clone();
+    for i in 0..6u8 {
+        s.client.write(&map, pool, &format!("o{i}"), vec![i; 6000]);
+    }
+    s.settle();
+    let members = map.pg_to_up_acting(PgId::new(pool, 0)).acting;
+    let mut txn = Txn::new();
+    txn.remove(&key(&s, pool, "o1"));
+    tamper(&mut s, *members.last().unwrap(), txn);
+    assert!(scrub(&mut s, pool, How::Deep).ends_with(" 1 errors"));
+    assert_eq!(state(&s, pool), "active+clean+inconsistent");
+    (s, pool)
+}
+
+/// A copy that was just made knows of no scrub; what scrubs found before it stands.
+#[test]
+fn a_new_copy_does_not_hide_what_a_scrub_has_found() {
+    for seed in 300..303 {
+        let (mut s, pool) = inconsistent(4, seed);
+        let members = s.mon.map.pg_to_up_acting(PgId::new(pool, 0)).acting;
+        s.mon.mark_out(members[1]);
+        let clean = |s: &mut Sim| {
+            let up = s.mon.map.pg_to_up_acting(PgId::new(pool, 0)).up;
+            !up.contains(&members[1]) && s.states().values().all(|t| t.starts_with("active+clean"))
+        };
+        s.until("moved", clean);
+        assert_eq!(state(&s, pool), "active+clean+inconsistent");
+    }
+}
+
+/// A scrub ends with its pool: others get its place.
+#[test]
+fn a_pool_that_is_deleted_while_it_is_scrubbed_leaves_no_place_taken() {
+    for seed in 310..314 {
+        let (mut s, pool) = inconsistent(3, seed);
+        let other = s.mon.create_pool(3, 2, 1);
+        s.until("served", |s| s.states().values().all(|t| t.starts_with("active+clean")));
+        ask(&mut s, pool, How::Deep);
+        s.tick(Duration::from_millis(500));
+        let begun = |s: &mut Sim| {
+            let cores = s.nodes.iter().filter_map(|n| n.core.as_ref());
+            cores.flat_map(|c| c.pg_states()).any(|(_, bits)| bits & pg_state::SCRUBBING != 0)
+        };
+        s.until("scrubbing", begun);
+        s.client.model.clear();
+        s.mon.change(|inc, _| {
+            inc.old_pools.insert(pool);
+        });
+        s.until("deleted", |s| s.states().len() == 1 && s.all_are("active+clean"));
+        assert!(scrub(&mut s, other, How::Deep).ends_with(" ok"));
+    }
+}
