@@ -66,10 +66,10 @@ struct Founding {
 /// What became of our place among the monitors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OwnMembership {
-    /// The monitor map has not named us yet.
-    Awaited,
+    /// The monitor map, as far as we know it, does not name us (yet): a recovered snapshot may be older than our addition.
+    Unlisted,
     Listed,
-    /// The map names us no more, since then.
+    /// The newest map does not name us, or leaders say so; known since then.
     Removed(Duration),
 }
 
@@ -124,11 +124,11 @@ impl Member {
             names_of: None,
             founding: None,
             blank_told: None,
-            membership: OwnMembership::Awaited,
+            membership: OwnMembership::Unlisted,
             served: false,
             disowned: None,
         };
-        member.follow_monmap(now);
+        member.follow_monmap();
         member.core.settings.quorum = member.quorum_view();
         Ok(member)
     }
@@ -207,6 +207,16 @@ impl Member {
                 Work::Core(output) => self.core_output(now, output, &mut work, out),
                 Work::Quorum(output) => self.quorum_output(now, output, &mut work, out),
             }
+        }
+        self.conclude_removal(now);
+    }
+
+    /// Whoever is missing from the newest monitor map was removed. Comes when all that is committed is applied; older states
+    /// prove nothing. One with a blank store waits to be added.
+    fn conclude_removal(&mut self, now: Now) {
+        let unlisted = self.membership == OwnMembership::Unlisted && !self.raft.is_blank();
+        if unlisted && self.raft.is_current() {
+            self.membership = OwnMembership::Removed(now.mono);
         }
     }
 
@@ -314,23 +324,22 @@ impl Member {
     }
 
     fn monmap_changed(&mut self, now: Now, work: &mut VecDeque<Work>) {
-        if self.follow_monmap(now) {
+        if self.follow_monmap() {
             self.quorum_changed(now, work);
         }
     }
 
     /// The quorum's members are those that the monitor map names.
-    fn follow_monmap(&mut self, now: Now) -> bool {
+    fn follow_monmap(&mut self) -> bool {
         let monmap = &self.core.state().monmap;
         if self.names_of == Some(monmap.epoch) {
             return false;
         }
         let listed = monmap.mons.contains_key(&self.core.settings.name);
-        let was_member = self.membership != OwnMembership::Awaited || !self.raft.is_blank();
-        self.membership = match listed {
-            true => OwnMembership::Listed,
-            false if was_member => OwnMembership::Removed(now.mono),
-            false => OwnMembership::Awaited,
+        self.membership = match (listed, self.membership) {
+            (true, _) => OwnMembership::Listed,
+            (false, removed @ OwnMembership::Removed(_)) => removed,
+            (false, _) => OwnMembership::Unlisted,
         };
         self.names_of = Some(monmap.epoch);
         self.raft.set_names(monmap.mons.keys().cloned().collect::<BTreeSet<String>>());
@@ -450,10 +459,10 @@ impl Member {
                 }
                 self.found_if_complete(now, work);
             }
-            // One that waits to be added goes on waiting.
+            // One with a blank store waits to be added.
             PeerWhat::NotListed => {
-                let listed = !self.raft.is_blank() && self.membership == OwnMembership::Listed;
-                if listed && self.view.leader.is_none() {
+                let removed = matches!(self.membership, OwnMembership::Removed(_));
+                if !removed && !self.raft.is_blank() && self.view.leader.is_none() {
                     let since = *self.disowned.get_or_insert(now.mono);
                     if now.mono >= since + DISOWNED_LIMIT {
                         self.membership = OwnMembership::Removed(now.mono);

@@ -360,3 +360,60 @@ fn removing_a_monitor_of_a_lower_rank_disturbs_no_proposal() {
         assert_eq!(state.osds.newest(), epoch.next().next(), "at {at}");
     }
 }
+
+/// All of them restart with snapshots from before a monitor's addition, or removal: only the newest map counts.
+#[test]
+fn membership_is_judged_by_the_newest_map_alone() {
+    let mut g = Group::new();
+    g.run(4_000);
+    let leader = g.leader().expect("a leader");
+    let added = (leader + 1) % 3;
+    let conn = g.login(leader, "client.admin");
+    g.run(200);
+    // The state that all snapshots are taken from does not name it.
+    let name = NAMES[added];
+    g.command(leader, conn, &format!(r#"{{"prefix":"mon rm","name":"{name}"}}"#));
+    g.run(500);
+    let member = g.hosts[leader].member.as_ref().expect("it runs");
+    let (without, index) = (member.core().snapshot(), member.core().index());
+    let term = member.raft().entry(index).expect("it is in the log").term;
+    g.run(6_000);
+    let dismissed = |g: &Group, at: usize| g.hosts[at].member.as_ref().and_then(|m| m.dismissed(g.now));
+    assert_eq!(dismissed(&g, added), Some(monitor::Dismissal::Removed), "it was removed while it ran");
+    assert_eq!(dismissed(&g, leader), None);
+    // It comes again with a blank store, and all of them stop before the next snapshot.
+    g.kill(added);
+    let auth = cephx::EntityAuth { key: cephx::CryptoKey::new([1; 16], Utime::ZERO), caps: BTreeMap::new() };
+    let state = Monitor::blank(FSID, auth, g.now, &mut SeededEntropy(5));
+    g.hosts[added].disk = Start {
+        hard: HardState { id: MemberId(778), ..HardState::default() },
+        snapshot: Snapshot { state, ..Snapshot::default() },
+        entries: Vec::new(),
+    };
+    g.start(added);
+    g.run(3_000);
+    assert_eq!(dismissed(&g, added), None, "a blank store waits");
+    let leader = (0..3).find(|at| g.hosts[*at].member.as_ref().is_some_and(|m| m.raft().is_leader()));
+    let leader = leader.expect("two of them go on");
+    let conn = g.login(leader, "client.admin");
+    g.run(200);
+    let add = format!(r#"{{"prefix":"mon add","name":"{name}","addr":"127.0.0.1:{}"}}"#, 3_300 + added);
+    g.command(leader, conn, &add);
+    g.run(3_000);
+    assert!(g.leader().is_some(), "three of them again: {:?}", g.answer(leader, conn));
+    (0..3).for_each(|at| g.kill(at));
+    for host in &mut g.hosts {
+        let members = host.disk.snapshot.members.clone();
+        host.disk.snapshot = Snapshot { index, term, members, state: without.clone() };
+        host.disk.entries.retain(|e| e.index > index);
+        assert_eq!(host.disk.entries.first().map(|e| e.index), Some(index + 1));
+    }
+    // Slowly: for ten seconds the added one is alone.
+    g.start(added);
+    g.run(10_000);
+    assert_eq!(dismissed(&g, added), None, "nobody has told it the newest map");
+    (0..3).filter(|at| *at != added).for_each(|at| g.start(at));
+    g.run(6_000);
+    assert!(g.leader().is_some());
+    assert!((0..3).all(|at| dismissed(&g, at).is_none()));
+}

@@ -38,6 +38,7 @@ impl Raft {
             return;
         }
         self.hear(now, from, active);
+        self.leader_commit = commit;
         if let Some(hint) = self.mismatch(prev_index, prev_term) {
             let reply = AppendReply { ok: false, index: hint, sent, wall: now.wall };
             let reply = self.to(from, Body::AppendReply(reply));
@@ -103,6 +104,8 @@ impl Raft {
     ) {
         let InstallSnapshot { snapshot, sent, active } = install;
         self.hear(now, from, active);
+        // How much more is committed is told by the next append.
+        self.leader_commit = u64::MAX;
         let index = snapshot.index;
         let known = !self.is_blank() && index <= self.commit;
         if !known {

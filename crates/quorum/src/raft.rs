@@ -140,6 +140,8 @@ pub struct Raft {
     pub(crate) log: Log,
     pub(crate) role: Role,
     pub(crate) commit: u64,
+    /// What the newest append of a leader said to be committed.
+    pub(crate) leader_commit: u64,
     applied: u64,
     /// The last log index that is durable and unchanged since.
     pub(crate) durable: u64,
@@ -183,6 +185,7 @@ impl Raft {
             log,
             role: Role::Follower { leader: None, verified: commit, active: Vec::new() },
             commit,
+            leader_commit: u64::MAX,
             applied: commit,
             durable,
             pending: Write::default(),
@@ -261,6 +264,19 @@ impl Raft {
     /// Whether a leader found that our store lacks what it once acknowledged: nothing that it says can be relied on.
     pub fn is_outdated(&self) -> bool {
         self.outdated
+    }
+
+    /// Whether our committed state was the newest one when a leader in view last spoke: everything that earlier leaders
+    /// committed, and all that this one had.
+    pub fn is_current(&self) -> bool {
+        match &self.role {
+            Role::Leader(leading) => self.commit >= leading.start,
+            Role::Follower { leader: Some(_), .. } => {
+                // Until an entry of its own term is committed, a leader does not know itself what was.
+                self.commit >= self.leader_commit && self.log.term(self.commit) == Some(self.hard.term)
+            }
+            _ => false,
+        }
     }
 
     /// Makes a store that belongs to no group the only member of a new one, which starts from `state`. Whoever calls this
