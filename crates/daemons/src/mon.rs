@@ -197,6 +197,10 @@ impl Shell {
             Some(Dismissal::Former) => MonEnd::Failed(
                 "it was removed from the cluster (ceph mon rm); to use it again, make a new store and add it".to_owned(),
             ),
+            Some(Dismissal::Unreadable) => MonEnd::Failed(
+                "the other monitors sent a state or a change that this program does not understand; is it older than theirs?"
+                    .to_owned(),
+            ),
             Some(Dismissal::OutdatedStore) => MonEnd::Failed(
                 "its store is an older copy and lacks what this monitor has acknowledged; make a new store and it will \
                  fetch everything from the others"

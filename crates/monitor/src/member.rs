@@ -82,6 +82,8 @@ pub enum Dismissal {
     Former,
     /// Its store is an older copy of what it was.
     OutdatedStore,
+    /// What the others sent is not to be understood by this program.
+    Unreadable,
 }
 
 /// What one half wants of the other, or of the world.
@@ -162,6 +164,9 @@ impl Member {
     pub fn dismissed(&self, now: Now) -> Option<Dismissal> {
         if self.raft.is_outdated() {
             return Some(Dismissal::OutdatedStore);
+        }
+        if self.core.broken {
+            return Some(Dismissal::Unreadable);
         }
         match self.membership {
             // Others are still to hear of it, and a leader has to hand over.

@@ -30,6 +30,8 @@ pub struct Monitor {
     pub(crate) entropy: Box<dyn Entropy>,
     /// As committed.
     pub(crate) state: State,
+    /// What the quorum agreed on makes no sense to this program, of another version perhaps: it must not go on, nor guess.
+    pub(crate) broken: bool,
     /// Of the last committed entry.
     pub(crate) index: u64,
     pub(crate) sessions: BTreeMap<ConnId, Session>,
@@ -87,6 +89,7 @@ impl Monitor {
             sessions: BTreeMap::new(),
             waiting: VecDeque::new(),
             in_flight: None,
+            broken: false,
             proposals: 0,
             origin,
             snapshot_index: index,
@@ -134,6 +137,9 @@ impl Monitor {
 
     /// Takes one event; what is to be done about it is appended to `out`.
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        if self.broken {
+            return;
+        }
         match input {
             Input::AuthRequest { .. } => self.login(now, input, out),
             Input::AuthMore { conn, payload } => self.auth_more(now, conn, &payload, out),
@@ -318,13 +324,16 @@ impl Monitor {
             // The quorum's own entry.
             return self.snapshot_if_due(out);
         }
-        let proposal = Proposal::from_bytes(change.clone());
-        assert!(proposal.is_ok(), "our own log entries decode: {proposal:?}");
-        let Ok(proposal) = proposal else { return };
+        let Ok(proposal) = Proposal::from_bytes(change.clone()) else {
+            self.broken = true;
+            return;
+        };
         for change in &proposal.changes {
             self.note_ids(change);
-            let applied = self.state.apply(change);
-            assert!(applied.is_ok(), "a committed change applies: {applied:?}");
+            if self.state.apply(change).is_err() {
+                self.broken = true;
+                return;
+            }
         }
         if self.state.osds.newest() != before {
             self.osdmap_changed(now, before);
@@ -349,9 +358,10 @@ impl Monitor {
 
     /// Takes over another member's state.
     fn install(&mut self, now: Now, snapshot: &Bytes, out: &mut Vec<Output>) {
-        let decoded = decode_snapshot(snapshot);
-        assert!(decoded.is_ok(), "a snapshot of our own quorum decodes: {:?}", decoded.as_ref().err());
-        let Ok((index, state)) = decoded else { return };
+        let Ok((index, state)) = decode_snapshot(snapshot) else {
+            self.broken = true;
+            return;
+        };
         let before = self.state.osds.newest();
         self.index = index;
         self.snapshot_index = index;
