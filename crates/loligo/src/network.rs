@@ -119,11 +119,11 @@ mod tests {
         let local: IpAddr = "127.0.0.1".parse().expect("an address");
         let mon = [EntityAddr::v2(SocketAddr::new(local, 3300), 0)];
         assert_eq!(public(&values(&[]), &mon).expect("found").ip(), local);
-        let both = values(&[("public_network", "192.0.2.0/24, 127.0.0.0/8"), ("cluster_addr", "127.0.0.9")]);
+        let both = values(&[("public_network", "240.1.2.0/24, 127.0.0.0/8"), ("cluster_addr", "127.0.0.9")]);
         assert_eq!(public(&both, &[]).expect("found").ip(), local);
         assert_eq!(cluster(&both, local).expect("found").to_string(), "127.0.0.9");
-        let nowhere = values(&[("public_network", "192.0.2.0/24")]);
+        let nowhere = values(&[("public_network", "240.1.2.0/24")]);
         let error = public(&nowhere, &mon).expect_err("no such address").to_string();
-        assert!(error.contains("no address in public_network = 192.0.2.0/24"), "{error}");
+        assert!(error.contains("no address in public_network = 240.1.2.0/24"), "{error}");
     }
 }
