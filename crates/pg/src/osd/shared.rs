@@ -14,6 +14,7 @@ use super::session::Session;
 use crate::OsdConfig;
 use crate::io::{FatalReason, LogLevel, Output};
 use crate::peer::{PgBody, PgMessage};
+use crate::pg::Forced;
 use crate::pg::remove::Removal;
 
 /// What to do when a transaction is durable. `interval` guards against effects of an interval that is over.
@@ -74,8 +75,8 @@ pub(crate) struct Shared {
     pub recovery_active: usize,
     /// PGs that are being scrubbed, led from here or not: each holds a place.
     pub scrubs: BTreeSet<SpgId>,
-    /// PGs whose recovery or backfill goes before other PGs'.
-    pub forced: BTreeSet<SpgId>,
+    /// What goes before other PGs' recovery and backfill, and can be done now.
+    pub forced: BTreeMap<SpgId, Forced>,
     /// Copies that are being deleted, and whether a slice of one is under way.
     pub removals: VecDeque<Removal>,
     pub removing: bool,

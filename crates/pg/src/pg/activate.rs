@@ -183,6 +183,7 @@ impl Pg {
         } else {
             self.reconsider_waiting(cx);
         }
+        self.find_unfound(cx);
         self.continue_recovery(cx);
     }
 

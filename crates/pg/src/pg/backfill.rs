@@ -99,16 +99,16 @@ impl Pg {
 
     /// Primary: begins the next range of each backfill, and sends what the ranges under way still lack.
     pub fn continue_backfill(&mut self, cx: &mut Shared) {
-        if self.phase != Phase::Active || !self.missing.is_empty() || self.backfill_is_held(cx) {
+        if self.phase != Phase::Active || self.backfills.is_empty() {
             return;
         }
-        if !self.forced.backfill && cx.forced.iter().any(|id| *id != self.id) {
-            return;
-        }
-        let targets: Vec<i32> = self.backfills.keys().copied().filter(|osd| !is_too_full(*osd, cx)).collect();
+        // Whatever forbids a range to begin: writes wait for one that is under way, so it is always finished.
+        let yields = !self.forced.backfill && self.others_go_first(cx);
+        let may_begin = self.missing.is_empty() && !self.backfill_is_held(cx) && !yields;
+        let targets: Vec<i32> = self.backfills.keys().copied().collect();
         for osd in targets {
             match self.backfills.get(&osd).map(|b| b.step.clone()) {
-                Some(Step::Idle) => self.begin_range(osd, cx),
+                Some(Step::Idle) if may_begin && !is_too_full(osd, cx) => self.begin_range(osd, cx),
                 Some(Step::Copying { left, .. }) => self.copy_objects(osd, &left, cx),
                 _ => {}
             }
@@ -204,7 +204,7 @@ impl Pg {
             if cx.recovery_active >= cx.config.recovery_max_active {
                 return;
             }
-            if !self.recovering.contains_key(object) {
+            if !self.recovering.contains_key(object) && !self.missing.contains(object) {
                 self.push_object(object, BTreeSet::from([osd]), cx);
             }
         }

@@ -75,6 +75,7 @@ impl Pg {
         self.unfound.clear();
         self.damaged.clear();
         self.lamented.clear();
+        self.reverting.clear();
         self.blocked_by.clear();
         self.trim = Trim::default();
         self.scrub_interrupted(cx);

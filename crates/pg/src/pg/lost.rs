@@ -4,20 +4,34 @@
 //!
 //! Source: PrimaryLogPG::mark_all_unfound_lost.
 
+use std::collections::BTreeSet;
+
 use codec::{Decode, Encode};
 use messages::osd::{MOsdOpReply, flags};
-use store::Txn;
+use store::{StoreError, Txn};
 use types::{EntityName, Errno, Eversion, HObject};
 
 use super::client::ClientOp;
+use super::recovery::Recovering;
 use super::replicate::Write;
 use super::writes::InFlight;
 use super::{Pg, Phase, persist};
 use crate::entry::{EntryKind, LogEntry};
 use crate::exec::Executed;
 use crate::io::LogLevel;
-use crate::object::{INFO_ATTR, ObjectInfo};
+use crate::missing::{Missing, MissingItem};
+use crate::object::{INFO_ATTR, ObjectInfo, stored_version};
 use crate::osd::shared::{Done, Shared};
+use crate::peer::{ObjectPush, PgBody};
+
+/// An unfound object whose older version is asked of a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reverting {
+    from: i32,
+    have: Eversion,
+    /// Who could not read theirs.
+    failed: BTreeSet<i32>,
+}
 
 impl Pg {
     /// Gives up all unfound objects; the answer's text.
@@ -25,53 +39,192 @@ impl Pg {
         if !self.is_primary(cx) || self.phase != Phase::Active || !self.is_writeable() {
             return Err((Errno::EAGAIN, "not primary, or not active".into()));
         }
+        self.find_unfound(cx);
         let objects: Vec<HObject> = self.unfound.iter().cloned().collect();
-        if objects.is_empty() {
+        let count = objects.len();
+        if count == 0 {
             return Ok("pg has no unfound objects".into());
         }
-        let count = objects.len();
-        for object in objects {
-            let what = if revert { "reverted" } else { "deleted" };
-            let text = format!("pg {} object {object} is lost for good: {what}", self.id);
-            cx.cluster_log(LogLevel::Error, text);
-            self.give_up(&object, revert, cx);
+        if !self.ask_holders(cx) {
+            let why = "unfound objects but we haven't probed all sources, not marking lost";
+            return Err((Errno::EINVAL, format!("pg has {count} {why}")));
         }
-        self.recount(cx);
-        self.update_last_complete();
-        self.report = true;
+        let tried = objects.iter().try_for_each(|object| match revert {
+            true => self.revert(object, BTreeSet::new(), cx),
+            false => self.give_up(object, None, cx),
+        });
         self.continue_recovery(cx);
-        Ok(format!("pg has {count} objects unfound and apparently lost marking"))
+        match tried {
+            Ok(()) => Ok(format!("pg has {count} objects unfound and apparently lost marking")),
+            Err(e) => {
+                Err((Errno::ENOSPC, format!("not all of {count} unfound objects are marked lost: {e}")))
+            }
+        }
     }
 
-    fn give_up(&mut self, object: &HObject, revert: bool, cx: &mut Shared) {
-        let version = self.next_version(cx);
-        let key = self.object_key(object);
-        let mut txn = Txn::new();
-        let old = if revert { self.older(object, version, cx) } else { None };
-        let (kind, user_version) = match &old {
-            Some((push, user_version)) => {
-                self.store_object(push, &mut txn);
-                (EntryKind::Modify, *user_version)
-            }
-            None => {
-                txn.remove(&key);
-                (EntryKind::Delete, self.info.last_user_version + 1)
-            }
-        };
-        self.unfound.remove(object);
-        self.lamented.remove(object);
-        self.missing.remove(object);
-        for peer in self.peers.values_mut() {
-            if let Some(missing) = &mut peer.missing {
-                missing.remove(object);
+    /// Whether everybody who may hold what is unfound has said what it lacks, or is gone for good; asks the others.
+    ///
+    /// Source: PeeringState::all_unfound_are_queried_or_lost, PeeringState::discover_all_missing.
+    pub(super) fn ask_holders(&self, cx: &mut Shared) -> bool {
+        if self.unfound.is_empty() {
+            return true;
+        }
+        let members = self.acting().iter().chain(self.up());
+        let mut holders: BTreeSet<i32> =
+            self.past.iter().flat_map(|i| &i.acting).chain(members).copied().collect();
+        holders.remove(&cx.whoami);
+        let mut all_known = true;
+        for osd in holders {
+            let Some(state) = cx.map.osd(osd) else { continue };
+            let question = match self.peers.get(&osd) {
+                Some(p) if p.missing.is_some() || p.info.is_empty() || !p.info.has_missing() => continue,
+                Some(p) => PgBody::QueryLog { since: Eversion::new(p.info.last_epoch_started, 0) },
+                None => PgBody::QueryInfo,
+            };
+            let lost = !state.is_up() && state.info.lost_at > state.info.up_from;
+            all_known &= lost;
+            if state.is_up() {
+                cx.send_pg(osd, self.id, self.interval(), question);
             }
         }
+        all_known
+    }
+
+    /// A copy outside the acting set says what it lacks: it may hold what nobody else has.
+    pub(super) fn got_missing_of_stray(&mut self, from: i32, missing: Missing, cx: &mut Shared) {
+        let Some(peer) = self.peers.get_mut(&from).filter(|p| p.missing.is_none()) else { return };
+        peer.missing = Some(missing);
+        self.find_unfound(cx);
+        self.continue_recovery(cx);
+    }
+
+    /// The newest version that a member has takes the object's place; it is deleted when none has any. It stays unfound
+    /// when there is one that cannot be read. Source: PrimaryLogPG::pick_newest_available.
+    fn revert(
+        &mut self,
+        object: &HObject,
+        mut failed: BTreeSet<i32>,
+        cx: &mut Shared,
+    ) -> Result<(), StoreError> {
+        loop {
+            let Some((have, _, osd)) = self.older_copies(object, &mut failed, cx).into_iter().max() else {
+                if failed.is_empty() {
+                    return self.give_up(object, None, cx);
+                }
+                let text =
+                    format!("pg {} object {object} stays unfound: what is older cannot be read", self.id);
+                cx.cluster_log(LogLevel::Error, text);
+                self.unfound.insert(object.clone());
+                return Ok(());
+            };
+            if osd != cx.whoami {
+                let body = PgBody::Pull { object: object.clone(), need: have };
+                cx.send_pg(osd, self.id, self.interval(), body);
+                self.begin(object, Recovering::Pulling { from: osd }, cx);
+                self.reverting.insert(object.clone(), Reverting { from: osd, have, failed });
+                return Ok(());
+            }
+            match self.read_object(object, cx) {
+                Ok(Some(push)) => return self.give_up(object, Some(push), cx),
+                Ok(None) | Err(_) => failed.insert(osd),
+            };
+        }
+    }
+
+    /// The versions that members have of an object, ours before theirs, without those that failed.
+    fn older_copies(
+        &self,
+        object: &HObject,
+        failed: &mut BTreeSet<i32>,
+        cx: &mut Shared,
+    ) -> Vec<(Eversion, bool, i32)> {
+        let mut found = Vec::new();
+        for osd in self.write_targets(cx).into_iter().filter(|o| !failed.contains(o)) {
+            let Some(peer) = self.peers.get(&osd).filter(|p| *object <= p.info.last_backfill) else {
+                continue;
+            };
+            if let Some(item) = peer.missing.as_ref().and_then(|m| m.get(object)) {
+                found.push((item.have, false, osd));
+            }
+        }
+        match stored_version(&mut cx.store, object) {
+            Ok(have) if !failed.contains(&cx.whoami) => found.push((have, true, cx.whoami)),
+            Ok(_) => {}
+            Err(_) => {
+                failed.insert(cx.whoami);
+            }
+        }
+        found.retain(|(have, ..)| *have != Eversion::ZERO);
+        found
+    }
+
+    /// Whether this is what `revert` has asked for.
+    pub(super) fn is_reverted_from(&self, from: i32, object: &HObject, version: Eversion) -> bool {
+        self.reverting.get(object).is_some_and(|r| (r.from, r.have) == (from, version))
+    }
+
+    /// The older version of an unfound object has come.
+    pub(super) fn reverted(&mut self, push: ObjectPush, cx: &mut Shared) {
+        let object = push.object.0.clone();
+        self.reverting.remove(&object);
+        self.finish(&object, cx);
+        if let Err(e) = self.give_up(&object, Some(push), cx) {
+            self.stays_unfound(&object, &e.to_string(), cx);
+        }
+        self.continue_recovery(cx);
+    }
+
+    /// The asked member cannot give its older version: somebody else's is next. Whether that was the question.
+    pub(super) fn revert_refused(&mut self, from: i32, object: &HObject, cx: &mut Shared) -> bool {
+        let Some(mut asked) = self.reverting.remove(object) else { return false };
+        self.finish(object, cx);
+        asked.failed.insert(from);
+        if let Err(e) = self.revert(object, asked.failed, cx) {
+            self.stays_unfound(object, &e.to_string(), cx);
+        }
+        self.continue_recovery(cx);
+        true
+    }
+
+    /// Gives an object up: `older` takes its place, or nothing. Nothing has changed when there is no room for that.
+    fn give_up(
+        &mut self,
+        object: &HObject,
+        older: Option<ObjectPush>,
+        cx: &mut Shared,
+    ) -> Result<(), StoreError> {
+        let version = self.next_version(cx);
+        let mut txn = Txn::new();
+        let older = match older.map(|push| as_newest(push, version)) {
+            Some(None) => {
+                self.stays_unfound(object, "what is older is damaged", cx);
+                return Ok(());
+            }
+            older => older.flatten(),
+        };
+        let (kind, user_version, what) = match &older {
+            Some((push, user_version)) => {
+                self.store_object(push, &mut txn);
+                (EntryKind::Modify, *user_version, "reverted")
+            }
+            None => {
+                txn.remove(&self.object_key(object));
+                (EntryKind::Delete, self.info.last_user_version + 1, "deleted")
+            }
+        };
+        let payload = txn.payload_len() as u64;
+        self.members_have_room(&self.write_targets(cx), payload, payload == 0)?;
         persist::forget_missing(&mut txn, self.id, object);
+        let lacked = self.missing.remove(object);
+        let lacking =
+            self.peers.iter_mut().filter_map(|(o, p)| Some((*o, p.missing.as_mut()?.remove(object)?)));
+        let lacking: Vec<(i32, MissingItem)> = lacking.collect();
         let entry = LogEntry {
             kind,
             object: object.clone(),
             version,
-            prior_version: Eversion::ZERO,
+            // Whoever has what was given up keeps it when this entry comes to nothing.
+            prior_version: lacked.map_or(Eversion::ZERO, |item| item.need),
             user_version,
             reqid: Default::default(),
             mtime: cx.now.wall,
@@ -84,49 +237,73 @@ impl Pg {
             InFlight { version, object: object.head(), op, reply, resends: Vec::new(), effects: Vec::new() };
         let write = Write { txn, entries: vec![entry], in_flight, executed: Executed::default() };
         if let Err((e, _)) = self.issue(write, cx) {
-            return self.store_failed(&e, cx);
+            lacked.into_iter().for_each(|item| self.missing.insert(object.clone(), item));
+            self.lack_again(object, lacking);
+            if !matches!(e, StoreError::Full { .. }) {
+                self.store_failed(&e, cx);
+            }
+            return Err(e);
         }
+        cx.cluster_log(LogLevel::Error, format!("pg {} object {object} is lost for good: {what}", self.id));
+        self.unfound.remove(object);
+        self.lamented.remove(object);
+        self.update_last_complete();
+        self.recount_due = true;
         if let Some(waiting) = self.waiting_for_object.remove(object) {
             self.let_go(waiting, cx);
         }
         self.release_object_backoffs(object, cx);
+        Ok(())
     }
 
-    /// What is here of the object, as its new version.
-    fn older(
-        &mut self,
-        object: &HObject,
-        version: Eversion,
-        cx: &mut Shared,
-    ) -> Option<(crate::peer::ObjectPush, u64)> {
-        let mut push = self.read_object(object, cx).ok()??;
-        let raw = push.attrs.iter_mut().find(|(name, _)| name == INFO_ATTR)?;
-        let mut info = ObjectInfo::from_bytes(raw.1.clone()).ok()?;
-        info.prior_version = info.version;
-        info.version = version;
-        raw.1 = info.to_bytes();
-        push.version = version;
-        Some((push, info.user_version))
+    fn stays_unfound(&mut self, object: &HObject, why: &str, cx: &mut Shared) {
+        cx.cluster_log(LogLevel::Error, format!("pg {} object {object} stays unfound: {why}", self.id));
+        self.unfound.insert(object.clone());
     }
 
-    /// The sums spoke of what is lost.
-    fn recount(&mut self, cx: &mut Shared) {
-        match self.counted(cx) {
-            Ok(sums) => {
-                let kept = &mut self.info.sums;
-                kept.objects = sums.objects;
-                kept.clones = sums.clones;
-                kept.bytes = sums.bytes;
-                kept.whiteouts = sums.whiteouts;
-                kept.objects_omap = sums.objects_omap;
-                let mut txn = Txn::new();
-                self.save_info(&mut txn);
-                cx.submit(txn, Done::Nothing);
-            }
-            Err(e) => {
-                let text = format!("pg {} objects cannot be counted: {e}", self.id);
-                cx.cluster_log(LogLevel::Error, text);
-            }
+    fn lack_again(&mut self, object: &HObject, lacking: Vec<(i32, MissingItem)>) {
+        for (osd, item) in lacking {
+            let missing = self.peers.get_mut(&osd).and_then(|p| p.missing.as_mut());
+            missing.into_iter().for_each(|m| m.insert(object.clone(), item));
         }
     }
+
+    /// The sums still speak of what was given up: counts anew, now that nothing is missing, and tells the members.
+    pub(super) fn recount_if_due(&mut self, cx: &mut Shared) {
+        if !std::mem::take(&mut self.recount_due) {
+            return;
+        }
+        let sums = match self.counted(cx) {
+            Ok(sums) => sums,
+            Err(e) => {
+                let text = format!("pg {} objects cannot be counted: {e}", self.id);
+                return cx.cluster_log(LogLevel::Error, text);
+            }
+        };
+        let kept = &mut self.info.sums;
+        kept.objects = sums.objects;
+        kept.clones = sums.clones;
+        kept.bytes = sums.bytes;
+        kept.whiteouts = sums.whiteouts;
+        kept.objects_omap = sums.objects_omap;
+        let mut txn = Txn::new();
+        self.save_info(&mut txn);
+        cx.submit(txn, Done::Nothing);
+        for osd in self.write_targets(cx) {
+            // All of them are whole.
+            let body = PgBody::BackfillProgress { last_backfill: HObject::max(), sums: self.info.sums };
+            cx.send_pg(osd, self.id, self.interval(), body);
+        }
+    }
+}
+
+/// The object as its new version, with its user version; `None` when it does not say what it is.
+fn as_newest(mut push: ObjectPush, version: Eversion) -> Option<(ObjectPush, u64)> {
+    let raw = push.attrs.iter_mut().find(|(name, _)| name == INFO_ATTR)?;
+    let mut info = ObjectInfo::from_bytes(raw.1.clone()).ok()?;
+    info.prior_version = info.version;
+    info.version = version;
+    raw.1 = info.to_bytes();
+    push.version = version;
+    Some((push, info.user_version))
 }

@@ -25,6 +25,7 @@ mod backoff;
 mod choose;
 mod client;
 mod copy;
+mod forced;
 mod interval_change;
 mod lost;
 mod peering;
@@ -59,6 +60,8 @@ use backfill::Backfill;
 use backoff::Backoff;
 pub(crate) use client::ClientOp;
 use copy::Copying;
+pub(crate) use forced::Forced;
+use lost::Reverting;
 use recovery::Recovering;
 #[cfg(test)]
 pub(crate) use scrub::DeepAsk;
@@ -118,13 +121,6 @@ impl Peer {
     }
 }
 
-/// What goes before other PGs' work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Forced {
-    pub recovery: bool,
-    pub backfill: bool,
-}
-
 /// See the module's invariants.
 pub(crate) struct Pg {
     pub id: SpgId,
@@ -152,6 +148,10 @@ pub(crate) struct Pg {
     pub damaged: BTreeSet<(HObject, i32)>,
     /// Objects that cannot be recovered now, as the cluster log was told.
     pub lamented: BTreeSet<HObject>,
+    /// Primary only: unfound objects whose older version is being fetched to take their place.
+    pub reverting: BTreeMap<HObject, Reverting>,
+    /// The sums speak of objects that were given up.
+    pub recount_due: bool,
     /// OSDs whose return would let peering go on.
     pub blocked_by: Vec<i32>,
     /// When state bits last changed, for reports.
@@ -203,6 +203,8 @@ impl Pg {
             unfound: BTreeSet::new(),
             damaged: BTreeSet::new(),
             lamented: BTreeSet::new(),
+            reverting: BTreeMap::new(),
+            recount_due: false,
             blocked_by: Vec::new(),
             stamps: stats::Stamps::default(),
             waiting_for_lease: VecDeque::new(),

@@ -105,7 +105,7 @@ impl Pg {
             }
             Phase::Active if !known && from != cx.whoami => {
                 self.peers.insert(from, Peer::new(from, info, &cx.map));
-                self.stray_appeared(from, cx);
+                self.stray_appeared(cx);
             }
             _ if !known => {
                 self.peers.insert(from, Peer::new(from, info, &cx.map));
@@ -143,6 +143,7 @@ impl Pg {
     ) {
         let missing = Missing::from_items(missing);
         match &mut self.phase {
+            Phase::Active => self.got_missing_of_stray(from, missing, cx),
             Phase::GetLog { from: asked } if *asked == from => self.got_log(from, info, log, missing, cx),
             Phase::GetMissing { waiting } if waiting.contains(&from) => {
                 match peer_missing(&self.log, &log, missing, &info.last_backfill) {
@@ -278,7 +279,8 @@ impl Pg {
             }
             Phase::WaitActing { want } => self.request_acting(&want.clone(), cx),
             Phase::Active => {
-                self.unfound.clear();
+                self.find_unfound(cx);
+                self.ask_holders(cx);
                 self.continue_recovery(cx);
                 self.repeat_copies(cx);
                 self.repeat_repairs(cx);

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
+use maps::flags::map_flags;
 use store::{Priority, StoreError, Txn};
 use types::{Eversion, HObject};
 
@@ -62,9 +63,8 @@ impl Pg {
         if self.phase != Phase::Active {
             return;
         }
-        let norecover = cx.map.test_flag(maps::flags::map_flags::NORECOVER);
-        // Work that somebody wants first keeps the rest of this OSD's waiting; objects that clients wait for excepted.
-        let yields = !self.forced.recovery && cx.forced.iter().any(|id| *id != self.id);
+        let norecover = cx.map.test_flag(map_flags::NORECOVER);
+        let yields = !self.forced.recovery && self.others_go_first(cx);
         while !norecover && !yields && cx.recovery_active < cx.config.recovery_max_active {
             let Some(object) = self.next_to_recover(cx) else { break };
             if !self.recover_object(&object, cx) {
@@ -73,10 +73,25 @@ impl Pg {
             }
         }
         self.continue_backfill(cx);
+        self.update_forced(cx);
         self.check_clean(cx);
     }
 
-    fn next_to_recover(&self, cx: &Shared) -> Option<HObject> {
+    /// Which of the objects that are missing here nobody who is known has, whether or not one may be recovered now.
+    pub(super) fn find_unfound(&mut self, cx: &mut Shared) {
+        let sought = self.missing.iter().filter(|(o, _)| !self.recovering.contains_key(*o));
+        let unfound = sought.filter(|(o, item)| !self.peers.values().any(|p| p.has(o, item.need)));
+        let unfound: BTreeSet<HObject> = unfound.map(|(o, _)| o.clone()).collect();
+        for object in &unfound {
+            if self.lamented.insert(object.clone()) {
+                cx.cluster_log(LogLevel::Error, format!("pg {} object {object} is unfound", self.id));
+            }
+        }
+        self.report |= unfound != self.unfound;
+        self.unfound = unfound;
+    }
+
+    pub(super) fn next_to_recover(&self, cx: &Shared) -> Option<HObject> {
         let idle = |o: &&HObject| !self.recovering.contains_key(*o) && !self.unfound.contains(*o);
         if let Some(own) = self.missing.by_version().map(|(_, o)| o).find(idle) {
             return Some(own.clone());
@@ -113,13 +128,13 @@ impl Pg {
         !to.is_empty() && self.push_object(object, to, cx)
     }
 
-    fn begin(&mut self, object: &HObject, how: Recovering, cx: &mut Shared) {
+    pub(super) fn begin(&mut self, object: &HObject, how: Recovering, cx: &mut Shared) {
         if self.recovering.insert(object.clone(), how).is_none() {
             cx.recovery_active += 1;
         }
     }
 
-    fn finish(&mut self, object: &HObject, cx: &mut Shared) {
+    pub(super) fn finish(&mut self, object: &HObject, cx: &mut Shared) {
         if self.recovering.remove(object).is_some() {
             cx.recovery_active = cx.recovery_active.saturating_sub(1);
         }
@@ -216,6 +231,9 @@ impl Pg {
         if self.recovering.get(object) != Some(&(Recovering::Pulling { from })) {
             return;
         }
+        if self.revert_refused(from, object, cx) {
+            return;
+        }
         if let Some(peer) = self.peers.get_mut(&from) {
             let missing = peer.missing.get_or_insert_default();
             missing.insert(object.clone(), crate::MissingItem { need, have: Eversion::ZERO });
@@ -234,6 +252,10 @@ impl Pg {
         cx: &mut Shared,
     ) -> Taken {
         let (object, version) = (push.object.0.clone(), push.version);
+        if self.is_reverted_from(from, &object, version) {
+            self.reverted(*push, cx);
+            return Taken::Done;
+        }
         let primary = self.is_primary(cx);
         let wanted = if primary {
             self.recovering.get(&object) == Some(&(Recovering::Pulling { from }))
@@ -346,20 +368,21 @@ impl Pg {
             .filter(|(_, r)| matches!(r, Recovering::Pulling { from } if gone.contains(from)));
         let lost: Vec<HObject> = lost.map(|(o, _)| o.clone()).collect();
         for object in lost {
+            self.reverting.remove(&object);
             self.finish(&object, cx);
         }
+        self.find_unfound(cx);
         self.continue_recovery(cx);
     }
 
     /// A copy outside the acting set has stated its info: it may hold what nobody else has, or be of no use any more.
-    pub fn stray_appeared(&mut self, osd: i32, cx: &mut Shared) {
+    pub fn stray_appeared(&mut self, cx: &mut Shared) {
         if self.is_clean() {
             self.purge_strays(cx);
         } else if !self.unfound.is_empty() {
-            self.unfound.clear();
+            self.find_unfound(cx);
+            self.ask_holders(cx);
             self.continue_recovery(cx);
-        } else {
-            let _ = osd;
         }
     }
 
@@ -375,7 +398,11 @@ impl Pg {
         let whole = self.missing.is_empty()
             && self.recovering.is_empty()
             && targets.iter().all(|o| self.peers.get(o).is_some_and(super::Peer::is_whole));
-        if !whole || self.is_clean() || self.phase != Phase::Active {
+        if !whole || self.phase != Phase::Active {
+            return;
+        }
+        self.recount_if_due(cx);
+        if self.is_clean() {
             return;
         }
         if self.acting() != self.up() {
@@ -398,23 +425,6 @@ impl Pg {
         self.force(false, true, true, cx);
         self.share_history(cx);
         self.purge_strays(cx);
-        self.note_state(was, cx);
-    }
-
-    /// Puts this PG's recovery or backfill before other PGs' or takes that back. Source: PG::set_force_recovery.
-    pub fn force(&mut self, on: bool, recovery: bool, backfill: bool, cx: &mut Shared) {
-        let was = self.cluster_state(cx);
-        if recovery {
-            self.forced.recovery = on;
-        }
-        if backfill {
-            self.forced.backfill = on;
-        }
-        if self.forced.recovery || self.forced.backfill {
-            cx.forced.insert(self.id);
-        } else {
-            cx.forced.remove(&self.id);
-        }
         self.note_state(was, cx);
     }
 

@@ -62,8 +62,7 @@ impl Pg {
     fn active_state(&self, cx: &Shared) -> u64 {
         use maps::flags::map_flags;
         let mut s = 0;
-        let lacking = !self.missing.is_empty()
-            || self.peers.values().any(|p| p.missing.as_ref().is_some_and(|m| !m.is_empty()));
+        let lacking = self.lacks_objects();
         let backfilling = self.backfills.values().any(|b| b.step != Step::Complete);
         if lacking {
             s |= pg_state::DEGRADED;
@@ -93,6 +92,13 @@ impl Pg {
             }
         }
         s
+    }
+
+    /// Whether objects are missing here or on a member.
+    pub(super) fn lacks_objects(&self) -> bool {
+        let member = |osd: &i32| self.acting().contains(osd) || self.backfills.contains_key(osd);
+        let lacks = |p: &super::Peer| p.missing.as_ref().is_some_and(|m| !m.is_empty());
+        !self.missing.is_empty() || self.peers.iter().any(|(osd, p)| member(osd) && lacks(p))
     }
 
     /// Bits that scrubs and repairs set.
