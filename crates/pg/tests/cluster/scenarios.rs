@@ -405,6 +405,8 @@ fn thrash(seed: u64, rounds: u64) {
         max_pg_log_entries: log * 2,
         pg_log_trim_min: 2,
         backfill_scan_max: 4,
+        // It is the test that marks them down.
+        max_markdown_count: 10_000,
         ..pg::OsdConfig::default()
     };
     let mut s = Sim::with_config(osds, seed, config);
