@@ -150,8 +150,24 @@ fn failures_need_the_grace_time_and_can_be_taken_back() {
     w.send(conn(2), MOsdFailure { flags: 0, ..report.clone() });
     w.tick(60);
     assert_eq!(up(&w), [0, 1, 2]);
+    w.send(conn(1), report.clone());
     w.send(conn(2), report);
     w.tick(100);
+    assert_eq!(up(&w), [1, 2]);
+}
+
+#[test]
+fn reports_that_are_not_repeated_do_not_count_for_ever() {
+    let (mut w, _) = cluster(3);
+    let report = failure(0, &w, 5);
+    w.send(conn(1), report.clone());
+    w.tick(200);
+    // Long enough for the grace, but of one reporter.
+    let report = failure(0, &w, 30);
+    w.send(conn(2), report.clone());
+    w.tick(201);
+    assert_eq!(up(&w), [0, 1, 2], "the other one is stale");
+    w.send(conn(1), report);
     assert_eq!(up(&w), [1, 2]);
 }
 

@@ -26,6 +26,15 @@ const CREATIONS_PER_MESSAGE: usize = 1_024;
 /// OSDs that one may boot with a number of, at most. Source: mon_max_osd.
 const MAX_OSD: i32 = 10_000;
 
+/// What one OSD says about another that it does not hear.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct FailureReport {
+    /// Since when, in milliseconds of our monotonic clock; that may be before it began.
+    pub(crate) since: i64,
+    /// When we last heard so.
+    pub(crate) told: Duration,
+}
+
 /// What the leader remembers of OSDs without replicating it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct OsdWatch {
@@ -33,8 +42,8 @@ pub(crate) struct OsdWatch {
     pub(crate) seen: BTreeMap<i32, (Duration, Duration)>,
     /// Since when an OSD is down and still in.
     pub(crate) down_since: BTreeMap<i32, Duration>,
-    /// By failed OSD and reporter: since when, in milliseconds of our monotonic clock; that may be before it began.
-    pub(crate) failures: BTreeMap<i32, BTreeMap<i32, i64>>,
+    /// By failed OSD and reporter.
+    pub(crate) failures: BTreeMap<i32, BTreeMap<i32, FailureReport>>,
     /// The oldest epoch that each OSD still needs.
     pub(crate) clean_epochs: BTreeMap<i32, Epoch>,
     /// Since when we lead; timeouts begin then.
@@ -154,7 +163,8 @@ impl Monitor {
             return;
         }
         let since = now.mono.as_millis() as i64 - i64::from(m.failed_for_s.max(0)) * 1_000;
-        self.watch.failures.entry(target).or_default().insert(reporter, since);
+        let report = FailureReport { since, told: now.mono };
+        self.watch.failures.entry(target).or_default().insert(reporter, report);
         self.judge_failure(now, batch, target);
     }
 

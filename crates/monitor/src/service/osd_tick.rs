@@ -16,6 +16,10 @@ use crate::service::pool_tick::{grow_pools, prune_purged_snaps};
 use crate::service::subscribe::place_of_osd;
 use crate::state::{Change, EPOCHS_KEPT, Mute, Priority};
 
+/// A report of a failure that is not repeated for so long does not count any more: OSDs repeat theirs every 5 s, and their
+/// taking it back may have been lost.
+const REPORT_KEPT: Duration = Duration::from_secs(60);
+
 impl Monitor {
     /// Once a second, on the leader.
     pub(crate) fn prepare_tick(&mut self, now: Now, batch: &mut Batch) {
@@ -78,6 +82,8 @@ impl Monitor {
 
     /// Marks an OSD down when enough others, from different hosts, have missed it for long enough.
     pub(crate) fn judge_failure(&mut self, now: Now, batch: &mut Batch, target: i32) {
+        let Some(reports) = self.watch.failures.get_mut(&target) else { return };
+        reports.retain(|_, r| r.told + REPORT_KEPT >= now.mono);
         let Some(reports) = self.watch.failures.get(&target).filter(|r| !r.is_empty()) else { return };
         let map = batch.osdmap();
         if !map.is_up(target) || !edit::can_mark_down(map, target, self.min_up_ratio()) {
@@ -92,7 +98,7 @@ impl Monitor {
         let subtrees: BTreeSet<String> = reports.keys().filter(|o| map.exists(**o)).map(subtree).collect();
         // Counted from the last to notice, so that all reporters agree on at least this long.
         let now_ms = now.mono.as_millis() as i64;
-        let since = reports.values().max().copied().unwrap_or(now_ms);
+        let since = reports.values().map(|r| r.since).max().unwrap_or(now_ms);
         let failed_for = (now_ms - since) as f64 / 1_000.0;
         let base = self.number("osd_heartbeat_grace", 20.0);
         let reporters: Vec<i32> = reports.keys().copied().collect();

@@ -25,6 +25,7 @@ struct Peer {
     /// When it last answered, and how long that took, by network.
     back: Heard,
     front: Heard,
+    /// When we last told the monitors that it failed; they have to hear when it answers again.
     reported: Option<Duration>,
 }
 
@@ -131,7 +132,14 @@ impl OsdCore {
             wanted.insert(osd, known.copied().unwrap_or(fresh));
         }
         self.shared.heard_at.retain(|osd, _| wanted.contains_key(osd));
-        self.heartbeats.peers = wanted;
+        let before = std::mem::replace(&mut self.heartbeats.peers, wanted);
+        for (osd, peer) in before.into_iter().filter(|(_, p)| p.reported.is_some()) {
+            // Nobody would take the report back any more.
+            let life = self.shared.map.osd(osd).map(|o| o.info.up_from);
+            if !self.heartbeats.peers.contains_key(&osd) && life == Some(peer.up_from) {
+                self.take_back_report(osd);
+            }
+        }
     }
 
     pub(super) fn heartbeat_tick(&mut self) {
@@ -255,7 +263,11 @@ impl OsdCore {
                 for net in nets {
                     peer.on(*net).answered(now, now.saturating_sub(sent));
                 }
-                peer.reported = None;
+                // Both networks have to work again.
+                let healthy = peer.silent(now) <= self.shared.config.heartbeat_grace;
+                if healthy && peer.reported.take().is_some() {
+                    self.take_back_report(from);
+                }
             }
             self.shared.heard(from, sent);
             self.shared.lease_waited = true;
@@ -282,6 +294,13 @@ impl OsdCore {
             return;
         }
         self.report_failure(osd, Duration::ZERO, true);
+    }
+
+    fn take_back_report(&mut self, osd: i32) {
+        let cx = &mut self.shared;
+        let Some(o) = cx.map.osd(osd).filter(|o| o.is_up()) else { return };
+        let msg = mon::still_alive(cx.map.fsid, cx.map.epoch, osd, o.client_addrs.clone());
+        cx.send_mon(msg);
     }
 
     fn report_failure(&mut self, osd: i32, silent: Duration, at_once: bool) {

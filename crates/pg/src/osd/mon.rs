@@ -44,6 +44,15 @@ pub(crate) fn failure(
     at_once: bool,
 ) -> Message {
     let flags = MOsdFailure::FAILED | if at_once { MOsdFailure::IMMEDIATE } else { 0 };
+    about(fsid, epoch, osd, addrs, flags, failed_for_s)
+}
+
+/// Takes a report of a failure back. Source: OSD::send_still_alive.
+pub(crate) fn still_alive(fsid: Fsid, epoch: Epoch, osd: i32, addrs: AddrVec) -> Message {
+    about(fsid, epoch, osd, addrs, 0, 0)
+}
+
+fn about(fsid: Fsid, epoch: Epoch, osd: i32, addrs: AddrVec, flags: u8, failed_for_s: i32) -> Message {
     MOsdFailure {
         version: PaxosVersion(epoch.0.into()),
         fsid,

@@ -5,10 +5,11 @@ use std::time::Duration;
 use codec::Decode;
 use messages::Message;
 use messages::mgr::{MMgrConfigure, MMgrReport};
+use messages::osd::MOsdFailure;
 use pg::Input;
 use serde_json::{Value, json};
 
-use crate::sim::Sim;
+use crate::sim::{MON, Sim};
 
 fn up(osds: i32, seed: u64) -> Sim {
     let mut s = Sim::new(osds, seed);
@@ -151,4 +152,41 @@ fn clients_wait_when_too_much_is_under_way() {
     assert!(write(&mut s), "operations");
     set(&mut s, "osd_client_message_cap", "0");
     assert!(!write(&mut s));
+}
+
+/// What `osd` has told the monitors about another one, which they have not got: FAILED or not.
+fn told_of(s: &mut Sim, osd: i32, target: i32) -> Vec<bool> {
+    let waiting = s.links.remove(&(osd, MON)).unwrap_or_default();
+    let about = waiting.into_iter().filter_map(|m| match m {
+        Message::OsdFailure(m) if m.target_osd == target => Some(m.flags & MOsdFailure::FAILED != 0),
+        _ => None,
+    });
+    about.collect()
+}
+
+#[test]
+fn reports_of_failures_are_taken_back() {
+    for leaves in [false, true] {
+        let mut s = up(2, 7);
+        s.mon.create_pool(2, 1, 4);
+        s.settle();
+        // Nobody hears osd.1, and the monitors hear of that later.
+        s.cut = vec![(0, 1), (0, MON), (1, MON)];
+        (0..200).for_each(|_| s.tick(Duration::from_millis(500)));
+        let told = told_of(&mut s, 0, 1);
+        assert!(told.len() > 1 && told.iter().all(|failed| *failed), "{told:?}");
+        if leaves {
+            // No PG of ours has it any more.
+            s.mon.mark_out(1);
+            for (to, msg) in s.mon.publish() {
+                if to == 0 {
+                    s.input(0, Input::FromMon(msg));
+                }
+            }
+        } else {
+            s.cut = vec![(0, MON), (1, MON)];
+            s.run(5_000);
+        }
+        assert_eq!(told_of(&mut s, 0, 1), [false], "once; leaves: {leaves}");
+    }
 }

@@ -9,6 +9,7 @@ use maps::flags::{WEIGHT_IN, WEIGHT_OUT};
 use maps::{Incremental, OsdAddrs, OsdMap, Pool, PoolType};
 use messages::Message;
 use messages::mon::{MMonGetVersionReply, MOsdMap};
+use messages::osd::MOsdFailure;
 use types::{AddrVec, EntityAddr, Epoch, Fsid, OsdId, PgId, PoolId, Utime, features};
 
 pub const FSID: Fsid = Fsid([7; 16]);
@@ -129,7 +130,7 @@ impl Mon {
                 }
             }
             Message::OsdPgTemp(m) => self.pg_temp(from, &m.pg_temp),
-            Message::OsdFailure(m) => self.mark_down(m.target_osd),
+            Message::OsdFailure(m) if m.flags & MOsdFailure::FAILED != 0 => self.mark_down(m.target_osd),
             Message::OsdMarkMeDown(m) => self.mark_down(m.target_osd),
             _ => {}
         }

@@ -38,7 +38,7 @@ pub struct Sim {
     pub mon: Mon,
     pub client: Client,
     /// Messages under way, in order per (from, to).
-    links: BTreeMap<(i32, i32), VecDeque<Message>>,
+    pub links: BTreeMap<(i32, i32), VecDeque<Message>>,
     /// Pairs that cannot reach each other now: sessions are lossless, so messages wait.
     pub cut: Vec<(i32, i32)>,
     pub config: OsdConfig,
