@@ -448,11 +448,13 @@ fn a_new_copy_does_not_hide_what_a_scrub_has_found() {
     for seed in 300..303 {
         let (mut s, pool) = inconsistent(4, seed);
         let members = s.mon.map.pg_to_up_acting(PgId::new(pool, 0)).acting;
+        s.tick(Duration::from_secs(5));
         s.mon.mark_out(members[1]);
         let clean = |s: &mut Sim| {
             let up = s.mon.map.pg_to_up_acting(PgId::new(pool, 0)).up;
             !up.contains(&members[1]) && s.states().values().all(|t| t.starts_with("active+clean"))
         };
+        s.run(1_000);
         s.until("moved", clean);
         assert_eq!(state(&s, pool), "active+clean+inconsistent");
     }
