@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use rados::{CloneInfo, ObjectSnaps, SnapId};
 use types::Errno;
 
-use crate::error::Result;
-use crate::header::{feature, flag};
+use crate::error::{Error, Result};
+use crate::header::{self, Access, Header, feature, flag};
 use crate::image::Image;
 use crate::io::shared_extents;
 use crate::object_map::{self, EXISTS, Map, NONEXISTENT, PENDING};
@@ -39,12 +39,13 @@ impl Image {
     /// What changed from the snapshot with id `from` (0: from nothing, what the parent shares included) to what is open.
     ///
     /// # Errors
-    /// The cluster fails.
+    /// EINVAL when `from` is newer than what is open; or the cluster fails.
     pub async fn changes(&self, from: u64) -> Result<Changes> {
         self.changes_of(from, true).await
     }
 
     async fn changes_of(&self, from: u64, with_parent: bool) -> Result<Changes> {
+        self.check_order(from)?;
         let view = self.inner.view();
         let end = self.end();
         let from_size = view.header.snaps.iter().find(|s| s.id == from).map_or(0, |s| s.size);
@@ -87,8 +88,9 @@ impl Image {
     /// Bytes of the objects that changed since the snapshot with id `from` (0: of all) and exist, as whole objects.
     ///
     /// # Errors
-    /// The cluster fails.
+    /// As [`Image::changes`].
     pub async fn used_bytes(&self, from: u64) -> Result<u64> {
+        self.check_order(from)?;
         let view = self.inner.view();
         let objects: BTreeSet<u64> = match self.told_by_maps(from).await? {
             Some(told) => {
@@ -106,6 +108,28 @@ impl Image {
             parts.iter().map(|e| e.len.min(view.size.saturating_sub(e.image))).sum::<u64>()
         };
         Ok(objects.into_iter().map(len).sum())
+    }
+
+    /// The id of the snapshot from which differences to what is open begin; 0 for none.
+    ///
+    /// # Errors
+    /// ENOENT when there is no such snapshot; EINVAL when it is newer than what is open.
+    pub fn diff_start(&self, name: Option<&str>) -> Result<u64> {
+        let Some(name) = name else { return Ok(0) };
+        let header = self.header();
+        let found = header.snapshot(name);
+        let found =
+            found.ok_or_else(|| Error::refused(Errno::ENOENT, format!("there is no snapshot {name}")))?;
+        self.check_order(found.id)?;
+        Ok(found.id)
+    }
+
+    /// Source: src/librbd/api/DiffIterate.cc.
+    fn check_order(&self, from: u64) -> Result<()> {
+        if from > self.end() {
+            return Err(Error::refused(Errno::EINVAL, "the first snapshot is newer than the last"));
+        }
+        Ok(())
     }
 
     fn end(&self) -> u64 {
@@ -132,12 +156,25 @@ impl Image {
                 Err(e) => return Err(e),
             }
         }
+        // A snapshot that was taken meanwhile took what changed out of the head's map, and a map may have become invalid.
+        let now = header::read(&inner.meta, &inner.id, Access::of(inner.read_only, inner.policy)).await?;
+        if !has_same_maps(header, &now) {
+            return Ok(None);
+        }
         let mut told = Told::default();
         for (is_start, map) in maps {
             told.pass(&map, is_start);
         }
         Ok(Some(told))
     }
+}
+
+/// Whether maps that were read between the two headers belong together.
+fn has_same_maps(before: &Header, after: &Header) -> bool {
+    let flags = |h: &Header| h.snaps.iter().map(|s| (s.id, s.flags)).collect::<Vec<_>>();
+    (before.size, before.flags, before.features) == (after.size, after.flags, after.features)
+        && before.snap_context == after.snap_context
+        && flags(before) == flags(after)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

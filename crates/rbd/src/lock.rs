@@ -252,7 +252,7 @@ impl Inner {
         self.invalidate_maps(&[HEAD], why).await
     }
 
-    /// Says it of the head, which is among `snaps`, and of snapshots.
+    /// Says it of the head ([`HEAD`]) and of snapshots.
     pub async fn invalidate_maps(&self, snaps: &[u64], why: &str) -> Result<()> {
         tracing::warn!(image = %self.id, why, "the object map is marked invalid");
         let bits = flag::OBJECT_MAP_INVALID | flag::FAST_DIFF_INVALID;
@@ -260,7 +260,9 @@ impl Inner {
             let args = FlagsArgs { bits, mask: bits, snap: *snap };
             class::change(&self.meta, &self.header_object(), "set_flags", args.to_bytes()).await?;
         }
-        *self.map.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if snaps.contains(&HEAD) {
+            *self.map.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
         Ok(())
     }
 

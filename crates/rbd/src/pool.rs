@@ -103,8 +103,19 @@ pub async fn remove_namespace(io: &IoCtx, name: &str) -> Result<()> {
         }
         other => other?,
     }
+    let removed = remove_closed_namespace(&io, &inside, name).await;
+    if removed.as_ref().is_err_and(|e| e.errno() != Errno::ENOENT) {
+        // It stays, and is of use.
+        if let Err(e) = set_directory(&inside, DIRECTORY_READY).await {
+            tracing::warn!(namespace = name, error = %e, "the namespace takes no new images");
+        }
+    }
+    removed
+}
+
+async fn remove_closed_namespace(io: &IoCtx, inside: &IoCtx, name: &str) -> Result<()> {
     let trash: Result<BTreeMap<String, bytes::Bytes>> = class::call(
-        &inside,
+        inside,
         class::object::TRASH,
         "trash_list",
         ListArgs { start_after: String::new(), max: 1 }.to_bytes(),
@@ -112,7 +123,6 @@ pub async fn remove_namespace(io: &IoCtx, name: &str) -> Result<()> {
     .await;
     match trash {
         Ok(found) if !found.is_empty() => {
-            set_directory(&inside, DIRECTORY_READY).await?;
             return Err(Error::refused(Errno::EBUSY, format!("namespace {name} has images in its trash")));
         }
         Err(e) if !e.is_not_found() => return Err(e),
@@ -122,7 +132,7 @@ pub async fn remove_namespace(io: &IoCtx, name: &str) -> Result<()> {
         Err(e) if !e.is_not_found() => return Err(e.into()),
         _ => {}
     }
-    class::change(&io, class::object::NAMESPACES, "namespace_remove", name.to_owned().to_bytes()).await
+    class::change(io, class::object::NAMESPACES, "namespace_remove", name.to_owned().to_bytes()).await
 }
 
 /// Makes an image of `size` bytes and gives its id.

@@ -135,32 +135,52 @@ impl Image {
         }
         let object = class::object::map(&inner.id, Some(snapshot.id));
         if view.header.has(feature::FAST_DIFF) {
-            let next = view.header.snaps.iter().find(|s| s.id > snapshot.id).map(|s| s.id);
-            let is_valid = snapshot.flags & flag::OBJECT_MAP_INVALID == 0;
-            let removed = object_map::load(&inner.meta, &inner.id, Some(snapshot.id)).await;
-            let has_head = inner.map.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-            match removed {
-                Ok(removed) if is_valid && (next.is_some() || has_head) => {
-                    let op = if next.is_some() { WriteOp::new() } else { object_map::guarded() };
-                    let op = op.exec("rbd", "object_map_snap_remove", removed.to_bytes());
-                    match inner.meta.write_op(&class::object::map(&inner.id, next), op).await {
-                        Err(e) if !e.is_not_found() => return Err(e.into()),
-                        _ => {}
-                    }
-                    if next.is_none() {
-                        let head = object_map::load(&inner.meta, &inner.id, None).await?;
-                        *inner.map.lock().unwrap_or_else(PoisonError::into_inner) = Some(head);
-                    }
-                }
-                Ok(_) => {}
-                Err(e) if e.is_not_found() => {}
-                Err(e) => return Err(e),
-            }
+            self.merge_into_next_map(snapshot).await?;
         }
         match inner.meta.remove(&object).await {
             Err(e) if !e.is_not_found() => Err(e).context(|| format!("removing {object}")),
             _ => Ok(()),
         }
+    }
+
+    /// Without a map to rely upon nobody knows what changed before the snapshot: then the next map is not to be relied upon.
+    async fn merge_into_next_map(&self, snapshot: &Snapshot) -> Result<()> {
+        let inner = &self.inner;
+        let header = &inner.view().header;
+        let invalid = flag::OBJECT_MAP_INVALID | flag::FAST_DIFF_INVALID;
+        let next = header.snaps.iter().find(|s| s.id > snapshot.id);
+        if next.map_or(header.flags, |s| s.flags) & invalid != 0 {
+            return Ok(());
+        }
+        let next = next.map(|s| s.id);
+        let has_head = inner.map.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let lost = if snapshot.flags & invalid != 0 {
+            "it is invalid".to_owned()
+        } else if next.is_none() && !has_head {
+            "the head's map is not ours".to_owned()
+        } else {
+            match object_map::load(&inner.meta, &inner.id, Some(snapshot.id)).await {
+                Ok(removed) => return self.merge_map(&removed, next).await,
+                Err(e) => e.to_string(),
+            }
+        };
+        let why = format!("the map of the removed snapshot {} is lost: {lost}", snapshot.name);
+        inner.invalidate_maps(&[next.unwrap_or(HEAD)], &why).await
+    }
+
+    async fn merge_map(&self, removed: &Map, next: Option<u64>) -> Result<()> {
+        let inner = &self.inner;
+        let op = if next.is_some() { WriteOp::new() } else { object_map::guarded() };
+        let op = op.exec("rbd", "object_map_snap_remove", removed.to_bytes());
+        match inner.meta.write_op(&class::object::map(&inner.id, next), op).await {
+            Err(e) if !e.is_not_found() => return Err(e.into()),
+            _ => {}
+        }
+        if next.is_none() {
+            let head = object_map::load(&inner.meta, &inner.id, None).await?;
+            *inner.map.lock().unwrap_or_else(PoisonError::into_inner) = Some(head);
+        }
+        Ok(())
     }
 
     /// # Errors

@@ -77,7 +77,7 @@ pub async fn import(image: &Image, from: &mut (dyn Read + Send), progress: Progr
 /// Writes what changed since the snapshot `from` (nothing: since the beginning) up to what is open.
 ///
 /// # Errors
-/// ENOENT when there is no such snapshot.
+/// ENOENT when there is no such snapshot; EINVAL when it is newer than what is open.
 pub async fn export_diff(
     image: &Image,
     from: Option<&str>,
@@ -85,14 +85,7 @@ pub async fn export_diff(
     out: &mut (dyn Write + Send),
     progress: Progress<'_>,
 ) -> Result<()> {
-    let from_id = match from {
-        None => 0,
-        Some(name) => image
-            .header()
-            .snapshot(name)
-            .map(|s| s.id)
-            .ok_or_else(|| Error::refused(Errno::ENOENT, format!("there is no snapshot {name}")))?,
-    };
+    let from_id = image.diff_start(from)?;
     out.write_all(BANNER)?;
     for (tag, name) in [(b'f', from), (b't', to_name)] {
         if let Some(name) = name {

@@ -54,6 +54,7 @@ impl Rbd<'_> {
         let image = self.open(text, OpenOptions::read_only()).await?;
         let snap = self.spec(text)?.snap;
         let to = (!snap.is_empty()).then_some(snap.as_str());
+        image.diff_start(from).context("export-diff error")?;
         let mut out: Box<dyn Write + Send> = if is_standard(path) {
             Box::new(io::stdout())
         } else {
