@@ -522,7 +522,9 @@ impl State {
         let mut turn = Turn::default();
         match self.phase {
             Phase::Clean if !self.queue.is_empty() => {
-                turn.writes.push(self.log.claim());
+                // The halves have their fixed bits at different places.
+                let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
+                turn.writes.push(self.log.claim(high ^ low));
                 (turn.superblock, turn.phase) = (true, Some(Phase::Claimed));
             }
             Phase::Dirty => {

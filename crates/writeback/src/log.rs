@@ -253,10 +253,11 @@ impl Log {
     }
 
     /// The superblock after which records may be appended, with [`Log::superblock_durable`] once it is durable. Then the
-    /// image is marked with [`Log::token`], before the first record is acknowledged.
+    /// image is marked with [`Log::token`], before the first record is acknowledged. `random` is drawn anew: a copy of the
+    /// file that makes a claim of its own has another token.
     #[must_use]
-    pub fn claim(&mut self) -> MediaWrite {
-        self.superblock.claim += 1;
+    pub fn claim(&mut self, random: u64) -> MediaWrite {
+        self.superblock.claim = random;
         self.superblock.is_claimed = true;
         self.superblock_write()
     }

@@ -13,7 +13,9 @@ pub const AREA_START: u64 = 2 * SLOT_LEN;
 pub const MIN_FILE_LEN: u64 = 1 << 20;
 
 const MAGIC: &[u8; 8] = b"LOLIGOWB";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+/// Its claims were counted; otherwise the same.
+const COUNTED: u32 = 2;
 /// Counters of a file that was really used stay below.
 const MAX_SEQ: u64 = 1 << 62;
 const MAX_IDENTITY: usize = 1024;
@@ -30,7 +32,7 @@ pub struct Superblock {
     /// Of the record at the tail, or of the session when there was none: an older record there was never acknowledged.
     pub tail_epoch: u64,
     pub synced: u64,
-    /// How often the file was claimed.
+    /// Random, of the last claim.
     pub claim: u64,
     /// There may be records that the image lacks.
     pub is_claimed: bool,
@@ -87,7 +89,7 @@ impl Superblock {
             return Ok(None);
         }
         match r.u32() {
-            Ok(VERSION) => {}
+            Ok(VERSION | COUNTED) => {}
             Ok(found) => return Err(OpenError::OtherVersion { found, known: VERSION }),
             Err(_) => return Ok(None),
         }
@@ -119,7 +121,6 @@ impl Superblock {
             && self.epoch < MAX_SEQ
             && self.tail_epoch <= self.epoch
             && self.generation < MAX_SEQ
-            && self.claim < MAX_SEQ
     }
 
     /// The newer valid slot of the file's first [`AREA_START`] bytes, if it is this image's.

@@ -61,7 +61,7 @@ impl Disk {
         log.superblock_durable();
         log.assert_invariants();
         if !log.is_claimed() {
-            let claim = log.claim();
+            let claim = log.claim(7);
             self.write_superblock(&mut log, &claim);
         }
         Ok(log)
@@ -461,9 +461,22 @@ fn claims_at_every_point_of_a_crash() {
     assert_eq!(said(&disk.crashed(|_| true)), (token.clone(), false, 0));
     disk.flush();
     log.superblock_durable();
-    let claim = log.claim();
+    let claim = log.claim(8);
     disk.write_superblock(&mut log, &claim);
     assert_ne!(log.token(), token);
+
+    // A copy of the clean file that is claimed too has another token.
+    let mut copy = disk.clone();
+    let mut twin = copy.open().expect("opens");
+    let settled = twin.settle();
+    copy.write_superblock(&mut twin, &settled);
+    let claims = [1, u64::MAX].map(|random| {
+        let (mut disk, mut log) = (copy.clone(), twin.clone());
+        let claim = log.claim(random);
+        disk.write_superblock(&mut log, &claim);
+        said(&disk).0
+    });
+    assert_ne!(claims[0], claims[1]);
 
     // Records given up are not replayed, whatever lies behind the tail.
     let mut disk = dirty;
@@ -482,7 +495,7 @@ fn dirty_records_without_their_claim_have_an_older_token() {
     let unclaimed = said(&disk).0;
     let (mut log, first) = Log::open(&Flat(&disk.durable), NAME).expect("opens");
     disk.write_superblock(&mut log, &first);
-    let claim = log.claim();
+    let claim = log.claim(9);
     disk.write_superblock(&mut log, &claim);
     let appended = log.append(&write_op(0, 1000, 9)).expect("fits");
     appended.writes.iter().for_each(|w| disk.write(w));
