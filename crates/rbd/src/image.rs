@@ -410,6 +410,14 @@ impl Inner {
             if let Err(e) = self.start_watch().await {
                 tracing::warn!(image = %self.id, error = %e, "cannot watch the image again");
                 *self.watching.lock().await = None;
+            } else if owned && self.policy == LockPolicy::Keep {
+                // Until the next write the lock would bear a dead cookie, and look like a dead client's.
+                let inner = Arc::clone(&self);
+                tokio::spawn(async move {
+                    if let Err(e) = inner.ready().await {
+                        tracing::warn!(image = %inner.id, error = %e, "cannot take the image's lock again");
+                    }
+                });
             }
         })
     }

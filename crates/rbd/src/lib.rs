@@ -39,5 +39,5 @@ pub use header::{Header, Parent, Snapshot, SnapshotKind, feature, flag};
 pub use image::{Image, LockPolicy, OpenOptions};
 pub use layout::Layout;
 pub use manage::{CreateOptions, DEFAULT_FEATURES};
-pub use mark::{Claim, Doubt};
+pub use mark::{Claim, Claimed, Doubt};
 pub use spec::ImageSpec;

@@ -130,7 +130,8 @@ pub(crate) fn refuse_dirty(mark: Option<&Mark>) -> Error {
     )
 }
 
-/// What becomes of a cache's writes when the image may have been written by others since.
+/// What becomes of a cache's writes when the image may have been written by others since. A clean cache has none: it
+/// opens no image with another cache's mark unless that is given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Doubt {
     /// The image is left as it is, and not opened.
@@ -154,16 +155,27 @@ pub struct Claim<'a> {
     pub place: &'a str,
 }
 
+impl Claim<'_> {
+    /// What is done without proof. Without writes to replay nothing is forced: it would only give up another cache's.
+    fn decision(&self) -> Doubt {
+        match self.doubt {
+            Doubt::Replay if !self.is_dirty => Doubt::Refuse,
+            other => other,
+        }
+    }
+}
+
 impl Image {
     /// Takes the lock for a write-back cache and keeps it. Afterwards the image bears the cache's mark if the cache is dirty
-    /// and its writes are not given up, else none. The lock of the cache's own dead process is taken over at once; the
+    /// and its writes are not given up, else none. Gives whether they are given up: never while the image proves that they
+    /// are its newest. The lock of the cache's own dead process is taken over at once; the
     /// caller has made sure that no other process has the cache's file.
     ///
     /// # Errors
     /// EBUSY, with the image as it was, when the cache is dirty and others may have written to the image, or when another
     /// cache's mark is on it, unless `doubt` decides; EINVAL unless the image was opened with [`LockPolicy::Keep`] and has
     /// the exclusive-lock feature.
-    pub async fn claim(&self, claim: &Claim<'_>) -> Result<()> {
+    pub async fn claim(&self, claim: &Claim<'_>) -> Result<Claimed> {
         let inner = &self.inner;
         if inner.policy != LockPolicy::Keep || !inner.view().header.has(feature::EXCLUSIVE_LOCK) {
             return Err(Error::refused(
@@ -172,21 +184,22 @@ impl Image {
             ));
         }
         *inner.place.lock().unwrap_or_else(PoisonError::into_inner) = claim.place.to_owned();
-        let token = (claim.is_dirty && claim.doubt != Doubt::Discard).then_some(claim.token);
+        let own = claim.is_dirty.then_some(claim.token);
+        let decision = claim.decision();
         let one = inner.acquiring.lock().await;
         let object = inner.header_object();
-        loop {
+        let claimed = loop {
             let seen = Seen::read(&inner.meta, &object).await?;
             let doubt = seen.doubt(claim.token);
             if doubt.is_none() {
                 inner.check_dead(&seen).await?;
-                if inner.swap_lock(&seen, Change::Set(token)).await? {
-                    break;
+                if inner.swap_lock(&seen, Change::Set(own)).await? {
+                    break Claimed::Kept;
                 }
                 continue;
             }
             let is_ours = seen.mark.as_ref().is_some_and(|m| m.token == claim.token);
-            if claim.doubt == Doubt::Refuse {
+            if decision == Doubt::Refuse {
                 match doubt {
                     Some(why) if claim.is_dirty => {
                         return Err(Error::refused(
@@ -198,15 +211,27 @@ impl Image {
                     _ => {}
                 }
             }
-            let over = if claim.doubt == Doubt::Refuse { Over::Token(claim.token) } else { Over::Everybody };
+            if let Some(mark) = seen.mark.as_ref().filter(|_| !is_ours) {
+                tracing::warn!(image = %inner.id, place = %mark.place, "writes that another cache holds are given up");
+            }
+            let over = if decision == Doubt::Refuse { Over::Token(claim.token) } else { Over::Everybody };
             inner.acquire_lock(over).await?;
-            inner.set_mark(token).await?;
-            break;
-        }
+            let gives_up = claim.is_dirty && decision == Doubt::Discard;
+            inner.set_mark(own.filter(|_| !gives_up)).await?;
+            break if gives_up { Claimed::GivenUp } else { Claimed::Kept };
+        };
         inner.take_over().await?;
         drop(one);
-        Ok(())
+        Ok(claimed)
     }
+}
+
+/// What became of the writes of the cache that claimed an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claimed {
+    /// They go to the image, if there are any.
+    Kept,
+    GivenUp,
 }
 
 impl Image {

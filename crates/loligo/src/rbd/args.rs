@@ -222,7 +222,8 @@ pub struct ServeArgs {
     /// Until the server ends in order, the image alone lacks the newest writes; the next start replays them.
     #[arg(long, value_name = "DIR", conflicts_with = "read_only")]
     pub cache: Option<PathBuf>,
-    /// Give up what caches hold and the images lack, here or on other hosts.
+    /// Give up what caches hold, here or on other hosts, where others may have written to the images since. A cache whose
+    /// image still proves that its writes are the newest keeps them.
     #[arg(long, requires = "cache", conflicts_with = "force_replay")]
     pub discard_cache: bool,
     /// Write what the caches hold over whatever is there now, also if others may have written to the images since.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use block::{BlockDevice, Cache, CacheFile, Exported, Server, Timing};
-use rbd::{Claim, Doubt, Image, LockPolicy, OpenOptions, feature};
+use rbd::{Claim, Claimed, Doubt, Image, LockPolicy, OpenOptions, feature};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -174,7 +174,7 @@ impl Rbd<'_> {
         let claim = Claim { token: "", is_dirty: false, doubt: Doubt::Discard, place: "" };
         let claimed = image.claim(&claim).await;
         image.close().await?;
-        claimed.context("cannot take the image")
+        claimed.map(drop).context("cannot take the image")
     }
 }
 
@@ -196,7 +196,8 @@ async fn put_cache_over(image: &Image, place: &CachePlace<'_>) -> Result<Cache> 
         doubt: place.doubt,
         place: &format!("{}:{}", host.trim(), path.display()),
     };
-    image.claim(&claim).await.with_context(|| match (dirty, place.doubt) {
+    let claimed = image.claim(&claim).await;
+    let claimed = claimed.with_context(|| match (dirty, place.doubt) {
         (1.., Doubt::Refuse) => format!(
             "{} has {dirty} writes that image {} lacks; --discard-cache gives them up, --force-replay writes them over \
              what is there",
@@ -205,7 +206,7 @@ async fn put_cache_over(image: &Image, place: &CachePlace<'_>) -> Result<Cache> 
         ),
         _ => "cannot lock the image for its cache".to_owned(),
     })?;
-    if dirty > 0 && place.doubt == Doubt::Discard {
+    if claimed == Claimed::GivenUp {
         tracing::warn!(records = dirty, path = %path.display(), "writes are given up");
         file.discard()?;
     }

@@ -181,6 +181,10 @@ fn a_dirty_cache_is_not_replayed_over_what_others_wrote() {
     let (_, said) = c.fails(&program, &elsewhere);
     assert!(said.contains("a write-back cache holds, at "), "{said}");
 
+    // An empty cache has nothing to replay: force would only give the other one's writes up.
+    let (_, said) = c.fails(&program, &[&elsewhere[..], &["--force-replay"]].concat());
+    assert!(said.contains("a write-back cache holds, at "), "{said}");
+
     // librbd knows nothing of it; the lock tells.
     break_locks(&c, "k");
     c.theirs("bench --io-type write --io-size 64K --io-total 1M k");
@@ -210,6 +214,13 @@ fn a_dirty_cache_is_not_replayed_over_what_others_wrote() {
     let mut both = ours;
     both[64 << 10..68 << 10].fill(2);
     assert!(exported(&c) == both, "replayed as was asked for");
+
+    // Nothing is given up while the image proves that the cache's writes are its newest.
+    die_dirty(&c, 3, "");
+    let serving = Serving::start(&c, "k", &format!("{HELD} --discard-cache"));
+    assert_eq!(serving.signal("-TERM"), Some(0));
+    both[64 << 10..68 << 10].fill(3);
+    assert!(exported(&c) == both, "kept");
     c.theirs("object-map check k");
 }
 
