@@ -5,6 +5,8 @@
 //! 2. A write is durable, whole, before the quorum hears of it.
 //! 3. The format changes in the same transaction as what is stored in it.
 
+use std::fs::{OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -22,6 +24,9 @@ const FORMAT: u32 = 2;
 /// The form of stores whose monitor was always alone.
 const ALONE: u32 = 1;
 
+/// The store holds every key of the cluster.
+const PRIVATE: u32 = 0o600;
+
 #[derive(Debug)]
 pub struct MonStore {
     db: Database,
@@ -30,6 +35,8 @@ pub struct MonStore {
 impl MonStore {
     /// Makes a store. An empty membership makes one that has to be let in by others.
     pub fn create(path: &Path, id: MemberId, members: Membership, state: &Bytes) -> Result<()> {
+        let made = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path).map(drop);
+        made.with_context(|| format!("cannot create {}", path.display()))?;
         let store =
             Self { db: Database::create(path).with_context(|| format!("cannot create {}", path.display()))? };
         let hard = HardState { id, ..HardState::default() };
@@ -43,6 +50,7 @@ impl MonStore {
 
     /// Opens a store; `name` is the monitor's, for stores of the older form.
     pub fn open(path: &Path, name: &str, entropy: &mut dyn Entropy) -> Result<Self> {
+        keep_private(path);
         let db = Database::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let store = Self { db };
         let format = store.meta("format")?;
@@ -111,6 +119,17 @@ impl MonStore {
         let snapshot = Snapshot { index, term: 1, members, state };
         put(tx, &Write { hard: Some(hard), snapshot: Some(snapshot), entries, ..Write::default() })?;
         put_format(tx)
+    }
+}
+
+/// Stores that others may read, as older versions made them, become private.
+fn keep_private(path: &Path) {
+    let Ok(about) = std::fs::metadata(path) else { return };
+    if about.permissions().mode() & 0o077 == 0 {
+        return;
+    }
+    if let Err(error) = std::fs::set_permissions(path, Permissions::from_mode(PRIVATE)) {
+        tracing::warn!(%error, path = %path.display(), "others may read the monitor's store");
     }
 }
 
@@ -183,6 +202,20 @@ mod tests {
         assert_eq!(store.recover().expect("recovered").entries, vec![entry(4)]);
         store.write(&Write { durable: 6, entries: vec![entry(7)], ..Write::default() }).expect("written");
         assert!(store.recover().is_err(), "a gap below what was durable is found");
+    }
+
+    #[test]
+    fn nobody_else_may_read_a_store() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let path = dir.path().join("store.redb");
+        let mode = || std::fs::metadata(&path).expect("there").permissions().mode() & 0o777;
+        let members = Membership::of([(MemberId(7), "a".to_owned())]);
+        MonStore::create(&path, MemberId(7), members.clone(), &Bytes::from_static(b"g")).expect("created");
+        assert_eq!(mode(), 0o600);
+        assert!(MonStore::create(&path, MemberId(7), members, &Bytes::new()).is_err(), "it is in use");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("set");
+        MonStore::open(&path, "a", &mut SeededEntropy(1)).expect("opened");
+        assert_eq!(mode(), 0o600, "a start makes it private");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -169,6 +170,16 @@ fn write_keyrings(dir: &ClusterDir, all: &Keyring) -> Result<()> {
 pub fn make_dir(path: &Path) -> Result<&Path> {
     std::fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
     Ok(path)
+}
+
+/// A folder of secrets: if it is made, nobody else may look into it.
+pub fn make_private_dir(path: &Path) -> Result<()> {
+    if let Some(parent) = path.parent() {
+        make_dir(parent)?;
+    }
+    let mut maker = std::fs::DirBuilder::new();
+    maker.recursive(true).mode(0o700);
+    maker.create(path).with_context(|| format!("cannot create {}", path.display()))
 }
 
 fn format_osd(dir: &ClusterDir, fsid: Fsid, osd: &OsdEntry) -> Result<()> {

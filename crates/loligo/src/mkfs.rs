@@ -23,7 +23,7 @@ use store::{Device, FormatOptions, Options, Store, StoreError};
 use types::{AddrKind, AddrVec, AuthName, EntityAddr, EntityType, Entropy, Epoch, Fsid};
 
 use crate::args::DaemonArgs;
-use crate::create::{make_dir, random_fsid};
+use crate::create::{make_private_dir, random_fsid};
 use crate::layout::{ClusterDir, Description, write_atomically};
 use crate::place::Place;
 use crate::{client, network};
@@ -126,7 +126,7 @@ pub fn mon(place: &Place) -> Result<()> {
     map.fsid = fsid;
     let keyring = keyring_of(&values)?;
     let own = keyring.get(&mon_name()).context("the keyring has no key for mon.")?.clone();
-    make_dir(&dir.0)?;
+    make_private_dir(&dir.0)?;
     let mut one = Keyring::new();
     one.insert(mon_name(), own.clone());
     write_atomically(&dir.0.join("keyring"), one.to_string().as_bytes(), 0o600)?;
@@ -242,16 +242,10 @@ fn make_osd(
     args: &DaemonArgs,
     values: &admin::options::Values,
 ) -> Result<()> {
-    make_dir(data)?;
+    make_private_dir(data)?;
     let block = data.join("block");
-    let given = args
-        .device
-        .clone()
-        .or_else(|| values.get("bluestore_block_path").filter(|p| !p.is_empty()).map(PathBuf::from));
-    if let (Some(device), false) = (&given, block.exists()) {
-        let device = std::path::absolute(device)?;
-        std::os::unix::fs::symlink(&device, &block)
-            .with_context(|| format!("cannot link {} to {}", block.display(), device.display()))?;
+    if let (Some(device), false) = (given_device(args, values)?, block.exists()) {
+        link(&device, &block)?;
     }
     let device = if block.exists() {
         FileDevice::open(&block)
@@ -270,11 +264,7 @@ fn make_osd(
             store.identity().osd_uuid
         ),
         Err(StoreError::Foreign(store::Foreign::NotAStore)) => {
-            let mut start = vec![0; LOOKED_AT.min(device.len() as usize)];
-            device.read_at(0, &mut start)?;
-            if start.iter().any(|b| *b != 0) {
-                bail!("{} holds other data; erase it first (wipefs, blkdiscard or dd)", block.display());
-            }
+            need_empty(device.as_ref(), &block)?;
             let options = FormatOptions { fsid, osd_uuid: uuid, log_bytes: None };
             Store::format(device.as_ref(), options)
                 .with_context(|| format!("cannot format {}", block.display()))?;
@@ -298,6 +288,77 @@ fn make_osd(
     Ok(())
 }
 
+fn given_device(args: &DaemonArgs, values: &admin::options::Values) -> Result<Option<PathBuf>> {
+    let by_option = || values.get("bluestore_block_path").filter(|p| !p.is_empty()).map(PathBuf::from);
+    Ok(args.device.clone().or_else(by_option).map(std::path::absolute).transpose()?)
+}
+
+fn link(device: &Path, block: &Path) -> Result<()> {
+    std::os::unix::fs::symlink(device, block)
+        .with_context(|| format!("cannot link {} to {}", block.display(), device.display()))
+}
+
+fn need_empty(device: &dyn Device, path: &Path) -> Result<()> {
+    let mut start = vec![0; LOOKED_AT.min(device.len() as usize)];
+    device.read_at(0, &mut start)?;
+    if start.iter().any(|b| *b != 0) {
+        bail!("{} holds other data; erase it first (wipefs, blkdiscard or dd)", path.display());
+    }
+    Ok(())
+}
+
+/// Whether both are there and one device.
+fn is_same(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+/// Refuses a disk that cannot be opened, and one that is not the folder's and holds something.
+fn check_target(block: Option<PathBuf>, given: Option<&Path>, replace: bool) -> Result<()> {
+    let present = block.filter(|b| std::fs::symlink_metadata(b).is_ok());
+    let open =
+        |path: &Path| FileDevice::open(path).with_context(|| format!("cannot open {}", path.display()));
+    match (present, given) {
+        (Some(block), Some(given)) if replace && !is_same(&block, given) => need_empty(&open(given)?, given),
+        // Whether what it holds is this OSD's shows when the store is opened.
+        (Some(block), _) => open(&block).map(drop),
+        (None, Some(given)) => need_empty(&open(given)?, given),
+        (None, None) => Ok(()),
+    }
+}
+
+/// What an OSD is registered with, in its folder until its store is made: a rerun registers the same OSD.
+struct Secrets {
+    uuid: Fsid,
+    key: CryptoKey,
+}
+
+impl Secrets {
+    const FILE: &'static str = "registering";
+
+    /// Those of an earlier run that got stuck, or new ones.
+    fn kept(data: &Path, wanted: Option<Fsid>) -> Result<Self> {
+        let path = data.join(Self::FILE);
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let earlier = text.split_once(char::is_whitespace).and_then(|(uuid, key)| {
+            Some(Self { uuid: Fsid::parse(uuid)?, key: CryptoKey::from_base64(key.trim()).ok()? })
+        });
+        if let Some(earlier) = earlier.filter(|e| wanted.is_none_or(|w| w == e.uuid)) {
+            return Ok(earlier);
+        }
+        let new = Self { uuid: wanted.unwrap_or_else(random_fsid), key: new_key() };
+        make_private_dir(data)?;
+        write_atomically(&path, format!("{} {}\n", new.uuid, new.key.to_base64()).as_bytes(), 0o600)?;
+        Ok(new)
+    }
+
+    fn forget(data: &Path) -> Result<()> {
+        match std::fs::remove_file(data.join(Self::FILE)) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
 fn write_keyring(data: &Path, name: &AuthName, key: &CryptoKey) -> Result<()> {
     let text = format!("[{name}]\n\tkey = {}\n", key.to_base64());
     write_atomically(&data.join("keyring"), text.as_bytes(), 0o600)
@@ -315,8 +376,15 @@ pub fn new_osd(args: &DaemonArgs) -> Result<()> {
         Method::Cephx => login_key(args, &login)?,
     };
     let uuid = place.values().get("osd_uuid").and_then(|u| Fsid::parse(&u)).filter(|u| !u.is_zero());
-    let (uuid, key) = (uuid.unwrap_or_else(random_fsid), new_key());
     let wanted = args.id.as_deref().map(str::parse::<i32>).transpose().context("an OSD's id is a number")?;
+    // What can go wrong here goes wrong before the monitors hear of it, if the folder is known by then.
+    let known = wanted.map(|_| &place);
+    let _early = known.filter(|p| p.data.is_dir()).map(|p| p.lock()).transpose()?;
+    let target = given_device(args, &place.values())?;
+    check_target(known.map(|p| p.data.join("block")), target.as_deref(), args.replace)?;
+    let secrets = known.map(|p| Secrets::kept(&p.data, uuid)).transpose()?;
+    let Secrets { uuid, key } =
+        secrets.unwrap_or_else(|| Secrets { uuid: uuid.unwrap_or_else(random_fsid), key: new_key() });
     let id = on_runtime(async {
         let auth = SharedAuth::new(place.method, login.clone(), login_key, EntityType::Client);
         let admin = AdminClient::new(fsid, auth, place.monitors.clone());
@@ -327,12 +395,13 @@ pub fn new_osd(args: &DaemonArgs) -> Result<()> {
         register(&admin, wanted, uuid, &key).await
     })?;
     let place = Place::by_conf(args, EntityType::Osd, &id.to_string())?;
-    let _lock = place.data.is_dir().then(|| place.lock()).transpose()?;
+    let _lock = (wanted.is_none() && place.data.is_dir()).then(|| place.lock()).transpose()?;
     if args.replace {
-        erase(&place.data, args.size)?;
+        replace_disk(&place.data, target.as_deref(), args.size)?;
     }
     make_osd(&place.data, id, fsid, uuid, args, &place.values())?;
     write_keyring(&place.data, &place.name, &key)?;
+    Secrets::forget(&place.data)?;
     say!("osd.{id} is made in {}; start it with: loligo osd --id {id}", place.data.display());
     Ok(())
 }
@@ -343,9 +412,13 @@ pub fn replace_of_folder(dir: &ClusterDir, d: &Description, id: &str) -> Result<
     let mut changed = d.clone();
     let entry = changed.osds.iter_mut().find(|o| o.id == number);
     let entry = entry.with_context(|| format!("there is no osd.{id} in {}", dir.root().display()))?;
+    if let Some(pid) = dir.running("loligo") {
+        bail!("the whole cluster of {} runs in process {pid}", dir.root().display());
+    }
     let place = Place::in_folder(dir, d, EntityType::Osd, id)?;
     let _lock = place.lock()?;
-    let (uuid, key) = (random_fsid(), new_key());
+    FileDevice::open(&dir.block(number)).with_context(|| format!("cannot open the disk of osd.{id}"))?;
+    let Secrets { uuid, key } = Secrets::kept(&place.data, None)?;
     on_runtime(async {
         let admin = client::admin(dir, d)?;
         admin.connected(Duration::from_secs(20)).await?;
@@ -358,6 +431,7 @@ pub fn replace_of_folder(dir: &ClusterDir, d: &Description, id: &str) -> Result<
     Store::format(&device, FormatOptions { fsid, osd_uuid: uuid, log_bytes: None })?;
     write_keyring(&place.data, &place.name, &key)?;
     dir.save(&changed)?;
+    Secrets::forget(&place.data)?;
     say!("osd.{id} has an empty disk.");
     Ok(())
 }
@@ -381,6 +455,18 @@ async fn register(admin: &AdminClient, id: Option<i32>, uuid: Fsid, key: &Crypto
     let made = made.context("the monitors refuse the new OSD")?;
     let id = made["osdid"].as_i64().or(made.as_i64()).context("the monitor named no OSD number")?;
     Ok(i32::try_from(id)?)
+}
+
+/// The folder's disk is made empty, or another one takes its place.
+fn replace_disk(data: &Path, given: Option<&Path>, size: Option<u64>) -> Result<()> {
+    let block = data.join("block");
+    let Some(given) = given.filter(|g| !is_same(&block, g)) else { return erase(data, size) };
+    match std::fs::remove_file(&block) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(e).with_context(|| format!("cannot remove {}", block.display()))
+        }
+        _ => link(given, &block),
+    }
 }
 
 /// Makes the disk of an OSD that the cluster has given up empty: a file is made anew, a device loses its superblocks.

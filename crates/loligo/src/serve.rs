@@ -446,6 +446,9 @@ async fn start_mon_by_conf(place: &Place) -> Result<Mon> {
         bail!("there is no {}: loligo mon --mkfs makes the store of {}", dir.store().display(), place.name);
     }
     let known = dir.read_monmap()?;
+    let fsid = place.fsid.or_else(|| (!known.fsid.is_zero()).then_some(known.fsid));
+    let mut place = place.clone();
+    place.fsid = fsid;
     let own = known.mons.get(id).and_then(|m| m.addrs.msgr2()).and_then(|a| a.socket);
     let addr = own.with_context(|| format!("{} does not hold {}", dir.0.display(), place.name))?;
     if !network::is_own(addr.ip()) {
@@ -460,17 +463,23 @@ async fn start_mon_by_conf(place: &Place) -> Result<Mon> {
             .copied()
             .collect::<Vec<_>>(),
     );
-    let mon = start_mon(place, addr, seeds.clone(), dir.read_founding()?).await?;
+    let mon = start_mon(&place, addr, seeds.clone(), dir.read_founding()?).await?;
     if dir.is_joining() {
         let others = seeds.into_iter().filter(|s| s.socket != Some(addr)).collect();
-        tokio::spawn(add_to_cluster(place.clone(), addr, others));
+        tokio::spawn(add_to_cluster(place, addr, others));
     }
     Ok(mon)
 }
 
 /// A monitor of a cluster that has others adds itself to their map. Source: doc/rados/operations/add-or-rm-mons.rst.
 async fn add_to_cluster(place: Place, addr: SocketAddr, others: Vec<EntityAddr>) {
-    let (Ok(key), Some(fsid)) = (place.key(&mon_name()), place.fsid) else { return };
+    let Some(fsid) = place.fsid else {
+        return tracing::error!("{} cannot join: the cluster's fsid is not known", place.name);
+    };
+    let key = match place.key(&mon_name()) {
+        Ok(key) => key,
+        Err(error) => return tracing::error!("{} cannot join: no key of mon.: {error:#}", place.name),
+    };
     let words = json!({"prefix": "mon add", "name": place.name.id, "addr": format!("v2:{addr}/0")});
     loop {
         let auth = SharedAuth::new(place.method, mon_name(), key.clone(), EntityType::Mon);

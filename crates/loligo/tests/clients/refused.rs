@@ -136,8 +136,16 @@ fn disks_that_do_not_belong_are_refused_and_a_new_one_takes_their_place() {
     disk.refused("1", &[&["--replace"], &admin[..]].concat(), "refuse the new OSD");
     c.ceph("osd destroy 1 --yes-i-really-mean-it");
     disk.refused("1", &[], "the monitors refuse the key of osd.1");
-    let replaced = disk.run("1", &[&["--replace"], &admin[..]].concat());
+    // What is wrong with a disk shows before the monitors hear of it; another disk takes the place of the first.
+    let other = disk.data.with_extension("other");
+    std::fs::write(&other, vec![7; 2 << 20]).expect("written");
+    let device = ["--replace", "--device", other.to_str().expect("UTF-8")];
+    disk.refused("1", &[&device[..], &admin[..]].concat(), "holds other data");
+    disk.refused("1", &[], "the monitors refuse the key of osd.1");
+    std::fs::File::create(&other).and_then(|f| f.set_len(1 << 30)).expect("made empty");
+    let replaced = disk.run("1", &[&device[..], &admin[..]].concat());
     assert!(replaced.status.success(), "{}", text(&replaced));
+    assert_eq!(std::fs::read_link(disk.data.join("block")).expect("a link"), other);
     disk.start("1");
     std::fs::copy(disk.data.join("keyring"), copy.data.join("keyring")).expect("copied");
     copy.refused("1", &[], "has another disk");
