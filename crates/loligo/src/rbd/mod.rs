@@ -123,9 +123,14 @@ impl Rbd<'_> {
             NamespaceCommand::Ls { .. } => {
                 let names = pool::namespaces(&io).await?;
                 if self.args.json {
+                    let names: Vec<_> = names.iter().map(|n| serde_json::json!({"name": n})).collect();
                     say!("{}", serde_json::json!(names));
-                } else {
-                    names.iter().for_each(|name| say!("{name}"));
+                } else if !names.is_empty() {
+                    show::print_table(
+                        vec!["NAME".to_owned()],
+                        names.into_iter().map(|n| vec![n]).collect(),
+                        &[],
+                    );
                 }
             }
             NamespaceCommand::Create { .. } => pool::create_namespace(&io, name).await?,

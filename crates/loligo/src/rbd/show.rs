@@ -233,7 +233,7 @@ fn print_info(image: &Image, info: &Value) {
 }
 
 /// Columns as wide as their widest cell, two blanks between; those in `right` end on one line.
-fn print_table(head: Vec<String>, rows: Vec<Vec<String>>, right: &[usize]) {
+pub(super) fn print_table(head: Vec<String>, rows: Vec<Vec<String>>, right: &[usize]) {
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|r| r[column].chars().count()).max().unwrap_or(0);
