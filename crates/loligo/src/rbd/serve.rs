@@ -34,8 +34,9 @@ impl Rbd<'_> {
             }
             None => None,
         };
-        self.say_where(args, tcp.as_ref())?;
+        // Whoever reads where it is may end it at once.
         let mut signals = Signals::new()?;
+        self.say_where(args, tcp.as_ref())?;
         let serving = async {
             let over_unix = async {
                 if let Some(listener) = unix {
