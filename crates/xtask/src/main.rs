@@ -103,7 +103,7 @@ fn proofs(root: &Path) -> Result<()> {
     })?;
     step("simulated cluster-hours", || {
         // Fewer hours than these by then are a failure, as any violation is.
-        let enough = ["--hours", "30", "--minutes", "8"];
+        let enough = ["--hours", "30", "--minutes", "20"];
         cargo(root, &[&["run", "--profile", "gate", "--package", "simulator", "--"][..], &enough].concat())
     })
 }
