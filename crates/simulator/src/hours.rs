@@ -163,7 +163,7 @@ fn one(seed: u64, twice: bool, sum: &Mutex<Sum>) {
 
 const HEAD: &str = "# Ledger of simulated cluster-hours
 
-What `simulator --hours N --ledger docs/ledger.md` ran; figures are claimed only from here. An hour is 3,600 simulated seconds of
+What `simulator --hours N --ledger FILE` ran; figures are claimed only from here. An hour is 3,600 simulated seconds of
 at least 3 monitors, 4 OSDs and 2 clients under load, with at least one fault in each simulated minute and all checks on
 (`crates/simulator/src/hours.rs`); healing is not counted.
 

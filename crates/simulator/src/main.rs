@@ -45,7 +45,7 @@ struct Arguments {
     /// Print one line per level instead of two per run.
     #[arg(long)]
     brief: bool,
-    /// So many simulated cluster-hours (see docs/ledger.md), from the first of the seeds on.
+    /// So many simulated cluster-hours (each at least ten minutes of load and faults; see docs/scenarios.md), from the first of the seeds on.
     #[arg(long)]
     hours: Option<f64>,
     /// Runs at a time, for `--hours`.
