@@ -24,6 +24,7 @@ import tempfile
 import time
 
 from clusters import Ceph, Loligo, Trouble, run
+from usage import cpu_seconds, resident_mib, switches, written_bytes
 
 POOL, IMAGE = "bench", "image"
 ORDER = ("loligo", "ceph", "ceph", "loligo")
@@ -76,40 +77,6 @@ class Side:
             found = re.search(r"(\d+)/\d+", level)
             if found and int(found.group(1)) > 1:
                 raise Trouble("osd.%d of %s logs at level %s" % (i, self.cluster.kind, found.group(1)))
-
-
-def cpu_seconds(pids):
-    ticks = 0
-    for pid in pids:
-        with open("/proc/%d/stat" % pid) as f:
-            fields = f.read().rsplit(")", 1)[1].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def switches(pids):
-    total = 0
-    for pid in pids:
-        for tid in os.listdir("/proc/%d/task" % pid):
-            with open("/proc/%d/task/%s/status" % (pid, tid)) as f:
-                total += sum(int(line.split()[1]) for line in f if "ctxt_switches" in line)
-    return total
-
-
-def written_bytes(pids):
-    total = 0
-    for pid in pids:
-        with open("/proc/%d/io" % pid) as f:
-            total += sum(int(line.split()[1]) for line in f if line.startswith("write_bytes"))
-    return total
-
-
-def resident_mib(pids):
-    pages = 0
-    for pid in pids:
-        with open("/proc/%d/statm" % pid) as f:
-            pages += int(f.read().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / len(pids) / 2**20
 
 
 def window(side, args, kind, depth):

@@ -17,9 +17,9 @@ import sys
 import tempfile
 
 from compare import osd_processes, run
+from usage import cpu_seconds
 
 POOL, IMAGE = "loligo-bench-block", "image"
-TICK = os.sysconf("SC_CLK_TCK")
 
 
 def fio(conf, args, *options, timeout):
@@ -31,15 +31,6 @@ def fio(conf, args, *options, timeout):
     if done.returncode or job["error"]:
         sys.exit("no figure: fio on %s ended with %s, error %s\n%s" % (conf, done.returncode, job["error"], done.stderr[-1000:]))
     return job
-
-
-def cpu_seconds(pids):
-    ticks = 0
-    for pid in pids:
-        with open("/proc/%s/stat" % pid) as f:
-            fields = f.read().rsplit(")", 1)[1].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / TICK
 
 
 def prepare(conf, args, copies):

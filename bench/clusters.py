@@ -172,10 +172,11 @@ class Cluster:
         self.killed = {}
         return None
 
-    def wait_clean(self, seconds):
-        """Waits for it; how long it took. `raise`s Trouble when the time is over."""
+    def wait_clean(self, seconds, look=lambda: None):
+        """Waits for it, calling `look` now and then; how long it took. Raises Trouble when the time is over."""
         begin, clean, last = time.monotonic(), 0, None
         while time.monotonic() - begin < seconds:
+            look()
             last = self.unclean()
             clean = 0 if last else clean + 1
             if clean == 2:  # statistics lag behind maps

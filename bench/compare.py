@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 
+from usage import resident_mib
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 POOL = "loligo-bench"
 
@@ -43,14 +45,6 @@ def osd_processes(conf):
         if folder in " ".join(words) and (program == "ceph-osd" or words[1:2] == ["osd"]):
             found.append(pid)
     return sorted(found, key=int)
-
-
-def resident_mib(pids):
-    pages = 0
-    for pid in pids:
-        with open("/proc/%s/statm" % pid) as f:
-            pages += int(f.read().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / len(pids) / 2**20
 
 
 def make_pool(conf):

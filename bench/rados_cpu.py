@@ -8,34 +8,13 @@ and without a figure, when the cluster is not healthy, when a debug log is on, o
 """
 import argparse
 import json
-import os
 import random
 import sys
 import threading
 import time
 
 import rados
-
-
-def cpu_us(pids):
-    """User and system time of the processes, in microseconds."""
-    tick = os.sysconf("SC_CLK_TCK")
-    total = 0
-    for pid in pids:
-        with open("/proc/%d/stat" % pid) as f:
-            fields = f.read().rsplit(")", 1)[1].split()
-        total += int(fields[11]) + int(fields[12])
-    return total * 1_000_000 // tick
-
-
-def switches(pids):
-    """Context switches of all threads."""
-    total = 0
-    for pid in pids:
-        for tid in os.listdir("/proc/%d/task" % pid):
-            with open("/proc/%d/task/%s/status" % (pid, tid)) as f:
-                total += sum(int(line.split()[1]) for line in f if "ctxt_switches" in line)
-    return total
+from usage import cpu_seconds, switches
 
 
 def refuse(why):
@@ -90,13 +69,13 @@ class Load:
 
 
 def measure(load, pids, op, seconds):
-    c0, s0, t0 = cpu_us(pids), switches(pids), time.monotonic()
+    c0, s0, t0 = cpu_seconds(pids), switches(pids), time.monotonic()
     n = load.run(op, seconds)
     dt = time.monotonic() - t0
     return {
         "ops": n,
         "ops_per_s": round(n / dt),
-        "daemon_cpu_us_per_op": round((cpu_us(pids) - c0) / max(n, 1), 1),
+        "daemon_cpu_us_per_op": round((cpu_seconds(pids) - c0) * 1e6 / max(n, 1), 1),
         "switches_per_op": round((switches(pids) - s0) / max(n, 1), 2),
     }
 
