@@ -127,7 +127,7 @@ def survive(side, args):
     options = ("--rw=randwrite", "--bs=64k", "--iodepth=16", "--verify=crc32c", "--verify_fatal=1", "--randseed=7")
     side.fio(args, *options, "--do_verify=0")
     names = ["mon." + m for m in side.cluster.mons] + ["mgr.x"] + ["osd.%d" % i for i in side.cluster.osds]
-    for name in names:
+    for name in reversed(names):  # to kill an OSD asks a monitor first
         side.cluster.kill(name)
     begin = time.monotonic()
     for name in names:
