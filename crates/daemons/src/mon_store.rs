@@ -115,7 +115,7 @@ impl MonStore {
             }
             entries.push(Entry { index: at, term: 1, payload: Payload::Data(data) });
         }
-        let hard = HardState { id, term: 1, vote: id };
+        let hard = HardState { id, term: 1, vote: id, outdated: false };
         let snapshot = Snapshot { index, term: 1, members, state };
         put(tx, &Write { hard: Some(hard), snapshot: Some(snapshot), entries, ..Write::default() })?;
         put_format(tx)

@@ -31,7 +31,7 @@ fn entry(index: u64, text: &'static str) -> Entry {
 /// A follower with a snapshot and three entries that are not committed.
 fn start(state: Bytes) -> Start {
     Start {
-        hard: HardState { id: US, term: 3, vote: LEADER },
+        hard: HardState { id: US, term: 3, vote: LEADER, outdated: false },
         snapshot: Snapshot { index: 5, term: 1, members: members(), state },
         entries: (6..9).map(|index| entry(index, "old")).collect(),
     }

@@ -51,16 +51,34 @@ impl Raft {
         }
     }
 
-    /// A leader that is about to stop asks the member that has most of the log to take over, and lets everybody off their
-    /// loyalty. Its lease ends with that, for it does not lead any more.
-    pub(crate) fn resign(&mut self, now: Now, out: &mut Vec<Output>) {
-        let Some(next) = self.successor(now) else { return };
+    /// A leader that is about to stop takes no more proposals, and hands over when somebody holds what it took.
+    pub(crate) fn resign(&mut self, now: Now) {
+        if let Role::Leader(leading) = &mut self.role {
+            leading.resigns.get_or_insert(now.mono + Self::HANDOVER);
+        }
+    }
+
+    /// Asks the member that has most of the log to take over, and lets everybody off their loyalty. The lease ends with that,
+    /// for we do not lead any more.
+    pub(crate) fn hand_over(&mut self, now: Now, out: &mut Vec<Output>) {
+        let Role::Leader(leading) = &self.role else { return };
+        let Some(until) = leading.resigns else { return };
+        let Some((held, next)) = self.successor(now) else { return };
+        // Whoever lacks what we hold would be refused our vote, and what was proposed here might be lost.
+        if held.min(self.commit) < self.log.last_index() && now.mono < until {
+            return;
+        }
         for id in self.others() {
             out.push(Output::Send(self.to(id, Body::Resign { next })));
         }
         self.step_down(now, self.hard.term);
         // Whoever follows has the first word.
         self.deadline += self.tuning.election_max;
+    }
+
+    /// Whether proposals are accepted.
+    pub(crate) fn takes_proposals(&self) -> bool {
+        matches!(&self.role, Role::Leader(leading) if leading.resigns.is_none())
     }
 
     /// The leader of our term resigned. A message of an earlier reign has an earlier term.

@@ -40,7 +40,9 @@ impl Raft {
         self.hear(now, from, active);
         self.leader_commit = commit;
         if let Some(hint) = self.mismatch(prev_index, prev_term) {
-            let reply = AppendReply { ok: false, index: hint, sent, wall: now.wall };
+            let last_index = self.log.last_index();
+            let reply =
+                AppendReply { ok: false, index: hint, sent, wall: now.wall, last_index, refused: prev_index };
             let reply = self.to(from, Body::AppendReply(reply));
             return self.after_write(reply, out);
         }
@@ -83,7 +85,8 @@ impl Raft {
         let Role::Follower { verified, .. } = &self.role else { return };
         // Invariant 2.
         let index = (*verified).min(self.durable);
-        let reply = AppendReply { ok: true, index, sent, wall: now.wall };
+        let last_index = self.log.last_index();
+        let reply = AppendReply { ok: true, index, sent, wall: now.wall, last_index, refused: 0 };
         out.push(Output::Send(self.to(leader, Body::AppendReply(reply))));
     }
 

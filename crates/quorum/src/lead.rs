@@ -51,6 +51,8 @@ pub(crate) struct Leading {
     pub(crate) active: Vec<PeerStatus>,
     /// Reads of others and of our own (from ourselves) that wait for the lease.
     pub(crate) waiting_reads: VecDeque<(MemberId, u64)>,
+    /// Until when a successor may catch up, when we resign.
+    pub(crate) resigns: Option<Duration>,
 }
 
 impl Leading {
@@ -63,6 +65,7 @@ impl Leading {
             next_beat: now,
             active: Vec::new(),
             waiting_reads: VecDeque::new(),
+            resigns: None,
         }
     }
 }
@@ -121,14 +124,14 @@ impl Raft {
         self.broadcast(now, out);
     }
 
-    /// The voter to hand over to: it answered lately, and nobody holds more of the log.
-    pub(crate) fn successor(&self, now: Now) -> Option<MemberId> {
+    /// The voter to hand over to, and how much of the log it holds: it answered lately, and nobody holds more.
+    pub(crate) fn successor(&self, now: Now) -> Option<(u64, MemberId)> {
         let Role::Leader(leading) = &self.role else { return None };
         let lives = |p: &Progress| p.heard_at.is_some_and(|at| at + self.tuning.election_min >= now.mono);
         let voters = self.log.members().voters().filter(|id| *id != self.hard.id);
         let known =
             voters.filter_map(|id| Some((leading.progress.get(&id).filter(|p| lives(p))?.matched, id)));
-        known.max().map(|(_, id)| id)
+        known.max()
     }
 
     pub(crate) fn update_active(&mut self, now: Now) {
@@ -198,14 +201,16 @@ impl Raft {
             measure(p, now, reply.sent, reply.wall);
         }
         if !reply.ok {
-            // Asked after it had acknowledged more: it is no late answer.
-            if (1..=p.matched).contains(&reply.index) && reply.sent > p.matched_since {
+            // Asked after it had acknowledged more: it is no late answer. Where to go on from proves nothing: the run of a
+            // term that goes may begin before what it acknowledged.
+            let lacks = reply.last_index < p.matched || reply.refused <= p.matched;
+            if reply.index > 0 && lacks && reply.sent > p.matched_since {
                 return out.push(Output::Send(self.to(from, Body::Outdated)));
             }
             if reply.index == 0 {
                 p.next = 0;
-            } else if reply.index > p.matched {
-                p.next = reply.index.min(last + 1);
+            } else {
+                p.next = reply.index.max(p.matched + 1).min(last + 1);
             }
             if p.next <= snapshot_index && p.snapshot_sent.is_some() {
                 return;

@@ -94,6 +94,10 @@ pub struct AppendReply {
     pub sent: Duration,
     /// The follower's wall clock.
     pub wall: Utime,
+    /// Where the follower's log ends, durable or not.
+    pub last_index: u64,
+    /// When refused: the entry that it does not hold, which the leader's were to follow.
+    pub refused: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -129,7 +133,7 @@ impl Body {
         }
     }
 
-    fn decode(tag: u8, r: &mut Reader) -> Result<Self, DecodeError> {
+    fn decode(tag: u8, r: &mut Reader, version: u8) -> Result<Self, DecodeError> {
         Ok(match tag {
             1 => Self::PreVote { last_index: r.u64()?, last_term: r.u64()? },
             2 => Self::PreVoteReply { granted: bool::decode(r)? },
@@ -148,6 +152,9 @@ impl Body {
                 index: r.u64()?,
                 sent: get_time(r)?,
                 wall: Decode::decode(r)?,
+                // Of an older sender nothing can be concluded.
+                last_index: if version >= 2 { r.u64()? } else { u64::MAX },
+                refused: if version >= 2 { r.u64()? } else { u64::MAX },
             }),
             7 => Self::Snapshot(InstallSnapshot {
                 snapshot: Decode::decode(r)?,
@@ -166,7 +173,7 @@ impl Body {
 
 impl Encode for Message {
     fn encode(&self, w: &mut Writer) {
-        w.envelope(1, 1, |w| {
+        w.envelope(2, 1, |w| {
             self.cluster.encode(w);
             self.from.encode(w);
             self.to.encode(w);
@@ -191,6 +198,8 @@ impl Encode for Message {
                     w.u64(a.index);
                     put_time(a.sent, w);
                     a.wall.encode(w);
+                    w.u64(a.last_index);
+                    w.u64(a.refused);
                 }
                 Body::Snapshot(s) => {
                     s.snapshot.encode(w);
@@ -212,11 +221,11 @@ impl Encode for Message {
 impl Decode for Message {
     const MIN_SIZE: usize = 47;
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("quorum message", 1, |r, _| {
+        r.envelope("quorum message", 2, |r, env| {
             let cluster = Fsid::decode(r)?;
             let (from, to, term) = (MemberId::decode(r)?, MemberId::decode(r)?, r.u64()?);
             let tag = r.u8()?;
-            Ok(Self { cluster, from, to, term, body: Body::decode(tag, r)? })
+            Ok(Self { cluster, from, to, term, body: Body::decode(tag, r, env.version)? })
         })
     }
 }

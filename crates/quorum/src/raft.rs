@@ -7,6 +7,7 @@
 //! 4. Committed entries never change: a truncation at or below `commit` ends the process.
 //! 5. Whoever heard from a leader within `election_min`, or may have before it was restarted, helps nobody to replace it; a
 //!    leader's lease, counted from when it sent what a majority answered, ends before that.
+//! 6. A store that was found to be an older copy of itself takes part in nothing any more (`find_outdated`).
 //!
 //! ```text
 //! follower  --election::campaign-->     pre-candidate --election::count--> candidate --election::count--> leader
@@ -17,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
+use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use types::{Entropy, Fsid, Now};
 
 use crate::election::Votes;
@@ -34,8 +36,32 @@ pub struct HardState {
     pub term: u64,
     /// Who got our vote in that term.
     pub vote: MemberId,
+    /// A leader found that this store lacks what it had acknowledged. It stays so.
+    pub outdated: bool,
 }
-codec::wire_struct!(HardState(1, 1) { id, term, vote });
+
+impl Encode for HardState {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(2, 1, |w| {
+            self.id.encode(w);
+            w.u64(self.term);
+            self.vote.encode(w);
+            self.outdated.encode(w);
+        });
+    }
+}
+impl Decode for HardState {
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("HardState", 2, |r, env| {
+            Ok(Self {
+                id: Decode::decode(r)?,
+                term: r.u64()?,
+                vote: Decode::decode(r)?,
+                outdated: env.version >= 2 && bool::decode(r)?,
+            })
+        })
+    }
+}
 
 /// What a member starts from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -53,7 +79,7 @@ pub enum Input {
     Written {
         seq: u64,
     },
-    /// Appends data, when we lead; dropped otherwise.
+    /// Appends data, when we lead and do not resign; dropped otherwise.
     Propose {
         data: Bytes,
     },
@@ -66,7 +92,8 @@ pub enum Input {
     Read {
         ctx: u64,
     },
-    /// We are about to stop: another member shall lead.
+    /// We are about to stop: another member shall lead, once it holds all that was proposed here, or after
+    /// [`Raft::HANDOVER`].
     Resign,
     /// Comes at least every [`Raft::TICK`] when there are several members.
     Tick,
@@ -158,12 +185,13 @@ pub struct Raft {
     pub(crate) reads: BTreeMap<u64, crate::read::Waiting>,
     pub(crate) names: BTreeSet<String>,
     view: View,
-    outdated: bool,
 }
 
 impl Raft {
     /// The longest between two ticks.
     pub const TICK: Duration = Duration::from_millis(50);
+    /// How long a leader that resigns waits for its successor to hold its whole log.
+    pub const HANDOVER: Duration = Duration::from_millis(300);
 
     /// A member called `name`, from its store.
     pub fn new(
@@ -199,7 +227,6 @@ impl Raft {
             reads: BTreeMap::new(),
             names: BTreeSet::new(),
             view: View::default(),
-            outdated: false,
             tuning,
             entropy,
         };
@@ -261,9 +288,10 @@ impl Raft {
         self.log.members().peers.is_empty()
     }
 
-    /// Whether a leader found that our store lacks what it once acknowledged: nothing that it says can be relied on.
+    /// Whether a leader found that our store lacks what it once acknowledged: nothing that it says can be relied on. True
+    /// when the store itself says so, so that no later life of it is trusted either.
     pub fn is_outdated(&self) -> bool {
-        self.outdated
+        self.hard.outdated && self.all_written()
     }
 
     /// Whether our committed state was the newest one when a leader in view last spoke: everything that earlier leaders
@@ -298,18 +326,22 @@ impl Raft {
 
     /// Takes one event; what is to be done is appended to `out`.
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        if self.hard.outdated && !matches!(input, Input::Written { .. }) {
+            // Invariant 6.
+            return;
+        }
         match input {
             Input::Message(m) => self.message(now, m, out),
             Input::Written { seq } => self.written(now, seq, out),
             Input::Propose { data } => {
-                if self.is_leader() {
+                if self.takes_proposals() {
                     self.append_own(Payload::Data(data));
                     self.broadcast(now, out);
                 }
             }
             Input::Compact { index, state } => self.compact(index, state),
             Input::Read { ctx } => self.read(now, ctx, out),
-            Input::Resign => self.resign(now, out),
+            Input::Resign => self.resign(now),
             Input::Tick => self.tick(now, out),
         }
         self.settle(now, out);
@@ -320,6 +352,7 @@ impl Raft {
         self.flush(out);
         self.advance_commit(now, out);
         self.apply(out);
+        self.hand_over(now, out);
         self.answer_reads(now, out);
         self.flush(out);
         self.update_active(now);
@@ -378,7 +411,7 @@ impl Raft {
             Body::ReadIndex { ctx } => self.read_index(now, m.from, ctx, out),
             Body::ReadIndexReply { ctx, index } => self.read_index_reply(ctx, index),
             Body::Resign { next } => self.leader_resigned(now, m.from, next, out),
-            Body::Outdated => self.outdated = true,
+            Body::Outdated => self.find_outdated(now),
             Body::PreVote { .. } | Body::PreVoteReply { .. } | Body::Join { .. } => {}
         }
     }
@@ -397,6 +430,14 @@ impl Raft {
             }
             _ => {}
         }
+    }
+
+    /// A leader's verdict on our store.
+    fn find_outdated(&mut self, now: Now) {
+        self.step_down(now, self.hard.term);
+        self.held.clear();
+        self.hard.outdated = true;
+        self.persist_hard();
     }
 
     /// Becomes a follower, of nobody yet.

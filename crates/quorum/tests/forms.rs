@@ -40,11 +40,20 @@ fn bodies() -> Vec<Body> {
             sent,
             active: active.clone(),
         }),
-        Body::AppendReply(AppendReply { ok: true, index: 9, sent, wall: Utime { sec: 1, nsec: 2 } }),
+        Body::AppendReply(AppendReply {
+            ok: true,
+            index: 9,
+            sent,
+            wall: Utime { sec: 1, nsec: 2 },
+            last_index: 12,
+            refused: 8,
+        }),
         Body::Snapshot(InstallSnapshot { snapshot, sent, active }),
         Body::ReadIndex { ctx: 4 },
         Body::ReadIndexReply { ctx: 4, index: 9 },
         Body::Join { name: "c".to_owned() },
+        Body::Resign { next: MemberId(6) },
+        Body::Outdated,
     ]
 }
 
@@ -72,7 +81,12 @@ fn rows(marks: &[(u64, u64)]) -> Vec<(u64, Bytes)> {
 
 #[test]
 fn a_torn_tail_is_cut_and_corruption_below_the_mark_is_refused() {
-    let hard = stored::pack_hard_state(&HardState { id: MemberId(5), term: 3, vote: MemberId(5) });
+    let hard = stored::pack_hard_state(&HardState {
+        id: MemberId(5),
+        term: 3,
+        vote: MemberId(5),
+        ..HardState::default()
+    });
     let snapshot =
         stored::pack_snapshot(&Snapshot { index: 3, term: 2, members: members(), state: Bytes::new() });
     let good = rows(&[(4, 3), (5, 4), (6, 4), (7, 4)]);
@@ -109,7 +123,12 @@ fn a_torn_tail_is_cut_and_corruption_below_the_mark_is_refused() {
 
 #[test]
 fn where_writes_are_atomic_no_damage_above_the_snapshot_is_cut_away() {
-    let hard = stored::pack_hard_state(&HardState { id: MemberId(5), term: 3, vote: MemberId(5) });
+    let hard = stored::pack_hard_state(&HardState {
+        id: MemberId(5),
+        term: 3,
+        vote: MemberId(5),
+        ..HardState::default()
+    });
     let snapshot =
         stored::pack_snapshot(&Snapshot { index: 3, term: 2, members: members(), state: Bytes::new() });
     let good = rows(&[(2, 1), (4, 3), (5, 4), (6, 4)]);
@@ -142,4 +161,17 @@ fn where_writes_are_atomic_no_damage_above_the_snapshot_is_cut_away() {
     let mut below = good;
     below[0].1 = Bytes::from_static(b"nothing");
     check(below, Ok(3));
+}
+
+#[test]
+fn votes_of_the_older_form_are_read() {
+    use codec::{Encode, Writer};
+    let mut w = Writer::new();
+    w.envelope(1, 1, |w| {
+        MemberId(5).encode(w);
+        w.u64(3);
+        MemberId(6).encode(w);
+    });
+    let hard = HardState { id: MemberId(5), term: 3, vote: MemberId(6), outdated: false };
+    assert_eq!(HardState::decode(&mut Reader::new(w.into_bytes())), Ok(hard));
 }

@@ -13,10 +13,13 @@ const CLUSTER: Fsid = Fsid([7; 16]);
 const ME: MemberId = MemberId(1);
 const B: MemberId = MemberId(2);
 const C: MemberId = MemberId(3);
+const WALL: Utime = Utime { sec: 1_700_000_000, nsec: 0 };
 
 struct Alone {
     raft: Raft,
     now: u64,
+    /// What its store says of itself.
+    hard: HardState,
 }
 
 impl Alone {
@@ -25,19 +28,20 @@ impl Alone {
         let names = [(ME, "a"), (B, "b"), (C, "c")];
         let members = Membership::of(names.map(|(id, name)| (id, name.to_owned())));
         let start = Start {
-            hard: HardState { id: ME, term: 1, vote: MemberId::NONE },
+            hard: HardState { id: ME, term: 1, ..HardState::default() },
             snapshot: Snapshot { index: 1, term: 1, members, state: Bytes::from_static(b"one") },
             entries: Vec::new(),
         };
+        let start_hard = start.hard;
         let entropy = Box::new(SeededEntropy(1));
         let mut raft =
             Raft::new(CLUSTER, "a".to_owned(), Tuning::default(), entropy, start, Self::at(10_000));
         raft.set_names(names.map(|(_, name)| name.to_owned()).into());
-        Self { raft, now: 10_000 }
+        Self { raft, now: 10_000, hard: start_hard }
     }
 
     fn at(millis: u64) -> Now {
-        Now { mono: Duration::from_millis(millis), wall: Utime { sec: 1_700_000_000, nsec: 0 } }
+        Now { mono: Duration::from_millis(millis), wall: WALL }
     }
 
     /// Messages that the member sends; its writes are durable at once.
@@ -47,7 +51,10 @@ impl Alone {
         for output in out {
             match output {
                 Output::Send(m) => sent.push(m),
-                Output::Write(w) => sent.extend(self.input(Input::Written { seq: w.seq })),
+                Output::Write(w) => {
+                    self.hard = w.hard.unwrap_or(self.hard);
+                    sent.extend(self.input(Input::Written { seq: w.seq }));
+                }
                 _ => {}
             }
         }
@@ -81,7 +88,7 @@ impl Alone {
     /// `from` holds everything up to `index`.
     fn holds(&mut self, from: MemberId, index: u64) -> Vec<Message> {
         let sent = Duration::from_millis(self.now);
-        let reply = AppendReply { ok: true, index, sent, wall: Utime { sec: 1_700_000_000, nsec: 0 } };
+        let reply = AppendReply { ok: true, index, sent, wall: WALL, last_index: index, refused: 0 };
         self.message(from, self.raft.term(), Body::AppendReply(reply))
     }
 }
@@ -155,11 +162,105 @@ fn a_silent_member_is_only_probed_and_gets_everything_when_it_answers() {
     }
     // It answers that it lacks what the probe follows.
     let sent = Duration::from_millis(a.now);
-    let reply = AppendReply { ok: false, index: 2, sent, wall: Utime { sec: 1_700_000_000, nsec: 0 } };
+    let reply = AppendReply { ok: false, index: 2, sent, wall: WALL, last_index: 1, refused: 3 };
     let mut sent = a.message(C, a.raft.term(), Body::AppendReply(reply));
     sent.extend(a.wait(200));
     assert!(sent.iter().any(|m| m.to == C && matches!(m.body, Body::Snapshot(_))), "{sent:?}");
     let sent = a.holds(C, 3);
     let entries = |m: &Message| matches!(&m.body, Body::Append(append) if append.entries.len() == 1);
     assert!(sent.iter().any(|m| m.to == C && entries(m)), "{sent:?}");
+}
+
+fn resigned(sent: &[Message]) -> Option<MemberId> {
+    sent.iter().find_map(|m| match m.body {
+        Body::Resign { next } => Some(next),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_leader_hands_over_when_its_successor_holds_what_was_proposed() {
+    let mut a = Alone::new();
+    a.lead();
+    a.wait(10);
+    a.holds(B, 2);
+    a.wait(10);
+    a.input(Input::Propose { data: Bytes::from_static(b"three") });
+    assert_eq!(resigned(&a.input(Input::Resign)), None, "nobody else holds the proposal");
+    a.input(Input::Propose { data: Bytes::from_static(b"four") });
+    assert_eq!(a.raft.last_index(), 3, "nothing more is taken");
+    a.wait(10);
+    let sent = a.holds(B, 3);
+    assert_eq!(resigned(&sent), Some(B));
+    assert!(!a.raft.is_leader());
+    assert_eq!(a.raft.commit_index(), 3);
+    // One that nobody follows up goes in the end.
+    let mut a = Alone::new();
+    a.lead();
+    a.wait(10);
+    a.holds(B, 2);
+    a.input(Input::Propose { data: Bytes::from_static(b"three") });
+    a.input(Input::Resign);
+    assert_eq!(resigned(&a.wait(Raft::HANDOVER.as_millis() as u64 - 20)), None);
+    assert_eq!(resigned(&a.wait(100)), Some(B));
+}
+
+/// `from` refuses what follows `refused`.
+fn refuses(a: &mut Alone, from: MemberId, index: u64, last_index: u64, refused: u64) -> Vec<Message> {
+    a.wait(10);
+    let sent = Duration::from_millis(a.now);
+    let reply = AppendReply { ok: false, index, sent, wall: WALL, last_index, refused };
+    a.message(from, a.raft.term(), Body::AppendReply(reply))
+}
+
+#[test]
+fn only_who_lacks_what_it_acknowledged_has_an_older_store() {
+    let outdated = |sent: &[Message]| sent.iter().any(|m| m.to == C && m.body == Body::Outdated);
+    let leader = || {
+        let mut a = Alone::new();
+        a.lead();
+        a.wait(10);
+        a.holds(C, 2);
+        a.wait(10);
+        a.holds(B, 2);
+        for data in [&b"three"[..], b"four", b"five"] {
+            a.input(Input::Propose { data: Bytes::from_static(data) });
+        }
+        a.wait(10);
+        a.holds(C, 3);
+        a
+    };
+    // Entries 4 and 5 of another term stand there: the whole run of that term goes, which begins before entry 3.
+    let mut a = leader();
+    let sent = refuses(&mut a, C, 2, 5, 5);
+    assert!(!outdated(&sent), "{sent:?}");
+    let next = |m: &Message| matches!(&m.body, Body::Append(append) if append.prev_index == 3);
+    assert!(
+        sent.iter().any(|m| m.to == C && next(m)),
+        "it goes on behind what is known to be equal: {sent:?}"
+    );
+    assert!(outdated(&refuses(&mut a, C, 2, 5, 3)), "it does not hold entry 3, which it had acknowledged");
+    let mut a = leader();
+    assert!(outdated(&refuses(&mut a, C, 3, 2, 5)), "its log ends before entry 3");
+}
+
+#[test]
+fn an_outdated_store_says_so_in_every_later_life() {
+    let mut a = Alone::new();
+    a.wait(100);
+    a.message(B, 2, Body::Outdated);
+    assert!(a.raft.is_outdated());
+    assert!(a.hard.outdated, "it is written down");
+    assert_eq!(a.hard.term, 2);
+    assert_eq!(a.wait(5_000), Vec::new(), "it stands for nothing");
+    let vote = Body::Vote { last_index: 9, last_term: 2 };
+    assert_eq!(a.message(C, 3, vote.clone()), Vec::new(), "and votes for nobody");
+    let members = a.raft.members().clone();
+    let snapshot = Snapshot { index: 1, term: 1, members, state: Bytes::from_static(b"one") };
+    let start = Start { hard: a.hard, snapshot, entries: Vec::new() };
+    let entropy = Box::new(SeededEntropy(2));
+    a.raft = Raft::new(CLUSTER, "a".to_owned(), Tuning::default(), entropy, start, Alone::at(a.now));
+    assert!(a.raft.is_outdated());
+    assert_eq!(a.wait(5_000), Vec::new());
+    assert_eq!(a.message(C, 3, vote), Vec::new());
 }

@@ -151,7 +151,7 @@ impl World {
             rng,
         };
         for (id, name) in ids.into_iter().zip(names) {
-            let hard = HardState { id, term: 1, vote: MemberId::NONE };
+            let hard = HardState { id, term: 1, ..HardState::default() };
             let drift = world.faults.drift_percent * 10;
             let rate = 1_000 - drift + world.below(2 * drift + 1);
             let disk = Disk::new(hard, &genesis);
