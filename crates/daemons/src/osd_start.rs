@@ -36,6 +36,8 @@ pub(crate) struct Startup {
     local: BTreeMap<String, String>,
     stage: Stage,
     asked: Duration,
+    /// The first attempt at the command under way, and the newest.
+    first_tid: u64,
     tid: u64,
 }
 
@@ -74,7 +76,17 @@ impl Startup {
     ) -> Self {
         let stage = if place.is_some() { Stage::Options } else { Stage::Done };
         let place = place.unwrap_or(StartPlace { host: String::new(), class: String::new() });
-        Self { osd, fsid, place, device_bytes, local, stage, asked: Duration::ZERO, tid: FIRST_TID }
+        Self {
+            osd,
+            fsid,
+            place,
+            device_bytes,
+            local,
+            stage,
+            asked: Duration::ZERO,
+            first_tid: FIRST_TID + 1,
+            tid: FIRST_TID,
+        }
     }
 
     /// A session with a monitor stands (again).
@@ -133,13 +145,15 @@ impl Startup {
 
     pub fn answer(&mut self, now: Duration, tid: u64, ack: &MMonCommandAck) -> Step {
         let Stage::Commands(commands) = &mut self.stage else { return Step::Wait };
-        if tid != self.tid {
+        // Of any attempt: each does the same, and slow monitors may answer the first after the second was sent.
+        if !(self.first_tid..=self.tid).contains(&tid) {
             return Step::Wait;
         }
         match Errno(-ack.result) {
             // It has a class already, which an operator may have given it.
             Errno(0) | Errno::EBUSY => {
                 commands.pop_front();
+                self.first_tid = self.tid + 1;
                 self.ask(now)
             }
             // Nothing was decided: `tick` asks again.
@@ -234,6 +248,12 @@ mod tests {
         let (second, _) = sent(s.tick(NOW + ASK_AGAIN));
         let (third, _) = sent(s.connected(NOW + ASK_AGAIN));
         assert!(first < second && second < third);
+        // Monitors that take longer than the wait answer the first attempt last.
+        let (class, _) = sent(s.answer(NOW + ASK_AGAIN, first, &ack(Errno(0))));
+        assert!(class > third);
+        assert_eq!(s.answer(NOW, second, &ack(Errno(0))), Step::Wait, "that command is done");
+        let mut s = startup(&[]);
+        let (third, _) = sent(s.options(NOW, &BTreeMap::new()));
         let Step::Fail(why) = s.answer(NOW, third, &ack(Errno::ENOENT)) else { panic!("it goes on") };
         assert!(why.contains("no osd.3"), "{why}");
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use admin::options::Values;
 use bytes::Bytes;
 use codec::{Decode, Encode};
-use maps::{Incremental, OsdMap};
+use maps::{Incremental, MgrMap, OsdMap};
 use messages::Message;
 use messages::mgr::{MMgrBeacon, MMgrConfigure, MPgDigest};
 use messages::mon::{MMonSubscribe, MOsdMap, SubscribeItem};
@@ -72,6 +72,8 @@ pub struct Manager {
     early: VecDeque<(OsdId, ConnId, MPgStats)>,
     gid: u64,
     mon: bool,
+    /// Whether we are the manager in charge. Until a map says otherwise we act as if; the monitors listen to nobody else.
+    active: bool,
     /// Whether the monitors have said what is set.
     configured: bool,
     beacon_at: Duration,
@@ -98,6 +100,7 @@ impl Manager {
             early: VecDeque::new(),
             gid: 0,
             mon: false,
+            active: true,
             configured: false,
             beacon_at: Duration::ZERO,
             digest_at: Duration::ZERO,
@@ -131,7 +134,7 @@ impl Manager {
         self.beacon(now, out);
         let item = |start: u64| SubscribeItem { start, flags: 0 };
         let osdmap = self.map.as_ref().map_or(0, |m| u64::from(m.epoch.0) + 1);
-        subscribe([("osdmap", item(osdmap)), ("config", item(0))], out);
+        subscribe([("osdmap", item(osdmap)), ("mgrmap", item(0)), ("config", item(0))], out);
         // A new leader has to be told everything again.
         self.digested = None;
         self.digest_at = now.mono;
@@ -175,7 +178,7 @@ impl Manager {
             self.check_at = now.mono + CHECK_EVERY;
             self.pgs.touch_unless_clean();
         }
-        if self.mon && self.configured && self.pgs.ready {
+        if self.mon && self.active && self.configured && self.pgs.ready {
             self.balance(now, out);
         }
     }
@@ -194,7 +197,7 @@ impl Manager {
     fn maybe_digest(&mut self, now: Now, out: &mut Vec<Output>) {
         let Some(map) = &self.map else { return };
         let news = Digested { version: self.pgs.version, state_version: self.pgs.state_version };
-        if !self.mon || !self.pgs.ready || self.digested == Some(news) {
+        if !self.mon || !self.active || !self.pgs.ready || self.digested == Some(news) {
             return;
         }
         let urgent = self.digested.is_none_or(|d| d.state_version != news.state_version);
@@ -224,9 +227,29 @@ impl Manager {
                 self.crashes.load(&ack.output);
                 self.pgs.health_changed(true, now);
             }
-            Message::MonCommandAck(ack) => self.mon_commands.answered(tid, ack, out),
+            Message::MonCommandAck(ack) => {
+                let fsid = self.fsid();
+                self.mon_commands.answered(fsid, tid, ack, out);
+            }
+            Message::MgrMap(m) => self.mgr_map(now, m.map.0, out),
             msg @ Message::Command(_) => crate::command::run_for_mon(self, now, tid, msg, out),
             _ => {}
+        }
+    }
+
+    /// Another manager took over, or `mgr fail` took the lead from us: what daemons told us grows old from now on, and nobody
+    /// is to rely on it. They open new sessions with whoever is in charge.
+    fn mgr_map(&mut self, now: Now, map: Bytes, out: &mut Vec<Output>) {
+        let Ok(map) = MgrMap::from_bytes(map) else { return };
+        let before = std::mem::replace(&mut self.active, map.active_gid == self.gid);
+        if before && !self.active {
+            self.pgs = PgMap::default();
+            self.early.clear();
+            self.digested = None;
+            out.extend(self.sessions.keys().map(|conn| Output::Close { conn: *conn }));
+            if let Some(map) = &self.map {
+                self.pgs.map_changed(map, now);
+            }
         }
     }
 

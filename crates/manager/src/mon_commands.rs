@@ -4,7 +4,7 @@
 //! 1. Each waits under a number of its own until its answer comes or its client leaves.
 //! 2. Who asked for several at once is answered once, after the last of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use messages::mon::{MMonCommand, MMonCommandAck};
@@ -27,6 +27,10 @@ pub struct MonRequest {
 
 /// More at once are refused.
 const LIMIT: usize = 1_024;
+/// Of several that were asked for together so many are under way at a time; the others follow as answers come.
+const SLICE: usize = 128;
+/// So many may be seen through at once.
+const MAX_GROUPS: usize = 64;
 
 #[derive(Debug, Clone, PartialEq)]
 struct Waiting {
@@ -50,7 +54,10 @@ enum Target {
 struct Group {
     to: Option<ReplyTo>,
     own: bool,
-    left: usize,
+    /// Under way.
+    sent: usize,
+    /// Still to be sent.
+    rest: VecDeque<MonRequest>,
     failed: Option<Reply>,
 }
 
@@ -93,7 +100,7 @@ impl MonCommands {
         requests: Vec<MonRequest>,
         out: &mut Vec<Output>,
     ) {
-        if self.waiting.len() + requests.len() > LIMIT {
+        if self.waiting.len() >= LIMIT || self.groups.len() >= MAX_GROUPS {
             let busy = Reply::error(types::Errno::EAGAIN, "too many commands wait for the monitors");
             return out.extend(to.map(|to| to.reply(busy)));
         }
@@ -101,10 +108,19 @@ impl MonCommands {
             return out.extend(to.map(|to| to.reply(Reply::ok())));
         }
         let group = self.last;
-        self.groups.insert(group, Group { to, own: to.is_none(), left: requests.len(), failed: None });
-        for MonRequest { json, input, before, quiet } in requests {
+        let rest = VecDeque::from(requests);
+        self.groups.insert(group, Group { to, own: to.is_none(), sent: 0, rest, failed: None });
+        self.send_more(fsid, group, out);
+    }
+
+    /// Sends of a group what may be under way.
+    fn send_more(&mut self, fsid: Fsid, id: u64, out: &mut Vec<Output>) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        while group.sent < SLICE {
+            let Some(MonRequest { json, input, before, quiet }) = group.rest.pop_front() else { return };
+            group.sent += 1;
             self.last += 1;
-            let waiting = Waiting { to: Target::Group(group), cmd: vec![json], input, before, quiet };
+            let waiting = Waiting { to: Target::Group(id), cmd: vec![json], input, before, quiet };
             out.push(waiting.request(self.last, fsid));
             self.waiting.insert(self.last, waiting);
         }
@@ -115,13 +131,16 @@ impl MonCommands {
         self.groups.values().any(|g| g.own)
     }
 
-    fn group_answered(&mut self, id: u64, ack: MMonCommandAck, out: &mut Vec<Output>) {
+    fn group_answered(&mut self, fsid: Fsid, id: u64, ack: MMonCommandAck, out: &mut Vec<Output>) {
         let Some(group) = self.groups.get_mut(&id) else { return };
-        group.left = group.left.saturating_sub(1);
+        group.sent = group.sent.saturating_sub(1);
         if ack.result < 0 && group.failed.is_none() {
             group.failed = Some(Reply { code: ack.result, outs: ack.status, data: ack.output });
         }
-        if group.left == 0 {
+        if !group.rest.is_empty() {
+            return self.send_more(fsid, id, out);
+        }
+        if group.sent == 0 {
             if let Some(Group { to: Some(to), failed, .. }) = self.groups.remove(&id) {
                 out.push(to.reply(failed.unwrap_or_else(Reply::ok)));
             }
@@ -129,11 +148,11 @@ impl MonCommands {
     }
 
     /// An answer goes on to the client as it is.
-    pub fn answered(&mut self, tid: u64, ack: MMonCommandAck, out: &mut Vec<Output>) {
+    pub fn answered(&mut self, fsid: Fsid, tid: u64, ack: MMonCommandAck, out: &mut Vec<Output>) {
         if let Some(w) = self.waiting.remove(&tid) {
             let to = match w.to {
                 Target::One(to) => to,
-                Target::Group(group) => return self.group_answered(group, ack, out),
+                Target::Group(group) => return self.group_answered(fsid, group, ack, out),
             };
             let outs = if w.quiet && ack.result >= 0 { String::new() } else { ack.status };
             let data = if w.before.is_empty() { ack.output } else { [w.before, ack.output].concat().into() };
@@ -161,5 +180,36 @@ impl Waiting {
         let m =
             MMonCommand { fsid, cmd: self.cmd.clone(), input: self.input.clone(), ..MMonCommand::default() };
         Output::SendMon { tid, msg: m.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_plan_goes_out_in_slices_whole_and_in_order() {
+        let (mut commands, mut out) = (MonCommands::default(), Vec::new());
+        let request = |i: usize| MonRequest { json: i.to_string(), ..MonRequest::default() };
+        let to = ReplyTo::Client { conn: ConnId(1), tid: 9, mgr_command: false };
+        commands.send_all(Fsid::default(), Some(to), (0..3_000).map(request).collect(), &mut out);
+        assert_eq!(out.len(), SLICE);
+        let mut asked = Vec::new();
+        let mut replies = Vec::new();
+        while !out.is_empty() {
+            assert!(out.len() <= SLICE);
+            for output in std::mem::take(&mut out) {
+                match output {
+                    Output::SendMon { tid, msg: messages::Message::MonCommand(m) } => {
+                        asked.push(m.cmd.concat());
+                        commands.answered(Fsid::default(), tid, MMonCommandAck::default(), &mut out);
+                    }
+                    other => replies.push(other),
+                }
+            }
+        }
+        assert_eq!(asked, (0..3_000).map(|i: usize| i.to_string()).collect::<Vec<_>>());
+        assert_eq!(replies, [to.reply(Reply::ok())]);
+        assert_eq!(commands.waiting.len() + commands.groups.len(), 0);
     }
 }

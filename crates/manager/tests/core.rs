@@ -557,3 +557,31 @@ fn what_happened_before_the_first_report_makes_no_rate() {
     let last = digests(&w.sent()).pop().expect("a digest");
     assert_eq!(last.rates, Default::default());
 }
+
+#[test]
+fn a_manager_that_lost_its_place_says_nothing_more_until_it_has_it_again() {
+    let mut w = World::recorded();
+    let map = |active_gid: u64| {
+        let map = maps::MgrMap { active_gid, ..maps::MgrMap::initial() };
+        messages::mon::MMgrMap { map: messages::payload::RestOfFront(map.to_bytes()) }
+    };
+    w.mon_sends(map(4_100));
+    change_pgs(&mut w, 1, |s| s.state = PEERING);
+    w.advance(3_000 * MS);
+    assert!(!digests(&w.sent()).is_empty());
+    w.mon_sends(map(4_200));
+    let closed = w.sent().iter().filter(|o| matches!(o, Output::Close { .. })).count();
+    assert_eq!(closed, 4, "the client and three OSDs go to the other one");
+    for (osd, report) in reports() {
+        w.message(osd_conn(osd), report);
+    }
+    w.advance(5_000 * MS);
+    assert_eq!(digests(&w.sent()), [], "the monitors listen to another one");
+    w.mon_sends(map(4_100));
+    for (osd, report) in reports() {
+        w.connect_osd(osd);
+        w.message(osd_conn(osd), report);
+    }
+    w.advance(3_000 * MS);
+    assert!(!digests(&w.sent()).is_empty());
+}

@@ -302,6 +302,48 @@ fn the_manager_becomes_active_reports_and_is_replaced() {
     assert!(w.mon.state().osdmap().blocklist.contains_key(&addrs.0[0]));
 }
 
+#[test]
+fn a_failed_manager_gives_way_and_may_come_back() {
+    let (mut w, admin) = cluster(2);
+    let mgr = w.connect(50, "mgr.x", 4_200, "v2:127.0.0.1:6790/1");
+    let fail = |w: &mut World, who: &str| {
+        let (code, outs, _) = w.command(admin, &format!(r#"{{"prefix":"mgr fail"{who}}}"#));
+        (code, outs)
+    };
+    assert_eq!(fail(&mut w, ""), (0, "Currently no active mgr".to_owned()));
+    let beacon = |name: &str, gid, nonce| MMgrBeacon {
+        gid,
+        name: name.to_owned(),
+        addrs: AddrVec::single(addr(&format!("v2:127.0.0.1:6790/{nonce}"))),
+        available: true,
+        fsid: FSID,
+        ..MMgrBeacon::default()
+    };
+    for (name, gid) in [("x", 1), ("y", 2), ("z", 3)] {
+        w.send(mgr, beacon(name, gid, gid));
+    }
+    let names = |w: &World| {
+        let m = &w.mon.state().mgr;
+        (
+            m.active.as_ref().map(|a| a.name.clone()),
+            m.standbys.values().map(|d| d.name.clone()).collect::<Vec<_>>(),
+        )
+    };
+    let is = |active: &str, standbys: &[&str]| {
+        (Some(active.to_owned()), standbys.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>())
+    };
+    assert_eq!(fail(&mut w, r#","who":"w""#).1, "Daemon not found 'w', already failed?");
+    assert_eq!(names(&w), is("x", &["y", "z"]));
+    assert_eq!(fail(&mut w, ""), (0, String::new()));
+    assert_eq!(names(&w), is("y", &["z"]));
+    assert!(w.mon.state().osdmap().blocklist.contains_key(&addr("v2:127.0.0.1:6790/1")));
+    w.send(mgr, beacon("x", 1, 1));
+    assert_eq!(names(&w), is("y", &["x", "z"]), "it stands by");
+    assert_eq!(fail(&mut w, r#","who":"3""#), (0, String::new()));
+    assert_eq!(fail(&mut w, r#","who":"y""#), (0, String::new()));
+    assert_eq!(names(&w), is("x", &[]));
+}
+
 fn flags_text(w: &World) -> String {
     pool_flags::to_text(w.mon.state().osdmap().pool(PoolId(1)).expect("there").flags)
 }

@@ -4,6 +4,7 @@
 //! 1. Nothing is moved while PGs are unknown or inactive, objects degraded, or as many misplaced as may be.
 //! 2. The commands of one plan are answered before the next one is made by itself.
 //! 3. What is even is left alone: see `maps::balance`.
+//! 4. By itself it looks at no more than `PGS_PER_TURN` PGs at a time, or at one pool; the next tick goes on with the others.
 //!
 //! Source: src/pybind/mgr/balancer/module.py.
 
@@ -12,7 +13,7 @@ mod options;
 mod plan;
 mod score;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use admin::options::Values;
@@ -29,10 +30,13 @@ use crate::sums::Sums;
 
 /// Plans kept at once.
 const MAX_PLANS: usize = 64;
+/// A turn of a round over all pools: commands and reports wait meanwhile.
+const PGS_PER_TURN: usize = 1_024;
 /// Bytes that an OSD may be away from its share: this part of the smallest OSD.
 const LEAST_BYTES_PART: u64 = 100;
 
 const DONE: &str = "Optimization plan created successfully";
+const NO_POOLS: &str = "No pools available";
 const NOTHING: &str = "Unable to find further optimization, or pool(s) pg_num is decreasing, or distribution is already \
                        perfect";
 
@@ -49,6 +53,14 @@ pub(crate) struct Balancer {
     /// Whether commands of its own are under way.
     pub(crate) busy: bool,
     next_at: Duration,
+    round: Option<Round>,
+}
+
+/// A look at all pools, in several turns.
+#[derive(Debug, Clone, Default)]
+struct Round {
+    left: VecDeque<PoolId>,
+    found: bool,
 }
 
 /// What it looks at.
@@ -81,7 +93,54 @@ impl Balancer {
         if pools.is_empty() && !self.options.pool_ids().is_empty() {
             return None;
         }
-        self.optimize(view, "auto".to_owned(), pools).ok()
+        match self.options.mode() {
+            Mode::Upmap => self.turn(view, pools),
+            _ => self.optimize(view, "auto".to_owned(), pools).ok(),
+        }
+    }
+
+    /// One turn of the round that is under way, or of a new one.
+    fn turn(&mut self, view: View<'_>, pools: Vec<String>) -> Option<Plan> {
+        let mut round = match self.round.take() {
+            Some(round) => round,
+            None => Round { left: pool_order(view.map, &pools), found: false },
+        };
+        self.start(view.now);
+        let most = view.options.float("target_max_misplaced_ratio");
+        if round.left.is_empty() {
+            self.last_result = NO_POOLS.to_owned();
+            return None;
+        }
+        let upmaps = match ready(view.pgs, most) {
+            Ok(()) => self.upmaps(view, &mut round.left, most, PGS_PER_TURN),
+            Err((_, text)) => {
+                self.last_result = text;
+                self.nothing_to_do = false;
+                return None;
+            }
+        };
+        round.found |= !upmaps.is_empty();
+        let over = round.left.is_empty();
+        if round.found || over {
+            self.last_result = if round.found { DONE } else { NOTHING }.to_owned();
+            self.nothing_to_do = !round.found;
+        }
+        if !over {
+            self.round = Some(round);
+            self.next_at = view.now.mono;
+        }
+        (!upmaps.is_empty()).then(|| self.empty_plan(view, "auto".to_owned(), pools).with(upmaps))
+    }
+
+    fn start(&mut self, now: Now) {
+        self.last_started = asctime(now.wall);
+        // A core has no clock to measure itself with.
+        self.last_duration = "0:00:00".to_owned();
+    }
+
+    fn empty_plan(&self, view: View<'_>, name: String, pools: Vec<String>) -> Plan {
+        let (mode, map) = (self.options.mode(), view.map.clone());
+        Plan { name, mode, map, pools, upmaps: BTreeMap::new(), weights: compat::Weights::default() }
     }
 
     /// Makes a plan.
@@ -91,9 +150,7 @@ impl Balancer {
         name: String,
         pools: Vec<String>,
     ) -> Result<Plan, (Errno, String)> {
-        self.last_started = asctime(view.now.wall);
-        // A core has no clock to measure itself with.
-        self.last_duration = "0:00:00".to_owned();
+        self.start(view.now);
         let made = self.plan(view, name, pools);
         self.last_result = match &made {
             Ok(_) => DONE.to_owned(),
@@ -106,16 +163,8 @@ impl Balancer {
     fn plan(&self, view: View<'_>, name: String, pools: Vec<String>) -> Result<Plan, (Errno, String)> {
         let most = view.options.float("target_max_misplaced_ratio");
         ready(view.pgs, most)?;
-        let mode = self.options.mode();
-        let mut plan = Plan {
-            name,
-            mode,
-            map: view.map.clone(),
-            pools,
-            upmaps: BTreeMap::new(),
-            weights: compat::Weights::default(),
-        };
-        match mode {
+        let mut plan = self.empty_plan(view, name, pools);
+        match plan.mode {
             Mode::None => {
                 let text = "Please do \"ceph balancer mode\" to choose a valid mode first";
                 return Err((Errno(8), text.to_owned()));
@@ -123,28 +172,31 @@ impl Balancer {
             Mode::CrushCompat => {
                 plan.weights = compat::search(view.map, view.pgs, &plan.pools, &self.options, most)?;
             }
-            Mode::Upmap => plan.upmaps = self.upmaps(view, &plan.pools, most)?,
+            Mode::Upmap => {
+                let mut ids = pool_order(view.map, &plan.pools);
+                if ids.is_empty() {
+                    return Err((Errno::ENOENT, NO_POOLS.to_owned()));
+                }
+                plan.upmaps = self.upmaps(view, &mut ids, most, usize::MAX);
+                if plan.upmaps.is_empty() {
+                    return Err((Errno(114), NOTHING.to_owned()));
+                }
+            }
         }
         Ok(plan)
     }
 
+    /// Replacements for the first of `pools`, which are taken from it: all, or as many as `most_pgs` allow. None are left when
+    /// no more may be moved now.
     fn upmaps(
         &self,
         view: View<'_>,
-        names: &[String],
+        pools: &mut VecDeque<PoolId>,
         most: f64,
-    ) -> Result<BTreeMap<PgId, maps::UpmapItems>, (Errno, String)> {
+        most_pgs: usize,
+    ) -> BTreeMap<PgId, maps::UpmapItems> {
         let map = view.map;
-        let wanted = |id: &PoolId| {
-            names.is_empty() || map.pool_name(*id).is_some_and(|n| names.iter().any(|w| w == n))
-        };
-        let mut pools: Vec<PoolId> = map.pools.keys().copied().filter(wanted).collect();
-        if pools.is_empty() {
-            return Err((Errno::ENOENT, "No pools available".to_owned()));
-        }
-        // Each time another pool comes first.
-        let turn = map.epoch.0 as usize % pools.len();
-        pools.rotate_left(turn);
+        let mut seen = 0;
         let bytes: BTreeMap<PgId, u64> =
             view.pgs.pgs.iter().map(|(pg, s)| (*pg, s.stats.sum.num_bytes.max(0) as u64)).collect();
         let sizes = view.pgs.osds.values().map(|r| r.stat.statfs.total).filter(|t| *t > 0);
@@ -153,7 +205,13 @@ impl Balancer {
         let share = (view.pgs.pgs.len() as f64 * most) as usize;
         let mut left = self.options.upmap_max_optimizations().min(share.max(1));
         let mut all = BTreeMap::new();
-        for id in pools {
+        while let Some(id) = pools.front().copied() {
+            let pgs = map.pool(id).map_or(0, |p| p.pg_num as usize);
+            if seen > 0 && seen + pgs > most_pgs {
+                break;
+            }
+            seen += pgs.max(1);
+            pools.pop_front();
             let Some(pool) = map.pool(id).filter(|p| p.pg_num <= p.pg_num_target) else { continue };
             let clean = |s: &messages::stats::PgStat| s.state == pg_state::ACTIVE | pg_state::CLEAN;
             let of_pool = view.pgs.pgs.range(PgId::new(id, 0)..=PgId::new(id, pool.pg_num));
@@ -168,13 +226,10 @@ impl Balancer {
             left = left.saturating_sub(changes.len());
             all.extend(changes);
             if left == 0 {
-                break;
+                pools.clear();
             }
         }
-        match all.is_empty() {
-            true => Err((Errno(114), NOTHING.to_owned())),
-            false => Ok(all),
-        }
+        all
     }
 
     pub(crate) fn plan_named(&self, name: &str) -> Option<&Plan> {
@@ -197,6 +252,16 @@ impl Balancer {
     pub(crate) fn forget(&mut self, name: &str) {
         self.plans.retain(|p| p.name != name);
     }
+}
+
+/// The pools of these names, or all. Each time another one comes first.
+fn pool_order(map: &OsdMap, names: &[String]) -> VecDeque<PoolId> {
+    let wanted =
+        |id: &PoolId| names.is_empty() || map.pool_name(*id).is_some_and(|n| names.iter().any(|w| w == n));
+    let mut pools: VecDeque<PoolId> = map.pools.keys().copied().filter(wanted).collect();
+    let turn = map.epoch.0 as usize % pools.len().max(1);
+    pools.rotate_left(turn);
+    pools
 }
 
 /// Refuses while PGs have other worries.
@@ -253,6 +318,35 @@ fn asctime(at: Utime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_round_takes_as_many_turns_as_its_pgs_need() {
+        let mut map =
+            OsdMap::new_cluster(types::Fsid([1; 16]), Utime::new(1, 0), crush::CrushMap::new_default());
+        for id in 1..=5 {
+            map.pools.insert(PoolId(id), maps::Pool::new(maps::PoolType::Replicated, 600));
+            map.pool_names.insert(PoolId(id), format!("p{id}"));
+        }
+        let (mut pgs, options) = (PgMap::default(), Values::new("mgr.x".to_owned(), &BTreeMap::new()));
+        pgs.ready = true;
+        let mut balancer = Balancer::default();
+        let mut left = Vec::new();
+        let mut now = Now { mono: Duration::from_secs(100), wall: Utime::new(1_795_331_701, 0) };
+        while left.len() < 6 {
+            assert!(balancer.tick(View { now, map: &map, pgs: &pgs, options: &options }).is_none());
+            left.push(balancer.round.as_ref().map(|r| r.left.len()));
+            now.mono += Duration::from_millis(250);
+        }
+        assert_eq!(
+            left,
+            [Some(4), Some(3), Some(2), Some(1), None, None],
+            "one pool a turn, then the usual wait"
+        );
+        assert!(balancer.nothing_to_do);
+        now.mono += balancer.options.sleep_interval();
+        balancer.tick(View { now, map: &map, pgs: &pgs, options: &options });
+        assert_eq!(balancer.round.map(|r| r.left.len()), Some(4), "the next round");
+    }
 
     #[test]
     fn times_are_written_as_c_writes_them() {

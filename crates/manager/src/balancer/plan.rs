@@ -24,6 +24,10 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    pub(crate) fn with(self, upmaps: BTreeMap<PgId, UpmapItems>) -> Self {
+        Self { upmaps, ..self }
+    }
+
     /// The map as it would be.
     pub(crate) fn result(&self) -> OsdMap {
         let mut map = match self.mode {

@@ -9,8 +9,11 @@ use cephx::{CryptoKey, EntityAuth, Keyring};
 use serde_json::{Value, json};
 use types::{AuthName, EntityType, Errno};
 
-use crate::command::{Command, Ctx, Format, Handler, Reply, WriteCtx, flags};
+use crate::command::{Access, Command, Ctx, Format, Handler, Reply, WriteCtx, flags, write};
 use crate::state::{Change, State};
+
+/// What changes something here, and needs.
+const WRITES: Access = Access { module: "auth", perm: "rwx" };
 
 pub(super) const COMMANDS: &[Command] = &[
     read("auth ls", "all entities with their keys and capabilities", flags::NONE, ls),
@@ -25,46 +28,41 @@ pub(super) const COMMANDS: &[Command] = &[
     read("auth get-key name=entity,type=CephString", "an entity's key alone", flags::NONE, get_key),
     read("auth print-key name=entity,type=CephString", "an entity's key alone", flags::NONE, get_key),
     read("auth print_key name=entity,type=CephString", "an entity's key alone", flags::NONE, get_key),
-    write("auth import", "take over entities from the keyring given with -i", flags::NONE, import),
+    write(WRITES, "auth import", "take over entities from the keyring given with -i", flags::NONE, import),
     write(
+        WRITES,
         "auth add name=entity,type=CephString name=caps,type=CephString,n=N,req=false",
         "add an entity, with the key given with -i or a new one",
         flags::NONE,
         add,
     ),
     write(
+        WRITES,
         "auth get-or-create name=entity,type=CephString name=caps,type=CephString,n=N,req=false",
         "keyring of an entity, which is made when it does not exist",
         flags::NONE,
         |ctx| get_or_create(ctx, false),
     ),
     write(
+        WRITES,
         "auth get-or-create-key name=entity,type=CephString name=caps,type=CephString,n=N,req=false",
         "key of an entity, which is made when it does not exist",
         flags::NONE,
         |ctx| get_or_create(ctx, true),
     ),
     write(
+        WRITES,
         "auth caps name=entity,type=CephString name=caps,type=CephString,n=N",
         "replace an entity's capabilities",
         flags::NONE,
         caps,
     ),
-    write("auth rm name=entity,type=CephString", "remove an entity", flags::NONE, rm),
-    write("auth del name=entity,type=CephString", "remove an entity", flags::DEPRECATED, rm),
+    write(WRITES, "auth rm name=entity,type=CephString", "remove an entity", flags::NONE, rm),
+    write(WRITES, "auth del name=entity,type=CephString", "remove an entity", flags::DEPRECATED, rm),
 ];
 
 const fn read(sig: &'static str, help: &'static str, flags: u32, handler: fn(&Ctx<'_>) -> Reply) -> Command {
     Command { sig, help, module: "auth", perm: "rx", flags, handler: Handler::Read(handler) }
-}
-
-const fn write(
-    sig: &'static str,
-    help: &'static str,
-    flags: u32,
-    handler: fn(&mut WriteCtx<'_>) -> Reply,
-) -> Command {
-    Command { sig, help, module: "auth", perm: "rwx", flags, handler: Handler::Write(handler) }
 }
 
 /// Entities that are listed: all but the monitors' own, which stands in their keyring only.

@@ -5,13 +5,16 @@
 use serde_json::{Map, Value, json};
 use types::Errno;
 
-use crate::command::{Command, Ctx, Format, Handler, Reply, WriteCtx, flags};
+use crate::command::{Access, Command, Ctx, Format, Handler, Reply, WriteCtx, flags, write};
 use crate::state::{Change, LogEntry, Priority};
 
 /// Longest value, in bytes. Source: mon_config_key_max_entry_size.
 const MAX_VALUE: usize = 64 << 10;
 /// Longest key; Ceph has no bound of its own.
 const MAX_KEY: usize = 4 << 10;
+
+/// What changes something here, and needs.
+const WRITES: Access = Access { module: "config-key", perm: "rw" };
 
 pub(super) const COMMANDS: &[Command] = &[
     read("config-key get name=key,type=CephString", "value of a key", flags::NONE, get),
@@ -25,19 +28,21 @@ pub(super) const COMMANDS: &[Command] = &[
         dump,
     ),
     write(
+        WRITES,
         "config-key set name=key,type=CephString name=val,type=CephString,req=false",
         "set a key to a value, or to what -i brings",
         flags::NONE,
         set,
     ),
     write(
+        WRITES,
         "config-key put name=key,type=CephString name=val,type=CephString,req=false",
         "set a key to a value, or to what -i brings",
         flags::DEPRECATED,
         set,
     ),
-    write("config-key rm name=key,type=CephString", "remove a key", flags::NONE, rm),
-    write("config-key del name=key,type=CephString", "remove a key", flags::DEPRECATED, rm),
+    write(WRITES, "config-key rm name=key,type=CephString", "remove a key", flags::NONE, rm),
+    write(WRITES, "config-key del name=key,type=CephString", "remove a key", flags::DEPRECATED, rm),
     Command {
         sig: "log name=logtext,type=CephString,n=N",
         help: "write a text to the cluster log",
@@ -50,15 +55,6 @@ pub(super) const COMMANDS: &[Command] = &[
 
 const fn read(sig: &'static str, help: &'static str, flags: u32, handler: fn(&Ctx<'_>) -> Reply) -> Command {
     Command { sig, help, module: "config-key", perm: "r", flags, handler: Handler::Read(handler) }
-}
-
-const fn write(
-    sig: &'static str,
-    help: &'static str,
-    flags: u32,
-    handler: fn(&mut WriteCtx<'_>) -> Reply,
-) -> Command {
-    Command { sig, help, module: "config-key", perm: "rw", flags, handler: Handler::Write(handler) }
 }
 
 fn get(ctx: &Ctx<'_>) -> Reply {

@@ -18,6 +18,7 @@ mod health_mute;
 mod health_show;
 mod log_show;
 mod metadata;
+mod mgr_edit;
 mod mgr_show;
 mod mon;
 mod mon_edit;
@@ -69,6 +70,7 @@ const GROUPS: &[&[Command]] = &[
     mon_edit::COMMANDS,
     metadata::COMMANDS,
     mgr_show::COMMANDS,
+    mgr_edit::COMMANDS,
     fs_show::COMMANDS,
     log_show::COMMANDS,
     report::COMMANDS,
@@ -103,6 +105,25 @@ pub struct Command {
     /// `flags::*`.
     pub flags: u32,
     pub handler: Handler,
+}
+
+/// The service that a command belongs to, and what caps must allow there.
+#[derive(Debug, Clone, Copy)]
+struct Access {
+    module: &'static str,
+    perm: &'static str,
+}
+
+/// A command that changes the state.
+const fn write(
+    access: Access,
+    sig: &'static str,
+    help: &'static str,
+    flags: u32,
+    handler: fn(&mut WriteCtx<'_>) -> Reply,
+) -> Command {
+    let Access { module, perm } = access;
+    Command { sig, help, module, perm, flags, handler: Handler::Write(handler) }
 }
 
 /// What runs a command.

@@ -6,28 +6,29 @@ use codec::Encode;
 use maps::{MonInfo, MonMap};
 use types::{AddrKind, AddrVec, EntityAddr, Errno};
 
-use crate::command::{Command, Handler, Reply, WriteCtx, flags};
+use crate::command::{Access, Command, Reply, WriteCtx, flags, write};
 use crate::state::Change;
 
-const fn write(
-    sig: &'static str,
-    help: &'static str,
-    flags: u32,
-    handler: fn(&mut WriteCtx<'_>) -> Reply,
-) -> Command {
-    Command { sig, help, module: "mon", perm: "rw", flags, handler: Handler::Write(handler) }
-}
+/// What changes something here, and needs.
+const WRITES: Access = Access { module: "mon", perm: "rw" };
 
 pub(super) const COMMANDS: &[Command] = &[
     write(
+        WRITES,
         "mon add name=name,type=CephString name=addr,type=CephIPAddr \
          name=location,type=CephString,n=N,goodchars=[A-Za-z0-9-_.=],req=false",
         "add new monitor named <name> at <addr>, possibly with CRUSH location <location>",
         flags::NONE,
         add,
     ),
-    write("mon rm name=name,type=CephString", "remove monitor named <name>", flags::NONE, remove),
-    write("mon remove name=name,type=CephString", "remove monitor named <name>", flags::DEPRECATED, remove),
+    write(WRITES, "mon rm name=name,type=CephString", "remove monitor named <name>", flags::NONE, remove),
+    write(
+        WRITES,
+        "mon remove name=name,type=CephString",
+        "remove monitor named <name>",
+        flags::DEPRECATED,
+        remove,
+    ),
 ];
 
 /// The usual port for msgr2, and the one of the older protocol. Source: CEPH_MON_PORT_* in src/include/msgr.h.

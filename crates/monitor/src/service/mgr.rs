@@ -10,6 +10,7 @@ use types::{ConnId, Now, Utime};
 
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
+use crate::settings::Settings;
 use crate::state::{Change, MgrDaemon, MgrState, PgDigest, Priority};
 
 /// Without a beacon for so long a manager is gone. Source: mon_mgr_beacon_grace.
@@ -35,7 +36,7 @@ impl Monitor {
         };
         if mgr.active.as_ref().is_some_and(|a| a.name == m.name && a.gid != m.gid) {
             // It started anew: its earlier self is gone.
-            self.drop_active(now, &mut mgr, batch, "restarted");
+            drop_active(now, &self.settings, &mut mgr, batch, "restarted");
         }
         mgr.standbys.retain(|gid, d| *gid == m.gid || d.name != m.name);
         match &mut mgr.active {
@@ -85,34 +86,13 @@ impl Monitor {
             self.mgr_seen.remove(&gid);
         }
         if active_gone {
-            self.drop_active(now, &mut mgr, batch, "is unresponsive");
+            drop_active(now, &self.settings, &mut mgr, batch, "is unresponsive");
         }
-        if mgr.active.is_none() {
-            if let Some((_, next)) = mgr.standbys.pop_first() {
-                let text = format!("Activating manager daemon {}", next.name);
-                batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
-                mgr.active = Some(MgrDaemon { available: false, ..next });
-                mgr.active_change = now.wall;
-            }
-        }
+        promote(now, &self.settings, &mut mgr, batch);
+        let known =
+            |gid: &u64| mgr.standbys.contains_key(gid) || mgr.active.as_ref().is_some_and(|a| a.gid == *gid);
+        self.mgr_seen.retain(|gid, _| known(gid));
         propose_mgr(batch, mgr);
-    }
-
-    fn drop_active(&mut self, now: Now, mgr: &mut MgrState, batch: &mut Batch, why: &str) {
-        let Some(active) = mgr.active.take() else { return };
-        self.mgr_seen.remove(&active.gid);
-        mgr.active_change = now.wall;
-        mgr.services.clear();
-        let text = format!("Manager daemon {} {why}, replacing it", active.name);
-        batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
-        // Whatever it still holds of its last life may write no more.
-        let until = now.wall.plus(Duration::from_secs(86_400));
-        let blank = |a: &types::EntityAddr| a.is_blank();
-        let addrs: Vec<types::EntityAddr> = active.addrs.0.into_iter().filter(|a| !blank(a)).collect();
-        for addr in addrs {
-            blocklist(batch, addr, until);
-        }
-        mgr.last_failure_osd_epoch = batch.next_osdmap_epoch();
     }
 
     pub(crate) fn prepare_mgr_report(&mut self, batch: &mut Batch, m: &MMonMgrReport) {
@@ -139,6 +119,36 @@ impl Monitor {
     }
 }
 
+/// Takes the lead from the manager in charge, and its place.
+pub(crate) fn drop_active(now: Now, settings: &Settings, mgr: &mut MgrState, batch: &mut Batch, why: &str) {
+    let Some(active) = mgr.active.take() else { return };
+    mgr.active_change = now.wall;
+    mgr.services.clear();
+    let text = format!("Manager daemon {} {why}, replacing it", active.name);
+    batch.log(settings.log_entry(now, Priority::Info, "cluster", text));
+    // Whatever it still holds of its last life may write no more.
+    let until = now.wall.plus(Duration::from_secs(86_400));
+    let blank = |a: &types::EntityAddr| a.is_blank();
+    let addrs: Vec<types::EntityAddr> = active.addrs.0.into_iter().filter(|a| !blank(a)).collect();
+    for addr in addrs {
+        blocklist(batch, addr, until);
+    }
+    mgr.last_failure_osd_epoch = batch.next_osdmap_epoch();
+}
+
+/// Puts a standby in charge when nobody is.
+pub(crate) fn promote(now: Now, settings: &Settings, mgr: &mut MgrState, batch: &mut Batch) {
+    if mgr.active.is_some() {
+        return;
+    }
+    if let Some((_, next)) = mgr.standbys.pop_first() {
+        let text = format!("Activating manager daemon {}", next.name);
+        batch.log(settings.log_entry(now, Priority::Info, "cluster", text));
+        mgr.active = Some(MgrDaemon { available: false, ..next });
+        mgr.active_change = now.wall;
+    }
+}
+
 /// Blocks an address until a time.
 pub(crate) fn blocklist(batch: &mut Batch, addr: types::EntityAddr, until: Utime) {
     let map = batch.osdmap_mut();
@@ -147,7 +157,7 @@ pub(crate) fn blocklist(batch: &mut Batch, addr: types::EntityAddr, until: Utime
 }
 
 /// Proposes the managers' state when it changed; what only beacons touch makes no new epoch.
-fn propose_mgr(batch: &mut Batch, mut mgr: MgrState) {
+pub(crate) fn propose_mgr(batch: &mut Batch, mut mgr: MgrState) {
     if *batch.state().mgr == mgr {
         return;
     }
