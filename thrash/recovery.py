@@ -5,7 +5,8 @@
   thrash/recovery.py ceph
 
 An OSD is killed; when it is marked down, so many objects are written anew or for the second time; then it comes back (log-based recovery).
-After that it loses its disk and comes back with an empty one (backfill). All objects are read back and compared. Prints the seconds, as JSON.
+After that it loses its disk and comes back with an empty one (backfill). All objects are read back and compared. Prints the seconds, as JSON,
+and how many bytes the other OSDs sent for each byte that the returning one lacked.
 """
 import argparse
 import concurrent.futures
@@ -13,6 +14,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -33,9 +35,24 @@ def content(i, size):
 def each(client, objects, call, threads=16):
     """Calls `call(io, i)` for all objects, from several threads."""
     io = client.open_ioctx(POOL)
-    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+    pool = concurrent.futures.ThreadPoolExecutor(threads)
+    try:
         for _ in pool.map(lambda i: call(io, i), range(objects)):
             pass
+    finally:
+        # After a failure or a signal the rest is not done.
+        pool.shutdown(cancel_futures=True)
+
+
+def pushed(client, osds):
+    """Bytes that these OSDs have sent in recovery so far."""
+    total = 0
+    for osd in osds:
+        code, out, error = client.osd_command(osd, json.dumps({"prefix": "perf dump", "format": "json"}), b"", timeout=30)
+        if code:
+            raise Trouble("osd.%d tells no counters: %d %s" % (osd, code, error))
+        total += json.loads(out)["osd"]["push_out_bytes"]
+    return total
 
 
 def wait_down(cluster, osd):
@@ -44,6 +61,16 @@ def wait_down(cluster, osd):
         if time.monotonic() > until:
             raise Trouble("osd.%d stays up after its death" % osd)
         time.sleep(0.2)
+
+
+def clean_after_return(args, cluster, client, osd):
+    """Seconds from the start of an OSD that was away to a clean cluster, and bytes sent for each byte that it lacked."""
+    others = [o for o in range(args.osds) if o != osd]
+    before, begin = pushed(client, others), time.monotonic()
+    cluster.launch("osd.%d" % osd)
+    cluster.wait_clean(args.limit)
+    seconds = time.monotonic() - begin
+    return round(seconds, 2), round((pushed(client, others) - before) / (args.objects * args.size), 3)
 
 
 def measure(args, cluster):
@@ -61,18 +88,12 @@ def measure(args, cluster):
         begin = time.monotonic()
         each(client, args.objects, lambda io, i: io.write_full("object-%d" % i, content(i, args.size)))
         figures["write_s"] = round(time.monotonic() - begin, 2)
-        begin = time.monotonic()
-        cluster.launch("osd.%d" % osd)
-        cluster.wait_clean(args.limit)
-        figures["missed_objects_clean_s"] = round(time.monotonic() - begin, 2)
+        figures["missed_objects_clean_s"], figures["missed_objects_bytes_moved"] = clean_after_return(args, cluster, client, osd)
         if not args.missed_only:
             cluster.kill("osd.%d" % osd)
             wait_down(cluster, osd)
             cluster.replace(osd)
-            begin = time.monotonic()
-            cluster.launch("osd.%d" % osd)
-            cluster.wait_clean(args.limit)
-            figures["empty_disk_clean_s"] = round(time.monotonic() - begin, 2)
+            figures["empty_disk_clean_s"], figures["empty_disk_bytes_moved"] = clean_after_return(args, cluster, client, osd)
 
         def compare(io, i):
             if io.read("object-%d" % i, 1 << 22) != content(i, args.size):
@@ -94,6 +115,9 @@ def main():
     p.add_argument("--missed-only", action="store_true", help="leave out the loss of the disk")
     p.add_argument("--limit", type=float, default=600, help="seconds that recovery may take")
     args = p.parse_args()
+    # A signal ends the cluster too.
+    for end in signal.SIGTERM, signal.SIGHUP:
+        signal.signal(end, lambda number, frame: sys.exit(128 + number))
     folder = tempfile.mkdtemp(prefix="recovery-")
     cluster = {"loligo": Loligo, "ceph": Ceph}[args.cluster](args, os.path.join(folder, "c"))
     try:

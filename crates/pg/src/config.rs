@@ -35,6 +35,13 @@ pub struct OsdConfig {
     pub stats_interval: Duration,
     /// Objects in recovery at one time, over all PGs.
     pub recovery_max_active: usize,
+    /// Pause between the beginnings of two, on average.
+    pub recovery_sleep: Duration,
+    /// Objects, and bytes, in one message of recovery; an object with more goes alone.
+    pub max_push_objects: usize,
+    pub max_push_cost: u64,
+    /// PGs that are backfilled from here at one time.
+    pub max_backfills: usize,
     /// Objects compared in one step of a backfill.
     pub backfill_scan_max: usize,
     /// Newest map epochs kept on disk.
@@ -112,6 +119,10 @@ impl Default for OsdConfig {
             max_markdown_period: Duration::from_secs(600),
             stats_interval: Duration::from_secs(5),
             recovery_max_active: 10,
+            recovery_sleep: Duration::ZERO,
+            max_push_objects: 10,
+            max_backfills: 1,
+            max_push_cost: 8 << 20,
             backfill_scan_max: 128,
             map_cache_size: 500,
             client_watch_timeout: Duration::from_secs(30),
@@ -162,7 +173,7 @@ enum Slot<'a> {
 }
 
 /// Every option's name.
-pub const OPTIONS: [&str; 53] = [
+pub const OPTIONS: [&str; 57] = [
     "osd_pg_max_concurrent_snap_trims",
     "osd_snap_trim_sleep",
     "osd_max_object_name_len",
@@ -185,6 +196,10 @@ pub const OPTIONS: [&str; 53] = [
     "osd_max_markdown_period",
     "mgr_stats_period",
     "osd_recovery_max_active",
+    "osd_recovery_sleep",
+    "osd_max_backfills",
+    "osd_max_push_objects",
+    "osd_max_push_cost",
     "osd_backfill_scan_max",
     "osd_map_cache_size",
     "osd_client_watch_timeout",
@@ -240,6 +255,10 @@ impl OsdConfig {
             "osd_max_markdown_count" => Slot::Size(&mut self.max_markdown_count),
             "osd_max_markdown_period" => Slot::Seconds(&mut self.max_markdown_period),
             "mgr_stats_period" => Slot::Seconds(&mut self.stats_interval),
+            "osd_recovery_sleep" => Slot::Seconds(&mut self.recovery_sleep),
+            "osd_max_backfills" => Slot::Size(&mut self.max_backfills),
+            "osd_max_push_objects" => Slot::Size(&mut self.max_push_objects),
+            "osd_max_push_cost" => Slot::Bytes(&mut self.max_push_cost),
             "osd_recovery_max_active" => Slot::Size(&mut self.recovery_max_active),
             "osd_backfill_scan_max" => Slot::Size(&mut self.backfill_scan_max),
             "osd_map_cache_size" => Slot::Count(&mut self.map_cache_size),

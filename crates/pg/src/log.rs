@@ -97,6 +97,12 @@ impl PgLog {
         self.entries.range(at..)
     }
 
+    /// The newest entry's version below `v`.
+    pub fn last_below(&self, v: Eversion) -> Option<Eversion> {
+        let at = self.entries.partition_point(|e| e.version < v);
+        Some(self.entries.get(at.checked_sub(1)?)?.version)
+    }
+
     /// The oldest version that at most `n` newest entries lie above.
     pub fn version_before_last(&self, n: usize) -> Eversion {
         match self.entries.len().checked_sub(n + 1) {

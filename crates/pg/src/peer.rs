@@ -86,17 +86,15 @@ pub enum PgBody {
     Damaged {
         object: HObject,
     },
-    /// Primary asks for an object.
+    /// Primary asks for objects.
     Pull {
-        object: HObject,
-        need: Eversion,
+        wants: Vec<(HObject, Eversion)>,
     },
-    /// An object, whole.
-    Push(Box<ObjectPush>),
-    /// The push is durable here.
+    /// Objects, whole.
+    Push(Vec<ObjectPush>),
+    /// They are durable here.
     PushAck {
-        object: HObject,
-        version: Eversion,
+        objects: Vec<(HObject, Eversion)>,
     },
     /// The asked copy does not have that version.
     PullRefused {
@@ -204,6 +202,16 @@ pub struct ObjectPush {
     pub omap: Vec<(Bytes, Bytes)>,
 }
 
+impl ObjectPush {
+    /// Bytes of data, omap and attributes.
+    pub fn bytes(&self) -> u64 {
+        let pair = |(k, v): &(Bytes, Bytes)| k.len() + v.len();
+        let data: usize = self.extents.iter().map(|(_, d)| d.len()).sum();
+        let pairs: usize = self.attrs.iter().chain(&self.omap).map(pair).sum();
+        (data + pairs + self.omap_header.len()) as u64
+    }
+}
+
 /// The object a push carries; its default is the least name, so that a push has a default too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectName(pub HObject);
@@ -273,7 +281,7 @@ impl PgMessage {
     }
 }
 
-/// Writes kind and content; returns what goes into the data segment.
+/// Writes kind and content; returns what goes into the data segment. Kinds 10 to 12 are no longer used.
 fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
     match body {
         PgBody::QueryInfo => w.u8(1),
@@ -291,9 +299,9 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
             return payload;
         }
         PgBody::RepOpAck { version } => put(w, 9, &version),
-        PgBody::Pull { object, need } => put(w, 10, &(object, need)),
-        PgBody::Push(push) => put(w, 11, &*push),
-        PgBody::PushAck { object, version } => put(w, 12, &(object, version)),
+        PgBody::Pull { wants } => put(w, 29, &wants),
+        PgBody::Push(pushes) => put(w, 30, &pushes),
+        PgBody::PushAck { objects } => put(w, 31, &objects),
         PgBody::PullRefused { object, need } => put(w, 13, &(object, need)),
         PgBody::BackfillRange { begin, end, objects } => put(w, 14, &(begin, (end, objects))),
         PgBody::BackfillWants { end, objects } => put(w, 15, &(end, objects)),
@@ -345,9 +353,6 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
             PgBody::RepOp(Box::new(RepOp { txn_head: h.txn_head, payload: data.clone(), trim_to: h.trim_to }))
         }
         9 => PgBody::RepOpAck { version: Eversion::decode(r)? },
-        10 => PgBody::Pull { object: HObject::decode(r)?, need: Eversion::decode(r)? },
-        11 => PgBody::Push(Box::new(ObjectPush::decode(r)?)),
-        12 => PgBody::PushAck { object: HObject::decode(r)?, version: Eversion::decode(r)? },
         13 => PgBody::PullRefused { object: HObject::decode(r)?, need: Eversion::decode(r)? },
         14 => PgBody::BackfillRange {
             begin: HObject::decode(r)?,
@@ -373,6 +378,9 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         26 => PgBody::ScrubRead(Box::new(ScrubAsk::decode(r)?)),
         27 => PgBody::ScrubMap(Box::new(ScrubPart::decode(r)?)),
         28 => PgBody::ScrubRemove { object: HObject::decode(r)?, version: Eversion::decode(r)? },
+        29 => PgBody::Pull { wants: Vec::decode(r)? },
+        30 => PgBody::Push(Vec::decode(r)?),
+        31 => PgBody::PushAck { objects: Vec::decode(r)? },
         v => return Err(DecodeError::Invalid { what: "pg message kind", value: v.into() }),
     })
 }
@@ -405,9 +413,9 @@ mod tests {
             PgBody::History { history: PgHistory::default() },
             PgBody::RepOp(Box::new(rep)),
             PgBody::RepOpAck { version: v },
-            PgBody::Pull { object: o.clone(), need: v },
-            PgBody::Push(Box::new(push)),
-            PgBody::PushAck { object: o.clone(), version: v },
+            PgBody::Pull { wants: vec![(o.clone(), v)] },
+            PgBody::Push(vec![push.clone(), push]),
+            PgBody::PushAck { objects: vec![(o.clone(), v), (o.clone(), v)] },
             PgBody::PullRefused { object: o.clone(), need: v },
             PgBody::BackfillRange { begin: HObject::min(), end: o.clone(), objects: vec![(o.clone(), v)] },
             PgBody::BackfillWants { end: HObject::max(), objects: vec![o.clone()] },

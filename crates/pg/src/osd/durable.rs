@@ -31,8 +31,8 @@ impl OsdCore {
                             acked.put(id, v);
                         }
                         PgDone::Activated => pg.activated(cx.whoami, cx),
-                        PgDone::Pulled { object, version } => pg.pulled(&object, version, cx),
-                        PgDone::Pushed { object, version } => pg.pushed(object, version, cx),
+                        PgDone::Pulled { objects } => pg.pulled(&objects, cx),
+                        PgDone::Pushed { objects } => pg.pushed(objects, cx),
                         PgDone::BackfillProgress { last_backfill } => pg.backfill_moved(last_backfill, cx),
                     }
                 }

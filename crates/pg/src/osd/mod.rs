@@ -100,6 +100,11 @@ impl OsdCore {
             on_durable: VecDeque::new(),
             sessions: BTreeMap::new(),
             recovery_active: 0,
+            recovery_waits: Default::default(),
+            backfilling: Default::default(),
+            backfill_waits: Default::default(),
+            recovery_next: Duration::ZERO,
+            batched: Default::default(),
             scrubs: Default::default(),
             forced: Default::default(),
             removals: VecDeque::new(),
@@ -275,8 +280,36 @@ impl OsdCore {
                     pg.run_ready(cx);
                 }
             }
-            let Some(msg) = cx.to_ourselves.pop_front() else { return };
-            self.pg_message(self.shared.whoami, msg);
+            if let Some(msg) = cx.to_ourselves.pop_front() {
+                self.pg_message(self.shared.whoami, msg);
+            } else if !self.recover_next() {
+                return self.send_batches();
+            }
+        }
+    }
+
+    /// Lets a PG recover more that had to wait for others; false when none does, or none may.
+    fn recover_next(&mut self) -> bool {
+        let cx = &mut self.shared;
+        let mut next = None;
+        if !cx.recovery_waits.is_empty() && cx.may_recover() {
+            next = cx.recovery_waits.pop_first();
+        } else if !cx.backfill_waits.is_empty() && cx.has_backfill_place() {
+            next = cx.backfill_waits.pop_first();
+        }
+        let Some(id) = next else { return false };
+        if let Some(pg) = self.pgs.get_mut(&id) {
+            pg.continue_recovery(cx);
+        }
+        true
+    }
+
+    fn send_batches(&mut self) {
+        let cx = &mut self.shared;
+        while let Some(id) = cx.batched.pop_first() {
+            if let Some(pg) = self.pgs.get_mut(&id) {
+                pg.send_batches(cx);
+            }
         }
     }
 

@@ -240,7 +240,7 @@ pub(super) fn deliver_to_pg(pg: &mut Pg, from: i32, msg: PgMessage, cx: &mut sup
     let PgMessage { pgid, epoch, interval, body } = msg;
     let taken = match body {
         PgBody::RepOp(op) => pg.handle_rep_op(from, interval, op, cx),
-        PgBody::Push(push) => pg.handle_push(from, interval, push, cx),
+        PgBody::Push(pushes) => pg.handle_push(from, interval, pushes, cx),
         body => return deliver_other(pg, from, interval, asked_now, body, cx),
     };
     if let Taken::NoRoom(body) = taken {
@@ -266,7 +266,7 @@ fn deliver_other(
         }
         PgBody::History { history } => pg.handle_history(from, &history, cx),
         PgBody::CopyRead(ask) => pg.copy_read(from, interval, *ask, cx),
-        PgBody::Pull { object, need } => pg.handle_pull(from, interval, object, need, cx),
+        PgBody::Pull { wants } => pg.handle_pull(from, interval, wants, cx),
         PgBody::BackfillRange { begin, end, objects } => {
             pg.handle_backfill_range(from, interval, &begin, end, objects, cx);
         }
@@ -289,7 +289,7 @@ fn deliver_other(
         PgBody::ScrubGrant { granted } => pg.handle_scrub_grant(from, granted, cx),
         PgBody::ScrubMap(part) => pg.handle_scrub_map(from, *part, cx),
         PgBody::RepOpAck { version } => pg.handle_rep_op_ack(from, version, cx),
-        PgBody::PushAck { object, .. } => pg.handle_push_ack(from, &object, cx),
+        PgBody::PushAck { objects } => pg.handle_push_ack(from, &objects, cx),
         PgBody::PullRefused { object, need } => pg.handle_pull_refused(from, &object, need, cx),
         PgBody::BackfillWants { end, objects } => pg.handle_backfill_wants(from, &end, objects, cx),
         PgBody::BackfillAck { last_backfill } => pg.handle_backfill_ack(from, last_backfill, cx),

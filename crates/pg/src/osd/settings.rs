@@ -35,6 +35,11 @@ impl OsdCore {
             let base = || self.base_config.recovery_max_active.to_string();
             config.set("osd_recovery_max_active", &suits.unwrap_or_else(base));
         }
+        if self.values.float("osd_recovery_sleep") <= 0.0 {
+            let suits = set("osd_recovery_sleep_ssd");
+            let base = || self.base_config.recovery_sleep.as_secs_f64().to_string();
+            config.set("osd_recovery_sleep", &suits.unwrap_or_else(base));
+        }
         self.shared.config = config;
         self.tracker.configure(&self.values);
     }

@@ -17,6 +17,9 @@ use crate::peer::{PgBody, PgMessage};
 use crate::pg::Forced;
 use crate::pg::remove::Removal;
 
+/// Ticks come at least so often; see `Input::Tick`.
+const LONGEST_TICK: Duration = Duration::from_millis(500);
+
 /// What to do when a transaction is durable. `interval` guards against effects of an interval that is over.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Done {
@@ -43,15 +46,13 @@ pub(crate) enum PgDone {
     RepOp(Eversion),
     /// This copy's activation.
     Activated,
-    /// A pulled object is in the primary's store.
+    /// Pulled objects are in the primary's store.
     Pulled {
-        object: HObject,
-        version: Eversion,
+        objects: Vec<(HObject, Eversion)>,
     },
-    /// A pushed object is in this copy's store.
+    /// Pushed objects are in this copy's store.
     Pushed {
-        object: HObject,
-        version: Eversion,
+        objects: Vec<(HObject, Eversion)>,
     },
     BackfillProgress {
         last_backfill: HObject,
@@ -73,6 +74,15 @@ pub(crate) struct Shared {
     pub sessions: BTreeMap<ConnId, Session>,
     /// Objects being pulled or pushed, over all PGs.
     pub recovery_active: usize,
+    /// PGs that could recover more if more were allowed.
+    pub recovery_waits: BTreeSet<SpgId>,
+    /// PGs with a range of a backfill under way that is led from here, and those that wait for a place among them.
+    pub backfilling: BTreeSet<SpgId>,
+    pub backfill_waits: BTreeSet<SpgId>,
+    /// With a pause between objects: when the next one may begin (monotonic).
+    pub recovery_next: Duration,
+    /// PGs that have recovery messages to send when the input is through.
+    pub batched: BTreeSet<SpgId>,
     /// PGs that are being scrubbed, led from here or not: each holds a place.
     pub scrubs: BTreeSet<SpgId>,
     /// What goes before other PGs' recovery and backfill, and can be done now.
@@ -117,7 +127,10 @@ pub struct OpCounters {
     pub write_bytes: u64,
     pub rep_ops: u64,
     pub pulls: u64,
+    /// Objects sent in recovery, the messages that they went in, and the bytes of data, omap and attributes.
     pub pushes: u64,
+    pub push_messages: u64,
+    pub push_bytes: u64,
     /// Damaged objects replaced from another copy, here or on a member.
     pub repairs: u64,
     /// Clients told not to send for a while.
@@ -144,6 +157,41 @@ impl Shared {
             self.on_durable.push_back((seq, done));
         }
         Ok(seq)
+    }
+
+    /// Whether another object may be recovered now.
+    pub fn may_recover(&self) -> bool {
+        let rests = !self.config.recovery_sleep.is_zero() && self.recovery_next > self.now.mono;
+        self.recovery_active < self.config.recovery_max_active.max(1) && !rests
+    }
+
+    /// An object's recovery begins. Pauses shorter than what lies between two ticks are right on average.
+    pub fn recovery_begun(&mut self) {
+        self.recovery_active += 1;
+        let sleep = self.config.recovery_sleep;
+        if !sleep.is_zero() {
+            let from = self.now.mono.saturating_sub(LONGEST_TICK);
+            self.recovery_next = self.recovery_next.max(from) + sleep;
+        }
+    }
+
+    /// Whether another PG may be backfilled from here.
+    pub fn has_backfill_place(&self) -> bool {
+        self.backfilling.len() < self.config.max_backfills.max(1)
+    }
+
+    /// A place for a PG's backfill, unless too many are under way; then it waits. Source: osd_max_backfills.
+    pub fn take_backfill_place(&mut self, id: SpgId) -> bool {
+        if !self.backfilling.contains(&id) && !self.has_backfill_place() {
+            self.backfill_waits.insert(id);
+            return false;
+        }
+        self.backfilling.insert(id);
+        true
+    }
+
+    pub fn leave_backfill_place(&mut self, id: SpgId) {
+        self.backfilling.remove(&id);
     }
 
     /// Whether another PG may be scrubbed here. Source: OSDService::inc_scrubs_local, PgScrubber::handle_scrub_reserve_request.

@@ -105,13 +105,18 @@ impl Pg {
         // Whatever forbids a range to begin: writes wait for one that is under way, so it is always finished.
         let yields = !self.forced.backfill && self.others_go_first(cx);
         let may_begin = self.missing.is_empty() && !self.backfill_is_held(cx) && !yields;
+        let open = self.backfills.iter().any(|(osd, b)| b.step == Step::Idle && !is_too_full(*osd, cx));
+        let begins = may_begin && open && cx.take_backfill_place(self.id);
         let targets: Vec<i32> = self.backfills.keys().copied().collect();
         for osd in targets {
             match self.backfills.get(&osd).map(|b| b.step.clone()) {
-                Some(Step::Idle) if may_begin && !is_too_full(osd, cx) => self.begin_range(osd, cx),
+                Some(Step::Idle) if begins && !is_too_full(osd, cx) => self.begin_range(osd, cx),
                 Some(Step::Copying { left, .. }) => self.copy_objects(osd, &left, cx),
                 _ => {}
             }
+        }
+        if self.backfills.values().all(|b| matches!(b.step, Step::Idle | Step::Complete)) {
+            cx.leave_backfill_place(self.id);
         }
     }
 
@@ -201,25 +206,26 @@ impl Pg {
 
     fn copy_objects(&mut self, osd: i32, left: &BTreeSet<HObject>, cx: &mut Shared) {
         for object in left {
-            if cx.recovery_active >= cx.config.recovery_max_active {
+            if self.recovering.contains_key(object) || self.missing.contains(object) {
+                continue;
+            }
+            if !cx.may_recover() {
+                cx.recovery_waits.insert(self.id);
                 return;
             }
-            if !self.recovering.contains_key(object) && !self.missing.contains(object) {
-                self.push_object(object, BTreeSet::from([osd]), cx);
-            }
+            self.push_object(object, BTreeSet::from([osd]), cx);
         }
     }
 
     /// Primary: a pushed object is durable on a backfill target.
-    pub fn backfill_pushed(&mut self, osd: i32, object: &HObject, cx: &mut Shared) {
+    pub fn backfill_pushed(&mut self, osd: i32, object: &HObject) {
         if let Some(Backfill { step: Step::Copying { left, .. }, .. }) = self.backfills.get_mut(&osd) {
             left.remove(object);
-            self.check_range(osd, cx);
         }
     }
 
     /// Moves the target on when nothing of its range is left.
-    fn check_range(&mut self, osd: i32, cx: &mut Shared) {
+    pub(super) fn check_range(&mut self, osd: i32, cx: &mut Shared) {
         let Some(b) = self.backfills.get_mut(&osd) else { return };
         if let Step::Copying { end, left } = &b.step {
             if left.is_empty() {

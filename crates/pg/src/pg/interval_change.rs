@@ -69,6 +69,10 @@ impl Pg {
         }
         cx.recovery_active = cx.recovery_active.saturating_sub(self.recovering.len());
         self.recovering.clear();
+        self.batch = Default::default();
+        cx.recovery_waits.remove(&self.id);
+        cx.leave_backfill_place(self.id);
+        cx.backfill_waits.remove(&self.id);
         self.watches.clear();
         self.peers.clear();
         self.backfills.clear();

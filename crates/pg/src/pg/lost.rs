@@ -118,8 +118,7 @@ impl Pg {
                 return Ok(());
             };
             if osd != cx.whoami {
-                let body = PgBody::Pull { object: object.clone(), need: have };
-                cx.send_pg(osd, self.id, self.interval(), body);
+                self.ask_for(osd, object, have, cx);
                 self.begin(object, Recovering::Pulling { from: osd }, cx);
                 self.reverting.insert(object.clone(), Reverting { from: osd, have, failed });
                 return Ok(());

@@ -22,6 +22,7 @@
 mod activate;
 mod backfill;
 mod backoff;
+mod batch;
 mod choose;
 mod client;
 mod copy;
@@ -58,6 +59,7 @@ use crate::watch::Watches;
 
 use backfill::Backfill;
 use backoff::Backoff;
+use batch::Batch;
 pub(crate) use client::ClientOp;
 use copy::Copying;
 pub(crate) use forced::Forced;
@@ -142,6 +144,8 @@ pub(crate) struct Pg {
     /// Requests that wait for an object's recovery.
     pub waiting_for_object: BTreeMap<HObject, VecDeque<ClientOp>>,
     pub recovering: BTreeMap<HObject, Recovering>,
+    /// What recovery sends when the input is through.
+    pub batch: Batch,
     /// Missing here, and nobody who is up has it.
     pub unfound: BTreeSet<HObject>,
     /// Primary only: damaged objects of members, to be sent when no write is under way.
@@ -200,6 +204,7 @@ impl Pg {
             waiting_for_active: VecDeque::new(),
             waiting_for_object: BTreeMap::new(),
             recovering: BTreeMap::new(),
+            batch: Batch::default(),
             unfound: BTreeSet::new(),
             damaged: BTreeSet::new(),
             lamented: BTreeSet::new(),
@@ -273,10 +278,7 @@ impl Pg {
     pub fn update_last_complete(&mut self) {
         self.info.last_complete = match self.missing.first_need() {
             None => self.info.last_update,
-            Some(need) => {
-                let before = self.log.entries().rev().find(|e| e.version < need).map(|e| e.version);
-                before.unwrap_or(self.info.log_tail).min(below(need))
-            }
+            Some(need) => self.log.last_below(need).unwrap_or(self.info.log_tail).min(below(need)),
         };
     }
 

@@ -65,8 +65,12 @@ impl Pg {
         }
         let norecover = cx.map.test_flag(map_flags::NORECOVER);
         let yields = !self.forced.recovery && self.others_go_first(cx);
-        while !norecover && !yields && cx.recovery_active < cx.config.recovery_max_active {
+        while !norecover && !yields {
             let Some(object) = self.next_to_recover(cx) else { break };
+            if !cx.may_recover() {
+                cx.recovery_waits.insert(self.id);
+                break;
+            }
             if !self.recover_object(&object, cx) {
                 // The others need not wait for it.
                 self.unfound.insert(object);
@@ -116,8 +120,7 @@ impl Pg {
                 return false;
             };
             self.unfound.remove(object);
-            cx.send_pg(from, self.id, self.interval(), PgBody::Pull { object: object.clone(), need });
-            cx.counters.pulls += 1;
+            self.ask_for(from, object, need, cx);
             self.begin(object, Recovering::Pulling { from }, cx);
             return true;
         }
@@ -130,7 +133,7 @@ impl Pg {
 
     pub(super) fn begin(&mut self, object: &HObject, how: Recovering, cx: &mut Shared) {
         if self.recovering.insert(object.clone(), how).is_none() {
-            cx.recovery_active += 1;
+            cx.recovery_begun();
         }
     }
 
@@ -161,8 +164,7 @@ impl Pg {
             }
         };
         for osd in &to {
-            cx.send_pg(*osd, self.id, self.interval(), PgBody::Push(Box::new(push.clone())));
-            cx.counters.pushes += 1;
+            self.send_object(*osd, push.clone(), cx);
         }
         self.begin(object, Recovering::Pushing { to }, cx);
         true
@@ -203,27 +205,30 @@ impl Pg {
         Ok(Some(push))
     }
 
-    /// A copy is asked for an object.
+    /// A copy is asked for objects.
     pub fn handle_pull(
         &mut self,
         from: i32,
         reply: types::Epoch,
-        object: HObject,
-        need: Eversion,
+        wants: Vec<(HObject, Eversion)>,
         cx: &mut Shared,
     ) {
-        let body = match self.read_object(&object, cx) {
-            Ok(Some(push)) if push.version == need => PgBody::Push(Box::new(push)),
-            Ok(_) => PgBody::PullRefused { object, need },
-            Err(e) => {
-                cx.cluster_log(
-                    LogLevel::Error,
-                    format!("pg {} object {object} cannot be read: {e}", self.id),
-                );
-                PgBody::PullRefused { object, need }
+        let mut found = Vec::with_capacity(wants.len().min(64));
+        for (object, need) in wants {
+            match self.read_object(&object, cx) {
+                Ok(Some(push)) if push.version == need => {
+                    found.push(push);
+                    continue;
+                }
+                Ok(_) => {}
+                Err(e) => {
+                    let text = format!("pg {} object {object} cannot be read: {e}", self.id);
+                    cx.cluster_log(LogLevel::Error, text);
+                }
             }
-        };
-        cx.send_pg(from, self.id, reply, body);
+            cx.send_pg(from, self.id, reply, PgBody::PullRefused { object, need });
+        }
+        self.answer_pull(from, reply, found, cx);
     }
 
     /// The asked copy does not have the version: look elsewhere.
@@ -243,55 +248,86 @@ impl Pg {
         self.continue_recovery(cx);
     }
 
-    /// An object arrives: asked for by us as the primary, or sent by the primary.
+    /// Objects arrive: asked for by us as the primary, or sent by the primary.
     pub fn handle_push(
         &mut self,
         from: i32,
         reply: types::Epoch,
-        push: Box<ObjectPush>,
+        pushes: Vec<ObjectPush>,
         cx: &mut Shared,
     ) -> Taken {
-        let (object, version) = (push.object.0.clone(), push.version);
-        if self.is_reverted_from(from, &object, version) {
-            self.reverted(*push, cx);
-            return Taken::Done;
+        let mut wanted = Vec::with_capacity(pushes.len());
+        for push in pushes {
+            if self.is_reverted_from(from, &push.object.0, push.version) {
+                self.reverted(push, cx);
+            } else if self.is_wanted(from, &push, cx) {
+                wanted.push(push);
+            }
         }
-        let primary = self.is_primary(cx);
-        let wanted = if primary {
-            self.recovering.get(&object) == Some(&(Recovering::Pulling { from }))
-                && self.missing.get(&object).is_some_and(|i| i.need == version)
-        } else {
-            from == self.primary() && self.phase == Phase::Replica
-        };
-        if !wanted {
+        if wanted.is_empty() {
             return Taken::Done;
         }
         let mut txn = Txn::new();
-        self.store_object(&push, &mut txn);
-        persist::forget_missing(&mut txn, self.id, &object);
-        let what = if primary {
-            PgDone::Pulled { object: object.clone(), version }
-        } else {
-            PgDone::Pushed { object: object.clone(), version }
-        };
-        let lacked = if primary { None } else { self.missing.remove(&object) };
-        let before = self.info.last_complete;
-        if !primary {
-            self.update_last_complete();
-            self.save_info(&mut txn);
+        for push in &wanted {
+            self.store_object(push, &mut txn);
+            persist::forget_missing(&mut txn, self.id, &push.object.0);
         }
-        let done = Done::Pg { id: self.id, interval: self.interval(), what };
+        match self.is_primary(cx) {
+            true => self.store_pulled(wanted, txn, cx),
+            false => self.store_pushed(reply, wanted, txn, cx),
+        }
+    }
+
+    fn is_wanted(&self, from: i32, push: &ObjectPush, cx: &Shared) -> bool {
+        if !self.is_primary(cx) {
+            return from == self.primary() && self.phase == Phase::Replica;
+        }
+        let object = &push.object.0;
+        self.recovering.get(object) == Some(&(Recovering::Pulling { from }))
+            && self.missing.get(object).is_some_and(|i| i.need == push.version)
+    }
+
+    /// Primary: what came is no longer missing when it is durable.
+    fn store_pulled(&mut self, pushes: Vec<ObjectPush>, txn: Txn, cx: &mut Shared) -> Taken {
+        let done = PgDone::Pulled { objects: names(&pushes) };
+        let done = Done::Pg { id: self.id, interval: self.interval(), what: done };
         match cx.try_submit(txn, Priority::Member, done) {
-            Ok(_) if primary => {
-                self.recovering.insert(object, Recovering::Storing);
+            Ok(_) => {
+                for push in pushes {
+                    self.recovering.insert(push.object.0, Recovering::Storing);
+                }
             }
+            Err(StoreError::Full { .. }) => return Taken::NoRoom(PgBody::Push(pushes)),
+            Err(e) => self.store_failed(&e, cx),
+        }
+        Taken::Done
+    }
+
+    /// Member: the primary hears of it when it is durable.
+    fn store_pushed(
+        &mut self,
+        reply: types::Epoch,
+        pushes: Vec<ObjectPush>,
+        mut txn: Txn,
+        cx: &mut Shared,
+    ) -> Taken {
+        let before = self.info.last_complete;
+        let lacked: Vec<_> = pushes
+            .iter()
+            .filter_map(|p| Some((p.object.0.clone(), self.missing.remove(&p.object.0)?)))
+            .collect();
+        self.update_last_complete();
+        self.save_info(&mut txn);
+        let done = PgDone::Pushed { objects: names(&pushes) };
+        let done = Done::Pg { id: self.id, interval: self.interval(), what: done };
+        match cx.try_submit(txn, Priority::Member, done) {
             Ok(_) => self.primary_interval = reply,
             Err(StoreError::Full { .. }) => {
-                if let Some(item) = lacked {
+                for (object, item) in lacked {
                     self.missing.insert(object, item);
                 }
                 self.info.last_complete = before;
-                return Taken::NoRoom(PgBody::Push(push));
+                return Taken::NoRoom(PgBody::Push(pushes));
             }
             Err(e) => self.store_failed(&e, cx),
         }
@@ -316,47 +352,58 @@ impl Pg {
         }
     }
 
-    /// Primary: a pulled object is durable here.
-    pub fn pulled(&mut self, object: &HObject, version: Eversion, cx: &mut Shared) {
-        if self.missing.get(object).is_some_and(|i| i.need == version) {
-            self.missing.remove(object);
+    /// Primary: pulled objects are durable here.
+    pub fn pulled(&mut self, objects: &[(HObject, Eversion)], cx: &mut Shared) {
+        for (object, version) in objects {
+            if self.missing.get(object).is_some_and(|i| i.need == *version) {
+                self.missing.remove(object);
+            }
+            self.finish(object, cx);
         }
         self.update_last_complete();
-        self.finish(object, cx);
-        self.report = true;
-        self.object_recovered(object, cx);
+        self.objects_recovered(objects.iter().map(|(o, _)| o), cx);
     }
 
-    /// Member: a pushed object is durable here.
-    pub fn pushed(&mut self, object: HObject, version: Eversion, cx: &mut Shared) {
-        cx.send_pg(self.primary(), self.id, self.primary_interval, PgBody::PushAck { object, version });
+    /// Member: pushed objects are durable here.
+    pub fn pushed(&mut self, objects: Vec<(HObject, Eversion)>, cx: &mut Shared) {
+        cx.send_pg(self.primary(), self.id, self.primary_interval, PgBody::PushAck { objects });
     }
 
-    /// Primary: a pushed object is durable on a member.
-    pub fn handle_push_ack(&mut self, from: i32, object: &HObject, cx: &mut Shared) {
-        let Some(Recovering::Pushing { to }) = self.recovering.get_mut(object) else { return };
-        if !to.remove(&from) {
-            return;
-        }
-        let all = to.is_empty();
-        if let Some(peer) = self.peers.get_mut(&from) {
-            if let Some(missing) = &mut peer.missing {
+    /// Primary: pushed objects are durable on a member.
+    pub fn handle_push_ack(&mut self, from: i32, objects: &[(HObject, Eversion)], cx: &mut Shared) {
+        let mut whole = Vec::with_capacity(objects.len());
+        let mut some = false;
+        for (object, _) in objects {
+            let Some(Recovering::Pushing { to }) = self.recovering.get_mut(object) else { continue };
+            if !to.remove(&from) {
+                continue;
+            }
+            some = true;
+            let all = to.is_empty();
+            if let Some(missing) = self.peers.get_mut(&from).and_then(|p| p.missing.as_mut()) {
                 missing.remove(object);
             }
+            self.backfill_pushed(from, object);
+            if all {
+                self.finish(object, cx);
+                whole.push(object);
+            }
         }
-        self.backfill_pushed(from, object, cx);
-        if all {
-            self.finish(object, cx);
-            self.report = true;
-            self.object_recovered(object, cx);
+        if some {
+            self.check_range(from, cx);
+            self.objects_recovered(whole.into_iter(), cx);
         }
     }
 
-    fn object_recovered(&mut self, object: &HObject, cx: &mut Shared) {
-        if let Some(waiting) = self.waiting_for_object.remove(object) {
-            self.let_go(waiting, cx);
+    /// Requests for these go on, and so does recovery.
+    fn objects_recovered<'a>(&mut self, objects: impl Iterator<Item = &'a HObject>, cx: &mut Shared) {
+        for object in objects {
+            self.report = true;
+            if let Some(waiting) = self.waiting_for_object.remove(object) {
+                self.let_go(waiting, cx);
+            }
+            self.release_object_backoffs(object, cx);
         }
-        self.release_object_backoffs(object, cx);
         self.continue_recovery(cx);
     }
 
@@ -440,4 +487,9 @@ impl Pg {
             }
         }
     }
+}
+
+/// Which objects these are, in which version.
+fn names(pushes: &[ObjectPush]) -> Vec<(HObject, Eversion)> {
+    pushes.iter().map(|p| (p.object.0.clone(), p.version)).collect()
 }

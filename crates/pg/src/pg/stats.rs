@@ -67,13 +67,17 @@ impl Pg {
         if lacking {
             s |= pg_state::DEGRADED;
             let held = cx.map.test_flag(map_flags::NORECOVER);
-            s |= if held { pg_state::RECOVERY_WAIT } else { pg_state::RECOVERING };
+            s |= if held || self.waits_to_recover(cx) {
+                pg_state::RECOVERY_WAIT
+            } else {
+                pg_state::RECOVERING
+            };
         } else if backfilling {
             let open = self.backfills.iter().filter(|(_, b)| b.step != Step::Complete);
             let held = self.backfill_is_held(cx);
             let full = open.map(|(osd, _)| *osd).all(|osd| is_too_full(osd, cx));
             s |= match full {
-                _ if held => pg_state::BACKFILL_WAIT,
+                _ if held || cx.backfill_waits.contains(&self.id) => pg_state::BACKFILL_WAIT,
                 true => pg_state::BACKFILL_TOOFULL,
                 false => pg_state::BACKFILLING,
             };
@@ -99,6 +103,11 @@ impl Pg {
         let member = |osd: &i32| self.acting().contains(osd) || self.backfills.contains_key(osd);
         let lacks = |p: &super::Peer| p.missing.as_ref().is_some_and(|m| !m.is_empty());
         !self.missing.is_empty() || self.peers.iter().any(|(osd, p)| member(osd) && lacks(p))
+    }
+
+    /// Whether other PGs have taken all that this OSD may recover at one time.
+    fn waits_to_recover(&self, cx: &Shared) -> bool {
+        self.recovering.is_empty() && cx.recovery_waits.contains(&self.id)
     }
 
     /// Bits that scrubs and repairs set.

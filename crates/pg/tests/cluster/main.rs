@@ -6,6 +6,7 @@ mod copies;
 mod daemon;
 mod lost;
 mod mon;
+mod recovery;
 mod repair;
 mod room;
 mod scrub;

@@ -157,6 +157,8 @@ impl OsdCore {
             .with("repair", "damaged objects replaced from another copy", Count::Total(c.repairs))
             .with("backoff", "times that a client was told not to send", Count::Total(c.backoffs))
             .with("push", "objects sent in recovery", Count::Total(c.pushes))
+            .with("push_messages", "messages that they went in", Count::Total(c.push_messages))
+            .with("push_out_bytes", "their data, omap and attributes", Count::TotalBytes(c.push_bytes))
             .with("numpg", "PGs here", Count::Gauge(self.pgs.len() as u64))
             .with("numpg_primary", "PGs led from here", Count::Gauge(primaries as u64))
             .with(

@@ -1,0 +1,104 @@
+//! Messages of recovery carry several objects: what an input has begun goes out together when the input is through. A member
+//! stores all that came in one message in one transaction, and answers once.
+//!
+//! Invariant: an object in here is in `Pg::recovering`, so no write of it is under way, and it is in here once for each member.
+//!
+//! Source: ReplicatedBackend::send_pushes in src/osd/ReplicatedBackend.cc.
+
+use std::collections::BTreeMap;
+
+use types::{Epoch, Eversion, HObject};
+
+use super::Pg;
+use crate::OsdConfig;
+use crate::osd::shared::Shared;
+use crate::peer::{ObjectPush, PgBody};
+
+/// What has not been sent yet, by member.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pulls: BTreeMap<i32, Vec<(HObject, Eversion)>>,
+    pushes: BTreeMap<i32, Pushes>,
+}
+
+/// Objects for one message.
+#[derive(Debug, Default)]
+struct Pushes {
+    objects: Vec<ObjectPush>,
+    bytes: u64,
+}
+
+impl Pushes {
+    /// Whether another object of so many bytes goes into the same message.
+    fn takes(&self, bytes: u64, config: &OsdConfig) -> bool {
+        self.objects.is_empty()
+            || self.objects.len() < config.max_push_objects.max(1)
+                && self.bytes.saturating_add(bytes) <= config.max_push_cost
+    }
+
+    fn add(&mut self, push: ObjectPush, bytes: u64) {
+        self.objects.push(push);
+        self.bytes += bytes;
+    }
+}
+
+impl Pg {
+    /// Asks a copy for an object.
+    pub(super) fn ask_for(&mut self, from: i32, object: &HObject, need: Eversion, cx: &mut Shared) {
+        cx.counters.pulls += 1;
+        cx.batched.insert(self.id);
+        let wants = self.batch.pulls.entry(from).or_default();
+        wants.push((object.clone(), need));
+        if wants.len() >= cx.config.max_push_objects.max(1) {
+            let wants = std::mem::take(wants);
+            cx.send_pg(from, self.id, self.interval(), PgBody::Pull { wants });
+        }
+    }
+
+    /// Sends an object to a member.
+    pub(super) fn send_object(&mut self, to: i32, push: ObjectPush, cx: &mut Shared) {
+        cx.batched.insert(self.id);
+        let bytes = push.bytes();
+        let batch = self.batch.pushes.entry(to).or_default();
+        if batch.takes(bytes, &cx.config) {
+            return batch.add(push, bytes);
+        }
+        let full = std::mem::take(batch);
+        batch.add(push, bytes);
+        self.send_pushes(to, self.interval(), full, cx);
+    }
+
+    /// Sends what was collected.
+    pub fn send_batches(&mut self, cx: &mut Shared) {
+        let Batch { pulls, pushes } = std::mem::take(&mut self.batch);
+        for (osd, wants) in pulls.into_iter().filter(|(_, w)| !w.is_empty()) {
+            cx.send_pg(osd, self.id, self.interval(), PgBody::Pull { wants });
+        }
+        for (osd, batch) in pushes {
+            self.send_pushes(osd, self.interval(), batch, cx);
+        }
+    }
+
+    fn send_pushes(&self, osd: i32, interval: Epoch, batch: Pushes, cx: &mut Shared) {
+        if batch.objects.is_empty() {
+            return;
+        }
+        cx.counters.pushes += batch.objects.len() as u64;
+        cx.counters.push_bytes += batch.bytes;
+        cx.counters.push_messages += 1;
+        cx.send_pg(osd, self.id, interval, PgBody::Push(batch.objects));
+    }
+
+    /// Answers a copy that asked for objects in the interval `reply`, in as many messages as it takes.
+    pub(super) fn answer_pull(&self, to: i32, reply: Epoch, objects: Vec<ObjectPush>, cx: &mut Shared) {
+        let mut batch = Pushes::default();
+        for push in objects {
+            let bytes = push.bytes();
+            if !batch.takes(bytes, &cx.config) {
+                self.send_pushes(to, reply, std::mem::take(&mut batch), cx);
+            }
+            batch.add(push, bytes);
+        }
+        self.send_pushes(to, reply, batch, cx);
+    }
+}

@@ -1,0 +1,107 @@
+//! How recovery goes on: which PG is next, how much goes into a message, what options hold it back.
+
+use std::time::Duration;
+
+use pg::{Input, OsdConfig};
+use types::PoolId;
+
+use crate::sim::Sim;
+
+/// A cluster of two whose second OSD has missed so many objects of a pool, and is about to come back.
+fn missed(config: OsdConfig, seed: u64, pg_num: u32, objects: u32, len: usize) -> (Sim, PoolId) {
+    let mut s = Sim::with_config(2, seed, config);
+    s.until("all up", |s| (0..2).all(|o| s.mon.map.is_up(o)));
+    let pool = s.mon.create_pool(2, 1, pg_num);
+    s.settle();
+    s.crash(1);
+    s.notice_crash(1);
+    s.until("down", |s| !s.mon.map.is_up(1));
+    let map = s.mon.map.clone();
+    for i in 0..objects {
+        s.client.write(&map, pool, &format!("o{i}"), vec![i as u8; len]);
+        s.until("written", |s| s.client.is_idle());
+    }
+    (s, pool)
+}
+
+/// The counters of OSD 0.
+fn counter(s: &mut Sim, name: &str) -> u64 {
+    let cmd = r#"{"prefix": "perf dump", "format": "json"}"#.to_owned();
+    s.input(0, Input::AdminCommand { tid: 1, cmd });
+    let reply = s.nodes[0].admin_replies.pop().expect("an answer");
+    let told: serde_json::Value = serde_json::from_slice(&reply.data).expect("JSON");
+    told["osd"][name].as_u64().expect("a counter")
+}
+
+/// When a PG is through, others go on at once: none waits for time to pass.
+#[test]
+fn the_next_pg_recovers_at_once() {
+    for (seed, active) in [(1, 1), (2, 3), (3, 10)] {
+        let config = OsdConfig { recovery_max_active: active, ..OsdConfig::default() };
+        let (mut s, _) = missed(config, seed, 16, 120, 100);
+        s.start(1);
+        let begin = s.mono;
+        s.settle();
+        let took = s.mono - begin;
+        assert!(took < Duration::from_secs(8), "{took:?} with {active} at one time");
+        s.check_copies();
+    }
+}
+
+/// What is begun together goes in one message, as far as its bounds allow.
+#[test]
+fn a_message_carries_several_objects() {
+    let check = |config: OsdConfig, len: usize, messages: std::ops::RangeInclusive<u64>| {
+        let (mut s, _) = missed(config, 5, 1, 60, len);
+        s.start(1);
+        s.settle();
+        s.check_copies();
+        assert_eq!(counter(&mut s, "push"), 60);
+        let sent = counter(&mut s, "push_messages");
+        assert!(messages.contains(&sent), "{sent} messages for objects of {len} bytes");
+        let bytes = counter(&mut s, "push_out_bytes");
+        let least = 60 * len as u64;
+        assert!(bytes >= least && bytes < least + 60 * 600, "{bytes}");
+    };
+    check(OsdConfig::default(), 100, 6..=8);
+    check(OsdConfig { max_push_objects: 3, ..OsdConfig::default() }, 100, 20..=24);
+    check(OsdConfig { max_push_cost: 10_000, ..OsdConfig::default() }, 20_000, 60..=60);
+}
+
+/// A pause between objects holds on average, and lasts as long as it is set.
+#[test]
+fn recovery_sleeps() {
+    let slow = OsdConfig { recovery_sleep: Duration::from_millis(250), ..OsdConfig::default() };
+    let (mut s, _) = missed(slow, 7, 1, 40, 100);
+    s.start(1);
+    let begin = s.mono;
+    s.settle();
+    let took = s.mono - begin;
+    assert!((9..=12).contains(&took.as_secs()), "40 objects, four a second: {took:?}");
+    s.check_copies();
+}
+
+/// A primary backfills no more PGs at one time than it may; the others wait, and all come to their turn.
+#[test]
+fn backfills_wait_for_a_place() {
+    let config = OsdConfig {
+        min_pg_log_entries: 2,
+        max_pg_log_entries: 2,
+        pg_log_trim_min: 1,
+        backfill_scan_max: 3,
+        ..OsdConfig::default()
+    };
+    let (mut s, _) = missed(config, 9, 8, 120, 100);
+    let states = |s: &Sim, what: &str| s.states().values().filter(|t| t.contains(what)).count();
+    s.start(1);
+    let mut most = 0;
+    let mut waited = false;
+    s.until("clean", |s| {
+        most = most.max(states(s, "backfilling"));
+        waited |= states(s, "backfill_wait") > 0;
+        s.all_are("active+clean")
+    });
+    // Each of the two OSDs leads some.
+    assert!(waited && (1..=2).contains(&most), "{most} at one time");
+    s.check_copies();
+}
