@@ -138,6 +138,43 @@ pub struct OpCounters {
 }
 
 impl Shared {
+    pub fn new(whoami: i32, config: OsdConfig, map: Arc<OsdMap>, store: Store) -> Self {
+        Self {
+            whoami,
+            config,
+            map,
+            store,
+            now: Now::default(),
+            out: Vec::new(),
+            to_ourselves: VecDeque::new(),
+            on_durable: VecDeque::new(),
+            sessions: BTreeMap::new(),
+            recovery_active: 0,
+            recovery_waits: Default::default(),
+            backfilling: Default::default(),
+            backfill_waits: Default::default(),
+            recovery_next: Duration::ZERO,
+            batched: Default::default(),
+            scrubs: Default::default(),
+            forced: Default::default(),
+            removals: VecDeque::new(),
+            removing: false,
+            stats_dirty: false,
+            fatal: None,
+            uncommitted: false,
+            counters: OpCounters::default(),
+            up_thru_wanted: Epoch(0),
+            heard_at: BTreeMap::new(),
+            lease_waited: false,
+            some_ready: false,
+            dropped: Vec::new(),
+            space_waited: false,
+            told_tight: false,
+            failsafe_full: false,
+            unsaid: Default::default(),
+        }
+    }
+
     pub fn epoch(&self) -> Epoch {
         self.map.epoch
     }

@@ -65,20 +65,26 @@ impl Pg {
         }
         let norecover = cx.map.test_flag(map_flags::NORECOVER);
         let yields = !self.forced.recovery && self.others_go_first(cx);
-        while !norecover && !yields {
-            let Some(object) = self.next_to_recover(cx) else { break };
+        if !norecover && !yields {
+            self.recover_more(cx);
+        }
+        self.continue_backfill(cx);
+        self.update_forced(cx);
+        self.check_clean(cx);
+    }
+
+    /// Begins the recovery of as many objects as may be in it; whoever could do more waits for a turn.
+    fn recover_more(&mut self, cx: &mut Shared) {
+        while let Some(object) = self.next_to_recover(cx) {
             if !cx.may_recover() {
                 cx.recovery_waits.insert(self.id);
-                break;
+                return;
             }
             if !self.recover_object(&object, cx) {
                 // The others need not wait for it.
                 self.unfound.insert(object);
             }
         }
-        self.continue_backfill(cx);
-        self.update_forced(cx);
-        self.check_clean(cx);
     }
 
     /// Which of the objects that are missing here nobody who is known has, whether or not one may be recovered now.
