@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use maps::OsdMap;
 use store::Txn;
-use types::{Epoch, PgId, SpgId};
+use types::{Epoch, HObject, PgId, SpgId};
 
 use super::{OsdCore, superblock};
 use crate::info::PgInfo;
@@ -41,11 +41,12 @@ impl OsdCore {
         }
         let oldest = wanted.iter().map(|pgid| pgid.pool).collect::<BTreeSet<_>>();
         let history = self.maps_back_to_birth(&map, &oldest, recent);
-        for pool in &oldest {
-            crate::pg::remove::finish(*pool, &mut self.shared);
-        }
         for pgid in wanted {
-            let pg = born(pgid, &history);
+            let mut pg = born(pgid, &history);
+            let range = crate::range::pg_range(pgid, pg.key.pg_num);
+            if crate::pg::remove::make_way(pg.id.shard, &range, txn, &mut self.shared) {
+                pg.info.last_backfill = HObject::min();
+            }
             persist::put_info(txn, pg.id, &pg.info);
             persist::put_past(txn, pg.id, &pg.past);
             changed.insert(pg.id);

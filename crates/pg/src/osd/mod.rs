@@ -114,6 +114,8 @@ impl OsdCore {
 
     fn load_pgs(&mut self) -> Result<(), FatalReason> {
         let cx = &mut self.shared;
+        let removals = crate::pg::remove::load(&mut cx.store);
+        cx.removals = removals.map_err(|e| FatalReason::Store(e.to_string()))?.into();
         for space in cx.store.spaces().map_err(|e| FatalReason::Store(e.to_string()))? {
             let store::Space::Pg(id) = space else { continue };
             let Some(stored) =
@@ -121,7 +123,7 @@ impl OsdCore {
             else {
                 continue;
             };
-            let marked = crate::pg::remove::is_marked(&mut cx.store, id);
+            let marked = crate::pg::remove::has_old_mark(&mut cx.store, id);
             if marked.map_err(|e| FatalReason::Store(e.to_string()))? {
                 let pg_num = cx.map.pool(id.pgid.pool).map_or(1, |p| p.pg_num.max(id.pgid.seed + 1));
                 crate::pg::remove::remove_copy(id, crate::range::pg_range(id.pgid, pg_num), cx);
@@ -355,6 +357,8 @@ impl OsdCore {
         assert_eq!(told, held.collect(), "backoffs of PGs and of sessions");
         for pg in self.pgs.values() {
             pg.assert_invariants(&self.shared);
+            let range = crate::range::pg_range(pg.id.pgid, pg.key.pg_num.max(pg.id.pgid.seed + 1));
+            assert!(!self.shared.removals.iter().any(|r| r.meets(&range)), "{} is being removed", pg.id);
         }
     }
 }

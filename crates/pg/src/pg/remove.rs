@@ -1,46 +1,121 @@
 //! Deleting a copy: its pool is gone, or the PG is clean without it.
 //!
-//! A mark is made first, so that a copy which lost some of its objects never passes for a whole one: a restart goes on
-//! deleting. Objects go slice by slice, the next one when the last is durable, so that clients are served between.
+//! The copy's own keys go first, with a mark that says which objects are garbage now: a copy that lost some of its objects
+//! never passes for a whole one, and a restart goes on deleting, whatever became of the pool's PGs meanwhile. Objects go slice
+//! by slice, the next one when the last is durable, so that clients are served between.
+//!
+//! A copy that is made where garbage is left takes over that range, as one that must be backfilled from the beginning: a
+//! backfill removes what does not belong, and keeps what does.
 //!
 //! Invariants:
 //! 1. One slice is under way at a time.
-//! 2. No copy of a pool is made here while one of that pool is being deleted: what is left goes first.
+//! 2. What is to be removed holds nothing of a copy that is here.
+//! 3. Every removal's mark names what is left of it: all that was submitted is in it.
 
 use std::time::Duration;
 
 use bytes::Bytes;
+use codec::{Decode, DecodeError, Encode};
 use store::{ObjectKey, Space, Store, StoreError, Txn};
-use types::{HObject, PoolId, SpgId};
+use types::{HObject, SpgId};
 
+use super::persist::ReadError;
 use crate::io::FatalReason;
 use crate::osd::shared::{Done, Shared};
 
-const MARK: &[u8] = b"r";
+/// The mark's key, in the OSD's own space: this and the PG's id.
+const MARK: &[u8] = b"remove.";
+const AFTER_MARKS: &[u8] = b"remove/";
+/// The mark of older releases, in the PG's space. It said nothing of the range.
+const OLD_MARK: &[u8] = b"r";
 /// Objects removed in one transaction.
 const BATCH: usize = 256;
 
-/// A copy on its way out.
+/// From the first object up to without the second.
+type Range = (HObject, HObject);
+
+/// What is left of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Removal {
     pub id: SpgId,
-    range: (HObject, HObject),
+    /// Apart from each other, and none of them empty.
+    ranges: Vec<Range>,
     /// Not before then (monotonic).
     not_before: Duration,
 }
 
-/// Whether the deletion of a PG was under way.
-pub(crate) fn is_marked(store: &mut Store, id: SpgId) -> Result<bool, StoreError> {
-    Ok(store.get(Space::Pg(id), MARK)?.is_some())
+impl Removal {
+    fn mark(&self, txn: &mut Txn) {
+        let key = key(self.id);
+        match self.ranges.is_empty() {
+            true => txn.unset(Space::Meta, key),
+            false => txn.set(Space::Meta, key, (self.id, self.ranges.clone()).to_bytes()),
+        };
+    }
+
+    /// Whether it would remove any object of a range.
+    pub fn meets(&self, range: &Range) -> bool {
+        self.ranges.iter().any(|r| r.0 < range.1 && range.0 < r.1)
+    }
 }
 
-/// Begins to remove a copy: every object of `range`, then its own keys.
-pub(crate) fn remove_copy(id: SpgId, range: (HObject, HObject), cx: &mut Shared) {
+fn key(id: SpgId) -> Bytes {
+    [MARK, &id.to_bytes()].concat().into()
+}
+
+/// Whether an older release was deleting a PG.
+pub(crate) fn has_old_mark(store: &mut Store, id: SpgId) -> Result<bool, StoreError> {
+    Ok(store.get(Space::Pg(id), OLD_MARK)?.is_some())
+}
+
+/// The deletions that were under way.
+pub(crate) fn load(store: &mut Store) -> Result<Vec<Removal>, ReadError> {
+    let mut found = Vec::new();
+    let mut from = MARK.to_vec();
+    loop {
+        let page = store.scan(Space::Meta, &from, Some(AFTER_MARKS), BATCH)?;
+        let Some((last, _)) = page.last() else { return Ok(found) };
+        from = [last, &[0][..]].concat();
+        for (_, raw) in page {
+            let (id, ranges) = <(SpgId, Vec<Range>)>::from_bytes(raw).map_err(DecodeError::from)?;
+            found.push(Removal { id, ranges, not_before: Duration::ZERO });
+        }
+    }
+}
+
+/// Begins to remove a copy that held these objects.
+pub(crate) fn remove_copy(id: SpgId, range: Range, cx: &mut Shared) {
     let mut txn = Txn::new();
-    txn.set(Space::Pg(id), Bytes::from_static(MARK), Bytes::new());
+    txn.drop_space(Space::Pg(id));
+    let at = cx.removals.iter().position(|r| r.id == id).unwrap_or_else(|| {
+        cx.removals.push_back(Removal { id, ranges: Vec::new(), not_before: Duration::ZERO });
+        cx.removals.len() - 1
+    });
+    if let Some(removal) = cx.removals.get_mut(at) {
+        removal.ranges.push(range);
+        removal.mark(&mut txn);
+    }
     cx.submit(txn, Done::Nothing);
-    cx.removals.push_back(Removal { id, range, not_before: Duration::ZERO });
     step(cx);
+}
+
+/// A copy of these objects is made here: nothing of them is removed any more. Whether something was to be.
+pub(crate) fn make_way(shard: i8, range: &Range, txn: &mut Txn, cx: &mut Shared) -> bool {
+    let mut met = false;
+    for removal in cx.removals.iter_mut().filter(|r| r.id.shard == shard && r.meets(range)) {
+        met = true;
+        removal.ranges = removal.ranges.iter().flat_map(|r| without(r, range)).collect();
+        removal.mark(txn);
+    }
+    cx.removals.retain(|r| !r.ranges.is_empty());
+    met
+}
+
+/// What of `all` is outside `taken`.
+fn without(all: &Range, taken: &Range) -> impl Iterator<Item = Range> {
+    let below = (all.0.clone(), all.1.clone().min(taken.0.clone()));
+    let above = (all.0.clone().max(taken.1.clone()), all.1.clone());
+    [below, above].into_iter().filter(|(from, until)| from < until)
 }
 
 /// Removes the next slice, unless one is under way.
@@ -52,7 +127,8 @@ pub(crate) fn step(cx: &mut Shared) {
     let Some(at) = cx.removals.iter().position(|r| r.not_before <= now) else { return };
     let Some(mut removal) = cx.removals.remove(at) else { return };
     cx.removing = true;
-    if !slice(&removal, Done::Removed, cx) {
+    slice(&mut removal, cx);
+    if !removal.ranges.is_empty() {
         removal.not_before = now + cx.config.delete_sleep;
         cx.removals.push_front(removal);
     }
@@ -64,34 +140,52 @@ pub(crate) fn removed(cx: &mut Shared) {
     step(cx);
 }
 
-/// Removes all that is left of a pool's copies, at once.
-pub(crate) fn finish(pool: PoolId, cx: &mut Shared) {
-    let all = std::mem::take(&mut cx.removals);
-    let (now, later): (Vec<Removal>, Vec<Removal>) = all.into_iter().partition(|r| r.id.pgid.pool == pool);
-    cx.removals = later.into();
-    for removal in now {
-        while cx.fatal.is_none() && !slice(&removal, Done::Nothing, cx) {}
+/// Removes some objects.
+fn slice(removal: &mut Removal, cx: &mut Shared) {
+    let mut txn = Txn::new();
+    let mut left = BATCH;
+    while let Some((from, until)) = removal.ranges.first_mut() {
+        let batch = match cx.store.list(removal.id.shard, from, until, left) {
+            Ok(batch) => batch,
+            Err(e) => return cx.fail(FatalReason::Store(e.to_string())),
+        };
+        for object in &batch {
+            txn.remove(&ObjectKey::new(removal.id.shard, object.clone()));
+        }
+        left = left.saturating_sub(batch.len());
+        if left == 0 {
+            if let Some(last) = batch.into_iter().last() {
+                *from = last;
+            }
+            break;
+        }
+        removal.ranges.remove(0);
     }
+    removal.mark(&mut txn);
+    cx.submit(txn, Done::Removed);
 }
 
-/// Removes some objects; whether that was all.
-fn slice(removal: &Removal, done: Done, cx: &mut Shared) -> bool {
-    let Removal { id, range, .. } = removal;
-    let batch = match cx.store.list(id.shard, &range.0, &range.1, BATCH) {
-        Ok(batch) => batch,
-        Err(e) => {
-            cx.fail(FatalReason::Store(e.to_string()));
-            return true;
-        }
-    };
-    let mut txn = Txn::new();
-    for object in &batch {
-        txn.remove(&ObjectKey::new(id.shard, object.clone()));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(hash: u32) -> HObject {
+        HObject { hash: hash.reverse_bits(), ..HObject::min() }
     }
-    let last = batch.len() < BATCH;
-    if last {
-        txn.drop_space(Space::Pg(*id));
+
+    #[test]
+    fn what_a_new_copy_takes_is_not_removed() {
+        let check = |all: (u32, u32), taken: (u32, u32), want: &[(u32, u32)]| {
+            let range = |(a, b)| (at(a), at(b));
+            let left: Vec<Range> = without(&range(all), &range(taken)).collect();
+            assert_eq!(left, want.iter().map(|r| range(*r)).collect::<Vec<_>>(), "{all:?} without {taken:?}");
+        };
+        check((10, 20), (10, 20), &[]);
+        check((10, 20), (0, 90), &[]);
+        check((10, 20), (10, 12), &[(12, 20)]);
+        check((10, 20), (18, 25), &[(10, 18)]);
+        check((10, 20), (12, 15), &[(10, 12), (15, 20)]);
+        check((10, 20), (20, 30), &[(10, 20)]);
+        check((10, 20), (1, 10), &[(10, 20)]);
     }
-    cx.submit(txn, done);
-    last
 }

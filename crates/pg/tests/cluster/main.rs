@@ -7,6 +7,7 @@ mod daemon;
 mod lost;
 mod mon;
 mod recovery;
+mod remove;
 mod repair;
 mod room;
 mod scrub;
