@@ -50,6 +50,8 @@ type BadObjects = BTreeMap<HObject, BadObject>;
 
 /// Questions in one tick where no other member has to answer.
 const ALONE_STEPS: u32 = 32;
+/// Lines of one scrub for the cluster log, besides its result.
+const MOST_LINES: usize = 500;
 /// How long a refused scrub waits, at least.
 const BACKOFF: Duration = Duration::from_secs(1);
 
@@ -102,6 +104,8 @@ pub(crate) struct Run {
     later: PgSums,
     /// Whether the sums can be compared.
     countable: bool,
+    /// Lines that went to the cluster log, and those that did not.
+    lines: (usize, usize),
     omap: (u64, u64, u32),
     not_before: Duration,
 }
@@ -133,6 +137,7 @@ impl Run {
             snaps: SnapTally::default(),
             later: PgSums::default(),
             countable: true,
+            lines: (0, 0),
             omap: (0, 0, 0),
             not_before: Duration::ZERO,
         }
@@ -251,9 +256,7 @@ impl Pg {
         for osd in run.reserved.iter().chain(&run.waiting) {
             cx.send_pg(*osd, self.id, self.interval(), PgBody::ScrubRelease);
         }
-        if run.plan.required && self.scrub.wanted.is_none() {
-            self.scrub.wanted = Some(run.plan.wanted());
-        }
+        self.scrub.wanted = self.scrub.wanted.or(run.plan.from);
         if run.has_begun() {
             self.scrub.repairing = false;
         }
@@ -270,9 +273,7 @@ impl Pg {
     pub fn scrub_interrupted(&mut self, cx: &mut Shared) {
         cx.scrubs.remove(&self.id);
         if let Some(run) = self.scrub.run.take() {
-            if run.plan.required && self.scrub.wanted.is_none() && self.is_primary(cx) {
-                self.scrub.wanted = Some(run.plan.wanted());
-            }
+            self.scrub.wanted = self.scrub.wanted.or(run.plan.from);
         }
         if !self.is_primary(cx) {
             self.scrub.wanted = None;
@@ -513,9 +514,9 @@ impl Pg {
         }
         note_omap(&mut run, cx, self.id.pgid, &sound);
         snaps::check(self.id.pgid, run.plan.mode(), &sound, &mut run.snaps);
-        for line in run.tally.lines.drain(..).chain(run.snaps.lines.drain(..)) {
-            cx.cluster_log(LogLevel::Error, line);
-        }
+        // What is too much to be remembered is not left out of the sums.
+        run.countable &= run.tally.more_bad == 0;
+        tell_lines(&mut run, cx);
         run.maps.clear();
         run.begin = run.end.clone();
         run.stage = Stage::Chunk;
@@ -527,6 +528,19 @@ impl Pg {
             self.scrub_finish(cx);
         } else if self.acting().len() > 1 {
             self.scrub_drive(1, cx);
+        }
+    }
+}
+
+/// Tells the cluster log, as far as it has room for one scrub.
+fn tell_lines(run: &mut Run, cx: &mut Shared) {
+    let (told, untold) = &mut run.lines;
+    for line in run.tally.lines.drain(..).chain(run.snaps.lines.drain(..)) {
+        if *told < MOST_LINES {
+            *told += 1;
+            cx.cluster_log(LogLevel::Error, line);
+        } else {
+            *untold += 1;
         }
     }
 }

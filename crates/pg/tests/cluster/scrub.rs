@@ -398,6 +398,43 @@ fn what_is_found_is_mended_at_once_when_that_is_wanted() {
     check_whole(&mut s, pool);
 }
 
+/// A repair that follows a light scrub comes later when a member has no place for it now.
+#[test]
+fn a_refused_automatic_repair_is_tried_again() {
+    let (mut s, pool) = cluster(85, 3);
+    let first = primary(&s, pool);
+    let busy = (first + 1) % 3;
+    let mut txn = Txn::new();
+    txn.remove(&key(&s, pool, "o1"));
+    tamper(&mut s, busy, txn);
+    let set = |s: &mut Sim, every: &str, places: &str| {
+        for osd in 0..3 {
+            let options = [
+                ("osd_scrub_auto_repair", "true"),
+                ("osd_scrub_min_interval", every),
+                ("osd_deep_scrub_interval", "100000000"),
+                ("osd_deep_scrub_randomize_ratio", "0"),
+                ("osd_max_scrubs", if osd == busy { places } else { "1" }),
+            ];
+            let options = options.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            s.input(osd, Input::Config(options));
+        }
+    };
+    let said = |s: &Sim, what: &str| s.nodes[first as usize].log.iter().any(|l| l.ends_with(what));
+    set(&mut s, "1", "1");
+    s.until("found", |s| said(s, " scrub 1 errors"));
+    set(&mut s, "100000000", "0");
+    for _ in 0..20 {
+        s.tick(Duration::from_millis(500));
+        s.run(30);
+    }
+    assert!(!said(&s, " repair 1 errors, 1 fixed"));
+    set(&mut s, "100000000", "1");
+    s.until("mended", |s| said(s, " repair 1 errors, 1 fixed"));
+    s.until("over", |s| s.all_are("active+clean"));
+    s.check_copies();
+}
+
 /// A change of the members ends a scrub; what was asked for begins again with whoever leads then.
 #[test]
 fn scrubs_survive_restarts() {

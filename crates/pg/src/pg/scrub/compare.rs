@@ -46,6 +46,11 @@ pub(crate) mod object_error {
 /// Every member's objects of the chunk.
 pub(crate) type Maps = BTreeMap<i32, BTreeMap<HObject, Scanned>>;
 
+/// Objects of one scrub that are remembered, to be listed and mended; the others are counted.
+pub(crate) const MOST_FOUND: usize = 4096;
+/// Bytes of attributes that are remembered with them.
+const MOST_BYTES: usize = 16 << 20;
+
 /// What a scrub has found so far.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Tally {
@@ -55,6 +60,29 @@ pub(crate) struct Tally {
     /// For `rados list-inconsistent-obj`, and how the objects' own lines in the cluster log read.
     pub records: Vec<FoundObject>,
     pub lines: Vec<String>,
+    record_bytes: usize,
+    /// Objects to be mended, and found ones, beyond what is remembered.
+    pub more_bad: u32,
+    pub more_records: u32,
+}
+
+impl Tally {
+    fn add_bad(&mut self, object: &HObject, verdict: BadObject) {
+        match self.bad.len() < MOST_FOUND {
+            true => drop(self.bad.insert(object.clone(), verdict)),
+            false => self.more_bad += 1,
+        }
+    }
+
+    fn add_record(&mut self, found: FoundObject) {
+        let bytes = self.record_bytes + found.bytes();
+        if self.records.len() >= MOST_FOUND || bytes > MOST_BYTES {
+            self.more_records += 1;
+            return;
+        }
+        self.record_bytes = bytes;
+        self.records.push(found);
+    }
 }
 
 /// An object that is not the same everywhere, and of which at least one copy counts.
@@ -215,10 +243,10 @@ impl One<'_> {
             tally.shallow += 1;
         }
         if !verdict.good.is_empty() && !verdict.bad().is_empty() {
-            tally.bad.insert(self.object.clone(), verdict);
+            tally.add_bad(self.object, verdict);
         }
         if found.has_errors() {
-            tally.records.push(found);
+            tally.add_record(found);
         }
     }
 
@@ -237,7 +265,7 @@ impl One<'_> {
             }
             found.add(*osd, self.record(*osd, *copy, &shard, false));
         }
-        tally.records.push(found);
+        tally.add_record(found);
         tally
             .lines
             .push(format!("{} soid {} : failed to pick suitable object info", self.cx.pgid, self.object));
@@ -414,5 +442,34 @@ impl One<'_> {
 
     fn record(&self, osd: i32, copy: Option<&Scanned>, shard: &Shard, selected: bool) -> ShardRecord {
         ShardRecord::new(self.object, shard.errors, osd == self.cx.primary, selected, copy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_has_a_bound() {
+        let mut tally = Tally::default();
+        for i in 0..MOST_FOUND as u32 + 7 {
+            let object = HObject { hash: i, ..HObject::min() };
+            tally.add_bad(&object, BadObject::default());
+            tally.add_record(FoundObject::new(&object, 0));
+        }
+        assert_eq!((tally.bad.len(), tally.more_bad), (MOST_FOUND, 7));
+        assert_eq!((tally.records.len(), tally.more_records), (MOST_FOUND, 7));
+        let mut tally = Tally::default();
+        let large = Scanned {
+            attrs: BTreeMap::from([(Bytes::from_static(b"_a"), Bytes::from(vec![0; MOST_BYTES / 4]))]),
+            ..Scanned::default()
+        };
+        for i in 0..9 {
+            let object = HObject { hash: i, ..HObject::min() };
+            let mut found = FoundObject::new(&object, 0);
+            found.add(1, ShardRecord::new(&object, 0, true, true, Some(&large)));
+            tally.add_record(found);
+        }
+        assert_eq!((tally.records.len(), tally.more_records), (3, 6));
     }
 }

@@ -34,13 +34,15 @@ impl Pg {
         let was = self.cluster_state(cx);
         let bad = std::mem::take(&mut run.tally.bad);
         let limit = cx.config.scrub_auto_repair_num_errors;
-        if run.plan.auto_repair && bad.len() > limit {
+        let found = bad.len() + run.tally.more_bad as usize;
+        if run.plan.auto_repair && found > limit {
             run.plan.repair = false;
             self.scrub.repairing = false;
         }
-        let rescrub = run.plan.deep_on_error && !bad.is_empty() && bad.len() <= limit;
+        let rescrub = run.plan.deep_on_error && (1..=limit).contains(&found);
         let mut fixed = self.check_sums(&mut run, cx);
         let repaired = self.process_bad(&run, bad, &mut fixed, cx);
+        self.tell_rest(&run, cx);
         self.tell_result(&run, fixed, cx);
         let (shallow, deep) = (run.tally.shallow + run.snaps.errors, run.tally.deep);
         let mut left = (shallow, deep);
@@ -145,6 +147,20 @@ impl Pg {
             self.scrub.repairs.insert(object, repair);
         }
         true
+    }
+
+    /// What a scrub has found beyond what is told one by one, remembered, or mended now.
+    fn tell_rest(&self, run: &Run, cx: &mut Shared) {
+        let records = run.tally.more_records + run.snaps.more;
+        let kinds = [
+            (run.lines.1 as u32, "faults like these"),
+            (records, "objects that list-inconsistent will not name"),
+            (run.tally.more_bad, "objects that another repair has to mend"),
+        ];
+        for (n, what) in kinds.into_iter().filter(|(n, _)| *n > 0) {
+            let text = format!("{} {} and {n} more {what}", self.id.pgid, run.plan.mode());
+            cx.cluster_log(LogLevel::Error, text);
+        }
     }
 
     fn tell_result(&self, run: &Run, fixed: u32, cx: &mut Shared) {

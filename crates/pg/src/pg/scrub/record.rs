@@ -78,6 +78,12 @@ impl FoundObject {
         self.shards.insert(osd, shard);
     }
 
+    /// Bytes of its copies' attributes.
+    pub fn bytes(&self) -> usize {
+        let attrs = self.shards.values().flat_map(|s| &s.attrs);
+        attrs.map(|(name, value)| name.len() + value.len()).sum()
+    }
+
     fn union(&self) -> u64 {
         self.shards.values().fold(0, |all, s| all | s.errors)
     }

@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     pub check_repair: bool,
     /// Asked for: flags do not stop it.
     pub required: bool,
+    /// What it came from, to be wanted again when it comes to nothing.
+    pub from: Option<Wanted>,
 }
 
 impl Plan {
@@ -44,15 +46,6 @@ impl Plan {
             (true, _) => "repair",
             (false, true) => "deep-scrub",
             (false, false) => "scrub",
-        }
-    }
-
-    pub fn wanted(self) -> Wanted {
-        Wanted {
-            deep: self.deep,
-            repair: self.repair && !self.auto_repair,
-            check_repair: self.check_repair,
-            required: true,
         }
     }
 }
@@ -146,6 +139,7 @@ impl Pg {
                     repair: w.repair,
                     check_repair: w.check_repair,
                     required: true,
+                    from: Some(w),
                     ..Plan::default()
                 });
             }
@@ -163,13 +157,14 @@ impl Pg {
         if !light && !now_deep {
             return None;
         }
-        self.scrub.wanted = None;
+        let from = self.scrub.wanted.take();
         let repair = cx.config.scrub_auto_repair && deep;
         Some(Plan {
             deep: now_deep,
             repair: repair && now_deep,
             auto_repair: repair && now_deep,
             deep_on_error: repair && !now_deep,
+            from,
             ..Plan::default()
         })
     }

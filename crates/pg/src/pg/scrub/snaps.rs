@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use codec::Decode;
 use types::{HObject, PgId, SnapId};
 
+use super::compare::MOST_FOUND;
 use super::record::{FoundSnapset, snapset_error};
 use super::scan::Scanned;
 use crate::info::PgSums;
@@ -18,8 +19,19 @@ pub(crate) struct SnapTally {
     pub errors: u32,
     pub found: Vec<FoundSnapset>,
     pub lines: Vec<String>,
+    /// Found, but not remembered.
+    pub more: u32,
     /// Sums over the objects.
     pub sums: PgSums,
+}
+
+impl SnapTally {
+    fn add(&mut self, found: FoundSnapset) {
+        match self.found.len() < MOST_FOUND {
+            true => self.found.push(found),
+            false => self.more += 1,
+        }
+    }
 }
 
 /// Looks at the objects of a chunk, which holds whole families: a head with its clones.
@@ -83,7 +95,7 @@ impl Family<'_> {
             }
             if error.errors != 0 {
                 clone_errors += 1;
-                self.tally.found.push(error);
+                self.tally.add(error);
             }
         }
         for (count, id) in expected.keys().rev().enumerate() {
@@ -98,7 +110,7 @@ impl Family<'_> {
         }
         if head.is_some() && (head_error.errors != 0 || clone_errors != 0) {
             head_error.snapset = snapset;
-            self.tally.found.push(head_error);
+            self.tally.add(head_error);
         }
     }
 
