@@ -52,6 +52,12 @@ pub trait BlockDevice: Send + Sync + 'static {
 
     fn write(&self, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), BlockError>>;
 
+    /// As [`BlockDevice::write`], for a caller that has nothing else to do until it is answered: the device may hold the
+    /// calling thread up for one short write to local media.
+    fn write_alone(&self, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), BlockError>> {
+        self.write(offset, data)
+    }
+
     /// Makes a range read as zeros; with `punch` its space may be given back.
     fn zero(&self, offset: u64, len: u64, punch: bool) -> BoxFuture<'_, Result<(), BlockError>>;
 

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::connection;
+use crate::connection::{self, Limits};
 use crate::device::BlockDevice;
 use crate::memory::SharedMemory;
 
@@ -38,8 +38,8 @@ impl Exported {
     }
 }
 
-/// Connections at once; more are closed at once.
-const MAX_CONNECTIONS: usize = 256;
+/// Connections at once; more are closed at once. Each may hold one request of the longest kind, whatever others do.
+const MAX_CONNECTIONS: usize = 128;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves exports until told to stop.
@@ -79,7 +79,8 @@ impl Server {
     #[must_use]
     pub fn new(exports: Vec<Exported>, stop: watch::Receiver<bool>) -> Self {
         let connections = Arc::new(AtomicUsize::new(0));
-        Self { exports: Arc::new(exports), connections, memory: SharedMemory::new(), stop }
+        let memory = SharedMemory::new(exports.len());
+        Self { exports: Arc::new(exports), connections, memory, stop }
     }
 
     /// Serves clients of a Unix socket until stopped.
@@ -120,11 +121,11 @@ impl Server {
             match client {
                 Client::Unix(stream) => {
                     let (reader, writer) = stream.into_split();
-                    connection::run(reader, writer, exports, &memory, stop).await;
+                    connection::run(reader, writer, exports, &memory, Limits::DEFAULT, stop).await;
                 }
                 Client::Tcp(stream) => {
                     let (reader, writer) = stream.into_split();
-                    connection::run(reader, writer, exports, &memory, stop).await;
+                    connection::run(reader, writer, exports, &memory, Limits::DEFAULT, stop).await;
                 }
             }
             drop(seat);

@@ -70,7 +70,13 @@ async fn random_work(cache: &Cache, model: &mut [u8], seed: u64, steps: u64) {
             }
             _ => {
                 let fill = 1 + rng(255) as u8;
-                cache.write(offset, Bytes::from(vec![fill; len as usize])).await.expect("writes");
+                let data = Bytes::from(vec![fill; len as usize]);
+                let written = if rng(2) == 0 {
+                    cache.write(offset, data).await
+                } else {
+                    cache.write_alone(offset, data).await
+                };
+                written.expect("writes");
                 model[range].fill(fill);
             }
         }
@@ -136,6 +142,55 @@ async fn writers_side_by_side_share_flushes() {
     assert_eq!(got[..], ram.content()[..64 * 4096]);
     let writes = ram.writes.load(Ordering::SeqCst);
     assert!(writes < 128, "512 writes of 64 neighbours went to the image in {writes}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_that_write_themselves_and_the_thread_take_turns() {
+    let folder = tempfile::tempdir().expect("folder");
+    let ram = Arc::new(Ram::new("a", SIZE));
+    // Little space: the thread frees some in between.
+    let cache = Arc::new(small(folder.path(), &ram, 1 << 20, 1));
+    let mut writers = JoinSet::new();
+    for i in 0..8u64 {
+        let cache = cache.clone();
+        writers.spawn(async move {
+            for round in 1..=60u8 {
+                let data = Bytes::from(vec![round; 8192]);
+                let at = i * 8192;
+                if i % 2 == 0 {
+                    cache.write_alone(at, data.clone()).await.expect("writes");
+                } else {
+                    cache.write(at, data.clone()).await.expect("writes");
+                }
+                assert!(
+                    flat(cache.read(at, 8192).await.expect("reads")) == data,
+                    "what was answered is seen"
+                );
+            }
+        });
+    }
+    while let Some(joined) = writers.join_next().await {
+        joined.expect("no panic");
+    }
+    let crashed = copy(folder.path());
+    let revived = Arc::new(Ram::new("a", SIZE));
+    *revived.bytes.lock().expect("not poisoned") = ram.content();
+    let again = small(crashed.path(), &revived, 0, 0);
+    assert!(flat(again.read(0, 8 * 8192).await.expect("reads")).iter().all(|b| *b == 60));
+    cache.close().await.expect("closes");
+    assert!(ram.content()[..8 * 8192].iter().all(|b| *b == 60));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_file_holds_a_record_of_every_way_to_write() {
+    let folder = tempfile::tempdir().expect("folder");
+    let ram = Arc::new(Ram::new("a", SIZE));
+    let cache = small(folder.path(), &ram, 1 << 20, 60_000);
+    cache.write_alone(0, Bytes::from_static(b"x")).await.expect("the first, which claims the file");
+    cache.write_alone(0, Bytes::from_static(b"y")).await.expect("one by its caller");
+    cache.write(0, Bytes::from_static(b"z")).await.expect("one by the thread");
+    assert_eq!(file(copy(folder.path()).path(), 0).dirty_records(), 3);
+    assert_eq!(cache.stats().dirty_records, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]

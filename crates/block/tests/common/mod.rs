@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use block::{BlockDevice, BlockError, BoxFuture, CachedImage, Piece, Range};
 use bytes::Bytes;
@@ -13,6 +13,8 @@ pub struct Ram {
     /// Changes fail with this number, unless it is 0.
     pub broken: AtomicI32,
     pub writes: AtomicU64,
+    /// Changes never end.
+    pub stuck: AtomicBool,
     /// The token of the cache that marked it.
     pub mark: Mutex<Option<String>>,
 }
@@ -24,6 +26,7 @@ impl Ram {
             bytes: Mutex::new(vec![0; size]),
             broken: AtomicI32::new(0),
             writes: AtomicU64::new(0),
+            stuck: AtomicBool::new(false),
             mark: Mutex::new(None),
         }
     }
@@ -76,7 +79,12 @@ impl BlockDevice for Ram {
     }
 
     fn write(&self, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), BlockError>> {
-        Box::pin(async move { self.change(offset, data.len() as u64, |to| to.copy_from_slice(&data)) })
+        Box::pin(async move {
+            if self.stuck.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
+            self.change(offset, data.len() as u64, |to| to.copy_from_slice(&data))
+        })
     }
 
     fn zero(&self, offset: u64, len: u64, _punch: bool) -> BoxFuture<'_, Result<(), BlockError>> {

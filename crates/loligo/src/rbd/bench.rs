@@ -93,6 +93,7 @@ async fn measure(
     let start = Instant::now();
     for thread in 0..args.io_threads {
         let (device, next, done) = (Arc::clone(device), Arc::clone(&next), Arc::clone(&done));
+        let is_alone = args.io_threads == 1;
         let (size, is_write, is_random) = (args.io_size, args.io_type == "write", args.io_pattern == "rand");
         let mut random = SeededEntropy(thread as u64);
         let mut data = vec![0; size as usize];
@@ -107,7 +108,9 @@ async fn measure(
                 }
                 let block = if is_random { random.next_u64() % blocks } else { n % blocks };
                 let begin = Instant::now();
-                if is_write {
+                if is_write && is_alone {
+                    device.write_alone(block * size, data.clone()).await?;
+                } else if is_write {
                     device.write(block * size, data.clone()).await?;
                 } else {
                     device.read(block * size, size).await?;

@@ -1,0 +1,172 @@
+//! Who writes the cache's file: the thread for all that wait, or the caller of a write that comes alone.
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use writeback::{MediaWrite, Op};
+
+use super::{Phase, Shared, State};
+use crate::device::BlockError;
+
+/// Longer data goes to the thread.
+const MAX_AT_ONCE: usize = 64 << 10;
+/// After a write of the file that took longer the thread writes, and callers keep their threads for others.
+const QUICK: Duration = Duration::from_millis(10);
+
+/// What is written at once.
+#[derive(Default)]
+struct Turn {
+    writes: Vec<MediaWrite>,
+    seq: Option<u64>,
+    superblock: bool,
+    /// What holds once the superblock is durable.
+    phase: Option<Phase>,
+    done: Vec<oneshot::Sender<Result<(), BlockError>>>,
+}
+
+impl Shared {
+    /// The thread: group commit of what waits.
+    pub(super) fn write_log(&self) {
+        while let Some(turn) = self.next_turn() {
+            if self.carry_out(turn).is_err() {
+                break;
+            }
+        }
+        let mut state = self.lock();
+        state.stopped = true;
+        if let Some(error) = state.failed.clone() {
+            state.queue.drain(..).for_each(|j| drop(j.reply.send(Err(error.clone()))));
+        }
+        drop(state);
+        self.dirty.notify_one();
+        self.clean.notify_waiters();
+        self.clean.notify_one();
+    }
+
+    /// Waits for work; `None` when closed and everything is in the image, or after a failure.
+    fn next_turn(&self) -> Option<Turn> {
+        let mut state = self.lock();
+        loop {
+            let is_drained = state.closing && state.queue.is_empty() && state.phase == Phase::Clean;
+            if is_drained || state.failed.is_some() {
+                return None;
+            }
+            state.is_awaited = state.is_writing;
+            if !state.is_writing {
+                let turn = state.turn();
+                if !turn.writes.is_empty() {
+                    state.is_writing = true;
+                    return Some(turn);
+                }
+                if state.starved || state.closing {
+                    self.dirty.notify_one();
+                }
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Writes a record on the caller's thread, which saves handing it over and back; nothing where that has to wait for
+    /// others, or would hold the thread up for long.
+    pub(super) fn write_at_once(&self, op: &Op) -> Option<Result<(), BlockError>> {
+        let turn = self.lock().single(op)?;
+        Some(self.carry_out(turn))
+    }
+
+    /// Makes a turn durable, says what follows from it, and answers. The caller has set `is_writing`.
+    fn carry_out(&self, turn: Turn) -> Result<(), BlockError> {
+        let begin = Instant::now();
+        let result = self.media.write_durably(&turn.writes);
+        let mut state = self.lock();
+        state.is_writing = false;
+        state.is_slow = begin.elapsed() > QUICK;
+        if std::mem::take(&mut state.is_awaited) || result.is_err() {
+            self.work.notify_all();
+        }
+        if let Err(e) = result {
+            tracing::error!(error = %e, "the cache's file failed");
+            let error = BlockError::new(5, format!("the cache's file failed: {e}"));
+            state.failed = Some(error.clone());
+            drop(state);
+            turn.done.into_iter().for_each(|r| drop(r.send(Err(error.clone()))));
+            self.dirty.notify_one();
+            return Err(error);
+        }
+        if turn.superblock {
+            state.log.superblock_durable();
+        }
+        if let Some(seq) = turn.seq {
+            state.log.committed(seq);
+        }
+        state.phase = turn.phase.unwrap_or(state.phase);
+        let tells = !state.gathers || state.has_hurry();
+        drop(state);
+        turn.done.into_iter().for_each(|r| drop(r.send(Ok(()))));
+        if tells {
+            self.dirty.notify_one();
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// What the thread writes next; nothing when it has to wait.
+    fn turn(&mut self) -> Turn {
+        let mut turn = Turn::default();
+        match self.phase {
+            Phase::Clean if !self.queue.is_empty() => {
+                // The halves have their fixed bits at different places.
+                let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
+                turn.writes.push(self.log.claim(high ^ low));
+                (turn.superblock, turn.phase) = (true, Some(Phase::Claimed));
+            }
+            Phase::Dirty => {
+                self.fill(&mut turn);
+                let stats = self.log.stats();
+                let is_over = self.queue.is_empty() && turn.seq.is_none() && self.log.is_clean();
+                if is_over && (self.idle || self.closing) {
+                    turn.writes.push(self.log.settle());
+                    (turn.superblock, turn.phase) = (true, Some(Phase::Settled));
+                } else if self.log.has_space_to_free() && (self.starved || stats.used > stats.area / 2) {
+                    turn.writes.push(self.log.superblock_write());
+                    turn.superblock = true;
+                }
+            }
+            Phase::Clean | Phase::Claimed | Phase::Settled => {}
+        }
+        turn
+    }
+
+    /// The turn of one operation that nothing stands before.
+    fn single(&mut self, op: &Op) -> Option<Turn> {
+        let is_free = !self.is_writing && !self.is_slow && self.queue.is_empty();
+        let is_open = self.phase == Phase::Dirty && !self.closing && self.failed.is_none();
+        if !is_free || !is_open || op.data_len() > MAX_AT_ONCE {
+            return None;
+        }
+        let appended = self.log.append(op).ok()?;
+        (self.idle, self.is_writing) = (false, true);
+        Some(Turn { writes: appended.writes, seq: Some(appended.seq), ..Turn::default() })
+    }
+
+    /// Appends what waits, as far as there is space.
+    fn fill(&mut self, turn: &mut Turn) {
+        self.starved = false;
+        while let Some(job) = self.queue.front_mut() {
+            self.idle = false;
+            while let Some(op) = job.parts.front() {
+                let Ok(appended) = self.log.append(op) else {
+                    self.starved = true;
+                    return;
+                };
+                job.parts.pop_front();
+                turn.writes.extend(appended.writes);
+                turn.seq = Some(appended.seq);
+            }
+            if let Some(job) = self.queue.pop_front() {
+                turn.done.push(job.reply);
+            }
+        }
+    }
+}
