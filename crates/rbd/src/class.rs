@@ -114,6 +114,14 @@ pub struct ListArgs {
 }
 wire_plain!(ListArgs { start_after, max });
 
+/// The group that an image is in.
+pub struct GroupSpec {
+    /// Negative for none.
+    pub pool: i64,
+    pub id: String,
+}
+wire_struct!(GroupSpec(1, 1) { pool, id });
+
 pub struct MaskArgs {
     pub bits: u64,
     pub mask: u64,

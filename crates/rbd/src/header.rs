@@ -208,6 +208,10 @@ async fn try_read(io: &IoCtx, object: &str, access: Access) -> Result<Header> {
     if !(9..=40).contains(&order) {
         return Err(Error::refused(Errno::EINVAL, format!("{object} has objects of 2^{order} bytes")));
     }
+    let layout = layout(io, object, order, features).await?;
+    if !layout.is_possible(size) {
+        return Err(Error::refused(Errno::EINVAL, format!("{object} has {size} bytes in {layout:?}")));
+    }
     let context = SnapContext::from_bytes(part(3))?;
     let parent = ParentSpec::from_bytes(part(5))?;
     let overlap: Option<u64> = Decode::from_bytes(part(6))?;
@@ -224,7 +228,7 @@ async fn try_read(io: &IoCtx, object: &str, access: Access) -> Result<Header> {
         snap_context: context,
         prefix: Decode::from_bytes(part(4))?,
         data_pool: (data_pool >= 0).then_some(data_pool),
-        layout: layout(io, object, order, features).await?,
+        layout,
         parent: has_parent.then_some(Parent { pool, namespace, image_id: image, snap }),
         parent_overlap: overlap.unwrap_or(0),
         created: Decode::from_bytes(part(9))?,
@@ -252,12 +256,6 @@ async fn layout(io: &IoCtx, object: &str, order: u8, features: u64) -> Result<La
         return Ok(simple);
     }
     let Striping { unit, count } = class::call(io, object, "get_stripe_unit_count", Bytes::new()).await?;
-    if unit == 0 || count == 0 || unit > simple.object_size || simple.object_size % unit != 0 {
-        return Err(Error::refused(
-            Errno::EINVAL,
-            format!("{object} has stripes of {unit} bytes over {count}"),
-        ));
-    }
     Ok(Layout { stripe_unit: unit, stripe_count: count, ..simple })
 }
 

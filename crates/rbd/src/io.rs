@@ -189,8 +189,12 @@ pub(crate) fn flatten(mut pieces: Vec<Piece>) -> Bytes {
 fn object_pieces(extent: &Extent, output: Bytes, out: &mut Vec<Piece>) -> Result<()> {
     let mut at = extent.offset;
     let end = extent.offset + extent.len;
+    let more = || Error::refused(Errno::EIO, "an OSD answered with other extents than asked for");
     if extent.len < SPARSE_FROM {
         at += output.len() as u64;
+        if at > end {
+            return Err(more());
+        }
         if !output.is_empty() {
             out.push(Piece::Data(output));
         }
@@ -199,7 +203,7 @@ fn object_pieces(extent: &Extent, output: Bytes, out: &mut Vec<Piece>) -> Result
         let mut data = sparse.data;
         for (offset, len) in sparse.extents {
             if offset < at || offset.saturating_add(len) > end || len > data.len() as u64 {
-                return Err(Error::refused(Errno::EIO, "an OSD answered with other extents than asked for"));
+                return Err(more());
             }
             if offset > at {
                 out.push(Piece::Zeros(offset - at));
@@ -221,7 +225,9 @@ async fn parent_pieces(view: &View, extent: &Extent) -> Result<Vec<Piece>> {
     if let (Some(parent), 1..) = (&view.parent, shared) {
         // A parent that shrank holds less than was shared.
         let there = parent.size().saturating_sub(extent.image).min(shared);
-        out = Box::pin(parent.read_pieces(extent.image, there)).await?;
+        if there > 0 {
+            out = Box::pin(parent.read_pieces(extent.image, there)).await?;
+        }
         if there < extent.len {
             out.push(Piece::Zeros(extent.len - there));
         }
@@ -237,8 +243,10 @@ async fn parent_status(view: &View, extent: &Extent) -> Result<Vec<Range>> {
     let mut rest = extent.len;
     if let (Some(parent), 1..) = (&view.parent, shared) {
         let there = parent.size().saturating_sub(extent.image).min(shared);
-        out = Box::pin(parent.status(extent.image, there)).await?;
-        rest -= there;
+        if there > 0 {
+            out = Box::pin(parent.status(extent.image, there)).await?;
+            rest -= there;
+        }
     }
     if rest > 0 {
         out.push(Range { len: rest, hole: true, zero: true });
@@ -503,6 +511,23 @@ fn steps(op: WriteOp, view: &View, change: &ObjectChange, has_parent: bool) -> W
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_of_more_than_was_asked_for_is_none() {
+        use codec::Encode;
+        let extent = |len| Extent { object: 0, offset: 10, len, image: 10 };
+        let mut out = Vec::new();
+        assert!(object_pieces(&extent(4), Bytes::from_static(b"abc"), &mut out).is_ok());
+        assert_eq!(out, [Piece::Data(Bytes::from_static(b"abc")), Piece::Zeros(1)]);
+        let longer = object_pieces(&extent(4), Bytes::from_static(b"abcde"), &mut out);
+        assert_eq!(longer.map_err(|e| e.errno()), Err(Errno::EIO));
+        for extents in [vec![(9, 1)], vec![(10, 2)], vec![(10 + SPARSE_FROM, 1)], vec![(12, 1), (11, 1)]] {
+            let extents = extents.into_iter().collect();
+            let sparse = SparseReadResponse { extents, data: Bytes::from_static(b"a") }.to_bytes();
+            let got = object_pieces(&extent(SPARSE_FROM), sparse, &mut Vec::new());
+            assert_eq!(got.map_err(|e| e.errno()), Err(Errno::EIO));
+        }
+    }
 
     #[tokio::test]
     async fn the_first_error_is_told_when_all_ended() {

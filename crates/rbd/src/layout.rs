@@ -10,6 +10,9 @@ pub struct Layout {
     pub stripe_count: u64,
 }
 
+/// The most bytes of an image, and of one period of its stripes: their sum is still a number.
+const MAX_BYTES: u64 = 1 << 62;
+
 /// A range of the image that lies in one piece in one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
@@ -27,6 +30,15 @@ impl Layout {
     pub fn simple(order: u8) -> Self {
         let object_size = 1 << order;
         Self { object_size, stripe_unit: object_size, stripe_count: 1 }
+    }
+
+    /// Whether an image of so many bytes can lie so: stripes fill objects, and every number stays below 2^64.
+    #[must_use]
+    pub fn is_possible(&self, size: u64) -> bool {
+        let Self { object_size, stripe_unit: unit, stripe_count: count } = *self;
+        let fits = unit > 0 && count > 0 && unit <= object_size && object_size % unit == 0;
+        let period = object_size.checked_mul(count);
+        fits && size <= MAX_BYTES && period.is_some_and(|period| period <= MAX_BYTES)
     }
 
     fn stripes_per_object(&self) -> u64 {
@@ -118,6 +130,32 @@ mod tests {
                     assert!(any, "object {object} of {size} bytes in {layout:?} holds nothing");
                 }
                 assert_eq!(seen, size);
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_computed_is_refused() {
+        let layout = |stripe_unit, stripe_count| Layout { object_size: 1 << 22, stripe_unit, stripe_count };
+        for (layout, size, is_possible) in [
+            (layout(1 << 22, 1), 0, true),
+            (layout(1 << 16, 5), 1 << 62, true),
+            (layout(1 << 16, 1 << 40), 1 << 62, true),
+            (layout(1 << 16, 1 << 41), 0, false),
+            (layout(1 << 16, u64::MAX), 0, false),
+            (layout(1 << 22, 1), (1 << 62) + 1, false),
+            (layout(1 << 22, 1), u64::MAX, false),
+            (layout(0, 1), 0, false),
+            (layout(1 << 22, 0), 0, false),
+            (layout(3 << 20, 1), 0, false),
+            (layout(1 << 23, 1), 0, false),
+        ] {
+            assert_eq!(layout.is_possible(size), is_possible, "{size} bytes in {layout:?}");
+            if is_possible {
+                let objects = layout.objects(size);
+                let last = objects.saturating_sub(1);
+                assert!(layout.of_object(last, 0, layout.object_size).iter().all(|e| e.image <= 1 << 63));
+                assert_eq!(layout.extents(size.saturating_sub(1), size.min(1)).len() as u64, size.min(1));
             }
         }
     }

@@ -58,13 +58,16 @@ impl CreateOptions {
         let mut features = self.features & !(feature::STRIPING | feature::DATA_POOL);
         let mut layout = Layout::simple(self.order);
         if let Some((unit, count)) = self.striping {
-            if unit == 0 || count == 0 || unit > layout.object_size || layout.object_size % unit != 0 {
+            layout = Layout { stripe_unit: unit, stripe_count: count, ..layout };
+            if !layout.is_possible(0) {
                 return bad(format!("stripes of {unit} bytes over {count} objects"));
             }
-            layout = Layout { stripe_unit: unit, stripe_count: count, ..layout };
             if (unit, count) != (layout.object_size, 1) {
                 features |= feature::STRIPING;
             }
+        }
+        if !layout.is_possible(size) {
+            return bad(format!("{size} bytes are more than an image can have"));
         }
         if self.data_pool.is_some() {
             features |= feature::DATA_POOL;

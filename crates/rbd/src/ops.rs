@@ -58,6 +58,9 @@ pub(crate) async fn resize_quiet(
 ) -> Result<()> {
     let inner = &image.inner;
     let view = inner.view();
+    if !view.layout.is_possible(size) {
+        return Err(Error::refused(Errno::EINVAL, format!("{size} bytes are more than an image can have")));
+    }
     let objects = view.layout.objects(size);
     let has_map = inner.map.lock().unwrap_or_else(PoisonError::into_inner).is_some();
     if size < view.size {
@@ -81,7 +84,7 @@ impl Image {
     /// Changes the size; what lies behind a smaller one is gone.
     ///
     /// # Errors
-    /// EINVAL for more objects than the object map holds.
+    /// EINVAL for more objects than the object map holds, or more bytes than an image can have.
     pub async fn resize(&self, size: u64, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
         resize(self, size, progress).await
     }

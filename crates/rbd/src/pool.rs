@@ -170,20 +170,28 @@ pub async fn rename(io: &IoCtx, from: &str, to: &str) -> Result<()> {
     result
 }
 
-/// Removes an image and its data.
+/// Too many links: what Ceph's tool says of an image in a group.
+const EMLINK: Errno = Errno(31);
+
+/// Removes an image and its data, or what an interrupted removal left of it.
 ///
 /// # Errors
-/// ENOTEMPTY while it has snapshots; EBUSY while another client has it open.
+/// ENOTEMPTY while it has snapshots; EBUSY while another client has it open; EMLINK while it is in a group.
 pub async fn remove(io: &IoCtx, name: &str, progress: &dyn Fn(u64, u64)) -> Result<()> {
-    let image = Image::open(io, name, OpenOptions::default()).await?;
-    let result = remove_open(io, &image, progress).await;
-    let id = image.id().to_owned();
-    let map = image.header().has(feature::OBJECT_MAP);
-    // The lock and the watch go with the header; a failure leaves the image as it was, openable.
-    image.close().await?;
-    result?;
+    let (id, has_map) = match Image::open(io, name, OpenOptions::default()).await {
+        Ok(image) => {
+            let result = remove_open(io, &image, progress).await;
+            let left = (image.id().to_owned(), image.header().has(feature::OBJECT_MAP));
+            // The lock and the watch go with the header; a failure leaves the image as it was, openable.
+            image.close().await?;
+            result?;
+            left
+        }
+        Err(e) if e.is_not_found() => (id_without_header(io, name).await?.ok_or(e)?, true),
+        Err(e) => return Err(e),
+    };
     let objects = [
-        map.then(|| class::object::map(&id, None)),
+        has_map.then(|| class::object::map(&id, None)),
         Some(class::object::header(&id)),
         Some(class::object::id(name)),
     ];
@@ -197,12 +205,31 @@ pub async fn remove(io: &IoCtx, name: &str, progress: &dyn Fn(u64, u64)) -> Resu
     class::change(io, class::object::DIRECTORY, "dir_remove_image", entry.to_bytes()).await
 }
 
+/// The id that the directory still has for an image whose header, the last to need its data, is gone.
+async fn id_without_header(io: &IoCtx, name: &str) -> Result<Option<String>> {
+    let input = name.to_owned().to_bytes();
+    let id: String = match class::call(io, class::object::DIRECTORY, "dir_get_id", input).await {
+        Err(e) if e.is_not_found() => return Ok(None),
+        other => other?,
+    };
+    match io.stat(&class::object::header(&id)).await {
+        Ok(_) => Ok(None),
+        Err(e) if e.errno() == Errno::ENOENT => Ok(Some(id)),
+        Err(e) => Err(e.into()),
+    }
+}
+
 async fn remove_open(io: &IoCtx, image: &Image, progress: &dyn Fn(u64, u64)) -> Result<()> {
     let header = image.header();
     if !header.snaps.is_empty() {
         return Err(Error::refused(Errno::ENOTEMPTY, "the image has snapshots"));
     }
-    let watchers = io.list_watchers(&image.inner.header_object()).await?;
+    let object = image.inner.header_object();
+    let group: class::GroupSpec = class::call(io, &object, "image_group_get", manage::nothing()).await?;
+    if group.pool >= 0 && !group.id.is_empty() {
+        return Err(Error::refused(EMLINK, "the image is in a group"));
+    }
+    let watchers = io.list_watchers(&object).await?;
     if watchers.len() > 1 {
         return Err(Error::refused(Errno::EBUSY, "the image is still open elsewhere"));
     }

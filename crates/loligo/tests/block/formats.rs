@@ -295,7 +295,8 @@ fn layouts_and_refusals() {
 fn damaged_and_unknown_headers_are_refused_and_left_alone() {
     let c = started();
     let set = |image: &str, key: &str, bytes: &[u8]| {
-        c.theirs(&format!("create {image} --size 4M"));
+        let stripes = if key.starts_with("stripe") { " --stripe-unit 64K --stripe-count 2" } else { "" };
+        c.theirs(&format!("create {image} --size 4M{stripes}"));
         let info: serde_json::Value =
             serde_json::from_str(&c.theirs(&format!("info {image} --format json"))).expect("JSON");
         let header = format!("rbd_header.{}", info["id"].as_str().expect("an id"));
@@ -303,7 +304,11 @@ fn damaged_and_unknown_headers_are_refused_and_left_alone() {
         c.ok("rados", &["-p", "rbd", "setomapval", &header, key, "--input-file", "value"]);
         header
     };
-    let cases: [(&str, &str, &[u8]); 4] = [
+    let cases: [(&str, &str, &[u8]); 8] = [
+        ("endless", "size", &u64::MAX.to_le_bytes()),
+        ("wide", "stripe_count", &(u64::MAX / 2).to_le_bytes()),
+        ("narrow", "stripe_count", &0u64.to_le_bytes()),
+        ("uneven", "stripe_unit", &100_000u64.to_le_bytes()),
         ("short", "size", &[1, 2, 3]),
         ("order", "order", &[77]),
         ("unknown", "features", &(1u64 << 40 | 1).to_le_bytes()),
@@ -326,6 +331,35 @@ fn damaged_and_unknown_headers_are_refused_and_left_alone() {
             "{key}: the image is as it was"
         );
     }
+}
+
+#[test]
+fn removal_ends_what_was_interrupted_and_spares_groups() {
+    let c = started();
+    let header = |image: &str| {
+        let info: serde_json::Value =
+            serde_json::from_str(&c.theirs(&format!("info {image} --format json"))).expect("JSON");
+        format!("rbd_header.{}", info["id"].as_str().expect("an id"))
+    };
+    c.ours("create half --size 4M");
+    c.ok("rados", &["-p", "rbd", "rm", &header("half")]);
+    assert_eq!(c.ours("ls"), "half\n");
+    c.ours("rm half");
+    assert_eq!(c.ours("ls"), "");
+    assert_eq!(c.ours_status("rm half"), 2);
+    let left = c.ok("rados", &["-p", "rbd", "ls"]);
+    assert!(!left.contains("rbd_id.") && !left.contains("rbd_object_map."), "{left}");
+    c.ours("create half --size 4M");
+
+    c.theirs("group create g");
+    c.theirs("group image add g half");
+    let (status, said) = c.fails("rbd", &["rm", "--no-progress", "half"]);
+    assert_eq!(c.ours_status("rm half"), status, "{said}");
+    c.exported("half");
+    c.theirs("group image rm g half");
+    c.ours("rm half");
+    assert_eq!(c.ours_status("create x --size 8000000T --image-feature layering"), 22);
+    assert_eq!(c.ours("ls"), "");
 }
 
 /// Holds an image open through librbd and does what it is told.
