@@ -8,30 +8,14 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 import uuid
 
 import rados
 
-
-class Trouble(Exception):
-    """The cluster did not do what a cluster must do."""
-
-
-def run(*words, timeout=60, check=True, **more):
-    done = subprocess.run(words, capture_output=True, text=True, timeout=timeout, **more)
-    if check and done.returncode:
-        raise Trouble("%s ended with %d: %s" % (" ".join(words), done.returncode, (done.stderr or done.stdout).strip()[-800:]))
-    return done.stdout
-
-
-def alive(pid):
-    """Whether a process runs: not a zombie either."""
-    try:
-        with open("/proc/%d/stat" % pid) as f:
-            return f.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "scripts"))
+from processes import Trouble, alive, ceph, run
 
 
 def faketime():
@@ -50,18 +34,7 @@ class Cluster:
         self.mons, self.osds = "abcde"[: args.mons], list(range(args.osds))
 
     def ceph(self, *words, timeout=60):
-        """What `ceph` prints, as JSON; asked again for a minute when monitors are away."""
-        last, until = None, time.monotonic() + timeout
-        while time.monotonic() < until:
-            try:
-                out = run("ceph", "-c", self.conf, "--connect-timeout", "5", *words, "-f", "json", timeout=20)
-                return json.loads(out) if out.strip() else None
-            except (Trouble, subprocess.TimeoutExpired) as e:
-                last = e
-                time.sleep(0.5)
-            except ValueError:
-                return None
-        raise Trouble("`ceph %s` gives no answer: %s" % (" ".join(words), last))
+        return ceph(self.conf, *words, timeout=timeout)
 
     def ask(self, prefix, target="mon", timeout=30, **arguments):
         """The answer to a command, as JSON, over a connection that is kept: starting `ceph` takes a second of CPU."""
@@ -101,31 +74,33 @@ class Cluster:
             return False
 
     def signal(self, name, which):
-        pid = self.pid(name)
-        os.kill(pid, which)
-        if which == signal.SIGKILL:
-            while alive(pid):
-                self.reap()
-                time.sleep(0.01)
+        os.kill(self.pid(name), which)
 
     def reap(self):
         for child in self.children.values():
             child.poll()
 
-    def kill(self, name):
-        if name.startswith("osd."):
-            osd = int(name[4:])
-            self.killed[osd] = self.up_from()[osd]
-        self.signal(name, signal.SIGKILL)
+    def kill(self, *names):
+        """All of them at once."""
+        if osds := [int(name[4:]) for name in names if name.startswith("osd.")]:
+            since = self.up_from()
+            self.killed.update({osd: since[osd] for osd in osds})
+        pids = [self.pid(name) for name in names]
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        while any(alive(pid) for pid in pids):
+            self.reap()
+            time.sleep(0.01)
 
     def up_from(self):
         """The epoch since which each OSD is, or was, up."""
         return {o["osd"]: o["up_from"] for o in self.ask("osd dump")["osds"]}
 
-    def start_daemon(self, name, words, skew):
-        """Starts it as a process whose clock is off by so many seconds, in Debian's libfaketime; its monotonic clock is right."""
+    def start_daemon(self, name, words, skew, twin=""):
+        """Starts it as a process whose clock is off by so many seconds, in Debian's libfaketime; its monotonic clock is right.
+        `twin`: Loligo's bad medium in place of the disk."""
         self.reap()
-        env = dict(os.environ)
+        env = dict(os.environ, LOLIGO_TWIN=twin)
         if skew:
             env.update(LD_PRELOAD=faketime(), FAKETIME="%+fs" % skew, FAKETIME_DONT_FAKE_MONOTONIC="1", DONT_FAKE_MONOTONIC="1")
         with open(os.path.join(self.dir, name + ".out"), "a") as out:
@@ -206,9 +181,9 @@ class Loligo(Cluster):
         words = ("--detach", "--processes", "--mons", str(len(self.mons)), "--osds", str(len(self.osds)), "--osd-size", "4G", "--mon-port", "0")
         run(self.binary, "up", "--data", self.dir, *words, timeout=180)
 
-    def launch(self, name, skew=0.0):
+    def launch(self, name, skew=0.0, twin=""):
         kind, _, identity = name.partition(".")
-        self.start_daemon(name, (self.binary, kind, "--id", identity, "--data", self.dir), skew)
+        self.start_daemon(name, (self.binary, kind, "--id", identity, "--data", self.dir), skew, twin)
 
     def replace(self, osd):
         """Gives an OSD that is down an empty disk."""
@@ -301,7 +276,9 @@ osd recovery sleep hdd = 0
     def known(self):
         return self.ceph("osd", "ls")
 
-    def launch(self, name, skew=0.0):
+    def launch(self, name, skew=0.0, twin=""):
+        if twin:
+            raise Trouble("Ceph's daemons have no bad medium to work on")
         kind, _, identity = name.partition(".")
         self.start_daemon(name, ("ceph-" + kind, "-f", "-c", self.conf, "-i", identity, "--setuser", "root", "--setgroup", "root"), skew)
 

@@ -26,26 +26,7 @@ import sys
 import time
 import uuid
 
-
-class Trouble(Exception):
-    """What a user has to know; without a trace."""
-
-
-def run(*words, check=True, timeout=120, **more):
-    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=timeout, **more)
-    if check and done.returncode:
-        said = (done.stderr or done.stdout).strip()[-800:]
-        raise Trouble("%s ended with %d: %s" % (" ".join(map(str, words)), done.returncode, said))
-    return done.stdout
-
-
-def alive(pid):
-    """Whether a process runs: not a zombie either."""
-    try:
-        with open("/proc/%d/stat" % pid) as f:
-            return f.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
+from processes import Trouble, alive, ceph, run
 
 
 CONF = """\
@@ -213,7 +194,7 @@ class Hosts:
             return ["ceph-" + kind, "-f", "-c", self.conf, "-i", identity, "--setuser", "root", "--setgroup", "root", *more]
         return [self.loligo, kind, "-c", self.conf, "--id", identity, *more]
 
-    def launch(self, name):
+    def launch(self, name, **environment):
         """Starts a daemon, without waiting for it."""
         more = []
         if name.startswith("osd."):
@@ -221,7 +202,7 @@ class Hosts:
             more = ["--crush-location", "root=default rack=rack-%d host=%s" % (self.hosts.index(host) % 2, host)]
         with open(os.path.join(self.dir, name + ".out"), "a") as out:
             words = self.on(self.host_of(name), *self.words(name, *more))
-            self.children.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True))
+            self.children.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, env={**os.environ, **environment}))
 
     def start(self, name):
         """Starts a daemon and waits until it runs."""
@@ -264,18 +245,7 @@ class Hosts:
         self.signal(name, signal.SIGCONT)
 
     def ceph(self, *words, timeout=60):
-        """What `ceph` prints, as JSON; asked again for a while when monitors are away."""
-        last, until = None, time.monotonic() + timeout
-        while time.monotonic() < until:
-            try:
-                out = run("ceph", "-c", self.conf, "--connect-timeout", "5", *words, "-f", "json", timeout=20)
-                return json.loads(out) if out.strip() else None
-            except (Trouble, subprocess.TimeoutExpired) as e:
-                last = e
-                time.sleep(0.3)
-            except ValueError:
-                return None
-        raise Trouble("`ceph %s` gives no answer: %s" % (" ".join(map(str, words)), last))
+        return ceph(self.conf, *words, timeout=timeout)
 
     # A new cluster
 

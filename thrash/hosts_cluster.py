@@ -1,10 +1,8 @@
 """The cluster of several hosts of scripts/hosts.py behind the interface of the others, with faults of the network."""
 import os
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "scripts"))
+from clusters import Cluster, Trouble  # which puts scripts/ on the path
 import hosts
-from clusters import Cluster, Trouble
 
 
 class NetworkHosts(Cluster):
@@ -18,17 +16,11 @@ class NetworkHosts(Cluster):
         self.conf, self.mons = self.hosts.conf, self.hosts.mons
 
     def start(self):
-        self.call(self.hosts.up)
+        self.hosts.up()
 
     def spread(self):
         self.ceph("config", "set", "osd", "osd_crush_update_on_start", "false")
         self.ceph("osd", "crush", "rule", "create-replicated", "spread", "default", "host")
-
-    def call(self, what, *args, **more):
-        try:
-            return what(*args, **more)
-        except hosts.Trouble as e:
-            raise Trouble(str(e)) from None
 
     def crush_host(self, osd):
         return self.hosts.host_of("osd.%d" % osd)
@@ -43,14 +35,14 @@ class NetworkHosts(Cluster):
         for child in self.hosts.children:
             child.poll()
 
-    def launch(self, name, skew=0.0):
+    def launch(self, name, skew=0.0, twin=""):
         if skew:
             raise Trouble("wrong clocks are for daemons on one host")
-        self.call(self.hosts.launch, name)
+        self.hosts.launch(name, LOLIGO_TWIN=twin)
 
     def replace(self, osd):
-        self.call(self.hosts.replace, "osd.%d" % osd)
+        self.hosts.replace("osd.%d" % osd)
 
     def stop(self):
         self.disconnect()
-        self.call(self.hosts.down)
+        self.hosts.down()

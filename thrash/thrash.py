@@ -1,14 +1,15 @@
 #!/usr/bin/python3
 """Kills, stops, wipes and moves the daemons of a cluster while clients use it, and checks everything that clients were promised.
 
-  thrash/thrash.py loligo --loligo target/release/loligo [--minutes 3] [--seed 1]
+  thrash/thrash.py loligo --loligo target/release/loligo [--minutes 3] [--seed N]
   thrash/thrash.py ceph                                  the same on Debian's Ceph: checks this program
   thrash/thrash.py hosts [--peer ceph]                   hosts with networks of their own, which are cut
-  thrash/thrash.py loligo --faults kill-osd,freeze-primary
+  thrash/thrash.py loligo --each [--faults kill-osd,freeze-primary]
 
 Load: two client processes of thrash/model.py (Debian's librados) on shared and own objects, and fio's rbd engine that verifies what it
-reads. Each fault is injected, held, healed, and the cluster has to become active+clean with nothing typed. In the end: every
-history linearizable, every own object and snapshot as its model says, fio without an error, a deep scrub without one, no client error.
+reads. A storm of overlapping faults (thrash/storm.py), or with --each one after the other: injected, held, healed, and the cluster has
+to become active+clean with nothing typed. In the end: every history linearizable, every own object and snapshot as its model says, fio
+without an error, a deep scrub without one, no client error.
 
 Prints a line for each fault: the longest that a client's operation took, and the seconds to active+clean. Exit status 1: a promise was broken.
 """
@@ -32,6 +33,8 @@ from clusters import Ceph, Loligo, Trouble, run
 from hosts_cluster import NetworkHosts
 from history import Op, appends, register
 from model import LOGS, read_log
+from proxy import Proxy
+from storm import LEAST_PER_MINUTE, Storm
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 POOL, IMAGES, IMAGE = "thrash", "thrash-images", "image"
@@ -147,23 +150,114 @@ class Thrash:
         """The lights go out: all OSDs at once, and they return one after the other."""
         names = ["osd.%d" % i for i in self.cluster.osds]
         yield "all OSDs"
-        for name in names:
-            self.cluster.kill(name)
+        self.cluster.kill(*names)
         self.rng.shuffle(names)
         for name in names:
             self.cluster.launch(name)
             self.hold(0.5)
+
+    def power_loss_osd(self):
+        """An OSD works on a medium that keeps unsynced writes in memory, but for random parts of them; a kill loses the rest."""
+        osd = self.rng.choice(self.cluster.osds)
+        yield "osd.%d" % osd
+        self.relaunch(["osd.%d" % osd], self.losing())
+        self.hold(self.rng.uniform(2, 5))
+        self.cluster.kill("osd.%d" % osd)
+        self.cluster.launch("osd.%d" % osd)
+
+    def power_loss_all(self):
+        """The same with all OSDs and monitors, which lose power at the same moment."""
+        names = ["mon." + m for m in self.cluster.mons] + ["osd.%d" % i for i in self.cluster.osds]
+        yield "all OSDs and monitors"
+        self.relaunch(names, self.losing())
+        self.hold(self.rng.uniform(3, 6))
+        self.cluster.kill(*names)
+        self.rng.shuffle(names)
+        for name in names:
+            self.cluster.launch(name)
+            self.hold(0.2)
+
+    def losing(self):
+        return "power-loss=%d" % self.rng.randrange(1 << 30)
+
+    def relaunch(self, names, twin):
+        """Starts daemons anew on a bad medium, one after the other."""
+        for name in names:
+            self.cluster.kill(name)
+            self.cluster.launch(name, twin=twin)
+            if name.startswith("osd."):
+                osd = int(name[4:])
+                self.wait("%s to boot" % name, lambda: self.cluster.up_from()[osd] > self.cluster.killed[osd] and self.up(osd))
+            else:
+                self.wait("a full quorum", lambda: len(self.cluster.ask("quorum_status")["quorum"]) == len(self.cluster.mons))
+
+    def wait(self, what, good, seconds=60):
+        until = time.monotonic() + seconds
+        while not good():
+            if time.monotonic() > until:
+                raise Trouble("%s takes more than %d s" % (what, seconds))
+            self.hold(0.2)
+
+    def slow_disk(self):
+        """Each read, write and sync of an OSD's disk takes longer."""
+        osd, delay = self.rng.choice(self.cluster.osds), self.rng.choice([2, 20, 100])
+        yield "osd.%d by %d ms" % (osd, delay)
+        self.relaunch(["osd.%d" % osd], "delay-ms=%d" % delay)
+        self.hold(8)
+        self.relaunch(["osd.%d" % osd], "")
+
+    def below_min_size(self):
+        """Two of an object's three copies are gone: nothing of it is answered, until one is back; then everything that was asked."""
+        name = "probe-%d" % len(self.faults)
+        acting = self.cluster.ask("osd map", pool=POOL, object=name)["acting"]
+        gone = ["osd.%d" % osd for osd in acting[1:]]
+        yield " and ".join(gone)
+        with rados.Rados(conffile=self.cluster.conf) as client:
+            io = client.open_ioctx(POOL)
+            io.write_full(name, b"before")
+            self.cluster.kill(*gone)
+            self.wait("two deaths to be noticed", lambda: not any(self.up(int(osd[4:])) for osd in gone))
+            answers = []
+            write = io.aio_write_full(name, b"after")
+            read = io.aio_read(name, 100, 0, lambda _, data: answers.append(data))
+            self.hold(5)
+            if write.is_complete() or read.is_complete():
+                self.wrong.append("%s was served with one copy of three" % name)
+            self.cluster.launch(gone[0])
+            self.wait("the answers", lambda: write.is_complete() and read.is_complete())
+            self.cluster.launch(gone[1])
+            if write.get_return_value() != 0 or answers not in ([b"before"], [b"after"]) or io.read(name) != b"after":
+                self.wrong.append("%s holds %r after %r, %r" % (name, io.read(name), answers, write.get_return_value()))
+
+    def missed_maps(self):
+        """An OSD comes back when the monitors no longer keep the maps that it missed, which they do while PGs lack it."""
+        osd, c = self.rng.choice(self.cluster.osds), self.cluster
+        yield "osd.%d" % osd
+        options = (("mon", "mon_min_osdmap_epochs", "20"), ("mon", "paxos_service_trim_min", "1"), ("osd", "osd_beacon_report_interval", "2"))
+        for who, option, value in options:
+            c.ceph("config", "set", who, option, value)
+        c.kill("osd.%d" % osd)
+        self.wait("its death to be noticed", lambda: not self.up(osd))
+        missed = c.ask("osd dump")["epoch"]
+        c.ceph("osd", "out", str(osd))
+
+        def trimmed():
+            for flag in ("set", "unset"):
+                c.ask("osd " + flag, key="nodeep-scrub")
+            return c.ask("report")["osdmap_first_committed"] > missed
+
+        self.wait("the end of the maps that it missed", trimmed, 180)
+        c.launch("osd.%d" % osd)
+        c.ceph("osd", "in", str(osd))
+        for who, option, _ in options:
+            c.ceph("config", "rm", who, option)
 
     def replace_osd(self):
         """A disk is lost, and the OSD comes back with an empty one."""
         osd = self.rng.choice(self.cluster.osds)
         yield "osd.%d" % osd
         self.cluster.kill("osd.%d" % osd)
-        until = time.monotonic() + 60
-        while self.up(osd):
-            if time.monotonic() > until:
-                raise Trouble("osd.%d stays up for a minute after its death" % osd)
-            self.hold(0.3)
+        self.wait("its death to be noticed", lambda: not self.up(osd))
         self.cluster.replace(osd)
         self.cluster.launch("osd.%d" % osd)
 
@@ -194,27 +288,61 @@ class Thrash:
             self.hold(8)
 
     def notice_skew(self):
-        until = time.monotonic() + 60
-        while "MON_CLOCK_SKEW" not in self.cluster.ask("health")["checks"]:
-            if time.monotonic() > until:
-                raise Trouble("a monitor's wrong clock is not noticed")
-            self.hold(0.5)
+        self.wait("notice of a monitor's wrong clock", lambda: "MON_CLOCK_SKEW" in self.cluster.ask("health")["checks"])
 
     def partition_host(self):
-        """A host is cut off: from all, in one direction, from one other host, or from its clients alone; then healed."""
-        network = self.cluster.hosts
-        host = self.rng.choice(network.hosts)
-        others = [h for h in network.hosts if h != host]
-        how = self.rng.choice([{}, {"one_way": "in"}, {"one_way": "out"}, {"net": "cluster"}, {"peer": self.rng.choice(others)}, {"peer": "client"}])
-        yield host + "".join(" %s" % v for v in how.values())
-        self.cluster.call(network.partition, host, **how)
-        try:
-            self.hold(self.rng.choice([5, 30]))
-        finally:
-            self.cluster.call(network.heal, host)
+        """A host is cut off from everybody."""
+        yield from self.cut(self.rng.choice(self.cluster.hosts.hosts))
 
-    FAULTS = ("kill-osd", "kill-primary-briefly", "kill-leader", "kill-manager", "freeze-primary", "kill-all-osds", "replace-osd", "move-rack", "skew-clocks", "partition-host")
-    NEEDS = {"skew-clocks": ("loligo", "ceph"), "partition-host": ("hosts",)}
+    def partition_one_way(self):
+        """A host only hears, or is only heard."""
+        yield from self.cut(self.rng.choice(self.cluster.hosts.hosts), one_way=self.rng.choice(["in", "out"]))
+
+    def partition_cluster_net(self):
+        """OSDs do not hear each other, but the monitors hear them."""
+        yield from self.cut(self.rng.choice(self.cluster.hosts.hosts), net="cluster")
+
+    def partition_pair(self):
+        """Two hosts are cut from each other alone."""
+        one, other = self.rng.sample(self.cluster.hosts.hosts, 2)
+        yield from self.cut(one, peer=other)
+
+    def partition_client(self):
+        """A host is cut from its clients alone."""
+        yield from self.cut(self.rng.choice(self.cluster.hosts.hosts), peer="client")
+
+    def partition_leader(self):
+        """The leading monitor is in a minority of one: the others take over, and it learns of that when it is back."""
+        leader, network = self.cluster.leader(), self.cluster.hosts
+        yield from self.cut(network.host_of(leader), check=lambda: self.wait("another leader", lambda: self.cluster.leader() != leader))
+
+    def cut(self, host, check=lambda: None, **how):
+        network = self.cluster.hosts
+        yield host + "".join(" %s" % v for v in how.values())
+        network.partition(host, **how)
+        try:
+            check()
+            self.hold(self.rng.choice([4, 12, 30]))
+        finally:
+            network.heal(host)
+
+    def bad_links(self):
+        """The clients' connections to the OSDs are slow, are cut anywhere, and lose answers to what was done."""
+        network = "10.%d.1.0/24" % self.cluster.hosts.net
+        yield network
+        with Proxy(network, self.rng.random()) as proxy:
+            # Those that are open go past the proxy.
+            for osd in self.cluster.osds:
+                self.relaunch(["osd.%d" % osd], "")
+            self.hold(20)
+        if not proxy.cuts or not proxy.swallowed:
+            self.wrong.append("the proxy cut %d links and swallowed %d bytes: nothing was tested" % (proxy.cuts, proxy.swallowed))
+
+    PARTITIONS = ("partition-host", "partition-one-way", "partition-cluster-net", "partition-pair", "partition-client", "partition-leader")
+    FAULTS = ("kill-osd", "kill-primary-briefly", "kill-leader", "kill-manager", "freeze-primary", "kill-all-osds", "replace-osd", "move-rack", "skew-clocks",
+              "power-loss-osd", "power-loss-all", "slow-disk", "below-min-size", "missed-maps", *PARTITIONS, "bad-links")  # fmt: skip
+    NEEDS = {"skew-clocks": ("loligo", "ceph"), "power-loss-osd": ("loligo",), "power-loss-all": ("loligo",), "slow-disk": ("loligo",), "bad-links": ("hosts",)}
+    NEEDS.update(dict.fromkeys(PARTITIONS, ("hosts",)))
 
     def inject(self, name):
         """A fault of this name; one that has several targets is healed after each."""
@@ -224,6 +352,16 @@ class Thrash:
                 self.settle()
             self.faults.append({"fault": name, "target": target, "begin": time.monotonic()})
         self.settle()
+
+    def storm(self, minutes):
+        storm = Storm(self)
+        storm.run(minutes)
+        # Who died last has booted by then; what is clean before that is old news.
+        self.hold(10)
+        self.settle()
+        print("%d faults, %d more found nothing that might still be hurt" % (storm.count, storm.skipped))
+        if storm.count < LEAST_PER_MINUTE * minutes:
+            self.wrong.append("only %d faults in %g minutes" % (storm.count, minutes))
 
     def settle(self):
         fault = self.faults[-1]
@@ -311,9 +449,10 @@ def main():
     p.add_argument("cluster", choices=["loligo", "ceph", "hosts"], help="hosts: a host for each OSD (scripts/hosts.py), for faults of the network; needs root")
     p.add_argument("--peer", default="loligo", choices=["loligo", "ceph"], help="whose daemons run on those hosts")
     p.add_argument("--loligo", default="target/release/loligo", help="the program")
-    p.add_argument("--minutes", type=float, default=3, help="go on with faults for so long; each fault asked for comes at least once")
-    p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--faults", help="which, separated by commas: %s (default: all that this cluster can have)" % ", ".join(Thrash.FAULTS))
+    p.add_argument("--minutes", type=float, default=3, help="how long the storm lasts")
+    p.add_argument("--each", action="store_true", help="no storm: each fault once, in an order by the seed")
+    p.add_argument("--seed", type=int, help="of the schedule (default: any; it is printed)")
+    p.add_argument("--faults", help="which, for --each, separated by commas: %s (default: all that this cluster can have)" % ", ".join(Thrash.FAULTS))
     p.add_argument("--mons", type=int, default=3)
     p.add_argument("--osds", type=int, default=4)
     p.add_argument("--rate", type=float, default=120, help="operations per second of each client process")
@@ -328,6 +467,11 @@ def main():
     for name in wanted:
         if name not in possible:
             p.error("no fault %r of this cluster; there are %s" % (name, ", ".join(possible)))
+    if args.faults and not args.each:
+        p.error("--faults goes with --each")
+    if args.seed is None:
+        args.seed = random.SystemRandom().randrange(1 << 31)
+    print("seed %d" % args.seed, flush=True)
     folder = tempfile.mkdtemp(prefix="thrash-")
     cluster = {"loligo": Loligo, "ceph": Ceph, "hosts": NetworkHosts}[args.cluster](args, os.path.join(folder, "c"))
     thrash, ops, checked, scrubbed, begin = Thrash(args, cluster), 0, 0, 0, time.monotonic()
@@ -335,10 +479,9 @@ def main():
         cluster.start()
         thrash.begin()
         thrash.hold(3)
-        todo = list(wanted)
-        thrash.rng.shuffle(todo)
-        while todo or time.monotonic() - begin < args.minutes * 60:
-            name = todo.pop() if todo else thrash.rng.choice(wanted)
+        if not args.each:
+            thrash.storm(args.minutes)
+        for name in thrash.rng.sample(wanted, len(wanted)) if args.each else ():
             thrash.inject(name)
             fault = thrash.faults[-1]
             print("%6.0f s  %-22s %-20s clean after %.1f s" % (time.monotonic() - begin, name, fault["target"], fault["clean"]), flush=True)

@@ -6,6 +6,7 @@
 //! 3. The format changes in the same transaction as what is stored in it.
 
 use std::fs::{OpenOptions, Permissions};
+use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
@@ -13,7 +14,8 @@ use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use codec::crc32c;
 use quorum::{Entry, HardState, MemberId, Membership, Payload, Snapshot, Start, Write, stored};
-use redb::{Database, ReadableDatabase, TableDefinition, WriteTransaction};
+use redb::{Database, ReadableDatabase, StorageBackend, TableDefinition, WriteTransaction};
+use runtime::{Twin, TwinFile};
 use types::Entropy;
 
 /// Index to record.
@@ -50,8 +52,17 @@ impl MonStore {
 
     /// Opens a store; `name` is the monitor's, for stores of the older form.
     pub fn open(path: &Path, name: &str, entropy: &mut dyn Entropy) -> Result<Self> {
+        Self::open_on(path, None, name, entropy)
+    }
+
+    /// The same on a bad medium, for tests.
+    pub fn open_on(path: &Path, twin: Option<Twin>, name: &str, entropy: &mut dyn Entropy) -> Result<Self> {
         keep_private(path);
-        let db = Database::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let db = match twin {
+            None => Database::open(path).map_err(anyhow::Error::from),
+            Some(twin) => open_twin(path, twin),
+        };
+        let db = db.with_context(|| format!("cannot open {}", path.display()))?;
         let store = Self { db };
         let format = store.meta("format")?;
         if format == ALONE.to_le_bytes() {
@@ -119,6 +130,37 @@ impl MonStore {
         let snapshot = Snapshot { index, term: 1, members, state };
         put(tx, &Write { hard: Some(hard), snapshot: Some(snapshot), entries, ..Write::default() })?;
         put_format(tx)
+    }
+}
+
+/// A database on a bad medium.
+#[derive(Debug)]
+struct TwinBackend(TwinFile);
+
+fn open_twin(path: &Path, twin: Twin) -> Result<Database> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    Ok(Database::builder().create_with_backend(TwinBackend(TwinFile::new(file, twin)))?)
+}
+
+impl StorageBackend for TwinBackend {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write(offset, data)
     }
 }
 
@@ -233,6 +275,29 @@ mod tests {
         tx.open_table(LOG).expect("log").insert(2, bent.as_slice()).expect("entry");
         tx.commit().expect("committed");
         assert!(store.recover().is_err(), "it may have been acknowledged");
+    }
+
+    /// A store that dies again and again without having synced what it wrote last still holds every write that returned.
+    #[test]
+    fn power_losses_take_nothing_that_was_written() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let path = dir.path().join("store.redb");
+        let members = Membership::of([(MemberId(7), "a".to_owned())]);
+        MonStore::create(&path, MemberId(7), members, &Bytes::from_static(b"genesis")).expect("created");
+        let mut index = 0;
+        for life in 0..30 {
+            let twin = Some(Twin { power_loss: Some(life), ..Twin::default() });
+            let store = MonStore::open_on(&path, twin, "a", &mut SeededEntropy(life)).expect("opened");
+            let start = store.recover().expect("recovered");
+            assert_eq!(start.entries.last().map_or(0, |e| e.index), index, "life {life}");
+            for _ in 0..1 + life % 4 {
+                index += 1;
+                let write = Write { durable: index - 1, entries: vec![entry(index)], ..Write::default() };
+                store.write(&write).expect("written");
+            }
+            // An orderly end would write that it was one.
+            std::mem::forget(store);
+        }
     }
 
     fn pack(index: u64, bytes: &[u8]) -> Vec<u8> {

@@ -17,7 +17,7 @@ use messages::wire::WireMessage;
 use msgr::{Limits, Local, Policy};
 use pg::{Input, OsdConfig, OsdCore, Output, PeerInfo};
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
-use runtime::{Clock, FileDevice, LocalSocket, Machine, Owner};
+use runtime::{Clock, FileDevice, LocalSocket, Machine, Owner, TwinDevice};
 use store::{
     Checkpoint, CheckpointDone, Commit, CommitDone, Device, DeviceError, Options, Store, StoreError,
 };
@@ -50,6 +50,8 @@ pub struct OsdSettings {
     pub place: Option<StartPlace>,
     /// The cluster that it has to belong to, when that is known.
     pub cluster: Option<Fsid>,
+    /// A bad medium in place of the device itself, for tests.
+    pub twin: Option<runtime::Twin>,
 }
 
 /// A running OSD.
@@ -157,8 +159,13 @@ impl Osd {
 /// The OSD's device and the store on it, which must be of the right cluster.
 fn open_store(settings: &OsdSettings) -> Result<(Arc<dyn Device>, Store)> {
     let block = settings.block.display();
-    let device = FileDevice::open(&settings.block).with_context(|| format!("cannot open {block}"))?;
-    let device: Arc<dyn Device> = Arc::new(device);
+    let device: Arc<dyn Device> = match settings.twin {
+        None => Arc::new(FileDevice::open(&settings.block).with_context(|| format!("cannot open {block}"))?),
+        Some(twin) => {
+            let device = TwinDevice::open(&settings.block, twin);
+            Arc::new(device.with_context(|| format!("cannot open {block}"))?)
+        }
+    };
     let store = Store::open(Arc::clone(&device), settings.store)
         .with_context(|| format!("the store on {block} cannot be opened"))?;
     let theirs = store.identity().fsid;

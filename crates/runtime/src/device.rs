@@ -65,7 +65,12 @@ impl FileDevice {
         Ok(Self { file, len, direct })
     }
 
-    fn check(&self, op: DeviceOp, offset: u64, len: usize) -> Result<(), DeviceError> {
+    /// Another handle of the file.
+    pub(crate) fn handle(&self) -> std::io::Result<File> {
+        self.file.try_clone()
+    }
+
+    pub(crate) fn check(&self, op: DeviceOp, offset: u64, len: usize) -> Result<(), DeviceError> {
         match offset.checked_add(len as u64) {
             Some(end) if end <= self.len => Ok(()),
             _ => Err(DeviceError::OutOfRange { op, offset, len: len as u64 }),
@@ -110,7 +115,7 @@ impl Direct {
     }
 }
 
-fn failed(op: DeviceOp, offset: u64, len: usize, errno: Option<i32>) -> DeviceError {
+pub(crate) fn failed(op: DeviceOp, offset: u64, len: usize, errno: Option<i32>) -> DeviceError {
     DeviceError::Io { op, offset, len: len as u64, errno: errno.unwrap_or(Errno::IO.raw_os_error()) }
 }
 

@@ -7,8 +7,10 @@ pub mod net;
 mod outside;
 mod owner;
 pub mod session;
+mod twin;
 
 pub use device::FileDevice;
 pub use local::{Asked, LocalHandler, LocalSocket};
 pub use outside::{Clock, OsEntropy};
 pub use owner::{Machine, Owner};
+pub use twin::{Twin, TwinDevice, TwinFile};

@@ -88,7 +88,7 @@ fn clients(root: &Path) -> Result<()> {
         python(
             root,
             ".",
-            &["thrash/thrash.py", "loligo", "--loligo", GATE_BINARY, "--minutes", "0", "--faults", faults],
+            &["thrash/thrash.py", "loligo", "--loligo", GATE_BINARY, "--each", "--faults", faults],
         )
     })
 }

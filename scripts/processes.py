@@ -1,0 +1,40 @@
+"""What every program here needs that starts daemons: running commands, asking the cluster, and whether a process lives."""
+import json
+import subprocess
+import time
+
+
+class Trouble(Exception):
+    """What a user has to know, without a trace: a cluster did not do what a cluster must do."""
+
+
+def run(*words, timeout=120, check=True, **more):
+    words = [str(w) for w in words]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=timeout, **more)
+    if check and done.returncode:
+        raise Trouble("%s ended with %d: %s" % (" ".join(words), done.returncode, (done.stderr or done.stdout).strip()[-800:]))
+    return done.stdout
+
+
+def alive(pid):
+    """Whether a process runs: not a zombie either."""
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            return f.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def ceph(conf, *words, timeout=60):
+    """What `ceph` prints, as JSON; asked again for a while when monitors are away."""
+    last, until = None, time.monotonic() + timeout
+    while time.monotonic() < until:
+        try:
+            out = run("ceph", "-c", conf, "--connect-timeout", "5", *words, "-f", "json", timeout=20)
+            return json.loads(out) if out.strip() else None
+        except (Trouble, subprocess.TimeoutExpired) as e:
+            last = e
+            time.sleep(0.3)
+        except ValueError:
+            return None
+    raise Trouble("`ceph %s` gives no answer: %s" % (" ".join(map(str, words)), last))
