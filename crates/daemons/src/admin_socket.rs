@@ -41,6 +41,10 @@ pub(crate) fn open(at: Option<&AdminSocketAt>, daemon: Arc<dyn Commands>) -> Opt
         tracing::warn!("{}: the path is too long for a socket; ceph daemon cannot be used", path.display());
         return None;
     }
+    // The usual folder lies in /run, which every boot of the machine empties.
+    if let Some(folder) = path.parent() {
+        let _ = std::fs::create_dir_all(folder);
+    }
     let handler = Arc::new(Local { daemon, runtime: tokio::runtime::Handle::current() });
     match LocalSocket::listen(Path::new(path), *mode, handler) {
         Ok(socket) => Some(socket),

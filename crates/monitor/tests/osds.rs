@@ -303,6 +303,44 @@ fn the_manager_becomes_active_reports_and_is_replaced() {
 }
 
 #[test]
+fn maps_are_kept_while_any_pg_may_need_them() {
+    let (mut w, admin) = cluster(2);
+    w.command(admin, r#"{"prefix":"config set","who":"mon","name":"mon_min_osdmap_epochs","value":"10"}"#);
+    for _ in 0..20 {
+        for verb in ["set", "unset"] {
+            w.command(admin, &format!(r#"{{"prefix":"osd {verb}","key":"noscrub"}}"#));
+        }
+    }
+    let newest = w.mon.state().osds.newest();
+    let beacon = |w: &mut World, osd: i32, pgs: std::ops::Range<u32>, clean: Epoch| {
+        let m = MOsdBeacon {
+            version: messages::PaxosVersion(newest.0.into()),
+            pgs: pgs.map(|seed| PgId::new(PoolId(1), seed)).collect(),
+            min_last_epoch_clean: clean,
+            report_interval_s: 60,
+            ..MOsdBeacon::default()
+        };
+        w.send(conn(osd), m);
+    };
+    let first = w.mon.state().osds.oldest();
+    let oldest = |w: &mut World, secs: u64| {
+        w.tick(secs);
+        w.mon.state().osds.oldest()
+    };
+    beacon(&mut w, 0, 0..4, newest);
+    beacon(&mut w, 1, 4..7, newest);
+    assert_eq!(oldest(&mut w, 2), first, "nobody has spoken of the last PG: its members may be away");
+    let then = Epoch(newest.0 - 30);
+    beacon(&mut w, 1, 7..8, then);
+    assert_eq!(oldest(&mut w, 4), then, "it was last clean there");
+    // An OSD that has none of it goes on; what was told of the PG still counts.
+    beacon(&mut w, 1, 4..7, newest);
+    assert_eq!(oldest(&mut w, 6), then);
+    beacon(&mut w, 0, 7..8, newest);
+    assert_eq!(oldest(&mut w, 8), Epoch(newest.0 - 10), "the usual number stays");
+}
+
+#[test]
 fn a_failed_manager_gives_way_and_may_come_back() {
     let (mut w, admin) = cluster(2);
     let mgr = w.connect(50, "mgr.x", 4_200, "v2:127.0.0.1:6790/1");

@@ -28,6 +28,8 @@ pub struct OsdConfig {
     /// Versions behind the head that a resend is recognised for.
     pub pg_log_dups_tracked: u64,
     pub heartbeat_interval: Duration,
+    /// Between two signs of life to the monitors.
+    pub beacon_interval: Duration,
     pub heartbeat_grace: Duration,
     /// An OSD that was marked down more often than this within the period, although it lives, stops.
     pub max_markdown_count: usize,
@@ -114,6 +116,8 @@ impl Default for OsdConfig {
             pg_log_trim_min: 100,
             pg_log_dups_tracked: 3_000,
             heartbeat_interval: Duration::from_secs(6),
+            // Ceph's 300 s; a shorter one costs nothing here.
+            beacon_interval: Duration::from_secs(60),
             heartbeat_grace: Duration::from_secs(20),
             max_markdown_count: 5,
             max_markdown_period: Duration::from_secs(600),
@@ -173,7 +177,7 @@ enum Slot<'a> {
 }
 
 /// Every option's name.
-pub const OPTIONS: [&str; 57] = [
+pub const OPTIONS: [&str; 58] = [
     "osd_pg_max_concurrent_snap_trims",
     "osd_snap_trim_sleep",
     "osd_max_object_name_len",
@@ -190,6 +194,7 @@ pub const OPTIONS: [&str; 57] = [
     "osd_max_pg_log_entries",
     "osd_pg_log_trim_min",
     "osd_pg_log_dups_tracked",
+    "osd_beacon_report_interval",
     "osd_heartbeat_interval",
     "osd_heartbeat_grace",
     "osd_max_markdown_count",
@@ -250,6 +255,7 @@ impl OsdConfig {
             "osd_max_pg_log_entries" => Slot::Size(&mut self.max_pg_log_entries),
             "osd_pg_log_trim_min" => Slot::Size(&mut self.pg_log_trim_min),
             "osd_pg_log_dups_tracked" => Slot::Bytes(&mut self.pg_log_dups_tracked),
+            "osd_beacon_report_interval" => Slot::Seconds(&mut self.beacon_interval),
             "osd_heartbeat_interval" => Slot::Seconds(&mut self.heartbeat_interval),
             "osd_heartbeat_grace" => Slot::Seconds(&mut self.heartbeat_grace),
             "osd_max_markdown_count" => Slot::Size(&mut self.max_markdown_count),

@@ -12,7 +12,7 @@ use messages::osd::{
     MOsdAlive, MOsdBeacon, MOsdBoot, MOsdFailure, MOsdFull, MOsdMarkMeDead, MOsdMarkMeDown, MOsdPgCreate2,
     MOsdPgCreated, MOsdPgTemp, MRemoveSnaps,
 };
-use types::{AddrVec, ConnId, EntityType, Epoch, Now, PoolId, SpgId};
+use types::{AddrVec, ConnId, EntityType, Epoch, Now, PgId, PoolId, SpgId};
 
 use crate::edit;
 use crate::monitor::{Monitor, Prepared};
@@ -44,8 +44,10 @@ pub(crate) struct OsdWatch {
     pub(crate) down_since: BTreeMap<i32, Duration>,
     /// By failed OSD and reporter.
     pub(crate) failures: BTreeMap<i32, BTreeMap<i32, FailureReport>>,
-    /// The oldest epoch that each OSD still needs.
-    pub(crate) clean_epochs: BTreeMap<i32, Epoch>,
+    /// The epoch in which each PG was last known to be clean, as its primaries told: what was before it, nobody needs.
+    pub(crate) clean_epochs: BTreeMap<PgId, Epoch>,
+    /// The map that each OSD had when it was last heard of.
+    pub(crate) epochs: BTreeMap<i32, Epoch>,
     /// Since when we lead; timeouts begin then.
     pub(crate) since: Option<Duration>,
 }
@@ -245,7 +247,10 @@ impl Monitor {
         };
         let every = Duration::from_secs(u64::try_from(m.report_interval_s).unwrap_or(0));
         self.watch.seen.insert(id, (now.mono, every));
-        self.watch.clean_epochs.insert(id, m.min_last_epoch_clean);
+        self.watch.epochs.insert(id, version);
+        let there = |pg: &&PgId| batch.osdmap().pool(pg.pool).is_some_and(|p| pg.seed < p.pg_num);
+        let told = m.pgs.iter().filter(there).map(|pg| (*pg, m.min_last_epoch_clean));
+        self.watch.clean_epochs.extend(told);
         let scrubbed = batch.osdmap().osd(id).map(|o| o.xinfo.last_purged_snaps_scrub);
         if scrubbed.is_some_and(|s| s < m.last_purged_snaps_scrub) {
             if let Some(o) = edit::osd_mut(batch.osdmap_mut(), id) {

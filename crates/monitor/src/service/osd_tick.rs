@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use types::{EntityAddr, Epoch, Now};
+use types::{EntityAddr, Epoch, Now, PgId};
 
 use crate::edit;
 use crate::health::{MuteUpdate, mute_updates};
@@ -175,20 +175,31 @@ impl Monitor {
         }
     }
 
-    /// Keeps what OSDs still need, and at least the usual number of epochs.
+    /// Keeps what is still needed, and at least the usual number of epochs. A PG that is not clean needs to know who had it
+    /// since it last was: with a gap there, members that come back could not tell that others have gone on without them. So
+    /// nothing is trimmed before every PG has been spoken of, those without a living member included.
+    ///
+    /// Source: OSDMonitor::get_min_last_epoch_clean.
     fn trim_osdmaps(&mut self, batch: &mut Batch) {
         let (oldest, newest) = (batch.state().osds.oldest(), batch.state().osds.newest());
         let keep = self.number("mon_min_osdmap_epochs", f64::from(EPOCHS_KEPT)).clamp(1.0, 1e6) as u32;
         let mut to = newest.0.saturating_sub(keep);
+        // In steps, so that not every tick makes a proposal.
+        if to <= oldest.0 + keep / 5 {
+            return;
+        }
         let map = batch.osdmap();
-        for (id, _) in map.existing_osds().filter(|(_, o)| o.is_up()) {
-            match self.watch.clean_epochs.get(&id.0) {
+        self.watch.clean_epochs.retain(|pg, _| map.pool(pg.pool).is_some_and(|p| pg.seed < p.pg_num));
+        let up = map.existing_osds().filter(|(_, o)| o.is_up()).map(|(id, _)| self.watch.epochs.get(&id.0));
+        let pgs = map.pools.iter().flat_map(|(id, pool)| (0..pool.pg_num).map(|seed| PgId::new(*id, seed)));
+        let clean = pgs.map(|pg| self.watch.clean_epochs.get(&pg));
+        for needed in up.chain(clean) {
+            match needed {
                 Some(epoch) if epoch.0 > 0 => to = to.min(epoch.0),
                 // Nothing heard yet: no trimming.
                 _ => return,
             }
         }
-        // In steps, so that not every tick makes a proposal.
         if to > oldest.0 + keep / 5 {
             batch.change(Change::TrimOsdMaps(Epoch(to)));
         }

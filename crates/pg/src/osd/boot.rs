@@ -18,8 +18,6 @@ use crate::io::{LogLevel, Output};
 
 /// How long to wait for an effect before asking again.
 const ASK_AGAIN: Duration = Duration::from_secs(3);
-/// Source: osd_beacon_report_interval is 300 s; a shorter one costs nothing here.
-const BEACON_INTERVAL: Duration = Duration::from_secs(60);
 
 const ARCH: &str = if cfg!(target_arch = "aarch64") { "aarch64" } else { "x86_64" };
 
@@ -227,7 +225,7 @@ impl OsdCore {
             self.shared.send_mon(mon::subscribe(self.shared.epoch().next()));
             self.shared.send_mon(mon::newest_osdmap(1));
         }
-        if self.boot.is_up() && now.saturating_sub(self.boot.beacon) >= BEACON_INTERVAL {
+        if self.boot.is_up() && now.saturating_sub(self.boot.beacon) >= self.shared.config.beacon_interval {
             self.send_beacon();
         }
     }
@@ -235,11 +233,21 @@ impl OsdCore {
     /// Tells the monitors that this OSD lives, and from which epoch on it needs maps.
     pub(super) fn send_beacon(&mut self) {
         self.boot.beacon = self.shared.now.mono;
-        let clean = self.pgs.values().map(|pg| pg.info.history.last_epoch_clean).min();
+        let epoch = self.shared.epoch();
+        let (mut pgs, mut clean) = (Vec::new(), epoch);
+        for (id, pg) in self.pgs.iter().filter(|(_, pg)| pg.is_primary(&self.shared)) {
+            pgs.push(id.pgid);
+            // What is clean needs nothing from before now. Source: pg_stat_t::get_effective_last_epoch_clean.
+            if pg.cluster_state(&self.shared) & messages::pg_state::CLEAN == 0 {
+                clean = clean.min(pg.info.history.last_epoch_clean);
+            }
+        }
+        let interval = self.shared.config.beacon_interval;
         let msg = messages::osd::MOsdBeacon {
-            version: PaxosVersion(self.shared.epoch().0.into()),
-            min_last_epoch_clean: clean.unwrap_or(self.shared.epoch()),
-            report_interval_s: BEACON_INTERVAL.as_secs() as i32,
+            version: PaxosVersion(epoch.0.into()),
+            pgs,
+            min_last_epoch_clean: clean,
+            report_interval_s: interval.as_secs() as i32,
             ..Default::default()
         };
         self.shared.send_mon(msg);

@@ -190,3 +190,49 @@ fn reports_of_failures_are_taken_back() {
         assert_eq!(told_of(&mut s, 0, 1), [false], "once; leaves: {leaves}");
     }
 }
+
+/// A clean PG needs no maps from before now, however long nothing happened to it; one that is not clean needs those since it was.
+#[test]
+fn beacons_tell_from_where_on_maps_are_needed() {
+    let mut s = up(3, 11);
+    s.mon.create_pool(3, 1, 4);
+    s.settle();
+    for osd in 0..3 {
+        s.input(osd, Input::Config(vec![("osd_beacon_report_interval".into(), "2".into())]));
+    }
+    let clean = s.mon.map.epoch;
+    let skip_epochs = |s: &mut Sim| {
+        for _ in 0..10 {
+            s.mon.change(|inc, _| inc.new_flags = 1 << 12);
+            s.mon.change(|inc, _| inc.new_flags = 0);
+        }
+        let newest = s.mon.map.epoch;
+        s.until("the newest map", |s| {
+            let living: Vec<i32> = (0..3).filter(|o| s.nodes[*o as usize].core.is_some()).collect();
+            living.into_iter().all(|o| ask(s, o, json!({"prefix": "status"})).1["newest_map"] == newest.0)
+        });
+        newest
+    };
+    let beacons = |s: &mut Sim| {
+        let living: Vec<i32> = (0..3).filter(|o| s.nodes[*o as usize].core.is_some()).collect();
+        s.tick(Duration::from_secs(2));
+        let sent = living.iter().filter_map(|osd| s.links.get(&(*osd, MON))).flatten();
+        let told = sent.filter_map(|m| match m {
+            Message::OsdBeacon(b) => Some((b.pgs.clone(), b.min_last_epoch_clean)),
+            _ => None,
+        });
+        told.collect::<Vec<_>>()
+    };
+    let newest = skip_epochs(&mut s);
+    assert!(newest.0 >= clean.0 + 10);
+    let told = beacons(&mut s);
+    let pgs: usize = told.iter().map(|(pgs, _)| pgs.len()).sum();
+    assert_eq!((told.len(), pgs), (3, 4), "each PG by its primary");
+    assert!(told.iter().all(|(_, clean)| *clean == newest), "{told:?}");
+    s.crash(2);
+    s.mon.mark_down(2);
+    let newest = skip_epochs(&mut s);
+    let told = beacons(&mut s);
+    let least = told.iter().filter(|(pgs, _)| !pgs.is_empty()).map(|(_, clean)| *clean).max();
+    assert!(least.is_some_and(|e| e.0 + 10 < newest.0), "{told:?} at {newest}");
+}
