@@ -74,13 +74,24 @@ pub(crate) fn choose(
         BucketData::Tree { node_weights } => tree(b, node_weights, x, r),
         BucketData::Straw { straws, .. } => straw(b, straws, x, r),
         BucketData::Straw2 { item_weights } => {
-            let n = b.items.len();
-            let set = arg.and_then(|a| a.weight_sets.get(position).or(a.weight_sets.last()));
-            let weights = set.filter(|s| s.len() == n).unwrap_or(item_weights);
-            let ids = arg.map(|a| &a.ids).filter(|ids| ids.len() == n).unwrap_or(&b.items);
+            let (ids, weights) = straw2_draws(b, item_weights, arg, position);
             item(b, straw2(b.hash, ids, weights, x, r))
         }
     }
+}
+
+/// What a straw2 bucket draws with at a position of the result: the ids to hash and the weights.
+pub(crate) fn straw2_draws<'a>(
+    b: &'a Bucket,
+    item_weights: &'a [u32],
+    arg: Option<&'a ChooseArg>,
+    position: usize,
+) -> (&'a [i32], &'a [u32]) {
+    let n = b.items.len();
+    let set = arg.and_then(|a| a.weight_sets.get(position).or(a.weight_sets.last()));
+    let weights = set.filter(|s| s.len() == n).map_or(item_weights, Vec::as_slice);
+    let ids = arg.map(|a| &a.ids).filter(|ids| ids.len() == n).unwrap_or(&b.items);
+    (ids, weights)
 }
 
 fn item(b: &Bucket, at: usize) -> i32 {
@@ -139,7 +150,7 @@ const LANES: usize = 8;
 ///
 /// Most items are ruled out without the logarithm: it grows with `u`, so neither a smaller `u` nor a smaller weight
 /// than the winner's can win. And `n / w < best` is the same as `n < best * w`, so only a new winner costs a division.
-fn straw2(hash: u8, ids: &[i32], weights: &[u32], x: u32, r: u32) -> usize {
+pub(crate) fn straw2(hash: u8, ids: &[i32], weights: &[u32], x: u32, r: u32) -> usize {
     let (mut high, mut best) = (0, u64::MAX);
     let (mut high_u, mut high_weight) = (0, 0);
     let mut base = 0;

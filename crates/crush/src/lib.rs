@@ -13,7 +13,9 @@ mod finalize;
 mod validate;
 mod wire;
 
+mod batch;
 mod choose;
+mod lanes;
 mod ln;
 mod ln_table;
 mod mapper;
@@ -32,6 +34,7 @@ mod weights;
 
 mod text;
 
+pub use batch::Batch;
 pub use error::EditError;
 pub use map::{
     Alg, Bucket, BucketData, ChooseArg, ChooseArgMap, CrushMap, DEFAULT_CHOOSE_ARGS, ITEM_NONE, ITEM_UNDEF,

@@ -3,6 +3,7 @@
 //! Source: crush_do_rule, crush_choose_firstn, crush_choose_indep in src/crush/mapper.c. Results are equal bit for
 //! bit to Ceph's, for every map that [`CrushMap::validate`] accepts, as long as the step budget lasts.
 
+use crate::batch::First;
 use crate::choose::{Perms, choose};
 use crate::hash::hash32_2;
 use crate::{Bucket, ChooseArgMap, CrushMap, ITEM_NONE, ITEM_UNDEF, Step};
@@ -11,7 +12,7 @@ use crate::{Bucket, ChooseArgMap, CrushMap, ITEM_NONE, ITEM_UNDEF, Step};
 /// thousands; a rule with absurd try counts would otherwise take hours. At the bound a run takes about a tenth of a
 /// second and leaves the rest of its result empty.
 pub const DRAW_BUDGET: u64 = 16 << 20;
-const DRAW_COST: u64 = 16;
+pub(crate) const DRAW_COST: u64 = 16;
 
 /// Memory of a run, to be reused between runs, also of other rules and maps.
 #[derive(Debug, Clone)]
@@ -107,8 +108,14 @@ impl CrushMap {
                 | Step::CHOOSELEAF_FIRSTN
                 | Step::CHOOSELEAF_INDEP => {
                     if size > 0 {
-                        size =
-                            run.choose_step(step, &knobs, working.get(..size).unwrap_or(&[]), output, leaves);
+                        size = run.choose_step(
+                            step,
+                            &knobs,
+                            working.get(..size).unwrap_or(&[]),
+                            &mut &[][..],
+                            output,
+                            leaves,
+                        );
                         std::mem::swap(working, output);
                     }
                 }
@@ -123,12 +130,12 @@ impl CrushMap {
         *exhausted = run.budget == 0;
     }
 
-    fn can_take(&self, item: i32) -> bool {
+    pub(crate) fn can_take(&self, item: i32) -> bool {
         if item >= 0 { item < self.max_devices } else { self.bucket(item).is_some() }
     }
 }
 
-fn put(list: &mut [i32], at: usize, item: i32) {
+pub(crate) fn put(list: &mut [i32], at: usize, item: i32) {
     if let Some(slot) = list.get_mut(at) {
         *slot = item;
     }
@@ -139,7 +146,7 @@ fn at(list: &[i32], at: usize) -> i32 {
 }
 
 /// The try counts in force; set steps change them for the rest of the rule.
-struct Knobs {
+pub(crate) struct Knobs {
     tries: u32,
     /// 0 when no step has set it.
     leaf_tries: u32,
@@ -151,7 +158,7 @@ struct Knobs {
 }
 
 impl Knobs {
-    fn of(map: &CrushMap) -> Self {
+    pub(crate) fn of(map: &CrushMap) -> Self {
         let t = &map.tunables;
         Self {
             // The tunable counts retries, a rule's step counts tries.
@@ -165,7 +172,7 @@ impl Knobs {
         }
     }
 
-    fn set(&mut self, step: &Step) {
+    pub(crate) fn set(&mut self, step: &Step) {
         let Ok(n) = u32::try_from(step.arg1) else { return };
         match step.op {
             Step::SET_CHOOSE_TRIES if n > 0 => self.tries = n,
@@ -177,11 +184,32 @@ impl Knobs {
             _ => {}
         }
     }
+
+    /// The `r` of the first try for a device below the item that was drawn with `r`, the first try of its position.
+    pub(crate) fn first_leaf_r(&self, firstn: bool, r: i32) -> i32 {
+        if !firstn {
+            return r.wrapping_add(r);
+        }
+        (if self.stable { 0 } else { r }).wrapping_add(self.parent_r(r))
+    }
+
+    /// What the search for a device adds to its own `r`, below an item of a firstn step drawn with `r`.
+    fn parent_r(&self, r: i32) -> i32 {
+        if self.vary_r == 0 { 0 } else { r.wrapping_shr(self.vary_r - 1) }
+    }
+}
+
+/// How many items a step asks for below each item it starts from; not above 0 for none.
+pub(crate) fn wanted(step: &Step, result_max: usize) -> i32 {
+    if step.arg1 > 0 {
+        return step.arg1;
+    }
+    step.arg1.saturating_add(i32::try_from(result_max).unwrap_or(i32::MAX))
 }
 
 /// What one choose asks for.
 #[derive(Clone, Copy)]
-struct Want {
+struct Want<'a> {
     /// Items to choose.
     numrep: i32,
     /// The level they are of.
@@ -191,20 +219,22 @@ struct Want {
     leaf_tries: Option<u32>,
     /// The `r` of the outer choose, for a search for devices.
     parent_r: i32,
+    /// Where the first tries lead, by position; empty when they have not been drawn beforehand.
+    firsts: &'a [First],
 }
 
-struct Run<'a> {
-    map: &'a CrushMap,
-    weights: &'a [u32],
-    args: Option<&'a ChooseArgMap>,
-    x: u32,
-    perms: &'a mut Perms,
+pub(crate) struct Run<'a> {
+    pub(crate) map: &'a CrushMap,
+    pub(crate) weights: &'a [u32],
+    pub(crate) args: Option<&'a ChooseArgMap>,
+    pub(crate) x: u32,
+    pub(crate) perms: &'a mut Perms,
     /// What the run may still cost.
-    budget: u64,
+    pub(crate) budget: u64,
 }
 
 /// What came of one draw.
-enum Draw<'a> {
+pub(crate) enum Draw<'a> {
     /// An inner bucket: go on there.
     Descend(&'a Bucket),
     /// An item that cannot be used in this position at all.
@@ -215,28 +245,35 @@ enum Draw<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// One choose step over the `working` set; how many items `output` holds afterwards.
-    fn choose_step(
+    /// One choose step over the `working` set; how many items `output` holds afterwards. `firsts` are the first tries
+    /// of [`First::count`] positions for each bucket of the working set, or nothing; what is used leaves the front.
+    pub(crate) fn choose_step(
         &mut self,
         step: &Step,
         knobs: &Knobs,
         working: &[i32],
+        firsts: &mut &[First],
         output: &mut [i32],
         leaves: &mut [i32],
     ) -> usize {
         let firstn = matches!(step.op, Step::CHOOSE_FIRSTN | Step::CHOOSELEAF_FIRSTN);
         let to_leaf = matches!(step.op, Step::CHOOSELEAF_FIRSTN | Step::CHOOSELEAF_INDEP);
         let result_max = output.len();
-        let mut size = 0;
+        let (mut size, mut tried) = (0, 0);
         for &item in working {
-            let mut numrep = step.arg1;
-            if numrep <= 0 {
-                numrep = numrep.saturating_add(i32::try_from(result_max).unwrap_or(i32::MAX));
-            }
+            let numrep = wanted(step, result_max);
             let (true, Some(bucket)) = (numrep > 0, self.map.bucket(item)) else { continue };
             let (Some(out), Some(out2)) = (output.get_mut(size..), leaves.get_mut(size..)) else { break };
-            let mut want =
-                Want { numrep, type_id: step.arg2, tries: knobs.tries, leaf_tries: None, parent_r: 0 };
+            let (own, others) = firsts.split_at(First::count(numrep, result_max - tried).min(firsts.len()));
+            (*firsts, tried) = (others, tried + own.len());
+            let mut want = Want {
+                numrep,
+                type_id: step.arg2,
+                tries: knobs.tries,
+                leaf_tries: None,
+                parent_r: 0,
+                firsts: own,
+            };
             let count = result_max - size;
             if firstn {
                 let once = if knobs.descend_once { 1 } else { knobs.tries };
@@ -260,7 +297,7 @@ impl<'a> Run<'a> {
     fn firstn(
         &mut self,
         bucket: &'a Bucket,
-        want: &Want,
+        want: &Want<'_>,
         knobs: &Knobs,
         out: &mut [i32],
         start: usize,
@@ -284,7 +321,7 @@ impl<'a> Run<'a> {
     fn firstn_one(
         &mut self,
         bucket: &'a Bucket,
-        want: &Want,
+        want: &Want<'_>,
         knobs: &Knobs,
         rep: i32,
         out: &[i32],
@@ -292,6 +329,14 @@ impl<'a> Run<'a> {
         count: usize,
         out2: &mut [i32],
     ) -> Option<i32> {
+        if let Some(first) = self.first(want, rep as usize, out.get(..outpos)?) {
+            let leaf_taken = || out2.iter().take(outpos).any(|leaf| *leaf == first.leaf);
+            if rep as usize == outpos && (want.leaf_tries.is_none() || !leaf_taken()) {
+                put(out2, outpos, first.leaf);
+                self.budget -= u64::from(first.cost);
+                return Some(first.item);
+            }
+        }
         let mut failed = 0u32;
         loop {
             let mut within = bucket;
@@ -347,7 +392,7 @@ impl<'a> Run<'a> {
     fn firstn_judge(
         &mut self,
         item: Option<i32>,
-        want: &Want,
+        want: &Want<'_>,
         knobs: &Knobs,
         r: i32,
         out: &[i32],
@@ -359,7 +404,7 @@ impl<'a> Run<'a> {
             return Draw::Bad;
         }
         let Some(item) = item else { return Draw::Rejected };
-        let inner = match self.classify(item, want.type_id) {
+        let inner = match classify(self.map, item, want.type_id) {
             Ok(inner) => inner,
             Err(draw) => return draw,
         };
@@ -369,9 +414,9 @@ impl<'a> Run<'a> {
         if let Some(tries) = want.leaf_tries {
             match inner {
                 Some(inner) => {
-                    let parent_r = if knobs.vary_r == 0 { 0 } else { r.wrapping_shr(knobs.vary_r - 1) };
                     let numrep = if knobs.stable { 1 } else { outpos as i32 + 1 };
-                    let leaf = Want { numrep, type_id: 0, tries, leaf_tries: None, parent_r };
+                    let parent_r = knobs.parent_r(r);
+                    let leaf = Want { numrep, type_id: 0, tries, leaf_tries: None, parent_r, firsts: &[] };
                     if self.firstn(inner, &leaf, knobs, out2, outpos, count, &mut []) <= outpos {
                         return Draw::Rejected;
                     }
@@ -386,7 +431,7 @@ impl<'a> Run<'a> {
     fn indep(
         &mut self,
         bucket: &'a Bucket,
-        want: &Want,
+        want: &Want<'_>,
         out: &mut [i32],
         start: usize,
         mut left: usize,
@@ -417,13 +462,20 @@ impl<'a> Run<'a> {
     fn indep_one(
         &mut self,
         bucket: &'a Bucket,
-        want: &Want,
+        want: &Want<'_>,
         rep: usize,
         failed: u32,
         out: &[i32],
         range: std::ops::Range<usize>,
         out2: &mut [i32],
     ) -> Option<i32> {
+        if failed == 0 {
+            if let Some(first) = self.first(want, rep, out.get(range.clone())?) {
+                put(out2, rep, first.leaf);
+                self.budget -= u64::from(first.cost);
+                return Some(first.item);
+            }
+        }
         let mut within = bucket;
         loop {
             let uniform = matches!(within.data, crate::BucketData::Uniform { .. });
@@ -434,7 +486,7 @@ impl<'a> Run<'a> {
             if self.budget == 0 {
                 return None;
             }
-            let inner = match self.classify(item, want.type_id) {
+            let inner = match classify(self.map, item, want.type_id) {
                 Ok(inner) => inner,
                 Err(Draw::Descend(inner)) => {
                     within = inner;
@@ -451,7 +503,8 @@ impl<'a> Run<'a> {
             if let Some(tries) = want.leaf_tries {
                 match inner {
                     Some(inner) => {
-                        let leaf = Want { type_id: 0, tries, leaf_tries: None, parent_r: r, ..*want };
+                        let leaf =
+                            Want { type_id: 0, tries, leaf_tries: None, parent_r: r, firsts: &[], ..*want };
                         self.indep(inner, &leaf, out2, rep, 1, &mut []);
                         if at(out2, rep) == ITEM_NONE {
                             return None;
@@ -464,20 +517,16 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Sorts a drawn item: of the level wanted (a bucket or, as `None`, a device), on the way there, or unusable.
-    fn classify(&self, item: i32, type_id: i32) -> Result<Option<&'a Bucket>, Draw<'a>> {
-        let map = self.map;
-        if item >= map.max_devices {
-            return Err(Draw::Bad);
-        }
-        if item >= 0 {
-            return if type_id == 0 { Ok(None) } else { Err(Draw::Bad) };
-        }
-        match map.bucket(item) {
-            Some(b) if i32::from(b.type_id) == type_id => Ok(Some(b)),
-            Some(b) => Err(Draw::Descend(b)),
-            None => Err(Draw::Bad),
-        }
+    /// Where the first try for position `rep` leads, when that is known and nothing speaks against it; else the try is
+    /// made step by step. `taken` are the items that it may not meet.
+    fn first<'f>(&self, want: &Want<'f>, rep: usize, taken: &[i32]) -> Option<&'f First> {
+        let first = want.firsts.get(rep)?;
+        let device = if want.leaf_tries.is_some() { first.leaf } else { first.item };
+        let fits = first.item != ITEM_NONE
+            && self.budget > u64::from(first.cost)
+            && !taken.contains(&first.item)
+            && (device < 0 || !self.is_out(device));
+        fits.then_some(first)
     }
 
     /// Draws from a bucket by its algorithm; `None` when it is empty.
@@ -502,5 +551,20 @@ impl<'a> Run<'a> {
             0 => true,
             w => hash32_2(self.x, item as u32) & 0xffff >= w,
         }
+    }
+}
+
+/// Sorts a drawn item: of the level wanted (a bucket or, as `None`, a device), on the way there, or unusable.
+pub(crate) fn classify(map: &CrushMap, item: i32, type_id: i32) -> Result<Option<&Bucket>, Draw<'_>> {
+    if item >= map.max_devices {
+        return Err(Draw::Bad);
+    }
+    if item >= 0 {
+        return if type_id == 0 { Ok(None) } else { Err(Draw::Bad) };
+    }
+    match map.bucket(item) {
+        Some(b) if i32::from(b.type_id) == type_id => Ok(Some(b)),
+        Some(b) => Err(Draw::Descend(b)),
+        None => Err(Draw::Bad),
     }
 }

@@ -3,7 +3,7 @@
 //! Source: OSDMap::object_locator_to_pg, _pg_to_raw_osds, _apply_upmap, _raw_to_up_osds, _apply_primary_affinity,
 //! _get_temp_osds and _pg_to_up_acting_osds in src/osd/OSDMap.cc; pg_pool_t in src/osd/osd_types.cc.
 
-use crush::{CrushMap, ITEM_NONE, Scratch, hash::hash32_2, str_hash};
+use crush::{Batch, CrushMap, ITEM_NONE, Scratch, hash::hash32_2, str_hash};
 use types::{ObjectLocator, PgId, PoolId, SpgId};
 
 use crate::flags::{MAX_PRIMARY_AFFINITY, WEIGHT_OUT};
@@ -95,12 +95,14 @@ impl<'a> PgMapper<'a> {
 
     /// Up and acting set of a PG (or raw PG); empty when the pool does not exist.
     pub fn map(&mut self, pg: PgId) -> &PgMapping {
-        self.out.up.clear();
-        self.out.acting.clear();
-        self.out.up_primary = NO_OSD;
-        self.out.acting_primary = NO_OSD;
+        self.forget();
         let Some(pool) = self.map.pool(pg.pool) else { return &self.out };
         let seed = self.raw_osds(pool, pg);
+        self.up_and_acting(pool, pg, seed)
+    }
+
+    /// The mapping that follows from `raw`; `out` is fresh.
+    fn up_and_acting(&mut self, pool: &Pool, pg: PgId, seed: u32) -> &PgMapping {
         self.map.apply_upmap(pool, pg, &mut self.raw);
         self.map.raw_to_up(pool, &self.raw, &mut self.out.up);
         self.out.up_primary = first_osd(&self.out.up);
@@ -113,6 +115,38 @@ impl<'a> PgMapper<'a> {
             }
         }
         &self.out
+    }
+
+    fn forget(&mut self) {
+        self.out.up.clear();
+        self.out.acting.clear();
+        self.out.up_primary = NO_OSD;
+        self.out.acting_primary = NO_OSD;
+    }
+
+    /// The PGs of a pool in order, placed together: see [`CrushMap::place_all`].
+    fn map_pool(&mut self, id: PoolId, pool: &Pool, batch: &mut Batch, f: &mut impl FnMut(PgId, &PgMapping)) {
+        let map = self.map;
+        let seeds: Vec<u32> = (0..pool.pg_num).map(|seed| pool.placement_seed(PgId::new(id, seed))).collect();
+        // Without a rule nothing is placed, and every PG is told so.
+        let rule = find_rule(&map.crush, pool.crush_rule, pool.kind, pool.size).unwrap_or(u32::MAX);
+        let size = usize::from(pool.size);
+        map.crush.place_all(rule, &seeds, size, &map.weights, Some(id.0), batch, |i, osds| {
+            let (pg, seed) = (PgId::new(id, i as u32), seeds.get(i).copied().unwrap_or(0));
+            self.forget();
+            self.raw.clear();
+            self.raw.extend_from_slice(osds);
+            self.drop_missing(pool);
+            f(pg, self.up_and_acting(pool, pg, seed));
+        });
+    }
+
+    fn drop_missing(&mut self, pool: &Pool) {
+        if pool.can_shift_osds() {
+            self.raw.retain(|o| self.map.exists(*o));
+        } else {
+            self.raw.iter_mut().filter(|o| !self.map.exists(**o)).for_each(|o| *o = ITEM_NONE);
+        }
     }
 
     /// What CRUSH gives, less OSDs that do not exist; and the placement seed.
@@ -135,11 +169,7 @@ impl<'a> PgMapper<'a> {
                 &mut self.raw,
             );
         }
-        if pool.can_shift_osds() {
-            self.raw.retain(|o| self.map.exists(*o));
-        } else {
-            self.raw.iter_mut().filter(|o| !self.map.exists(**o)).for_each(|o| *o = ITEM_NONE);
-        }
+        self.drop_missing(pool);
         seed
     }
 
@@ -189,9 +219,9 @@ impl OsdMap {
 
     /// Maps every PG of the map, pool by pool, without allocating for each.
     pub fn for_each_pg(&self, mut f: impl FnMut(PgId, &PgMapping)) {
-        let mut mapper = PgMapper::new(self);
-        for pg in self.pgs() {
-            f(pg, mapper.map(pg));
+        let (mut mapper, mut batch) = (PgMapper::new(self), Batch::default());
+        for (id, pool) in &self.pools {
+            mapper.map_pool(*id, pool, &mut batch, &mut f);
         }
     }
 
