@@ -13,6 +13,7 @@ pub mod nonce;
 pub mod osd;
 mod osd_start;
 mod peers;
+mod turn;
 mod twin;
 
 pub use osd_start::StartPlace;

@@ -18,9 +18,7 @@ use msgr::{Limits, Local, Policy};
 use pg::{Input, OsdConfig, OsdCore, Output, PeerInfo};
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
 use runtime::{Clock, FileDevice, LocalSocket, Machine, Owner, TwinDevice};
-use store::{
-    Checkpoint, CheckpointDone, Commit, CommitDone, Device, DeviceError, Options, Store, StoreError,
-};
+use store::{Checkpoint, CheckpointDone, Commit, Device, Options, Store, StoreError};
 use tokio::sync::{Notify, oneshot, watch};
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Fsid, OsdId};
 
@@ -28,6 +26,7 @@ use crate::admin_socket::{self, AdminSocketAt, Commands};
 use crate::listen::ListenAt;
 use crate::osd_start::{StartPlace, Startup, Step};
 use crate::peers::{OwnAddrs, Peers, Target};
+use crate::turn::{Bell, Committer, Executed, Outcome, timed};
 use crate::twin::Twin;
 use runtime::session::MonSession;
 use runtime::session::SharedAuth;
@@ -117,9 +116,12 @@ impl Osd {
             startup,
             twin: Twin::Unknown,
             shell: Arc::downgrade(&shell),
-            commits: spawn_worker("osd-commit", &device, &shell, |job: Commit, dev| {
-                Event::Committed(job.execute(dev))
-            })?,
+            commits: Committer::new(
+                Arc::clone(&device),
+                spawn_worker("osd-commit", &device, &shell, |job: Commit, dev| {
+                    Event::Committed(timed(job, dev))
+                })?,
+            ),
             checkpoints: spawn_worker("osd-checkpoint", &device, &shell, |job: Checkpoint, dev| {
                 Event::Checkpointed(job.execute(dev))
             })?,
@@ -128,6 +130,7 @@ impl Osd {
             commit_wanted: false,
             out: Vec::new(),
             dirty: Vec::new(),
+            bell: Bell::new(turn_end(&shell)),
         };
         let _ = shell.owner.set(Owner::new(machine));
         session.connect();
@@ -196,6 +199,16 @@ fn spawn_worker<J: Send + 'static>(
     Ok(jobs)
 }
 
+fn turn_end(shell: &Arc<Shell>) -> impl FnMut() -> bool + Send + 'static {
+    let shell = Arc::downgrade(shell);
+    move || {
+        shell.upgrade().is_some_and(|shell| {
+            shell.submit(Event::TurnEnds);
+            true
+        })
+    }
+}
+
 async fn tick(shell: Weak<Shell>) {
     let mut every = tokio::time::interval(Duration::from_millis(500));
     loop {
@@ -225,8 +238,10 @@ impl Shell {
 /// What the owner handles: the core's inputs, and the device's results.
 enum Event {
     Core(Box<Input>),
-    Committed(Result<CommitDone, DeviceError>),
+    Committed(Outcome),
     Checkpointed(Result<CheckpointDone, StoreError>),
+    /// Every connection that had something was read.
+    TurnEnds,
     /// A message on some connection; which peer it is from is known to the machine.
     Message {
         conn: ConnId,
@@ -255,15 +270,16 @@ struct OsdMachine {
     startup: Startup,
     twin: Twin,
     shell: Weak<Shell>,
-    commits: mpsc::Sender<Commit>,
+    commits: Committer,
     checkpoints: mpsc::Sender<Checkpoint>,
     /// One commit is with the device at a time; what comes meanwhile forms the next one.
     committing: bool,
     checkpointing: bool,
     commit_wanted: bool,
     out: Vec<Output>,
-    /// Channels with messages queued by this batch.
+    /// Channels with messages queued since the last turn's end.
     dirty: Vec<ConnId>,
+    bell: Bell,
 }
 
 impl Machine for OsdMachine {
@@ -272,16 +288,18 @@ impl Machine for OsdMachine {
     fn apply(&mut self, inputs: &mut Vec<Event>) {
         // One time for the batch: it came at once.
         let now = self.clock.now();
+        let mut turn_ends = false;
         for event in inputs.drain(..) {
+            // Other threads have no turns.
+            turn_ends |= matches!(event, Event::TurnEnds | Event::Committed(_) | Event::Checkpointed(_));
             if let Some(input) = self.translate(event) {
                 self.handle(now, input);
             }
         }
-        self.commit();
-        self.dirty.sort_unstable();
-        self.dirty.dedup();
-        for conn in self.dirty.drain(..) {
-            self.messenger.flush(conn);
+        if turn_ends {
+            self.end_turn();
+        } else if self.commit_wanted || !self.dirty.is_empty() {
+            self.bell.ring();
         }
     }
 }
@@ -307,11 +325,11 @@ impl OsdMachine {
                 }
                 Some(*input)
             }
-            Event::Committed(done) => {
-                self.committing = false;
-                self.commit_wanted = true;
-                Some(self.settled(|store| store.committed(done)))
+            Event::TurnEnds => {
+                self.bell.heard();
+                None
             }
+            Event::Committed(outcome) => Some(self.committed(outcome)),
             Event::Checkpointed(done) => {
                 self.checkpointing = false;
                 // A commit that found the log full has room now, and nothing else may come to ask for it.
@@ -513,18 +531,55 @@ impl OsdMachine {
         self.dirty.push(conn);
     }
 
-    /// Hands the device what was submitted, unless it is still busy with the last batch.
-    fn commit(&mut self) {
-        if self.commit_wanted && !self.committing {
-            self.commit_wanted = false;
-            if let Some(commit) = self.core.store_mut().take_commit() {
-                self.committing = self.commits.send(commit).is_ok();
+    /// Sends what was queued, replicas' work before our own write, and gives the device what was submitted.
+    fn end_turn(&mut self) {
+        self.flush();
+        if let Some(outcome) = self.commit() {
+            let durable = self.committed(outcome);
+            self.handle(self.clock.now(), durable);
+            let store = self.core.store_mut();
+            self.commit_wanted = store.submitted() > store.durable();
+            self.flush();
+            if self.commit_wanted {
+                self.bell.ring();
             }
         }
         if !self.checkpointing && self.core.store_mut().checkpoint_due() {
             if let Some(checkpoint) = self.core.store_mut().take_checkpoint() {
                 self.checkpointing = self.checkpoints.send(checkpoint).is_ok();
             }
+        }
+    }
+
+    fn flush(&mut self) {
+        self.dirty.sort_unstable();
+        self.dirty.dedup();
+        for conn in self.dirty.drain(..) {
+            self.messenger.flush(conn);
+        }
+    }
+
+    fn committed(&mut self, (done, took): Outcome) -> Input {
+        self.committing = false;
+        self.commit_wanted = true;
+        self.commits.note(took);
+        self.settled(|store| store.committed(done))
+    }
+
+    /// Hands the device what was submitted, unless it is still busy with the last batch; the outcome, when it is here at
+    /// once.
+    fn commit(&mut self) -> Option<Outcome> {
+        if !std::mem::take(&mut self.commit_wanted) || self.committing {
+            return None;
+        }
+        let commit = self.core.store_mut().take_commit()?;
+        match self.commits.execute(commit) {
+            Executed::Now(outcome) => Some(outcome),
+            Executed::Later => {
+                self.committing = true;
+                None
+            }
+            Executed::Never => None,
         }
     }
 }

@@ -77,6 +77,8 @@ pub enum PgBody {
     /// Everything up to `version` is durable here.
     RepOpAck {
         version: Eversion,
+        /// Other PGs of the same primary, of which a commit made writes durable too.
+        others: Vec<RepAck>,
     },
     /// A member's store has room for so many bytes: told when it is little, and when it is enough again.
     Room {
@@ -148,6 +150,16 @@ pub enum PgBody {
         data: Bytes,
     },
 }
+
+/// Everything of a PG up to `version` is durable on the member that says so, in this interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RepAck {
+    pub pgid: SpgId,
+    pub interval: Epoch,
+    pub version: Eversion,
+}
+
+codec::wire_plain!(RepAck { pgid, interval, version });
 
 /// A question for a piece of an object.
 #[derive(Debug, Clone, PartialEq)]
@@ -298,7 +310,7 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
             put(w, 8, &RepOpHead { txn_head, trim_to });
             return payload;
         }
-        PgBody::RepOpAck { version } => put(w, 9, &version),
+        PgBody::RepOpAck { version, others } => put(w, 9, &(version, others)),
         PgBody::Pull { wants } => put(w, 29, &wants),
         PgBody::Push(pushes) => put(w, 30, &pushes),
         PgBody::PushAck { objects } => put(w, 31, &objects),
@@ -352,7 +364,7 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
             let h = RepOpHead::decode(r)?;
             PgBody::RepOp(Box::new(RepOp { txn_head: h.txn_head, payload: data.clone(), trim_to: h.trim_to }))
         }
-        9 => PgBody::RepOpAck { version: Eversion::decode(r)? },
+        9 => PgBody::RepOpAck { version: Eversion::decode(r)?, others: Vec::decode(r)? },
         13 => PgBody::PullRefused { object: HObject::decode(r)?, need: Eversion::decode(r)? },
         14 => PgBody::BackfillRange {
             begin: HObject::decode(r)?,
@@ -393,6 +405,7 @@ mod tests {
 
     fn bodies() -> Vec<PgBody> {
         let info = PgInfo::new(PgId::new(PoolId(1), 2));
+        let pgid = SpgId::replicated(PgId::new(PoolId(1), 3));
         let v = Eversion::new(Epoch(3), 4);
         let o = HObject { name: "o".into(), ..HObject::min() };
         let (log, past) = (LogPart::default(), PastIntervals::default());
@@ -412,7 +425,7 @@ mod tests {
             PgBody::Activated,
             PgBody::History { history: PgHistory::default() },
             PgBody::RepOp(Box::new(rep)),
-            PgBody::RepOpAck { version: v },
+            PgBody::RepOpAck { version: v, others: vec![RepAck { pgid, interval: Epoch(5), version: v }] },
             PgBody::Pull { wants: vec![(o.clone(), v)] },
             PgBody::Push(vec![push.clone(), push]),
             PgBody::PushAck { objects: vec![(o.clone(), v), (o.clone(), v)] },

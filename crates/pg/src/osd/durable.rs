@@ -6,6 +6,8 @@ use types::{Eversion, SpgId};
 use super::OsdCore;
 use super::shared::{Done, PgDone};
 use crate::io::Output;
+use crate::peer::{PgBody, RepAck};
+use crate::pg::room::tight_room;
 
 impl OsdCore {
     /// Everything up to `seq` is on stable media. Writes and acks of one PG are told as one, the newest.
@@ -38,15 +40,35 @@ impl OsdCore {
                 }
             }
         }
-        for (id, v) in acked.0 {
-            if let Some(pg) = self.pgs.get_mut(&id) {
-                pg.rep_op_durable(v, &mut self.shared);
-            }
-        }
+        self.acknowledge(acked);
         for (id, v) in written.0 {
             if let Some(pg) = self.pgs.get_mut(&id) {
                 pg.write_durable(v, &mut self.shared);
             }
+        }
+    }
+}
+
+impl OsdCore {
+    /// Tells primaries what is durable here: each in one message.
+    fn acknowledge(&mut self, acked: Newest) {
+        if acked.0.is_empty() {
+            return;
+        }
+        let tight = tight_room(&self.shared);
+        let mut acks: Vec<(i32, RepAck)> = Vec::with_capacity(acked.0.len());
+        for (id, v) in acked.0 {
+            if let Some(pg) = self.pgs.get_mut(&id) {
+                acks.extend(pg.rep_op_durable(v, tight, &mut self.shared));
+            }
+        }
+        // Of one primary, in the order of the PGs.
+        acks.sort_by_key(|(osd, _)| *osd);
+        for of_one in acks.chunk_by(|(a, _), (b, _)| a == b) {
+            let Some(((osd, first), others)) = of_one.split_first() else { continue };
+            let others = others.iter().map(|(_, ack)| *ack).collect();
+            let body = PgBody::RepOpAck { version: first.version, others };
+            self.shared.send_pg(*osd, first.pgid, first.interval, body);
         }
     }
 }

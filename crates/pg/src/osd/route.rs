@@ -10,7 +10,7 @@ use crate::exec::classify;
 use crate::info::PgInfo;
 use crate::interval::PastIntervals;
 use crate::io::{HeartbeatNet, Output};
-use crate::peer::{PgBody, PgMessage};
+use crate::peer::{PgBody, PgMessage, RepAck};
 use crate::pg::room::Taken;
 use crate::pg::{ClientOp, Pg};
 use crate::range::pg_range;
@@ -171,7 +171,13 @@ impl OsdCore {
         // No such PG here: the client's map is old, and it has just been sent ours.
     }
 
-    pub(super) fn pg_message(&mut self, from: i32, msg: PgMessage) {
+    pub(super) fn pg_message(&mut self, from: i32, mut msg: PgMessage) {
+        if let PgBody::RepOpAck { others, .. } = &mut msg.body {
+            for RepAck { pgid, interval, version } in std::mem::take(others) {
+                let body = PgBody::RepOpAck { version, others: Vec::new() };
+                self.pg_message(from, PgMessage { pgid, epoch: msg.epoch, interval, body });
+            }
+        }
         if !self.pgs.contains_key(&msg.pgid) {
             return self.no_such_pg(from, &msg);
         }
@@ -288,7 +294,7 @@ fn deliver_other(
         PgBody::Room { bytes } => pg.handle_room(from, bytes, cx),
         PgBody::ScrubGrant { granted } => pg.handle_scrub_grant(from, granted, cx),
         PgBody::ScrubMap(part) => pg.handle_scrub_map(from, *part, cx),
-        PgBody::RepOpAck { version } => pg.handle_rep_op_ack(from, version, cx),
+        PgBody::RepOpAck { version, .. } => pg.handle_rep_op_ack(from, version, cx),
         PgBody::PushAck { objects } => pg.handle_push_ack(from, &objects, cx),
         PgBody::PullRefused { object, need } => pg.handle_pull_refused(from, &object, need, cx),
         PgBody::BackfillWants { end, objects } => pg.handle_backfill_wants(from, &end, objects, cx),

@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use codec::{Decode, DecodeError, Encode};
+use codec::{Decode, Encode};
 use store::{ObjectKey, Space, Store, StoreError, Txn};
 use types::{HObject, SpgId};
 
@@ -77,7 +77,7 @@ pub(crate) fn load(store: &mut Store) -> Result<Vec<Removal>, ReadError> {
         let Some((last, _)) = page.last() else { return Ok(found) };
         from = [last, &[0][..]].concat();
         for (_, raw) in page {
-            let (id, ranges) = <(SpgId, Vec<Range>)>::from_bytes(raw).map_err(DecodeError::from)?;
+            let (id, ranges) = <(SpgId, Vec<Range>)>::from_bytes(raw)?;
             found.push(Removal { id, ranges, not_before: Duration::ZERO });
         }
     }

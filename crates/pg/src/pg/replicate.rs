@@ -5,7 +5,7 @@ use store::{Priority, StoreError, Txn};
 use types::{Epoch, Eversion, HObject, SpgId};
 
 use super::client::ClientOp;
-use super::room::{Taken, tight_room};
+use super::room::Taken;
 use super::writes::InFlight;
 use super::{Pg, Phase, persist};
 use crate::entry::{EntryKind, LogEntry, OpReturn};
@@ -13,7 +13,7 @@ use crate::exec::{EntryDraft, Executed};
 use crate::info::AfterWrite;
 use crate::io::{FatalReason, LogLevel};
 use crate::osd::shared::{Done, PgDone, Shared};
-use crate::peer::{PgBody, RepOp};
+use crate::peer::{PgBody, RepAck, RepOp};
 
 /// A write that is ready to go out: its transaction, its entries, and what follows it.
 pub(super) struct Write {
@@ -244,16 +244,22 @@ impl Pg {
         Taken::Done
     }
 
-    /// Member: a write is durable here. One ack for the newest of a batch tells of all before it.
-    pub fn rep_op_durable(&mut self, version: Eversion, cx: &mut Shared) {
-        if self.phase == Phase::Replica {
-            if let Some(bytes) = tight_room(cx) {
-                cx.told_tight = true;
-                self.tell_room(bytes, cx);
-            }
-            let body = PgBody::RepOpAck { version };
-            cx.send_pg(self.primary(), self.id, self.primary_interval, body);
+    /// Member: a write is durable here; the ack, with whom to send it to. One for the newest of a batch tells of all before
+    /// it. `tight`: so little room is left here.
+    pub fn rep_op_durable(
+        &mut self,
+        version: Eversion,
+        tight: Option<u64>,
+        cx: &mut Shared,
+    ) -> Option<(i32, RepAck)> {
+        if self.phase != Phase::Replica {
+            return None;
         }
+        if let Some(bytes) = tight {
+            cx.told_tight = true;
+            self.tell_room(bytes, cx);
+        }
+        Some((self.primary(), RepAck { pgid: self.id, interval: self.primary_interval, version }))
     }
 
     /// Primary: everything up to `version` is durable on that member.
