@@ -17,6 +17,7 @@ Needs root, iproute2 and nftables. Everything lies in DIR; `down` removes the na
 what other programs use.
 """
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -65,6 +66,23 @@ auth allow insecure global id reclaim = false
 mgr initial modules =
 osd memory target = 1073741824
 """
+
+
+def missing():
+    """Why there can be no hosts here; None when there can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    name = "ho-try-%d" % os.getpid()
+    try:
+        run("ip", "netns", "add", name)
+        run("ip", "netns", "exec", name, "nft", "add table inet cut")
+        run("ip", "netns", "exec", name, "nft", "add table ip px; add chain ip px out { type nat hook output priority -100; }")
+    except (OSError, Trouble) as e:
+        return "no network namespaces with nftables here: %s" % e
+    finally:
+        with contextlib.suppress(OSError):
+            run("ip", "netns", "del", name, check=False)
+    return None
 
 
 def free_net(first):

@@ -29,7 +29,7 @@ def schedule(seed, minutes, kinds):
 
 class Storm:
     def __init__(self, thrash):
-        self.thrash, self.cluster, self.away, self.heals, self.count, self.skipped = thrash, thrash.cluster, {}, [], 0, 0
+        self.thrash, self.cluster, self.away, self.heals, self.count, self.skipped, self.order = thrash, thrash.cluster, {}, [], 0, 0, 0
         self.hosts = getattr(self.cluster, "hosts", None)
         self.loses = self.cluster.kind == "loligo" or getattr(self.hosts, "peer", "") == "loligo"
 
@@ -38,7 +38,8 @@ class Storm:
 
     def run(self, minutes):
         """Until the last fault is healed. The cluster is not clean then."""
-        begin, plan = time.monotonic(), schedule(self.thrash.args.seed, minutes, self.kinds())
+        self.start = time.monotonic()
+        begin, plan = self.start, schedule(self.thrash.args.seed, minutes, self.kinds())
         while plan or self.heals:
             now = time.monotonic() - begin
             if self.heals and self.heals[0][0] <= now:
@@ -62,7 +63,8 @@ class Storm:
         print("%6.1f s  %-14s %-26s for %.1f s" % (time.monotonic() - start, kind, target, length), flush=True)
 
     def heal_at(self, when, what):
-        heapq.heappush(self.heals, (when, len(self.heals) + 1000 * self.count, what))
+        self.order += 1
+        heapq.heappush(self.heals, (when, self.order, what))
 
     def choose(self, names, most, rng):
         """One that is there, when no more than `most` are away with it."""
@@ -80,7 +82,18 @@ class Storm:
     def back(self, name, rng):
         twin = "power-loss=%d" % rng.getrandbits(30) if self.loses and rng.random() < 0.5 else ""
         self.cluster.launch(name, twin=twin)
-        del self.away[name]
+        self.started(name, time.monotonic() + 60)
+
+    def started(self, name, until):
+        """It counts as away until it runs: on a busy machine that takes a while."""
+        self.cluster.reap()
+        try:
+            self.cluster.pid(name)
+            del self.away[name]
+        except Trouble:
+            if time.monotonic() > until:
+                raise
+            self.heal_at(time.monotonic() - self.start + 0.2, lambda: self.started(name, until))
 
     def kill(self, name, length, rng, now):
         if name:

@@ -84,12 +84,26 @@ fn clients(root: &Path) -> Result<()> {
     step("the client library", || clients_test(root, "rados", "cluster"))?;
     step("the thrasher's own checks", || python(root, "thrash", &["-m", "unittest", "-q", "test_history"]))?;
     step("thrasher", || {
-        let faults = "kill-osd,kill-leader,kill-all-osds,freeze-primary,move-rack";
+        let faults = "kill-osd,kill-leader,kill-all-osds,freeze-primary,move-rack,power-loss-all";
         python(
             root,
             ".",
             &["thrash/thrash.py", "loligo", "--loligo", GATE_BINARY, "--each", "--faults", faults],
         )
+    })?;
+    step("thrasher on hosts", || {
+        let faults = "partition-leader,partition-one-way,bad-links";
+        let words = [
+            "thrash/thrash.py",
+            "hosts",
+            "--may-skip",
+            "--loligo",
+            GATE_BINARY,
+            "--each",
+            "--faults",
+            faults,
+        ];
+        python(root, ".", &words)
     })
 }
 

@@ -82,6 +82,14 @@ fn admin(c: &Cluster) -> [String; 4] {
     ["--login".to_owned(), "admin".to_owned(), "--keyring".to_owned(), keyring]
 }
 
+/// Makes an OSD of a file with the administrator's key.
+fn new_osd(c: &Cluster, disk: &Disk) -> std::process::Output {
+    let mut command = Command::new(binary());
+    command.args(["osd", "--new", "--size", "1G", "-c"]).arg(c.data().join("ceph.conf"));
+    command.arg("--osd-data").arg(&disk.data).args(admin(c));
+    command.output().expect("loligo runs")
+}
+
 /// Raises the format version in both copies of a store's superblock.
 fn make_newer(block: &Path) {
     use std::os::unix::fs::FileExt;
@@ -107,14 +115,7 @@ fn disks_that_do_not_belong_are_refused_and_a_new_one_takes_their_place() {
     let admin = admin(&c);
     let admin: Vec<&str> = admin.iter().map(String::as_str).collect();
     disk.refused("1", &[], "there is no folder");
-    let made = Command::new(binary())
-        .args(["osd", "--new", "--size", "1G", "-c"])
-        .arg(c.data().join("ceph.conf"))
-        .arg("--osd-data")
-        .arg(&disk.data)
-        .args(&admin)
-        .output()
-        .expect("loligo runs");
+    let made = new_osd(&c, &disk);
     assert!(text(&made).contains("osd.1 is made in"), "{}", text(&made));
     let copy = Disk::new(&c, "copy");
     let copied = Command::new("cp").args(["-r", "--sparse=always"]).arg(&disk.data).arg(&copy.data).status();
@@ -158,16 +159,8 @@ fn disks_that_do_not_belong_are_refused_and_a_new_one_takes_their_place() {
 fn an_osd_whose_device_fails_a_write_stops_itself() {
     let c = Cluster::start(&["--osds", "1", "--osd-size", "1G"]);
     let mut disk = Disk::new(&c, "disk");
-    let admin = admin(&c);
     // The size of the file is a promise that the file system does not keep: past this limit every write fails.
-    let made = Command::new(binary())
-        .args(["osd", "--new", "--size", "1G", "-c"])
-        .arg(c.data().join("ceph.conf"))
-        .arg("--osd-data")
-        .arg(&disk.data)
-        .args(&admin)
-        .output()
-        .expect("loligo runs");
+    let made = new_osd(&c, &disk);
     assert!(made.status.success(), "{}", text(&made));
     let mut limited = Command::new("prlimit");
     let whole = disk.command("1", &[]);
