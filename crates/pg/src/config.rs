@@ -96,6 +96,25 @@ pub struct OsdConfig {
     /// What a scrub finds is mended at once, if it is not more than so many objects.
     pub scrub_auto_repair: bool,
     pub scrub_auto_repair_num_errors: usize,
+    /// A bug to be found by the simulator.
+    #[doc(hidden)]
+    pub planted: Option<Planted>,
+}
+
+/// Known mistakes, which tests must find.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Planted {
+    /// A new primary begins although an earlier one may still answer.
+    NoWaitForReaders,
+}
+
+impl OsdConfig {
+    /// For how long a member's answer lets a primary serve: mostly over by the time that one who is silent is marked down.
+    /// Source: osd_pool_default_read_lease_ratio (0.8).
+    pub fn read_lease(&self) -> Duration {
+        self.heartbeat_grace * 4 / 5
+    }
 }
 
 impl Default for OsdConfig {
@@ -160,6 +179,7 @@ impl Default for OsdConfig {
             repair_during_recovery: false,
             scrub_auto_repair: false,
             scrub_auto_repair_num_errors: 5,
+            planted: None,
         }
     }
 }

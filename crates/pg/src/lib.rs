@@ -28,7 +28,7 @@ mod missing;
 mod peer;
 mod range;
 
-pub use config::OsdConfig;
+pub use config::{OsdConfig, Planted};
 pub use entry::{DupEntry, EntryKind, LogEntry, OpReturn};
 pub use info::{PgHistory, PgInfo, PgSums};
 pub use interval::{Interval, IntervalKey, Members, PastIntervals};

@@ -11,7 +11,7 @@ use crate::info::{PgHistory, PgInfo, PgSums};
 use crate::interval::PastIntervals;
 use crate::merge::LogPart;
 use crate::missing::MissingItem;
-use crate::pg::{ScrubAsk, ScrubPart};
+use crate::pg::{Owed, ScrubAsk, ScrubPart};
 
 /// The number that these messages travel under.
 pub const PG_MESSAGE: u16 = type_numbers::OURS + 0x40;
@@ -52,6 +52,7 @@ pub enum PgBody {
     Notify {
         info: PgInfo,
         past: PastIntervals,
+        owed: Owed,
     },
     /// Answer to `QueryLog`.
     Log {
@@ -66,8 +67,10 @@ pub enum PgBody {
         backfill: BackfillStart,
         past: PastIntervals,
     },
-    /// The activation is durable here.
-    Activated,
+    /// The activation is durable here, and a lease until so long after it was asked for.
+    Activated {
+        lease_ms: u32,
+    },
     /// Primary shares what all copies should remember: started, clean.
     History {
         history: PgHistory,
@@ -298,12 +301,12 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
     match body {
         PgBody::QueryInfo => w.u8(1),
         PgBody::QueryLog { since } => put(w, 2, &since),
-        PgBody::Notify { info, past } => put(w, 3, &(info, past)),
+        PgBody::Notify { info, past, owed } => put(w, 3, &(info, (past, owed))),
         PgBody::Log { info, log, missing } => put(w, 4, &(info, (log, missing))),
         PgBody::Activate { info, log, backfill, past } => {
             put(w, 5, &(info, (log, (backfill as u8, past))));
         }
-        PgBody::Activated => w.u8(6),
+        PgBody::Activated { lease_ms } => put(w, 6, &lease_ms),
         PgBody::History { history } => put(w, 7, &history),
         PgBody::RepOp(op) => {
             let RepOp { txn_head, payload, trim_to } = *op;
@@ -346,7 +349,11 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
     Ok(match r.u8()? {
         1 => PgBody::QueryInfo,
         2 => PgBody::QueryLog { since: Eversion::decode(r)? },
-        3 => PgBody::Notify { info: PgInfo::decode(r)?, past: PastIntervals::decode(r)? },
+        3 => PgBody::Notify {
+            info: PgInfo::decode(r)?,
+            past: PastIntervals::decode(r)?,
+            owed: Vec::decode(r)?,
+        },
         4 => PgBody::Log { info: PgInfo::decode(r)?, log: LogPart::decode(r)?, missing: Vec::decode(r)? },
         5 => PgBody::Activate {
             info: PgInfo::decode(r)?,
@@ -358,7 +365,7 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
             },
             past: PastIntervals::decode(r)?,
         },
-        6 => PgBody::Activated,
+        6 => PgBody::Activated { lease_ms: r.u32()? },
         7 => PgBody::History { history: PgHistory::decode(r)? },
         8 => {
             let h = RepOpHead::decode(r)?;
@@ -419,10 +426,10 @@ mod tests {
         vec![
             PgBody::QueryInfo,
             PgBody::QueryLog { since: v },
-            PgBody::Notify { info: info.clone(), past: past.clone() },
+            PgBody::Notify { info: info.clone(), past: past.clone(), owed: vec![(3, 16_000), (5, 0)] },
             PgBody::Log { info: info.clone(), log: log.clone(), missing: vec![(o.clone(), item)] },
             PgBody::Activate { info, log, backfill: BackfillStart::Restart, past },
-            PgBody::Activated,
+            PgBody::Activated { lease_ms: 16_000 },
             PgBody::History { history: PgHistory::default() },
             PgBody::RepOp(Box::new(rep)),
             PgBody::RepOpAck { version: v, others: vec![RepAck { pgid, interval: Epoch(5), version: v }] },

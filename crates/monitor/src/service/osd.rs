@@ -162,6 +162,8 @@ impl Monitor {
             );
             batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
             edit::mark_down(batch.osdmap_mut(), target);
+            // Nobody listens at its address: nobody has to wait until it knows. Source: OSDMonitor::force_failure.
+            mark_dead(batch, target);
             return;
         }
         let since = now.mono.as_millis() as i64 - i64::from(m.failed_for_s.max(0)) * 1_000;
@@ -188,6 +190,9 @@ impl Monitor {
             && edit::can_mark_down(batch.osdmap(), id, self.min_up_ratio())
         {
             edit::mark_down(batch.osdmap_mut(), id);
+            if m.down_and_dead {
+                mark_dead(batch, id);
+            }
             let text = format!("osd.{id} marked itself down");
             batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
         }
@@ -202,9 +207,10 @@ impl Monitor {
         if !own || m.fsid != batch.state().fsid || batch.osdmap().is_up(m.target_osd) {
             return;
         }
-        let epoch = batch.osdmap().epoch;
+        // It speaks of what it knew when it sent this: a later life may be down by now, and not know.
+        let said = m.epoch.min(batch.osdmap().epoch);
         if let Some(o) = edit::osd_mut(batch.osdmap_mut(), m.target_osd).filter(|o| o.exists()) {
-            o.xinfo.dead_epoch = o.xinfo.dead_epoch.max(m.epoch.max(epoch));
+            o.xinfo.dead_epoch = o.xinfo.dead_epoch.max(said);
         }
         batch.answer_with_maps(conn, m.epoch.next());
     }
@@ -373,6 +379,14 @@ pub(crate) fn created_by_report(batch: &mut Batch, pool: PoolId, digest: &PgDige
     }
     let seeds: Vec<u32> = creating.seeds.iter().copied().collect();
     created(batch, pool, &seeds);
+}
+
+/// Records that nothing of an OSD, which goes down with this batch, serves any more.
+fn mark_dead(batch: &mut Batch, id: i32) {
+    let epoch = batch.next_osdmap_epoch();
+    if let Some(o) = edit::osd_mut(batch.osdmap_mut(), id) {
+        o.xinfo.dead_epoch = epoch;
+    }
 }
 
 /// Raises an OSD's `up_thru` to the map that it has.

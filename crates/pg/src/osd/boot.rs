@@ -204,6 +204,10 @@ impl OsdCore {
                     let text = format!("osd.{who} was marked down although it is alive: it boots again");
                     self.shared.cluster_log(LogLevel::Warn, text);
                     self.heartbeats.begin_search();
+                    // No PG serves here from now on: those who take over need not wait.
+                    let cx = &mut self.shared;
+                    let msg = mon::dead(cx.map.fsid, cx.map.epoch, who);
+                    cx.send_mon(msg);
                     self.count_markdown();
                 }
                 self.boot.stage = Stage::Catching;

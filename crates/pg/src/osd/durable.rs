@@ -32,7 +32,7 @@ impl OsdCore {
                         PgDone::RepOp(v) => {
                             acked.put(id, v);
                         }
-                        PgDone::Activated => pg.activated(cx.whoami, cx),
+                        PgDone::Activated => pg.activated(cx.whoami, 0, cx),
                         PgDone::Pulled { objects } => pg.pulled(&objects, cx),
                         PgDone::Pushed { objects } => pg.pushed(objects, cx),
                         PgDone::BackfillProgress { last_backfill } => pg.backfill_moved(last_backfill, cx),

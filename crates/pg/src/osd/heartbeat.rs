@@ -14,8 +14,11 @@ use crate::io::{HeartbeatNet, Output};
 /// How often a failure is reported again while the map does not show it.
 const REPORT_AGAIN: Duration = Duration::from_secs(5);
 
-/// How often a sign of life is asked for while reads wait for one.
+/// How often a lease is asked for while requests wait for it.
 const ASK_LEASE_AGAIN: Duration = Duration::from_millis(500);
+
+/// How long the monitors have to bring a map to an OSD before its peers do, and how often these do.
+const TELL_AFTER: Duration = Duration::from_secs(1);
 
 /// What is known of a heartbeat peer.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -101,6 +104,10 @@ pub(super) struct Heartbeats {
     last_sent: Duration,
     /// When signs of life were last asked for because reads waited.
     lease_asked: Duration,
+    /// The epoch that a ping last found here, and since when.
+    newest: (Epoch, Duration),
+    /// When peers that lag behind it were told.
+    told: BTreeMap<i32, Duration>,
 }
 
 impl Heartbeats {
@@ -131,7 +138,8 @@ impl OsdCore {
             let known = self.heartbeats.peers.get(&osd).filter(|p| p.up_from == o.info.up_from);
             wanted.insert(osd, known.copied().unwrap_or(fresh));
         }
-        self.shared.heard_at.retain(|osd, _| wanted.contains_key(osd));
+        let now = cx.now.mono;
+        self.shared.leases.tidy(|osd| wanted.contains_key(&osd), now);
         let before = std::mem::replace(&mut self.heartbeats.peers, wanted);
         for (osd, peer) in before.into_iter().filter(|(_, p)| p.reported.is_some()) {
             // Nobody would take the report back any more.
@@ -198,21 +206,22 @@ impl OsdCore {
             op: MOsdPing::PING,
             stamp: now.wall,
             mono_ping_stamp: to_span(now.mono),
+            delta_ub: Some(to_span(self.shared.config.read_lease())),
             ..MOsdPing::default()
         };
         self.shared.out.push(Output::Heartbeat { osd: OsdId(osd), net, msg: msg.into() });
     }
 
-    /// Reads that wait for a sign of life: asks for one now, or lets them go on when it came.
+    /// Requests that wait for a lease: asks for it now, or lets them go on when it came.
     pub(super) fn retry_leases(&mut self) {
-        if !std::mem::take(&mut self.shared.lease_waited) {
+        if !std::mem::take(&mut self.shared.leases.waited) {
             return;
         }
         let cx = &mut self.shared;
         let mut silent = std::collections::BTreeSet::new();
         for pg in self.pgs.values_mut().filter(|pg| !pg.waiting_for_lease.is_empty()) {
             let lacking = pg.lacking_leases(cx);
-            if lacking.is_empty() {
+            if !pg.lacks_a_lease(cx) {
                 let waiting = std::mem::take(&mut pg.waiting_for_lease);
                 pg.let_go(waiting, cx);
             }
@@ -269,21 +278,47 @@ impl OsdCore {
                     self.take_back_report(from);
                 }
             }
-            self.shared.heard(from, sent);
-            self.shared.lease_waited = true;
+            // Who knows a newer map may know another primary.
+            if let Some(lease) = m.delta_ub.filter(|_| m.map_epoch <= self.shared.epoch()) {
+                let lease = from_span(lease).min(self.shared.config.read_lease());
+                self.shared.leases.granted(from, sent, lease);
+            }
         }
         if m.op != MOsdPing::PING {
             return;
         }
         self.answer_ping(from, conn, tid, m, MOsdPing::PING_REPLY);
+        self.tell_one_that_lags(from, m.map_epoch);
     }
 
     fn answer_ping(&mut self, from: i32, conn: Option<ConnId>, tid: u64, m: &MOsdPing, op: u8) {
-        let reply = MOsdPing { op, map_epoch: self.shared.epoch(), ..m.clone() };
+        let asked = m.delta_ub.filter(|_| op == MOsdPing::PING_REPLY).map(from_span);
+        let lease = asked.map(|asked| self.shared.grant(from, asked));
+        let delta_ub = lease.map(to_span);
+        let reply = MOsdPing { op, map_epoch: self.shared.epoch(), delta_ub, ..m.clone() };
         self.shared.out.push(match conn {
             Some(conn) => Output::Reply { conn, tid, msg: reply.into() },
             None => Output::SendOsd { osd: OsdId(from), msg: reply.into() },
         });
+    }
+
+    /// A peer's map is older than ours, which is not quite new: the monitors seem not to reach it, and it needs the map to go on
+    /// as a primary.
+    fn tell_one_that_lags(&mut self, osd: i32, theirs: Epoch) {
+        let (epoch, now) = (self.shared.epoch(), self.shared.now.mono);
+        let known = &mut self.heartbeats.newest;
+        if known.0 != epoch {
+            *known = (epoch, now);
+            self.heartbeats.told.clear();
+        }
+        if theirs >= epoch || now.saturating_sub(self.heartbeats.newest.1) < TELL_AFTER {
+            return;
+        }
+        let told = self.heartbeats.told.get(&osd);
+        if told.is_none_or(|at| now.saturating_sub(*at) >= TELL_AFTER) {
+            self.heartbeats.told.insert(osd, now);
+            self.share_map(ShareTo::Osd(osd), theirs);
+        }
     }
 
     /// Nobody listens at that OSD's address: it is dead, and waiting for the grace time would help nobody.

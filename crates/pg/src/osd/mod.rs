@@ -13,6 +13,7 @@ mod full;
 mod heartbeat;
 mod hold;
 mod instantiate;
+pub(crate) mod lease;
 mod maps;
 pub(crate) mod mon;
 mod report;
@@ -141,6 +142,7 @@ impl OsdCore {
     /// Takes one input; effects are appended to `out`.
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         self.shared.now = now;
+        self.shared.leases.begin(now.mono);
         std::mem::swap(&mut self.shared.out, out);
         let before = self.shared.out.len();
         self.track_input(&input);
@@ -231,7 +233,12 @@ impl OsdCore {
             }
         }
         crate::watch::tick(self);
+        // Whoever waits for a lease asks again.
+        self.shared.leases.waited = true;
         for pg in self.pgs.values_mut() {
+            if pg.phase == crate::pg::Phase::WaitReadable {
+                pg.check_prior(&mut self.shared);
+            }
             pg.trim_step(&mut self.shared);
         }
         crate::pg::remove::step(&mut self.shared);
@@ -289,6 +296,7 @@ impl OsdCore {
         let mut txn = store::Txn::new();
         self.superblock.save(&mut txn);
         self.mark_me_down();
+        self.shared.leases.given_up = true;
         self.shared.submit(txn, shared::Done::Stopped);
     }
 

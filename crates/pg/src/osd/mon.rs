@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use messages::mon::{MMonGetVersion, MMonSubscribe, SubscribeItem};
-use messages::osd::{MOsdAlive, MOsdFailure, MOsdPgTemp};
+use messages::osd::{MOsdAlive, MOsdFailure, MOsdMarkMeDead, MOsdPgTemp};
 use messages::{Message, PaxosVersion};
 use types::{AddrVec, Epoch, Fsid, PgId};
 
@@ -50,6 +50,12 @@ pub(crate) fn failure(
 /// Takes a report of a failure back. Source: OSD::send_still_alive.
 pub(crate) fn still_alive(fsid: Fsid, epoch: Epoch, osd: i32, addrs: AddrVec) -> Message {
     about(fsid, epoch, osd, addrs, 0, 0)
+}
+
+/// Tells that nothing of an OSD that is down serves any more. Source: MOSDMarkMeDead in OSD::_committed_osd_maps.
+pub(crate) fn dead(fsid: Fsid, epoch: Epoch, osd: i32) -> Message {
+    let version = PaxosVersion(epoch.0.into());
+    MOsdMarkMeDead { version, fsid, target_osd: osd, epoch }.into()
 }
 
 fn about(fsid: Fsid, epoch: Epoch, osd: i32, addrs: AddrVec, flags: u8, failed_for_s: i32) -> Message {

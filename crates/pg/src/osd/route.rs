@@ -207,7 +207,8 @@ impl OsdCore {
     /// Asked about a copy that is not here: it holds nothing.
     fn no_such_pg(&mut self, from: i32, msg: &PgMessage) {
         if matches!(msg.body, PgBody::QueryInfo | PgBody::QueryLog { .. }) {
-            let body = PgBody::Notify { info: PgInfo::new(msg.pgid.pgid), past: PastIntervals::default() };
+            let info = PgInfo::new(msg.pgid.pgid);
+            let body = PgBody::Notify { info, past: PastIntervals::default(), owed: Vec::new() };
             self.shared.send_pg(from, msg.pgid, msg.interval, body);
         }
     }
@@ -266,7 +267,7 @@ fn deliver_other(
     match body {
         PgBody::QueryInfo => pg.notify(from, cx),
         PgBody::QueryLog { since } => pg.handle_query_log(from, interval, since, cx),
-        PgBody::Notify { info, past } => pg.handle_notify(from, info, &past, cx),
+        PgBody::Notify { info, past, owed } => pg.handle_notify(from, info, &past, &owed, cx),
         PgBody::Activate { info, log, backfill, past } => {
             pg.handle_activate(from, interval, &info, log, backfill, &past, cx);
         }
@@ -289,7 +290,7 @@ fn deliver_other(
         PgBody::CopyPart { id, result, user_version, data } => {
             pg.copy_part(id, result, user_version, data, cx)
         }
-        PgBody::Activated => pg.activated(from, cx),
+        PgBody::Activated { lease_ms } => pg.activated(from, lease_ms, cx),
         PgBody::Damaged { object } => pg.handle_damaged(from, object, cx),
         PgBody::Room { bytes } => pg.handle_room(from, bytes, cx),
         PgBody::ScrubGrant { granted } => pg.handle_scrub_grant(from, granted, cx),

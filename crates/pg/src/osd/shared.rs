@@ -10,6 +10,7 @@ use store::{Priority, Store, StoreError, Txn, TxnSeq};
 use types::{AddrKind, ConnId, EntityAddr, Epoch, Eversion, HObject, Now, OsdId, SpgId};
 
 use super::cluster_log::Unsaid;
+use super::lease::Leases;
 use super::session::Session;
 use crate::OsdConfig;
 use crate::io::{FatalReason, LogLevel, Output};
@@ -98,11 +99,7 @@ pub(crate) struct Shared {
     pub counters: OpCounters,
     /// The highest `up_thru` that a PG asked the monitors for.
     pub up_thru_wanted: Epoch,
-    /// For each OSD, when the newest message was sent that it has answered: it still took us for alive then, and so will
-    /// not report us, for a while.
-    pub heard_at: BTreeMap<i32, Duration>,
-    /// Reads wait for such an answer.
-    pub lease_waited: bool,
+    pub leases: Leases,
     /// A PG has requests that run again: without it, no PG is looked at for them.
     pub some_ready: bool,
     /// Client operations that were dropped without an answer: their clients send them again when they may.
@@ -164,8 +161,7 @@ impl Shared {
             uncommitted: false,
             counters: OpCounters::default(),
             up_thru_wanted: Epoch(0),
-            heard_at: BTreeMap::new(),
-            lease_waited: false,
+            leases: Leases::default(),
             some_ready: false,
             dropped: Vec::new(),
             space_waited: false,
@@ -257,22 +253,21 @@ impl Shared {
         self.out.push(Output::SendMon(msg.into()));
     }
 
-    /// Whether the OSD answered lately enough that nobody can have replaced us as primary for lack of a sign of life.
-    ///
-    /// Peers report us after the grace time, counted from our last answer to one of theirs: that may have been a whole interval,
-    /// and a tick, before whatever cut us off, while this one answered us just before. A tenth of what is left is room for
-    /// clocks that run apart. (An interval next to the grace leaves nothing; then reads go by a part of it, which is not safe.)
+    /// Whether the OSD lets us answer as a primary.
     pub fn has_lease_of(&self, osd: i32) -> bool {
-        let grace = self.config.heartbeat_grace;
-        let silence = self.config.heartbeat_interval + Duration::from_millis(500);
-        let lease = (grace.saturating_sub(silence) * 9 / 10).max(grace / 5);
-        self.heard_at.get(&osd).is_some_and(|at| self.now.mono.saturating_sub(*at) < lease)
+        self.leases.holds(osd, self.now.mono)
     }
 
-    /// Notes an answer to what was sent at `sent`.
-    pub fn heard(&mut self, osd: i32, sent: Duration) {
-        let at = self.heard_at.entry(osd).or_default();
-        *at = (*at).max(sent);
+    /// For how long an OSD may still count on us.
+    pub fn owed(&self, osd: i32) -> Duration {
+        self.leases.owed(osd, self.now.mono, self.config.read_lease())
+    }
+
+    /// Lets an OSD answer as a primary of PGs in which we are a member, for at most `asked`; returns for how long.
+    pub fn grant(&mut self, osd: i32, asked: Duration) -> Duration {
+        let lease = asked.min(self.config.read_lease());
+        self.leases.promise(osd, self.now.mono, lease);
+        lease
     }
 
     /// Asks the monitors to record that this OSD is alive, once for all PGs that want the same.

@@ -1,6 +1,7 @@
 //! Going active: every member takes the same log over, and the start is remembered before the first write.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use store::Txn;
 use types::{Epoch, Eversion, HObject};
@@ -149,14 +150,17 @@ impl Pg {
     }
 
     /// The activation is durable: here, or (`from`) on a member.
-    pub fn activated(&mut self, from: i32, cx: &mut Shared) {
+    pub fn activated(&mut self, from: i32, lease_ms: u32, cx: &mut Shared) {
         match &mut self.phase {
             Phase::Replica if from == cx.whoami => {
-                cx.send_pg(self.primary(), self.id, self.primary_interval, PgBody::Activated);
+                let lease = cx.grant(self.primary(), cx.config.read_lease());
+                let body = PgBody::Activated { lease_ms: u32::try_from(lease.as_millis()).unwrap_or(0) };
+                cx.send_pg(self.primary(), self.id, self.primary_interval, body);
             }
             Phase::Activating { waiting } => {
                 waiting.remove(&from);
-                cx.heard(from, self.activate_sent);
+                let lease = Duration::from_millis(u64::from(lease_ms)).min(cx.config.read_lease());
+                cx.leases.granted(from, self.activate_sent, lease);
                 if waiting.is_empty() {
                     self.started(cx);
                 }

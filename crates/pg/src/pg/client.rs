@@ -161,9 +161,10 @@ impl Pg {
         if !self.waiting_for_space.is_empty() {
             return self.waiting_for_space.push_back(op);
         }
-        if !op.kind.writes && self.acting().iter().any(|o| *o != cx.whoami && !cx.has_lease_of(*o)) {
+        // Writes too: what is refused, or found done, is answered without the other members.
+        if !self.waiting_for_lease.is_empty() || self.lacks_a_lease(cx) {
             self.waiting_for_lease.push_back(op);
-            cx.lease_waited = true;
+            cx.leases.waited = true;
             return;
         }
         cx.counters.ops += 1;

@@ -4,6 +4,7 @@ use maps::OsdMap;
 use store::Txn;
 
 use super::copy::Copying;
+use super::prior::Prior;
 use super::trim::Trim;
 use super::{Peer, Pg, Phase, persist};
 use crate::interval::{IntervalKey, close_interval};
@@ -39,6 +40,7 @@ impl Pg {
     pub fn start_interval(&mut self, cx: &mut Shared) {
         let was = self.cluster_state(cx);
         self.stop(cx);
+        self.prior = Prior::begin(cx.now.mono);
         if self.is_primary(cx) {
             self.start_peering(cx);
         } else if self.primary() >= 0 && cx.map.is_up(self.primary()) {
@@ -89,7 +91,8 @@ impl Pg {
 
     /// States this copy's info to another OSD.
     pub fn notify(&self, to: i32, cx: &mut Shared) {
-        let body = PgBody::Notify { info: self.info.clone(), past: self.past.clone() };
+        let owed = self.owed(cx);
+        let body = PgBody::Notify { info: self.info.clone(), past: self.past.clone(), owed };
         cx.send_pg(to, self.id, self.interval(), body);
     }
 
@@ -110,6 +113,7 @@ impl Pg {
             Phase::GetInfo { .. } | Phase::Down | Phase::Incomplete => self.peering_step(cx),
             Phase::GetLog { from } if !cx.map.is_up(*from) => self.start_peering(cx),
             Phase::WaitUpThru => self.check_up_thru(cx),
+            Phase::WaitReadable => self.check_prior(cx),
             Phase::Active if !gone.is_empty() => self.sources_gone(&gone, cx),
             _ => {}
         }

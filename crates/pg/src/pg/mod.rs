@@ -4,8 +4,8 @@
 //!            start_interval                                 handle_activate
 //!   (load) ──────────────► Stray ─────────────────────────────────────────► Replica
 //!      │  we are primary
-//!      └─► GetInfo ──► GetLog ──► GetMissing ──► WaitUpThru ──► Activating ──► Active
-//!            │  ▲        │ choose_acting            advance_map   check_activated
+//!      └─► GetInfo ──► GetLog ──► GetMissing ──► WaitUpThru ──► WaitReadable ──► Activating ──► Active
+//!            │  ▲        │ choose_acting          check_up_thru  check_prior            activated
 //!            ▼  │        ├─► Incomplete
 //!           Down         └─► WaitActing (the monitors are asked for another acting set)
 //! ```
@@ -31,6 +31,7 @@ mod interval_change;
 mod lost;
 mod peering;
 pub(crate) mod persist;
+mod prior;
 mod query;
 mod recovery;
 pub(crate) mod remove;
@@ -64,6 +65,8 @@ pub(crate) use client::ClientOp;
 use copy::Copying;
 pub(crate) use forced::Forced;
 use lost::Reverting;
+pub(crate) use prior::Owed;
+use prior::Prior;
 use recovery::Recovering;
 #[cfg(test)]
 pub(crate) use scrub::DeepAsk;
@@ -92,6 +95,8 @@ pub(crate) enum Phase {
     GetMissing { waiting: BTreeSet<i32> },
     /// Primary: the monitors must record that we are alive before a write may be taken.
     WaitUpThru,
+    /// Primary: earlier primaries may not know yet that they are replaced.
+    WaitReadable,
     /// Primary: the monitors were asked for this acting set.
     WaitActing { want: Vec<i32> },
     /// Primary: these (with ourselves) have not made the activation durable yet.
@@ -172,6 +177,8 @@ pub(crate) struct Pg {
     pub ready: VecDeque<ClientOp>,
     /// Stats changed since the last report.
     pub report: bool,
+    /// Primary only: what is known of the primaries before.
+    pub prior: Prior,
     /// Primary only: clients that were told not to send.
     pub backoffs: Vec<Backoff>,
     /// Primary only: who watches through which connection.
@@ -217,6 +224,7 @@ impl Pg {
             waiting_for_room: VecDeque::new(),
             activate_sent: std::time::Duration::ZERO,
             ready: VecDeque::new(),
+            prior: Prior::default(),
             backoffs: Vec::new(),
             watches: Watches::default(),
             trim: Trim::default(),
@@ -258,9 +266,14 @@ impl Pg {
         self.phase == Phase::Active && self.is_writeable()
     }
 
-    /// Members of the acting set that have not confirmed lately that we are alive: somebody else may be primary by now.
+    /// Members of the acting set whose lease is over: somebody else may be primary by now.
     pub fn lacking_leases(&self, cx: &Shared) -> Vec<i32> {
         self.acting().iter().copied().filter(|o| *o != cx.whoami && !cx.has_lease_of(*o)).collect()
+    }
+
+    /// Whether somebody else may be primary by now.
+    pub fn lacks_a_lease(&self, cx: &Shared) -> bool {
+        cx.leases.given_up || self.acting().iter().any(|o| *o != cx.whoami && !cx.has_lease_of(*o))
     }
 
     /// Members that get every write: the acting set and those being backfilled, without ourselves.

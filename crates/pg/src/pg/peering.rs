@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use maps::OsdMap;
 use types::{Epoch, Eversion, HObject};
 
-use super::{Peer, Pg, Phase, persist};
+use super::{Owed, Peer, Pg, Phase, persist};
 use crate::info::PgInfo;
-use crate::interval::PastIntervals;
+use crate::interval::{Interval, PastIntervals};
 use crate::io::LogLevel;
 use crate::merge::{LogPart, MergeError, Merged, merge_log, peer_missing};
 use crate::missing::{Missing, MissingItem};
@@ -62,8 +62,7 @@ impl Pg {
     fn prior_set(&self, map: &OsdMap) -> PriorSet {
         let mut probe: BTreeSet<i32> = self.acting().iter().chain(self.up()).copied().collect();
         let mut blocked_by = BTreeSet::new();
-        let started = self.info.history.last_epoch_started;
-        for i in self.past.iter().rev().take_while(|i| i.last >= started).filter(|i| i.maybe_went_rw) {
+        for i in self.past_with_writes() {
             let mut any_up = false;
             let mut down = Vec::new();
             for osd in &i.acting {
@@ -85,11 +84,25 @@ impl Pg {
         PriorSet { probe, blocked_by: blocked_by.into_iter().collect() }
     }
 
+    /// Intervals since the PG last started, that one included, that may have taken writes; newest first.
+    pub(super) fn past_with_writes(&self) -> impl Iterator<Item = &Interval> {
+        let started = self.info.history.last_epoch_started;
+        self.past.iter().rev().take_while(move |i| i.last >= started).filter(|i| i.maybe_went_rw)
+    }
+
     /// A copy states its info.
-    pub fn handle_notify(&mut self, from: i32, info: PgInfo, past: &PastIntervals, cx: &mut Shared) {
+    pub fn handle_notify(
+        &mut self,
+        from: i32,
+        info: PgInfo,
+        past: &PastIntervals,
+        owed: &Owed,
+        cx: &mut Shared,
+    ) {
         if !self.is_primary(cx) {
             return;
         }
+        self.prior.heard(from, owed, cx.now.mono);
         self.info.history.merge(&info.history);
         if !info.does_not_exist() {
             self.past.merge_older(past);
@@ -244,12 +257,12 @@ impl Pg {
         }
     }
 
-    /// Activates once the monitors have recorded that we were alive in this interval: later peerings then know that
+    /// Goes on once the monitors have recorded that we were alive in this interval: later peerings then know that
     /// this interval may have taken writes. Until then, asks for it.
     pub fn check_up_thru(&mut self, cx: &mut Shared) {
         let recorded = cx.map.osd(cx.whoami).map_or(Epoch(0), |o| o.info.up_thru);
         if recorded >= self.interval() {
-            self.activate(cx);
+            self.check_prior(cx);
         } else {
             cx.want_up_thru(self.interval());
         }
@@ -273,6 +286,7 @@ impl Pg {
             Phase::GetLog { from } => self.get_log(*from, cx),
             Phase::GetMissing { waiting } if !waiting.is_empty() => self.get_missing(cx),
             Phase::WaitUpThru => self.check_up_thru(cx),
+            Phase::WaitReadable => self.check_prior(cx),
             Phase::Activating { waiting } => {
                 let silent: Vec<i32> = waiting.iter().copied().filter(|o| *o != cx.whoami).collect();
                 silent.into_iter().for_each(|osd| self.activate_member(osd, cx));

@@ -129,6 +129,7 @@ fn phase_name(p: &Phase) -> &'static str {
         Phase::Incomplete => "Started/Primary/Peering/Incomplete",
         Phase::GetMissing { .. } => "Started/Primary/Peering/GetMissing",
         Phase::WaitUpThru => "Started/Primary/Peering/WaitUpThru",
+        Phase::WaitReadable => "Started/Primary/Peering/WaitReadable",
         Phase::WaitActing { .. } => "Started/Primary/WaitActingChange",
         Phase::Activating { .. } => "Started/Primary/Active/Activating",
         Phase::Active => "Started/Primary/Active",

@@ -4,6 +4,7 @@ mod backoff;
 mod client;
 mod copies;
 mod daemon;
+mod leases;
 mod lost;
 mod mon;
 mod recovery;

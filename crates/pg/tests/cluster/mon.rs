@@ -82,6 +82,17 @@ impl Mon {
         }
     }
 
+    /// Down, and surely dead.
+    pub fn mark_dead(&mut self, osd: i32) {
+        if self.map.is_up(osd) {
+            self.change(|inc, map| {
+                inc.mark_down(map, OsdId(osd));
+                let Some(o) = map.osd(osd) else { return };
+                inc.new_xinfo.insert(osd, maps::OsdXInfo { dead_epoch: map.epoch.next(), ..o.xinfo });
+            });
+        }
+    }
+
     pub fn mark_out(&mut self, osd: i32) {
         self.change(|inc, _| inc.set_weight(OsdId(osd), WEIGHT_OUT));
     }
@@ -130,8 +141,13 @@ impl Mon {
                 }
             }
             Message::OsdPgTemp(m) => self.pg_temp(from, &m.pg_temp),
+            Message::OsdFailure(m) if m.flags & MOsdFailure::IMMEDIATE != 0 => self.mark_dead(m.target_osd),
             Message::OsdFailure(m) if m.flags & MOsdFailure::FAILED != 0 => self.mark_down(m.target_osd),
-            Message::OsdMarkMeDown(m) => self.mark_down(m.target_osd),
+            Message::OsdMarkMeDown(m) => self.mark_dead(m.target_osd),
+            Message::OsdMarkMeDead(m) if !self.map.is_up(from) => self.change(|inc, map| {
+                let Some(o) = map.osd(from) else { return };
+                inc.new_xinfo.insert(from, maps::OsdXInfo { dead_epoch: m.epoch, ..o.xinfo });
+            }),
             _ => {}
         }
         Vec::new()

@@ -9,7 +9,7 @@ use types::Epoch;
 
 use crate::sim::Sim;
 
-fn cluster(osds: i32, size: u8, min_size: u8, pg_num: u32, seed: u64) -> (Sim, types::PoolId) {
+pub fn cluster(osds: i32, size: u8, min_size: u8, pg_num: u32, seed: u64) -> (Sim, types::PoolId) {
     let mut s = Sim::new(osds, seed);
     s.until("all up", |s| (0..osds).all(|o| s.mon.map.is_up(o)));
     let pool = s.mon.create_pool(size, min_size, pg_num);
@@ -17,7 +17,7 @@ fn cluster(osds: i32, size: u8, min_size: u8, pg_num: u32, seed: u64) -> (Sim, t
     (s, pool)
 }
 
-fn write_all(s: &mut Sim, pool: types::PoolId, names: std::ops::Range<u32>, tag: u8) {
+pub fn write_all(s: &mut Sim, pool: types::PoolId, names: std::ops::Range<u32>, tag: u8) {
     for i in names {
         let name = format!("o{i}");
         let content = vec![tag, i as u8, tag];
