@@ -288,7 +288,7 @@ impl Machine for OsdMachine {
     fn apply(&mut self, inputs: &mut Vec<Event>) {
         // One time for the batch: it came at once.
         let now = self.clock.now();
-        let mut turn_ends = false;
+        let mut turn_ends = !self.bell.is_worth_it();
         for event in inputs.drain(..) {
             // Other threads have no turns.
             turn_ends |= matches!(event, Event::TurnEnds | Event::Committed(_) | Event::Checkpointed(_));

@@ -23,6 +23,12 @@ const FEW_BYTES: u64 = 256 << 10;
 pub struct Bell {
     wake: Arc<Notify>,
     rung: bool,
+    only_thread: bool,
+}
+
+/// Whether one thread carries all connections of the runtime that this is called in.
+fn is_only_thread() -> bool {
+    Handle::current().metrics().num_workers() == 1
 }
 
 impl Bell {
@@ -40,7 +46,12 @@ impl Bell {
                 }
             }
         });
-        Self { wake, rung: false }
+        Self { wake, rung: false, only_thread: is_only_thread() }
+    }
+
+    /// Whether waiting for the turn's end gathers anything: of several threads another one would wake up and take it over.
+    pub fn is_worth_it(&self) -> bool {
+        self.only_thread
     }
 
     pub fn ring(&mut self) {
@@ -102,8 +113,7 @@ pub struct Committer {
 
 impl Committer {
     pub fn new(device: Arc<dyn Device>, thread: mpsc::Sender<Commit>) -> Self {
-        let alone = Handle::current().metrics().num_workers() == 1;
-        Self { device, thread, alone, typical: GUESS }
+        Self { device, thread, alone: is_only_thread(), typical: GUESS }
     }
 
     /// Executes the commit now, or hands it over.
