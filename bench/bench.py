@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 
+import ratios
 from clusters import Ceph, Loligo, Trouble, run
 from usage import cpu_seconds, resident_mib, switches, written_bytes
 
@@ -38,13 +39,44 @@ class Side:
         self.cluster, self.conf = cluster, cluster.conf
         begin = time.monotonic()
         cluster.start()
+        self.wait_healthy()
+        self.healthy_s = time.monotonic() - begin
         cluster.spread()
         cluster.ceph("osd", "pool", "create", POOL, "32", "32", "replicated", "spread")
         cluster.ceph("osd", "pool", "set", POOL, "size", "2")
         cluster.ceph("osd", "pool", "set", POOL, "min_size", "1")
         cluster.ceph("osd", "pool", "application", "enable", POOL, "rbd")
         cluster.wait_clean(120)
-        self.start_s = time.monotonic() - begin
+
+    def wait_healthy(self):
+        until = time.monotonic() + 120
+        while self.cluster.ask("health")["status"] != "HEALTH_OK":
+            if time.monotonic() > until:
+                raise Trouble("%s does not become healthy" % self.cluster.kind)
+            time.sleep(0.05)
+
+    def restart_osd(self):
+        """Seconds from the start of an OSD that has data until the map has it up."""
+        name, osd = "osd.%d" % self.cluster.osds[-1], self.cluster.osds[-1]
+        self.cluster.kill(name)
+
+        def up():
+            return next(o["up"] for o in self.cluster.ask("osd dump")["osds"] if o["osd"] == osd)
+
+        def wait(wanted):
+            until = time.monotonic() + 120
+            while up() != wanted:
+                if time.monotonic() > until:
+                    raise Trouble("%s of %s does not come %s" % (name, self.cluster.kind, "up" if wanted else "down"))
+                time.sleep(0.02)
+
+        wait(0)
+        begin = time.monotonic()
+        self.cluster.launch(name)
+        wait(1)
+        taken = time.monotonic() - begin
+        self.cluster.wait_clean(120)
+        return taken
 
     def fill(self, args):
         run("rbd", "-c", self.conf, "create", "--size", "%dM" % args.image, "%s/%s" % (POOL, IMAGE))
@@ -138,6 +170,13 @@ def survive(side, args):
     return taken
 
 
+def crush(args):
+    """Placements per second of one core, ours and crushtool's; None without the program."""
+    if not os.path.exists(args.crush):
+        return None
+    return json.loads(run(args.crush, "--json", "--inputs", "300000", timeout=300))
+
+
 def floor(args, depth):
     with tempfile.TemporaryDirectory(dir=args.scratch) as folder:
         return json.loads(run(args.loligo, "bench", "floor", "--json", "-s", "4", "-t", str(depth), "--dir", folder))
@@ -163,6 +202,11 @@ def rows(found):
         table.append(line("rados bench 4 MiB read, MB/s", "large", "seq", True, 1.2, 1.45))
     ceph, ours = found["resident"]["ceph"], found["resident"]["loligo"]
     table.append(("resident MiB per OSD after %d objects" % found["objects"], ceph, ours, ceph / ours, 5, 8))
+    table.append(line("OSD start until it is up, s", "start", "osd_s", False, None, None))
+    table.append(line("cluster from nothing to HEALTH_OK, s", "start", "healthy_s", False, None, None))
+    if found.get("crush"):
+        a, b = found["crush"]["crushtool"], found["crush"]["together"]
+        table.append(("CRUSH placements per second and core, 504 OSDs", a, b, b / a, 4, 10))
     bytes_ = found["write 32"]["loligo"]["device_bytes_per_byte"]
     table.append(("device bytes per client byte, two copies", found["write 32"]["ceph"]["device_bytes_per_byte"], bytes_, None, 4, 2.6))
     return table
@@ -223,7 +267,8 @@ def progress(text, begin):
 
 
 def measure(args, sides, begin):
-    found = {"objects": args.objects, "floor": {}, "start_s": {n: s.start_s for n, s in sides.items()}}
+    found = {"objects": args.objects, "floor": {}}
+    found["crush"] = crush(args)
     for side in sides.values():
         side.healthy()
         side.fill(args)
@@ -242,6 +287,8 @@ def measure(args, sides, begin):
     progress("resident: %s" % found["resident"], begin)
     for side in sides.values():
         side.healthy()
+    found["start"] = {name: {"healthy_s": side.healthy_s, "osd_s": side.restart_osd()} for name, side in sides.items()}
+    progress("starts: %s" % found["start"], begin)
     found["restart_s"] = survive(sides["loligo"], args)
     return found
 
@@ -251,6 +298,8 @@ def main():
     p.add_argument("size", choices=["quick", "full"])
     p.add_argument("--loligo", default="target/release/loligo", help="the program, release build")
     p.add_argument("--out", metavar="DIR", help="where the table, the figures and the plots go")
+    p.add_argument("--crush", default="target/release/examples/speed", help="cargo build --release -p crush --example speed; no such row without it")
+    p.add_argument("--keep", action="store_true", help="write ratios that are better than ever to bench/ratios.json")
     p.add_argument("--seconds", type=int, help="of each window")
     p.add_argument("--image", type=int, help="MiB of each image")
     p.add_argument("--objects", type=int, help="small objects, after which memory is read")
@@ -280,6 +329,12 @@ def main():
     machine = describe()
     text = markdown(found, machine)
     print(text)
+    now = {what: ratio for what, _, _, ratio, _, _ in rows(found) if ratio is not None}
+    best = ratios.load()
+    for row, before, ratio in ratios.lost(best, now):
+        print("lost more than a tenth: %s: %.2f, once %.2f" % (row, ratio, before))
+    if args.keep:
+        ratios.keep(best, now)
     if args.out:
         write_out(args, found, machine, text)
 

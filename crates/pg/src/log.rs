@@ -85,6 +85,25 @@ impl PgLog {
         self.dups.iter()
     }
 
+    /// Bytes of memory, about: the tables with their spare room, the names, and results that are kept. Looks at all.
+    pub fn memory_bytes(&self) -> usize {
+        let returns = |list: &Vec<OpReturn>| {
+            list.capacity() * size_of::<OpReturn>() + list.iter().map(|r| r.data.len()).sum::<usize>()
+        };
+        let name = |e: &LogEntry| {
+            e.object.name.capacity()
+                + e.object.key.capacity()
+                + e.object.nspace.capacity()
+                + returns(&e.op_returns)
+        };
+        self.entries.capacity() * size_of::<LogEntry>()
+            + self.dups.capacity() * size_of::<DupEntry>()
+            + self.apart.len() * 2 * size_of::<Eversion>()
+            + self.by_reqid.capacity() * (size_of::<(ReqId, Eversion)>() + 1)
+            + self.entries.iter().map(name).sum::<usize>()
+            + self.dups.iter().map(|d| returns(&d.op_returns)).sum::<usize>()
+    }
+
     /// Whether an entry has exactly this version.
     pub fn contains(&self, v: Eversion) -> bool {
         let at = self.entries.partition_point(|e| e.version < v);

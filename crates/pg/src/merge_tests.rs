@@ -190,6 +190,18 @@ fn dups_answer_requests_whose_entries_were_trimmed_until_the_window_closes() {
 }
 
 #[test]
+fn a_log_counts_its_memory_and_gives_it_up_with_its_entries() {
+    let (rng, mut copy) = (&mut Rng::new(7), Copy::new());
+    assert_eq!(copy.log.memory_bytes(), 0);
+    (1..=200).for_each(|tid| copy.change(1, true, tid, rng));
+    let least = 200 * (size_of::<LogEntry>() + size_of::<ReqId>());
+    let full = copy.log.memory_bytes();
+    assert!((least..4 * least).contains(&full), "{full} bytes, at least {least}");
+    let empty = PgLog::from_parts(copy.log.head(), Vec::new(), Vec::new());
+    assert!(empty.memory_bytes() < full / 10, "{}", empty.memory_bytes());
+}
+
+#[test]
 fn damaged_parts_never_panic() {
     let mut rng = Rng::new(3);
     let (auth, _) = diverged(&mut rng);

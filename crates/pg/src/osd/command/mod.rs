@@ -190,12 +190,15 @@ impl OsdCore {
         vec![osd, store]
     }
 
-    /// What is known of memory: the store counts its own.
+    /// What is known of memory: the store counts its own, the logs are added up.
     fn mempools(&self) -> Value {
-        let bytes = self.shared.store.counters().memory_bytes;
-        let entries: usize = self.pgs.values().map(|pg| pg.log.len()).sum();
-        let pools = json!({ "store": { "bytes": bytes }, "osd_pglog": { "items": entries } });
-        json!({ "mempool": { "by_pool": pools, "total": { "bytes": bytes } } })
+        let store = self.shared.store.counters().memory_bytes;
+        let logs = self.pgs.values().map(|pg| &pg.log);
+        let (items, bytes) = logs.fold((0, 0), |(items, bytes), log| {
+            (items + log.len() + log.dups().count(), bytes + log.memory_bytes() as u64)
+        });
+        let pools = json!({ "store": { "bytes": store }, "osd_pglog": { "items": items, "bytes": bytes } });
+        json!({ "mempool": { "by_pool": pools, "total": { "items": items, "bytes": store + bytes } } })
     }
 
     fn mapped_pools(&self) -> Value {
