@@ -329,6 +329,20 @@ impl Pool {
         self.pg_num_pending = pg_num;
     }
 
+    /// The PG with the highest number is merged into another now, or, without a `meta`, it is not after all.
+    /// Source: pg_pool_t::dec_pg_num.
+    pub fn finish_merge(&mut self, source: PgId, epoch: Epoch, meta: Option<PgMergeMeta>) {
+        match meta {
+            Some(meta) => {
+                self.set_pg_num(source.seed);
+                self.last_pg_merge_meta = meta;
+            }
+            None => self.pg_num_pending = self.pg_num,
+        }
+        // Clients that do not know that this begins a new interval send again what was under way.
+        self.last_force_op_resend_prenautilus = epoch;
+    }
+
     /// Whether a PG is about to be merged into another, or to take one in. Source: pg_pool_t::is_pending_merge.
     pub fn is_pending_merge(&self, pg: PgId) -> bool {
         // A PG's parent is what is left without the highest bit of its number.

@@ -108,6 +108,7 @@ messages! {
     OsdPgTemp(osd::MOsdPgTemp),
     OsdPgCreate2(osd::MOsdPgCreate2),
     OsdPgCreated(osd::MOsdPgCreated),
+    OsdPgReadyToMerge(osd::MOsdPgReadyToMerge),
     OsdFull(osd::MOsdFull),
     OsdScrub2(osd::MOsdScrub2),
     OsdForceRecovery(osd::MOsdForceRecovery),

@@ -32,8 +32,8 @@ pub use responses::{
 };
 pub use service::{
     MMonGetOsdMap, MMonGetPurgedSnaps, MMonGetPurgedSnapsReply, MOsdAlive, MOsdBeacon, MOsdBoot, MOsdFailure,
-    MOsdForceRecovery, MOsdFull, MOsdMarkMeDead, MOsdMarkMeDown, MOsdPgCreate2, MOsdPgCreated, MOsdPgTemp,
-    MOsdScrub2, MRemoveSnaps,
+    MOsdForceRecovery, MOsdFull, MOsdMarkMeDead, MOsdMarkMeDown, MOsdPgCreate2, MOsdPgCreated,
+    MOsdPgReadyToMerge, MOsdPgTemp, MOsdScrub2, MRemoveSnaps,
 };
 pub use superblock::{CompatSet, FeatureSet, OsdSuperblock, PgHistory, RawEnvelope, SignedSpan};
 pub use watch::{MOsdBackoff, MWatchNotify, backoff_op, watch_event};

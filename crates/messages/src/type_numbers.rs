@@ -53,6 +53,7 @@ pub const FS_MAP_USER: u16 = 103;
 pub const OSD_PG_CREATED: u16 = 116;
 pub const OSD_PG_CREATE2: u16 = 120;
 pub const OSD_SCRUB2: u16 = 121;
+pub const OSD_PG_READY_TO_MERGE: u16 = 122;
 pub const OSD_MARK_ME_DEAD: u16 = 123;
 pub const OSD_FORCE_RECOVERY: u16 = 151;
 pub const MON_HEALTH_CHECKS: u16 = 0x608;

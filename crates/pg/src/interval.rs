@@ -10,6 +10,8 @@ use codec::{Decode, Encode};
 use maps::OsdMap;
 use types::{Epoch, PgId};
 
+use crate::range::split_bits;
+
 /// A PG's members in one map, as placement gives them; -1 and holes never occur in replicated pools.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Members {
@@ -27,7 +29,12 @@ pub struct IntervalKey {
     pub members: Members,
     pub size: u8,
     pub min_size: u8,
+    /// Of the pool. Its change is none of this PG's business while the PG keeps its objects.
     pub pg_num: u32,
+    /// Bits of an object's hash that decide about membership.
+    pub bits: u32,
+    /// It waits to be merged with another, and serves nobody.
+    pub premerge: bool,
 }
 
 impl IntervalKey {
@@ -42,7 +49,14 @@ impl IntervalKey {
             size: pool.size,
             min_size: pool.min_size,
             pg_num: pool.pg_num,
+            bits: split_bits(pgid.seed, pool.pg_num),
+            premerge: pool.is_pending_merge(pgid),
         })
+    }
+
+    /// Whether a new interval begins with it.
+    pub fn begins_interval(&self, before: &Self) -> bool {
+        *self != Self { pg_num: self.pg_num, ..before.clone() }
     }
 }
 

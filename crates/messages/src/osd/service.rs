@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use types::{AddrVec, Epoch, Fsid, PgId, SnapId, SpgId, Utime};
+use types::{AddrVec, Epoch, Eversion, Fsid, PgId, SnapId, SpgId, Utime};
 
 use super::superblock::{OsdSuperblock, PgHistory, RawEnvelope};
 use crate::payload::{PaxosVersion, message};
@@ -90,6 +90,21 @@ message! {
         min_last_epoch_clean: Epoch,
         last_purged_snaps_scrub: Utime [since 2],
         report_interval_s: i32 [since 3],
+    }
+}
+
+message! {
+    /// The primary of two PGs says whether one may be merged into the other now. Source: src/messages/MOSDPGReadyToMerge.h.
+    #[derive(Default)]
+    MOsdPgReadyToMerge = type_numbers::OSD_PG_READY_TO_MERGE, "osd_pg_ready_to_merge", 1, 1 {
+        version: PaxosVersion,
+        /// Which of them goes.
+        pgid: PgId,
+        source_version: Eversion,
+        target_version: Eversion,
+        last_epoch_started: Epoch,
+        last_epoch_clean: Epoch,
+        ready: bool,
     }
 }
 

@@ -106,7 +106,7 @@ fn born(pgid: PgId, history: &[Arc<OsdMap>]) -> Pg {
                 h.same_up_since = map.epoch;
                 h.same_primary_since = map.epoch;
             }
-            Some((was, last)) if *was != key => {
+            Some((was, last)) if key.begins_interval(was) => {
                 past.push(close_interval(h.same_interval_since, last, was, h.last_epoch_clean));
                 h.same_interval_since = map.epoch;
                 if was.members.up != key.members.up {

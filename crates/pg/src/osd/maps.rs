@@ -148,7 +148,51 @@ impl OsdCore {
             }
         }
         self.pgs.extend(born.into_iter().map(|pg| (pg.id, pg)));
+        for (id, pool) in &map.pools {
+            if let Some(was) = last.pool(*id).map(|p| p.pg_num).filter(|was| *was > pool.pg_num) {
+                self.join_pgs(*id, pool, was, txn, done);
+            }
+        }
         Ok(())
+    }
+
+    /// PGs that this map has no more go into others. What is here of a PG without a copy of the one that takes it in is of no
+    /// use: all members of a clean pair have both.
+    fn join_pgs(
+        &mut self,
+        id: types::PoolId,
+        pool: &maps::Pool,
+        was: u32,
+        txn: &mut Txn,
+        done: &mut Advanced,
+    ) {
+        for (target, sources) in pg::join::joins(id, was, pool.pg_num) {
+            let mut taken = Vec::new();
+            for source in sources {
+                let id = SpgId::replicated(source);
+                let mut pg = self.pgs.remove(&id);
+                if let Some(pg) = &mut pg {
+                    pg.stop(&mut self.shared);
+                    let waiting = pg.waiting_for_active.drain(..).map(|op| (op.conn, op.tid));
+                    self.shared.dropped.extend(waiting);
+                }
+                done.changed.remove(&id);
+                self.shared.sessions.values_mut().for_each(|s| s.backoffs.forget(id));
+                taken.push((source, pg));
+            }
+            let target = SpgId::replicated(target);
+            let cx = &mut self.shared;
+            if let Some(pg) = self.pgs.get_mut(&target) {
+                let range = crate::range::pg_range(target.pgid, pool.pg_num);
+                let whole = !pg::remove::make_way(target.shard, &range, txn, cx);
+                pg.join(taken, pool, whole, txn);
+                done.changed.insert(target);
+                continue;
+            }
+            for pg in taken.into_iter().filter_map(|(_, pg)| pg) {
+                pg::remove::give_up(pg.id, crate::range::pg_range(pg.id.pgid, was), txn, cx);
+            }
+        }
     }
 
     /// Makes `map` the current one: stores everything in one transaction, then lets PGs act on it.

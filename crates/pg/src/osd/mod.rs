@@ -15,6 +15,7 @@ mod hold;
 mod instantiate;
 pub(crate) mod lease;
 mod maps;
+mod merge;
 pub(crate) mod mon;
 mod report;
 mod route;
@@ -242,6 +243,7 @@ impl OsdCore {
             pg.trim_step(&mut self.shared);
         }
         crate::pg::remove::step(&mut self.shared);
+        self.merge_tick();
         self.scrub_tick();
         self.send_cluster_log();
     }

@@ -15,7 +15,8 @@ impl Pg {
     /// Takes one map after `last`. Returns whether a new interval began; its changes are in `txn`, which is submitted
     /// together with the map. The PG must exist in `map`.
     pub fn advance_map(&mut self, last: &OsdMap, map: &OsdMap, key: IntervalKey, txn: &mut Txn) -> bool {
-        if key == self.key {
+        if !key.begins_interval(&self.key) {
+            self.key = key;
             return false;
         }
         let h = &mut self.info.history;

@@ -15,7 +15,7 @@ use super::client::ClientOp;
 use super::recovery::Recovering;
 use super::replicate::Write;
 use super::writes::InFlight;
-use super::{Pg, Phase, persist};
+use super::{Pg, persist};
 use crate::entry::{EntryKind, LogEntry};
 use crate::exec::Executed;
 use crate::io::LogLevel;
@@ -36,7 +36,7 @@ pub(crate) struct Reverting {
 impl Pg {
     /// Gives up all unfound objects; the answer's text.
     pub fn mark_unfound_lost(&mut self, revert: bool, cx: &mut Shared) -> Result<String, (Errno, String)> {
-        if !self.is_primary(cx) || self.phase != Phase::Active || !self.is_writeable() {
+        if !self.is_primary(cx) || !self.is_active() {
             return Err((Errno::EAGAIN, "not primary, or not active".into()));
         }
         self.find_unfound(cx);

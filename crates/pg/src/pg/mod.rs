@@ -28,6 +28,7 @@ mod client;
 mod copy;
 mod forced;
 mod interval_change;
+pub(crate) mod join;
 mod lost;
 mod peering;
 pub(crate) mod persist;
@@ -263,7 +264,7 @@ impl Pg {
 
     /// Whether client operations run.
     pub fn is_active(&self) -> bool {
-        self.phase == Phase::Active && self.is_writeable()
+        self.phase == Phase::Active && self.is_writeable() && !self.key.premerge
     }
 
     /// Members of the acting set whose lease is over: somebody else may be primary by now.

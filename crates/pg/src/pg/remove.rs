@@ -86,6 +86,13 @@ pub(crate) fn load(store: &mut Store) -> Result<Vec<Removal>, ReadError> {
 /// Begins to remove a copy that held these objects.
 pub(crate) fn remove_copy(id: SpgId, range: Range, cx: &mut Shared) {
     let mut txn = Txn::new();
+    give_up(id, range, &mut txn, cx);
+    cx.submit(txn, Done::Nothing);
+    step(cx);
+}
+
+/// The same as part of a transaction that is submitted soon; the next step begins it.
+pub(crate) fn give_up(id: SpgId, range: Range, txn: &mut Txn, cx: &mut Shared) {
     txn.drop_space(Space::Pg(id));
     let at = cx.removals.iter().position(|r| r.id == id).unwrap_or_else(|| {
         cx.removals.push_back(Removal { id, ranges: Vec::new(), not_before: Duration::ZERO });
@@ -93,10 +100,8 @@ pub(crate) fn remove_copy(id: SpgId, range: Range, cx: &mut Shared) {
     });
     if let Some(removal) = cx.removals.get_mut(at) {
         removal.ranges.push(range);
-        removal.mark(&mut txn);
+        removal.mark(txn);
     }
-    cx.submit(txn, Done::Nothing);
-    step(cx);
 }
 
 /// A copy of these objects is made here: nothing of them is removed any more. Whether something was to be.

@@ -36,7 +36,8 @@ impl Pg {
         }
         match &self.phase {
             Phase::Active => {
-                s |= if self.is_writeable() { pg_state::ACTIVE } else { pg_state::PEERED };
+                s |= if self.is_active() { pg_state::ACTIVE } else { pg_state::PEERED };
+                s |= if self.key.premerge { pg_state::PREMERGE } else { 0 };
                 s |= self.active_state(cx);
             }
             Phase::Activating { .. } => s |= pg_state::ACTIVATING,

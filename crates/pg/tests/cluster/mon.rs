@@ -9,7 +9,7 @@ use maps::flags::{WEIGHT_IN, WEIGHT_OUT};
 use maps::{Incremental, OsdAddrs, OsdMap, Pool, PoolType};
 use messages::Message;
 use messages::mon::{MMonGetVersionReply, MOsdMap};
-use messages::osd::MOsdFailure;
+use messages::osd::{MOsdFailure, MOsdPgReadyToMerge};
 use types::{AddrVec, EntityAddr, Epoch, Fsid, OsdId, PgId, PoolId, Utime, features};
 
 pub const FSID: Fsid = Fsid([7; 16]);
@@ -17,6 +17,8 @@ pub const FSID: Fsid = Fsid([7; 16]);
 pub struct Mon {
     pub map: OsdMap,
     /// Every map that a client has not seen yet, oldest first.
+    /// What OSDs said of merges.
+    pub merges: Vec<bool>,
     pub unseen: Vec<OsdMap>,
     incs: BTreeMap<Epoch, Bytes>,
     /// The next epoch that each subscriber gets.
@@ -44,6 +46,7 @@ impl Mon {
         let first = Incremental::first(&map);
         let mut mon = Self {
             incs: BTreeMap::from([(map.epoch, first.to_bytes())]),
+            merges: vec![],
             unseen: vec![map.clone()],
             map,
             subscribers: BTreeMap::new(),
@@ -140,6 +143,7 @@ impl Mon {
                     });
                 }
             }
+            Message::OsdPgReadyToMerge(m) => self.merge(&m),
             Message::OsdPgTemp(m) => self.pg_temp(from, &m.pg_temp),
             Message::OsdFailure(m) if m.flags & MOsdFailure::IMMEDIATE != 0 => self.mark_dead(m.target_osd),
             Message::OsdFailure(m) if m.flags & MOsdFailure::FAILED != 0 => self.mark_down(m.target_osd),
@@ -151,6 +155,30 @@ impl Mon {
             _ => {}
         }
         Vec::new()
+    }
+
+    /// As the real one does.
+    fn merge(&mut self, m: &MOsdPgReadyToMerge) {
+        let Some(pool) = self.map.pool(m.pgid.pool).cloned() else { return };
+        if pool.pg_num != m.pgid.seed + 1 || pool.pg_num_pending != m.pgid.seed {
+            return;
+        }
+        self.merges.push(m.ready);
+        self.change(|inc, map| {
+            let p = inc.pool_mut(map, m.pgid.pool).unwrap();
+            p.finish_merge(
+                m.pgid,
+                map.epoch.next(),
+                m.ready.then_some(maps::PgMergeMeta {
+                    source_pgid: m.pgid,
+                    ready_epoch: map.epoch.next(),
+                    last_epoch_started: m.last_epoch_started,
+                    last_epoch_clean: m.last_epoch_clean,
+                    source_version: m.source_version,
+                    target_version: m.target_version,
+                }),
+            );
+        });
     }
 
     fn pg_temp(&mut self, from: i32, wanted: &BTreeMap<PgId, Vec<i32>>) {
