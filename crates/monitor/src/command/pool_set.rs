@@ -161,10 +161,9 @@ fn set_pg_num(ctx: &WriteCtx<'_>, id: PoolId, p: &mut Pool, n: i64) -> Result<()
         );
         return Err((Errno::ERANGE, text));
     }
-    if n < i64::from(p.pg_num) {
-        return Err((Errno::EOPNOTSUPP, "merging placement groups is not supported yet".to_owned()));
+    if n > i64::from(p.pg_num_target) {
+        check_pg_num(ctx.osdmap(), ctx.settings, ctx.batch, Some(id), n, p.size)?;
     }
-    check_pg_num(ctx.osdmap(), ctx.settings, ctx.batch, Some(id), n, p.size)?;
     let n = u32::try_from(n).unwrap_or(1);
     if p.pg_num_target == p.pgp_num_target {
         p.pgp_num_target = n;

@@ -6,6 +6,7 @@ pub(crate) mod erasure;
 pub(crate) mod fresh;
 pub(crate) mod genesis;
 pub(crate) mod health_log;
+pub(crate) mod merge;
 pub(crate) mod mgr;
 pub(crate) mod osd;
 pub(crate) mod osd_tick;

@@ -54,7 +54,7 @@ pub(crate) struct OsdWatch {
 
 impl Monitor {
     /// The OSD that a session is, when the map's addresses say that it is the one that booted.
-    fn live_osd(&self, map: &OsdMap, conn: ConnId) -> Option<i32> {
+    pub(crate) fn live_osd(&self, map: &OsdMap, conn: ConnId) -> Option<i32> {
         let session = self.sessions.get(&conn)?;
         let id = osd_of(session)?;
         (map.is_up(id) && same_addrs(&map.osd(id)?.client_addrs, &session.addrs)).then_some(id)

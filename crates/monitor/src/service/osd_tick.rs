@@ -11,6 +11,7 @@ use crate::edit;
 use crate::health::{MuteUpdate, mute_updates};
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
+use crate::service::merge::shrink_pools;
 use crate::service::osd::place;
 use crate::service::pool_tick::{grow_pools, prune_purged_snaps};
 use crate::service::subscribe::place_of_osd;
@@ -39,6 +40,7 @@ impl Monitor {
         self.check_quotas(now, batch);
         prune_purged_snaps(batch);
         grow_pools(batch);
+        shrink_pools(batch);
         self.tick_mgr(now, batch);
         self.trim_osdmaps(batch);
         self.expire_mutes(now, batch);

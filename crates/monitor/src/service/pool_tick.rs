@@ -2,7 +2,7 @@
 //!
 //! Source: OSDMonitor::update_pools_status; DaemonServer::adjust_pgs in src/mgr/DaemonServer.cc.
 
-use maps::{SnapIntervals, pool_flags};
+use maps::{Pool, SnapIntervals, pool_flags};
 use types::{Now, PoolId};
 
 use crate::monitor::Monitor;
@@ -92,6 +92,11 @@ pub(crate) fn prune_purged_snaps(batch: &mut Batch) {
     }
 }
 
+/// The number of places that a pool's PGs should have now: those that will go move to where what takes them in is.
+fn places(p: &Pool) -> u32 {
+    p.pgp_num_target.min(p.pg_num_target).min(p.pg_num)
+}
+
 /// Pools whose PG count is to grow do so once their first PGs exist; then their PGs' places follow, once the new ones exist.
 pub(crate) fn grow_pools(batch: &mut Batch) {
     let (epoch, at) = (batch.next_osdmap_epoch(), batch.osdmap().epoch);
@@ -104,14 +109,14 @@ pub(crate) fn grow_pools(batch: &mut Batch) {
         .filter(|(_, p)| !p.has_flag(pool_flags::CREATING))
         .filter_map(|(id, p)| match () {
             () if p.pg_num < p.pg_num_target => Some((*id, true)),
-            () if p.pgp_num != p.pgp_num_target.min(p.pg_num) && settled => Some((*id, false)),
+            () if p.pgp_num != places(p) && settled => Some((*id, false)),
             () => None,
         })
         .collect();
     for (id, split) in due {
         edit_pool(batch, id, |p| {
             if !split {
-                p.pgp_num = p.pgp_num_target.min(p.pg_num);
+                p.pgp_num = places(p);
                 return;
             }
             p.set_pg_num(p.pg_num_target);

@@ -46,6 +46,7 @@ impl Monitor {
             Message::OsdFailure(m) => self.prepare_failure(now, batch, conn, m),
             Message::OsdMarkMeDown(m) => self.prepare_mark_me_down(now, batch, conn, tid, m),
             Message::OsdMarkMeDead(m) => self.prepare_mark_me_dead(batch, conn, m),
+            Message::OsdPgReadyToMerge(m) => self.prepare_ready_to_merge(batch, conn, m),
             Message::OsdPgTemp(m) => self.prepare_pg_temp(batch, conn, m),
             Message::OsdBeacon(m) => self.prepare_beacon(now, batch, conn, m),
             Message::OsdFull(m) => self.prepare_full(batch, conn, m),
@@ -70,6 +71,7 @@ fn allowed(state: &State, session: &Session, msg: &Message) -> bool {
         | Message::OsdFailure(_)
         | Message::OsdMarkMeDown(_)
         | Message::OsdMarkMeDead(_)
+        | Message::OsdPgReadyToMerge(_)
         | Message::OsdPgTemp(_)
         | Message::OsdBeacon(_)
         | Message::OsdFull(_)
