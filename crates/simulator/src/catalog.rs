@@ -69,6 +69,7 @@ catalog![
     fewer_than_min_size,
     stale_primary,
     stale_primary_with_rare_heartbeats,
+    primary_replaced_while_a_member_supports_it,
     power_loss_of_one,
     power_loss_of_all,
     power_loss_of_all_with_two_copies,
@@ -113,6 +114,7 @@ planted![
     ReorderingSessions "cut_links",
     OldDisk "all_copies_return_in_every_order",
     SlowClock "stale_primary",
+    NoWaitForReaders "primary_replaced_while_a_member_supports_it",
     SameClient "restarted_clients",
     MonForgets "monitors_lose_power_together",
     MonAckEarly "monitors_lose_power_together",
@@ -228,6 +230,23 @@ fn stale_primary_with_rare_heartbeats(base: Scenario) -> Scenario {
         (o.osds, o.clients) = (5, 3);
     };
     base.with_seconds(150).with_options(usual).with_plan(plan)
+}
+
+/// Two OSDs that do not reach a primary report it, while the other member of some of its PGs answers it to the end. Just as the
+/// monitors mark it down it is alone with a client, and has that member's lease for seconds.
+fn primary_replaced_while_a_member_supports_it(base: Scenario) -> Scenario {
+    let client = (0..3).find(|c| is_reader(base.seed, *c)).unwrap_or(0);
+    let plan = each(2.0, 36.0, 2, |_, at| {
+        let cut = |osd| Kind::Partition { osd: 0, from: From::OneOsd(osd), both_ways: true, lasts: s(24) };
+        let island = Kind::Island { osd: 0, client, lasts: s(14) };
+        vec![Fault::at(at, cut(2)), Fault::at(at, cut(3)), Fault::at(at + 6.0, island).when(Trigger::NewMap)]
+    });
+    let options = |o: &mut Options| {
+        (o.heartbeat_interval_s, o.heartbeat_grace_s) = (2, 8);
+        (o.osds, o.size, o.min_size, o.pg_num) = (4, 2, 1, 48);
+        (o.clients, o.depth, o.objects) = (3, 4, 72);
+    };
+    base.with_seconds(74).with_options(options).with_plan(plan)
 }
 
 fn power_loss_of_one(base: Scenario) -> Scenario {

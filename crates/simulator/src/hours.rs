@@ -151,7 +151,8 @@ fn one(seed: u64, twice: bool, sum: &Mutex<Sum>) {
     sum.add(seed, &report, again.as_ref());
     if let Some(violations) = sum.failed.get(&seed) {
         println!(
-            "{scenario}\n  VIOLATION {}\n  again: --run \"{}\"",
+            "{scenario}\n  trace {:016x}\n  VIOLATION {}\n  again: --run \"{}\"",
+            report.trace_hash,
             violations.join("\n  VIOLATION "),
             scenario.line()
         );
@@ -193,4 +194,20 @@ pub fn write_ledger(sum: &Sum, path: &Path, date: &str, commit: &str) -> Result<
         sum.real_s
     )
     .map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_printed_makes_the_same_run() {
+        for seed in 1..200 {
+            let scenario = scenario(seed);
+            assert_eq!(scenario.line().parse(), Ok(scenario));
+        }
+        let short = scenario(3).with_seconds(8);
+        let again: Scenario = short.line().parse().expect("a scenario");
+        assert_eq!(run(&short).trace_hash, run(&again).trace_hash);
+    }
 }

@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use clap::Parser;
-use simulator::{Level, Mutant, Scenario, faults, find, run, run_verbose, shrink};
+use simulator::{CATALOG, Level, Mutant, Scenario, faults, find, run, run_verbose, shrink};
 
 /// Simulated clusters with faults from a seed.
 #[derive(Parser)]
@@ -30,6 +30,9 @@ struct Arguments {
     /// One scenario, as a failure was printed.
     #[arg(long)]
     run: Option<String>,
+    /// A scenario of the catalog, with each of the seeds.
+    #[arg(long)]
+    named: Option<String>,
     /// Print every event.
     #[arg(long)]
     trace: bool,
@@ -85,6 +88,9 @@ fn play(a: &Arguments) -> Result<bool, String> {
     if let Some(wanted) = a.hours {
         return many_hours(a, wanted, first);
     }
+    if let Some(name) = &a.named {
+        return named(a, name, first, last);
+    }
     match a.mutant.as_deref() {
         Some("all") => return hunt(a, &Mutant::ALL.map(|(_, m)| m), first, last),
         Some(name) => return hunt(a, &[name.parse()?], first, last),
@@ -128,6 +134,15 @@ fn many_hours(a: &Arguments, hours: f64, first_seed: u64) -> Result<bool, String
     let complaint = sum.complaint(&wanted);
     complaint.iter().for_each(|c| println!("not good: {c}"));
     Ok(complaint.is_none())
+}
+
+/// Runs a scenario of the catalog, with the planted bug if one is given.
+fn named(a: &Arguments, name: &str, first: u64, last: u64) -> Result<bool, String> {
+    let known = CATALOG.iter().find(|n| n.name == name).ok_or_else(|| format!("no scenario '{name}'"))?;
+    let mutant = a.mutant.as_deref().map(str::parse).transpose()?;
+    let all = (first..=last).map(|seed| Scenario { mutant, ..known.scenario(seed) });
+    let mut totals = Totals::default();
+    Ok(all.filter(|s| !one(a, s, &mut totals)).count() == 0)
 }
 
 /// The ledger's date and commit.

@@ -1,4 +1,4 @@
-//! Bugs that can be planted in the adapters around the cores, to prove that the checks find such bugs.
+//! Bugs that can be planted, most of them in the adapters around the cores, to prove that the checks find such bugs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -43,10 +43,12 @@ pub enum Mutant {
     /// A monitor that comes back from its log takes itself for the leader at once, and gives out the global ids again that its
     /// snapshot does not know of.
     ReuseGlobalIds,
+    /// A PG's new primary begins although the one before may still answer reads.
+    NoWaitForReaders,
 }
 
 impl Mutant {
-    pub const ALL: [(&'static str, Self); 17] = [
+    pub const ALL: [(&'static str, Self); 18] = [
         ("ack-early", Self::AckEarly),
         ("replica-ack-early", Self::ReplicaAckEarly),
         ("lose-flush", Self::LoseFlush),
@@ -64,10 +66,19 @@ impl Mutant {
         ("reordering-sessions", Self::ReorderingSessions),
         ("dups-forgotten", Self::DupsForgotten),
         ("same-client", Self::SameClient),
+        ("no-wait-for-readers", Self::NoWaitForReaders),
     ];
 }
 
 impl Mutant {
+    /// Those that are planted in the OSDs.
+    pub(crate) fn in_osds(self) -> Option<pg::Planted> {
+        match self {
+            Self::NoWaitForReaders => Some(pg::Planted::NoWaitForReaders),
+            _ => None,
+        }
+    }
+
     /// Those that are planted in the monitors' quorum.
     pub(crate) fn in_quorum(self) -> Option<Planted> {
         match self {

@@ -107,6 +107,7 @@ impl World {
             // Minutes are seconds here, and faults come without end.
             max_markdown_count: usize::MAX,
             backfill_scan_max: o.backfill_scan,
+            planted: self.scenario.mutant.and_then(Mutant::in_osds),
             ..OsdConfig::default()
         };
         let mutant = self.scenario.mutant;

@@ -60,6 +60,7 @@ planted![
     reordering_sessions ReorderingSessions,
     old_disk OldDisk,
     slow_clock SlowClock,
+    no_wait_for_readers NoWaitForReaders,
     same_client SameClient,
     mon_forgets MonForgets,
     mon_ack_early MonAckEarly,

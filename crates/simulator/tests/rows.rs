@@ -33,6 +33,7 @@ rows![
     all_copies_return_in_every_order,
     stale_primary,
     stale_primary_with_rare_heartbeats,
+    primary_replaced_while_a_member_supports_it,
     power_loss_of_one,
     power_loss_of_all,
     power_loss_of_all_with_two_copies,
