@@ -24,7 +24,7 @@ import tempfile
 import time
 
 import ratios
-from clusters import Ceph, Loligo, Trouble, run
+from clusters import Ceph, Loligo, Trouble, end_in_order, run
 from usage import cpu_seconds, resident_mib, switches, written_bytes
 
 POOL, IMAGE = "bench", "image"
@@ -312,6 +312,7 @@ def main():
     args.loligo, args.mons, args.osds = os.path.abspath(args.loligo), 1, 3
     if args.out:
         os.makedirs(args.out, exist_ok=True)
+    end_in_order()
     folder, begin, clusters = tempfile.mkdtemp(prefix="bench-", dir=args.scratch), time.monotonic(), {}
     try:
         for name, kind in (("ceph", Ceph), ("loligo", Loligo)):

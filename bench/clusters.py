@@ -2,6 +2,7 @@
 
 Daemons have Ceph's names (mon.a, osd.0, mgr.x). A cluster ends only processes that it started itself.
 """
+import contextlib
 import glob
 import json
 import os
@@ -15,7 +16,7 @@ import uuid
 import rados
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "scripts"))
-from processes import Trouble, alive, ceph, run
+from processes import Trouble, alive, ceph, end_in_order, run
 
 
 def faketime():
@@ -105,6 +106,14 @@ class Cluster:
             env.update(LD_PRELOAD=faketime(), FAKETIME="%+fs" % skew, FAKETIME_DONT_FAKE_MONOTONIC="1", DONT_FAKE_MONOTONIC="1")
         with open(os.path.join(self.dir, name + ".out"), "a") as out:
             self.children[name] = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, env=env)
+
+    def says_twin(self, name, twin):
+        """Whether a daemon has said that it works on this bad medium."""
+        for end in (".out", ".log"):
+            with contextlib.suppress(OSError), open(os.path.join(self.dir, name + end), errors="replace") as f:
+                if "LOLIGO_TWIN=%s:" % twin in f.read():
+                    return True
+        return False
 
     def leader(self):
         return "mon." + self.ask("quorum_status")["quorum_leader_name"]

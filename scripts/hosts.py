@@ -17,10 +17,10 @@ Needs root, iproute2 and nftables. Everything lies in DIR; `down` removes the na
 what other programs use.
 """
 import argparse
-import contextlib
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,19 +69,20 @@ osd memory target = 1073741824
 
 
 def missing():
-    """Why there can be no hosts here; None when there can."""
+    """What there can be no hosts without, and is not here: root, or a program; None when all is. That it fails nonetheless is Trouble."""
     if os.geteuid() != 0:
         return "network namespaces need root"
+    if absent := [word for word in ("ip", "nft") if not shutil.which(word)]:
+        return "there is no %s here" % " and no ".join(absent)
     name = "ho-try-%d" % os.getpid()
     try:
         run("ip", "netns", "add", name)
         run("ip", "netns", "exec", name, "nft", "add table inet cut")
         run("ip", "netns", "exec", name, "nft", "add table ip px; add chain ip px out { type nat hook output priority -100; }")
-    except (OSError, Trouble) as e:
-        return "no network namespaces with nftables here: %s" % e
+    except Trouble as e:
+        raise Trouble("no network namespaces with nftables here: %s" % e) from None
     finally:
-        with contextlib.suppress(OSError):
-            run("ip", "netns", "del", name, check=False)
+        run("ip", "netns", "del", name, check=False)
     return None
 
 

@@ -1,11 +1,26 @@
 """What every program here needs that starts daemons: running commands, asking the cluster, and whether a process lives."""
 import json
+import signal
 import subprocess
+import sys
 import time
 
 
 class Trouble(Exception):
     """What a user has to know, without a trace: a cluster did not do what a cluster must do."""
+
+
+def end_in_order():
+    """From now on SIGTERM and SIGHUP end this program as Ctrl-C does, with all that it cleans up; the second one is ignored."""
+    signals = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN]
+
+    def end(number, _):
+        for one in signals:
+            signal.signal(one, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for one in signals:
+        signal.signal(one, end)
 
 
 def run(*words, timeout=120, check=True, **more):

@@ -12,7 +12,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import sys
 import tempfile
 import threading
@@ -21,7 +20,7 @@ import time
 import rados
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "bench"))
-from clusters import Ceph, Loligo, Trouble
+from clusters import Ceph, Loligo, Trouble, end_in_order
 
 POOL = "shape"
 
@@ -126,8 +125,7 @@ def main():
     p.add_argument("--osds", type=int, default=3)
     p.add_argument("--limit", type=float, default=600, help="seconds for each way")
     args = p.parse_args()
-    for end in signal.SIGTERM, signal.SIGHUP:
-        signal.signal(end, lambda number, frame: sys.exit(128 + number))
+    end_in_order()
     folder = tempfile.mkdtemp(prefix="pg-num-")
     cluster = {"loligo": Loligo, "ceph": Ceph}[args.cluster](args, os.path.join(folder, "c"))
     try:

@@ -44,16 +44,27 @@ class Proxy:
 
     def __enter__(self):
         self.listener = socket.create_server(("0.0.0.0", 0), backlog=128)
+        self.thread = threading.Thread(target=self.work, daemon=True)
+        try:
+            self.redirect()
+            self.thread.start()
+        except BaseException:
+            self.remove()
+            self.listener.close()
+            raise
+        return self
+
+    def redirect(self):
         port = self.listener.getsockname()[1]
         chain = "{ type nat hook output priority -100; }"
         rule = "ip daddr %s tcp dport 6800-7568 meta mark != %d redirect to :%d" % (self.network, MARK, port)
         run("nft", "add table ip %s; add chain ip %s out %s; add rule ip %s out %s" % (self.table, self.table, chain, self.table, rule))
-        self.thread = threading.Thread(target=self.work, daemon=True)
-        self.thread.start()
-        return self
+
+    def remove(self):
+        run("nft", "delete table ip " + self.table, check=False)
 
     def __exit__(self, *_):
-        run("nft", "delete table ip " + self.table, check=False)
+        self.remove()
         self.ended = True
         self.thread.join()
         self.listener.close()
@@ -74,21 +85,24 @@ class Proxy:
                 self.drop(link)
 
     def accept(self):
-        client, _ = self.listener.accept()
-        raw = client.getsockopt(socket.SOL_IP, ORIGINAL_DST, 16)
-        port, a, b, c, d = struct.unpack("!2xH4B8x", raw)
         server = socket.socket()
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, MARK)
+        ends = [server]
         try:
+            client, _ = self.listener.accept()
+            ends.append(client)
+            raw = client.getsockopt(socket.SOL_IP, ORIGINAL_DST, 16)
+            port, a, b, c, d = struct.unpack("!2xH4B8x", raw)
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, MARK)
             server.settimeout(2)
             server.connect(("%d.%d.%d.%d" % (a, b, c, d), port))
+            for one in ends:
+                one.settimeout(10)
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:
-            client.close()
-            server.close()
+            # A client that left meanwhile, or an OSD that is not there.
+            for one in ends:
+                one.close()
             return
-        for one in (client, server):
-            one.settimeout(10)
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link = Link(self.rng, client, server, time.monotonic())
         self.links.append(link)
         self.selector.register(client, selectors.EVENT_READ, (link, client, server))

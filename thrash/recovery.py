@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -22,7 +21,7 @@ import time
 import rados
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "bench"))
-from clusters import Ceph, Loligo, Trouble
+from clusters import Ceph, Loligo, Trouble, end_in_order
 
 POOL = "recovery"
 
@@ -115,9 +114,7 @@ def main():
     p.add_argument("--missed-only", action="store_true", help="leave out the loss of the disk")
     p.add_argument("--limit", type=float, default=600, help="seconds that recovery may take")
     args = p.parse_args()
-    # A signal ends the cluster too.
-    for end in signal.SIGTERM, signal.SIGHUP:
-        signal.signal(end, lambda number, frame: sys.exit(128 + number))
+    end_in_order()
     folder = tempfile.mkdtemp(prefix="recovery-")
     cluster = {"loligo": Loligo, "ceph": Ceph}[args.cluster](args, os.path.join(folder, "c"))
     try:

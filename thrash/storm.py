@@ -31,6 +31,7 @@ class Storm:
     def __init__(self, thrash):
         self.thrash, self.cluster, self.away, self.heals, self.count, self.skipped, self.order = thrash, thrash.cluster, {}, [], 0, 0, 0
         self.hosts = getattr(self.cluster, "hosts", None)
+        self.twins = {}  # of each daemon, the media that it was started on
         self.loses = self.cluster.kind == "loligo" or getattr(self.hosts, "peer", "") == "loligo"
 
     def kinds(self):
@@ -82,6 +83,8 @@ class Storm:
     def back(self, name, rng):
         twin = "power-loss=%d" % rng.getrandbits(30) if self.loses and rng.random() < 0.5 else ""
         self.cluster.launch(name, twin=twin)
+        if twin:
+            self.twins.setdefault(name, []).append(twin)
         self.started(name, time.monotonic() + 60)
 
     def started(self, name, until):

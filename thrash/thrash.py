@@ -29,7 +29,7 @@ import time
 import rados
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "bench"))
-from clusters import Ceph, Loligo, Trouble, run
+from clusters import Ceph, Loligo, Trouble, end_in_order, run
 from hosts_cluster import NetworkHosts
 from hosts import missing
 from history import Op, appends, register
@@ -39,6 +39,7 @@ from storm import LEAST_PER_MINUTE, Storm
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 POOL, IMAGES, IMAGE = "thrash", "thrash-images", "image"
+SKIPPED = 77  # exit status
 FIO_LIMIT = 240  # seconds of a pass, without the time that the cluster may be away
 
 
@@ -94,7 +95,10 @@ class Thrash:
         text = self.fio.communicate()[0]
         self.fio_runs += 1
         at = text.find("{")
-        error = json.loads(text[at:])["jobs"][0]["error"] if at >= 0 and self.fio.returncode == 0 else -1
+        job = json.loads(text[at:])["jobs"][0] if at >= 0 and self.fio.returncode == 0 else {"error": -1}
+        error = job["error"]
+        if not error and not job["read"]["total_ios"]:
+            self.wrong.append("a pass of fio verified nothing")
         if error:
             self.wrong.append("fio ended with status %s, error %s: %s" % (self.fio.returncode, error, text[-600:]))
 
@@ -189,7 +193,9 @@ class Thrash:
             if name.startswith("osd."):
                 osd = int(name[4:])
                 self.wait("%s to boot" % name, lambda: self.cluster.up_from()[osd] > self.cluster.killed[osd] and self.up(osd))
-            else:
+            if twin:
+                self.wait("%s to say that it is on a bad medium" % name, lambda: self.cluster.says_twin(name, twin))
+            if name.startswith("mon."):
                 self.wait("a full quorum", lambda: len(self.cluster.ask("quorum_status")["quorum"]) == len(self.cluster.mons))
 
     def wait(self, what, good, seconds=60):
@@ -225,7 +231,8 @@ class Thrash:
             if write.is_complete() or read.is_complete():
                 self.wrong.append("%s was served with one copy of three" % name)
             self.cluster.launch(gone[0])
-            self.wait("the answers", lambda: write.is_complete() and read.is_complete())
+            # The callback comes after the completion.
+            self.wait("the answers", lambda: write.is_complete() and read.is_complete() and answers)
             self.cluster.launch(gone[1])
             if write.get_return_value() != 0 or answers not in ([b"before"], [b"after"]) or io.read(name) != b"after":
                 self.wrong.append("%s holds %r after %r, %r" % (name, io.read(name), answers, write.get_return_value()))
@@ -352,6 +359,8 @@ class Thrash:
             if len(self.faults) > first:
                 self.settle()
             self.faults.append({"fault": name, "target": target, "begin": time.monotonic()})
+        if len(self.faults) == first:
+            raise Trouble("%s hurt nothing" % name)
         self.settle()
 
     def storm(self, minutes):
@@ -363,6 +372,11 @@ class Thrash:
         print("%d faults, %d more found nothing that might still be hurt" % (storm.count, storm.skipped))
         if storm.count < LEAST_PER_MINUTE * minutes:
             self.wrong.append("only %d faults in %g minutes" % (storm.count, minutes))
+        for name, twins in storm.twins.items():
+            if not any(self.cluster.says_twin(name, twin) for twin in twins):
+                self.wrong.append("%s was started on a bad medium %d times and never said so" % (name, len(twins)))
+        if storm.loses and storm.count >= LEAST_PER_MINUTE and not storm.twins:
+            self.wrong.append("no daemon worked on a medium that loses writes")
 
     def settle(self):
         fault = self.faults[-1]
@@ -383,6 +397,8 @@ class Thrash:
             text = client.stdout.read()
             if client.wait(timeout=200):
                 self.wrong.append("a client noticed a fault, see %s" % out)
+            if not int(text or 0):
+                self.wrong.append("a client did nothing, see %s" % out)
             ops += int(text or 0)
         try:
             self.fio.wait(timeout=FIO_LIMIT)
@@ -418,6 +434,13 @@ class Thrash:
             fault["stall"] = max(touched, default=0.0)
         return sum(map(len, history.values())) + own
 
+    def least(self, ops, checked, scrubbed):
+        """A promise that was never put to the test was not kept."""
+        counts = {"operation of a client": ops, "operation in a checked history": checked, "pass of fio": self.fio_runs, "fault": len(self.faults)}
+        if self.args.scrub:
+            counts["PG scrubbed deep"] = scrubbed
+        self.wrong += ["nothing was tested: not one %s" % what for what, count in counts.items() if not count]
+
     def scrub(self):
         """A deep scrub of every PG, and what it found."""
         c, before = self.cluster, self.scrubbed()
@@ -445,6 +468,14 @@ class Thrash:
         return found
 
 
+def unable():
+    """What is not here that hosts need. Where everything is, they have to work."""
+    try:
+        return missing()
+    except Trouble as e:
+        sys.exit("thrash: %s" % e)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("cluster", choices=["loligo", "ceph", "hosts"], help="hosts: a host for each OSD (scripts/hosts.py), for faults of the network; needs root")
@@ -454,7 +485,7 @@ def main():
     p.add_argument("--each", action="store_true", help="no storm: each fault once, in an order by the seed")
     p.add_argument("--seed", type=int, help="of the schedule (default: any; it is printed)")
     p.add_argument("--faults", help="which, for --each, separated by commas: %s (default: all that this cluster can have)" % ", ".join(Thrash.FAULTS))
-    p.add_argument("--may-skip", action="store_true", help="where there can be no hosts, say so and end with 0")
+    p.add_argument("--may-skip", action="store_true", help="without root, or without iproute2 and nftables, say so and end with %d" % SKIPPED)
     p.add_argument("--mons", type=int, default=3)
     p.add_argument("--osds", type=int, default=4)
     p.add_argument("--rate", type=float, default=120, help="operations per second of each client process")
@@ -471,12 +502,13 @@ def main():
             p.error("no fault %r of this cluster; there are %s" % (name, ", ".join(possible)))
     if args.faults and not args.each:
         p.error("--faults goes with --each")
-    if args.cluster == "hosts" and (why := missing()):
-        print("nothing was tested: " + why)
-        sys.exit(0 if args.may_skip else 1)
+    if args.cluster == "hosts" and (why := unable()):
+        print("SKIPPED, nothing was tested: " + why)
+        sys.exit(SKIPPED if args.may_skip else 1)
     if args.seed is None:
         args.seed = random.SystemRandom().randrange(1 << 31)
     print("seed %d" % args.seed, flush=True)
+    end_in_order()
     folder = tempfile.mkdtemp(prefix="thrash-")
     cluster = {"loligo": Loligo, "ceph": Ceph, "hosts": NetworkHosts}[args.cluster](args, os.path.join(folder, "c"))
     thrash, ops, checked, scrubbed, begin = Thrash(args, cluster), 0, 0, 0, time.monotonic()
@@ -496,6 +528,7 @@ def main():
             scrubbed = thrash.scrub()
         if last := cluster.unclean():
             thrash.wrong.append("not clean at the end: %s" % last)
+        thrash.least(ops, checked, scrubbed)
     except Trouble as e:
         thrash.wrong.append(str(e))
     except BaseException as e:

@@ -74,9 +74,6 @@ struct Links {
     tried: BTreeMap<EntityAddr, Duration>,
 }
 
-/// How long a leader that stops waits for its successor.
-const HANDOVER_LIMIT: Duration = Duration::from_millis(500);
-
 /// Between two attempts to reach a monitor.
 const LINK_RETRY: Duration = Duration::from_millis(100);
 
@@ -152,9 +149,10 @@ impl Mon {
         let others = self.shell.owner.get().is_some_and(|o| !o.with(|m| m.core.raft().alone()));
         if hand_over && others && leads() {
             self.shell.submit(Input::Resign);
-            // What is said last has to leave this process, and its successor may still ask for our vote.
+            // What was proposed here has to get to its successor first, what is said last has to leave this process, and
+            // the successor may still ask for our vote.
             let start = self.shell.messenger.now().mono;
-            while self.shell.messenger.now().mono < start + HANDOVER_LIMIT && !self.shell.has_leader() {
+            while self.shell.waits_for_successor(self.shell.messenger.now().mono.saturating_sub(start)) {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
@@ -185,8 +183,8 @@ impl Shell {
         }
     }
 
-    fn has_leader(&self) -> bool {
-        self.owner.get().is_some_and(|o| o.with(|m| m.core.has_leader()))
+    fn waits_for_successor(&self, resigned_for: Duration) -> bool {
+        self.owner.get().is_some_and(|o| o.with(|m| m.core.waits_for_successor(resigned_for)))
     }
 
     /// Ends the monitor when it is one no more.

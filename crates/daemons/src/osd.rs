@@ -51,6 +51,8 @@ pub struct OsdSettings {
     pub cluster: Option<Fsid>,
     /// A bad medium in place of the device itself, for tests.
     pub twin: Option<runtime::Twin>,
+    /// Whether no other daemon is served by the threads of this process.
+    pub only_daemon: bool,
 }
 
 /// A running OSD.
@@ -121,6 +123,7 @@ impl Osd {
                 spawn_worker("osd-commit", &device, &shell, |job: Commit, dev| {
                     Event::Committed(timed(job, dev))
                 })?,
+                settings.only_daemon,
             ),
             checkpoints: spawn_worker("osd-checkpoint", &device, &shell, |job: Checkpoint, dev| {
                 Event::Checkpointed(job.execute(dev))

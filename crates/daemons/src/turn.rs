@@ -112,8 +112,9 @@ pub struct Committer {
 }
 
 impl Committer {
-    pub fn new(device: Arc<dyn Device>, thread: mpsc::Sender<Commit>) -> Self {
-        Self { device, thread, alone: is_only_thread(), typical: GUESS }
+    /// `only_daemon`: nobody else is served by this process.
+    pub fn new(device: Arc<dyn Device>, thread: mpsc::Sender<Commit>, only_daemon: bool) -> Self {
+        Self { device, thread, alone: only_daemon && is_only_thread(), typical: GUESS }
     }
 
     /// Executes the commit now, or hands it over.
@@ -155,10 +156,10 @@ mod tests {
 
     use super::*;
 
-    fn committer() -> Committer {
+    fn committer(only_daemon: bool) -> Committer {
         let dir = tempfile::tempdir().expect("a folder");
         let device = runtime::FileDevice::create(&dir.path().join("block"), 8192).expect("a file");
-        Committer::new(Arc::new(device), mpsc::channel().0)
+        Committer::new(Arc::new(device), mpsc::channel().0, only_daemon)
     }
 
     #[tokio::test]
@@ -193,7 +194,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_slow_device_and_long_writes_get_a_thread() {
-        let mut committer = committer();
+        let mut committer = committer(true);
         assert!(committer.is_soon_done(8192));
         assert!(!committer.is_soon_done(FEW_BYTES + 1));
         for _ in 0..100 {
@@ -221,8 +222,13 @@ mod tests {
         assert!(committer.is_soon_done(8192), "it answers at once again");
     }
 
+    #[tokio::test]
+    async fn a_thread_that_serves_other_daemons_too_waits_for_no_device() {
+        assert!(!committer(false).is_soon_done(8192));
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn with_several_threads_nobody_waits_for_the_device() {
-        assert!(!committer().is_soon_done(8192));
+        assert!(!committer(true).is_soon_done(8192));
     }
 }

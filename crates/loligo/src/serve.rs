@@ -183,6 +183,16 @@ enum Site {
     Alone(Box<Place>),
 }
 
+impl Site {
+    /// How many daemons it begins with.
+    fn daemons(&self) -> usize {
+        match self {
+            Self::Folder { names, .. } => names.len(),
+            Self::Alone(_) => 1,
+        }
+    }
+}
+
 /// Runs the named daemons of a folder until a signal; SIGHUP starts those that were added to the folder since. `started` is
 /// called when all of them listen.
 pub fn serve(
@@ -199,12 +209,8 @@ pub fn serve(
 
 fn run(site: &Site, lock: PidLock, started: impl FnOnce() -> Result<()>) -> Result<()> {
     end_on_panic();
-    let daemons = match site {
-        Site::Folder { names, .. } => names.len(),
-        Site::Alone(_) => 1,
-    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(worker_threads(daemons))
+        .worker_threads(worker_threads(site.daemons()))
         .enable_all()
         .build()?;
     let result = runtime.block_on(run_until_stopped(site, started));
@@ -219,7 +225,7 @@ async fn run_until_stopped(site: &Site, started: impl FnOnce() -> Result<()>) ->
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
     let mut hup = signal(SignalKind::hangup())?;
-    let mut running = Running::default();
+    let mut running = Running { daemons: site.daemons(), ..Running::default() };
     match site {
         Site::Folder { dir, description, names } => {
             for name in names {
@@ -267,6 +273,8 @@ async fn run_until_stopped(site: &Site, started: impl FnOnce() -> Result<()>) ->
 /// The daemons of this process.
 #[derive(Default)]
 struct Running {
+    /// How many were to be started together. One that was started alone stays alone.
+    daemons: usize,
     mons: Vec<(String, Mon)>,
     mgrs: Vec<(String, Mgr)>,
     osds: Vec<(OsdId, Osd)>,
@@ -315,7 +323,7 @@ impl Running {
             }
             _ => {
                 let number = OsdId(id.parse().context("an OSD's id is a number")?);
-                self.osds.push((number, start_osd(place, number).await?));
+                self.osds.push((number, start_osd(place, number, self.daemons == 1).await?));
             }
         }
         Ok(())
@@ -397,7 +405,7 @@ fn twin() -> Result<Option<Twin>> {
     Ok(Some(twin))
 }
 
-async fn start_osd(place: &Place, id: OsdId) -> Result<Osd> {
+async fn start_osd(place: &Place, id: OsdId, only_daemon: bool) -> Result<Osd> {
     let block = place.data.join("block");
     if !block.exists() {
         bail!(
@@ -425,6 +433,7 @@ async fn start_osd(place: &Place, id: OsdId) -> Result<Osd> {
         place: place.folder.is_none().then_some(start),
         cluster: place.fsid,
         twin: twin()?,
+        only_daemon,
     };
     Osd::start(settings).await
 }

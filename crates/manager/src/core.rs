@@ -4,7 +4,7 @@
 //! 1. A digest is only made of a map and of statistics that are complete (`PgMap::ready`).
 //! 2. A digest whose PG states are news follows the last one after `DIGEST_SOON`; other news wait for `DIGEST_EVERY`;
 //!    without news nothing is sent.
-//! 3. Reports made with a later map than ours wait for it, at most `EARLY_LIMIT` of them.
+//! 3. Reports made with a later map than ours, or while another manager is in charge, wait, at most `EARLY_LIMIT` of them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -117,8 +117,7 @@ impl Manager {
             }
             Input::Disconnected { conn } => {
                 self.sessions.remove(&conn);
-                self.daemons.disconnected(now, conn);
-                self.mon_commands.forget(conn);
+                self.forget(now, conn);
             }
             Input::Message { conn, tid, msg } => self.message(now, conn, tid, msg, out),
             Input::FromMon { tid, msg } => self.mon_message(now, tid, msg, out),
@@ -126,6 +125,13 @@ impl Manager {
             Input::Tick => self.tick(now, out),
         }
         self.maybe_digest(now, out);
+    }
+
+    /// What a session leaves behind when it is over.
+    fn forget(&mut self, now: Now, conn: ConnId) {
+        self.daemons.disconnected(now, conn);
+        self.mon_commands.forget(conn);
+        self.early.retain(|(_, of, _)| *of != conn);
     }
 
     fn mon_connected(&mut self, now: Now, gid: u64, out: &mut Vec<Output>) {
@@ -238,18 +244,33 @@ impl Manager {
     }
 
     /// Another manager took over, or `mgr fail` took the lead from us: what daemons told us grows old from now on, and nobody
-    /// is to rely on it. They open new sessions with whoever is in charge.
+    /// is to rely on it. They open new sessions with whoever is in charge. When that is us, everybody has as long to report
+    /// as after a start; what was heard before the map came counts.
     fn mgr_map(&mut self, now: Now, map: Bytes, out: &mut Vec<Output>) {
         let Ok(map) = MgrMap::from_bytes(map) else { return };
         let before = std::mem::replace(&mut self.active, map.active_gid == self.gid);
-        if before && !self.active {
-            self.pgs = PgMap::default();
-            self.early.clear();
-            self.digested = None;
-            out.extend(self.sessions.keys().map(|conn| Output::Close { conn: *conn }));
-            if let Some(map) = &self.map {
-                self.pgs.map_changed(map, now);
-            }
+        if before == self.active {
+            return;
+        }
+        self.pgs = PgMap::default();
+        self.digested = None;
+        if let Some(map) = &self.map {
+            self.pgs.map_changed(map, now);
+        }
+        if self.active {
+            return self.take_early(now, out);
+        }
+        self.mon_commands.drop_own();
+        // Whom we close does not leave: nobody else tells us that they are gone.
+        for conn in std::mem::take(&mut self.sessions).into_keys() {
+            self.forget(now, conn);
+            out.push(Output::Close { conn });
+        }
+    }
+
+    fn take_early(&mut self, now: Now, out: &mut Vec<Output>) {
+        for (osd, conn, report) in std::mem::take(&mut self.early) {
+            self.take_report(now, osd, conn, report, out);
         }
     }
 
@@ -270,9 +291,7 @@ impl Manager {
         let Some(map) = self.map.as_ref().filter(|map| map.epoch > before) else { return };
         self.pgs.map_changed(map, now);
         self.daemons.map_changed(map);
-        for (osd, conn, report) in std::mem::take(&mut self.early) {
-            self.take_report(now, osd, conn, report, out);
-        }
+        self.take_early(now, out);
     }
 
     /// Asks the monitors for the crash reports that they keep.
@@ -349,7 +368,7 @@ impl Manager {
 
     fn take_report(&mut self, now: Now, osd: OsdId, conn: ConnId, report: MPgStats, out: &mut Vec<Output>) {
         match &self.map {
-            Some(map) if report.epoch <= map.epoch => {
+            Some(map) if self.active && report.epoch <= map.epoch => {
                 if report.fsid == map.fsid {
                     let pgs = self.pgs.report(osd, report, map, now);
                     out.push(Output::send(conn, 0, MPgStatsAck { pgs }));

@@ -147,6 +147,12 @@ impl MonCommands {
         }
     }
 
+    /// Another manager is in charge: of what nobody asked for nothing more is sent.
+    pub fn drop_own(&mut self) {
+        self.groups.values_mut().filter(|g| g.own).for_each(|g| g.rest.clear());
+        self.groups.retain(|_, g| !g.own || g.sent > 0);
+    }
+
     /// An answer goes on to the client as it is.
     pub fn answered(&mut self, fsid: Fsid, tid: u64, ack: MMonCommandAck, out: &mut Vec<Output>) {
         if let Some(w) = self.waiting.remove(&tid) {
@@ -211,5 +217,24 @@ mod tests {
         assert_eq!(asked, (0..3_000).map(|i: usize| i.to_string()).collect::<Vec<_>>());
         assert_eq!(replies, [to.reply(Reply::ok())]);
         assert_eq!(commands.waiting.len() + commands.groups.len(), 0);
+    }
+
+    #[test]
+    fn of_a_plan_of_its_own_a_deposed_manager_sends_nothing_more() {
+        let (mut commands, mut out) = (MonCommands::default(), Vec::new());
+        let request = |i: usize| MonRequest { json: i.to_string(), ..MonRequest::default() };
+        commands.send_all(Fsid::default(), None, (0..3_000).map(request).collect(), &mut out);
+        assert!(commands.own_under_way());
+        commands.drop_own();
+        let sent = std::mem::take(&mut out);
+        assert_eq!(sent.len(), SLICE);
+        for output in sent {
+            if let Output::SendMon { tid, .. } = output {
+                commands.answered(Fsid::default(), tid, MMonCommandAck::default(), &mut out);
+            }
+        }
+        assert_eq!(out, []);
+        assert!(!commands.own_under_way());
+        assert_eq!(commands.waiting.len(), 0);
     }
 }

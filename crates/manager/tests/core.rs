@@ -585,3 +585,49 @@ fn a_manager_that_lost_its_place_says_nothing_more_until_it_has_it_again() {
     w.advance(3_000 * MS);
     assert!(!digests(&w.sent()).is_empty());
 }
+
+fn in_charge(w: &mut World, active_gid: u64) {
+    let map = maps::MgrMap { active_gid, ..maps::MgrMap::initial() };
+    w.mon_sends(messages::mon::MMgrMap { map: messages::payload::RestOfFront(map.to_bytes()) });
+}
+
+#[test]
+fn who_loses_its_place_forgets_what_its_sessions_registered() {
+    let mut w = World::recorded();
+    let conn = ConnId(50);
+    w.input(Input::Connected { conn, peer: peer(EntityType::Client, 4_144, "allow rw") });
+    let service = Some(messages::mgr::ServiceInfo::default());
+    let (daemon_name, service_name) = ("4144".to_owned(), "rgw".to_owned());
+    w.message(conn, MMgrOpen { daemon_name, service_name, service, ..MMgrOpen::default() });
+    in_charge(&mut w, 4_200);
+    in_charge(&mut w, 4_100);
+    w.input(Input::Connected { conn: common::ADMIN, peer: peer(EntityType::Client, 4_201, "allow *") });
+    let dump = w.command(r#"{"prefix":"service dump"}"#).expect("an answer");
+    let dump: serde_json::Value = serde_json::from_slice(&dump.output).expect("JSON");
+    assert_eq!(dump["services"], serde_json::json!({}));
+}
+
+#[test]
+fn who_takes_over_waits_for_reports_as_after_a_start() {
+    let mut w = World::new();
+    w.input(Input::MonConnected { gid: 4_100 });
+    in_charge(&mut w, 4_200);
+    w.mon_sends(full_map(Bytes::from_static(OSDMAP)));
+    w.advance(60_000 * MS);
+    let mut all = reports();
+    let (last, report) = all.pop().expect("reports");
+    // One OSD knows of the change before we do.
+    w.connect_osd(last);
+    w.message(osd_conn(last), report);
+    assert_eq!(digests(&w.sent()), [], "another one is in charge");
+    in_charge(&mut w, 4_100);
+    w.advance(1_000 * MS);
+    assert_eq!(digests(&w.sent()), [], "nothing is known of most PGs");
+    for (osd, report) in all {
+        w.connect_osd(osd);
+        w.message(osd_conn(osd), report);
+    }
+    let digests = digests(&w.sent());
+    let [digest] = digests.as_slice() else { panic!("{digests:?}") };
+    assert_eq!(digest.pg_states, [(ACTIVE | CLEAN, 185)].into());
+}

@@ -155,9 +155,14 @@ impl Member {
         self.founding = Some(Founding { names, state, blank: BTreeMap::new() });
     }
 
-    /// Whether somebody leads, as far as we know.
-    pub fn has_leader(&self) -> bool {
-        self.view.leader.is_some()
+    /// Whether one that resigned so long ago, to stop, has to stay for another one to lead. It leads itself until its
+    /// proposals are committed; after that an election follows.
+    pub fn waits_for_successor(&self, resigned_for: Duration) -> bool {
+        if self.raft.is_leader() {
+            // Later than that there is nobody to hand over to.
+            return resigned_for < Raft::HANDOVER + 2 * Raft::TICK;
+        }
+        self.view.leader.is_none() && resigned_for < Raft::HANDOVER + Tuning::default().election_max
     }
 
     /// Whether, and why, the process has to end.

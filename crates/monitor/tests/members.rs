@@ -277,6 +277,54 @@ fn a_dead_leader_is_replaced_and_those_who_asked_through_it_come_again() {
 }
 
 #[test]
+fn a_leader_that_stops_with_a_proposal_under_way_stays_until_another_one_has_it() {
+    let mut g = Group::new();
+    g.run(4_000);
+    let leader = g.leader().expect("a leader");
+    let conn = g.login(leader, "client.admin");
+    g.run(200);
+    g.command(leader, conn, PUT);
+    // Until it is sent to the others.
+    while g.hosts[leader].member.as_ref().is_some_and(|m| m.raft().last_index() == m.raft().commit_index()) {
+        g.now.mono += Duration::from_millis(1);
+        g.input(leader, Input::Tick);
+    }
+    g.input(leader, Input::Resign);
+    let begin = g.now.mono;
+    let stays = |g: &Group| {
+        let member = g.hosts[leader].member.as_ref();
+        member.is_some_and(|m| m.waits_for_successor(g.now.mono - begin))
+    };
+    assert!(stays(&g), "nobody else holds what was proposed");
+    while stays(&g) {
+        g.run(10);
+    }
+    assert!(g.now.mono < begin + Duration::from_millis(500), "there is a successor soon");
+    g.kill(leader);
+    let next = g.leader().expect("the successor");
+    assert_ne!(next, leader);
+    let conn = g.login(next, "client.admin");
+    g.run(200);
+    g.command(next, conn, GET);
+    g.run(50);
+    assert_eq!(g.answer(next, conn).map(|a| a.2), Some("v".to_owned()));
+}
+
+#[test]
+fn a_leader_without_others_stops_when_it_has_offered_its_place() {
+    let mut g = Group::new();
+    g.run(4_000);
+    let leader = g.leader().expect("a leader");
+    (0..3).filter(|at| *at != leader).for_each(|at| g.kill(at));
+    g.input(leader, Input::Resign);
+    let begin = g.now.mono;
+    while g.hosts[leader].member.as_ref().is_some_and(|m| m.waits_for_successor(g.now.mono - begin)) {
+        g.run(10);
+        assert!(g.now.mono < begin + Duration::from_millis(2_000), "it goes in the end");
+    }
+}
+
+#[test]
 fn without_a_majority_nobody_is_let_in_and_an_empty_store_is_filled() {
     let mut g = Group::new();
     g.run(4_000);

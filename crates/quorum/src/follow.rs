@@ -110,12 +110,15 @@ impl Raft {
         // How much more is committed is told by the next append.
         self.leader_commit = u64::MAX;
         let index = snapshot.index;
-        let known = !self.is_blank() && index <= self.commit;
-        if !known {
+        // An entry of the same term there: everything before it is the same too, and what follows may be what we acknowledged.
+        let held = index <= self.commit || self.log.term(index) == Some(snapshot.term);
+        if self.is_blank() || !held {
             self.replace(snapshot, out);
         }
+        let last = self.log.last_index();
         if let Role::Follower { verified, .. } = &mut self.role {
-            *verified = (*verified).max(index);
+            *verified = (*verified).max(index).min(last);
+            self.commit = self.commit.max(index.min(*verified));
         }
         self.reply_appended(now, from, sent, out);
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorum::{
-    Append, AppendReply, Body, HardState, Input, MemberId, Membership, Message, Output, Raft, Snapshot,
-    Start, Tuning,
+    Append, AppendReply, Body, Entry, HardState, Input, InstallSnapshot, MemberId, Membership, Message,
+    Output, Payload, Raft, Snapshot, Start, Tuning,
 };
 use types::{Fsid, Now, SeededEntropy, Utime};
 
@@ -263,4 +263,34 @@ fn an_outdated_store_says_so_in_every_later_life() {
     assert!(a.raft.is_outdated());
     assert_eq!(a.wait(5_000), Vec::new());
     assert_eq!(a.message(C, 3, vote), Vec::new());
+}
+
+#[test]
+fn a_snapshot_takes_nothing_from_who_holds_its_last_entry() {
+    let mut a = Alone::new();
+    a.wait(10);
+    let entries: Vec<Entry> = (2..=5)
+        .map(|index| Entry { index, term: 2, payload: Payload::Data(Bytes::from_static(b"data")) })
+        .collect();
+    let sent = Duration::from_millis(a.now);
+    let append = Append { prev_index: 1, prev_term: 1, entries, commit: 2, sent, active: Vec::new() };
+    a.message(B, 2, Body::Append(append));
+    assert_eq!((a.raft.commit_index(), a.raft.last_index()), (2, 5));
+    let members = a.raft.members().clone();
+    let snapshot = |index, term| {
+        Body::Snapshot(InstallSnapshot {
+            snapshot: Snapshot { index, term, members: members.clone(), state: Bytes::from_static(b"state") },
+            sent,
+            active: Vec::new(),
+        })
+    };
+    let answer = a.message(B, 2, snapshot(4, 2));
+    assert_eq!((a.raft.commit_index(), a.raft.last_index()), (4, 5), "what it acknowledged stays");
+    let held =
+        |m: &Message| matches!(&m.body, Body::AppendReply(r) if r.ok && r.last_index == 5 && r.index >= 4);
+    assert!(answer.iter().any(held), "{answer:?}");
+    // An entry of another term stands there: everything is replaced.
+    a.message(C, 3, snapshot(5, 3));
+    assert_eq!((a.raft.commit_index(), a.raft.last_index(), a.raft.snapshot_index()), (5, 5, 5));
+    a.raft.assert_invariants();
 }

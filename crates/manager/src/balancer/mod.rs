@@ -61,6 +61,8 @@ pub(crate) struct Balancer {
 struct Round {
     left: VecDeque<PoolId>,
     found: bool,
+    /// PGs that may still be moved.
+    moves: usize,
 }
 
 /// What it looks at.
@@ -77,6 +79,8 @@ impl Balancer {
     pub(crate) fn configure(&mut self, given: &BTreeMap<String, String>) {
         if self.options.set_from_mon(given) {
             self.next_at = Duration::ZERO;
+            // It was begun with other pools and limits.
+            self.round = None;
         }
     }
 
@@ -101,18 +105,19 @@ impl Balancer {
 
     /// One turn of the round that is under way, or of a new one.
     fn turn(&mut self, view: View<'_>, pools: Vec<String>) -> Option<Plan> {
-        let mut round = match self.round.take() {
-            Some(round) => round,
-            None => Round { left: pool_order(view.map, &pools), found: false },
-        };
-        self.start(view.now);
         let most = view.options.float("target_max_misplaced_ratio");
+        let mut round = self.round.take().unwrap_or_else(|| Round {
+            left: pool_order(view.map, &pools),
+            found: false,
+            moves: self.most_moves(view, most),
+        });
+        self.start(view.now);
         if round.left.is_empty() {
             self.last_result = NO_POOLS.to_owned();
             return None;
         }
         let upmaps = match ready(view.pgs, most) {
-            Ok(()) => self.upmaps(view, &mut round.left, most, PGS_PER_TURN),
+            Ok(()) => self.upmaps(view, &mut round.left, &mut round.moves, PGS_PER_TURN),
             Err((_, text)) => {
                 self.last_result = text;
                 self.nothing_to_do = false;
@@ -177,7 +182,7 @@ impl Balancer {
                 if ids.is_empty() {
                     return Err((Errno::ENOENT, NO_POOLS.to_owned()));
                 }
-                plan.upmaps = self.upmaps(view, &mut ids, most, usize::MAX);
+                plan.upmaps = self.upmaps(view, &mut ids, &mut self.most_moves(view, most), usize::MAX);
                 if plan.upmaps.is_empty() {
                     return Err((Errno(114), NOTHING.to_owned()));
                 }
@@ -186,13 +191,19 @@ impl Balancer {
         Ok(plan)
     }
 
-    /// Replacements for the first of `pools`, which are taken from it: all, or as many as `most_pgs` allow. None are left when
-    /// no more may be moved now.
+    /// How many PGs may be moved in one round: no more than may be misplaced at a time, but always one.
+    fn most_moves(&self, view: View<'_>, most: f64) -> usize {
+        let share = (view.pgs.pgs.len() as f64 * most) as usize;
+        self.options.upmap_max_optimizations().min(share.max(1))
+    }
+
+    /// Replacements for the first of `pools`, which are taken from it: all, or as many as `most_pgs` allow. At most `moves`,
+    /// which becomes less by them; none are left when no more may be moved now.
     fn upmaps(
         &self,
         view: View<'_>,
         pools: &mut VecDeque<PoolId>,
-        most: f64,
+        moves: &mut usize,
         most_pgs: usize,
     ) -> BTreeMap<PgId, maps::UpmapItems> {
         let map = view.map;
@@ -201,9 +212,6 @@ impl Balancer {
             view.pgs.pgs.iter().map(|(pg, s)| (*pg, s.stats.sum.num_bytes.max(0) as u64)).collect();
         let sizes = view.pgs.osds.values().map(|r| r.stat.statfs.total).filter(|t| *t > 0);
         let least_bytes = sizes.min().unwrap_or(0) / LEAST_BYTES_PART;
-        // No more PGs than may be misplaced at a time, but always one.
-        let share = (view.pgs.pgs.len() as f64 * most) as usize;
-        let mut left = self.options.upmap_max_optimizations().min(share.max(1));
         let mut all = BTreeMap::new();
         while let Some(id) = pools.front().copied() {
             let pgs = map.pool(id).map_or(0, |p| p.pg_num as usize);
@@ -219,13 +227,13 @@ impl Balancer {
             let changes = map.balance(&BalanceGoal {
                 pools: &BTreeSet::from([id]),
                 max_deviation: self.options.upmap_max_deviation(),
-                max_changes: left.min(idle),
+                max_changes: (*moves).min(idle),
                 bytes: &bytes,
                 least_bytes,
             });
-            left = left.saturating_sub(changes.len());
+            *moves = moves.saturating_sub(changes.len());
             all.extend(changes);
-            if left == 0 {
+            if *moves == 0 {
                 pools.clear();
             }
         }
@@ -345,7 +353,68 @@ mod tests {
         assert!(balancer.nothing_to_do);
         now.mono += balancer.options.sleep_interval();
         balancer.tick(View { now, map: &map, pgs: &pgs, options: &options });
-        assert_eq!(balancer.round.map(|r| r.left.len()), Some(4), "the next round");
+        assert_eq!(balancer.round.as_ref().map(|r| r.left.len()), Some(4), "the next round");
+        balancer
+            .configure(&BTreeMap::from([("mgr/balancer/upmap_max_deviation".to_owned(), "1".to_owned())]));
+        assert!(balancer.round.is_none(), "other limits begin a new one");
+    }
+
+    #[test]
+    fn what_may_be_moved_counts_for_a_whole_round() {
+        let (map, pgs) = uneven(4);
+        let options = Values::new("mgr.x".to_owned(), &BTreeMap::new());
+        let now = Now { mono: Duration::from_secs(100), wall: Utime::new(1_795_331_701, 0) };
+        // What each turn of one round moves.
+        let round = |most: usize| {
+            let mut balancer = Balancer::default();
+            balancer.configure(&BTreeMap::from([
+                ("mgr/balancer/upmap_max_deviation".to_owned(), "1".to_owned()),
+                ("mgr/balancer/upmap_max_optimizations".to_owned(), most.to_string()),
+            ]));
+            let mut moved = Vec::new();
+            while moved.is_empty() || balancer.round.is_some() {
+                let plan = balancer.tick(View { now, map: &map, pgs: &pgs, options: &options });
+                moved.push(plan.map_or(0, |p| p.upmaps.len()));
+            }
+            moved
+        };
+        let all = round(1_000);
+        let first = all.first().copied().unwrap_or(0);
+        assert!(first > 0 && all.iter().sum::<usize>() > first + 1, "{all:?}");
+        let few = round(first + 1);
+        assert!(few.len() > 1, "more than one pool is looked at: {few:?}");
+        assert_eq!(few.iter().sum::<usize>(), first + 1, "{few:?}");
+    }
+
+    /// Pools of 600 PGs on six hosts, all clean.
+    fn uneven(pools: i64) -> (OsdMap, PgMap) {
+        let mut crush = crush::CrushMap::new_default();
+        for id in 0..6 {
+            let place = [("host".to_owned(), format!("h{id}")), ("root".to_owned(), "default".to_owned())];
+            crush.insert_item(id, 0x10000, &format!("osd.{id}"), &BTreeMap::from(place)).expect("free");
+        }
+        let (mode, kind) = (crush::RuleMode::Firstn, crush::RULE_REPLICATED);
+        let rule =
+            crush.add_simple_rule("r", "default", "host", None, mode, kind, None).expect("a free name");
+        crush.finalize();
+        let mut map = OsdMap::new_cluster(types::Fsid([1; 16]), Utime::new(1, 0), crush);
+        map.require_min_compat_client = maps::Release::LUMINOUS;
+        map.set_max_osd(6);
+        map.weights.iter_mut().for_each(|w| *w = maps::flags::WEIGHT_IN);
+        let up = maps::flags::osd_state::EXISTS | maps::flags::osd_state::UP;
+        map.osds.iter_mut().for_each(|o| o.state = up);
+        for id in 1..=pools {
+            let mut pool = maps::Pool::new(maps::PoolType::Replicated, 600);
+            (pool.size, pool.min_size, pool.crush_rule) = (3, 2, rule as u8);
+            map.pools.insert(PoolId(id), pool);
+            map.pool_names.insert(PoolId(id), format!("p{id}"));
+        }
+        let now = Now { mono: Duration::from_secs(1), wall: Utime::new(1, 0) };
+        let mut pgs = PgMap::default();
+        pgs.map_changed(&map, now);
+        pgs.pgs.values_mut().for_each(|s| s.state = pg_state::ACTIVE | pg_state::CLEAN);
+        pgs.ready = true;
+        (map, pgs)
     }
 
     #[test]
