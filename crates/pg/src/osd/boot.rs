@@ -187,6 +187,7 @@ impl OsdCore {
         let up = me.is_some_and(|o| {
             o.is_up() && o.cluster_addrs == self.addrs.cluster && o.info.up_from > self.boot.since
         });
+        self.shared.leases.is_up = up;
         match (self.boot.stage, up) {
             (Stage::Up, true) | (Stage::Catching | Stage::Booting, false) => {}
             (_, true) => {

@@ -200,13 +200,15 @@ impl OsdCore {
 
     fn ping(&mut self, osd: i32, net: HeartbeatNet) {
         let now = self.shared.now;
+        let lease = self.shared.config.read_lease();
+        self.shared.leases.ask(osd, now.mono, lease);
         let msg = MOsdPing {
             fsid: self.shared.map.fsid,
             map_epoch: self.shared.epoch(),
             op: MOsdPing::PING,
             stamp: now.wall,
             mono_ping_stamp: to_span(now.mono),
-            delta_ub: Some(to_span(self.shared.config.read_lease())),
+            delta_ub: Some(to_span(lease)),
             ..MOsdPing::default()
         };
         self.shared.out.push(Output::Heartbeat { osd: OsdId(osd), net, msg: msg.into() });
@@ -278,8 +280,9 @@ impl OsdCore {
                     self.take_back_report(from);
                 }
             }
-            // Who knows a newer map may know another primary.
-            if let Some(lease) = m.delta_ub.filter(|_| m.map_epoch <= self.shared.epoch()) {
+            // Who knows a newer map may know another primary; and what nobody asked is no answer.
+            let counts = m.map_epoch <= self.shared.epoch() && self.shared.leases.has_asked(from, sent);
+            if let Some(lease) = m.delta_ub.filter(|_| counts) {
                 let lease = from_span(lease).min(self.shared.config.read_lease());
                 self.shared.leases.granted(from, sent, lease);
             }

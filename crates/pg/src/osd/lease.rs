@@ -3,7 +3,7 @@
 //! A lease is between two OSDs and counts for all their PGs. Each side uses its own monotonic clock alone: the holder counts from
 //! when it asked, the other from when it answered, which is later. Why this is enough is in ARCHITECTURE.md.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// The part by which spans grow where they are waited out, so that clocks may run apart.
@@ -23,6 +23,10 @@ pub(crate) struct Leases {
     promised: BTreeMap<i32, Duration>,
     /// When this process began: what it promised before is forgotten, and may be anything.
     born: Option<Duration>,
+    /// When each OSD was asked, as long as an answer could be of use, oldest first.
+    asked: BTreeMap<i32, VecDeque<Duration>>,
+    /// The map shows this life of the process up. Else it lets nobody answer.
+    pub is_up: bool,
     /// Requests wait for a lease, or one came.
     pub waited: bool,
     /// This OSD has told the monitors that it is dead: it answers nothing any more.
@@ -40,6 +44,22 @@ impl Leases {
         let until = self.held.entry(osd).or_default();
         *until = (*until).max(sent + lease);
         self.waited = true;
+    }
+
+    /// An OSD is asked now; answers are of use for `lease`.
+    pub fn ask(&mut self, osd: i32, now: Duration, lease: Duration) {
+        let asked = self.asked.entry(osd).or_default();
+        while asked.front().is_some_and(|at| *at + lease <= now) {
+            asked.pop_front();
+        }
+        if asked.back() != Some(&now) {
+            asked.push_back(now);
+        }
+    }
+
+    /// Whether this process asked an OSD at that time: what an answer says of it is not believed.
+    pub fn has_asked(&self, osd: i32, sent: Duration) -> bool {
+        self.asked.get(&osd).is_some_and(|asked| asked.contains(&sent))
     }
 
     pub fn holds(&self, osd: i32, now: Duration) -> bool {
@@ -62,6 +82,7 @@ impl Leases {
     /// Forgets leases of OSDs that are no peers any more, and promises that are over.
     pub fn tidy(&mut self, is_peer: impl Fn(i32) -> bool, now: Duration) {
         self.held.retain(|osd, _| is_peer(*osd));
+        self.asked.retain(|osd, _| is_peer(*osd));
         self.promised.retain(|_, until| *until > now);
     }
 }
@@ -96,6 +117,19 @@ mod tests {
         member.begin(s(110));
         assert_eq!(member.owed(3, s(101), s(16)), s(16));
         assert_eq!(member.owed(3, s(117), s(16)), Duration::ZERO);
+    }
+
+    #[test]
+    fn only_what_was_asked_counts() {
+        let mut holder = Leases::default();
+        holder.ask(7, s(10), s(16));
+        holder.ask(7, s(10), s(16));
+        holder.ask(7, s(16), s(16));
+        assert!(holder.has_asked(7, s(10)) && holder.has_asked(7, s(16)));
+        assert!(!holder.has_asked(7, s(9)) && !holder.has_asked(7, s(17)) && !holder.has_asked(8, s(10)));
+        holder.ask(7, s(26), s(16));
+        assert!(!holder.has_asked(7, s(10)), "an answer to that is of no use any more");
+        assert_eq!(holder.asked[&7], [s(16), s(26)]);
     }
 
     #[test]

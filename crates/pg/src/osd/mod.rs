@@ -118,6 +118,7 @@ impl OsdCore {
         let cx = &mut self.shared;
         let removals = crate::pg::remove::load(&mut cx.store);
         cx.removals = removals.map_err(|e| FatalReason::Store(e.to_string()))?.into();
+        let mut marked = Vec::new();
         for space in cx.store.spaces().map_err(|e| FatalReason::Store(e.to_string()))? {
             let store::Space::Pg(id) = space else { continue };
             let Some(stored) =
@@ -125,10 +126,9 @@ impl OsdCore {
             else {
                 continue;
             };
-            let marked = crate::pg::remove::has_old_mark(&mut cx.store, id);
-            if marked.map_err(|e| FatalReason::Store(e.to_string()))? {
-                let pg_num = cx.map.pool(id.pgid.pool).map_or(1, |p| p.pg_num.max(id.pgid.seed + 1));
-                crate::pg::remove::remove_copy(id, crate::range::pg_range(id.pgid, pg_num), cx);
+            let has_mark = crate::pg::remove::has_old_mark(&mut cx.store, id);
+            if has_mark.map_err(|e| FatalReason::Store(e.to_string()))? {
+                marked.push(id);
                 continue;
             }
             let mut pg = Pg::new(id, stored.info, stored.past, stored.log, stored.missing);
@@ -136,6 +136,14 @@ impl OsdCore {
             pg.update_last_complete();
             pg.key = IntervalKey::of(&cx.map, id.pgid).unwrap_or_default();
             self.pgs.insert(id, pg);
+        }
+        let alive: Vec<_> = self
+            .pgs
+            .values()
+            .map(|pg| (pg.id, pg.key.pg_num.max(pg.id.pgid.seed.saturating_add(1))))
+            .collect();
+        for id in marked {
+            crate::pg::remove::remove_marked(id, &alive, cx);
         }
         Ok(())
     }
@@ -271,7 +279,8 @@ impl OsdCore {
         let cx = &mut self.shared;
         let mut next = None;
         if !cx.recovery_waits.is_empty() && cx.may_recover() {
-            next = cx.recovery_waits.pop_first();
+            next = cx.next_turn();
+            cx.recovery_turn = next;
         } else if !cx.backfill_waits.is_empty() && cx.has_backfill_place() {
             next = cx.backfill_waits.pop_first();
         }
@@ -279,6 +288,7 @@ impl OsdCore {
         if let Some(pg) = self.pgs.get_mut(&id) {
             pg.continue_recovery(cx);
         }
+        cx.recovery_turn = None;
         true
     }
 

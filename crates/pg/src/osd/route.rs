@@ -208,7 +208,10 @@ impl OsdCore {
     fn no_such_pg(&mut self, from: i32, msg: &PgMessage) {
         if matches!(msg.body, PgBody::QueryInfo | PgBody::QueryLog { .. }) {
             let info = PgInfo::new(msg.pgid.pgid);
-            let body = PgBody::Notify { info, past: PastIntervals::default(), owed: Vec::new() };
+            // It may have been a member, and does not know any more whose.
+            let osds: Vec<i32> = self.shared.map.existing_osds().map(|(osd, _)| osd.0).collect();
+            let owed = crate::pg::owed_to(osds, &self.shared);
+            let body = PgBody::Notify { info, past: PastIntervals::default(), owed };
             self.shared.send_pg(from, msg.pgid, msg.interval, body);
         }
     }

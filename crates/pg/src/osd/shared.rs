@@ -1,6 +1,7 @@
 //! What all PGs of an OSD share while one input is handled: store, map, clocks, effects.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,8 +76,11 @@ pub(crate) struct Shared {
     pub sessions: BTreeMap<ConnId, Session>,
     /// Objects being pulled or pushed, over all PGs.
     pub recovery_active: usize,
-    /// PGs that could recover more if more were allowed.
+    /// PGs that could recover more if more were allowed: they take turns.
     pub recovery_waits: BTreeSet<SpgId>,
+    /// Whose turn it is, while it is, and whose it was last.
+    pub recovery_turn: Option<SpgId>,
+    pub last_turn: Option<SpgId>,
     /// PGs with a range of a backfill under way that is led from here, and those that wait for a place among them.
     pub backfilling: BTreeSet<SpgId>,
     pub backfill_waits: BTreeSet<SpgId>,
@@ -148,6 +152,8 @@ impl Shared {
             sessions: BTreeMap::new(),
             recovery_active: 0,
             recovery_waits: Default::default(),
+            recovery_turn: None,
+            last_turn: None,
             backfilling: Default::default(),
             backfill_waits: Default::default(),
             recovery_next: Duration::ZERO,
@@ -194,8 +200,28 @@ impl Shared {
 
     /// Whether another object may be recovered now.
     pub fn may_recover(&self) -> bool {
-        let rests = !self.config.recovery_sleep.is_zero() && self.recovery_next > self.now.mono;
-        self.recovery_active < self.config.recovery_max_active.max(1) && !rests
+        self.recovery_active < self.config.recovery_max_active.max(1) && !self.rests()
+    }
+
+    /// Whether nothing begins for now: a pause that is set, for all that was begun before.
+    pub fn rests(&self) -> bool {
+        !self.config.recovery_sleep.is_zero() && self.recovery_next > self.now.mono
+    }
+
+    /// Whether a PG leaves what is free to others that wait for it.
+    pub fn must_queue(&self, id: SpgId) -> bool {
+        self.recovery_turn != Some(id) && self.recovery_waits.iter().any(|waiting| *waiting != id)
+    }
+
+    /// Takes out whoever of those that wait is the next after the last one.
+    pub fn next_turn(&mut self) -> Option<SpgId> {
+        let after = |last: SpgId| {
+            self.recovery_waits.range((Bound::Excluded(last), Bound::Unbounded)).next().copied()
+        };
+        let next = self.last_turn.and_then(after).or_else(|| self.recovery_waits.first().copied())?;
+        self.recovery_waits.remove(&next);
+        self.last_turn = Some(next);
+        Some(next)
     }
 
     /// An object's recovery begins. Pauses shorter than what lies between two ticks are right on average.
@@ -219,6 +245,7 @@ impl Shared {
             self.backfill_waits.insert(id);
             return false;
         }
+        self.backfill_waits.remove(&id);
         self.backfilling.insert(id);
         true
     }
@@ -263,8 +290,13 @@ impl Shared {
         self.leases.owed(osd, self.now.mono, self.config.read_lease())
     }
 
-    /// Lets an OSD answer as a primary of PGs in which we are a member, for at most `asked`; returns for how long.
+    /// Lets an OSD answer as a primary of PGs in which we are a member, for at most `asked`; returns for how long. One that the
+    /// map does not show up lets nobody: power may have failed, and it may stand at an older epoch than one that it has
+    /// already spoken for.
     pub fn grant(&mut self, osd: i32, asked: Duration) -> Duration {
+        if !self.leases.is_up {
+            return Duration::ZERO;
+        }
         let lease = asked.min(self.config.read_lease());
         self.leases.promise(osd, self.now.mono, lease);
         lease

@@ -97,25 +97,39 @@ impl Pg {
         cx.map.test_flag(map_flags::NOBACKFILL) || cx.map.test_flag(map_flags::NOREBALANCE) && rebalance()
     }
 
-    /// Primary: begins the next range of each backfill, and sends what the ranges under way still lack.
+    /// Primary: sends what the ranges under way still lack. Whatever forbids a range to begin: writes wait for one that is
+    /// under way, so it is finished, and at once. What that takes of the OSD's share, and of its pauses, others miss later.
+    pub(super) fn finish_ranges(&mut self, cx: &mut Shared) {
+        let targets: Vec<i32> = self.backfills.keys().copied().collect();
+        for osd in targets {
+            if let Some(Step::Copying { left, .. }) = self.backfills.get(&osd).map(|b| b.step.clone()) {
+                self.copy_objects(osd, &left, cx);
+            }
+        }
+    }
+
+    /// Primary: begins the next range of each backfill.
     pub fn continue_backfill(&mut self, cx: &mut Shared) {
         if self.phase != Phase::Active || self.backfills.is_empty() {
             return;
         }
-        // Whatever forbids a range to begin: writes wait for one that is under way, so it is always finished.
         let yields = !self.forced.backfill && self.others_go_first(cx);
         let may_begin = self.missing.is_empty() && !self.backfill_is_held(cx) && !yields;
         let open = self.backfills.iter().any(|(osd, b)| b.step == Step::Idle && !is_too_full(*osd, cx));
-        let begins = may_begin && open && cx.take_backfill_place(self.id);
+        let has_place = may_begin && open && cx.take_backfill_place(self.id);
+        let rests = has_place && cx.rests();
+        if rests {
+            cx.recovery_waits.insert(self.id);
+        }
+        let begins = has_place && !rests;
         let targets: Vec<i32> = self.backfills.keys().copied().collect();
         for osd in targets {
             match self.backfills.get(&osd).map(|b| b.step.clone()) {
                 Some(Step::Idle) if begins && !is_too_full(osd, cx) => self.begin_range(osd, cx),
-                Some(Step::Copying { left, .. }) => self.copy_objects(osd, &left, cx),
                 _ => {}
             }
         }
-        if self.backfills.values().all(|b| matches!(b.step, Step::Idle | Step::Complete)) {
+        if !rests && self.backfills.values().all(|b| matches!(b.step, Step::Idle | Step::Complete)) {
             cx.leave_backfill_place(self.id);
         }
     }
@@ -205,14 +219,17 @@ impl Pg {
     }
 
     fn copy_objects(&mut self, osd: i32, left: &BTreeSet<HObject>, cx: &mut Shared) {
+        let begun = left.iter().filter(|o| self.recovering.contains_key(*o)).count();
+        let mut may = cx.config.recovery_max_active.max(1).saturating_sub(begun);
         for object in left {
+            if may == 0 {
+                // One that is through makes room for the next.
+                return;
+            }
             if self.recovering.contains_key(object) || self.missing.contains(object) {
                 continue;
             }
-            if !cx.may_recover() {
-                cx.recovery_waits.insert(self.id);
-                return;
-            }
+            may -= 1;
             self.push_object(object, BTreeSet::from([osd]), cx);
         }
     }

@@ -14,6 +14,9 @@ use crate::OsdConfig;
 use crate::osd::shared::Shared;
 use crate::peer::{ObjectPush, PgBody};
 
+/// Objects that one message asks for; more are not answered.
+pub(super) const MAX_WANTS: usize = 256;
+
 /// What has not been sent yet, by member.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
@@ -23,7 +26,7 @@ pub(crate) struct Batch {
 
 /// Objects for one message.
 #[derive(Debug, Default)]
-struct Pushes {
+pub(super) struct Pushes {
     objects: Vec<ObjectPush>,
     bytes: u64,
 }
@@ -49,7 +52,7 @@ impl Pg {
         cx.batched.insert(self.id);
         let wants = self.batch.pulls.entry(from).or_default();
         wants.push((object.clone(), need));
-        if wants.len() >= cx.config.max_push_objects.max(1) {
+        if wants.len() >= cx.config.max_push_objects.clamp(1, MAX_WANTS) {
             let wants = std::mem::take(wants);
             cx.send_pg(from, self.id, self.interval(), PgBody::Pull { wants });
         }
@@ -79,7 +82,7 @@ impl Pg {
         }
     }
 
-    fn send_pushes(&self, osd: i32, interval: Epoch, batch: Pushes, cx: &mut Shared) {
+    pub(super) fn send_pushes(&self, osd: i32, interval: Epoch, batch: Pushes, cx: &mut Shared) {
         if batch.objects.is_empty() {
             return;
         }
@@ -89,16 +92,19 @@ impl Pg {
         cx.send_pg(osd, self.id, interval, PgBody::Push(batch.objects));
     }
 
-    /// Answers a copy that asked for objects in the interval `reply`, in as many messages as it takes.
-    pub(super) fn answer_pull(&self, to: i32, reply: Epoch, objects: Vec<ObjectPush>, cx: &mut Shared) {
-        let mut batch = Pushes::default();
-        for push in objects {
-            let bytes = push.bytes();
-            if !batch.takes(bytes, &cx.config) {
-                self.send_pushes(to, reply, std::mem::take(&mut batch), cx);
-            }
-            batch.add(push, bytes);
+    /// Adds an object to the answer for a copy that asked in the interval `reply`; a full message goes.
+    pub(super) fn answer_with(
+        &self,
+        to: i32,
+        reply: Epoch,
+        push: ObjectPush,
+        answer: &mut Pushes,
+        cx: &mut Shared,
+    ) {
+        let bytes = push.bytes();
+        if !answer.takes(bytes, &cx.config) {
+            self.send_pushes(to, reply, std::mem::take(answer), cx);
         }
-        self.send_pushes(to, reply, batch, cx);
+        answer.add(push, bytes);
     }
 }

@@ -66,8 +66,8 @@ pub(crate) use client::ClientOp;
 use copy::Copying;
 pub(crate) use forced::Forced;
 use lost::Reverting;
-pub(crate) use prior::Owed;
 use prior::Prior;
+pub(crate) use prior::{Owed, owed_to};
 use recovery::Recovering;
 #[cfg(test)]
 pub(crate) use scrub::DeepAsk;

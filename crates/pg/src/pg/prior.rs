@@ -17,8 +17,8 @@ use crate::osd::shared::Shared;
 pub(crate) struct Prior {
     /// When the interval began here.
     since: Duration,
-    /// OSDs that know of the interval.
-    aware: BTreeSet<i32>,
+    /// OSDs that know of the interval, and when they were first heard.
+    heard: BTreeMap<i32, Duration>,
     /// By member and earlier primary: when what the one promised the other is over.
     owed: BTreeMap<(i32, i32), Duration>,
 }
@@ -33,7 +33,7 @@ impl Prior {
 
     /// An OSD spoke in the present interval.
     pub fn heard(&mut self, from: i32, owed: &Owed, now: Duration) {
-        self.aware.insert(from);
+        self.heard.entry(from).or_insert(now);
         for (primary, ms) in owed {
             // What it answers from now on helps nobody who does not know of this interval: the first statement holds.
             let until = now + padded(Duration::from_millis(u64::from(*ms)));
@@ -46,8 +46,7 @@ impl Pg {
     /// What this copy owes the primaries that it knows of.
     pub fn owed(&self, cx: &Shared) -> Owed {
         let primaries: BTreeSet<i32> = self.past.iter().map(|i| i.primary).filter(|p| *p >= 0).collect();
-        let ms = |left: Duration| u32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX);
-        primaries.into_iter().map(|p| (p, ms(cx.owed(p)))).collect()
+        owed_to(primaries, cx)
     }
 
     /// Begins when no earlier primary can answer any more; else waits, and says for whom.
@@ -71,19 +70,27 @@ impl Pg {
 
     /// Whether an interval's primary surely knows that it is over, or is dead.
     fn has_ended(&self, i: &Interval, cx: &Shared) -> bool {
-        i.primary == cx.whoami || self.prior.aware.contains(&i.primary) || is_over(&cx.map, i)
+        i.primary == cx.whoami || self.prior.heard.contains_key(&i.primary) || is_over(&cx.map, i)
     }
 
-    /// The primary needed every member: the one that owes it least decides. Of who said nothing is known only that it answers
-    /// nobody who does not know of this interval since it knows itself; by then it is as if it had answered just before.
+    /// The primary needed every member: the one that owes it least decides. Who knows of this interval answers nobody any more
+    /// who does not; one that was heard without a word on that primary may have answered it just before.
     fn readable_until(&self, i: &Interval, cx: &Shared) -> Duration {
+        let lease = padded(cx.config.read_lease());
+        let heard = |osd: i32| self.prior.heard.get(&osd).map(|at| *at + lease);
         let stated = |osd: i32| match osd == cx.whoami {
             true => Some(cx.now.mono + cx.owed(i.primary)),
-            false => self.prior.owed.get(&(osd, i.primary)).copied(),
+            false => self.prior.owed.get(&(osd, i.primary)).copied().or_else(|| heard(osd)),
         };
         let least = i.acting.iter().filter(|o| **o != i.primary).filter_map(|o| stated(*o)).min();
-        least.unwrap_or(self.prior.since + padded(cx.config.read_lease()))
+        least.unwrap_or(self.prior.since + lease)
     }
+}
+
+/// What this OSD owes each of these.
+pub(crate) fn owed_to(osds: impl IntoIterator<Item = i32>, cx: &Shared) -> Owed {
+    let ms = |left: Duration| u32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX);
+    osds.into_iter().map(|osd| (osd, ms(cx.owed(osd)))).collect()
 }
 
 /// Whether the map proves that the process that led this interval is dead, or has learned of a later one.

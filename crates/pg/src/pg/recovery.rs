@@ -9,6 +9,7 @@ use maps::flags::map_flags;
 use store::{Priority, StoreError, Txn};
 use types::{Eversion, HObject};
 
+use super::batch::{MAX_WANTS, Pushes};
 use super::repair::damaged_object;
 use super::room::Taken;
 use super::{Pg, Phase, persist};
@@ -63,6 +64,7 @@ impl Pg {
         if self.phase != Phase::Active {
             return;
         }
+        self.finish_ranges(cx);
         let norecover = cx.map.test_flag(map_flags::NORECOVER);
         let yields = !self.forced.recovery && self.others_go_first(cx);
         if !norecover && !yields {
@@ -76,7 +78,7 @@ impl Pg {
     /// Begins the recovery of as many objects as may be in it; whoever could do more waits for a turn.
     fn recover_more(&mut self, cx: &mut Shared) {
         while let Some(object) = self.next_to_recover(cx) {
-            if !cx.may_recover() {
+            if !cx.may_recover() || cx.must_queue(self.id) {
                 cx.recovery_waits.insert(self.id);
                 return;
             }
@@ -219,11 +221,11 @@ impl Pg {
         wants: Vec<(HObject, Eversion)>,
         cx: &mut Shared,
     ) {
-        let mut found = Vec::with_capacity(wants.len().min(64));
-        for (object, need) in wants {
+        let mut answer = Pushes::default();
+        for (object, need) in wants.into_iter().take(MAX_WANTS) {
             match self.read_object(&object, cx) {
                 Ok(Some(push)) if push.version == need => {
-                    found.push(push);
+                    self.answer_with(from, reply, push, &mut answer, cx);
                     continue;
                 }
                 Ok(_) => {}
@@ -234,7 +236,7 @@ impl Pg {
             }
             cx.send_pg(from, self.id, reply, PgBody::PullRefused { object, need });
         }
-        self.answer_pull(from, reply, found, cx);
+        self.send_pushes(from, reply, answer, cx);
     }
 
     /// The asked copy does not have the version: look elsewhere.

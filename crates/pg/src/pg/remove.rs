@@ -22,6 +22,7 @@ use types::{HObject, SpgId};
 use super::persist::ReadError;
 use crate::io::FatalReason;
 use crate::osd::shared::{Done, Shared};
+use crate::range::pg_range;
 
 /// The mark's key, in the OSD's own space: this and the PG's id.
 const MARK: &[u8] = b"remove.";
@@ -87,6 +88,18 @@ pub(crate) fn load(store: &mut Store) -> Result<Vec<Removal>, ReadError> {
 pub(crate) fn remove_copy(id: SpgId, range: Range, cx: &mut Shared) {
     let mut txn = Txn::new();
     give_up(id, range, &mut txn, cx);
+    cx.submit(txn, Done::Nothing);
+    step(cx);
+}
+
+/// Begins to remove a copy that an older release was deleting: its mark does not say how many PGs the pool had then. Whatever
+/// the copy may have held at most goes, except what is a copy's that lives here (with the number of PGs of its pool).
+pub(crate) fn remove_marked(id: SpgId, alive: &[(SpgId, u32)], cx: &mut Shared) {
+    let mut txn = Txn::new();
+    give_up(id, pg_range(id.pgid, id.pgid.seed.saturating_add(1)), &mut txn, cx);
+    for (other, pg_num) in alive {
+        make_way(other.shard, &pg_range(other.pgid, *pg_num), &mut txn, cx);
+    }
     cx.submit(txn, Done::Nothing);
     step(cx);
 }

@@ -1,9 +1,10 @@
 //! How recovery goes on: which PG is next, how much goes into a message, what options hold it back.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pg::{Input, OsdConfig};
-use types::PoolId;
+use types::{HObject, PgId, PoolId};
 
 use crate::sim::Sim;
 
@@ -104,4 +105,110 @@ fn backfills_wait_for_a_place() {
     // Each of the two OSDs leads some.
     assert!(waited && (1..=2).contains(&most), "{most} at one time");
     s.check_copies();
+}
+
+/// Options under which a PG with 120 objects is backfilled, and one with a few objects recovers by its log.
+fn short_logs() -> OsdConfig {
+    OsdConfig { min_pg_log_entries: 60, max_pg_log_entries: 60, pg_log_trim_min: 1, ..OsdConfig::default() }
+}
+
+/// Whatever is set to pause between objects, writes wait for a range that is under way no longer than it takes to copy it.
+#[test]
+fn writes_to_a_range_do_not_wait_for_pauses() {
+    let slow =
+        OsdConfig { recovery_sleep: Duration::from_millis(250), backfill_scan_max: 40, ..short_logs() };
+    let (mut s, pool) = missed(slow, 11, 1, 120, 100);
+    s.start(1);
+    s.until("backfilling", |s| s.states().values().any(|t| t.contains("backfilling")));
+    let begin = s.mono;
+    let map = s.mon.map.clone();
+    for i in 0..120 {
+        s.client.write(&map, pool, &format!("o{i}"), vec![7; 50]);
+    }
+    s.until("written", |s| s.client.is_idle());
+    let took = s.mono - begin;
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    s.settle();
+    // On average the pauses hold: of three ranges, the last one's come after the end.
+    let took = s.mono - begin;
+    assert!((17..40).contains(&took.as_secs()), "{took:?}");
+    s.check_copies();
+}
+
+/// What the copies of an OSD hold, by PG.
+fn held(s: &mut Sim, osd: i32) -> BTreeMap<PgId, usize> {
+    let map = s.mon.map.clone();
+    let mut held = BTreeMap::new();
+    let store = s.nodes[osd as usize].core.as_mut().unwrap().store_mut();
+    for o in store.list(-1, &HObject::min(), &HObject::max(), 100_000).unwrap() {
+        *held.entry(map.raw_pg_to_pg(PgId::new(o.pool, o.hash)).unwrap()).or_default() += 1;
+    }
+    held
+}
+
+/// PGs take turns: none is recovered while others that wait have not begun.
+#[test]
+fn pgs_recover_by_turns() {
+    for seed in 21..24 {
+        let config = OsdConfig { recovery_max_active: 1, ..OsdConfig::default() };
+        let (mut s, pool) = missed(config, seed, 8, 200, 100);
+        s.start(1);
+        let whole = |s: &Sim| {
+            let states = s.states().into_iter().filter(|(pg, _)| pg.ends_with("/[0, 1]"));
+            states.filter(|(_, t)| t == "active+clean").count()
+        };
+        s.until("one is whole", |s| s.states().values().all(|t| t.contains("active")) && whole(s) > 0);
+        let map = s.mon.map.clone();
+        let held = held(&mut s, 1);
+        let led = |seed: &u32| map.pg_to_up_acting(PgId::new(pool, *seed)).acting == [0, 1];
+        let led: Vec<u32> = (0..8).filter(led).collect();
+        assert!(led.len() > 1);
+        for seed in led {
+            let here = held.get(&PgId::new(pool, seed)).copied().unwrap_or(0);
+            assert!(here >= 5, "{seed} has {here} objects: {held:?}");
+        }
+        s.settle();
+        s.check_copies();
+    }
+}
+
+/// A range that is under way is finished while other PGs still have much to recover.
+#[test]
+fn writes_to_a_range_do_not_wait_for_other_pgs() {
+    for seed in 31..34 {
+        let config = OsdConfig { recovery_max_active: 1, backfill_scan_max: 10, ..short_logs() };
+        let mut s = Sim::with_config(2, seed, config);
+        s.until("all up", |s| (0..2).all(|o| s.mon.map.is_up(o)));
+        let (many, one) = (s.mon.create_pool(2, 1, 8), s.mon.create_pool(2, 1, 1));
+        s.settle();
+        s.crash(1);
+        s.notice_crash(1);
+        s.until("down", |s| !s.mon.map.is_up(1));
+        let map = s.mon.map.clone();
+        for i in 0..250 {
+            s.client.write(&map, many, &format!("m{i}"), vec![i as u8; 100]);
+            s.until("written", |s| s.client.is_idle());
+        }
+        for i in 0..120 {
+            s.client.write(&map, one, &format!("o{i}"), vec![i as u8; 100]);
+            s.until("written", |s| s.client.is_idle());
+        }
+        let mut objects: Vec<HObject> =
+            (0..120).map(|i| s.client.object(&map, one, &format!("o{i}"))).collect();
+        objects.sort();
+        s.start(1);
+        let own = format!("{}.", one.0);
+        s.until("backfilling", |s| {
+            s.states().iter().any(|(pg, t)| pg.starts_with(&own) && t.contains("backfilling"))
+        });
+        let map = s.mon.map.clone();
+        for object in &objects[..5] {
+            s.client.write(&map, one, &object.name, vec![9; 20]);
+        }
+        s.until("written", |s| s.client.is_idle());
+        let theirs = |pg: &str| !pg.starts_with(&own) && pg.ends_with("/[0, 1]");
+        let left = s.states().iter().filter(|(pg, t)| theirs(pg) && t.contains("recover")).count();
+        assert!(left > 0, "all others went first: {:?}", s.states());
+        s.settle();
+    }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use pg::OsdConfig;
+use store::{ObjectKey, Options, Space, Store, Txn};
 use types::{HObject, PoolId};
 
 use crate::sim::Sim;
@@ -125,6 +126,54 @@ fn a_pg_splits_while_a_copy_of_it_is_deleted() {
             s.start(osd);
         }
         s.settle();
+        s.until("nothing foreign is left", |s| foreign(s, osd) == 0);
+        s.settle();
+        s.check_copies();
+    }
+}
+
+/// The mark of older releases names no objects: all that the copy may have held goes, and nothing of other copies.
+#[test]
+fn an_old_mark_spares_what_lives_here() {
+    for seed in 21..24 {
+        let (mut s, pool) = cluster(seed, 8, 100);
+        let map = s.mon.map.clone();
+        let of = |seed: u32| map.pg_to_up_acting(types::PgId::new(pool, seed)).acting;
+        let id = types::SpgId::replicated(types::PgId::new(pool, 0));
+        let osd = of(0)[0];
+        let elsewhere = (1..8).find(|seed| !of(*seed).contains(&osd)).expect("a PG without a copy there");
+        s.crash(osd);
+        s.notice_crash(osd);
+        s.until("down", |s| !s.mon.map.is_up(osd));
+        let device = s.nodes[osd as usize].device.clone();
+        let mut store = Store::open(device.clone(), Options::default()).unwrap();
+        let garbage = HObject { pool, hash: elsewhere, name: "garbage".into(), ..HObject::min() };
+        let mut txn = Txn::new();
+        txn.set(Space::Pg(id), &b"r"[..], &b""[..]).touch(&ObjectKey::replicated(garbage.clone()));
+        store.submit(txn).unwrap();
+        let done = store.take_commit().unwrap().execute(&*device);
+        store.committed(done).unwrap();
+        drop(store);
+        let mut before = Store::open(device, Options::default()).unwrap();
+        let before = before.list(-1, &HObject::min(), &HObject::max(), 1_000).unwrap();
+        let kept = |o: &&HObject| {
+            let pgid = map.raw_pg_to_pg(types::PgId::new(o.pool, o.hash)).unwrap();
+            pgid.seed != 0 && **o != garbage
+        };
+        let kept: Vec<HObject> = before.iter().filter(kept).cloned().collect();
+        assert!(kept.len() > 20 && before.len() > kept.len() + 3, "{} of {}", kept.len(), before.len());
+        s.mon.mark_out(osd);
+        // The deletion is done before the map moves anything.
+        s.cut = vec![(osd, crate::sim::MON)];
+        s.start(osd);
+        s.run(200);
+        assert_eq!(stored(&mut s, osd), kept);
+        s.cut.clear();
+        s.mon.mark_in(osd);
+        s.until("up", |s| s.mon.map.is_up(osd));
+        seen(&mut s);
+        s.settle();
+        s.check_copies();
         s.until("nothing foreign is left", |s| foreign(s, osd) == 0);
         s.settle();
         s.check_copies();
