@@ -28,8 +28,11 @@ impl OsdCore {
         let led = |id: &SpgId| self.pgs.get(id).filter(|pg| pg.is_primary(&self.shared));
         let (s, t) = (led(&source), led(&target));
         let says = |pg: Option<&Pg>| pg.map(|pg| pg.merge_readiness(&self.shared));
+        // The copies of one that others have would be of no use: they lack the other half.
+        let apart = s.zip(t).is_some_and(|(s, t)| s.acting() != t.acting());
         let ready = match (says(s), says(t)) {
             (None, None) => return,
+            (Some(Readiness::Yes), Some(Readiness::Yes)) if apart => false,
             (Some(Readiness::Yes), Some(Readiness::Yes)) => true,
             // Led by two: the pair cannot be merged as it is placed now.
             (Some(Readiness::No), _) | (_, Some(Readiness::No)) | (Some(Readiness::Yes), None) => false,

@@ -154,6 +154,28 @@ fn who_missed_a_merge_is_made_whole() {
     check(&mut s, pool, 1);
 }
 
+/// A pair whose copies are on different OSDs since it was named: joined, only what both share would be whole, and the rest would
+/// be deleted.
+#[test]
+fn a_pair_that_was_moved_apart_is_not_merged() {
+    let (mut s, pool) = cluster(70, 2, OsdConfig::default());
+    write(&mut s, pool, 0..40, 1);
+    s.settle();
+    edit(&mut s, pool, |p| p.pgp_num = 1);
+    settle(&mut s);
+    let up = s.mon.map.pg_to_up_acting(PgId::new(pool, 1)).up;
+    let third = (0..3).find(|o| !up.contains(o)).unwrap();
+    s.mon.change(|inc, _| {
+        inc.new_pg_upmap_items.insert(PgId::new(pool, 1), vec![(up[1], third)]);
+    });
+    settle(&mut s);
+    assert_eq!(s.mon.map.pg_to_up_acting(PgId::new(pool, 1)).acting, [up[0], third]);
+    edit(&mut s, pool, |p| p.pg_num_pending -= 1);
+    s.until("told", |s| !s.mon.merges.is_empty());
+    assert_eq!(s.mon.merges, [false]);
+    check(&mut s, pool, 2);
+}
+
 fn settle_others(s: &mut Sim) {
     s.until("clean", |s| s.all_are("active+clean"));
 }
