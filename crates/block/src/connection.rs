@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nbd::{Command, Event, NbdError, Replies, Request, Session};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, Ready};
+use tokio::net::{tcp, unix};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::device::{BlockDevice, BlockError};
@@ -30,7 +32,7 @@ pub struct Limits {
     pub reply: Duration,
     /// The least that a peer takes of its replies.
     pub bytes_per_s: u64,
-    /// For requests under way when the peer has gone.
+    /// For requests under way, and one that waits for room, when the peer has gone.
     pub ending: Duration,
 }
 
@@ -48,9 +50,35 @@ type Buffers = Vec<Bytes>;
 /// A reply, and the memory that it holds until it is written.
 type Reply = (Buffers, Option<Room>);
 
-/// Serves one client until it leaves, errs, or `stop` turns true.
+/// What a peer's bytes come from.
+pub trait Incoming: AsyncRead + Unpin + Send + Sync {
+    /// Waits until the peer sends no more, though what it sent is not read yet.
+    fn ended(&self) -> impl Future<Output = ()> + Send;
+}
+
+impl Incoming for unix::OwnedReadHalf {
+    async fn ended(&self) {
+        wait_for_end(self.ready(Interest::PRIORITY).await).await;
+    }
+}
+
+impl Incoming for tcp::OwnedReadHalf {
+    async fn ended(&self) {
+        wait_for_end(self.ready(Interest::PRIORITY).await).await;
+    }
+}
+
+/// Urgent data, which nobody sends, would hide the end: the wait has no end then.
+async fn wait_for_end(ready: io::Result<Ready>) {
+    if ready.is_ok_and(|r| !r.is_read_closed()) {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Serves one client until it leaves, errs, or `stop` turns true. Changes that the image does not answer outlive the
+/// connection, for half of one may be on its way; what only looks ends with it.
 pub async fn run(
-    mut reader: impl AsyncRead + Unpin + Send,
+    mut reader: impl Incoming,
     writer: impl AsyncWrite + Unpin + Send + 'static,
     exports: Arc<Vec<Exported>>,
     shared: &SharedMemory,
@@ -69,27 +97,44 @@ pub async fn run(
         handshake_until: Instant::now() + limits.handshake,
         unanswered: Arc::default(),
         incoming: None,
+        is_admitted: false,
+        looking: JoinSet::new(),
     };
     let _ = connection.send(vec![greeting]).await;
-    let is_stopped = tokio::select! {
+    let end = tokio::select! {
         result = connection.talk(&mut reader) => {
             if let Err(e) = result {
                 tracing::debug!(error = %e, "connection ended");
             }
-            false
+            End::Left
         }
         // The peer takes no replies: what it asks for is in vain.
-        _ = &mut writing => return,
-        () = stopped(&mut stop) => true,
+        _ = &mut writing => End::Deaf,
+        () = stopped(&mut stop) => End::Stopped,
     };
     // Every request under way keeps a sender: the writer ends behind the last reply.
-    drop(connection);
-    if is_stopped {
-        let _ = writing.await;
-    } else if tokio::time::timeout(limits.ending, &mut writing).await.is_err() {
-        // An image does not answer; nobody waits for the reply, and others want the seat.
-        writing.abort();
+    let Connection { send, incoming, memory, mut looking, .. } = connection;
+    drop((send, incoming));
+    match end {
+        End::Deaf => {}
+        End::Stopped => drop(writing.await),
+        End::Left => {
+            if tokio::time::timeout(limits.ending, &mut writing).await.is_err() {
+                // An image does not answer; nobody waits for the reply, and others want the seat.
+                writing.abort();
+            }
+        }
     }
+    looking.shutdown().await;
+    // What is still under way is the image's from here on.
+    drop(memory);
+}
+
+/// Why a connection ends.
+enum End {
+    Left,
+    Deaf,
+    Stopped,
 }
 
 struct Connection {
@@ -103,10 +148,14 @@ struct Connection {
     unanswered: Arc<AtomicUsize>,
     /// For the data of a write that is being received, and until when it must be there.
     incoming: Option<(Room, Instant)>,
+    /// The image was not left with too much when the peer chose it.
+    is_admitted: bool,
+    /// Requests that change nothing: they may be cut off.
+    looking: JoinSet<()>,
 }
 
 impl Connection {
-    async fn talk(&mut self, reader: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
+    async fn talk(&mut self, reader: &mut impl Incoming) -> io::Result<()> {
         loop {
             while let Some(event) = self.session.next_event() {
                 match event {
@@ -115,7 +164,7 @@ impl Connection {
                         self.incoming = None;
                         self.send(vec![bytes]).await?;
                     }
-                    Event::Request(request) => self.start(request).await?,
+                    Event::Request(request) => self.start(reader, request).await?,
                     Event::Close(why) => {
                         tracing::debug!(%why, "closing the connection");
                         return Ok(());
@@ -126,9 +175,12 @@ impl Connection {
                 return Ok(());
             }
             let export = self.session.export();
+            if let Some(export) = export {
+                self.admit(export)?;
+            }
             let to_come = self.session.payload_to_come();
             if let Some(export) = export.filter(|_| to_come > 0 && self.incoming.is_none()) {
-                let room = self.memory.room(export, to_come as u64).await?;
+                let room = self.room(reader, export, to_come as u64).await?;
                 self.incoming = Some((room, Instant::now() + self.limits.payload));
             }
             let deadline = match &self.incoming {
@@ -160,15 +212,43 @@ impl Connection {
         self.send.send((buffers, None)).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
+    /// Refuses a peer whose image has enough to do with what others left.
+    fn admit(&mut self, export: usize) -> io::Result<()> {
+        if !self.is_admitted && !self.memory.admits(export) {
+            tracing::warn!(
+                export,
+                "the image does not answer what earlier connections left: one more is closed"
+            );
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        self.is_admitted = true;
+        Ok(())
+    }
+
+    /// Waits for room, not much longer than the peer is there.
+    async fn room(&self, reader: &impl Incoming, export: usize, len: u64) -> io::Result<Room> {
+        let room = self.memory.room(export, len);
+        tokio::pin!(room);
+        tokio::select! {
+            biased;
+            room = &mut room => return room,
+            () = reader.ended() => {}
+        }
+        let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+        tokio::time::timeout(self.limits.ending, room).await.map_err(late)?
+    }
+
     /// Starts a request once there is room for it. One that comes alone is begun at once, and ended too if it can be without
     /// waiting for others: handing it to another thread and back would take longer than a local write.
-    async fn start(&mut self, request: Request) -> io::Result<()> {
+    async fn start(&mut self, reader: &impl Incoming, request: Request) -> io::Result<()> {
         let Some(at) = self.session.export() else { return Ok(()) };
+        self.admit(at)?;
         let Some(exported) = self.exports.get(at) else { return Ok(()) };
         let room = match self.incoming.take() {
             Some((room, _)) => room,
-            None => self.memory.room(at, data_len(&request.command)).await?,
+            None => self.room(reader, at, data_len(&request.command)).await?,
         };
+        let looks = looks(&request.command);
         let is_alone = self.unanswered.fetch_add(1, Ordering::AcqRel) == 0 && self.session.input().is_empty();
         let answering = Answering {
             device: Arc::clone(&exported.device),
@@ -180,10 +260,21 @@ impl Connection {
         let mut answer = Box::pin(answering.answer(request, room));
         let is_done =
             is_alone && std::future::poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx).is_ready())).await;
-        if !is_done {
-            tokio::spawn(answer);
+        while self.looking.try_join_next().is_some() {}
+        match (is_done, looks) {
+            (true, _) => {}
+            (false, true) => drop(self.looking.spawn(answer)),
+            (false, false) => drop(tokio::spawn(answer)),
         }
         Ok(())
+    }
+}
+
+/// Whether a request changes nothing.
+fn looks(command: &Command) -> bool {
+    match command {
+        Command::Read { .. } | Command::BlockStatus { .. } | Command::Flush | Command::Cache { .. } => true,
+        Command::Write { .. } | Command::Trim { .. } | Command::WriteZeroes { .. } => false,
     }
 }
 
@@ -293,57 +384,16 @@ async fn write_all(writer: &mut (impl AsyncWrite + Unpin), buffers: Buffers) -> 
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use tokio::io::{DuplexStream, ReadHalf};
+    use tokio::net::UnixStream;
 
     use super::*;
-    use crate::device::{BoxFuture, Piece, Range};
+    use crate::stub::Stub;
 
-    /// Remembers how much it was asked to look at, and never ends a flush.
-    #[derive(Default)]
-    struct Asked(AtomicU64);
-
-    type Answer<'a, T> = BoxFuture<'a, Result<T, BlockError>>;
-
-    fn refused<T: Send + 'static>() -> Answer<'static, T> {
-        Box::pin(async { Err(BlockError::new(5, "not asked for")) })
-    }
-
-    impl BlockDevice for Asked {
-        fn identity(&self) -> String {
-            String::new()
-        }
-
-        fn size(&self) -> u64 {
-            1 << 40
-        }
-
-        fn is_read_only(&self) -> bool {
-            true
-        }
-
-        fn read(&self, _: u64, _: u64) -> Answer<'_, Vec<Piece>> {
-            refused()
-        }
-
-        fn write(&self, _: u64, _: Bytes) -> Answer<'_, ()> {
-            refused()
-        }
-
-        fn zero(&self, _: u64, _: u64, _: bool) -> Answer<'_, ()> {
-            refused()
-        }
-
-        fn flush(&self) -> Answer<'_, ()> {
-            Box::pin(std::future::pending())
-        }
-
-        fn status(&self, _: u64, len: u64) -> Answer<'_, Vec<Range>> {
-            self.0.store(len, Ordering::SeqCst);
-            Box::pin(async move { Ok(vec![Range { len, hole: true, zero: true }]) })
-        }
-
-        fn close(&self) -> Answer<'_, ()> {
-            refused()
+    /// A pipe's end is seen by reading alone.
+    impl Incoming for ReadHalf<DuplexStream> {
+        async fn ended(&self) {
+            std::future::pending().await
         }
     }
 
@@ -356,11 +406,11 @@ mod tests {
     #[tokio::test]
     async fn one_block_status_looks_at_a_bounded_part() {
         for (len, expected) in [(4096, 4096), (u32::MAX, MAX_STATUS)] {
-            let device = Arc::new(Asked::default());
+            let device = Arc::new(Stub::default());
             let command = Command::BlockStatus { offset: 0, len, one: false };
             let reply = answering(device.clone()).execute(Request { cookie: 1, command }).await;
             let reply = reply.expect("an answer").concat();
-            assert_eq!(device.0.load(Ordering::SeqCst), u64::from(expected));
+            assert_eq!(device.looked_at.load(Ordering::SeqCst), u64::from(expected));
             // The only extent of the answer: its length, then its flags.
             let at = reply.len() - 8;
             assert_eq!(reply[at..at + 4], expected.to_be_bytes());
@@ -374,26 +424,33 @@ mod tests {
     const PATIENT: Limits =
         Limits { handshake: LATE, payload: LATE, reply: LATE, bytes_per_s: u64::MAX, ending: LATE };
 
+    fn exports(device: &Arc<Stub>) -> Arc<Vec<Exported>> {
+        let device = device.clone();
+        Arc::new(vec![Exported { name: "disk".into(), description: String::new(), device, read_only: false }])
+    }
+
     /// Serves one client over a pipe of a few bytes.
-    fn serve(limits: Limits) -> (tokio::io::DuplexStream, tokio::task::JoinHandle<()>, watch::Sender<bool>) {
+    fn serve(limits: Limits) -> (DuplexStream, tokio::task::JoinHandle<()>, watch::Sender<bool>) {
+        serve_of(&Arc::default(), &SharedMemory::new(1), limits)
+    }
+
+    fn serve_of(
+        device: &Arc<Stub>,
+        memory: &SharedMemory,
+        limits: Limits,
+    ) -> (DuplexStream, tokio::task::JoinHandle<()>, watch::Sender<bool>) {
         let (client, server) = tokio::io::duplex(1024);
         let (reader, writer) = tokio::io::split(server);
         let (stop, stopped) = watch::channel(false);
-        let exported = Exported {
-            name: "disk".into(),
-            description: String::new(),
-            device: Arc::new(Asked::default()),
-            read_only: true,
-        };
+        let (exports, memory) = (exports(device), memory.clone());
         let serving = tokio::spawn(async move {
-            let memory = SharedMemory::new(1);
-            run(reader, writer, Arc::new(vec![exported]), &memory, limits, stopped).await;
+            run(reader, writer, exports, &memory, limits, stopped).await;
         });
         (client, serving, stop)
     }
 
     /// Takes the export, by its old option.
-    async fn attach(client: &mut tokio::io::DuplexStream) {
+    async fn attach(client: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
         client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\x04disk").await.expect("sends");
         client.read_exact(&mut [0; 18 + 10]).await.expect("greeting and answer");
     }
@@ -466,5 +523,70 @@ mod tests {
         client.write_all(&request(FLUSH, 0)).await.expect("sends");
         drop(client);
         ends(serving).await;
+    }
+
+    async fn until(what: &str, holds: impl Fn() -> bool) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !holds() {
+            assert!(Instant::now() < end, "{what}");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_read_ends_with_its_connection() {
+        let (device, memory) = (Arc::new(Stub::stuck()), SharedMemory::new(1));
+        let (mut client, serving, _stop) = serve_of(&device, &memory, Limits { ending: SOON, ..PATIENT });
+        attach(&mut client).await;
+        client.write_all(&request(0, 4096).repeat(3)).await.expect("sends");
+        until("they are under way", || device.under_way() == 3).await;
+        drop(client);
+        ends(serving).await;
+        assert_eq!(device.under_way(), 0, "nobody waits for them");
+    }
+
+    #[tokio::test]
+    async fn an_image_that_is_left_with_many_writes_takes_no_new_connection() {
+        let (device, memory) = (Arc::new(Stub::stuck()), SharedMemory::new(1));
+        let write = [request(1, 4), b"data".to_vec()].concat();
+        for i in 1..=2 {
+            let (mut client, serving, _stop) = serve_of(&device, &memory, Limits { ending: SOON, ..PATIENT });
+            attach(&mut client).await;
+            client.write_all(&write.repeat(MAX_REQUESTS)).await.expect("sends");
+            until("they are under way", || device.under_way() == i * MAX_REQUESTS).await;
+            drop(client);
+            ends(serving).await;
+            assert_eq!(device.under_way(), i * MAX_REQUESTS, "a write is not cut off");
+        }
+        let (mut client, serving, _stop) = serve_of(&device, &memory, PATIENT);
+        attach(&mut client).await;
+        ends(serving).await;
+
+        device.answer(1);
+        until("one is answered", || device.under_way() < 2 * MAX_REQUESTS).await;
+        until("its room is free", || memory.admits(0)).await;
+        let (mut client, serving, _stop) = serve_of(&device, &memory, PATIENT);
+        attach(&mut client).await;
+        client.write_all(&write).await.expect("sends");
+        until("it is under way", || device.under_way() == 2 * MAX_REQUESTS).await;
+        assert!(!serving.is_finished());
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_goes_while_its_request_waits_for_room_leaves_its_seat() {
+        let (mut client, server) = UnixStream::pair().expect("a pair");
+        let (reader, writer) = server.into_split();
+        let (_stop, stopped) = watch::channel(false);
+        let (device, memory) = (Arc::new(Stub::stuck()), SharedMemory::new(1));
+        let exports = exports(&device);
+        let limits = Limits { ending: SOON, ..PATIENT };
+        let serving =
+            tokio::spawn(async move { run(reader, writer, exports, &memory, limits, stopped).await });
+        attach(&mut client).await;
+        client.write_all(&request(0, 1).repeat(MAX_REQUESTS + 50)).await.expect("sends");
+        until("as many as may", || device.under_way() == MAX_REQUESTS).await;
+        drop(client);
+        ends(serving).await;
+        assert_eq!(device.under_way(), 0);
     }
 }

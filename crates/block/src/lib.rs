@@ -7,6 +7,8 @@ mod device;
 mod media;
 mod memory;
 mod server;
+#[cfg(test)]
+mod stub;
 
 pub use cache::{Cache, Timing};
 pub use device::{BlockDevice, BlockError, BoxFuture, CachedImage, Piece, Range, SHUT_OUT};

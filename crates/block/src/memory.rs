@@ -1,9 +1,13 @@
 //! How much memory requests may hold, from the moment their data is received until their reply is written.
 //!
-//! 1. Every connection can have one request under way whatever others do: its first one, and small ones, are its own.
-//! 2. What is more comes from the server's memory. An image gets no more of it than it leaves free, and a connection no more
+//! 1. Every connection has memory of its own for small requests, and each can have some under way whatever others do.
+//! 2. A longer request that is its connection's only one comes from the memory for such. An image gets no more of it than it
+//!    leaves free, and room for one in any case.
+//! 3. What is more comes from the server's memory. An image gets no more of it than it leaves free, and a connection no more
 //!    than it leaves free of that: peers that take no replies and images that do not answer hold a part, never all.
+//! 4. Requests that outlive their connection are counted to their image; one that has many takes no new connections.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,6 +22,10 @@ const OWN_UNITS: u64 = 16;
 const CONNECTION_UNITS: u64 = 1024;
 /// Units of the server's memory: 256 MiB.
 const SHARED_UNITS: u64 = 4096;
+/// Units for one long request per connection: 512 MiB.
+const LONG_UNITS: u64 = 8192;
+/// Requests of connections that are gone above which an image takes no new ones: twice what one connection can leave.
+const MAX_LEFT: usize = 2 * MAX_REQUESTS;
 
 /// The server's memory.
 #[derive(Debug, Clone)]
@@ -32,15 +40,34 @@ struct Pool {
 
 #[derive(Debug)]
 struct Units {
+    /// Of the server's memory.
     free: u64,
-    /// Units of each export.
-    exports: Vec<u64>,
+    /// Of the memory for long requests.
+    free_long: u64,
+    exports: Vec<Use>,
+}
+
+/// What one export holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Use {
+    shared: u64,
+    long: u64,
+    /// Of its guaranteed turn, beyond the memory that there is for long requests.
+    guaranteed: u64,
+    /// Requests whose connections are gone.
+    left: usize,
 }
 
 impl SharedMemory {
     pub fn new(exports: usize) -> Self {
-        let units = Units { free: SHARED_UNITS, exports: vec![0; exports] };
+        let units =
+            Units { free: SHARED_UNITS, free_long: LONG_UNITS, exports: vec![Use::default(); exports] };
         Self(Arc::new(Pool { units: Mutex::new(units), freed: Notify::new() }))
+    }
+
+    /// Whether an export takes new connections: those that are gone have not left too much to it.
+    pub fn admits(&self, export: usize) -> bool {
+        self.0.lock().exports.get(export).is_none_or(|e| e.left < MAX_LEFT)
     }
 }
 
@@ -63,6 +90,11 @@ pub struct Memory {
 struct Held {
     own: u64,
     shared: u64,
+    has_long: bool,
+    /// Requests of each export: of one, as clients choose once.
+    requests: BTreeMap<usize, usize>,
+    /// The connection is.
+    is_gone: bool,
 }
 
 /// Room for one request, until it is dropped.
@@ -72,8 +104,16 @@ pub struct Room {
     held: Arc<Mutex<Held>>,
     pool: Arc<Pool>,
     units: u64,
-    /// Whose share of the server's memory it is; nothing for the connection's own.
-    export: Option<usize>,
+    export: usize,
+    place: Place,
+}
+
+/// Where a request's memory comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Own,
+    Long { is_guaranteed: bool },
+    Shared,
 }
 
 impl Memory {
@@ -111,26 +151,76 @@ impl Memory {
         let pool = &self.shared.0;
         let mut all = pool.lock();
         let mut held = lock(&self.held);
-        let place = if held.own == 0 || held.own + units <= OWN_UNITS {
-            held.own += units;
-            None
-        } else {
-            let of_export = all.exports.get(export).copied().unwrap_or_default();
-            let left = all.free.saturating_sub(of_export);
-            let is_fair = of_export + units <= all.free && held.shared + units <= left.min(CONNECTION_UNITS);
-            if !is_fair {
-                return Err(request);
+        let Some(place) = all.place(&held, export, units) else { return Err(request) };
+        let mut nowhere = Use::default();
+        let Units { free, free_long, exports } = &mut *all;
+        let of_export = exports.get_mut(export).unwrap_or(&mut nowhere);
+        match place {
+            Place::Own => held.own += units,
+            Place::Long { is_guaranteed } => {
+                held.has_long = true;
+                if is_guaranteed {
+                    of_export.guaranteed += units;
+                } else {
+                    *free_long -= units;
+                    of_export.long += units;
+                }
             }
-            held.shared += units;
-            all.free -= units;
-            if let Some(of_export) = all.exports.get_mut(export) {
-                *of_export += units;
+            Place::Shared => {
+                held.shared += units;
+                *free -= units;
+                of_export.shared += units;
             }
-            Some(export)
-        };
+        }
+        *held.requests.entry(export).or_default() += 1;
         drop((all, held));
         let (held, pool) = (Arc::clone(&self.held), Arc::clone(pool));
-        Ok(Room { _request: request, held, pool, units, export: place })
+        Ok(Room { _request: request, held, pool, units, export, place })
+    }
+}
+
+impl Memory {
+    /// As [`SharedMemory::admits`].
+    pub fn admits(&self, export: usize) -> bool {
+        self.shared.admits(export)
+    }
+}
+
+impl Drop for Memory {
+    /// The connection goes; what it has under way is its image's from here on.
+    fn drop(&mut self) {
+        let mut all = self.shared.0.lock();
+        let mut held = lock(&self.held);
+        held.is_gone = true;
+        for (export, count) in &held.requests {
+            if let Some(export) = all.exports.get_mut(*export) {
+                export.left += count;
+            }
+        }
+    }
+}
+
+impl Units {
+    /// Where a request of so many units gets its memory; nothing while it has to wait.
+    fn place(&self, held: &Held, export: usize, units: u64) -> Option<Place> {
+        if units == 0 || held.own + units <= OWN_UNITS {
+            return Some(Place::Own);
+        }
+        let none = Use::default();
+        let of_export = self.exports.get(export).unwrap_or(&none);
+        if units > OWN_UNITS && !held.has_long {
+            let left = self.free_long.checked_sub(units);
+            if left.is_some_and(|left| of_export.long + units <= left) {
+                return Some(Place::Long { is_guaranteed: false });
+            }
+            if of_export.long == 0 && of_export.guaranteed == 0 {
+                return Some(Place::Long { is_guaranteed: true });
+            }
+        }
+        // What the image, and of that the connection, leave when they have it.
+        let left = self.free.checked_sub(units)?;
+        let left_by_export = left.checked_sub(of_export.shared + units)?;
+        (held.shared + units <= left_by_export.min(CONNECTION_UNITS)).then_some(Place::Shared)
     }
 }
 
@@ -143,15 +233,31 @@ impl Drop for Room {
         {
             let mut all = self.pool.lock();
             let mut held = lock(&self.held);
-            match self.export {
-                None => held.own -= self.units,
-                Some(export) => {
-                    held.shared -= self.units;
-                    all.free += self.units;
-                    if let Some(of_export) = all.exports.get_mut(export) {
-                        *of_export -= self.units;
+            let mut nowhere = Use::default();
+            let Units { free, free_long, exports } = &mut *all;
+            let of_export = exports.get_mut(self.export).unwrap_or(&mut nowhere);
+            match self.place {
+                Place::Own => held.own -= self.units,
+                Place::Long { is_guaranteed } => {
+                    held.has_long = false;
+                    if is_guaranteed {
+                        of_export.guaranteed -= self.units;
+                    } else {
+                        *free_long += self.units;
+                        of_export.long -= self.units;
                     }
                 }
+                Place::Shared => {
+                    held.shared -= self.units;
+                    *free += self.units;
+                    of_export.shared -= self.units;
+                }
+            }
+            if let Some(count) = held.requests.get_mut(&self.export) {
+                *count -= 1;
+            }
+            if held.is_gone {
+                of_export.left -= 1;
             }
         }
         self.pool.freed.notify_waiters();
@@ -222,7 +328,7 @@ mod tests {
         assert!(tokio::time::timeout(Duration::from_secs(20), waits).await.is_ok());
         drop(rooms);
         assert_eq!(shared.0.lock().free, SHARED_UNITS, "everything is given back");
-        assert_eq!(shared.0.lock().exports, [0]);
+        assert_eq!(shared.0.lock().exports, [Use::default()]);
     }
 
     #[tokio::test]
@@ -230,5 +336,77 @@ mod tests {
         let memory = Memory::new(&SharedMemory::new(1));
         let (rooms, _) = hog(&memory, 0, 0).await;
         assert_eq!(rooms.len(), MAX_REQUESTS);
+    }
+
+    #[tokio::test]
+    async fn nobody_takes_more_than_it_leaves() {
+        let shared = SharedMemory::new(8);
+        let mut held = Vec::new();
+        for export in 0..8 {
+            // The second connection of an image has what the first one leaves.
+            for _ in 0..2 {
+                let memory = Memory::new(&shared);
+                while let Some(room) = fits(&memory, export, 32).await {
+                    if room.place == Place::Shared {
+                        let all = shared.0.lock();
+                        let of_export = all.exports[export].shared;
+                        assert!(of_export <= all.free, "{of_export} of an image, {} left", all.free);
+                        let of_connection = lock(&memory.held).shared;
+                        assert!(of_connection <= all.free - of_export, "{of_connection} of a connection");
+                    }
+                    held.push(room);
+                }
+                held.extend(fits(&memory, export, 0).await);
+            }
+        }
+        assert!(shared.0.lock().free >= 512, "a part is left, whoever asked for it");
+    }
+
+    #[tokio::test]
+    async fn what_has_no_data_waits_for_no_memory() {
+        let shared = SharedMemory::new(1);
+        let memory = Memory::new(&shared);
+        let _held = [hog(&memory, 0, 32).await, hog(&Memory::new(&shared), 0, 1).await];
+        let _small = hog(&memory, 0, 1).await;
+        assert!(fits(&memory, 0, 1).await.is_none(), "its memory is used up");
+        assert!(fits(&memory, 0, 0).await.is_some(), "a flush needs none");
+    }
+
+    #[tokio::test]
+    async fn long_requests_of_many_connections_are_bounded_and_each_image_has_its_turn() {
+        let shared = SharedMemory::new(2);
+        let memories: Vec<_> = (0..MAX_REQUESTS).map(|_| Memory::new(&shared)).collect();
+        let mut rooms = Vec::new();
+        for memory in &memories {
+            let units = (32 << 20) / UNIT;
+            let permit = Arc::clone(&memory.requests).acquire_owned().await.expect("a permit");
+            rooms.extend(memory.try_room(0, units, permit).ok());
+        }
+        let sum: u64 = rooms.iter().map(|r| r.units).sum();
+        assert!(sum <= LONG_UNITS / 2 + SHARED_UNITS / 2, "{sum} units of one image");
+        shared.0.lock().free_long = 0;
+        let other = Memory::new(&shared);
+        let turn = fits(&other, 1, 32).await.expect("an image's first long request always fits");
+        assert_eq!(turn.place, Place::Long { is_guaranteed: true });
+        drop(turn);
+        assert_eq!(shared.0.lock().exports[1], Use::default());
+    }
+
+    #[tokio::test]
+    async fn requests_that_outlive_their_connections_are_their_images() {
+        let shared = SharedMemory::new(2);
+        let mut left = Vec::new();
+        for _ in 0..2 {
+            assert!(shared.admits(0));
+            let memory = Memory::new(&shared);
+            left.extend(hog(&memory, 0, 0).await.0);
+            drop(memory);
+        }
+        assert!(!shared.admits(0), "one more would be one too many");
+        assert!(shared.admits(1), "another image has nothing to do with it");
+        left.pop();
+        assert!(shared.admits(0));
+        drop(left);
+        assert_eq!(shared.0.lock().exports[0], Use::default());
     }
 }

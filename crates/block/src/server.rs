@@ -38,7 +38,7 @@ impl Exported {
     }
 }
 
-/// Connections at once; more are closed at once. Each may hold one request of the longest kind, whatever others do.
+/// Connections at once; more are closed at once. What each may hold: see `memory`.
 const MAX_CONNECTIONS: usize = 128;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

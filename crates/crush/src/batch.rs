@@ -386,7 +386,8 @@ impl Goal<'_> {
     fn found(&self, kind: &Kind, item: i32) -> Option<First> {
         let (item, cost) = (if item == ITEM_NONE { kind.item } else { item }, 0);
         let wanted = if item == kind.item { self.type_id } else { 0 };
-        if kind.type_id != wanted {
+        // A rule may ask for a level of any number, also for this one.
+        if kind.type_id == UNUSABLE || kind.type_id != wanted {
             return None;
         }
         Some(First { item, leaf: if self.to_leaf { kind.item } else { ITEM_NONE }, cost })

@@ -5,7 +5,7 @@ mod common;
 use codec::{Decode, Encode};
 use common::{Random, data, random_map};
 use crush::{
-    Alg, Bucket, BucketData, CrushMap, ITEM_NONE, MAX_DEPTH, MapError, Rule, Scratch, Step, Tunables,
+    Alg, Batch, Bucket, BucketData, CrushMap, ITEM_NONE, MAX_DEPTH, MapError, Rule, Scratch, Step, Tunables,
 };
 
 fn golden(name: &str) -> Vec<u8> {
@@ -134,6 +134,28 @@ fn a_rule_that_never_ends_stops_at_its_budget() {
         let mut found: Vec<i32> = placed.iter().copied().filter(|d| *d != ITEM_NONE).collect();
         found.sort();
         assert_eq!(found, [0, 1, 2]);
+    }
+}
+
+#[test]
+fn a_rule_for_a_level_that_cannot_be_finds_nothing_together_as_alone() {
+    let mut map = CrushMap { buckets: vec![bucket(-1, 1, &[0, 1, 2])], ..CrushMap::default() };
+    map.finalize();
+    // Devices that the map does not have.
+    map.max_devices = 1;
+    for op in [Step::CHOOSE_FIRSTN, Step::CHOOSE_INDEP, Step::CHOOSELEAF_FIRSTN, Step::CHOOSELEAF_INDEP] {
+        for type_id in [-1, -2, i32::MIN] {
+            let steps = vec![Step::take(-1), Step::new(op, 2, type_id), Step::emit()];
+            map.rules = vec![Some(Rule { ruleset: 0, rule_type: 1, min_size: 1, max_size: 10, steps })];
+            let inputs: Vec<u32> = (0..100).collect();
+            let (mut scratch, mut placed, mut seen) = (Scratch::default(), Vec::new(), 0);
+            map.place_all(0, &inputs, 2, &[0x10000; 3], None, &mut Batch::default(), |i, together| {
+                map.do_rule_into(0, i as i32, 2, &[0x10000; 3], None, &mut scratch, &mut placed);
+                assert_eq!(together, placed, "op {op}, level {type_id}, input {i}");
+                seen += 1;
+            });
+            assert_eq!(seen, inputs.len());
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who writes the cache's file: the thread for all that wait, or the caller of a write that comes alone.
 
 use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
@@ -13,6 +14,30 @@ use crate::device::BlockError;
 const MAX_AT_ONCE: usize = 64 << 10;
 /// After a write of the file that took longer the thread writes, and callers keep their threads for others.
 const QUICK: Duration = Duration::from_millis(10);
+
+/// Callers that write to a cache's file, whichever cache's. Never all of the runtime's threads do: a disk that stalls would
+/// hold up every image and connection of the process.
+static AT_ONCE: Callers = Callers(AtomicUsize::new(0));
+
+struct Callers(AtomicUsize);
+
+impl Callers {
+    /// Nothing where the runtime, of so many threads, would have none left.
+    fn enter(&self, threads: usize) -> Option<Caller<'_>> {
+        let caller = Caller(&self.0);
+        let others = self.0.fetch_add(1, Ordering::AcqRel);
+        (others + 1 < threads).then_some(caller)
+    }
+}
+
+/// Counts a caller while it writes.
+struct Caller<'a>(&'a AtomicUsize);
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 /// What is written at once.
 #[derive(Default)]
@@ -70,6 +95,8 @@ impl Shared {
     /// Writes a record on the caller's thread, which saves handing it over and back; nothing where that has to wait for
     /// others, or would hold the thread up for long.
     pub(super) fn write_at_once(&self, op: &Op) -> Option<Result<(), BlockError>> {
+        let threads = tokio::runtime::Handle::try_current().map_or(0, |r| r.metrics().num_workers());
+        let _caller = AT_ONCE.enter(threads)?;
         let turn = self.lock().single(op)?;
         Some(self.carry_out(turn))
     }
@@ -81,13 +108,17 @@ impl Shared {
         let mut state = self.lock();
         state.is_writing = false;
         state.is_slow = begin.elapsed() > QUICK;
-        if std::mem::take(&mut state.is_awaited) || result.is_err() {
-            self.work.notify_all();
-        }
         if let Err(e) = result {
             tracing::error!(error = %e, "the cache's file failed");
             let error = BlockError::new(5, format!("the cache's file failed: {e}"));
-            state.failed = Some(error.clone());
+            state.failed.get_or_insert(error);
+        }
+        // Perhaps the image failed meanwhile: what is in the file will not get there.
+        let failed = state.failed.clone();
+        if std::mem::take(&mut state.is_awaited) || failed.is_some() {
+            self.work.notify_all();
+        }
+        if let Some(error) = failed {
             drop(state);
             turn.done.into_iter().for_each(|r| drop(r.send(Err(error.clone()))));
             self.dirty.notify_one();
@@ -168,5 +199,40 @@ impl State {
                 turn.done.push(job.reply);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::cache::{Cache, Timing};
+    use crate::media::CacheFile;
+    use crate::stub::Stub;
+
+    #[test]
+    fn one_thread_is_always_left() {
+        for threads in 0..4 {
+            let callers = Callers(AtomicUsize::new(0));
+            for _ in 0..2 {
+                let inside: Vec<_> = std::iter::from_fn(|| callers.enter(threads)).take(10).collect();
+                assert_eq!(inside.len(), threads.saturating_sub(1));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_being_written_when_the_image_failed_is_not_acknowledged() {
+        let folder = tempfile::tempdir().expect("folder");
+        let file = CacheFile::open(&folder.path().join("cache"), "", 0).expect("opens");
+        let timing = Timing { linger: Duration::from_secs(60), idle: Duration::from_secs(60) };
+        let cache = Cache::start(file, Arc::new(Stub::stuck()), timing);
+        let (reply, answer) = oneshot::channel();
+        let turn = Turn { done: vec![reply], ..Turn::default() };
+        let lost = BlockError::new(crate::SHUT_OUT, "another client has it");
+        cache.shared.lock().failed = Some(lost.clone());
+        assert_eq!(cache.shared.carry_out(turn), Err(lost.clone()));
+        assert_eq!(answer.await, Ok(Err(lost)));
     }
 }
