@@ -209,13 +209,12 @@ async fn try_read(io: &IoCtx, object: &str, access: Access) -> Result<Header> {
         return Err(Error::refused(Errno::EINVAL, format!("{object} has objects of 2^{order} bytes")));
     }
     let layout = layout(io, object, order, features).await?;
-    if !layout.is_possible(size) {
-        return Err(Error::refused(Errno::EINVAL, format!("{object} has {size} bytes in {layout:?}")));
-    }
     let context = SnapContext::from_bytes(part(3))?;
     let parent = ParentSpec::from_bytes(part(5))?;
     let overlap: Option<u64> = Decode::from_bytes(part(6))?;
     let data_pool = i64::from_bytes(part(8))?;
+    let snaps = snapshots(io, object, &context).await?;
+    check_sizes(object, &layout, [size, overlap.unwrap_or(0)], &snaps)?;
     let has_parent = parent.pool >= 0 && !parent.image.is_empty();
     let ParentSpec { pool, namespace, image, snap } = parent;
     Ok(Header {
@@ -224,7 +223,7 @@ async fn try_read(io: &IoCtx, object: &str, access: Access) -> Result<Header> {
         features,
         op_features: Decode::from_bytes(part(7))?,
         flags: Decode::from_bytes(part(2))?,
-        snaps: snapshots(io, object, &context).await?,
+        snaps,
         snap_context: context,
         prefix: Decode::from_bytes(part(4))?,
         data_pool: (data_pool >= 0).then_some(data_pool),
@@ -235,6 +234,15 @@ async fn try_read(io: &IoCtx, object: &str, access: Access) -> Result<Header> {
         accessed: Decode::from_bytes(part(10))?,
         modified: Decode::from_bytes(part(11))?,
     })
+}
+
+/// What is computed from the sizes of the image and its snapshots, and of what they share with a parent, must be numbers.
+fn check_sizes(object: &str, layout: &Layout, of_head: [u64; 2], snaps: &[Snapshot]) -> Result<()> {
+    let of_snaps = snaps.iter().flat_map(|s| [s.size, s.parent_overlap]);
+    match of_head.into_iter().chain(of_snaps).find(|size| !layout.is_possible(*size)) {
+        Some(size) => Err(Error::refused(Errno::EINVAL, format!("{object} has {size} bytes in {layout:?}"))),
+        None => Ok(()),
+    }
 }
 
 fn check_features(features: u64, incompatible: u64, access: Access) -> Result<()> {
@@ -292,4 +300,34 @@ async fn snapshots(io: &IoCtx, object: &str, context: &SnapContext) -> Result<Ve
         });
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_cannot_be_computed_with_are_refused_in_snapshots_too() {
+        let snap = |size, parent_overlap| Snapshot {
+            id: 1,
+            name: "snap".into(),
+            kind: SnapshotKind::User,
+            size,
+            is_protected: false,
+            flags: 0,
+            timestamp: Utime::default(),
+            child_count: 0,
+            parent_overlap,
+        };
+        let layout = Layout { object_size: 1 << 22, stripe_unit: 1 << 16, stripe_count: 5 };
+        let check = |of_head, snaps: &[Snapshot]| check_sizes("header", &layout, of_head, snaps).is_ok();
+        let most = 1 << 62;
+        assert!(check([most, most], &[snap(0, 0), snap(most, most)]));
+        for bad in [most + 1, u64::MAX] {
+            assert!(!check([bad, 0], &[]), "{bad}");
+            assert!(!check([0, bad], &[]), "{bad}");
+            assert!(!check([0, 0], &[snap(0, 0), snap(bad, 0)]), "{bad}");
+            assert!(!check([0, 0], &[snap(0, bad), snap(0, 0)]), "{bad}");
+        }
+    }
 }

@@ -104,16 +104,48 @@ pub(crate) async fn create(io: &IoCtx, name: &str, size: u64, options: &CreateOp
         }
         other => other?,
     }
-    match create_objects(io, name, &id, size, features, layout, options).await {
+    let made = match create_objects(io, name, &id, size, features, layout, options).await {
+        Ok(()) => check_entry(io, &entry).await,
+        failed => failed,
+    };
+    match made {
         Ok(()) => Ok(id),
         Err(e) => {
-            for object in [class::object::map(&id, None), class::object::header(&id), class::object::id(name)]
-            {
+            for object in [class::object::map(&id, None), class::object::header(&id)] {
                 let _ = io.remove(&object).await;
             }
+            let _ = remove_id(io, name, &id).await;
             let _ = class::change(io, class::object::DIRECTORY, "dir_remove_image", entry.to_bytes()).await;
             Err(e)
         }
+    }
+}
+
+/// Another client that removed the name meanwhile, taking the image for what an interrupted removal left, removed the
+/// directory's entry: the image would be there without a name.
+async fn check_entry(io: &IoCtx, entry: &NameId) -> Result<()> {
+    let input = entry.name.clone().to_bytes();
+    let found: Result<String> = class::call(io, class::object::DIRECTORY, "dir_get_id", input).await;
+    let is_ours = match found {
+        Ok(id) => id == entry.id,
+        Err(e) if e.is_not_found() => false,
+        Err(e) => return Err(e),
+    };
+    if !is_ours {
+        let what = format!("image {} was removed by another client while it was made", entry.name);
+        return Err(Error::refused(Errno::EBUSY, what));
+    }
+    Ok(())
+}
+
+/// Removes the object that leads from a name to this id; one that leads to another image, made meanwhile, stays.
+pub(crate) async fn remove_id(io: &IoCtx, name: &str, id: &str) -> Result<()> {
+    let object = class::object::id(name);
+    let op = WriteOp::new().cmpext(0, id.to_owned().to_bytes()).remove();
+    match io.write_op(&object, op).await {
+        Ok(_) | Err(rados::Error::Mismatch { .. }) => Ok(()),
+        Err(e) if e.errno() == Errno::ENOENT => Ok(()),
+        Err(e) => Err(e).context(|| format!("removing {object}")),
     }
 }
 

@@ -190,17 +190,14 @@ pub async fn remove(io: &IoCtx, name: &str, progress: &dyn Fn(u64, u64)) -> Resu
         Err(e) if e.is_not_found() => (id_without_header(io, name).await?.ok_or(e)?, true),
         Err(e) => return Err(e),
     };
-    let objects = [
-        has_map.then(|| class::object::map(&id, None)),
-        Some(class::object::header(&id)),
-        Some(class::object::id(name)),
-    ];
+    let objects = [has_map.then(|| class::object::map(&id, None)), Some(class::object::header(&id))];
     for object in objects.into_iter().flatten() {
         match io.remove(&object).await {
             Err(e) if !e.is_not_found() => return Err(e).context(|| format!("removing {object}")),
             _ => {}
         }
     }
+    manage::remove_id(io, name, &id).await?;
     let entry = NameId { name: name.into(), id };
     class::change(io, class::object::DIRECTORY, "dir_remove_image", entry.to_bytes()).await
 }
