@@ -215,6 +215,10 @@ fn an_osd_that_stops_says_so_and_is_answered() {
     // Not in somebody else's name.
     w.send(conn(1), bye.clone());
     assert_eq!(up(&w), [0, 1]);
+    // Nor by another process with its key, as a copy of its disk has.
+    let copy = w.connect(150, "osd.0", 0, "v2:127.0.0.1:6800/2");
+    w.send(copy, MOsdMarkMeDown { down_and_dead: true, ..bye.clone() });
+    assert_eq!(up(&w), [0, 1]);
     w.send(conn(0), bye);
     assert_eq!(up(&w), [1]);
     assert!(w.sent(conn(0)).iter().any(|m| matches!(m, Message::OsdMarkMeDown(_))));

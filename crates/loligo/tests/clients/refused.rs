@@ -126,7 +126,8 @@ fn disks_that_do_not_belong_are_refused_and_a_new_one_takes_their_place() {
     assert!(c.ceph("osd tree").contains("osd.1"), "it placed itself in the CRUSH map");
     disk.refused("1", &[], "osd.1 is already running");
     copy.refused("1", &[], "another process serves osd.1");
-    assert!(is_up(&c, "1"), "the copy did no harm");
+    let log = c.ceph("log last 20 debug");
+    assert!(is_up(&c, "1") && !log.contains("marked itself down"), "the copy did no harm: {log}");
     disk.stop("1");
     let newer = Disk::new(&c, "newer");
     let copied = Command::new("cp").args(["-r", "--sparse=always"]).arg(&disk.data).arg(&newer.data).status();

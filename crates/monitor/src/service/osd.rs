@@ -181,7 +181,8 @@ impl Monitor {
         m: &MOsdMarkMeDown,
     ) {
         let id = m.target_osd;
-        let own = self.sessions.get(&conn).and_then(osd_of) == Some(id);
+        // The very process that booted: a copy of its disk has its key, and may be told to stop while it serves.
+        let own = self.live_osd(batch.osdmap(), conn) == Some(id);
         let current = batch.osdmap().osd(id).filter(|o| o.is_up());
         let fits = current.is_some_and(|o| same_addrs(&o.client_addrs, &m.target_addrs));
         if own

@@ -261,7 +261,9 @@ impl OsdCore {
     /// Tells the monitors before a clean stop, so that clients need not wait for a failure report.
     pub(super) fn mark_me_down(&mut self) {
         let cx = &mut self.shared;
-        let Some(me) = cx.map.osd(cx.whoami).filter(|o| o.is_up()) else { return };
+        // Another process may be up under this number, when our disk is a copy of its.
+        let ours = |o: &&maps::Osd| o.is_up() && o.cluster_addrs == self.addrs.cluster;
+        let Some(me) = cx.map.osd(cx.whoami).filter(ours) else { return };
         let msg = MOsdMarkMeDown {
             version: PaxosVersion(cx.epoch().0.into()),
             fsid: cx.map.fsid,
