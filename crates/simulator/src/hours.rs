@@ -56,7 +56,8 @@ impl Sum {
         if self.undecided > 0 {
             return Some(format!("{} histories were too tangled to judge", self.undecided));
         }
-        if self.hours < wanted.hours {
+        // Sixths of an hour add up to a little less than they are.
+        if self.hours + 1e-6 < wanted.hours {
             return Some(format!("{:.1} hours, {} wanted", self.hours, wanted.hours));
         }
         None
