@@ -1,46 +1,62 @@
 #!/usr/bin/python3
 """Loligo beside Debian's Ceph on this machine: one table with the gates and the goals of the project.
 
-  bench/bench.py quick --loligo target/release/loligo [--out DIR]      about 4 minutes
-  bench/bench.py full  --loligo target/release/loligo --out DIR        about 25 minutes, with curves over the depth
+  bench/bench.py quick --loligo target/release/loligo [--out DIR]      about 6 minutes
+  bench/bench.py full  --loligo target/release/loligo --out DIR        about 20 minutes, with curves over the depth
+  bench/bench.py quick --only large ...                                some of the rows: write, read, large, memory, start, crush
 
 Starts both clusters, three OSDs each, every daemon a process of its own, with cephx, crc mode and two copies. fio's rbd engine reads and
-writes a full image of each at random places, 4 KiB at a time, in the order A B B A; `rados bench` moves 4 MiB objects. CPU is user and
-system time of the OSDs' processes. The floor (`loligo bench floor`) runs in between. In the end everything is written once
-more with checksums, all daemons of Loligo are killed and started again, and the image is verified: without that there is no figure,
-and none when a cluster is not healthy or a debug log is on. DIR gets table.md, figures.json and the plots.
+writes a full image of each at random places, 4 KiB at a time, in the order A B B A; `rados bench` moves 4 MiB objects and
+compares what it reads. CPU is user and
+system time of the OSDs' processes. The floor (`loligo bench floor`) runs in between.
+
+Data is checked where it is measured: what the windows write has checksums and numbers (fio.py), what they read is compared. After the
+windows, and again after all daemons of both clusters were killed and started, both images are read: each block has to be what was written
+there last, and large objects too. Without that there is no figure, and none when a cluster is not healthy or a debug log is on. DIR gets table.md, figures.json
+and the plots. Exit status 1: no figures, or a ratio that has lost more than a tenth of the best one of this size (ratios.json), or is gone.
 """
 import argparse
+import collections
 import json
+import math
 import os
 import platform
 import re
 import resource
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
+import fio
 import ratios
 from clusters import Ceph, Loligo, Trouble, end_in_order, run
 from usage import cpu_seconds, resident_mib, switches, written_bytes
 
 POOL, IMAGE = "bench", "image"
+PARTS = ("write", "read", "large", "memory", "start", "crush")
 ORDER = ("loligo", "ceph", "ceph", "loligo")
+KINDS = {"ceph": Ceph, "loligo": Loligo}
 QUIET = "".join("debug %s = 0/0\n" % part for part in ("osd", "ms", "bluestore", "bdev", "rocksdb", "mon", "filestore", "objecter", "auth"))
 
 
 class Side:
     """A cluster with its pool and its full image."""
 
-    def __init__(self, cluster):
+    def __init__(self, args, cluster):
         self.cluster, self.conf = cluster, cluster.conf
+        self.image = fio.RbdImage(args.image, self.conf, POOL, IMAGE)
+
+    def start(self):
+        """Seconds from nothing to HEALTH_OK."""
         begin = time.monotonic()
-        cluster.start()
+        self.cluster.start()
         self.wait_healthy()
-        self.healthy_s = time.monotonic() - begin
+        return time.monotonic() - begin
+
+    def make_pool(self):
+        cluster = self.cluster
         cluster.spread()
         cluster.ceph("osd", "pool", "create", POOL, "32", "32", "replicated", "spread")
         cluster.ceph("osd", "pool", "set", POOL, "size", "2")
@@ -55,9 +71,9 @@ class Side:
                 raise Trouble("%s does not become healthy" % self.cluster.kind)
             time.sleep(0.05)
 
-    def restart_osd(self):
+    def restart_osd(self, osd):
         """Seconds from the start of an OSD that has data until the map has it up."""
-        name, osd = "osd.%d" % self.cluster.osds[-1], self.cluster.osds[-1]
+        name = "osd.%d" % osd
         self.cluster.kill(name)
 
         def up():
@@ -80,21 +96,22 @@ class Side:
 
     def fill(self, args):
         run("rbd", "-c", self.conf, "create", "--size", "%dM" % args.image, "%s/%s" % (POOL, IMAGE))
-        self.fio(args, "--rw=write", "--bs=4M", "--iodepth=8")
+        self.image.fill()
 
     def pids(self):
         return [self.cluster.pid("osd.%d" % i) for i in self.cluster.osds]
 
-    def fio(self, args, *options, timeout=900):
-        words = ["fio", "--output-format=json", "--name=job", "--direct=1", "--numjobs=1", "--ioengine=rbd", "--clientname=admin", "--pool=" + POOL,
-                 "--rbdname=" + IMAGE, "--size=%dM" % args.image, "--verify_state_save=0", *options]  # fmt: skip
-        env = {"CEPH_CONF": self.conf, "PATH": os.environ["PATH"]}
-        done = subprocess.run(words, capture_output=True, text=True, timeout=timeout, env=env)
-        at = done.stdout.find("{")
-        job = json.loads(done.stdout[at:])["jobs"][0] if at >= 0 else {"error": -1}
-        if done.returncode or job["error"]:
-            raise Trouble("fio on %s ended with %d, error %s: %s" % (self.conf, done.returncode, job["error"], done.stderr[-600:]))
-        return job
+    def restart_all(self):
+        """Kills every daemon, starts them again, and says how many seconds later everything is active+clean."""
+        cluster = self.cluster
+        names = ["mon." + m for m in cluster.mons] + ["mgr.x"] + ["osd.%d" % i for i in cluster.osds]
+        for name in reversed(names):  # to kill an OSD asks a monitor first
+            cluster.kill(name)
+        begin = time.monotonic()
+        for name in names:
+            cluster.launch(name)
+        cluster.wait_clean(120)
+        return time.monotonic() - begin
 
     def healthy(self):
         health = self.cluster.ceph("health")
@@ -112,19 +129,25 @@ class Side:
 
 
 def window(side, args, kind, depth):
-    """One measurement with fio; figures per operation."""
+    """One measurement with fio; figures per operation. What is written is logged for the check, what is read is checked."""
     pids = side.pids()
     own = resource.getrusage(resource.RUSAGE_CHILDREN)
     before = cpu_seconds(pids), switches(pids), written_bytes(pids)
-    job = side.fio(args, "--rw=rand" + kind, "--bs=4k", "--iodepth=%d" % depth, "--time_based", "--runtime=%d" % args.seconds)
+    options = ("--rw=rand" + kind, "--bs=4k", "--iodepth=%d" % depth)
+    if kind == "write":
+        jobs = [side.image.write(*options, "--time_based", "--runtime=%d" % args.seconds)]
+    else:
+        jobs = side.image.read(args.seconds, *options)
     after = cpu_seconds(pids), switches(pids), written_bytes(pids)
     mine = resource.getrusage(resource.RUSAGE_CHILDREN)
-    part = job[kind]
-    n = part["total_ios"]
+    parts = [job[kind] for job in jobs]
+    n = sum(part["total_ios"] for part in parts)
     used = [b - a for a, b in zip(before, after)]
     client = mine.ru_utime + mine.ru_stime - own.ru_utime - own.ru_stime
-    return {"cpu_us": used[0] / n * 1e6, "iops": part["iops"], "mean_us": part["clat_ns"]["mean"] / 1e3, "client_cpu_us": client / n * 1e6,
-            "p99_us": part["clat_ns"]["percentile"]["99.000000"] / 1e3, "switches": used[1] / n, "device_bytes_per_byte": used[2] / n / 4096}  # fmt: skip
+    return {"cpu_us": used[0] / n * 1e6, "iops": n / sum(part["runtime"] / 1e3 for part in parts), "client_cpu_us": client / n * 1e6,
+            "mean_us": sum(part["clat_ns"]["mean"] * part["total_ios"] for part in parts) / n / 1e3,
+            "p99_us": max(part["clat_ns"]["percentile"]["99.000000"] for part in parts) / 1e3,
+            "switches": used[1] / n, "device_bytes_per_byte": used[2] / n / fio.BLOCK}  # fmt: skip
 
 
 def abba(sides, args, measure):
@@ -135,39 +158,69 @@ def abba(sides, args, measure):
     return {name: {k: statistics.median(r[k] for r in found) for k in found[0]} for name, found in runs.items()}
 
 
+LARGE = 4 << 20
+
+
+def rados_bench(side, seconds, kind, *more):
+    """What `rados bench` says and what it cost, of objects of 4 MiB; a read that differs from what was written makes it fail."""
+    pids = side.pids()
+    before = cpu_seconds(pids), switches(pids)
+    out = run("rados", "-c", side.conf, "-p", POOL, "bench", str(seconds), kind, "-t", "16", *more, timeout=120 + 10 * seconds)
+    used = cpu_seconds(pids) - before[0], switches(pids) - before[1]
+    mb = float(re.search(r"Bandwidth \(MB/sec\):\s+([\d.]+)", out).group(1))
+    count = int(re.search(r"Total (?:writes|reads) made:\s+(\d+)", out).group(1))
+    return {kind + "_mb_s": mb, kind + "_ns_byte": used[0] / (count * LARGE) * 1e9, kind + "_switches": used[1] / count}
+
+
+def clean(side):
+    run("rados", "-c", side.conf, "-p", POOL, "cleanup", timeout=900)
+
+
 def large(side, args):
-    """MB/s of 4 MiB objects."""
-    words = ("rados", "-c", side.conf, "-p", POOL, "bench", str(args.seconds))
-    figures = {}
-    for kind, more in (("write", ("-b", "4M", "--no-cleanup")), ("seq", ())):
-        out = run(*words, kind, "-t", "16", *more, timeout=120 + 10 * args.seconds)
-        figures[kind] = float(re.search(r"Bandwidth \(MB/sec\):\s+([\d.]+)", out).group(1))
-    run("rados", "-c", side.conf, "-p", POOL, "cleanup", timeout=300)
+    """MB/s of 4 MiB objects, and OSD CPU per byte."""
+    figures = rados_bench(side, args.seconds, "write", "-b", "4M", "--no-cleanup", "--max-objects", "640")  # or the OSDs would be full
+    figures.update(rados_bench(side, args.seconds, "seq"))
+    clean(side)
     return figures
 
 
 def many_objects(side, args):
-    """Resident MiB of an OSD after so many small objects."""
-    run("rados", "-c", side.conf, "-p", POOL, "bench", "600", "write", "-b", "4K", "-t", "64", "--no-cleanup", "--max-objects", str(args.objects), timeout=900)
+    """Resident MiB of an OSD after so many small objects, which are read back and compared."""
+    bench = ("rados", "-c", side.conf, "-p", POOL, "bench", "600")
+    run(*bench, "write", "-b", "4K", "-t", "64", "--no-cleanup", "--max-objects", str(args.objects), timeout=900)
     resident = resident_mib(side.pids())
-    run("rados", "-c", side.conf, "-p", POOL, "cleanup", timeout=900)
-    return resident
+    out = run(*bench, "seq", "-t", "64", timeout=900)
+    read = int(re.search(r"Total reads made:\s+(\d+)", out).group(1))
+    if read < args.objects:
+        raise Trouble("%s gave back %d of %d objects" % (side.cluster.kind, read, args.objects))
+    clean(side)
+    return {"mib": resident}
 
 
-def survive(side, args):
-    """Everything is written with checksums, every daemon killed and started again, and the image verified."""
-    options = ("--rw=randwrite", "--bs=64k", "--iodepth=16", "--verify=crc32c", "--verify_fatal=1", "--randseed=7")
-    side.fio(args, *options, "--do_verify=0")
-    names = ["mon." + m for m in side.cluster.mons] + ["mgr.x"] + ["osd.%d" % i for i in side.cluster.osds]
-    for name in reversed(names):  # to kill an OSD asks a monitor first
-        side.cluster.kill(name)
-    begin = time.monotonic()
-    for name in names:
-        side.cluster.launch(name)
-    side.cluster.wait_clean(120)
-    taken = time.monotonic() - begin
-    side.fio(args, *options, "--verify_only")
-    return taken
+def osd_starts(sides):
+    """Seconds that an OSD with data takes to be up, the median over the OSDs, one side after the other."""
+    taken = {name: [] for name in sides}
+    for i, osd in enumerate(sides["loligo"].cluster.osds):
+        for name in sorted(sides, reverse=i % 2 == 1):
+            taken[name].append(sides[name].restart_osd(osd))
+    return {name: statistics.median(found) for name, found in taken.items()}
+
+
+def start_both(args, folder, clusters):
+    """Both sides, and the seconds from nothing to HEALTH_OK of each, medians in the order A B B A. The last cluster of each kind stays, and
+    `clusters` has those that run."""
+    taken, sides = {"loligo": [], "ceph": []}, {}
+    for i, name in enumerate(ORDER):
+        clusters[name] = KINDS[name](args, os.path.join(folder, "%s-%d" % (name, i)))
+        clusters[name].more = QUIET
+        sides[name] = Side(args, clusters[name])
+        taken[name].append(sides[name].start())
+        if len(taken[name]) < ORDER.count(name):
+            clusters[name].stop()
+            shutil.rmtree(clusters.pop(name).dir)
+    for side in sides.values():
+        side.make_pool()
+    return sides, {name: statistics.median(found) for name, found in taken.items()}
 
 
 def crush(args):
@@ -182,45 +235,78 @@ def floor(args, depth):
         return json.loads(run(args.loligo, "bench", "floor", "--json", "-s", "4", "-t", str(depth), "--dir", folder))
 
 
-def rows(found):
-    """(what, Ceph's figure, ours, ratio, gate, goal)."""
-    def line(what, at, key, more_is_better, gate, goal):
-        a, b = found[at]["ceph"][key], found[at]["loligo"][key]
-        return what, a, b, (b / a if more_is_better else a / max(b, 1e-9)), gate, goal
+class Row(collections.namedtuple("Row", "what ceph ours ratio gate goal most", defaults=[False])):
+    """Gate and goal are the least ratio, or with `most` the most that our own figure may be; None where there is none."""
 
-    table = [
-        line("4K random write, depth 32: OSD CPU per op, us", "write 32", "cpu_us", False, 8, 20),
-        line("4K random write, depth 32: IOPS", "write 32", "iops", True, 5, 8),
-        line("4K random write, depth 8: IOPS", "write 8", "iops", True, 4, 6),
-        line("4K random write, depth 1: mean latency, us", "write 1", "mean_us", False, 2, 3),
-        line("4K random read, depth 32: OSD CPU per op, us", "read 32", "cpu_us", False, 3, 6),
-        line("4K random read, depth 32: IOPS", "read 32", "iops", True, None, 1.9),
-        line("context switches per write", "write 32", "switches", False, None, 15),
-    ]  # fmt: skip
-    if "large" in found:
-        table.append(line("rados bench 4 MiB write, MB/s", "large", "write", True, 1.3, 1.6))
-        table.append(line("rados bench 4 MiB read, MB/s", "large", "seq", True, 1.2, 1.45))
-    ceph, ours = found["resident"]["ceph"], found["resident"]["loligo"]
-    table.append(("resident MiB per OSD after %d objects" % found["objects"], ceph, ours, ceph / ours, 5, 8))
-    table.append(line("OSD start until it is up, s", "start", "osd_s", False, None, None))
-    table.append(line("cluster from nothing to HEALTH_OK, s", "start", "healthy_s", False, None, None))
+    def misses(self, bound):
+        if bound is None:
+            return False
+        return self.ours > bound if self.most else self.ratio < bound
+
+
+def rows(found):
+    """Of what was measured."""
+    table = []
+
+    def line(what, at, key, more_is_better, gate, goal, most=False):
+        if at in found:
+            a, b = found[at]["ceph"][key], found[at]["loligo"][key]
+            table.append(Row(what, a, b, (b / a if more_is_better else a / max(b, 1e-9)), gate, goal, most))
+
+    line("4K random write, depth 32: OSD CPU per op, us", "write 32", "cpu_us", False, 8, 20)
+    line("4K random write, depth 32: IOPS", "write 32", "iops", True, 5, 8)
+    line("4K random write, depth 8: IOPS", "write 8", "iops", True, 4, 6)
+    line("4K random write, depth 1: mean latency, us", "write 1", "mean_us", False, 2, 3)
+    line("4K random read, depth 32: OSD CPU per op, us", "read 32", "cpu_us", False, 3, 6)
+    line("4K random read, depth 32: IOPS", "read 32", "iops", True, None, 1.9)
+    line("context switches per write", "write 32", "switches", False, None, 15)
+    line("rados bench 4 MiB write: OSD CPU per byte, ns", "large", "write_ns_byte", False, None, 1.0, most=True)
+    line("rados bench 4 MiB read: OSD CPU per byte, ns", "large", "seq_ns_byte", False, None, 0.4, most=True)
+    line("rados bench 4 MiB write, MB/s", "large", "write_mb_s", True, 1.3, 1.6)
+    line("rados bench 4 MiB read, MB/s", "large", "seq_mb_s", True, 1.2, 1.45)
+    line("resident MiB per OSD after %d objects" % found["objects"], "resident", "mib", False, 5, 8)
+    line("OSD start until it is up, s", "start", "osd_s", False, 0.5, 0.3, most=True)
+    line("cluster from nothing to HEALTH_OK, s", "start", "healthy_s", False, 2, 2, most=True)
     if found.get("crush"):
         a, b = found["crush"]["crushtool"], found["crush"]["together"]
-        table.append(("CRUSH placements per second and core, 504 OSDs", a, b, b / a, 4, 10))
-    bytes_ = found["write 32"]["loligo"]["device_bytes_per_byte"]
-    table.append(("device bytes per client byte, two copies", found["write 32"]["ceph"]["device_bytes_per_byte"], bytes_, None, 4, 2.6))
+        table.append(Row("CRUSH placements per second and core, 504 OSDs", a, b, b / a, 4, 10))
+    if "write 32" in found:
+        device = [found["write 32"][name]["device_bytes_per_byte"] for name in ("ceph", "loligo")]
+        table.append(Row("device bytes per client byte, two copies", *device, None, 4, 2.6, most=True))
     return table
+
+
+def shown(x):
+    """A figure. It is cut, not rounded: what misses 5 by little does not become 5."""
+    if x is None:
+        return "-"
+    return str(x) if isinstance(x, int) else "%.0f" % x if x >= 1000 else "%.2f" % (math.floor(x * 100) / 100)
+
+
+def missed(table):
+    """What every row says of its gate and goal, from figures that are not rounded."""
+    out = []
+    for bound in ("gate", "goal"):
+        bad = ["%s (%s of %s%s)" % (row.what, shown(row.ours if row.most else row.ratio), "at most " if row.most else "", getattr(row, bound))
+               for row in table if row.misses(getattr(row, bound))]  # fmt: skip
+        out.append("Every %s is reached." % bound if not bad else "%ss not reached: %s." % (bound.capitalize(), "; ".join(bad)))
+    return out
 
 
 def markdown(found, machine):
     out = ["| | Ceph | Loligo | times better | gate | goal |", "|---|---|---|---|---|---|"]
-    for what, a, b, ratio, gate, goal in rows(found):
-        shown = ["-" if x is None else "%.1f" % x if isinstance(x, float) else str(x) for x in (a, b, ratio, gate, goal)]
-        out.append("| %s | %s |" % (what, " | ".join(shown)))
-    w = found["write 32"]["loligo"]
-    out += ["", "Against the floor of this machine (%.1f us of CPU per write at depth 32): %.1f times. OSD CPU over the client's: %.2f."
-            % (found["floor"]["32"]["node_cpu_us_per_op"], w["cpu_us"] / found["floor"]["32"]["node_cpu_us_per_op"], w["cpu_us"] / w["client_cpu_us"]),
-            "All daemons killed and started again: active+clean after %.1f s, image verified." % found["restart_s"], "", machine]  # fmt: skip
+    table = rows(found)
+    for row in table:
+        bounds = [str(x) if x is not None and not row.most else "-" if x is None else "at most %s" % x for x in (row.gate, row.goal)]
+        out.append("| %s | %s |" % (row.what, " | ".join([shown(row.ceph), shown(row.ours), shown(row.ratio), *bounds])))
+    out += ["", *missed(table), ""]
+    if "write 32" in found:
+        w, floor_us = found["write 32"]["loligo"], found["floor"]["32"]["node_cpu_us_per_op"]
+        out.append("Against the floor of this machine (%.1f us of CPU per write at depth 32): %.1f times. OSD CPU over the client's: %.2f."
+                   % (floor_us, w["cpu_us"] / floor_us, w["cpu_us"] / w["client_cpu_us"]))  # fmt: skip
+    out += ["All daemons killed and started again: active+clean after %.1f s (Ceph: %.1f s). Both images verified after the windows and after that, "
+            "and large objects."
+            % (found["restart_s"]["loligo"], found["restart_s"]["ceph"]), "", machine]  # fmt: skip
     return "\n".join(out)
 
 
@@ -266,30 +352,44 @@ def progress(text, begin):
     print("%5.0f s  %s" % (time.monotonic() - begin, text), file=sys.stderr, flush=True)
 
 
-def measure(args, sides, begin):
+def measure(args, sides, healthy, begin):
     found = {"objects": args.objects, "floor": {}}
-    found["crush"] = crush(args)
+    if "crush" in args.only:
+        found["crush"] = crush(args)
     for side in sides.values():
         side.healthy()
         side.fill(args)
     time.sleep(args.settle)
     for kind, depths in (("write", args.depths), ("read", args.depths if args.size == "full" else [32])):
-        for depth in depths:
+        for depth in depths if kind in args.only else ():
             at = "%s %d" % (kind, depth)
             found[at] = abba(sides, args, lambda s, k=kind, d=depth: window(s, args, k, d))
             progress("%s: %s" % (at, {n: "%.0f us, %.0f/s" % (f["cpu_us"], f["iops"]) for n, f in found[at].items()}), begin)
             if kind == "write":
                 found["floor"][str(depth)] = floor(args, depth)
-    if args.size == "full":
+    for name, side in sides.items():
+        side.image.check()
+        progress("%s holds what the windows wrote" % name, begin)
+    if "large" in args.only:
         found["large"] = abba(sides, args, lambda s: large(s, args))
-        progress("4 MiB: %s" % found["large"], begin)
-    found["resident"] = {name: many_objects(side, args) for name, side in sides.items()}
-    progress("resident: %s" % found["resident"], begin)
+        progress("4 MiB: %s" % {n: {k: round(v, 2) for k, v in f.items()} for n, f in found["large"].items()}, begin)
+    if "memory" in args.only:
+        # So many objects take minutes, and no other load moves what they leave in memory: once is enough.
+        found["resident"] = {name: many_objects(side, args) for name, side in sides.items()}
+        progress("resident: %s" % found["resident"], begin)
     for side in sides.values():
         side.healthy()
-    found["start"] = {name: {"healthy_s": side.healthy_s, "osd_s": side.restart_osd()} for name, side in sides.items()}
-    progress("starts: %s" % found["start"], begin)
-    found["restart_s"] = survive(sides["loligo"], args)
+    if "start" in args.only:
+        starts = osd_starts(sides)
+        found["start"] = {name: {"healthy_s": healthy[name], "osd_s": starts[name]} for name in sides}
+        progress("starts: %s" % found["start"], begin)
+    found["restart_s"] = {}
+    for name, side in sides.items():
+        rados_bench(side, 2, "write", "-b", "4M", "--no-cleanup", "--max-objects", "64")
+        found["restart_s"][name] = side.restart_all()
+        side.image.check()
+        rados_bench(side, 60, "seq")
+        progress("%s holds it after all its daemons were killed" % name, begin)
     return found
 
 
@@ -299,7 +399,8 @@ def main():
     p.add_argument("--loligo", default="target/release/loligo", help="the program, release build")
     p.add_argument("--out", metavar="DIR", help="where the table, the figures and the plots go")
     p.add_argument("--crush", default="target/release/examples/speed", help="cargo build --release -p crush --example speed; no such row without it")
-    p.add_argument("--keep", action="store_true", help="write ratios that are better than ever to bench/ratios.json")
+    p.add_argument("--keep", action="store_true", help="write the ratios, and the best so far, to bench/ratios.json")
+    p.add_argument("--only", default=",".join(PARTS), help="which rows, separated by commas (%(default)s)")
     p.add_argument("--seconds", type=int, help="of each window")
     p.add_argument("--image", type=int, help="MiB of each image")
     p.add_argument("--objects", type=int, help="small objects, after which memory is read")
@@ -307,7 +408,10 @@ def main():
     args = p.parse_args()
     full = args.size == "full"
     args.depths = [1, 2, 4, 8, 16, 32, 64] if full else [1, 8, 32]
-    args.seconds, args.image, args.settle = args.seconds or (8 if full else 6), args.image or (1024 if full else 256), 10 if full else 3
+    args.only = args.only.split(",")
+    if unknown := set(args.only) - set(PARTS):
+        p.error("no such rows: %s" % ", ".join(sorted(unknown)))
+    args.seconds, args.image, args.settle = args.seconds or (5 if full else 6), args.image or (1024 if full else 256), 10 if full else 3
     args.objects = args.objects or (100000 if full else 20000)
     args.loligo, args.mons, args.osds = os.path.abspath(args.loligo), 1, 3
     if args.out:
@@ -315,12 +419,9 @@ def main():
     end_in_order()
     folder, begin, clusters = tempfile.mkdtemp(prefix="bench-", dir=args.scratch), time.monotonic(), {}
     try:
-        for name, kind in (("ceph", Ceph), ("loligo", Loligo)):
-            clusters[name] = kind(args, os.path.join(folder, name))
-        clusters["ceph"].more = QUIET
-        sides = {name: Side(cluster) for name, cluster in clusters.items()}
-        progress("both run", begin)
-        found = measure(args, sides, begin)
+        sides, healthy = start_both(args, folder, clusters)
+        progress("both run, from nothing to HEALTH_OK in %s" % healthy, begin)
+        found = measure(args, sides, healthy, begin)
     except Trouble as e:
         sys.exit("no figures: %s" % e)
     finally:
@@ -330,14 +431,25 @@ def main():
     machine = describe()
     text = markdown(found, machine)
     print(text)
-    now = {what: ratio for what, _, _, ratio, _, _ in rows(found) if ratio is not None}
-    best = ratios.load()
-    for row, before, ratio in ratios.lost(best, now):
-        print("lost more than a tenth: %s: %.2f, once %.2f" % (row, ratio, before))
-    if args.keep:
-        ratios.keep(best, now)
     if args.out:
         write_out(args, found, machine, text)
+    size = "%s: %d MiB, windows of %d s, %d objects, %s with %d CPUs" % (
+        args.size, args.image, args.seconds, args.objects, platform.machine(), os.cpu_count())  # fmt: skip
+    if set(args.only) != set(PARTS):
+        size += ", only " + ", ".join(sorted(args.only))
+    sys.exit(0 if compare(args, size, rows(found)) else 1)
+
+
+def compare(args, size, table, path=ratios.FILE):
+    """Tells what was lost since the best run of this size; whether nothing was."""
+    now = {row.what: row.ratio for row in table if row.ratio is not None}
+    known = ratios.load(path)
+    complaints = ratios.complaints(known.get(size, {}), now)
+    for line in complaints:
+        print("LOST: " + line)
+    if args.keep:
+        ratios.keep(known, size, now, path)
+    return not complaints
 
 
 def write_out(args, found, machine, text):
@@ -347,7 +459,7 @@ def write_out(args, found, machine, text):
         json.dump({"machine": machine, "arguments": vars(args), "figures": found}, f, indent=1)
     if args.size != "full":
         return
-    for kind in ("write", "read"):
+    for kind in sorted({"write", "read"} & set(args.only)):
         for key, title, unit in (("iops", "IOPS", "per second"), ("cpu_us", "OSD CPU per operation", "us")):
             curves = {n: [(d, found["%s %d" % (kind, d)][n][key]) for d in args.depths] for n in ("ceph", "loligo")}
             if kind == "write" and key == "cpu_us":

@@ -1,4 +1,8 @@
-"""The best ratio that each row of bench.py's table ever reached, so that the loss of a tenth is noticed."""
+"""The best and the last ratio of each row of bench.py's table, by the size of the run, so that the loss of a tenth is noticed.
+
+A run is compared only with runs of the same size: the same image, windows, number of objects and machine. The best of many runs is the
+luckiest as well, so the last one stands beside it.
+"""
 import json
 import os
 
@@ -7,6 +11,7 @@ LOSS = 0.9
 
 
 def load(path=FILE):
+    """{size: {row: {"best": ratio, "last": ratio}}}"""
     try:
         with open(path) as f:
             return json.load(f)
@@ -14,15 +19,22 @@ def load(path=FILE):
         return {}
 
 
-def lost(best, ratios):
-    """(row, best, now) of every row that has less than nine tenths of its best."""
-    return [(row, best[row], now) for row, now in ratios.items() if row in best and now < LOSS * best[row]]
+def complaints(known, now):
+    """A line for each row that has less than nine tenths of its best ratio, and for each that is gone."""
+    out = []
+    for row, ratios in known.items():
+        if row not in now:
+            out.append("%s: not measured, once %.2f" % (row, ratios["best"]))
+        elif now[row] < LOSS * ratios["best"]:
+            out.append("%s: %.2f, once %.2f, last %.2f" % (row, now[row], ratios["best"], ratios["last"]))
+    return out
 
 
-def keep(best, ratios, path=FILE):
-    """Writes the better ratio of each row."""
-    merged = {**best, **{row: round(max(now, best.get(row, 0)), 2) for row, now in ratios.items()}}
+def keep(known, size, now, path=FILE):
+    """Writes the ratios of a run of this size beside the best ones. Rows that were not measured stay."""
+    rows = dict(known.get(size, {}))
+    for row, ratio in now.items():
+        rows[row] = {"best": round(max(ratio, rows.get(row, {}).get("best", 0)), 2), "last": round(ratio, 2)}
     with open(path, "w") as f:
-        json.dump(merged, f, indent=1, sort_keys=True)
+        json.dump({**known, size: rows}, f, indent=1, sort_keys=True)
         f.write("\n")
-    return merged

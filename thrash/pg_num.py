@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 """A pool's PG count goes down and up again while clients write; every object must hold what was last acknowledged.
 
-  thrash/pg_num.py loligo --loligo target/release/loligo [--objects 1000] [--many 32] [--few 8] [--kill]
+  thrash/pg_num.py loligo --loligo target/release/loligo [--objects 1000] [--many 32] [--few 8] [--kill] [--seed N] [--stall S]
   thrash/pg_num.py ceph
 
-With --kill an OSD is killed and started again now and then. Prints the seconds of both ways and the number of writes, as JSON.
+With --kill an OSD is killed and started again, at least once on each way, and more often when that takes long; the seed, which is printed,
+says which and when. Prints the seconds of both ways, the numbers of writes and of kills, as JSON.
 """
 import argparse
 import hashlib
@@ -56,27 +57,49 @@ class Writer(threading.Thread):
                 raise Trouble("object-%d is not what was written last" % i)
 
 
-def reshape(args, cluster, pg_num):
-    """Sets the count and waits until it is reached and everything is clean; the seconds."""
-    begin, killed = time.monotonic(), None
+class Killer:
+    """Kills an OSD now and then, and starts it again, as its generator says; at most one is away."""
+
+    def __init__(self, cluster, rng):
+        self.cluster, self.rng, self.kills, self.killed, self.wait = cluster, rng, 0, None, 0
+
+    def tick(self):
+        """Once a second. The first kill is at once: a pool may change its shape within seconds."""
+        if self.wait:
+            self.wait -= 1
+        elif self.killed is None:
+            self.killed = self.rng.choice(self.cluster.osds)
+            self.cluster.kill("osd.%d" % self.killed)
+            self.kills += 1
+            self.wait = self.rng.randint(0, 5)
+        else:
+            self.revive()
+            self.wait = self.rng.randint(3, 15)
+
+    def revive(self):
+        if self.killed is not None:
+            self.cluster.launch("osd.%d" % self.killed)
+            self.killed = None
+
+
+def reshape(args, cluster, pg_num, rng):
+    """Sets the count and waits until it is reached and everything is clean; the seconds, and how often an OSD was killed."""
+    begin, killer = time.monotonic(), Killer(cluster, rng)
     cluster.ceph("osd", "pool", "set", POOL, "pg_num", str(pg_num))
     while True:
+        if args.kill:
+            killer.tick()
         pool = next(p for p in cluster.ask("osd dump")["pools"] if p["pool_name"] == POOL)
         if pool["pg_num"] == pool["pg_placement_num"] == pool["pg_num_pending"] == pg_num:
             break
         if time.monotonic() - begin > args.limit:
             raise Trouble("pg_num stays at %d: %s" % (pool["pg_num"], cluster.unclean()))
         time.sleep(1)
-        if args.kill and killed is None and random.random() < 0.1:
-            killed = random.choice(cluster.osds)
-            cluster.kill("osd.%d" % killed)
-        elif killed is not None and random.random() < 0.3:
-            cluster.launch("osd.%d" % killed)
-            killed = None
-    if killed is not None:
-        cluster.launch("osd.%d" % killed)
+    killer.revive()
     cluster.wait_clean(args.limit)
-    return round(time.monotonic() - begin, 1)
+    if args.kill and not killer.kills:
+        raise Trouble("no OSD was killed on the way to %d PGs" % pg_num)
+    return round(time.monotonic() - begin, 1), killer.kills
 
 
 def measure(args, cluster):
@@ -87,14 +110,15 @@ def measure(args, cluster):
     cluster.ceph("osd", "pool", "set", POOL, "min_size", "1")
     cluster.ceph("osd", "pool", "set", POOL, "pg_autoscale_mode", "off")
     cluster.wait_clean(120)
-    figures = {"cluster": cluster.kind, "objects": args.objects}
+    figures, rng = {"cluster": cluster.kind, "objects": args.objects, "seed": args.seed}, random.Random(args.seed)
     with rados.Rados(conffile=cluster.conf) as client:
         writers = [Writer(client, range(k, args.objects, 4), k) for k in range(4)]
         for w in writers:
             w.start()
         try:
-            figures["down_s"] = reshape(args, cluster, args.few)
-            figures["up_s"] = reshape(args, cluster, args.many)
+            figures["down_s"], down = reshape(args, cluster, args.few, rng)
+            figures["up_s"], up = reshape(args, cluster, args.many, rng)
+            figures["kills"] = down + up
         finally:
             for w in writers:
                 w.ending.set()
@@ -110,6 +134,8 @@ def measure(args, cluster):
             raise Trouble("the pool lists %d objects, %d were written" % (len(names), len(wanted)))
         figures["writes"] = sum(max(w.written.values()) for w in writers)
         figures["slowest_write_s"] = round(max(w.slowest for w in writers), 2)
+        if args.stall and figures["slowest_write_s"] > args.stall:
+            raise Trouble("a write took %s s: %s" % (figures["slowest_write_s"], json.dumps(figures)))
     return figures
 
 
@@ -121,10 +147,17 @@ def main():
     p.add_argument("--many", type=int, default=32)
     p.add_argument("--few", type=int, default=8)
     p.add_argument("--kill", action="store_true")
+    p.add_argument("--seed", type=int, help="of the kills (default: any; it is printed)")
     p.add_argument("--mons", type=int, default=1)
     p.add_argument("--osds", type=int, default=3)
     p.add_argument("--limit", type=float, default=600, help="seconds for each way")
+    p.add_argument("--stall", type=float, help="seconds that a write may take, 0 for any (default: 8; with --kill, and of Ceph, any)")
     args = p.parse_args()
+    if args.stall is None:
+        args.stall = 0 if args.kill or args.cluster == "ceph" else 8
+    if args.seed is None:
+        args.seed = random.SystemRandom().randrange(1 << 31)
+    print("seed %d" % args.seed, file=sys.stderr, flush=True)
     end_in_order()
     folder = tempfile.mkdtemp(prefix="pg-num-")
     cluster = {"loligo": Loligo, "ceph": Ceph}[args.cluster](args, os.path.join(folder, "c"))

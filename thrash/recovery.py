@@ -6,7 +6,7 @@
 
 An OSD is killed; when it is marked down, so many objects are written anew or for the second time; then it comes back (log-based recovery).
 After that it loses its disk and comes back with an empty one (backfill). All objects are read back and compared. Prints the seconds, as JSON,
-and how many bytes the other OSDs sent for each byte that the returning one lacked.
+how many objects the returning OSD lacked (those of the PGs whose up set has it), and the bytes that the others sent for each byte of these.
 """
 import argparse
 import concurrent.futures
@@ -62,14 +62,35 @@ def wait_down(cluster, osd):
         time.sleep(0.2)
 
 
+def lacked(pgs, osd):
+    """The objects of the PGs that have to be on this OSD: all of them were written while it was away."""
+    return sum(pg["stat_sum"]["num_objects"] for pg in pgs if osd in pg["up"])
+
+
+def counted(cluster, args):
+    """The PGs of the pool, when what they report has all objects."""
+    until = time.monotonic() + 60
+    while True:
+        pgs = cluster.ask("pg ls-by-pool", target="mgr", poolstr=POOL)["pg_stats"]
+        count = sum(pg["stat_sum"]["num_objects"] for pg in pgs)
+        if count == args.objects:
+            return pgs
+        if time.monotonic() > until:
+            raise Trouble("the PGs report %d objects of %d" % (count, args.objects))
+        time.sleep(0.3)
+
+
 def clean_after_return(args, cluster, client, osd):
-    """Seconds from the start of an OSD that was away to a clean cluster, and bytes sent for each byte that it lacked."""
+    """Of the return of an OSD that was away: seconds from its start to a clean cluster, objects that it lacked, bytes sent for each byte of them."""
     others = [o for o in range(args.osds) if o != osd]
     before, begin = pushed(client, others), time.monotonic()
     cluster.launch("osd.%d" % osd)
     cluster.wait_clean(args.limit)
     seconds = time.monotonic() - begin
-    return round(seconds, 2), round((pushed(client, others) - before) / (args.objects * args.size), 3)
+    sent, objects = pushed(client, others) - before, lacked(counted(cluster, args), osd)
+    if not objects:
+        raise Trouble("osd.%d lacked nothing: no figure" % osd)
+    return round(seconds, 2), objects, round(sent / (objects * args.size), 3)
 
 
 def measure(args, cluster):
@@ -87,12 +108,12 @@ def measure(args, cluster):
         begin = time.monotonic()
         each(client, args.objects, lambda io, i: io.write_full("object-%d" % i, content(i, args.size)))
         figures["write_s"] = round(time.monotonic() - begin, 2)
-        figures["missed_objects_clean_s"], figures["missed_objects_bytes_moved"] = clean_after_return(args, cluster, client, osd)
+        figures["missed_objects_clean_s"], figures["missed_objects"], figures["missed_objects_bytes_moved"] = clean_after_return(args, cluster, client, osd)
         if not args.missed_only:
             cluster.kill("osd.%d" % osd)
             wait_down(cluster, osd)
             cluster.replace(osd)
-            figures["empty_disk_clean_s"], figures["empty_disk_bytes_moved"] = clean_after_return(args, cluster, client, osd)
+            figures["empty_disk_clean_s"], figures["empty_disk_objects"], figures["empty_disk_bytes_moved"] = clean_after_return(args, cluster, client, osd)
 
         def compare(io, i):
             if io.read("object-%d" % i, 1 << 22) != content(i, args.size):

@@ -1,8 +1,8 @@
 """A storm: faults that overlap and wait for nothing, by a schedule that is drawn from a seed before it begins.
 
 At most two OSDs and a minority of the monitors are away at a time, but for the moments when all OSDs die at once; so what clients ask
-for is late, and never refused. On Loligo a daemon that comes back does so on a medium that loses unsynced writes half of the time: the
-next kill is its power loss.
+for is late, and never refused. On Loligo an OSD or monitor that comes back does so on a medium that loses unsynced writes half of the
+time: the next kill is its power loss.
 """
 import heapq
 import random
@@ -81,7 +81,8 @@ class Storm:
         return self.choose(mons, (len(mons) - 1) // 2, rng)
 
     def back(self, name, rng):
-        twin = "power-loss=%d" % rng.getrandbits(30) if self.loses and rng.random() < 0.5 else ""
+        has_store = not name.startswith("mgr.")
+        twin = "power-loss=%d" % rng.getrandbits(30) if self.loses and has_store and rng.random() < 0.5 else ""
         self.cluster.launch(name, twin=twin)
         if twin:
             self.twins.setdefault(name, []).append(twin)

@@ -67,7 +67,7 @@ impl Count {
         }
     }
 
-    fn schema(self, desc: &str) -> Value {
+    fn schema(self, name: &str, desc: &str) -> Value {
         let (kind, value_type, units) = match self {
             Self::Total(_) => (kind::U64 | kind::COUNTER, "integer", "none"),
             Self::TotalBytes(_) => (kind::U64 | kind::COUNTER, "integer", "bytes"),
@@ -76,15 +76,29 @@ impl Count {
             Self::Time { .. } => (kind::TIME | kind::LONG_RUN_AVERAGE, "real-integer-pair", "none"),
         };
         let metric = if kind & kind::COUNTER == 0 { "gauge" } else { "counter" };
+        let (nick, priority) = watched(name);
         json!({
             "type": kind,
             "metric_type": metric,
             "value_type": value_type,
             "description": desc,
-            "nick": "",
-            "priority": 0,
+            "nick": nick,
+            "priority": priority,
             "units": units,
         })
+    }
+}
+
+/// The heading of a counter that `ceph daemonperf` shows, and how much it matters: 10 critical, 8 interesting, 5 useful.
+/// Source: src/osd/osd_perf_counters.cc, PerfCountersBuilder in src/common/perf_counters.h.
+fn watched(name: &str) -> (&'static str, u8) {
+    match name {
+        "op" => ("ops", 10),
+        "op_in_bytes" => ("wr", 8),
+        "op_out_bytes" => ("rd", 8),
+        "push" => ("rop", 8),
+        "numpg" => ("pgs", 5),
+        _ => ("", 0),
     }
 }
 
@@ -95,7 +109,7 @@ pub fn dump(loggers: &[Logger], logger: Option<&str>, counter: Option<&str>) -> 
 
 /// What the counters are.
 pub fn schema(loggers: &[Logger]) -> Value {
-    select(loggers, None, None, |c| c.value.schema(c.desc))
+    select(loggers, None, None, |c| c.value.schema(c.name, c.desc))
 }
 
 fn select(
@@ -140,5 +154,10 @@ mod tests {
         let schema = schema(&loggers);
         assert_eq!((&schema["osd"]["op"]["type"], &schema["osd"]["lat"]["type"]), (&json!(10), &json!(5)));
         assert_eq!(schema["store"]["used"]["units"], "bytes");
+        // Without one that matters `ceph daemonperf` shows nothing, and fails at that.
+        assert_eq!(
+            (&schema["osd"]["op"]["nick"], &schema["osd"]["op"]["priority"]),
+            (&json!("ops"), &json!(10))
+        );
     }
 }

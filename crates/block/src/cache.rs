@@ -40,6 +40,9 @@ pub struct Timing {
 
 /// Waiting operations above which writers wait.
 const MAX_QUEUE: usize = 256;
+/// Parts of the cache and gaps between them that one status looks at, and how many it takes from the index at once.
+const MAX_STATUS_PARTS: usize = 4096;
+const STATUS_PARTS_AT_ONCE: usize = 64;
 
 /// See the module's documentation.
 pub struct Cache {
@@ -186,18 +189,39 @@ impl Cache {
         }
     }
 
-    async fn merged_status(&self, offset: u64, len: u64) -> Result<Vec<Range>, BlockError> {
+    /// Looks no further than the answer needs, and at a bounded number of parts: who walks through an image asks for the rest.
+    async fn merged_status(&self, offset: u64, len: u64, most: usize) -> Result<Vec<Range>, BlockError> {
         check_range(offset, len, self.size())?;
-        let segments = self.shared.lock().log.read(offset, len);
+        let (mut at, end) = (offset, offset + len);
         let mut out = Vec::new();
-        for segment in segments {
-            match segment {
-                Segment::Clean { offset, len } => out.extend(self.shared.device.status(offset, len).await?),
-                Segment::Dirty { source: Source::Record { .. }, len, .. } => {
-                    out.push(Range { len, hole: false, zero: false });
-                }
-                Segment::Dirty { source: Source::Zero { punch }, len, .. } => {
-                    out.push(Range { len, hole: punch, zero: true });
+        let mut looked_at = 0;
+        while at < end && looked_at < MAX_STATUS_PARTS {
+            let segments = self.shared.lock().log.first_parts(at, end - at, STATUS_PARTS_AT_ONCE);
+            for segment in segments {
+                looked_at += 1;
+                let until = match segment {
+                    Segment::Clean { offset, len } => {
+                        let ranges = self.shared.device.status(offset, len, most).await?;
+                        at = offset;
+                        for range in ranges {
+                            at += range.len;
+                            join(&mut out, range);
+                        }
+                        offset + len
+                    }
+                    Segment::Dirty { source: Source::Record { .. }, offset, len } => {
+                        join(&mut out, Range { len, hole: false, zero: false });
+                        at = offset + len;
+                        at
+                    }
+                    Segment::Dirty { source: Source::Zero { punch }, offset, len } => {
+                        join(&mut out, Range { len, hole: punch, zero: true });
+                        at = offset + len;
+                        at
+                    }
+                };
+                if out.len() > most || at < until {
+                    return Ok(out);
                 }
             }
         }
@@ -280,8 +304,8 @@ impl BlockDevice for Cache {
         })
     }
 
-    fn status(&self, offset: u64, len: u64) -> BoxFuture<'_, Result<Vec<Range>, BlockError>> {
-        Box::pin(self.merged_status(offset, len))
+    fn status(&self, offset: u64, len: u64, most: usize) -> BoxFuture<'_, Result<Vec<Range>, BlockError>> {
+        Box::pin(self.merged_status(offset, len, most))
     }
 
     fn close(&self) -> BoxFuture<'_, Result<(), BlockError>> {
@@ -295,14 +319,14 @@ impl Shared {
     }
 
     /// Dirty parts from the file, clean ones from the image; `None` when a record's space was used again meanwhile.
-    async fn load(&self, segments: &[Segment]) -> Result<Option<Vec<Piece>>, BlockError> {
+    async fn load(self: &Arc<Self>, segments: &[Segment]) -> Result<Option<Vec<Piece>>, BlockError> {
         let mut out = Vec::with_capacity(segments.len());
         for segment in segments {
             match segment {
                 Segment::Clean { offset, len } => out.extend(self.device.read(*offset, *len).await?),
                 Segment::Dirty { source: Source::Zero { .. }, len, .. } => out.push(Piece::Zeros(*len)),
                 Segment::Dirty { source: Source::Record { record, skip }, len, .. } => {
-                    let Some(data) = self.record(record)? else { return Ok(None) };
+                    let Some(data) = self.record(record).await? else { return Ok(None) };
                     out.push(Piece::Data(part_of(&data, *skip as usize, *len as usize)));
                 }
             }
@@ -311,14 +335,32 @@ impl Shared {
     }
 
     /// A record's data; `None` when it is not there any more and may be so.
-    fn record(&self, record: &RecordRef) -> Result<Option<Bytes>, BlockError> {
-        let bytes = self.media.read_at(record.pos, record.len);
+    async fn record(self: &Arc<Self>, record: &RecordRef) -> Result<Option<Bytes>, BlockError> {
+        let (pos, len) = (record.pos, record.len);
+        let bytes = match self.media.read_at_once(pos, len) {
+            Ok(Some(bytes)) => Ok(bytes),
+            // The disk is waited for where nobody else is held up.
+            Ok(None) => {
+                let shared = Arc::clone(self);
+                let read = tokio::task::spawn_blocking(move || shared.media.read_at(pos, len));
+                read.await.unwrap_or_else(|e| Err(std::io::Error::other(e)))
+            }
+            Err(e) => Err(e),
+        };
         let bytes = bytes.map_err(|e| BlockError::new(5, format!("the cache's file failed: {e}")))?;
         match record.data(&bytes) {
             Some(data) => Ok(Some(data)),
             None if !self.lock().log.is_live(record.seq) => Ok(None),
             None => Err(BlockError::new(5, format!("record {} of the cache is damaged", record.seq))),
         }
+    }
+}
+
+/// Adds a range to an answer; neighbours alike are one.
+fn join(out: &mut Vec<Range>, range: Range) {
+    match out.last_mut() {
+        Some(last) if (last.hole, last.zero) == (range.hole, range.zero) => last.len += range.len,
+        _ => out.push(range),
     }
 }
 

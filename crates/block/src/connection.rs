@@ -1,16 +1,16 @@
 //! One NBD connection: reads bytes for the protocol's core, runs requests side by side, writes replies.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nbd::{Command, Event, NbdError, Replies, Request, Session};
+use nbd::{Command, Event, MAX_EXTENTS, NbdError, Replies, Request, Session};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, Ready};
 use tokio::net::{tcp, unix};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -20,6 +20,8 @@ use crate::server::{Exported, stopped};
 
 /// The most that one block status looks at, in bytes; a shorter answer is legal, and the client asks for the rest.
 const MAX_STATUS: u32 = 256 << 20;
+/// What a block status request may hold in memory until it is answered, in bytes: its ranges, then the reply.
+const STATUS_MEMORY: u64 = 256 << 10;
 const READ_RESERVE: usize = 64 << 10;
 /// How long a peer may take; what it does not use it must not hold for ever.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +70,78 @@ impl Incoming for tcp::OwnedReadHalf {
     }
 }
 
+/// Where replies go.
+pub trait Outgoing: AsyncWrite + Unpin + Send + 'static {
+    /// Writes what fits now.
+    fn write_now(&self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize>;
+}
+
+impl Outgoing for unix::OwnedWriteHalf {
+    fn write_now(&self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.try_write_vectored(pieces)
+    }
+}
+
+impl Outgoing for tcp::OwnedWriteHalf {
+    fn write_now(&self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.try_write_vectored(pieces)
+    }
+}
+
+/// The socket's sending half. The lock is held from a reply's first byte to its last, or until the bytes that are left are
+/// in `rest`.
+struct Output<W> {
+    writer: W,
+    /// Of a reply that did not fit: before anything else.
+    rest: Buffers,
+    /// The task that writes replies is within one, or was cut off there: nothing may follow what went out of it.
+    is_broken: bool,
+}
+
+impl<W> Output<W> {
+    fn new(writer: W) -> Self {
+        Self { writer, rest: Vec::new(), is_broken: false }
+    }
+}
+
+/// Writes a reply at once from where it was made, which saves a hand-over.
+trait ReplyNow: Send + Sync {
+    fn reply(&self, reply: &Buffers) -> Replied;
+}
+
+enum Replied {
+    Whole,
+    /// The rest is kept, and goes out when the task that writes replies is woken.
+    Part,
+    /// Somebody else is writing or was cut off, or the reply is long: it has to be queued.
+    Not,
+}
+
+/// Longer replies are left to the task that writes them.
+const REPLY_AT_ONCE: usize = 64 << 10;
+
+impl<W: Outgoing> ReplyNow for Mutex<Output<W>> {
+    fn reply(&self, reply: &Buffers) -> Replied {
+        let len: usize = reply.iter().map(Bytes::len).sum();
+        let Ok(mut output) = self.try_lock() else { return Replied::Not };
+        if len > REPLY_AT_ONCE || output.is_broken || !output.rest.is_empty() {
+            return Replied::Not;
+        }
+        let slices: Vec<io::IoSlice<'_>> = reply.iter().map(|b| io::IoSlice::new(b)).collect();
+        // An error is for the task to find, which ends the connection.
+        let Ok(mut written) = output.writer.write_now(&slices) else { return Replied::Not };
+        if written == len {
+            return Replied::Whole;
+        }
+        for piece in reply {
+            let gone = written.min(piece.len());
+            written -= gone;
+            output.rest.push(piece.slice(gone..));
+        }
+        Replied::Part
+    }
+}
+
 /// Urgent data, which nobody sends, would hide the end: the wait has no end then.
 async fn wait_for_end(ready: io::Result<Ready>) {
     if ready.is_ok_and(|r| !r.is_read_closed()) {
@@ -79,7 +153,7 @@ async fn wait_for_end(ready: io::Result<Ready>) {
 /// connection, for half of one may be on its way; what only looks ends with it.
 pub async fn run(
     mut reader: impl Incoming,
-    writer: impl AsyncWrite + Unpin + Send + 'static,
+    writer: impl Outgoing,
     exports: Arc<Vec<Exported>>,
     shared: &SharedMemory,
     limits: Limits,
@@ -87,11 +161,14 @@ pub async fn run(
 ) {
     let (session, greeting) = Session::new(exports.iter().map(Exported::export).collect());
     let (send, queue) = mpsc::channel(MAX_REQUESTS);
-    let mut writing = tokio::spawn(write_replies(writer, queue, limits));
+    let output = Arc::new(Mutex::new(Output::new(writer)));
+    let now: Weak<dyn ReplyNow> = Arc::downgrade(&output) as _;
+    let mut writing = tokio::spawn(write_replies(output, queue, limits));
     let mut connection = Connection {
         session,
         exports,
         send,
+        now,
         memory: Memory::new(shared),
         limits,
         handshake_until: Instant::now() + limits.handshake,
@@ -122,6 +199,7 @@ pub async fn run(
             if tokio::time::timeout(limits.ending, &mut writing).await.is_err() {
                 // An image does not answer; nobody waits for the reply, and others want the seat.
                 writing.abort();
+                let _ = writing.await;
             }
         }
     }
@@ -141,6 +219,8 @@ struct Connection {
     session: Session,
     exports: Arc<Vec<Exported>>,
     send: mpsc::Sender<Reply>,
+    /// Only the task that writes replies owns the socket: it closes with the connection, whatever is left under way.
+    now: Weak<dyn ReplyNow>,
     memory: Memory,
     limits: Limits,
     handshake_until: Instant,
@@ -254,8 +334,8 @@ impl Connection {
             device: Arc::clone(&exported.device),
             replies: self.session.replies(),
             send: self.send.clone(),
+            now: is_alone.then(|| Weak::clone(&self.now)),
             unanswered: Arc::clone(&self.unanswered),
-            is_alone,
         };
         let mut answer = Box::pin(answering.answer(request, room));
         let is_done =
@@ -282,6 +362,7 @@ fn data_len(command: &Command) -> u64 {
     match command {
         Command::Read { len, .. } => u64::from(*len),
         Command::Write { data, .. } => data.len() as u64,
+        Command::BlockStatus { .. } => STATUS_MEMORY,
         _ => 0,
     }
 }
@@ -292,8 +373,8 @@ struct Answering {
     replies: Replies,
     send: mpsc::Sender<Reply>,
     unanswered: Arc<AtomicUsize>,
-    /// Nothing else is under way on the connection.
-    is_alone: bool,
+    /// Nothing else is under way on the connection: the reply may be written at once.
+    now: Option<Weak<dyn ReplyNow>>,
 }
 
 impl Answering {
@@ -307,6 +388,11 @@ impl Answering {
             }
         };
         self.unanswered.fetch_sub(1, Ordering::AcqRel);
+        let reply = match self.now.as_ref().and_then(Weak::upgrade).map(|now| now.reply(&reply)) {
+            Some(Replied::Whole) => return,
+            Some(Replied::Part) => Vec::new(),
+            Some(Replied::Not) | None => reply,
+        };
         let _ = self.send.send((reply, Some(room))).await;
     }
 
@@ -319,10 +405,11 @@ impl Answering {
             }
             Command::BlockStatus { offset, len, one } => {
                 let len = len.min(MAX_STATUS);
-                let ranges = device.status(offset, u64::from(len)).await?;
+                let most = if one { 1 } else { MAX_EXTENTS };
+                let ranges = device.status(offset, u64::from(len), most).await?;
                 return Ok(vec![replies.block_status(cookie, len, &ranges, one)]);
             }
-            Command::Write { offset, data, fua } if self.is_alone => {
+            Command::Write { offset, data, fua } if self.now.is_some() => {
                 (fua, device.write_alone(offset, data).await)
             }
             Command::Write { offset, data, fua } => (fua, device.write(offset, data).await),
@@ -343,12 +430,17 @@ impl Answering {
 }
 
 /// Writes replies in the order they are ready, several at a time.
-async fn write_replies(
-    mut writer: impl AsyncWrite + Unpin,
+async fn write_replies<W: Outgoing>(
+    output: Arc<Mutex<Output<W>>>,
     mut queue: mpsc::Receiver<Reply>,
     limits: Limits,
 ) {
-    while let Some((mut buffers, room)) = queue.recv().await {
+    while let Some((reply, room)) = queue.recv().await {
+        let mut output = output.lock().await;
+        let Output { writer, rest, is_broken } = &mut *output;
+        *is_broken = true;
+        let mut buffers = std::mem::take(rest);
+        buffers.extend(reply);
         let mut rooms = vec![room];
         while let Ok((more, room)) = queue.try_recv() {
             buffers.extend(more);
@@ -356,15 +448,16 @@ async fn write_replies(
         }
         let len: u64 = buffers.iter().map(|b| b.len() as u64).sum();
         let limit = limits.reply + Duration::from_secs(len / limits.bytes_per_s);
-        let written = tokio::time::timeout(limit, write_all(&mut writer, buffers)).await;
+        let written = tokio::time::timeout(limit, write_all(writer, buffers)).await;
         if !matches!(written, Ok(Ok(()))) {
             // Requests under way must not wait for a peer that has gone.
             queue.close();
             while queue.recv().await.is_some() {}
             return;
         }
+        *is_broken = false;
     }
-    let _ = writer.shutdown().await;
+    let _ = output.lock().await.writer.shutdown().await;
 }
 
 async fn write_all(writer: &mut (impl AsyncWrite + Unpin), buffers: Buffers) -> io::Result<()> {
@@ -384,7 +477,10 @@ async fn write_all(writer: &mut (impl AsyncWrite + Unpin), buffers: Buffers) -> 
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{DuplexStream, ReadHalf};
+    use std::pin::Pin;
+    use std::task::Context;
+
+    use tokio::io::{DuplexStream, ReadHalf, WriteHalf};
     use tokio::net::UnixStream;
 
     use super::*;
@@ -397,10 +493,144 @@ mod tests {
         }
     }
 
+    /// A pipe takes nothing outside of its task.
+    impl Outgoing for WriteHalf<DuplexStream> {
+        fn write_now(&self, _: &[io::IoSlice<'_>]) -> io::Result<usize> {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+    }
+
+    /// Takes so many bytes at once, and everything from whoever waits.
+    #[derive(Default)]
+    struct Narrow {
+        takes: usize,
+        got: Arc<std::sync::Mutex<Vec<u8>>>,
+    }
+
+    impl Outgoing for Narrow {
+        fn write_now(&self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+            let all: Vec<u8> = pieces.iter().flat_map(|p| p.iter().copied()).take(self.takes).collect();
+            self.got.lock().expect("no panic").extend(&all);
+            if all.is_empty() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(all.len()) }
+        }
+    }
+
+    impl AsyncWrite for Narrow {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.got.lock().expect("no panic").extend(bytes);
+            Poll::Ready(Ok(bytes.len()))
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_at_once_goes_out_before_later_replies() {
+        let reply: Buffers = [&b"abc"[..], b"", b"defg"].map(Bytes::from_static).into();
+        for takes in [0, 1, 3, 5, 7, 9] {
+            let got = Arc::default();
+            let writer = Narrow { takes, got: Arc::clone(&got) };
+            let output = Arc::new(Mutex::new(Output::new(writer)));
+            let (send, queue) = mpsc::channel(4);
+            let first = match output.reply(&reply) {
+                Replied::Not => reply.clone(),
+                Replied::Part => {
+                    assert!(matches!(output.reply(&reply), Replied::Not), "another would stand inside of it");
+                    Vec::new()
+                }
+                Replied::Whole => Vec::new(),
+            };
+            send.send((first, None)).await.expect("queued");
+            send.send((vec![Bytes::from_static(b"later")], None)).await.expect("queued");
+            drop(send);
+            write_replies(output, queue, PATIENT).await;
+            assert_eq!(*got.lock().expect("no panic"), b"abcdefglater", "{takes}");
+        }
+    }
+
+    #[tokio::test]
+    async fn long_replies_and_those_beside_another_are_queued() {
+        let output = Mutex::new(Output::new(Narrow { takes: usize::MAX, ..Narrow::default() }));
+        let long = vec![Bytes::from(vec![0; REPLY_AT_ONCE + 1])];
+        assert!(matches!(output.reply(&long), Replied::Not));
+        let short = vec![Bytes::from_static(b"x")];
+        let writing = output.lock().await;
+        assert!(matches!(output.reply(&short), Replied::Not));
+        drop(writing);
+        assert!(matches!(output.reply(&short), Replied::Whole));
+    }
+
+    /// Takes a few bytes from whoever waits, then no more; and everything at once, as a peer does that reads again.
+    #[derive(Default)]
+    struct Choked(Narrow);
+
+    impl Outgoing for Choked {
+        fn write_now(&self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+            self.0.write_now(pieces)
+        }
+    }
+
+    impl AsyncWrite for Choked {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            let mut got = self.0.got.lock().expect("no panic");
+            if !got.is_empty() {
+                return Poll::Pending;
+            }
+            got.extend(&bytes[..3]);
+            Poll::Ready(Ok(3))
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_follows_a_reply_that_was_cut_off() {
+        for is_aborted in [false, true] {
+            let got = Arc::default();
+            let narrow = Narrow { takes: usize::MAX, got: Arc::clone(&got) };
+            let output = Arc::new(Mutex::new(Output::new(Choked(narrow))));
+            let (send, queue) = mpsc::channel(4);
+            send.send((vec![Bytes::from_static(b"read A")], None)).await.expect("queued");
+            let limits = if is_aborted { PATIENT } else { Limits { reply: SOON, ..PATIENT } };
+            let writing = tokio::spawn(write_replies(Arc::clone(&output), queue, limits));
+            until("a part is out", || got.lock().expect("no panic").len() == 3).await;
+            if is_aborted {
+                writing.abort();
+            }
+            let _ = writing.await;
+            assert!(output.try_lock().is_ok(), "nobody writes any more");
+            let late = vec![Bytes::from_static(b"write B")];
+            assert!(matches!(output.reply(&late), Replied::Not));
+            assert_eq!(*got.lock().expect("no panic"), b"rea", "aborted: {is_aborted}");
+        }
+    }
+
+    #[tokio::test]
+    async fn replies_at_once_go_on_behind_one_that_was_queued() {
+        let got = Arc::default();
+        let output = Arc::new(Mutex::new(Output::new(Narrow { takes: usize::MAX, got: Arc::clone(&got) })));
+        let (send, queue) = mpsc::channel(4);
+        let writing = tokio::spawn(write_replies(Arc::clone(&output), queue, PATIENT));
+        send.send((vec![Bytes::from_static(b"queued,")], None)).await.expect("queued");
+        until("it is out", || got.lock().expect("no panic").len() == 7 && output.try_lock().is_ok()).await;
+        assert!(matches!(output.reply(&vec![Bytes::from_static(b"at once")]), Replied::Whole));
+        drop(send);
+        writing.await.expect("no panic");
+        assert_eq!(*got.lock().expect("no panic"), b"queued,at once");
+    }
+
     fn answering(device: Arc<dyn BlockDevice>) -> Answering {
         let (session, _) = Session::new(Vec::new());
         let (send, _) = mpsc::channel(1);
-        Answering { device, replies: session.replies(), send, unanswered: Arc::default(), is_alone: false }
+        Answering { device, replies: session.replies(), send, unanswered: Arc::default(), now: None }
     }
 
     #[tokio::test]
@@ -525,6 +755,35 @@ mod tests {
         ends(serving).await;
     }
 
+    #[tokio::test]
+    async fn the_socket_closes_with_its_connection_though_a_write_is_not_answered() {
+        let device = Arc::new(Stub::stuck());
+        let (mut client, serving, _stop) = serve_socket(&device, Limits { ending: SOON, ..PATIENT });
+        attach(&mut client).await;
+        // Begun alone: its reply would be written from where it is made.
+        client.write_all(&[request(1, 4), b"data".to_vec()].concat()).await.expect("sends");
+        until("it is under way", || device.under_way() == 1).await;
+        client.shutdown().await.expect("half closed");
+        ends(serving).await;
+        assert_eq!(device.under_way(), 1, "a write is not cut off");
+        let read = tokio::time::timeout(Duration::from_secs(60), client.read(&mut [0; 64])).await;
+        assert_eq!(read.expect("the socket is closed").expect("no error"), 0);
+    }
+
+    /// As `serve_of`, over a socket, which tells when its peer has closed.
+    fn serve_socket(
+        device: &Arc<Stub>,
+        limits: Limits,
+    ) -> (UnixStream, tokio::task::JoinHandle<()>, watch::Sender<bool>) {
+        let (client, server) = UnixStream::pair().expect("a pair");
+        let (reader, writer) = server.into_split();
+        let (stop, stopped) = watch::channel(false);
+        let (exports, memory) = (exports(device), SharedMemory::new(1));
+        let serving =
+            tokio::spawn(async move { run(reader, writer, exports, &memory, limits, stopped).await });
+        (client, serving, stop)
+    }
+
     async fn until(what: &str, holds: impl Fn() -> bool) {
         let end = Instant::now() + Duration::from_secs(60);
         while !holds() {
@@ -574,14 +833,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_that_goes_while_its_request_waits_for_room_leaves_its_seat() {
-        let (mut client, server) = UnixStream::pair().expect("a pair");
-        let (reader, writer) = server.into_split();
-        let (_stop, stopped) = watch::channel(false);
-        let (device, memory) = (Arc::new(Stub::stuck()), SharedMemory::new(1));
-        let exports = exports(&device);
-        let limits = Limits { ending: SOON, ..PATIENT };
-        let serving =
-            tokio::spawn(async move { run(reader, writer, exports, &memory, limits, stopped).await });
+        let device = Arc::new(Stub::stuck());
+        let (mut client, serving, _stop) = serve_socket(&device, Limits { ending: SOON, ..PATIENT });
         attach(&mut client).await;
         client.write_all(&request(0, 1).repeat(MAX_REQUESTS + 50)).await.expect("sends");
         until("as many as may", || device.under_way() == MAX_REQUESTS).await;

@@ -64,8 +64,9 @@ pub trait BlockDevice: Send + Sync + 'static {
     /// Everything that was answered before is durable.
     fn flush(&self) -> BoxFuture<'_, Result<(), BlockError>>;
 
-    /// What is allocated of a range, in order; may say less is a hole than is.
-    fn status(&self, offset: u64, len: u64) -> BoxFuture<'_, Result<Vec<Range>, BlockError>>;
+    /// What is allocated of a range, in order; may say less is a hole than is. The caller has use for `most` ranges, alike
+    /// neighbours counted once: the answer may end before the range does, but holds something of it.
+    fn status(&self, offset: u64, len: u64, most: usize) -> BoxFuture<'_, Result<Vec<Range>, BlockError>>;
 
     /// Flushes and lets go of the image; nothing may be called afterwards.
     fn close(&self) -> BoxFuture<'_, Result<(), BlockError>>;

@@ -7,6 +7,7 @@ mod device;
 mod media;
 mod memory;
 mod server;
+mod socket;
 #[cfg(test)]
 mod stub;
 
@@ -14,3 +15,4 @@ pub use cache::{Cache, Timing};
 pub use device::{BlockDevice, BlockError, BoxFuture, CachedImage, Piece, Range, SHUT_OUT};
 pub use media::{CacheFile, MediaError};
 pub use server::{Exported, Server};
+pub use socket::bind_unix;

@@ -1,13 +1,13 @@
 //! The cache's file: opened by one process alone, written in vectors, flushed.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use bytes::{Bytes, BytesMut};
 use rustix::fs::{FlockOperation, OFlags};
-use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
 use writeback::{Log, Media, MediaWrite, OpenError};
 
 /// Buffers of one call: what Linux takes at most.
@@ -196,6 +196,17 @@ impl MediaFile {
         Ok(bytes.freeze())
     }
 
+    /// As `read_at`, when the page cache has it: nothing is waited for. `None` when it has not, or does not say.
+    pub fn read_at_once(&self, pos: u64, len: usize) -> io::Result<Option<Bytes>> {
+        let mut bytes = BytesMut::zeroed(len);
+        let mut into = [IoSliceMut::new(&mut bytes)];
+        match preadv2(&self.file, &mut into, pos, ReadWriteFlags::NOWAIT) {
+            Ok(n) if n == len => Ok(Some(bytes.freeze())),
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
@@ -234,6 +245,9 @@ mod tests {
         let many: Vec<_> = (0..1500).map(|i| write(start + 100 + i, &[b"m"])).collect();
         media.write_durably(&many).expect("more than one call takes");
         media.write_durably(&[]).expect("nothing");
+        let at_once = media.read_at_once(start, 12).expect("reads");
+        assert!(at_once.is_none_or(|bytes| bytes == media.read_at(start, 12).expect("reads")));
+        assert_eq!(media.read_at_once(media.len - 1, 2).expect("past the end"), None);
         assert_eq!(media.read_at(start, 12).expect("reads"), &b"abcd\0yz\0\0\0x\0"[..]);
         assert!(
             media.read_at(start + 99, 1502).expect("reads").iter().filter(|b| **b == b'm').count() == 1500

@@ -5,9 +5,11 @@
 //!    leaves free, and room for one in any case.
 //! 3. What is more comes from the server's memory. An image gets no more of it than it leaves free, and a connection no more
 //!    than it leaves free of that: peers that take no replies and images that do not answer hold a part, never all.
-//! 4. Requests that outlive their connection are counted to their image; one that has many takes no new connections.
+//! 4. Those that wait for the memory for long requests get it in the order in which they came, image by image: the longest
+//!    has its turn too.
+//! 5. Requests that outlive their connection are counted to their image; one that has many takes no new connections.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -45,6 +47,28 @@ struct Units {
     /// Of the memory for long requests.
     free_long: u64,
     exports: Vec<Use>,
+    /// Who waits for memory for long requests, by export, the first to come in front.
+    waiting: BTreeMap<usize, VecDeque<u64>>,
+    last_ticket: u64,
+}
+
+/// A place among those who wait, until it is dropped.
+#[derive(Debug)]
+struct Ticket {
+    pool: Arc<Pool>,
+    export: usize,
+    number: u64,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut all = self.pool.lock();
+        if let Some(waiting) = all.waiting.get_mut(&self.export) {
+            waiting.retain(|number| *number != self.number);
+        }
+        drop(all);
+        self.pool.freed.notify_waiters();
+    }
 }
 
 /// What one export holds.
@@ -60,8 +84,13 @@ struct Use {
 
 impl SharedMemory {
     pub fn new(exports: usize) -> Self {
-        let units =
-            Units { free: SHARED_UNITS, free_long: LONG_UNITS, exports: vec![Use::default(); exports] };
+        let units = Units {
+            free: SHARED_UNITS,
+            free_long: LONG_UNITS,
+            exports: vec![Use::default(); exports],
+            waiting: BTreeMap::new(),
+            last_ticket: 0,
+        };
         Self(Arc::new(Pool { units: Mutex::new(units), freed: Notify::new() }))
     }
 
@@ -130,13 +159,17 @@ impl Memory {
         let closed = |_| io::Error::from(io::ErrorKind::BrokenPipe);
         let mut request = Arc::clone(&self.requests).acquire_owned().await.map_err(closed)?;
         let pool = &self.shared.0;
+        let mut ticket = None;
         loop {
             let freed = pool.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            match self.try_room(export, len.div_ceil(UNIT), request) {
+            match self.try_room(export, len.div_ceil(UNIT), request, ticket.as_ref()) {
                 Ok(room) => return Ok(room),
                 Err(back) => request = back,
+            }
+            if ticket.is_none() {
+                ticket = self.queue_up(export, len.div_ceil(UNIT));
             }
             freed.await;
         }
@@ -147,13 +180,16 @@ impl Memory {
         export: usize,
         units: u64,
         request: OwnedSemaphorePermit,
+        ticket: Option<&Ticket>,
     ) -> Result<Room, OwnedSemaphorePermit> {
         let pool = &self.shared.0;
         let mut all = pool.lock();
         let mut held = lock(&self.held);
-        let Some(place) = all.place(&held, export, units) else { return Err(request) };
+        let first = all.waiting.get(&export).and_then(VecDeque::front);
+        let is_next = first.is_none() || first == ticket.map(|t| &t.number);
+        let Some(place) = all.place(&held, export, units, is_next) else { return Err(request) };
         let mut nowhere = Use::default();
-        let Units { free, free_long, exports } = &mut *all;
+        let Units { free, free_long, exports, .. } = &mut *all;
         let of_export = exports.get_mut(export).unwrap_or(&mut nowhere);
         match place {
             Place::Own => held.own += units,
@@ -176,6 +212,20 @@ impl Memory {
         drop((all, held));
         let (held, pool) = (Arc::clone(&self.held), Arc::clone(pool));
         Ok(Room { _request: request, held, pool, units, export, place })
+    }
+
+    /// Takes a place among those who wait for the memory for long requests; nothing for a request that gets none of it. A
+    /// connection that has its long request under way is not among them: others must not wait for its peer.
+    fn queue_up(&self, export: usize, units: u64) -> Option<Ticket> {
+        let pool = &self.shared.0;
+        let mut all = pool.lock();
+        if units <= OWN_UNITS || lock(&self.held).has_long {
+            return None;
+        }
+        all.last_ticket += 1;
+        let number = all.last_ticket;
+        all.waiting.entry(export).or_default().push_back(number);
+        Some(Ticket { pool: Arc::clone(pool), export, number })
     }
 }
 
@@ -202,13 +252,14 @@ impl Drop for Memory {
 
 impl Units {
     /// Where a request of so many units gets its memory; nothing while it has to wait.
-    fn place(&self, held: &Held, export: usize, units: u64) -> Option<Place> {
+    /// `is_next`: nobody came before it who waits for memory for long requests.
+    fn place(&self, held: &Held, export: usize, units: u64, is_next: bool) -> Option<Place> {
         if units == 0 || held.own + units <= OWN_UNITS {
             return Some(Place::Own);
         }
         let none = Use::default();
         let of_export = self.exports.get(export).unwrap_or(&none);
-        if units > OWN_UNITS && !held.has_long {
+        if units > OWN_UNITS && !held.has_long && is_next {
             let left = self.free_long.checked_sub(units);
             if left.is_some_and(|left| of_export.long + units <= left) {
                 return Some(Place::Long { is_guaranteed: false });
@@ -234,7 +285,7 @@ impl Drop for Room {
             let mut all = self.pool.lock();
             let mut held = lock(&self.held);
             let mut nowhere = Use::default();
-            let Units { free, free_long, exports } = &mut *all;
+            let Units { free, free_long, exports, .. } = &mut *all;
             let of_export = exports.get_mut(self.export).unwrap_or(&mut nowhere);
             match self.place {
                 Place::Own => held.own -= self.units,
@@ -332,6 +383,33 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn long_requests_of_an_image_get_their_room_in_order() {
+        let shared = SharedMemory::new(1);
+        {
+            let mut all = shared.0.lock();
+            (all.free, all.free_long) = (0, 4 * OWN_UNITS);
+        }
+        let memories: Vec<_> = (0..4).map(|_| Memory::new(&shared)).collect();
+        let first = fits(&memories[0], 0, 2).await.expect("room");
+        let long = memories[1].room(0, 3 << 20);
+        tokio::pin!(long);
+        let waits = async |what: std::pin::Pin<&mut dyn Future<Output = io::Result<Room>>>| {
+            tokio::time::timeout(Duration::from_millis(20), what).await.is_err()
+        };
+        assert!(waits(long.as_mut()).await);
+        drop(first);
+        // It would have room, and comes later.
+        assert!(fits(&memories[2], 0, 2).await.is_none());
+        assert!(fits(&memories[2], 0, 1).await.is_some(), "its own memory has nothing to do with it");
+        let next = memories[3].room(0, 2 << 20);
+        tokio::pin!(next);
+        assert!(waits(next.as_mut()).await);
+        drop(long.await.expect("its turn"));
+        drop(next.await.expect("its turn"));
+        assert!(shared.0.lock().waiting[&0].is_empty(), "who gave up waits no more");
+    }
+
+    #[tokio::test]
     async fn requests_without_data_are_counted_too() {
         let memory = Memory::new(&SharedMemory::new(1));
         let (rooms, _) = hog(&memory, 0, 0).await;
@@ -380,7 +458,7 @@ mod tests {
         for memory in &memories {
             let units = (32 << 20) / UNIT;
             let permit = Arc::clone(&memory.requests).acquire_owned().await.expect("a permit");
-            rooms.extend(memory.try_room(0, units, permit).ok());
+            rooms.extend(memory.try_room(0, units, permit, None).ok());
         }
         let sum: u64 = rooms.iter().map(|r| r.units).sum();
         assert!(sum <= LONG_UNITS / 2 + SHARED_UNITS / 2, "{sum} units of one image");

@@ -75,7 +75,7 @@ impl BlockDevice for Stub {
         Box::pin(std::future::pending())
     }
 
-    fn status(&self, _: u64, len: u64) -> Answer<'_, Vec<Range>> {
+    fn status(&self, _: u64, len: u64, _: usize) -> Answer<'_, Vec<Range>> {
         self.looked_at.store(len, Ordering::SeqCst);
         Box::pin(async move { Ok(vec![Range { len, hole: true, zero: true }]) })
     }

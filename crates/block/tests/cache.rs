@@ -216,9 +216,59 @@ async fn block_status_shows_what_only_the_cache_has() {
     let hole = |len| Range { len, hole: true, zero: true };
     let data = |len| Range { len, hole: false, zero: false };
     let kept = Range { len: 1024, hole: false, zero: true };
-    let status = cache.status(0, 16384).await.expect("status");
+    let status = cache.status(0, 16384, usize::MAX).await.expect("status");
     assert_eq!(status, [hole(4096), data(2048), kept, data(1024), hole(8192)]);
     assert!(cache.write(SIZE as u64, Bytes::from_static(b"x")).await.is_err_and(|e| e.errno == 22));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_walk_through_the_status_looks_at_each_part_once() {
+    let folder = tempfile::tempdir().expect("folder");
+    let ram = Arc::new(Ram::new("a", SIZE));
+    let cache = small(folder.path(), &ram, 8 << 20, 60_000);
+    let (parts, part) = (200u64, 1024u64);
+    for at in 0..parts {
+        cache.write(2 * at * part, Bytes::from(vec![1; part as usize])).await.expect("writes");
+    }
+    let end = 2 * parts * part;
+    let whole = cache.status(0, end, usize::MAX).await.expect("status");
+    assert_eq!(whole.len() as u64, 2 * parts);
+    for most in [1, 7, 1000] {
+        let before = ram.statuses.load(Ordering::SeqCst);
+        let (mut walked, mut at) = (Vec::new(), 0);
+        while at < end {
+            let mut answer = cache.status(at, end - at, most).await.expect("status");
+            assert!((1..=most + 1).contains(&answer.len()), "{} ranges for {most}", answer.len());
+            answer.truncate(most);
+            at += answer.iter().map(|range| range.len).sum::<u64>();
+            walked.extend(answer);
+        }
+        assert_eq!(walked, whole);
+        let asked = ram.statuses.load(Ordering::SeqCst) - before;
+        assert!(asked <= 2 * parts, "the image was asked {asked} times about {parts} gaps");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_status_looks_at_a_bounded_number_of_parts() {
+    let folder = tempfile::tempdir().expect("folder");
+    let ram = Arc::new(Ram::new("a", SIZE));
+    let cache = Arc::new(small(folder.path(), &ram, 8 << 20, 60_000));
+    // Zeros over an image of holes: all parts are alike, so the answer is one range however many are looked at.
+    let zeroes: Vec<_> = (0..3000u64)
+        .map(|at| {
+            tokio::spawn({
+                let cache = Arc::clone(&cache);
+                async move { cache.zero(at * 32, 16, true).await }
+            })
+        })
+        .collect();
+    for zero in zeroes {
+        zero.await.expect("ran").expect("zeroes");
+    }
+    let answer = cache.status(0, SIZE as u64, 4096).await.expect("status");
+    let [range] = answer[..] else { panic!("{} ranges", answer.len()) };
+    assert!((2000 * 32..3000 * 32).contains(&range.len), "{} bytes", range.len);
 }
 
 #[tokio::test(flavor = "multi_thread")]

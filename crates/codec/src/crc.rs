@@ -12,6 +12,8 @@ pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::crc32c;
 
     /// Bit by bit, from the polynomial.
@@ -31,6 +33,37 @@ mod tests {
                 assert_eq!(crc32c(seed, &text[..n]), naive(seed, &text[..n]), "{n} {seed:x}");
             }
         }
+    }
+
+    /// Byte by byte, from a table: what a processor without instructions for it does.
+    fn by_table(seed: u32, bytes: &[u8]) -> u32 {
+        static TABLE: LazyLock<[u32; 256]> = LazyLock::new(|| std::array::from_fn(|b| naive(b as u32, &[0])));
+        bytes.iter().fold(seed, |crc, b| (crc >> 8) ^ TABLE[usize::from(crc as u8 ^ b)])
+    }
+
+    #[test]
+    fn every_length_at_every_alignment_is_what_the_table_says() {
+        let text: Vec<u8> = (0..9000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 9) as u8).collect();
+        for (start, seed) in (0..64).zip([!0, 0, 0x89ab_cdef].into_iter().cycle()) {
+            for len in (0..=520).chain([1023, 1024, 1025, 4095, 4096, 4097, 8900]) {
+                let part = &text[start..start + len];
+                assert_eq!(crc32c(seed, part), by_table(seed, part), "{len} bytes at {start}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_processors_instructions_are_used_where_it_has_them() {
+        let target = crc_fast::get_calculator_target(crc_fast::CrcAlgorithm::Crc32Iscsi);
+        #[cfg(target_arch = "x86_64")]
+        let has = is_x86_feature_detected!("sse4.2") && is_x86_feature_detected!("pclmulqdq");
+        #[cfg(target_arch = "aarch64")]
+        let has =
+            std::arch::is_aarch64_feature_detected!("crc") && std::arch::is_aarch64_feature_detected!("aes");
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let has = false;
+        let by_hardware = ["x86_64-", "aarch64-"].iter().any(|arch| target.starts_with(arch));
+        assert_eq!(by_hardware, has, "{target}");
     }
 
     #[test]

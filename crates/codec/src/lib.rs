@@ -10,6 +10,8 @@ mod envelope;
 mod error;
 mod reader;
 mod scalar;
+pub mod spare;
+pub mod sums;
 mod writer;
 
 pub use crc::crc32c;
@@ -60,19 +62,26 @@ macro_rules! wire_plain {
     };
 }
 
-/// Implements `Encode` and `Decode` for a struct in an envelope `version, compat` whose fields go in order.
+/// Implements `Encode` and `Decode` for a struct in an envelope `version, compat` whose fields go in order. Those `since` a version
+/// are the default in what an earlier one wrote.
 #[macro_export]
 macro_rules! wire_struct {
-    ($name:ident ($version:expr, $compat:expr) { $($field:ident),+ $(,)? }) => {
+    (
+        $name:ident ($version:expr, $compat:expr) { $($field:ident),+ $(,)? }
+        $(since $later:literal { $($new:ident),+ $(,)? })*
+    ) => {
         impl $crate::Encode for $name {
             fn encode(&self, w: &mut $crate::Writer) {
-                w.envelope($version, $compat, |w| { $( self.$field.encode(w); )+ });
+                w.envelope($version, $compat, |w| { $( self.$field.encode(w); )+ $($( self.$new.encode(w); )+)* });
             }
         }
         impl $crate::Decode for $name {
             fn decode(r: &mut $crate::Reader) -> Result<Self, $crate::DecodeError> {
                 r.envelope(stringify!($name), $version, |r, _env| {
-                    Ok(Self { $( $field: $crate::Decode::decode(r)? ),+ })
+                    Ok(Self {
+                        $( $field: $crate::Decode::decode(r)?, )+
+                        $($( $new: if _env.version >= $later { $crate::Decode::decode(r)? } else { Default::default() }, )+)*
+                    })
                 })
             }
         }

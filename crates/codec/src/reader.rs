@@ -52,7 +52,7 @@ impl Reader {
     #[inline]
     fn advance(&mut self, n: usize) -> Result<usize, DecodeError> {
         if n > self.remaining() {
-            return Err(DecodeError::Short { needed: n as u64, left: self.remaining() as u64 });
+            return Err(self.short(n));
         }
         let at = self.pos;
         self.pos += n;
@@ -62,12 +62,19 @@ impl Reader {
     /// The next `N` bytes.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let at = self.advance(N)?;
-        let mut out = [0u8; N];
-        if let Some(src) = self.buf.get(at..at + N) {
-            out.copy_from_slice(src);
+        // A load of known length: `copy_from_slice` was a call for each field of a message.
+        match self.buf.get(self.pos..self.end).and_then(|left| left.first_chunk()) {
+            Some(found) => {
+                self.pos += N;
+                Ok(*found)
+            }
+            None => Err(self.short(N)),
         }
-        Ok(out)
+    }
+
+    #[cold]
+    fn short(&self, needed: usize) -> DecodeError {
+        DecodeError::Short { needed: needed as u64, left: self.remaining() as u64 }
     }
 
     pub fn skip(&mut self, n: usize) -> Result<(), DecodeError> {
@@ -88,6 +95,15 @@ impl Reader {
         self.raw(n)
     }
 
+    /// A u32 length and that many bytes of UTF-8, shown to `take` in place.
+    #[inline]
+    pub fn text<T>(&mut self, take: impl FnOnce(&str) -> T) -> Result<T, DecodeError> {
+        let n = self.u32()? as usize;
+        let at = self.advance(n)?;
+        let raw = self.buf.get(at..at + n).unwrap_or_default();
+        std::str::from_utf8(raw).map(take).map_err(|_| DecodeError::NotUtf8 { what: "string" })
+    }
+
     /// A u32 element count, refused when the rest of the buffer cannot hold that many elements of `min_size` bytes.
     #[inline]
     pub fn count(&mut self, what: &'static str, min_size: usize) -> Result<usize, DecodeError> {
@@ -106,7 +122,7 @@ impl Reader {
         body: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
     ) -> Result<T, DecodeError> {
         if n > self.remaining() {
-            return Err(DecodeError::Short { needed: n as u64, left: self.remaining() as u64 });
+            return Err(self.short(n));
         }
         let (outer, inner) = (self.end, self.pos + n);
         self.end = inner;

@@ -76,11 +76,7 @@ impl Encode for String {
 impl Decode for String {
     const MIN_SIZE: usize = 4;
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        let raw = r.blob()?;
-        match std::str::from_utf8(&raw) {
-            Ok(s) => Ok(s.to_owned()),
-            Err(_) => Err(DecodeError::NotUtf8 { what: "string" }),
-        }
+        r.text(str::to_owned)
     }
 }
 

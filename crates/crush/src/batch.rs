@@ -65,7 +65,7 @@ impl CrushMap {
         let steps = self.rule(rule).map_or(&[][..], |r| &r.steps);
         for (number, some) in inputs.chunks(TOGETHER).enumerate() {
             if result_max > 0 {
-                batch.run(self, steps, some, result_max, weights, args);
+                batch.run(steps, Job { map: self, inputs: some, result_max, weights, args });
             }
             for i in 0..some.len() {
                 let size = if result_max > 0 { at(&batch.placed_sizes, i) } else { 0 };
@@ -76,21 +76,25 @@ impl CrushMap {
     }
 }
 
+/// What a rule is run for.
+#[derive(Clone, Copy)]
+struct Job<'a> {
+    map: &'a CrushMap,
+    inputs: &'a [u32],
+    /// Not 0.
+    result_max: usize,
+    weights: &'a [u32],
+    args: Option<&'a ChooseArgMap>,
+}
+
 fn at(list: &[usize], i: usize) -> usize {
     list.get(i).copied().unwrap_or(0)
 }
 
 impl Batch {
     /// All steps of a rule; the devices are in `placed` then.
-    fn run(
-        &mut self,
-        map: &CrushMap,
-        steps: &[Step],
-        inputs: &[u32],
-        result_max: usize,
-        weights: &[u32],
-        args: Option<&ChooseArgMap>,
-    ) {
+    fn run(&mut self, steps: &[Step], job: Job<'_>) {
+        let Job { map, inputs, result_max, .. } = job;
         for list in [&mut self.working, &mut self.output, &mut self.placed] {
             list.clear();
             list.resize(inputs.len() * result_max, ITEM_NONE);
@@ -115,8 +119,8 @@ impl Batch {
                 | Step::CHOOSE_INDEP
                 | Step::CHOOSELEAF_FIRSTN
                 | Step::CHOOSELEAF_INDEP => {
-                    self.try_first(map, step, &knobs, inputs, result_max, args);
-                    self.choose(map, step, &knobs, inputs, result_max, weights, args);
+                    self.try_first(job, step, &knobs);
+                    self.choose(job, step, &knobs);
                 }
                 Step::EMIT => self.emit(result_max),
                 _ => knobs.set(step),
@@ -125,15 +129,8 @@ impl Batch {
     }
 
     /// The first tries of one step for all inputs, into `firsts`.
-    fn try_first(
-        &mut self,
-        map: &CrushMap,
-        step: &Step,
-        knobs: &Knobs,
-        inputs: &[u32],
-        result_max: usize,
-        args: Option<&ChooseArgMap>,
-    ) {
+    fn try_first(&mut self, job: Job<'_>, step: &Step, knobs: &Knobs) {
+        let Job { map, inputs, result_max, args, .. } = job;
         self.firsts.clear();
         self.descent.active.clear();
         let numrep = wanted(step, result_max);
@@ -164,16 +161,8 @@ impl Batch {
     }
 
     /// The step itself, input by input.
-    fn choose(
-        &mut self,
-        map: &CrushMap,
-        step: &Step,
-        knobs: &Knobs,
-        inputs: &[u32],
-        result_max: usize,
-        weights: &[u32],
-        args: Option<&ChooseArgMap>,
-    ) {
+    fn choose(&mut self, job: Job<'_>, step: &Step, knobs: &Knobs) {
+        let Job { map, inputs, result_max, weights, args } = job;
         let mut firsts = self.firsts.as_slice();
         let perms = &mut self.perms;
         let mut run = Run { map, weights, args, x: 0, perms, budget: 0 };

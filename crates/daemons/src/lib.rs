@@ -10,6 +10,7 @@ pub mod listen;
 pub mod mgr;
 pub mod mon_store;
 pub mod nonce;
+mod numa;
 pub mod osd;
 mod osd_start;
 mod peers;

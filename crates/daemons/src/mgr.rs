@@ -29,6 +29,16 @@ pub struct MgrSettings {
     /// Options of the configuration file.
     pub options: std::collections::BTreeMap<String, String>,
     pub admin_socket: Option<AdminSocketAt>,
+    /// How often this process has been a manager before: each life has an address of its own.
+    pub life: i32,
+}
+
+/// How a manager ended by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MgrEnd {
+    /// It lost its place, and its address is blocked: it may come back in another life.
+    Deposed,
+    Failed(String),
 }
 
 /// A running manager.
@@ -42,7 +52,7 @@ struct Shell {
     auth: Arc<SharedAuth>,
     session: Arc<MonSession>,
     owner: OnceLock<Owner<MgrMachine>>,
-    failed: watch::Sender<Option<String>>,
+    ended: watch::Sender<Option<MgrEnd>>,
 }
 
 impl Mgr {
@@ -57,18 +67,22 @@ impl Mgr {
             auth: settings.auth,
             session: Arc::clone(&session),
             owner: OnceLock::new(),
-            failed: watch::Sender::new(None),
+            ended: watch::Sender::new(None),
         });
-        messenger.set_handler(Arc::clone(&shell) as Arc<dyn Handler>);
+        messenger.set_handler(Arc::new(Ear(Arc::downgrade(&shell))));
         let at = &settings.listen;
-        let addrs = listen::bind(&messenger, true, at.public, &at.ports, std::process::id()).await?;
+        // OSDs count from 0.
+        let nonce = crate::nonce::nonce(std::process::id(), -1 - settings.life);
+        let addrs = listen::bind(&messenger, true, at.public, &at.ports, nonce).await?;
         let core = Manager::new(Settings {
             name: settings.name,
             addrs,
             metadata: crate::metadata::host(),
             options: settings.options,
         });
-        let machine = MgrMachine { core, messenger, clock, session: Arc::clone(&session), out: Vec::new() };
+        let ended = shell.ended.clone();
+        let machine =
+            MgrMachine { core, messenger, clock, session: Arc::clone(&session), ended, out: Vec::new() };
         let _ = shell.owner.set(Owner::new(machine));
         session.connect();
         tokio::spawn(tick(Arc::downgrade(&shell)));
@@ -77,12 +91,14 @@ impl Mgr {
         Ok(Self { shell, _admin: admin })
     }
 
-    /// Ends when the manager cannot go on, with the reason.
-    pub async fn failed(&self) -> String {
-        match self.shell.failed.subscribe().wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().unwrap_or_default(),
-            Err(_) => std::future::pending().await,
+    /// Ends when the manager cannot go on.
+    pub async fn ended(&self) -> MgrEnd {
+        if let Ok(end) = self.shell.ended.subscribe().wait_for(Option::is_some).await {
+            if let Some(end) = end.clone() {
+                return end;
+            }
         }
+        std::future::pending().await
     }
 
     pub fn stop(&self) {
@@ -98,7 +114,7 @@ async fn tick(shell: Weak<Shell>) {
         shell.session.tick();
         if let Some(errno) = shell.session.refused() {
             let why = format!("the monitors refuse the key of {} ({errno})", shell.auth.name());
-            shell.failed.send_if_modified(|known| known.is_none() && known.replace(why).is_none());
+            end(&shell.ended, MgrEnd::Failed(why));
         }
         shell.submit(Input::Tick);
     }
@@ -112,11 +128,17 @@ impl Shell {
     }
 }
 
+/// The first reason counts.
+fn end(ended: &watch::Sender<Option<MgrEnd>>, why: MgrEnd) {
+    ended.send_if_modified(|known| known.is_none() && known.replace(why).is_none());
+}
+
 struct MgrMachine {
     core: Manager,
     messenger: Messenger,
     clock: Clock,
     session: Arc<MonSession>,
+    ended: watch::Sender<Option<MgrEnd>>,
     out: Vec<Output>,
 }
 
@@ -132,6 +154,7 @@ impl Machine for MgrMachine {
                     Output::Send { conn, tid, msg } => self.messenger.send(conn, msg.into_wire(tid)),
                     Output::SendMon { tid, msg } => self.session.send_as(msg, tid),
                     Output::Close { conn } => self.messenger.close(conn),
+                    Output::Respawn => end(&self.ended, MgrEnd::Deposed),
                 }
             }
         }
@@ -146,13 +169,44 @@ impl Commands for Shell {
     }
 }
 
-impl Handler for Shell {
+/// What the messenger tells the shell, as long as there is one: a messenger that kept its handler would keep itself.
+struct Ear(Weak<Shell>);
+
+impl Handler for Ear {
     fn authenticate(&self, conn: ConnId, _: u8, _: EntityAddr, input: AuthInput) -> AuthStep {
-        self.auth.judge(conn, input, self.messenger.now())
+        match self.0.upgrade() {
+            Some(shell) => shell.authenticate(conn, input),
+            // Its connections are being closed.
+            None => AuthStep::Pending,
+        }
     }
 
     fn accept_policy(&self, _: u8) -> Policy {
         Policy::stateless_server()
+    }
+
+    fn ready(&self, conn: ConnId, peer: PeerReady) {
+        if let Some(shell) = self.0.upgrade() {
+            shell.ready(conn, peer);
+        }
+    }
+
+    fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>) {
+        if let Some(shell) = self.0.upgrade() {
+            shell.messages(conn, batch);
+        }
+    }
+
+    fn gone(&self, conn: ConnId, gone: Gone) {
+        if let Some(shell) = self.0.upgrade() {
+            shell.gone(conn, gone);
+        }
+    }
+}
+
+impl Shell {
+    fn authenticate(&self, conn: ConnId, input: AuthInput) -> AuthStep {
+        self.auth.judge(conn, input, self.messenger.now())
     }
 
     fn ready(&self, conn: ConnId, peer: PeerReady) {

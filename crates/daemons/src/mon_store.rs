@@ -219,13 +219,19 @@ mod tests {
         Entry { index, term: 1, payload: Payload::Data(Bytes::from(format!("entry {index}"))) }
     }
 
-    #[test]
-    fn writes_come_back_and_a_gap_is_found() {
+    /// The store of `a`, alone, in a folder that goes with the first of these.
+    fn made() -> (tempfile::TempDir, std::path::PathBuf, Membership) {
         let dir = tempfile::tempdir().expect("tempdir");
         let path = dir.path().join("store.redb");
         let members = Membership::of([(MemberId(7), "a".to_owned())]);
         MonStore::create(&path, MemberId(7), members.clone(), &Bytes::from_static(b"genesis"))
             .expect("created");
+        (dir, path, members)
+    }
+
+    #[test]
+    fn writes_come_back_and_a_gap_is_found() {
+        let (_dir, path, members) = made();
         let store = MonStore::open(&path, "a", &mut SeededEntropy(1)).expect("opened");
         for i in 1..=5 {
             let write = Write { durable: i - 1, entries: vec![entry(i)], ..Write::default() };
@@ -248,11 +254,8 @@ mod tests {
 
     #[test]
     fn nobody_else_may_read_a_store() {
-        let dir = tempfile::tempdir().expect("tempdir");
-        let path = dir.path().join("store.redb");
+        let (_dir, path, members) = made();
         let mode = || std::fs::metadata(&path).expect("there").permissions().mode() & 0o777;
-        let members = Membership::of([(MemberId(7), "a".to_owned())]);
-        MonStore::create(&path, MemberId(7), members.clone(), &Bytes::from_static(b"g")).expect("created");
         assert_eq!(mode(), 0o600);
         assert!(MonStore::create(&path, MemberId(7), members, &Bytes::new()).is_err(), "it is in use");
         std::fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("set");
@@ -262,10 +265,7 @@ mod tests {
 
     #[test]
     fn a_damaged_last_record_is_no_torn_tail() {
-        let dir = tempfile::tempdir().expect("tempdir");
-        let path = dir.path().join("store.redb");
-        let members = Membership::of([(MemberId(7), "a".to_owned())]);
-        MonStore::create(&path, MemberId(7), members, &Bytes::from_static(b"genesis")).expect("created");
+        let (_dir, path, _) = made();
         let store = MonStore::open(&path, "a", &mut SeededEntropy(1)).expect("opened");
         store.write(&Write { entries: vec![entry(1), entry(2)], ..Write::default() }).expect("written");
         assert_eq!(store.recover().expect("recovered").entries.len(), 2);
@@ -280,10 +280,7 @@ mod tests {
     /// A store that dies again and again without having synced what it wrote last still holds every write that returned.
     #[test]
     fn power_losses_take_nothing_that_was_written() {
-        let dir = tempfile::tempdir().expect("tempdir");
-        let path = dir.path().join("store.redb");
-        let members = Membership::of([(MemberId(7), "a".to_owned())]);
-        MonStore::create(&path, MemberId(7), members, &Bytes::from_static(b"genesis")).expect("created");
+        let (_dir, path, _) = made();
         let mut index = 0;
         for life in 0..30 {
             let twin = Some(Twin { power_loss: Some(life), ..Twin::default() });

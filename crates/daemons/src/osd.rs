@@ -17,13 +17,14 @@ use messages::wire::WireMessage;
 use msgr::{Limits, Local, Policy};
 use pg::{Input, OsdConfig, OsdCore, Output, PeerInfo};
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
-use runtime::{Clock, FileDevice, LocalSocket, Machine, Owner, TwinDevice};
+use runtime::{Clock, FileDevice, HostFiles, LocalSocket, Machine, Owner, TwinDevice};
 use store::{Checkpoint, CheckpointDone, Commit, Device, Options, Store, StoreError};
 use tokio::sync::{Notify, oneshot, watch};
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Fsid, OsdId};
 
 use crate::admin_socket::{self, AdminSocketAt, Commands};
 use crate::listen::ListenAt;
+use crate::numa::NumaOf;
 use crate::osd_start::{StartPlace, Startup, Step};
 use crate::peers::{OwnAddrs, Peers, Target};
 use crate::turn::{Bell, Committer, Executed, Outcome, timed};
@@ -83,6 +84,7 @@ impl Osd {
     pub async fn start(settings: OsdSettings) -> Result<Self> {
         let (device, store) = open_store(&settings)?;
         let (fsid, bytes) = (store.identity().fsid, store.statfs().total_bytes);
+        let numa = numa_of(&settings);
         let startup = Startup::new(settings.id, fsid, bytes, settings.place, settings.local.clone());
         let clock = Clock::start();
         let local = Local { name: EntityName::osd(settings.id.0), addrs: AddrVec::default() };
@@ -117,6 +119,7 @@ impl Osd {
             peers: Peers::new(messenger, settings.auth, own),
             startup,
             twin: Twin::Unknown,
+            numa: Some(numa),
             shell: Arc::downgrade(&shell),
             commits: Committer::new(
                 Arc::clone(&device),
@@ -159,6 +162,18 @@ impl Osd {
         self.shell.submit(Event::Core(Input::Shutdown.into()));
         let _ = tokio::time::timeout(Duration::from_secs(5), stopped).await;
         self.shell.messenger.shut_down();
+    }
+}
+
+fn numa_of(settings: &OsdSettings) -> NumaOf {
+    NumaOf {
+        osd: settings.id,
+        front: settings.listen.public,
+        back: settings.listen.cluster,
+        block: settings.block.clone(),
+        local: settings.local.clone(),
+        only_daemon: settings.only_daemon,
+        host: HostFiles::default(),
     }
 }
 
@@ -272,6 +287,8 @@ struct OsdMachine {
     peers: Peers,
     startup: Startup,
     twin: Twin,
+    /// Until the monitors' options are known.
+    numa: Option<NumaOf>,
     shell: Weak<Shell>,
     commits: Committer,
     checkpoints: mpsc::Sender<Checkpoint>,
@@ -435,6 +452,9 @@ impl OsdMachine {
 
     /// The monitors' options, which may say what to tell before the boot.
     fn options(&mut self, options: BTreeMap<String, String>) -> Option<Input> {
+        if let Some(numa) = self.numa.take() {
+            self.core.add_host_metadata(numa.settle(&options));
+        }
         let step = self.startup.options(self.clock.now().mono, &options);
         self.handle(self.clock.now(), Input::Config(options.into_iter().collect()));
         self.start_step(step)

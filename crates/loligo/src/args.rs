@@ -81,9 +81,47 @@ pub struct UpArgs {
     /// Authentication of a new cluster: cephx, or none for a closed test network.
     #[arg(long, value_name = "METHOD", default_value = "cephx", value_parser = ["cephx", "none"])]
     pub auth: String,
+    /// What a new cluster's machines are like: `small` sets the OSDs' options for nodes with 1 GB of memory.
+    #[arg(long, value_enum, default_value_t)]
+    pub profile: Profile,
     /// Seconds to wait for a healthy cluster with --detach.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub timeout: u64,
+}
+
+/// Options that are set together.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    #[default]
+    Default,
+    /// Nodes with 1 GB of memory, several daemons on each.
+    Small,
+}
+
+impl Profile {
+    /// Lines of the configuration file.
+    pub fn options(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Default => &[],
+            Self::Small => &[
+                ("osd memory target", "64M"),
+                ("osd map cache size", "40"),
+                ("osd map message max", "32"),
+                ("osd min pg log entries", "100"),
+                ("osd max pg log entries", "1000"),
+                ("osd pg log dups tracked", "500"),
+                ("osd client message cap", "64"),
+                ("osd client message size cap", "16777216"),
+                ("osd max push cost", "2097152"),
+                ("osd recovery max active", "1"),
+                ("osd max backfills", "1"),
+                ("osd backfill scan max", "64"),
+            ],
+        }
+    }
 }
 
 #[derive(Debug, Clone, Args)]
@@ -137,6 +175,15 @@ pub struct DaemonArgs {
     /// Give an OSD that was destroyed (`ceph osd destroy`) an empty disk in place of the one in its folder, and end.
     #[arg(long, conflicts_with_all = ["mkfs", "new"])]
     pub replace: bool,
+    /// Of a monitor that does not run: write its monitor map to FILE, and end.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["mkfs", "new", "replace"])]
+    pub extract_monmap: Option<PathBuf>,
+    /// Of a monitor that does not run, when the stores of a majority are lost: make it the only one, as the map in FILE says.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["mkfs", "new", "replace"])]
+    pub inject_monmap: Option<PathBuf>,
+    /// With --inject-monmap: the other monitors are lost for good.
+    #[arg(long, requires = "inject_monmap")]
+    pub yes_i_really_mean_it: bool,
     /// With --new: register as client.NAME. [default: bootstrap-osd]
     #[arg(long, value_name = "NAME")]
     pub login: Option<String>,
@@ -168,7 +215,13 @@ Any option of Ceph can be given as --option VALUE, and wins over the configurati
   --keyring FILE        with --mkfs: the key of mon., and others that the cluster begins with
   --fsid UUID           the cluster
   --public-addr ADDR    where it listens, when the monitor map does not say so  (or public_network)
-  --log-file FILE       log lines, instead of standard error";
+  --log-file FILE       log lines, instead of standard error
+
+When a majority of the monitors' stores is lost, one that is left goes on alone. Stop it, and see that the others never run again:
+  loligo mon --id a --extract-monmap map
+  monmaptool map --rm b --rm c
+  loligo mon --id a --inject-monmap map --yes-i-really-mean-it
+Then start it; others join it with empty folders (loligo up --mons 3, or loligo mon --mkfs with `ceph mon getmap`).";
 
 const OSD_HELP: &str = "\
 Any option of Ceph can be given as --option VALUE, and wins over the configuration file. Those that matter:

@@ -20,6 +20,8 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use crate::args::Profile;
+
 /// Version of the folder's layout. Another one is refused, never guessed at.
 pub const FORMAT: u32 = 1;
 
@@ -35,6 +37,8 @@ pub struct Description {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mons: Vec<MonEntry>,
     pub osds: Vec<OsdEntry>,
+    #[serde(default)]
+    pub profile: Profile,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -219,7 +223,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
 pub fn ceph_conf(dir: &ClusterDir, d: &Description) -> String {
     let root = dir.root().display();
     let mons: Vec<String> = d.mons().iter().map(|m| format!("[v2:{}/0]", m.addr)).collect();
-    format!(
+    let mut text = format!(
         "# Written by loligo up. Use it with: CEPH_CONF={root}/ceph.conf ceph -s\n\
          [global]\n\
          fsid = {fsid}\n\
@@ -234,7 +238,13 @@ pub fn ceph_conf(dir: &ClusterDir, d: &Description) -> String {
         fsid = d.fsid,
         mons = mons.join(","),
         auth = d.auth,
-    )
+    );
+    let options = d.profile.options();
+    if !options.is_empty() {
+        text.push_str("[osd]\n");
+        options.iter().for_each(|(name, value)| text.push_str(&format!("{name} = {value}\n")));
+    }
+    text
 }
 
 #[cfg(test)]
@@ -249,7 +259,26 @@ mod tests {
             mon_addr: "127.0.0.1:3300".parse().expect("address"),
             mons: vec![],
             osds: vec![],
+            profile: Profile::Default,
         }
+    }
+
+    #[test]
+    fn a_profile_is_lines_for_the_osds_alone() {
+        let tmp = tempfile::tempdir().expect("tempdir");
+        let dir = ClusterDir::new(tmp.path()).expect("path");
+        assert!(!ceph_conf(&dir, &sample()).contains("[osd]"));
+        let small = Description { profile: Profile::Small, ..sample() };
+        fs::write(dir.conf(), ceph_conf(&dir, &small)).expect("written");
+        let read = rados::Conf::read(&dir.conf()).expect("read");
+        let (osd, mon) = (read.for_daemon("osd", "0"), read.for_daemon("mon", "a"));
+        assert_eq!(crate::create::memory_target(&osd), Ok(64 << 20));
+        assert_eq!(mon.get("osd_memory_target"), None);
+        let values = admin::options::Values::new("osd.0", &osd);
+        let taken = |name: &str| values.levels(name).next().is_some();
+        // Ceph refuses so low a target; all else is in force.
+        let refused: Vec<_> = osd.keys().filter(|name| name.starts_with("osd_") && !taken(name)).collect();
+        assert_eq!(refused, ["osd_memory_target"]);
     }
 
     #[test]

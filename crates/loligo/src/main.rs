@@ -21,6 +21,7 @@ mod offline;
 mod place;
 mod rados;
 mod rbd;
+mod rescue;
 mod serve;
 mod size;
 mod up;
@@ -41,6 +42,10 @@ fn main() -> ExitCode {
     let daemon = matches!(cli.command, Command::Mon(_) | Command::Osd(_) | Command::Mgr(_));
     if !daemon {
         serve::start_log(None);
+    }
+    if daemon || matches!(cli.command, Command::Serve(_) | Command::Up(_)) {
+        // Before anything is allocated; an OSD that may use much memory takes it back.
+        create::choose_pages(0);
     }
     let result = match cli.command {
         Command::Rbd(args) => return finish(rbd::run(&args)),

@@ -70,6 +70,14 @@ impl MonDir {
         read_monmap(&self.monmap())
     }
 
+    /// For a monitor by its configuration file; one of `up` has no such file.
+    pub fn write_monmap(&self, map: &MonMap) -> Result<()> {
+        if !self.monmap().exists() {
+            return Ok(());
+        }
+        write_atomically(&self.monmap(), &map.to_bytes(), 0o644)
+    }
+
     /// Names of the first monitors, and what the cluster begins with.
     pub fn read_founding(&self) -> Result<Option<(Vec<String>, Bytes)>> {
         match std::fs::read(self.founding()) {
@@ -78,6 +86,13 @@ impl MonDir {
             Err(e) => Err(e).with_context(|| format!("cannot read {}", self.founding().display())),
         }
     }
+}
+
+/// A map that was given, as we speak: with msgr2 alone.
+pub fn read_monmap_for(path: &Path) -> Result<MonMap> {
+    let mut map = read_monmap(path)?;
+    only_msgr2(&mut map);
+    Ok(map)
 }
 
 fn read_monmap(path: &Path) -> Result<MonMap> {

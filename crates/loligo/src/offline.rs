@@ -107,7 +107,7 @@ fn list(args: &StoreArgs) -> Result<()> {
         if args.json {
             let o = &key.object;
             rows.push(json!({
-                "pool": o.pool.0, "namespace": o.nspace, "name": o.name, "locator": o.key,
+                "pool": o.pool.0, "namespace": o.nspace.as_str(), "name": o.name.as_str(), "locator": o.key.as_str(),
                 "snap": o.snap.to_string(), "bytes": size,
             }));
         } else {

@@ -12,7 +12,7 @@ use daemons::StartPlace;
 use daemons::admin::AdminClient;
 use daemons::admin_socket::AdminSocketAt;
 use daemons::auth::{Method, SharedAuth};
-use daemons::mgr::{Mgr, MgrSettings};
+use daemons::mgr::{Mgr, MgrEnd, MgrSettings};
 use daemons::mon::{Mon, MonConfig, MonEnd};
 use daemons::osd::{Osd, OsdSettings};
 use runtime::Twin;
@@ -26,6 +26,7 @@ use crate::layout::{ClusterDir, Description, PidLock};
 use crate::mkfs::{self, MonDir, mon_name};
 use crate::network;
 use crate::place::{Place, warn_of_unknown};
+use crate::rescue;
 
 /// Log lines go to standard error, or to a file; LOLIGO_LOG sets the level (`warn`, `info`, `debug`, or per module).
 pub fn start_log(file: Option<std::fs::File>) {
@@ -71,11 +72,18 @@ pub fn one(args: &DaemonArgs, kind: EntityType) -> Result<()> {
             None => mkfs::new_osd(&DaemonArgs { id: Some(id), name: None, ..args.clone() }),
         };
     }
+    if rescue::is_asked_for(args) && kind != EntityType::Mon {
+        bail!("--extract-monmap and --inject-monmap are for monitors");
+    }
     if let Some(data) = folder(args) {
         start_log(None);
-        return one_of_folder(&data, kind, &id);
+        return one_of_folder(args, &data, kind, &id);
     }
     let place = Place::by_conf(args, kind, &id)?;
+    if rescue::is_asked_for(args) {
+        start_log(None);
+        return rescue::by_conf(args, &place);
+    }
     match (args.mkfs, kind) {
         (false, _) => {}
         (true, EntityType::Mon) => return mkfs::mon(&place),
@@ -118,7 +126,7 @@ fn folder(args: &DaemonArgs) -> Option<std::path::PathBuf> {
     args.data.clone().or_else(|| near().then(|| usual.to_owned()))
 }
 
-fn one_of_folder(data: &Path, kind: EntityType, id: &str) -> Result<()> {
+fn one_of_folder(args: &DaemonArgs, data: &Path, kind: EntityType, id: &str) -> Result<()> {
     let (dir, description) = open(data)?;
     let name = AuthName::new(kind, id).to_string();
     if !names(&description).contains(&name) {
@@ -128,6 +136,11 @@ fn one_of_folder(data: &Path, kind: EntityType, id: &str) -> Result<()> {
         bail!("the whole cluster of {} runs in process {pid}", dir.root().display());
     }
     let lock = take_place(&dir, &name)?;
+    if rescue::is_asked_for(args) {
+        let name = AuthName::new(kind, id);
+        let folder = MonDir(dir.daemon_dir(&name.to_string()));
+        return rescue::run(args, &rescue::Stopped { name: &name, dir: folder, cluster: Some(&dir) });
+    }
     serve(&dir, &description, &[name], lock, || Ok(()))
 }
 
@@ -251,6 +264,7 @@ async fn run_until_stopped(site: &Site, started: impl FnOnce() -> Result<()>) ->
         };
         match end {
             End::Failed(name, reason) => break Some((name, reason)),
+            End::Deposed(name) => running.start_anew(site, &name).await?,
             End::Removed(name) => {
                 say!("mon.{name} was removed from the cluster; its store is of no use any more.");
                 running.mons.retain(|(known, _)| *known != name);
@@ -277,6 +291,8 @@ struct Running {
     daemons: usize,
     mons: Vec<(String, Mon)>,
     mgrs: Vec<(String, Mgr)>,
+    /// Managers that lost their place so far.
+    deposed: i32,
     osds: Vec<(OsdId, Osd)>,
 }
 
@@ -285,6 +301,8 @@ enum End {
     Failed(String, String),
     /// A monitor, by `ceph mon rm`.
     Removed(String),
+    /// A manager that lost its place.
+    Deposed(String),
 }
 
 impl Running {
@@ -318,6 +336,7 @@ impl Running {
                     auth: place.auth()?,
                     options: place.options.clone(),
                     admin_socket: AdminSocketAt::of(&place.values()),
+                    life: self.deposed,
                 };
                 self.mgrs.push((id, Mgr::start(settings).await?));
             }
@@ -327,6 +346,21 @@ impl Running {
             }
         }
         Ok(())
+    }
+
+    /// A manager begins its next life, under another address.
+    async fn start_anew(&mut self, site: &Site, mgr: &str) -> Result<()> {
+        let is_meant = |(name, _): &(String, Mgr)| name == mgr;
+        self.mgrs.iter().filter(|m| is_meant(m)).for_each(|(_, old)| old.stop());
+        // With it goes its socket, which the next one puts in the same place.
+        self.mgrs.retain(|m| !is_meant(m));
+        self.deposed += 1;
+        match site {
+            Site::Folder { dir, description, .. } => {
+                self.start_of_folder(dir, description, &format!("mgr.{mgr}")).await
+            }
+            Site::Alone(place) => self.start(place).await,
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -362,7 +396,12 @@ impl Running {
             }));
         }
         for (name, mgr) in &self.mgrs {
-            waits.push(Box::pin(async move { End::Failed(format!("mgr.{name}"), mgr.failed().await) }));
+            waits.push(Box::pin(async move {
+                match mgr.ended().await {
+                    MgrEnd::Deposed => End::Deposed(name.clone()),
+                    MgrEnd::Failed(why) => End::Failed(format!("mgr.{name}"), why),
+                }
+            }));
         }
         for (id, osd) in &self.osds {
             waits.push(Box::pin(async move { End::Failed(format!("osd.{id}"), osd.failed().await) }));
@@ -419,14 +458,16 @@ async fn start_osd(place: &Place, id: OsdId, only_daemon: bool) -> Result<Osd> {
         bail!("{} holds osd.{}, not {}", place.data.display(), told.trim(), place.name);
     }
     let start = StartPlace { host: place.host(), class: mkfs::device_class(&place.data) };
+    let target = crate::create::memory_target_or_usual(&place.options);
+    crate::create::choose_pages(target);
     let settings = OsdSettings {
         id,
         block,
         listen: place.listen()?,
         monitors: place.monitors.clone(),
         auth: place.auth()?,
-        options: pg::OsdConfig::default(),
-        store: crate::create::store_options(&place.options),
+        options: pg::OsdConfig { memory_target: target, ..pg::OsdConfig::default() },
+        store: crate::create::store_options(target),
         local: place.options.clone(),
         admin_socket: AdminSocketAt::of(&place.values()),
         // `up` has placed its OSDs, and leaves them where they are moved to.

@@ -7,12 +7,12 @@ pub enum Unit {
     Mib,
 }
 
-/// Parses `4096`, `4K`, `512M`, `10GiB`, `2tb`; units are powers of 1024.
+/// Parses `4096`, `4K`, `512M`, `4Gi`, `10GiB`, `2tb`; units are powers of 1024.
 pub fn parse(text: &str, bare: Unit) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = lower.get(digits.len()..).unwrap_or_default();
-    let letter = unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')).unwrap_or(unit);
+    let letter = ["ib", "b", "i"].into_iter().find_map(|end| unit.strip_suffix(end)).unwrap_or(unit);
     let shift = match letter {
         "" if unit == "b" => 0,
         "" if unit.is_empty() => match bare {
@@ -47,13 +47,17 @@ mod tests {
             ("10M", 10 << 20),
             ("10mb", 10 << 20),
             ("1GiB", 1 << 30),
+            ("4Gi", 4 << 30),
+            ("8ki", 8 << 10),
             ("2t", 2 << 40),
             ("0K", 0),
         ] {
             assert_eq!((bytes(text), parse(text, Unit::Mib)), (Ok(expected), Ok(expected)), "{text}");
         }
         assert_eq!((bytes("10"), parse("10", Unit::Mib)), (Ok(10), Ok(10 << 20)));
-        for bad in ["", "M", "1X", "-1", "1.5G", "1ib", "1KK", "99999999T", "99999999999999999999"] {
+        for bad in
+            ["", "M", "1X", "-1", "1.5G", "1ib", "1i", "1bi", "1KK", "99999999T", "99999999999999999999"]
+        {
             assert!(parse(bad, Unit::Mib).is_err(), "{bad}");
         }
     }

@@ -17,8 +17,9 @@ use messages::Message;
 use messages::mgr::{MMgrBeacon, MMgrConfigure, MPgDigest};
 use messages::mon::{MMonSubscribe, MOsdMap, SubscribeItem};
 use messages::pool_stats::{MPgStats, MPgStatsAck};
+use monitor::state::PgSteps;
 use serde_json::json;
-use types::{AddrVec, ConnId, EntityType, Epoch, Fsid, Now, OsdId};
+use types::{AddrVec, ConnId, EntityType, Epoch, Fsid, Now, OsdId, PoolId};
 
 use crate::balancer::{Balancer, View};
 use crate::crashes::{Change, Crashes, KEYS};
@@ -28,6 +29,7 @@ use crate::health::{self, Limits};
 use crate::io::{Input, Output, PeerInfo};
 use crate::mon_commands::{MonCommands, MonRequest};
 use crate::pg_map::PgMap;
+use crate::pg_steps::pg_steps;
 
 const BEACON_EVERY: Duration = Duration::from_secs(2);
 const DIGEST_SOON: Duration = Duration::from_millis(20);
@@ -35,6 +37,7 @@ const DIGEST_EVERY: Duration = Duration::from_secs(2);
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// What ails PGs is looked at again this often, for some of it counts only when it lasts.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
+const STEPS_EVERY: Duration = Duration::from_millis(500);
 const EARLY_LIMIT: usize = 4_096;
 
 /// What a manager is told at start.
@@ -74,6 +77,8 @@ pub struct Manager {
     mon: bool,
     /// Whether we are the manager in charge. Until a map says otherwise we act as if; the monitors listen to nobody else.
     active: bool,
+    /// Whether a map said that we are in charge.
+    confirmed: bool,
     /// Whether the monitors have said what is set.
     configured: bool,
     beacon_at: Duration,
@@ -81,6 +86,9 @@ pub struct Manager {
     sample_at: Duration,
     check_at: Duration,
     digested: Option<Digested>,
+    /// What pools' PG counts can do now, and when that is looked at again.
+    steps: BTreeMap<PoolId, PgSteps>,
+    steps_at: Duration,
 }
 
 impl Manager {
@@ -101,12 +109,15 @@ impl Manager {
             gid: 0,
             mon: false,
             active: true,
+            confirmed: false,
             configured: false,
             beacon_at: Duration::ZERO,
             digest_at: Duration::ZERO,
             sample_at: Duration::ZERO,
             check_at: Duration::ZERO,
             digested: None,
+            steps: BTreeMap::new(),
+            steps_at: Duration::ZERO,
         }
     }
 
@@ -176,6 +187,10 @@ impl Manager {
         if let Some(map) = &self.map {
             self.pgs.check_ready(map, now);
         }
+        if now.mono >= self.steps_at {
+            self.steps_at = now.mono + STEPS_EVERY;
+            self.look_for_steps(now);
+        }
         if now.mono >= self.sample_at {
             self.sample_at = now.mono + SAMPLE_EVERY;
             self.pgs.sample(now.mono);
@@ -187,6 +202,15 @@ impl Manager {
         if self.mon && self.active && self.configured && self.pgs.ready {
             self.balance(now, out);
         }
+    }
+
+    fn look_for_steps(&mut self, now: Now) {
+        let Some(map) = &self.map else { return };
+        let most = self.options.float("target_max_misplaced_ratio");
+        let steps = pg_steps(&self.pgs, map, most);
+        let news = steps != self.steps;
+        self.steps = steps;
+        self.pgs.health_changed(news, now);
     }
 
     fn balance(&mut self, now: Now, out: &mut Vec<Output>) {
@@ -214,6 +238,7 @@ impl Manager {
         self.digested = Some(news);
         self.digest_at = now.mono + DIGEST_EVERY;
         let mut summary = digest(&self.pgs, map, now.wall, &Limits::of(&self.options));
+        summary.steps = self.steps.clone();
         summary.checks.extend(health::slow_ops(&self.daemons));
         summary.checks.extend(self.crashes.check(now.wall));
         let summary = summary.to_bytes();
@@ -244,11 +269,16 @@ impl Manager {
     }
 
     /// Another manager took over, or `mgr fail` took the lead from us: what daemons told us grows old from now on, and nobody
-    /// is to rely on it. They open new sessions with whoever is in charge. When that is us, everybody has as long to report
+    /// is to rely on it. The monitors have blocked our address, so that nothing of this life can write any more: the shell
+    /// begins another one. Source: MgrStandby::handle_mgr_map, which calls respawn(). They open new sessions with whoever is in charge. When that is us, everybody has as long to report
     /// as after a start; what was heard before the map came counts.
     fn mgr_map(&mut self, now: Now, map: Bytes, out: &mut Vec<Output>) {
         let Ok(map) = MgrMap::from_bytes(map) else { return };
-        let before = std::mem::replace(&mut self.active, map.active_gid == self.gid);
+        // Our number is another one after a new login, until the monitors have heard from us.
+        let own = &self.settings.addrs;
+        let ours = map.active_gid == self.gid || (!own.is_empty() && map.active_addrs == *own);
+        let before = std::mem::replace(&mut self.active, ours);
+        let deposed = std::mem::replace(&mut self.confirmed, self.active) && !self.active;
         if before == self.active {
             return;
         }
@@ -266,6 +296,7 @@ impl Manager {
             self.forget(now, conn);
             out.push(Output::Close { conn });
         }
+        out.extend(deposed.then_some(Output::Respawn));
     }
 
     fn take_early(&mut self, now: Now, out: &mut Vec<Output>) {

@@ -8,6 +8,7 @@ mod io;
 
 mod core;
 mod pg_map;
+mod pg_steps;
 mod sums;
 
 mod balancer;

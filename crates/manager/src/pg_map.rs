@@ -1,7 +1,7 @@
 //! What the OSDs have reported: statistics of every PG and every OSD, and how the sums grew of late.
 //!
 //! Invariants, from the first OSD map on:
-//! 1. There is exactly one entry for each PG of the map; one that nobody reported has no state bits ("unknown").
+//! 1. There is exactly one entry for each PG that OSDs serve; one that nobody reported has no state bits ("unknown").
 //! 2. A PG's report is replaced only by one of a later epoch, or of the same epoch and no earlier sequence.
 //! 3. There are only entries of OSDs that exist in the map.
 
@@ -107,7 +107,7 @@ impl PgMap {
         let before = self.pgs.len();
         self.pgs.retain(|pg, _| map.pg_exists(*pg));
         self.state_version += u64::from(self.pgs.len() != before);
-        for pg in map.pgs() {
+        for pg in map.served_pgs() {
             self.pgs.entry(pg).or_insert_with(|| {
                 self.state_version += 1;
                 unknown(map.modified)
@@ -218,7 +218,7 @@ impl PgMap {
 
     /// Checks the numbered invariants that hold between reports.
     pub fn assert_invariants(&self, map: &OsdMap) {
-        assert!(self.pgs.keys().copied().eq(map.pgs()), "invariant 1");
+        assert!(self.pgs.keys().copied().eq(map.served_pgs()), "invariant 1");
         assert!(self.osds.keys().all(|o| map.exists(o.0)), "invariant 3");
     }
 }

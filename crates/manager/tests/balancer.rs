@@ -282,6 +282,28 @@ fn weights_for_placement_make_the_score_better() {
     assert_eq!(commands.len(), 1 + OSDS as usize);
     let sum: f64 = commands[1..].iter().map(|(_, c)| c["weight"][0].as_f64().expect("a weight")).sum();
     assert!((sum - f64::from(OSDS)).abs() < 1e-6, "the root weighs what it weighed: {sum}");
+
+    // By itself it finds the same, one step at a time.
+    let (mut w, _) = cluster(&[("active", "false"), ("mode", "crush-compat")]);
+    w.mon_sends(full_map(map.to_bytes()));
+    report(&mut w, &map, pg_state::ACTIVE | pg_state::CLEAN, 0);
+    let options = [("target_max_misplaced_ratio", "0.5"), ("mgr/balancer/mode", "crush-compat")];
+    let options = options.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    w.sent();
+    w.mon_sends(MConfig { options });
+    let mut turns = 0;
+    let found = loop {
+        w.advance(Duration::from_millis(250));
+        let commands = asked(&mut w);
+        if !commands.is_empty() {
+            break commands;
+        }
+        turns += 1;
+        assert!(turns < 30, "more than the search may have steps");
+    };
+    assert!(turns > 1, "commands and reports wait for no whole search");
+    let only = |all: &[(u64, Value)]| all.iter().map(|(_, c)| c.clone()).collect::<Vec<_>>();
+    assert_eq!(only(&found), only(&commands));
 }
 
 #[test]

@@ -570,8 +570,10 @@ fn a_manager_that_lost_its_place_says_nothing_more_until_it_has_it_again() {
     w.advance(3_000 * MS);
     assert!(!digests(&w.sent()).is_empty());
     w.mon_sends(map(4_200));
-    let closed = w.sent().iter().filter(|o| matches!(o, Output::Close { .. })).count();
+    let sent = w.sent();
+    let closed = sent.iter().filter(|o| matches!(o, Output::Close { .. })).count();
     assert_eq!(closed, 4, "the client and three OSDs go to the other one");
+    assert_eq!(sent.last(), Some(&Output::Respawn), "its address is blocked");
     for (osd, report) in reports() {
         w.message(osd_conn(osd), report);
     }
@@ -612,6 +614,7 @@ fn who_takes_over_waits_for_reports_as_after_a_start() {
     let mut w = World::new();
     w.input(Input::MonConnected { gid: 4_100 });
     in_charge(&mut w, 4_200);
+    assert!(!w.sent().contains(&Output::Respawn), "it never was in charge, and nobody blocked it");
     w.mon_sends(full_map(Bytes::from_static(OSDMAP)));
     w.advance(60_000 * MS);
     let mut all = reports();

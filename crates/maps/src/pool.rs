@@ -323,6 +323,11 @@ impl Pool {
         CACHE_MODES.get(usize::from(self.cache_mode)).copied().unwrap_or("unknown")
     }
 
+    /// The number of places that its PGs are on the way to: those that will go move to where what takes them in is.
+    pub fn pgp_num_goal(&self) -> u32 {
+        self.pgp_num_target.min(self.pg_num_target).min(self.pg_num)
+    }
+
     /// Sets the PG count, and with it the pending one.
     pub fn set_pg_num(&mut self, pg_num: u32) {
         self.pg_num = pg_num;
@@ -345,10 +350,8 @@ impl Pool {
 
     /// Whether a PG is about to be merged into another, or to take one in. Source: pg_pool_t::is_pending_merge.
     pub fn is_pending_merge(&self, pg: PgId) -> bool {
-        // A PG's parent is what is left without the highest bit of its number.
-        let parent = |seed: u32| seed & !(1u32.checked_shl(31 - seed.leading_zeros().min(31)).unwrap_or(0));
         let mut leaving = self.pg_num_pending..self.pg_num;
-        leaving.contains(&pg.seed) || leaving.any(|seed| parent(seed) == pg.seed)
+        leaving.contains(&pg.seed) || leaving.any(|seed| PgId::new(pg.pool, seed).parent() == pg)
     }
 
     /// Makes every kind of client resend what it sent before `epoch`.

@@ -139,12 +139,12 @@ fn objects_hash_to_the_pgs_that_the_real_tool_gives() {
         assert_eq!(pg, Some(PgId::new(PoolId(2), seed)), "{name}");
     }
     let mut keyed = ObjectLocator::pool(PoolId(2));
-    keyed.key = "foo".to_owned();
+    keyed.key = "foo".into();
     let plain = ObjectLocator::pool(PoolId(2));
     assert_eq!(map.object_to_raw_pg(&keyed, "anything"), map.object_to_raw_pg(&plain, "foo"));
     let given = ObjectLocator { hash: 0x1234_5678, ..plain.clone() };
     assert_eq!(map.object_to_raw_pg(&given, "foo"), Some(PgId::new(PoolId(2), 0x1234_5678)));
-    let spaced = ObjectLocator { nspace: "ns".to_owned(), ..plain };
+    let spaced = ObjectLocator { nspace: "ns".into(), ..plain };
     assert_ne!(map.object_to_raw_pg(&spaced, "foo"), map.object_to_raw_pg(&keyed, ""));
     assert_eq!(map.object_to_pg(&ObjectLocator::pool(PoolId(99)), "foo"), None);
     assert_eq!(

@@ -25,6 +25,7 @@ mod proposal;
 mod service;
 mod session;
 mod settings;
+mod survivor;
 mod views;
 
 pub use admin::options;
@@ -35,3 +36,4 @@ pub use proposal::Batch;
 pub use service::genesis::{GenesisConfig, GenesisOsd};
 pub use session::{Access, Session};
 pub use settings::{ClockSkew, QuorumView, Settings};
+pub use survivor::{Survivor, SurvivorError};

@@ -174,6 +174,7 @@ impl Monitor {
                 self.tick_due = true;
                 self.proxy_timeouts(now, out);
                 self.leave_clients(now, out);
+                self.drop_old_reports();
             }
         }
         self.run_batch(now, out);
@@ -283,6 +284,9 @@ impl Monitor {
             }
         }
         self.waiting = again;
+        for osd in std::mem::take(&mut self.watch.to_judge) {
+            self.judge_failure(now, &mut batch, osd);
+        }
         if std::mem::take(&mut self.tick_due) {
             self.prepare_tick(now, &mut batch);
             self.last_tick = Some(now.mono);

@@ -105,6 +105,14 @@ fn hierarchies_that_cannot_be_walked_are_refused() {
         m.bucket_mut(host).expect("a bucket").add_item(2_000_000, 0x10000, 1).expect("room");
         m.finalize();
     });
+    // Whoever went through all devices that there seem to be would not come back.
+    refused("an OSD that is high enough to count to for ever", "device 536870914", |m| {
+        let host = m.item_id("h0").expect("there");
+        m.bucket_mut(host).expect("a bucket").add_item(536_870_914, 0x10000, 1).expect("room");
+    });
+    refused("nothing but the name of such an OSD", "device 2147483646", |m| {
+        m.item_names.insert(i32::MAX - 1, "osd.2147483646".to_owned());
+    });
 }
 
 #[test]

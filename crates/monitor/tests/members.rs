@@ -276,6 +276,20 @@ fn a_dead_leader_is_replaced_and_those_who_asked_through_it_come_again() {
     assert_eq!(g.answer(leader, conn).map(|a| a.2), Some("v".to_owned()));
 }
 
+/// Whether one that resigned so long ago has to stay.
+fn stays(g: &Group, at: usize, resigned_for: Duration) -> bool {
+    g.hosts[at].member.as_ref().is_some_and(|m| m.waits_for_successor(resigned_for))
+}
+
+/// How long one that resigned now has to stay; some seconds at most.
+fn stayed(g: &mut Group, at: usize) -> Duration {
+    let begin = g.now.mono;
+    while stays(g, at, g.now.mono - begin) && g.now.mono < begin + Duration::from_secs(5) {
+        g.run(10);
+    }
+    g.now.mono - begin
+}
+
 #[test]
 fn a_leader_that_stops_with_a_proposal_under_way_stays_until_another_one_has_it() {
     let mut g = Group::new();
@@ -290,16 +304,8 @@ fn a_leader_that_stops_with_a_proposal_under_way_stays_until_another_one_has_it(
         g.input(leader, Input::Tick);
     }
     g.input(leader, Input::Resign);
-    let begin = g.now.mono;
-    let stays = |g: &Group| {
-        let member = g.hosts[leader].member.as_ref();
-        member.is_some_and(|m| m.waits_for_successor(g.now.mono - begin))
-    };
-    assert!(stays(&g), "nobody else holds what was proposed");
-    while stays(&g) {
-        g.run(10);
-    }
-    assert!(g.now.mono < begin + Duration::from_millis(500), "there is a successor soon");
+    assert!(stays(&g, leader, Duration::ZERO), "nobody else holds what was proposed");
+    assert!(stayed(&mut g, leader) < Duration::from_millis(500), "there is a successor soon");
     g.kill(leader);
     let next = g.leader().expect("the successor");
     assert_ne!(next, leader);
@@ -317,11 +323,7 @@ fn a_leader_without_others_stops_when_it_has_offered_its_place() {
     let leader = g.leader().expect("a leader");
     (0..3).filter(|at| *at != leader).for_each(|at| g.kill(at));
     g.input(leader, Input::Resign);
-    let begin = g.now.mono;
-    while g.hosts[leader].member.as_ref().is_some_and(|m| m.waits_for_successor(g.now.mono - begin)) {
-        g.run(10);
-        assert!(g.now.mono < begin + Duration::from_millis(2_000), "it goes in the end");
-    }
+    assert!(stayed(&mut g, leader) < Duration::from_millis(2_000), "it goes in the end");
 }
 
 #[test]

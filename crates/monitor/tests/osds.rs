@@ -7,9 +7,10 @@ use maps::pool_flags;
 use messages::Message;
 use messages::mgr::{MMgrBeacon, MPgDigest};
 use messages::osd::{
-    MOsdAlive, MOsdBeacon, MOsdBoot, MOsdFailure, MOsdMarkMeDown, MOsdPgCreated, MOsdPgTemp, OsdSuperblock,
+    MOsdAlive, MOsdBeacon, MOsdBoot, MOsdFailure, MOsdMarkMeDead, MOsdMarkMeDown, MOsdPgCreated,
+    MOsdPgReadyToMerge, MOsdPgTemp, OsdSuperblock,
 };
-use monitor::state::{PgDigest, PoolUsage};
+use monitor::state::{PgDigest, PgSteps, PoolUsage};
 use types::{AddrVec, ConnId, Epoch, Fsid, PgId, PoolId};
 
 fn uuid(id: i32) -> Fsid {
@@ -73,6 +74,17 @@ fn failure(target: i32, w: &World, secs: i32) -> MOsdFailure {
         flags: MOsdFailure::FAILED,
         failed_for_s: secs,
         ..MOsdFailure::default()
+    }
+}
+
+fn beacon(name: &str, gid: u64, nonce: u32) -> MMgrBeacon {
+    MMgrBeacon {
+        gid,
+        name: name.to_owned(),
+        addrs: AddrVec::single(addr(&format!("v2:127.0.0.1:6790/{nonce}"))),
+        available: true,
+        fsid: FSID,
+        ..MMgrBeacon::default()
     }
 }
 
@@ -186,6 +198,70 @@ fn refused_connections_count_at_once_and_nodown_forbids() {
     assert_eq!(up(&w), [1]);
 }
 
+/// What a primary's successor need not wait for: the process is dead, or knows that it is out.
+#[test]
+fn an_osd_is_known_to_be_dead_by_who_can_know() {
+    let (mut w, admin) = cluster(4);
+    let dead = |w: &World, id: i32| w.mon.state().osdmap().osd(id).expect("there").xinfo.dead_epoch;
+    let newest = |w: &World| w.mon.state().osdmap().epoch;
+    let mark = |target: i32, epoch: Epoch| MOsdMarkMeDead {
+        fsid: FSID,
+        target_osd: target,
+        epoch,
+        ..MOsdMarkMeDead::default()
+    };
+    // Nobody hears it: that proves nothing, until it has seen the map and says so itself.
+    let report = failure(0, &w, 100);
+    w.send(conn(1), report.clone());
+    w.send(conn(2), report);
+    assert_eq!((up(&w), dead(&w, 0)), (vec![1, 2, 3], Epoch(0)));
+    let down_in = newest(&w);
+    w.send(conn(1), mark(0, down_in));
+    assert_eq!(dead(&w, 0), Epoch(0), "nobody speaks for another one");
+    w.send(conn(0), mark(0, Epoch(down_in.0 + 100)));
+    assert_eq!(dead(&w, 0), down_in, "no more than there is to know");
+    w.send(conn(0), mark(0, Epoch(1)));
+    assert_eq!(dead(&w, 0), down_in, "what was known stays known");
+    // One that is up is not dead, whatever it says.
+    let now = newest(&w);
+    w.send(conn(1), mark(1, now));
+    assert_eq!((up(&w), dead(&w, 1)), (vec![1, 2, 3], Epoch(0)));
+    // Nobody listens at its address any more.
+    let mut report = failure(1, &w, 0);
+    report.flags |= MOsdFailure::IMMEDIATE;
+    w.send(conn(2), report);
+    assert_eq!((up(&w), dead(&w, 1)), (vec![2, 3], newest(&w)));
+    // It stops in order.
+    let stop = MOsdMarkMeDown {
+        fsid: FSID,
+        target_osd: 2,
+        target_addrs: w.mon.state().osdmap().osd(2).expect("there").client_addrs.clone(),
+        down_and_dead: true,
+        ..MOsdMarkMeDown::default()
+    };
+    w.command(admin, r#"{"prefix":"config set","who":"mon","name":"mon_osd_min_up_ratio","value":"0"}"#);
+    w.send(conn(3), stop.clone());
+    assert_eq!(dead(&w, 2), Epoch(0), "nobody stops another one");
+    w.send(conn(2), MOsdMarkMeDown { down_and_dead: false, ..stop.clone() });
+    assert_eq!((up(&w), dead(&w, 2)), (vec![3], Epoch(0)), "down, and it may still answer");
+    w.command(admin, r#"{"prefix":"osd down","ids":["3"],"definitely_dead":true}"#);
+    assert_eq!((up(&w), dead(&w, 3)), (vec![], newest(&w)), "the operator says so");
+}
+
+/// Two reporters' silence is over before what they said of it is heard: a proposal was under way all that time.
+#[test]
+fn reports_that_were_held_back_are_weighed_with_what_came_behind_them() {
+    let (mut w, _) = cluster(3);
+    let report = failure(0, &w, 100);
+    let back = MOsdFailure { flags: 0, ..report.clone() };
+    let said = |m: &MOsdFailure| [1, 2].map(|osd| (conn(osd), Message::from(m.clone())));
+    w.send_behind_a_change([said(&report), said(&back)].concat());
+    w.tick(100);
+    assert_eq!(up(&w), [0, 1, 2]);
+    w.send_behind_a_change(said(&report).to_vec());
+    assert_eq!(up(&w), [1, 2], "nobody took it back");
+}
+
 #[test]
 fn silent_osds_go_down_and_long_down_ones_out_and_back_in() {
     let (mut w, _) = cluster(8);
@@ -267,19 +343,27 @@ fn a_pool_is_creating_until_its_pgs_exist() {
     assert!(!creating(&w) && w.mon.state().creating.is_empty());
 }
 
+/// It had to log in again, after all monitors were away: nobody is to block the address that it still has.
+#[test]
+fn a_manager_with_another_number_is_the_same_process_while_its_address_is() {
+    let (mut w, _) = cluster(1);
+    let mgr = w.connect(50, "mgr.x", -1, "v2:127.0.0.1:0/50");
+    let addrs = |nonce| beacon("x", 0, nonce).addrs;
+    w.send(mgr, beacon("x", 1, 50));
+    w.send(mgr, beacon("x", 2, 50));
+    let active = |w: &World| w.mon.state().mgr.active.as_ref().map(|a| (a.gid, a.addrs.clone()));
+    assert_eq!(active(&w), Some((2, addrs(50))));
+    assert!(w.mon.state().osdmap().blocklist.is_empty());
+    w.send(mgr, beacon("x", 3, 51));
+    assert_eq!(active(&w), Some((3, addrs(51))), "another process");
+    assert!(w.mon.state().osdmap().blocklist.keys().eq([&addr("any:127.0.0.1:6790/50")]));
+}
+
 #[test]
 fn the_manager_becomes_active_reports_and_is_replaced() {
     let (mut w, _) = cluster(2);
     let mgr = w.connect(50, "mgr.x", 4_200, "v2:127.0.0.1:6790/1");
-    let addrs = AddrVec::single(addr("v2:127.0.0.1:6790/1"));
-    let beacon = |name: &str, gid| MMgrBeacon {
-        gid,
-        name: name.to_owned(),
-        addrs: addrs.clone(),
-        available: true,
-        fsid: FSID,
-        ..MMgrBeacon::default()
-    };
+    let beacon = |name: &str, gid| beacon(name, gid, 1);
     w.send(mgr, beacon("x", 1));
     w.send(mgr, beacon("y", 2));
     let names = |w: &World| {
@@ -303,12 +387,15 @@ fn the_manager_becomes_active_reports_and_is_replaced() {
         w.send(mgr, beacon("y", 2));
     }
     assert_eq!(names(&w), (Some("y".into()), 0));
-    assert!(w.mon.state().osdmap().blocklist.contains_key(&addrs.0[0]));
+    assert!(w.mon.state().osdmap().any_blocklisted(&beacon("x", 1).addrs));
 }
 
 #[test]
 fn maps_are_kept_while_any_pg_may_need_them() {
     let (mut w, admin) = cluster(2);
+    // No OSD serves an erasure-coded pool, so none speaks of its PGs.
+    let erasure = r#"{"prefix":"osd pool create","pool":"e","pg_num":4,"pool_type":"erasure"}"#;
+    assert_eq!(w.command(admin, erasure).0, 0);
     w.command(admin, r#"{"prefix":"config set","who":"mon","name":"mon_min_osdmap_epochs","value":"10"}"#);
     for _ in 0..20 {
         for verb in ["set", "unset"] {
@@ -353,16 +440,8 @@ fn a_failed_manager_gives_way_and_may_come_back() {
         (code, outs)
     };
     assert_eq!(fail(&mut w, ""), (0, "Currently no active mgr".to_owned()));
-    let beacon = |name: &str, gid, nonce| MMgrBeacon {
-        gid,
-        name: name.to_owned(),
-        addrs: AddrVec::single(addr(&format!("v2:127.0.0.1:6790/{nonce}"))),
-        available: true,
-        fsid: FSID,
-        ..MMgrBeacon::default()
-    };
     for (name, gid) in [("x", 1), ("y", 2), ("z", 3)] {
-        w.send(mgr, beacon(name, gid, gid));
+        w.send(mgr, beacon(name, gid, gid as u32));
     }
     let names = |w: &World| {
         let m = &w.mon.state().mgr;
@@ -378,12 +457,86 @@ fn a_failed_manager_gives_way_and_may_come_back() {
     assert_eq!(names(&w), is("x", &["y", "z"]));
     assert_eq!(fail(&mut w, ""), (0, String::new()));
     assert_eq!(names(&w), is("y", &["z"]));
-    assert!(w.mon.state().osdmap().blocklist.contains_key(&addr("v2:127.0.0.1:6790/1")));
+    assert!(w.mon.state().osdmap().blocklist.contains_key(&addr("any:127.0.0.1:6790/1")));
     w.send(mgr, beacon("x", 1, 1));
-    assert_eq!(names(&w), is("y", &["x", "z"]), "it stands by");
+    assert_eq!(names(&w), is("y", &["z"]), "its address is blocked");
+    w.send(mgr, beacon("x", 4, 4));
+    assert_eq!(names(&w), is("y", &["z", "x"]), "it stands by in another life");
     assert_eq!(fail(&mut w, r#","who":"3""#), (0, String::new()));
     assert_eq!(fail(&mut w, r#","who":"y""#), (0, String::new()));
     assert_eq!(names(&w), is("x", &[]));
+    // Nobody is there to take its place: it does not take it back under the address that it lost.
+    assert_eq!(fail(&mut w, ""), (0, String::new()));
+    w.send(mgr, beacon("x", 4, 4));
+    w.send(mgr, beacon("x", 5, 4));
+    assert_eq!(w.mon.state().mgr.active, None);
+    w.send(mgr, beacon("x", 6, 6));
+    assert_eq!(names(&w), is("x", &[]));
+}
+
+/// The manager says that all PGs are active and clean in the newest map, and what the pool's next step is: seven places.
+fn all_clean(w: &mut World, secs: u64) {
+    let map = w.mon.state().osdmap();
+    let mut digest = PgDigest { epoch: map.epoch, ..PgDigest::default() };
+    let of = map.pool(PoolId(1)).expect("there").last_change;
+    digest.steps.insert(PoolId(1), PgSteps { of, pgp_num: 7, merge: true });
+    digest.pg_states.insert(messages::pg_state::ACTIVE | messages::pg_state::CLEAN, 8);
+    digest.pools.insert(PoolId(1), PoolUsage::default());
+    let summary = codec::Encode::to_bytes(&digest);
+    w.send(ConnId(1), MPgDigest { gid: 0, summary, ..MPgDigest::default() });
+    w.tick(secs);
+}
+
+#[test]
+fn what_osds_say_of_merges_counts_once_and_from_who_leads_both() {
+    let (mut w, admin) = cluster(2);
+    let counts = |w: &World| {
+        let p = w.mon.state().osdmap().pool(PoolId(1)).expect("there").clone();
+        (p.pg_num, p.pg_num_pending)
+    };
+    all_clean(&mut w, 2);
+    w.command(admin, r#"{"prefix":"osd pool set","pool":"p","var":"pg_num","val":"7"}"#);
+    w.tick(4);
+    assert_eq!(counts(&w), (8, 8), "what the manager said is older");
+    for secs in [6, 8, 10] {
+        all_clean(&mut w, secs);
+    }
+    assert_eq!(counts(&w), (8, 7), "named");
+    let source = PgId::new(PoolId(1), 7);
+    let leads = |w: &World, pg| w.mon.state().osdmap().pg_to_up_acting(pg).acting_primary;
+    let leader = leads(&w, source);
+    assert_eq!(leader, leads(&w, source.parent()));
+    let named = w.mon.state().osdmap().epoch;
+    let says = |w: &mut World, from: i32, pgid: PgId, ready: bool, epoch: Epoch| {
+        let version = messages::PaxosVersion(epoch.0.into());
+        w.send(conn(from), MOsdPgReadyToMerge { version, pgid, ready, ..Default::default() });
+        counts(w)
+    };
+    for (from, pgid, epoch, why) in [
+        (leader, source, named.prev(), "the pair was not named then"),
+        (1 - leader, source, named, "it leads neither"),
+        (leader, source.parent(), named, "that one stays"),
+        (leader, PgId::new(PoolId(1), 6), named, "another pair"),
+        (leader, PgId::new(PoolId(9), 7), named, "no such pool"),
+        (40, source, named, "no such OSD"),
+    ] {
+        assert_eq!(says(&mut w, from, pgid, true, epoch), (8, 7), "{why}");
+    }
+    assert_eq!(
+        says(&mut w, 1 - leader, source, false, named),
+        (8, 7),
+        "one that leads neither calls nothing off"
+    );
+    assert_eq!(says(&mut w, leader, source, false, named), (8, 8), "called off");
+    assert_eq!(says(&mut w, leader, source, true, named), (8, 8), "of the attempt before");
+    all_clean(&mut w, 12);
+    assert_eq!(counts(&w), (8, 7), "named again");
+    assert_eq!(says(&mut w, leader, source, true, named), (8, 7), "of the attempt before");
+    let again = w.mon.state().osdmap().epoch;
+    assert_eq!(says(&mut w, leader, source, true, again), (7, 7));
+    assert_eq!(says(&mut w, leader, source, true, again), (7, 7), "twice");
+    all_clean(&mut w, 14);
+    assert_eq!(counts(&w), (7, 7), "that was all");
 }
 
 fn flags_text(w: &World) -> String {
@@ -391,11 +544,16 @@ fn flags_text(w: &World) -> String {
 }
 
 fn report(w: &mut World, objects: i64) {
+    report_with(w, objects, None);
+}
+
+fn report_with(w: &mut World, objects: i64, steps: Option<PgSteps>) {
     let mut digest = PgDigest { epoch: w.mon.state().osdmap().epoch, ..PgDigest::default() };
     digest.pg_states.insert(0x82, 8);
     let mut usage = PoolUsage::default();
     usage.stat.stats.sum.num_objects = objects;
     digest.pools.insert(PoolId(1), usage);
+    digest.steps.extend(steps.map(|s| (PoolId(1), s)));
     let summary = codec::Encode::to_bytes(&digest);
     w.send(ConnId(1), MPgDigest { gid: 0, summary, ..MPgDigest::default() });
 }
@@ -423,6 +581,11 @@ fn full_osds_and_reached_quotas_make_pools_full() {
 
 #[test]
 fn pg_counts_follow_their_target() {
+    let step = |w: &mut World, pgp_num, stale| {
+        let pool = w.mon.state().osdmap().pool(PoolId(1)).expect("there");
+        let of = Epoch(pool.last_change.0 - u32::from(stale));
+        report_with(w, 0, Some(PgSteps { of, pgp_num, merge: false }));
+    };
     let (mut w, admin) = cluster(2);
     let counts = |w: &World| {
         let p = w.mon.state().osdmap().pool(PoolId(1)).expect("there").clone();
@@ -435,8 +598,14 @@ fn pg_counts_follow_their_target() {
     w.tick(11);
     assert_eq!(counts(&w), (16, 8));
     w.tick(12);
-    assert_eq!(counts(&w), (16, 8), "places follow when the manager has seen the new PGs");
-    report(&mut w, 0);
-    w.tick(13);
-    assert_eq!(counts(&w), (16, 16));
+    assert_eq!(counts(&w), (16, 8), "places follow when the manager says so");
+    for (now, (pgp_num, stale, want)) in
+        [(12, true, 8), (17, false, 8), (7, false, 8), (12, false, 12), (12, false, 12), (16, false, 16)]
+            .into_iter()
+            .enumerate()
+    {
+        step(&mut w, pgp_num, stale);
+        w.tick(13 + now as u64);
+        assert_eq!(counts(&w), (16, want), "step {now} to {pgp_num}, stale: {stale}");
+    }
 }

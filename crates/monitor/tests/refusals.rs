@@ -153,3 +153,41 @@ fn snapshots_of_a_client_s_own_need_the_right_to_write_there() {
     let Some(Message::PoolOpReply(reply)) = w.sent(rbd).pop() else { panic!("an answer") };
     assert_eq!(reply.result, 0);
 }
+
+#[test]
+fn names_and_addresses_that_would_mislead_are_refused() {
+    let mut w = World::new();
+    let admin = w.admin();
+    w.command(admin, r#"{"prefix":"osd pool create","pool":"p"}"#);
+    let state = |w: &World| {
+        let state = w.mon.state();
+        (state.osdmap().epoch, state.monmap.epoch, state.auth.entities.len())
+    };
+    let before = state(&w);
+    for line in [
+        r#"{"prefix":"osd pool create","pool":"a\u0000b"}"#,
+        r#"{"prefix":"osd pool rename","srcpool":"p","destpool":"a\nb"}"#,
+        r#"{"prefix":"auth add","entity":"client.a\n[client.b]","caps":["mon","allow *"]}"#,
+        r#"{"prefix":"auth get-or-create","entity":"client.a\r","caps":["mon","allow r"]}"#,
+        r#"{"prefix":"auth add","entity":"client.a","caps":["osd","allow rw pool='a\u0007'"]}"#,
+        r#"{"prefix":"mon add","name":"a b","addr":"10.0.0.1"}"#,
+        r#"{"prefix":"mon add","name":"","addr":"10.0.0.1"}"#,
+        r#"{"prefix":"mon add","name":"b","addr":"0.0.0.0:0"}"#,
+        r#"{"prefix":"mon add","name":"b","addr":"[::]:3300"}"#,
+        r#"{"prefix":"mon add","name":"b","addr":"224.0.0.1:3300"}"#,
+    ] {
+        let (code, said, _) = w.command(admin, line);
+        assert_eq!(code, -22, "{line}: {said}");
+        assert!(!said.is_empty() && !said.contains(char::is_control), "{line}: {said:?}");
+    }
+    assert_eq!(state(&w), before);
+    // What an earlier release let in can be taken out.
+    let (code, said, _) = w.command(admin, r#"{"prefix":"auth rm","entity":"client.a\n[client.b]"}"#);
+    assert_eq!(code, 0, "{said}");
+    // A line break between words of capabilities is a blank: in a keyring it would end the value.
+    let line = r#"{"prefix":"auth add","entity":"client.a","caps":["mon","allow r,\n\tallow command df"]}"#;
+    assert_eq!(w.command(admin, line).0, 0);
+    let auth = &w.mon.state().auth;
+    let kept = auth.entities.iter().find(|(n, _)| n.id == "a").map(|(_, a)| a.caps["mon"].clone());
+    assert_eq!(kept.as_deref(), Some("allow r,  allow command df"));
+}

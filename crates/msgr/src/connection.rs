@@ -29,7 +29,7 @@ mod open;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use codec::{Decode, Encode, Writer};
 use messages::wire::{Header, WireMessage};
 use types::{EntityAddr, EntityName, Now, Utime};
@@ -46,6 +46,10 @@ const BANNER_LEN: usize = BANNER.len() + 2 + 16;
 const OUR_FEATURES: u64 = types::features::MSGR2_REVISION_1;
 /// Questions that may be asked before a session stands: authentication rounds, and session retries.
 const MAX_ROUNDS: u32 = 32;
+/// What data in large frames is aligned to in memory.
+const PAGE: usize = 4096;
+/// Frames of which so much has yet to come are large: what came of them already is copied.
+const ALIGN_FROM: usize = 64 << 10;
 /// Message flags: complete, and without the old payload checksums. Source: CEPH_MSG_FOOTER_* in src/include/msgr.h.
 const MESSAGE_FLAGS: u8 = 0x3;
 
@@ -404,10 +408,25 @@ impl Connection {
     }
 
     /// A buffer is used up before another is taken: messages that the owner keeps hold on to theirs as a whole.
+    ///
+    /// A frame with much data gets a buffer of its own, where the data lies so that a device can take it from there. One
+    /// that is longer than what may be reserved at once is moved only when its room is used up, to about twice as much:
+    /// otherwise every read would move all that came before.
     fn make_room(&self, buf: &mut BytesMut) {
-        let wants = self.wants(buf).min(buf.len().max(self.limits.reserve_bytes));
+        let all = self.wants(buf);
+        let wants = all.min(buf.len().max(self.limits.reserve_bytes));
         let room = buf.capacity() - buf.len();
-        if room < wants.max(self.limits.read_bytes / 4) {
+        let is_long = buf.len() + all > self.limits.reserve_bytes;
+        let least = if is_long { all.min(self.limits.read_bytes) } else { all };
+        if let Some(data_at) = self.reader.data_at().filter(|_| is_long || all >= ALIGN_FROM) {
+            if (buf.as_ptr().addr() + data_at) % PAGE != 0 || room < least {
+                *buf = aligned(buf, data_at, wants);
+            }
+            return;
+        }
+        // The last bytes of a long frame bring no other frame: nothing is moved for the sake of a larger read.
+        let spare = if buf.len() < self.limits.read_bytes { self.limits.read_bytes / 4 } else { 1 };
+        if room < least.max(spare) {
             buf.reserve(wants.max(self.limits.read_bytes));
         }
     }
@@ -601,6 +620,16 @@ impl Connection {
         }
         self.state != State::Closed
     }
+}
+
+/// A buffer with room for `more` bytes behind those of `old`, whose byte at `data_at` begins a page.
+fn aligned(old: &[u8], data_at: usize, more: usize) -> BytesMut {
+    let mut new = codec::spare::buffer(PAGE + old.len() + more);
+    let skip = (PAGE - (new.as_ptr().addr() + data_at) % PAGE) % PAGE;
+    new.put_bytes(0, skip);
+    new.advance(skip);
+    new.put_slice(old);
+    new
 }
 
 /// Whether a frame of this tag may come now; asked before its body is waited for.

@@ -5,11 +5,13 @@
 //!    else of the frame is waited for.
 //! 2. A frame comes out only after every checksum or tag over it has been verified.
 //! 3. Segments come out as slices of the receive buffer. Going out, data segments in crc mode are not copied.
+//! 4. Large data in crc mode is looked at once: its checksums are known to whoever stores it or sends it on.
 //!
 //! Source: doc/dev/msgr2.rst, src/msg/async/frames_v2.cc.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use codec::crc32c;
+use codec::sums::{self, crc32c_known, summed};
 
 use crate::secure::{Gcm, TAG_LEN};
 use crate::{Error, Limits, Tag, control::MessageHeader};
@@ -28,6 +30,9 @@ const SEED: u32 = !0;
 const ALIGNS: [u16; MAX_SEGMENTS] = [8, 8, 8, 4096];
 /// Fronts up to this many bytes are copied beside the header: cheaper than one more element of a vectored write.
 const COALESCE: usize = 2048;
+
+/// Data of at least so many bytes has the receive buffer for itself, and lets it be used again when nobody needs the data.
+const OWN_BUFFER: usize = 1 << 20;
 
 /// Heads and epilogues of many frames share one buffer of this size.
 const SMALL_ROOM: usize = 4096;
@@ -175,6 +180,14 @@ impl FrameReader {
         }
     }
 
+    /// Where the data segment of a frame that is waited for will begin, counted from the front of the buffer; `None` when
+    /// it has none, or when it will be opened and thereby moved.
+    pub fn data_at(&self) -> Option<usize> {
+        let (p, _) = self.current.as_ref().filter(|_| self.gcm.is_none())?;
+        let data = p.len(MAX_SEGMENTS - 1);
+        (data > 0).then(|| p.first_len(false) + p.rest_len(false) - EPILOGUE_CRC_LEN - data)
+    }
+
     /// Takes `n` bytes off the buffer, or `None` when they are not there yet.
     fn take(&mut self, buf: &mut BytesMut, n: usize) -> Option<BytesMut> {
         if buf.len() < n {
@@ -269,16 +282,32 @@ fn crc_body(p: &Preamble, body: Bytes) -> Result<Frame, Error> {
             aborted: false,
         });
     }
-    let segments = later_segments(p, first, &mut r, |n| n)?;
+    let mut segments = later_segments(p, first, &mut r, |n| n)?;
     let aborted = is_aborted(r.u8()?)?;
-    for (i, segment) in segments.iter().enumerate().skip(1) {
+    if p.len(MAX_SEGMENTS - 1) >= OWN_BUFFER {
+        // Only the data holds on to the buffer: a name that somebody keeps would keep all of it.
+        for segment in segments.iter_mut().filter(|s| s.len() <= COALESCE) {
+            *segment = Bytes::copy_from_slice(segment);
+        }
+    }
+    for (i, segment) in segments.iter_mut().enumerate().skip(1) {
         let claimed = r.u32()?;
         // The fields of segments that the frame does not have are zero, and not looked at.
-        if i < usize::from(p.segments) && !aborted && claimed != crc32c(SEED, segment) {
+        if i < usize::from(p.segments) && !aborted && claimed != checked(segment) {
             return Err(Error::BadSegmentCrc(i));
         }
     }
     Ok(Frame { tag: p.tag, segments, aborted })
+}
+
+/// The segment's checksum; that of a large one is known from now on.
+fn checked(segment: &mut Bytes) -> u32 {
+    if segment.len() < sums::WORTHWHILE {
+        return crc32c(SEED, segment);
+    }
+    let (crc, sums) = summed(SEED, segment);
+    *segment = sums::keep_received(std::mem::take(segment), sums);
+    crc
 }
 
 fn open_body(gcm: &mut Gcm, p: &Preamble, inline: &[u8], mut body: BytesMut) -> Result<Frame, Error> {
@@ -405,7 +434,7 @@ impl FrameWriter {
         at.put_u8(LATE_COMPLETE);
         for (i, segment) in (1u8..).zip(later) {
             if i < p.segments {
-                at.put_u32_le(crc32c(SEED, segment));
+                at.put_u32_le(crc32c_known(SEED, segment));
             }
             if i < 3 && segment.len() <= COALESCE {
                 self.raw(segment);

@@ -56,6 +56,20 @@ fn lengths_on_the_wire_are_the_documented_ones() {
     check([49, 0, 0, 0], 32 + 49 + 4, head + 16 + 16);
 }
 
+/// Names and attributes live on in logs and caches.
+#[test]
+fn only_the_data_holds_on_to_the_buffer_of_a_long_frame() {
+    let lens = [41, 500, 20, 1 << 20];
+    let frame = read(&mut ends(false).1, &laid_out(false, lens)).expect("good").expect("whole");
+    assert_eq!(frame.segments.each_ref().map(|s| s.len()), lens);
+    let [small @ .., data] = frame.segments;
+    for (segment, len) in small.iter().zip(lens) {
+        assert_eq!(*segment, bytes(len));
+        let before_data = data.as_ptr().addr().wrapping_sub(segment.as_ptr().addr());
+        assert!(before_data > 41 + 500 + 20 + 64, "{len}: a part of the same buffer");
+    }
+}
+
 /// A frame of `tag` with a payload of the length its cap allows or its fields have.
 fn sample(tag: Tag, secure: bool) -> Vec<u8> {
     if tag == Tag::Message {

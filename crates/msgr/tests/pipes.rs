@@ -343,3 +343,72 @@ fn keepalives_go_out_when_nothing_is_heard() {
     pump(&mut c, &mut s, 0);
     assert_eq!(c.events.last(), Some(&Event::KeepaliveAck(now(2005).wall)));
 }
+
+#[test]
+fn much_data_lies_on_a_page_in_one_piece_and_its_checksums_are_known() {
+    for (mode, chunk) in
+        [(ConMode::Crc, 1000), (ConMode::Crc, 64 << 10), (ConMode::Crc, 1 << 20), (ConMode::Secure, 64 << 10)]
+    {
+        let policy = Policy::lossless_peer();
+        let (mut c, mut s) = ready_pair(mode, 3, policy);
+        let sent: Vec<_> = [4 << 20, 100, 200_001, 65_536].into_iter().map(|len| message(1, len)).collect();
+        for message in &sent {
+            c.conn.send(message.clone()).expect("sent");
+        }
+        let bytes = c.outgoing();
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            // As a socket does: never more than the room that there is.
+            let room = s.buf.capacity() - s.buf.len();
+            let (part, behind) = rest.split_at(rest.len().min(chunk).min(room.max(1)));
+            s.receive(part);
+            rest = behind;
+        }
+        let got = s.messages();
+        assert_eq!(got.iter().map(content).collect::<Vec<_>>(), sent, "{chunk}");
+        for message in got.iter().filter(|m| m.data.len() > 128 << 10 && mode == ConMode::Crc) {
+            assert_eq!(
+                message.data.as_ptr().addr() % 4096,
+                0,
+                "{} bytes in pieces of {chunk}",
+                message.data.len()
+            );
+            let sums = codec::sums::chunk_sums(&message.data).expect("known");
+            assert_eq!(sums.len(), message.data.len() / codec::sums::CHUNK);
+        }
+    }
+}
+
+#[test]
+fn a_frame_longer_than_what_is_reserved_is_moved_a_few_times_only() {
+    let reserve = Limits::default().reserve_bytes;
+    for mode in [ConMode::Crc, ConMode::Secure] {
+        for len in [reserve, reserve + 70_000, 16 << 20, 18_000_001] {
+            let (mut c, mut s) = ready_pair(mode, 3, Policy::lossless_peer());
+            let sent = message(1, len);
+            c.conn.send(sent.clone()).expect("sent");
+            let bytes = c.outgoing();
+            let (mut moves, mut place) = (0, s.buf.as_ptr());
+            for part in bytes.chunks(1000) {
+                s.receive(part);
+                moves += usize::from(place != s.buf.as_ptr());
+                place = s.buf.as_ptr();
+            }
+            assert!(moves <= 8, "{mode:?}, {len} bytes: moved {moves} times");
+            let got = s.messages();
+            assert_eq!(got.iter().map(content).collect::<Vec<_>>(), [sent]);
+            assert!(mode == ConMode::Secure || got[0].data.as_ptr().addr() % 4096 == 0, "{len} bytes");
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_much_data_is_found() {
+    let (mut c, mut s) = ready_pair(ConMode::Crc, 3, Policy::lossless_peer());
+    c.conn.send(message(1, 1 << 20)).expect("sent");
+    let mut bytes = c.outgoing();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 4;
+    s.receive(&bytes);
+    assert_eq!(s.closed(), Some(&Error::BadSegmentCrc(3)));
+}

@@ -20,7 +20,7 @@ mod take;
 mod wire;
 
 pub use export::Export;
-pub use limits::{MAX_NAME, MAX_OPTION, MAX_PAYLOAD};
+pub use limits::{MAX_EXTENTS, MAX_NAME, MAX_OPTION, MAX_PAYLOAD};
 pub use reply::{Piece, Range, Replies};
 pub use request::{Command, NbdError, Request};
 pub use session::{CloseReason, Event, Session};

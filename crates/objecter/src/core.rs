@@ -227,7 +227,9 @@ impl Objecter {
             sent.filter_map(|op| op.session).collect()
         };
         let homeless = self.commands.values().any(|c| c.session.is_none());
-        if homeless || self.ops.values().any(|op| laggy(&op)) {
+        // An OSD whose interval ends forgets notifies and tells nobody: who made one has to see the map.
+        // Source: Objecter::tick.
+        if homeless || !self.lingers.is_empty() || self.ops.values().any(|op| laggy(&op)) {
             self.want_map(out);
         }
         for session in sessions {

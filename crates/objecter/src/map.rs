@@ -7,7 +7,7 @@ use codec::Decode;
 use maps::flags::map_flags;
 use maps::{Incremental, OsdMap};
 use messages::mon::{MOsdMap, SubscribeItem};
-use types::{Epoch, Errno};
+use types::{Epoch, Errno, SnapId};
 
 use crate::core::Objecter;
 use crate::io::{Effect, Outcome};
@@ -113,6 +113,7 @@ impl Objecter {
         self.map = Arc::new(map);
         self.placements.prune(&self.map);
         out.push(Effect::NewMap(Arc::clone(&self.map)));
+        self.prune_snap_contexts(jumped);
         self.close_moved(out);
         self.scan_ops(jumped, out);
         let cookies: Vec<u64> = self.lingers.keys().copied().collect();
@@ -120,6 +121,20 @@ impl Objecter {
             self.scan_linger(cookie, jumped, out);
         }
         self.scan_commands(out);
+    }
+
+    /// Writes that are sent again make no clone for a snapshot that was removed meanwhile: after it was purged, nobody would
+    /// trim that. Source: Objecter::_prune_snapc.
+    fn prune_snap_contexts(&mut self, jumped: bool) {
+        let map = Arc::clone(&self.map);
+        let removed = if jumped { &map.removed_snaps_queue } else { &map.new_removed_snaps };
+        if removed.is_empty() {
+            return;
+        }
+        for op in self.ops.values_mut().filter(|op| !op.msg.snapc.snaps.is_empty()) {
+            let Some(gone) = removed.get(&op.msg.object.pool) else { continue };
+            op.msg.snapc.snaps.retain(|snap| !gone.contains(SnapId(*snap)));
+        }
     }
 
     /// Source: Objecter::_scan_requests.

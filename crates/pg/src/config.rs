@@ -42,8 +42,13 @@ pub struct OsdConfig {
     /// Objects, and bytes, in one message of recovery; an object with more goes alone.
     pub max_push_objects: usize,
     pub max_push_cost: u64,
-    /// PGs that are backfilled from here at one time.
+    /// Bytes of data and omap, and omap keys, in one piece of an object; twice as many bytes are under way at one time.
+    pub recovery_max_chunk: u64,
+    pub recovery_max_omap_entries: usize,
+    /// PGs that are backfilled from here at one time, and as many to here.
     pub max_backfills: usize,
+    /// A target without room is asked again after so long.
+    pub backfill_retry_interval: Duration,
     /// Objects compared in one step of a backfill.
     pub backfill_scan_max: usize,
     /// Newest map epochs kept on disk.
@@ -58,6 +63,8 @@ pub struct OsdConfig {
     pub client_message_cap: u64,
     /// Bytes of their data; 0 for any number.
     pub client_message_size_cap: u64,
+    /// Bytes of memory for all that the OSD keeps; 0 leaves the store what it was opened with.
+    pub memory_target: u64,
     /// Clients that know backoffs keep to themselves what would wait for a PG's peering, a degraded object, a lost one.
     pub backoff_on_peering: bool,
     pub backoff_on_degraded: bool,
@@ -107,9 +114,18 @@ pub struct OsdConfig {
 pub enum Planted {
     /// A new primary begins although an earlier one may still answer.
     NoWaitForReaders,
+    /// The snapshot behind a removed one is trimmed too.
+    TrimsTooMuch,
+    /// Nobody wrote in an interval whose start is forgotten.
+    ForgottenMapsHideWrites,
 }
 
 impl OsdConfig {
+    /// Whether there may be writes in an interval whose start is not known: there may.
+    pub(crate) fn presumes_writes(&self) -> bool {
+        self.planted != Some(Planted::ForgottenMapsHideWrites)
+    }
+
     /// For how long a member's answer lets a primary serve: mostly over by the time that one who is silent is marked down.
     /// Source: osd_pool_default_read_lease_ratio (0.8).
     pub fn read_lease(&self) -> Duration {
@@ -145,7 +161,10 @@ impl Default for OsdConfig {
             recovery_sleep: Duration::ZERO,
             max_push_objects: 10,
             max_backfills: 1,
+            backfill_retry_interval: Duration::from_secs(30),
             max_push_cost: 8 << 20,
+            recovery_max_chunk: 8 << 20,
+            recovery_max_omap_entries: 8_096,
             backfill_scan_max: 128,
             map_cache_size: 500,
             client_watch_timeout: Duration::from_secs(30),
@@ -153,6 +172,7 @@ impl Default for OsdConfig {
             snap_trim_sleep: Duration::ZERO,
             client_message_cap: 256,
             client_message_size_cap: 500 << 20,
+            memory_target: 0,
             failsafe_full_ratio: 0.97,
             delete_sleep: Duration::ZERO,
             backoff_on_peering: false,
@@ -197,7 +217,7 @@ enum Slot<'a> {
 }
 
 /// Every option's name.
-pub const OPTIONS: [&str; 58] = [
+pub const OPTIONS: [&str; 62] = [
     "osd_pg_max_concurrent_snap_trims",
     "osd_snap_trim_sleep",
     "osd_max_object_name_len",
@@ -223,14 +243,18 @@ pub const OPTIONS: [&str; 58] = [
     "osd_recovery_max_active",
     "osd_recovery_sleep",
     "osd_max_backfills",
+    "osd_backfill_retry_interval",
     "osd_max_push_objects",
     "osd_max_push_cost",
+    "osd_recovery_max_chunk",
+    "osd_recovery_max_omap_entries_per_chunk",
     "osd_backfill_scan_max",
     "osd_map_cache_size",
     "osd_client_watch_timeout",
     "osd_default_notify_timeout",
     "osd_client_message_cap",
     "osd_client_message_size_cap",
+    "osd_memory_target",
     "osd_failsafe_full_ratio",
     "osd_backoff_on_peering",
     "osd_backoff_on_degraded",
@@ -282,9 +306,12 @@ impl OsdConfig {
             "osd_max_markdown_period" => Slot::Seconds(&mut self.max_markdown_period),
             "mgr_stats_period" => Slot::Seconds(&mut self.stats_interval),
             "osd_recovery_sleep" => Slot::Seconds(&mut self.recovery_sleep),
+            "osd_backfill_retry_interval" => Slot::Seconds(&mut self.backfill_retry_interval),
             "osd_max_backfills" => Slot::Size(&mut self.max_backfills),
             "osd_max_push_objects" => Slot::Size(&mut self.max_push_objects),
             "osd_max_push_cost" => Slot::Bytes(&mut self.max_push_cost),
+            "osd_recovery_max_chunk" => Slot::Bytes(&mut self.recovery_max_chunk),
+            "osd_recovery_max_omap_entries_per_chunk" => Slot::Size(&mut self.recovery_max_omap_entries),
             "osd_recovery_max_active" => Slot::Size(&mut self.recovery_max_active),
             "osd_backfill_scan_max" => Slot::Size(&mut self.backfill_scan_max),
             "osd_map_cache_size" => Slot::Count(&mut self.map_cache_size),
@@ -293,6 +320,7 @@ impl OsdConfig {
             "osd_snap_trim_sleep" => Slot::Seconds(&mut self.snap_trim_sleep),
             "osd_client_message_cap" => Slot::Bytes(&mut self.client_message_cap),
             "osd_client_message_size_cap" => Slot::Bytes(&mut self.client_message_size_cap),
+            "osd_memory_target" => Slot::Bytes(&mut self.memory_target),
             "osd_failsafe_full_ratio" => Slot::Ratio(&mut self.failsafe_full_ratio),
             "osd_backoff_on_peering" => Slot::Flag(&mut self.backoff_on_peering),
             "osd_backoff_on_degraded" => Slot::Flag(&mut self.backoff_on_degraded),

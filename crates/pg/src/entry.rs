@@ -4,6 +4,8 @@ use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use types::{Eversion, HObject, ReqId, Utime};
 
+use crate::dirty::Dirty;
+
 /// What an entry did to its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -60,11 +62,45 @@ pub struct LogEntry {
     /// 0, a positive result, or a negated errno.
     pub return_code: i32,
     pub op_returns: Vec<OpReturn>,
+    /// What of the object differs from the version before.
+    pub dirty: Dirty,
 }
 
-codec::wire_struct!(LogEntry(1, 1) {
-    kind, object, version, prior_version, user_version, reqid, mtime, return_code, op_returns,
-});
+impl Encode for LogEntry {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(2, 1, |w| {
+            self.kind.encode(w);
+            self.object.encode(w);
+            (self.version, self.prior_version).encode(w);
+            w.u64(self.user_version);
+            self.reqid.encode(w);
+            self.mtime.encode(w);
+            self.return_code.encode(w);
+            self.op_returns.encode(w);
+            self.dirty.encode(w);
+        });
+    }
+}
+impl Decode for LogEntry {
+    const MIN_SIZE: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("LogEntry", 2, |r, env| {
+            Ok(Self {
+                kind: EntryKind::decode(r)?,
+                object: HObject::decode(r)?,
+                version: Eversion::decode(r)?,
+                prior_version: Eversion::decode(r)?,
+                user_version: r.u64()?,
+                reqid: ReqId::decode(r)?,
+                mtime: Utime::decode(r)?,
+                return_code: i32::decode(r)?,
+                op_returns: Vec::decode(r)?,
+                // Older releases did not say: all of it, then.
+                dirty: if env.version >= 2 { Dirty::decode(r)? } else { Dirty::ALL },
+            })
+        })
+    }
+}
 
 impl LogEntry {
     /// Whether a resend of `reqid` finds this entry.
@@ -91,6 +127,18 @@ impl LogEntry {
     }
 }
 
+impl From<LogEntry> for DupEntry {
+    fn from(e: LogEntry) -> Self {
+        Self {
+            reqid: e.reqid,
+            version: e.version,
+            user_version: e.user_version,
+            return_code: e.return_code,
+            op_returns: e.op_returns,
+        }
+    }
+}
+
 /// What is left of a trimmed entry: enough to answer a resend. Source: pg_log_dup_t in src/osd/osd_types.h.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DupEntry {
@@ -102,3 +150,34 @@ pub struct DupEntry {
 }
 
 codec::wire_struct!(DupEntry(1, 1) { reqid, version, user_version, return_code, op_returns });
+
+#[cfg(test)]
+mod tests {
+    use types::Epoch;
+
+    use super::*;
+
+    #[test]
+    fn entries_of_older_releases_say_nothing_of_what_changed() {
+        let entry = LogEntry {
+            kind: EntryKind::Modify,
+            object: HObject { name: "o".into(), ..HObject::min() },
+            version: Eversion::new(Epoch(3), 7),
+            prior_version: Eversion::new(Epoch(3), 6),
+            user_version: 5,
+            reqid: ReqId::default(),
+            mtime: Utime::new(1, 2),
+            return_code: -2,
+            op_returns: vec![OpReturn::default()],
+            dirty: Dirty::NOTHING,
+        };
+        let raw = entry.to_bytes();
+        assert_eq!(LogEntry::from_bytes(raw.clone()), Ok(entry.clone()));
+        assert!((0..raw.len()).all(|cut| LogEntry::from_bytes(raw.slice(..cut)).is_err()));
+        let mut old = raw.slice(..raw.len() - entry.dirty.to_bytes().len()).to_vec();
+        old[0] = 1;
+        let len = u32::try_from(old.len() - 6).expect("short");
+        old[2..6].copy_from_slice(&len.to_le_bytes());
+        assert_eq!(LogEntry::from_bytes(old), Ok(LogEntry { dirty: Dirty::ALL, ..entry }));
+    }
+}

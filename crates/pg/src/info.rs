@@ -127,15 +127,20 @@ pub struct PgSums {
     pub objects_recovered: i64,
     pub bytes_recovered: i64,
     pub keys_recovered: i64,
+    /// Objects that a copy lacked when it divided these sums in a split, or that were given up: once nothing is missing
+    /// they are counted anew.
+    pub uncounted: i64,
 }
 
-codec::wire_struct!(PgSums(1, 1) {
+codec::wire_struct!(PgSums(2, 1) {
     objects, clones, bytes, omap_bytes, omap_keys, objects_omap, whiteouts, objects_pinned, reads, read_kib, writes,
     write_kib, objects_recovered, bytes_recovered, keys_recovered,
+} since 2 {
+    uncounted,
 });
 
 impl PgSums {
-    fn fields(&self) -> [i64; 15] {
+    fn fields(&self) -> [i64; 16] {
         [
             self.objects,
             self.clones,
@@ -152,10 +157,11 @@ impl PgSums {
             self.objects_recovered,
             self.bytes_recovered,
             self.keys_recovered,
+            self.uncounted,
         ]
     }
 
-    fn fields_mut(&mut self) -> [&mut i64; 15] {
+    fn fields_mut(&mut self) -> [&mut i64; 16] {
         [
             &mut self.objects,
             &mut self.clones,
@@ -172,6 +178,7 @@ impl PgSums {
             &mut self.objects_recovered,
             &mut self.bytes_recovered,
             &mut self.keys_recovered,
+            &mut self.uncounted,
         ]
     }
 
@@ -191,6 +198,7 @@ impl PgSums {
         self.objects_recovered += d.objects_recovered;
         self.bytes_recovered += d.bytes_recovered;
         self.keys_recovered += d.keys_recovered;
+        self.uncounted += d.uncounted;
     }
 }
 
@@ -218,7 +226,7 @@ impl Decode for AfterWrite {
         let mut found = Self { last_user_version: r.u64()?, ..Self::default() };
         let bits = r.u16()?;
         let fields = found.sums.fields_mut();
-        if bits >> fields.len() != 0 {
+        if u32::from(bits) >> fields.len() != 0 {
             return Err(DecodeError::Invalid { what: "sums of a PG", value: bits.into() });
         }
         for (at, field) in fields.into_iter().enumerate() {

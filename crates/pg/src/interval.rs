@@ -103,7 +103,7 @@ impl PastIntervals {
         self.intervals.clear();
     }
 
-    pub fn push(&mut self, i: Interval) {
+    fn push(&mut self, i: Interval) {
         assert!(
             self.intervals.last().is_none_or(|l| l.last < i.first),
             "interval {} is out of order",
@@ -117,15 +117,68 @@ impl PastIntervals {
         self.intervals.retain(|i| i.last >= last_epoch_clean);
     }
 
-    /// Takes older intervals that another copy remembers.
-    pub fn merge_older(&mut self, theirs: &Self) {
-        let Some(first) = self.intervals.first().map(|i| i.first) else {
-            self.intervals.clone_from(&theirs.intervals);
-            return;
-        };
-        let mut older: Vec<_> = theirs.intervals.iter().filter(|i| i.last < first).cloned().collect();
-        older.append(&mut self.intervals);
-        self.intervals = older;
+    /// Takes what another copy remembers from before `since`. One that lacks maps knows only the end of an interval, and may
+    /// not know that writes were taken in it: where both remember the same, the wider counts.
+    pub fn merge(&mut self, theirs: &Self, since: Epoch) {
+        for t in theirs.intervals.iter().filter(|t| t.last < since) {
+            let meets = |i: &Interval| i.first <= t.last && t.first <= i.last;
+            let same = |i: &Interval| (i.primary, &i.acting, &i.up) == (t.primary, &t.acting, &t.up);
+            if self.intervals.iter().any(|i| meets(i) && !same(i)) {
+                continue;
+            }
+            let mut wide = t.clone();
+            for i in self.intervals.iter().filter(|i| meets(i)) {
+                wide.first = wide.first.min(i.first);
+                wide.last = wide.last.max(i.last);
+                wide.maybe_went_rw |= i.maybe_went_rw;
+            }
+            self.intervals.retain(|i| !meets(i));
+            let at = self.intervals.partition_point(|i| i.last < wide.first);
+            self.intervals.insert(at, wide);
+        }
+    }
+
+    /// Closes the interval that began at `first` and of which `last_map` is the last epoch.
+    ///
+    /// Writes were possible when enough members were there and the primary was alive beyond its start: a primary asks the
+    /// monitors to record that it is alive (`up_thru`) before it takes the first write. When nothing is known of the time just
+    /// before, trimmed maps may hide the real start, which `up_thru` counts from: writes are presumed. (They go when every PG was
+    /// clean there or later, so an interval that they cut is that one, or an older one, whose writes do not matter.) `presume` is
+    /// true but for a planted bug. Source: PastIntervals::check_new_interval.
+    pub fn close(
+        &mut self,
+        first: Epoch,
+        last_map: &OsdMap,
+        key: &IntervalKey,
+        last_epoch_clean: Epoch,
+        presume: bool,
+    ) {
+        let m = &key.members;
+        let last = last_map.epoch;
+        let enough = m.acting.len() >= usize::from(key.min_size.max(1)) && m.acting_primary >= 0;
+        let primary_alive = last_map
+            .osd(m.acting_primary)
+            .is_some_and(|o| o.info.up_thru >= first && o.info.up_from <= first);
+        let was_clean = last_epoch_clean >= first && last_epoch_clean <= last;
+        let cut = presume && self.intervals.last().is_none_or(|before| before.last.next() != first);
+        self.push(Interval {
+            first,
+            last,
+            up: m.up.clone(),
+            acting: m.acting.clone(),
+            primary: m.acting_primary,
+            maybe_went_rw: enough && (primary_alive || was_clean || cut),
+        });
+    }
+
+    /// As `close` does now, for intervals that were stored before it presumed anything.
+    pub fn presume_writes(&mut self, min_size: u8) {
+        let mut known_to = None;
+        for i in &mut self.intervals {
+            let cut = known_to != Some(i.first);
+            i.maybe_went_rw |= cut && i.primary >= 0 && i.acting.len() >= usize::from(min_size.max(1));
+            known_to = Some(i.last.next());
+        }
     }
 
     /// Drops intervals that reach into the current one (a peer may know later epochs than we do).
@@ -146,34 +199,56 @@ impl PastIntervals {
     }
 }
 
-/// Closes the interval that began at `first` and of which `last_map` is the last epoch.
-///
-/// Writes were possible when enough members were there and the primary was alive beyond its start: a primary asks the
-/// monitors to record that it is alive (`up_thru`) before it takes the first write. Source:
-/// PastIntervals::check_new_interval.
-pub fn close_interval(
-    first: Epoch,
-    last_map: &OsdMap,
-    key: &IntervalKey,
-    last_epoch_clean: Epoch,
-) -> Interval {
-    let m = &key.members;
-    let last = last_map.epoch;
-    let enough = m.acting.len() >= usize::from(key.min_size.max(1)) && m.acting_primary >= 0;
-    let primary_alive =
-        last_map.osd(m.acting_primary).is_some_and(|o| o.info.up_thru >= first && o.info.up_from <= first);
-    let was_clean = last_epoch_clean >= first && last_epoch_clean <= last;
-    Interval {
-        first,
-        last,
-        up: m.up.clone(),
-        acting: m.acting.clone(),
-        primary: m.acting_primary,
-        maybe_went_rw: enough && (primary_alive || was_clean),
-    }
-}
-
 fn members_of(map: &OsdMap, pgid: PgId) -> Members {
     let m = map.pg_to_up_acting(pgid);
     Members { up: m.up, up_primary: m.up_primary, acting: m.acting, acting_primary: m.acting_primary }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(first: u32, last: u32, osd: i32, rw: bool) -> Interval {
+        let (first, last) = (Epoch(first), Epoch(last));
+        Interval { first, last, up: vec![osd], acting: vec![osd], primary: osd, maybe_went_rw: rw }
+    }
+
+    fn past(all: &[(u32, u32, i32, bool)]) -> PastIntervals {
+        PastIntervals { intervals: all.iter().map(|(a, b, osd, rw)| span(*a, *b, *osd, *rw)).collect() }
+    }
+
+    #[test]
+    fn of_two_views_of_an_interval_the_wider_counts() {
+        let cut = past(&[(50, 60, 1, true), (700, 1_199, 2, false)]);
+        let whole = past(&[(55, 60, 1, false), (61, 1_199, 2, true)]);
+        let both = past(&[(50, 60, 1, true), (61, 1_199, 2, true)]);
+        for (mut ours, theirs) in [(cut.clone(), &whole), (whole.clone(), &cut)] {
+            ours.merge(theirs, Epoch(1_200));
+            assert_eq!(ours, both);
+        }
+        // Between ours, and before; what reaches into the present, or has other members, is left.
+        let mut ours = past(&[(10, 19, 1, true), (30, 39, 2, false)]);
+        ours.merge(
+            &past(&[(5, 9, 4, true), (15, 22, 9, true), (23, 29, 3, true), (36, 45, 2, true)]),
+            Epoch(40),
+        );
+        assert_eq!(ours, past(&[(5, 9, 4, true), (10, 19, 1, true), (23, 29, 3, true), (30, 39, 2, false)]));
+        ours.assert_invariants(Epoch(40));
+        // One that spans several of ours.
+        let mut ours = past(&[(10, 19, 1, false), (30, 39, 1, false)]);
+        ours.merge(&past(&[(15, 32, 1, true)]), Epoch(40));
+        assert_eq!(ours, past(&[(10, 39, 1, true)]));
+    }
+
+    #[test]
+    fn stored_intervals_without_a_known_start_may_have_been_written_in() {
+        let mut stored =
+            past(&[(10, 19, 1, false), (20, 29, 2, false), (700, 799, 3, false), (800, 801, 4, false)]);
+        stored.presume_writes(1);
+        let rw: Vec<bool> = stored.iter().map(|i| i.maybe_went_rw).collect();
+        assert_eq!(rw, [true, false, true, false]);
+        let mut alone = past(&[(10, 19, 1, false)]);
+        alone.presume_writes(2);
+        assert_eq!(alone, past(&[(10, 19, 1, false)]), "too few for any");
+    }
 }

@@ -16,6 +16,7 @@ mod watch;
 pub mod exec;
 pub mod object;
 
+mod dirty;
 mod entry;
 mod hash;
 mod info;
@@ -26,9 +27,11 @@ mod merge;
 mod merge_tests;
 mod missing;
 mod peer;
+mod push;
 mod range;
 
 pub use config::{OsdConfig, Planted};
+pub use dirty::Dirty;
 pub use entry::{DupEntry, EntryKind, LogEntry, OpReturn};
 pub use info::{PgHistory, PgInfo, PgSums};
 pub use interval::{Interval, IntervalKey, Members, PastIntervals};

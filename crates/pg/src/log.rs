@@ -4,16 +4,24 @@
 //! 1. Entries' versions strictly rise, and so do their counters; the first is above `tail`.
 //! 2. `head` is the last entry's version, or `tail` when there is none.
 //! 3. Dups' versions strictly rise and are at or below `tail`.
-//! 4. Every entry and dup with a request id is found by it; the index holds nothing else. When one request has two
-//!    (a request re-run after its window closed), the newer is found.
-//! 5. A dup is stored as the entry that it was, unless `apart` names it: then it has a key of its own.
+//! 4. Every entry and dup with a request id is found by it. When one request has two (a request re-run after its window
+//!    closed), the newer is found.
+//! 5. A dup is stored as the entry that it was, unless it is `apart`: then it has a key of its own. Such came from a peer,
+//!    or from a store that kept all of them so.
+
+mod by_request;
+mod dups;
 
 use std::collections::{BTreeSet, VecDeque};
 
 use types::{Eversion, ReqId};
 
 use crate::entry::{DupEntry, LogEntry, OpReturn};
-use crate::hash::FixedMap;
+use by_request::ByRequest;
+use dups::Dups;
+
+/// The entries' queue grows by so many: it holds a few hundred in each of a hundred PGs.
+const STEP: usize = 64;
 
 /// The recorded outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,16 +32,25 @@ pub struct Recorded {
     pub op_returns: Vec<OpReturn>,
 }
 
+impl From<DupEntry> for Recorded {
+    fn from(d: DupEntry) -> Self {
+        Self {
+            version: d.version,
+            user_version: d.user_version,
+            return_code: d.return_code,
+            op_returns: d.op_returns,
+        }
+    }
+}
+
 /// See the module's invariants.
 #[derive(Debug, Clone, Default)]
 pub struct PgLog {
     entries: VecDeque<LogEntry>,
-    dups: VecDeque<DupEntry>,
-    /// Dups that came from a peer, or from a store that kept all of them so.
-    apart: BTreeSet<Eversion>,
+    by_request: ByRequest,
+    dups: Dups,
     head: Eversion,
     tail: Eversion,
-    by_reqid: FixedMap<ReqId, Eversion>,
 }
 
 /// What a trim took out, for the transaction that records it.
@@ -49,19 +66,12 @@ impl PgLog {
     /// A log read back from a store or a peer: entries at or below the tail are dups, as those of `dups`, which are
     /// stored apart.
     pub fn from_parts(tail: Eversion, entries: Vec<LogEntry>, dups: Vec<DupEntry>) -> Self {
-        let apart = dups.iter().map(|d| d.version).collect();
-        let mut log = Self { tail, head: tail, dups: dups.into(), apart, ..Self::default() };
-        for e in entries {
-            if e.version <= tail {
-                if !log.apart.contains(&e.version) {
-                    log.dups.push_back(e.to_dup());
-                }
-                continue;
-            }
-            log.head = e.version;
-            log.entries.push_back(e);
-        }
-        log.dups.make_contiguous().sort_by_key(|d| d.version);
+        let mut log = Self { tail, head: tail, ..Self::default() };
+        let trimmed = entries.partition_point(|e| e.version <= tail);
+        let as_entries = entries.iter().take(trimmed).map(|e| (e.to_dup(), false));
+        log.dups = Dups::from_unsorted(dups.into_iter().map(|d| (d, true)).chain(as_entries));
+        log.entries = entries.into_iter().skip(trimmed).collect();
+        log.head = log.entries.back().map_or(tail, |e| e.version);
         log.rebuild_index();
         log
     }
@@ -81,33 +91,44 @@ impl PgLog {
     pub fn entries(&self) -> impl DoubleEndedIterator<Item = &LogEntry> {
         self.entries.iter()
     }
-    pub fn dups(&self) -> impl DoubleEndedIterator<Item = &DupEntry> {
+    pub fn dups(&self) -> impl DoubleEndedIterator<Item = DupEntry> {
         self.dups.iter()
+    }
+    pub fn dups_len(&self) -> usize {
+        self.dups.len()
     }
 
     /// Bytes of memory, about: the tables with their spare room, the names, and results that are kept. Looks at all.
     pub fn memory_bytes(&self) -> usize {
-        let returns = |list: &Vec<OpReturn>| {
-            list.capacity() * size_of::<OpReturn>() + list.iter().map(|r| r.data.len()).sum::<usize>()
-        };
-        let name = |e: &LogEntry| {
-            e.object.name.capacity()
-                + e.object.key.capacity()
-                + e.object.nspace.capacity()
-                + returns(&e.op_returns)
+        let apart = |e: &LogEntry| {
+            e.object.name.memory_bytes()
+                + e.object.key.memory_bytes()
+                + e.object.nspace.memory_bytes()
+                + e.op_returns.capacity() * size_of::<OpReturn>()
+                + e.op_returns.iter().map(|r| r.data.len()).sum::<usize>()
         };
         self.entries.capacity() * size_of::<LogEntry>()
-            + self.dups.capacity() * size_of::<DupEntry>()
-            + self.apart.len() * 2 * size_of::<Eversion>()
-            + self.by_reqid.capacity() * (size_of::<(ReqId, Eversion)>() + 1)
-            + self.entries.iter().map(name).sum::<usize>()
-            + self.dups.iter().map(|d| returns(&d.op_returns)).sum::<usize>()
+            + self.entries.iter().map(apart).sum::<usize>()
+            + self.by_request.memory_bytes()
+            + self.dups.memory_bytes()
+    }
+
+    /// The same without a look at each entry: a name is taken for 48 bytes with its head.
+    pub fn about_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<LogEntry>()
+            + self.entries.len() * 48
+            + self.by_request.memory_bytes()
+            + self.dups.about_bytes()
     }
 
     /// Whether an entry has exactly this version.
     pub fn contains(&self, v: Eversion) -> bool {
+        self.entry(v).is_some()
+    }
+
+    pub fn entry(&self, v: Eversion) -> Option<&LogEntry> {
         let at = self.entries.partition_point(|e| e.version < v);
-        self.entries.get(at).is_some_and(|e| e.version == v)
+        self.entries.get(at).filter(|e| e.version == v)
     }
 
     /// Entries above `since`, oldest first.
@@ -134,10 +155,12 @@ impl PgLog {
     pub fn append(&mut self, e: LogEntry) {
         assert!(e.version > self.head, "log entry {} is not above head {}", e.version, self.head);
         self.head = e.version;
-        if e.answers_requests() {
-            self.by_reqid.insert(e.reqid, e.version);
+        if self.entries.len() == self.entries.capacity() {
+            self.entries.reserve_exact(STEP);
         }
+        let (reqid, place) = (e.reqid, self.entries.len());
         self.entries.push_back(e);
+        self.by_request.put(&reqid, place, |at| self.entries.get(at).map(|e| e.reqid));
     }
 
     /// Moves the head forward over a version that left no entry here.
@@ -147,24 +170,10 @@ impl PgLog {
 
     /// The outcome of an earlier run of the request, if it is still in the window.
     pub fn find_request(&self, reqid: &ReqId) -> Option<Recorded> {
-        let version = *self.by_reqid.get(reqid)?;
-        let at = self.entries.partition_point(|e| e.version < version);
-        if let Some(e) = self.entries.get(at).filter(|e| e.version == version) {
-            return Some(Recorded {
-                version,
-                user_version: e.user_version,
-                return_code: e.return_code,
-                op_returns: e.op_returns.clone(),
-            });
+        match self.by_request.find(reqid, |at| self.entries.get(at).map(|e| e.reqid)) {
+            Some(place) => self.entries.get(place).map(|e| e.to_dup().into()),
+            None => self.dups.find(reqid).map(Recorded::from),
         }
-        let at = self.dups.partition_point(|d| d.version < version);
-        let d = self.dups.get(at).filter(|d| d.version == version)?;
-        Some(Recorded {
-            version,
-            user_version: d.user_version,
-            return_code: d.return_code,
-            op_returns: d.op_returns.clone(),
-        })
     }
 
     /// Turns entries up to and including `to` into dups, and drops dups more than `window` versions behind the head.
@@ -173,20 +182,17 @@ impl PgLog {
         while self.entries.front().is_some_and(|e| e.version <= to) {
             let Some(e) = self.entries.pop_front() else { break };
             self.tail = e.version;
+            self.by_request.front_taken(&e.reqid);
             match e.answers_requests() {
-                true => self.dups.push_back(e.to_dup()),
+                true => self.dups.push(e.into()),
                 false => out.entries.push(e.version),
             }
         }
         let floor = self.head.version.saturating_sub(window);
-        while self.dups.front().is_some_and(|d| d.version.version < floor) {
-            let Some(d) = self.dups.pop_front() else { break };
-            if self.by_reqid.get(&d.reqid) == Some(&d.version) {
-                self.by_reqid.remove(&d.reqid);
-            }
-            match self.apart.remove(&d.version) {
-                true => out.dups.push(d.version),
-                false => out.entries.push(d.version),
+        while let Some((version, apart)) = self.dups.pop_below(floor) {
+            match apart {
+                true => out.dups.push(version),
+                false => out.entries.push(version),
             }
         }
         out
@@ -208,24 +214,21 @@ impl PgLog {
             self.entries.push_front(e);
         }
         self.tail = tail.min(self.tail);
-        let gone =
-            self.dups.iter().map(|d| d.version).filter(|v| *v > tail && !self.apart.contains(v)).collect();
-        self.dups.retain(|d| d.version <= tail);
-        self.apart.retain(|v| *v <= tail);
+        let gone = self.dups.truncate_above(tail);
         self.rebuild_index();
         gone
     }
 
     /// Takes dups of a peer that this log lacks; returns those that are new.
     pub fn merge_dups(&mut self, theirs: &[DupEntry]) -> Vec<DupEntry> {
-        let have: BTreeSet<Eversion> = self.dups.iter().map(|d| d.version).collect();
+        if theirs.is_empty() {
+            return Vec::new();
+        }
+        let have: BTreeSet<Eversion> = self.dups.versions().collect();
         let new: Vec<_> =
             theirs.iter().filter(|d| d.version <= self.tail && !have.contains(&d.version)).cloned().collect();
         if !new.is_empty() {
-            self.dups.extend(new.iter().cloned());
-            self.apart.extend(new.iter().map(|d| d.version));
-            self.dups.make_contiguous().sort_by_key(|d| d.version);
-            self.rebuild_index();
+            self.dups.merge(new.iter().map(|d| (d.clone(), true)));
         }
         new
     }
@@ -234,7 +237,7 @@ impl PgLog {
     pub fn split_off(&mut self, moves: impl Fn(&LogEntry) -> bool) -> Self {
         let (theirs, ours): (Vec<_>, Vec<_>) = self.entries.drain(..).partition(|e| moves(e));
         self.entries = ours.into();
-        let mut child = Self::from_parts(self.tail, theirs, self.dups.iter().cloned().collect());
+        let mut child = Self::from_parts(self.tail, theirs, self.dups.iter().collect());
         // Both keep the parent's head: neither may hand out a version again.
         child.head = self.head;
         self.rebuild_index();
@@ -243,7 +246,7 @@ impl PgLog {
 
     /// The store has been given every dup under a key of its own.
     pub fn dups_stored_apart(&mut self) {
-        self.apart = self.dups.iter().map(|d| d.version).collect();
+        self.dups.all_apart();
     }
 
     /// Sets the head above the last entry, after a split took the newest entries away.
@@ -253,10 +256,10 @@ impl PgLog {
     }
 
     fn rebuild_index(&mut self) {
-        self.by_reqid.clear();
-        let dups = self.dups.iter().map(|d| (d.reqid, d.version));
-        let entries = self.entries.iter().map(|e| (e.reqid, e.version));
-        self.by_reqid.extend(dups.chain(entries).filter(|(r, _)| *r != ReqId::default()));
+        self.by_request.clear();
+        for (place, e) in self.entries.iter().enumerate() {
+            self.by_request.put(&e.reqid, place, |at| self.entries.get(at).map(|e| e.reqid));
+        }
     }
 
     /// Checks the invariants that the module states.
@@ -267,18 +270,15 @@ impl PgLog {
             last = e.version;
         }
         assert!(self.head >= last, "2: head {} below {last}", self.head);
-        let mut last = None;
-        for d in &self.dups {
-            assert!(last.is_none_or(|l| d.version > l) && d.version <= self.tail, "3: dup {}", d.version);
-            last = Some(d.version);
+        self.dups.assert_invariants();
+        assert!(
+            self.dups.versions().next_back().is_none_or(|v| v <= self.tail),
+            "3: a dup above {}",
+            self.tail
+        );
+        for e in self.entries.iter().filter(|e| e.answers_requests()) {
+            assert!(self.find_request(&e.reqid).is_some_and(|r| r.version >= e.version), "4: {}", e.reqid);
         }
-        let dups: BTreeSet<Eversion> = self.dups.iter().map(|d| d.version).collect();
-        assert!(self.apart.is_subset(&dups), "5: {:?}", self.apart);
-        for (reqid, v) in self.entries.iter().map(|e| (e.reqid, e.version)) {
-            if reqid != ReqId::default() {
-                assert!(self.by_reqid.get(&reqid).is_some_and(|found| *found >= v), "4: {reqid}");
-            }
-        }
-        assert!(self.by_reqid.len() <= self.entries.len() + self.dups.len(), "4: index too large");
+        assert!(self.by_request.len() <= self.entries.len(), "4: index too large");
     }
 }

@@ -54,7 +54,7 @@ impl LogPart {
         let entries: Vec<_> = log.after(since).cloned().collect();
         let tail = log.entries().rev().find(|e| e.version <= since).map_or(log.tail(), |e| e.version);
         let whole = tail == log.tail();
-        let dups = if whole { log.dups().cloned().collect() } else { Vec::new() };
+        let dups = if whole { log.dups().collect() } else { Vec::new() };
         Self { tail, head: log.head(), entries, dups, whole }
     }
 

@@ -12,6 +12,7 @@ use crate::interval::PastIntervals;
 use crate::merge::LogPart;
 use crate::missing::MissingItem;
 use crate::pg::{Owed, ScrubAsk, ScrubPart};
+use crate::push::{ObjectPush, Pushed, Want};
 
 /// The number that these messages travel under.
 pub const PG_MESSAGE: u16 = type_numbers::OURS + 0x40;
@@ -93,13 +94,13 @@ pub enum PgBody {
     },
     /// Primary asks for objects.
     Pull {
-        wants: Vec<(HObject, Eversion)>,
+        wants: Vec<Want>,
     },
-    /// Objects, whole.
+    /// Objects, or pieces of them.
     Push(Vec<ObjectPush>),
-    /// They are durable here.
+    /// What became of them here: what is taken is durable.
     PushAck {
-        objects: Vec<(HObject, Eversion)>,
+        objects: Vec<Pushed>,
     },
     /// The asked copy does not have that version.
     PullRefused {
@@ -126,6 +127,19 @@ pub enum PgBody {
     BackfillAck {
         last_backfill: HObject,
     },
+    /// Primary: a place for a backfill of so many bytes is wanted here.
+    BackfillReserve {
+        id: u64,
+        priority: u8,
+        bytes: u64,
+    },
+    /// Whether it is given; if not, there is no room for the PG.
+    BackfillGrant {
+        id: u64,
+        granted: bool,
+    },
+    /// Primary: it is not needed any more.
+    BackfillRelease,
     /// The PG is clean without this copy: delete it.
     Remove,
     /// Primary: may this member's PG be scrubbed now?
@@ -204,51 +218,7 @@ pub struct RepOp {
     pub trim_to: Eversion,
 }
 
-/// A whole object. Attributes hold its info and snapset too.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ObjectPush {
-    pub object: ObjectName,
-    pub version: Eversion,
-    pub size: u64,
-    /// Offsets and data of the ranges that hold data.
-    pub extents: Vec<(u64, Bytes)>,
-    pub attrs: Vec<(Bytes, Bytes)>,
-    pub omap_header: Bytes,
-    pub omap: Vec<(Bytes, Bytes)>,
-}
-
-impl ObjectPush {
-    /// Bytes of data, omap and attributes.
-    pub fn bytes(&self) -> u64 {
-        let pair = |(k, v): &(Bytes, Bytes)| k.len() + v.len();
-        let data: usize = self.extents.iter().map(|(_, d)| d.len()).sum();
-        let pairs: usize = self.attrs.iter().chain(&self.omap).map(pair).sum();
-        (data + pairs + self.omap_header.len()) as u64
-    }
-}
-
-/// The object a push carries; its default is the least name, so that a push has a default too.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObjectName(pub HObject);
-
-impl Default for ObjectName {
-    fn default() -> Self {
-        Self(HObject::min())
-    }
-}
-impl Encode for ObjectName {
-    fn encode(&self, w: &mut Writer) {
-        self.0.encode(w);
-    }
-}
-impl Decode for ObjectName {
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        HObject::decode(r).map(Self)
-    }
-}
-
 codec::wire_struct!(RepOpHead(2, 2) { txn_head, trim_to });
-codec::wire_struct!(ObjectPush(1, 1) { object, version, size, extents, attrs, omap_header, omap });
 
 /// A `RepOp` without its payload, which travels in the data segment.
 struct RepOpHead {
@@ -296,7 +266,8 @@ impl PgMessage {
     }
 }
 
-/// Writes kind and content; returns what goes into the data segment. Kinds 10 to 12 are no longer used.
+/// Writes kind and content; returns what goes into the data segment. Kinds 10 to 12 and 29 to 31 are no longer
+/// used.
 fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
     match body {
         PgBody::QueryInfo => w.u8(1),
@@ -314,15 +285,18 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
             return payload;
         }
         PgBody::RepOpAck { version, others } => put(w, 9, &(version, others)),
-        PgBody::Pull { wants } => put(w, 29, &wants),
-        PgBody::Push(pushes) => put(w, 30, &pushes),
-        PgBody::PushAck { objects } => put(w, 31, &objects),
+        PgBody::Pull { wants } => put(w, 32, &wants),
+        PgBody::Push(pushes) => put(w, 33, &pushes),
+        PgBody::PushAck { objects } => put(w, 34, &objects),
         PgBody::PullRefused { object, need } => put(w, 13, &(object, need)),
         PgBody::BackfillRange { begin, end, objects } => put(w, 14, &(begin, (end, objects))),
         PgBody::BackfillWants { end, objects } => put(w, 15, &(end, objects)),
         PgBody::BackfillProgress { last_backfill, sums } => put(w, 16, &(last_backfill, sums)),
         PgBody::BackfillAck { last_backfill } => put(w, 17, &last_backfill),
         PgBody::Remove => w.u8(18),
+        PgBody::BackfillReserve { id, priority, bytes } => put(w, 35, &(id, (priority, bytes))),
+        PgBody::BackfillGrant { id, granted } => put(w, 36, &(id, granted)),
+        PgBody::BackfillRelease => w.u8(37),
         PgBody::CopyRead(ask) => put(w, 19, &*ask),
         PgBody::Room { bytes } => put(w, 21, &bytes),
         PgBody::Damaged { object } => put(w, 22, &object),
@@ -397,9 +371,12 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         26 => PgBody::ScrubRead(Box::new(ScrubAsk::decode(r)?)),
         27 => PgBody::ScrubMap(Box::new(ScrubPart::decode(r)?)),
         28 => PgBody::ScrubRemove { object: HObject::decode(r)?, version: Eversion::decode(r)? },
-        29 => PgBody::Pull { wants: Vec::decode(r)? },
-        30 => PgBody::Push(Vec::decode(r)?),
-        31 => PgBody::PushAck { objects: Vec::decode(r)? },
+        32 => PgBody::Pull { wants: Vec::decode(r)? },
+        33 => PgBody::Push(Vec::decode(r)?),
+        34 => PgBody::PushAck { objects: Vec::decode(r)? },
+        35 => PgBody::BackfillReserve { id: r.u64()?, priority: r.u8()?, bytes: r.u64()? },
+        36 => PgBody::BackfillGrant { id: r.u64()?, granted: bool::decode(r)? },
+        37 => PgBody::BackfillRelease,
         v => return Err(DecodeError::Invalid { what: "pg message kind", value: v.into() }),
     })
 }
@@ -409,6 +386,21 @@ mod tests {
     use types::{PgId, PoolId};
 
     use super::*;
+    use crate::push::{Base, Cursor, ObjectName};
+
+    fn pieces(o: &HObject, v: Eversion) -> (Want, ObjectPush) {
+        let next = Cursor { data: 7, omap: Some(Bytes::from_static(b"key")) };
+        let base = Some(Base { version: v, ranges: vec![(0, 4096)], omap: true });
+        let push = ObjectPush {
+            object: ObjectName(o.clone()),
+            version: v,
+            size: 3,
+            base: base.clone(),
+            next: Some(next.clone()),
+            ..ObjectPush::default()
+        };
+        (Want { object: o.clone(), need: v, base, from: next, max_bytes: 9 }, push)
+    }
 
     fn bodies() -> Vec<PgBody> {
         let info = PgInfo::new(PgId::new(PoolId(1), 2));
@@ -421,7 +413,7 @@ mod tests {
             payload: Bytes::from_static(b"payload"),
             trim_to: v,
         };
-        let push = ObjectPush { object: ObjectName(o.clone()), version: v, size: 3, ..ObjectPush::default() };
+        let (want, push) = pieces(&o, v);
         let item = MissingItem { need: v, have: Eversion::ZERO };
         vec![
             PgBody::QueryInfo,
@@ -433,14 +425,17 @@ mod tests {
             PgBody::History { history: PgHistory::default() },
             PgBody::RepOp(Box::new(rep)),
             PgBody::RepOpAck { version: v, others: vec![RepAck { pgid, interval: Epoch(5), version: v }] },
-            PgBody::Pull { wants: vec![(o.clone(), v)] },
+            PgBody::Pull { wants: vec![want] },
+            PgBody::PushAck { objects: vec![push.stored(), push.stored()] },
             PgBody::Push(vec![push.clone(), push]),
-            PgBody::PushAck { objects: vec![(o.clone(), v), (o.clone(), v)] },
             PgBody::PullRefused { object: o.clone(), need: v },
             PgBody::BackfillRange { begin: HObject::min(), end: o.clone(), objects: vec![(o.clone(), v)] },
             PgBody::BackfillWants { end: HObject::max(), objects: vec![o.clone()] },
             PgBody::BackfillProgress { last_backfill: o.clone(), sums: PgSums::default() },
             PgBody::BackfillAck { last_backfill: o.clone() },
+            PgBody::BackfillReserve { id: 1, priority: 140, bytes: 3 },
+            PgBody::BackfillGrant { id: 1, granted: true },
+            PgBody::BackfillRelease,
             PgBody::Remove,
             PgBody::Room { bytes: 77 },
             PgBody::Damaged { object: o.clone() },

@@ -18,7 +18,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use types::{Entropy, Fsid, Now};
 
 use crate::election::Votes;
@@ -39,29 +38,7 @@ pub struct HardState {
     /// A leader found that this store lacks what it had acknowledged. It stays so.
     pub outdated: bool,
 }
-
-impl Encode for HardState {
-    fn encode(&self, w: &mut Writer) {
-        w.envelope(2, 1, |w| {
-            self.id.encode(w);
-            w.u64(self.term);
-            self.vote.encode(w);
-            self.outdated.encode(w);
-        });
-    }
-}
-impl Decode for HardState {
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("HardState", 2, |r, env| {
-            Ok(Self {
-                id: Decode::decode(r)?,
-                term: r.u64()?,
-                vote: Decode::decode(r)?,
-                outdated: env.version >= 2 && bool::decode(r)?,
-            })
-        })
-    }
-}
+codec::wire_struct!(HardState(2, 1) { id, term, vote } since 2 { outdated });
 
 /// What a member starts from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -135,13 +135,13 @@ impl IoCtx {
     /// The object as requests name it; the hash is filled in later.
     pub(crate) fn object(&self, name: &str, snap: SnapId) -> HObject {
         let a = &self.address;
-        let key = if a.locator == name { String::new() } else { a.locator.clone() };
+        let key = if a.locator == name { "" } else { a.locator.as_str() };
         HObject {
             pool: self.pool,
             hash: 0,
-            nspace: a.nspace.clone(),
-            key,
-            name: name.to_owned(),
+            nspace: a.nspace.as_str().into(),
+            key: key.into(),
+            name: name.into(),
             snap,
             max: false,
         }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use codec::{Decode, Encode, Writer};
 use messages::osd::{ListArgs, ListFilter as WireFilter, Op, OsdOp, PgnlsResponse, flags};
-use types::{HObject, SnapContext, SnapId};
+use types::{HObject, Name, SnapContext, SnapId};
 
 use crate::ops::Steps;
 use crate::{IoCtx, Result};
@@ -149,9 +149,9 @@ impl Objects {
         let object = HObject {
             pool: self.pool.pool_id(),
             hash: if self.next.is_min() { 0 } else { self.next.hash },
-            nspace: self.nspace.clone(),
-            key: String::new(),
-            name: String::new(),
+            nspace: self.nspace.as_str().into(),
+            key: Name::new(),
+            name: Name::new(),
             snap: SnapId::HEAD,
             max: false,
         };
@@ -171,13 +171,13 @@ impl Objects {
     /// Where an object stands in the order; `None` when the pool is gone.
     fn position(&self, o: &ListedObject) -> Option<HObject> {
         let map = self.pool.cluster().map();
-        let key = if o.key == o.name { String::new() } else { o.key.clone() };
+        let key = if o.key == o.name { "" } else { o.key.as_str() };
         let mut at = HObject {
             pool: self.pool.pool_id(),
             hash: 0,
-            nspace: o.nspace.clone(),
-            key,
-            name: o.name.clone(),
+            nspace: o.nspace.as_str().into(),
+            key: key.into(),
+            name: o.name.as_str().into(),
             snap: SnapId::HEAD,
             max: false,
         };

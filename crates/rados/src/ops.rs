@@ -380,8 +380,8 @@ impl CopyFrom<'_> {
     fn parts(&self, flags: u8) -> (CopySource, CopyFromArgs) {
         let locator = ObjectLocator {
             pool: self.pool.pool_id(),
-            key: self.pool.locator().to_owned(),
-            nspace: self.pool.namespace().to_owned(),
+            key: self.pool.locator().into(),
+            nspace: self.pool.namespace().into(),
             hash: -1,
         };
         let args = CopyFromArgs {
@@ -390,7 +390,7 @@ impl CopyFrom<'_> {
             flags,
             src_fadvise: self.src_fadvise,
         };
-        (CopySource { object: self.object.to_owned(), locator }, args)
+        (CopySource { object: self.object.into(), locator }, args)
     }
 }
 

@@ -48,8 +48,8 @@ impl BlockDevice for Image {
         Box::pin(async move { Ok(()) })
     }
 
-    fn status(&self, offset: u64, len: u64) -> BoxFuture<'_, Result<Vec<Range>, BlockError>> {
-        Box::pin(async move { Ok(Image::status(self, offset, len).await?) })
+    fn status(&self, offset: u64, len: u64, most: usize) -> BoxFuture<'_, Result<Vec<Range>, BlockError>> {
+        Box::pin(async move { Ok(Image::status(self, offset, len, most).await?) })
     }
 
     fn close(&self) -> BoxFuture<'_, Result<(), BlockError>> {

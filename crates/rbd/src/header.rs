@@ -251,11 +251,9 @@ fn check_features(features: u64, incompatible: u64, access: Access) -> Result<()
     if unknown == 0 {
         return Ok(());
     }
-    let names = feature::names(unknown).join(", ");
-    Err(Error::refused(
-        Errno::ENOSYS,
-        format!("the image has features that are not supported: {names} ({unknown:#x})"),
-    ))
+    let known: String = feature::names(unknown).into_iter().map(|name| format!("{name}, ")).collect();
+    let what = format!("the image has features that are not supported: {known}{unknown:#x}");
+    Err(Error::refused(Errno::ENOSYS, what))
 }
 
 async fn layout(io: &IoCtx, object: &str, order: u8, features: u64) -> Result<Layout> {

@@ -121,17 +121,21 @@ impl Image {
         self.inner.change_objects(&view, changes.collect()).await
     }
 
-    /// What is allocated of a range: whole objects, or what an object's size tells.
+    /// What is allocated of a range: whole objects, or what an object's size tells. Ends early, behind some window of
+    /// objects, once it has more than `most` ranges that differ from their neighbours.
     ///
     /// # Errors
     /// EINVAL outside the image.
-    pub async fn status(&self, offset: u64, len: u64) -> Result<Vec<Range>> {
+    pub async fn status(&self, offset: u64, len: u64, most: usize) -> Result<Vec<Range>> {
         let view = self.inner.view();
         check_range(offset, len, view.size)?;
         let extents = view.layout.extents(offset, len);
         let mut out = Vec::new();
         for window in extents.chunks(STATS_AT_ONCE) {
             self.status_of(&view, window, &mut out).await?;
+            if differing(&out) > most {
+                break;
+            }
         }
         Ok(out)
     }
@@ -161,6 +165,12 @@ impl Image {
         }
         Ok(())
     }
+}
+
+/// How many ranges are left when neighbours alike are joined.
+fn differing(ranges: &[Range]) -> usize {
+    let differs = |pair: &&[Range]| (pair[0].hole, pair[0].zero) != (pair[1].hole, pair[1].zero);
+    usize::from(!ranges.is_empty()) + ranges.windows(2).filter(differs).count()
 }
 
 fn check_range(offset: u64, len: u64, size: u64) -> Result<()> {
@@ -244,7 +254,7 @@ async fn parent_status(view: &View, extent: &Extent) -> Result<Vec<Range>> {
     if let (Some(parent), 1..) = (&view.parent, shared) {
         let there = parent.size().saturating_sub(extent.image).min(shared);
         if there > 0 {
-            out = Box::pin(parent.status(extent.image, there)).await?;
+            out = Box::pin(parent.status(extent.image, there, usize::MAX)).await?;
             rest -= there;
         }
     }

@@ -2,12 +2,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::IoSlice;
+use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::buffer::spare_capacity;
+use rustix::fs::{Advice, FlockOperation, OFlags, flock};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 use store::{Device, DeviceError, DeviceOp};
 
@@ -34,8 +36,12 @@ struct Direct {
 
 /// What direct writes are aligned to, in the file and in memory.
 const ALIGN: usize = 4096;
-/// Longer writes go through the page cache: they need no copy there, and their bytes cost more than the call.
+/// Longer writes are not copied to be aligned: they go through the page cache unless they are.
 const DIRECT_MAX: usize = 256 << 10;
+
+/// Of a write that is at least so long the device is given each part as soon as the page cache has it, so that it does not
+/// stand still until the flush.
+const STRIDE: usize = 2 << 20;
 
 /// Pieces of one pwritev call: what Linux takes at most.
 const MAX_PIECES: usize = 1024;
@@ -70,6 +76,25 @@ impl FileDevice {
         self.file.try_clone()
     }
 
+    /// Writes past the page cache; `false`, and perhaps a part written, when that cannot be done.
+    fn write_direct(
+        &self,
+        offset: u64,
+        pieces: &[&[u8]],
+        flags: ReadWriteFlags,
+    ) -> Result<bool, DeviceError> {
+        let total: usize = pieces.iter().map(|p| p.len()).sum();
+        self.check(DeviceOp::Write, offset, total)?;
+        let fits = total % ALIGN == 0 && offset % ALIGN as u64 == 0;
+        match self.direct.as_ref().filter(|_| fits) {
+            Some(direct) if total <= DIRECT_MAX => direct.write_copy(offset, pieces, total, flags),
+            Some(direct) if pieces.iter().all(|p| is_aligned(p)) => {
+                direct.write(offset, pieces, total, flags)
+            }
+            _ => Ok(false),
+        }
+    }
+
     pub(crate) fn check(&self, op: DeviceOp, offset: u64, len: usize) -> Result<(), DeviceError> {
         match offset.checked_add(len as u64) {
             Some(end) if end <= self.len => Ok(()),
@@ -78,9 +103,20 @@ impl FileDevice {
     }
 }
 
+/// Whether a device can take these bytes from where they are.
+fn is_aligned(piece: &[u8]) -> bool {
+    piece.as_ptr().addr() % ALIGN == 0 && piece.len() % ALIGN == 0
+}
+
 impl Direct {
-    /// Writes and waits until it is durable; `false` when the file system does not do such writes.
-    fn write(&self, offset: u64, pieces: &[&[u8]], total: usize) -> Result<bool, DeviceError> {
+    /// Writes past the page cache, from an aligned copy; `false` when the file system does not do such writes.
+    fn write_copy(
+        &self,
+        offset: u64,
+        pieces: &[&[u8]],
+        total: usize,
+        flags: ReadWriteFlags,
+    ) -> Result<bool, DeviceError> {
         if self.refused.load(Ordering::Relaxed) {
             return Ok(false);
         }
@@ -96,23 +132,70 @@ impl Direct {
             place.copy_from_slice(piece);
             rest = behind;
         }
-        let mut done = 0;
-        while done < total {
-            let left = [IoSlice::new(aligned.get(done..).unwrap_or_default())];
-            match pwritev2(&self.file, &left, offset + done as u64, ReadWriteFlags::DSYNC) {
-                Ok(0) => return Err(failed(DeviceOp::Write, offset, total, None)),
-                Ok(n) => done += n,
-                Err(Errno::INTR) => {}
-                // A part was written, or the device wants another alignment: the page cache takes the whole.
-                Err(Errno::INVAL | Errno::OPNOTSUPP) => {
-                    self.refused.store(true, Ordering::Relaxed);
-                    return Ok(false);
+        self.write(offset, &[&*aligned], total, flags)
+    }
+
+    /// The same of pieces that are aligned as they are.
+    fn write(
+        &self,
+        offset: u64,
+        pieces: &[&[u8]],
+        total: usize,
+        flags: ReadWriteFlags,
+    ) -> Result<bool, DeviceError> {
+        if self.refused.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        match write_all(&self.file, offset, pieces, flags) {
+            Ok(()) => Ok(true),
+            // A part was written, or the device wants another alignment: the page cache takes the whole.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => {
+                self.refused.store(true, Ordering::Relaxed);
+                Ok(false)
+            }
+            Err(e) => Err(failed(DeviceOp::Write, offset, total, Some(e.raw_os_error()))),
+        }
+    }
+}
+
+fn write_all(file: &File, offset: u64, pieces: &[&[u8]], flags: ReadWriteFlags) -> Result<(), Errno> {
+    let mut at = offset;
+    for group in pieces.chunks(MAX_PIECES) {
+        let mut slices: Vec<IoSlice<'_>> = group.iter().map(|p| IoSlice::new(p)).collect();
+        let mut left = slices.as_mut_slice();
+        while !left.is_empty() {
+            match pwritev2(file, left, at, flags) {
+                Ok(0) => return Err(Errno::IO),
+                Ok(n) => {
+                    at += n as u64;
+                    IoSlice::advance_slices(&mut left, n);
                 }
-                Err(e) => return Err(failed(DeviceOp::Write, offset, total, Some(e.raw_os_error()))),
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e),
             }
         }
-        Ok(true)
     }
+    Ok(())
+}
+
+/// Writes through the page cache, and has the device begin with what the cache has meanwhile.
+fn write_behind(file: &File, offset: u64, pieces: &[&[u8]]) -> Result<(), Errno> {
+    let mut at = offset;
+    let mut part: Vec<&[u8]> = Vec::new();
+    let (mut len, mut pieces) = (0, pieces.iter().flat_map(|p| p.chunks(STRIDE)).peekable());
+    while let Some(piece) = pieces.next() {
+        part.push(piece);
+        len += piece.len();
+        if len >= STRIDE || pieces.peek().is_none() {
+            write_all(file, at, &part, ReadWriteFlags::empty())?;
+            // Of all that safe code can ask for only this starts to write and does not wait. What is being written stays in
+            // the cache, though among the first to go when memory is short. A hint: the flush does what it does not.
+            let _ = rustix::fs::fadvise(file, at, NonZeroU64::new(len as u64), Advice::DontNeed);
+            at += len as u64;
+            (len, part) = (0, Vec::new());
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn failed(op: DeviceOp, offset: u64, len: usize, errno: Option<i32>) -> DeviceError {
@@ -128,6 +211,32 @@ impl Device for FileDevice {
             .map_err(|e| failed(DeviceOp::Read, offset, len, e.raw_os_error()))
     }
 
+    fn read_append(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), DeviceError> {
+        self.check(DeviceOp::Read, offset, len)?;
+        let end = out.len() + len;
+        out.reserve_exact(len);
+        while out.len() < end {
+            let (at, left) = (offset + (len - (end - out.len())) as u64, end - out.len());
+            // Never more than was asked for, although the buffer may have more room.
+            let got = match left == out.capacity() - out.len() {
+                true => rustix::io::pread(&self.file, spare_capacity(out), at),
+                false => {
+                    let start = out.len();
+                    out.resize(end, 0);
+                    let got = rustix::io::pread(&self.file, out.get_mut(start..).unwrap_or_default(), at);
+                    out.truncate(start + got.unwrap_or_default());
+                    got
+                }
+            };
+            match got {
+                Ok(0) => return Err(failed(DeviceOp::Read, offset, len, None)),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(e) => return Err(failed(DeviceOp::Read, offset, len, Some(e.raw_os_error()))),
+            }
+        }
+        Ok(())
+    }
+
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
         self.check(DeviceOp::Write, offset, data.len())?;
         self.file
@@ -138,33 +247,23 @@ impl Device for FileDevice {
     fn write_vectored_at(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
         let total: usize = pieces.iter().map(|p| p.len()).sum();
         self.check(DeviceOp::Write, offset, total)?;
-        let mut at = offset;
-        for group in pieces.chunks(MAX_PIECES) {
-            let mut slices: Vec<IoSlice<'_>> = group.iter().map(|p| IoSlice::new(p)).collect();
-            let mut left = slices.as_mut_slice();
-            while !left.is_empty() {
-                match rustix::io::pwritev(&self.file, left, at) {
-                    Ok(0) => return Err(failed(DeviceOp::Write, at, total, None)),
-                    Ok(n) => {
-                        at += n as u64;
-                        IoSlice::advance_slices(&mut left, n);
-                    }
-                    Err(Errno::INTR) => {}
-                    Err(e) => return Err(failed(DeviceOp::Write, at, total, Some(e.raw_os_error()))),
-                }
-            }
+        let done = match total < STRIDE {
+            true => write_all(&self.file, offset, pieces, ReadWriteFlags::empty()),
+            false => write_behind(&self.file, offset, pieces),
+        };
+        done.map_err(|e| failed(DeviceOp::Write, offset, total, Some(e.raw_os_error())))
+    }
+
+    fn write_unread_at(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
+        match self.write_direct(offset, pieces, ReadWriteFlags::empty())? {
+            true => Ok(()),
+            false => self.write_vectored_at(offset, pieces),
         }
-        Ok(())
     }
 
     fn write_durably(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
-        let total: usize = pieces.iter().map(|p| p.len()).sum();
-        self.check(DeviceOp::Write, offset, total)?;
-        let fits = total <= DIRECT_MAX && total % ALIGN == 0 && offset % ALIGN as u64 == 0;
-        if let Some(direct) = self.direct.as_ref().filter(|_| fits) {
-            if direct.write(offset, pieces, total)? {
-                return Ok(());
-            }
+        if self.write_direct(offset, pieces, ReadWriteFlags::DSYNC)? {
+            return Ok(());
         }
         self.write_vectored_at(offset, pieces)?;
         self.flush()
@@ -196,6 +295,47 @@ impl Device for FileDevice {
 mod tests {
     use super::*;
 
+    /// So many bytes that begin a page, or not.
+    fn text(len: usize, aligned: bool) -> (Vec<u8>, usize) {
+        let bytes: Vec<u8> =
+            (0..(len + 2 * ALIGN) as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+        let start = bytes.as_ptr().align_offset(ALIGN) + usize::from(!aligned);
+        (bytes, start)
+    }
+
+    #[test]
+    fn long_writes_land_whole_whichever_way_they_take() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let (len, at) = (2 * STRIDE + 3 * ALIGN, 5 * ALIGN as u64);
+        let dev = FileDevice::create(&dir.path().join("block"), (len + 8 * ALIGN) as u64).expect("created");
+        for (aligned, unread) in [(true, true), (false, true), (true, false), (false, false)] {
+            let (bytes, start) = text(len, aligned);
+            let bytes = &bytes[start..start + len];
+            // Pieces of whole blocks, one of them longer than what the device is given at once, and an empty one.
+            let (head, rest) = bytes.split_at(ALIGN);
+            let (body, tail) = rest.split_at(STRIDE + 7 * ALIGN);
+            let pieces = [head, body, &[], tail];
+            dev.write_vectored_at(at, &[&vec![9; len]]).expect("something else is there");
+            match unread {
+                true => dev.write_unread_at(at, &pieces),
+                false => dev.write_vectored_at(at, &pieces),
+            }
+            .expect("written");
+            dev.flush().expect("flushed");
+            let mut back = vec![0; len];
+            dev.read_at(at, &mut back).expect("read");
+            assert!(back == bytes, "aligned {aligned}, unread {unread}");
+        }
+        let mut around = [7; ALIGN];
+        for outside in [at - ALIGN as u64, at + len as u64] {
+            dev.read_at(outside, &mut around).expect("read");
+            assert!(around.iter().all(|b| *b == 0));
+        }
+        let (bytes, start) = text(len, true);
+        let past = dev.write_unread_at(at + 4 * ALIGN as u64, &[&bytes[start..start + len]]);
+        assert!(matches!(past, Err(DeviceError::OutOfRange { .. })));
+    }
+
     #[test]
     fn vectored_writes_land_one_after_the_other_and_ranges_are_checked() {
         let dir = tempfile::tempdir().expect("tempdir");
@@ -213,6 +353,13 @@ mod tests {
         dev.read_at(0, &mut back).expect("read");
         assert!(back[0] == 7 && back[1..4] == *b"odd" && back[4..4096].iter().all(|b| *b == 7));
         assert!(matches!(dev.write_durably(4096, &[&pages[1], &[0]]), Err(DeviceError::OutOfRange { .. })));
+        for room in [8192, 4096 + 1, 1] {
+            let mut grown = Vec::with_capacity(room);
+            grown.push(9);
+            dev.read_append(0, 8191, &mut grown).expect("read");
+            assert!(grown[0] == 9 && grown[1..] == back[..8191], "{room}");
+        }
+        assert!(dev.read_append(1, 8192, &mut Vec::new()).is_err());
         let mut back = vec![0u8; 4096];
         dev.read_at(4096, &mut back).expect("read");
         assert!(back.iter().enumerate().all(|(i, b)| *b == i as u8));

@@ -4,6 +4,7 @@
 mod device;
 mod local;
 pub mod net;
+mod numa;
 mod outside;
 mod owner;
 pub mod session;
@@ -11,6 +12,7 @@ mod twin;
 
 pub use device::FileDevice;
 pub use local::{Asked, LocalHandler, LocalSocket};
+pub use numa::{HostFiles, NumaPlace, NumaWish};
 pub use outside::{Clock, OsEntropy};
 pub use owner::{Machine, Owner};
 pub use twin::{Twin, TwinDevice, TwinFile};

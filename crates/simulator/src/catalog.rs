@@ -1,9 +1,9 @@
 //! Scenarios with a name: faults by hand at the moment that matters, for rows of the table in `docs/scenarios.md` and for
 //! planted bugs. The seed still chooses delays, contents and which copy of a torn write survives.
 
-use crate::client::is_reader;
 use crate::faults::FaultKind as Kind;
 use crate::faults::{Death, Fault, From, Mons, Trigger};
+use crate::guest::GuestKind;
 use crate::mutant::Mutant;
 use crate::net::Node;
 use crate::queue::{MICROSECOND, MILLISECOND, SECOND, Time};
@@ -27,6 +27,8 @@ impl Named {
 pub struct Plant {
     pub mutant: Mutant,
     pub name: &'static str,
+    /// The seed that found it last.
+    pub seed: u64,
 }
 
 /// Three monitors, three OSDs with all copies, two clients: small, so that a run takes little.
@@ -50,6 +52,10 @@ fn usual(o: &mut Options, seed: u64) {
         dups_tracked: 500,
         backfill_scan: 16,
         maps_kept: 500,
+        beacon_s: 60,
+        cold: 0,
+        guests: Vec::new(),
+        log_kb: 8 << 10,
         mon_snapshot_every: if seed % 2 == 0 { 20 } else { 1_000 },
         ..o.clone()
     };
@@ -90,37 +96,54 @@ catalog![
     late_resends,
     small_duplicate_window,
     missed_maps,
+    maps_forgotten_within_an_interval,
     splits_and_moves,
     replaced_disk,
     restarted_clients,
     lone_monitor_restarts,
+    rot_in_data,
+    rot_that_nobody_reads,
+    rot_in_metadata,
+    full_disks,
+    snapshots_during_recovery_and_kills,
+    pool_snapshots_during_recovery_and_kills,
+    merges_under_load,
+    backfill_to_a_nearly_full_osd,
+    lock_holder_dies,
+    watcher_dies,
+    watchers_through_failures,
 ];
 
 macro_rules! planted {
-    ($($mutant:ident $name:literal),+ $(,)?) => {
+    ($($mutant:ident $name:literal $seed:literal),+ $(,)?) => {
         /// Every planted bug.
-        pub const PLANTED: &[Plant] = &[$( Plant { mutant: Mutant::$mutant, name: $name } ),+];
+        pub const PLANTED: &[Plant] = &[$( Plant { mutant: Mutant::$mutant, name: $name, seed: $seed } ),+];
     };
 }
 planted![
-    AckEarly "power_loss_of_all",
-    ReplicaAckEarly "power_loss_of_all_with_two_copies",
-    LoseFlush "power_loss_of_all",
-    LosePayload "power_loss_of_all",
-    ForgetRequests "lost_replies",
-    DupsForgotten "late_resends",
-    ReadAnyCopy "flapping_replica",
-    RepeatingSessions "cut_links",
-    ReorderingSessions "cut_links",
-    OldDisk "all_copies_return_in_every_order",
-    SlowClock "stale_primary",
-    NoWaitForReaders "primary_replaced_while_a_member_supports_it",
-    SameClient "restarted_clients",
-    MonForgets "monitors_lose_power_together",
-    MonAckEarly "monitors_lose_power_together",
-    MonDropsTail "monitors_lose_power_together",
-    WipedVoter "wiped_monitor_and_one_that_lags",
-    ReuseGlobalIds "lone_monitor_restarts",
+    AckEarly "power_loss_of_all" 1,
+    ReplicaAckEarly "power_loss_of_all_with_two_copies" 1,
+    LoseFlush "power_loss_of_all" 1,
+    LosePayload "power_loss_of_all" 1,
+    ForgetRequests "lost_replies" 1,
+    DupsForgotten "late_resends" 1,
+    ReadAnyCopy "flapping_replica" 1,
+    RepeatingSessions "cut_links" 1,
+    ReorderingSessions "cut_links" 1,
+    OldDisk "all_copies_return_in_every_order" 1,
+    SlowClock "stale_primary" 1,
+    NoWaitForReaders "primary_replaced_while_a_member_supports_it" 4,
+    SameClient "restarted_clients" 1,
+    MonForgets "monitors_lose_power_together" 2,
+    MonAckEarly "monitors_lose_power_together" 1,
+    MonDropsTail "monitors_lose_power_together" 1,
+    WipedVoter "wiped_monitor_and_one_that_lags" 1,
+    ReuseGlobalIds "lone_monitor_restarts" 1,
+    TrimsTooMuch "snapshots_during_recovery_and_kills" 1,
+    BlocklistIgnored "lock_holder_dies" 1,
+    WatchesForever "watcher_dies" 1,
+    NoRepair "rot_that_nobody_reads" 1,
+    ForgottenMaps "maps_forgotten_within_an_interval" 1,
 ];
 
 const KILLED: Death = Death::Killed;
@@ -207,27 +230,34 @@ fn fewer_than_min_size(base: Scenario) -> Scenario {
     base.with_seconds(26).with_plan(plan)
 }
 
-/// A primary that only one client reaches, and that reaches nobody else, for much longer than its lease. The client only reads,
-/// if any does: one that writes soon waits for what cannot be done there.
+/// Alone with a primary, a client that writes waits for its writes after a moment with all that it may ask at once: this one does not.
+const READER: usize = 0;
+
+/// A primary that only one client reaches, and that reaches nobody else, for much longer than its lease. The client only reads.
 fn stale_primary(base: Scenario) -> Scenario {
-    let client = (0..3).find(|c| is_reader(base.seed, *c)).unwrap_or(0);
-    let plan = each(1.0, 24.0, 3, |i, at| {
-        let island = Kind::Island { osd: i as i32 / 2, client, lasts: s(18) };
-        vec![Fault::at(at, island)]
-    });
-    base.with_seconds(76).with_options(|o| (o.depth, o.clients) = (4, 3)).with_plan(plan)
+    let client = READER;
+    let mut plan =
+        each(3.0, 24.0, 3, |_, at| vec![Fault::at(at, Kind::Island { osd: 0, client, lasts: s(18) })]);
+    // It leads every PG: a client alone with it that asks others as well soon waits for these with all that it may ask at once.
+    for osd in 1..3 {
+        let text = format!(r#"{{"prefix":"osd primary-affinity","id":"{osd}","weight":0.0}}"#);
+        plan.push(command(0.5, text));
+    }
+    base.with_seconds(78)
+        .with_options(|o| (o.depth, o.clients, o.reader) = (4, 3, Some(client)))
+        .with_plan(plan)
 }
 
 /// The same with the usual heartbeats: how lately others heard of the primary differs by seconds.
 fn stale_primary_with_rare_heartbeats(base: Scenario) -> Scenario {
-    let client = (0..3).find(|c| is_reader(base.seed, *c)).unwrap_or(0);
+    let client = READER;
     let plan = each(7.0, 50.0, 3, |i, at| {
         let island = Kind::Island { osd: i as i32 / 2, client, lasts: s(30) };
         vec![Fault::at(at + i as f64 * 1.7, island)]
     });
     let usual = |o: &mut Options| {
         (o.heartbeat_interval_s, o.heartbeat_grace_s) = (6, 20);
-        (o.osds, o.clients) = (5, 3);
+        (o.osds, o.clients, o.reader) = (5, 3, Some(client));
     };
     base.with_seconds(150).with_options(usual).with_plan(plan)
 }
@@ -235,7 +265,7 @@ fn stale_primary_with_rare_heartbeats(base: Scenario) -> Scenario {
 /// Two OSDs that do not reach a primary report it, while the other member of some of its PGs answers it to the end. Just as the
 /// monitors mark it down it is alone with a client, and has that member's lease for seconds.
 fn primary_replaced_while_a_member_supports_it(base: Scenario) -> Scenario {
-    let client = (0..3).find(|c| is_reader(base.seed, *c)).unwrap_or(0);
+    let client = READER;
     let plan = each(2.0, 36.0, 2, |_, at| {
         let cut = |osd| Kind::Partition { osd: 0, from: From::OneOsd(osd), both_ways: true, lasts: s(24) };
         let island = Kind::Island { osd: 0, client, lasts: s(14) };
@@ -244,7 +274,7 @@ fn primary_replaced_while_a_member_supports_it(base: Scenario) -> Scenario {
     let options = |o: &mut Options| {
         (o.heartbeat_interval_s, o.heartbeat_grace_s) = (2, 8);
         (o.osds, o.size, o.min_size, o.pg_num) = (4, 2, 1, 48);
-        (o.clients, o.depth, o.objects) = (3, 4, 72);
+        (o.clients, o.depth, o.objects, o.reader) = (3, 4, 72, Some(client));
     };
     base.with_seconds(74).with_options(options).with_plan(plan)
 }
@@ -464,7 +494,27 @@ fn pool_set(var: &str, value: u64) -> String {
 fn missed_maps(base: Scenario) -> Scenario {
     let mut plan = vec![kill(1.0, Node::Osd(3)), start(40.0, Node::Osd(3))];
     plan.extend(each(2.0, 0.5, 70, |i, at| vec![command(at, affinity(i))]));
-    let few = |o: &mut Options| (o.osds, o.maps_kept, o.down_out_s) = (4, 5, 5);
+    let few = |o: &mut Options| (o.osds, o.maps_kept, o.beacon_s, o.down_out_s) = (4, 5, 1, 5);
+    base.with_seconds(46).with_options(few).with_plan(plan)
+}
+
+/// Clean PGs take writes for many maps in which nothing happens to them, and the first of those are forgotten. Then all who took
+/// writes are away, and one comes back that has copies from before, or none.
+fn maps_forgotten_within_an_interval(base: Scenario) -> Scenario {
+    let mut plan = vec![kill(1.0, Node::Osd(3))];
+    plan.extend(each(10.0, 0.25, 48, |i, at| {
+        let verb = if i % 2 == 0 { "set" } else { "unset" };
+        vec![command(at, format!(r#"{{"prefix":"osd {verb}","key":"noscrub"}}"#))]
+    }));
+    plan.extend([
+        Fault::at(24.0, Kind::CrashOsds { osds: vec![0, 1, 2], death: OFF, down: s(16) }),
+        command(24.2, r#"{"prefix":"osd down","ids":["0","1","2"]}"#.to_owned()),
+        start(24.5, Node::Osd(3)),
+    ]);
+    let few = |o: &mut Options| {
+        (o.osds, o.size, o.min_size) = (4, 2, 1);
+        (o.maps_kept, o.beacon_s, o.down_out_s) = (5, 1, 4);
+    };
     base.with_seconds(46).with_options(few).with_plan(plan)
 }
 
@@ -521,4 +571,160 @@ fn lone_monitor_restarts(base: Scenario) -> Scenario {
         vec![kill(at, mon), start(at + 0.5, mon), Fault::at(at + 1.5, client)]
     });
     base.with_mons(1).with_seconds(18).with_plan(plan)
+}
+
+/// Clients, writes and scrubs come upon damaged blocks, one at a time, on any member.
+fn rot_in_data(base: Scenario) -> Scenario {
+    let plan = each(3.0, 4.0, 8, |i, at| {
+        let nth = (base.seed + i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut faults = vec![Fault::at(at, Kind::Rot { nth })];
+        if i % 3 == 2 {
+            let down = Kind::CrashOsds { osds: vec![(i % 3) as i32], death: OFF, down: s(1) };
+            faults.push(Fault::at(at + 2.0, down));
+        }
+        faults
+    });
+    base.with_seconds(40)
+        .with_options(|o| (o.payload, o.think, o.log_kb) = (20_000, 100 * MILLISECOND, 512))
+        .with_plan(plan)
+}
+
+/// Blocks of objects that were written once: only scrubs come upon them.
+fn rot_that_nobody_reads(base: Scenario) -> Scenario {
+    let plan = each(6.0, 6.0, 4, |i, at| {
+        let nth = (base.seed + i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        vec![Fault::at(at, Kind::Rot { nth })]
+    });
+    let options = |o: &mut Options| (o.objects, o.cold, o.log_kb) = (12, 6, 512);
+    base.with_seconds(32).with_options(options).with_plan(plan)
+}
+
+/// Each OSD in turn finds its disk damaged anywhere: what it does not refuse it must not serve. Then it gets another disk.
+fn rot_in_metadata(base: Scenario) -> Scenario {
+    let plan = each(3.0, 14.0, 3, |i, at| {
+        let osd = i as i32;
+        let uuid = 0xc1 + i as u8;
+        let b = format!("{uuid:02x}");
+        let text = [4, 2, 2, 2, 6].map(|n| b.repeat(n)).join("-");
+        let nth = (base.seed + i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        vec![
+            kill(at, Node::Osd(osd)),
+            Fault::at(at + 0.2, Kind::RotAnywhere { osd, nth }),
+            start(at + 0.5, Node::Osd(osd)),
+            kill(at + 5.0, Node::Osd(osd)),
+            command(at + 5.1, format!(r#"{{"prefix":"osd down","ids":["{osd}"]}}"#)),
+            command(
+                at + 5.6,
+                format!(r#"{{"prefix":"osd destroy-actual","id":"{osd}","yes_i_really_mean_it":true}}"#),
+            ),
+            command(at + 6.0, format!(r#"{{"prefix":"osd new","uuid":"{text}","id":"{osd}"}}"#)),
+            Fault::at(at + 6.5, Kind::NewDisk { osd, uuid }),
+            start(at + 7.0, Node::Osd(osd)),
+        ]
+    });
+    base.with_seconds(48).with_options(|o| (o.payload, o.log_kb) = (20_000, 512)).with_plan(plan)
+}
+
+/// The disks become full, stay so, and have room again, twice; an OSD dies while they are full.
+fn full_disks(base: Scenario) -> Scenario {
+    let crash = |osd| Kind::CrashOsds { osds: vec![osd], death: KILLED, down: s(1) };
+    let plan = vec![Fault::at(12.0, crash(1)), Fault::at(21.0, crash(2)), Fault::at(30.0, crash(0))];
+    let small = |o: &mut Options| (o.device_mb, o.guests, o.pg_num) = (24, vec![GuestKind::Filler], 2);
+    base.with_seconds(40).with_options(small).with_plan(plan)
+}
+
+fn snapshots_during_recovery_and_kills(base: Scenario) -> Scenario {
+    snapshots(base, GuestKind::Snaps)
+}
+
+fn pool_snapshots_during_recovery_and_kills(base: Scenario) -> Scenario {
+    snapshots(base, GuestKind::PoolSnaps)
+}
+
+fn snapshots(base: Scenario, kind: GuestKind) -> Scenario {
+    let mut plan = each(2.0, 3.5, 8, |i, at| {
+        let death = if i % 2 == 0 { KILLED } else { OFF };
+        let crash = Kind::CrashOsds { osds: vec![(i % 4) as i32], death, down: s(2) };
+        vec![Fault::at(at, crash).when([Trigger::AtOnce, Trigger::Submit, Trigger::NewMap][i % 3])]
+    });
+    plan.extend(each(7.0, 9.0, 3, |_, at| vec![Fault::at(at, Kind::RestartGuest { guest: 0 })]));
+    plan.extend(each(6.0, 3.0, 8, |i, at| {
+        let kind = Kind::Scrub { deep: i % 2 == 0, repair: false };
+        vec![Fault::at(at, kind)]
+    }));
+    plan.push(command(9.0, pool_set("pg_num", 7)));
+    plan.push(Fault::at(15.0, Kind::MarkOut { osd: 3, lasts: s(6) }));
+    plan.push(Fault::at(24.0, Kind::CrashAll { death: OFF, down: 20 * MILLISECOND }));
+    let guests = |o: &mut Options| (o.osds, o.guests, o.think) = (4, vec![kind; 1], 40 * MILLISECOND);
+    base.with_seconds(32).with_options(guests).with_plan(plan)
+}
+
+/// The pool shrinks, grows, and shrinks again while OSDs die and move.
+fn merges_under_load(base: Scenario) -> Scenario {
+    let crash = |osd, death| Kind::CrashOsds { osds: vec![osd], death, down: s(1) };
+    let plan = vec![
+        command(1.0, pool_set("pg_num", 5)),
+        Fault::at(2.0, crash(0, KILLED)),
+        Fault::at(5.0, crash(1, OFF)).when(Trigger::NewMap),
+        Fault::at(8.0, crash(2, KILLED)).when(Trigger::NewMap),
+        Fault::at(11.0, Kind::CrashMgr { down: s(1) }),
+        Fault::at(14.0, Kind::CrashAll { death: OFF, down: 20 * MILLISECOND }).when(Trigger::NewMap),
+        command(24.0, pool_set("pg_num", 12)),
+        command(26.0, pool_set("pgp_num", 12)),
+        Fault::at(29.0, Kind::MarkOut { osd: 3, lasts: s(5) }),
+        command(32.0, pool_set("pg_num", 2)),
+        Fault::at(36.0, crash(3, OFF)).when(Trigger::NewMap),
+        Fault::at(42.0, crash(1, KILLED)).when(Trigger::NewMap),
+    ];
+    base.with_seconds(56).with_options(|o| (o.osds, o.pg_num, o.objects) = (4, 12, 18)).with_plan(plan)
+}
+
+/// What has to move waits while the OSDs it would go to are too full for it, and goes on when they are not: PGs wait at the note.
+fn backfill_to_a_nearly_full_osd(base: Scenario) -> Scenario {
+    let ratio = |r: f64| format!(r#"{{"prefix":"osd set-backfillfull-ratio","ratio":{r}}}"#);
+    let out = r#"{"prefix":"osd out","ids":["0"]}"#.to_owned();
+    let plan = vec![
+        command(2.0, ratio(0.001)),
+        command(6.0, out),
+        note(12.0),
+        Fault::at(13.0, Kind::CrashOsds { osds: vec![2], death: KILLED, down: s(1) }),
+        command(18.0, ratio(0.9)),
+    ];
+    let options = |o: &mut Options| (o.osds, o.pg_num, o.objects, o.log_entries) = (4, 8, 24, 5);
+    base.with_seconds(30).with_options(options).with_plan(plan)
+}
+
+/// Holders die, and fall silent with writes under way that arrive when another one has the lock.
+fn lock_holder_dies(base: Scenario) -> Scenario {
+    let mut plan = each(4.0, 6.0, 8, |i, at| vec![Fault::at(at, Kind::RestartGuest { guest: i % 3 })]);
+    plan.extend(each(9.0, 14.0, 3, |i, at| {
+        let crash = Kind::CrashOsds { osds: vec![(i % 3) as i32], death: KILLED, down: s(1) };
+        vec![Fault::at(at, crash).when(Trigger::Submit)]
+    }));
+    let guests = |o: &mut Options| (o.guests, o.clients) = (vec![GuestKind::Locker; 3], 1);
+    base.with_seconds(55).with_options(guests).with_plan(plan)
+}
+
+fn watching() -> Vec<GuestKind> {
+    vec![GuestKind::Watcher, GuestKind::Watcher, GuestKind::Watcher, GuestKind::Notifier]
+}
+
+/// Nothing else goes wrong: the watches of those that die end in their time.
+fn watcher_dies(base: Scenario) -> Scenario {
+    let plan = each(5.0, 11.0, 4, |i, at| vec![Fault::at(at, Kind::RestartGuest { guest: i % 3 })]);
+    let guests = |o: &mut Options| (o.guests, o.only_guests_die, o.clients) = (watching(), true, 1);
+    base.with_seconds(60).with_options(guests).with_plan(plan)
+}
+
+fn watchers_through_failures(base: Scenario) -> Scenario {
+    let plan = each(3.0, 5.0, 8, |i, at| {
+        let fault = match i % 4 {
+            0 => Kind::CrashOsds { osds: vec![(i / 4 % 3) as i32], death: KILLED, down: s(2) },
+            1 => Kind::CutAll { node: Node::Guest(i / 4) },
+            2 => Kind::CrashAll { death: OFF, down: 20 * MILLISECOND },
+            _ => Kind::Partition { osd: (i / 4) as i32, from: From::Clients, both_ways: true, lasts: s(4) },
+        };
+        vec![Fault::at(at, fault)]
+    });
+    base.with_seconds(45).with_options(|o| (o.guests, o.clients) = (watching(), 1)).with_plan(plan)
 }

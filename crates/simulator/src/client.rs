@@ -15,12 +15,14 @@ use crate::mutant::Mutant;
 use crate::net::Node;
 use crate::objecter::{MapWish, OsdSession};
 use crate::queue::{MILLISECOND, SECOND, Time};
-use crate::workload::{operations, outcome, random_call, too_large};
+use crate::workload::{operations, outcome, payload, random_call, too_large};
 use crate::world::{Event, MonLink, World};
 
 /// Where there are quiet spells, a busy one of this length begins every so often, and with every fault.
 const SPELL_EVERY: Time = 40 * SECOND;
 const SPELL: Time = 3 * SECOND;
+/// Of an object that nobody reads.
+const COLD_BYTES: usize = 40_000;
 
 /// One request under way.
 pub struct Pending {
@@ -31,6 +33,8 @@ pub struct Pending {
     pub target: i32,
     /// The session it was sent on; `None`: it has to be sent.
     pub conn: Option<ConnId>,
+    /// The map says that there is no room.
+    pub paused: bool,
     /// Its session was closed and its interval goes on: nothing sends it before the interval ends.
     pub stuck: bool,
     pub attempts: i32,
@@ -61,9 +65,13 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(seed: u64, c: usize) -> Self {
-        let (rng, reader) = character(seed, c);
-        Self::process(1, rng, reader)
+    /// Client `c` of `count`, of whom `only_reads` does. The last other one writes when nobody else does: a run without a write
+    /// shows nothing.
+    pub fn new(seed: u64, c: usize, count: usize, only_reads: Option<usize>) -> Self {
+        let (rng, _) = character(seed, c);
+        let reads = |c: usize| only_reads == Some(c) || is_reader(seed, c);
+        let alone = c + 1 == count && (0..c).all(reads);
+        Self::process(1, rng, only_reads == Some(c) || reads(c) && !alone)
     }
 
     fn process(life: u32, rng: Rng, reader: bool) -> Self {
@@ -124,7 +132,7 @@ pub fn object(map: &OsdMap, object: usize) -> Option<HObject> {
     let (pool_id, pool) = map.pools.iter().next()?;
     let name = object_name(object);
     let hash = pool.hash_key(&name, "");
-    Some(HObject { pool: PoolId(pool_id.0), hash, name, snap: SnapId::HEAD, ..HObject::min() })
+    Some(HObject { pool: PoolId(pool_id.0), hash, name: name.into(), snap: SnapId::HEAD, ..HObject::min() })
 }
 
 impl World {
@@ -148,6 +156,8 @@ impl World {
             self.clients[c].paused = false;
             self.start_thinking(c);
         }
+        self.guests.iter_mut().for_each(|g| g.paused = false);
+        self.wake_guests();
     }
 
     fn start_thinking(&mut self, c: usize) {
@@ -164,6 +174,7 @@ impl World {
         if self.scenario.options.quiet_think.is_none() {
             return;
         }
+        self.wake_guests();
         for c in 0..self.clients.len() {
             self.clients[c].spell += 1;
             self.start_thinking(c);
@@ -172,7 +183,7 @@ impl World {
 
     fn depth(&self, c: usize) -> usize {
         let o = &self.scenario.options;
-        if self.clients[c].reader { o.objects } else { o.depth }
+        if self.clients[c].reader { o.objects - o.cold } else { o.depth }
     }
 
     /// The next random request.
@@ -188,11 +199,19 @@ impl World {
             let spell = client.spell;
             return self.plan_in(wait, Event::Think { client: c, spell });
         }
-        let object = client.rng.below(options.objects as u64) as usize;
+        let mut object = client.rng.below(options.objects as u64) as usize;
+        let warm = options.objects - options.cold;
+        if object >= warm {
+            if !client.reader && !self.sizes.contains_key(&object) {
+                let data = payload(self.history.len() as u64 + 1, COLD_BYTES);
+                return self.begin(c, object, Call::WriteFull(data));
+            }
+            object %= warm;
+        }
         if client.reader {
             let busy: BTreeSet<usize> =
                 client.pending.values().map(|p| self.history[p.record].object).collect();
-            let mut all = (0..options.objects).map(|i| (object + i) % options.objects);
+            let mut all = (0..warm).map(|i| (object + i) % warm);
             let free = all.find(|o| !busy.contains(o)).unwrap_or(object);
             return self.begin(c, free, Call::Read);
         }
@@ -206,7 +225,7 @@ impl World {
     }
 
     /// Mean time between a reply and the next request, as things are now.
-    fn think_time(&self) -> Time {
+    pub fn think_time(&self) -> Time {
         let o = &self.scenario.options;
         match o.quiet_think {
             Some(quiet) if self.now > self.busy_until && self.now % SPELL_EVERY > SPELL => quiet,
@@ -258,6 +277,7 @@ impl World {
             key: None,
             target: -1,
             conn: None,
+            paused: false,
             stuck: false,
             attempts: 0,
             sent: self.now,
@@ -286,7 +306,7 @@ impl World {
         client.acked += 1;
         let rec = &mut self.history[record];
         rec.version = r.user_version;
-        match outcome(&rec.call, r) {
+        match outcome(&rec.call, r.result, &r.ops) {
             Ok(outcome) => rec.ended = Some((self.now, outcome)),
             Err(text) => {
                 let text = format!("{text}: {rec}");
@@ -304,5 +324,18 @@ impl World {
         let wait = self.clients[c].rng.below(think * 2) + 1;
         let spell = self.clients[c].spell;
         self.plan_in(wait, Event::Think { client: c, spell });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn somebody_writes_at_every_seed() {
+        for (seed, count) in (0..200).flat_map(|seed| (1..5).map(move |count| (seed, count))) {
+            let readers = (0..count).filter(|c| Client::new(seed, *c, count, None).reader).count();
+            assert!(readers < count, "seed {seed}: all {count} only read");
+        }
     }
 }

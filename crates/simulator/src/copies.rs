@@ -1,12 +1,13 @@
 //! Looking into the stores of OSDs: whether all copies are equal (O4), and what a mutant reads past its PG.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use bytes::Bytes;
 use codec::Encode;
 use messages::osd::OmapValsResponse;
 use store::{ObjectKey, Store, StoreError};
+use types::{HObject, SnapId};
 
 use crate::history::brief;
 use crate::world::World;
@@ -48,33 +49,58 @@ pub fn omap(store: &mut Store, key: &ObjectKey) -> Option<Bytes> {
 }
 
 impl World {
+    /// Every object of the pools that any store holds, heads and clones.
+    fn stored_objects(&mut self, pools: &BTreeSet<i64>) -> Result<BTreeSet<HObject>, String> {
+        let mut all = BTreeSet::new();
+        for (osd, host) in self.osds.iter_mut().enumerate() {
+            let Some(core) = &mut host.core else { continue };
+            let keys = core.store_mut().list_all(None, usize::MAX).map_err(|e| format!("osd.{osd}: {e}"))?;
+            all.extend(keys.into_iter().map(|k| k.object).filter(|o| pools.contains(&o.pool.0)));
+        }
+        Ok(all)
+    }
+
+    /// Clones that any store holds.
+    pub fn clones_left(&mut self) -> Vec<HObject> {
+        let Some(map) = self.monitor().map(|m| m.state().osdmap().clone()) else { return Vec::new() };
+        let pools = map.pools.keys().map(|id| id.0).collect();
+        match self.stored_objects(&pools) {
+            Ok(all) => all.into_iter().filter(|o| !o.is_head() && o.snap != SnapId::SNAPDIR).collect(),
+            Err(text) => {
+                self.violation(format!("O4: no list of objects: {text}"));
+                Vec::new()
+            }
+        }
+    }
+
     /// O4: each member of each object's acting set holds the same.
     pub fn check_copies(&mut self) {
         let Some(map) = self.monitor().map(|m| m.state().osdmap().clone()) else { return };
-        for object in 0..self.scenario.options.objects {
-            let Some(hobject) = crate::client::object(&map, object) else { continue };
-            let raw = types::PgId::new(hobject.pool, hobject.hash);
+        let pools = map.pools.keys().map(|id| id.0).collect();
+        let all = match self.stored_objects(&pools) {
+            Ok(all) => all,
+            Err(text) => return self.violation(format!("O4: no list of objects: {text}")),
+        };
+        for object in all {
+            let raw = types::PgId::new(object.pool, object.hash);
             let Some(pgid) = map.raw_pg_to_pg(raw) else { continue };
-            let key = ObjectKey::replicated(hobject);
+            let key = ObjectKey::replicated(object.clone());
             let mut first: Option<(i32, Option<Copy>)> = None;
             for osd in map.pg_to_up_acting(pgid).acting {
                 let Some(core) = &mut self.osds[osd as usize].core else { continue };
                 let copy = match read(core.store_mut(), &key) {
                     Ok(copy) => copy,
                     Err(e) => {
-                        self.violation(format!("O4: osd.{osd} cannot read object {object}: {e}"));
-                        return;
+                        return self.violation(format!("O4: osd.{osd} cannot read {object}: {e}"));
                     }
                 };
                 match &first {
                     None => first = Some((osd, copy)),
                     Some((other, theirs)) if *theirs != copy => {
                         let (a, b) = (show(theirs), show(&copy));
-                        let text = format!(
-                            "O4: object {object} of pg {pgid} is {a} on osd.{other} and {b} on osd.{osd}"
-                        );
-                        self.violation(text);
-                        return;
+                        let text =
+                            format!("O4: {object} of pg {pgid} is {a} on osd.{other} and {b} on osd.{osd}");
+                        return self.violation(text);
                     }
                     Some(_) => {}
                 }

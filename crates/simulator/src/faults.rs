@@ -9,6 +9,9 @@ use crate::net::Node;
 use crate::queue::{MILLISECOND, SECOND, Time};
 use crate::scenario::{Level, Scenario};
 
+/// Faults around guests are no further apart than 3/2 of this.
+const GUEST_FAULTS: Time = 30 * SECOND;
+
 /// How a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Death {
@@ -153,6 +156,24 @@ pub enum FaultKind {
         links: Vec<(Node, Node)>,
         lasts: Time,
     },
+    /// The same of a guest.
+    RestartGuest {
+        guest: usize,
+    },
+    /// A bit of some object's data changes on the medium, as soon as every object has all its copies.
+    Rot {
+        nth: u64,
+    },
+    /// A byte of a dead OSD's disk changes, wherever anything is written; it may refuse its disk, or stop when it comes upon it.
+    RotAnywhere {
+        osd: i32,
+        nth: u64,
+    },
+    /// No fault: all PGs are scrubbed.
+    Scrub {
+        deep: bool,
+        repair: bool,
+    },
     /// Nothing: the report tells what was answered until then.
     Note,
     /// An administrator's command that moves data or members, and stays.
@@ -232,7 +253,34 @@ pub fn plan(s: &Scenario) -> Vec<Fault> {
     if s.level >= Level::Links {
         long_islands(s, &mut out);
     }
+    if s.guests {
+        around_guests(s, &mut out);
+    }
     out
+}
+
+/// What goes wrong with guests, and what only scenarios with guests are made for: rot, and scrubs.
+fn around_guests(s: &Scenario, out: &mut Vec<Fault>) {
+    let mut r = Rng::new(s.seed ^ 0x9_0e57);
+    let every = s.options.fault_every.min(GUEST_FAULTS);
+    let mut at = SECOND + r.below(every);
+    while at < s.seconds * SECOND {
+        let guest = r.below(s.options.guests.len().max(1) as u64) as usize;
+        let kind = match r.one_in(3) {
+            true => FaultKind::CutAll { node: Node::Guest(guest) },
+            false => FaultKind::RestartGuest { guest },
+        };
+        out.push(Fault { at, when: Trigger::AtOnce, kind });
+        if s.level == Level::All && s.options.size > 1 && r.one_in(12) {
+            let later = at + r.below(5 * SECOND);
+            out.push(Fault { at: later, when: Trigger::AtOnce, kind: FaultKind::Rot { nth: r.next_u64() } });
+        }
+        if r.one_in(8) {
+            let kind = FaultKind::Scrub { deep: r.one_in(2), repair: false };
+            out.push(Fault { at: at + r.below(5 * SECOND), when: Trigger::AtOnce, kind });
+        }
+        at += every / 2 + r.below(every);
+    }
 }
 
 /// A primary and a client that nobody else reaches, for long enough that others take over and write. Clients that write soon

@@ -99,6 +99,11 @@ impl State {
         Self { content: Some(Rc::new(content)), hash }
     }
 
+    /// An object that was found like this.
+    pub fn holding(content: Option<Content>) -> Self {
+        content.map(Self::of).unwrap_or_default()
+    }
+
     /// The state after the call, when the call may be answered with `seen` (or was not answered) in this state.
     pub fn step(&self, call: &Call, seen: Option<&Outcome>) -> Option<Self> {
         if let Call::Read = call {

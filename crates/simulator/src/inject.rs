@@ -8,6 +8,10 @@ use crate::queue::{MILLISECOND, SECOND, Time};
 use crate::scenario::Level;
 use crate::world::{Event, Gone, World};
 
+/// How often rot is tried before it is given up, and the time between.
+const ROT_TRIES: u32 = 10;
+const ROT_AGAIN: Time = 3 * SECOND;
+
 impl World {
     /// Puts the plan's faults into the queue.
     pub fn plan_faults(&mut self) {
@@ -46,10 +50,21 @@ impl World {
             return;
         }
         self.say(|| format!("FAULT {index}: {kind:?}"));
-        if kind == FaultKind::Note {
-            return self.marks.push(self.clients.iter().map(|c| c.acked).sum());
+        match kind {
+            FaultKind::Note | FaultKind::Scrub { .. } | FaultKind::Rot { .. } => {
+                self.came.insert(index);
+            }
+            _ => {}
         }
-        self.faults += 1;
+        match kind {
+            FaultKind::Note => return self.note(),
+            FaultKind::Scrub { deep, repair } => return self.scrub_all(deep, repair),
+            FaultKind::Rot { nth } => return self.try_rot(nth, ROT_TRIES),
+            _ if self.waits_for_mending(&kind) => return self.plan_in(SECOND / 2, Event::Inject(index)),
+            _ => {}
+        }
+        self.came.insert(index);
+        self.count_fault();
         self.wake_clients();
         match kind {
             FaultKind::CrashAll { death, down } => self.crash_all(death, down),
@@ -69,6 +84,62 @@ impl World {
                 let links = self.cut_mon(which, from, both_ways);
                 self.block(links, lasts);
             }
+            FaultKind::Partition { osd, from, both_ways, lasts } => {
+                let links = self.partition(osd, from, both_ways);
+                self.block(links, lasts);
+            }
+            FaultKind::Island { osd, client, lasts } => {
+                let links = self.island([Node::Osd(osd), Node::Client(client)]);
+                self.block(links, lasts);
+            }
+            FaultKind::MonUnreachable { which, lasts } => {
+                let links = self.around_mons(which);
+                self.block(links, lasts);
+            }
+            FaultKind::FailDevice { osd, nth, down } => self.fail_device(osd, nth, down),
+            FaultKind::MarkOut { osd, lasts } => {
+                self.admin_command(format!(r#"{{"prefix":"osd out","ids":["{osd}"]}}"#));
+                self.plan_in(lasts, Event::MarkIn { osd });
+            }
+            FaultKind::RestartClient { client } => self.restart_client(client),
+            FaultKind::Command(json) => self.admin_command(json),
+            other => {
+                if !self.inject_other(other) {
+                    self.came.remove(&index);
+                }
+            }
+        }
+    }
+
+    fn note(&mut self) {
+        self.marks.push(self.clients.iter().map(|c| c.acked).sum());
+        let states = self.pg_states().into_values().collect();
+        self.states_at_marks.push(states);
+    }
+
+    fn count_fault(&mut self) {
+        self.faults += 1;
+        self.longest_calm = self.longest_calm.max(self.now - self.last_fault);
+        self.last_fault = self.now;
+    }
+
+    pub fn try_rot(&mut self, nth: u64, tries: u32) {
+        if self.healed {
+            return;
+        }
+        if self.spread_rot(nth) {
+            return self.count_fault();
+        }
+        if tries > 0 {
+            // Another OSD, and other objects.
+            let nth = nth.rotate_left(7).wrapping_add(1 << 32);
+            self.plan_in(ROT_AGAIN, Event::Rot { nth, tries: tries - 1 });
+        }
+    }
+
+    /// Whether it applied.
+    fn inject_other(&mut self, kind: FaultKind) -> bool {
+        match kind {
             FaultKind::CrashMgr { down } => {
                 self.crash_mgr();
                 self.plan_in(down, Event::Start(Node::Mgr));
@@ -84,36 +155,15 @@ impl World {
                     self.cut(conn);
                 }
             }
-            FaultKind::Partition { osd, from, both_ways, lasts } => {
-                let links = self.partition(osd, from, both_ways);
-                self.block(links, lasts);
-            }
-            FaultKind::Island { osd, client, lasts } => {
-                let links = self.island([Node::Osd(osd), Node::Client(client)]);
-                self.block(links, lasts);
-            }
-            FaultKind::MonUnreachable { which, lasts } => {
-                let links = self.around_mons(which);
-                self.block(links, lasts);
-            }
+            FaultKind::Kill { node, death } => self.kill(node, death),
             FaultKind::SlowDevice { osd, factor, lasts } => {
                 self.osds[osd as usize].slow = factor;
                 self.plan_in(lasts, Event::SpeedUp { osd });
             }
-            FaultKind::FailDevice { osd, nth, down } => self.fail_device(osd, nth, down),
-            FaultKind::MarkOut { osd, lasts } => {
-                self.admin_command(format!(r#"{{"prefix":"osd out","ids":["{osd}"]}}"#));
-                self.plan_in(lasts, Event::MarkIn { osd });
+            FaultKind::RestartGuest { guest } if guest < self.guests.len() => {
+                let after = self.jitter();
+                self.restart_guest(guest, after);
             }
-            FaultKind::RestartClient { client } => self.restart_client(client),
-            FaultKind::Command(json) => self.admin_command(json),
-            by_hand => self.inject_by_hand(by_hand),
-        }
-    }
-
-    fn inject_by_hand(&mut self, kind: FaultKind) {
-        match kind {
-            FaultKind::Kill { node, death } => self.kill(node, death),
             FaultKind::Start { node } => self.plan_in(0, Event::Start(node)),
             FaultKind::CrashPuller { death, down } => {
                 let node = self.puller;
@@ -123,11 +173,16 @@ impl World {
             FaultKind::EmptyMon { mon } if self.mons[mon].core.is_none() => self.wipe_mon_disk(mon),
             FaultKind::Block { links, lasts } => self.block(links, lasts),
             FaultKind::NewDisk { osd, uuid } => self.new_disk(osd, uuid),
+            FaultKind::RotAnywhere { osd, nth } => self.rot_anywhere(osd, nth),
             FaultKind::OldDisk { osd } => self.old_disk(osd),
             FaultKind::Jump { node: Node::Mon(mon), seconds } => self.mons[mon].skew_s += seconds,
             FaultKind::Jump { node: Node::Osd(osd), seconds } => self.osds[osd as usize].skew_s += seconds,
-            other => self.say(|| format!("{other:?} does not apply")),
+            other => {
+                self.say(|| format!("{other:?} does not apply"));
+                return false;
+            }
         }
+        true
     }
 
     fn kill(&mut self, node: Node, death: Death) {
@@ -135,7 +190,7 @@ impl World {
             Node::Mon(mon) => self.crash_mon(mon, death),
             Node::Mgr => self.crash_mgr(),
             Node::Osd(osd) => self.crash_osd(osd, death),
-            Node::Client(_) | Node::Admin => {}
+            Node::Client(_) | Node::Admin | Node::Guest(_) => {}
         }
     }
 
@@ -186,6 +241,7 @@ impl World {
         let mons: Vec<Node> = self.which_mons(which).into_iter().map(Node::Mon).collect();
         let all = (0..self.scenario.options.osds).map(Node::Osd);
         let all = all.chain((0..self.clients.len()).map(Node::Client)).chain([Node::Mgr]);
+        let all = all.chain((0..self.guests.len()).map(Node::Guest));
         all.flat_map(|n| mons.iter().flat_map(move |m| [(n, *m), (*m, n)])).collect()
     }
 
@@ -242,7 +298,9 @@ impl World {
         if c.held != [true, true] {
             return;
         }
-        if c.lossy {
+        let lossy = c.lossy;
+        self.happened("sessions cut");
+        if lossy {
             self.net.lose_tail(conn, End::Opener);
             self.net.lose_tail(conn, End::Target);
             if self.rng.one_in(2) {
@@ -270,7 +328,8 @@ impl World {
     fn partition(&self, osd: i32, from: From, both_ways: bool) -> Vec<(Node, Node)> {
         let me = Node::Osd(osd);
         let osds = || (0..self.scenario.options.osds).filter(move |o| *o != osd).map(Node::Osd);
-        let clients = || (0..self.clients.len()).map(Node::Client);
+        let guests = || (0..self.guests.len()).map(Node::Guest);
+        let clients = || (0..self.clients.len()).map(Node::Client).chain(guests());
         let mons = || (0..self.mons.len()).map(Node::Mon);
         let others: Vec<Node> = match from {
             From::All => osds().chain(clients()).chain(mons()).chain([Node::Mgr]).collect(),
@@ -291,11 +350,12 @@ impl World {
         let all = (0..self.scenario.options.osds).map(Node::Osd);
         let all = all.chain((0..self.clients.len()).map(Node::Client));
         let all = all.chain((0..self.mons.len()).map(Node::Mon)).chain([Node::Mgr]);
+        let all = all.chain((0..self.guests.len()).map(Node::Guest));
         let rest = all.filter(|n| !island.contains(n));
         rest.flat_map(|n| island.into_iter().flat_map(move |i| [(n, i), (i, n)])).collect()
     }
 
-    fn block(&mut self, links: Vec<(Node, Node)>, lasts: Time) {
+    pub fn block(&mut self, links: Vec<(Node, Node)>, lasts: Time) {
         for (from, to) in &links {
             self.net.block(*from, *to);
         }
@@ -306,6 +366,7 @@ impl World {
     pub fn heal(&mut self) {
         self.say(|| "heal".to_owned());
         self.healed = true;
+        self.longest_calm = self.longest_calm.max(self.now - self.last_fault);
         self.healed_at = self.now;
         self.net.unblock_all(self.now);
         let mut nodes: Vec<Node> = (0..self.mons.len()).map(Node::Mon).chain([Node::Mgr]).collect();
@@ -320,6 +381,9 @@ impl World {
         for node in nodes {
             let at = self.jitter();
             self.plan_in(at, Event::Start(node));
+        }
+        if !self.rotted.is_empty() {
+            self.plan_in(5 * SECOND, Event::ScrubAgain);
         }
         if self.scenario.level > Level::Calm && self.rng.one_in(2) {
             self.restart_client(0);

@@ -16,12 +16,19 @@ mod inject;
 mod world;
 
 mod admin;
+mod board;
 mod client;
+mod filler;
+mod guest;
+mod locks;
 mod mgr;
 mod mon;
 mod mon_shell;
 mod objecter;
 mod osd;
+mod rot;
+mod snaps;
+mod watches;
 
 mod workload;
 
@@ -35,6 +42,7 @@ mod queue;
 
 pub use catalog::{CATALOG, Named, PLANTED, Plant};
 pub use faults::{Death, Fault, FaultKind, From, Mons, Trigger};
+pub use guest::GuestKind;
 pub use history::{Call, Content, Outcome, Record, State};
 pub use linear::{Verdict, check};
 pub use mutant::Mutant;

@@ -33,6 +33,9 @@ struct Arguments {
     /// A scenario of the catalog, with each of the seeds.
     #[arg(long)]
     named: Option<String>,
+    /// Clients that make snapshots, take locks and watch, rot, and scrubs besides; `--hours` always has them.
+    #[arg(long)]
+    guests: bool,
     /// Print every event.
     #[arg(long)]
     trace: bool,
@@ -161,7 +164,9 @@ fn seeds(a: &Arguments, level: Level, first: u64, last: u64, limit: Option<f64>)
         if limit.is_some_and(|l| began.elapsed().as_secs_f64() > l) {
             break;
         }
-        let good = one(a, &Scenario::from_seed(seed).with_level(level).with_seconds(a.seconds), &mut totals);
+        let scenario = Scenario::from_seed(seed).with_level(level).with_seconds(a.seconds);
+        let scenario = if a.guests { scenario.with_guests() } else { scenario };
+        let good = one(a, &scenario, &mut totals);
         totals.seeds.1 = seed;
         if a.brief && totals.runs % 20 == 0 {
             eprintln!("{level}: {totals}");
@@ -277,6 +282,15 @@ fn one(a: &Arguments, s: &Scenario, totals: &mut Totals) -> bool {
             report.healing_seconds,
             report.longest_wait_seconds,
             report.trace_hash
+        );
+    }
+    if !a.brief && !report.guests.is_empty() {
+        println!("  guests: {:?}", report.guests);
+    }
+    if !a.brief && s.plan.is_some() {
+        println!(
+            "  happened: {:?}; left out: {:?}; {:?}",
+            report.happened, report.left_out, report.states_at_marks
         );
     }
     report.violations.iter().for_each(|v| println!("  VIOLATION {v}"));

@@ -265,6 +265,7 @@ impl World {
             (id, snapshot) = (member_id(at, 0), self.genesis.clone());
         }
         self.mons[at].disk = MonDisk::new(id, &snapshot);
+        self.happened("monitors' disks lost");
     }
 }
 

@@ -34,6 +34,10 @@ pub struct Agreed {
     leaders: BTreeMap<u64, MemberId>,
     /// Each epoch's map as it was first committed.
     epochs: BTreeMap<Epoch, u64>,
+    /// Which OSDs the newest of them has up.
+    up: BTreeSet<i32>,
+    /// And how many PGs of the first pool.
+    pgs: u32,
     /// When the last epochs were committed.
     recent: VecDeque<Time>,
     /// Global ids that were given to somebody new.
@@ -163,6 +167,7 @@ impl World {
             Node::Client(c) => (EntityType::Client, format!("c{c}")),
             Node::Mon(_) => (EntityType::Mon, String::new()),
             Node::Admin => (EntityType::Client, "admin".to_owned()),
+            Node::Guest(g) => (EntityType::Client, format!("g{g}")),
         };
         let global_id = self.mon_link(opener).map_or(0, |l| l.global_id);
         let payload = cephx::none_login_request(&AuthName::new(kind, name), GlobalId(global_id));
@@ -286,7 +291,27 @@ impl World {
             self.violation(format!("O7: the newest OSD map is {newest} after {last:?}"));
         } else if fresh && last.is_none_or(|l| l < newest) {
             self.check_churn();
+            self.see_changes(at);
             self.pull(Trigger::NewMap, Node::Mon(at));
+        }
+    }
+
+    /// What the newest map has otherwise than the one before: OSDs up, and the number of PGs.
+    fn see_changes(&mut self, at: usize) {
+        let Some(core) = self.mons[at].core.as_ref().map(Member::core) else { return };
+        let map = core.state().osdmap();
+        let up: BTreeSet<i32> = (0..self.scenario.options.osds).filter(|osd| map.is_up(*osd)).collect();
+        let gone: Vec<i32> = self.agreed.up.difference(&up).copied().collect();
+        self.agreed.up = up;
+        let pgs = map.pools.values().next().map_or(0, |p| p.pg_num);
+        let was = std::mem::replace(&mut self.agreed.pgs, pgs);
+        let merged = was.saturating_sub(pgs);
+        let split = if was > 0 { pgs.saturating_sub(was) } else { 0 };
+        *self.happened.entry("PGs split").or_default() += u64::from(split);
+        *self.happened.entry("PGs merged").or_default() += u64::from(merged);
+        for osd in gone {
+            let alive = self.is_alive(Node::Osd(osd));
+            self.happened(if alive { "marked down alive" } else { "marked down dead" });
         }
     }
 

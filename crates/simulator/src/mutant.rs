@@ -45,10 +45,20 @@ pub enum Mutant {
     ReuseGlobalIds,
     /// A PG's new primary begins although the one before may still answer reads.
     NoWaitForReaders,
+    /// When a snapshot is removed, the next one's clones are trimmed too.
+    TrimsTooMuch,
+    /// OSDs do not know clients by their addresses: whoever is on the blocklist goes on.
+    BlocklistIgnored,
+    /// The time that a watcher has without a sign of life never ends.
+    WatchesForever,
+    /// Scrubs find what is rotten and leave it as it is.
+    NoRepair,
+    /// OSDs that lack maps take it that nobody wrote in an interval whose start they do not know.
+    ForgottenMaps,
 }
 
 impl Mutant {
-    pub const ALL: [(&'static str, Self); 18] = [
+    pub const ALL: [(&'static str, Self); 23] = [
         ("ack-early", Self::AckEarly),
         ("replica-ack-early", Self::ReplicaAckEarly),
         ("lose-flush", Self::LoseFlush),
@@ -67,6 +77,11 @@ impl Mutant {
         ("dups-forgotten", Self::DupsForgotten),
         ("same-client", Self::SameClient),
         ("no-wait-for-readers", Self::NoWaitForReaders),
+        ("trims-too-much", Self::TrimsTooMuch),
+        ("blocklist-ignored", Self::BlocklistIgnored),
+        ("watches-forever", Self::WatchesForever),
+        ("no-repair", Self::NoRepair),
+        ("forgotten-maps", Self::ForgottenMaps),
     ];
 }
 
@@ -75,6 +90,8 @@ impl Mutant {
     pub(crate) fn in_osds(self) -> Option<pg::Planted> {
         match self {
             Self::NoWaitForReaders => Some(pg::Planted::NoWaitForReaders),
+            Self::ForgottenMaps => Some(pg::Planted::ForgottenMapsHideWrites),
+            Self::TrimsTooMuch => Some(pg::Planted::TrimsTooMuch),
             _ => None,
         }
     }

@@ -21,6 +21,7 @@ pub enum Node {
     Admin,
     Osd(i32),
     Client(usize),
+    Guest(usize),
 }
 
 /// One end of a connection.
@@ -331,9 +332,10 @@ impl Net {
         self.blocked.insert((from, to));
     }
 
-    pub fn unblock(&mut self, now: Time, from: Node, to: Node) {
+    /// The number of messages that it held back.
+    pub fn unblock(&mut self, now: Time, from: Node, to: Node) -> usize {
         if !self.blocked.remove(&(from, to)) {
-            return;
+            return 0;
         }
         let mut due = Vec::new();
         for (id, c) in &mut self.conns {
@@ -344,16 +346,22 @@ impl Net {
                 }
             }
         }
+        let held = due.len();
         for d in due {
             let delay = self.delay();
             self.planned.push((now + delay, d));
         }
+        held
     }
 
     pub fn unblock_all(&mut self, now: Time) {
         for (from, to) in self.blocked.clone() {
             self.unblock(now, from, to);
         }
+    }
+
+    pub fn any_blocked(&self) -> bool {
+        !self.blocked.is_empty()
     }
 
     pub fn is_blocked(&self, from: Node, to: Node) -> bool {

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use codec::Decode;
-use maps::{Incremental, OsdMap};
+use maps::flags::map_flags;
+use maps::{Incremental, OsdMap, pool_flags};
 use messages::mon::{MMonSubscribe, MOsdMap, SubscribeItem};
 use messages::osd::{MOsdBackoff, MOsdOp, backoff_op, flags};
 use pg::IntervalKey;
@@ -69,6 +70,13 @@ fn covers(b: &MOsdBackoff, m: &MOsdOp) -> bool {
     m.pgid == b.pgid && (m.object == b.begin || (b.begin < m.object && m.object < b.end))
 }
 
+/// Whether a write has to wait until there is room. Source: Objecter::target_should_be_paused.
+fn has_no_room(map: &OsdMap, m: &MOsdOp) -> bool {
+    let pool = map.pools.iter().find(|(id, _)| id.0 == m.object.pool.0).map(|(_, p)| p);
+    let full = map.test_flag(map_flags::FULL) || pool.is_some_and(|p| p.has_flag(pool_flags::FULL));
+    full && m.flags & flags::WRITE != 0
+}
+
 fn pg_of(map: &OsdMap, o: &HObject) -> Option<PgId> {
     map.raw_pg_to_pg(PgId::new(o.pool, o.hash))
 }
@@ -79,8 +87,12 @@ impl World {
     /// Sends whatever is not sent and has a primary, in order.
     pub fn send_waiting(&mut self, c: usize) {
         let Some(map) = self.clients[c].map.take() else { return };
-        let waits =
-            |(tid, p): (&u64, &crate::client::Pending)| (p.conn.is_none() && !p.stuck).then_some(*tid);
+        for p in self.clients[c].pending.values_mut().filter(|p| p.conn.is_none()) {
+            p.paused = has_no_room(&map, &p.msg);
+        }
+        let waits = |(tid, p): (&u64, &crate::client::Pending)| {
+            (p.conn.is_none() && !p.stuck && !p.paused).then_some(*tid)
+        };
         let tids: Vec<u64> = self.clients[c].pending.iter().filter_map(waits).collect();
         for tid in tids {
             self.send_request(c, &map, tid);
@@ -318,11 +330,13 @@ impl Client {
     fn saw(&mut self, map: &OsdMap, skipped: bool) {
         for p in self.pending.values_mut() {
             let key = pg_of(map, &p.msg.object).and_then(|pgid| IntervalKey::of(map, pgid));
-            if p.key != key || skipped {
+            let paused = has_no_room(map, &p.msg);
+            if p.key != key || skipped || (p.paused && !paused) {
                 p.conn = None;
                 p.stuck = false;
                 p.key = key;
             }
+            p.paused = paused;
         }
     }
 }

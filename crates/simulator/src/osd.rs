@@ -21,8 +21,6 @@ use crate::net::{Delivery, End, Node};
 use crate::queue::{MILLISECOND, Time};
 use crate::world::{Event, FSID, MonLink, World, addr_of, life_of};
 
-const DEVICE_BYTES: u64 = 96 << 20;
-const LOG_BYTES: u64 = 8 << 20;
 /// Invariants are checked after every so many inputs.
 const CHECK_EVERY: u64 = 37;
 
@@ -49,7 +47,7 @@ pub struct OsdHost {
     /// The device at the last start, for a mutant.
     old: Option<Arc<SimDevice>>,
     /// Its disk is one that was given up: a stop is what is expected.
-    refusable: bool,
+    pub refusable: bool,
     /// A disk that was taken out.
     taken: Option<Arc<SimDevice>>,
     /// Its monotonic clock runs at so many parts per thousand.
@@ -60,9 +58,13 @@ pub struct OsdHost {
 
 impl OsdHost {
     /// `clock`: rate in parts per thousand, and seconds ahead.
-    pub fn new(osd: i32, clock: (u64, i64)) -> Result<Self, store::StoreError> {
-        let device = SimDevice::new(DEVICE_BYTES);
-        let options = FormatOptions { fsid: FSID, osd_uuid: osd_uuid(osd), log_bytes: Some(LOG_BYTES) };
+    pub fn new(
+        osd: i32,
+        clock: (u64, i64),
+        [device_mb, log_kb]: [u64; 2],
+    ) -> Result<Self, store::StoreError> {
+        let device = SimDevice::new(device_mb << 20);
+        let options = FormatOptions { fsid: FSID, osd_uuid: osd_uuid(osd), log_bytes: Some(log_kb << 10) };
         Store::format(&device, options)?;
         Ok(Self {
             core: None,
@@ -107,6 +109,7 @@ impl World {
             // Minutes are seconds here, and faults come without end.
             max_markdown_count: usize::MAX,
             backfill_scan_max: o.backfill_scan,
+            beacon_interval: std::time::Duration::from_secs(o.beacon_s),
             planted: self.scenario.mutant.and_then(Mutant::in_osds),
             ..OsdConfig::default()
         };
@@ -138,6 +141,10 @@ impl World {
         let life = host.life;
         match opened {
             Ok(core) => host.core = Some(core),
+            Err(e) if host.refusable => {
+                self.board.count("disks refused");
+                return self.say(|| format!("osd.{osd} refuses its disk: {e}"));
+            }
             Err(e) => return self.violation(format!("O8: osd.{osd} does not start: {e}")),
         }
         self.seek_mon(Node::Osd(osd), life);
@@ -149,9 +156,12 @@ impl World {
         let mutant = self.scenario.mutant;
         let (a, b, order) = (self.rng.below(6), self.rng.below(12), self.rng.one_in(2));
         let host = &mut self.osds[osd as usize];
-        if host.core.take().is_none() {
-            return;
+        let Some(mut core) = host.core.take() else { return };
+        let seen = core.store_mut().counters();
+        if host.refusable && seen.corrupt_pages + seen.corrupt_blocks > 0 {
+            self.board.count("disks seen through");
         }
+        drop(core);
         host.silent = death == Death::PowerLoss;
         host.device.clear_faults();
         // The jobs under way reach the device in part.
@@ -240,7 +250,7 @@ impl World {
             Output::ClusterLog { level, text } => {
                 self.say(|| format!("cluster log {level:?}: {text}"));
                 // With its only holder down an object may be unfound; that it is found again is for O5 to say.
-                if level == LogLevel::Error && !text.ends_with("is unfound") {
+                if level == LogLevel::Error && !text.ends_with("is unfound") && !self.rot_is_known() {
                     self.violation(format!("osd.{osd} logged an error: {text}"));
                 }
             }
@@ -248,6 +258,13 @@ impl World {
                 let host = &self.osds[osd as usize];
                 let expected = host.failing || host.refusable;
                 self.say(|| format!("osd.{osd} stops: {reason}"));
+                let failing = host.failing;
+                if host.refusable {
+                    self.board.count("disks given up");
+                }
+                if failing {
+                    self.happened("devices failed");
+                }
                 if !expected {
                     self.violation(format!("osd.{osd} stopped: {reason}"));
                 }
@@ -295,9 +312,21 @@ impl World {
                     }
                 }
                 Message::Config(m) => self.osd_input(osd, Input::Config(m.options.into_iter().collect())),
-                msg => self.osd_input(osd, Input::FromMon(msg)),
+                msg => self.osd_from_mon(osd, msg),
             },
             _ => {}
+        }
+    }
+
+    fn osd_from_mon(&mut self, osd: i32, msg: Message) {
+        let known = self.osds[osd as usize].epoch;
+        let gap = match &msg {
+            Message::OsdMap(m) => known > Epoch(0) && m.first().is_some_and(|first| first > known.next()),
+            _ => false,
+        };
+        self.osd_input(osd, Input::FromMon(msg));
+        if gap && self.osds[osd as usize].epoch > known {
+            self.happened("maps skipped");
         }
     }
 
@@ -339,16 +368,18 @@ impl World {
 
     /// An empty disk; the one before is kept.
     pub fn new_disk(&mut self, osd: i32, uuid: u8) {
+        let o = &self.scenario.options;
+        let (device, log_bytes) = (SimDevice::new(o.device_mb << 20), o.log_kb << 10);
         let host = self.osd(osd);
         if host.core.is_some() {
             return;
         }
-        let device = SimDevice::new(DEVICE_BYTES);
-        let options = FormatOptions { fsid: FSID, osd_uuid: Fsid([uuid; 16]), log_bytes: Some(LOG_BYTES) };
+        let options = FormatOptions { fsid: FSID, osd_uuid: Fsid([uuid; 16]), log_bytes: Some(log_bytes) };
         if let Err(e) = Store::format(&device, options) {
             return self.violation(format!("a new disk cannot be formatted: {e}"));
         }
         host.taken = Some(std::mem::replace(&mut host.device, Arc::new(device)));
+        host.refusable = false;
     }
 
     /// The disk that was taken out is back; the present one is kept.
@@ -483,6 +514,12 @@ impl World {
                 let id = self.clients[client].mon.global_id as i64;
                 let tid = tid | (m.retry_attempt as u64) << 40;
                 m.explicit_reqid = ReqId { name: types::EntityName::client(id), tid, inc: 0 };
+                Some(m.into())
+            }
+            Some(Mutant::WatchesForever) => {
+                for op in m.ops.iter_mut().filter(|op| op.code == OpCode::WATCH) {
+                    op.arg[21..25].copy_from_slice(&1_000_000u32.to_le_bytes());
+                }
                 Some(m.into())
             }
             Some(Mutant::ReadAnyCopy) if m.ops.iter().all(|op| op.code.is_read()) => {

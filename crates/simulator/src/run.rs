@@ -7,8 +7,10 @@ use pg::pg_state;
 use testkit::Rng;
 
 use crate::admin::Admin;
+use crate::board::Board;
 use crate::client::{Client, object_name};
 use crate::faults::{Fault, plan};
+use crate::guest::Guest;
 use crate::history::{Call, Hash};
 use crate::linear::{Verdict, check};
 use crate::mgr::MgrHost;
@@ -54,6 +56,18 @@ pub struct Report {
     pub marks: Vec<u64>,
     /// What the administrator asked, and the results.
     pub commands: Vec<(String, i32)>,
+    /// What guests were answered.
+    pub guest_answers: u64,
+    /// How often guests did what is special about them.
+    pub guests: BTreeMap<&'static str, u64>,
+    /// How often something came about that scenarios are made for.
+    pub happened: BTreeMap<&'static str, u64>,
+    /// What of the plan was not done: it did not apply, or what it waited for never came.
+    pub left_out: Vec<String>,
+    /// The longest time without a fault before healing.
+    pub longest_calm_seconds: f64,
+    /// What PGs were at each note.
+    pub states_at_marks: Vec<BTreeSet<String>>,
 }
 
 /// Runs a scenario.
@@ -94,6 +108,12 @@ pub fn run_verbose(scenario: &Scenario, verbose: bool) -> Report {
         commits: world.agreed.commits(),
         refused_stores: world.refused_stores,
         marks: std::mem::take(&mut world.marks),
+        guest_answers: world.guests.iter().map(|g| g.answered).sum(),
+        guests: std::mem::take(&mut world.board.counts),
+        happened: world.what_happened(),
+        left_out: world.left_out(),
+        longest_calm_seconds: world.longest_calm as f64 / SECOND as f64,
+        states_at_marks: std::mem::take(&mut world.states_at_marks),
         commands: world.admin.answers.iter().map(|(cmd, result, _)| (cmd.clone(), *result)).collect(),
     }
 }
@@ -121,7 +141,9 @@ impl World {
             mono: std::time::Duration::ZERO,
             wall: types::Utime::from_unix(std::time::Duration::from_secs(1_700_000_000)),
         };
-        let osds = (0..o.osds).map(|osd| OsdHost::new(osd, o.osd_clock(osd))).collect::<Result<_, _>>();
+        let osds = (0..o.osds)
+            .map(|osd| OsdHost::new(osd, o.osd_clock(osd), [o.device_mb, o.log_kb]))
+            .collect::<Result<_, _>>();
         let genesis = first_snapshot(&scenario, now);
         Ok(Self {
             now: 0,
@@ -139,13 +161,24 @@ impl World {
             marks: Vec::new(),
             mgr: MgrHost::default(),
             osds: osds.map_err(|e| format!("the store cannot be made: {e}"))?,
-            clients: (0..o.clients).map(|c| Client::new(seed, c)).collect(),
+            clients: (0..o.clients).map(|c| Client::new(seed, c, o.clients, o.reader)).collect(),
+            guests: o.guests.iter().enumerate().map(|(g, kind)| Guest::new(seed, g, *kind)).collect(),
+            board: Board::default(),
+            finishing: false,
+            rot: None,
+            rot_ended: None,
+            rotted: BTreeSet::new(),
+            last_fault: 0,
+            longest_calm: 0,
+            states_at_marks: Vec::new(),
             admin: Admin::default(),
             history: Vec::new(),
             sizes: BTreeMap::new(),
             trace: Hash::default(),
             events: 0,
             faults: 0,
+            came: BTreeSet::new(),
+            happened: BTreeMap::new(),
             busy_until: 0,
             violations: Vec::new(),
             verbose: false,
@@ -163,6 +196,7 @@ impl World {
             return (0, 0);
         }
         self.plan_faults();
+        self.last_fault = self.now;
         self.resume_clients();
         self.run_until(self.now + self.scenario.seconds * SECOND, |_| false);
         let ended = self.now;
@@ -175,6 +209,7 @@ impl World {
         self.run_until(self.now + AFTER, |_| false);
         self.pause_clients();
         self.wait("idle", HEAL_BOUND, |w| w.is_whole());
+        self.finish_guests();
         self.read_everything();
         self.wait("read", HEAL_BOUND, |w| w.clients_idle());
         if self.violations.is_empty() {
@@ -209,6 +244,9 @@ impl World {
         for c in 0..self.clients.len() {
             self.start_client(c);
         }
+        for g in 0..self.guests.len() {
+            self.start_guest(g);
+        }
         let ready = |w: &mut Self| {
             w.is_whole() && w.clients.iter().all(|c| c.map.as_ref().is_some_and(|m| !m.pools.is_empty()))
         };
@@ -228,7 +266,11 @@ impl World {
         if !came && self.violations.is_empty() {
             let states = self.pg_states();
             let stuck: Vec<_> = self.clients.iter().map(Client::oldest).collect();
-            self.violation(format!("O5: never came: {what}; PGs {states:?}; oldest requests {stuck:?}"));
+            let guests: Vec<_> =
+                self.guests.iter().filter(|g| !g.has_finished()).map(Guest::oldest).collect();
+            let text =
+                format!("O5: never came: {what}; PGs {states:?}; oldest requests {stuck:?}, {guests:?}");
+            self.violation(text);
         }
     }
 
@@ -237,16 +279,28 @@ impl World {
         ended.map(|(r, at)| at.saturating_sub(r.begun.max(self.healed_at))).max().unwrap_or(0)
     }
 
+    fn what_happened(&mut self) -> BTreeMap<&'static str, u64> {
+        let resends = self.history.iter().map(|r| u64::from(r.sends.saturating_sub(1))).sum();
+        self.happened.insert("requests sent again", resends);
+        std::mem::take(&mut self.happened)
+    }
+
+    fn left_out(&self) -> Vec<String> {
+        let planned = self.plan.iter().enumerate().filter(|(i, _)| !self.scenario.skip.contains(i));
+        planned.filter(|(i, _)| !self.came.contains(i)).map(|(i, f)| format!("{i}: {f}")).collect()
+    }
+
     fn pause_clients(&mut self) {
         self.clients.iter_mut().for_each(|c| c.paused = true);
+        self.guests.iter_mut().for_each(|g| g.paused = true);
     }
 
     fn clients_idle(&self) -> bool {
-        self.clients.iter().all(Client::is_idle)
+        self.clients.iter().all(Client::is_idle) && self.guests.iter().all(Guest::is_idle)
     }
 
     /// Each PG's state as its primary in the monitor's map sees it.
-    fn pg_states(&self) -> BTreeMap<String, String> {
+    pub fn pg_states(&self) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
         let Some(mon) = self.monitor() else { return all };
         let map = mon.state().osdmap();
@@ -269,8 +323,23 @@ impl World {
         up && self.mons_whole()
             && self.admin.is_idle()
             && self.mgr.core.is_some()
+            && self.rot.is_none()
             && self.clients_idle()
             && self.pg_states().values().all(|s| s == "active+clean")
+    }
+
+    /// The last checks of guests; then nothing of removed snapshots is left anywhere.
+    fn finish_guests(&mut self) {
+        if self.guests.is_empty() {
+            return;
+        }
+        self.finishing = true;
+        self.wake_guests();
+        self.wait("the guests' ends", HEAL_BOUND, |w| w.guests.iter().all(Guest::has_finished));
+        self.wait("all clones trimmed", HEAL_BOUND, |w| w.is_whole() && w.clones_left().is_empty());
+        if let Some(first) = self.clones_left().first().filter(|_| !self.violations.is_empty()) {
+            self.say(|| format!("left: {first}"));
+        }
     }
 
     fn read_everything(&mut self) {
@@ -334,7 +403,8 @@ impl World {
                 Ok(report) => {
                     // The power may go between the two copies of the superblock.
                     let old_copy = |f: &store::Finding| matches!(f, store::Finding::SuperblockCopy { .. });
-                    let faults: Vec<_> = report.findings.iter().filter(|f| !old_copy(f)).collect();
+                    let left = |f: &&store::Finding| !old_copy(f) && !self.is_old_rot(osd, f);
+                    let faults: Vec<_> = report.findings.iter().filter(left).collect();
                     if let Some(first) = faults.first() {
                         let n = faults.len();
                         self.violation(format!("O8: the store of osd.{osd} has {n} faults: {first}"));

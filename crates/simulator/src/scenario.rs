@@ -7,8 +7,9 @@ use std::str::FromStr;
 use testkit::Rng;
 
 use crate::faults::Fault;
+use crate::guest::GuestKind;
 use crate::mutant::Mutant;
-use crate::queue::{MICROSECOND, MILLISECOND, Time};
+use crate::queue::{MICROSECOND, MILLISECOND, SECOND, Time};
 
 /// Everything that decides a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +28,8 @@ pub struct Scenario {
     pub plan: Option<Vec<Fault>>,
     /// When it is not for the seed to say.
     pub mons: Option<usize>,
+    /// Other clients with habits of their own, rot, and scrubs besides.
+    pub guests: bool,
     pub options: Options,
 }
 
@@ -111,6 +114,8 @@ pub struct Options {
     pub min_size: u8,
     pub pg_num: u32,
     pub objects: usize,
+    /// The last so many of them are written once, and read by nobody before the end.
+    pub cold: usize,
     /// Requests that one client has under way at a time.
     pub depth: usize,
     /// Between a reply and the next request.
@@ -134,8 +139,18 @@ pub struct Options {
     pub backfill_scan: usize,
     /// OSD maps that the monitors keep at least.
     pub maps_kept: u64,
+    /// OSDs say this often from where on they need maps; before all have, the monitors forget none.
+    pub beacon_s: u64,
     /// Log entries of the monitor between two snapshots.
     pub mon_snapshot_every: u64,
+    pub guests: Vec<GuestKind>,
+    /// Nothing else goes wrong: what is bound to the death of a watcher happens in its time.
+    pub only_guests_die: bool,
+    /// This client only reads, whatever its seed says.
+    pub reader: Option<usize>,
+    /// Each OSD's device, and how much of it is the store's log: a small one is emptied often.
+    pub device_mb: u64,
+    pub log_kb: u64,
 }
 
 impl Options {
@@ -159,6 +174,7 @@ impl Options {
             min_size,
             pg_num: *r.pick(&[1, 2, 4, 8, 16]),
             objects: *r.pick(&[2, 6, 12, 24]),
+            cold: 0,
             depth: *r.pick(&[1, 2, 4]),
             think: *r.pick(&[10, 50, 50, 200, 500]) * MILLISECOND,
             payload: *r.pick(&[100, 2_000, 20_000]),
@@ -172,10 +188,35 @@ impl Options {
             log_entries: *r.pick(&[5, 30, 250]),
             dups_tracked: *r.pick(&[500, 3_000]),
             backfill_scan: *r.pick(&[2, 16, 128]),
-            maps_kept: *m.pick(&[20, 500, 500]),
+            maps_kept: *m.pick(&[5, 20, 500]),
+            beacon_s: *m.pick(&[1, 5, 60]),
             mon_snapshot_every: *r.pick(&[7, 50, 1_000]),
+            guests: Vec::new(),
+            only_guests_die: false,
+            reader: None,
+            device_mb: 96,
+            log_kb: 8 << 10,
         }
     }
+}
+
+/// How long a client can be cut off with an OSD, until it hears of another: grace, what is added, and its next question.
+const LONGEST_ISLAND_S: u64 = 20 + 20 + 10;
+
+/// Some of them, but never none.
+fn guests_of(seed: u64) -> Vec<GuestKind> {
+    let r = &mut Rng::new(seed ^ 0x6_7565_7374);
+    let mut all = Vec::new();
+    if !r.one_in(3) {
+        all.push(if r.one_in(3) { GuestKind::PoolSnaps } else { GuestKind::Snaps });
+    }
+    if r.one_in(2) {
+        all.extend([GuestKind::Locker; 3].into_iter().take(2 + r.below(2) as usize));
+    }
+    if r.one_in(2) || all.is_empty() {
+        all.extend([GuestKind::Watcher, GuestKind::Watcher, GuestKind::Notifier]);
+    }
+    all
 }
 
 impl Options {
@@ -193,6 +234,9 @@ impl Options {
         o.depth = *r.pick(&[1, 2, 4]);
         o.think = *r.pick(&[20, 50, 100]) * MILLISECOND;
         o.quiet_think = Some(*r.pick(&[2_000, 5_000]) * MILLISECOND);
+        // A request that is sent again after more writes than its PG remembers runs twice, and nobody promised more.
+        let a_second = o.clients as u64 * o.depth as u64 * SECOND / o.think;
+        o.dups_tracked = o.dups_tracked.max(a_second * LONGEST_ISLAND_S);
         o.payload = *r.pick(&[100, 2_000]);
         // No two faults are further apart than 7/4 of this.
         o.fault_every = *r.pick(&[15_000, 25_000, 34_000]) * MILLISECOND;
@@ -208,6 +252,12 @@ impl Options {
             Profile::Storm => Self::of(seed),
             Profile::Hour => Self::hour(seed),
         }
+    }
+
+    fn add_guests(&mut self, seed: u64) {
+        self.guests = guests_of(seed);
+        // Rot comes to what lies in its place.
+        self.log_kb = *Rng::new(seed ^ 0x10_6b62).pick(&[1 << 10, 1 << 10, 8 << 10]);
     }
 
     /// Log entries, and duplicates beyond them, that a PG keeps at least.
@@ -246,8 +296,17 @@ impl Scenario {
             profile: Profile::Storm,
             plan: None,
             mons: None,
+            guests: false,
             options: Options::of(seed),
         }
+    }
+
+    /// With guests as the seed says.
+    #[must_use]
+    pub fn with_guests(mut self) -> Self {
+        self.guests = true;
+        self.options.add_guests(self.seed);
+        self
     }
 
     #[must_use]
@@ -267,7 +326,10 @@ impl Scenario {
 
     #[must_use]
     pub fn with_profile(self, profile: Profile) -> Self {
-        let out = Self { profile, options: Options::new(profile, self.seed), ..self };
+        let mut out = Self { profile, options: Options::new(profile, self.seed), ..self };
+        if out.guests {
+            out.options.add_guests(out.seed);
+        }
         match out.mons {
             Some(mons) => out.with_mons(mons),
             None => out,
@@ -308,6 +370,9 @@ impl Scenario {
         if let Some(mons) = self.mons {
             s += &format!(" mons={mons}");
         }
+        if self.guests {
+            s += " guests=yes";
+        }
         if let Some(m) = self.mutant {
             s += &format!(" mutant={m}");
         }
@@ -337,6 +402,7 @@ impl FromStr for Scenario {
                     let each = value.split(',').map(|n| n.parse().map_err(|_| format!("'{n}' is no number")));
                     out.skip = each.collect::<Result<_, String>>()?;
                 }
+                "guests" if value == "yes" => out = out.with_guests(),
                 "mutant" => out.mutant = Some(value.parse()?),
                 _ => return Err(format!("no option '{key}'")),
             }
@@ -351,7 +417,9 @@ impl fmt::Display for Scenario {
         write!(
             f,
             "{} ({} monitors, {} OSDs, {} clients x {}, size {}/{}, {} PGs, {} objects of {} B, think {} ms, latency {} us, \
-             flush {} us, fault every {} ms, grace {} s, out after {} s, log {}, dups {}, scan {}, mon snapshot {})",
+             flush {} us, fault every {} ms, grace {} s, out after {} s, log {}, dups {}, scan {}, maps {}, \
+             beacon every {} s, mon snapshot {}, \
+             guests {})",
             self.line(),
             o.mons,
             o.osds,
@@ -371,7 +439,10 @@ impl fmt::Display for Scenario {
             o.log_entries,
             o.dups_tracked,
             o.backfill_scan,
+            o.maps_kept,
+            o.beacon_s,
             o.mon_snapshot_every,
+            o.guests.iter().map(GuestKind::to_string).collect::<Vec<_>>().join(" "),
         )
     }
 }
@@ -386,6 +457,7 @@ mod tests {
             .with_seconds(9)
             .with_level(Level::Links)
             .with_mons(5)
+            .with_guests()
             .with_profile(Profile::Hour);
         s.skip = [3, 5].into();
         s.mutant = Some(Mutant::LoseFlush);

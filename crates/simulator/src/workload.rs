@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use codec::Decode;
-use messages::osd::{Extent, MOsdOpReply, OmapValsResponse, Op, OsdOp, cmp_mode, op_flags};
+use messages::osd::{Extent, OmapValsResponse, Op, OpResult, OsdOp, cmp_mode, op_flags};
 use testkit::Rng;
 
 use crate::history::{Call, Content, ENOENT, Outcome};
@@ -14,7 +14,7 @@ use crate::scenario::Options;
 const APPEND_LIMIT: u64 = 40_000;
 
 /// Bytes that no other request writes.
-fn payload(unique: u64, len: usize) -> Bytes {
+pub fn payload(unique: u64, len: usize) -> Bytes {
     let mut out = unique.to_le_bytes().to_vec();
     out.extend(Rng::new(unique).bytes(len.saturating_sub(8)));
     out.truncate(len.max(8));
@@ -94,18 +94,18 @@ pub fn operations(call: &Call) -> Vec<OsdOp> {
 }
 
 /// Reads a reply; an error is something that no server may answer.
-pub fn outcome(call: &Call, reply: &MOsdOpReply) -> Result<Outcome, String> {
+pub fn outcome(call: &Call, result: i32, ops: &[OpResult]) -> Result<Outcome, String> {
     if !call.is_read() {
-        return Ok(Outcome::Done(reply.result));
+        return Ok(Outcome::Done(result));
     }
-    if reply.result == ENOENT {
+    if result == ENOENT {
         return Ok(Outcome::Seen(None));
     }
-    if reply.result < 0 {
-        return Err(format!("a read was answered with {}", reply.result));
+    if result < 0 {
+        return Err(format!("a read was answered with {result}"));
     }
-    let [data, omap, attrs] = reply.ops.as_slice() else {
-        return Err(format!("a read of three parts was answered with {}", reply.ops.len()));
+    let [data, omap, attrs] = ops else {
+        return Err(format!("a read of three parts was answered with {}", ops.len()));
     };
     let omap = OmapValsResponse::from_bytes(omap.outdata.clone()).map_err(|e| format!("omap: {e}"))?;
     let attrs = BTreeMap::from_bytes(attrs.outdata.clone()).map_err(|e| format!("attributes: {e}"))?;

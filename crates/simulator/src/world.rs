@@ -8,15 +8,19 @@ use testkit::Rng;
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Fsid, Now, Utime};
 
 use crate::admin::Admin;
+use crate::board::Board;
 use crate::client::Client;
 use crate::faults::{Death, Fault};
+use crate::guest::Guest;
 use crate::history::{Hash, Record};
 use crate::mgr::MgrHost;
 use crate::mon::MonHost;
 use crate::mon_shell::Agreed;
+use crate::mutant::Mutant;
 use crate::net::{Arrival, Delivery, End, Net, Node, Packet};
 use crate::osd::OsdHost;
 use crate::queue::{MILLISECOND, Queue, SECOND, Time};
+use crate::rot::Rot;
 use crate::scenario::Scenario;
 
 /// Source: mon_client_ping_interval, mon_client_ping_timeout.
@@ -68,6 +72,26 @@ pub enum Event {
     Think {
         client: usize,
         spell: u32,
+    },
+    GuestThink {
+        guest: usize,
+        turn: u64,
+    },
+    /// A guest's core wanted to be called at this time.
+    GuestTick {
+        guest: usize,
+        life: u32,
+    },
+    StartGuest {
+        guest: usize,
+    },
+    LookAtRot,
+    /// What scrubs found before it was mended is forgotten by another scrub.
+    ScrubAgain,
+    /// Rot is tried again: nothing could spare a copy.
+    Rot {
+        nth: u64,
+        tries: u32,
     },
     /// A client's connection that never stood is tried again.
     ReachOsd {
@@ -142,6 +166,19 @@ pub struct World {
     pub mgr: MgrHost,
     pub osds: Vec<OsdHost>,
     pub clients: Vec<Client>,
+    pub guests: Vec<Guest>,
+    pub board: Board,
+    /// The last checks of guests.
+    pub finishing: bool,
+    pub rot: Option<Rot>,
+    pub rot_ended: Option<Time>,
+    /// What has rotted so far, by OSD.
+    pub rotted: BTreeSet<(i32, types::HObject)>,
+    /// When the last fault happened, and the longest time without one.
+    pub last_fault: Time,
+    pub longest_calm: Time,
+    /// What PGs were at each note.
+    pub states_at_marks: Vec<BTreeSet<String>>,
     pub admin: Admin,
     pub history: Vec<Record>,
     /// About how large each object's data is.
@@ -149,6 +186,10 @@ pub struct World {
     pub trace: Hash,
     pub events: u64,
     pub faults: u64,
+    /// Places in the plan of what has been done.
+    pub came: BTreeSet<usize>,
+    /// How often something came about that scenarios are made for.
+    pub happened: BTreeMap<&'static str, u64>,
     /// Clients have much to ask until then, whatever else.
     pub busy_until: Time,
     pub violations: Vec<String>,
@@ -179,6 +220,7 @@ pub fn addr_of(node: Node, life: u32) -> AddrVec {
         Node::Osd(osd) => addr(6_800 + osd as u16, life),
         Node::Admin => addr(0, 1),
         Node::Client(c) => addr(0, life * 100 + c as u32),
+        Node::Guest(g) => addr(0, 1_000_000 + life * 100 + g as u32),
     }
 }
 
@@ -217,12 +259,17 @@ impl World {
         }
     }
 
+    pub fn happened(&mut self, what: &'static str) {
+        *self.happened.entry(what).or_default() += 1;
+    }
+
     pub fn is_alive(&self, node: Node) -> bool {
         match node {
             Node::Mon(mon) => self.mons[mon].core.is_some(),
             Node::Mgr => self.mgr.core.is_some(),
             Node::Osd(osd) => self.osds[osd as usize].core.is_some(),
             Node::Admin | Node::Client(_) => true,
+            Node::Guest(g) => !self.guests[g].is_gone(),
         }
     }
 
@@ -232,6 +279,7 @@ impl World {
             Node::Mgr => self.mgr.life,
             Node::Osd(osd) => self.osds[osd as usize].life,
             Node::Client(c) => self.clients[c].life,
+            Node::Guest(g) => self.guests[g].life,
             Node::Admin => 1,
         }
     }
@@ -242,7 +290,7 @@ impl World {
             Node::Mon(mon) => self.mons[mon].silent,
             Node::Mgr => false,
             Node::Osd(osd) => self.osds[osd as usize].silent,
-            Node::Admin | Node::Client(_) => false,
+            Node::Admin | Node::Client(_) | Node::Guest(_) => false,
         }
     }
 
@@ -289,6 +337,12 @@ impl World {
             Event::Think { client, spell } if self.clients[client].spell == spell => self.think(client),
             // A busier spell has begun since.
             Event::Think { .. } => {}
+            Event::GuestThink { guest, turn } => self.guest_thinks(guest, turn),
+            Event::GuestTick { guest, life } => self.guest_tick(guest, life),
+            Event::StartGuest { guest } => self.start_guest(guest),
+            Event::LookAtRot => self.look_at_rot(),
+            Event::ScrubAgain => self.scrub_again(),
+            Event::Rot { nth, tries } => self.try_rot(nth, tries),
             Event::ReachOsd { client, life, osd, conn } => self.reach_osd(client, life, osd, conn),
             Event::RestartClient { client } if !self.healed => self.restart_client(client),
             Event::RestartClient { .. } => {}
@@ -297,7 +351,10 @@ impl World {
             Event::Start(node) => self.start(node),
             Event::Unblock(links) => {
                 for (from, to) in links {
-                    self.net.unblock(self.now, from, to);
+                    let held = self.net.unblock(self.now, from, to);
+                    if held > 0 && matches!((from, to), (Node::Osd(_), Node::Osd(_))) {
+                        self.happened("links between OSDs that held messages back");
+                    }
                 }
             }
             Event::Mangle { conn } => self.mangle(conn),
@@ -312,7 +369,7 @@ impl World {
         }
         let every = match node {
             Node::Mgr => 250 * MILLISECOND,
-            Node::Client(_) | Node::Admin => 5 * SECOND,
+            Node::Client(_) | Node::Admin | Node::Guest(_) => 5 * SECOND,
             Node::Mon(_) if self.mons.len() > 1 => MON_TICK,
             _ => 500 * MILLISECOND,
         };
@@ -324,6 +381,7 @@ impl World {
             Node::Osd(osd) => self.osd_tick(osd),
             Node::Client(c) => self.client_tick(c),
             Node::Admin => self.admin_tick(),
+            Node::Guest(_) => {}
         }
     }
 
@@ -424,7 +482,10 @@ impl World {
         }
         self.net.accept(self.now, conn, 0);
         let (name, kind, global_id) = self.name_of(opener);
-        let peer_addr = addr_of(opener, lives[0]).0[0];
+        let mut peer_addr = addr_of(opener, lives[0]).0[0];
+        if self.scenario.mutant == Some(Mutant::BlocklistIgnored) && kind == EntityType::Client {
+            peer_addr.nonce = 0;
+        }
         match target {
             Node::Osd(osd) => {
                 let peer = pg::PeerInfo {
@@ -454,6 +515,10 @@ impl World {
                 let id = self.clients[c].mon.global_id;
                 (EntityName::client(id as i64), EntityType::Client, id)
             }
+            Node::Guest(g) => {
+                let id = self.guests[g].mon.global_id;
+                (EntityName::client(id as i64), EntityType::Client, id)
+            }
             Node::Admin => (
                 EntityName::client(self.admin.mon.global_id as i64),
                 EntityType::Client,
@@ -471,7 +536,9 @@ impl World {
     /// A session that we asked for stands.
     fn accepted(&mut self, conn: ConnId, nodes: [Node; 2], global_id: u64) {
         self.net.now_ready(self.now, conn);
-        if let [Node::Osd(_) | Node::Mgr | Node::Client(_) | Node::Admin, Node::Mon(_)] = nodes {
+        if let [Node::Osd(_) | Node::Mgr | Node::Client(_) | Node::Admin | Node::Guest(_), Node::Mon(_)] =
+            nodes
+        {
             let now = self.now;
             if let Some(link) = self.mon_link(nodes[0]).filter(|l| l.conn == Some(conn)) {
                 link.ready = true;
@@ -488,6 +555,8 @@ impl World {
             [Node::Client(c), Node::Mon(_)] => self.client_mon_ready(c),
             [Node::Client(c), Node::Osd(osd)] => self.client_osd_ready(c, osd, conn),
             [Node::Admin, Node::Mon(_)] => self.admin_mon_ready(),
+            [Node::Guest(g), Node::Mon(_)] => self.guest_input(g, objecter::Input::MonReady),
+            [Node::Guest(g), Node::Osd(_) | Node::Mgr] => self.guest_session_ready(g, conn),
             _ => {}
         }
     }
@@ -498,6 +567,7 @@ impl World {
             Node::Mgr => Some(&mut self.mgr.mon),
             Node::Client(c) => Some(&mut self.clients[c].mon),
             Node::Admin => Some(&mut self.admin.mon),
+            Node::Guest(g) => Some(&mut self.guests[g].mon),
             Node::Mon(_) => None,
         }
     }
@@ -586,12 +656,16 @@ impl World {
                 link.ready = false;
                 let life = self.life(me);
                 self.plan_in(200 * MILLISECOND, Event::SeekMon { node: me, life });
+                if let Node::Guest(g) = me {
+                    self.guest_input(g, objecter::Input::MonGone);
+                }
             }
             return;
         }
         match nodes {
             [Node::Osd(osd), Node::Mgr] => self.osd_mgr_gone(osd, conn),
             [Node::Client(c), Node::Osd(osd)] => self.client_session_gone(c, osd, conn, stood),
+            [Node::Guest(g), _] => self.guest_session_gone(g, conn),
             _ => {}
         }
     }
@@ -628,6 +702,7 @@ impl World {
             Node::Osd(osd) => self.osd_message(osd, d, other, tid, msg),
             Node::Client(c) => self.client_message(c, d.conn, other, tid, msg),
             Node::Admin => self.admin_message(tid, msg),
+            Node::Guest(g) => self.guest_message(g, d.conn, other, tid, msg),
         }
     }
 
@@ -682,7 +757,7 @@ impl World {
             Node::Mon(mon) => self.start_mon(mon),
             Node::Mgr => self.start_mgr(),
             Node::Osd(osd) => self.start_osd(osd),
-            Node::Admin | Node::Client(_) => {}
+            Node::Admin | Node::Client(_) | Node::Guest(_) => {}
         }
         self.reset_old_connections(node);
     }

@@ -1,30 +1,44 @@
 //! Planted bugs: each is found by a scenario made for it, within a few seeds, or else among the faults of random ones; the same
 //! scenario without the bug is good. So the checks are known to be able to fail.
 
+use std::io::Write;
+
 use simulator::{CATALOG, Level, Mutant, PLANTED, Scenario, run};
 
-/// Seeds tried with the scenario made for the bug.
-const SEEDS: u64 = 6;
+/// Other seeds that are tried with the scenario made for the bug.
+const SEEDS: u64 = 8;
 /// And with random ones, when changes elsewhere have moved the moment that mattered.
 const RANDOM_SEEDS: u64 = 60;
 
 fn is_found(mutant: Mutant) {
     let plant = PLANTED.iter().find(|p| p.mutant == mutant).expect("a scenario for every bug");
     let named = CATALOG.iter().find(|n| n.name == plant.name).expect("a scenario of that name");
-    let hit = (1..=SEEDS)
-        .map(|seed| (seed, run(&named.scenario(seed).with_mutant(mutant))))
-        .find(|(_, report)| !report.is_good());
-    let Some((seed, report)) = hit else {
-        let random =
-            |seed| Scenario::from_seed(seed).with_level(Level::Links).with_seconds(18).with_mutant(mutant);
-        let found = (1..=RANDOM_SEEDS).map(random).find(|s| !run(s).is_good());
-        let found =
-            found.unwrap_or_else(|| panic!("{mutant} is found neither by {} nor at random", plant.name));
-        println!("{mutant}: {}", found.line());
-        return must_be_good(&Scenario { mutant: None, ..found });
+    let finds = |seed: &u64| !run(&named.scenario(*seed).with_mutant(mutant)).is_good();
+    if finds(&plant.seed) {
+        return must_be_good(&named.scenario(plant.seed));
+    }
+    // Counted, not timed: what a slow machine finds is what a fast one does.
+    if let Some(seed) = (1..=SEEDS).filter(|seed| *seed != plant.seed).find(finds) {
+        let (name, was) = (plant.name, plant.seed);
+        say(&format!(
+            "{mutant}: seed {was} of {name} does not find it any more: RECORD SEED {seed} in catalog.rs"
+        ));
+        return must_be_good(&named.scenario(seed));
+    }
+    let random = |seed| {
+        let plain = Scenario::from_seed(seed).with_level(Level::Links).with_seconds(18).with_mutant(mutant);
+        if named.scenario(1).options.guests.is_empty() { plain } else { plain.with_guests() }
     };
-    println!("{mutant}: {}, seed {seed}: {}", named.name, report.violations[0]);
-    must_be_good(&named.scenario(seed));
+    let found = (1..=RANDOM_SEEDS).map(random).find(|s| !run(s).is_good());
+    let found = found.unwrap_or_else(|| panic!("{mutant} is found neither by {} nor at random", plant.name));
+    say(&format!("{mutant}: {} DOES NOT FIND IT ANY MORE; at random: {}", plant.name, found.line()));
+    must_be_good(&Scenario { mutant: None, ..found });
+}
+
+/// Also of tests that pass: what goes to the stream itself is not kept back.
+fn say(text: &str) {
+    // Without anybody who reads there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "PLANTED BUG {text}");
 }
 
 fn must_be_good(honest: &Scenario) {
@@ -67,4 +81,9 @@ planted![
     mon_drops_tail MonDropsTail,
     wiped_voter WipedVoter,
     reuse_global_ids ReuseGlobalIds,
+    trims_too_much TrimsTooMuch,
+    blocklist_ignored BlocklistIgnored,
+    watches_forever WatchesForever,
+    no_repair NoRepair,
+    forgotten_maps ForgottenMaps,
 ];

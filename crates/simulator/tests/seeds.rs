@@ -43,9 +43,17 @@ fn everything() {
 /// Ten are run twice by `simulator --hours`, which the gate runs optimised; here it is one, shorter.
 #[test]
 fn a_spell_of_a_cluster_hour() {
-    let s = Scenario::from_seed(600).with_profile(Profile::Hour).with_seconds(70);
+    let s = Scenario::from_seed(600).with_profile(Profile::Hour).with_guests().with_seconds(70);
     must_be_good(&s);
-    assert!(s.options.mons >= 3 && s.options.osds >= 4 && s.options.clients >= 2);
+    let o = &s.options;
+    assert!(o.mons >= 3 && o.osds >= 4 && o.clients >= 2 && !o.guests.is_empty());
+}
+
+#[test]
+fn with_guests() {
+    for seed in 700..704 {
+        must_be_good(&Scenario::from_seed(seed).with_guests().with_seconds(8));
+    }
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn object(i: u64) -> ObjectKey {
     let object = HObject {
         pool: PoolId(3),
         hash: (i as u32).wrapping_mul(0x9e37_79b1),
-        name: format!("rbd_data.10226b8b4567.{i:016x}"),
+        name: format!("rbd_data.10226b8b4567.{i:016x}").into(),
         snap: SnapId::HEAD,
         ..HObject::min()
     };

@@ -8,13 +8,16 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use crate::apply::{Apply, Mode};
-use crate::checksum::{BLOCK, BLOCK_U64, placed_crc};
+use crate::checksum::{BLOCK, BLOCK_U64, placed_crc, placed_crcs};
 use crate::data::{BlockError, DirectWrite, zero_block};
 use crate::onode::{MAX_OBJECT_BYTES, Onode, Slot, block_of, blocks_up_to, within};
 use crate::refs::{RefRegion, refs_region};
-use crate::stage::Placement;
+use crate::stage::{Placement, SmallBlock};
 use crate::txn::ObjectIndex;
 use crate::{Corruption, Misuse, StoreError};
+
+/// A transaction's small writes beyond so many blocks stay in its record.
+const SMALL_BLOCKS_MAX: usize = 256;
 
 impl Apply<'_> {
     pub(crate) fn write(
@@ -37,6 +40,7 @@ impl Apply<'_> {
             Mode::Live { direct_min_bytes, .. } if data.len() >= direct_min_bytes => {
                 self.write_direct(at, object, offset, data)?;
             }
+            Mode::Live { .. } if data.len() >= BLOCK => self.write_small(at, object, offset, data)?,
             _ => self.write_buffered(object, offset, data)?,
         }
         self.grow(object, if data.is_empty() { 0 } else { end })
@@ -84,7 +88,7 @@ impl Apply<'_> {
         if let Some(content) = self.stage.dirty.get(slot.place) {
             return Ok(Some(content.clone()));
         }
-        if let Some(content) = self.staged_direct(slot.place) {
+        if let Some(content) = self.staged_direct(slot.place).or_else(|| self.staged_small(slot.place)) {
             return Ok(Some(content));
         }
         match self.data.block(self.index, slot) {
@@ -114,6 +118,11 @@ impl Apply<'_> {
         })
     }
 
+    fn staged_small(&self, place: u32) -> Option<Bytes> {
+        let found = self.stage.small.iter().rev().find(|b| b.place == place);
+        found.map(|b| b.content.clone())
+    }
+
     fn lose_block(&mut self, object: ObjectIndex, index: u32) -> Result<(), StoreError> {
         if let (Mode::Live { .. }, Some(key)) = (&self.mode, self.txn.object(object)) {
             self.stage.lost.push(key.clone());
@@ -124,7 +133,7 @@ impl Apply<'_> {
         self.release(shared, old)
     }
 
-    /// Gives a block new content, which only the log holds for now.
+    /// Gives a block new content, which only the log will hold for now.
     fn put_block(&mut self, object: ObjectIndex, index: u32, content: Bytes) -> Result<(), StoreError> {
         let o = self.edit(object)?;
         let (old, shared) = (o.slot(index), o.shared);
@@ -179,6 +188,61 @@ impl Apply<'_> {
         Ok(self.stage.refs.entry(region).or_default())
     }
 
+    /// Whole blocks to new places; the commit decides whether it writes them there.
+    fn write_small(
+        &mut self,
+        at: u32,
+        object: ObjectIndex,
+        offset: u64,
+        data: &Bytes,
+    ) -> Result<(), StoreError> {
+        let index = block_of(offset);
+        if data.len() == BLOCK && within(offset) == 0 {
+            let o = self.edit(object)?;
+            let (old, shared) = (o.slot(index), o.shared);
+            if self.is_replaceable(shared, old)? {
+                return self.write_buffered(object, offset, data);
+            }
+            let place = self.take_block()?;
+            return self.put_small(at, object, index, place, data.clone());
+        }
+        let blocks = blocks_up_to(offset + data.len() as u64) - index;
+        if self.stage.small.len() + blocks as usize > SMALL_BLOCKS_MAX {
+            return self.write_buffered(object, offset, data);
+        }
+        let full = StoreError::Full {
+            needed_bytes: u64::from(blocks) * BLOCK_U64,
+            available_bytes: u64::from(self.alloc.free_blocks()) * BLOCK_U64,
+        };
+        let Some(content) = self.whole_blocks(object, offset, data)? else {
+            return self.write_buffered(object, offset, data);
+        };
+        let runs = self.alloc.take_all(blocks).ok_or(full)?;
+        runs.iter().for_each(|run| self.stage.take(*run));
+        let places = runs.iter().flat_map(|run| run.start..run.end());
+        let contents =
+            content.iter().flat_map(|p| (0..p.len()).step_by(BLOCK).map(|i| p.slice(i..i + BLOCK)));
+        for ((place, content), index) in places.zip(contents).zip(index..) {
+            self.put_small(at, object, index, place, content)?;
+        }
+        Ok(())
+    }
+
+    fn put_small(
+        &mut self,
+        at: u32,
+        object: ObjectIndex,
+        index: u32,
+        place: u32,
+        content: Bytes,
+    ) -> Result<(), StoreError> {
+        let crc = placed_crc(place, &content);
+        let o = self.edit(object)?;
+        let (old, shared) = (o.set_slot(index, Slot { place, crc }), o.shared);
+        self.stage.small.push(SmallBlock { op: at, place, crc, content });
+        self.release(shared, old)
+    }
+
     /// Whole blocks to new places, written by the commit itself; the log record only says where.
     fn write_direct(
         &mut self,
@@ -200,12 +264,16 @@ impl Apply<'_> {
         let mut content = Pieces(content);
         let runs = self.alloc.take_all(blocks).ok_or(full)?;
         runs.iter().for_each(|run| self.stage.take(*run));
+        let unread = self.txn.is_unread();
         let mut crcs = Vec::with_capacity(blocks as usize);
         for run in &runs {
             let pieces = content.take(run.len as usize * BLOCK);
-            let blocks = pieces.iter().flat_map(|p| p.chunks(BLOCK));
-            crcs.extend((run.start..).zip(blocks).map(|(place, block)| placed_crc(place, block)));
-            self.stage.direct.push(DirectWrite { start: run.start, pieces });
+            let mut place = run.start;
+            for piece in &pieces {
+                crcs.extend(placed_crcs(place, piece));
+                place += (piece.len() / BLOCK) as u32;
+            }
+            self.stage.direct.push(DirectWrite { start: run.start, pieces, unread });
         }
         let placement = Placement { op: at, runs, crcs, len: data.len() as u64 };
         self.map_placement(object, first, &placement)?;

@@ -41,6 +41,14 @@ impl<K: Ord + Clone, V: Clone> Cache<K, V> {
         }
     }
 
+    /// Moves the bound; what no longer fits goes.
+    pub(crate) fn set_limit(&mut self, limit_bytes: usize) {
+        self.limit = limit_bytes;
+        while self.bytes > self.limit {
+            self.evict_oldest();
+        }
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -157,5 +165,11 @@ mod tests {
         assert_eq!((c.get(&0), c.get(&3), c.bytes()), (None, Some(31), 6));
         c.insert(9, 90, 11);
         assert_eq!(c.get(&9), None);
+        c.insert(10, 100, 4);
+        c.set_limit(4);
+        assert_eq!((c.get(&3), c.get(&10), c.bytes()), (None, Some(100), 4));
+        c.set_limit(20);
+        c.insert(9, 90, 11);
+        assert_eq!((c.get(&9), c.bytes()), (Some(90), 15));
     }
 }

@@ -18,6 +18,7 @@ use crate::key::{class, refs_key};
 use crate::map::MapState;
 use crate::memtable::MemTable;
 use crate::merge::{BlockWriter, Change, Merged, Pool, merge};
+use crate::page::PageRef;
 use crate::superblock::{StaleCopy, Superblock};
 use crate::{Device, StoreError};
 
@@ -53,6 +54,10 @@ pub(crate) struct Build {
     /// Data of transactions that never reach the log.
     pub(crate) absorbed: Vec<DirectWrite>,
     pub(crate) pool: Pool,
+    /// For second copies.
+    pub(crate) mirror: Pool,
+    /// Pages of the old tree that have a bad copy.
+    pub(crate) sick: Vec<PageRef>,
     /// Taken blocks at the moment of freezing.
     pub(crate) image: Bitmap,
     /// Regions whose taken blocks changed since the last checkpoint.
@@ -106,11 +111,12 @@ impl Build {
         for (block, content) in &self.frozen.dirty {
             writer.write(*block, content.clone())?;
         }
+        self.sick.iter().for_each(|page| page.mend(device));
         let old_root = self.superblock.root.take();
         let merged = merge(
             device,
             &mut writer,
-            &mut self.pool,
+            (&mut self.pool, &mut self.mirror),
             old_root.as_ref(),
             changes(&self.frozen),
             &self.frozen.dead_ranges(),
@@ -132,10 +138,13 @@ impl Build {
         device.flush()?;
         let sb = &mut self.superblock;
         sb.totals.page_blocks = sb.totals.page_blocks + merged.used_blocks - merged.replaced_blocks;
+        sb.totals.mirror_blocks =
+            sb.totals.mirror_blocks + merged.used_mirror_blocks - merged.replaced_mirror_blocks;
         sb.root = merged.root.clone();
         sb.map_digest = map.digest();
         let written_bytes = writer.written_bytes;
-        Ok(Built { merged, unused: self.pool.into_rest(), map, superblock: self.superblock, written_bytes })
+        let unused = [self.pool.into_rest(), self.mirror.into_rest()].concat();
+        Ok(Built { merged, unused, map, superblock: self.superblock, written_bytes })
     }
 }
 

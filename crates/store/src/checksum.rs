@@ -1,9 +1,10 @@
 //! CRC-32C of blocks, pages and records.
 
+use codec::sums;
 use crc_fast::{CrcAlgorithm, Digest};
 
 /// Size of an allocation unit and of a checksummed data block, in bytes.
-pub(crate) const BLOCK: usize = 4096;
+pub(crate) const BLOCK: usize = sums::CHUNK;
 pub(crate) const BLOCK_U64: u64 = BLOCK as u64;
 
 /// Plain CRC-32C.
@@ -41,6 +42,14 @@ pub(crate) fn placed_crc(block: u32, data: &[u8]) -> u32 {
     crc32c(data) ^ place_mask(block)
 }
 
+/// `placed_crc` of each block of a piece that lies at `first` and behind it.
+pub(crate) fn placed_crcs(first: u32, piece: &[u8]) -> Vec<u32> {
+    match sums::chunk_sums(piece) {
+        Some(known) => (first..).zip(known).map(|(b, sum)| sums::standard(sum) ^ place_mask(b)).collect(),
+        None => (first..).zip(piece.chunks(BLOCK)).map(|(b, content)| placed_crc(b, content)).collect(),
+    }
+}
+
 /// Any fixed function that differs between neighbours will do.
 pub(crate) fn place_mask(block: u32) -> u32 {
     block.wrapping_mul(0x9e37_79b1).rotate_left(15) ^ 0x4c6f_6c69
@@ -55,5 +64,16 @@ mod tests {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
         assert_eq!(crc32c_pieces([&b"1234"[..], b"", b"56789"]), 0xe306_9283);
         assert_ne!(placed_crc(7, b"same"), placed_crc(8, b"same"));
+    }
+
+    #[test]
+    fn sums_that_are_known_give_the_blocks_checksums() {
+        let text: Vec<u8> =
+            (0..20 * BLOCK as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+        let kept = sums::keep(text.clone().into(), sums::summed(0, &text).1);
+        assert!(sums::chunk_sums(&kept).is_some() && sums::chunk_sums(&text).is_none());
+        assert_eq!(placed_crcs(77, &kept), placed_crcs(77, &text));
+        assert_eq!(placed_crcs(5, &kept.slice(3 * BLOCK..)), placed_crcs(5, &text[3 * BLOCK..]));
+        assert_eq!(placed_crcs(5, &kept.slice(1..1 + 9 * BLOCK)), placed_crcs(5, &text[1..1 + 9 * BLOCK]));
     }
 }

@@ -16,9 +16,12 @@ use crate::{Device, StoreError};
 pub(crate) struct DirectWrite {
     pub(crate) start: u32,
     pub(crate) pieces: Vec<Bytes>,
+    /// Hardly ever read: see `Txn::note_unread`.
+    pub(crate) unread: bool,
 }
 
-/// Direct writes whose commit is not through: the device does not have them yet, so reads take them from here.
+/// Direct writes, and small ones that are not decided on, whose commit is not through: the device does not have them yet,
+/// so reads take them from here.
 #[derive(Debug, Default)]
 pub(crate) struct Transit {
     /// By first block; pieces of whole blocks.
@@ -37,6 +40,27 @@ impl Transit {
                 self.order.push_back((txn, block));
                 block += (piece.len() / BLOCK) as u32;
             }
+        }
+    }
+
+    /// A block of a small write.
+    pub(crate) fn add_small(&mut self, txn: TxnSeq, block: u32, content: Bytes) {
+        self.bytes += content.len();
+        self.pieces.insert(block, content);
+        self.order.push_back((txn, block));
+    }
+
+    /// Takes out a block of a small write; `None` when nothing names it any more.
+    pub(crate) fn take_small(&mut self, block: u32) -> Option<Bytes> {
+        let piece = self.pieces.remove(&block)?;
+        self.bytes -= piece.len();
+        Some(piece)
+    }
+
+    /// Nothing names the block any more.
+    pub(crate) fn free(&mut self, block: u32) {
+        if self.pieces.get(&block).is_some_and(|piece| piece.len() == BLOCK) {
+            self.take_small(block);
         }
     }
 
@@ -166,8 +190,8 @@ mod tests {
     fn transit_finds_blocks_inside_pieces_until_their_commit_is_through() {
         let piece = |v: u8, n: usize| Bytes::from(vec![v; n * BLOCK]);
         let mut t = Transit::default();
-        t.add(TxnSeq(1), &[DirectWrite { start: 10, pieces: vec![piece(1, 1), piece(2, 3)] }]);
-        t.add(TxnSeq(2), &[DirectWrite { start: 20, pieces: vec![piece(3, 1)] }]);
+        t.add(TxnSeq(1), &[DirectWrite { start: 10, pieces: vec![piece(1, 1), piece(2, 3)], unread: false }]);
+        t.add(TxnSeq(2), &[DirectWrite { start: 20, pieces: vec![piece(3, 1)], unread: true }]);
         let first = |t: &Transit, b| t.block(b).map(|c| c[0]);
         assert_eq!(
             [9, 10, 11, 13, 14, 20].map(|b| first(&t, b)),
@@ -175,5 +199,13 @@ mod tests {
         );
         t.forget(TxnSeq(1));
         assert_eq!((first(&t, 11), first(&t, 20), t.bytes()), (None, Some(3), BLOCK));
+        t.add_small(TxnSeq(3), 30, piece(4, 1));
+        t.add_small(TxnSeq(3), 31, piece(5, 1));
+        t.free(30);
+        t.free(30);
+        assert_eq!((first(&t, 30), first(&t, 31), t.bytes()), (None, Some(5), 2 * BLOCK));
+        assert_eq!((t.take_small(30), t.take_small(31)), (None, Some(piece(5, 1))));
+        t.forget(TxnSeq(3));
+        assert_eq!((t.order.len(), t.bytes()), (0, 0));
     }
 }

@@ -9,6 +9,14 @@ pub trait Device: Send + Sync {
     /// Fills `buf` from `offset` bytes.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError>;
 
+    /// Appends `len` bytes from `offset` bytes to `out`, which has room for them. Where the device can, they are not
+    /// overwritten before they are read.
+    fn read_append(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), DeviceError> {
+        let start = out.len();
+        out.resize(start + len, 0);
+        self.read_at(offset, out.get_mut(start..).unwrap_or_default())
+    }
+
     /// Writes all of `data` at `offset` bytes; durable only after a flush.
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError>;
 
@@ -20,6 +28,11 @@ pub trait Device: Send + Sync {
             [one] => self.write_at(offset, one),
             many => self.write_at(offset, &many.concat()),
         }
+    }
+
+    /// Writes as `write_vectored_at` does what is hardly ever read: it need not stay in any cache.
+    fn write_unread_at(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
+        self.write_vectored_at(offset, pieces)
     }
 
     /// Writes as `write_vectored_at` does and makes this one write durable; of others it says nothing.

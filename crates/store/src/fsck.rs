@@ -52,6 +52,8 @@ pub enum Finding {
     SuperblockCopy { copy: u32 },
     #[error("metadata page at block {block} cannot be read: {error}")]
     Page { block: u32, error: StoreError },
+    #[error("a copy of the metadata page at block {block} is damaged")]
+    PageCopy { block: u32 },
     #[error("keys out of order in the page at block {block}")]
     KeyOrder { block: u32 },
     #[error("a key or value of class {class} does not decode")]
@@ -121,6 +123,7 @@ struct Check<'a> {
     report: FsckReport,
     used: Bitmap,
     pages: u32,
+    mirror_blocks: u32,
     /// Users beyond the first, as found and as recorded.
     extra: BTreeMap<u32, u32>,
     recorded: BTreeMap<u32, u32>,
@@ -157,6 +160,7 @@ impl<'a> Check<'a> {
             report,
             used,
             pages: 0,
+            mirror_blocks: 0,
             extra: BTreeMap::new(),
             recorded: BTreeMap::new(),
             owners: BTreeMap::new(),
@@ -197,6 +201,10 @@ impl<'a> Check<'a> {
             Err(error) => return self.find(Finding::Page { block: r.block(), error }),
         };
         self.report.pages += 1;
+        self.mirror_blocks += r.mirror_blocks();
+        if self.verify_data && !r.is_whole(self.device) {
+            self.find(Finding::PageCopy { block: r.block() });
+        }
         if page.level() == 0 {
             return self.leaf(r, &page);
         }
@@ -337,6 +345,7 @@ impl<'a> Check<'a> {
             ("objects", totals.objects, self.report.objects),
             ("stored bytes", totals.stored_bytes, self.report.stored_bytes),
             ("page blocks", totals.page_blocks, u64::from(self.pages)),
+            ("blocks of pages' second copies", totals.mirror_blocks, u64::from(self.mirror_blocks)),
             ("omap bytes", sums.omap_bytes, self.omap_bytes),
             ("bytes of the pools' blocks", allocated as u64, self.data_blocks * BLOCK_U64),
             ("pools with another sum than is recorded", 0, wrong_pools as u64),

@@ -20,13 +20,16 @@ use crate::{Corruption, Counters, Device, StoreError};
 pub(crate) struct PageCache {
     device: Arc<dyn Device>,
     cache: Cache<u32, Page>,
+    /// Pages that have a bad copy, by their first block: the next checkpoint mends them.
+    pub(crate) sick: BTreeMap<u32, PageRef>,
     pub(crate) reads: u64,
     pub(crate) hits: u64,
+    corrupt: u64,
 }
 
 impl PageCache {
     fn new(device: Arc<dyn Device>, limit_bytes: usize) -> Self {
-        Self { device, cache: Cache::new(limit_bytes), reads: 0, hits: 0 }
+        Self { device, cache: Cache::new(limit_bytes), sick: BTreeMap::new(), corrupt: 0, reads: 0, hits: 0 }
     }
 
     fn put(&mut self, block: u32, page: Page) {
@@ -37,14 +40,23 @@ impl PageCache {
 
 impl Pages for PageCache {
     fn page(&mut self, r: &PageRef) -> Result<Page, StoreError> {
-        if let Some(page) = self.cache.get(&r.block()) {
-            self.hits += 1;
+        if let Some(page) = self.cached(r.block()) {
             return Ok(page);
         }
         self.reads += 1;
-        let page = r.read(self.device.as_ref())?;
+        let (page, bad) = r.read_any(self.device.as_ref())?;
+        if bad {
+            self.corrupt += 1;
+            self.sick.insert(r.block(), r.clone());
+        }
         self.put(r.block(), page.clone());
         Ok(page)
+    }
+
+    fn cached(&mut self, block: u32) -> Option<Page> {
+        let page = self.cache.get(&block);
+        self.hits += u64::from(page.is_some());
+        page
     }
 }
 
@@ -78,6 +90,12 @@ impl Index {
         }
     }
 
+    /// Bounds of the two caches.
+    pub(crate) fn set_cache_limits(&mut self, page_bytes: usize, onode_bytes: usize) {
+        self.pages.cache.set_limit(page_bytes);
+        self.onodes.set_limit(onode_bytes);
+    }
+
     /// Memory of layers and caches.
     pub(crate) fn bytes(&self) -> usize {
         let frozen = self.frozen.as_ref().map_or(0, |f| f.bytes());
@@ -86,6 +104,7 @@ impl Index {
 
     pub(crate) fn count(&self, counters: &mut Counters) {
         counters.pages_read = self.pages.reads;
+        counters.corrupt_pages = self.pages.corrupt;
         counters.page_cache_hits = self.pages.hits;
         counters.onode_cache_hits = self.onode_hits;
         counters.onode_cache_misses = self.onode_misses;
@@ -181,6 +200,7 @@ impl Index {
     ) -> Option<Arc<MemTable>> {
         for block in replaced.iter().flat_map(|run| run.start..run.end()) {
             self.pages.cache.remove(&block);
+            self.pages.sick.remove(&block);
         }
         fresh.into_iter().for_each(|(block, page)| self.pages.put(block, page));
         self.root = root;

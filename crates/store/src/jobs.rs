@@ -4,10 +4,14 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use crate::checksum::BLOCK_U64;
 use crate::data::DirectWrite;
 use crate::log::padding;
 use crate::record::RecordHead;
 use crate::{Device, DeviceError, TxnSeq};
+
+/// A cache takes shorter writes although nobody reads them: to wait for the device would take longer than the copy.
+const UNREAD_MIN_BYTES: u64 = 1 << 20;
 
 /// One batch of device writes and one flush: large payloads to their places, and one log record.
 #[derive(Debug)]
@@ -62,7 +66,7 @@ impl Commit {
             let part: Vec<&[u8]> = part.iter().map(AsRef::as_ref).collect();
             match alone {
                 true => device.write_durably(offset, &part)?,
-                false => device.write_vectored_at(offset, &part)?,
+                false => device.write_unread_at(offset, &part)?,
             }
         }
         if !alone {
@@ -72,19 +76,24 @@ impl Commit {
     }
 }
 
-/// Writes payloads to their places, neighbours in one call.
+/// Writes payloads to their places, neighbours in one call. What caches take goes first: the device may begin with it while
+/// it is given the rest.
 pub(crate) fn write_direct(device: &dyn Device, mut writes: Vec<DirectWrite>) -> Result<(), DeviceError> {
-    writes.sort_by_key(|w| w.start);
+    writes.sort_by_key(|w| (w.unread, w.start));
     let mut rest = writes.into_iter().peekable();
     while let Some(first) = rest.next() {
-        let (start, mut pieces) = (first.start, first.pieces);
+        let (start, mut pieces, unread) = (first.start, first.pieces, first.unread);
         let mut end = start + blocks(&pieces);
-        while let Some(next) = rest.next_if(|next| next.start == end) {
+        while let Some(next) = rest.next_if(|next| next.start == end && next.unread == unread) {
             end += blocks(&next.pieces);
             pieces.extend(next.pieces);
         }
+        let offset = u64::from(start) * BLOCK_U64;
         let slices: Vec<&[u8]> = pieces.iter().map(AsRef::as_ref).collect();
-        device.write_vectored_at(u64::from(start) * crate::checksum::BLOCK_U64, &slices)?;
+        match unread && u64::from(end - start) * BLOCK_U64 >= UNREAD_MIN_BYTES {
+            true => device.write_unread_at(offset, &slices)?,
+            false => device.write_vectored_at(offset, &slices)?,
+        }
     }
     Ok(())
 }
@@ -106,4 +115,76 @@ fn take_pieces(pieces: &mut VecDeque<Bytes>, len: usize) -> Vec<Bytes> {
         out.push(first);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::checksum::BLOCK;
+
+    /// Notes which writes came, in blocks, and by which call.
+    #[derive(Default)]
+    struct Notes(Mutex<Vec<(u64, usize, bool)>>);
+
+    impl Notes {
+        fn note(&self, offset: u64, pieces: &[&[u8]], unread: bool) {
+            let blocks = pieces.iter().map(|p| p.len()).sum::<usize>() / BLOCK;
+            self.0.lock().expect("no panic").push((offset / BLOCK_U64, blocks, unread));
+        }
+    }
+
+    impl Device for Notes {
+        fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), DeviceError> {
+            Ok(())
+        }
+
+        fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
+            self.note(offset, &[data], false);
+            Ok(())
+        }
+
+        fn write_vectored_at(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
+            self.note(offset, pieces, false);
+            Ok(())
+        }
+
+        fn write_unread_at(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
+            self.note(offset, pieces, true);
+            Ok(())
+        }
+
+        fn flush(&self) -> Result<(), DeviceError> {
+            Ok(())
+        }
+
+        fn len(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn what_is_read_goes_first_and_neighbours_go_together_when_they_are_of_one_kind() {
+        let long = UNREAD_MIN_BYTES as usize / BLOCK;
+        let write = |start: usize, blocks: usize, unread| DirectWrite {
+            start: start as u32,
+            pieces: vec![Bytes::from(vec![0; blocks * BLOCK])],
+            unread,
+        };
+        let (second, third, last) = (2 * long, 3 * long, 5 * long);
+        let notes = Notes::default();
+        let writes = vec![
+            write(last, long - 1, true),
+            write(third, 8, false),
+            write(second + 1, long - 1, true),
+            write(second, 1, true),
+            write(third + 8, 1, false),
+            write(0, long, true),
+        ];
+        write_direct(&notes, writes).expect("written");
+        let expected = [(third, 9, false), (0, long, true), (second, long, true), (last, long - 1, false)];
+        let expected = expected.map(|(start, blocks, unread)| (start as u64, blocks, unread));
+        assert_eq!(*notes.0.lock().expect("no panic"), expected);
+    }
 }

@@ -1,7 +1,7 @@
 //! Keys of the store, and their byte forms whose memcmp order is the order of the keys.
 
 use bytes::Bytes;
-use types::{HObject, PgId, PoolId, SnapId, SpgId};
+use types::{HObject, Name, PgId, PoolId, SnapId, SpgId};
 
 /// Where keys outside objects live: the OSD itself (superblock, maps) or one PG (info, log, past intervals).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -125,10 +125,21 @@ pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
 /// An object's index key. Strings are escaped, so that a shorter one sorts first whatever follows it; the locator key
 /// takes part as HObject orders it: effective key, then name below (1), equal (2) or above (3) it.
 pub(crate) fn onode_key(key: &ObjectKey) -> Bytes {
-    let mut k =
-        Vec::with_capacity(40 + key.object.nspace.len() + key.object.key.len() + key.object.name.len());
+    // Of exact length: keys are kept, and of a buffer with room behind it `Bytes` makes two allocations.
+    let len = onode_key_len(&key.object);
+    let mut k = Vec::with_capacity(len);
     onode_key_into(key.shard, &key.object, &mut k);
+    debug_assert_eq!(k.len(), len);
     k.into()
+}
+
+fn onode_key_len(o: &HObject) -> usize {
+    if o.max {
+        return 3;
+    }
+    let escaped = |text: &str| text.len() + text.bytes().filter(|b| *b == 0).count() + 2;
+    let name = if o.key.is_empty() || o.key == o.name { 0 } else { escaped(&o.name) };
+    25 + escaped(&o.nspace) + escaped(o.effective_key()) + name
 }
 
 pub(crate) fn onode_key_into(shard: i8, o: &HObject, k: &mut Vec<u8>) {
@@ -177,7 +188,7 @@ pub(crate) fn parse_onode_key(key: &[u8]) -> Option<ObjectKey> {
     };
     let (snap, rest) = rest.split_first_chunk::<8>()?;
     let locator = match rest {
-        [0] => String::new(),
+        [0] => Name::new(),
         [1] => effective,
         _ => return None,
     };
@@ -208,20 +219,20 @@ fn unshift_pool(raw: [u8; 8]) -> i64 {
 
 /// A zero byte becomes `0, 0xff`; the string ends with `0, 1`.
 fn push_escaped(k: &mut Vec<u8>, text: &[u8]) {
-    for b in text {
-        k.push(*b);
-        if *b == 0 {
-            k.push(0xff);
+    for (i, piece) in text.split(|b| *b == 0).enumerate() {
+        if i > 0 {
+            k.extend_from_slice(&[0, 0xff]);
         }
+        k.extend_from_slice(piece);
     }
     k.extend_from_slice(&[0, 1]);
 }
 
-fn pop_escaped(mut from: &[u8]) -> Option<(String, &[u8])> {
+fn pop_escaped(mut from: &[u8]) -> Option<(Name, &[u8])> {
     let mut out = Vec::new();
     loop {
         match from {
-            [0, 1, rest @ ..] => return Some((String::from_utf8(out).ok()?, rest)),
+            [0, 1, rest @ ..] => return Some((std::str::from_utf8(&out).ok()?.into(), rest)),
             [0, 0xff, rest @ ..] => {
                 out.push(0);
                 from = rest;

@@ -8,7 +8,8 @@ use crate::alloc::Run;
 use crate::checksum::{BLOCK, BLOCK_U64};
 use crate::data::DirectWrite;
 use crate::jobs::Commit;
-use crate::record::{LoggedTxn, RecordHead, padded};
+use crate::record::{LoggedTxn, RecordBody, RecordHead, padded};
+use crate::stage::SmallBlock;
 use crate::superblock::LogPosition;
 use crate::{Misuse, StoreError, TxnSeq};
 
@@ -18,6 +19,10 @@ const RECORD_MAX: usize = 8 << 20;
 /// The largest transaction without what goes straight to its place: somewhat more than one message may carry
 /// (`osd_max_write_size`, 90 MiB).
 const TXN_MAX: usize = 96 << 20;
+
+/// Small writes go to their places only when their runs have so many blocks on average: a checkpoint, which has more of
+/// them to move, finds longer ones.
+const RUN_MIN: usize = 2;
 
 /// Where in the ring a position of the log is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +59,17 @@ struct Queued {
     seq: TxnSeq,
     logged: LoggedTxn,
     direct: Vec<DirectWrite>,
+    /// How many blocks of `Log::small` are its own.
+    small: u32,
+}
+
+/// What `take` gives out.
+pub(crate) struct Taken {
+    pub(crate) commit: Commit,
+    /// Blocks that stay in the record: their content has to be kept until a checkpoint moves it to its place.
+    pub(crate) logged: Vec<SmallBlock>,
+    /// Whether small writes went straight to their places.
+    pub(crate) placed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +90,10 @@ pub(crate) struct Log {
     pub(crate) head: LogPosition,
     queue: VecDeque<Queued>,
     queue_bytes: usize,
+    /// Of the queue, in its order.
+    small: VecDeque<SmallBlock>,
+    /// Small writes up to this transaction must be placed: the checkpoint that was begun behind it counts on that.
+    place_until: TxnSeq,
     /// At least the length of the longest transaction in the queue.
     longest: usize,
     in_flight: Option<InFlight>,
@@ -94,6 +114,8 @@ impl Log {
             head,
             queue: VecDeque::new(),
             queue_bytes: 0,
+            small: VecDeque::new(),
+            place_until: TxnSeq(0),
             longest: 0,
             in_flight: None,
             durable_record: head.record - 1,
@@ -128,39 +150,59 @@ impl Log {
         }
     }
 
-    pub(crate) fn push(&mut self, logged: LoggedTxn, direct: Vec<DirectWrite>) -> TxnSeq {
-        self.last_txn.0 += 1;
+    pub(crate) fn next_txn(&self) -> TxnSeq {
+        TxnSeq(self.last_txn.0 + 1)
+    }
+
+    pub(crate) fn push(
+        &mut self,
+        logged: LoggedTxn,
+        direct: Vec<DirectWrite>,
+        small: impl ExactSizeIterator<Item = SmallBlock>,
+    ) -> TxnSeq {
+        self.last_txn = self.next_txn();
         self.queue_bytes += logged.len();
         self.longest = if self.queue.is_empty() { logged.len() } else { self.longest.max(logged.len()) };
-        self.queue.push_back(Queued { seq: self.last_txn, logged, direct });
+        self.queue.push_back(Queued { seq: self.last_txn, logged, direct, small: small.len() as u32 });
+        self.small.extend(small);
         self.last_txn
     }
 
-    /// The next record, as a job; `None` when nothing waits, one is under way, or there is no room.
-    pub(crate) fn take(&mut self, generation: u64) -> Option<Commit> {
+    /// The checkpoint that begins now takes the small writes in the queue for placed.
+    pub(crate) fn place_queue(&mut self) {
+        self.place_until = self.last_txn;
+    }
+
+    /// The next record, as a job; `None` when nothing waits, one is under way, or there is no room. Small writes go
+    /// straight to their places when they are `batch_min_bytes` together, in few runs.
+    pub(crate) fn take(&mut self, generation: u64, batch_min_bytes: usize) -> Option<Taken> {
         if self.in_flight.is_some() || self.absorbed {
             return None;
         }
         let first = self.queue.front()?.seq;
-        let mut last = first;
-        let (mut body, mut direct, mut body_len) = (Vec::new(), Vec::new(), 0);
-        let limit = RECORD_MAX.min((self.ring.len / 4) as usize);
-        while let Some(next) = self.queue.front() {
-            let grown = body_len + next.logged.len();
-            if padded(grown) as u64 > self.room() || (body_len > 0 && grown > limit) {
-                break;
-            }
-            let Some(next) = self.queue.pop_front() else { break };
-            body_len = grown;
-            last = next.seq;
-            body.push(next.logged.head);
-            body.extend(next.logged.payloads);
-            direct.extend(next.direct);
-        }
-        if body_len == 0 {
+        let (txns, bound) = self.next_batch();
+        if txns == 0 {
             return None;
         }
-        self.queue_bytes -= body_len;
+        self.queue_bytes -= bound;
+        let batch = self.queue.iter().take(txns);
+        let has_direct = batch.clone().any(|q| !q.direct.is_empty());
+        let blocks: usize = batch.map(|q| q.small as usize).sum();
+        let small: Vec<SmallBlock> = self.small.drain(..blocks).collect();
+        let many = are_worth_placing(&small, batch_min_bytes);
+        let placed = blocks > 0 && (many || has_direct || first <= self.place_until);
+        let (mut body, mut direct, mut rest) = (RecordBody::default(), Vec::new(), small.as_slice());
+        for next in self.queue.drain(..txns) {
+            let (mine, others) = rest.split_at(next.small as usize);
+            rest = others;
+            body.push(next.logged, placed.then_some(mine));
+            direct.extend(next.direct);
+        }
+        if placed {
+            direct.extend(small_writes(&small));
+        }
+        let last = TxnSeq(first.0 + txns as u64 - 1);
+        let body_len = body.len();
         let head = RecordHead {
             position: self.head,
             durable_record: self.durable_record,
@@ -174,7 +216,22 @@ impl Log {
         self.in_flight = Some(InFlight { record: self.head.record, last });
         self.head.offset += head.padded_len();
         self.head.record += 1;
-        Some(Commit::new(direct, head, body, parts, last))
+        let commit = Commit::new(direct, head, body.into_pieces(), parts, last);
+        Some(Taken { commit, logged: if placed { Vec::new() } else { small }, placed })
+    }
+
+    /// How many transactions the next record takes, and at most how many bytes they have in its body.
+    fn next_batch(&self) -> (usize, usize) {
+        let limit = RECORD_MAX.min((self.ring.len / 4) as usize);
+        let (mut txns, mut bytes) = (0, 0);
+        for next in &self.queue {
+            let grown = bytes + next.logged.len();
+            if padded(grown) as u64 > self.room() || (txns > 0 && grown > limit) {
+                break;
+            }
+            (txns, bytes) = (txns + 1, grown);
+        }
+        (txns, bytes)
     }
 
     /// The commit up to `last` is through.
@@ -207,7 +264,10 @@ impl Log {
     pub(crate) fn absorb(&mut self) -> Vec<DirectWrite> {
         self.absorbed = true;
         self.queue_bytes = 0;
-        self.queue.drain(..).flat_map(|q| q.direct).collect()
+        let mut direct: Vec<DirectWrite> = self.queue.drain(..).flat_map(|q| q.direct).collect();
+        direct.extend(small_writes(self.small.make_contiguous()));
+        self.small.clear();
+        direct
     }
 
     /// A checkpoint that holds everything before log offset `tail`, and all transactions up to `txn`, is published.
@@ -218,9 +278,39 @@ impl Log {
     }
 }
 
+/// Whether the blocks of a commit's small writes are many, in few runs.
+fn are_worth_placing(small: &[SmallBlock], min_bytes: usize) -> bool {
+    let runs = small.chunk_by(|a, b| a.place + 1 == b.place).count();
+    small.len() * BLOCK >= min_bytes && small.len() >= RUN_MIN * runs
+}
+
+/// Blocks of small writes as writes of runs.
+fn small_writes(small: &[SmallBlock]) -> impl Iterator<Item = DirectWrite> + '_ {
+    small.chunk_by(|a, b| a.place + 1 == b.place).map(|run| DirectWrite {
+        start: run.first().map_or(0, |b| b.place),
+        pieces: run.iter().map(|b| b.content.clone()).collect(),
+        unread: false,
+    })
+}
+
 /// Padding behind a record's body.
 pub(crate) fn padding(head: &RecordHead) -> Bytes {
     static ZEROS: [u8; BLOCK] = [0; BLOCK];
     let used = crate::record::RECORD_HEAD + head.body_len as usize;
     Bytes::from_static(&ZEROS).slice(..used.next_multiple_of(BLOCK) - used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_blocks_in_few_runs_are_placed() {
+        let placed = |places: &[u32]| {
+            let block = |place: &u32| SmallBlock { op: 0, place: *place, crc: 0, content: Bytes::new() };
+            are_worth_placing(&places.iter().map(block).collect::<Vec<_>>(), 4 * BLOCK)
+        };
+        assert!(placed(&[5, 6, 7, 8]) && placed(&[5, 6, 90, 91, 92]) && placed(&[5, 7, 8, 9]));
+        assert!(!placed(&[5, 6, 7]) && !placed(&[5, 7, 9, 10]) && !placed(&[]));
+    }
 }

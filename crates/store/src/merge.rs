@@ -59,6 +59,12 @@ impl Pool {
         Ok(out)
     }
 
+    /// The same when there are so many.
+    fn try_take(&mut self, blocks: u32) -> Vec<Run> {
+        let enough = count_blocks(self.runs.make_contiguous()) >= u64::from(blocks);
+        if enough { self.take(blocks).unwrap_or_default() } else { Vec::new() }
+    }
+
     pub(crate) fn into_rest(self) -> Vec<Run> {
         self.runs.into()
     }
@@ -122,31 +128,39 @@ pub(crate) struct Merged {
     /// Lengths of the two.
     pub(crate) replaced_blocks: u64,
     pub(crate) used_blocks: u64,
+    /// Of these, second copies.
+    pub(crate) replaced_mirror_blocks: u64,
+    pub(crate) used_mirror_blocks: u64,
     /// New inner pages, and leaves as far as the limit goes, for the reader's cache.
     pub(crate) fresh: Vec<(u32, Page)>,
 }
 
 /// Builds the new tree from `root`, the changes in key order, and the dead ranges in key order. No change lies in a
-/// dead range.
+/// dead range. Pages get second copies as far as `mirror` goes.
+#[allow(clippy::too_many_arguments)] // what a checkpoint has; a struct of it would be used once
 pub(crate) fn merge<P: Pages>(
     pages: P,
     writer: &mut BlockWriter<'_>,
-    pool: &mut Pool,
+    (pool, mirror): (&mut Pool, &mut Pool),
     root: Option<&PageRef>,
     changes: impl Iterator<Item = Result<Change, StoreError>>,
     dead: &[DeadRange],
     fresh_limit_bytes: usize,
 ) -> Result<Merged, StoreError> {
     let changes = changes.peekable();
+    let copies = BlockWriter::new(writer.device);
     let builder = Builder {
         writer,
+        copies,
         pool,
+        mirror,
+        mirror_blocks: 0,
         levels: Vec::new(),
         used: Vec::new(),
         fresh: Vec::new(),
         fresh_left: fresh_limit_bytes,
     };
-    let mut m = Merge { pages, changes, dead, builder, replaced: Vec::new() };
+    let mut m = Merge { pages, changes, dead, builder, replaced: Vec::new(), replaced_mirror_blocks: 0 };
     match root {
         Some(root) => {
             let page = m.pages.page(root)?;
@@ -156,9 +170,21 @@ pub(crate) fn merge<P: Pages>(
     }
     let new_root = m.builder.finish()?;
     m.builder.writer.finish()?;
+    m.builder.copies.finish()?;
+    m.builder.writer.written_bytes += m.builder.copies.written_bytes;
+    let (replaced_mirror_blocks, used_mirror_blocks) = (m.replaced_mirror_blocks, m.builder.mirror_blocks);
     let (replaced, used, fresh) = (m.replaced, m.builder.used, m.builder.fresh);
     let (replaced_blocks, used_blocks) = (count_blocks(&replaced), count_blocks(&used));
-    Ok(Merged { root: new_root, replaced, used, replaced_blocks, used_blocks, fresh })
+    Ok(Merged {
+        root: new_root,
+        replaced,
+        used,
+        replaced_blocks,
+        used_blocks,
+        replaced_mirror_blocks,
+        used_mirror_blocks,
+        fresh,
+    })
 }
 
 struct Merge<'a, 'd, P, I: Iterator<Item = Result<Change, StoreError>>> {
@@ -167,6 +193,7 @@ struct Merge<'a, 'd, P, I: Iterator<Item = Result<Change, StoreError>>> {
     dead: &'a [DeadRange],
     builder: Builder<'a, 'd>,
     replaced: Vec<Run>,
+    replaced_mirror_blocks: u64,
 }
 
 impl<P: Pages, I: Iterator<Item = Result<Change, StoreError>>> Merge<'_, '_, P, I> {
@@ -175,13 +202,18 @@ impl<P: Pages, I: Iterator<Item = Result<Change, StoreError>>> Merge<'_, '_, P, 
         if page.level() == 0 {
             return self.leaf(r, page, high);
         }
-        self.replaced.extend_from_slice(&r.runs);
+        self.replace(r);
         for i in 0..page.count() {
             let start = if i == 0 { low } else { page.key(i).unwrap_or(low) };
             let end = if i + 1 < page.count() { page.key(i + 1) } else { high };
             self.child(page, i, start, end)?;
         }
         Ok(())
+    }
+
+    fn replace(&mut self, r: &PageRef) {
+        self.replaced.extend_from_slice(&r.runs);
+        self.replaced_mirror_blocks += u64::from(r.mirror_blocks());
     }
 
     fn child(&mut self, parent: &Page, i: u32, start: &[u8], end: Option<&[u8]>) -> Result<(), StoreError> {
@@ -209,11 +241,14 @@ impl<P: Pages, I: Iterator<Item = Result<Change, StoreError>>> Merge<'_, '_, P, 
 
     fn drop_subtree(&mut self, parent: &Page, i: u32) -> Result<(), StoreError> {
         let r = parent.child(i)?;
-        self.replaced.extend_from_slice(&r.runs);
+        self.replace(&r);
         if parent.level() > 1 {
             let (_, page) = child_page(&mut self.pages, parent, i)?;
-            let replaced = &mut self.replaced;
-            pages_below(&mut self.pages, &page, &mut |r, _| replaced.extend_from_slice(&r.runs))?;
+            let (replaced, mirrors) = (&mut self.replaced, &mut self.replaced_mirror_blocks);
+            pages_below(&mut self.pages, &page, &mut |r, _| {
+                replaced.extend_from_slice(&r.runs);
+                *mirrors += u64::from(r.mirror_blocks());
+            })?;
         }
         Ok(())
     }
@@ -229,7 +264,7 @@ impl<P: Pages, I: Iterator<Item = Result<Change, StoreError>>> Merge<'_, '_, P, 
             let key = page.key_bytes(0).unwrap_or_default();
             return self.builder.reuse(0, &key, r);
         }
-        self.replaced.extend_from_slice(&r.runs);
+        self.replace(r);
         let mut mine = mine.into_iter().peekable();
         for i in 0..page.count() {
             let Some((key, value)) = page.entry(i) else { continue };
@@ -294,7 +329,11 @@ fn is_dead(dead: &[DeadRange], key: &[u8]) -> bool {
 /// Fills pages of all levels from left to right and writes them.
 struct Builder<'a, 'd> {
     writer: &'a mut BlockWriter<'d>,
+    /// Writes second copies.
+    copies: BlockWriter<'d>,
     pool: &'a mut Pool,
+    mirror: &'a mut Pool,
+    mirror_blocks: u64,
     levels: Vec<PageBuilder>,
     used: Vec<Run>,
     fresh: Vec<(u32, Page)>,
@@ -362,14 +401,20 @@ impl Builder<'_, '_> {
     }
 
     fn write_page(&mut self, level: u8, raw: Bytes, mut sums: Sums) -> Result<PageRef, StoreError> {
-        let runs = self.pool.take(raw.len().div_ceil(BLOCK) as u32)?;
+        let blocks = raw.len().div_ceil(BLOCK) as u32;
+        let mut runs = self.pool.take(blocks)?;
         let start = runs.first().map_or(0, |r| r.start);
-        let mut rest = raw.clone();
-        for run in &runs {
-            let piece = rest.split_to(rest.len().min(run.len as usize * BLOCK));
-            self.writer.write(run.start, piece)?;
-            push_run(&mut self.used, *run);
+        let copy = self.mirror.try_take(blocks);
+        self.mirror_blocks += count_blocks(&copy);
+        for (writer, runs) in [(&mut *self.writer, &runs), (&mut self.copies, &copy)] {
+            let mut rest = raw.clone();
+            for run in runs {
+                let piece = rest.split_to(rest.len().min(run.len as usize * BLOCK));
+                writer.write(run.start, piece)?;
+                push_run(&mut self.used, *run);
+            }
         }
+        runs.extend(copy);
         if level == 0 {
             sums.leaves = 1;
         }

@@ -65,9 +65,9 @@ impl Store {
         let (map, alloc) = load_map(device.as_ref(), &superblock)?;
         let limits = Limits::new(&options, &superblock);
         let ring = Ring::new(superblock.layout.log);
-        let caches = options.memory_bytes as usize / 8;
+        let (pages, onodes) = limits.caches();
         let mut store = Self {
-            index: Index::new(device.clone(), superblock.root.clone(), caches, 2 * caches),
+            index: Index::new(device.clone(), superblock.root.clone(), pages, onodes),
             data: DataBlocks::new(device.clone()),
             alloc,
             log: Log::new(
@@ -84,6 +84,7 @@ impl Store {
             limits,
             counters: Counters::default(),
             spare: Default::default(),
+            key_buffer: Vec::new(),
             lost: Vec::new(),
             wants_space: false,
             stopped: false,
@@ -164,12 +165,27 @@ impl Limits {
         let data_blocks = u64::from(sb.layout.blocks - sb.layout.fixed().len);
         let least_reserve = (data_blocks / 16).min(256).max((data_blocks / 8).min(64));
         Self {
-            layer_bytes: memory / 4,
-            throttle_bytes: memory / 2,
+            memory_bytes: memory,
             direct_min_bytes: (options.direct_write_min_bytes as usize)
                 .min((log_bytes / 16) as usize)
                 .max(4096),
+            batch_min_bytes: options.direct_batch_min_bytes as usize,
             reserve_blocks: (data_blocks / 256).min(RESERVE_MAX_BLOCKS).max(least_reserve),
         }
+    }
+
+    /// Bytes of an active layer that ask for a checkpoint.
+    pub(crate) fn layer_bytes(&self) -> usize {
+        self.memory_bytes / 4
+    }
+
+    /// Bytes of layers and of what waits for the log, above which new work should wait.
+    pub(crate) fn throttle_bytes(&self) -> usize {
+        self.memory_bytes / 2
+    }
+
+    /// Bytes of the caches of pages and of onodes.
+    pub(crate) fn caches(&self) -> (usize, usize) {
+        (self.memory_bytes / 8, self.memory_bytes / 4)
     }
 }

@@ -20,6 +20,9 @@ pub struct Options {
     pub memory_bytes: u64,
     /// A write of at least so many bytes goes straight to its place; a smaller one rides in its log record.
     pub direct_write_min_bytes: u32,
+    /// Smaller writes of at least a block go straight to their places as well when those of one commit are at least so
+    /// many bytes together, and lie in few runs.
+    pub direct_batch_min_bytes: u32,
     /// Refuse a store of another cluster.
     pub expect_fsid: Option<Fsid>,
     /// Refuse a store of another OSD.
@@ -31,6 +34,7 @@ impl Default for Options {
         Self {
             memory_bytes: 64 << 20,
             direct_write_min_bytes: 64 << 10,
+            direct_batch_min_bytes: 16 << 10,
             expect_fsid: None,
             expect_osd_uuid: None,
         }
@@ -103,6 +107,9 @@ pub struct Counters {
     pub log_bytes: u64,
     /// Payload bytes that went straight to their place.
     pub direct_bytes: u64,
+    /// Commits that sent small writes there, and those that had some and kept them in their record.
+    pub batches_direct: u64,
+    pub batches_logged: u64,
     /// Bytes a checkpoint wrote: data moved from the log, metadata pages, allocation map.
     pub checkpoint_bytes: u64,
     /// Data blocks read from the device and verified.
@@ -113,6 +120,8 @@ pub struct Counters {
     pub onode_cache_misses: u64,
     /// Checksum mismatches met in object data.
     pub corrupt_blocks: u64,
+    /// Metadata pages of which the first copy was bad, and the second was read.
+    pub corrupt_pages: u64,
     /// Bytes of memory in use against `Options::memory_bytes`.
     pub memory_bytes: u64,
     /// The highest value of that.

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
-use crate::alloc::Run;
+use crate::alloc::{Run, count_blocks};
 use crate::checksum::{BLOCK, placed_crc};
 use crate::{Corruption, Device, StoreError};
 
@@ -18,6 +18,8 @@ const HEAD: usize = 8;
 pub(crate) const ENTRY_OVERHEAD: usize = 12;
 
 /// Where a page is, how long, and what it must hash to; and sums over the subtree under it.
+///
+/// A page may have a second copy: then `runs` has twice as many blocks as `len` needs, those of the copy behind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PageRef {
     pub(crate) runs: Vec<Run>,
@@ -53,19 +55,79 @@ impl PageRef {
         self.runs.iter().map(|r| r.len).sum()
     }
 
+    /// Blocks of one copy.
+    fn copy_blocks(&self) -> u32 {
+        (self.len as usize).div_ceil(BLOCK) as u32
+    }
+
+    /// Blocks of the second copy.
+    pub(crate) fn mirror_blocks(&self) -> u32 {
+        self.blocks() - self.copy_blocks().min(self.blocks())
+    }
+
+    /// Where a copy is: of the first, 0, or the second, 1.
+    fn copy(&self, which: u32) -> Vec<Run> {
+        let (mut skip, mut left) = (which * self.copy_blocks(), self.copy_blocks());
+        let mut runs = Vec::with_capacity(1);
+        for run in &self.runs {
+            let passed = skip.min(run.len);
+            let n = left.min(run.len - passed);
+            skip -= passed;
+            left -= n;
+            if n > 0 {
+                runs.push(Run::new(run.start + passed, n));
+            }
+        }
+        runs
+    }
+
     fn corrupt(&self) -> StoreError {
         Corruption::Page { block: u64::from(self.block()) }.into()
     }
 
-    /// Reads and verifies the page.
+    /// Reads and verifies the page; the second copy when the first is bad.
     pub(crate) fn read(&self, device: &dyn Device) -> Result<Page, StoreError> {
-        let blocks = self.blocks() as usize;
-        if blocks != (self.len as usize).div_ceil(BLOCK) {
+        self.read_any(device).map(|(page, _)| page)
+    }
+
+    /// The same; also whether the first copy is bad.
+    pub(crate) fn read_any(&self, device: &dyn Device) -> Result<(Page, bool), StoreError> {
+        match self.read_copy(device, 0) {
+            Ok(page) => Ok((page, false)),
+            Err(_) if self.mirror_blocks() > 0 => self.read_copy(device, 1).map(|page| (page, true)),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Whether every copy there is proves itself.
+    pub(crate) fn is_whole(&self, device: &dyn Device) -> bool {
+        let copies = if self.mirror_blocks() > 0 { 2 } else { 1 };
+        (0..copies).all(|which| self.read_copy(device, which).is_ok())
+    }
+
+    /// Writes a good copy over a bad one. Nothing hangs on it: a failure leaves the bad copy bad.
+    pub(crate) fn mend(&self, device: &dyn Device) {
+        let Ok(page) = self.read(device) else { return };
+        let mut raw = page.raw.to_vec();
+        raw.resize(self.copy_blocks() as usize * BLOCK, 0);
+        for which in (0..2).filter(|which| self.read_copy(device, *which).is_err()) {
+            let mut rest = raw.as_slice();
+            for run in self.copy(which) {
+                let (piece, behind) = rest.split_at(run.len as usize * BLOCK);
+                let _ = device.write_at(run.byte_offset(), piece);
+                rest = behind;
+            }
+        }
+    }
+
+    fn read_copy(&self, device: &dyn Device, which: u32) -> Result<Page, StoreError> {
+        let (runs, blocks) = (self.copy(which), self.copy_blocks());
+        if count_blocks(&runs) != u64::from(blocks) || blocks == 0 {
             return Err(self.corrupt());
         }
-        let mut raw = vec![0u8; blocks * BLOCK];
+        let mut raw = vec![0u8; blocks as usize * BLOCK];
         let mut rest = raw.as_mut_slice();
-        for run in &self.runs {
+        for run in &runs {
             let (piece, tail) = rest.split_at_mut(run.len as usize * BLOCK);
             device.read_at(run.byte_offset(), piece)?;
             rest = tail;
@@ -105,7 +167,8 @@ impl Decode for PageRef {
                 Ok(run)
             })
             .collect::<Result<_, _>>()?;
-        if blocks != u64::from(len).div_ceil(BLOCK as u64) {
+        let one = u64::from(len).div_ceil(BLOCK as u64);
+        if blocks != one && blocks != 2 * one {
             return Err(DecodeError::Invalid { what: "page length", value: blocks });
         }
         Ok(Self { runs, len, crc, sums })
@@ -168,12 +231,16 @@ impl Page {
     }
 
     pub(crate) fn value(&self, i: u32) -> Option<Bytes> {
+        self.value_in_place(i).map(|v| self.raw.slice_ref(v))
+    }
+
+    fn value_in_place(&self, i: u32) -> Option<&[u8]> {
         if i >= self.count {
             return None;
         }
         let (at, key_len, value_len) = self.locate(i)?;
         let start = at.checked_add(key_len)?;
-        self.raw.get(start..start.checked_add(value_len)?).map(|v| self.raw.slice_ref(v))
+        self.raw.get(start..start.checked_add(value_len)?)
     }
 
     pub(crate) fn entry(&self, i: u32) -> Option<(&[u8], Bytes)> {
@@ -209,6 +276,12 @@ impl Page {
     pub(crate) fn child(&self, i: u32) -> Result<PageRef, StoreError> {
         let raw = self.value(i).unwrap_or_default();
         PageRef::from_bytes(raw).map_err(|_| Corruption::Value { what: "page reference" }.into())
+    }
+
+    /// First block of the child at index `i`, without the rest of the reference: enough to find it in a cache.
+    pub(crate) fn child_block(&self, i: u32) -> Option<u32> {
+        let start = self.value_in_place(i)?.get(PageRef::MIN_SIZE..)?.first_chunk()?;
+        Some(u32::from_le_bytes(*start))
     }
 }
 
@@ -296,6 +369,18 @@ mod tests {
     }
 
     #[test]
+    fn a_childs_first_block_is_that_of_its_reference() {
+        let r =
+            PageRef { runs: vec![Run::new(7, 1), Run::new(9, 1)], len: 5000, crc: 3, sums: Sums::default() };
+        let mut b = PageBuilder::new(1);
+        b.push(b"a", &r.to_bytes());
+        b.push(b"b", b"short");
+        let p = Page::parse(b.take().1).expect("own page");
+        assert_eq!((p.child(0).ok(), p.child_block(0)), (Some(r), Some(7)));
+        assert_eq!((p.child(1).ok(), p.child_block(1), p.child_block(2)), (None, None, None));
+    }
+
+    #[test]
     fn damaged_pages_parse_or_not_but_never_panic() {
         let whole = sample();
         for n in 0..whole.len() {
@@ -307,7 +392,7 @@ mod tests {
                 raw[at] ^= 1 << bit;
                 if let Some(p) = Page::parse(raw.into()) {
                     p.find(b"dd");
-                    let _ = p.child(0);
+                    let _ = (p.child(0), p.child_block(0));
                 }
             }
         }

@@ -4,8 +4,9 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use codec::{crc32c, sums};
 
-use crate::checksum::{BLOCK, BLOCK_U64, placed_crc};
+use crate::checksum::{BLOCK, BLOCK_U64, place_mask, placed_crc};
 use crate::onode::{Onode, Slot, block_of, blocks_up_to};
 use crate::store::Store;
 use crate::{Corruption, Device, ObjectKey, StoreError};
@@ -73,22 +74,27 @@ impl ReadPlan {
         if let (1, [Part::Memory { content, .. }]) = (self.blocks, self.parts.as_slice()) {
             return Ok(content.slice(self.wanted));
         }
-        let mut out = vec![0u8; self.blocks * BLOCK];
+        let mut out = Vec::with_capacity(self.blocks * BLOCK);
+        let is_large = self.blocks * BLOCK >= sums::WORTHWHILE;
+        let mut known = Vec::with_capacity(if is_large { self.blocks } else { 0 });
         for part in &self.parts {
+            let (Part::Memory { at, .. } | Part::Device { at, .. } | Part::Lost { at }) = part;
+            fill_hole(*at, &mut out, &mut known, is_large);
             match part {
                 Part::Lost { at } => return Err(self.corrupt(*at)),
-                Part::Memory { at, content } => {
-                    if let Some(target) = out.get_mut(at * BLOCK..(at + 1) * BLOCK) {
-                        target.copy_from_slice(content);
-                    }
+                Part::Memory { content, .. } => {
+                    out.extend_from_slice(content);
+                    known.extend(is_large.then(|| crc32c(0, content)));
                 }
                 Part::Device { at, slots } => {
-                    let target = out.get_mut(at * BLOCK..(at + slots.len()) * BLOCK).unwrap_or_default();
-                    self.read_run(device, *at, slots, target)?;
+                    self.read_run(device, *at, slots, &mut out)?;
+                    let sums = slots.iter().filter(|_| is_large);
+                    known.extend(sums.map(|s| sums::from_standard(s.crc ^ place_mask(s.place))));
                 }
             }
         }
-        Ok(Bytes::from(out).slice(self.wanted))
+        fill_hole(self.blocks, &mut out, &mut known, is_large);
+        Ok(sums::keep(Bytes::from(out), known.into()).slice(self.wanted))
     }
 
     fn read_run(
@@ -96,11 +102,11 @@ impl ReadPlan {
         device: &dyn Device,
         at: usize,
         slots: &[Slot],
-        out: &mut [u8],
+        out: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
         let place = slots.first().map_or(0, |s| s.place);
-        device.read_at(u64::from(place) * BLOCK_U64, out)?;
-        let mut blocks = slots.iter().zip(out.chunks(BLOCK));
+        device.read_append(u64::from(place) * BLOCK_U64, slots.len() * BLOCK, out)?;
+        let mut blocks = slots.iter().zip(out.get(at * BLOCK..).unwrap_or_default().chunks(BLOCK));
         match blocks.position(|(slot, content)| placed_crc(slot.place, content) != slot.crc) {
             Some(bad) => Err(self.corrupt(at + bad)),
             None => Ok(()),
@@ -110,6 +116,14 @@ impl ReadPlan {
     fn corrupt(&self, at: usize) -> StoreError {
         let offset = (u64::from(self.first_block) + at as u64) * BLOCK_U64;
         Corruption::Data { key: Box::new(self.key.clone()), offset, len: BLOCK_U64 }.into()
+    }
+}
+
+/// Zeros up to the block `at`, and what is known of them.
+fn fill_hole(at: usize, out: &mut Vec<u8>, known: &mut Vec<u32>, is_large: bool) {
+    out.resize(at * BLOCK, 0);
+    if is_large {
+        known.resize(at, 0);
     }
 }
 

@@ -20,7 +20,12 @@ pub type KeyPage = (Vec<(Bytes, Bytes)>, bool);
 impl Store {
     pub(crate) fn onode(&mut self, key: &ObjectKey) -> Result<Option<Arc<Onode>>, StoreError> {
         self.check_running()?;
-        self.index.onode(&onode_key(key))
+        let mut buffer = std::mem::take(&mut self.key_buffer);
+        buffer.clear();
+        onode_key_into(key.shard, &key.object, &mut buffer);
+        let found = self.index.onode(&buffer);
+        self.key_buffer = buffer;
+        found
     }
 
     /// `None` when the object does not exist. The other reads take a missing object for an empty one.

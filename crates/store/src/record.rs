@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
+use crate::alloc::Run;
 use crate::checksum::{BLOCK, Crc32c, crc32c_pieces};
-use crate::stage::Placement;
+use crate::stage::{Placement, SmallBlock};
 use crate::superblock::LogPosition;
 use crate::txn::Txn;
 use crate::txn_wire::decode_head;
@@ -96,37 +97,134 @@ pub(crate) fn padded(body_len: usize) -> usize {
     (RECORD_HEAD + body_len).next_multiple_of(BLOCK)
 }
 
-/// A transaction's part of a record: the change list with the placements, and the payloads that stay in the log.
+/// A transaction's part of a record before it is known where its small writes go.
 #[derive(Debug, Clone)]
 pub(crate) struct LoggedTxn {
-    pub(crate) head: Bytes,
-    pub(crate) payloads: Vec<Bytes>,
-    payload_len: usize,
+    /// The change list.
+    head: Bytes,
+    placements: Vec<Placement>,
+    payloads: Payloads,
+    len: usize,
+}
+
+/// What its writes write; most transactions have one, which needs no list.
+#[derive(Debug, Clone, Default)]
+struct Payloads {
+    first: Option<Payload>,
+    more: Vec<Payload>,
+}
+
+impl Payloads {
+    fn push(&mut self, payload: Payload) {
+        match self.first {
+            None => self.first = Some(payload),
+            Some(_) => self.more.push(payload),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Payload> {
+        self.first.iter().chain(&self.more)
+    }
+}
+
+/// What a write writes, when it is not placed already.
+#[derive(Debug, Clone)]
+struct Payload {
+    data: Bytes,
+    /// The commit decides whether it is placed.
+    small: bool,
 }
 
 impl LoggedTxn {
-    /// `txn` with the payloads of the placed writes left out.
-    pub(crate) fn new(txn: &Txn, placements: &[Placement]) -> Self {
-        let placed = |at: usize| placements.iter().any(|p| p.op as usize == at);
-        let payloads: Vec<Bytes> =
-            txn.writes().filter(|(at, _)| !placed(*at)).map(|(_, data)| data.clone()).collect();
-        let payload_len = payloads.iter().map(Bytes::len).sum();
-        let head = Writer::collect(|w| {
-            let start = w.len();
-            w.u32(0);
-            w.u32(payload_len as u32);
-            txn.encode_head(w);
-            w.count(placements.len());
-            placements.iter().for_each(|p| p.encode(w));
-            w.patch_u32(start, (w.len() - start - TXN_OVERHEAD) as u32);
-        });
-        Self { head, payloads, payload_len }
+    /// `txn` with the payloads of the placed writes left out; `small` are blocks of writes that the commit may place.
+    pub(crate) fn new(txn: &Txn, placements: Vec<Placement>, small: &[SmallBlock]) -> Self {
+        let mut payloads = Payloads::default();
+        let (mut placed, mut undecided) = (placements.iter().peekable(), small);
+        for (at, data) in txn.writes() {
+            if placed.next_if(|p| p.op as usize == at).is_some() {
+                continue;
+            }
+            let mine = undecided.iter().take_while(|b| b.op as usize == at).count();
+            undecided = undecided.get(mine..).unwrap_or_default();
+            payloads.push(Payload { data: data.clone(), small: mine > 0 });
+        }
+        let head = txn.head();
+        let placements_len =
+            placements.iter().map(|p| 12 + 8 * p.runs.len() + 4 * p.crcs.len()).sum::<usize>();
+        let payload_len = payloads.iter().map(|p| p.data.len()).sum::<usize>();
+        let len = TXN_OVERHEAD + head.len() + 4 + placements_len + payload_len;
+        Self { head, placements, payloads, len }
     }
 
-    /// Bytes in the record's body.
+    /// Bytes in the record's body, at most: a placement is shorter than what it places.
     pub(crate) fn len(&self) -> usize {
-        self.head.len() + self.payload_len
+        self.len
     }
+}
+
+/// A record's body in the making.
+#[derive(Default)]
+pub(crate) struct RecordBody {
+    frames: Writer,
+    /// Payloads, each with where in `frames` it belongs.
+    payloads: Vec<(usize, Bytes)>,
+    payload_len: usize,
+}
+
+impl RecordBody {
+    /// Adds a transaction; with `placed`, the blocks of its small writes, their payloads stay out.
+    pub(crate) fn push(&mut self, txn: LoggedTxn, placed: Option<&[SmallBlock]>) {
+        let stays = |p: &Payload| placed.is_none() || !p.small;
+        let payload_len: usize = txn.payloads.iter().filter(|p| stays(p)).map(|p| p.data.len()).sum();
+        let small = placed.unwrap_or_default().chunk_by(|a, b| a.op == b.op);
+        let w = &mut self.frames;
+        let start = w.len();
+        w.u32(0);
+        w.u32(payload_len as u32);
+        w.raw(&txn.head);
+        w.count(txn.placements.len() + small.clone().count());
+        txn.placements.iter().for_each(|p| p.encode(w));
+        small.for_each(|blocks| encode_placed(blocks, w));
+        w.patch_u32(start, (w.len() - start - TXN_OVERHEAD) as u32);
+        let at = w.len();
+        self.payload_len += payload_len;
+        let Payloads { first, more } = txn.payloads;
+        self.payloads.extend(first.into_iter().chain(more).filter(stays).map(|p| (at, p.data)));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.frames.len() + self.payload_len
+    }
+
+    /// The body in pieces.
+    pub(crate) fn into_pieces(self) -> Vec<Bytes> {
+        let mut frames = self.frames.into_bytes();
+        let mut pieces = Vec::with_capacity(2 * self.payloads.len() + 1);
+        let mut done = 0;
+        for (at, payload) in self.payloads {
+            if at > done {
+                pieces.push(frames.split_to(at - done));
+                done = at;
+            }
+            pieces.push(payload);
+        }
+        if !frames.is_empty() {
+            pieces.push(frames);
+        }
+        pieces
+    }
+}
+
+/// The blocks of one write as a `Placement`.
+fn encode_placed(blocks: &[SmallBlock], w: &mut Writer) {
+    let runs = blocks.chunk_by(|a, b| a.place + 1 == b.place);
+    w.u32(blocks.first().map_or(0, |b| b.op));
+    w.count(runs.clone().count());
+    for run in runs {
+        Run::new(run.first().map_or(0, |b| b.place), run.len() as u32).encode(w);
+    }
+    w.count(blocks.len());
+    blocks.iter().for_each(|b| w.u32(b.crc));
 }
 
 /// Reads the next transaction of a record's body, with the placements of the writes that have no payload there.
@@ -151,7 +249,6 @@ mod tests {
 
     use super::*;
     use crate::ObjectKey;
-    use crate::alloc::Run;
 
     fn head() -> RecordHead {
         RecordHead {
@@ -183,15 +280,44 @@ mod tests {
         assert!(parsed == head() && parsed.verifies(crc, body));
     }
 
+    fn body(txn: LoggedTxn, placed: Option<&[SmallBlock]>) -> Vec<u8> {
+        let bound = txn.len();
+        let mut body = RecordBody::default();
+        body.push(txn, placed);
+        let len = body.len();
+        let raw = body.into_pieces().concat();
+        assert!(raw.len() == len && len <= bound);
+        raw
+    }
+
+    #[test]
+    fn small_writes_are_placed_or_stay_as_the_commit_decides() {
+        let key = ObjectKey::replicated(HObject { name: "o".into(), pool: PoolId(1), ..HObject::min() });
+        let mut t = Txn::new();
+        t.write(&key, 0, vec![1; 8192]).write(&key, 100, vec![2; 10]).write(&key, 8192, vec![3; 4096]);
+        let block = |op, place, crc, v| SmallBlock { op, place, crc, content: vec![v; 4096].into() };
+        let small = [block(0, 9, 3, 1), block(0, 11, 4, 1), block(2, 12, 5, 3)];
+        let logged = LoggedTxn::new(&t, Vec::new(), &small);
+        let read = |raw: Vec<u8>| {
+            let (txn, placements) = read_logged(&mut Reader::new(raw.into())).expect("own form");
+            (txn.payloads().map(Bytes::len).collect::<Vec<_>>(), placements)
+        };
+        assert_eq!(read(body(logged.clone(), None)), (vec![8192, 10, 4096], Vec::new()));
+        let first =
+            Placement { op: 0, runs: vec![Run::new(9, 1), Run::new(11, 1)], crcs: vec![3, 4], len: 8192 };
+        let last = Placement { op: 2, runs: vec![Run::new(12, 1)], crcs: vec![5], len: 4096 };
+        assert_eq!(read(body(logged, Some(&small))), (vec![0, 10, 0], vec![first, last]));
+    }
+
     #[test]
     fn a_placed_payload_stays_out_of_the_record() {
         let key = ObjectKey::replicated(HObject { name: "o".into(), pool: PoolId(1), ..HObject::min() });
         let mut t = Txn::new();
         t.write(&key, 0, vec![1; 8192]).write(&key, 8192, vec![2; 10]);
         let p = Placement { op: 0, runs: vec![Run::new(9, 2)], crcs: vec![3, 4], len: 8192 };
-        let logged = LoggedTxn::new(&t, std::slice::from_ref(&p));
+        let logged = LoggedTxn::new(&t, vec![p.clone()], &[]);
         assert!(logged.len() < 300);
-        let raw: Vec<u8> = std::iter::once(&logged.head).chain(&logged.payloads).flatten().copied().collect();
+        let raw = body(logged, None);
         let (back, placements) = read_logged(&mut Reader::new(raw.clone().into())).expect("own form");
         assert_eq!(placements, vec![p]);
         assert_eq!(back.payloads().map(Bytes::len).collect::<Vec<_>>(), vec![0, 10]);

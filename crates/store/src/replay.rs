@@ -15,7 +15,9 @@ use crate::{Corruption, Device, StoreError, Txn};
 
 /// How far behind a bad record the next one is looked for: a few of the longest records.
 const SEARCH_BYTES: u64 = 64 << 20;
-const SEARCH_STEP: usize = 1 << 20;
+const SEARCH_STEP: usize = 4 << 20;
+/// What one read takes of the log: on a slow device the reads count, not their lengths.
+const AHEAD_BYTES: u64 = 1 << 20;
 
 /// A transaction of the log.
 pub(crate) struct Logged {
@@ -35,6 +37,29 @@ pub(crate) struct LogReader<'a> {
     limit: u64,
     pub(crate) position: LogPosition,
     last_txn: u64,
+    ahead: Ahead,
+    /// The record at `position`, when it was looked at already.
+    peeked: Option<Record>,
+}
+
+type Record = (RecordHead, Bytes);
+
+/// A piece of the log that was read ahead.
+#[derive(Default)]
+struct Ahead {
+    /// Log offset of the first byte.
+    start: u64,
+    raw: Bytes,
+    /// Where a read ahead failed: up to here only what is asked for is read.
+    exact_until: u64,
+}
+
+impl Ahead {
+    fn get(&self, offset: u64, len: u64) -> Option<Bytes> {
+        let from = usize::try_from(offset.checked_sub(self.start)?).ok()?;
+        let until = from.checked_add(len as usize)?;
+        (until <= self.raw.len()).then(|| self.raw.slice(from..until))
+    }
 }
 
 impl<'a> LogReader<'a> {
@@ -49,12 +74,18 @@ impl<'a> LogReader<'a> {
             limit: sb.log.offset + ring.len,
             position: sb.log,
             last_txn: sb.txn,
+            ahead: Ahead::default(),
+            peeked: None,
         }
     }
 
     /// The next record's transactions that are not in the checkpoint; `None` at the end of the log.
     pub(crate) fn next(&mut self) -> Result<Option<Vec<Logged>>, StoreError> {
-        let Some((head, body)) = self.record_at(self.position, self.limit)? else {
+        let found = match self.peeked.take().filter(|(head, _)| head.position == self.position) {
+            Some(record) => Some(record),
+            None => self.record_at(self.position, self.limit)?,
+        };
+        let Some((head, body)) = found else {
             return self.check_tail().map(|()| None);
         };
         if head.generation > self.generation {
@@ -68,7 +99,8 @@ impl<'a> LogReader<'a> {
                 offset: self.position.offset + head.padded_len(),
                 record: self.position.record + 1,
             };
-            if self.record_at(next, self.limit)?.is_none() && !self.placed_data_is_whole(&txns)? {
+            self.peeked = self.record_at(next, self.limit)?;
+            if self.peeked.is_none() && !self.placed_data_is_whole(&txns)? {
                 return self.check_tail().map(|()| None);
             }
         }
@@ -83,7 +115,7 @@ impl<'a> LogReader<'a> {
     }
 
     /// The record at a position, when there is a whole one with the right number.
-    fn record_at(&self, at: LogPosition, limit: u64) -> Result<Option<(RecordHead, Bytes)>, StoreError> {
+    fn record_at(&mut self, at: LogPosition, limit: u64) -> Result<Option<Record>, StoreError> {
         if at.offset.checked_add(BLOCK_U64).is_none_or(|end| end > limit) {
             return Ok(None);
         }
@@ -93,16 +125,31 @@ impl<'a> LogReader<'a> {
         if head.position != at || head.salt != self.salt || !fits || head.padded_len() > self.ring.len {
             return Ok(None);
         }
-        let mut raw = first;
-        let rest = head.padded_len() - BLOCK_U64;
-        if rest > 0 {
-            raw.extend_from_slice(&self.read(at.offset + BLOCK_U64, rest)?);
-        }
-        let body = Bytes::from(raw).slice(RECORD_HEAD..RECORD_HEAD + head.body_len as usize);
+        let raw = self.read(at.offset, head.padded_len())?;
+        let body = raw.slice(RECORD_HEAD..RECORD_HEAD + head.body_len as usize);
         Ok(head.verifies(crc, &body).then_some((head, body)))
     }
 
-    fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, StoreError> {
+    /// Log bytes, out of a longer piece that is kept for the next call.
+    fn read(&mut self, offset: u64, len: u64) -> Result<Bytes, StoreError> {
+        if let Some(known) = self.ahead.get(offset, len) {
+            return Ok(known);
+        }
+        let until = offset.saturating_add(AHEAD_BYTES).min(self.limit);
+        if offset >= self.ahead.exact_until && until.saturating_sub(offset) > len {
+            match self.read_exactly(offset, until - offset) {
+                Ok(raw) => self.ahead = Ahead { start: offset, raw, ..self.ahead },
+                // Of what is behind nobody may ask.
+                Err(_) => self.ahead.exact_until = until,
+            }
+            if let Some(known) = self.ahead.get(offset, len) {
+                return Ok(known);
+            }
+        }
+        self.read_exactly(offset, len)
+    }
+
+    fn read_exactly(&self, offset: u64, len: u64) -> Result<Bytes, StoreError> {
         let mut raw = vec![0u8; len as usize];
         let mut rest = raw.as_mut_slice();
         for (at, n) in self.ring.parts(offset, len) {
@@ -110,7 +157,7 @@ impl<'a> LogReader<'a> {
             self.device.read_at(at, part)?;
             rest = tail;
         }
-        Ok(raw)
+        Ok(raw.into())
     }
 
     /// `None` when a record with a good checksum makes no sense.
@@ -148,13 +195,13 @@ impl<'a> LogReader<'a> {
     }
 
     /// There is no whole record at the position: an error if one exists behind it.
-    fn check_tail(&self) -> Result<(), StoreError> {
+    fn check_tail(&mut self) -> Result<(), StoreError> {
         let start = self.position.offset;
         let end = self.limit.min(start + SEARCH_BYTES);
         let mut at = start;
         while at < end {
             let n = (end - at).min(SEARCH_STEP as u64);
-            let raw = self.read(at, n)?;
+            let raw = self.read_exactly(at, n)?;
             for (i, block) in raw.chunks(BLOCK).enumerate() {
                 let offset = at + (i * BLOCK) as u64;
                 let Some((head, _)) = RecordHead::parse(block) else { continue };

@@ -9,11 +9,12 @@ use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use crate::ObjectKey;
 use crate::alloc::{Allocator, Run, count_blocks, push_run};
 use crate::checksum::BLOCK;
-use crate::data::DirectWrite;
+use crate::data::{DirectWrite, Transit};
 use crate::index::Index;
 use crate::key::pool_of_onode_key;
 use crate::memtable::{KvMap, LayerSize, kv_tree_bytes, onode_tree_bytes};
 use crate::onode::Onode;
+use crate::pool_totals::owner;
 use crate::refs::RefRegion;
 
 /// An object as the transaction found it and as it leaves it; `None` where it does not exist.
@@ -57,10 +58,20 @@ impl Decode for Placement {
 }
 codec::wire_plain!(Run { start, len });
 
+/// A block of a small write, of which the commit decides whether it goes straight to its place or into the record.
+#[derive(Debug, Clone)]
+pub(crate) struct SmallBlock {
+    /// Index of the write among the transaction's operations; a write's blocks follow each other.
+    pub(crate) op: u32,
+    pub(crate) place: u32,
+    pub(crate) crc: u32,
+    pub(crate) content: Bytes,
+}
+
 /// Changes of one transaction.
 ///
-/// Invariants: (1) every block in `dirty` and `direct` is taken in the allocator, by this transaction or as a block
-/// that the active layer holds dirty; (2) `taken` lists what this transaction took: given back when it fails.
+/// Invariants: (1) every block in `dirty`, `direct` and `small` is taken in the allocator, by this transaction or as a
+/// block that the active layer holds dirty; (2) `taken` lists what this transaction took: given back when it fails.
 #[derive(Debug, Default)]
 pub(crate) struct Stage {
     /// By the transaction's object index; `None` until first used.
@@ -71,6 +82,7 @@ pub(crate) struct Stage {
     pub(crate) dirty: StagedBlocks,
     pub(crate) direct: Vec<DirectWrite>,
     pub(crate) placements: Vec<Placement>,
+    pub(crate) small: Vec<SmallBlock>,
     pub(crate) taken: Vec<Run>,
     pub(crate) freed: Vec<Run>,
     /// Omap ids given out by this transaction, counted from the store's next one.
@@ -161,7 +173,7 @@ pub(crate) struct Delta {
     pub(crate) objects: i64,
     /// Pool by pool; a pool may be there more than once.
     pub(crate) stored_by_pool: Vec<(i64, i64)>,
-    /// Of the first object.
+    /// Of the first object; what is built aside counts for the pool that it is for.
     pub(crate) pool: Option<i64>,
     pub(crate) allocated_bytes: i64,
 }
@@ -211,25 +223,29 @@ impl Stage {
     /// Empty, with the room that its lists have: the next transaction finds it there. A large one leaves none behind.
     pub(crate) fn emptied(mut self) -> Self {
         const KEPT: usize = 64;
-        if self.onodes.capacity() + self.kv.news.capacity() + self.dirty.0.capacity() > KEPT {
+        let capacity = self.onodes.capacity() + self.kv.news.capacity() + self.dirty.0.capacity();
+        if capacity + self.small.capacity() > KEPT {
             return Self::default();
         }
         self.onodes.clear();
         self.kv.news.clear();
         self.dirty.0.clear();
+        self.small.clear();
         self.taken.clear();
         self.freed.clear();
         let (onodes, news, blocks) = (self.onodes, self.kv.news, self.dirty.0);
         let (kv, dirty) = (StagedKv { sorted: KvMap::new(), news }, StagedBlocks(blocks));
-        Self { onodes, kv, dirty, taken: self.taken, freed: self.freed, ..Self::default() }
+        let (small, taken, freed) = (self.small, self.taken, self.freed);
+        Self { onodes, kv, dirty, small, taken, freed, ..Self::default() }
     }
 
-    /// Makes the changes those of the active layer. Cannot fail.
-    pub(crate) fn merge_into(&mut self, index: &mut Index) -> Delta {
+    /// Makes the changes those of the active layer. Cannot fail. What goes straight to its place is in `transit` already.
+    pub(crate) fn merge_into(&mut self, index: &mut Index, transit: &mut Transit) -> Delta {
         let mut delta = Delta { allocated_bytes: self.allocated * BLOCK as i64, ..Delta::default() };
         for run in &self.freed {
             for block in run.start..run.end() {
                 index.active.dirty.remove(&block);
+                transit.free(block);
             }
             push_run(&mut index.active.freed, *run);
             index.active.freed_blocks += u64::from(run.len);
@@ -241,7 +257,7 @@ impl Stage {
             delta.objects += i64::from(o.now.is_some()) - i64::from(o.before.is_some());
             let stored = |o: &Option<Arc<Onode>>| o.as_ref().map_or(0, |o| o.stored_bytes()) as i64;
             if let Some(pool) = pool_of_onode_key(&o.key) {
-                delta.pool = delta.pool.or(Some(pool));
+                delta.pool = delta.pool.or(Some(owner(pool)));
                 match (stored(&o.now) - stored(&o.before), delta.stored_by_pool.last_mut()) {
                     (0, _) => {}
                     (more, Some(last)) if last.0 == pool => last.1 += more,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::alloc::{Allocator, count_blocks};
+use crate::alloc::{Allocator, Run, count_blocks};
 use crate::apply::{Apply, Mode};
 use crate::checkpoint::{Build, Built, Checkpoint, CheckpointDone, Publish, StepDone};
 use crate::checksum::BLOCK_U64;
@@ -44,6 +44,8 @@ pub struct Store {
     pub(crate) counters: Counters,
     /// The last transaction's stage, emptied: the next one's lists have room.
     pub(crate) spare: Stage,
+    /// For keys that are only looked up.
+    pub(crate) key_buffer: Vec<u8>,
     /// By the last transaction.
     pub(crate) lost: Vec<ObjectKey>,
     /// A refused transaction might fit after a checkpoint.
@@ -70,16 +72,17 @@ pub(crate) struct Freeze {
     log: LogPosition,
     /// Blocks by which the tree may grow, set aside.
     growth_blocks: u64,
+    /// All that is set aside.
+    pool_blocks: u64,
 }
 
 /// Bounds derived from the options.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// An active layer above this asks for a checkpoint.
-    pub(crate) layer_bytes: usize,
-    /// Above this, new work should wait.
-    pub(crate) throttle_bytes: usize,
+    /// Of caches and layers together: `Options::memory_bytes`, or what was set since.
+    pub(crate) memory_bytes: usize,
     pub(crate) direct_min_bytes: usize,
+    pub(crate) batch_min_bytes: usize,
     /// Kept free for removals and checkpoints.
     pub(crate) reserve_blocks: u64,
 }
@@ -102,7 +105,7 @@ impl Store {
         let lose_damaged = priority == Priority::Member;
         let mode = Mode::Live { direct_min_bytes: self.limits.direct_min_bytes, lose_damaged };
         let (mut stage, outcome) = self.apply(&txn, mode);
-        let logged = LoggedTxn::new(&txn, &stage.placements);
+        let logged = LoggedTxn::new(&txn, std::mem::take(&mut stage.placements), &stage.small);
         let checked = outcome
             .and_then(|()| self.log.check_size(&logged))
             .and_then(|()| self.check_space(&stage, priority));
@@ -114,9 +117,12 @@ impl Store {
             return Err(e);
         }
         self.lost = std::mem::take(&mut stage.lost);
-        let direct = self.accept(stage);
-        let seq = self.log.push(logged, direct.clone());
+        let (seq, direct) = (self.log.next_txn(), std::mem::take(&mut stage.direct));
+        // Before what the transaction itself frees again is taken out.
         self.data.transit.add(seq, &direct);
+        stage.small.iter().for_each(|b| self.data.transit.add_small(seq, b.place, b.content.clone()));
+        self.log.push(logged, direct, stage.small.drain(..));
+        self.accept(stage);
         self.counters.txns += 1;
         self.note_memory();
         Ok(seq)
@@ -136,16 +142,14 @@ impl Store {
         (apply.stage, outcome)
     }
 
-    /// Makes a stage part of the state; returns the data that goes straight to its place.
-    pub(crate) fn accept(&mut self, mut stage: Stage) -> Vec<crate::data::DirectWrite> {
-        let direct = std::mem::take(&mut stage.direct);
+    /// Makes a stage part of the state.
+    pub(crate) fn accept(&mut self, mut stage: Stage) {
         self.next_omap_id += stage.new_omap_ids;
-        let delta = stage.merge_into(&mut self.index);
+        let delta = stage.merge_into(&mut self.index, &mut self.data.transit);
         self.totals.objects = self.totals.objects.saturating_add_signed(delta.objects);
         self.totals.stored_bytes = self.totals.stored_bytes.saturating_add_signed(delta.stored_bytes());
         pool_totals::add(&mut self.pools, &delta);
         self.spare = stage.emptied();
-        direct
     }
 
     /// Objects of which the last transaction lost a block: it changed a part of one whose rest was damaged. They need
@@ -160,8 +164,18 @@ impl Store {
         if self.stopped {
             return None;
         }
-        let commit = self.log.take(self.superblock.generation)?;
+        let taken = self.log.take(self.superblock.generation, self.limits.batch_min_bytes)?;
+        let commit = taken.commit;
         let (log, direct) = commit.bytes();
+        self.counters.batches_direct += u64::from(taken.placed);
+        self.counters.batches_logged += u64::from(!taken.logged.is_empty());
+        for block in &taken.logged {
+            if let Some(content) = self.data.transit.take_small(block.place) {
+                // A copy: the payload is a part of the message that brought it.
+                let copy = self.data.pool.copy(&content);
+                self.index.active.dirty.insert(block.place, copy);
+            }
+        }
         self.counters.commits += 1;
         self.counters.log_bytes += log;
         self.counters.direct_bytes += direct;
@@ -199,7 +213,7 @@ impl Store {
                     || self.log.used_bytes() > self.log.ring.len / 2
                     || self.log.queue_bytes() as u64 > self.log.ring.len / 2
                     || (self.log.has_queue() && !self.log.queue_fits())
-                    || self.index.active.bytes() > self.limits.layer_bytes
+                    || self.index.active.bytes() > self.limits.layer_bytes()
             }
             Phase::Built(freeze, _) => self.log.durable >= freeze.needs,
             Phase::Building(_) | Phase::Publishing(..) => false,
@@ -210,7 +224,7 @@ impl Store {
     pub fn throttled(&self) -> bool {
         let frozen = self.index.frozen.as_ref().map_or(0, |f| f.bytes());
         let queued = self.log.queue_bytes() + self.data.transit.bytes();
-        self.index.active.bytes() + frozen + queued > self.limits.throttle_bytes || !self.log.queue_fits()
+        self.index.active.bytes() + frozen + queued > self.limits.throttle_bytes() || !self.log.queue_fits()
     }
 
     /// The next step of moving log content to its place, as a job; `None` while one is under way or none is possible.
@@ -248,6 +262,7 @@ impl Store {
     fn freeze(&mut self) -> Checkpoint {
         let in_flight = self.log.in_flight_last();
         let absorbed = if self.log.queue_fits() { None } else { Some(self.log.absorb()) };
+        self.log.place_queue();
         let (key, value) = pool_totals::entry(&self.pools);
         self.index.active.put_kv(key, Some(value));
         let txn = self.log.last_txn;
@@ -255,9 +270,8 @@ impl Store {
         let image = self.alloc.bitmap().clone();
         let touched = std::mem::take(&mut self.alloc.touched);
         let growth_blocks = self.growth_blocks(&Stage::default());
-        let pool_blocks =
-            (growth_blocks + self.superblock.totals.page_blocks).min(u64::from(self.alloc.free_blocks()));
-        let pool = self.alloc.take_all(pool_blocks as u32).unwrap_or_default();
+        let (pool, mirror) = self.set_aside(growth_blocks);
+        let pool_blocks = count_blocks(&pool) + count_blocks(&mirror);
         let frozen = Arc::new(std::mem::take(&mut self.index.active));
         self.index.frozen = Some(frozen.clone());
         let superblock = Superblock {
@@ -265,20 +279,37 @@ impl Store {
             log: self.log.head,
             txn: txn.0,
             next_omap_id: self.next_omap_id,
-            totals: Totals { page_blocks: self.superblock.totals.page_blocks, ..self.totals },
+            totals: Totals {
+                page_blocks: self.superblock.totals.page_blocks,
+                mirror_blocks: self.superblock.totals.mirror_blocks,
+                ..self.totals
+            },
             ..self.superblock.clone()
         };
-        self.phase = Phase::Building(Freeze { txn, needs, log: self.log.head, growth_blocks });
+        self.phase = Phase::Building(Freeze { txn, needs, log: self.log.head, growth_blocks, pool_blocks });
         self.wants_space = false;
         Checkpoint::build(Build {
             frozen,
             absorbed: absorbed.unwrap_or_default(),
             pool: Pool::new(pool),
+            mirror: Pool::new(mirror),
+            sick: std::mem::take(&mut self.index.pages.sick).into_values().collect(),
             image,
             touched,
             map: self.map.clone(),
             superblock,
         })
+    }
+
+    /// Blocks for a whole new tree, and, while there is plenty beyond the reserve, for second copies of its pages.
+    fn set_aside(&mut self, growth_blocks: u64) -> (Vec<Run>, Vec<Run>) {
+        const PLENTY: u64 = 8;
+        let tree = growth_blocks + self.superblock.totals.tree_blocks();
+        let free = u64::from(self.alloc.free_blocks());
+        let left = free.saturating_sub(tree + growth_blocks + self.limits.reserve_blocks);
+        let copies = if left / PLENTY >= tree { tree } else { 0 };
+        let mut take = |blocks: u64| self.alloc.take_all(blocks as u32).unwrap_or_default();
+        (take(tree.min(free)), take(copies))
     }
 
     /// Hands back a checkpoint step's outcome; all transactions up to the returned one are durable.
@@ -306,7 +337,7 @@ impl Store {
         if let Some(layer) = layer {
             layer.freed.iter().for_each(|run| self.alloc.give_back(*run));
             let dirty = Arc::into_inner(layer).map(|l| l.dirty).unwrap_or_default();
-            self.data.pool.recycle(dirty.into_values(), self.limits.layer_bytes);
+            self.data.pool.recycle(dirty.into_values(), self.limits.layer_bytes());
         }
         self.map = built.map;
         self.superblock = built.superblock;
@@ -335,15 +366,16 @@ impl Store {
         let later = if spare { 2 * growth } else { growth };
         match &self.phase {
             // A whole new tree may have to be written beside the old one.
-            Phase::Idle => later + self.superblock.totals.page_blocks,
+            Phase::Idle => later + self.superblock.totals.tree_blocks(),
             // The one under way has that set aside, and gives back what it did not need or replaced: the tree is larger
             // by its growth at most.
             Phase::Building(f) => later + f.growth_blocks,
             Phase::Built(f, built) | Phase::Publishing(f, built) => {
                 let (used, replaced) = (built.merged.used_blocks, built.merged.replaced_blocks);
-                let after_publish = built.superblock.totals.page_blocks.saturating_sub(replaced);
+                let after_publish = built.superblock.totals.tree_blocks().saturating_sub(replaced);
                 // After a crash before it is published, all of it is to be done again.
-                let after_crash = (f.growth_blocks + self.superblock.totals.page_blocks).saturating_sub(used);
+                let after_crash =
+                    (f.growth_blocks + self.superblock.totals.tree_blocks()).saturating_sub(used);
                 (later + after_publish).max(growth + after_crash)
             }
         }
@@ -407,7 +439,7 @@ impl Store {
     fn pending_blocks(&self) -> (u64, u64) {
         let frozen = self.index.frozen.as_ref().map_or(0, |f| f.freed_blocks);
         let set_aside = match &self.phase {
-            Phase::Building(f) => f.growth_blocks + self.superblock.totals.page_blocks,
+            Phase::Building(f) => f.pool_blocks,
             Phase::Built(_, b) | Phase::Publishing(_, b) => b.merged.used_blocks,
             Phase::Idle => 0,
         };
@@ -422,6 +454,18 @@ impl Store {
         counters.memory_bytes = self.memory_bytes();
         counters.log_used_bytes = self.log.used_bytes();
         counters
+    }
+
+    /// The bound of caches, memtable and dirty data together.
+    pub fn memory_limit(&self) -> u64 {
+        self.limits.memory_bytes as u64
+    }
+
+    /// Moves that bound: caches shrink at once, layers with the next checkpoint.
+    pub fn set_memory_limit(&mut self, bytes: u64) {
+        self.limits.memory_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let (pages, onodes) = self.limits.caches();
+        self.index.set_cache_limits(pages, onodes);
     }
 
     fn memory_bytes(&self) -> u64 {

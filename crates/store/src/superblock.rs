@@ -12,8 +12,8 @@ use crate::{Corruption, Device, Foreign, Misuse, StoreError};
 const MAGIC: [u8; 8] = *b"LOLIGOst";
 /// Raised when a reader of the older form would misread the store.
 const VERSION: u32 = 1;
-/// Incompat features this release knows: none yet.
-const KNOWN_INCOMPAT: u64 = 0;
+/// Incompat features this release knows: pages of the tree may have a second copy.
+const KNOWN_INCOMPAT: u64 = 1;
 /// Block numbers have 32 bits and the last two mean something else.
 const MAX_BLOCKS: u64 = u32::MAX as u64 - 16;
 /// The log's share of a device, and its bounds; small devices have a sixteenth at most.
@@ -105,10 +105,18 @@ pub(crate) struct Totals {
     pub(crate) stored_bytes: u64,
     /// Blocks of tree pages.
     pub(crate) page_blocks: u64,
+    /// Of them, those of second copies.
+    pub(crate) mirror_blocks: u64,
+}
+
+impl Totals {
+    /// Blocks of the first copies: what a whole tree needs.
+    pub(crate) fn tree_blocks(&self) -> u64 {
+        self.page_blocks.saturating_sub(self.mirror_blocks)
+    }
 }
 
 codec::wire_plain!(LogPosition { offset, record });
-codec::wire_plain!(Totals { objects, stored_bytes, page_blocks });
 
 impl Superblock {
     pub(crate) fn encode_block(&self) -> Bytes {
@@ -116,7 +124,7 @@ impl Superblock {
         w.raw(&MAGIC);
         w.u32(VERSION);
         w.u64(KNOWN_INCOMPAT);
-        w.envelope(1, 1, |w| {
+        w.envelope(2, 1, |w| {
             self.fsid.encode(w);
             self.osd_uuid.encode(w);
             w.u64(self.device_bytes);
@@ -132,7 +140,9 @@ impl Superblock {
             w.u32(self.log_salt);
             w.u64(self.txn);
             w.u64(self.next_omap_id);
-            self.totals.encode(w);
+            let totals = self.totals;
+            [totals.objects, totals.stored_bytes, totals.page_blocks].into_iter().for_each(|n| w.u64(n));
+            w.u64(totals.mirror_blocks);
         });
         w.zeros(BLOCK - 4 - w.len());
         let crc = crc32c(w.as_slice());
@@ -158,7 +168,7 @@ impl Superblock {
     }
 
     fn decode_fields(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("superblock", 1, |r, _| {
+        r.envelope("superblock", 2, |r, form| {
             let (fsid, osd_uuid, device_bytes) = (Fsid::decode(r)?, Fsid::decode(r)?, r.u64()?);
             let blocks = r.u32()?;
             let map = Run::new(r.u32()?, r.u32()?);
@@ -175,7 +185,12 @@ impl Superblock {
                 log_salt: r.u32()?,
                 txn: r.u64()?,
                 next_omap_id: r.u64()?,
-                totals: Totals::decode(r)?,
+                totals: Totals {
+                    objects: r.u64()?,
+                    stored_bytes: r.u64()?,
+                    page_blocks: r.u64()?,
+                    mirror_blocks: if form.version >= 2 { r.u64()? } else { 0 },
+                },
             })
         })
     }
@@ -256,7 +271,7 @@ mod tests {
             log_salt: 4,
             txn: 11,
             next_omap_id: 2,
-            totals: Totals { objects: 1, stored_bytes: 2, page_blocks: 1 },
+            totals: Totals { objects: 1, stored_bytes: 2, page_blocks: 1, mirror_blocks: 0 },
         }
     }
 

@@ -8,6 +8,11 @@ use crate::{Corruption, Device, StoreError};
 /// Where pages come from: the device, or a cache in front of it.
 pub(crate) trait Pages {
     fn page(&mut self, r: &PageRef) -> Result<Page, StoreError>;
+
+    /// The page that begins at this block, when it is at hand without a reference that proves it.
+    fn cached(&mut self, _block: u32) -> Option<Page> {
+        None
+    }
 }
 
 impl Pages for &dyn Device {
@@ -24,9 +29,21 @@ pub(crate) fn child_page(
 ) -> Result<(PageRef, Page), StoreError> {
     let r = parent.child(i)?;
     let page = pages.page(&r)?;
-    match page.level().checked_add(1) == Some(parent.level()) && page.count() > 0 {
+    match is_child(parent, &page) {
         true => Ok((r, page)),
         false => Err(Corruption::Page { block: u64::from(r.block()) }.into()),
+    }
+}
+
+fn is_child(parent: &Page, page: &Page) -> bool {
+    page.level().checked_add(1) == Some(parent.level()) && page.count() > 0
+}
+
+/// The same without its reference: of a page in the cache that is not even decoded.
+fn descend(pages: &mut impl Pages, parent: &Page, i: u32) -> Result<Page, StoreError> {
+    match parent.child_block(i).and_then(|block| pages.cached(block)) {
+        Some(page) if is_child(parent, &page) => Ok(page),
+        _ => child_page(pages, parent, i).map(|(_, page)| page),
     }
 }
 
@@ -38,7 +55,7 @@ pub(crate) fn lookup(
     let Some(root) = root else { return Ok(None) };
     let mut page = pages.page(root)?;
     while page.level() > 0 {
-        page = child_page(pages, &page, page.child_for(key))?.1;
+        page = descend(pages, &page, page.child_for(key))?;
     }
     Ok(page.find(key))
 }
@@ -62,7 +79,7 @@ impl Cursor {
         let mut page = pages.page(root)?;
         while page.level() > 0 {
             let i = page.child_for(key);
-            let (_, child) = child_page(pages, &page, i)?;
+            let child = descend(pages, &page, i)?;
             cursor.stack.push((page, i));
             page = child;
         }
@@ -100,7 +117,7 @@ impl Cursor {
                 if page.level() == 0 || *i >= page.count() {
                     break;
                 }
-                let (_, child) = child_page(pages, page, *i)?;
+                let child = descend(pages, page, *i)?;
                 self.stack.push((child, 0));
             }
         }

@@ -130,6 +130,8 @@ pub struct Txn {
     ops: Vec<Op>,
     /// The encoded head, so that primary, replicas and their logs encode it once.
     sealed: Option<Bytes>,
+    /// A hint for this store alone.
+    unread: bool,
 }
 
 impl PartialEq for Txn {
@@ -145,7 +147,16 @@ impl Txn {
     }
 
     pub(crate) fn from_parts(objects: Vec<ObjectKey>, ops: Vec<Op>) -> Self {
-        Self { objects, ops, sealed: None }
+        Self { objects, ops, sealed: None, unread: false }
+    }
+
+    /// Tells the store that what this writes is hardly ever read here, such as another OSD's copy: no cache has to keep it.
+    pub fn note_unread(&mut self) {
+        self.unread = true;
+    }
+
+    pub(crate) fn is_unread(&self) -> bool {
+        self.unread
     }
 
     pub(crate) fn sealed(&self) -> Option<&Bytes> {

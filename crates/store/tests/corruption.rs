@@ -404,3 +404,92 @@ fn a_members_write_to_a_damaged_block_loses_that_block_alone() {
         assert_clean(&device, "replaced");
     }
 }
+
+/// On a slow device the number of reads decides how long an OSD takes to start. A piece that cannot be read as a whole is
+/// read record by record.
+#[test]
+fn a_log_is_read_in_long_pieces() {
+    const RECORDS: u64 = 1500;
+    let device = new_device(64 << 20, 8 << 20);
+    let mut store = open(&device);
+    let mut model = Model::default();
+    for i in 0..RECORDS {
+        let mut t = Txn::new();
+        t.set(space(1), format!("log.{:02}", i % 100), vec![i as u8; 100]);
+        if i % 8 == 0 {
+            // Placed: whether it counts depends on what follows.
+            t.write(&object(i % 3), 0, vec![i as u8; 9000]);
+        }
+        model.apply(&t);
+        commit(&mut store, device.as_ref(), t);
+    }
+    assert!(store.counters().checkpoints == 0 && store.counters().batches_direct > 100);
+    let reads_to_open = |device: &Arc<SimDevice>| {
+        let before = device.calls(DeviceOp::Read);
+        let opened = try_open(device);
+        (device.calls(DeviceOp::Read) - before, opened)
+    };
+    let (reads, opened) = reads_to_open(&device);
+    model.assert_same(&mut opened.expect("opens"), "from the log");
+    assert!(reads < 40, "{reads} reads for {RECORDS} records");
+    let mut by_record = 0;
+    for nth in 1..=reads {
+        let fragile = Arc::new(device.fork());
+        fragile.fail_nth(DeviceOp::Read, nth);
+        match reads_to_open(&fragile) {
+            (more, Ok(mut store)) => {
+                model.assert_same(&mut store, "with a piece that could not be read");
+                by_record += u64::from(more > reads);
+            }
+            (_, Err(e)) => assert!(matches!(e, StoreError::Device(_)), "{e}"),
+        }
+    }
+    assert!(by_record >= 10, "{by_record} of {reads}");
+}
+
+/// A page of the metadata tree that is damaged is read from its second copy, and mended by the next checkpoint.
+#[test]
+fn a_damaged_page_is_read_from_its_copy_and_mended() {
+    let device = new_device(4 << 20, 256 << 10);
+    let mut store = open(&device);
+    let mut model = Model::default();
+    for i in 0..40u64 {
+        let mut t = Txn::new();
+        let entries = (0..20u8).map(|k| (vec![i as u8, k].into(), vec![k; 60].into())).collect();
+        t.omap_set(&object(i), entries).set(space(1), format!("{i:03}"), vec![1; 400]);
+        model.apply(&t);
+        commit(&mut store, device.as_ref(), t);
+    }
+    checkpoint(&mut store, device.as_ref());
+    assert_clean(&device, "sound");
+    drop(store);
+    let metadata = |device: &SimDevice| {
+        let report = store::fsck(device, true).expect("a store");
+        report.findings.iter().all(|f| matches!(f, store::Finding::PageCopy { .. })) && !report.is_clean()
+    };
+    let (mut first, mut second) = (0, 0);
+    for block in 65..device.len() / 4096 {
+        if device.peek(block * 4096, 4096).iter().all(|b| *b == 0) {
+            continue;
+        }
+        let damaged = Arc::new(device.fork());
+        damaged.flip(block * 4096 + 9, 0x20);
+        if !metadata(&damaged) {
+            continue;
+        }
+        let mut store = open(&damaged);
+        model.assert_same(&mut store, "from the copies");
+        match store.counters().corrupt_pages {
+            0 => second += 1,
+            _ => {
+                first += 1;
+                let mut t = Txn::new();
+                t.set(space(2), "k", "v");
+                commit(&mut store, damaged.as_ref(), t);
+                checkpoint(&mut store, damaged.as_ref());
+                assert_clean(&damaged, "mended");
+            }
+        }
+    }
+    assert!(first > 10 && second > 10, "{first} first copies, {second} second ones");
+}

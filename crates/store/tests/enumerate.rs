@@ -2,6 +2,8 @@
 //! mounts, is sound, and holds everything acknowledged and a prefix of the rest; and so does what a second power loss leaves
 //! of the first checkpoint after such a mount.
 //!
+//! Every other sequence sends its small writes of whole blocks straight to their places, beside what stays in the log record.
+//!
 //! A build with optimisation runs all 1,884 sequences, and goes on with commits beside checkpoints until it has seen at least
 //! 200,000 states; others run a part of them.
 
@@ -12,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use common::*;
-use store::{Device, DeviceOp, Store, Txn};
+use store::{Device, DeviceOp, Options, Store, Txn};
 use testkit::{Rng, SimDevice, crash_plans};
 
 const DEVICE: u64 = 1 << 20;
@@ -47,7 +49,7 @@ const OPERATIONS: [(&str, Operation); 12] = [
         t.write(&object(1), 4_000, data(tag, 300));
     }),
     ("block write", |t, _, tag| {
-        t.write(&object(2), 4_096, data(tag, 4_096));
+        t.write(&object(2), 8_192, data(tag, 4_096));
     }),
     ("large write", |t, _, tag| {
         t.write(&object(2), 2_000, data(tag, 20_000));
@@ -125,8 +127,16 @@ enum Shape {
     Together,
     /// The last is under way, the others are durable.
     OneByOne,
+    /// A checkpoint that was begun when all of it had been submitted is under way beside its commit.
+    InCheckpoint,
     /// The first is durable, and a checkpoint is under way beside the commit of the others.
     BesideCheckpoint,
+}
+
+/// From how many bytes on a commit's small writes go straight to their places: from one block, or never.
+fn options(number: usize) -> Options {
+    let direct_batch_min_bytes = if number % 2 == 0 { 4_096 } else { u32::MAX };
+    Options { direct_batch_min_bytes, ..small_options() }
 }
 
 /// Mounts, and tells which legal state it is.
@@ -145,6 +155,11 @@ fn mount(device: &Arc<SimDevice>, legal: &[Model], what: &dyn Fn() -> String) ->
 struct Counts {
     first: AtomicUsize,
     second: AtomicUsize,
+    /// Of the first, those of a commit that sent small writes to their places, and of one that kept them in its record.
+    placed: AtomicUsize,
+    logged: AtomicUsize,
+    /// Of the first, by shape.
+    shapes: [AtomicUsize; 4],
     again_every: usize,
 }
 
@@ -152,14 +167,24 @@ impl Counts {
     fn all(&self) -> usize {
         self.first.load(Ordering::Relaxed) + self.second.load(Ordering::Relaxed)
     }
+
+    /// Of the two ways that small writes go, the one with fewer states.
+    fn of_each_kind(&self) -> usize {
+        self.placed.load(Ordering::Relaxed).min(self.logged.load(Ordering::Relaxed))
+    }
 }
 
-/// Leaves a sequence at its crash: the device with its unsynced writes, and the legal states.
-fn prepare(device: &Arc<SimDevice>, before: &Model, sequence: &[usize], shape: Shape) -> Vec<Model> {
-    let mut store = open(device);
+/// Leaves a sequence at its crash: the device with its unsynced writes, the legal states, and whether the last commit sent
+/// small writes to their places or kept some in its record.
+fn prepare(
+    device: &Arc<SimDevice>,
+    before: &Model,
+    (number, sequence, shape): (usize, &[usize], Shape),
+) -> (Vec<Model>, [bool; 2]) {
+    let mut store = Store::open(device.clone() as Arc<dyn Device>, options(number)).expect("open");
     let mut states = vec![before.clone()];
     let durable = match shape {
-        Shape::Together => 0,
+        Shape::Together | Shape::InCheckpoint => 0,
         Shape::OneByOne => sequence.len() - 1,
         Shape::BesideCheckpoint => 1,
     };
@@ -182,7 +207,13 @@ fn prepare(device: &Arc<SimDevice>, before: &Model, sequence: &[usize], shape: S
             states.push(next);
         }
     }
+    if let Shape::InCheckpoint = shape {
+        under_way = store.take_checkpoint();
+    }
+    let decided = |store: &Store| [store.counters().batches_direct, store.counters().batches_logged];
+    let so_far = decided(&store);
     let last = store.take_commit();
+    let now = decided(&store);
     device.fail_always(DeviceOp::Flush);
     if let Some(job) = under_way {
         assert!(job.execute(device.as_ref()).is_err(), "a failed flush is told");
@@ -191,7 +222,7 @@ fn prepare(device: &Arc<SimDevice>, before: &Model, sequence: &[usize], shape: S
         assert!(job.execute(device.as_ref()).is_err(), "a failed flush is told");
     }
     device.clear_faults();
-    states
+    (states, [now[0] > so_far[0], now[1] > so_far[1]])
 }
 
 fn crash_everywhere(
@@ -200,13 +231,16 @@ fn crash_everywhere(
     counts: &Counts,
 ) {
     let device = Arc::new(base.0.fork());
-    let legal = prepare(&device, &base.1, sequence, shape);
+    let (legal, [placed, logged]) = prepare(&device, &base.1, (number, sequence, shape));
     let names: Vec<&str> = sequence.iter().map(|op| OPERATIONS[*op].0).collect();
     for (i, plan) in crash_plans(&device.unsynced(), 512, TEARS).iter().enumerate() {
         let what = || format!("{names:?} {shape:?} {plan:?}");
         let crashed = Arc::new(device.crash(&plan.fates, &plan.order));
         let seen = mount(&crashed, &legal, &what);
         counts.first.fetch_add(1, Ordering::Relaxed);
+        counts.shapes[shape as usize].fetch_add(1, Ordering::Relaxed);
+        counts.placed.fetch_add(usize::from(placed), Ordering::Relaxed);
+        counts.logged.fetch_add(usize::from(logged), Ordering::Relaxed);
         if (number + i) % counts.again_every == 0 {
             crash_again(&crashed, &legal[seen], &what, counts);
         }
@@ -238,6 +272,9 @@ fn every_crash_state_of_every_short_sequence_is_legal() {
     let longer = || part().filter(|(_, sequence)| sequence.len() > 1);
     let mut work: Vec<_> = part().map(|(i, sequence)| (i, sequence, Shape::Together)).collect();
     work.extend(longer().map(|(i, sequence)| (i, sequence, Shape::OneByOne)));
+    work.extend(longer().step_by(4).map(|(i, sequence)| (i, sequence, Shape::InCheckpoint)));
+    // However soon there are enough states, some are of this shape.
+    work.extend(longer().skip(1).step_by(16).map(|(i, sequence)| (i, sequence, Shape::BesideCheckpoint)));
     let always = work.len();
     work.extend(longer().map(|(i, sequence)| (i, sequence, Shape::BesideCheckpoint)));
     let (wanted, again_every) =
@@ -250,7 +287,7 @@ fn every_crash_state_of_every_short_sequence_is_legal() {
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some((number, sequence, shape)) = work.get(at) else { return };
-                    if at >= always && counts.all() >= wanted {
+                    if at >= always && counts.all() >= wanted && counts.of_each_kind() > wanted / 20 {
                         return;
                     }
                     crash_everywhere(&base, (*number, sequence.as_slice(), *shape), &counts);
@@ -262,4 +299,10 @@ fn every_crash_state_of_every_short_sequence_is_legal() {
     println!("{first} crash states enumerated, and {second} after a second crash in recovery");
     assert!(first + second >= wanted, "{first} + {second} states, {wanted} wanted");
     assert!(second > 0);
+    let shapes = counts.shapes.map(AtomicUsize::into_inner);
+    println!("{shapes:?} by shape: together, one by one, in a checkpoint, beside one");
+    assert!(shapes.iter().all(|n| *n > 0), "each shape occurs: {shapes:?}");
+    let (placed, logged) = (counts.placed.into_inner(), counts.logged.into_inner());
+    println!("{placed} of a commit with placed small writes, {logged} of one with logged ones");
+    assert!(placed > wanted / 20 && logged > wanted / 20, "{placed} and {logged}");
 }

@@ -154,6 +154,79 @@ fn records_that_a_checkpoint_stands_in_for_are_durable_before_later_ones() {
     assert_clean(&device, "after standing in");
 }
 
+fn blocks(first: u64, count: u64, byte: u8) -> Txn {
+    let mut t = Txn::new();
+    (first..first + count).for_each(|i| {
+        t.write(&object(i % 3), i / 3 * 4096, vec![byte; 4096]);
+    });
+    t
+}
+
+/// Single writes stay in the log and are moved by a checkpoint; batches go to their places, and no checkpoint writes
+/// them again.
+#[test]
+fn a_batch_of_small_writes_is_written_once() {
+    let device = new_device(4 << 20, 512 << 10);
+    let mut store = open(&device);
+    let mut model = Model::default();
+    let mut submit = |store: &mut Store, txn: Txn| {
+        model.apply(&txn);
+        store.submit(txn).expect("submit");
+        model.assert_same(store, "before its commit");
+        model.clone()
+    };
+    submit(&mut store, blocks(0, 1, 1));
+    commit_all(&mut store, device.as_ref());
+    let one = store.counters();
+    assert_eq!((one.batches_direct, one.batches_logged, one.direct_bytes), (0, 1, 0));
+    for i in 0..30 {
+        submit(&mut store, blocks(i, 1, 2));
+    }
+    // Overwritten before it is decided on, in whole and in part.
+    submit(&mut store, blocks(5, 1, 3));
+    let mut part = Txn::new();
+    part.write(&object(0), 4_096 + 10, vec![4; 20]);
+    let model = submit(&mut store, part);
+    commit_all(&mut store, device.as_ref());
+    let many = store.counters();
+    // The block that only the log had is replaced in memory.
+    assert_eq!((many.batches_direct, many.batches_logged, many.direct_bytes), (1, 1, 30 * 4096));
+    assert!(many.log_bytes - one.log_bytes < 16 << 10, "{many:?}");
+    model.assert_same(&mut store, "in place");
+    model.assert_same(&mut open(&device), "from the log");
+    checkpoint(&mut store, device.as_ref());
+    // That one, the block that was overwritten in part, pages, superblock and map.
+    assert!(store.counters().checkpoint_bytes < 32 << 10, "{:?}", store.counters());
+    assert_clean(&device, "checkpointed");
+    model.assert_same(&mut open(&device), "from the checkpoint");
+}
+
+/// A checkpoint that begins while a single small write waits leaves its data to the commit, and waits for that.
+#[test]
+fn a_checkpoint_takes_waiting_small_writes_for_placed() {
+    let device = new_device(4 << 20, 512 << 10);
+    let mut store = open(&device);
+    let mut model = Model::default();
+    for round in 1..5u8 {
+        let first = blocks(u64::from(round), 1, round);
+        model.apply(&first);
+        store.submit(first).expect("submit");
+        let build = store.take_checkpoint().expect("content");
+        let freed = blocks(u64::from(round), 1, round + 100);
+        model.apply(&freed);
+        store.submit(freed).expect("submit");
+        store.checkpointed(build.execute(device.as_ref())).expect("built");
+        assert!(store.take_checkpoint().is_none(), "its data is not durable");
+        commit_all(&mut store, device.as_ref());
+        assert_eq!(store.counters().batches_direct, u64::from(round));
+        let publish = store.take_checkpoint().expect("second step");
+        store.checkpointed(publish.execute(device.as_ref())).expect("published");
+        model.assert_same(&mut store, "published");
+        assert_clean(&device, "published");
+        model.assert_same(&mut open(&device), "opened");
+    }
+}
+
 /// A plan made before blocks were given to other data does not return that data.
 #[test]
 fn a_read_plan_that_waited_too_long_fails_instead_of_lying() {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
-use crate::{PgId, PoolId, SnapId};
+use crate::{Name, PgId, PoolId, SnapId};
 
 /// Pool, placement hash, namespace, locator key, name and snapshot; `max` is above every object.
 ///
@@ -13,10 +13,10 @@ use crate::{PgId, PoolId, SnapId};
 pub struct HObject {
     pub pool: PoolId,
     pub hash: u32,
-    pub nspace: String,
+    pub nspace: Name,
     /// Locator key; empty when the name itself places the object.
-    pub key: String,
-    pub name: String,
+    pub key: Name,
+    pub name: Name,
     pub snap: SnapId,
     pub max: bool,
 }
@@ -27,9 +27,9 @@ impl HObject {
         Self {
             pool: PoolId(i64::MIN),
             hash: 0,
-            nspace: String::new(),
-            key: String::new(),
-            name: String::new(),
+            nspace: Name::new(),
+            key: Name::new(),
+            name: Name::new(),
             snap: SnapId(0),
             max: false,
         }
@@ -118,15 +118,15 @@ impl Decode for HObject {
     const MIN_SIZE: usize = 6;
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         r.envelope("hobject_t", 4, |r, env| {
-            let key = String::decode(r)?;
-            let name = String::decode(r)?;
+            let key = Name::decode(r)?;
+            let name = Name::decode(r)?;
             let snap = SnapId::decode(r)?;
             let hash = r.u32()?;
             let max = env.version >= 2 && bool::decode(r)?;
             let (nspace, pool) = if env.version >= 4 {
-                (String::decode(r)?, PoolId(r.i64()?))
+                (Name::decode(r)?, PoolId(r.i64()?))
             } else {
-                (String::new(), PoolId(-1))
+                (Name::new(), PoolId(-1))
             };
             if max {
                 return Ok(Self::max());

@@ -2,15 +2,15 @@
 
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
-use crate::PoolId;
+use crate::{Name, PoolId};
 
 /// Source: object_locator_t in src/osd/osd_types.cc (version 6).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ObjectLocator {
     pub pool: PoolId,
     /// Hashed instead of the object's name when not empty.
-    pub key: String,
-    pub nspace: String,
+    pub key: Name,
+    pub nspace: Name,
     /// Placement hash given outright; -1 for "hash the name". Never together with `key`.
     pub hash: i64,
 }
@@ -39,8 +39,8 @@ impl Decode for ObjectLocator {
         r.envelope("object_locator_t", 6, |r, env| {
             let pool = PoolId(r.i64()?);
             r.skip(4)?;
-            let key = String::decode(r)?;
-            let nspace = if env.version >= 5 { String::decode(r)? } else { String::new() };
+            let key = Name::decode(r)?;
+            let nspace = if env.version >= 5 { Name::decode(r)? } else { Name::new() };
             let hash = if env.version >= 6 { r.i64()? } else { -1 };
             Ok(Self { pool, key, nspace, hash })
         })
@@ -51,7 +51,7 @@ impl Decode for ObjectLocator {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestRedirect {
     pub locator: ObjectLocator,
-    pub object: String,
+    pub object: Name,
     pub osd_instructions: bytes::Bytes,
 }
 

@@ -16,6 +16,13 @@ impl PgId {
         Self { pool, seed }
     }
 
+    /// The PG that takes this one in when PGs are merged: what is left without the highest bit of its number.
+    #[must_use]
+    pub fn parent(self) -> Self {
+        let highest = self.seed.checked_ilog2().map_or(0, |bit| 1 << bit);
+        Self { seed: self.seed & !highest, ..self }
+    }
+
     /// Parses `pool.seed` with the seed in hex.
     pub fn parse(text: &str) -> Option<Self> {
         let (pool, seed) = text.split_once('.')?;
@@ -80,5 +87,16 @@ impl std::fmt::Display for SpgId {
         } else {
             write!(f, "{}s{}", self.pgid, self.shard)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parents() {
+        let parent = |seed| PgId::new(PoolId(1), seed).parent().seed;
+        assert_eq!([0, 1, 2, 3, 5, 8, 31, 32, 1 << 31].map(parent), [0, 0, 0, 1, 1, 0, 15, 0, 0]);
     }
 }

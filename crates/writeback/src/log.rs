@@ -211,10 +211,19 @@ impl Log {
     /// The parts of a range, in order, and where each is.
     #[must_use]
     pub fn read(&self, offset: u64, len: u64) -> Vec<Segment> {
+        self.first_parts(offset, len, usize::MAX)
+    }
+
+    /// As [`Log::read`], but only the first parts: at least one of a range that is not empty, and at most `most` and one.
+    #[must_use]
+    pub fn first_parts(&self, offset: u64, len: u64, most: usize) -> Vec<Segment> {
         let end = offset.saturating_add(len);
         let mut out = Vec::new();
         let mut at = offset;
         for (start, entry) in self.index.lookup(offset, end) {
+            if !out.is_empty() && out.len() >= most {
+                return out;
+            }
             if start > at {
                 out.push(Segment::Clean { offset: at, len: start - at });
             }

@@ -1,4 +1,4 @@
-//! `cargo xtask ci|test|tidy`: everything that must hold before a change lands.
+//! `cargo xtask ci|test|clients|tidy`: everything that must hold before a change lands.
 #![forbid(unsafe_code)]
 
 mod setup;
@@ -15,9 +15,15 @@ cargo xtask <command>
 
   tidy    sizes of files and functions, layers, the ban on IO in cores, module docs, ARCHITECTURE.md
   ci      the whole gate: format, clippy, tidy, docs, unit and simulator tests
-  test    installs from Debian what the tests need (as root), then ci, then the runs with Ceph's own clients
+  test    installs from Debian what the tests need (as root), then ci, then clients
+  clients only what takes an optimised build: crash states, cluster-hours, Ceph's own clients, the thrasher
   setup   only installs what the tests need
+  ledger  takes the lines of simulated cluster-hours that the gate ran here over into docs/ledger.md
 ";
+
+/// Where the gate notes the cluster-hours that it ran, and where they are kept.
+const GATE_LEDGER: &str = "target/ledger.md";
+const LEDGER: &str = "docs/ledger.md";
 
 /// The optimised program that clients' tests run against, from the repository's root.
 const GATE_BINARY: &str = "target/gate/loligo";
@@ -39,9 +45,14 @@ fn work() -> Result<()> {
         Some("tidy") => tidy::run(&root),
         Some("ci") => ci(&root),
         Some("setup") => setup::install(),
+        Some("ledger") => take_ledger(&root),
         Some("test") => {
             setup::install()?;
             ci(&root)?;
+            clients(&root)
+        }
+        Some("clients") => {
+            setup::install()?;
             clients(&root)
         }
         Some("help" | "--help" | "-h") | None => {
@@ -69,7 +80,8 @@ fn ci(root: &Path) -> Result<()> {
         doc.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links");
         run(doc)
     })?;
-    step("unit and simulator tests", || cargo(root, &["test", "--workspace"]))
+    // One failure hides no other: a run takes a quarter of an hour.
+    step("unit and simulator tests", || cargo(root, &["test", "--workspace", "--no-fail-fast"]))
 }
 
 /// Builds the program as users do and runs Ceph's own clients against it.
@@ -83,38 +95,44 @@ fn clients(root: &Path) -> Result<()> {
     step("block images", || clients_test(root, "loligo", "block"))?;
     step("the client library", || clients_test(root, "rados", "cluster"))?;
     step("the thrasher's own checks", || {
-        python(root, "thrash", &["-m", "unittest", "-q", "test_history", "test_thrash"])
+        python(
+            root,
+            "thrash",
+            &["-m", "unittest", "-q", "test_history", "test_thrash", "test_storm", "test_figures"],
+        )
     })?;
     step("the benches' own checks", || python(root, "bench", &["-m", "unittest", "-q", "test_bench"]))?;
     step("thrasher", || {
         let faults = "kill-osd,kill-leader,kill-all-osds,freeze-primary,move-rack,power-loss-all,\
-                      below-min-size,missed-maps";
+                      slow-disk,below-min-size,missed-maps";
         python(
             root,
             ".",
             &["thrash/thrash.py", "loligo", "--loligo", GATE_BINARY, "--each", "--faults", faults],
         )
     })?;
-    step_if_possible("thrasher on hosts", || {
-        let faults = "partition-leader,partition-one-way,bad-links";
-        let words = [
-            "thrash/thrash.py",
-            "hosts",
-            "--may-skip",
-            "--loligo",
-            GATE_BINARY,
-            "--each",
-            "--faults",
-            faults,
-        ];
-        let mut command = python_command(root, ".", &words);
-        let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
-        match status.code() {
-            Some(0) => Ok(Outcome::Done),
-            Some(SKIPPED) => Ok(Outcome::Skipped),
-            _ => bail!("{command:?} ended with {status}"),
-        }
-    })
+    step("storm", || {
+        // This seed's schedule has every kind of fault (thrash/test_storm.py).
+        let words =
+            ["thrash/thrash.py", "loligo", "--loligo", GATE_BINARY, "--minutes", "0.7", "--seed", "9"];
+        python(root, ".", &words)
+    })?;
+    let faults = "partition-leader,partition-one-way,bad-links";
+    step_if_possible("thrasher on hosts", || thrash_hosts(root, &["--each", "--faults", faults]))?;
+    // This seed's schedule has partitions (thrash/test_storm.py).
+    step_if_possible("storm on hosts", || thrash_hosts(root, &["--minutes", "0.7", "--seed", "6"]))
+}
+
+/// The thrasher on hosts in network namespaces, which take root.
+fn thrash_hosts(root: &Path, words: &[&str]) -> Result<Outcome> {
+    let all = [&["thrash/thrash.py", "hosts", "--may-skip", "--loligo", GATE_BINARY], words].concat();
+    let mut command = python_command(root, ".", &all);
+    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
+    match status.code() {
+        Some(0) => Ok(Outcome::Done),
+        Some(SKIPPED) => Ok(Outcome::Skipped),
+        _ => bail!("{command:?} ended with {status}"),
+    }
 }
 
 /// Exit status of a Python program that says that something it needs is not here.
@@ -146,9 +164,25 @@ fn proofs(root: &Path) -> Result<()> {
     })?;
     step("simulated cluster-hours", || {
         // Fewer hours than these by then are a failure, as any violation is. The aim is 30.
-        let enough = ["--hours", "30", "--minutes", "30"];
+        let enough = ["--hours", "30", "--minutes", "30", "--ledger", GATE_LEDGER];
         cargo(root, &[&["run", "--profile", "gate", "--package", "simulator", "--"][..], &enough].concat())
     })
+}
+
+/// Adds the gate's lines that the repository's ledger does not have.
+fn take_ledger(root: &Path) -> Result<()> {
+    let (from, to) = (root.join(GATE_LEDGER), root.join(LEDGER));
+    let ran = std::fs::read_to_string(&from)
+        .with_context(|| format!("{}: the gate has run no cluster-hours here", from.display()))?;
+    let kept = std::fs::read_to_string(&to).unwrap_or_default();
+    let fresh: Vec<&str> = match kept.is_empty() {
+        true => ran.lines().collect(),
+        false => ran.lines().filter(|l| l.starts_with("| 2") && !kept.lines().any(|k| k == *l)).collect(),
+    };
+    let text = kept + &fresh.iter().map(|l| format!("{l}\n")).collect::<String>();
+    std::fs::write(&to, text).with_context(|| format!("cannot write {}", to.display()))?;
+    println!("{} lines added to {LEDGER}", fresh.len());
+    Ok(())
 }
 
 /// A program in Python, with the interpreter that has Ceph's modules.

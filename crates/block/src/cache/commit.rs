@@ -207,7 +207,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::cache::{Cache, Timing};
+    use crate::cache::{Cache, Job, Timing};
     use crate::media::CacheFile;
     use crate::stub::Stub;
 
@@ -220,6 +220,70 @@ mod tests {
                 assert_eq!(inside.len(), threads.saturating_sub(1));
             }
         }
+    }
+
+    /// A cache whose file is claimed and whose image bears the mark, so that it takes writes.
+    fn dirty(folder: &std::path::Path) -> Cache {
+        let file = CacheFile::open(&folder.join("cache"), "", 0).expect("opens");
+        let timing = Timing { linger: Duration::from_secs(60), idle: Duration::from_secs(60) };
+        let cache = Cache::start(file, Arc::new(Stub::stuck()), timing);
+        let mut state = cache.shared.lock();
+        let claim = state.log.claim(7);
+        cache.shared.media.write_durably(&[claim]).expect("writes");
+        state.log.superblock_durable();
+        state.phase = Phase::Dirty;
+        drop(state);
+        cache
+    }
+
+    fn write(len: usize) -> Op {
+        Op::Write { offset: 0, data: vec![1; len].into() }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_write_that_nothing_stands_before_is_written_by_its_caller() {
+        let folder = tempfile::tempdir().expect("folder");
+        let cache = dirty(folder.path());
+        for round in 1..=2 {
+            let (cache, shared) = (&cache, Arc::clone(&cache.shared));
+            let written = tokio::spawn(async move { shared.write_at_once(&write(MAX_AT_ONCE)) }).await;
+            assert_eq!(written.expect("ran"), Some(Ok(())));
+            assert_eq!(cache.shared.lock().log.stats().dirty_records, round);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_runtime_of_one_thread_leaves_writing_to_the_cache_s_own() {
+        let folder = tempfile::tempdir().expect("folder");
+        let cache = dirty(folder.path());
+        assert_eq!(cache.shared.write_at_once(&write(1)), None);
+        assert_eq!(cache.shared.lock().log.stats().dirty_records, 0);
+    }
+
+    #[tokio::test]
+    async fn a_write_with_something_before_it_waits_for_its_turn() {
+        type Change = fn(&mut State);
+        let folder = tempfile::tempdir().expect("folder");
+        let cache = dirty(folder.path());
+        let mut state = cache.shared.lock();
+        assert!(state.single(&write(MAX_AT_ONCE + 1)).is_none(), "too long");
+        let cases: [(&str, Change, Change); 5] = [
+            ("another is written", |s| s.is_writing = true, |s| s.is_writing = false),
+            ("the disk is slow", |s| s.is_slow = true, |s| s.is_slow = false),
+            ("closing", |s| s.closing = true, |s| s.closing = false),
+            ("failed", |s| s.failed = Some(BlockError::new(5, "broken")), |s| s.failed = None),
+            ("not marked yet", |s| s.phase = Phase::Claimed, |s| s.phase = Phase::Dirty),
+        ];
+        for (name, begin, end) in cases {
+            begin(&mut state);
+            assert!(state.single(&write(1)).is_none(), "{name}");
+            end(&mut state);
+        }
+        let (reply, _) = oneshot::channel();
+        state.queue.push_back(Job { parts: [write(1)].into(), reply });
+        assert!(state.single(&write(1)).is_none(), "others wait");
+        state.queue.clear();
+        assert!(state.single(&write(1)).is_some());
     }
 
     #[tokio::test]

@@ -51,6 +51,10 @@ impl Shared {
                     failures = 0;
                     self.lock().finish(&step);
                     self.work.notify_all();
+                    if let Step::Mark(_) = step {
+                        // What waited for the mark is as new as what comes now.
+                        self.gather().await;
+                    }
                 }
                 Err(e) => {
                     failures += 1;
@@ -97,7 +101,7 @@ impl Shared {
         gives_up
     }
 
-    /// Waits until there is something to do, and lets writes gather, unless space or closing presses.
+    /// Waits until there is something to do, and lets writes gather.
     async fn wait_for_more(&self) {
         let is_settling = {
             let state = self.lock();
@@ -110,6 +114,11 @@ impl Shared {
             state.idle = state.log.is_clean() && state.queue.is_empty();
             return;
         }
+        self.gather().await;
+    }
+
+    /// Lets writes gather, unless space or closing presses.
+    async fn gather(&self) {
         let deadline = tokio::time::Instant::now() + self.timing.linger;
         loop {
             {
@@ -158,7 +167,7 @@ impl Shared {
                 let mut data = BytesMut::with_capacity(piece.len as usize);
                 for (source, len) in parts {
                     let Source::Record { record, skip } = source else { continue };
-                    let bytes = self.record(&record)?;
+                    let bytes = self.record(&record).await?;
                     let bytes = bytes.ok_or_else(|| BlockError::new(5, "a dirty record was overwritten"))?;
                     data.extend_from_slice(&bytes[skip as usize..(skip + len) as usize]);
                 }

@@ -13,6 +13,8 @@ pub struct Ram {
     /// Changes fail with this number, unless it is 0.
     pub broken: AtomicI32,
     pub writes: AtomicU64,
+    /// How often it was asked what is allocated.
+    pub statuses: AtomicU64,
     /// Changes never end.
     pub stuck: AtomicBool,
     /// The token of the cache that marked it.
@@ -26,6 +28,7 @@ impl Ram {
             bytes: Mutex::new(vec![0; size]),
             broken: AtomicI32::new(0),
             writes: AtomicU64::new(0),
+            statuses: AtomicU64::new(0),
             stuck: AtomicBool::new(false),
             mark: Mutex::new(None),
         }
@@ -95,7 +98,8 @@ impl BlockDevice for Ram {
         Box::pin(async move { self.change(0, 0, |_| {}) })
     }
 
-    fn status(&self, _offset: u64, len: u64) -> BoxFuture<'_, Result<Vec<Range>, BlockError>> {
+    fn status(&self, _offset: u64, len: u64, _most: usize) -> BoxFuture<'_, Result<Vec<Range>, BlockError>> {
+        self.statuses.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move { Ok(vec![Range { len, hole: true, zero: true }]) })
     }
 

@@ -213,6 +213,9 @@ pub struct ServeArgs {
     /// Listen on this Unix socket.
     #[arg(long, value_name = "PATH")]
     pub unix: Option<PathBuf>,
+    /// Who may connect to the Unix socket, as for chmod: whoever can write to it has the image. 0660 lets its group in, too.
+    #[arg(long, value_name = "OCTAL", default_value = "0600", value_parser = parse_mode)]
+    pub unix_mode: u32,
     /// Listen on this TCP address. There is no authentication: keep it on a network that you trust.
     #[arg(long, value_name = "ADDR", required_unless_present = "unix")]
     pub tcp: Option<SocketAddr>,
@@ -240,4 +243,12 @@ pub struct ServeArgs {
 /// As Ceph's `rbd` reads sizes: a bare number is MiB.
 fn mib(text: &str) -> Result<u64, String> {
     size::parse(text, size::Unit::Mib)
+}
+
+/// Permissions in octal.
+fn parse_mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err(format!("'{text}' is not a mode such as 0600 or 0660")),
+    }
 }

@@ -86,6 +86,16 @@ impl Rbd<'_> {
         Ok(ImageSpec::parse(text, &self.args.pool)?)
     }
 
+    /// The name of a whole image, for what has no use for a snapshot: `rm a@b` must not remove a.
+    fn image_spec(&self, text: &str) -> Result<ImageSpec> {
+        let spec = self.spec(text)?;
+        if spec.snap.is_empty() {
+            return Ok(spec);
+        }
+        let what = format!("{text} names a snapshot, but this command takes an image");
+        bail!(rbd::Error::refused(types::Errno::EINVAL, what))
+    }
+
     async fn io(&self, spec: &ImageSpec) -> Result<IoCtx> {
         let pool = self.cluster.pool(&spec.pool).await;
         let pool = pool.with_context(|| format!("error opening pool '{}'", spec.pool))?;
@@ -101,9 +111,7 @@ impl Rbd<'_> {
 
     /// Opens an image, changes it, closes it whatever came of it.
     async fn changing(&self, text: &str, body: impl AsyncFnOnce(&Image) -> Result<()>) -> Result<()> {
-        if !self.spec(text)?.snap.is_empty() {
-            bail!(rbd::Error::refused(types::Errno::EINVAL, "a snapshot cannot be changed"));
-        }
+        self.image_spec(text)?;
         let image = self.open(text, OpenOptions::default()).await?;
         let result = body(&image).await;
         image.close().await?;
@@ -164,14 +172,14 @@ impl Rbd<'_> {
     }
 
     async fn create(&self, text: &str, size: u64, layout: &LayoutArgs) -> Result<()> {
-        let spec = self.spec(text)?;
+        let spec = self.image_spec(text)?;
         let options = self.options(layout).await?;
         let made = pool::create(&self.io(&spec).await?, &spec.image, size, &options).await;
         made.map(drop).context("create error")
     }
 
     async fn remove(&self, text: &str) -> Result<()> {
-        let spec = self.spec(text)?;
+        let spec = self.image_spec(text)?;
         let progress = self.progress("Removing image");
         let removed = pool::remove(&self.io(&spec).await?, &spec.image, &progress.reporter()).await;
         removed.context("remove error")?;
@@ -180,7 +188,7 @@ impl Rbd<'_> {
     }
 
     async fn rename(&self, from: &str, to: &str) -> Result<()> {
-        let (from, to) = (self.spec(from)?, self.spec(to)?);
+        let (from, to) = (self.image_spec(from)?, self.image_spec(to)?);
         if (&from.pool, &from.namespace) != (&to.pool, &to.namespace) {
             bail!(rbd::Error::refused(types::Errno::EINVAL, "an image keeps its pool and namespace"));
         }
@@ -202,7 +210,7 @@ impl Rbd<'_> {
     }
 
     async fn clone_image(&self, parent: &str, child: &str, layout: &LayoutArgs) -> Result<()> {
-        let child = self.spec(child)?;
+        let child = self.image_spec(child)?;
         let image = self.open(parent, OpenOptions::read_only()).await?;
         let cloned =
             image.clone_to(&self.io(&child).await?, &child.image, &self.options(layout).await?).await;

@@ -1,6 +1,6 @@
 //! `loligo rbd serve`: images over NBD, with or without the persistent cache.
 
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use block::{BlockDevice, Cache, CacheFile, Exported, Server, Timing};
 use rbd::{Claim, Claimed, Doubt, Image, LockPolicy, OpenOptions, feature};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -27,7 +27,13 @@ impl Rbd<'_> {
         let devices: Vec<Arc<dyn BlockDevice>> = exports.iter().map(|e| Arc::clone(&e.device)).collect();
         let (stop, stopped) = watch::channel(false);
         let server = Server::new(exports, stopped);
-        let unix = args.unix.as_deref().map(bind_unix).transpose()?;
+        let unix = match &args.unix {
+            Some(path) => {
+                let bound = block::bind_unix(path, args.unix_mode);
+                Some(bound.with_context(|| format!("cannot listen on {}", path.display()))?)
+            }
+            None => None,
+        };
         let tcp = match args.tcp {
             Some(addr) => {
                 Some(TcpListener::bind(addr).await.with_context(|| format!("cannot listen on {addr}"))?)
@@ -220,14 +226,4 @@ fn make_folder(folder: &Path) -> Result<PathBuf> {
     let mut maker = std::fs::DirBuilder::new();
     let made = maker.recursive(true).mode(0o700).create(folder).and_then(|()| folder.canonicalize());
     made.with_context(|| format!("cannot make {}", folder.display()))
-}
-
-/// A socket that a killed server left is in the way of nobody.
-fn bind_unix(path: &Path) -> Result<UnixListener> {
-    let is_left = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
-        && std::os::unix::net::UnixStream::connect(path).is_err();
-    if is_left {
-        std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
-    }
-    UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))
 }

@@ -27,7 +27,7 @@ impl Rbd<'_> {
     }
 
     pub(super) async fn import(&self, path: &Path, text: &str, layout: &LayoutArgs) -> Result<()> {
-        let spec = self.spec(text)?;
+        let spec = self.image_spec(text)?;
         let io = self.io(&spec).await?;
         let (mut source, size) = open_source(path)?;
         let options = self.options(layout).await?;

@@ -38,7 +38,7 @@ impl Cluster {
     }
 
     /// The exit status of `loligo rbd`.
-    fn ours_status(&self, line: &str) -> i32 {
+    pub fn ours_status(&self, line: &str) -> i32 {
         let program = binary().display().to_string();
         let args: Vec<&str> = std::iter::once("rbd").chain(line.split_whitespace()).collect();
         self.client(&program, &args).status.code().unwrap_or(-1)
@@ -285,6 +285,11 @@ fn layouts_and_refusals() {
         ("resize s --size 1M", 22),
         ("bench j --io-type write --io-total 4K", 38),
         ("export-diff s d --from-snap nope", 2),
+        ("create x@y --size 1", 22),
+        ("rm s@y", 22),
+        ("mv s@y z", 22),
+        ("mv s z@y", 22),
+        ("resize s@y --size 100M", 22),
     ] {
         assert_eq!(c.ours_status(line), status, "{line}");
     }

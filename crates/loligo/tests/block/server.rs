@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -50,6 +51,19 @@ impl Drop for Serving {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+#[test]
+fn who_may_connect_is_said_not_left_to_the_umask() {
+    let c = started();
+    c.ours("create a --size 8M");
+    for (more, mode) in [("", 0o600), ("--unix-mode 0666", 0o666)] {
+        let serving = Serving::start(&c, "a", more);
+        let found = fs::metadata(c.dir.path().join("socket")).expect("a socket").permissions().mode();
+        assert_eq!(found & 0o777, mode);
+        assert_eq!(serving.signal("-TERM"), Some(0));
+    }
+    assert_eq!(c.ours_status("serve a --unix s --unix-mode 888"), 2);
 }
 
 #[test]

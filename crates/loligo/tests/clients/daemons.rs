@@ -73,6 +73,41 @@ fn options_go_from_the_monitors_to_the_daemons_and_back() {
     }
 }
 
+/// Its address is blocked for a day, so that nothing of its last life can write; Ceph's manager starts anew, too.
+#[test]
+fn a_failed_manager_comes_back_under_another_address() {
+    let c = Cluster::start(&[]);
+    let dump = |line: &str| serde_json::from_str::<serde_json::Value>(&c.ceph(line)).expect("JSON");
+    let active = || {
+        let begin = std::time::Instant::now();
+        loop {
+            let map = dump("mgr dump");
+            if map["available"] == true {
+                return (map["active_addrs"]["addrvec"][0].clone(), map["active_gid"].clone());
+            }
+            assert!(begin.elapsed() < std::time::Duration::from_secs(20), "no manager is in charge: {map}");
+        }
+    };
+    let mut lives = vec![active()];
+    for _ in 0..2 {
+        c.ceph("mgr fail");
+        let now = active();
+        assert!(lives.iter().all(|(addr, gid)| *addr != now.0 && *gid != now.1), "{now:?} after {lives:?}");
+        let blocked: Vec<String> =
+            dump("osd dump -f json")["blocklist"].as_object().expect("a list").keys().cloned().collect();
+        // Blocked whatever protocol it speaks: such addresses have no prefix.
+        let text = |addr: &serde_json::Value| {
+            format!("{}/{}", addr["addr"].as_str().unwrap_or_default(), addr["nonce"])
+        };
+        assert!(!blocked.contains(&text(&now.0)), "{blocked:?}");
+        assert!(lives.iter().all(|(addr, _)| blocked.contains(&text(addr))), "{blocked:?} {lives:?}");
+        lives.push(now);
+        // It has its sessions and its socket.
+        assert!(c.ceph("pg stat").contains("1 pgs") || c.ceph("pg stat").contains("0 pgs"));
+        assert!(c.ceph("daemon mgr.x version").contains("pacific"));
+    }
+}
+
 /// Writes 4 MiB objects all at once; nothing limits the client.
 const FLOOD: &str = r#"
 import os, rados, sys

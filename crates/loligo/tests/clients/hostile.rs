@@ -75,6 +75,51 @@ fn silence_is_cut_off_and_many_idle_peers_hurt_nobody() {
     assert!(c.ceph("health").starts_with("HEALTH_OK"));
 }
 
+/// Gives each daemon 16 file descriptors more than it has open, and opens 100 connections to it.
+const FEW_FILES: &str = r#"
+import json, os, rados, socket, subprocess, sys, time
+r = rados.Rados(conffile=os.environ['CEPH_CONF']); r.connect()
+io = r.open_ioctx('p')
+names = ['o%d' % i for i in range(16)]
+for n in names: io.write_full(n, b'before')
+ask = lambda prefix: json.loads(r.mon_command(json.dumps({'prefix': prefix, 'format': 'json'}), b'')[1])
+addr = lambda a: next(x['addr'] for x in a['addrvec'] if x['type'] == 'v2')
+addrs = {'osd.%d' % o['osd']: addr(o['public_addrs']) for o in ask('osd dump')['osds']}
+addrs.update({'mon.' + m['name']: addr(m['public_addrs']) for m in ask('mon dump')['mons']})
+pids = dict(p.split('=') for p in sys.argv[1:])
+idle = []
+for name, at in addrs.items():
+    limit = len(os.listdir('/proc/%s/fd' % pids[name])) + 16
+    subprocess.check_call(['prlimit', '--pid', pids[name], '--nofile=%d:%d' % (limit, limit)])
+    host, port = at.rsplit(':', 1)
+    for _ in range(100):
+        try: idle.append(socket.create_connection((host, int(port)), timeout=1))
+        except OSError: break
+ticks = lambda: {n: sum(map(int, open('/proc/%s/stat' % p).read().split()[13:15])) for n, p in pids.items()}
+before, began = ticks(), time.time()
+for n in names: io.write_full(n, b'under the limit')
+time.sleep(max(0, 3 - (time.time() - began)))
+# A daemon that has no descriptor left must not spend its time finding that out.
+busy = {n: t - before[n] for n, t in ticks().items() if t - before[n] > 150}
+if busy: sys.exit('busy: %r' % busy)
+for s in idle: s.close()
+again = rados.Rados(conffile=os.environ['CEPH_CONF']); again.connect(timeout=30)
+io = again.open_ioctx('p')
+if any(io.read(n) != b'under the limit' for n in names): sys.exit('other bytes')
+"#;
+
+#[test]
+fn few_file_descriptors_and_a_flood_of_connections_hurt_no_client() {
+    let c = Cluster::start(&["--processes"]);
+    c.pool("p", 8);
+    let pids = c.pids();
+    let words: Vec<String> = pids.iter().map(|(name, pid)| format!("{name}={pid}")).collect();
+    let out = c.python(FEW_FILES, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(out.status.success(), "{}", crate::cluster::text(&out));
+    assert_eq!(c.pids(), pids, "nobody died");
+    assert!(c.ceph("health").starts_with("HEALTH_OK"));
+}
+
 #[test]
 fn malformed_commands_are_einval_with_a_reason() {
     let c = Cluster::start(&[]);

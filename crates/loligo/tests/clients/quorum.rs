@@ -1,6 +1,7 @@
 //! Three monitors as processes: any one killed, two killed, all killed, one with a new disk, one more, one less.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::cluster::{Cluster, text};
@@ -119,6 +120,110 @@ fn without_a_majority_nothing_changes_and_nothing_is_lost() {
     c.up(&[]);
     wait("a full quorum", 20, || all_in_quorum(&c, 3));
     assert_eq!(each_answers(&c, &MONS, "osd pool ls"), ["p\n", "p\n", "p\n"]);
+}
+
+/// The commands of the monitors' and the manager's tables; see there.
+const EVERY_COMMAND: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/every_command.py");
+
+#[test]
+fn every_command_and_new_logins_work_without_any_one_monitor() {
+    let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
+    c.pool("p", 8);
+    for (round, dead) in ["1", "2", "3"].into_iter().zip(MONS) {
+        wait("a full quorum", 20, || all_in_quorum(&c, 3));
+        kill(&c, &format!("mon.{dead}"));
+        c.ok("/usr/bin/python3", &[EVERY_COMMAND, "answered", round]);
+        let name = format!("client.new{round}");
+        let caps = ["mon", "allow r", "osd", "allow rw pool=p"];
+        let made = c.ok("ceph", &[&["auth", "get-or-create", &name], caps.as_slice()].concat());
+        std::fs::write(c.dir.path().join("keyring"), &made).expect("written");
+        let login = ["-n", &name, "--keyring", "keyring", "-p", "p"];
+        c.ok("rados", &[login.as_slice(), &["put", &name, "keyring"]].concat());
+        assert_eq!(c.ok("rados", &[login.as_slice(), &["get", &name, "-"]].concat()), made);
+        c.up(&["--processes"]);
+    }
+    wait("a full quorum", 20, || all_in_quorum(&c, 3));
+
+    // Nothing is to change by itself from here on.
+    c.ceph("balancer off");
+    let state =
+        || ["auth ls", "osd dump", "config dump", "config-key dump", "mon dump"].map(|line| c.ceph(line));
+    let mut before = state();
+    wait("a quiet cluster", 60, || {
+        std::thread::sleep(Duration::from_secs(1));
+        let last = std::mem::replace(&mut before, state());
+        last == before
+    });
+    let mut asks = Command::new("timeout")
+        .args(["60", "/usr/bin/python3", EVERY_COMMAND, "silent"])
+        .env("CEPH_CONF", c.data().join("ceph.conf"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python runs");
+    let mut said = String::new();
+    let mut out = BufReader::new(asks.stdout.take().expect("piped"));
+    out.read_line(&mut said).expect("a line");
+    assert_eq!(said, "ready\n");
+    kill(&c, "mon.a");
+    kill(&c, "mon.c");
+    drop(asks.stdin.take());
+    let (code, new) = c.fails("ceph", &["--connect-timeout", "4", "auth", "get-or-create", "client.never"]);
+    assert_ne!(code, 0, "{new}");
+    out.read_to_string(&mut said).expect("the rest");
+    assert!(asks.wait().expect("an end").success(), "answered without a majority: {said}");
+    c.up(&["--processes"]);
+    wait("a full quorum", 20, || all_in_quorum(&c, 3));
+    let after = state();
+    for (was, is) in before.iter().zip(&after) {
+        assert_eq!(was, is);
+    }
+}
+
+#[test]
+fn the_last_monitor_store_of_three_is_made_a_quorum_of_its_own() {
+    let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
+    wait("a full quorum", 20, || all_in_quorum(&c, 3));
+    c.pool("p", 8);
+    std::fs::write(c.dir.path().join("file"), "kept").expect("written");
+    c.ok("rados", &["-p", "p", "put", "o", "file"]);
+    c.ceph("config-key set k v");
+    let running = c.loligo(&["mon", "--id", "a", "--extract-monmap", "map"]);
+    assert!(!running.status.success(), "not while it runs: {}", text(&running));
+    c.kill_all();
+    for lost in ["b", "c"] {
+        std::fs::remove_file(c.data().join(format!("mon.{lost}/store.redb"))).expect("lost");
+    }
+    let map = c.dir.path().join("map").display().to_string();
+    let mon = |more: &[&str]| c.loligo(&[&["mon", "--id", "a"], more].concat());
+    let refused = |more: &[&str], why: &str| {
+        let out = mon(more);
+        assert!(!out.status.success() && text(&out).contains(why), "{more:?}: {}", text(&out));
+    };
+    let out = mon(&["--extract-monmap", &map]);
+    assert!(out.status.success(), "{}", text(&out));
+    assert!(c.ok("monmaptool", &["--print", &map]).contains("mon.c"));
+    let sure = "--yes-i-really-mean-it";
+    refused(&["--inject-monmap", &map, sure], "it must name a alone");
+    c.ok("monmaptool", &[&map, "--rm", "b", "--rm", "c"]);
+    refused(&["--inject-monmap", &map], "the stores of mon.b and mon.c must never run again");
+    let foreign = c.dir.path().join("foreign").display().to_string();
+    let fsid = "22222222-0000-0000-0000-000000000000";
+    c.ok("monmaptool", &["--create", "--fsid", fsid, "--addv", "a", "[v2:127.0.0.1:3300]", &foreign]);
+    refused(&["--inject-monmap", &foreign, sure], "that is a map of cluster");
+    let out = mon(&["--inject-monmap", &map, sure]);
+    assert!(out.status.success(), "{}", text(&out));
+    c.up(&["--processes"]);
+    assert!(all_in_quorum(&c, 1));
+    assert_eq!(c.ceph("config-key get k"), "v");
+    assert_eq!(c.ok("rados", &["-p", "p", "get", "o", "-"]), "kept");
+    c.ceph("osd pool create q 8");
+    // Others join it as new ones, and it may die.
+    let out = c.loligo(&["up", "--detach", "--processes", "--mons", "3"]);
+    assert!(out.status.success(), "{}", text(&out));
+    wait("three monitors", 30, || all_in_quorum(&c, 3));
+    kill(&c, "mon.a");
+    assert_eq!(c.ceph("osd pool ls"), "p\nq\n");
 }
 
 #[test]

@@ -60,27 +60,119 @@ pub(crate) fn with_weights(map: &OsdMap, weights: &Weights) -> OsdMap {
     new
 }
 
-struct Search<'a> {
-    map: &'a OsdMap,
-    pgs: &'a PgMap,
-    pools: &'a [String],
+/// A search for better weights, in steps that each place all PGs of the pools once.
+#[derive(Debug, Clone)]
+pub(crate) struct Search {
     metrics: Vec<String>,
     /// The metric that weights follow.
     key: usize,
+    /// How it is now.
+    first: Score,
+    start: Weights,
+    reweights: BTreeMap<i32, f64>,
+    best: Weights,
+    best_score: Score,
+    /// Where the next step begins.
+    at: Weights,
+    step: f64,
+    /// Steps in a row that made things worse.
+    bad: u32,
+    /// Steps that may still be taken.
+    left: u32,
 }
 
-impl Search<'_> {
-    /// One step from the best found so far.
-    fn step(&self, score: &Score, best: &Weights, reweights: &BTreeMap<i32, f64>, step: f64) -> Weights {
-        let mut next = best.clone();
-        for root in score.roots.values() {
+impl Search {
+    /// Nothing is to be done, or nothing can be, where this fails.
+    pub(crate) fn begin(
+        map: &OsdMap,
+        pgs: &PgMap,
+        pools: &[String],
+        options: &Options,
+    ) -> Result<Self, (Errno, String)> {
+        let metrics = options.metrics();
+        let key = METRICS.iter().position(|m| metrics.first().is_some_and(|f| f == m)).unwrap_or(0);
+        let first = evaluate(map, pgs, pools, &metrics);
+        if first.score <= options.min_score() {
+            let text = match first.score {
+                0.0 => "Distribution is already perfect".to_owned(),
+                score => {
+                    format!("score {score:.6} <= min_score {:.6}, will not optimize", options.min_score())
+                }
+            };
+            return Err((Errno(114), text));
+        }
+        refuse_overlap(&first)?;
+        let reweights = map.existing_osds().map(|(id, _)| (id.0, f64::from(map.weight_f32(id.0)))).collect();
+        let start = Weights { compat: weights_now(&map.crush), ..Weights::default() };
+        Ok(Self {
+            metrics,
+            key,
+            start: start.clone(),
+            reweights,
+            best: start.clone(),
+            best_score: first.clone(),
+            first,
+            at: start,
+            step: options.step(),
+            bad: 0,
+            left: options.max_iterations(),
+        })
+    }
+
+    /// Takes one step, on the map that it was begun with; whether there is no other to take.
+    pub(crate) fn turn(&mut self, map: &OsdMap, pgs: &PgMap, pools: &[String], max_misplaced: f64) -> bool {
+        if self.left == 0 {
+            return true;
+        }
+        self.left -= 1;
+        let next = self.next(map);
+        let only_compat = Weights { compat: next.compat.clone(), ..Weights::default() };
+        let score = evaluate(&with_weights(map, &only_compat), pgs, pools, &self.metrics);
+        if misplaced(&self.first, &score) > max_misplaced {
+            if self.best_score.score < self.first.score {
+                return true;
+            }
+            self.step /= 2.0;
+            self.at.clone_from(&self.best);
+        } else if score.score > self.best_score.score * 1.0001 {
+            self.bad += 1;
+            if self.bad < BAD_STEPS {
+                self.at = next;
+            } else {
+                self.step /= 2.0;
+                self.at.clone_from(&self.best);
+            }
+        } else {
+            self.bad = 0;
+            (self.best, self.best_score) = (next.clone(), score);
+            self.at = next;
+        }
+        self.left == 0 || self.best_score.score == 0.0
+    }
+
+    /// Weights that make the score better.
+    pub(crate) fn found(self) -> Result<Weights, (Errno, String)> {
+        // Letting go of old reweights may cost a little.
+        let fudge = if self.best.reweight.is_empty() { 0.0 } else { 0.001 };
+        if self.best_score.score < self.first.score + fudge && self.best != self.start {
+            return Ok(self.best);
+        }
+        let text = "Unable to find further optimization, change balancer mode and retry might help";
+        Err((Errno(33), text.to_owned()))
+    }
+
+    /// One step on.
+    fn next(&self, map: &OsdMap) -> Weights {
+        let (from, step) = (&self.at, self.step);
+        let mut next = from.clone();
+        for root in self.best_score.roots.values() {
             let total = root.total.get(self.key).copied().unwrap_or(0.0);
             if total < LEAST_PER_OSD * root.target.len() as f64 {
                 continue;
             }
             for (osd, target) in &root.target {
-                let (actual, weight) = (root.actual(*osd, self.key), best.compat.get(osd).copied());
-                let (Some(weight), Some(reweight)) = (weight, reweights.get(osd)) else { continue };
+                let (actual, weight) = (root.actual(*osd, self.key), from.compat.get(osd).copied());
+                let (Some(weight), Some(reweight)) = (weight, self.reweights.get(osd)) else { continue };
                 // What has nothing yet is brought up slowly.
                 let ideal = if actual > 0.0 { target / actual * weight * reweight } else { *target };
                 next.compat.insert(*osd, weight * (1.0 - step) + ideal * step);
@@ -89,7 +181,7 @@ impl Search<'_> {
                     next.reweight.insert(*osd, grown);
                 }
             }
-            let whole = self.map.crush.item_weight(root.id).map_or(0.0, |w| f64::from(w) / 65_536.0);
+            let whole = map.crush.item_weight(root.id).map_or(0.0, |w| f64::from(w) / 65_536.0);
             let sum: f64 = root.target.keys().filter_map(|o| next.compat.get(o)).sum();
             if sum > 0.0 && whole > 0.0 {
                 for osd in root.target.keys() {
@@ -101,77 +193,12 @@ impl Search<'_> {
         }
         next
     }
-
-    fn judge(&self, weights: &Weights) -> Score {
-        let only_compat = Weights { compat: weights.compat.clone(), ..Weights::default() };
-        evaluate(&with_weights(self.map, &only_compat), self.pgs, self.pools, &self.metrics)
-    }
 }
 
 /// The part of the PGs that would move.
 fn misplaced(before: &Score, after: &Score) -> f64 {
     let moved = before.up.iter().filter(|(pg, up)| after.up.get(pg) != Some(up)).count();
     moved as f64 / before.up.len().max(1) as f64
-}
-
-/// Weights that make the score better.
-pub(crate) fn search(
-    map: &OsdMap,
-    pgs: &PgMap,
-    pools: &[String],
-    options: &Options,
-    max_misplaced: f64,
-) -> Result<Weights, (Errno, String)> {
-    let metrics = options.metrics();
-    let key = METRICS.iter().position(|m| metrics.first().is_some_and(|f| f == m)).unwrap_or(0);
-    let search = Search { map, pgs, pools, metrics, key };
-    let first = evaluate(map, pgs, pools, &search.metrics);
-    if first.score <= options.min_score() {
-        let text = match first.score {
-            0.0 => "Distribution is already perfect".to_owned(),
-            score => format!("score {score:.6} <= min_score {:.6}, will not optimize", options.min_score()),
-        };
-        return Err((Errno(114), text));
-    }
-    refuse_overlap(&first)?;
-    let reweights: BTreeMap<i32, f64> =
-        map.existing_osds().map(|(id, _)| (id.0, f64::from(map.weight_f32(id.0)))).collect();
-    let start = Weights { compat: weights_now(&map.crush), ..Weights::default() };
-    let (mut best, mut best_score, mut at) = (start.clone(), first.clone(), start.clone());
-    let (mut step, mut bad) = (options.step(), 0);
-    for _ in 0..options.max_iterations() {
-        let next = search.step(&best_score, &at, &reweights, step);
-        let score = search.judge(&next);
-        if misplaced(&first, &score) > max_misplaced {
-            if best_score.score < first.score {
-                break;
-            }
-            step /= 2.0;
-            at.clone_from(&best);
-        } else if score.score > best_score.score * 1.0001 {
-            bad += 1;
-            if bad < BAD_STEPS {
-                at = next;
-            } else {
-                step /= 2.0;
-                at.clone_from(&best);
-            }
-        } else {
-            bad = 0;
-            (best, best_score) = (next.clone(), score);
-            at = next;
-            if best_score.score == 0.0 {
-                break;
-            }
-        }
-    }
-    // Letting go of old reweights may cost a little.
-    let fudge = if best.reweight.is_empty() { 0.0 } else { 0.001 };
-    if best_score.score < first.score + fudge && best != start {
-        return Ok(best);
-    }
-    let text = "Unable to find further optimization, change balancer mode and retry might help";
-    Err((Errno(33), text.to_owned()))
 }
 
 /// An OSD below two roots would be given two weights.

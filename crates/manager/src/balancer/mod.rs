@@ -4,7 +4,8 @@
 //! 1. Nothing is moved while PGs are unknown or inactive, objects degraded, or as many misplaced as may be.
 //! 2. The commands of one plan are answered before the next one is made by itself.
 //! 3. What is even is left alone: see `maps::balance`.
-//! 4. By itself it looks at no more than `PGS_PER_TURN` PGs at a time, or at one pool; the next tick goes on with the others.
+//! 4. By itself it looks at no more than `PGS_PER_TURN` PGs at a time, or at one pool, or takes one step of a search for weights;
+//!    the next tick goes on with the others.
 //!
 //! Source: src/pybind/mgr/balancer/module.py.
 
@@ -24,6 +25,8 @@ use types::{Errno, Now, PgId, PoolId, Utime};
 pub(crate) use options::{Mode, Options};
 pub(crate) use plan::Plan;
 pub(crate) use score::evaluate;
+
+use compat::Search;
 
 use crate::pg_map::PgMap;
 use crate::sums::Sums;
@@ -54,6 +57,8 @@ pub(crate) struct Balancer {
     pub(crate) busy: bool,
     next_at: Duration,
     round: Option<Round>,
+    /// A search for weights, and the plan that they are for.
+    search: Option<Box<(Plan, Search)>>,
 }
 
 /// A look at all pools, in several turns.
@@ -79,8 +84,9 @@ impl Balancer {
     pub(crate) fn configure(&mut self, given: &BTreeMap<String, String>) {
         if self.options.set_from_mon(given) {
             self.next_at = Duration::ZERO;
-            // It was begun with other pools and limits.
+            // They were begun with other pools and limits.
             self.round = None;
+            self.search = None;
         }
     }
 
@@ -91,6 +97,7 @@ impl Balancer {
         }
         self.next_at = view.now.mono + self.options.sleep_interval();
         if !self.options.active() || !self.options.time_permits(view.now.wall) {
+            self.search = None;
             return None;
         }
         let pools = self.options.pool_names(view.map);
@@ -99,8 +106,43 @@ impl Balancer {
         }
         match self.options.mode() {
             Mode::Upmap => self.turn(view, pools),
-            _ => self.optimize(view, "auto".to_owned(), pools).ok(),
+            Mode::CrushCompat => self.search_turn(view, pools),
+            Mode::None => self.optimize(view, "auto".to_owned(), pools).ok(),
         }
+    }
+
+    /// One step of the search for weights that is under way, or the beginning of one.
+    fn search_turn(&mut self, view: View<'_>, pools: Vec<String>) -> Option<Plan> {
+        let most = view.options.float("target_max_misplaced_ratio");
+        // What was found on another map would undo what has changed since.
+        let under_way = self.search.take().filter(|s| places_alike(&s.0.map, view.map));
+        let made = match under_way {
+            None => {
+                self.start(view.now);
+                let plan = self.empty_plan(view, "auto".to_owned(), pools);
+                ready(view.pgs, most)
+                    .and_then(|()| Search::begin(&plan.map, view.pgs, &plan.pools, &self.options))
+                    .map(|search| (plan, search))
+            }
+            Some(under_way) => {
+                let (plan, mut search) = *under_way;
+                if search.turn(&plan.map, view.pgs, &plan.pools, most) {
+                    let found = ready(view.pgs, most).and_then(|()| search.found());
+                    let made = found.map(|weights| Plan { weights, ..plan });
+                    self.conclude(&made);
+                    return made.ok();
+                }
+                Ok((plan, search))
+            }
+        };
+        match made {
+            Ok(under_way) => {
+                self.search = Some(Box::new(under_way));
+                self.next_at = view.now.mono;
+            }
+            Err(why) => self.conclude(&Err(why)),
+        }
+        None
     }
 
     /// One turn of the round that is under way, or of a new one.
@@ -143,6 +185,14 @@ impl Balancer {
         self.last_duration = "0:00:00".to_owned();
     }
 
+    fn conclude(&mut self, made: &Result<Plan, (Errno, String)>) {
+        self.last_result = match made {
+            Ok(_) => DONE.to_owned(),
+            Err((_, text)) => text.clone(),
+        };
+        self.nothing_to_do = matches!(made, Err((Errno(114), _)));
+    }
+
     fn empty_plan(&self, view: View<'_>, name: String, pools: Vec<String>) -> Plan {
         let (mode, map) = (self.options.mode(), view.map.clone());
         Plan { name, mode, map, pools, upmaps: BTreeMap::new(), weights: compat::Weights::default() }
@@ -157,11 +207,7 @@ impl Balancer {
     ) -> Result<Plan, (Errno, String)> {
         self.start(view.now);
         let made = self.plan(view, name, pools);
-        self.last_result = match &made {
-            Ok(_) => DONE.to_owned(),
-            Err((_, text)) => text.clone(),
-        };
-        self.nothing_to_do = matches!(&made, Err((Errno(114), _)));
+        self.conclude(&made);
         made
     }
 
@@ -175,7 +221,9 @@ impl Balancer {
                 return Err((Errno(8), text.to_owned()));
             }
             Mode::CrushCompat => {
-                plan.weights = compat::search(view.map, view.pgs, &plan.pools, &self.options, most)?;
+                let mut search = Search::begin(view.map, view.pgs, &plan.pools, &self.options)?;
+                while !search.turn(view.map, view.pgs, &plan.pools, most) {}
+                plan.weights = search.found()?;
             }
             Mode::Upmap => {
                 let mut ids = pool_order(view.map, &plan.pools);
@@ -270,6 +318,15 @@ fn pool_order(map: &OsdMap, names: &[String]) -> VecDeque<PoolId> {
     let turn = map.epoch.0 as usize % pools.len().max(1);
     pools.rotate_left(turn);
     pools
+}
+
+/// Whether weights found on one map fit the other: the same tree, weights of OSDs, and pools.
+fn places_alike(a: &OsdMap, b: &OsdMap) -> bool {
+    let pools = |map: &OsdMap| {
+        let shape = |p: &maps::Pool| (p.pg_num, p.pgp_num, p.size, p.crush_rule);
+        map.pools.iter().map(|(id, p)| (*id, shape(p))).collect::<Vec<_>>()
+    };
+    a.crush_version == b.crush_version && a.weights == b.weights && pools(a) == pools(b)
 }
 
 /// Refuses while PGs have other worries.
@@ -415,6 +472,58 @@ mod tests {
         pgs.pgs.values_mut().for_each(|s| s.state = pg_state::ACTIVE | pg_state::CLEAN);
         pgs.ready = true;
         (map, pgs)
+    }
+
+    /// Gives osd.3 another weight.
+    fn reweigh(map: &mut OsdMap, to: u32) {
+        map.weights.iter_mut().skip(3).take(1).for_each(|w| *w = to);
+    }
+
+    /// What was found on the map of the search's beginning would take back what an operator did meanwhile.
+    #[test]
+    fn a_search_for_weights_begins_anew_when_the_map_or_the_hour_is_another() {
+        let given = BTreeMap::from([("target_max_misplaced_ratio".to_owned(), "0.9".to_owned())]);
+        let options = Values::new("mgr.x".to_owned(), &given);
+        // `None`: the hour is over.
+        type Change = fn(&mut OsdMap);
+        let cases: [(Option<Change>, bool); 6] = [
+            (Some(|map| map.crush_version += 1), false),
+            (Some(|map| reweigh(map, maps::flags::WEIGHT_IN)), false),
+            (Some(|map| map.pools.values_mut().for_each(|p| p.pgp_num -= 1)), false),
+            (Some(|map| map.pool_max += 1), true),
+            (None, false),
+            (Some(|map| reweigh(map, 0)), false),
+        ];
+        for (i, (change, goes_on)) in cases.into_iter().enumerate() {
+            let (mut map, pgs) = uneven(1);
+            reweigh(&mut map, maps::flags::WEIGHT_IN / 2);
+            let mut balancer = Balancer::default();
+            balancer.configure(&BTreeMap::from([
+                ("mgr/balancer/mode".to_owned(), "crush-compat".to_owned()),
+                ("mgr/balancer/end_time".to_owned(), "0100".to_owned()),
+            ]));
+            let mut now = Now { mono: Duration::from_secs(100), wall: Utime::new(0, 0) };
+            let mut tick = |map: &OsdMap, now: Now| {
+                let plan = balancer.tick(View { now, map, pgs: &pgs, options: &options });
+                (plan.map(|p| p.weights), balancer.search.as_ref().map(|s| s.0.map.epoch))
+            };
+            let begun = map.epoch;
+            (0..2).for_each(|_| assert_eq!(tick(&map, now), (None, Some(begun)), "{i}"));
+            let Some(change) = change else {
+                now.wall = Utime::new(3_600, 0);
+                assert_eq!(tick(&map, now), (None, None), "{i}");
+                continue;
+            };
+            change(&mut map);
+            map.epoch = map.epoch.next();
+            let expected = if goes_on { begun } else { map.epoch };
+            assert_eq!(tick(&map, now), (None, Some(expected)), "{i}");
+            if map.weights.get(3) == Some(&0) {
+                let found = (0..100).find_map(|_| tick(&map, now).0);
+                let weights = found.expect("a plan");
+                assert!(!weights.reweight.contains_key(&3), "it stays out: {weights:?}");
+            }
+        }
     }
 
     #[test]

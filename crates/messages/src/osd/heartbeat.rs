@@ -21,7 +21,8 @@ pub struct MOsdPing {
     pub mono_ping_stamp: SignedSpan,
     /// The replying side's monotonic clock at sending.
     pub mono_send_stamp: SignedSpan,
-    /// Upper bound of the difference between both clocks.
+    /// In Ceph an upper bound of the difference between both clocks. Loligo's OSDs send for how long the sender may count on
+    /// the other: in a ping the lease that is asked for, in a reply the one that is granted.
     pub delta_ub: Option<SignedSpan>,
     /// The payload is filled up to about this many bytes, to find networks that lose large packets.
     pub min_message_size: u32,

@@ -1,7 +1,7 @@
 //! The OSD's reply to a client's request.
 
 use codec::{Decode, DecodeError, Encode};
-use types::{Epoch, Eversion, PgId, RequestRedirect};
+use types::{Epoch, Eversion, Name, PgId, RequestRedirect};
 
 use super::raw_op::{decode_result_heads, encode_result_heads, join};
 use super::request::TRACE_LEN;
@@ -13,7 +13,7 @@ use crate::type_numbers;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct MOsdOpReply {
     /// The object's name, repeated.
-    pub object: String,
+    pub object: Name,
     pub pgid: PgId,
     pub ops: Vec<OpResult>,
     /// The request's flags with ACK and ONDISK replaced by what this reply says.
@@ -106,7 +106,7 @@ impl Payload for MOsdOpReply {
             return Err(DecodeError::Invalid { what: "osd_op_reply version", value: parts.version.into() });
         }
         let r = &mut parts.front;
-        let object = String::decode(r)?;
+        let object = Name::decode(r)?;
         let pgid = PgId::decode(r)?;
         let (flags, result) = (r.i64()?, r.i32()?);
         let bad_replay_version = Eversion::decode(r)?;

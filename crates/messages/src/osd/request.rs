@@ -1,7 +1,9 @@
 //! The client's request to an OSD: operations on one object, or on a placement group.
 
 use codec::{Decode, DecodeError, Encode, Reader};
-use types::{EntityName, Epoch, HObject, ObjectLocator, PoolId, ReqId, SnapContext, SnapId, SpgId, Utime};
+use types::{
+    EntityName, Epoch, HObject, Name, ObjectLocator, PoolId, ReqId, SnapContext, SnapId, SpgId, Utime,
+};
 
 use super::raw_op::{decode_ops, encode_ops, join};
 use super::{OsdOp, flags};
@@ -143,7 +145,7 @@ impl Payload for MOsdOp {
         let client_inc = r.i32()?;
         let mtime = Utime::decode(r)?;
         let locator = ObjectLocator::decode(r)?;
-        let name = String::decode(r)?;
+        let name = Name::decode(r)?;
         let ops = decode_ops(r, &parts.data)?;
         let snap = SnapId::decode(r)?;
         let snapc = SnapContext::decode(r)?;
@@ -164,8 +166,8 @@ impl Payload for MOsdOp {
 }
 
 /// A key equal to the name means no key. Source: hobject_t::set_key in src/common/hobject.h.
-fn object_of(head: OsdOpHead, locator: ObjectLocator, name: String, snap: SnapId) -> HObject {
-    let key = if locator.key == name { String::new() } else { locator.key };
+fn object_of(head: OsdOpHead, locator: ObjectLocator, name: Name, snap: SnapId) -> HObject {
+    let key = if locator.key == name { Name::new() } else { locator.key };
     HObject {
         pool: head.pgid.pgid.pool,
         hash: head.hash,
@@ -182,7 +184,7 @@ fn locator_of(object: &HObject) -> ObjectLocator {
     let nameless = object.name.is_empty();
     ObjectLocator {
         pool: object.pool,
-        key: if nameless { String::new() } else { object.key.clone() },
+        key: if nameless { Name::new() } else { object.key.clone() },
         nspace: object.nspace.clone(),
         hash: if nameless { object.hash.into() } else { -1 },
     }
@@ -191,7 +193,7 @@ fn locator_of(object: &HObject) -> ObjectLocator {
 /// Arguments of `copy-from` name another object: its name and where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CopySource {
-    pub object: String,
+    pub object: Name,
     pub locator: ObjectLocator,
 }
 

@@ -98,8 +98,23 @@ fn ls(ctx: &Ctx<'_>) -> Reply {
     if ctx.format.is_plain() { reply.with_outs("installed auth entries:\n") } else { reply }
 }
 
+/// Of an entity that is there, which an earlier release may have let in under any name.
 fn name_arg(text: &str) -> Result<AuthName, Reply> {
     AuthName::parse(text).ok_or_else(|| Reply::error(Errno::EINVAL, "bad entity name"))
+}
+
+/// Of one that may be made.
+fn new_name_arg(text: &str) -> Result<AuthName, Reply> {
+    let name = name_arg(text)?;
+    match is_plain(text) {
+        true => Ok(name),
+        false => Err(Reply::error(Errno::EINVAL, "bad entity name")),
+    }
+}
+
+/// In a keyring a line break would end the section, or the value, and begin another one.
+fn is_plain(text: &str) -> bool {
+    !text.contains(char::is_control)
 }
 
 fn export(ctx: &Ctx<'_>) -> Reply {
@@ -160,11 +175,20 @@ fn caps_arg(ctx: &WriteCtx<'_>) -> Result<BTreeMap<String, String>, Reply> {
     let mut out = BTreeMap::new();
     for pair in words.chunks_exact(2) {
         if let [service, text] = pair {
-            validate_caps(service, text).map_err(|e| Reply::error(Errno::EINVAL, e.to_string()))?;
-            out.insert(service.clone(), text.clone());
+            // A line break between words is as good as a blank.
+            let text = text.replace(['\n', '\r', '\t'], " ");
+            check_caps(service, &text).map_err(|e| Reply::error(Errno::EINVAL, e))?;
+            out.insert(service.clone(), text);
         }
     }
     Ok(out)
+}
+
+fn check_caps(service: &str, text: &str) -> Result<(), String> {
+    match is_plain(text) {
+        true => validate_caps(service, text).map_err(|e| e.to_string()),
+        false => Err(format!("{service} caps have a line break or a control character")),
+    }
 }
 
 fn new_key(ctx: &mut WriteCtx<'_>) -> CryptoKey {
@@ -184,7 +208,7 @@ fn differs(
 }
 
 fn add(ctx: &mut WriteCtx<'_>) -> Reply {
-    let parsed = name_arg(ctx.args.text_or_empty("entity")).and_then(|name| Ok((name, caps_arg(ctx)?)));
+    let parsed = new_name_arg(ctx.args.text_or_empty("entity")).and_then(|name| Ok((name, caps_arg(ctx)?)));
     let (name, mut caps) = match parsed {
         Ok(parsed) => parsed,
         Err(reply) => return reply,
@@ -201,6 +225,9 @@ fn add(ctx: &mut WriteCtx<'_>) -> Reply {
             return Reply::error(Errno::EINVAL, text);
         }
         if caps.is_empty() {
+            if let Some(why) = auth.caps.iter().find_map(|(service, text)| check_caps(service, text).err()) {
+                return Reply::error(Errno::EINVAL, why);
+            }
             caps.clone_from(&auth.caps);
         }
         key = Some(auth.key.clone());
@@ -220,7 +247,7 @@ fn add(ctx: &mut WriteCtx<'_>) -> Reply {
 }
 
 fn get_or_create(ctx: &mut WriteCtx<'_>, key_only: bool) -> Reply {
-    let parsed = name_arg(ctx.args.text_or_empty("entity")).and_then(|name| Ok((name, caps_arg(ctx)?)));
+    let parsed = new_name_arg(ctx.args.text_or_empty("entity")).and_then(|name| Ok((name, caps_arg(ctx)?)));
     let (name, caps) = match parsed {
         Ok(parsed) => parsed,
         Err(reply) => return reply,
@@ -285,9 +312,12 @@ fn import(ctx: &mut WriteCtx<'_>) -> Reply {
         Err(_) => return Reply::error(Errno::EINVAL, "error decoding keyring: not text"),
     };
     for (name, auth) in &ring.entries {
+        if !is_plain(&name.id) {
+            return Reply::error(Errno::EINVAL, "bad entity name");
+        }
         for (service, text) in &auth.caps {
-            if let Err(e) = validate_caps(service, text) {
-                return Reply::error(Errno::EINVAL, format!("{name}: {e}"));
+            if let Err(why) = check_caps(service, text) {
+                return Reply::error(Errno::EINVAL, format!("{name}: {why}"));
             }
         }
     }

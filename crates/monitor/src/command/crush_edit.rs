@@ -156,6 +156,9 @@ fn location_text(location: &Location) -> String {
     format!("{{{}}}", pairs.join(","))
 }
 
+/// How many devices a map may have that was made elsewhere, when there are fewer OSDs: as many as `mon_max_osd` allows.
+const HIGHEST_DEVICES: i32 = 10_000;
+
 fn setcrushmap(ctx: &mut WriteCtx<'_>) -> Reply {
     let bad = |text: String| Reply::error(Errno::EINVAL, text);
     let crush = match CrushMap::from_bytes(ctx.input.clone()) {
@@ -178,13 +181,13 @@ fn setcrushmap(ctx: &mut WriteCtx<'_>) -> Reply {
     if legacy {
         return bad("crush maps with ruleset != ruleid are no longer allowed".to_owned());
     }
+    // Before anything goes through all devices: a name alone makes them as many as its number says.
+    if crush.max_devices > ctx.osdmap().max_osd().max(HIGHEST_DEVICES) {
+        let id = crush.max_devices - 1;
+        return bad(format!("crush map has device {id}, which is above any OSD number"));
+    }
     if let Err((errno, why)) = check(ctx.osdmap(), &crush, Rules::All) {
         return Reply::error(errno, why);
-    }
-    let unknown =
-        (0..crush.max_devices).find(|id| crush.is_placed(*id) && *id >= ctx.osdmap().max_osd().max(10_000));
-    if let Some(id) = unknown {
-        return bad(format!("crush map has device {id}, which is above any OSD number"));
     }
     let changed = crush != *ctx.osdmap().crush;
     if changed && !set_crush(ctx.osdmap_mut(), &crush) {

@@ -46,6 +46,12 @@ fn add(ctx: &mut WriteCtx<'_>) -> Reply {
             socket.set_port(PORT);
         }
     }
+    if name.is_empty() || name.contains(|c: char| c.is_control() || c.is_whitespace()) {
+        return Reply::error(Errno::EINVAL, format!("'{}' is no name for a monitor", name.escape_debug()));
+    }
+    if addr.socket.is_none_or(|s| s.ip().is_unspecified() || s.ip().is_multicast()) {
+        return Reply::error(Errno::EINVAL, format!("nobody can reach mon.{name} at {addr}"));
+    }
     let mut map = MonMap::clone(&ctx.state().monmap);
     let addrs = AddrVec::single(addr);
     if let Some(known) = map.mons.get(&name) {

@@ -189,7 +189,7 @@ fn map_object(ctx: &Ctx<'_>) -> Reply {
     let Some(pool) = map.pool_by_name(pool_name) else {
         return Reply::error(Errno::ENOENT, format!("pool {pool_name} does not exist"));
     };
-    let locator = ObjectLocator { nspace: nspace.to_owned(), ..ObjectLocator::pool(pool) };
+    let locator = ObjectLocator { nspace: nspace.into(), ..ObjectLocator::pool(pool) };
     let raw = map.object_to_raw_pg(&locator, object);
     let (Some(raw), Some(pg)) = (raw, raw.and_then(|raw| map.raw_pg_to_pg(raw))) else {
         return Errno::ENOENT.into();

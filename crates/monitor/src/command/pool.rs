@@ -212,6 +212,9 @@ fn rename(ctx: &mut WriteCtx<'_>) -> Reply {
     if to.is_empty() {
         return Reply::from(Errno::EINVAL);
     }
+    if let Err((errno, why)) = pool::check_name(to) {
+        return Reply::error(errno, why);
+    }
     ctx.osdmap_mut().pool_names.insert(id, to.to_owned());
     Reply::done(format!("pool '{from}' renamed to '{to}'"))
 }

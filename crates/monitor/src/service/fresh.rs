@@ -7,6 +7,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use messages::Message;
+use messages::osd::MOsdFailure;
 use types::{ConnId, EntityType, Now};
 
 use crate::io::{Input, Output};
@@ -127,6 +129,15 @@ impl Monitor {
             let Some(session) = self.sessions.get_mut(&w.conn) else { continue };
             session.forwarded = true;
             out.push(Output::Forward { conn: w.conn, tid: w.tid, msg: w.msg });
+        }
+    }
+
+    /// While nobody leads: what an OSD did not hear from another one a while ago says little when somebody does. Who still does
+    /// not hear it says so again; refused connections stay true.
+    pub(crate) fn drop_old_reports(&mut self) {
+        if self.settings.quorum.leader.is_none() {
+            let silence = |m: &MOsdFailure| m.flags == MOsdFailure::FAILED;
+            self.waiting.retain(|w| !matches!(&w.msg, Message::OsdFailure(m) if silence(m)));
         }
     }
 

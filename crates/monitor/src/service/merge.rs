@@ -5,15 +5,13 @@
 
 use maps::{OsdMap, PgMergeMeta, Pool, pool_flags};
 use messages::osd::MOsdPgReadyToMerge;
-use messages::pg_state;
 use types::{ConnId, Epoch, PgId, PoolId};
 
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
 use crate::service::pool::edit_pool;
-use crate::state::PgDigest;
 
-/// Names pairs that can be merged now: everything is clean, and both PGs are at the same place.
+/// Names pairs that can be merged now: both PGs are clean, as the manager found for the pool as it is, and at the same place.
 pub(crate) fn shrink_pools(batch: &mut Batch) {
     let digest = batch.state().digest.clone();
     let map = batch.osdmap();
@@ -24,17 +22,19 @@ pub(crate) fn shrink_pools(batch: &mut Batch) {
         .filter(|(_, p)| waits(p) && p.pgp_num < p.pg_num && !p.has_flag(pool_flags::CREATING))
         .map(|(id, p)| (*id, PgId::new(*id, p.pg_num - 1)))
         .collect();
-    if due.is_empty() || !is_clean(&digest, map) {
-        return;
-    }
     for (id, source) in due {
-        let pair = [source, parent(source)];
+        let pair = [source, source.parent()];
         if pair.iter().any(|pg| has_upmap(batch.osdmap(), *pg)) {
             let map = batch.osdmap_mut();
             for pg in pair {
                 map.pg_upmap.remove(&pg);
                 map.pg_upmap_items.remove(&pg);
             }
+            continue;
+        }
+        let ready =
+            |p: &Pool| digest.steps.get(&id).is_some_and(|steps| steps.merge && steps.of == p.last_change);
+        if !batch.osdmap().pool(id).is_some_and(ready) {
             continue;
         }
         let [s, t] = pair.map(|pg| batch.osdmap().pg_to_up_acting(pg));
@@ -49,24 +49,12 @@ pub(crate) fn shrink_pools(batch: &mut Batch) {
     }
 }
 
-/// The PG that takes this one in: what is left without the highest bit of its number.
-fn parent(pg: PgId) -> PgId {
-    let highest = 31 - pg.seed.leading_zeros().min(31);
-    PgId::new(pg.pool, pg.seed & !(1 << highest))
-}
-
 fn has_upmap(map: &OsdMap, pg: PgId) -> bool {
     map.pg_upmap.contains_key(&pg) || map.pg_upmap_items.contains_key(&pg)
 }
 
-/// Whether the manager, which has seen this map, takes all PGs for clean.
-fn is_clean(digest: &PgDigest, map: &OsdMap) -> bool {
-    let whole = pg_state::ACTIVE | pg_state::CLEAN;
-    digest.epoch >= map.epoch && digest.pg_states.keys().all(|state| state & whole == whole)
-}
-
 /// Clients that do not know that this begins an interval send again what was under way.
-fn resend(p: &mut Pool, epoch: Epoch) {
+pub(crate) fn resend(p: &mut Pool, epoch: Epoch) {
     p.last_force_op_resend_prenautilus = epoch;
     p.last_force_op_resend_preluminous = epoch;
 }
@@ -77,7 +65,7 @@ impl Monitor {
         let Some(from) = self.live_osd(batch.osdmap(), conn) else { return };
         let seen = Epoch(u32::try_from(m.version.0).unwrap_or(0));
         let map = batch.osdmap();
-        let pair = [m.pgid, parent(m.pgid)].map(|pg| map.pg_to_up_acting(pg).acting_primary);
+        let pair = [m.pgid, m.pgid.parent()].map(|pg| map.pg_to_up_acting(pg).acting_primary);
         let Some(pool) = map.pool(m.pgid.pool) else { return };
         let asked = pool.pg_num == m.pgid.seed.saturating_add(1) && pool.pg_num_pending == m.pgid.seed;
         // Both must still be led by whoever says that they are ready.
@@ -100,16 +88,5 @@ impl Monitor {
             resend(p, epoch);
         });
         batch.answer_with_maps(conn, seen.next());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parents() {
-        let parent = |seed| super::parent(PgId::new(PoolId(1), seed)).seed;
-        assert_eq!([1, 2, 3, 5, 8, 31, 32].map(parent), [0, 0, 1, 1, 0, 15, 0]);
     }
 }

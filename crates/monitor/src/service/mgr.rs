@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use codec::{Decode, Encode};
 use messages::mgr::{MMgrBeacon, MMonMgrReport, MPgDigest};
-use types::{ConnId, Now, Utime};
+use types::{AddrKind, ConnId, Now, Utime};
 
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
@@ -21,6 +21,8 @@ impl Monitor {
         // A manager that has no map yet does not know the cluster's id.
         if !m.fsid.is_zero() && m.fsid != batch.state().fsid
             || self.sessions.get(&conn).is_none_or(|s| s.global_id.0 == 0)
+            // It lost its place and cannot work: it comes back in another life when it sees a map without itself.
+            || batch.osdmap().any_blocklisted(&m.addrs)
         {
             return;
         }
@@ -34,13 +36,16 @@ impl Monitor {
             features: m.features,
             modules: m.modules.clone(),
         };
-        if mgr.active.as_ref().is_some_and(|a| a.name == m.name && a.gid != m.gid) {
+        // One that had to log in anew has another number, and is the same process.
+        let same =
+            |a: &MgrDaemon| a.gid == m.gid || (a.name == m.name && a.addrs == m.addrs && !m.addrs.is_empty());
+        if mgr.active.as_ref().is_some_and(|a| a.name == m.name && !same(a)) {
             // It started anew: its earlier self is gone.
             drop_active(now, &self.settings, &mut mgr, batch, "restarted");
         }
         mgr.standbys.retain(|gid, d| *gid == m.gid || d.name != m.name);
         match &mut mgr.active {
-            Some(active) if active.gid == m.gid => {
+            Some(active) if same(active) => {
                 if daemon.available && !active.available {
                     let text = format!("Manager daemon {} is now available", m.name);
                     batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
@@ -149,11 +154,11 @@ pub(crate) fn promote(now: Now, settings: &Settings, mgr: &mut MgrState, batch: 
     }
 }
 
-/// Blocks an address until a time.
+/// Blocks an address until a time, whatever protocol it speaks. Source: OSDMonitor::blocklist.
 pub(crate) fn blocklist(batch: &mut Batch, addr: types::EntityAddr, until: Utime) {
     let map = batch.osdmap_mut();
     // An entry's time cannot be changed by an increment while it is there; the longer one wins in the next epoch.
-    map.blocklist.entry(addr).or_insert(until);
+    map.blocklist.entry(types::EntityAddr { kind: AddrKind::Any, ..addr }).or_insert(until);
 }
 
 /// Proposes the managers' state when it changed; what only beacons touch makes no new epoch.

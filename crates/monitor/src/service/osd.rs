@@ -2,7 +2,7 @@
 //!
 //! Source: src/mon/OSDMonitor.cc.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use maps::flags::osd_state;
@@ -44,6 +44,9 @@ pub(crate) struct OsdWatch {
     pub(crate) down_since: BTreeMap<i32, Duration>,
     /// By failed OSD and reporter.
     pub(crate) failures: BTreeMap<i32, BTreeMap<i32, FailureReport>>,
+    /// OSDs of which a report came with this batch. They are judged at its end: what waited long may be taken back by what
+    /// waited behind it.
+    pub(crate) to_judge: BTreeSet<i32>,
     /// The epoch in which each PG was last known to be clean, as its primaries told: what was before it, nobody needs.
     pub(crate) clean_epochs: BTreeMap<PgId, Epoch>,
     /// The map that each OSD had when it was last heard of.
@@ -169,7 +172,7 @@ impl Monitor {
         let since = now.mono.as_millis() as i64 - i64::from(m.failed_for_s.max(0)) * 1_000;
         let report = FailureReport { since, told: now.mono };
         self.watch.failures.entry(target).or_default().insert(reporter, report);
-        self.judge_failure(now, batch, target);
+        self.watch.to_judge.insert(target);
     }
 
     pub(crate) fn prepare_mark_me_down(

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use types::{EntityAddr, Epoch, Now, PgId};
+use types::{EntityAddr, Epoch, Now};
 
 use crate::edit;
 use crate::health::{MuteUpdate, mute_updates};
@@ -179,7 +179,8 @@ impl Monitor {
 
     /// Keeps what is still needed, and at least the usual number of epochs. A PG that is not clean needs to know who had it
     /// since it last was: with a gap there, members that come back could not tell that others have gone on without them. So
-    /// nothing is trimmed before every PG has been spoken of, those without a living member included.
+    /// nothing is trimmed before every PG has been spoken of, those without a living member included. OSDs rely on it: the
+    /// oldest map is one since which every PG was clean, or in the middle of an interval in which it was.
     ///
     /// Source: OSDMonitor::get_min_last_epoch_clean.
     fn trim_osdmaps(&mut self, batch: &mut Batch) {
@@ -193,8 +194,7 @@ impl Monitor {
         let map = batch.osdmap();
         self.watch.clean_epochs.retain(|pg, _| map.pool(pg.pool).is_some_and(|p| pg.seed < p.pg_num));
         let up = map.existing_osds().filter(|(_, o)| o.is_up()).map(|(id, _)| self.watch.epochs.get(&id.0));
-        let pgs = map.pools.iter().flat_map(|(id, pool)| (0..pool.pg_num).map(|seed| PgId::new(*id, seed)));
-        let clean = pgs.map(|pg| self.watch.clean_epochs.get(&pg));
+        let clean = map.served_pgs().map(|pg| self.watch.clean_epochs.get(&pg));
         for needed in up.chain(clean) {
             match needed {
                 Some(epoch) if epoch.0 > 0 => to = to.min(epoch.0),

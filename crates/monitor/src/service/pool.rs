@@ -47,6 +47,15 @@ struct Shape {
     stripe_width: u32,
 }
 
+/// A name that breaks lines or ends strings could be shown and typed nowhere.
+pub(crate) fn check_name(name: &str) -> Result<(), Refusal> {
+    if name.contains(char::is_control) {
+        let text = format!("pool name '{}' holds control characters", name.escape_debug());
+        return Err((Errno::EINVAL, text));
+    }
+    Ok(())
+}
+
 /// Makes a pool; gives its id.
 pub(crate) fn create(
     batch: &mut Batch,
@@ -57,6 +66,7 @@ pub(crate) fn create(
     if new.name.is_empty() {
         return Err((Errno::EINVAL, Errno::EINVAL.to_string()));
     }
+    check_name(new.name)?;
     let (pg_num, pgp_num) = pg_counts(batch, settings, new)?;
     let shape = match new.erasure {
         None => replicated_shape(batch, settings, new)?,

@@ -7,8 +7,9 @@ use types::{Now, PoolId};
 
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
+use crate::service::merge::resend;
 use crate::service::pool::edit_pool;
-use crate::state::Priority;
+use crate::state::{PgSteps, Priority};
 use crate::text::units;
 
 impl Monitor {
@@ -92,37 +93,37 @@ pub(crate) fn prune_purged_snaps(batch: &mut Batch) {
     }
 }
 
-/// The number of places that a pool's PGs should have now: those that will go move to where what takes them in is.
-fn places(p: &Pool) -> u32 {
-    p.pgp_num_target.min(p.pg_num_target).min(p.pg_num)
-}
-
-/// Pools whose PG count is to grow do so once their first PGs exist; then their PGs' places follow, once the new ones exist.
+/// Pools whose PG count is to grow do so once their first PGs exist; then their PGs' places follow, by as many at a time as the
+/// manager finds may move.
 pub(crate) fn grow_pools(batch: &mut Batch) {
-    let (epoch, at) = (batch.next_osdmap_epoch(), batch.osdmap().epoch);
+    let epoch = batch.next_osdmap_epoch();
     let digest = batch.state().digest.clone();
-    let settled = digest.epoch >= at && !digest.pg_states.contains_key(&0);
-    let due: Vec<(PoolId, bool)> = batch
+    let due: Vec<(PoolId, Option<u32>)> = batch
         .osdmap()
         .pools
         .iter()
         .filter(|(_, p)| !p.has_flag(pool_flags::CREATING))
         .filter_map(|(id, p)| match () {
-            () if p.pg_num < p.pg_num_target => Some((*id, true)),
-            () if p.pgp_num != places(p) && settled => Some((*id, false)),
-            () => None,
+            () if p.pg_num < p.pg_num_target => Some((*id, None)),
+            () => Some((*id, Some(next_pgp_num(p, digest.steps.get(id)?)?))),
         })
         .collect();
-    for (id, split) in due {
+    for (id, pgp_num) in due {
         edit_pool(batch, id, |p| {
-            if !split {
-                p.pgp_num = places(p);
+            if let Some(next) = pgp_num {
+                p.pgp_num = next;
                 return;
             }
             p.set_pg_num(p.pg_num_target);
-            // Clients that do not know that a split begins a new interval send again what was under way.
-            p.last_force_op_resend_prenautilus = epoch;
-            p.last_force_op_resend_preluminous = epoch;
+            resend(p, epoch);
         });
     }
+}
+
+/// A step towards the goal that was found for the pool as it is.
+fn next_pgp_num(p: &Pool, steps: &PgSteps) -> Option<u32> {
+    let goal = p.pgp_num_goal();
+    let on_the_way = p.pgp_num.min(goal)..=p.pgp_num.max(goal);
+    let fits = steps.of == p.last_change && steps.pgp_num != p.pgp_num;
+    (fits && on_the_way.contains(&steps.pgp_num)).then_some(steps.pgp_num)
 }

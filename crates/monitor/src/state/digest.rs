@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
+use codec::wire_struct;
 use maps::SnapIntervals;
 use messages::mgr::{HealthCheck, ProgressEvent};
 use messages::stats::{ObjectStatSum, PoolStat, StoreStatfs};
@@ -24,7 +24,21 @@ pub struct PgDigest {
     pub progress: BTreeMap<String, ProgressEvent>,
     /// Removed snapshots that no PG of the pool has clones of any more.
     pub purged_snaps: BTreeMap<PoolId, SnapIntervals>,
+    /// Pools whose PG counts are on the way to their targets.
+    pub steps: BTreeMap<PoolId, PgSteps>,
 }
+
+/// The next steps of a pool's PG counts, as what is known of its PGs permits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PgSteps {
+    /// The pool's last change when this was found; after another one it says nothing.
+    pub of: Epoch,
+    /// Its next `pgp_num`; 0: none for now.
+    pub pgp_num: u32,
+    /// Whether its last PG and the one that takes it in are both clean.
+    pub merge: bool,
+}
+wire_struct!(PgSteps(1, 1) { of, pgp_num, merge });
 
 impl PgDigest {
     /// What is left of a digest when nobody stands for it any more: use of space, but neither states of PGs nor rates.
@@ -33,6 +47,7 @@ impl PgDigest {
         let pgs: u32 = old.pg_states.values().sum();
         let mut new = Self { rates: Rates::default(), checks: BTreeMap::new(), ..old.clone() };
         new.progress.clear();
+        new.steps.clear();
         new.pools.values_mut().for_each(|pool| pool.rates = Rates::default());
         new.pg_states = if pgs == 0 { BTreeMap::new() } else { [(0, pgs)].into() };
         if pgs > 0 {
@@ -44,40 +59,7 @@ impl PgDigest {
         new
     }
 }
-
-impl Encode for PgDigest {
-    fn encode(&self, w: &mut Writer) {
-        w.envelope(2, 1, |w| {
-            self.stamp.encode(w);
-            self.epoch.encode(w);
-            self.pg_states.encode(w);
-            self.pools.encode(w);
-            self.osds.encode(w);
-            self.rates.encode(w);
-            self.checks.encode(w);
-            self.progress.encode(w);
-            self.purged_snaps.encode(w);
-        });
-    }
-}
-impl Decode for PgDigest {
-    const MIN_SIZE: usize = 6;
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("PgDigest", 2, |r, env| {
-            Ok(Self {
-                stamp: Decode::decode(r)?,
-                epoch: Decode::decode(r)?,
-                pg_states: Decode::decode(r)?,
-                pools: Decode::decode(r)?,
-                osds: Decode::decode(r)?,
-                rates: Decode::decode(r)?,
-                checks: Decode::decode(r)?,
-                progress: Decode::decode(r)?,
-                purged_snaps: if env.version >= 2 { Decode::decode(r)? } else { BTreeMap::new() },
-            })
-        })
-    }
-}
+wire_struct!(PgDigest(3, 1) { stamp, epoch, pg_states, pools, osds, rates, checks, progress } since 2 { purged_snaps } since 3 { steps });
 
 /// One pool.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -154,19 +136,22 @@ pub fn add_statfs(sum: &mut StoreStatfs, s: &StoreStatfs) {
 
 #[cfg(test)]
 mod tests {
+    use codec::{Decode, Encode};
+
     use super::*;
 
     #[test]
     fn digests_of_the_first_form_are_read() {
         let purged_snaps = BTreeMap::from([(PoolId(3), SnapIntervals::from_iter([(1, 4)]))]);
-        let digest = PgDigest { epoch: Epoch(7), purged_snaps, ..PgDigest::default() };
+        let steps = BTreeMap::from([(PoolId(3), PgSteps { of: Epoch(6), pgp_num: 5, merge: true })]);
+        let digest = PgDigest { epoch: Epoch(7), purged_snaps, steps, ..PgDigest::default() };
         let bytes = digest.to_bytes();
         assert_eq!(PgDigest::from_bytes(bytes.clone()), Ok(digest.clone()));
-        let without = PgDigest { purged_snaps: BTreeMap::new(), ..digest };
-        // The first form: another version, and the last field's 4 bytes less.
+        let without = PgDigest { purged_snaps: BTreeMap::new(), steps: BTreeMap::new(), ..digest };
+        // The first form: another version, and the last fields' 8 bytes less.
         let mut old = without.to_bytes().to_vec();
-        old.truncate(old.len() - 4);
-        for (at, change) in [(0, 1), (2, 4)] {
+        old.truncate(old.len() - 8);
+        for (at, change) in [(0, 2), (2, 8)] {
             if let Some(byte) = old.get_mut(at) {
                 *byte -= change;
             }

@@ -25,7 +25,7 @@ use types::{AuthName, Epoch, Fsid, PoolId, Utime};
 pub use change::Change;
 pub(crate) use config::split_key;
 pub use config::{ConfigChange, ConfigDb, ConfigEntry, EntityView, Mask, parse_who};
-pub use digest::{OsdUsage, PgDigest, PoolUsage, Rates, add_statfs};
+pub use digest::{OsdUsage, PgDigest, PgSteps, PoolUsage, Rates, add_statfs};
 pub use log::{ClusterLog, LOG_KEPT, LogEntry, Priority, line as log_line};
 pub use mgr::{MgrDaemon, MgrState};
 pub use osd_diff::diff;

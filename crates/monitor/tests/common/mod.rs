@@ -160,9 +160,22 @@ impl World {
     }
 
     pub fn send(&mut self, conn: ConnId, msg: impl Into<Message>) {
+        self.bring(conn, msg.into());
+        self.run();
+    }
+
+    fn bring(&mut self, conn: ConnId, msg: Message) {
         self.next_tid += 1;
         let header = Header { tid: self.next_tid, ..Header::default() };
-        self.input(Input::Message { conn, header, msg: msg.into() });
+        self.input(Input::Message { conn, header, msg });
+    }
+
+    /// Sends these while a change of the administrator's is under way: they are worked through together.
+    pub fn send_behind_a_change(&mut self, messages: Vec<(ConnId, Message)>) {
+        let cmd = format!(r#"{{"prefix":"config-key set","key":"k","val":"{}"}}"#, self.next_tid);
+        self.bring(ConnId(1), MMonCommand { fsid: FSID, cmd: vec![cmd], ..MMonCommand::default() }.into());
+        assert_eq!(self.log.len(), 1, "a proposal is under way");
+        messages.into_iter().for_each(|(conn, msg)| self.bring(conn, msg));
         self.run();
     }
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 use maps::flags::map_flags;
 use maps::pool_flags;
 use messages::Message;
+use messages::mon::MOsdMap;
 use messages::osd::{MOsdBackoff, backoff_op, flags};
-use objecter::{Input, Request, ServicePeer, Settings};
-use types::{Epoch, Errno, PoolId};
+use objecter::{Input, OpRequest, Request, ServicePeer, Settings};
+use types::{Epoch, Errno, PoolId, SnapContext, SnapId};
 
 use crate::bed::{Bed, POOL, Sent, write};
 
@@ -159,6 +160,32 @@ fn the_monitor_can_force_it() {
     b.change(|_, _| {});
     b.give();
     assert!(b.take_names().is_empty());
+}
+
+#[test]
+fn snapshots_that_were_removed_meanwhile_are_left_out_when_it_is_sent_again() {
+    for jumped in [false, true] {
+        let mut b = Bed::new();
+        b.submit(Request::Op(Box::new(OpRequest {
+            snapc: SnapContext { seq: 9, snaps: vec![9, 7, 4] },
+            ..write("a")
+        })));
+        b.take_sent();
+        b.change(|inc, _| inc.remove_snap(POOL, SnapId(7)));
+        b.change(|inc, _| inc.remove_snap(POOL, SnapId(5)));
+        let osd = b.osd_of("a");
+        b.fail(osd);
+        if jumped {
+            // The maps between are forgotten.
+            let full = b.full();
+            b.mon_says(0, MOsdMap { oldest: full.newest, ..full }.into());
+        } else {
+            b.give();
+        }
+        let sent = b.take_sent();
+        let again = sent.last().expect("sent again").op();
+        assert_eq!(again.snapc, SnapContext { seq: 9, snaps: vec![9, 4] }, "jumped: {jumped}");
+    }
 }
 
 #[test]

@@ -93,8 +93,10 @@ impl Page<'_> {
             return Err(Errno::EINVAL.into());
         }
         let (found, next) = self.collect(env)?;
-        let entries =
-            found.into_iter().map(|o| ListedObject { nspace: o.nspace, name: o.name, key: o.key }).collect();
+        let entries = found
+            .into_iter()
+            .map(|o| ListedObject { nspace: o.nspace.into(), name: o.name.into(), key: o.key.into() })
+            .collect();
         let rval = next.is_none().then_some(1);
         let answer = PgnlsResponse { cursor: next.unwrap_or(end), entries };
         Ok(Answer { rval, data: answer.to_bytes() })
@@ -102,7 +104,7 @@ impl Page<'_> {
 
     fn list_old(&self, env: &mut ExecEnv<'_>) -> Outcome {
         let (found, next) = self.collect(env)?;
-        let entries = found.into_iter().map(|o| (o.name, o.key)).collect();
+        let entries = found.into_iter().map(|o| (o.name.into(), o.key.into())).collect();
         let rval = next.is_none().then_some(1);
         let answer = PglsResponse { cursor: next.unwrap_or_else(HObject::max), entries };
         Ok(Answer { rval, data: answer.to_bytes() })

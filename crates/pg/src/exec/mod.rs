@@ -44,6 +44,7 @@ use types::{
 };
 
 use crate::OsdConfig;
+use crate::dirty::Dirty;
 use crate::entry::EntryKind;
 use crate::info::PgSums;
 use crate::missing::Missing;
@@ -69,6 +70,8 @@ pub struct ExecEnv<'a> {
     pub range: (HObject, HObject),
     /// Objects that this copy lacks: a read of one of them (a clone, say) must wait.
     pub missing: &'a Missing,
+    /// Whether any member lacks the object: a write that copies it must wait.
+    pub is_degraded: &'a dyn Fn(&HObject) -> bool,
     /// Lists what the newest scrub has found; the question and the answer are the operation's data.
     pub list_scrub: &'a dyn Fn(Bytes) -> Result<Bytes, Errno>,
     pub requester: &'a Requester,
@@ -102,6 +105,7 @@ pub struct EntryDraft {
     pub version: Eversion,
     pub prior_version: Eversion,
     pub user_version: u64,
+    pub dirty: Dirty,
 }
 
 /// What an execution wants to happen besides changing objects: once durable for a write, at once for a read.
@@ -271,7 +275,8 @@ fn finish(
         ObjectState::default()
     };
     let prior_version = before.info.version;
-    let entry = EntryDraft { kind, object: head.clone(), version, prior_version, user_version };
+    let dirty = if before.exists { Dirty::of(&s.txn, &s.key) } else { Dirty::ALL };
+    let entry = EntryDraft { kind, object: head.clone(), version, prior_version, user_version, dirty };
     Executed {
         result,
         results,

@@ -12,6 +12,7 @@ use types::{Errno, Eversion, HObject, SnapId};
 use super::answer::{Answer, Outcome};
 use super::scratch::Scratch;
 use super::{EntryDraft, ExecEnv, ExecStop, write};
+use crate::dirty::Dirty;
 use crate::entry::EntryKind;
 use crate::object::{CloneInfo, INFO_ATTR, ObjectInfo, ObjectState, SNAPSET_ATTR, SnapSet, info_flags};
 
@@ -103,6 +104,10 @@ pub(super) fn rollback(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, snap: SnapId)
         Serving::Head | Serving::Nothing => return remove_for_rollback(env, s),
         Serving::Clone(clone) => clone,
     };
+    if (env.is_degraded)(&clone) {
+        // Every member copies its own clone. Source: PrimaryLogPG::_rollback_to, block_write_on_degraded_snap.
+        return Err(ExecStop::Missing(clone).into());
+    }
     let then = load_clone(env, &clone)?;
     if !then.is_present() {
         return remove_for_rollback(env, s);
@@ -186,7 +191,8 @@ fn make_clone(env: &ExecEnv<'_>, head: &HObject, s: &mut Scratch<'_>, seq: u64) 
     let overlap = if before.size > 0 { vec![(0, before.size)] } else { Vec::new() };
     let (prior_version, user_version, size) = (before.version, before.user_version, before.size);
     s.state.to_mut().snapset.clones.insert(object.snap.0, CloneInfo { snaps, size, overlap });
-    EntryDraft { kind: EntryKind::Clone, object, version, prior_version, user_version }
+    let dirty = Dirty::ALL;
+    EntryDraft { kind: EntryKind::Clone, object, version, prior_version, user_version, dirty }
 }
 
 /// A clone's info: the head's but for who watches. Source: object_info_t::copy_user_bits.

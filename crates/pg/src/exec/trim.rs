@@ -7,6 +7,7 @@ use types::{Eversion, HObject, SnapId};
 
 use super::snaps::{intersect, total};
 use super::{EntryDraft, ExecStop, Executed};
+use crate::dirty::Dirty;
 use crate::entry::EntryKind;
 use crate::info::PgSums;
 use crate::object::{CloneInfo, ObjectState, info_flags};
@@ -43,7 +44,14 @@ pub fn trim(
         delta.objects_omap -= i64::from(info.test(info_flags::OMAP));
         txn.remove(&key);
         let prior_version = info.version;
-        entries.push(EntryDraft { kind: EntryKind::Delete, object, version, prior_version, user_version: 0 });
+        entries.push(EntryDraft {
+            kind: EntryKind::Delete,
+            object,
+            version,
+            prior_version,
+            user_version: 0,
+            dirty: Dirty::ALL,
+        });
         version = Eversion::new(version.epoch, version.version + 1);
     }
     let key = ObjectKey::replicated(head.clone());
@@ -55,13 +63,16 @@ pub fn trim(
         txn.remove(&key);
         delta.objects -= 1;
         delta.whiteouts -= 1;
+        // A deletion that left a whiteout kept the flag.
+        delta.objects_omap -= i64::from(state.info.test(info_flags::OMAP));
         state = ObjectState::default();
     } else {
         state.info.prior_version = prior_version;
         state.info.version = version;
         state.save(&key, true, &mut txn);
     }
-    entries.push(EntryDraft { kind, object: head.clone(), version, prior_version, user_version: 0 });
+    let dirty = Dirty::of(&txn, &key);
+    entries.push(EntryDraft { kind, object: head.clone(), version, prior_version, user_version: 0, dirty });
     Ok(Some(Executed { txn, entries, new_state: Some(state), delta, ..Executed::default() }))
 }
 

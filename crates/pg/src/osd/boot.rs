@@ -68,6 +68,7 @@ impl OsdCore {
     pub(super) fn mon_connected(&mut self) {
         self.boot.mon = true;
         self.cluster_log_again();
+        self.heartbeats.report_again();
         self.shared.send_mon(mon::subscribe(self.shared.epoch().next()));
         if !self.boot.is_up() {
             self.shared.send_mon(mon::newest_osdmap(1));
@@ -157,6 +158,11 @@ impl OsdCore {
         .into()
     }
 
+    /// More of what the shell knows of the host, shown from the next boot on.
+    pub fn add_host_metadata(&mut self, more: BTreeMap<String, String>) {
+        self.addrs.host.extend(more);
+    }
+
     /// What `ceph osd metadata` shows.
     fn metadata(&self) -> BTreeMap<String, String> {
         let size = self.shared.store.statfs().total_bytes;
@@ -242,7 +248,8 @@ impl OsdCore {
         let (mut pgs, mut clean) = (Vec::new(), epoch);
         for (id, pg) in self.pgs.iter().filter(|(_, pg)| pg.is_primary(&self.shared)) {
             pgs.push(id.pgid);
-            // What is clean needs nothing from before now. Source: pg_stat_t::get_effective_last_epoch_clean.
+            // What is clean needs nothing from before now: who learns later of an interval that began earlier presumes writes in
+            // it. Source: pg_stat_t::get_effective_last_epoch_clean.
             if pg.cluster_state(&self.shared) & messages::pg_state::CLEAN == 0 {
                 clean = clean.min(pg.info.history.last_epoch_clean);
             }

@@ -33,7 +33,7 @@ impl OsdCore {
                             acked.put(id, v);
                         }
                         PgDone::Activated => pg.activated(cx.whoami, 0, cx),
-                        PgDone::Pulled { objects } => pg.pulled(&objects, cx),
+                        PgDone::Pulled { from, objects } => pg.pulled(from, objects, cx),
                         PgDone::Pushed { objects } => pg.pushed(objects, cx),
                         PgDone::BackfillProgress { last_backfill } => pg.backfill_moved(last_backfill, cx),
                     }

@@ -120,6 +120,13 @@ impl Heartbeats {
         self.search = Some(Search::default());
     }
 
+    /// A new session with the monitors: nobody knows whether what was reported over the last one has arrived.
+    pub fn report_again(&mut self) {
+        for reported in self.peers.values_mut().filter_map(|p| p.reported.as_mut()) {
+            *reported = Duration::ZERO;
+        }
+    }
+
     pub fn is_searching(&self) -> bool {
         self.search.is_some()
     }

@@ -11,8 +11,9 @@ use store::Txn;
 use types::{Epoch, HObject, PgId, SpgId};
 
 use super::{OsdCore, superblock};
+use crate::FatalReason;
 use crate::info::PgInfo;
-use crate::interval::{IntervalKey, PastIntervals, close_interval};
+use crate::interval::{IntervalKey, PastIntervals};
 use crate::log::PgLog;
 use crate::missing::Missing;
 use crate::pg::{Pg, persist};
@@ -42,7 +43,7 @@ impl OsdCore {
         let oldest = wanted.iter().map(|pgid| pgid.pool).collect::<BTreeSet<_>>();
         let history = self.maps_back_to_birth(&map, &oldest, recent);
         for pgid in wanted {
-            let mut pg = born(pgid, &history);
+            let mut pg = born(pgid, &history, self.shared.config.presumes_writes());
             let range = crate::range::pg_range(pgid, pg.key.pg_num);
             if crate::pg::remove::make_way(pg.id.shard, &range, txn, &mut self.shared) {
                 pg.info.last_backfill = HObject::min();
@@ -69,7 +70,12 @@ impl OsdCore {
                 Some(map) => map.clone(),
                 None => match superblock::full_map(&mut self.shared.store, e) {
                     Ok(Some(map)) => Arc::new(map),
-                    _ => break,
+                    Ok(None) => break,
+                    Err(error) => {
+                        // Who had the PGs before is not known then.
+                        self.shared.fail(FatalReason::Store(error.to_string()));
+                        break;
+                    }
                 },
             };
             let any = pools.iter().any(|p| map.pool(*p).is_some());
@@ -84,7 +90,7 @@ impl OsdCore {
 }
 
 /// A copy of a PG as the last of `history` has it, with the intervals before.
-fn born(pgid: PgId, history: &[Arc<OsdMap>]) -> Pg {
+fn born(pgid: PgId, history: &[Arc<OsdMap>], presume: bool) -> Pg {
     let key_in = |map: &OsdMap| {
         let pool = map.pool(pgid.pool)?;
         IntervalKey::of(map, ancestor(pgid, pool.pg_num))
@@ -107,7 +113,7 @@ fn born(pgid: PgId, history: &[Arc<OsdMap>]) -> Pg {
                 h.same_primary_since = map.epoch;
             }
             Some((was, last)) if key.begins_interval(was) => {
-                past.push(close_interval(h.same_interval_since, last, was, h.last_epoch_clean));
+                past.close(h.same_interval_since, last, was, h.last_epoch_clean, presume);
                 h.same_interval_since = map.epoch;
                 if was.members.up != key.members.up {
                     h.same_up_since = map.epoch;

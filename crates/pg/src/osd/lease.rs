@@ -9,6 +9,9 @@ use std::time::Duration;
 /// The part by which spans grow where they are waited out, so that clocks may run apart.
 const DRIFT: u32 = 16;
 
+/// Questions to an OSD that are remembered at most; one comes with each heartbeat and activation.
+const ASKED_MAX: usize = 64;
+
 /// A span with room for clocks that run apart.
 pub(crate) fn padded(span: Duration) -> Duration {
     span + span / DRIFT
@@ -54,6 +57,9 @@ impl Leases {
         }
         if asked.back() != Some(&now) {
             asked.push_back(now);
+        }
+        if asked.len() > ASKED_MAX {
+            asked.pop_front();
         }
     }
 

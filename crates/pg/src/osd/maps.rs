@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use codec::{Decode, Encode};
 use maps::{ApplyError, Incremental, OsdMap};
 use messages::mon::MOsdMap;
 use store::Txn;
-use types::{ConnId, Epoch, OsdId, SpgId};
+use types::{ConnId, EntityType, Epoch, OsdId, SpgId};
 
-use super::shared::Done;
+use super::shared::{Done, Shared};
 use super::{OsdCore, mon, superblock};
 use crate::interval::IntervalKey;
 use crate::io::{FatalReason, LogLevel, Output};
@@ -17,6 +18,13 @@ use crate::pg::{self, Pg};
 
 /// Increments sent to a client or peer in one message. Source: osd_map_share_max_epochs.
 const SHARE_MAX: u32 = 40;
+
+/// How long the monitors have to tell clients that an OSD is down, before their other OSDs do; and who does not hear of it from us.
+///
+/// A client whose monitor is cut off together with that OSD would wait until it gives the monitor up, half a minute later
+/// (mon_client_ping_timeout), although the others have long gone on.
+const TELL_CLIENTS_AFTER: Duration = Duration::from_millis(200);
+const IDLE_CLIENT: Duration = Duration::from_secs(60);
 
 /// What a run of maps changed.
 #[derive(Default)]
@@ -41,7 +49,9 @@ impl OsdCore {
         if last <= current {
             return;
         }
-        if first > current.next() && !m.full.contains_key(&first) {
+        // Maps are left out only when the monitors have forgotten them: then every PG has been clean since.
+        let forgotten = first <= m.oldest && m.full.contains_key(&first);
+        if first > current.next() && !forgotten {
             self.shared.send_mon(mon::subscribe(current.next()));
             return;
         }
@@ -125,13 +135,14 @@ impl OsdCore {
         done: &mut Advanced,
     ) -> Result<(), crate::object::LoadError> {
         let mut born: Vec<Pg> = Vec::new();
+        let presume = self.shared.config.presumes_writes();
         for (id, pg) in &mut self.pgs {
             if map.pool(id.pgid.pool).is_none() {
                 done.removed.insert(*id);
             }
             let Some(key) = IntervalKey::of(map, id.pgid) else { continue };
             let was = pg.key.pg_num;
-            if pg.advance_map(last, map, key, txn) {
+            if pg.advance_map(last, map, key, presume, txn) {
                 done.changed.insert(*id);
             }
             let Some(pool) = map.pool(id.pgid.pool).filter(|p| p.pg_num > was && was > 0) else { continue };
@@ -173,8 +184,7 @@ impl OsdCore {
                 let mut pg = self.pgs.remove(&id);
                 if let Some(pg) = &mut pg {
                     pg.stop(&mut self.shared);
-                    let waiting = pg.waiting_for_active.drain(..).map(|op| (op.conn, op.tid));
-                    self.shared.dropped.extend(waiting);
+                    pg.waiting_for_active.drain(..).for_each(|op| op.drop_it(&mut self.shared));
                 }
                 done.changed.remove(&id);
                 self.shared.sessions.values_mut().for_each(|s| s.backoffs.forget(id));
@@ -185,7 +195,14 @@ impl OsdCore {
             if let Some(pg) = self.pgs.get_mut(&target) {
                 let range = crate::range::pg_range(target.pgid, pool.pg_num);
                 let whole = !pg::remove::make_way(target.shard, &range, txn, cx);
-                pg.join(taken, pool, whole, txn);
+                let ended = pg.past.iter().next_back().map(|i| i.first);
+                let served = pg.phase == pg::Phase::Active
+                    && ended.is_some_and(|e| e == pg.info.history.last_interval_clean);
+                if !pg.join(taken, pool, whole, txn) && served {
+                    let text =
+                        format!("pg {target} was merged at versions that its primary does not stand at");
+                    cx.cluster_log(LogLevel::Error, text);
+                }
                 done.changed.insert(target);
                 continue;
             }
@@ -217,6 +234,7 @@ impl OsdCore {
         }
         self.superblock.save(&mut txn);
         self.shared.submit(txn, Done::Nothing);
+        self.note_purged_snaps(&done.maps);
         self.remove_pools(&before, &done.removed);
         self.drop_sessions(&before, &map);
         self.shared.out.push(Output::MapChanged);
@@ -232,6 +250,14 @@ impl OsdCore {
         }
         self.heartbeat_peers_changed();
         self.map_arrived();
+    }
+
+    fn note_purged_snaps(&mut self, new: &BTreeMap<Epoch, Arc<OsdMap>>) {
+        let Shared { map, purged_snaps, .. } = &mut self.shared;
+        for (pool, snaps) in new.values().flat_map(|m| &m.new_purged_snaps) {
+            purged_snaps.entry(*pool).or_default().union_of(snaps);
+        }
+        purged_snaps.retain(|pool, _| map.pool(*pool).is_some());
     }
 
     /// Forgets maps that no OSD needs (`oldest` is the monitors' oldest) beyond the number to keep.
@@ -263,6 +289,37 @@ impl OsdCore {
             let same = now.osd(osd.0).is_some_and(|o| o.is_up() && o.info.up_from == old.info.up_from);
             if !same && osd.0 != self.shared.whoami {
                 self.shared.out.push(Output::DropOsd { osd });
+            }
+            if !now.is_up(osd.0) {
+                // While one after the other goes down, the clients are told of the first in time.
+                self.tell_clients.get_or_insert(self.shared.now.mono + TELL_CLIENTS_AFTER);
+            }
+        }
+    }
+
+    /// An OSD went down: clients that work with us and have not shown that they know get our map.
+    pub(super) fn tell_clients(&mut self) {
+        let (now, current) = (self.shared.now.mono, self.shared.epoch());
+        if self.tell_clients.take_if(|at| *at <= now).is_none() {
+            return;
+        }
+        let sessions = self.shared.sessions.iter();
+        let behind = sessions.filter(|(_, s)| {
+            let works = s.epoch.0 > 0 && now.saturating_sub(s.asked) < IDLE_CLIENT;
+            works && s.epoch < current && s.peer.name.entity_type() == Some(EntityType::Client)
+        });
+        let behind: Vec<(ConnId, Epoch)> = behind.map(|(conn, s)| (*conn, s.epoch)).collect();
+        for (conn, theirs) in behind {
+            self.share_map(ShareTo::Conn(conn), theirs);
+        }
+    }
+
+    /// Whose operations were dropped gets our map: only with that a client sends them again. It had the map that was ours
+    /// when they came, and asks nobody for another.
+    pub(super) fn tell_senders(&mut self, dropped: &[(ConnId, u64)]) {
+        for (conn, _) in dropped {
+            if let Some(theirs) = self.shared.sessions.get(conn).map(|s| s.epoch) {
+                self.share_map(ShareTo::Conn(*conn), theirs);
             }
         }
     }
@@ -302,6 +359,10 @@ impl OsdCore {
                     s.epoch = reached;
                 }
                 self.shared.out.push(Output::Reply { conn, tid: 0, msg: m.into() });
+                if reached > theirs {
+                    // A client takes what it is given for all there is, and would ask the monitors only after seconds.
+                    self.share_map(to, reached);
+                }
             }
             ShareTo::Osd(osd) => self.shared.out.push(Output::SendOsd { osd: OsdId(osd), msg: m.into() }),
         }

@@ -2,6 +2,9 @@
 //!
 //! Source: OSDService::send_ready_to_merge in src/osd/OSD.cc.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
 use messages::PaxosVersion;
 use messages::osd::MOsdPgReadyToMerge;
 use types::SpgId;
@@ -10,6 +13,10 @@ use super::OsdCore;
 use crate::pg::Pg;
 use crate::pg::join::{Readiness, pending};
 
+/// A pair serves nobody for so long at most, whatever its PGs wait for: then the merge is called off. The monitors try again when
+/// all is clean.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 impl OsdCore {
     /// Says again at each tick what the pairs that are led from here are ready for, until the map changes.
     pub(super) fn merge_tick(&mut self) {
@@ -17,10 +24,12 @@ impl OsdCore {
             return;
         }
         let map = self.shared.map.clone();
-        for (id, pool) in map.pools.iter().filter(|(_, p)| p.pg_num_pending < p.pg_num) {
-            if let Some((source, target)) = pending(*id, pool) {
-                self.tell_readiness(source, target);
-            }
+        let pairs = map.pools.iter().filter(|(_, p)| p.pg_num_pending < p.pg_num);
+        let pairs: Vec<(SpgId, SpgId)> = pairs.filter_map(|(id, pool)| pending(*id, pool)).collect();
+        let named: BTreeSet<SpgId> = pairs.iter().map(|(source, _)| *source).collect();
+        self.merge_waits.retain(|source, _| named.contains(source));
+        for (source, target) in pairs {
+            self.tell_readiness(source, target);
         }
     }
 
@@ -36,6 +45,7 @@ impl OsdCore {
             (Some(Readiness::Yes), Some(Readiness::Yes)) => true,
             // Led by two: the pair cannot be merged as it is placed now.
             (Some(Readiness::No), _) | (_, Some(Readiness::No)) | (Some(Readiness::Yes), None) => false,
+            _ if waits_long(&mut self.merge_waits, source, self.shared.now.mono) => false,
             _ => return,
         };
         let mut msg = MOsdPgReadyToMerge {
@@ -53,4 +63,10 @@ impl OsdCore {
         }
         self.shared.send_mon(msg);
     }
+}
+
+/// Whether a pair has been waiting for longer than its clients can be asked to.
+fn waits_long(waits: &mut BTreeMap<SpgId, Duration>, source: SpgId, now: Duration) -> bool {
+    let since = *waits.entry(source).or_insert(now);
+    now.saturating_sub(since) >= PATIENCE
 }

@@ -15,6 +15,7 @@ mod hold;
 mod instantiate;
 pub(crate) mod lease;
 mod maps;
+mod memory;
 mod merge;
 pub(crate) mod mon;
 mod report;
@@ -26,7 +27,7 @@ pub(crate) mod shared;
 mod superblock;
 mod track;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,6 +58,8 @@ pub struct OsdCore {
     boot: Boot,
     /// Messages that name a map we do not have yet, in the order of their arrival.
     waiting_for_map: VecDeque<Waiting>,
+    /// OSDs that sent what does not decode: each is named in the log once.
+    not_understood: BTreeSet<i32>,
     heartbeats: Heartbeats,
     reports: report::Reports,
     tracker: track::Tracker,
@@ -68,6 +71,10 @@ pub struct OsdCore {
     stopping: bool,
     /// The fullness that was last told to the monitors, and when.
     told_full: Option<(u32, Duration)>,
+    /// When clients are to hear of the newest map, if they do not know it by then.
+    tell_clients: Option<Duration>,
+    /// PGs that are about to be merged and cannot be yet, and since when.
+    merge_waits: BTreeMap<SpgId, Duration>,
     /// `ceph tell osd.N bench` is running.
     bench: Option<command::bench::Bench>,
 }
@@ -99,6 +106,7 @@ impl OsdCore {
             superblock,
             addrs,
             waiting_for_map: VecDeque::new(),
+            not_understood: BTreeSet::new(),
             heartbeats: Heartbeats::default(),
             reports: report::Reports::default(),
             tracker: track::Tracker::default(),
@@ -107,6 +115,8 @@ impl OsdCore {
             holding: false,
             stopping: false,
             told_full: None,
+            tell_clients: None,
+            merge_waits: BTreeMap::new(),
             bench: None,
         };
         core.apply_values();
@@ -118,6 +128,7 @@ impl OsdCore {
         let cx = &mut self.shared;
         let removals = crate::pg::remove::load(&mut cx.store);
         cx.removals = removals.map_err(|e| FatalReason::Store(e.to_string()))?.into();
+        crate::pg::pieces::remove_all_aside(cx).map_err(|e| FatalReason::Store(e.to_string()))?;
         let mut marked = Vec::new();
         for space in cx.store.spaces().map_err(|e| FatalReason::Store(e.to_string()))? {
             let store::Space::Pg(id) = space else { continue };
@@ -135,6 +146,9 @@ impl OsdCore {
             pg.update_log_bounds();
             pg.update_last_complete();
             pg.key = IntervalKey::of(&cx.map, id.pgid).unwrap_or_default();
+            if cx.config.presumes_writes() {
+                pg.past.presume_writes(pg.key.min_size);
+            }
             self.pgs.insert(id, pg);
         }
         let alive: Vec<_> = self
@@ -191,9 +205,11 @@ impl OsdCore {
                 self.tracker.answered(*conn, *tid, client, reply, now);
             }
         }
-        for (conn, tid) in self.shared.dropped.drain(..) {
-            self.tracker.dropped(conn, tid);
+        let dropped = std::mem::take(&mut self.shared.dropped);
+        for (conn, tid) in &dropped {
+            self.tracker.dropped(*conn, *tid);
         }
+        self.tell_senders(&dropped);
         if self.shared.uncommitted {
             self.tracker.submitted(self.shared.store.submitted(), now.mono);
         }
@@ -229,9 +245,11 @@ impl OsdCore {
     fn tick(&mut self) {
         self.boot_tick();
         self.heartbeat_tick();
+        self.tell_clients();
         self.full_tick();
         self.retry_full();
         self.track_tick();
+        self.memory_tick();
         if self.boot.is_up() && self.reports.questions_due(self.shared.now.mono, Duration::from_secs(2)) {
             let up_thru = self.shared.up_thru_wanted;
             if self.shared.map.osd(self.shared.whoami).is_some_and(|o| o.info.up_thru < up_thru) {
@@ -251,6 +269,7 @@ impl OsdCore {
             pg.trim_step(&mut self.shared);
         }
         crate::pg::remove::step(&mut self.shared);
+        self.shared.grant_reservations();
         self.merge_tick();
         self.scrub_tick();
         self.send_cluster_log();
@@ -282,7 +301,11 @@ impl OsdCore {
             next = cx.next_turn();
             cx.recovery_turn = next;
         } else if !cx.backfill_waits.is_empty() && cx.has_backfill_place() {
-            next = cx.backfill_waits.pop_first();
+            let urgent = cx.backfill_waits.iter().max_by_key(|(id, p)| (**p, std::cmp::Reverse(**id)));
+            next = urgent.map(|(id, _)| *id);
+            if let Some(id) = next {
+                cx.backfill_waits.remove(&id);
+            }
         }
         let Some(id) = next else { return false };
         if let Some(pg) = self.pgs.get_mut(&id) {
@@ -375,6 +398,12 @@ impl OsdCore {
         let told = self.pgs.values().flat_map(|pg| pg.backoffs.iter().map(|b| (b.conn, (pg.id, b.id))));
         let told: std::collections::BTreeSet<_> = told.collect();
         assert_eq!(told, held.collect(), "backoffs of PGs and of sessions");
+        let recovering = || self.pgs.values().flat_map(|pg| pg.recovering.values());
+        assert_eq!(recovering().count(), self.shared.recovery_active, "objects in recovery");
+        let bytes: u64 = recovering().map(crate::pg::Recovering::bytes).sum();
+        assert_eq!(bytes, self.shared.recovery_bytes, "bytes in recovery");
+        let unknown = self.shared.reservations.keys().find(|id| !self.pgs.contains_key(id));
+        assert_eq!(unknown, None, "a place for no PG");
         for pg in self.pgs.values() {
             pg.assert_invariants(&self.shared);
             let range = crate::range::pg_range(pg.id.pgid, pg.key.pg_num.max(pg.id.pgid.seed + 1));

@@ -9,7 +9,7 @@ use super::maps::ShareTo;
 use crate::exec::classify;
 use crate::info::PgInfo;
 use crate::interval::PastIntervals;
-use crate::io::{HeartbeatNet, Output};
+use crate::io::{HeartbeatNet, LogLevel, Output};
 use crate::peer::{PgBody, PgMessage, RepAck};
 use crate::pg::room::Taken;
 use crate::pg::{ClientOp, Pg};
@@ -87,7 +87,14 @@ impl OsdCore {
             Message::OsdPing(m) => return self.handle_ping(from, &HeartbeatNet::BOTH, conn, tid, m),
             _ => {}
         }
-        if let Some(Ok(msg)) = PgMessage::from_message(&msg) {
+        let decoded = PgMessage::from_message(&msg);
+        if let Some(Err(e)) = &decoded {
+            if self.not_understood.insert(from) {
+                let text = format!("osd.{from} sends messages that are not understood and dropped: {e}");
+                self.shared.cluster_log(LogLevel::Warn, text);
+            }
+        }
+        if let Some(Ok(msg)) = decoded {
             let same = |w: &Routed| matches!(w, Routed::Pg { from: f, .. } if *f == from);
             if self.must_wait(msg.epoch, same) {
                 let (epoch, what) = (msg.epoch, Routed::Pg { from, msg: Box::new(msg) });
@@ -137,6 +144,7 @@ impl OsdCore {
     fn client_request(&mut self, conn: ConnId, tid: u64, msg: MOsdOp) {
         let Some(session) = self.shared.sessions.get_mut(&conn) else { return };
         session.epoch = session.epoch.max(msg.epoch);
+        session.asked = self.shared.now.mono;
         let (theirs, name, addr) = (session.epoch, session.peer.name, session.peer.addr);
         if theirs < self.shared.epoch() {
             self.share_map(ShareTo::Conn(conn), theirs);
@@ -167,8 +175,10 @@ impl OsdCore {
         if let Some(pg) = self.pgs.get_mut(&id) {
             pg.client_op(&mut self.shared, op);
             pg.run_ready(&mut self.shared);
+            return;
         }
         // No such PG here: the client's map is old, and it has just been sent ours.
+        op.drop_it(&mut self.shared);
     }
 
     pub(super) fn pg_message(&mut self, from: i32, mut msg: PgMessage) {
@@ -283,6 +293,10 @@ fn deliver_other(
         PgBody::BackfillProgress { last_backfill, sums } => {
             pg.handle_backfill_progress(from, interval, last_backfill, sums, cx);
         }
+        PgBody::BackfillReserve { id, priority, bytes } => {
+            pg.handle_backfill_reserve(from, interval, (id, priority), bytes, cx);
+        }
+        PgBody::BackfillRelease => pg.handle_backfill_release(from, cx),
         PgBody::ScrubReserve => pg.handle_scrub_reserve(from, interval, cx),
         PgBody::ScrubRelease => pg.handle_scrub_release(from, cx),
         PgBody::ScrubRead(ask) => pg.handle_scrub_read(from, interval, &ask, cx),
@@ -296,6 +310,7 @@ fn deliver_other(
         PgBody::Activated { lease_ms } => pg.activated(from, lease_ms, cx),
         PgBody::Damaged { object } => pg.handle_damaged(from, object, cx),
         PgBody::Room { bytes } => pg.handle_room(from, bytes, cx),
+        PgBody::BackfillGrant { id, granted } => pg.handle_backfill_grant(from, id, granted, cx),
         PgBody::ScrubGrant { granted } => pg.handle_scrub_grant(from, granted, cx),
         PgBody::ScrubMap(part) => pg.handle_scrub_map(from, *part, cx),
         PgBody::RepOpAck { version, .. } => pg.handle_rep_op_ack(from, version, cx),

@@ -1,6 +1,7 @@
 //! One incoming connection: who it is, and what it was told.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use types::{Epoch, HObject, SpgId};
 
@@ -12,12 +13,14 @@ pub(crate) struct Session {
     pub peer: PeerInfo,
     /// The newest map epoch that the peer is known to have.
     pub epoch: Epoch,
+    /// When it last asked for something.
+    pub asked: Duration,
     pub backoffs: Backoffs,
 }
 
 impl Session {
     pub fn new(peer: PeerInfo) -> Self {
-        Self { peer, epoch: Epoch(0), backoffs: Backoffs::default() }
+        Self { peer, epoch: Epoch(0), asked: Duration::ZERO, backoffs: Backoffs::default() }
     }
 }
 

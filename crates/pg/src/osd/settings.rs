@@ -40,6 +40,7 @@ impl OsdCore {
             let base = || self.base_config.recovery_sleep.as_secs_f64().to_string();
             config.set("osd_recovery_sleep", &suits.unwrap_or_else(base));
         }
+        super::memory::bound(&mut config);
         self.shared.config = config;
         self.tracker.configure(&self.values);
     }

@@ -5,10 +5,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maps::OsdMap;
+use maps::{OsdMap, SnapIntervals};
 use messages::Message;
 use store::{Priority, Store, StoreError, Txn, TxnSeq};
-use types::{AddrKind, ConnId, EntityAddr, Epoch, Eversion, HObject, Now, OsdId, SpgId};
+use types::{AddrKind, ConnId, EntityAddr, Epoch, Eversion, HObject, Now, OsdId, PoolId, SpgId};
 
 use super::cluster_log::Unsaid;
 use super::lease::Leases;
@@ -16,8 +16,9 @@ use super::session::Session;
 use crate::OsdConfig;
 use crate::io::{FatalReason, LogLevel, Output};
 use crate::peer::{PgBody, PgMessage};
-use crate::pg::Forced;
 use crate::pg::remove::Removal;
+use crate::pg::{Forced, Reservation};
+use crate::push::Pushed;
 
 /// Ticks come at least so often; see `Input::Tick`.
 const LONGEST_TICK: Duration = Duration::from_millis(500);
@@ -50,11 +51,12 @@ pub(crate) enum PgDone {
     Activated,
     /// Pulled objects are in the primary's store.
     Pulled {
-        objects: Vec<(HObject, Eversion)>,
+        from: i32,
+        objects: Vec<Pushed>,
     },
     /// Pushed objects are in this copy's store.
     Pushed {
-        objects: Vec<(HObject, Eversion)>,
+        objects: Vec<Pushed>,
     },
     BackfillProgress {
         last_backfill: HObject,
@@ -66,6 +68,9 @@ pub(crate) struct Shared {
     pub whoami: i32,
     pub config: OsdConfig,
     pub map: Arc<OsdMap>,
+    /// Snapshots that were purged since this OSD started: no connection is older, and with it no request that was sent
+    /// before. Clients leave out what they know to be removed when they send again.
+    pub purged_snaps: BTreeMap<PoolId, SnapIntervals>,
     pub store: Store,
     pub now: Now,
     pub out: Vec<Output>,
@@ -76,6 +81,8 @@ pub(crate) struct Shared {
     pub sessions: BTreeMap<ConnId, Session>,
     /// Objects being pulled or pushed, over all PGs.
     pub recovery_active: usize,
+    /// Bytes of them that are under way.
+    pub recovery_bytes: u64,
     /// PGs that could recover more if more were allowed: they take turns.
     pub recovery_waits: BTreeSet<SpgId>,
     /// Whose turn it is, while it is, and whose it was last.
@@ -83,7 +90,10 @@ pub(crate) struct Shared {
     pub last_turn: Option<SpgId>,
     /// PGs with a range of a backfill under way that is led from here, and those that wait for a place among them.
     pub backfilling: BTreeSet<SpgId>,
-    pub backfill_waits: BTreeSet<SpgId>,
+    /// with how urgent each is.
+    pub backfill_waits: BTreeMap<SpgId, u8>,
+    /// Places of backfills of which this OSD is a target.
+    pub reservations: BTreeMap<SpgId, Reservation>,
     /// With a pause between objects: when the next one may begin (monotonic).
     pub recovery_next: Duration,
     /// PGs that have recovery messages to send when the input is through.
@@ -151,11 +161,14 @@ impl Shared {
             on_durable: VecDeque::new(),
             sessions: BTreeMap::new(),
             recovery_active: 0,
+            recovery_bytes: 0,
             recovery_waits: Default::default(),
             recovery_turn: None,
+            purged_snaps: BTreeMap::new(),
             last_turn: None,
             backfilling: Default::default(),
             backfill_waits: Default::default(),
+            reservations: Default::default(),
             recovery_next: Duration::ZERO,
             batched: Default::default(),
             scrubs: Default::default(),
@@ -200,7 +213,9 @@ impl Shared {
 
     /// Whether another object may be recovered now.
     pub fn may_recover(&self) -> bool {
-        self.recovery_active < self.config.recovery_max_active.max(1) && !self.rests()
+        self.recovery_active < self.config.recovery_max_active.max(1)
+            && self.recovery_bytes < self.max_recovery_bytes()
+            && !self.rests()
     }
 
     /// Whether nothing begins for now: a pause that is set, for all that was begun before.
@@ -240,9 +255,13 @@ impl Shared {
     }
 
     /// A place for a PG's backfill, unless too many are under way; then it waits. Source: osd_max_backfills.
-    pub fn take_backfill_place(&mut self, id: SpgId) -> bool {
-        if !self.backfilling.contains(&id) && !self.has_backfill_place() {
-            self.backfill_waits.insert(id);
+    ///
+    /// Whoever has one leaves it between two ranges to what is more urgent.
+    pub fn take_backfill_place(&mut self, id: SpgId, priority: u8) -> bool {
+        let outranked = self.backfill_waits.iter().any(|(other, p)| *other != id && *p > priority);
+        let has = self.backfilling.contains(&id) || self.has_backfill_place();
+        if outranked || !has {
+            self.backfill_waits.insert(id, priority);
             return false;
         }
         self.backfill_waits.remove(&id);

@@ -21,7 +21,7 @@ use admin::perf::Count;
 use messages::osd::{MOsdOpReply, OpCode};
 use serde_json::{Value, json};
 use store::TxnSeq;
-use types::{ConnId, EntityName, Epoch, Now, PgId, Utime};
+use types::{ConnId, EntityName, Epoch, Name, Now, PgId, Utime};
 
 /// More finished operations than this are never kept, whatever the options say.
 const HISTORY_LIMIT: usize = 10_000;
@@ -41,7 +41,7 @@ struct Finished {
     client: EntityName,
     tid: u64,
     pgid: PgId,
-    object: String,
+    object: Name,
     ops: Vec<OpCode>,
     epoch: Epoch,
     result: i32,

@@ -120,7 +120,7 @@ impl Pg {
         self.info.last_interval_started = self.info.last_interval_started.max(auth.last_interval_started);
         self.info.last_user_version = auth.last_user_version;
         self.info.sums = auth.sums;
-        self.past.merge_older(past);
+        self.past.merge(past, self.interval());
         self.forget_old_intervals();
         self.save_info(&mut txn);
         persist::put_past(&mut txn, self.id, &self.past);

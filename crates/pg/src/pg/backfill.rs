@@ -89,12 +89,13 @@ impl Pg {
     }
 
     /// Whether flags of the map hold backfills: all, or those that would only move what has copies enough.
-    /// Source: PrimaryLogPG::start_recovery_ops.
+    /// Source: OSDService::_recover_now, PrimaryLogPG::start_recovery_ops.
     pub fn backfill_is_held(&self, cx: &Shared) -> bool {
         let open = |osd: &i32| self.backfills.get(osd).is_some_and(|b| b.step != Step::Complete);
         let whole = self.acting().iter().filter(|osd| !open(osd)).count();
         let rebalance = || whole >= usize::from(self.key.size);
-        cx.map.test_flag(map_flags::NOBACKFILL) || cx.map.test_flag(map_flags::NOREBALANCE) && rebalance()
+        let all = cx.map.test_flag(map_flags::NOBACKFILL) || cx.map.test_flag(map_flags::NORECOVER);
+        all || cx.map.test_flag(map_flags::NOREBALANCE) && rebalance()
     }
 
     /// Primary: sends what the ranges under way still lack. Whatever forbids a range to begin: writes wait for one that is
@@ -115,8 +116,12 @@ impl Pg {
         }
         let yields = !self.forced.backfill && self.others_go_first(cx);
         let may_begin = self.missing.is_empty() && !self.backfill_is_held(cx) && !yields;
-        let open = self.backfills.iter().any(|(osd, b)| b.step == Step::Idle && !is_too_full(*osd, cx));
-        let has_place = may_begin && open && cx.take_backfill_place(self.id);
+        let open =
+            self.backfills.iter().any(|(osd, b)| b.step == Step::Idle && !self.target_is_full(*osd, cx));
+        let has_place = may_begin && open && cx.take_backfill_place(self.id, self.backfill_priority());
+        if has_place {
+            self.ask_for_places(cx);
+        }
         let rests = has_place && cx.rests();
         if rests {
             cx.recovery_waits.insert(self.id);
@@ -125,12 +130,14 @@ impl Pg {
         let targets: Vec<i32> = self.backfills.keys().copied().collect();
         for osd in targets {
             match self.backfills.get(&osd).map(|b| b.step.clone()) {
-                Some(Step::Idle) if begins && !is_too_full(osd, cx) => self.begin_range(osd, cx),
+                Some(Step::Idle) if begins && self.has_place_at(osd) && !self.target_is_full(osd, cx) => {
+                    self.begin_range(osd, cx);
+                }
                 _ => {}
             }
         }
-        if !rests && self.backfills.values().all(|b| matches!(b.step, Step::Idle | Step::Complete)) {
-            cx.leave_backfill_place(self.id);
+        if self.is_idle() && !rests && !(has_place && self.waits_for_place()) {
+            self.release_places(cx);
         }
     }
 
@@ -219,10 +226,10 @@ impl Pg {
     }
 
     fn copy_objects(&mut self, osd: i32, left: &BTreeSet<HObject>, cx: &mut Shared) {
-        let begun = left.iter().filter(|o| self.recovering.contains_key(*o)).count();
+        let mut begun = left.iter().filter(|o| self.recovering.contains_key(*o)).count();
         let mut may = cx.config.recovery_max_active.max(1).saturating_sub(begun);
         for object in left {
-            if may == 0 {
+            if may == 0 || begun > 0 && cx.recovery_bytes >= cx.max_recovery_bytes() {
                 // One that is through makes room for the next.
                 return;
             }
@@ -230,6 +237,7 @@ impl Pg {
                 continue;
             }
             may -= 1;
+            begun += 1;
             self.push_object(object, BTreeSet::from([osd]), cx);
         }
     }
@@ -286,6 +294,9 @@ impl Pg {
             return;
         }
         *b = Backfill::new(last_backfill.clone());
+        if last_backfill.max {
+            self.release_place_at(from, cx);
+        }
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.info.last_backfill = last_backfill.clone();
         }

@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use types::{Epoch, Eversion, HObject};
+use types::Epoch;
 
 use super::Pg;
 use crate::OsdConfig;
 use crate::osd::shared::Shared;
-use crate::peer::{ObjectPush, PgBody};
+use crate::peer::PgBody;
+use crate::push::{ObjectPush, Want};
 
 /// Objects that one message asks for; more are not answered.
 pub(super) const MAX_WANTS: usize = 256;
@@ -20,7 +21,7 @@ pub(super) const MAX_WANTS: usize = 256;
 /// What has not been sent yet, by member.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    pulls: BTreeMap<i32, Vec<(HObject, Eversion)>>,
+    pulls: BTreeMap<i32, Vec<Want>>,
     pushes: BTreeMap<i32, Pushes>,
 }
 
@@ -47,11 +48,11 @@ impl Pushes {
 
 impl Pg {
     /// Asks a copy for an object.
-    pub(super) fn ask_for(&mut self, from: i32, object: &HObject, need: Eversion, cx: &mut Shared) {
+    pub(super) fn ask_for(&mut self, from: i32, want: Want, cx: &mut Shared) {
         cx.counters.pulls += 1;
         cx.batched.insert(self.id);
         let wants = self.batch.pulls.entry(from).or_default();
-        wants.push((object.clone(), need));
+        wants.push(want);
         if wants.len() >= cx.config.max_push_objects.clamp(1, MAX_WANTS) {
             let wants = std::mem::take(wants);
             cx.send_pg(from, self.id, self.interval(), PgBody::Pull { wants });

@@ -8,6 +8,7 @@ use types::{ConnId, EntityAddr, EntityName, Errno, Eversion, HObject, ReqId, Sna
 
 use super::Pg;
 use super::copy::CopyAsker;
+use super::recovery::lacks;
 use super::repair::damaged_object;
 use super::replicate::Write;
 use super::writes::InFlight;
@@ -117,6 +118,14 @@ impl ClientOp {
         cx.out.push(Output::Reply { conn: self.conn, tid: self.tid, msg: msg.into() });
     }
 
+    /// Leaves it unanswered: whoever asked sends it again with our map, or, where that was so full that writes are dropped, with a later
+    /// one.
+    pub fn drop_it(&self, cx: &mut Shared) {
+        if self.asked_by.is_none() {
+            cx.dropped.push((self.conn, self.tid));
+        }
+    }
+
     /// Answers without having run. Source: OSDService::reply_op_error.
     pub fn refuse(&self, e: Errno, cx: &mut Shared) {
         let mut msg = self.reply(e.neg(), cx);
@@ -144,7 +153,7 @@ impl Pg {
             return op.refuse(Errno::EAGAIN, cx);
         }
         if !self.is_primary(cx) || self.will_be_sent_again(&op, cx) {
-            return;
+            return op.drop_it(cx);
         }
         if self.backs_off(&op, cx) {
             return;
@@ -156,7 +165,7 @@ impl Pg {
         match self.check_request(&op, cx) {
             Ok(()) => {}
             Err(Some(e)) => return op.refuse(e, cx),
-            Err(None) => return,
+            Err(None) => return op.drop_it(cx),
         }
         if !self.waiting_for_space.is_empty() {
             return self.waiting_for_space.push_back(op);
@@ -175,6 +184,9 @@ impl Pg {
         if self.is_unreadable(&head) || (op.is_write_ordered() && self.is_degraded(&head)) {
             return self.wait_for_object(&head, op, cx);
         }
+        if let Some(clone) = self.clone_that_a_write_waits_for(&head).filter(|_| op.is_write_ordered()) {
+            return self.wait_for_object(&clone, op, cx);
+        }
         if op.kind.writes {
             if let Some(recorded) = self.log.find_request(&op.reqid) {
                 return self.answer_resend(op, recorded, cx);
@@ -190,6 +202,17 @@ impl Pg {
             return self.start_copy(op, head, cx);
         }
         self.run(op, head, cx);
+    }
+
+    /// The clone that a rollback waits for: writes of the head that come later do not overtake it.
+    /// Source: objects_blocked_on_degraded_snap.
+    fn clone_that_a_write_waits_for(&self, head: &HObject) -> Option<HObject> {
+        if self.waiting_for_object.is_empty() {
+            return None;
+        }
+        let clones = self.waiting_for_object.range(head.at(SnapId(0))..head.clone());
+        let mut blocked = clones.filter(|(_, ops)| ops.iter().any(ClientOp::is_write_ordered));
+        blocked.next().map(|(clone, _)| clone.clone())
     }
 
     /// Whether the client sends the request again by itself once it has our map: after a change of the primary, a split,
@@ -360,6 +383,7 @@ impl Pg {
             pgid: self.id.pgid,
             range: pg_range(self.id.pgid, pool.pg_num),
             missing: &self.missing,
+            is_degraded: &|o| lacks(&self.missing, &self.peers, &self.backfills, &self.key.members.acting, o),
             list_scrub: &|args| self.scrub.list(args, interval),
             watches: &mut self.watches,
             requester: &requester,
@@ -380,7 +404,8 @@ impl Pg {
         exec::execute(&mut env, head, state, &op.msg.ops)
     }
 
-    /// The write's snapshot context: the pool's own, or the client's without snapshots that are being removed.
+    /// The write's snapshot context: the pool's own, or the client's without snapshots that were removed. A clone for one of
+    /// them would stay for ever: a request can come long after the snapshot was purged, when its connection was stuck.
     fn snapc(&self, op: &ClientOp, cx: &Shared) -> SnapContext {
         let pool_id = self.id.pgid.pool;
         let Some(pool) = cx.map.pool(pool_id) else { return SnapContext::default() };
@@ -389,8 +414,10 @@ impl Pg {
             return SnapContext { seq: pool.snap_seq, snaps };
         }
         let mut snapc = op.msg.snapc.clone();
-        if cx.map.removed_snaps_queue.contains_key(&pool_id) {
-            snapc.snaps.retain(|s| !cx.map.in_removed_snaps_queue(pool_id, SnapId(*s)));
+        let purged = cx.purged_snaps.get(&pool_id);
+        if cx.map.removed_snaps_queue.contains_key(&pool_id) || purged.is_some() {
+            let is_purged = |s| purged.is_some_and(|p| p.contains(SnapId(s)));
+            snapc.snaps.retain(|s| !cx.map.in_removed_snaps_queue(pool_id, SnapId(*s)) && !is_purged(*s));
         }
         snapc
     }

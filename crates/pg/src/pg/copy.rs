@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use messages::osd::{CopyCursor, CopyFromArgs, CopySource, Op, OpCode, copy_from_flags, flags};
-use types::{EntityAddr, EntityName, Epoch, Errno, HObject, PgId, ReqId, SpgId};
+use types::{EntityAddr, EntityName, Epoch, Errno, HObject, Name, PgId, ReqId, SpgId};
 
 use super::Pg;
 use super::client::ClientOp;
@@ -249,7 +249,7 @@ fn source(
         hash,
         nspace: locator.nspace.clone(),
         // A key that is the name says nothing.
-        key: if locator.key == from.object { String::new() } else { locator.key.clone() },
+        key: if locator.key == from.object { Name::new() } else { locator.key.clone() },
         name: from.object.clone(),
         snap: args.snap,
         max: false,

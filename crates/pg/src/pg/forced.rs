@@ -8,7 +8,7 @@
 
 use maps::flags::map_flags;
 
-use super::backfill::{Step, is_too_full};
+use super::backfill::Step;
 use super::state::pg_state;
 use super::{Pg, Phase};
 use crate::osd::shared::Shared;
@@ -72,7 +72,7 @@ impl Pg {
     }
 
     fn can_backfill(&self, cx: &Shared) -> bool {
-        let can = |osd: i32, step: &Step| *step != Step::Complete && !is_too_full(osd, cx);
+        let can = |osd: i32, step: &Step| *step != Step::Complete && !self.target_is_full(osd, cx);
         self.missing.is_empty()
             && !self.backfill_is_held(cx)
             && self.backfills.iter().any(|(osd, b)| can(*osd, &b.step))
@@ -82,6 +82,6 @@ impl Pg {
     pub(super) fn others_go_first(&self, cx: &Shared) -> bool {
         let norecover = cx.map.test_flag(map_flags::NORECOVER);
         let others = cx.forced.iter().filter(|(id, _)| **id != self.id);
-        others.map(|(_, f)| f).any(|f| f.backfill || f.recovery && !norecover)
+        !norecover && others.map(|(_, f)| f).any(|f| f.backfill || f.recovery)
     }
 }

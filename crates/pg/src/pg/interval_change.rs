@@ -2,34 +2,43 @@
 
 use maps::OsdMap;
 use store::Txn;
+use types::HObject;
 
 use super::copy::Copying;
 use super::prior::Prior;
 use super::trim::Trim;
 use super::{Peer, Pg, Phase, persist};
-use crate::interval::{IntervalKey, close_interval};
+use crate::interval::IntervalKey;
 use crate::osd::shared::Shared;
 use crate::peer::PgBody;
 
 impl Pg {
     /// Takes one map after `last`. Returns whether a new interval began; its changes are in `txn`, which is submitted
-    /// together with the map. The PG must exist in `map`.
-    pub fn advance_map(&mut self, last: &OsdMap, map: &OsdMap, key: IntervalKey, txn: &mut Txn) -> bool {
-        if !key.begins_interval(&self.key) {
+    /// together with the map. The PG must exist in `map`. `presume`: as for [`crate::interval::PastIntervals::close`].
+    pub fn advance_map(
+        &mut self,
+        last: &OsdMap,
+        map: &OsdMap,
+        key: IntervalKey,
+        presume: bool,
+        txn: &mut Txn,
+    ) -> bool {
+        // Maps that the monitors have forgotten may have had other members.
+        let gap = last.epoch.next() != map.epoch;
+        if !gap && !key.begins_interval(&self.key) {
             self.key = key;
             return false;
         }
         let h = &mut self.info.history;
-        let closed = close_interval(h.same_interval_since, last, &self.key, h.last_epoch_clean);
+        if h.same_interval_since <= last.epoch {
+            self.past.close(h.same_interval_since, last, &self.key, h.last_epoch_clean, presume);
+        }
         h.same_interval_since = map.epoch;
         if key.members.up != self.key.members.up {
             h.same_up_since = map.epoch;
         }
         if key.members.acting_primary != self.key.members.acting_primary {
             h.same_primary_since = map.epoch;
-        }
-        if closed.first <= closed.last {
-            self.past.push(closed);
         }
         self.key = key;
         self.save_info(txn);
@@ -66,16 +75,20 @@ impl Pg {
         self.release_all_backoffs(cx);
         requests.extend(self.ready.drain(..));
         requests.extend(self.waiting_for_active.drain(..));
-        if self.is_primary(cx) {
-            requests.retain(|op| !self.will_be_sent_again(op, cx));
-            self.waiting_for_active.extend(requests);
-        }
-        cx.recovery_active = cx.recovery_active.saturating_sub(self.recovering.len());
-        self.recovering.clear();
+        let primary = self.is_primary(cx);
+        let (kept, gone): (Vec<_>, Vec<_>) =
+            requests.into_iter().partition(|op| primary && !self.will_be_sent_again(op, cx));
+        self.waiting_for_active.extend(kept);
+        gone.iter().for_each(|op| op.drop_it(cx));
+        let under_way: Vec<HObject> = self.recovering.keys().cloned().collect();
+        under_way.iter().for_each(|o| self.finish(o, cx));
+        self.drop_incoming(cx);
         self.batch = Default::default();
         cx.recovery_waits.remove(&self.id);
         cx.leave_backfill_place(self.id);
         cx.backfill_waits.remove(&self.id);
+        self.places = Default::default();
+        cx.end_reservation(self.id);
         self.watches.clear();
         self.peers.clear();
         self.backfills.clear();

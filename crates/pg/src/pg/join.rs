@@ -3,7 +3,7 @@
 //!
 //! Before it comes to that the monitors name the pair as about to be merged. Both begin an interval in which they serve nobody,
 //! so nothing is under way when both are clean; their primary then states their versions, and the map that joins them names
-//! those. A copy that stood at these versions is whole; any other is backfilled.
+//! those. A copy that stood at these versions is whole; any other is backfilled. A pair that is not clean soon is given up.
 //!
 //! Source: PeeringState::merge_from, PeeringState::try_mark_clean in src/osd/PeeringState.cc.
 
@@ -57,15 +57,27 @@ impl Pg {
     }
 
     /// Takes in the copies of other PGs; `None` for one that is not here. The interval that ends with it must be closed already.
-    pub fn join(&mut self, sources: Vec<(PgId, Option<Pg>)>, pool: &Pool, mut whole: bool, txn: &mut Txn) {
+    /// Returns whether this copy is whole.
+    pub fn join(
+        &mut self,
+        sources: Vec<(PgId, Option<Pg>)>,
+        pool: &Pool,
+        mut whole: bool,
+        txn: &mut Txn,
+    ) -> bool {
         let PgMergeMeta { source_pgid, source_version, target_version, .. } = pool.last_pg_merge_meta;
         whole &= self.stands_at(target_version);
-        let mut version = self.info.last_update;
+        let heads = sources.iter().filter_map(|(_, s)| s.as_ref()).map(|s| s.info.last_update);
+        let version = heads.fold(self.info.last_update, |a, b| {
+            Eversion::new(a.epoch.max(b.epoch), a.version.max(b.version))
+        });
         let mut dups: BTreeMap<Eversion, _> = BTreeMap::new();
         let add_dups = |pg: &Pg, dups: &mut BTreeMap<Eversion, _>| {
+            // All have counted on their own: what is as far behind its PG's head as before stays as long as before.
+            let further = version.version - pg.info.last_update.version;
             let entries = pg.log.entries().filter(|e| e.answers_requests()).map(|e| e.to_dup());
-            for mut dup in pg.log.dups().cloned().chain(entries) {
-                // Both PGs have counted on their own.
+            for mut dup in pg.log.dups().chain(entries) {
+                dup.version.version += further;
                 while dups.contains_key(&dup.version) && dup.version.epoch.0 > 0 {
                     dup.version.epoch.0 -= 1;
                 }
@@ -78,7 +90,6 @@ impl Pg {
             let Some(source) = source else { continue };
             txn.drop_space(Space::Pg(source.id));
             add_dups(&source, &mut dups);
-            version = version.max(source.info.last_update);
             self.info.sums.add(&source.info.sums);
             self.info.last_user_version = self.info.last_user_version.max(source.info.last_user_version);
             let (h, theirs) = (&mut self.info.history, &source.info.history);
@@ -94,6 +105,7 @@ impl Pg {
         self.info.last_update = version;
         self.info.history.last_epoch_split = self.info.history.same_interval_since;
         self.save_after_split(txn);
+        whole
     }
 }
 

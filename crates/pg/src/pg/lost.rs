@@ -12,17 +12,18 @@ use store::{StoreError, Txn};
 use types::{EntityName, Errno, Eversion, HObject};
 
 use super::client::ClientOp;
-use super::recovery::Recovering;
 use super::replicate::Write;
 use super::writes::InFlight;
 use super::{Pg, persist};
+use crate::dirty::Dirty;
 use crate::entry::{EntryKind, LogEntry};
 use crate::exec::Executed;
 use crate::io::LogLevel;
 use crate::missing::{Missing, MissingItem};
 use crate::object::{INFO_ATTR, ObjectInfo, stored_version};
 use crate::osd::shared::{Done, Shared};
-use crate::peer::{ObjectPush, PgBody};
+use crate::peer::PgBody;
+use crate::push::{Cursor, ObjectPush, Want};
 
 /// An unfound object whose older version is asked of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub(crate) struct Reverting {
     have: Eversion,
     /// Who could not read theirs.
     failed: BTreeSet<i32>,
+    /// What has come of it.
+    got: Option<ObjectPush>,
 }
 
 impl Pg {
@@ -118,9 +121,15 @@ impl Pg {
                 return Ok(());
             };
             if osd != cx.whoami {
-                self.ask_for(osd, object, have, cx);
-                self.begin(object, Recovering::Pulling { from: osd }, cx);
-                self.reverting.insert(object.clone(), Reverting { from: osd, have, failed });
+                let want = Want {
+                    object: object.clone(),
+                    need: have,
+                    base: None,
+                    from: Cursor::default(),
+                    max_bytes: 0,
+                };
+                self.pull(osd, want, cx);
+                self.reverting.insert(object.clone(), Reverting { from: osd, have, failed, got: None });
                 return Ok(());
             }
             match self.read_object(object, cx) {
@@ -165,7 +174,21 @@ impl Pg {
     /// The older version of an unfound object has come.
     pub(super) fn reverted(&mut self, push: ObjectPush, cx: &mut Shared) {
         let object = push.object.0.clone();
-        self.reverting.remove(&object);
+        let Some(Reverting { from, have, failed, got }) = self.reverting.remove(&object) else { return };
+        let push = match got {
+            Some(mut got) => {
+                got.append(push);
+                got
+            }
+            None => push,
+        };
+        if let Some(next) = push.next.clone() {
+            // The write that follows carries all of it.
+            let want = Want { object: object.clone(), need: have, base: None, from: next, max_bytes: 0 };
+            self.pull(from, want, cx);
+            self.reverting.insert(object, Reverting { from, have, failed, got: Some(push) });
+            return;
+        }
         self.finish(&object, cx);
         if let Err(e) = self.give_up(&object, Some(push), cx) {
             self.stays_unfound(&object, &e.to_string(), cx);
@@ -203,7 +226,7 @@ impl Pg {
         };
         let (kind, user_version, what) = match &older {
             Some((push, user_version)) => {
-                self.store_object(push, &mut txn);
+                self.store_piece(push, &mut txn);
                 (EntryKind::Modify, *user_version, "reverted")
             }
             None => {
@@ -229,6 +252,7 @@ impl Pg {
             mtime: cx.now.wall,
             return_code: 0,
             op_returns: Vec::new(),
+            dirty: Dirty::ALL,
         };
         let op = ClientOp::internal(self.id, object, EntityName::osd(cx.whoami), Vec::new(), cx);
         let reply = MOsdOpReply::to(&op.msg, 0, cx.epoch(), flags::ACK | flags::ONDISK);
@@ -247,7 +271,7 @@ impl Pg {
         self.unfound.remove(object);
         self.lamented.remove(object);
         self.update_last_complete();
-        self.recount_due = true;
+        self.info.sums.uncounted += 1;
         if let Some(waiting) = self.waiting_for_object.remove(object) {
             self.let_go(waiting, cx);
         }
@@ -267,9 +291,10 @@ impl Pg {
         }
     }
 
-    /// The sums still speak of what was given up: counts anew, now that nothing is missing, and tells the members.
+    /// The sums still speak of what was given up, or were divided without what was missing: counts anew, now that nothing
+    /// is, and tells the members.
     pub(super) fn recount_if_due(&mut self, cx: &mut Shared) {
-        if !std::mem::take(&mut self.recount_due) {
+        if std::mem::take(&mut self.info.sums.uncounted) == 0 {
             return;
         }
         let sums = match self.counted(cx) {

@@ -32,12 +32,14 @@ pub(crate) mod join;
 mod lost;
 mod peering;
 pub(crate) mod persist;
+pub(crate) mod pieces;
 mod prior;
 mod query;
 mod recovery;
 pub(crate) mod remove;
 mod repair;
 mod replicate;
+mod reserve;
 pub(crate) mod room;
 mod scrub;
 pub(crate) mod split;
@@ -66,9 +68,12 @@ pub(crate) use client::ClientOp;
 use copy::Copying;
 pub(crate) use forced::Forced;
 use lost::Reverting;
+use pieces::Incoming;
 use prior::Prior;
 pub(crate) use prior::{Owed, owed_to};
-use recovery::Recovering;
+pub(crate) use recovery::Recovering;
+use reserve::Places;
+pub(crate) use reserve::Reservation;
 #[cfg(test)]
 pub(crate) use scrub::DeepAsk;
 use scrub::Scrub;
@@ -145,11 +150,14 @@ pub(crate) struct Pg {
     pub peers: BTreeMap<i32, Peer>,
     /// Primary only, while active: members that are being backfilled.
     pub backfills: BTreeMap<i32, Backfill>,
+    pub places: Places,
     pub writes: Writes,
     pub waiting_for_active: VecDeque<ClientOp>,
     /// Requests that wait for an object's recovery.
     pub waiting_for_object: BTreeMap<HObject, VecDeque<ClientOp>>,
     pub recovering: BTreeMap<HObject, Recovering>,
+    /// Objects of which only pieces have come.
+    pub incoming: BTreeMap<HObject, Incoming>,
     /// What recovery sends when the input is through.
     pub batch: Batch,
     /// Missing here, and nobody who is up has it.
@@ -160,8 +168,6 @@ pub(crate) struct Pg {
     pub lamented: BTreeSet<HObject>,
     /// Primary only: unfound objects whose older version is being fetched to take their place.
     pub reverting: BTreeMap<HObject, Reverting>,
-    /// The sums speak of objects that were given up.
-    pub recount_due: bool,
     /// OSDs whose return would let peering go on.
     pub blocked_by: Vec<i32>,
     /// When state bits last changed, for reports.
@@ -208,16 +214,17 @@ impl Pg {
             primary_interval: Epoch(0),
             peers: BTreeMap::new(),
             backfills: BTreeMap::new(),
+            places: Places::default(),
             writes: Writes::default(),
             waiting_for_active: VecDeque::new(),
             waiting_for_object: BTreeMap::new(),
             recovering: BTreeMap::new(),
+            incoming: BTreeMap::new(),
             batch: Batch::default(),
             unfound: BTreeSet::new(),
             damaged: BTreeSet::new(),
             lamented: BTreeSet::new(),
             reverting: BTreeMap::new(),
-            recount_due: false,
             blocked_by: Vec::new(),
             stamps: stats::Stamps::default(),
             waiting_for_lease: VecDeque::new(),

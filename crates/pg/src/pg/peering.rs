@@ -105,10 +105,8 @@ impl Pg {
         self.prior.heard(from, owed, cx.now.mono);
         self.info.history.merge(&info.history);
         if !info.does_not_exist() {
-            self.past.merge_older(past);
-            let (clean, since) = (self.info.history.last_epoch_clean, self.interval());
-            self.past.forget_before(clean);
-            self.past.cut_at(since);
+            self.past.merge(past, self.interval());
+            self.forget_old_intervals();
         }
         let known = self.peers.contains_key(&from);
         match &self.phase {

@@ -146,7 +146,7 @@ pub(crate) fn put_log(txn: &mut Txn, id: SpgId, log: &mut PgLog) {
     txn.unset_range(space, vec![LOG], vec![LOG + 1]);
     txn.unset_range(space, vec![DUP], vec![DUP + 1]);
     log.entries().for_each(|e| put_entry(txn, id, e));
-    log.dups().for_each(|d| put_dup(txn, id, d));
+    log.dups().for_each(|d| put_dup(txn, id, &d));
     log.dups_stored_apart();
 }
 

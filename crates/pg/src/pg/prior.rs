@@ -40,6 +40,25 @@ impl Prior {
             self.owed.entry((from, *primary)).or_insert(until);
         }
     }
+
+    /// Whether another OSD that led an interval surely knows that it is over, or is dead.
+    fn has_ended(&self, i: &Interval, map: &OsdMap) -> bool {
+        self.heard.contains_key(&i.primary) || is_over(map, i)
+    }
+
+    /// The primary needed every member: the one that owes it least decides. Who knows of this interval answers nobody any more
+    /// who does not; one that was heard without a word on that primary may have answered it just before. `own`: this OSD, and
+    /// when what it owes is over.
+    fn readable_until(&self, i: &Interval, own: (i32, Duration), lease: Duration) -> Duration {
+        let lease = padded(lease);
+        let heard = |osd: i32| self.heard.get(&osd).map(|at| *at + lease);
+        let stated = |osd: i32| match osd == own.0 {
+            true => Some(own.1),
+            false => self.owed.get(&(osd, i.primary)).copied().or_else(|| heard(osd)),
+        };
+        let least = i.acting.iter().filter(|o| **o != i.primary).filter_map(|o| stated(*o)).min();
+        least.unwrap_or(self.since + lease)
+    }
 }
 
 impl Pg {
@@ -63,27 +82,13 @@ impl Pg {
     /// Primaries of earlier intervals that may still answer.
     fn prior_readers(&self, cx: &Shared) -> BTreeSet<i32> {
         self.past_with_writes()
-            .filter(|i| !self.has_ended(i, cx) && self.readable_until(i, cx) > cx.now.mono)
+            .filter(|i| i.primary != cx.whoami && !self.prior.has_ended(i, &cx.map))
+            .filter(|i| {
+                let own = (cx.whoami, cx.now.mono + cx.owed(i.primary));
+                self.prior.readable_until(i, own, cx.config.read_lease()) > cx.now.mono
+            })
             .map(|i| i.primary)
             .collect()
-    }
-
-    /// Whether an interval's primary surely knows that it is over, or is dead.
-    fn has_ended(&self, i: &Interval, cx: &Shared) -> bool {
-        i.primary == cx.whoami || self.prior.heard.contains_key(&i.primary) || is_over(&cx.map, i)
-    }
-
-    /// The primary needed every member: the one that owes it least decides. Who knows of this interval answers nobody any more
-    /// who does not; one that was heard without a word on that primary may have answered it just before.
-    fn readable_until(&self, i: &Interval, cx: &Shared) -> Duration {
-        let lease = padded(cx.config.read_lease());
-        let heard = |osd: i32| self.prior.heard.get(&osd).map(|at| *at + lease);
-        let stated = |osd: i32| match osd == cx.whoami {
-            true => Some(cx.now.mono + cx.owed(i.primary)),
-            false => self.prior.owed.get(&(osd, i.primary)).copied().or_else(|| heard(osd)),
-        };
-        let least = i.acting.iter().filter(|o| **o != i.primary).filter_map(|o| stated(*o)).min();
-        least.unwrap_or(self.prior.since + lease)
     }
 }
 
@@ -96,4 +101,122 @@ pub(crate) fn owed_to(osds: impl IntoIterator<Item = i32>, cx: &Shared) -> Owed 
 /// Whether the map proves that the process that led this interval is dead, or has learned of a later one.
 fn is_over(map: &OsdMap, i: &Interval) -> bool {
     map.is_dead(i.primary) || map.osd(i.primary).is_some_and(|o| o.exists() && o.info.up_from > i.last)
+}
+
+#[cfg(test)]
+mod tests {
+    use maps::flags::osd_state;
+    use maps::{Osd, OsdInfo, OsdXInfo};
+    use types::Epoch;
+
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(16);
+    /// The new primary, which was a member before.
+    const SELF: i32 = 0;
+    const OLD: i32 = 1;
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// An interval of epochs 10 to 20 that OSD 1 led.
+    fn interval(acting: &[i32]) -> Interval {
+        Interval {
+            first: Epoch(10),
+            last: Epoch(20),
+            up: acting.to_vec(),
+            acting: acting.to_vec(),
+            primary: OLD,
+            maybe_went_rw: true,
+        }
+    }
+
+    /// A map of two OSDs, the second of which led the interval.
+    fn map(state: u32, up_from: u32, dead_epoch: u32) -> OsdMap {
+        let info = OsdInfo { up_from: Epoch(up_from), ..OsdInfo::default() };
+        let xinfo = OsdXInfo { dead_epoch: Epoch(dead_epoch), ..OsdXInfo::default() };
+        let old = Osd { state, info, xinfo, ..Osd::default() };
+        OsdMap { epoch: Epoch(30), osds: vec![Osd::default(), old], ..OsdMap::default() }
+    }
+
+    #[test]
+    fn the_map_says_who_is_over() {
+        let (gone, down, up) = (0, osd_state::EXISTS, osd_state::EXISTS | osd_state::UP);
+        let table = [
+            // State, when it started last, `dead_epoch`: whether the interval's primary is over.
+            (up, 5, 0, false),
+            (down, 5, 0, false),
+            (down, 5, 21, true),
+            // It was dead before, and started since: of this life nothing is known.
+            (down, 5, 4, false),
+            (down, 5, 5, false),
+            (down, 5, 6, true),
+            // It started again, before the interval ended or behind it.
+            (up, 20, 0, false),
+            (up, 21, 0, true),
+            (down, 21, 0, true),
+            // What was removed from the map says nothing.
+            (gone, 25, 26, false),
+        ];
+        for (state, up_from, dead_epoch, over) in table {
+            let map = map(state, up_from, dead_epoch);
+            let what = (state, up_from, dead_epoch);
+            assert_eq!(is_over(&map, &interval(&[OLD, SELF])), over, "{what:?}");
+            assert_eq!(Prior::begin(s(100)).has_ended(&interval(&[OLD, SELF]), &map), over, "{what:?}");
+        }
+        assert!(!is_over(&OsdMap::default(), &interval(&[OLD, SELF])), "an OSD outside the map");
+    }
+
+    #[test]
+    fn who_speaks_in_the_new_interval_knows() {
+        let (mut prior, map) = (Prior::begin(s(100)), map(osd_state::EXISTS, 5, 0));
+        prior.heard(2, &Owed::new(), s(101));
+        assert!(!prior.has_ended(&interval(&[OLD, SELF, 2]), &map), "another one spoke");
+        prior.heard(OLD, &Owed::new(), s(101));
+        assert!(prior.has_ended(&interval(&[OLD, SELF, 2]), &map));
+    }
+
+    #[test]
+    fn who_owes_least_decides() {
+        let mut prior = Prior::begin(s(100));
+        let own = (SELF, s(112));
+        let until = |prior: &Prior, acting: &[i32]| prior.readable_until(&interval(acting), own, LEASE);
+        assert_eq!(until(&prior, &[OLD, SELF]), s(112), "what this OSD promised");
+        assert_eq!(until(&prior, &[OLD, SELF, 2]), s(112), "a silent member decides nothing");
+        prior.heard(2, &vec![(OLD, 5_000)], s(101));
+        assert_eq!(until(&prior, &[OLD, SELF, 2]), s(101) + padded(s(5)));
+        assert_eq!(until(&prior, &[OLD, SELF]), s(112), "it was no member");
+        // The first statement holds: what it answers since helps nobody who does not know of the interval.
+        prior.heard(2, &vec![(OLD, 15_000)], s(110));
+        assert_eq!(until(&prior, &[OLD, SELF, 2]), s(101) + padded(s(5)));
+        prior.heard(3, &vec![(OLD, 0)], s(103));
+        assert_eq!(until(&prior, &[OLD, SELF, 2, 3]), s(103));
+    }
+
+    #[test]
+    fn a_member_that_says_nothing_of_the_primary_may_have_answered_it_just_before() {
+        let mut prior = Prior::begin(s(100));
+        let own = (SELF, s(200));
+        let until = |prior: &Prior, acting: &[i32]| prior.readable_until(&interval(acting), own, LEASE);
+        prior.heard(2, &vec![(3, 1_000)], s(104));
+        assert_eq!(until(&prior, &[OLD, SELF, 2]), s(104) + padded(LEASE));
+        // Heard again: the first time counts.
+        prior.heard(2, &Owed::new(), s(109));
+        assert_eq!(until(&prior, &[OLD, SELF, 2]), s(104) + padded(LEASE));
+        assert_eq!(until(&prior, &[OLD, 2, 3]), s(104) + padded(LEASE), "this OSD was no member");
+    }
+
+    #[test]
+    fn of_a_primary_alone_a_whole_lease_is_waited_out() {
+        let mut prior = Prior::begin(s(100));
+        let own = (SELF, s(100));
+        for acting in [&[OLD][..], &[OLD, 2, 3]] {
+            assert_eq!(prior.readable_until(&interval(acting), own, LEASE), s(100) + padded(LEASE));
+        }
+        // What the primary itself owes somebody is no support of its own.
+        prior.heard(OLD, &vec![(OLD, 0)], s(101));
+        assert_eq!(prior.readable_until(&interval(&[OLD]), own, LEASE), s(100) + padded(LEASE));
+        assert!(padded(LEASE) > LEASE, "clocks run apart");
+    }
 }

@@ -1,36 +1,74 @@
-//! Log-based recovery: the primary first fetches what it lacks itself, then sends members what they lack. Objects go whole.
+//! Log-based recovery: the primary first fetches what it lacks itself, then sends members what they lack.
 //!
 //! Requests wait only for the objects they touch; such objects go first.
 
-use std::collections::BTreeSet;
-use std::ops::Bound;
+use std::collections::{BTreeMap, BTreeSet};
 
 use maps::flags::map_flags;
 use store::{Priority, StoreError, Txn};
 use types::{Eversion, HObject};
 
+use super::backfill::Backfill;
 use super::batch::{MAX_WANTS, Pushes};
+use super::pieces::Fits;
 use super::repair::damaged_object;
 use super::room::Taken;
-use super::{Pg, Phase, persist};
+use super::{Peer, Pg, Phase, persist};
 use crate::io::LogLevel;
-use crate::object::{LoadError, stored_version};
+use crate::missing::Missing;
+use crate::object::LoadError;
 use crate::osd::shared::{Done, PgDone, Shared};
-use crate::peer::{ObjectName, ObjectPush, PgBody};
+use crate::peer::PgBody;
+use crate::push::{Base, Cursor, ObjectPush, Pushed, Want};
 
-/// Omap entries read in one step.
-const OMAP_PAGE: usize = 1_024;
-const OMAP_PAGE_BYTES: usize = 8 << 20;
-
-/// An object in recovery.
+/// An object in recovery, with the bytes that are under way of it, at least by estimate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Recovering {
-    /// Asked of that OSD.
-    Pulling { from: i32 },
+    /// Asked of that OSD, or arrived in part.
+    Pulling { from: i32, bytes: u64 },
     /// Arrived; not durable here yet.
-    Storing,
+    Storing { bytes: u64 },
     /// Sent to these; not durable there yet.
-    Pushing { to: BTreeSet<i32> },
+    Pushing { to: BTreeMap<i32, Sent> },
+}
+
+/// What a member was sent of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sent {
+    base: Option<Base>,
+    bytes: u64,
+    next: Option<Cursor>,
+}
+
+impl Sent {
+    fn of(push: &ObjectPush) -> Self {
+        Self { base: push.base.clone(), bytes: push.bytes(), next: push.next.clone() }
+    }
+}
+
+impl Recovering {
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Pulling { bytes, .. } | Self::Storing { bytes } => *bytes,
+            Self::Pushing { to } => to.values().map(|s| s.bytes).sum(),
+        }
+    }
+}
+
+/// Whether any member lacks the object, or it is being copied to a backfill target.
+pub(super) fn lacks(
+    missing: &Missing,
+    peers: &BTreeMap<i32, Peer>,
+    backfills: &BTreeMap<i32, Backfill>,
+    acting: &[i32],
+    object: &HObject,
+) -> bool {
+    missing.contains(object)
+        || peers.iter().any(|(osd, p)| {
+            p.missing.as_ref().is_some_and(|m| m.contains(object))
+                && (acting.contains(osd) || backfills.contains_key(osd))
+        })
+        || backfills.values().any(|b| b.is_copying(object))
 }
 
 impl Pg {
@@ -39,14 +77,9 @@ impl Pg {
         self.missing.contains(object)
     }
 
-    /// Whether a write of the object must wait: a member lacks it, or it is being copied to a backfill target.
+    /// Whether a write of the object must wait.
     pub fn is_degraded(&self, object: &HObject) -> bool {
-        self.missing.contains(object)
-            || self.peers.iter().any(|(osd, p)| {
-                p.missing.as_ref().is_some_and(|m| m.contains(object))
-                    && (self.acting().contains(osd) || self.backfills.contains_key(osd))
-            })
-            || self.backfills.values().any(|b| b.is_copying(object))
+        lacks(&self.missing, &self.peers, &self.backfills, self.acting(), object)
     }
 
     /// Puts a request aside until the object is whole, and recovers that object now.
@@ -128,8 +161,12 @@ impl Pg {
                 return false;
             };
             self.unfound.remove(object);
-            self.ask_for(from, object, need, cx);
-            self.begin(object, Recovering::Pulling { from }, cx);
+            let base = self.own_base(object, cx);
+            self.pull(
+                from,
+                Want { object: object.clone(), need, base, from: Cursor::default(), max_bytes: 0 },
+                cx,
+            );
             return true;
         }
         let lacks = |p: &super::Peer| p.missing.as_ref().is_some_and(|m| m.contains(object));
@@ -139,92 +176,97 @@ impl Pg {
         !to.is_empty() && self.push_object(object, to, cx)
     }
 
-    pub(super) fn begin(&mut self, object: &HObject, how: Recovering, cx: &mut Shared) {
-        if self.recovering.insert(object.clone(), how).is_none() {
-            cx.recovery_begun();
+    /// Asks a copy for an object, or its next piece.
+    pub(super) fn pull(&mut self, from: i32, want: Want, cx: &mut Shared) {
+        let object = want.object.clone();
+        let max_bytes = cx.piece_bytes();
+        // What comes is as large as the PG's objects are, on average.
+        let sums = &self.info.sums;
+        let expected = u64::try_from(sums.bytes / sums.objects.max(1)).unwrap_or(0);
+        self.ask_for(from, Want { max_bytes, ..want }, cx);
+        self.track(&object, Recovering::Pulling { from, bytes: expected.min(max_bytes) }, cx);
+    }
+
+    /// The object's recovery is as far as that.
+    pub(super) fn track(&mut self, object: &HObject, how: Recovering, cx: &mut Shared) {
+        cx.recovery_bytes += how.bytes();
+        match self.recovering.insert(object.clone(), how) {
+            Some(before) => cx.recovery_bytes = cx.recovery_bytes.saturating_sub(before.bytes()),
+            None => cx.recovery_begun(),
         }
     }
 
     pub(super) fn finish(&mut self, object: &HObject, cx: &mut Shared) {
-        if self.recovering.remove(object).is_some() {
+        if let Some(before) = self.recovering.remove(object) {
             cx.recovery_active = cx.recovery_active.saturating_sub(1);
+            cx.recovery_bytes = cx.recovery_bytes.saturating_sub(before.bytes());
         }
+    }
+
+    fn is_pulling(&self, object: &HObject, asked: i32) -> bool {
+        matches!(self.recovering.get(object), Some(Recovering::Pulling { from, .. }) if *from == asked)
     }
 
     /// Sends an object to members; false when it cannot be read here.
     pub fn push_object(&mut self, object: &HObject, to: BTreeSet<i32>, cx: &mut Shared) -> bool {
-        let push = match self.read_object(object, cx) {
-            Ok(Some(push)) => push,
-            Ok(None) => {
-                let text = format!("pg {} object {object} should be here and is not", self.id);
-                cx.cluster_log(LogLevel::Error, text);
-                return false;
+        let mut bases: Vec<(Option<Base>, Vec<i32>)> = Vec::new();
+        for osd in to {
+            let base = self.base_of(osd, object, cx);
+            match bases.iter_mut().find(|(b, _)| *b == base) {
+                Some((_, osds)) => osds.push(osd),
+                None => bases.push((base, vec![osd])),
             }
-            Err(LoadError::Store(e)) if damaged_object(&e).is_some() => {
-                return self.begin_repair(object, &e, cx) && self.recover_object(object, cx);
-            }
-            Err(e) => {
-                cx.cluster_log(
-                    LogLevel::Error,
-                    format!("pg {} object {object} cannot be read: {e}", self.id),
-                );
-                return false;
-            }
-        };
-        for osd in &to {
-            self.send_object(*osd, push.clone(), cx);
         }
-        self.begin(object, Recovering::Pushing { to }, cx);
+        let (mut sent, mut pushes) = (BTreeMap::new(), Vec::new());
+        for (base, osds) in bases {
+            let Some(push) = self.piece_for_members(object, base.as_ref(), &Cursor::default(), cx) else {
+                // By now it may be fetched from another copy.
+                return self.recovering.contains_key(object);
+            };
+            sent.extend(osds.iter().map(|osd| (*osd, Sent::of(&push))));
+            pushes.push((push, osds));
+        }
+        self.track(object, Recovering::Pushing { to: sent }, cx);
+        for (push, osds) in pushes {
+            osds.into_iter().for_each(|osd| self.send_object(osd, push.clone(), cx));
+        }
         true
     }
 
-    /// The whole object as it is now; `None` when it does not exist.
-    pub(super) fn read_object(
-        &self,
+    /// A piece to be sent; `None` when it cannot be read here: then the object is fetched from another copy, if there is one.
+    fn piece_for_members(
+        &mut self,
         object: &HObject,
+        base: Option<&Base>,
+        from: &Cursor,
         cx: &mut Shared,
-    ) -> Result<Option<ObjectPush>, LoadError> {
-        let key = self.object_key(object);
-        let version = stored_version(&mut cx.store, object)?;
-        let Some(stat) = cx.store.stat(&key)?.filter(|_| version != Eversion::ZERO) else { return Ok(None) };
-        let mut push = ObjectPush {
-            object: ObjectName(object.clone()),
-            version,
-            size: stat.size,
-            attrs: cx.store.attrs(&key)?,
-            ..ObjectPush::default()
-        };
-        for (offset, len) in cx.store.extents(&key, 0, stat.size)? {
-            push.extents.push((offset, cx.store.read(&key, offset, len)?));
-        }
-        if stat.has_omap {
-            push.omap_header = cx.store.omap_header(&key)?;
-            let mut from: Option<bytes::Bytes> = None;
-            loop {
-                let bound = from.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-                let (page, more) = cx.store.omap_list(&key, bound, OMAP_PAGE, OMAP_PAGE_BYTES)?;
-                from = page.last().map(|(k, _)| k.clone());
-                push.omap.extend(page);
-                if !more || from.is_none() {
-                    break;
+    ) -> Option<ObjectPush> {
+        let why = match self.read_piece(object, base, from, cx.piece_bytes(), cx) {
+            Ok(Some(push)) => return Some(push),
+            Ok(None) => "should be here and is not".to_owned(),
+            Err(LoadError::Store(e)) if damaged_object(&e).is_some() => {
+                self.finish(object, cx);
+                if self.begin_repair(object, &e, cx) {
+                    self.recover_object(object, cx);
                 }
+                return None;
             }
-        }
-        Ok(Some(push))
+            Err(e) => format!("cannot be read: {e}"),
+        };
+        cx.cluster_log(LogLevel::Error, format!("pg {} object {object} {why}", self.id));
+        None
     }
 
-    /// A copy is asked for objects.
-    pub fn handle_pull(
-        &mut self,
-        from: i32,
-        reply: types::Epoch,
-        wants: Vec<(HObject, Eversion)>,
-        cx: &mut Shared,
-    ) {
+    /// A copy is asked for objects. What answers them all together has not much more bytes than one piece.
+    pub fn handle_pull(&mut self, from: i32, reply: types::Epoch, wants: Vec<Want>, cx: &mut Shared) {
         let mut answer = Pushes::default();
-        for (object, need) in wants.into_iter().take(MAX_WANTS) {
-            match self.read_object(&object, cx) {
+        let mut left = cx.config.recovery_max_chunk;
+        for want in wants.into_iter().take(MAX_WANTS) {
+            let Want { object, need, base, from: at, max_bytes } = want;
+            let max_bytes = max_bytes.min(cx.least_piece(left));
+            match self.read_piece(&object, base.as_ref(), &at, max_bytes, cx) {
                 Ok(Some(push)) if push.version == need => {
+                    left = left.saturating_sub(push.bytes());
                     self.answer_with(from, reply, push, &mut answer, cx);
                     continue;
                 }
@@ -241,7 +283,7 @@ impl Pg {
 
     /// The asked copy does not have the version: look elsewhere.
     pub fn handle_pull_refused(&mut self, from: i32, object: &HObject, need: Eversion, cx: &mut Shared) {
-        if self.recovering.get(object) != Some(&(Recovering::Pulling { from })) {
+        if !self.is_pulling(object, from) {
             return;
         }
         if self.revert_refused(from, object, cx) {
@@ -265,23 +307,39 @@ impl Pg {
         cx: &mut Shared,
     ) -> Taken {
         let mut wanted = Vec::with_capacity(pushes.len());
+        let mut lacks_base = Vec::new();
         for push in pushes {
             if self.is_reverted_from(from, &push.object.0, push.version) {
                 self.reverted(push, cx);
-            } else if self.is_wanted(from, &push, cx) {
-                wanted.push(push);
+                continue;
             }
+            if !self.is_wanted(from, &push, cx) {
+                continue;
+            }
+            match self.fits(&push, cx) {
+                Fits::Yes => wanted.push(push),
+                Fits::LacksBase => lacks_base.push(Pushed { lacks_base: true, ..push.stored() }),
+                Fits::OutOfOrder => {
+                    let text = format!("pg {} got a piece of {} out of order", self.id, push.object.0);
+                    cx.cluster_log(LogLevel::Error, text);
+                }
+            }
+        }
+        if !lacks_base.is_empty() {
+            cx.send_pg(from, self.id, reply, PgBody::PushAck { objects: lacks_base });
         }
         if wanted.is_empty() {
             return Taken::Done;
         }
         let mut txn = Txn::new();
         for push in &wanted {
-            self.store_object(push, &mut txn);
-            persist::forget_missing(&mut txn, self.id, &push.object.0);
+            self.store_piece(push, &mut txn);
+            if push.next.is_none() {
+                persist::forget_missing(&mut txn, self.id, &push.object.0);
+            }
         }
         match self.is_primary(cx) {
-            true => self.store_pulled(wanted, txn, cx),
+            true => self.store_pulled(from, wanted, txn, cx),
             false => self.store_pushed(reply, wanted, txn, cx),
         }
     }
@@ -291,18 +349,23 @@ impl Pg {
             return from == self.primary() && self.phase == Phase::Replica;
         }
         let object = &push.object.0;
-        self.recovering.get(object) == Some(&(Recovering::Pulling { from }))
-            && self.missing.get(object).is_some_and(|i| i.need == push.version)
+        self.is_pulling(object, from) && self.missing.get(object).is_some_and(|i| i.need == push.version)
     }
 
     /// Primary: what came is no longer missing when it is durable.
-    fn store_pulled(&mut self, pushes: Vec<ObjectPush>, txn: Txn, cx: &mut Shared) -> Taken {
-        let done = PgDone::Pulled { objects: names(&pushes) };
+    fn store_pulled(&mut self, from: i32, pushes: Vec<ObjectPush>, txn: Txn, cx: &mut Shared) -> Taken {
+        let done = PgDone::Pulled { from, objects: stored(&pushes) };
         let done = Done::Pg { id: self.id, interval: self.interval(), what: done };
         match cx.try_submit(txn, Priority::Member, done) {
             Ok(_) => {
                 for push in pushes {
-                    self.recovering.insert(push.object.0, Recovering::Storing);
+                    let bytes = push.bytes();
+                    let how = match push.next {
+                        Some(_) => Recovering::Pulling { from, bytes },
+                        None => Recovering::Storing { bytes },
+                    };
+                    self.note_piece(&push);
+                    self.track(&push.object.0, how, cx);
                 }
             }
             Err(StoreError::Full { .. }) => return Taken::NoRoom(PgBody::Push(pushes)),
@@ -320,16 +383,21 @@ impl Pg {
         cx: &mut Shared,
     ) -> Taken {
         let before = self.info.last_complete;
-        let lacked: Vec<_> = pushes
-            .iter()
-            .filter_map(|p| Some((p.object.0.clone(), self.missing.remove(&p.object.0)?)))
-            .collect();
+        let ended = pushes.iter().filter(|p| p.next.is_none());
+        let lacked: Vec<_> =
+            ended.filter_map(|p| Some((p.object.0.clone(), self.missing.remove(&p.object.0)?))).collect();
         self.update_last_complete();
         self.save_info(&mut txn);
-        let done = PgDone::Pushed { objects: names(&pushes) };
+        let done = PgDone::Pushed { objects: stored(&pushes) };
         let done = Done::Pg { id: self.id, interval: self.interval(), what: done };
         match cx.try_submit(txn, Priority::Member, done) {
-            Ok(_) => self.primary_interval = reply,
+            Ok(_) => {
+                self.primary_interval = reply;
+                pushes.iter().for_each(|push| self.note_piece(push));
+                self.use_place(pushes.iter().map(ObjectPush::bytes).sum(), cx);
+                let lost = cx.store.take_lost();
+                self.tell_damaged(lost, cx);
+            }
             Err(StoreError::Full { .. }) => {
                 for (object, item) in lacked {
                     self.missing.insert(object, item);
@@ -342,51 +410,54 @@ impl Pg {
         Taken::Done
     }
 
-    pub(super) fn store_object(&self, push: &ObjectPush, txn: &mut Txn) {
-        let key = self.object_key(&push.object.0);
-        txn.remove(&key).touch(&key);
-        for (offset, data) in &push.extents {
-            txn.write(&key, *offset, data.clone());
-        }
-        txn.truncate(&key, push.size);
-        for (name, value) in &push.attrs {
-            txn.set_attr(&key, name.clone(), value.clone());
-        }
-        if !push.omap_header.is_empty() {
-            txn.omap_set_header(&key, push.omap_header.clone());
-        }
-        if !push.omap.is_empty() {
-            txn.omap_set(&key, push.omap.clone());
-        }
-    }
-
-    /// Primary: pulled objects are durable here.
-    pub fn pulled(&mut self, objects: &[(HObject, Eversion)], cx: &mut Shared) {
-        for (object, version) in objects {
-            if self.missing.get(object).is_some_and(|i| i.need == *version) {
-                self.missing.remove(object);
-            }
-            self.finish(object, cx);
+    /// Primary: pulled objects, or pieces of them, are durable here.
+    pub fn pulled(&mut self, from: i32, objects: Vec<Pushed>, cx: &mut Shared) {
+        let mut whole = Vec::with_capacity(objects.len());
+        for Pushed { object, version, next, .. } in objects {
+            let Some(next) = next else {
+                if self.missing.get(&object).is_some_and(|i| i.need == version) {
+                    self.missing.remove(&object);
+                }
+                self.finish(&object, cx);
+                whole.push(object);
+                continue;
+            };
+            let begun = self.incoming.get(&object).filter(|i| i.version == version && i.next == next);
+            let Some(base) = begun.map(|i| i.base.clone()).filter(|_| self.is_pulling(&object, from)) else {
+                continue;
+            };
+            // What is durable is not under way any more.
+            self.track(&object, Recovering::Pulling { from, bytes: 0 }, cx);
+            self.pull(from, Want { object, need: version, base, from: next, max_bytes: 0 }, cx);
         }
         self.update_last_complete();
-        self.objects_recovered(objects.iter().map(|(o, _)| o), cx);
+        self.objects_recovered(whole.iter(), cx);
     }
 
     /// Member: pushed objects are durable here.
-    pub fn pushed(&mut self, objects: Vec<(HObject, Eversion)>, cx: &mut Shared) {
+    pub fn pushed(&mut self, objects: Vec<Pushed>, cx: &mut Shared) {
         cx.send_pg(self.primary(), self.id, self.primary_interval, PgBody::PushAck { objects });
     }
 
-    /// Primary: pushed objects are durable on a member.
-    pub fn handle_push_ack(&mut self, from: i32, objects: &[(HObject, Eversion)], cx: &mut Shared) {
+    /// Primary: pushed objects, or pieces of them, are durable on a member.
+    pub fn handle_push_ack(&mut self, from: i32, objects: &[Pushed], cx: &mut Shared) {
         let mut whole = Vec::with_capacity(objects.len());
         let mut some = false;
-        for (object, _) in objects {
-            let Some(Recovering::Pushing { to }) = self.recovering.get_mut(object) else { continue };
-            if !to.remove(&from) {
+        for pushed in objects {
+            let Some(Recovering::Pushing { to }) = self.recovering.get_mut(&pushed.object) else { continue };
+            // What was sent before the object's recovery began anew is of no interest.
+            let answers = |s: &Sent| pushed.lacks_base || s.next == pushed.next;
+            if !to.get(&from).is_some_and(answers) {
                 continue;
             }
+            let Some(sent) = to.remove(&from) else { continue };
+            cx.recovery_bytes = cx.recovery_bytes.saturating_sub(sent.bytes);
             some = true;
+            let object = &pushed.object;
+            if pushed.lacks_base || pushed.next.is_some() {
+                self.push_on(from, pushed, sent.base, cx);
+                continue;
+            }
             let all = to.is_empty();
             if let Some(missing) = self.peers.get_mut(&from).and_then(|p| p.missing.as_mut()) {
                 missing.remove(object);
@@ -400,6 +471,32 @@ impl Pg {
         if some {
             self.check_range(from, cx);
             self.objects_recovered(whole.into_iter(), cx);
+        }
+    }
+
+    /// Sends a member the next piece of an object, or the first one of all of it.
+    fn push_on(&mut self, osd: i32, pushed: &Pushed, base: Option<Base>, cx: &mut Shared) {
+        let object = &pushed.object;
+        let base = base.filter(|_| !pushed.lacks_base);
+        if pushed.lacks_base {
+            let missing = self.peers.get_mut(&osd).and_then(|p| p.missing.as_mut());
+            if let Some((missing, item)) = missing.and_then(|m| m.get(object).copied().map(|i| (m, i))) {
+                missing.insert(object.clone(), crate::MissingItem { have: Eversion::ZERO, ..item });
+            }
+        }
+        let from = pushed.next.clone().filter(|_| !pushed.lacks_base).unwrap_or_default();
+        let Some(push) = self.piece_for_members(object, base.as_ref(), &from, cx) else {
+            if !self.recovering.contains_key(object) || !self.missing.contains(object) {
+                self.finish(object, cx);
+                self.unfound.insert(object.clone());
+            }
+            return;
+        };
+        if let Some(Recovering::Pushing { to }) = self.recovering.get_mut(object) {
+            let sent = Sent::of(&push);
+            cx.recovery_bytes += sent.bytes;
+            to.insert(osd, sent);
+            self.send_object(osd, push, cx);
         }
     }
 
@@ -420,7 +517,7 @@ impl Pg {
         let lost = self
             .recovering
             .iter()
-            .filter(|(_, r)| matches!(r, Recovering::Pulling { from } if gone.contains(from)));
+            .filter(|(_, r)| matches!(r, Recovering::Pulling { from, .. } if gone.contains(from)));
         let lost: Vec<HObject> = lost.map(|(o, _)| o.clone()).collect();
         for object in lost {
             self.reverting.remove(&object);
@@ -497,7 +594,7 @@ impl Pg {
     }
 }
 
-/// Which objects these are, in which version.
-fn names(pushes: &[ObjectPush]) -> Vec<(HObject, Eversion)> {
-    pushes.iter().map(|p| (p.object.0.clone(), p.version)).collect()
+/// What became of these when they are durable.
+fn stored(pushes: &[ObjectPush]) -> Vec<Pushed> {
+    pushes.iter().map(ObjectPush::stored).collect()
 }

@@ -8,6 +8,7 @@ use super::client::ClientOp;
 use super::room::Taken;
 use super::writes::InFlight;
 use super::{Pg, Phase, persist};
+use crate::dirty::Dirty;
 use crate::entry::{EntryKind, LogEntry, OpReturn};
 use crate::exec::{EntryDraft, Executed};
 use crate::info::AfterWrite;
@@ -50,6 +51,7 @@ impl Pg {
                 mtime: op.msg.mtime,
                 return_code: if named { return_code } else { 0 },
                 op_returns: if named { op_returns.take().unwrap_or_default() } else { Vec::new() },
+                dirty: d.dirty,
             }
         };
         drafts.into_iter().enumerate().map(complete).collect()
@@ -73,6 +75,7 @@ impl Pg {
             mtime: Default::default(),
             return_code: result,
             op_returns: returns,
+            dirty: Dirty::NOTHING,
         }
     }
 
@@ -205,6 +208,8 @@ impl Pg {
         };
         let given = self.given(&txn, &entries);
         given.iter().for_each(|o| persist::forget_missing(&mut txn, self.id, o));
+        // Clients read from the primary.
+        txn.note_unread();
         let before =
             (self.info.last_update, self.info.last_complete, self.info.last_user_version, self.info.sums);
         self.info.last_update = version;

@@ -33,12 +33,16 @@ impl Pg {
         let (from, until) = pg_range(child, pool.pg_num);
         let moves = |o: &HObject| *o >= from && *o < until;
         let log = self.log.split_off(|e| moves(&e.object));
+        // Nobody knows here what lacking objects count for.
+        let lacking = self.missing.iter().count() + usize::from(self.info.is_incomplete());
+        self.info.sums.uncounted += lacking as i64;
         let missing = self.missing.split_off(moves);
-        let sums = sums_of_range(id, &from, &until, store)?;
+        let mut sums = sums_of_range(id, &from, &until, store)?;
+        subtract(&mut self.info.sums, &sums);
+        sums.uncounted = self.info.sums.uncounted;
         let mut info = PgInfo { pgid: child, sums, ..self.info.clone() };
         info.history.last_epoch_split = self.info.history.same_interval_since;
         self.info.history.last_epoch_split = self.info.history.same_interval_since;
-        subtract(&mut self.info.sums, &sums);
         if self.log.head() < self.info.last_update {
             self.log.set_head(self.info.last_update);
         }

@@ -3,7 +3,7 @@
 use messages::stats::{ObjectStatCollection, ObjectStatSum, PgStat};
 use types::{Epoch, Utime};
 
-use super::backfill::{Step, is_too_full};
+use super::backfill::Step;
 use super::recovery::Recovering;
 use super::state::pg_state;
 use super::{Pg, Phase};
@@ -76,9 +76,10 @@ impl Pg {
         } else if backfilling {
             let open = self.backfills.iter().filter(|(_, b)| b.step != Step::Complete);
             let held = self.backfill_is_held(cx);
-            let full = open.map(|(osd, _)| *osd).all(|osd| is_too_full(osd, cx));
+            let full = open.map(|(osd, _)| *osd).all(|osd| self.target_is_full(osd, cx));
             s |= match full {
-                _ if held || cx.backfill_waits.contains(&self.id) => pg_state::BACKFILL_WAIT,
+                _ if held || cx.backfill_waits.contains_key(&self.id) => pg_state::BACKFILL_WAIT,
+                false if self.waits_for_place() && self.is_idle() => pg_state::BACKFILL_WAIT,
                 true => pg_state::BACKFILL_TOOFULL,
                 false => pg_state::BACKFILLING,
             };
@@ -90,7 +91,8 @@ impl Pg {
         if !self.unfound.is_empty() {
             s |= pg_state::RECOVERY_UNFOUND;
         }
-        if self.is_clean() && !lacking && !backfilling && self.acting() == self.up() {
+        // With too few OSDs to move to, a remapped PG is clean too. Source: PeeringState::try_mark_clean.
+        if self.is_clean() && !lacking && !backfilling {
             s |= pg_state::CLEAN;
             if self.trim.pass.is_some() {
                 s |= pg_state::SNAPTRIM;

@@ -97,6 +97,10 @@ impl Pg {
         if snaps.is_empty() {
             return false;
         }
+        if cx.config.planted == Some(crate::config::Planted::TrimsTooMuch) {
+            let runs: Vec<(u64, u64)> = snaps.iter().collect();
+            runs.into_iter().for_each(|(start, len)| snaps.insert_run(start, len + 1));
+        }
         let start = pg_range(self.id.pgid, self.key.pg_num).0;
         let next = (self.info.sums.clones > 0).then_some(start);
         self.trim.pass = Some(Pass { snaps, next, last: self.info.last_update, resume: cx.now.mono });

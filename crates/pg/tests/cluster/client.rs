@@ -10,7 +10,7 @@ use messages::common::MCommandReply;
 use messages::osd::{
     CopyFromArgs, CopySource, MOsdBackoff, MOsdOp, MOsdOpReply, Op, OsdOp, backoff_op, flags, op_flags,
 };
-use types::{HObject, ObjectLocator, PgId, PoolId, ReqId, SnapContext, SnapId, SpgId, Utime};
+use types::{Epoch, HObject, ObjectLocator, PgId, PoolId, ReqId, SnapContext, SnapId, SpgId, Utime};
 
 /// What an object may hold: the last acknowledged content, or that of a write that is under way.
 #[derive(Debug, Default, Clone)]
@@ -31,6 +31,8 @@ enum Kind {
     Write(Option<Vec<u8>>),
     CreateExclusive,
     Read,
+    /// A change that leaves the data as it is, or of which the model knows nothing.
+    Change,
     /// Something of the PG.
     List,
     /// Of what is not there, ENOENT; of itself, EINVAL.
@@ -76,6 +78,8 @@ pub struct Client {
     pub damage_allowed: bool,
     /// Writes may find no space; they then change nothing.
     pub full_allowed: bool,
+    /// Set: it hears of maps from OSDs alone, as librados does, and this is the newest it heard of.
+    pub told: Option<Epoch>,
 }
 
 impl Client {
@@ -140,9 +144,33 @@ impl Client {
         self.begin(map, pool, name, Kind::Write(Some(content)), vec![op.into()], flags::WRITE)
     }
 
+    /// Any change: of an object that the model knows, one that leaves its data as it is.
+    pub fn change(&mut self, map: &OsdMap, pool: PoolId, name: &str, ops: Vec<Op>) -> u64 {
+        self.begin(map, pool, name, Kind::Change, ops.into_iter().map(Into::into).collect(), flags::WRITE)
+    }
+
     pub fn remove(&mut self, map: &OsdMap, pool: PoolId, name: &str) -> u64 {
         self.model.entry(name.into()).or_default().open.push(None);
         self.begin(map, pool, name, Kind::Write(None), vec![Op::Delete.into()], flags::WRITE)
+    }
+
+    /// Makes an object what it was at a snapshot, where it held `content`.
+    pub fn rollback(
+        &mut self,
+        map: &OsdMap,
+        pool: PoolId,
+        name: &str,
+        snap: SnapId,
+        content: Vec<u8>,
+    ) -> u64 {
+        self.model.entry(name.into()).or_default().open.push(Some(content.clone()));
+        let ops = vec![Op::Rollback { snap }.into()];
+        self.begin(map, pool, name, Kind::Write(Some(content)), ops, flags::WRITE)
+    }
+
+    /// Another request for the object may be sent while one is under way.
+    pub fn goes_on(&mut self, name: &str) {
+        self.busy.remove(name);
     }
 
     /// Copies `source`, which nothing is under way on, to `name`.
@@ -269,6 +297,10 @@ impl Client {
         let reply = match Message::decode(&wire).unwrap() {
             Message::OsdOpReply(reply) => reply,
             Message::OsdBackoff(b) => return self.backoff(from, b),
+            Message::OsdMap(m) => {
+                let newest = self.told.max(m.last());
+                return self.told = self.told.and(newest);
+            }
             Message::CommandReply(reply) => return self.command_replies.push(reply),
             _ => return,
         };
@@ -285,6 +317,7 @@ impl Client {
                 assert!(want.allows(found.as_deref()), "read of {}: {found:?} is none of {want:?}", r.name);
             }
             Kind::List => {}
+            Kind::Change => assert!(reply.result >= -2, "a change answered {}", reply.result),
             Kind::Write(content) => {
                 let expected = self.model.entry(r.name).or_default();
                 if self.full_allowed && reply.result == types::Errno::ENOSPC.neg() {

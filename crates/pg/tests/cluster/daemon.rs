@@ -9,7 +9,7 @@ use messages::osd::MOsdFailure;
 use pg::Input;
 use serde_json::{Value, json};
 
-use crate::sim::{MON, Sim};
+use crate::sim::{CLIENT, MON, Sim};
 
 fn up(osds: i32, seed: u64) -> Sim {
     let mut s = Sim::new(osds, seed);
@@ -154,6 +154,101 @@ fn clients_wait_when_too_much_is_under_way() {
     assert!(!write(&mut s));
 }
 
+/// What waits for PGs that do not serve has some room of its own.
+#[test]
+fn a_pg_that_does_not_serve_stops_others_late() {
+    let mut s = up(2, 7);
+    let idle = s.mon.create_pool(2, 2, 4);
+    s.settle();
+    s.client_without_backoffs();
+    s.kill(1);
+    let name = "osd_client_message_size_cap";
+    assert_eq!(ask(&mut s, 0, json!({"prefix": "config set", "var": name, "val": ["5000"]})).0, 0);
+    let write = |s: &mut Sim, from: u32, to: u32| {
+        let map = s.mon.map.clone();
+        let sent: Vec<u64> =
+            (from..to).map(|i| s.client.write(&map, idle, &format!("o{i}"), vec![7; 1000])).collect();
+        s.until("sent", |s| sent.iter().all(|tid| s.client.was_sent(*tid)));
+        s.run(200);
+    };
+    write(&mut s, 0, 7);
+    assert_eq!(holds(&s), (false, 0), "7,000 of 5,000 bytes and 2,500");
+    write(&mut s, 7, 9);
+    assert_eq!(holds(&s), (true, 1), "9,000");
+    s.start(1);
+    s.until("let go", |s| s.client.is_idle() && !holds(s).0);
+}
+
+/// What another OSD sends and nobody understands is named once, not passed over in silence.
+#[test]
+fn what_is_not_understood_is_logged_once() {
+    let mut s = up(2, 8);
+    s.mon.create_pool(2, 1, 4);
+    let of_pg = |m: &Message| matches!(m, Message::Unknown(_));
+    let found = |s: &Sim| s.links.get(&(0, 1)).and_then(|q| q.iter().find(|m| of_pg(m)).cloned());
+    s.until("a message", |s| found(s).is_some());
+    let Some(Message::Unknown(mut wire)) = found(&s) else { panic!("no message") };
+    wire.front.truncate(10);
+    let lines = |s: &Sim| s.nodes[1].log.iter().filter(|l| l.contains("osd.0 sends")).count();
+    assert_eq!(lines(&s), 0);
+    for _ in 0..3 {
+        let msg = Message::Unknown(wire.clone());
+        s.input(1, Input::Message { conn: types::ConnId(0), tid: 0, msg });
+    }
+    assert_eq!(lines(&s), 1);
+    s.settle();
+}
+
+/// A client may have lost its monitor together with the OSD that went down: the others tell it, unless it knows.
+#[test]
+fn clients_hear_from_osds_that_another_one_is_down() {
+    let mut s = up(3, 12);
+    let pool = s.mon.create_pool(3, 1, 8);
+    s.settle();
+    let write_to_all = |s: &mut Sim| {
+        let map = s.mon.map.clone();
+        for i in 0..40 {
+            s.client.write(&map, pool, &format!("o{i}"), vec![7; 10]);
+        }
+        s.until("written", |s| s.client.is_idle());
+    };
+    let told = |s: &mut Sim, after: Duration| {
+        s.cut = (0..3).map(|osd| (osd, CLIENT)).collect();
+        let epoch = s.mon.map.epoch;
+        s.until("the map is known", |s| {
+            [0, 1].into_iter().all(|o| ask(s, o, json!({"prefix": "status"})).1["newest_map"] == epoch.0)
+        });
+        s.tick(after);
+        s.cut.clear();
+        let mut newest = Vec::new();
+        for osd in [0, 1] {
+            for m in s.links.remove(&(osd, CLIENT)).unwrap_or_default() {
+                let Message::Unknown(wire) = m else { panic!("{m:?}") };
+                match Message::decode(&wire) {
+                    Ok(Message::OsdMap(m)) => newest.push(m.last()),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        newest
+    };
+    write_to_all(&mut s);
+    s.mon.change(|inc, _| inc.new_flags = 1 << 12);
+    assert_eq!(told(&mut s, Duration::from_millis(500)), [], "nobody went down");
+    write_to_all(&mut s);
+    s.crash(2);
+    s.mon.mark_dead(2);
+    let now = Some(s.mon.map.epoch);
+    assert_eq!(told(&mut s, Duration::from_millis(500)), [now, now]);
+    assert_eq!(told(&mut s, Duration::from_millis(500)), [], "once");
+    s.start(2);
+    s.settle();
+    write_to_all(&mut s);
+    s.crash(2);
+    s.mon.mark_dead(2);
+    assert_eq!(told(&mut s, Duration::from_secs(100)), [], "an idle client");
+}
+
 /// What `osd` has told the monitors about another one, which they have not got: FAILED or not.
 fn told_of(s: &mut Sim, osd: i32, target: i32) -> Vec<bool> {
     let waiting = s.links.remove(&(osd, MON)).unwrap_or_default();
@@ -189,6 +284,26 @@ fn reports_of_failures_are_taken_back() {
         }
         assert_eq!(told_of(&mut s, 0, 1), [false], "once; leaves: {leaves}");
     }
+}
+
+/// Who leads the monitors may be another one, who has heard nothing.
+#[test]
+fn failures_are_reported_again_to_another_monitor() {
+    let mut s = up(2, 7);
+    s.mon.create_pool(2, 1, 4);
+    s.settle();
+    s.cut = vec![(0, 1), (0, MON), (1, MON)];
+    let half = Duration::from_millis(500);
+    let second = (0..100).find(|_| {
+        s.tick(half);
+        !told_of(&mut s, 0, 1).is_empty()
+    });
+    assert!(second.is_some(), "reported");
+    s.tick(half);
+    assert!(told_of(&mut s, 0, 1).is_empty(), "not again so soon");
+    s.input(0, Input::MonConnected);
+    s.tick(half);
+    assert_eq!(told_of(&mut s, 0, 1), [true]);
 }
 
 /// A clean PG needs no maps from before now, however long nothing happened to it; one that is not clean needs those since it was.

@@ -32,9 +32,7 @@ fn unfound(seed: u64) -> (Sim, PoolId, i32) {
     let gone = map.pg_to_up_acting(PgId::new(pool, 0)).acting_primary;
     let others: Vec<i32> = (0..3).filter(|o| *o != gone).collect();
     for osd in &others {
-        s.crash(*osd);
-        s.notice_crash(*osd);
-        s.until("down", |s| !s.mon.map.is_up(*osd));
+        s.kill(*osd);
     }
     s.client.write(&map, pool, "o0", vec![99; 5000]);
     s.client.write(&map, pool, "new", vec![98; 500]);
@@ -47,9 +45,7 @@ fn unfound(seed: u64) -> (Sim, PoolId, i32) {
     s.until("joined", |s| {
         others.iter().all(|o| s.mon.map.is_up(*o)) && s.states().values().all(|t| t.contains("recovery_wait"))
     });
-    s.crash(gone);
-    s.notice_crash(gone);
-    s.until("down", |s| !s.mon.map.is_up(gone));
+    s.kill(gone);
     s.mon.change(|inc, map| {
         inc.new_lost.insert(gone, map.epoch);
     });
@@ -90,9 +86,7 @@ fn nothing_is_given_up_while_somebody_who_is_down_may_have_it() {
         let (mut s, pool, gone) = unfound(seed);
         let first = leader(&s, pool);
         let other = (0..3).find(|o| *o != gone && *o != first).unwrap();
-        s.crash(other);
-        s.notice_crash(other);
-        s.until("down", |s| !s.mon.map.is_up(other));
+        s.kill(other);
         s.run(500);
         s.until("unfound", |s| s.states().values().all(|t| t.contains("recovery_unfound")));
         let text = "pg has 2 unfound objects but we haven't probed all sources, not marking lost";
@@ -243,9 +237,7 @@ fn a_forced_pg_that_cannot_go_on_holds_up_nobody() {
             pgs: vec![SpgId::replicated(PgId::new(pool, 0))],
             options: MOsdForceRecovery::RECOVERY,
         };
-        s.crash(other);
-        s.notice_crash(other);
-        s.until("down", |s| !s.mon.map.is_up(other));
+        s.kill(other);
         let map = s.mon.map.clone();
         for i in 0..20 {
             s.client.write(&map, second, &format!("s{i}"), vec![3; 3000]);
@@ -269,9 +261,7 @@ fn a_forced_recovery_goes_first() {
     let pool = s.mon.create_pool(2, 1, 8);
     s.settle();
     let map = s.mon.map.clone();
-    s.crash(1);
-    s.notice_crash(1);
-    s.until("down", |s| !s.mon.map.is_up(1));
+    s.kill(1);
     for i in 0..60 {
         s.client.write(&map, pool, &format!("o{i}"), vec![3; 3000]);
     }
@@ -329,7 +319,8 @@ fn writes_do_not_wait_for_a_backfill_that_is_held() {
         let steps = s.rng.below(60) as usize;
         s.run(steps);
         let before = s.mon.map.flags;
-        flags(&mut s, before | map_flags::NOBACKFILL);
+        // Each of them holds backfills, norecover too.
+        flags(&mut s, before | if seed % 2 == 0 { map_flags::NOBACKFILL } else { map_flags::NORECOVER });
         s.run(30);
         let map = s.mon.map.clone();
         for i in 0..60u8 {
@@ -340,5 +331,46 @@ fn writes_do_not_wait_for_a_backfill_that_is_held() {
         flags(&mut s, before);
         s.settle();
         s.check_copies();
+    }
+}
+
+/// A copy that lacks objects cannot tell what a split takes from the PG's sums: when its sums become the PG's, the objects are
+/// counted anew.
+#[test]
+fn sums_are_right_after_a_split_of_a_copy_that_lacked_objects() {
+    for seed in 80..84 {
+        let log = 14;
+        let config = OsdConfig {
+            min_pg_log_entries: log,
+            max_pg_log_entries: log,
+            pg_log_trim_min: 1,
+            ..OsdConfig::default()
+        };
+        let mut s = Sim::with_config(3, seed, config);
+        s.until("all up", |s| (0..3).all(|o| s.mon.map.is_up(o)));
+        let pool = s.mon.create_pool(3, 2, 1);
+        s.settle();
+        let map = s.mon.map.clone();
+        let members = map.pg_to_up_acting(PgId::new(pool, 0)).acting;
+        for (tag, len) in [(1u8, 100), (2, 900), (3, 7_000)] {
+            for i in 0..12u8 {
+                s.client.write(&map, pool, &format!("o{i}"), vec![tag; len]);
+            }
+            s.until("written", |s| s.client.is_idle());
+            if tag == 2 {
+                s.settle();
+                s.kill(members[1]);
+            }
+        }
+        let before = s.mon.map.flags;
+        flags(&mut s, before | map_flags::NORECOVER);
+        // Its log reaches back furthest, so the others take it for theirs, and its sums with it.
+        s.start(members[1]);
+        s.until("lacks objects", |s| s.states().values().all(|t| t.contains("recovery_wait")));
+        s.mon.change(|inc, map| inc.pool_mut(map, pool).unwrap().set_pg_num(2));
+        s.until("divided", |s| s.states().len() == 2 && s.states().values().all(|t| t.contains("active")));
+        flags(&mut s, before);
+        s.settle();
+        assert!(scrub(&mut s, pool, How::Deep).ends_with(" ok"), "seed {seed}");
     }
 }

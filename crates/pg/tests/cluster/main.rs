@@ -8,12 +8,15 @@ mod join;
 mod leases;
 mod lost;
 mod mon;
+mod pieces;
 mod recovery;
 mod remove;
 mod repair;
+mod reserve;
 mod room;
 mod scrub;
 mod sim;
 mod snaps;
+mod trimmed;
 
 mod scenarios;

@@ -16,11 +16,15 @@ pub const FSID: Fsid = Fsid([7; 16]);
 
 pub struct Mon {
     pub map: OsdMap,
-    /// Every map that a client has not seen yet, oldest first.
     /// What OSDs said of merges.
     pub merges: Vec<bool>,
+    /// Every map that a client has not seen yet, oldest first.
     pub unseen: Vec<OsdMap>,
     incs: BTreeMap<Epoch, Bytes>,
+    /// The oldest map that it keeps, whole, when it has forgotten any.
+    oldest: Option<OsdMap>,
+    /// All maps.
+    past: BTreeMap<Epoch, OsdMap>,
     /// The next epoch that each subscriber gets.
     subscribers: BTreeMap<i32, Epoch>,
 }
@@ -48,6 +52,8 @@ impl Mon {
             incs: BTreeMap::from([(map.epoch, first.to_bytes())]),
             merges: vec![],
             unseen: vec![map.clone()],
+            oldest: None,
+            past: BTreeMap::from([(map.epoch, map.clone())]),
             map,
             subscribers: BTreeMap::new(),
         };
@@ -67,7 +73,23 @@ impl Mon {
         let (map, _) = inc.finish(&self.map, now).unwrap();
         self.incs.insert(map.epoch, inc.to_bytes());
         self.unseen.push(map.clone());
+        self.past.insert(map.epoch, map.clone());
         self.map = map;
+    }
+
+    /// Forgets the maps before this epoch; the real one does not before every PG was clean in it or later.
+    pub fn trim(&mut self, oldest: Epoch) {
+        self.incs.retain(|e, _| *e > oldest);
+        self.oldest = Some(self.past[&oldest].clone());
+    }
+
+    fn oldest(&self) -> Epoch {
+        self.oldest.as_ref().map_or(Epoch(1), |m| m.epoch)
+    }
+
+    /// The whole of an old map.
+    pub fn map_at(&self, e: Epoch) -> &OsdMap {
+        &self.past[&e]
     }
 
     pub fn create_pool(&mut self, size: u8, min_size: u8, pg_num: u32) -> PoolId {
@@ -123,7 +145,8 @@ impl Mon {
             }
             Message::MonGetVersion(m) => {
                 let version = self.map.epoch.0.into();
-                return vec![MMonGetVersionReply { handle: m.handle, version, oldest_version: 1 }.into()];
+                let oldest_version = self.oldest().0.into();
+                return vec![MMonGetVersionReply { handle: m.handle, version, oldest_version }.into()];
             }
             Message::OsdBoot(_) => {
                 let at = addr(from, life);
@@ -157,7 +180,7 @@ impl Mon {
         Vec::new()
     }
 
-    /// As the real one does.
+    /// As the real one does, which also checks that the sender is alive, leads both PGs and has seen the pair named.
     fn merge(&mut self, m: &MOsdPgReadyToMerge) {
         let Some(pool) = self.map.pool(m.pgid.pool).cloned() else { return };
         if pool.pg_num != m.pgid.seed + 1 || pool.pg_num_pending != m.pgid.seed {
@@ -202,21 +225,24 @@ impl Mon {
 
     /// The maps that each subscriber lacks.
     pub fn publish(&mut self) -> Vec<(i32, Message)> {
-        let newest = self.map.epoch;
+        let (oldest, newest) = (self.oldest(), self.map.epoch);
         let mut out = Vec::new();
+        let message =
+            |incremental, full| Message::from(MOsdMap { fsid: FSID, incremental, full, oldest, newest });
         for (osd, next) in &mut self.subscribers {
-            if *next <= newest {
-                let from = Epoch(next.0.max(1));
-                out.push((
-                    *osd,
-                    self.incs.range(from..).map(|(e, b)| (*e, b.clone())).collect::<BTreeMap<_, _>>(),
-                ));
-                *next = newest.next();
+            if *next > newest {
+                continue;
             }
+            if let Some(map) = self.oldest.as_ref().filter(|m| *next <= m.epoch) {
+                out.push((*osd, message(BTreeMap::new(), [(oldest, map.to_bytes())].into())));
+            }
+            let lacking = self.incs.range(Epoch(next.0.max(1))..).map(|(e, b)| (*e, b.clone()));
+            let lacking: BTreeMap<Epoch, Bytes> = lacking.collect();
+            if !lacking.is_empty() {
+                out.push((*osd, message(lacking, BTreeMap::new())));
+            }
+            *next = newest.next();
         }
-        let message = |incremental| {
-            MOsdMap { fsid: FSID, incremental, full: BTreeMap::new(), oldest: Epoch(1), newest }.into()
-        };
-        out.into_iter().map(|(osd, incs)| (osd, message(incs))).collect()
+        out
     }
 }

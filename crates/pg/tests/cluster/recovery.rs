@@ -14,9 +14,7 @@ fn missed(config: OsdConfig, seed: u64, pg_num: u32, objects: u32, len: usize) -
     s.until("all up", |s| (0..2).all(|o| s.mon.map.is_up(o)));
     let pool = s.mon.create_pool(2, 1, pg_num);
     s.settle();
-    s.crash(1);
-    s.notice_crash(1);
-    s.until("down", |s| !s.mon.map.is_up(1));
+    s.kill(1);
     let map = s.mon.map.clone();
     for i in 0..objects {
         s.client.write(&map, pool, &format!("o{i}"), vec![i as u8; len]);
@@ -181,9 +179,7 @@ fn writes_to_a_range_do_not_wait_for_other_pgs() {
         s.until("all up", |s| (0..2).all(|o| s.mon.map.is_up(o)));
         let (many, one) = (s.mon.create_pool(2, 1, 8), s.mon.create_pool(2, 1, 1));
         s.settle();
-        s.crash(1);
-        s.notice_crash(1);
-        s.until("down", |s| !s.mon.map.is_up(1));
+        s.kill(1);
         let map = s.mon.map.clone();
         for i in 0..250 {
             s.client.write(&map, many, &format!("m{i}"), vec![i as u8; 100]);
@@ -211,4 +207,18 @@ fn writes_to_a_range_do_not_wait_for_other_pgs() {
         assert!(left > 0, "all others went first: {:?}", s.states());
         s.settle();
     }
+}
+
+/// With an OSD out and no other to take its place, the PG goes on with all three copies, and is clean.
+#[test]
+fn a_pg_whose_member_is_out_without_a_replacement_is_clean_and_remapped() {
+    let mut s = Sim::new(3, 7);
+    s.until("all up", |s| (0..3).all(|o| s.mon.map.is_up(o)));
+    s.mon.create_pool(3, 2, 4);
+    s.settle();
+    s.mon.mark_out(2);
+    s.until("remapped", |s| s.all_are("active+clean+remapped"));
+    assert_eq!(s.mon.map.pg_temp.len(), 4);
+    s.mon.mark_in(2);
+    s.settle();
 }

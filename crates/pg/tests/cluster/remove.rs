@@ -85,10 +85,7 @@ fn a_copy_comes_back_where_it_is_being_deleted() {
         assert!(stored(&mut s, osd).len() + 600 > left, "much was deleted at once");
         if seed == 2 {
             s.run(30);
-            s.crash(osd);
-            s.notice_crash(osd);
-            s.until("down", |s| !s.mon.map.is_up(osd));
-            s.start(osd);
+            s.restart(osd);
         }
         s.settle();
         s.check_copies();
@@ -110,20 +107,14 @@ fn a_pg_splits_while_a_copy_of_it_is_deleted() {
         move_away(&mut s, osd);
         set_pg_num(&mut s, pool, 8);
         s.run(10);
-        s.crash(osd);
-        s.notice_crash(osd);
-        s.until("down", |s| !s.mon.map.is_up(osd));
-        s.start(osd);
+        s.restart(osd);
         seen(&mut s);
         if seed % 2 == 0 {
             s.run(50);
             // Some children come here while the rest is still deleted.
             s.mon.mark_in(osd);
             s.run(50);
-            s.crash(osd);
-            s.notice_crash(osd);
-            s.until("down again", |s| !s.mon.map.is_up(osd));
-            s.start(osd);
+            s.restart(osd);
         }
         s.settle();
         s.until("nothing foreign is left", |s| foreign(s, osd) == 0);
@@ -142,9 +133,7 @@ fn an_old_mark_spares_what_lives_here() {
         let id = types::SpgId::replicated(types::PgId::new(pool, 0));
         let osd = of(0)[0];
         let elsewhere = (1..8).find(|seed| !of(*seed).contains(&osd)).expect("a PG without a copy there");
-        s.crash(osd);
-        s.notice_crash(osd);
-        s.until("down", |s| !s.mon.map.is_up(osd));
+        s.kill(osd);
         let device = s.nodes[osd as usize].device.clone();
         let mut store = Store::open(device.clone(), Options::default()).unwrap();
         let garbage = HObject { pool, hash: elsewhere, name: "garbage".into(), ..HObject::min() };

@@ -447,10 +447,7 @@ fn scrubs_survive_restarts() {
         s.tick(Duration::from_millis(500));
         let steps = s.rng.below(30) as usize;
         s.run(steps);
-        s.crash(victim);
-        s.notice_crash(victim);
-        s.until("down", |s| !s.mon.map.is_up(victim));
-        s.start(victim);
+        s.restart(victim);
         s.until("whole", |s| {
             s.mon.map.is_up(victim) && s.states().values().all(|t| t.starts_with("active+clean"))
         });

@@ -43,6 +43,8 @@ pub struct Sim {
     pub cut: Vec<(i32, i32)>,
     pub config: OsdConfig,
     pub trace: bool,
+    /// When it is to be known: the most bytes that one OSD had under way to others at one time.
+    pub most_queued: Option<usize>,
 }
 
 impl Sim {
@@ -84,6 +86,7 @@ impl Sim {
             cut: Vec::new(),
             config,
             trace: std::env::var_os("PG_TRACE").is_some(),
+            most_queued: None,
         };
         for osd in 0..osds {
             sim.start(osd);
@@ -156,6 +159,19 @@ impl Sim {
         }
     }
 
+    /// Stops an OSD at once, and waits until the map says so.
+    pub fn kill(&mut self, osd: i32) {
+        self.crash(osd);
+        self.notice_crash(osd);
+        self.until("down", |s| !s.mon.map.is_up(osd));
+    }
+
+    /// The same, and starts it again.
+    pub fn restart(&mut self, osd: i32) {
+        self.kill(osd);
+        self.start(osd);
+    }
+
     pub fn input(&mut self, osd: i32, input: Input) {
         let now = self.now();
         let Some(core) = &mut self.nodes[osd as usize].core else { return };
@@ -205,6 +221,11 @@ impl Sim {
             return;
         }
         self.links.entry((from, to)).or_default().push_back(msg);
+        if let Some(most) = self.most_queued.filter(|_| from < CLIENT && to < CLIENT) {
+            let queued = self.links.iter().filter(|((f, t), _)| *f == from && *t < CLIENT);
+            let bytes: usize = queued.flat_map(|(_, q)| q).map(wire_len).sum();
+            self.most_queued = Some(most.max(bytes));
+        }
     }
 
     /// One random thing happens; false when there is nothing left to do but wait.
@@ -213,10 +234,12 @@ impl Sim {
         for (osd, msg) in self.mon.publish() {
             self.send(MON, osd, msg);
         }
-        for map in std::mem::take(&mut self.mon.unseen) {
-            self.client.saw(&map);
-        }
-        for (to, msg) in self.client.outgoing(&self.mon.map) {
+        let known = self.client.told.unwrap_or(self.mon.map.epoch);
+        let (seen, unseen) = std::mem::take(&mut self.mon.unseen).into_iter().partition(|m| m.epoch <= known);
+        self.mon.unseen = unseen;
+        let seen: Vec<maps::OsdMap> = seen;
+        seen.iter().for_each(|map| self.client.saw(map));
+        for (to, msg) in self.client.outgoing(self.mon.map_at(known)) {
             self.send(CLIENT, to, msg);
         }
         let cut = |(a, b): (i32, i32)| self.cut.contains(&(a, b)) || self.cut.contains(&(b, a));
@@ -331,8 +354,12 @@ impl Sim {
         !states.is_empty() && states.values().all(|s| s == state)
     }
 
+    /// Waits until all OSDs have the newest map, everything is whole and all requests are answered.
     pub fn settle(&mut self) {
-        self.until("active+clean", |s| s.all_are("active+clean"));
+        self.until("active+clean", |s| {
+            let cores = s.nodes.iter().filter_map(|n| n.core.as_ref());
+            cores.into_iter().all(|c| c.osdmap().epoch == s.mon.map.epoch) && s.all_are("active+clean")
+        });
         self.until("no requests", |s| s.client.is_idle());
     }
 
@@ -396,6 +423,13 @@ fn split_tid(msg: Message) -> (u64, Message) {
             (tid, Message::decode(&w).unwrap())
         }
         other => (0, other),
+    }
+}
+
+fn wire_len(msg: &Message) -> usize {
+    match msg {
+        Message::Unknown(w) => w.front.len() + w.middle.len() + w.data.len(),
+        _ => 0,
     }
 }
 

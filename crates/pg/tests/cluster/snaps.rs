@@ -1,6 +1,6 @@
 //! Removed snapshots are trimmed on every copy, whatever happens meanwhile.
 
-use types::{HObject, PoolId, SnapContext};
+use types::{HObject, PoolId, SnapContext, SnapId};
 
 use crate::sim::Sim;
 
@@ -60,6 +60,64 @@ fn clones_of_removed_snapshots_go_from_every_copy() {
     s.until("all clones are gone", |s| clones(s, pool) == [0; 3]);
     s.settle();
     s.check_copies();
+}
+
+/// A request can be sent before a snapshot is removed and arrive after it is purged everywhere.
+#[test]
+fn a_write_that_knows_a_purged_snapshot_makes_no_clone_for_it() {
+    let (mut s, pool) = with_clones(61);
+    let map = s.mon.map.clone();
+    s.client.snapc = SnapContext::default();
+    s.client.write(&map, pool, "late", vec![1]);
+    s.until("acked", |s| s.client.is_idle());
+    remove(&mut s, pool, &[1, 2]);
+    s.until("all clones are gone", |s| clones(s, pool) == [0; 3]);
+    s.settle();
+    s.mon.change(|inc, map| {
+        inc.new_purged_snaps = map.removed_snaps_queue.clone();
+    });
+    s.settle();
+    assert!(s.mon.map.removed_snaps_queue.is_empty());
+    for (seq, made) in [(2, [0; 3]), (3, [1; 3])] {
+        s.client.snapc = SnapContext { seq, snaps: (1..=seq).rev().collect() };
+        s.client.write(&map, pool, "late", vec![2]);
+        s.until("acked", |s| s.client.is_idle());
+        s.settle();
+        assert_eq!(clones(&mut s, pool), made, "up to snapshot {seq}");
+    }
+    remove(&mut s, pool, &[3]);
+    s.until("all clones are gone", |s| clones(s, pool) == [0; 3]);
+    s.check_copies();
+}
+
+/// Every member copies its own clone: one that lacks it yet is sent that first.
+#[test]
+fn a_rollback_waits_until_every_member_has_the_clone() {
+    for seed in 62..66 {
+        let (mut s, pool) = with_clones(seed);
+        s.crash(2);
+        s.notice_crash(2);
+        s.client.snapc = SnapContext { seq: 3, snaps: vec![3, 2, 1] };
+        write_all(&mut s, pool, 30, 5);
+        s.start(2);
+        s.until("all up", |s| s.mon.map.is_up(2));
+        let map = s.mon.map.clone();
+        for i in 0..30u8 {
+            s.client.rollback(&map, pool, &format!("o{i}"), SnapId(3), vec![3, i, 3]);
+        }
+        // Later writes do not overtake them.
+        for i in 0..10u8 {
+            s.client.goes_on(&format!("o{i}"));
+            s.client.write(&map, pool, &format!("o{i}"), vec![6, i, 6]);
+        }
+        s.until("rolled back", |s| s.client.is_idle());
+        s.settle();
+        s.check_copies();
+        for i in 0..10u8 {
+            let object = s.client.object(&map, pool, &format!("o{i}"));
+            assert_eq!(s.stored(0, &object), Some(vec![6, i, 6]), "o{i}");
+        }
+    }
 }
 
 #[test]

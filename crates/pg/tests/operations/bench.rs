@@ -118,6 +118,7 @@ impl Bench {
             pgid: PgId::new(POOL, 0),
             range: range(),
             missing: &self.missing,
+            is_degraded: &|_| false,
             requester: &self.who,
             reqid: ReqId { name: self.who.name, tid: self.tid, inc: 0 },
             flags: r.flags,
@@ -150,10 +151,8 @@ impl Bench {
             assert_eq!(e.object == head, i + 1 == done.entries.len(), "2: the head is last");
             self.last_user = self.last_user.max(e.user_version);
         }
-        self.last += match done.entries.len() as u64 {
-            0 if kind.writes && !done.unrecorded => 1,
-            n => n,
-        };
+        // A refused write has a version of its own too.
+        self.last += (done.entries.len() as u64).max(u64::from(kind.writes && !done.unrecorded));
         self.sums.add(&done.delta);
         self.effects.append(&mut done.effects);
         if changed {

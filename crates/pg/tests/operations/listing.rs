@@ -32,7 +32,7 @@ fn populated() -> (Bench, Vec<HObject>) {
 }
 
 fn ask(b: &mut Bench, nspace: &str, op: Op) -> (i32, Option<PgnlsResponse>) {
-    let namespace = HObject { nspace: nspace.into(), name: String::new(), ..object("") };
+    let namespace = HObject { nspace: nspace.into(), ..object("") };
     let reply = b.run(&Request { object: namespace, ..Request::new("", vec![op.into()]) });
     (reply.result, PgnlsResponse::from_bytes(reply.results[0].outdata.clone()).ok())
 }
@@ -59,7 +59,7 @@ fn pgnls(count: u64) -> impl Fn(HObject) -> Op {
 }
 
 fn names<'a>(all: impl Iterator<Item = &'a HObject>) -> Names {
-    all.map(|o| (o.nspace.clone(), o.name.clone())).collect()
+    all.map(|o| (o.nspace.to_string(), o.name.to_string())).collect()
 }
 
 #[test]
@@ -103,11 +103,11 @@ fn filters_look_at_attributes() {
 #[test]
 fn old_clients_list_one_namespace() {
     let (mut b, all) = populated();
-    let namespace = HObject { nspace: "n".into(), name: String::new(), ..object("") };
+    let namespace = HObject { nspace: "n".into(), ..object("") };
     let op = Op::Pgls(ListArgs { count: 1000, start_epoch: 0, cursor: HObject::min() });
     let reply = b.run(&Request { object: namespace, ..Request::new("", vec![op.into()]) });
     let got = PglsResponse::from_bytes(reply.results[0].outdata.clone()).unwrap();
-    let want: Vec<String> = all.iter().filter(|o| o.nspace == "n").map(|o| o.name.clone()).collect();
+    let want: Vec<String> = all.iter().filter(|o| o.nspace == "n").map(|o| o.name.to_string()).collect();
     assert_eq!(got.entries.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), want);
     assert_eq!((reply.result, got.cursor), (1, HObject::max()));
 }

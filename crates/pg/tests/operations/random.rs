@@ -204,7 +204,7 @@ fn check_seed(seed: u64, requests: usize) {
     let mut model: BTreeMap<String, Option<Object>> = BTreeMap::new();
     for i in 0..requests {
         let r = random_request(rng);
-        let name = r.object.name.clone();
+        let name = r.object.name.to_string();
         let object = model.entry(name.clone()).or_default();
         // A request of reads alone is refused before it runs when there is no object.
         let reads = r.ops.iter().all(|op| !op.code.is_write());

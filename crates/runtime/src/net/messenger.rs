@@ -44,6 +44,8 @@ struct Inner {
     resumable: Mutex<BTreeMap<AddrVec, ConnId>>,
     runtime: tokio::runtime::Handle,
     down: AtomicBool,
+    /// Wakes those who listen when we are down.
+    downed: tokio::sync::Notify,
     /// Of a process that does not listen.
     nonce: u32,
     gate: Gate,
@@ -65,6 +67,7 @@ impl Messenger {
             resumable: Mutex::new(BTreeMap::new()),
             runtime: tokio::runtime::Handle::current(),
             down: AtomicBool::new(false),
+            downed: tokio::sync::Notify::new(),
             nonce: OsEntropy.next_u64() as u32,
             gate: Gate::default(),
         }))
@@ -161,11 +164,12 @@ impl Messenger {
     /// Closes everything; nothing is accepted or connected from now on.
     pub fn shut_down(&self) {
         self.0.down.store(true, Ordering::Release);
+        self.0.downed.notify_waiters();
         let all: Vec<ConnId> = lock(&self.0.channels).keys().copied().collect();
         all.into_iter().for_each(|conn| self.close(conn));
     }
 
-    pub(super) fn is_down(&self) -> bool {
+    pub(crate) fn is_down(&self) -> bool {
         self.0.down.load(Ordering::Acquire)
     }
 
@@ -204,6 +208,7 @@ impl Messenger {
 
     /// Forgets lossless peers that did not come back. Call now and then.
     pub fn sweep(&self) {
+        codec::spare::age();
         let now = self.now().mono;
         let stale: Vec<ConnId> = {
             let resumable = lock(&self.0.resumable);
@@ -257,8 +262,16 @@ impl Messenger {
     }
 
     async fn accept_all(self, listener: TcpListener, ours: AddrVec) {
-        while !self.is_down() {
-            match listener.accept().await {
+        loop {
+            let downed = self.0.downed.notified();
+            if self.is_down() {
+                return;
+            }
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = downed => return,
+            };
+            match accepted {
                 Ok((stream, peer)) if self.0.half_open.load(Ordering::Relaxed) < MAX_HALF_OPEN => {
                     let (messenger, ours) = (self.clone(), ours.clone());
                     self.0.runtime.spawn(async move { messenger.accepted(stream, peer, ours).await });

@@ -95,7 +95,7 @@ impl MonSession {
 
     /// A monitor without a quorum lets nobody in, and does not say so: another one may.
     fn hunt_on(self: &Arc<Self>, tried: ConnId) {
-        if self.is(tried) && !self.is_ready() && self.count() > 1 {
+        if self.is(tried) && !self.is_ready() && self.count() > 1 && !self.messenger.is_down() {
             self.messenger.close(tried);
             self.on_gone();
         }

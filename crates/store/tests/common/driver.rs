@@ -13,9 +13,15 @@ pub fn format_options(log_bytes: u64) -> FormatOptions {
     FormatOptions { fsid: FSID, osd_uuid: OSD, log_bytes: Some(log_bytes) }
 }
 
-/// A small store: little memory, so that checkpoints come often, and direct writes from 16 KiB on.
+/// A small store: little memory, so that checkpoints come often, direct writes from 16 KiB on, and small
+/// ones straight to their places from two blocks on.
 pub fn small_options() -> Options {
-    Options { memory_bytes: 4 << 20, direct_write_min_bytes: 16 << 10, ..Options::default() }
+    Options {
+        memory_bytes: 4 << 20,
+        direct_write_min_bytes: 16 << 10,
+        direct_batch_min_bytes: 8 << 10,
+        ..Options::default()
+    }
 }
 
 pub fn new_device(bytes: u64, log_bytes: u64) -> Arc<SimDevice> {

@@ -11,8 +11,8 @@ pub fn object(i: u64) -> ObjectKey {
     let object = HObject {
         pool: PoolId(1 + (i % 2) as i64),
         hash: (i as u32).wrapping_mul(0x9e37_79b1),
-        name: format!("object-{i}"),
-        key: if i % 5 == 0 { "locator".into() } else { String::new() },
+        name: format!("object-{i}").into(),
+        key: if i % 5 == 0 { "locator".into() } else { Default::default() },
         snap: if i % 3 == 0 { SnapId(4) } else { SnapId::HEAD },
         ..HObject::min()
     };

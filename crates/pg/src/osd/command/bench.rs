@@ -184,7 +184,7 @@ const POOL: PoolId = PoolId(0);
 fn object(number: u64) -> ObjectKey {
     // The number is the hash too, so that objects stand in the order in which they are made.
     let hash = (number as u32).reverse_bits();
-    let name = format!("disk_bw_test_{number}");
+    let name = format!("disk_bw_test_{number}").into();
     ObjectKey::replicated(HObject { pool: POOL, hash, name, ..HObject::min() })
 }
 

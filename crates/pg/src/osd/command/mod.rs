@@ -177,6 +177,8 @@ impl OsdCore {
             .with("checkpoints", "checkpoints", Count::Total(s.checkpoints))
             .with("log_bytes", "bytes written to the log", Count::TotalBytes(s.log_bytes))
             .with("direct_bytes", "bytes written to their place at once", Count::TotalBytes(s.direct_bytes))
+            .with("batches_direct", "commits that placed small writes", Count::Total(s.batches_direct))
+            .with("batches_logged", "commits that logged small writes", Count::Total(s.batches_logged))
             .with("checkpoint_bytes", "bytes written by checkpoints", Count::TotalBytes(s.checkpoint_bytes))
             .with("blocks_read", "data blocks read", Count::Total(s.blocks_read))
             .with("pages_read", "metadata pages read", Count::Total(s.pages_read))
@@ -184,6 +186,11 @@ impl OsdCore {
             .with("onode_hits", "objects found in memory", Count::Total(s.onode_cache_hits))
             .with("onode_misses", "objects not found in memory", Count::Total(s.onode_cache_misses))
             .with("corrupt_blocks", "checksum mismatches", Count::Total(s.corrupt_blocks))
+            .with(
+                "corrupt_pages",
+                "metadata pages read from their second copy",
+                Count::Total(s.corrupt_pages),
+            )
             .with("memory_bytes", "memory in use", Count::GaugeBytes(s.memory_bytes))
             .with("memory_peak_bytes", "most memory in use so far", Count::GaugeBytes(s.memory_peak_bytes))
             .with("log_used_bytes", "bytes of the log in use", Count::GaugeBytes(s.log_used_bytes));
@@ -195,10 +202,16 @@ impl OsdCore {
         let store = self.shared.store.counters().memory_bytes;
         let logs = self.pgs.values().map(|pg| &pg.log);
         let (items, bytes) = logs.fold((0, 0), |(items, bytes), log| {
-            (items + log.len() + log.dups().count(), bytes + log.memory_bytes() as u64)
+            (items + log.len() + log.dups_len(), bytes + log.memory_bytes() as u64)
         });
-        let pools = json!({ "store": { "bytes": store }, "osd_pglog": { "items": items, "bytes": bytes } });
-        json!({ "mempool": { "by_pool": pools, "total": { "items": items, "bytes": store + bytes } } })
+        let (ops, op_bytes) = (self.tracker.in_flight(), self.tracker.bytes());
+        let pools = json!({
+            "store": { "bytes": store, "limit": self.shared.store.memory_limit() },
+            "osd_pglog": { "items": items, "bytes": bytes },
+            "client_ops": { "items": ops, "bytes": op_bytes },
+        });
+        let total = json!({ "items": items + ops, "bytes": store + bytes + op_bytes });
+        json!({ "mempool": { "by_pool": pools, "total": total } })
     }
 
     fn mapped_pools(&self) -> Value {
@@ -248,7 +261,8 @@ impl OsdCore {
             .iter()
             .map(|o| {
                 let need = pg.missing.get(o).map(|i| i.need.to_string());
-                json!({ "oid": { "oid": o.name, "key": o.key, "namespace": o.nspace, "hash": o.hash }, "need": need })
+                let (name, key, nspace) = (o.name.as_str(), o.key.as_str(), o.nspace.as_str());
+                json!({ "oid": { "oid": name, "key": key, "namespace": nspace, "hash": o.hash }, "need": need })
             })
             .collect();
         Ok(json!({

@@ -96,8 +96,8 @@ impl OsdCore {
             EntityAddr,
         )| {
             json!({
-                "namespace": object.nspace,
-                "object": object.name,
+                "namespace": object.nspace.as_str(),
+                "object": object.name.as_str(),
                 "entity_name": {
                     "type": who.entity_type().map_or("unknown", types::EntityType::as_str),
                     "num": who.num,

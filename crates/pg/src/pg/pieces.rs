@@ -1,0 +1,331 @@
+//! Large objects in recovery go in pieces, each when the one before is durable; and of an object whose older version is still
+//! there, only what changed since goes.
+//!
+//! What comes in several pieces is built aside, as an object of a pool that no client can name, and becomes the object in
+//! the transaction of its last piece. What was begun is removed when the interval ends; whatever a restart finds is garbage.
+//!
+//! What an OSD holds of objects in recovery is bounded: while much is under way nothing begins that nobody waits for, and
+//! pieces are small.
+//!
+//! Source: ReplicatedBackend::submit_push_data, ReplicatedBackend::build_push_op, ReplicatedBackend::calc_head_subsets.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+use store::{ObjectKey, Store, StoreError, Txn};
+use types::{Eversion, HObject, PoolId, SpgId};
+
+use super::Pg;
+use crate::dirty::changed_between;
+use crate::object::{LoadError, stored_version};
+use crate::osd::shared::{Done, Shared};
+use crate::push::{Base, Cursor, ObjectName, ObjectPush};
+
+/// Omap entries read in one step.
+const OMAP_PAGE: usize = 1_024;
+/// A piece may have so much, whatever else is under way.
+const MIN_PIECE_BYTES: u64 = 256 << 10;
+/// What is based on an older version has to save so much.
+const WORTH_A_BASE_BYTES: u64 = 16 << 10;
+/// Objects removed in one transaction.
+const REMOVE_PAGE: usize = 256;
+
+/// An object that is being built aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Incoming {
+    pub version: Eversion,
+    pub base: Option<Base>,
+    /// What is to come.
+    pub next: Cursor,
+}
+
+/// Whether a push fits what is here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fits {
+    Yes,
+    /// It is based on a version that is not here.
+    LacksBase,
+    /// It does not go on where the one before ended.
+    OutOfOrder,
+}
+
+impl Shared {
+    /// Bytes of objects in recovery with which the next one waits, unless somebody waits for it.
+    pub fn max_recovery_bytes(&self) -> u64 {
+        self.config.recovery_max_chunk.max(1).saturating_mul(2)
+    }
+
+    /// So many bytes, or as many as a piece may have in any case.
+    pub fn least_piece(&self, left: u64) -> u64 {
+        left.max(MIN_PIECE_BYTES).min(self.config.recovery_max_chunk.max(1))
+    }
+
+    /// Bytes that the next piece may have.
+    pub fn piece_bytes(&self) -> u64 {
+        self.least_piece(self.max_recovery_bytes().saturating_sub(self.recovery_bytes))
+    }
+}
+
+impl Pg {
+    /// What is there of an object, from a place on; `None` when it does not exist.
+    pub(super) fn read_piece(
+        &self,
+        object: &HObject,
+        base: Option<&Base>,
+        from: &Cursor,
+        max_bytes: u64,
+        cx: &mut Shared,
+    ) -> Result<Option<ObjectPush>, LoadError> {
+        let key = self.object_key(object);
+        let version = stored_version(&mut cx.store, object)?;
+        let Some(stat) = cx.store.stat(&key)?.filter(|_| version != Eversion::ZERO) else { return Ok(None) };
+        let mut push = ObjectPush {
+            object: ObjectName(object.clone()),
+            version,
+            size: stat.size,
+            base: base.cloned(),
+            from: from.clone(),
+            ..ObjectPush::default()
+        };
+        let with_omap = stat.has_omap && base.is_none_or(|b| b.omap);
+        if from.is_start() {
+            push.attrs = cx.store.attrs(&key)?;
+            if with_omap {
+                push.omap_header = cx.store.omap_header(&key)?;
+            }
+        }
+        let mut left = max_bytes.max(1);
+        push.next = read_data(&mut push, &key, &mut left, &mut cx.store)?;
+        if push.next.is_none() && with_omap {
+            push.next = match left {
+                0 => Some(Cursor { data: Cursor::ALL_DATA, omap: None }),
+                _ => {
+                    let entries = cx.config.recovery_max_omap_entries.max(1);
+                    read_omap(&mut push, &key, left, entries, &mut cx.store)?
+                }
+            };
+        }
+        Ok(Some(push))
+    }
+
+    /// The whole object as it is now; `None` when it does not exist.
+    pub(super) fn read_object(
+        &self,
+        object: &HObject,
+        cx: &mut Shared,
+    ) -> Result<Option<ObjectPush>, LoadError> {
+        let Some(mut all) = self.read_piece(object, None, &Cursor::default(), u64::MAX, cx)? else {
+            return Ok(None);
+        };
+        while let Some(next) = all.next.take() {
+            match self.read_piece(object, None, &next, u64::MAX, cx)? {
+                Some(piece) => all.append(piece),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(all))
+    }
+
+    /// What a copy with the version `have` needs for `need`, as this copy's log says; `None` for all of the object.
+    pub(super) fn base_for(&self, have: Eversion, need: Eversion) -> Option<Base> {
+        changed_between(&self.log, have, need)
+    }
+
+    /// The same for a member that gets the object from here; all of it when that is little more.
+    pub(super) fn base_of(&self, osd: i32, object: &HObject, cx: &mut Shared) -> Option<Base> {
+        let item = *self.peers.get(&osd)?.missing.as_ref()?.get(object)?;
+        let base = self.base_for(item.have, item.need)?;
+        let key = self.object_key(object);
+        let stat = cx.store.stat(&key).ok().flatten()?;
+        let kept = stat.size.saturating_sub(base.bytes_below(stat.size));
+        (kept >= WORTH_A_BASE_BYTES || stat.has_omap && !base.omap).then_some(base)
+    }
+
+    /// The same for this copy itself, if it has the version that it should have.
+    pub(super) fn own_base(&self, object: &HObject, cx: &mut Shared) -> Option<Base> {
+        let item = *self.missing.get(object)?;
+        let base = self.base_for(item.have, item.need)?;
+        let stat = cx.store.stat(&self.object_key(object)).ok().flatten()?;
+        let here = stored_version(&mut cx.store, object).is_ok_and(|v| v == base.version);
+        let kept = stat.size.saturating_sub(base.bytes_below(stat.size));
+        (here && (kept >= WORTH_A_BASE_BYTES || stat.has_omap && !base.omap)).then_some(base)
+    }
+
+    /// Where an object is built from pieces.
+    fn aside_key(&self, object: &HObject) -> ObjectKey {
+        ObjectKey::new(self.id.shard, HObject { pool: aside_pool(object.pool), ..object.clone() })
+    }
+
+    /// Whether a push goes on where the one before ended, and finds what it is based on.
+    pub(super) fn fits(&self, push: &ObjectPush, cx: &mut Shared) -> Fits {
+        if !push.from.is_start() {
+            let begun = self.incoming.get(&push.object.0);
+            let goes_on = begun
+                .is_some_and(|i| (i.version, &i.next, &i.base) == (push.version, &push.from, &push.base));
+            return if goes_on { Fits::Yes } else { Fits::OutOfOrder };
+        }
+        let Some(base) = &push.base else { return Fits::Yes };
+        match stored_version(&mut cx.store, &push.object.0) {
+            Ok(version) if version == base.version => Fits::Yes,
+            _ => Fits::LacksBase,
+        }
+    }
+
+    /// Puts a push that fits into a transaction; `note_piece` follows when that is submitted.
+    pub(super) fn store_piece(&self, push: &ObjectPush, txn: &mut Txn) {
+        let key = self.object_key(&push.object.0);
+        let at = if push.is_all() { key.clone() } else { self.aside_key(&push.object.0) };
+        match &push.base {
+            _ if !push.from.is_start() => {}
+            None => {
+                txn.remove(&at).touch(&at);
+            }
+            Some(base) => {
+                if at != key {
+                    txn.clone_object(&key, &at);
+                }
+                for (offset, len) in &base.ranges {
+                    let end = offset.saturating_add(*len).min(push.size);
+                    if *offset < end {
+                        txn.zero(&at, *offset, end - offset);
+                    }
+                }
+                txn.rm_attrs(&at);
+                if base.omap {
+                    txn.omap_clear(&at);
+                }
+            }
+        }
+        for (offset, data) in &push.extents {
+            txn.write(&at, *offset, data.clone());
+        }
+        txn.truncate(&at, push.size);
+        for (name, value) in &push.attrs {
+            txn.set_attr(&at, name.clone(), value.clone());
+        }
+        if !push.omap_header.is_empty() {
+            txn.omap_set_header(&at, push.omap_header.clone());
+        }
+        if !push.omap.is_empty() {
+            txn.omap_set(&at, push.omap.clone());
+        }
+        if at != key && push.next.is_none() {
+            txn.rename(&at, &key);
+        }
+    }
+
+    /// The transaction with this push is submitted.
+    pub(super) fn note_piece(&mut self, push: &ObjectPush) {
+        match &push.next {
+            Some(next) => {
+                let incoming =
+                    Incoming { version: push.version, base: push.base.clone(), next: next.clone() };
+                self.incoming.insert(push.object.0.clone(), incoming);
+            }
+            None if push.from.is_start() => {}
+            None => drop(self.incoming.remove(&push.object.0)),
+        }
+    }
+
+    /// Removes what was begun and will not be ended.
+    pub(super) fn drop_incoming(&mut self, cx: &mut Shared) {
+        if self.incoming.is_empty() {
+            return;
+        }
+        let mut txn = Txn::new();
+        for object in std::mem::take(&mut self.incoming).into_keys() {
+            txn.remove(&self.aside_key(&object));
+        }
+        cx.submit(txn, Done::Nothing);
+    }
+}
+
+impl Base {
+    /// Bytes below `size` that may differ.
+    fn bytes_below(&self, size: u64) -> u64 {
+        let below =
+            |(offset, len): &(u64, u64)| offset.saturating_add(*len).min(size).saturating_sub(*offset);
+        self.ranges.iter().map(below).sum()
+    }
+}
+
+/// Reads data from where the push begins; where the next one does, when not all has found room.
+fn read_data(
+    push: &mut ObjectPush,
+    key: &ObjectKey,
+    left: &mut u64,
+    store: &mut Store,
+) -> Result<Option<Cursor>, StoreError> {
+    let all = [(0, push.size)];
+    let ranges = push.base.as_ref().map_or(all.as_slice(), |b| &b.ranges);
+    for (offset, len) in ranges {
+        let (start, end) = ((*offset).max(push.from.data), offset.saturating_add(*len).min(push.size));
+        if start >= end {
+            continue;
+        }
+        for (at, len) in store.extents(key, start, end - start)? {
+            let take = len.min(*left);
+            if take > 0 {
+                push.extents.push((at, store.read(key, at, take)?));
+            }
+            *left -= take;
+            if take < len {
+                return Ok(Some(Cursor { data: at + take, omap: None }));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The same for the omap: at least one entry.
+fn read_omap(
+    push: &mut ObjectPush,
+    key: &ObjectKey,
+    mut left: u64,
+    mut entries: usize,
+    store: &mut Store,
+) -> Result<Option<Cursor>, StoreError> {
+    let mut last: Option<Bytes> = push.from.omap.clone();
+    loop {
+        let bound = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let max_bytes = usize::try_from(left).unwrap_or(usize::MAX);
+        let (page, more) = store.omap_list(key, bound, entries.min(OMAP_PAGE), max_bytes)?;
+        let bytes: usize = page.iter().map(|(k, v)| k.len() + v.len()).sum();
+        left = left.saturating_sub(bytes as u64);
+        entries = entries.saturating_sub(page.len());
+        last = page.last().map(|(k, _)| k.clone()).or(last);
+        let ends = !more || page.is_empty();
+        push.omap.extend(page);
+        if ends {
+            return Ok(None);
+        }
+        if left == 0 || entries == 0 {
+            return Ok(Some(Cursor { data: Cursor::ALL_DATA, omap: last }));
+        }
+    }
+}
+
+/// A pool's objects that are built aside; the store counts their blocks for the pool itself. Source: hobject_t::POOL_TEMP_START in src/common/hobject.h.
+fn aside_pool(pool: PoolId) -> PoolId {
+    PoolId((-2i64).saturating_sub(pool.0))
+}
+
+/// Removes what was built aside when the OSD stopped.
+pub(crate) fn remove_all_aside(cx: &mut Shared) -> Result<(), StoreError> {
+    let until = HObject { pool: PoolId(-1), ..HObject::min() };
+    let mut from = HObject::min();
+    loop {
+        let page = cx.store.list(SpgId::NO_SHARD, &from, &until, REMOVE_PAGE)?;
+        let Some(last) = page.last().cloned() else { return Ok(()) };
+        // One pool's at a time: a transaction's blocks count for one pool.
+        for objects in page.chunk_by(|a, b| a.pool == b.pool) {
+            let mut txn = Txn::new();
+            for object in objects {
+                txn.remove(&ObjectKey::replicated(object.clone()));
+            }
+            cx.submit(txn, Done::Nothing);
+        }
+        // Removed already when the next page is listed.
+        from = last;
+    }
+}
