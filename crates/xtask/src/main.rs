@@ -1,6 +1,7 @@
-//! `cargo xtask ci|test|clients|tidy`: everything that must hold before a change lands.
+//! `cargo xtask ci|test|clients|release|tidy`: everything that must hold before a change lands.
 #![forbid(unsafe_code)]
 
+mod release;
 mod setup;
 mod tidy;
 
@@ -18,6 +19,7 @@ cargo xtask <command>
   test    installs from Debian what the tests need (as root), then ci, then clients
   clients only what takes an optimised build: crash states, cluster-hours, Ceph's own clients, the thrasher
   setup   only installs what the tests need
+  release builds target/release/loligo with what a training load shows of the program: two builds, a quarter of an hour
   ledger  takes the lines of simulated cluster-hours that the gate ran here over into docs/ledger.md
 ";
 
@@ -45,6 +47,7 @@ fn work() -> Result<()> {
         Some("tidy") => tidy::run(&root),
         Some("ci") => ci(&root),
         Some("setup") => setup::install(),
+        Some("release") => release::build(&root),
         Some("ledger") => take_ledger(&root),
         Some("test") => {
             setup::install()?;
