@@ -192,8 +192,7 @@ class Thrash:
             self.cluster.launch(name, twin=twin)
             if name.startswith("osd."):
                 osd = int(name[4:])
-                # It reads its metadata page by page: some 1,300 of them after a minute of load.
-                self.wait("%s to boot" % name, lambda: self.cluster.up_from()[osd] > self.cluster.killed[osd] and self.up(osd), 120)
+                self.wait("%s to boot" % name, lambda: self.cluster.up_from()[osd] > self.cluster.killed[osd] and self.up(osd))
             if twin:
                 self.wait("%s to say that it is on a bad medium" % name, lambda: self.cluster.says_twin(name, twin))
             if name.startswith("mon."):
@@ -208,7 +207,7 @@ class Thrash:
 
     def slow_disk(self):
         """Each read, write and sync of an OSD's disk takes longer."""
-        osd, delay = self.rng.choice(self.cluster.osds), self.rng.choice([2, 10, 30])
+        osd, delay = self.rng.choice(self.cluster.osds), self.rng.choice([2, 20, 100])
         yield "osd.%d by %d ms" % (osd, delay)
         self.relaunch(["osd.%d" % osd], "delay-ms=%d" % delay)
         self.hold(8)

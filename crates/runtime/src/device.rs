@@ -237,6 +237,12 @@ impl Device for FileDevice {
         Ok(())
     }
 
+    fn will_read(&self, ranges: &[(u64, u64)]) {
+        for (offset, len) in ranges {
+            let _ = rustix::fs::fadvise(&self.file, *offset, NonZeroU64::new(*len), Advice::WillNeed);
+        }
+    }
+
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
         self.check(DeviceOp::Write, offset, data.len())?;
         self.file

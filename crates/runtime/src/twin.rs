@@ -9,7 +9,7 @@
 //! 2. When a sync returns, everything whose write had returned before it began is in the file.
 //! 3. A sector that is held is newer than the file's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -89,6 +89,10 @@ impl TwinFile {
 
     pub fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.wait();
+        self.read_now(offset, out)
+    }
+
+    fn read_now(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let held = self.held();
         self.file.read_exact_at(out, offset)?;
         let Some(held) = held else { return Ok(()) };
@@ -233,6 +237,8 @@ pub struct TwinDevice {
     /// Has the lock, and knows the bounds.
     inner: FileDevice,
     file: TwinFile,
+    /// What was announced and has come, as offsets of blocks: a disk serves what it knows of side by side.
+    at_hand: Mutex<BTreeSet<u64>>,
 }
 
 impl TwinDevice {
@@ -240,15 +246,29 @@ impl TwinDevice {
     pub fn open(path: &Path, twin: Twin) -> io::Result<Self> {
         let inner = FileDevice::open(path)?;
         let file = TwinFile::new(inner.handle()?, twin);
-        Ok(Self { inner, file })
+        Ok(Self { inner, file, at_hand: Mutex::default() })
     }
+
+    /// Whether all of a range was announced; each announcement is good for one read.
+    fn is_at_hand(&self, offset: u64, len: usize) -> bool {
+        let mut at_hand = self.at_hand.lock().unwrap_or_else(PoisonError::into_inner);
+        // Every block has to go, so no short cut.
+        blocks(offset, len as u64).filter(|block| !at_hand.remove(block)).count() == 0
+    }
+}
+
+fn blocks(offset: u64, len: u64) -> impl Iterator<Item = u64> {
+    (offset..offset + len).step_by(4096)
 }
 
 impl Device for TwinDevice {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         self.inner.check(DeviceOp::Read, offset, buf.len())?;
         let len = buf.len();
-        self.file.read(offset, buf).map_err(|e| failed(DeviceOp::Read, offset, len, e.raw_os_error()))
+        if !self.is_at_hand(offset, len) {
+            self.file.wait();
+        }
+        self.file.read_now(offset, buf).map_err(|e| failed(DeviceOp::Read, offset, len, e.raw_os_error()))
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
@@ -266,6 +286,12 @@ impl Device for TwinDevice {
 
     fn flush(&self) -> Result<(), DeviceError> {
         self.file.sync().map_err(|e| failed(DeviceOp::Flush, 0, 0, e.raw_os_error()))
+    }
+
+    fn will_read(&self, ranges: &[(u64, u64)]) {
+        self.file.wait();
+        let mut at_hand = self.at_hand.lock().unwrap_or_else(PoisonError::into_inner);
+        at_hand.extend(ranges.iter().flat_map(|(offset, len)| blocks(*offset, *len)));
     }
 
     fn len(&self) -> u64 {

@@ -17,6 +17,12 @@ pub trait Device: Send + Sync {
         self.read_at(offset, out.get_mut(start..).unwrap_or_default())
     }
 
+    /// These `(offset, length)` ranges in bytes will be read soon, in any order: a device that can serves them side by side
+    /// from now on. A hint that may do nothing.
+    fn will_read(&self, ranges: &[(u64, u64)]) {
+        let _ = ranges;
+    }
+
     /// Writes all of `data` at `offset` bytes; durable only after a flush.
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError>;
 

@@ -53,6 +53,20 @@ impl Pages for PageCache {
         Ok(page)
     }
 
+    fn will_read(&mut self, refs: &[PageRef]) {
+        let missing = refs.iter().filter(|r| self.cache.get(&r.block()).is_none());
+        let mut ranges: Vec<(u64, u64)> = missing.flat_map(PageRef::ranges).collect();
+        ranges.sort_unstable();
+        ranges.dedup_by(|next, range| {
+            let touches = next.0 == range.0 + range.1;
+            range.1 += if touches { next.1 } else { 0 };
+            touches
+        });
+        if !ranges.is_empty() {
+            self.device.will_read(&ranges);
+        }
+    }
+
     fn cached(&mut self, block: u32) -> Option<Page> {
         let page = self.cache.get(&block);
         self.hits += u64::from(page.is_some());
@@ -125,6 +139,11 @@ impl Index {
         let onode = Arc::new(decode_onode(raw)?);
         self.cache_onode(Bytes::copy_from_slice(key), onode.clone());
         Ok(Some(onode))
+    }
+
+    /// Announces the tree's pages with these keys to the device.
+    pub(crate) fn will_read(&mut self, keys: (&[u8], &[u8]), max: usize) -> Result<(), StoreError> {
+        crate::tree::will_read(&mut self.pages, self.root.as_ref(), keys, max)
     }
 
     fn cache_onode(&mut self, key: Bytes, onode: Arc<Onode>) {

@@ -81,6 +81,11 @@ impl PageRef {
         runs
     }
 
+    /// `(offset, length)` in bytes of the pieces of its first copy.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.copy(0).into_iter().map(|run| (run.byte_offset(), u64::from(run.len) * BLOCK as u64))
+    }
+
     fn corrupt(&self) -> StoreError {
         Corruption::Page { block: u64::from(self.block()) }.into()
     }

@@ -9,6 +9,9 @@ use crate::{Corruption, Device, StoreError};
 pub(crate) trait Pages {
     fn page(&mut self, r: &PageRef) -> Result<Page, StoreError>;
 
+    /// These pages are wanted next.
+    fn will_read(&mut self, _refs: &[PageRef]) {}
+
     /// The page that begins at this block, when it is at hand without a reference that proves it.
     fn cached(&mut self, _block: u32) -> Option<Page> {
         None
@@ -123,6 +126,33 @@ impl Cursor {
         }
         Ok(())
     }
+}
+
+/// Announces the pages that hold keys from `from` up to, without, `until`, level by level, at most `max` of each level:
+/// a slow device then serves a level in the time of one page. Leaves are not read.
+pub(crate) fn will_read(
+    pages: &mut impl Pages,
+    root: Option<&PageRef>,
+    (from, until): (&[u8], &[u8]),
+    max: usize,
+) -> Result<(), StoreError> {
+    let Some(root) = root else { return Ok(()) };
+    pages.will_read(std::slice::from_ref(root));
+    let mut level = vec![pages.page(root)?];
+    while let Some(height) = level.first().map(Page::level).filter(|height| *height > 0) {
+        let children = level
+            .iter()
+            .flat_map(|page| (page.child_for(from)..page.lower_bound(until)).map(move |i| (page, i)));
+        let children: Vec<(&Page, u32)> = children.take(max).collect();
+        let refs = children.iter().map(|(page, i)| page.child(*i)).collect::<Result<Vec<_>, _>>()?;
+        pages.will_read(&refs);
+        if height == 1 {
+            break;
+        }
+        let below = children.into_iter().map(|(page, i)| child_page(pages, page, i).map(|(_, child)| child));
+        level = below.collect::<Result<_, _>>()?;
+    }
+    Ok(())
 }
 
 /// Shows every page reference below `page` with its level; leaves are not read.

@@ -129,6 +129,7 @@ impl OsdCore {
         let removals = crate::pg::remove::load(&mut cx.store);
         cx.removals = removals.map_err(|e| FatalReason::Store(e.to_string()))?.into();
         crate::pg::pieces::remove_all_aside(cx).map_err(|e| FatalReason::Store(e.to_string()))?;
+        cx.store.will_read_pgs();
         let mut marked = Vec::new();
         for space in cx.store.spaces().map_err(|e| FatalReason::Store(e.to_string()))? {
             let store::Space::Pg(id) = space else { continue };
