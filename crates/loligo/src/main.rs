@@ -18,6 +18,7 @@ mod layout;
 mod mkfs;
 mod network;
 mod offline;
+mod pages;
 mod place;
 mod rados;
 mod rbd;
@@ -44,8 +45,7 @@ fn main() -> ExitCode {
         serve::start_log(None);
     }
     if daemon || matches!(cli.command, Command::Serve(_) | Command::Up(_)) {
-        // Before anything is allocated; an OSD that may use much memory takes it back.
-        create::choose_pages(0);
+        pages::choose_at_start(matches!(cli.command, Command::Osd(_)));
     }
     let result = match cli.command {
         Command::Rbd(args) => return finish(rbd::run(&args)),
