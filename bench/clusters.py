@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -179,6 +180,16 @@ class Cluster:
         self.ceph("osd", "crush", "rule", "create-replicated", "spread", "default", "host")
 
 
+def mon_port():
+    """A port for the first monitor, below those that the kernel gives to whoever asks for any: one of these may be another
+    process's by the time that a killed monitor comes back. Further monitors take the next ones."""
+    first = 10000 + os.getpid() % 20000
+    for port in range(first, first + 100):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise Trouble("no free port from %d on" % first)
+
+
 class Loligo(Cluster):
     kind = "loligo"
 
@@ -187,7 +198,8 @@ class Loligo(Cluster):
         self.binary = os.path.abspath(args.loligo)
 
     def start(self):
-        words = ("--detach", "--processes", "--mons", str(len(self.mons)), "--osds", str(len(self.osds)), "--osd-size", "4G", "--mon-port", "0")
+        counts = ("--mons", str(len(self.mons)), "--osds", str(len(self.osds)), "--osd-size", "4G")
+        words = ("--detach", "--processes", *counts, "--mon-port", str(mon_port()))
         run(self.binary, "up", "--data", self.dir, *words, timeout=180)
 
     def launch(self, name, skew=0.0, twin=""):

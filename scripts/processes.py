@@ -1,5 +1,6 @@
 """What every program here needs that starts daemons: running commands, asking the cluster, and whether a process lives."""
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -32,10 +33,17 @@ def run(*words, timeout=120, check=True, **more):
 
 
 def alive(pid):
-    """Whether a process runs: not a zombie either."""
+    """Whether a process runs: not a zombie either. A killed one holds its files and locks until the last of its threads has ended,
+    and that may not be the one that the process is named after."""
+    def ended(thread):
+        try:
+            with open("/proc/%d/task/%s/stat" % (pid, thread)) as f:
+                return f.read().rsplit(")", 1)[1].split()[0] in "ZX"
+        except OSError:
+            return True
+
     try:
-        with open("/proc/%d/stat" % pid) as f:
-            return f.read().rsplit(")", 1)[1].split()[0] != "Z"
+        return not all(ended(thread) for thread in os.listdir("/proc/%d/task" % pid))
     except OSError:
         return False
 

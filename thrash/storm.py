@@ -86,18 +86,20 @@ class Storm:
         self.cluster.launch(name, twin=twin)
         if twin:
             self.twins.setdefault(name, []).append(twin)
-        self.started(name, time.monotonic() + 60)
+        self.started(name, twin, time.monotonic() + 60)
 
-    def started(self, name, until):
-        """It counts as away until it runs: on a busy machine that takes a while."""
+    def started(self, name, twin, until):
+        """It counts as away until it runs, and has said on which medium: on a busy machine that takes a while."""
         self.cluster.reap()
         try:
             self.cluster.pid(name)
+            if twin and not self.cluster.says_twin(name, twin):
+                raise Trouble("%s does not say that it is on a bad medium" % name)
             del self.away[name]
         except Trouble:
             if time.monotonic() > until:
                 raise
-            self.heal_at(time.monotonic() - self.start + 0.2, lambda: self.started(name, until))
+            self.heal_at(time.monotonic() - self.start + 0.2, lambda: self.started(name, twin, until))
 
     def kill(self, name, length, rng, now):
         if name:

@@ -62,6 +62,9 @@ class Books:
     def reap(self):
         pass
 
+    def says_twin(self, name, twin):
+        return (name, twin) in self.launches
+
     def signal(self, name, which):
         self.pid(name)
         if which == signal.SIGCONT:

@@ -17,7 +17,9 @@ fn the_block_table_has_every_line_and_leaves_nothing_behind() {
     for row in rows {
         let number = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name} in {row}"));
         assert!(number("ops") > 0.0 && number("iops") > 0.0 && number("iops_per_gb") > 0.0, "{row}");
-        assert!(number("mean_us") <= number("p999_us") && number("daemon_cpu_us_per_op") > 0.0, "{row}");
+        // Of many operations one that stalls raises the mean over the 99.9th percentile.
+        assert!(number("mean_us") > 0.0 && number("daemon_cpu_us_per_op") > 0.0, "{row}");
+        assert!(number("p50_us") <= number("p99_us") && number("p99_us") <= number("p999_us"), "{row}");
     }
     assert!(report["blocks_compared_after_runs"].as_u64().is_some_and(|n| n > 1000));
     assert_eq!(c.ceph("osd lspools").trim(), "");

@@ -1,7 +1,10 @@
 //! A throw-away cluster in a temporary folder, and the clients that talk to it.
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// Starts with `loligo up --detach`; stops with `loligo down` when dropped.
 pub struct Cluster {
@@ -14,6 +17,42 @@ pub fn binary() -> PathBuf {
 
 pub fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// A port for the first monitor of a new cluster, below those that the kernel gives to whoever asks for any:
+/// one of these may be another process's by the time that the monitor starts, or starts again.
+fn mon_port() -> String {
+    const FIRST: u32 = 10_000;
+    /// Further monitors take the next ports.
+    const STEP: u32 = 16;
+    const PLACES: u32 = 1_300;
+    static USED: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..PLACES {
+        // Another run of tests on this machine begins elsewhere.
+        let place = std::process::id().wrapping_add(USED.fetch_add(1, Ordering::Relaxed)) % PLACES;
+        let port = (FIRST + place * STEP) as u16;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port.to_string();
+        }
+    }
+    panic!("no free port");
+}
+
+/// Asks until the answer is right, for a minute: what daemons tell each other takes its time.
+pub fn until(what: &str, mut good: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !good() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{what} takes more than a minute");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Whether a process runs. One that was killed lives on until each of its threads has had its turn to end.
+pub fn runs(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut stats = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
+    let state = |stat: &str| stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    stats.any(|stat| !matches!(state(&stat), Some('Z' | 'X')))
 }
 
 impl Cluster {
@@ -29,7 +68,9 @@ impl Cluster {
 
     /// `loligo up --detach`, on the new or the existing folder.
     pub fn up(&self, extra: &[&str]) {
-        let out = self.loligo(&[&["up", "--detach", "--mon-port", "0"], extra].concat());
+        // Of an existing cluster the port is known.
+        let port = if self.data().exists() { "0".to_owned() } else { mon_port() };
+        let out = self.loligo(&[&["up", "--detach", "--mon-port", &port], extra].concat());
         assert!(out.status.success(), "up failed: {}", text(&out));
     }
 
@@ -43,7 +84,8 @@ impl Cluster {
     /// A client with `CEPH_CONF` set, under a time limit that says when something hangs.
     pub fn client(&self, program: &str, args: &[&str]) -> Output {
         let mut command = Command::new("timeout");
-        command.args(["--kill-after=5", "90", program]).args(args);
+        // Whole files of tests run under it, some of which wait for half a minute twice.
+        command.args(["--kill-after=5", "300", program]).args(args);
         command.env("CEPH_CONF", self.data().join("ceph.conf")).current_dir(self.dir.path());
         command.output().expect("the client is installed (cargo xtask test installs it)")
     }
@@ -72,6 +114,19 @@ impl Cluster {
         self.ceph(&format!("osd pool application enable {name} rados"));
     }
 
+    /// Waits until the manager serves: a cluster without PGs is healthy before.
+    pub fn managed(&self) {
+        until("a manager in charge", || {
+            let map: serde_json::Value = serde_json::from_str(&self.ceph("mgr dump")).expect("JSON");
+            map["available"] == true && self.client("ceph", &["pg", "stat"]).status.success()
+        });
+    }
+
+    /// Waits for HEALTH_OK after something that PGs have to get over.
+    pub fn healthy(&self) {
+        until("health", || self.ceph("health").starts_with("HEALTH_OK"));
+    }
+
     /// A Python program over python3-rados.
     pub fn python(&self, program: &str, args: &[&str]) -> Output {
         self.client("/usr/bin/python3", &[&["-c", program], args].concat())
@@ -98,6 +153,13 @@ impl Cluster {
             let status = Command::new("kill").args(["-9", &pid.to_string()]).status().expect("kill runs");
             assert!(status.success(), "cannot kill {name}");
         }
+    }
+
+    /// The same, and waits until they are gone.
+    pub fn end_all(&self) {
+        let pids = self.pids();
+        self.kill_all();
+        until("the end of all processes", || pids.iter().all(|(_, pid)| !runs(*pid)));
     }
 
     pub fn mon_addr(&self) -> std::net::SocketAddr {

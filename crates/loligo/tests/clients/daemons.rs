@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
-use crate::cluster::{Cluster, text};
+use crate::cluster::{Cluster, text, until};
 
 /// A process's highest resident size, in bytes.
 fn most_resident(pid: u32) -> u64 {
@@ -49,16 +49,18 @@ fn every_daemon_has_a_socket_of_its_own() {
 #[test]
 fn options_go_from_the_monitors_to_the_daemons_and_back() {
     let c = Cluster::start(&[]);
+    c.managed();
+    // ENOENT as long as the daemon has not introduced itself to the manager.
+    let shown = |words: &[&str]| {
+        let out = c.client("ceph", &[&["config", "show"], words].concat());
+        String::from_utf8_lossy(&out.stdout).trim().to_owned()
+    };
     let value = |words: &str| c.ceph(words).trim().to_owned();
     c.ceph("config set osd osd_max_backfills 5");
     c.ceph("tell osd.0 config set osd_recovery_sleep 0.5");
-    let begin = std::time::Instant::now();
-    while value("config show osd.1 osd_max_backfills") != "5" {
-        assert!(begin.elapsed() < std::time::Duration::from_secs(20), "the option does not arrive");
-    }
-    while !c.ceph("config show osd.0").contains("override") {
-        assert!(begin.elapsed() < std::time::Duration::from_secs(20), "the override is not shown");
-    }
+    until("the option's arrival", || shown(&["osd.1", "osd_max_backfills"]) == "5");
+    until("the override's", || shown(&["osd.0"]).contains("override"));
+    until("osd.2's introduction", || !shown(&["osd.2"]).is_empty());
     assert_eq!(value("config show osd.0 osd_recovery_sleep"), "0.500000");
     assert!(c.ceph("config show mon.a").contains("keyring"));
     assert!(c.ceph("config show-with-defaults osd.2").lines().count() > 1_700);
@@ -85,7 +87,7 @@ fn a_failed_manager_comes_back_under_another_address() {
             if map["available"] == true {
                 return (map["active_addrs"]["addrvec"][0].clone(), map["active_gid"].clone());
             }
-            assert!(begin.elapsed() < std::time::Duration::from_secs(20), "no manager is in charge: {map}");
+            assert!(begin.elapsed() < std::time::Duration::from_secs(60), "no manager is in charge: {map}");
         }
     };
     let mut lives = vec![active()];
@@ -102,7 +104,8 @@ fn a_failed_manager_comes_back_under_another_address() {
         assert!(!blocked.contains(&text(&now.0)), "{blocked:?}");
         assert!(lives.iter().all(|(addr, _)| blocked.contains(&text(addr))), "{blocked:?} {lives:?}");
         lives.push(now);
-        // It has its sessions and its socket.
+        // It has its sessions and its socket. EAGAIN as long as it has no OSD map.
+        until("the manager's first map", || c.client("ceph", &["pg", "stat"]).status.success());
         assert!(c.ceph("pg stat").contains("1 pgs") || c.ceph("pg stat").contains("0 pgs"));
         assert!(c.ceph("daemon mgr.x version").contains("pacific"));
     }

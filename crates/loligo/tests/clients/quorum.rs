@@ -1,6 +1,7 @@
 //! Three monitors as processes: any one killed, two killed, all killed, one with a new disk, one more, one less.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,10 +19,19 @@ fn json(text: &str) -> serde_json::Value {
     serde_json::from_str(text).expect("JSON")
 }
 
-/// What a monitor says of itself, over its socket, quorum or not.
+/// What a monitor says of itself, over its socket, quorum or not; null while it does not run. Asked without
+/// `ceph`, which on a busy machine takes longer to start than monitors to elect a leader.
 fn mon_status(c: &Cluster, mon: &str) -> serde_json::Value {
-    let out = c.client("ceph", &["daemon", &format!("mon.{mon}"), "mon_status"]);
-    serde_json::from_slice(&out.stdout).unwrap_or_default()
+    let asked = || {
+        let mut socket = UnixStream::connect(c.data().join(format!("ceph-mon.{mon}.asok")))?;
+        socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+        socket.write_all(b"{\"prefix\": \"mon_status\", \"format\": \"json\"}\0")?;
+        let mut answer = Vec::new();
+        socket.read_to_end(&mut answer)?;
+        std::io::Result::Ok(answer)
+    };
+    // Its length is in front.
+    asked().ok().and_then(|a| serde_json::from_slice(a.get(4..)?).ok()).unwrap_or_default()
 }
 
 fn leader(c: &Cluster) -> String {
@@ -33,6 +43,8 @@ fn wait(what: &str, limit: u64, mut good: impl FnMut() -> bool) -> Duration {
     let begin = Instant::now();
     while !good() {
         assert!(begin.elapsed() < Duration::from_secs(limit), "{what} takes more than {limit} s");
+        // Who asks all the time takes the CPU from those who have to change.
+        std::thread::sleep(Duration::from_millis(20));
     }
     begin.elapsed()
 }
@@ -61,7 +73,7 @@ fn any_one_of_three_monitors_may_die() {
     let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
     let conf = std::fs::read_to_string(c.data().join("ceph.conf")).expect("ceph.conf");
     assert_eq!(conf.matches("v2:").count(), 3, "{conf}");
-    wait("a full quorum", 20, || all_in_quorum(&c, 3));
+    wait("a full quorum", 60, || all_in_quorum(&c, 3));
     c.pool("p", 8);
     let mut at_each = each_answers(&c, &MONS, "osd pool ls");
     at_each.dedup();
@@ -73,7 +85,7 @@ fn any_one_of_three_monitors_may_die() {
         let took =
             wait("another leader", 10, || living.iter().any(|m| mon_status(&c, m)["state"] == "leader"));
         eprintln!("mon.{dead} killed: another leads after {took:?}");
-        assert!(took < Duration::from_secs(3), "{took:?}, with the start of the clients that ask");
+        assert!(took < Duration::from_secs(3), "{took:?}");
         c.ceph(&format!("osd pool create q{round} 8"));
         // A user made at one monitor logs in at the other at once.
         let name = format!("client.u{round}");
@@ -88,10 +100,13 @@ fn any_one_of_three_monitors_may_die() {
         std::fs::write(c.dir.path().join("file"), format!("round {round}")).expect("written");
         c.ok("rados", &["-p", "p", "put", &format!("o{round}"), "file"]);
         c.up(&["--processes"]);
-        wait("a full quorum", 20, || all_in_quorum(&c, 3));
+        wait("a full quorum", 60, || all_in_quorum(&c, 3));
     }
-    let dumps = each_answers(&c, &MONS, "osd dump");
-    assert!(dumps.iter().all(|d| *d == dumps[0]), "all are equal");
+    // They are asked one after the other, and the map may change by itself in between.
+    wait("equal answers of all", 60, || {
+        let dumps = each_answers(&c, &MONS, "osd dump");
+        dumps.iter().all(|d| *d == dumps[0])
+    });
     assert_eq!(c.ok("rados", &["-p", "p", "ls"]).lines().count(), 3);
 }
 
@@ -107,18 +122,18 @@ fn without_a_majority_nothing_changes_and_nothing_is_lost() {
         .output()
         .expect("ceph runs");
     assert!(!change.status.success(), "one of three decides nothing: {}", text(&change));
-    wait("the last one to see that it is alone", 10, || mon_status(&c, "b")["state"] == "electing");
+    wait("the last one to see that it is alone", 30, || mon_status(&c, "b")["state"] == "electing");
     c.up(&["--processes"]);
-    wait("a full quorum", 20, || all_in_quorum(&c, 3));
+    wait("a full quorum", 60, || all_in_quorum(&c, 3));
     assert_eq!(c.ceph("osd pool ls"), "p\n", "the change that nobody agreed to did not happen");
     c.kill_all();
     c.up(&["--processes"]);
-    wait("a full quorum", 20, || all_in_quorum(&c, 3));
+    wait("a full quorum", 60, || all_in_quorum(&c, 3));
     assert_eq!(each_answers(&c, &MONS, "osd pool ls"), ["p\n", "p\n", "p\n"]);
     // All in one process, too.
     c.loligo(&["down"]);
     c.up(&[]);
-    wait("a full quorum", 20, || all_in_quorum(&c, 3));
+    wait("a full quorum", 60, || all_in_quorum(&c, 3));
     assert_eq!(each_answers(&c, &MONS, "osd pool ls"), ["p\n", "p\n", "p\n"]);
 }
 
@@ -130,7 +145,7 @@ fn every_command_and_new_logins_work_without_any_one_monitor() {
     let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
     c.pool("p", 8);
     for (round, dead) in ["1", "2", "3"].into_iter().zip(MONS) {
-        wait("a full quorum", 20, || all_in_quorum(&c, 3));
+        wait("a full quorum", 60, || all_in_quorum(&c, 3));
         kill(&c, &format!("mon.{dead}"));
         c.ok("/usr/bin/python3", &[EVERY_COMMAND, "answered", round]);
         let name = format!("client.new{round}");
@@ -142,7 +157,7 @@ fn every_command_and_new_logins_work_without_any_one_monitor() {
         assert_eq!(c.ok("rados", &[login.as_slice(), &["get", &name, "-"]].concat()), made);
         c.up(&["--processes"]);
     }
-    wait("a full quorum", 20, || all_in_quorum(&c, 3));
+    wait("a full quorum", 60, || all_in_quorum(&c, 3));
 
     // Nothing is to change by itself from here on.
     c.ceph("balancer off");
@@ -173,7 +188,7 @@ fn every_command_and_new_logins_work_without_any_one_monitor() {
     out.read_to_string(&mut said).expect("the rest");
     assert!(asks.wait().expect("an end").success(), "answered without a majority: {said}");
     c.up(&["--processes"]);
-    wait("a full quorum", 20, || all_in_quorum(&c, 3));
+    wait("a full quorum", 60, || all_in_quorum(&c, 3));
     let after = state();
     for (was, is) in before.iter().zip(&after) {
         assert_eq!(was, is);
@@ -183,14 +198,15 @@ fn every_command_and_new_logins_work_without_any_one_monitor() {
 #[test]
 fn the_last_monitor_store_of_three_is_made_a_quorum_of_its_own() {
     let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
-    wait("a full quorum", 20, || all_in_quorum(&c, 3));
+    wait("a full quorum", 60, || all_in_quorum(&c, 3));
     c.pool("p", 8);
     std::fs::write(c.dir.path().join("file"), "kept").expect("written");
     c.ok("rados", &["-p", "p", "put", "o", "file"]);
     c.ceph("config-key set k v");
     let running = c.loligo(&["mon", "--id", "a", "--extract-monmap", "map"]);
     assert!(!running.status.success(), "not while it runs: {}", text(&running));
-    c.kill_all();
+    // A monitor that is dying still holds its store.
+    c.end_all();
     for lost in ["b", "c"] {
         std::fs::remove_file(c.data().join(format!("mon.{lost}/store.redb"))).expect("lost");
     }
@@ -221,7 +237,7 @@ fn the_last_monitor_store_of_three_is_made_a_quorum_of_its_own() {
     // Others join it as new ones, and it may die.
     let out = c.loligo(&["up", "--detach", "--processes", "--mons", "3"]);
     assert!(out.status.success(), "{}", text(&out));
-    wait("three monitors", 30, || all_in_quorum(&c, 3));
+    wait("three monitors", 60, || all_in_quorum(&c, 3));
     kill(&c, "mon.a");
     assert_eq!(c.ceph("osd pool ls"), "p\nq\n");
 }
@@ -229,25 +245,25 @@ fn the_last_monitor_store_of_three_is_made_a_quorum_of_its_own() {
 #[test]
 fn monitors_come_with_new_disks_and_are_added_and_removed() {
     let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
-    wait("a full quorum", 20, || all_in_quorum(&c, 3));
+    wait("a full quorum", 60, || all_in_quorum(&c, 3));
     c.pool("p", 8);
     let wiped = if leader(&c) == "b" { "c" } else { "b" };
     kill(&c, &format!("mon.{wiped}"));
     std::fs::remove_file(c.data().join(format!("mon.{wiped}/store.redb"))).expect("wiped");
     c.ceph("osd pool create q 8");
     c.up(&["--processes"]);
-    wait("the new disk to be let in", 20, || all_in_quorum(&c, 3));
+    wait("the new disk to be let in", 60, || all_in_quorum(&c, 3));
     assert_eq!(each_answers(&c, &[wiped], "osd pool ls"), ["p\nq\n"]);
     // It votes: with it, another one may die.
     let other = MONS.into_iter().find(|m| *m != wiped).expect("another");
     kill(&c, &format!("mon.{other}"));
     c.ceph("osd pool create r 8");
     c.up(&["--processes"]);
-    wait("a full quorum", 20, || all_in_quorum(&c, 3));
+    wait("a full quorum", 60, || all_in_quorum(&c, 3));
 
     let out = c.loligo(&["up", "--detach", "--processes", "--mons", "5"]);
     assert!(out.status.success(), "{}", text(&out));
-    wait("five monitors", 30, || all_in_quorum(&c, 5));
+    wait("five monitors", 60, || all_in_quorum(&c, 5));
     assert_eq!(each_answers(&c, &["d", "e"], "osd pool ls"), ["p\nq\nr\n", "p\nq\nr\n"]);
     let (_, said) = c.fails("ceph", &["mon", "add", "d", "127.0.0.1:1"]);
     assert!(said.contains("mon.d already exists at address"), "{said}");
@@ -260,6 +276,6 @@ fn monitors_come_with_new_disks_and_are_added_and_removed() {
         assert!(said.contains(&format!("removing mon.{gone} at v2:")), "{said}");
         assert!(said.contains("there will be 4 monitors"), "{said}");
     }
-    wait("four monitors", 20, || all_in_quorum(&c, 4));
+    wait("four monitors", 60, || all_in_quorum(&c, 4));
     assert!(c.ceph("mon stat").contains("4 mons at"));
 }

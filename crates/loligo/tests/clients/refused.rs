@@ -19,8 +19,9 @@ impl<'a> Disk<'a> {
     }
 
     fn command(&self, id: &str, more: &[&str]) -> Command {
+        // Among them OSDs that serve while others are refused: it only ends what hangs.
         let mut command = Command::new("timeout");
-        command.args(["60"]).arg(binary()).args(["osd", "--id", id, "-c"]);
+        command.args(["300"]).arg(binary()).args(["osd", "--id", id, "-c"]);
         command.arg(self.cluster.data().join("ceph.conf"));
         command.arg("--osd-data").arg(&self.data).args(["--public-addr", "127.0.0.1"]).args(more);
         command
@@ -181,7 +182,7 @@ fn monitors_that_do_not_belong_are_refused() {
     let c = Cluster::start(&["--mons", "3", "--processes", "--osds", "1", "--osd-size", "1G"]);
     let mon = |args: &[&str]| {
         let mut command = Command::new("timeout");
-        command.arg("60").arg(binary()).arg("mon").args(args).output().expect("loligo runs")
+        command.arg("300").arg(binary()).arg("mon").args(args).output().expect("loligo runs")
     };
     let refused = |out: &Output, why: &str| {
         let said = text(out);

@@ -52,10 +52,18 @@ fn a_damaged_copy_is_found_shown_and_replaced() {
     let file = c.dir.path().join("object");
     std::fs::write(&file, &data).expect("file");
     c.ok("rados", &["-p", "p", "put", "victim", &file.display().to_string()]);
-    until("clean", || c.ceph("pg stat").contains("1 active+clean"));
-    let pg = c.ceph("pg ls-by-pool p --format=json");
-    let pg: serde_json::Value = serde_json::from_str(&pg).expect("JSON");
-    let pg = pg["pg_stats"][0]["pgid"].as_str().expect("a PG").to_owned();
+    let stat = || {
+        let listed = c.ceph("pg ls-by-pool p --format=json");
+        let listed: serde_json::Value = serde_json::from_str(&listed).expect("JSON");
+        listed["pg_stats"][0].clone()
+    };
+    // It was clean with two copies, too: what was told before the third one came is no news.
+    until("clean with three copies", || {
+        let stat = stat();
+        let copies = stat["acting"].as_array().map(Vec::len);
+        stat["state"] == "active+clean" && copies == Some(3) && stat["stat_sum"]["num_objects"] == 1
+    });
+    let pg = stat()["pgid"].as_str().expect("a PG").to_owned();
 
     damage(&c, 0, 7);
     c.ceph(&format!("pg deep-scrub {pg}"));

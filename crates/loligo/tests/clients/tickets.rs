@@ -220,6 +220,7 @@ fn an_expired_ticket_is_refused() {
 #[test]
 fn misused_tickets_are_refused() {
     let c = Cluster::start(&[]);
+    c.managed();
     let osd = (EntityType::Osd, addr_after(&c.ceph("osd dump"), "osd.0 "));
     let mgr = (EntityType::Mgr, addr_after(&c.ceph("mgr dump"), "\"active_addr\""));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(1).build();

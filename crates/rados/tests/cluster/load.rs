@@ -3,8 +3,8 @@
 //! Figures are printed (`--nocapture`).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -15,6 +15,10 @@ use crate::setup::{Bed, Server, with_pool};
 const LIMIT: Duration = Duration::from_secs(400);
 /// What another client's operation may take at most meanwhile, on a machine that is busy with tests.
 const STALL: Duration = Duration::from_secs(5);
+
+/// One test of this file at a time: each measures the memory of the process that all of them run in, and how
+/// long clients wait because of it and nothing else.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Resident bytes of a process.
 fn resident(pid: &str) -> u64 {
@@ -77,6 +81,7 @@ async fn watch_for_stalls(pool: IoCtx, stop: Arc<AtomicBool>) -> (usize, Duratio
 
 #[test]
 fn ten_thousand_watches() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     with_pool("watches", LIMIT, |bed| async move {
         const OBJECTS: usize = 500;
         const WATCHES: usize = 10_000;
@@ -145,6 +150,7 @@ async fn notify_some(pool: &IoCtx, watches: &[rados::Watch], objects: usize) {
 
 #[test]
 fn a_burst_of_a_thousand_operations() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     with_pool("burst", LIMIT, |bed| async move {
         let bystander = Bystander::start(&bed).await;
         let data = Bytes::from(vec![5u8; 16 << 10]);
@@ -171,6 +177,7 @@ fn a_burst_of_a_thousand_operations() {
 
 #[test]
 fn a_million_omap_keys_in_pages() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     with_pool("million", LIMIT, |bed| async move {
         const KEYS: usize = 1_000_000;
         const BATCH: usize = 5_000;

@@ -8,7 +8,7 @@ use rados::{CmpOp, CopyFrom, Errno, Error, ReadOp, SnapContext, WriteOp, checksu
 
 use crate::setup::{Bed, with_pool};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 fn errno<T: std::fmt::Debug>(result: Result<T, Error>) -> Errno {
     result.expect_err("an error").errno()

@@ -1,5 +1,6 @@
 //! The cluster under test, and pools of its own for each test.
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -72,10 +73,18 @@ fn binary() -> PathBuf {
     built
 }
 
+/// A port for the monitor, below those that the kernel gives to whoever asks for any: one of these may be
+/// another process's by the time that the monitor starts.
+fn mon_port() -> u16 {
+    let first = 10_000 + (std::process::id() % 20_000) as u16;
+    let free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    (first..first + 100).find(free).expect("a free port")
+}
+
 fn start() -> PathBuf {
     let data = tempfile::tempdir().expect("a folder").keep().join("data");
-    let mut up = Command::new(binary());
-    up.args(["up", "--detach", "--mon-port", "0", "--osds", "3", "--data"]).arg(&data);
+    let (mut up, port) = (Command::new(binary()), mon_port().to_string());
+    up.args(["up", "--detach", "--mon-port", &port, "--osds", "3", "--data"]).arg(&data);
     let out = up.output().expect("loligo runs");
     assert!(out.status.success(), "up failed: {}", String::from_utf8_lossy(&out.stderr));
     data

@@ -6,7 +6,7 @@ use rados::{Cluster, Errno, WatchEvent};
 
 use crate::setup::{Bed, with_pool};
 
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(180);
 
 #[test]
 fn who_watches_hears_and_answers() {
