@@ -18,7 +18,6 @@ mod layout;
 mod mkfs;
 mod network;
 mod offline;
-mod pages;
 mod place;
 mod rados;
 mod rbd;
@@ -45,7 +44,8 @@ fn main() -> ExitCode {
         serve::start_log(None);
     }
     if daemon || matches!(cli.command, Command::Serve(_) | Command::Up(_)) {
-        pages::choose_at_start(matches!(cli.command, Command::Osd(_)));
+        // Before anything is allocated; an OSD that may use much memory takes it back.
+        create::choose_pages(0);
     }
     let result = match cli.command {
         Command::Rbd(args) => return finish(rbd::run(&args)),

@@ -95,9 +95,6 @@ pub fn one(args: &DaemonArgs, kind: EntityType) -> Result<()> {
     if !place.data.is_dir() {
         bail!("there is no folder {} (--{}-data): --mkfs makes it", place.data.display(), kind.as_str());
     }
-    if kind == EntityType::Osd {
-        crate::pages::begin_anew_if_wanted(&place);
-    }
     place.warn_of_unknown()?;
     let lock = place.lock()?;
     if let Some(path) = place.values().get("pid_file").filter(|p| !p.is_empty()) {
@@ -137,9 +134,6 @@ fn one_of_folder(args: &DaemonArgs, data: &Path, kind: EntityType, id: &str) -> 
     }
     if let Some(pid) = dir.running("loligo") {
         bail!("the whole cluster of {} runs in process {pid}", dir.root().display());
-    }
-    if kind == EntityType::Osd {
-        crate::pages::begin_anew_if_wanted(&Place::in_folder(&dir, &description, kind, id)?);
     }
     let lock = take_place(&dir, &name)?;
     if rescue::is_asked_for(args) {
@@ -465,7 +459,7 @@ async fn start_osd(place: &Place, id: OsdId, only_daemon: bool) -> Result<Osd> {
     }
     let start = StartPlace { host: place.host(), class: mkfs::device_class(&place.data) };
     let target = crate::create::memory_target_or_usual(&place.options);
-    crate::pages::choose(crate::pages::stay_whole() && crate::pages::are_wanted(place));
+    crate::create::choose_pages(target);
     let settings = OsdSettings {
         id,
         block,

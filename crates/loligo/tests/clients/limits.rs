@@ -27,43 +27,6 @@ fn healthy_within_two_seconds_and_under_200_megabytes() {
     assert!(best < Duration::from_secs(2), "healthy after {best:?}");
 }
 
-/// Whether the kernel may give a process large pages, and whether its allocator leaves them whole.
-fn large_pages(pid: u32) -> (bool, bool) {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
-    let environment = std::fs::read(format!("/proc/{pid}/environ")).expect("the process lives");
-    let line = status.lines().find(|l| l.starts_with("THP_enabled:")).expect("Linux 5.0 or later");
-    let whole = environment.split(|byte| *byte == 0).any(|entry| entry == b"MIMALLOC_ALLOW_THP=2");
-    (line.ends_with('1'), whole)
-}
-
-#[test]
-fn osds_have_large_pages_when_their_memory_target_is_large() {
-    let c = Cluster::start(&["--processes", "--profile", "small", "--osds", "2"]);
-    for (name, pid) in c.pids() {
-        assert_eq!(large_pages(pid), (false, false), "{name} of a small node");
-    }
-    c.loligo(&["down"]);
-    let conf = c.data().join("ceph.conf");
-    let text = std::fs::read_to_string(&conf).expect("the file");
-    let more = format!("{text}\n[osd.1]\n\tosd_memory_target = 512M\n");
-    std::fs::write(&conf, more).expect("written");
-    c.up(&["--processes"]);
-    let pids = c.pids();
-    assert_eq!(pids.len(), 4, "{pids:?}");
-    for (name, pid) in pids {
-        let large = name == "osd.1";
-        assert_eq!(large_pages(pid), (large, large), "{name}");
-        // It is the process that was started, and still the daemon of its name to who looks for it.
-        let command = std::fs::read(format!("/proc/{pid}/cmdline")).expect("the process lives");
-        let command = String::from_utf8_lossy(&command);
-        let words: Vec<&str> = command.split('\0').collect();
-        assert_eq!(words.get(1), Some(&name.split_once('.').expect("a dot").0), "{words:?}");
-        let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).expect("the process lives");
-        assert_eq!(comm, "loligo\n");
-    }
-    assert_eq!(c.loligo(&["down"]).status.code(), Some(0));
-}
-
 #[test]
 fn a_full_disk_is_enospc_and_deletes_still_work() {
     let c = Cluster::start(&["--osds", "2", "--osd-size", "64M"]);
