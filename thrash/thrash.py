@@ -41,6 +41,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 POOL, IMAGES, IMAGE = "thrash", "thrash-images", "image"
 SKIPPED = 77  # exit status
 FIO_LIMIT = 600  # seconds of a pass, without the time that the cluster may be away
+ASK_AGAIN = 20  # seconds until a scrub that did not come is asked for once more
 
 
 class Thrash:
@@ -444,11 +445,16 @@ class Thrash:
 
     def scrub(self):
         """A deep scrub of every PG, and what it found."""
-        c, before = self.cluster, self.scrubbed()
-        for pg in before:
-            c.ask("pg deep-scrub", target="mgr", pgid=pg)
-        begin, left = time.monotonic(), set(before)
+        before = self.scrubbed()
+        begin, left, asked = time.monotonic(), set(before), float("-inf")
         while left:
+            # Once more after a while: a primary forgets what it was asked for when another one takes its place, and the balancer moves PGs.
+            if time.monotonic() - asked > ASK_AGAIN:
+                for pg in sorted(left):
+                    # Refused while the PG has no primary, or one that the manager does not know yet.
+                    with contextlib.suppress(Trouble):
+                        self.cluster.ask("pg deep-scrub", target="mgr", pgid=pg)
+                asked = time.monotonic()
             now = self.scrubbed()
             left = {pg for pg in left if now[pg][0] == before[pg][0]}
             if bad := [pg for pg in now if now[pg][1]]:
