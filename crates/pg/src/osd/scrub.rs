@@ -43,6 +43,9 @@ impl OsdCore {
         if !self.boot.is_up() || self.stopping || cx.scrubs.len() >= cx.config.max_scrubs {
             return;
         }
+        if cx.now.mono < cx.scrub_pause {
+            return;
+        }
         let recovering = cx.recovery_active > 0 && !cx.config.scrub_during_recovery;
         if recovering && !cx.config.repair_during_recovery {
             return;

@@ -100,6 +100,10 @@ pub(crate) struct Shared {
     pub batched: BTreeSet<SpgId>,
     /// PGs that are being scrubbed, led from here or not: each holds a place.
     pub scrubs: BTreeSet<SpgId>,
+    /// Until then (monotonic) no scrub begins here: a member refused one, perhaps because it wanted a place here itself.
+    pub scrub_pause: Duration,
+    /// How often that was.
+    pub scrub_refusals: u64,
     /// What goes before other PGs' recovery and backfill, and can be done now.
     pub forced: BTreeMap<SpgId, Forced>,
     /// Copies that are being deleted, and whether a slice of one is under way.
@@ -172,6 +176,8 @@ impl Shared {
             recovery_next: Duration::ZERO,
             batched: Default::default(),
             scrubs: Default::default(),
+            scrub_pause: Duration::ZERO,
+            scrub_refusals: 0,
             forced: Default::default(),
             removals: VecDeque::new(),
             removing: false,

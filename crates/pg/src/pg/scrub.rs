@@ -54,6 +54,8 @@ const ALONE_STEPS: u32 = 32;
 const MOST_LINES: usize = 500;
 /// How long a refused scrub waits, at least.
 const BACKOFF: Duration = Duration::from_secs(1);
+/// How long an OSD begins no scrub after a refusal, at most: some ticks.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// All that a PG knows of scrubs.
 #[derive(Debug, Default)]
@@ -225,6 +227,11 @@ impl Pg {
             return;
         }
         if !granted {
+            // The whole OSD pauses, as long as chance has it: two that are led by the same clock, and have many PGs to scrub,
+            // would else hold their places against each other at every tick. Source: osd_scrub_backoff_ratio.
+            cx.scrub_refusals += 1;
+            let spread = schedule::fraction(self.id, cx.scrub_refusals, cx.whoami as u64);
+            cx.scrub_pause = cx.now.mono + PAUSE.mul_f64(spread);
             return self.scrub_stop(true, cx);
         }
         run.reserved.insert(from);

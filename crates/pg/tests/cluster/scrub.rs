@@ -516,3 +516,34 @@ fn a_pool_that_is_deleted_while_it_is_scrubbed_leaves_no_place_taken() {
         assert!(scrub(&mut s, other, How::Deep).ends_with(" ok"));
     }
 }
+
+#[test]
+fn two_osds_that_want_each_others_place_do_not_refuse_each_other_for_ever() {
+    const PGS: u32 = 32;
+    for seed in 320..326 {
+        let mut s = Sim::new(2, seed);
+        s.until("all up", |s| (0..2).all(|o| s.mon.map.is_up(o)));
+        let pool = s.mon.create_pool(2, 1, PGS);
+        s.settle();
+        for osd in 0..2 {
+            let led = |pg: &PgId| s.mon.map.pg_to_up_acting(*pg).acting_primary == osd;
+            let pgs: Vec<_> = (0..PGS).map(|seed| PgId::new(pool, seed)).filter(led).collect();
+            assert!(pgs.len() > 8, "each leads many: {}", pgs.len());
+            let pgs = pgs.into_iter().map(SpgId::replicated).collect();
+            let epoch = s.mon.map.epoch;
+            s.input(
+                osd,
+                Input::FromMgr(MOsdScrub2 { fsid: FSID, epoch, pgs, repair: false, deep: true }.into()),
+            );
+        }
+        // The time of both passes at the same moment.
+        let begin = s.mono;
+        let scrubbed = |s: &Sim| {
+            let lines = s.nodes.iter().flat_map(|n| &n.log);
+            lines.filter(|l| l.ends_with(" deep-scrub ok")).count()
+        };
+        s.until("all scrubbed", |s| scrubbed(s) == PGS as usize);
+        let took = s.mono - begin;
+        assert!(took < Duration::from_secs(90), "seed {seed}: {took:?} for {PGS} PGs");
+    }
+}
