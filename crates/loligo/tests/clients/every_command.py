@@ -71,7 +71,7 @@ def steps(n, pool, pg):
     yield "fs compat show", {"fs_name": "never"}, ENOENT
     yield "mds ok-to-stop", {"ids": ["never"]}, ENOENT
     yield ASIDE
-    # Pools; `config reset` below takes the option back, as do others
+    # Pools
     yield "config set", {"who": "mon", "name": "mon_allow_pool_delete", "value": "true"}
     yield "osd pool ls", {"detail": "detail"}
     yield "osd pool create", {"pool": q, "pg_num": 1}
@@ -108,7 +108,6 @@ def steps(n, pool, pg):
     yield "config help", {"key": "osd_max_backfills"}
     yield "config show", {"who": "osd.0"}
     yield "config show-with-defaults", {"who": "osd.0"}
-    yield "config reset", {"num": 0}
     yield "config assimilate-conf", {}, "[global]\n\tosd_recovery_sleep = 0.0%s\n" % n
     for add, rm in (("set", "rm"), ("put", "del")):
         yield "config-key " + add, {"key": "k" + n, "val": "v"}
@@ -265,6 +264,8 @@ def steps(n, pool, pg):
     yield "crash rm", {"id": crash}
     yield "crash prune", {"keep": "1"}
     yield WHEN_ALL_ENDED
+    # It takes back what the parts above have set.
+    yield "config reset", {"num": 0}
     # The last one: the manager comes back later.
     yield "mgr fail", {"who": "never"}
 

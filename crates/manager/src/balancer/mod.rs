@@ -92,6 +92,7 @@ impl Balancer {
 
     /// What is to be done by itself now.
     pub(crate) fn tick(&mut self, view: View<'_>) -> Option<Plan> {
+        self.options.tick(view.now.mono);
         if self.busy || view.now.mono < self.next_at {
             return None;
         }

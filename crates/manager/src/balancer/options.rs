@@ -32,35 +32,56 @@ impl Mode {
     }
 }
 
+/// How long a value that the monitors were asked for counts while they say something else: what they say may be from before
+/// they heard of it, or, after they refused, from before somebody asked for something else.
+const ASKED_COUNTS: Duration = Duration::from_secs(5);
+
 /// Values as given; what is missing or makes no sense counts as the default.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Options(BTreeMap<String, String>);
+pub(crate) struct Options {
+    given: BTreeMap<String, String>,
+    /// What the monitors were asked for and have not said yet, and until when it counts.
+    asked: BTreeMap<String, (String, Duration)>,
+}
 
 impl Options {
     /// Takes over what the monitors say; whether anything changed.
     pub(crate) fn set_from_mon(&mut self, given: &BTreeMap<String, String>) -> bool {
         let mine = given.iter().filter_map(|(k, v)| Some((k.strip_prefix(PREFIX)?.to_owned(), v.clone())));
-        let new = Self(mine.collect());
-        let changed = *self != new;
-        *self = new;
-        changed
+        let before = self.values();
+        self.given = mine.collect();
+        self.asked.retain(|name, (value, _)| self.given.get(name) != Some(value));
+        before != self.values()
     }
 
-    /// A value that the monitors are about to be asked for.
-    pub(crate) fn set(&mut self, name: &str, value: &str) {
-        self.0.insert(name.to_owned(), value.to_owned());
+    /// A value that the monitors are about to be asked for: it counts at once, whatever they said before they heard of it.
+    pub(crate) fn ask(&mut self, name: &str, value: &str, now: Duration) {
+        self.asked.insert(name.to_owned(), (value.to_owned(), now + ASKED_COUNTS));
+    }
+
+    /// Forgets what the monitors did not take over.
+    pub(crate) fn tick(&mut self, now: Duration) {
+        self.asked.retain(|_, (_, until)| *until > now);
+    }
+
+    fn values(&self) -> BTreeMap<String, String> {
+        let asked = self.asked.iter().map(|(name, (value, _))| (name.clone(), value.clone()));
+        self.given.clone().into_iter().chain(asked).collect()
+    }
+
+    fn get(&self, name: &str) -> Option<&String> {
+        self.asked.get(name).map(|(value, _)| value).or_else(|| self.given.get(name))
     }
 
     fn number(&self, name: &str, default: f64) -> f64 {
-        self.0
-            .get(name)
+        self.get(name)
             .and_then(|v| v.trim().parse().ok())
             .filter(|v: &f64| v.is_finite())
             .unwrap_or(default)
     }
 
     fn text(&self, name: &str, default: &str) -> String {
-        self.0.get(name).filter(|v| !v.is_empty()).map_or_else(|| default.to_owned(), Clone::clone)
+        self.get(name).filter(|v| !v.is_empty()).map_or_else(|| default.to_owned(), Clone::clone)
     }
 
     pub(crate) fn active(&self) -> bool {
@@ -135,7 +156,7 @@ mod tests {
 
     fn options(values: &[(&str, &str)]) -> Options {
         let mut options = Options::default();
-        values.iter().for_each(|(name, value)| options.set(name, value));
+        values.iter().for_each(|(name, value)| options.ask(name, value, Duration::ZERO));
         options
     }
 
@@ -164,5 +185,23 @@ mod tests {
         assert_eq!(o.sleep_interval(), Duration::from_secs(60));
         assert!(o.active() && !options(&[("active", "False")]).active());
         assert_eq!(options(&[("pool_ids", "3,x,7")]).pool_ids(), [PoolId(3), PoolId(7)].into());
+    }
+
+    /// Two people change settings at once: the monitors tell of the one before they have heard of the other.
+    #[test]
+    fn what_was_asked_for_counts_while_the_monitors_have_not_heard_of_it() {
+        let say = |active: &str| BTreeMap::from([("mgr/balancer/active".to_owned(), active.to_owned())]);
+        let start = Duration::from_secs(100);
+        let mut o = Options::default();
+        o.ask("active", "false", start);
+        assert!(!o.set_from_mon(&BTreeMap::new()) && !o.active(), "said before they heard of it");
+        assert!(!o.set_from_mon(&say("false")) && !o.active());
+        assert!(o.set_from_mon(&say("true")) && o.active(), "it is taken over: what comes later is newer");
+
+        o.ask("active", "false", start);
+        o.tick(start + ASKED_COUNTS - Duration::from_millis(1));
+        assert!(!o.active());
+        o.tick(start + ASKED_COUNTS);
+        assert!(o.active(), "they never took it over");
     }
 }

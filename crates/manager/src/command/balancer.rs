@@ -119,7 +119,7 @@ fn status(ctx: &mut Ctx<'_>) -> Reply {
 
 /// Has the monitors keep a setting; it counts here at once.
 fn set(ctx: &mut Ctx<'_>, name: &str, value: &str) -> Reply {
-    ctx.balancer.options.set(name, value);
+    ctx.balancer.options.ask(name, value, ctx.now.mono);
     let name = format!("mgr/balancer/{name}");
     let request = json!({ "prefix": "config set", "who": "mgr", "name": name, "value": value });
     ctx.ask_monitors(&request, Bytes::new())
