@@ -7,7 +7,7 @@
 
 Starts both clusters, three OSDs each, every daemon a process of its own, with cephx, crc mode and two copies. fio's rbd engine reads and
 writes a full image of each at random places, 4 KiB at a time, in the order A B B A; `rados bench` moves 4 MiB objects and
-compares what it reads. CPU is user and
+compares what it reads. Before each window free memory is given to the page cache, as on a machine that has run for a while (pagecache.py). CPU is user and
 system time of the OSDs' processes. The floor (`loligo bench floor`) runs in between.
 
 Data is checked where it is measured: what the windows write has checksums and numbers (fio.py), what they read is compared. After the
@@ -32,6 +32,7 @@ import time
 import fio
 import ratios
 from clusters import Ceph, Loligo, Trouble, end_in_order, run
+from pagecache import PageCache
 from usage import cpu_seconds, resident_mib, switches, written_bytes
 
 POOL, IMAGE = "bench", "image"
@@ -150,10 +151,11 @@ def window(side, args, kind, depth):
             "switches": used[1] / n, "device_bytes_per_byte": used[2] / n / fio.BLOCK}  # fmt: skip
 
 
-def abba(sides, args, measure):
-    """Medians of what `measure` says of each side."""
+def abba(sides, prepare, measure):
+    """Medians of what `measure` says of each side, each time after `prepare`."""
     runs = {"loligo": [], "ceph": []}
     for name in ORDER:
+        prepare()
         runs[name].append(measure(sides[name]))
     return {name: {k: statistics.median(r[k] for r in found) for k in found[0]} for name, found in runs.items()}
 
@@ -352,7 +354,7 @@ def progress(text, begin):
     print("%5.0f s  %s" % (time.monotonic() - begin, text), file=sys.stderr, flush=True)
 
 
-def measure(args, sides, healthy, begin):
+def measure(args, sides, healthy, begin, prepare):
     found = {"objects": args.objects, "floor": {}}
     if "crush" in args.only:
         found["crush"] = crush(args)
@@ -363,7 +365,7 @@ def measure(args, sides, healthy, begin):
     for kind, depths in (("write", args.depths), ("read", args.depths if args.size == "full" else [32])):
         for depth in depths if kind in args.only else ():
             at = "%s %d" % (kind, depth)
-            found[at] = abba(sides, args, lambda s, k=kind, d=depth: window(s, args, k, d))
+            found[at] = abba(sides, prepare, lambda s, k=kind, d=depth: window(s, args, k, d))
             progress("%s: %s" % (at, {n: "%.0f us, %.0f/s" % (f["cpu_us"], f["iops"]) for n, f in found[at].items()}), begin)
             if kind == "write":
                 found["floor"][str(depth)] = floor(args, depth)
@@ -371,7 +373,7 @@ def measure(args, sides, healthy, begin):
         side.image.check()
         progress("%s holds what the windows wrote" % name, begin)
     if "large" in args.only:
-        found["large"] = abba(sides, args, lambda s: large(s, args))
+        found["large"] = abba(sides, prepare, lambda s: large(s, args))
         progress("4 MiB: %s" % {n: {k: round(v, 2) for k, v in f.items()} for n, f in found["large"].items()}, begin)
     if "memory" in args.only:
         # So many objects take minutes, and no other load moves what they leave in memory: once is enough.
@@ -404,6 +406,7 @@ def main():
     p.add_argument("--seconds", type=int, help="of each window")
     p.add_argument("--image", type=int, help="MiB of each image")
     p.add_argument("--objects", type=int, help="small objects, after which memory is read")
+    p.add_argument("--cold", action="store_true", help="leave free memory free, even where it has to be got from the host first (pagecache.py)")
     p.add_argument("--scratch", default=tempfile.gettempdir(), help="folder on the device to measure")
     args = p.parse_args()
     full = args.size == "full"
@@ -418,15 +421,18 @@ def main():
         os.makedirs(args.out, exist_ok=True)
     end_in_order()
     folder, begin, clusters = tempfile.mkdtemp(prefix="bench-", dir=args.scratch), time.monotonic(), {}
+    cache = None if args.cold else PageCache(folder)
     try:
         sides, healthy = start_both(args, folder, clusters)
         progress("both run, from nothing to HEALTH_OK in %s" % healthy, begin)
-        found = measure(args, sides, healthy, begin)
+        found = measure(args, sides, healthy, begin, cache.fill if cache else lambda: None)
     except Trouble as e:
         sys.exit("no figures: %s" % e)
     finally:
         for cluster in clusters.values():
             cluster.stop()
+        if cache:
+            cache.close()
         shutil.rmtree(folder)
     machine = describe()
     text = markdown(found, machine)
@@ -437,6 +443,8 @@ def main():
         args.size, args.image, args.seconds, args.objects, platform.machine(), os.cpu_count())  # fmt: skip
     if set(args.only) != set(PARTS):
         size += ", only " + ", ".join(sorted(args.only))
+    if args.cold:
+        size += ", cold"
     sys.exit(0 if compare(args, size, rows(found)) else 1)
 
 

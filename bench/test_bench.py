@@ -10,6 +10,7 @@ from unittest import mock
 
 import bench
 import fio
+import pagecache
 import ratios
 from clusters import Trouble
 
@@ -175,6 +176,30 @@ def figures(**more):
     resident = {"loligo": {"mib": 100.0}, "ceph": {"mib": 400.0}}
     restart = {"loligo": 1.0, "ceph": 9.0}
     return {**found, "objects": 7, "floor": {"32": {"node_cpu_us_per_op": 5.0}}, "restart_s": restart, "start": start, "resident": resident, **more}
+
+
+class Memory(unittest.TestCase):
+    def test_what_is_free_becomes_cache_and_the_rest_stays(self):
+        free = iter([pagecache.LEFT_FREE + n for n in (2 * pagecache.STEP, pagecache.STEP, 0)])
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(pagecache, "free_bytes", lambda: next(free)):
+            cache = pagecache.PageCache(folder)
+            self.assertEqual(cache.fill(), 2 * pagecache.STEP)
+            self.assertEqual(os.listdir(folder), ["holes"])
+            cache.close()
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_it_ends_when_free_memory_does_not_shrink(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(pagecache, "free_bytes", lambda: 1 << 50), \
+                mock.patch.object(pagecache.os, "sysconf", lambda _: 1 << 13):  # fmt: skip
+            cache = pagecache.PageCache(folder)
+            self.assertEqual(cache.fill(), 1 << 26)
+            cache.close()
+
+    def test_both_sides_are_prepared_alike(self):
+        events = []
+        found = bench.abba({"loligo": 1, "ceph": 2}, lambda: events.append("fill"), lambda side: events.append(side) or {"x": side})
+        self.assertEqual(events, ["fill", 1, "fill", 2, "fill", 2, "fill", 1])
+        self.assertEqual(found, {"loligo": {"x": 1}, "ceph": {"x": 2}})
 
 
 class Figures(unittest.TestCase):
