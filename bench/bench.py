@@ -17,6 +17,7 @@ and the plots. Exit status 1: no figures, or a ratio that has lost more than a t
 """
 import argparse
 import collections
+import contextlib
 import json
 import math
 import os
@@ -31,15 +32,35 @@ import time
 
 import fio
 import ratios
-from clusters import Ceph, Loligo, Trouble, end_in_order, run
+from clusters import Ceph, Loligo, Trouble, end_in_order, mon_port, run
 from pagecache import PageCache
 from usage import cpu_seconds, resident_mib, switches, written_bytes
 
 POOL, IMAGE = "bench", "image"
 PARTS = ("write", "read", "large", "memory", "start", "crush")
 ORDER = ("loligo", "ceph", "ceph", "loligo")
-KINDS = {"ceph": Ceph, "loligo": Loligo}
+# What can be told of a single OSD only where it is a process.
+OF_ONE_OSD = {"memory", "start"}
 QUIET = "".join("debug %s = 0/0\n" % part for part in ("osd", "ms", "bluestore", "bdev", "rocksdb", "mon", "filestore", "objecter", "auth"))
+
+
+class OneProcess(Loligo):
+    """All daemons in one process, whose CPU and memory are those of the monitor and the manager too."""
+
+    def start(self):
+        counts = ("--osds", str(len(self.osds)), "--osd-size", "4G")
+        run(self.binary, "up", "--data", self.dir, "--detach", *counts, "--mon-port", str(mon_port()), timeout=180)
+
+    def pid(self, name):
+        return super().pid("loligo")
+
+    def launch(self, name, skew=0.0, twin=""):
+        with contextlib.suppress(Trouble):
+            return self.pid(name)
+        return run(self.binary, "up", "--data", self.dir, "--detach", timeout=180)
+
+
+KINDS = {"ceph": Ceph, "loligo": Loligo}
 
 
 class Side:
@@ -100,14 +121,13 @@ class Side:
         self.image.fill()
 
     def pids(self):
-        return [self.cluster.pid("osd.%d" % i) for i in self.cluster.osds]
+        return sorted({self.cluster.pid("osd.%d" % i) for i in self.cluster.osds})
 
     def restart_all(self):
         """Kills every daemon, starts them again, and says how many seconds later everything is active+clean."""
         cluster = self.cluster
         names = ["mon." + m for m in cluster.mons] + ["mgr.x"] + ["osd.%d" % i for i in cluster.osds]
-        for name in reversed(names):  # to kill an OSD asks a monitor first
-            cluster.kill(name)
+        cluster.kill(*names)
         begin = time.monotonic()
         for name in names:
             cluster.launch(name)
@@ -406,6 +426,7 @@ def main():
     p.add_argument("--seconds", type=int, help="of each window")
     p.add_argument("--image", type=int, help="MiB of each image")
     p.add_argument("--objects", type=int, help="small objects, after which memory is read")
+    p.add_argument("--one-process", action="store_true", help="Loligo in one process, whose monitor and manager count too; without the rows %s" % ", ".join(sorted(OF_ONE_OSD)))
     p.add_argument("--cold", action="store_true", help="leave free memory free, even where it has to be got from the host first (pagecache.py)")
     p.add_argument("--scratch", default=tempfile.gettempdir(), help="folder on the device to measure")
     args = p.parse_args()
@@ -416,6 +437,9 @@ def main():
         p.error("no such rows: %s" % ", ".join(sorted(unknown)))
     args.seconds, args.image, args.settle = args.seconds or (5 if full else 6), args.image or (1024 if full else 256), 10 if full else 3
     args.objects = args.objects or (100000 if full else 20000)
+    if args.one_process:
+        KINDS["loligo"] = OneProcess
+        args.only = [part for part in args.only if part not in OF_ONE_OSD]
     args.loligo, args.mons, args.osds = os.path.abspath(args.loligo), 1, 3
     if args.out:
         os.makedirs(args.out, exist_ok=True)
@@ -443,8 +467,7 @@ def main():
         args.size, args.image, args.seconds, args.objects, platform.machine(), os.cpu_count())  # fmt: skip
     if set(args.only) != set(PARTS):
         size += ", only " + ", ".join(sorted(args.only))
-    if args.cold:
-        size += ", cold"
+    size += ", cold" * args.cold + ", one process" * args.one_process
     sys.exit(0 if compare(args, size, rows(found)) else 1)
 
 

@@ -87,7 +87,7 @@ class Cluster:
         if osds := [int(name[4:]) for name in names if name.startswith("osd.")]:
             since = self.up_from()
             self.killed.update({osd: since[osd] for osd in osds})
-        pids = [self.pid(name) for name in names]
+        pids = {self.pid(name) for name in names}
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         while any(alive(pid) for pid in pids):

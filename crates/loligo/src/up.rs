@@ -241,8 +241,8 @@ fn reasons(health: &Value) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-/// Whether every OSD of the folder is up and every PG active and clean: "healthy" alone may mean yesterday's map, and
-/// PGs may be on their way for a minute before they count as ill.
+/// Whether every OSD of the folder is up, every PG active and clean, and a manager in charge: "healthy" alone may mean
+/// yesterday's map, and both PGs and the manager may be on their way for a minute before they count as ill.
 async fn all_up(dir: &ClusterDir, admin: &daemons::admin::AdminClient, d: &Description) -> bool {
     if !booted(dir, admin, d).await {
         return false;
@@ -256,7 +256,8 @@ async fn all_up(dir: &ClusterDir, admin: &daemons::admin::AdminClient, d: &Descr
         .filter(|s| s["state_name"].as_str().is_some_and(|n| n.starts_with("active+clean")))
         .filter_map(|s| s["count"].as_u64())
         .sum();
-    status["osdmap"]["num_up_osds"].as_u64() == Some(d.osds.len() as u64)
+    status["mgrmap"]["available"] == true
+        && status["osdmap"]["num_up_osds"].as_u64() == Some(d.osds.len() as u64)
         && pgs["num_pgs"].as_u64() == Some(clean)
 }
 

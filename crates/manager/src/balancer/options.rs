@@ -74,10 +74,7 @@ impl Options {
     }
 
     fn number(&self, name: &str, default: f64) -> f64 {
-        self.get(name)
-            .and_then(|v| v.trim().parse().ok())
-            .filter(|v: &f64| v.is_finite())
-            .unwrap_or(default)
+        self.get(name).and_then(|v| v.trim().parse().ok()).filter(|v: &f64| v.is_finite()).unwrap_or(default)
     }
 
     fn text(&self, name: &str, default: &str) -> String {
