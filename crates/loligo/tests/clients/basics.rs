@@ -5,6 +5,8 @@ use crate::cluster::{Cluster, runs, text, until};
 #[test]
 fn a_newcomers_first_session() {
     let c = Cluster::start(&[]);
+    // The manager's commands work from the start.
+    assert!(c.ceph("balancer status").contains("\"active\": true"));
     assert!(c.ceph("-s").contains("HEALTH_OK"));
     assert!(c.ceph("health").starts_with("HEALTH_OK"));
     let tree = c.ceph("osd tree");
