@@ -7,7 +7,8 @@
 
 Starts both clusters, three OSDs each, every daemon a process of its own, with cephx, crc mode and two copies. fio's rbd engine reads and
 writes a full image of each at random places, 4 KiB at a time, in the order A B B A; `rados bench` moves 4 MiB objects and
-compares what it reads. Before each window free memory is given to the page cache, as on a machine that has run for a while (pagecache.py). CPU is user and
+compares what it reads. At first, and before
+each window with large objects, free memory is given to the page cache, as on a machine that has run for a while (pagecache.py). CPU is user and
 system time of the OSDs' processes. The floor (`loligo bench floor`) runs in between.
 
 Data is checked where it is measured: what the windows write has checksums and numbers (fio.py), what they read is compared. After the
@@ -171,7 +172,7 @@ def window(side, args, kind, depth):
             "switches": used[1] / n, "device_bytes_per_byte": used[2] / n / fio.BLOCK}  # fmt: skip
 
 
-def abba(sides, prepare, measure):
+def abba(sides, measure, prepare=lambda: None):
     """Medians of what `measure` says of each side, each time after `prepare`."""
     runs = {"loligo": [], "ceph": []}
     for name in ORDER:
@@ -374,7 +375,7 @@ def progress(text, begin):
     print("%5.0f s  %s" % (time.monotonic() - begin, text), file=sys.stderr, flush=True)
 
 
-def measure(args, sides, healthy, begin, prepare):
+def measure(args, sides, healthy, begin, fill):
     found = {"objects": args.objects, "floor": {}}
     if "crush" in args.only:
         found["crush"] = crush(args)
@@ -385,7 +386,7 @@ def measure(args, sides, healthy, begin, prepare):
     for kind, depths in (("write", args.depths), ("read", args.depths if args.size == "full" else [32])):
         for depth in depths if kind in args.only else ():
             at = "%s %d" % (kind, depth)
-            found[at] = abba(sides, prepare, lambda s, k=kind, d=depth: window(s, args, k, d))
+            found[at] = abba(sides, lambda s, k=kind, d=depth: window(s, args, k, d))
             progress("%s: %s" % (at, {n: "%.0f us, %.0f/s" % (f["cpu_us"], f["iops"]) for n, f in found[at].items()}), begin)
             if kind == "write":
                 found["floor"][str(depth)] = floor(args, depth)
@@ -393,7 +394,7 @@ def measure(args, sides, healthy, begin, prepare):
         side.image.check()
         progress("%s holds what the windows wrote" % name, begin)
     if "large" in args.only:
-        found["large"] = abba(sides, prepare, lambda s: large(s, args))
+        found["large"] = abba(sides, lambda s: large(s, args), fill)
         progress("4 MiB: %s" % {n: {k: round(v, 2) for k, v in f.items()} for n, f in found["large"].items()}, begin)
     if "memory" in args.only:
         # So many objects take minutes, and no other load moves what they leave in memory: once is enough.
@@ -446,10 +447,13 @@ def main():
     end_in_order()
     folder, begin, clusters = tempfile.mkdtemp(prefix="bench-", dir=args.scratch), time.monotonic(), {}
     cache = None if args.cold else PageCache(folder)
+    fill = cache.fill if cache else lambda: None
     try:
+        # What the clusters cache is newer, and is dropped later.
+        fill()
         sides, healthy = start_both(args, folder, clusters)
         progress("both run, from nothing to HEALTH_OK in %s" % healthy, begin)
-        found = measure(args, sides, healthy, begin, cache.fill if cache else lambda: None)
+        found = measure(args, sides, healthy, begin, fill)
     except Trouble as e:
         sys.exit("no figures: %s" % e)
     finally:
