@@ -1,7 +1,9 @@
 //! A throw-away cluster in a temporary folder, and the clients that talk to it.
 
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::PathBuf;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -53,6 +55,21 @@ pub fn runs(pid: u32) -> bool {
     let mut stats = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
     let state = |stat: &str| stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     stats.any(|stat| !matches!(state(&stat), Some('Z' | 'X')))
+}
+
+/// What a daemon answers over its socket, without `ceph`, which on a busy machine takes longer to start than monitors to elect
+/// a leader; null while it does not run.
+pub fn asked(socket: &Path, command: &str) -> serde_json::Value {
+    let answer = || {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        stream.write_all(format!("{{\"prefix\": \"{command}\", \"format\": \"json\"}}\0").as_bytes())?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        std::io::Result::Ok(answer)
+    };
+    // Its length is in front.
+    answer().ok().and_then(|a| serde_json::from_slice(a.get(4..)?).ok()).unwrap_or_default()
 }
 
 impl Cluster {
@@ -173,6 +190,10 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         if std::thread::panicking() {
             for entry in std::fs::read_dir(self.data()).into_iter().flatten().flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if name.starts_with("ceph-mon.") && name.ends_with(".asok") {
+                    eprintln!("--- {name}: {}", asked(&entry.path(), "mon_status"));
+                }
                 if entry.path().extension().is_some_and(|e| e == "log") {
                     let log = std::fs::read_to_string(entry.path()).unwrap_or_default();
                     let tail: Vec<&str> = log.lines().rev().take(30).collect();

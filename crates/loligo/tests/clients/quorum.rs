@@ -1,11 +1,10 @@
 //! Three monitors as processes: any one killed, two killed, all killed, one with a new disk, one more, one less.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::cluster::{Cluster, runs, text};
+use crate::cluster::{Cluster, asked, runs, text};
 
 const MONS: [&str; 3] = ["a", "b", "c"];
 
@@ -45,19 +44,9 @@ fn json(text: &str) -> serde_json::Value {
     serde_json::from_str(text).expect("JSON")
 }
 
-/// What a monitor says of itself, over its socket, quorum or not; null while it does not run. Asked without
-/// `ceph`, which on a busy machine takes longer to start than monitors to elect a leader.
+/// What a monitor says of itself, quorum or not.
 fn mon_status(c: &Cluster, mon: &str) -> serde_json::Value {
-    let asked = || {
-        let mut socket = UnixStream::connect(c.data().join(format!("ceph-mon.{mon}.asok")))?;
-        socket.set_read_timeout(Some(Duration::from_secs(10)))?;
-        socket.write_all(b"{\"prefix\": \"mon_status\", \"format\": \"json\"}\0")?;
-        let mut answer = Vec::new();
-        socket.read_to_end(&mut answer)?;
-        std::io::Result::Ok(answer)
-    };
-    // Its length is in front.
-    asked().ok().and_then(|a| serde_json::from_slice(a.get(4..)?).ok()).unwrap_or_default()
+    asked(&c.data().join(format!("ceph-mon.{mon}.asok")), "mon_status")
 }
 
 fn leader(c: &Cluster) -> String {
