@@ -447,7 +447,7 @@ def main():
     end_in_order()
     folder, begin, clusters = tempfile.mkdtemp(prefix="bench-", dir=args.scratch), time.monotonic(), {}
     cache = None if args.cold else PageCache(folder)
-    fill = cache.fill if cache else lambda: None
+    fill = cache.settle if cache else lambda: None
     try:
         # What the clusters cache is newer, and is dropped later.
         fill()

@@ -6,10 +6,13 @@ not on whoever goes past it, and it says nothing of a machine that has run for a
 and what takes its place is there already.
 """
 import os
+import time
 
 # The kernel begins to drop what was cached well below.
 LEFT_FREE = 512 << 20
 STEP = 32 << 20
+# What is removed is freed some time after the removal.
+QUIET_SECONDS = 4
 
 
 def free_bytes():
@@ -33,6 +36,13 @@ class PageCache:
             while os.preadv(self.file, [buffer], self.at):
                 self.at += len(buffer)
         return self.at - begin
+
+    def settle(self):
+        """Fills until nothing more has been freed for a while."""
+        left = QUIET_SECONDS
+        while left > 0:
+            left = QUIET_SECONDS if self.fill() else left - 1
+            time.sleep(1)
 
     def close(self):
         os.close(self.file)

@@ -196,6 +196,13 @@ class Memory(unittest.TestCase):
             self.assertEqual(cache.fill(), 1 << 26)
             cache.close()
 
+    def test_what_is_freed_later_becomes_cache_too(self):
+        freed = [7, 0, 0, 5, *[0] * pagecache.QUIET_SECONDS]
+        cache = pagecache.PageCache.__new__(pagecache.PageCache)
+        with mock.patch.object(pagecache.PageCache, "fill", side_effect=freed) as fill, mock.patch.object(pagecache.time, "sleep"):
+            cache.settle()
+        self.assertEqual(fill.call_count, len(freed))
+
     def test_both_sides_are_prepared_alike(self):
         events = []
         found = bench.abba({"loligo": 1, "ceph": 2}, lambda side: events.append(side) or {"x": side}, lambda: events.append("fill"))
