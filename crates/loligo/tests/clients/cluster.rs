@@ -144,6 +144,12 @@ impl Cluster {
         until("health", || self.ceph("health").starts_with("HEALTH_OK"));
     }
 
+    /// Health as it is now, without waiting: nothing may have disturbed the cluster.
+    pub fn still_healthy(&self) {
+        let health = self.ceph("health detail");
+        assert!(health.starts_with("HEALTH_OK"), "{health}");
+    }
+
     /// A Python program over python3-rados.
     pub fn python(&self, program: &str, args: &[&str]) -> Output {
         self.client("/usr/bin/python3", &[&["-c", program], args].concat())

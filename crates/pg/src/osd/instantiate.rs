@@ -107,6 +107,9 @@ fn born(pgid: PgId, history: &[Arc<OsdMap>], presume: bool) -> Pg {
             None => {
                 h.epoch_created = map.epoch;
                 h.epoch_pool_created = map.epoch;
+                // Until it starts, nobody is to miss its scrubs. Source: pg_history_t's constructor for a new PG.
+                let made = map.modified;
+                (h.scrub.last_stamp, h.scrub.last_deep_stamp, h.scrub.last_clean_stamp) = (made, made, made);
                 h.last_epoch_clean = if birth_known { map.epoch } else { Epoch(0) };
                 h.same_interval_since = map.epoch;
                 h.same_up_since = map.epoch;

@@ -9,7 +9,7 @@ use types::{Epoch, Eversion, HObject};
 use super::backfill::Backfill;
 use super::peering::needs_backfill_from_start;
 use super::{Pg, Phase, persist};
-use crate::info::{PgHistory, PgInfo, ScrubHistory};
+use crate::info::{PgHistory, PgInfo};
 use crate::interval::PastIntervals;
 use crate::io::LogLevel;
 use crate::log::PgLog;
@@ -43,10 +43,9 @@ impl Pg {
     }
 
     /// The first start of a PG that no copy has ever started counts as a scrub that found nothing.
-    /// Source: pg_history_t's constructor for a new PG.
     fn begin_history(&mut self, cx: &Shared) {
         let h = &mut self.info.history;
-        if h.last_epoch_started == Epoch(0) && h.scrub == ScrubHistory::default() {
+        if h.last_epoch_started == Epoch(0) {
             let now = cx.now.wall;
             (h.scrub.last_stamp, h.scrub.last_deep_stamp, h.scrub.last_clean_stamp) = (now, now, now);
         }

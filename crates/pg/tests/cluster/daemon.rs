@@ -6,7 +6,7 @@ use codec::Decode;
 use messages::Message;
 use messages::mgr::{MMgrConfigure, MMgrReport};
 use messages::osd::MOsdFailure;
-use pg::Input;
+use pg::{Input, pg_state};
 use serde_json::{Value, json};
 
 use crate::sim::{CLIENT, MON, Sim};
@@ -103,6 +103,30 @@ fn the_manager_hears_of_options_and_of_slow_operations() {
     assert_eq!(ask(&mut s, primary, json!({"prefix": "ops"})).1["num_ops"], 0);
     let done = ask(&mut s, primary, json!({"prefix": "dump_historic_slow_ops"})).1;
     assert_eq!(done["Ops"].as_array().map(Vec::len), Some(1), "{done}");
+}
+
+#[test]
+fn a_pg_that_has_not_started_misses_no_scrub() {
+    let mut s = up(2, 6);
+    s.input(0, Input::MgrConnected);
+    s.input(0, Input::FromMgr(MMgrConfigure { period_s: 5, ..MMgrConfigure::default() }.into()));
+    // Nobody answers the new PGs' primary, and nobody has noticed it yet.
+    s.cut.push((0, 1));
+    s.mon.create_pool(2, 1, 8);
+    let made = s.mon.map.modified;
+    let mut waiting = Vec::new();
+    s.until("a report", |s| {
+        for told in std::mem::take(&mut s.nodes[0].told_mgr) {
+            if let Message::PgStats(m) = told {
+                waiting.extend(m.pg_stats.into_values().filter(|p| p.state & pg_state::CREATING != 0));
+            }
+        }
+        !waiting.is_empty()
+    });
+    for p in waiting {
+        let stamps = [p.last_scrub_stamp, p.last_deep_scrub_stamp, p.last_clean_scrub_stamp];
+        assert_eq!(stamps, [made; 3], "{}", pg_state::to_text(p.state));
+    }
 }
 
 #[test]
