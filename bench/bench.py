@@ -154,13 +154,15 @@ def window(side, args, kind, depth):
     """One measurement with fio; figures per operation. What is written is logged for the check, what is read is checked."""
     pids = side.pids()
     own = resource.getrusage(resource.RUSAGE_CHILDREN)
-    before = cpu_seconds(pids), switches(pids), written_bytes(pids)
+    written = written_bytes(side.cluster.dir, pids)
+    before = cpu_seconds(pids), switches(pids)
     options = ("--rw=rand" + kind, "--bs=4k", "--iodepth=%d" % depth)
     if kind == "write":
         jobs = [side.image.write(*options, "--time_based", "--runtime=%d" % args.seconds)]
     else:
         jobs = side.image.read(args.seconds, *options)
-    after = cpu_seconds(pids), switches(pids), written_bytes(pids)
+    after = cpu_seconds(pids), switches(pids)
+    written = written_bytes(side.cluster.dir, pids) - written
     mine = resource.getrusage(resource.RUSAGE_CHILDREN)
     parts = [job[kind] for job in jobs]
     n = sum(part["total_ios"] for part in parts)
@@ -169,7 +171,7 @@ def window(side, args, kind, depth):
     return {"cpu_us": used[0] / n * 1e6, "iops": n / sum(part["runtime"] / 1e3 for part in parts), "client_cpu_us": client / n * 1e6,
             "mean_us": sum(part["clat_ns"]["mean"] * part["total_ios"] for part in parts) / n / 1e3,
             "p99_us": max(part["clat_ns"]["percentile"]["99.000000"] for part in parts) / 1e3,
-            "switches": used[1] / n, "device_bytes_per_byte": used[2] / n / fio.BLOCK}  # fmt: skip
+            "switches": used[1] / n, "device_bytes_per_byte": written / n / fio.BLOCK}  # fmt: skip
 
 
 def abba(sides, measure, prepare=lambda: None):

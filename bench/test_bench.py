@@ -12,7 +12,32 @@ import bench
 import fio
 import pagecache
 import ratios
+import usage
 from clusters import Trouble
+
+
+class Usage(unittest.TestCase):
+    def test_what_a_device_is_given_is_counted(self):
+        with tempfile.TemporaryDirectory() as folder, open(os.path.join(folder, "data"), "wb") as f:
+            f.truncate(64 << 20)
+            os.posix_fallocate(f.fileno(), 0, 64 << 20)
+            f.write(os.urandom(32 << 20))
+            os.fsync(f.fileno())
+            before = usage.written_bytes(folder, [os.getpid()])
+            # In the page cache are large pieces by now; one block of each is written.
+            for at in range(0, 32 << 20, 1 << 20):
+                os.pwrite(f.fileno(), b"x" * 4096, at)
+            os.fsync(f.fileno())
+            written = usage.written_bytes(folder, [os.getpid()]) - before
+        self.assertGreaterEqual(written, 32 * 4096)
+
+    def test_without_a_device_the_processes_are_asked(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch("os.major", return_value=0), open(os.path.join(folder, "data"), "wb") as f:
+            before = usage.written_bytes(folder, [os.getpid()])
+            f.write(os.urandom(1 << 20))
+            f.flush()
+            os.fsync(f.fileno())
+            self.assertGreaterEqual(usage.written_bytes(folder, [os.getpid()]) - before, 1 << 20)
 
 
 class Fake:

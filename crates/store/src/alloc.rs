@@ -8,6 +8,12 @@ pub(crate) const REGION_WORDS: usize = 510;
 /// Blocks per region.
 pub(crate) const REGION_BLOCKS: u32 = REGION_WORDS as u32 * 64;
 
+/// Blocks whose bits share a word: a whole word of free blocks is where the next writes go, so that they lie in a row for
+/// as long as there is one.
+const WORD: u32 = 64;
+/// A search gives up on a good place after so many regions.
+const LOOK: u32 = 64;
+
 /// A contiguous range of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Run {
@@ -119,6 +125,21 @@ impl Bitmap {
         None
     }
 
+    /// The first free word of a region at or after `from`, and what follows it, at most `want` blocks.
+    fn free_word_in_region(&self, region: u32, from: u32, want: u32) -> Option<Run> {
+        let base = region * REGION_BLOCKS;
+        let end = (base + REGION_BLOCKS).min(self.blocks);
+        let first = from.saturating_sub(base).div_ceil(WORD);
+        let words = 0..(end - base) / WORD;
+        let word = match self.region(region) {
+            None => Some(first),
+            Some(bits) => (first..words.end).find(|w| bits.get(*w as usize) == Some(&0)),
+        };
+        let start = base + word.filter(|w| words.contains(w))? * WORD;
+        let stop = self.next_with(start, end.min(start.saturating_add(want)), true);
+        Some(Run::new(start, stop - start))
+    }
+
     /// The first block in `at..end`, all of one region, whose bit is `taken`; `end` when there is none.
     fn next_with(&self, at: u32, end: u32, taken: bool) -> u32 {
         if at >= end {
@@ -150,12 +171,13 @@ fn place(block: u32) -> (u32, usize, u32) {
 /// Hands out and takes back blocks.
 ///
 /// Invariants: (1) `free` is the number of clear bits; (2) `touched` holds every region where a block was taken since
-/// it was last emptied.
+/// it was last emptied; (3) a region that is `crumbled` has no word of free blocks.
 #[derive(Debug)]
 pub(crate) struct Allocator {
     taken: Bitmap,
     free: u32,
     free_in_region: Vec<u32>,
+    crumbled: Vec<bool>,
     cursor: u32,
     pub(crate) touched: BTreeSet<u32>,
 }
@@ -169,7 +191,8 @@ impl Allocator {
             })
             .collect();
         let free = free_in_region.iter().sum();
-        Self { taken, free, free_in_region, cursor: 0, touched: BTreeSet::new() }
+        let crumbled = vec![false; free_in_region.len()];
+        Self { taken, free, free_in_region, crumbled, cursor: 0, touched: BTreeSet::new() }
     }
 
     pub(crate) fn free_blocks(&self) -> u32 {
@@ -180,13 +203,17 @@ impl Allocator {
         &self.taken
     }
 
-    /// Takes up to `want` blocks in one run. Looks for a long run first, then accepts any.
+    /// Takes up to `want` blocks in one run: where the last one ended if they fit there, else where a whole word is free,
+    /// else any.
     pub(crate) fn take(&mut self, want: u32) -> Option<Run> {
         if self.free == 0 || want == 0 {
             return None;
         }
-        let long = want.min(32);
-        let run = self.search(long, want, 64).or_else(|| self.search(1, want, u32::MAX))?;
+        let run = self
+            .behind_the_last(want)
+            .or_else(|| self.search_word(want))
+            .or_else(|| self.search(want.min(WORD / 2), want, LOOK))
+            .or_else(|| self.search(1, want, u32::MAX))?;
         self.set_taken(run);
         self.cursor = run.end();
         Some(run)
@@ -231,6 +258,40 @@ impl Allocator {
         }
     }
 
+    /// A long run may as well begin elsewhere.
+    fn behind_the_last(&self, want: u32) -> Option<Run> {
+        let region_end = (self.cursor / REGION_BLOCKS + 1) * REGION_BLOCKS;
+        let end = self.cursor.saturating_add(want);
+        let fits = want <= WORD && end <= region_end.min(self.taken.blocks);
+        (fits && self.taken.next_with(self.cursor, end, true) == end).then(|| Run::new(self.cursor, want))
+    }
+
+    /// Looks for a free word, once around from the cursor.
+    fn search_word(&mut self, want: u32) -> Option<Run> {
+        let regions = self.taken.regions();
+        let first = (self.cursor / REGION_BLOCKS).min(regions.saturating_sub(1));
+        let open = (0..=regions).map(|i| ((first + i) % regions, i == 0)).filter(|(region, _)| {
+            let region = *region as usize;
+            let free = self.free_in_region.get(region).is_some_and(|free| *free >= WORD);
+            free && self.crumbled.get(region) == Some(&false)
+        });
+        let mut crumbled = Vec::new();
+        let found = open.take(LOOK as usize).find_map(|(region, from_cursor)| {
+            let from = if from_cursor { self.cursor } else { 0 };
+            let found = self.taken.free_word_in_region(region, from, want);
+            if found.is_none() && !from_cursor {
+                crumbled.push(region);
+            }
+            found
+        });
+        for region in crumbled {
+            if let Some(c) = self.crumbled.get_mut(region as usize) {
+                *c = true;
+            }
+        }
+        found
+    }
+
     fn put(&mut self, run: Run, taken: bool) -> u32 {
         let changed = self.taken.put(run, taken);
         let mut block = run.start;
@@ -239,6 +300,9 @@ impl Allocator {
             let n = (run.end() - block).min((region + 1) * REGION_BLOCKS - block);
             if let Some(free) = self.free_in_region.get_mut(region as usize) {
                 *free = if taken { free.saturating_sub(n) } else { *free + n };
+            }
+            if let Some(crumbled) = self.crumbled.get_mut(region as usize) {
+                *crumbled &= taken;
             }
             block += n;
         }
@@ -294,9 +358,32 @@ mod tests {
         for b in (0..200).step_by(2) {
             assert!(a.claim(Run::new(b, 1)));
         }
-        assert_eq!(a.take(64), Some(Run::new(199, 64)));
-        assert_eq!(a.take(1), Some(Run::new(263, 1)));
+        assert_eq!(a.take(64), Some(Run::new(256, 64)));
+        assert_eq!(a.take(1), Some(Run::new(320, 1)));
         assert!(a.touched.contains(&0));
+    }
+
+    #[test]
+    fn single_blocks_lie_in_a_row_while_a_word_is_free() {
+        let blocks = 2 * REGION_BLOCKS;
+        let mut a = Allocator::new(Bitmap::new(blocks));
+        // Every other block of the first region and of half of the second is taken, and a word of each is free.
+        let held = |b: &u32| b % 2 == 0 && !(640..704).contains(b);
+        for b in (0..REGION_BLOCKS + REGION_BLOCKS / 2).filter(held) {
+            assert!(a.claim(Run::new(b, 1)));
+        }
+        let row = |a: &mut Allocator, n| (0..n).map(|_| a.take(1).expect("room")).collect::<Vec<_>>();
+        let ones = |start: u32, n: u32| (start..start + n).map(|b| Run::new(b, 1)).collect::<Vec<_>>();
+        assert_eq!(row(&mut a, 64), ones(640, 64));
+        let begin = REGION_BLOCKS + REGION_BLOCKS / 2;
+        assert_eq!(row(&mut a, blocks - begin), ones(begin, blocks - begin));
+        // Holes are all that is left, then nothing. What comes back is found again.
+        assert_eq!(a.take(1), Some(Run::new(1, 1)));
+        while a.take(1).is_some() {}
+        assert_eq!(a.free_blocks(), 0);
+        a.give_back(Run::new(128, 70));
+        assert_eq!(row(&mut a, 70), ones(128, 70));
+        assert_eq!(a.take(1), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ pub struct FormatOptions {
     pub fsid: Fsid,
     /// This OSD's own id; a disk that comes back under another OSD is refused by it.
     pub osd_uuid: Fsid,
-    /// Length of the log region; `None` takes 1/192 of the device, between 4 and 64 MiB, but never more than 1/16.
+    /// Length of the log region; `None` takes 1/64 of the device, between 4 and 64 MiB, but never more than 1/16.
     pub log_bytes: Option<u64>,
 }
 

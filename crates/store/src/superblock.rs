@@ -17,7 +17,7 @@ const KNOWN_INCOMPAT: u64 = 1;
 /// Block numbers have 32 bits and the last two mean something else.
 const MAX_BLOCKS: u64 = u32::MAX as u64 - 16;
 /// The log's share of a device, and its bounds; small devices have a sixteenth at most.
-const LOG_SHARE: u64 = 192;
+const LOG_SHARE: u64 = 64;
 const LOG_LEAST_BYTES: u64 = 4 << 20;
 const LOG_MAX_BYTES: u64 = 64 << 20;
 const LOG_MIN_BLOCKS: u64 = 8;

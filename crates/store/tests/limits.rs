@@ -324,16 +324,16 @@ fn the_reserve_is_kept_for_those_who_need_it() {
     }
 }
 
-/// What an empty store keeps for itself.
+/// What an empty store keeps for itself: the log, of which a longer one saves checkpoints, and the reserve.
 #[test]
-fn an_empty_store_takes_a_hundredth_of_a_small_device() {
-    for gib in [1u64, 10] {
+fn an_empty_store_takes_little_of_a_small_device() {
+    for (gib, per_mille) in [(1u64, 20), (4, 20), (10, 11), (20, 8)] {
         let device = Arc::new(SimDevice::new(gib << 30));
         let options = FormatOptions { log_bytes: None, ..format_options(0) };
         Store::format(device.as_ref(), options).expect("format");
         let statfs = open(&device).statfs();
         let used = statfs.total_bytes - statfs.available_bytes;
-        assert!(used * 100 <= statfs.total_bytes, "{gib} GiB: {used}");
+        assert!(used * 1000 <= statfs.total_bytes * per_mille, "{gib} GiB: {used}");
         assert_eq!(statfs.total_bytes, gib << 30);
     }
 }
