@@ -10,10 +10,23 @@ from unittest import mock
 
 import bench
 import fio
+import flame
 import pagecache
 import ratios
 import usage
 from clusters import Trouble
+
+
+class Flame(unittest.TestCase):
+    def test_a_sample_belongs_to_the_innermost_stage(self):
+        folded = """osd;tokio::run;daemons::osd::OsdMachine::end_turn;store::jobs::Commit::execute;runtime::device::write;__libc_pwritev2;vfs_writev;ext4_file_write_iter 3
+osd;tokio::run;daemons::osd::OsdMachine::handle;pg::osd::OsdCore::handle;store::store::Store::submit;__memmove_avx 5
+osd;tokio::run;runtime::net::link::flush;writev;tcp_sendmsg 1
+osd;clone3 1"""
+        parts = flame.by_stage(folded)
+        self.assertEqual([round(part) for _, part in parts], [50, 30, 10, 10])
+        self.assertTrue(parts[0][0].startswith("the store") and parts[1][0].startswith("the commit"))
+        self.assertEqual({parts[2][0], parts[3][0]}, {"sockets: written", "the rest"})
 
 
 class Usage(unittest.TestCase):
