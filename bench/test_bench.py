@@ -22,11 +22,13 @@ class Flame(unittest.TestCase):
         folded = """osd;tokio::run;daemons::osd::OsdMachine::end_turn;store::jobs::Commit::execute;runtime::device::write;__libc_pwritev2;vfs_writev;ext4_file_write_iter 3
 osd;tokio::run;daemons::osd::OsdMachine::handle;pg::osd::OsdCore::handle;store::store::Store::submit;__memmove_avx 5
 osd;tokio::run;runtime::net::link::flush;writev;tcp_sendmsg 1
+osd;tokio::run;pg::osd::OsdCore::handle;store::store::Store::read;<runtime::device::FileDevice as store::device::Device>::read_at;pread64 2
 osd;clone3 1"""
         parts = flame.by_stage(folded)
-        self.assertEqual([round(part) for _, part in parts], [50, 30, 10, 10])
+        self.assertEqual([round(part) for _, part in parts], [42, 25, 17, 8, 8])
         self.assertTrue(parts[0][0].startswith("the store") and parts[1][0].startswith("the commit"))
-        self.assertEqual({parts[2][0], parts[3][0]}, {"sockets: written", "the rest"})
+        self.assertEqual(parts[2][0], "reads of the device")
+        self.assertEqual({parts[3][0], parts[4][0]}, {"sockets: written", "the rest"})
 
 
 class Usage(unittest.TestCase):
