@@ -19,7 +19,7 @@ from clusters import Loligo, Trouble, end_in_order
 # Each sample belongs to the first stage of which a frame is found, the innermost frame first.
 STAGES = [
     ("reads of the device", r"Device>::(read_at|read_append|will_read)"),
-    ("the commit: the log record and small writes to their places", r"store::jobs|Device>::(write|flush)"),
+    ("the commit: the log record and small writes to their places", r"store::jobs|runtime::device"),
     ("a checkpoint", r"store::(checkpoint|merge)"),
     ("the store: transactions applied, log records made", r"store::"),
     ("PGs: requests checked and executed, replication, acknowledgements", r"pg::"),

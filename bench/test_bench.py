@@ -249,6 +249,11 @@ class Memory(unittest.TestCase):
         self.assertEqual(events, ["fill", 1, "fill", 2, "fill", 2, "fill", 1])
         self.assertEqual(found, {"loligo": {"x": 1}, "ceph": {"x": 2}})
 
+    def test_two_rounds_are_the_order_twice(self):
+        figures = {"loligo": iter([1, 9, 2, 4]), "ceph": iter([5, 5, 6, 8])}
+        found = bench.abba({"loligo": "loligo", "ceph": "ceph"}, lambda side: {"x": next(figures[side])}, rounds=2)
+        self.assertEqual(found, {"loligo": {"x": 3}, "ceph": {"x": 5.5}})
+
 
 class Figures(unittest.TestCase):
     def test_the_table_has_every_row_of_the_gates(self):
