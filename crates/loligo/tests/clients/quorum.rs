@@ -16,10 +16,13 @@ fn kill(c: &Cluster, daemon: &str) -> u32 {
     pid
 }
 
-/// Kills all monitors of three but one, and waits until they are gone.
+/// Kills all monitors of three but one, and waits until they are gone. The leader goes last: if it went first, the other two
+/// could agree on the one that is left before the second one is gone.
 fn leave_only(c: &Cluster, left: &str) {
-    let pids: Vec<u32> =
-        MONS.into_iter().filter(|m| *m != left).map(|m| kill(c, &format!("mon.{m}"))).collect();
+    let leads = leader(c);
+    let mut others: Vec<&str> = MONS.into_iter().filter(|m| *m != left).collect();
+    others.sort_by_key(|m| *m == leads);
+    let pids: Vec<u32> = others.into_iter().map(|m| kill(c, &format!("mon.{m}"))).collect();
     wait("the end of the others", 30, || pids.iter().all(|pid| !runs(*pid)));
 }
 
