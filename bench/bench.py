@@ -40,7 +40,7 @@ from usage import cpu_seconds, resident_mib, switches, written_bytes
 POOL, IMAGE = "bench", "image"
 PARTS = ("write", "read", "large", "memory", "start", "crush")
 ORDER = ("loligo", "ceph", "ceph", "loligo")
-# Of these more is asked than that one side is better: a full run goes through the order twice.
+# Rows of these depths have gates, and one more pair of windows makes them steadier: a full run goes through the order twice.
 GATED_DEPTHS = (8, 32)
 # What can be told of a single OSD only where it is a process.
 OF_ONE_OSD = {"memory", "start"}

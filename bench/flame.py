@@ -61,6 +61,8 @@ def by_stage(folded):
         stack, _, n = line.rpartition(" ")
         sums[stage_of(stack)] += int(n)
     whole = sum(sums.values())
+    if not whole:
+        raise Trouble("perf took no samples of the OSDs: is it allowed to (kernel.perf_event_paranoid)?")
     return [(name, 100 * n / whole) for name, n in sums.most_common()]
 
 

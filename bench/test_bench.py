@@ -30,6 +30,10 @@ osd;clone3 1"""
         self.assertEqual(parts[2][0], "reads of the device")
         self.assertEqual({parts[3][0], parts[4][0]}, {"sockets: written", "the rest"})
 
+    def test_without_samples_there_are_no_figures(self):
+        with self.assertRaises(Trouble):
+            flame.by_stage("")
+
 
 class Usage(unittest.TestCase):
     def test_what_a_device_is_given_is_counted(self):

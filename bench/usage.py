@@ -23,7 +23,7 @@ def switches(pids):
 
 
 def written_bytes(folder, pids):
-    """What the block device below the folder has been given, after a `sync`. Where there is none (overlays, memory), what the
+    """What the block device below the folder has been given, by whomever, after a `sync`. Where there is none (overlays, memory), what the
     kernel counts for the processes: of a write into the page cache that is the whole folio, 4 KiB or many times as much."""
     device = os.stat(folder).st_dev
     os.sync()
