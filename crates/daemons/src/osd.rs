@@ -342,6 +342,7 @@ impl OsdMachine {
                     if let Some(connected) = self.start_step(step) {
                         self.handle(now, connected);
                     }
+                    self.discard(now.mono);
                 }
                 Some(*input)
             }
@@ -571,6 +572,14 @@ impl OsdMachine {
             if let Some(checkpoint) = self.core.store_mut().take_checkpoint() {
                 self.checkpointing = self.checkpoints.send(checkpoint).is_ok();
             }
+        }
+    }
+
+    /// Has the device told of space that has been free for a while, when no checkpoint is under way.
+    fn discard(&mut self, now: Duration) {
+        if !self.checkpointing {
+            let job = self.core.store_mut().take_discard(now);
+            self.checkpointing = job.is_some_and(|job| self.checkpoints.send(job).is_ok());
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use codec::Decode;
 use maps::MgrMap;
@@ -134,7 +135,13 @@ impl World {
             heartbeat_back: at,
             ..BootAddrs::default()
         };
-        let options = Options { memory_bytes: 16 << 20, expect_fsid: Some(FSID), ..Options::default() };
+        let options = Options {
+            memory_bytes: 16 << 20,
+            discard_min_bytes: 8 << 10,
+            discard_after: Duration::from_secs(3),
+            expect_fsid: Some(FSID),
+            ..Options::default()
+        };
         let opened = Store::open(host.device.clone(), options)
             .map_err(|e| format!("the store does not open: {e}"))
             .and_then(|store| OsdCore::new(OsdId(osd), config, store, addrs).map_err(|e| e.to_string()));
@@ -188,6 +195,15 @@ impl World {
     pub fn osd_tick(&mut self, osd: i32) {
         self.reach_mgr(osd);
         self.osd_input(osd, Input::Tick);
+        let (now, life) = (self.clock_of(Node::Osd(osd)).mono, self.life(Node::Osd(osd)));
+        let host = self.osd(osd);
+        let Some(core) = host.core.as_mut().filter(|_| host.checkpointing.is_none()) else { return };
+        host.checkpointing = core.store_mut().take_discard(now);
+        if host.checkpointing.is_some() {
+            let slow = host.slow;
+            let delay = self.device_time(slow, 0);
+            self.plan_in(delay, Event::CheckpointDone { osd, life });
+        }
     }
 
     pub fn osd_input(&mut self, osd: i32, input: Input) {

@@ -383,6 +383,23 @@ impl Allocator {
         true
     }
 
+    /// Takes what is free of a range, but for runs of fewer than `least` blocks.
+    pub(crate) fn claim_free(&mut self, range: Run, least: u32) -> Vec<Run> {
+        let (mut at, end) = (range.start, range.end().min(self.taken.blocks));
+        let mut runs = Vec::new();
+        while at < end {
+            let region_end = ((at / REGION_BLOCKS + 1) * REGION_BLOCKS).min(end);
+            let start = self.taken.next_with(at, region_end, false);
+            at = self.taken.next_with(start, region_end, true);
+            if start < at {
+                push_run(&mut runs, Run::new(start, at - start));
+            }
+        }
+        runs.retain(|run| run.len >= least);
+        runs.iter().for_each(|run| self.set_taken(*run));
+        runs
+    }
+
     pub(crate) fn give_back(&mut self, run: Run) {
         let freed = self.put(run, false);
         assert_eq!(freed, run.len, "a block was freed twice: {run:?}");

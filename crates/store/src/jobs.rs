@@ -11,7 +11,7 @@ use crate::record::RecordHead;
 use crate::{Device, DeviceError, TxnSeq};
 
 /// A cache takes shorter writes although nobody reads them: to wait for the device would take longer than the copy.
-const UNREAD_MIN_BYTES: u64 = 1 << 20;
+const UNREAD_MIN_BYTES: u64 = 512 << 10;
 
 /// One batch of device writes and one flush: large payloads to their places, and one log record.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Commit {
             let part: Vec<&[u8]> = part.iter().map(AsRef::as_ref).collect();
             match alone {
                 true => device.write_durably(offset, &part)?,
-                false => device.write_unread_at(offset, &part)?,
+                false => device.write_vectored_at(offset, &part)?,
             }
         }
         if !alone {

@@ -32,6 +32,7 @@ mod record;
 mod replay;
 
 mod checkpoint;
+mod discard;
 mod index;
 mod map;
 mod memtable;

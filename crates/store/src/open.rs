@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::alloc::Allocator;
 use crate::apply::Mode;
-use crate::checksum::{BLOCK_U64, crc32c_pieces};
+use crate::checksum::{BLOCK, BLOCK_U64, crc32c_pieces};
 use crate::data::DataBlocks;
+use crate::discard::Resting;
 use crate::fsck::used_blocks;
 use crate::index::Index;
 use crate::log::{Log, Ring};
@@ -87,6 +88,7 @@ impl Store {
             key_buffer: Vec::new(),
             lost: Vec::new(),
             wants_space: false,
+            resting: Resting::default(),
             stopped: false,
             superblock,
             stale,
@@ -170,6 +172,8 @@ impl Limits {
                 .min((log_bytes / 16) as usize)
                 .max(4096),
             batch_min_bytes: options.direct_batch_min_bytes as usize,
+            discard_min_blocks: (options.discard_min_bytes / BLOCK as u32).max(1),
+            discard_after: options.discard_after,
             reserve_blocks: (data_blocks / 256).min(RESERVE_MAX_BLOCKS).max(least_reserve),
         }
     }

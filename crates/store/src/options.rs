@@ -1,5 +1,7 @@
 //! What a store is made and opened with, and what it says about itself.
 
+use std::time::Duration;
+
 use types::Fsid;
 
 /// Parameters of a new store.
@@ -23,6 +25,10 @@ pub struct Options {
     /// Smaller writes of at least a block go straight to their places as well when those of one commit are at least so
     /// many bytes together, and lie in few runs.
     pub direct_batch_min_bytes: u32,
+    /// The device is told of freed ranges of at least so many bytes.
+    pub discard_min_bytes: u32,
+    /// It is told of them when they have been free for so long.
+    pub discard_after: Duration,
     /// Refuse a store of another cluster.
     pub expect_fsid: Option<Fsid>,
     /// Refuse a store of another OSD.
@@ -35,6 +41,8 @@ impl Default for Options {
             memory_bytes: 64 << 20,
             direct_write_min_bytes: 64 << 10,
             direct_batch_min_bytes: 16 << 10,
+            discard_min_bytes: 1 << 20,
+            discard_after: Duration::from_secs(600),
             expect_fsid: None,
             expect_osd_uuid: None,
         }
@@ -112,6 +120,8 @@ pub struct Counters {
     pub batches_logged: u64,
     /// Bytes a checkpoint wrote: data moved from the log, metadata pages, allocation map.
     pub checkpoint_bytes: u64,
+    /// Bytes of free ranges that the device was told of.
+    pub discarded_bytes: u64,
     /// Data blocks read from the device and verified.
     pub blocks_read: u64,
     pub pages_read: u64,

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::alloc::{Allocator, Run, count_blocks};
 use crate::apply::{Apply, Mode};
 use crate::checkpoint::{Build, Built, Checkpoint, CheckpointDone, Publish, StepDone};
 use crate::checksum::BLOCK_U64;
 use crate::data::DataBlocks;
+use crate::discard::Resting;
 use crate::index::Index;
 use crate::jobs::{Commit, CommitDone};
 use crate::log::Log;
@@ -50,6 +52,7 @@ pub struct Store {
     pub(crate) lost: Vec<ObjectKey>,
     /// A refused transaction might fit after a checkpoint.
     pub(crate) wants_space: bool,
+    pub(crate) resting: Resting,
     pub(crate) stopped: bool,
 }
 
@@ -61,6 +64,8 @@ pub(crate) enum Phase {
     /// Waits until every transaction in it is durable.
     Built(Freeze, Box<Built>),
     Publishing(Freeze, Box<Built>),
+    /// Blocks that are free, and taken for so long.
+    Discarding(Vec<Run>),
 }
 
 /// What was current when the checkpoint froze the active layer.
@@ -83,6 +88,8 @@ pub(crate) struct Limits {
     pub(crate) memory_bytes: usize,
     pub(crate) direct_min_bytes: usize,
     pub(crate) batch_min_bytes: usize,
+    pub(crate) discard_min_blocks: u32,
+    pub(crate) discard_after: Duration,
     /// Kept free for removals and checkpoints.
     pub(crate) reserve_blocks: u64,
 }
@@ -216,7 +223,7 @@ impl Store {
                     || self.index.active.bytes() > self.limits.layer_bytes()
             }
             Phase::Built(freeze, _) => self.log.durable >= freeze.needs,
-            Phase::Building(_) | Phase::Publishing(..) => false,
+            Phase::Building(_) | Phase::Publishing(..) | Phase::Discarding(_) => false,
         }
     }
 
@@ -237,12 +244,7 @@ impl Store {
             Phase::Idle if self.has_nothing_to_checkpoint() => None,
             Phase::Idle => Some(self.freeze()),
             Phase::Built(freeze, built) if self.log.durable >= freeze.needs => {
-                let frozen = self.index.frozen.as_ref().map(|f| f.freed.as_slice()).unwrap_or_default();
-                let publish = Publish {
-                    superblock: built.superblock.clone(),
-                    stale: self.stale,
-                    freed: [frozen, &built.merged.replaced].concat(),
-                };
+                let publish = Publish { superblock: built.superblock.clone(), stale: self.stale };
                 self.phase = Phase::Publishing(freeze, built);
                 Some(Checkpoint::publish(publish))
             }
@@ -251,6 +253,33 @@ impl Store {
                 None
             }
         }
+    }
+
+    /// What is worth doing now and then, as a job that goes the way of a checkpoint's steps: the device is told of what has
+    /// been free for `Options::discard_after`, no more than 64 MiB at once. What was freed on a store that nobody writes to
+    /// any more gets a checkpoint for it. `now` is monotonic; call it about once a second.
+    pub fn take_discard(&mut self, now: Duration) -> Option<Checkpoint> {
+        let unpublished = self.resting.set_now(now);
+        if self.stopped || !matches!(self.phase, Phase::Idle) || self.checkpoint_due() {
+            return None;
+        }
+        let (least, rest) = (self.limits.discard_min_blocks, self.limits.discard_after);
+        if unpublished >= rest && self.index.active.freed_blocks >= u64::from(least) {
+            return Some(self.freeze());
+        }
+        // No more than others can do without for a moment.
+        let needed = self.needed_blocks(&Stage::default(), true) + self.limits.reserve_blocks;
+        let room = u64::from(self.alloc.free_blocks()).saturating_sub(needed) / 8;
+        if room < u64::from(least) {
+            return None;
+        }
+        let ripe = self.resting.take(rest, room);
+        let runs: Vec<Run> = ripe.into_iter().flat_map(|run| self.alloc.claim_free(run, least)).collect();
+        if runs.is_empty() {
+            return None;
+        }
+        self.phase = Phase::Discarding(runs.clone());
+        Some(Checkpoint::discard(runs))
     }
 
     /// Records of empty transactions change nothing, but take room in the log.
@@ -323,6 +352,10 @@ impl Store {
                 self.phase = Phase::Built(freeze, built);
             }
             (Phase::Publishing(freeze, built), StepDone::Published) => self.published(freeze, *built),
+            (Phase::Discarding(runs), StepDone::Discarded) => {
+                self.counters.discarded_bytes += count_blocks(&runs) * BLOCK_U64;
+                runs.into_iter().for_each(|run| self.alloc.give_back(run));
+            }
             (phase, _) => {
                 self.phase = phase;
                 return Err(StoreError::Misuse(Misuse::WrongJob));
@@ -332,6 +365,9 @@ impl Store {
     }
 
     fn published(&mut self, freeze: Freeze, built: Built) {
+        let layer_freed = self.index.frozen.iter().flat_map(|layer| &layer.freed);
+        let freed = built.merged.replaced.iter().chain(layer_freed).copied();
+        self.resting.published(freed, self.limits.discard_min_blocks);
         built.merged.replaced.iter().for_each(|run| self.alloc.give_back(*run));
         let layer = self.index.publish(built.merged.root, &built.merged.replaced, built.merged.fresh);
         if let Some(layer) = layer {
@@ -366,7 +402,7 @@ impl Store {
         let later = if spare { 2 * growth } else { growth };
         match &self.phase {
             // A whole new tree may have to be written beside the old one.
-            Phase::Idle => later + self.superblock.totals.tree_blocks(),
+            Phase::Idle | Phase::Discarding(_) => later + self.superblock.totals.tree_blocks(),
             // The one under way has that set aside, and gives back what it did not need or replaced: the tree is larger
             // by its growth at most.
             Phase::Building(f) => later + f.growth_blocks,
@@ -383,7 +419,12 @@ impl Store {
 
     /// Refuses growth that would leave no room for the next checkpoint and for removals.
     fn check_space(&mut self, stage: &Stage, priority: Priority) -> Result<(), StoreError> {
-        let free = u64::from(self.alloc.free_blocks());
+        // What a discard holds for a moment counts as free: there is the reserve until it is back.
+        let held = match &self.phase {
+            Phase::Discarding(runs) => count_blocks(runs),
+            _ => 0,
+        };
+        let free = u64::from(self.alloc.free_blocks()) + held;
         let whole = self.limits.reserve_blocks;
         // What replaces data is no release, whatever it cuts off first.
         let releases = stage.releases && stage.taken_blocks() <= count_blocks(&stage.freed);
@@ -441,6 +482,7 @@ impl Store {
         let set_aside = match &self.phase {
             Phase::Building(f) => f.pool_blocks,
             Phase::Built(_, b) | Phase::Publishing(_, b) => b.merged.used_blocks,
+            Phase::Discarding(runs) => count_blocks(runs),
             Phase::Idle => 0,
         };
         (self.index.active.freed_blocks + frozen, set_aside)

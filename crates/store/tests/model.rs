@@ -7,12 +7,13 @@ use std::sync::Arc;
 use common::*;
 use testkit::Rng;
 
-/// Runs a seed: after each step the store answers like the model, and after a reopen still does.
-fn run(seed: u64, steps: u64, device_bytes: u64, log_bytes: u64) {
+/// Runs a seed: after each step the store answers like the model, and after a reopen still does. Returns how often it discarded.
+fn run(seed: u64, steps: u64, device_bytes: u64, log_bytes: u64) -> u64 {
     let mut rng = Rng::new(seed);
     let mut device = new_device(device_bytes, log_bytes);
     let mut store = open(&device);
     let mut model = Model::default();
+    let mut discards = 0;
     for step in 0..steps {
         let mut next = model.clone();
         let txn = random_txn(&mut rng, &mut next, 12);
@@ -35,6 +36,7 @@ fn run(seed: u64, steps: u64, device_bytes: u64, log_bytes: u64) {
             }
             _ => {}
         }
+        discards += u64::from(discard_step(&mut store, device.as_ref(), step));
         while store.checkpoint_due() {
             checkpoint(&mut store, device.as_ref());
         }
@@ -51,13 +53,13 @@ fn run(seed: u64, steps: u64, device_bytes: u64, log_bytes: u64) {
     assert_clean(&device, &format!("seed {seed}"));
     drop(store);
     model.assert_same(&mut open(&device), &format!("seed {seed} reopened"));
+    discards
 }
 
 #[test]
 fn the_store_answers_like_the_model() {
-    for seed in 0..12 * effort() {
-        run(seed, 200, 16 << 20, 1 << 20);
-    }
+    let discards: u64 = (0..12 * effort()).map(|seed| run(seed, 200, 16 << 20, 1 << 20)).sum();
+    assert!(discards > 12 * effort(), "{discards} discards");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Driving a store's jobs to completion on a device.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use store::{Device, FormatOptions, Options, Store, Txn, TxnSeq};
 use testkit::SimDevice;
@@ -20,6 +21,8 @@ pub fn small_options() -> Options {
         memory_bytes: 4 << 20,
         direct_write_min_bytes: 16 << 10,
         direct_batch_min_bytes: 8 << 10,
+        discard_min_bytes: 8 << 10,
+        discard_after: Duration::from_secs(3),
         ..Options::default()
     }
 }
@@ -53,6 +56,14 @@ pub fn checkpoint_step(store: &mut Store, device: &dyn Device) -> bool {
     let Some(job) = store.take_checkpoint() else { return false };
     let done = job.execute(device);
     store.checkpointed(done).expect("checkpoint");
+    true
+}
+
+/// Tells the store the time, and does what it wants done then; `false` when that is nothing.
+pub fn discard_step(store: &mut Store, device: &dyn Device, seconds: u64) -> bool {
+    let Some(job) = store.take_discard(Duration::from_secs(seconds)) else { return false };
+    let done = job.execute(device);
+    store.checkpointed(done).expect("discard");
     true
 }
 

@@ -180,6 +180,11 @@ impl OsdCore {
             .with("batches_direct", "commits that placed small writes", Count::Total(s.batches_direct))
             .with("batches_logged", "commits that logged small writes", Count::Total(s.batches_logged))
             .with("checkpoint_bytes", "bytes written by checkpoints", Count::TotalBytes(s.checkpoint_bytes))
+            .with(
+                "discarded_bytes",
+                "bytes of free ranges that the device was told of",
+                Count::TotalBytes(s.discarded_bytes),
+            )
             .with("blocks_read", "data blocks read", Count::Total(s.blocks_read))
             .with("pages_read", "metadata pages read", Count::Total(s.pages_read))
             .with("page_cache_hits", "metadata pages found in memory", Count::Total(s.page_cache_hits))
