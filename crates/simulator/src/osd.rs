@@ -201,6 +201,7 @@ impl World {
         host.checkpointing = core.store_mut().take_discard(now);
         if host.checkpointing.is_some() {
             let slow = host.slow;
+            self.happened("free space discarded");
             let delay = self.device_time(slow, 0);
             self.plan_in(delay, Event::CheckpointDone { osd, life });
         }

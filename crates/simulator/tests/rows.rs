@@ -133,7 +133,10 @@ fn rot_in_metadata() {
 
 #[test]
 fn full_disks() {
-    all_happen("full_disks", &[("writes refused for want of room", 2), ("removals", 40)]);
+    all_happen(
+        "full_disks",
+        &[("writes refused for want of room", 2), ("removals", 40), ("free space discarded", 20)],
+    );
 }
 
 const SNAPS: [(&str, u64); 4] =
