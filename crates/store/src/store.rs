@@ -210,13 +210,14 @@ impl Store {
         self.log.last_txn
     }
 
-    /// Whether log space, memory or free space ask for a checkpoint, or its second step is ready.
+    /// Whether log space, memory, free space or what was freed ask for a checkpoint, or its second step is ready.
     pub fn checkpoint_due(&self) -> bool {
         match &self.phase {
             _ if self.stopped => false,
             Phase::Idle if self.has_nothing_to_checkpoint() => false,
             Phase::Idle => {
                 self.wants_space
+                    || self.much_waits_to_be_free()
                     || self.log.used_bytes() > self.log.ring.len / 2
                     || self.log.queue_bytes() as u64 > self.log.ring.len / 2
                     || (self.log.has_queue() && !self.log.queue_fits())
@@ -225,6 +226,15 @@ impl Store {
             Phase::Built(freeze, _) => self.log.durable >= freeze.needs,
             Phase::Building(_) | Phase::Publishing(..) | Phase::Discarding(_) => false,
         }
+    }
+
+    /// Whether a checkpoint would free half as much again as is free now, and no less than a 64th of the device: what
+    /// removed a lot leaves little in the log. Else large writes would fill the holes between small ones until nothing is
+    /// left, while long runs wait.
+    fn much_waits_to_be_free(&self) -> bool {
+        let waiting = self.index.active.freed_blocks;
+        waiting >= u64::from(self.superblock.layout.blocks / 64)
+            && waiting > u64::from(self.alloc.free_blocks()) / 2
     }
 
     /// Whether the caller should hold back new work until a checkpoint is through: memory or log are nearly used up.
