@@ -598,14 +598,20 @@ impl OsdMachine {
         self.settled(|store| store.committed(done))
     }
 
-    /// Hands the device what was submitted, unless it is still busy with the last batch; the outcome, when it is here at
-    /// once.
+    /// Hands the device what was submitted, unless it is still busy with the last batch or more should come first; the
+    /// outcome, when it is here at once.
     fn commit(&mut self) -> Option<Outcome> {
+        if self.commits.gathers() && !self.core.is_commit_urgent() {
+            // Another input says when.
+            return None;
+        }
         if !std::mem::take(&mut self.commit_wanted) || self.committing {
             return None;
         }
-        let commit = self.core.store_mut().take_commit()?;
-        match self.commits.execute(commit) {
+        let store = self.core.store_mut();
+        let txns = store.submitted().0 - store.durable().0;
+        let commit = store.take_commit()?;
+        match self.commits.execute(commit, txns) {
             Executed::Now(outcome) => Some(outcome),
             Executed::Later => {
                 self.committing = true;

@@ -17,6 +17,11 @@ const STUCK: Duration = Duration::from_millis(50);
 const GUESS: Duration = Duration::from_micros(200);
 /// As are those that write more than so many bytes.
 const FEW_BYTES: u64 = 256 << 10;
+/// Above so many transactions a commit (in 256ths, on average) more come while one is put off. With fewer the other members'
+/// answers are all that comes, and a write on its own would take twice as long.
+const GATHERS: u64 = 333;
+/// A commit with more counts as one with so many: the average has to come down soon when there is less to do.
+const MOST: u64 = 64;
 
 /// Asks for a call at the end of the reactor's turn.
 #[derive(Debug)]
@@ -109,16 +114,24 @@ pub struct Committer {
     /// About half of the last commits took longer than this. On a busy machine some take long because this thread had to
     /// wait for a core, and would have elsewhere too: an average would say that the device is slow.
     typical: Duration,
+    /// Transactions a commit, in 256ths, on average over the last 16 or so.
+    gathered: u64,
 }
 
 impl Committer {
     /// `only_daemon`: nobody else is served by this process.
     pub fn new(device: Arc<dyn Device>, thread: mpsc::Sender<Commit>, only_daemon: bool) -> Self {
-        Self { device, thread, alone: only_daemon && is_only_thread(), typical: GUESS }
+        Self { device, thread, alone: only_daemon && is_only_thread(), typical: GUESS, gathered: 256 }
     }
 
-    /// Executes the commit now, or hands it over.
-    pub fn execute(&mut self, commit: Commit) -> Executed {
+    /// Whether a commit that nobody waits for yet should wait for more.
+    pub fn gathers(&self) -> bool {
+        self.gathered > GATHERS
+    }
+
+    /// Executes the commit, of so many transactions, now, or hands it over.
+    pub fn execute(&mut self, commit: Commit, txns: u64) -> Executed {
+        self.note_size(txns);
         let (log, direct) = commit.bytes();
         if self.is_soon_done(log + direct) {
             return Executed::Now(timed(commit, self.device.as_ref()));
@@ -131,6 +144,10 @@ impl Committer {
 
     fn is_soon_done(&self, bytes: u64) -> bool {
         self.alone && self.typical < SOON && bytes <= FEW_BYTES
+    }
+
+    fn note_size(&mut self, txns: u64) {
+        self.gathered = (self.gathered * 15 + txns.min(MOST) * 256) / 16;
     }
 
     /// What a commit took, wherever it ran.
@@ -220,6 +237,19 @@ mod tests {
             committer.note(Duration::from_micros(300));
         }
         assert!(committer.is_soon_done(8192), "it answers at once again");
+    }
+
+    #[tokio::test]
+    async fn commits_are_put_off_while_more_comes() {
+        let mut committer = committer(true);
+        assert!(!committer.gathers(), "nothing is known yet");
+        (0..100).for_each(|_| committer.note_size(1));
+        assert!(!committer.gathers(), "one by one");
+        (0..100).for_each(|i| committer.note_size(1 + i % 2));
+        assert!(committer.gathers(), "every other one has two");
+        committer.note_size(10_000);
+        (0..100).for_each(|_| committer.note_size(1));
+        assert!(!committer.gathers(), "one by one again");
     }
 
     #[tokio::test]

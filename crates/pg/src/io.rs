@@ -108,6 +108,7 @@ pub enum Output {
     HoldClients(bool),
     /// Transactions were submitted, or one found no room: take a commit, and a checkpoint if one is due, from the store
     /// when the batch of inputs is through.
+    /// While `OsdCore::is_commit_urgent` is false it may put that off and gather more: another `Commit` comes in time.
     Commit,
     CloseConn {
         conn: ConnId,

@@ -244,6 +244,14 @@ impl Store {
         self.index.active.bytes() + frozen + queued > self.limits.throttle_bytes() || !self.log.queue_fits()
     }
 
+    /// Whether more than those who submitted wait for a commit: a checkpoint, or whoever is held back until one is through.
+    pub fn commit_due(&self) -> bool {
+        match &self.phase {
+            Phase::Built(freeze, _) => self.log.durable < freeze.needs,
+            _ => self.throttled(),
+        }
+    }
+
     /// The next step of moving log content to its place, as a job; `None` while one is under way or none is possible.
     /// May be called before a checkpoint is due, for example when the OSD is idle or stops.
     pub fn take_checkpoint(&mut self) -> Option<Checkpoint> {

@@ -163,6 +163,13 @@ impl OsdCore {
         Ok(())
     }
 
+    /// Whether somebody waits for what was submitted and for nothing else. Else it is only this OSD's part of writes whose
+    /// other members were asked to do theirs: it is needed when they have, or at the next tick.
+    pub fn is_commit_urgent(&self) -> bool {
+        let store = &self.shared.store;
+        self.shared.urgent > store.durable() || store.commit_due()
+    }
+
     /// Takes one input; effects are appended to `out`.
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         self.shared.now = now;
@@ -211,8 +218,8 @@ impl OsdCore {
             self.tracker.dropped(*conn, *tid);
         }
         self.tell_senders(&dropped);
-        if self.shared.uncommitted {
-            self.tracker.submitted(self.shared.store.submitted(), now.mono);
+        if self.shared.uncommitted && self.shared.urgent > self.shared.store.durable() {
+            self.tracker.submitted(self.shared.urgent, now.mono);
         }
     }
 
@@ -274,6 +281,9 @@ impl OsdCore {
         self.merge_tick();
         self.scrub_tick();
         self.send_cluster_log();
+        if self.shared.store.submitted() > self.shared.store.durable() {
+            self.shared.hurry();
+        }
     }
 
     /// Runs requests that inputs have freed, until none is left.

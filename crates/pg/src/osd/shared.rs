@@ -114,6 +114,8 @@ pub(crate) struct Shared {
     pub fatal: Option<FatalReason>,
     /// Something was submitted, or found no room, since the last `Output::Commit`.
     pub uncommitted: bool,
+    /// The newest transaction that somebody waits for, and for nothing else.
+    pub urgent: TxnSeq,
     pub counters: OpCounters,
     /// The highest `up_thru` that a PG asked the monitors for.
     pub up_thru_wanted: Epoch,
@@ -184,6 +186,7 @@ impl Shared {
             stats_dirty: false,
             fatal: None,
             uncommitted: false,
+            urgent: TxnSeq::default(),
             counters: OpCounters::default(),
             up_thru_wanted: Epoch(0),
             leases: Leases::default(),
@@ -210,11 +213,16 @@ impl Shared {
     /// Submits a transaction; nothing has happened when it is refused.
     pub fn try_submit(&mut self, txn: Txn, priority: Priority, done: Done) -> Result<TxnSeq, StoreError> {
         let seq = self.store.submit_as(txn, priority)?;
-        self.uncommitted = true;
+        self.hurry();
         if done != Done::Nothing {
             self.on_durable.push_back((seq, done));
         }
         Ok(seq)
+    }
+
+    /// Somebody waits for what was submitted.
+    pub fn hurry(&mut self) {
+        (self.uncommitted, self.urgent) = (true, self.store.submitted());
     }
 
     /// Whether another object may be recovered now.

@@ -216,8 +216,12 @@ impl Pg {
 
     /// The newest version that every member has made durable.
     pub fn durable_everywhere(&self, cx: &Shared) -> Eversion {
+        self.durable_elsewhere(cx).map_or(self.writes.local, |v| v.min(self.writes.local))
+    }
+
+    /// The newest version that every other member has made durable; `None` when there is no other.
+    pub fn durable_elsewhere(&self, cx: &Shared) -> Option<Eversion> {
         let members = self.acting().iter().chain(self.backfills.keys()).filter(|o| **o != cx.whoami);
-        let acked = members.map(|o| self.peers.get(o).map_or(Eversion::ZERO, |p| p.acked)).min();
-        acked.map_or(self.writes.local, |v| v.min(self.writes.local))
+        members.map(|o| self.peers.get(o).map_or(Eversion::ZERO, |p| p.acked)).min()
     }
 }

@@ -103,12 +103,15 @@ impl Pg {
         let shipped = (!targets.is_empty()).then(|| split_txn(&mut txn));
         let what = PgDone::Write(version);
         let done = Done::Pg { id: self.id, interval: self.interval(), what };
+        let urgent = cx.urgent;
         if let Err(e) = cx.try_submit(txn, Priority::Client, done) {
             (self.info.last_update, self.info.last_complete, self.info.last_user_version, self.info.sums) =
                 before;
             return Err((e, Box::new(in_flight.op)));
         }
         if let Some((txn_head, payload)) = shipped {
+            // Our part is waited for when the members have done theirs.
+            cx.urgent = urgent;
             self.ship(&targets, &entries, &after, &txn_head, &payload, trim_to, cx);
         }
         self.use_room(&targets, payload_bytes);
@@ -273,6 +276,10 @@ impl Pg {
             peer.acked = peer.acked.max(version);
         }
         self.complete_writes(cx);
+        let oldest = self.writes.oldest();
+        if oldest.is_some_and(|v| v > self.writes.local) && oldest <= self.durable_elsewhere(cx) {
+            cx.hurry();
+        }
     }
 
     /// Primary: our own part is durable up to `version`.

@@ -50,6 +50,10 @@ impl Writes {
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
+    /// The version of the oldest.
+    pub fn oldest(&self) -> Option<Eversion> {
+        self.queue.front().map(|w| w.version)
+    }
     pub fn iter(&self) -> impl Iterator<Item = &InFlight> {
         self.queue.iter()
     }

@@ -31,6 +31,14 @@ pub struct Node {
     pub holds_clients: (bool, u32),
 }
 
+impl Node {
+    /// What nobody waits for is put off.
+    fn has_commit_to_make(&mut self) -> bool {
+        let is_time = |core: &mut OsdCore| core.is_commit_urgent() || core.store_mut().checkpoint_due();
+        self.commit_wanted && self.core.as_mut().is_some_and(is_time)
+    }
+}
+
 pub struct Sim {
     pub rng: Rng,
     pub mono: Duration,
@@ -245,8 +253,11 @@ impl Sim {
         let cut = |(a, b): (i32, i32)| self.cut.contains(&(a, b)) || self.cut.contains(&(b, a));
         let ready = self.links.iter().filter(|(k, q)| !q.is_empty() && !cut(**k));
         let mut choices: Vec<(i32, i32)> = ready.map(|(k, _)| *k).collect();
-        let commits = self.nodes.iter().enumerate().filter(|(_, n)| n.commit_wanted);
-        choices.extend(commits.map(|(i, _)| (i as i32, -1)));
+        for (osd, node) in self.nodes.iter_mut().enumerate() {
+            if node.has_commit_to_make() {
+                choices.push((osd as i32, -1));
+            }
+        }
         if choices.is_empty() {
             return false;
         }
