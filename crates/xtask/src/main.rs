@@ -1,6 +1,7 @@
-//! `cargo xtask ci|test|clients|release|tidy`: everything that must hold before a change lands.
+//! `cargo xtask ci|test|processors|clients|release|tidy`: everything that must hold before a change lands.
 #![forbid(unsafe_code)]
 
+mod processors;
 mod release;
 mod setup;
 mod tidy;
@@ -16,6 +17,7 @@ cargo xtask <command>
 
   tidy    sizes of files and functions, layers, the ban on IO in cores, module docs, ARCHITECTURE.md
   ci      the whole gate: format, clippy, tidy, docs, unit and simulator tests
+  processors  only the vector code's tests, on emulated processors with fewer features and on aarch64
   test    installs from Debian what the tests need (as root), then ci, then clients
   clients only what takes an optimised build: crash states, cluster-hours, Ceph's own clients, the thrasher
   setup   only installs what the tests need
@@ -47,11 +49,16 @@ fn work() -> Result<()> {
         Some("tidy") => tidy::run(&root),
         Some("ci") => ci(&root),
         Some("setup") => setup::install(),
+        Some("processors") => {
+            setup::install()?;
+            processors::run(&root)
+        }
         Some("release") => release::build(&root),
         Some("ledger") => take_ledger(&root),
         Some("test") => {
             setup::install()?;
             ci(&root)?;
+            step("other processors", || processors::run(&root))?;
             clients(&root)
         }
         Some("clients") => {
@@ -220,7 +227,7 @@ fn cargo(root: &Path, args: &[&str]) -> Result<()> {
     run(cargo_command(root, args))
 }
 
-fn cargo_command(root: &Path, args: &[&str]) -> Command {
+pub(crate) fn cargo_command(root: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root);
     // Where ld is mold already no flag is needed, and plain cargo runs share what these build.
@@ -230,7 +237,7 @@ fn cargo_command(root: &Path, args: &[&str]) -> Command {
     command
 }
 
-fn run(mut command: Command) -> Result<()> {
+pub(crate) fn run(mut command: Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
     if !status.success() {
         bail!("{command:?} ended with {status}");

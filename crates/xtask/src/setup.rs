@@ -1,11 +1,12 @@
 //! Installs Debian's packages that the tests use: Ceph's clients and tools, a fast linker.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 /// Program that shows a package is there, and the package.
-const NEEDED: [(&str, &str); 14] = [
+const NEEDED: [(&str, &str); 17] = [
     ("mold", "mold"),
     ("ceph", "ceph-common"),
     ("rados", "ceph-common"),
@@ -20,7 +21,15 @@ const NEEDED: [(&str, &str); 14] = [
     ("nbdcopy", "libnbd-bin"),
     ("nft", "nftables"),
     ("ip", "iproute2"),
+    ("qemu-x86_64-static", "qemu-user-static"),
+    ("qemu-aarch64-static", "qemu-user-static"),
+    ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
 ];
+
+/// Debian's compiler, for it comes with aarch64's standard library as a package.
+pub const CROSS_RUSTC: &str = "/usr/bin/rustc";
+const CROSS_LIBRARY: &str = "/usr/lib/rustlib/aarch64-unknown-linux-gnu/lib";
+const CROSS_PACKAGES: [&str; 3] = ["rustc-web", "libstd-rust-web-dev:arm64", "libc6-dev-arm64-cross"];
 
 pub fn has_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -43,17 +52,28 @@ pub fn install() -> Result<()> {
     if !qemu_has_rbd() {
         packages.push("qemu-block-extra");
     }
+    let cross = Path::new(CROSS_RUSTC).is_file() && Path::new(CROSS_LIBRARY).is_dir();
+    if !cross {
+        packages.extend(CROSS_PACKAGES);
+    }
     packages.dedup();
     if packages.is_empty() {
         return Ok(());
     }
     if !is_root()? {
         bail!(
-            "missing Debian packages; run as root: apt-get install --no-install-recommends {}",
+            "missing Debian packages; run as root: dpkg --add-architecture arm64; apt-get update; \
+             apt-get install --no-install-recommends {}",
             packages.join(" ")
         );
     }
     eprintln!("== installing {}", packages.join(" "));
+    if !cross {
+        let status = Command::new("dpkg").args(["--add-architecture", "arm64"]).status()?;
+        if !status.success() {
+            bail!("dpkg --add-architecture arm64 ended with {status}");
+        }
+    }
     apt(&["update", "-qq"])?;
     let mut args = vec!["install", "-y", "-qq", "--no-install-recommends"];
     args.extend(&packages);
