@@ -2,11 +2,11 @@
 //!
 //! The texts of refusals are those of Ceph where it has one. Source: cmdmap_from_json in src/common/cmdparse.cc.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::{Param, ParamKind, Signature};
+use crate::{Param, ParamKind, Signature, described};
 
 /// Longest command that is looked at, in bytes; bulk input travels beside it.
 pub const MAX_COMMAND_BYTES: usize = 1 << 20;
@@ -90,14 +90,16 @@ impl Args {
         Ok((prefix, Self(args)))
     }
 
-    /// Checks types, ranges, choices and presence. Arguments that the signature does not know are ignored, as in Ceph.
+    /// Checks types, ranges, choices and presence. Arguments that the signature does not know are ignored, as in Ceph, and
+    /// dropped: neither a capability check nor a handler sees them.
     pub fn check(&mut self, sig: &Signature) -> Result<(), CommandError> {
+        let mut kept = BTreeMap::new();
         for param in &sig.params {
             match self.0.remove(param.name) {
                 Some(value) => {
                     let value = convert(param, value)?;
                     check_bounds(param, &value)?;
-                    self.0.insert(param.name.to_owned(), value);
+                    kept.insert(param.name.to_owned(), value);
                 }
                 None if param.required && !param.repeated => {
                     return Err(CommandError::BadField(param.name.to_owned()));
@@ -105,7 +107,20 @@ impl Args {
                 None => {}
             }
         }
+        // Every command takes it, no signature says so.
+        if let Some((name, value)) = self.0.remove_entry("format") {
+            kept.entry(name).or_insert(value);
+        }
+        self.0 = kept;
         Ok(())
+    }
+
+    /// Drops what a signature that is not ours (a manager's) does not name.
+    pub fn keep_named(&mut self, sig: &str) {
+        let names =
+            |word: &str| described(word).into_iter().find(|(k, _)| *k == "name").map(|(_, v)| v.to_owned());
+        let named: BTreeSet<String> = sig.split_whitespace().filter_map(names).collect();
+        self.0.retain(|name, _| name == "format" || named.contains(name));
     }
 
     pub fn get(&self, name: &str) -> Option<&ArgValue> {

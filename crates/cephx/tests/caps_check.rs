@@ -99,7 +99,9 @@ fn monitor_profiles() {
     }
     let shut_out = |addr| [("blocklistop", "add"), ("addr", addr)];
     assert!(mon("profile rbd", "osd", "osd blocklist", &shut_out("10.0.0.1:0/77"), "rw"));
-    assert!(!mon("profile rbd", "osd", "osd blocklist", &shut_out("10.0.0.1:0"), "rw"));
+    for whole_host in ["10.0.0.1:0", "10.0.0.1:0/0", "10.0.0.1:0/00", "10.0.0.1/0"] {
+        assert!(!mon("profile rbd", "osd", "osd blocklist", &shut_out(whole_host), "rw"), "{whole_host}");
+    }
     assert!(mon("profile rbd-mirror", "config-key", "config-key get", &[("key", "rbd/mirror/a/b")], "r"));
     assert!(mon("profile rbd-mirror-peer", "config-key", "config-key get", &[("key", "rbd/mirror/a")], "r"));
     assert!(!mon(
@@ -120,6 +122,32 @@ fn bootstrap_keys_create_one_kind_of_daemon() {
     assert!(allowed("client.x", "profile rbd pool=a, profile rbd-read-only pool=b"));
     assert!(!allowed("client.x", "allow *"));
     assert!(!allowed("client.x", "profile rbd pool=a, allow *"));
+    for more in
+        ["profile rbd pool=a; allow *", "profile rbd pool=a; profile read-write", "profile rbd;allow *", ""]
+    {
+        assert!(!allowed("client.x", more), "{more}");
+    }
+    for (service, text, may) in [
+        ("caps_mgr", "profile rbd", true),
+        ("caps_mgr", "allow *", false),
+        ("caps_mds", "allow *", false),
+        ("caps_mds", "profile rbd", false),
+    ] {
+        let [entity, mon_caps, osd] = create("client.x", "profile rbd");
+        let args = [entity, mon_caps, osd, (service, text)];
+        assert_eq!(mon(caps, "auth", "auth get-or-create", &args, "rwx"), may, "{service} {text}");
+    }
+    let rgw = "allow profile bootstrap-rgw";
+    let args = [("entity", "client.rgw.a"), ("caps_mon", "allow rw"), ("caps_osd", "allow rwx")];
+    assert!(mon(rgw, "auth", "auth get-or-create", &args, "rwx"));
+    let [entity, mon_caps, osd] = args;
+    assert!(!mon(
+        rgw,
+        "auth",
+        "auth get-or-create",
+        &[entity, mon_caps, osd, ("caps_mgr", "allow *")],
+        "rwx"
+    ));
     assert!(!allowed("osd.1", "profile rbd"));
     assert!(mon("allow profile bootstrap-osd", "osd", "osd new", &[], "rw"));
     assert!(!mon("allow profile bootstrap-osd", "osd", "osd rm", &[], "rw"));

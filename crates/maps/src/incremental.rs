@@ -99,6 +99,8 @@ pub enum ApplyError {
     Crc { actual: u32, expected: u32 },
     #[error("inner map: {0}")]
     Decode(#[from] codec::DecodeError),
+    #[error("the increment does not lead to the map that was meant: {0}")]
+    Astray(String),
 }
 
 impl Incremental {

@@ -53,6 +53,7 @@ pub use pool::{
     pool_flags, stable_mod,
 };
 pub use pool_opts::{OptType, OptValue, POOL_OPTS, PoolOpts};
+pub use pool_wire::MAX_PG_NUM;
 pub use release::Release;
 pub use servicemap::{Service, ServiceDaemon, ServiceMap};
 pub use snaps::SnapIntervals;

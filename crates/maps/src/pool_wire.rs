@@ -15,7 +15,7 @@ const OLDEST: u8 = 24;
 /// Periods of a hit set that a decoded pool may have: dumps list a number for each.
 const MAX_HIT_SET_COUNT: u32 = 1 << 16;
 /// PGs that a decoded pool may have. Monitors allow 65,536 by default (mon_max_pool_pg_num).
-const MAX_PG_NUM: u32 = 1 << 20;
+pub const MAX_PG_NUM: u32 = 1 << 20;
 
 codec::wire_struct!(PoolSnap(2, 2) { snapid, stamp, name });
 codec::wire_struct!(PgMergeMeta(1, 1) {

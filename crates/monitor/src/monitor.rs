@@ -6,18 +6,21 @@ use std::time::Duration;
 use admin::options::Values;
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode};
+use maps::ApplyError;
 use messages::Message;
-use types::{ConnId, Entropy, Epoch, Now};
+use types::{ConnId, Entropy, Epoch, Errno, Now};
 
+use crate::command::Reply;
 use crate::io::{Input, Output};
 use crate::proposal::{Answer, Batch, InFlight, Proposal, Waiting, decode_snapshot, encode_snapshot};
+use crate::service::commands::ack;
 use crate::service::fresh::Freshness;
 use crate::service::health_log::Logged;
 use crate::service::osd::OsdWatch;
 use crate::service::proxy::Proxied;
 use crate::session::{Session, Stage};
 use crate::settings::{QuorumView, Settings};
-use crate::state::{PgDigest, State};
+use crate::state::{PgDigest, Priority, State};
 
 /// Requests that may wait for the next proposal. A client whose request does not fit is disconnected, and comes again.
 const WAITING_LIMIT: usize = 50_000;
@@ -36,6 +39,11 @@ pub struct Monitor {
     pub(crate) index: u64,
     pub(crate) sessions: BTreeMap<ConnId, Session>,
     pub(crate) waiting: VecDeque<Waiting>,
+    /// Requests of a batch that made no valid map: each is tried alone.
+    suspects: VecDeque<Waiting>,
+    /// Every request for a pool of this name makes a map that does not decode: no request is known that does.
+    #[cfg(feature = "planted")]
+    pub spoilt: Option<&'static str>,
     in_flight: Option<InFlight>,
     /// Proposals made by this process.
     proposals: u64,
@@ -88,6 +96,9 @@ impl Monitor {
             index,
             sessions: BTreeMap::new(),
             waiting: VecDeque::new(),
+            suspects: VecDeque::new(),
+            #[cfg(feature = "planted")]
+            spoilt: None,
             in_flight: None,
             broken: false,
             proposals: 0,
@@ -156,6 +167,7 @@ impl Monitor {
             Input::Disconnected { conn } => {
                 self.sessions.remove(&conn);
                 self.waiting.retain(|w| w.conn != conn);
+                self.suspects.retain(|w| w.conn != conn);
                 self.proxied.retain(|_, p| p.conn != conn);
                 self.forget_asker(conn);
             }
@@ -267,54 +279,115 @@ impl Monitor {
     /// Works through what waits, when nothing is under way and we lead; sends it to the leader, when somebody else leads.
     fn run_batch(&mut self, now: Now, out: &mut Vec<Output>) {
         if !self.settings.quorum.is_leader() {
+            self.waiting.extend(std::mem::take(&mut self.suspects));
             return self.forward_waiting(now, out);
         }
-        if self.in_flight.is_some() {
-            return;
-        }
-        let idle = self.waiting.is_empty() && self.ids_wanted.is_empty();
-        if idle && !self.tick_due && self.parked_logins.is_empty() {
-            return;
-        }
-        let mut batch = Batch::new(&self.state);
-        let mut again = VecDeque::new();
-        for w in std::mem::take(&mut self.waiting) {
-            if self.prepare(now, &mut batch, &w, out) == Prepared::Retry {
-                again.push_back(w);
+        while self.in_flight.is_none() {
+            let idle = self.waiting.is_empty() && self.suspects.is_empty() && self.ids_wanted.is_empty();
+            if idle && !self.tick_due && self.parked_logins.is_empty() {
+                return;
+            }
+            let suspect = self.suspects.pop_front();
+            let alone = suspect.is_some();
+            let asked: Vec<Waiting> = match suspect {
+                Some(w) => vec![w],
+                None => std::mem::take(&mut self.waiting).into(),
+            };
+            let said = out.len();
+            let (batch, asked) = self.prepare_batch(now, asked, alone, out);
+            match self.propose(now, batch, out) {
+                Ok(()) if alone => {}
+                Ok(()) => return,
+                // Somebody's request made a map that does not hold together. None of the batch happened.
+                Err(error) => {
+                    out.truncate(said);
+                    self.suspect(now, asked, alone, &error, out);
+                }
             }
         }
-        self.waiting = again;
-        for osd in std::mem::take(&mut self.watch.to_judge) {
-            self.judge_failure(now, &mut batch, osd);
+    }
+
+    /// What is asked for as one batch, and what of it the batch has. A request alone has nothing of the monitor's own beside it.
+    fn prepare_batch(
+        &mut self,
+        now: Now,
+        asked: Vec<Waiting>,
+        alone: bool,
+        out: &mut Vec<Output>,
+    ) -> (Batch, Vec<Waiting>) {
+        let mut batch = Batch::new(&self.state);
+        let mut taken = Vec::with_capacity(asked.len());
+        for w in asked {
+            match self.prepare(now, &mut batch, &w, out) {
+                Prepared::Retry => self.waiting.push_back(w),
+                Prepared::Done => taken.push(w),
+            }
         }
-        if std::mem::take(&mut self.tick_due) {
-            self.prepare_tick(now, &mut batch);
-            self.last_tick = Some(now.mono);
+        #[cfg(feature = "planted")]
+        if self.spoilt.is_some_and(|name| batch.osdmap().pool_names.values().any(|n| n == name)) {
+            batch.osdmap_mut().pools.values_mut().for_each(|p| p.pg_num = maps::MAX_PG_NUM + 1);
         }
-        self.reserve_global_ids(&mut batch);
+        if !alone {
+            for osd in std::mem::take(&mut self.watch.to_judge) {
+                self.judge_failure(now, &mut batch, osd);
+            }
+            if std::mem::take(&mut self.tick_due) {
+                self.prepare_tick(now, &mut batch);
+                self.last_tick = Some(now.mono);
+            }
+            self.reserve_global_ids(&mut batch);
+        }
+        (batch, taken)
+    }
+
+    /// A batch came to nothing: its requests are tried one by one, and one that fails alone is refused.
+    fn suspect(
+        &mut self,
+        now: Now,
+        asked: Vec<Waiting>,
+        alone: bool,
+        error: &ApplyError,
+        out: &mut Vec<Output>,
+    ) {
+        let text = format!("a change was dropped, for no map can carry it: {error}");
+        match asked.first() {
+            Some(w) if alone => {
+                let reply = Reply::error(Errno::EINVAL, text);
+                out.push(match &w.msg {
+                    Message::MonCommand(m) => ack(w.conn, w.tid, &m.cmd, reply),
+                    _ => Output::Close { conn: w.conn },
+                });
+            }
+            Some(_) => {
+                self.tick_due = true;
+                self.suspects.extend(asked);
+            }
+            // The monitor's own doing: it is said once a tick, and requests go on.
+            None => {
+                let mut batch = Batch::new(&self.state);
+                batch.log(self.settings.log_entry(now, Priority::Error, "cluster", text));
+                let logged = self.propose(now, batch, out);
+                assert!(logged.is_ok(), "a line of the log changes no map: {logged:?}");
+            }
+        }
+    }
+
+    fn propose(&mut self, now: Now, mut batch: Batch, out: &mut Vec<Output>) -> Result<(), ApplyError> {
         if batch.is_empty() {
             let answers = std::mem::take(&mut batch.answers);
             answers.into_iter().for_each(|a| self.answer(a, out));
-            return;
+            return Ok(());
         }
-        self.propose(now, batch, out);
-    }
-
-    fn propose(&mut self, now: Now, batch: Batch, out: &mut Vec<Output>) {
-        let asked: Vec<ConnId> = batch.answers.iter().map(|a| a.conn).collect();
-        let (changes, answers) = match batch.finish(now, &mut self.log_seq) {
-            Ok(done) => done,
-            // Somebody's request made a map that does not hold together. None of the batch happened.
-            Err(_) => return out.extend(asked.into_iter().map(|conn| Output::Close { conn })),
-        };
+        let (changes, answers) = batch.finish(now, &mut self.log_seq)?;
         if changes.is_empty() {
             answers.into_iter().for_each(|a| self.answer(a, out));
-            return;
+            return Ok(());
         }
         self.proposals += 1;
         let proposal = Proposal { origin: self.origin.clone(), number: self.proposals, changes };
         self.in_flight = Some(InFlight { number: self.proposals, answers });
         out.push(Output::Propose { data: proposal.to_bytes() });
+        Ok(())
     }
 
     fn committed(&mut self, now: Now, index: u64, change: &Bytes, out: &mut Vec<Output>) {

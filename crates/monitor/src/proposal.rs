@@ -149,9 +149,14 @@ fn osdmap_changes(base: &State, next: &State, now: Now) -> Result<Vec<Change>, A
     let mut result = old.clone();
     result.apply(&inc)?;
     let astray = astray(&result, new);
-    debug_assert!(astray.is_empty(), "the increment leads to the working copy, but for {astray:?}");
+    if !astray.is_empty() {
+        return Err(ApplyError::Astray(format!("{astray:?}")));
+    }
     inc.full_crc = result.encode_with_crc().1;
-    let mut changes = vec![Change::OsdMap(inc.to_bytes())];
+    let bytes = inc.to_bytes();
+    // What does not decode would stop every monitor for good once it is committed.
+    Incremental::from_bytes(bytes.clone())?;
+    let mut changes = vec![Change::OsdMap(bytes)];
     for (id, pool) in result.pools.iter().filter(|(id, _)| !old.pools.contains_key(id)) {
         let seeds: BTreeSet<u32> = (0..pool.pg_num).collect();
         let creating = CreatingPool { epoch: result.epoch, stamp: now.wall, seeds };

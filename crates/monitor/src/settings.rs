@@ -57,9 +57,12 @@ impl Settings {
         state.config.resolve_one(&view, name)
     }
 
-    /// The same as a number, or a default.
+    /// The same as a number, or a default. A committed value may be one that no later version would take: what is no finite
+    /// number within the option's bounds counts as not set, for it would stop every leader, and again after each restart.
     pub fn number(&self, state: &State, name: &str, default: f64) -> f64 {
-        self.option(state, name).and_then(|v| v.trim().parse().ok()).unwrap_or(default)
+        let taken = |text: &String| admin::options::find(name).is_none_or(|o| o.parse_value(text).is_ok());
+        let number = |text: String| text.trim().parse().ok().filter(|v: &f64| v.is_finite());
+        self.option(state, name).filter(taken).and_then(number).unwrap_or(default)
     }
 
     /// The same as a switch, or a default.

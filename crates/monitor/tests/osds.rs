@@ -2,53 +2,23 @@
 
 mod common;
 
-use common::{FSID, World, addr};
+use common::{FSID, World, addr, boot_message, boot_osd};
 use maps::pool_flags;
 use messages::Message;
 use messages::mgr::{MMgrBeacon, MPgDigest};
 use messages::osd::{
     MOsdAlive, MOsdBeacon, MOsdBoot, MOsdFailure, MOsdMarkMeDead, MOsdMarkMeDown, MOsdPgCreated,
-    MOsdPgReadyToMerge, MOsdPgTemp, OsdSuperblock,
+    MOsdPgReadyToMerge, MOsdPgTemp,
 };
 use monitor::state::{PgDigest, PgSteps, PoolUsage};
 use types::{AddrVec, ConnId, Epoch, Fsid, PgId, PoolId};
-
-fn uuid(id: i32) -> Fsid {
-    Fsid([id as u8 + 1; 16])
-}
-
-fn boot_message(id: i32, w: &World) -> MOsdBoot {
-    let at = |port: i32| AddrVec::single(addr(&format!("v2:127.0.0.1:{}/1", port + id)));
-    let newest_map = w.mon.state().osdmap().epoch;
-    let superblock = OsdSuperblock {
-        cluster_fsid: FSID,
-        whoami: id,
-        osd_fsid: uuid(id),
-        newest_map,
-        ..OsdSuperblock::default()
-    };
-    MOsdBoot {
-        superblock,
-        cluster_addrs: at(7_000),
-        hb_back_addrs: at(7_100),
-        hb_front_addrs: at(7_200),
-        metadata: [("hostname".to_owned(), "h".to_owned())].into(),
-        features: types::features::PACIFIC,
-        ..MOsdBoot::default()
-    }
-}
 
 /// A cluster with OSDs on hosts of their own, all up, and a pool of eight PGs.
 fn cluster(n: i32) -> (World, ConnId) {
     let mut w = World::new();
     let admin = w.admin();
     for id in 0..n {
-        w.command(admin, &format!(r#"{{"prefix":"osd new","uuid":"{}"}}"#, uuid(id)));
-        let args = format!(r#""args":["host=h{id}","root=default"]"#);
-        w.command(admin, &format!(r#"{{"prefix":"osd crush add","id":{id},"weight":1.0,{args}}}"#));
-        let conn = w.osd(id);
-        let boot = boot_message(id, &w);
-        w.send(conn, boot);
+        boot_osd(&mut w, id);
     }
     w.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
     w.take();

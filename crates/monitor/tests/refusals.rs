@@ -191,3 +191,37 @@ fn names_and_addresses_that_would_mislead_are_refused() {
     let kept = auth.entities.iter().find(|(n, _)| n.id == "a").map(|(_, a)| a.caps["mon"].clone());
     assert_eq!(kept.as_deref(), Some("allow r,  allow command df"));
 }
+
+/// A bootstrap key may give what its profile lists. What a signature does not know once stood in for what the handler used.
+#[test]
+fn bootstrap_keys_make_no_administrators() {
+    let mut w = World::new();
+    let admin = w.admin();
+    let conn = client(&mut w, admin, "allow profile bootstrap-rbd");
+    let all = r#"["mon","allow *","osd","allow *","mgr","allow *"]"#;
+    let fine = r#"["mon","profile rbd","osd","profile rbd pool=p"]"#;
+    let beside = r#""caps_mon":"profile rbd","caps_osd":"profile rbd""#;
+    for (caps, more, code) in [
+        (all, format!(",{beside}"), -13),
+        (all, String::new(), -13),
+        // As the single text that a list of one would be, and as nothing at all.
+        (r#""mon allow *""#, format!(",{beside}"), -13),
+        ("[]", format!(",{beside}"), -13),
+        (r#"["mon","profile rbd","osd","profile rbd","mgr","allow *"]"#, String::new(), -13),
+        (r#"["mon","profile rbd","osd","profile rbd; allow *"]"#, String::new(), -13),
+        // Of two texts for one service the last counts, for the check and for the key.
+        (r#"["mon","profile rbd","osd","profile rbd","mon","allow *"]"#, String::new(), -13),
+        // An odd word is refused as it was: the pairs before it are allowed.
+        (r#"["mon","profile rbd","osd","profile rbd","mon"]"#, String::new(), -22),
+        (fine, String::new(), 0),
+    ] {
+        for prefix in ["auth get-or-create", "auth get-or-create-key"] {
+            let cmd = format!(r#"{{"prefix":"{prefix}","entity":"client.evil","caps":{caps}{more}}}"#);
+            let code = if code == 0 && prefix.ends_with("key") { -13 } else { code };
+            let code = if code == -22 && prefix.ends_with("key") { -13 } else { code };
+            assert_eq!(w.command(conn, &cmd).0, code, "{cmd}");
+        }
+        let made = w.mon.state().auth.entities.keys().any(|name| name.id == "evil");
+        assert_eq!(made, code == 0, "{caps}");
+    }
+}

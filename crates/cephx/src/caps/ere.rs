@@ -7,6 +7,8 @@
 const MAX_STEPS: usize = 4096;
 const MAX_DEPTH: usize = 32;
 const MAX_REPEAT: u32 = 255;
+/// Repetitions of one atom, as in `a+*`: each is a level of recursion for whatever walks the tree.
+const MAX_STACKED: usize = 4;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Node {
@@ -245,7 +247,12 @@ impl Parser<'_> {
                 break;
             }
             let mut node = self.atom()?;
+            let mut stacked = 0;
             while let Some((min, max)) = self.repetition()? {
+                stacked += 1;
+                if stacked > MAX_STACKED {
+                    return None;
+                }
                 node = Node::Repeat { what: Box::new(node), min, max };
             }
             parts.push(node);
@@ -372,6 +379,8 @@ mod tests {
             assert_eq!(Ere::new(bad), None, "{bad}");
         }
         assert_eq!(Ere::new(&"(".repeat(1000)), None);
+        assert_eq!(Ere::new(&format!("a{}", "+".repeat(1_000_000))), None);
+        check("a+*", &["", "aaa"], &["b"]);
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl MonCap {
     }
 
     pub fn is_allow_all(&self) -> bool {
-        self.grants.iter().any(MonGrant::is_allow_all)
+        self.grants.iter().any(MonGrant::is_unlimited)
     }
 
     /// Source: MonCap::is_capable. Bits of several grants add up.
@@ -134,6 +134,11 @@ impl MonGrant {
 
     fn is_allow_all(&self) -> bool {
         self.allow == ANY && self.on == MonOn::Everything && self.fs_name.is_none()
+    }
+
+    /// The same without a limit to a network, for whoever looks at nothing else then.
+    fn is_unlimited(&self) -> bool {
+        self.is_allow_all() && self.network.is_none()
     }
 
     /// The bits that this grant gives for a request. Source: MonCapGrant::get_allowed.

@@ -7,11 +7,11 @@ use types::AuthName;
 use super::mon::{MonGrant, MonOn, R, RWX, W};
 use super::rule::{Constraint, Constraints};
 
-/// What the caps of an entity must look like when a bootstrap key creates it with RBD caps.
-const RBD_OSD_CAPS: &str =
-    concat!(r#"^([ ,]*profile(=|[ ]+)['"]?rbd[^ ,'"]*['"]?"#, r#"([ ]+pool(=|[ ]+)['"]?[^,'"]+['"]?)?)+$"#);
-/// One client instance: an address with its nonce.
-const ADDR_WITH_NONCE: &str = "^[^/]+/[0-9]+$";
+/// One client instance: an address with its nonce. A nonce of 0 stands for every client of the host and is refused, other than
+/// in Ceph: clients that break a lock name the one instance that holds it.
+const ADDR_WITH_NONCE: &str = "^[^/]+/[1-9][0-9]*$";
+/// What a bootstrap key may give for a service that its profile says nothing of. Ceph lets it give anything there.
+const HARMLESS: &[&str] = &["profile rbd", "profile rbd-mirror", "profile mds", "allow profile mds"];
 
 fn service(name: &str, allow: u8) -> MonGrant {
     MonGrant::on(MonOn::Service(name.to_owned()), allow)
@@ -128,8 +128,14 @@ fn daemon(profile: &str, name: &AuthName) -> Vec<MonGrant> {
 fn bootstrap(profile: &str) -> Vec<MonGrant> {
     const CREATE: &str = "auth get-or-create";
     let rbd = |caps_mon: &str| {
-        let args =
-            [("entity", prefix("client.")), ("caps_mon", equal(caps_mon)), ("caps_osd", regex(RBD_OSD_CAPS))];
+        // Ceph has an expression for the OSD's part, which also fits `profile rbd pool=a; allow *`.
+        let args = [
+            ("entity", prefix("client.")),
+            ("caps_mon", equal(caps_mon)),
+            ("caps_osd", Constraint::OsdProfiles("rbd")),
+            ("caps_mgr", Constraint::NoneOr(HARMLESS)),
+            ("caps_mds", Constraint::NoneOr(&[])),
+        ];
         vec![service("mon", R), command_with(CREATE, args)]
     };
     let mut grants = vec![service("mon", R), service("osd", R), command("mon getmap")];
@@ -144,6 +150,7 @@ fn bootstrap(profile: &str) -> Vec<MonGrant> {
                 ("caps_mon", equal("allow profile mds")),
                 ("caps_osd", equal("allow rwx")),
                 ("caps_mds", equal("allow")),
+                ("caps_mgr", Constraint::NoneOr(HARMLESS)),
             ],
         )),
         "bootstrap-mgr" => grants.push(command_with(
@@ -156,6 +163,8 @@ fn bootstrap(profile: &str) -> Vec<MonGrant> {
                 ("entity", prefix("client.rgw.")),
                 ("caps_mon", equal("allow rw")),
                 ("caps_osd", equal("allow rwx")),
+                ("caps_mgr", Constraint::NoneOr(HARMLESS)),
+                ("caps_mds", Constraint::NoneOr(&[])),
             ],
         )),
     }

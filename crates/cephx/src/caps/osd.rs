@@ -37,8 +37,11 @@ enum Rule {
         on: Match,
         spec: Spec,
     },
-    /// What a profile stands for; one of them must allow the whole operation.
-    Profile(Vec<(Match, Spec)>),
+    /// A profile by name, and what it stands for: one of these must allow the whole operation.
+    Profile {
+        name: String,
+        rules: Vec<(Match, Spec)>,
+    },
 }
 
 /// Where a grant applies; whatever is not set applies everywhere.
@@ -124,13 +127,20 @@ impl OsdCap {
         if text.is_empty() { Ok(Self::default()) } else { Self::parse(&text) }
     }
 
-    /// A grant without any limit but its network. Source: OSDCap::allow_all.
+    /// A grant without any limit. Unlike OSDCap::allow_all, one that is limited to a network does not count: whoever asks
+    /// this looks at nothing else then.
     pub fn is_allow_all(&self) -> bool {
         let all = |on: &Match, spec: &Spec| *on == Match::default() && spec.is_any();
-        self.grants.iter().any(|g| match &g.rule {
+        self.grants.iter().filter(|g| g.network.is_none()).any(|g| match &g.rule {
             Rule::One { on, spec } => all(on, spec),
-            Rule::Profile(rules) => rules.iter().any(|(on, spec)| all(on, spec)),
+            Rule::Profile { rules, .. } => rules.iter().any(|(on, spec)| all(on, spec)),
         })
+    }
+
+    /// Whether there is nothing but profiles whose names begin with `prefix`.
+    pub(super) fn is_only_profiles(&self, prefix: &str) -> bool {
+        let is_one = |g: &Grant| matches!(&g.rule, Rule::Profile { name, .. } if name.starts_with(prefix));
+        !self.grants.is_empty() && self.grants.iter().all(is_one)
     }
 
     /// Whether one grant allows all of the operation; the classes it calls may each be allowed by another grant.
@@ -140,7 +150,9 @@ impl OsdCap {
         let mut class_allowed = vec![false; want.classes.len()];
         self.grants.iter().filter(|g| applies(g.network.as_ref(), want.addr)).any(|g| match &g.rule {
             Rule::One { on, spec } => allows(on, spec, want, &mut class_allowed),
-            Rule::Profile(rules) => rules.iter().any(|(on, spec)| allows(on, spec, want, &mut class_allowed)),
+            Rule::Profile { rules, .. } => {
+                rules.iter().any(|(on, spec)| allows(on, spec, want, &mut class_allowed))
+            }
         })
     }
 }
@@ -259,7 +271,8 @@ fn profile(s: &mut Scan<'_>) -> Option<Rule> {
     let name = s.string()?;
     let pool = pool(s);
     let namespace = namespace(s);
-    Some(Rule::Profile(profile_rules(&name, pool, namespace)))
+    let rules = profile_rules(&name, pool, namespace);
+    Some(Rule::Profile { name, rules })
 }
 
 fn spec(s: &mut Scan<'_>) -> Option<Spec> {

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use types::EntityAddr;
 
 use super::ere::Ere;
+use super::osd::OsdCap;
 use super::scan::Scan;
 
 /// A network that a grant is limited to. One that does not parse matches nobody, as in Ceph.
@@ -50,6 +51,11 @@ pub(super) enum Constraint {
     Prefix(String),
     /// POSIX extended, over the whole value.
     Regex(String),
+    /// OSD capabilities that are profiles alone, each with a name that begins so. No text stands for it: the built-in
+    /// profiles alone use it.
+    OsdProfiles(&'static str),
+    /// Not there, or one of these.
+    NoneOr(&'static [&'static str]),
 }
 
 pub(super) type Constraints = BTreeMap<String, Constraint>;
@@ -60,13 +66,18 @@ impl Constraint {
             Self::Equal(want) => want == value,
             Self::Prefix(prefix) => value.starts_with(prefix.as_str()),
             Self::Regex(pattern) => Ere::new(pattern).is_some_and(|re| re.matches_whole(value)),
+            Self::OsdProfiles(prefix) => OsdCap::parse(value).is_ok_and(|cap| cap.is_only_profiles(prefix)),
+            Self::NoneOr(values) => values.contains(&value),
         }
     }
 }
 
 /// Every constrained argument must be present and fit.
 pub(super) fn admits_all(constraints: &Constraints, args: &BTreeMap<String, String>) -> bool {
-    constraints.iter().all(|(key, c)| args.get(key).is_some_and(|value| c.admits(value)))
+    constraints.iter().all(|(key, c)| match args.get(key) {
+        Some(value) => c.admits(value),
+        None => matches!(c, Constraint::NoneOr(_)),
+    })
 }
 
 impl Scan<'_> {

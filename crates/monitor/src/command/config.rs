@@ -89,15 +89,17 @@ fn key_of(who: &str, name: &str) -> Result<String, Reply> {
 fn set(ctx: &mut WriteCtx<'_>) -> Reply {
     let (who, name) = (ctx.args.text_or_empty("who"), normalize(ctx.args.text_or_empty("name")));
     let mut value = ctx.args.text_or_empty("value").to_owned();
-    if !ctx.args.flag("force") && !name.starts_with("mgr/") {
-        let Some(option) = options::find(&name) else {
-            return Reply::error(Errno::EINVAL, format!("unrecognized config option '{name}'"));
-        };
+    let option = options::find(&name);
+    if option.is_none() && !ctx.args.flag("force") && !name.starts_with("mgr/") {
+        return Reply::error(Errno::EINVAL, format!("unrecognized config option '{name}'"));
+    }
+    // Unlike Ceph's, --force sets what is unknown here, never what a known option does not take.
+    if let Some(option) = option {
         value = match option.parse_value(&value) {
             Ok(value) => value,
             Err(e) => return Reply::error(Errno::EINVAL, format!("error parsing value: {e}")),
         };
-        if option.not_by_monitors {
+        if option.not_by_monitors && !ctx.args.flag("force") {
             let text = format!("{name} is special and cannot be stored by the mon");
             return Reply::error(Errno::EINVAL, text);
         }

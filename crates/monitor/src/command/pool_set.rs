@@ -153,7 +153,7 @@ fn set_pg_num(ctx: &WriteCtx<'_>, id: PoolId, p: &mut Pool, n: i64) -> Result<()
     if n == i64::from(p.pg_num_target) {
         return Ok(());
     }
-    let max = ctx.settings.number(ctx.state(), "mon_max_pool_pg_num", 65_536.0) as i64;
+    let max = crate::service::pool::max_pg_num(ctx.settings, ctx.state());
     if n <= 0 || n > max {
         let text = format!(
             "'pg_num' must be greater than 0 and less than or equal to {max} (you may adjust 'mon max pool pg num' \

@@ -112,20 +112,28 @@ impl Monitor {
             return Ok(Route::Described);
         }
         let Some(session) = self.sessions.get(&conn) else { return Err(Reply::from(Errno::EACCES)) };
-        let Some(command) = find(&prefix) else { return self.check_mgr_command(session, &prefix, &args) };
+        let Some(command) = find(&prefix) else { return self.check_mgr_command(session, &prefix, args) };
         if command.flags & flags::OBSOLETE != 0 {
             let text = "command is obsolete; please check usage and/or man page";
             return Err(Reply::error(Errno::EOPNOTSUPP, text));
         }
-        if !session.may_command(command.module, &prefix, &args.as_text(), Access::parse(command.perm)) {
-            return Err(Reply::error(Errno::EACCES, "access denied"));
+        let may = |args: &Args| {
+            session.may_command(command.module, &prefix, &args.as_text(), Access::parse(command.perm))
+        };
+        let denied = || Reply::error(Errno::EACCES, "access denied");
+        // Capabilities see what the handler will see, and nothing beside it.
+        let (command, args) = match fitting(command, &prefix, args) {
+            Ok(fitted) => fitted,
+            Err(error) => return Err(if may(&Args::default()) { bad(error) } else { denied() }),
+        };
+        if !may(&args) {
+            return Err(denied());
         }
-        let (command, args) = fitting(command, &prefix, args).map_err(bad)?;
         let format = Format::parse(args.text("format"))?;
         Ok(Route::Ours(command, args, format))
     }
 
-    fn check_mgr_command(&self, session: &Session, prefix: &str, args: &Args) -> Result<Route, Reply> {
+    fn check_mgr_command(&self, session: &Session, prefix: &str, mut args: Args) -> Result<Route, Reply> {
         let words: Vec<&str> = prefix.split_whitespace().collect();
         let is_it = |sig: &str| {
             sig.split_whitespace().take_while(|w| !w.contains(['=', ','])).eq(words.iter().copied())
@@ -133,9 +141,11 @@ impl Monitor {
         let Some(theirs) = self.state.mgr.commands.iter().find(|c| is_it(&c.cmdstring)) else {
             return Err(Reply::error(Errno::EINVAL, "command not known"));
         };
+        args.keep_named(&theirs.cmdstring);
         if !session.may_command(&theirs.module, prefix, &args.as_text(), Access::parse(&theirs.req_perms)) {
             return Err(Reply::error(Errno::EACCES, "access denied"));
         }
+        // What does not fit the manager refuses itself, in its own words.
         Ok(Route::Manager)
     }
 

@@ -146,10 +146,16 @@ fn erasure_shape(batch: &mut Batch, new: &NewPool<'_>, profile: &str) -> Result<
     Ok(Shape { kind: PoolType::Erasure, rule, size, min_size, stripe_width: code.stripe_width })
 }
 
+/// The most PGs that a pool may have: what the option says, within what a map can carry.
+pub(crate) fn max_pg_num(settings: &Settings, state: &crate::state::State) -> i64 {
+    let most = f64::from(maps::MAX_PG_NUM);
+    settings.number(state, "mon_max_pool_pg_num", 65_536.0).clamp(1.0, most) as i64
+}
+
 /// How many PGs a new pool has, and how many of them are placed apart.
 fn pg_counts(batch: &Batch, settings: &Settings, new: &NewPool<'_>) -> Result<(i64, i64), Refusal> {
     let number = |name: &str, default: f64| settings.number(batch.state(), name, default);
-    let max = number("mon_max_pool_pg_num", 65_536.0) as i64;
+    let max = max_pg_num(settings, batch.state());
     let or_default = |v: i64, name: &str, default: f64| if v == 0 { number(name, default) as i64 } else { v };
     let pg_num = or_default(new.pg_num, "osd_pool_default_pg_num", 32.0);
     let pgp_num = match or_default(new.pgp_num, "osd_pool_default_pgp_num", 0.0) {

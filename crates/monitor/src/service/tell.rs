@@ -47,10 +47,12 @@ impl Monitor {
 
     fn run_tell(&mut self, now: Now, conn: ConnId, m: &MCommand) -> Result<Reply, Reply> {
         let bad = |e: crate::command::CommandError| Reply::error(Errno::EINVAL, e.to_string());
-        let (prefix, args) = Args::parse(&m.cmd).map_err(bad)?;
+        let (prefix, _) = Args::parse(&m.cmd).map_err(bad)?;
         if prefix != "get_command_descriptions" {
             let Some(session) = self.sessions.get(&conn) else { return Err(Reply::from(Errno::EACCES)) };
             let all = Access { read: true, write: true, exec: true };
+            // Capabilities see what the handler will see, and nothing beside it.
+            let args = Request::parse(&m.cmd, TELL).map(|r| r.args).unwrap_or_default();
             let need = if ONLY_READ.contains(&prefix.as_str()) { Access::R } else { all };
             if !session.may_command("mon", &prefix, &args.as_text(), need) {
                 return Err(Reply::error(Errno::EACCES, "access denied"));

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use cephx::{CryptoKey, EntityAuth, METHOD_NONE};
 use maps::MonMap;
 use messages::mon::{MMonCommand, MMonCommandAck};
+use messages::osd::{MOsdBoot, OsdSuperblock};
 use messages::{Header, Message};
 use monitor::{GenesisConfig, Input, Monitor, Output, Settings};
 use types::{
@@ -80,7 +81,14 @@ pub fn settings() -> Settings {
 
 impl World {
     pub fn new() -> Self {
-        let mon = Monitor::new(settings(), Box::new(SeededEntropy(9)), &genesis()).expect("a snapshot");
+        Self::with_options(&[])
+    }
+
+    /// One whose configuration says this as well.
+    pub fn with_options(options: &[(&str, &str)]) -> Self {
+        let mut settings = settings();
+        settings.options.extend(options.iter().map(|(name, value)| ((*name).into(), (*value).into())));
+        let mon = Monitor::new(settings, Box::new(SeededEntropy(9)), &genesis()).expect("a snapshot");
         let mut w = Self { mon, now: at(1), out: Vec::new(), log: Vec::new(), index: 0, next_tid: 0 };
         w.input(Input::Tick);
         w.run();
@@ -204,4 +212,40 @@ impl World {
 
 pub fn kind(name: EntityType) -> u8 {
     name as u8
+}
+
+pub fn uuid(id: i32) -> Fsid {
+    Fsid([id as u8 + 1; 16])
+}
+
+pub fn boot_message(id: i32, w: &World) -> MOsdBoot {
+    let at = |port: i32| AddrVec::single(addr(&format!("v2:127.0.0.1:{}/1", port + id)));
+    let newest_map = w.mon.state().osdmap().epoch;
+    let superblock = OsdSuperblock {
+        cluster_fsid: FSID,
+        whoami: id,
+        osd_fsid: uuid(id),
+        newest_map,
+        ..OsdSuperblock::default()
+    };
+    MOsdBoot {
+        superblock,
+        cluster_addrs: at(7_000),
+        hb_back_addrs: at(7_100),
+        hb_front_addrs: at(7_200),
+        metadata: [("hostname".to_owned(), "h".to_owned())].into(),
+        features: types::features::PACIFIC,
+        ..MOsdBoot::default()
+    }
+}
+
+/// An OSD on a host of its own, created by the administrator that is connected, boots.
+pub fn boot_osd(w: &mut World, id: i32) {
+    let admin = ConnId(1);
+    w.command(admin, &format!(r#"{{"prefix":"osd new","uuid":"{}"}}"#, uuid(id)));
+    let args = format!(r#""args":["host=h{id}","root=default"]"#);
+    w.command(admin, &format!(r#"{{"prefix":"osd crush add","id":{id},"weight":1.0,{args}}}"#));
+    let conn = w.osd(id);
+    let boot = boot_message(id, w);
+    w.send(conn, boot);
 }
