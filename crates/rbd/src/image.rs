@@ -14,6 +14,7 @@ use crate::class;
 use crate::error::{Error, Result};
 use crate::header::{self, Access, Header, Snapshot, feature, flag};
 use crate::layout::Layout;
+use crate::lineage::Lineage;
 use crate::object_map::{self, Map};
 
 /// What happens when another client asks for the lock.
@@ -63,6 +64,8 @@ pub(crate) struct Inner {
     pub read_only: bool,
     pub policy: LockPolicy,
     pub snap_id: Option<u64>,
+    /// This image, and those that were opened on the way to it as to a parent.
+    lineage: Lineage,
     view: RwLock<Arc<View>>,
     /// From reading the header to storing its view, so that an older view never replaces a newer one.
     refreshing: tokio::sync::Mutex<()>,
@@ -136,7 +139,7 @@ impl Image {
             }
             other => other?,
         };
-        Self::open_known(io, name.to_owned(), id, options).await
+        Self::open_known(io, name.to_owned(), id, options, &Lineage::default()).await
     }
 
     /// Opens by id: also what is in the trash.
@@ -146,7 +149,7 @@ impl Image {
     pub async fn open_by_id(io: &IoCtx, id: &str, options: OpenOptions) -> Result<Self> {
         let input = codec::Encode::to_bytes(&id.to_owned());
         let name = class::call(io, class::object::DIRECTORY, "dir_get_name", input).await.unwrap_or_default();
-        Self::open_known(io, name, id.to_owned(), options).await
+        Self::open_known(io, name, id.to_owned(), options, &Lineage::default()).await
     }
 
     pub(crate) fn open_known<'a>(
@@ -154,8 +157,10 @@ impl Image {
         name: String,
         id: String,
         options: OpenOptions,
+        descendants: &'a Lineage,
     ) -> BoxFuture<'a, Result<Self>> {
         Box::pin(async move {
+            let lineage = descendants.with(io, &id)?;
             let read_only = options.read_only || options.snap.is_some() || options.snap_id.is_some();
             let access = Access::of(read_only, options.lock);
             let header = header::read(io, &id, access).await?;
@@ -165,7 +170,7 @@ impl Image {
                     Error::refused(Errno::ENOENT, format!("{name} has no snapshot {snap}"))
                 })?),
             };
-            let view = make_view(io, header, snap_id, None).await?;
+            let view = make_view(io, header, snap_id, &lineage, None).await?;
             let inner = Arc::new(Inner {
                 meta: io.clone(),
                 id,
@@ -173,6 +178,7 @@ impl Image {
                 read_only,
                 policy: options.lock,
                 snap_id,
+                lineage,
                 view: RwLock::new(Arc::new(view)),
                 refreshing: tokio::sync::Mutex::new(()),
                 stale: AtomicBool::new(false),
@@ -267,7 +273,13 @@ impl Image {
 }
 
 /// What a header means for us; the parent of `before` is kept when it is still the parent.
-async fn make_view(io: &IoCtx, header: Header, snap: Option<u64>, before: Option<&View>) -> Result<View> {
+async fn make_view(
+    io: &IoCtx,
+    header: Header,
+    snap: Option<u64>,
+    lineage: &Lineage,
+    before: Option<&View>,
+) -> Result<View> {
     let (size, overlap) = match snap {
         None => (header.size, header.parent_overlap),
         Some(id) => {
@@ -288,7 +300,7 @@ async fn make_view(io: &IoCtx, header: Header, snap: Option<u64>, before: Option
         Some(spec) if overlap > 0 => {
             match before.filter(|b| b.header.parent.as_ref() == Some(spec)).and_then(|b| b.parent.clone()) {
                 Some(parent) => Some(parent),
-                None => Some(open_parent(io, spec).await?),
+                None => Some(open_parent(io, spec, lineage).await?),
             }
         }
         _ => None,
@@ -296,10 +308,10 @@ async fn make_view(io: &IoCtx, header: Header, snap: Option<u64>, before: Option
     Ok(View { layout: header.layout, size, data, overlap, parent, header })
 }
 
-pub(crate) async fn open_parent(io: &IoCtx, spec: &header::Parent) -> Result<Image> {
+async fn open_parent(io: &IoCtx, spec: &header::Parent, lineage: &Lineage) -> Result<Image> {
     let pool = io.cluster().pool_by_id(PoolId(spec.pool)).await?.with_namespace(spec.namespace.clone());
     let options = OpenOptions { read_only: true, snap_id: Some(spec.snap), ..OpenOptions::default() };
-    Image::open_known(&pool, String::new(), spec.image_id.clone(), options).await
+    Image::open_known(&pool, String::new(), spec.image_id.clone(), options, lineage).await
 }
 
 impl Inner {
@@ -321,7 +333,7 @@ impl Inner {
     async fn read_header(&self) -> Result<()> {
         let before = self.view();
         let header = header::read(&self.meta, &self.id, Access::of(self.read_only, self.policy)).await?;
-        let view = make_view(&self.meta, header, self.snap_id, Some(&before)).await?;
+        let view = make_view(&self.meta, header, self.snap_id, &self.lineage, Some(&before)).await?;
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
         Ok(())
     }

@@ -21,6 +21,7 @@ mod header;
 mod image;
 mod io;
 mod layout;
+mod lineage;
 mod lock;
 mod manage;
 mod mark;

@@ -47,6 +47,7 @@ errnos! {
     ENAMETOOLONG = 36 "File name too long",
     ENOSYS = 38 "Function not implemented",
     ENOTEMPTY = 39 "Directory not empty",
+    ELOOP = 40 "Too many levels of symbolic links",
     ENOMSG = 42 "No message of desired type",
     ENODATA = 61 "No data available",
     ENOLINK = 67 "Link has been severed",

@@ -193,7 +193,7 @@ async fn put_cache_over(image: &Image, place: &CachePlace<'_>) -> Result<Cache> 
         );
     }
     let folder = make_folder(place.folder)?;
-    let path = folder.join(format!("{}.cache", image.id()));
+    let path = folder.join(cache_name(image.id())?);
     let mut file = CacheFile::open(&path, &image.identity(), place.size)?;
     let dirty = file.dirty_records();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -221,9 +221,31 @@ async fn put_cache_over(image: &Image, place: &CachePlace<'_>) -> Result<Cache> 
     Ok(Cache::start(file, Arc::new(image.clone()), Timing { linger: place.linger, idle }))
 }
 
+/// The cache's file. The id comes from the cluster, so it must not lead out of the folder.
+fn cache_name(id: &str) -> Result<String> {
+    let is_plain = !id.is_empty() && id.len() <= 128 && id.bytes().all(|b| b.is_ascii_alphanumeric());
+    if !is_plain {
+        bail!("image id {id:?} has other characters than letters and digits: it names no file for a cache");
+    }
+    Ok(format!("{id}.cache"))
+}
+
 /// Nobody else may look into it: caches hold images' bytes.
 fn make_folder(folder: &Path) -> Result<PathBuf> {
     let mut maker = std::fs::DirBuilder::new();
     let made = maker.recursive(true).mode(0o700).create(folder).and_then(|()| folder.canonicalize());
     made.with_context(|| format!("cannot make {}", folder.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_from_the_cluster_leads_out_of_no_folder() {
+        assert_eq!(cache_name("10d8f8a1b2c3").unwrap(), "10d8f8a1b2c3.cache");
+        for id in ["", "../../etc/x", "a/b", ".", "..", "a\0b", "\u{fc}", &"a".repeat(129)] {
+            cache_name(id).unwrap_err();
+        }
+    }
 }
