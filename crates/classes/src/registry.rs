@@ -50,8 +50,7 @@ pub const CLASSES: &[&Class] = &[
 
 /// There is no such class or method: EOPNOTSUPP to the caller.
 ///
-/// An OSD of Ceph says EPERM to a class outside `osd_class_load_list`; ours has no list of what it may load, which is the
-/// list `*` that Ceph's own tests run with.
+/// A class that an OSD must not load is refused before it is looked up here (`osd_class_load_list`, in the `pg` crate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unknown;
 

@@ -131,13 +131,4 @@ messages! {
     MgrDigest(mgr::MMgrDigest),
     MonMgrReport(mgr::MMonMgrReport),
     PgDigest(mgr::MPgDigest),
-    RepOp(osd::RepOp),
-    RepOpReply(osd::RepOpReply),
-    PgQuery(osd::PgQuery),
-    PgInfoNotify(osd::PgInfoNotify),
-    PgLog(osd::PgLog),
-    PgPush(osd::PgPush),
-    PgPushReply(osd::PgPushReply),
-    PgScrub(osd::PgScrub),
-    PgScrubReply(osd::PgScrubReply),
 }

@@ -6,7 +6,6 @@ mod op_build;
 mod op_parse;
 mod opcode;
 mod raw_op;
-mod replication;
 mod reply;
 mod request;
 mod responses;
@@ -20,9 +19,6 @@ pub use op::{
 };
 pub use opcode::{OpCode, flags, op_flags};
 pub use raw_op::{ARG_LEN, OpResult, OsdOp};
-pub use replication::{
-    PgInfoNotify, PgLog, PgPush, PgPushReply, PgQuery, PgScrub, PgScrubReply, RepOp, RepOpReply,
-};
 pub use reply::MOsdOpReply;
 pub use request::{CopySource, MOsdOp, OsdOpHead};
 pub use responses::{

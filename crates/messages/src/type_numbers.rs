@@ -71,13 +71,4 @@ pub const MGR_COMMAND_REPLY: u16 = 0x70a;
 
 /// The first of our own numbers: messages between our daemons only, which no Ceph release has a number for.
 pub const OURS: u16 = 0x7100;
-pub const REP_OP: u16 = OURS;
-pub const REP_OP_REPLY: u16 = OURS + 1;
-pub const PG_QUERY: u16 = OURS + 2;
-pub const PG_INFO_NOTIFY: u16 = OURS + 3;
-pub const PG_LOG: u16 = OURS + 4;
-pub const PG_PUSH: u16 = OURS + 5;
-pub const PG_PUSH_REPLY: u16 = OURS + 6;
-pub const PG_SCRUB: u16 = OURS + 7;
-pub const PG_SCRUB_REPLY: u16 = OURS + 8;
 pub const PG_DIGEST: u16 = OURS + 9;

@@ -1,4 +1,4 @@
-//! What surrounds the cores in a daemon: sockets, timers, block files, the real clock. The only crate that knows tokio.
+//! What surrounds the cores in a daemon: sockets, timers, block files, the real clock. No core knows tokio.
 #![forbid(unsafe_code)]
 
 mod device;

@@ -1,4 +1,4 @@
-//! What the store asks of its medium: reads and writes at byte offsets, a flush, and nothing else.
+//! What the store asks of its medium: reads, writes that may wait for a flush or are durable at once, flushes, and hints.
 
 /// A block device or a file of fixed length. The store opens nothing itself.
 ///
@@ -27,8 +27,7 @@ pub trait Device: Send + Sync {
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError>;
 
     /// Writes the pieces one after the other, starting at `offset` bytes. Pieces may have any length, also none, and be
-    /// more than one system call takes; their sum is a
-    /// multiple of 4 KiB. The default joins them into one buffer.
+    /// more than one system call takes; their sum is a multiple of 4 KiB. The default joins them into one buffer.
     fn write_vectored_at(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
         match pieces {
             [one] => self.write_at(offset, one),

@@ -40,11 +40,11 @@ impl Pg {
         });
         let started = started.max()?;
         let qualifies = |i: &PgInfo| i.last_epoch_started >= started;
-        // A write that not all of these have was never acknowledged; all of them have every acknowledged one.
-        let floor = all().filter(|(_, i)| qualifies(i)).map(|(_, i)| i.last_update).min()?;
+        // All of these have every acknowledged write. What only some of them have may have been acknowledged nowhere; the
+        // furthest log is taken, so nothing that one of them served is given up.
         let rank = |osd: i32, i: &PgInfo| (i.last_update, std::cmp::Reverse(i.log_tail), osd == cx.whoami);
         all()
-            .filter(|(_, i)| qualifies(i) && !i.is_incomplete() && i.last_update >= floor)
+            .filter(|(_, i)| qualifies(i) && !i.is_incomplete())
             .max_by_key(|(osd, i)| rank(*osd, i))
             .map(|(osd, _)| osd)
     }
