@@ -6,6 +6,7 @@ pub mod admin_socket;
 pub mod metadata;
 pub mod mon;
 
+mod devices;
 pub mod listen;
 pub mod mgr;
 pub mod mon_store;
@@ -17,6 +18,7 @@ mod peers;
 mod turn;
 mod twin;
 
+pub use devices::Medium;
 pub use osd_start::StartPlace;
 
 /// Towards the cluster every daemon is a client too.

@@ -18,11 +18,12 @@ use msgr::{ConMode, Limits, Local, Peer, Policy};
 use quorum::{Tuning, Write};
 use runtime::net::{AuthInput, AuthStep, ConnectTo, Gone, Handler, Identity, Messenger, PeerReady};
 use runtime::session::{Method, SharedAuth};
-use runtime::{Clock, LocalSocket, Machine, OsEntropy, Owner, Twin};
+use runtime::{Clock, LocalSocket, Machine, OsEntropy, Owner};
 use tokio::sync::{oneshot, watch};
 use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType, Fsid};
 
 use crate::admin_socket::{self, AdminSocketAt, Commands};
+use crate::devices::Medium;
 use crate::mon_store::MonStore;
 
 /// How to start a monitor.
@@ -42,8 +43,7 @@ pub struct MonConfig {
     pub founding: Option<(Vec<String>, Bytes)>,
     /// The cluster that the store has to belong to, when that is known.
     pub cluster: Option<Fsid>,
-    /// A bad medium under the store, for tests.
-    pub twin: Option<Twin>,
+    pub medium: Medium,
 }
 
 /// How a monitor ends by itself.
@@ -80,7 +80,7 @@ const LINK_RETRY: Duration = Duration::from_millis(100);
 impl Mon {
     /// Opens the store and listens. Clients are served as soon as there is a quorum.
     pub async fn start(config: MonConfig) -> Result<Self> {
-        let store = MonStore::open_on(&config.store, config.twin, &config.settings.name, &mut OsEntropy)?;
+        let store = MonStore::open_on(&config.store, config.medium, &config.settings.name, &mut OsEntropy)?;
         let start = store.recover().context("the monitor's store is refused")?;
         let clock = Clock::start();
         let messenger = Messenger::new(local(0), Limits::default(), clock);

@@ -6,7 +6,6 @@
 //! 3. The format changes in the same transaction as what is stored in it.
 
 use std::fs::{OpenOptions, Permissions};
-use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
@@ -14,9 +13,10 @@ use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use codec::crc32c;
 use quorum::{Entry, HardState, MemberId, Membership, Payload, Snapshot, Start, Write, stored};
-use redb::{Database, ReadableDatabase, StorageBackend, TableDefinition, WriteTransaction};
-use runtime::{Twin, TwinFile};
+use redb::{Database, ReadableDatabase, TableDefinition, WriteTransaction};
 use types::Entropy;
+
+use crate::devices::Medium;
 
 /// Index to record.
 const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
@@ -52,17 +52,13 @@ impl MonStore {
 
     /// Opens a store; `name` is the monitor's, for stores of the older form.
     pub fn open(path: &Path, name: &str, entropy: &mut dyn Entropy) -> Result<Self> {
-        Self::open_on(path, None, name, entropy)
+        Self::open_on(path, Medium::default(), name, entropy)
     }
 
-    /// The same on a bad medium, for tests.
-    pub fn open_on(path: &Path, twin: Option<Twin>, name: &str, entropy: &mut dyn Entropy) -> Result<Self> {
+    /// The same, on a bad medium where tests have one.
+    pub fn open_on(path: &Path, medium: Medium, name: &str, entropy: &mut dyn Entropy) -> Result<Self> {
         keep_private(path);
-        let db = match twin {
-            None => Database::open(path).map_err(anyhow::Error::from),
-            Some(twin) => open_twin(path, twin),
-        };
-        let db = db.with_context(|| format!("cannot open {}", path.display()))?;
+        let db = open_database(path, medium).with_context(|| format!("cannot open {}", path.display()))?;
         let store = Self { db };
         let format = store.meta("format")?;
         if format == ALONE.to_le_bytes() {
@@ -133,34 +129,53 @@ impl MonStore {
     }
 }
 
-/// A database on a bad medium.
-#[derive(Debug)]
-struct TwinBackend(TwinFile);
-
-fn open_twin(path: &Path, twin: Twin) -> Result<Database> {
-    let file = OpenOptions::new().read(true).write(true).open(path)?;
-    Ok(Database::builder().create_with_backend(TwinBackend(TwinFile::new(file, twin)))?)
+fn open_database(path: &Path, medium: Medium) -> Result<Database> {
+    #[cfg(feature = "test-medium")]
+    if let Some(twin) = medium.twin {
+        return bad_medium::open_database(path, twin);
+    }
+    let Medium { .. } = medium;
+    Ok(Database::open(path)?)
 }
 
-impl StorageBackend for TwinBackend {
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
+#[cfg(feature = "test-medium")]
+mod bad_medium {
+    use std::fs::OpenOptions;
+    use std::io;
+    use std::path::Path;
+
+    use anyhow::Result;
+    use redb::{Database, StorageBackend};
+    use runtime::{Twin, TwinFile};
+
+    #[derive(Debug)]
+    struct Backend(TwinFile);
+
+    pub(super) fn open_database(path: &Path, twin: Twin) -> Result<Database> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Database::builder().create_with_backend(Backend(TwinFile::new(file, twin)))?)
     }
 
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.0.read(offset, out)
-    }
+    impl StorageBackend for Backend {
+        fn len(&self) -> io::Result<u64> {
+            self.0.len()
+        }
 
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
-    }
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.0.read(offset, out)
+        }
 
-    fn sync_data(&self) -> io::Result<()> {
-        self.0.sync()
-    }
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.0.set_len(len)
+        }
 
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write(offset, data)
+        fn sync_data(&self) -> io::Result<()> {
+            self.0.sync()
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.0.write(offset, data)
+        }
     }
 }
 
@@ -211,6 +226,7 @@ fn unpack(row: &[u8]) -> Option<(u64, Bytes)> {
 
 #[cfg(test)]
 mod tests {
+    use runtime::Twin;
     use types::SeededEntropy;
 
     use super::*;
@@ -283,8 +299,8 @@ mod tests {
         let (_dir, path, _) = made();
         let mut index = 0;
         for life in 0..30 {
-            let twin = Some(Twin { power_loss: Some(life), ..Twin::default() });
-            let store = MonStore::open_on(&path, twin, "a", &mut SeededEntropy(life)).expect("opened");
+            let medium = Medium { twin: Some(Twin { power_loss: Some(life), ..Twin::default() }) };
+            let store = MonStore::open_on(&path, medium, "a", &mut SeededEntropy(life)).expect("opened");
             let start = store.recover().expect("recovered");
             assert_eq!(start.entries.last().map_or(0, |e| e.index), index, "life {life}");
             for _ in 0..1 + life % 4 {

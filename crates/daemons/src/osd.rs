@@ -17,12 +17,13 @@ use messages::wire::WireMessage;
 use msgr::{Limits, Local, Policy};
 use pg::{Input, OsdConfig, OsdCore, Output, PeerInfo};
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
-use runtime::{Clock, FileDevice, HostFiles, LocalSocket, Machine, Owner, TwinDevice};
+use runtime::{Clock, HostFiles, LocalSocket, Machine, Owner, Seal};
 use store::{Checkpoint, CheckpointDone, Commit, Device, Options, Store, StoreError};
 use tokio::sync::{Notify, oneshot, watch};
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Fsid, OsdId};
 
 use crate::admin_socket::{self, AdminSocketAt, Commands};
+use crate::devices::{Devices, Medium};
 use crate::listen::ListenAt;
 use crate::numa::NumaOf;
 use crate::osd_start::{StartPlace, Startup, Step};
@@ -50,8 +51,7 @@ pub struct OsdSettings {
     pub place: Option<StartPlace>,
     /// The cluster that it has to belong to, when that is known.
     pub cluster: Option<Fsid>,
-    /// A bad medium in place of the device itself, for tests.
-    pub twin: Option<runtime::Twin>,
+    pub medium: Medium,
     /// Whether no other daemon is served by the threads of this process.
     pub only_daemon: bool,
 }
@@ -67,6 +67,8 @@ struct Shell {
     auth: Arc<SharedAuth>,
     session: Arc<MonSession>,
     owner: OnceLock<Owner<OsdMachine>>,
+    /// Of the device: a failed OSD writes nothing more.
+    seal: Seal,
     failed: watch::Sender<Option<String>>,
     stopped: Notify,
     /// Commands from the admin socket that the core has not answered, by number.
@@ -82,7 +84,7 @@ struct Asked {
 impl Osd {
     /// Opens the store, listens, and begins to look for a monitor.
     pub async fn start(settings: OsdSettings) -> Result<Self> {
-        let (device, store) = open_store(&settings)?;
+        let (devices, store) = open_store(&settings)?;
         let (fsid, bytes) = (store.identity().fsid, store.statfs().total_bytes);
         let numa = numa_of(&settings);
         let startup = Startup::new(settings.id, fsid, bytes, settings.place, settings.local.clone());
@@ -96,6 +98,7 @@ impl Osd {
             auth: Arc::clone(&settings.auth),
             session: Arc::clone(&session),
             owner: OnceLock::new(),
+            seal: devices.seal.clone(),
             failed: watch::Sender::new(None),
             stopped: Notify::new(),
             asked: Mutex::default(),
@@ -122,14 +125,14 @@ impl Osd {
             numa: Some(numa),
             shell: Arc::downgrade(&shell),
             commits: Committer::new(
-                Arc::clone(&device),
-                spawn_worker("osd-commit", &device, &shell, |job: Commit, dev| {
+                Arc::clone(&devices.commits),
+                spawn_worker("osd-commit", &devices.commits, &shell, |job: Commit, dev| {
                     Event::Committed(timed(job, dev))
                 })?,
                 settings.only_daemon,
             ),
-            checkpoints: spawn_worker("osd-checkpoint", &device, &shell, |job: Checkpoint, dev| {
-                Event::Checkpointed(job.execute(dev))
+            checkpoints: spawn_worker("osd-checkpoint", &devices.checkpoints, &shell, |job, dev| {
+                Event::Checkpointed(Checkpoint::execute(job, dev))
             })?,
             committing: false,
             checkpointing: false,
@@ -178,23 +181,17 @@ fn numa_of(settings: &OsdSettings) -> NumaOf {
 }
 
 /// The OSD's device and the store on it, which must be of the right cluster.
-fn open_store(settings: &OsdSettings) -> Result<(Arc<dyn Device>, Store)> {
+fn open_store(settings: &OsdSettings) -> Result<(Devices, Store)> {
     let block = settings.block.display();
-    let device: Arc<dyn Device> = match settings.twin {
-        None => Arc::new(FileDevice::open(&settings.block).with_context(|| format!("cannot open {block}"))?),
-        Some(twin) => {
-            let device = TwinDevice::open(&settings.block, twin);
-            Arc::new(device.with_context(|| format!("cannot open {block}"))?)
-        }
-    };
-    let store = Store::open(Arc::clone(&device), settings.store)
+    let devices = Devices::open(&settings.block, settings.medium)?;
+    let store = Store::open(Arc::clone(&devices.store), settings.store)
         .with_context(|| format!("the store on {block} cannot be opened"))?;
     let theirs = store.identity().fsid;
     match settings.cluster {
         Some(ours) if ours != theirs => {
             bail!("{block} belongs to another cluster: {theirs} instead of {ours}")
         }
-        _ => Ok((device, store)),
+        _ => Ok((devices, store)),
     }
 }
 
@@ -249,6 +246,7 @@ impl Shell {
     }
 
     fn fail(&self, why: String) {
+        self.seal.close();
         self.failed.send_if_modified(|known| known.is_none() && known.replace(why).is_none());
     }
 }

@@ -15,7 +15,6 @@ use daemons::auth::{Method, SharedAuth};
 use daemons::mgr::{Mgr, MgrEnd, MgrSettings};
 use daemons::mon::{Mon, MonConfig, MonEnd};
 use daemons::osd::{Osd, OsdSettings};
-use runtime::Twin;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use types::{AddrVec, AuthName, EntityAddr, EntityType, OsdId};
@@ -433,17 +432,6 @@ impl Running {
     }
 }
 
-/// The bad medium that tests put under the stores; see `runtime::Twin`.
-fn twin() -> Result<Option<Twin>> {
-    let text = std::env::var("LOLIGO_TWIN").unwrap_or_default();
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let twin = Twin::parse(&text).map_err(|e| anyhow::anyhow!("LOLIGO_TWIN: {e}"))?;
-    tracing::warn!("LOLIGO_TWIN={text}: the stores are on a bad medium, for tests");
-    Ok(Some(twin))
-}
-
 async fn start_osd(place: &Place, id: OsdId, only_daemon: bool) -> Result<Osd> {
     let block = place.data.join("block");
     if !block.exists() {
@@ -473,7 +461,7 @@ async fn start_osd(place: &Place, id: OsdId, only_daemon: bool) -> Result<Osd> {
         // `up` has placed its OSDs, and leaves them where they are moved to.
         place: place.folder.is_none().then_some(start),
         cluster: place.fsid,
-        twin: twin()?,
+        medium: daemons::Medium::chosen()?,
         only_daemon,
     };
     Osd::start(settings).await
@@ -499,7 +487,7 @@ async fn start_mon(
         admin_socket: AdminSocketAt::of(&place.values()),
         founding,
         cluster: place.fsid,
-        twin: twin()?,
+        medium: daemons::Medium::chosen()?,
     };
     Mon::start(config).await
 }

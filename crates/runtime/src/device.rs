@@ -3,10 +3,10 @@
 use std::fs::{File, OpenOptions};
 use std::io::IoSlice;
 use std::num::NonZeroU64;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::buffer::spare_capacity;
 use rustix::fs::{Advice, FlockOperation, OFlags, flock};
@@ -17,12 +17,22 @@ use store::{Device, DeviceError, DeviceOp};
 /// once (a log record, read again only after a crash) goes past the page cache where the file system can do that, in one
 /// call: nothing of it is written back a second time, and a checkpoint's pages do not have to be written with it.
 ///
-/// The file is locked while open, so that two processes never use one store.
+/// The file is locked while any handle of it is open, so that a store is never used twice at a time, by two processes or
+/// by two lives of an OSD in one.
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
     len: u64,
     direct: Option<Direct>,
+    shared: Arc<Shared>,
+}
+
+/// What all handles of a device have together.
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    /// Has the lock.
+    locked: File,
 }
 
 /// The same file opened without the page cache, and an aligned buffer.
@@ -54,25 +64,54 @@ impl FileDevice {
         Self::lock(file, path)
     }
 
-    /// Opens a file or a block device for reading and writing.
+    /// Opens a file or a block device for reading and writing. What is read from now on is what the medium has.
     pub fn open(path: &Path) -> std::io::Result<Self> {
-        Self::lock(OpenOptions::new().read(true).write(true).open(path)?, path)
+        let device = Self::lock(OpenOptions::new().read(true).write(true).open(path)?, path)?;
+        device.drop_cache();
+        Ok(device)
+    }
+
+    /// A handle for another thread: the file opened once more, because a failure to write back is told once to each opening
+    /// of the file, and to a `dup` of it not again.
+    pub fn another(&self) -> std::io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(&self.shared.path)?;
+        let (mine, theirs) = (self.shared.locked.metadata()?, file.metadata()?);
+        if (mine.dev(), mine.ino()) != (theirs.dev(), theirs.ino()) {
+            return Err(std::io::Error::other("another file stands in its place"));
+        }
+        Self::with(file, Arc::clone(&self.shared))
+    }
+
+    /// After a failure to write back, the page cache goes on showing what never reached the medium, as if it had.
+    fn drop_cache(&self) {
+        if let Err(error) = self.file.sync_data() {
+            let path = self.shared.path.display();
+            tracing::warn!(%error, "{path}: what was written before it was opened did not all reach the medium");
+        }
+        let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
     }
 
     fn lock(file: File, path: &Path) -> std::io::Result<Self> {
         flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| std::io::Error::other("in use by another process"))?;
+            .map_err(|_| std::io::Error::other("in use"))?;
+        let shared = Shared { path: path.to_owned(), locked: file.try_clone()? };
+        Self::with(file, Arc::new(shared))
+    }
+
+    fn with(file: File, shared: Arc<Shared>) -> std::io::Result<Self> {
         // Seeking finds the length of block devices too, whose metadata says 0.
         let len = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))?;
+        let path = &shared.path;
         let flags = OFlags::DIRECT.bits() as i32;
         let direct = OpenOptions::new().write(true).custom_flags(flags).open(path).ok();
         let buffer = Mutex::new(Vec::new());
         let direct = direct.map(|file| Direct { file, buffer, refused: AtomicBool::new(false) });
-        Ok(Self { file, len, direct })
+        Ok(Self { file, len, direct, shared })
     }
 
-    /// Another handle of the file.
-    pub(crate) fn handle(&self) -> std::io::Result<File> {
+    /// The file itself, for the test medium.
+    #[cfg(feature = "test-medium")]
+    pub(crate) fn file(&self) -> std::io::Result<File> {
         self.file.try_clone()
     }
 
@@ -372,7 +411,10 @@ mod tests {
         assert!(matches!(dev.write_at(8000, &[0; 4096]), Err(DeviceError::OutOfRange { .. })));
         assert!(FileDevice::create(&path, 8192).is_err(), "an existing file is not overwritten");
         assert!(FileDevice::open(&path).is_err(), "locked while open");
+        let other = dev.another().expect("another handle");
         drop(dev);
+        assert!(FileDevice::open(&path).is_err(), "locked by any handle");
+        drop(other);
         assert_eq!(FileDevice::open(&path).expect("opens").len(), 8192);
     }
 }

@@ -7,7 +7,9 @@ pub mod net;
 mod numa;
 mod outside;
 mod owner;
+mod seal;
 pub mod session;
+#[cfg(feature = "test-medium")]
 mod twin;
 
 pub use device::FileDevice;
@@ -15,4 +17,6 @@ pub use local::{Asked, LocalHandler, LocalSocket};
 pub use numa::{HostFiles, NumaPlace, NumaWish};
 pub use outside::{Clock, OsEntropy};
 pub use owner::{Machine, Owner};
+pub use seal::{Seal, Sealed};
+#[cfg(feature = "test-medium")]
 pub use twin::{Twin, TwinDevice, TwinFile};

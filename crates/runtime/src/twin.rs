@@ -4,9 +4,13 @@
 //! memory until it is synced, but for a random part of its sectors, which reaches the file at once: what a kill leaves is what
 //! a disk without a battery leaves, some sectors new and some old, in any order.
 //!
+//! A failure to write back is that of Linux: what was held never reaches the file, reads go on showing it, each handle
+//! that was open is told of it once, by its next sync, and later syncs succeed. Source: Linux' lib/errseq.c.
+//!
 //! Invariants:
 //! 1. A read gives what was written last.
-//! 2. When a sync returns, everything whose write had returned before it began is in the file.
+//! 2. When a sync returns without an error, everything whose write had returned before it began is in the file, but for
+//!    what a failure took that this handle was told of earlier.
 //! 3. A sector that is held is newer than the file's.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +18,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use store::{Device, DeviceError, DeviceOp};
@@ -34,10 +39,12 @@ pub struct Twin {
     pub power_loss: Option<u64>,
     /// Added to each read, write and sync.
     pub delay: Duration,
+    /// The sync, counted from 1 over all handles, at which the write-back fails; `None`: it never does.
+    pub fail_sync: Option<u64>,
 }
 
 impl Twin {
-    /// From text such as `power-loss=7,delay-ms=20`.
+    /// From text such as `power-loss=7,delay-ms=20,fail-sync=100`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut twin = Self::default();
         for word in text.split(',').filter(|w| !w.is_empty()) {
@@ -46,7 +53,8 @@ impl Twin {
             match name {
                 "power-loss" => twin.power_loss = Some(number),
                 "delay-ms" => twin.delay = Duration::from_millis(number),
-                _ => return Err(format!("there is no {name:?}; there are power-loss and delay-ms")),
+                "fail-sync" => twin.fail_sync = Some(number),
+                _ => return Err(format!("there is no {name:?}; there are power-loss, delay-ms, fail-sync")),
             }
         }
         Ok(twin)
@@ -59,26 +67,57 @@ pub struct TwinFile {
     file: File,
     delay: Duration,
     /// `None`: nothing is held.
-    held: Option<Mutex<Held>>,
+    held: Option<Arc<Mutex<Held>>>,
+    /// Failures that this handle was told of.
+    told: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Held {
     /// By number. The last one of a file may be short.
     sectors: BTreeMap<u64, Vec<u8>>,
-    dice: SeededEntropy,
+    /// What a failure took, as reads show it.
+    ghosts: BTreeMap<u64, Vec<u8>>,
+    /// `None`: all is held until it is synced.
+    dice: Option<SeededEntropy>,
+    syncs: u64,
+    fail_sync: Option<u64>,
+    failures: u64,
 }
 
 impl TwinFile {
     pub fn new(file: File, twin: Twin) -> Self {
         // Each life of a process loses something else.
         let dice = twin.power_loss.map(|seed| SeededEntropy(seed ^ u64::from(std::process::id()) << 32));
-        let held = dice.map(|dice| Mutex::new(Held { sectors: BTreeMap::new(), dice }));
-        Self { file, delay: twin.delay, held }
+        let held = Held {
+            sectors: BTreeMap::new(),
+            ghosts: BTreeMap::new(),
+            dice,
+            syncs: 0,
+            fail_sync: twin.fail_sync,
+            failures: 0,
+        };
+        let is_bad = twin.power_loss.is_some() || twin.fail_sync.is_some();
+        let held = is_bad.then(|| Arc::new(Mutex::new(held)));
+        Self { file, delay: twin.delay, held, told: AtomicU64::new(0) }
+    }
+
+    /// The file opened once more, by `file`.
+    pub fn another(&self, file: File) -> Self {
+        let failures = self.held().map_or(0, |held| held.failures);
+        Self { file, delay: self.delay, held: self.held.clone(), told: AtomicU64::new(failures) }
     }
 
     fn held(&self) -> Option<MutexGuard<'_, Held>> {
         self.held.as_ref().map(|held| held.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Tells this handle of a failure that it was not told of.
+    fn tell(&self, held: &Held) -> io::Result<()> {
+        match self.told.swap(held.failures, Ordering::SeqCst) < held.failures {
+            true => Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())),
+            false => Ok(()),
+        }
     }
 
     fn wait(&self) {
@@ -97,7 +136,8 @@ impl TwinFile {
         self.file.read_exact_at(out, offset)?;
         let Some(held) = held else { return Ok(()) };
         let end = offset + out.len() as u64;
-        for (number, bytes) in held.sectors.range(offset / SECTOR..end.div_ceil(SECTOR)) {
+        let sectors = || offset / SECTOR..end.div_ceil(SECTOR);
+        for (number, bytes) in held.ghosts.range(sectors()).chain(held.sectors.range(sectors())) {
             let at = number * SECTOR;
             let (from, to) = (at.max(offset), (at + bytes.len() as u64).min(end));
             let place = out.get_mut((from - offset) as usize..(to.max(from) - offset) as usize);
@@ -123,7 +163,8 @@ impl TwinFile {
         if let Some(mut held) = self.held() {
             let numbers = offset / SECTOR..(offset + data.len() as u64).div_ceil(SECTOR);
             let numbers: Vec<u64> = held.sectors.range(numbers).map(|(number, _)| *number).collect();
-            held.pass(&self.file, numbers)?;
+            held.sync(&self.file, numbers)?;
+            self.tell(&held)?;
         }
         self.file.sync_data()
     }
@@ -132,7 +173,8 @@ impl TwinFile {
         self.wait();
         if let Some(mut held) = self.held() {
             let all = held.sectors.keys().copied().collect();
-            held.pass(&self.file, all)?;
+            held.sync(&self.file, all)?;
+            self.tell(&held)?;
         }
         self.file.sync_data()
     }
@@ -148,6 +190,7 @@ impl TwinFile {
     /// A file's length is not held back.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
         if let Some(mut held) = self.held() {
+            held.ghosts.split_off(&(len / SECTOR));
             let cut = held.sectors.split_off(&(len / SECTOR));
             if let Some(last) = cut.get(&(len / SECTOR)).filter(|_| len % SECTOR != 0) {
                 let keep = last.iter().take((len % SECTOR) as usize).copied().collect();
@@ -159,19 +202,35 @@ impl TwinFile {
 }
 
 impl Held {
+    fn draw(&mut self) -> u64 {
+        self.dice.as_mut().map_or(2, |dice| dice.next_u64())
+    }
+
     fn chance(&mut self) -> bool {
-        self.dice.next_u64() & 1 == 1
+        self.draw() & 1 == 1
+    }
+
+    /// Writes these sectors back, or loses all that is held when it is time for that.
+    fn sync(&mut self, file: &File, numbers: Vec<u64>) -> io::Result<()> {
+        self.syncs += 1;
+        if Some(self.syncs) != self.fail_sync {
+            return self.pass(file, numbers);
+        }
+        self.failures += 1;
+        self.ghosts.append(&mut self.sectors);
+        Ok(())
     }
 
     fn write(&mut self, file: &File, offset: u64, data: &[u8]) -> io::Result<()> {
         // Some writes reach the medium whole, some not at all, and some in part.
-        let fate = self.dice.next_u64() % 3;
+        let fate = self.draw() % 3;
         let (mut at, mut rest) = (offset, data);
         while !rest.is_empty() {
             let number = at / SECTOR;
             let room = (SECTOR - at % SECTOR) as usize;
             let (piece, behind) = rest.split_at(room.min(rest.len()));
             let sector = self.merged(file, number, (at % SECTOR) as usize, piece)?;
+            self.ghosts.remove(&number);
             if fate == 0 || fate == 1 && self.chance() {
                 file.write_all_at(&sector, number * SECTOR)?;
                 self.sectors.remove(&number);
@@ -182,7 +241,7 @@ impl Held {
         }
         while self.sectors.len() > MAX_HELD {
             let some = self.sectors.keys().copied().collect::<Vec<u64>>();
-            let some = some.into_iter().filter(|_| self.dice.next_u64() & 1 == 1).collect();
+            let some = some.into_iter().filter(|_| self.dice.is_none() || self.chance()).collect();
             self.pass(file, some)?;
         }
         Ok(())
@@ -193,7 +252,7 @@ impl Held {
         if from == 0 && piece.len() as u64 == SECTOR {
             return Ok(piece.to_vec());
         }
-        let mut sector = match self.sectors.get(&number) {
+        let mut sector = match self.sectors.get(&number).or_else(|| self.ghosts.get(&number)) {
             Some(held) => held.clone(),
             None => {
                 let mut old = vec![0; SECTOR as usize];
@@ -220,7 +279,7 @@ impl Held {
     /// Gives held sectors to the file, in any order.
     fn pass(&mut self, file: &File, mut numbers: Vec<u64>) -> io::Result<()> {
         while !numbers.is_empty() {
-            let at = (self.dice.next_u64() % numbers.len() as u64) as usize;
+            let at = (self.draw() % numbers.len() as u64) as usize;
             let number = numbers.swap_remove(at);
             if let Some(sector) = self.sectors.get(&number) {
                 file.write_all_at(sector, number * SECTOR)?;
@@ -238,15 +297,22 @@ pub struct TwinDevice {
     inner: FileDevice,
     file: TwinFile,
     /// What was announced and has come, as offsets of blocks: a disk serves what it knows of side by side.
-    at_hand: Mutex<BTreeSet<u64>>,
+    at_hand: Arc<Mutex<BTreeSet<u64>>>,
 }
 
 impl TwinDevice {
     /// Opens a file or a block device as [`FileDevice::open`] does.
     pub fn open(path: &Path, twin: Twin) -> io::Result<Self> {
         let inner = FileDevice::open(path)?;
-        let file = TwinFile::new(inner.handle()?, twin);
-        Ok(Self { inner, file, at_hand: Mutex::default() })
+        let file = TwinFile::new(inner.file()?, twin);
+        Ok(Self { inner, file, at_hand: Arc::default() })
+    }
+
+    /// A handle for another thread.
+    pub fn another(&self) -> io::Result<Self> {
+        let inner = self.inner.another()?;
+        let file = self.file.another(inner.file()?);
+        Ok(Self { inner, file, at_hand: Arc::clone(&self.at_hand) })
     }
 
     /// Whether all of a range was announced; each announcement is good for one read.
@@ -371,6 +437,26 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_to_write_back_is_told_once_to_each_handle_and_reads_hide_it() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let one = TwinFile::new(file(&dir), Twin { fail_sync: Some(2), ..Twin::default() });
+        let two = one.another(file(&dir));
+        one.write(0, &[1; 1_024]).expect("written");
+        one.sync().expect("the first sync works");
+        one.write(0, &[2; 512]).expect("written");
+        two.write(512, &[3; 512]).expect("written");
+        assert_eq!(two.sync().expect_err("the second fails").raw_os_error(), Some(5));
+        assert!(two.sync().is_ok(), "it was told");
+        let mut back = [0; 1_024];
+        two.read(0, &mut back).expect("read");
+        assert!(back[..512] == [2; 512] && back[512..] == [3; 512], "reads show what was written");
+        file(&dir).read_exact_at(&mut back, 0).expect("read");
+        assert!(back == [1; 1_024], "the medium has neither");
+        assert!(one.sync().is_err(), "each handle is told");
+        assert!(one.another(file(&dir)).sync().is_ok(), "not one that was opened later");
+    }
+
+    #[test]
     fn a_file_that_shrinks_and_grows_reads_as_zeros_there() {
         let dir = tempfile::tempdir().expect("tempdir");
         let twin = TwinFile::new(file(&dir), Twin { power_loss: Some(2), ..Twin::default() });
@@ -388,8 +474,8 @@ mod tests {
     #[test]
     fn settings_are_words() {
         assert_eq!(Twin::parse(""), Ok(Twin::default()));
-        let want = Twin { power_loss: Some(7), delay: Duration::from_millis(20) };
-        assert_eq!(Twin::parse("power-loss=7,delay-ms=20"), Ok(want));
+        let want = Twin { power_loss: Some(7), delay: Duration::from_millis(20), fail_sync: Some(9) };
+        assert_eq!(Twin::parse("power-loss=7,delay-ms=20,fail-sync=9"), Ok(want));
         for bad in ["power-loss", "delay-ms=x", "speed=1"] {
             assert!(Twin::parse(bad).is_err(), "{bad}");
         }

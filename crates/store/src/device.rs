@@ -5,6 +5,9 @@
 /// Assumed of the medium: a write that returned is seen by later reads; a flush that returned makes every write that
 /// returned before the flush began survive power loss; without a flush each 512-byte sector of a write is kept or lost
 /// on its own, in any order. Offsets and lengths are multiples of 4 KiB in every call the store makes.
+///
+/// Threads that flush have a handle each: a failure to write back is told to every handle that flushes behind it, not
+/// only to the first.
 pub trait Device: Send + Sync {
     /// Fills `buf` from `offset` bytes.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError>;
@@ -81,4 +84,7 @@ pub enum DeviceError {
     /// A range past the end of the device.
     #[error("device {op:?} at {offset} of {len} bytes is past the end")]
     OutOfRange { op: DeviceOp, offset: u64, len: u64 },
+    /// An earlier write or flush failed, perhaps another thread's: what is durable is unknown.
+    #[error("device {op:?} refused: the device is closed, for an earlier write or flush failed")]
+    Closed { op: DeviceOp },
 }

@@ -15,7 +15,7 @@ pub enum StoreError {
     Full { needed_bytes: u64, available_bytes: u64 },
     /// The device failed a call.
     #[error(transparent)]
-    Device(#[from] DeviceError),
+    Device(DeviceError),
     /// An earlier write or flush failed, so what is durable is unknown: the store does no further work until reopened.
     #[error("stopped after an earlier failure of the device")]
     Stopped,
@@ -81,6 +81,16 @@ pub enum Misuse {
     BadKey,
     #[error("a commit or checkpoint that was not handed out")]
     WrongJob,
+}
+
+impl From<DeviceError> for StoreError {
+    /// Nothing is known to be wrong with an object that a closed device does not read: it must not be repaired.
+    fn from(error: DeviceError) -> Self {
+        match error {
+            DeviceError::Closed { .. } => Self::Stopped,
+            DeviceError::Io { .. } | DeviceError::OutOfRange { .. } => Self::Device(error),
+        }
+    }
 }
 
 impl StoreError {

@@ -40,6 +40,9 @@ const LAYERS: &[(&str, Option<u8>)] = &[
     ("xtask", None),
 ];
 
+/// Features that put faults into a program. Only tests and development tools turn them on.
+const FAULTS: &[&str] = &["test-medium", "planted"];
+
 /// The highest layer whose crates do no IO.
 const LAST_CORE_LAYER: u8 = 6;
 
@@ -69,6 +72,10 @@ pub fn run(root: &Path) -> Result<()> {
             continue;
         };
         check_layers(&mut report, name, dir, *layer)?;
+        if layer.is_some() {
+            let manifest = fs::read_to_string(dir.join("Cargo.toml"))?;
+            report.problems.extend(faults_in_product(&manifest).map(|what| format!("crates/{name}: {what}")));
+        }
         for file in rust_files(dir)? {
             let shown = file.strip_prefix(root).unwrap_or(&file).display().to_string();
             let text = fs::read_to_string(&file)?;
@@ -188,6 +195,24 @@ fn check_layers(report: &mut Report, name: &str, dir: &Path, layer: Option<u8>) 
     Ok(())
 }
 
+/// What in a manifest puts faults into the product: a default feature, or a dependency that is not a test's. A feature may
+/// turn on the one of the same name elsewhere.
+fn faults_in_product(manifest: &str) -> impl Iterator<Item = String> {
+    let mut section = "";
+    manifest.lines().filter_map(move |line| {
+        if line.starts_with('[') {
+            section = line;
+        }
+        let fault = FAULTS.iter().find(|fault| line.contains(&format!("{fault}\"")))?;
+        let is_product = match section {
+            "[dev-dependencies]" => false,
+            "[features]" => !line.starts_with(&format!("{fault} = ")),
+            _ => !line.starts_with("required-features"),
+        };
+        is_product.then(|| format!("the feature {fault} gets into the product: {line}"))
+    })
+}
+
 fn check_file(report: &mut Report, shown: &str, text: &str) {
     if !text.starts_with("//!") && !text.starts_with("#!/") {
         report.problem(format!("{shown}: does not open with a //! sentence on its purpose"));
@@ -274,7 +299,19 @@ fn check_architecture(report: &mut Report, root: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::functions;
+    use super::{faults_in_product, functions};
+
+    #[test]
+    fn faults_are_for_tests_and_tools_alone() {
+        let found = |manifest: &str| faults_in_product(manifest).count();
+        let fine = "[dependencies]\na = \"1\"\n[features]\nplanted = [\"a/planted\"]\n\
+                    [dev-dependencies]\na = { features = [\"planted\"] }\n\
+                    [[test]]\nrequired-features = [\"test-medium\"]\n";
+        assert_eq!(found(fine), 0);
+        assert_eq!(found("[features]\nplanted = []\ndefault = [\"planted\"]\n"), 1);
+        assert_eq!(found("[features]\nfast = [\"runtime/test-medium\"]\n"), 1);
+        assert_eq!(found("[dependencies]\npg = { workspace = true, features = [\"planted\"] }\n"), 1);
+    }
 
     #[test]
     fn counts_the_lines_of_a_function() {
