@@ -156,6 +156,9 @@ fn choose_id(ctx: &WriteCtx<'_>, uuid: Option<Fsid>) -> Result<Chosen, Reply> {
 
 fn make(ctx: &mut WriteCtx<'_>, id: i32, uuid: Fsid) {
     let map = ctx.osdmap_mut();
+    // Another OSD may have had the number: what PGs remember of that one is not on this disk.
+    let used_again = id < map.max_osd() && !map.exists(id);
+    let epoch = map.epoch;
     if id >= map.max_osd() {
         map.set_max_osd(usize::try_from(id).unwrap_or(0) + 1);
     }
@@ -164,6 +167,9 @@ fn make(ctx: &mut WriteCtx<'_>, id: i32, uuid: Fsid) {
     if let Some(o) = edit::osd_mut(map, id) {
         o.state = o.state & !osd_state::DESTROYED | osd_state::EXISTS | osd_state::NEW;
         o.uuid = uuid;
+        if used_again {
+            o.info.lost_at = epoch;
+        }
     }
 }
 
@@ -296,6 +302,8 @@ fn destroy_or_purge(ctx: &mut WriteCtx<'_>, purge: bool) -> Reply {
     if let Some(o) = edit::osd_mut(ctx.osdmap_mut(), id) {
         o.state |= osd_state::DESTROYED;
         o.uuid = Fsid::default();
+        // Its keys are gone, and with them whatever the disk holds. A disk that takes its place is empty.
+        o.info.lost_at = o.info.lost_at.max(o.info.down_at);
     }
     Reply::done(format!("destroyed osd.{id}"))
 }

@@ -9,6 +9,7 @@ use maps::OsdMap;
 use maps::flags::{map_flags, osd_state};
 
 use super::{Checks, Seen, Severity};
+use crate::service::osd::{EMPTY_STORE, empty_store_advice, is_data_wanted};
 use crate::text::six_digits;
 
 /// Where an OSD stops taking writes whatever the map says.
@@ -17,6 +18,7 @@ const FAILSAFE_FULL_RATIO: f64 = 0.97;
 pub(super) fn check(seen: &Seen<'_>, checks: &mut Checks) {
     let map = seen.state.osdmap();
     down(map, checks);
+    empty_stores(seen, checks);
     ratios(seen, map, checks);
     full(map, checks);
     flags(map, checks);
@@ -119,6 +121,17 @@ fn down(map: &OsdMap, checks: &mut Checks) {
     let orphans = (0..map.max_osd()).filter(|o| !map.exists(*o) && map.crush.item_name(*o).is_some());
     let detail = orphans.map(|o| format!("osd.{o} exists in crush map but not in osdmap")).collect();
     checks.warn_each("OSD_ORPHAN", "osds exist in the crush map but not in the osdmap", detail);
+}
+
+/// OSDs that came back without their data.
+fn empty_stores(seen: &Seen<'_>, checks: &mut Checks) {
+    let refused = |(id, o): (types::OsdId, &maps::Osd)| {
+        let marked = seen.state.osd_metadata.get(&id.0)?.contains_key(EMPTY_STORE);
+        (marked && !o.is_up() && is_data_wanted(o))
+            .then(|| format!("osd.{}: {}", id.0, empty_store_advice(id.0)))
+    };
+    let detail = seen.state.osdmap().existing_osds().filter_map(refused).collect();
+    checks.warn_each("OSD_EMPTY_STORE", "osds do not boot because their stores are empty", detail);
 }
 
 fn down_subtrees(found: &Down<'_>, checks: &mut Checks) {

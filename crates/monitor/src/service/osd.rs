@@ -17,14 +17,16 @@ use types::{AddrVec, ConnId, EntityType, Epoch, Now, PgId, PoolId, SpgId};
 use crate::edit;
 use crate::monitor::{Monitor, Prepared};
 use crate::proposal::Batch;
-use crate::service::subscribe::Sent;
+use crate::service::subscribe::{Sent, place_of_osd};
 use crate::session::{Access, Session, Subscription};
-use crate::state::{Change, CreatingPool, PgDigest, Priority};
+use crate::state::{Change, CreatingPool, PgDigest, Priority, State};
 
 /// PGs in one creation message. Source: mon_osd_max_creating_pgs.
 const CREATIONS_PER_MESSAGE: usize = 1_024;
 /// OSDs that one may boot with a number of, at most. Source: mon_max_osd.
 const MAX_OSD: i32 = 10_000;
+/// Refused connections of two hosts say the same when they lie no further apart.
+const REFUSAL_KEPT: Duration = Duration::from_secs(60);
 
 /// What one OSD says about another that it does not hear.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,6 +46,8 @@ pub(crate) struct OsdWatch {
     pub(crate) down_since: BTreeMap<i32, Duration>,
     /// By failed OSD and reporter.
     pub(crate) failures: BTreeMap<i32, BTreeMap<i32, FailureReport>>,
+    /// By OSD: the epoch since which it was up, and when which OSDs found nobody listening at its address.
+    pub(crate) refusals: BTreeMap<i32, (Epoch, BTreeMap<i32, Duration>)>,
     /// OSDs of which a report came with this batch. They are judged at its end: what waited long may be taken back by what
     /// waited behind it.
     pub(crate) to_judge: BTreeSet<i32>,
@@ -100,8 +104,13 @@ impl Monitor {
             batch.answer_with_maps(conn, maps_from);
             return Prepared::Done;
         }
-        let epoch = batch.osdmap().epoch;
-        boot(batch.osdmap_mut(), id, addrs.clone(), m, epoch, now, self.settings_of_boot());
+        // The very process that was up may have missed that.
+        if known.is_some_and(|o| lacks_its_data(o, m) && !same_addrs(&o.client_addrs, &addrs)) {
+            self.refuse_empty_store(now, batch, id, m);
+            batch.answer_with_maps(conn, maps_from);
+            return Prepared::Done;
+        }
+        boot(batch.osdmap_mut(), id, addrs.clone(), m, now, self.settings_of_boot());
         batch.change(Change::OsdMetadata(id, Some(m.metadata.clone())));
         self.watch.seen.insert(id, (now.mono, Duration::ZERO));
         self.watch.failures.remove(&id);
@@ -109,6 +118,19 @@ impl Monitor {
         batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
         batch.answer_with_maps(conn, maps_from);
         Prepared::Done
+    }
+
+    /// Ceph declares the data lost here. A mistaken mkfs or a folder that is not mounted is enough for that, so an operator
+    /// has to say it. Source: OSDMonitor::prepare_boot in src/mon/OSDMonitor.cc.
+    fn refuse_empty_store(&mut self, now: Now, batch: &mut Batch, id: i32, m: &MOsdBoot) {
+        let mut about = m.metadata.clone();
+        about.insert(EMPTY_STORE.to_owned(), "refused".to_owned());
+        if batch.state().osd_metadata.get(&id) == Some(&about) {
+            return;
+        }
+        batch.change(Change::OsdMetadata(id, Some(about)));
+        let text = format!("osd.{id} does not boot: {}", empty_store_advice(id));
+        batch.log(self.settings.log_entry(now, Priority::Error, "cluster", text));
     }
 
     fn settings_of_boot(&self) -> BootSettings {
@@ -140,6 +162,10 @@ impl Monitor {
             return batch.answer_with_maps(conn, m.epoch.next());
         };
         let target = m.target_osd;
+        if m.flags & MOsdFailure::FAILED != 0 && m.flags & MOsdFailure::IMMEDIATE != 0 {
+            self.note_refusal(now, batch, reporter, m);
+        }
+        let map = batch.osdmap();
         let current = map.osd(target).filter(|o| o.is_up());
         let stale =
             current.is_none_or(|o| o.info.up_from > m.epoch || !same_addrs(&o.client_addrs, &m.target_addrs));
@@ -165,14 +191,51 @@ impl Monitor {
             );
             batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
             edit::mark_down(batch.osdmap_mut(), target);
-            // Nobody listens at its address: nobody has to wait until it knows. Source: OSDMonitor::force_failure.
-            mark_dead(batch, target);
+            self.judge_refusals(now, batch, target);
             return;
         }
         let since = now.mono.as_millis() as i64 - i64::from(m.failed_for_s.max(0)) * 1_000;
         let report = FailureReport { since, told: now.mono };
         self.watch.failures.entry(target).or_default().insert(reporter, report);
         self.watch.to_judge.insert(target);
+    }
+
+    /// Keeps what is said of an OSD's present address; of one that is down already, it may be what was missing.
+    fn note_refusal(&mut self, now: Now, batch: &mut Batch, reporter: i32, m: &MOsdFailure) {
+        let (map, target) = (batch.osdmap(), m.target_osd);
+        let Some(o) = map.osd(target).filter(|o| o.exists()) else { return };
+        if o.info.up_from > m.epoch || !same_addrs(&o.client_addrs, &m.target_addrs) {
+            return;
+        }
+        let (life, down) = (o.info.up_from, !o.is_up());
+        let told = self.watch.refusals.entry(target).or_insert_with(|| (life, BTreeMap::new()));
+        if told.0 != life {
+            *told = (life, BTreeMap::new());
+        }
+        told.1.insert(reporter, now.mono);
+        if down {
+            self.judge_refusals(now, batch, target);
+        }
+    }
+
+    /// Ceph takes one refused connection for a proof of death. But a firewall or a proxy refuses as well, while the OSD goes
+    /// on answering clients. So it takes the word of an OSD of the same host, or of OSDs of two hosts; with less, the OSD is
+    /// down, and others wait until its leases are over. Source: OSDMonitor::force_failure in src/mon/OSDMonitor.cc.
+    fn judge_refusals(&mut self, now: Now, batch: &mut Batch, target: i32) {
+        let map = batch.osdmap();
+        let Some(o) = map.osd(target).filter(|o| !o.is_up()) else { return };
+        let Some((life, told)) = self.watch.refusals.get_mut(&target) else { return };
+        told.retain(|_, at| *at + REFUSAL_KEPT >= now.mono);
+        if *life != o.info.up_from || o.xinfo.dead_epoch >= *life {
+            return;
+        }
+        let host = |osd: i32| place_of_osd(map, osd).location.get("host").cloned();
+        let hosts: BTreeSet<String> = told.keys().filter_map(|r| host(*r)).collect();
+        let neighbour = told.keys().any(|r| is_same_host(batch.state(), *r, target));
+        if neighbour || hosts.len() >= 2 {
+            mark_dead(batch, target);
+            self.watch.refusals.remove(&target);
+        }
     }
 
     pub(crate) fn prepare_mark_me_down(
@@ -332,6 +395,7 @@ impl Monitor {
     pub(crate) fn osdmap_changed(&mut self, now: Now, before: Epoch) {
         let _ = before;
         let map = self.state.osdmap();
+        self.watch.refusals.retain(|id, (life, _)| map.osd(*id).is_some_and(|o| o.info.up_from == *life));
         for id in 0..map.max_osd() {
             let waits = map.exists(id) && map.is_down(id) && map.is_in(id);
             if !waits {
@@ -385,6 +449,13 @@ pub(crate) fn created_by_report(batch: &mut Batch, pool: PoolId, digest: &PgDige
     created(batch, pool, &seeds);
 }
 
+/// Whether two OSDs run on one machine: both name it, and share an address of it. Containers have names of their own.
+fn is_same_host(state: &State, a: i32, b: i32) -> bool {
+    let name = |osd: i32| state.osd_metadata.get(&osd).and_then(|m| m.get("hostname"));
+    let address = |osd: i32| state.osdmap().osd(osd)?.cluster_addrs.msgr2()?.socket.map(|at| at.ip());
+    name(a).is_some() && name(a) == name(b) && address(a).is_some() && address(a) == address(b)
+}
+
 /// Records that nothing of an OSD, which goes down with this batch, serves any more.
 fn mark_dead(batch: &mut Batch, id: i32) {
     let epoch = batch.next_osdmap_epoch();
@@ -412,15 +483,7 @@ struct BootSettings {
     laggy_max_interval_s: u32,
 }
 
-fn boot(
-    map: &mut OsdMap,
-    id: i32,
-    addrs: AddrVec,
-    m: &MOsdBoot,
-    epoch: Epoch,
-    now: Now,
-    settings: BootSettings,
-) {
+fn boot(map: &mut OsdMap, id: i32, addrs: AddrVec, m: &MOsdBoot, now: Now, settings: BootSettings) {
     let sb = &m.superblock;
     let noin = map.is_noin(id);
     let Some(o) = edit::osd_mut(map, id) else { return };
@@ -432,10 +495,6 @@ fn boot(
     o.cluster_addrs = m.cluster_addrs.clone();
     o.hb_back_addrs = m.hb_back_addrs.clone();
     o.hb_front_addrs = m.hb_front_addrs.clone();
-    // An empty store under a known number: what it had is gone.
-    if sb.newest_map.0 == 0 && o.info.up_from > o.info.lost_at {
-        o.info.lost_at = epoch;
-    }
     if (sb.mounted, sb.clean_thru) > (o.info.last_clean_begin, o.info.last_clean_end) {
         o.info.last_clean_begin = sb.mounted;
         o.info.last_clean_end = sb.clean_thru;
@@ -464,6 +523,29 @@ fn boot(
     if wanted && !noin {
         edit::mark_in(map, id);
     }
+}
+
+/// The mark in an OSD's metadata of a boot that was refused because its store is empty; the next boot replaces it.
+pub(crate) const EMPTY_STORE: &str = "loligo_empty_store";
+
+/// Whether a store was never up, although the map says that its OSD was, and nobody has given up what that OSD held.
+fn lacks_its_data(known: &maps::Osd, m: &MOsdBoot) -> bool {
+    let sb = &m.superblock;
+    let never_up = sb.newest_map.0 == 0 || sb.mounted.0 == 0 && sb.clean_thru.0 == 0;
+    never_up && is_data_wanted(known)
+}
+
+/// Whether what an OSD held when it was last up has not been given up.
+pub(crate) fn is_data_wanted(known: &maps::Osd) -> bool {
+    known.info.up_from > known.info.lost_at
+}
+
+/// What is wrong with an empty store, and what an operator can do.
+pub(crate) fn empty_store_advice(id: i32) -> String {
+    format!(
+        "its store is empty, and the cluster still counts on what osd.{id} held; mount the right disk, or give the data up: \
+         ceph osd lost {id} --yes-i-really-mean-it"
+    )
 }
 
 /// The number of the OSD that a session belongs to.

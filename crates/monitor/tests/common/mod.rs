@@ -226,6 +226,7 @@ pub fn boot_message(id: i32, w: &World) -> MOsdBoot {
         whoami: id,
         osd_fsid: uuid(id),
         newest_map,
+        mounted: newest_map,
         ..OsdSuperblock::default()
     };
     MOsdBoot {
