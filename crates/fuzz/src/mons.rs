@@ -8,8 +8,8 @@ use bytes::Bytes;
 use codec::{Decode, Encode, Reader, Writer};
 use messages::mon::MMonCommand;
 use quorum::{
-    Append, AppendReply, Body, Entry, HardState, InstallSnapshot, MemberId, Membership, Message, Payload,
-    PeerStatus, Raft, Snapshot, Start, Tuning, stored,
+    Append, AppendReply, Body, Entry, HardState, InstallSnapshot, MemberId, Membership, Message, PartReply,
+    Payload, PeerStatus, Raft, Snapshot, SnapshotPart, Start, Tuning, stored,
 };
 use types::{
     AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType, Fsid, GlobalId, Now, SeededEntropy,
@@ -134,7 +134,9 @@ fn bodies() -> Vec<Body> {
             active: active.clone(),
         }),
         Body::AppendReply(AppendReply { ok: true, index: 9, sent, ..AppendReply::default() }),
-        Body::Snapshot(InstallSnapshot { snapshot, sent, active }),
+        Body::Snapshot(InstallSnapshot { snapshot: snapshot.clone(), sent, active: active.clone() }),
+        Body::SnapshotPart(SnapshotPart { snapshot, offset: 0, total: 70, sent, active }),
+        Body::PartReply(PartReply { index: 7, held: 10, sent, ..PartReply::default() }),
         Body::ReadIndex { ctx: 4 },
         Body::ReadIndexReply { ctx: 4, index: 9 },
         Body::Join { name: "c".to_owned() },

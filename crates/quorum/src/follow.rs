@@ -4,15 +4,18 @@ use std::time::Duration;
 
 use types::Now;
 
+use crate::log::Snapshot;
 use crate::member::MemberId;
 use crate::message::{Append, AppendReply, Body, InstallSnapshot, PeerStatus};
 use crate::raft::{Output, Raft, Role};
 use crate::tuning::Planted;
 
 impl Raft {
-    /// A leader of our term spoke.
-    fn hear(&mut self, now: Now, from: MemberId, statuses: Vec<PeerStatus>) {
-        assert!(!self.is_leader(), "one leader per term: {from} leads term {} as well", self.hard.term);
+    /// A leader of our term spoke. False when that cannot be, for it is ours: nothing of the message counts.
+    pub(crate) fn hear(&mut self, now: Now, from: MemberId, statuses: Vec<PeerStatus>) -> bool {
+        if self.is_leader() {
+            return false;
+        }
         self.heard_at = now.mono;
         self.reset_deadline(now.mono);
         match &mut self.role {
@@ -27,6 +30,7 @@ impl Raft {
                 self.ask_again();
             }
         }
+        true
     }
 
     pub(crate) fn append(&mut self, now: Now, from: MemberId, append: Append, out: &mut Vec<Output>) {
@@ -34,10 +38,12 @@ impl Raft {
         // No log comes near the end of the numbers.
         let Some(first) = prev_index.checked_add(1).filter(|_| prev_index < u64::MAX / 2) else { return };
         let whole = (first..).zip(&entries).all(|(index, e)| e.index == index && e.term <= self.hard.term);
-        if !whole {
+        // Invariant 4: no leader has another entry in place of one that is committed.
+        let committed = |e: &&crate::Entry| e.index <= self.commit && e.index > self.log.snapshot.index;
+        let denies = entries.iter().filter(committed).any(|e| self.log.term(e.index) != Some(e.term));
+        if !whole || denies || !self.hear(now, from, active) {
             return;
         }
-        self.hear(now, from, active);
         self.leader_commit = commit;
         if let Some(hint) = self.mismatch(prev_index, prev_term) {
             let last_index = self.log.last_index();
@@ -81,14 +87,21 @@ impl Raft {
         }
     }
 
-    fn reply_appended(&mut self, now: Now, leader: MemberId, sent: Duration, out: &mut Vec<Output>) {
+    pub(crate) fn reply_appended(
+        &mut self,
+        now: Now,
+        leader: MemberId,
+        sent: Duration,
+        out: &mut Vec<Output>,
+    ) {
         let Role::Follower { verified, .. } = &self.role else { return };
         // Invariant 2.
         let hasty = self.tuning.planted == Some(Planted::AckBeforeDurable);
         let index = if hasty { *verified } else { (*verified).min(self.durable) };
         let last_index = self.log.last_index();
         let reply = AppendReply { ok: true, index, sent, wall: now.wall, last_index, refused: 0 };
-        out.push(Output::Send(self.to(leader, Body::AppendReply(reply))));
+        let reply = self.to(leader, Body::AppendReply(reply));
+        self.say(reply, out);
     }
 
     /// More became durable: the leader hears of it.
@@ -99,6 +112,13 @@ impl Raft {
         }
     }
 
+    /// Whether everything up to a snapshot's index is here. An entry of the same term there says so: everything before it is
+    /// the same too, and what follows may be what we acknowledged.
+    pub(crate) fn holds(&self, snapshot: &Snapshot) -> bool {
+        let index = snapshot.index;
+        !self.is_blank() && (index <= self.commit || self.log.term(index) == Some(snapshot.term))
+    }
+
     pub(crate) fn install(
         &mut self,
         now: Now,
@@ -107,13 +127,14 @@ impl Raft {
         out: &mut Vec<Output>,
     ) {
         let InstallSnapshot { snapshot, sent, active } = install;
-        self.hear(now, from, active);
+        if snapshot.is_nonsense() || !self.hear(now, from, active) {
+            return;
+        }
+        self.receiving = None;
         // How much more is committed is told by the next append.
         self.leader_commit = u64::MAX;
         let index = snapshot.index;
-        // An entry of the same term there: everything before it is the same too, and what follows may be what we acknowledged.
-        let held = index <= self.commit || self.log.term(index) == Some(snapshot.term);
-        if self.is_blank() || !held {
+        if !self.holds(&snapshot) {
             self.replace(snapshot, out);
         }
         let last = self.log.last_index();

@@ -7,7 +7,8 @@ use types::{Now, Utime};
 
 use crate::log::Payload;
 use crate::member::{MemberId, Membership, Peer};
-use crate::message::{Append, AppendReply, Body, InstallSnapshot, PeerStatus};
+use crate::message::{Append, AppendReply, Body, PartReply, PeerStatus};
+use crate::parts::Sending;
 use crate::raft::{Output, Raft, Role};
 use crate::tuning::Planted;
 
@@ -32,6 +33,7 @@ pub(crate) struct Progress {
     /// `matched` at the last sign of life: no progress since means that something was lost.
     matched_at_beat: u64,
     snapshot_sent: Option<Duration>,
+    sending: Option<Sending>,
     /// When we sent the newest message that it answered.
     acked: Option<Duration>,
     heard_at: Option<Duration>,
@@ -66,6 +68,29 @@ impl Leading {
             active: Vec::new(),
             waiting_reads: VecDeque::new(),
             resigns: None,
+        }
+    }
+
+    /// Notes that a member answered a part of a snapshot, and gives what is on its way to it.
+    pub(crate) fn answered_part(
+        &mut self,
+        now: Now,
+        from: MemberId,
+        reply: &PartReply,
+    ) -> Option<&mut Sending> {
+        let p = self.progress.get_mut(&from)?;
+        p.heard_at = Some(now.mono);
+        if !reply.sent.is_zero() {
+            p.acked = p.acked.max(Some(reply.sent));
+            measure(p, now, reply.sent, reply.wall);
+        }
+        p.sending.as_mut()
+    }
+
+    /// What is on its way to a member need not be waited for.
+    pub(crate) fn send_snapshot_again(&mut self, to: MemberId) {
+        if let Some(p) = self.progress.get_mut(&to) {
+            p.snapshot_sent = None;
         }
     }
 }
@@ -159,7 +184,7 @@ impl Raft {
         }
     }
 
-    fn replicate(&mut self, now: Now, to: MemberId, out: &mut Vec<Output>) {
+    pub(crate) fn replicate(&mut self, now: Now, to: MemberId, out: &mut Vec<Output>) {
         let Role::Leader(leading) = &mut self.role else { return };
         let active = leading.active.clone();
         let fresh = Progress { next: self.log.last_index() + 1, ..Progress::default() };
@@ -169,8 +194,12 @@ impl Raft {
         let lacks_all = p.next <= self.log.snapshot.index;
         if lacks_all && !silent && p.snapshot_sent.is_none_or(|at| at + SNAPSHOT_RETRY <= now.mono) {
             p.snapshot_sent = Some(now.mono);
-            let install = InstallSnapshot { snapshot: self.log.snapshot.clone(), sent: now.mono, active };
-            return out.push(Output::Send(self.to(to, Body::Snapshot(install))));
+            let part_bytes = self.tuning.part_bytes;
+            // What was begun in parts goes on, or a log that is compacted often would never let it end.
+            let begun = p.sending.take().filter(|s| s.is_in_parts(part_bytes));
+            let sending = p.sending.insert(begun.unwrap_or_else(|| Sending::new(self.log.snapshot.clone())));
+            let body = sending.message(part_bytes, now.mono, active);
+            return out.push(Output::Send(self.to(to, body)));
         }
         // While a snapshot is on its way, signs of life keep the member from campaigning.
         let prev_index = if lacks_all { self.log.snapshot.index } else { p.next - 1 };
@@ -223,7 +252,9 @@ impl Raft {
         if reply.index > p.matched {
             (p.matched, p.matched_since) = (reply.index, now.mono);
         }
-        if reply.index >= snapshot_index && p.snapshot_sent.take().is_some() {
+        let sending = p.sending.as_ref().map_or(snapshot_index, |s| s.snapshot.index);
+        if reply.index >= sending && p.sending.take().is_some() {
+            p.snapshot_sent = None;
             p.next = reply.index + 1;
         }
         p.next = p.next.max(p.matched + 1);

@@ -14,12 +14,13 @@ mod lead;
 mod log;
 mod member;
 mod message;
+mod parts;
 mod raft;
 mod read;
 mod tuning;
 
 pub use log::{Entry, Payload, Snapshot};
 pub use member::{MemberId, Membership, Peer};
-pub use message::{Append, AppendReply, Body, InstallSnapshot, Message, PeerStatus};
+pub use message::{Append, AppendReply, Body, InstallSnapshot, Message, PartReply, PeerStatus, SnapshotPart};
 pub use raft::{HardState, Input, Output, Raft, Start, View, Write};
 pub use tuning::{Planted, Tuning};

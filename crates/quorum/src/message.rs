@@ -41,6 +41,8 @@ pub enum Body {
     Append(Append),
     AppendReply(AppendReply),
     Snapshot(InstallSnapshot),
+    SnapshotPart(SnapshotPart),
+    PartReply(PartReply),
     /// How far must I have applied for a read that was asked for before this message?
     ReadIndex {
         ctx: u64,
@@ -107,6 +109,29 @@ pub struct InstallSnapshot {
     pub active: Vec<PeerStatus>,
 }
 
+/// A piece of a state that is too large for one message.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SnapshotPart {
+    /// The snapshot, with the piece in place of its state.
+    pub snapshot: Snapshot,
+    /// Where the piece begins in the state, and how long the state is, in bytes.
+    pub offset: u64,
+    pub total: u64,
+    pub sent: Duration,
+    pub active: Vec<PeerStatus>,
+}
+
+/// How much of a state a member holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PartReply {
+    /// The snapshot's index.
+    pub index: u64,
+    /// Bytes, from the beginning.
+    pub held: u64,
+    pub sent: Duration,
+    pub wall: Utime,
+}
+
 fn put_time(time: Duration, w: &mut Writer) {
     w.u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
 }
@@ -130,6 +155,8 @@ impl Body {
             Self::Join { .. } => 10,
             Self::Resign { .. } => 11,
             Self::Outdated => 12,
+            Self::SnapshotPart(_) => 13,
+            Self::PartReply(_) => 14,
         }
     }
 
@@ -166,6 +193,19 @@ impl Body {
             10 => Self::Join { name: Decode::decode(r)? },
             11 => Self::Resign { next: Decode::decode(r)? },
             12 => Self::Outdated,
+            13 => Self::SnapshotPart(SnapshotPart {
+                snapshot: Decode::decode(r)?,
+                offset: r.u64()?,
+                total: r.u64()?,
+                sent: get_time(r)?,
+                active: Decode::decode(r)?,
+            }),
+            14 => Self::PartReply(PartReply {
+                index: r.u64()?,
+                held: r.u64()?,
+                sent: get_time(r)?,
+                wall: Decode::decode(r)?,
+            }),
             other => return Err(DecodeError::Invalid { what: "quorum message", value: other.into() }),
         })
     }
@@ -205,6 +245,19 @@ impl Encode for Message {
                     s.snapshot.encode(w);
                     put_time(s.sent, w);
                     s.active.encode(w);
+                }
+                Body::SnapshotPart(s) => {
+                    s.snapshot.encode(w);
+                    w.u64(s.offset);
+                    w.u64(s.total);
+                    put_time(s.sent, w);
+                    s.active.encode(w);
+                }
+                Body::PartReply(a) => {
+                    w.u64(a.index);
+                    w.u64(a.held);
+                    put_time(a.sent, w);
+                    a.wall.encode(w);
                 }
                 Body::ReadIndex { ctx } => w.u64(*ctx),
                 Body::ReadIndexReply { ctx, index } => {

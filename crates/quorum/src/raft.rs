@@ -25,6 +25,7 @@ use crate::lead::Leading;
 use crate::log::{Entry, Log, Payload, Snapshot};
 use crate::member::{MemberId, Membership};
 use crate::message::{Body, Message, PeerStatus};
+use crate::parts::Receiving;
 use crate::tuning::{Planted, Tuning};
 
 /// What must survive a crash besides the log.
@@ -162,6 +163,10 @@ pub struct Raft {
     pub(crate) reads: BTreeMap<u64, crate::read::Waiting>,
     pub(crate) names: BTreeSet<String>,
     view: View,
+    /// The write that holds the newest term.
+    term_seq: u64,
+    /// A state that a leader sends in parts.
+    pub(crate) receiving: Option<Receiving>,
 }
 
 impl Raft {
@@ -204,6 +209,8 @@ impl Raft {
             reads: BTreeMap::new(),
             names: BTreeSet::new(),
             view: View::default(),
+            term_seq: 0,
+            receiving: None,
             tuning,
             entropy,
         };
@@ -384,6 +391,8 @@ impl Raft {
             Body::VoteReply { granted } => self.vote_counted(now, m.from, granted, out),
             Body::Append(append) => self.append(now, m.from, append, out),
             Body::Snapshot(install) => self.install(now, m.from, install, out),
+            Body::SnapshotPart(part) => self.install_part(now, m.from, part, out),
+            Body::PartReply(reply) => self.part_reply(now, m.from, &reply, out),
             Body::AppendReply(reply) => self.append_reply(now, m.from, &reply, out),
             Body::ReadIndex { ctx } => self.read_index(now, m.from, ctx, out),
             Body::ReadIndexReply { ctx, index } => self.read_index_reply(ctx, index),
@@ -396,7 +405,7 @@ impl Raft {
     /// A leader of an earlier term must hear that it is over.
     fn answer_outdated(&mut self, now: Now, m: &Message, out: &mut Vec<Output>) {
         match &m.body {
-            Body::Append(_) | Body::Snapshot(_) => {
+            Body::Append(_) | Body::Snapshot(_) | Body::SnapshotPart(_) => {
                 let reply = crate::AppendReply { ok: false, wall: now.wall, ..Default::default() };
                 let reply = self.to(m.from, Body::AppendReply(reply));
                 self.after_write(reply, out);
@@ -423,6 +432,7 @@ impl Raft {
             self.hard.term = term;
             self.hard.vote = MemberId::NONE;
             self.pending.hard = Some(self.hard);
+            self.receiving = None;
         }
         if !matches!(self.role, Role::Follower { .. }) {
             self.reset_deadline(now.mono);
@@ -505,6 +515,15 @@ impl Raft {
         }
     }
 
+    /// Sends a message that speaks of nothing but the term and of what is durable already.
+    pub(crate) fn say(&mut self, m: Message, out: &mut Vec<Output>) {
+        // Invariant 1.
+        match self.pending.hard.is_none() && self.term_seq <= self.written_seq {
+            true => out.push(Output::Send(m)),
+            false => self.after_write(m, out),
+        }
+    }
+
     fn is_dirty(&self) -> bool {
         let p = &self.pending;
         p.hard.is_some() || p.snapshot.is_some() || p.truncate.is_some() || !p.entries.is_empty()
@@ -517,6 +536,9 @@ impl Raft {
         }
         self.write_seq += 1;
         let write = std::mem::take(&mut self.pending);
+        if write.hard.is_some() {
+            self.term_seq = self.write_seq;
+        }
         self.writes.push_back((self.write_seq, self.log.last_index()));
         if self.tuning.planted == Some(Planted::AckBeforeDurable) {
             self.durable = self.log.last_index();

@@ -42,7 +42,10 @@ impl Raft {
                 due.push(*ctx);
             }
         }
-        out.extend(due.into_iter().map(|ctx| Output::Send(self.to(leader, Body::ReadIndex { ctx }))));
+        for ctx in due {
+            let question = self.to(leader, Body::ReadIndex { ctx });
+            self.say(question, out);
+        }
     }
 
     /// A follower asks; it is told when nobody else can lead.

@@ -14,6 +14,8 @@ pub struct Tuning {
     /// For how long after a round of signs of life a leader answers reads by itself. Below `election_min` by more than two
     /// clocks can differ in their rate.
     pub lease: Duration,
+    /// A state that is larger goes to another member in parts of this size.
+    pub part_bytes: usize,
     /// A bug to be found by the tests of this crate.
     #[doc(hidden)]
     pub planted: Option<Planted>,
@@ -26,6 +28,7 @@ impl Default for Tuning {
             election_min: Duration::from_millis(750),
             election_max: Duration::from_millis(1_350),
             lease: Duration::from_millis(550),
+            part_bytes: 16 << 20,
             planted: None,
         }
     }

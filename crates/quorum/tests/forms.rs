@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use codec::{Decode, Reader};
 use quorum::{
-    Append, AppendReply, Body, Entry, HardState, InstallSnapshot, MemberId, Membership, Message, Payload,
-    PeerStatus, Snapshot, stored,
+    Append, AppendReply, Body, Entry, HardState, InstallSnapshot, MemberId, Membership, Message, PartReply,
+    Payload, PeerStatus, Snapshot, SnapshotPart, stored,
 };
 use types::{Fsid, Utime};
 
@@ -48,7 +48,9 @@ fn bodies() -> Vec<Body> {
             last_index: 12,
             refused: 8,
         }),
-        Body::Snapshot(InstallSnapshot { snapshot, sent, active }),
+        Body::Snapshot(InstallSnapshot { snapshot: snapshot.clone(), sent, active: active.clone() }),
+        Body::SnapshotPart(SnapshotPart { snapshot, offset: 5, total: 70, sent, active }),
+        Body::PartReply(PartReply { index: 7, held: 10, sent, wall: Utime { sec: 1, nsec: 2 } }),
         Body::ReadIndex { ctx: 4 },
         Body::ReadIndexReply { ctx: 4, index: 9 },
         Body::Join { name: "c".to_owned() },

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorum::{
     Append, AppendReply, Body, Entry, HardState, Input, InstallSnapshot, MemberId, Membership, Message,
-    Output, Payload, Raft, Snapshot, Start, Tuning,
+    Output, PartReply, Payload, Raft, Snapshot, SnapshotPart, Start, Tuning,
 };
 use types::{Fsid, Now, SeededEntropy, Utime};
 
@@ -293,4 +293,170 @@ fn a_snapshot_takes_nothing_from_who_holds_its_last_entry() {
     a.message(C, 3, snapshot(5, 3));
     assert_eq!((a.raft.commit_index(), a.raft.last_index(), a.raft.snapshot_index()), (5, 5, 5));
     a.raft.assert_invariants();
+}
+
+#[test]
+fn no_answer_tells_a_term_before_it_is_on_the_disk() {
+    let mut a = Alone::new();
+    a.wait(10);
+    let sent = Duration::from_millis(a.now);
+    let beat =
+        Append { prev_index: 1, prev_term: 1, entries: Vec::new(), commit: 1, sent, active: Vec::new() };
+    let message = Message { cluster: CLUSTER, from: B, to: ME, term: 5, body: Body::Append(beat) };
+    let mut out = Vec::new();
+    a.raft.handle(Alone::at(a.now), Input::Message(message), &mut out);
+    assert!(!out.iter().any(|o| matches!(o, Output::Send(_))), "{out:?}");
+    let seq = out.iter().find_map(|o| match o {
+        Output::Write(w) => Some(w.seq),
+        _ => None,
+    });
+    let answers = a.input(Input::Written { seq: seq.expect("the term is written") });
+    let answer =
+        |m: &Message| m.term == 5 && matches!(&m.body, Body::AppendReply(r) if r.ok && r.sent == sent);
+    assert!(answers.iter().any(answer), "{answers:?}");
+}
+
+#[test]
+fn what_no_leader_can_say_ends_no_member() {
+    let mut a = Alone::new();
+    a.wait(10);
+    let sent = Duration::from_millis(a.now);
+    let append = |term: u64, commit: u64| {
+        let payload = Payload::Data(Bytes::from_static(b"data"));
+        let entries = vec![Entry { index: 2, term, payload }];
+        Body::Append(Append { prev_index: 1, prev_term: 1, entries, commit, sent, active: Vec::new() })
+    };
+    a.message(B, 2, append(2, 2));
+    assert_eq!(a.raft.commit_index(), 2);
+    // Another entry where one is committed.
+    a.message(C, 3, append(3, 2));
+    assert_eq!(a.raft.entry(2).map(|e| e.term), Some(2));
+    let members = a.raft.members().clone();
+    let snapshot = Snapshot { index: u64::MAX, term: 3, members, state: Bytes::from_static(b"state") };
+    let install = InstallSnapshot { snapshot: snapshot.clone(), sent, active: Vec::new() };
+    a.message(C, 3, Body::Snapshot(install));
+    let part = SnapshotPart { snapshot, offset: 0, total: 5, sent, active: Vec::new() };
+    a.message(C, 3, Body::SnapshotPart(part));
+    assert_eq!(a.raft.commit_index(), 2);
+    a.raft.assert_invariants();
+    // Another leader in the term that we lead.
+    let mut a = Alone::new();
+    a.lead();
+    let term = a.raft.term();
+    a.message(C, term, append(term, 1));
+    assert!(a.raft.is_leader());
+    a.raft.assert_invariants();
+}
+
+/// A member that has nothing, and one that leads with a state of `state`.
+fn blank(part_bytes: usize) -> Raft {
+    let hard = HardState { id: C, ..HardState::default() };
+    let start = Start { hard, ..Start::default() };
+    let tuning = Tuning { part_bytes, ..Tuning::default() };
+    Raft::new(CLUSTER, "c".to_owned(), tuning, Box::new(SeededEntropy(3)), start, Alone::at(10_000))
+}
+
+fn part(snapshot: &Snapshot, offset: usize, len: usize) -> Body {
+    let state = snapshot.state.slice(offset..offset + len);
+    let total = snapshot.state.len() as u64;
+    let snapshot = Snapshot { state, ..snapshot.clone() };
+    let sent = Duration::from_millis(10_000);
+    Body::SnapshotPart(SnapshotPart { snapshot, offset: offset as u64, total, sent, active: Vec::new() })
+}
+
+#[test]
+fn a_large_state_goes_in_parts_and_goes_on_after_losses() {
+    let names = [(ME, "a"), (B, "b"), (C, "c")];
+    let members = Membership::of(names.map(|(id, name)| (id, name.to_owned())));
+    let state: Vec<u8> = (0..100).collect();
+    let snapshot = Snapshot { index: 7, term: 1, members, state: state.clone().into() };
+    let hard = HardState { id: ME, term: 1, ..HardState::default() };
+    let tuning = Tuning { part_bytes: 40, ..Tuning::default() };
+    let start = Start { hard, snapshot, entries: Vec::new() };
+    let mut a = Alone::new();
+    a.raft = Raft::new(CLUSTER, "a".to_owned(), tuning, Box::new(SeededEntropy(1)), start, Alone::at(10_000));
+    a.lead();
+    a.holds(B, 8);
+    let refuse = AppendReply { sent: Duration::from_millis(a.now), wall: WALL, ..AppendReply::default() };
+    let mut sent = a.message(C, a.raft.term(), Body::AppendReply(refuse));
+    let mut c = blank(40);
+    let (mut installed, mut offsets, mut lost) = (None, Vec::new(), 0);
+    for round in 0..2_000 {
+        let mut answers = Vec::new();
+        for m in sent.into_iter().filter(|m| m.to == C) {
+            if let Body::SnapshotPart(p) = &m.body {
+                assert!(p.snapshot.state.len() <= 40);
+                offsets.push(p.offset);
+                if round % 3 == 1 && lost < 2 {
+                    lost += 1;
+                    continue;
+                }
+            }
+            let mut out = Vec::new();
+            c.handle(Alone::at(a.now), Input::Message(m), &mut out);
+            let mut i = 0;
+            while i < out.len() {
+                match out[i].clone() {
+                    Output::Write(w) => {
+                        c.handle(Alone::at(a.now), Input::Written { seq: w.seq }, &mut out);
+                    }
+                    Output::Install { index, state } => installed = Some((index, state)),
+                    Output::Send(m) => answers.push(m),
+                    _ => {}
+                }
+                i += 1;
+            }
+        }
+        if installed.is_some() {
+            break;
+        }
+        sent = a.wait(10);
+        a.holds(B, a.raft.last_index());
+        for m in answers {
+            sent.extend(a.input(Input::Message(m)));
+        }
+    }
+    assert_eq!(installed, Some((7, Bytes::from(state))));
+    assert!(offsets.starts_with(&[0]) && offsets.ends_with(&[80]), "{offsets:?}");
+    c.assert_invariants();
+}
+
+#[test]
+fn parts_that_do_not_follow_are_answered_with_what_is_held() {
+    let members = Membership::of([(B, "b".to_owned()), (C, "c".to_owned())]);
+    let state: Vec<u8> = (0..100).collect();
+    let snapshot = Snapshot { index: 7, term: 1, members, state: state.into() };
+    let mut c = blank(40);
+    let mut say = |from: MemberId, term: u64, body: Body| {
+        let mut out = Vec::new();
+        let m = Message { cluster: CLUSTER, from, to: C, term, body };
+        c.handle(Alone::at(10_000), Input::Message(m), &mut out);
+        let writes: Vec<u64> = out
+            .iter()
+            .filter_map(|o| match o {
+                Output::Write(w) => Some(w.seq),
+                _ => None,
+            })
+            .collect();
+        writes.into_iter().for_each(|seq| c.handle(Alone::at(10_000), Input::Written { seq }, &mut out));
+        out.into_iter().find_map(|o| match o {
+            Output::Send(Message { body: Body::PartReply(PartReply { held, .. }), .. }) => Some(held),
+            _ => None,
+        })
+    };
+    assert_eq!(say(B, 2, part(&snapshot, 40, 40)), Some(0), "the first one is missing");
+    assert_eq!(say(B, 2, part(&snapshot, 0, 40)), Some(40));
+    assert_eq!(say(B, 2, part(&snapshot, 0, 40)), Some(40), "it came twice");
+    let other = Snapshot { index: 9, ..snapshot.clone() };
+    assert_eq!(say(B, 2, part(&other, 40, 40)), Some(0), "a part of another state");
+    assert_eq!(say(B, 2, part(&snapshot, 0, 40)), Some(40));
+    assert_eq!(say(ME, 3, part(&snapshot, 40, 40)), Some(0), "another leader's state may differ");
+    let mut huge = part(&snapshot, 0, 40);
+    if let Body::SnapshotPart(p) = &mut huge {
+        p.total = u64::MAX;
+    }
+    assert_eq!(say(ME, 3, huge), None, "nobody puts that together");
+    assert_eq!(say(ME, 3, part(&snapshot, 0, 90)), Some(90));
+    assert_eq!(say(ME, 3, part(&snapshot, 90, 10)), None);
+    assert_eq!(c.commit_index(), 7);
 }

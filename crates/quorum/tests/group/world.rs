@@ -137,7 +137,8 @@ impl World {
             faults,
             calm: false,
             cut: BTreeSet::new(),
-            tuning: Tuning { planted, ..Tuning::default() },
+            // States of 16 bytes go in three parts.
+            tuning: Tuning { planted, part_bytes: 7, ..Tuning::default() },
             committed: BTreeMap::new(),
             leaders: BTreeMap::new(),
             acked: 0,
@@ -340,9 +341,11 @@ impl World {
     /// Nothing is promised that is not on the disk.
     fn check_promise(&self, from: usize, m: &Message) {
         let disk = &self.nodes[from].disk;
+        let hard = HardState::decode(&mut codec::Reader::new(disk.hard.clone())).expect("vote");
+        let wish = matches!(m.body, Body::PreVote { .. } | Body::PreVoteReply { .. });
+        assert!(wish || hard.term >= m.term, "term {} is told that is not on the disk: {m:?}", m.term);
         match &m.body {
             Body::VoteReply { granted: true } => {
-                let hard = HardState::decode(&mut codec::Reader::new(disk.hard.clone())).expect("vote");
                 assert!(hard.term == m.term && hard.vote == m.to, "a vote is told that is not on the disk");
             }
             Body::AppendReply(reply) if reply.ok && reply.index > 0 => {
