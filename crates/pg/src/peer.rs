@@ -5,7 +5,7 @@ use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use messages::osd::CopyCursor;
 use messages::wire::priority;
 use messages::{Header, Message, WireMessage, type_numbers};
-use types::{Epoch, Eversion, HObject, SpgId};
+use types::{Epoch, Errno, Eversion, HObject, SpgId};
 
 use crate::info::{PgHistory, PgInfo, PgSums};
 use crate::interval::PastIntervals;
@@ -14,9 +14,15 @@ use crate::missing::MissingItem;
 use crate::pg::{Owed, ScrubAsk, ScrubPart};
 use crate::push::{ObjectPush, Pushed, Want};
 
+/// What a peer's reader takes of one message's data; see `msgr::Limits`. A message beyond it would end the session each
+/// time that it is sent, so it never gets into a queue.
+pub(crate) const MESSAGE_MAX: usize = 128 << 20;
+/// A body longer than this travels as data: readers take much less as front.
+const FRONT_MAX: usize = 256 << 10;
+
 /// The number that these messages travel under.
 pub const PG_MESSAGE: u16 = type_numbers::OURS + 0x40;
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// One message about one PG.
 #[derive(Debug, Clone, PartialEq)]
@@ -168,6 +174,21 @@ pub enum PgBody {
     },
 }
 
+/// A message that no peer's reader takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TooLong {
+    /// Of its data.
+    pub bytes: usize,
+    /// What the receiver is told in its place.
+    pub instead: Option<PgBody>,
+}
+
+impl PgBody {
+    fn copy_refused(id: u64) -> Self {
+        Self::CopyPart { id, result: Errno::E2BIG.neg(), user_version: 0, data: Bytes::new() }
+    }
+}
+
 /// Everything of a PG up to `version` is durable on the member that says so, in this interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RepAck {
@@ -227,15 +248,29 @@ struct RepOpHead {
 }
 
 impl PgMessage {
-    /// As a message for a session.
-    pub fn into_message(self) -> Message {
-        let mut data = Bytes::new();
-        let front = Writer::collect(|w| {
+    /// As a message for a session. A long body goes first in the data; the middle then says how long it is.
+    pub fn into_message(self) -> Result<Message, TooLong> {
+        let instead = match &self.body {
+            PgBody::CopyPart { id, .. } => Some(PgBody::copy_refused(*id)),
+            _ => None,
+        };
+        let (mut data, mut at) = (Bytes::new(), 0);
+        let mut front = Writer::collect(|w| {
             self.pgid.encode(w);
             self.epoch.encode(w);
             self.interval.encode(w);
+            at = w.len();
             data = encode_body(self.body, w);
         });
+        let mut middle = Bytes::new();
+        if front.len() > FRONT_MAX {
+            let body = front.split_off(at);
+            middle = (body.len() as u64).to_bytes();
+            data = if data.is_empty() { body } else { [body, data].concat().into() };
+        }
+        if data.len() > MESSAGE_MAX {
+            return Err(TooLong { bytes: data.len(), instead });
+        }
         let header = Header {
             ty: PG_MESSAGE,
             priority: priority::HIGH,
@@ -243,7 +278,7 @@ impl PgMessage {
             compat_version: VERSION,
             ..Header::default()
         };
-        Message::Unknown(WireMessage { header, front, middle: Bytes::new(), data })
+        Ok(Message::Unknown(WireMessage { header, front, middle, data }))
     }
 
     /// From a message of another OSD; `None` when it is none of ours.
@@ -252,17 +287,22 @@ impl PgMessage {
         if wire.header.ty != PG_MESSAGE {
             return None;
         }
-        let mut r = Reader::new(wire.front.clone());
-        Some(Self::decode_parts(&mut r, &wire.data))
+        Some(Self::decode_parts(wire))
     }
 
-    fn decode_parts(r: &mut Reader, data: &Bytes) -> Result<Self, DecodeError> {
-        Ok(Self {
-            pgid: SpgId::decode(r)?,
-            epoch: Epoch::decode(r)?,
-            interval: Epoch::decode(r)?,
-            body: decode_body(r, data)?,
-        })
+    fn decode_parts(wire: &WireMessage) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(wire.front.clone());
+        let (pgid, epoch, interval) =
+            (SpgId::decode(&mut r)?, Epoch::decode(&mut r)?, Epoch::decode(&mut r)?);
+        let mut data = wire.data.clone();
+        if !wire.middle.is_empty() {
+            let len = Reader::new(wire.middle.clone()).u64()?;
+            let mut whole = Reader::new(data.clone());
+            let body = whole.raw(usize::try_from(len).unwrap_or(usize::MAX))?;
+            data = data.slice(body.len()..);
+            r = Reader::new(body);
+        }
+        Ok(Self { pgid, epoch, interval, body: decode_body(&mut r, &data)? })
     }
 }
 
@@ -389,7 +429,8 @@ mod tests {
     use crate::push::{Base, Cursor, ObjectName};
 
     fn pieces(o: &HObject, v: Eversion) -> (Want, ObjectPush) {
-        let next = Cursor { data: 7, omap: Some(Bytes::from_static(b"key")) };
+        let attrs = Some(Bytes::from_static(b"attr"));
+        let next = Cursor { attrs, headed: true, data: 7, omap: Some(Bytes::from_static(b"key")) };
         let base = Some(Base { version: v, ranges: vec![(0, 4096)], omap: true });
         let push = ObjectPush {
             object: ObjectName(o.clone()),
@@ -468,12 +509,81 @@ mod tests {
         ]
     }
 
+    /// What a peer's reader refuses would be sent for ever.
+    #[test]
+    fn a_long_body_leaves_the_front_short() {
+        let pgid = SpgId::replicated(PgId::new(PoolId(1), 2));
+        let long = Bytes::from(vec![7; 17 << 20]);
+        let o = HObject { name: "o".into(), ..HObject::min() };
+        let v = Eversion::new(Epoch(3), 4);
+        let push = ObjectPush { omap: vec![(Bytes::from_static(b"k"), long.clone())], ..pieces(&o, v).1 };
+        for payload in [Bytes::new(), long.clone()] {
+            let op = RepOp { txn_head: long.clone(), payload, trim_to: v };
+            for body in [PgBody::RepOp(Box::new(op)), PgBody::Push(vec![push.clone()])] {
+                let sent = PgMessage { pgid, epoch: Epoch(9), interval: Epoch(7), body };
+                let msg = sent.clone().into_message().expect("short enough");
+                assert_eq!(PgMessage::from_message(&msg), Some(Ok(sent)));
+                let Message::Unknown(wire) = msg else { panic!("not our own number") };
+                assert!(wire.front.len() < 100 && wire.middle.len() == 8, "{}", wire.front.len());
+                for cut in [
+                    WireMessage { data: wire.data.slice(..9 << 20), ..wire.clone() },
+                    WireMessage { middle: Bytes::from(vec![255; 8]), ..wire.clone() },
+                    WireMessage { middle: wire.middle.slice(..7), ..wire },
+                ] {
+                    assert!(matches!(PgMessage::from_message(&Message::Unknown(cut)), Some(Err(_))));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_log_with_long_names_goes_in_one_message() {
+        let pgid = SpgId::replicated(PgId::new(PoolId(1), 2));
+        let info = PgInfo::new(pgid.pgid);
+        let object = |i: u64| HObject { name: format!("{i:01024}").into(), ..HObject::min() };
+        let at = |i: u64| Eversion::new(Epoch(3), i);
+        let item = |i: u64| (object(i), MissingItem { need: at(i), have: Eversion::ZERO });
+        let entry = |i: u64| crate::LogEntry {
+            kind: crate::EntryKind::Modify,
+            object: object(i),
+            version: at(i),
+            prior_version: Eversion::ZERO,
+            user_version: i,
+            reqid: Default::default(),
+            mtime: Default::default(),
+            return_code: 0,
+            op_returns: Vec::new(),
+            dirty: crate::dirty::Dirty::ALL,
+        };
+        let mut log = LogPart { head: at(10_000), whole: true, ..LogPart::default() };
+        log.entries = (1..=10_000).map(entry).collect();
+        let body = PgBody::Log { info, log, missing: (1..=10_000).map(item).collect() };
+        let sent = PgMessage { pgid, epoch: Epoch(9), interval: Epoch(7), body };
+        let msg = sent.clone().into_message().expect("short enough");
+        assert_eq!(PgMessage::from_message(&msg), Some(Ok(sent)));
+        let Message::Unknown(wire) = msg else { panic!("not our own number") };
+        assert!(wire.front.len() < 100 && wire.data.len() > 20 << 20, "{}", wire.data.len());
+    }
+
+    #[test]
+    fn what_no_reader_takes_is_not_sent() {
+        let pgid = SpgId::replicated(PgId::new(PoolId(1), 2));
+        let data = Bytes::from(vec![0; MESSAGE_MAX + 1]);
+        let part = PgBody::CopyPart { id: 3, result: 0, user_version: 7, data: data.clone() };
+        let instead = Some(PgBody::CopyPart { id: 3, result: -7, user_version: 0, data: Bytes::new() });
+        let op = RepOp { txn_head: Bytes::new(), payload: data.clone(), trim_to: Eversion::ZERO };
+        for (body, instead) in [(part, instead), (PgBody::RepOp(Box::new(op)), None)] {
+            let msg = PgMessage { pgid, epoch: Epoch(9), interval: Epoch(7), body };
+            assert_eq!(msg.into_message(), Err(TooLong { bytes: data.len(), instead }));
+        }
+    }
+
     #[test]
     fn every_kind_comes_back_and_no_truncation_panics() {
         for body in bodies() {
             let pgid = SpgId::replicated(PgId::new(PoolId(1), 2));
             let sent = PgMessage { pgid, epoch: Epoch(9), interval: Epoch(7), body };
-            let msg = sent.clone().into_message();
+            let msg = sent.clone().into_message().expect("short enough");
             assert_eq!(PgMessage::from_message(&msg), Some(Ok(sent)));
             let Message::Unknown(wire) = msg else { panic!("not our own number") };
             for n in 0..wire.front.len() {

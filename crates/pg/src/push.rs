@@ -1,29 +1,36 @@
 //! What travels in recovery: objects whole, in pieces, or only what changed of them.
 //!
 //! Invariants of the pieces of one object, as one copy sends them to another:
-//! 1. The first begins at `Cursor::default()` and carries the attributes and the omap's header; each further one begins where
-//!    the one before says; the last names no next one.
-//! 2. They go in the order of the data, then of the omap.
+//! 1. The first begins at `Cursor::default()`; each further one begins where the one before says; the last names no next one.
+//! 2. They go in the order of the attributes, the omap's header, the data, then the omap.
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use types::{Eversion, HObject};
 
-/// How far an object has come: data below `data`, and omap keys up to `omap`.
+/// How far an object has come: attributes up to `attrs`, data below `data`, and omap keys up to `omap`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cursor {
+    pub attrs: Option<Bytes>,
+    /// All attributes and the omap's header have come.
+    pub headed: bool,
     /// Bytes; `Cursor::ALL_DATA` when the omap is next.
     pub data: u64,
     pub omap: Option<Bytes>,
 }
 
-codec::wire_plain!(Cursor { data, omap });
+codec::wire_plain!(Cursor { attrs, headed, data, omap });
 
 impl Cursor {
     pub const ALL_DATA: u64 = u64::MAX;
 
+    /// Where data begins.
+    pub fn headed() -> Self {
+        Self { headed: true, ..Self::default() }
+    }
+
     pub fn is_start(&self) -> bool {
-        self.data == 0 && self.omap.is_none()
+        !self.headed && self.attrs.is_none()
     }
 }
 
@@ -88,6 +95,10 @@ impl ObjectPush {
 
     /// Adds the piece that follows.
     pub fn append(&mut self, piece: Self) {
+        self.attrs.extend(piece.attrs);
+        if !piece.omap_header.is_empty() {
+            self.omap_header = piece.omap_header;
+        }
         self.extents.extend(piece.extents);
         self.omap.extend(piece.omap);
         self.next = piece.next;

@@ -52,6 +52,13 @@ impl Copied {
         }
         Ok(piece.cursor)
     }
+
+    /// Bytes of data, omap and attributes.
+    pub fn bytes(&self) -> usize {
+        let attrs: usize = self.attrs.iter().map(|(k, v)| k.len() + v.len()).sum();
+        let omap: usize = self.omap.iter().map(|(k, v)| k.len() + v.len()).sum();
+        attrs + self.data.len() + self.omap_header.len() + omap
+    }
 }
 
 /// A piece of the object: attributes first, then data, then omap, `max` bytes at most of the last two.

@@ -15,7 +15,7 @@ use super::lease::Leases;
 use super::session::Session;
 use crate::OsdConfig;
 use crate::io::{FatalReason, LogLevel, Output};
-use crate::peer::{PgBody, PgMessage};
+use crate::peer::{PgBody, PgMessage, TooLong};
 use crate::pg::remove::Removal;
 use crate::pg::{Forced, Reservation};
 use crate::push::Pushed;
@@ -305,8 +305,18 @@ impl Shared {
         if osd == self.whoami {
             return self.to_ourselves.push_back(msg);
         }
-        let msg = msg.into_message();
-        self.out.push(Output::SendOsd { osd: OsdId(osd), msg });
+        match msg.into_message() {
+            Ok(msg) => self.out.push(Output::SendOsd { osd: OsdId(osd), msg }),
+            Err(TooLong { bytes, instead }) => {
+                let text = format!(
+                    "pg {pgid} has a message of {bytes} bytes for osd.{osd}, which takes no such one"
+                );
+                self.cluster_log(LogLevel::Error, text);
+                if let Some(body) = instead {
+                    self.send_pg(osd, pgid, interval, body);
+                }
+            }
+        }
     }
 
     pub fn send_mon(&mut self, msg: impl Into<Message>) {

@@ -19,6 +19,7 @@ use types::{EntityAddr, EntityName, Epoch, Errno, HObject, Name, PgId, ReqId, Sp
 
 use super::Pg;
 use super::client::ClientOp;
+use super::replicate::WRITE_MAX;
 use crate::exec::{Copied, Sources, classify};
 use crate::osd::shared::Shared;
 use crate::peer::{CopyAsk, PgBody};
@@ -217,9 +218,9 @@ impl Pg {
     }
 }
 
-/// Whether a source has grown beyond what an object can be.
+/// Whether a source has grown beyond what an object can be, or beyond what one write can make of it.
 fn copied_too_much(copied: &Copied, cx: &Shared) -> bool {
-    copied.data.len() as u64 > cx.config.max_object_size
+    copied.data.len() as u64 > cx.config.max_object_size || copied.bytes() > WRITE_MAX
 }
 
 /// The object that an operation copies from, checked.

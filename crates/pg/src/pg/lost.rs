@@ -12,7 +12,7 @@ use store::{StoreError, Txn};
 use types::{EntityName, Errno, Eversion, HObject};
 
 use super::client::ClientOp;
-use super::replicate::Write;
+use super::replicate::{WRITE_MAX, Write};
 use super::writes::InFlight;
 use super::{Pg, persist};
 use crate::dirty::Dirty;
@@ -182,6 +182,11 @@ impl Pg {
             }
             None => push,
         };
+        if push.bytes() > WRITE_MAX as u64 {
+            self.finish(&object, cx);
+            self.stays_unfound(&object, "what is older is too large for one write", cx);
+            return self.continue_recovery(cx);
+        }
         if let Some(next) = push.next.clone() {
             // The write that follows carries all of it.
             let want = Want { object: object.clone(), need: have, base: None, from: next, max_bytes: 0 };
@@ -262,7 +267,7 @@ impl Pg {
         if let Err((e, _)) = self.issue(write, cx) {
             lacked.into_iter().for_each(|item| self.missing.insert(object.clone(), item));
             self.lack_again(object, lacking);
-            if !matches!(e, StoreError::Full { .. }) {
+            if !matches!(e, StoreError::Full { .. } | StoreError::Misuse(_)) {
                 self.store_failed(&e, cx);
             }
             return Err(e);

@@ -25,6 +25,8 @@ use crate::push::{Base, Cursor, ObjectName, ObjectPush};
 const OMAP_PAGE: usize = 1_024;
 /// A piece may have so much, whatever else is under way.
 const MIN_PIECE_BYTES: u64 = 256 << 10;
+/// Attributes and omap header in one piece, but for a single one that is longer.
+const MAX_HEAD_BYTES: usize = 8 << 20;
 /// What is based on an older version has to save so much.
 const WORTH_A_BASE_BYTES: u64 = 16 << 10;
 /// Objects removed in one transaction.
@@ -88,17 +90,17 @@ impl Pg {
             ..ObjectPush::default()
         };
         let with_omap = stat.has_omap && base.is_none_or(|b| b.omap);
-        if from.is_start() {
-            push.attrs = cx.store.attrs(&key)?;
-            if with_omap {
-                push.omap_header = cx.store.omap_header(&key)?;
+        if !from.headed {
+            push.next = read_head(&mut push, &key, with_omap, &mut cx.store)?;
+            if push.next.is_some() {
+                return Ok(Some(push));
             }
         }
         let mut left = max_bytes.max(1);
         push.next = read_data(&mut push, &key, &mut left, &mut cx.store)?;
         if push.next.is_none() && with_omap {
             push.next = match left {
-                0 => Some(Cursor { data: Cursor::ALL_DATA, omap: None }),
+                0 => Some(Cursor { data: Cursor::ALL_DATA, ..Cursor::headed() }),
                 _ => {
                     let entries = cx.config.recovery_max_omap_entries.max(1);
                     read_omap(&mut push, &key, left, entries, &mut cx.store)?
@@ -249,6 +251,37 @@ impl Base {
     }
 }
 
+/// Reads attributes from where the push begins, and the omap's header behind the last; where the next piece begins, when
+/// this one has become long.
+fn read_head(
+    push: &mut ObjectPush,
+    key: &ObjectKey,
+    with_omap: bool,
+    store: &mut Store,
+) -> Result<Option<Cursor>, StoreError> {
+    let mut bytes = 0;
+    let mut last = push.from.attrs.clone();
+    for (name, value) in
+        store.attrs(key)?.into_iter().filter(|(name, _)| Some(name) > push.from.attrs.as_ref())
+    {
+        bytes += name.len() + value.len();
+        if bytes > MAX_HEAD_BYTES && !push.attrs.is_empty() {
+            return Ok(Some(Cursor { attrs: last, ..Cursor::default() }));
+        }
+        last = Some(name.clone());
+        push.attrs.push((name, value));
+    }
+    if with_omap {
+        let header = store.omap_header(key)?;
+        bytes += header.len();
+        if bytes > MAX_HEAD_BYTES && !push.attrs.is_empty() && !header.is_empty() {
+            return Ok(Some(Cursor { attrs: last, ..Cursor::default() }));
+        }
+        push.omap_header = header;
+    }
+    Ok((bytes > MAX_HEAD_BYTES).then(Cursor::headed))
+}
+
 /// Reads data from where the push begins; where the next one does, when not all has found room.
 fn read_data(
     push: &mut ObjectPush,
@@ -270,14 +303,14 @@ fn read_data(
             }
             *left -= take;
             if take < len {
-                return Ok(Some(Cursor { data: at + take, omap: None }));
+                return Ok(Some(Cursor { data: at + take, ..Cursor::headed() }));
             }
         }
     }
     Ok(None)
 }
 
-/// The same for the omap: at least one entry.
+/// The same for the omap: at least one entry in a piece that has nothing else.
 fn read_omap(
     push: &mut ObjectPush,
     key: &ObjectKey,
@@ -291,6 +324,10 @@ fn read_omap(
         let max_bytes = usize::try_from(left).unwrap_or(usize::MAX);
         let (page, more) = store.omap_list(key, bound, entries.min(OMAP_PAGE), max_bytes)?;
         let bytes: usize = page.iter().map(|(k, v)| k.len() + v.len()).sum();
+        if bytes as u64 > left && push.bytes() > 0 {
+            // A single long entry gets a piece of its own.
+            return Ok(Some(Cursor { data: Cursor::ALL_DATA, omap: last, ..Cursor::headed() }));
+        }
         left = left.saturating_sub(bytes as u64);
         entries = entries.saturating_sub(page.len());
         last = page.last().map(|(k, _)| k.clone()).or(last);
@@ -300,7 +337,7 @@ fn read_omap(
             return Ok(None);
         }
         if left == 0 || entries == 0 {
-            return Ok(Some(Cursor { data: Cursor::ALL_DATA, omap: last }));
+            return Ok(Some(Cursor { data: Cursor::ALL_DATA, omap: last, ..Cursor::headed() }));
         }
     }
 }

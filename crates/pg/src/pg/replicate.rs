@@ -1,7 +1,7 @@
 //! Writes: the primary logs, ships and submits them; members apply them in order; the client hears when all are durable.
 
 use bytes::{Bytes, BytesMut};
-use store::{Priority, StoreError, Txn};
+use store::{Misuse, Priority, StoreError, Txn};
 use types::{Epoch, Eversion, HObject, SpgId};
 
 use super::client::ClientOp;
@@ -15,6 +15,10 @@ use crate::info::AfterWrite;
 use crate::io::{FatalReason, LogLevel};
 use crate::osd::shared::{Done, PgDone, Shared};
 use crate::peer::{PgBody, RepAck, RepOp};
+
+/// A write with its payload: less than the largest transaction of any store, so that every member takes it, and less than
+/// the largest message, so that it comes to them. Recovery brings it in pieces that are no longer.
+pub(super) const WRITE_MAX: usize = 94 << 20;
 
 /// A write that is ready to go out: its transaction, its entries, and what follows it.
 pub(super) struct Write {
@@ -80,7 +84,7 @@ impl Pg {
     }
 
     /// Ships a write to all members and submits it here. When the store refuses it for lack of space nothing has
-    /// happened, and the request gets its reply from the caller.
+    /// happened, and the request gets its reply from the caller; the same when the write is larger than `WRITE_MAX`.
     pub(super) fn issue(&mut self, w: Write, cx: &mut Shared) -> Result<(), (StoreError, Box<ClientOp>)> {
         let Write { mut txn, entries, in_flight, executed } = w;
         let targets = self.write_targets(cx);
@@ -100,6 +104,11 @@ impl Pg {
         let trim_to = self.trim_target(cx);
         let after = AfterWrite { last_user_version: self.info.last_user_version, sums: self.info.sums };
         put_entries(&mut txn, self.id, &entries, &after);
+        if txn.seal().len().saturating_add(txn.payload_len()) > WRITE_MAX {
+            (self.info.last_update, self.info.last_complete, self.info.last_user_version, self.info.sums) =
+                before;
+            return Err((StoreError::Misuse(Misuse::TxnTooLarge), Box::new(in_flight.op)));
+        }
         let shipped = (!targets.is_empty()).then(|| split_txn(&mut txn));
         let what = PgDone::Write(version);
         let done = Done::Pg { id: self.id, interval: self.interval(), what };

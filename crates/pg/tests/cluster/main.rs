@@ -6,6 +6,7 @@ mod copies;
 mod daemon;
 mod gather;
 mod join;
+mod large;
 mod leases;
 mod lost;
 mod mon;

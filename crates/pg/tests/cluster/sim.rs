@@ -228,6 +228,11 @@ impl Sim {
         if to < MON.min(CLIENT) && self.nodes[to as usize].core.is_none() {
             return;
         }
+        if let Message::Unknown(w) = &msg {
+            // What a reader takes; see `msgr::Limits`.
+            let fits = w.front.len().max(w.middle.len()) <= 16 << 20 && w.data.len() <= 128 << 20;
+            assert!(fits, "{} bytes of front, {} of data to {to}", w.front.len(), w.data.len());
+        }
         self.links.entry((from, to)).or_default().push_back(msg);
         if let Some(most) = self.most_queued.filter(|_| from < CLIENT && to < CLIENT) {
             let queued = self.links.iter().filter(|((f, t), _)| *f == from && *t < CLIENT);

@@ -14,8 +14,13 @@ use codec::{Encode, Writer, crc32c};
 use store::{ObjectKey, Store, StoreError};
 use types::{HObject, SnapId};
 
+use crate::object::{INFO_ATTR, SNAPSET_ATTR};
+
 /// The seed of digests. Source: bufferhash(-1) in ReplicatedBackend::be_deep_scrub.
 const SEED: u32 = !0;
+/// Attributes of clients that an answer carries of one object. Of the others it has a digest, under this name.
+const ATTRS_BYTES: usize = 64 << 10;
+const OTHER_ATTRS: &[u8] = b"_(attributes beyond 64 KiB)";
 /// Names listed, and omap entries read, in one step.
 const PAGE: usize = 1_024;
 const PAGE_BYTES: usize = 8 << 20;
@@ -173,10 +178,34 @@ fn list(shard: i8, from: &HObject, until: &HObject, store: &mut Store) -> Result
 fn light(key: &ObjectKey, store: &mut Store) -> Option<Scanned> {
     let look = |store: &mut Store| -> Result<Option<Scanned>, StoreError> {
         let Some(stat) = store.stat(key)? else { return Ok(None) };
-        let attrs = store.attrs(key)?.into_iter().collect();
+        let attrs = shortened(store.attrs(key)?);
         Ok(Some(Scanned { size: stat.size, has_omap: stat.has_omap, attrs, ..Scanned::default() }))
     };
     look(store).unwrap_or_else(|_| Some(Scanned { stat_error: true, ..Scanned::default() }))
+}
+
+/// Attributes as an answer has them: the same of the same ones, and never so many that a message does not take them.
+fn shortened(attrs: Vec<(Bytes, Bytes)>) -> BTreeMap<Bytes, Bytes> {
+    let mut kept = BTreeMap::new();
+    let (mut left, mut digest, mut others) = (ATTRS_BYTES, SEED, 0u64);
+    for (name, value) in attrs {
+        let bytes = name.len() + value.len();
+        if name == INFO_ATTR || name == SNAPSET_ATTR {
+            kept.insert(name, value);
+        } else if bytes <= left && others == 0 {
+            left -= bytes;
+            kept.insert(name, value);
+        } else {
+            digest = crc32c(crc32c(digest, &(name.len() as u64).to_le_bytes()), &name);
+            digest = crc32c(crc32c(digest, &(value.len() as u64).to_le_bytes()), &value);
+            others += 1;
+        }
+    }
+    if others > 0 {
+        let digest = format!("{others} with the digest {digest:08x}");
+        kept.insert(Bytes::from_static(OTHER_ATTRS), Bytes::from(digest));
+    }
+    kept
 }
 
 /// An object's digests, or how far this stride came.
