@@ -36,6 +36,7 @@ use types::{EntityAddr, EntityName, Now, Utime};
 
 use crate::control::MessageHeader;
 use crate::frame::{Frame, FrameReader, FrameWriter};
+use crate::grant::{Awaited, Grant};
 use crate::secure::Side;
 use crate::{Error, Event, Limits, Session, SessionRequest, Tag};
 
@@ -111,7 +112,11 @@ pub struct Connection {
     limits: Limits,
     state: State,
     session: Option<Session>,
-    reader: FrameReader,
+    pub(crate) reader: FrameReader,
+    /// The frame that `reader` waits for.
+    pub(crate) awaited: Option<Awaited>,
+    /// Frames of more bytes wait for the owner's grant.
+    pub(crate) ask_above: usize,
     writer: FrameWriter,
     /// Received while paused.
     held: BytesMut,
@@ -184,6 +189,8 @@ impl Connection {
             state: State::Banner,
             session: None,
             reader: FrameReader::recording(),
+            awaited: None,
+            ask_above: usize::MAX,
             writer: FrameWriter::recording(),
             held: BytesMut::new(),
             events: VecDeque::new(),
@@ -357,6 +364,8 @@ impl Connection {
             self.close(Error::HandshakeTimeout);
         } else if now.mono >= self.heard + self.limits.idle_timeout {
             self.close(Error::IdleTimeout);
+        } else if self.frame_deadline().is_some_and(|at| now.mono >= at) {
+            self.close(Error::FrameTimeout);
         } else if now.mono >= self.idle_deadline() {
             self.send_keepalive(now);
         }
@@ -367,11 +376,17 @@ impl Connection {
         match self.state {
             State::Closed => None,
             State::Ready => {
-                let idle = self.idle_deadline();
-                Some(self.unacked.deadline(&self.limits).map_or(idle, |at| idle.min(at)))
+                let others = [self.unacked.deadline(&self.limits), self.frame_deadline()];
+                others.into_iter().flatten().chain([self.idle_deadline()]).min()
             }
             _ => Some(self.began + self.limits.handshake_timeout),
         }
+    }
+
+    /// When the frame that is coming in has to be whole; one that waits for its grant has time.
+    fn frame_deadline(&self) -> Option<Duration> {
+        let awaited = self.awaited.filter(|_| !matches!(self.grant(), Grant::Wanted(_)))?;
+        Some(awaited.deadline(self.reader.needs(), &self.limits))
     }
 
     /// When the peer was silent for so long that it must be asked or given up.
@@ -404,6 +419,9 @@ impl Connection {
         } else if self.state == State::Closed {
             buf.clear();
         }
+        if self.state == State::Ready && self.reader.is_waiting() {
+            self.awaited.get_or_insert(Awaited::new(now.mono));
+        }
         self.make_room(buf);
     }
 
@@ -412,7 +430,10 @@ impl Connection {
     /// A frame with much data gets a buffer of its own, where the data lies so that a device can take it from there. One
     /// that is longer than what may be reserved at once is moved only when its room is used up, to about twice as much:
     /// otherwise every read would move all that came before.
-    fn make_room(&self, buf: &mut BytesMut) {
+    pub(crate) fn make_room(&self, buf: &mut BytesMut) {
+        if matches!(self.grant(), Grant::Wanted(_)) {
+            return;
+        }
         let all = self.wants(buf);
         let wants = all.min(buf.len().max(self.limits.reserve_bytes));
         let room = buf.capacity() - buf.len();
@@ -454,6 +475,7 @@ impl Connection {
             let (state, side) = (self.state, self.side);
             let admit = |tag| admit(side, state, tag);
             let Some(frame) = self.reader.next(buf, &self.limits, admit)? else { break };
+            self.awaited = None;
             self.check_transcripts()?;
             self.handle_frame(frame)?;
         }

@@ -67,6 +67,8 @@ pub enum Error {
     /// Both ends connected at once, and the other direction goes on.
     #[error("the peer's own connection to us wins")]
     Wait,
+    #[error("a frame took too long to come whole")]
+    FrameTimeout,
     #[error("a newer connection of the same peer exists")]
     Stale,
     #[error("another connection took the session over")]

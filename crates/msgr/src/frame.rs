@@ -180,6 +180,11 @@ impl FrameReader {
         }
     }
 
+    /// Whether a frame's head has come and its body has not.
+    pub fn is_waiting(&self) -> bool {
+        self.current.is_some()
+    }
+
     /// Where the data segment of a frame that is waited for will begin, counted from the front of the buffer; `None` when
     /// it has none, or when it will be opened and thereby moved.
     pub fn data_at(&self) -> Option<usize> {

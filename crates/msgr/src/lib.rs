@@ -44,6 +44,7 @@ mod event;
 mod frame;
 #[cfg(test)]
 mod frame_tests;
+mod grant;
 mod limits;
 mod secure;
 mod session;
@@ -53,5 +54,6 @@ pub use connection::{Connection, Local};
 pub use control::{ClientIdent, ConMode, Hello, Reconnect, ServerIdent, Tag};
 pub use error::Error;
 pub use event::{Event, Ready, SessionAnswer, SessionRequest};
+pub use grant::Grant;
 pub use limits::Limits;
 pub use session::{MSG_ADDR2, Peer, Policy, Session};

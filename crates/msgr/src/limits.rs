@@ -21,6 +21,9 @@ pub struct Limits {
     pub keepalive_after: Option<Duration>,
     /// Close when nothing was heard for this long. Source: ms_connection_idle_timeout is 900 s.
     pub idle_timeout: Duration,
+    /// Close when a frame has not come whole within this time for each MiB of it that was begun. Single bytes that keep the
+    /// idle time from running out do not help here.
+    pub frame_timeout_per_mib: Duration,
     /// Acknowledge received messages of a lossless session when there are so many of them, or so many bytes in them, or
     /// the first has waited so long (as exactly as `Connection::tick` is called).
     pub ack_messages: usize,
@@ -39,6 +42,7 @@ impl Default for Limits {
             read_bytes: 64 << 10,
             keepalive_after: None,
             idle_timeout: Duration::from_secs(900),
+            frame_timeout_per_mib: Duration::from_secs(30),
             ack_messages: 32,
             ack_bytes: 256 << 10,
             ack_after: Duration::from_millis(500),

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, Bytes, BytesMut};
 use messages::wire::WireMessage;
-use msgr::{Connection, Event};
+use msgr::{Connection, Event, Grant};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -87,32 +87,37 @@ impl Link {
         lock(&self.wire).machine.send(msg).is_ok()
     }
 
-    /// Reads what the socket has, at most a few buffers full, and parses it into `events`.
+    /// Reads what the socket has, at most a few buffers full, and parses it into `events`; what the next frame needs.
     pub(super) fn read(
         &self,
         now: types::Now,
         buf: &mut BytesMut,
         events: &mut Vec<Event>,
-    ) -> std::io::Result<()> {
+    ) -> std::io::Result<Grant> {
+        let mut grant = Grant::Unneeded;
         for _ in 0..4 {
             if buf.capacity() == buf.len() {
                 buf.reserve(64 << 10);
             }
             let room = buf.capacity() - buf.len();
             let n = match try_read(&self.stream, buf, room)? {
-                None => break,
+                None => {
+                    grant = self.with(|m| m.grant());
+                    break;
+                }
                 Some(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Some(n) => n,
             };
             let mut wire = lock(&self.wire);
             wire.machine.handle_bytes(now, buf);
             events.extend(std::iter::from_fn(|| wire.machine.poll_event()));
+            grant = wire.machine.grant();
             drop(wire);
-            if n < room || !events.is_empty() {
+            if n < room || !events.is_empty() || matches!(grant, Grant::Wanted(_)) {
                 break;
             }
         }
-        Ok(())
+        Ok(grant)
     }
 
     /// Events that calls from outside brought about.

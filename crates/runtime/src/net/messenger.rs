@@ -13,8 +13,10 @@ use msgr::{
     decide,
 };
 use tokio::net::{TcpListener, TcpStream};
-use types::{AddrVec, ConnId, EntityAddr, Entropy, Now};
+use types::{AddrVec, AuthName, ConnId, EntityAddr, Entropy, Now};
 
+use super::bounds::Bounds;
+use super::budget::{Budget, Reading, SMALL_FRAME_BYTES};
 use super::channel::Channel;
 use super::connect::{self, ConnectTo, Ended};
 use super::link::{Flushed, Link};
@@ -49,11 +51,18 @@ struct Inner {
     /// Of a process that does not listen.
     nonce: u32,
     gate: Gate,
+    /// For clients' large frames.
+    frames: Arc<Budget>,
 }
 
 impl Messenger {
     /// Must be called within the runtime that carries the connections.
     pub fn new(local: Local, limits: Limits, clock: Clock) -> Self {
+        Self::bounded(local, limits, Bounds::default(), clock)
+    }
+
+    /// As `new`, with other bounds than the usual ones.
+    pub fn bounded(local: Local, limits: Limits, bounds: Bounds, clock: Clock) -> Self {
         Self(Arc::new(Inner {
             local: Mutex::new(local),
             limits,
@@ -70,6 +79,7 @@ impl Messenger {
             downed: tokio::sync::Notify::new(),
             nonce: OsEntropy.next_u64() as u32,
             gate: Gate::default(),
+            frames: Budget::new(bounds.frames_bytes),
         }))
     }
 
@@ -456,7 +466,9 @@ impl Messenger {
             over: None,
             was_ready: false,
             gated: false,
+            client: None,
         };
+        let mut reading = Reading::Free;
         let mut buf = BytesMut::with_capacity(self.0.limits.read_bytes);
         let sleep = tokio::time::sleep(Duration::from_secs(1));
         tokio::pin!(sleep);
@@ -479,23 +491,44 @@ impl Messenger {
             }
             // What a peer that is gone has sent is little, and its end must be seen: what it asked for holds room.
             let closed = pump.gated && !self.gate().is_open() && !link.is_hung_up();
+            if reading.is_waiting() && link.is_hung_up() {
+                let why = Gone::Lost("closed in the middle of a frame".into());
+                return Ended { why, was_ready: pump.was_ready };
+            }
+            let closed_at = closed.then(|| self.now().mono);
+            let mut tick = false;
             tokio::select! {
                 () = self.gate().pass(), if closed => {}
-                _ = link.stream().readable(), if !closed => {
+                lease = reading.granted(), if reading.is_waiting() => {
+                    reading = Reading::Granted(lease);
+                    link.with(|m| m.grant_frame(self.now(), &mut buf));
+                }
+                _ = link.stream().readable(), if !closed && !reading.is_waiting() => {
                     let _turn = link.turn();
                     let read = link.read(self.now(), &mut buf, &mut pump.events);
                     pump.turn(self, channel, link, &mut on_pause);
-                    if let Err(e) = read {
-                        return Ended { why: Gone::Lost(e.to_string()), was_ready: pump.was_ready };
+                    match read {
+                        Ok(grant) => reading.next(grant, &self.0.frames, pump.client.as_ref()),
+                        Err(e) => {
+                            return Ended { why: Gone::Lost(e.to_string()), was_ready: pump.was_ready };
+                        }
                     }
                 }
                 _ = link.stream().writable(), if flushed == Flushed::Blocked => {}
                 () = link.woken() => {}
                 () = &mut sleep => {
-                    let now = self.now();
-                    link.with(|m| m.tick(now));
+                    tick = true;
                     sleep.as_mut().reset(tokio::time::Instant::now() + Duration::from_secs(1));
                 }
+            }
+            if closed || tick {
+                let now = self.now();
+                link.with(|m| {
+                    closed_at.into_iter().for_each(|at| m.was_held(now.mono.saturating_sub(at)));
+                    if tick {
+                        m.tick(now);
+                    }
+                });
             }
         }
     }
@@ -510,6 +543,8 @@ struct Pump {
     was_ready: bool,
     /// Nothing is read from the peer while the gate is closed.
     gated: bool,
+    /// Its peer, when what it sends and does not read has bounds that all clients share.
+    client: Option<AuthName>,
 }
 
 impl Pump {
@@ -559,6 +594,10 @@ impl Pump {
                 if let Some(id) = messenger.carrier_of(link) {
                     self.conn = id;
                 }
+                if let Some(identity) = channel.identity().filter(|i| !i.is_daemon()) {
+                    link.with(|m| m.ask_above(SMALL_FRAME_BYTES));
+                    self.client = Some(identity.name);
+                }
                 if !ready.resumed {
                     // The first one stands for the peer: a client's has its nonce and kind "any".
                     let stated = ready.peer.addrs.0.first().copied().unwrap_or_default();
@@ -586,6 +625,17 @@ impl Messenger {
     fn carrier_of(&self, link: &Arc<Link>) -> Option<ConnId> {
         let channels = lock(&self.0.channels);
         channels.values().find(|c| c.link().is_some_and(|l| Arc::ptr_eq(&l, link))).map(|c| c.id)
+    }
+}
+
+#[cfg(test)]
+impl Messenger {
+    pub(super) fn frames_held(&self) -> u64 {
+        self.0.frames.held()
+    }
+
+    pub(super) fn frames_waiting(&self) -> usize {
+        self.0.frames.waiting()
     }
 }
 

@@ -12,12 +12,19 @@
 //! OSD to OSD, each side opens a session of its own for what it sends (lossless client towards stateful server): there
 //! are no connect races to resolve, and a lost TCP connection is resumed from both ends alike.
 
+mod bounds;
+mod budget;
 mod channel;
 mod connect;
+#[cfg(test)]
+mod frames_tests;
 mod gate;
 mod link;
 mod messenger;
+#[cfg(test)]
+mod testing;
 
+pub use bounds::Bounds;
 pub use connect::{ClientAuth, ConnectTo, Established};
 pub use gate::Gate;
 pub use messenger::Messenger;
@@ -34,6 +41,13 @@ pub struct Identity {
     pub name: AuthName,
     pub global_id: GlobalId,
     pub caps: CapsInfo,
+}
+
+impl Identity {
+    /// Whether it is a daemon of the cluster. Clients wait for daemons, so that daemons wait for no client's share.
+    pub fn is_daemon(&self) -> bool {
+        matches!(self.name.kind, EntityType::Mon | EntityType::Osd | EntityType::Mgr | EntityType::Mds)
+    }
 }
 
 /// What the peer of a new connection sends to authenticate itself.

@@ -1,0 +1,75 @@
+//! Clients' large frames share one budget; see `budget`.
+
+use super::Bounds;
+use super::testing::{As, Raw, Server, message};
+
+const LARGE: usize = 1 << 20;
+
+#[tokio::test]
+async fn a_frame_waits_while_others_hold_the_room_and_small_ones_go_on() {
+    let server = Server::start(Bounds { frames_bytes: LARGE as u64 * 3 / 2 }, 0).await;
+    let mut half = Raw::ready(&server, As::client("client.half")).await.expect("ready");
+    let half_conn = server.conn_of("client.half").await;
+    // All of the frame but its end, with a small message before it to see that it was read.
+    half.send(message(1)).await;
+    let bytes = half.bytes_of(message(LARGE));
+    let (begun, end) = bytes.split_at(bytes.len() - 1);
+    half.write(begun).await;
+    server.heard(half_conn, 1).await;
+
+    let mut other = Raw::ready(&server, As::client("client.other")).await.expect("ready");
+    let other_conn = server.conn_of("client.other").await;
+    while server.messenger.frames_held() < LARGE as u64 {
+        tokio::task::yield_now().await;
+    }
+    let large = other.bytes_of(message(LARGE));
+    let mut third = Raw::ready(&server, As::client("client.third")).await.expect("ready");
+    let third_conn = server.conn_of("client.third").await;
+    let sending = tokio::spawn(async move {
+        other.write(&large).await;
+        other
+    });
+    while server.messenger.frames_waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..3 {
+        third.send(message(60_000)).await;
+    }
+    server.heard(third_conn, 3).await;
+    // Daemons wait for no client.
+    let mut osd = Raw::ready(&server, As::osd("osd.1", "v2:127.0.0.1:6801/1")).await.expect("ready");
+    osd.send(message(LARGE)).await;
+    server.heard(server.conn_of("osd.1").await, 1).await;
+    assert_eq!(server.messenger.frames_waiting(), 1, "still waiting");
+
+    half.write(end).await;
+    server.heard(half_conn, 2).await;
+    server.heard(other_conn, 1).await;
+    drop(sending.await.expect("sent"));
+    server.gone(other_conn).await;
+    assert_eq!(server.messenger.frames_held(), 0);
+}
+
+#[tokio::test]
+async fn who_leaves_in_the_middle_of_a_frame_gives_its_room_back() {
+    let server = Server::start(Bounds { frames_bytes: LARGE as u64 * 3 / 2 }, 0).await;
+    let mut half = Raw::ready(&server, As::client("client.half")).await.expect("ready");
+    let bytes = half.bytes_of(message(LARGE));
+    half.write(&bytes[..LARGE / 2]).await;
+    while server.messenger.frames_held() < LARGE as u64 {
+        tokio::task::yield_now().await;
+    }
+    let mut other = Raw::ready(&server, As::client("client.other")).await.expect("ready");
+    let other_conn = server.conn_of("client.other").await;
+    let large = other.bytes_of(message(LARGE));
+    let sending = tokio::spawn(async move {
+        other.write(&large).await;
+        other
+    });
+    while server.messenger.frames_waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    drop(half);
+    server.heard(other_conn, 1).await;
+    drop(sending.await.expect("sent"));
+}
