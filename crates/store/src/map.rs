@@ -1,6 +1,13 @@
 //! The allocation map on the device: for each region two slots, written in turn, and a digest over all that are valid.
+//!
+//! A checkpoint that is built and not published leaves slots of a generation that no superblock has. They must not count
+//! as valid once a later superblock has that generation. Two rules see to that:
+//!
+//! 1. A store takes no generation that some slot has had (`MapState::newest`).
+//! 2. The first checkpoint after a crash writes each such slot anew (`MapState::unpublished`), in the same place, since it
+//!    stands beside the valid one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -25,12 +32,31 @@ struct SlotState {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct MapState {
     slots: BTreeMap<u32, SlotState>,
+    /// The highest generation of any slot, valid or not.
+    newest: u64,
+    /// Regions with a slot that no superblock has published.
+    unpublished: BTreeSet<u32>,
 }
 
 impl MapState {
     /// The sum over the valid slots: tells a complete set from one where a write was lost.
     pub(crate) fn digest(&self) -> u64 {
         self.slots.values().fold(0, |sum, s| sum.wrapping_add(s.digest))
+    }
+
+    /// What the next checkpoint takes after a superblock of this generation.
+    pub(crate) fn next_generation(&self, generation: u64) -> u64 {
+        generation.max(self.newest).saturating_add(1)
+    }
+
+    /// Regions that the next checkpoint has to write, whether they changed or not.
+    pub(crate) fn unpublished(&self) -> impl Iterator<Item = u32> {
+        self.unpublished.iter().copied()
+    }
+
+    /// The state of a map that is to be made anew. Its slots are written over as if none were valid.
+    pub(crate) fn forgotten(&self) -> Self {
+        Self { newest: self.newest, ..Self::default() }
     }
 
     /// The slots to write for new content of some regions, and the state once they are valid.
@@ -46,7 +72,9 @@ impl MapState {
             let which = self.slots.get(&region).map_or(0, |s| 1 - s.which);
             let (raw, crc) = encode_slot(region, generation, bits);
             next.slots.insert(region, SlotState { which, digest: slot_digest(region, generation, crc) });
+            next.unpublished.remove(&region);
             writes.push((slot_block(layout, region, which), raw));
+            next.newest = next.newest.max(generation);
         }
         (next, writes)
     }
@@ -63,7 +91,12 @@ impl MapState {
         for region in 0..bitmap.regions() {
             device.read_at(u64::from(slot_block(layout, region, 0)) * BLOCK_U64, &mut raw)?;
             let found = raw.chunks(BLOCK).zip(0..).filter_map(|(slot, which)| {
-                let (found, crc) = decode_slot(region, slot).filter(|(s, _)| s.generation <= generation)?;
+                let (found, crc) = decode_slot(region, slot)?;
+                state.newest = state.newest.max(found.generation);
+                if found.generation > generation {
+                    state.unpublished.insert(region);
+                    return None;
+                }
                 Some((found, which, crc))
             });
             if let Some((slot, which, crc)) = found.max_by_key(|(s, ..)| s.generation) {

@@ -142,11 +142,13 @@ impl Store {
 fn load_map(device: &dyn Device, sb: &Superblock) -> Result<(MapState, Allocator), StoreError> {
     let (map, taken) = MapState::load(device, &sb.layout, sb.generation)?;
     if map.digest() == sb.map_digest {
-        return Ok((map, Allocator::new(taken)));
+        let mut alloc = Allocator::new(taken);
+        alloc.touched.extend(map.unpublished());
+        return Ok((map, alloc));
     }
     let mut alloc = Allocator::new(used_blocks(device, sb)?);
     alloc.touched.extend(0..taken.regions());
-    Ok((map, alloc))
+    Ok((map.forgotten(), alloc))
 }
 
 fn check_owner(sb: &Superblock, options: &Options) -> Result<(), StoreError> {

@@ -322,7 +322,7 @@ impl Store {
         let frozen = Arc::new(std::mem::take(&mut self.index.active));
         self.index.frozen = Some(frozen.clone());
         let superblock = Superblock {
-            generation: self.superblock.generation + 1,
+            generation: self.map.next_generation(self.superblock.generation),
             log: self.log.head,
             txn: txn.0,
             next_omap_id: self.next_omap_id,

@@ -84,7 +84,7 @@ pub(crate) struct Superblock {
     pub(crate) osd_uuid: Fsid,
     pub(crate) device_bytes: u64,
     pub(crate) layout: Layout,
-    /// One more for each checkpoint.
+    /// Higher with each checkpoint: by one, but after a crash that left slots of the allocation map unpublished.
     pub(crate) generation: u64,
     pub(crate) root: Option<PageRef>,
     /// Over number, generation and checksum of every valid slot of the allocation map.

@@ -46,6 +46,8 @@ impl Image {
             let n = rest.len().min(PAGE - inside);
             let page = &mut self.pages[at / PAGE];
             match <&[u8; PAGE]>::try_from(&rest[..n]) {
+                // Zeros take no memory: a log is formatted with them.
+                Ok(whole) if whole.iter().all(|byte| *byte == 0) => *page = None,
                 // What is replaced whole need not be copied first.
                 Ok(whole) => *page = Some(Arc::new(*whole)),
                 Err(_) => {
