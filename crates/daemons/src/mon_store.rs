@@ -47,7 +47,7 @@ impl MonStore {
         put(&tx, &Write { hard: Some(hard), snapshot: Some(snapshot), ..Write::default() })?;
         put_format(&tx)?;
         tx.commit()?;
-        Ok(())
+        runtime::keep_name(path).with_context(|| format!("cannot sync the folder of {}", path.display()))
     }
 
     /// Opens a store; `name` is the monitor's, for stores of the older form.

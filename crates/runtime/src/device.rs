@@ -13,9 +13,15 @@ use rustix::fs::{Advice, FlockOperation, OFlags, flock};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 use store::{Device, DeviceError, DeviceOp};
 
+use crate::lanes::{Lanes, Way};
+
 /// Plain positioned reads and writes through the page cache, and fdatasync as the flush. A write that must be durable at
 /// once (a log record, read again only after a crash) goes past the page cache where the file system can do that, in one
 /// call: nothing of it is written back a second time, and a checkpoint's pages do not have to be written with it.
+///
+/// Both ways on one file are safe because (1) `Lanes` keeps them out of each other's folios, (2) should a direct write fail
+/// to throw out a folio nevertheless, the file is marked with an EIO that every handle is told of by its next flush, before
+/// anything is acknowledged or published, and (3) nobody reads a block through the cache before its commit is through.
 ///
 /// The file is locked while any handle of it is open, so that a store is never used twice at a time, by two processes or
 /// by two lives of an OSD in one.
@@ -33,6 +39,7 @@ struct Shared {
     path: PathBuf,
     /// Has the lock.
     locked: File,
+    lanes: Lanes,
 }
 
 /// The same file opened without the page cache, and an aligned buffer.
@@ -61,6 +68,8 @@ impl FileDevice {
     pub fn create(path: &Path, len: u64) -> std::io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         file.set_len(len)?;
+        file.sync_all()?;
+        keep_name(path)?;
         Self::lock(file, path)
     }
 
@@ -94,7 +103,7 @@ impl FileDevice {
     fn lock(file: File, path: &Path) -> std::io::Result<Self> {
         flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| std::io::Error::other("in use"))?;
-        let shared = Shared { path: path.to_owned(), locked: file.try_clone()? };
+        let shared = Shared { path: path.to_owned(), locked: file.try_clone()?, lanes: Lanes::default() };
         Self::with(file, Arc::new(shared))
     }
 
@@ -125,6 +134,7 @@ impl FileDevice {
         let total: usize = pieces.iter().map(|p| p.len()).sum();
         self.check(DeviceOp::Write, offset, total)?;
         let fits = total % ALIGN == 0 && offset % ALIGN as u64 == 0;
+        let _lane = self.shared.lanes.enter(Way::Direct, offset, total);
         match self.direct.as_ref().filter(|_| fits) {
             Some(direct) if total <= DIRECT_MAX => direct.write_copy(offset, pieces, total, flags),
             Some(direct) if pieces.iter().all(|p| is_aligned(p)) => {
@@ -140,6 +150,18 @@ impl FileDevice {
             _ => Err(DeviceError::OutOfRange { op, offset, len: len as u64 }),
         }
     }
+}
+
+/// Makes the name of a file that was just made durable, and that of its folder, which may be as new: else a loss of power
+/// takes the file with all that was synced in it.
+pub fn keep_name(path: &Path) -> std::io::Result<()> {
+    let whole = path.canonicalize()?;
+    whole.ancestors().skip(1).take(2).try_for_each(|folder| match File::open(folder) {
+        Ok(folder) => folder.sync_all(),
+        // Whoever may not list a folder has not made the folder in it either.
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
+        Err(error) => Err(error),
+    })
 }
 
 /// Whether a device can take these bytes from where they are.
@@ -284,6 +306,7 @@ impl Device for FileDevice {
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
         self.check(DeviceOp::Write, offset, data.len())?;
+        let _lane = self.shared.lanes.enter(Way::Cached, offset, data.len());
         self.file
             .write_all_at(data, offset)
             .map_err(|e| failed(DeviceOp::Write, offset, data.len(), e.raw_os_error()))
@@ -292,6 +315,7 @@ impl Device for FileDevice {
     fn write_vectored_at(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
         let total: usize = pieces.iter().map(|p| p.len()).sum();
         self.check(DeviceOp::Write, offset, total)?;
+        let _lane = self.shared.lanes.enter(Way::Cached, offset, total);
         let done = match total < STRIDE {
             true => write_all(&self.file, offset, pieces, ReadWriteFlags::empty()),
             false => write_behind(&self.file, offset, pieces),
@@ -379,6 +403,42 @@ mod tests {
         let (bytes, start) = text(len, true);
         let past = dev.write_unread_at(at + 4 * ALIGN as u64, &[&bytes[start..start + len]]);
         assert!(matches!(past, Err(DeviceError::OutOfRange { .. })));
+    }
+
+    #[test]
+    fn a_write_through_the_cache_waits_for_a_direct_one_in_its_folio_and_the_other_way_round() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let dev = FileDevice::create(&dir.path().join("block"), 4 << 20).expect("created");
+        let other = dev.another().expect("another handle");
+        let page = [7u8; ALIGN];
+        type Write = fn(&FileDevice, &[u8]) -> Result<(), DeviceError>;
+        let cached: [Write; 2] =
+            [|dev, page| dev.write_at(0, page), |dev, page| dev.write_vectored_at(0, &[page])];
+        let direct: [Write; 2] =
+            [|dev, page| dev.write_durably(0, &[page]), |dev, page| dev.write_unread_at(0, &[page])];
+        for (way, writes) in [(Way::Direct, cached), (Way::Cached, direct)] {
+            for write in writes {
+                let lane = dev.shared.lanes.enter(way, 8192, 4096);
+                std::thread::scope(|scope| {
+                    let writer = scope.spawn(|| write(&other, &page));
+                    while dev.shared.lanes.waiting() == 0 && !writer.is_finished() {
+                        std::thread::yield_now();
+                    }
+                    assert!(!writer.is_finished(), "a write beside one that is {way:?}");
+                    drop(lane);
+                    writer.join().expect("no panic").expect("written");
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_kept_of_files_that_are_there() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let path = dir.path().join("block");
+        assert!(keep_name(&path).is_err(), "there is no such file");
+        std::fs::write(&path, "x").expect("written");
+        keep_name(&path).expect("its folders are synced");
     }
 
     #[test]

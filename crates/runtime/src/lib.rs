@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod device;
+mod lanes;
 mod local;
 pub mod net;
 mod numa;
@@ -12,7 +13,7 @@ pub mod session;
 #[cfg(feature = "test-medium")]
 mod twin;
 
-pub use device::FileDevice;
+pub use device::{FileDevice, keep_name};
 pub use local::{Asked, LocalHandler, LocalSocket};
 pub use numa::{HostFiles, NumaPlace, NumaWish};
 pub use outside::{Clock, OsEntropy};
