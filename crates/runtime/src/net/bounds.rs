@@ -5,10 +5,14 @@
 pub struct Bounds {
     /// Of clients' large frames that are not whole yet. Must hold one frame of the largest kind.
     pub frames_bytes: u64,
+    /// Of answers that clients do not read: beyond it the client with the most is cut off.
+    pub unread_bytes: u64,
+    /// A client that has left so much unread is not read from.
+    pub unread_pause_bytes: u64,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { frames_bytes: 256 << 20 }
+        Self { frames_bytes: 256 << 20, unread_bytes: 512 << 20, unread_pause_bytes: 16 << 20 }
     }
 }

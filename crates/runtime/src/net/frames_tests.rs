@@ -7,7 +7,7 @@ const LARGE: usize = 1 << 20;
 
 #[tokio::test]
 async fn a_frame_waits_while_others_hold_the_room_and_small_ones_go_on() {
-    let server = Server::start(Bounds { frames_bytes: LARGE as u64 * 3 / 2 }, 0).await;
+    let server = Server::start(Bounds { frames_bytes: LARGE as u64 * 3 / 2, ..Bounds::default() }, 0).await;
     let mut half = Raw::ready(&server, As::client("client.half")).await.expect("ready");
     let half_conn = server.conn_of("client.half").await;
     // All of the frame but its end, with a small message before it to see that it was read.
@@ -52,7 +52,7 @@ async fn a_frame_waits_while_others_hold_the_room_and_small_ones_go_on() {
 
 #[tokio::test]
 async fn who_leaves_in_the_middle_of_a_frame_gives_its_room_back() {
-    let server = Server::start(Bounds { frames_bytes: LARGE as u64 * 3 / 2 }, 0).await;
+    let server = Server::start(Bounds { frames_bytes: LARGE as u64 * 3 / 2, ..Bounds::default() }, 0).await;
     let mut half = Raw::ready(&server, As::client("client.half")).await.expect("ready");
     let bytes = half.bytes_of(message(LARGE));
     half.write(&bytes[..LARGE / 2]).await;

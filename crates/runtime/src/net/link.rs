@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -12,11 +12,12 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
+use super::unread::Share;
 use crate::owner::lock;
 
 /// Pieces of one vectored write.
 const MAX_PIECES: usize = 256;
-/// A peer that does not read what it asked for is cut off when this much waits for it.
+/// A daemon that does not read what was sent to it is cut off when this much waits for it; for clients see `unread`.
 const MAX_UNWRITTEN_BYTES: usize = 1 << 30;
 
 /// The socket and the machine. The lock of the machine is held for parsing and writing only, never while the handler runs.
@@ -28,6 +29,8 @@ pub(super) struct Link {
     turn: Mutex<()>,
     /// Wakes the link's task: something to write, or an answer from outside.
     wake: Notify,
+    /// Of clients: what waits to be written counts in here.
+    unread: OnceLock<Share>,
 }
 
 struct Wire {
@@ -36,6 +39,8 @@ struct Wire {
     out_bytes: usize,
     scratch: Vec<Bytes>,
     failed: bool,
+    /// Why, unless it was the socket.
+    given_up: bool,
 }
 
 /// What is left after writing as much as the socket takes.
@@ -51,8 +56,16 @@ impl Link {
     pub(super) fn new(stream: TcpStream, machine: Connection) -> Self {
         // Small frames must not wait for acknowledgements of earlier ones.
         let _ = stream.set_nodelay(true);
-        let wire = Wire { machine, out: VecDeque::new(), out_bytes: 0, scratch: Vec::new(), failed: false };
-        Self { stream, wire: Mutex::new(wire), turn: Mutex::new(()), wake: Notify::new() }
+        let wire = Wire {
+            machine,
+            out: VecDeque::new(),
+            out_bytes: 0,
+            scratch: Vec::new(),
+            failed: false,
+            given_up: false,
+        };
+        let (wire, turn) = (Mutex::new(wire), Mutex::new(()));
+        Self { stream, wire, turn, wake: Notify::new(), unread: OnceLock::new() }
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -132,10 +145,46 @@ impl Link {
         wire.collect();
         let result = wire.write(&self.stream);
         let closed = wire.machine.is_closed();
+        self.count(&wire);
         drop(wire);
         match result {
             Flushed::All if closed => Flushed::Over,
             other => other,
+        }
+    }
+
+    /// Its peer is a client: what it does not read counts.
+    pub(super) fn is_clients(&self, share: Share) {
+        let _ = self.unread.set(share);
+    }
+
+    fn count(&self, wire: &Wire) {
+        if let Some(share) = self.unread.get() {
+            share.set(wire.out_bytes as u64);
+        }
+    }
+
+    /// What a client has left unread; 0 of others.
+    pub(super) fn unread(&self) -> u64 {
+        self.unread.get().map_or(0, Share::bytes)
+    }
+
+    /// Cuts off a peer that does not read.
+    pub(super) fn give_up(&self) {
+        let mut wire = lock(&self.wire);
+        (wire.failed, wire.given_up) = (true, true);
+        wire.drop_output();
+        self.count(&wire);
+        drop(wire);
+        self.wake();
+    }
+
+    /// Why `flush` said that it is over.
+    pub(super) fn failure(&self) -> &'static str {
+        if lock(&self.wire).given_up {
+            "the peer does not read what it asked for"
+        } else {
+            "the socket failed"
         }
     }
 
@@ -198,11 +247,15 @@ impl Wire {
             }
         }
         if self.failed {
-            self.out.clear();
-            self.out_bytes = 0;
+            self.drop_output();
             return Flushed::Over;
         }
         Flushed::All
+    }
+
+    fn drop_output(&mut self) {
+        self.out.clear();
+        self.out_bytes = 0;
     }
 
     fn advance(&mut self, mut written: usize) {

@@ -20,6 +20,7 @@ use super::budget::{Budget, Reading, SMALL_FRAME_BYTES};
 use super::channel::Channel;
 use super::connect::{self, ConnectTo, Ended};
 use super::link::{Flushed, Link};
+use super::unread::Unread;
 use super::{AuthInput, AuthStep, Gate, Gone, Handler, PeerReady};
 use crate::owner::lock;
 use crate::{Clock, OsEntropy};
@@ -53,6 +54,8 @@ struct Inner {
     gate: Gate,
     /// For clients' large frames.
     frames: Arc<Budget>,
+    unread: Arc<Unread>,
+    bounds: Bounds,
 }
 
 impl Messenger {
@@ -80,6 +83,8 @@ impl Messenger {
             nonce: OsEntropy.next_u64() as u32,
             gate: Gate::default(),
             frames: Budget::new(bounds.frames_bytes),
+            unread: Arc::default(),
+            bounds,
         }))
     }
 
@@ -132,6 +137,7 @@ impl Messenger {
     pub fn flush(&self, conn: ConnId) {
         if let Some(link) = self.channel(conn).and_then(|c| c.link()) {
             link.flush_from_outside();
+            self.relieve();
         }
     }
 
@@ -139,6 +145,20 @@ impl Messenger {
     pub fn send(&self, conn: ConnId, msg: WireMessage) {
         if let Some(link) = self.channel(conn).and_then(|c| c.send(msg)) {
             link.flush_from_outside();
+            self.relieve();
+        }
+    }
+
+    /// Cuts off the clients with the most unread while all together have too much of it.
+    fn relieve(&self) {
+        while self.0.unread.total() > self.0.bounds.unread_bytes {
+            let channels: Vec<_> = lock(&self.0.channels).values().cloned().collect();
+            let links = channels.iter().filter_map(|c| c.link());
+            match links.max_by_key(|link| link.unread()).filter(|link| link.unread() > 0) {
+                Some(fullest) => fullest.give_up(),
+                // Others have cut it off, and it is no channel any more.
+                None => return,
+            }
         }
     }
 
@@ -479,6 +499,7 @@ impl Messenger {
                 pump.turn(self, channel, link, &mut on_pause);
             }
             let flushed = link.flush();
+            self.relieve();
             if let Some(why) = pump.over.take() {
                 return Ended { why, was_ready: pump.was_ready };
             }
@@ -486,7 +507,7 @@ impl Messenger {
                 let _turn = link.turn();
                 link.poll_events(&mut pump.events);
                 pump.turn(self, channel, link, &mut on_pause);
-                let why = pump.over.take().unwrap_or(Gone::Lost("the socket failed".into()));
+                let why = pump.over.take().unwrap_or_else(|| Gone::Lost(link.failure().into()));
                 return Ended { why, was_ready: pump.was_ready };
             }
             // What a peer that is gone has sent is little, and its end must be seen: what it asked for holds room.
@@ -495,6 +516,7 @@ impl Messenger {
                 let why = Gone::Lost("closed in the middle of a frame".into());
                 return Ended { why, was_ready: pump.was_ready };
             }
+            let is_full = link.unread() > self.0.bounds.unread_pause_bytes && !link.is_hung_up();
             let closed_at = closed.then(|| self.now().mono);
             let mut tick = false;
             tokio::select! {
@@ -503,7 +525,7 @@ impl Messenger {
                     reading = Reading::Granted(lease);
                     link.with(|m| m.grant_frame(self.now(), &mut buf));
                 }
-                _ = link.stream().readable(), if !closed && !reading.is_waiting() => {
+                _ = link.stream().readable(), if !closed && !is_full && !reading.is_waiting() => {
                     let _turn = link.turn();
                     let read = link.read(self.now(), &mut buf, &mut pump.events);
                     pump.turn(self, channel, link, &mut on_pause);
@@ -596,6 +618,7 @@ impl Pump {
                 }
                 if let Some(identity) = channel.identity().filter(|i| !i.is_daemon()) {
                     link.with(|m| m.ask_above(SMALL_FRAME_BYTES));
+                    link.is_clients(messenger.0.unread.share());
                     self.client = Some(identity.name);
                 }
                 if !ready.resumed {
@@ -632,6 +655,10 @@ impl Messenger {
 impl Messenger {
     pub(super) fn frames_held(&self) -> u64 {
         self.0.frames.held()
+    }
+
+    pub(super) fn unread(&self) -> u64 {
+        self.0.unread.total()
     }
 
     pub(super) fn frames_waiting(&self) -> usize {

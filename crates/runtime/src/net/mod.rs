@@ -23,6 +23,9 @@ mod link;
 mod messenger;
 #[cfg(test)]
 mod testing;
+mod unread;
+#[cfg(test)]
+mod unread_tests;
 
 pub use bounds::Bounds;
 pub use connect::{ClientAuth, ConnectTo, Established};

@@ -139,9 +139,12 @@ impl Server {
 
     /// Waits for so many messages of a connection.
     pub async fn heard(&self, conn: ConnId, count: usize) {
-        let from =
-            |told: &[Told]| told.iter().filter(|t| matches!(t, Told::Message(c, _) if *c == conn)).count();
-        self.until(|told| (from(told) >= count).then_some(())).await;
+        self.until(|_| (self.count_of(conn) >= count).then_some(())).await;
+    }
+
+    /// Messages of a connection so far.
+    pub fn count_of(&self, conn: ConnId) -> usize {
+        self.told().iter().filter(|t| matches!(t, Told::Message(c, _) if *c == conn)).count()
     }
 }
 
@@ -175,6 +178,8 @@ impl<'a> As<'a> {
 pub(super) struct Raw {
     pub stream: TcpStream,
     pub conn: Connection,
+    /// Messages received.
+    pub answers: usize,
     buf: BytesMut,
 }
 
@@ -192,7 +197,7 @@ impl Raw {
         let seq = server.messenger.next_global_seq();
         let conn = Connection::connect(now, local, session, server.at, seq, 77, Limits::default());
         let stream = TcpStream::connect(server.at.socket.expect("a socket")).await.expect("connected");
-        let mut raw = Self { stream, conn, buf: BytesMut::new() };
+        let mut raw = Self { stream, conn, answers: 0, buf: BytesMut::new() };
         while !raw.conn.is_ready() {
             raw.flush().await;
             for event in raw.receive(server).await? {
@@ -217,7 +222,9 @@ impl Raw {
             Ok(_) => {}
         }
         self.conn.handle_bytes(server.messenger.now(), &mut self.buf);
-        Ok(std::iter::from_fn(|| self.conn.poll_event()).collect())
+        let events: Vec<Event> = std::iter::from_fn(|| self.conn.poll_event()).collect();
+        self.answers += events.iter().filter(|e| matches!(e, Event::Message(_))).count();
+        Ok(events)
     }
 
     /// The bytes of a message, not sent yet.

@@ -1,0 +1,55 @@
+//! Clients that do not read what they asked for; see `unread`.
+
+use super::Bounds;
+use super::testing::{As, Raw, Server, message};
+
+const REPLY: usize = 1 << 20;
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_not_read_from_until_it_does() {
+    let bounds = Bounds { unread_pause_bytes: 2 << 20, ..Bounds::default() };
+    let server = Server::start(bounds, REPLY).await;
+    let mut deaf = Raw::ready(&server, As::client("client.deaf")).await.expect("ready");
+    let mut other = Raw::ready(&server, As::client("client.other")).await.expect("ready");
+    let (deaf_conn, other_conn) = (server.conn_of("client.deaf").await, server.conn_of("client.other").await);
+    let mut asked = 0;
+    // As much as the kernel's buffers take, and then the pause.
+    while server.messenger.unread() <= 2 << 20 {
+        deaf.send(message(1)).await;
+        asked += 1;
+        server.heard(deaf_conn, asked).await;
+    }
+    deaf.send(message(1)).await;
+    for nr in 1..=3 {
+        other.send(message(1)).await;
+        server.heard(other_conn, nr).await;
+        while other.answers < nr {
+            other.receive(&server).await.expect("an answer");
+        }
+    }
+    assert_eq!(server.count_of(deaf_conn), asked, "its socket keeps the last one");
+    while deaf.answers <= asked {
+        deaf.receive(&server).await.expect("answers");
+    }
+    assert_eq!(server.count_of(deaf_conn), asked + 1);
+}
+
+#[tokio::test]
+async fn beyond_the_limit_the_client_with_the_most_is_cut_off() {
+    let bounds = Bounds { unread_bytes: 32 << 20, ..Bounds::default() };
+    let server = Server::start(bounds, REPLY).await;
+    let mut slow = Raw::ready(&server, As::client("client.slow")).await.expect("ready");
+    let slow_conn = server.conn_of("client.slow").await;
+    slow.send(message(1)).await;
+    server.heard(slow_conn, 1).await;
+    let mut deaf = Raw::ready(&server, As::client("client.deaf")).await.expect("ready");
+    let deaf_conn = server.conn_of("client.deaf").await;
+    let many: Vec<u8> = (0..100).flat_map(|_| deaf.bytes_of(message(1))).collect();
+    deaf.write(&many).await;
+    let why = server.gone(deaf_conn).await;
+    assert!(why.contains("does not read"), "{why}");
+    assert!(server.messenger.unread() <= 32 << 20);
+    while slow.answers < 1 {
+        slow.receive(&server).await.expect("an answer");
+    }
+}
