@@ -9,10 +9,17 @@ pub struct Bounds {
     pub unread_bytes: u64,
     /// A client that has left so much unread is not read from.
     pub unread_pause_bytes: u64,
+    /// Connections whose peers have not proven who they are.
+    pub half_open: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { frames_bytes: 256 << 20, unread_bytes: 512 << 20, unread_pause_bytes: 16 << 20 }
+        Self {
+            frames_bytes: 256 << 20,
+            unread_bytes: 512 << 20,
+            unread_pause_bytes: 16 << 20,
+            half_open: 1024,
+        }
     }
 }

@@ -19,14 +19,13 @@ use super::bounds::Bounds;
 use super::budget::{Budget, Reading, SMALL_FRAME_BYTES};
 use super::channel::Channel;
 use super::connect::{self, ConnectTo, Ended};
+use super::half_open::HalfOpen;
 use super::link::{Flushed, Link};
 use super::unread::Unread;
 use super::{AuthInput, AuthStep, Gate, Gone, Handler, PeerReady};
 use crate::owner::lock;
 use crate::{Clock, OsEntropy};
 
-/// Connections that have not authenticated yet, over all peers.
-const MAX_HALF_OPEN: u64 = 4096;
 /// A lossless peer that does not come back within this time is forgotten.
 const PARKED_LIMIT: Duration = Duration::from_secs(300);
 
@@ -41,7 +40,7 @@ struct Inner {
     handler: OnceLock<Arc<dyn Handler>>,
     next_conn: AtomicU64,
     global_seq: AtomicU64,
-    half_open: AtomicU64,
+    half_open: Mutex<HalfOpen>,
     channels: Mutex<BTreeMap<ConnId, Arc<Channel>>>,
     /// Accepted lossless sessions by the addresses the peer states.
     resumable: Mutex<BTreeMap<AddrVec, ConnId>>,
@@ -74,7 +73,7 @@ impl Messenger {
             next_conn: AtomicU64::new(1),
             // Larger than that of an earlier process at the same address.
             global_seq: AtomicU64::new(clock.now().wall.as_nanos()),
-            half_open: AtomicU64::new(0),
+            half_open: Mutex::new(HalfOpen::new(bounds.half_open)),
             channels: Mutex::new(BTreeMap::new()),
             resumable: Mutex::new(BTreeMap::new()),
             runtime: tokio::runtime::Handle::current(),
@@ -302,11 +301,10 @@ impl Messenger {
                 () = downed => return,
             };
             match accepted {
-                Ok((stream, peer)) if self.0.half_open.load(Ordering::Relaxed) < MAX_HALF_OPEN => {
+                Ok((stream, peer)) => {
                     let (messenger, ours) = (self.clone(), ours.clone());
                     self.0.runtime.spawn(async move { messenger.accepted(stream, peer, ours).await });
                 }
-                Ok(_) => {}
                 // Out of file descriptors: wait for some to come back instead of spinning.
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
@@ -320,7 +318,12 @@ impl Messenger {
         let link = Arc::new(Link::new(stream, machine));
         let channel = Arc::new(Channel::with_link(self.next_conn(), Arc::clone(&link), addr));
         lock(&self.0.channels).insert(channel.id, Arc::clone(&channel));
-        self.0.half_open.fetch_add(1, Ordering::Relaxed);
+        let crowded_out = lock(&self.0.half_open).admit(peer.ip(), channel.id);
+        if let Some(conn) = crowded_out {
+            self.close(conn);
+            self.handler().gone(conn, Gone::Lost("too many connections do not prove who they are".into()));
+        }
+        let entered = || lock(&self.0.half_open).remove(peer.ip(), channel.id);
         // The channel that carries on: after a resumption it is the older one.
         let mut carried = Arc::clone(&channel);
         let mut peer_type = 0;
@@ -330,13 +333,11 @@ impl Messenger {
                 messenger.on_accept_event(link, &channel, &mut carried, &mut peer_type, &ours, event);
                 if open && link.with(|m| m.is_authenticated()) {
                     open = false;
-                    messenger.0.half_open.fetch_sub(1, Ordering::Relaxed);
+                    entered();
                 }
             })
             .await;
-        if open {
-            self.0.half_open.fetch_sub(1, Ordering::Relaxed);
-        }
+        entered();
         let resumable = lock(&self.0.resumable).values().any(|id| *id == carried.id);
         if resumable && (carried.park(&link, self.now().mono) || !carried.is_over()) {
             return;

@@ -19,6 +19,9 @@ mod connect;
 #[cfg(test)]
 mod frames_tests;
 mod gate;
+mod half_open;
+#[cfg(test)]
+mod half_open_tests;
 mod link;
 mod messenger;
 #[cfg(test)]
