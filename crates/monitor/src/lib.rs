@@ -25,6 +25,7 @@ mod proposal;
 mod service;
 mod session;
 mod settings;
+mod shares;
 mod survivor;
 mod views;
 

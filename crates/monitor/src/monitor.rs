@@ -8,7 +8,7 @@ use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode};
 use maps::ApplyError;
 use messages::Message;
-use types::{ConnId, Entropy, Epoch, Errno, Now};
+use types::{AuthName, ConnId, Entropy, Epoch, Errno, Now};
 
 use crate::command::Reply;
 use crate::io::{Input, Output};
@@ -20,10 +20,8 @@ use crate::service::osd::OsdWatch;
 use crate::service::proxy::Proxied;
 use crate::session::{Session, Stage};
 use crate::settings::{QuorumView, Settings};
-use crate::state::{PgDigest, Priority, State};
-
-/// Requests that may wait for the next proposal. A client whose request does not fit is disconnected, and comes again.
-const WAITING_LIMIT: usize = 50_000;
+use crate::shares::Shares;
+use crate::state::{Change, PgDigest, Priority, State};
 
 /// One member of the monitor quorum.
 pub struct Monitor {
@@ -39,6 +37,9 @@ pub struct Monitor {
     pub(crate) index: u64,
     pub(crate) sessions: BTreeMap<ConnId, Session>,
     pub(crate) waiting: VecDeque<Waiting>,
+    pub(crate) shares: Shares,
+    /// Lines and bytes of the cluster log that each entity sent since the last tick.
+    pub(crate) logged: BTreeMap<AuthName, (usize, usize)>,
     /// Requests of a batch that made no valid map: each is tried alone.
     suspects: VecDeque<Waiting>,
     /// Every request for a pool of this name makes a map that does not decode: no request is known that does.
@@ -96,6 +97,8 @@ impl Monitor {
             index,
             sessions: BTreeMap::new(),
             waiting: VecDeque::new(),
+            shares: Shares::default(),
+            logged: BTreeMap::new(),
             suspects: VecDeque::new(),
             #[cfg(feature = "planted")]
             spoilt: None,
@@ -187,6 +190,8 @@ impl Monitor {
                 self.proxy_timeouts(now, out);
                 self.leave_clients(now, out);
                 self.drop_old_reports();
+                self.shares.sweep();
+                self.logged.clear();
             }
         }
         self.run_batch(now, out);
@@ -242,7 +247,9 @@ impl Monitor {
             | Message::MonCommand(_)
             | Message::Statfs(_)
             | Message::GetPoolStats(_)
-            | Message::MonGetPurgedSnaps(_) => self.when_fresh(now, Waiting { conn, tid, msg }, out),
+            | Message::MonGetPurgedSnaps(_) => {
+                self.when_fresh(now, Waiting { conn, tid, msg, charge: None }, out)
+            }
             Message::CommandReply(_) if !self.settings.quorum.is_leader() => {
                 self.enqueue(conn, tid, msg, out)
             }
@@ -253,7 +260,8 @@ impl Monitor {
 
     /// Answers a question whose answer must not be older than the question.
     pub(crate) fn serve(&mut self, now: Now, w: Waiting, out: &mut Vec<Output>) {
-        let Waiting { conn, tid, msg } = w;
+        let Waiting { conn, tid, msg, charge } = w;
+        drop(charge);
         if !self.sessions.contains_key(&conn) {
             return;
         }
@@ -269,11 +277,20 @@ impl Monitor {
 
     /// Lets a request wait for the next batch.
     pub(crate) fn enqueue(&mut self, conn: ConnId, tid: u64, msg: Message, out: &mut Vec<Output>) {
-        if self.waiting.len() >= WAITING_LIMIT {
-            out.push(Output::Close { conn });
-            return;
+        let Some(session) = self.sessions.get(&conn) else { return };
+        match self.shares.take(&session.name, &msg) {
+            Some(charge) => self.waiting.push_back(Waiting { conn, tid, msg, charge: Some(charge) }),
+            None => out.push(self.too_much(conn, tid, &msg)),
         }
-        self.waiting.push_back(Waiting { conn, tid, msg });
+    }
+
+    /// The answer to a request that its sender's share has no room for. Who waits for no answer comes again.
+    pub(crate) fn too_much(&self, conn: ConnId, tid: u64, msg: &Message) -> Output {
+        let (Message::MonCommand(m), Some(session)) = (msg, self.sessions.get(&conn)) else {
+            return Output::Close { conn };
+        };
+        let text = format!("too much that {} asked for waits already", session.name);
+        ack(conn, tid, &m.cmd, Reply::error(Errno::EBUSY, text))
     }
 
     /// Works through what waits, when nothing is under way and we lead; sends it to the leader, when somebody else leads.
@@ -411,6 +428,9 @@ impl Monitor {
                 self.broken = true;
                 return;
             }
+            if let Change::AuthSet(name, _) | Change::AuthRemove(name) = change {
+                self.renew_sessions(Some(name), out);
+            }
         }
         if self.state.osds.newest() != before {
             self.osdmap_changed(now, before);
@@ -443,6 +463,7 @@ impl Monitor {
         self.index = index;
         self.snapshot_index = index;
         self.state = state;
+        self.renew_sessions(None, out);
         self.osdmap_changed(now, before);
         self.publish(now, out);
     }

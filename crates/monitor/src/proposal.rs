@@ -16,6 +16,7 @@ use messages::Message;
 use types::{ConnId, Epoch, Now, PoolId};
 
 use crate::monitor::Reporting;
+use crate::shares::Charge;
 use crate::state::{Change, CreatingPool, LogEntry, State, diff};
 
 /// A request that waits for its turn.
@@ -24,6 +25,8 @@ pub(crate) struct Waiting {
     pub(crate) conn: ConnId,
     pub(crate) tid: u64,
     pub(crate) msg: Message,
+    /// Its part of its sender's share; `None` before it waits.
+    pub(crate) charge: Option<Charge>,
 }
 
 /// An answer that waits for the commit.
@@ -106,6 +109,17 @@ impl Batch {
 
     pub(crate) fn log(&mut self, entry: LogEntry) {
         self.log.push(entry);
+    }
+
+    /// Whether the log has a channel of this name, or room for another one. The usual two always have.
+    pub(crate) fn has_log_channel(&self, name: &str, most: usize) -> bool {
+        let known = &self.base.log.channels;
+        if known.contains_key(name) || matches!(name, "cluster" | "audit") {
+            return true;
+        }
+        let new = self.log.iter().map(|e| e.channel.as_str()).filter(|n| !known.contains_key(*n));
+        let new: BTreeSet<&str> = new.collect();
+        new.contains(name) || known.len() + new.len() + 2 < most
     }
 
     /// Whether nothing was changed at all.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cephx::{AuthSession, MonCap, MonRequest};
+use cephx::{AuthSession, CryptoKey, MonCap, MonRequest};
 use types::{AddrVec, AuthName, EntityAddr, EntityName, Epoch, GlobalId};
 
 /// How far a connection has got.
@@ -35,6 +35,8 @@ pub struct Session {
     pub host: String,
     /// `None` with method none.
     pub(crate) auth: Option<AuthSession>,
+    /// The entity's key when it logged in by one.
+    pub(crate) key: Option<CryptoKey>,
     pub(crate) con_mode: u32,
     pub(crate) subs: BTreeMap<String, Subscription>,
     /// The last OSD map epoch that we sent.
@@ -89,6 +91,7 @@ impl Session {
             features: 0,
             host: String::new(),
             auth: None,
+            key: None,
             con_mode,
             subs: BTreeMap::new(),
             osd_epoch: Epoch(0),

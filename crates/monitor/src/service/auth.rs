@@ -12,7 +12,7 @@ use cephx::{
     TicketTtl, login_none,
 };
 use messages::auth::{MAuth, MAuthReply};
-use types::{ConnId, EntityAddr, EntityName, EntityType, Errno, GlobalId, Now};
+use types::{AuthName, ConnId, EntityAddr, EntityName, EntityType, Errno, GlobalId, Now};
 
 use crate::io::{AuthRefusal, CON_MODE_SECURE, Input, Output};
 use crate::monitor::Monitor;
@@ -151,6 +151,8 @@ impl Monitor {
             return out.push(self.refusal(conn, METHOD_CEPHX, Errno::EACCES));
         };
         session.caps = caps;
+        session.key =
+            self.state.auth.get(&granted.name).filter(|_| session.auth.is_some()).map(|e| e.key.clone());
         session.global_id = granted.global_id;
         session.peer = EntityName::new(granted.name.kind, i64::try_from(granted.global_id.0).unwrap_or(0));
         session.name = granted.name;
@@ -197,6 +199,32 @@ impl Monitor {
             Err(e) => reply.result = e.errno().neg(),
         }
         out.push(Output::Send { conn, tid, msg: reply.into() });
+    }
+
+    /// Open sessions follow what the database says of their entities now: capabilities are taken over, and who is not in it any
+    /// more, or has another key, is out.
+    pub(crate) fn renew_sessions(&mut self, of: Option<&AuthName>, out: &mut Vec<Output>) {
+        for (conn, session) in &mut self.sessions {
+            let Some(key) = session.key.clone().filter(|_| of.is_none_or(|name| *name == session.name))
+            else {
+                continue;
+            };
+            let info = self.state.auth.caps(&session.name, EntityType::Mon);
+            let text = info.text().unwrap_or_default();
+            let same = self.state.auth.get(&session.name).is_some_and(|e| e.key.secret() == key.secret());
+            if same && text == session.caps.text() {
+                continue;
+            }
+            match MonCap::from_info(&info) {
+                Ok(caps) if same && !text.is_empty() => session.caps = caps,
+                _ => {
+                    session.caps = MonCap::default();
+                    session.key = None;
+                    session.auth = None;
+                    out.push(Output::Close { conn: *conn });
+                }
+            }
+        }
     }
 
     fn refusal(&self, conn: ConnId, method: u32, errno: Errno) -> Output {

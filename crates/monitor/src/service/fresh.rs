@@ -17,8 +17,8 @@ use crate::peer::Who;
 use crate::proposal::Waiting;
 use crate::session::{Session, Stage};
 
-/// Questions that may wait for a quorum.
-const LIMIT: usize = 10_000;
+/// Logins that may wait for a quorum; they take no place from those who are logged in.
+const LOGINS_LIMIT: usize = 10_000;
 /// A monitor that has no quorum for so long sends its clients to another. Source: mon_lease.
 const LEAVE_AFTER: Duration = Duration::from_secs(5);
 
@@ -49,12 +49,14 @@ pub(crate) struct Freshness {
     /// What the round under way will answer.
     asked: Option<(u64, Vec<Item>)>,
     last_ctx: u64,
+    /// Logins in `next`.
+    logins: usize,
 }
 
 impl Freshness {
     /// `start`: rounds of an earlier life have other numbers.
     pub(crate) fn new(start: u64) -> Self {
-        Self { next: VecDeque::new(), asked: None, last_ctx: start >> 1 }
+        Self { next: VecDeque::new(), asked: None, last_ctx: start >> 1, logins: 0 }
     }
 }
 
@@ -68,20 +70,22 @@ impl Monitor {
         if self.is_alone() {
             return self.serve(now, question, out);
         }
-        if self.fresh.next.len() >= LIMIT {
-            return out.push(Output::Close { conn: question.conn });
-        }
-        self.fresh.next.push_back(Item::Question(question));
+        let Some(session) = self.sessions.get(&question.conn) else { return };
+        let Some(charge) = self.shares.take(&session.name, &question.msg) else {
+            return out.push(self.too_much(question.conn, question.tid, &question.msg));
+        };
+        self.fresh.next.push_back(Item::Question(Waiting { charge: Some(charge), ..question }));
         self.ask(out);
     }
 
     pub(crate) fn login_when_fresh(&mut self, login: Input, out: &mut Vec<Output>) {
-        if self.fresh.next.len() >= LIMIT {
+        if self.fresh.logins >= LOGINS_LIMIT {
             if let Input::AuthRequest { conn, .. } = login {
                 out.push(Output::Close { conn });
             }
             return;
         }
+        self.fresh.logins += 1;
         self.fresh.next.push_back(Item::Login(login));
         self.ask(out);
     }
@@ -91,6 +95,7 @@ impl Monitor {
             return;
         }
         self.fresh.last_ctx += 1;
+        self.fresh.logins = 0;
         let ctx = self.fresh.last_ctx;
         self.fresh.asked = Some((ctx, self.fresh.next.drain(..).collect()));
         out.push(Output::Read { ctx });
@@ -113,6 +118,7 @@ impl Monitor {
     /// counts against the limit for everybody.
     pub(crate) fn forget_asker(&mut self, conn: ConnId) {
         self.fresh.next.retain(|item| !item.is_of(conn));
+        self.fresh.logins = self.fresh.next.iter().filter(|item| matches!(item, Item::Login(_))).count();
         if let Some((_, items)) = &mut self.fresh.asked {
             items.retain(|item| !item.is_of(conn));
         }

@@ -1,7 +1,9 @@
 //! Requests on their way into a batch: first the capability check, then the service that prepares the change.
 
 use cephx::caps::{AppMetadata, OsdCap, OsdRequest};
+use codec::Encode;
 use messages::Message;
+use messages::log::{MLog, MLogAck};
 use messages::mon::{MPoolOp, pool_op};
 use types::{ConnId, EntityType, Errno, Now, PoolId};
 
@@ -40,7 +42,7 @@ impl Monitor {
         match &w.msg {
             Message::MonCommand(m) => self.prepare_command(now, batch, conn, tid, m, out),
             Message::PoolOp(m) => self.prepare_pool_op(now, batch, conn, tid, m),
-            Message::Log(m) => prepare_log(batch, conn, tid, m),
+            Message::Log(m) => self.prepare_log(batch, conn, tid, m),
             Message::OsdBoot(m) => return self.prepare_boot(now, batch, conn, m),
             Message::OsdAlive(m) => self.prepare_alive(batch, conn, m),
             Message::OsdFailure(m) => self.prepare_failure(now, batch, conn, m),
@@ -115,15 +117,51 @@ fn pool_op_allowed(state: &State, session: &Session, m: &MPoolOp) -> bool {
     })
 }
 
-/// Entries of other daemons and clients; acknowledged when they are committed.
-fn prepare_log(batch: &mut Batch, conn: ConnId, tid: u64, m: &messages::log::MLog) {
-    if m.fsid != batch.state().fsid {
-        return;
+/// Lines of the cluster log, and their bytes, that one entity may add between two ticks.
+const LINES_SHARE: usize = 1_000;
+const LINE_BYTES_SHARE: usize = 1 << 20;
+/// Bytes of one line.
+const LINE_BYTES: usize = 4_096;
+/// Channels of the cluster log, and bytes of a channel's name.
+const CHANNELS: usize = 16;
+const CHANNEL_BYTES: usize = 64;
+
+impl Monitor {
+    /// Entries of other daemons and clients; acknowledged when they are committed. What is beyond the sender's share is not:
+    /// it comes again.
+    fn prepare_log(&mut self, batch: &mut Batch, conn: ConnId, tid: u64, m: &MLog) {
+        let Some(session) = self.sessions.get(&conn).filter(|_| m.fsid == batch.state().fsid) else { return };
+        let (lines, bytes) = self.logged.entry(session.name.clone()).or_default();
+        let mut last = None;
+        for entry in &m.entries {
+            let mut kept = entry.clone();
+            cut(&mut kept.text, LINE_BYTES);
+            let size = kept.to_bytes().len();
+            if *lines >= LINES_SHARE || *bytes + size > LINE_BYTES_SHARE {
+                break;
+            }
+            last = Some(entry);
+            if size > 2 * LINE_BYTES {
+                // Names and addresses that no daemon has.
+                continue;
+            }
+            *lines += 1;
+            *bytes += size;
+            if kept.channel.len() > CHANNEL_BYTES || !batch.has_log_channel(&kept.channel, CHANNELS) {
+                kept.channel = "cluster".to_owned();
+            }
+            batch.log(kept);
+        }
+        if let Some(last) = last {
+            batch.answer(conn, tid, MLogAck { fsid: m.fsid, last: last.seq, channel: last.channel.clone() });
+        }
     }
-    let Some(last) = m.entries.last() else { return };
-    let ack = messages::log::MLogAck { fsid: m.fsid, last: last.seq, channel: last.channel.clone() };
-    for entry in &m.entries {
-        batch.log(entry.clone());
+}
+
+/// Ends a text at a character, after so many bytes at most.
+fn cut(text: &mut String, most: usize) {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
     }
-    batch.answer(conn, tid, ack);
 }

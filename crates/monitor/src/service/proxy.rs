@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use messages::Message;
 use messages::common::{MCommand, MCommandReply};
 use messages::mon::MMonCommand;
 use types::{ConnId, EntityType, Errno, Now};
@@ -10,9 +11,12 @@ use crate::command::Reply;
 use crate::io::Output;
 use crate::monitor::Monitor;
 use crate::service::commands::ack;
+use crate::shares::Charge;
 
 /// Commands under way at the manager at once.
-const PROXIED_LIMIT: usize = 256;
+const PROXIED_LIMIT: usize = 1_024;
+/// Of one entity.
+const PROXIED_SHARE: usize = 64;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A command that the manager has.
@@ -23,6 +27,7 @@ pub(crate) struct Proxied {
     cmd: Vec<String>,
     manager: ConnId,
     since: Duration,
+    charge: Charge,
 }
 
 impl Monitor {
@@ -36,10 +41,18 @@ impl Monitor {
             let reply = Reply::error(Errno::EAGAIN, "hit limit on proxied mgr commands");
             return out.push(ack(conn, tid, &m.cmd, reply));
         }
+        let Some(name) = self.sessions.get(&conn).map(|s| s.name.clone()) else { return };
+        let is_its = |p: &&Proxied| self.sessions.get(&p.conn).is_some_and(|s| s.name == name);
+        let many = self.proxied.values().filter(is_its).count() >= PROXIED_SHARE;
+        let msg = Message::from(m.clone());
+        let Some(charge) = self.shares.take(&name, &msg).filter(|_| !many) else {
+            return out.push(self.too_much(conn, tid, &msg));
+        };
         let proxy_tid = self.next_proxy_tid;
         self.next_proxy_tid += 1;
         let command = MCommand { fsid: m.fsid, cmd: m.cmd.clone(), input: m.input };
-        self.proxied.insert(proxy_tid, Proxied { conn, tid, cmd: m.cmd, manager, since: now.mono });
+        let proxied = Proxied { conn, tid, cmd: m.cmd, manager, since: now.mono, charge };
+        self.proxied.insert(proxy_tid, proxied);
         out.push(Output::Send { conn: manager, tid: proxy_tid, msg: command.into() });
     }
 

@@ -27,8 +27,9 @@ use crate::state::{EntityView, Priority, State};
 const EPOCHS_PER_MESSAGE: u32 = 40;
 /// Bytes of maps in one message. Source: osd_map_message_max_bytes.
 const BYTES_PER_MESSAGE: usize = 10 << 20;
-/// Subscriptions of one session.
-const SUBSCRIPTIONS_LIMIT: usize = 256;
+/// Subscriptions of one session, and bytes of a name.
+const SUBSCRIPTIONS_LIMIT: usize = 64;
+const NAME_LIMIT: usize = 256;
 /// Clients with it know that subscriptions do not run out. Source: CEPH_FEATURE_MON_STATEFUL_SUB.
 const STATEFUL_SUB: u64 = 1 << 57;
 /// How long a client that asked for one OSD map is told of newer ones. The map that it got may name OSDs that are dead, and
@@ -39,7 +40,7 @@ pub(crate) const MAP_FRESH_FOR: Duration = Duration::from_secs(30);
 impl Monitor {
     pub(crate) fn subscribe(&mut self, now: Now, conn: ConnId, m: &MMonSubscribe, out: &mut Vec<Output>) {
         let Some(session) = self.sessions.get_mut(&conn) else { return };
-        if !m.hostname.is_empty() {
+        if !m.hostname.is_empty() && m.hostname.len() <= NAME_LIMIT {
             session.host.clone_from(&m.hostname);
         }
         let reads = session.may("mon", Access::R);
@@ -47,6 +48,7 @@ impl Monitor {
         for (what, item) in &m.what {
             let free = what == "monmap" || what == "config";
             if !free && !reads
+                || what.len() > NAME_LIMIT
                 || session.subs.len() >= SUBSCRIPTIONS_LIMIT && !session.subs.contains_key(what)
             {
                 continue;

@@ -172,7 +172,8 @@ impl World {
         self.run();
     }
 
-    fn bring(&mut self, conn: ConnId, msg: Message) {
+    /// Brings a message; what is proposed stays under way.
+    pub fn bring(&mut self, conn: ConnId, msg: Message) {
         self.next_tid += 1;
         let header = Header { tid: self.next_tid, ..Header::default() };
         self.input(Input::Message { conn, header, msg });
