@@ -10,8 +10,8 @@ use messages::osd::{
 };
 use messages::{Message, Payload, WireMessage};
 use types::{
-    EntityName, Epoch, Eversion, HObject, ObjectLocator, PgId, PoolId, ReqId, SnapContext, SnapId, SpgId,
-    Utime,
+    EntityName, EntityType, Epoch, Eversion, HObject, ObjectLocator, PgId, PoolId, ReqId, SnapContext,
+    SnapId, SpgId, Utime,
 };
 
 fn arg(hex: &str) -> [u8; ARG_LEN] {
@@ -203,12 +203,18 @@ fn several_payloads_are_cut_apart_again() {
 }
 
 #[test]
-fn a_request_is_named_by_its_sender_unless_it_says_otherwise() {
+fn a_request_is_named_by_its_sender_unless_a_daemon_says_otherwise() {
     let m = request(vec![]);
     let source = EntityName::client(4100);
     assert_eq!(m.reqid(source, 7), ReqId { name: source, tid: 7, inc: 2 });
     let explicit = ReqId { name: EntityName::client(1), tid: 3, inc: 1 };
-    assert_eq!(MOsdOp { explicit_reqid: explicit, ..m }.reqid(source, 7), explicit);
+    let named = MOsdOp { explicit_reqid: explicit, ..m };
+    for daemon in [EntityName::osd(3), EntityName::new(EntityType::Mds, 2)] {
+        assert_eq!(named.reqid(daemon, 7), explicit);
+    }
+    for other in [source, EntityName::new(EntityType::Mgr, 1)] {
+        assert_eq!(named.reqid(other, 7), ReqId { name: other, tid: 7, inc: 1 });
+    }
 }
 
 #[test]

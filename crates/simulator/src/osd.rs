@@ -12,7 +12,7 @@ use messages::osd::{MOsdOp, MOsdOpReply, OpCode};
 use pg::{BootAddrs, Input, LogLevel, OsdConfig, OsdCore, Output};
 use store::{Checkpoint, Commit, FormatOptions, ObjectKey, Options, Store};
 use testkit::SimDevice;
-use types::{ConnId, Epoch, Fsid, OsdId, ReqId};
+use types::{ConnId, Epoch, Fsid, OsdId};
 
 use crate::device::JobDevice;
 use crate::faults::{Death, Trigger};
@@ -529,10 +529,7 @@ impl World {
         let Message::OsdOp(mut m) = msg else { return Some(msg) };
         match self.scenario.mutant {
             Some(Mutant::ForgetRequests) if m.retry_attempt > 0 => {
-                let Some(Node::Client(client)) = self.net.conn(conn).map(|c| c.nodes[0]) else { return None };
-                let id = self.clients[client].mon.global_id as i64;
-                let tid = tid | (m.retry_attempt as u64) << 40;
-                m.explicit_reqid = ReqId { name: types::EntityName::client(id), tid, inc: 0 };
+                m.explicit_reqid.inc = m.retry_attempt;
                 Some(m.into())
             }
             Some(Mutant::WatchesForever) => {

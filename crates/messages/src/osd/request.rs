@@ -2,7 +2,8 @@
 
 use codec::{Decode, DecodeError, Encode, Reader};
 use types::{
-    EntityName, Epoch, HObject, Name, ObjectLocator, PoolId, ReqId, SnapContext, SnapId, SpgId, Utime,
+    EntityName, EntityType, Epoch, HObject, Name, ObjectLocator, PoolId, ReqId, SnapContext, SnapId, SpgId,
+    Utime,
 };
 
 use super::raw_op::{decode_ops, encode_ops, join};
@@ -49,7 +50,10 @@ pub struct OsdOpHead {
 }
 
 impl MOsdOp {
-    /// The name of this request for ever; `source` sent it with `tid` in its header. Source: MOSDOp::get_reqid.
+    /// The name of this request for ever; `source` has proven to be who it is and sent it with `tid` in its header.
+    ///
+    /// Only OSDs and MDSs name requests of others: a client that could would have another's write answered as one that
+    /// ran before. Source: MOSDOp::get_reqid, which believes everybody.
     pub fn reqid(&self, source: EntityName, tid: u64) -> ReqId {
         reqid(self.explicit_reqid, source, tid)
     }
@@ -96,7 +100,8 @@ impl OsdOpHead {
 
 fn reqid(explicit: ReqId, source: EntityName, tid: u64) -> ReqId {
     let unset = EntityName { kind: 0, num: 0 };
-    if explicit.name != unset || explicit.tid != 0 {
+    let may_name = matches!(source.entity_type(), Some(EntityType::Osd | EntityType::Mds));
+    if may_name && (explicit.name != unset || explicit.tid != 0) {
         return explicit;
     }
     ReqId { name: source, tid, inc: explicit.inc }
