@@ -27,7 +27,10 @@ pub(super) fn call(
     if let Some(stop) = view.stop {
         return Err(stop.into());
     }
-    if (view.read && !method.flags.read) || (view.wrote && !method.flags.write) {
+    let (read, wrote) = (view.read, view.wrote);
+    if (read && !method.flags.read) || (wrote && !method.flags.write) {
+        // What it changed was allowed to nobody: caps were asked for what the method declares.
+        s.broken |= wrote;
         return Err(Errno::EIO.into());
     }
     Ok(Answer::of(result.unwrap_or_else(Errno::neg), out))

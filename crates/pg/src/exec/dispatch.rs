@@ -109,7 +109,7 @@ pub(super) fn run_ops(
             Err(OpError::Errno(e)) => last = e.neg(),
         }
         out.rval = last;
-        if last < 0 && op.flags & op_flags::FAILOK != 0 {
+        if last < 0 && op.flags & op_flags::FAILOK != 0 && !s.broken {
             last = 0;
         }
         if last < 0 {

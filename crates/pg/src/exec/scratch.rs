@@ -28,6 +28,8 @@ pub(crate) struct Scratch<'a> {
     pub modified: Vec<(u64, u64)>,
     /// The object became a copy of another, with its version and time.
     pub copied: bool,
+    /// A class method changed the object against its declaration: the request fails, FAILOK or not.
+    pub broken: bool,
     /// The running operation's place in the request.
     pub subop: u32,
 }
@@ -45,6 +47,7 @@ impl<'a> Scratch<'a> {
             effects: Vec::new(),
             modified: Vec::new(),
             copied: false,
+            broken: false,
             subop: 0,
         }
     }

@@ -308,6 +308,17 @@ fn clones_and_what_they_share_are_listed() {
     assert_eq!((b.sums.objects, b.sums.whiteouts), (3, 0));
 }
 
+/// `bad_writer` declares that it reads only: caps were asked for no more.
+#[test]
+fn what_a_method_may_not_change_is_not_kept_although_its_failure_is_allowed() {
+    let mut b = Bench::new();
+    let bad = Op::Call { class: "hello".into(), method: "bad_writer".into(), input: "x".into() };
+    let others = Op::SetXattr { name: "a".into(), value: "v".into() };
+    let reply = b.run(&Request::new("o", vec![failok(bad), others.into()]));
+    assert_eq!((reply.result, reply.results[0].rval), (Errno::EIO.neg(), Errno::EIO.neg()));
+    assert_eq!(b.op("o", Op::Stat).0, Errno::ENOENT.neg());
+}
+
 #[test]
 fn a_write_remembers_a_failure_that_was_allowed() {
     let mut b = Bench::new();
