@@ -9,6 +9,9 @@ use types::Errno;
 use crate::registry::{Done, Raw};
 use crate::{ObjectView, keys};
 
+/// Runs that are written one by one: a grain of one byte makes as many as the object has bytes.
+const MAX_RUNS: usize = 1 << 16;
+
 pub(super) struct SparseArgs {
     /// Offsets and lengths in the object, bytes.
     extents: BTreeMap<u64, u64>,
@@ -79,7 +82,7 @@ pub(super) fn sparsify(v: &mut dyn ObjectView, args: SparsifyArgs) -> Result<Don
     }
     v.stat()?;
     let data = v.read(0, 0)?;
-    let runs = runs(&data, args.grain);
+    let runs = runs(&data, args.grain).ok_or(Errno::E2BIG)?;
     match runs.as_slice() {
         [] if args.remove_empty => v.remove()?,
         [] if data.is_empty() => {}
@@ -98,35 +101,39 @@ pub(super) fn sparsify(v: &mut dyn ObjectView, args: SparsifyArgs) -> Result<Don
     Ok(Done)
 }
 
-/// Longest ranges of grains of which none is all zeros.
-fn runs(data: &[u8], grain: u64) -> Vec<std::ops::Range<usize>> {
+/// Longest ranges of grains of which none is all zeros; `None` when they are too many to be written one by one.
+fn runs(data: &[u8], grain: u64) -> Option<Vec<std::ops::Range<usize>>> {
     let grain = usize::try_from(grain).unwrap_or(usize::MAX);
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
     let mut at = 0;
     for part in data.chunks(grain) {
         let end = at + part.len();
         if part.iter().any(|b| *b != 0) {
+            let count = runs.len();
             match runs.last_mut() {
                 Some(last) if last.end == at => last.end = end,
+                _ if count >= MAX_RUNS => return None,
                 _ => runs.push(at..end),
             }
         }
         at = end;
     }
-    runs
+    Some(runs)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::runs;
+    use super::{MAX_RUNS, runs};
 
     #[test]
     fn runs_leave_out_whole_grains_of_zeros_only() {
-        assert_eq!(runs(b"", 4), []);
-        assert_eq!(runs(&[0; 9], 4), []);
-        assert_eq!(runs(b"\0\0\0a\0\0\0\0bb", 4), [0..4, 8..10]);
+        assert_eq!(runs(b"", 4), Some(vec![]));
+        assert_eq!(runs(&[0; 9], 4), Some(vec![]));
+        assert_eq!(runs(b"\0\0\0a\0\0\0\0bb", 4), Some(vec![0..4, 8..10]));
         for (data, grain, end) in [(&b"a\0\0\0b\0\0\0"[..], 4, 8), (b"a", u64::MAX, 1)] {
-            assert_eq!(runs(data, grain), vec![0..end; 1]);
+            assert_eq!(runs(data, grain), Some(vec![0..end; 1]));
         }
+        assert_eq!(runs(&b"a\0".repeat(MAX_RUNS), 1).map(|r| r.len()), Some(MAX_RUNS));
+        assert_eq!(runs(&b"a\0".repeat(MAX_RUNS + 1), 1), None);
     }
 }

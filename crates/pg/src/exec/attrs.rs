@@ -9,6 +9,7 @@ use types::Errno;
 
 use super::answer::{Answer, OpError, Outcome};
 use super::scratch::Scratch;
+use super::work::ENTRY;
 use super::{ExecEnv, compare};
 use crate::object::{user_attr, user_attr_name};
 
@@ -24,6 +25,7 @@ fn stored(env: &mut ExecEnv<'_>, s: &Scratch<'_>, name: &[u8]) -> Result<Option<
 pub(super) fn get(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, name: &[u8]) -> Outcome {
     s.delta.reads += 1;
     let value = stored(env, s, name)?.ok_or(Errno::ENODATA)?;
+    s.work.spend(value.len() as u64)?;
     s.delta.read_kib += value.len().div_ceil(1024) as i64;
     Ok(Answer::data(value))
 }
@@ -31,6 +33,7 @@ pub(super) fn get(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, name: &[u8]) -> Ou
 /// All attributes of clients, in name order.
 pub(super) fn visible(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>) -> Result<BTreeMap<Bytes, Bytes>, OpError> {
     let found = env.store.attrs(&s.key)?;
+    s.work.spend(found.iter().map(|(k, v)| ENTRY + (k.len() + v.len()) as u64).sum())?;
     let name = |stored: &Bytes| user_attr_name(stored).map(|name| stored.slice_ref(name));
     Ok(found.into_iter().filter_map(|(stored, value)| Some((name(&stored)?, value))).collect())
 }
@@ -52,6 +55,7 @@ pub(super) fn cmp(
     given: &Bytes,
 ) -> Outcome {
     let value = stored(env, s, name)?.unwrap_or_default();
+    s.work.spend(value.len() as u64)?;
     s.count_read(value.len());
     let order = match mode {
         cmp_mode::STRING => given.as_ref().cmp(value.as_ref()),
@@ -72,6 +76,7 @@ pub(super) fn set(env: &ExecEnv<'_>, s: &mut Scratch<'_>, name: &[u8], value: By
     if name.len() > env.config.max_attr_name_len {
         return Err(Errno::ENAMETOOLONG.into());
     }
+    s.work.spend(value.len() as u64)?;
     s.make_exist();
     if name.is_empty() {
         // In Ceph the object's own info replaces this one at once.

@@ -11,6 +11,7 @@ use types::{Errno, SnapId, Utime};
 
 use super::answer::{Answer, OpError, Outcome};
 use super::scratch::Scratch;
+use super::work::METHOD_STEP;
 use super::{ExecEnv, ExecStop, attrs, omap, read, snaps, watch, write, xxhash};
 
 pub(super) fn call(
@@ -52,7 +53,12 @@ impl<'e, 's> View<'_, 'e, 's> {
         &mut self,
         op: impl FnOnce(&mut ExecEnv<'e>, &mut Scratch<'s>) -> Result<T, OpError>,
     ) -> Result<T, Errno> {
-        op(self.env, self.s).map_err(|e| match e {
+        let outcome = match (&self.stop, self.s.work.spend(METHOD_STEP)) {
+            (None, Ok(())) => op(self.env, self.s),
+            (Some(stop), _) => Err(stop.clone().into()),
+            (None, Err(stop)) => Err(stop.into()),
+        };
+        outcome.map_err(|e| match e {
             OpError::Errno(e) => e,
             OpError::Stop(stop) => {
                 self.stop = Some(*stop);

@@ -81,7 +81,7 @@ pub(super) fn get(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, mut cursor: CopyCu
         piece.attrs = visible.map(|(k, v)| (String::from_utf8_lossy(&k).into_owned(), v)).collect();
         cursor.attr_complete = true;
     }
-    let mut left = max;
+    let mut left = max.min(s.work.left());
     if left > 0 && !cursor.data_complete {
         let length = left.min(info.size.saturating_sub(cursor.data_offset));
         if length > 0 {
@@ -111,6 +111,7 @@ pub(super) fn get(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, mut cursor: CopyCu
             piece.omap = w.into_bytes();
         }
     }
+    s.work.note((piece.data.len() + piece.omap.len()) as u64);
     s.count_read(piece.data.len());
     piece.cursor = cursor;
     Ok(Answer::data(piece.to_bytes()))
@@ -120,6 +121,7 @@ pub(super) fn get(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, mut cursor: CopyCu
 pub(super) fn from(env: &ExecEnv<'_>, s: &mut Scratch<'_>, truncation: Option<(u32, u64)>) -> Outcome {
     let source = env.sources.get(&s.subop).ok_or(Errno::EOPNOTSUPP)?;
     let copied = source.as_ref().map_err(|e| *e)?;
+    s.work.spend(copied.bytes() as u64)?;
     if s.state.exists {
         s.txn.remove(&s.key);
     }

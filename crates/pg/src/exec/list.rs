@@ -9,6 +9,7 @@ use store::ObjectKey;
 use types::{Errno, HObject, SnapId};
 
 use super::answer::{Answer, OpError, Outcome};
+use super::work::{METHOD_STEP, Work};
 use super::{ExecEnv, ExecStop};
 
 /// The namespace that stands for all of them. Source: librados::all_nspaces.
@@ -19,13 +20,14 @@ const HIT_SET_NSPACE: &str = ".ceph-internal";
 /// Runs operations until one fails; returns the request's result.
 pub(super) fn run(
     env: &mut ExecEnv<'_>,
+    mut work: Work,
     nspace: &str,
     ops: &[OsdOp],
     results: &mut [OpResult],
 ) -> Result<i32, ExecStop> {
     let mut last = 0;
     for (op, out) in ops.iter().zip(results) {
-        match run_op(env, nspace, op) {
+        match run_op(env, &mut work, nspace, op) {
             Ok(answer) => {
                 last = answer.rval.unwrap_or(last);
                 out.rval = last;
@@ -38,7 +40,7 @@ pub(super) fn run(
     Ok(last)
 }
 
-fn run_op(env: &mut ExecEnv<'_>, nspace: &str, op: &OsdOp) -> Outcome {
+fn run_op(env: &mut ExecEnv<'_>, work: &mut Work, nspace: &str, op: &OsdOp) -> Outcome {
     match op.code {
         // There are no hit sets: an empty list of them.
         OpCode::PG_HITSET_LS => return Ok(Answer::kept(0u32.to_bytes())),
@@ -64,6 +66,8 @@ fn run_op(env: &mut ExecEnv<'_>, nspace: &str, op: &OsdOp) -> Outcome {
     if env.snapid != SnapId::HEAD {
         return Err(Errno::EINVAL.into());
     }
+    // A filter looks at each object.
+    work.spend(page.args.count.min(env.config.max_pgls).saturating_mul(METHOD_STEP))?;
     if matches!(op.code, OpCode::PGNLS | OpCode::PGNLS_FILTER) {
         page.list_new(env)
     } else {

@@ -23,6 +23,7 @@ mod snaps;
 mod tmap;
 mod trim;
 mod watch;
+pub(crate) mod work;
 mod write;
 mod xxhash;
 
@@ -31,6 +32,7 @@ pub use dispatch::{RequestKind, classify};
 pub use trim::trim;
 
 use scratch::Scratch;
+use work::Work;
 
 use std::borrow::Cow;
 
@@ -174,9 +176,12 @@ pub fn execute(
     state: &ObjectState,
     ops: &[OsdOp],
 ) -> Result<Executed, ExecStop> {
+    let mut work = Work::new(env.config);
+    // Before anything runs.
+    work.spend((ops.len() as u64).saturating_mul(work::OPERATION))?;
     let mut results: Vec<OpResult> = ops.iter().map(OpResult::from).collect();
     if ops.iter().any(|op| op.code.is_pg_op()) {
-        let result = list::run(env, &head.nspace, ops, &mut results)?;
+        let result = list::run(env, work, &head.nspace, ops, &mut results)?;
         return Ok(Executed { result, results, ..Executed::default() });
     }
     if env.may_write && !env.snapc.is_valid() {
@@ -185,7 +190,7 @@ pub fn execute(
     let (object, state) =
         if env.may_write { (head.clone(), Cow::Borrowed(state)) } else { snaps::resolve(env, head, state)? };
     let state = state.as_ref();
-    let mut s = Scratch::new(object, state);
+    let mut s = Scratch::new(object, state, work);
     let result = dispatch::run_ops(env, &mut s, ops, &mut results)?;
     let user_version = state.info.user_version;
     if result < 0 {

@@ -10,6 +10,7 @@ use types::Errno;
 
 use super::answer::{Answer, OpError, Outcome};
 use super::scratch::Scratch;
+use super::work::ENTRY;
 use super::{ExecEnv, compare};
 use crate::object::info_flags;
 
@@ -51,7 +52,7 @@ fn answer(
 /// A page of entries, bounded by the OSD's options too.
 pub(super) fn list(
     env: &mut ExecEnv<'_>,
-    s: &Scratch<'_>,
+    s: &mut Scratch<'_>,
     start_after: &[u8],
     max: u64,
     prefix: &[u8],
@@ -60,9 +61,11 @@ pub(super) fn list(
         return Ok((Vec::new(), false));
     }
     let max = max.min(env.config.max_omap_entries_per_request) as usize;
-    let max_bytes = env.config.max_omap_bytes_per_request as usize;
+    // A page is short rather than too much.
+    let max_bytes = env.config.max_omap_bytes_per_request.min(s.work.left()) as usize;
     let from = if prefix > start_after { Bound::Included(prefix) } else { Bound::Excluded(start_after) };
     let (mut entries, mut more) = env.store.omap_list(&s.key, from, max, max_bytes)?;
+    s.work.note(weight(&entries));
     if prefix.is_empty() {
         return Ok((entries, more));
     }
@@ -83,6 +86,7 @@ pub(super) fn header(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>) -> Outcome {
         return Ok(Answer::kept(Bytes::new()));
     }
     let header = env.store.omap_header(&s.key)?;
+    s.work.spend(header.len() as u64)?;
     s.count_read(header.len());
     Ok(Answer::kept(header))
 }
@@ -104,13 +108,20 @@ pub(super) fn vals_by_keys(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, keys: BTr
 /// Those of the keys that exist.
 pub(super) fn get(
     env: &mut ExecEnv<'_>,
-    s: &Scratch<'_>,
+    s: &mut Scratch<'_>,
     keys: &[Bytes],
 ) -> Result<Vec<(Bytes, Bytes)>, OpError> {
     if !s.info().test(info_flags::OMAP) {
         return Ok(Vec::new());
     }
-    Ok(env.store.omap_get(&s.key, keys)?)
+    s.work.spend(keys.len() as u64 * ENTRY)?;
+    let found = env.store.omap_get(&s.key, keys)?;
+    s.work.spend(weight(&found))?;
+    Ok(found)
+}
+
+fn weight(entries: &[(Bytes, Bytes)]) -> u64 {
+    entries.iter().map(|(k, v)| ENTRY + (k.len() + v.len()) as u64).sum()
 }
 
 /// Guards the request: every key's value (empty when it is missing) fulfils its assertion.
@@ -140,6 +151,7 @@ pub(super) fn cmp(
 
 pub(super) fn set(env: &ExecEnv<'_>, s: &mut Scratch<'_>, vals: BTreeMap<Bytes, Bytes>) -> Outcome {
     supported(env)?;
+    s.work.spend(vals.iter().map(|(k, v)| ENTRY + (k.len() + v.len()) as u64).sum())?;
     s.make_exist();
     let bytes = 4 + vals.iter().map(|(k, v)| (8 + k.len() + v.len()) as u64).sum::<u64>();
     s.txn.omap_set(&s.key, vals.into_iter().collect());
@@ -150,6 +162,7 @@ pub(super) fn set(env: &ExecEnv<'_>, s: &mut Scratch<'_>, vals: BTreeMap<Bytes, 
 
 pub(super) fn set_header(env: &ExecEnv<'_>, s: &mut Scratch<'_>, header: Bytes) -> Outcome {
     supported(env)?;
+    s.work.spend(header.len() as u64)?;
     s.make_exist();
     s.txn.omap_set_header(&s.key, header);
     s.delta.writes += 1;
@@ -177,6 +190,7 @@ pub(super) fn remove(env: &ExecEnv<'_>, s: &mut Scratch<'_>, keys: BTreeSet<Byte
     if !s.present() {
         return Err(Errno::ENOENT.into());
     }
+    s.work.spend(keys.len() as u64 * ENTRY)?;
     s.txn.omap_rm(&s.key, keys.into_iter().collect());
     s.delta.writes += 1;
     s.forget_digests();

@@ -10,6 +10,7 @@ use types::Errno;
 
 use super::answer::{Answer, Outcome};
 use super::scratch::Scratch;
+use super::work::ENTRY;
 use super::{ExecEnv, xxhash};
 
 /// Errors of `cmpext` say where the first difference is: this plus the index. Source: MAX_ERRNO in src/include/rados.h.
@@ -26,6 +27,7 @@ pub(super) fn read(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent) -
     }
     let wanted = if e.length == 0 { size } else { e.length };
     let length = wanted.min(size.saturating_sub(e.offset));
+    s.work.spend(length)?;
     let data = if length == 0 { Bytes::new() } else { env.store.read(&s.key, e.offset, length)? };
     s.count_read(data.len());
     Ok(Answer::data(data))
@@ -38,6 +40,8 @@ pub(super) fn sparse_read(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Ex
         return Err(Errno::EINVAL.into());
     }
     let extents = env.store.extents(&s.key, e.offset, e.length)?;
+    let length = extents.iter().fold(0u64, |sum, (_, l)| sum.saturating_add(*l));
+    s.work.spend(length.saturating_add(extents.len() as u64 * ENTRY))?;
     let data = match extents.as_slice() {
         [] => Bytes::new(),
         [(offset, length)] => env.store.read(&s.key, *offset, *length)?,
@@ -56,6 +60,7 @@ pub(super) fn sparse_read(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Ex
 /// The extents alone.
 pub(super) fn map_extents(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent) -> Outcome {
     let found = env.store.extents(&s.key, extent.offset, extent.length)?;
+    s.work.spend(found.len() as u64 * ENTRY)?;
     s.delta.reads += 1;
     Ok(Answer::kept(found.to_bytes()))
 }
@@ -136,6 +141,8 @@ pub(super) fn checksum(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, args: &Checks
         _ => return Err(Errno::EINVAL.into()),
     };
     let init = args.init.get(..width).ok_or(Errno::EINVAL)?;
+    // Chunks may be as small as a byte, and each has its checksum.
+    s.work.spend(length.checked_div(chunk).unwrap_or(1).saturating_mul(ENTRY))?;
     let data = if length > 0 { read(env, s, Extent::new(args.offset, length))?.data } else { Bytes::new() };
     if length > 0 && data.len() as u64 != length {
         return Err(Errno::EINVAL.into());

@@ -6,6 +6,7 @@ use store::{ObjectKey, Txn};
 use types::HObject;
 
 use super::Effect;
+use super::work::Work;
 use crate::info::PgSums;
 use crate::object::{ObjectInfo, ObjectState, info_flags};
 
@@ -30,12 +31,14 @@ pub(crate) struct Scratch<'a> {
     pub copied: bool,
     /// A class method changed the object against its declaration: the request fails, FAILOK or not.
     pub broken: bool,
+    /// What the request may still have done.
+    pub work: Work,
     /// The running operation's place in the request.
     pub subop: u32,
 }
 
 impl<'a> Scratch<'a> {
-    pub fn new(object: HObject, state: &'a ObjectState) -> Self {
+    pub fn new(object: HObject, state: &'a ObjectState, work: Work) -> Self {
         Self {
             key: ObjectKey::replicated(object),
             before: state,
@@ -48,6 +51,7 @@ impl<'a> Scratch<'a> {
             modified: Vec::new(),
             copied: false,
             broken: false,
+            work,
             subop: 0,
         }
     }

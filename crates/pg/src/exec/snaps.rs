@@ -11,6 +11,7 @@ use types::{Errno, Eversion, HObject, SnapId};
 
 use super::answer::{Answer, Outcome};
 use super::scratch::Scratch;
+use super::work::ENTRY;
 use super::{EntryDraft, ExecEnv, ExecStop, write};
 use crate::dirty::Dirty;
 use crate::entry::EntryKind;
@@ -86,9 +87,10 @@ pub(super) fn list(s: &mut Scratch<'_>) -> Outcome {
         let size = s.info().size;
         clones.push(ListedClone { clone: SnapId::HEAD, snaps: Vec::new(), overlap: Vec::new(), size });
     }
-    let answer = ListSnapsResponse { clones, seq: SnapId(snapset.seq) };
+    let answer = ListSnapsResponse { clones, seq: SnapId(snapset.seq) }.to_bytes();
+    s.work.spend(answer.len() as u64)?;
     s.delta.reads += 1;
-    Ok(Answer::data(answer.to_bytes()))
+    Ok(Answer::data(answer))
 }
 
 /// Makes the head what it was at a snapshot; it goes when it did not exist then.
@@ -116,6 +118,8 @@ pub(super) fn rollback(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, snap: SnapId)
         s.txn.remove(&s.key);
     }
     s.txn.clone_object(&ObjectKey::replicated(clone.clone()), &s.key);
+    let later = s.before.snapset.clones.range(clone.snap.0..);
+    s.work.spend(later.map(|(_, c)| ENTRY + c.overlap.len() as u64 * ENTRY).sum())?;
     // What differs between the head and the clone: all that any clone from there on does not share.
     let size = s.info().size;
     let mut shared = vec![(0, size)];

@@ -69,9 +69,10 @@ pub(super) fn notify_ack(s: &mut Scratch<'_>, notify_id: u64, cookie: Option<u64
 }
 
 pub(super) fn list_watchers(s: &mut Scratch<'_>) -> Outcome {
-    let answer = ListWatchersResponse { entries: watchers(s) };
+    let answer = ListWatchersResponse { entries: watchers(s) }.to_bytes();
+    s.work.spend(answer.len() as u64)?;
     s.delta.reads += 1;
-    Ok(Answer::data(answer.to_bytes()))
+    Ok(Answer::data(answer))
 }
 
 pub(super) fn watchers(s: &Scratch<'_>) -> Vec<WatchItem> {

@@ -7,7 +7,7 @@ use types::Errno;
 
 use super::answer::{Answer, OpError, Outcome};
 use super::scratch::Scratch;
-use super::{Effect, ExecEnv};
+use super::{Effect, ExecEnv, ExecStop};
 use crate::object::info_flags;
 
 pub(super) fn write(env: &ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent, mut data: Bytes) -> Outcome {
@@ -25,6 +25,7 @@ pub(super) fn write(env: &ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent, mut 
         truncate_before_write(s, e);
     }
     check_range(env, e.offset, e.length)?;
+    s.work.spend(e.length)?;
     s.make_exist();
     let size = s.info().size;
     if e.length > 0 {
@@ -61,6 +62,7 @@ pub(super) fn write_full(env: &ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent,
         return Err(Errno::EINVAL.into());
     }
     check_range(env, 0, length)?;
+    s.work.spend(length)?;
     s.make_exist();
     let size = s.info().size;
     if length < size {
@@ -104,6 +106,9 @@ pub(super) fn write_same(
     }
     // Checked before the data is multiplied.
     check_range(env, range.offset, range.length)?;
+    if range.length > s.work.left() {
+        return Err(ExecStop::Refused(Errno::E2BIG).into());
+    }
     let mut all = BytesMut::with_capacity(range.length as usize);
     for _ in 0..range.length / data_length {
         all.extend_from_slice(data);

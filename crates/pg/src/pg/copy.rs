@@ -20,7 +20,7 @@ use types::{EntityAddr, EntityName, Epoch, Errno, HObject, Name, PgId, ReqId, Sp
 use super::Pg;
 use super::client::ClientOp;
 use super::replicate::WRITE_MAX;
-use crate::exec::{Copied, Sources, classify};
+use crate::exec::{Copied, Sources, classify, work};
 use crate::osd::shared::Shared;
 use crate::peer::{CopyAsk, PgBody};
 
@@ -67,6 +67,12 @@ pub(crate) struct CopyAsker {
 }
 
 impl Copying {
+    /// Bytes of all that was fetched so far.
+    fn bytes(&self) -> u64 {
+        let fetched = self.fetched.values().flatten();
+        fetched.chain(self.current.iter().map(|f| &f.copied)).map(|c| c.bytes() as u64).sum()
+    }
+
     /// The request and those behind it, as they came.
     pub fn into_requests(self) -> impl Iterator<Item = ClientOp> {
         std::iter::once(self.op).chain(self.waiters)
@@ -175,7 +181,15 @@ impl Pg {
         }
         let Some(fetch) = self.copies.get_mut(&head).and_then(|c| c.current.as_mut()) else { return };
         fetch.copied.user_version = user_version;
-        match fetch.copied.add(data) {
+        let added = fetch.copied.add(data);
+        let most = work::bytes(&cx.config);
+        if let Some(copying) = self.copies.get_mut(&head).filter(|c| c.bytes() > most) {
+            // Nothing more is fetched, and what was fetched is not used.
+            copying.todo.clear();
+            return self.fetched(&head, Err(Errno::E2BIG), cx);
+        }
+        let Some(fetch) = self.copies.get_mut(&head).and_then(|c| c.current.as_mut()) else { return };
+        match added {
             Ok(cursor) if cursor.is_complete() => {
                 let copied = std::mem::take(&mut fetch.copied);
                 self.fetched(&head, Ok(copied), cx);

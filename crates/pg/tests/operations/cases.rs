@@ -6,7 +6,7 @@ use bytes::Bytes;
 use codec::{Decode, Encode, Writer};
 use messages::osd::{
     CmpOp, Extent, ListSnapsResponse, ListWatchersResponse, Op, OsdOp, SparseReadResponse, cmp_mode, flags,
-    watch_op,
+    op_flags, watch_op,
 };
 use pg::exec::{Effect, classify};
 use types::{EntityName, Errno, SnapContext, SnapId};
@@ -426,4 +426,51 @@ fn what_is_beyond_the_limits_is_refused_whole() {
         assert_eq!(b.run(&r).result, Errno::EINVAL.neg());
     }
     assert_eq!(whole(&mut b, "o"), "x");
+}
+
+/// Small requests for much work are refused whole, and what a client of good will asks for is not.
+#[test]
+fn the_work_of_one_request_is_bounded() {
+    let mut b = Bench::new();
+    b.config.max_object_size = 2 << 20;
+    let size = 1u64 << 20;
+    let data: Bytes = vec![7; size as usize].into();
+    b.op("o", Op::WriteFull { extent: Extent::new(0, size), data: data.clone() });
+    let checksum = |chunk_size| Op::Checksum {
+        offset: 0,
+        length: size,
+        chunk_size,
+        kind: messages::osd::checksum_type::CRC32C,
+        init: Bytes::from_static(&[0; 4]),
+    };
+    let same = Op::WriteSame { offset: 0, length: 2 << 20, data_length: 1, data: Bytes::from_static(b"x") };
+    let repeated = |op: Op, n: usize| vec![OsdOp::from(op); n];
+    let sparsify = |grain: u64| Op::Call {
+        class: "rbd".into(),
+        method: "sparsify".into(),
+        input: (grain, false).to_bytes(),
+    };
+    for (what, ops, result) in [
+        ("reads", repeated(Op::Read(Extent::default()), 50), 0),
+        ("reads", repeated(Op::Read(Extent::default()), 65), Errno::E2BIG.neg()),
+        ("sparse reads", repeated(Op::SparseRead(Extent::new(0, size)), 65), Errno::E2BIG.neg()),
+        ("operations", repeated(Op::Stat, 4_000), 0),
+        ("operations", repeated(Op::Stat, 4_100), Errno::E2BIG.neg()),
+        ("checksums", repeated(checksum(4096), 10), 0),
+        ("checksums", repeated(checksum(1), 2), Errno::E2BIG.neg()),
+        ("copies out", repeated(same.clone(), 1), 0),
+        ("copies out", repeated(same, 40), Errno::E2BIG.neg()),
+        ("runs", repeated(sparsify(4096), 1), 0),
+    ] {
+        let n = ops.len();
+        let failed = ops.iter().map(|op| OsdOp { flags: op_flags::FAILOK, ..op.clone() }).collect();
+        assert_eq!(b.run(&Request::new("o", ops)).result, result, "{n} {what}");
+        if result < 0 {
+            assert_eq!(b.run(&Request::new("o", failed)).result, result, "{n} {what}, failures allowed");
+        }
+    }
+    let holes: Bytes = b"a\0".repeat(200_000).into();
+    b.op("holes", Op::WriteFull { extent: Extent::new(0, 400_000), data: holes });
+    assert_eq!(b.op("holes", sparsify(1)).0, Errno::E2BIG.neg());
+    assert_eq!(whole(&mut b, "holes").len(), 400_000);
 }

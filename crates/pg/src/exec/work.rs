@@ -1,0 +1,52 @@
+//! How much one request may have the OSD do: bytes read, written, checked and answered, over all of its operations.
+//!
+//! A message is small and what it asks for is not: 65,535 operations may each read an object whole. The OSD's core runs a request to
+//! its end, heartbeats and other clients waiting meanwhile, so the sum is bounded, whatever the operations are. A request that
+//! goes beyond is refused whole with E2BIG.
+
+use types::Errno;
+
+use super::ExecStop;
+use crate::OsdConfig;
+
+/// Bytes that any request may touch; Ceph has no such bound.
+const LEAST_BYTES: u64 = 64 << 20;
+/// What an operation costs however little it does, in bytes.
+pub(super) const OPERATION: u64 = 16 << 10;
+/// The same for what a class method does to its object, each time.
+pub(super) const METHOD_STEP: u64 = 4 << 10;
+/// What an entry of a list costs beside its bytes: a key, an extent, a checksum.
+pub(super) const ENTRY: u64 = 64;
+
+/// What is left of a request's bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Work {
+    left: u64,
+}
+
+impl Work {
+    /// An object of the largest size can be read and written again.
+    pub fn new(config: &OsdConfig) -> Self {
+        Self { left: bytes(config) }
+    }
+
+    pub fn left(self) -> u64 {
+        self.left
+    }
+
+    /// Takes what is about to be done.
+    pub fn spend(&mut self, bytes: u64) -> Result<(), ExecStop> {
+        self.left = self.left.checked_sub(bytes).ok_or(ExecStop::Refused(Errno::E2BIG))?;
+        Ok(())
+    }
+
+    /// Takes what was done, as far as there is something left.
+    pub fn note(&mut self, bytes: u64) {
+        self.left = self.left.saturating_sub(bytes);
+    }
+}
+
+/// The bound of one request; of what it copies from other objects too.
+pub(crate) fn bytes(config: &OsdConfig) -> u64 {
+    LEAST_BYTES.max(config.max_object_size.saturating_mul(2)).saturating_add(OPERATION)
+}
