@@ -669,6 +669,7 @@ impl Handler for Shell {
             auth_name: identity.name,
             global_id: identity.global_id,
             addr: peer.addr,
+            ip: self.messenger.peer_addr(conn).and_then(|a| a.socket).map(|s| s.ip().to_canonical()),
             caps,
             features: peer.features,
         };

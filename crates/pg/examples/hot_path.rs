@@ -85,6 +85,7 @@ impl Pair {
                     auth_name: AuthName::new(kind, "x"),
                     global_id: GlobalId(1),
                     addr: mon::addr(id as i32, 1).0[0],
+                    ip: None,
                     caps: cephx::caps::OsdCap::allow_all(),
                     features: features::PACIFIC,
                 };

@@ -1,5 +1,7 @@
 //! What goes into the OSD core and what comes out of it: the whole contract with the daemon's shell.
 
+use std::net::IpAddr;
+
 use cephx::caps::OsdCap;
 use messages::Message;
 use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, GlobalId, OsdId};
@@ -13,6 +15,8 @@ pub struct PeerInfo {
     pub global_id: GlobalId,
     /// As the map's blocklist and watchers name it; the nonce is the peer's.
     pub addr: EntityAddr,
+    /// The other end of the socket: what `addr` says of the host is the peer's word. `None` where there is no socket.
+    pub ip: Option<IpAddr>,
     pub caps: OsdCap,
     pub features: u64,
 }

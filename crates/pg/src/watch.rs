@@ -66,7 +66,9 @@ pub(crate) fn tick(core: &mut OsdCore) {
     let cx = &mut core.shared;
     for pg in core.pgs.values_mut().filter(|pg| !pg.watches.is_empty()) {
         let mut out = Vec::new();
-        let expired = pg.watches.tick(cx.now.mono, |addr| cx.is_blocklisted(addr), &mut out);
+        let is_barred =
+            |addr: &_, conn: Option<ConnId>| cx.is_blocklisted(addr, conn.and_then(|c| cx.ip_of(c)));
+        let expired = pg.watches.tick(cx.now.mono, is_barred, &mut out);
         cx.out.append(&mut out);
         for (object, key) in expired {
             let op = removal(pg, &object, key, cx);

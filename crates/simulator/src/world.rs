@@ -493,6 +493,7 @@ impl World {
                     auth_name: types::AuthName::new(kind, name.num.to_string()),
                     global_id: types::GlobalId(global_id),
                     addr: peer_addr,
+                    ip: peer_addr.socket.map(|s| s.ip()),
                     caps: cephx::caps::OsdCap::allow_all(),
                     features: types::features::PACIFIC,
                 };

@@ -1,6 +1,7 @@
 //! What all PGs of an OSD share while one input is handled: store, map, clocks, effects.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use maps::{OsdMap, SnapIntervals};
 use messages::Message;
 use store::{Priority, Store, StoreError, Txn, TxnSeq};
-use types::{AddrKind, ConnId, EntityAddr, Epoch, Eversion, HObject, Now, OsdId, PoolId, SpgId};
+use types::{ConnId, EntityAddr, Epoch, Eversion, HObject, Now, OsdId, PoolId, SpgId};
 
 use super::cluster_log::Unsaid;
 use super::lease::Leases;
@@ -354,24 +355,30 @@ impl Shared {
         }
     }
 
-    /// Whether the map refuses this client address: itself, or its whole host. Source: OSDMap::is_blocklisted.
-    pub fn is_blocklisted(&self, addr: &EntityAddr) -> bool {
-        let list = &self.map.blocklist;
-        if list.is_empty() {
+    /// Whether the map refuses a client: its address, its whole host, or a range. It counts by what it says of itself, which is
+    /// what others name it by, and by where it really comes from, which it cannot choose.
+    pub fn is_blocklisted(&self, stated: &EntityAddr, ip: Option<IpAddr>) -> bool {
+        let map = &self.map;
+        if map.blocklist.is_empty() && map.range_blocklist.is_empty() {
             return false;
         }
-        let one = EntityAddr { kind: AddrKind::Any, ..*addr };
-        let host = |mut socket: std::net::SocketAddr| {
-            socket.set_port(0);
-            EntityAddr { kind: AddrKind::Any, nonce: 0, socket: Some(socket) }
-        };
-        list.contains_key(&one)
-            || list.contains_key(addr)
-            || addr.socket.is_some_and(|socket| list.contains_key(&host(socket)))
+        let is_listed = |addr: &EntityAddr| map.is_blocklisted(addr) || map.blocklist.contains_key(addr);
+        is_listed(stated) || ip.is_some_and(|ip| is_listed(&seen_at(stated, ip)))
+    }
+
+    /// Where a connection really comes from.
+    pub fn ip_of(&self, conn: ConnId) -> Option<IpAddr> {
+        self.sessions.get(&conn)?.peer.ip
     }
 
     pub fn cluster_log(&mut self, level: LogLevel, text: String) {
         self.unsaid.add(self.whoami, level, text.clone(), self.now.wall);
         self.out.push(Output::ClusterLog { level, text });
     }
+}
+
+/// The address that a client would have stated had it told the truth about its host; its port and nonce nobody can check.
+pub(crate) fn seen_at(stated: &EntityAddr, ip: IpAddr) -> EntityAddr {
+    let port = stated.socket.map_or(0, |s| s.port());
+    EntityAddr { socket: Some(SocketAddr::new(ip, port)), ..*stated }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use messages::osd::{MOsdOp, MOsdOpReply, OpCode, OpResult, OsdOp, flags};
+use cephx::caps::{OsdCap, OsdRequest};
+use messages::osd::{MOsdOp, MOsdOpReply, Op, OpCode, OpResult, OsdOp, flags};
 use store::StoreError;
 use types::{ConnId, EntityAddr, EntityName, Errno, Eversion, HObject, ReqId, SnapContext, SnapId, SpgId};
 
@@ -17,7 +18,7 @@ use crate::exec::{self, Effect, ExecEnv, ExecStop, Executed, RequestKind, Reques
 use crate::io::{FatalReason, LogLevel, Output};
 use crate::log::Recorded;
 use crate::object::ObjectState;
-use crate::osd::shared::Shared;
+use crate::osd::shared::{Shared, seen_at};
 use crate::peer::PgBody;
 use crate::range::{contains, pg_range};
 
@@ -251,7 +252,7 @@ impl Pg {
         if m.object.name.is_empty() {
             return Err(Some(Errno::EINVAL));
         }
-        if cx.is_blocklisted(&op.addr) {
+        if cx.is_blocklisted(&op.addr, cx.ip_of(op.conn)) {
             return Err(Some(Errno::ESHUTDOWN));
         }
         let frees = m.ops.iter().all(|o| o.code == messages::osd::OpCode::DELETE);
@@ -291,7 +292,9 @@ impl Pg {
             return false;
         };
         let o = &op.msg.object;
-        caps.is_capable(&cephx::caps::OsdRequest {
+        // Limits to a network hold for where the client is, not for where it says it is.
+        let addr = session.peer.ip.map_or(op.addr, |ip| seen_at(&op.addr, ip));
+        caps.is_capable(&OsdRequest {
             pool: name,
             namespace: &o.nspace,
             app_metadata: &pool.application_metadata,
@@ -299,8 +302,8 @@ impl Pg {
             read: op.kind.needs_read_cap,
             write: op.kind.needs_write_cap,
             classes: &op.kind.classes,
-            addr: &op.addr,
-        })
+            addr: &addr,
+        }) && may_read_sources(&op.msg, caps, &addr, cx)
     }
 
     /// The request ran before: the same result, at once or when that run is durable.
@@ -565,4 +568,24 @@ impl Pg {
 
 fn op_returns(results: &[OpResult]) -> Vec<OpReturn> {
     results.iter().map(|r| OpReturn { rval: r.rval, data: r.outdata.clone() }).collect()
+}
+
+/// Whether the client may read all that the request copies: the OSD fetches it in its own name. A source whose pool is not
+/// there is answered when it is fetched.
+fn may_read_sources(msg: &MOsdOp, caps: &OsdCap, addr: &EntityAddr, cx: &Shared) -> bool {
+    msg.ops.iter().filter(|o| matches!(o.code, OpCode::COPY_FROM | OpCode::COPY_FROM2)).all(|o| {
+        let Ok(Op::CopyFrom { from, .. } | Op::CopyFrom2 { from, .. }) = o.parse() else { return true };
+        let at = &from.locator;
+        let (Some(pool), Some(name)) = (cx.map.pool(at.pool), cx.map.pool_name(at.pool)) else { return true };
+        caps.is_capable(&OsdRequest {
+            pool: name,
+            namespace: &at.nspace,
+            app_metadata: &pool.application_metadata,
+            object: if at.key.is_empty() { &from.object } else { &at.key },
+            read: true,
+            write: false,
+            classes: &[],
+            addr,
+        })
+    })
 }

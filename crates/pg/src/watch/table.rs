@@ -253,11 +253,11 @@ impl Watches {
     }
 
     /// Ends notifies whose time is over; returns watches whose time is, which the PG must remove from their objects.
-    /// `is_barred` says whether a client is on the blocklist.
+    /// `is_barred` says whether a client is on the blocklist, by its address and its connection.
     pub fn tick(
         &mut self,
         now: Duration,
-        is_barred: impl Fn(&EntityAddr) -> bool,
+        is_barred: impl Fn(&EntityAddr, Option<ConnId>) -> bool,
         out: &mut Vec<Output>,
     ) -> Vec<(HObject, WatchKey)> {
         let late: Vec<u64> =
@@ -269,7 +269,7 @@ impl Watches {
         for (object, watches) in &mut self.objects {
             for (key, w) in watches {
                 let over = w.deadline.is_some_and(|d| d <= now);
-                let barred = !w.expired && is_barred(&w.addr);
+                let barred = !w.expired && is_barred(&w.addr, w.conn);
                 if !over && !barred {
                     continue;
                 }
@@ -420,7 +420,7 @@ mod tests {
             self.w.assert_invariants();
         }
         fn tick(&mut self, s: u64) -> Vec<WatchKey> {
-            let expired = self.w.tick(at(s), |_| false, &mut self.out);
+            let expired = self.w.tick(at(s), |_, _| false, &mut self.out);
             self.w.assert_invariants();
             expired.into_iter().map(|(_, k)| k).collect()
         }
@@ -550,10 +550,10 @@ mod tests {
     fn barred_clients_lose_their_watches() {
         let mut t = T::default();
         t.connect(0, key(1, 10), 1);
-        let expired = t.w.tick(at(1), |_| true, &mut t.out);
+        let expired = t.w.tick(at(1), |_, _| true, &mut t.out);
         assert_eq!(expired, [(object(), key(1, 10))]);
         assert_eq!(t.said(), [(1, watch_event::DISCONNECT, 1, 0)]);
-        assert_eq!(t.w.tick(at(2), |_| true, &mut t.out), []);
+        assert_eq!(t.w.tick(at(2), |_, _| true, &mut t.out), []);
     }
 
     #[test]

@@ -419,6 +419,7 @@ fn peer(id: i32, name: EntityName, kind: EntityType, features: u64) -> PeerInfo 
         auth_name: AuthName::new(kind, "x"),
         global_id: GlobalId(1),
         addr: mon::addr(id, 1).0[0],
+        ip: None,
         caps: cephx::caps::OsdCap::allow_all(),
         features,
     }
