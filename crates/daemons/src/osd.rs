@@ -531,6 +531,7 @@ impl OsdMachine {
                 }
             }
             Output::HoldClients(hold) => self.messenger.gate().hold(hold),
+            Output::HoldClient { conn, hold } => self.messenger.hold(conn, hold),
             Output::Commit => self.commit_wanted = true,
             Output::CloseConn { conn } => self.messenger.close(conn),
             Output::DropOsd { osd } => self.peers.drop_osd(osd),

@@ -110,6 +110,11 @@ pub enum Output {
     },
     /// Read nothing more from clients until this comes with `false`; other daemons are not held back.
     HoldClients(bool),
+    /// The same of one client's connection.
+    HoldClient {
+        conn: ConnId,
+        hold: bool,
+    },
     /// Transactions were submitted, or one found no room: take a commit, and a checkpoint if one is due, from the store
     /// when the batch of inputs is through.
     /// While `OsdCore::is_commit_urgent` is false it may put that off and gather more: another `Commit` comes in time.

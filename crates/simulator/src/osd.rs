@@ -262,7 +262,11 @@ impl World {
                 }
             }
             // Nobody asks over an admin socket.
-            Output::MapChanged | Output::Stopped | Output::AdminReply { .. } | Output::HoldClients(_) => {}
+            Output::MapChanged
+            | Output::Stopped
+            | Output::AdminReply { .. }
+            | Output::HoldClients(_)
+            | Output::HoldClient { .. } => {}
             Output::Up => self.say(|| format!("osd.{osd} is up")),
             Output::ClusterLog { level, text } => {
                 self.say(|| format!("cluster log {level:?}: {text}"));

@@ -7,6 +7,8 @@ use super::OpCode;
 
 /// Length of the argument union of ceph_osd_op.
 pub const ARG_LEN: usize = 28;
+/// Bytes of a data segment that no operation has and that are kept for the sake of those that one has.
+const UNUSED_BYTES: usize = 64 << 10;
 /// Length of one operation in the front segment: code, flags, argument, length of its bytes.
 const HEAD_LEN: usize = 2 + 4 + ARG_LEN + 4;
 
@@ -96,12 +98,18 @@ pub(super) fn decode_ops(r: &mut Reader, data: &Bytes) -> Result<Vec<OsdOp>, Dec
     let n = usize::from(r.u16()?);
     let n = bounded_count(n, r)?;
     let mut data = Reader::new(data.clone());
-    (0..n)
-        .map(|_| {
-            let h = decode_head(r)?;
-            Ok(OsdOp { code: h.code, flags: h.flags, arg: h.arg, indata: data.raw(h.payload_len)? })
-        })
-        .collect()
+    let mut ops = Vec::with_capacity(n);
+    let mut used = 0usize;
+    for _ in 0..n {
+        let h = decode_head(r)?;
+        used = used.saturating_add(h.payload_len);
+        ops.push(OsdOp { code: h.code, flags: h.flags, arg: h.arg, indata: data.raw(h.payload_len)? });
+    }
+    if data.remaining() > used.saturating_add(UNUSED_BYTES) {
+        // Each operation's bytes would keep all of the segment in memory.
+        ops.iter_mut().for_each(|op: &mut OsdOp| op.indata = Bytes::copy_from_slice(&op.indata));
+    }
+    Ok(ops)
 }
 
 /// Writes a reply's operations: a u32 count and their heads. Results and bytes travel elsewhere.

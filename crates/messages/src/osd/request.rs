@@ -62,6 +62,15 @@ impl MOsdOp {
         self.flags & flag != 0
     }
 
+    /// About how many bytes of memory the request holds: what its front was decoded to, and its data.
+    pub fn memory_bytes(&self) -> u64 {
+        let data: usize = self.ops.iter().map(|op| op.indata.len()).sum();
+        let ops = self.ops.len() * size_of::<OsdOp>();
+        let o = &self.object;
+        let names = o.name.memory_bytes() + o.key.memory_bytes() + o.nspace.memory_bytes();
+        (size_of::<Self>() + ops + self.snapc.snaps.len() * size_of::<u64>() + names + data) as u64
+    }
+
     /// Whether any operation changes the object; class methods decide for themselves.
     pub fn has_write(&self) -> bool {
         self.ops.iter().any(|op| op.code.is_write())

@@ -58,7 +58,7 @@ impl OsdCore {
             0 => 0,
             _ => config.max_push_cost.max(self.shared.recovery_bytes),
         };
-        let part = store_part(config.memory_target, logs as u64 + self.tracker.bytes() + recovery);
+        let part = store_part(config.memory_target, logs as u64 + self.clients.bytes() + recovery);
         if part != self.shared.store.memory_limit() {
             self.shared.store.set_memory_limit(part);
         }

@@ -5,6 +5,7 @@
 //! 2. Callbacks wait in the order of their transactions.
 //! 3. After a failure of the device or the store nothing is acknowledged any more.
 
+pub(crate) mod account;
 mod boot;
 pub(crate) mod cluster_log;
 mod command;
@@ -66,8 +67,12 @@ pub struct OsdCore {
     values: Values,
     /// What the core was made with; options that are set somewhere replace it.
     base_config: OsdConfig,
-    /// Clients are told to wait.
+    /// All clients are told to wait.
     holding: bool,
+    /// What clients have here.
+    clients: account::Clients,
+    /// Connections that are told to wait each.
+    held_conns: usize,
     stopping: bool,
     /// The fullness that was last told to the monitors, and when.
     told_full: Option<(u32, Duration)>,
@@ -113,6 +118,8 @@ impl OsdCore {
             values: Values::new(format!("osd.{whoami}"), &BTreeMap::new()),
             base_config,
             holding: false,
+            clients: account::Clients::default(),
+            held_conns: 0,
             stopping: false,
             told_full: None,
             tell_clients: None,
@@ -193,11 +200,10 @@ impl OsdCore {
     fn track_input(&mut self, input: &Input) {
         let now = self.shared.now;
         match input {
-            Input::Message { conn, tid, msg: Message::OsdOp(m) }
+            Input::Message { conn, tid, msg: Message::OsdOp(_) }
                 if self.shared.sessions.contains_key(conn) =>
             {
-                let bytes = m.ops.iter().map(|op| op.indata.len() as u64).sum();
-                self.tracker.arrived(*conn, *tid, bytes, now);
+                self.tracker.arrived(*conn, *tid, now);
             }
             Input::Disconnected { conn } => self.tracker.disconnected(*conn),
             Input::Durable(seq) => self.tracker.durable(*seq, now.mono),

@@ -1,10 +1,13 @@
 //! Where messages go: client requests and other OSDs' messages to their PG, each once its map is here.
 
+use std::sync::Arc;
+
 use messages::Message;
 use messages::osd::{MOsdOp, backoff_op};
 use types::{ConnId, EntityType, Epoch, Errno, SpgId};
 
 use super::OsdCore;
+use super::account::Charge;
 use super::maps::ShareTo;
 use crate::exec::classify;
 use crate::info::PgInfo;
@@ -23,18 +26,8 @@ pub(super) struct Waiting {
 
 /// A message on its way to a PG.
 enum Routed {
-    Client { conn: ConnId, tid: u64, msg: Box<MOsdOp> },
+    Client { conn: ConnId, tid: u64, msg: Box<MOsdOp>, charge: Option<Charge> },
     Pg { from: i32, msg: Box<PgMessage> },
-}
-
-impl Routed {
-    fn same_source(&self, o: &Self) -> bool {
-        match (self, o) {
-            (Self::Client { conn: a, .. }, Self::Client { conn: b, .. }) => a == b,
-            (Self::Pg { from: a, .. }, Self::Pg { from: b, .. }) => a == b,
-            _ => false,
-        }
-    }
 }
 
 impl OsdCore {
@@ -44,12 +37,8 @@ impl OsdCore {
         let name = session.peer.name;
         match msg {
             Message::OsdOp(m) => {
-                let same = |w: &Routed| matches!(w, Routed::Client { conn: c, .. } if *c == conn);
-                if self.must_wait(m.epoch, same) {
-                    let (epoch, what) = (m.epoch, Routed::Client { conn, tid, msg: Box::new(m) });
-                    return self.waiting_for_map.push_back(Waiting { epoch, what });
-                }
-                self.client_request(conn, tid, m);
+                self.route(m.epoch, Routed::Client { conn, tid, msg: Box::new(m), charge: None });
+                self.make_room_for_parked();
             }
             Message::OsdBackoff(m) if m.op == backoff_op::ACK_BLOCK => {
                 if let Some(session) = self.shared.sessions.get_mut(&conn) {
@@ -95,27 +84,34 @@ impl OsdCore {
             }
         }
         if let Some(Ok(msg)) = decoded {
-            let same = |w: &Routed| matches!(w, Routed::Pg { from: f, .. } if *f == from);
-            if self.must_wait(msg.epoch, same) {
-                let (epoch, what) = (msg.epoch, Routed::Pg { from, msg: Box::new(msg) });
-                return self.waiting_for_map.push_back(Waiting { epoch, what });
-            }
-            self.pg_message(from, msg);
+            self.route(msg.epoch, Routed::Pg { from, msg: Box::new(msg) });
         }
     }
 
     /// Whether a message of this epoch has to wait for its map, or behind others of its source that do.
-    fn must_wait(&self, epoch: Epoch, same_source: impl Fn(&Routed) -> bool) -> bool {
-        epoch > self.shared.epoch() || self.waiting_for_map.iter().any(|w| same_source(&w.what))
+    fn must_wait(&self, epoch: Epoch, what: &Routed) -> bool {
+        let is_behind = || match what {
+            Routed::Client { conn, .. } => {
+                self.shared.sessions.get(conn).is_some_and(|s| s.account.parked.held().ops > 0)
+            }
+            Routed::Pg { from, .. } => {
+                let same = |w: &Waiting| matches!(w.what, Routed::Pg { from: f, .. } if f == *from);
+                self.waiting_for_map.iter().any(same)
+            }
+        };
+        epoch > self.shared.epoch() || is_behind()
     }
 
     /// Delivers a message, or keeps it until its map is here; one source's messages stay in order.
-    fn route(&mut self, epoch: Epoch, what: Routed) {
-        if self.must_wait(epoch, |w| w.same_source(&what)) {
-            self.waiting_for_map.push_back(Waiting { epoch, what });
-            return;
+    fn route(&mut self, epoch: Epoch, mut what: Routed) {
+        if !self.must_wait(epoch, &what) {
+            return self.deliver(what);
         }
-        self.deliver(what);
+        if let Routed::Client { conn, msg, charge, .. } = &mut what {
+            let Some(session) = self.shared.sessions.get(conn) else { return };
+            *charge = Some(self.clients.park(*conn, &session.account, msg.memory_bytes()));
+        }
+        self.waiting_for_map.push_back(Waiting { epoch, what });
     }
 
     /// Client operations among what waits for a map.
@@ -128,7 +124,13 @@ impl OsdCore {
 
     /// A new map is here: what waited for it goes on.
     pub(super) fn map_arrived(&mut self) {
-        let waiting = std::mem::take(&mut self.waiting_for_map);
+        let mut waiting = std::mem::take(&mut self.waiting_for_map);
+        for w in &mut waiting {
+            // Whoever has to wait on is charged again: nobody is behind requests that go on now.
+            if let Routed::Client { charge, .. } = &mut w.what {
+                *charge = None;
+            }
+        }
         for w in waiting {
             self.route(w.epoch, w.what);
         }
@@ -136,7 +138,7 @@ impl OsdCore {
 
     fn deliver(&mut self, what: Routed) {
         match what {
-            Routed::Client { conn, tid, msg } => self.client_request(conn, tid, *msg),
+            Routed::Client { conn, tid, msg, charge: _ } => self.client_request(conn, tid, *msg),
             Routed::Pg { from, msg } => self.pg_message(from, *msg),
         }
     }
@@ -146,6 +148,7 @@ impl OsdCore {
         session.epoch = session.epoch.max(msg.epoch);
         session.asked = self.shared.now.mono;
         let (theirs, name, addr) = (session.epoch, session.peer.name, session.peer.addr);
+        let charge = self.clients.run(conn, &session.account, msg.memory_bytes());
         if theirs < self.shared.epoch() {
             self.share_map(ShareTo::Conn(conn), theirs);
         }
@@ -163,6 +166,7 @@ impl OsdCore {
             asked_by: None,
             sources: None,
             space_wanted: None,
+            charge: Some(Arc::new(charge)),
         };
         match kind {
             Ok(kind) => op.kind = kind,
@@ -233,7 +237,18 @@ impl OsdCore {
                 pg.backoffs.retain(|b| b.conn != conn || b.id != id);
             }
         }
-        self.waiting_for_map.retain(|w| !matches!(w.what, Routed::Client { conn: c, .. } if c == conn));
+        if let Some(session) = session {
+            self.held_conns -= usize::from(session.account.is_held);
+            if session.account.parked.held().ops > 0 {
+                let theirs = |w: &Waiting| matches!(w.what, Routed::Client { conn: c, .. } if c == conn);
+                self.waiting_for_map.retain(|w| !theirs(w));
+            }
+            if session.account.running.held().ops > 0 {
+                // Its client sends again what it still wants: else it could leave requests here and come back with more.
+                self.pgs.values_mut().for_each(|pg| pg.drop_requests_of(conn));
+            }
+        }
+        self.clients.active.remove(&conn);
         crate::watch::disconnected(self, conn);
     }
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use types::{Epoch, HObject, SpgId};
 
+use super::account::ClientAccount;
 use crate::io::PeerInfo;
 
 /// A connected peer.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub(crate) struct Session {
     pub peer: PeerInfo,
     /// The newest map epoch that the peer is known to have.
@@ -16,11 +17,13 @@ pub(crate) struct Session {
     /// When it last asked for something.
     pub asked: Duration,
     pub backoffs: Backoffs,
+    pub account: ClientAccount,
 }
 
 impl Session {
     pub fn new(peer: PeerInfo) -> Self {
-        Self { peer, epoch: Epoch(0), asked: Duration::ZERO, backoffs: Backoffs::default() }
+        let (backoffs, account) = (Backoffs::default(), ClientAccount::default());
+        Self { peer, epoch: Epoch(0), asked: Duration::ZERO, backoffs, account }
     }
 }
 

@@ -3,16 +3,14 @@
 //!
 //! Only the time of arrival is noted when an operation comes; what it is about is told by the queues that hold it, and by
 //! its reply when it ends. An operation that was dropped, because its client sends it again by itself, leaves its note
-//! behind: `forget_dropped` takes such notes out.
+//! behind: `forget_dropped` takes such notes out. What operations hold is counted in `account`.
 //!
 //! Invariants:
-//! 1. There is a note for each client operation that has not been answered.
-//! 2. `bytes` is the sum of the notes'.
-//! 3. Commits wait in the order of their sequence numbers.
+//! 1. There is a note for each client operation that has not been answered; one for all of the same connection and number.
+//! 2. Commits wait in the order of their sequence numbers.
 //!
 //! Source: src/common/TrackedOp.cc, OSD::get_health_metrics in src/osd/OSD.cc.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -31,8 +29,6 @@ const HISTORY_LIMIT: usize = 10_000;
 pub(super) struct Arrival {
     pub at: Duration,
     pub stamp: Utime,
-    /// Of the message's data.
-    pub bytes: u64,
 }
 
 /// An operation that was answered.
@@ -85,8 +81,6 @@ pub(super) struct Totals {
 #[derive(Debug, Default)]
 pub(super) struct Tracker {
     notes: BTreeMap<(ConnId, u64), Arrival>,
-    /// The sum of theirs.
-    bytes: u64,
     recent: VecDeque<Finished>,
     slow: VecDeque<Finished>,
     commits: VecDeque<(TxnSeq, Duration)>,
@@ -110,27 +104,17 @@ impl Tracker {
         self.slow.truncate(self.slow_size);
     }
 
-    pub fn arrived(&mut self, conn: ConnId, tid: u64, bytes: u64, now: Now) {
-        if let Entry::Vacant(slot) = self.notes.entry((conn, tid)) {
-            slot.insert(Arrival { at: now.mono, stamp: now.wall, bytes });
-            self.bytes += bytes;
-        }
+    pub fn arrived(&mut self, conn: ConnId, tid: u64, now: Now) {
+        self.notes.entry((conn, tid)).or_insert(Arrival { at: now.mono, stamp: now.wall });
     }
 
     fn take(&mut self, conn: ConnId, tid: u64) -> Option<Arrival> {
-        let arrival = self.notes.remove(&(conn, tid))?;
-        self.bytes -= arrival.bytes;
-        Some(arrival)
+        self.notes.remove(&(conn, tid))
     }
 
     /// The client will send it again.
     pub fn dropped(&mut self, conn: ConnId, tid: u64) {
         self.take(conn, tid);
-    }
-
-    /// Bytes of the operations under way.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     pub fn disconnected(&mut self, conn: ConnId) {
@@ -197,7 +181,6 @@ impl Tracker {
     /// Takes out notes of operations that nothing holds any more.
     pub fn forget_dropped(&mut self, held: impl Fn(ConnId, u64) -> bool) {
         self.notes.retain(|(conn, tid), _| held(*conn, *tid));
-        self.bytes = self.notes.values().map(|a| a.bytes).sum();
     }
 
     /// Transactions up to this one were submitted.
@@ -260,9 +243,8 @@ fn push(to: &mut VecDeque<Finished>, op: Finished, size: usize) {
 impl Tracker {
     /// Checks the invariants that the module states.
     pub fn assert_invariants(&self) {
-        assert_eq!(self.bytes, self.notes.values().map(|a| a.bytes).sum::<u64>(), "2");
         let seqs = self.commits.iter().map(|(seq, _)| *seq);
-        assert!(seqs.clone().zip(seqs.skip(1)).all(|(a, b)| a < b), "3");
+        assert!(seqs.clone().zip(seqs.skip(1)).all(|(a, b)| a < b), "2");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Client requests: everything that is checked before operations run, in Ceph's order, and what follows their run.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cephx::caps::{OsdCap, OsdRequest};
@@ -18,6 +19,7 @@ use crate::exec::{self, Effect, ExecEnv, ExecStop, Executed, RequestKind, Reques
 use crate::io::{FatalReason, LogLevel, Output};
 use crate::log::Recorded;
 use crate::object::ObjectState;
+use crate::osd::account::Charge;
 use crate::osd::shared::{Shared, seen_at};
 use crate::peer::PgBody;
 use crate::range::{contains, pg_range};
@@ -49,6 +51,8 @@ pub(crate) struct ClientOp {
     pub sources: Option<Box<Sources>>,
     /// Since when (monotonic) it waits for space in the store.
     pub space_wanted: Option<Duration>,
+    /// Its part of its client's account, until it is dropped; `None` where the OSD asked itself.
+    pub charge: Option<Arc<Charge>>,
 }
 
 impl ClientOp {
@@ -102,6 +106,7 @@ impl ClientOp {
             asked_by: None,
             sources: None,
             space_wanted: None,
+            charge: None,
         }
     }
 
@@ -203,6 +208,21 @@ impl Pg {
             return self.start_copy(op, head, cx);
         }
         self.run(op, head, cx);
+    }
+
+    /// A client is gone: what it has waiting here would be answered to nobody. Writes under way go on.
+    pub fn drop_requests_of(&mut self, conn: ConnId) {
+        let keep = |op: &ClientOp| op.conn != conn;
+        let queues = [
+            &mut self.waiting_for_active,
+            &mut self.waiting_for_lease,
+            &mut self.waiting_for_space,
+            &mut self.ready,
+        ];
+        queues.into_iter().chain(self.waiting_for_object.values_mut()).for_each(|ops| ops.retain(keep));
+        self.waiting_for_object.retain(|_, ops| !ops.is_empty());
+        self.copies.values_mut().for_each(|c| c.waiters.retain(keep));
+        self.writes.drop_waiters_of(conn);
     }
 
     /// The clone that a rollback waits for: writes of the head that come later do not overtake it.

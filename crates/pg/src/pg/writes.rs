@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use messages::osd::MOsdOpReply;
-use types::{Eversion, HObject};
+use types::{ConnId, Eversion, HObject};
 
 use super::client::ClientOp;
 use crate::exec::Effect;
@@ -106,6 +106,11 @@ impl Writes {
             }
         }
         Some((w, freed))
+    }
+
+    /// A client is gone: requests of its own that wait do not run.
+    pub fn drop_waiters_of(&mut self, conn: ConnId) {
+        self.locks.values_mut().for_each(|l| l.waiters.retain(|op| op.conn != conn));
     }
 
     /// Forgets everything, as a new interval does; returns the requests: those of writes in their order, then those

@@ -187,7 +187,7 @@ fn a_pg_that_does_not_serve_stops_others_late() {
     s.client_without_backoffs();
     s.kill(1);
     let name = "osd_client_message_size_cap";
-    assert_eq!(ask(&mut s, 0, json!({"prefix": "config set", "var": name, "val": ["5000"]})).0, 0);
+    assert_eq!(ask(&mut s, 0, json!({"prefix": "config set", "var": name, "val": ["6000"]})).0, 0);
     let write = |s: &mut Sim, from: u32, to: u32| {
         let map = s.mon.map.clone();
         let sent: Vec<u64> =
@@ -196,9 +196,9 @@ fn a_pg_that_does_not_serve_stops_others_late() {
         s.run(200);
     };
     write(&mut s, 0, 7);
-    assert_eq!(holds(&s), (false, 0), "7,000 of 5,000 bytes and 2,500");
+    assert_eq!(holds(&s), (false, 0), "7,000 bytes and what is around them of 6,000 and 3,000");
     write(&mut s, 7, 9);
-    assert_eq!(holds(&s), (true, 1), "9,000");
+    assert_eq!(holds(&s), (true, 1), "9,000 and more");
     s.start(1);
     s.until("let go", |s| s.client.is_idle() && !holds(s).0);
 }

@@ -17,6 +17,7 @@ mod repair;
 mod reserve;
 mod room;
 mod scrub;
+mod shares;
 mod sim;
 mod snaps;
 mod trimmed;

@@ -96,7 +96,7 @@ impl Mon {
         let mut id = PoolId(0);
         self.change(|inc, map| {
             let pool = Pool { size, min_size, ..Pool::new(PoolType::Replicated, pg_num) };
-            id = inc.create_pool(map, "p", pool);
+            id = inc.create_pool(map, &format!("p{}", map.pools.len()), pool);
         });
         id
     }

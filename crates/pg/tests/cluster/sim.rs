@@ -28,7 +28,10 @@ pub struct Node {
     pub admin_replies: Vec<admin::Reply>,
     /// Lines for the cluster log.
     pub log: Vec<String>,
+    /// Whether the client has to wait, and how often it had to.
     pub holds_clients: (bool, u32),
+    /// Other clients' connections that have to wait.
+    pub held: std::collections::BTreeSet<i32>,
 }
 
 impl Node {
@@ -51,6 +54,8 @@ pub struct Sim {
     pub cut: Vec<(i32, i32)>,
     pub config: OsdConfig,
     pub trace: bool,
+    /// What other clients were answered: by connection and number.
+    pub strangers: Vec<(i32, u64, Message)>,
     /// When it is to be known: the most bytes that one OSD had under way to others at one time.
     pub most_queued: Option<usize>,
 }
@@ -82,6 +87,7 @@ impl Sim {
                 admin_replies: vec![],
                 log: vec![],
                 holds_clients: (false, 0),
+                held: Default::default(),
             }
         };
         let mut sim = Self {
@@ -94,6 +100,7 @@ impl Sim {
             cut: Vec::new(),
             config,
             trace: std::env::var_os("PG_TRACE").is_some(),
+            strangers: Vec::new(),
             most_queued: None,
         };
         for osd in 0..osds {
@@ -142,6 +149,17 @@ impl Sim {
         for osd in 0..self.nodes.len() as i32 {
             let peer = peer(CLIENT, EntityName::client(4100), EntityType::Client, without);
             self.input(osd, Input::Connected { conn: ConnId(CLIENT as u64), peer });
+        }
+    }
+
+    /// Another client, which is given all caps unless `change` says otherwise; its connection is `conn` at every OSD.
+    pub fn connect(&mut self, conn: i32, change: impl Fn(&mut PeerInfo)) {
+        for osd in 0..self.nodes.len() as i32 {
+            let name = EntityName::client(conn.into());
+            let mut peer = peer(conn, name, EntityType::Client, features::PACIFIC);
+            peer.auth_name = AuthName::new(EntityType::Client, conn.to_string());
+            change(&mut peer);
+            self.input(osd, Input::Connected { conn: ConnId(conn as u64), peer });
         }
     }
 
@@ -199,7 +217,13 @@ impl Sim {
                 }
                 Output::SendMon(msg) => self.send(osd, MON, msg),
                 Output::SendMgr(msg) => self.nodes[osd as usize].told_mgr.push(msg),
-                Output::HoldClients(hold) => {
+                Output::HoldClient { conn, hold } if conn.0 != CLIENT as u64 => {
+                    let held = &mut self.nodes[osd as usize].held;
+                    let changed =
+                        if hold { held.insert(conn.0 as i32) } else { held.remove(&(conn.0 as i32)) };
+                    assert!(changed, "told twice");
+                }
+                Output::HoldClients(hold) | Output::HoldClient { hold, .. } => {
                     let (holds, times) = &mut self.nodes[osd as usize].holds_clients;
                     *times += u32::from(hold);
                     *holds = hold;
@@ -289,6 +313,10 @@ impl Sim {
             }
             (MON, to) => self.input(to, Input::FromMon(msg)),
             (from, CLIENT) => self.client.reply(from, msg),
+            (_, to) if to > CLIENT => {
+                let (tid, msg) = split_tid(msg);
+                self.strangers.push((to, tid, msg));
+            }
             (from, to) => {
                 let (tid, msg) = split_tid(msg);
                 self.input(to, Input::Message { conn: ConnId(from as u64), tid, msg });

@@ -7,12 +7,14 @@ use messages::wire::WireMessage;
 use msgr::Session;
 use types::{ConnId, EntityAddr};
 
-use super::Identity;
 use super::link::Link;
+use super::{Gate, Identity};
 use crate::owner::lock;
 
 pub(super) struct Channel {
     pub(super) id: ConnId,
+    /// Holds this peer alone back.
+    pub(super) gate: Gate,
     state: Mutex<State>,
 }
 
@@ -35,12 +37,16 @@ enum Carrier {
 
 impl Channel {
     pub(super) fn with_link(id: ConnId, link: Arc<Link>, peer_addr: EntityAddr) -> Self {
-        Self { id, state: Mutex::new(State { carrier: Carrier::Link(link), identity: None, peer_addr }) }
+        Self::new(id, Carrier::Link(link), peer_addr)
     }
 
     pub(super) fn parked(id: ConnId, session: Session, since: Duration, peer_addr: EntityAddr) -> Self {
-        let carrier = Carrier::Parked(session, since);
-        Self { id, state: Mutex::new(State { carrier, identity: None, peer_addr }) }
+        Self::new(id, Carrier::Parked(session, since), peer_addr)
+    }
+
+    fn new(id: ConnId, carrier: Carrier, peer_addr: EntityAddr) -> Self {
+        let state = Mutex::new(State { carrier, identity: None, peer_addr });
+        Self { id, gate: Gate::default(), state }
     }
 
     pub(super) fn link(&self) -> Option<Arc<Link>> {

@@ -92,6 +92,18 @@ impl Messenger {
         &self.0.gate
     }
 
+    /// Has nothing read from one gated peer until it is called with `false`.
+    pub fn hold(&self, conn: ConnId, hold: bool) {
+        if let Some(channel) = self.channel(conn) {
+            channel.gate.hold(hold);
+        }
+    }
+
+    async fn pass(&self, channel: &Channel) {
+        self.gate().pass().await;
+        channel.gate.pass().await;
+    }
+
     /// Names who handles the connections; once, before the first of them.
     pub fn set_handler(&self, handler: Arc<dyn Handler>) {
         assert!(self.0.handler.set(handler).is_ok(), "the handler is set once");
@@ -512,7 +524,8 @@ impl Messenger {
                 return Ended { why, was_ready: pump.was_ready };
             }
             // What a peer that is gone has sent is little, and its end must be seen: what it asked for holds room.
-            let closed = pump.gated && !self.gate().is_open() && !link.is_hung_up();
+            let is_held = pump.gated && !(self.gate().is_open() && channel.gate.is_open());
+            let closed = is_held && !link.is_hung_up();
             if reading.is_waiting() && link.is_hung_up() {
                 let why = Gone::Lost("closed in the middle of a frame".into());
                 return Ended { why, was_ready: pump.was_ready };
@@ -521,7 +534,7 @@ impl Messenger {
             let closed_at = closed.then(|| self.now().mono);
             let mut tick = false;
             tokio::select! {
-                () = self.gate().pass(), if closed => {}
+                () = self.pass(channel), if closed => {}
                 lease = reading.granted(), if reading.is_waiting() => {
                     reading = Reading::Granted(lease);
                     link.with(|m| m.grant_frame(self.now(), &mut buf));

@@ -209,7 +209,7 @@ impl OsdCore {
         let (items, bytes) = logs.fold((0, 0), |(items, bytes), log| {
             (items + log.len() + log.dups_len(), bytes + log.memory_bytes() as u64)
         });
-        let (ops, op_bytes) = (self.tracker.in_flight(), self.tracker.bytes());
+        let (ops, op_bytes) = (self.tracker.in_flight(), self.clients.bytes());
         let pools = json!({
             "store": { "bytes": store, "limit": self.shared.store.memory_limit() },
             "osd_pglog": { "items": items, "bytes": bytes },

@@ -1,0 +1,242 @@
+//! What one client may have of an OSD when there are others, and what it may do in their name.
+
+use bytes::Bytes;
+use messages::Message;
+use messages::osd::{CopyFromArgs, CopySource, Extent, MOsdOp, Op, OsdOp, flags};
+use pg::{Input, OsdConfig};
+use types::{ConnId, EntityAddr, Epoch, Errno, ObjectLocator, PgId, PoolId, ReqId, SnapId, SpgId, Utime};
+
+use crate::sim::{CLIENT, Sim};
+
+/// The connections of two other clients.
+const ONE: i32 = CLIENT + 1;
+const TWO: i32 = CLIENT + 2;
+
+/// One OSD, and a pool of one PG.
+fn cluster(config: OsdConfig) -> (Sim, PoolId) {
+    let mut s = Sim::with_config(1, 5, config);
+    s.until("up", |s| s.mon.map.is_up(0));
+    let pool = s.mon.create_pool(1, 1, 1);
+    s.settle();
+    (s, pool)
+}
+
+fn request(s: &Sim, pool: PoolId, name: &str, ops: Vec<OsdOp>) -> MOsdOp {
+    MOsdOp {
+        pgid: SpgId::replicated(PgId::new(pool, 0)),
+        epoch: s.mon.map.epoch,
+        flags: flags::WRITE | flags::READ | flags::ONDISK,
+        explicit_reqid: ReqId::default(),
+        client_inc: 0,
+        mtime: Utime::new(50_000, 0),
+        object: s.client.object(&s.mon.map, pool, name),
+        ops,
+        snapc: Default::default(),
+        retry_attempt: 0,
+        features: 0,
+    }
+}
+
+fn write(content: &[u8]) -> OsdOp {
+    let extent = Extent::new(0, content.len() as u64);
+    Op::WriteFull { extent, data: Bytes::copy_from_slice(content) }.into()
+}
+
+fn read() -> OsdOp {
+    Op::Read(Extent::new(0, 0)).into()
+}
+
+fn send(s: &mut Sim, conn: i32, tid: u64, msg: &MOsdOp) {
+    s.input(0, Input::Message { conn: ConnId(conn as u64), tid, msg: Message::from(msg.clone()) });
+}
+
+/// The result and the first output.
+fn answer(s: &mut Sim, conn: i32, tid: u64) -> (i32, Bytes) {
+    let is_it = |m: &(i32, u64, Message)| (m.0, m.1) == (conn, tid) && matches!(m.2, Message::OsdOpReply(_));
+    s.until("an answer", |s| s.strangers.iter().any(is_it));
+    match s.strangers.iter().find(|m| is_it(m)) {
+        Some((_, _, Message::OsdOpReply(r))) => (r.result, r.ops[0].outdata.clone()),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ask(s: &mut Sim, conn: i32, tid: u64, msg: &MOsdOp) -> (i32, Bytes) {
+    send(s, conn, tid, msg);
+    answer(s, conn, tid)
+}
+
+fn held(s: &Sim, conn: i32) -> bool {
+    s.nodes[0].held.contains(&conn)
+}
+
+#[test]
+fn requests_for_a_map_that_nobody_has_hold_their_sender_alone() {
+    let (mut s, pool) = cluster(OsdConfig::default());
+    s.connect(ONE, |_| {});
+    s.connect(TWO, |_| {});
+    let mut made_up = request(&s, pool, "o", vec![read()]);
+    made_up.epoch = Epoch(u32::MAX);
+    for tid in 1..=257 {
+        send(&mut s, ONE, tid, &made_up);
+    }
+    assert!(held(&s, ONE));
+    let honest = request(&s, pool, "o", vec![write(b"x")]);
+    for tid in 1..10 {
+        assert_eq!(ask(&mut s, TWO, tid, &honest).0, 0);
+    }
+    assert!(!held(&s, TWO) && s.nodes[0].holds_clients == (false, 0));
+    // What waits goes with its sender.
+    s.input(0, Input::Disconnected { conn: ConnId(ONE as u64) });
+    s.nodes[0].held.clear();
+    s.connect(ONE, |_| {});
+    assert_eq!(ask(&mut s, ONE, 300, &honest).0, 0);
+    assert!(!held(&s, ONE));
+}
+
+#[test]
+fn what_waits_for_a_map_has_a_bound_over_all_connections() {
+    let config = OsdConfig { client_message_size_cap: 8 << 20, ..OsdConfig::default() };
+    let (mut s, pool) = cluster(config);
+    let mut made_up = request(&s, pool, "o", vec![write(&vec![1; 1 << 20])]);
+    made_up.epoch = Epoch(u32::MAX);
+    for conn in ONE..ONE + 10 {
+        s.connect(conn, |_| {});
+        // The same number twice counts twice.
+        (0..2).for_each(|_| send(&mut s, conn, 7, &made_up));
+    }
+    let cmd = r#"{"prefix":"dump_mempools"}"#.into();
+    s.input(0, Input::AdminCommand { tid: 1, cmd });
+    let reply = s.nodes[0].admin_replies.pop().expect("an answer");
+    let all: serde_json::Value = serde_json::from_slice(&reply.data).unwrap();
+    let bytes = all["mempool"]["by_pool"]["client_ops"]["bytes"].as_u64().unwrap();
+    assert!((2 << 20..=4 << 20).contains(&bytes), "{bytes}");
+}
+
+/// Writes are under way until the device has them, and here it has none yet.
+#[test]
+fn a_client_has_the_whole_alone_and_a_share_with_others() {
+    let config = OsdConfig { client_message_cap: 16, ..OsdConfig::default() };
+    let (mut s, pool) = cluster(config);
+    s.connect(ONE, |_| {});
+    s.connect(TWO, |_| {});
+    let m = request(&s, pool, "o", vec![write(b"x")]);
+    (1..=16).for_each(|tid| send(&mut s, ONE, tid, &m));
+    assert!(!held(&s, ONE), "alone");
+    send(&mut s, TWO, 1, &m);
+    assert!(held(&s, ONE) && !held(&s, TWO));
+    send(&mut s, TWO, 2, &m);
+    assert!(!held(&s, TWO), "two of sixteen are an even part of a quarter");
+    // Whoever comes back has what it left behind.
+    s.input(0, Input::Disconnected { conn: ConnId(ONE as u64) });
+    s.nodes[0].held.clear();
+    s.connect(ONE, |_| {});
+    send(&mut s, ONE, 20, &m);
+    send(&mut s, ONE, 21, &m);
+    send(&mut s, ONE, 22, &m);
+    assert!(held(&s, ONE), "sixteen of its own are under way still");
+    assert_eq!(answer(&mut s, TWO, 2).0, 0);
+    assert_eq!(answer(&mut s, ONE, 22).0, 0);
+    s.until("let go", |s| !held(s, ONE));
+}
+
+/// Many connections of one entity have no more than one entity's share.
+#[test]
+fn connections_of_one_entity_share_its_part() {
+    let config = OsdConfig { client_message_cap: 16, ..OsdConfig::default() };
+    let (mut s, pool) = cluster(config);
+    let m = request(&s, pool, "o", vec![write(b"x")]);
+    let same = types::AuthName::new(types::EntityType::Client, "many");
+    for conn in ONE + 10..ONE + 20 {
+        s.connect(conn, |peer| peer.auth_name = same.clone());
+        send(&mut s, conn, 1, &m);
+    }
+    s.connect(TWO, |_| {});
+    send(&mut s, TWO, 1, &m);
+    send(&mut s, TWO, 2, &m);
+    assert!(!held(&s, TWO));
+    send(&mut s, ONE + 10, 2, &m);
+    assert!(held(&s, ONE + 10));
+}
+
+/// The number of a request that ran is somebody else's.
+#[test]
+fn a_client_names_no_request_of_another() {
+    let (mut s, pool) = cluster(OsdConfig::default());
+    s.connect(ONE, |_| {});
+    s.connect(TWO, |_| {});
+    let theirs = ReqId { name: types::EntityName::client(TWO.into()), tid: 5, inc: 0 };
+    let evil = MOsdOp { explicit_reqid: theirs, ..request(&s, pool, "o", vec![write(b"evil")]) };
+    assert_eq!(ask(&mut s, ONE, 1, &evil).0, 0);
+    let honest = request(&s, pool, "o", vec![write(b"good")]);
+    assert_eq!(ask(&mut s, TWO, 5, &honest).0, 0);
+    let look = request(&s, pool, "o", vec![read()]);
+    assert_eq!(ask(&mut s, TWO, 6, &look), (0, "good".into()));
+}
+
+fn copy(from: PoolId, nspace: &str, name: &str) -> OsdOp {
+    let locator = ObjectLocator { nspace: nspace.into(), ..ObjectLocator::pool(from) };
+    let args = CopyFromArgs { snap: SnapId::HEAD, ..Default::default() };
+    Op::CopyFrom2 { from: CopySource { object: name.into(), locator }, args, truncation: None }.into()
+}
+
+#[test]
+fn a_copy_needs_the_right_to_read_its_source() {
+    let (mut s, pool) = cluster(OsdConfig::default());
+    let secret = s.mon.create_pool(1, 1, 1);
+    s.settle();
+    s.connect(ONE, |_| {});
+    let m = request(&s, secret, "s", vec![write(b"secret")]);
+    assert_eq!(ask(&mut s, ONE, 1, &m).0, 0);
+    let m = request(&s, pool, "mine", vec![write(b"mine")]);
+    assert_eq!(ask(&mut s, ONE, 2, &m).0, 0);
+    let name = s.mon.map.pool_name(pool).expect("a name").to_owned();
+    let caps = cephx::caps::OsdCap::parse(&format!("allow rw pool={name} namespace=\"\"")).expect("caps");
+    s.connect(TWO, |peer| peer.caps = caps.clone());
+    for (tid, op, result) in [
+        (1, copy(secret, "", "s"), Errno::EPERM.neg()),
+        (2, copy(pool, "other", "x"), Errno::EPERM.neg()),
+        (3, copy(pool, "", "mine"), 0),
+        (4, copy(PoolId(99), "", "x"), Errno::ENOENT.neg()),
+    ] {
+        let m = request(&s, pool, "copy", vec![op]);
+        assert_eq!(ask(&mut s, TWO, tid, &m).0, result, "{tid}");
+    }
+}
+
+fn addr(text: &str) -> EntityAddr {
+    EntityAddr::v2(text.parse().expect("an address"), 7)
+}
+
+/// A client may state any address; its socket tells where it is.
+#[test]
+fn networks_and_blocklists_hold_for_where_a_client_is() {
+    let (mut s, pool) = cluster(OsdConfig::default());
+    let caps = cephx::caps::OsdCap::parse("allow * network 10.1.0.0/16").expect("caps");
+    let m = request(&s, pool, "o", vec![write(b"x")]);
+    let mut tid = 0;
+    let mut from = |s: &mut Sim, ip: &str, stated: &str, caps: &cephx::caps::OsdCap| {
+        tid += 1;
+        s.connect(ONE, |peer| {
+            (peer.addr, peer.ip) = (addr(stated), Some(ip.parse().expect("an IP address")));
+            peer.caps = caps.clone();
+        });
+        ask(s, ONE, tid, &m).0
+    };
+    assert_eq!(from(&mut s, "10.1.2.3", "10.1.2.3:0", &caps), 0);
+    assert_eq!(from(&mut s, "10.2.2.3", "10.1.2.3:0", &caps), Errno::EPERM.neg());
+    assert_eq!(from(&mut s, "10.2.2.3", "10.2.2.3:0", &caps), Errno::EPERM.neg());
+    let all = cephx::caps::OsdCap::allow_all();
+    assert_eq!(from(&mut s, "10.2.2.3", "10.3.2.3:0", &all), 0);
+    s.mon.change(|inc, _| {
+        let host = EntityAddr { kind: types::AddrKind::Any, nonce: 0, ..addr("10.2.2.3:0") };
+        inc.new_blocklist.insert(host, Utime::new(900_000, 0));
+        let range = EntityAddr { kind: types::AddrKind::Any, nonce: 16, ..addr("10.4.0.0:0") };
+        inc.new_range_blocklist.insert(range, Utime::new(900_000, 0));
+    });
+    s.settle();
+    let barred = Errno::ESHUTDOWN.neg();
+    assert_eq!(from(&mut s, "10.2.2.3", "10.3.2.3:0", &all), barred, "it states another host");
+    assert_eq!(from(&mut s, "10.2.2.4", "10.3.2.3:0", &all), 0);
+    assert_eq!(from(&mut s, "10.4.9.9", "10.4.9.9:0", &all), barred, "a range");
+    assert_eq!(from(&mut s, "10.4.9.9", "10.3.2.3:0", &all), barred, "a range, and it states another host");
+}
