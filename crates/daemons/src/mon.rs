@@ -169,7 +169,7 @@ async fn tick(shell: Weak<Shell>) {
         let Some(shell) = shell.upgrade() else { return };
         shell.submit(Input::Tick);
         shell.check_membership();
-        shell.messenger.sweep();
+        shell.messenger.sweep(|_| false);
         let every = shell.owner.get().map_or(Duration::from_millis(50), |o| o.with(|m| m.core.tick_every()));
         drop(shell);
         tokio::time::sleep(every).await;

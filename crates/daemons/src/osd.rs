@@ -1,6 +1,6 @@
 //! The OSD's shell: its messenger, its device's threads, its clock around the core.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -71,6 +71,8 @@ struct Shell {
     seal: Seal,
     failed: watch::Sender<Option<String>>,
     stopped: Notify,
+    /// Where the map shows other OSDs up: their sessions are kept, however long they are away.
+    up: Mutex<BTreeSet<AddrVec>>,
     /// Commands from the admin socket that the core has not answered, by number.
     asked: Mutex<Asked>,
 }
@@ -101,6 +103,7 @@ impl Osd {
             seal: devices.seal.clone(),
             failed: watch::Sender::new(None),
             stopped: Notify::new(),
+            up: Mutex::default(),
             asked: Mutex::default(),
         });
         messenger.set_handler(Arc::clone(&shell) as Arc<dyn Handler>);
@@ -234,7 +237,7 @@ async fn tick(shell: Weak<Shell>) {
             shell.fail(format!("the monitors refuse the key of {} ({errno})", shell.auth.name()));
         }
         shell.submit(Event::Core(Input::Tick.into()));
-        shell.messenger.sweep();
+        shell.messenger.sweep(|at| shell.up().contains(at));
     }
 }
 
@@ -264,6 +267,10 @@ enum Event {
         wire: WireMessage,
     },
     Ready {
+        conn: ConnId,
+    },
+    /// The peer has forgotten the session.
+    Reset {
         conn: ConnId,
     },
     Gone {
@@ -371,6 +378,7 @@ impl OsdMachine {
                 Some(Target::Mgr) => Some(Input::MgrConnected),
                 _ => None,
             },
+            Event::Reset { conn } => self.reset(conn),
             Event::Gone { conn, why } => {
                 if self.session.is(conn) {
                     self.session.on_gone();
@@ -397,6 +405,13 @@ impl OsdMachine {
                 self.twin = Twin::Gone(at);
                 None
             }
+        }
+    }
+
+    fn reset(&self, conn: ConnId) -> Option<Input> {
+        match self.peers.target(conn) {
+            Some(Target::Osd(osd)) => Some(Input::OsdReset { osd }),
+            _ => None,
         }
     }
 
@@ -535,7 +550,7 @@ impl OsdMachine {
             Output::Commit => self.commit_wanted = true,
             Output::CloseConn { conn } => self.messenger.close(conn),
             Output::DropOsd { osd } => self.peers.drop_osd(osd),
-            Output::MapChanged => {}
+            Output::MapChanged => self.note_up(),
             Output::Up => tracing::info!("up"),
             Output::ClusterLog { level, text } => tracing::info!("cluster log {level:?}: {text}"),
             Output::Fatal(reason) => {
@@ -546,6 +561,14 @@ impl OsdMachine {
                     shell.stopped.notify_waiters();
                 }
             }
+        }
+    }
+
+    /// Sessions of OSDs that are up are kept.
+    fn note_up(&self) {
+        if let Some(shell) = self.shell.upgrade() {
+            let up = self.core.osdmap().existing_osds().filter(|(_, o)| o.is_up());
+            *shell.up() = up.map(|(_, o)| o.cluster_addrs.clone()).collect();
         }
     }
 
@@ -622,6 +645,10 @@ impl OsdMachine {
 }
 
 impl Shell {
+    fn up(&self) -> MutexGuard<'_, BTreeSet<AddrVec>> {
+        self.up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn asked(&self) -> MutexGuard<'_, Asked> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -688,6 +715,10 @@ impl Handler for Shell {
             let mut events = batch.drain(..).map(|wire| Event::Message { conn, wire }).collect();
             owner.submit_all(&mut events);
         }
+    }
+
+    fn reset(&self, conn: ConnId) {
+        self.submit(Event::Reset { conn });
     }
 
     fn gone(&self, conn: ConnId, why: Gone) {

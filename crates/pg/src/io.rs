@@ -61,6 +61,10 @@ pub enum Input {
     OsdRefused {
         osd: OsdId,
     },
+    /// That OSD lives, and has forgotten the session that this one opened to it: messages under way were lost.
+    OsdReset {
+        osd: OsdId,
+    },
     /// All submitted transactions up to and including this one are on stable media.
     Durable(store::TxnSeq),
     /// A write or flush failed: nothing may be acknowledged any more.

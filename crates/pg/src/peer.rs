@@ -90,6 +90,8 @@ pub enum PgBody {
         /// Other PGs of the same primary, of which a commit made writes durable too.
         others: Vec<RepAck>,
     },
+    /// Messages between this member and the primary were lost: it takes no more writes before the PG has peered again.
+    OutOfStep,
     /// A member's store has room for so many bytes: told when it is little, and when it is enough again.
     Room {
         bytes: u64,
@@ -235,15 +237,18 @@ pub struct RepOp {
     /// submits, with the log entries. For a backfill target that does not have the object yet, the entries alone.
     pub txn_head: Bytes,
     pub payload: Bytes,
+    /// The head of the log before: a member that stands elsewhere has lost a message, and must not go on.
+    pub prev: Eversion,
     /// Log entries up to here may go.
     pub trim_to: Eversion,
 }
 
-codec::wire_struct!(RepOpHead(2, 2) { txn_head, trim_to });
+codec::wire_struct!(RepOpHead(3, 3) { txn_head, prev, trim_to });
 
 /// A `RepOp` without its payload, which travels in the data segment.
 struct RepOpHead {
     txn_head: Bytes,
+    prev: Eversion,
     trim_to: Eversion,
 }
 
@@ -320,8 +325,8 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
         PgBody::Activated { lease_ms } => put(w, 6, &lease_ms),
         PgBody::History { history } => put(w, 7, &history),
         PgBody::RepOp(op) => {
-            let RepOp { txn_head, payload, trim_to } = *op;
-            put(w, 8, &RepOpHead { txn_head, trim_to });
+            let RepOp { txn_head, payload, prev, trim_to } = *op;
+            put(w, 8, &RepOpHead { txn_head, prev, trim_to });
             return payload;
         }
         PgBody::RepOpAck { version, others } => put(w, 9, &(version, others)),
@@ -337,6 +342,7 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
         PgBody::BackfillReserve { id, priority, bytes } => put(w, 35, &(id, (priority, bytes))),
         PgBody::BackfillGrant { id, granted } => put(w, 36, &(id, granted)),
         PgBody::BackfillRelease => w.u8(37),
+        PgBody::OutOfStep => w.u8(38),
         PgBody::CopyRead(ask) => put(w, 19, &*ask),
         PgBody::Room { bytes } => put(w, 21, &bytes),
         PgBody::Damaged { object } => put(w, 22, &object),
@@ -382,8 +388,8 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         6 => PgBody::Activated { lease_ms: r.u32()? },
         7 => PgBody::History { history: PgHistory::decode(r)? },
         8 => {
-            let h = RepOpHead::decode(r)?;
-            PgBody::RepOp(Box::new(RepOp { txn_head: h.txn_head, payload: data.clone(), trim_to: h.trim_to }))
+            let RepOpHead { txn_head, prev, trim_to } = RepOpHead::decode(r)?;
+            PgBody::RepOp(Box::new(RepOp { txn_head, payload: data.clone(), prev, trim_to }))
         }
         9 => PgBody::RepOpAck { version: Eversion::decode(r)?, others: Vec::decode(r)? },
         13 => PgBody::PullRefused { object: HObject::decode(r)?, need: Eversion::decode(r)? },
@@ -417,6 +423,7 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         35 => PgBody::BackfillReserve { id: r.u64()?, priority: r.u8()?, bytes: r.u64()? },
         36 => PgBody::BackfillGrant { id: r.u64()?, granted: bool::decode(r)? },
         37 => PgBody::BackfillRelease,
+        38 => PgBody::OutOfStep,
         v => return Err(DecodeError::Invalid { what: "pg message kind", value: v.into() }),
     })
 }
@@ -452,6 +459,7 @@ mod tests {
         let rep = RepOp {
             txn_head: Bytes::from_static(b"head"),
             payload: Bytes::from_static(b"payload"),
+            prev: v,
             trim_to: v,
         };
         let (want, push) = pieces(&o, v);
@@ -477,6 +485,7 @@ mod tests {
             PgBody::BackfillReserve { id: 1, priority: 140, bytes: 3 },
             PgBody::BackfillGrant { id: 1, granted: true },
             PgBody::BackfillRelease,
+            PgBody::OutOfStep,
             PgBody::Remove,
             PgBody::Room { bytes: 77 },
             PgBody::Damaged { object: o.clone() },
@@ -518,7 +527,7 @@ mod tests {
         let v = Eversion::new(Epoch(3), 4);
         let push = ObjectPush { omap: vec![(Bytes::from_static(b"k"), long.clone())], ..pieces(&o, v).1 };
         for payload in [Bytes::new(), long.clone()] {
-            let op = RepOp { txn_head: long.clone(), payload, trim_to: v };
+            let op = RepOp { txn_head: long.clone(), payload, prev: v, trim_to: v };
             for body in [PgBody::RepOp(Box::new(op)), PgBody::Push(vec![push.clone()])] {
                 let sent = PgMessage { pgid, epoch: Epoch(9), interval: Epoch(7), body };
                 let msg = sent.clone().into_message().expect("short enough");
@@ -571,7 +580,8 @@ mod tests {
         let data = Bytes::from(vec![0; MESSAGE_MAX + 1]);
         let part = PgBody::CopyPart { id: 3, result: 0, user_version: 7, data: data.clone() };
         let instead = Some(PgBody::CopyPart { id: 3, result: -7, user_version: 0, data: Bytes::new() });
-        let op = RepOp { txn_head: Bytes::new(), payload: data.clone(), trim_to: Eversion::ZERO };
+        let zero = Eversion::ZERO;
+        let op = RepOp { txn_head: Bytes::new(), payload: data.clone(), prev: zero, trim_to: zero };
         for (body, instead) in [(part, instead), (PgBody::RepOp(Box::new(op)), None)] {
             let msg = PgMessage { pgid, epoch: Epoch(9), interval: Epoch(7), body };
             assert_eq!(msg.into_message(), Err(TooLong { bytes: data.len(), instead }));

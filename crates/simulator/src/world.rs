@@ -682,7 +682,11 @@ impl World {
         let target = nodes[1];
         if self.is_alive(target) {
             if self.life(target) == lives[1] {
-                return self.net.reopen(self.now, conn);
+                self.net.reopen(self.now, conn);
+                if let [Node::Osd(osd), Node::Osd(to)] = nodes {
+                    self.osd_input(osd, pg::Input::OsdReset { osd: types::OsdId(to) });
+                }
+                return;
             }
         } else if !self.is_silent(target) && !self.net.is_blocked(nodes[0], target) {
             if let [Node::Osd(osd), Node::Osd(to)] = nodes {

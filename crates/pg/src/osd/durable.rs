@@ -32,7 +32,8 @@ impl OsdCore {
                         PgDone::RepOp(v) => {
                             acked.put(id, v);
                         }
-                        PgDone::Activated => pg.activated(cx.whoami, 0, cx),
+                        PgDone::Activated(nth) if nth == pg.activations => pg.activated(cx.whoami, 0, cx),
+                        PgDone::Activated(_) => {}
                         PgDone::Pulled { from, objects } => pg.pulled(from, objects, cx),
                         PgDone::Pushed { objects } => pg.pushed(objects, cx),
                         PgDone::BackfillProgress { last_backfill } => pg.backfill_moved(last_backfill, cx),

@@ -244,6 +244,7 @@ impl OsdCore {
             Input::MonConnected => self.mon_connected(),
             Input::MgrConnected => self.mgr_connected(),
             Input::OsdRefused { osd } => self.osd_refused(osd.0),
+            Input::OsdReset { osd } => self.osd_reset(osd.0),
             Input::Durable(seq) => {
                 self.durable(seq);
                 self.retry_full();

@@ -81,10 +81,20 @@ impl OsdCore {
             if self.not_understood.insert(from) {
                 let text = format!("osd.{from} sends messages that are not understood and dropped: {e}");
                 self.shared.cluster_log(LogLevel::Warn, text);
+                self.osd_reset(from);
             }
         }
         if let Some(Ok(msg)) = decoded {
             self.route(msg.epoch, Routed::Pg { from, msg: Box::new(msg) });
+        }
+    }
+
+    /// What was under way between that OSD and this one may be lost, on either side of a session.
+    pub(super) fn osd_reset(&mut self, osd: i32) {
+        let text = format!("osd.{} has lost messages to or from osd.{osd}", self.shared.whoami);
+        self.shared.cluster_log(LogLevel::Warn, text);
+        for pg in self.pgs.values_mut() {
+            pg.session_lost(osd, &mut self.shared);
         }
     }
 
@@ -293,7 +303,7 @@ fn deliver_other(
     cx: &mut super::Shared,
 ) {
     match body {
-        PgBody::QueryInfo => pg.notify(from, cx),
+        PgBody::QueryInfo => pg.handle_query_info(from, cx),
         PgBody::QueryLog { since } => pg.handle_query_log(from, interval, since, cx),
         PgBody::Notify { info, past, owed } => pg.handle_notify(from, info, &past, &owed, cx),
         PgBody::Activate { info, log, backfill, past } => {
@@ -323,6 +333,7 @@ fn deliver_other(
             pg.copy_part(id, result, user_version, data, cx)
         }
         PgBody::Activated { lease_ms } => pg.activated(from, lease_ms, cx),
+        PgBody::OutOfStep => pg.peer_again(cx),
         PgBody::Damaged { object } => pg.handle_damaged(from, object, cx),
         PgBody::Room { bytes } => pg.handle_room(from, bytes, cx),
         PgBody::BackfillGrant { id, granted } => pg.handle_backfill_grant(from, id, granted, cx),

@@ -48,8 +48,8 @@ pub(crate) enum PgDone {
     Write(Eversion),
     /// A replica's part of the same.
     RepOp(Eversion),
-    /// This copy's activation.
-    Activated,
+    /// This copy's activation, the so many-th since it was loaded.
+    Activated(u64),
     /// Pulled objects are in the primary's store.
     Pulled {
         from: i32,

@@ -37,7 +37,8 @@ impl Pg {
         let mut txn = Txn::new();
         self.save_info(&mut txn);
         persist::put_past(&mut txn, self.id, &self.past);
-        self.submit(txn, PgDone::Activated, cx);
+        self.activations += 1;
+        self.submit(txn, PgDone::Activated(self.activations), cx);
         self.phase = Phase::Activating { waiting };
         self.report = true;
     }
@@ -125,7 +126,8 @@ impl Pg {
         persist::put_past(&mut txn, self.id, &self.past);
         self.primary_interval = interval;
         self.phase = Phase::Replica;
-        self.submit(txn, PgDone::Activated, cx);
+        self.activations += 1;
+        self.submit(txn, PgDone::Activated(self.activations), cx);
     }
 
     fn restart_as_backfill_target(&mut self, log: LogPart, txn: &mut Txn) {

@@ -178,6 +178,8 @@ pub(crate) struct Pg {
     pub waiting_for_space: VecDeque<ClientOp>,
     /// Messages of members for which the store has no room, and those that came after the first of them.
     pub waiting_for_room: VecDeque<(i32, PgMessage)>,
+    /// How often it was activated: the PG may peer more than once in an interval.
+    pub activations: u64,
     /// When `Activate` was sent: its answer is a sign of life.
     pub activate_sent: std::time::Duration,
     /// Requests ran again once the current input is through.
@@ -230,6 +232,7 @@ impl Pg {
             waiting_for_lease: VecDeque::new(),
             waiting_for_space: VecDeque::new(),
             waiting_for_room: VecDeque::new(),
+            activations: 0,
             activate_sent: std::time::Duration::ZERO,
             ready: VecDeque::new(),
             prior: Prior::default(),

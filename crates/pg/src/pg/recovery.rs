@@ -369,6 +369,7 @@ impl Pg {
                 }
             }
             Err(StoreError::Full { .. }) => return Taken::NoRoom(PgBody::Push(pushes)),
+            Err(StoreError::Misuse(e)) => self.push_refused(from, e, cx),
             Err(e) => self.store_failed(&e, cx),
         }
         Taken::Done
@@ -398,16 +399,25 @@ impl Pg {
                 let lost = cx.store.take_lost();
                 self.tell_damaged(lost, cx);
             }
-            Err(StoreError::Full { .. }) => {
+            Err(e @ (StoreError::Full { .. } | StoreError::Misuse(_))) => {
                 for (object, item) in lacked {
                     self.missing.insert(object, item);
                 }
                 self.info.last_complete = before;
-                return Taken::NoRoom(PgBody::Push(pushes));
+                match e {
+                    StoreError::Misuse(e) => self.push_refused(self.primary(), e, cx),
+                    _ => return Taken::NoRoom(PgBody::Push(pushes)),
+                }
             }
             Err(e) => self.store_failed(&e, cx),
         }
         Taken::Done
+    }
+
+    /// What no transaction can take is the sender's mistake: the objects stay missing, and this OSD goes on.
+    fn push_refused(&self, from: i32, e: store::Misuse, cx: &mut Shared) {
+        let text = format!("pg {} cannot store what osd.{from} sent: {e}", self.id);
+        cx.cluster_log(LogLevel::Error, text);
     }
 
     /// Primary: pulled objects, or pieces of them, are durable here.

@@ -121,7 +121,8 @@ impl Pg {
         if let Some((txn_head, payload)) = shipped {
             // Our part is waited for when the members have done theirs.
             cx.urgent = urgent;
-            self.ship(&targets, &entries, &after, &txn_head, &payload, trim_to, cx);
+            let op = RepOp { txn_head, payload, prev: before.0, trim_to };
+            self.ship(&targets, &entries, &after, &op, cx);
         }
         self.use_room(&targets, payload_bytes);
         entries.into_iter().for_each(|e| self.log.append(e));
@@ -138,27 +139,17 @@ impl Pg {
         Ok(())
     }
 
-    fn ship(
-        &self,
-        targets: &[i32],
-        entries: &[LogEntry],
-        after: &AfterWrite,
-        txn_head: &Bytes,
-        payload: &Bytes,
-        trim_to: Eversion,
-        cx: &mut Shared,
-    ) {
+    fn ship(&self, targets: &[i32], entries: &[LogEntry], after: &AfterWrite, op: &RepOp, cx: &mut Shared) {
         for osd in targets {
             let has_object =
                 self.backfills.get(osd).is_none_or(|b| entries.iter().all(|e| e.object <= b.last_backfill));
-            let (txn_head, payload) = if has_object {
-                (txn_head.clone(), payload.clone())
+            let op = if has_object {
+                op.clone()
             } else {
                 let mut txn = Txn::new();
                 put_entries(&mut txn, self.id, entries, after);
-                (txn.head(), Bytes::new())
+                RepOp { txn_head: txn.head(), payload: Bytes::new(), ..*op }
             };
-            let op = RepOp { txn_head, payload, trim_to };
             cx.send_pg(*osd, self.id, self.interval(), PgBody::RepOp(Box::new(op)));
         }
     }
@@ -197,26 +188,37 @@ impl Pg {
         }
     }
 
+    /// Member: a write that follows what is here, and the version that it leads to; else what is wrong with it.
+    fn next_write(&self, op: &RepOp) -> Result<(Txn, Vec<LogEntry>, AfterWrite, Eversion), String> {
+        let txn = Txn::from_head(op.txn_head.clone(), op.payload.clone());
+        let decoded = txn
+            .and_then(|txn| persist::entries_of(&txn, self.id).map(|(entries, after)| (txn, entries, after)));
+        let (txn, entries, after) = decoded.map_err(|e| format!("that is damaged: {e}"))?;
+        let head = self.log.head();
+        let in_order = op.prev == head && entries.first().is_some_and(|e| e.version > head);
+        match entries.last().map(|e| e.version).filter(|_| in_order) {
+            Some(version) => Ok((txn, entries, after, version)),
+            None => Err(format!("that follows {}, and stands at {head}", op.prev)),
+        }
+    }
+
     /// Member: applies a write.
     pub fn handle_rep_op(&mut self, from: i32, interval: Epoch, op: Box<RepOp>, cx: &mut Shared) -> Taken {
-        if from != self.primary() || self.phase != Phase::Replica || interval != self.primary_interval {
+        if from != self.primary() || interval != self.primary_interval {
             return Taken::Done;
         }
-        let decoded = Txn::from_head(op.txn_head.clone(), op.payload.clone())
-            .and_then(|txn| persist::entries_of(&txn, self.id).map(|(entries, after)| (txn, entries, after)));
-        let (mut txn, entries, after) = match decoded {
-            Ok(decoded) => decoded,
-            Err(e) => {
-                let text = format!("pg {} got a write from osd.{from} that is damaged: {e}", self.id);
-                cx.cluster_log(LogLevel::Error, text);
+        if self.phase != Phase::Replica {
+            // The primary may not have heard of it.
+            self.tell_out_of_step(cx);
+            return Taken::Done;
+        }
+        let (mut txn, entries, after, version) = match self.next_write(&op) {
+            Ok(write) => write,
+            Err(why) => {
+                let text = format!("pg {} got a write from osd.{from} {why}", self.id);
+                self.out_of_step(text, cx);
                 return Taken::Done;
             }
-        };
-        let in_order = entries.first().is_some_and(|e| e.version > self.log.head());
-        let Some(version) = entries.last().map(|e| e.version).filter(|_| in_order) else {
-            let text = format!("pg {} got a write from osd.{from} out of order", self.id);
-            cx.cluster_log(LogLevel::Error, text);
-            return Taken::Done;
         };
         let given = self.given(&txn, &entries);
         given.iter().for_each(|o| persist::forget_missing(&mut txn, self.id, o));
@@ -230,21 +232,18 @@ impl Pg {
         self.info.sums = after.sums;
         let what = PgDone::RepOp(version);
         let done = Done::Pg { id: self.id, interval: self.interval(), what };
-        match cx.try_submit(txn, Priority::Member, done) {
-            Ok(_) => {}
-            Err(StoreError::Full { .. }) => {
-                (
-                    self.info.last_update,
-                    self.info.last_complete,
-                    self.info.last_user_version,
-                    self.info.sums,
-                ) = before;
-                return Taken::NoRoom(PgBody::RepOp(op));
+        if let Err(e) = cx.try_submit(txn, Priority::Member, done) {
+            (self.info.last_update, self.info.last_complete, self.info.last_user_version, self.info.sums) =
+                before;
+            match e {
+                StoreError::Full { .. } => return Taken::NoRoom(PgBody::RepOp(op)),
+                StoreError::Misuse(e) => {
+                    let text = format!("pg {} cannot apply a write from osd.{from}: {e}", self.id);
+                    self.out_of_step(text, cx);
+                }
+                e => self.store_failed(&e, cx),
             }
-            Err(e) => {
-                self.store_failed(&e, cx);
-                return Taken::Done;
-            }
+            return Taken::Done;
         }
         self.have_now(&given);
         let lost = cx.store.take_lost();
@@ -259,6 +258,55 @@ impl Pg {
             cx.submit(txn, Done::Nothing);
         }
         Taken::Done
+    }
+
+    /// Member: a write of the primary did not come, or cannot be applied. What follows it must not be applied either: the
+    /// log would have a hole, and what it acknowledges stands for all before it.
+    fn out_of_step(&mut self, why: String, cx: &mut Shared) {
+        cx.cluster_log(LogLevel::Error, why);
+        self.stop(cx);
+        self.tell_out_of_step(cx);
+    }
+
+    fn tell_out_of_step(&self, cx: &mut Shared) {
+        cx.send_pg(self.primary(), self.id, self.primary_interval, PgBody::OutOfStep);
+    }
+
+    /// Primary: a member is out of step, or may be. The PG peers again, in the same interval.
+    pub fn peer_again(&mut self, cx: &mut Shared) {
+        if !matches!(self.phase, Phase::Activating { .. } | Phase::Active) {
+            // What is asked now is asked until it is answered.
+            return;
+        }
+        // Clients do not hear of it, and so would not come to watch again.
+        let watches = std::mem::take(&mut self.watches);
+        self.start_interval(cx);
+        self.watches = watches;
+    }
+
+    /// The session to another OSD was lost with what was under way.
+    pub fn session_lost(&mut self, osd: i32, cx: &mut Shared) {
+        if self.is_primary(cx) {
+            if self.acting().contains(&osd) || self.up().contains(&osd) || self.peers.contains_key(&osd) {
+                self.peer_again(cx);
+            }
+        } else if self.primary() == osd {
+            match self.phase {
+                Phase::Replica => {
+                    self.stop(cx);
+                    self.tell_out_of_step(cx);
+                }
+                _ => self.notify(osd, cx),
+            }
+        }
+    }
+
+    /// A primary asks for the info: a member that serves it is out of step without having known.
+    pub fn handle_query_info(&mut self, from: i32, cx: &mut Shared) {
+        if self.phase == Phase::Replica && from == self.primary() {
+            self.stop(cx);
+        }
+        self.notify(from, cx);
     }
 
     /// Member: a write is durable here; the ack, with whom to send it to. One for the newest of a batch tells of all before

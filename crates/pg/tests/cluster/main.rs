@@ -4,6 +4,7 @@ mod backoff;
 mod client;
 mod copies;
 mod daemon;
+mod gaps;
 mod gather;
 mod join;
 mod large;

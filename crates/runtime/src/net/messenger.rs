@@ -247,19 +247,17 @@ impl Messenger {
         self.0.clock.now()
     }
 
-    /// Forgets lossless peers that did not come back. Call now and then.
-    pub fn sweep(&self) {
+    /// Forgets lossless peers that did not come back, but for those at addresses that are to be kept: what they have sent
+    /// and do not know of is lost with the session. Call now and then.
+    pub fn sweep(&self, keep: impl Fn(&AddrVec) -> bool) {
         codec::spare::age();
         let now = self.now().mono;
         let stale: Vec<ConnId> = {
             let resumable = lock(&self.0.resumable);
             let channels = lock(&self.0.channels);
             let parked = |id: &ConnId| channels.get(id).and_then(|c| c.parked_since());
-            resumable
-                .values()
-                .copied()
-                .filter(|id| parked(id).is_some_and(|s| now > s + PARKED_LIMIT))
-                .collect()
+            let stale = |id: &ConnId| parked(id).is_some_and(|s| now > s + PARKED_LIMIT);
+            resumable.iter().filter(|(at, id)| stale(id) && !keep(at)).map(|(_, id)| *id).collect()
         };
         for id in stale {
             self.close(id);
@@ -651,7 +649,8 @@ impl Pump {
                 };
                 self.over = Some(why);
             }
-            Event::RemoteReset | Event::KeepaliveAck(_) | Event::Message(_) => {}
+            Event::RemoteReset => messenger.handler().reset(self.conn),
+            Event::KeepaliveAck(_) | Event::Message(_) => {}
             pausing => on_pause(messenger, link, pausing),
         }
     }

@@ -119,6 +119,9 @@ pub trait Handler: Send + Sync + 'static {
     /// Messages in order; takes them out of `batch`.
     fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>);
 
+    /// The peer lives and has forgotten the lossless session that we made: what was under way in it is lost.
+    fn reset(&self, _conn: ConnId) {}
+
     /// Accepted or lossy: `conn` is over. A lossless one that we made: this attempt failed, another follows.
     fn gone(&self, conn: ConnId, why: Gone);
 }
