@@ -1,5 +1,11 @@
 //! What daemons told of themselves: their options, and the services that register with `MMgrOpen`.
 //!
+//! Invariants:
+//! 1. The entry of a daemon of the cluster (`osd.3`) is made and changed by sessions with that entity's key alone.
+//! 2. A service's entry belongs to the key that registered it, and goes with its session. A key has at most [`SERVICES_SHARE`].
+//!    Ceph's own keys for gateways have no capability at the manager, so none is asked for.
+//! 3. What an entry holds is bounded.
+//!
 //! Source: DaemonServer::handle_open and handle_report in src/mgr/DaemonServer.cc, src/mgr/DaemonState.h.
 
 use std::collections::BTreeMap;
@@ -8,12 +14,20 @@ use bytes::Bytes;
 use codec::{Decode, DecodeError, Reader};
 use maps::{OsdMap, ServiceDaemon, ServiceMap};
 use messages::mgr::{DaemonHealthMetric, MMgrOpen, MMgrReport};
-use types::{ConnId, EntityType, Now, Utime};
+use types::{AuthName, ConnId, EntityType, Now, Utime};
 
 use crate::io::PeerInfo;
 
-/// Entries; more are not taken in.
+/// Daemons of the cluster; more are not taken in.
 const LIMIT: usize = 16_384;
+/// Services, those of one key, and the bytes of their names.
+const SERVICES_LIMIT: usize = 4_096;
+const SERVICES_SHARE: usize = 16;
+const SERVICE_NAME_BYTES: usize = 64;
+const DAEMON_NAME_BYTES: usize = 256;
+/// Bytes of what a daemon says of itself, and of its options.
+const ABOUT_BYTES: usize = 64 << 10;
+const OPTIONS_BYTES: usize = 1 << 20;
 
 /// One daemon's name: `osd.3`, `rgw.4123`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +48,8 @@ impl DaemonKey {
 pub struct Daemon {
     /// The session that it has, if any.
     pub conn: Option<ConnId>,
+    /// Whose key registered it.
+    pub owner: Option<AuthName>,
     /// Values by level (`CONF_*`) that are not defaults.
     pub config: BTreeMap<String, BTreeMap<i32, String>>,
     /// The monitors' values that it ignores.
@@ -58,11 +74,14 @@ pub struct Daemons {
 impl Daemons {
     pub fn opened(&mut self, now: Now, conn: ConnId, peer: &PeerInfo, m: MMgrOpen) {
         let key = key(peer, &m.service_name, &m.daemon_name);
-        if self.daemons.len() >= LIMIT && !self.daemons.contains_key(&key) {
+        if !self.may_open(&key, peer)
+            || m.service.as_ref().is_some_and(|s| !fits(&s.metadata) || !fits(&s.status))
+        {
             return;
         }
         let daemon = self.daemons.entry(key.clone()).or_default();
         daemon.conn = Some(conn);
+        daemon.owner = Some(peer.auth_name.clone());
         daemon.take_config(&m.config);
         daemon.take_defaults(m.config_defaults);
         let Some(service) = m.service else { return };
@@ -85,6 +104,24 @@ impl Daemons {
         self.services.services.entry(key.service).or_default().daemons.insert(key.id, entry);
     }
 
+    /// Whether a session may register under this name, and whether there is room for it.
+    fn may_open(&self, key: &DaemonKey, peer: &PeerInfo) -> bool {
+        if key.service.len() > SERVICE_NAME_BYTES || key.id.len() > DAEMON_NAME_BYTES {
+            return false;
+        }
+        let known = self.daemons.get(key);
+        let services = || self.daemons.iter().filter(|(k, _)| !is_cluster_daemon(&k.service));
+        if is_cluster_daemon(&key.service) {
+            let room = known.is_some() || self.daemons.len() - services().count() < LIMIT;
+            return is_own_name(key, &peer.auth_name) && room;
+        }
+        if let Some(known) = known {
+            return known.owner.as_ref() == Some(&peer.auth_name);
+        }
+        let of_key = services().filter(|(_, d)| d.owner.as_ref() == Some(&peer.auth_name)).count();
+        of_key < SERVICES_SHARE && services().count() < SERVICES_LIMIT
+    }
+
     /// Takes a report; whether it changes the cluster's health.
     pub fn reported(&mut self, now: Now, conn: ConnId, peer: &PeerInfo, m: &MMgrReport) -> bool {
         let key = key(peer, &m.service_name, &m.daemon_name);
@@ -93,13 +130,13 @@ impl Daemons {
         let slow = slow_ops(&m.health_metrics);
         let news = std::mem::replace(&mut daemon.slow, slow) != slow;
         daemon.last_beacon = now.wall;
-        if let Some(status) = &m.daemon_status {
+        if let Some(status) = m.daemon_status.as_ref().filter(|s| fits(s)) {
             daemon.status.clone_from(status);
             daemon.status_stamp = now.wall;
         }
         let service = self.services.services.get_mut(&key.service);
         if let (Some(entry), Some(tasks)) =
-            (service.and_then(|s| s.daemons.get_mut(&key.id)), m.task_status())
+            (service.and_then(|s| s.daemons.get_mut(&key.id)), m.task_status().filter(fits))
         {
             entry.task_status = tasks;
         }
@@ -148,6 +185,9 @@ impl Daemons {
 impl Daemon {
     /// Bytes that do not decode leave the last values.
     pub fn take_config(&mut self, bytes: &Bytes) {
+        if bytes.len() > OPTIONS_BYTES {
+            return;
+        }
         let decode = |r: &mut Reader| Ok::<_, DecodeError>((Decode::decode(r)?, Decode::decode(r)?));
         if let Ok((config, ignored)) = decode(&mut Reader::new(bytes.clone())) {
             self.config = config;
@@ -156,6 +196,9 @@ impl Daemon {
     }
 
     pub fn take_defaults(&mut self, bytes: Bytes) {
+        if bytes.len() > OPTIONS_BYTES {
+            return;
+        }
         if let Ok(defaults) = BTreeMap::from_bytes(bytes) {
             self.defaults = defaults;
         }
@@ -176,6 +219,16 @@ fn key(peer: &PeerInfo, service: &str, daemon: &str) -> DaemonKey {
     let kind = peer.name.entity_type().map_or("unknown", EntityType::as_str);
     let service = if service.is_empty() { kind } else { service };
     DaemonKey { service: service.to_owned(), id: daemon.to_owned() }
+}
+
+/// Whether a key is that of the daemon with this name. Monitors have one key for all of them.
+fn is_own_name(key: &DaemonKey, name: &AuthName) -> bool {
+    key.service == name.kind.as_str() && (name.kind == EntityType::Mon || key.id == name.id)
+}
+
+/// Whether texts are within the bound.
+fn fits(texts: &BTreeMap<String, String>) -> bool {
+    texts.iter().map(|(name, value)| name.len() + value.len() + 16).sum::<usize>() <= ABOUT_BYTES
 }
 
 /// Those have maps of their own. Source: ServiceMap::is_normal_ceph_entity.
