@@ -39,12 +39,14 @@ impl Lacking {
 
 impl PgSums {
     pub(crate) fn of(digest: &PgDigest) -> Self {
-        let mut states: Vec<(u64, u32)> =
-            digest.pg_states.iter().filter(|(_, n)| **n > 0).map(|(s, n)| (*s, *n)).collect();
+        let unserved = digest.unserved_pgs();
+        let mut by_state = digest.pg_states.clone();
+        *by_state.entry(0).or_default() += unserved;
+        let mut states: Vec<(u64, u32)> = by_state.into_iter().filter(|(_, n)| *n > 0).collect();
         states.sort_by_key(|(state, n)| std::cmp::Reverse((*n, *state)));
         let sum =
             |wanted: &dyn Fn(u64) -> bool| states.iter().filter(|(s, _)| wanted(*s)).map(|(_, n)| n).sum();
-        let pgs = digest.num_pgs();
+        let pgs = digest.num_pgs().saturating_add(unserved);
         let unknown: u32 = sum(&|s| s == 0);
         let active: u32 = sum(&|s| s & pg_state::ACTIVE != 0);
         Self {

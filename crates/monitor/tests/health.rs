@@ -114,3 +114,32 @@ fn yesterdays_health_is_not_todays() {
     say(&mut c);
     assert!(!c.health().contains("inactive"), "{}", c.health());
 }
+
+/// A pool that OSDs do not serve says so, and its PGs are counted.
+#[test]
+fn a_pool_that_nobody_serves_is_told_of() {
+    use monitor::state::{PgDigest, PoolUsage};
+    let mut c = Cluster::new();
+    (0..3).for_each(|id| common::boot_osd(&mut c.world, id));
+    c.done(r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    c.done(r#"{"prefix":"osd pool create","pool":"e","pg_num":4,"pool_type":"erasure"}"#);
+    let map = c.world.mon.state().osdmap();
+    let mut digest = PgDigest { epoch: map.epoch, ..PgDigest::default() };
+    let usage = |p: &maps::Pool| PoolUsage { num_pg: p.pg_num, ..PoolUsage::default() };
+    digest.pools = map.pools.iter().map(|(id, pool)| (*id, usage(pool))).collect();
+    digest.pg_states.insert(messages::pg_state::ACTIVE | messages::pg_state::CLEAN, 8);
+    let summary = codec::Encode::to_bytes(&digest);
+    let report = messages::mgr::MPgDigest { epoch: digest.epoch, gid: 0, summary };
+    c.world.send(c.admin, report);
+    let json = |c: &mut Cluster, cmd: &str| -> Value { serde_json::from_str(&c.run(cmd).2).expect("JSON") };
+    let status = json(&mut c, r#"{"prefix":"status","format":"json"}"#);
+    assert_eq!(status["pgmap"]["num_pgs"], 12);
+    let unknown = serde_json::json!({ "state_name": "unknown", "count": 4 });
+    assert!(status["pgmap"]["pgs_by_state"].as_array().is_some_and(|s| s.contains(&unknown)), "{status}");
+    let health = json(&mut c, r#"{"prefix":"health","detail":"detail","format":"json"}"#);
+    let check = &health["checks"]["POOL_NOT_SERVED"];
+    assert_eq!(check["detail"].as_array().map(Vec::len), Some(1), "{health}");
+    c.done(r#"{"prefix":"osd pool delete","pool":"e","pool2":"e","yes_i_really_really_mean_it":true}"#);
+    let health = json(&mut c, r#"{"prefix":"health","format":"json"}"#);
+    assert!(health["checks"]["POOL_NOT_SERVED"].is_null());
+}

@@ -26,6 +26,20 @@ pub(super) fn check(seen: &Seen<'_>, checks: &mut Checks) {
         checks.warn_each("POOL_NO_REDUNDANCY", "pool(s) have no replicas configured", detail);
     }
     applications(seen, map, checks);
+    unserved(seen, map, checks);
+}
+
+/// Pools are made and mapped whatever their type is, but OSDs serve replicated ones alone.
+fn unserved(seen: &Seen<'_>, map: &OsdMap, checks: &mut Checks) {
+    if seen.state.digest.unserved_pgs() == 0 {
+        return;
+    }
+    let detail = each(map, |_, name, pool| {
+        let text =
+            format!("pool '{name}' is erasure-coded: no OSD serves it, reads and writes wait for ever");
+        (!pool.is_replicated()).then_some(text)
+    });
+    checks.warn_each("POOL_NOT_SERVED", "pool(s) are of a type that OSDs do not serve yet", detail);
 }
 
 /// A line for each pool that `f` finds fault with.
