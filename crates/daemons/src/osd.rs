@@ -548,6 +548,7 @@ impl OsdMachine {
             Output::HoldClients(hold) => self.messenger.gate().hold(hold),
             Output::HoldClient { conn, hold } => self.messenger.hold(conn, hold),
             Output::Commit => self.commit_wanted = true,
+            Output::Again => self.come_again(),
             Output::CloseConn { conn } => self.messenger.close(conn),
             Output::DropOsd { osd } => self.peers.drop_osd(osd),
             Output::MapChanged => self.note_up(),
@@ -570,6 +571,15 @@ impl OsdMachine {
             let up = self.core.osdmap().existing_osds().filter(|(_, o)| o.is_up());
             *shell.up() = up.map(|(_, o)| o.cluster_addrs.clone()).collect();
         }
+    }
+
+    /// Lets the core go on once other tasks had their turn: on a runtime of one thread they read the other connections.
+    fn come_again(&self) {
+        let Some(shell) = self.shell.upgrade() else { return };
+        self.messenger.runtime().spawn(async move {
+            tokio::task::yield_now().await;
+            shell.submit(Event::Core(Input::Again.into()));
+        });
     }
 
     fn queue(&mut self, conn: ConnId, wire: WireMessage) {

@@ -71,6 +71,8 @@ pub enum Input {
     DeviceFailed,
     /// Time passes; due at least every 500 ms.
     Tick,
+    /// The answer to `Output::Again`.
+    Again,
     /// The options that the monitors hold for this OSD, all of them, name and value as Ceph spells them.
     Config(Vec<(String, String)>),
     /// A command's JSON from the owner of the admin socket; answered by an `Output::AdminReply` of the same number.
@@ -123,6 +125,8 @@ pub enum Output {
     /// when the batch of inputs is through.
     /// While `OsdCore::is_commit_urgent` is false it may put that off and gather more: another `Commit` comes in time.
     Commit,
+    /// There is more to do at once: bring `Input::Again` when what else has come was handled.
+    Again,
     CloseConn {
         conn: ConnId,
     },

@@ -20,14 +20,14 @@ const HIT_SET_NSPACE: &str = ".ceph-internal";
 /// Runs operations until one fails; returns the request's result.
 pub(super) fn run(
     env: &mut ExecEnv<'_>,
-    mut work: Work,
+    work: &mut Work,
     nspace: &str,
     ops: &[OsdOp],
     results: &mut [OpResult],
 ) -> Result<i32, ExecStop> {
     let mut last = 0;
     for (op, out) in ops.iter().zip(results) {
-        match run_op(env, &mut work, nspace, op) {
+        match run_op(env, work, nspace, op) {
             Ok(answer) => {
                 last = answer.rval.unwrap_or(last);
                 out.rval = last;

@@ -12,7 +12,7 @@ use crate::OsdConfig;
 /// Bytes that any request may touch; Ceph has no such bound.
 const LEAST_BYTES: u64 = 64 << 20;
 /// What an operation costs however little it does, in bytes.
-pub(super) const OPERATION: u64 = 16 << 10;
+pub(crate) const OPERATION: u64 = 16 << 10;
 /// The same for what a class method does to its object, each time.
 pub(super) const METHOD_STEP: u64 = 4 << 10;
 /// What an entry of a list costs beside its bytes: a key, an extent, a checksum.
@@ -32,6 +32,11 @@ impl Work {
 
     pub fn left(self) -> u64 {
         self.left
+    }
+
+    /// What was taken.
+    pub fn done(self, config: &OsdConfig) -> u64 {
+        bytes(config).saturating_sub(self.left)
     }
 
     /// Takes what is about to be done.

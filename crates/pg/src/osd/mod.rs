@@ -27,6 +27,7 @@ mod settings;
 pub(crate) mod shared;
 mod superblock;
 mod track;
+pub(crate) mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -71,6 +72,10 @@ pub struct OsdCore {
     holding: bool,
     /// What clients have here.
     clients: account::Clients,
+    /// Client requests for another slice.
+    turns: turns::Turns,
+    /// The shell was asked to come again.
+    asked_again: bool,
     /// Connections that are told to wait each.
     held_conns: usize,
     stopping: bool,
@@ -119,6 +124,8 @@ impl OsdCore {
             base_config,
             holding: false,
             clients: account::Clients::default(),
+            turns: turns::Turns::default(),
+            asked_again: false,
             held_conns: 0,
             stopping: false,
             told_full: None,
@@ -179,6 +186,10 @@ impl OsdCore {
 
     /// Takes one input; effects are appended to `out`.
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        if self.shared.now.mono != now.mono || input == Input::Again {
+            // Another batch of inputs.
+            self.shared.slice_left = turns::SLICE;
+        }
         self.shared.now = now;
         self.shared.leases.begin(now.mono);
         std::mem::swap(&mut self.shared.out, out);
@@ -193,6 +204,10 @@ impl OsdCore {
         self.hold_clients_if_full();
         if std::mem::take(&mut self.shared.uncommitted) && self.shared.fatal.is_none() {
             self.shared.out.push(Output::Commit);
+        }
+        if !self.asked_again && (!self.turns.is_empty() || self.shared.some_ready) {
+            self.asked_again = true;
+            self.shared.out.push(Output::Again);
         }
         std::mem::swap(&mut self.shared.out, out);
     }
@@ -251,6 +266,7 @@ impl OsdCore {
             }
             Input::DeviceFailed => self.shared.fail(FatalReason::DeviceFailed),
             Input::Tick => self.tick(),
+            Input::Again => self.asked_again = false,
             Input::Config(options) => self.config_from_mon(options),
             Input::AdminCommand { tid, cmd } => self.admin_command(tid, &[cmd]),
             Input::Shutdown => self.shutdown(),
@@ -305,10 +321,20 @@ impl OsdCore {
             }
             if let Some(msg) = cx.to_ourselves.pop_front() {
                 self.pg_message(self.shared.whoami, msg);
-            } else if !self.recover_next() {
+            } else if !self.recover_next() && !self.next_turn() {
                 return self.send_batches();
             }
         }
+    }
+
+    /// Runs the next request that waits for its turn; false when none does, or another slice has to come first.
+    fn next_turn(&mut self) -> bool {
+        if self.shared.slice_left == 0 || self.shared.some_ready {
+            return false;
+        }
+        let Some((conn, turn)) = self.turns.pop() else { return false };
+        self.start_request(conn, turn);
+        true
     }
 
     /// Lets a PG recover more that had to wait for others; false when none does, or none may.
@@ -412,6 +438,8 @@ impl OsdCore {
             last = *seq;
         }
         self.tracker.assert_invariants();
+        self.turns.assert_invariants();
+        assert!(self.turns.is_empty() || self.asked_again, "requests wait for a slice that nobody brings");
         let held = self.shared.sessions.iter().flat_map(|(conn, s)| s.backoffs.held().map(|h| (*conn, h)));
         let told = self.pgs.values().flat_map(|pg| pg.backoffs.iter().map(|b| (b.conn, (pg.id, b.id))));
         let told: std::collections::BTreeSet<_> = told.collect();

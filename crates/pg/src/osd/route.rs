@@ -9,6 +9,7 @@ use types::{ConnId, EntityType, Epoch, Errno, SpgId};
 use super::OsdCore;
 use super::account::Charge;
 use super::maps::ShareTo;
+use super::turns::Turn;
 use crate::exec::classify;
 use crate::info::PgInfo;
 use crate::interval::PastIntervals;
@@ -153,12 +154,23 @@ impl OsdCore {
         }
     }
 
+    /// A client's request whose map is here: it runs, unless there is too much before it.
     fn client_request(&mut self, conn: ConnId, tid: u64, msg: MOsdOp) {
+        let Some(session) = self.shared.sessions.get(&conn) else { return };
+        let charge = self.clients.run(conn, &session.account, msg.memory_bytes());
+        let turn = Turn { tid, msg, charge };
+        if self.shared.slice_left == 0 || self.shared.some_ready || !self.turns.is_empty() {
+            return self.turns.push(conn, turn);
+        }
+        self.start_request(conn, turn);
+    }
+
+    pub(super) fn start_request(&mut self, conn: ConnId, turn: Turn) {
+        let Turn { tid, msg, charge } = turn;
         let Some(session) = self.shared.sessions.get_mut(&conn) else { return };
         session.epoch = session.epoch.max(msg.epoch);
         session.asked = self.shared.now.mono;
         let (theirs, name, addr) = (session.epoch, session.peer.name, session.peer.addr);
-        let charge = self.clients.run(conn, &session.account, msg.memory_bytes());
         if theirs < self.shared.epoch() {
             self.share_map(ShareTo::Conn(conn), theirs);
         }
@@ -258,6 +270,7 @@ impl OsdCore {
                 self.pgs.values_mut().for_each(|pg| pg.drop_requests_of(conn));
             }
         }
+        self.turns.remove(conn);
         self.clients.active.remove(&conn);
         crate::watch::disconnected(self, conn);
     }

@@ -123,6 +123,8 @@ pub(crate) struct Shared {
     pub leases: Leases,
     /// A PG has requests that run again: without it, no PG is looked at for them.
     pub some_ready: bool,
+    /// Work that this batch of inputs may still bring about, in bytes.
+    pub slice_left: u64,
     /// Client operations that were dropped without an answer: their clients send them again when they may.
     pub dropped: Vec<(ConnId, u64)>,
     /// Writes wait for room in the store.
@@ -192,6 +194,7 @@ impl Shared {
             up_thru_wanted: Epoch(0),
             leases: Leases::default(),
             some_ready: false,
+            slice_left: super::turns::SLICE,
             dropped: Vec::new(),
             space_waited: false,
             told_tight: false,

@@ -424,7 +424,14 @@ impl Pg {
             store: &mut cx.store,
             config: &cx.config,
         };
-        exec::execute(&mut env, head, state, &op.msg.ops)
+        let ran = exec::execute(&mut env, head, state, &op.msg.ops);
+        let done = match &ran {
+            Ok(done) => done.work,
+            Err(ExecStop::Refused(Errno::E2BIG)) => exec::work::bytes(&cx.config),
+            Err(_) => 0,
+        };
+        cx.slice_left = cx.slice_left.saturating_sub(done.max(exec::work::OPERATION));
+        ran
     }
 
     /// The write's snapshot context: the pool's own, or the client's without snapshots that were removed. A clone for one of

@@ -322,11 +322,13 @@ impl Pg {
         cx.some_ready |= !self.ready.is_empty();
     }
 
-    /// Runs requests that became ready while the input was handled.
+    /// Runs requests that became ready while the input was handled, as many as the slice has room for.
     pub fn run_ready(&mut self, cx: &mut Shared) {
-        while let Some(op) = self.ready.pop_front() {
+        while cx.slice_left > 0 {
+            let Some(op) = self.ready.pop_front() else { return };
             self.client_op(cx, op);
         }
+        cx.some_ready |= !self.ready.is_empty();
     }
 
     /// Checks the invariants that the module states.

@@ -158,6 +158,36 @@ fn connections_of_one_entity_share_its_part() {
     assert!(held(&s, ONE + 10));
 }
 
+/// Requests of much work: others, and heartbeats, do not wait for all of them.
+#[test]
+fn clients_take_turns_when_there_is_much_to_do() {
+    let (mut s, pool) = cluster(OsdConfig::default());
+    s.connect(ONE, |_| {});
+    s.connect(TWO, |_| {});
+    let m = request(&s, pool, "large", vec![write(&vec![1; 1 << 20])]);
+    assert_eq!(ask(&mut s, ONE, 1, &m).0, 0);
+    let m = request(&s, pool, "small", vec![write(b"small")]);
+    assert_eq!(ask(&mut s, TWO, 1, &m).0, 0);
+    let heavy = request(&s, pool, "large", vec![read(); 40]);
+    (10..20).for_each(|tid| send(&mut s, ONE, tid, &heavy));
+    let light = request(&s, pool, "small", vec![read()]);
+    send(&mut s, TWO, 2, &light);
+    let answered = |s: &Sim, conn| {
+        let queued = s.links.get(&(0, conn)).map_or(0, |q| q.len());
+        queued + s.strangers.iter().filter(|m| m.0 == conn && m.1 > 1).count()
+    };
+    assert!((1..3).contains(&answered(&s, ONE)), "{} of ten", answered(&s, ONE));
+    assert_eq!(answered(&s, TWO), 0);
+    let ping = Message::Ping(messages::common::MPing { payload: Default::default() });
+    s.input(0, Input::Message { conn: ConnId(TWO as u64), tid: 3, msg: ping });
+    assert_eq!(answered(&s, TWO), 1, "at once");
+    s.until("the light one", |s| answered(s, TWO) == 2);
+    assert!(answered(&s, ONE) < 6, "{} of ten", answered(&s, ONE));
+    assert_eq!(answer(&mut s, ONE, 19).0, 0);
+    let order: Vec<u64> = s.strangers.iter().filter(|m| m.0 == ONE && m.1 > 1).map(|m| m.1).collect();
+    assert_eq!(order, (10..20).collect::<Vec<_>>());
+}
+
 /// The number of a request that ran is somebody else's.
 #[test]
 fn a_client_names_no_request_of_another() {

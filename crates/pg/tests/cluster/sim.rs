@@ -30,6 +30,8 @@ pub struct Node {
     pub log: Vec<String>,
     /// Whether the client has to wait, and how often it had to.
     pub holds_clients: (bool, u32),
+    /// There is more to do at once.
+    pub again: bool,
     /// Other clients' connections that have to wait.
     pub held: std::collections::BTreeSet<i32>,
 }
@@ -87,6 +89,7 @@ impl Sim {
                 admin_replies: vec![],
                 log: vec![],
                 holds_clients: (false, 0),
+                again: false,
                 held: Default::default(),
             }
         };
@@ -169,7 +172,7 @@ impl Sim {
         if node.core.take().is_none() {
             return;
         }
-        node.commit_wanted = false;
+        (node.commit_wanted, node.again) = (false, false);
         node.device = Arc::new(node.device.crash_randomly(&mut self.rng));
         self.links.retain(|(from, to), _| *from != osd && *to != osd);
         self.mon.forget(osd);
@@ -228,6 +231,7 @@ impl Sim {
                     *times += u32::from(hold);
                     *holds = hold;
                 }
+                Output::Again => self.nodes[osd as usize].again = true,
                 Output::AdminReply { reply, .. } => self.nodes[osd as usize].admin_replies.push(reply),
                 Output::Commit => self.nodes[osd as usize].commit_wanted = true,
                 Output::DropOsd { osd: to } => {
@@ -286,6 +290,9 @@ impl Sim {
             if node.has_commit_to_make() {
                 choices.push((osd as i32, -1));
             }
+            if node.again {
+                choices.push((osd as i32, -2));
+            }
         }
         if choices.is_empty() {
             return false;
@@ -293,6 +300,11 @@ impl Sim {
         let (from, to) = *self.rng.pick(&choices);
         if to == -1 {
             self.commit(from);
+            return true;
+        }
+        if to == -2 {
+            self.nodes[from as usize].again = false;
+            self.input(from, Input::Again);
             return true;
         }
         let msg = self.links.get_mut(&(from, to)).and_then(VecDeque::pop_front).unwrap();

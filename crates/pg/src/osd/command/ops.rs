@@ -43,7 +43,7 @@ impl OsdCore {
         if self.tracker.oldest().is_none_or(|at| now.saturating_sub(at) < SUSPECT) {
             return;
         }
-        let mut all: BTreeSet<(ConnId, u64)> = self.waiting_for_map_ops().collect();
+        let mut all: BTreeSet<(ConnId, u64)> = self.waiting_for_map_ops().chain(self.turns.iter()).collect();
         for pg in self.pgs.values() {
             all.extend(held(pg).map(|h| (h.op.conn, h.op.tid)));
         }
