@@ -38,12 +38,15 @@ pub fn start_log(file: Option<std::fs::File>) {
     }
 }
 
-/// A core that panicked may have done half of something: the process ends at once and starts again from what is durable.
+/// A core that panicked may have done half of something: the process ends at once and starts again from what is durable. Not so
+/// where a monitor worked on a copy, which it throws away.
 fn end_on_panic() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         usual(info);
-        std::process::abort();
+        if !monitor::is_panic_contained() {
+            std::process::abort();
+        }
     }));
 }
 

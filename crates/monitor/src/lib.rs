@@ -12,6 +12,7 @@ pub mod health;
 pub mod state;
 pub mod text;
 
+mod contain;
 mod crush_check;
 mod crush_dump;
 mod edit;
@@ -30,6 +31,7 @@ mod survivor;
 mod views;
 
 pub use admin::options;
+pub use contain::is_panic_contained;
 pub use io::{AuthRefusal, CON_MODE_CRC, CON_MODE_SECURE, Input, Output};
 pub use member::{Dismissal, Member};
 pub use monitor::Monitor;

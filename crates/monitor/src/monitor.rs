@@ -11,6 +11,7 @@ use messages::Message;
 use types::{AuthName, ConnId, Entropy, Epoch, Errno, Now};
 
 use crate::command::Reply;
+use crate::contain::contained;
 use crate::io::{Input, Output};
 use crate::proposal::{Answer, Batch, InFlight, Proposal, Waiting, decode_snapshot, encode_snapshot};
 use crate::service::commands::ack;
@@ -45,6 +46,11 @@ pub struct Monitor {
     /// Every request for a pool of this name makes a map that does not decode: no request is known that does.
     #[cfg(feature = "planted")]
     pub spoilt: Option<&'static str>,
+    /// Part of a tick, or prefix of a command, that panics.
+    #[cfg(feature = "planted")]
+    pub panics_in: Option<&'static str>,
+    /// Parts of a tick that failed, and said so.
+    pub(crate) failed_steps: BTreeSet<&'static str>,
     in_flight: Option<InFlight>,
     /// Proposals made by this process.
     proposals: u64,
@@ -102,6 +108,9 @@ impl Monitor {
             suspects: VecDeque::new(),
             #[cfg(feature = "planted")]
             spoilt: None,
+            #[cfg(feature = "planted")]
+            panics_in: None,
+            failed_steps: BTreeSet::new(),
             in_flight: None,
             broken: false,
             proposals: 0,
@@ -311,33 +320,46 @@ impl Monitor {
                 None => std::mem::take(&mut self.waiting).into(),
             };
             let said = out.len();
-            let (batch, asked) = self.prepare_batch(now, asked, alone, out);
+            let prepared = contained(|| self.prepare_batch(now, &asked, alone, out));
+            let Some((batch, again)) = prepared else {
+                // A bug in what somebody asked for. None of the batch happened.
+                out.truncate(said);
+                self.suspect(now, asked, alone, Suspicion::Bug, out);
+                continue;
+            };
+            let mut taken = Vec::with_capacity(asked.len());
+            for (i, w) in asked.into_iter().enumerate() {
+                match again.contains(&i) {
+                    true => self.waiting.push_back(w),
+                    false => taken.push(w),
+                }
+            }
             match self.propose(now, batch, out) {
                 Ok(()) if alone => {}
                 Ok(()) => return,
                 // Somebody's request made a map that does not hold together. None of the batch happened.
-                Err(error) => {
+                Err(why) => {
                     out.truncate(said);
-                    self.suspect(now, asked, alone, &error, out);
+                    self.suspect(now, taken, alone, why, out);
                 }
             }
         }
     }
 
-    /// What is asked for as one batch, and what of it the batch has. A request alone has nothing of the monitor's own beside it.
+    /// What is asked for as one batch, and which of it has to be tried again after that. A request alone has nothing of the
+    /// monitor's own beside it.
     fn prepare_batch(
         &mut self,
         now: Now,
-        asked: Vec<Waiting>,
+        asked: &[Waiting],
         alone: bool,
         out: &mut Vec<Output>,
-    ) -> (Batch, Vec<Waiting>) {
+    ) -> (Batch, BTreeSet<usize>) {
         let mut batch = Batch::new(&self.state);
-        let mut taken = Vec::with_capacity(asked.len());
-        for w in asked {
-            match self.prepare(now, &mut batch, &w, out) {
-                Prepared::Retry => self.waiting.push_back(w),
-                Prepared::Done => taken.push(w),
+        let mut again = BTreeSet::new();
+        for (i, w) in asked.iter().enumerate() {
+            if self.prepare(now, &mut batch, w, out) == Prepared::Retry {
+                again.insert(i);
             }
         }
         #[cfg(feature = "planted")]
@@ -354,22 +376,20 @@ impl Monitor {
             }
             self.reserve_global_ids(&mut batch);
         }
-        (batch, taken)
+        (batch, again)
     }
 
     /// A batch came to nothing: its requests are tried one by one, and one that fails alone is refused.
-    fn suspect(
-        &mut self,
-        now: Now,
-        asked: Vec<Waiting>,
-        alone: bool,
-        error: &ApplyError,
-        out: &mut Vec<Output>,
-    ) {
-        let text = format!("a change was dropped, for no map can carry it: {error}");
+    fn suspect(&mut self, now: Now, asked: Vec<Waiting>, alone: bool, why: Suspicion, out: &mut Vec<Output>) {
+        let (errno, text) = match why {
+            Suspicion::Map(error) => {
+                (Errno::EINVAL, format!("a change was dropped, for no map can carry it: {error}"))
+            }
+            Suspicion::Bug => (Errno::EIO, "a bug in the monitor: its log has the details".to_owned()),
+        };
         match asked.first() {
             Some(w) if alone => {
-                let reply = Reply::error(Errno::EINVAL, text);
+                let reply = Reply::error(errno, text);
                 out.push(match &w.msg {
                     Message::MonCommand(m) => ack(w.conn, w.tid, &m.cmd, reply),
                     _ => Output::Close { conn: w.conn },
@@ -389,13 +409,14 @@ impl Monitor {
         }
     }
 
-    fn propose(&mut self, now: Now, mut batch: Batch, out: &mut Vec<Output>) -> Result<(), ApplyError> {
+    fn propose(&mut self, now: Now, mut batch: Batch, out: &mut Vec<Output>) -> Result<(), Suspicion> {
         if batch.is_empty() {
             let answers = std::mem::take(&mut batch.answers);
             answers.into_iter().for_each(|a| self.answer(a, out));
             return Ok(());
         }
-        let (changes, answers) = batch.finish(now, &mut self.log_seq)?;
+        let finished = contained(|| batch.finish(now, &mut self.log_seq)).ok_or(Suspicion::Bug)?;
+        let (changes, answers) = finished.map_err(Suspicion::Map)?;
         if changes.is_empty() {
             answers.into_iter().for_each(|a| self.answer(a, out));
             return Ok(());
@@ -435,7 +456,7 @@ impl Monitor {
         if self.state.osds.newest() != before {
             self.osdmap_changed(now, before);
         }
-        self.publish(now, out);
+        self.publish_contained(now, out);
         if proposal.origin == self.origin
             && self.in_flight.as_ref().is_some_and(|f| f.number == proposal.number)
         {
@@ -465,7 +486,15 @@ impl Monitor {
         self.state = state;
         self.renew_sessions(None, out);
         self.osdmap_changed(now, before);
-        self.publish(now, out);
+        self.publish_contained(now, out);
+    }
+
+    /// What is not sent now is sent after the next change.
+    fn publish_contained(&mut self, now: Now, out: &mut Vec<Output>) {
+        let mut news = Vec::new();
+        if contained(|| self.publish(now, &mut news)).is_some() {
+            out.append(&mut news);
+        }
     }
 
     fn answer(&mut self, answer: Answer, out: &mut Vec<Output>) {
@@ -488,6 +517,15 @@ pub(crate) enum Reporting {
     OsdMaps {
         from: Epoch,
     },
+}
+
+/// Why nothing came of a batch.
+#[derive(Debug)]
+enum Suspicion {
+    /// No map can carry what was asked for.
+    Map(ApplyError),
+    /// Somebody's request panicked.
+    Bug,
 }
 
 /// Whether a request was dealt with.

@@ -10,6 +10,7 @@ use types::{ConnId, Errno, Now};
 use crate::command::{
     Args, Command, Ctx, Format, Handler, Reply, Signature, WriteCtx, all, describe_all, find, flags,
 };
+use crate::contain::contained;
 use crate::io::Output;
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
@@ -48,8 +49,13 @@ impl Monitor {
                         sessions: &self.sessions,
                         input: &m.input,
                     };
-                    let reply = in_format(handler(&ctx), command, &args);
-                    out.push(ack(conn, tid, &m.cmd, reply));
+                    let reply = contained(|| {
+                        #[cfg(feature = "planted")]
+                        assert!(!self.panics_in.is_some_and(|p| command.sig.starts_with(p)), "planted");
+                        in_format(handler(&ctx), command, &args)
+                    });
+                    let bug = || Reply::error(Errno::EIO, "a bug in the monitor: its log has the details");
+                    out.push(ack(conn, tid, &m.cmd, reply.unwrap_or_else(bug)));
                 }
                 Handler::Write(_) => self.enqueue(conn, tid, m.into(), out),
             },
@@ -80,6 +86,8 @@ impl Monitor {
         if let Some(entry) = self.audit(now, session, command, m, "dispatch") {
             batch.log(entry);
         }
+        #[cfg(feature = "planted")]
+        assert!(!self.panics_in.is_some_and(|p| command.sig.starts_with(p)), "planted");
         let entropy = &mut self.entropy;
         let mut fill = |b: &mut [u8]| entropy.fill(b);
         let mut ctx = WriteCtx {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use types::{EntityAddr, Epoch, Now};
 
+use crate::contain::contained;
 use crate::edit;
 use crate::health::{MuteUpdate, mute_updates};
 use crate::monitor::Monitor;
@@ -29,22 +30,58 @@ impl Monitor {
             // The first tick of a reign also starts the clocks of OSDs that are down already.
             self.osdmap_changed(now, Epoch(0));
         }
-        self.rotate_keys(now, batch);
-        self.osd_timeouts(now, batch);
+        let steps: [(&'static str, fn(&mut Self, Now, &mut Batch)); 13] = [
+            ("rotating keys", Self::rotate_keys),
+            ("silent OSDs", Self::osd_timeouts),
+            ("failure reports", Self::judge_failures),
+            ("OSDs to mark out", Self::mark_outs),
+            ("the blocklist", |_, now, batch| expire_blocklist(now, batch)),
+            ("quotas", Self::check_quotas),
+            ("purged snapshots", |_, _, batch| prune_purged_snaps(batch)),
+            ("pools that grow", |_, _, batch| grow_pools(batch)),
+            ("pools that shrink", |_, _, batch| shrink_pools(batch)),
+            ("managers", Self::tick_mgr),
+            ("old maps", |mon, _, batch| mon.trim_osdmaps(batch)),
+            ("mutes", Self::expire_mutes),
+            ("health", Self::log_health),
+        ];
+        for (name, step) in steps {
+            self.tick_step(now, batch, name, step);
+        }
+    }
+
+    /// One part of a tick. What fails is left out and said once; the other parts go on.
+    fn tick_step(
+        &mut self,
+        now: Now,
+        batch: &mut Batch,
+        name: &'static str,
+        step: fn(&mut Self, Now, &mut Batch),
+    ) {
+        let before = batch.clone();
+        #[cfg(feature = "planted")]
+        let fails = self.panics_in == Some(name);
+        let done = contained(|| {
+            #[cfg(feature = "planted")]
+            assert!(!fails, "planted");
+            step(self, now, batch);
+        });
+        if done.is_some() {
+            self.failed_steps.remove(name);
+            return;
+        }
+        *batch = before;
+        if self.failed_steps.insert(name) {
+            let text = format!("a bug keeps the monitor from looking after {name}: its log has the details");
+            batch.log(self.settings.log_entry(now, Priority::Error, "cluster", text));
+        }
+    }
+
+    fn judge_failures(&mut self, now: Now, batch: &mut Batch) {
         let reported: Vec<i32> = self.watch.failures.keys().copied().collect();
         for osd in reported {
             self.judge_failure(now, batch, osd);
         }
-        self.mark_outs(now, batch);
-        expire_blocklist(now, batch);
-        self.check_quotas(now, batch);
-        prune_purged_snaps(batch);
-        grow_pools(batch);
-        shrink_pools(batch);
-        self.tick_mgr(now, batch);
-        self.trim_osdmaps(batch);
-        self.expire_mutes(now, batch);
-        self.log_health(now, batch);
     }
 
     fn rotate_keys(&mut self, now: Now, batch: &mut Batch) {
