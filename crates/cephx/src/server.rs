@@ -122,7 +122,7 @@ pub struct AuthSession {
 
 impl AuthSession {
     /// Starts a login; the bytes go out as AUTH_REPLY_MORE. When the request claims no global id, `fresh_id` is
-    /// the one that the monitor hands out.
+    /// the one that the monitor hands out; 0 leaves that to `offer_id`.
     pub fn start(request: LoginRequest, fresh_id: GlobalId, entropy: &mut dyn Entropy) -> (Self, Bytes) {
         let server_challenge = random_u64(entropy).max(1);
         let new_id = request.global_id == GlobalId(0);
@@ -133,6 +133,18 @@ impl AuthSession {
 
     pub fn name(&self) -> &AuthName {
         &self.name
+    }
+
+    /// Whether this login still has to be given a global id.
+    pub fn needs_id(&self) -> bool {
+        self.new_id && self.global_id == GlobalId(0)
+    }
+
+    /// The global id that it gets when it proves itself.
+    pub fn offer_id(&mut self, id: GlobalId) {
+        if self.needs_id() {
+            self.global_id = id;
+        }
     }
 
     pub fn global_id(&self) -> GlobalId {

@@ -301,9 +301,7 @@ impl MonMachine {
     fn carry_out(&mut self, output: Output) {
         match output {
             Output::AuthMore { conn, payload } => self.messenger.answer_auth(conn, AuthStep::More(payload)),
-            Output::AuthDone { conn, global_id, con_mode, payload, session_key, connection_secret } => {
-                // The core keeps who it is; the messenger only compares names when a session is resumed.
-                let name = AuthName::new(EntityType::Client, global_id.to_string());
+            Output::AuthDone { conn, name, global_id, con_mode, payload, session_key, connection_secret } => {
                 let identity = Identity { name, global_id, caps: Default::default() };
                 let step = AuthStep::Done {
                     identity,

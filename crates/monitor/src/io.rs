@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use messages::{Header, Message};
-use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Errno, GlobalId};
+use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType, Errno, GlobalId};
 
 use crate::QuorumView;
 use crate::peer::Who;
@@ -98,6 +98,8 @@ pub enum Output {
     /// msgr2's AUTH_DONE.
     AuthDone {
         conn: ConnId,
+        /// Who has logged in.
+        name: AuthName,
         global_id: GlobalId,
         /// `CON_MODE_*`.
         con_mode: u32,

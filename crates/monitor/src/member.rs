@@ -12,7 +12,7 @@ use bytes::Bytes;
 use codec::{Decode, DecodeError, Reader};
 use messages::Message;
 use quorum::{MemberId, Raft, Start, Tuning, View};
-use types::{ConnId, EntityAddr, EntityType, Entropy, Now};
+use types::{ConnId, EntityAddr, Entropy, Now};
 
 use crate::io::{Input, Output};
 use crate::monitor::Monitor;
@@ -424,7 +424,7 @@ impl Member {
     }
 
     fn peer(&mut self, now: Now, conn: ConnId, data: Bytes, work: &mut VecDeque<Work>) {
-        let is_mon = self.core.sessions.get(&conn).is_some_and(|s| s.name.kind == EntityType::Mon);
+        let is_mon = self.core.sessions.get(&conn).is_some_and(|s| self.core.is_monitors(&s.name));
         let message = PeerMessage::decode(&mut Reader::new(data));
         // Invariant 3.
         let (true, Ok(PeerMessage { from, what })) = (is_mon, message) else {

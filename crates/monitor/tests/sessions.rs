@@ -9,6 +9,68 @@ use messages::mon::{MMonCommand, MMonGetVersion, MMonSubscribe, SubscribeItem};
 use monitor::{CON_MODE_SECURE, Input, Monitor, Output};
 use types::{AuthName, ConnId, EntityType, SeededEntropy, Utime};
 
+#[test]
+fn a_global_id_is_used_up_by_a_proof_only() {
+    let mut w = World::new();
+    let key = || CryptoKey::new([2; 16], Utime::ZERO);
+    let id_of = |w: &mut World, conn| match login(w, ConnId(conn), "client.admin", key()) {
+        Output::AuthDone { global_id, name, .. } => {
+            assert_eq!(name.to_string(), "client.admin");
+            global_id.0
+        }
+        other => panic!("logged in, not {other:?}"),
+    };
+    let first = id_of(&mut w, 1);
+    for conn in 2..30_000 {
+        let name = AuthName::parse("client.admin").expect("a name");
+        let mut client = AuthClient::new(name, key(), &[EntityType::Mon]);
+        w.input(Input::AuthRequest {
+            conn: ConnId(conn),
+            peer_type: EntityType::Client,
+            method: cephx::METHOD_CEPHX,
+            preferred_modes: vec![CON_MODE_SECURE],
+            payload: client.start_login(),
+            peer_addr: addr("v2:127.0.0.1:0/5"),
+        });
+        w.input(Input::Disconnected { conn: ConnId(conn) });
+    }
+    w.take();
+    assert!(matches!(
+        login(&mut w, ConnId(30_000), "client.admin", CryptoKey::new([3; 16], Utime::ZERO)),
+        Output::AuthBad { .. }
+    ));
+    assert_eq!(id_of(&mut w, 30_001), first + 1);
+}
+
+/// What a monitor without authentication says to these modes.
+fn without_authentication(modes: Vec<u32>) -> Output {
+    let mut w = World::new();
+    let name = AuthName::parse("client.admin").expect("a name");
+    w.input(Input::AuthRequest {
+        conn: ConnId(1),
+        peer_type: EntityType::Client,
+        method: cephx::METHOD_NONE,
+        preferred_modes: modes,
+        payload: cephx::none_login_request(&name, types::GlobalId(0)),
+        peer_addr: addr("v2:127.0.0.1:0/5"),
+    });
+    w.run();
+    w.take().pop().expect("an answer")
+}
+
+#[test]
+fn without_a_key_there_is_no_secure_mode() {
+    match without_authentication(vec![CON_MODE_SECURE]) {
+        Output::AuthBad { refusal, .. } => {
+            assert_eq!(refusal.errno, types::Errno::EOPNOTSUPP);
+            assert_eq!(refusal.allowed_modes, [monitor::CON_MODE_CRC]);
+        }
+        other => panic!("refused, not {other:?}"),
+    }
+    let both = without_authentication(vec![CON_MODE_SECURE, monitor::CON_MODE_CRC]);
+    assert!(matches!(both, Output::AuthDone { con_mode: monitor::CON_MODE_CRC, .. }), "{both:?}");
+}
+
 fn subscribe(what: &[(&str, u64, u8)]) -> MMonSubscribe {
     let what = what
         .iter()
@@ -323,4 +385,17 @@ fn global_ids_are_not_reused_after_a_restart() {
         }
         assert_eq!(ids, 3, "every login of life {life} succeeds");
     }
+}
+
+#[test]
+fn only_the_monitors_own_key_makes_a_monitor() {
+    let mut w = World::new();
+    let admin = w.admin();
+    let make = r#"{"prefix":"auth get-or-create-key","entity":"mon.x","caps":["mon","allow r"]}"#;
+    let (code, _, key) = w.command(admin, make);
+    assert_eq!(code, 0);
+    let key = CryptoKey::from_base64(key.trim()).expect("a key");
+    let outcome = login(&mut w, ConnId(7), "mon.x", key);
+    // Monitors have a global id of their own, below those that are given out.
+    assert!(matches!(outcome, Output::AuthDone { global_id, .. } if global_id.0 > 1), "{outcome:?}");
 }

@@ -34,7 +34,7 @@ impl Monitor {
     /// A login; it must see every change of keys and capabilities that was acknowledged.
     pub(crate) fn login(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         let Input::AuthRequest { ref payload, .. } = input else { return };
-        let is_mon = LoginRequest::parse(payload).is_ok_and(|r| r.name.kind == EntityType::Mon);
+        let is_mon = LoginRequest::parse(payload).is_ok_and(|r| self.is_monitors(&r.name));
         if is_mon || self.is_alone() {
             // Monitors must find each other before there is a quorum.
             return self.auth_request(now, input, out);
@@ -51,8 +51,9 @@ impl Monitor {
         if !self.settings.auth_methods.contains(&method) {
             return out.push(refuse(Errno::EOPNOTSUPP));
         }
-        let Some(mode) = preferred_modes.iter().find(|m| self.settings.con_modes.contains(m)).copied() else {
-            return out.push(refuse(Errno::EINVAL));
+        let modes = self.modes_with(method);
+        let Some(mode) = preferred_modes.iter().find(|m| modes.contains(m)).copied() else {
+            return out.push(refuse(Errno::EOPNOTSUPP));
         };
         let request = match AuthMode::of(payload) {
             Ok(AuthMode::Login) => LoginRequest::parse(payload),
@@ -65,11 +66,13 @@ impl Monitor {
             Err(e) => return out.push(refuse(e.errno())),
         };
         let fresh = match request.global_id {
-            _ if request.name.kind == EntityType::Mon => MONITORS_ID,
-            GlobalId(0) => match self.take_global_id() {
+            _ if self.is_monitors(&request.name) => MONITORS_ID,
+            // There is nothing to prove, and nobody gets more than connections.
+            GlobalId(0) if method == METHOD_NONE => match self.take_global_id() {
                 Some(id) => id,
                 None => return self.park_login(conn, input, out),
             },
+            // Given out when the entity has proven itself.
             _ => GlobalId(0),
         };
         self.start_login(now, conn, method, mode, peer_addr, request, fresh, out);
@@ -102,6 +105,25 @@ impl Monitor {
         out.push(Output::AuthMore { conn, payload: challenge });
     }
 
+    /// Whether this is the monitors' own entity, or one that has their key: `mon.` and `mon.a`.
+    pub(crate) fn is_monitors(&self, name: &AuthName) -> bool {
+        let key = self.state.auth.get(name).map(|e| &e.key);
+        name.kind == EntityType::Mon && (name.id.is_empty() || key.is_some() && key == self.state.mon_key())
+    }
+
+    /// The method that a peer will use after a refusal of `method`.
+    fn method_offered(&self, method: u32) -> u32 {
+        let allowed = &self.settings.auth_methods;
+        if allowed.contains(&method) { method } else { allowed.first().copied().unwrap_or(method) }
+    }
+
+    /// Connection modes that can be had with an authentication method. Source: AuthRegistry::get_supported_modes.
+    fn modes_with(&self, method: u32) -> Vec<u32> {
+        let modes = self.settings.con_modes.iter().copied();
+        // Without a shared key there is nothing to encrypt with.
+        modes.filter(|m| method != METHOD_NONE || *m != CON_MODE_SECURE).collect()
+    }
+
     /// Tickets given out from now on live as long as the options say.
     fn refresh_ticket_ttl(&mut self) {
         let usual = TicketTtl::default();
@@ -125,11 +147,24 @@ impl Monitor {
         self.refresh_ticket_ttl();
         let secret_len = if session.con_mode == CON_MODE_SECURE { CONNECTION_SECRET_LEN } else { 0 };
         let Some(auth) = session.auth.as_mut() else { return out.push(Output::Close { conn }) };
+        if auth.needs_id() {
+            // It is used up only when the entity proves itself.
+            let Some(id) = self.global_ids.clone().next() else {
+                self.sessions.insert(conn, session);
+                return self.park_login(conn, Input::AuthMore { conn, payload: payload.clone() }, out);
+            };
+            auth.offer_id(GlobalId(id));
+        }
         let entropy = &mut self.entropy;
         let mut fill = |b: &mut [u8]| entropy.fill(b);
         match auth.handle_request(&self.state.auth, payload, Some(secret_len), now.wall, &mut fill) {
             Ok(reply) => match reply.granted {
-                Some(granted) => self.logged_in(conn, session, granted, reply.payload, out),
+                Some(granted) => {
+                    if self.global_ids.start == granted.global_id.0 {
+                        self.take_global_id();
+                    }
+                    self.logged_in(conn, session, granted, reply.payload, out);
+                }
                 None => {
                     self.sessions.insert(conn, session);
                     out.push(Output::AuthMore { conn, payload: reply.payload });
@@ -155,12 +190,13 @@ impl Monitor {
             self.state.auth.get(&granted.name).filter(|_| session.auth.is_some()).map(|e| e.key.clone());
         session.global_id = granted.global_id;
         session.peer = EntityName::new(granted.name.kind, i64::try_from(granted.global_id.0).unwrap_or(0));
-        session.name = granted.name;
+        session.name = granted.name.clone();
         session.stage = Stage::Authenticated;
         let con_mode = session.con_mode;
         self.sessions.insert(conn, session);
         out.push(Output::AuthDone {
             conn,
+            name: granted.name,
             global_id: granted.global_id,
             con_mode,
             payload,
@@ -232,7 +268,7 @@ impl Monitor {
             method,
             errno,
             allowed_methods: self.settings.auth_methods.clone(),
-            allowed_modes: self.settings.con_modes.clone(),
+            allowed_modes: self.modes_with(self.method_offered(method)),
         };
         Output::AuthBad { conn, refusal }
     }
@@ -283,7 +319,10 @@ impl Monitor {
 
     pub(crate) fn resume_logins(&mut self, now: Now, out: &mut Vec<Output>) {
         for login in std::mem::take(&mut self.parked_logins) {
-            self.auth_request(now, login, out);
+            match login {
+                Input::AuthMore { conn, payload } => self.auth_more(now, conn, &payload, out),
+                login => self.auth_request(now, login, out),
+            }
         }
     }
 }

@@ -39,7 +39,7 @@ impl Item {
 }
 
 fn is_login_of(login: &Input, of: ConnId) -> bool {
-    matches!(login, Input::AuthRequest { conn, .. } if *conn == of)
+    matches!(login, Input::AuthRequest { conn, .. } | Input::AuthMore { conn, .. } if *conn == of)
 }
 
 /// Rounds of asking.
