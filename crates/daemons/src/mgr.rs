@@ -181,7 +181,7 @@ impl Handler for Ear {
         }
     }
 
-    fn accept_policy(&self, _: u8) -> Policy {
+    fn accept_policy(&self, _: EntityType) -> Policy {
         Policy::stateless_server()
     }
 

@@ -357,7 +357,7 @@ impl Handler for Shell {
         AuthStep::Pending
     }
 
-    fn accept_policy(&self, _: u8) -> Policy {
+    fn accept_policy(&self, _: EntityType) -> Policy {
         Policy::stateless_server()
     }
 

@@ -682,9 +682,9 @@ impl Handler for Shell {
         self.auth.judge(conn, input, self.messenger.now())
     }
 
-    fn accept_policy(&self, peer_type: u8) -> Policy {
-        match EntityType::from_u8(peer_type) {
-            Some(EntityType::Osd) => Policy::stateful_server(),
+    fn accept_policy(&self, kind: EntityType) -> Policy {
+        match kind {
+            EntityType::Osd => Policy::stateful_server(),
             _ => Policy::stateless_server(),
         }
     }

@@ -403,7 +403,7 @@ impl Handler for Ears {
         AuthStep::Bad { errno: Errno::EOPNOTSUPP.0, methods: vec![], modes: vec![] }
     }
 
-    fn accept_policy(&self, _: u8) -> Policy {
+    fn accept_policy(&self, _: types::EntityType) -> Policy {
         Policy::stateless_server()
     }
 

@@ -37,7 +37,7 @@ impl Handler for Ends {
     fn authenticate(&self, _: ConnId, _: u8, _: EntityAddr, _: AuthInput) -> AuthStep {
         AuthStep::Bad { errno: Errno::EOPNOTSUPP.0, methods: vec![], modes: vec![] }
     }
-    fn accept_policy(&self, _: u8) -> Policy {
+    fn accept_policy(&self, _: types::EntityType) -> Policy {
         Policy::stateless_server()
     }
     fn ready(&self, conn: ConnId, _: PeerReady) {

@@ -99,9 +99,10 @@ impl Channel {
         parked
     }
 
-    pub(super) fn parked_since(&self) -> Option<Duration> {
-        match lock(&self.state).carrier {
-            Carrier::Parked(_, since) => Some(since),
+    /// Since when no connection holds the session, and the bytes of messages in it.
+    pub(super) fn waits(&self) -> Option<(Duration, usize)> {
+        match &lock(&self.state).carrier {
+            Carrier::Parked(session, since) => Some((*since, session.pending().1)),
             _ => None,
         }
     }

@@ -37,9 +37,9 @@ async fn a_frame_waits_while_others_hold_the_room_and_small_ones_go_on() {
     }
     server.heard(third_conn, 3).await;
     // Daemons wait for no client.
-    let mut osd = Raw::ready(&server, As::osd("osd.1", "v2:127.0.0.1:6801/1")).await.expect("ready");
+    let mut osd = Raw::ready(&server, As::osd("osd.3", "v2:127.0.0.1:6801/1")).await.expect("ready");
     osd.send(message(LARGE)).await;
-    server.heard(server.conn_of("osd.1").await, 1).await;
+    server.heard(server.conn_of("osd.3").await, 1).await;
     assert_eq!(server.messenger.frames_waiting(), 1, "still waiting");
 
     half.write(end).await;

@@ -13,7 +13,7 @@ use msgr::{
     decide,
 };
 use tokio::net::{TcpListener, TcpStream};
-use types::{AddrVec, AuthName, ConnId, EntityAddr, Entropy, Now};
+use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityType, Entropy, Now};
 
 use super::bounds::Bounds;
 use super::budget::{Budget, Reading, SMALL_FRAME_BYTES};
@@ -21,13 +21,11 @@ use super::channel::Channel;
 use super::connect::{self, ConnectTo, Ended};
 use super::half_open::HalfOpen;
 use super::link::{Flushed, Link};
+use super::resumable::{self, Parked, Resumable};
 use super::unread::Unread;
 use super::{AuthInput, AuthStep, Gate, Gone, Handler, PeerReady};
 use crate::owner::lock;
 use crate::{Clock, OsEntropy};
-
-/// A lossless peer that does not come back within this time is forgotten.
-const PARKED_LIMIT: Duration = Duration::from_secs(300);
 
 /// Cheap to clone; all clones are one messenger.
 #[derive(Clone)]
@@ -42,8 +40,7 @@ struct Inner {
     global_seq: AtomicU64,
     half_open: Mutex<HalfOpen>,
     channels: Mutex<BTreeMap<ConnId, Arc<Channel>>>,
-    /// Accepted lossless sessions by the addresses the peer states.
-    resumable: Mutex<BTreeMap<AddrVec, ConnId>>,
+    resumable: Mutex<Resumable>,
     runtime: tokio::runtime::Handle,
     down: AtomicBool,
     /// Wakes those who listen when we are down.
@@ -75,7 +72,7 @@ impl Messenger {
             global_seq: AtomicU64::new(clock.now().wall.as_nanos()),
             half_open: Mutex::new(HalfOpen::new(bounds.half_open)),
             channels: Mutex::new(BTreeMap::new()),
-            resumable: Mutex::new(BTreeMap::new()),
+            resumable: Mutex::default(),
             runtime: tokio::runtime::Handle::current(),
             down: AtomicBool::new(false),
             downed: tokio::sync::Notify::new(),
@@ -195,7 +192,7 @@ impl Messenger {
     /// Ends the channel. The handler does not hear of it.
     pub fn close(&self, conn: ConnId) {
         let Some(channel) = lock(&self.0.channels).remove(&conn) else { return };
-        lock(&self.0.resumable).retain(|_, id| *id != conn);
+        lock(&self.0.resumable).remove(conn);
         if let Some(link) = channel.end() {
             link.with(|m| m.refuse(types::Errno::ECANCELED.0));
             link.wake();
@@ -251,14 +248,12 @@ impl Messenger {
     /// and do not know of is lost with the session. Call now and then.
     pub fn sweep(&self, keep: impl Fn(&AddrVec) -> bool) {
         codec::spare::age();
-        let now = self.now().mono;
-        let stale: Vec<ConnId> = {
-            let resumable = lock(&self.0.resumable);
-            let channels = lock(&self.0.channels);
-            let parked = |id: &ConnId| channels.get(id).and_then(|c| c.parked_since());
-            let stale = |id: &ConnId| parked(id).is_some_and(|s| now > s + PARKED_LIMIT);
-            resumable.iter().filter(|(at, id)| stale(id) && !keep(at)).map(|(_, id)| *id).collect()
-        };
+        let held = lock(&self.0.resumable).all();
+        let parked = held.into_iter().filter_map(|(entity, at, conn)| {
+            let (since, bytes) = self.channel(conn)?.waits()?;
+            Some(Parked { conn, entity, since, bytes, keep: keep(&at) })
+        });
+        let stale = resumable::surplus(parked.collect(), self.now().mono);
         for id in stale {
             self.close(id);
             self.handler().gone(id, Gone::Lost("did not come back".into()));
@@ -348,7 +343,7 @@ impl Messenger {
             })
             .await;
         entered();
-        let resumable = lock(&self.0.resumable).values().any(|id| *id == carried.id);
+        let resumable = lock(&self.0.resumable).contains(carried.id);
         if resumable && (carried.park(&link, self.now().mono) || !carried.is_over()) {
             return;
         }
@@ -392,18 +387,22 @@ impl Messenger {
         ours: &AddrVec,
         request: &SessionRequest,
     ) {
+        let Some(kind) = proven_kind(own, peer_type, request) else {
+            tracing::info!("{}: states to be what it has not proven", own.peer_addr());
+            return link.with(|m| m.refuse(types::Errno::EACCES.0));
+        };
         let policy = match request {
             // Whoever will not resume a session needs none kept: it says so by having no cookie.
             SessionRequest::Open(ident) if ident.cookie == 0 => Policy::stateless_server(),
-            _ => self.handler().accept_policy(peer_type),
+            _ => self.handler().accept_policy(kind),
         };
         let addrs = match request {
             SessionRequest::Open(ident) => ident.addrs.clone(),
             SessionRequest::Resume(reconnect) => reconnect.addrs.clone(),
         };
         // A session is only ever taken up by the entity that opened it.
-        let held = lock(&self.0.resumable).get(&addrs).copied().and_then(|id| self.channel(id));
-        let held = held.filter(|c| c.identity() == own.identity() || same_name(c, own));
+        let entity = own.identity().map(|i| i.name).unwrap_or_default();
+        let held = lock(&self.0.resumable).of(&entity, &addrs).and_then(|id| self.channel(id));
         let judge = |existing: Option<Existing<'_>>| decide(ours, &policy, request, existing);
         let verdict = held
             .as_ref()
@@ -436,7 +435,9 @@ impl Messenger {
 
     fn accept_new(&self, link: &Link, own: &Arc<Channel>, policy: msgr::Policy, addrs: AddrVec) {
         if !policy.lossy {
-            lock(&self.0.resumable).insert(addrs, own.id);
+            let entity = own.identity().map(|i| i.name).unwrap_or_default();
+            let before = lock(&self.0.resumable).insert(entity, addrs, own.id);
+            self.forget(before.and_then(|id| self.channel(id)));
         }
         let (seq, cookie) = (self.next_global_seq(), self.random());
         link.with(|m| m.accept_session(Session::incoming(policy), seq, cookie));
@@ -478,7 +479,7 @@ impl Messenger {
     /// Ends a channel whose connection is over, and tells the handler if it had heard of it.
     pub(super) fn end_channel(&self, id: ConnId, ended: Ended) {
         let Some(channel) = lock(&self.0.channels).remove(&id) else { return };
-        lock(&self.0.resumable).retain(|_, held| *held != id);
+        lock(&self.0.resumable).remove(id);
         channel.end();
         self.handler().gone(id, ended.why);
     }
@@ -679,8 +680,20 @@ impl Messenger {
     }
 }
 
-fn same_name(a: &Channel, b: &Channel) -> bool {
-    matches!((a.identity(), b.identity()), (Some(a), Some(b)) if a.name == b.name)
+/// The kind of peer whose sessions this one's is like. `None`: it says to be a daemon and has proven to be something else.
+///
+/// Tools use daemons' keys and say that they are clients, so their sessions end with their connections.
+fn proven_kind(own: &Channel, peer_type: u8, request: &SessionRequest) -> Option<EntityType> {
+    let said = EntityType::from_u8(peer_type).unwrap_or(EntityType::Client);
+    let proven = own.identity()?;
+    if said == EntityType::Client || said == EntityType::Any {
+        return Some(EntityType::Client);
+    }
+    let is_its_number = match request {
+        SessionRequest::Open(ident) if said == EntityType::Osd => ident.gid.to_string() == proven.name.id,
+        _ => true,
+    };
+    (said == proven.name.kind && is_its_number).then_some(said)
 }
 
 fn apply_auth(channel: &Channel, link: &Link, step: AuthStep) {

@@ -25,6 +25,9 @@ mod half_open_tests;
 mod link;
 mod messenger;
 #[cfg(test)]
+mod peers_tests;
+mod resumable;
+#[cfg(test)]
 mod testing;
 mod unread;
 #[cfg(test)]
@@ -105,8 +108,8 @@ pub trait Handler: Send + Sync + 'static {
     /// Judges a connecting peer of the stated type, at its socket address.
     fn authenticate(&self, conn: ConnId, peer_type: u8, addr: EntityAddr, input: AuthInput) -> AuthStep;
 
-    /// How sessions with connecting peers of this type behave.
-    fn accept_policy(&self, peer_type: u8) -> Policy;
+    /// How sessions behave with connecting peers that have proven to be of this kind.
+    fn accept_policy(&self, kind: EntityType) -> Policy;
 
     /// The session of `conn` is usable (again, after a reset by the peer).
     fn ready(&self, conn: ConnId, peer: PeerReady);

@@ -1,0 +1,54 @@
+//! Peers that state to be what they have not proven; see `Messenger::on_session` and `resumable`.
+
+use msgr::{Policy, Session};
+use types::EntityType;
+
+use super::Bounds;
+use super::testing::{As, Raw, Server, message, server_of};
+
+const OSD_AT: &str = "v2:127.0.0.1:6801/77";
+
+#[tokio::test]
+async fn who_says_daemon_must_have_proven_it() {
+    let server = Server::start(Bounds::default(), 0).await;
+    for (name, hello) in
+        [("client.a", EntityType::Osd), ("client.a", EntityType::Mon), ("osd.3", EntityType::Mgr)]
+    {
+        let me = As { hello, ..As::osd(name, OSD_AT) };
+        assert!(Raw::ready(&server, me).await.is_err(), "{name} as {hello:?}");
+    }
+    assert!(Raw::ready(&server, As::osd("osd.4", OSD_AT)).await.is_err(), "another OSD's number");
+    let osd = Raw::ready(&server, As::osd("osd.3", OSD_AT)).await.expect("an OSD");
+    assert!(!osd.conn.session().expect("a session").policy.lossy);
+    // A client that asks for a session that resumes gets one that does not. So does an OSD's key in a client's hands.
+    for name in ["client.a", "osd.3"] {
+        let me = As { policy: Policy::lossless_client(), ..As::client(name) };
+        let client = Raw::ready(&server, me).await.expect("let in");
+        assert!(client.conn.session().expect("a session").policy.lossy, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_replaces_or_takes_up_the_session_of_another() {
+    let server = Server::start(Bounds::default(), 0).await;
+    let mut osd = Raw::ready(&server, As::osd("osd.3", OSD_AT)).await.expect("an OSD");
+    let conn = server.conn_of("osd.3").await;
+    osd.send(message(1)).await;
+    server.heard(conn, 1).await;
+    // The client states the OSD's address, with and without the OSD's cookies.
+    let me = || As { addr: OSD_AT, policy: Policy::lossless_client(), ..As::client("client.a") };
+    Raw::ready(&server, me()).await.expect("a session of its own");
+    let stolen = osd.conn.session().expect("a session").clone();
+    let thief = Raw::resume(&server, me(), stolen).await.expect("a session of its own");
+    assert_ne!(server.conn_of("client.a").await, conn);
+    assert_eq!(thief.conn.session().expect("a session").seqs().1, 0, "nothing of the OSD's");
+    // The OSD loses its connection and goes on where it was.
+    let session = osd.conn.take_session().expect("a session");
+    drop(osd);
+    let mut again = Raw::resume(&server, As::osd("osd.3", OSD_AT), session).await.expect("resumed");
+    again.send(message(2)).await;
+    server.heard(conn, 2).await;
+    let other = Session::outgoing(Policy::lossless_client(), server_of(&server), 9);
+    drop(Raw::resume(&server, As::osd("osd.3", OSD_AT), other).await.expect("another life"));
+    server.gone(conn).await;
+}
