@@ -7,6 +7,8 @@ pub mod metadata;
 pub mod mon;
 
 mod devices;
+mod ear;
+mod failure;
 pub mod listen;
 pub mod mgr;
 pub mod mon_store;
@@ -15,10 +17,13 @@ mod numa;
 pub mod osd;
 mod osd_start;
 mod peers;
+#[cfg(feature = "test-medium")]
+mod plant;
 mod turn;
 mod twin;
 
 pub use devices::Medium;
+pub use failure::{Failure, Lasting};
 pub use osd_start::StartPlace;
 
 /// Towards the cluster every daemon is a client too.

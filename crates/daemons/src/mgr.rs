@@ -12,10 +12,12 @@ use messages::wire::WireMessage;
 use msgr::{Limits, Local, Policy};
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
 use runtime::{Clock, LocalSocket, Machine, Owner};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType};
 
 use crate::admin_socket::{self, AdminSocketAt, Commands};
+use crate::ear::{Domain, Ear, panics_of, within};
+use crate::failure::{EndOf, Failure};
 use crate::listen::{self, ListenAt};
 use runtime::session::{MonSession, SharedAuth};
 
@@ -38,7 +40,7 @@ pub struct MgrSettings {
 pub enum MgrEnd {
     /// It lost its place, and its address is blocked: it may come back in another life.
     Deposed,
-    Failed(String),
+    Failed(Failure),
 }
 
 /// A running manager.
@@ -52,7 +54,7 @@ struct Shell {
     auth: Arc<SharedAuth>,
     session: Arc<MonSession>,
     owner: OnceLock<Owner<MgrMachine>>,
-    ended: watch::Sender<Option<MgrEnd>>,
+    ended: Arc<EndOf<MgrEnd>>,
 }
 
 impl Mgr {
@@ -67,23 +69,33 @@ impl Mgr {
             auth: settings.auth,
             session: Arc::clone(&session),
             owner: OnceLock::new(),
-            ended: watch::Sender::new(None),
+            ended: Arc::new(EndOf::new()),
         });
         messenger.set_handler(Arc::new(Ear(Arc::downgrade(&shell))));
         let at = &settings.listen;
         // OSDs count from 0.
         let nonce = crate::nonce::nonce(std::process::id(), -1 - settings.life);
         let addrs = listen::bind(&messenger, true, at.public, &at.ports, nonce).await?;
+        #[cfg(feature = "test-medium")]
+        let plant = crate::plant::Plant::of(&format!("mgr.{}", settings.name));
         let core = Manager::new(Settings {
             name: settings.name,
             addrs,
             metadata: crate::metadata::host(),
             options: settings.options,
         });
-        let ended = shell.ended.clone();
-        let machine =
-            MgrMachine { core, messenger, clock, session: Arc::clone(&session), ended, out: Vec::new() };
-        let _ = shell.owner.set(Owner::new(machine));
+        let ended = Arc::clone(&shell.ended);
+        let machine = MgrMachine {
+            core,
+            messenger,
+            clock,
+            session: Arc::clone(&session),
+            ended,
+            #[cfg(feature = "test-medium")]
+            plant,
+            out: Vec::new(),
+        };
+        let _ = shell.owner.set(Owner::contained(machine, panics_of(&shell)));
         session.connect();
         tokio::spawn(tick(Arc::downgrade(&shell)));
         let admin =
@@ -93,12 +105,7 @@ impl Mgr {
 
     /// Ends when the manager cannot go on.
     pub async fn ended(&self) -> MgrEnd {
-        if let Ok(end) = self.shell.ended.subscribe().wait_for(Option::is_some).await {
-            if let Some(end) = end.clone() {
-                return end;
-            }
-        }
-        std::future::pending().await
+        self.shell.ended.heard().await
     }
 
     pub fn stop(&self) {
@@ -110,17 +117,30 @@ async fn tick(shell: Weak<Shell>) {
     let mut every = tokio::time::interval(Duration::from_millis(250));
     loop {
         every.tick().await;
-        let Some(shell) = shell.upgrade() else { return };
-        shell.session.tick();
-        if let Some(errno) = shell.session.refused() {
-            let why = format!("the monitors refuse the key of {} ({errno})", shell.auth.name());
-            end(&shell.ended, MgrEnd::Failed(why));
+        if within(&shell, Shell::tick).is_none() {
+            return;
         }
-        shell.submit(Input::Tick);
     }
 }
 
 impl Shell {
+    fn tick(&self) {
+        self.session.tick();
+        if let Some(errno) = self.session.refused() {
+            let why = format!("the monitors refuse the key of {} ({errno})", self.auth.name());
+            self.fail(Failure::lasting(why));
+        }
+        self.submit(Input::Tick);
+    }
+
+    fn fail(&self, failure: Failure) {
+        self.messenger.shut_down();
+        self.ended.tell(MgrEnd::Failed(failure));
+        if let Some(owner) = self.owner.get() {
+            owner.end();
+        }
+    }
+
     fn submit(&self, input: Input) {
         if let Some(owner) = self.owner.get() {
             owner.submit(input);
@@ -128,9 +148,10 @@ impl Shell {
     }
 }
 
-/// The first reason counts.
-fn end(ended: &watch::Sender<Option<MgrEnd>>, why: MgrEnd) {
-    ended.send_if_modified(|known| known.is_none() && known.replace(why).is_none());
+impl Domain for Shell {
+    fn panicked(&self, how: String) {
+        self.fail(Failure::passing(how));
+    }
 }
 
 struct MgrMachine {
@@ -138,7 +159,9 @@ struct MgrMachine {
     messenger: Messenger,
     clock: Clock,
     session: Arc<MonSession>,
-    ended: watch::Sender<Option<MgrEnd>>,
+    ended: Arc<EndOf<MgrEnd>>,
+    #[cfg(feature = "test-medium")]
+    plant: crate::plant::Plant,
     out: Vec<Output>,
 }
 
@@ -147,6 +170,8 @@ impl Machine for MgrMachine {
 
     fn apply(&mut self, inputs: &mut Vec<Input>) {
         let now = self.clock.now();
+        #[cfg(feature = "test-medium")]
+        self.plant.strike("input");
         for input in inputs.drain(..) {
             self.core.handle(now, input, &mut self.out);
             for output in self.out.drain(..) {
@@ -154,7 +179,7 @@ impl Machine for MgrMachine {
                     Output::Send { conn, tid, msg } => self.messenger.send(conn, msg.into_wire(tid)),
                     Output::SendMon { tid, msg } => self.session.send_as(msg, tid),
                     Output::Close { conn } => self.messenger.close(conn),
-                    Output::Respawn => end(&self.ended, MgrEnd::Deposed),
+                    Output::Respawn => self.ended.tell(MgrEnd::Deposed),
                 }
             }
         }
@@ -163,50 +188,19 @@ impl Machine for MgrMachine {
 
 impl Commands for Shell {
     fn command(&self, cmd: String, answer: oneshot::Sender<Reply>) {
-        if let Some(owner) = self.owner.get() {
-            let _ = answer.send(owner.with(|m| m.core.daemon_command(&[cmd])));
+        if let Some(reply) = self.owner.get().and_then(|o| o.with(|m| m.core.daemon_command(&[cmd]))) {
+            let _ = answer.send(reply);
         }
     }
 }
 
-/// What the messenger tells the shell, as long as there is one: a messenger that kept its handler would keep itself.
-struct Ear(Weak<Shell>);
-
-impl Handler for Ear {
+impl Handler for Shell {
     fn authenticate(&self, conn: ConnId, _: u8, _: EntityAddr, input: AuthInput) -> AuthStep {
-        match self.0.upgrade() {
-            Some(shell) => shell.authenticate(conn, input),
-            // Its connections are being closed.
-            None => AuthStep::Pending,
-        }
+        self.auth.judge(conn, input, self.messenger.now())
     }
 
     fn accept_policy(&self, _: EntityType) -> Policy {
         Policy::stateless_server()
-    }
-
-    fn ready(&self, conn: ConnId, peer: PeerReady) {
-        if let Some(shell) = self.0.upgrade() {
-            shell.ready(conn, peer);
-        }
-    }
-
-    fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>) {
-        if let Some(shell) = self.0.upgrade() {
-            shell.messages(conn, batch);
-        }
-    }
-
-    fn gone(&self, conn: ConnId, gone: Gone) {
-        if let Some(shell) = self.0.upgrade() {
-            shell.gone(conn, gone);
-        }
-    }
-}
-
-impl Shell {
-    fn authenticate(&self, conn: ConnId, input: AuthInput) -> AuthStep {
-        self.auth.judge(conn, input, self.messenger.now())
     }
 
     fn ready(&self, conn: ConnId, peer: PeerReady) {

@@ -18,12 +18,14 @@ use msgr::{ConMode, Limits, Local, Peer, Policy};
 use quorum::{Tuning, Write};
 use runtime::net::{AuthInput, AuthStep, ConnectTo, Gone, Handler, Identity, Messenger, PeerReady};
 use runtime::session::{Method, SharedAuth};
-use runtime::{Clock, LocalSocket, Machine, OsEntropy, Owner};
-use tokio::sync::{oneshot, watch};
+use runtime::{Clock, LocalSocket, Machine, OsEntropy, Owner, contained};
+use tokio::sync::oneshot;
 use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType, Fsid};
 
 use crate::admin_socket::{self, AdminSocketAt, Commands};
 use crate::devices::Medium;
+use crate::ear::{Domain, Ear, panics_of, within};
+use crate::failure::{EndOf, Failure, Lasting};
 use crate::mon_store::MonStore;
 
 /// How to start a monitor.
@@ -51,7 +53,7 @@ pub struct MonConfig {
 pub enum MonEnd {
     /// `ceph mon rm` has removed it.
     Removed,
-    Failed(String),
+    Failed(Failure),
 }
 
 /// A running monitor.
@@ -64,7 +66,7 @@ struct Shell {
     messenger: Messenger,
     owner: OnceLock<Owner<MonMachine>>,
     links: Mutex<Links>,
-    failed: watch::Sender<Option<MonEnd>>,
+    failed: EndOf<MonEnd>,
 }
 
 /// Connections to the other monitors, one to each, for what we send; what they send comes on connections of theirs.
@@ -84,6 +86,8 @@ impl Mon {
         let start = store.recover().context("the monitor's store is refused")?;
         let clock = Clock::start();
         let messenger = Messenger::new(local(0), Limits::default(), clock);
+        #[cfg(feature = "test-medium")]
+        let plant = crate::plant::Plant::of(&format!("mon.{}", config.settings.name));
         let mut core = Member::new(
             config.settings,
             Tuning::default(),
@@ -96,7 +100,8 @@ impl Mon {
         let theirs = core.core().state().fsid;
         if let Some(ours) = config.cluster.filter(|fsid| *fsid != theirs) {
             let store = config.store.display();
-            anyhow::bail!("{store} belongs to another cluster: {theirs} instead of {ours}");
+            let why = format!("{store} belongs to another cluster: {theirs} instead of {ours}");
+            return Err(Lasting(why).into());
         }
         if let Some((names, state)) = config.founding {
             core.found_when_complete(names, state);
@@ -107,7 +112,7 @@ impl Mon {
             messenger: messenger.clone(),
             owner: OnceLock::new(),
             links: Mutex::default(),
-            failed: watch::Sender::new(None),
+            failed: EndOf::new(),
         });
         let login = PeerLogin { method: config.method, key: config.key };
         let machine = MonMachine {
@@ -117,15 +122,17 @@ impl Mon {
             login,
             clock,
             jobs,
+            #[cfg(feature = "test-medium")]
+            plant,
             out: Vec::new(),
             more: Vec::new(),
         };
-        let _ = shell.owner.set(Owner::new(machine));
+        let _ = shell.owner.set(Owner::contained(machine, panics_of(&shell)));
         let weak = Arc::downgrade(&shell);
         std::thread::Builder::new()
             .name("mon-store".into())
             .spawn(move || run_store(&store, &work, &weak))?;
-        messenger.set_handler(Arc::clone(&shell) as Arc<dyn Handler>);
+        messenger.set_handler(Arc::new(Ear(Arc::downgrade(&shell))));
         messenger
             .listen(config.listen, 0)
             .await
@@ -137,17 +144,13 @@ impl Mon {
 
     /// Ends when the monitor cannot or must not go on.
     pub async fn ended(&self) -> MonEnd {
-        match self.shell.failed.subscribe().wait_for(Option::is_some).await {
-            Ok(end) => end.clone().unwrap_or(MonEnd::Removed),
-            Err(_) => std::future::pending().await,
-        }
+        self.shell.failed.heard().await
     }
 
     /// Ends; `hand_over`: another monitor takes the lead first, when this one has it.
     pub async fn stop(&self, hand_over: bool) {
-        let leads = || self.shell.owner.get().is_some_and(|o| o.with(|m| m.core.raft().is_leader()));
-        let others = self.shell.owner.get().is_some_and(|o| !o.with(|m| m.core.raft().alone()));
-        if hand_over && others && leads() {
+        let leads_others = |m: &mut MonMachine| m.core.raft().is_leader() && !m.core.raft().alone();
+        if hand_over && self.shell.with(leads_others).unwrap_or_default() {
             self.shell.submit(Input::Resign);
             // What was proposed here has to get to its successor first, what is said last has to leave this process, and
             // the successor may still ask for our vote.
@@ -165,18 +168,24 @@ fn local(rank: u32) -> Local {
 }
 
 async fn tick(shell: Weak<Shell>) {
-    loop {
-        let Some(shell) = shell.upgrade() else { return };
-        shell.submit(Input::Tick);
-        shell.check_membership();
-        shell.messenger.sweep(|_| false);
-        let every = shell.owner.get().map_or(Duration::from_millis(50), |o| o.with(|m| m.core.tick_every()));
-        drop(shell);
+    while let Some(Some(every)) = within(&shell, Shell::tick) {
         tokio::time::sleep(every).await;
     }
 }
 
 impl Shell {
+    /// How long until the next one; `None` when there is none.
+    fn tick(&self) -> Option<Duration> {
+        self.submit(Input::Tick);
+        self.check_membership();
+        self.messenger.sweep(|_| false);
+        self.with(|m| m.core.tick_every())
+    }
+
+    fn with<T>(&self, body: impl FnOnce(&mut MonMachine) -> T) -> Option<T> {
+        self.owner.get()?.with(body)
+    }
+
     fn submit(&self, input: Input) {
         if let Some(owner) = self.owner.get() {
             owner.submit(input);
@@ -184,49 +193,59 @@ impl Shell {
     }
 
     fn waits_for_successor(&self, resigned_for: Duration) -> bool {
-        self.owner.get().is_some_and(|o| o.with(|m| m.core.waits_for_successor(resigned_for)))
+        self.with(|m| m.core.waits_for_successor(resigned_for)).unwrap_or_default()
     }
 
     /// Ends the monitor when it is one no more.
     fn check_membership(&self) {
         let now = self.messenger.now();
-        let dismissed = self.owner.get().and_then(|o| o.with(|m| m.core.dismissed(now)));
+        let dismissed = self.with(|m| m.core.dismissed(now)).flatten();
+        let lasting = |why: &str| MonEnd::Failed(Failure::lasting(why));
         let end = match dismissed {
             None => return,
             Some(Dismissal::Removed) => MonEnd::Removed,
-            Some(Dismissal::Former) => MonEnd::Failed(
-                "it was removed from the cluster (ceph mon rm); to use it again, make a new store and add it".to_owned(),
+            Some(Dismissal::Former) => lasting(
+                "it was removed from the cluster (ceph mon rm); to use it again, make a new store and add it",
             ),
-            Some(Dismissal::Unreadable) => MonEnd::Failed(
-                "the other monitors sent a state or a change that this program does not understand; is it older than theirs?"
-                    .to_owned(),
+            Some(Dismissal::Unreadable) => lasting(
+                "the other monitors sent a state or a change that this program does not understand; is it older than theirs?",
             ),
-            Some(Dismissal::OutdatedStore) => MonEnd::Failed(
+            Some(Dismissal::OutdatedStore) => lasting(
                 "its store is an older copy and lacks what this monitor has acknowledged; make a new store and it will \
-                 fetch everything from the others"
-                    .to_owned(),
+                 fetch everything from the others",
             ),
         };
         self.end(end);
     }
 
+    /// Ends the monitor: its port is closed, and with the machine goes the thread that has the store.
     fn end(&self, end: MonEnd) {
-        self.failed.send_if_modified(|known| known.is_none() && known.replace(end).is_none());
+        self.messenger.shut_down();
+        self.failed.tell(end);
+        if let Some(owner) = self.owner.get() {
+            owner.end();
+        }
+    }
+}
+
+impl Domain for Shell {
+    fn panicked(&self, how: String) {
+        self.end(MonEnd::Failed(Failure::passing(how)));
     }
 }
 
 /// Makes writes durable, one after the other, off the threads that serve connections.
 fn run_store(store: &MonStore, work: &mpsc::Receiver<Write>, shell: &Weak<Shell>) {
     while let Ok(write) = work.recv() {
-        let result = store.write(&write);
+        let result = contained(|| store.write(&write));
         let Some(shell) = shell.upgrade() else { return };
         match result {
-            Ok(()) => shell.submit(Input::Written { seq: write.seq }),
-            Err(e) => {
-                // After a failed write nothing is known about what the store holds: stop for good.
-                shell.end(MonEnd::Failed(format!("its store failed: {e:#}")));
-                return;
+            Ok(Ok(())) => shell.submit(Input::Written { seq: write.seq }),
+            // After a failed write nothing is known about what the store holds: the next life finds out.
+            Ok(Err(e)) => {
+                return shell.end(MonEnd::Failed(Failure::passing(format!("its store failed: {e:#}"))));
             }
+            Err(how) => return shell.panicked(how),
         }
     }
 }
@@ -244,6 +263,8 @@ struct MonMachine {
     login: PeerLogin,
     clock: Clock,
     jobs: mpsc::Sender<Write>,
+    #[cfg(feature = "test-medium")]
+    plant: crate::plant::Plant,
     out: Vec<Output>,
     /// Inputs that follow from outputs.
     more: Vec<Input>,
@@ -254,6 +275,8 @@ impl Machine for MonMachine {
 
     fn apply(&mut self, inputs: &mut Vec<Input>) {
         let now = self.clock.now();
+        #[cfg(feature = "test-medium")]
+        self.plant.strike("input");
         for input in inputs.drain(..) {
             self.more.push(input);
             while let Some(input) = self.more.pop() {
@@ -335,8 +358,8 @@ impl MonMachine {
 
 impl Commands for Shell {
     fn command(&self, cmd: String, answer: oneshot::Sender<Reply>) {
-        if let Some(owner) = self.owner.get() {
-            let _ = answer.send(owner.with(|m| m.core.core_mut().daemon_command(m.clock.now(), &[cmd])));
+        if let Some(reply) = self.with(|m| m.core.core_mut().daemon_command(m.clock.now(), &[cmd])) {
+            let _ = answer.send(reply);
         }
     }
 }

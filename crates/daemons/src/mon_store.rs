@@ -135,6 +135,7 @@ fn open_database(path: &Path, medium: Medium) -> Result<Database> {
         return bad_medium::open_database(path, twin);
     }
     let Medium { .. } = medium;
+    runtime::drop_cache(path)?;
     Ok(Database::open(path)?)
 }
 

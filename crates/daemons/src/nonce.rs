@@ -13,6 +13,14 @@ pub fn nonce(pid: u32, id: i32) -> u32 {
     mix(&format!("{} {} {pid} {id}", boot.trim(), started(&stat).unwrap_or_default()))
 }
 
+/// The nonce of an OSD that this process has been so many times before.
+pub fn of_life(pid: u32, id: i32, life: u32) -> u32 {
+    match life {
+        0 => nonce(pid, id),
+        _ => mix(&format!("{} {life}", nonce(pid, id))),
+    }
+}
+
 /// Field 22 of /proc/PID/stat, in clock ticks since the boot; the name before it may hold anything, also blanks.
 fn started(stat: &str) -> Option<&str> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)
@@ -46,6 +54,9 @@ mod tests {
         assert_eq!(nonce(pid, 0), nonce(pid, 0));
         assert_ne!(nonce(pid, 0), nonce(pid, 1));
         assert_ne!(nonce(pid, 0), nonce(1, 0));
+        assert_eq!(of_life(pid, 0, 0), nonce(pid, 0));
+        assert_ne!(of_life(pid, 0, 1), nonce(pid, 0));
+        assert_ne!(of_life(pid, 0, 1), of_life(pid, 0, 2));
         assert_ne!(mix("boot 98765 1 0"), mix("boot 98766 1 0"), "the same pid at another time");
     }
 }

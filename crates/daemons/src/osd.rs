@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use admin::Reply;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use cephx::caps::OsdCap;
 use codec::Decode;
 use maps::MgrMap;
@@ -15,19 +15,23 @@ use messages::Message;
 use messages::mon::{MMonSubscribe, SubscribeItem};
 use messages::wire::WireMessage;
 use msgr::{Limits, Local, Policy};
-use pg::{Input, OsdConfig, OsdCore, Output, PeerInfo};
+use pg::{FatalReason, Input, OsdConfig, OsdCore, Output, PeerInfo};
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
-use runtime::{Clock, HostFiles, LocalSocket, Machine, Owner, Seal};
+use runtime::{Clock, HostFiles, LocalSocket, Machine, Owner, Seal, contained};
 use store::{Checkpoint, CheckpointDone, Commit, Device, Options, Store, StoreError};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, oneshot};
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Fsid, OsdId};
 
 use crate::admin_socket::{self, AdminSocketAt, Commands};
 use crate::devices::{Devices, Medium};
+use crate::ear::{Domain, Ear, panics_of, within};
+use crate::failure::{EndOf, Failure, Lasting};
 use crate::listen::ListenAt;
 use crate::numa::NumaOf;
 use crate::osd_start::{StartPlace, Startup, Step};
 use crate::peers::{OwnAddrs, Peers, Target};
+#[cfg(feature = "test-medium")]
+use crate::plant::Plant;
 use crate::turn::{Bell, Committer, Executed, Outcome, timed};
 use crate::twin::Twin;
 use runtime::session::MonSession;
@@ -54,6 +58,8 @@ pub struct OsdSettings {
     pub medium: Medium,
     /// Whether no other daemon is served by the threads of this process.
     pub only_daemon: bool,
+    /// How often this process has been this OSD before: each life has addresses of its own.
+    pub life: u32,
 }
 
 /// A running OSD.
@@ -69,12 +75,14 @@ struct Shell {
     owner: OnceLock<Owner<OsdMachine>>,
     /// Of the device: a failed OSD writes nothing more.
     seal: Seal,
-    failed: watch::Sender<Option<String>>,
+    failed: EndOf<Failure>,
     stopped: Notify,
     /// Where the map shows other OSDs up: their sessions are kept, however long they are away.
     up: Mutex<BTreeSet<AddrVec>>,
     /// Commands from the admin socket that the core has not answered, by number.
     asked: Mutex<Asked>,
+    #[cfg(feature = "test-medium")]
+    plant: Plant,
 }
 
 #[derive(Default)]
@@ -101,13 +109,15 @@ impl Osd {
             session: Arc::clone(&session),
             owner: OnceLock::new(),
             seal: devices.seal.clone(),
-            failed: watch::Sender::new(None),
+            failed: EndOf::new(),
             stopped: Notify::new(),
             up: Mutex::default(),
             asked: Mutex::default(),
+            #[cfg(feature = "test-medium")]
+            plant: Plant::of(&format!("osd.{}", settings.id)),
         });
-        messenger.set_handler(Arc::clone(&shell) as Arc<dyn Handler>);
-        let nonce = crate::nonce::nonce(std::process::id(), settings.id.0);
+        messenger.set_handler(Arc::new(Ear(Arc::downgrade(&shell))));
+        let nonce = crate::nonce::of_life(std::process::id(), settings.id.0, settings.life);
         let addrs = settings.listen.bind_all(&messenger, nonce).await?;
         let own = OwnAddrs {
             cluster: addrs.cluster.clone(),
@@ -124,27 +134,24 @@ impl Osd {
             session: Arc::clone(&session),
             peers: Peers::new(messenger, settings.auth, own),
             startup,
+            #[cfg(feature = "test-medium")]
+            plant: shell.plant.clone(),
             twin: Twin::Unknown,
             numa: Some(numa),
             shell: Arc::downgrade(&shell),
-            commits: Committer::new(
-                Arc::clone(&devices.commits),
-                spawn_worker("osd-commit", &devices.commits, &shell, |job: Commit, dev| {
-                    Event::Committed(timed(job, dev))
-                })?,
-                settings.only_daemon,
-            ),
+            commits: commits(&devices, &shell, settings.only_daemon)?,
             checkpoints: spawn_worker("osd-checkpoint", &devices.checkpoints, &shell, |job, dev| {
                 Event::Checkpointed(Checkpoint::execute(job, dev))
             })?,
             committing: false,
             checkpointing: false,
             commit_wanted: false,
+            store_error: None,
             out: Vec::new(),
             dirty: Vec::new(),
             bell: Bell::new(turn_end(&shell)),
         };
-        let _ = shell.owner.set(Owner::new(machine));
+        let _ = shell.owner.set(Owner::contained(machine, panics_of(&shell)));
         session.connect();
         tokio::spawn(tick(Arc::downgrade(&shell)));
         let admin =
@@ -152,12 +159,9 @@ impl Osd {
         Ok(Self { shell, _admin: admin })
     }
 
-    /// Ends when the OSD cannot go on, with the reason.
-    pub async fn failed(&self) -> String {
-        match self.shell.failed.subscribe().wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().unwrap_or_default(),
-            Err(_) => std::future::pending().await,
-        }
+    /// Ends when the OSD cannot go on, with the reason. Its ports are closed by then, and its device takes nothing more.
+    pub async fn failed(&self) -> Failure {
+        self.shell.failed.heard().await
     }
 
     /// Tells the monitor, makes everything durable, and ends.
@@ -166,7 +170,11 @@ impl Osd {
         tokio::pin!(stopped);
         stopped.as_mut().enable();
         self.shell.submit(Event::Core(Input::Shutdown.into()));
-        let _ = tokio::time::timeout(Duration::from_secs(5), stopped).await;
+        tokio::select! {
+            () = stopped => {}
+            _ = self.shell.failed.heard() => {}
+            () = tokio::time::sleep(Duration::from_secs(5)) => {}
+        }
         self.shell.messenger.shut_down();
     }
 }
@@ -192,10 +200,18 @@ fn open_store(settings: &OsdSettings) -> Result<(Devices, Store)> {
     let theirs = store.identity().fsid;
     match settings.cluster {
         Some(ours) if ours != theirs => {
-            bail!("{block} belongs to another cluster: {theirs} instead of {ours}")
+            let why = format!("{block} belongs to another cluster: {theirs} instead of {ours}");
+            Err(Lasting(why).into())
         }
         _ => Ok((devices, store)),
     }
+}
+
+fn commits(devices: &Devices, shell: &Arc<Shell>, only_daemon: bool) -> Result<Committer> {
+    let thread = spawn_worker("osd-commit", &devices.commits, shell, |job: Commit, dev| {
+        Event::Committed(timed(job, dev))
+    })?;
+    Ok(Committer::new(Arc::clone(&devices.commits), thread, only_daemon))
 }
 
 /// A thread of the device: executes jobs in order and reports each to the owner.
@@ -206,12 +222,21 @@ fn spawn_worker<J: Send + 'static>(
     run: impl Fn(J, &dyn Device) -> Event + Send + 'static,
 ) -> Result<mpsc::Sender<J>> {
     let (jobs, work) = mpsc::channel::<J>();
+    #[cfg(feature = "test-medium")]
+    let (plant, thread) = (shell.plant.clone(), name.to_owned());
     let (device, shell) = (Arc::clone(device), Arc::downgrade(shell));
     std::thread::Builder::new().name(name.into()).spawn(move || {
         while let Ok(job) = work.recv() {
-            let event = run(job, device.as_ref());
+            let done = contained(|| {
+                #[cfg(feature = "test-medium")]
+                plant.strike(&thread);
+                run(job, device.as_ref())
+            });
             let Some(shell) = shell.upgrade() else { return };
-            shell.submit(event);
+            match done {
+                Ok(event) => shell.submit(event),
+                Err(how) => return shell.panicked(how),
+            }
         }
     })?;
     Ok(jobs)
@@ -231,13 +256,9 @@ async fn tick(shell: Weak<Shell>) {
     let mut every = tokio::time::interval(Duration::from_millis(500));
     loop {
         every.tick().await;
-        let Some(shell) = shell.upgrade() else { return };
-        shell.session.tick();
-        if let Some(errno) = shell.session.refused() {
-            shell.fail(format!("the monitors refuse the key of {} ({errno})", shell.auth.name()));
+        if within(&shell, Shell::tick).is_none() {
+            return;
         }
-        shell.submit(Event::Core(Input::Tick.into()));
-        shell.messenger.sweep(|at| shell.up().contains(at));
     }
 }
 
@@ -248,9 +269,32 @@ impl Shell {
         }
     }
 
-    fn fail(&self, why: String) {
+    fn tick(&self) {
+        self.session.tick();
+        if let Some(errno) = self.session.refused() {
+            let why = format!("the monitors refuse the key of {} ({errno})", self.auth.name());
+            self.fail(Failure::lasting(why));
+        }
+        self.submit(Event::Core(Input::Tick.into()));
+        self.messenger.sweep(|at| self.up().contains(at));
+    }
+
+    /// Ends the OSD. Nothing of it is written from now on, and its ports are closed, so that its peers need not wait to find
+    /// that it is gone.
+    fn fail(&self, failure: Failure) {
         self.seal.close();
-        self.failed.send_if_modified(|known| known.is_none() && known.replace(why).is_none());
+        self.messenger.shut_down();
+        self.failed.tell(failure);
+        // Last: with the machine go its handles of the device, so that the next life can open it.
+        if let Some(owner) = self.owner.get() {
+            owner.end();
+        }
+    }
+}
+
+impl Domain for Shell {
+    fn panicked(&self, how: String) {
+        self.fail(Failure::passing(how));
     }
 }
 
@@ -284,6 +328,28 @@ enum Event {
     },
 }
 
+#[cfg(feature = "test-medium")]
+impl Event {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Core(input) => match **input {
+                Input::Tick => "tick",
+                Input::Connected { .. } => "connected",
+                Input::AdminCommand { .. } => "admin",
+                _ => "core",
+            },
+            Self::Committed(_) => "committed",
+            Self::Checkpointed(_) => "checkpointed",
+            Self::TurnEnds => "turn",
+            Self::Message { .. } => "message",
+            Self::Ready { .. } => "ready",
+            Self::Gone { .. } => "gone",
+            Self::Reset { .. } => "reset",
+            Self::Twin { .. } => "twin",
+        }
+    }
+}
+
 struct OsdMachine {
     core: OsdCore,
     messenger: Messenger,
@@ -291,6 +357,8 @@ struct OsdMachine {
     session: Arc<MonSession>,
     peers: Peers,
     startup: Startup,
+    #[cfg(feature = "test-medium")]
+    plant: Plant,
     twin: Twin,
     /// Until the monitors' options are known.
     numa: Option<NumaOf>,
@@ -301,6 +369,8 @@ struct OsdMachine {
     committing: bool,
     checkpointing: bool,
     commit_wanted: bool,
+    /// The first.
+    store_error: Option<StoreError>,
     out: Vec<Output>,
     /// Channels with messages queued since the last turn's end.
     dirty: Vec<ConnId>,
@@ -316,6 +386,8 @@ impl Machine for OsdMachine {
         let mut turn_ends = !self.bell.is_worth_it();
         for event in inputs.drain(..) {
             // Other threads have no turns.
+            #[cfg(feature = "test-medium")]
+            self.plant.strike(event.kind());
             turn_ends |= matches!(event, Event::TurnEnds | Event::Committed(_) | Event::Checkpointed(_));
             if let Some(input) = self.translate(event) {
                 self.handle(now, input);
@@ -399,10 +471,7 @@ impl OsdMachine {
                 }
             }
             Event::Twin { at, lives } => {
-                if lives {
-                    self.fail(format!("another process serves osd.{} at {at}", self.core.whoami()));
-                }
-                self.twin = Twin::Gone(at);
+                self.looked_for_twin(at, lives);
                 None
             }
         }
@@ -415,12 +484,21 @@ impl OsdMachine {
         }
     }
 
+    fn looked_for_twin(&mut self, at: AddrVec, lives: bool) {
+        if lives {
+            let why = format!("another process serves osd.{} at {at}", self.core.whoami());
+            self.fail(Failure::lasting(why));
+        }
+        self.twin = Twin::Gone(at);
+    }
+
     /// Tells the store what became of a job, and the core what is durable now.
     fn settled(&mut self, tell: impl FnOnce(&mut Store) -> Result<store::TxnSeq, StoreError>) -> Input {
         match tell(self.core.store_mut()) {
             Ok(seq) => Input::Durable(seq),
             Err(error) => {
                 tracing::error!("the store: {error}");
+                self.store_error.get_or_insert(error);
                 Input::DeviceFailed
             }
         }
@@ -484,16 +562,34 @@ impl OsdMachine {
             }
             Step::Boot => Some(Input::MonConnected),
             Step::Fail(why) => {
-                self.fail(why);
+                self.fail(Failure::lasting(why));
                 None
             }
         }
     }
 
-    fn fail(&self, why: String) {
+    fn fail(&self, failure: Failure) {
         if let Some(shell) = self.shell.upgrade() {
-            shell.fail(why);
+            shell.fail(failure);
         }
+    }
+
+    fn fatal(&self, reason: &FatalReason) {
+        let why = match &self.store_error {
+            Some(error) => format!("{reason}: {error}"),
+            None => reason.to_string(),
+        };
+        // What the medium holds may be whole: the next life finds out.
+        let may_pass = match reason {
+            FatalReason::DeviceFailed | FatalReason::Store(_) | FatalReason::Flapping { .. } => true,
+            FatalReason::ForeignCluster { .. }
+            | FatalReason::NotInMap(_)
+            | FatalReason::OtherDisk { .. }
+            | FatalReason::OtherOsd { .. }
+            | FatalReason::MapMissing(_)
+            | FatalReason::Corrupt { .. } => false,
+        };
+        self.fail(Failure { why, may_pass });
     }
 
     /// Asks to be marked up, unless another process answers at the address that the map has for us.
@@ -554,9 +650,7 @@ impl OsdMachine {
             Output::MapChanged => self.note_up(),
             Output::Up => tracing::info!("up"),
             Output::ClusterLog { level, text } => tracing::info!("cluster log {level:?}: {text}"),
-            Output::Fatal(reason) => {
-                self.fail(reason.to_string());
-            }
+            Output::Fatal(reason) => self.fatal(&reason),
             Output::Stopped => {
                 if let Some(shell) = self.shell.upgrade() {
                     shell.stopped.notify_waiters();
@@ -679,6 +773,8 @@ impl Commands for Shell {
 
 impl Handler for Shell {
     fn authenticate(&self, conn: ConnId, _: u8, _: EntityAddr, input: AuthInput) -> AuthStep {
+        #[cfg(feature = "test-medium")]
+        self.plant.strike("authenticate");
         self.auth.judge(conn, input, self.messenger.now())
     }
 

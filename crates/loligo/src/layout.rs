@@ -98,6 +98,9 @@ impl ClusterDir {
     pub fn log_file(&self, name: &str) -> PathBuf {
         self.root.join(format!("{name}.log"))
     }
+    pub fn failure_file(&self, name: &str) -> PathBuf {
+        self.root.join(format!("{name}.failure"))
+    }
     fn pid_file(&self, name: &str) -> PathBuf {
         self.root.join(format!("{name}.pid"))
     }

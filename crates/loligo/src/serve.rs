@@ -2,19 +2,17 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::pin::Pin;
 use std::time::Duration;
 
 use admin::options::Values;
 use anyhow::{Context, Result, bail};
 use cephx::{METHOD_CEPHX, METHOD_NONE};
-use daemons::StartPlace;
 use daemons::admin::AdminClient;
 use daemons::admin_socket::AdminSocketAt;
 use daemons::auth::{Method, SharedAuth};
-use daemons::mgr::{Mgr, MgrEnd, MgrSettings};
-use daemons::mon::{Mon, MonConfig, MonEnd};
+use daemons::mon::{Mon, MonConfig};
 use daemons::osd::{Osd, OsdSettings};
+use daemons::{Lasting, StartPlace};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use types::{AddrVec, AuthName, EntityAddr, EntityType, OsdId};
@@ -26,6 +24,7 @@ use crate::mkfs::{self, MonDir, mon_name};
 use crate::network;
 use crate::place::{Place, warn_of_unknown};
 use crate::rescue;
+use crate::running::{Running, Site};
 
 /// Log lines go to standard error, or to a file; LOLIGO_LOG sets the level (`warn`, `info`, `debug`, or per module).
 pub fn start_log(file: Option<std::fs::File>) {
@@ -38,23 +37,11 @@ pub fn start_log(file: Option<std::fs::File>) {
     }
 }
 
-/// A core that panicked may have done half of something: the process ends at once and starts again from what is durable. Not so
-/// where a monitor worked on a copy, which it throws away.
-fn end_on_panic() {
-    let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        usual(info);
-        if !monitor::is_panic_contained() {
-            std::process::abort();
-        }
-    }));
-}
-
 /// All daemons of the folder, until SIGINT or SIGTERM.
 pub fn everything(data: &Path) -> Result<()> {
     let (dir, description) = open(data)?;
     let lock = take_place(&dir, "loligo")?;
-    serve(&dir, &description, &names(&description), lock, || Ok(()))
+    serve(&dir, &names(&description), lock, || Ok(()))
 }
 
 /// One daemon, until SIGINT or SIGTERM; or the making of its data.
@@ -143,7 +130,7 @@ fn one_of_folder(args: &DaemonArgs, data: &Path, kind: EntityType, id: &str) -> 
         let folder = MonDir(dir.daemon_dir(&name.to_string()));
         return rescue::run(args, &rescue::Stopped { name: &name, dir: folder, cluster: Some(&dir) });
     }
-    serve(&dir, &description, &[name], lock, || Ok(()))
+    serve(&dir, &[name], lock, || Ok(()))
 }
 
 /// The file that `log_file` names; none by default, for what runs in the foreground says it there.
@@ -159,7 +146,7 @@ fn log_file(values: &Values) -> Result<Option<std::fs::File>> {
     file.map(Some).with_context(|| format!("cannot write the log file {path}"))
 }
 
-fn open(data: &Path) -> Result<(ClusterDir, Description)> {
+pub fn open(data: &Path) -> Result<(ClusterDir, Description)> {
     let dir = ClusterDir::new(data)?;
     match dir.load()? {
         Some(description) => Ok((dir, description)),
@@ -190,40 +177,21 @@ fn worker_threads(daemons: usize) -> usize {
     if daemons > 1 { cores } else { (cores / 2).clamp(1, 4) }
 }
 
-/// What runs in this process.
-enum Site {
-    /// Daemons of a folder, by name.
-    Folder { dir: ClusterDir, description: Description, names: Vec<String> },
-    /// One daemon by its configuration file.
-    Alone(Box<Place>),
-}
-
-impl Site {
-    /// How many daemons it begins with.
-    fn daemons(&self) -> usize {
-        match self {
-            Self::Folder { names, .. } => names.len(),
-            Self::Alone(_) => 1,
-        }
-    }
-}
-
 /// Runs the named daemons of a folder until a signal; SIGHUP starts those that were added to the folder since. `started` is
 /// called when all of them listen.
 pub fn serve(
     dir: &ClusterDir,
-    d: &Description,
     names: &[String],
     lock: PidLock,
     started: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     warn_of_unknown(&dir.conf())?;
-    let site = Site::Folder { dir: dir.clone(), description: d.clone(), names: names.to_vec() };
+    let site = Site::Folder { dir: dir.clone(), names: names.to_vec() };
     run(&site, lock, started)
 }
 
 fn run(site: &Site, lock: PidLock, started: impl FnOnce() -> Result<()>) -> Result<()> {
-    end_on_panic();
+    runtime::end_on_other_panics(monitor::is_panic_contained);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(worker_threads(site.daemons()))
         .enable_all()
@@ -240,213 +208,45 @@ async fn run_until_stopped(site: &Site, started: impl FnOnce() -> Result<()>) ->
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
     let mut hup = signal(SignalKind::hangup())?;
-    let mut running = Running { daemons: site.daemons(), ..Running::default() };
-    match site {
-        Site::Folder { dir, description, names } => {
-            for name in names {
-                running.start_of_folder(dir, description, name).await?;
-            }
-        }
-        Site::Alone(place) => running.start(place).await?,
-    }
+    let mut running = Running::new(site);
+    running.start_all().await?;
     started()?;
-    let failed = loop {
+    let outcome = loop {
         let end = tokio::select! {
-            _ = term.recv() => break None,
-            _ = int.recv() => break None,
+            _ = term.recv() => break Ok(()),
+            _ = int.recv() => break Ok(()),
             _ = hup.recv() => {
-                if let Site::Folder { dir, names, .. } = site {
-                    if names.len() > 1 {
-                        running.start_new(dir).await?;
-                    }
-                }
+                running.start_new().await;
+                continue;
+            }
+            () = running.due() => {
+                running.start_due().await;
                 continue;
             }
             end = running.ended() => end,
         };
-        match end {
-            End::Failed(name, reason) => break Some((name, reason)),
-            End::Deposed(name) => running.start_anew(site, &name).await?,
-            End::Removed(name) => {
-                say!("mon.{name} was removed from the cluster; its store is of no use any more.");
-                running.mons.retain(|(known, _)| *known != name);
-                if let Site::Folder { dir, .. } = site {
-                    crate::create::forget_mon(dir, &name)?;
-                }
-                if running.is_empty() {
-                    break None;
-                }
-            }
+        match running.handle(end).await {
+            Ok(true) => {}
+            Ok(false) => break Ok(()),
+            Err(error) => break Err(error),
         }
     };
     running.stop().await;
-    match failed {
-        Some((name, reason)) => bail!("{name} stopped: {reason}"),
-        None => Ok(()),
-    }
+    outcome
 }
 
-/// The daemons of this process.
-#[derive(Default)]
-struct Running {
-    /// How many were to be started together. One that was started alone stays alone.
-    daemons: usize,
-    mons: Vec<(String, Mon)>,
-    mgrs: Vec<(String, Mgr)>,
-    /// Managers that lost their place so far.
-    deposed: i32,
-    osds: Vec<(OsdId, Osd)>,
-}
-
-/// How a daemon ended by itself.
-enum End {
-    Failed(String, String),
-    /// A monitor, by `ceph mon rm`.
-    Removed(String),
-    /// A manager that lost its place.
-    Deposed(String),
-}
-
-impl Running {
-    async fn start_of_folder(&mut self, dir: &ClusterDir, d: &Description, name: &str) -> Result<()> {
-        let name = AuthName::parse(name).context("a daemon's name has a dot")?;
-        let place = Place::in_folder(dir, d, name.kind, &name.id)?;
-        if name.kind == EntityType::Mon {
-            let store = MonDir(place.data.clone()).store();
-            if !store.exists() && d.mons().len() > 1 {
-                // A new disk: the others let it in as somebody new.
-                tracing::warn!("{name} has no store; it will fetch everything from the other monitors");
-                crate::create::blank_monitor(dir, d, &name.id)?;
-            }
-            let addr = d.mon(&name.id).with_context(|| format!("there is no {name}"))?.addr;
-            let mon = start_mon(&place, addr, place.monitors.clone(), None).await?;
-            self.mons.push((name.id, mon));
-            return Ok(());
-        }
-        self.start(&place).await
-    }
-
-    async fn start(&mut self, place: &Place) -> Result<()> {
-        let id = place.name.id.clone();
-        match place.name.kind {
-            EntityType::Mon => self.mons.push((id, start_mon_by_conf(place).await?)),
-            EntityType::Mgr => {
-                let settings = MgrSettings {
-                    name: id.clone(),
-                    listen: place.listen()?,
-                    monitors: place.monitors.clone(),
-                    auth: place.auth()?,
-                    options: place.options.clone(),
-                    admin_socket: AdminSocketAt::of(&place.values()),
-                    life: self.deposed,
-                };
-                self.mgrs.push((id, Mgr::start(settings).await?));
-            }
-            _ => {
-                let number = OsdId(id.parse().context("an OSD's id is a number")?);
-                self.osds.push((number, start_osd(place, number, self.daemons == 1).await?));
-            }
-        }
-        Ok(())
-    }
-
-    /// A manager begins its next life, under another address.
-    async fn start_anew(&mut self, site: &Site, mgr: &str) -> Result<()> {
-        let is_meant = |(name, _): &(String, Mgr)| name == mgr;
-        self.mgrs.iter().filter(|m| is_meant(m)).for_each(|(_, old)| old.stop());
-        // With it goes its socket, which the next one puts in the same place.
-        self.mgrs.retain(|m| !is_meant(m));
-        self.deposed += 1;
-        match site {
-            Site::Folder { dir, description, .. } => {
-                self.start_of_folder(dir, description, &format!("mgr.{mgr}")).await
-            }
-            Site::Alone(place) => self.start(place).await,
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.mons.is_empty() && self.mgrs.is_empty() && self.osds.is_empty()
-    }
-
-    /// Starts the monitors and OSDs that the folder has got since.
-    async fn start_new(&mut self, dir: &ClusterDir) -> Result<()> {
-        let (_, d) = open(dir.root())?;
-        for mon in d.mons() {
-            if self.mons.iter().all(|(known, _)| *known != mon.name) {
-                self.start_of_folder(dir, &d, &format!("mon.{}", mon.name)).await?;
-            }
-        }
-        for osd in &d.osds {
-            if self.osds.iter().all(|(id, _)| id.0 != osd.id) {
-                self.start_of_folder(dir, &d, &format!("osd.{}", osd.id)).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The first daemon that ends by itself.
-    async fn ended(&self) -> End {
-        type Wait<'a> = Pin<Box<dyn Future<Output = End> + 'a>>;
-        let mut waits: Vec<Wait<'_>> = Vec::new();
-        for (name, mon) in &self.mons {
-            waits.push(Box::pin(async move {
-                match mon.ended().await {
-                    MonEnd::Removed => End::Removed(name.clone()),
-                    MonEnd::Failed(why) => End::Failed(format!("mon.{name}"), why),
-                }
-            }));
-        }
-        for (name, mgr) in &self.mgrs {
-            waits.push(Box::pin(async move {
-                match mgr.ended().await {
-                    MgrEnd::Deposed => End::Deposed(name.clone()),
-                    MgrEnd::Failed(why) => End::Failed(format!("mgr.{name}"), why),
-                }
-            }));
-        }
-        for (id, osd) in &self.osds {
-            waits.push(Box::pin(async move { End::Failed(format!("osd.{id}"), osd.failed().await) }));
-        }
-        std::future::poll_fn(move |cx| {
-            for wait in &mut waits {
-                if let std::task::Poll::Ready(done) = wait.as_mut().poll(cx) {
-                    return std::task::Poll::Ready(done);
-                }
-            }
-            std::task::Poll::Pending
-        })
-        .await
-    }
-
-    /// OSDs first: they tell the monitor that they go.
-    async fn stop(&self) {
-        for (_, osd) in &self.osds {
-            osd.stop().await;
-        }
-        for (_, mgr) in &self.mgrs {
-            mgr.stop();
-        }
-        // All of them go: there is nobody to hand over to.
-        let hand_over = self.mons.len() == 1;
-        for (_, mon) in &self.mons {
-            mon.stop(hand_over).await;
-        }
-    }
-}
-
-async fn start_osd(place: &Place, id: OsdId, only_daemon: bool) -> Result<Osd> {
+/// `life`: how often this process has been this OSD before.
+pub async fn start_osd(place: &Place, id: OsdId, only_daemon: bool, life: u32) -> Result<Osd> {
     let block = place.data.join("block");
     if !block.exists() {
-        bail!(
-            "there is no {}: loligo osd --mkfs (or --new) makes the store of {}",
-            block.display(),
-            place.name
-        );
+        let (block, name) = (block.display(), &place.name);
+        let why = format!("there is no {block}: loligo osd --mkfs (or --new) makes the store of {name}");
+        return Err(Lasting(why).into());
     }
     let told = std::fs::read_to_string(place.data.join("whoami")).unwrap_or_default();
     if !told.trim().is_empty() && told.trim() != id.to_string() {
-        bail!("{} holds osd.{}, not {}", place.data.display(), told.trim(), place.name);
+        let why = format!("{} holds osd.{}, not {}", place.data.display(), told.trim(), place.name);
+        return Err(Lasting(why).into());
     }
     let start = StartPlace { host: place.host(), class: mkfs::device_class(&place.data) };
     let target = crate::create::memory_target_or_usual(&place.options);
@@ -466,11 +266,12 @@ async fn start_osd(place: &Place, id: OsdId, only_daemon: bool) -> Result<Osd> {
         cluster: place.fsid,
         medium: daemons::Medium::chosen()?,
         only_daemon,
+        life,
     };
     Osd::start(settings).await
 }
 
-async fn start_mon(
+pub async fn start_mon(
     place: &Place,
     addr: SocketAddr,
     seeds: Vec<EntityAddr>,
@@ -495,7 +296,7 @@ async fn start_mon(
     Mon::start(config).await
 }
 
-async fn start_mon_by_conf(place: &Place) -> Result<Mon> {
+pub async fn start_mon_by_conf(place: &Place) -> Result<Mon> {
     let (dir, id) = (MonDir(place.data.clone()), &place.name.id);
     if !dir.store().exists() {
         bail!("there is no {}: loligo mon --mkfs makes the store of {}", dir.store().display(), place.name);

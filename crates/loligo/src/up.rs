@@ -1,5 +1,6 @@
 //! `loligo up`, `down` and `status`.
 
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use crate::args::{DownArgs, StatusArgs, UpArgs};
 use crate::client;
 use crate::create;
+use crate::failures::{self, Record};
 use crate::layout::{ClusterDir, Description};
 use crate::serve;
 
@@ -46,7 +48,7 @@ pub fn up(args: &UpArgs) -> Result<()> {
         return grow(&dir, &description, args);
     }
     let lock = dir.lock("loligo")?.context("another process just started this cluster")?;
-    serve::serve(&dir, &description, &serve::names(&description), lock, || {
+    serve::serve(&dir, &serve::names(&description), lock, || {
         report_when_healthy(&dir, &description, args);
         Ok(())
     })
@@ -271,7 +273,8 @@ async fn booted(dir: &ClusterDir, admin: &daemons::admin::AdminClient, d: &Descr
     };
     let pid = |id: i32| dir.running("loligo").or_else(|| dir.running(&format!("osd.{id}")));
     d.osds.iter().all(|o| {
-        let wanted = pid(o.id).map(|pid| u64::from(daemons::nonce::nonce(pid, o.id)));
+        let life = failures::of(dir, &format!("osd.{}", o.id)).map_or(0, |record| record.times);
+        let wanted = pid(o.id).map(|pid| u64::from(daemons::nonce::of_life(pid, o.id, life)));
         wanted.is_some() && nonce(o.id) == wanted
     })
 }
@@ -377,16 +380,25 @@ pub fn status(args: &StatusArgs) -> Result<()> {
     } else {
         Value::Null
     };
+    let failed: BTreeMap<&str, Record> =
+        daemons.iter().filter_map(|(n, _)| Some((n.as_str(), failures::of(&dir, n)?))).collect();
+    let down = |name: &str| failed.get(name).filter(|record| record.is_down());
     if args.json {
         let running: serde_json::Map<String, Value> =
-            daemons.into_iter().map(|(n, pid)| (n, json!(pid))).collect();
-        let out = json!({"data": dir.root(), "fsid": d.fsid, "daemons": running, "health": health});
+            daemons.iter().map(|(n, pid)| (n.clone(), json!(pid.filter(|_| down(n).is_none())))).collect();
+        let out = json!({
+            "data": dir.root(), "fsid": d.fsid, "daemons": running, "failures": failed, "health": health,
+        });
         say!("{}", serde_json::to_string_pretty(&out)?);
         return Ok(());
     }
     say!("cluster {} in {}", d.fsid, dir.root().display());
     for (name, pid) in &daemons {
-        say!("  {name:8} {}", pid.map_or("stopped".into(), |p| format!("running (process {p})")));
+        let runs = pid.filter(|_| down(name).is_none());
+        say!("  {name:8} {}", runs.map_or("stopped".into(), |p| format!("running (process {p})")));
+        if let Some(Record { why, at, times, now }) = failed.get(name.as_str()) {
+            say!("           failed {times} time(s), last at {at}: {why}; {now}");
+        }
     }
     say!("health: {}", health["status"].as_str().unwrap_or("unknown (the monitor does not run)"));
     Ok(())

@@ -76,7 +76,7 @@ impl FileDevice {
     /// Opens a file or a block device for reading and writing. What is read from now on is what the medium has.
     pub fn open(path: &Path) -> std::io::Result<Self> {
         let device = Self::lock(OpenOptions::new().read(true).write(true).open(path)?, path)?;
-        device.drop_cache();
+        drop_cache(path)?;
         Ok(device)
     }
 
@@ -89,15 +89,6 @@ impl FileDevice {
             return Err(std::io::Error::other("another file stands in its place"));
         }
         Self::with(file, Arc::clone(&self.shared))
-    }
-
-    /// After a failure to write back, the page cache goes on showing what never reached the medium, as if it had.
-    fn drop_cache(&self) {
-        if let Err(error) = self.file.sync_data() {
-            let path = self.shared.path.display();
-            tracing::warn!(%error, "{path}: what was written before it was opened did not all reach the medium");
-        }
-        let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
     }
 
     fn lock(file: File, path: &Path) -> std::io::Result<Self> {
@@ -150,6 +141,18 @@ impl FileDevice {
             _ => Err(DeviceError::OutOfRange { op, offset, len: len as u64 }),
         }
     }
+}
+
+/// Makes what is read of a file from now on what the medium has: after a failure to write back, the page cache goes on
+/// showing what never reached it, as if it had.
+pub fn drop_cache(path: &Path) -> std::io::Result<()> {
+    // A handle of its own: what went wrong before is not told to those that come.
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    if let Err(error) = file.sync_data() {
+        tracing::warn!(%error, "{}: not all that was written earlier has reached the medium", path.display());
+    }
+    let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
+    Ok(())
 }
 
 /// Makes the name of a file that was just made durable, and that of its folder, which may be as new: else a loss of power

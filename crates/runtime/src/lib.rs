@@ -1,6 +1,7 @@
 //! What surrounds the cores in a daemon: sockets, timers, block files, the real clock. No core knows tokio.
 #![forbid(unsafe_code)]
 
+mod contain;
 mod device;
 mod lanes;
 mod local;
@@ -13,7 +14,8 @@ pub mod session;
 #[cfg(feature = "test-medium")]
 mod twin;
 
-pub use device::{FileDevice, keep_name};
+pub use contain::{contained, contained_async, end_on_other_panics};
+pub use device::{FileDevice, drop_cache, keep_name};
 pub use local::{Asked, LocalHandler, LocalSocket};
 pub use numa::{HostFiles, NumaPlace, NumaWish};
 pub use outside::{Clock, OsEntropy};

@@ -8,8 +8,13 @@
 //! 2. An input in the inbox is applied by a thread that is inside `submit`: the one that fails to get the core leaves its
 //!    input to the holder, and the holder looks into the inbox again after letting the core go.
 //! 3. `Machine::apply` never runs twice at the same time.
+//! 4. A machine that panicked, or that was ended, is dropped by the thread that holds it, and sees no further input.
 
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use crate::contain::contained;
 
 /// A synchronous state machine with everything it needs to carry out its effects.
 pub trait Machine: Send {
@@ -19,23 +24,46 @@ pub trait Machine: Send {
     fn apply(&mut self, inputs: &mut Vec<Self::Input>);
 }
 
+/// Hears how a machine panicked, while the machine is still held: nobody has seen what it left behind.
+type OnPanic = Box<dyn Fn(String) + Send + Sync>;
+
 /// Owns a machine and its inbox.
-#[derive(Debug)]
 pub struct Owner<M: Machine> {
     inbox: Mutex<Vec<M::Input>>,
     machine: Mutex<Slot<M>>,
+    ended: AtomicBool,
+    /// `None`: panics go on to whoever submitted.
+    on_panic: Option<OnPanic>,
 }
 
-#[derive(Debug)]
 struct Slot<M: Machine> {
-    machine: M,
+    /// `None` once it has ended.
+    machine: Option<M>,
     /// Swapped with the inbox, so that neither vector is allocated again in steady state.
     batch: Vec<M::Input>,
 }
 
 impl<M: Machine> Owner<M> {
     pub fn new(machine: M) -> Self {
-        Self { inbox: Mutex::new(Vec::new()), machine: Mutex::new(Slot { machine, batch: Vec::new() }) }
+        let slot = Slot { machine: Some(machine), batch: Vec::new() };
+        Self {
+            inbox: Mutex::new(Vec::new()),
+            machine: Mutex::new(slot),
+            ended: AtomicBool::new(false),
+            on_panic: None,
+        }
+    }
+
+    /// Owns a machine whose panics end it alone. `on_panic` is called on the thread that had the machine, before any other
+    /// thread gets it; it must not wait for the machine.
+    pub fn contained(machine: M, on_panic: impl Fn(String) + Send + Sync + 'static) -> Self {
+        Self { on_panic: Some(Box::new(on_panic)), ..Self::new(machine) }
+    }
+
+    /// Ends the machine: at once when it is free, else when the batch that it is at is through. May be called from within it.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+        self.run();
     }
 
     /// Hands in one input; it may be applied on this thread before the call returns, or on another one.
@@ -53,15 +81,28 @@ impl<M: Machine> Owner<M> {
         self.run();
     }
 
-    /// Runs `body` with the machine, waiting for it; for queries and shutdown, not for the data path.
-    pub fn with<T>(&self, body: impl FnOnce(&mut M) -> T) -> T {
+    /// Runs `body` with the machine, waiting for it; for queries and shutdown, not for the data path. `None` when the machine
+    /// has ended.
+    pub fn with<T>(&self, body: impl FnOnce(&mut M) -> T) -> Option<T> {
         let result = {
             let mut slot = lock(&self.machine);
-            body(&mut slot.machine)
+            let machine = slot.machine.as_mut().filter(|_| !self.ended.load(Ordering::SeqCst));
+            machine.and_then(|machine| self.guarded(|| body(machine)))
         };
         // Inputs that came meanwhile found the core taken.
         self.run();
         result
+    }
+
+    /// Calls into the machine; `None` when that panicked, and the machine has ended.
+    fn guarded<T>(&self, call: impl FnOnce() -> T) -> Option<T> {
+        let Some(on_panic) = &self.on_panic else { return Some(call()) };
+        contained(call)
+            .inspect_err(|how| {
+                self.ended.store(true, Ordering::SeqCst);
+                on_panic(how.clone());
+            })
+            .ok()
     }
 
     fn run(&self) {
@@ -75,17 +116,34 @@ impl<M: Machine> Owner<M> {
                 let Slot { machine, batch } = &mut *slot;
                 loop {
                     std::mem::swap(&mut *lock(&self.inbox), batch);
-                    if batch.is_empty() {
+                    if self.ended.load(Ordering::SeqCst) {
+                        batch.clear();
+                        let old = machine.take();
+                        // What it left may not be fit to be dropped in order.
+                        let _ = contained(|| drop(old));
                         break;
                     }
-                    machine.apply(batch);
+                    let Some(machine) = machine.as_mut().filter(|_| !batch.is_empty()) else { break };
+                    let _ = self.guarded(|| machine.apply(batch));
                     batch.clear();
                 }
             }
-            if lock(&self.inbox).is_empty() {
+            let more = !lock(&self.inbox).is_empty();
+            if !more && !(self.ended.load(Ordering::SeqCst) && self.has_machine()) {
                 return;
             }
         }
+    }
+
+    /// Whether one is still there that nobody holds.
+    fn has_machine(&self) -> bool {
+        self.machine.try_lock().is_ok_and(|slot| slot.machine.is_some())
+    }
+}
+
+impl<M: Machine> fmt::Debug for Owner<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owner").field("ended", &self.ended).finish_non_exhaustive()
     }
 }
 
@@ -128,10 +186,68 @@ mod tests {
         for t in threads {
             t.join().expect("no panic");
         }
-        let seen = owner.with(|r| std::mem::take(&mut r.seen));
+        let seen = owner.with(|r| std::mem::take(&mut r.seen)).expect("it did not end");
         assert_eq!(seen.len(), 40_000);
         for t in 0..4 {
             assert!(seen.iter().filter(|(who, _)| *who == t).map(|(_, i)| *i).eq(0..10_000));
         }
+    }
+    /// Adds what it is given, unless it is 0.
+    struct Adder {
+        sum: usize,
+        dropped: Arc<AtomicBool>,
+    }
+
+    impl Machine for Adder {
+        type Input = usize;
+        fn apply(&mut self, inputs: &mut Vec<usize>) {
+            for input in inputs.drain(..) {
+                assert!(input != 0, "nothing to add to {}", self.sum);
+                self.sum += input;
+            }
+        }
+    }
+
+    impl Drop for Adder {
+        fn drop(&mut self) {
+            self.dropped.store(true, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_machine_that_panics_is_dropped_and_its_owner_hears_how() {
+        let (dropped, how) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let heard = Arc::clone(&how);
+        let (alive, adder) = (Arc::clone(&dropped), Adder { sum: 0, dropped: Arc::clone(&dropped) });
+        let owner = Owner::contained(adder, move |text| {
+            assert!(!alive.load(Ordering::SeqCst), "it is told before the machine goes");
+            lock(&heard).push(text);
+        });
+        owner.submit(3);
+        assert_eq!(owner.with(|m| m.sum), Some(3));
+        owner.submit_all(&mut vec![4, 0, 5]);
+        assert!(dropped.load(Ordering::SeqCst));
+        owner.submit(0);
+        assert_eq!(owner.with(|m| m.sum), None);
+        assert_eq!(lock(&how).len(), 1);
+        assert!(lock(&how)[0].ends_with("nothing to add to 7"), "{how:?}");
+    }
+
+    #[test]
+    fn a_machine_that_is_ended_is_dropped_also_by_a_panic_of_a_query_or_from_within() {
+        let new = || {
+            let dropped = Arc::new(AtomicBool::new(false));
+            let owner = Owner::contained(Adder { sum: 0, dropped: Arc::clone(&dropped) }, |_| {});
+            (owner, dropped)
+        };
+        let (owner, dropped) = new();
+        owner.end();
+        assert!(dropped.load(Ordering::SeqCst));
+        let (owner, dropped) = new();
+        assert_eq!(owner.with(|_| panic!("a bad question")), None::<()>);
+        assert!(dropped.load(Ordering::SeqCst));
+        let (owner, dropped) = new();
+        assert_eq!(owner.with(|_| owner.end()), Some(()), "it is held meanwhile");
+        assert!(dropped.load(Ordering::SeqCst));
     }
 }

@@ -103,6 +103,9 @@ fn clients(root: &Path) -> Result<()> {
         cargo(root, &[&["run"][..], &with_faults, &["--", "up", "--help"]].concat())
     })?;
     proofs(root)?;
+    step("faults in real processes", || {
+        cargo(root, &["test", "--package", "loligo", "--features", "test-medium", "--test", "faults"])
+    })?;
     step("clients", || clients_test(root, "loligo", "clients"))?;
     step("block images", || clients_test(root, "loligo", "block"))?;
     step("the client library", || clients_test(root, "rados", "cluster"))?;

@@ -1,0 +1,116 @@
+//! Why a daemon ended by itself, and whether it may come back.
+
+use std::fmt;
+
+use tokio::sync::watch;
+
+/// A daemon's end that nobody asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub why: String,
+    /// Whether it may work when it is started again, from what the medium has: after an EIO or a panic, not with a key that
+    /// the monitors refuse.
+    pub may_pass: bool,
+}
+
+impl Failure {
+    pub fn passing(why: impl Into<String>) -> Self {
+        Self { why: why.into(), may_pass: true }
+    }
+
+    pub fn lasting(why: impl Into<String>) -> Self {
+        Self { why: why.into(), may_pass: false }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+/// What a start cannot get past by being tried again, as an error.
+#[derive(Debug)]
+pub struct Lasting(pub String);
+
+impl fmt::Display for Lasting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Lasting {}
+
+/// Of a daemon that could not be started.
+impl From<&anyhow::Error> for Failure {
+    fn from(error: &anyhow::Error) -> Self {
+        let is_missing = |e: &std::io::Error| e.kind() == std::io::ErrorKind::NotFound;
+        let lasts = error.chain().any(|cause| {
+            cause.is::<Lasting>()
+                || cause.downcast_ref::<std::io::Error>().is_some_and(is_missing)
+                || matches!(
+                    cause.downcast_ref::<store::StoreError>(),
+                    Some(store::StoreError::Foreign(_) | store::StoreError::Newer { .. })
+                )
+        });
+        Self { why: format!("{error:#}"), may_pass: !lasts }
+    }
+}
+
+/// Where a daemon's end is told. The first one counts.
+#[derive(Debug)]
+pub(crate) struct EndOf<T>(watch::Sender<Option<T>>);
+
+impl<T: Clone> EndOf<T> {
+    pub fn new() -> Self {
+        Self(watch::Sender::new(None))
+    }
+
+    pub fn tell(&self, end: T) {
+        self.0.send_if_modified(|known| known.is_none() && known.replace(end).is_none());
+    }
+
+    pub async fn heard(&self) -> T {
+        if let Ok(end) = self.0.subscribe().wait_for(Option::is_some).await {
+            if let Some(end) = end.clone() {
+                return end;
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn a_start_is_tried_again_where_that_may_help() {
+        let io = |kind| anyhow::Error::from(std::io::Error::from(kind)).context("cannot open block");
+        let store = |e: store::StoreError| anyhow::Error::from(e).context("the store cannot be opened");
+        let eio = store::DeviceError::Io { op: store::DeviceOp::Read, offset: 0, len: 0, errno: 5 };
+        let lasting =
+            Err::<(), _>(Lasting("another cluster's".into())).context("osd.0").expect_err("an error");
+        for (error, may_pass) in [
+            (io(std::io::ErrorKind::NotFound), false),
+            (io(std::io::ErrorKind::Other), true),
+            (store(store::StoreError::Foreign(store::Foreign::NotAStore)), false),
+            (store(eio.into()), true),
+            (lasting, false),
+            (anyhow::anyhow!("the port is in use"), true),
+        ] {
+            let failure = Failure::from(&error);
+            assert_eq!(failure, Failure { why: format!("{error:#}"), may_pass });
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_end_counts() {
+        let end = EndOf::new();
+        end.tell(1);
+        end.tell(2);
+        assert_eq!(end.heard().await, 1);
+    }
+}
