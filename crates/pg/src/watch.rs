@@ -6,14 +6,23 @@ pub use table::{NewNotify, WatchKey, Watches};
 
 use std::time::Duration;
 
-use messages::osd::{Op, watch_op};
-use types::{ConnId, HObject};
+use bytes::Bytes;
+use messages::osd::{Op, OpCode, watch_op};
+use types::{ConnId, Errno, HObject};
 
 use crate::OsdCore;
 use crate::exec::Effect;
 use crate::object::WatchInfo;
+use crate::osd::account::{Charge, Held};
 use crate::osd::shared::Shared;
 use crate::pg::{ClientOp, Pg};
+
+/// Notifies of one connection that may wait for watchers, and the bytes of their payloads.
+const NOTIFIES: Held = Held { ops: 1024, bytes: 16 << 20 };
+/// The same of all connections of one entity.
+const NOTIFIES_OF_ENTITY: Held = Held { ops: 16 << 10, bytes: 64 << 20 };
+/// Bytes that one request may have sent to watchers.
+const MAX_FAN_OUT_BYTES: u64 = 64 << 20;
 
 /// Carries out one effect of a request that has run (a write: is durable).
 pub(crate) fn apply(pg: &mut Pg, op: &ClientOp, effect: &Effect, cx: &mut Shared) {
@@ -42,15 +51,37 @@ pub(crate) fn apply(pg: &mut Pg, op: &ClientOp, effect: &Effect, cx: &mut Shared
                 notifier: op.name.num as u64,
                 cookie: *cookie,
                 timeout: seconds(*timeout_s),
-                payload: payload.clone(),
+                // A copy: what came would keep the whole message in memory.
+                payload: Bytes::copy_from_slice(payload),
                 user_version: *user_version,
             };
-            pg.watches.notify(now, &object, n, &mut cx.out);
+            let account = cx.sessions.get(&op.conn).map(|s| &s.account);
+            let charge = account.map(|a| Charge::new(&a.notifies, &a.of_entity, payload.len() as u64));
+            pg.watches.notify(now, &object, n, charge, &mut cx.out);
         }
         Effect::NotifyAck { notify_id, cookie, reply } => {
             pg.watches.ack(&object, op.name, *cookie, *notify_id, reply, &mut cx.out);
         }
     }
+}
+
+/// Whether the client may have so many notifies wait for watchers, and send so much to them: payloads stay until all watchers
+/// have answered, and go to each of them.
+pub(crate) fn may_notify(pg: &Pg, op: &ClientOp, cx: &Shared) -> Result<(), Errno> {
+    let mut more = Held::default();
+    for o in op.msg.ops.iter().filter(|o| o.code == OpCode::NOTIFY) {
+        more = more.plus(Held { ops: 1, bytes: o.indata.len() as u64 });
+    }
+    let Some(session) = cx.sessions.get(&op.conn).filter(|_| more.ops > 0) else { return Ok(()) };
+    let exceeds = |held: Held, most: Held| held.ops > most.ops || held.bytes > most.bytes;
+    let watchers = pg.watches.count(&op.msg.object.head()) as u64;
+    if exceeds(more, NOTIFIES) || more.bytes.saturating_mul(watchers) > MAX_FAN_OUT_BYTES {
+        return Err(Errno::E2BIG);
+    }
+    let account = &session.account;
+    let full = exceeds(account.notifies.held().plus(more), NOTIFIES)
+        || exceeds(account.of_entity.held().plus(more), NOTIFIES_OF_ENTITY);
+    if full { Err(Errno::EBUSY) } else { Ok(()) }
 }
 
 /// A connection is gone: its watches begin to time out.

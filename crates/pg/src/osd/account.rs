@@ -5,11 +5,11 @@
 //!
 //! Invariant: an account's sums are those of the charges on it that live.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use types::ConnId;
+use types::{AuthName, ConnId};
 
 /// Requests and the bytes of memory that they hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,27 +42,28 @@ impl Account {
 }
 
 /// One request's part of its client's account and of the whole.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Charge {
     of: Arc<Account>,
     all: Arc<Account>,
+    ops: u64,
     pub bytes: u64,
 }
 
 impl Charge {
-    fn new(of: &Arc<Account>, all: &Arc<Account>, bytes: u64) -> Self {
+    pub fn new(of: &Arc<Account>, all: &Arc<Account>, bytes: u64) -> Self {
         for account in [of, all] {
             account.ops.fetch_add(1, Ordering::Relaxed);
             account.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
-        Self { of: Arc::clone(of), all: Arc::clone(all), bytes }
+        Self { of: Arc::clone(of), all: Arc::clone(all), ops: 1, bytes }
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
         for account in [&self.of, &self.all] {
-            account.ops.fetch_sub(1, Ordering::Relaxed);
+            account.ops.fetch_sub(self.ops, Ordering::Relaxed);
             account.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         }
     }
@@ -75,6 +76,9 @@ pub(crate) struct ClientAccount {
     pub running: Arc<Account>,
     /// Requests that wait for a map.
     pub parked: Arc<Account>,
+    /// Notifies that wait for watchers; and those of all connections of the same entity.
+    pub notifies: Arc<Account>,
+    pub of_entity: Arc<Account>,
     /// Nothing is read from it for now.
     pub is_held: bool,
 }
@@ -84,11 +88,18 @@ pub(crate) struct ClientAccount {
 pub(crate) struct Clients {
     running: Arc<Account>,
     parked: Arc<Account>,
+    /// What all connections of an entity have in notifies. Entities are those that the monitors gave a key.
+    entities: BTreeMap<AuthName, Arc<Account>>,
     /// Connections that may have requests here, or are held.
     pub active: BTreeSet<ConnId>,
 }
 
 impl Clients {
+    /// The account of an entity, for another of its connections.
+    pub fn of_entity(&mut self, name: &AuthName) -> Arc<Account> {
+        Arc::clone(self.entities.entry(name.clone()).or_default())
+    }
+
     /// A request of the connection goes to its PG.
     pub fn run(&mut self, conn: ConnId, client: &ClientAccount, bytes: u64) -> Charge {
         if client.running.held().ops == 0 {

@@ -248,7 +248,10 @@ impl OsdCore {
         match input {
             Input::Connected { conn, peer } => match self.shared.sessions.get_mut(&conn) {
                 Some(session) => session.peer = peer,
-                None => drop(self.shared.sessions.insert(conn, Session::new(peer))),
+                None => {
+                    let of_entity = self.clients.of_entity(&peer.auth_name);
+                    self.shared.sessions.insert(conn, Session::new(peer, of_entity));
+                }
             },
             Input::Disconnected { conn } => self.disconnected(conn),
             Input::Message { conn, tid, msg } => self.message(conn, tid, msg),

@@ -288,6 +288,7 @@ impl Pg {
                 return Err(Some(WRITE_TOO_BIG));
             }
         }
+        crate::watch::may_notify(self, op, cx)?;
         let listing = m.ops.iter().any(|o| o.code == messages::osd::OpCode::LIST_SNAPS);
         let others = m.ops.iter().any(|o| o.code != messages::osd::OpCode::LIST_SNAPS);
         let snapdir = m.object.snap == SnapId::SNAPDIR;

@@ -14,6 +14,7 @@
 //! 2. A notify that waits for nobody is over and not kept.
 //! 3. A watch without a connection has a deadline; so has one whose client pings.
 //! 4. An object without watches is not kept.
+//! 5. `reply_bytes` is the sum of a notify's replies, at most `MAX_REPLY_BYTES`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,14 +26,19 @@ use types::{ConnId, EntityAddr, EntityName, Epoch, Errno, HObject};
 
 use crate::Output;
 use crate::object::WatchInfo;
+use crate::osd::account::Charge;
 
 /// A watch of one object: the client's cookie, and the client.
 pub type WatchKey = (u64, EntityName);
 
 /// How long an expired watch waits for its removal to be written before it is tried again.
 const REMOVAL_RETRY: Duration = Duration::from_secs(5);
+/// Bytes of all watchers' replies to one notify; what comes then counts as an empty reply.
+const MAX_REPLY_BYTES: usize = 16 << 20;
+/// No notify lives longer, whatever its client wants: its payload and replies are kept so long.
+const MAX_NOTIFY_TIMEOUT: Duration = Duration::from_secs(300);
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 struct Watch {
     timeout: Duration,
     addr: EntityAddr,
@@ -46,7 +52,7 @@ struct Watch {
     notifies: BTreeSet<u64>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 struct Notify {
     object: HObject,
     /// The notifier: its connection, global id and cookie.
@@ -58,6 +64,9 @@ struct Notify {
     deadline: Duration,
     waiting: BTreeSet<WatchKey>,
     replies: BTreeMap<WatcherId, Bytes>,
+    reply_bytes: usize,
+    /// Its part of what its client has the OSD keep.
+    _charge: Option<Charge>,
 }
 
 /// What somebody wants to tell an object's watchers.
@@ -74,7 +83,7 @@ pub struct NewNotify {
 }
 
 /// See the module's invariants. Times are monotonic.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Default)]
 pub struct Watches {
     objects: BTreeMap<HObject, BTreeMap<WatchKey, Watch>>,
     notifies: BTreeMap<u64, Notify>,
@@ -171,11 +180,28 @@ impl Watches {
         }
     }
 
-    /// A connection is gone: its watches live on until their deadline.
+    /// How many watch an object.
+    pub fn count(&self, object: &HObject) -> usize {
+        self.objects.get(object).map_or(0, BTreeMap::len)
+    }
+
+    /// A connection is gone: its watches live on until their deadline, and its notifies end, for nobody hears of the outcome.
     pub fn disconnected(&mut self, now: Duration, conn: ConnId) {
+        self.end_notifies_of(conn);
         let watches = self.objects.values_mut().flat_map(BTreeMap::values_mut);
         for w in watches.filter(|w| w.conn == Some(conn)) {
             w.disconnect(now);
+        }
+    }
+
+    fn end_notifies_of(&mut self, conn: ConnId) {
+        let theirs = |(id, n): (&u64, &Notify)| (n.conn == conn).then(|| (*id, n.object.clone()));
+        let ended: Vec<(u64, HObject)> = self.notifies.iter().filter_map(theirs).collect();
+        for (id, object) in ended {
+            self.notifies.remove(&id);
+            for w in self.objects.get_mut(&object).into_iter().flat_map(BTreeMap::values_mut) {
+                w.notifies.remove(&id);
+            }
         }
     }
 
@@ -197,8 +223,17 @@ impl Watches {
         }
     }
 
-    /// Tells an object's watchers; without any the notifier hears of the end at once.
-    pub fn notify(&mut self, now: Duration, object: &HObject, n: NewNotify, out: &mut Vec<Output>) {
+    /// Tells an object's watchers; without any the notifier hears of the end at once. Without a charge there is no notifier any
+    /// more: the watchers are told, and nobody waits.
+    pub(crate) fn notify(
+        &mut self,
+        now: Duration,
+        object: &HObject,
+        n: NewNotify,
+        charge: Option<Charge>,
+        out: &mut Vec<Output>,
+    ) {
+        let is_waited_for = charge.is_some();
         let id = n.notify_id;
         let mut notify = Notify {
             object: object.clone(),
@@ -207,9 +242,11 @@ impl Watches {
             cookie: n.cookie,
             payload: n.payload,
             user_version: n.user_version,
-            deadline: now + n.timeout,
+            deadline: now + n.timeout.min(MAX_NOTIFY_TIMEOUT),
             waiting: BTreeSet::new(),
             replies: BTreeMap::new(),
+            reply_bytes: 0,
+            _charge: charge,
         };
         for (key, w) in self.objects.get_mut(object).into_iter().flatten() {
             if w.will_ping && w.last_ping + w.timeout < now {
@@ -224,7 +261,10 @@ impl Watches {
             }
         }
         self.notifies.insert(id, notify);
-        self.finish_if_over(id, out);
+        match is_waited_for {
+            true => self.finish_if_over(id, out),
+            false => self.end_notifies_of(n.conn),
+        }
     }
 
     /// A watcher has taken note. Without a cookie this counts for all its watches of the object.
@@ -247,7 +287,12 @@ impl Watches {
         let Some(n) = self.notifies.get_mut(&notify_id) else { return };
         for key in acked {
             n.waiting.remove(&key);
-            n.replies.insert((key.1.num as u64, key.0), reply.clone());
+            let fits = n.reply_bytes.saturating_add(reply.len()) <= MAX_REPLY_BYTES;
+            // A copy: what came would keep the whole message in memory.
+            let reply = if fits { Bytes::copy_from_slice(reply) } else { Bytes::new() };
+            n.reply_bytes += reply.len();
+            let before = n.replies.insert((key.1.num as u64, key.0), reply);
+            n.reply_bytes -= before.map_or(0, |b| b.len());
         }
         self.finish_if_over(notify_id, out);
     }
@@ -322,6 +367,8 @@ impl Watches {
     pub fn assert_invariants(&self) {
         for (id, n) in &self.notifies {
             assert!(!n.waiting.is_empty(), "2: notify {id} waits for nobody");
+            let bytes: usize = n.replies.values().map(Bytes::len).sum();
+            assert!(bytes == n.reply_bytes && bytes <= MAX_REPLY_BYTES, "5: notify {id} has {bytes}");
             for key in &n.waiting {
                 let w = self.objects.get(&n.object).and_then(|w| w.get(key));
                 assert!(w.is_some_and(|w| w.notifies.contains(id)), "1: notify {id} waits for {key:?}");
@@ -412,10 +459,10 @@ mod tests {
                 payload: "hey".into(),
                 user_version: 3,
             };
-            self.w.notify(at(s), &object(), n, &mut self.out);
+            self.w.notify(at(s), &object(), n, Some(Charge::default()), &mut self.out);
             self.w.assert_invariants();
         }
-        fn ack(&mut self, k: WatchKey, id: u64, reply: &'static str) {
+        fn ack(&mut self, k: WatchKey, id: u64, reply: impl Into<Bytes>) {
             self.w.ack(&object(), k.1, Some(k.0), id, &reply.into(), &mut self.out);
             self.w.assert_invariants();
         }
@@ -485,6 +532,52 @@ mod tests {
         assert_eq!(t.end(), (Errno::ETIMEDOUT.neg(), result));
         t.ack(key(2, 20), 7, "late");
         assert!(t.out.is_empty());
+    }
+
+    #[test]
+    fn replies_have_a_bound_and_no_notify_lives_for_ever() {
+        let mut t = T::default();
+        (1..=3).for_each(|cookie| t.connect(0, key(cookie, 10), cookie));
+        t.notify(1, 7, 1_000_000);
+        t.said();
+        t.ack(key(1, 10), 7, vec![1; MAX_REPLY_BYTES - 1]);
+        t.ack(key(2, 10), 7, "xy");
+        (0..=10).for_each(|i| t.w.ping(at(30 * i), &object(), &key(3, 10)));
+        t.tick(300);
+        assert!(t.out.iter().all(|o| !format!("{o:?}").contains("return_code: -110")));
+        t.out.clear();
+        t.tick(301);
+        let (code, result) = t.end();
+        let lengths: Vec<_> = result.replies.iter().map(|(who, reply)| (who.1, reply.len())).collect();
+        assert_eq!(code, Errno::ETIMEDOUT.neg());
+        assert_eq!((lengths, result.missed), (vec![(1, MAX_REPLY_BYTES - 1), (2, 0)], vec![(10, 3)]));
+    }
+
+    #[test]
+    fn a_notify_ends_with_its_notifier() {
+        let mut t = T::default();
+        t.connect(0, key(1, 10), 1);
+        t.notify(1, 7, 1000);
+        t.said();
+        t.w.disconnected(at(2), ConnId(99));
+        t.w.assert_invariants();
+        t.ack(key(1, 10), 7, "late");
+        assert!(t.out.is_empty());
+        // It left before its notify began: the watchers hear of it, and nobody waits.
+        let n = NewNotify {
+            notify_id: 8,
+            conn: ConnId(99),
+            notifier: 4999,
+            cookie: 55,
+            timeout: at(30),
+            payload: Bytes::new(),
+            user_version: 3,
+        };
+        t.w.notify(at(3), &object(), n, None, &mut t.out);
+        assert_eq!(t.said(), [(1, watch_event::NOTIFY, 1, 8)]);
+        t.w.assert_invariants();
+        t.w.remove(&object(), &key(1, 10), false, &mut t.out);
+        assert!(t.w.is_empty() && t.out.is_empty());
     }
 
     #[test]

@@ -188,6 +188,33 @@ fn clients_take_turns_when_there_is_much_to_do() {
     assert_eq!(order, (10..20).collect::<Vec<_>>());
 }
 
+#[test]
+fn what_notifies_hold_has_a_bound_and_goes_with_the_notifier() {
+    let (mut s, pool) = cluster(OsdConfig::default());
+    s.connect(ONE, |_| {});
+    s.connect(TWO, |_| {});
+    let watch = Op::Watch { cookie: 1, op: messages::osd::watch_op::WATCH, generation: 0, timeout_s: 600 };
+    let m = request(&s, pool, "o", vec![Op::Create.into(), watch.into()]);
+    assert_eq!(ask(&mut s, TWO, 1, &m).0, 0);
+    let notify = |bytes: usize| {
+        let payload = Bytes::from(vec![1; bytes]);
+        OsdOp::from(Op::Notify { cookie: 9, timeout_s: u32::MAX, payload })
+    };
+    let large = request(&s, pool, "o", vec![notify(7 << 20)]);
+    for (tid, result) in [(1, 0), (2, 0), (3, Errno::EBUSY.neg())] {
+        assert_eq!(ask(&mut s, ONE, tid, &large).0, result, "{tid}");
+    }
+    let too_large = request(&s, pool, "o", vec![notify(17 << 20)]);
+    assert_eq!(ask(&mut s, ONE, 4, &too_large).0, Errno::E2BIG.neg());
+    let small = request(&s, pool, "o", vec![notify(10)]);
+    assert_eq!(ask(&mut s, TWO, 5, &small).0, 0, "another client");
+    s.input(0, Input::Disconnected { conn: ConnId(ONE as u64) });
+    s.connect(ONE, |_| {});
+    assert_eq!(ask(&mut s, ONE, 6, &large).0, 0);
+    let many = request(&s, pool, "o", vec![notify(1); 1025]);
+    assert_eq!(ask(&mut s, ONE, 7, &many).0, Errno::E2BIG.neg());
+}
+
 /// The number of a request that ran is somebody else's.
 #[test]
 fn a_client_names_no_request_of_another() {
