@@ -4,7 +4,7 @@
 //! 1. `items` and `by_version` are two views of the same set.
 //! 2. An item's `need` is above its `have`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use types::{Eversion, HObject};
 
@@ -25,8 +25,8 @@ codec::wire_plain!(MissingItem { need, have });
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Missing {
     items: BTreeMap<HObject, MissingItem>,
-    /// The order in which recovery takes them.
-    by_version: BTreeMap<Eversion, HObject>,
+    /// The order in which recovery takes them. After PGs were merged, objects may need equal versions.
+    by_version: BTreeSet<(Eversion, HObject)>,
 }
 
 impl Missing {
@@ -56,24 +56,22 @@ impl Missing {
     }
     /// In the order of the needed versions.
     pub fn by_version(&self) -> impl Iterator<Item = (&Eversion, &HObject)> {
-        self.by_version.iter()
+        self.by_version.iter().map(|(need, o)| (need, o))
     }
     /// Everything below this version is there.
     pub fn first_need(&self) -> Option<Eversion> {
-        self.by_version.keys().next().copied()
+        self.by_version.first().map(|(need, _)| *need)
     }
 
     pub fn insert(&mut self, o: HObject, item: MissingItem) {
         self.remove(&o);
-        self.by_version.insert(item.need, o.clone());
+        self.by_version.insert((item.need, o.clone()));
         self.items.insert(o, item);
     }
 
     pub fn remove(&mut self, o: &HObject) -> Option<MissingItem> {
-        let item = self.items.remove(o)?;
-        if self.by_version.get(&item.need) == Some(o) {
-            self.by_version.remove(&item.need);
-        }
+        let (o, item) = self.items.remove_entry(o)?;
+        self.by_version.remove(&(item.need, o));
         Some(item)
     }
 
@@ -110,8 +108,30 @@ impl Missing {
     pub fn assert_invariants(&self) {
         assert_eq!(self.items.len(), self.by_version.len(), "1: sizes differ");
         for (o, i) in &self.items {
-            assert_eq!(self.by_version.get(&i.need), Some(o), "1: {o}");
+            assert!(self.by_version.contains(&(i.need, o.clone())), "1: {o}");
             assert!(i.need > i.have, "2: {o} needs {} and has {}", i.need, i.have);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::Epoch;
+
+    use super::*;
+
+    #[test]
+    fn objects_of_merged_pgs_may_need_equal_versions() {
+        let object = |name: &str| HObject { name: name.into(), ..HObject::min() };
+        let need = Eversion::new(Epoch(3), 5);
+        let item = MissingItem { need, have: Eversion::ZERO };
+        let mut m = Missing::from_items([(object("a"), item), (object("b"), item)]);
+        m.assert_invariants();
+        assert_eq!(m.by_version().collect::<Vec<_>>(), [(&need, &object("a")), (&need, &object("b"))]);
+        assert_eq!(m.remove(&object("b")), Some(item));
+        m.assert_invariants();
+        assert_eq!(m.first_need(), Some(need));
+        assert_eq!(m.remove(&object("a")), Some(item));
+        assert_eq!((m.first_need(), m.remove(&object("a"))), (None, None));
     }
 }
