@@ -126,6 +126,7 @@ impl Pg {
         persist::put_past(&mut txn, self.id, &self.past);
         self.primary_interval = interval;
         self.phase = Phase::Replica;
+        self.tell_damaged_again(cx);
         self.activations += 1;
         self.submit(txn, PgDone::Activated(self.activations), cx);
     }
@@ -189,6 +190,7 @@ impl Pg {
             self.reconsider_waiting(cx);
         }
         self.find_unfound(cx);
+        self.repeat_repairs(cx);
         self.continue_recovery(cx);
     }
 

@@ -164,6 +164,8 @@ pub(crate) struct Pg {
     pub unfound: BTreeSet<HObject>,
     /// Primary only: damaged objects of members, to be sent when no write is under way.
     pub damaged: BTreeSet<(HObject, i32)>,
+    /// Member only: damaged objects here that the primary has not sent yet.
+    pub lost_here: BTreeSet<HObject>,
     /// Objects that cannot be recovered now, as the cluster log was told.
     pub lamented: BTreeSet<HObject>,
     /// Primary only: unfound objects whose older version is being fetched to take their place.
@@ -225,6 +227,7 @@ impl Pg {
             batch: Batch::default(),
             unfound: BTreeSet::new(),
             damaged: BTreeSet::new(),
+            lost_here: BTreeSet::new(),
             lamented: BTreeSet::new(),
             reverting: BTreeMap::new(),
             blocked_by: Vec::new(),

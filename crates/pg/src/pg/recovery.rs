@@ -395,6 +395,9 @@ impl Pg {
             Ok(_) => {
                 self.primary_interval = reply;
                 pushes.iter().for_each(|push| self.note_piece(push));
+                pushes.iter().filter(|p| p.next.is_none()).for_each(|p| {
+                    self.lost_here.remove(&p.object.0);
+                });
                 self.use_place(pushes.iter().map(ObjectPush::bytes).sum(), cx);
                 let lost = cx.store.take_lost();
                 self.tell_damaged(lost, cx);

@@ -18,6 +18,9 @@ use crate::object::stored_version;
 use crate::osd::shared::Shared;
 use crate::peer::PgBody;
 
+/// Reports of damage that are kept; more are found by the next deep scrub.
+const MAX_REPORTS: usize = 4_096;
+
 /// The object whose data is damaged, when that is what the error says.
 pub(super) fn damaged_object(e: &StoreError) -> Option<HObject> {
     match e {
@@ -72,8 +75,11 @@ impl Pg {
     }
 
     /// Member: blocks of these objects were lost when a write was applied.
-    pub(super) fn tell_damaged(&self, lost: Vec<ObjectKey>, cx: &mut Shared) {
+    pub(super) fn tell_damaged(&mut self, lost: Vec<ObjectKey>, cx: &mut Shared) {
         for key in lost {
+            if self.lost_here.len() < MAX_REPORTS {
+                self.lost_here.insert(key.object.clone());
+            }
             let text = format!("pg {} object {} is damaged here; the primary sends it", self.id, key.object);
             cx.cluster_log(LogLevel::Error, text);
             let body = PgBody::Damaged { object: key.object };
@@ -81,13 +87,25 @@ impl Pg {
         }
     }
 
-    /// Primary: a member's copy of the object is damaged.
+    /// Member, activated anew: the primary may not have heard of what is damaged here, or may be another one.
+    pub(super) fn tell_damaged_again(&mut self, cx: &mut Shared) {
+        self.lost_here.retain(|o| stored_version(&mut cx.store, o).is_ok_and(|v| v != Eversion::ZERO));
+        for object in self.lost_here.iter().filter(|o| !self.missing.contains(o)) {
+            let body = PgBody::Damaged { object: object.clone() };
+            cx.send_pg(self.primary(), self.id, self.primary_interval, body);
+        }
+    }
+
+    /// Primary: a member's copy of the object is damaged. What cannot be mended now waits.
     pub fn handle_damaged(&mut self, from: i32, object: HObject, cx: &mut Shared) {
-        if self.phase != Phase::Active {
+        if !self.is_primary(cx) {
             return;
         }
-        if self.writes.lock(&object.head()).is_some() || self.recovering.contains_key(&object) {
-            self.damaged.insert((object, from));
+        let busy = self.writes.lock(&object.head()).is_some() || self.recovering.contains_key(&object);
+        if busy || self.phase != Phase::Active {
+            if self.damaged.len() < MAX_REPORTS {
+                self.damaged.insert((object, from));
+            }
             return;
         }
         let need = stored_version(&mut cx.store, &object).unwrap_or(Eversion::ZERO);

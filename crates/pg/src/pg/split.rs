@@ -37,6 +37,8 @@ impl Pg {
         let lacking = self.missing.iter().count() + usize::from(self.info.is_incomplete());
         self.info.sums.uncounted += lacking as i64;
         let missing = self.missing.split_off(moves);
+        let (theirs, ours) = std::mem::take(&mut self.lost_here).into_iter().partition(moves);
+        self.lost_here = ours;
         let mut sums = sums_of_range(id, &from, &until, store)?;
         subtract(&mut self.info.sums, &sums);
         sums.uncounted = self.info.sums.uncounted;
@@ -48,6 +50,7 @@ impl Pg {
         }
         let mut pg = Pg::new(id, info, self.past.clone(), log, missing);
         pg.key = self.key.clone();
+        pg.lost_here = theirs;
         pg.save_after_split(txn);
         Ok(pg)
     }

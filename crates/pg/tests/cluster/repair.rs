@@ -47,6 +47,37 @@ pub fn primary(s: &Sim, pool: PoolId) -> i32 {
     s.mon.map.pg_to_up_acting(types::PgId::new(pool, 0)).acting_primary
 }
 
+/// The report that a member's object is damaged comes to nobody: the member repeats it when the PG starts again.
+#[test]
+fn a_lost_report_of_damage_is_repeated() {
+    for seed in 1..4 {
+        let (mut s, pool) = cluster(seed, 3);
+        let (map, first) = (s.mon.map.clone(), primary(&s, pool));
+        let member = (0..3).find(|o| *o != first).expect("another");
+        flip(&mut s, member, 2);
+        s.client.patch(&map, pool, "o2", 15 * 4096 + 100, &[1; 9]);
+        let is_report = |m: &messages::Message| {
+            pg::OsdCore::describe_message(m).is_some_and(|text| text.contains("Damaged {"))
+        };
+        s.until("reported", |s| s.links.get(&(member, first)).is_some_and(|q| q.iter().any(is_report)));
+        s.links.remove(&(member, first));
+        // The session is lost; or the primary is too, and has forgotten everything.
+        match seed {
+            1 => s.input(member, pg::Input::OsdReset { osd: types::OsdId(first) }),
+            _ => s.restart(first),
+        }
+        s.until("written", |s| s.client.is_idle());
+        s.settle();
+        for _ in 0..6 {
+            s.tick(std::time::Duration::from_millis(600));
+            s.run(300);
+        }
+        s.settle();
+        // This reads all copies.
+        s.check_copies();
+    }
+}
+
 #[test]
 fn a_damaged_object_is_read_from_another_copy_and_made_good() {
     for seed in 1..4 {
