@@ -249,6 +249,7 @@ impl Monitor {
             Message::Auth(m) => self.auth_renewal(now, conn, tid, &m, out),
             Message::MonGetMap(_) => self.send_monmap(conn, tid, out),
             Message::MonSubscribe(m) => self.subscribe(now, conn, &m, out),
+            Message::MonGetOsdMap(m) => self.get_osdmaps(conn, tid, &m, out),
             Message::GetConfig(m) => self.get_config(conn, tid, &m, out),
             Message::Command(m) => self.tell(now, conn, tid, &m, out),
             Message::Ping(_) => self.pong(now, conn, tid, out),

@@ -3,6 +3,7 @@
 mod common;
 
 use cephx::{AuthClient, CryptoKey};
+use codec::Decode;
 use common::{FSID, World, addr, at, genesis, settings};
 use messages::Message;
 use messages::mon::{MMonCommand, MMonGetVersion, MMonSubscribe, SubscribeItem};
@@ -118,6 +119,33 @@ fn the_right_key_logs_in_and_the_wrong_one_does_not() {
             other => panic!("refused, not {other:?}"),
         }
     }
+}
+
+#[test]
+fn osd_maps_are_given_by_epoch() {
+    use messages::osd::MMonGetOsdMap;
+    let mut w = World::new();
+    w.admin();
+    common::boot_osd(&mut w, 0);
+    let osd = w.osd(0);
+    w.take();
+    let newest = w.mon.state().osdmap().clone();
+    let before = newest.epoch.prev();
+    let ask = MMonGetOsdMap { full_first: before, full_last: newest.epoch, ..MMonGetOsdMap::default() };
+    let ask = MMonGetOsdMap { inc_first: newest.epoch, inc_last: types::Epoch(u32::MAX), ..ask };
+    w.send(osd, ask);
+    let sent = w.sent(osd);
+    let [Message::OsdMap(m)] = sent.as_slice() else { panic!("maps, not {sent:?}") };
+    assert_eq!(m.full.keys().copied().collect::<Vec<_>>(), [before, newest.epoch]);
+    assert_eq!(m.incremental.keys().copied().collect::<Vec<_>>(), [newest.epoch]);
+    let map = maps::OsdMap::from_bytes(m.full[&newest.epoch].clone()).expect("a map");
+    assert_eq!((map.epoch, m.newest), (newest.epoch, newest.epoch));
+    // All of them would be more than one message takes.
+    let all = MMonGetOsdMap { full_last: types::Epoch(u32::MAX), ..MMonGetOsdMap::default() };
+    w.send(osd, all);
+    let sent = w.sent(osd);
+    let [Message::OsdMap(m)] = sent.as_slice() else { panic!("maps, not {sent:?}") };
+    assert!(!m.full.is_empty() && m.full.len() <= 40 && m.incremental.is_empty());
 }
 
 #[test]

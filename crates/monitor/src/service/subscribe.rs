@@ -15,6 +15,7 @@ use messages::mon::{
     MConfig, MFsMap, MFsMapUser, MKvData, MMgrMap, MMonMap, MMonSubscribe, MMonSubscribeAck, MOsdMap,
     MServiceMap,
 };
+use messages::osd::MMonGetOsdMap;
 use messages::payload::RestOfFront;
 use types::{AuthName, ConnId, EntityType, Epoch, Now};
 
@@ -212,6 +213,31 @@ impl Monitor {
                 return;
             }
         }
+    }
+
+    /// OSD maps of the asked epochs, as far as they are kept and go into one message. Source:
+    /// OSDMonitor::preprocess_get_osdmap.
+    pub(crate) fn get_osdmaps(&self, conn: ConnId, tid: u64, m: &MMonGetOsdMap, out: &mut Vec<Output>) {
+        if !self.sessions.get(&conn).is_some_and(|s| s.may("osd", Access::R)) {
+            return;
+        }
+        let osds = &self.state.osds;
+        let (mut full, mut incremental) = (BTreeMap::new(), BTreeMap::new());
+        let (mut left, mut bytes) = (EPOCHS_PER_MESSAGE, 0);
+        for (first, last, whole) in [(m.full_first, m.full_last, true), (m.inc_first, m.inc_last, false)] {
+            let mut at = first.max(osds.oldest());
+            while at <= last.min(osds.newest()) && left > 0 && bytes < BYTES_PER_MESSAGE {
+                let raw = if whole { osds.full(at) } else { osds.increment(at).cloned() };
+                if let Some(raw) = raw {
+                    bytes += raw.len();
+                    let maps = if whole { &mut full } else { &mut incremental };
+                    maps.insert(at, raw);
+                }
+                (at, left) = (at.next(), left - 1);
+            }
+        }
+        let msg = self.osdmap_message(incremental, full);
+        out.push(Output::Send { conn, tid, msg: msg.into() });
     }
 
     fn note_osd_epoch(&mut self, conn: ConnId, epoch: Epoch) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use codec::{Decode, Encode};
+use codec::Decode;
 use maps::{ApplyError, Incremental, OsdMap};
 use messages::mon::MOsdMap;
 use store::Txn;
@@ -72,29 +72,43 @@ impl OsdCore {
         if at.epoch > current {
             self.take_map(at, first > current.next(), m.oldest, txn, done);
         }
-        if self.shared.epoch() < m.newest && self.shared.epoch() < last {
-            // A damaged or missing epoch: ask for it again, whole if need be.
-            self.shared.send_mon(mon::subscribe(self.shared.epoch().next()));
+        self.ask_for_more(m, last);
+    }
+
+    /// A damaged or missing epoch is asked for again; whole when its increment leads elsewhere.
+    fn ask_for_more(&mut self, m: &MOsdMap, last: Epoch) {
+        let at = self.shared.epoch();
+        let whole_came = self.whole_map_wanted.take_if(|e| *e <= at).is_some();
+        match self.whole_map_wanted {
+            Some(wanted) if wanted <= last => self.shared.send_mon(mon::whole_osdmap(wanted)),
+            _ if at < m.newest && (at < last || whole_came) => {
+                self.shared.send_mon(mon::subscribe(at.next()));
+            }
+            _ => {}
         }
     }
 
     /// The map of epoch `e`, from the message and the map before; it goes into the transaction.
     fn read_map(&mut self, m: &MOsdMap, e: Epoch, before: &OsdMap, txn: &mut Txn) -> Option<OsdMap> {
         let increment = m.incremental.get(&e).filter(|_| before.epoch.next() == e);
-        if let Some(raw) = increment {
-            superblock::put_increment(txn, e, raw.clone());
-        }
         if let Some(raw) = m.full.get(&e) {
             match OsdMap::from_bytes(raw.clone()) {
                 Ok(map) if map.epoch == e => {
                     superblock::put_full_map(txn, e, raw.clone());
+                    let right = |inc: &Incremental| before.clone().apply_checked(inc).is_ok();
+                    if let Some(inc) =
+                        increment.filter(|i| Incremental::from_bytes((*i).clone()).is_ok_and(|i| right(&i)))
+                    {
+                        superblock::put_increment(txn, e, inc.clone());
+                    }
                     return Some(map);
                 }
                 Ok(map) => self.bad_map(e, &format!("it says {}", map.epoch)),
                 Err(error) => self.bad_map(e, &error.to_string()),
             }
         }
-        let inc = match Incremental::from_bytes(increment?.clone()) {
+        let increment = increment?;
+        let inc = match Incremental::from_bytes(increment.clone()) {
             Ok(inc) => inc,
             Err(error) => {
                 self.bad_map(e, &error.to_string());
@@ -102,19 +116,17 @@ impl OsdCore {
             }
         };
         let mut map = before.clone();
-        let encoded = match map.apply_checked(&inc) {
-            Err(ApplyError::Crc { actual, expected }) => {
-                self.bad_map(e, &format!("its checksum is {actual:#x}, the increment says {expected:#x}"));
-                map.apply(&inc).map(|()| map.to_bytes())
-            }
-            other => other,
-        };
-        match encoded {
+        match map.apply_checked(&inc) {
             Ok(raw) => {
+                superblock::put_increment(txn, e, increment.clone());
                 superblock::put_full_map(txn, e, raw);
                 Some(map)
             }
             Err(error) => {
+                if matches!(error, ApplyError::Crc { .. }) {
+                    // What comes out is not the map that the others have.
+                    self.whole_map_wanted = Some(e);
+                }
                 self.bad_map(e, &error.to_string());
                 None
             }

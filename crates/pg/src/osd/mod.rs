@@ -60,6 +60,8 @@ pub struct OsdCore {
     boot: Boot,
     /// Messages that name a map we do not have yet, in the order of their arrival.
     waiting_for_map: VecDeque<Waiting>,
+    /// An epoch whose increment led to another map than the monitors'.
+    whole_map_wanted: Option<Epoch>,
     /// OSDs that sent what does not decode: each is named in the log once.
     not_understood: BTreeSet<i32>,
     heartbeats: Heartbeats,
@@ -116,6 +118,7 @@ impl OsdCore {
             superblock,
             addrs,
             waiting_for_map: VecDeque::new(),
+            whole_map_wanted: None,
             not_understood: BTreeSet::new(),
             heartbeats: Heartbeats::default(),
             reports: report::Reports::default(),

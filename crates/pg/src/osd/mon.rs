@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use messages::mon::{MMonGetVersion, MMonSubscribe, SubscribeItem};
-use messages::osd::{MOsdAlive, MOsdFailure, MOsdMarkMeDead, MOsdPgTemp};
+use messages::osd::{MMonGetOsdMap, MOsdAlive, MOsdFailure, MOsdMarkMeDead, MOsdPgTemp};
 use messages::{Message, PaxosVersion};
 use types::{AddrVec, Epoch, Fsid, PgId};
 
@@ -11,6 +11,12 @@ use types::{AddrVec, Epoch, Fsid, PgId};
 pub(crate) fn subscribe(from: Epoch) -> Message {
     let what = BTreeMap::from([("osdmap".to_owned(), SubscribeItem { start: from.0.into(), flags: 0 })]);
     MMonSubscribe { what, hostname: String::new() }.into()
+}
+
+/// Asks for the whole map of an epoch. Source: OSD::request_full_map.
+pub(crate) fn whole_osdmap(e: Epoch) -> Message {
+    let version = PaxosVersion(e.0.into());
+    MMonGetOsdMap { version, full_first: e, full_last: e, ..MMonGetOsdMap::default() }.into()
 }
 
 /// Asks for the newest map's epoch.

@@ -346,7 +346,7 @@ fn beacons_tell_from_where_on_maps_are_needed() {
             s.mon.change(|inc, _| inc.new_flags = 0);
         }
         let newest = s.mon.map.epoch;
-        s.until("the newest map", |s| {
+        s.until("that map and the next", |s| {
             let living: Vec<i32> = (0..3).filter(|o| s.nodes[*o as usize].core.is_some()).collect();
             living.into_iter().all(|o| ask(s, o, json!({"prefix": "status"})).1["newest_map"] == newest.0)
         });
@@ -374,4 +374,29 @@ fn beacons_tell_from_where_on_maps_are_needed() {
     let told = beacons(&mut s);
     let least = told.iter().filter(|(pgs, _)| !pgs.is_empty()).map(|(_, clean)| *clean).max();
     assert!(least.is_some_and(|e| e.0 + 10 < newest.0), "{told:?} at {newest}");
+}
+
+/// An increment that leads to another map than the monitors have is not used, nor told to anybody: the whole map is.
+#[test]
+fn a_map_whose_checksum_is_wrong_is_replaced_by_the_monitors() {
+    let mut s = up(2, 8);
+    let pool = s.mon.create_pool(2, 1, 4);
+    s.settle();
+    s.mon.mark_out(1);
+    s.mon.spoil_newest();
+    s.mon.mark_in(1);
+    let wanted = s.mon.map.epoch;
+    let newest = |s: &Sim, osd: usize| s.nodes[osd].core.as_ref().unwrap().osdmap().epoch;
+    s.until("that map and the next", |s| (0..2).all(|osd| newest(s, osd) >= wanted));
+    s.settle();
+    // One may have got it from the other, which asked.
+    assert!(s.mon.whole_asked >= 1);
+    assert!(s.nodes.iter().any(|n| n.log.iter().any(|l| l.contains("bad OSD map"))));
+    for node in &s.nodes {
+        assert_eq!(node.core.as_ref().unwrap().osdmap().as_ref(), &s.mon.map);
+    }
+    let map = s.mon.map.clone();
+    s.client.write(&map, pool, "o", vec![1]);
+    s.settle();
+    s.check_copies();
 }

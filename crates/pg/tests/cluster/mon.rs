@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use codec::Encode;
+use codec::{Decode, Encode};
 use crush::{CrushMap, RuleMode};
 use maps::flags::{WEIGHT_IN, WEIGHT_OUT};
 use maps::{Incremental, OsdAddrs, OsdMap, Pool, PoolType};
@@ -25,6 +25,8 @@ pub struct Mon {
     oldest: Option<OsdMap>,
     /// All maps.
     past: BTreeMap<Epoch, OsdMap>,
+    /// How often a whole map was asked for.
+    pub whole_asked: usize,
     /// The next epoch that each subscriber gets.
     subscribers: BTreeMap<i32, Epoch>,
 }
@@ -55,6 +57,7 @@ impl Mon {
             oldest: None,
             past: BTreeMap::from([(map.epoch, map.clone())]),
             map,
+            whole_asked: 0,
             subscribers: BTreeMap::new(),
         };
         mon.change(|inc, map| {
@@ -75,6 +78,14 @@ impl Mon {
         self.unseen.push(map.clone());
         self.past.insert(map.epoch, map.clone());
         self.map = map;
+    }
+
+    /// The newest epoch's increment leads to another map than it should, and says so by its checksum.
+    pub fn spoil_newest(&mut self) {
+        let raw = self.incs.get_mut(&self.map.epoch).unwrap();
+        let mut inc = Incremental::from_bytes(raw.clone()).unwrap();
+        inc.set_weight(OsdId(0), 77);
+        *raw = inc.to_bytes();
     }
 
     /// Forgets the maps before this epoch; the real one does not before every PG was clean in it or later.
@@ -142,6 +153,15 @@ impl Mon {
                 if let Some(item) = m.what.get("osdmap") {
                     self.subscribers.insert(from, Epoch(item.start as u32));
                 }
+            }
+            Message::MonGetOsdMap(m) => {
+                self.whole_asked += 1;
+                let (oldest, newest) = (self.oldest(), self.map.epoch);
+                let full = self.past.range(m.full_first..=m.full_last);
+                let full = full.map(|(e, map)| (*e, map.to_bytes())).collect();
+                return vec![
+                    MOsdMap { fsid: FSID, incremental: BTreeMap::new(), full, oldest, newest }.into(),
+                ];
             }
             Message::MonGetVersion(m) => {
                 let version = self.map.epoch.0.into();
