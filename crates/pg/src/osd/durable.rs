@@ -32,6 +32,7 @@ impl OsdCore {
                         PgDone::RepOp(v) => {
                             acked.put(id, v);
                         }
+                        PgDone::Tell { osd, interval, body } => cx.send_pg(osd, id, interval, *body),
                         PgDone::Activated(nth) if nth == pg.activations => pg.activated(cx.whoami, 0, cx),
                         PgDone::Activated(_) => {}
                         PgDone::Pulled { from, objects } => pg.pulled(from, objects, cx),

@@ -46,6 +46,12 @@ pub(crate) enum Done {
 pub(crate) enum PgDone {
     /// The primary's own part of writes up to this version.
     Write(Eversion),
+    /// What a primary asked is told: it may count on all that it hears of.
+    Tell {
+        osd: i32,
+        interval: Epoch,
+        body: Box<PgBody>,
+    },
     /// A replica's part of the same.
     RepOp(Eversion),
     /// This copy's activation, the so many-th since it was loaded.
@@ -222,6 +228,22 @@ impl Shared {
             self.on_durable.push_back((seq, done));
         }
         Ok(seq)
+    }
+
+    /// Tells another OSD something of a PG when all that was submitted so far is durable, if the PG's interval is `now` then.
+    pub fn tell_when_durable(
+        &mut self,
+        osd: i32,
+        pgid: SpgId,
+        (now, interval): (Epoch, Epoch),
+        body: PgBody,
+    ) {
+        if self.store.submitted() == self.store.durable() && self.on_durable.is_empty() {
+            return self.send_pg(osd, pgid, interval, body);
+        }
+        let what = PgDone::Tell { osd, interval, body: Box::new(body) };
+        self.on_durable.push_back((self.store.submitted(), Done::Pg { id: pgid, interval: now, what }));
+        self.hurry();
     }
 
     /// Somebody waits for what was submitted.

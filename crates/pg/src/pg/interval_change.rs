@@ -2,7 +2,7 @@
 
 use maps::OsdMap;
 use store::Txn;
-use types::HObject;
+use types::{Epoch, HObject};
 
 use super::copy::Copying;
 use super::prior::Prior;
@@ -107,7 +107,13 @@ impl Pg {
     pub fn notify(&self, to: i32, cx: &mut Shared) {
         let owed = self.owed(cx);
         let body = PgBody::Notify { info: self.info.clone(), past: self.past.clone(), owed };
-        cx.send_pg(to, self.id, self.interval(), body);
+        self.tell_when_durable(to, self.interval(), body, cx);
+    }
+
+    /// Tells what is here when all of it is durable: a new primary takes a log entry for safe, and an object for not
+    /// missing, and a loss of power must not take back what it has built on.
+    pub(super) fn tell_when_durable(&self, osd: i32, interval: Epoch, body: PgBody, cx: &mut Shared) {
+        cx.tell_when_durable(osd, self.id, (self.interval(), interval), body);
     }
 
     /// A map came that did not begin a new interval: members we waited for may be gone or back, and what we asked the

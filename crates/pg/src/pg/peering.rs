@@ -271,7 +271,7 @@ impl Pg {
         let log = LogPart::since(&self.log, since);
         let missing = self.missing.iter().map(|(o, i)| (o.clone(), *i)).collect();
         let body = PgBody::Log { info: self.info.clone(), log, missing };
-        cx.send_pg(from, self.id, reply, body);
+        self.tell_when_durable(from, reply, body, cx);
     }
 
     /// Repeats what may have been lost with a session: every question may be asked twice.

@@ -74,6 +74,34 @@ fn a_lost_session_is_made_up_for() {
     }
 }
 
+/// A member tells a primary of what is durable alone: what it has not written yet may be lost with the power.
+#[test]
+fn what_is_not_durable_is_not_told() {
+    let (mut s, pool, primary, member) = cluster(11);
+    write(&mut s, pool, "a");
+    sent(&mut s, primary, member);
+    let durable = |s: &mut Sim| {
+        let store = s.nodes[member as usize].core.as_mut().expect("runs").store_mut();
+        store.submitted() == store.durable()
+    };
+    s.deliver_all(primary, member);
+    assert!(!durable(&mut s), "the write is not durable there yet");
+    s.input(primary, Input::OsdReset { osd: OsdId(member) });
+    s.deliver_all(primary, member);
+    let told = |s: &Sim| {
+        let link = s.links.get(&(member, primary)).into_iter().flatten();
+        link.filter_map(OsdCore::describe_message).filter(|text| text.contains("Notify {")).count()
+    };
+    assert_eq!(told(&s), 0);
+    while !durable(&mut s) {
+        s.commit(member);
+    }
+    assert_eq!(told(&s), 1);
+    s.until("answered", |s| s.client.is_idle());
+    s.settle();
+    s.check_copies();
+}
+
 /// A write that does not decode is as good as none.
 #[test]
 fn a_write_that_does_not_decode_is_sent_again() {

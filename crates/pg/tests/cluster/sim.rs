@@ -336,7 +336,13 @@ impl Sim {
         }
     }
 
-    fn commit(&mut self, osd: i32) {
+    /// Delivers all that is under way from one to another now.
+    pub fn deliver_all(&mut self, from: i32, to: i32) {
+        let link = self.links.remove(&(from, to)).unwrap_or_default();
+        link.into_iter().for_each(|msg| self.deliver(from, to, msg));
+    }
+
+    pub fn commit(&mut self, osd: i32) {
         let node = &mut self.nodes[osd as usize];
         node.commit_wanted = false;
         let device = node.device.clone();
