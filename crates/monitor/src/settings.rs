@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use types::{AddrVec, AuthName, EntityName, EntityType, Now};
+use types::{AddrVec, AuthName, EntityName, EntityType, Now, Utime};
 
 use crate::io::{CON_MODE_CRC, CON_MODE_SECURE};
 use crate::state::{EntityView, LogEntry, Priority, State};
@@ -121,6 +121,12 @@ pub struct ClockSkew {
 impl QuorumView {
     pub fn alone() -> Self {
         Self { rank: 0, leader: Some(0), monitors: 1, members: vec![0], term: 1, skews: Vec::new() }
+    }
+
+    /// What the slowest clock of the quorum shows when the leader's shows `wall`.
+    pub fn slowest_wall(&self, wall: Utime) -> Utime {
+        let behind_ms = self.skews.iter().map(|s| s.skew_ms).min().map_or(0, |ms| ms.min(0).unsigned_abs());
+        Utime::from_nanos(wall.as_nanos().saturating_sub(behind_ms.saturating_mul(1_000_000)))
     }
 
     /// Nobody leads, as far as we know.

@@ -11,6 +11,7 @@ use messages::osd::{
     MOsdPgReadyToMerge, MOsdPgTemp,
 };
 use monitor::state::{PgDigest, PgSteps, PoolUsage};
+use monitor::{ClockSkew, Input, QuorumView};
 use types::{AddrVec, ConnId, Epoch, Fsid, PgId, PoolId};
 
 /// A cluster with OSDs on hosts of their own, all up, and a pool of eight PGs.
@@ -578,4 +579,20 @@ fn pg_counts_follow_their_target() {
         w.tick(13 + now as u64);
         assert_eq!(counts(&w), (16, want), "step {now} to {pgp_num}, stale: {stale}");
     }
+}
+
+/// Seed 314 of the simulated hours: a new leader whose clock was an hour ahead let a dead lock holder in again at once.
+#[test]
+fn a_blocklist_entry_ends_by_the_slowest_clock_of_the_quorum() {
+    let (mut w, admin) = cluster(1);
+    w.command(admin, r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"10.0.0.1:0/5","expire":600}"#);
+    let behind = ClockSkew { name: "b".to_owned(), skew_ms: -3_600_000, latency_ms: 1 };
+    let quorum = QuorumView { monitors: 2, term: 2, skews: vec![behind], ..QuorumView::alone() };
+    w.input(Input::Quorum(quorum));
+    let listed = |w: &World| w.mon.state().osdmap().blocklist.len();
+    // By our clock it was over at 601, by the other's it is at 4,201.
+    w.tick(4_195);
+    assert_eq!(listed(&w), 1);
+    w.tick(4_205);
+    assert_eq!(listed(&w), 0);
 }

@@ -35,7 +35,9 @@ impl Monitor {
             ("silent OSDs", Self::osd_timeouts),
             ("failure reports", Self::judge_failures),
             ("OSDs to mark out", Self::mark_outs),
-            ("the blocklist", |_, now, batch| expire_blocklist(now, batch)),
+            ("the blocklist", |mon, now, batch| {
+                expire_blocklist(mon.settings.quorum.slowest_wall(now.wall), batch)
+            }),
             ("quotas", Self::check_quotas),
             ("purged snapshots", |_, _, batch| prune_purged_snaps(batch)),
             ("pools that grow", |_, _, batch| grow_pools(batch)),
@@ -261,10 +263,12 @@ impl Monitor {
     }
 }
 
-fn expire_blocklist(now: Now, batch: &mut Batch) {
+/// `now` is by the slowest clock of the quorum: another leader may have set an entry's end by a clock behind ours, and
+/// who is let in too early may write under a lock that somebody else holds by now.
+fn expire_blocklist(now: types::Utime, batch: &mut Batch) {
     let map = batch.osdmap();
     let ended = |list: &std::collections::BTreeMap<EntityAddr, types::Utime>| -> Vec<EntityAddr> {
-        list.iter().filter(|(_, until)| **until < now.wall).map(|(addr, _)| *addr).collect()
+        list.iter().filter(|(_, until)| **until < now).map(|(addr, _)| *addr).collect()
     };
     let (single, ranges) = (ended(&map.blocklist), ended(&map.range_blocklist));
     if single.is_empty() && ranges.is_empty() {
