@@ -371,8 +371,8 @@ impl World {
         self.net.unblock_all(self.now);
         let mut nodes: Vec<Node> = (0..self.mons.len()).map(Node::Mon).chain([Node::Mgr]).collect();
         for osd in 0..self.scenario.options.osds {
+            self.speed_up(osd);
             let host = &mut self.osds[osd as usize];
-            host.slow = 1;
             host.device.clear_faults();
             host.failing = false;
             nodes.push(Node::Osd(osd));

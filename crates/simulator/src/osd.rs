@@ -36,8 +36,10 @@ pub struct OsdHost {
     peers: BTreeMap<i32, (ConnId, u32)>,
     mgr: Option<ConnId>,
     mgr_life: u32,
-    committing: Option<Commit>,
-    checkpointing: Option<Checkpoint>,
+    /// With their numbers: an end that was planned before the device sped up means another job.
+    committing: Option<(u64, Commit)>,
+    checkpointing: Option<(u64, Checkpoint)>,
+    jobs: u64,
     commit_wanted: bool,
     /// The device takes so many times longer.
     pub slow: u64,
@@ -78,6 +80,7 @@ impl OsdHost {
             mgr_life: 0,
             committing: None,
             checkpointing: None,
+            jobs: 0,
             commit_wanted: false,
             slow: 1,
             failing: false,
@@ -174,8 +177,9 @@ impl World {
         // The jobs under way reach the device in part.
         let device = host.device.clone();
         let (commit, checkpoint) = (host.committing.take(), host.checkpointing.take());
-        let commit = || commit.map(|job| job.execute(&JobDevice::dying(&device, mutant, a)).is_ok());
-        let checkpoint = || checkpoint.map(|job| job.execute(&JobDevice::dying(&device, mutant, b)).is_ok());
+        let commit = || commit.map(|(_, job)| job.execute(&JobDevice::dying(&device, mutant, a)).is_ok());
+        let checkpoint =
+            || checkpoint.map(|(_, job)| job.execute(&JobDevice::dying(&device, mutant, b)).is_ok());
         if order {
             commit();
             checkpoint();
@@ -198,12 +202,14 @@ impl World {
         let (now, life) = (self.clock_of(Node::Osd(osd)).mono, self.life(Node::Osd(osd)));
         let host = self.osd(osd);
         let Some(core) = host.core.as_mut().filter(|_| host.checkpointing.is_none()) else { return };
-        host.checkpointing = core.store_mut().take_discard(now);
+        host.checkpointing = core.store_mut().take_discard(now).map(|job| (host.jobs + 1, job));
         if host.checkpointing.is_some() {
+            host.jobs += 1;
+            let job = host.jobs;
             let slow = host.slow;
             self.happened("free space discarded");
             let delay = self.device_time(slow, 0);
-            self.plan_in(delay, Event::CheckpointDone { osd, life });
+            self.plan_in(delay, Event::CheckpointDone { osd, life, job });
         }
     }
 
@@ -422,27 +428,56 @@ impl World {
         let life = self.osds[osd as usize].life;
         let host = &mut self.osds[osd as usize];
         let Some(core) = &mut host.core else { return };
-        let (mut commit, mut checkpoint) = (None, None);
         // Every other OSD puts off what nobody waits for.
         let puts_off = osd % 2 == 1 && !core.is_commit_urgent();
+        let (mut commit, mut checkpoint) = (None, None);
         if host.commit_wanted && host.committing.is_none() && !puts_off {
             host.commit_wanted = false;
-            host.committing = core.store_mut().take_commit();
-            commit = host.committing.as_ref().map(|c| c.bytes());
+            host.jobs += 1;
+            host.committing = core.store_mut().take_commit().map(|job| (host.jobs, job));
+            commit = host.committing.as_ref().map(|(job, c)| (*job, c.bytes()));
         }
         if host.checkpointing.is_none() && core.store_mut().checkpoint_due() {
-            host.checkpointing = core.store_mut().take_checkpoint();
-            checkpoint = host.checkpointing.as_ref().map(|_| ());
+            host.jobs += 1;
+            host.checkpointing = core.store_mut().take_checkpoint().map(|job| (host.jobs, job));
+            checkpoint = host.checkpointing.as_ref().map(|(job, _)| *job);
         }
         let slow = host.slow;
-        if let Some((log, direct)) = commit {
+        if let Some((job, (log, direct))) = commit {
             let delay = self.device_time(slow, log + direct);
-            self.plan_in(delay, Event::CommitDone { osd, life });
+            self.plan_in(delay, Event::CommitDone { osd, life, job });
             self.pull(Trigger::Submit, Node::Osd(osd));
         }
-        if checkpoint.is_some() {
+        if let Some(job) = checkpoint {
             let delay = self.device_time(slow, 4 << 20) * 4;
-            self.plan_in(delay, Event::CheckpointDone { osd, life });
+            self.plan_in(delay, Event::CheckpointDone { osd, life, job });
+        }
+    }
+
+    /// A slow device is as fast as ever: what it has under way ends soon, too.
+    pub fn speed_up(&mut self, osd: i32) {
+        let host = self.osd(osd);
+        if host.slow == 1 {
+            return;
+        }
+        host.slow = 1;
+        let life = host.life;
+        let jobs =
+            [host.committing.as_mut().map(|c| &mut c.0), host.checkpointing.as_mut().map(|c| &mut c.0)];
+        let renamed = jobs.map(|number| {
+            host.jobs += 1;
+            number.map(|n| {
+                *n = host.jobs;
+                host.jobs
+            })
+        });
+        if let Some(job) = renamed[0] {
+            let delay = self.device_time(1, 0);
+            self.plan_in(delay, Event::CommitDone { osd, life, job });
+        }
+        if let Some(job) = renamed[1] {
+            let delay = self.device_time(1, 4 << 20) * 4;
+            self.plan_in(delay, Event::CheckpointDone { osd, life, job });
         }
     }
 
@@ -458,13 +493,13 @@ impl World {
         (flush + self.rng.below(spread) + bytes * 2) * slow
     }
 
-    pub fn commit_done(&mut self, osd: i32, life: u32) {
+    pub fn commit_done(&mut self, osd: i32, life: u32, job: u64) {
         let mutant = self.scenario.mutant;
         let host = self.osd(osd);
         if host.life != life {
             return;
         }
-        let Some(job) = host.committing.take() else { return };
+        let Some((_, job)) = host.committing.take_if(|(number, _)| *number == job) else { return };
         let done = job.execute(&JobDevice::new(&host.device, mutant));
         host.commit_wanted = true;
         self.pull(Trigger::Durable, Node::Osd(osd));
@@ -474,13 +509,13 @@ impl World {
         self.osd_input(osd, input);
     }
 
-    pub fn checkpoint_done(&mut self, osd: i32, life: u32) {
+    pub fn checkpoint_done(&mut self, osd: i32, life: u32, job: u64) {
         let mutant = self.scenario.mutant;
         let host = self.osd(osd);
         if host.life != life {
             return;
         }
-        let Some(job) = host.checkpointing.take() else { return };
+        let Some((_, job)) = host.checkpointing.take_if(|(number, _)| *number == job) else { return };
         let done = job.execute(&JobDevice::new(&host.device, mutant));
         // A log that was full has room now.
         host.commit_wanted = true;

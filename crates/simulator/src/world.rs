@@ -42,10 +42,12 @@ pub enum Event {
     CommitDone {
         osd: i32,
         life: u32,
+        job: u64,
     },
     CheckpointDone {
         osd: i32,
         life: u32,
+        job: u64,
     },
     MonAppended {
         mon: usize,
@@ -323,8 +325,8 @@ impl World {
         match event {
             Event::Deliver(d) => self.deliver(d),
             Event::Tick { node, life } => self.tick(node, life),
-            Event::CommitDone { osd, life } => self.commit_done(osd, life),
-            Event::CheckpointDone { osd, life } => self.checkpoint_done(osd, life),
+            Event::CommitDone { osd, life, job } => self.commit_done(osd, life, job),
+            Event::CheckpointDone { osd, life, job } => self.checkpoint_done(osd, life, job),
             Event::MonAppended { mon, life } => self.mon_appended(mon, life),
             Event::Knock { conn } => self.net.reopen(self.now, conn),
             Event::Retry { conn, wait } => self.retry(conn, wait),
@@ -358,7 +360,7 @@ impl World {
                 }
             }
             Event::Mangle { conn } => self.mangle(conn),
-            Event::SpeedUp { osd } => self.osds[osd as usize].slow = 1,
+            Event::SpeedUp { osd } => self.speed_up(osd),
             Event::MarkIn { osd } => self.admin_command(format!(r#"{{"prefix":"osd in","ids":["{osd}"]}}"#)),
         }
     }
