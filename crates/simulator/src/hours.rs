@@ -8,7 +8,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use simulator::{Level, Profile, Report, Scenario, run};
@@ -20,10 +20,46 @@ const CALM: f64 = 60.0;
 /// So many of the first seeds run twice.
 const TWICE: u64 = 10;
 
+/// Which seeds the gate takes next, and which failed once.
+const KEPT: &str = include_str!("../hours.txt");
+
+/// The seeds of the gate: `next N` is the first that no gate has run, `failed N reason` one that every gate runs again.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    pub next: u64,
+    pub failed: Vec<u64>,
+}
+
+impl Kept {
+    /// Those of the repository.
+    pub fn of_the_repository() -> Result<Self, String> {
+        Self::parse(KEPT)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut kept = Self::default();
+        for line in text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
+            let mut words = line.split(' ');
+            let (key, seed) = (words.next(), words.next().and_then(|n| n.parse().ok()));
+            match (key, seed) {
+                (Some("next"), Some(seed)) => kept.next = seed,
+                (Some("failed"), Some(seed)) if words.next().is_some() => kept.failed.push(seed),
+                _ => return Err(format!("hours.txt: '{line}' is neither 'next N' nor 'failed N reason'")),
+            }
+        }
+        match kept.failed.iter().find(|seed| **seed >= kept.next) {
+            Some(seed) => Err(format!("hours.txt: seed {seed} failed, and comes after the next one")),
+            None => Ok(kept),
+        }
+    }
+}
+
 /// What to run.
 pub struct Wanted {
     pub hours: f64,
     pub first_seed: u64,
+    /// Run besides, before the others; they are no new hours.
+    pub again: Vec<u64>,
     pub jobs: usize,
     /// Real seconds after which no new run begins.
     pub limit_s: f64,
@@ -70,9 +106,12 @@ impl Sum {
         None
     }
 
-    fn add(&mut self, seed: u64, report: &Report, again: Option<&Report>) {
+    /// `fresh`: its time counts; otherwise only what failed does.
+    fn add(&mut self, seed: u64, fresh: bool, report: &Report, again: Option<&Report>) {
         self.runs += 1;
-        self.last_seed = self.last_seed.max(seed);
+        if fresh {
+            self.last_seed = self.last_seed.max(seed);
+        }
         self.operations += report.acked;
         self.faults += report.faults;
         self.events += report.events;
@@ -92,10 +131,10 @@ impl Sum {
         if report.longest_calm_seconds > CALM {
             violations.push(format!("no fault for {:.1} s", report.longest_calm_seconds));
         }
-        if violations.is_empty() {
-            self.hours += SECONDS as f64 / 3_600.0;
-        } else {
-            self.failed.insert(seed, violations);
+        match violations.is_empty() {
+            true if fresh => self.hours += SECONDS as f64 / 3_600.0,
+            true => {}
+            false => _ = self.failed.insert(seed, violations),
         }
     }
 }
@@ -140,19 +179,21 @@ pub fn scenario(seed: u64) -> Scenario {
 pub fn run_all(wanted: &Wanted) -> Sum {
     let began = Instant::now();
     let runs = (wanted.hours * 3_600.0 / SECONDS as f64).ceil() as u64;
-    let next = AtomicU64::new(wanted.first_seed);
+    let fresh = wanted.first_seed..wanted.first_seed + runs;
+    let again = wanted.again.iter().filter(|seed| !fresh.contains(seed)).map(|seed| (*seed, false));
+    let all: Vec<(u64, bool)> = again.chain(fresh.clone().map(|seed| (seed, true))).collect();
+    let next = AtomicUsize::new(0);
     let first = Sum { first_seed: wanted.first_seed, last_seed: wanted.first_seed, ..Sum::default() };
     let sum = Mutex::new(first);
     std::thread::scope(|scope| {
         for _ in 0..wanted.jobs.max(1) {
             scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    let late = began.elapsed().as_secs_f64() > wanted.limit_s;
-                    if seed >= wanted.first_seed + runs || late {
+                while let Some((seed, is_fresh)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if began.elapsed().as_secs_f64() > wanted.limit_s {
                         return;
                     }
-                    one(seed, seed < wanted.first_seed + TWICE, &sum);
+                    let twice = *is_fresh && *seed < wanted.first_seed + TWICE;
+                    one(*seed, *is_fresh, twice, &sum);
                 }
             });
         }
@@ -162,12 +203,12 @@ pub fn run_all(wanted: &Wanted) -> Sum {
     sum
 }
 
-fn one(seed: u64, twice: bool, sum: &Mutex<Sum>) {
+fn one(seed: u64, fresh: bool, twice: bool, sum: &Mutex<Sum>) {
     let scenario = scenario(seed);
     let report = run(&scenario);
     let again = twice.then(|| run(&scenario));
     let mut sum = sum.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    sum.add(seed, &report, again.as_ref());
+    sum.add(seed, fresh, &report, again.as_ref());
     if let Some(violations) = sum.failed.get(&seed) {
         println!(
             "{scenario}\n  trace {:016x}\n  VIOLATION {}\n  again: --run \"{}\"",
@@ -185,8 +226,10 @@ const HEAD: &str = "# Ledger of simulated cluster-hours
 
 What `simulator --hours N --ledger FILE` ran; figures are claimed only from here. An hour is 3,600 simulated seconds of
 at least 3 monitors, 4 OSDs and 2 clients under load, besides clients that make snapshots, take locks and watch, with never more
-than 60 seconds between two faults and all checks on (`crates/simulator/src/hours.rs`); healing is not counted. The gate adds its
-line to `target/ledger.md`; `cargo xtask ledger` takes what stands there over into `docs/ledger.md`.
+than 60 seconds between two faults and all checks on (`crates/simulator/src/hours.rs`); healing is not counted. The gate runs
+the seeds from the number in `crates/simulator/hours.txt` on, and those again that once failed. It adds its line to
+`target/ledger.md`; `cargo xtask ledger` takes what stands there over into `docs/ledger.md` and raises the number. Lines of the
+same seeds are the same hours; the sum below counts each seed once.
 
 | date | commit | seeds | hours | requests answered | of guests | faults | longest without one, s | events | traces compared | failed | real s |
 |---|---|---|---|---|---|---|---|---|---|---|---|
@@ -221,6 +264,32 @@ pub fn write_ledger(sum: &Sum, path: &Path, date: &str, commit: &str) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seeds_that_failed_come_before_the_next_one() {
+        let kept = Kept::of_the_repository().expect("hours.txt");
+        assert!(kept.next > 1);
+        let text = "# why\nnext 7\nfailed 3 a lost write\n";
+        assert_eq!(Kept::parse(text), Ok(Kept { next: 7, failed: vec![3] }));
+        for bad in
+            ["next 7\nfailed 7 late", "failed 3 no next", "next 7\nfailed 3", "next", "later 7", "next x"]
+        {
+            assert!(Kept::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn seeds_that_failed_run_again_and_are_no_new_hours() {
+        let mut sum = Sum { first_seed: 5, last_seed: 5, ..Sum::default() };
+        sum.add(2, false, &Report::default(), None);
+        assert_eq!((sum.runs, sum.last_seed, sum.hours), (1, 5, 0.0));
+        sum.add(6, true, &Report::default(), None);
+        assert!(sum.last_seed == 6 && sum.hours > 0.1);
+        let bad = Report { violations: vec!["O3".to_owned()], ..Report::default() };
+        sum.add(3, false, &bad, None);
+        let wanted = Wanted { hours: 0.1, first_seed: 5, again: vec![2, 3], jobs: 1, limit_s: 1.0 };
+        assert!(sum.failed.contains_key(&3) && sum.complaint(&wanted).is_some());
+    }
 
     #[test]
     fn a_line_that_is_printed_makes_the_same_run() {

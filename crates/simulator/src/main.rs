@@ -15,9 +15,9 @@ use simulator::{CATALOG, Level, Mutant, Scenario, faults, find, run, run_verbose
 /// Simulated clusters with faults from a seed.
 #[derive(Parser)]
 struct Arguments {
-    /// First and last seed: `1..100`, or one seed.
-    #[arg(long, default_value = "1..20")]
-    seeds: String,
+    /// First and last seed: `1..100`, or one seed. `--hours` without it takes fresh ones, and those that once failed (`hours.txt`).
+    #[arg(long)]
+    seeds: Option<String>,
     /// Simulated seconds with faults.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
@@ -87,10 +87,10 @@ fn play(a: &Arguments) -> Result<bool, String> {
     if let Some(line) = &a.run {
         return Ok(one(a, &line.parse()?, &mut Totals::default()));
     }
-    let (first, last) = range(&a.seeds)?;
     if let Some(wanted) = a.hours {
-        return many_hours(a, wanted, first);
+        return many_hours(a, wanted);
     }
+    let (first, last) = range(a.seeds.as_deref().unwrap_or("1..20"))?;
     if let Some(name) = &a.named {
         return named(a, name, first, last);
     }
@@ -123,11 +123,16 @@ fn play(a: &Arguments) -> Result<bool, String> {
     Ok(good)
 }
 
-fn many_hours(a: &Arguments, hours: f64, first_seed: u64) -> Result<bool, String> {
+fn many_hours(a: &Arguments, hours: f64) -> Result<bool, String> {
+    let kept = hours::Kept::of_the_repository()?;
+    let (first_seed, again) = match &a.seeds {
+        Some(seeds) => (range(seeds)?.0, Vec::new()),
+        None => (kept.next, kept.failed),
+    };
     // Violations that are panics are told as such.
     std::panic::set_hook(Box::new(|_| {}));
     let limit_s = a.minutes.map_or(f64::INFINITY, |m| m * 60.0);
-    let wanted = hours::Wanted { hours, first_seed, jobs: a.jobs, limit_s };
+    let wanted = hours::Wanted { hours, first_seed, again, jobs: a.jobs, limit_s };
     let sum = hours::run_all(&wanted);
     println!("{sum}");
     if let Some(path) = &a.ledger {

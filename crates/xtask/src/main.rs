@@ -1,6 +1,7 @@
 //! `cargo xtask ci|test|processors|clients|release|tidy`: everything that must hold before a change lands.
 #![forbid(unsafe_code)]
 
+mod ledger;
 mod processors;
 mod release;
 mod setup;
@@ -22,12 +23,12 @@ cargo xtask <command>
   clients only what takes an optimised build: crash states, cluster-hours, Ceph's own clients, the thrasher
   setup   only installs what the tests need
   release builds target/release/loligo with what a training load shows of the program: two builds, a quarter of an hour
-  ledger  takes the lines of simulated cluster-hours that the gate ran here over into docs/ledger.md
+  ledger  takes the lines of simulated cluster-hours that the gate ran here over into docs/ledger.md, and raises the gate's
+          next seed (crates/simulator/hours.txt)
 ";
 
-/// Where the gate notes the cluster-hours that it ran, and where they are kept.
+/// Where the gate notes the cluster-hours that it ran.
 const GATE_LEDGER: &str = "target/ledger.md";
-const LEDGER: &str = "docs/ledger.md";
 
 /// The optimised program that clients' tests run against, from the repository's root.
 const GATE_BINARY: &str = "target/gate/loligo";
@@ -54,7 +55,7 @@ fn work() -> Result<()> {
             processors::run(&root)
         }
         Some("release") => release::build(&root),
-        Some("ledger") => take_ledger(&root),
+        Some("ledger") => ledger::take(&root, GATE_LEDGER),
         Some("test") => {
             setup::install()?;
             ci(&root)?;
@@ -182,22 +183,6 @@ fn proofs(root: &Path) -> Result<()> {
         let enough = ["--hours", "30", "--minutes", "30", "--ledger", GATE_LEDGER];
         cargo(root, &[&["run", "--profile", "gate", "--package", "simulator", "--"][..], &enough].concat())
     })
-}
-
-/// Adds the gate's lines that the repository's ledger does not have.
-fn take_ledger(root: &Path) -> Result<()> {
-    let (from, to) = (root.join(GATE_LEDGER), root.join(LEDGER));
-    let ran = std::fs::read_to_string(&from)
-        .with_context(|| format!("{}: the gate has run no cluster-hours here", from.display()))?;
-    let kept = std::fs::read_to_string(&to).unwrap_or_default();
-    let fresh: Vec<&str> = match kept.is_empty() {
-        true => ran.lines().collect(),
-        false => ran.lines().filter(|l| l.starts_with("| 2") && !kept.lines().any(|k| k == *l)).collect(),
-    };
-    let text = kept + &fresh.iter().map(|l| format!("{l}\n")).collect::<String>();
-    std::fs::write(&to, text).with_context(|| format!("cannot write {}", to.display()))?;
-    println!("{} lines added to {LEDGER}", fresh.len());
-    Ok(())
 }
 
 /// A program in Python, with the interpreter that has Ceph's modules.
