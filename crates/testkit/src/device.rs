@@ -78,6 +78,20 @@ pub struct Write {
 }
 
 impl Write {
+    /// What is left of it outside a range of whole sectors.
+    fn without(self, offset: u64, len: u64) -> Vec<Self> {
+        let (start, end) = (self.offset, self.offset + self.data.len() as u64);
+        let (from, to) = (offset.clamp(start, end), (offset + len).clamp(start, end));
+        if from >= to {
+            return vec![self];
+        }
+        let piece = |a: u64, b: u64| Self {
+            offset: a,
+            data: self.data[(a - start) as usize..(b - start) as usize].into(),
+        };
+        [(start, from), (to, end)].into_iter().filter(|(a, b)| a < b).map(|(a, b)| piece(a, b)).collect()
+    }
+
     /// Number of atomic sectors of the given size.
     pub fn sectors(&self, sector: usize) -> usize {
         self.data.len().div_ceil(sector)
@@ -107,6 +121,11 @@ struct State {
     unsynced: Vec<Write>,
     counts: BTreeMap<u8, u64>,
     faults: Vec<Fault>,
+    /// A write was dropped on its way from the cache to the medium, and no flush has found out yet.
+    dropped: bool,
+    /// Flushes that found out so far, and how many of them each handle was told of.
+    failures: u64,
+    told: BTreeMap<usize, u64>,
     record: bool,
     epochs: Vec<Epoch>,
 }
@@ -126,6 +145,8 @@ enum FaultKind {
     LoseWrite,
     /// Stored elsewhere.
     Misdirect(u64),
+    /// Seen by reads, never on the medium; the next flush finds out.
+    Drop,
 }
 
 impl SimDevice {
@@ -146,6 +167,9 @@ impl SimDevice {
             unsynced: Vec::new(),
             counts: BTreeMap::new(),
             faults: Vec::new(),
+            dropped: false,
+            failures: 0,
+            told: BTreeMap::new(),
             record: false,
             epochs: Vec::new(),
         };
@@ -179,6 +203,11 @@ impl SimDevice {
         let state = self.state();
         let epoch = Epoch { base: state.stable.clone(), writes: state.unsynced.clone() };
         epoch.crash(self.len, self.sector, fates, order)
+    }
+
+    /// The device after a power loss now that loses everything that was not flushed.
+    pub fn after_the_worst(&self) -> Self {
+        Self::from_image(self.state().stable.clone(), self.len, self.sector)
     }
 
     /// A power loss that keeps, loses and tears unsynced writes at random, in random order.
@@ -238,6 +267,64 @@ impl SimDevice {
     /// Lets the `nth` next write land at `offset` instead.
     pub fn misdirect_write(&self, nth: u64, offset: u64) {
         self.add_fault(DeviceOp::Write, Some(nth), FaultKind::Misdirect(offset));
+    }
+
+    /// Lets the `nth` next write get lost on its way to the medium, which flushes tell: each handle's next one, once, as
+    /// Linux does.
+    pub fn drop_write(&self, nth: u64) {
+        self.add_fault(DeviceOp::Write, Some(nth), FaultKind::Drop);
+    }
+
+    /// Whether a write was dropped that some handle's flush will tell of.
+    pub fn owes_an_error(&self) -> bool {
+        let state = self.state();
+        state.dropped || state.failures > 0
+    }
+
+    /// Flushes through one of several handles of the device.
+    pub fn flush_through(&self, handle: usize) -> Result<(), DeviceError> {
+        let flushed = self.flush();
+        let mut state = self.state();
+        if std::mem::take(&mut state.dropped) {
+            state.failures += 1;
+        }
+        let failures = state.failures;
+        let told = state.told.entry(handle).or_default();
+        if std::mem::replace(told, failures) < failures {
+            return Err(DeviceError::Io { op: DeviceOp::Flush, offset: 0, len: 0, errno: EIO });
+        }
+        flushed
+    }
+
+    /// Writes and makes this one write durable, past the cache; others wait for a flush as before.
+    pub fn write_through(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
+        let mut state = self.state();
+        let to = match self.begin(&mut state, DeviceOp::Write, offset, data.len() as u64)? {
+            Some(FaultKind::LoseWrite) => return Ok(()),
+            Some(FaultKind::Misdirect(to)) => to,
+            Some(FaultKind::Drop) => {
+                let len = data.len() as u64;
+                return Err(DeviceError::Io { op: DeviceOp::Write, offset, len, errno: EIO });
+            }
+            _ => offset,
+        };
+        state.current.write(to, data);
+        let State { stable, current, unsynced, .. } = &mut *state;
+        stable.share(current, to, data.len());
+        // What lay in the cache for the same place is older.
+        *unsynced = unsynced.drain(..).flat_map(|w| w.without(to, data.len() as u64)).collect();
+        Ok(())
+    }
+
+    /// A discard that takes effect at any time until the next flush, in any part of it; until then a power loss may leave what
+    /// was there.
+    pub fn discard_lazily(&self, offset: u64, len: u64, junk: u8) -> Result<(), DeviceError> {
+        let mut state = self.state();
+        self.begin(&mut state, DeviceOp::Discard, offset, len)?;
+        let data: Arc<[u8]> = vec![junk; len as usize].into();
+        state.current.write(offset, &data);
+        state.unsynced.push(Write { offset, data });
+        Ok(())
     }
 
     fn add_fault(&self, op: DeviceOp, nth: Option<u64>, kind: FaultKind) {
@@ -311,6 +398,11 @@ impl Device for SimDevice {
         let to = match self.begin(&mut state, DeviceOp::Write, offset, data.len() as u64)? {
             Some(FaultKind::LoseWrite) => return Ok(()),
             Some(FaultKind::Misdirect(to)) => to,
+            Some(FaultKind::Drop) => {
+                state.current.write(offset, data);
+                state.dropped = true;
+                return Ok(());
+            }
             _ => offset,
         };
         state.current.write(to, data);
@@ -389,5 +481,43 @@ mod tests {
         assert!(d.flush().is_err() && d.flush().is_err());
         assert_eq!(d.calls(DeviceOp::Write), 5);
         assert!(d.write_at(1 << 16, &page(1)).is_err());
+    }
+
+    #[test]
+    fn a_dropped_write_is_told_to_every_handle_once() {
+        let d = SimDevice::new(1 << 16);
+        d.write_at(0, &page(1)).unwrap();
+        d.flush_through(0).unwrap();
+        d.drop_write(1);
+        d.write_at(0, &page(2)).unwrap();
+        assert_eq!(d.peek(0, 1), [2]);
+        assert!(d.flush_through(1).is_err() && d.flush_through(1).is_ok());
+        assert!(d.flush_through(0).is_err() && d.flush_through(0).is_ok());
+        assert!(d.owes_an_error());
+        assert_eq!(d.after_the_worst().peek(0, 1), [1]);
+    }
+
+    #[test]
+    fn a_write_past_the_cache_is_durable_and_no_other_is() {
+        let d = SimDevice::new(1 << 16);
+        let three = [page(1), page(2), page(3)].concat();
+        d.write_at(0, &three).unwrap();
+        d.write_through(4096, &page(9)).unwrap();
+        assert_eq!(d.after_the_worst().peek(0, 3 * PAGE), [page(0), page(9), page(0)].concat());
+        // The older write of that place does not come back.
+        let offsets: Vec<u64> = d.unsynced().iter().map(|w| w.offset).collect();
+        assert_eq!(offsets, [0, 8192]);
+        let fates = [Fate::Kept, Fate::Kept];
+        assert_eq!(d.crash(&fates, &[1, 0]).peek(0, 3 * PAGE), [page(1), page(9), page(3)].concat());
+    }
+
+    #[test]
+    fn a_lazy_discard_is_undone_by_a_power_loss() {
+        let d = SimDevice::new(1 << 16);
+        d.write_through(0, &page(1)).unwrap();
+        d.discard_lazily(0, 4096, 0xd5).unwrap();
+        assert_eq!((d.peek(0, 1), d.after_the_worst().peek(0, 1)), (vec![0xd5], vec![1]));
+        d.flush().unwrap();
+        assert_eq!(d.after_the_worst().peek(0, 1), [0xd5]);
     }
 }
