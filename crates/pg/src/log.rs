@@ -137,6 +137,12 @@ impl PgLog {
         self.entries.range(at..)
     }
 
+    /// Entries up to and with `v`, newest first.
+    pub fn up_to(&self, v: Eversion) -> impl Iterator<Item = &LogEntry> {
+        let at = self.entries.partition_point(|e| e.version <= v);
+        self.entries.range(..at).rev()
+    }
+
     /// The newest entry's version below `v`.
     pub fn last_below(&self, v: Eversion) -> Option<Eversion> {
         let at = self.entries.partition_point(|e| e.version < v);

@@ -15,6 +15,7 @@ mod mutant;
 mod inject;
 mod world;
 
+mod acks;
 mod admin;
 mod board;
 mod client;

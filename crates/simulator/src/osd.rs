@@ -529,6 +529,9 @@ impl World {
     /// O7: a version of a PG belongs to one request.
     fn check_reply(&mut self, osd: i32, conn: ConnId, tid: u64, msg: &Message) {
         let Message::OsdOpReply(r) = msg else { return };
+        if r.replay_version.version > 0 && r.result >= 0 {
+            self.check_acknowledged(osd, r.pgid, r.replay_version);
+        }
         let Some((Node::Client(client), life)) = self.net.conn(conn).map(|c| (c.nodes[0], c.lives[0])) else {
             return;
         };

@@ -184,6 +184,7 @@ impl World {
             verbose: false,
             healed: false,
             healed_at: Time::MAX,
+            acknowledged: 0,
             versions: BTreeMap::new(),
             scenario,
         })

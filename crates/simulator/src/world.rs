@@ -200,6 +200,8 @@ pub struct World {
     /// Healing has begun: no fault happens any more.
     pub healed: bool,
     pub healed_at: Time,
+    /// Writes that OSDs acknowledged.
+    pub acknowledged: u64,
     /// By PG and version: whose write it is, for O7.
     pub versions: BTreeMap<(types::PgId, types::Eversion), (i64, u64)>,
 }

@@ -1,0 +1,41 @@
+//! What tests look for in an OSD: which writes its logs have, in memory and in the store.
+
+use store::Store;
+use types::{Eversion, SpgId};
+
+use super::OsdCore;
+use crate::log::PgLog;
+use crate::pg::persist;
+
+/// A piece of a PG's log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Logged {
+    /// Entries, newest first.
+    pub versions: Vec<Eversion>,
+    /// What is at or below this was trimmed.
+    pub tail: Eversion,
+}
+
+impl Logged {
+    fn of(log: &PgLog, version: Eversion, most: usize) -> Self {
+        Self { versions: log.up_to(version).take(most).map(|e| e.version).collect(), tail: log.tail() }
+    }
+}
+
+impl OsdCore {
+    /// The PG's newest entries up to a version; `None` without the PG.
+    pub fn logged(&self, pgid: SpgId, version: Eversion, most: usize) -> Option<Logged> {
+        self.pgs.get(&pgid).map(|pg| Logged::of(&pg.log, version, most))
+    }
+
+    /// The same of a store that no OSD runs on.
+    pub fn logged_in(store: &mut Store, pgid: SpgId, version: Eversion, most: usize) -> Option<Logged> {
+        let stored = persist::read(store, pgid).ok()??;
+        Some(Logged::of(&stored.log, version, most))
+    }
+
+    /// The PG's acting set as this OSD knows it.
+    pub fn acting_of(&self, pgid: SpgId) -> &[i32] {
+        self.pgs.get(&pgid).map_or(&[], |pg| pg.acting())
+    }
+}
