@@ -91,7 +91,14 @@ impl Apply<'_> {
         if let Some(content) = self.staged_direct(slot.place).or_else(|| self.staged_small(slot.place)) {
             return Ok(Some(content));
         }
-        match self.data.block(self.index, slot) {
+        let is_live = matches!(self.mode, Mode::Live { .. });
+        let found = match self.data.block(self.index, slot) {
+            Err(BlockError::Store(StoreError::Device(e))) if is_live && e.is_bad_sector() => {
+                Err(BlockError::Mismatch)
+            }
+            found => found,
+        };
+        match found {
             Ok(content) => Ok(Some(content)),
             Err(BlockError::Mismatch)
                 if matches!(self.mode, Mode::Replay { .. } | Mode::Live { lose_damaged: true, .. }) =>

@@ -88,3 +88,11 @@ pub enum DeviceError {
     #[error("device {op:?} refused: the device is closed, for an earlier write or flush failed")]
     Closed { op: DeviceOp },
 }
+
+impl DeviceError {
+    /// Whether the medium cannot give back what lies there; the device may be sound elsewhere.
+    pub(crate) fn is_bad_sector(&self) -> bool {
+        // EIO, ENODATA (a medium error), EILSEQ (a protection error), as Linux's block layer tells them.
+        matches!(self, Self::Io { op: DeviceOp::Read, errno: 5 | 61 | 84, .. })
+    }
+}

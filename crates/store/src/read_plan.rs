@@ -105,7 +105,9 @@ impl ReadPlan {
         out: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
         let place = slots.first().map_or(0, |s| s.place);
-        device.read_append(u64::from(place) * BLOCK_U64, slots.len() * BLOCK, out)?;
+        let read = device.read_append(u64::from(place) * BLOCK_U64, slots.len() * BLOCK, out);
+        // Another copy mends what cannot be read, as it does what reads wrong.
+        read.map_err(|e| if e.is_bad_sector() { self.corrupt(at) } else { e.into() })?;
         let mut blocks = slots.iter().zip(out.get(at * BLOCK..).unwrap_or_default().chunks(BLOCK));
         match blocks.position(|(slot, content)| placed_crc(slot.place, content) != slot.crc) {
             Some(bad) => Err(self.corrupt(at + bad)),

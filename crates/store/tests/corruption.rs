@@ -307,7 +307,10 @@ fn a_failing_device_stops_the_store_and_loses_nothing_acknowledged() {
             let failed = run_until_failure(&mut store, &device, &mut rng, &mut states);
             let durable = store.durable().0 as usize;
             if let Some(e) = failed {
-                assert!(matches!(e, StoreError::Device(DeviceError::Io { .. })), "{e}");
+                // Data that cannot be read is damaged data.
+                let damaged =
+                    op == DeviceOp::Read && matches!(e, StoreError::Corrupt(Corruption::Data { .. }));
+                assert!(damaged || matches!(e, StoreError::Device(DeviceError::Io { .. })), "{e}");
                 if op != DeviceOp::Read {
                     assert_eq!(store.submit(Txn::new()), Err(StoreError::Stopped));
                     assert!(store.take_commit().is_none() && store.take_checkpoint().is_none());
@@ -403,6 +406,24 @@ fn a_members_write_to_a_damaged_block_loses_that_block_alone() {
         assert_eq!(store.read(&object(1), 0, 100_000), Ok(vec![1; 100_000].into()));
         assert_clean(&device, "replaced");
     }
+}
+
+/// Whoever finds data damaged has it from another copy; a sector that cannot be read is no worse.
+#[test]
+fn data_that_cannot_be_read_is_named_as_damaged() {
+    let device = new_device(4 << 20, 256 << 10);
+    let mut store = open(&device);
+    let mut t = Txn::new();
+    t.write(&object(1), 0, vec![7; 64 << 10]);
+    commit(&mut store, device.as_ref(), t);
+    drop(store);
+    let mut store = open(&device);
+    store.stat(&object(1)).expect("metadata");
+    device.fail_nth(DeviceOp::Read, 1);
+    let read = store.read(&object(1), 0, 64 << 10);
+    assert!(matches!(read, Err(StoreError::Corrupt(Corruption::Data { .. }))), "{read:?}");
+    assert_eq!(store.counters().corrupt_blocks, 1);
+    assert_eq!(store.read(&object(1), 0, 64 << 10).expect("reads"), vec![7; 64 << 10]);
 }
 
 /// On a slow device the number of reads decides how long an OSD takes to start. A piece that cannot be read as a whole is
