@@ -58,6 +58,22 @@ impl LogPart {
         Self { tail, head: log.head(), entries, dups, whole }
     }
 
+    /// The newest entries of `log` for a member that takes it in place of its own: the others are dups there, or it would run
+    /// their requests again when it leads. Source: pg_log_t::copy_up_to, which copies dups too.
+    pub fn newest(log: &PgLog, count: usize) -> Self {
+        let tail = log.version_before_last(count);
+        let older = log.entries().take_while(|e| e.version <= tail);
+        let older = older.filter(|e| e.answers_requests()).map(|e| e.to_dup());
+        let dups = log.dups().chain(older);
+        Self {
+            tail,
+            head: log.head(),
+            entries: log.after(tail).cloned().collect(),
+            dups: dups.collect(),
+            whole: true,
+        }
+    }
+
     /// Refuses parts whose entries do not rise from `tail` to `head`.
     pub fn check(&self) -> Result<(), MergeError> {
         let mut last = self.tail;

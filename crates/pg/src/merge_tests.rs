@@ -234,3 +234,23 @@ fn a_part_that_begins_inside_a_divergent_branch_is_refused_and_the_whole_log_is_
         assert!(common <= other.log.head() && (common == Eversion::ZERO || auth.log.contains(common)));
     }
 }
+
+/// A member that is backfilled from the start gets the newest entries only, and may lead as soon as it has the objects: a
+/// request that is sent again must be known to it (seed 192 of the simulated hours ran one twice).
+#[test]
+fn the_newest_entries_come_with_all_requests() {
+    let mut rng = Rng::new(5);
+    let mut c = Copy::new();
+    (1..=40).for_each(|tid| c.change(1, true, tid, &mut rng));
+    c.log.trim(c.log.version_before_last(25), 30);
+    let remembered: Vec<u64> = (1..=40).filter(|tid| c.log.find_request(&reqid(*tid)).is_some()).collect();
+    assert!(remembered.len() >= 30, "{remembered:?}");
+    for count in [0, 5, 25, 100] {
+        let part = LogPart::newest(&c.log, count);
+        assert!(part.entries.len() <= count && part.head == c.log.head() && part.check().is_ok());
+        let taken = PgLog::from_parts(part.tail, part.entries, part.dups);
+        for tid in &remembered {
+            assert_eq!(taken.find_request(&reqid(*tid)), c.log.find_request(&reqid(*tid)), "{count}: {tid}");
+        }
+    }
+}

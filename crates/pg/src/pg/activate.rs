@@ -77,7 +77,7 @@ impl Pg {
         let (log, backfill) = if restart {
             peer.info.last_backfill = HObject::min();
             peer.missing = Some(Missing::default());
-            (LogPart::since(&self.log, self.log.version_before_last(keep)), BackfillStart::Restart)
+            (LogPart::newest(&self.log, keep), BackfillStart::Restart)
         } else {
             let since = peer.common.min(self.info.last_update);
             (LogPart::since(&self.log, since), BackfillStart::Keep)
