@@ -80,6 +80,7 @@ catalog![
     power_loss_of_all,
     power_loss_of_all_with_two_copies,
     failing_devices,
+    dropped_writes,
     slow_device,
     monitors_in_a_minority,
     monitors_without_a_majority,
@@ -142,6 +143,7 @@ planted![
     TrimsTooMuch "snapshots_during_recovery_and_kills" 1,
     BlocklistIgnored "lock_holder_dies" 1,
     WatchesForever "watcher_dies" 1,
+    OneHandle "dropped_writes" 1,
     NoRepair "rot_that_nobody_reads" 1,
     ForgottenMaps "maps_forgotten_within_an_interval" 1,
 ];
@@ -300,13 +302,26 @@ fn power_loss_of_all_with_two_copies(base: Scenario) -> Scenario {
     power_loss_of_all(base).with_options(few)
 }
 
-/// Every call fails from the nth on: the OSD stops at once.
+/// Flushes, writes, reads and write-backs fail.
 fn failing_devices(base: Scenario) -> Scenario {
     let plan = each(1.0, 4.0, 6, |i, at| {
-        let fail = Kind::FailDevice { osd: (i % 3) as i32, nth: 1 + i as u64 % 4, down: s(2) };
+        let fail = Kind::FailDevice { osd: (i % 3) as i32, nth: i as u64 + 2, down: s(2) };
         vec![Fault::at(at, fail)]
     });
     base.with_seconds(26).with_plan(plan)
+}
+
+/// Writes get lost on their way from the cache to the medium while commits and checkpoints flush side by side.
+fn dropped_writes(base: Scenario) -> Scenario {
+    let plan = each(1.0, 2.0, 20, |i, at| {
+        let drop = Kind::FailDevice { osd: (i % 3) as i32, nth: 3 + 4 * (i as u64 % 5), down: s(1) };
+        vec![Fault::at(at, drop)]
+    });
+    let options = |o: &mut Options| {
+        // Payloads go straight to their places, through the cache.
+        (o.payload, o.log_kb, o.flush, o.think) = (80_000, 1 << 10, 5 * MILLISECOND, 20 * MILLISECOND);
+    };
+    base.with_seconds(44).with_options(options).with_plan(plan)
 }
 
 fn slow_device(base: Scenario) -> Scenario {

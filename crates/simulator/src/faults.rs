@@ -106,7 +106,8 @@ pub enum FaultKind {
         factor: u64,
         lasts: Time,
     },
-    /// Every call fails from the `nth` on; the OSD must stop. It is started again with a healthy device.
+    /// A flush, write, read or write-back (`nth` modulo 4) fails, that after `nth / 4` others; the OSD must stop, or read another
+    /// copy. It is started again with a healthy device.
     FailDevice {
         osd: i32,
         nth: u64,
@@ -355,7 +356,7 @@ fn kind(r: &mut Rng, s: &Scenario) -> FaultKind {
         22 => FaultKind::MonUnreachable { which: mons(r, s), lasts: down },
         23 | 24 => FaultKind::Island { osd, client: r.below(s.options.clients as u64) as usize, lasts: down },
         25 | 26 => FaultKind::SlowDevice { osd, factor: *r.pick(&[10, 100, 1_000]), lasts: down },
-        27 => FaultKind::FailDevice { osd, nth: 1 + r.below(6), down },
+        27 => FaultKind::FailDevice { osd, nth: r.below(24), down },
         28 | 29 => FaultKind::MarkOut { osd, lasts: down },
         34 if s.options.mons > 1 => {
             FaultKind::WipeMon { mon: r.below(s.options.mons as u64) as usize, damaged: r.one_in(2) }

@@ -213,13 +213,18 @@ impl World {
         }
     }
 
-    /// The device's nth write or flush from now on fails; the OSD stops itself and is started again.
+    /// The device fails at one of its next calls, in a way that the number tells; the OSD stops itself and is started again.
     fn fail_device(&mut self, osd: i32, nth: u64, down: Time) {
         let host = &mut self.osds[osd as usize];
         if host.core.is_some() {
             host.failing = true;
-            let op = if nth % 2 == 0 { DeviceOp::Flush } else { DeviceOp::Write };
-            host.device.fail_nth(op, nth);
+            let calls = 1 + nth / 4;
+            match nth % 4 {
+                0 => host.device.fail_nth(DeviceOp::Flush, calls),
+                1 => host.device.fail_nth(DeviceOp::Write, calls),
+                2 => host.device.fail_nth(DeviceOp::Read, calls),
+                _ => host.device.drop_write(calls),
+            }
             self.plan_in(down.max(SECOND), Event::Start(Node::Osd(osd)));
         }
     }
@@ -374,7 +379,7 @@ impl World {
             self.speed_up(osd);
             let host = &mut self.osds[osd as usize];
             host.device.clear_faults();
-            host.failing = false;
+            host.failing = host.device.owes_an_error();
             nodes.push(Node::Osd(osd));
             self.plan_in(0, Event::MarkIn { osd });
         }

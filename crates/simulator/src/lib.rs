@@ -21,6 +21,7 @@ mod board;
 mod client;
 mod filler;
 mod guest;
+mod jobs;
 mod locks;
 mod mgr;
 mod mon;

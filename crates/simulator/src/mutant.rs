@@ -53,12 +53,14 @@ pub enum Mutant {
     WatchesForever,
     /// Scrubs find what is rotten and leave it as it is.
     NoRepair,
+    /// The checkpoint flushes through the commit's handle: what one of them is told of, the other never hears of.
+    OneHandle,
     /// OSDs that lack maps take it that nobody wrote in an interval whose start they do not know.
     ForgottenMaps,
 }
 
 impl Mutant {
-    pub const ALL: [(&'static str, Self); 23] = [
+    pub const ALL: [(&'static str, Self); 24] = [
         ("ack-early", Self::AckEarly),
         ("replica-ack-early", Self::ReplicaAckEarly),
         ("lose-flush", Self::LoseFlush),
@@ -80,6 +82,7 @@ impl Mutant {
         ("trims-too-much", Self::TrimsTooMuch),
         ("blocklist-ignored", Self::BlocklistIgnored),
         ("watches-forever", Self::WatchesForever),
+        ("one-handle", Self::OneHandle),
         ("no-repair", Self::NoRepair),
         ("forgotten-maps", Self::ForgottenMaps),
     ];

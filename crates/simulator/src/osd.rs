@@ -10,16 +10,16 @@ use messages::Message;
 use messages::mon::{MMonSubscribe, SubscribeItem};
 use messages::osd::{MOsdOp, MOsdOpReply, OpCode};
 use pg::{BootAddrs, Input, LogLevel, OsdConfig, OsdCore, Output};
-use store::{Checkpoint, Commit, FormatOptions, ObjectKey, Options, Store};
+use store::{FormatOptions, ObjectKey, Options, Store};
 use testkit::SimDevice;
 use types::{ConnId, Epoch, Fsid, OsdId};
 
-use crate::device::JobDevice;
+use crate::device::{self, Job};
 use crate::faults::{Death, Trigger};
 use crate::mon::osd_uuid;
 use crate::mutant::Mutant;
 use crate::net::{Delivery, End, Node};
-use crate::queue::{MILLISECOND, Time};
+use crate::queue::{MILLISECOND, SECOND};
 use crate::world::{Event, FSID, MonLink, World, addr_of, life_of};
 
 /// Invariants are checked after every so many inputs.
@@ -36,11 +36,11 @@ pub struct OsdHost {
     peers: BTreeMap<i32, (ConnId, u32)>,
     mgr: Option<ConnId>,
     mgr_life: u32,
-    /// With their numbers: an end that was planned before the device sped up means another job.
-    committing: Option<(u64, Commit)>,
-    checkpointing: Option<(u64, Checkpoint)>,
-    jobs: u64,
-    commit_wanted: bool,
+    pub committing: Option<Job>,
+    pub checkpointing: Option<Job>,
+    /// How many there were.
+    pub jobs: u64,
+    pub commit_wanted: bool,
     /// The device takes so many times longer.
     pub slow: u64,
     /// The device was told to fail: a stop is what is expected.
@@ -163,8 +163,8 @@ impl World {
     }
 
     pub fn crash_osd(&mut self, osd: i32, death: Death) {
-        let mutant = self.scenario.mutant;
-        let (a, b, order) = (self.rng.below(6), self.rng.below(12), self.rng.one_in(2));
+        // Calls that the jobs under way still make.
+        let (a, b) = (self.rng.below(6), self.rng.below(40));
         let host = &mut self.osds[osd as usize];
         let Some(mut core) = host.core.take() else { return };
         let seen = core.store_mut().counters();
@@ -176,17 +176,9 @@ impl World {
         host.device.clear_faults();
         // The jobs under way reach the device in part.
         let device = host.device.clone();
-        let (commit, checkpoint) = (host.committing.take(), host.checkpointing.take());
-        let commit = || commit.map(|(_, job)| job.execute(&JobDevice::dying(&device, mutant, a)).is_ok());
-        let checkpoint =
-            || checkpoint.map(|(_, job)| job.execute(&JobDevice::dying(&device, mutant, b)).is_ok());
-        if order {
-            commit();
-            checkpoint();
-        } else {
-            checkpoint();
-            commit();
-        }
+        let jobs = [(host.committing.take(), a), (host.checkpointing.take(), b)];
+        device::die(&device, jobs, &mut self.rng);
+        let host = &mut self.osds[osd as usize];
         host.device = Arc::new(device.crash_randomly(&mut self.rng));
         host.peers.clear();
         host.mgr = None;
@@ -199,18 +191,7 @@ impl World {
     pub fn osd_tick(&mut self, osd: i32) {
         self.reach_mgr(osd);
         self.osd_input(osd, Input::Tick);
-        let (now, life) = (self.clock_of(Node::Osd(osd)).mono, self.life(Node::Osd(osd)));
-        let host = self.osd(osd);
-        let Some(core) = host.core.as_mut().filter(|_| host.checkpointing.is_none()) else { return };
-        host.checkpointing = core.store_mut().take_discard(now).map(|job| (host.jobs + 1, job));
-        if host.checkpointing.is_some() {
-            host.jobs += 1;
-            let job = host.jobs;
-            let slow = host.slow;
-            self.happened("free space discarded");
-            let delay = self.device_time(slow, 0);
-            self.plan_in(delay, Event::CheckpointDone { osd, life, job });
-        }
+        self.osd_discard(osd);
     }
 
     pub fn osd_input(&mut self, osd: i32, input: Input) {
@@ -278,7 +259,8 @@ impl World {
             Output::ClusterLog { level, text } => {
                 self.say(|| format!("cluster log {level:?}: {text}"));
                 // With its only holder down an object may be unfound; that it is found again is for O5 to say.
-                if level == LogLevel::Error && !text.ends_with("is unfound") && !self.rot_is_known() {
+                let excused = text.ends_with("is unfound") || self.osds[osd as usize].failing;
+                if level == LogLevel::Error && !excused && !self.rot_is_known() {
                     self.violation(format!("osd.{osd} logged an error: {text}"));
                 }
             }
@@ -297,6 +279,10 @@ impl World {
                     self.violation(format!("osd.{osd} stopped: {reason}"));
                 }
                 self.crash_osd(osd, Death::Killed);
+                if self.healed {
+                    // What a write lost before the end of the faults was told afterwards.
+                    self.plan_in(SECOND, Event::Start(Node::Osd(osd)));
+                }
             }
         }
     }
@@ -420,108 +406,6 @@ impl World {
             host.refusable = !host.refusable;
             host.taken = Some(std::mem::replace(&mut host.device, taken));
         }
-    }
-
-    // The device.
-
-    fn osd_commit(&mut self, osd: i32) {
-        let life = self.osds[osd as usize].life;
-        let host = &mut self.osds[osd as usize];
-        let Some(core) = &mut host.core else { return };
-        // Every other OSD puts off what nobody waits for.
-        let puts_off = osd % 2 == 1 && !core.is_commit_urgent();
-        let (mut commit, mut checkpoint) = (None, None);
-        if host.commit_wanted && host.committing.is_none() && !puts_off {
-            host.commit_wanted = false;
-            host.jobs += 1;
-            host.committing = core.store_mut().take_commit().map(|job| (host.jobs, job));
-            commit = host.committing.as_ref().map(|(job, c)| (*job, c.bytes()));
-        }
-        if host.checkpointing.is_none() && core.store_mut().checkpoint_due() {
-            host.jobs += 1;
-            host.checkpointing = core.store_mut().take_checkpoint().map(|job| (host.jobs, job));
-            checkpoint = host.checkpointing.as_ref().map(|(job, _)| *job);
-        }
-        let slow = host.slow;
-        if let Some((job, (log, direct))) = commit {
-            let delay = self.device_time(slow, log + direct);
-            self.plan_in(delay, Event::CommitDone { osd, life, job });
-            self.pull(Trigger::Submit, Node::Osd(osd));
-        }
-        if let Some(job) = checkpoint {
-            let delay = self.device_time(slow, 4 << 20) * 4;
-            self.plan_in(delay, Event::CheckpointDone { osd, life, job });
-        }
-    }
-
-    /// A slow device is as fast as ever: what it has under way ends soon, too.
-    pub fn speed_up(&mut self, osd: i32) {
-        let host = self.osd(osd);
-        if host.slow == 1 {
-            return;
-        }
-        host.slow = 1;
-        let life = host.life;
-        let jobs =
-            [host.committing.as_mut().map(|c| &mut c.0), host.checkpointing.as_mut().map(|c| &mut c.0)];
-        let renamed = jobs.map(|number| {
-            host.jobs += 1;
-            number.map(|n| {
-                *n = host.jobs;
-                host.jobs
-            })
-        });
-        if let Some(job) = renamed[0] {
-            let delay = self.device_time(1, 0);
-            self.plan_in(delay, Event::CommitDone { osd, life, job });
-        }
-        if let Some(job) = renamed[1] {
-            let delay = self.device_time(1, 4 << 20) * 4;
-            self.plan_in(delay, Event::CheckpointDone { osd, life, job });
-        }
-    }
-
-    /// One flush, and two nanoseconds for each byte.
-    fn device_time(&mut self, slow: u64, bytes: u64) -> Time {
-        let flush = self.scenario.options.flush;
-        let spread = if self.rng.one_in(50) { flush * 20 } else { flush };
-        // Early acknowledgements matter on slow devices.
-        let slow = match self.scenario.mutant {
-            Some(Mutant::AckEarly | Mutant::ReplicaAckEarly) => slow * 200,
-            _ => slow,
-        };
-        (flush + self.rng.below(spread) + bytes * 2) * slow
-    }
-
-    pub fn commit_done(&mut self, osd: i32, life: u32, job: u64) {
-        let mutant = self.scenario.mutant;
-        let host = self.osd(osd);
-        if host.life != life {
-            return;
-        }
-        let Some((_, job)) = host.committing.take_if(|(number, _)| *number == job) else { return };
-        let done = job.execute(&JobDevice::new(&host.device, mutant));
-        host.commit_wanted = true;
-        self.pull(Trigger::Durable, Node::Osd(osd));
-        let host = self.osd(osd);
-        let Some(core) = &mut host.core else { return };
-        let input = core.store_mut().committed(done).map_or(Input::DeviceFailed, Input::Durable);
-        self.osd_input(osd, input);
-    }
-
-    pub fn checkpoint_done(&mut self, osd: i32, life: u32, job: u64) {
-        let mutant = self.scenario.mutant;
-        let host = self.osd(osd);
-        if host.life != life {
-            return;
-        }
-        let Some((_, job)) = host.checkpointing.take_if(|(number, _)| *number == job) else { return };
-        let done = job.execute(&JobDevice::new(&host.device, mutant));
-        // A log that was full has room now.
-        host.commit_wanted = true;
-        let Some(core) = &mut host.core else { return };
-        let input = core.store_mut().checkpointed(done).map_or(Input::DeviceFailed, Input::Durable);
-        self.osd_input(osd, input);
     }
 
     // Checks and mutants at the door.

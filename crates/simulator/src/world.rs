@@ -39,12 +39,8 @@ pub enum Event {
         node: Node,
         life: u32,
     },
-    CommitDone {
-        osd: i32,
-        life: u32,
-        job: u64,
-    },
-    CheckpointDone {
+    /// The next calls of a job reach the device.
+    JobStep {
         osd: i32,
         life: u32,
         job: u64,
@@ -327,8 +323,7 @@ impl World {
         match event {
             Event::Deliver(d) => self.deliver(d),
             Event::Tick { node, life } => self.tick(node, life),
-            Event::CommitDone { osd, life, job } => self.commit_done(osd, life, job),
-            Event::CheckpointDone { osd, life, job } => self.checkpoint_done(osd, life, job),
+            Event::JobStep { osd, life, job } => self.job_step(osd, life, job),
             Event::MonAppended { mon, life } => self.mon_appended(mon, life),
             Event::Knock { conn } => self.net.reopen(self.now, conn),
             Event::Retry { conn, wait } => self.retry(conn, wait),

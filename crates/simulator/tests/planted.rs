@@ -84,6 +84,7 @@ planted![
     trims_too_much TrimsTooMuch,
     blocklist_ignored BlocklistIgnored,
     watches_forever WatchesForever,
+    one_handle OneHandle,
     no_repair NoRepair,
     forgotten_maps ForgottenMaps,
 ];
