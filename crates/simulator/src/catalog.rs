@@ -100,6 +100,7 @@ catalog![
     maps_forgotten_within_an_interval,
     splits_and_moves,
     replaced_disk,
+    empty_disk_by_mistake,
     restarted_clients,
     lone_monitor_restarts,
     rot_in_data,
@@ -570,6 +571,28 @@ fn replaced_disk(base: Scenario) -> Scenario {
         kill(24.0, osd),
         Fault::at(24.5, swap()),
         start(25.0, osd),
+    ];
+    base.with_seconds(32).with_plan(plan)
+}
+
+/// An OSD is started on an empty disk of its own UUID, while the only other copy that is up is an old one: it does not count as a
+/// member, and nothing is answered between the notes. Its disk is put back.
+fn empty_disk_by_mistake(base: Scenario) -> Scenario {
+    let [a, empty, stale] = [0, 1, 2].map(Node::Osd);
+    let uuid = crate::mon::osd_uuid(1).0[0];
+    let plan = vec![
+        kill(2.0, stale),
+        kill(9.0, a),
+        kill(9.0, empty),
+        Fault::at(10.0, Kind::NewDisk { osd: 1, uuid }),
+        start(11.0, stale),
+        start(11.0, empty),
+        note(14.0),
+        note(23.0),
+        kill(23.5, empty),
+        Fault::at(24.0, Kind::OldDisk { osd: 1 }),
+        start(24.5, empty),
+        start(25.0, a),
     ];
     base.with_seconds(32).with_plan(plan)
 }

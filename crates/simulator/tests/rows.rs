@@ -65,6 +65,11 @@ fn only_a_stale_copy_returns() {
 }
 
 #[test]
+fn empty_disk_by_mistake() {
+    good("empty_disk_by_mistake").iter().for_each(|r| assert_eq!(between(r), 0));
+}
+
+#[test]
 fn fewer_than_min_size() {
     good("fewer_than_min_size").iter().for_each(|r| assert_eq!(between(r), 0));
 }

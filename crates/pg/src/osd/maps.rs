@@ -241,7 +241,9 @@ impl OsdCore {
             done.changed.remove(id);
         }
         self.instantiate(&done.maps, &mut txn, &mut done.changed);
-        if map.is_up(self.shared.whoami) {
+        // This process, and not another one under its number: by this the monitors know a store that never served.
+        let me = map.osd(self.shared.whoami).filter(|o| o.is_up());
+        if me.is_some_and(|o| o.cluster_addrs == self.addrs.cluster) {
             self.superblock.mounted = map.epoch;
         }
         self.superblock.save(&mut txn);
