@@ -1,10 +1,12 @@
 //! Peers that state to be what they have not proven; see `Messenger::on_session` and `resumable`.
 
-use msgr::{Policy, Session};
-use types::EntityType;
+use std::sync::Arc;
 
-use super::Bounds;
-use super::testing::{As, Raw, Server, message, server_of};
+use msgr::{Policy, Session};
+use types::{AddrVec, EntityType};
+
+use super::testing::{As, Named, Raw, Server, Told, message, server_of};
+use super::{Bounds, ConnectTo};
 
 const OSD_AT: &str = "v2:127.0.0.1:6801/77";
 
@@ -51,4 +53,31 @@ async fn nobody_replaces_or_takes_up_the_session_of_another() {
     let other = Session::outgoing(Policy::lossless_client(), server_of(&server), 9);
     drop(Raw::resume(&server, As::osd("osd.3", OSD_AT), other).await.expect("another life"));
     server.gone(conn).await;
+}
+
+/// The peer has forgotten a session while both live: the side that had sent in it must make up for what is lost.
+#[tokio::test]
+async fn the_connecting_side_hears_that_its_session_was_forgotten() {
+    let (ours, theirs) =
+        (Server::start(Bounds::default(), 0).await, Server::start(Bounds::default(), 0).await);
+    let conn = ours.messenger.connect(ConnectTo {
+        peer: server_of(&theirs),
+        addr: theirs.at,
+        policy: Policy::lossless_client(),
+        auth: Arc::new(|| Box::new(Named("osd.0"))),
+        from: Some(AddrVec::single(ours.at)),
+    });
+    ours.messenger.send(conn, message(1));
+    let held = theirs.conn_of("osd.0").await;
+    theirs.heard(held, 1).await;
+    assert!(!ours.told().contains(&Told::Reset(conn)));
+    theirs.messenger.close(held);
+    ours.until(|told| told.contains(&Told::Reset(conn)).then_some(())).await;
+    ours.messenger.send(conn, message(2));
+    let ready = |t: &Told| match t {
+        Told::Ready(conn, _) if *conn != held => Some(*conn),
+        _ => None,
+    };
+    let new = theirs.until(|told| told.iter().find_map(ready)).await;
+    theirs.heard(new, 1).await;
 }
