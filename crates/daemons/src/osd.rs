@@ -37,6 +37,9 @@ use crate::twin::Twin;
 use runtime::session::MonSession;
 use runtime::session::SharedAuth;
 
+/// How long the core waits for clients that do not read their answers, before they are looked at again.
+const LEISURE: Duration = Duration::from_millis(50);
+
 /// How to start an OSD.
 #[derive(Clone)]
 pub struct OsdSettings {
@@ -303,6 +306,8 @@ enum Event {
     Core(Box<Input>),
     Committed(Outcome),
     Checkpointed(Result<CheckpointDone, StoreError>),
+    /// The core wants to go on.
+    Again,
     /// Every connection that had something was read.
     TurnEnds,
     /// A message on some connection; which peer it is from is known to the machine.
@@ -341,6 +346,7 @@ impl Event {
             Self::Committed(_) => "committed",
             Self::Checkpointed(_) => "checkpointed",
             Self::TurnEnds => "turn",
+            Self::Again => "again",
             Self::Message { .. } => "message",
             Self::Ready { .. } => "ready",
             Self::Gone { .. } => "gone",
@@ -388,7 +394,10 @@ impl Machine for OsdMachine {
             // Other threads have no turns.
             #[cfg(feature = "test-medium")]
             self.plant.strike(event.kind());
-            turn_ends |= matches!(event, Event::TurnEnds | Event::Committed(_) | Event::Checkpointed(_));
+            turn_ends |= matches!(
+                event,
+                Event::TurnEnds | Event::Again | Event::Committed(_) | Event::Checkpointed(_)
+            );
             if let Some(input) = self.translate(event) {
                 self.handle(now, input);
             }
@@ -423,6 +432,7 @@ impl OsdMachine {
                 }
                 Some(*input)
             }
+            Event::Again => Some(self.again()),
             Event::TurnEnds => {
                 self.bell.heard();
                 None
@@ -644,7 +654,7 @@ impl OsdMachine {
             Output::HoldClients(hold) => self.messenger.gate().hold(hold),
             Output::HoldClient { conn, hold } => self.messenger.hold(conn, hold),
             Output::Commit => self.commit_wanted = true,
-            Output::Again => self.come_again(),
+            Output::Again { at_leisure } => self.come_again(at_leisure),
             Output::CloseConn { conn } => self.messenger.close(conn),
             Output::DropOsd { osd } => self.peers.drop_osd(osd),
             Output::MapChanged => self.note_up(),
@@ -667,12 +677,20 @@ impl OsdMachine {
         }
     }
 
+    fn again(&self) -> Input {
+        let clients = self.core.clients_in_turn();
+        Input::Again { unread: clients.filter(|conn| self.messenger.has_much_unread(*conn)).collect() }
+    }
+
     /// Lets the core go on once other tasks had their turn: on a runtime of one thread they read the other connections.
-    fn come_again(&self) {
+    fn come_again(&self, at_leisure: bool) {
         let Some(shell) = self.shell.upgrade() else { return };
         self.messenger.runtime().spawn(async move {
-            tokio::task::yield_now().await;
-            shell.submit(Event::Core(Input::Again.into()));
+            match at_leisure {
+                true => tokio::time::sleep(LEISURE).await,
+                false => tokio::task::yield_now().await,
+            }
+            shell.submit(Event::Again);
         });
     }
 

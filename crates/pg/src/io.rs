@@ -1,5 +1,6 @@
 //! What goes into the OSD core and what comes out of it: the whole contract with the daemon's shell.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use cephx::caps::OsdCap;
@@ -71,8 +72,10 @@ pub enum Input {
     DeviceFailed,
     /// Time passes; due at least every 500 ms.
     Tick,
-    /// The answer to `Output::Again`.
-    Again,
+    /// The answer to `Output::Again`; these of `OsdCore::clients_in_turn` have much to read.
+    Again {
+        unread: BTreeSet<ConnId>,
+    },
     /// The options that the monitors hold for this OSD, all of them, name and value as Ceph spells them.
     Config(Vec<(String, String)>),
     /// A command's JSON from the owner of the admin socket; answered by an `Output::AdminReply` of the same number.
@@ -125,8 +128,11 @@ pub enum Output {
     /// when the batch of inputs is through.
     /// While `OsdCore::is_commit_urgent` is false it may put that off and gather more: another `Commit` comes in time.
     Commit,
-    /// There is more to do at once: bring `Input::Again` when what else has come was handled.
-    Again,
+    /// There is more to do: bring `Input::Again` when what else has come was handled; at leisure, within a tenth of a second,
+    /// when clients have to read before.
+    Again {
+        at_leisure: bool,
+    },
     CloseConn {
         conn: ConnId,
     },

@@ -241,7 +241,7 @@ impl World {
                 self.osd(osd).commit_wanted = true;
                 self.ack_early(osd);
             }
-            Output::Again => self.osd_input(osd, Input::Again),
+            Output::Again { .. } => self.osd_input(osd, Input::Again { unread: Default::default() }),
             Output::CloseConn { conn } => self.net.close(self.now, conn, End::Target),
             Output::DropOsd { osd: to } => {
                 if let Some((conn, _)) = self.osd(osd).peers.remove(&to.0) {

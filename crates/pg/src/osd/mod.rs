@@ -38,7 +38,7 @@ use ::maps::OsdMap;
 use admin::options::Values;
 use messages::Message;
 use store::{Store, TxnSeq};
-use types::{Epoch, Now, OsdId, SpgId};
+use types::{ConnId, Epoch, Now, OsdId, SpgId};
 
 use crate::OsdConfig;
 use crate::interval::IntervalKey;
@@ -191,7 +191,7 @@ impl OsdCore {
 
     /// Takes one input; effects are appended to `out`.
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
-        if self.shared.now.mono != now.mono || input == Input::Again {
+        if self.shared.now.mono != now.mono || matches!(input, Input::Again { .. }) {
             // Another batch of inputs.
             self.shared.slice_left = turns::SLICE;
         }
@@ -212,7 +212,8 @@ impl OsdCore {
         }
         if !self.asked_again && (!self.turns.is_empty() || self.shared.some_ready) {
             self.asked_again = true;
-            self.shared.out.push(Output::Again);
+            let at_leisure = !self.shared.some_ready && self.turns.wait_for_readers();
+            self.shared.out.push(Output::Again { at_leisure });
         }
         std::mem::swap(&mut self.shared.out, out);
     }
@@ -274,7 +275,10 @@ impl OsdCore {
             }
             Input::DeviceFailed => self.shared.fail(FatalReason::DeviceFailed),
             Input::Tick => self.tick(),
-            Input::Again => self.asked_again = false,
+            Input::Again { unread } => {
+                self.asked_again = false;
+                self.turns.set_unread(unread);
+            }
             Input::Config(options) => self.config_from_mon(options),
             Input::AdminCommand { tid, cmd } => self.admin_command(tid, &[cmd]),
             Input::Shutdown => self.shutdown(),
@@ -385,6 +389,11 @@ impl OsdCore {
         self.mark_me_down();
         self.shared.leases.given_up = true;
         self.shared.submit(txn, shared::Done::Stopped);
+    }
+
+    /// Connections of clients with requests that wait for `Input::Again`.
+    pub fn clients_in_turn(&self) -> impl Iterator<Item = ConnId> {
+        self.turns.clients()
     }
 
     /// The current map.

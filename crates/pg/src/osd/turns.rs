@@ -2,11 +2,12 @@
 //!
 //! A request may be heavy (`exec::work` bounds it), and many heavy ones fit into what is read from a socket at once. When the work of
 //! a slice is spent, the core goes back to its shell, which brings heartbeats and the like, and then asks the core to go on.
-//! Clients take turns, a request each; one client's requests stay in order.
+//! Clients take turns, a request each; one client's requests stay in order. A client that does not read its answers has no turn:
+//! what it does not read waits in memory.
 //!
 //! Invariant: a connection is in `order` exactly once when it has a queue, and no queue is empty.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use messages::osd::MOsdOp;
 use types::ConnId;
@@ -29,6 +30,8 @@ pub(super) struct Turn {
 pub(super) struct Turns {
     queues: BTreeMap<ConnId, VecDeque<Turn>>,
     order: VecDeque<ConnId>,
+    /// Clients with much to read, as the shell last said.
+    unread: BTreeSet<ConnId>,
 }
 
 impl Turns {
@@ -44,9 +47,25 @@ impl Turns {
         queue.push_back(turn);
     }
 
+    /// The clients that wait.
+    pub fn clients(&self) -> impl Iterator<Item = ConnId> {
+        self.order.iter().copied()
+    }
+
+    /// These have no turn until the next word on it.
+    pub fn set_unread(&mut self, unread: BTreeSet<ConnId>) {
+        self.unread = unread;
+    }
+
+    /// Whether all that wait have to read first.
+    pub fn wait_for_readers(&self) -> bool {
+        self.order.iter().all(|conn| self.unread.contains(conn))
+    }
+
     /// The next client's oldest request.
     pub fn pop(&mut self) -> Option<(ConnId, Turn)> {
-        let conn = self.order.pop_front()?;
+        let at = self.order.iter().position(|conn| !self.unread.contains(conn))?;
+        let conn = self.order.remove(at)?;
         let queue = self.queues.get_mut(&conn)?;
         let turn = queue.pop_front()?;
         if queue.is_empty() {

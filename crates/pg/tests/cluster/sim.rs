@@ -56,6 +56,8 @@ pub struct Sim {
     pub cut: Vec<(i32, i32)>,
     pub config: OsdConfig,
     pub trace: bool,
+    /// Connections whose clients do not read.
+    pub unread: std::collections::BTreeSet<ConnId>,
     /// What other clients were answered: by connection and number.
     pub strangers: Vec<(i32, u64, Message)>,
     /// When it is to be known: the most bytes that one OSD had under way to others at one time.
@@ -104,6 +106,7 @@ impl Sim {
             config,
             trace: std::env::var_os("PG_TRACE").is_some(),
             strangers: Vec::new(),
+            unread: Default::default(),
             most_queued: None,
         };
         for osd in 0..osds {
@@ -231,7 +234,7 @@ impl Sim {
                     *times += u32::from(hold);
                     *holds = hold;
                 }
-                Output::Again => self.nodes[osd as usize].again = true,
+                Output::Again { .. } => self.nodes[osd as usize].again = true,
                 Output::AdminReply { reply, .. } => self.nodes[osd as usize].admin_replies.push(reply),
                 Output::Commit => self.nodes[osd as usize].commit_wanted = true,
                 Output::DropOsd { osd: to } => {
@@ -304,7 +307,8 @@ impl Sim {
         }
         if to == -2 {
             self.nodes[from as usize].again = false;
-            self.input(from, Input::Again);
+            let unread = self.unread.clone();
+            self.input(from, Input::Again { unread });
             return true;
         }
         let msg = self.links.get_mut(&(from, to)).and_then(VecDeque::pop_front).unwrap();

@@ -157,6 +157,12 @@ impl Messenger {
         }
     }
 
+    /// Whether a client has so much to read that nothing is read from it.
+    pub fn has_much_unread(&self, conn: ConnId) -> bool {
+        let link = self.channel(conn).and_then(|c| c.link());
+        link.is_some_and(|link| link.unread() > self.0.bounds.unread_pause_bytes)
+    }
+
     /// Cuts off the clients with the most unread while all together have too much of it.
     fn relieve(&self) {
         while self.0.unread.total() > self.0.bounds.unread_bytes {
