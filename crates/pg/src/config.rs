@@ -105,11 +105,28 @@ pub struct OsdConfig {
     pub scrub_auto_repair_num_errors: usize,
     /// A bug to be found by the simulator.
     #[doc(hidden)]
+    #[cfg(feature = "planted")]
     pub planted: Option<Planted>,
 }
 
+/// Whether a bug is planted; never in the product, which does not know the bugs' names.
+#[cfg(feature = "planted")]
+macro_rules! is_planted {
+    ($planted:expr, $bug:ident) => {
+        $planted == Some($crate::Planted::$bug)
+    };
+}
+#[cfg(not(feature = "planted"))]
+macro_rules! is_planted {
+    ($planted:expr, $bug:ident) => {
+        false
+    };
+}
+pub(crate) use is_planted;
+
 /// Known mistakes, which tests must find.
 #[doc(hidden)]
+#[cfg(feature = "planted")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Planted {
     /// A new primary begins although an earlier one may still answer.
@@ -123,7 +140,7 @@ pub enum Planted {
 impl OsdConfig {
     /// Whether there may be writes in an interval whose start is not known: there may.
     pub(crate) fn presumes_writes(&self) -> bool {
-        self.planted != Some(Planted::ForgottenMapsHideWrites)
+        !is_planted!(self.planted, ForgottenMapsHideWrites)
     }
 
     /// For how long a member's answer lets a primary serve: mostly over by the time that one who is silent is marked down.
@@ -199,6 +216,7 @@ impl Default for OsdConfig {
             repair_during_recovery: false,
             scrub_auto_repair: false,
             scrub_auto_repair_num_errors: 5,
+            #[cfg(feature = "planted")]
             planted: None,
         }
     }

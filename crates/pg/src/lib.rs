@@ -30,7 +30,9 @@ mod peer;
 mod push;
 mod range;
 
-pub use config::{OsdConfig, Planted};
+pub use config::OsdConfig;
+#[cfg(feature = "planted")]
+pub use config::Planted;
 pub use dirty::Dirty;
 pub use entry::{DupEntry, EntryKind, LogEntry, OpReturn};
 pub use info::{PgHistory, PgInfo, PgSums};

@@ -9,7 +9,7 @@ use crate::log::Payload;
 use crate::member::MemberId;
 use crate::message::{Body, Message};
 use crate::raft::{Output, Raft, Role};
-use crate::tuning::Planted;
+use crate::tuning::is_planted;
 
 /// Who said yes.
 #[derive(Debug, Clone, Default)]
@@ -26,7 +26,7 @@ impl Raft {
             let join = Body::Join { name: self.name.clone() };
             return out.push(Output::Send(self.to(MemberId::NONE, join)));
         }
-        if self.alone() || self.tuning.planted == Some(Planted::Disturb) {
+        if self.alone() || is_planted!(self.tuning.planted, Disturb) {
             return self.stand(now, out);
         }
         self.role = Role::PreCandidate(Votes([self.hard.id].into()));
@@ -107,7 +107,7 @@ impl Raft {
 
     /// Whether there is a leader that deserves to stay, as far as we know.
     pub(crate) fn is_loyal(&self, now: Now) -> bool {
-        if self.tuning.planted == Some(Planted::Disturb) {
+        if is_planted!(self.tuning.planted, Disturb) {
             return false;
         }
         match &self.role {

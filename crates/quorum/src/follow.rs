@@ -8,7 +8,7 @@ use crate::log::Snapshot;
 use crate::member::MemberId;
 use crate::message::{Append, AppendReply, Body, InstallSnapshot, PeerStatus};
 use crate::raft::{Output, Raft, Role};
-use crate::tuning::Planted;
+use crate::tuning::is_planted;
 
 impl Raft {
     /// A leader of our term spoke. False when that cannot be, for it is ours: nothing of the message counts.
@@ -57,7 +57,7 @@ impl Raft {
         for entry in entries.into_iter().filter(|e| e.index > held) {
             match self.log.term(entry.index) {
                 Some(term) if term == entry.term => continue,
-                Some(_) if self.tuning.planted == Some(Planted::KeepConflict) => continue,
+                Some(_) if is_planted!(self.tuning.planted, KeepConflict) => continue,
                 Some(_) => self.truncate(entry.index),
                 None => {}
             }
@@ -96,7 +96,7 @@ impl Raft {
     ) {
         let Role::Follower { verified, .. } = &self.role else { return };
         // Invariant 2.
-        let hasty = self.tuning.planted == Some(Planted::AckBeforeDurable);
+        let hasty = is_planted!(self.tuning.planted, AckBeforeDurable);
         let index = if hasty { *verified } else { (*verified).min(self.durable) };
         let last_index = self.log.last_index();
         let reply = AppendReply { ok: true, index, sent, wall: now.wall, last_index, refused: 0 };

@@ -10,7 +10,7 @@ use crate::member::{MemberId, Membership, Peer};
 use crate::message::{Append, AppendReply, Body, PartReply, PeerStatus};
 use crate::parts::Sending;
 use crate::raft::{Output, Raft, Role};
-use crate::tuning::Planted;
+use crate::tuning::is_planted;
 
 /// Entries and bytes of one message.
 const MAX_ENTRIES: usize = 512;
@@ -121,11 +121,12 @@ impl Raft {
     /// Whether nobody else can lead now, and we know all that earlier leaders committed.
     pub(crate) fn may_read(&self, now: Now) -> bool {
         let Role::Leader(leading) = &self.role else { return false };
-        let lease = match self.tuning.planted {
-            Some(Planted::LongLease) => self.tuning.election_min * 5,
-            _ => self.tuning.lease,
+        let lease = if is_planted!(self.tuning.planted, LongLease) {
+            self.tuning.election_min * 5
+        } else {
+            self.tuning.lease
         };
-        let knows = self.commit >= leading.start || self.tuning.planted == Some(Planted::ReadBeforeOwnTerm);
+        let knows = self.commit >= leading.start || is_planted!(self.tuning.planted, ReadBeforeOwnTerm);
         knows && self.majority_acked(leading, now).is_some_and(|sent| sent + lease > now.mono)
     }
 
@@ -272,7 +273,7 @@ impl Raft {
         };
         let Some(index) = self.log.members().majority_value(held) else { return };
         let own = self.log.term(index) == Some(self.hard.term);
-        if index <= self.commit || !own && self.tuning.planted != Some(Planted::CommitOldTerm) {
+        if index <= self.commit || !own && !is_planted!(self.tuning.planted, CommitOldTerm) {
             return;
         }
         self.commit = index;

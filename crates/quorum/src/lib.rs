@@ -23,4 +23,6 @@ pub use log::{Entry, Payload, Snapshot};
 pub use member::{MemberId, Membership, Peer};
 pub use message::{Append, AppendReply, Body, InstallSnapshot, Message, PartReply, PeerStatus, SnapshotPart};
 pub use raft::{HardState, Input, Output, Raft, Start, View, Write};
-pub use tuning::{Planted, Tuning};
+#[cfg(feature = "planted")]
+pub use tuning::Planted;
+pub use tuning::Tuning;

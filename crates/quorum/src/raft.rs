@@ -26,7 +26,7 @@ use crate::log::{Entry, Log, Payload, Snapshot};
 use crate::member::{MemberId, Membership};
 use crate::message::{Body, Message, PeerStatus};
 use crate::parts::Receiving;
-use crate::tuning::{Planted, Tuning};
+use crate::tuning::{Tuning, is_planted};
 
 /// What must survive a crash besides the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -507,7 +507,7 @@ impl Raft {
     pub(crate) fn after_write(&mut self, m: Message, out: &mut Vec<Output>) {
         let dirty = self.is_dirty();
         let after = self.write_seq + u64::from(dirty);
-        let hasty = self.tuning.planted == Some(Planted::VoteInMemory);
+        let hasty = is_planted!(self.tuning.planted, VoteInMemory);
         if after <= self.written_seq || hasty {
             out.push(Output::Send(m));
         } else {
@@ -540,7 +540,7 @@ impl Raft {
             self.term_seq = self.write_seq;
         }
         self.writes.push_back((self.write_seq, self.log.last_index()));
-        if self.tuning.planted == Some(Planted::AckBeforeDurable) {
+        if is_planted!(self.tuning.planted, AckBeforeDurable) {
             self.durable = self.log.last_index();
         }
         out.push(Output::Write(Write { seq: self.write_seq, durable: self.durable, ..write }));

@@ -18,6 +18,7 @@ pub struct Tuning {
     pub part_bytes: usize,
     /// A bug to be found by the tests of this crate.
     #[doc(hidden)]
+    #[cfg(feature = "planted")]
     pub planted: Option<Planted>,
 }
 
@@ -29,13 +30,30 @@ impl Default for Tuning {
             election_max: Duration::from_millis(1_350),
             lease: Duration::from_millis(550),
             part_bytes: 16 << 20,
+            #[cfg(feature = "planted")]
             planted: None,
         }
     }
 }
 
+/// Whether a bug is planted; never in the product, which does not know the bugs' names.
+#[cfg(feature = "planted")]
+macro_rules! is_planted {
+    ($planted:expr, $bug:ident) => {
+        $planted == Some($crate::Planted::$bug)
+    };
+}
+#[cfg(not(feature = "planted"))]
+macro_rules! is_planted {
+    ($planted:expr, $bug:ident) => {
+        false
+    };
+}
+pub(crate) use is_planted;
+
 /// Known mistakes, which the tests must find.
 #[doc(hidden)]
+#[cfg(feature = "planted")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Planted {
     /// Votes are answered before they are durable.
