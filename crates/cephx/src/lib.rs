@@ -69,6 +69,7 @@ mod golden_tests;
 mod key;
 mod key_server;
 mod keyring;
+mod modes;
 mod none;
 mod protocol;
 mod rotating;
@@ -88,6 +89,7 @@ pub use error::AuthError;
 pub use key::{CryptoKey, KeyTextError};
 pub use key_server::KeyServer;
 pub use keyring::{Keyring, KeyringError};
+pub use modes::{MODE_CRC, MODE_OPTIONS, MODE_SECURE, mode_option, modes_allowed, parse_modes, usual_modes};
 pub use none::{
     METHOD_CEPHX, METHOD_NONE, accept_none, is_cluster_entity, login_none, none_authorizer,
     none_login_request,

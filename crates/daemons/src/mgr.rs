@@ -195,8 +195,9 @@ impl Commands for Shell {
 }
 
 impl Handler for Shell {
-    fn authenticate(&self, conn: ConnId, _: u8, _: EntityAddr, input: AuthInput) -> AuthStep {
-        self.auth.judge(conn, input, self.messenger.now())
+    fn authenticate(&self, conn: ConnId, peer_type: u8, _: EntityAddr, input: AuthInput) -> AuthStep {
+        let peer = EntityType::from_u8(peer_type).unwrap_or(EntityType::Client);
+        self.auth.judge(conn, peer, input, self.messenger.now())
     }
 
     fn accept_policy(&self, _: EntityType) -> Policy {

@@ -83,6 +83,7 @@ impl Mon {
     /// Opens the store and listens. Clients are served as soon as there is a quorum.
     pub async fn start(config: MonConfig) -> Result<Self> {
         let store = MonStore::open_on(&config.store, config.medium, &config.settings.name, &mut OsEntropy)?;
+        let options = config.settings.options.clone();
         let start = store.recover().context("the monitor's store is refused")?;
         let clock = Clock::start();
         let messenger = Messenger::new(local(0), Limits::default(), clock);
@@ -114,7 +115,7 @@ impl Mon {
             links: Mutex::default(),
             failed: EndOf::new(),
         });
-        let login = PeerLogin { method: config.method, key: config.key };
+        let login = PeerLogin { method: config.method, key: config.key, options };
         let machine = MonMachine {
             core,
             messenger: messenger.clone(),
@@ -254,6 +255,8 @@ fn run_store(store: &MonStore, work: &mpsc::Receiver<Write>, shell: &Weak<Shell>
 struct PeerLogin {
     method: Method,
     key: CryptoKey,
+    /// The monitor's own.
+    options: BTreeMap<String, String>,
 }
 
 struct MonMachine {
@@ -305,8 +308,10 @@ impl MonMachine {
                 links.tried.insert(addr, now);
                 let name = AuthName::new(EntityType::Mon, "");
                 let (method, key) = (self.login.method, self.login.key.clone());
+                let options = self.login.options.clone();
                 let auth = Arc::new(move || {
-                    SharedAuth::new(method, name.clone(), key.clone(), EntityType::Mon).login()
+                    let auth = SharedAuth::new(method, name.clone(), key.clone(), EntityType::Mon);
+                    auth.with_options(&options).login()
                 });
                 let peer = Peer { name: EntityName::mon(0), addrs: AddrVec::single(addr) };
                 let to = ConnectTo { peer, addr, policy: Policy::lossy_client(), auth, from: None };

@@ -790,10 +790,11 @@ impl Commands for Shell {
 }
 
 impl Handler for Shell {
-    fn authenticate(&self, conn: ConnId, _: u8, _: EntityAddr, input: AuthInput) -> AuthStep {
+    fn authenticate(&self, conn: ConnId, peer_type: u8, _: EntityAddr, input: AuthInput) -> AuthStep {
         #[cfg(feature = "test-medium")]
         self.plant.strike("authenticate");
-        self.auth.judge(conn, input, self.messenger.now())
+        let peer = EntityType::from_u8(peer_type).unwrap_or(EntityType::Client);
+        self.auth.judge(conn, peer, input, self.messenger.now())
     }
 
     fn accept_policy(&self, kind: EntityType) -> Policy {

@@ -402,6 +402,7 @@ pub fn new_osd(args: &DaemonArgs) -> Result<()> {
         secrets.unwrap_or_else(|| Secrets { uuid: uuid.unwrap_or_else(random_fsid), key: new_key() });
     let id = on_runtime(async {
         let auth = SharedAuth::new(place.method, login.clone(), login_key, EntityType::Client);
+        let auth = auth.with_options(&place.options);
         let admin = AdminClient::new(fsid, auth, place.monitors.clone());
         admin
             .connected(Duration::from_secs(20))

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use types::{AddrVec, AuthName, EntityName, EntityType, Now, Utime};
 
-use crate::io::{CON_MODE_CRC, CON_MODE_SECURE};
 use crate::state::{EntityView, LogEntry, Priority, State};
 
 /// Local settings of a monitor: those that cannot come from the replicated state.
@@ -17,8 +16,6 @@ pub struct Settings {
     pub host_name: String,
     /// `cephx::METHOD_*` accepted, in order of preference.
     pub auth_methods: Vec<u32>,
-    /// `CON_MODE_*` accepted.
-    pub con_modes: Vec<u32>,
     /// Options from the configuration file and the command line, by Ceph's names with underscores; they win over the
     /// config database.
     pub options: BTreeMap<String, String>,
@@ -37,7 +34,6 @@ impl Settings {
             addrs,
             host_name: "localhost".to_owned(),
             auth_methods: vec![cephx::METHOD_CEPHX],
-            con_modes: vec![CON_MODE_SECURE, CON_MODE_CRC],
             options: BTreeMap::new(),
             quorum: QuorumView::alone(),
             quorum_since: std::time::Duration::ZERO,

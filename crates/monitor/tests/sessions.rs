@@ -427,3 +427,32 @@ fn only_the_monitors_own_key_makes_a_monitor() {
     // Monitors have a global id of their own, below those that are given out.
     assert!(matches!(outcome, Output::AuthDone { global_id, .. } if global_id.0 > 1), "{outcome:?}");
 }
+
+#[test]
+fn a_service_that_is_secure_only_refuses_crc() {
+    let ask = |peer_type, options: &[(&str, &str)]| {
+        let mut w = World::with_options(options);
+        let name = AuthName::parse("client.admin").expect("a name");
+        let mut client = AuthClient::new(name, CryptoKey::new([2; 16], Utime::ZERO), &[EntityType::Mon]);
+        w.input(Input::AuthRequest {
+            conn: ConnId(1),
+            peer_type,
+            method: cephx::METHOD_CEPHX,
+            preferred_modes: vec![monitor::CON_MODE_CRC],
+            payload: client.start_login(),
+            peer_addr: addr("v2:127.0.0.1:0/5"),
+        });
+        w.run();
+        w.take().pop().expect("an answer")
+    };
+    let secure = [("ms_mon_service_mode", "secure")];
+    match ask(EntityType::Client, &secure) {
+        Output::AuthBad { refusal, .. } => {
+            assert_eq!(refusal.errno, types::Errno::EOPNOTSUPP);
+            assert_eq!(refusal.allowed_modes, [CON_MODE_SECURE]);
+        }
+        other => panic!("refused, not {other:?}"),
+    }
+    assert!(matches!(ask(EntityType::Mgr, &secure), Output::AuthMore { .. }), "another option's");
+    assert!(matches!(ask(EntityType::Client, &[]), Output::AuthMore { .. }));
+}

@@ -65,6 +65,7 @@ impl Cluster {
     pub async fn connect(config: Config) -> Result<Self> {
         let key = config.key.clone().unwrap_or_default();
         let auth = SharedAuth::new(config.method, config.name.clone(), key, EntityType::Client);
+        let auth = auth.with_options(&config.modes);
         let mut monitors = config.monitors.clone();
         if !monitors.is_empty() {
             // Clients spread over the monitors.

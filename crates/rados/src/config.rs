@@ -2,6 +2,7 @@
 //!
 //! Source: src/common/config.cc (search for the file), src/common/options.cc (keyring), MonMap::build_initial.
 
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub struct Config {
     /// Requests to monitors give up after this long; `None`: never. Source: rados_mon_op_timeout.
     pub mon_timeout: Option<Duration>,
     pub objecter: Settings,
+    /// The options `ms_*_mode`, where they are set.
+    pub modes: BTreeMap<String, String>,
     /// The file that this was read from.
     pub conf: Option<PathBuf>,
 }
@@ -67,6 +70,7 @@ impl Config {
             op_timeout: None,
             mon_timeout: None,
             objecter: Settings::default(),
+            modes: BTreeMap::new(),
             conf: None,
         }
     }
@@ -93,7 +97,7 @@ impl Config {
             Error::Config(format!("no monitors are named ('mon host'): {place}"))
         })?;
         let monitors = parse_mon_host(&hosts)?;
-        let wanted = ["auth_client_required", "auth_supported"].into_iter().find_map(option);
+        let wanted = ["auth_supported", "auth_client_required"].into_iter().find_map(option);
         let none_only = wanted.is_some_and(|w| w.contains("none") && !w.contains("cephx"));
         let key = match none_only {
             true => None,
@@ -101,6 +105,9 @@ impl Config {
         };
         let mut config = Self::new(monitors, name.clone(), key);
         config.conf = path;
+        let is_mode = |name: &str| name.starts_with("ms_") && name.ends_with("_mode");
+        let modes = options.iter().filter(|(name, _)| is_mode(name));
+        config.modes = modes.map(|(name, text)| (name.clone(), text.clone())).collect();
         let seconds = |key: &str| option(key).and_then(|v| v.parse::<f64>().ok()).filter(|s| *s > 0.0);
         let duration = |key: &str| seconds(key).and_then(|s| Duration::try_from_secs_f64(s).ok());
         config.op_timeout = duration("rados_osd_op_timeout");

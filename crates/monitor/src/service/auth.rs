@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cephx::{
     AuthMode, AuthSession, CONNECTION_SECRET_LEN, Granted, LoginRequest, METHOD_CEPHX, METHOD_NONE, MonCap,
-    TicketTtl, login_none,
+    TicketTtl, login_none, mode_option, modes_allowed, usual_modes,
 };
 use messages::auth::{MAuth, MAuthReply};
 use types::{AuthName, ConnId, EntityAddr, EntityName, EntityType, Errno, GlobalId, Now};
@@ -43,15 +43,16 @@ impl Monitor {
     }
 
     pub(crate) fn auth_request(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
-        let Input::AuthRequest { conn, method, ref preferred_modes, ref payload, peer_addr, .. } = input
+        let Input::AuthRequest { conn, peer_type, method, ref preferred_modes, ref payload, peer_addr } =
+            input
         else {
             return;
         };
-        let refuse = |errno| self.refusal(conn, method, errno);
+        let refuse = |errno| self.refusal(conn, peer_type, method, errno);
         if !self.settings.auth_methods.contains(&method) {
             return out.push(refuse(Errno::EOPNOTSUPP));
         }
-        let modes = self.modes_with(method);
+        let modes = self.modes_with(peer_type, method);
         let Some(mode) = preferred_modes.iter().find(|m| modes.contains(m)).copied() else {
             return out.push(refuse(Errno::EOPNOTSUPP));
         };
@@ -117,11 +118,11 @@ impl Monitor {
         if allowed.contains(&method) { method } else { allowed.first().copied().unwrap_or(method) }
     }
 
-    /// Connection modes that can be had with an authentication method. Source: AuthRegistry::get_supported_modes.
-    fn modes_with(&self, method: u32) -> Vec<u32> {
-        let modes = self.settings.con_modes.iter().copied();
-        // Without a shared key there is nothing to encrypt with.
-        modes.filter(|m| method != METHOD_NONE || *m != CON_MODE_SECURE).collect()
+    /// Connection modes for such a peer. Source: AuthRegistry::get_supported_modes.
+    fn modes_with(&self, peer: EntityType, method: u32) -> Vec<u32> {
+        let option = mode_option(EntityType::Mon, peer);
+        let text = self.settings.option(&self.state, option);
+        modes_allowed(text.as_deref().unwrap_or(usual_modes(option)), method)
     }
 
     /// Tickets given out from now on live as long as the options say.
@@ -170,7 +171,7 @@ impl Monitor {
                     out.push(Output::AuthMore { conn, payload: reply.payload });
                 }
             },
-            Err(e) => out.push(self.refusal(conn, METHOD_CEPHX, e.errno())),
+            Err(e) => out.push(self.refusal(conn, EntityType::Client, METHOD_CEPHX, e.errno())),
         }
     }
 
@@ -183,7 +184,7 @@ impl Monitor {
         out: &mut Vec<Output>,
     ) {
         let Ok(caps) = MonCap::from_info(&granted.caps) else {
-            return out.push(self.refusal(conn, METHOD_CEPHX, Errno::EACCES));
+            return out.push(self.refusal(conn, EntityType::Client, METHOD_CEPHX, Errno::EACCES));
         };
         session.caps = caps;
         session.key =
@@ -263,12 +264,12 @@ impl Monitor {
         }
     }
 
-    fn refusal(&self, conn: ConnId, method: u32, errno: Errno) -> Output {
+    fn refusal(&self, conn: ConnId, peer: EntityType, method: u32, errno: Errno) -> Output {
         let refusal = AuthRefusal {
             method,
             errno,
             allowed_methods: self.settings.auth_methods.clone(),
-            allowed_modes: self.modes_with(self.method_offered(method)),
+            allowed_modes: self.modes_with(peer, self.method_offered(method)),
         };
         Output::AuthBad { conn, refusal }
     }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use cephx::{
     AuthClient, Authorizer, AuthorizerAcceptor, CONNECTION_SECRET_LEN, CryptoKey, METHOD_CEPHX, METHOD_NONE,
-    Renewed, ServiceSecrets, SharedSecrets, TicketTtl, Verdict, accept_none, none_authorizer,
-    none_login_request,
+    MODE_OPTIONS, Renewed, ServiceSecrets, SharedSecrets, TicketTtl, Verdict, accept_none, mode_option,
+    modes_allowed, none_authorizer, none_login_request, usual_modes,
 };
 use messages::auth::{MAuth, MAuthReply};
 use msgr::ConMode;
@@ -44,6 +44,8 @@ struct State {
     /// The global id with method none, where there are no tickets.
     none_id: GlobalId,
     secrets: ServiceSecrets,
+    /// The options `ms_*_mode` that this process was started with, and those that the monitors gave it.
+    modes: (BTreeMap<String, String>, BTreeMap<String, String>),
     /// Why a monitor turned the last login away.
     refusal: Option<Errno>,
     /// Connections that are in the middle of proving themselves to us.
@@ -56,12 +58,39 @@ impl SharedAuth {
         let want = [EntityType::Mon, EntityType::Osd, EntityType::Mgr, EntityType::Mds];
         let client = AuthClient::new(name.clone(), key, &want);
         let secrets = ServiceSecrets::new(service);
-        let state = State { client, none_id: GlobalId(0), secrets, refusal: None, pending: BTreeMap::new() };
+        let state = State {
+            client,
+            none_id: GlobalId(0),
+            secrets,
+            modes: Default::default(),
+            refusal: None,
+            pending: BTreeMap::new(),
+        };
         Arc::new(Self { method, name, state: Mutex::new(state) })
     }
 
     pub fn name(&self) -> &AuthName {
         &self.name
+    }
+
+    /// With the options `ms_*_mode` of these; they win over the monitors'.
+    #[must_use]
+    pub fn with_options(self: Arc<Self>, options: &BTreeMap<String, String>) -> Arc<Self> {
+        self.state().modes.0 = mode_options(options);
+        self
+    }
+
+    /// The monitors' configuration of this process.
+    pub fn options_from_mon(&self, options: &BTreeMap<String, String>) {
+        self.state().modes.1 = mode_options(options);
+    }
+
+    /// Modes with `peer`, the preferred one first; those of a login are asked for a monitor as the peer.
+    fn modes(&self, state: &State, peer: EntityType) -> Vec<ConMode> {
+        let option = mode_option(self.name.kind, peer);
+        let given = state.modes.0.get(option).or_else(|| state.modes.1.get(option));
+        let text = given.map_or(usual_modes(option), String::as_str);
+        modes_allowed(text, self.method.number()).into_iter().filter_map(ConMode::from_u32).collect()
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -123,21 +152,28 @@ impl SharedAuth {
     }
 
     /// Judges a peer that connects to us with an authorizer.
-    pub fn judge(&self, conn: ConnId, input: AuthInput, now: Now) -> AuthStep {
+    pub fn judge(&self, conn: ConnId, peer: EntityType, input: AuthInput, now: Now) -> AuthStep {
+        let allowed = self.modes(&self.state(), peer);
+        let refuse = |errno: Errno| AuthStep::Bad {
+            errno: errno.0,
+            methods: vec![self.method.number()],
+            modes: allowed.clone(),
+        };
         let (payload, mut acceptor, mode) = match input {
             AuthInput::Request { method, preferred_modes, payload } => {
-                let mode = preferred_modes.iter().find_map(|m| ConMode::from_u32(*m));
+                let preferred = preferred_modes.iter().filter_map(|m| ConMode::from_u32(*m));
+                let mode = preferred.into_iter().find(|m| allowed.contains(m));
                 let (true, Some(mode)) = (method == self.method.number(), mode) else {
-                    return self.refuse(Errno::EOPNOTSUPP);
+                    return refuse(Errno::EOPNOTSUPP);
                 };
                 if self.method == Method::None {
-                    return self.take_none(&payload, mode);
+                    return take_none(&payload, mode).unwrap_or_else(refuse);
                 }
                 (payload, AuthorizerAcceptor::new(), mode)
             }
             AuthInput::More { payload } => match self.state().pending.remove(&conn) {
                 Some((acceptor, mode)) => (payload, acceptor, mode),
-                None => return self.refuse(Errno::EACCES),
+                None => return refuse(Errno::EACCES),
             },
         };
         let mut state = self.state();
@@ -156,8 +192,7 @@ impl SharedAuth {
             },
             Verdict::Refused(why) => {
                 tracing::info!("refused a connection: {why}");
-                drop(state);
-                self.refuse(why.errno())
+                refuse(why.errno())
             }
         }
     }
@@ -171,29 +206,23 @@ impl SharedAuth {
     pub fn forget(&self, conn: ConnId) {
         self.state().pending.remove(&conn);
     }
+}
 
-    fn take_none(&self, payload: &Bytes, mode: ConMode) -> AuthStep {
-        match accept_none(payload) {
-            // Without a shared key there is nothing to encrypt with.
-            Ok(_) if mode == ConMode::Secure => self.refuse(Errno::EOPNOTSUPP),
-            Ok(peer) => AuthStep::Done {
-                identity: Identity { name: peer.name, global_id: peer.global_id, caps: peer.caps },
-                mode,
-                payload: peer.reply,
-                session_key: Vec::new(),
-                connection_secret: Vec::new(),
-            },
-            Err(why) => self.refuse(why.errno()),
-        }
-    }
+/// Without authentication a peer is who it says.
+fn take_none(payload: &Bytes, mode: ConMode) -> Result<AuthStep, Errno> {
+    let peer = accept_none(payload).map_err(|why| why.errno())?;
+    Ok(AuthStep::Done {
+        identity: Identity { name: peer.name, global_id: peer.global_id, caps: peer.caps },
+        mode,
+        payload: peer.reply,
+        session_key: Vec::new(),
+        connection_secret: Vec::new(),
+    })
+}
 
-    fn refuse(&self, errno: Errno) -> AuthStep {
-        AuthStep::Bad {
-            errno: errno.0,
-            methods: vec![self.method.number()],
-            modes: vec![ConMode::Crc, ConMode::Secure],
-        }
-    }
+fn mode_options(options: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let known = |name: &String| MODE_OPTIONS.iter().any(|(known, _)| known == name);
+    options.iter().filter(|(name, _)| known(name)).map(|(name, text)| (name.clone(), text.clone())).collect()
 }
 
 fn fill(out: &mut [u8]) {
@@ -208,12 +237,10 @@ impl ClientAuth for Login {
     fn request(&mut self, _now: Now) -> Result<(u32, Vec<ConMode>, Bytes), String> {
         let shared = &self.shared;
         let mut state = shared.state();
+        let modes = shared.modes(&state, EntityType::Mon);
         Ok(match shared.method {
-            // Logins carry secrets of services: prefer encryption. Source: ms_mon_client_mode.
-            Method::Cephx => (METHOD_CEPHX, vec![ConMode::Secure, ConMode::Crc], state.client.start_login()),
-            Method::None => {
-                (METHOD_NONE, vec![ConMode::Crc], none_login_request(&shared.name, state.none_id))
-            }
+            Method::Cephx => (METHOD_CEPHX, modes, state.client.start_login()),
+            Method::None => (METHOD_NONE, modes, none_login_request(&shared.name, state.none_id)),
         })
     }
 
@@ -254,15 +281,16 @@ struct ToService {
 impl ClientAuth for ToService {
     fn request(&mut self, now: Now) -> Result<(u32, Vec<ConMode>, Bytes), String> {
         let state = self.shared.state();
+        let modes = self.shared.modes(&state, self.service);
         if self.shared.method == Method::None {
             let payload = none_authorizer(&self.shared.name, state.none_id);
-            return Ok((METHOD_NONE, vec![ConMode::Crc], payload));
+            return Ok((METHOD_NONE, modes, payload));
         }
         let authorizer =
             state.client.authorizer(self.service, now.wall, &mut fill).map_err(|e| e.to_string())?;
         let payload = authorizer.payload();
         self.authorizer = Some(authorizer);
-        Ok((METHOD_CEPHX, vec![ConMode::Crc, ConMode::Secure], payload))
+        Ok((METHOD_CEPHX, modes, payload))
     }
 
     fn more(&mut self, _now: Now, payload: Bytes) -> Result<Bytes, String> {
@@ -286,4 +314,56 @@ fn established(shared: &SharedSecrets, mode: ConMode, our_num: Option<i64>) -> R
         connection_secret: shared.connection_secret.to_vec(),
         our_num,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use types::Utime;
+
+    use super::*;
+
+    fn osd(method: Method, options: &[(&str, &str)]) -> Arc<SharedAuth> {
+        let options = options.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let name = AuthName::new(EntityType::Osd, "0");
+        SharedAuth::new(method, name, CryptoKey::EMPTY, EntityType::Osd).with_options(&options)
+    }
+
+    /// The modes that the refusal of these names; `None`: they were not the reason, if it was refused.
+    fn refused(auth: &SharedAuth, peer: EntityType, preferred: &[ConMode]) -> Option<Vec<ConMode>> {
+        let payload = none_authorizer(&AuthName::new(EntityType::Client, "a"), GlobalId(5));
+        let preferred_modes = preferred.iter().map(|m| *m as u32).collect();
+        let input = AuthInput::Request { method: auth.method.number(), preferred_modes, payload };
+        let now = Now { mono: std::time::Duration::ZERO, wall: Utime::ZERO };
+        match auth.judge(ConnId(1), peer, input, now) {
+            AuthStep::Bad { errno, modes, .. } if errno == Errno::EOPNOTSUPP.0 => Some(modes),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn secure_means_that_crc_is_refused() {
+        use ConMode::{Crc, Secure};
+        let auth = osd(Method::Cephx, &[("ms_service_mode", "secure")]);
+        assert_eq!(refused(&auth, EntityType::Client, &[Crc]), Some(vec![Secure]));
+        assert_eq!(refused(&auth, EntityType::Client, &[Crc, Secure]), None);
+        assert_eq!(refused(&auth, EntityType::Osd, &[Crc]), None, "another option's");
+        // The monitors may say so too, and the file wins.
+        let given = [("ms_cluster_mode", "secure"), ("ms_service_mode", "crc")];
+        auth.options_from_mon(&given.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect());
+        assert_eq!(refused(&auth, EntityType::Osd, &[Crc]), Some(vec![Secure]));
+        assert_eq!(refused(&auth, EntityType::Client, &[Crc]), Some(vec![Secure]));
+        // What it asks for itself.
+        let (_, modes, _) = auth
+            .login()
+            .request(Now { mono: std::time::Duration::ZERO, wall: Utime::ZERO })
+            .expect("a login");
+        assert_eq!(modes, [Secure, Crc]);
+    }
+
+    #[test]
+    fn without_a_key_only_crc_is_offered() {
+        let auth = osd(Method::None, &[]);
+        assert_eq!(refused(&auth, EntityType::Client, &[ConMode::Secure]), Some(vec![ConMode::Crc]));
+        assert_eq!(refused(&auth, EntityType::Client, &[ConMode::Secure, ConMode::Crc]), None);
+    }
 }

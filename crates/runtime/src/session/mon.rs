@@ -172,6 +172,10 @@ impl MonSession {
                 self.auth.reply(&reply, self.messenger.now());
                 None
             }
+            Message::Config(config) => {
+                self.auth.options_from_mon(&config.options);
+                Some(Message::Config(config))
+            }
             other => Some(other),
         }
     }
