@@ -80,7 +80,8 @@ impl Place {
             None => Vec::new(),
         };
         let fsid = fsid.filter(|f| !f.is_zero());
-        let method = method(&values);
+        let method = method(&values)?;
+        check_modes(&values, method)?;
         Ok(Self { name, options, data, fsid, method, monitors, folder: None, keyrings, conf })
     }
 
@@ -113,7 +114,8 @@ impl Place {
             Method::None => self.key(&self.name).unwrap_or(no_key()?),
             Method::Cephx => self.key(&self.name)?,
         };
-        Ok(SharedAuth::new(self.method, self.name.clone(), key, self.name.kind))
+        let auth = SharedAuth::new(self.method, self.name.clone(), key, self.name.kind);
+        Ok(auth.with_options(&self.options))
     }
 
     /// Where an OSD or a manager listens.
@@ -184,14 +186,88 @@ fn conf_file(args: &DaemonArgs) -> Result<Option<PathBuf>> {
     Ok(usual.is_file().then_some(usual))
 }
 
-/// Cephx unless the options ask for none.
-fn method(values: &Values) -> Method {
-    let names = ["auth_supported", "auth_cluster_required", "auth_service_required"];
-    let wanted = names.iter().filter_map(|n| values.get(n)).find(|v| !v.is_empty()).unwrap_or_default();
-    if wanted.contains("none") && !wanted.contains("cephx") { Method::None } else { Method::Cephx }
+/// The one method that daemons use among themselves and with clients, cephx where both may be used.
+///
+/// Ceph takes each option by itself. Here daemons and clients log in alike, so options that differ are refused: taking one
+/// for all would open the cluster to clients, or lock them out. Source: AuthRegistry::_refresh_config.
+fn method(values: &Values) -> Result<Method> {
+    let all = values.get("auth_supported").filter(|v| !v.is_empty());
+    let names = ["auth_cluster_required", "auth_service_required", "auth_client_required"];
+    let mut lists = Vec::new();
+    for name in names {
+        let text = all.clone().or_else(|| values.get(name)).unwrap_or_default();
+        let words: Vec<String> =
+            text.split([',', ';', ' ']).filter(|w| !w.is_empty()).map(str::to_owned).collect();
+        if let Some(word) = words.iter().find(|w| !["cephx", "none"].contains(&w.as_str())) {
+            bail!("{name} = {text}: there is no authentication method {word}, only cephx and none");
+        }
+        lists.push((name, text, words));
+    }
+    for (word, method) in [("cephx", Method::Cephx), ("none", Method::None)] {
+        if lists.iter().all(|(_, _, words)| words.iter().any(|w| w == word)) {
+            return Ok(method);
+        }
+    }
+    let said: Vec<String> = lists.iter().map(|(name, text, _)| format!("{name} = {text}")).collect();
+    bail!("{} have no method in common: set all three to cephx, or all to none", said.join(", "))
+}
+
+/// Connection modes that do not exist, or that leave nothing without authentication.
+fn check_modes(values: &Values, method: Method) -> Result<()> {
+    for (name, _) in cephx::MODE_OPTIONS {
+        let text = values.get(name).unwrap_or_default();
+        if let Err(word) = cephx::parse_modes(&text) {
+            bail!("{name} = {text}: there is no connection mode {word}, only crc and secure");
+        }
+        if cephx::modes_allowed(&text, method.number()).is_empty() {
+            bail!("{name} = {text} cannot be had without authentication: there is no key to encrypt with");
+        }
+    }
+    Ok(())
 }
 
 /// Where nothing is authenticated, a key is asked for and not used.
 fn no_key() -> Result<CryptoKey> {
     CryptoKey::from_base64("AQAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAA==").context("a key of zeros")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(options: &[(&str, &str)]) -> Values {
+        let options = options.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Values::new("osd.0", &options)
+    }
+
+    #[test]
+    fn each_option_of_authentication_counts_and_they_must_agree() {
+        let (cluster, service, client) =
+            ("auth_cluster_required", "auth_service_required", "auth_client_required");
+        for (options, expected) in [
+            (&[][..], Some(Method::Cephx)),
+            (&[(cluster, "none"), (service, "none"), (client, "none")], Some(Method::None)),
+            (&[(cluster, "none"), (service, "none")], Some(Method::None)),
+            (&[(cluster, "none, cephx"), (service, "cephx")], Some(Method::Cephx)),
+            (&[("auth_supported", "none")], Some(Method::None)),
+            (&[("auth_supported", "cephx"), (service, "none")], Some(Method::Cephx)),
+            (&[(cluster, "none")], None),
+            (&[(service, "none")], None),
+            (&[(client, "none")], None),
+            (&[(client, "gss")], None),
+        ] {
+            assert_eq!(method(&values(options)).ok(), expected, "{options:?}");
+        }
+        let why = method(&values(&[(cluster, "none")])).expect_err("refused").to_string();
+        assert!(why.contains("auth_cluster_required = none, auth_service_required = cephx"), "{why}");
+    }
+
+    #[test]
+    fn modes_that_cannot_be_are_refused_at_the_start() {
+        let check = |options: &[(&str, &str)], method| check_modes(&values(options), method).is_ok();
+        assert!(check(&[("ms_service_mode", "secure")], Method::Cephx));
+        assert!(!check(&[("ms_service_mode", "secrue")], Method::Cephx));
+        assert!(!check(&[("ms_service_mode", "secure")], Method::None));
+        assert!(check(&[], Method::None));
+    }
 }
