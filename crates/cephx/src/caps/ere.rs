@@ -5,6 +5,8 @@
 
 /// Bounds the compiled program, and with it the time per character.
 const MAX_STEPS: usize = 4096;
+/// Ranges in all bracket expressions of the program: each is looked at for each character, and kept.
+const MAX_RANGES: usize = 4 * MAX_STEPS;
 const MAX_DEPTH: usize = 32;
 const MAX_REPEAT: u32 = 255;
 /// Repetitions of one atom, as in `a+*`: each is a level of recursion for whatever walks the tree.
@@ -53,7 +55,7 @@ impl Ere {
             return None;
         }
         let mut steps = Vec::new();
-        compile(&node, &mut steps)?;
+        compile(&node, &mut steps, &mut 0)?;
         steps.push(Step::Done);
         Some(Self { steps })
     }
@@ -123,7 +125,7 @@ impl StateSet {
     }
 }
 
-fn compile(node: &Node, out: &mut Vec<Step>) -> Option<()> {
+fn compile(node: &Node, out: &mut Vec<Step>, ranges_so_far: &mut usize) -> Option<()> {
     if out.len() > MAX_STEPS {
         return None;
     }
@@ -131,16 +133,20 @@ fn compile(node: &Node, out: &mut Vec<Step>) -> Option<()> {
         Node::Char(c) => out.push(Step::Char(*c)),
         Node::Any => out.push(Step::Any),
         Node::Set { negated, ranges } => {
+            *ranges_so_far += ranges.len();
+            if *ranges_so_far > MAX_RANGES {
+                return None;
+            }
             out.push(Step::Set { negated: *negated, ranges: ranges.clone() });
         }
         Node::Start => out.push(Step::Start),
         Node::End => out.push(Step::End),
-        Node::Cat(parts) => parts.iter().try_for_each(|p| compile(p, out))?,
-        Node::Alt(parts) => compile_alt(parts, out)?,
+        Node::Cat(parts) => parts.iter().try_for_each(|p| compile(p, out, ranges_so_far))?,
+        Node::Alt(parts) => compile_alt(parts, out, ranges_so_far)?,
         Node::Repeat { what, min, max } => {
             for _ in 0..*min {
                 let before = out.len();
-                compile(what, out)?;
+                compile(what, out, ranges_so_far)?;
                 if out.len() == before {
                     // Nothing repeated is nothing; nested counts of it would take for ever.
                     break;
@@ -149,14 +155,14 @@ fn compile(node: &Node, out: &mut Vec<Step>) -> Option<()> {
             match max {
                 None => {
                     let split = push_split(out);
-                    compile(what, out)?;
+                    compile(what, out, ranges_so_far)?;
                     out.push(Step::Jump(split));
                     patch_split(out, split);
                 }
                 Some(max) => {
                     for _ in *min..*max {
                         let split = push_split(out);
-                        compile(what, out)?;
+                        compile(what, out, ranges_so_far)?;
                         patch_split(out, split);
                     }
                 }
@@ -166,17 +172,17 @@ fn compile(node: &Node, out: &mut Vec<Step>) -> Option<()> {
     Some(())
 }
 
-fn compile_alt(parts: &[Node], out: &mut Vec<Step>) -> Option<()> {
+fn compile_alt(parts: &[Node], out: &mut Vec<Step>, ranges_so_far: &mut usize) -> Option<()> {
     let mut jumps = Vec::new();
     let (last, others) = parts.split_last()?;
     for part in others {
         let split = push_split(out);
-        compile(part, out)?;
+        compile(part, out, ranges_so_far)?;
         jumps.push(out.len());
         out.push(Step::Jump(0));
         patch_split(out, split);
     }
-    compile(last, out)?;
+    compile(last, out, ranges_so_far)?;
     let end = out.len();
     for jump in jumps {
         if let Some(step) = out.get_mut(jump) {
@@ -381,6 +387,9 @@ mod tests {
         assert_eq!(Ere::new(&"(".repeat(1000)), None);
         assert_eq!(Ere::new(&format!("a{}", "+".repeat(1_000_000))), None);
         check("a+*", &["", "aaa"], &["b"]);
+        let many = "ab".repeat(1000);
+        assert!(Ere::new(&format!("[{many}]{{2}}")).is_some());
+        assert_eq!(Ere::new(&format!("([{many}]{{15}}){{15}}")), None);
     }
 
     #[test]
