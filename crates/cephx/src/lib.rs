@@ -73,6 +73,7 @@ mod modes;
 mod none;
 mod protocol;
 mod rotating;
+mod secret;
 mod server;
 mod ticket;
 
@@ -97,6 +98,7 @@ pub use none::{
 pub use rotating::{
     ExpiringKey, FIXED_SECRET_ID, RotatingKeys, RotatingSecrets, SERVICES, ServiceSecrets, TicketTtl,
 };
+pub use secret::Secret;
 pub use server::{AuthMode, AuthSession, Granted, LoginRequest, ServerReply};
 pub use ticket::{AuthTicket, TicketBlob, TicketInfo, open_ticket, seal_ticket};
 

@@ -335,8 +335,8 @@ impl MonMachine {
                     identity,
                     mode: ConMode::from_u32(con_mode).unwrap_or(ConMode::Crc),
                     payload,
-                    session_key: session_key.to_vec(),
-                    connection_secret: connection_secret.to_vec(),
+                    session_key,
+                    connection_secret,
                 };
                 self.messenger.answer_auth(conn, step);
             }

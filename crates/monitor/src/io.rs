@@ -1,6 +1,7 @@
 //! What goes into a monitor and what comes out of it.
 
 use bytes::Bytes;
+use cephx::Secret;
 use messages::{Header, Message};
 use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType, Errno, GlobalId};
 
@@ -105,9 +106,9 @@ pub enum Output {
         con_mode: u32,
         payload: Bytes,
         /// Signs the handshake; empty with method none.
-        session_key: Bytes,
+        session_key: Secret,
         /// Keys of secure mode; empty in crc mode.
-        connection_secret: Bytes,
+        connection_secret: Secret,
     },
     /// msgr2's AUTH_BAD_METHOD: the peer may try again, with what is allowed.
     AuthBad {

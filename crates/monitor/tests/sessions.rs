@@ -102,7 +102,10 @@ fn login(w: &mut World, conn: ConnId, name: &str, key: CryptoKey) -> Output {
     let last = w.take().pop().expect("an outcome");
     if let Output::AuthDone { global_id, payload, connection_secret, .. } = &last {
         let shared = client.handle_done(*global_id, payload, w.now.wall).expect("tickets");
-        assert_eq!((shared.connection_secret, connection_secret.len()), (connection_secret.clone(), 64));
+        assert_eq!((&shared.connection_secret[..], connection_secret.len()), (&connection_secret[..], 64));
+        let shown = format!("{last:?}");
+        assert!(shown.contains("connection_secret: Secret(64 bytes)"), "{shown}");
+        assert!(!shown.contains(&format!("{:?}", shared.connection_secret)), "{shown}");
     }
     last
 }
@@ -455,4 +458,17 @@ fn a_service_that_is_secure_only_refuses_crc() {
     }
     assert!(matches!(ask(EntityType::Mgr, &secure), Output::AuthMore { .. }), "another option's");
     assert!(matches!(ask(EntityType::Client, &[]), Output::AuthMore { .. }));
+}
+
+#[test]
+fn the_audit_log_names_the_address_that_a_client_really_has() {
+    let mut w = World::new();
+    let admin = w.connect(1, "client.admin", 4_100, "v2:10.9.8.7:0/77");
+    let conn = ConnId(1);
+    let stated = types::AddrVec::single(addr("v2:192.168.0.1:0/5"));
+    let peer = types::EntityName::client(4_100);
+    w.input(Input::Connected { conn, peer, addrs: stated, features: types::features::PACIFIC });
+    assert_eq!(w.command(admin, r#"{"prefix":"osd set","key":"noout"}"#).0, 0);
+    let (_, _, log) = w.command(admin, r#"{"prefix":"log last","num":9,"channel":"audit"}"#);
+    assert!(log.contains("10.9.8.7") && !log.contains("192.168.0.1"), "{log}");
 }

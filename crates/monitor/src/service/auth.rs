@@ -201,8 +201,8 @@ impl Monitor {
             global_id: granted.global_id,
             con_mode,
             payload,
-            session_key: Bytes::copy_from_slice(granted.session_key.secret()),
-            connection_secret: granted.connection_secret,
+            session_key: granted.session_key.secret().into(),
+            connection_secret: granted.connection_secret.into(),
         });
     }
 

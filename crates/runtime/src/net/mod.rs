@@ -39,7 +39,7 @@ pub use gate::Gate;
 pub use messenger::Messenger;
 
 use bytes::Bytes;
-use cephx::CapsInfo;
+use cephx::{CapsInfo, Secret};
 use messages::wire::WireMessage;
 use msgr::{ConMode, Policy};
 use types::{AuthName, ConnId, EntityAddr, EntityName, EntityType, GlobalId};
@@ -75,11 +75,15 @@ pub enum AuthStep {
         identity: Identity,
         mode: ConMode,
         payload: Bytes,
-        session_key: Vec<u8>,
-        connection_secret: Vec<u8>,
+        session_key: Secret,
+        connection_secret: Secret,
     },
     /// Refused; the peer may try another method.
-    Bad { errno: i32, methods: Vec<u32>, modes: Vec<ConMode> },
+    Bad {
+        errno: i32,
+        methods: Vec<u32>,
+        modes: Vec<ConMode>,
+    },
     /// `Messenger::answer_auth` brings the answer.
     Pending,
 }

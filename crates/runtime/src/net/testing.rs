@@ -57,8 +57,8 @@ impl Handler for Ear {
             identity: Identity { name, global_id: GlobalId(conn.0), caps: Default::default() },
             mode: ConMode::Crc,
             payload: Bytes::new(),
-            session_key: Vec::new(),
-            connection_secret: Vec::new(),
+            session_key: Default::default(),
+            connection_secret: Default::default(),
         }
     }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use cephx::{
     AuthClient, Authorizer, AuthorizerAcceptor, CONNECTION_SECRET_LEN, CryptoKey, METHOD_CEPHX, METHOD_NONE,
-    MODE_OPTIONS, Renewed, ServiceSecrets, SharedSecrets, TicketTtl, Verdict, accept_none, mode_option,
-    modes_allowed, none_authorizer, none_login_request, usual_modes,
+    MODE_OPTIONS, Renewed, Secret, ServiceSecrets, SharedSecrets, TicketTtl, Verdict, accept_none,
+    mode_option, modes_allowed, none_authorizer, none_login_request, usual_modes,
 };
 use messages::auth::{MAuth, MAuthReply};
 use msgr::ConMode;
@@ -187,8 +187,8 @@ impl SharedAuth {
                 identity: Identity { name: peer.name, global_id: peer.global_id, caps: peer.caps },
                 mode,
                 payload: peer.reply,
-                session_key: peer.session_key.secret().to_vec(),
-                connection_secret: peer.connection_secret.to_vec(),
+                session_key: peer.session_key.secret().into(),
+                connection_secret: peer.connection_secret.into(),
             },
             Verdict::Refused(why) => {
                 tracing::info!("refused a connection: {why}");
@@ -215,8 +215,8 @@ fn take_none(payload: &Bytes, mode: ConMode) -> Result<AuthStep, Errno> {
         identity: Identity { name: peer.name, global_id: peer.global_id, caps: peer.caps },
         mode,
         payload: peer.reply,
-        session_key: Vec::new(),
-        connection_secret: Vec::new(),
+        session_key: Secret::default(),
+        connection_secret: Secret::default(),
     })
 }
 
