@@ -174,7 +174,7 @@ impl Monitor {
         let quote = if what == "finished" { "'" } else { "" };
         let text = format!(
             "from='{} {}' entity='{}' cmd={quote}[{cmd}]{quote}: {what}",
-            session.peer, session.addrs, session.name
+            session.peer, session.addr, session.name
         );
         Some(self.settings.log_entry(now, Priority::Info, "audit", text))
     }
