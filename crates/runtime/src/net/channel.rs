@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use messages::wire::WireMessage;
 use msgr::Session;
-use types::{ConnId, EntityAddr};
+use types::{AuthName, ConnId, EntityAddr};
 
 use super::link::Link;
 use super::{Gate, Identity};
@@ -13,6 +13,8 @@ use crate::owner::lock;
 
 pub(super) struct Channel {
     pub(super) id: ConnId,
+    /// The peer connected to us.
+    accepted: bool,
     /// Holds this peer alone back.
     pub(super) gate: Gate,
     state: Mutex<State>,
@@ -22,6 +24,8 @@ struct State {
     carrier: Carrier,
     /// Of accepted peers.
     identity: Option<Identity>,
+    /// Who an accepted peer says to be, before it has proven anything.
+    claim: Option<AuthName>,
     peer_addr: EntityAddr,
 }
 
@@ -37,16 +41,20 @@ enum Carrier {
 
 impl Channel {
     pub(super) fn with_link(id: ConnId, link: Arc<Link>, peer_addr: EntityAddr) -> Self {
-        Self::new(id, Carrier::Link(link), peer_addr)
+        Self::new(id, true, Carrier::Link(link), peer_addr)
     }
 
     pub(super) fn parked(id: ConnId, session: Session, since: Duration, peer_addr: EntityAddr) -> Self {
-        Self::new(id, Carrier::Parked(session, since), peer_addr)
+        Self::new(id, false, Carrier::Parked(session, since), peer_addr)
     }
 
-    fn new(id: ConnId, carrier: Carrier, peer_addr: EntityAddr) -> Self {
-        let state = Mutex::new(State { carrier, identity: None, peer_addr });
-        Self { id, gate: Gate::default(), state }
+    fn new(id: ConnId, accepted: bool, carrier: Carrier, peer_addr: EntityAddr) -> Self {
+        let state = Mutex::new(State { carrier, identity: None, claim: None, peer_addr });
+        Self { id, accepted, gate: Gate::default(), state }
+    }
+
+    pub(super) fn is_accepted(&self) -> bool {
+        self.accepted
     }
 
     pub(super) fn link(&self) -> Option<Arc<Link>> {
@@ -141,6 +149,14 @@ impl Channel {
 
     pub(super) fn identity(&self) -> Option<Identity> {
         lock(&self.state).identity.clone()
+    }
+
+    pub(super) fn set_claim(&self, name: AuthName) {
+        lock(&self.state).claim = Some(name);
+    }
+
+    pub(super) fn claim(&self) -> Option<AuthName> {
+        lock(&self.state).claim.clone()
     }
 
     pub(super) fn peer_addr(&self) -> EntityAddr {

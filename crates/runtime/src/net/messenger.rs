@@ -21,6 +21,7 @@ use super::channel::Channel;
 use super::connect::{self, ConnectTo, Ended};
 use super::half_open::HalfOpen;
 use super::link::{Flushed, Link};
+use super::refusals::Refusals;
 use super::resumable::{self, Parked, Resumable};
 use super::unread::Unread;
 use super::{AuthInput, AuthStep, Gate, Gone, Handler, PeerReady};
@@ -41,6 +42,7 @@ struct Inner {
     half_open: Mutex<HalfOpen>,
     channels: Mutex<BTreeMap<ConnId, Arc<Channel>>>,
     resumable: Mutex<Resumable>,
+    refusals: Mutex<Refusals>,
     runtime: tokio::runtime::Handle,
     down: AtomicBool,
     /// Wakes those who listen when we are down.
@@ -73,6 +75,7 @@ impl Messenger {
             half_open: Mutex::new(HalfOpen::new(bounds.half_open)),
             channels: Mutex::new(BTreeMap::new()),
             resumable: Mutex::default(),
+            refusals: Mutex::default(),
             runtime: tokio::runtime::Handle::current(),
             down: AtomicBool::new(false),
             downed: tokio::sync::Notify::new(),
@@ -221,7 +224,7 @@ impl Messenger {
     pub fn answer_auth(&self, conn: ConnId, step: AuthStep) {
         if let Some(channel) = self.channel(conn) {
             if let Some(link) = channel.link() {
-                apply_auth(&channel, &link, step);
+                self.apply_auth(&channel, &link, step);
                 link.wake();
             }
         }
@@ -372,6 +375,9 @@ impl Messenger {
                 return;
             }
             Event::AuthRequest { method, preferred_modes, payload } => {
+                if let Ok(login) = cephx::LoginRequest::parse(&payload) {
+                    own.set_claim(login.name);
+                }
                 AuthInput::Request { method, preferred_modes, payload }
             }
             Event::AuthRequestMore { payload } => AuthInput::More { payload },
@@ -381,7 +387,7 @@ impl Messenger {
             _ => return,
         };
         let step = self.handler().authenticate(own.id, *peer_type, own.peer_addr(), input);
-        apply_auth(own, link, step);
+        self.apply_auth(own, link, step);
     }
 
     fn on_session(
@@ -394,7 +400,7 @@ impl Messenger {
         request: &SessionRequest,
     ) {
         let Some(kind) = proven_kind(own, peer_type, request) else {
-            tracing::info!("{}: states to be what it has not proven", own.peer_addr());
+            self.note_refusal(own, "it states to be what it has not proven");
             return link.with(|m| m.refuse(types::Errno::EACCES.0));
         };
         let policy = match request {
@@ -433,7 +439,7 @@ impl Messenger {
             Verdict::Take { reset: false } => self.take_over(link, own, carried, held, policy, addrs),
             Verdict::Answer(answer) => link.with(|m| m.answer_session(answer)),
             Verdict::Close(error) => {
-                tracing::debug!("session refused: {error}");
+                self.note_refusal(own, &error.to_string());
                 link.with(|m| m.refuse(types::Errno::EACCES.0));
             }
         }
@@ -650,6 +656,10 @@ impl Pump {
                 }
             }
             Event::Closed(error) => {
+                // What the owner refused, it has said itself.
+                if !self.was_ready && !matches!(error, Error::Refused(_) | Error::Replaced) {
+                    messenger.note_refusal(channel, &error.to_string());
+                }
                 let why = match error {
                     Error::Replaced => Gone::Lost("replaced by a newer connection".into()),
                     other => Gone::Lost(other.to_string()),
@@ -664,6 +674,43 @@ impl Pump {
 }
 
 impl Messenger {
+    fn apply_auth(&self, channel: &Channel, link: &Link, step: AuthStep) {
+        match step {
+            AuthStep::More(payload) => link.with(|m| m.auth_reply_more(payload)),
+            AuthStep::Done { identity, mode, payload, session_key, connection_secret } => {
+                let global_id = identity.global_id.0;
+                channel.set_identity(identity);
+                link.with(|m| m.auth_done(global_id, mode, payload, &session_key, &connection_secret));
+            }
+            AuthStep::Bad { errno, methods, modes } => {
+                self.note_refusal(channel, &format!("authentication refused: {}", types::Errno(errno.abs())));
+                let method = methods.first().copied().unwrap_or_default();
+                link.with(|m| m.auth_bad_method(method, -errno.abs(), &methods, &modes));
+            }
+            AuthStep::Pending => {}
+        }
+    }
+
+    /// Tells the operator of a peer that connected to us and was turned away.
+    fn note_refusal(&self, channel: &Channel, why: &str) {
+        let at = channel.peer_addr();
+        let Some(socket) = at.socket.filter(|_| channel.is_accepted()) else { return };
+        let Some(left_out) = lock(&self.0.refusals).note(self.now().mono, socket.ip()) else { return };
+        let who = match (channel.identity(), channel.claim()) {
+            (Some(proven), _) => proven.name.to_string(),
+            (None, Some(claimed)) => format!("one that says to be {claimed}"),
+            (None, None) => "a peer".to_owned(),
+        };
+        let more =
+            if left_out > 0 { format!(" ({left_out} lines left out before this)") } else { String::new() };
+        // After a restart of theirs or ours daemons look for who is not there any more.
+        if channel.identity().is_some_and(|i| i.is_daemon()) {
+            tracing::info!("turned away {who} at {socket}: {why}{more}");
+        } else {
+            tracing::warn!("turned away {who} at {socket}: {why}{more}");
+        }
+    }
+
     /// The id of the channel that this link carries.
     fn carrier_of(&self, link: &Arc<Link>) -> Option<ConnId> {
         let channels = lock(&self.0.channels);
@@ -675,6 +722,10 @@ impl Messenger {
 impl Messenger {
     pub(super) fn frames_held(&self) -> u64 {
         self.0.frames.held()
+    }
+
+    pub(super) fn refusal_lines(&self) -> u32 {
+        lock(&self.0.refusals).lines()
     }
 
     pub(super) fn unread(&self) -> u64 {
@@ -700,20 +751,4 @@ fn proven_kind(own: &Channel, peer_type: u8, request: &SessionRequest) -> Option
         _ => true,
     };
     (said == proven.name.kind && is_its_number).then_some(said)
-}
-
-fn apply_auth(channel: &Channel, link: &Link, step: AuthStep) {
-    match step {
-        AuthStep::More(payload) => link.with(|m| m.auth_reply_more(payload)),
-        AuthStep::Done { identity, mode, payload, session_key, connection_secret } => {
-            let global_id = identity.global_id.0;
-            channel.set_identity(identity);
-            link.with(|m| m.auth_done(global_id, mode, payload, &session_key, &connection_secret));
-        }
-        AuthStep::Bad { errno, methods, modes } => {
-            let method = methods.first().copied().unwrap_or_default();
-            link.with(|m| m.auth_bad_method(method, -errno.abs(), &methods, &modes));
-        }
-        AuthStep::Pending => {}
-    }
 }

@@ -26,6 +26,7 @@ mod link;
 mod messenger;
 #[cfg(test)]
 mod peers_tests;
+mod refusals;
 mod resumable;
 #[cfg(test)]
 mod testing;

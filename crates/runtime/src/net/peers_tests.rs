@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use msgr::{Policy, Session};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use types::{AddrVec, EntityType};
 
-use super::testing::{As, Named, Raw, Server, Told, message, server_of};
+use super::testing::{As, Named, Raw, Server, Told, message, server_of, silent};
 use super::{Bounds, ConnectTo};
 
 const OSD_AT: &str = "v2:127.0.0.1:6801/77";
@@ -80,4 +81,20 @@ async fn the_connecting_side_hears_that_its_session_was_forgotten() {
     };
     let new = theirs.until(|told| told.iter().find_map(ready)).await;
     theirs.heard(new, 1).await;
+}
+
+#[tokio::test]
+async fn who_is_turned_away_leaves_a_line() {
+    let server = Server::start(Bounds::default(), 0).await;
+    drop(Raw::ready(&server, As::client("client.a")).await.expect("let in"));
+    server.gone(server.conn_of("client.a").await).await;
+    assert_eq!(server.messenger.refusal_lines(), 0);
+    let me = As { hello: EntityType::Osd, ..As::osd("client.a", OSD_AT) };
+    assert!(Raw::ready(&server, me).await.is_err());
+    assert_eq!(server.messenger.refusal_lines(), 1, "one, whatever it was");
+    let mut scanner = silent(&server, "127.0.0.5").await;
+    scanner.write_all(b"GET / HTTP/1.1\r\n\r\n").await.expect("written");
+    let mut rest = Vec::new();
+    let _ = scanner.read_to_end(&mut rest).await;
+    assert_eq!(server.messenger.refusal_lines(), 2);
 }
