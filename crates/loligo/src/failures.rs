@@ -63,6 +63,12 @@ pub fn of(dir: &ClusterDir, name: &str) -> Option<Record> {
     serde_json::from_slice(&std::fs::read(dir.failure_file(name)).ok()?).ok()
 }
 
+/// Daemons that an operator has to do something about, and why they ended.
+pub fn given_up(dir: &ClusterDir, names: &[String]) -> Vec<(String, Record)> {
+    let records = names.iter().filter_map(|name| Some((name.clone(), of(dir, name)?)));
+    records.filter(|(_, record)| record.now == Now::Stopped).collect()
+}
+
 /// A process begins, with a clean record.
 pub fn forget(dir: &ClusterDir, name: &str) {
     let _ = std::fs::remove_file(dir.failure_file(name));
@@ -83,6 +89,8 @@ mod tests {
             let record = Record::new("the device failed", 3, pause);
             assert_eq!((record.now, record.is_down()), (now, down));
             note(&dir, "osd.1", &record);
+            let names = ["osd.0".to_owned(), "osd.1".to_owned()];
+            assert_eq!(given_up(&dir, &names).len(), usize::from(now == Now::Stopped));
             assert_eq!(of(&dir, "osd.1"), Some(record));
         }
         forget(&dir, "osd.1");

@@ -62,6 +62,11 @@ impl Fates {
         }
     }
 
+    /// Whether it is started again by itself.
+    pub fn waits(&self, name: &str) -> bool {
+        self.of.get(name).is_some_and(|fate| fate.due.is_some())
+    }
+
     /// The next one to start, and when.
     pub fn next(&self) -> Option<(Instant, String)> {
         self.of.iter().filter_map(|(name, fate)| Some((fate.due?, name.clone()))).min()
@@ -101,6 +106,7 @@ mod tests {
         assert_eq!(fates.next(), None);
         fates.failed("osd.2", &Failure::passing("a panic"), now);
         fates.failed("mon.a", &Failure::passing("a panic"), now - Duration::from_secs(1));
+        assert!(fates.waits("osd.2") && !fates.waits("osd.1") && !fates.waits("osd.7"));
         assert_eq!(fates.next().map(|(_, name)| name), Some("mon.a".to_owned()));
         fates.forget("mon.a");
         assert_eq!(fates.next().map(|(_, name)| name), Some("osd.2".to_owned()));

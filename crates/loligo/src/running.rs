@@ -168,7 +168,7 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// Starts the monitors and OSDs that the folder has got since, as a signal asks for.
+    /// Starts the monitors and OSDs that the folder has got since, and daemons that were given up, as a signal asks for.
     pub async fn start_new(&mut self) {
         let Site::Folder { dir, names, .. } = self.site else { return };
         if names.len() < 2 {
@@ -179,10 +179,8 @@ impl<'a> Running<'a> {
             Err(error) => return tracing::error!("no daemon is started anew: {error:#}"),
         };
         for name in known {
-            if !self.has(&name) && self.fates.failures(&name) == 0 {
-                if let Err(error) = self.start(&name).await {
-                    self.failed(&name, &Failure::from(&error));
-                }
+            if !self.has(&name) && !self.fates.waits(&name) {
+                self.start_again(&name).await;
             }
         }
     }
@@ -260,17 +258,19 @@ impl<'a> Running<'a> {
 
     /// Starts the daemon whose time has come.
     pub async fn start_due(&mut self) {
-        let Some((_, name)) = self.fates.next() else { return };
-        self.fates.started(&name, Instant::now());
-        match self.start(&name).await {
-            Err(error) => self.failed(&name, &Failure::from(&error)),
-            Ok(()) => {
-                tracing::warn!("{name} was started again");
-                if let Some((dir, record)) = self.dir().and_then(|dir| Some((dir, failures::of(dir, &name)?)))
-                {
-                    failures::note(dir, &name, &Record { now: Now::Runs, ..record });
-                }
-            }
+        if let Some((_, name)) = self.fates.next() {
+            self.start_again(&name).await;
+        }
+    }
+
+    async fn start_again(&mut self, name: &str) {
+        self.fates.started(name, Instant::now());
+        if let Err(error) = self.start(name).await {
+            return self.failed(name, &Failure::from(&error));
+        }
+        tracing::warn!("{name} was started");
+        if let Some((dir, record)) = self.dir().and_then(|dir| Some((dir, failures::of(dir, name)?))) {
+            failures::note(dir, name, &Record { now: Now::Runs, ..record });
         }
     }
 

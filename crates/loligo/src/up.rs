@@ -35,6 +35,7 @@ pub fn up(args: &UpArgs) -> Result<()> {
     let together = dir.running("loligo");
     if let Some(pid) = together {
         say!("The cluster in {} is already running (process {pid}).", dir.root().display());
+        try_again(&dir, &description, pid)?;
         return confirm(&dir, &description, args, &["loligo".to_owned()]);
     }
     if args.processes || !alive.is_empty() {
@@ -52,6 +53,15 @@ pub fn up(args: &UpArgs) -> Result<()> {
         report_when_healthy(&dir, &description, args);
         Ok(())
     })
+}
+
+/// Has daemons that were given up started once more: whatever was in their way may be gone.
+fn try_again(dir: &ClusterDir, d: &Description, pid: u32) -> Result<()> {
+    let given_up = failures::given_up(dir, &serve::names(d));
+    for (name, record) in &given_up {
+        failures::note(dir, name, &Record { now: failures::Now::Waits(0), ..record.clone() });
+    }
+    if given_up.is_empty() { Ok(()) } else { signal(pid, Signal::HUP) }
 }
 
 /// Waits until the running cluster is usable. One of its processes may be about to end, killed a moment ago, while it still
@@ -224,6 +234,9 @@ fn report(
     })?;
     let Some(health) = health else { return Ok(false) };
     let (root, took) = (dir.root().display(), start.elapsed().as_secs_f32());
+    for (name, record) in failures::given_up(dir, &serve::names(d)) {
+        say!("{name} stopped: {}; {}", record.why, record.now);
+    }
     match reasons(&health) {
         None => say!("The cluster in {root} is healthy ({took:.1} s)."),
         Some(warnings) => say!("The cluster in {root} is usable ({took:.1} s), with warnings: {warnings}"),
@@ -250,6 +263,7 @@ async fn all_up(dir: &ClusterDir, admin: &daemons::admin::AdminClient, d: &Descr
         return false;
     }
     let status = client::command(admin, json!({"prefix": "status"})).await.unwrap_or(Value::Null);
+    let away = d.osds.iter().filter(|o| is_given_up(dir, o.id)).count();
     let pgs = &status["pgmap"];
     let clean: u64 = pgs["pgs_by_state"]
         .as_array()
@@ -259,8 +273,14 @@ async fn all_up(dir: &ClusterDir, admin: &daemons::admin::AdminClient, d: &Descr
         .filter_map(|s| s["count"].as_u64())
         .sum();
     status["mgrmap"]["available"] == true
-        && status["osdmap"]["num_up_osds"].as_u64() == Some(d.osds.len() as u64)
-        && pgs["num_pgs"].as_u64() == Some(clean)
+        && status["osdmap"]["num_up_osds"].as_u64() == Some((d.osds.len() - away) as u64)
+        // With an OSD away they may be degraded for long.
+        && (away > 0 || pgs["num_pgs"].as_u64() == Some(clean))
+}
+
+/// Nobody need wait for an OSD that does not start again by itself; the others serve.
+fn is_given_up(dir: &ClusterDir, osd: i32) -> bool {
+    failures::of(dir, &format!("osd.{osd}")).is_some_and(|record| record.now == failures::Now::Stopped)
 }
 
 /// Whether the map holds the addresses of the OSDs that run now, not those of processes that were killed.
@@ -275,7 +295,7 @@ async fn booted(dir: &ClusterDir, admin: &daemons::admin::AdminClient, d: &Descr
     d.osds.iter().all(|o| {
         let life = failures::of(dir, &format!("osd.{}", o.id)).map_or(0, |record| record.times);
         let wanted = pid(o.id).map(|pid| u64::from(daemons::nonce::of_life(pid, o.id, life)));
-        wanted.is_some() && nonce(o.id) == wanted
+        wanted.is_some() && nonce(o.id) == wanted || is_given_up(dir, o.id)
     })
 }
 

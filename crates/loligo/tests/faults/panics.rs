@@ -1,4 +1,4 @@
-//! Daemons of one process that panic: each ends alone and comes back, while the others go on serving.
+//! Daemons of one process that panic or cannot start: each is away alone and comes back, while the others go on serving.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -117,4 +117,28 @@ async fn a_panic_ends_one_daemon_and_the_others_go_on_serving() {
     .await;
     let failures = &c.status()["failures"];
     assert!(failures["osd.1"]["times"].as_u64().is_some_and(|n| n >= OSD_EVENTS.len() as u64), "{failures}");
+}
+
+/// As after a start without its disk mounted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_osd_without_its_disk_is_away_alone_until_up_is_called_again() {
+    let c = Cluster::start(&["--osds", "3", "--osd-size", "64M"], |_| Vec::new());
+    let run = |args: &[&str]| {
+        let out = c.command(args).output().expect("loligo runs");
+        (out.status.success(), crate::cluster::text(&out))
+    };
+    let up = ["up", "--detach", "--timeout", "240"];
+    assert!(run(&["down"]).0);
+    let (block, aside) = (c.data().join("osd.1/block"), c.data().join("aside"));
+    std::fs::rename(&block, &aside).expect("unmounted");
+    let (ok, said) = run(&up);
+    assert!(ok && said.contains("osd.1 stopped: there is no "), "{said}");
+    let status = c.status();
+    assert!(status["daemons"]["osd.1"].is_null() && !status["daemons"]["osd.0"].is_null(), "{status}");
+    let io = c.pool(&c.client().await, 1).await;
+    io.write_full("a", "served").await.expect("the others serve");
+    std::fs::rename(&aside, &block).expect("mounted");
+    let (ok, said) = run(&up);
+    assert!(ok && !said.contains("osd.1 stopped"), "{said}");
+    assert_eq!(c.status()["failures"]["osd.1"]["now"], "runs");
 }
