@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use maps::OsdMap;
 use types::{Epoch, Eversion, HObject};
 
+use super::prior::missing_witnesses;
 use super::{Owed, Peer, Pg, Phase, persist};
 use crate::info::PgInfo;
 use crate::interval::{Interval, PastIntervals};
@@ -57,29 +58,14 @@ impl Pg {
 
     /// Members of the current interval, and of past ones that may have taken writes since the PG last started.
     ///
-    /// Each such interval needs one member that is up: an acknowledged write is on all of them.
+    /// Each such interval needs one member that is up and has its disk of then: an acknowledged write is on all of them.
     /// Source: PastIntervals::PriorSet in src/osd/osd_types.h.
     fn prior_set(&self, map: &OsdMap) -> PriorSet {
         let mut probe: BTreeSet<i32> = self.acting().iter().chain(self.up()).copied().collect();
         let mut blocked_by = BTreeSet::new();
         for i in self.past_with_writes() {
-            let mut any_up = false;
-            let mut down = Vec::new();
-            for osd in &i.acting {
-                let lost_at = map.osd(*osd).map_or(Epoch(0), |o| o.info.lost_at);
-                if map.is_up(*osd) {
-                    probe.insert(*osd);
-                    any_up = true;
-                } else if map.exists(*osd) && lost_at > i.first {
-                    // Declared lost by an operator: its writes are given up.
-                    any_up = true;
-                } else if map.exists(*osd) {
-                    down.push(*osd);
-                }
-            }
-            if !any_up {
-                blocked_by.extend(down);
-            }
+            probe.extend(i.acting.iter().filter(|o| map.is_up(**o)));
+            blocked_by.extend(missing_witnesses(i, map));
         }
         PriorSet { probe, blocked_by: blocked_by.into_iter().collect() }
     }

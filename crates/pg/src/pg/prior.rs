@@ -98,6 +98,19 @@ pub(crate) fn owed_to(osds: impl IntoIterator<Item = i32>, cx: &Shared) -> Owed 
     osds.into_iter().map(|osd| (osd, ms(cx.owed(osd)))).collect()
 }
 
+/// Members of an interval one of whom has to come back before anybody knows what was written then; none when one is there.
+///
+/// Whose disk was given up since knows nothing of it, be it down or, with another disk, up: what it held is for the others to
+/// say, as long as one of them may come back. Only when all are given up, the writes are.
+pub(super) fn missing_witnesses(i: &Interval, map: &OsdMap) -> Vec<i32> {
+    let given_up = |osd: &i32| map.osd(*osd).is_some_and(|o| o.info.lost_at > i.first);
+    let members: Vec<i32> = i.acting.iter().copied().filter(|o| map.exists(*o) && !given_up(o)).collect();
+    match members.iter().any(|o| map.is_up(*o)) {
+        true => Vec::new(),
+        false => members,
+    }
+}
+
 /// Whether the map proves that the process that led this interval is dead, or has learned of a later one.
 fn is_over(map: &OsdMap, i: &Interval) -> bool {
     map.is_dead(i.primary) || map.osd(i.primary).is_some_and(|o| o.exists() && o.info.up_from > i.last)
@@ -166,6 +179,33 @@ mod tests {
             assert_eq!(Prior::begin(s(100)).has_ended(&interval(&[OLD, SELF]), &map), over, "{what:?}");
         }
         assert!(!is_over(&OsdMap::default(), &interval(&[OLD, SELF])), "an OSD outside the map");
+    }
+
+    /// Two new disks whose owners came up before the third member did began the PG anew (simulated seed 182).
+    #[test]
+    fn a_new_disk_is_no_witness() {
+        let (down, up) = (osd_state::EXISTS, osd_state::EXISTS | osd_state::UP);
+        let osd = |state, lost_at| {
+            let info = OsdInfo { up_from: Epoch(25), lost_at: Epoch(lost_at), ..OsdInfo::default() };
+            Osd { state, info, ..Osd::default() }
+        };
+        let table: [(&[Osd], &[i32]); 8] = [
+            (&[osd(up, 0), osd(down, 0)], &[]),
+            (&[osd(down, 0), osd(down, 0)], &[0, 1]),
+            (&[osd(up, 15), osd(down, 0)], &[1]),
+            (&[osd(up, 15), osd(up, 15), osd(down, 0)], &[2]),
+            (&[osd(down, 15), osd(down, 0)], &[1]),
+            (&[osd(up, 15), osd(down, 15)], &[]),
+            (&[osd(down, 15), osd(up, 0)], &[]),
+            // It was given up before the interval began.
+            (&[osd(up, 5), osd(down, 0)], &[]),
+        ];
+        for (osds, missing) in table {
+            let map = OsdMap { epoch: Epoch(30), osds: osds.to_vec(), ..OsdMap::default() };
+            let all: Vec<i32> = (0..osds.len() as i32).collect();
+            assert_eq!(missing_witnesses(&interval(&all), &map), missing, "{osds:?}");
+        }
+        assert_eq!(missing_witnesses(&interval(&[7]), &OsdMap::default()), [0; 0], "outside the map");
     }
 
     #[test]
