@@ -213,7 +213,12 @@ pub struct PidLock {
 pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let tmp = path.with_extension("tmp");
     let write = || -> std::io::Result<()> {
-        let mut f = OpenOptions::new().create(true).truncate(true).write(true).mode(mode).open(&tmp)?;
+        // What an earlier write left behind has that write's mode.
+        match fs::remove_file(&tmp) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let mut f = OpenOptions::new().create_new(true).write(true).mode(mode).open(&tmp)?;
         f.write_all(bytes)?;
         f.sync_all()?;
         fs::rename(&tmp, path)?;
@@ -253,6 +258,21 @@ pub fn ceph_conf(dir: &ClusterDir, d: &Description) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_has_its_own_mode() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("keyring");
+        // Left behind by a write that was cut off.
+        let old = path.with_extension("tmp");
+        fs::write(&old, "longer than what comes").expect("written");
+        fs::set_permissions(&old, fs::Permissions::from_mode(0o666)).expect("set");
+        write_atomically(&path, b"key", 0o600).expect("written");
+        assert_eq!(fs::read(&path).expect("read"), b"key");
+        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+        assert!(!old.exists());
+    }
 
     fn sample() -> Description {
         Description {

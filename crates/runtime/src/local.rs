@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{UnixListener, UnixSocket, UnixStream};
 use tokio::sync::{Semaphore, oneshot};
 
 /// Conversations at one time.
 const MAX_PEERS: usize = 32;
+/// Connections that wait to be taken.
+const BACKLOG: u32 = 64;
 /// A peer has this long to ask.
 const ASK_LIMIT: Duration = Duration::from_secs(10);
 /// And the daemon this long to answer, the peer to read.
@@ -48,11 +50,22 @@ impl LocalSocket {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
-        let listener = UnixListener::bind(path)?;
+        let socket = bind(path, mode)?;
+        // The umask may have taken bits away.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+        let listener = socket.listen(BACKLOG)?;
         let task = tokio::spawn(accept(listener, handler));
         Ok(Self { path: path.to_owned(), task })
     }
+}
+
+/// Binds so that nobody has more than `mode` allows from the file's first moment on: it takes the mode of the socket, less
+/// the umask. Source: unix_bind_bsd in Linux' net/unix/af_unix.c.
+fn bind(path: &Path, mode: u32) -> std::io::Result<UnixSocket> {
+    let socket = UnixSocket::new_stream()?;
+    rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(mode & 0o777))?;
+    socket.bind(path)?;
+    Ok(socket)
 }
 
 impl Drop for LocalSocket {
@@ -121,6 +134,15 @@ mod tests {
             let _ = tx.send(bytes.to_vec());
             Asked::Answer(rx)
         }
+    }
+
+    #[tokio::test]
+    async fn the_file_is_nobody_elses_from_the_start() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("x.asok");
+        let _socket = bind(&path, 0o600).expect("bound");
+        let mode = std::fs::metadata(&path).expect("there").permissions().mode();
+        assert_eq!(mode & 0o177, 0, "{mode:o}");
     }
 
     #[tokio::test]
