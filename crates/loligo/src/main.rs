@@ -17,6 +17,7 @@ mod create;
 mod failures;
 mod fates;
 mod layout;
+mod log;
 mod mkfs;
 mod network;
 mod offline;

@@ -20,6 +20,7 @@ use types::{AddrVec, AuthName, EntityAddr, EntityType, OsdId};
 use crate::args::DaemonArgs;
 use crate::client;
 use crate::layout::{ClusterDir, Description, PidLock};
+use crate::log::Lines;
 use crate::mkfs::{self, MonDir, mon_name};
 use crate::network;
 use crate::place::{Place, warn_of_unknown};
@@ -30,10 +31,10 @@ use crate::running::{Running, Site};
 pub fn start_log(file: Option<std::fs::File>) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("LOLIGO_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_ansi(false);
     match file {
-        Some(file) => log.with_ansi(false).with_writer(std::sync::Mutex::new(file)).init(),
-        None => log.with_writer(std::io::stderr).init(),
+        Some(file) => log.with_writer(std::sync::Mutex::new(Lines(file))).init(),
+        None => log.with_writer(|| Lines(std::io::stderr())).init(),
     }
 }
 
