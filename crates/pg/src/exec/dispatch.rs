@@ -8,7 +8,7 @@ use types::Errno;
 use super::answer::{Answer, OpError, Outcome};
 use super::read::ChecksumArgs;
 use super::scratch::Scratch;
-use super::{ExecEnv, ExecStop, attrs, call, copy, omap, read, snaps, tmap, watch, write};
+use super::{ExecEnv, ExecStop, attrs, call, copy, omap, read, snaps, tmap, watch, work, write};
 
 /// What a request may do, known before it runs: it decides about caps, waiting and duplicates.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -99,6 +99,7 @@ pub(super) fn run_ops(
     for (at, (op, out)) in ops.iter().zip(results).enumerate() {
         s.subop = at as u32;
         s.user_modify |= op.code.is_write() && is_user_visible(op.code);
+        check_keys(s, op)?;
         let outcome = op.parse().map_err(OpError::from).and_then(|parsed| run_op(env, s, op, parsed));
         match outcome {
             Ok(answer) => {
@@ -117,6 +118,18 @@ pub(super) fn run_ops(
         }
     }
     Ok(last)
+}
+
+/// Keys of a few bytes each take ten times as much memory once they are decoded: too many are refused before.
+fn check_keys(s: &Scratch<'_>, op: &OsdOp) -> Result<(), ExecStop> {
+    use OpCode as C;
+    let has_keys =
+        matches!(op.code, C::OMAP_SET_VALS | C::OMAP_RM_KEYS | C::OMAP_GET_VALS_BY_KEYS | C::OMAP_CMP);
+    let count = op.indata.first_chunk::<4>().filter(|_| has_keys).map_or(0, |n| u32::from_le_bytes(*n));
+    // A count that the bytes cannot hold is malformed, and answered as that.
+    let count = u64::from(count).min(op.indata.len() as u64 / 4);
+    let is_too_much = count * work::KEY > s.work.left();
+    if is_too_much { Err(ExecStop::Refused(Errno::E2BIG)) } else { Ok(()) }
 }
 
 /// Whether a change by this operation is a new version to clients.

@@ -32,6 +32,18 @@ struct Tmap {
 
 codec::wire_plain!(Tmap { header, entries });
 
+/// Bytes of an encoded map: its entries may have eight each, and take ten times as much memory.
+const MAX_BYTES: usize = 8 << 20;
+
+impl Tmap {
+    fn read(data: Bytes) -> Result<Self, OpError> {
+        if data.len() > MAX_BYTES {
+            return Err(Errno::E2BIG.into());
+        }
+        Ok(Self::from_bytes(data)?)
+    }
+}
+
 fn supported(env: &ExecEnv<'_>) -> Result<(), OpError> {
     if env.pool.is_erasure() { Err(Errno::EOPNOTSUPP.into()) } else { Ok(()) }
 }
@@ -44,7 +56,7 @@ pub(super) fn get(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>) -> Outcome {
 /// Replaces the map; entries are put in order.
 pub(super) fn put(env: &ExecEnv<'_>, s: &mut Scratch<'_>, data: &Bytes) -> Outcome {
     supported(env)?;
-    let map = Tmap::from_bytes(data.clone())?.to_bytes();
+    let map = Tmap::read(data.clone())?.to_bytes();
     s.user_modify = true;
     write::write_full(env, s, Extent::new(0, map.len() as u64), map)
 }
@@ -56,7 +68,7 @@ pub(super) fn update(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, commands: Bytes
         return Ok(Answer::done());
     }
     let stored = read::read(env, s, Extent::default())?.data;
-    let mut map = if stored.is_empty() { Tmap::default() } else { Tmap::from_bytes(stored)? };
+    let mut map = if stored.is_empty() { Tmap::default() } else { Tmap::read(stored)? };
     let r = &mut Reader::new(commands);
     while !r.is_empty() {
         apply(&mut map, r)?;
@@ -97,7 +109,7 @@ pub(super) fn to_omap(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, flags: u8) -> 
         return if flags & NULL_OK != 0 { Ok(Answer::done()) } else { Err(Errno::ENODATA.into()) };
     }
     let stored = read::read(env, s, Extent::default())?.data;
-    let map = Tmap::from_bytes(stored)?;
+    let map = Tmap::read(stored)?;
     write::truncate(env, s, Extent::default())?;
     omap::set_header(env, s, map.header)?;
     omap::set(env, s, map.entries)

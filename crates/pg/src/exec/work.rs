@@ -18,6 +18,9 @@ pub(super) const METHOD_STEP: u64 = 4 << 10;
 /// What an entry of a list costs beside its bytes: a key, an extent, a checksum.
 pub(super) const ENTRY: u64 = 64;
 
+/// What a key that comes with a request costs in memory, about.
+pub(super) const KEY: u64 = 256;
+
 /// What is left of a request's bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Work {

@@ -469,6 +469,12 @@ fn the_work_of_one_request_is_bounded() {
             assert_eq!(b.run(&Request::new("o", failed)).result, result, "{n} {what}, failures allowed");
         }
     }
+    let keys =
+        |n: u32| Op::OmapRmKeys { keys: (0..n).map(|i| Bytes::from(i.to_le_bytes().to_vec())).collect() };
+    assert_eq!(b.op("o", keys(200_000)).0, 0);
+    assert_eq!(b.op("o", keys(270_000)).0, Errno::E2BIG.neg());
+    let tmap = |n: usize| Op::TmapPut { data: (Bytes::from(vec![1; n]), 0u32).to_bytes() };
+    assert_eq!((b.op("t", tmap(1 << 10)).0, b.op("t", tmap(8 << 20)).0), (0, Errno::E2BIG.neg()));
     let holes: Bytes = b"a\0".repeat(200_000).into();
     b.op("holes", Op::WriteFull { extent: Extent::new(0, 400_000), data: holes });
     assert_eq!(b.op("holes", sparsify(1)).0, Errno::E2BIG.neg());
