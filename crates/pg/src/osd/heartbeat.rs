@@ -247,7 +247,7 @@ impl OsdCore {
     pub(super) fn heartbeat_message(&mut self, from: i32, net: HeartbeatNet, msg: &Message) {
         match msg {
             Message::OsdPing(m) => self.handle_ping(from, &[net], None, 0, m),
-            Message::OsdMap(m) => self.handle_osdmap(m),
+            Message::OsdMap(m) => self.osdmap_of_peer(m),
             _ => {}
         }
     }

@@ -38,7 +38,15 @@ struct Advanced {
 }
 
 impl OsdCore {
-    /// Takes maps from a monitor or another OSD.
+    /// Takes maps from whoever connected to this OSD or was reached by it, but for the monitors. Another cluster's are not
+    /// taken: they show that the peer is a stranger, not that this OSD is.
+    pub(super) fn osdmap_of_peer(&mut self, m: &MOsdMap) {
+        if m.fsid == self.shared.store.identity().fsid {
+            self.handle_osdmap(m);
+        }
+    }
+
+    /// Takes maps from the monitors.
     pub(super) fn handle_osdmap(&mut self, m: &MOsdMap) {
         let ours = self.shared.store.identity().fsid;
         if m.fsid != ours {

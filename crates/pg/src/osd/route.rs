@@ -53,7 +53,7 @@ impl OsdCore {
                     self.osd_message(osd, Some(conn), tid, msg);
                 }
             }
-            Message::OsdMap(m) if name.entity_type() == Some(EntityType::Mon) => self.handle_osdmap(&m),
+            Message::OsdMap(m) if name.entity_type() == Some(EntityType::Mon) => self.osdmap_of_peer(&m),
             _ => {}
         }
     }
@@ -73,7 +73,7 @@ impl OsdCore {
     /// A message from another OSD, on either session.
     pub(super) fn osd_message(&mut self, from: i32, conn: Option<ConnId>, tid: u64, msg: Message) {
         match &msg {
-            Message::OsdMap(m) => return self.handle_osdmap(m),
+            Message::OsdMap(m) => return self.osdmap_of_peer(m),
             Message::OsdPing(m) => return self.handle_ping(from, &HeartbeatNet::BOTH, conn, tid, m),
             _ => {}
         }

@@ -202,3 +202,16 @@ fn a_new_pool_serves_beside_forgotten_maps() {
     write_all(&mut s, pool, 0..16, 3);
     s.until("written", |s| s.client.is_idle());
 }
+
+#[test]
+fn another_clusters_map_stops_no_osd_when_a_peer_brings_it() {
+    let mut s = Sim::new(2, 7);
+    s.until("all up", |s| (0..2).all(|o| s.mon.map.is_up(o)));
+    let foreign = MOsdMap { fsid: types::Fsid([9; 16]), newest: Epoch(90), ..MOsdMap::default() };
+    let before = s.nodes[0].core.as_ref().map(|c| c.osdmap().epoch);
+    // The simulation panics when an OSD gives up.
+    s.input(0, Input::FromOsd { osd: OsdId(1), msg: foreign.clone().into() });
+    let net = pg::HeartbeatNet::Back;
+    s.input(0, Input::FromHeartbeat { osd: OsdId(1), net, msg: foreign.into() });
+    assert_eq!(s.nodes[0].core.as_ref().map(|c| c.osdmap().epoch), before);
+}
