@@ -182,7 +182,7 @@ pub struct TooLong {
     /// Of its data.
     pub bytes: usize,
     /// What the receiver is told in its place.
-    pub instead: Option<PgBody>,
+    pub instead: Option<Box<PgBody>>,
 }
 
 impl PgBody {
@@ -256,7 +256,7 @@ impl PgMessage {
     /// As a message for a session. A long body goes first in the data; the middle then says how long it is.
     pub fn into_message(self) -> Result<Message, TooLong> {
         let instead = match &self.body {
-            PgBody::CopyPart { id, .. } => Some(PgBody::copy_refused(*id)),
+            PgBody::CopyPart { id, .. } => Some(Box::new(PgBody::copy_refused(*id))),
             _ => None,
         };
         let (mut data, mut at) = (Bytes::new(), 0);
@@ -579,7 +579,8 @@ mod tests {
         let pgid = SpgId::replicated(PgId::new(PoolId(1), 2));
         let data = Bytes::from(vec![0; MESSAGE_MAX + 1]);
         let part = PgBody::CopyPart { id: 3, result: 0, user_version: 7, data: data.clone() };
-        let instead = Some(PgBody::CopyPart { id: 3, result: -7, user_version: 0, data: Bytes::new() });
+        let refused = PgBody::CopyPart { id: 3, result: -7, user_version: 0, data: Bytes::new() };
+        let instead = Some(Box::new(refused));
         let zero = Eversion::ZERO;
         let op = RepOp { txn_head: Bytes::new(), payload: data.clone(), prev: zero, trim_to: zero };
         for (body, instead) in [(part, instead), (PgBody::RepOp(Box::new(op)), None)] {

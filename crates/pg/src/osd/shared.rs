@@ -339,7 +339,7 @@ impl Shared {
                 );
                 self.cluster_log(LogLevel::Error, text);
                 if let Some(body) = instead {
-                    self.send_pg(osd, pgid, interval, body);
+                    self.send_pg(osd, pgid, interval, *body);
                 }
             }
         }
