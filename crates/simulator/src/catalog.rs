@@ -320,7 +320,8 @@ fn dropped_writes(base: Scenario) -> Scenario {
     });
     let options = |o: &mut Options| {
         // Payloads go straight to their places, through the cache.
-        (o.payload, o.log_kb, o.flush, o.think) = (80_000, 1 << 10, 5 * MILLISECOND, 20 * MILLISECOND);
+        (o.payload, o.log_kb, o.flush) = (60_000, 512, 20 * MILLISECOND);
+        (o.depth, o.think) = (4, 10 * MILLISECOND);
     };
     base.with_seconds(44).with_options(options).with_plan(plan)
 }

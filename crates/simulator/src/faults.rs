@@ -170,6 +170,28 @@ pub enum FaultKind {
         osd: i32,
         nth: u64,
     },
+    /// The disks of these OSDs are gone for good, or of the first of them, as soon as something survives of everything.
+    LoseDisks {
+        osds: Vec<i32>,
+        death: Death,
+        down: Time,
+    },
+    /// A process stands still, and its clock goes on.
+    Freeze {
+        node: Node,
+        lasts: Time,
+    },
+    /// A flag of the OSD map.
+    Flag {
+        flag: &'static str,
+        lasts: Time,
+    },
+    /// A box in front of an OSD refuses connections in its name: which ones, the number tells.
+    Refuse {
+        osd: i32,
+        nth: u64,
+        lasts: Time,
+    },
     /// No fault: all PGs are scrubbed.
     Scrub {
         deep: bool,
@@ -254,10 +276,73 @@ pub fn plan(s: &Scenario) -> Vec<Fault> {
     if s.level >= Level::Links {
         long_islands(s, &mut out);
     }
+    if s.level == Level::All {
+        losses(s, &mut out);
+        beside(s, &mut out);
+    }
     if s.guests {
         around_guests(s, &mut out);
     }
     out
+}
+
+/// Disks that are gone for good, up to all copies but one, most of them right after somebody was answered.
+fn losses(s: &Scenario, out: &mut Vec<Fault>) {
+    if s.options.size < 2 {
+        return;
+    }
+    let mut r = Rng::new(s.seed ^ 0x10_5e5);
+    let every = s.options.fault_every * 8;
+    let mut at = every / 4 + r.below(every);
+    while at < s.seconds * SECOND {
+        let mut osds: Vec<i32> = (0..s.options.osds).collect();
+        let count = 1 + r.below(u64::from(s.options.size) - 1) as usize;
+        let osds = (0..count).map(|_| osds.swap_remove(r.below(osds.len() as u64) as usize)).collect();
+        let when = *r.pick(&[Trigger::AtOnce, Trigger::Answer, Trigger::Answer, Trigger::Heard]);
+        let down = lasts(&mut r, s);
+        out.push(Fault { at, when, kind: FaultKind::LoseDisks { osds, death: death(&mut r), down } });
+        at += every + r.below(every);
+    }
+}
+
+/// What administrators do for a while, processes that stand still, and boxes in the middle of the network.
+fn beside(s: &Scenario, out: &mut Vec<Fault>) {
+    let mut r = Rng::new(s.seed ^ 0xbe_51de);
+    let every = s.options.fault_every * 3;
+    let mut at = r.below(every);
+    while at < s.seconds * SECOND {
+        let osd = r.below(s.options.osds as u64) as i32;
+        let lasts = lasts(&mut r, s);
+        let kind = match r.below(8) {
+            0 | 1 => FaultKind::Flag { flag: *r.pick(&FLAGS), lasts },
+            2 => FaultKind::Freeze { node: Node::Mon(r.below(s.options.mons as u64) as usize), lasts },
+            3 | 4 => FaultKind::Freeze { node: Node::Osd(osd), lasts },
+            5 | 6 => FaultKind::Refuse { osd, nth: r.next_u64() >> 1, lasts },
+            _ => FaultKind::Command(pool_command(&mut r)),
+        };
+        out.push(Fault { at, when: Trigger::AtOnce, kind });
+        at += every / 2 + r.below(every);
+    }
+}
+
+/// Flags that an administrator sets for a while.
+const FLAGS: [&str; 9] =
+    ["nodown", "noup", "noout", "noin", "norebalance", "nobackfill", "norecover", "noscrub", "pause"];
+
+/// Pools besides the clients' that come and go, and how many copies of a write are enough.
+fn pool_command(r: &mut Rng) -> String {
+    let pool = format!("q{}", r.below(2));
+    match r.below(3) {
+        0 => {
+            let sure = r#""yes_i_really_really_mean_it":true"#;
+            format!(r#"{{"prefix":"osd pool delete","pool":"{pool}","pool2":"{pool}",{sure}}}"#)
+        }
+        1 => format!(r#"{{"prefix":"osd pool create","pool":"{pool}","pg_num":{}}}"#, 1 + r.below(4)),
+        _ => {
+            let val = 1 + r.below(2);
+            format!(r#"{{"prefix":"osd pool set","pool":"p","var":"min_size","val":"{val}"}}"#)
+        }
+    }
 }
 
 /// What goes wrong with guests, and what only scenarios with guests are made for: rot, and scrubs.

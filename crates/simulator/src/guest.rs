@@ -125,6 +125,8 @@ pub enum Ask {
 pub struct Cx<'a> {
     pub now: Time,
     pub healed_at: Time,
+    /// When everything was whole again after that.
+    pub settled_at: Time,
     /// Nothing new is to be asked.
     pub paused: bool,
     /// The run is at its end: last checks.
@@ -336,6 +338,7 @@ impl World {
         let mut cx = Cx {
             now: self.now,
             healed_at: self.healed_at,
+            settled_at: self.settled_at,
             paused: guest.paused,
             finishing: self.finishing,
             think,

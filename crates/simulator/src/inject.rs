@@ -60,6 +60,9 @@ impl World {
             FaultKind::Note => return self.note(),
             FaultKind::Scrub { deep, repair } => return self.scrub_all(deep, repair),
             FaultKind::Rot { nth } => return self.try_rot(nth, ROT_TRIES),
+            FaultKind::LoseDisks { osds, death, down } => {
+                return self.inject_loss(index, &osds, death, down);
+            }
             _ if self.waits_for_mending(&kind) => return self.plan_in(SECOND / 2, Event::Inject(index)),
             _ => {}
         }
@@ -108,6 +111,18 @@ impl World {
                     self.came.remove(&index);
                 }
             }
+        }
+    }
+
+    fn inject_loss(&mut self, index: usize, osds: &[i32], death: Death, down: Time) {
+        if self.rot.is_some() {
+            self.plan_in(SECOND / 2, Event::Fault(index));
+        } else if !self.lose_disks(index, osds, death, down) {
+            // The next such moment may do.
+            self.plan_in(SECOND, Event::Fault(index));
+        } else if self.came.contains(&index) {
+            self.count_fault();
+            self.wake_clients();
         }
     }
 
@@ -163,6 +178,12 @@ impl World {
             FaultKind::RestartGuest { guest } if guest < self.guests.len() => {
                 let after = self.jitter();
                 self.restart_guest(guest, after);
+            }
+            FaultKind::Freeze { node, lasts } => return self.freeze(node, lasts),
+            FaultKind::Flag { flag, lasts } => self.set_flag(flag, lasts),
+            FaultKind::Refuse { osd, nth, lasts } => {
+                let pairs = self.around(osd, nth);
+                self.refuse_between(pairs, self.now + lasts);
             }
             FaultKind::Start { node } => self.plan_in(0, Event::Start(node)),
             FaultKind::CrashPuller { death, down } => {
@@ -350,6 +371,19 @@ impl World {
         if both_ways { inward.chain(outward).collect() } else { inward.collect() }
     }
 
+    /// Connections that a box in front of an OSD answers: everybody's, another OSD's, or clients'.
+    fn around(&self, osd: i32, nth: u64) -> Vec<(Node, Node)> {
+        let osds: Vec<i32> = (0..self.scenario.options.osds).filter(|o| *o != osd).collect();
+        let clients =
+            (0..self.clients.len()).map(Node::Client).chain((0..self.guests.len()).map(Node::Guest));
+        let others: Vec<Node> = match nth % 3 {
+            0 => osds.iter().copied().map(Node::Osd).chain(clients).collect(),
+            1 => vec![Node::Osd(osds[(nth / 3) as usize % osds.len()])],
+            _ => clients.collect(),
+        };
+        others.into_iter().map(|n| (n, Node::Osd(osd))).collect()
+    }
+
     /// All links between these and the rest.
     fn island(&self, island: [Node; 2]) -> Vec<(Node, Node)> {
         let all = (0..self.scenario.options.osds).map(Node::Osd);
@@ -374,6 +408,10 @@ impl World {
         self.longest_calm = self.longest_calm.max(self.now - self.last_fault);
         self.healed_at = self.now;
         self.net.unblock_all(self.now);
+        self.net.refuse_nobody();
+        for flag in self.flags.clone() {
+            self.unset_flag(flag);
+        }
         let mut nodes: Vec<Node> = (0..self.mons.len()).map(Node::Mon).chain([Node::Mgr]).collect();
         for osd in 0..self.scenario.options.osds {
             self.speed_up(osd);

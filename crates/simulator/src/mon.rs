@@ -100,6 +100,7 @@ fn genesis(s: &Scenario, now: types::Now) -> Bytes {
             option("osd_backfill_scan_max", o.backfill_scan.to_string()),
             option("osd_pool_default_pg_autoscale_mode", "off".to_owned()),
             option("mon_min_osdmap_epochs", o.maps_kept.to_string()),
+            option("mon_allow_pool_delete", "true".to_owned()),
         ],
         osds: (0..o.osds)
             .map(|id| GenesisOsd {

@@ -134,6 +134,8 @@ pub struct Net {
     next: u64,
     /// From, to.
     blocked: BTreeSet<(Node, Node)>,
+    /// Opener and target between whom somebody refuses connections.
+    refused: BTreeSet<(Node, Node)>,
     rng: Rng,
     latency: Time,
     /// What was planned and is to be put into the queue of events.
@@ -146,6 +148,7 @@ impl Net {
             conns: BTreeMap::new(),
             next: 0,
             blocked: BTreeSet::new(),
+            refused: BTreeSet::new(),
             rng: Rng::new(seed),
             latency,
             planned: Vec::new(),
@@ -358,6 +361,28 @@ impl Net {
         for (from, to) in self.blocked.clone() {
             self.unblock(now, from, to);
         }
+    }
+
+    /// Somebody between the two refuses connections, or stops doing so.
+    pub fn set_refused(&mut self, opener: Node, target: Node, on: bool) {
+        match on {
+            true => self.refused.insert((opener, target)),
+            false => self.refused.remove(&(opener, target)),
+        };
+    }
+
+    pub fn refuse_nobody(&mut self) {
+        self.refused.clear();
+    }
+
+    pub fn is_refused(&self, opener: Node, target: Node) -> bool {
+        self.refused.contains(&(opener, target))
+    }
+
+    /// Connections that one of the two opened to the other.
+    pub fn between(&self, opener: Node, target: Node) -> Vec<ConnId> {
+        let meant = self.conns.iter().filter(|(_, c)| c.nodes == [opener, target] && c.held == [true, true]);
+        meant.map(|(id, _)| *id).collect()
     }
 
     pub fn any_blocked(&self) -> bool {

@@ -16,6 +16,7 @@ use types::{ConnId, Epoch, Fsid, OsdId};
 
 use crate::device::{self, Job};
 use crate::faults::{Death, Trigger};
+use crate::losses::NewDisk;
 use crate::mon::osd_uuid;
 use crate::mutant::Mutant;
 use crate::net::{Delivery, End, Node};
@@ -52,7 +53,9 @@ pub struct OsdHost {
     /// Its disk is one that was given up: a stop is what is expected.
     pub refusable: bool,
     /// A disk that was taken out.
-    taken: Option<Arc<SimDevice>>,
+    pub taken: Option<Arc<SimDevice>>,
+    /// Its disk is lost, and another one is on its way.
+    pub awaits: Option<NewDisk>,
     /// Its monotonic clock runs at so many parts per thousand.
     pub rate: u64,
     /// Seconds that its wall clock is ahead of the others.
@@ -89,6 +92,7 @@ impl OsdHost {
             old: None,
             refusable: false,
             taken: None,
+            awaits: None,
             rate: clock.0,
             skew_s: clock.1,
         })
@@ -173,6 +177,8 @@ impl World {
         }
         drop(core);
         host.silent = death == Death::PowerLoss;
+        self.frozen.remove(&Node::Osd(osd));
+        let host = &mut self.osds[osd as usize];
         host.device.clear_faults();
         // The jobs under way reach the device in part.
         let device = host.device.clone();

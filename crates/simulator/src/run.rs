@@ -184,6 +184,11 @@ impl World {
             verbose: false,
             healed: false,
             healed_at: Time::MAX,
+            settled_at: Time::MAX,
+            disks_lost: 0,
+            lose_tries: BTreeMap::new(),
+            frozen: BTreeMap::new(),
+            flags: BTreeSet::new(),
             acknowledged: 0,
             versions: BTreeMap::new(),
             scenario,
@@ -206,6 +211,7 @@ impl World {
         self.pause_clients();
         self.wait("clean and idle", HEAL_BOUND, |w| w.is_whole());
         let healing = self.now - ended;
+        self.settled_at = self.now;
         self.resume_clients();
         self.run_until(self.now + AFTER, |_| false);
         self.pause_clients();

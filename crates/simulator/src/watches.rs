@@ -218,8 +218,8 @@ impl Notifier {
             cx.board.count("notifies with a silent watcher");
         }
         // While things go wrong the OSD that it waits for may be dead.
-        let took = cx.now.saturating_sub(began.max(cx.healed_at));
-        if cx.now > cx.healed_at && took > Time::from(NOTIFY_S) * SECOND + SLACK {
+        let took = cx.now.saturating_sub(began.max(cx.settled_at));
+        if cx.now > cx.settled_at && took > Time::from(NOTIFY_S) * SECOND + SLACK {
             return cx.violation(format!("a notify took {} s", took / SECOND));
         }
         for ((gid, _), _) in &r.replies {
@@ -243,7 +243,7 @@ impl Notifier {
     fn listed(&mut self, cx: &mut Cx, began: Time, list: &ListWatchersResponse) {
         let bound = Time::from(WATCH_S) * SECOND + SLACK;
         // A new primary gives every watcher its time anew.
-        let calm_since = if cx.options.only_guests_die { 0 } else { cx.healed_at };
+        let calm_since = if cx.options.only_guests_die { 0 } else { cx.settled_at };
         for w in &list.entries {
             let Some(died) = cx.board.dead.get(&(w.name.num as u64)).copied() else { continue };
             if calm_since < Time::MAX && began > died.max(calm_since) + bound {
@@ -252,14 +252,14 @@ impl Notifier {
             }
         }
         let last_death = cx.board.dead.values().copied().max().unwrap_or(0);
-        let calm = began > last_death.max(cx.healed_at).saturating_add(bound);
+        let calm = began > last_death.max(cx.settled_at).saturating_add(bound);
         if !cx.finishing || !calm {
             return;
         }
         let listed = |gid: &u64| list.entries.iter().any(|w| w.name.num as u64 == *gid);
         match cx.board.watching.keys().find(|gid| !listed(gid)) {
             // Its watch may have been lost; then it hears of that in a moment.
-            Some(gid) if began > cx.healed_at.saturating_add(3 * bound) => {
+            Some(gid) if began > cx.settled_at.saturating_add(3 * bound) => {
                 let text = format!("client.{gid} watches and is not in the list");
                 cx.violation(text);
             }

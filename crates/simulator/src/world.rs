@@ -113,6 +113,15 @@ pub enum Event {
     SpeedUp {
         osd: i32,
     },
+    /// A flag of the OSD map is taken back.
+    Unset {
+        flag: &'static str,
+    },
+    /// Somebody between these goes on refusing connections in their names.
+    Refusing {
+        pairs: Vec<(Node, Node)>,
+        until: Time,
+    },
     MarkIn {
         osd: i32,
     },
@@ -196,6 +205,15 @@ pub struct World {
     /// Healing has begun: no fault happens any more.
     pub healed: bool,
     pub healed_at: Time,
+    /// When everything was whole after that: no new disk is on its way any more, nobody stands still.
+    pub settled_at: Time,
+    /// Disks that were lost for good, and how often each such fault has waited.
+    pub disks_lost: u64,
+    pub lose_tries: BTreeMap<usize, u32>,
+    /// Processes that stand still until then; their clocks go on.
+    pub frozen: BTreeMap<Node, Time>,
+    /// Flags of the OSD map that were set and will be taken back.
+    pub flags: BTreeSet<&'static str>,
     /// Writes that OSDs acknowledged.
     pub acknowledged: u64,
     /// By PG and version: whose write it is, for O7.
@@ -300,6 +318,10 @@ impl World {
         while self.queue.next_at().is_some_and(|at| at <= end) {
             let Some((at, event)) = self.queue.pop() else { break };
             self.now = at;
+            if let Some(until) = self.stands_still(&event) {
+                self.queue.plan(until, event);
+                continue;
+            }
             self.events += 1;
             self.handle(event);
             for (at, d) in std::mem::take(&mut self.net.planned) {
@@ -357,6 +379,8 @@ impl World {
                 }
             }
             Event::Mangle { conn } => self.mangle(conn),
+            Event::Unset { flag } => self.unset_flag(flag),
+            Event::Refusing { pairs, until } => self.refuse_between(pairs, until),
             Event::SpeedUp { osd } => self.speed_up(osd),
             Event::MarkIn { osd } => self.admin_command(format!(r#"{{"prefix":"osd in","ids":["{osd}"]}}"#)),
         }
@@ -459,6 +483,9 @@ impl World {
     /// Somebody asks for a session.
     fn opened(&mut self, conn: ConnId, nodes: [Node; 2], lives: [u32; 2]) {
         let [opener, target] = nodes;
+        if self.net.is_refused(opener, target) {
+            return self.refused_between(conn, nodes);
+        }
         if !self.is_alive(target) {
             if !self.is_silent(target) {
                 self.net.refuse(self.now, conn);
@@ -754,6 +781,11 @@ impl World {
 
     fn start(&mut self, node: Node) {
         if self.is_alive(node) {
+            return;
+        }
+        if let Node::Osd(osd) = node
+            && self.waits_for_disk(osd)
+        {
             return;
         }
         self.say(|| format!("start {node:?}"));

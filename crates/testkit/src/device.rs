@@ -121,7 +121,9 @@ struct State {
     unsynced: Vec<Write>,
     counts: BTreeMap<u8, u64>,
     faults: Vec<Fault>,
-    /// A write was dropped on its way from the cache to the medium, and no flush has found out yet.
+    /// The last of so many writes to the cache gets lost on its way to the medium.
+    drop_after: Option<u64>,
+    /// One was, and no flush has found out yet.
     dropped: bool,
     /// Flushes that found out so far, and how many of them each handle was told of.
     failures: u64,
@@ -145,8 +147,6 @@ enum FaultKind {
     LoseWrite,
     /// Stored elsewhere.
     Misdirect(u64),
-    /// Seen by reads, never on the medium; the next flush finds out.
-    Drop,
 }
 
 impl SimDevice {
@@ -167,6 +167,7 @@ impl SimDevice {
             unsynced: Vec::new(),
             counts: BTreeMap::new(),
             faults: Vec::new(),
+            drop_after: None,
             dropped: false,
             failures: 0,
             told: BTreeMap::new(),
@@ -269,10 +270,10 @@ impl SimDevice {
         self.add_fault(DeviceOp::Write, Some(nth), FaultKind::Misdirect(offset));
     }
 
-    /// Lets the `nth` next write get lost on its way to the medium, which flushes tell: each handle's next one, once, as
-    /// Linux does.
+    /// Lets the `nth` next write to the cache (from 1) get lost on its way to the medium, which flushes tell: each handle's
+    /// next one, once, as Linux does.
     pub fn drop_write(&self, nth: u64) {
-        self.add_fault(DeviceOp::Write, Some(nth), FaultKind::Drop);
+        self.state().drop_after = Some(nth);
     }
 
     /// Whether a write was dropped that some handle's flush will tell of.
@@ -302,10 +303,6 @@ impl SimDevice {
         let to = match self.begin(&mut state, DeviceOp::Write, offset, data.len() as u64)? {
             Some(FaultKind::LoseWrite) => return Ok(()),
             Some(FaultKind::Misdirect(to)) => to,
-            Some(FaultKind::Drop) => {
-                let len = data.len() as u64;
-                return Err(DeviceError::Io { op: DeviceOp::Write, offset, len, errno: EIO });
-            }
             _ => offset,
         };
         state.current.write(to, data);
@@ -334,7 +331,9 @@ impl SimDevice {
     }
 
     pub fn clear_faults(&self) {
-        self.state().faults.clear();
+        let mut state = self.state();
+        state.faults.clear();
+        state.drop_after = None;
     }
 
     /// Calls of an operation so far.
@@ -398,14 +397,14 @@ impl Device for SimDevice {
         let to = match self.begin(&mut state, DeviceOp::Write, offset, data.len() as u64)? {
             Some(FaultKind::LoseWrite) => return Ok(()),
             Some(FaultKind::Misdirect(to)) => to,
-            Some(FaultKind::Drop) => {
-                state.current.write(offset, data);
-                state.dropped = true;
-                return Ok(());
-            }
             _ => offset,
         };
         state.current.write(to, data);
+        state.drop_after = state.drop_after.map(|n| n.saturating_sub(1));
+        if state.drop_after.take_if(|n| *n == 0).is_some() {
+            state.dropped = true;
+            return Ok(());
+        }
         state.unsynced.push(Write { offset: to, data: data.into() });
         Ok(())
     }

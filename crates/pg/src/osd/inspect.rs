@@ -34,6 +34,17 @@ impl OsdCore {
         Some(Logged::of(&stored.log, version, most))
     }
 
+    /// Members that lack nothing of a PG; `None` when it is not active here.
+    pub fn whole_members(&self, pgid: SpgId) -> Option<Vec<i32>> {
+        let me = self.shared.whoami;
+        let pg = self.pgs.get(&pgid).filter(|pg| pg.is_primary(&self.shared) && pg.is_active())?;
+        let is_whole = |osd: &i32| match *osd == me {
+            true => pg.missing.is_empty(),
+            false => pg.peers.get(osd).is_some_and(|p| p.is_whole()),
+        };
+        Some(pg.acting().iter().copied().filter(is_whole).collect())
+    }
+
     /// The PG's acting set as this OSD knows it.
     pub fn acting_of(&self, pgid: SpgId) -> &[i32] {
         self.pgs.get(&pgid).map_or(&[], |pg| pg.acting())

@@ -1,0 +1,91 @@
+//! Disks that are gone for good, under load and right after acknowledgements, and the new ones that take their place.
+//!
+//! What was acknowledged has to survive as long as one member has it all. So disks go only while each PG is active with a
+//! member that lacks nothing and keeps its disk: whatever else was acknowledged until then, that member has it too.
+
+use std::collections::BTreeSet;
+
+use types::{Fsid, SpgId};
+
+use crate::faults::Death;
+use crate::net::Node;
+use crate::queue::{SECOND, Time};
+use crate::world::{Event, World};
+
+/// How often a fault waits for its moment again.
+const TRIES: u32 = 20;
+/// The administrator asks again after so long, when monitors were away.
+const ASK_AGAIN: Time = 10 * SECOND;
+
+/// A disk that an OSD waits for.
+#[derive(Debug, Clone, Copy)]
+pub struct NewDisk {
+    /// All of its UUID's bytes.
+    uuid: u8,
+    asked: Time,
+}
+
+impl World {
+    /// Takes the disks of as many of these OSDs as can go, with all that they hold. False when it has to be tried again.
+    pub fn lose_disks(&mut self, index: usize, osds: &[i32], death: Death, down: Time) -> bool {
+        let most = (1..=osds.len()).rev().find(|n| self.can_lose(&osds[..*n]));
+        let Some(most) = most else {
+            let tries = self.lose_tries.entry(index).or_default();
+            *tries += 1;
+            return *tries > TRIES;
+        };
+        self.came.insert(index);
+        self.happened("disks lost for good, at a time");
+        for osd in &osds[..most] {
+            self.happened("disks lost for good");
+            self.crash_osd(*osd, death);
+            self.rotted.retain(|(on, _)| on != osd);
+            self.disks_lost += 1;
+            // Those of the first disks are smaller.
+            let uuid = 150 + (self.disks_lost % 100) as u8;
+            self.osds[*osd as usize].awaits = Some(NewDisk { uuid, asked: 0 });
+            self.plan_in(down.max(SECOND), Event::Start(Node::Osd(*osd)));
+        }
+        true
+    }
+
+    /// Whether each PG has a member that is none of these and has everything.
+    fn can_lose(&self, osds: &[i32]) -> bool {
+        let Some(map) = self.monitor().map(|m| m.state().osdmap().clone()) else { return false };
+        let lost: BTreeSet<i32> = osds.iter().copied().collect();
+        let is_there = |osd: &i32| {
+            let host = &self.osds[*osd as usize];
+            !lost.contains(osd) && host.core.is_some() && host.awaits.is_none()
+        };
+        let mut all = true;
+        map.for_each_pg(|pg, m| {
+            let primary = usize::try_from(m.acting_primary).ok().and_then(|p| self.osds[p].core.as_ref());
+            let core = primary.filter(|c| c.osdmap().epoch == map.epoch);
+            let whole = core.and_then(|c| c.whole_members(SpgId::replicated(pg)));
+            all &= whole.is_some_and(|whole| whole.iter().any(is_there));
+        });
+        all
+    }
+
+    /// Whether an OSD's start has to wait until the monitors know its new disk; then it has that disk.
+    pub fn waits_for_disk(&mut self, osd: i32) -> bool {
+        let Some(NewDisk { uuid, asked }) = self.osds[osd as usize].awaits else { return false };
+        let bytes = Fsid([uuid; 16]);
+        let map = self.monitor().map(|m| m.state().osdmap().clone());
+        if map.is_some_and(|m| m.osd(osd).is_some_and(|o| o.uuid == bytes) && !m.is_up(osd)) {
+            self.new_disk(osd, uuid);
+            self.osds[osd as usize].taken = None;
+            self.osds[osd as usize].awaits = None;
+            return false;
+        }
+        if asked == 0 || self.now > asked + ASK_AGAIN {
+            self.osds[osd as usize].awaits = Some(NewDisk { uuid, asked: self.now });
+            self.admin_command(format!(r#"{{"prefix":"osd down","ids":["{osd}"]}}"#));
+            let destroy = r#""prefix":"osd destroy-actual","yes_i_really_mean_it":true"#;
+            self.admin_command(format!(r#"{{{destroy},"id":"{osd}"}}"#));
+            self.admin_command(format!(r#"{{"prefix":"osd new","uuid":"{bytes}","id":"{osd}"}}"#));
+        }
+        self.plan_in(SECOND, Event::Start(Node::Osd(osd)));
+        true
+    }
+}
