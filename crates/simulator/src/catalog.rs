@@ -129,7 +129,7 @@ planted![
     LosePayload "power_loss_of_all" 1,
     ForgetRequests "lost_replies" 1,
     DupsForgotten "late_resends" 1,
-    ReadAnyCopy "flapping_replica" 1,
+    ReadAnyCopy "flapping_replica" 3,
     RepeatingSessions "cut_links" 1,
     ReorderingSessions "cut_links" 1,
     OldDisk "all_copies_return_in_every_order" 1,

@@ -7,7 +7,7 @@ use testkit::Rng;
 use crate::client::is_reader;
 use crate::net::Node;
 use crate::queue::{MILLISECOND, SECOND, Time};
-use crate::scenario::{Level, Scenario};
+use crate::scenario::{Level, Profile, Scenario};
 
 /// Faults around guests are no further apart than 3/2 of this.
 const GUEST_FAULTS: Time = 30 * SECOND;
@@ -276,7 +276,8 @@ pub fn plan(s: &Scenario) -> Vec<Fault> {
     if s.level >= Level::Links {
         long_islands(s, &mut out);
     }
-    if s.level == Level::All {
+    // Not in the gate's hours yet: too few of their seeds were run with these.
+    if s.level == Level::All && s.profile == Profile::Storm {
         losses(s, &mut out);
         beside(s, &mut out);
     }
