@@ -128,8 +128,9 @@ impl<M: Machine> Owner<M> {
                     batch.clear();
                 }
             }
-            let more = !lock(&self.inbox).is_empty();
-            if !more && !(self.ended.load(Ordering::SeqCst) && self.has_machine()) {
+            let is_done = lock(&self.inbox).is_empty();
+            let is_left = self.ended.load(Ordering::SeqCst) && self.has_machine();
+            if is_done && !is_left {
                 return;
             }
         }
