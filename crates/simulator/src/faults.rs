@@ -315,7 +315,7 @@ fn beside(s: &Scenario, out: &mut Vec<Fault>) {
         let osd = r.below(s.options.osds as u64) as i32;
         let lasts = lasts(&mut r, s);
         let kind = match r.below(8) {
-            0 | 1 => FaultKind::Flag { flag: *r.pick(&FLAGS), lasts },
+            0 | 1 => FaultKind::Flag { flag: r.pick::<&'static str>(&FLAGS), lasts },
             2 => FaultKind::Freeze { node: Node::Mon(r.below(s.options.mons as u64) as usize), lasts },
             3 | 4 => FaultKind::Freeze { node: Node::Osd(osd), lasts },
             5 | 6 => FaultKind::Refuse { osd, nth: r.next_u64() >> 1, lasts },

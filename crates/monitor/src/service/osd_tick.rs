@@ -22,6 +22,9 @@ use crate::state::{Change, EPOCHS_KEPT, Mute, Priority};
 /// taking it back may have been lost.
 const REPORT_KEPT: Duration = Duration::from_secs(60);
 
+/// One part of what the leader does each second.
+type TickStep = fn(&mut Monitor, Now, &mut Batch);
+
 impl Monitor {
     /// Once a second, on the leader.
     pub(crate) fn prepare_tick(&mut self, now: Now, batch: &mut Batch) {
@@ -30,7 +33,7 @@ impl Monitor {
             // The first tick of a reign also starts the clocks of OSDs that are down already.
             self.osdmap_changed(now, Epoch(0));
         }
-        let steps: [(&'static str, fn(&mut Self, Now, &mut Batch)); 13] = [
+        let steps: [(&'static str, TickStep); 13] = [
             ("rotating keys", Self::rotate_keys),
             ("silent OSDs", Self::osd_timeouts),
             ("failure reports", Self::judge_failures),
