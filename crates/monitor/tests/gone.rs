@@ -40,7 +40,9 @@ fn boot_empty(w: &mut World, id: i32, osd_fsid: Fsid, life: u64) {
         &format!("v2:127.0.0.1:{}/{}", 6_900 + life, 10 + life),
     );
     let message = boot_message(id, w);
-    let superblock = OsdSuperblock { osd_fsid, mounted: Epoch(0), ..message.superblock };
+    // It was refused before, and stopped in order.
+    let clean_thru = message.superblock.newest_map;
+    let superblock = OsdSuperblock { osd_fsid, mounted: Epoch(0), clean_thru, ..message.superblock };
     w.send(conn, MOsdBoot { superblock, ..message });
 }
 

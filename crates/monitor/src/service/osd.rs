@@ -531,7 +531,8 @@ pub(crate) const EMPTY_STORE: &str = "loligo_empty_store";
 /// Whether a store was never up, although the map says that its OSD was, and nobody has given up what that OSD held.
 fn lacks_its_data(known: &maps::Osd, m: &MOsdBoot) -> bool {
     let sb = &m.superblock;
-    let never_up = sb.newest_map.0 == 0 || sb.mounted.0 == 0 && sb.clean_thru.0 == 0;
+    // A clean stop (`clean_thru`) tells nothing: a store that was refused has one too.
+    let never_up = sb.newest_map.0 == 0 || sb.mounted.0 == 0;
     never_up && is_data_wanted(known)
 }
 

@@ -1,5 +1,9 @@
 //! Getting into the map: follow it to its newest epoch, ask to be marked up, wait until the map says so.
 //!
+//! The monitors refuse a store that was never up when the cluster counts on what its OSD held. So an OSD whose number holds
+//! nothing yet notes on its disk that it begins, before it asks for the first time (`begins`): when it ends between its
+//! first "up" in the map and the storing of that map, it is no stranger at its next start.
+//!
 //! ```text
 //!   Catching ──newest epoch reached──► Booting ──the map says up, at our address──► Up
 //!      ▲                                                                            │
@@ -11,8 +15,10 @@ use std::time::Duration;
 
 use messages::osd::{MOsdBoot, MOsdMarkMeDown, OsdSuperblock};
 use messages::{Message, PaxosVersion};
+use store::Txn;
 use types::{Epoch, features};
 
+use super::shared::Done;
 use super::{OsdCore, mon};
 use crate::io::{LogLevel, Output};
 
@@ -32,6 +38,8 @@ pub(super) struct Boot {
     asked: Duration,
     beacon: Duration,
     mon: bool,
+    /// The note that this store begins is on its way to the disk.
+    beginning: bool,
     /// When the map said that we were down, although we live.
     marked_down: Vec<Duration>,
 }
@@ -52,6 +60,7 @@ impl Boot {
             asked: Duration::ZERO,
             beacon: Duration::ZERO,
             mon: false,
+            beginning: false,
             marked_down: Vec::new(),
         }
     }
@@ -97,13 +106,38 @@ impl OsdCore {
         if let Some(reason) = self.misfit() {
             return self.shared.fail(reason);
         }
-        if self.heartbeats.is_searching() {
+        if self.heartbeats.is_searching() || self.begins() {
             return;
         }
         self.boot.stage = Stage::Booting;
         self.boot.asked = self.shared.now.mono;
         let msg = self.boot_message();
         self.shared.send_mon(msg);
+    }
+
+    /// Whether the note that this store begins has yet to be durable; writes it when it is needed.
+    fn begins(&mut self) -> bool {
+        if self.boot.beginning {
+            return true;
+        }
+        // With an earlier life's data missing here, the monitors have to hear that this store was never up.
+        let me = self.shared.map.osd(self.shared.whoami).filter(|o| o.exists());
+        let wanted = me.is_some_and(|o| o.info.up_from > o.info.lost_at);
+        if self.superblock.mounted.0 > 0 || wanted {
+            return false;
+        }
+        self.superblock.mounted = self.shared.epoch();
+        let mut txn = Txn::new();
+        self.superblock.save(&mut txn);
+        self.boot.beginning = true;
+        self.shared.submit(txn, Done::Begun);
+        true
+    }
+
+    /// The note is durable.
+    pub(super) fn begun(&mut self) {
+        self.boot.beginning = false;
+        self.try_boot();
     }
 
     /// Why the cluster has no use for this disk.

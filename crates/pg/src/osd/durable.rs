@@ -20,6 +20,7 @@ impl OsdCore {
                 Done::Removed => crate::pg::remove::removed(&mut self.shared),
                 Done::Bench => self.bench_written(),
                 Done::Stopped => self.shared.out.push(Output::Stopped),
+                Done::Begun => self.begun(),
                 Done::Pg { id, interval, what } => {
                     let cx = &mut self.shared;
                     let Some(pg) = self.pgs.get_mut(&id).filter(|pg| pg.interval() == interval) else {

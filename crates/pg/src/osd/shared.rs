@@ -39,6 +39,8 @@ pub(crate) enum Done {
     Removed,
     /// Clean shutdown is recorded.
     Stopped,
+    /// The store's beginning is recorded, before its OSD asks for the first time to be marked up.
+    Begun,
 }
 
 /// The same, inside a PG.

@@ -20,7 +20,8 @@ pub struct Superblock {
     pub whoami: i32,
     pub current_epoch: Epoch,
     pub oldest_map: Epoch,
-    /// The last epoch in which this OSD was up.
+    /// The last epoch in which this OSD was up; before that the one in which it first asked to be, when nothing that an
+    /// earlier life held was missing here.
     pub mounted: Epoch,
     /// Everything up to here was shut down cleanly.
     pub clean_thru: Epoch,

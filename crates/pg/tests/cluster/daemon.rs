@@ -38,6 +38,18 @@ type Told = (
     std::collections::BTreeMap<String, String>,
 );
 
+/// Whatever its disk has of the map that first shows it up, it comes back to it as the one that it was.
+#[test]
+fn an_osd_that_dies_as_soon_as_it_is_up_comes_back() {
+    for seed in 0..20 {
+        let mut s = Sim::new(1, seed);
+        s.until("marked up", |s| s.mon.map.is_up(0));
+        s.crash(0);
+        s.start(0);
+        s.until("up again", |s| s.nodes[0].core.as_ref().is_some_and(pg::OsdCore::is_up));
+    }
+}
+
 #[test]
 fn options_act_at_once_and_go_back() {
     let mut s = up(1, 3);

@@ -80,12 +80,8 @@ fn what_is_not_durable_is_not_told() {
     let (mut s, pool, primary, member) = cluster(11);
     write(&mut s, pool, "a");
     sent(&mut s, primary, member);
-    let durable = |s: &mut Sim| {
-        let store = s.nodes[member as usize].core.as_mut().expect("runs").store_mut();
-        store.submitted() == store.durable()
-    };
     s.deliver_all(primary, member);
-    assert!(!durable(&mut s), "the write is not durable there yet");
+    assert!(!s.is_durable(member), "the write is not durable there yet");
     s.input(primary, Input::OsdReset { osd: OsdId(member) });
     s.deliver_all(primary, member);
     let told = |s: &Sim| {
@@ -93,7 +89,7 @@ fn what_is_not_durable_is_not_told() {
         link.filter_map(OsdCore::describe_message).filter(|text| text.contains("Notify {")).count()
     };
     assert_eq!(told(&s), 0);
-    while !durable(&mut s) {
+    while !s.is_durable(member) {
         s.commit(member);
     }
     assert_eq!(told(&s), 1);

@@ -168,7 +168,12 @@ impl Mon {
                 let oldest_version = self.oldest().0.into();
                 return vec![MMonGetVersionReply { handle: m.handle, version, oldest_version }.into()];
             }
-            Message::OsdBoot(_) => {
+            Message::OsdBoot(m) => {
+                // As the monitors do: a store that was never up is a stranger to a number that holds data.
+                let wanted = self.map.osd(from).is_some_and(|o| o.info.up_from > o.info.lost_at);
+                if wanted && m.superblock.mounted.0 == 0 {
+                    return Vec::new();
+                }
                 let at = addr(from, life);
                 if self.map.osd(from).is_some_and(|o| o.is_up() && o.cluster_addrs == at) {
                     return Vec::new();

@@ -346,6 +346,12 @@ impl Sim {
         link.into_iter().for_each(|msg| self.deliver(from, to, msg));
     }
 
+    /// Whether all that this OSD submitted to its store survives its end.
+    pub fn is_durable(&mut self, osd: i32) -> bool {
+        let store = self.nodes[osd as usize].core.as_mut().expect("runs").store_mut();
+        store.submitted() == store.durable()
+    }
+
     pub fn commit(&mut self, osd: i32) {
         let node = &mut self.nodes[osd as usize];
         node.commit_wanted = false;
