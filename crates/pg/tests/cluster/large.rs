@@ -46,7 +46,9 @@ fn replace(s: &mut Sim, osd: i32) {
     let options = FormatOptions { fsid: mon::FSID, osd_uuid: mon::uuid(osd), log_bytes: None };
     Store::format(&device, options).expect("format");
     s.nodes[osd as usize].device = device.into();
-    s.mon.change(|inc, map| drop(inc.new_lost.insert(osd, map.epoch)));
+    s.mon.change(|inc, map| {
+        inc.new_lost.insert(osd, map.epoch);
+    });
     s.start(osd);
     s.settle();
 }
