@@ -209,6 +209,7 @@ rows![
     power_loss_of_all ["requests sent again" 6],
     power_loss_of_all_with_two_copies ["requests sent again" 6],
     failing_devices ["devices failed" 5],
+    dropped_writes ["devices failed" 15],
     // Nobody takes a slow one for dead.
     slow_device [],
     monitors_lose_power_together [],
