@@ -144,7 +144,7 @@ planted![
     TrimsTooMuch "snapshots_during_recovery_and_kills" 1,
     BlocklistIgnored "lock_holder_dies" 1,
     WatchesForever "watcher_dies" 1,
-    OneHandle "dropped_writes" 13,
+    OneHandle "dropped_writes" 1,
     NoRepair "rot_that_nobody_reads" 1,
     ForgottenMaps "maps_forgotten_within_an_interval" 1,
 ];
@@ -315,12 +315,12 @@ fn failing_devices(base: Scenario) -> Scenario {
 /// Writes get lost on their way from the cache to the medium while commits and checkpoints flush side by side.
 fn dropped_writes(base: Scenario) -> Scenario {
     let plan = each(1.0, 2.0, 20, |i, at| {
-        let drop = Kind::FailDevice { osd: (i % 3) as i32, nth: 3 + 4 * (i as u64 % 5), down: s(1) };
+        let drop = Kind::FailDevice { osd: (i % 3) as i32, nth: 3 + 4 * (i as u64 % 17), down: s(1) };
         vec![Fault::at(at, drop)]
     });
     let options = |o: &mut Options| {
-        // Payloads go straight to their places, through the cache.
-        (o.payload, o.log_kb, o.flush) = (60_000, 512, 20 * MILLISECOND);
+        // Payloads go straight to their places, through the cache; a short log has checkpoints beside many commits.
+        (o.payload, o.log_kb, o.flush) = (60_000, 192, 20 * MILLISECOND);
         (o.depth, o.think) = (4, 10 * MILLISECOND);
     };
     base.with_seconds(44).with_options(options).with_plan(plan)
