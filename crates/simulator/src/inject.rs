@@ -236,6 +236,8 @@ impl World {
 
     /// The device fails at one of its next calls, in a way that the number tells; the OSD stops itself and is started again.
     fn fail_device(&mut self, osd: i32, nth: u64, down: Time) {
+        // What cannot be read is mended from another copy. Of the last one a client rightly hears EIO.
+        let has_copies = self.has_copies_to_spare();
         let host = &mut self.osds[osd as usize];
         if host.core.is_some() {
             host.failing = true;
@@ -243,7 +245,7 @@ impl World {
             match nth % 4 {
                 0 => host.device.fail_nth(DeviceOp::Flush, calls),
                 1 => host.device.fail_nth(DeviceOp::Write, calls),
-                2 => host.device.fail_nth(DeviceOp::Read, calls),
+                2 if has_copies => host.device.fail_nth(DeviceOp::Read, 1),
                 _ => host.device.drop_write(calls),
             }
             self.plan_in(down.max(SECOND), Event::Start(Node::Osd(osd)));

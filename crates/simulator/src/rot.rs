@@ -62,7 +62,7 @@ impl World {
     }
 
     /// Everybody is there and has all copies.
-    fn has_copies_to_spare(&self) -> bool {
+    pub(crate) fn has_copies_to_spare(&self) -> bool {
         let o = &self.scenario.options;
         let hosts = self.osds.iter().all(|h| h.core.is_some() && !h.failing && h.slow == 1);
         let whole = self.pg_states().values().all(|s| s == "active+clean");
