@@ -29,7 +29,7 @@ fn objects(block: &Path) -> BTreeMap<String, Vec<u8>> {
 /// Whichever thread's flush is told of the failure: the numbers of the flush that fails differ.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_an_osd_acknowledged_survives_a_failed_write_back_and_it_stops_and_says_why() {
-    let c = Cluster::start(&["--processes", "--osds", "2", "--osd-size", "64M"], |_| {
+    let c = Cluster::start(&["--processes", "--osds", "2", "--osd-size", "2G"], |_| {
         vec![("LOLIGO_TWIN", String::new())]
     });
     let client = c.client().await;

@@ -76,7 +76,7 @@ async fn comes_back(c: &Cluster, daemon: &str, event: &str, before: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_ends_one_daemon_and_the_others_go_on_serving() {
-    let args = ["--osds", "3", "--mons", "3", "--osd-size", "64M"];
+    let args = ["--osds", "3", "--mons", "3", "--osd-size", "2G"];
     let c = Cluster::start(&args, |dir| {
         std::fs::create_dir(dir.join("panics")).expect("a folder");
         let panics = dir.join("panics").display().to_string();
