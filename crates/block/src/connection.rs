@@ -465,8 +465,7 @@ async fn write_all(writer: &mut (impl AsyncWrite + Unpin), buffers: Buffers) -> 
     let mut left = &mut slices[..];
     while !left.is_empty() {
         // The kernel takes at most 1024 buffers at once.
-        let count = left.len().min(512);
-        let written = writer.write_vectored(&left[..count]).await?;
+        let written = writer.write_vectored(left.get(..512).unwrap_or(left)).await?;
         if written == 0 && left.iter().any(|s| !s.is_empty()) {
             return Err(io::ErrorKind::WriteZero.into());
         }

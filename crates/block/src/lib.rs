@@ -1,5 +1,6 @@
 //! Block devices on the client's side: the trait, the persistent write-back cache over one, the NBD server of one.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
 
 mod cache;
 mod connection;

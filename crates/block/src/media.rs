@@ -131,9 +131,9 @@ impl MediaFile {
         let zeros = vec![0; 1 << 20];
         let mut at = 0;
         while at < len {
-            let part = zeros.len().min((len - at) as usize);
-            self.file.write_all_at(&zeros[..part], at)?;
-            at += part as u64;
+            let part = zeros.get(..(len - at) as usize).unwrap_or(&zeros);
+            self.file.write_all_at(part, at)?;
+            at += part.len() as u64;
         }
         self.sync()?;
         for write in Log::format(identity, len, uuid::Uuid::new_v4().into_bytes()) {

@@ -169,7 +169,10 @@ impl Shared {
                     let Source::Record { record, skip } = source else { continue };
                     let bytes = self.record(&record).await?;
                     let bytes = bytes.ok_or_else(|| BlockError::new(5, "a dirty record was overwritten"))?;
-                    data.extend_from_slice(&bytes[skip as usize..(skip + len) as usize]);
+                    let part = bytes.get(skip as usize..(skip + len) as usize);
+                    let part =
+                        part.ok_or_else(|| BlockError::new(5, "a dirty record is shorter than it was"))?;
+                    data.extend_from_slice(part);
                 }
                 data.truncate(len as usize);
                 self.device.write(piece.offset, data.freeze()).await
