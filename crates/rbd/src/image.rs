@@ -85,7 +85,7 @@ pub(crate) struct Inner {
     /// Somebody said that the lock is free.
     pub released: Notify,
     /// When the header was last told that the image was read, and written.
-    pub touched: [Mutex<Option<Instant>>; 2],
+    pub touched: Touched,
     /// The token of the cache's mark that we put on the image.
     pub mark: Mutex<Option<String>>,
     /// Where that cache is, for people.
@@ -118,6 +118,22 @@ const TOUCH_EVERY: Duration = Duration::from_secs(60);
 pub(crate) enum Touch {
     Read,
     Written,
+}
+
+/// When each was last written down.
+#[derive(Debug, Default)]
+pub(crate) struct Touched {
+    read: Mutex<Option<Instant>>,
+    written: Mutex<Option<Instant>>,
+}
+
+impl Touched {
+    fn last(&self, touch: Touch) -> &Mutex<Option<Instant>> {
+        match touch {
+            Touch::Read => &self.read,
+            Touch::Written => &self.written,
+        }
+    }
 }
 
 impl View {
@@ -190,7 +206,7 @@ impl Image {
                 watching: tokio::sync::Mutex::new(None),
                 cookies: Mutex::new(Vec::new()),
                 released: Notify::new(),
-                touched: Default::default(),
+                touched: Touched::default(),
                 mark: Mutex::new(None),
                 place: Mutex::new(String::new()),
             });
@@ -344,7 +360,7 @@ impl Inner {
             return;
         }
         {
-            let mut last = self.touched[touch as usize].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = self.touched.last(touch).lock().unwrap_or_else(PoisonError::into_inner);
             if last.is_some_and(|at| at.elapsed() < TOUCH_EVERY) {
                 return;
             }

@@ -169,8 +169,8 @@ impl Image {
 
 /// How many ranges are left when neighbours alike are joined.
 fn differing(ranges: &[Range]) -> usize {
-    let differs = |pair: &&[Range]| (pair[0].hole, pair[0].zero) != (pair[1].hole, pair[1].zero);
-    usize::from(!ranges.is_empty()) + ranges.windows(2).filter(differs).count()
+    let pairs = ranges.iter().zip(ranges.iter().skip(1));
+    usize::from(!ranges.is_empty()) + pairs.filter(|(a, b)| (a.hole, a.zero) != (b.hole, b.zero)).count()
 }
 
 fn check_range(offset: u64, len: u64, size: u64) -> Result<()> {

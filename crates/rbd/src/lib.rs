@@ -12,6 +12,7 @@
 //! 3. An image that lacks what a write-back cache holds bears its mark, and is changed by that cache alone (`mark`).
 //! 4. What a snapshot shares with the parent is copied up below the snapshot before the clone's own data is written.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
 
 mod class;
 mod device;

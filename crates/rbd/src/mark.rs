@@ -58,8 +58,8 @@ impl Mark {
     /// What is no mark of ours says at least that there is one.
     fn from_text(text: &[u8]) -> Self {
         let json: serde_json::Value = serde_json::from_slice(text).unwrap_or_default();
-        let word = |key: &str| json[key].as_str().unwrap_or_default().to_owned();
-        let client = EntityName::client(json["client"].as_i64().unwrap_or(-1));
+        let word = |key: &str| json.get(key).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
+        let client = EntityName::client(json.get("client").and_then(|v| v.as_i64()).unwrap_or(-1));
         Self { token: word("token"), client, cookie: word("cookie"), place: word("place") }
     }
 

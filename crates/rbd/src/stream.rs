@@ -144,7 +144,9 @@ async fn apply_diff(image: &Image, from: &mut (dyn Read + Send), progress: Progr
     }
     let mut to_snap = None;
     loop {
-        let tag = read_exact(from, 1)?[0];
+        let mut tag = [0];
+        from.read_exact(&mut tag)?;
+        let [tag] = tag;
         match tag {
             b'f' | b't' => {
                 let name = read_name(from)?;
