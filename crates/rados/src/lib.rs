@@ -15,6 +15,7 @@
 //!
 //! Source: src/librados (what the calls mean), src/osdc/Objecter.cc (in the crate `objecter`).
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
 
 mod error;
 

@@ -1,5 +1,6 @@
 //! What surrounds the cores in a daemon: sockets, timers, block files, the real clock. No core knows tokio.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
 
 mod contain;
 mod device;
