@@ -1,5 +1,6 @@
 //! The daemons: around each core a shell with its sockets, its store, and its clock.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
 
 pub mod admin;
 pub mod admin_socket;
