@@ -296,7 +296,8 @@ pub fn add_osds(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<Desc
         while grown.osds.len() < wanted {
             let uuid = random_fsid().to_string();
             let made = client::command(&admin, json!({"prefix": "osd new", "uuid": uuid})).await?;
-            let id = made["osdid"].as_i64().or(made.as_i64()).context("the monitor named no OSD number")?;
+            let id =
+                made.get("osdid").unwrap_or(&made).as_i64().context("the monitor named no OSD number")?;
             let osd = OsdEntry { id: i32::try_from(id)?, uuid, bytes: args.osd_size };
             let name = format!("osd.{id}");
             let caps: Vec<&str> = OSD_CAPS.iter().flat_map(|(k, v)| [*k, *v]).collect();
@@ -305,7 +306,10 @@ pub fn add_osds(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<Desc
                 json!({"prefix": "auth get-or-create", "entity": name, "caps": caps}),
             )
             .await?;
-            let key = made[0]["key"].as_str().context("the monitor gave no key")?;
+            let key = made
+                .pointer("/0/key")
+                .and_then(serde_json::Value::as_str)
+                .context("the monitor gave no key")?;
             let text = format!("[{name}]\n\tkey = {key}\n");
             format_osd(dir, fsid, &osd)?;
             write_atomically(&dir.daemon_dir(&name).join("keyring"), text.as_bytes(), 0o600)?;

@@ -1,5 +1,6 @@
 //! One binary: the whole cluster, each daemon, and the tools.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
 
 /// `println!` for a reader that may have gone (`loligo up | head`): that is no reason to end a cluster.
 macro_rules! say {

@@ -469,7 +469,7 @@ async fn register(admin: &AdminClient, id: Option<i32>, uuid: Fsid, key: &Crypto
     let secrets = json!({"cephx_secret": key.to_base64()}).to_string();
     let made = client::command_with(admin, words, secrets.into()).await;
     let made = made.context("the monitors refuse the new OSD")?;
-    let id = made["osdid"].as_i64().or(made.as_i64()).context("the monitor named no OSD number")?;
+    let id = made.get("osdid").unwrap_or(&made).as_i64().context("the monitor named no OSD number")?;
     Ok(i32::try_from(id)?)
 }
 

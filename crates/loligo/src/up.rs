@@ -246,13 +246,14 @@ fn report(
 
 /// Healthy, or with nothing worse than warnings: an operator's warning of yesterday must not look like a failed start.
 fn usable(health: &Value) -> bool {
-    matches!(health["status"].as_str(), Some("HEALTH_OK" | "HEALTH_WARN"))
+    matches!(health.get("status").and_then(Value::as_str), Some("HEALTH_OK" | "HEALTH_WARN"))
 }
 
 /// The messages of the checks that fail.
 fn reasons(health: &Value) -> Option<String> {
-    let checks = health["checks"].as_object()?;
-    let texts: Vec<&str> = checks.values().filter_map(|v| v["summary"]["message"].as_str()).collect();
+    let checks = health.get("checks")?.as_object()?;
+    let texts = checks.values().filter_map(|v| v.pointer("/summary/message")?.as_str());
+    let texts: Vec<&str> = texts.collect();
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
@@ -264,18 +265,18 @@ async fn all_up(dir: &ClusterDir, admin: &daemons::admin::AdminClient, d: &Descr
     }
     let status = client::command(admin, json!({"prefix": "status"})).await.unwrap_or(Value::Null);
     let away = d.osds.iter().filter(|o| is_given_up(dir, o.id)).count();
-    let pgs = &status["pgmap"];
-    let clean: u64 = pgs["pgs_by_state"]
-        .as_array()
+    let number = |path: &str| status.pointer(path).and_then(Value::as_u64);
+    let states = status.pointer("/pgmap/pgs_by_state").and_then(Value::as_array);
+    let clean: u64 = states
         .into_iter()
         .flatten()
         .filter(|s| s["state_name"].as_str().is_some_and(|n| n.starts_with("active+clean")))
         .filter_map(|s| s["count"].as_u64())
         .sum();
-    status["mgrmap"]["available"] == true
-        && status["osdmap"]["num_up_osds"].as_u64() == Some((d.osds.len() - away) as u64)
+    status.pointer("/mgrmap/available") == Some(&Value::Bool(true))
+        && number("/osdmap/num_up_osds") == Some((d.osds.len() - away) as u64)
         // With an OSD away they may be degraded for long.
-        && (away > 0 || pgs["num_pgs"].as_u64() == Some(clean))
+        && (away > 0 || number("/pgmap/num_pgs") == Some(clean))
 }
 
 /// Nobody need wait for an OSD that does not start again by itself; the others serve.
@@ -287,9 +288,9 @@ fn is_given_up(dir: &ClusterDir, osd: i32) -> bool {
 async fn booted(dir: &ClusterDir, admin: &daemons::admin::AdminClient, d: &Description) -> bool {
     let dump = client::command(admin, json!({"prefix": "osd dump"})).await.unwrap_or(Value::Null);
     let nonce = |id: i32| {
-        let osds = dump["osds"].as_array()?;
+        let osds = dump.get("osds")?.as_array()?;
         let osd = osds.iter().find(|o| o["osd"].as_i64() == Some(i64::from(id)))?;
-        osd["public_addrs"]["addrvec"][0]["nonce"].as_u64()
+        osd.pointer("/public_addrs/addrvec/0/nonce")?.as_u64()
     };
     let pid = |id: i32| dir.running("loligo").or_else(|| dir.running(&format!("osd.{id}")));
     d.osds.iter().all(|o| {
@@ -420,6 +421,7 @@ pub fn status(args: &StatusArgs) -> Result<()> {
             say!("           failed {times} time(s), last at {at}: {why}; {now}");
         }
     }
-    say!("health: {}", health["status"].as_str().unwrap_or("unknown (the monitor does not run)"));
+    let status = health.get("status").and_then(Value::as_str);
+    say!("health: {}", status.unwrap_or("unknown (the monitor does not run)"));
     Ok(())
 }

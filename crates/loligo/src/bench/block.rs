@@ -245,7 +245,8 @@ fn energy_uj() -> Option<u64> {
 
 async fn command(cluster: &Cluster, words: Value) -> Result<Value> {
     let out = cluster.mon_command(&words.to_string(), Bytes::new()).await;
-    let out = out.with_context(|| format!("'{}' failed", words["prefix"].as_str().unwrap_or_default()))?;
+    let prefix = words.get("prefix").unwrap_or(&Value::Null);
+    let out = out.with_context(|| format!("'{}' failed", prefix.as_str().unwrap_or_default()))?;
     Ok(serde_json::from_slice(&out.output).unwrap_or(Value::Null))
 }
 
@@ -276,8 +277,9 @@ async fn make_pool(cluster: &Cluster, name: &str, copies: u8, pg_num: u32) -> Re
     let wait = async {
         loop {
             let status = command(cluster, json!({"prefix": "status", "format": "json"})).await?;
-            let states = status["pgmap"]["pgs_by_state"].as_array().cloned().unwrap_or_default();
-            let all = status["pgmap"]["num_pgs"].as_u64().unwrap_or_default();
+            let states = status.pointer("/pgmap/pgs_by_state").and_then(Value::as_array);
+            let states = states.cloned().unwrap_or_default();
+            let all = status.pointer("/pgmap/num_pgs").and_then(Value::as_u64).unwrap_or_default();
             let clean = states.iter().find(|s| s["state_name"] == "active+clean");
             if all >= u64::from(pg_num) && clean.and_then(|s| s["count"].as_u64()) == Some(all) {
                 return anyhow::Ok(());

@@ -38,11 +38,14 @@ fn fill(seq: u64, payload: &mut [u8]) {
     let mut word = seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     for chunk in payload.chunks_mut(8) {
         word = word.rotate_left(23).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
+        put(word, chunk);
     }
-    let seq = seq.to_le_bytes();
-    let n = seq.len().min(payload.len());
-    payload[..n].copy_from_slice(&seq[..n]);
+    put(seq, payload);
+}
+
+/// The number's first bytes, as many as there is room for.
+fn put(number: u64, into: &mut [u8]) {
+    into.iter_mut().zip(number.to_le_bytes()).for_each(|(to, byte)| *to = byte);
 }
 
 fn slots(size: usize) -> u64 {
@@ -140,14 +143,15 @@ fn connect(port: u16) -> Result<TcpStream> {
 fn receive(shared: &Shared, mut from: TcpStream, mut replica: Option<TcpStream>, size: usize) -> Result<()> {
     let (mut buffer, mut held) = (vec![0; BATCH.max(2 * size)], 0);
     loop {
-        let n = from.read(&mut buffer[held..])?;
+        let n = from.read(buffer.get_mut(held..).unwrap_or_default())?;
         held += n;
         let whole = held - held % size;
+        let writes = buffer.get(..whole).unwrap_or_default();
         if let Some(replica) = &mut replica {
-            replica.write_all(&buffer[..whole])?;
+            replica.write_all(writes)?;
         }
         shared.with(|s| {
-            s.waiting.extend_from_slice(&buffer[..whole]);
+            s.waiting.extend_from_slice(writes);
             s.ended |= n == 0;
         });
         shared.wake.notify_one();
@@ -213,12 +217,12 @@ fn last_count(from: &mut TcpStream) -> Result<Option<u64>> {
         return Ok(None);
     }
     while held % 8 != 0 {
-        let n = from.read(&mut buffer[held..held.next_multiple_of(8)])?;
+        let n = from.read(buffer.get_mut(held..held.next_multiple_of(8)).unwrap_or_default())?;
         ensure!(n > 0, "the other process ended in the middle of a count");
         held += n;
     }
-    let last: [u8; 8] = buffer[held - 8..held].try_into()?;
-    Ok(Some(u64::from_le_bytes(last)))
+    let counts = buffer.get(..held).unwrap_or_default();
+    Ok(counts.last_chunk().map(|last| u64::from_le_bytes(*last)))
 }
 
 // The client

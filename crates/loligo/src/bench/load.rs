@@ -88,6 +88,18 @@ struct State {
     busy: Vec<bool>,
 }
 
+impl State {
+    fn generation(&self, block: u64) -> u32 {
+        self.generations.get(block as usize).copied().unwrap_or(0)
+    }
+
+    fn set_busy(&mut self, block: u64, is_busy: bool) {
+        if let Some(busy) = self.busy.get_mut(block as usize) {
+            *busy = is_busy;
+        }
+    }
+}
+
 /// Counters that the progress line reads.
 #[derive(Debug, Default)]
 pub struct Progress {
@@ -315,7 +327,7 @@ impl Load {
             Mode::Rand | Mode::Mixed => s.entropy.next_u64() % blocks,
         };
         // Half of the blocks at most are busy.
-        while s.busy[block as usize] {
+        while s.busy.get(block as usize).is_some_and(|b| *b) {
             block = (block + 1) % blocks;
         }
         let is_read = match work.mode {
@@ -323,8 +335,8 @@ impl Load {
             Mode::Seq | Mode::Rand => true,
             Mode::Mixed => s.entropy.next_u64() % 100 < work.reads,
         };
-        s.busy[block as usize] = true;
-        let known = s.generations[block as usize];
+        s.set_busy(block, true);
+        let known = s.generation(block);
         Step { block, generation: if is_read { known } else { known + 1 }, is_read }
     }
 
@@ -336,8 +348,10 @@ impl Load {
             self.write(part, offset, self.contents(step.block, step.generation)).await?;
         }
         let mut s = self.state();
-        s.generations[step.block as usize] = step.generation;
-        s.busy[step.block as usize] = false;
+        if let Some(generation) = s.generations.get_mut(step.block as usize) {
+            *generation = step.generation;
+        }
+        s.set_busy(step.block, false);
         Ok(())
     }
 
@@ -358,7 +372,7 @@ impl Load {
     }
 
     async fn compare_written(&self, block: u64) -> Result<()> {
-        let generation = self.state().generations[block as usize];
+        let generation = self.state().generation(block);
         if generation > 0 {
             self.compare(block, generation).await?;
             self.progress.compared.fetch_add(1, Ordering::Relaxed);

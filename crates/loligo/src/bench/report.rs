@@ -49,7 +49,9 @@ fn bucket_end(bucket: usize) -> u64 {
 impl Histogram {
     pub fn record(&mut self, taken: Duration) {
         let ns = u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX);
-        self.buckets[bucket_of(ns)] += 1;
+        if let Some(bucket) = self.buckets.get_mut(bucket_of(ns)) {
+            *bucket += 1;
+        }
         self.count += 1;
         self.sum_ns += u128::from(ns);
         self.max_ns = self.max_ns.max(ns);
@@ -119,12 +121,16 @@ impl Report {
             "daemon_cpu_us_per_op": self.daemons.map(|_| self.per_op_us(self.daemon_cpu)),
             "blocks_read_back": self.checked,
         });
-        for (name, h) in self.kinds() {
-            out[name] = json!({
+        let kinds = self.kinds().map(|(name, h)| {
+            let latencies = json!({
                 "ops": h.count(), "iops": h.count() as f64 / seconds, "mean_us": h.mean_us(),
                 "p50_us": h.quantile_us(0.5), "p99_us": h.quantile_us(0.99), "p999_us": h.quantile_us(0.999),
                 "max_us": h.max_ns as f64 / 1e3,
             });
+            (name.to_owned(), latencies)
+        });
+        if let Some(out) = out.as_object_mut() {
+            out.extend(kinds);
         }
         out
     }

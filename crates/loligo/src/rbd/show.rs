@@ -236,7 +236,9 @@ fn print_info(image: &Image, info: &Value) {
 pub(super) fn print_table(head: Vec<String>, rows: Vec<Vec<String>>, right: &[usize]) {
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
     let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| rows.iter().map(|r| r[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().map(|r| r.get(column).map_or(0, |c| c.chars().count())).max().unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     for (line, row) in rows.iter().enumerate() {
         let cells = row.iter().zip(&widths).enumerate().map(|(at, (cell, width))| {
