@@ -3,6 +3,8 @@
 use codec::Encode;
 use types::{Entropy, SeededEntropy};
 
+use crate::recorded;
+
 /// Valid inputs of a target.
 pub fn seeds_of(target: &str) -> Vec<Vec<u8>> {
     let text = |lines: &[&str]| lines.iter().map(|l| l.as_bytes().to_vec()).collect::<Vec<_>>();
@@ -15,39 +17,23 @@ pub fn seeds_of(target: &str) -> Vec<Vec<u8>> {
         "hobject" => {
             vec![types::HObject::max().to_bytes().to_vec(), types::HObject::min().to_bytes().to_vec()]
         }
-        "crush_map" => vec![crush::CrushMap::default().to_bytes().to_vec()],
-        "crush_text" => text(&[
-            "tunable choose_total_tries 50\ndevice 0 osd.0\ntype 0 osd\ntype 1 root\nroot default {\n id -1\n alg straw2\n hash 0\n item osd.0 weight 1.0\n}\n",
-        ]),
-        "monmap" => {
-            vec![maps::MonMap::new(types::Fsid([1; 16]), types::Utime::new(1, 0), []).to_bytes().to_vec()]
-        }
-        "osdmap" => vec![maps::OsdMap::default().to_bytes().to_vec()],
-        "incremental" => vec![
-            maps::Incremental::after(&maps::OsdMap::default(), types::Utime::new(1, 0)).to_bytes().to_vec(),
-        ],
-        "mgrmap" => vec![maps::MgrMap::default().to_bytes().to_vec()],
+        "crush_map" => recorded::files("crush", "golden", "", ".bin"),
+        "crush_text" => recorded::files("crush", "golden", "", ".txt"),
+        "monmap" => recorded::files("maps", "", "monmap", ".bin"),
+        "osdmap" => recorded::files("maps", "", "osdmap", ".bin"),
+        "incremental" => increments(),
+        "mgrmap" => recorded::files("maps", "", "mgrmap", ".bin"),
+        "message" => recorded::messages().iter().map(recorded::Captured::input).collect(),
+        "osd_op" => osd_ops(),
+        "frames" => crate::frames::seeds(),
+        "login" | "ticket" | "authorizer" => recorded::handshakes(""),
         "keyring" => text(&[
             "[client.admin]\n\tkey = AQDk9bdhAAAAABAAT0pF0rgAXkyA3I9yBzgeQA==\n\tcaps mon = \"allow *\"\n",
         ]),
-        "mon_cap" => text(&[
-            "allow *",
-            "allow profile osd",
-            "allow command \"osd pool create\" with pool=p",
-            "allow service mon r network 10.0.0.0/8",
-        ]),
-        "osd_cap" => text(&[
-            "allow rwx pool=p namespace=n*",
-            "profile rbd pool=a",
-            "allow class-read object_prefix rbd_",
-            "allow rw tag cephfs data=fs",
-        ]),
-        "mgr_cap" => {
-            text(&["allow *", "allow profile osd", "allow module balancer r", "allow command \"osd df\""])
-        }
-        "command" => text(&[
-            "{\"prefix\": \"osd pool create\", \"pool\": \"p\", \"pg_num\": 8, \"x\": [1, 2], \"y\": null}",
-        ]),
+        "mon_cap" => recorded::caps("mon"),
+        "osd_cap" => recorded::caps("osd"),
+        "mgr_cap" => recorded::caps("mgr"),
+        "command" => recorded::commands(),
         "class_method" => class_calls(),
         "quorum_message" => crate::mons::quorum_seeds(),
         "mon_store" => crate::mons::store_seeds(),
@@ -56,7 +42,7 @@ pub fn seeds_of(target: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// Every method of every class with an input of numbers and with one in an envelope.
+/// Every method of every class with an input of numbers and with one in an envelope; then the recorded calls.
 fn class_calls() -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     for (c, class) in classes::CLASSES.iter().enumerate() {
@@ -66,6 +52,47 @@ fn class_calls() -> Vec<Vec<u8>> {
             for (holds, input) in [(7, numbers), (6, envelope)] {
                 out.push([&[c as u8, m as u8, holds][..], &input].concat());
             }
+        }
+    }
+    let place = |class: &str, method: &str| {
+        let c = classes::CLASSES.iter().position(|c| c.name == class)?;
+        Some([c as u8, classes::CLASSES[c].methods.iter().position(|m| m.name == method)? as u8])
+    };
+    for (i, (class, method, input)) in recorded::calls().iter().enumerate() {
+        if let Some([c, m]) = place(class, method) {
+            out.push([&[c, m, i as u8 % 16][..], input].concat());
+        }
+    }
+    // What methods stored, before one method and another.
+    for (i, value) in recorded::class_values().iter().enumerate() {
+        out.push([&[i as u8, (i >> 3) as u8, 6][..], value].concat());
+    }
+    out
+}
+
+/// The increments of a recorded cluster: each behind its length.
+fn increments() -> Vec<Vec<u8>> {
+    let mut out = Vec::new();
+    for chain in recorded::files("maps", "", "chain", ".bin") {
+        let mut rest = &chain[..];
+        while let Some((len, body)) = rest.split_first_chunk::<4>() {
+            let (one, more) = body.split_at((u32::from_le_bytes(*len) as usize).min(body.len()));
+            out.push(one.to_vec());
+            rest = more;
+        }
+    }
+    out
+}
+
+/// The operations in recorded requests.
+fn osd_ops() -> Vec<Vec<u8>> {
+    let mut out = Vec::new();
+    for request in recorded::messages().iter().filter(|m| m.ty == messages::type_numbers::OSD_OP) {
+        let Ok(messages::Message::OsdOp(decoded)) = messages::Message::decode(&request.wire()) else {
+            continue;
+        };
+        for op in &decoded.ops {
+            out.push([&op.code.0.to_le_bytes()[..], &op.arg, &op.indata].concat());
         }
     }
     out

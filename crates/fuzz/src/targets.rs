@@ -1,5 +1,7 @@
 //! The targets.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use codec::Decode;
 use messages::Message;
@@ -7,46 +9,54 @@ use messages::wire::{Header, WireMessage};
 use msgr::{Connection, Event, Limits, Local};
 use types::{EntityAddr, Now};
 
+use crate::budget::{Budget, DECODER};
+use crate::frames::{RECEIVE_BUFFER, frames};
 use crate::mons::{mon_peer, mon_store, quorum_message};
+
+/// Of a map that places as badly as its numbers allow: `crush::DRAW_BUDGET` bounds each placement.
+const PLACES: Budget = DECODER.and_time(Duration::from_secs(4));
 
 /// A decoder under test.
 #[derive(Clone, Copy)]
 pub struct Target {
     pub name: &'static str,
     pub run: fn(&[u8]),
+    pub budget: Budget,
 }
 
 macro_rules! targets {
-    ($($name:ident),+ $(,)?) => {
+    ($($name:ident: $budget:expr),+ $(,)?) => {
         /// Every target.
-        pub const TARGETS: &[Target] = &[$( Target { name: stringify!($name), run: $name } ),+];
+        pub const TARGETS: &[Target] =
+            &[$( Target { name: stringify!($name), run: $name, budget: $budget } ),+];
     };
 }
 targets![
-    addr,
-    hobject,
-    crush_map,
-    crush_text,
-    monmap,
-    osdmap,
-    incremental,
-    mgrmap,
-    message,
-    osd_op,
-    connection,
-    keyring,
-    ticket,
-    authorizer,
-    login,
-    mon_cap,
-    osd_cap,
-    mgr_cap,
-    command,
-    txn,
-    class_method,
-    quorum_message,
-    mon_store,
-    mon_peer,
+    addr: DECODER,
+    hobject: DECODER,
+    crush_map: PLACES,
+    crush_text: DECODER,
+    monmap: DECODER,
+    osdmap: PLACES,
+    incremental: DECODER,
+    mgrmap: DECODER,
+    message: DECODER,
+    osd_op: DECODER,
+    connection: Budget::heap(64, RECEIVE_BUFFER),
+    frames: Budget::heap(64, RECEIVE_BUFFER),
+    keyring: DECODER,
+    ticket: DECODER,
+    authorizer: DECODER,
+    login: DECODER,
+    mon_cap: DECODER,
+    osd_cap: DECODER,
+    mgr_cap: DECODER,
+    command: DECODER,
+    txn: DECODER,
+    class_method: DECODER,
+    quorum_message: DECODER,
+    mon_store: DECODER,
+    mon_peer: DECODER,
 ];
 
 fn addr(data: &[u8]) {
@@ -61,7 +71,7 @@ fn crush_map(data: &[u8]) {
     if let Ok(map) = crush::CrushMap::from_bytes(data.to_vec()) {
         // A map that was accepted must also be safe to place with.
         let weights = vec![0x10000; 64];
-        for (id, rule) in map.rules.iter().enumerate() {
+        for (id, rule) in map.rules.iter().enumerate().take(4) {
             if rule.is_some() {
                 map.do_rule(id as u32, 1, 3, &weights, None);
             }
@@ -81,7 +91,7 @@ fn monmap(data: &[u8]) {
 
 fn osdmap(data: &[u8]) {
     if let Ok(map) = maps::OsdMap::from_bytes(data.to_vec()) {
-        for pg in map.pgs().take(8) {
+        for pg in map.pgs().take(4) {
             map.pg_to_up_acting(pg);
         }
     }
@@ -98,15 +108,14 @@ fn mgrmap(data: &[u8]) {
     let _ = maps::MgrMap::from_bytes(data.to_vec());
 }
 
-/// First two bytes: type; one byte: version; then lengths and contents of front and data.
+/// A message's number in two bytes, its version in one, the length of its front in four; then front and data.
 fn message(data: &[u8]) {
-    let Some((head, rest)) = data.split_at_checked(5) else { return };
-    let [t0, t1, version, f0, f1] = head else { return };
-    let front_len = usize::from(u16::from_le_bytes([*f0, *f1])).min(rest.len());
-    let (front, body) = rest.split_at(front_len);
+    let Some((head, rest)) = data.split_first_chunk::<7>() else { return };
+    let [t0, t1, version, len @ ..] = *head;
+    let (front, body) = rest.split_at(rest.len().min(u32::from_le_bytes(len) as usize));
     let header = Header {
-        ty: u16::from_le_bytes([*t0, *t1]) % 1800,
-        version: u16::from(*version % 16),
+        ty: u16::from_le_bytes([t0, t1]),
+        version: version.into(),
         compat_version: 1,
         ..Header::default()
     };

@@ -1,0 +1,99 @@
+//! Every target on its seeds and on seeded mutations of them: no panic, and memory and time within the budget.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use fuzz::{Mutator, TARGETS, Target, seeds_of};
+
+/// Inputs per target in the short run; LOLIGO_FUZZ_RUNS makes it longer.
+fn runs() -> u64 {
+    std::env::var("LOLIGO_FUZZ_RUNS").ok().and_then(|v| v.parse().ok()).unwrap_or(2_000)
+}
+
+/// What this thread has run, wherever the machine's other work lets it.
+fn cpu_time() -> Duration {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+}
+
+fn hex(data: &[u8]) -> String {
+    data.iter().take(4096).map(|b| format!("{b:02x}")).collect()
+}
+
+/// Why this input is a finding.
+fn judge(target: &Target, data: &[u8]) -> Result<(), String> {
+    let mut took = Duration::ZERO;
+    let mut ended = Ok(());
+    let heap = allocation_counter::measure(|| {
+        let begin = cpu_time();
+        ended = catch_unwind(AssertUnwindSafe(|| (target.run)(data)));
+        took = cpu_time().saturating_sub(begin);
+    });
+    if ended.is_err() {
+        return Err("it panics".to_owned());
+    }
+    let bound = target.budget.heap_bytes(data.len());
+    if heap.bytes_max > bound {
+        return Err(format!("{} bytes on the heap; the bound is {bound}", heap.bytes_max));
+    }
+    let bound = target.budget.time(data.len());
+    if took > bound { Err(format!("it runs for {took:?}; the bound is {bound:?}")) } else { Ok(()) }
+}
+
+/// Why this input is a finding, in words for people.
+fn finding(target: &Target, data: &[u8]) -> Option<String> {
+    // What only happens the first time (tables, a fault of the page cache) is not the input's doing.
+    judge(target, data).err()?;
+    let why = judge(target, data).err()?;
+    Some(format!("{}: {} bytes: {why}: {}\n", target.name, data.len(), hex(data)))
+}
+
+/// The first finding of each target.
+fn findings() -> Vec<String> {
+    let first = |target: &Target| {
+        let seeds = seeds_of(target.name);
+        assert!(!seeds.is_empty(), "{} has no seeds", target.name);
+        let mut mutator = Mutator::new(0x10_1190);
+        let of_seeds = seeds.iter().find_map(|seed| finding(target, seed));
+        of_seeds.or_else(|| (0..runs()).find_map(|_| finding(target, &mutator.next(&seeds))))
+    };
+    TARGETS.iter().filter_map(first).collect()
+}
+
+#[test]
+fn targets_stay_within_their_budgets_on_mutated_input() {
+    let all = findings();
+    assert!(all.is_empty(), "{}", all.concat());
+}
+
+/// One message's bytes under another's number: a peer chooses both.
+#[test]
+fn every_captured_message_is_read_under_every_number() {
+    let target = TARGETS.iter().find(|t| t.name == "message").expect("the target is there");
+    let seeds = seeds_of(target.name);
+    let numbers: std::collections::BTreeSet<&[u8]> = seeds.iter().map(|s| &s[..3]).collect();
+    let mut last: &[u8] = &[];
+    // Of each number the first message.
+    for seed in &seeds {
+        if seed[..2] != *last {
+            last = &seed[..2];
+            let found = numbers.iter().find_map(|number| finding(target, &[number, &seed[3..]].concat()));
+            assert_eq!(found, None);
+        }
+    }
+}
+
+#[test]
+fn the_oracle_sees_heap_time_and_panics() {
+    let target = |run: fn(&[u8])| Target { run, ..TARGETS[0] };
+    assert_eq!(judge(&target(|_| {}), &[]), Ok(()));
+    assert!(judge(&target(|_| drop(std::hint::black_box(vec![0u8; 1 << 20]))), &[0; 9]).is_err());
+    let spin = |_: &[u8]| {
+        let end = cpu_time() + Duration::from_millis(600);
+        while cpu_time() < end {
+            std::hint::spin_loop();
+        }
+    };
+    assert!(judge(&target(spin), &[]).is_err());
+    assert!(judge(&target(|_| panic!("as planted")), &[]).is_err());
+}
