@@ -143,15 +143,39 @@ impl<W: Outgoing> ReplyNow for Mutex<Output<W>> {
 }
 
 /// Urgent data, which nobody sends, would hide the end: the wait has no end then.
-async fn wait_for_end(ready: io::Result<Ready>) {
+pub(crate) async fn wait_for_end(ready: io::Result<Ready>) {
     if ready.is_ok_and(|r| !r.is_read_closed()) {
         std::future::pending::<()>().await;
     }
 }
 
+/// Serves one client from its first byte on; see [`go_on`].
+pub async fn run(
+    reader: impl Incoming,
+    writer: impl Outgoing,
+    exports: Arc<Vec<Exported>>,
+    shared: &SharedMemory,
+    limits: Limits,
+    stop: watch::Receiver<bool>,
+) {
+    let (session, greeting) = Session::new(exports.iter().map(Exported::export).collect());
+    let begun = Begun { session, greeting: Some(greeting), until: Instant::now() + limits.handshake };
+    go_on(begun, reader, writer, exports, shared, limits, stop).await;
+}
+
+/// A connection as it is taken up.
+pub struct Begun {
+    pub session: Session,
+    /// Still to be sent.
+    pub greeting: Option<Bytes>,
+    /// An export must be chosen by then.
+    pub until: Instant,
+}
+
 /// Serves one client until it leaves, errs, or `stop` turns true. Changes that the image does not answer outlive the
 /// connection, for half of one may be on its way; what only looks ends with it.
-pub async fn run(
+pub async fn go_on(
+    begun: Begun,
     mut reader: impl Incoming,
     writer: impl Outgoing,
     exports: Arc<Vec<Exported>>,
@@ -159,7 +183,7 @@ pub async fn run(
     limits: Limits,
     mut stop: watch::Receiver<bool>,
 ) {
-    let (session, greeting) = Session::new(exports.iter().map(Exported::export).collect());
+    let Begun { session, greeting, until } = begun;
     let (send, queue) = mpsc::channel(MAX_REQUESTS);
     let output = Arc::new(Mutex::new(Output::new(writer)));
     let now: Weak<dyn ReplyNow> = Arc::downgrade(&output) as _;
@@ -171,13 +195,15 @@ pub async fn run(
         now,
         memory: Memory::new(shared),
         limits,
-        handshake_until: Instant::now() + limits.handshake,
+        handshake_until: until,
         unanswered: Arc::default(),
         incoming: None,
         is_admitted: false,
         looking: JoinSet::new(),
     };
-    let _ = connection.send(vec![greeting]).await;
+    if let Some(greeting) = greeting {
+        let _ = connection.send(vec![greeting]).await;
+    }
     let end = tokio::select! {
         result = connection.talk(&mut reader) => {
             if let Err(e) = result {
@@ -244,6 +270,8 @@ impl Connection {
                         self.incoming = None;
                         self.send(vec![bytes]).await?;
                     }
+                    // TLS is on before this begins, where it must be.
+                    Event::StartTls => return Err(io::ErrorKind::Unsupported.into()),
                     Event::Request(request) => self.start(reader, request).await?,
                     Event::Close(why) => {
                         tracing::debug!(%why, "closing the connection");

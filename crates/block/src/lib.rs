@@ -11,9 +11,11 @@ mod server;
 mod socket;
 #[cfg(test)]
 mod stub;
+mod tls;
 
 pub use cache::{Cache, Timing};
 pub use device::{BlockDevice, BlockError, BoxFuture, CachedImage, Piece, Range, SHUT_OUT};
 pub use media::{CacheFile, MediaError};
 pub use server::{Exported, Server};
 pub use socket::bind_unix;
+pub use tls::{Tls, TlsError, TlsFiles};

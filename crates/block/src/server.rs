@@ -9,10 +9,12 @@ use nbd::Export;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-use crate::connection::{self, Limits};
+use crate::connection::{self, Begun, Limits};
 use crate::device::BlockDevice;
 use crate::memory::SharedMemory;
+use crate::tls::Tls;
 
 /// An image under the name that clients ask for.
 #[derive(Clone)]
@@ -54,24 +56,29 @@ pub struct Server {
 enum Listener {
     Unix(UnixListener),
     Tcp(TcpListener),
+    Tls(TcpListener, Tls),
 }
 
 enum Client {
     Unix(UnixStream),
     Tcp(TcpStream),
+    Tls(TcpStream, Tls),
 }
 
 impl Listener {
     async fn accept(&self) -> io::Result<Client> {
         Ok(match self {
             Self::Unix(listener) => Client::Unix(listener.accept().await?.0),
-            Self::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
-                stream.set_nodelay(true)?;
-                Client::Tcp(stream)
-            }
+            Self::Tcp(listener) => Client::Tcp(accept_tcp(listener).await?),
+            Self::Tls(listener, tls) => Client::Tls(accept_tcp(listener).await?, tls.clone()),
         })
     }
+}
+
+async fn accept_tcp(listener: &TcpListener) -> io::Result<TcpStream> {
+    let (stream, _) = listener.accept().await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 impl Server {
@@ -91,6 +98,11 @@ impl Server {
     /// Serves clients of a TCP socket until stopped.
     pub async fn serve_tcp(&self, listener: TcpListener) {
         self.serve(&Listener::Tcp(listener)).await;
+    }
+
+    /// Serves clients of a TCP socket that show a certificate, through TLS, until stopped.
+    pub async fn serve_tls(&self, listener: TcpListener, tls: Tls) {
+        self.serve(&Listener::Tls(listener, tls)).await;
     }
 
     /// Accepts until stopped, then waits for the requests under way.
@@ -115,25 +127,65 @@ impl Server {
     }
 
     fn start(&self, client: Client, running: &mut JoinSet<()>) {
-        let Some(seat) = self.seat() else { return };
         let (exports, memory, stop) = (Arc::clone(&self.exports), self.memory.clone(), self.stop.clone());
-        running.spawn(async move {
-            match client {
-                Client::Unix(stream) => {
+        let connections = Arc::clone(&self.connections);
+        match client {
+            Client::Unix(stream) => {
+                let Some(seat) = Seat::take(&connections) else { return };
+                running.spawn(async move {
                     let (reader, writer) = stream.into_split();
                     connection::run(reader, writer, exports, &memory, Limits::DEFAULT, stop).await;
-                }
-                Client::Tcp(stream) => {
-                    let (reader, writer) = stream.into_split();
-                    connection::run(reader, writer, exports, &memory, Limits::DEFAULT, stop).await;
-                }
+                    drop(seat);
+                });
             }
-            drop(seat);
-        });
+            Client::Tcp(stream) => {
+                let Some(seat) = Seat::take(&connections) else { return };
+                running.spawn(async move {
+                    let (reader, writer) = stream.into_split();
+                    connection::run(reader, writer, exports, &memory, Limits::DEFAULT, stop).await;
+                    drop(seat);
+                });
+            }
+            Client::Tls(stream, tls) => {
+                running.spawn(secured(stream, tls, connections, exports, memory, stop));
+            }
+        }
     }
+}
 
-    fn seat(&self) -> Option<Seat> {
-        let seat = Seat(Arc::clone(&self.connections));
+/// Serves a client through TLS. It takes a seat once it has shown its certificate: who has none keeps nobody out.
+async fn secured(
+    stream: TcpStream,
+    tls: Tls,
+    connections: Arc<AtomicUsize>,
+    exports: Arc<Vec<Exported>>,
+    memory: SharedMemory,
+    mut stop: watch::Receiver<bool>,
+) {
+    let until = Instant::now() + Limits::DEFAULT.handshake;
+    let accepted = tokio::select! {
+        () = stopped(&mut stop) => return,
+        accepted = tokio::time::timeout_at(until, tls.accept(stream, &exports)) => accepted,
+    };
+    let (session, reader, writer) = match accepted.map_err(io::Error::from).and_then(|accepted| accepted) {
+        Ok(secured) => secured,
+        Err(e) => {
+            tracing::debug!(error = %e, "a client has not come to TLS");
+            return;
+        }
+    };
+    let Some(seat) = Seat::take(&connections) else { return };
+    let begun = Begun { session, greeting: None, until };
+    connection::go_on(begun, reader, writer, exports, &memory, Limits::DEFAULT, stop).await;
+    drop(seat);
+}
+
+/// Counts a connection while it lives.
+struct Seat(Arc<AtomicUsize>);
+
+impl Seat {
+    fn take(connections: &Arc<AtomicUsize>) -> Option<Self> {
+        let seat = Self(Arc::clone(connections));
         if seat.0.fetch_add(1, Ordering::Relaxed) < MAX_CONNECTIONS {
             Some(seat)
         } else {
@@ -142,9 +194,6 @@ impl Server {
         }
     }
 }
-
-/// Counts a connection while it lives.
-struct Seat(Arc<AtomicUsize>);
 
 impl Drop for Seat {
     fn drop(&mut self) {

@@ -16,6 +16,8 @@ pub struct Agreed {
     /// The client's handshake flags.
     pub flags: u16,
     pub structured: bool,
+    /// TLS is on.
+    pub is_secure: bool,
     /// The export for which `base:allocation` was selected.
     pub allocation_of: Option<usize>,
 }
@@ -29,6 +31,8 @@ pub enum Next {
     Transmission(usize),
     /// The client leaves.
     Abort,
+    /// TLS from the next byte on, then options anew.
+    Tls,
     /// The old way to name an export has no reply for an unknown one.
     NoSuchExport,
 }
@@ -70,10 +74,29 @@ pub fn answer(
         option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
             meta_context(code, data, exports, agreed, out)?;
         }
-        // STARTTLS among them: there is no TLS here, and a client that insists on it leaves.
+        option::STARTTLS if agreed.is_secure => put(out, code, reply::ERR_INVALID, b"TLS is on"),
+        // STARTTLS among them where there is no TLS: a client that insists on it leaves.
         _ => put(out, code, reply::ERR_UNSUP, b"not supported"),
     }
     Ok(Next::Option)
+}
+
+/// Answers one option of a client that must speak TLS and does not yet: nothing is told to it, and nothing is agreed.
+pub fn answer_before_tls(code: u32, data: &[u8], out: &mut BytesMut) -> Next {
+    match code {
+        option::STARTTLS if data.is_empty() => {
+            put(out, code, reply::ACK, &[]);
+            return Next::Tls;
+        }
+        option::STARTTLS => put(out, code, reply::ERR_INVALID, b"STARTTLS has no data"),
+        option::ABORT => {
+            put(out, code, reply::ACK, &[]);
+            return Next::Abort;
+        }
+        option::EXPORT_NAME => return Next::NoSuchExport,
+        _ => put(out, code, reply::ERR_TLS_REQD, b"TLS comes first"),
+    }
+    Next::Option
 }
 
 fn export_name(

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Flags --client flags--> Options --GO or EXPORT_NAME--> Transmission --DISC--> Closed
+//! Options --STARTTLS, where it must come first--> Tls --> Options
 //! any phase --malformed bytes--> Closed
 //! ```
 
@@ -9,7 +10,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::export::Export;
 use crate::limits::{MAX_OPTION, MAX_PAYLOAD};
-use crate::options::{Agreed, Next, answer};
+use crate::options::{Agreed, Next, answer, answer_before_tls};
 use crate::reply::Replies;
 use crate::request::{HEADER_LEN, Header, Request};
 use crate::take::Take;
@@ -20,6 +21,8 @@ use crate::wire::{FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, INIT_MAGIC, OPTION_MAGIC,
 pub enum Event {
     Send(Bytes),
     Request(Request),
+    /// Send what is to be sent, then take up TLS: every later byte, both ways, goes through it.
+    StartTls,
     /// Send what is to be sent, then close the connection.
     Close(CloseReason),
 }
@@ -31,6 +34,10 @@ pub enum CloseReason {
     Left,
     #[error("the client asked for an export that does not exist")]
     NoSuchExport,
+    #[error("the client must speak TLS and does not")]
+    NoTls,
+    #[error("the client sent bytes behind STARTTLS before it was answered")]
+    BytesBeforeTls,
     #[error("the client's handshake flags are unknown")]
     UnknownFlags,
     #[error("the client sent a malformed option")]
@@ -46,6 +53,8 @@ pub enum CloseReason {
 pub struct Session {
     exports: Vec<Export>,
     agreed: Agreed,
+    /// STARTTLS must come before everything else, and has not.
+    needs_tls: bool,
     phase: Phase,
     input: BytesMut,
 }
@@ -54,6 +63,7 @@ pub struct Session {
 enum Phase {
     Flags,
     Options,
+    Tls,
     Transmission(usize),
     Closed,
 }
@@ -68,9 +78,21 @@ impl Session {
         greeting.put_u64(INIT_MAGIC);
         greeting.put_u64(OPTION_MAGIC);
         greeting.put_u16(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES);
-        let session =
-            Self { exports, agreed: Agreed::default(), phase: Phase::Flags, input: BytesMut::new() };
+        let session = Self {
+            exports,
+            agreed: Agreed::default(),
+            needs_tls: false,
+            phase: Phase::Flags,
+            input: BytesMut::new(),
+        };
         (session, greeting.freeze())
+    }
+
+    /// As [`Session::new`] for a client that hears of no export before [`Event::StartTls`] (the protocol's FORCEDTLS).
+    #[must_use]
+    pub fn with_tls(exports: Vec<Export>) -> (Self, Bytes) {
+        let (session, greeting) = Self::new(exports);
+        (Self { needs_tls: true, ..session }, greeting)
     }
 
     /// Where received bytes go. Call [`Session::next_event`] until it is `None` before receiving more: that bounds
@@ -99,6 +121,7 @@ impl Session {
         match self.phase {
             Phase::Flags => self.client_flags(),
             Phase::Options => self.option(),
+            Phase::Tls => self.start_tls(),
             Phase::Transmission(export) => self.request(export),
             Phase::Closed => None,
         }
@@ -142,16 +165,32 @@ impl Session {
         self.input.advance(OPTION_HEADER_LEN);
         let data = self.input.split_to(len as usize);
         let mut out = BytesMut::new();
-        let Ok(next) = answer(code, &data, &self.exports, &mut self.agreed, &mut out) else {
-            return self.close(CloseReason::MalformedOption);
+        let next = if self.needs_tls {
+            Ok(answer_before_tls(code, &data, &mut out))
+        } else {
+            answer(code, &data, &self.exports, &mut self.agreed, &mut out)
         };
+        let Ok(next) = next else { return self.close(CloseReason::MalformedOption) };
         match next {
             Next::Option => {}
+            Next::Tls => self.phase = Phase::Tls,
+            Next::NoSuchExport if self.needs_tls => return self.close(CloseReason::NoTls),
             Next::Transmission(export) => self.attach(export),
             Next::Abort => self.phase = Phase::Closed,
             Next::NoSuchExport => return self.close(CloseReason::NoSuchExport),
         }
         Some(Event::Send(out.freeze()))
+    }
+
+    /// Bytes that came in the clear must not count as if they had come through TLS: anybody on the way may have added them.
+    fn start_tls(&mut self) -> Option<Event> {
+        if !self.input.is_empty() {
+            return self.close(CloseReason::BytesBeforeTls);
+        }
+        self.needs_tls = false;
+        self.agreed.is_secure = true;
+        self.phase = Phase::Options;
+        Some(Event::StartTls)
     }
 
     fn attach(&mut self, export: usize) {

@@ -102,6 +102,46 @@ fn export_name_pads_only_for_clients_that_want_it() {
     }
 }
 
+fn needing_tls() -> Session {
+    let (mut session, greeting) = Session::with_tls(exports());
+    assert_eq!(&greeting[..8], b"NBDMAGIC");
+    assert!(feed(&mut session, &3u32.to_be_bytes()).is_empty());
+    session
+}
+
+fn sent(code: u32, kind: u32, body: &[u8]) -> Event {
+    Event::Send(reply(code, kind, body).into())
+}
+
+#[test]
+fn nothing_is_told_before_tls_where_it_comes_first() {
+    let (required, invalid) = ((1 << 31) + 5, (1 << 31) + 3);
+    let mut session = needing_tls();
+    for bytes in [option(3, &[]), go("disk"), option(8, &[]), set_allocation("disk"), option(99, b"x")] {
+        let code = u32::from_be_bytes(bytes[8..12].try_into().expect("4"));
+        assert_eq!(feed(&mut session, &bytes), [sent(code, required, b"TLS comes first")]);
+    }
+    assert_eq!(feed(&mut session, &option(5, b"x")), [sent(5, invalid, b"STARTTLS has no data")]);
+    assert_eq!(feed(&mut session, &option(5, &[])), [sent(5, 1, &[]), Event::StartTls]);
+    assert_eq!(feed(&mut session, &option(5, &[])), [sent(5, invalid, b"TLS is on")]);
+    assert_eq!(feed(&mut session, &option(8, &[])), [sent(8, 1, &[])], "what was refused was not agreed");
+    feed(&mut session, &go("disk"));
+    assert_eq!(session.export(), Some(0));
+}
+
+#[test]
+fn the_old_way_to_an_export_ends_a_connection_without_tls() {
+    assert_eq!(feed(&mut needing_tls(), &option(1, b"disk")), [Event::Close(CloseReason::NoTls)]);
+    assert_eq!(feed(&mut needing_tls(), &option(2, &[])), [sent(2, 1, &[])]);
+}
+
+#[test]
+fn bytes_behind_starttls_are_not_taken_for_ones_that_came_through_it() {
+    let mut session = needing_tls();
+    let injected = [option(5, &[]), go("disk")].concat();
+    assert_eq!(feed(&mut session, &injected), [sent(5, 1, &[]), Event::Close(CloseReason::BytesBeforeTls)]);
+}
+
 #[test]
 fn abort_is_acknowledged() {
     check(&[option(2, &[])], &[reply(2, 1, &[])]);
