@@ -216,9 +216,11 @@ pub struct ServeArgs {
     /// Who may connect to the Unix socket, as for chmod: whoever can write to it has the image. 0660 lets its group in, too.
     #[arg(long, value_name = "OCTAL", default_value = "0600", value_parser = parse_mode)]
     pub unix_mode: u32,
-    /// Listen on this TCP address. There is no authentication: keep it on a network that you trust.
+    /// Listen on this TCP address. Without TLS it must be a loopback address, where every user of the host has the images.
     #[arg(long, value_name = "ADDR", required_unless_present = "unix")]
     pub tcp: Option<SocketAddr>,
+    #[command(flatten)]
+    pub tls: TlsArgs,
     #[arg(long)]
     pub read_only: bool,
     /// Acknowledge writes once they are durable in a file in this folder, and write them to the image in the background.
@@ -238,6 +240,27 @@ pub struct ServeArgs {
     /// Milliseconds that a cached write may wait before it goes to the image.
     #[arg(long, default_value_t = 200)]
     pub cache_linger_ms: u64,
+}
+
+/// TLS for `--tcp`: clients must use it, and show a certificate of the authority.
+#[derive(Debug, Clone, Args)]
+pub struct TlsArgs {
+    /// TLS for --tcp, with server-cert.pem, server-key.pem and ca-cert.pem of this folder (QEMU's names; ca-crl.pem, if there,
+    /// names certificates that were taken back). Who has no certificate of the authority does not get in.
+    #[arg(long, value_name = "DIR", requires = "tcp", conflicts_with_all = ["tls_cert", "tls_key", "tls_ca", "insecure"])]
+    pub tls_dir: Option<PathBuf>,
+    /// The server's certificate, in PEM; the same as --tls-dir together with --tls-key and --tls-ca.
+    #[arg(long, value_name = "FILE", requires_all = ["tcp", "tls_key", "tls_ca"], conflicts_with = "insecure")]
+    pub tls_cert: Option<PathBuf>,
+    /// The server's private key, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// The authority that clients' certificates must come from, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_ca: Option<PathBuf>,
+    /// Let --tcp be any address without TLS: whoever reaches it has the images, and whoever is on the way reads along.
+    #[arg(long, requires = "tcp")]
+    pub insecure: bool,
 }
 
 /// As Ceph's `rbd` reads sizes: a bare number is MiB.

@@ -1,25 +1,30 @@
 //! `loligo rbd serve`: images over NBD, with or without the persistent cache.
 
+use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use block::{BlockDevice, Cache, CacheFile, Exported, Server, Timing};
+use block::{BlockDevice, Cache, CacheFile, Exported, Server, Timing, Tls, TlsFiles};
 use rbd::{Claim, Claimed, Doubt, Image, LockPolicy, OpenOptions, feature};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use super::Rbd;
-use super::args::ServeArgs;
+use super::args::{ServeArgs, TlsArgs};
 
 /// Requests under way may take this long once the server is told to stop; then the images are closed all the same.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
 impl Rbd<'_> {
     pub(super) async fn serve(&self, args: &ServeArgs) -> Result<()> {
+        let tls = load_tls(&args.tls)?;
+        if let Some(addr) = args.tcp {
+            check_place(addr, tls.is_some() || args.tls.insecure)?;
+        }
         let mut exports = Vec::new();
         for name in &args.images {
             exports.push(self.exported(name, args).await?);
@@ -42,7 +47,7 @@ impl Rbd<'_> {
         };
         // Whoever reads where it is may end it at once.
         let mut signals = Signals::new()?;
-        self.say_where(args, tcp.as_ref())?;
+        self.say_where(args, tcp.as_ref(), tls.is_some())?;
         let serving = async {
             let over_unix = async {
                 if let Some(listener) = unix {
@@ -50,8 +55,10 @@ impl Rbd<'_> {
                 }
             };
             let over_tcp = async {
-                if let Some(listener) = tcp {
-                    server.serve_tcp(listener).await;
+                match (tcp, tls) {
+                    (Some(listener), Some(tls)) => server.serve_tls(listener, tls).await,
+                    (Some(listener), None) => server.serve_tcp(listener).await,
+                    (None, _) => {}
                 }
             };
             tokio::join!(over_unix, over_tcp);
@@ -98,17 +105,40 @@ impl Rbd<'_> {
         Ok(Exported { name: name.to_owned(), description, device, read_only: args.read_only })
     }
 
-    fn say_where(&self, args: &ServeArgs, tcp: Option<&TcpListener>) -> Result<()> {
+    fn say_where(&self, args: &ServeArgs, tcp: Option<&TcpListener>, is_tls: bool) -> Result<()> {
         for name in &args.images {
             if let Some(path) = &args.unix {
                 say!("nbd+unix:///{name}?socket={}", path.display());
             }
             if let Some(listener) = tcp {
-                say!("nbd://{}/{name}", listener.local_addr()?);
+                let scheme = if is_tls { "nbds" } else { "nbd" };
+                say!("{scheme}://{}/{name}", listener.local_addr()?);
             }
         }
         Ok(())
     }
+}
+
+fn load_tls(args: &TlsArgs) -> Result<Option<Tls>> {
+    let files = match (&args.tls_dir, &args.tls_cert, &args.tls_key, &args.tls_ca) {
+        (Some(folder), ..) => TlsFiles::of_folder(folder),
+        (None, Some(cert), Some(key), Some(ca)) => {
+            TlsFiles { cert: cert.clone(), key: key.clone(), ca: ca.clone(), crl: None }
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(Tls::load(&files).context("cannot set up TLS")?))
+}
+
+/// Nobody offers images to a network by mistake.
+fn check_place(addr: SocketAddr, may_be_anywhere: bool) -> Result<()> {
+    if !may_be_anywhere && !addr.ip().to_canonical().is_loopback() {
+        bail!(
+            "whoever reaches {addr} would have the images: give certificates (--tls-dir, or --tls-cert, --tls-key and --tls-ca), \
+             a loopback address, or --insecure for a network where that is meant"
+        );
+    }
+    Ok(())
 }
 
 /// What ends the server.
@@ -240,6 +270,24 @@ fn make_folder(folder: &Path) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn images_are_offered_to_no_network_by_mistake() {
+        for (addr, is_local) in [
+            ("127.0.0.1:10809", true),
+            ("127.9.9.9:1", true),
+            ("[::1]:10809", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("0.0.0.0:10809", false),
+            ("[::]:10809", false),
+            ("10.0.0.1:10809", false),
+            ("[::ffff:10.0.0.1]:1", false),
+        ] {
+            let addr = addr.parse().unwrap();
+            assert_eq!(check_place(addr, false).is_ok(), is_local, "{addr}");
+            check_place(addr, true).unwrap();
+        }
+    }
 
     #[test]
     fn an_id_from_the_cluster_leads_out_of_no_folder() {

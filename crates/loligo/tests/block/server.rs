@@ -4,8 +4,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
 
 use crate::cluster::{Cluster, binary};
 use crate::formats::{content, started};
@@ -14,6 +20,8 @@ struct Serving {
     child: Child,
     /// Of the first image.
     uri: String,
+    /// The same by TCP, when it is offered there.
+    tcp: String,
 }
 
 impl Serving {
@@ -30,11 +38,12 @@ impl Serving {
             .stdout(Stdio::piped())
             .spawn()
             .expect("loligo runs");
-        let mut uri = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut uri).expect("says where");
-        let uri = uri.trim().to_owned();
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut line = || lines.next().map_or_else(String::new, |line| line.expect("says where"));
+        let uri = line();
         assert!(uri.starts_with("nbd+unix://"), "the server did not start: {uri}");
-        Self { child, uri }
+        let tcp = if more.contains("--tcp") { line() } else { String::new() };
+        Self { child, uri, tcp }
     }
 
     fn signal(mut self, name: &str) -> Option<i32> {
@@ -103,6 +112,59 @@ fn a_file_system_goes_in_and_comes_out_whole() {
     assert!(c.file("librbd.img") == c.file("fs.img"));
     c.ok("e2fsck", &["-fn", "librbd.img"]);
     c.theirs("object-map check fs");
+}
+
+/// Certificates of one authority for a server and a client, in folders with QEMU's names.
+fn certificates(under: &Path) {
+    let mut params = CertificateParams::new(Vec::new()).expect("no names");
+    params.distinguished_name.push(DnType::CommonName, "authority");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("signed");
+    for (name, host, purpose) in [
+        ("server", "127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth),
+        ("client", "client", ExtendedKeyUsagePurpose::ClientAuth),
+    ] {
+        let mut params = CertificateParams::new(vec![host.to_owned()]).expect("a name");
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        params.extended_key_usages = vec![purpose];
+        let key = KeyPair::generate().expect("a key");
+        let cert = params.signed_by(&key, &ca).expect("signed");
+        let folder = under.join(name);
+        fs::create_dir(&folder).expect("made");
+        fs::write(folder.join("ca-cert.pem"), ca.pem()).expect("written");
+        fs::write(folder.join(format!("{name}-cert.pem")), cert.pem()).expect("written");
+        fs::write(folder.join(format!("{name}-key.pem")), key.serialize_pem()).expect("written");
+    }
+}
+
+#[test]
+fn other_hosts_have_an_image_by_tls() {
+    let c = started();
+    c.ours("create t --size 8M");
+    certificates(c.dir.path());
+    assert_ne!(c.ours_status("serve t --tcp 0.0.0.0:0"), 0, "not to everybody by mistake");
+    assert_ne!(c.ours_status("serve t --tcp 127.0.0.1:0 --tls-dir client"), 0, "no server's certificate");
+    let serving = Serving::start(&c, "t", "--tcp 127.0.0.1:0 --tls-dir server");
+    let place = serving.tcp.strip_prefix("nbds://127.0.0.1:").expect("by TLS");
+    let port = place.strip_suffix("/t").expect("the image");
+    fs::write(c.dir.path().join("in.img"), content(8 << 20, 5)).expect("writes");
+
+    let image = format!("driver=nbd,host=127.0.0.1,port={port},export=t,tls-creds=tls");
+    let creds = "tls-creds-x509,id=tls,endpoint=client,dir=client";
+    let to = ["convert", "-n", "-f", "raw", "--object", creds, "--target-image-opts", "in.img", &image];
+    c.ok("qemu-img", &to);
+    let uri = format!("{}?tls-certificates={}", serving.tcp, c.dir.path().join("client").display());
+    assert_eq!(c.ok("nbdinfo", &["--size", &uri]).trim(), (8 << 20).to_string());
+    c.ok("nbdcopy", &[&uri, "out.img"]);
+    assert!(c.file("out.img") == c.file("in.img"));
+
+    let (_, said) = c.fails("nbdinfo", &["--size", &format!("nbd://127.0.0.1:{port}/t")]);
+    assert!(said.contains("TLS"), "{said}");
+    assert_eq!(serving.signal("-TERM"), Some(0));
+    c.theirs("export t librbd.img");
+    assert!(c.file("librbd.img") == c.file("in.img"));
 }
 
 #[test]
