@@ -46,6 +46,7 @@ mod frame;
 mod frame_tests;
 mod grant;
 mod limits;
+mod resumable;
 mod secure;
 mod session;
 
@@ -56,4 +57,5 @@ pub use error::Error;
 pub use event::{Event, Ready, SessionAnswer, SessionRequest};
 pub use grant::Grant;
 pub use limits::Limits;
+pub use resumable::{Parked, Resumable, surplus};
 pub use session::{MSG_ADDR2, Peer, Policy, Session};

@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::BytesMut;
 use messages::wire::WireMessage;
 use msgr::{
-    Connection, Error, Event, Existing, Limits, Local, Phase, Policy, Session, SessionRequest, Verdict,
-    decide,
+    Connection, Error, Event, Existing, Limits, Local, Parked, Phase, Policy, Resumable, Session,
+    SessionRequest, Verdict, decide,
 };
 use tokio::net::{TcpListener, TcpStream};
 use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityType, Entropy, Now};
@@ -22,7 +22,6 @@ use super::connect::{self, ConnectTo, Ended};
 use super::half_open::HalfOpen;
 use super::link::{Flushed, Link};
 use super::refusals::Refusals;
-use super::resumable::{self, Parked, Resumable};
 use super::unread::Unread;
 use super::{AuthInput, AuthStep, Gate, Gone, Handler, PeerReady};
 use crate::owner::lock;
@@ -262,7 +261,7 @@ impl Messenger {
             let (since, bytes) = self.channel(conn)?.waits()?;
             Some(Parked { conn, entity, since, bytes, keep: keep(&at) })
         });
-        let stale = resumable::surplus(parked.collect(), self.now().mono);
+        let stale = msgr::surplus(parked.collect(), self.now().mono);
         for id in stale {
             self.close(id);
             self.handler().gone(id, Gone::Lost("did not come back".into()));

@@ -27,7 +27,6 @@ mod messenger;
 #[cfg(test)]
 mod peers_tests;
 mod refusals;
-mod resumable;
 #[cfg(test)]
 mod testing;
 mod unread;

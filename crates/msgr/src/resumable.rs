@@ -19,14 +19,15 @@ const PARKED_BYTES: usize = 512 << 20;
 /// A peer that does not come back within this time is forgotten.
 const PARKED_FOR: Duration = Duration::from_secs(300);
 
+/// By peer: what the accepting side looks in when it is asked for a session.
 #[derive(Debug, Default)]
-pub(super) struct Resumable {
+pub struct Resumable {
     by_peer: BTreeMap<(AuthName, AddrVec), ConnId>,
 }
 
 /// A session that no connection holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Parked {
+pub struct Parked {
     pub conn: ConnId,
     pub entity: AuthName,
     /// Monotonic.
@@ -38,30 +39,30 @@ pub(super) struct Parked {
 }
 
 impl Resumable {
-    pub(super) fn of(&self, entity: &AuthName, addrs: &AddrVec) -> Option<ConnId> {
+    pub fn of(&self, entity: &AuthName, addrs: &AddrVec) -> Option<ConnId> {
         self.by_peer.get(&(entity.clone(), addrs.clone())).copied()
     }
 
     /// Gives the session that stood there before.
-    pub(super) fn insert(&mut self, entity: AuthName, addrs: AddrVec, conn: ConnId) -> Option<ConnId> {
+    pub fn insert(&mut self, entity: AuthName, addrs: AddrVec, conn: ConnId) -> Option<ConnId> {
         self.by_peer.insert((entity, addrs), conn).filter(|old| *old != conn)
     }
 
-    pub(super) fn remove(&mut self, conn: ConnId) {
+    pub fn remove(&mut self, conn: ConnId) {
         self.by_peer.retain(|_, held| *held != conn);
     }
 
-    pub(super) fn contains(&self, conn: ConnId) -> bool {
+    pub fn contains(&self, conn: ConnId) -> bool {
         self.by_peer.values().any(|held| *held == conn)
     }
 
-    pub(super) fn all(&self) -> Vec<(AuthName, AddrVec, ConnId)> {
+    pub fn all(&self) -> Vec<(AuthName, AddrVec, ConnId)> {
         self.by_peer.iter().map(|((entity, at), conn)| (entity.clone(), at.clone(), *conn)).collect()
     }
 }
 
 /// The sessions that are forgotten: those that waited too long, and those beyond the bounds.
-pub(super) fn surplus(mut parked: Vec<Parked>, now: Duration) -> Vec<ConnId> {
+pub fn surplus(mut parked: Vec<Parked>, now: Duration) -> Vec<ConnId> {
     // The youngest stay.
     parked.sort_by_key(|p| (!p.keep, std::cmp::Reverse(p.since), p.conn));
     let (mut count, mut bytes) = (0, 0);
