@@ -18,7 +18,8 @@ pub struct Named {
 
 impl Named {
     pub fn scenario(&self, seed: u64) -> Scenario {
-        (self.make)(Scenario::from_seed(seed).with_options(|o| usual(o, seed)))
+        // What most rows are for has to do with what messages say.
+        (self.make)(Scenario::from_seed(seed).with_wire(false).with_options(|o| usual(o, seed)))
     }
 }
 
@@ -93,6 +94,7 @@ catalog![
     two_osds_cut_from_each_other,
     wrong_clocks,
     cut_links,
+    cut_frames,
     lost_replies,
     late_resends,
     small_duplicate_window,
@@ -132,6 +134,8 @@ planted![
     ReadAnyCopy "flapping_replica" 3,
     RepeatingSessions "cut_links" 1,
     ReorderingSessions "cut_links" 1,
+    AckedUnhanded "cut_frames" 1,
+    ResumeDrops "cut_frames" 1,
     OldDisk "all_copies_return_in_every_order" 1,
     SlowClock "stale_primary" 1,
     NoWaitForReaders "primary_replaced_while_a_member_supports_it" 4,
@@ -466,6 +470,19 @@ fn cut_links(base: Scenario) -> Scenario {
         vec![Fault::at(at, kind)]
     });
     base.with_seconds(22).with_plan(plan)
+}
+
+/// Where links carry bytes cuts come in the middle of frames, bits flip, sessions resume, and some expire; half of it while a write is
+/// on its way to the members.
+fn cut_frames(base: Scenario) -> Scenario {
+    let plan = each(1.0, 0.25, 80, |i, at| {
+        let fault = match i % 2 {
+            0 => Fault::at(at, Kind::CutAll { node: Node::Osd((i / 2 % 3) as i32) }).when(Trigger::Submit),
+            _ => Fault::at(at, Kind::Cut { nth: i as u64 * 7_919 }),
+        };
+        vec![fault]
+    });
+    base.with_seconds(22).with_wire(true).with_plan(plan)
 }
 
 /// Sessions break just when a write is answered.

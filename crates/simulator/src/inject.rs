@@ -15,6 +15,7 @@ const ROT_AGAIN: Time = 3 * SECOND;
 impl World {
     /// Puts the plan's faults into the queue.
     pub fn plan_faults(&mut self) {
+        self.net.set_flips(self.scenario.level >= Level::Links);
         for (i, fault) in self.plan.clone().iter().enumerate() {
             if !self.scenario.skip.contains(&i) {
                 self.plan_in(fault.at, Event::Fault(i));
@@ -328,6 +329,9 @@ impl World {
         }
         let lossy = c.lossy;
         self.happened("sessions cut");
+        if self.net.is_wired() && self.cut_wire(conn, lossy) {
+            return;
+        }
         if lossy {
             self.net.lose_tail(conn, End::Opener);
             self.net.lose_tail(conn, End::Target);
@@ -407,6 +411,7 @@ impl World {
     pub fn heal(&mut self) {
         self.say(|| "heal".to_owned());
         self.healed = true;
+        self.net.set_flips(false);
         self.longest_calm = self.longest_calm.max(self.now - self.last_fault);
         self.healed_at = self.now;
         self.net.unblock_all(self.now);

@@ -18,6 +18,7 @@ mod world;
 mod acks;
 mod admin;
 mod board;
+mod bytes_shell;
 mod client;
 mod filler;
 mod guest;
@@ -43,6 +44,9 @@ mod linear;
 mod device;
 mod net;
 mod queue;
+mod wire;
+#[cfg(test)]
+mod wire_tests;
 
 pub use catalog::{CATALOG, Named, PLANTED, Plant};
 pub use faults::{Death, Fault, FaultKind, From, Mons, Trigger};

@@ -30,6 +30,9 @@ impl World {
             self.net.lose_tail(conn, End::Target);
             return self.gone(conn, End::Opener, Gone::Lost);
         }
+        if self.net.is_wired() {
+            return self.net.wire_break(self.now, conn);
+        }
         // A lossless session keeps what it has, and its opener hears each time that it is refused.
         self.net.hold(conn, until);
         self.tell_refused(nodes);

@@ -190,6 +190,13 @@ impl World {
             return self.violation(format!("O7: mon.{at} gave the global id {global_id} twice"));
         }
         self.net.accept(self.now, conn, global_id.0);
+        if !self.net.is_wired() {
+            self.mon_connected(at, conn, opener, global_id);
+        }
+    }
+
+    /// The session of somebody who has logged in stands.
+    pub fn mon_connected(&mut self, at: usize, conn: ConnId, opener: Node, global_id: GlobalId) {
         let (peer, _, _) = self.name_of(opener);
         let peer = match opener {
             Node::Osd(_) | Node::Mon(_) => peer,

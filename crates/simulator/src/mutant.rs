@@ -36,6 +36,10 @@ pub enum Mutant {
     MonDropsTail,
     /// Resumed sessions between OSDs turn the order of what was under way.
     ReorderingSessions,
+    /// What reaches a process just when its connection breaks counts as received, and nobody is given it.
+    AckedUnhanded,
+    /// The first message of a resumed session is dropped.
+    ResumeDrops,
     /// PGs forget at once which requests they have done.
     DupsForgotten,
     /// A client that is started again goes on under its old id, and counts its requests from the beginning.
@@ -60,7 +64,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    pub const ALL: [(&'static str, Self); 24] = [
+    pub const ALL: [(&'static str, Self); 26] = [
         ("ack-early", Self::AckEarly),
         ("replica-ack-early", Self::ReplicaAckEarly),
         ("lose-flush", Self::LoseFlush),
@@ -76,6 +80,8 @@ impl Mutant {
         ("mon-ack-early", Self::MonAckEarly),
         ("mon-drops-tail", Self::MonDropsTail),
         ("reordering-sessions", Self::ReorderingSessions),
+        ("acked-unhanded", Self::AckedUnhanded),
+        ("resume-drops", Self::ResumeDrops),
         ("dups-forgotten", Self::DupsForgotten),
         ("same-client", Self::SameClient),
         ("no-wait-for-readers", Self::NoWaitForReaders),
@@ -89,6 +95,11 @@ impl Mutant {
 }
 
 impl Mutant {
+    /// Where messages travel as they are there is no place for it.
+    pub fn needs_bytes(self) -> bool {
+        matches!(self, Self::AckedUnhanded | Self::ResumeDrops)
+    }
+
     /// Those that are planted in the OSDs.
     pub(crate) fn in_osds(self) -> Option<pg::Planted> {
         match self {

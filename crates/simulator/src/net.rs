@@ -2,6 +2,8 @@
 //!
 //! A lossy connection ends with its first break. A lossless session survives breaks: what was under way arrives later, once
 //! and in order. It does not survive the end of either process.
+//!
+//! Packets are messages as they are, or the bytes of `msgr`'s connections: see `wire`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,6 +14,7 @@ use types::ConnId;
 
 use crate::mutant::Mutant;
 use crate::queue::Time;
+use crate::wire::{Wire, Wired};
 
 /// A process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,11 +65,22 @@ pub enum Packet {
     Pong,
     /// The other end is gone.
     Fin,
+    /// Where links carry bytes: a TCP connection stands, carries something, is broken.
+    Up {
+        tcp: u32,
+    },
+    Bytes {
+        tcp: u32,
+        data: Bytes,
+    },
+    Cut {
+        tcp: u32,
+    },
 }
 
 #[derive(Debug, Default)]
-struct Pipe {
-    queue: VecDeque<Packet>,
+pub struct Pipe {
+    pub queue: VecDeque<Packet>,
     /// When its last packet arrives.
     last: Time,
     /// Nothing arrives before: a broken session has not been resumed yet.
@@ -88,7 +102,9 @@ pub struct Conn {
     /// Messages of the opener from before it was ready.
     backlog: Vec<Packet>,
     /// Indexed by the end that receives.
-    pipes: [Pipe; 2],
+    pub pipes: [Pipe; 2],
+    /// Where links carry bytes.
+    pub wired: Option<Box<Wired>>,
 }
 
 impl Conn {
@@ -130,7 +146,7 @@ pub enum Arrival {
 }
 
 pub struct Net {
-    conns: BTreeMap<ConnId, Conn>,
+    pub conns: BTreeMap<ConnId, Conn>,
     next: u64,
     /// From, to.
     blocked: BTreeSet<(Node, Node)>,
@@ -140,10 +156,12 @@ pub struct Net {
     latency: Time,
     /// What was planned and is to be put into the queue of events.
     pub planned: Vec<(Time, Delivery)>,
+    /// Links carry bytes.
+    pub wire: Option<Wire>,
 }
 
 impl Net {
-    pub fn new(seed: u64, latency: Time) -> Self {
+    pub fn new(seed: u64, latency: Time, wire: Option<Wire>) -> Self {
         Self {
             conns: BTreeMap::new(),
             next: 0,
@@ -152,6 +170,7 @@ impl Net {
             rng: Rng::new(seed),
             latency,
             planned: Vec::new(),
+            wire,
         }
     }
 
@@ -177,7 +196,7 @@ impl Net {
         }
     }
 
-    fn push(&mut self, now: Time, id: ConnId, to: End, packet: Packet) {
+    pub fn push(&mut self, now: Time, id: ConnId, to: End, packet: Packet) {
         let delay = self.delay();
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let pipe = &mut conn.pipes[to as usize];
@@ -190,6 +209,7 @@ impl Net {
     pub fn open(&mut self, now: Time, nodes: [Node; 2], lives: [u32; 2], lossy: bool) -> ConnId {
         self.next += 1;
         let id = ConnId(self.next);
+        let wired = self.new_wired(nodes, lives, lossy);
         let conn = Conn {
             nodes,
             lives,
@@ -198,6 +218,7 @@ impl Net {
             held: [true, false],
             backlog: Vec::new(),
             pipes: [Pipe::default(), Pipe::default()],
+            wired,
         };
         self.conns.insert(id, conn);
         self.push(now, id, End::Target, Packet::Open);
@@ -222,7 +243,9 @@ impl Net {
     pub fn accept(&mut self, now: Time, id: ConnId, global_id: u64) {
         if let Some(c) = self.conns.get_mut(&id) {
             c.held[1] = true;
-            self.push(now, id, End::Opener, Packet::Accepted { global_id });
+            if self.wire_accept(now, id, global_id).is_none() {
+                self.push(now, id, End::Opener, Packet::Accepted { global_id });
+            }
         }
     }
 
@@ -249,6 +272,9 @@ impl Net {
         if !c.held[from as usize] {
             return;
         }
+        if c.wired.is_some() {
+            return self.wire_send(now, id, from, packet);
+        }
         if from == End::Opener && !c.ready {
             c.backlog.push(packet);
             return;
@@ -258,6 +284,7 @@ impl Net {
 
     /// One end lets go; the other hears of it after what is under way to it.
     pub fn close(&mut self, now: Time, id: ConnId, end: End) {
+        self.wire_drop(id, end);
         let Some(c) = self.conns.get_mut(&id) else { return };
         c.held[end as usize] = false;
         c.pipes[end as usize].queue.clear();
@@ -270,6 +297,7 @@ impl Net {
 
     /// An end is gone and told nobody.
     pub fn forget_end(&mut self, id: ConnId, end: End) {
+        self.wire_drop(id, end);
         let Some(c) = self.conns.get_mut(&id) else { return };
         c.held[end as usize] = false;
         c.pipes[end as usize].queue.clear();
@@ -284,12 +312,18 @@ impl Net {
         let queue = &mut c.pipes[to as usize].queue;
         let kept = self.rng.below(queue.len() as u64 + 1) as usize;
         queue.truncate(kept);
+        self.wire_tear(id, to);
     }
 
     /// Loses everything under way, and the session with it; the opener has to begin anew.
-    pub fn reset_session(&mut self, id: ConnId) {
+    ///
+    /// Where links carry bytes it is the ends that find out what is lost: this one keeps its session.
+    pub fn reset_session(&mut self, now: Time, id: ConnId) {
         let Some(c) = self.conns.get_mut(&id) else { return };
         c.ready = false;
+        if c.wired.is_some() {
+            return self.wire_park_opener(now, id);
+        }
         c.backlog.clear();
         c.pipes.iter_mut().for_each(|p| p.queue.clear());
     }

@@ -198,6 +198,7 @@ impl World {
         self.reach_mgr(osd);
         self.osd_input(osd, Input::Tick);
         self.osd_discard(osd);
+        self.tick_wire(osd);
     }
 
     pub fn osd_input(&mut self, osd: i32, input: Input) {

@@ -20,6 +20,7 @@ use crate::net::{Net, Node};
 use crate::osd::OsdHost;
 use crate::queue::{MILLISECOND, Queue, SECOND, Time};
 use crate::scenario::Scenario;
+use crate::wire::Wire;
 use crate::world::{Event, World};
 
 /// The cluster must be whole so long after all faults have ended, and answer everybody.
@@ -148,7 +149,11 @@ impl World {
         Ok(Self {
             now: 0,
             queue: Queue::default(),
-            net: Net::new(seed ^ 0x4e_4554, o.latency),
+            net: Net::new(
+                seed ^ 0x4e_4554,
+                o.latency,
+                scenario.wire.then(|| Wire::new(seed, scenario.mutant)),
+            ),
             rng: Rng::new(seed ^ 0x5_0121),
             plan: plan(&scenario),
             armed: Vec::new(),
@@ -289,6 +294,9 @@ impl World {
     fn what_happened(&mut self) -> BTreeMap<&'static str, u64> {
         let resends = self.history.iter().map(|r| u64::from(r.sends.saturating_sub(1))).sum();
         self.happened.insert("requests sent again", resends);
+        if let Some(wire) = &mut self.net.wire {
+            self.happened.append(&mut wire.counts);
+        }
         std::mem::take(&mut self.happened)
     }
 

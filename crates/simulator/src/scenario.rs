@@ -30,6 +30,8 @@ pub struct Scenario {
     pub mons: Option<usize>,
     /// Other clients with habits of their own, rot, and scrubs besides.
     pub guests: bool,
+    /// Links carry the bytes of connections instead of messages as they are.
+    pub wire: bool,
     pub options: Options,
 }
 
@@ -275,6 +277,11 @@ impl Options {
     }
 }
 
+/// One seed of eight: messages that are encoded, framed and decoded cost more.
+fn is_wired(seed: u64) -> bool {
+    Rng::new(seed ^ 0x6279_7465).one_in(8)
+}
+
 /// Seconds that a wall clock is ahead: mostly none, at times up to an hour either way.
 fn skew(r: &mut Rng) -> i64 {
     match r.below(6) {
@@ -297,6 +304,7 @@ impl Scenario {
             plan: None,
             mons: None,
             guests: false,
+            wire: is_wired(seed),
             options: Options::of(seed),
         }
     }
@@ -307,6 +315,12 @@ impl Scenario {
         self.guests = true;
         self.options.add_guests(self.seed);
         self
+    }
+
+    /// With links that carry bytes, or none, whatever the seed says.
+    #[must_use]
+    pub fn with_wire(self, wire: bool) -> Self {
+        Self { wire, ..self }
     }
 
     #[must_use]
@@ -373,6 +387,9 @@ impl Scenario {
         if self.guests {
             s += " guests=yes";
         }
+        if self.wire != is_wired(self.seed) {
+            s += if self.wire { " wire=yes" } else { " wire=no" };
+        }
         if let Some(m) = self.mutant {
             s += &format!(" mutant={m}");
         }
@@ -391,6 +408,7 @@ impl FromStr for Scenario {
             match key {
                 "seed" => {
                     out.seed = number()?;
+                    out.wire = is_wired(out.seed);
                     let profile = out.profile;
                     out = out.with_profile(profile);
                 }
@@ -403,6 +421,7 @@ impl FromStr for Scenario {
                     out.skip = each.collect::<Result<_, String>>()?;
                 }
                 "guests" if value == "yes" => out = out.with_guests(),
+                "wire" if value == "yes" || value == "no" => out.wire = value == "yes",
                 "mutant" => out.mutant = Some(value.parse()?),
                 _ => return Err(format!("no option '{key}'")),
             }
@@ -419,7 +438,7 @@ impl fmt::Display for Scenario {
             "{} ({} monitors, {} OSDs, {} clients x {}, size {}/{}, {} PGs, {} objects of {} B, think {} ms, latency {} us, \
              flush {} us, fault every {} ms, grace {} s, out after {} s, log {}, dups {}, scan {}, maps {}, \
              beacon every {} s, mon snapshot {}, \
-             guests {})",
+             guests {}, links of {})",
             self.line(),
             o.mons,
             o.osds,
@@ -443,6 +462,7 @@ impl fmt::Display for Scenario {
             o.beacon_s,
             o.mon_snapshot_every,
             o.guests.iter().map(GuestKind::to_string).collect::<Vec<_>>().join(" "),
+            if self.wire { "bytes" } else { "messages" },
         )
     }
 }
@@ -458,6 +478,7 @@ mod tests {
             .with_level(Level::Links)
             .with_mons(5)
             .with_guests()
+            .with_wire(!is_wired(77))
             .with_profile(Profile::Hour);
         s.skip = [3, 5].into();
         s.mutant = Some(Mutant::LoseFlush);

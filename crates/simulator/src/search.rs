@@ -56,7 +56,8 @@ pub fn find(mutant: Mutant, seeds: impl Iterator<Item = u64>, level: Level, seco
     let mut best: Option<Found> = None;
     for seed in seeds {
         for level in &levels {
-            let good = Scenario::from_seed(seed).with_seconds(seconds).with_level(*level);
+            let mut good = Scenario::from_seed(seed).with_seconds(seconds).with_level(*level);
+            good.wire |= mutant.needs_bytes();
             let o = &good.options;
             if (o.clients * o.depth) as u64 * SECOND / o.think > CHEAP_RATE {
                 continue;

@@ -442,6 +442,7 @@ impl World {
             Packet::Open => {}
             Packet::Accepted { global_id } => self.accepted(d.conn, nodes, global_id),
             Packet::Refused => self.gone(d.conn, End::Opener, Gone::Refused),
+            Packet::Fin if self.keeps_session(&d) => self.net.wire_park_target(self.now, d.conn),
             Packet::Fin => self.gone(d.conn, d.to, Gone::Lost),
             Packet::Message { tid, msg } => {
                 self.heard_of(d, nodes);
@@ -454,6 +455,12 @@ impl World {
             }
             Packet::Ping => self.net.send_packet(self.now, d.conn, d.to, Packet::Pong),
             Packet::Pong => self.heard_of(d, nodes),
+            Packet::Up { tcp } => self.net.wire_up(self.now, d.conn, tcp),
+            Packet::Bytes { tcp, data } => {
+                let told = self.net.wire_receive(self.now, d.conn, d.to, tcp, &data);
+                self.told(d, told);
+            }
+            Packet::Cut { tcp } => self.tcp_is_cut(d, tcp),
         }
     }
 
@@ -476,6 +483,11 @@ impl World {
             }
             Packet::Accepted { global_id } => self.trace.word(*global_id),
             Packet::Peer(data) => self.trace.bytes(data),
+            Packet::Bytes { tcp, data } => {
+                self.trace.word((*tcp).into());
+                self.trace.bytes(data);
+            }
+            Packet::Up { tcp } | Packet::Cut { tcp } => self.trace.word((*tcp).into()),
             Packet::Open | Packet::Refused | Packet::Fin | Packet::Ping | Packet::Pong => {}
         }
     }
@@ -507,6 +519,13 @@ impl World {
             };
         }
         self.net.accept(self.now, conn, 0);
+        if !self.net.is_wired() {
+            self.connected(conn, nodes, lives);
+        }
+    }
+
+    /// A session that the target has taken stands.
+    pub fn connected(&mut self, conn: ConnId, [opener, target]: [Node; 2], lives: [u32; 2]) {
         let (name, kind, global_id) = self.name_of(opener);
         let mut peer_addr = addr_of(opener, lives[0]).0[0];
         if self.scenario.mutant == Some(Mutant::BlocklistIgnored) && kind == EntityType::Client {
@@ -561,7 +580,7 @@ impl World {
     }
 
     /// A session that we asked for stands.
-    fn accepted(&mut self, conn: ConnId, nodes: [Node; 2], global_id: u64) {
+    pub fn accepted(&mut self, conn: ConnId, nodes: [Node; 2], global_id: u64) {
         self.net.now_ready(self.now, conn);
         if let [Node::Osd(_) | Node::Mgr | Node::Client(_) | Node::Admin | Node::Guest(_), Node::Mon(_)] =
             nodes
@@ -634,7 +653,7 @@ impl World {
         }
     }
 
-    fn heard_of(&mut self, d: Delivery, nodes: [Node; 2]) {
+    pub fn heard_of(&mut self, d: Delivery, nodes: [Node; 2]) {
         if let (End::Opener, Node::Mon(_)) = (d.to, nodes[1]) {
             let now = self.now;
             if let Some(link) = self.mon_link(nodes[0]).filter(|l| l.conn == Some(d.conn)) {
@@ -666,7 +685,7 @@ impl World {
             };
         }
         if !lossy {
-            self.net.reset_session(conn);
+            self.net.reset_session(self.now, conn);
             self.plan_in(20 * MILLISECOND, Event::Retry { conn, wait: 20 * MILLISECOND });
             if let ([Node::Osd(osd), Node::Osd(to)], Gone::Refused) = (nodes, why) {
                 self.osd_input(osd, pg::Input::OsdRefused { osd: types::OsdId(to) });
@@ -709,7 +728,7 @@ impl World {
         if self.is_alive(target) {
             if self.life(target) == lives[1] {
                 self.net.reopen(self.now, conn);
-                if let [Node::Osd(osd), Node::Osd(to)] = nodes {
+                if let ([Node::Osd(osd), Node::Osd(to)], false) = (nodes, self.net.is_wired()) {
                     self.osd_input(osd, pg::Input::OsdReset { osd: types::OsdId(to) });
                 }
                 return;
@@ -722,7 +741,7 @@ impl World {
         self.plan_in(wait, Event::Retry { conn, wait });
     }
 
-    fn message(&mut self, d: Delivery, nodes: [Node; 2], tid: u64, msg: Message) {
+    pub fn message(&mut self, d: Delivery, nodes: [Node; 2], tid: u64, msg: Message) {
         let (me, other) = (nodes[d.to as usize], nodes[d.to.other() as usize]);
         match me {
             Node::Mon(mon) => self.mon_message(mon, d.conn, tid, msg),
@@ -756,7 +775,7 @@ impl World {
             }
             match (lossy, end, death) {
                 (false, End::Target, _) => {
-                    self.net.reset_session(id);
+                    self.net.reset_session(self.now, id);
                     let wait = 20 * MILLISECOND + self.rng.below(50 * MILLISECOND);
                     self.plan_in(wait, Event::Retry { conn: id, wait });
                 }
@@ -799,7 +818,7 @@ impl World {
     }
 }
 
-fn describe(packet: &Packet) -> String {
+pub fn describe(packet: &Packet) -> String {
     let mut text = match packet {
         Packet::Message { tid, msg: msg @ Message::Unknown(_) } => {
             format!(
@@ -811,6 +830,7 @@ fn describe(packet: &Packet) -> String {
             format!("{tid} OsdMap {:?}..{:?}", m.first(), m.last())
         }
         Packet::Message { tid, msg } => format!("{tid} {msg:?}"),
+        Packet::Bytes { tcp, data } => format!("{} bytes in TCP connection {tcp}", data.len()),
         other => format!("{other:?}"),
     };
     if text.len() > 300 {

@@ -27,12 +27,26 @@ fn is_found(mutant: Mutant) {
     }
     let random = |seed| {
         let plain = Scenario::from_seed(seed).with_level(Level::Links).with_seconds(18).with_mutant(mutant);
+        let plain = if mutant.needs_bytes() { plain.with_wire(true) } else { plain };
         if named.scenario(1).options.guests.is_empty() { plain } else { plain.with_guests() }
     };
     let found = (1..=RANDOM_SEEDS).map(random).find(|s| !run(s).is_good());
     let found = found.unwrap_or_else(|| panic!("{mutant} is found neither by {} nor at random", plant.name));
     say(&format!("{mutant}: {} DOES NOT FIND IT ANY MORE; at random: {}", plant.name, found.line()));
     must_be_good(&Scenario { mutant: None, ..found });
+}
+
+/// They are planted where messages travel as they are, and again where links carry bytes.
+#[test]
+fn sessions_that_repeat_or_reorder_are_found_through_bytes_too() {
+    let named = CATALOG.iter().find(|n| n.name == "cut_frames").expect("a scenario of that name");
+    for mutant in [Mutant::RepeatingSessions, Mutant::ReorderingSessions] {
+        let found = (1..=SEEDS)
+            .map(|seed| named.scenario(seed))
+            .find(|s| !run(&s.clone().with_mutant(mutant)).is_good());
+        let honest = found.unwrap_or_else(|| panic!("{mutant} is not found where links carry bytes"));
+        must_be_good(&honest);
+    }
 }
 
 /// Also of tests that pass: what goes to the stream itself is not kept back.
@@ -72,6 +86,8 @@ planted![
     read_any_copy ReadAnyCopy,
     repeating_sessions RepeatingSessions,
     reordering_sessions ReorderingSessions,
+    acked_unhanded AckedUnhanded,
+    resume_drops ResumeDrops,
     old_disk OldDisk,
     slow_clock SlowClock,
     no_wait_for_readers NoWaitForReaders,

@@ -219,6 +219,7 @@ rows![
     two_osds_cut_from_each_other ["links between OSDs that held messages back" 2],
     wrong_clocks ["marked down dead" 6],
     cut_links ["sessions cut" 60],
+    cut_frames ["sessions resumed" 20, "sessions expired" 2, "sessions forgotten by a peer that lives" 2, "bytes damaged under way" 5],
     lost_replies ["sessions cut" 40, "requests sent again" 20],
     late_resends ["requests sent again" 6],
     small_duplicate_window ["requests sent again" 15],

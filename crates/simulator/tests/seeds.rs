@@ -64,10 +64,20 @@ fn past_failures() {
     }
 }
 
+/// Where links carry bytes; one seed of eight is so by itself.
+#[test]
+fn with_bytes() {
+    for seed in 800..803 {
+        must_be_good(&Scenario::from_seed(seed).with_wire(true).with_seconds(6));
+    }
+    let wired = (1..=800).filter(|seed| Scenario::from_seed(*seed).wire).count();
+    assert!((70..130).contains(&wired), "{wired} of 800");
+}
+
 #[test]
 fn the_same_seed_goes_the_same_way() {
-    for seed in 1..4 {
-        let s = Scenario::from_seed(seed).with_seconds(4);
+    for seed in 1..5 {
+        let s = Scenario::from_seed(seed).with_wire(seed == 4).with_seconds(4);
         let (a, b) = (run(&s), run(&s));
         assert_eq!(a, b, "O9: {}", s.line());
         let other = run(&Scenario { seed: seed + 1_000, ..s.clone() });
