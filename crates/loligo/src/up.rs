@@ -209,7 +209,7 @@ fn report(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let health = runtime.block_on(async {
         let admin = client::admin(dir, d)?;
-        let mut last = Value::Null;
+        let (mut last, mut lacks) = (Value::Null, "the monitor does not answer");
         loop {
             for (name, child) in &mut children {
                 if let Some(status) = child.try_wait()? {
@@ -221,12 +221,15 @@ fn report(
             }
             if admin.connected(POLL).await.is_ok() {
                 last = client::command(&admin, json!({"prefix": "health"})).await.unwrap_or(Value::Null);
-                if usable(&last) && all_up(dir, &admin, d).await {
-                    return Ok(Some(last));
+                if usable(&last) {
+                    match lacking(dir, &admin, d).await {
+                        None => return Ok(Some(last)),
+                        Some(what) => lacks = what,
+                    }
                 }
             }
             if let Some(limit) = limit.filter(|limit| start.elapsed() >= *limit) {
-                let reasons = reasons(&last).unwrap_or_else(|| "the monitor does not answer".to_owned());
+                let reasons = reasons(&last).unwrap_or_else(|| lacks.to_owned());
                 bail!("the cluster runs, but is not usable after {} s: {reasons}", limit.as_secs());
             }
             tokio::time::sleep(POLL).await;
@@ -257,11 +260,16 @@ fn reasons(health: &Value) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-/// Whether every OSD of the folder is up, every PG active and clean, and a manager in charge: "healthy" alone may mean
-/// yesterday's map, and both PGs and the manager may be on their way for a minute before they count as ill.
-async fn all_up(dir: &ClusterDir, admin: &daemons::admin::AdminClient, d: &Description) -> bool {
+/// What is missing until every OSD of the folder is up, every PG active and clean, and a manager in charge: "healthy" alone may
+/// mean yesterday's map, and both PGs and the manager may be on their way for a minute before they count as ill.
+async fn lacking(
+    dir: &ClusterDir,
+    admin: &daemons::admin::AdminClient,
+    d: &Description,
+) -> Option<&'static str> {
+    const OSDS: &str = "the map does not show each OSD as it runs";
     if !booted(dir, admin, d).await {
-        return false;
+        return Some(OSDS);
     }
     let status = client::command(admin, json!({"prefix": "status"})).await.unwrap_or(Value::Null);
     let away = d.osds.iter().filter(|o| is_given_up(dir, o.id)).count();
@@ -273,10 +281,15 @@ async fn all_up(dir: &ClusterDir, admin: &daemons::admin::AdminClient, d: &Descr
         .filter(|s| s["state_name"].as_str().is_some_and(|n| n.starts_with("active+clean")))
         .filter_map(|s| s["count"].as_u64())
         .sum();
-    status.pointer("/mgrmap/available") == Some(&Value::Bool(true))
-        && number("/osdmap/num_up_osds") == Some((d.osds.len() - away) as u64)
-        // With an OSD away they may be degraded for long.
-        && (away > 0 || number("/pgmap/num_pgs") == Some(clean))
+    if status.pointer("/mgrmap/available") != Some(&Value::Bool(true)) {
+        return Some("no manager is in charge");
+    }
+    if number("/osdmap/num_up_osds") != Some((d.osds.len() - away) as u64) {
+        return Some(OSDS);
+    }
+    // With an OSD away they may be degraded for long.
+    let is_good = away > 0 || number("/pgmap/num_pgs") == Some(clean);
+    (!is_good).then_some("PGs are not yet active and clean")
 }
 
 /// Nobody need wait for an OSD that does not start again by itself; the others serve.
@@ -284,14 +297,22 @@ fn is_given_up(dir: &ClusterDir, osd: i32) -> bool {
     failures::of(dir, &format!("osd.{osd}")).is_some_and(|record| record.now == failures::Now::Stopped)
 }
 
-/// Whether the map holds the addresses of the OSDs that run now, not those of processes that were killed.
+/// Whether the map holds the addresses of the OSDs that run now, not those of processes that were killed. An OSD that does not
+/// start again is told to be down: its end before a power failure may have gone unseen, and its peers need two hosts to say so.
 async fn booted(dir: &ClusterDir, admin: &daemons::admin::AdminClient, d: &Description) -> bool {
     let dump = client::command(admin, json!({"prefix": "osd dump"})).await.unwrap_or(Value::Null);
-    let nonce = |id: i32| {
+    let entry = |id: i32| {
         let osds = dump.get("osds")?.as_array()?;
-        let osd = osds.iter().find(|o| o["osd"].as_i64() == Some(i64::from(id)))?;
-        osd.pointer("/public_addrs/addrvec/0/nonce")?.as_u64()
+        osds.iter().find(|o| o["osd"].as_i64() == Some(i64::from(id)))
     };
+    let nonce = |id: i32| entry(id)?.pointer("/public_addrs/addrvec/0/nonce")?.as_u64();
+    for osd in d.osds.iter().filter(|o| is_given_up(dir, o.id)) {
+        if entry(osd.id).is_some_and(|o| o["up"].as_i64() == Some(1)) {
+            let down = json!({"prefix": "osd down", "ids": [osd.id.to_string()]});
+            // The next look at the map says whether it was heard.
+            let _ = client::command(admin, down).await;
+        }
+    }
     let pid = |id: i32| dir.running("loligo").or_else(|| dir.running(&format!("osd.{id}")));
     d.osds.iter().all(|o| {
         let life = failures::of(dir, &format!("osd.{}", o.id)).map_or(0, |record| record.times);

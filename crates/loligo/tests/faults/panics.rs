@@ -141,4 +141,18 @@ async fn an_osd_without_its_disk_is_away_alone_until_up_is_called_again() {
     let (ok, said) = run(&up);
     assert!(ok && !said.contains("osd.1 stopped"), "{said}");
     assert_eq!(c.status()["failures"]["osd.1"]["now"], "runs");
+    // The same after a power failure, which no OSD tells the monitors of.
+    let pid = c.pid("loligo").and_then(|pid| rustix::process::Pid::from_raw(pid as i32)).expect("it runs");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+    until("its end", async || {
+        !std::path::Path::new(&format!("/proc/{}/fd/0", pid.as_raw_nonzero())).exists()
+    })
+    .await;
+    std::fs::rename(&block, &aside).expect("unmounted");
+    let (ok, said) = run(&up);
+    assert!(ok && said.contains("osd.1 stopped: there is no "), "{said}");
+    let (client, stat) = (c.client().await, r#"{"prefix": "osd stat", "format": "json"}"#);
+    let answer = client.mon_command(stat, bytes::Bytes::new()).await.expect("the map");
+    let stat: serde_json::Value = serde_json::from_slice(&answer.output).expect("JSON");
+    assert_eq!(stat["num_up_osds"], 2, "{stat}");
 }
