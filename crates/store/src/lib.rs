@@ -47,6 +47,9 @@ mod alloc;
 mod cache;
 mod checksum;
 
+#[cfg(feature = "hostile")]
+pub mod hostile;
+
 pub use checkpoint::{Checkpoint, CheckpointDone};
 pub use device::{Device, DeviceError, DeviceOp};
 pub use error::{Corruption, Foreign, Misuse, StoreError};

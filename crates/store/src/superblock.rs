@@ -151,7 +151,7 @@ impl Superblock {
     }
 
     /// `Ok(None)`: no superblock or a damaged one.
-    fn decode_block(raw: &Bytes) -> Result<Option<Self>, StoreError> {
+    pub(crate) fn decode_block(raw: &Bytes) -> Result<Option<Self>, StoreError> {
         let Some((body, crc)) = raw.split_last_chunk::<4>() else { return Ok(None) };
         if !raw.starts_with(&MAGIC) || crc32c(body) != u32::from_le_bytes(*crc) {
             return Ok(None);
