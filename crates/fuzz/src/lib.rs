@@ -7,6 +7,10 @@
 
 mod budget;
 mod frames;
+mod given;
+mod groups;
+mod logins;
+mod medium;
 mod mons;
 mod recorded;
 mod seeds;

@@ -67,7 +67,7 @@ pub(crate) fn mon_store(data: &[u8]) {
     }
 }
 
-fn blank() -> Bytes {
+pub(crate) fn blank() -> Bytes {
     static STATE: OnceLock<Bytes> = OnceLock::new();
     let make = || {
         let key = cephx::CryptoKey::new([1; 16], types::Utime::ZERO);

@@ -11,6 +11,10 @@ use types::{EntityAddr, Now};
 
 use crate::budget::{Budget, DECODER};
 use crate::frames::{RECEIVE_BUFFER, frames};
+use crate::given::{admin_socket, cap_use, nbd, option};
+use crate::groups::{mon_state, pg_message, pg_part};
+use crate::logins::{authorizer, login, login_client};
+use crate::medium::{page, record, superblock};
 use crate::mons::{mon_peer, mon_store, quorum_message};
 
 /// Of a map that places as badly as its numbers allow: `crush::DRAW_BUDGET` bounds each placement.
@@ -48,6 +52,18 @@ targets![
     ticket: DECODER,
     authorizer: DECODER,
     login: DECODER,
+    login_client: DECODER,
+    // The programs of regular expressions are bounded, and large beside a pattern with counts.
+    cap_use: Budget::heap(64, 1 << 20).and_time(Duration::from_secs(2)),
+    option: DECODER,
+    admin_socket: DECODER,
+    nbd: DECODER,
+    pg_part: DECODER,
+    pg_message: DECODER,
+    mon_state: DECODER,
+    superblock: DECODER,
+    record: DECODER,
+    page: DECODER,
     mon_cap: DECODER,
     osd_cap: DECODER,
     mgr_cap: DECODER,
@@ -173,22 +189,6 @@ fn keyring(data: &[u8]) {
 
 fn ticket(data: &[u8]) {
     let _ = cephx::TicketBlob::from_bytes(data.to_vec());
-}
-
-fn fixed(out: &mut [u8]) {
-    out.fill(7);
-}
-
-fn authorizer(data: &[u8]) {
-    let secrets = cephx::ServiceSecrets::new(types::EntityType::Osd);
-    let mut acceptor = cephx::AuthorizerAcceptor::new();
-    let _ = acceptor.verify(&secrets, &Bytes::copy_from_slice(data), 0, types::Utime::new(1, 0), &mut fixed);
-}
-
-fn login(data: &[u8]) {
-    let payload = Bytes::copy_from_slice(data);
-    let _ = cephx::AuthMode::of(&payload);
-    let _ = cephx::LoginRequest::parse(&payload);
 }
 
 fn mon_cap(data: &[u8]) {
