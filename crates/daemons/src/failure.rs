@@ -1,6 +1,7 @@
 //! Why a daemon ended by itself, and whether it may come back.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use tokio::sync::watch;
 
@@ -59,24 +60,29 @@ impl From<&anyhow::Error> for Failure {
 
 /// Where a daemon's end is told. The first one counts.
 #[derive(Debug)]
-pub(crate) struct EndOf<T>(watch::Sender<Option<T>>);
+pub(crate) struct EndOf<T> {
+    first: OnceLock<T>,
+    told: watch::Sender<bool>,
+}
 
 impl<T: Clone> EndOf<T> {
     pub fn new() -> Self {
-        Self(watch::Sender::new(None))
+        Self { first: OnceLock::new(), told: watch::Sender::new(false) }
     }
 
-    pub fn tell(&self, end: T) {
-        self.0.send_if_modified(|known| known.is_none() && known.replace(end).is_none());
+    /// Whoever runs into what `closing` closes has an end to tell as well: the cause is kept before, and told afterwards.
+    pub fn tell(&self, end: T, closing: impl FnOnce()) {
+        let _ = self.first.set(end);
+        closing();
+        self.told.send_replace(true);
     }
 
     pub async fn heard(&self) -> T {
-        if let Ok(end) = self.0.subscribe().wait_for(Option::is_some).await {
-            if let Some(end) = end.clone() {
-                return end;
-            }
+        let told = self.told.subscribe().wait_for(|told| *told).await.is_ok();
+        match self.first.get().filter(|_| told) {
+            Some(end) => end.clone(),
+            None => std::future::pending().await,
         }
-        std::future::pending().await
     }
 }
 
@@ -109,8 +115,15 @@ mod tests {
     #[tokio::test]
     async fn the_first_end_counts() {
         let end = EndOf::new();
-        end.tell(1);
-        end.tell(2);
+        end.tell(1, || {});
+        end.tell(2, || {});
         assert_eq!(end.heard().await, 1);
+    }
+
+    #[tokio::test]
+    async fn who_runs_into_what_an_end_closes_is_not_its_cause() {
+        let end = EndOf::new();
+        end.tell("a panic", || end.tell("the device is closed", || {}));
+        assert_eq!(end.heard().await, "a panic");
     }
 }

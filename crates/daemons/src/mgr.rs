@@ -135,8 +135,7 @@ impl Shell {
     }
 
     fn fail(&self, failure: Failure) {
-        self.messenger.shut_down();
-        self.ended.tell(MgrEnd::Failed(failure));
+        self.ended.tell(MgrEnd::Failed(failure), || self.messenger.shut_down());
         if let Some(owner) = self.owner.get() {
             owner.end();
         }
@@ -180,7 +179,7 @@ impl Machine for MgrMachine {
                     Output::Send { conn, tid, msg } => self.messenger.send(conn, msg.into_wire(tid)),
                     Output::SendMon { tid, msg } => self.session.send_as(msg, tid),
                     Output::Close { conn } => self.messenger.close(conn),
-                    Output::Respawn => self.ended.tell(MgrEnd::Deposed),
+                    Output::Respawn => self.ended.tell(MgrEnd::Deposed, || {}),
                 }
             }
         }

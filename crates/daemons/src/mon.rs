@@ -221,8 +221,7 @@ impl Shell {
 
     /// Ends the monitor: its port is closed, and with the machine goes the thread that has the store.
     fn end(&self, end: MonEnd) {
-        self.messenger.shut_down();
-        self.failed.tell(end);
+        self.failed.tell(end, || self.messenger.shut_down());
         if let Some(owner) = self.owner.get() {
             owner.end();
         }

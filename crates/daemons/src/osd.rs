@@ -285,9 +285,10 @@ impl Shell {
     /// Ends the OSD. Nothing of it is written from now on, and its ports are closed, so that its peers need not wait to find
     /// that it is gone.
     fn fail(&self, failure: Failure) {
-        self.seal.close();
-        self.messenger.shut_down();
-        self.failed.tell(failure);
+        self.failed.tell(failure, || {
+            self.seal.close();
+            self.messenger.shut_down();
+        });
         // Last: with the machine go its handles of the device, so that the next life can open it.
         if let Some(owner) = self.owner.get() {
             owner.end();
