@@ -66,7 +66,8 @@ impl Raft {
         let last = self.log.last_index();
         if let Role::Follower { verified, .. } = &mut self.role {
             *verified = (*verified).max(equal).min(last);
-            self.commit = self.commit.max(commit.min(*verified));
+            let known = if is_planted!(self.tuning.planted, CommitUnverified) { last } else { *verified };
+            self.commit = self.commit.max(commit.min(known));
         }
         self.reply_appended(now, from, sent, out);
     }
@@ -134,7 +135,7 @@ impl Raft {
         // How much more is committed is told by the next append.
         self.leader_commit = u64::MAX;
         let index = snapshot.index;
-        if !self.holds(&snapshot) {
+        if !self.holds(&snapshot) || is_planted!(self.tuning.planted, SnapshotDropsTail) {
             self.replace(snapshot, out);
         }
         let last = self.log.last_index();

@@ -268,6 +268,7 @@ impl Raft {
     pub(crate) fn advance_commit(&mut self, now: Now, out: &mut Vec<Output>) {
         let Role::Leader(leading) = &self.role else { return };
         let held = |id: MemberId| match id == self.hard.id {
+            true if is_planted!(self.tuning.planted, LeaderCountsEarly) => self.log.last_index(),
             true => self.durable,
             false => leading.progress.get(&id).map_or(0, |p| p.matched),
         };
@@ -314,7 +315,8 @@ impl Raft {
     /// One change at a time, and none before we know what earlier leaders committed.
     fn may_change_members(&self) -> bool {
         let Role::Leader(leading) = &self.role else { return false };
-        self.commit >= leading.start && self.log.members_index() <= self.commit
+        is_planted!(self.tuning.planted, TwoChanges)
+            || self.commit >= leading.start && self.log.members_index() <= self.commit
     }
 
     /// Learners that have caught up become voters; members whose names are gone go.

@@ -518,7 +518,8 @@ impl Raft {
     /// Sends a message that speaks of nothing but the term and of what is durable already.
     pub(crate) fn say(&mut self, m: Message, out: &mut Vec<Output>) {
         // Invariant 1.
-        match self.pending.hard.is_none() && self.term_seq <= self.written_seq {
+        let hasty = is_planted!(self.tuning.planted, TermInMemory);
+        match hasty || self.pending.hard.is_none() && self.term_seq <= self.written_seq {
             true => out.push(Output::Send(m)),
             false => self.after_write(m, out),
         }

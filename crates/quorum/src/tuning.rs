@@ -70,4 +70,16 @@ pub enum Planted {
     ReadBeforeOwnTerm,
     /// A new leader's entry does not replace what a follower has at its place.
     KeepConflict,
+    /// Answers tell a term that is not durable yet.
+    TermInMemory,
+    /// A snapshot replaces what a member acknowledged behind it.
+    SnapshotDropsTail,
+    /// A follower commits what the leader has committed, whether or not its own entries are the leader's.
+    CommitUnverified,
+    /// Members are changed while another change is under way. Not found in 40 storms with wipes.
+    TwoChanges,
+    /// A vote is given whatever the candidate's log holds.
+    VoteForAnybody,
+    /// A leader counts its own entries before they are durable. Not found in 40 storms.
+    LeaderCountsEarly,
 }

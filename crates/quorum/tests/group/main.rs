@@ -149,17 +149,21 @@ fn planted_bugs_are_found() {
         ("vote in memory", found(1, STORM, Some(Planted::VoteInMemory), 3)),
         ("ack before durable", found(1, STORM, Some(Planted::AckBeforeDurable), 3)),
         ("commit of an old term", found(2, STORM, Some(Planted::CommitOldTerm), 5)),
-        ("long lease", found(39, STORM, Some(Planted::LongLease), 3)),
+        ("long lease", found(48, STORM, Some(Planted::LongLease), 3)),
         ("read before own term", found(1, STORM, Some(Planted::ReadBeforeOwnTerm), 3)),
-        ("keep conflict", found(9, STORM, Some(Planted::KeepConflict), 3)),
+        ("keep conflict", found(10, STORM, Some(Planted::KeepConflict), 3)),
+        ("term in memory", found(2, STORM, Some(Planted::TermInMemory), 3)),
+        ("snapshot drops tail", found(34, STORM, Some(Planted::SnapshotDropsTail), 3)),
+        ("commit unverified", found(10, STORM, Some(Planted::CommitUnverified), 3)),
+        ("vote for anybody", found(34, STORM, Some(Planted::VoteForAnybody), 3)),
         (
             "wiped voter counted",
             found(3, Faults { wipes: true, keep_identity_on_wipe: true, ..STORM }, None, 3),
         ),
     ];
     let _ = std::panic::take_hook();
+    bugs.iter().for_each(|(name, seed)| eprintln!("{name}: seed {seed:?}"));
     for (name, seed) in bugs {
-        eprintln!("{name}: seed {seed:?}");
         assert!(seed.is_some(), "{name} is not found");
     }
 }
