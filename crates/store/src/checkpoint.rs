@@ -69,6 +69,8 @@ pub(crate) struct Build {
     pub(crate) map: MapState,
     /// The new superblock, but for the fields that the step finds out.
     pub(crate) superblock: Superblock,
+    /// For a planted bug: what was written is not flushed.
+    pub(crate) unflushed: bool,
 }
 
 /// What the first step made.
@@ -86,6 +88,8 @@ pub(crate) struct Built {
 pub(crate) struct Publish {
     pub(crate) superblock: Superblock,
     pub(crate) stale: StaleCopy,
+    /// For a planted bug: no flush between the copies.
+    pub(crate) at_once: bool,
 }
 
 impl Checkpoint {
@@ -144,7 +148,9 @@ impl Build {
             writer.write(block, raw)?;
         }
         writer.finish()?;
-        device.flush()?;
+        if !self.unflushed {
+            device.flush()?;
+        }
         let sb = &mut self.superblock;
         sb.totals.page_blocks = sb.totals.page_blocks + merged.used_blocks - merged.replaced_blocks;
         sb.totals.mirror_blocks =
@@ -162,6 +168,11 @@ impl Publish {
         let raw = self.superblock.encode_block();
         for block in self.stale.write_order(&self.superblock.layout) {
             device.write_at(u64::from(block) * BLOCK_U64, &raw)?;
+            if !self.at_once {
+                device.flush()?;
+            }
+        }
+        if self.at_once {
             device.flush()?;
         }
         Ok(StepDone::Published)

@@ -56,6 +56,9 @@ pub use error::{Corruption, Foreign, Misuse, StoreError};
 pub use fsck::{Finding, FsckReport, fsck};
 pub use jobs::{Commit, CommitDone};
 pub use key::{ObjectKey, Space};
+#[doc(hidden)]
+#[cfg(feature = "planted")]
+pub use options::Planted;
 pub use options::{Counters, FormatOptions, Identity, ObjectStat, Options, PoolTotals, Priority, Statfs};
 pub use read_plan::ReadPlan;
 pub use reads::KeyPage;

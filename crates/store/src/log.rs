@@ -86,7 +86,7 @@ pub(crate) struct Log {
     pub(crate) ring: Ring,
     salt: u32,
     /// Log offset before which everything is in the checkpoint.
-    tail: u64,
+    pub(crate) tail: u64,
     pub(crate) head: LogPosition,
     queue: VecDeque<Queued>,
     queue_bytes: usize,

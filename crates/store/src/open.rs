@@ -11,6 +11,7 @@ use crate::fsck::used_blocks;
 use crate::index::Index;
 use crate::log::{Log, Ring};
 use crate::map::MapState;
+use crate::options::is_planted;
 use crate::pool_totals::{self, Pools};
 use crate::replay::{LogReader, Logged};
 use crate::store::{Limits, Phase, Store};
@@ -63,7 +64,8 @@ impl Store {
     pub fn open(device: Arc<dyn Device>, options: Options) -> Result<Self, StoreError> {
         let (superblock, stale) = Superblock::load(device.as_ref())?;
         check_owner(&superblock, &options)?;
-        let (map, alloc) = load_map(device.as_ref(), &superblock)?;
+        let careless = is_planted!(options.planted, UnpublishedStay);
+        let (map, alloc) = load_map(device.as_ref(), &superblock, careless)?;
         let limits = Limits::new(&options, &superblock);
         let ring = Ring::new(superblock.layout.log);
         let (pages, onodes) = limits.caches();
@@ -104,9 +106,10 @@ impl Store {
     /// Two passes: the first finds every block that a record placed data in, so that the second, which gives new places
     /// to data from the log, keeps clear of them.
     fn replay(&mut self, device: &dyn Device) -> Result<(), StoreError> {
-        let mut reader = LogReader::new(device, &self.superblock);
+        let mut reader = self.log_reader(device);
         while let Some(txns) = reader.next()? {
-            for run in txns.iter().flat_map(|t| &t.placements).flat_map(|p| &p.runs) {
+            let careless = is_planted!(self.limits.planted, ReplayTakesPlaces);
+            for run in txns.iter().flat_map(|t| &t.placements).flat_map(|p| &p.runs).filter(|_| !careless) {
                 if !self.alloc.claim(*run) {
                     let record = reader.position.record - 1;
                     return Err(Corruption::Log { record, offset: run.byte_offset() }.into());
@@ -114,7 +117,7 @@ impl Store {
             }
         }
         let end = reader.position;
-        let mut reader = LogReader::new(device, &self.superblock);
+        let mut reader = self.log_reader(device);
         let mut last = self.superblock.txn;
         while reader.position != end {
             let Some(txns) = reader.next()? else { break };
@@ -128,6 +131,12 @@ impl Store {
         Ok(())
     }
 
+    fn log_reader<'a>(&self, device: &'a dyn Device) -> LogReader<'a> {
+        let mut reader = LogReader::new(device, &self.superblock);
+        reader.trusts = is_planted!(self.limits.planted, TrustsPlacedData);
+        reader
+    }
+
     fn replay_txn(&mut self, logged: Logged) -> Result<(), StoreError> {
         let placements = logged.placements.into_iter().map(|p| (p.op, p)).collect();
         let (stage, outcome) = self.apply(&logged.txn, Mode::Replay { placements });
@@ -138,12 +147,16 @@ impl Store {
 }
 
 /// The allocation map, or when that is damaged, what it should say by the tree; then the next checkpoint writes all of
-/// it anew.
-fn load_map(device: &dyn Device, sb: &Superblock) -> Result<(MapState, Allocator), StoreError> {
+/// it anew. `careless` is false but for a planted bug.
+fn load_map(
+    device: &dyn Device,
+    sb: &Superblock,
+    careless: bool,
+) -> Result<(MapState, Allocator), StoreError> {
     let (map, taken) = MapState::load(device, &sb.layout, sb.generation)?;
     if map.digest() == sb.map_digest {
         let mut alloc = Allocator::new(taken);
-        alloc.touched.extend(map.unpublished());
+        alloc.touched.extend(map.unpublished().filter(|_| !careless));
         return Ok((map, alloc));
     }
     let mut alloc = Allocator::new(used_blocks(device, sb)?);
@@ -177,6 +190,8 @@ impl Limits {
             discard_min_blocks: (options.discard_min_bytes / BLOCK as u32).max(1),
             discard_after: options.discard_after,
             reserve_blocks: (data_blocks / 256).min(RESERVE_MAX_BLOCKS).max(least_reserve),
+            #[cfg(feature = "planted")]
+            planted: options.planted,
         }
     }
 

@@ -33,6 +33,49 @@ pub struct Options {
     pub expect_fsid: Option<Fsid>,
     /// Refuse a store of another OSD.
     pub expect_osd_uuid: Option<Fsid>,
+    /// A bug to be found by tests and the simulator.
+    #[doc(hidden)]
+    #[cfg(feature = "planted")]
+    pub planted: Option<Planted>,
+}
+
+/// Whether a bug is planted; never in the product, which does not know the bugs' names.
+#[cfg(feature = "planted")]
+macro_rules! is_planted {
+    ($planted:expr, $bug:ident) => {
+        $planted == Some($crate::Planted::$bug)
+    };
+}
+#[cfg(not(feature = "planted"))]
+macro_rules! is_planted {
+    ($planted:expr, $bug:ident) => {
+        false
+    };
+}
+pub(crate) use is_planted;
+
+/// Known mistakes, which tests must find.
+#[doc(hidden)]
+#[cfg(feature = "planted")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Planted {
+    /// What a checkpoint replaces is free as soon as the checkpoint is built.
+    FreedTooSoon,
+    /// A checkpoint is published before what it wrote is flushed.
+    PublishesUnflushed,
+    /// Both copies of the superblock are written before the first is flushed.
+    CopiesAtOnce,
+    /// A checkpoint is published before all that it holds is durable in the log.
+    PublishesUndurable,
+    /// The log's tail moves when a checkpoint is built: new records overwrite those that a crash would
+    /// need. Not found in twelve walks of `tests/planted.rs`.
+    TailTooSoon,
+    /// The last record of a log counts although the data beside it may not be there.
+    TrustsPlacedData,
+    /// A replay gives data from the log places where later records have put theirs.
+    ReplayTakesPlaces,
+    /// Slots of a checkpoint that was never published stay beside the valid ones.
+    UnpublishedStay,
 }
 
 impl Default for Options {
@@ -45,6 +88,8 @@ impl Default for Options {
             discard_after: Duration::from_secs(600),
             expect_fsid: None,
             expect_osd_uuid: None,
+            #[cfg(feature = "planted")]
+            planted: None,
         }
     }
 }

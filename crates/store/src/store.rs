@@ -16,6 +16,7 @@ use crate::log::Log;
 use crate::map::MapState;
 use crate::memtable::LayerSize;
 use crate::merge::Pool;
+use crate::options::is_planted;
 use crate::pool_totals::{self, Pools};
 use crate::record::LoggedTxn;
 use crate::stage::Stage;
@@ -92,6 +93,8 @@ pub(crate) struct Limits {
     pub(crate) discard_after: Duration,
     /// Kept free for removals and checkpoints.
     pub(crate) reserve_blocks: u64,
+    #[cfg(feature = "planted")]
+    pub(crate) planted: Option<crate::Planted>,
 }
 
 impl Store {
@@ -261,8 +264,13 @@ impl Store {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Idle if self.has_nothing_to_checkpoint() => None,
             Phase::Idle => Some(self.freeze()),
-            Phase::Built(freeze, built) if self.log.durable >= freeze.needs => {
-                let publish = Publish { superblock: built.superblock.clone(), stale: self.stale };
+            Phase::Built(freeze, built)
+                if self.log.durable >= freeze.needs
+                    || is_planted!(self.limits.planted, PublishesUndurable) =>
+            {
+                let (superblock, at_once) =
+                    (built.superblock.clone(), is_planted!(self.limits.planted, CopiesAtOnce));
+                let publish = Publish { superblock, stale: self.stale, at_once };
                 self.phase = Phase::Publishing(freeze, built);
                 Some(Checkpoint::publish(publish))
             }
@@ -345,6 +353,7 @@ impl Store {
             touched,
             map: self.map.clone(),
             superblock,
+            unflushed: is_planted!(self.limits.planted, PublishesUnflushed),
         })
     }
 
@@ -367,6 +376,12 @@ impl Store {
             (Phase::Building(freeze), StepDone::Built(mut built)) => {
                 std::mem::take(&mut built.unused).into_iter().for_each(|run| self.alloc.give_back(run));
                 self.counters.checkpoint_bytes += built.written_bytes;
+                if is_planted!(self.limits.planted, FreedTooSoon) {
+                    self.free_replaced(&built);
+                }
+                if is_planted!(self.limits.planted, TailTooSoon) {
+                    self.log.tail = freeze.log.offset;
+                }
                 self.phase = Phase::Built(freeze, built);
             }
             (Phase::Publishing(freeze, built), StepDone::Published) => self.published(freeze, *built),
@@ -386,10 +401,11 @@ impl Store {
         let layer_freed = self.index.frozen.iter().flat_map(|layer| &layer.freed);
         let freed = built.merged.replaced.iter().chain(layer_freed).copied();
         self.resting.published(freed, self.limits.discard_min_blocks);
-        built.merged.replaced.iter().for_each(|run| self.alloc.give_back(*run));
+        if !is_planted!(self.limits.planted, FreedTooSoon) {
+            self.free_replaced(&built);
+        }
         let layer = self.index.publish(built.merged.root, &built.merged.replaced, built.merged.fresh);
         if let Some(layer) = layer {
-            layer.freed.iter().for_each(|run| self.alloc.give_back(*run));
             let dirty = Arc::into_inner(layer).map(|l| l.dirty).unwrap_or_default();
             self.data.pool.recycle(dirty.into_values(), self.limits.layer_bytes());
         }
@@ -400,6 +416,12 @@ impl Store {
         self.data.transit.forget(freeze.txn);
         self.counters.checkpoints += 1;
         self.note_memory();
+    }
+
+    /// What a checkpoint replaced may be used again.
+    fn free_replaced(&mut self, built: &Built) {
+        let layers = self.index.frozen.iter().flat_map(|layer| &layer.freed);
+        built.merged.replaced.iter().chain(layers).for_each(|run| self.alloc.give_back(*run));
     }
 
     pub(crate) fn check_running(&self) -> Result<(), StoreError> {

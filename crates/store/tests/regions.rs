@@ -2,10 +2,11 @@
 
 mod common;
 
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use common::*;
-use store::{Store, Txn};
+use store::{Device, Options, Planted, Store, Txn};
 use testkit::SimDevice;
 
 /// Blocks of a region of the allocation map (FORMAT.md).
@@ -39,8 +40,11 @@ fn three_regions() -> Arc<SimDevice> {
     new_device(3 * REGION_BYTES, 2 * REGION_BYTES - 8 * LARGE)
 }
 
-#[test]
-fn a_slot_of_a_checkpoint_that_was_never_published_does_not_come_back() {
+fn an_unpublished_checkpoint(planted: Option<Planted>) {
+    let open = |device: &Arc<SimDevice>| {
+        let options = Options { planted, ..small_options() };
+        Store::open(device.clone() as Arc<dyn Device>, options).expect("open")
+    };
     let device = three_regions();
     let mut store = open(&device);
     (0..12).for_each(|i| put(&mut store, &device, i));
@@ -69,4 +73,15 @@ fn a_slot_of_a_checkpoint_that_was_never_published_does_not_come_back() {
     for i in kept {
         assert_eq!(store.read(&object(i), 0, LARGE).expect("read"), vec![i as u8 + 1; LARGE as usize]);
     }
+}
+
+#[test]
+fn a_slot_of_a_checkpoint_that_was_never_published_does_not_come_back() {
+    an_unpublished_checkpoint(None);
+}
+
+#[test]
+fn a_planted_bug_brings_such_a_slot_back() {
+    let bug = Some(Planted::UnpublishedStay);
+    assert!(catch_unwind(|| an_unpublished_checkpoint(bug)).is_err(), "it is not found");
 }
