@@ -75,11 +75,6 @@ impl CapsInfo {
     pub fn text(&self) -> Result<String, DecodeError> {
         if self.caps.is_empty() { Ok(String::new()) } else { String::from_bytes(self.caps.clone()) }
     }
-
-    /// Neither everything nor any text.
-    pub fn is_nothing(&self) -> bool {
-        !self.allow_all && self.caps.is_empty()
-    }
 }
 
 impl Encode for CapsInfo {

@@ -91,10 +91,7 @@ pub use key::{CryptoKey, KeyTextError};
 pub use key_server::KeyServer;
 pub use keyring::{Keyring, KeyringError};
 pub use modes::{MODE_CRC, MODE_OPTIONS, MODE_SECURE, mode_option, modes_allowed, parse_modes, usual_modes};
-pub use none::{
-    METHOD_CEPHX, METHOD_NONE, accept_none, is_cluster_entity, login_none, none_authorizer,
-    none_login_request,
-};
+pub use none::{METHOD_CEPHX, METHOD_NONE, accept_none, login_none, none_authorizer, none_login_request};
 pub use rotating::{
     ExpiringKey, FIXED_SECRET_ID, RotatingKeys, RotatingSecrets, SERVICES, ServiceSecrets, TicketTtl,
 };

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use codec::{Decode, Encode, Reader, Writer};
-use types::{AuthName, EntityType, GlobalId, Utime};
+use types::{AuthName, GlobalId, Utime};
 
 use crate::authorizer::Accepted;
 use crate::entity_auth::CapsInfo;
@@ -55,8 +55,3 @@ pub fn none_login_request(name: &AuthName, global_id: GlobalId) -> Bytes {
 pub const METHOD_NONE: u32 = 1;
 /// Method cephx.
 pub const METHOD_CEPHX: u32 = 2;
-
-/// The entity types whose logins follow `auth_cluster_required`; others follow `auth_service_required`.
-pub fn is_cluster_entity(kind: EntityType) -> bool {
-    matches!(kind, EntityType::Mon | EntityType::Osd | EntityType::Mds | EntityType::Mgr)
-}

@@ -13,19 +13,6 @@ impl CrushMap {
         self.transact(|map| map.set_weight_everywhere(item, weight, true)?.ok_or(EditError::NoSuchItem(item)))
     }
 
-    /// Sets an item's weight (16.16) in the buckets a location names; in how many of them it stands.
-    pub fn adjust_item_weight_in(
-        &mut self,
-        item: i32,
-        weight: u32,
-        location: &crate::Location,
-    ) -> Result<usize, EditError> {
-        self.transact(|map| match map.set_weight_at_location(item, weight, location, true)? {
-            0 => Err(EditError::NoSuchItem(item)),
-            n => Ok(n),
-        })
-    }
-
     /// Sets the weight (16.16) of every device below a bucket; how many there are.
     /// Source: CrushWrapper::adjust_subtree_weight.
     pub fn adjust_subtree_weight(&mut self, root: i32, weight: u32) -> Result<usize, EditError> {

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use serde_json::{Value, json};
-use types::{AddrVec, EntityAddr, Epoch, Fsid, Utime};
+use types::{AddrVec, Epoch, Fsid, Utime};
 
 use crate::Release;
 use crate::addrs::{addrvec_json, legacy_text, plain_text};
@@ -123,18 +123,9 @@ impl MonMap {
         self.ranks.iter().position(|n| n == name)
     }
 
-    pub fn rank_of_addr(&self, addr: &EntityAddr) -> Option<usize> {
-        self.ranked().position(|m| m.addrs.0.contains(addr))
-    }
-
     /// Monitors by rank.
     pub fn ranked(&self) -> impl Iterator<Item = &MonInfo> {
         self.ranks.iter().filter_map(|name| self.mons.get(name))
-    }
-
-    /// How many monitors make a majority.
-    pub fn quorum_size(&self) -> usize {
-        self.mons.len() / 2 + 1
     }
 
     /// `ceph mon dump --format json` without the `quorum` that the monitor adds. Source: MonMap::dump.

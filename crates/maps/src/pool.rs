@@ -354,13 +354,6 @@ impl Pool {
         leaving.contains(&pg.seed) || leaving.any(|seed| PgId::new(pg.pool, seed).parent() == pg)
     }
 
-    /// Makes every kind of client resend what it sent before `epoch`.
-    pub fn force_op_resend(&mut self, epoch: Epoch) {
-        self.last_force_op_resend = epoch;
-        self.last_force_op_resend_prenautilus = epoch;
-        self.last_force_op_resend_preluminous = epoch;
-    }
-
     /// The id of the pool snapshot called `name`.
     pub fn snap_by_name(&self, name: &str) -> Option<SnapId> {
         self.snaps.values().find(|s| s.name == name).map(|s| s.snapid)

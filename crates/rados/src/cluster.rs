@@ -121,12 +121,6 @@ impl Cluster {
         Ok(self.map())
     }
 
-    /// Waits until our map is at least of this epoch.
-    pub async fn wait_for_map(&self, epoch: Epoch) -> Result<Arc<OsdMap>> {
-        self.ask(Request::WaitMap(epoch)).await?;
-        Ok(self.map())
-    }
-
     /// The pool of this name; ENOENT when the newest map has none.
     pub async fn pool(&self, name: &str) -> Result<IoCtx> {
         let found = match self.map().pool_by_name(name) {

@@ -126,12 +126,6 @@ impl IoCtx {
         self.with(|a| a.timeout = limit)
     }
 
-    /// `messages::osd::flags::*` for every operation, `FULL_TRY` for instance.
-    #[must_use]
-    pub fn with_flags(&self, flags: u32) -> Self {
-        self.with(|a| a.flags |= flags)
-    }
-
     /// The object as requests name it; the hash is filled in later.
     pub(crate) fn object(&self, name: &str, snap: SnapId) -> HObject {
         let a = &self.address;

@@ -43,7 +43,7 @@ pub use ioctx::{IoCtx, ObjectStat, OmapPage, SparseRead};
 pub use list::{Cursor, ListFilter, ListedObject, Objects};
 pub use lock::{LockHolder, LockInfo, LockKind, LockRequest};
 pub use objecter::Settings;
-pub use ops::{CopyFrom, ReadOp, WriteOp, class_reply};
+pub use ops::{CopyFrom, ReadOp, WriteOp};
 pub use pool::PoolStat;
 pub use runtime::session::Method;
 pub use snaps::ObjectSnaps;

@@ -31,10 +31,6 @@ impl Cursor {
     pub fn end() -> Self {
         Self(HObject::max())
     }
-
-    pub fn is_end(&self) -> bool {
-        self.0.max
-    }
 }
 
 /// Which objects a list shows; the OSDs judge.

@@ -3,10 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use messages::osd::{
-    CmpOp, CopyFromArgs, CopySource, Extent, Op, OsdOp, checksum_type, cmp_mode, copy_from_flags, flags,
-    op_flags,
-};
+use messages::osd::{CmpOp, CopyFromArgs, CopySource, Extent, Op, OsdOp, checksum_type, cmp_mode, op_flags};
 use types::{Errno, ObjectLocator, SnapId, Utime};
 
 use crate::IoCtx;
@@ -140,12 +137,6 @@ macro_rules! common_steps {
                 self.0.flags |= flags;
                 self
             }
-
-            /// Answers ENOSPC or EDQUOT at once instead of waiting while the pool is full.
-            #[must_use]
-            pub fn full_try(self) -> Self {
-                self.flags(flags::FULL_TRY)
-            }
         }
     };
 }
@@ -231,12 +222,6 @@ impl ReadOp {
     #[must_use]
     pub fn notify_ack(self, notify_id: u64, cookie: u64, reply: impl Into<Bytes>) -> Self {
         self.step(Op::NotifyAck { notify_id, cookie, reply: reply.into() })
-    }
-
-    /// Lets any copy answer.
-    #[must_use]
-    pub fn balance_reads(self) -> Self {
-        self.flags(flags::BALANCE_READS)
     }
 }
 
@@ -355,24 +340,11 @@ impl WriteOp {
         self.step(Op::CopyFrom { from: source, args })
     }
 
-    /// As [`Self::copy_from`], and sets the truncation that file system clients keep with an object.
-    #[must_use]
-    pub fn copy_from2(self, from: &CopyFrom<'_>, truncate_seq: u32, truncate_size: u64) -> Self {
-        let (source, args) = from.parts(copy_from_flags::TRUNCATE_SEQ);
-        self.step(Op::CopyFrom2 { from: source, args, truncation: Some((truncate_seq, truncate_size)) })
-    }
-
     /// The modification time to set, instead of now.
     #[must_use]
     pub fn mtime(mut self, mtime: Utime) -> Self {
         self.0.mtime = Some(mtime);
         self
-    }
-
-    /// Asks for the outputs of single steps, which a write does not give otherwise.
-    #[must_use]
-    pub fn return_outputs(self) -> Self {
-        self.flags(flags::RETURNVEC)
     }
 }
 
@@ -392,9 +364,4 @@ impl CopyFrom<'_> {
         };
         (CopySource { object: self.object.into(), locator }, args)
     }
-}
-
-/// Reads what a class method gave back.
-pub fn class_reply<T: codec::Decode>(output: Bytes) -> crate::Result<T> {
-    Ok(T::from_bytes(output)?)
 }

@@ -89,12 +89,6 @@ impl Cluster {
         self.mon_command(&command.to_string(), Bytes::new()).await?;
         self.wait_for_latest_map().await.map(drop)
     }
-
-    /// Lets it in again.
-    pub async fn blocklist_remove(&self, addr: &EntityAddr) -> Result<()> {
-        let command = json!({"prefix": "osd blocklist", "blocklistop": "rm", "addr": addr.without_kind()});
-        self.mon_command(&command.to_string(), Bytes::new()).await.map(drop)
-    }
 }
 
 fn pool_stat(s: &messages::stats::PoolStat, per_pool: bool) -> PoolStat {

@@ -246,11 +246,6 @@ impl Image {
         self.inner.view().header.snaps.clone()
     }
 
-    #[must_use]
-    pub fn is_lock_owner(&self) -> bool {
-        self.inner.owned.load(Ordering::SeqCst)
-    }
-
     /// Reads the header again.
     ///
     /// # Errors

@@ -54,11 +54,6 @@ impl EntityAddr {
         self.socket.is_none()
     }
 
-    /// Whether both are at the same IP address, whatever the port.
-    pub fn same_host(&self, other: &Self) -> bool {
-        matches!((self.socket, other.socket), (Some(a), Some(b)) if a.ip() == b.ip())
-    }
-
     /// Parses `[v1:|v2:|any:]ip:port[/nonce]`; without a prefix the kind is `default`.
     pub fn parse(text: &str, default: AddrKind) -> Option<Self> {
         if text == "-" {

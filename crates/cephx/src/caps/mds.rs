@@ -110,11 +110,6 @@ impl MdsGrant {
             None => false,
         }
     }
-
-    /// Whether the grant applies to a client at `addr`.
-    pub fn applies_to(&self, addr: &types::EntityAddr) -> bool {
-        super::rule::applies(self.network.as_ref(), addr)
-    }
 }
 
 fn grant(s: &mut Scan<'_>) -> Option<MdsGrant> {

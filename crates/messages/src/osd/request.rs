@@ -71,11 +71,6 @@ impl MOsdOp {
         (size_of::<Self>() + ops + self.snapc.snaps.len() * size_of::<u64>() + names + data) as u64
     }
 
-    /// Whether any operation changes the object; class methods decide for themselves.
-    pub fn has_write(&self) -> bool {
-        self.ops.iter().any(|op| op.code.is_write())
-    }
-
     /// Whether the client says that this may change the object. Source: CEPH_OSD_FLAG_WRITE.
     pub fn may_write(&self) -> bool {
         self.has_flag(flags::WRITE)

@@ -137,11 +137,6 @@ impl SharedAuth {
         out.into_iter().map(|payload| MAuth { protocol: METHOD_CEPHX, payload, ..MAuth::default() }).collect()
     }
 
-    /// Whether connections from others can be judged: their tickets are sealed with secrets we must have.
-    pub fn can_accept(&self, now: Now) -> bool {
-        self.method == Method::None || !self.state().secrets.need_new(now.wall, TicketTtl::default().service)
-    }
-
     pub fn reply(&self, reply: &MAuthReply, now: Now) {
         let mut state = self.state();
         match state.client.handle_reply(reply.result, &reply.payload, now.wall) {
