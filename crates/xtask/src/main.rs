@@ -6,6 +6,7 @@ mod processors;
 mod release;
 mod setup;
 mod tidy;
+mod unused;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};

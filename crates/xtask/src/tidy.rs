@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::unused::Words;
+
 const MAX_FILE_LINES: usize = 1_000;
 const MAX_FUNCTION_LINES: usize = 70;
 
@@ -87,6 +89,7 @@ pub fn run(root: &Path) -> Result<()> {
         }
     }
     check_architecture(&mut report, root)?;
+    check_names(&mut report, root)?;
     report.finish()
 }
 
@@ -278,6 +281,29 @@ fn check_core(report: &mut Report, shown: &str, text: &str) {
             }
         }
     }
+}
+
+/// What is public is used somewhere, be it by a test.
+fn check_names(report: &mut Report, root: &Path) -> Result<()> {
+    let mut files = Vec::new();
+    for folder in ["crates", "fuzz"] {
+        for file in rust_files(&root.join(folder))? {
+            let shown = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+            files.push((shown, fs::read_to_string(&file)?));
+        }
+    }
+    let mut words = Words::default();
+    files.iter().for_each(|(_, text)| words.add(text));
+    for (shown, text) in files.iter().filter(|(shown, _)| shown.contains("/src/")) {
+        for (name, line) in words.unused(text) {
+            report.waivable(
+                "unused",
+                &format!("{shown}:{name}"),
+                format!("{shown}:{line}: nothing uses {name}, public as it is"),
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Every crate has its row in ARCHITECTURE.md, with the layer that this file gives it.
