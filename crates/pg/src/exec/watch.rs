@@ -11,18 +11,30 @@ use super::scratch::Scratch;
 use super::{Effect, ExecEnv};
 use crate::object::WatchInfo;
 
+/// Watches of one object: they stand in its info, which every write of it carries.
+const MAX_WATCHES: usize = 1024;
+/// Those of one client.
+const MAX_WATCHES_OF_A_CLIENT: usize = 64;
+/// Seconds that a silent watch may last, whatever its client wants: what is gone shall not be waited for for ever.
+const MAX_TIMEOUT_S: u32 = 3600;
+
 pub(super) fn watch(env: &ExecEnv<'_>, s: &mut Scratch<'_>, cookie: u64, op: u8, timeout_s: u32) -> Outcome {
     if !s.state.exists {
         return Err(Errno::ENOENT.into());
     }
     let default = env.config.client_watch_timeout.as_secs() as u32;
-    let timeout_s = if timeout_s == 0 { default } else { timeout_s };
+    let timeout_s = if timeout_s == 0 { default } else { timeout_s.min(MAX_TIMEOUT_S) };
     let watcher = env.requester.name;
     let key = (cookie, watcher);
     let known = s.info().watchers.contains_key(&key);
     match op {
         watch_op::WATCH | watch_op::LEGACY_WATCH => {
             if !known {
+                let watchers = &s.info().watchers;
+                let own = watchers.keys().filter(|(_, who)| *who == watcher).count();
+                if watchers.len() >= MAX_WATCHES || own >= MAX_WATCHES_OF_A_CLIENT {
+                    return Err(Errno::ENOSPC.into());
+                }
                 let info = WatchInfo { cookie, timeout_seconds: timeout_s, addr: env.requester.addr };
                 s.info_mut().watchers.insert(key, info);
                 s.modify = true;

@@ -1,6 +1,7 @@
 //! What one client may have of an OSD when there are others, and what it may do in their name.
 
 use bytes::Bytes;
+use codec::Decode;
 use messages::Message;
 use messages::osd::{CopyFromArgs, CopySource, Extent, MOsdOp, Op, OsdOp, flags};
 use pg::{Input, OsdConfig};
@@ -222,6 +223,32 @@ fn what_notifies_hold_has_a_bound_and_goes_with_the_notifier() {
     assert_eq!(ask(&mut s, ONE, 6, &large).0, 0);
     let many = request(&s, pool, "o", vec![notify(1); 1025]);
     assert_eq!(ask(&mut s, ONE, 7, &many).0, Errno::E2BIG.neg());
+}
+
+#[test]
+fn one_client_does_not_fill_an_object_with_watches() {
+    let (mut s, pool) = cluster(OsdConfig::default());
+    s.connect(ONE, |_| {});
+    s.connect(TWO, |_| {});
+    let op = messages::osd::watch_op::WATCH;
+    let watch = |cookie| -> OsdOp { Op::Watch { cookie, op, generation: 0, timeout_s: u32::MAX }.into() };
+    let create = request(&s, pool, "o", vec![Op::Create.into()]);
+    assert_eq!(ask(&mut s, ONE, 1, &create).0, 0);
+    for cookie in 1..=64 {
+        let m = request(&s, pool, "o", vec![watch(cookie)]);
+        assert_eq!(ask(&mut s, ONE, 1 + cookie, &m).0, 0, "{cookie}");
+    }
+    let one_more = request(&s, pool, "o", vec![watch(65)]);
+    assert_eq!(ask(&mut s, ONE, 100, &one_more).0, Errno::ENOSPC.neg());
+    assert_eq!(ask(&mut s, TWO, 101, &one_more).0, 0, "another client");
+    let known = request(&s, pool, "o", vec![watch(64)]);
+    assert_eq!(ask(&mut s, ONE, 102, &known).0, 0, "one that is there is no further one");
+    let list = request(&s, pool, "o", vec![Op::ListWatchers.into()]);
+    let (result, answer) = ask(&mut s, TWO, 103, &list);
+    assert_eq!(result, 0);
+    let entries = messages::osd::ListWatchersResponse::from_bytes(answer).expect("a list").entries;
+    assert_eq!(entries.len(), 65);
+    assert!(entries.iter().all(|w| w.timeout_s == 3600), "{entries:?}");
 }
 
 /// The number of a request that ran is somebody else's.
