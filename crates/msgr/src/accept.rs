@@ -42,6 +42,25 @@ pub enum Verdict {
     Close(Error),
 }
 
+impl SessionRequest {
+    /// The addresses that the peer states as its own: its session is held under them.
+    pub fn addrs(&self) -> &AddrVec {
+        match self {
+            Self::Open(ident) => &ident.addrs,
+            Self::Resume(reconnect) => &reconnect.addrs,
+        }
+    }
+
+    /// How the session behaves, with `usual` for peers of this kind. Whoever will not resume a session needs none kept: it
+    /// says so by having no cookie.
+    pub fn policy(&self, usual: Policy) -> Policy {
+        match self {
+            Self::Open(ident) if ident.cookie == 0 => Policy::stateless_server(),
+            _ => usual,
+        }
+    }
+}
+
 /// Judges `request`. `ours`: our addresses; `policy`: for peers of this kind; `existing`: the session, not lossy
 /// servers' clients, that is held under the addresses which the request states.
 pub fn decide(

@@ -346,6 +346,10 @@ fn every_verdict() {
         f(&mut i);
         SessionRequest::Open(i)
     };
+    let usual = Policy::stateful_server();
+    assert_eq!(open(&|_| {}).policy(usual), usual);
+    assert_eq!(open(&|i| i.cookie = 0).policy(usual), Policy::stateless_server(), "nothing is kept for it");
+    assert_eq!(open(&|_| {}).addrs(), &ident.addrs);
     let mut s = Session::incoming(Policy::lossless_peer());
     (s.client_cookie, s.server_cookie, s.peer_global_seq, s.connect_seq) = (5, 6, 10, 3);
     let fresh = Verdict::Fresh { close_existing: false };

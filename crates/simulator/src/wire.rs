@@ -222,11 +222,10 @@ fn local(conn: &Conn, end: End) -> Local {
     Local { name: name(node), addrs: addr_of(node, life) }
 }
 
-/// As the messenger and the daemons choose it for whoever asks.
-fn accept_policy(request: &SessionRequest, opener: Node) -> Policy {
-    match request {
-        SessionRequest::Open(ident) if ident.cookie == 0 => Policy::stateless_server(),
-        _ if matches!(opener, Node::Osd(_)) => Policy::stateful_server(),
+/// As the daemons choose it for whoever asks.
+fn accept_policy(opener: Node) -> Policy {
+    match opener {
+        Node::Osd(_) => Policy::stateful_server(),
         _ => Policy::stateless_server(),
     }
 }
@@ -423,11 +422,8 @@ impl Net {
         let (Some(wire), Some(conn)) = (&mut self.wire, self.conns.get(&id)) else { return };
         let (opener, target, life) = (conn.nodes[0], conn.nodes[1], conn.lives[1]);
         let ours = addr_of(target, life);
-        let policy = accept_policy(request, opener);
-        let addrs = match request {
-            SessionRequest::Open(ident) => ident.addrs.clone(),
-            SessionRequest::Resume(reconnect) => reconnect.addrs.clone(),
-        };
+        let policy = request.policy(accept_policy(opener));
+        let addrs = request.addrs().clone();
         let (seq, cookie) = (wire.next_seq(0), wire.rng.next_u64());
         let held = wire.kept.entry((target, life)).or_default().of(&entity(opener), &addrs);
         let side = held.and_then(|id| self.conns.get(&id)).and_then(|c| c.wired.as_ref());

@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::BytesMut;
 use messages::wire::WireMessage;
 use msgr::{
-    Connection, Error, Event, Existing, Limits, Local, Parked, Phase, Policy, Resumable, Session,
-    SessionRequest, Verdict, decide,
+    Connection, Error, Event, Existing, Limits, Local, Parked, Phase, Resumable, Session, SessionRequest,
+    Verdict, decide,
 };
 use tokio::net::{TcpListener, TcpStream};
 use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityType, Entropy, Now};
@@ -402,15 +402,8 @@ impl Messenger {
             self.note_refusal(own, "it states to be what it has not proven");
             return link.with(|m| m.refuse(types::Errno::EACCES.0));
         };
-        let policy = match request {
-            // Whoever will not resume a session needs none kept: it says so by having no cookie.
-            SessionRequest::Open(ident) if ident.cookie == 0 => Policy::stateless_server(),
-            _ => self.handler().accept_policy(kind),
-        };
-        let addrs = match request {
-            SessionRequest::Open(ident) => ident.addrs.clone(),
-            SessionRequest::Resume(reconnect) => reconnect.addrs.clone(),
-        };
+        let policy = request.policy(self.handler().accept_policy(kind));
+        let addrs = request.addrs().clone();
         // A session is only ever taken up by the entity that opened it.
         let entity = own.identity().map(|i| i.name).unwrap_or_default();
         let held = lock(&self.0.resumable).of(&entity, &addrs).and_then(|id| self.channel(id));
