@@ -127,7 +127,7 @@ pub(crate) use is_planted;
 /// Known mistakes, which tests must find.
 #[doc(hidden)]
 #[cfg(feature = "planted")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Planted {
     /// A new primary begins although an earlier one may still answer.
     NoWaitForReaders,
@@ -135,12 +135,77 @@ pub enum Planted {
     TrimsTooMuch,
     /// Nobody wrote in an interval whose start is forgotten.
     ForgottenMapsHideWrites,
+    /// Of the intervals that may have taken writes the newest is not asked after.
+    SkipsPriorInterval,
+    /// A copy may give the log although it took no part in the newest start.
+    IgnoresLastStart,
+    /// A copy that a backfill has not come to the end of gives the log, and leads.
+    IncompleteCopyLeads,
+    /// A primary begins before the monitors have recorded that it lives.
+    NoWaitForUpThru,
+    /// A primary begins when it has made the start durable itself, whatever the members have.
+    StartsAlone,
+    /// Requests run although fewer than min_size members are there.
+    ServesBelowMinSize,
+    /// A write is answered when all others have made it durable.
+    AckWithoutOwnCommit,
+    /// Neither a lost session nor a hole before a write is minded.
+    AcceptsGaps,
+    /// A copy tells a primary of entries that are not durable yet.
+    TellsBeforeDurable,
+    /// The log is trimmed of entries that a member has not made durable.
+    TrimsUnacknowledged,
+    /// What lost entries did to objects stays.
+    DivergentObjectsStay,
+    /// Objects that a merge of logs found to be deleted stay in the store.
+    DeletedObjectsStay,
+    /// A write of the last object that a backfill has copied does not reach its target.
+    BackfillBoundary,
+    /// Writes go on in the range that a backfill copies.
+    WritesInBackfillRange,
+    /// A backfill's target keeps objects that the primary does not have.
+    BackfillKeepsStrangers,
+    /// A backfill goes on to the next range when all but one object of this one are copied.
+    BackfillMovesEarly,
+    /// A member that a backfill begins with learns of no requests before its log.
+    BackfillWithoutDups,
+    /// The child of a split learns of no requests before its log.
+    SplitForgetsDups,
+    /// An OSD that restarted owes nothing to those whom its earlier life let answer.
+    LeaseForgottenAtRestart,
+    /// A PG is clean when its primary is whole.
+    CleanTooSoon,
 }
 
 impl OsdConfig {
     /// Whether there may be writes in an interval whose start is not known: there may.
     pub(crate) fn presumes_writes(&self) -> bool {
         !is_planted!(self.planted, ForgottenMapsHideWrites)
+    }
+
+    /// Whether a copy that a backfill is not through with may give the log, and lead: it may not.
+    pub(crate) fn lets_incomplete_lead(&self) -> bool {
+        is_planted!(self.planted, IncompleteCopyLeads)
+    }
+
+    /// Whether objects that a merge of logs found to be deleted stay: they go.
+    pub(crate) fn keeps_deleted(&self) -> bool {
+        is_planted!(self.planted, DeletedObjectsStay)
+    }
+
+    /// Whether writes go on in the range that a backfill copies: they wait.
+    pub(crate) fn writes_in_backfill_range(&self) -> bool {
+        is_planted!(self.planted, WritesInBackfillRange)
+    }
+
+    /// Whether a write may follow a hole: it may not.
+    pub(crate) fn accepts_gaps(&self) -> bool {
+        is_planted!(self.planted, AcceptsGaps)
+    }
+
+    /// Whether what lost entries did to objects is undone: it is.
+    pub(crate) fn undoes_divergent(&self) -> bool {
+        !is_planted!(self.planted, DivergentObjectsStay)
     }
 
     /// For how long a member's answer lets a primary serve: mostly over by the time that one who is silent is marked down.

@@ -250,6 +250,13 @@ impl PgLog {
         child
     }
 
+    /// For a planted bug.
+    pub(crate) fn without_dups(&self) -> Self {
+        let mut log = Self::from_parts(self.tail, self.entries.iter().cloned().collect(), Vec::new());
+        log.head = self.head;
+        log
+    }
+
     /// The store has been given every dup under a key of its own.
     pub fn dups_stored_apart(&mut self) {
         self.dups.all_apart();

@@ -113,12 +113,25 @@ impl LogPart {
     }
 }
 
-/// Merges the authoritative `auth` into `log` and `missing`; objects beyond `last_backfill` are not tracked.
+/// As no planted bug does it.
+#[cfg(test)]
 pub fn merge_log(
     log: &mut PgLog,
     missing: &mut Missing,
     last_backfill: &HObject,
     auth: LogPart,
+) -> Result<Merged, MergeError> {
+    merge_logs(log, missing, last_backfill, auth, true)
+}
+
+/// Merges the authoritative `auth` into `log` and `missing`; objects beyond `last_backfill` are not tracked. `undo` is true but
+/// for a planted bug.
+pub(crate) fn merge_logs(
+    log: &mut PgLog,
+    missing: &mut Missing,
+    last_backfill: &HObject,
+    auth: LogPart,
+    undo: bool,
 ) -> Result<Merged, MergeError> {
     auth.check()?;
     let common = auth.common_with(log)?;
@@ -146,7 +159,9 @@ pub fn merge_log(
         log.set_head(auth.head);
     }
     out.added_dups = log.merge_dups(&auth.dups);
-    undo_divergent(&divergent, log, common, missing, last_backfill, &mut out.remove_objects);
+    if undo {
+        undo_divergent(&divergent, log, common, missing, last_backfill, &mut out.remove_objects);
+    }
     Ok(out)
 }
 

@@ -119,38 +119,70 @@ catalog![
 ];
 
 macro_rules! planted {
-    ($($mutant:ident $name:literal $seed:literal),+ $(,)?) => {
+    ($($mutant:ident $(($bug:expr))? , $name:literal, $seed:literal);+ $(;)?) => {
         /// Every planted bug.
-        pub const PLANTED: &[Plant] = &[$( Plant { mutant: Mutant::$mutant, name: $name, seed: $seed } ),+];
+        pub const PLANTED: &[Plant] = &[$( Plant { mutant: Mutant::$mutant $(($bug))?, name: $name, seed: $seed } ),+];
     };
 }
 planted![
-    AckEarly "power_loss_of_all" 1,
-    ReplicaAckEarly "power_loss_of_all_with_two_copies" 1,
-    LoseFlush "power_loss_of_all" 1,
-    LosePayload "power_loss_of_all" 1,
-    ForgetRequests "lost_replies" 1,
-    DupsForgotten "late_resends" 1,
-    ReadAnyCopy "flapping_replica" 3,
-    RepeatingSessions "cut_links" 1,
-    ReorderingSessions "cut_links" 1,
-    AckedUnhanded "cut_frames" 1,
-    ResumeDrops "cut_frames" 1,
-    OldDisk "all_copies_return_in_every_order" 1,
-    SlowClock "stale_primary" 1,
-    NoWaitForReaders "primary_replaced_while_a_member_supports_it" 4,
-    SameClient "restarted_clients" 1,
-    MonForgets "monitors_lose_power_together" 2,
-    MonAckEarly "monitors_lose_power_together" 1,
-    MonDropsTail "monitors_lose_power_together" 1,
-    WipedVoter "wiped_monitor_and_one_that_lags" 1,
-    ReuseGlobalIds "lone_monitor_restarts" 1,
-    TrimsTooMuch "snapshots_during_recovery_and_kills" 1,
-    BlocklistIgnored "lock_holder_dies" 1,
-    WatchesForever "watcher_dies" 1,
-    OneHandle "dropped_writes" 1,
-    NoRepair "rot_that_nobody_reads" 1,
-    ForgottenMaps "maps_forgotten_within_an_interval" 1,
+    AckEarly, "power_loss_of_all", 1;
+    ReplicaAckEarly, "power_loss_of_all_with_two_copies", 1;
+    LoseFlush, "power_loss_of_all", 1;
+    LosePayload, "power_loss_of_all", 1;
+    ForgetRequests, "lost_replies", 1;
+    DupsForgotten, "late_resends", 1;
+    ReadAnyCopy, "flapping_replica", 3;
+    RepeatingSessions, "cut_links", 1;
+    ReorderingSessions, "cut_links", 1;
+    AckedUnhanded, "cut_frames", 1;
+    ResumeDrops, "cut_frames", 1;
+    OldDisk, "all_copies_return_in_every_order", 1;
+    SlowClock, "stale_primary", 1;
+    NoWaitForReaders, "primary_replaced_while_a_member_supports_it", 4;
+    SameClient, "restarted_clients", 1;
+    MonForgets, "monitors_lose_power_together", 2;
+    MonAckEarly, "monitors_lose_power_together", 1;
+    MonDropsTail, "monitors_lose_power_together", 1;
+    WipedVoter, "wiped_monitor_and_one_that_lags", 1;
+    ReuseGlobalIds, "lone_monitor_restarts", 1;
+    TrimsTooMuch, "snapshots_during_recovery_and_kills", 1;
+    BlocklistIgnored, "lock_holder_dies", 1;
+    WatchesForever, "watcher_dies", 1;
+    OneHandle, "dropped_writes", 1;
+    NoRepair, "rot_that_nobody_reads", 1;
+    ForgottenMaps, "maps_forgotten_within_an_interval", 1;
+    Osd(pg::Planted::SkipsPriorInterval), "only_a_stale_copy_returns", 1;
+    Osd(pg::Planted::NoWaitForUpThru), "only_a_stale_copy_returns", 1;
+    Osd(pg::Planted::AckWithoutOwnCommit), "power_loss_of_all_with_two_copies", 1;
+    Osd(pg::Planted::DeletedObjectsStay), "primary_killed_at_each_step", 1;
+    Osd(pg::Planted::BackfillMovesEarly), "splits_and_moves", 1;
+    Store(store::Planted::ReplayTakesPlaces), "power_loss_of_all", 1;
+];
+
+/// Bugs that no scenario has found so far, each tried with one to four seeds of the scenarios that came nearest: blind spots
+/// (docs/scenarios.md). Those of stores are found in the store's own `planted.rs`, but for the log's tail.
+pub const NOT_FOUND: &[Mutant] = &[
+    Mutant::Osd(pg::Planted::IgnoresLastStart),
+    Mutant::Osd(pg::Planted::IncompleteCopyLeads),
+    Mutant::Osd(pg::Planted::StartsAlone),
+    Mutant::Osd(pg::Planted::ServesBelowMinSize),
+    Mutant::Osd(pg::Planted::AcceptsGaps),
+    Mutant::Osd(pg::Planted::TellsBeforeDurable),
+    Mutant::Osd(pg::Planted::TrimsUnacknowledged),
+    Mutant::Osd(pg::Planted::DivergentObjectsStay),
+    Mutant::Osd(pg::Planted::BackfillBoundary),
+    Mutant::Osd(pg::Planted::WritesInBackfillRange),
+    Mutant::Osd(pg::Planted::BackfillKeepsStrangers),
+    Mutant::Osd(pg::Planted::BackfillWithoutDups),
+    Mutant::Osd(pg::Planted::SplitForgetsDups),
+    Mutant::Osd(pg::Planted::LeaseForgottenAtRestart),
+    Mutant::Osd(pg::Planted::CleanTooSoon),
+    Mutant::Store(store::Planted::FreedTooSoon),
+    Mutant::Store(store::Planted::PublishesUnflushed),
+    Mutant::Store(store::Planted::CopiesAtOnce),
+    Mutant::Store(store::Planted::PublishesUndurable),
+    Mutant::Store(store::Planted::TailTooSoon),
+    Mutant::Store(store::Planted::TrustsPlacedData),
 ];
 
 const KILLED: Death = Death::Killed;

@@ -48,7 +48,7 @@ mod wire;
 #[cfg(test)]
 mod wire_tests;
 
-pub use catalog::{CATALOG, Named, PLANTED, Plant};
+pub use catalog::{CATALOG, NOT_FOUND, Named, PLANTED, Plant};
 pub use faults::{Death, Fault, FaultKind, From, Mons, Trigger};
 pub use guest::GuestKind;
 pub use history::{Call, Content, Outcome, Record, State};

@@ -61,10 +61,14 @@ pub enum Mutant {
     OneHandle,
     /// OSDs that lack maps take it that nobody wrote in an interval whose start they do not know.
     ForgottenMaps,
+    /// In the OSDs: see there.
+    Osd(pg::Planted),
+    /// In the OSDs' stores.
+    Store(store::Planted),
 }
 
 impl Mutant {
-    pub const ALL: [(&'static str, Self); 26] = [
+    pub const ALL: [(&'static str, Self); 53] = [
         ("ack-early", Self::AckEarly),
         ("replica-ack-early", Self::ReplicaAckEarly),
         ("lose-flush", Self::LoseFlush),
@@ -91,6 +95,33 @@ impl Mutant {
         ("one-handle", Self::OneHandle),
         ("no-repair", Self::NoRepair),
         ("forgotten-maps", Self::ForgottenMaps),
+        ("skips-prior-interval", Self::Osd(pg::Planted::SkipsPriorInterval)),
+        ("ignores-last-start", Self::Osd(pg::Planted::IgnoresLastStart)),
+        ("incomplete-copy-leads", Self::Osd(pg::Planted::IncompleteCopyLeads)),
+        ("no-wait-for-up-thru", Self::Osd(pg::Planted::NoWaitForUpThru)),
+        ("starts-alone", Self::Osd(pg::Planted::StartsAlone)),
+        ("serves-below-min-size", Self::Osd(pg::Planted::ServesBelowMinSize)),
+        ("ack-without-own-commit", Self::Osd(pg::Planted::AckWithoutOwnCommit)),
+        ("accepts-gaps", Self::Osd(pg::Planted::AcceptsGaps)),
+        ("tells-before-durable", Self::Osd(pg::Planted::TellsBeforeDurable)),
+        ("trims-unacknowledged", Self::Osd(pg::Planted::TrimsUnacknowledged)),
+        ("divergent-objects-stay", Self::Osd(pg::Planted::DivergentObjectsStay)),
+        ("deleted-objects-stay", Self::Osd(pg::Planted::DeletedObjectsStay)),
+        ("backfill-boundary", Self::Osd(pg::Planted::BackfillBoundary)),
+        ("writes-in-backfill-range", Self::Osd(pg::Planted::WritesInBackfillRange)),
+        ("backfill-keeps-strangers", Self::Osd(pg::Planted::BackfillKeepsStrangers)),
+        ("backfill-moves-early", Self::Osd(pg::Planted::BackfillMovesEarly)),
+        ("backfill-without-dups", Self::Osd(pg::Planted::BackfillWithoutDups)),
+        ("split-forgets-dups", Self::Osd(pg::Planted::SplitForgetsDups)),
+        ("lease-forgotten-at-restart", Self::Osd(pg::Planted::LeaseForgottenAtRestart)),
+        ("clean-too-soon", Self::Osd(pg::Planted::CleanTooSoon)),
+        ("freed-too-soon", Self::Store(store::Planted::FreedTooSoon)),
+        ("publishes-unflushed", Self::Store(store::Planted::PublishesUnflushed)),
+        ("copies-at-once", Self::Store(store::Planted::CopiesAtOnce)),
+        ("publishes-undurable", Self::Store(store::Planted::PublishesUndurable)),
+        ("tail-too-soon", Self::Store(store::Planted::TailTooSoon)),
+        ("trusts-placed-data", Self::Store(store::Planted::TrustsPlacedData)),
+        ("replay-takes-places", Self::Store(store::Planted::ReplayTakesPlaces)),
     ];
 }
 
@@ -106,6 +137,15 @@ impl Mutant {
             Self::NoWaitForReaders => Some(pg::Planted::NoWaitForReaders),
             Self::ForgottenMaps => Some(pg::Planted::ForgottenMapsHideWrites),
             Self::TrimsTooMuch => Some(pg::Planted::TrimsTooMuch),
+            Self::Osd(bug) => Some(bug),
+            _ => None,
+        }
+    }
+
+    /// Those that are planted in the stores.
+    pub(crate) fn in_stores(self) -> Option<store::Planted> {
+        match self {
+            Self::Store(bug) => Some(bug),
             _ => None,
         }
     }

@@ -147,6 +147,7 @@ impl World {
             discard_min_bytes: 8 << 10,
             discard_after: Duration::from_secs(3),
             expect_fsid: Some(FSID),
+            planted: mutant.and_then(Mutant::in_stores),
             ..Options::default()
         };
         let opened = Store::open(host.device.clone(), options)

@@ -358,7 +358,9 @@ impl Shared {
 
     /// For how long an OSD may still count on us.
     pub fn owed(&self, osd: i32) -> Duration {
-        self.leases.owed(osd, self.now.mono, self.config.read_lease())
+        let forgets = crate::config::is_planted!(self.config.planted, LeaseForgottenAtRestart);
+        let lease = if forgets { Duration::ZERO } else { self.config.read_lease() };
+        self.leases.owed(osd, self.now.mono, lease)
     }
 
     /// Lets an OSD answer as a primary of PGs in which we are a member, for at most `asked`; returns for how long. One that the

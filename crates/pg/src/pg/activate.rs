@@ -9,11 +9,12 @@ use types::{Epoch, Eversion, HObject};
 use super::backfill::Backfill;
 use super::peering::needs_backfill_from_start;
 use super::{Pg, Phase, persist};
+use crate::config::is_planted;
 use crate::info::{PgHistory, PgInfo};
 use crate::interval::PastIntervals;
 use crate::io::LogLevel;
 use crate::log::PgLog;
-use crate::merge::{LogPart, merge_log};
+use crate::merge::{LogPart, merge_logs};
 use crate::missing::Missing;
 use crate::osd::shared::{Done, PgDone, Shared};
 use crate::peer::{BackfillStart, PgBody};
@@ -31,6 +32,9 @@ impl Pg {
         let mut waiting: BTreeSet<i32> = self.write_targets(cx).into_iter().collect();
         for osd in &waiting {
             self.activate_member(*osd, cx);
+        }
+        if is_planted!(cx.config.planted, StartsAlone) {
+            waiting.clear();
         }
         waiting.insert(cx.whoami);
         self.writes.local = self.info.last_update;
@@ -77,7 +81,11 @@ impl Pg {
         let (log, backfill) = if restart {
             peer.info.last_backfill = HObject::min();
             peer.missing = Some(Missing::default());
-            (LogPart::newest(&self.log, keep), BackfillStart::Restart)
+            let mut newest = LogPart::newest(&self.log, keep);
+            if is_planted!(cx.config.planted, BackfillWithoutDups) {
+                newest.dups.clear();
+            }
+            (newest, BackfillStart::Restart)
         } else {
             let since = peer.common.min(self.info.last_update);
             (LogPart::since(&self.log, since), BackfillStart::Keep)
@@ -106,8 +114,9 @@ impl Pg {
         match backfill {
             BackfillStart::Restart => self.restart_as_backfill_target(log, &mut txn),
             BackfillStart::Keep => {
-                match merge_log(&mut self.log, &mut self.missing, &self.info.last_backfill, log) {
-                    Ok(merged) => self.record_merge(merged, &mut txn),
+                let undo = cx.config.undoes_divergent();
+                match merge_logs(&mut self.log, &mut self.missing, &self.info.last_backfill, log, undo) {
+                    Ok(merged) => self.record_merge(merged, &mut txn, cx),
                     Err(e) => {
                         let text = format!("pg {} cannot take over the log of osd.{from}: {e}", self.id);
                         return cx.cluster_log(LogLevel::Error, text);
@@ -220,7 +229,9 @@ impl Pg {
 
     /// The newest version that every member has made durable.
     pub fn durable_everywhere(&self, cx: &Shared) -> Eversion {
-        self.durable_elsewhere(cx).map_or(self.writes.local, |v| v.min(self.writes.local))
+        let careless = is_planted!(cx.config.planted, AckWithoutOwnCommit);
+        let with_own = |v: Eversion| if careless { v } else { v.min(self.writes.local) };
+        self.durable_elsewhere(cx).map_or(self.writes.local, with_own)
     }
 
     /// The newest version that every other member has made durable; `None` when there is no other.

@@ -3,8 +3,14 @@
 use types::{Eversion, PgId};
 
 use super::{Peer, Pg, Phase};
+use crate::config::is_planted;
 use crate::info::PgInfo;
 use crate::osd::shared::Shared;
+
+/// Whether a copy has all objects, or knows that it lacks them.
+fn may_lead(i: &PgInfo, cx: &Shared) -> bool {
+    !i.is_incomplete() || cx.config.lets_incomplete_lead()
+}
 
 impl Pg {
     fn info_of(&self, osd: i32, cx: &Shared) -> Option<&PgInfo> {
@@ -39,12 +45,13 @@ impl Pg {
             i.history.last_epoch_started.max(own)
         });
         let started = started.max()?;
-        let qualifies = |i: &PgInfo| i.last_epoch_started >= started;
+        let any = is_planted!(cx.config.planted, IgnoresLastStart);
+        let qualifies = |i: &PgInfo| i.last_epoch_started >= started || any;
         // All of these have every acknowledged write. What only some of them have may have been acknowledged nowhere; the
         // furthest log is taken, so nothing that one of them served is given up.
         let rank = |osd: i32, i: &PgInfo| (i.last_update, std::cmp::Reverse(i.log_tail), osd == cx.whoami);
         all()
-            .filter(|(_, i)| qualifies(i) && !i.is_incomplete())
+            .filter(|(_, i)| qualifies(i) && may_lead(i, cx))
             .max_by_key(|(osd, i)| rank(*osd, i))
             .map(|(osd, _)| osd)
     }
@@ -53,7 +60,7 @@ impl Pg {
     fn wanted_acting(&self, best: i32, cx: &Shared) -> Vec<i32> {
         let tail_of = |osd| self.info_of(osd, cx).map_or(Eversion::ZERO, |i| i.log_tail);
         let usable = |osd: i32, oldest: Eversion| {
-            self.info_of(osd, cx).is_some_and(|i| !i.is_incomplete() && i.last_update >= oldest)
+            self.info_of(osd, cx).is_some_and(|i| may_lead(i, cx) && i.last_update >= oldest)
         };
         let up_primary = self.key.members.up_primary;
         let primary = if usable(up_primary, tail_of(best)) { up_primary } else { best };

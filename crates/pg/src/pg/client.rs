@@ -1,5 +1,6 @@
 //! Client requests: everything that is checked before operations run, in Ceph's order, and what follows their run.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,12 +9,13 @@ use messages::osd::{MOsdOp, MOsdOpReply, Op, OpCode, OpResult, OsdOp, flags};
 use store::StoreError;
 use types::{ConnId, EntityAddr, EntityName, Errno, Eversion, HObject, ReqId, SnapContext, SnapId, SpgId};
 
-use super::Pg;
 use super::copy::CopyAsker;
 use super::recovery::lacks;
 use super::repair::damaged_object;
 use super::replicate::Write;
 use super::writes::InFlight;
+use super::{Pg, Phase};
+use crate::config::is_planted;
 use crate::entry::OpReturn;
 use crate::exec::{self, Effect, ExecEnv, ExecStop, Executed, RequestKind, Requester, Sources};
 use crate::io::{FatalReason, LogLevel, Output};
@@ -164,7 +166,8 @@ impl Pg {
         if self.backs_off(&op, cx) {
             return;
         }
-        if !self.is_active() {
+        let alone = is_planted!(cx.config.planted, ServesBelowMinSize) && self.phase == Phase::Active;
+        if !self.is_active() && !alone {
             self.waiting_for_active.push_back(op);
             return;
         }
@@ -187,7 +190,7 @@ impl Pg {
             return self.run_pg_op(op, cx);
         }
         let head = op.msg.object.head();
-        if self.is_unreadable(&head) || (op.is_write_ordered() && self.is_degraded(&head)) {
+        if self.is_unreadable(&head) || (op.is_write_ordered() && self.must_be_whole(&head, cx)) {
             return self.wait_for_object(&head, op, cx);
         }
         if let Some(clone) = self.clone_that_a_write_waits_for(&head).filter(|_| op.is_write_ordered()) {
@@ -208,6 +211,14 @@ impl Pg {
             return self.start_copy(op, head, cx);
         }
         self.run(op, head, cx);
+    }
+
+    /// Whether a write of the object waits until all members have it.
+    fn must_be_whole(&self, object: &HObject, cx: &Shared) -> bool {
+        if cx.config.writes_in_backfill_range() {
+            return lacks(&self.missing, &self.peers, &BTreeMap::new(), self.acting(), object);
+        }
+        self.is_degraded(object)
     }
 
     /// A client is gone: what it has waiting here would be answered to nobody. Writes under way go on.

@@ -7,10 +7,11 @@ use types::{Epoch, Eversion, HObject};
 
 use super::prior::missing_witnesses;
 use super::{Owed, Peer, Pg, Phase, persist};
+use crate::config::is_planted;
 use crate::info::PgInfo;
 use crate::interval::{Interval, PastIntervals};
 use crate::io::LogLevel;
-use crate::merge::{LogPart, MergeError, Merged, merge_log, peer_missing};
+use crate::merge::{LogPart, MergeError, Merged, merge_logs, peer_missing};
 use crate::missing::{Missing, MissingItem};
 use crate::osd::shared::{Done, Shared};
 use crate::peer::PgBody;
@@ -32,7 +33,7 @@ impl Pg {
 
     /// Asks for infos that are still needed; goes on when all are there.
     pub fn peering_step(&mut self, cx: &mut Shared) {
-        let prior = self.prior_set(&cx.map);
+        let prior = self.prior_set(cx);
         let whoami = cx.whoami;
         let needed = prior.probe.iter().copied().filter(|o| *o != whoami && !self.peers.contains_key(o));
         let needed: BTreeSet<i32> = needed.collect();
@@ -60,10 +61,12 @@ impl Pg {
     ///
     /// Each such interval needs one member that is up and has its disk of then: an acknowledged write is on all of them.
     /// Source: PastIntervals::PriorSet in src/osd/osd_types.h.
-    fn prior_set(&self, map: &OsdMap) -> PriorSet {
+    fn prior_set(&self, cx: &Shared) -> PriorSet {
+        let map = &cx.map;
+        let skipped = usize::from(is_planted!(cx.config.planted, SkipsPriorInterval));
         let mut probe: BTreeSet<i32> = self.acting().iter().chain(self.up()).copied().collect();
         let mut blocked_by = BTreeSet::new();
-        for i in self.past_with_writes() {
+        for i in self.past_with_writes().skip(skipped) {
             probe.extend(i.acting.iter().filter(|o| map.is_up(**o)));
             blocked_by.extend(missing_witnesses(i, map));
         }
@@ -160,12 +163,13 @@ impl Pg {
 
     fn got_log(&mut self, from: i32, info: PgInfo, log: LogPart, missing: Missing, cx: &mut Shared) {
         let whole = log.whole;
-        match merge_log(&mut self.log, &mut self.missing, &self.info.last_backfill, log) {
+        let undo = cx.config.undoes_divergent();
+        match merge_logs(&mut self.log, &mut self.missing, &self.info.last_backfill, log, undo) {
             Ok(merged) => {
                 self.info.last_user_version = self.info.last_user_version.max(info.last_user_version);
                 self.info.sums = info.sums;
                 let mut txn = Txn::new();
-                self.record_merge(merged, &mut txn);
+                self.record_merge(merged, &mut txn, cx);
                 cx.submit(txn, Done::Nothing);
                 if let Some(peer) = self.peers.get_mut(&from) {
                     peer.info = info;
@@ -194,9 +198,10 @@ impl Pg {
     }
 
     /// Takes a merge over into info and store.
-    pub fn record_merge(&mut self, merged: Merged, txn: &mut Txn) {
+    pub fn record_merge(&mut self, merged: Merged, txn: &mut Txn, cx: &Shared) {
         persist::put_merged(txn, self.id, &merged);
-        for object in &merged.remove_objects {
+        let kept = cx.config.keeps_deleted();
+        for object in merged.remove_objects.iter().filter(|_| !kept) {
             txn.remove(&self.object_key(object));
         }
         persist::put_missing(txn, self.id, &self.missing);
@@ -245,7 +250,7 @@ impl Pg {
     /// this interval may have taken writes. Until then, asks for it.
     pub fn check_up_thru(&mut self, cx: &mut Shared) {
         let recorded = cx.map.osd(cx.whoami).map_or(Epoch(0), |o| o.info.up_thru);
-        if recorded >= self.interval() {
+        if recorded >= self.interval() || is_planted!(cx.config.planted, NoWaitForUpThru) {
             self.check_prior(cx);
         } else {
             cx.want_up_thru(self.interval());

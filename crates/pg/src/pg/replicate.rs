@@ -8,6 +8,7 @@ use super::client::ClientOp;
 use super::room::Taken;
 use super::writes::InFlight;
 use super::{Pg, Phase, persist};
+use crate::config::is_planted;
 use crate::dirty::Dirty;
 use crate::entry::{EntryKind, LogEntry, OpReturn};
 use crate::exec::{EntryDraft, Executed};
@@ -141,8 +142,12 @@ impl Pg {
 
     fn ship(&self, targets: &[i32], entries: &[LogEntry], after: &AfterWrite, op: &RepOp, cx: &mut Shared) {
         for osd in targets {
-            let has_object =
-                self.backfills.get(osd).is_none_or(|b| entries.iter().all(|e| e.object <= b.last_backfill));
+            let short = is_planted!(cx.config.planted, BackfillBoundary);
+            let reached = |o: &HObject, to: &HObject| o < to || o == to && !short;
+            let has_object = self
+                .backfills
+                .get(osd)
+                .is_none_or(|b| entries.iter().all(|e| reached(&e.object, &b.last_backfill)));
             let op = if has_object {
                 op.clone()
             } else {
@@ -160,6 +165,9 @@ impl Pg {
         let keep = if self.is_clean() { c.min_pg_log_entries } else { c.max_pg_log_entries };
         if self.log.len() <= keep + c.pg_log_trim_min {
             return self.log.tail();
+        }
+        if is_planted!(cx.config.planted, TrimsUnacknowledged) {
+            return self.log.version_before_last(keep);
         }
         // Entries that a member has not made durable stay: they are what it would be caught up with.
         self.log.version_before_last(keep).min(self.durable_everywhere(cx)).min(self.info.last_complete)
@@ -189,13 +197,18 @@ impl Pg {
     }
 
     /// Member: a write that follows what is here, and the version that it leads to; else what is wrong with it.
-    fn next_write(&self, op: &RepOp) -> Result<(Txn, Vec<LogEntry>, AfterWrite, Eversion), String> {
+    fn next_write(
+        &self,
+        op: &RepOp,
+        cx: &Shared,
+    ) -> Result<(Txn, Vec<LogEntry>, AfterWrite, Eversion), String> {
         let txn = Txn::from_head(op.txn_head.clone(), op.payload.clone());
         let decoded = txn
             .and_then(|txn| persist::entries_of(&txn, self.id).map(|(entries, after)| (txn, entries, after)));
         let (txn, entries, after) = decoded.map_err(|e| format!("that is damaged: {e}"))?;
         let head = self.log.head();
-        let in_order = op.prev == head && entries.first().is_some_and(|e| e.version > head);
+        let follows = op.prev == head || cx.config.accepts_gaps();
+        let in_order = follows && entries.first().is_some_and(|e| e.version > head);
         match entries.last().map(|e| e.version).filter(|_| in_order) {
             Some(version) => Ok((txn, entries, after, version)),
             None => Err(format!("that follows {}, and stands at {head}", op.prev)),
@@ -212,7 +225,7 @@ impl Pg {
             self.tell_out_of_step(cx);
             return Taken::Done;
         }
-        let (mut txn, entries, after, version) = match self.next_write(&op) {
+        let (mut txn, entries, after, version) = match self.next_write(&op, cx) {
             Ok(write) => write,
             Err(why) => {
                 let text = format!("pg {} got a write from osd.{from} {why}", self.id);
@@ -286,6 +299,9 @@ impl Pg {
 
     /// The session to another OSD was lost with what was under way.
     pub fn session_lost(&mut self, osd: i32, cx: &mut Shared) {
+        if cx.config.accepts_gaps() {
+            return;
+        }
         if self.is_primary(cx) {
             if self.acting().contains(&osd) || self.up().contains(&osd) || self.peers.contains_key(&osd) {
                 self.peer_again(cx);
