@@ -159,8 +159,8 @@ planted![
     Store(store::Planted::ReplayTakesPlaces), "power_loss_of_all", 1;
 ];
 
-/// Bugs that no scenario has found so far, each tried with one to four seeds of the scenarios that came nearest: blind spots
-/// (docs/scenarios.md). Those of stores are found in the store's own `planted.rs`, but for the log's tail.
+/// Bugs that no scenario has found so far; docs/scenarios.md says what was tried, which is little, and for some nothing. Those of
+/// stores are found in the store's own `planted.rs`, but for the log's tail.
 pub const NOT_FOUND: &[Mutant] = &[
     Mutant::Osd(pg::Planted::IgnoresLastStart),
     Mutant::Osd(pg::Planted::IncompleteCopyLeads),
