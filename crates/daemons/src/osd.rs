@@ -16,7 +16,7 @@ use messages::mon::{MMonSubscribe, SubscribeItem};
 use messages::wire::WireMessage;
 use msgr::{Limits, Local, Policy};
 use pg::{FatalReason, Input, OsdConfig, OsdCore, Output, PeerInfo};
-use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
+use runtime::net::{AuthInput, AuthStep, Bounds, Gone, Handler, Messenger, PeerReady};
 use runtime::{Clock, HostFiles, LocalSocket, Machine, Owner, Seal, contained};
 use store::{Checkpoint, CheckpointDone, Commit, Device, Options, Store, StoreError};
 use tokio::sync::{Notify, oneshot};
@@ -102,8 +102,9 @@ impl Osd {
         let numa = numa_of(&settings);
         let startup = Startup::new(settings.id, fsid, bytes, settings.place, settings.local.clone());
         let clock = Clock::start();
+        let bounds = Bounds::within(settings.options.memory_target);
         let local = Local { name: EntityName::osd(settings.id.0), addrs: AddrVec::default() };
-        let messenger = Messenger::new(local, Limits::default(), clock);
+        let messenger = Messenger::bounded(local, Limits::default(), bounds, clock);
         let session =
             MonSession::new(Arc::clone(&settings.auth), messenger.clone(), settings.monitors.clone(), true);
         let shell = Arc::new(Shell {

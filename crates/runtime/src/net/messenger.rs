@@ -162,7 +162,12 @@ impl Messenger {
     /// Whether a client has so much to read that nothing is read from it.
     pub fn has_much_unread(&self, conn: ConnId) -> bool {
         let link = self.channel(conn).and_then(|c| c.link());
-        link.is_some_and(|link| link.unread() > self.0.bounds.unread_pause_bytes)
+        link.is_some_and(|link| self.is_much(link.unread()))
+    }
+
+    fn is_much(&self, unread: u64) -> bool {
+        let bounds = &self.0.bounds;
+        unread > self.0.unread.pause_bytes(bounds.unread_bytes, bounds.unread_pause_bytes)
     }
 
     /// Cuts off the clients with the most unread while all together have too much of it.
@@ -533,7 +538,7 @@ impl Messenger {
                 let why = Gone::Lost("closed in the middle of a frame".into());
                 return Ended { why, was_ready: pump.was_ready };
             }
-            let is_full = link.unread() > self.0.bounds.unread_pause_bytes && !link.is_hung_up();
+            let is_full = self.is_much(link.unread()) && !link.is_hung_up();
             let closed_at = closed.then(|| self.now().mono);
             let mut tick = false;
             tokio::select! {

@@ -1,7 +1,9 @@
 //! What clients have asked for and do not read.
 //!
-//! A client with much of it is not read from until it takes some. That alone bounds nothing: one read may bring hundreds
-//! of small requests with large answers. So beyond a limit for all clients of a messenger, the one with the most is cut off.
+//! A client with much of it is not read from until it takes some. How much that is depends on what all clients have left of
+//! their common limit: the fuller it is, the less, so that many connections stop before one of them has to be cut off. That alone
+//! bounds nothing: one read may bring hundreds of small requests with large answers. So beyond the limit, the client with the
+//! most is cut off.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +26,11 @@ impl Unread {
         self.total_bytes.load(Ordering::Relaxed)
     }
 
+    /// One client may have so much before it is not read from: half of what is free, at most `usual`.
+    pub(super) fn pause_bytes(&self, limit: u64, usual: u64) -> u64 {
+        usual.min(limit.saturating_sub(self.total()) / 2)
+    }
+
     pub(super) fn share(self: &Arc<Self>) -> Share {
         Share { all: Arc::clone(self), bytes: AtomicU64::new(0) }
     }
@@ -44,5 +51,24 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         self.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fuller_the_limit_the_less_one_client_may_leave() {
+        let unread = Arc::new(Unread::default());
+        let (one, other) = (unread.share(), unread.share());
+        assert_eq!(unread.pause_bytes(100, 20), 20, "nobody has anything");
+        for (ones, others, pause) in [(50, 0, 20), (50, 20, 15), (90, 0, 5), (100, 0, 0), (100, 50, 0)] {
+            one.set(ones);
+            other.set(others);
+            assert_eq!(unread.pause_bytes(100, 20), pause, "{ones} and {others}");
+        }
+        drop((one, other));
+        assert_eq!(unread.pause_bytes(100, 20), 20);
     }
 }
