@@ -58,9 +58,13 @@ impl OsdCore {
         self.room_tick();
         let used = self.used_ratio();
         let cx = &mut self.shared;
-        cx.failsafe_full = used >= cx.config.failsafe_full_ratio;
         let map = &cx.map;
-        let wanted = if map.full_ratio > 0.0 && used >= map.full_ratio {
+        // Writes are held back no sooner than the cluster looks full, and it does when they are.
+        let failsafe = cx.config.failsafe_full_ratio.max(map.full_ratio);
+        let full = if map.full_ratio > 0.0 { map.full_ratio } else { failsafe };
+        cx.failsafe_full = used >= failsafe;
+        let short = self.pgs.values_mut().filter(|pg| pg.is_primary(cx)).any(|pg| pg.is_short_of_space(cx));
+        let wanted = if short || used >= full {
             osd_state::FULL
         } else if map.backfillfull_ratio > 0.0 && used >= map.backfillfull_ratio {
             osd_state::BACKFILLFULL

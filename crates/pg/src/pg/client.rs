@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cephx::caps::{OsdCap, OsdRequest};
+use maps::pool_flags;
 use messages::osd::{MOsdOp, MOsdOpReply, Op, OpCode, OpResult, OsdOp, flags};
 use store::StoreError;
-use types::{ConnId, EntityAddr, EntityName, Errno, Eversion, HObject, ReqId, SnapContext, SnapId, SpgId};
+use types::{
+    ConnId, EntityAddr, EntityName, EntityType, Errno, Eversion, HObject, ReqId, SnapContext, SnapId, SpgId,
+};
 
 use super::copy::CopyAsker;
 use super::recovery::lacks;
@@ -34,9 +37,6 @@ const OLD_SNAPC: Errno = Errno(85);
 /// The connection of requests that the OSD makes itself: nobody hears their replies.
 pub(super) const NOBODY: ConnId = ConnId(u64::MAX);
 
-/// How long a request waits for space that should come: a checkpoint takes a fraction of it.
-const SPACE_PATIENCE: Duration = Duration::from_secs(5);
-
 /// A request with who asked.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientOp {
@@ -59,7 +59,7 @@ pub(crate) struct ClientOp {
 
 impl ClientOp {
     /// Waits for writes in flight, as a write does.
-    fn is_write_ordered(&self) -> bool {
+    pub fn is_write_ordered(&self) -> bool {
         self.kind.writes || self.kind.rwordered
     }
 
@@ -68,6 +68,14 @@ impl ClientOp {
         let frees =
             [OpCode::DELETE, OpCode::TRUNCATE, OpCode::ZERO, OpCode::OMAP_CLEAR, OpCode::OMAP_RM_KEYS];
         self.msg.ops.iter().all(|o| frees.contains(&o.code))
+    }
+
+    /// While its pool is full the client keeps it back, and sends it again afterwards: no answer says that
+    /// there is no room. Source: Objecter::target_should_be_paused, Objecter::_scan_requests.
+    pub fn respects_full(&self) -> bool {
+        !self.msg.has_flag(flags::FULL_TRY)
+            && !self.msg.has_flag(flags::FULL_FORCE)
+            && self.name.entity_type() != Some(EntityType::Mds)
     }
 
     fn reply(&self, result: i32, cx: &Shared) -> MOsdOpReply {
@@ -176,8 +184,8 @@ impl Pg {
             Err(Some(e)) => return op.refuse(e, cx),
             Err(None) => return op.drop_it(cx),
         }
-        if !self.waiting_for_space.is_empty() {
-            return self.waiting_for_space.push_back(op);
+        if self.waits_for_space(&op, cx) {
+            return self.wait_for_space(op, cx);
         }
         // Writes too: what is refused, or found done, is answered without the other members.
         if !self.waiting_for_lease.is_empty() || self.lacks_a_lease(cx) {
@@ -286,8 +294,7 @@ impl Pg {
         if cx.is_blocklisted(&op.addr, cx.ip_of(op.conn)) {
             return Err(Some(Errno::ESHUTDOWN));
         }
-        let frees = m.ops.iter().all(|o| o.code == messages::osd::OpCode::DELETE);
-        if op.is_write_ordered() && cx.failsafe_full && !frees && !m.has_flag(flags::FULL_TRY) {
+        if self.past_failsafe(op, cx) && pool.has_flag(pool_flags::FULL) {
             return Err(None);
         }
         if op.kind.writes {
@@ -559,24 +566,6 @@ impl Pg {
             Err((e, _)) => self.store_failed(&e, cx),
         }
         false
-    }
-
-    /// What removals gave back is free after the store's next checkpoint: a removal waits for it, and so does a write that
-    /// will then fit; requests behind it keep their order.
-    fn no_space(&mut self, mut op: ClientOp, needed_bytes: u64, cx: &mut Shared) {
-        if op.conn == NOBODY {
-            // Who made it comes again.
-            return;
-        }
-        let now = cx.now.mono;
-        let since = *op.space_wanted.get_or_insert(now);
-        let soon = op.only_frees() || cx.store.statfs().available_bytes >= needed_bytes;
-        if !soon || now.saturating_sub(since) >= SPACE_PATIENCE {
-            return op.refuse(Errno::ENOSPC, cx);
-        }
-        cx.space_waited = true;
-        cx.uncommitted = true;
-        self.waiting_for_space.push_back(op);
     }
 
     /// Requests to the PG itself (listings) wait until nothing is missing here, then read.

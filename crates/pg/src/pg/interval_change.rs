@@ -72,6 +72,7 @@ impl Pg {
         requests.extend(std::mem::take(&mut self.waiting_for_object).into_values().flatten());
         requests.extend(self.waiting_for_lease.drain(..));
         requests.extend(self.waiting_for_space.drain(..));
+        self.short_of = 0;
         self.waiting_for_room.clear();
         self.release_all_backoffs(cx);
         requests.extend(self.ready.drain(..));

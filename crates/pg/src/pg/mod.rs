@@ -176,8 +176,10 @@ pub(crate) struct Pg {
     pub stamps: stats::Stamps,
     /// Reads that wait for members to confirm that we are still the primary.
     pub waiting_for_lease: VecDeque<ClientOp>,
-    /// Writes for which the store has no room until its next checkpoint, and all that came after the first of them.
+    /// Writes for which there is no room (yet), and what must not overtake them.
     pub waiting_for_space: VecDeque<ClientOp>,
+    /// A client's write found no room of so many bytes, here or with a member; 0 when there is room.
+    pub short_of: u64,
     /// Messages of members for which the store has no room, and those that came after the first of them.
     pub waiting_for_room: VecDeque<(i32, PgMessage)>,
     /// How often it was activated: the PG may peer more than once in an interval.
@@ -234,6 +236,7 @@ impl Pg {
             stamps: stats::Stamps::default(),
             waiting_for_lease: VecDeque::new(),
             waiting_for_space: VecDeque::new(),
+            short_of: 0,
             waiting_for_room: VecDeque::new(),
             activations: 0,
             activate_sent: std::time::Duration::ZERO,

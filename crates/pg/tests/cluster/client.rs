@@ -76,7 +76,7 @@ pub struct Client {
     pub blocked: usize,
     /// Requests may meet damaged data without another copy.
     pub damage_allowed: bool,
-    /// Writes may find no space; they then change nothing.
+    /// Writes ask to be told when there is no space; they then change nothing.
     pub full_allowed: bool,
     /// Changes may be larger than a write can be; they then change nothing.
     pub too_large_allowed: bool,
@@ -109,10 +109,11 @@ impl Client {
     ) -> u64 {
         assert!(self.busy.insert(name.into()), "{name} is busy");
         self.next_tid += 1;
+        let told = if self.full_allowed && flag & flags::WRITE != 0 { flags::FULL_TRY } else { 0 };
         let msg = MOsdOp {
             pgid: SpgId::replicated(PgId::default()),
             epoch: map.epoch,
-            flags: flag | flags::ONDISK,
+            flags: flag | flags::ONDISK | told,
             explicit_reqid: ReqId::default(),
             client_inc: 0,
             mtime: Utime::new(50_000, 0),

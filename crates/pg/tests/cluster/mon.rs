@@ -18,6 +18,8 @@ pub struct Mon {
     pub map: OsdMap,
     /// What OSDs said of merges.
     pub merges: Vec<bool>,
+    /// How full each OSD last said that it is.
+    pub told_full: BTreeMap<i32, u32>,
     /// Every map that a client has not seen yet, oldest first.
     pub unseen: Vec<OsdMap>,
     incs: BTreeMap<Epoch, Bytes>,
@@ -53,6 +55,7 @@ impl Mon {
         let mut mon = Self {
             incs: BTreeMap::from([(map.epoch, first.to_bytes())]),
             merges: vec![],
+            told_full: BTreeMap::new(),
             unseen: vec![map.clone()],
             oldest: None,
             past: BTreeMap::from([(map.epoch, map.clone())]),
@@ -191,6 +194,7 @@ impl Mon {
                     });
                 }
             }
+            Message::OsdFull(m) => drop(self.told_full.insert(from, m.state)),
             Message::OsdPgReadyToMerge(m) => self.merge(&m),
             Message::OsdPgTemp(m) => self.pg_temp(from, &m.pg_temp),
             Message::OsdFailure(m) if m.flags & MOsdFailure::IMMEDIATE != 0 => self.mark_dead(m.target_osd),

@@ -1,5 +1,7 @@
 //! Full stores: members that have less room than the primary, and what the OSDs themselves must still write.
 
+use maps::flags::osd_state;
+use maps::pool_flags;
 use pg::OsdConfig;
 
 use crate::sim::Sim;
@@ -85,5 +87,66 @@ fn a_full_osd_follows_maps_and_splits_pools() {
         s.start(round % 2);
         s.settle();
     }
+    s.check_copies();
+}
+
+/// A client that did not ask about room is not told that there is none: the write waits for room, or for the
+/// map that calls the pool full, since the client then keeps it back itself. Its OSD says that it is full,
+/// whatever the ratios are.
+#[test]
+fn a_plain_write_without_room_waits_for_the_map_or_for_room() {
+    // By the ratio, and without it.
+    [0.95, 1.5].into_iter().for_each(a_plain_write_waits);
+}
+
+fn a_plain_write_waits(full_ratio: f32) {
+    let mut s = Sim::new(1, 93);
+    s.mon.change(|inc, _| inc.new_full_ratio = full_ratio);
+    s.until("all up", |s| s.mon.map.is_up(0));
+    let pool = s.mon.create_pool(1, 1, 1);
+    s.settle();
+    let mark = |s: &mut Sim, full: bool| {
+        s.mon.change(|inc, map| {
+            let mut marked = map.pools[&pool].clone();
+            if full {
+                marked.set_flag(pool_flags::FULL)
+            } else {
+                marked.unset_flag(pool_flags::FULL)
+            }
+            inc.new_pools.insert(pool, marked);
+        });
+        s.run(200);
+    };
+    let make_room = |s: &mut Sim| {
+        s.client.full_allowed = true;
+        for i in 0..24 {
+            let (map, answered) = (s.mon.map.clone(), s.client.replies.len());
+            s.client.remove(&map, pool, &format!("o{i}"));
+            s.until("removed, past the write that waits", |s| s.client.replies.len() > answered);
+        }
+        s.client.full_allowed = false;
+    };
+    for in_map in [true, false] {
+        fill(&mut s, pool, 1);
+        s.client.full_allowed = false;
+        let (map, answered) = (s.mon.map.clone(), s.client.replies.len());
+        s.client.write(&map, pool, "plain", vec![u8::from(in_map); 1 << 20]);
+        s.until("told", |s| s.mon.told_full.get(&0) == Some(&osd_state::FULL));
+        s.client.read(&map, pool, "o40");
+        s.until("a read passes", |s| s.client.replies.len() > answered);
+        if in_map {
+            mark(&mut s, true);
+        }
+        assert!(s.client.is_busy("plain"), "{:?}", s.client.replies.last());
+        make_room(&mut s);
+        if in_map {
+            mark(&mut s, false);
+            assert!(s.client.is_busy("plain"), "dropped: only its client can bring it again");
+            s.client.session_lost(0);
+        }
+        s.until("written", |s| s.client.is_idle());
+        s.until("told", |s| s.mon.told_full.get(&0) != Some(&osd_state::FULL));
+    }
+    s.settle();
     s.check_copies();
 }
