@@ -143,3 +143,24 @@ fn a_pool_that_nobody_serves_is_told_of() {
     let health = json(&mut c, r#"{"prefix":"health","format":"json"}"#);
     assert!(health["checks"]["POOL_NOT_SERVED"].is_null());
 }
+
+/// Nothing is forgotten that a PG may need; much of it is told of.
+#[test]
+fn many_old_maps_are_told_of() {
+    let mut c = Cluster::new();
+    let kept = c.world.mon.state().osds.kept_bytes();
+    let warn_at = |bytes: usize| {
+        let value = bytes.to_string();
+        serde_json::json!({"prefix": "config set", "who": "mon", "name": "mon_data_size_warn", "value": value}).to_string()
+    };
+    c.done(&warn_at(kept + 10_000));
+    assert_eq!(c.health(), "HEALTH_OK\n");
+    while c.world.mon.state().osds.kept_bytes() < kept + 10_000 {
+        c.done(SET_NOOUT);
+        c.done(UNSET_NOOUT);
+    }
+    c.world.tick(5);
+    assert_eq!(c.health(), "HEALTH_WARN mon a is using a lot of disk space\n");
+    c.done(&warn_at(kept + 1_000_000));
+    assert_eq!(c.health(), "HEALTH_OK\n");
+}

@@ -7,10 +7,15 @@ use std::time::Duration;
 use types::AddrKind;
 
 use super::{Checks, Seen, Severity};
+use crate::text::units;
+
+/// Maps of so many bytes are a warning at the latest: a monitor without a store takes a state of 2 GiB.
+const MAPS_WARN: f64 = (1u64 << 30) as f64;
 
 pub(super) fn check(seen: &Seen<'_>, checks: &mut Checks) {
     monitors(seen, checks);
     manager(seen, checks);
+    old_maps(seen, checks);
     if seen.switch("mon_warn_on_osd_down_out_interval_zero", true)
         && seen.number("mon_osd_down_out_interval", 600.0) == 0.0
     {
@@ -42,6 +47,25 @@ fn monitors(seen: &Seen<'_>, checks: &mut Checks) {
     if seen.switch("mon_warn_on_msgr2_not_enabled", true) {
         checks.warn_each("MON_MSGR2_NOT_ENABLED", "monitors have not enabled msgr2", detail);
     }
+}
+
+/// Maps that PGs need which have not been clean since. All members of the quorum hold the same, in memory
+/// too. Source: MON_DISK_BIG in src/mon/HealthMonitor.cc.
+fn old_maps(seen: &Seen<'_>, checks: &mut Checks) {
+    let limit = seen.number("mon_data_size_warn", MAPS_WARN).clamp(0.0, MAPS_WARN) as u64;
+    let kept = seen.state.osds.kept_bytes() as u64;
+    if kept < limit {
+        return;
+    }
+    let names = crate::views::quorum_names(&seen.state.monmap, &seen.settings.quorum.members);
+    let detail = names.iter().map(|name| {
+        let (kept, limit) = (units::bytes(kept), units::bytes(limit));
+        format!("mon.{name} keeps {kept} of OSD maps for unclean PGs >= mon_data_size_warn ({limit})")
+    });
+    let detail: Vec<String> = detail.collect();
+    let (s, are) = if names.len() == 1 { ("", "is") } else { ("s", "are") };
+    let summary = format!("mon{s} {} {are} using a lot of disk space", names.join(","));
+    checks.warn("MON_DISK_BIG", summary, detail.len(), detail);
 }
 
 /// Source: HealthMonitor::check_for_clock_skew, Monitor::timecheck_status.

@@ -224,18 +224,17 @@ impl Monitor {
         let osds = &self.state.osds;
         let (mut full, mut incremental) = (BTreeMap::new(), BTreeMap::new());
         let (mut left, mut bytes) = (EPOCHS_PER_MESSAGE, 0);
-        for (first, last, whole) in [(m.full_first, m.full_last, true), (m.inc_first, m.inc_last, false)] {
-            let mut at = first.max(osds.oldest());
-            while at <= last.min(osds.newest()) && left > 0 && bytes < BYTES_PER_MESSAGE {
-                let raw = if whole { osds.full(at) } else { osds.increment(at).cloned() };
-                if let Some(raw) = raw {
-                    bytes += raw.len();
-                    let maps = if whole { &mut full } else { &mut incremental };
-                    maps.insert(at, raw);
-                }
-                (at, left) = (at.next(), left - 1);
-            }
-        }
+        let from = |first: Epoch| first.max(osds.oldest());
+        let wholes = osds.fulls_from(from(m.full_first)).take_while(|(e, _)| *e <= m.full_last);
+        let mut fits = |raw: &Bytes| {
+            let fits = left > 0 && bytes < BYTES_PER_MESSAGE;
+            (left, bytes) = (left.saturating_sub(1), bytes + raw.len());
+            fits
+        };
+        full.extend(wholes.take_while(|(_, raw)| fits(raw)));
+        let steps = (from(m.inc_first).0..=m.inc_last.min(osds.newest()).0).map(Epoch);
+        let steps = steps.filter_map(|e| Some((e, osds.increment(e)?.clone())));
+        incremental.extend(steps.take_while(|(_, raw)| fits(raw)));
         let msg = self.osdmap_message(incremental, full);
         out.push(Output::Send { conn, tid, msg: msg.into() });
     }
