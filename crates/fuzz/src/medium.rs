@@ -45,8 +45,10 @@ fn medium() -> Option<Vec<u8>> {
             let commit = store.take_commit()?;
             store.committed(commit.execute(device.as_ref())).ok()?;
         }
-        while nr == 36 {
-            let Some(step) = store.take_checkpoint() else { break };
+        if nr != 36 {
+            continue;
+        }
+        while let Some(step) = store.take_checkpoint() {
             store.checkpointed(step.execute(device.as_ref())).ok()?;
         }
     }
