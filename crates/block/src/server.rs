@@ -153,7 +153,8 @@ impl Server {
     }
 }
 
-/// Serves a client through TLS. It takes a seat once it has shown its certificate: who has none keeps nobody out.
+/// Serves a client through TLS. It takes a seat once it has shown its certificate: who has none keeps nobody
+/// out.
 async fn secured(
     stream: TcpStream,
     tls: Tls,

@@ -1,7 +1,8 @@
-//! TLS for NBD over TCP: the server's certificate, the authority of its clients, and the way from a new socket to a
-//! connection through TLS.
+//! TLS for NBD over TCP: the server's certificate, the authority of its clients, and the way from a new
+//! socket to a connection through TLS.
 //!
-//! Source: the NBD project's doc/proto.md (FORCEDTLS: nothing but STARTTLS before TLS), QEMU's docs/system/tls.rst (file names).
+//! Source: the NBD project's doc/proto.md (FORCEDTLS: nothing but STARTTLS before TLS), QEMU's
+//! docs/system/tls.rst (file names).
 
 use std::collections::VecDeque;
 use std::io;
@@ -98,13 +99,15 @@ impl Tls {
             .with_client_cert_verifier(clients)
             .with_single_cert(all(&files.cert)?, key)
             .map_err(|why| TlsError::Unfit { path: files.cert.clone(), why })?;
-        // Each connection shows its certificate: one that was taken back, or is too old by now, is of no use for another.
+        // Each connection shows its certificate: one that was taken back, or is too old by now, is of no use
+        // for another.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), strangers: Strangers::default() })
     }
 
-    /// Greets a client and waits for its certificate. Nothing of the exports is told before. Whoever waits has to set an end.
+    /// Greets a client and waits for its certificate. Nothing of the exports is told before. Whoever waits
+    /// has to set an end.
     pub(crate) async fn accept(
         &self,
         stream: TcpStream,
@@ -153,8 +156,8 @@ fn all<T: PemObject>(path: &Path) -> Result<Vec<T>, TlsError> {
     if found.is_empty() { Err(TlsError::Empty(path.to_owned())) } else { Ok(found) }
 }
 
-/// Who has shown no certificate yet, in the order they came: anybody may open connections, and none of them may keep out
-/// those who have one.
+/// Who has shown no certificate yet, in the order they came: anybody may open connections, and none of them
+/// may keep out those who have one.
 #[derive(Debug, Clone, Default)]
 struct Strangers(Arc<Mutex<VecDeque<oneshot::Sender<()>>>>);
 

@@ -93,7 +93,8 @@ impl Fixture {
         stream
     }
 
-    /// TLS as a client with this certificate, or none. The server's refusal may come with the first read only.
+    /// TLS as a client with this certificate, or none. The server's refusal may come with the first read
+    /// only.
     async fn secured(&self, cert: Option<(String, String)>) -> std::io::Result<TlsStream<TcpStream>> {
         let mut stream = self.connect().await;
         stream.write_all(b"IHAVEOPT\0\0\0\x05\0\0\0\0").await.expect("sends");

@@ -70,7 +70,8 @@ impl<T: Clone> EndOf<T> {
         Self { first: OnceLock::new(), told: watch::Sender::new(false) }
     }
 
-    /// Whoever runs into what `closing` closes has an end to tell as well: the cause is kept before, and told afterwards.
+    /// Whoever runs into what `closing` closes has an end to tell as well: the cause is kept before, and told
+    /// afterwards.
     pub fn tell(&self, end: T, closing: impl FnOnce()) {
         let _ = self.first.set(end);
         closing();

@@ -33,8 +33,8 @@ impl Budget {
         self.heap_fixed + self.heap_per_byte * input_len as u64
     }
 
-    /// Processor time for an input of this length, in a build without optimisation. It is generous: it catches work that is
-    /// exponential, or as large as a number inside the input says.
+    /// Processor time for an input of this length, in a build without optimisation. It is generous: it
+    /// catches work that is exponential, or as large as a number inside the input says.
     #[must_use]
     pub fn time(&self, input_len: usize) -> Duration {
         self.time_fixed + Duration::from_micros(50) * u32::try_from(input_len).unwrap_or(u32::MAX)

@@ -1,5 +1,5 @@
-//! Frames of msgr2 with right checksums around mutated contents, to either end of a connection: what a peer that knows the
-//! protocol can send. (The target `connection` takes bytes as they are.)
+//! Frames of msgr2 with right checksums around mutated contents, to either end of a connection: what a peer
+//! that knows the protocol can send. (The target `connection` takes bytes as they are.)
 
 use bytes::{BufMut, Bytes, BytesMut};
 use codec::crc32c;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use cephx::{MdsCap, MgrCap, MgrRequest, MonCap, MonRequest, OsdCap, OsdRequest};
 use types::{AuthName, EntityAddr, EntityType};
 
-/// A cap of each service, asked about a request whose argument is what follows a zero byte: regular expressions run.
+/// A cap of each service, asked about a request whose argument is what follows a zero byte: regular
+/// expressions run.
 pub(crate) fn cap_use(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (cap, value) = text.split_once('\0').unwrap_or((text, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
@@ -65,7 +66,8 @@ pub(crate) fn cap_use_seeds() -> Vec<Vec<u8>> {
     out
 }
 
-/// An option's value and a text of several: what was taken can be read, and is a number that a timer can be set to.
+/// An option's value and a text of several: what was taken can be read, and is a number that a timer can be
+/// set to.
 pub(crate) fn option(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let mut values = admin::options::Values::new("osd.0", &BTreeMap::new());

@@ -1,4 +1,5 @@
-//! Every target on its seeds and on seeded mutations of them: no panic, and memory and time within the budget.
+//! Every target on its seeds and on seeded mutations of them: no panic, and memory and time within the
+//! budget.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;

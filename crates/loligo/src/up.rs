@@ -260,8 +260,9 @@ fn reasons(health: &Value) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-/// What is missing until every OSD of the folder is up, every PG active and clean, and a manager in charge: "healthy" alone may
-/// mean yesterday's map, and both PGs and the manager may be on their way for a minute before they count as ill.
+/// What is missing until every OSD of the folder is up, every PG active and clean, and a manager in charge:
+/// "healthy" alone may mean yesterday's map, and both PGs and the manager may be on their way for a minute
+/// before they count as ill.
 async fn lacking(
     dir: &ClusterDir,
     admin: &daemons::admin::AdminClient,
@@ -297,8 +298,9 @@ fn is_given_up(dir: &ClusterDir, osd: i32) -> bool {
     failures::of(dir, &format!("osd.{osd}")).is_some_and(|record| record.now == failures::Now::Stopped)
 }
 
-/// Whether the map holds the addresses of the OSDs that run now, not those of processes that were killed. An OSD that does not
-/// start again is told to be down: its end before a power failure may have gone unseen, and its peers need two hosts to say so.
+/// Whether the map holds the addresses of the OSDs that run now, not those of processes that were killed. An
+/// OSD that does not start again is told to be down: its end before a power failure may have gone unseen, and
+/// its peers need two hosts to say so.
 async fn booted(dir: &ClusterDir, admin: &daemons::admin::AdminClient, d: &Description) -> bool {
     let dump = client::command(admin, json!({"prefix": "osd dump"})).await.unwrap_or(Value::Null);
     let entry = |id: i32| {

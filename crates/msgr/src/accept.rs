@@ -51,8 +51,8 @@ impl SessionRequest {
         }
     }
 
-    /// How the session behaves, with `usual` for peers of this kind. Whoever will not resume a session needs none kept: it
-    /// says so by having no cookie.
+    /// How the session behaves, with `usual` for peers of this kind. Whoever will not resume a session needs
+    /// none kept: it says so by having no cookie.
     pub fn policy(&self, usual: Policy) -> Policy {
         match self {
             Self::Open(ident) if ident.cookie == 0 => Policy::stateless_server(),

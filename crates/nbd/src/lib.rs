@@ -6,7 +6,8 @@
 //! 1. Nothing is allocated for a length the peer claims before that length is within its cap (`limits`).
 //! 2. A [`Request`] lies wholly inside its export, and writes to a read-only export never become one.
 //! 3. After [`Event::Close`] the session reports nothing more.
-//! 4. A session that needs TLS tells of no export before it is on, and takes no byte that came before it for one after it.
+//! 4. A session that needs TLS tells of no export before it is on, and takes no byte that came before it for
+//!    one after it.
 //! 5. Structured chunks, errors included, are sent only to a client that asked for them.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]

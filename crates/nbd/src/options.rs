@@ -81,7 +81,8 @@ pub fn answer(
     Ok(Next::Option)
 }
 
-/// Answers one option of a client that must speak TLS and does not yet: nothing is told to it, and nothing is agreed.
+/// Answers one option of a client that must speak TLS and does not yet: nothing is told to it, and nothing is
+/// agreed.
 pub fn answer_before_tls(code: u32, data: &[u8], out: &mut BytesMut) -> Next {
     match code {
         option::STARTTLS if data.is_empty() => {

@@ -88,7 +88,8 @@ impl Session {
         (session, greeting.freeze())
     }
 
-    /// As [`Session::new`] for a client that hears of no export before [`Event::StartTls`] (the protocol's FORCEDTLS).
+    /// As [`Session::new`] for a client that hears of no export before [`Event::StartTls`] (the protocol's
+    /// FORCEDTLS).
     #[must_use]
     pub fn with_tls(exports: Vec<Export>) -> (Self, Bytes) {
         let (session, greeting) = Self::new(exports);
@@ -182,7 +183,8 @@ impl Session {
         Some(Event::Send(out.freeze()))
     }
 
-    /// Bytes that came in the clear must not count as if they had come through TLS: anybody on the way may have added them.
+    /// Bytes that came in the clear must not count as if they had come through TLS: anybody on the way may
+    /// have added them.
     fn start_tls(&mut self) -> Option<Event> {
         if !self.input.is_empty() {
             return self.close(CloseReason::BytesBeforeTls);

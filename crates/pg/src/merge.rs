@@ -124,8 +124,8 @@ pub fn merge_log(
     merge_logs(log, missing, last_backfill, auth, true)
 }
 
-/// Merges the authoritative `auth` into `log` and `missing`; objects beyond `last_backfill` are not tracked. `undo` is true but
-/// for a planted bug.
+/// Merges the authoritative `auth` into `log` and `missing`; objects beyond `last_backfill` are not tracked.
+/// `undo` is true but for a planted bug.
 pub(crate) fn merge_logs(
     log: &mut PgLog,
     missing: &mut Missing,

@@ -159,8 +159,8 @@ planted![
     Store(store::Planted::ReplayTakesPlaces), "power_loss_of_all", 1;
 ];
 
-/// Bugs that no scenario has found so far; docs/scenarios.md says what was tried, which is little, and for some nothing. Those of
-/// stores are found in the store's own `planted.rs`, but for the log's tail.
+/// Bugs that no scenario has found so far; docs/scenarios.md says what was tried, which is little, and for
+/// some nothing. Those of stores are found in the store's own `planted.rs`, but for the log's tail.
 pub const NOT_FOUND: &[Mutant] = &[
     Mutant::Osd(pg::Planted::IgnoresLastStart),
     Mutant::Osd(pg::Planted::IncompleteCopyLeads),
@@ -504,8 +504,8 @@ fn cut_links(base: Scenario) -> Scenario {
     base.with_seconds(22).with_plan(plan)
 }
 
-/// Where links carry bytes cuts come in the middle of frames, bits flip, sessions resume, and some expire; half of it while a write is
-/// on its way to the members.
+/// Where links carry bytes cuts come in the middle of frames, bits flip, sessions resume, and some expire;
+/// half of it while a write is on its way to the members.
 fn cut_frames(base: Scenario) -> Scenario {
     let plan = each(1.0, 0.25, 80, |i, at| {
         let fault = match i % 2 {

@@ -12,7 +12,8 @@ use std::time::Instant;
 use clap::Parser;
 use simulator::{CATALOG, Level, Mutant, PLANTED, Scenario, faults, find, run, run_verbose, shrink};
 
-/// A simulated cluster makes and drops many small values: with the C library's allocator they were a fifth of a run.
+/// A simulated cluster makes and drops many small values: with the C library's allocator they were a fifth of
+/// a run.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -330,7 +331,8 @@ fn in_its_scenario(mutant: Mutant, first: u64, last: u64) -> Option<(Scenario, S
     runs.map(|s| (run(&s), s)).find_map(|(report, s)| Some((s, report.violations.first()?.clone())))
 }
 
-/// Looks for each planted bug in the scenario made for it, then in the seeds; prints lines as `tests/mutants.txt` holds them.
+/// Looks for each planted bug in the scenario made for it, then in the seeds; prints lines as
+/// `tests/mutants.txt` holds them.
 fn hunt(a: &Arguments, mutants: &[Mutant], first: u64, last: u64) -> Result<bool, String> {
     let level = a.level.parse()?;
     let mut good = true;

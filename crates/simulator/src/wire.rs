@@ -1,4 +1,5 @@
-//! Links that carry bytes: at both ends a connection of `msgr`, with the sessions, keys and limits that daemons use.
+//! Links that carry bytes: at both ends a connection of `msgr`, with the sessions, keys and limits that
+//! daemons use.
 //!
 //! ```text
 //! opener ── Open ──▶ target      a TCP connection is asked for, and whoever asks has logged in
@@ -6,8 +7,9 @@
 //!        ◀── Cut ──▶             it broke: a lossless session waits at each end for the next one
 //! ```
 //!
-//! One [`crate::net::Conn`] is what a process knows as one connection id: for a lossless session it outlives its TCP
-//! connections, which have numbers. The target may hold one that it does not know to be broken when the next one comes.
+//! One [`crate::net::Conn`] is what a process knows as one connection id: for a lossless session it outlives
+//! its TCP connections, which have numbers. The target may hold one that it does not know to be broken when
+//! the next one comes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -480,7 +482,8 @@ impl Net {
         }
     }
 
-    /// A TCP connection has broken, as one end hears. Whether it was the end's: a lossless session waits there now.
+    /// A TCP connection has broken, as one end hears. Whether it was the end's: a lossless session waits
+    /// there now.
     pub fn wire_cut(&mut self, now: Time, id: ConnId, end: End, tcp: u32) -> bool {
         let mut link = self.take_link(id, end, tcp);
         let Some(conn) = self.conns.get_mut(&id) else { return false };
@@ -499,7 +502,8 @@ impl Net {
         was
     }
 
-    /// The opener's TCP connection is over: it tells the target, as far as the network does, and keeps its session.
+    /// The opener's TCP connection is over: it tells the target, as far as the network does, and keeps its
+    /// session.
     pub fn wire_park_opener(&mut self, now: Time, id: ConnId) {
         let Some(wired) = self.conns.get_mut(&id).and_then(|c| c.wired.as_mut()) else { return };
         let side = &mut wired.sides[0];
@@ -520,7 +524,8 @@ impl Net {
         side.park(now, link);
     }
 
-    /// The network breaks the TCP connection of a lossless session, at any byte. The target may not hear of it.
+    /// The network breaks the TCP connection of a lossless session, at any byte. The target may not hear of
+    /// it.
     pub fn wire_break(&mut self, now: Time, id: ConnId) {
         let Some(wired) = self.conns.get_mut(&id).and_then(|c| c.wired.as_mut()) else { return };
         let tcp = wired.tcp;

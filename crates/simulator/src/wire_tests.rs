@@ -1,4 +1,5 @@
-//! Sessions over connections that break anywhere: everything arrives once and in order, unless a session is given up.
+//! Sessions over connections that break anywhere: everything arrives once and in order, unless a session is
+//! given up.
 
 use std::collections::BTreeMap;
 

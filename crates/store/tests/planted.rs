@@ -1,5 +1,6 @@
-//! Planted bugs in the store's hard code: each is found by power losses at every flush of random work in which commits and
-//! checkpoints go side by side, within a number of walks; the same walks without the bug are good.
+//! Planted bugs in the store's hard code: each is found by power losses at every flush of random work in
+//! which commits and checkpoints go side by side, within a number of walks; the same walks without the bug
+//! are good.
 
 mod common;
 

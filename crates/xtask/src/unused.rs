@@ -1,6 +1,8 @@
-//! `pub` functions and types that nothing names. The compiler takes them for what another crate may use; here are all crates.
+//! `pub` functions and types that nothing names. The compiler takes them for what another crate may use; here
+//! are all crates.
 //!
-//! Names are compared as words, whoever they belong to: what is found is unused, and some of what is unused is not found.
+//! Names are compared as words, whoever they belong to: what is found is unused, and some of what is unused
+//! is not found.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +26,8 @@ impl Words {
         }
     }
 
-    /// The public functions and types of a file, which was given too, that are named where they are made alone; each with its line.
+    /// The public functions and types of a file, which was given too, that are named where they are made
+    /// alone; each with its line.
     pub fn unused<'a>(&self, text: &'a str) -> Vec<(&'a str, usize)> {
         let is_unused = |name: &str| self.0.get(name) == Some(&1);
         let lines = text.lines().enumerate();

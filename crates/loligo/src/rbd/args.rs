@@ -216,7 +216,8 @@ pub struct ServeArgs {
     /// Who may connect to the Unix socket, as for chmod: whoever can write to it has the image. 0660 lets its group in, too.
     #[arg(long, value_name = "OCTAL", default_value = "0600", value_parser = parse_mode)]
     pub unix_mode: u32,
-    /// Listen on this TCP address. Without TLS it must be a loopback address, where every user of the host has the images.
+    /// Listen on this TCP address. Without TLS it must be a loopback address, where every user of the host
+    /// has the images.
     #[arg(long, value_name = "ADDR", required_unless_present = "unix")]
     pub tcp: Option<SocketAddr>,
     #[command(flatten)]
@@ -245,8 +246,9 @@ pub struct ServeArgs {
 /// TLS for `--tcp`: clients must use it, and show a certificate of the authority.
 #[derive(Debug, Clone, Args)]
 pub struct TlsArgs {
-    /// TLS for --tcp, with server-cert.pem, server-key.pem and ca-cert.pem of this folder (QEMU's names; ca-crl.pem, if there,
-    /// names certificates that were taken back). Who has no certificate of the authority does not get in.
+    /// TLS for --tcp, with server-cert.pem, server-key.pem and ca-cert.pem of this folder (QEMU's names;
+    /// ca-crl.pem, if there, names certificates that were taken back). Who has no certificate of the
+    /// authority does not get in.
     #[arg(long, value_name = "DIR", requires = "tcp", conflicts_with_all = ["tls_cert", "tls_key", "tls_ca", "insecure"])]
     pub tls_dir: Option<PathBuf>,
     /// The server's certificate, in PEM; the same as --tls-dir together with --tls-key and --tls-ca.
@@ -258,7 +260,8 @@ pub struct TlsArgs {
     /// The authority that clients' certificates must come from, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_ca: Option<PathBuf>,
-    /// Let --tcp be any address without TLS: whoever reaches it has the images, and whoever is on the way reads along.
+    /// Let --tcp be any address without TLS: whoever reaches it has the images, and whoever is on the way
+    /// reads along.
     #[arg(long, requires = "tcp")]
     pub insecure: bool,
 }

@@ -107,8 +107,8 @@ pub fn text(out: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
 }
 
-/// Writes a few objects at a time, each once, until it is told to stop or has written many: 220 MiB at most, for
-/// which two copies have to find room whichever OSDs hold them.
+/// Writes a few objects at a time, each once, until it is told to stop or has written many: 220 MiB at most,
+/// for which two copies have to find room whichever OSDs hold them.
 #[derive(Clone, Default)]
 pub struct Writer {
     acked: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,

@@ -15,7 +15,8 @@ use crate::object::WatchInfo;
 const MAX_WATCHES: usize = 1024;
 /// Those of one client.
 const MAX_WATCHES_OF_A_CLIENT: usize = 64;
-/// Seconds that a silent watch may last, whatever its client wants: what is gone shall not be waited for for ever.
+/// Seconds that a silent watch may last, whatever its client wants: what is gone shall not be waited for for
+/// ever.
 const MAX_TIMEOUT_S: u32 = 3600;
 
 pub(super) fn watch(env: &ExecEnv<'_>, s: &mut Scratch<'_>, cookie: u64, op: u8, timeout_s: u32) -> Outcome {

@@ -17,7 +17,8 @@ pub struct Bounds {
 const ANSWER_BYTES: u64 = 144 << 20;
 
 impl Bounds {
-    /// For a daemon that tries to stay within so many bytes: what clients do not read takes half of them, or one largest answer.
+    /// For a daemon that tries to stay within so many bytes: what clients do not read takes half of them, or
+    /// one largest answer.
     pub fn within(memory_target: u64) -> Self {
         let usual = Self::default();
         let unread_bytes = match memory_target {

@@ -1,9 +1,9 @@
 //! What clients have asked for and do not read.
 //!
-//! A client with much of it is not read from until it takes some. How much that is depends on what all clients have left of
-//! their common limit: the fuller it is, the less, so that many connections stop before one of them has to be cut off. That alone
-//! bounds nothing: one read may bring hundreds of small requests with large answers. So beyond the limit, the client with the
-//! most is cut off.
+//! A client with much of it is not read from until it takes some. How much that is depends on what all
+//! clients have left of their common limit: the fuller it is, the less, so that many connections stop before
+//! one of them has to be cut off. That alone bounds nothing: one read may bring hundreds of small requests
+//! with large answers. So beyond the limit, the client with the most is cut off.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
