@@ -222,6 +222,7 @@ pub struct ServeArgs {
     pub tcp: Option<SocketAddr>,
     #[command(flatten)]
     pub tls: TlsArgs,
+    /// Refuse writes; clients are told that the exports are read-only.
     #[arg(long)]
     pub read_only: bool,
     /// Acknowledge writes once they are durable in a file in this folder, and write them to the image in the background.
