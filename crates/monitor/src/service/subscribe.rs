@@ -225,7 +225,10 @@ impl Monitor {
         let (mut full, mut incremental) = (BTreeMap::new(), BTreeMap::new());
         let (mut left, mut bytes) = (EPOCHS_PER_MESSAGE, 0);
         let from = |first: Epoch| first.max(osds.oldest());
-        let wholes = osds.fulls_from(from(m.full_first)).take_while(|(e, _)| *e <= m.full_last);
+        let first_full = from(m.full_first);
+        // To make the first one is work, also for who wants none.
+        let wholes = (first_full <= m.full_last).then(|| osds.fulls_from(first_full));
+        let wholes = wholes.into_iter().flatten().take_while(|(e, _)| *e <= m.full_last);
         let mut fits = |raw: &Bytes| {
             let fits = left > 0 && bytes < BYTES_PER_MESSAGE;
             (left, bytes) = (left.saturating_sub(1), bytes + raw.len());
