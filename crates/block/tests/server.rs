@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use block::{Exported, Server};
-use common::Ram;
+use common::{Ram, request, simple_reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
@@ -60,24 +60,6 @@ impl Fixture {
         assert_eq!(reply[..8], size.to_be_bytes());
         stream
     }
-}
-
-fn request(kind: u16, cookie: u64, offset: u64, len: u32, data: &[u8]) -> Vec<u8> {
-    let mut out = vec![0x25, 0x60, 0x95, 0x13, 0, 0];
-    out.extend(kind.to_be_bytes());
-    out.extend(cookie.to_be_bytes());
-    out.extend(offset.to_be_bytes());
-    out.extend(len.to_be_bytes());
-    out.extend(data);
-    out
-}
-
-async fn simple_reply(stream: &mut UnixStream) -> (u32, u64) {
-    let mut reply = [0; 16];
-    stream.read_exact(&mut reply).await.expect("a reply");
-    assert_eq!(reply[..4], [0x67, 0x44, 0x66, 0x98]);
-    let error = u32::from_be_bytes(reply[4..8].try_into().expect("4"));
-    (error, u64::from_be_bytes(reply[8..].try_into().expect("8")))
 }
 
 #[tokio::test(flavor = "multi_thread")]

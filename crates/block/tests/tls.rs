@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use block::{Exported, Server, Tls, TlsError, TlsFiles};
-use common::Ram;
+use common::{Ram, request, simple_reply};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
     ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber,
@@ -131,24 +131,6 @@ async fn attach(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> std::io::
     stream.read_exact(&mut reply).await?;
     assert_eq!(reply[..8], (1u64 << 20).to_be_bytes());
     Ok(())
-}
-
-fn request(kind: u16, cookie: u64, offset: u64, len: u32, data: &[u8]) -> Vec<u8> {
-    let mut out = vec![0x25, 0x60, 0x95, 0x13, 0, 0];
-    out.extend(kind.to_be_bytes());
-    out.extend(cookie.to_be_bytes());
-    out.extend(offset.to_be_bytes());
-    out.extend(len.to_be_bytes());
-    out.extend(data);
-    out
-}
-
-async fn simple_reply(stream: &mut (impl AsyncRead + Unpin)) -> (u32, u64) {
-    let mut reply = [0; 16];
-    stream.read_exact(&mut reply).await.expect("a reply");
-    assert_eq!(reply[..4], [0x67, 0x44, 0x66, 0x98]);
-    let error = u32::from_be_bytes(reply[4..8].try_into().expect("4"));
-    (error, u64::from_be_bytes(reply[8..].try_into().expect("8")))
 }
 
 #[tokio::test(flavor = "multi_thread")]

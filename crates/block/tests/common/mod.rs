@@ -1,4 +1,4 @@
-//! An image in memory whose writes can be made to fail.
+//! An image in memory whose writes can be made to fail, and the bytes of NBD requests and replies.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::sync::Mutex;
@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use block::{BlockDevice, BlockError, BoxFuture, CachedImage, Piece, Range};
 use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 pub struct Ram {
     pub name: String,
@@ -136,4 +137,24 @@ pub fn flat(pieces: Vec<Piece>) -> Vec<u8> {
         }
     }
     out
+}
+
+/// A request as a client sends it.
+pub fn request(kind: u16, cookie: u64, offset: u64, len: u32, data: &[u8]) -> Vec<u8> {
+    let mut out = vec![0x25, 0x60, 0x95, 0x13, 0, 0];
+    out.extend(kind.to_be_bytes());
+    out.extend(cookie.to_be_bytes());
+    out.extend(offset.to_be_bytes());
+    out.extend(len.to_be_bytes());
+    out.extend(data);
+    out
+}
+
+/// The error and the cookie of a simple reply.
+pub async fn simple_reply(stream: &mut (impl AsyncRead + Unpin)) -> (u32, u64) {
+    let mut reply = [0; 16];
+    stream.read_exact(&mut reply).await.expect("a reply");
+    assert_eq!(reply[..4], [0x67, 0x44, 0x66, 0x98]);
+    let error = u32::from_be_bytes(reply[4..8].try_into().expect("4"));
+    (error, u64::from_be_bytes(reply[8..].try_into().expect("8")))
 }
