@@ -96,8 +96,8 @@ impl Pg {
 
     /// The store is so full that only those write who asked to try, and removals.
     pub(super) fn past_failsafe(&self, op: &ClientOp, cx: &Shared) -> bool {
-        let frees = op.msg.ops.iter().all(|o| o.code == OpCode::DELETE);
-        cx.failsafe_full && op.is_write_ordered() && !frees && !op.msg.has_flag(flags::FULL_TRY)
+        let frees = || op.msg.ops.iter().all(|o| o.code == OpCode::DELETE);
+        cx.failsafe_full && op.is_write_ordered() && !op.msg.has_flag(flags::FULL_TRY) && !frees()
     }
 
     /// Whether the request waits for space before it runs: to keep the order of its object's requests, or
