@@ -4,8 +4,6 @@
 //! 1. Intervals are in order and do not overlap.
 //! 2. None ends at or after the current interval's first epoch.
 
-use std::collections::BTreeSet;
-
 use codec::{Decode, Encode};
 use maps::OsdMap;
 use types::{Epoch, PgId};
@@ -184,11 +182,6 @@ impl PastIntervals {
     /// Drops intervals that reach into the current one (a peer may know later epochs than we do).
     pub fn cut_at(&mut self, same_interval_since: Epoch) {
         self.intervals.retain(|i| i.last < same_interval_since);
-    }
-
-    /// All OSDs that were members.
-    pub fn participants(&self) -> BTreeSet<i32> {
-        self.intervals.iter().flat_map(|i| i.acting.iter().chain(&i.up).copied()).collect()
     }
 
     pub fn assert_invariants(&self, same_interval_since: Epoch) {

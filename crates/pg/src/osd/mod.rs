@@ -414,11 +414,6 @@ impl OsdCore {
         &mut self.shared.store
     }
 
-    /// Gives the store up, as the end of the process does.
-    pub fn into_store(self) -> Store {
-        self.shared.store
-    }
-
     /// Whether the map says that this OSD is up.
     pub fn is_up(&self) -> bool {
         self.boot.is_up()
