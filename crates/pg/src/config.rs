@@ -109,21 +109,6 @@ pub struct OsdConfig {
     pub planted: Option<Planted>,
 }
 
-/// Whether a bug is planted; never in the product, which does not know the bugs' names.
-#[cfg(feature = "planted")]
-macro_rules! is_planted {
-    ($planted:expr, $bug:ident) => {
-        $planted == Some($crate::Planted::$bug)
-    };
-}
-#[cfg(not(feature = "planted"))]
-macro_rules! is_planted {
-    ($planted:expr, $bug:ident) => {
-        false
-    };
-}
-pub(crate) use is_planted;
-
 /// Known mistakes, which tests must find.
 #[doc(hidden)]
 #[cfg(feature = "planted")]
@@ -180,32 +165,32 @@ pub enum Planted {
 impl OsdConfig {
     /// Whether there may be writes in an interval whose start is not known: there may.
     pub(crate) fn presumes_writes(&self) -> bool {
-        !is_planted!(self.planted, ForgottenMapsHideWrites)
+        !types::is_planted!(self.planted, ForgottenMapsHideWrites)
     }
 
     /// Whether a copy that a backfill is not through with may give the log, and lead: it may not.
     pub(crate) fn lets_incomplete_lead(&self) -> bool {
-        is_planted!(self.planted, IncompleteCopyLeads)
+        types::is_planted!(self.planted, IncompleteCopyLeads)
     }
 
     /// Whether objects that a merge of logs found to be deleted stay: they go.
     pub(crate) fn keeps_deleted(&self) -> bool {
-        is_planted!(self.planted, DeletedObjectsStay)
+        types::is_planted!(self.planted, DeletedObjectsStay)
     }
 
     /// Whether writes go on in the range that a backfill copies: they wait.
     pub(crate) fn writes_in_backfill_range(&self) -> bool {
-        is_planted!(self.planted, WritesInBackfillRange)
+        types::is_planted!(self.planted, WritesInBackfillRange)
     }
 
     /// Whether a write may follow a hole: it may not.
     pub(crate) fn accepts_gaps(&self) -> bool {
-        is_planted!(self.planted, AcceptsGaps)
+        types::is_planted!(self.planted, AcceptsGaps)
     }
 
     /// Whether what lost entries did to objects is undone: it is.
     pub(crate) fn undoes_divergent(&self) -> bool {
-        !is_planted!(self.planted, DivergentObjectsStay)
+        !types::is_planted!(self.planted, DivergentObjectsStay)
     }
 
     /// For how long a member's answer lets a primary serve: mostly over by the time that one who is silent is marked down.

@@ -9,7 +9,6 @@ use crate::log::Payload;
 use crate::member::MemberId;
 use crate::message::{Body, Message};
 use crate::raft::{Output, Raft, Role};
-use crate::tuning::is_planted;
 
 /// Who said yes.
 #[derive(Debug, Clone, Default)]
@@ -26,7 +25,7 @@ impl Raft {
             let join = Body::Join { name: self.name.clone() };
             return out.push(Output::Send(self.to(MemberId::NONE, join)));
         }
-        if self.alone() || is_planted!(self.tuning.planted, Disturb) {
+        if self.alone() || types::is_planted!(self.tuning.planted, Disturb) {
             return self.stand(now, out);
         }
         self.role = Role::PreCandidate(Votes([self.hard.id].into()));
@@ -107,7 +106,7 @@ impl Raft {
 
     /// Whether there is a leader that deserves to stay, as far as we know.
     pub(crate) fn is_loyal(&self, now: Now) -> bool {
-        if is_planted!(self.tuning.planted, Disturb) {
+        if types::is_planted!(self.tuning.planted, Disturb) {
             return false;
         }
         match &self.role {
@@ -156,7 +155,7 @@ impl Raft {
     pub(crate) fn vote(&mut self, now: Now, from: MemberId, last: (u64, u64), out: &mut Vec<Output>) {
         let free = self.hard.vote == MemberId::NONE || self.hard.vote == from;
         let leaderless = matches!(self.role, Role::Follower { leader: None, .. } | Role::PreCandidate(_));
-        let holds_all = self.up_to_date(last) || is_planted!(self.tuning.planted, VoteForAnybody);
+        let holds_all = self.up_to_date(last) || types::is_planted!(self.tuning.planted, VoteForAnybody);
         let granted = free && leaderless && holds_all;
         if granted && self.hard.vote != from {
             self.hard.vote = from;

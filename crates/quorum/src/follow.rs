@@ -8,7 +8,6 @@ use crate::log::Snapshot;
 use crate::member::MemberId;
 use crate::message::{Append, AppendReply, Body, InstallSnapshot, PeerStatus};
 use crate::raft::{Output, Raft, Role};
-use crate::tuning::is_planted;
 
 impl Raft {
     /// A leader of our term spoke. False when that cannot be, for it is ours: nothing of the message counts.
@@ -57,7 +56,7 @@ impl Raft {
         for entry in entries.into_iter().filter(|e| e.index > held) {
             match self.log.term(entry.index) {
                 Some(term) if term == entry.term => continue,
-                Some(_) if is_planted!(self.tuning.planted, KeepConflict) => continue,
+                Some(_) if types::is_planted!(self.tuning.planted, KeepConflict) => continue,
                 Some(_) => self.truncate(entry.index),
                 None => {}
             }
@@ -66,7 +65,8 @@ impl Raft {
         let last = self.log.last_index();
         if let Role::Follower { verified, .. } = &mut self.role {
             *verified = (*verified).max(equal).min(last);
-            let known = if is_planted!(self.tuning.planted, CommitUnverified) { last } else { *verified };
+            let known =
+                if types::is_planted!(self.tuning.planted, CommitUnverified) { last } else { *verified };
             self.commit = self.commit.max(commit.min(known));
         }
         self.reply_appended(now, from, sent, out);
@@ -97,7 +97,7 @@ impl Raft {
     ) {
         let Role::Follower { verified, .. } = &self.role else { return };
         // Invariant 2.
-        let hasty = is_planted!(self.tuning.planted, AckBeforeDurable);
+        let hasty = types::is_planted!(self.tuning.planted, AckBeforeDurable);
         let index = if hasty { *verified } else { (*verified).min(self.durable) };
         let last_index = self.log.last_index();
         let reply = AppendReply { ok: true, index, sent, wall: now.wall, last_index, refused: 0 };
@@ -135,7 +135,7 @@ impl Raft {
         // How much more is committed is told by the next append.
         self.leader_commit = u64::MAX;
         let index = snapshot.index;
-        if !self.holds(&snapshot) || is_planted!(self.tuning.planted, SnapshotDropsTail) {
+        if !self.holds(&snapshot) || types::is_planted!(self.tuning.planted, SnapshotDropsTail) {
             self.replace(snapshot, out);
         }
         let last = self.log.last_index();

@@ -10,7 +10,6 @@ use crate::member::{MemberId, Membership, Peer};
 use crate::message::{Append, AppendReply, Body, PartReply, PeerStatus};
 use crate::parts::Sending;
 use crate::raft::{Output, Raft, Role};
-use crate::tuning::is_planted;
 
 /// Entries and bytes of one message.
 const MAX_ENTRIES: usize = 512;
@@ -121,12 +120,13 @@ impl Raft {
     /// Whether nobody else can lead now, and we know all that earlier leaders committed.
     pub(crate) fn may_read(&self, now: Now) -> bool {
         let Role::Leader(leading) = &self.role else { return false };
-        let lease = if is_planted!(self.tuning.planted, LongLease) {
+        let lease = if types::is_planted!(self.tuning.planted, LongLease) {
             self.tuning.election_min * 5
         } else {
             self.tuning.lease
         };
-        let knows = self.commit >= leading.start || is_planted!(self.tuning.planted, ReadBeforeOwnTerm);
+        let knows =
+            self.commit >= leading.start || types::is_planted!(self.tuning.planted, ReadBeforeOwnTerm);
         knows && self.majority_acked(leading, now).is_some_and(|sent| sent + lease > now.mono)
     }
 
@@ -268,13 +268,13 @@ impl Raft {
     pub(crate) fn advance_commit(&mut self, now: Now, out: &mut Vec<Output>) {
         let Role::Leader(leading) = &self.role else { return };
         let held = |id: MemberId| match id == self.hard.id {
-            true if is_planted!(self.tuning.planted, LeaderCountsEarly) => self.log.last_index(),
+            true if types::is_planted!(self.tuning.planted, LeaderCountsEarly) => self.log.last_index(),
             true => self.durable,
             false => leading.progress.get(&id).map_or(0, |p| p.matched),
         };
         let Some(index) = self.log.members().majority_value(held) else { return };
         let own = self.log.term(index) == Some(self.hard.term);
-        if index <= self.commit || !own && !is_planted!(self.tuning.planted, CommitOldTerm) {
+        if index <= self.commit || !own && !types::is_planted!(self.tuning.planted, CommitOldTerm) {
             return;
         }
         self.commit = index;
@@ -315,7 +315,7 @@ impl Raft {
     /// One change at a time, and none before we know what earlier leaders committed.
     fn may_change_members(&self) -> bool {
         let Role::Leader(leading) = &self.role else { return false };
-        is_planted!(self.tuning.planted, TwoChanges)
+        types::is_planted!(self.tuning.planted, TwoChanges)
             || self.commit >= leading.start && self.log.members_index() <= self.commit
     }
 

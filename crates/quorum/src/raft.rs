@@ -26,7 +26,7 @@ use crate::log::{Entry, Log, Payload, Snapshot};
 use crate::member::{MemberId, Membership};
 use crate::message::{Body, Message, PeerStatus};
 use crate::parts::Receiving;
-use crate::tuning::{Tuning, is_planted};
+use crate::tuning::Tuning;
 
 /// What must survive a crash besides the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -507,7 +507,7 @@ impl Raft {
     pub(crate) fn after_write(&mut self, m: Message, out: &mut Vec<Output>) {
         let dirty = self.is_dirty();
         let after = self.write_seq + u64::from(dirty);
-        let hasty = is_planted!(self.tuning.planted, VoteInMemory);
+        let hasty = types::is_planted!(self.tuning.planted, VoteInMemory);
         if after <= self.written_seq || hasty {
             out.push(Output::Send(m));
         } else {
@@ -518,7 +518,7 @@ impl Raft {
     /// Sends a message that speaks of nothing but the term and of what is durable already.
     pub(crate) fn say(&mut self, m: Message, out: &mut Vec<Output>) {
         // Invariant 1.
-        let hasty = is_planted!(self.tuning.planted, TermInMemory);
+        let hasty = types::is_planted!(self.tuning.planted, TermInMemory);
         match hasty || self.pending.hard.is_none() && self.term_seq <= self.written_seq {
             true => out.push(Output::Send(m)),
             false => self.after_write(m, out),
@@ -541,7 +541,7 @@ impl Raft {
             self.term_seq = self.write_seq;
         }
         self.writes.push_back((self.write_seq, self.log.last_index()));
-        if is_planted!(self.tuning.planted, AckBeforeDurable) {
+        if types::is_planted!(self.tuning.planted, AckBeforeDurable) {
             self.durable = self.log.last_index();
         }
         out.push(Output::Write(Write { seq: self.write_seq, durable: self.durable, ..write }));

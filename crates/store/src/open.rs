@@ -11,7 +11,6 @@ use crate::fsck::used_blocks;
 use crate::index::Index;
 use crate::log::{Log, Ring};
 use crate::map::MapState;
-use crate::options::is_planted;
 use crate::pool_totals::{self, Pools};
 use crate::replay::{LogReader, Logged};
 use crate::store::{Limits, Phase, Store};
@@ -64,7 +63,7 @@ impl Store {
     pub fn open(device: Arc<dyn Device>, options: Options) -> Result<Self, StoreError> {
         let (superblock, stale) = Superblock::load(device.as_ref())?;
         check_owner(&superblock, &options)?;
-        let careless = is_planted!(options.planted, UnpublishedStay);
+        let careless = types::is_planted!(options.planted, UnpublishedStay);
         let (map, alloc) = load_map(device.as_ref(), &superblock, careless)?;
         let limits = Limits::new(&options, &superblock);
         let ring = Ring::new(superblock.layout.log);
@@ -108,7 +107,7 @@ impl Store {
     fn replay(&mut self, device: &dyn Device) -> Result<(), StoreError> {
         let mut reader = self.log_reader(device);
         while let Some(txns) = reader.next()? {
-            let careless = is_planted!(self.limits.planted, ReplayTakesPlaces);
+            let careless = types::is_planted!(self.limits.planted, ReplayTakesPlaces);
             for run in txns.iter().flat_map(|t| &t.placements).flat_map(|p| &p.runs).filter(|_| !careless) {
                 if !self.alloc.claim(*run) {
                     let record = reader.position.record - 1;
@@ -133,7 +132,7 @@ impl Store {
 
     fn log_reader<'a>(&self, device: &'a dyn Device) -> LogReader<'a> {
         let mut reader = LogReader::new(device, &self.superblock);
-        reader.trusts = is_planted!(self.limits.planted, TrustsPlacedData);
+        reader.trusts = types::is_planted!(self.limits.planted, TrustsPlacedData);
         reader
     }
 

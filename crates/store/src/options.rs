@@ -39,21 +39,6 @@ pub struct Options {
     pub planted: Option<Planted>,
 }
 
-/// Whether a bug is planted; never in the product, which does not know the bugs' names.
-#[cfg(feature = "planted")]
-macro_rules! is_planted {
-    ($planted:expr, $bug:ident) => {
-        $planted == Some($crate::Planted::$bug)
-    };
-}
-#[cfg(not(feature = "planted"))]
-macro_rules! is_planted {
-    ($planted:expr, $bug:ident) => {
-        false
-    };
-}
-pub(crate) use is_planted;
-
 /// Known mistakes, which tests must find.
 #[doc(hidden)]
 #[cfg(feature = "planted")]

@@ -16,7 +16,6 @@ use crate::log::Log;
 use crate::map::MapState;
 use crate::memtable::LayerSize;
 use crate::merge::Pool;
-use crate::options::is_planted;
 use crate::pool_totals::{self, Pools};
 use crate::record::LoggedTxn;
 use crate::stage::Stage;
@@ -266,10 +265,10 @@ impl Store {
             Phase::Idle => Some(self.freeze()),
             Phase::Built(freeze, built)
                 if self.log.durable >= freeze.needs
-                    || is_planted!(self.limits.planted, PublishesUndurable) =>
+                    || types::is_planted!(self.limits.planted, PublishesUndurable) =>
             {
                 let (superblock, at_once) =
-                    (built.superblock.clone(), is_planted!(self.limits.planted, CopiesAtOnce));
+                    (built.superblock.clone(), types::is_planted!(self.limits.planted, CopiesAtOnce));
                 let publish = Publish { superblock, stale: self.stale, at_once };
                 self.phase = Phase::Publishing(freeze, built);
                 Some(Checkpoint::publish(publish))
@@ -353,7 +352,7 @@ impl Store {
             touched,
             map: self.map.clone(),
             superblock,
-            unflushed: is_planted!(self.limits.planted, PublishesUnflushed),
+            unflushed: types::is_planted!(self.limits.planted, PublishesUnflushed),
         })
     }
 
@@ -376,10 +375,10 @@ impl Store {
             (Phase::Building(freeze), StepDone::Built(mut built)) => {
                 std::mem::take(&mut built.unused).into_iter().for_each(|run| self.alloc.give_back(run));
                 self.counters.checkpoint_bytes += built.written_bytes;
-                if is_planted!(self.limits.planted, FreedTooSoon) {
+                if types::is_planted!(self.limits.planted, FreedTooSoon) {
                     self.free_replaced(&built);
                 }
-                if is_planted!(self.limits.planted, TailTooSoon) {
+                if types::is_planted!(self.limits.planted, TailTooSoon) {
                     self.log.tail = freeze.log.offset;
                 }
                 self.phase = Phase::Built(freeze, built);
@@ -401,7 +400,7 @@ impl Store {
         let layer_freed = self.index.frozen.iter().flat_map(|layer| &layer.freed);
         let freed = built.merged.replaced.iter().chain(layer_freed).copied();
         self.resting.published(freed, self.limits.discard_min_blocks);
-        if !is_planted!(self.limits.planted, FreedTooSoon) {
+        if !types::is_planted!(self.limits.planted, FreedTooSoon) {
             self.free_replaced(&built);
         }
         let layer = self.index.publish(built.merged.root, &built.merged.replaced, built.merged.fresh);

@@ -12,6 +12,7 @@ mod locator;
 mod name;
 mod outside;
 mod pgid;
+mod planted;
 mod snap;
 mod time;
 mod version;

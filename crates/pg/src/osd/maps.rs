@@ -12,7 +12,6 @@ use types::{ConnId, EntityType, Epoch, OsdId, SpgId};
 
 use super::shared::{Done, Shared};
 use super::{OsdCore, mon, superblock};
-use crate::config::is_planted;
 use crate::interval::IntervalKey;
 use crate::io::{FatalReason, LogLevel, Output};
 use crate::pg::{self, Pg};
@@ -171,7 +170,7 @@ impl OsdCore {
             let divided = !children.is_empty();
             for child in children {
                 let mut child = pg.split_off(child, pool, &mut self.shared.store, txn)?;
-                if is_planted!(self.shared.config.planted, SplitForgetsDups) {
+                if types::is_planted!(self.shared.config.planted, SplitForgetsDups) {
                     child.log = child.log.without_dups();
                 }
                 child.key = IntervalKey::of(map, child.id.pgid).unwrap_or_default();

@@ -358,7 +358,7 @@ impl Shared {
 
     /// For how long an OSD may still count on us.
     pub fn owed(&self, osd: i32) -> Duration {
-        let forgets = crate::config::is_planted!(self.config.planted, LeaseForgottenAtRestart);
+        let forgets = types::is_planted!(self.config.planted, LeaseForgottenAtRestart);
         let lease = if forgets { Duration::ZERO } else { self.config.read_lease() };
         self.leases.owed(osd, self.now.mono, lease)
     }

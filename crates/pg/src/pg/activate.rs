@@ -9,7 +9,6 @@ use types::{Epoch, Eversion, HObject};
 use super::backfill::Backfill;
 use super::peering::needs_backfill_from_start;
 use super::{Pg, Phase, persist};
-use crate::config::is_planted;
 use crate::info::{PgHistory, PgInfo};
 use crate::interval::PastIntervals;
 use crate::io::LogLevel;
@@ -33,7 +32,7 @@ impl Pg {
         for osd in &waiting {
             self.activate_member(*osd, cx);
         }
-        if is_planted!(cx.config.planted, StartsAlone) {
+        if types::is_planted!(cx.config.planted, StartsAlone) {
             waiting.clear();
         }
         waiting.insert(cx.whoami);
@@ -82,7 +81,7 @@ impl Pg {
             peer.info.last_backfill = HObject::min();
             peer.missing = Some(Missing::default());
             let mut newest = LogPart::newest(&self.log, keep);
-            if is_planted!(cx.config.planted, BackfillWithoutDups) {
+            if types::is_planted!(cx.config.planted, BackfillWithoutDups) {
                 newest.dups.clear();
             }
             (newest, BackfillStart::Restart)
@@ -229,7 +228,7 @@ impl Pg {
 
     /// The newest version that every member has made durable.
     pub fn durable_everywhere(&self, cx: &Shared) -> Eversion {
-        let careless = is_planted!(cx.config.planted, AckWithoutOwnCommit);
+        let careless = types::is_planted!(cx.config.planted, AckWithoutOwnCommit);
         let with_own = |v: Eversion| if careless { v } else { v.min(self.writes.local) };
         self.durable_elsewhere(cx).map_or(self.writes.local, with_own)
     }

@@ -15,7 +15,6 @@ use store::{StoreError, Txn};
 use types::{Eversion, HObject, SnapId};
 
 use super::{Pg, Phase};
-use crate::config::is_planted;
 use crate::info::PgSums;
 use crate::io::{FatalReason, LogLevel};
 use crate::object::stored_version;
@@ -188,7 +187,7 @@ impl Pg {
                 Ok(batch) => batch,
                 Err(e) => return cx.fail(FatalReason::Store(e.to_string())),
             };
-            let kept = is_planted!(cx.config.planted, BackfillKeepsStrangers);
+            let kept = types::is_planted!(cx.config.planted, BackfillKeepsStrangers);
             for object in batch.iter().filter(|o| **o <= end && !wanted.contains(o) && !kept) {
                 txn.remove(&self.object_key(object));
             }
@@ -255,7 +254,7 @@ impl Pg {
     pub(super) fn check_range(&mut self, osd: i32, cx: &mut Shared) {
         let Some(b) = self.backfills.get_mut(&osd) else { return };
         if let Step::Copying { end, left } = &b.step {
-            if left.len() <= usize::from(is_planted!(cx.config.planted, BackfillMovesEarly)) {
+            if left.len() <= usize::from(types::is_planted!(cx.config.planted, BackfillMovesEarly)) {
                 let last_backfill = end.clone();
                 b.step = Step::Moving { end: last_backfill.clone() };
                 let body = PgBody::BackfillProgress { last_backfill, sums: self.info.sums };

@@ -3,7 +3,6 @@
 use types::{Eversion, PgId};
 
 use super::{Peer, Pg, Phase};
-use crate::config::is_planted;
 use crate::info::PgInfo;
 use crate::osd::shared::Shared;
 
@@ -45,7 +44,7 @@ impl Pg {
             i.history.last_epoch_started.max(own)
         });
         let started = started.max()?;
-        let any = is_planted!(cx.config.planted, IgnoresLastStart);
+        let any = types::is_planted!(cx.config.planted, IgnoresLastStart);
         let qualifies = |i: &PgInfo| i.last_epoch_started >= started || any;
         // All of these have every acknowledged write. What only some of them have may have been acknowledged nowhere; the
         // furthest log is taken, so nothing that one of them served is given up.

@@ -18,7 +18,6 @@ use super::repair::damaged_object;
 use super::replicate::Write;
 use super::writes::InFlight;
 use super::{Pg, Phase};
-use crate::config::is_planted;
 use crate::entry::OpReturn;
 use crate::exec::{self, Effect, ExecEnv, ExecStop, Executed, RequestKind, Requester, Sources};
 use crate::io::{FatalReason, LogLevel, Output};
@@ -174,7 +173,7 @@ impl Pg {
         if self.backs_off(&op, cx) {
             return;
         }
-        let alone = is_planted!(cx.config.planted, ServesBelowMinSize) && self.phase == Phase::Active;
+        let alone = types::is_planted!(cx.config.planted, ServesBelowMinSize) && self.phase == Phase::Active;
         if !self.is_active() && !alone {
             self.waiting_for_active.push_back(op);
             return;

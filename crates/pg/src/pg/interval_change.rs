@@ -8,7 +8,6 @@ use super::copy::Copying;
 use super::prior::Prior;
 use super::trim::Trim;
 use super::{Peer, Pg, Phase, persist};
-use crate::config::is_planted;
 use crate::interval::IntervalKey;
 use crate::osd::shared::Shared;
 use crate::peer::PgBody;
@@ -115,7 +114,7 @@ impl Pg {
     /// Tells what is here when all of it is durable: a new primary takes a log entry for safe, and an object for not
     /// missing, and a loss of power must not take back what it has built on.
     pub(super) fn tell_when_durable(&self, osd: i32, interval: Epoch, body: PgBody, cx: &mut Shared) {
-        if is_planted!(cx.config.planted, TellsBeforeDurable) {
+        if types::is_planted!(cx.config.planted, TellsBeforeDurable) {
             return cx.send_pg(osd, self.id, interval, body);
         }
         cx.tell_when_durable(osd, self.id, (self.interval(), interval), body);

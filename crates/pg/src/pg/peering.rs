@@ -7,7 +7,6 @@ use types::{Epoch, Eversion, HObject};
 
 use super::prior::missing_witnesses;
 use super::{Owed, Peer, Pg, Phase, persist};
-use crate::config::is_planted;
 use crate::info::PgInfo;
 use crate::interval::{Interval, PastIntervals};
 use crate::io::LogLevel;
@@ -63,7 +62,7 @@ impl Pg {
     /// Source: PastIntervals::PriorSet in src/osd/osd_types.h.
     fn prior_set(&self, cx: &Shared) -> PriorSet {
         let map = &cx.map;
-        let skipped = usize::from(is_planted!(cx.config.planted, SkipsPriorInterval));
+        let skipped = usize::from(types::is_planted!(cx.config.planted, SkipsPriorInterval));
         let mut probe: BTreeSet<i32> = self.acting().iter().chain(self.up()).copied().collect();
         let mut blocked_by = BTreeSet::new();
         for i in self.past_with_writes().skip(skipped) {
@@ -250,7 +249,7 @@ impl Pg {
     /// this interval may have taken writes. Until then, asks for it.
     pub fn check_up_thru(&mut self, cx: &mut Shared) {
         let recorded = cx.map.osd(cx.whoami).map_or(Epoch(0), |o| o.info.up_thru);
-        if recorded >= self.interval() || is_planted!(cx.config.planted, NoWaitForUpThru) {
+        if recorded >= self.interval() || types::is_planted!(cx.config.planted, NoWaitForUpThru) {
             self.check_prior(cx);
         } else {
             cx.want_up_thru(self.interval());

@@ -7,7 +7,6 @@ use std::time::Duration;
 use maps::OsdMap;
 
 use super::{Pg, Phase};
-use crate::config::is_planted;
 use crate::interval::Interval;
 use crate::osd::lease::padded;
 use crate::osd::shared::Shared;
@@ -71,7 +70,7 @@ impl Pg {
     /// Begins when no earlier primary can answer any more; else waits, and says for whom.
     pub fn check_prior(&mut self, cx: &mut Shared) {
         let readers = self.prior_readers(cx);
-        if readers.is_empty() || is_planted!(cx.config.planted, NoWaitForReaders) {
+        if readers.is_empty() || types::is_planted!(cx.config.planted, NoWaitForReaders) {
             return self.activate(cx);
         }
         self.blocked_by = readers.into_iter().collect();

@@ -14,7 +14,6 @@ use super::pieces::Fits;
 use super::repair::damaged_object;
 use super::room::Taken;
 use super::{Peer, Pg, Phase, persist};
-use crate::config::is_planted;
 use crate::io::LogLevel;
 use crate::missing::Missing;
 use crate::object::LoadError;
@@ -564,7 +563,7 @@ impl Pg {
         let whole = self.missing.is_empty()
             && self.recovering.is_empty()
             && (targets.iter().all(|o| self.peers.get(o).is_some_and(super::Peer::is_whole))
-                || is_planted!(cx.config.planted, CleanTooSoon));
+                || types::is_planted!(cx.config.planted, CleanTooSoon));
         if !whole || self.phase != Phase::Active {
             return;
         }

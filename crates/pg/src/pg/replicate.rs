@@ -8,7 +8,6 @@ use super::client::ClientOp;
 use super::room::Taken;
 use super::writes::InFlight;
 use super::{Pg, Phase, persist};
-use crate::config::is_planted;
 use crate::dirty::Dirty;
 use crate::entry::{EntryKind, LogEntry, OpReturn};
 use crate::exec::{EntryDraft, Executed};
@@ -142,7 +141,7 @@ impl Pg {
 
     fn ship(&self, targets: &[i32], entries: &[LogEntry], after: &AfterWrite, op: &RepOp, cx: &mut Shared) {
         for osd in targets {
-            let short = is_planted!(cx.config.planted, BackfillBoundary);
+            let short = types::is_planted!(cx.config.planted, BackfillBoundary);
             let reached = |o: &HObject, to: &HObject| o < to || o == to && !short;
             let has_object = self
                 .backfills
@@ -166,7 +165,7 @@ impl Pg {
         if self.log.len() <= keep + c.pg_log_trim_min {
             return self.log.tail();
         }
-        if is_planted!(cx.config.planted, TrimsUnacknowledged) {
+        if types::is_planted!(cx.config.planted, TrimsUnacknowledged) {
             return self.log.version_before_last(keep);
         }
         // Entries that a member has not made durable stay: they are what it would be caught up with.

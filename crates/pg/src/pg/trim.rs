@@ -97,7 +97,7 @@ impl Pg {
         if snaps.is_empty() {
             return false;
         }
-        if crate::config::is_planted!(cx.config.planted, TrimsTooMuch) {
+        if types::is_planted!(cx.config.planted, TrimsTooMuch) {
             let runs: Vec<(u64, u64)> = snaps.iter().collect();
             runs.into_iter().for_each(|(start, len)| snaps.insert_run(start, len + 1));
         }
