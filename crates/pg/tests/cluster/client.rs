@@ -152,6 +152,13 @@ impl Client {
         self.begin(map, pool, name, Kind::Change, ops.into_iter().map(Into::into).collect(), flags::WRITE)
     }
 
+    /// Replaces an object whole after a read of it, which waits for the writes before it.
+    pub fn read_and_write(&mut self, map: &OsdMap, pool: PoolId, name: &str, content: &[u8]) -> u64 {
+        let extent = messages::osd::Extent::new(0, content.len() as u64);
+        let write = Op::WriteFull { extent, data: Bytes::copy_from_slice(content) };
+        self.change(map, pool, name, vec![Op::Read(messages::osd::Extent::new(0, 0)), write])
+    }
+
     pub fn remove(&mut self, map: &OsdMap, pool: PoolId, name: &str) -> u64 {
         self.model.entry(name.into()).or_default().open.push(None);
         self.begin(map, pool, name, Kind::Write(None), vec![Op::Delete.into()], flags::WRITE)
@@ -284,6 +291,10 @@ impl Client {
                 r.key = None;
             }
         }
+    }
+
+    pub fn is_answered(&self, tid: u64) -> bool {
+        self.replies.iter().any(|(answered, _)| *answered == tid)
     }
 
     pub fn was_sent(&self, tid: u64) -> bool {

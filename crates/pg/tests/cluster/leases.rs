@@ -177,3 +177,26 @@ fn one_that_is_not_up_lets_nobody_answer() {
     s.start(member);
     assert!(!lets(&mut s), "the map shows an earlier life of it");
 }
+
+/// A write that waits for the end of another stays before later ones of its object that waited for the lease first.
+#[test]
+fn writes_of_an_object_keep_their_order_without_a_lease() {
+    let is_lost = |m: &Message| matches!(m, Message::OsdPing(_) | Message::OsdFailure(_));
+    let (mut s, pool, old) = cut_off(308);
+    let (map, object) = (s.mon.map.clone(), s.client.object(&s.mon.map, pool, "o0"));
+    let first = s.client.read_and_write(&map, pool, "o0", b"first");
+    s.client.goes_on("o0");
+    s.client.read_and_write(&map, pool, "o0", b"waits for the first");
+    s.client.goes_on("o0");
+    s.deliver_requests(old);
+    pass(&mut s, 17, is_lost);
+    let last = s.client.read_and_write(&map, pool, "o0", b"last");
+    s.deliver_requests(old);
+    s.cut.clear();
+    while !s.client.is_answered(first) {
+        pass(&mut s, 1, is_lost);
+    }
+    assert!(!s.client.is_answered(last), "it waits for the lease");
+    s.until("answered", |s| s.client.is_idle());
+    assert_eq!(s.stored(old, &object).as_deref(), Some(&b"last"[..]));
+}

@@ -99,6 +99,42 @@ fn a_plain_write_without_room_waits_for_the_map_or_for_room() {
     [0.95, 1.5].into_iter().for_each(a_plain_write_waits);
 }
 
+/// A write that waits for the end of another stays before later ones of its object that met the full store first.
+#[test]
+fn writes_of_an_object_keep_their_order_where_there_is_no_room() {
+    let mut s = Sim::new(2, 94);
+    s.mon.change(|inc, _| inc.new_full_ratio = 1.5);
+    s.until("all up", |s| (0..2).all(|o| s.mon.map.is_up(o)));
+    let pool = s.mon.create_pool(2, 1, 1);
+    s.settle();
+    fill(&mut s, pool, 1);
+    s.client.full_allowed = false;
+    s.settle();
+    let (map, object) = (s.mon.map.clone(), s.client.object(&s.mon.map, pool, "x"));
+    let primary = map.pg_to_up_acting(types::PgId::new(pool, 0)).acting_primary;
+    s.cut = vec![(0, 1)];
+    let first = s.client.read_and_write(&map, pool, "x", b"first");
+    s.client.goes_on("x");
+    s.client.read_and_write(&map, pool, "x", b"waits for the first");
+    s.client.goes_on("x");
+    s.deliver_requests(primary);
+    s.client.write(&map, pool, "large", vec![1; 1 << 20]);
+    s.deliver_requests(primary);
+    let last = s.client.read_and_write(&map, pool, "x", b"last");
+    s.deliver_requests(primary);
+    s.commit(primary);
+    s.cut.clear();
+    s.until("the first is answered", |s| s.client.is_answered(first));
+    s.run(50);
+    assert!(s.client.is_busy("large") && !s.client.is_answered(last), "they wait for room");
+    s.client.full_allowed = true;
+    for i in 0..24 {
+        s.client.remove(&map, pool, &format!("o{i}"));
+    }
+    s.until("answered", |s| s.client.is_idle());
+    assert_eq!(s.stored(primary, &object).as_deref(), Some(&b"last"[..]));
+}
+
 fn a_plain_write_waits(full_ratio: f32) {
     let mut s = Sim::new(1, 93);
     s.mon.change(|inc, _| inc.new_full_ratio = full_ratio);

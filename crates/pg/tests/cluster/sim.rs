@@ -340,6 +340,15 @@ impl Sim {
         }
     }
 
+    /// Sends what the client has to send, and delivers it there now.
+    pub fn deliver_requests(&mut self, to: i32) {
+        let map = self.mon.map.clone();
+        for (osd, msg) in self.client.outgoing(&map) {
+            self.send(CLIENT, osd, msg);
+        }
+        self.deliver_all(CLIENT, to);
+    }
+
     /// Delivers all that is under way from one to another now.
     pub fn deliver_all(&mut self, from: i32, to: i32) {
         let link = self.links.remove(&(from, to)).unwrap_or_default();
