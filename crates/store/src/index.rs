@@ -13,8 +13,11 @@ use crate::memtable::{KvMap, MemTable};
 use crate::onode::Onode;
 use crate::page::{Page, PageRef};
 use crate::refs::RefRegion;
-use crate::tree::{Cursor, Pages, lookup};
+use crate::tree::{Cursor, KeyRange, Pages, lookup};
 use crate::{Corruption, Counters, Device, StoreError};
+
+/// Pages that are announced at once: some 64 MiB of the device's cache.
+const MAX_ANNOUNCED: usize = 8192;
 
 /// Pages of the tree behind a cache.
 pub(crate) struct PageCache {
@@ -141,9 +144,17 @@ impl Index {
         Ok(Some(onode))
     }
 
-    /// Announces the tree's pages with these keys to the device.
-    pub(crate) fn will_read(&mut self, keys: (&[u8], &[u8]), max: usize) -> Result<(), StoreError> {
-        crate::tree::will_read(&mut self.pages, self.root.as_ref(), keys, max)
+    /// Announces the tree's pages with the keys of these ranges to the device. What cannot be read is told to who reads it.
+    pub(crate) fn will_read(&mut self, mut ranges: Vec<KeyRange>) {
+        ranges.sort_unstable();
+        ranges.dedup_by(|next, range| {
+            let overlaps = next.0 <= range.1;
+            if overlaps && next.1 > range.1 {
+                range.1 = next.1.clone();
+            }
+            overlaps
+        });
+        let _ = crate::tree::will_read(&mut self.pages, self.root.as_ref(), &ranges, MAX_ANNOUNCED);
     }
 
     fn cache_onode(&mut self, key: Bytes, onode: Arc<Onode>) {

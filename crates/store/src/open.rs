@@ -3,20 +3,24 @@
 use std::sync::Arc;
 
 use crate::alloc::Allocator;
-use crate::apply::Mode;
+use crate::apply::{Mode, space_bounds};
 use crate::checksum::{BLOCK, BLOCK_U64, crc32c_pieces};
 use crate::data::DataBlocks;
 use crate::discard::Resting;
 use crate::fsck::used_blocks;
 use crate::index::Index;
+use crate::key::{onode_key, space_key};
 use crate::log::{Log, Ring};
 use crate::map::MapState;
 use crate::pool_totals::{self, Pools};
 use crate::replay::{LogReader, Logged};
 use crate::store::{Limits, Phase, Store};
 use crate::superblock::{Layout, LogPosition, Superblock, Totals};
-use crate::{Corruption, Counters, Device, Foreign, FormatOptions, Options, StoreError, TxnSeq};
+use crate::tree::KeyRange;
+use crate::{Corruption, Counters, Device, Foreign, FormatOptions, Op, Options, StoreError, Txn, TxnSeq};
 
+/// Keys of the log's transactions that are announced before these are applied: some MiB.
+const MAX_KEYS_AHEAD: usize = 1 << 16;
 const ZERO_BYTES: usize = 1 << 20;
 /// 1 GiB: what an OSD writes for itself does not grow with its device for ever.
 const RESERVE_MAX_BLOCKS: u64 = 1 << 18;
@@ -103,10 +107,13 @@ impl Store {
     }
 
     /// Two passes: the first finds every block that a record placed data in, so that the second, which gives new places
-    /// to data from the log, keeps clear of them.
+    /// to data from the log, keeps clear of them; and it finds which keys the second looks up.
     fn replay(&mut self, device: &dyn Device) -> Result<(), StoreError> {
-        let mut reader = self.log_reader(device);
+        let (mut reader, mut keys) = (self.log_reader(device), Vec::new());
         while let Some(txns) = reader.next()? {
+            if keys.len() < MAX_KEYS_AHEAD {
+                txns.iter().for_each(|logged| keys_read(&logged.txn, &mut keys));
+            }
             let careless = types::is_planted!(self.limits.planted, ReplayTakesPlaces);
             for run in txns.iter().flat_map(|t| &t.placements).flat_map(|p| &p.runs).filter(|_| !careless) {
                 if !self.alloc.claim(*run) {
@@ -115,6 +122,7 @@ impl Store {
                 }
             }
         }
+        self.index.will_read(keys);
         let end = reader.position;
         let mut reader = self.log_reader(device);
         let mut last = self.superblock.txn;
@@ -142,6 +150,24 @@ impl Store {
         outcome?;
         self.accept(stage);
         Ok(())
+    }
+}
+
+/// Adds the keys that are looked up when the transaction is applied, but for those of omaps, whose ids only objects tell.
+fn keys_read(txn: &Txn, keys: &mut Vec<KeyRange>) {
+    for object in txn.objects() {
+        let key = onode_key(object);
+        let behind = [&key[..], &[0]].concat().into();
+        keys.push((key, behind));
+    }
+    for op in txn.ops() {
+        match op {
+            Op::UnsetRange { space, start, end } => {
+                keys.push((space_key(*space, start), space_key(*space, end)));
+            }
+            Op::DropSpace { space } => keys.push(space_bounds(*space, &[], None)),
+            _ => {}
+        }
     }
 }
 

@@ -14,9 +14,6 @@ use crate::onode::{Onode, block_of, blocks_up_to};
 use crate::store::Store;
 use crate::{Corruption, ObjectKey, ObjectStat, Space, StoreError};
 
-/// Pages that are announced at once: some 64 MiB of the device's cache.
-const MAX_ANNOUNCED: usize = 8192;
-
 /// Entries in key order, and whether more follow.
 pub type KeyPage = (Vec<(Bytes, Bytes)>, bool);
 
@@ -203,8 +200,8 @@ impl Store {
     /// Says that the keys of all PGs are read next, as an OSD does when it starts: thousands of pages, which a slow device
     /// would else give one after the other.
     pub fn will_read_pgs(&mut self) {
-        // What cannot be read is told to who reads it.
-        let _ = self.index.will_read((&[class::PG], &[class::PG + 1]), MAX_ANNOUNCED);
+        let all = (Bytes::from_static(&[class::PG]), Bytes::from_static(&[class::PG + 1]));
+        self.index.will_read(vec![all]);
     }
 
     /// All spaces that hold a key, in order.

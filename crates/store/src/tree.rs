@@ -128,31 +128,62 @@ impl Cursor {
     }
 }
 
-/// Announces the pages that hold keys from `from` up to, without, `until`, level by level, at most `max` of each level:
-/// a slow device then serves a level in the time of one page. Leaves are not read.
+/// Keys from the first up to, without, the second.
+pub(crate) type KeyRange = (Bytes, Bytes);
+
+/// Announces the pages that hold the keys of some ranges, which are in order and do not overlap, level by level, at
+/// most `max` pages of each level: a slow device then serves a level in the time of one page. Leaves are not read.
 pub(crate) fn will_read(
     pages: &mut impl Pages,
     root: Option<&PageRef>,
-    (from, until): (&[u8], &[u8]),
+    ranges: &[KeyRange],
     max: usize,
 ) -> Result<(), StoreError> {
-    let Some(root) = root else { return Ok(()) };
+    let Some(root) = root.filter(|_| !ranges.is_empty()) else { return Ok(()) };
     pages.will_read(std::slice::from_ref(root));
-    let mut level = vec![pages.page(root)?];
-    while let Some(height) = level.first().map(Page::level).filter(|height| *height > 0) {
-        let children = level
-            .iter()
-            .flat_map(|page| (page.child_for(from)..page.lower_bound(until)).map(move |i| (page, i)));
-        let children: Vec<(&Page, u32)> = children.take(max).collect();
-        let refs = children.iter().map(|(page, i)| page.child(*i)).collect::<Result<Vec<_>, _>>()?;
+    let mut level = vec![(pages.page(root)?, ranges)];
+    while let Some(height) = level.first().map(|(page, _)| page.level()).filter(|height| *height > 0) {
+        let mut children = Vec::new();
+        for (page, ranges) in &level {
+            children_with(page, ranges, max, &mut children);
+        }
+        let refs = children.iter().map(|(page, i, _)| page.child(*i)).collect::<Result<Vec<_>, _>>()?;
         pages.will_read(&refs);
         if height == 1 {
             break;
         }
-        let below = children.into_iter().map(|(page, i)| child_page(pages, page, i).map(|(_, child)| child));
+        let below = children
+            .into_iter()
+            .map(|(page, i, ranges)| child_page(pages, page, i).map(|(_, child)| (child, ranges)));
         level = below.collect::<Result<_, _>>()?;
     }
     Ok(())
+}
+
+/// Adds the children of a page that a walk through each of the ranges comes by, with the ranges in them, up to `max`.
+fn children_with<'p, 'r>(
+    page: &'p Page,
+    ranges: &'r [KeyRange],
+    max: usize,
+    children: &mut Vec<(&'p Page, u32, &'r [KeyRange])>,
+) {
+    let (known, mut since) = (children.len(), 0);
+    for (n, (from, until)) in ranges.iter().enumerate() {
+        let first = page.child_for(from);
+        for i in first..page.lower_bound(until).max(first + 1) {
+            if children.len() > known && children.last().is_some_and(|(_, last, _)| *last == i) {
+                // Another range of the same child.
+                if let Some((_, _, inside)) = children.last_mut() {
+                    *inside = ranges.get(since..=n).unwrap_or_default();
+                }
+            } else if children.len() < max {
+                since = n;
+                children.push((page, i, ranges.get(n..=n).unwrap_or_default()));
+            } else {
+                return;
+            }
+        }
+    }
 }
 
 /// Shows every page reference below `page` with its level; leaves are not read.

@@ -1,4 +1,4 @@
-//! What an OSD reads when it starts is announced to the device before.
+//! What an OSD reads when it starts is announced to the device before: for the log's transactions, and of its PGs.
 
 #[allow(unused_imports, reason = "shared by several tests")]
 mod common;
@@ -64,7 +64,6 @@ fn reopened(device: &Arc<SimDevice>) -> (Arc<Watched>, Store) {
     };
     let watched = Arc::new(watched);
     let store = Store::open(watched.clone(), common::small_options()).expect("open");
-    watched.surprises.store(0, Ordering::Relaxed);
     (watched, store)
 }
 
@@ -90,6 +89,7 @@ fn the_keys_of_pgs_are_announced_before_they_are_read_and_nothing_else_is() {
     drop(store);
 
     let (watched, mut store) = reopened(&device);
+    watched.surprises.store(0, Ordering::Relaxed);
     store.will_read_pgs();
     let spaces = store.spaces().expect("read");
     assert_eq!(spaces.len(), 41);
@@ -102,4 +102,41 @@ fn the_keys_of_pgs_are_announced_before_they_are_read_and_nothing_else_is() {
     // `spaces` looks where the keys of no PG begin, too.
     assert!(surprises <= 3, "{surprises} of {expected} reads came unannounced");
     assert!(watched.bytes() < 4 << 20, "2.2 MB of keys: {}", watched.bytes());
+}
+
+#[test]
+fn what_the_log_changes_is_announced_before_it_is_replayed() {
+    let device = common::new_device(64 << 20, 4 << 20);
+    let mut store = common::open(&device);
+    let [space, removed] = [0, 1].map(|seed| Space::Pg(SpgId::replicated(PgId::new(PoolId(1), seed))));
+    let attribute = vec![7u8; 300];
+    for part in 0..10u32 {
+        let mut txn = Txn::new();
+        for i in part * 300..part * 300 + 300 {
+            txn.set_attr(&common::object(u64::from(i)), "_", attribute.clone());
+            txn.set(space, i.to_be_bytes().to_vec(), vec![7u8; 200]);
+            txn.set(removed, i.to_be_bytes().to_vec(), vec![7u8; 200]);
+        }
+        store.submit(txn).expect("submit");
+        common::commit_all(&mut store, device.as_ref());
+    }
+    common::checkpoint(&mut store, device.as_ref());
+    let mut txn = Txn::new();
+    txn.drop_space(removed);
+    store.submit(txn).expect("submit");
+    for i in 0..200u32 {
+        let mut txn = Txn::new();
+        txn.set_attr(&common::object(u64::from(i * 15)), "b", attribute.clone());
+        txn.unset_range(space, (i * 10).to_be_bytes().to_vec(), (i * 10 + 10).to_be_bytes().to_vec());
+        store.submit(txn).expect("submit");
+    }
+    common::commit_all(&mut store, device.as_ref());
+    drop(store);
+
+    let (watched, mut store) = reopened(&device);
+    let (expected, surprises) =
+        (watched.expected.load(Ordering::Relaxed), watched.surprises.load(Ordering::Relaxed));
+    assert!(expected > 250, "{expected} pages of the tree");
+    assert!(surprises < 40, "{surprises} reads: superblock, map, log and a few pages");
+    assert_eq!(store.scan(space, &[], None, 10_000).expect("read").len(), 1000);
 }
