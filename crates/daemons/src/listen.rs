@@ -1,6 +1,6 @@
 //! Where an OSD listens: the network of the clients, and the one that OSDs have among themselves.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use anyhow::{Context, Result, bail};
@@ -20,9 +20,9 @@ pub struct ListenAt {
 }
 
 impl ListenAt {
-    pub fn loopback() -> Self {
-        let at = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        Self { public: at, cluster: at, ports: 0..0 }
+    /// One address for everything, at any ports.
+    pub fn all_at(ip: IpAddr) -> Self {
+        Self { public: ip, cluster: ip, ports: 0..0 }
     }
 
     /// Binds the four addresses that an OSD announces.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -72,6 +73,11 @@ pub struct UpArgs {
     /// Port of the first monitor. [default: 3300, or the next free one, for a new cluster]
     #[arg(long, value_name = "PORT")]
     pub mon_port: Option<u16>,
+    /// Address of this host that the cluster listens on, for guests, containers and neighbours; beyond loopback
+    /// cephx is required. An existing cluster that does not run moves there with its data, and its clients need the
+    /// new ceph.conf. [default: 127.0.0.1 for a new cluster]
+    #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
+    pub listen: Option<IpAddr>,
     /// Return when the cluster is healthy, leaving it running in the background.
     #[arg(long)]
     pub detach: bool,
@@ -345,6 +351,14 @@ fn parse_size(text: &str) -> Result<u64, String> {
         bytes if bytes < MIN_OSD_BYTES => Err(format!("an OSD needs at least {} MiB", MIN_OSD_BYTES >> 20)),
         bytes => Ok(bytes),
     }
+}
+
+/// Where a cluster listens: one address, for that is what clients are told.
+fn parse_listen(text: &str) -> Result<IpAddr, String> {
+    let ip: IpAddr = text
+        .parse()
+        .map_err(|_| "name one address of this host, such as 192.168.1.5, without a port".to_owned())?;
+    crate::network::can_be_told(ip.to_canonical())
 }
 
 /// Below this an OSD has no room for its log and its reserve.

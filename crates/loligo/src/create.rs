@@ -19,7 +19,8 @@ use types::{AddrVec, AuthName, EntityAddr, EntityType, Entropy, Fsid, Now};
 use crate::args::UpArgs;
 use crate::client;
 use crate::layout::{
-    ClusterDir, Description, FORMAT, MonEntry, OsdEntry, ceph_conf, host_name, write_atomically,
+    ClusterDir, Description, FORMAT, MonEntry, OsdEntry, ceph_conf, host_name, with_monitors_moved,
+    write_atomically,
 };
 
 const DEFAULT_OSDS: u32 = 3;
@@ -32,7 +33,9 @@ pub fn cluster(dir: &ClusterDir, args: &UpArgs) -> Result<Description> {
     if !dir.is_empty() {
         bail!("{} is not empty and holds no cluster", dir.root().display());
     }
-    let mons = choose_mons(args)?;
+    let ip = args.listen.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    check_listen(ip, &args.auth)?;
+    let mons = choose_mons(ip, args)?;
     let mon_addr = mons.first().context("there is a first monitor")?.addr;
     dir.create()?;
     let now = Clock::start().now();
@@ -92,8 +95,8 @@ pub fn random_fsid() -> Fsid {
 }
 
 /// The port asked for, if it is free; 0: any; none asked for: the usual one, or the next free one.
-fn choose_port(asked: Option<u16>) -> Result<u16> {
-    let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+fn choose_port(ip: IpAddr, asked: Option<u16>) -> Result<u16> {
+    let bind = |port| TcpListener::bind((ip, port));
     match asked {
         Some(port) => match bind(port) {
             Ok(listener) => Ok(listener.local_addr()?.port()),
@@ -107,14 +110,14 @@ fn choose_port(asked: Option<u16>) -> Result<u16> {
 }
 
 /// The monitors of a new cluster: `a` at the port asked for, the others at the next free ones.
-fn choose_mons(args: &UpArgs) -> Result<Vec<MonEntry>> {
+fn choose_mons(ip: IpAddr, args: &UpArgs) -> Result<Vec<MonEntry>> {
     let mut mons = Vec::new();
-    let mut port = choose_port(args.mon_port)?;
+    let mut port = choose_port(ip, args.mon_port)?;
     for name in mon_names().take(args.mons.unwrap_or(1) as usize) {
         if !mons.is_empty() {
-            port = next_port(port)?;
+            port = next_port(ip, port)?;
         }
-        mons.push(MonEntry { name, addr: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port) });
+        mons.push(MonEntry { name, addr: SocketAddr::new(ip, port) });
     }
     Ok(mons)
 }
@@ -123,9 +126,9 @@ fn mon_names() -> impl Iterator<Item = String> {
     ('a'..='z').map(|c| c.to_string())
 }
 
-fn next_port(after: u16) -> Result<u16> {
+fn next_port(ip: IpAddr, after: u16) -> Result<u16> {
     (after.saturating_add(1)..=after.saturating_add(PORTS_TRIED))
-        .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
+        .find(|port| TcpListener::bind((ip, *port)).is_ok())
         .with_context(|| format!("no free port for another monitor after {after}"))
 }
 
@@ -258,7 +261,7 @@ pub fn add_mons(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<Desc
         while grown.mons.len() < wanted {
             let name = mon_names().find(|n| grown.mon(n).is_none()).context("too many monitors")?;
             let last = grown.mons.iter().map(|m| m.addr.port()).max().unwrap_or(DEFAULT_PORT);
-            let addr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), next_port(last)?);
+            let addr = SocketAddr::new(d.ip(), next_port(d.ip(), last)?);
             let path = make_dir(&dir.daemon_dir(&format!("mon.{name}")))?.join("keyring");
             write_atomically(&path, &keyring, 0o600)?;
             blank_monitor(dir, &grown, &name)?;
@@ -271,6 +274,33 @@ pub fn add_mons(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<Desc
         }
         Ok(grown)
     })
+}
+
+/// Whether a cluster with this authentication may be reached at the address.
+fn check_listen(ip: IpAddr, auth: &str) -> Result<()> {
+    if auth != "cephx" && !ip.is_loopback() {
+        bail!(
+            "without authentication everybody who reaches {ip} has all rights: beyond loopback cephx is required"
+        );
+    }
+    Ok(())
+}
+
+/// Moves a cluster that does not run to another address of this host: its monitors keep their ports, and tell the others.
+pub fn move_to(dir: &ClusterDir, d: &Description, ip: IpAddr) -> Result<Description> {
+    check_listen(ip, &d.auth)?;
+    let mut moved = Description { mons: d.mons(), ..d.clone() };
+    for mon in &mut moved.mons {
+        mon.addr.set_ip(ip);
+        TcpListener::bind(mon.addr)
+            .with_context(|| format!("mon.{} cannot move to {}", mon.name, mon.addr))?;
+    }
+    moved.mon_addr.set_ip(ip);
+    let conf = std::fs::read_to_string(dir.conf())?;
+    write_atomically(&dir.conf(), with_monitors_moved(&conf, &moved)?.as_bytes(), 0o644)?;
+    dir.save(&moved)?;
+    say!("The cluster moves from {} to {ip}; its clients need the new {}.", d.ip(), dir.conf().display());
+    Ok(moved)
 }
 
 /// A monitor that `ceph mon rm` has removed leaves the folder's description; its own folder stays.

@@ -12,7 +12,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -53,6 +53,11 @@ impl Description {
             true => vec![MonEntry { name: "a".to_owned(), addr: self.mon_addr }],
             false => self.mons.clone(),
         }
+    }
+
+    /// Where all daemons listen.
+    pub fn ip(&self) -> IpAddr {
+        self.mon_addr.ip()
     }
 
     pub fn mon(&self, name: &str) -> Option<MonEntry> {
@@ -227,15 +232,31 @@ pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     write().with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// The configuration's line that names the monitors.
+fn mon_host(d: &Description) -> String {
+    let mons: Vec<String> = d.mons().iter().map(|m| format!("[v2:{}/0]", m.addr)).collect();
+    format!("mon host = {}", mons.join(","))
+}
+
+/// An operator's configuration with the monitors where they are now; the rest stays as it is.
+pub fn with_monitors_moved(conf: &str, d: &Description) -> Result<String> {
+    let names =
+        |line: &str| line.split('=').next().is_some_and(|k| k.trim().replace(['_', '-'], " ") == "mon host");
+    if conf.lines().filter(|line| names(line)).count() != 1 {
+        bail!("ceph.conf has not just one line 'mon host = ...': write it anew");
+    }
+    let lines = conf.lines().map(|line| if names(line) { mon_host(d) } else { line.to_owned() });
+    Ok(lines.map(|line| line + "\n").collect())
+}
+
 /// What Ceph's clients need to find and use the cluster.
 pub fn ceph_conf(dir: &ClusterDir, d: &Description) -> String {
     let root = dir.root().display();
-    let mons: Vec<String> = d.mons().iter().map(|m| format!("[v2:{}/0]", m.addr)).collect();
     let mut text = format!(
         "# Written by loligo up. Use it with: CEPH_CONF={root}/ceph.conf ceph -s\n\
          [global]\n\
          fsid = {fsid}\n\
-         mon host = {mons}\n\
+         {mon_host}\n\
          auth cluster required = {auth}\n\
          auth service required = {auth}\n\
          auth client required = {auth}\n\
@@ -244,7 +265,7 @@ pub fn ceph_conf(dir: &ClusterDir, d: &Description) -> String {
          log file = \n\
          log to stderr = true\n",
         fsid = d.fsid,
-        mons = mons.join(","),
+        mon_host = mon_host(d),
         auth = d.auth,
     );
     let options = d.profile.options();

@@ -1,6 +1,6 @@
 //! Which of this host's addresses a daemon uses: by `public_addr`, by `public_network`, or whichever leads to the monitors.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 use admin::options::Values;
 use anyhow::{Context, Result, bail};
@@ -84,6 +84,20 @@ pub fn cluster(values: &Values, public: IpAddr) -> Result<IpAddr> {
     if network.is_empty() { Ok(public) } else { address_in("cluster_network", &network) }
 }
 
+/// An address that clients can be told, and that is this host's; else the reason.
+pub fn can_be_told(ip: IpAddr) -> Result<IpAddr, String> {
+    if ip.is_unspecified() {
+        return Err(format!("{ip} is every address of this host, and clients are told one: name it"));
+    }
+    if ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
+        return Err(format!("nobody can listen on {ip}"));
+    }
+    if !is_own(ip) {
+        return Err(format!("{ip} is no address of this host; `ip address` shows those that are"));
+    }
+    Ok(ip)
+}
+
 /// Whether this is an address of this host.
 pub fn is_own(ip: IpAddr) -> bool {
     UdpSocket::bind(SocketAddr::new(ip, 0)).is_ok()
@@ -108,6 +122,24 @@ mod tests {
         check("::/0", "fd00::1", true);
         check("10.1.0.0/16", "fd00::1", false);
         assert_eq!(["10.0.0.1", "10.0.0.0/33", "x/8"].map(Network::parse), [None; 3]);
+    }
+
+    #[test]
+    fn clients_are_told_one_address_of_this_host() {
+        let told = |text: &str| can_be_told(text.parse().expect("an address"));
+        assert_eq!(told("127.0.0.1"), Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        for (text, why) in [
+            ("0.0.0.0", "every address"),
+            ("::", "every address"),
+            ("224.0.0.1", "nobody can listen"),
+            ("255.255.255.255", "nobody can listen"),
+            // Reserved: no host has it.
+            ("240.0.0.1", "no address of this host"),
+            ("2001:db8::7", "no address of this host"),
+        ] {
+            let refused = told(text).expect_err(text);
+            assert!(refused.contains(why), "{refused}");
+        }
     }
 
     #[test]

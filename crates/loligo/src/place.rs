@@ -121,7 +121,8 @@ impl Place {
     /// Where an OSD or a manager listens.
     pub fn listen(&self) -> Result<ListenAt> {
         if self.folder.is_some() {
-            return Ok(ListenAt::loopback());
+            let monitor = self.monitors.iter().find_map(|m| m.socket).context("the folder has a monitor")?;
+            return Ok(ListenAt::all_at(monitor.ip()));
         }
         let values = self.values();
         let public = network::public(&values, &self.monitors)?.ip();

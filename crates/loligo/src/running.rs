@@ -135,7 +135,7 @@ impl<'a> Running<'a> {
             }
         }
         let addr = d.mon(&name.id).with_context(|| format!("there is no {name}"))?.addr;
-        let mon = serve::start_mon(&place, addr, place.monitors.clone(), None).await?;
+        let mon = serve::start_mon(&place, addr, place.monitors.clone(), None, &d.mons()).await?;
         self.mons.push((name.id, mon));
         Ok(())
     }

@@ -19,7 +19,7 @@ use types::{AddrVec, AuthName, EntityAddr, EntityType, OsdId};
 
 use crate::args::DaemonArgs;
 use crate::client;
-use crate::layout::{ClusterDir, Description, PidLock};
+use crate::layout::{ClusterDir, Description, MonEntry, PidLock};
 use crate::log::Lines;
 use crate::mkfs::{self, MonDir, mon_name};
 use crate::network;
@@ -272,13 +272,16 @@ pub async fn start_osd(place: &Place, id: OsdId, only_daemon: bool, life: u32) -
     Osd::start(settings).await
 }
 
+/// `folder`: where the folder that it belongs to has its monitors, whatever their map says.
 pub async fn start_mon(
     place: &Place,
     addr: SocketAddr,
     seeds: Vec<EntityAddr>,
     founding: Option<(Vec<String>, bytes::Bytes)>,
+    folder: &[MonEntry],
 ) -> Result<Mon> {
     let mut settings = monitor::Settings::new(&place.name.id, AddrVec::single(EntityAddr::v2(addr, 0)));
+    settings.moved = folder.iter().map(|m| (m.name.clone(), EntityAddr::v2(m.addr, 0))).collect();
     settings.host_name = place.host();
     settings.auth_methods = vec![if place.method == Method::None { METHOD_NONE } else { METHOD_CEPHX }];
     settings.options = place.options.clone();
@@ -320,7 +323,7 @@ pub async fn start_mon_by_conf(place: &Place) -> Result<Mon> {
             .copied()
             .collect::<Vec<_>>(),
     );
-    let mon = start_mon(&place, addr, seeds.clone(), dir.read_founding()?).await?;
+    let mon = start_mon(&place, addr, seeds.clone(), dir.read_founding()?, &[]).await?;
     if dir.is_joining() {
         let others = seeds.into_iter().filter(|s| s.socket != Some(addr)).collect();
         tokio::spawn(add_to_cluster(place, addr, others));

@@ -27,7 +27,7 @@ pub fn up(args: &UpArgs) -> Result<()> {
     let dir = ClusterDir::new(&args.data)?;
     let existing = dir.load()?;
     let (description, fresh) = match existing {
-        Some(d) => (d, false),
+        Some(d) => (moved(&dir, d, args)?, false),
         None => (create::cluster(&dir, args)?, true),
     };
     check_port(args, &description, fresh)?;
@@ -53,6 +53,15 @@ pub fn up(args: &UpArgs) -> Result<()> {
         report_when_healthy(&dir, &description, args);
         Ok(())
     })
+}
+
+/// The cluster at the address that `--listen` names, if it names another one than it has.
+fn moved(dir: &ClusterDir, d: Description, args: &UpArgs) -> Result<Description> {
+    let Some(ip) = args.listen.filter(|ip| *ip != d.ip()) else { return Ok(d) };
+    if dir.running("loligo").is_some() || !alive(dir, &d).is_empty() {
+        bail!("the cluster runs at {}; `loligo down` first, then it can move to {ip}", d.ip());
+    }
+    create::move_to(dir, &d, ip)
 }
 
 /// Has daemons that were given up started once more: whatever was in their way may be gone.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use codec::{Decode, DecodeError, Reader};
 use messages::Message;
 use quorum::{MemberId, Raft, Start, Tuning, View};
-use types::{ConnId, EntityAddr, Entropy, Now};
+use types::{AddrVec, ConnId, EntityAddr, Entropy, Now};
 
 use crate::io::{Input, Output};
 use crate::monitor::Monitor;
@@ -341,11 +341,14 @@ impl Member {
 
     /// The quorum's members are those that the monitor map names.
     fn follow_monmap(&mut self) -> bool {
-        let monmap = &self.core.state().monmap;
+        let monmap = std::sync::Arc::clone(&self.core.state().monmap);
         if self.names_of == Some(monmap.epoch) {
             return false;
         }
         let listed = monmap.mons.contains_key(&self.core.settings.name);
+        self.core.settings.moved.retain(|name, addr| {
+            monmap.mons.get(name).is_some_and(|known| known.addrs != AddrVec::single(*addr))
+        });
         self.membership = match (listed, self.membership) {
             (true, _) => OwnMembership::Listed,
             (false, removed @ OwnMembership::Removed(_)) => removed,
@@ -395,6 +398,9 @@ impl Member {
     }
 
     fn addr_of_name(&self, name: &str) -> Option<EntityAddr> {
+        if let Some(moved) = self.core.settings.moved.get(name) {
+            return Some(*moved);
+        }
         let info = self.core.state().monmap.mons.get(name)?;
         info.addrs.0.iter().find(|a| a.kind == types::AddrKind::Msgr2).or(info.addrs.0.first()).copied()
     }

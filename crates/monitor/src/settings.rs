@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use types::{AddrVec, AuthName, EntityName, EntityType, Now, Utime};
+use types::{AddrVec, AuthName, EntityAddr, EntityName, EntityType, Now, Utime};
 
 use crate::state::{EntityView, LogEntry, Priority, State};
 
@@ -13,6 +13,9 @@ pub struct Settings {
     pub name: String,
     /// Where it listens.
     pub addrs: AddrVec,
+    /// Monitors that an operator has moved, by name: these addresses count instead of the map's, and the leader has the
+    /// map say so. Who is at the map's address is in here no more.
+    pub moved: BTreeMap<String, EntityAddr>,
     pub host_name: String,
     /// `cephx::METHOD_*` accepted, in order of preference.
     pub auth_methods: Vec<u32>,
@@ -32,6 +35,7 @@ impl Settings {
         Self {
             name: name.into(),
             addrs,
+            moved: BTreeMap::new(),
             host_name: "localhost".to_owned(),
             auth_methods: vec![cephx::METHOD_CEPHX],
             options: BTreeMap::new(),

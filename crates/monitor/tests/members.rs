@@ -33,10 +33,14 @@ struct Group {
     net: VecDeque<(usize, usize, bytes::Bytes)>,
     next_conn: u64,
     lives: u64,
+    /// Where monitors listen that start from now on.
+    ip: &'static str,
+    /// Those that start are told that all have moved there.
+    moved: bool,
 }
 
-fn mon_addr(at: usize) -> EntityAddr {
-    addr(&format!("v2:127.0.0.1:{}/0", 3_300 + at))
+fn mon_addr(ip: &str, at: usize) -> EntityAddr {
+    addr(&format!("v2:{ip}:{}/0", 3_300 + at))
 }
 
 fn write(disk: &mut Start, write: Write) {
@@ -56,7 +60,10 @@ fn write(disk: &mut Start, write: Write) {
 impl Group {
     fn new() -> Self {
         let now = Now { mono: Duration::from_secs(1), wall: Utime { sec: 1_700_000_000, nsec: 0 } };
-        let mons = NAMES.iter().enumerate().map(|(i, n)| ((*n).to_owned(), AddrVec::single(mon_addr(i))));
+        let mons = NAMES
+            .iter()
+            .enumerate()
+            .map(|(i, n)| ((*n).to_owned(), AddrVec::single(mon_addr("127.0.0.1", i))));
         let config = GenesisConfig {
             fsid: FSID,
             monmap: MonMap::new(FSID, now.wall, mons),
@@ -81,16 +88,21 @@ impl Group {
             closed: Vec::new(),
         };
         let hosts = ids.map(host).collect();
-        let mut g = Self { hosts, now, net: VecDeque::new(), next_conn: 10, lives: 0 };
+        let mut g =
+            Self { hosts, now, net: VecDeque::new(), next_conn: 10, lives: 0, ip: "127.0.0.1", moved: false };
         (0..3).for_each(|at| g.start(at));
         g
     }
 
     fn start(&mut self, at: usize) {
         self.lives += 1;
-        let mut settings = Settings::new(NAMES[at], AddrVec::single(mon_addr(at)));
+        let mut settings = Settings::new(NAMES[at], AddrVec::single(mon_addr(self.ip, at)));
+        if self.moved {
+            settings.moved =
+                NAMES.map(str::to_owned).into_iter().zip((0..).map(|i| mon_addr(self.ip, i))).collect();
+        }
         settings.auth_methods = vec![METHOD_NONE];
-        let seeds = (0..3).map(mon_addr).collect();
+        let seeds = (0..3).map(|i| mon_addr(self.ip, i)).collect();
         let entropy = Box::new(SeededEntropy(self.lives));
         let start = self.hosts[at].disk.clone();
         let member =
@@ -104,7 +116,7 @@ impl Group {
         for other in 0..3 {
             if let Some(conn) = self.hosts[other].conns.remove(&at) {
                 self.input(other, Input::Disconnected { conn });
-                self.input(other, Input::PeerLost { addr: mon_addr(at) });
+                self.input(other, Input::PeerLost { addr: mon_addr(self.ip, at) });
             }
         }
     }
@@ -122,7 +134,7 @@ impl Group {
                     self.input(at, Input::Written { seq });
                 }
                 Output::Peer { addr, data } => {
-                    let to = (0..3).find(|i| mon_addr(*i) == addr).expect("one of us");
+                    let to = (0..3).find(|i| mon_addr(self.ip, *i) == addr).expect("one of us");
                     self.net.push_back((at, to, data));
                 }
                 Output::Send { conn, msg, .. } => self.hosts[at].sent.push((conn, msg)),
@@ -274,6 +286,36 @@ fn a_dead_leader_is_replaced_and_those_who_asked_through_it_come_again() {
     g.command(leader, conn, GET);
     g.run(200);
     assert_eq!(g.answer(leader, conn).map(|a| a.2), Some("v".to_owned()));
+}
+
+/// All stop and start elsewhere: nobody is sent anything at an old address (`Group::input` would not know it), and the
+/// leader has the map say where they are, once.
+#[test]
+fn monitors_that_were_moved_find_each_other_and_the_map_follows() {
+    let mut g = Group::new();
+    g.run(4_000);
+    (0..3).for_each(|at| g.kill(at));
+    (g.ip, g.moved) = ("10.0.0.9", true);
+    (0..3).for_each(|at| g.start(at));
+    g.run(4_000);
+    let maps = |g: &Group| -> Vec<(u32, Vec<String>)> {
+        let members = g.hosts.iter().filter_map(|h| h.member.as_ref());
+        let maps = members.map(|m| &m.core().state().monmap);
+        maps.map(|map| (map.epoch.0, map.ranked().map(|m| m.addrs.to_string()).collect())).collect()
+    };
+    let want: Vec<String> = (0..3).map(|at| AddrVec::single(mon_addr("10.0.0.9", at)).to_string()).collect();
+    assert_eq!(maps(&g), vec![(2, want.clone()); 3]);
+    // Later changes are nobody's to take back.
+    let leader = g.leader().expect("a leader");
+    let conn = g.login(leader, "client.admin");
+    g.run(200);
+    g.command(leader, conn, r#"{"prefix":"mon add","name":"d","addr":"10.0.0.9:3400"}"#);
+    g.run(1_000);
+    assert!(
+        maps(&g).iter().all(|(epoch, mons)| *epoch == 3 && mons.get(..3) == Some(&want)),
+        "{:?}",
+        maps(&g)
+    );
 }
 
 /// Whether one that resigned so long ago has to stay.

@@ -13,6 +13,7 @@ mod hostile;
 mod hosts;
 mod librados;
 mod limits;
+mod listen;
 mod quorum;
 mod refused;
 mod scrub;

@@ -4,9 +4,11 @@
 
 use codec::Encode;
 use maps::{MonInfo, MonMap};
-use types::{AddrKind, AddrVec, EntityAddr, Errno};
+use types::{AddrKind, AddrVec, EntityAddr, Errno, Now};
 
 use crate::command::{Access, Command, Reply, WriteCtx, flags, write};
+use crate::monitor::Monitor;
+use crate::proposal::Batch;
 use crate::state::Change;
 
 /// What changes something here, and needs.
@@ -91,8 +93,32 @@ fn remove(ctx: &mut WriteCtx<'_>) -> Reply {
     Reply::done(format!("removing mon.{name} at {addrs}, there will be {left} monitors"))
 }
 
-fn propose(ctx: &mut WriteCtx<'_>, mut map: MonMap) {
+fn propose(ctx: &mut WriteCtx<'_>, map: MonMap) {
+    let now = ctx.now;
+    ctx.change(next(map, now));
+}
+
+/// The map as its next epoch.
+fn next(mut map: MonMap, now: Now) -> Change {
     map.epoch = map.epoch.next();
-    map.last_changed = ctx.now.wall;
-    ctx.change(Change::MonMap(map.to_bytes()));
+    map.last_changed = now.wall;
+    Change::MonMap(map.to_bytes())
+}
+
+impl Monitor {
+    /// Leader: has the map say where monitors are that an operator has moved.
+    pub(crate) fn move_monitors(&mut self, now: Now, batch: &mut Batch) {
+        if self.settings.moved.is_empty() {
+            return;
+        }
+        let mut map = MonMap::clone(&batch.state().monmap);
+        for (name, addr) in &self.settings.moved {
+            if let Some(known) = map.mons.get_mut(name) {
+                known.addrs = AddrVec::single(*addr);
+            }
+        }
+        if map.mons != batch.state().monmap.mons {
+            batch.change(next(map, now));
+        }
+    }
 }

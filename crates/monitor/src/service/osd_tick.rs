@@ -33,8 +33,9 @@ impl Monitor {
             // The first tick of a reign also starts the clocks of OSDs that are down already.
             self.osdmap_changed(now, Epoch(0));
         }
-        let steps: [(&'static str, TickStep); 13] = [
+        let steps: [(&'static str, TickStep); 14] = [
             ("rotating keys", Self::rotate_keys),
+            ("moved monitors", Self::move_monitors),
             ("silent OSDs", Self::osd_timeouts),
             ("failure reports", Self::judge_failures),
             ("OSDs to mark out", Self::mark_outs),
