@@ -8,7 +8,17 @@ use fuzz::{Mutator, TARGETS, Target, seeds_of};
 
 /// Inputs per target in the short run; LOLIGO_FUZZ_RUNS makes it longer.
 fn runs() -> u64 {
-    std::env::var("LOLIGO_FUZZ_RUNS").ok().and_then(|v| v.parse().ok()).unwrap_or(2_000)
+    number("LOLIGO_FUZZ_RUNS").unwrap_or(2_000)
+}
+
+/// Of the mutations; LOLIGO_FUZZ_SEED makes others.
+fn seed() -> u64 {
+    number("LOLIGO_FUZZ_SEED").unwrap_or(0x10_1190)
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let value = std::env::var(variable).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{variable} is no number: '{value}'")))
 }
 
 /// What this thread has run, wherever the machine's other work lets it.
@@ -54,7 +64,7 @@ fn findings() -> Vec<String> {
     let first = |target: &Target| {
         let seeds = seeds_of(target.name);
         assert!(!seeds.is_empty(), "{} has no seeds", target.name);
-        let mut mutator = Mutator::new(0x10_1190);
+        let mut mutator = Mutator::new(seed());
         let of_seeds = seeds.iter().find_map(|seed| finding(target, seed));
         of_seeds.or_else(|| (0..runs()).find_map(|_| finding(target, &mutator.next(&seeds))))
     };

@@ -277,7 +277,7 @@ fn a_second_crash_during_recovery_loses_nothing() {
 /// A commit and a checkpoint whose writes are under way together.
 #[test]
 fn a_commit_beside_a_checkpoint_is_all_or_nothing() {
-    for seed in 0..6 * effort() {
+    for seed in seeds(6) {
         let (device, mut store, mut before) = base();
         let mut rng = Rng::new(seed);
         let txn = random_txn(&mut rng, &mut before, 6);
@@ -299,7 +299,7 @@ fn a_commit_beside_a_checkpoint_is_all_or_nothing() {
 /// Long random histories with random power losses, everything acknowledged being checked after each.
 #[test]
 fn nothing_acknowledged_is_lost_in_random_histories() {
-    for seed in 0..20 * effort() {
+    for seed in seeds(20) {
         let mut rng = Rng::new(seed);
         let mut device = new_device(8 << 20, LOG);
         let mut store = open(&device);

@@ -276,7 +276,7 @@ fn empty_transactions_do_not_fill_the_log_for_good() {
 /// Each kind of transaction stops at its own mark, and what replaces data is none of those that give space back.
 #[test]
 fn the_reserve_is_kept_for_those_who_need_it() {
-    for seed in 0..4 * effort() {
+    for seed in seeds(4) {
         let device = new_device(16 << 20, 256 << 10);
         let mut store = open(&device);
         let mut rng = Rng::new(seed);

@@ -106,5 +106,16 @@ fn random_op(rng: &mut Rng, model: &Model, objects: u64, t: &mut Txn) {
 
 /// Factor by which `LOLIGO_STORE_EFFORT` enlarges the long tests.
 pub fn effort() -> u64 {
-    std::env::var("LOLIGO_STORE_EFFORT").ok().and_then(|v| v.parse().ok()).unwrap_or(1)
+    number("LOLIGO_STORE_EFFORT").unwrap_or(1)
+}
+
+/// So many seeds, times the effort, from `LOLIGO_STORE_SEED` on.
+pub fn seeds(count: u64) -> std::ops::Range<u64> {
+    let first = number("LOLIGO_STORE_SEED").unwrap_or(0);
+    first..first + count * effort()
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let value = std::env::var(variable).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{variable} is no number: '{value}'")))
 }
