@@ -97,6 +97,8 @@ pub struct ExecEnv<'a> {
     pub sources: &'a Sources,
     pub may_read: bool,
     pub may_write: bool,
+    /// Set by the execution, however it ends: bytes that were read, written, checked and answered; see `work`.
+    pub work: u64,
 }
 
 /// A log entry without what the PG adds (request id, time, results).
@@ -142,8 +144,6 @@ pub struct Executed {
     pub effects: Vec<Effect>,
     /// A write is answered with its error, but the log does not remember it: a resend runs again.
     pub unrecorded: bool,
-    /// Bytes that were read, written, checked and answered; see `work`.
-    pub work: u64,
 }
 
 /// The request did not run (yet).
@@ -179,12 +179,24 @@ pub fn execute(
     ops: &[OsdOp],
 ) -> Result<Executed, ExecStop> {
     let mut work = Work::new(env.config);
+    let ran = execute_within(env, head, state, ops, &mut work);
+    env.work = work.done(env.config);
+    ran
+}
+
+fn execute_within(
+    env: &mut ExecEnv<'_>,
+    head: &HObject,
+    state: &ObjectState,
+    ops: &[OsdOp],
+    work: &mut Work,
+) -> Result<Executed, ExecStop> {
     // Before anything runs.
     work.spend((ops.len() as u64).saturating_mul(work::OPERATION))?;
     let mut results: Vec<OpResult> = ops.iter().map(OpResult::from).collect();
     if ops.iter().any(|op| op.code.is_pg_op()) {
-        let result = list::run(env, &mut work, &head.nspace, ops, &mut results)?;
-        return Ok(Executed { result, results, work: work.done(env.config), ..Executed::default() });
+        let result = list::run(env, work, &head.nspace, ops, &mut results)?;
+        return Ok(Executed { result, results, ..Executed::default() });
     }
     if env.may_write && !env.snapc.is_valid() {
         return Err(ExecStop::Refused(Errno::EINVAL));
@@ -195,13 +207,12 @@ pub fn execute(
     let mut s = Scratch::new(object, state, work);
     let result = dispatch::run_ops(env, &mut s, ops, &mut results)?;
     let user_version = state.info.user_version;
-    let work = s.work.done(env.config);
     if result < 0 {
-        return Ok(Executed { result, results, user_version, work, ..Executed::default() });
+        return Ok(Executed { result, results, user_version, ..Executed::default() });
     }
     if !s.changed() {
         let (delta, effects) = (s.delta, s.effects);
-        return Ok(Executed { result, results, user_version, delta, effects, work, ..Executed::default() });
+        return Ok(Executed { result, results, user_version, delta, effects, ..Executed::default() });
     }
     match check_full(env, &s) {
         Ok(()) => {}
@@ -210,7 +221,7 @@ pub fn execute(
     }
     if refuse_long_outputs(env, &mut results) {
         let result = Errno::EOVERFLOW.neg();
-        return Ok(Executed { result, results, user_version, unrecorded: true, work, ..Executed::default() });
+        return Ok(Executed { result, results, user_version, unrecorded: true, ..Executed::default() });
     }
     Ok(finish(env, head, s, result, results))
 }
@@ -295,6 +306,5 @@ fn finish(
         delta: s.delta,
         effects: s.effects,
         unrecorded: false,
-        work: s.work.done(env.config),
     }
 }

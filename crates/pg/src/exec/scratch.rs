@@ -32,13 +32,13 @@ pub(crate) struct Scratch<'a> {
     /// A class method changed the object against its declaration: the request fails, FAILOK or not.
     pub broken: bool,
     /// What the request may still have done.
-    pub work: Work,
+    pub work: &'a mut Work,
     /// The running operation's place in the request.
     pub subop: u32,
 }
 
 impl<'a> Scratch<'a> {
-    pub fn new(object: HObject, state: &'a ObjectState, work: Work) -> Self {
+    pub fn new(object: HObject, state: &'a ObjectState, work: &'a mut Work) -> Self {
         Self {
             key: ObjectKey::replicated(object),
             before: state,

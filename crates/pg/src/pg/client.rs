@@ -473,16 +473,13 @@ impl Pg {
             sources: op.sources.as_deref().unwrap_or(&none),
             may_read: op.kind.reads,
             may_write: op.kind.writes,
+            work: 0,
             store: &mut cx.store,
             config: &cx.config,
         };
         let ran = exec::execute(&mut env, head, state, &op.msg.ops);
-        let done = match &ran {
-            Ok(done) => done.work,
-            Err(ExecStop::Refused(Errno::E2BIG)) => exec::work::bytes(&cx.config),
-            Err(_) => 0,
-        };
-        cx.slice_left = cx.slice_left.saturating_sub(done.max(exec::work::OPERATION));
+        let work = env.work.max(exec::work::OPERATION);
+        cx.slice_left = cx.slice_left.saturating_sub(work);
         ran
     }
 

@@ -198,6 +198,17 @@ fn clients_take_turns_when_there_is_much_to_do() {
     assert_eq!(order, (10..20).collect::<Vec<_>>());
 }
 
+/// What is refused before anything was done takes nobody's turn.
+#[test]
+fn a_refused_request_counts_what_it_did() {
+    let (mut s, pool) = cluster(OsdConfig::default());
+    s.connect(ONE, |_| {});
+    let too_much = request(&s, pool, "o", vec![Op::Stat.into(); 20_000]);
+    (1..=5).for_each(|tid| send(&mut s, ONE, tid, &too_much));
+    assert_eq!(s.links.get(&(0, ONE)).map_or(0, |q| q.len()), 5, "at once");
+    assert_eq!(answer(&mut s, ONE, 5).0, Errno::E2BIG.neg());
+}
+
 #[test]
 fn what_notifies_hold_has_a_bound_and_goes_with_the_notifier() {
     let (mut s, pool) = cluster(OsdConfig::default());

@@ -132,6 +132,7 @@ impl Bench {
             sources: &self.sources,
             may_read: kind.reads,
             may_write: kind.writes,
+            work: 0,
         };
         let mut done = match execute(&mut env, if kind.pg_op { &r.object } else { &head }, &state, &r.ops) {
             Ok(done) => done,
