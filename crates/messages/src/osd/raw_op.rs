@@ -139,9 +139,9 @@ pub(crate) fn join<'a>(parts: impl Iterator<Item = &'a Bytes> + Clone) -> Bytes 
     let mut filled = parts.filter(|p| !p.is_empty());
     let Some(first) = filled.next() else { return Bytes::new() };
     let Some(second) = filled.next() else { return first.clone() };
-    let mut all = BytesMut::from(&first[..]);
-    all.extend_from_slice(second);
-    filled.for_each(|p| all.extend_from_slice(p));
+    let parts = [first, second].into_iter().chain(filled);
+    let mut all = BytesMut::with_capacity(parts.clone().map(Bytes::len).sum());
+    parts.for_each(|p| all.extend_from_slice(p));
     all.freeze()
 }
 

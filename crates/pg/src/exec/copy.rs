@@ -81,7 +81,7 @@ pub(super) fn get(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, mut cursor: CopyCu
         piece.attrs = visible.map(|(k, v)| (String::from_utf8_lossy(&k).into_owned(), v)).collect();
         cursor.attr_complete = true;
     }
-    let mut left = max.min(s.work.left());
+    let mut left = max.min(s.work.left()).min(s.work.answers_left());
     if left > 0 && !cursor.data_complete {
         let length = left.min(info.size.saturating_sub(cursor.data_offset));
         if length > 0 {

@@ -103,6 +103,7 @@ pub(super) fn run_ops(
         let outcome = op.parse().map_err(OpError::from).and_then(|parsed| run_op(env, s, op, parsed));
         match outcome {
             Ok(answer) => {
+                s.work.answer(answer.data.len())?;
                 last = answer.rval.unwrap_or(last);
                 out.outdata = answer.data;
             }

@@ -29,6 +29,7 @@ pub(super) fn run(
     for (op, out) in ops.iter().zip(results) {
         match run_op(env, work, nspace, op) {
             Ok(answer) => {
+                work.answer(answer.data.len())?;
                 last = answer.rval.unwrap_or(last);
                 out.rval = last;
                 out.outdata = answer.data;

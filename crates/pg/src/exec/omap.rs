@@ -14,6 +14,11 @@ use super::work::ENTRY;
 use super::{ExecEnv, compare};
 use crate::object::info_flags;
 
+/// What an entry of an answer takes beside key and value: their lengths.
+const LENGTHS: u64 = 8;
+/// Values that are looked up before their bytes are counted.
+const KEYS_AT_ONCE: usize = 16;
+
 /// Keys behind `start_after`, and whether there are more.
 pub(super) fn keys(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, start_after: &[u8], max: u64) -> Outcome {
     let (entries, more) = list(env, s, start_after, max, &[])?;
@@ -60,9 +65,11 @@ pub(super) fn list(
     if !s.info().test(info_flags::OMAP) {
         return Ok((Vec::new(), false));
     }
-    let max = max.min(env.config.max_omap_entries_per_request) as usize;
-    // A page is short rather than too much.
-    let max_bytes = env.config.max_omap_bytes_per_request.min(s.work.left()) as usize;
+    // A page is short rather than too much, and leaves room for what the other operations answer.
+    let room = s.work.answers_left();
+    let max = max.min(env.config.max_omap_entries_per_request).min(room / (4 * LENGTHS)) as usize;
+    let most = s.work.left().min(room / 2);
+    let max_bytes = env.config.max_omap_bytes_per_request.min(most) as usize;
     let from = if prefix > start_after { Bound::Included(prefix) } else { Bound::Excluded(start_after) };
     let (mut entries, mut more) = env.store.omap_list(&s.key, from, max, max_bytes)?;
     s.work.note(weight(&entries));
@@ -115,8 +122,14 @@ pub(super) fn get(
         return Ok(Vec::new());
     }
     s.work.spend(keys.len() as u64 * ENTRY)?;
-    let found = env.store.omap_get(&s.key, keys)?;
-    s.work.spend(weight(&found))?;
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    for keys in keys.chunks(KEYS_AT_ONCE) {
+        let more = env.store.omap_get(&s.key, keys)?;
+        s.work.spend(weight(&more))?;
+        bytes += weight(&more);
+        s.work.may_answer(bytes)?;
+        found.extend(more);
+    }
     Ok(found)
 }
 

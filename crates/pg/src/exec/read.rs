@@ -27,6 +27,7 @@ pub(super) fn read(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent) -
     }
     let wanted = if e.length == 0 { size } else { e.length };
     let length = wanted.min(size.saturating_sub(e.offset));
+    s.work.may_answer(length)?;
     s.work.spend(length)?;
     let data = if length == 0 { Bytes::new() } else { env.store.read(&s.key, e.offset, length)? };
     s.count_read(data.len());
@@ -41,6 +42,7 @@ pub(super) fn sparse_read(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Ex
     }
     let extents = env.store.extents(&s.key, e.offset, e.length)?;
     let length = extents.iter().fold(0u64, |sum, (_, l)| sum.saturating_add(*l));
+    s.work.may_answer(length)?;
     s.work.spend(length.saturating_add(extents.len() as u64 * ENTRY))?;
     let data = match extents.as_slice() {
         [] => Bytes::new(),

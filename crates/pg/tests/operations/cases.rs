@@ -480,3 +480,36 @@ fn the_work_of_one_request_is_bounded() {
     assert_eq!(b.op("holes", sparsify(1)).0, Errno::E2BIG.neg());
     assert_eq!(whole(&mut b, "holes").len(), 400_000);
 }
+
+/// What a request answers is in memory at one time.
+#[test]
+fn the_answers_of_one_request_are_bounded() {
+    const MIB: u64 = 1 << 20;
+    let mut b = Bench::new();
+    b.op("o", Op::WriteFull { extent: Extent::new(0, MIB), data: vec![7; MIB as usize].into() });
+    let entries = |n: u16, bytes: usize| {
+        let entry = |i: u16| (Bytes::copy_from_slice(&i.to_be_bytes()), Bytes::from(vec![1; bytes]));
+        Op::OmapSetVals { vals: (0..n).map(entry).collect() }
+    };
+    b.op("o", entries(2, MIB as usize));
+    b.op("many", entries(1_000, 1 << 10));
+    let list = Op::OmapGetVals { start_after: Bytes::new(), max: u64::MAX, prefix: Bytes::new() };
+    let two = Op::OmapGetValsByKeys { keys: (0..2u16).map(|i| i.to_be_bytes().to_vec().into()).collect() };
+    let too_much = Errno::E2BIG.neg();
+    for (object, op, n, result) in [
+        ("o", Op::Read(Extent::default()), 140, 0),
+        ("o", Op::Read(Extent::default()), 150, too_much),
+        ("o", Op::SparseRead(Extent::new(0, MIB)), 150, too_much),
+        ("o", list.clone(), 60, 0),
+        ("o", list.clone(), 80, too_much),
+        ("o", two.clone(), 70, 0),
+        ("o", two, 75, too_much),
+        // Pages become shorter.
+        ("many", list, 150, 0),
+    ] {
+        let reply = b.run(&Request::new(object, vec![OsdOp::from(op.clone()); n]));
+        assert_eq!(reply.result, result, "{n} times {op:?}");
+        let bytes: usize = reply.results.iter().map(|r| r.outdata.len()).sum();
+        assert!(bytes as u64 <= 144 * MIB, "{bytes}");
+    }
+}
