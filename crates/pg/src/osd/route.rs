@@ -160,7 +160,7 @@ impl OsdCore {
         let charge = self.clients.run(conn, &session.account, msg.memory_bytes());
         let turn = Turn { tid, msg, charge };
         if self.shared.slice_left == 0 || self.shared.some_ready || !self.turns.is_empty() {
-            return self.turns.push(conn, turn);
+            return self.turns.push(&session.peer.auth_name, conn, turn);
         }
         self.start_request(conn, turn);
     }

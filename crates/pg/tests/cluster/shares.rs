@@ -198,6 +198,39 @@ fn clients_take_turns_when_there_is_much_to_do() {
     assert_eq!(order, (10..20).collect::<Vec<_>>());
 }
 
+/// Many connections of one entity have no more turns than one.
+#[test]
+fn entities_take_turns_and_then_their_connections() {
+    let (mut s, pool) = cluster(OsdConfig::default());
+    s.connect(ONE, |_| {});
+    let m = request(&s, pool, "large", vec![write(&vec![1; 1 << 20])]);
+    assert_eq!(ask(&mut s, ONE, 1, &m).0, 0);
+    let heavy = request(&s, pool, "large", vec![read(); 40]);
+    let same = types::AuthName::new(types::EntityType::Client, "many");
+    let many = ONE + 10..ONE + 20;
+    for conn in many.clone() {
+        s.connect(conn, |peer| peer.auth_name = same.clone());
+        (1..=2).for_each(|tid| send(&mut s, conn, tid, &heavy));
+    }
+    let light = request(&s, pool, "large", vec![Op::Stat.into()]);
+    (2..=4).for_each(|tid| send(&mut s, ONE, tid, &light));
+    let answered = |s: &Sim, conn| s.links.get(&(0, conn)).map_or(0, |q| q.len());
+    let theirs = |s: &Sim| many.clone().map(|conn| answered(s, conn)).collect::<Vec<_>>();
+    while answered(&s, ONE) < 3 {
+        s.input(0, Input::Again { unread: Default::default() });
+    }
+    let sum = |s: &Sim| theirs(s).iter().sum::<usize>();
+    assert!((3..=6).contains(&sum(&s)), "{:?}", theirs(&s));
+    while sum(&s) < 11 {
+        s.input(0, Input::Again { unread: Default::default() });
+    }
+    // The first had two before there was anything to wait for.
+    assert!(theirs(&s).iter().all(|n| *n > 0), "{:?}", theirs(&s));
+    for conn in many {
+        assert_eq!(answer(&mut s, conn, 2).0, 0);
+    }
+}
+
 /// What is refused before anything was done takes nobody's turn.
 #[test]
 fn a_refused_request_counts_what_it_did() {
