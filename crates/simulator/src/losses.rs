@@ -49,9 +49,12 @@ impl World {
         true
     }
 
-    /// Whether each PG has a member that is none of these and has everything.
+    /// Whether each PG has a member that is none of these and has everything. PGs are those of the newest map: a
+    /// monitor that has just started shows an older one, which lacks pools that have been written to since.
     fn can_lose(&self, osds: &[i32]) -> bool {
-        let Some(map) = self.monitor().map(|m| m.state().osdmap().clone()) else { return false };
+        let newest = self.agreed.newest_map();
+        let map = self.monitor().map(|m| m.state().osdmap()).filter(|m| m.epoch == newest);
+        let Some(map) = map.cloned() else { return false };
         let lost: BTreeSet<i32> = osds.iter().copied().collect();
         let is_there = |osd: &i32| {
             let host = &self.osds[*osd as usize];
@@ -87,5 +90,31 @@ impl World {
         }
         self.plan_in(SECOND, Event::Start(Node::Osd(osd)));
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::faults::Death;
+    use crate::net::Node;
+    use crate::queue::MILLISECOND;
+    use crate::scenario::{Level, Scenario};
+    use crate::world::{Event, World};
+
+    /// A lone monitor of three that has just started shows the map that the cluster began with, without a pool.
+    #[test]
+    fn nothing_is_lost_by_an_old_map() {
+        let scenario = Scenario::from_seed(1).with_level(Level::Calm).with_mons(3);
+        let mut world = World::new(scenario).expect("a cluster");
+        world.bring_up();
+        assert!(world.can_lose(&[0]), "every PG is clean: {:?}", world.pg_states());
+        (0..3).for_each(|mon| world.crash_mon(mon, Death::Killed));
+        assert!(!world.can_lose(&[0]), "nobody knows the map");
+        world.plan_in(0, Event::Start(Node::Mon(0)));
+        let end = world.now + 200 * MILLISECOND;
+        world.run_until(end, |w| w.monitor().is_some());
+        let map = world.monitor().expect("it has started").state().osdmap();
+        assert!(map.epoch < world.agreed.newest_map(), "{} is no old map", map.epoch);
+        assert!(!world.can_lose(&[0]));
     }
 }

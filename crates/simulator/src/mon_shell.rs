@@ -54,6 +54,11 @@ impl Agreed {
     pub fn commits(&self) -> usize {
         self.log.len()
     }
+
+    /// The newest OSD map that any monitor has committed. No OSD has a newer one, and no disk.
+    pub fn newest_map(&self) -> Epoch {
+        self.epochs.keys().next_back().copied().unwrap_or_default()
+    }
 }
 
 impl World {

@@ -135,7 +135,7 @@ impl Report {
 }
 
 impl World {
-    fn new(scenario: Scenario) -> Result<Self, String> {
+    pub fn new(scenario: Scenario) -> Result<Self, String> {
         let seed = scenario.seed;
         let o = scenario.options.clone();
         let now = types::Now {
@@ -235,7 +235,7 @@ impl World {
         (healing, undecided)
     }
 
-    fn bring_up(&mut self) {
+    pub fn bring_up(&mut self) {
         for mon in 0..self.mons.len() {
             self.plan_in(0, Event::Start(Node::Mon(mon)));
         }
