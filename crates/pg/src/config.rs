@@ -31,6 +31,8 @@ pub struct OsdConfig {
     /// Between two signs of life to the monitors.
     pub beacon_interval: Duration,
     pub heartbeat_grace: Duration,
+    /// OSDs that are pinged at least, and looked for by one that was marked down.
+    pub heartbeat_min_peers: usize,
     /// An OSD that was marked down more often than this within the period, although it lives, stops.
     pub max_markdown_count: usize,
     pub max_markdown_period: Duration,
@@ -221,6 +223,7 @@ impl Default for OsdConfig {
             // Ceph's 300 s; a shorter one costs nothing here.
             beacon_interval: Duration::from_secs(60),
             heartbeat_grace: Duration::from_secs(20),
+            heartbeat_min_peers: 10,
             max_markdown_count: 5,
             max_markdown_period: Duration::from_secs(600),
             stats_interval: Duration::from_secs(5),
@@ -285,7 +288,7 @@ enum Slot<'a> {
 }
 
 /// Every option's name.
-pub const OPTIONS: [&str; 62] = [
+pub const OPTIONS: [&str; 63] = [
     "osd_pg_max_concurrent_snap_trims",
     "osd_snap_trim_sleep",
     "osd_max_object_name_len",
@@ -305,6 +308,7 @@ pub const OPTIONS: [&str; 62] = [
     "osd_beacon_report_interval",
     "osd_heartbeat_interval",
     "osd_heartbeat_grace",
+    "osd_heartbeat_min_peers",
     "osd_max_markdown_count",
     "osd_max_markdown_period",
     "mgr_stats_period",
@@ -370,6 +374,7 @@ impl OsdConfig {
             "osd_beacon_report_interval" => Slot::Seconds(&mut self.beacon_interval),
             "osd_heartbeat_interval" => Slot::Seconds(&mut self.heartbeat_interval),
             "osd_heartbeat_grace" => Slot::Seconds(&mut self.heartbeat_grace),
+            "osd_heartbeat_min_peers" => Slot::Size(&mut self.heartbeat_min_peers),
             "osd_max_markdown_count" => Slot::Size(&mut self.max_markdown_count),
             "osd_max_markdown_period" => Slot::Seconds(&mut self.max_markdown_period),
             "mgr_stats_period" => Slot::Seconds(&mut self.stats_interval),

@@ -1,4 +1,4 @@
-//! Pings between OSDs that share a PG, over both networks, and reports of those that do not answer.
+//! Pings between OSDs that share a PG or are neighbours, over both networks, and reports of silent ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,6 +8,7 @@ use messages::osd::{MOsdPing, SignedSpan};
 use types::{ConnId, Epoch, OsdId};
 
 use super::maps::ShareTo;
+use super::neighbours::{self, Bounds};
 use super::{OsdCore, mon};
 use crate::io::{HeartbeatNet, Output};
 
@@ -81,10 +82,9 @@ impl Heard {
     }
 }
 
-/// Peers that an OSD looks for after it was marked down, and how many of them it has to reach before it boots again: else it
-/// would come and go for as long as the network is cut. Source: OSD::_is_healthy, osd_heartbeat_min_peers,
+/// One of so many of the peers that an OSD looks for after it was marked down has to be reached before it boots
+/// again: else it would come and go for as long as the network is cut. Source: OSD::_is_healthy,
 /// osd_heartbeat_min_healthy_ratio (0.33).
-const SEARCH_PEERS: usize = 10;
 const SEARCH_SHARE: usize = 3;
 const SEARCH_EVERY: Duration = Duration::from_secs(1);
 
@@ -133,28 +133,41 @@ impl Heartbeats {
 }
 
 impl OsdCore {
-    /// Follows the members of our PGs.
+    /// Follows the members of our PGs and our neighbours, while this OSD is up: it pings nobody before.
     pub(super) fn heartbeat_peers_changed(&mut self) {
         let cx = &self.shared;
+        let now = cx.now.mono;
         let mut wanted: BTreeMap<i32, Peer> = BTreeMap::new();
-        let members = self.pgs.values().flat_map(|pg| pg.acting().iter().chain(pg.up()));
-        for osd in members.copied().filter(|o| *o != cx.whoami) {
+        for osd in self.wanted_peers() {
             let Some(o) = cx.map.osd(osd).filter(|o| o.is_up()) else { continue };
-            let heard = Heard::since(cx.now.mono);
+            let heard = Heard::since(now);
             let fresh = Peer { up_from: o.info.up_from, back: heard, front: heard, reported: None };
             let known = self.heartbeats.peers.get(&osd).filter(|p| p.up_from == o.info.up_from);
             wanted.insert(osd, known.copied().unwrap_or(fresh));
         }
-        let now = cx.now.mono;
         self.shared.leases.tidy(|osd| wanted.contains_key(&osd), now);
-        let before = std::mem::replace(&mut self.heartbeats.peers, wanted);
-        for (osd, peer) in before.into_iter().filter(|(_, p)| p.reported.is_some()) {
-            // Nobody would take the report back any more.
-            let life = self.shared.map.osd(osd).map(|o| o.info.up_from);
-            if !self.heartbeats.peers.contains_key(&osd) && life == Some(peer.up_from) {
-                self.take_back_report(osd);
-            }
+        self.heartbeats.peers = wanted;
+    }
+
+    fn wanted_peers(&self) -> BTreeSet<i32> {
+        if !self.boot.is_up() {
+            return BTreeSet::new();
         }
+        let (map, me) = (&self.shared.map, self.shared.whoami);
+        let members = self.pgs.values().flat_map(|pg| pg.acting().iter().chain(pg.up())).copied();
+        let mut wanted: BTreeSet<i32> = members.filter(|osd| *osd != me && map.is_up(*osd)).collect();
+        let level = self.values.get("mon_osd_reporter_subtree_level").unwrap_or_default();
+        let reporters = usize::try_from(self.values.int("mon_osd_min_down_reporters")).unwrap_or(0);
+        let bounds = Bounds { reporters, least: self.shared.config.heartbeat_min_peers };
+        neighbours::add_neighbours(&mut wanted, me, &neighbours::up_by_subtree(map, &level), bounds);
+        // A map that gives it other peers interrupts no suspicion, and takes back no report that is true.
+        let (now, doubt) = (self.shared.now.mono, self.shared.config.heartbeat_interval * 2);
+        let suspects = self.heartbeats.peers.iter().filter(|(osd, peer)| {
+            let same = map.osd(**osd).is_some_and(|o| o.is_up() && o.info.up_from == peer.up_from);
+            same && (peer.reported.is_some() || peer.silent(now) > doubt)
+        });
+        wanted.extend(suspects.map(|(osd, _)| *osd));
+        wanted
     }
 
     pub(super) fn heartbeat_tick(&mut self) {
@@ -186,7 +199,7 @@ impl OsdCore {
     fn search_peers(&self) -> Vec<i32> {
         let (me, map) = (self.shared.whoami, &self.shared.map);
         let all = (me + 1..map.max_osd()).chain(0..me);
-        all.filter(|osd| map.is_up(*osd)).take(SEARCH_PEERS).collect()
+        all.filter(|osd| map.is_up(*osd)).take(self.shared.config.heartbeat_min_peers.max(2)).collect()
     }
 
     fn search_tick(&mut self) {

@@ -20,6 +20,7 @@ mod maps;
 mod memory;
 mod merge;
 pub(crate) mod mon;
+mod neighbours;
 mod report;
 mod route;
 mod scrub;

@@ -43,6 +43,7 @@ impl OsdCore {
         super::memory::bound(&mut config);
         self.shared.config = config;
         self.tracker.configure(&self.values);
+        self.heartbeat_peers_changed();
     }
 
     /// The value in force of an option.

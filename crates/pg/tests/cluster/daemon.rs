@@ -1,11 +1,12 @@
 //! The OSD as a daemon: its options, its session with the manager, its admin socket, operations that take long.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use codec::Decode;
 use messages::Message;
 use messages::mgr::{MMgrConfigure, MMgrReport};
-use messages::osd::MOsdFailure;
+use messages::osd::{MOsdFailure, MOsdPing};
 use pg::{Input, pg_state};
 use serde_json::{Value, json};
 
@@ -295,31 +296,80 @@ fn told_of(s: &mut Sim, osd: i32, target: i32) -> Vec<bool> {
     about.collect()
 }
 
+/// Whom `osd` pings next.
+fn pinged_by(s: &mut Sim, osd: i32) -> BTreeSet<i32> {
+    while s.step() {}
+    let found = (0..100).find_map(|_| {
+        s.tick(Duration::from_millis(500));
+        let to = s.links.iter().filter(|((from, _), _)| *from == osd);
+        let pings = |m: &Message| matches!(m, Message::OsdPing(p) if p.op == MOsdPing::PING);
+        let pinged: BTreeSet<i32> = to.filter(|(_, q)| q.iter().any(pings)).map(|((_, to), _)| *to).collect();
+        Some(pinged).filter(|p| !p.is_empty())
+    });
+    found.unwrap_or_default()
+}
+
+/// One that is no peer any more when its PG goes elsewhere is one until it answers: the report is still true.
 #[test]
 fn reports_of_failures_are_taken_back() {
     for leaves in [false, true] {
-        let mut s = up(2, 7);
-        s.mon.create_pool(2, 1, 4);
+        let mut s = up(8, 7);
+        let few = || Input::Config(vec![("osd_heartbeat_min_peers".into(), "0".into())]);
+        (0..8).for_each(|osd| s.input(osd, few()));
+        s.mon.create_pool(8, 1, 4);
         s.settle();
-        // Nobody hears osd.1, and the monitors hear of that later.
-        s.cut = vec![(0, 1), (0, MON), (1, MON)];
+        // osd.0 does not hear osd.2, and the monitors hear of that later.
+        let monitors: Vec<(i32, i32)> = (0..8).map(|osd| (osd, MON)).collect();
+        s.cut = [(0, 2)].into_iter().chain(monitors.clone()).collect();
         (0..200).for_each(|_| s.tick(Duration::from_millis(500)));
-        let told = told_of(&mut s, 0, 1);
+        let told = told_of(&mut s, 0, 2);
         assert!(told.len() > 1 && told.iter().all(|failed| *failed), "{told:?}");
         if leaves {
-            // No PG of ours has it any more.
-            s.mon.mark_out(1);
+            // No PG of osd.0 has it any more.
+            s.mon.mark_out(2);
             for (to, msg) in s.mon.publish() {
-                if to == 0 {
-                    s.input(0, Input::FromMon(msg));
-                }
+                s.input(to, Input::FromMon(msg));
             }
-        } else {
-            s.cut = vec![(0, MON), (1, MON)];
-            s.run(5_000);
+            (0..20).for_each(|_| s.tick(Duration::from_millis(500)));
+            let told = told_of(&mut s, 0, 2);
+            assert!(!told.is_empty() && told.iter().all(|failed| *failed), "{told:?}");
         }
-        assert_eq!(told_of(&mut s, 0, 1), [false], "once; leaves: {leaves}");
+        s.cut = monitors;
+        for _ in 0..20 {
+            while s.step() {}
+            s.tick(Duration::from_millis(500));
+        }
+        assert_eq!(told_of(&mut s, 0, 2), [false], "once; leaves: {leaves}");
     }
+}
+
+#[test]
+fn an_osd_without_pgs_is_missed() {
+    let mut s = up(12, 8);
+    let pool = s.mon.create_pool(1, 1, 1);
+    s.settle();
+    let holder = s.mon.map.pg_to_up_acting(types::PgId { pool, seed: 0 }).acting_primary;
+    let idle = (holder + 1) % 12;
+    s.crash(idle);
+    s.until("marked down", |s| !s.mon.map.is_up(idle));
+}
+
+#[test]
+fn an_osd_pings_neighbours_besides_the_members_of_its_pgs() {
+    let mut s = up(16, 9);
+    let ten = (0..11).filter(|osd| *osd != 3).collect();
+    assert_eq!(pinged_by(&mut s, 3), ten, "three hosts before its own, and those that follow");
+    let set = |s: &mut Sim, var: &str, value: &str| {
+        s.input(3, Input::Config(vec![(var.into(), value.into())]));
+    };
+    set(&mut s, "osd_heartbeat_min_peers", "0");
+    assert_eq!(
+        pinged_by(&mut s, 3),
+        BTreeSet::from([0, 1, 2, 4]),
+        "three hosts before its own, and the next"
+    );
+    set(&mut s, "osd_heartbeat_min_peers", "100");
+    assert_eq!(pinged_by(&mut s, 3).len(), 15);
 }
 
 /// Who leads the monitors may be another one, who has heard nothing.
