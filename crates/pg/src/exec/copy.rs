@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use messages::osd::{CopyCursor, CopyData};
 use types::{Errno, SnapId, Utime};
@@ -24,8 +24,10 @@ pub struct Copied {
     pub truncate_seq: u64,
     pub truncate_size: u64,
     pub attrs: BTreeMap<String, Bytes>,
-    /// Pieces in order, without gaps.
-    pub data: BytesMut,
+    /// The source's data, as far as it has come, in pieces without gaps.
+    pub data: Vec<Bytes>,
+    /// How much the source says that it has.
+    pub told_size: u64,
     pub omap_header: Bytes,
     pub omap: Vec<(Bytes, Bytes)>,
 }
@@ -40,7 +42,10 @@ impl Copied {
         self.mtime = piece.mtime;
         (self.truncate_seq, self.truncate_size) = (piece.truncate_seq, piece.truncate_size);
         self.attrs.extend(piece.attrs);
-        self.data.extend_from_slice(&piece.data);
+        self.told_size = piece.size;
+        if !piece.data.is_empty() {
+            self.data.push(piece.data);
+        }
         if !piece.omap_header.is_empty() {
             self.omap_header = piece.omap_header;
         }
@@ -53,11 +58,26 @@ impl Copied {
         Ok(piece.cursor)
     }
 
-    /// Bytes of data, omap and attributes.
-    pub fn bytes(&self) -> usize {
+    /// Bytes of data that are here.
+    fn here(&self) -> u64 {
+        self.data.iter().map(|piece| piece.len() as u64).sum()
+    }
+
+    /// Bytes of data that the source has beside those.
+    pub fn data_to_come(&self) -> u64 {
+        self.told_size.saturating_sub(self.here())
+    }
+
+    /// Bytes of data in all.
+    pub fn size(&self) -> u64 {
+        self.here().max(self.told_size)
+    }
+
+    /// Bytes of data, omap and attributes that are here.
+    pub fn bytes(&self) -> u64 {
         let attrs: usize = self.attrs.iter().map(|(k, v)| k.len() + v.len()).sum();
         let omap: usize = self.omap.iter().map(|(k, v)| k.len() + v.len()).sum();
-        attrs + self.data.len() + self.omap_header.len() + omap
+        self.here() + (attrs + self.omap_header.len() + omap) as u64
     }
 }
 
@@ -121,14 +141,16 @@ pub(super) fn get(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, mut cursor: CopyCu
 pub(super) fn from(env: &ExecEnv<'_>, s: &mut Scratch<'_>, truncation: Option<(u32, u64)>) -> Outcome {
     let source = env.sources.get(&s.subop).ok_or(Errno::EOPNOTSUPP)?;
     let copied = source.as_ref().map_err(|e| *e)?;
-    s.work.spend(copied.bytes() as u64)?;
+    s.work.spend(copied.bytes())?;
     if s.state.exists {
         s.txn.remove(&s.key);
     }
     s.txn.touch(&s.key);
     s.make_exist();
-    if !copied.data.is_empty() {
-        s.txn.write(&s.key, 0, Bytes::copy_from_slice(&copied.data));
+    let mut size = 0;
+    for piece in &copied.data {
+        s.txn.write(&s.key, size, piece.clone());
+        size += piece.len() as u64;
     }
     for (name, value) in &copied.attrs {
         s.txn.set_attr(&s.key, user_attr(name.as_bytes()), value.clone());
@@ -141,7 +163,6 @@ pub(super) fn from(env: &ExecEnv<'_>, s: &mut Scratch<'_>, truncation: Option<(u
     }
     let old_size = s.info().size;
     s.touch_range(0, old_size);
-    let size = copied.data.len() as u64;
     s.set_size(size);
     s.forget_digests();
     s.count_write(size);

@@ -69,6 +69,39 @@ impl Drop for Charge {
     }
 }
 
+/// What a request has fetched in order to copy it, or is about to: on its client's account as long as the request lives.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    accounts: [Arc<Account>; 4],
+    bytes: AtomicU64,
+}
+
+impl Fetched {
+    /// Nothing yet, for the request with this charge.
+    pub fn of(request: &Charge, client: &ClientAccount) -> Self {
+        let accounts = [&request.of, &request.all, &client.fetched_by_entity, &client.fetched_by_all];
+        Self { accounts: accounts.map(Arc::clone), bytes: AtomicU64::new(0) }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn set(&self, bytes: u64) {
+        let before = self.bytes.swap(bytes, Ordering::Relaxed);
+        for account in &self.accounts {
+            // Modulo 2^64: up or down.
+            account.bytes.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Fetched {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 /// One connection's account.
 #[derive(Debug, Default)]
 pub(crate) struct ClientAccount {
@@ -79,8 +112,24 @@ pub(crate) struct ClientAccount {
     /// Notifies that wait for watchers; and those of all connections of the same entity.
     pub notifies: Arc<Account>,
     pub of_entity: Arc<Account>,
+    /// What requests have fetched to copy it: of the same entity, and of all.
+    fetched_by_entity: Arc<Account>,
+    fetched_by_all: Arc<Account>,
     /// Nothing is read from it for now.
     pub is_held: bool,
+}
+
+impl ClientAccount {
+    pub fn fetched_by_entity(&self) -> Held {
+        self.fetched_by_entity.held()
+    }
+}
+
+/// What the connections of one entity share.
+#[derive(Debug, Default)]
+struct EntityAccount {
+    notifies: Arc<Account>,
+    fetched: Arc<Account>,
 }
 
 /// All clients together.
@@ -88,16 +137,23 @@ pub(crate) struct ClientAccount {
 pub(crate) struct Clients {
     running: Arc<Account>,
     parked: Arc<Account>,
-    /// What all connections of an entity have in notifies. Entities are those that the monitors gave a key.
-    entities: BTreeMap<AuthName, Arc<Account>>,
+    fetched: Arc<Account>,
+    /// Entities are those that the monitors gave a key.
+    entities: BTreeMap<AuthName, EntityAccount>,
     /// Connections that may have requests here, or are held.
     pub active: BTreeSet<ConnId>,
 }
 
 impl Clients {
-    /// The account of an entity, for another of its connections.
-    pub fn of_entity(&mut self, name: &AuthName) -> Arc<Account> {
-        Arc::clone(self.entities.entry(name.clone()).or_default())
+    /// An account for another connection of an entity.
+    pub fn account(&mut self, name: &AuthName) -> ClientAccount {
+        let entity = self.entities.entry(name.clone()).or_default();
+        ClientAccount {
+            of_entity: Arc::clone(&entity.notifies),
+            fetched_by_entity: Arc::clone(&entity.fetched),
+            fetched_by_all: Arc::clone(&self.fetched),
+            ..ClientAccount::default()
+        }
     }
 
     /// A request of the connection goes to its PG.
@@ -120,6 +176,11 @@ impl Clients {
 
     pub fn parked(&self) -> Held {
         self.parked.held()
+    }
+
+    /// What requests have fetched to copy it; a part of what runs.
+    pub fn fetched(&self) -> Held {
+        self.fetched.held()
     }
 
     /// Bytes of all requests here.

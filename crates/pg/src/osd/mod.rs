@@ -10,6 +10,7 @@ mod boot;
 pub(crate) mod cluster_log;
 mod command;
 mod durable;
+mod fetch;
 mod full;
 mod heartbeat;
 mod hold;
@@ -256,8 +257,8 @@ impl OsdCore {
             Input::Connected { conn, peer } => match self.shared.sessions.get_mut(&conn) {
                 Some(session) => session.peer = peer,
                 None => {
-                    let of_entity = self.clients.of_entity(&peer.auth_name);
-                    self.shared.sessions.insert(conn, Session::new(peer, of_entity));
+                    let account = self.clients.account(&peer.auth_name);
+                    self.shared.sessions.insert(conn, Session::new(peer, account));
                 }
             },
             Input::Disconnected { conn } => self.disconnected(conn),
@@ -334,7 +335,7 @@ impl OsdCore {
             }
             if let Some(msg) = cx.to_ourselves.pop_front() {
                 self.pg_message(self.shared.whoami, msg);
-            } else if !self.recover_next() && !self.next_turn() {
+            } else if !self.fetch_next() && !self.recover_next() && !self.next_turn() {
                 return self.send_batches();
             }
         }
@@ -452,6 +453,10 @@ impl OsdCore {
         }
         self.tracker.assert_invariants();
         self.turns.assert_invariants();
+        let copies = || self.pgs.values().flat_map(|pg| pg.copies.values());
+        assert!(self.shared.copies_wait || !copies().any(|c| c.waits_for_room()), "a copy waits unseen");
+        let fetched: u64 = copies().map(|c| c.held_bytes()).sum();
+        assert!(fetched <= self.clients.fetched().bytes, "{fetched} bytes of copies");
         assert!(self.turns.is_empty() || self.asked_again, "requests wait for a slice that nobody brings");
         let held = self.shared.sessions.iter().flat_map(|(conn, s)| s.backoffs.held().map(|h| (*conn, h)));
         let told = self.pgs.values().flat_map(|pg| pg.backoffs.iter().map(|b| (b.conn, (pg.id, b.id))));

@@ -187,6 +187,7 @@ impl OsdCore {
             msg,
             asked_by: None,
             sources: None,
+            fetched: None,
             space_wanted: None,
             charge: Some(Arc::new(charge)),
         };
@@ -267,7 +268,7 @@ impl OsdCore {
             }
             if session.account.running.held().ops > 0 {
                 // Its client sends again what it still wants: else it could leave requests here and come back with more.
-                self.pgs.values_mut().for_each(|pg| pg.drop_requests_of(conn));
+                self.pgs.values_mut().for_each(|pg| pg.drop_requests_of(conn, &mut self.shared));
             }
         }
         self.turns.remove(conn);

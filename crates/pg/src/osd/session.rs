@@ -1,12 +1,11 @@
 //! One incoming connection: who it is, and what it was told.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use types::{Epoch, HObject, SpgId};
 
-use super::account::{Account, ClientAccount};
+use super::account::ClientAccount;
 use crate::io::PeerInfo;
 
 /// A connected peer.
@@ -22,9 +21,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub fn new(peer: PeerInfo, of_entity: Arc<Account>) -> Self {
+    pub fn new(peer: PeerInfo, account: ClientAccount) -> Self {
         let backoffs = Backoffs::default();
-        let account = ClientAccount { of_entity, ..ClientAccount::default() };
         Self { peer, epoch: Epoch(0), asked: Duration::ZERO, backoffs, account }
     }
 }

@@ -131,6 +131,9 @@ pub(crate) struct Shared {
     pub leases: Leases,
     /// A PG has requests that run again: without it, no PG is looked at for them.
     pub some_ready: bool,
+    /// The number of the newest copy, and whether one may wait for room.
+    pub last_copy: u64,
+    pub copies_wait: bool,
     /// Work that this batch of inputs may still bring about, in bytes.
     pub slice_left: u64,
     /// Client operations that were dropped without an answer: their clients send them again when they may.
@@ -202,6 +205,8 @@ impl Shared {
             up_thru_wanted: Epoch(0),
             leases: Leases::default(),
             some_ready: false,
+            last_copy: 0,
+            copies_wait: false,
             slice_left: super::turns::SLICE,
             dropped: Vec::new(),
             space_waited: false,

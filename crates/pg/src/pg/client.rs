@@ -23,7 +23,7 @@ use crate::exec::{self, Effect, ExecEnv, ExecStop, Executed, RequestKind, Reques
 use crate::io::{FatalReason, LogLevel, Output};
 use crate::log::Recorded;
 use crate::object::ObjectState;
-use crate::osd::account::Charge;
+use crate::osd::account::{Charge, Fetched};
 use crate::osd::shared::{Shared, seen_at};
 use crate::peer::PgBody;
 use crate::range::{contains, pg_range};
@@ -50,6 +50,8 @@ pub(crate) struct ClientOp {
     pub asked_by: Option<CopyAsker>,
     /// What the request copies, once it is here.
     pub sources: Option<Box<Sources>>,
+    /// What that takes on its client's account.
+    pub fetched: Option<Arc<Fetched>>,
     /// Since when (monotonic) it waits for space in the store.
     pub space_wanted: Option<Duration>,
     /// Its part of its client's account, until it is dropped; `None` where the OSD asked itself.
@@ -114,6 +116,7 @@ impl ClientOp {
             msg,
             asked_by: None,
             sources: None,
+            fetched: None,
             space_wanted: None,
             charge: None,
         }
@@ -263,7 +266,7 @@ impl Pg {
     }
 
     /// A client is gone: what it has waiting here would be answered to nobody. Writes under way go on.
-    pub fn drop_requests_of(&mut self, conn: ConnId) {
+    pub fn drop_requests_of(&mut self, conn: ConnId, cx: &mut Shared) {
         let keep = |op: &ClientOp| op.conn != conn;
         let queues = [
             &mut self.waiting_for_active,
@@ -274,6 +277,7 @@ impl Pg {
         queues.into_iter().chain(self.waiting_for_object.values_mut()).for_each(|ops| ops.retain(keep));
         self.waiting_for_object.retain(|_, ops| !ops.is_empty());
         self.copies.values_mut().for_each(|c| c.waiters.retain(keep));
+        self.drop_copies_of(conn, cx);
         self.writes.drop_waiters_of(conn);
     }
 

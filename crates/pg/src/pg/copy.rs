@@ -1,31 +1,36 @@
 //! Requests that copy from another object: the source is read from its primary, piece by piece, before the request runs.
 //!
 //! ```text
-//! client_op ─► start_copy ─► ask ─► (CopyRead to the source's primary, and its CopyPart) ─► copy_part ─► ask ... ─► ready
+//! client_op ─► start_copy ─► wait_for_room ─► (OsdCore::fetch_next) ─► fetch_piece ─► ask ─►
+//!     (CopyRead to the source's primary, and its CopyPart) ─► copy_part ─► wait_for_room ... ─► ready
 //! ```
 //! Invariants:
 //! 1. While a copy is on its way, requests for its object wait behind it, but not those of other copies: two objects that
 //!    are copied from each other must not wait for each other.
 //! 2. Every question has a number of its own; an answer to an older one is dropped, and a question is asked again until it
 //!    is answered, whoever is the source's primary then.
+//! 3. What a copy has fetched, and the piece that it has asked for, is on its client's account. It asks for one when
+//!    `osd::fetch` finds room for it.
 //!
 //! Source: PrimaryLogPG::start_copy, _copy_some, process_copy_chunk.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use messages::osd::{CopyCursor, CopyFromArgs, CopySource, Op, OpCode, copy_from_flags, flags};
-use types::{EntityAddr, EntityName, Epoch, Errno, HObject, Name, PgId, ReqId, SpgId};
+use types::{ConnId, EntityAddr, EntityName, Epoch, Errno, HObject, Name, PgId, ReqId, SpgId};
 
 use super::Pg;
 use super::client::ClientOp;
 use super::replicate::WRITE_MAX;
 use crate::exec::{Copied, Sources, classify, work};
+use crate::osd::account::Fetched;
 use crate::osd::shared::Shared;
 use crate::peer::{CopyAsk, PgBody};
 
 /// Bytes of one piece. Source: osd_copyfrom_max_chunk.
-const PIECE: u64 = 8 << 20;
+pub(crate) const PIECE: u64 = 8 << 20;
 
 /// A request that waits for what it copies.
 #[derive(Debug)]
@@ -36,6 +41,8 @@ pub(crate) struct Copying {
     /// Sources that have not been asked for yet.
     todo: VecDeque<Source>,
     current: Option<Fetch>,
+    /// Older copies of the OSD have lower ones.
+    pub number: u64,
 }
 
 /// An object to copy, for the operation at a place in the request.
@@ -51,8 +58,8 @@ struct Source {
 #[derive(Debug)]
 struct Fetch {
     source: Source,
-    /// The number of the question.
-    id: u64,
+    /// The number of the question; `None` while there is no room for the answer.
+    id: Option<u64>,
     cursor: CopyCursor,
     copied: Copied,
 }
@@ -70,7 +77,29 @@ impl Copying {
     /// Bytes of all that was fetched so far.
     fn bytes(&self) -> u64 {
         let fetched = self.fetched.values().flatten();
-        fetched.chain(self.current.iter().map(|f| &f.copied)).map(|c| c.bytes() as u64).sum()
+        fetched.chain(self.current.iter().map(|f| &f.copied)).map(Copied::bytes).sum()
+    }
+
+    /// Whether it wants a piece and has not asked for it.
+    pub fn waits_for_room(&self) -> bool {
+        self.current.as_ref().is_some_and(|f| f.id.is_none())
+    }
+
+    pub fn conn(&self) -> ConnId {
+        self.op.conn
+    }
+
+    /// Bytes on its client's account.
+    pub fn held_bytes(&self) -> u64 {
+        self.op.fetched.as_ref().map_or(0, |f| f.bytes())
+    }
+
+    /// Puts on the account what is here and what is about to come.
+    fn charge(&self) {
+        let asked = self.current.as_ref().is_some_and(|f| f.id.is_some());
+        if let Some(fetched) = &self.op.fetched {
+            fetched.set(self.bytes() + if asked { PIECE } else { 0 });
+        }
     }
 
     /// The request and those behind it, as they came.
@@ -89,12 +118,16 @@ impl ClientOp {
 
 impl Pg {
     /// Fetches what a request copies; it runs afterwards.
-    pub fn start_copy(&mut self, op: ClientOp, head: HObject, cx: &mut Shared) {
+    pub fn start_copy(&mut self, mut op: ClientOp, head: HObject, cx: &mut Shared) {
+        cx.last_copy += 1;
+        let client = cx.sessions.get(&op.conn).map(|s| &s.account);
+        op.fetched = op.charge.as_ref().zip(client).map(|(charge, of)| Arc::new(Fetched::of(charge, of)));
         let mut copying = Copying {
             fetched: Sources::new(),
             todo: VecDeque::new(),
             current: None,
             waiters: VecDeque::new(),
+            number: cx.last_copy,
             op,
         };
         for (at, operation) in (0..).zip(&copying.op.msg.ops) {
@@ -119,27 +152,49 @@ impl Pg {
         let Some(copying) = self.copies.get_mut(head) else { return };
         if let Some(source) = copying.todo.pop_front() {
             let copied = Copied { user_version: source.version, ..Copied::default() };
-            copying.current = Some(Fetch { source, id: 0, cursor: CopyCursor::default(), copied });
-            return self.next_piece(head, cx);
+            copying.current = Some(Fetch { source, id: None, cursor: CopyCursor::default(), copied });
+            return self.wait_for_room_to_fetch(head, cx);
         }
+        copying.charge();
         if let Some(Copying { mut op, waiters, fetched, .. }) = self.copies.remove(head) {
             op.sources = Some(Box::new(fetched));
             self.let_go([op].into_iter().chain(waiters), cx);
         }
     }
 
-    fn next_piece(&mut self, head: &HObject, cx: &mut Shared) {
-        self.last_copy_id += 1;
-        let id = self.last_copy_id;
-        if let Some(fetch) = self.copies.get_mut(head).and_then(|c| c.current.as_mut()) {
-            fetch.id = id;
+    /// The next piece is asked for when there is room for it.
+    fn wait_for_room_to_fetch(&mut self, head: &HObject, cx: &mut Shared) {
+        let Some(copying) = self.copies.get_mut(head) else { return };
+        if let Some(fetch) = &mut copying.current {
+            fetch.id = None;
         }
+        copying.charge();
+        cx.copies_wait = true;
+    }
+
+    /// There is room for the piece that the copy waits for.
+    pub fn fetch_piece(&mut self, head: &HObject, cx: &mut Shared) {
+        self.last_copy_id += 1;
+        let Some(copying) = self.copies.get_mut(head) else { return };
+        if let Some(fetch) = &mut copying.current {
+            fetch.id = Some(self.last_copy_id);
+        }
+        copying.charge();
         self.ask(head, cx);
+    }
+
+    /// A client is gone: its copies would be answered to nobody.
+    pub fn drop_copies_of(&mut self, conn: ConnId, cx: &mut Shared) {
+        let theirs = self.copies.iter().filter(|(_, c)| c.conn() == conn).map(|(head, _)| head.clone());
+        for head in theirs.collect::<Vec<_>>() {
+            let waiters = self.copies.remove(&head).map(|c| c.waiters).unwrap_or_default();
+            self.let_go(waiters, cx);
+        }
     }
 
     fn ask(&self, head: &HObject, cx: &mut Shared) {
         let Some(fetch) = self.copies.get(head).and_then(|c| c.current.as_ref()) else { return };
-        let object = &fetch.source.object;
+        let (object, Some(id)) = (&fetch.source.object, fetch.id) else { return };
         // Without pool or primary the question waits for another map; a pool that is gone is answered below.
         let Some(pgid) = cx.map.raw_pg_to_pg(PgId::new(object.pool, object.hash)) else { return };
         let primary = cx.map.pg_to_up_acting(pgid).acting_primary;
@@ -148,7 +203,7 @@ impl Pg {
         }
         let ask = CopyAsk {
             from: self.id,
-            id: fetch.id,
+            id,
             object: object.clone(),
             version: fetch.copied.user_version,
             flags: fetch.source.flags,
@@ -172,37 +227,47 @@ impl Pg {
 
     /// The source's primary has answered.
     pub fn copy_part(&mut self, id: u64, result: i32, user_version: u64, data: Bytes, cx: &mut Shared) {
-        let asked = |c: &Copying| c.current.as_ref().is_some_and(|f| f.id == id);
+        let asked = |c: &Copying| c.current.as_ref().is_some_and(|f| f.id == Some(id));
         let Some(head) = self.copies.iter().find(|(_, c)| asked(c)).map(|(head, _)| head.clone()) else {
             return;
         };
         if result < 0 {
             return self.fetched(&head, Err(Errno(-result)), cx);
         }
-        let Some(fetch) = self.copies.get_mut(&head).and_then(|c| c.current.as_mut()) else { return };
+        let Some(copying) = self.copies.get_mut(&head) else { return };
+        let Some(fetch) = &mut copying.current else { return };
         fetch.copied.user_version = user_version;
-        let added = fetch.copied.add(data);
-        let most = work::bytes(&cx.config);
-        if let Some(copying) = self.copies.get_mut(&head).filter(|c| c.bytes() > most) {
-            // Nothing more is fetched, and what was fetched is not used.
-            copying.todo.clear();
-            return self.fetched(&head, Err(Errno::E2BIG), cx);
+        let next = match fetch.copied.add(data) {
+            Err(_) => return self.fetched(&head, Err(Errno::EIO), cx),
+            Ok(_) if copied_too_much(&fetch.copied, cx) => {
+                return self.fetched(&head, Err(Errno::EFBIG), cx);
+            }
+            Ok(next) => next,
+        };
+        // The first piece tells how much data there is to come.
+        let to_come = fetch.copied.data_to_come();
+        let stuck = next == fetch.cursor;
+        fetch.cursor = next;
+        if copying.bytes().saturating_add(to_come) > most(cx) {
+            return self.refuse_copy(&head, cx);
         }
         let Some(fetch) = self.copies.get_mut(&head).and_then(|c| c.current.as_mut()) else { return };
-        match added {
-            Ok(cursor) if cursor.is_complete() => {
-                let copied = std::mem::take(&mut fetch.copied);
-                self.fetched(&head, Ok(copied), cx);
-            }
-            Ok(cursor) if copied_too_much(&fetch.copied, cx) || cursor == fetch.cursor => {
-                self.fetched(&head, Err(Errno::EFBIG), cx);
-            }
-            Ok(cursor) => {
-                fetch.cursor = cursor;
-                self.next_piece(&head, cx);
-            }
-            Err(_) => self.fetched(&head, Err(Errno::EIO), cx),
+        if fetch.cursor.is_complete() {
+            let copied = std::mem::take(&mut fetch.copied);
+            self.fetched(&head, Ok(copied), cx);
+        } else if stuck {
+            self.fetched(&head, Err(Errno::EFBIG), cx);
+        } else {
+            self.wait_for_room_to_fetch(&head, cx);
         }
+    }
+
+    /// The sources of a request are too much together: nothing more is fetched, and what was fetched is not used.
+    fn refuse_copy(&mut self, head: &HObject, cx: &mut Shared) {
+        let Some(copying) = self.copies.get_mut(head) else { return };
+        copying.todo.clear();
+        copying.fetched.values_mut().for_each(|f| *f = Err(Errno::E2BIG));
+        self.fetched(head, Err(Errno::E2BIG), cx);
     }
 
     fn fetched(&mut self, head: &HObject, outcome: Result<Copied, Errno>, cx: &mut Shared) {
@@ -232,9 +297,15 @@ impl Pg {
     }
 }
 
-/// Whether a source has grown beyond what an object can be, or beyond what one write can make of it.
+/// Whether a source is larger than an object can be, or than one write can make of it.
 fn copied_too_much(copied: &Copied, cx: &Shared) -> bool {
-    copied.data.len() as u64 > cx.config.max_object_size || copied.bytes() > WRITE_MAX
+    let bytes = copied.bytes().saturating_add(copied.data_to_come());
+    copied.size() > cx.config.max_object_size || bytes > WRITE_MAX as u64
+}
+
+/// Bytes that the sources of one request may have together: no write is larger.
+fn most(cx: &Shared) -> u64 {
+    work::bytes(&cx.config).min(WRITE_MAX as u64)
 }
 
 /// The object that an operation copies from, checked.

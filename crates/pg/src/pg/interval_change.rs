@@ -66,7 +66,7 @@ impl Pg {
         let copies = std::mem::take(&mut self.copies).into_values().flat_map(Copying::into_requests);
         requests.extend(copies);
         // What was fetched may have changed when the request runs again; other OSDs ask again by themselves.
-        requests.iter_mut().for_each(|op| op.sources = None);
+        requests.iter_mut().for_each(|op| (op.sources, op.fetched) = (None, None));
         requests.retain(|op| op.asked_by.is_none());
         requests.extend(std::mem::take(&mut self.waiting_for_object).into_values().flatten());
         requests.extend(self.waiting_for_lease.drain(..));

@@ -25,7 +25,7 @@ mod backoff;
 mod batch;
 mod choose;
 mod client;
-mod copy;
+pub(crate) mod copy;
 mod forced;
 mod interval_change;
 pub(crate) mod join;

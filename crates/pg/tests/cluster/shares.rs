@@ -70,6 +70,15 @@ fn held(s: &Sim, conn: i32) -> bool {
     s.nodes[0].held.contains(&conn)
 }
 
+/// What the OSD says that clients' requests hold.
+fn held_bytes(s: &mut Sim) -> u64 {
+    let cmd = r#"{"prefix":"dump_mempools"}"#.into();
+    s.input(0, Input::AdminCommand { tid: 1, cmd });
+    let reply = s.nodes[0].admin_replies.pop().expect("an answer");
+    let all: serde_json::Value = serde_json::from_slice(&reply.data).unwrap();
+    all["mempool"]["by_pool"]["client_ops"]["bytes"].as_u64().unwrap()
+}
+
 #[test]
 fn requests_for_a_map_that_nobody_has_hold_their_sender_alone() {
     let (mut s, pool) = cluster(OsdConfig::default());
@@ -105,11 +114,7 @@ fn what_waits_for_a_map_has_a_bound_over_all_connections() {
         // The same number twice counts twice.
         (0..2).for_each(|_| send(&mut s, conn, 7, &made_up));
     }
-    let cmd = r#"{"prefix":"dump_mempools"}"#.into();
-    s.input(0, Input::AdminCommand { tid: 1, cmd });
-    let reply = s.nodes[0].admin_replies.pop().expect("an answer");
-    let all: serde_json::Value = serde_json::from_slice(&reply.data).unwrap();
-    let bytes = all["mempool"]["by_pool"]["client_ops"]["bytes"].as_u64().unwrap();
+    let bytes = held_bytes(&mut s);
     assert!((2 << 20..=4 << 20).contains(&bytes), "{bytes}");
 }
 
@@ -338,6 +343,59 @@ fn a_copy_needs_the_right_to_read_its_source() {
         let m = request(&s, pool, "copy", vec![op]);
         assert_eq!(ask(&mut s, TWO, tid, &m).0, result, "{tid}");
     }
+}
+
+/// Copies bring whole objects into memory: those of one client wait for each other, others go on.
+#[test]
+fn what_copies_fetch_has_a_bound() {
+    const MIB: u64 = 1 << 20;
+    let config = OsdConfig { client_message_size_cap: 64 * MIB, ..OsdConfig::default() };
+    let mut s = Sim::with_devices(&[600 << 20], 5, config);
+    s.until("up", |s| s.mon.map.is_up(0));
+    let pool = s.mon.create_pool(1, 1, 1);
+    s.settle();
+    s.connect(ONE, |_| {});
+    s.connect(TWO, |_| {});
+    let m = request(&s, pool, "large", vec![write(&vec![7; 20 << 20])]);
+    assert_eq!(ask(&mut s, ONE, 1, &m).0, 0);
+    let m = request(&s, pool, "small", vec![write(b"small")]);
+    assert_eq!(ask(&mut s, TWO, 1, &m).0, 0);
+    let mut most = 0;
+    for tid in 10..18 {
+        let m = request(&s, pool, &format!("copy {tid}"), vec![copy(pool, "", "large")]);
+        send(&mut s, ONE, tid, &m);
+        most = held_bytes(&mut s).max(most);
+    }
+    let m = request(&s, pool, "other", vec![copy(pool, "", "small")]);
+    assert_eq!(ask(&mut s, TWO, 2, &m).0, 0);
+    let behind = request(&s, pool, "copy 17", vec![read()]);
+    send(&mut s, ONE, 20, &behind);
+    s.until("all copies", |s| {
+        most = held_bytes(s).max(most);
+        s.strangers.iter().filter(|m| m.0 == ONE && m.1 >= 10).count() == 9
+    });
+    // Half of what clients may hold, and one request.
+    assert!((32 * MIB..=54 * MIB).contains(&most), "{most}");
+    let order: Vec<(i32, u64)> = s.strangers.iter().map(|m| (m.0, m.1)).collect();
+    let place = |who| order.iter().position(|m| *m == who);
+    assert!(place((TWO, 2)) < place((ONE, 17)), "{order:?}");
+    for tid in 10..18 {
+        assert_eq!(answer(&mut s, ONE, tid).0, 0, "{tid}");
+    }
+    assert_eq!(answer(&mut s, ONE, 20), (0, vec![7; 20 << 20].into()), "it waited behind the copy");
+    assert_eq!(held_bytes(&mut s), 0);
+
+    let m = request(&s, pool, "too much", vec![copy(pool, "", "large"); 5]);
+    assert_eq!(ask(&mut s, ONE, 30, &m).0, Errno::E2BIG.neg());
+    // What was not written yet goes with its client.
+    for tid in 40..48 {
+        let m = request(&s, pool, &format!("copy {tid}"), vec![copy(pool, "", "large")]);
+        send(&mut s, ONE, tid, &m);
+    }
+    s.input(0, Input::Disconnected { conn: ConnId(ONE as u64) });
+    s.until("nothing is held", |s| held_bytes(s) == 0);
+    let m = request(&s, pool, "copy 47", vec![Op::Stat.into()]);
+    assert_eq!(ask(&mut s, TWO, 3, &m).0, Errno::ENOENT.neg());
 }
 
 fn addr(text: &str) -> EntityAddr {
