@@ -681,7 +681,8 @@ impl OsdMachine {
 
     fn again(&self) -> Input {
         let clients = self.core.clients_in_turn();
-        Input::Again { unread: clients.filter(|conn| self.messenger.has_much_unread(*conn)).collect() }
+        let unread = clients.filter(|conn| self.messenger.has_much_unread(*conn)).collect();
+        Input::Again { unread, free_bytes: self.messenger.room_for_answers() }
     }
 
     /// Lets the core go on once other tasks had their turn: on a runtime of one thread they read the other connections.

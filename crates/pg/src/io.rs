@@ -72,9 +72,11 @@ pub enum Input {
     DeviceFailed,
     /// Time passes; due at least every 500 ms.
     Tick,
-    /// The answer to `Output::Again`; these of `OsdCore::clients_in_turn` have much to read.
+    /// The answer to `Output::Again`; these of `OsdCore::clients_in_turn` have much to read. So many bytes of answers may wait for
+    /// all clients to read them before somebody is cut off.
     Again {
         unread: BTreeSet<ConnId>,
+        free_bytes: u64,
     },
     /// The options that the monitors hold for this OSD, all of them, name and value as Ceph spells them.
     Config(Vec<(String, String)>),

@@ -249,7 +249,9 @@ impl World {
                 self.osd(osd).commit_wanted = true;
                 self.ack_early(osd);
             }
-            Output::Again { .. } => self.osd_input(osd, Input::Again { unread: Default::default() }),
+            Output::Again { .. } => {
+                self.osd_input(osd, Input::Again { unread: Default::default(), free_bytes: u64::MAX })
+            }
             Output::CloseConn { conn } => self.net.close(self.now, conn, End::Target),
             Output::DropOsd { osd: to } => {
                 if let Some((conn, _)) = self.osd(osd).peers.remove(&to.0) {

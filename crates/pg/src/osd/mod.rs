@@ -277,8 +277,9 @@ impl OsdCore {
             }
             Input::DeviceFailed => self.shared.fail(FatalReason::DeviceFailed),
             Input::Tick => self.tick(),
-            Input::Again { unread } => {
+            Input::Again { unread, free_bytes } => {
                 self.asked_again = false;
+                self.shared.answers_left = turns::answers(free_bytes);
                 self.turns.set_unread(unread);
             }
             Input::Config(options) => self.config_from_mon(options),
@@ -343,7 +344,7 @@ impl OsdCore {
 
     /// Runs the next request that waits for its turn; false when none does, or another slice has to come first.
     fn next_turn(&mut self) -> bool {
-        if self.shared.slice_left == 0 || self.shared.some_ready {
+        if self.shared.is_slice_over() || self.shared.some_ready {
             return false;
         }
         let Some((conn, turn)) = self.turns.pop() else { return false };

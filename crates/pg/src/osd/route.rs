@@ -159,7 +159,7 @@ impl OsdCore {
         let Some(session) = self.shared.sessions.get(&conn) else { return };
         let charge = self.clients.run(conn, &session.account, msg.memory_bytes());
         let turn = Turn { tid, msg, charge };
-        if self.shared.slice_left == 0 || self.shared.some_ready || !self.turns.is_empty() {
+        if self.shared.is_slice_over() || self.shared.some_ready || !self.turns.is_empty() {
             return self.turns.push(&session.peer.auth_name, conn, turn);
         }
         self.start_request(conn, turn);

@@ -136,6 +136,8 @@ pub(crate) struct Shared {
     pub copies_wait: bool,
     /// Work that this batch of inputs may still bring about, in bytes.
     pub slice_left: u64,
+    /// Bytes that clients may be answered before the shell has told how much they have not read.
+    pub answers_left: u64,
     /// Client operations that were dropped without an answer: their clients send them again when they may.
     pub dropped: Vec<(ConnId, u64)>,
     /// Writes wait for room in the store.
@@ -208,12 +210,18 @@ impl Shared {
             last_copy: 0,
             copies_wait: false,
             slice_left: super::turns::SLICE,
+            answers_left: super::turns::SLICE,
             dropped: Vec::new(),
             space_waited: false,
             told_tight: false,
             failsafe_full: false,
             unsaid: Default::default(),
         }
+    }
+
+    /// Whether requests wait until the shell was asked to come again.
+    pub fn is_slice_over(&self) -> bool {
+        self.slice_left == 0 || self.answers_left == 0
     }
 
     pub fn epoch(&self) -> Epoch {

@@ -16,8 +16,16 @@ use types::{AuthName, ConnId};
 
 use super::account::Charge;
 
-/// Bytes of work in one slice: some tens of milliseconds.
+/// Bytes of work in one slice: some tens of milliseconds. No more than that is answered until the shell has told again how much of
+/// it waits for its readers.
 pub(crate) const SLICE: u64 = 64 << 20;
+/// What is answered at least: who reads is not stopped by those who do not.
+const LEAST_ANSWERS: u64 = 4 << 20;
+
+/// Bytes that may be answered when answers of so many may wait for their readers before somebody is cut off.
+pub(super) fn answers(free_bytes: u64) -> u64 {
+    (free_bytes / 2).clamp(LEAST_ANSWERS, SLICE)
+}
 
 /// A request that waits.
 #[derive(Debug)]

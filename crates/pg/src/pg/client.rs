@@ -133,6 +133,8 @@ impl ClientOp {
         if self.conn == NOBODY {
             return;
         }
+        let bytes: usize = msg.ops.iter().map(|o| o.outdata.len()).sum();
+        cx.answers_left = cx.answers_left.saturating_sub(bytes as u64);
         cx.out.push(Output::Reply { conn: self.conn, tid: self.tid, msg: msg.into() });
     }
 

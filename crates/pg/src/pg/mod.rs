@@ -330,7 +330,7 @@ impl Pg {
 
     /// Runs requests that became ready while the input was handled, as many as the slice has room for.
     pub fn run_ready(&mut self, cx: &mut Shared) {
-        while cx.slice_left > 0 {
+        while !cx.is_slice_over() {
             let Some(op) = self.ready.pop_front() else { return };
             self.client_op(cx, op);
         }

@@ -192,7 +192,7 @@ fn clients_take_turns_when_there_is_much_to_do() {
     assert!(before < 6, "{before} of ten");
     // A client that does not read has no turn; others have.
     s.unread = [ConnId(ONE as u64)].into();
-    s.input(0, Input::Again { unread: s.unread.clone() });
+    s.input(0, Input::Again { unread: s.unread.clone(), free_bytes: s.free_bytes });
     for tid in 4..8 {
         assert_eq!(ask(&mut s, TWO, tid, &light).0, 0);
     }
@@ -222,18 +222,42 @@ fn entities_take_turns_and_then_their_connections() {
     let answered = |s: &Sim, conn| s.links.get(&(0, conn)).map_or(0, |q| q.len());
     let theirs = |s: &Sim| many.clone().map(|conn| answered(s, conn)).collect::<Vec<_>>();
     while answered(&s, ONE) < 3 {
-        s.input(0, Input::Again { unread: Default::default() });
+        s.input(0, Input::Again { unread: Default::default(), free_bytes: 1 << 30 });
     }
     let sum = |s: &Sim| theirs(s).iter().sum::<usize>();
     assert!((3..=6).contains(&sum(&s)), "{:?}", theirs(&s));
     while sum(&s) < 11 {
-        s.input(0, Input::Again { unread: Default::default() });
+        s.input(0, Input::Again { unread: Default::default(), free_bytes: 1 << 30 });
     }
     // The first had two before there was anything to wait for.
     assert!(theirs(&s).iter().all(|n| *n > 0), "{:?}", theirs(&s));
     for conn in many {
         assert_eq!(answer(&mut s, conn, 2).0, 0);
     }
+}
+
+/// The less room there is for answers, the fewer are made before the shell has looked again how much of them was read.
+#[test]
+fn what_is_answered_at_a_time_follows_what_is_free() {
+    let (mut s, pool) = cluster(OsdConfig::default());
+    s.connect(ONE, |_| {});
+    let m = request(&s, pool, "o", vec![write(&vec![1; 1 << 20])]);
+    assert_eq!(ask(&mut s, ONE, 1, &m).0, 0);
+    let m = request(&s, pool, "o", vec![read()]);
+    (2..=200).for_each(|tid| send(&mut s, ONE, tid, &m));
+    let answered = |s: &Sim| s.links.get(&(0, ONE)).map_or(0, |q| q.len());
+    let mut before = answered(&s);
+    assert_eq!(before, 64, "a slice");
+    for (free_mib, answers) in [(1000, 64), (40, 20), (7, 4), (0, 4)] {
+        s.input(0, Input::Again { unread: Default::default(), free_bytes: free_mib << 20 });
+        assert_eq!(answered(&s) - before, answers, "{free_mib} MiB are free");
+        before = answered(&s);
+    }
+    // What comes later counts against the same word of the shell.
+    let m = request(&s, pool, "o", vec![Op::Stat.into()]);
+    send(&mut s, TWO, 1, &m);
+    assert_eq!(answered(&s), before);
+    assert_eq!(answer(&mut s, ONE, 200).0, 0);
 }
 
 /// What is refused before anything was done takes nobody's turn.
@@ -364,6 +388,11 @@ fn what_copies_fetch_has_a_bound() {
     for tid in 10..18 {
         let m = request(&s, pool, &format!("copy {tid}"), vec![copy(pool, "", "large")]);
         send(&mut s, ONE, tid, &m);
+        most = held_bytes(&mut s).max(most);
+    }
+    // The device has written nothing so far.
+    for _ in 0..10 {
+        s.input(0, Input::Again { unread: Default::default(), free_bytes: 1 << 30 });
         most = held_bytes(&mut s).max(most);
     }
     let m = request(&s, pool, "other", vec![copy(pool, "", "small")]);

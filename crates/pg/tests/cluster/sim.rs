@@ -58,6 +58,8 @@ pub struct Sim {
     pub trace: bool,
     /// Connections whose clients do not read.
     pub unread: std::collections::BTreeSet<ConnId>,
+    /// How much more they may leave unread.
+    pub free_bytes: u64,
     /// What other clients were answered: by connection and number.
     pub strangers: Vec<(i32, u64, Message)>,
     /// When it is to be known: the most bytes that one OSD had under way to others at one time.
@@ -107,6 +109,7 @@ impl Sim {
             trace: std::env::var_os("PG_TRACE").is_some(),
             strangers: Vec::new(),
             unread: Default::default(),
+            free_bytes: 1 << 30,
             most_queued: None,
         };
         for osd in 0..osds {
@@ -308,7 +311,7 @@ impl Sim {
         if to == -2 {
             self.nodes[from as usize].again = false;
             let unread = self.unread.clone();
-            self.input(from, Input::Again { unread });
+            self.input(from, Input::Again { unread, free_bytes: self.free_bytes });
             return true;
         }
         let msg = self.links.get_mut(&(from, to)).and_then(VecDeque::pop_front).unwrap();

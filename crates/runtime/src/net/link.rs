@@ -164,6 +164,16 @@ impl Link {
         }
     }
 
+    /// Whether it is a client's that has left so much unread that nothing is read from it; see `Share::is_much`.
+    pub(super) fn has_much_unread(&self, limit: u64, usual: u64) -> bool {
+        self.unread.get().is_some_and(|share| share.is_much(limit, usual))
+    }
+
+    /// What all connections of its client's entity have left unread; 0 of others.
+    pub(super) fn unread_of_entity(&self) -> u64 {
+        self.unread.get().map_or(0, Share::of_entity)
+    }
+
     /// What a client has left unread; 0 of others.
     pub(super) fn unread(&self) -> u64 {
         self.unread.get().map_or(0, Share::bytes)

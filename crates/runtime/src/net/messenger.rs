@@ -162,20 +162,28 @@ impl Messenger {
     /// Whether a client has so much to read that nothing is read from it.
     pub fn has_much_unread(&self, conn: ConnId) -> bool {
         let link = self.channel(conn).and_then(|c| c.link());
-        link.is_some_and(|link| self.is_much(link.unread()))
+        link.is_some_and(|link| self.is_much(&link))
     }
 
-    fn is_much(&self, unread: u64) -> bool {
+    /// Bytes of answers that all clients together may leave unread beside what they do, before one of them is cut off.
+    pub fn room_for_answers(&self) -> u64 {
+        self.0.bounds.unread_bytes.saturating_sub(self.0.unread.total())
+    }
+
+    fn is_much(&self, link: &Link) -> bool {
         let bounds = &self.0.bounds;
-        unread > self.0.unread.pause_bytes(bounds.unread_bytes, bounds.unread_pause_bytes)
+        link.has_much_unread(bounds.unread_bytes, bounds.unread_pause_bytes)
     }
 
-    /// Cuts off the clients with the most unread while all together have too much of it.
+    /// Cuts off clients while all together have too much unread: of the entity with the most the connection with the most.
     fn relieve(&self) {
         while self.0.unread.total() > self.0.bounds.unread_bytes {
             let channels: Vec<_> = lock(&self.0.channels).values().cloned().collect();
             let links = channels.iter().filter_map(|c| c.link());
-            match links.max_by_key(|link| link.unread()).filter(|link| link.unread() > 0) {
+            match links
+                .max_by_key(|link| (link.unread_of_entity(), link.unread()))
+                .filter(|link| link.unread() > 0)
+            {
                 Some(fullest) => fullest.give_up(),
                 // Others have cut it off, and it is no channel any more.
                 None => return,
@@ -538,7 +546,7 @@ impl Messenger {
                 let why = Gone::Lost("closed in the middle of a frame".into());
                 return Ended { why, was_ready: pump.was_ready };
             }
-            let is_full = self.is_much(link.unread()) && !link.is_hung_up();
+            let is_full = self.is_much(link) && !link.is_hung_up();
             let closed_at = closed.then(|| self.now().mono);
             let mut tick = false;
             tokio::select! {
@@ -640,7 +648,7 @@ impl Pump {
                 }
                 if let Some(identity) = channel.identity().filter(|i| !i.is_daemon()) {
                     link.with(|m| m.ask_above(SMALL_FRAME_BYTES));
-                    link.is_clients(messenger.0.unread.share());
+                    link.is_clients(messenger.0.unread.share(&identity.name));
                     self.client = Some(identity.name);
                 }
                 if !ready.resumed {

@@ -2,22 +2,31 @@
 //!
 //! A client with much of it is not read from until it takes some. How much that is depends on what all
 //! clients have left of their common limit: the fuller it is, the less, so that many connections stop before
-//! one of them has to be cut off. That alone bounds nothing: one read may bring hundreds of small requests
-//! with large answers. So beyond the limit, the client with the most is cut off.
+//! one of them has to be cut off. The connections of one entity have half of what the others leave, however many they are: there
+//! is room for another entity. That alone bounds nothing: one read may bring hundreds of small requests
+//! with large answers. So beyond the limit, a connection is cut off: the fullest of the entity that has the most.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use types::AuthName;
+
+use crate::owner::lock;
 
 /// The sum over all clients' connections.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
     total_bytes: AtomicU64,
+    /// The sums of entities that have connections.
+    entities: Mutex<BTreeMap<AuthName, Weak<AtomicU64>>>,
 }
 
-/// One connection's part; leaves the sum with it.
+/// One connection's part; leaves the sums with it.
 #[derive(Debug)]
 pub(super) struct Share {
     all: Arc<Unread>,
+    of_entity: Arc<AtomicU64>,
     bytes: AtomicU64,
 }
 
@@ -26,13 +35,15 @@ impl Unread {
         self.total_bytes.load(Ordering::Relaxed)
     }
 
-    /// One client may have so much before it is not read from: half of what is free, at most `usual`.
-    pub(super) fn pause_bytes(&self, limit: u64, usual: u64) -> u64 {
-        usual.min(limit.saturating_sub(self.total()) / 2)
-    }
-
-    pub(super) fn share(self: &Arc<Self>) -> Share {
-        Share { all: Arc::clone(self), bytes: AtomicU64::new(0) }
+    pub(super) fn share(self: &Arc<Self>, entity: &AuthName) -> Share {
+        let mut entities = lock(&self.entities);
+        let of_entity = entities.get(entity).and_then(Weak::upgrade).unwrap_or_else(|| {
+            entities.retain(|_, sum| sum.strong_count() > 0);
+            let sum = Arc::default();
+            entities.insert(entity.clone(), Arc::downgrade(&sum));
+            sum
+        });
+        Share { all: Arc::clone(self), of_entity, bytes: AtomicU64::new(0) }
     }
 }
 
@@ -41,10 +52,25 @@ impl Share {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    pub(super) fn of_entity(&self) -> u64 {
+        self.of_entity.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing is read from the connection: it has more than `usual` or half of what is free, or its entity more than
+    /// half of what others leave of `limit`.
+    pub(super) fn is_much(&self, limit: u64, usual: u64) -> bool {
+        let (total, of_entity) = (self.all.total(), self.of_entity());
+        let others = total.saturating_sub(of_entity);
+        self.bytes() > usual.min(limit.saturating_sub(total) / 2)
+            || (self.bytes() > 0 && of_entity > limit.saturating_sub(others) / 2)
+    }
+
     pub(super) fn set(&self, bytes: u64) {
         let before = self.bytes.swap(bytes, Ordering::Relaxed);
-        // Modulo 2^64: up or down.
-        self.all.total_bytes.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+        for sum in [&self.all.total_bytes, &*self.of_entity] {
+            // Modulo 2^64: up or down.
+            sum.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+        }
     }
 }
 
@@ -56,19 +82,49 @@ impl Drop for Share {
 
 #[cfg(test)]
 mod tests {
+    use types::EntityType;
+
     use super::*;
+
+    fn named(id: &str) -> AuthName {
+        AuthName::new(EntityType::Client, id)
+    }
 
     #[test]
     fn the_fuller_the_limit_the_less_one_client_may_leave() {
         let unread = Arc::new(Unread::default());
-        let (one, other) = (unread.share(), unread.share());
-        assert_eq!(unread.pause_bytes(100, 20), 20, "nobody has anything");
-        for (ones, others, pause) in [(50, 0, 20), (50, 20, 15), (90, 0, 5), (100, 0, 0), (100, 50, 0)] {
+        let (one, other) = (unread.share(&named("one")), unread.share(&named("other")));
+        for (ones, others, is_much) in [
+            (20, 0, false),
+            (21, 0, true),
+            (15, 55, false),
+            (16, 55, true),
+            (1, 97, false),
+            (1, 98, true),
+            (0, 200, false),
+        ] {
             one.set(ones);
             other.set(others);
-            assert_eq!(unread.pause_bytes(100, 20), pause, "{ones} and {others}");
+            assert_eq!(one.is_much(100, 20), is_much, "{ones} and {others}");
         }
-        drop((one, other));
-        assert_eq!(unread.pause_bytes(100, 20), 20);
+        drop(other);
+        one.set(20);
+        assert!(!one.is_much(100, 20));
+    }
+
+    #[test]
+    fn more_connections_of_an_entity_leave_no_more() {
+        let unread = Arc::new(Unread::default());
+        let many: Vec<Share> = (0..10).map(|_| unread.share(&named("many"))).collect();
+        many.iter().for_each(|share| share.set(5));
+        assert!(!many[0].is_much(100, 20), "a half");
+        many[1].set(6);
+        assert!(many[0].is_much(100, 20));
+        let other = unread.share(&named("other"));
+        other.set(14);
+        assert!(!other.is_much(100, 20));
+        assert_eq!((unread.total(), many[0].of_entity(), other.of_entity()), (65, 51, 14));
+        drop(many);
+        assert_eq!((unread.total(), unread.share(&named("many")).of_entity()), (14, 0));
     }
 }

@@ -1,7 +1,7 @@
 //! Clients that do not read what they asked for; see `unread`.
 
 use super::Bounds;
-use super::testing::{As, Raw, Server, message};
+use super::testing::{As, Raw, Server, Told, message};
 
 const REPLY: usize = 1 << 20;
 
@@ -50,6 +50,38 @@ async fn beyond_the_limit_the_client_with_the_most_is_cut_off() {
     assert!(why.contains("does not read"), "{why}");
     assert!(server.messenger.unread() <= 32 << 20);
     while slow.answers < 1 {
+        slow.receive(&server).await.expect("an answer");
+    }
+}
+
+/// Each has little, together they have the most.
+#[tokio::test]
+async fn of_an_entity_with_many_connections_one_is_cut_off_first() {
+    let bounds = Bounds { unread_bytes: 64 << 20, ..Bounds::default() };
+    let server = Server::start(bounds, REPLY).await;
+    let mut slow = Raw::ready(&server, As::client("client.slow")).await.expect("ready");
+    let slow_conn = server.conn_of("client.slow").await;
+    let bytes: Vec<u8> = (0..20).flat_map(|_| slow.bytes_of(message(1))).collect();
+    slow.write(&bytes).await;
+    server.heard(slow_conn, 20).await;
+    let (mut many, mut conns) = (Vec::new(), Vec::new());
+    for _ in 0..10 {
+        many.push(Raw::ready(&server, As::client("client.many")).await.expect("ready"));
+        conns.push(server.conn_of("client.many").await);
+    }
+    for one in &mut many {
+        let bytes: Vec<u8> = (0..12).flat_map(|_| one.bytes_of(message(1))).collect();
+        one.write(&bytes).await;
+    }
+    let first_gone = |told: &[Told]| {
+        told.iter().find_map(|t| match t {
+            Told::Gone(conn, why) => Some((*conn, why.clone())),
+            _ => None,
+        })
+    };
+    let (conn, why) = server.until(first_gone).await;
+    assert!(conns.contains(&conn) && why.contains("does not read"), "{conn} {why}, not of {conns:?}");
+    while slow.answers < 20 {
         slow.receive(&server).await.expect("an answer");
     }
 }
