@@ -57,19 +57,19 @@ pub enum PgBody {
     },
     /// A copy states its info, asked or not.
     Notify {
-        info: PgInfo,
+        info: Box<PgInfo>,
         past: PastIntervals,
         owed: Owed,
     },
     /// Answer to `QueryLog`.
     Log {
-        info: PgInfo,
+        info: Box<PgInfo>,
         log: LogPart,
         missing: Vec<(HObject, MissingItem)>,
     },
     /// Primary: the PG goes active with this log; take it over.
     Activate {
-        info: PgInfo,
+        info: Box<PgInfo>,
         log: LogPart,
         backfill: BackfillStart,
         past: PastIntervals,
@@ -129,7 +129,7 @@ pub enum PgBody {
     /// Primary: the range is complete.
     BackfillProgress {
         last_backfill: HObject,
-        sums: PgSums,
+        sums: Box<PgSums>,
     },
     /// That is durable here.
     BackfillAck {
@@ -317,10 +317,10 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
     match body {
         PgBody::QueryInfo => w.u8(1),
         PgBody::QueryLog { since } => put(w, 2, &since),
-        PgBody::Notify { info, past, owed } => put(w, 3, &(info, (past, owed))),
-        PgBody::Log { info, log, missing } => put(w, 4, &(info, (log, missing))),
+        PgBody::Notify { info, past, owed } => put(w, 3, &(*info, (past, owed))),
+        PgBody::Log { info, log, missing } => put(w, 4, &(*info, (log, missing))),
         PgBody::Activate { info, log, backfill, past } => {
-            put(w, 5, &(info, (log, (backfill as u8, past))));
+            put(w, 5, &(*info, (log, (backfill as u8, past))));
         }
         PgBody::Activated { lease_ms } => put(w, 6, &lease_ms),
         PgBody::History { history } => put(w, 7, &history),
@@ -336,7 +336,7 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
         PgBody::PullRefused { object, need } => put(w, 13, &(object, need)),
         PgBody::BackfillRange { begin, end, objects } => put(w, 14, &(begin, (end, objects))),
         PgBody::BackfillWants { end, objects } => put(w, 15, &(end, objects)),
-        PgBody::BackfillProgress { last_backfill, sums } => put(w, 16, &(last_backfill, sums)),
+        PgBody::BackfillProgress { last_backfill, sums } => put(w, 16, &(last_backfill, *sums)),
         PgBody::BackfillAck { last_backfill } => put(w, 17, &last_backfill),
         PgBody::Remove => w.u8(18),
         PgBody::BackfillReserve { id, priority, bytes } => put(w, 35, &(id, (priority, bytes))),
@@ -370,13 +370,17 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         1 => PgBody::QueryInfo,
         2 => PgBody::QueryLog { since: Eversion::decode(r)? },
         3 => PgBody::Notify {
-            info: PgInfo::decode(r)?,
+            info: Box::new(PgInfo::decode(r)?),
             past: PastIntervals::decode(r)?,
             owed: Vec::decode(r)?,
         },
-        4 => PgBody::Log { info: PgInfo::decode(r)?, log: LogPart::decode(r)?, missing: Vec::decode(r)? },
+        4 => PgBody::Log {
+            info: Box::new(PgInfo::decode(r)?),
+            log: LogPart::decode(r)?,
+            missing: Vec::decode(r)?,
+        },
         5 => PgBody::Activate {
-            info: PgInfo::decode(r)?,
+            info: Box::new(PgInfo::decode(r)?),
             log: LogPart::decode(r)?,
             backfill: match r.u8()? {
                 0 => BackfillStart::Keep,
@@ -399,7 +403,10 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
             objects: Vec::decode(r)?,
         },
         15 => PgBody::BackfillWants { end: HObject::decode(r)?, objects: Vec::decode(r)? },
-        16 => PgBody::BackfillProgress { last_backfill: HObject::decode(r)?, sums: PgSums::decode(r)? },
+        16 => PgBody::BackfillProgress {
+            last_backfill: HObject::decode(r)?,
+            sums: Box::new(PgSums::decode(r)?),
+        },
         17 => PgBody::BackfillAck { last_backfill: HObject::decode(r)? },
         18 => PgBody::Remove,
         19 => PgBody::CopyRead(Box::new(CopyAsk::decode(r)?)),
@@ -451,7 +458,7 @@ mod tests {
     }
 
     fn bodies() -> Vec<PgBody> {
-        let info = PgInfo::new(PgId::new(PoolId(1), 2));
+        let info = Box::new(PgInfo::new(PgId::new(PoolId(1), 2)));
         let pgid = SpgId::replicated(PgId::new(PoolId(1), 3));
         let v = Eversion::new(Epoch(3), 4);
         let o = HObject { name: "o".into(), ..HObject::min() };
@@ -469,7 +476,7 @@ mod tests {
             PgBody::QueryLog { since: v },
             PgBody::Notify { info: info.clone(), past: past.clone(), owed: vec![(3, 16_000), (5, 0)] },
             PgBody::Log { info: info.clone(), log: log.clone(), missing: vec![(o.clone(), item)] },
-            PgBody::Activate { info, log, backfill: BackfillStart::Restart, past },
+            PgBody::Activate { info: info, log, backfill: BackfillStart::Restart, past },
             PgBody::Activated { lease_ms: 16_000 },
             PgBody::History { history: PgHistory::default() },
             PgBody::RepOp(Box::new(rep)),
@@ -480,7 +487,7 @@ mod tests {
             PgBody::PullRefused { object: o.clone(), need: v },
             PgBody::BackfillRange { begin: HObject::min(), end: o.clone(), objects: vec![(o.clone(), v)] },
             PgBody::BackfillWants { end: HObject::max(), objects: vec![o.clone()] },
-            PgBody::BackfillProgress { last_backfill: o.clone(), sums: PgSums::default() },
+            PgBody::BackfillProgress { last_backfill: o.clone(), sums: Box::default() },
             PgBody::BackfillAck { last_backfill: o.clone() },
             PgBody::BackfillReserve { id: 1, priority: 140, bytes: 3 },
             PgBody::BackfillGrant { id: 1, granted: true },
@@ -566,7 +573,7 @@ mod tests {
         };
         let mut log = LogPart { head: at(10_000), whole: true, ..LogPart::default() };
         log.entries = (1..=10_000).map(entry).collect();
-        let body = PgBody::Log { info, log, missing: (1..=10_000).map(item).collect() };
+        let body = PgBody::Log { info: Box::new(info), log, missing: (1..=10_000).map(item).collect() };
         let sent = PgMessage { pgid, epoch: Epoch(9), interval: Epoch(7), body };
         let msg = sent.clone().into_message().expect("short enough");
         assert_eq!(PgMessage::from_message(&msg), Some(Ok(sent)));

@@ -23,6 +23,8 @@ pub struct RequestKind {
     pub pg_op: bool,
     /// Waits for writes as a write does, although it only reads.
     pub rwordered: bool,
+    /// Sends something to watchers.
+    pub notifies: bool,
     /// Class methods that it calls, for caps.
     pub classes: Vec<ClassUse>,
 }
@@ -47,6 +49,7 @@ pub fn classify(ops: &[OsdOp], request_flags: u32) -> Result<RequestKind, Errno>
         // A watch looks at what was watched before.
         kind.needs_read_cap |= op.code.is_read() || op.code == OpCode::WATCH;
         kind.pg_op |= op.code.is_pg_op();
+        kind.notifies |= op.code == OpCode::NOTIFY;
         known |= op.code.is_read() || op.code.is_write() || op.code.is_pg_op() || op.code.is_cache();
     }
     kind.reads |= kind.needs_read_cap;

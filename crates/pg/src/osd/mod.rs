@@ -344,7 +344,7 @@ impl OsdCore {
 
     /// Runs the next request that waits for its turn; false when none does, or another slice has to come first.
     fn next_turn(&mut self) -> bool {
-        if self.shared.is_slice_over() || self.shared.some_ready {
+        if self.turns.is_empty() || self.shared.is_slice_over() || self.shared.some_ready {
             return false;
         }
         let Some((conn, turn)) = self.turns.pop() else { return false };

@@ -31,6 +31,21 @@ enum Routed {
     Pg { from: i32, msg: Box<PgMessage> },
 }
 
+/// Whose messages stay in order.
+enum Source {
+    Client(ConnId),
+    Osd(i32),
+}
+
+impl Routed {
+    fn source(&self) -> Source {
+        match self {
+            Self::Client { conn, .. } => Source::Client(*conn),
+            Self::Pg { from, .. } => Source::Osd(*from),
+        }
+    }
+}
+
 impl OsdCore {
     /// A message on an incoming connection.
     pub(super) fn message(&mut self, conn: ConnId, tid: u64, msg: Message) {
@@ -38,7 +53,11 @@ impl OsdCore {
         let name = session.peer.name;
         match msg {
             Message::OsdOp(m) => {
-                self.route(m.epoch, Routed::Client { conn, tid, msg: Box::new(m), charge: None });
+                let (epoch, msg) = (m.epoch, Box::new(m));
+                if !self.must_wait(epoch, Source::Client(conn)) {
+                    return self.client_request(conn, tid, msg);
+                }
+                self.park(epoch, Routed::Client { conn, tid, msg, charge: None });
                 self.make_room_for_parked();
             }
             Message::OsdBackoff(m) if m.op == backoff_op::ACK_BLOCK => {
@@ -86,7 +105,10 @@ impl OsdCore {
             }
         }
         if let Some(Ok(msg)) = decoded {
-            self.route(msg.epoch, Routed::Pg { from, msg: Box::new(msg) });
+            match self.must_wait(msg.epoch, Source::Osd(from)) {
+                true => self.park(msg.epoch, Routed::Pg { from, msg: Box::new(msg) }),
+                false => self.pg_message(from, msg),
+            }
         }
     }
 
@@ -100,24 +122,28 @@ impl OsdCore {
     }
 
     /// Whether a message of this epoch has to wait for its map, or behind others of its source that do.
-    fn must_wait(&self, epoch: Epoch, what: &Routed) -> bool {
-        let is_behind = || match what {
-            Routed::Client { conn, .. } => {
-                self.shared.sessions.get(conn).is_some_and(|s| s.account.parked.held().ops > 0)
+    fn must_wait(&self, epoch: Epoch, source: Source) -> bool {
+        let is_behind = || match source {
+            Source::Client(conn) => {
+                self.shared.sessions.get(&conn).is_some_and(|s| s.account.parked.held().ops > 0)
             }
-            Routed::Pg { from, .. } => {
-                let same = |w: &Waiting| matches!(w.what, Routed::Pg { from: f, .. } if f == *from);
+            Source::Osd(from) => {
+                let same = |w: &Waiting| matches!(w.what, Routed::Pg { from: f, .. } if f == from);
                 self.waiting_for_map.iter().any(same)
             }
         };
-        epoch > self.shared.epoch() || is_behind()
+        epoch > self.shared.epoch() || !self.waiting_for_map.is_empty() && is_behind()
     }
 
     /// Delivers a message, or keeps it until its map is here; one source's messages stay in order.
-    fn route(&mut self, epoch: Epoch, mut what: Routed) {
-        if !self.must_wait(epoch, &what) {
-            return self.deliver(what);
+    fn route(&mut self, epoch: Epoch, what: Routed) {
+        match self.must_wait(epoch, what.source()) {
+            true => self.park(epoch, what),
+            false => self.deliver(what),
         }
+    }
+
+    fn park(&mut self, epoch: Epoch, mut what: Routed) {
         if let Routed::Client { conn, msg, charge, .. } = &mut what {
             let Some(session) = self.shared.sessions.get(conn) else { return };
             *charge = Some(self.clients.park(*conn, &session.account, msg.memory_bytes()));
@@ -149,13 +175,13 @@ impl OsdCore {
 
     fn deliver(&mut self, what: Routed) {
         match what {
-            Routed::Client { conn, tid, msg, charge: _ } => self.client_request(conn, tid, *msg),
+            Routed::Client { conn, tid, msg, charge: _ } => self.client_request(conn, tid, msg),
             Routed::Pg { from, msg } => self.pg_message(from, *msg),
         }
     }
 
     /// A client's request whose map is here: it runs, unless there is too much before it.
-    fn client_request(&mut self, conn: ConnId, tid: u64, msg: MOsdOp) {
+    fn client_request(&mut self, conn: ConnId, tid: u64, msg: Box<MOsdOp>) {
         let Some(session) = self.shared.sessions.get(&conn) else { return };
         let charge = self.clients.run(conn, &session.account, msg.memory_bytes());
         let turn = Turn { tid, msg, charge };
@@ -244,7 +270,7 @@ impl OsdCore {
     /// Asked about a copy that is not here: it holds nothing.
     fn no_such_pg(&mut self, from: i32, msg: &PgMessage) {
         if matches!(msg.body, PgBody::QueryInfo | PgBody::QueryLog { .. }) {
-            let info = PgInfo::new(msg.pgid.pgid);
+            let info = Box::new(PgInfo::new(msg.pgid.pgid));
             // It may have been a member, and does not know any more whose.
             let osds: Vec<i32> = self.shared.map.existing_osds().map(|(osd, _)| osd.0).collect();
             let owed = crate::pg::owed_to(osds, &self.shared);
@@ -319,7 +345,7 @@ fn deliver_other(
     match body {
         PgBody::QueryInfo => pg.handle_query_info(from, cx),
         PgBody::QueryLog { since } => pg.handle_query_log(from, interval, since, cx),
-        PgBody::Notify { info, past, owed } => pg.handle_notify(from, info, &past, &owed, cx),
+        PgBody::Notify { info, past, owed } => pg.handle_notify(from, *info, &past, &owed, cx),
         PgBody::Activate { info, log, backfill, past } => {
             pg.handle_activate(from, interval, &info, log, backfill, &past, cx);
         }
@@ -330,7 +356,7 @@ fn deliver_other(
             pg.handle_backfill_range(from, interval, &begin, end, objects, cx);
         }
         PgBody::BackfillProgress { last_backfill, sums } => {
-            pg.handle_backfill_progress(from, interval, last_backfill, sums, cx);
+            pg.handle_backfill_progress(from, interval, last_backfill, *sums, cx);
         }
         PgBody::BackfillReserve { id, priority, bytes } => {
             pg.handle_backfill_reserve(from, interval, (id, priority), bytes, cx);
@@ -342,7 +368,7 @@ fn deliver_other(
         PgBody::ScrubRemove { object, version } => pg.handle_scrub_remove(from, &object, version, cx),
         PgBody::Remove | PgBody::RepOp(_) | PgBody::Push(_) => {}
         _ if !asked_now => {}
-        PgBody::Log { info, log, missing } => pg.handle_log(from, info, log, missing, cx),
+        PgBody::Log { info, log, missing } => pg.handle_log(from, *info, log, missing, cx),
         PgBody::CopyPart { id, result, user_version, data } => {
             pg.copy_part(id, result, user_version, data, cx)
         }

@@ -31,7 +31,7 @@ pub(super) fn answers(free_bytes: u64) -> u64 {
 #[derive(Debug)]
 pub(super) struct Turn {
     pub tid: u64,
-    pub msg: MOsdOp,
+    pub msg: Box<MOsdOp>,
     pub charge: Charge,
 }
 

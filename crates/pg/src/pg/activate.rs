@@ -91,7 +91,8 @@ impl Pg {
         };
         peer.info.last_update = self.info.last_update;
         peer.acked = self.info.last_update;
-        let body = PgBody::Activate { info: self.info.clone(), log, backfill, past: self.past.clone() };
+        let body =
+            PgBody::Activate { info: Box::new(self.info.clone()), log, backfill, past: self.past.clone() };
         cx.send_pg(osd, self.id, self.info.history.same_interval_since, body);
     }
 

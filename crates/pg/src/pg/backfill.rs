@@ -257,7 +257,7 @@ impl Pg {
             if left.len() <= usize::from(types::is_planted!(cx.config.planted, BackfillMovesEarly)) {
                 let last_backfill = end.clone();
                 b.step = Step::Moving { end: last_backfill.clone() };
-                let body = PgBody::BackfillProgress { last_backfill, sums: self.info.sums };
+                let body = PgBody::BackfillProgress { last_backfill, sums: Box::new(self.info.sums) };
                 cx.send_pg(osd, self.id, self.interval(), body);
             }
         }

@@ -45,7 +45,8 @@ pub(crate) struct ClientOp {
     pub addr: EntityAddr,
     pub reqid: ReqId,
     pub kind: RequestKind,
-    pub msg: MOsdOp,
+    /// Boxed, for requests are moved often on their way.
+    pub msg: Box<MOsdOp>,
     /// Another OSD asked, to copy the object.
     pub asked_by: Option<CopyAsker>,
     /// What the request copies, once it is here.
@@ -113,7 +114,7 @@ impl ClientOp {
             addr,
             reqid,
             kind,
-            msg,
+            msg: Box::new(msg),
             asked_by: None,
             sources: None,
             fetched: None,
@@ -345,7 +346,9 @@ impl Pg {
                 return Err(Some(WRITE_TOO_BIG));
             }
         }
-        crate::watch::may_notify(self, op, cx)?;
+        if op.kind.notifies {
+            crate::watch::may_notify(self, op, cx)?;
+        }
         let listing = m.ops.iter().any(|o| o.code == messages::osd::OpCode::LIST_SNAPS);
         let others = m.ops.iter().any(|o| o.code != messages::osd::OpCode::LIST_SNAPS);
         let snapdir = m.object.snap == SnapId::SNAPDIR;

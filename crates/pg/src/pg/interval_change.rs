@@ -107,7 +107,7 @@ impl Pg {
     /// States this copy's info to another OSD.
     pub fn notify(&self, to: i32, cx: &mut Shared) {
         let owed = self.owed(cx);
-        let body = PgBody::Notify { info: self.info.clone(), past: self.past.clone(), owed };
+        let body = PgBody::Notify { info: Box::new(self.info.clone()), past: self.past.clone(), owed };
         self.tell_when_durable(to, self.interval(), body, cx);
     }
 

@@ -320,7 +320,8 @@ impl Pg {
         cx.submit(txn, Done::Nothing);
         for osd in self.write_targets(cx) {
             // All of them are whole.
-            let body = PgBody::BackfillProgress { last_backfill: HObject::max(), sums: self.info.sums };
+            let body =
+                PgBody::BackfillProgress { last_backfill: HObject::max(), sums: Box::new(self.info.sums) };
             cx.send_pg(osd, self.id, self.interval(), body);
         }
     }

@@ -260,7 +260,7 @@ impl Pg {
     pub fn handle_query_log(&mut self, from: i32, reply: Epoch, since: Eversion, cx: &mut Shared) {
         let log = LogPart::since(&self.log, since);
         let missing = self.missing.iter().map(|(o, i)| (o.clone(), *i)).collect();
-        let body = PgBody::Log { info: self.info.clone(), log, missing };
+        let body = PgBody::Log { info: Box::new(self.info.clone()), log, missing };
         self.tell_when_durable(from, reply, body, cx);
     }
 
