@@ -9,6 +9,7 @@ mod soak;
 mod tidy;
 mod unused;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -122,38 +123,37 @@ fn clients(root: &Path) -> Result<()> {
         )
     })?;
     step("the benches' own checks", || python(root, "bench", &["-m", "unittest", "-q", "test_bench"]))?;
-    step("thrasher", || {
-        let faults = "kill-osd,kill-leader,kill-all-osds,freeze-primary,move-rack,power-loss-all,\
-                      slow-disk,below-min-size,missed-maps";
-        // The gate repeats itself; random seeds are the soak's. This one has a disk that is slower by 100 ms.
-        let schedule = ["--each", "--seed", "2055940849", "--faults", faults];
-        let words = [&["thrash/thrash.py", "loligo", "--loligo", GATE_BINARY], &schedule[..]].concat();
-        python(root, ".", &words)
-    })?;
-    step("storm", || {
-        // This seed's schedule has every kind of fault (thrash/test_storm.py).
-        let words =
-            ["thrash/thrash.py", "loligo", "--loligo", GATE_BINARY, "--minutes", "0.7", "--seed", "9"];
-        python(root, ".", &words)
-    })?;
-    let faults = "partition-leader,partition-one-way,bad-links";
-    step_if_possible("thrasher on hosts", || {
-        thrash_hosts(root, &["--each", "--seed", "1", "--faults", faults])
-    })?;
-    // This seed's schedule has partitions (thrash/test_storm.py).
-    step_if_possible("storm on hosts", || thrash_hosts(root, &["--minutes", "0.7", "--seed", "6"]))
+    let faults = "kill-osd,kill-leader,kill-all-osds,freeze-primary,move-rack,power-loss-all,\
+                  slow-disk,below-min-size,missed-maps";
+    let of_networks = "partition-leader,partition-one-way,bad-links";
+    // The gate repeats itself; random seeds are the soak's. This one has a disk that is slower by 100 ms.
+    let here = ["--each", "--seed", "2055940849", "--faults", faults];
+    thrash(root, "thrasher", &here, &["--each", "--seed", "1", "--faults", of_networks])?;
+    // These seeds' schedules have every kind of fault, and partitions (thrash/test_storm.py).
+    thrash(root, "storm", &["--minutes", "0.7", "--seed", "9"], &["--minutes", "0.7", "--seed", "6"])
 }
 
-/// The thrasher on hosts in network namespaces, which take root.
-fn thrash_hosts(root: &Path, words: &[&str]) -> Result<Outcome> {
-    let all = [&["thrash/thrash.py", "hosts", "--may-skip", "--loligo", GATE_BINARY], words].concat();
-    let mut command = python_command(root, ".", &all);
-    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
-    match status.code() {
-        Some(0) => Ok(Outcome::Done),
-        Some(SKIPPED) => Ok(Outcome::Skipped),
-        _ => bail!("{command:?} ended with {status}"),
-    }
+/// The thrasher here, and meanwhile on hosts in network namespaces, which take root: both mostly wait.
+fn thrash(root: &Path, what: &str, here: &[&str], on_hosts: &[&str]) -> Result<()> {
+    let program = ["thrash/thrash.py", "hosts", "--may-skip", "--loligo", GATE_BINARY];
+    let mut hosts = python_command(root, ".", &[&program, on_hosts].concat());
+    let path = root.join("target").join(format!("{what}-on-hosts.out"));
+    let said = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    hosts.stdout(said.try_clone()?).stderr(said);
+    let mut running = hosts.spawn().with_context(|| format!("cannot start {hosts:?}"))?;
+    let program = ["thrash/thrash.py", "loligo", "--loligo", GATE_BINARY];
+    let ended = step(what, || python(root, ".", &[&program, here].concat()));
+    // Not left behind, whatever became of the other.
+    let on_hosts = step_if_possible(&format!("{what} on hosts, begun beside it"), || {
+        let status = running.wait()?;
+        eprint!("{}", std::fs::read_to_string(&path)?);
+        match status.code() {
+            Some(0) => Ok(Outcome::Done),
+            Some(SKIPPED) => Ok(Outcome::Skipped),
+            _ => bail!("{hosts:?} ended with {status}"),
+        }
+    });
+    ended.and(on_hosts)
 }
 
 /// Exit status of a Python program that says that something it needs is not here.
