@@ -11,6 +11,7 @@ mod daemons;
 mod differential;
 mod hostile;
 mod hosts;
+mod large;
 mod librados;
 mod limits;
 mod listen;
