@@ -26,7 +26,8 @@ const CORE_TICK: Duration = Duration::from_millis(500);
 /// Between two messages of a blank store, and for how long one counts.
 const BLANK_AGAIN: Duration = Duration::from_millis(500);
 const BLANK_KNOWN: Duration = Duration::from_secs(3);
-/// How long leaders have to disown a monitor before it believes it: one that was cut off may say so wrongly, for a moment.
+/// How long others have to disown a monitor before it believes it: one that was cut off may say so wrongly, for a
+/// moment.
 const DISOWNED_LIMIT: Duration = Duration::from_secs(4);
 /// From the removal of a monitor to its end: the others may need its acknowledgement of that change.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -51,7 +52,7 @@ pub struct Member {
     membership: OwnMembership,
     /// It was in a quorum in this life.
     served: bool,
-    /// Since when a leader says that it does not know us, and none leads us.
+    /// Since when others say that they do not know us, and none leads us.
     disowned: Option<Duration>,
 }
 
@@ -69,7 +70,7 @@ enum OwnMembership {
     /// The monitor map, as far as we know it, does not name us (yet): a recovered snapshot may be older than our addition.
     Unlisted,
     Listed,
-    /// The newest map does not name us, or leaders say so; known since then.
+    /// The newest map does not name us, or others say so; known since then.
     Removed(Duration),
 }
 
@@ -441,7 +442,9 @@ impl Member {
         self.peers.insert(conn, addr);
         match what {
             PeerWhat::Quorum(m) => {
-                if self.core.settings.quorum.is_leader() && self.is_stranger(&m) {
+                // A former member may know no address of the leader's, if that was added after its last snapshot.
+                let knows = self.core.settings.quorum.is_leader() || self.raft.is_current();
+                if knows && self.is_stranger(&m) {
                     work.push_back(Work::Core(self.peer_output(addr, PeerWhat::NotListed)));
                 }
                 self.routes.insert(m.from, addr);

@@ -453,13 +453,36 @@ fn removing_a_monitor_of_a_lower_rank_disturbs_no_proposal() {
     }
 }
 
-/// All of them restart with snapshots from before a monitor's addition, or removal: only the newest map counts.
-#[test]
-fn membership_is_judged_by_the_newest_map_alone() {
-    let mut g = Group::new();
-    g.run(4_000);
-    let leader = g.leader().expect("a leader");
-    let added = (leader + 1) % 3;
+/// What a store held at some time.
+struct Old {
+    state: bytes::Bytes,
+    index: u64,
+    term: u64,
+}
+
+impl Old {
+    /// A store's snapshot is the old state, and its log goes on from there.
+    fn restore(&self, disk: &mut Start) {
+        let (index, term, members) = (self.index, self.term, disk.snapshot.members.clone());
+        disk.snapshot = Snapshot { index, term, members, state: self.state.clone() };
+        disk.entries.retain(|e| e.index > index);
+        assert_eq!(disk.entries.first().map(|e| e.index), Some(index + 1));
+    }
+}
+
+fn dismissed(g: &Group, at: usize) -> Option<monitor::Dismissal> {
+    g.hosts[at].member.as_ref().and_then(|m| m.dismissed(g.now))
+}
+
+/// Which member leads, whoever the others are.
+fn leads(g: &Group) -> usize {
+    let leads = |at: &usize| g.hosts[*at].member.as_ref().is_some_and(|m| m.raft().is_leader());
+    (0..3).find(leads).expect("a leader")
+}
+
+/// A monitor is removed, and added again with a blank store: what the others had between.
+fn added_again(g: &mut Group, added: usize) -> Old {
+    let leader = leads(g);
     let conn = g.login(leader, "client.admin");
     g.run(200);
     // The state that all snapshots are taken from does not name it.
@@ -467,39 +490,41 @@ fn membership_is_judged_by_the_newest_map_alone() {
     g.command(leader, conn, &format!(r#"{{"prefix":"mon rm","name":"{name}"}}"#));
     g.run(500);
     let member = g.hosts[leader].member.as_ref().expect("it runs");
-    let (without, index) = (member.core().snapshot(), member.core().index());
+    let (state, index) = (member.core().snapshot(), member.core().index());
     let term = member.raft().entry(index).expect("it is in the log").term;
     g.run(6_000);
-    let dismissed = |g: &Group, at: usize| g.hosts[at].member.as_ref().and_then(|m| m.dismissed(g.now));
-    assert_eq!(dismissed(&g, added), Some(monitor::Dismissal::Removed), "it was removed while it ran");
-    assert_eq!(dismissed(&g, leader), None);
-    // It comes again with a blank store, and all of them stop before the next snapshot.
+    assert_eq!(dismissed(g, added), Some(monitor::Dismissal::Removed), "it was removed while it ran");
+    assert_eq!(dismissed(g, leader), None);
     g.kill(added);
     let auth = cephx::EntityAuth { key: cephx::CryptoKey::new([1; 16], Utime::ZERO), caps: BTreeMap::new() };
-    let state = Monitor::blank(FSID, auth, g.now, &mut SeededEntropy(5));
+    let blank = Monitor::blank(FSID, auth, g.now, &mut SeededEntropy(5));
     g.hosts[added].disk = Start {
         hard: HardState { id: MemberId(778), ..HardState::default() },
-        snapshot: Snapshot { state, ..Snapshot::default() },
+        snapshot: Snapshot { state: blank, ..Snapshot::default() },
         entries: Vec::new(),
     };
     g.start(added);
     g.run(3_000);
-    assert_eq!(dismissed(&g, added), None, "a blank store waits");
-    let leader = (0..3).find(|at| g.hosts[*at].member.as_ref().is_some_and(|m| m.raft().is_leader()));
-    let leader = leader.expect("two of them go on");
+    assert_eq!(dismissed(g, added), None, "a blank store waits");
+    let leader = leads(g);
     let conn = g.login(leader, "client.admin");
     g.run(200);
     let add = format!(r#"{{"prefix":"mon add","name":"{name}","addr":"127.0.0.1:{}"}}"#, 3_300 + added);
     g.command(leader, conn, &add);
     g.run(3_000);
     assert!(g.leader().is_some(), "three of them again: {:?}", g.answer(leader, conn));
+    Old { state, index, term }
+}
+
+/// All of them restart with snapshots from before a monitor's addition, or removal: only the newest map counts.
+#[test]
+fn membership_is_judged_by_the_newest_map_alone() {
+    let mut g = Group::new();
+    g.run(4_000);
+    let added = (g.leader().expect("a leader") + 1) % 3;
+    let old = added_again(&mut g, added);
     (0..3).for_each(|at| g.kill(at));
-    for host in &mut g.hosts {
-        let members = host.disk.snapshot.members.clone();
-        host.disk.snapshot = Snapshot { index, term, members, state: without.clone() };
-        host.disk.entries.retain(|e| e.index > index);
-        assert_eq!(host.disk.entries.first().map(|e| e.index), Some(index + 1));
-    }
+    g.hosts.iter_mut().for_each(|host| old.restore(&mut host.disk));
     // Slowly: for ten seconds the added one is alone.
     g.start(added);
     g.run(10_000);
@@ -508,4 +533,31 @@ fn membership_is_judged_by_the_newest_map_alone() {
     g.run(6_000);
     assert!(g.leader().is_some());
     assert!((0..3).all(|at| dismissed(&g, at).is_none()));
+}
+
+/// One that was removed starts again, and knows no address of the monitor that leads: that was added after its snapshot.
+#[test]
+fn a_former_member_hears_of_it_from_followers_too() {
+    let mut g = Group::new();
+    g.run(4_000);
+    let first = g.leader().expect("a leader");
+    let (added, former) = ((first + 1) % 3, (first + 2) % 3);
+    let old = added_again(&mut g, added);
+    g.kill(former);
+    old.restore(&mut g.hosts[former].disk);
+    let leader = leads(&g);
+    let conn = g.login(leader, "client.admin");
+    g.run(200);
+    g.command(leader, conn, &format!(r#"{{"prefix":"mon rm","name":"{}"}}"#, NAMES[former]));
+    g.run(3_000);
+    if leader != added {
+        g.input(leader, Input::Resign);
+        g.run(3_000);
+    }
+    assert_eq!(leads(&g), added);
+    g.start(former);
+    g.run(10_000);
+    assert_eq!(dismissed(&g, former), Some(monitor::Dismissal::Former));
+    assert_eq!([first, added].map(|at| dismissed(&g, at)), [None; 2]);
+    assert_eq!(leads(&g), added, "it disturbed nobody");
 }
