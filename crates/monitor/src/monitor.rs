@@ -74,6 +74,8 @@ pub struct Monitor {
     pub(crate) parked_logins: VecDeque<Input>,
     pub(crate) fresh: Freshness,
     last_tick: Option<Duration>,
+    /// When managers that follow it were sent the last digest.
+    pub(crate) digests_sent: Option<Duration>,
     tick_due: bool,
     log_seq: u64,
 }
@@ -123,6 +125,7 @@ impl Monitor {
             proxied: BTreeMap::new(),
             parked_logins: VecDeque::new(),
             last_tick: None,
+            digests_sent: None,
             tick_due: false,
             log_seq: 0,
         })
@@ -201,6 +204,7 @@ impl Monitor {
                 self.drop_old_reports();
                 self.shares.sweep();
                 self.logged.clear();
+                self.send_due_digests(now, out);
             }
         }
         self.run_batch(now, out);

@@ -1,6 +1,7 @@
 //! What one monitor is told at start, and who it works with.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use types::{AddrVec, AuthName, EntityAddr, EntityName, EntityType, Now, Utime};
 
@@ -24,7 +25,7 @@ pub struct Settings {
     pub options: BTreeMap<String, String>,
     pub quorum: QuorumView,
     /// When that quorum was formed, by the process's monotonic clock.
-    pub quorum_since: std::time::Duration,
+    pub quorum_since: Duration,
     /// Log entries between two snapshots.
     pub snapshot_every: u64,
 }
@@ -40,7 +41,7 @@ impl Settings {
             auth_methods: vec![cephx::METHOD_CEPHX],
             options: BTreeMap::new(),
             quorum: QuorumView::alone(),
-            quorum_since: std::time::Duration::ZERO,
+            quorum_since: Duration::ZERO,
             snapshot_every: 1_000,
         }
     }
@@ -63,6 +64,12 @@ impl Settings {
         let taken = |text: &String| admin::options::find(name).is_none_or(|o| o.parse_value(text).is_ok());
         let number = |text: String| text.trim().parse().ok().filter(|v: &f64| v.is_finite());
         self.option(state, name).filter(taken).and_then(number).unwrap_or(default)
+    }
+
+    /// The same as a span of whole seconds (`30`, `2m`), or a default.
+    pub fn span(&self, state: &State, name: &str, default: Duration) -> Duration {
+        let span = |text: String| admin::options::parse_span(text.trim()).ok().map(Duration::from_secs);
+        self.option(state, name).and_then(span).unwrap_or(default)
     }
 
     /// The same as a switch, or a default.

@@ -353,11 +353,16 @@ fn the_manager_becomes_active_reports_and_is_replaced() {
     w.send(mgr, MPgDigest { gid: 1, summary, ..MPgDigest::default() });
     assert!(w.mon.state().creating.is_empty());
     // Only the second one goes on.
-    for secs in [2, 20, 40] {
+    for secs in [2, 20, 31] {
         w.tick(secs);
         w.send(mgr, beacon("y", 2));
     }
-    assert_eq!(names(&w), (Some("y".into()), 0));
+    assert_eq!(names(&w), (Some("x".into()), 1));
+    let (code, outs, _) =
+        w.command(mgr, r#"{"prefix":"config set","who":"mon","name":"mon_mgr_beacon_grace","value":"10s"}"#);
+    assert_eq!(code, 0, "{outs}");
+    w.tick(32);
+    assert_eq!(names(&w), (Some("y".into()), 0), "after the grace that was set");
     assert!(w.mon.state().osdmap().any_blocklisted(&beacon("x", 1).addrs));
 }
 

@@ -176,6 +176,37 @@ fn subscriptions_bring_the_maps_and_then_their_changes() {
 }
 
 #[test]
+fn managers_follow_the_digest_of_status_and_health() {
+    let mut w = World::new();
+    w.send(ConnId(9), subscribe(&[("mgrdigest", 0, 0)]));
+    let (mgr, osd) = (w.connect(50, "mgr.x", 4_200, "v2:127.0.0.1:6790/1"), w.osd(0));
+    let digests = |w: &mut World, conn| -> Vec<(serde_json::Value, serde_json::Value)> {
+        let json = |raw: &[u8]| serde_json::from_slice(raw).expect("JSON");
+        let sent = w.sent(conn).into_iter();
+        sent.filter_map(|msg| match msg {
+            Message::MgrDigest(m) => Some((json(&m.mon_status_json), json(&m.health_json))),
+            _ => None,
+        })
+        .collect()
+    };
+    w.send(mgr, subscribe(&[("mgrdigest", 0, 0)]));
+    let first = digests(&mut w, mgr);
+    assert_eq!(first.len(), 1, "at once");
+    assert_eq!((&first[0].0["name"], &first[0].0["state"]), (&"a".into(), &"leader".into()));
+    assert_eq!(first[0].1["status"], "HEALTH_OK");
+    let mut times = Vec::new();
+    for secs in 1..=14 {
+        w.tick(secs);
+        times.extend(digests(&mut w, mgr).iter().map(|_| secs));
+        assert!(digests(&mut w, osd).is_empty(), "it did not ask");
+    }
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 5) && times.len() >= 2, "{times:?}");
+    w.input(Input::Disconnected { conn: mgr });
+    w.tick(30);
+    assert!(w.take().iter().all(|o| !matches!(o, Output::Send { conn, .. } if *conn == mgr)));
+}
+
+#[test]
 fn old_epochs_come_as_increments_and_unknown_ones_as_a_whole_map() {
     let mut w = World::new();
     let conn = w.admin();

@@ -20,7 +20,7 @@ mod log_show;
 mod metadata;
 mod mgr_edit;
 mod mgr_show;
-mod mon;
+pub(crate) mod mon;
 mod mon_edit;
 mod mon_show;
 mod osd_life;

@@ -80,9 +80,10 @@ impl Monitor {
     /// Managers that are silent lose their place; a standby takes the active one's.
     pub(crate) fn tick_mgr(&mut self, now: Now, batch: &mut Batch) {
         let mut mgr = MgrState::clone(&batch.state().mgr);
+        let grace = self.settings.span(&self.state, "mon_mgr_beacon_grace", BEACON_GRACE);
         let mut silent = |gid: u64| {
             let seen = *self.mgr_seen.entry(gid).or_insert(now.mono);
-            now.mono.saturating_sub(seen) > BEACON_GRACE
+            now.mono.saturating_sub(seen) > grace
         };
         let gone: Vec<u64> = mgr.standbys.keys().copied().filter(|gid| silent(*gid)).collect();
         let active_gone = mgr.active.as_ref().is_some_and(|a| silent(a.gid));

@@ -2,6 +2,7 @@
 
 pub(crate) mod auth;
 pub(crate) mod commands;
+pub(crate) mod digest;
 pub(crate) mod erasure;
 pub(crate) mod fresh;
 pub(crate) mod genesis;

@@ -21,6 +21,7 @@ use types::{AuthName, ConnId, EntityType, Epoch, Now};
 
 use crate::io::Output;
 use crate::monitor::Monitor;
+use crate::service::digest::MGR_DIGEST;
 use crate::session::{Access, Session, Subscription};
 use crate::state::{EntityView, Priority, State};
 
@@ -74,6 +75,9 @@ impl Monitor {
         }
         let names: Vec<String> = m.what.keys().cloned().collect();
         for what in names {
+            if what == MGR_DIGEST {
+                self.begin_digests(now, conn, out);
+            }
             self.check_subscription(now, conn, &what, out);
         }
     }
@@ -122,6 +126,8 @@ impl Monitor {
             "mgrmap" => self.mgrmap_for(sub),
             "servicemap" => self.service_map_for(sub),
             "config" => return self.check_config(conn, out),
+            // It comes with time, not with versions.
+            MGR_DIGEST => return,
             "osd_pg_creates" => self.pg_creates_for(session, sub),
             _ if what.starts_with("kv:") => self.kv_for(session, what, sub),
             _ if what.starts_with("mdsmap") || what.starts_with("fsmap") => {
@@ -129,7 +135,7 @@ impl Monitor {
             }
             _ => match log_level(what) {
                 Some((channel, level)) => self.log_for(session, channel, level, sub),
-                // `mgrdigest` and names of other releases: nothing comes.
+                // Names of other releases: nothing comes.
                 None => None,
             },
         };
