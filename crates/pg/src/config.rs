@@ -185,6 +185,11 @@ impl OsdConfig {
         types::is_planted!(self.planted, WritesInBackfillRange)
     }
 
+    /// Whether requests run although fewer than min_size members are there: they wait.
+    pub(crate) fn serves_below_min_size(&self) -> bool {
+        types::is_planted!(self.planted, ServesBelowMinSize)
+    }
+
     /// Whether a write may follow a hole: it may not.
     pub(crate) fn accepts_gaps(&self) -> bool {
         types::is_planted!(self.planted, AcceptsGaps)

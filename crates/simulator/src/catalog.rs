@@ -4,7 +4,6 @@
 use crate::faults::FaultKind as Kind;
 use crate::faults::{Death, Fault, From, Mons, Trigger};
 use crate::guest::GuestKind;
-use crate::mutant::Mutant;
 use crate::net::Node;
 use crate::queue::{MICROSECOND, MILLISECOND, SECOND, Time};
 use crate::scenario::{Options, Scenario};
@@ -21,15 +20,6 @@ impl Named {
         // What most rows are for has to do with what messages say.
         (self.make)(Scenario::from_seed(seed).with_wire(false).with_options(|o| usual(o, seed)))
     }
-}
-
-/// A bug, and the scenario that finds it.
-#[derive(Clone, Copy)]
-pub struct Plant {
-    pub mutant: Mutant,
-    pub name: &'static str,
-    /// The seed that found it last.
-    pub seed: u64,
 }
 
 /// Three monitors, three OSDs with all copies, two clients: small, so that a run takes little.
@@ -116,73 +106,15 @@ catalog![
     lock_holder_dies,
     watcher_dies,
     watchers_through_failures,
-];
-
-macro_rules! planted {
-    ($($mutant:ident $(($bug:expr))? , $name:literal, $seed:literal);+ $(;)?) => {
-        /// Every planted bug.
-        pub const PLANTED: &[Plant] = &[$( Plant { mutant: Mutant::$mutant $(($bug))?, name: $name, seed: $seed } ),+];
-    };
-}
-planted![
-    AckEarly, "power_loss_of_all", 1;
-    ReplicaAckEarly, "power_loss_of_all_with_two_copies", 1;
-    LoseFlush, "power_loss_of_all", 1;
-    LosePayload, "power_loss_of_all", 1;
-    ForgetRequests, "lost_replies", 1;
-    DupsForgotten, "late_resends", 1;
-    ReadAnyCopy, "flapping_replica", 3;
-    RepeatingSessions, "cut_links", 1;
-    ReorderingSessions, "cut_links", 1;
-    AckedUnhanded, "cut_frames", 1;
-    ResumeDrops, "cut_frames", 1;
-    OldDisk, "all_copies_return_in_every_order", 1;
-    SlowClock, "stale_primary", 1;
-    NoWaitForReaders, "primary_replaced_while_a_member_supports_it", 4;
-    SameClient, "restarted_clients", 1;
-    MonForgets, "monitors_lose_power_together", 2;
-    MonAckEarly, "monitors_lose_power_together", 1;
-    MonDropsTail, "monitors_lose_power_together", 1;
-    WipedVoter, "wiped_monitor_and_one_that_lags", 1;
-    ReuseGlobalIds, "lone_monitor_restarts", 1;
-    TrimsTooMuch, "snapshots_during_recovery_and_kills", 1;
-    BlocklistIgnored, "lock_holder_dies", 1;
-    WatchesForever, "watcher_dies", 1;
-    OneHandle, "dropped_writes", 1;
-    NoRepair, "rot_that_nobody_reads", 1;
-    ForgottenMaps, "maps_forgotten_within_an_interval", 1;
-    Osd(pg::Planted::SkipsPriorInterval), "only_a_stale_copy_returns", 1;
-    Osd(pg::Planted::NoWaitForUpThru), "only_a_stale_copy_returns", 1;
-    Osd(pg::Planted::AckWithoutOwnCommit), "power_loss_of_all_with_two_copies", 1;
-    Osd(pg::Planted::DeletedObjectsStay), "primary_killed_at_each_step", 1;
-    Osd(pg::Planted::BackfillMovesEarly), "splits_and_moves", 1;
-    Store(store::Planted::ReplayTakesPlaces), "power_loss_of_all", 1;
-];
-
-/// Bugs that no scenario has found so far; docs/scenarios.md says what was tried, which is little, and for
-/// some nothing. Those of stores are found in the store's own `planted.rs`, but for the log's tail.
-pub const NOT_FOUND: &[Mutant] = &[
-    Mutant::Osd(pg::Planted::IgnoresLastStart),
-    Mutant::Osd(pg::Planted::IncompleteCopyLeads),
-    Mutant::Osd(pg::Planted::StartsAlone),
-    Mutant::Osd(pg::Planted::ServesBelowMinSize),
-    Mutant::Osd(pg::Planted::AcceptsGaps),
-    Mutant::Osd(pg::Planted::TellsBeforeDurable),
-    Mutant::Osd(pg::Planted::TrimsUnacknowledged),
-    Mutant::Osd(pg::Planted::DivergentObjectsStay),
-    Mutant::Osd(pg::Planted::BackfillBoundary),
-    Mutant::Osd(pg::Planted::WritesInBackfillRange),
-    Mutant::Osd(pg::Planted::BackfillKeepsStrangers),
-    Mutant::Osd(pg::Planted::BackfillWithoutDups),
-    Mutant::Osd(pg::Planted::SplitForgetsDups),
-    Mutant::Osd(pg::Planted::LeaseForgottenAtRestart),
-    Mutant::Osd(pg::Planted::CleanTooSoon),
-    Mutant::Store(store::Planted::FreedTooSoon),
-    Mutant::Store(store::Planted::PublishesUnflushed),
-    Mutant::Store(store::Planted::CopiesAtOnce),
-    Mutant::Store(store::Planted::PublishesUndurable),
-    Mutant::Store(store::Planted::TailTooSoon),
-    Mutant::Store(store::Planted::TrustsPlacedData),
+    objects_move_one_by_one,
+    members_return_behind_the_log,
+    one_member_stays_alone,
+    writes_that_only_a_primary_has,
+    writes_that_were_told_and_lost,
+    a_disk_is_lost_before_all_are_whole,
+    late_resends_after_splits,
+    late_resends_after_backfill,
+    a_member_restarts_within_its_lease,
 ];
 
 const KILLED: Death = Death::Killed;
@@ -304,8 +236,13 @@ fn stale_primary_with_rare_heartbeats(base: Scenario) -> Scenario {
 /// Two OSDs that do not reach a primary report it, while the other member of some of its PGs answers it to the end. Just as the
 /// monitors mark it down it is alone with a client, and has that member's lease for seconds.
 fn primary_replaced_while_a_member_supports_it(base: Scenario) -> Scenario {
+    supported_primary(base, 2)
+}
+
+/// So many times.
+fn supported_primary(base: Scenario, times: usize) -> Scenario {
     let client = READER;
-    let plan = each(2.0, 36.0, 2, |_, at| {
+    let plan = each(2.0, 36.0, times, |_, at| {
         let cut = |osd| Kind::Partition { osd: 0, from: From::OneOsd(osd), both_ways: true, lasts: s(24) };
         let island = Kind::Island { osd: 0, client, lasts: s(14) };
         vec![Fault::at(at, cut(2)), Fault::at(at, cut(3)), Fault::at(at + 6.0, island).when(Trigger::NewMap)]
@@ -315,7 +252,7 @@ fn primary_replaced_while_a_member_supports_it(base: Scenario) -> Scenario {
         (o.osds, o.size, o.min_size, o.pg_num) = (4, 2, 1, 48);
         (o.clients, o.depth, o.objects, o.reader) = (3, 4, 72, Some(client));
     };
-    base.with_seconds(74).with_options(options).with_plan(plan)
+    base.with_seconds(2 + 36 * times as u64).with_options(options).with_plan(plan)
 }
 
 fn power_loss_of_one(base: Scenario) -> Scenario {
@@ -691,24 +628,15 @@ fn rot_that_nobody_reads(base: Scenario) -> Scenario {
 fn rot_in_metadata(base: Scenario) -> Scenario {
     let plan = each(3.0, 14.0, 3, |i, at| {
         let osd = i as i32;
-        let uuid = 0xc1 + i as u8;
-        let b = format!("{uuid:02x}");
-        let text = [4, 2, 2, 2, 6].map(|n| b.repeat(n)).join("-");
         let nth = (base.seed + i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        vec![
+        let mut faults = vec![
             kill(at, Node::Osd(osd)),
             Fault::at(at + 0.2, Kind::RotAnywhere { osd, nth }),
             start(at + 0.5, Node::Osd(osd)),
             kill(at + 5.0, Node::Osd(osd)),
-            command(at + 5.1, format!(r#"{{"prefix":"osd down","ids":["{osd}"]}}"#)),
-            command(
-                at + 5.6,
-                format!(r#"{{"prefix":"osd destroy-actual","id":"{osd}","yes_i_really_mean_it":true}}"#),
-            ),
-            command(at + 6.0, format!(r#"{{"prefix":"osd new","uuid":"{text}","id":"{osd}"}}"#)),
-            Fault::at(at + 6.5, Kind::NewDisk { osd, uuid }),
-            start(at + 7.0, Node::Osd(osd)),
-        ]
+        ];
+        faults.extend(another_disk(at + 5.0, osd, 0xc1 + i as u8));
+        faults
     });
     base.with_seconds(48).with_options(|o| (o.payload, o.log_kb) = (20_000, 512)).with_plan(plan)
 }
@@ -815,4 +743,175 @@ fn watchers_through_failures(base: Scenario) -> Scenario {
         vec![Fault::at(at, fault)]
     });
     base.with_seconds(45).with_options(|o| (o.guests, o.clients) = (watching(), 1)).with_plan(plan)
+}
+
+fn osd_option(name: &str, value: &str) -> String {
+    format!(r#"{{"prefix":"config set","who":"osd","name":"{name}","value":"{value}"}}"#)
+}
+
+/// Who leads where it is whole: all PGs, in the end.
+fn prefer(osd: i32, osds: i32) -> Vec<Fault> {
+    let others = (0..osds).filter(|o| *o != osd);
+    let text = |o| format!(r#"{{"prefix":"osd primary-affinity","id":{o},"weight":0.0}}"#);
+    others.map(|o| command(0.5, text(o))).collect()
+}
+
+fn block(seconds: f64, links: Vec<(Node, Node)>, lasts: Time) -> Fault {
+    Fault::at(seconds, Kind::Block { links, lasts })
+}
+
+/// PGs are much larger than a range of a backfill: they move while clients write, and one of the two that have them dies.
+fn objects_move_one_by_one(base: Scenario) -> Scenario {
+    let mut plan = vec![command(0.5, osd_option("osd_recovery_sleep", "0.06"))];
+    plan.extend(each(2.0, 6.0, 4, |i, at| {
+        let (out, dies) = (i as i32 % 4, (i as i32 + 1) % 4);
+        let crash = Kind::CrashOsds { osds: vec![dies], death: KILLED, down: s(1) };
+        vec![Fault::at(at, Kind::MarkOut { osd: out, lasts: s(4) }), Fault::at(at + 0.4, crash)]
+    }));
+    let options = |o: &mut Options| {
+        (o.osds, o.size, o.min_size, o.pg_num) = (4, 2, 1, 4);
+        (o.objects, o.backfill_scan, o.log_entries) = (60, 1, 5);
+        (o.clients, o.depth) = (3, 3);
+    };
+    base.with_seconds(27).with_options(options).with_plan(plan)
+}
+
+/// Each OSD is away for longer than logs reach back, and is filled again object by object while clients write and delete.
+fn members_return_behind_the_log(base: Scenario) -> Scenario {
+    let mut plan = vec![command(0.5, osd_option("osd_recovery_sleep", "0.03"))];
+    plan.extend(each(2.0, 6.0, 4, |i, at| {
+        let osd = Node::Osd(i as i32 % 3);
+        vec![kill(at, osd), start(at + 2.0, osd)]
+    }));
+    let options = |o: &mut Options| {
+        (o.pg_num, o.objects, o.backfill_scan, o.log_entries) = (2, 60, 1, 2);
+        (o.clients, o.depth) = (3, 3);
+    };
+    base.with_seconds(27).with_options(options).with_plan(plan)
+}
+
+/// Two of three die, and the third one when it was alone for a while: what it had answered then the others would not know.
+fn one_member_stays_alone(base: Scenario) -> Scenario {
+    let plan = each(2.0, 11.0, 2, |i, at| {
+        let [alone, a, b] = [0, 1, 2].map(|o| Node::Osd((o + i as i32) % 3));
+        vec![
+            kill(at, a),
+            kill(at, b),
+            kill(at + 4.0, alone),
+            start(at + 4.5, a),
+            start(at + 4.5, b),
+            start(at + 8.0, alone),
+        ]
+    });
+    base.with_seconds(24).with_plan(plan)
+}
+
+/// A primary reaches no member any more, and dies with what it has written alone, and so do those who asked for that.
+fn writes_that_only_a_primary_has(base: Scenario) -> Scenario {
+    let leader = Node::Osd(0);
+    let mut plan = prefer(0, 3);
+    plan.extend(each(2.0, 5.0, 4, |_, at| {
+        let links = [1, 2].map(|o| (leader, Node::Osd(o))).to_vec();
+        let mut faults = vec![block(at, links, s(1)), kill(at + 0.9, leader), start(at + 3.0, leader)];
+        faults.extend((0..3).map(|client| Fault::at(at + 0.9, Kind::RestartClient { client })));
+        faults
+    }));
+    let options = |o: &mut Options| {
+        (o.objects, o.clients, o.depth, o.think) = (200, 3, 6, 400 * MILLISECOND);
+    };
+    base.with_seconds(22).with_options(options).with_plan(plan)
+}
+
+/// Of two members one has writes that its slow device has not made durable. The primary dies, the other member leads and hears of
+/// them, and then the power of the first one fails.
+fn writes_that_were_told_and_lost(base: Scenario) -> Scenario {
+    let [leader, next, slow] = [0, 1, 2].map(Node::Osd);
+    let mut plan = prefer(0, 3);
+    plan.extend(each(2.0, 9.0, 3, |_, at| {
+        let lame = |osd| Fault::at(at, Kind::SlowDevice { osd, factor: 1_000, lasts: s(3) });
+        let down =
+            |osd: i32, after| command(at + after, format!(r#"{{"prefix":"osd down","ids":["{osd}"]}}"#));
+        vec![
+            lame(0),
+            lame(2),
+            block(at + 0.1, vec![(leader, next)], s(2)),
+            Fault::at(at + 0.6, Kind::Kill { node: leader, death: OFF }),
+            down(0, 0.6),
+            Fault::at(at + 0.9, Kind::Kill { node: slow, death: OFF }),
+            start(at + 2.5, slow),
+            start(at + 4.0, leader),
+        ]
+    }));
+    base.with_seconds(29).with_options(|o| (o.clients, o.objects) = (3, 12)).with_plan(plan)
+}
+
+/// A member that returns lacks objects when the whole one that leads loses its disk: the OSD that stood in for it still has them.
+fn a_disk_is_lost_before_all_are_whole(base: Scenario) -> Scenario {
+    let [lost, away] = [0, 1].map(Node::Osd);
+    let mut plan = prefer(0, 3);
+    plan.extend([
+        command(0.5, osd_option("osd_recovery_sleep", "0.3")),
+        kill(2.0, away),
+        start(16.0, away),
+        kill(17.5, lost),
+    ]);
+    plan.extend(another_disk(17.5, 0, 0xc8));
+    let options = |o: &mut Options| {
+        (o.size, o.min_size, o.pg_num, o.objects) = (2, 1, 8, 60);
+        (o.down_out_s, o.log_entries) = (2, 2_000);
+    };
+    base.with_seconds(30).with_options(options).with_plan(plan)
+}
+
+/// A dead OSD is destroyed, and started with an empty disk under its number.
+fn another_disk(seconds: f64, osd: i32, uuid: u8) -> Vec<Fault> {
+    let b = format!("{uuid:02x}");
+    let text = [4, 2, 2, 2, 6].map(|n| b.repeat(n)).join("-");
+    vec![
+        command(seconds + 0.1, format!(r#"{{"prefix":"osd down","ids":["{osd}"]}}"#)),
+        command(
+            seconds + 0.6,
+            format!(r#"{{"prefix":"osd destroy-actual","id":"{osd}","yes_i_really_mean_it":true}}"#),
+        ),
+        command(seconds + 1.0, format!(r#"{{"prefix":"osd new","uuid":"{text}","id":"{osd}"}}"#)),
+        Fault::at(seconds + 1.5, Kind::NewDisk { osd, uuid }),
+        start(seconds + 2.0, Node::Osd(osd)),
+    ]
+}
+
+/// A client hears nothing for a while, in which PGs split that remember what it asked and have its entry in no log any more.
+fn late_resends_after_splits(base: Scenario) -> Scenario {
+    let plan = each(1.0, 4.0, 5, |i, at| {
+        let client = Node::Client(i % 3);
+        let links = (0..3).map(|osd| (Node::Osd(osd), client)).collect();
+        let cut = |after: f64| Fault::at(at + after, Kind::CutAll { node: client });
+        vec![block(at, links, s(3)), command(at + 1.5, pool_set("pg_num", 2 << i)), cut(2.9), cut(2.95)]
+    });
+    base.with_seconds(22).with_options(forgetful).with_plan(plan)
+}
+
+/// Logs that are short, and requests that are remembered for long.
+fn forgetful(o: &mut Options) {
+    (o.clients, o.objects, o.pg_num, o.think) = (3, 6, 1, 20 * MILLISECOND);
+    (o.log_entries, o.dups_tracked) = (2, 3_000);
+}
+
+/// A client hears nothing for a while, in which a member that was away is filled again, and leads.
+fn late_resends_after_backfill(base: Scenario) -> Scenario {
+    let leader = Node::Osd(2);
+    let mut plan = prefer(2, 3);
+    plan.extend(each(2.0, 7.0, 3, |i, at| {
+        let client = Node::Client(i % 3);
+        let links = (0..3).map(|osd| (Node::Osd(osd), client)).collect();
+        vec![kill(at, leader), block(at + 1.0, links, s(4)), start(at + 2.5, leader)]
+    }));
+    base.with_seconds(24).with_options(forgetful).with_plan(plan)
+}
+
+/// A primary is alone with a client when the monitors have marked it down, and the member that let it answer restarts just then.
+fn a_member_restarts_within_its_lease(base: Scenario) -> Scenario {
+    let mut scenario = supported_primary(base, 1);
+    let crash = Kind::CrashOsds { osds: vec![1], death: KILLED, down: 100 * MILLISECOND };
+    scenario.plan.get_or_insert_default().push(Fault::at(8.0, crash).when(Trigger::NewMap));
+    scenario
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod catalog;
+mod planted;
 mod run;
 mod scenario;
 mod search;
@@ -48,13 +49,14 @@ mod wire;
 #[cfg(test)]
 mod wire_tests;
 
-pub use catalog::{CATALOG, NOT_FOUND, Named, PLANTED, Plant};
+pub use catalog::{CATALOG, Named};
 pub use faults::{Death, Fault, FaultKind, From, Mons, Trigger};
 pub use guest::GuestKind;
 pub use history::{Call, Content, Outcome, Record, State};
 pub use linear::{Verdict, check};
 pub use mutant::Mutant;
 pub use net::Node;
+pub use planted::{NOT_FOUND, PLANTED, Plant, Unfound, Why};
 pub use run::{Report, faults, run, run_verbose};
 pub use scenario::{Level, Options, Profile, Scenario};
 pub use search::{Found, find, kind, shrink};

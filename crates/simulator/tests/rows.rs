@@ -233,4 +233,13 @@ rows![
     replaced_disk ["disks given up" 1],
     restarted_clients [],
     lone_monitor_restarts [],
+    objects_move_one_by_one ["marked down dead" 4],
+    members_return_behind_the_log ["marked down dead" 4],
+    one_member_stays_alone ["marked down dead" 6],
+    writes_that_only_a_primary_has ["links between OSDs that held messages back" 8, "marked down dead" 4],
+    writes_that_were_told_and_lost ["links between OSDs that held messages back" 2, "marked down alive" 3],
+    a_disk_is_lost_before_all_are_whole ["marked down dead" 2],
+    late_resends_after_splits ["PGs split" 31, "requests sent again" 15],
+    late_resends_after_backfill ["requests sent again" 20, "marked down dead" 3],
+    a_member_restarts_within_its_lease ["marked down alive" 1, "requests sent again" 50],
 ];

@@ -43,7 +43,7 @@ impl Pg {
         }
         let stuck = match self.phase {
             Phase::Down | Phase::Incomplete => true,
-            Phase::Active => !self.is_writeable(),
+            Phase::Active => !self.is_writeable() && !cx.config.serves_below_min_size(),
             _ => cx.config.backoff_on_peering,
         };
         if stuck {

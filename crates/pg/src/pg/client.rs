@@ -179,7 +179,7 @@ impl Pg {
         if self.backs_off(&op, cx) {
             return;
         }
-        let alone = types::is_planted!(cx.config.planted, ServesBelowMinSize) && self.phase == Phase::Active;
+        let alone = cx.config.serves_below_min_size() && self.phase == Phase::Active;
         if !self.is_active() && !alone {
             self.waiting_for_active.push_back(op);
             return;
