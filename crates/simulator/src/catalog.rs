@@ -107,6 +107,7 @@ catalog![
     watcher_dies,
     watchers_through_failures,
     objects_move_one_by_one,
+    writes_while_ranges_are_copied,
     members_return_behind_the_log,
     one_member_stays_alone,
     writes_that_only_a_primary_has,
@@ -774,6 +775,14 @@ fn objects_move_one_by_one(base: Scenario) -> Scenario {
         (o.clients, o.depth) = (3, 3);
     };
     base.with_seconds(27).with_options(options).with_plan(plan)
+}
+
+/// The same while each range takes much longer to copy than the time between two writes.
+fn writes_while_ranges_are_copied(base: Scenario) -> Scenario {
+    let slower = |o: &mut Options| {
+        (o.flush, o.latency, o.backfill_scan) = (10 * MILLISECOND, MILLISECOND, 4);
+    };
+    objects_move_one_by_one(base).with_options(slower)
 }
 
 /// Each OSD is away for longer than logs reach back, and is filled again object by object while clients write and delete.

@@ -115,6 +115,7 @@ planted![
     serves_below_min_size Mutant::Osd(Osd::ServesBelowMinSize);
     incomplete_copy_leads Mutant::Osd(Osd::IncompleteCopyLeads);
     backfill_boundary Mutant::Osd(Osd::BackfillBoundary);
+    writes_in_backfill_range Mutant::Osd(Osd::WritesInBackfillRange);
     backfill_keeps_strangers Mutant::Osd(Osd::BackfillKeepsStrangers);
     backfill_without_dups Mutant::Osd(Osd::BackfillWithoutDups);
     divergent_objects_stay Mutant::Osd(Osd::DivergentObjectsStay);

@@ -234,6 +234,7 @@ rows![
     restarted_clients [],
     lone_monitor_restarts [],
     objects_move_one_by_one ["marked down dead" 4],
+    writes_while_ranges_are_copied ["marked down dead" 4],
     members_return_behind_the_log ["marked down dead" 4],
     one_member_stays_alone ["marked down dead" 6],
     writes_that_only_a_primary_has ["links between OSDs that held messages back" 8, "marked down dead" 4],
