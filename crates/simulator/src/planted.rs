@@ -109,5 +109,5 @@ unfound![
     Store(store::Planted::CopiesAtOnce), FoundBy STORES_WALKS;
     Store(store::Planted::PublishesUndurable), FoundBy STORES_WALKS;
     Store(store::Planted::TrustsPlacedData), FoundBy STORES_WALKS;
-    Store(store::Planted::TailTooSoon), Tried "minutes of the walks of store's tests/planted.rs";
+    Store(store::Planted::TailTooSoon), FoundBy STORES_WALKS;
 ];

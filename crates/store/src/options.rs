@@ -52,8 +52,7 @@ pub enum Planted {
     CopiesAtOnce,
     /// A checkpoint is published before all that it holds is durable in the log.
     PublishesUndurable,
-    /// The log's tail moves when a checkpoint is built: new records overwrite those that a crash would
-    /// need. Not found by minutes of the walks in `tests/planted.rs`.
+    /// The log's tail moves when a checkpoint is built: new records overwrite those that a crash would need.
     TailTooSoon,
     /// The last record of a log counts although the data beside it may not be there.
     TrustsPlacedData,

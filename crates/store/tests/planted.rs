@@ -59,20 +59,28 @@ impl Walk {
         }
     }
 
+    /// `false`: there is nothing to write, or no room in the log.
+    fn commit(&mut self) -> bool {
+        let Some(job) = self.store.take_commit() else { return false };
+        let done = job.execute(self.device.as_ref());
+        self.store.committed(done).expect("committed");
+        true
+    }
+
+    fn submit_and_commit(&mut self) {
+        self.submit();
+        self.commit();
+    }
+
     fn step(&mut self) {
         let acked = self.store.durable().0 as usize;
         match self.rng.below(10) {
             0..=4 => self.submit(),
-            5..=8 => match self.store.take_commit() {
-                Some(job) => {
-                    let done = job.execute(self.device.as_ref());
-                    self.store.committed(done).expect("committed");
-                }
-                None if self.fills_log => {
+            5..=8 => {
+                if !self.commit() && self.fills_log {
                     checkpoint_step(&mut self.store, self.device.as_ref());
                 }
-                None => {}
-            },
+            }
             _ if self.fills_log && !self.rng.one_in(4) => {}
             _ => {
                 checkpoint_step(&mut self.store, self.device.as_ref());
@@ -113,6 +121,21 @@ impl Walk {
     }
 }
 
+/// Between a checkpoint's two steps commits go on until the log is full. A mount now needs all records since the checkpoint before.
+fn fill_between_the_steps(seed: u64, planted: Option<Planted>) {
+    let mut walk = Walk::new(2 * seed, planted);
+    checkpoint(&mut walk.store, walk.device.as_ref());
+    (0..8).for_each(|_| walk.submit_and_commit());
+    assert!(checkpoint_step(&mut walk.store, walk.device.as_ref()), "there is something to write");
+    let full = (0..STEPS).find(|_| {
+        walk.submit();
+        let full = !walk.commit();
+        walk.mount(&Arc::new(walk.device.fork()), walk.store.durable().0 as usize);
+        full
+    });
+    assert!(full.is_some(), "the log takes more than it has room for");
+}
+
 fn walk(seed: u64, planted: Option<Planted>) {
     let mut walk = Walk::new(seed, planted);
     (0..STEPS).for_each(|_| walk.step());
@@ -130,6 +153,17 @@ fn is_found(planted: Planted, last: u64) {
 #[test]
 fn without_a_bug_all_is_well() {
     (1..=HONEST_WALKS).for_each(|seed| walk(seed, None));
+}
+
+#[test]
+fn tail_too_soon() {
+    let finds = |seed: &u64| {
+        let planted = Some(Planted::TailTooSoon);
+        catch_unwind(AssertUnwindSafe(|| fill_between_the_steps(*seed, planted))).is_err()
+    };
+    let found = (1..=WALKS).find(finds).expect("found by one of the walks");
+    eprintln!("PLANTED BUG TailTooSoon: walk {found}");
+    (1..=found).for_each(|seed| fill_between_the_steps(seed, None));
 }
 
 macro_rules! planted {
