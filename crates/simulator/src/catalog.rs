@@ -80,6 +80,7 @@ catalog![
     damaged_monitor_stores,
     wiped_monitors,
     wiped_monitor_and_one_that_lags,
+    monitors_added_and_removed,
     one_way_partitions,
     two_osds_cut_from_each_other,
     wrong_clocks,
@@ -394,6 +395,26 @@ fn wiped_monitor_and_one_that_lags(base: Scenario) -> Scenario {
     plan.extend(each(3.0, 0.5, 8, |i, at| vec![command(at, affinity(i))]));
     plan.push(command(12.0, affinity(3)));
     base.with_seconds(30).with_plan(plan)
+}
+
+/// From three to five, to three, to four, with deaths and cuts between; a former one is started again, and comes back
+/// as another one.
+fn monitors_added_and_removed(base: Scenario) -> Scenario {
+    let cut = Kind::CutMon { which: Mons::One(3), from: None, both_ways: true, lasts: s(2) };
+    let crash = |which, death| Kind::CrashMons { which, death, down: s(1) };
+    let mut plan = vec![
+        Fault::at(2.0, Kind::AddMon { early: false }),
+        Fault::at(4.1, cut),
+        Fault::at(10.0, Kind::AddMon { early: true }),
+        Fault::at(18.0, crash(Mons::Leader, KILLED)).when(Trigger::MonDurable),
+        Fault::at(22.0, Kind::RemoveMon { which: Mons::One(0) }),
+        Fault::at(22.1, crash(Mons::One(1), OFF)),
+        start(30.0, Node::Mon(0)),
+        Fault::at(36.0, Kind::RemoveMon { which: Mons::Leader }).when(Trigger::MonWrite),
+        Fault::at(44.0, Kind::AddMon { early: true }),
+    ];
+    plan.extend(each(2.5, 1.0, 50, |i, at| vec![command(at, affinity(i))]));
+    base.with_seconds(56).with_plan(plan)
 }
 
 fn one_way_partitions(base: Scenario) -> Scenario {

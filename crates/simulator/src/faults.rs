@@ -66,6 +66,14 @@ pub enum FaultKind {
         mon: usize,
         damaged: bool,
     },
+    /// Another monitor, up to five, as soon as all vote; its process begins before it is added (early) or after.
+    AddMon {
+        early: bool,
+    },
+    /// A monitor goes for good, down to three; as soon as all vote.
+    RemoveMon {
+        which: Mons,
+    },
     /// A monitor does not hear the others, or one of them; nor do they hear it, if both ways.
     CutMon {
         which: Mons,
@@ -280,6 +288,7 @@ pub fn plan(s: &Scenario) -> Vec<Fault> {
     if s.level == Level::All && s.profile == Profile::Storm {
         losses(s, &mut out);
         beside(s, &mut out);
+        members(s, &mut out);
     }
     if s.guests {
         around_guests(s, &mut out);
@@ -322,6 +331,25 @@ fn beside(s: &Scenario, out: &mut Vec<Fault>) {
             _ => FaultKind::Command(pool_command(&mut r)),
         };
         out.push(Fault { at, when: Trigger::AtOnce, kind });
+        at += every / 2 + r.below(every);
+    }
+}
+
+/// Monitors that come and go, at every other seed that has three of them.
+fn members(s: &Scenario, out: &mut Vec<Fault>) {
+    if s.options.mons < 3 || s.seed % 2 == 1 {
+        return;
+    }
+    let mut r = Rng::new(s.seed ^ 0x3e_b325);
+    let every = s.options.fault_every * 3;
+    let mut at = r.below(every);
+    while at < s.seconds * SECOND {
+        let kind = match r.one_in(2) {
+            true => FaultKind::AddMon { early: r.one_in(2) },
+            false => FaultKind::RemoveMon { which: mons(&mut r, s) },
+        };
+        let when = *r.pick(&[Trigger::AtOnce, Trigger::NewMap, Trigger::MonWrite, Trigger::MonDurable]);
+        out.push(Fault { at, when, kind });
         at += every / 2 + r.below(every);
     }
 }

@@ -65,6 +65,8 @@ impl World {
                 return self.inject_loss(index, &osds, death, down);
             }
             _ if self.waits_for_mending(&kind) => return self.plan_in(SECOND / 2, Event::Inject(index)),
+            FaultKind::AddMon { early } => return self.add_mon(index, early),
+            FaultKind::RemoveMon { which } => return self.remove_mon(index, which),
             _ => {}
         }
         self.came.insert(index);
@@ -96,10 +98,7 @@ impl World {
                 let links = self.island([Node::Osd(osd), Node::Client(client)]);
                 self.block(links, lasts);
             }
-            FaultKind::MonUnreachable { which, lasts } => {
-                let links = self.around_mons(which);
-                self.block(links, lasts);
-            }
+            FaultKind::MonUnreachable { which, lasts } => self.block(self.around_mons(which), lasts),
             FaultKind::FailDevice { osd, nth, down } => self.fail_device(osd, nth, down),
             FaultKind::MarkOut { osd, lasts } => {
                 self.admin_command(format!(r#"{{"prefix":"osd out","ids":["{osd}"]}}"#));
@@ -133,7 +132,7 @@ impl World {
         self.states_at_marks.push(states);
     }
 
-    fn count_fault(&mut self) {
+    pub fn count_fault(&mut self) {
         self.faults += 1;
         self.longest_calm = self.longest_calm.max(self.now - self.last_fault);
         self.last_fault = self.now;
@@ -254,19 +253,20 @@ impl World {
     }
 
     /// The monitors that a fault means, as things are now.
-    fn which_mons(&mut self, which: Mons) -> Vec<usize> {
-        let count = self.mons.len();
-        let leader = self.mon_leader().unwrap_or(0);
+    pub fn which_mons(&self, which: Mons) -> Vec<usize> {
+        let listed = self.listed_mons();
+        let count = listed.len();
+        let leader = listed.iter().position(|mon| Some(*mon) == self.mon_leader()).unwrap_or(0);
         match which {
-            Mons::One(mon) => vec![mon % count],
-            Mons::Leader => vec![leader],
-            Mons::Majority => (0..count / 2 + 1).map(|i| (leader + i) % count).collect(),
-            Mons::All => (0..count).collect(),
+            Mons::One(mon) => vec![listed[mon % count]],
+            Mons::Leader => vec![listed[leader]],
+            Mons::Majority => (0..count / 2 + 1).map(|i| listed[(leader + i) % count]).collect(),
+            Mons::All => listed,
         }
     }
 
     /// All links between these monitors and everybody who is none.
-    fn around_mons(&mut self, which: Mons) -> Vec<(Node, Node)> {
+    fn around_mons(&self, which: Mons) -> Vec<(Node, Node)> {
         let mons: Vec<Node> = self.which_mons(which).into_iter().map(Node::Mon).collect();
         let all = (0..self.scenario.options.osds).map(Node::Osd);
         let all = all.chain((0..self.clients.len()).map(Node::Client)).chain([Node::Mgr]);
@@ -291,8 +291,9 @@ impl World {
 
     /// A monitor loses its disk. Of what it promised nothing is left, so no other one may lose its own meanwhile.
     fn wipe_mon(&mut self, mon: usize, damaged: bool) {
-        let mon = mon % self.mons.len();
-        if self.mons.len() < 3 || !self.mons_whole() {
+        let listed = self.listed_mons();
+        let mon = listed[mon % listed.len()];
+        if listed.len() < 3 || !self.mons_whole() {
             return;
         }
         self.crash_mon(mon, Death::Killed);
@@ -419,7 +420,7 @@ impl World {
         for flag in self.flags.clone() {
             self.unset_flag(flag);
         }
-        let mut nodes: Vec<Node> = (0..self.mons.len()).map(Node::Mon).chain([Node::Mgr]).collect();
+        let mut nodes: Vec<Node> = self.listed_mons().into_iter().map(Node::Mon).chain([Node::Mgr]).collect();
         for osd in 0..self.scenario.options.osds {
             self.speed_up(osd);
             let host = &mut self.osds[osd as usize];

@@ -26,6 +26,7 @@ mod guest;
 mod jobs;
 mod locks;
 mod losses;
+mod members;
 mod mgr;
 mod middle;
 mod mon;

@@ -30,7 +30,7 @@ impl World {
     pub fn lose_disks(&mut self, index: usize, osds: &[i32], death: Death, down: Time) -> bool {
         let most = (1..=osds.len()).rev().find(|n| self.can_lose(&osds[..*n]));
         let Some(most) = most else {
-            let tries = self.lose_tries.entry(index).or_default();
+            let tries = self.tries.entry(index).or_default();
             *tries += 1;
             return *tries > TRIES;
         };

@@ -40,6 +40,10 @@ pub struct MonHost {
     pub seen: u64,
     /// The newest OSD map then.
     pub epoch: Epoch,
+    /// The administrator wants it to be one of the monitors.
+    pub listed: bool,
+    /// It was added, and has not voted yet.
+    pub joins: bool,
 }
 
 /// The rows of a monitor's store.
@@ -133,6 +137,8 @@ impl MonHost {
             skew_s,
             seen: 0,
             epoch: Epoch(0),
+            listed: true,
+            joins: false,
         }
     }
 }
@@ -252,8 +258,14 @@ impl World {
         self.drop_connections(Node::Mon(at), death);
     }
 
-    /// A new disk under the old name; nothing on it says who the old one was.
+    /// The disk of a monitor is gone, and replaced by an empty one.
     pub fn wipe_mon_disk(&mut self, at: usize) {
+        self.blank_mon_disk(at);
+        self.happened("monitors' disks lost");
+    }
+
+    /// A new disk under the old name; nothing on it says who the old one was.
+    pub fn blank_mon_disk(&mut self, at: usize) {
         let auth = EntityAuth { key: key(1), caps: BTreeMap::new() };
         let now = self.clock_of(Node::Mon(at));
         let entropy = &mut SeededEntropy(self.rng.next_u64());
@@ -266,7 +278,6 @@ impl World {
             (id, snapshot) = (member_id(at, 0), self.genesis.clone());
         }
         self.mons[at].disk = MonDisk::new(id, &snapshot);
-        self.happened("monitors' disks lost");
     }
 }
 

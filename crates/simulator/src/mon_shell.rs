@@ -12,6 +12,7 @@ use types::{AuthName, ConnId, EntityAddr, EntityType, Epoch, GlobalId};
 
 use crate::faults::Trigger;
 use crate::history::Hash;
+use crate::mon::MonHost;
 use crate::mutant::Mutant;
 use crate::net::{End, Node, Packet};
 use crate::queue::{MICROSECOND, MILLISECOND, SECOND, Time};
@@ -76,22 +77,24 @@ impl World {
         (0..self.mons.len()).filter(leading).max_by_key(term)
     }
 
-    /// Every monitor runs, votes, is known by its present identity, and follows the same leader.
+    /// Every monitor runs, votes, is known by its present identity, and follows the same leader; those that were
+    /// removed have ended.
     pub fn mons_whole(&self) -> bool {
         let Some(members) =
             self.mon_leader().and_then(|l| self.mons[l].core.as_ref()).map(|m| m.raft().members().clone())
         else {
             return false;
         };
-        members.peers.len() == self.mons.len()
-            && self.mons.iter().all(|m| {
-                m.core.as_ref().is_some_and(|c| {
-                    let view = c.core().quorum();
-                    members.is_voter(c.raft().id())
-                        && view.leader.is_some()
-                        && view.members.len() == self.mons.len()
-                })
-            })
+        let count = self.listed_mons().len();
+        let votes = |m: &Member| {
+            let view = m.core().quorum();
+            members.is_voter(m.raft().id()) && view.leader.is_some() && view.members.len() == count
+        };
+        let is_whole = |host: &MonHost| match host.listed {
+            true => host.core.as_ref().is_some_and(votes),
+            false => host.core.is_none(),
+        };
+        members.peers.len() == count && self.mons.iter().all(is_whole)
     }
 
     pub fn mon_input(&mut self, at: usize, input: Input) {

@@ -26,7 +26,7 @@ planted![
     LosePayload, "power_loss_of_all", 1;
     ForgetRequests, "lost_replies", 1;
     DupsForgotten, "late_resends", 1;
-    ReadAnyCopy, "flapping_replica", 3;
+    ReadAnyCopy, "flapping_replica", 1;
     RepeatingSessions, "cut_links", 1;
     ReorderingSessions, "cut_links", 1;
     AckedUnhanded, "cut_frames", 1;

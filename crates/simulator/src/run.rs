@@ -191,7 +191,7 @@ impl World {
             healed_at: Time::MAX,
             settled_at: Time::MAX,
             disks_lost: 0,
-            lose_tries: BTreeMap::new(),
+            tries: BTreeMap::new(),
             frozen: BTreeMap::new(),
             flags: BTreeSet::new(),
             acknowledged: 0,

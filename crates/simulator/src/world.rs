@@ -125,6 +125,10 @@ pub enum Event {
     MarkIn {
         osd: i32,
     },
+    /// An administrator's command.
+    Ask {
+        command: String,
+    },
 }
 
 /// Why a connection is over.
@@ -207,9 +211,10 @@ pub struct World {
     pub healed_at: Time,
     /// When everything was whole after that: no new disk is on its way any more, nobody stands still.
     pub settled_at: Time,
-    /// Disks that were lost for good, and how often each such fault has waited.
+    /// Disks that were lost for good.
     pub disks_lost: u64,
-    pub lose_tries: BTreeMap<usize, u32>,
+    /// How often each fault has waited for its moment.
+    pub tries: BTreeMap<usize, u32>,
     /// Processes that stand still until then; their clocks go on.
     pub frozen: BTreeMap<Node, Time>,
     /// Flags of the OSD map that were set and will be taken back.
@@ -382,6 +387,7 @@ impl World {
             Event::Unset { flag } => self.unset_flag(flag),
             Event::Refusing { pairs, until } => self.refuse_between(pairs, until),
             Event::SpeedUp { osd } => self.speed_up(osd),
+            Event::Ask { command } => self.admin_command(command),
             Event::MarkIn { osd } => self.admin_command(format!(r#"{{"prefix":"osd in","ids":["{osd}"]}}"#)),
         }
     }
@@ -399,7 +405,10 @@ impl World {
         self.plan_in(every, Event::Tick { node, life });
         self.keep_alive(node);
         match node {
-            Node::Mon(mon) => self.mon_input(mon, monitor::Input::Tick),
+            Node::Mon(mon) => {
+                self.mon_input(mon, monitor::Input::Tick);
+                self.look_at_membership(mon);
+            }
             Node::Mgr => self.mgr_input(manager::Input::Tick),
             Node::Osd(osd) => self.osd_tick(osd),
             Node::Client(c) => self.client_tick(c),

@@ -218,6 +218,7 @@ rows![
     monitors_lose_power_together [],
     wiped_monitors ["monitors' disks lost" 2],
     wiped_monitor_and_one_that_lags ["monitors' disks lost" 1],
+    monitors_added_and_removed ["monitors added" 3, "monitors removed" 2, "former monitors turned away" 1],
     // One reporter alone has nobody marked down: what both have waits. One cut at least, both ways.
     two_osds_cut_from_each_other ["links between OSDs that held messages back" 2],
     wrong_clocks ["marked down dead" 6],
