@@ -102,7 +102,7 @@ const STORES_WALKS: &str = "store's tests/planted.rs";
 
 unfound![
     Osd(pg::Planted::IgnoresLastStart), Tried "five scenarios, two seeds each: versions order by epoch first, so the newest start mostly reaches furthest anyway";
-    Osd(pg::Planted::StartsAlone), Tried "primary_killed_at_each_step, and a member whose device is slow: its info waits for that device, so nothing starts";
+    Osd(pg::Planted::StartsAlone), Tried "primary_killed_at_each_step, and a member whose device becomes slow before or while PGs peer, 17 runs: its info waits for that device";
     Osd(pg::Planted::TrimsUnacknowledged), Tried "a slow member of three that comes back first, 4 runs, with logs of 1 and of 8 entries";
     Store(store::Planted::FreedTooSoon), FoundBy STORES_WALKS;
     Store(store::Planted::PublishesUnflushed), FoundBy STORES_WALKS;
