@@ -296,8 +296,9 @@ pub fn move_to(dir: &ClusterDir, d: &Description, ip: IpAddr) -> Result<Descript
             .with_context(|| format!("mon.{} cannot move to {}", mon.name, mon.addr))?;
     }
     moved.mon_addr.set_ip(ip);
-    let conf = std::fs::read_to_string(dir.conf())?;
-    write_atomically(&dir.conf(), with_monitors_moved(&conf, &moved)?.as_bytes(), 0o644)?;
+    let conf = with_monitors_moved(&std::fs::read_to_string(dir.conf())?, &moved)?;
+    // The description last: until it is there, the same command moves what is left to move.
+    write_atomically(&dir.conf(), conf.as_bytes(), 0o644)?;
     dir.save(&moved)?;
     say!("The cluster moves from {} to {ip}; its clients need the new {}.", d.ip(), dir.conf().display());
     Ok(moved)

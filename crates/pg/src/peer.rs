@@ -476,7 +476,7 @@ mod tests {
             PgBody::QueryLog { since: v },
             PgBody::Notify { info: info.clone(), past: past.clone(), owed: vec![(3, 16_000), (5, 0)] },
             PgBody::Log { info: info.clone(), log: log.clone(), missing: vec![(o.clone(), item)] },
-            PgBody::Activate { info: info, log, backfill: BackfillStart::Restart, past },
+            PgBody::Activate { info, log, backfill: BackfillStart::Restart, past },
             PgBody::Activated { lease_ms: 16_000 },
             PgBody::History { history: PgHistory::default() },
             PgBody::RepOp(Box::new(rep)),

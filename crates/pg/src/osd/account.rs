@@ -183,6 +183,11 @@ impl Clients {
         self.fetched.held()
     }
 
+    /// Entities whose requests hold what they fetched.
+    pub fn fetchers(&self) -> impl Iterator<Item = &AuthName> {
+        self.entities.iter().filter(|(_, e)| e.fetched.held().bytes > 0).map(|(name, _)| name)
+    }
+
     /// Bytes of all requests here.
     pub fn bytes(&self) -> u64 {
         self.running().bytes.saturating_add(self.parked().bytes)

@@ -5,10 +5,11 @@
 //!
 //! - All copies together have half of what clients' requests may hold. An entity that copies alone has the whole of that, one of `n` as
 //!   much as is free, and an even part of a quarter where little is, or one piece.
-//! - The oldest copy that waits may go on although there is no room, as long as the others are within the whole: two that hold half of
-//!   their objects each would wait for each other for ever.
+//! - The oldest copy of all may go on although there is no room, for those that hold parts of their objects would wait for each other
+//!   for ever; but not while what is fetched and not written yet is more than the whole: that gets less by itself.
 //!
-//! So copies hold at most five quarters of the whole or a piece for each entity beyond it, and one request. Requests behind a copy on its object wait with it (`pg::copy`).
+//! So copies under way hold at most the whole or a piece for each entity, and one request; and those that wait to be written the whole
+//! and one request. Requests behind a copy on its object wait with it (`pg::copy`).
 
 use std::collections::BTreeSet;
 
@@ -24,7 +25,6 @@ struct Waiting {
     pgid: SpgId,
     head: HObject,
     conn: ConnId,
-    held_bytes: u64,
 }
 
 impl OsdCore {
@@ -37,6 +37,11 @@ impl OsdCore {
         waiting.sort_by_key(|w| w.number);
         self.shared.copies_wait = !waiting.is_empty();
         let Some(next) = self.may_fetch(&waiting) else { return false };
+        if self.shared.is_slice_over() {
+            // A source of this OSD's own is read at once: heartbeats and others come between.
+            self.shared.some_ready = true;
+            return false;
+        }
         if let Some(pg) = self.pgs.get_mut(&next.pgid) {
             pg.fetch_piece(&next.head, &mut self.shared);
         }
@@ -51,7 +56,6 @@ impl OsdCore {
             pgid,
             head: head.clone(),
             conn: c.conn(),
-            held_bytes: c.held_bytes(),
         });
         waiting.collect()
     }
@@ -65,7 +69,9 @@ impl OsdCore {
         let total = self.clients.fetched().bytes;
         let session = |conn: ConnId| self.shared.sessions.get(&conn);
         let conns = self.pgs.values().flat_map(|pg| pg.copies.values()).map(|c| c.conn());
-        let entities: BTreeSet<_> = conns.filter_map(session).map(|s| &s.peer.auth_name).collect();
+        let copying = conns.filter_map(session).map(|s| &s.peer.auth_name);
+        // Those too whose copies are fetched and not written yet.
+        let entities: BTreeSet<_> = copying.chain(self.clients.fetchers()).collect();
         let share = match entities.len() as u64 {
             0 | 1 => whole,
             n => (whole / n.saturating_mul(4)).max(whole.saturating_sub(total)).max(PIECE),
@@ -74,7 +80,12 @@ impl OsdCore {
             let theirs = session(w.conn).map_or(0, |s| s.account.fetched_by_entity().bytes);
             theirs.saturating_add(PIECE) <= share
         };
-        let oldest = waiting.first().filter(|w| total.saturating_sub(w.held_bytes) <= whole);
-        waiting.iter().find(has_room).or(oldest)
+        waiting.iter().find(has_room).or_else(|| {
+            let copies = || self.pgs.values().flat_map(|pg| pg.copies.values());
+            let oldest = copies().map(|c| c.number).min();
+            let under_way: u64 = copies().map(|c| c.held_bytes()).sum();
+            let unwritten = total.saturating_sub(under_way);
+            waiting.first().filter(|w| Some(w.number) == oldest && unwritten <= whole)
+        })
     }
 }

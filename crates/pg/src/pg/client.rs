@@ -190,12 +190,12 @@ impl Pg {
             Err(None) => return op.drop_it(cx),
         }
         if self.waits_for_space(&op, cx) {
-            let Some(op) = self.follow_inside(op) else { return };
+            let Some(op) = self.follow_inside(op, cx) else { return };
             return self.wait_for_space(op, cx);
         }
         // Writes too: what is refused, or found done, is answered without the other members.
         if !self.waiting_for_lease.is_empty() || self.lacks_a_lease(cx) {
-            let Some(op) = self.follow_inside(op) else { return };
+            let Some(op) = self.follow_inside(op, cx) else { return };
             self.waiting_for_lease.push_back(op);
             cx.leases.waited = true;
             return;
@@ -206,7 +206,7 @@ impl Pg {
         }
         let head = op.msg.object.head();
         if self.is_unreadable(&head) || (op.is_write_ordered() && self.must_be_whole(&head, cx)) {
-            let Some(op) = self.follow_inside(op) else { return };
+            let Some(op) = self.follow_inside(op, cx) else { return };
             return self.wait_for_object(&head, op, cx);
         }
         if let Some(clone) = self.clone_that_a_write_waits_for(&head).filter(|_| op.is_write_ordered()) {
@@ -240,7 +240,7 @@ impl Pg {
     /// Puts a request that has to wait behind an earlier one of its object which waits further inside, if there is one:
     /// that one comes through here again when it is let go, and must not find a later request before it. What is let go
     /// together goes in order.
-    fn follow_inside(&mut self, op: ClientOp) -> Option<ClientOp> {
+    fn follow_inside(&mut self, op: ClientOp, cx: &mut Shared) -> Option<ClientOp> {
         let (head, ordered) = (op.msg.object.head(), op.is_write_ordered());
         if op.kind.pg_op {
             return Some(op);
@@ -252,8 +252,13 @@ impl Pg {
         // Reads of what can be read pass writes that wait until all members have it.
         if ordered || self.is_unreadable(&head) {
             let clone = self.clone_that_a_write_waits_for(&head).filter(|_| ordered);
-            if let Some(waiting) = self.waiting_for_object.get_mut(clone.as_ref().unwrap_or(&head)) {
-                waiting.push_back(op);
+            let object = clone.as_ref().unwrap_or(&head);
+            if self.waiting_for_object.contains_key(object) {
+                // Its recovery may have ended without it meanwhile.
+                if !self.recovering.contains_key(object) {
+                    self.recover_object(object, cx);
+                }
+                self.waiting_for_object.entry(object.clone()).or_default().push_back(op);
                 return None;
             }
         }

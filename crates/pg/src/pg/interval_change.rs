@@ -65,9 +65,6 @@ impl Pg {
         let mut requests: Vec<_> = self.writes.clear();
         let copies = std::mem::take(&mut self.copies).into_values().flat_map(Copying::into_requests);
         requests.extend(copies);
-        // What was fetched may have changed when the request runs again; other OSDs ask again by themselves.
-        requests.iter_mut().for_each(|op| (op.sources, op.fetched) = (None, None));
-        requests.retain(|op| op.asked_by.is_none());
         requests.extend(std::mem::take(&mut self.waiting_for_object).into_values().flatten());
         requests.extend(self.waiting_for_lease.drain(..));
         requests.extend(self.waiting_for_space.drain(..));
@@ -76,6 +73,9 @@ impl Pg {
         self.release_all_backoffs(cx);
         requests.extend(self.ready.drain(..));
         requests.extend(self.waiting_for_active.drain(..));
+        // What was fetched may have changed when the request runs again; other OSDs ask again by themselves.
+        requests.iter_mut().for_each(|op| (op.sources, op.fetched) = (None, None));
+        requests.retain(|op| op.asked_by.is_none());
         let primary = self.is_primary(cx);
         let (kept, gone): (Vec<_>, Vec<_>) =
             requests.into_iter().partition(|op| primary && !self.will_be_sent_again(op, cx));

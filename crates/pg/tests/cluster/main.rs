@@ -20,6 +20,7 @@ mod room;
 mod scrub;
 mod shares;
 mod sim;
+mod slices;
 mod snaps;
 mod trimmed;
 

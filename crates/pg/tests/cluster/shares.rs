@@ -10,7 +10,7 @@ use types::{ConnId, EntityAddr, Epoch, Errno, ObjectLocator, PgId, PoolId, ReqId
 use crate::sim::{CLIENT, Sim};
 
 /// The connections of two other clients.
-const ONE: i32 = CLIENT + 1;
+pub const ONE: i32 = CLIENT + 1;
 const TWO: i32 = CLIENT + 2;
 
 /// One OSD, and a pool of one PG.
@@ -22,7 +22,7 @@ fn cluster(config: OsdConfig) -> (Sim, PoolId) {
     (s, pool)
 }
 
-fn request(s: &Sim, pool: PoolId, name: &str, ops: Vec<OsdOp>) -> MOsdOp {
+pub fn request(s: &Sim, pool: PoolId, name: &str, ops: Vec<OsdOp>) -> MOsdOp {
     MOsdOp {
         pgid: SpgId::replicated(PgId::new(pool, 0)),
         epoch: s.mon.map.epoch,
@@ -38,12 +38,12 @@ fn request(s: &Sim, pool: PoolId, name: &str, ops: Vec<OsdOp>) -> MOsdOp {
     }
 }
 
-fn write(content: &[u8]) -> OsdOp {
+pub fn write(content: &[u8]) -> OsdOp {
     let extent = Extent::new(0, content.len() as u64);
     Op::WriteFull { extent, data: Bytes::copy_from_slice(content) }.into()
 }
 
-fn read() -> OsdOp {
+pub fn read() -> OsdOp {
     Op::Read(Extent::new(0, 0)).into()
 }
 
@@ -52,7 +52,7 @@ fn send(s: &mut Sim, conn: i32, tid: u64, msg: &MOsdOp) {
 }
 
 /// The result and the first output.
-fn answer(s: &mut Sim, conn: i32, tid: u64) -> (i32, Bytes) {
+pub fn answer(s: &mut Sim, conn: i32, tid: u64) -> (i32, Bytes) {
     let is_it = |m: &(i32, u64, Message)| (m.0, m.1) == (conn, tid) && matches!(m.2, Message::OsdOpReply(_));
     s.until("an answer", |s| s.strangers.iter().any(is_it));
     match s.strangers.iter().find(|m| is_it(m)) {
@@ -463,4 +463,30 @@ fn networks_and_blocklists_hold_for_where_a_client_is() {
     assert_eq!(from(&mut s, "10.2.2.4", "10.3.2.3:0", &all), 0);
     assert_eq!(from(&mut s, "10.4.9.9", "10.4.9.9:0", &all), barred, "a range");
     assert_eq!(from(&mut s, "10.4.9.9", "10.3.2.3:0", &all), barred, "a range, and it states another host");
+}
+
+/// Copies that are fetched and cannot be written yet count as those that are being fetched.
+#[test]
+fn what_many_entities_fetched_has_a_bound() {
+    const MIB: u64 = 1 << 20;
+    let config = OsdConfig { client_message_size_cap: 64 * MIB, ..OsdConfig::default() };
+    let mut s = Sim::with_devices(&[2000 << 20], 5, config);
+    s.until("up", |s| s.mon.map.is_up(0));
+    let pool = s.mon.create_pool(1, 1, 1);
+    s.settle();
+    (0..8).for_each(|k| s.connect(ONE + k, |_| {}));
+    let m = request(&s, pool, "large", vec![write(&vec![7; 20 << 20])]);
+    assert_eq!(ask(&mut s, ONE, 1, &m).0, 0);
+    for k in 0..8 {
+        let m = request(&s, pool, &format!("copy {k}"), vec![copy(pool, "", "large")]);
+        send(&mut s, ONE + k, 10, &m);
+        // The device writes nothing meanwhile.
+        for _ in 0..10 {
+            s.input(0, Input::Again { unread: Default::default(), free_bytes: 1 << 30 });
+        }
+    }
+    // The whole is half of the cap, a piece 8 MiB. Each entity holds one now, and none waits for another for ever.
+    let held = held_bytes(&mut s);
+    assert!(held <= 32 * MIB + 8 * 8 * MIB, "{} MiB", held / MIB);
+    (0..8).for_each(|k| assert_eq!(answer(&mut s, ONE + k, 10).0, 0));
 }

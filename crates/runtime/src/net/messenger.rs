@@ -179,11 +179,8 @@ impl Messenger {
     fn relieve(&self) {
         while self.0.unread.total() > self.0.bounds.unread_bytes {
             let channels: Vec<_> = lock(&self.0.channels).values().cloned().collect();
-            let links = channels.iter().filter_map(|c| c.link());
-            match links
-                .max_by_key(|link| (link.unread_of_entity(), link.unread()))
-                .filter(|link| link.unread() > 0)
-            {
+            let links = channels.iter().filter_map(|c| c.link()).filter(|link| link.unread() > 0);
+            match links.max_by_key(|link| (link.unread_of_entity(), link.unread())) {
                 Some(fullest) => fullest.give_up(),
                 // Others have cut it off, and it is no channel any more.
                 None => return,
