@@ -198,7 +198,8 @@ fn turn(seeds: &mut Seeds) -> Vec<Job> {
         let job = Job::new(name, &format!("{words} -- --test-threads=2"), None);
         // The test runs in its crate's folder.
         let binary = format!("{ROOT}/{GATE_BINARY}");
-        jobs.push(job.with("LOLIGO_BIN", binary).with("LOLIGO_REQUIRE_PEERS", 1));
+        let job = job.with("LOLIGO_BIN", binary).with("LOLIGO_REQUIRE_PEERS", 1);
+        jobs.push(if name == "clients" { job.with("LOLIGO_FLOOD_SECONDS", 20) } else { job });
     }
     let mut seed = || Some(seeds.next());
     jobs.push(Job::new("hosts-each", &format!("{hosts} --each --seed SEED"), seed()));

@@ -9,6 +9,7 @@ mod cluster;
 mod crash;
 mod daemons;
 mod differential;
+mod flood;
 mod hostile;
 mod hosts;
 mod large;
