@@ -1,4 +1,5 @@
-//! What a hostile client with an ordinary key does to real daemons: each flood in turn, while another client writes.
+//! What a hostile client with an ordinary key does to real daemons: each flood in turn, while another client
+//! writes.
 
 mod attacks;
 mod peer;
@@ -24,11 +25,12 @@ const TARGET_BYTES: u64 = 256 << 20;
 /// Two requests of the largest kind.
 const REQUESTS_BYTES: u64 = 512 << 20;
 
-/// How often a flood is tried that does not come through.
-const ROUNDS: u32 = 4;
+/// How often a flood is tried that does not come through, each time for longer: on a busy machine a login alone
+/// may take seconds.
+const ROUNDS: u32 = 8;
 
 /// No write takes so long, however busy the machine is.
-const SLOWEST: Duration = Duration::from_secs(10);
+const SLOWEST: Duration = Duration::from_secs(30);
 
 /// Seconds of each flood: more in the soak.
 fn length() -> Duration {
@@ -88,7 +90,8 @@ fn mib(bytes: u64) -> u64 {
     bytes >> 20
 }
 
-/// What daemons may have resident: OSDs their target and a fifth, others what they had; and two requests of the largest kind.
+/// What daemons may have resident: OSDs their target and a fifth, others what they had; and two requests of
+/// the largest kind.
 fn bound(daemon: &str, quiet: u64) -> u64 {
     let usual = if daemon.starts_with("osd.") { TARGET_BYTES.max(quiet) } else { quiet };
     usual + usual / 5 + REQUESTS_BYTES
@@ -146,8 +149,8 @@ async fn floods(c: &Cluster, pids: &[(String, u32)], hostile: &Runtime) {
     report("quiet", bystander.take(), &quiet);
     for flood in Flood::ALL {
         // A daemon that is busy with the flood before may let nobody in for a while.
-        for _ in 0..ROUNDS {
-            flood.run(hostile.handle(), &target, length()).await;
+        for round in 1..=ROUNDS {
+            flood.run(hostile.handle(), &target, length() * round).await;
             if target.done.load(Ordering::Relaxed) > 0 {
                 break;
             }
