@@ -73,9 +73,9 @@ pub struct UpArgs {
     /// Port of the first monitor. [default: 3300, or the next free one, for a new cluster]
     #[arg(long, value_name = "PORT")]
     pub mon_port: Option<u16>,
-    /// Address of this host that the cluster listens on, for guests, containers and neighbours; beyond loopback
-    /// cephx is required. An existing cluster that does not run moves there with its data, and its clients need the
-    /// new ceph.conf. [default: 127.0.0.1 for a new cluster]
+    /// Address of this host that the cluster listens on, for guests, containers and neighbours; beyond
+    /// loopback cephx is required. An existing cluster that does not run moves there with its data, and its
+    /// clients need the new ceph.conf. [default: 127.0.0.1 for a new cluster]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     pub listen: Option<IpAddr>,
     /// Return when the cluster is healthy, leaving it running in the background.

@@ -286,7 +286,8 @@ fn check_listen(ip: IpAddr, auth: &str) -> Result<()> {
     Ok(())
 }
 
-/// Moves a cluster that does not run to another address of this host: its monitors keep their ports, and tell the others.
+/// Moves a cluster that does not run to another address of this host: its monitors keep their ports, and tell
+/// the others.
 pub fn move_to(dir: &ClusterDir, d: &Description, ip: IpAddr) -> Result<Description> {
     check_listen(ip, &d.auth)?;
     let mut moved = Description { mons: d.mons(), ..d.clone() };

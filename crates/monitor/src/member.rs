@@ -26,8 +26,8 @@ const CORE_TICK: Duration = Duration::from_millis(500);
 /// Between two messages of a blank store, and for how long one counts.
 const BLANK_AGAIN: Duration = Duration::from_millis(500);
 const BLANK_KNOWN: Duration = Duration::from_secs(3);
-/// How long others have to disown a monitor before it believes it: one that was cut off may say so wrongly, for a
-/// moment.
+/// How long others have to disown a monitor before it believes it: one that was cut off may say so wrongly,
+/// for a moment.
 const DISOWNED_LIMIT: Duration = Duration::from_secs(4);
 /// From the removal of a monitor to its end: the others may need its acknowledgement of that change.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -442,7 +442,8 @@ impl Member {
         self.peers.insert(conn, addr);
         match what {
             PeerWhat::Quorum(m) => {
-                // A former member may know no address of the leader's, if that was added after its last snapshot.
+                // A former member may know no address of the leader's, if that was added after its last
+                // snapshot.
                 let knows = self.core.settings.quorum.is_leader() || self.raft.is_current();
                 if knows && self.is_stranger(&m) {
                     work.push_back(Work::Core(self.peer_output(addr, PeerWhat::NotListed)));

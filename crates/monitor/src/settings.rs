@@ -14,8 +14,8 @@ pub struct Settings {
     pub name: String,
     /// Where it listens.
     pub addrs: AddrVec,
-    /// Monitors that an operator has moved, by name: these addresses count instead of the map's, and the leader has the
-    /// map say so. Who is at the map's address is in here no more.
+    /// Monitors that an operator has moved, by name: these addresses count instead of the map's, and the
+    /// leader has the map say so. Who is at the map's address is in here no more.
     pub moved: BTreeMap<String, EntityAddr>,
     pub host_name: String,
     /// `cephx::METHOD_*` accepted, in order of preference.

@@ -288,8 +288,8 @@ fn a_dead_leader_is_replaced_and_those_who_asked_through_it_come_again() {
     assert_eq!(g.answer(leader, conn).map(|a| a.2), Some("v".to_owned()));
 }
 
-/// All stop and start elsewhere: nobody is sent anything at an old address (`Group::input` would not know it), and the
-/// leader has the map say where they are, once.
+/// All stop and start elsewhere: nobody is sent anything at an old address (`Group::input` would not know
+/// it), and the leader has the map say where they are, once.
 #[test]
 fn monitors_that_were_moved_find_each_other_and_the_map_follows() {
     let mut g = Group::new();
@@ -516,7 +516,8 @@ fn added_again(g: &mut Group, added: usize) -> Old {
     Old { state, index, term }
 }
 
-/// All of them restart with snapshots from before a monitor's addition, or removal: only the newest map counts.
+/// All of them restart with snapshots from before a monitor's addition, or removal: only the newest map
+/// counts.
 #[test]
 fn membership_is_judged_by_the_newest_map_alone() {
     let mut g = Group::new();
@@ -535,7 +536,8 @@ fn membership_is_judged_by_the_newest_map_alone() {
     assert!((0..3).all(|at| dismissed(&g, at).is_none()));
 }
 
-/// One that was removed starts again, and knows no address of the monitor that leads: that was added after its snapshot.
+/// One that was removed starts again, and knows no address of the monitor that leads: that was added after
+/// its snapshot.
 #[test]
 fn a_former_member_hears_of_it_from_followers_too() {
     let mut g = Group::new();

@@ -72,8 +72,8 @@ pub enum Input {
     DeviceFailed,
     /// Time passes; due at least every 500 ms.
     Tick,
-    /// The answer to `Output::Again`; these of `OsdCore::clients_in_turn` have much to read. So many bytes of answers may wait for
-    /// all clients to read them before somebody is cut off.
+    /// The answer to `Output::Again`; these of `OsdCore::clients_in_turn` have much to read. So many bytes of
+    /// answers may wait for all clients to read them before somebody is cut off.
     Again {
         unread: BTreeSet<ConnId>,
         free_bytes: u64,

@@ -397,8 +397,8 @@ fn wiped_monitor_and_one_that_lags(base: Scenario) -> Scenario {
     base.with_seconds(30).with_plan(plan)
 }
 
-/// From three to five, to three, to four, with deaths and cuts between; a former one is started again, and comes back
-/// as another one.
+/// From three to five, to three, to four, with deaths and cuts between; a former one is started again, and
+/// comes back as another one.
 fn monitors_added_and_removed(base: Scenario) -> Scenario {
     let cut = Kind::CutMon { which: Mons::One(3), from: None, both_ways: true, lasts: s(2) };
     let crash = |which, death| Kind::CrashMons { which, death, down: s(1) };
@@ -782,7 +782,8 @@ fn block(seconds: f64, links: Vec<(Node, Node)>, lasts: Time) -> Fault {
     Fault::at(seconds, Kind::Block { links, lasts })
 }
 
-/// PGs are much larger than a range of a backfill: they move while clients write, and one of the two that have them dies.
+/// PGs are much larger than a range of a backfill: they move while clients write, and one of the two that
+/// have them dies.
 fn objects_move_one_by_one(base: Scenario) -> Scenario {
     let mut plan = vec![command(0.5, osd_option("osd_recovery_sleep", "0.06"))];
     plan.extend(each(2.0, 6.0, 4, |i, at| {
@@ -806,7 +807,8 @@ fn writes_while_ranges_are_copied(base: Scenario) -> Scenario {
     objects_move_one_by_one(base).with_options(slower)
 }
 
-/// Each OSD is away for longer than logs reach back, and is filled again object by object while clients write and delete.
+/// Each OSD is away for longer than logs reach back, and is filled again object by object while clients write
+/// and delete.
 fn members_return_behind_the_log(base: Scenario) -> Scenario {
     let mut plan = vec![command(0.5, osd_option("osd_recovery_sleep", "0.03"))];
     plan.extend(each(2.0, 6.0, 4, |i, at| {
@@ -820,7 +822,8 @@ fn members_return_behind_the_log(base: Scenario) -> Scenario {
     base.with_seconds(27).with_options(options).with_plan(plan)
 }
 
-/// Two of three die, and the third one when it was alone for a while: what it had answered then the others would not know.
+/// Two of three die, and the third one when it was alone for a while: what it had answered then the others
+/// would not know.
 fn one_member_stays_alone(base: Scenario) -> Scenario {
     let plan = each(2.0, 11.0, 2, |i, at| {
         let [alone, a, b] = [0, 1, 2].map(|o| Node::Osd((o + i as i32) % 3));
@@ -836,7 +839,8 @@ fn one_member_stays_alone(base: Scenario) -> Scenario {
     base.with_seconds(24).with_plan(plan)
 }
 
-/// A primary reaches no member any more, and dies with what it has written alone, and so do those who asked for that.
+/// A primary reaches no member any more, and dies with what it has written alone, and so do those who asked
+/// for that.
 fn writes_that_only_a_primary_has(base: Scenario) -> Scenario {
     let leader = Node::Osd(0);
     let mut plan = prefer(0, 3);
@@ -852,8 +856,8 @@ fn writes_that_only_a_primary_has(base: Scenario) -> Scenario {
     base.with_seconds(22).with_options(options).with_plan(plan)
 }
 
-/// Of two members one has writes that its slow device has not made durable. The primary dies, the other member leads and hears of
-/// them, and then the power of the first one fails.
+/// Of two members one has writes that its slow device has not made durable. The primary dies, the other
+/// member leads and hears of them, and then the power of the first one fails.
 fn writes_that_were_told_and_lost(base: Scenario) -> Scenario {
     let [leader, next, slow] = [0, 1, 2].map(Node::Osd);
     let mut plan = prefer(0, 3);
@@ -875,7 +879,8 @@ fn writes_that_were_told_and_lost(base: Scenario) -> Scenario {
     base.with_seconds(29).with_options(|o| (o.clients, o.objects) = (3, 12)).with_plan(plan)
 }
 
-/// A member that returns lacks objects when the whole one that leads loses its disk: the OSD that stood in for it still has them.
+/// A member that returns lacks objects when the whole one that leads loses its disk: the OSD that stood in
+/// for it still has them.
 fn a_disk_is_lost_before_all_are_whole(base: Scenario) -> Scenario {
     let [lost, away] = [0, 1].map(Node::Osd);
     let mut plan = prefer(0, 3);
@@ -909,7 +914,8 @@ fn another_disk(seconds: f64, osd: i32, uuid: u8) -> Vec<Fault> {
     ]
 }
 
-/// A client hears nothing for a while, in which PGs split that remember what it asked and have its entry in no log any more.
+/// A client hears nothing for a while, in which PGs split that remember what it asked and have its entry in
+/// no log any more.
 fn late_resends_after_splits(base: Scenario) -> Scenario {
     let plan = each(1.0, 4.0, 5, |i, at| {
         let client = Node::Client(i % 3);
@@ -938,7 +944,8 @@ fn late_resends_after_backfill(base: Scenario) -> Scenario {
     base.with_seconds(24).with_options(forgetful).with_plan(plan)
 }
 
-/// A primary is alone with a client when the monitors have marked it down, and the member that let it answer restarts just then.
+/// A primary is alone with a client when the monitors have marked it down, and the member that let it answer
+/// restarts just then.
 fn a_member_restarts_within_its_lease(base: Scenario) -> Scenario {
     let mut scenario = supported_primary(base, 1);
     let crash = Kind::CrashOsds { osds: vec![1], death: KILLED, down: 100 * MILLISECOND };

@@ -66,7 +66,8 @@ pub enum FaultKind {
         mon: usize,
         damaged: bool,
     },
-    /// Another monitor, up to five, as soon as all vote; its process begins before it is added (early) or after.
+    /// Another monitor, up to five, as soon as all vote; its process begins before it is added (early) or
+    /// after.
     AddMon {
         early: bool,
     },

@@ -49,8 +49,9 @@ impl World {
         true
     }
 
-    /// Whether each PG has a member that is none of these and has everything. PGs are those of the newest map: a
-    /// monitor that has just started shows an older one, which lacks pools that have been written to since.
+    /// Whether each PG has a member that is none of these and has everything. PGs are those of the newest
+    /// map: a monitor that has just started shows an older one, which lacks pools that have been written to
+    /// since.
     fn can_lose(&self, osds: &[i32]) -> bool {
         let newest = self.agreed.newest_map();
         let map = self.monitor().map(|m| m.state().osdmap()).filter(|m| m.epoch == newest);
@@ -101,7 +102,8 @@ mod tests {
     use crate::scenario::{Level, Scenario};
     use crate::world::{Event, World};
 
-    /// A lone monitor of three that has just started shows the map that the cluster began with, without a pool.
+    /// A lone monitor of three that has just started shows the map that the cluster began with, without a
+    /// pool.
     #[test]
     fn nothing_is_lost_by_an_old_map() {
         let scenario = Scenario::from_seed(1).with_level(Level::Calm).with_mons(3);

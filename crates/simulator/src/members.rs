@@ -1,7 +1,7 @@
 //! Monitors that are added and removed while the cluster runs.
 //!
-//! An administrator makes one such change at a time, and only while all monitors vote: with one dead or without its
-//! disk, a removal may leave no majority for ever.
+//! An administrator makes one such change at a time, and only while all monitors vote: with one dead or
+//! without its disk, a removal may leave no majority for ever.
 
 use monitor::Dismissal;
 

@@ -77,8 +77,8 @@ impl World {
         (0..self.mons.len()).filter(leading).max_by_key(term)
     }
 
-    /// Every monitor runs, votes, is known by its present identity, and follows the same leader; those that were
-    /// removed have ended.
+    /// Every monitor runs, votes, is known by its present identity, and follows the same leader; those that
+    /// were removed have ended.
     pub fn mons_whole(&self) -> bool {
         let Some(members) =
             self.mon_leader().and_then(|l| self.mons[l].core.as_ref()).map(|m| m.raft().members().clone())

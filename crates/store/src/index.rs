@@ -144,7 +144,8 @@ impl Index {
         Ok(Some(onode))
     }
 
-    /// Announces the tree's pages with the keys of these ranges to the device. What cannot be read is told to who reads it.
+    /// Announces the tree's pages with the keys of these ranges to the device. What cannot be read is told to
+    /// who reads it.
     pub(crate) fn will_read(&mut self, mut ranges: Vec<KeyRange>) {
         ranges.sort_unstable();
         ranges.dedup_by(|next, range| {

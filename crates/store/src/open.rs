@@ -153,7 +153,8 @@ impl Store {
     }
 }
 
-/// Adds the keys that are looked up when the transaction is applied, but for those of omaps, whose ids only objects tell.
+/// Adds the keys that are looked up when the transaction is applied, but for those of omaps, whose ids only
+/// objects tell.
 fn keys_read(txn: &Txn, keys: &mut Vec<KeyRange>) {
     for object in txn.objects() {
         let key = onode_key(object);

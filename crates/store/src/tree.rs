@@ -131,8 +131,9 @@ impl Cursor {
 /// Keys from the first up to, without, the second.
 pub(crate) type KeyRange = (Bytes, Bytes);
 
-/// Announces the pages that hold the keys of some ranges, which are in order and do not overlap, level by level, at
-/// most `max` pages of each level: a slow device then serves a level in the time of one page. Leaves are not read.
+/// Announces the pages that hold the keys of some ranges, which are in order and do not overlap, level by
+/// level, at most `max` pages of each level: a slow device then serves a level in the time of one page.
+/// Leaves are not read.
 pub(crate) fn will_read(
     pages: &mut impl Pages,
     root: Option<&PageRef>,
@@ -160,7 +161,8 @@ pub(crate) fn will_read(
     Ok(())
 }
 
-/// Adds the children of a page that a walk through each of the ranges comes by, with the ranges in them, up to `max`.
+/// Adds the children of a page that a walk through each of the ranges comes by, with the ranges in them, up
+/// to `max`.
 fn children_with<'p, 'r>(
     page: &'p Page,
     ranges: &'r [KeyRange],

@@ -1,4 +1,5 @@
-//! What an OSD reads when it starts is announced to the device before: for the log's transactions, and of its PGs.
+//! What an OSD reads when it starts is announced to the device before: for the log's transactions, and of its
+//! PGs.
 
 #[allow(unused_imports, reason = "shared by several tests")]
 mod common;

@@ -121,7 +121,8 @@ impl Walk {
     }
 }
 
-/// Between a checkpoint's two steps commits go on until the log is full. A mount now needs all records since the checkpoint before.
+/// Between a checkpoint's two steps commits go on until the log is full. A mount now needs all records since
+/// the checkpoint before.
 fn fill_between_the_steps(seed: u64, planted: Option<Planted>) {
     let mut walk = Walk::new(2 * seed, planted);
     checkpoint(&mut walk.store, walk.device.as_ref());

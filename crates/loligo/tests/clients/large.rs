@@ -1,8 +1,10 @@
-//! Values that no message takes whole: written, read, recovered to an empty disk and scrubbed, by python3-rados.
+//! Values that no message takes whole: written, read, recovered to an empty disk and scrubbed, by
+//! python3-rados.
 
 use crate::cluster::{Cluster, until};
 
-/// `write` or `read` the objects: of each size in MiB one with an omap value, and one with attributes of 1 MiB each.
+/// `write` or `read` the objects: of each size in MiB one with an omap value, and one with attributes of 1
+/// MiB each.
 const OBJECTS: &str = r#"
 import hashlib, os, rados, sys
 MIB = 1 << 20

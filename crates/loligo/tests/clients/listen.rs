@@ -1,4 +1,5 @@
-//! `loligo up --listen`: a cluster that moves to an address which a neighbour reaches, a host in a network namespace.
+//! `loligo up --listen`: a cluster that moves to an address which a neighbour reaches, a host in a network
+//! namespace.
 
 use std::process::Command;
 

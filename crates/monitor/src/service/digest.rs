@@ -1,7 +1,8 @@
-//! The digest for managers: the monitors' status and health, in JSON, when they ask for it and then each period.
+//! The digest for managers: the monitors' status and health, in JSON, when they ask for it and then each
+//! period.
 //!
-//! Ceph's manager waits for the first one before it serves. Source: MgrMonitor::check_sub, MgrMonitor::send_digests,
-//! Mgr::background_init.
+//! Ceph's manager waits for the first one before it serves. Source: MgrMonitor::check_sub,
+//! MgrMonitor::send_digests, Mgr::background_init.
 
 use std::time::Duration;
 

@@ -97,7 +97,8 @@ pub struct ExecEnv<'a> {
     pub sources: &'a Sources,
     pub may_read: bool,
     pub may_write: bool,
-    /// Set by the execution, however it ends: bytes that were read, written, checked and answered; see `work`.
+    /// Set by the execution, however it ends: bytes that were read, written, checked and answered; see
+    /// `work`.
     pub work: u64,
 }
 

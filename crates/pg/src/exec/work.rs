@@ -4,8 +4,9 @@
 //! its end, heartbeats and other clients waiting meanwhile, so the sum is bounded, whatever the operations are. A request that
 //! goes beyond is refused whole with E2BIG.
 //!
-//! What the operations answer stays in memory until the last of them has run, and longer where the client reads slowly. So answers
-//! have a smaller bound of their own: one of the largest size, and what is small beside it.
+//! What the operations answer stays in memory until the last of them has run, and longer where the client
+//! reads slowly. So answers have a smaller bound of their own: one of the largest size, and what is small
+//! beside it.
 
 use types::Errno;
 
@@ -14,8 +15,8 @@ use crate::OsdConfig;
 
 /// Bytes that any request may touch; Ceph has no such bound.
 const LEAST_BYTES: u64 = 64 << 20;
-/// Bytes that the operations of one request may answer together: the largest object, and room for more beside it. Clients of Ceph
-/// read parts of one object that do not overlap, and pages of some MiB.
+/// Bytes that the operations of one request may answer together: the largest object, and room for more beside
+/// it. Clients of Ceph read parts of one object that do not overlap, and pages of some MiB.
 const ANSWERS: u64 = 144 << 20;
 const BESIDE_AN_OBJECT: u64 = 16 << 20;
 /// What an operation costs however little it does, in bytes.

@@ -69,7 +69,8 @@ impl Drop for Charge {
     }
 }
 
-/// What a request has fetched in order to copy it, or is about to: on its client's account as long as the request lives.
+/// What a request has fetched in order to copy it, or is about to: on its client's account as long as the
+/// request lives.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     accounts: [Arc<Account>; 4],

@@ -1,15 +1,20 @@
-//! Which copies may fetch their next piece: what they hold until they are written is bounded over all of them.
+//! Which copies may fetch their next piece: what they hold until they are written is bounded over all of
+//! them.
 //!
-//! A `copy-from` is a small message that brings up to a whole object into memory. What copies hold, and the piece that each is about
-//! to fetch, is charged to their clients' accounts; beyond a share of their own they wait:
+//! A `copy-from` is a small message that brings up to a whole object into memory. What copies hold, and the
+//! piece that each is about to fetch, is charged to their clients' accounts; beyond a share of their own they
+//! wait:
 //!
-//! - All copies together have half of what clients' requests may hold. An entity that copies alone has the whole of that, one of `n` as
-//!   much as is free, and an even part of a quarter where little is, or one piece.
-//! - The oldest copy of all may go on although there is no room, for those that hold parts of their objects would wait for each other
-//!   for ever; but not while what is fetched and not written yet is more than the whole: that gets less by itself.
+//! - All copies together have half of what clients' requests may hold. An entity that copies alone has the
+//!   whole of that, one of `n` as much as is free, and an even part of a quarter where little is, or one
+//!   piece.
+//! - The oldest copy of all may go on although there is no room, for those that hold parts of their objects
+//!   would wait for each other for ever; but not while what is fetched and not written yet is more than the
+//!   whole: that gets less by itself.
 //!
-//! So copies under way hold at most the whole or a piece for each entity, and one request; and those that wait to be written the whole
-//! and one request. Requests behind a copy on its object wait with it (`pg::copy`).
+//! So copies under way hold at most the whole or a piece for each entity, and one request; and those that
+//! wait to be written the whole and one request. Requests behind a copy on its object wait with it
+//! (`pg::copy`).
 
 use std::collections::BTreeSet;
 

@@ -82,8 +82,8 @@ impl Heard {
     }
 }
 
-/// One of so many of the peers that an OSD looks for after it was marked down has to be reached before it boots
-/// again: else it would come and go for as long as the network is cut. Source: OSD::_is_healthy,
+/// One of so many of the peers that an OSD looks for after it was marked down has to be reached before it
+/// boots again: else it would come and go for as long as the network is cut. Source: OSD::_is_healthy,
 /// osd_heartbeat_min_healthy_ratio (0.33).
 const SEARCH_SHARE: usize = 3;
 const SEARCH_EVERY: Duration = Duration::from_secs(1);

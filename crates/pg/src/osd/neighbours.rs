@@ -1,13 +1,13 @@
-//! Which OSDs an OSD pings besides the members of its PGs: so that the death of any OSD is noticed, even of one
-//! without PGs, and from enough subtrees that the monitors believe it.
+//! Which OSDs an OSD pings besides the members of its PGs: so that the death of any OSD is noticed, even of
+//! one without PGs, and from enough subtrees that the monitors believe it.
 //!
 //! 1. Each OSD that is up is pinged by the next one and the previous one by number.
-//! 2. Each is pinged from `reporters` + 1 other subtrees, or from all others where there are fewer: the monitors
-//!    want reporters of `reporters` different subtrees, and one of these may die with it.
+//! 2. Each is pinged from `reporters` + 1 other subtrees, or from all others where there are fewer: the
+//!    monitors want reporters of `reporters` different subtrees, and one of these may die with it.
 //! 3. Each pings at least `least` others, or all.
 //!
-//! Ceph draws OSDs of other subtrees at random and anew at each map, so that each is pinged by some in time. Here
-//! the map alone decides, and a peer stays one. Source: OSD::maybe_update_heartbeat_peers,
+//! Ceph draws OSDs of other subtrees at random and anew at each map, so that each is pinged by some in time.
+//! Here the map alone decides, and a peer stays one. Source: OSD::maybe_update_heartbeat_peers,
 //! OSDMap::get_random_up_osds_by_subtree.
 
 use std::collections::BTreeSet;
@@ -40,7 +40,8 @@ pub(super) fn up_by_subtree(map: &OsdMap, level: &str) -> Vec<Vec<i32>> {
     all
 }
 
-/// Adds the neighbours of `me` to its `peers`, which are OSDs that are up. Each subtree is in ascending order.
+/// Adds the neighbours of `me` to its `peers`, which are OSDs that are up. Each subtree is in ascending
+/// order.
 pub(super) fn add_neighbours(peers: &mut BTreeSet<i32>, me: i32, subtrees: &[Vec<i32>], bounds: Bounds) {
     let up: BTreeSet<i32> = subtrees.iter().flatten().copied().collect();
     let from_me_on = || up.range(me + 1..).chain(up.range(..me)).copied();

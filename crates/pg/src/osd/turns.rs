@@ -1,13 +1,13 @@
 //! Client requests that have to wait for their turn: so much was done with one batch of inputs that others come first.
 //!
-//! A request may be heavy (`exec::work` bounds it), and many heavy ones fit into what is read from a socket at once. When the work of
-//! a slice is spent, the core goes back to its shell, which brings heartbeats and the like, and then asks the core to go on.
-//! Entities take turns, a request each, and the connections of one entity take turns among themselves: more connections are no
-//! more turns. One connection's requests stay in order. A client that does not read its answers has no turn: what it does not
-//! read waits in memory.
+//! A request may be heavy (`exec::work` bounds it), and many heavy ones fit into what is read from a socket
+//! at once. When the work of a slice is spent, the core goes back to its shell, which brings heartbeats and
+//! the like, and then asks the core to go on. Entities take turns, a request each, and the connections of one
+//! entity take turns among themselves: more connections are no more turns. One connection's requests stay in
+//! order. A client that does not read its answers has no turn: what it does not read waits in memory.
 //!
-//! Invariant: an entity is in the order of its ring exactly once when a connection of it has a queue, a connection in that of
-//! its entity when it has one, and no queue is empty.
+//! Invariant: an entity is in the order of its ring exactly once when a connection of it has a queue, a
+//! connection in that of its entity when it has one, and no queue is empty.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,8 +16,8 @@ use types::{AuthName, ConnId};
 
 use super::account::Charge;
 
-/// Bytes of work in one slice: some tens of milliseconds. No more than that is answered until the shell has told again how much of
-/// it waits for its readers.
+/// Bytes of work in one slice: some tens of milliseconds. No more than that is answered until the shell has
+/// told again how much of it waits for its readers.
 pub(crate) const SLICE: u64 = 64 << 20;
 /// What is answered at least: who reads is not stopped by those who do not.
 const LEAST_ANSWERS: u64 = 4 << 20;
@@ -127,7 +127,8 @@ impl<K: Ord + Clone + std::fmt::Debug, V: Default> Ring<K, V> {
         self.of.entry(key.clone()).or_default()
     }
 
-    /// Takes from the first that may have a turn; it is last then, or out of the ring when it has nothing left.
+    /// Takes from the first that may have a turn; it is last then, or out of the ring when it has nothing
+    /// left.
     fn turn<T>(
         &mut self,
         may: impl Fn(&K, &V) -> bool,

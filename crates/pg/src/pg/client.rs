@@ -237,9 +237,9 @@ impl Pg {
         self.is_degraded(object)
     }
 
-    /// Puts a request that has to wait behind an earlier one of its object which waits further inside, if there is one:
-    /// that one comes through here again when it is let go, and must not find a later request before it. What is let go
-    /// together goes in order.
+    /// Puts a request that has to wait behind an earlier one of its object which waits further inside, if
+    /// there is one: that one comes through here again when it is let go, and must not find a later request
+    /// before it. What is let go together goes in order.
     fn follow_inside(&mut self, op: ClientOp, cx: &mut Shared) -> Option<ClientOp> {
         let (head, ordered) = (op.msg.object.head(), op.is_write_ordered());
         if op.kind.pg_op {

@@ -262,7 +262,8 @@ impl Pg {
         }
     }
 
-    /// The sources of a request are too much together: nothing more is fetched, and what was fetched is not used.
+    /// The sources of a request are too much together: nothing more is fetched, and what was fetched is not
+    /// used.
     fn refuse_copy(&mut self, head: &HObject, cx: &mut Shared) {
         let Some(copying) = self.copies.get_mut(head) else { return };
         copying.todo.clear();

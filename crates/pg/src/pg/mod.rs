@@ -322,8 +322,8 @@ impl Pg {
         persist::put_info(txn, self.id, &self.info);
     }
 
-    /// These requests run again once the current input is through, before those that a slice left: what has waited
-    /// further inside is older than any of these of the same object.
+    /// These requests run again once the current input is through, before those that a slice left: what has
+    /// waited further inside is older than any of these of the same object.
     pub fn let_go(&mut self, ops: impl IntoIterator<Item = ClientOp>, cx: &mut Shared) {
         let later = std::mem::take(&mut self.ready);
         self.ready.extend(ops);

@@ -178,7 +178,8 @@ fn one_that_is_not_up_lets_nobody_answer() {
     assert!(!lets(&mut s), "the map shows an earlier life of it");
 }
 
-/// A write that waits for the end of another stays before later ones of its object that waited for the lease first.
+/// A write that waits for the end of another stays before later ones of its object that waited for the lease
+/// first.
 #[test]
 fn writes_of_an_object_keep_their_order_without_a_lease() {
     let is_lost = |m: &Message| matches!(m, Message::OsdPing(_) | Message::OsdFailure(_));

@@ -99,7 +99,8 @@ fn a_plain_write_without_room_waits_for_the_map_or_for_room() {
     [0.95, 1.5].into_iter().for_each(a_plain_write_waits);
 }
 
-/// A write that waits for the end of another stays before later ones of its object that met the full store first.
+/// A write that waits for the end of another stays before later ones of its object that met the full store
+/// first.
 #[test]
 fn writes_of_an_object_keep_their_order_where_there_is_no_room() {
     let mut s = Sim::new(2, 94);

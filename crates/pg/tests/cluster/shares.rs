@@ -236,7 +236,8 @@ fn entities_take_turns_and_then_their_connections() {
     }
 }
 
-/// The less room there is for answers, the fewer are made before the shell has looked again how much of them was read.
+/// The less room there is for answers, the fewer are made before the shell has looked again how much of them
+/// was read.
 #[test]
 fn what_is_answered_at_a_time_follows_what_is_free() {
     let (mut s, pool) = cluster(OsdConfig::default());
@@ -485,7 +486,8 @@ fn what_many_entities_fetched_has_a_bound() {
             s.input(0, Input::Again { unread: Default::default(), free_bytes: 1 << 30 });
         }
     }
-    // The whole is half of the cap, a piece 8 MiB. Each entity holds one now, and none waits for another for ever.
+    // The whole is half of the cap, a piece 8 MiB. Each entity holds one now, and none waits for another for
+    // ever.
     let held = held_bytes(&mut s);
     assert!(held <= 32 * MIB + 8 * 8 * MIB, "{} MiB", held / MIB);
     (0..8).for_each(|k| assert_eq!(answer(&mut s, ONE + k, 10).0, 0));

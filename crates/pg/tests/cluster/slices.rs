@@ -1,4 +1,5 @@
-//! A slice of work that ends between requests of one object: those that it leaves stay behind those before them.
+//! A slice of work that ends between requests of one object: those that it leaves stay behind those before
+//! them.
 
 use messages::Message;
 use messages::osd::{MOsdOp, Op, flags};
@@ -8,8 +9,8 @@ use types::{ConnId, PgId, PoolId};
 use crate::shares::{ONE, answer, read, request, write};
 use crate::sim::Sim;
 
-/// A pool of one PG on so many OSDs that takes writes on two of them; its primary and the others. The client `ONE` has
-/// written an object x and knows no backoffs, so that the OSD keeps what it sends.
+/// A pool of one PG on so many OSDs that takes writes on two of them; its primary and the others. The client
+/// `ONE` has written an object x and knows no backoffs, so that the OSD keeps what it sends.
 struct Cluster {
     s: Sim,
     pool: PoolId,
@@ -46,8 +47,8 @@ impl Cluster {
         MOsdOp { flags: flags::READ, ..request(&self.s, self.pool, "y", stats) }
     }
 
-    /// Puts the requests while too few OSDs are up, starts one, and lets everything but the next slice of the primary
-    /// happen once its slice is over. x holds what the last of them wrote.
+    /// Puts the requests while too few OSDs are up, starts one, and lets everything but the next slice of the
+    /// primary happen once its slice is over. x holds what the last of them wrote.
     fn check(mut self, requests: Vec<MOsdOp>) {
         let tids = 2..2 + requests.len() as u64;
         tids.clone().zip(requests).for_each(|(tid, msg)| self.put(tid, msg));

@@ -164,7 +164,8 @@ impl Link {
         }
     }
 
-    /// Whether it is a client's that has left so much unread that nothing is read from it; see `Share::is_much`.
+    /// Whether it is a client's that has left so much unread that nothing is read from it; see
+    /// `Share::is_much`.
     pub(super) fn has_much_unread(&self, limit: u64, usual: u64) -> bool {
         self.unread.get().is_some_and(|share| share.is_much(limit, usual))
     }

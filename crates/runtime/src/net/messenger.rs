@@ -165,7 +165,8 @@ impl Messenger {
         link.is_some_and(|link| self.is_much(&link))
     }
 
-    /// Bytes of answers that all clients together may leave unread beside what they do, before one of them is cut off.
+    /// Bytes of answers that all clients together may leave unread beside what they do, before one of them is
+    /// cut off.
     pub fn room_for_answers(&self) -> u64 {
         self.0.bounds.unread_bytes.saturating_sub(self.0.unread.total())
     }
@@ -175,7 +176,8 @@ impl Messenger {
         link.has_much_unread(bounds.unread_bytes, bounds.unread_pause_bytes)
     }
 
-    /// Cuts off clients while all together have too much unread: of the entity with the most the connection with the most.
+    /// Cuts off clients while all together have too much unread: of the entity with the most the connection
+    /// with the most.
     fn relieve(&self) {
         while self.0.unread.total() > self.0.bounds.unread_bytes {
             let channels: Vec<_> = lock(&self.0.channels).values().cloned().collect();

@@ -2,9 +2,10 @@
 //!
 //! A client with much of it is not read from until it takes some. How much that is depends on what all
 //! clients have left of their common limit: the fuller it is, the less, so that many connections stop before
-//! one of them has to be cut off. The connections of one entity have half of what the others leave, however many they are: there
-//! is room for another entity. That alone bounds nothing: one read may bring hundreds of small requests
-//! with large answers. So beyond the limit, a connection is cut off: the fullest of the entity that has the most.
+//! one of them has to be cut off. The connections of one entity have half of what the others leave, however
+//! many they are: there is room for another entity. That alone bounds nothing: one read may bring hundreds of
+//! small requests with large answers. So beyond the limit, a connection is cut off: the fullest of the entity
+//! that has the most.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,8 +57,8 @@ impl Share {
         self.of_entity.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing is read from the connection: it has more than `usual` or half of what is free, or its entity more than
-    /// half of what others leave of `limit`.
+    /// Whether nothing is read from the connection: it has more than `usual` or half of what is free, or its
+    /// entity more than half of what others leave of `limit`.
     pub(super) fn is_much(&self, limit: u64, usual: u64) -> bool {
         let (total, of_entity) = (self.all.total(), self.of_entity());
         let others = total.saturating_sub(of_entity);

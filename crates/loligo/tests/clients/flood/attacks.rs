@@ -1,5 +1,5 @@
-//! What a client with an ordinary key, or none, throws at daemons. Nothing here waits for politeness: when a daemon closes a
-//! connection or does not read, the next attempt begins.
+//! What a client with an ordinary key, or none, throws at daemons. Nothing here waits for politeness: when a
+//! daemon closes a connection or does not read, the next attempt begins.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -291,7 +291,8 @@ impl Target {
         }
     }
 
-    /// An OSD's name and address with a client's ticket: the hello is refused, and what it left behind must not stay.
+    /// An OSD's name and address with a client's ticket: the hello is refused, and what it left behind must
+    /// not stay.
     async fn forged_sessions(&self, nr: usize) -> Result<(), String> {
         let (osd, msg) = self.request(LARGE[nr % 3], vec![read(4 << 20)]);
         let other = (osd + 1) % 3;
