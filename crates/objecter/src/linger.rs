@@ -303,7 +303,10 @@ impl Objecter {
         let cookie = m.cookie;
         let Some(l) = self.lingers.get(&cookie) else { return };
         match (&l.kind, m.event) {
-            (Kind::Watch { .. }, watch_event::DISCONNECT) => self.linger_failed(cookie, Errno::ENOTCONN, out),
+            // While it is being asked for, that is the end of an earlier attempt: the answer to this one is still to come.
+            (Kind::Watch { .. }, watch_event::DISCONNECT) if l.ticket.is_none() => {
+                self.linger_failed(cookie, Errno::ENOTCONN, out);
+            }
             (Kind::Watch { .. }, watch_event::NOTIFY) => {
                 let event =
                     WatchEvent::Notify { notify_id: m.notify_id, notifier: m.notifier, payload: m.payload };

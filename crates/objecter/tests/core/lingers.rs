@@ -217,6 +217,22 @@ fn an_osd_that_drops_a_watch_says_so_once() {
     assert_eq!(events(&mut b), [WatchEvent::Error(Errno::ENOTCONN)]);
 }
 
+/// An earlier attempt was done there, and its watch timed out; whoever asks hears of the one that stands, and it is pinged.
+#[test]
+fn the_end_of_an_earlier_attempt_is_no_end_of_the_watch() {
+    let mut b = Bed::new();
+    let t = b.submit(Request::Watch { object: object("a"), timeout_s: 30 });
+    let sent = b.take_sent();
+    let (cookie, ..) = watch_of(&sent[0]);
+    let msg = event(cookie, 0, watch_event::DISCONNECT).into();
+    b.input(Input::FromSession { session: sent[0].session, tid: 0, msg });
+    assert_eq!(events(&mut b), []);
+    b.reply(&sent[0], 0);
+    assert_eq!(b.outcome(t), Some(&Outcome::Watching { cookie }));
+    b.pass(Duration::from_secs(8));
+    assert!(!b.take_sent().is_empty(), "pings");
+}
+
 #[test]
 fn a_pool_that_goes_takes_its_watches() {
     let mut b = Bed::new();
