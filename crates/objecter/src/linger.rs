@@ -303,7 +303,7 @@ impl Objecter {
         let cookie = m.cookie;
         let Some(l) = self.lingers.get(&cookie) else { return };
         match (&l.kind, m.event) {
-            // While it is being asked for, that is the end of an earlier attempt: the answer to this one is still to come.
+            // While it is asked for, that is the end of an earlier attempt: the answer to this one is to come.
             (Kind::Watch { .. }, watch_event::DISCONNECT) if l.ticket.is_none() => {
                 self.linger_failed(cookie, Errno::ENOTCONN, out);
             }

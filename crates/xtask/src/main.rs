@@ -31,6 +31,10 @@ cargo xtask <command>
           next seed (crates/simulator/hours.txt)
 ";
 
+/// For the simulator: memory that it gives back it wants again at once, and a fifth of its CPU was the kernel
+/// clearing pages.
+const KEEP_MEMORY: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "-1");
+
 /// Where the gate notes the cluster-hours that it ran.
 const GATE_LEDGER: &str = "target/ledger.md";
 
@@ -188,8 +192,7 @@ fn proofs(root: &Path) -> Result<()> {
         let enough = ["--hours", "30", "--minutes", "30", "--ledger", GATE_LEDGER];
         let words = [&["run", "--profile", "gate", "--package", "simulator", "--"][..], &enough].concat();
         let mut simulator = cargo_command(root, &words);
-        // Memory that it gives back it wants again at once: a fifth of its CPU was the kernel clearing pages.
-        simulator.env("MIMALLOC_PURGE_DELAY", "-1");
+        simulator.env(KEEP_MEMORY.0, KEEP_MEMORY.1);
         run(simulator)
     })
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{GATE_BINARY, SKIPPED, cargo, cargo_command, setup};
+use crate::{GATE_BINARY, KEEP_MEMORY, SKIPPED, cargo, cargo_command, setup};
 
 const HELP: &str = "\
 cargo xtask soak [--minutes N] [--seed N]
@@ -175,7 +175,8 @@ fn turn(seeds: &mut Seeds) -> Vec<Job> {
         |cluster: &str| format!("/usr/bin/python3 thrash/thrash.py {cluster} --loligo {GATE_BINARY}");
     let (processes, hosts) = (thrash("loligo"), thrash("hosts --may-skip"));
     let mut jobs = vec![
-        Job::new("hours", &format!("{simulator} --hours 4 --seeds SEED"), seed()),
+        Job::new("hours", &format!("{simulator} --hours 4 --seeds SEED"), seed())
+            .with(KEEP_MEMORY.0, KEEP_MEMORY.1),
         Job::new("each", &format!("{processes} --each --seed SEED"), seed()),
         Job::new("storm", &format!("{processes} --minutes 3 --seed SEED"), seed()),
     ];
@@ -183,7 +184,7 @@ fn turn(seeds: &mut Seeds) -> Vec<Job> {
     let storms = format!("{first}..{}", first + 19);
     let storms =
         format!("{simulator} --seeds {storms} --level every --seconds 60 --guests --brief --keep-going");
-    jobs.push(Job::new("storms", &storms, None));
+    jobs.push(Job::new("storms", &storms, None).with(KEEP_MEMORY.0, KEEP_MEMORY.1));
     let walks = "cargo test --profile gate --package store --no-fail-fast --test crash --test model";
     let walks = Job::new("store", walks, None).with("LOLIGO_STORE_EFFORT", 16);
     jobs.push(walks.with("LOLIGO_STORE_SEED", seeds.next()));

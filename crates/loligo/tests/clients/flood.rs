@@ -25,8 +25,8 @@ const TARGET_BYTES: u64 = 256 << 20;
 /// Two requests of the largest kind.
 const REQUESTS_BYTES: u64 = 512 << 20;
 
-/// How often a flood is tried that does not come through, each time for longer: on a busy machine a login alone
-/// may take seconds.
+/// How often a flood is tried that does not come through, each time for longer: on a busy machine a login
+/// alone may take seconds.
 const ROUNDS: u32 = 8;
 
 /// No write takes so long, however busy the machine is.

@@ -217,7 +217,8 @@ fn an_osd_that_drops_a_watch_says_so_once() {
     assert_eq!(events(&mut b), [WatchEvent::Error(Errno::ENOTCONN)]);
 }
 
-/// An earlier attempt was done there, and its watch timed out; whoever asks hears of the one that stands, and it is pinged.
+/// An earlier attempt was done there, and its watch timed out; whoever asks hears of the one that stands,
+/// and it is pinged.
 #[test]
 fn the_end_of_an_earlier_attempt_is_no_end_of_the_watch() {
     let mut b = Bed::new();

@@ -9,8 +9,8 @@
 //!    are copied from each other must not wait for each other.
 //! 2. Every question has a number of its own; an answer to an older one is dropped, and a question is asked again until it
 //!    is answered, whoever is the source's primary then.
-//! 3. What a copy has fetched, and the piece that it has asked for, is on its client's account. It asks for one when
-//!    `osd::fetch` finds room for it.
+//! 3. What a copy has fetched, and the piece that it has asked for, is on its client's account. It asks for
+//!    one when `osd::fetch` finds room for it.
 //!
 //! Source: PrimaryLogPG::start_copy, _copy_some, process_copy_chunk.
 

@@ -370,19 +370,26 @@ fn a_copy_needs_the_right_to_read_its_source() {
     }
 }
 
-/// Copies bring whole objects into memory: those of one client wait for each other, others go on.
-#[test]
-fn what_copies_fetch_has_a_bound() {
-    const MIB: u64 = 1 << 20;
+const MIB: u64 = 1 << 20;
+
+/// A cluster in which clients' requests may hold 64 MiB, with an object `large` of 20 MiB and so many clients
+/// from `ONE` on.
+fn with_a_large_object(device_bytes: u64, clients: i32) -> (Sim, PoolId) {
     let config = OsdConfig { client_message_size_cap: 64 * MIB, ..OsdConfig::default() };
-    let mut s = Sim::with_devices(&[600 << 20], 5, config);
+    let mut s = Sim::with_devices(&[device_bytes], 5, config);
     s.until("up", |s| s.mon.map.is_up(0));
     let pool = s.mon.create_pool(1, 1, 1);
     s.settle();
-    s.connect(ONE, |_| {});
-    s.connect(TWO, |_| {});
+    (0..clients).for_each(|k| s.connect(ONE + k, |_| {}));
     let m = request(&s, pool, "large", vec![write(&vec![7; 20 << 20])]);
     assert_eq!(ask(&mut s, ONE, 1, &m).0, 0);
+    (s, pool)
+}
+
+/// Copies bring whole objects into memory: those of one client wait for each other, others go on.
+#[test]
+fn what_copies_fetch_has_a_bound() {
+    let (mut s, pool) = with_a_large_object(600 << 20, 2);
     let m = request(&s, pool, "small", vec![write(b"small")]);
     assert_eq!(ask(&mut s, TWO, 1, &m).0, 0);
     let mut most = 0;
@@ -469,15 +476,7 @@ fn networks_and_blocklists_hold_for_where_a_client_is() {
 /// Copies that are fetched and cannot be written yet count as those that are being fetched.
 #[test]
 fn what_many_entities_fetched_has_a_bound() {
-    const MIB: u64 = 1 << 20;
-    let config = OsdConfig { client_message_size_cap: 64 * MIB, ..OsdConfig::default() };
-    let mut s = Sim::with_devices(&[2000 << 20], 5, config);
-    s.until("up", |s| s.mon.map.is_up(0));
-    let pool = s.mon.create_pool(1, 1, 1);
-    s.settle();
-    (0..8).for_each(|k| s.connect(ONE + k, |_| {}));
-    let m = request(&s, pool, "large", vec![write(&vec![7; 20 << 20])]);
-    assert_eq!(ask(&mut s, ONE, 1, &m).0, 0);
+    let (mut s, pool) = with_a_large_object(2000 << 20, 8);
     for k in 0..8 {
         let m = request(&s, pool, &format!("copy {k}"), vec![copy(pool, "", "large")]);
         send(&mut s, ONE + k, 10, &m);
