@@ -53,7 +53,7 @@ pub fn run(root: &Path, words: &[String]) -> Result<()> {
     let limit = Duration::from_secs_f64(wanted.minutes * 60.0);
     let ran = take_turns(&mut Seeds(seed), || began.elapsed() >= limit, |job| job.run(root));
     println!("\n{ran}");
-    if ran.failed.is_empty() { Ok(()) } else { bail!("{} failed", ran.failed.len()) }
+    ran.outcome()
 }
 
 #[derive(Debug, PartialEq)]
@@ -217,6 +217,19 @@ struct Ran {
     failed: Vec<(Job, String)>,
 }
 
+impl Ran {
+    /// What was never begun is no success.
+    fn outcome(&self) -> Result<()> {
+        match (self.good, self.failed.len()) {
+            (0, 0) => bail!(
+                "nothing was tested: the time was over before anything could begin; give more --minutes"
+            ),
+            (_, 0) => Ok(()),
+            (_, failed) => bail!("{failed} failed"),
+        }
+    }
+}
+
 impl fmt::Display for Ran {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "soak: {} good, {} failed, {} skipped", self.good, self.failed.len(), self.skipped.len())?;
@@ -305,7 +318,9 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("1 skipped (hosts-storm)"), "{text}");
-        assert_eq!(take_turns(&mut Seeds(7), || true, |_| panic!("the time is over")).good, 0);
+        assert!(ran.outcome().is_err());
+        let none = take_turns(&mut Seeds(7), || true, |_| panic!("the time is over"));
+        assert!(none.outcome().is_err_and(|e| e.to_string().contains("nothing was tested")));
     }
 
     #[test]
