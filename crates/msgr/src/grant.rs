@@ -67,8 +67,10 @@ impl Connection {
         }
     }
 
-    /// The owner has not read for so long for reasons of its own: the peer has that much more time for its frame.
+    /// The owner has not read for so long for reasons of its own: the peer has that much more time for its frame. Once the
+    /// peer was not read from for long, `tick` has it sent something.
     pub fn was_held(&mut self, time: Duration) {
+        self.unread_for = self.unread_for.saturating_add(time);
         if let Some(awaited) = &mut self.awaited {
             awaited.since = awaited.since.saturating_add(time);
         }

@@ -24,6 +24,9 @@ pub struct Limits {
     /// Close when a frame has not come whole within this time for each MiB of it that was begun. Single bytes that keep the
     /// idle time from running out do not help here.
     pub frame_timeout_per_mib: Duration,
+    /// A peer that the owner does not read from is sent something after so long, and again: only that shows that it is gone
+    /// when its end stands behind what it has sent.
+    pub probe_held_after: Duration,
     /// Acknowledge received messages of a lossless session when there are so many of them, or so many bytes in them, or
     /// the first has waited so long (as exactly as `Connection::tick` is called).
     pub ack_messages: usize,
@@ -43,6 +46,7 @@ impl Default for Limits {
             keepalive_after: None,
             idle_timeout: Duration::from_secs(900),
             frame_timeout_per_mib: Duration::from_secs(30),
+            probe_held_after: Duration::from_secs(5),
             ack_messages: 32,
             ack_bytes: 256 << 10,
             ack_after: Duration::from_millis(500),

@@ -74,3 +74,34 @@ fn the_time_for_a_large_frame_counts_from_its_grant() {
     let due = now(400_000).mono + 5 * Limits::default().frame_timeout_per_mib;
     assert_eq!(s.conn.next_deadline(), Some(due));
 }
+
+/// Its end may stand behind what it sent, and only an answer to what comes from us tells of it.
+#[test]
+fn a_peer_that_is_not_read_from_is_sent_something_now_and_then() {
+    for mode in [ConMode::Crc, ConMode::Secure] {
+        let (mut c, mut s) = ready_pair(mode, 1, Policy::lossy_client());
+        let after = Limits::default().probe_held_after;
+        let short = after - std::time::Duration::from_millis(1);
+        s.conn.was_held(short);
+        s.conn.tick(now(6));
+        assert!(s.outgoing().is_empty(), "not yet");
+        // Whoever was read from meanwhile would have been seen to end.
+        c.conn.send(message(1, 10)).expect("sent");
+        let bytes = c.outgoing();
+        s.receive(&bytes);
+        assert_eq!(s.messages().len(), 1);
+        s.conn.was_held(short);
+        s.conn.tick(now(7));
+        assert!(s.outgoing().is_empty(), "it was read from");
+        for _ in 0..2 {
+            s.conn.was_held(after);
+            s.conn.tick(now(8));
+            let probe = s.outgoing();
+            assert!(!probe.is_empty());
+            c.receive(&probe);
+            assert_eq!(c.conn.poll_event(), None, "nothing to a peer that lives");
+            s.conn.tick(now(9));
+            assert!(s.outgoing().is_empty(), "once");
+        }
+    }
+}

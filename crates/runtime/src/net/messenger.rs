@@ -546,7 +546,7 @@ impl Messenger {
                 return Ended { why, was_ready: pump.was_ready };
             }
             let is_full = self.is_much(link) && !link.is_hung_up();
-            let closed_at = closed.then(|| self.now().mono);
+            let unread_since = (closed || reading.is_waiting()).then(|| self.now().mono);
             let mut tick = false;
             tokio::select! {
                 () = self.pass(channel), if closed => {}
@@ -572,10 +572,10 @@ impl Messenger {
                     sleep.as_mut().reset(tokio::time::Instant::now() + Duration::from_secs(1));
                 }
             }
-            if closed || tick {
+            if unread_since.is_some() || tick {
                 let now = self.now();
                 link.with(|m| {
-                    closed_at.into_iter().for_each(|at| m.was_held(now.mono.saturating_sub(at)));
+                    unread_since.into_iter().for_each(|at| m.was_held(now.mono.saturating_sub(at)));
                     if tick {
                         m.tick(now);
                     }

@@ -22,6 +22,8 @@ mod gate;
 mod half_open;
 #[cfg(test)]
 mod half_open_tests;
+#[cfg(test)]
+mod held_tests;
 mod link;
 mod messenger;
 #[cfg(test)]

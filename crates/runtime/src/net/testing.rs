@@ -75,6 +75,10 @@ impl Handler for Ear {
         }
     }
 
+    fn is_gated(&self, kind: EntityType) -> bool {
+        kind == EntityType::Client
+    }
+
     fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>) {
         for msg in batch.drain(..) {
             self.note(Told::Message(conn, msg.data.len()));
@@ -95,8 +99,12 @@ impl Handler for Ear {
 
 impl Server {
     pub async fn start(bounds: Bounds, reply_bytes: usize) -> Self {
+        Self::start_within(Limits::default(), bounds, reply_bytes).await
+    }
+
+    pub async fn start_within(limits: Limits, bounds: Bounds, reply_bytes: usize) -> Self {
         let local = Local { name: EntityName::osd(0), addrs: AddrVec::default() };
-        let messenger = Messenger::bounded(local, Limits::default(), bounds, Clock::start());
+        let messenger = Messenger::bounded(local, limits, bounds, Clock::start());
         let ear = Arc::new(Ear { reply_bytes, ..Ear::default() });
         let _ = ear.messenger.set(messenger.clone());
         messenger.set_handler(Arc::clone(&ear) as Arc<dyn Handler>);
