@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use types::{AuthName, ConnId};
 
@@ -118,6 +119,8 @@ pub(crate) struct ClientAccount {
     fetched_by_all: Arc<Account>,
     /// Nothing is read from it for now.
     pub is_held: bool,
+    /// Since when (monotonic) it is held for requests that wait for a map, as ticks have seen it.
+    pub parks_since: Option<Duration>,
 }
 
 impl ClientAccount {

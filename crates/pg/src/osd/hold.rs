@@ -6,11 +6,13 @@
 //! entities: many connections of one have no more than one entity's share. A client beyond its share is held back alone.
 //!
 //! What waits for a map is apart: only its client knows that map, and may have made it up. A client with more than a few such
-//! requests is held. Beyond half of the whole, the connection that has most of them is closed: its client sends again.
+//! requests is held. Beyond half of the whole, the connection that has most of them is closed: its client sends again. So is
+//! one that is held for them for long, for it may be that of a client which is gone.
 //!
 //! Source: osd_client_message_cap and osd_client_message_size_cap, as throttles in src/ceph_osd.cc; those are one for all.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use types::{AuthName, ConnId, EntityType};
 
@@ -20,6 +22,9 @@ use crate::io::Output;
 
 /// Requests of one connection that may wait for a map before it is held.
 const PARKED_OPS: u64 = 32;
+/// How long a connection may be held for them. Longer than a request takes to be called slow: that this OSD lacks maps which
+/// its clients have is worth a warning.
+const PARKED_LONGEST: Duration = Duration::from_secs(120);
 /// What a request that waits for a map counts for at least, in bytes.
 const PARKED_COST: u64 = 16 << 10;
 
@@ -173,9 +178,30 @@ impl OsdCore {
             let parked = active.filter_map(|conn| Some((*conn, self.shared.sessions.get(conn)?)));
             let heaviest = parked.max_by_key(|(_, s)| weight(s.account.parked.held()));
             let Some((conn, _)) = heaviest.filter(|(_, s)| s.account.parked.held().ops > 0) else { return };
-            self.shared.out.push(Output::CloseConn { conn });
-            self.tracker.disconnected(conn);
-            self.disconnected(conn);
+            self.close_client(conn);
         }
+    }
+
+    /// Closes connections that have been held for too long for what waits for maps.
+    pub(super) fn parked_tick(&mut self) {
+        let now = self.shared.now.mono;
+        let mut overdue = Vec::new();
+        for conn in &self.clients.active {
+            let Some(session) = self.shared.sessions.get_mut(conn) else { continue };
+            let account = &mut session.account;
+            if !account.is_held || account.parked.held().ops <= PARKED_OPS {
+                account.parks_since = None;
+            } else if now.saturating_sub(*account.parks_since.get_or_insert(now)) >= PARKED_LONGEST {
+                overdue.push(*conn);
+            }
+        }
+        overdue.into_iter().for_each(|conn| self.close_client(conn));
+    }
+
+    /// A client that is there connects again and sends again what was not answered.
+    fn close_client(&mut self, conn: ConnId) {
+        self.shared.out.push(Output::CloseConn { conn });
+        self.tracker.disconnected(conn);
+        self.disconnected(conn);
     }
 }

@@ -294,6 +294,7 @@ impl OsdCore {
         self.tell_clients();
         self.full_tick();
         self.retry_full();
+        self.parked_tick();
         self.track_tick();
         self.memory_tick();
         if self.boot.is_up() && self.reports.questions_due(self.shared.now.mono, Duration::from_secs(2)) {

@@ -1,5 +1,7 @@
 //! What one client may have of an OSD when there are others, and what it may do in their name.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use codec::Decode;
 use messages::Message;
@@ -99,6 +101,35 @@ fn requests_for_a_map_that_nobody_has_hold_their_sender_alone() {
     s.input(0, Input::Disconnected { conn: ConnId(ONE as u64) });
     s.nodes[0].held.clear();
     s.connect(ONE, |_| {});
+    assert_eq!(ask(&mut s, ONE, 300, &honest).0, 0);
+    assert!(!held(&s, ONE));
+}
+
+/// What it sent and nobody read may be all that is left of it.
+#[test]
+fn who_is_held_for_long_for_a_map_that_nobody_has_is_closed() {
+    let (mut s, pool) = cluster(OsdConfig::default());
+    s.connect(ONE, |_| {});
+    s.connect(TWO, |_| {});
+    let mut made_up = request(&s, pool, "o", vec![read()]);
+    made_up.epoch = Epoch(u32::MAX);
+    let second = Duration::from_secs(1);
+    (1..=100).for_each(|tid| send(&mut s, ONE, tid, &made_up));
+    // This one is not held: its end would be seen.
+    (1..=3).for_each(|tid| send(&mut s, TWO, tid, &made_up));
+    assert!(held(&s, ONE) && !held(&s, TWO));
+    let both = held_bytes(&mut s);
+    for waited in 0..120 {
+        assert_eq!((held_bytes(&mut s), s.nodes[0].closed.len()), (both, 0), "after {waited} s");
+        s.tick(second);
+    }
+    s.tick(second);
+    assert_eq!(s.nodes[0].closed, [ONE]);
+    assert_eq!(held_bytes(&mut s), both / 103 * 3, "what waits goes with its sender");
+    // It comes again, with requests that can run.
+    s.nodes[0].held.clear();
+    s.connect(ONE, |_| {});
+    let honest = request(&s, pool, "o", vec![write(b"x")]);
     assert_eq!(ask(&mut s, ONE, 300, &honest).0, 0);
     assert!(!held(&s, ONE));
 }

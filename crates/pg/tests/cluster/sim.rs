@@ -34,6 +34,8 @@ pub struct Node {
     pub again: bool,
     /// Other clients' connections that have to wait.
     pub held: std::collections::BTreeSet<i32>,
+    /// Connections that it closed.
+    pub closed: Vec<i32>,
 }
 
 impl Node {
@@ -95,6 +97,7 @@ impl Sim {
                 holds_clients: (false, 0),
                 again: false,
                 held: Default::default(),
+                closed: Vec::new(),
             }
         };
         let mut sim = Self {
@@ -238,6 +241,7 @@ impl Sim {
                     *holds = hold;
                 }
                 Output::Again { .. } => self.nodes[osd as usize].again = true,
+                Output::CloseConn { conn } => self.nodes[osd as usize].closed.push(conn.0 as i32),
                 Output::AdminReply { reply, .. } => self.nodes[osd as usize].admin_replies.push(reply),
                 Output::Commit => self.nodes[osd as usize].commit_wanted = true,
                 Output::DropOsd { osd: to } => {
