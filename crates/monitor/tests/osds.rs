@@ -155,6 +155,30 @@ fn reports_that_are_not_repeated_do_not_count_for_ever() {
 }
 
 #[test]
+fn what_an_osd_said_counts_no_more_when_it_goes_down_itself() {
+    let (mut w, _) = cluster(4);
+    let report = failure(0, &w, 100);
+    let refused = |target: i32, w: &World| {
+        let m = failure(target, w, 0);
+        MOsdFailure { flags: m.flags | MOsdFailure::IMMEDIATE, ..m }
+    };
+    // In one batch: both have missed osd.0 for long, and one of them is gone itself.
+    let gone = refused(2, &w);
+    w.send_behind_a_change(vec![
+        (conn(1), report.clone().into()),
+        (conn(2), report.clone().into()),
+        (conn(3), gone.into()),
+    ]);
+    assert_eq!(up(&w), [0, 1, 3]);
+    w.tick(100);
+    assert_eq!(up(&w), [0, 1, 3], "one is not enough");
+    let report = failure(0, &w, 100);
+    w.send(conn(1), report.clone());
+    w.send(conn(3), report);
+    assert_eq!(up(&w), [1, 3], "two that are up are");
+}
+
+#[test]
 fn refused_connections_count_at_once_and_nodown_forbids() {
     let (mut w, admin) = cluster(2);
     w.command(admin, r#"{"prefix":"osd set","key":"nodown"}"#);

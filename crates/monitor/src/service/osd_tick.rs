@@ -127,10 +127,12 @@ impl Monitor {
 
     /// Marks an OSD down when enough others, from different hosts, have missed it for long enough.
     pub(crate) fn judge_failure(&mut self, now: Now, batch: &mut Batch, target: i32) {
-        let Some(reports) = self.watch.failures.get_mut(&target) else { return };
-        reports.retain(|_, r| r.told + REPORT_KEPT >= now.mono);
-        let Some(reports) = self.watch.failures.get(&target).filter(|r| !r.is_empty()) else { return };
         let map = batch.osdmap();
+        let Some(reports) = self.watch.failures.get_mut(&target) else { return };
+        // One that goes down with this batch may be on the wrong side of a bad network. The map that says so is not
+        // committed yet, so its reports are still here.
+        reports.retain(|osd, r| map.is_up(*osd) && r.told + REPORT_KEPT >= now.mono);
+        let Some(reports) = self.watch.failures.get(&target).filter(|r| !r.is_empty()) else { return };
         if !map.is_up(target) || !edit::can_mark_down(map, target, self.min_up_ratio()) {
             return;
         }
@@ -140,7 +142,7 @@ impl Monitor {
             let view = place_of_osd(map, *osd);
             view.location.get(&level).cloned().unwrap_or_else(|| format!("osd.{osd}"))
         };
-        let subtrees: BTreeSet<String> = reports.keys().filter(|o| map.exists(**o)).map(subtree).collect();
+        let subtrees: BTreeSet<String> = reports.keys().map(subtree).collect();
         // Counted from the last to notice, so that all reporters agree on at least this long.
         let now_ms = now.mono.as_millis() as i64;
         let since = reports.values().map(|r| r.since).max().unwrap_or(now_ms);
