@@ -237,7 +237,7 @@ pub(crate) fn open_authorizer(
     }
     let secret = secrets.secret(sealed.secret_id);
     let secret = secret.ok_or(AuthError::UnknownSecret { service: secrets.service, id: sealed.secret_id })?;
-    let info = open_ticket(secrets.service, secret, &sealed)?;
+    let info = open_ticket(secrets.form, secrets.service, secret, &sealed)?;
     if info.ticket.global_id != global_id {
         return Err(AuthError::GlobalIdNotProven(global_id));
     }

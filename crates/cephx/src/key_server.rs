@@ -15,7 +15,7 @@ use crate::key::CryptoKey;
 use crate::keyring::Keyring;
 use crate::protocol::ServiceTicket;
 use crate::rotating::{FIXED_SECRET_ID, RotatingKeys, TicketTtl};
-use crate::ticket::{AuthTicket, TicketBlob, TicketInfo, seal_ticket};
+use crate::ticket::{AuthTicket, TicketBlob, TicketForm, TicketForms, TicketInfo, seal_ticket};
 
 /// Keys, caps and rotating secrets. The monitor's auth service owns one and changes it only by committed values.
 ///
@@ -28,6 +28,8 @@ pub struct KeyServer {
     pub extra: Keyring,
     pub rotating: RotatingKeys,
     pub ttl: TicketTtl,
+    /// The services in whose place a daemon of Ceph's is: tickets for them are made so that it can open them.
+    pub forms: TicketForms,
 }
 
 /// A ticket on its way to its holder.
@@ -109,7 +111,7 @@ impl KeyServer {
             ticket: AuthTicket { created: now, expires: now.plus(ttl), ..ticket },
             session_key: CryptoKey::generate(now, entropy),
         };
-        let sealed = seal_ticket(service, secret_id, &secret.key, &info, entropy)?;
+        let sealed = seal_ticket(self.forms.of(service), service, secret_id, &secret.key, &info, entropy)?;
         Ok(IssuedTicket { service, info, validity: Utime::from_unix(ttl), sealed })
     }
 
@@ -128,7 +130,7 @@ impl KeyServer {
             let own = own.ok_or(AuthError::UnknownEntity(name))?;
             let ticket = AuthTicket { created: now, expires: now.plus(self.ttl.service), ..me };
             let info = TicketInfo { ticket, session_key: CryptoKey::generate(now, entropy) };
-            let sealed = seal_ticket(service, FIXED_SECRET_ID, &own.key, &info, entropy)?;
+            let sealed = seal_ticket(TicketForm::Sealed, service, FIXED_SECRET_ID, &own.key, &info, entropy)?;
             (info.session_key, sealed)
         } else {
             let issued = self.service_ticket(service, &me, now, entropy)?;

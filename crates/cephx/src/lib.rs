@@ -22,6 +22,8 @@
 //! send(AUTH_DONE { global_id, con_mode, payload: reply.payload });
 //! // later, each MAuth message over the session:
 //! let reply = session.handle_request(&key_server, &mauth.payload, None, now, &mut rng);        // -> MAuthReply
+//! // whenever `key_server.forms` may have changed:
+//! if let Some(payload) = session.changed_tickets(&key_server, now, &mut rng) { send(MAuthReply) }
 //! ```
 //!
 //! **(b) An OSD (or mgr, mds) accepting** holds `ServiceSecrets`, refreshed by (c); per connection:
@@ -97,7 +99,7 @@ pub use rotating::{
 };
 pub use secret::Secret;
 pub use server::{AuthMode, AuthSession, Granted, LoginRequest, ServerReply};
-pub use ticket::{AuthTicket, TicketBlob, TicketInfo, open_ticket, seal_ticket};
+pub use ticket::{AuthTicket, TicketBlob, TicketForm, TicketForms, TicketInfo, open_ticket, seal_ticket};
 
 /// Bytes of connection secret that msgr2's secure mode needs. Source: get_connection_secret_length in src/auth/Auth.h.
 pub const CONNECTION_SECRET_LEN: usize = 64;

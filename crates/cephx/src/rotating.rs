@@ -13,6 +13,7 @@ use types::{EntityType, Utime};
 
 use crate::entropy::Entropy;
 use crate::key::CryptoKey;
+use crate::ticket::TicketForm;
 
 /// Previous, current and next. Source: KEY_ROTATE_NUM in src/auth/Auth.h.
 const KEPT: usize = 3;
@@ -190,6 +191,8 @@ pub struct ServiceSecrets {
     pub rotating: RotatingSecrets,
     /// The fixed secret that authorizers with the id `FIXED_SECRET_ID` use: the key of `mon.` between monitors.
     pub fixed: Option<CryptoKey>,
+    /// The only form of tickets that is opened: Ceph's where the monitors are Ceph's, and nowhere else.
+    pub form: TicketForm,
 }
 
 /// The secret id that means "the service's own fixed key". Source: cephx_verify_authorizer.
@@ -197,7 +200,7 @@ pub const FIXED_SECRET_ID: u64 = u64::MAX;
 
 impl ServiceSecrets {
     pub fn new(service: EntityType) -> Self {
-        Self { service, rotating: RotatingSecrets::default(), fixed: None }
+        Self { service, rotating: RotatingSecrets::default(), fixed: None, form: TicketForm::Sealed }
     }
 
     pub(crate) fn secret(&self, id: u64) -> Option<&CryptoKey> {

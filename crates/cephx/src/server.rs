@@ -5,6 +5,10 @@
 //! 2. A global id that the client named is given back only against a valid ticket that holds it (CVE-2021-20288).
 //! 3. An unknown entity and a wrong key are answered alike.
 //! 4. Nothing but the login itself is served before invariant 1 was met.
+//! 5. Whoever may hold a ticket of a form that its service does not open any more can be given one that it opens: the
+//!    session knows what it gave, and who comes back from another session is given the tickets whose form can change anew.
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use codec::{Decode, Encode, Reader, Writer};
@@ -22,7 +26,7 @@ use crate::protocol::{
     ServiceTicketRequest, challenge_answer,
 };
 use crate::rotating::{SERVICES, ServiceSecrets};
-use crate::ticket::open_ticket;
+use crate::ticket::{AuthTicket, TicketForm, TicketForms, open_ticket};
 
 /// How the first payload of AUTH_REQUEST wants to authenticate: its first byte.
 ///
@@ -118,7 +122,29 @@ pub struct AuthSession {
     /// Never zero while a challenge stands; renewals answer the same one. Gone after a wrong answer.
     server_challenge: u64,
     proven: bool,
+    /// Since the entity proved itself.
+    holder: Option<Holder>,
 }
+
+/// What a client holds of this session's tickets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Holder {
+    /// The login's ticket, and the key that further ones are encrypted with.
+    login: AuthTicket,
+    session_key: CryptoKey,
+    /// Forms of its tickets for the services whose form can change.
+    forms: BTreeMap<EntityType, TicketForm>,
+}
+
+impl Holder {
+    fn given(&mut self, services: &[EntityType], forms: TicketForms) {
+        let changing = services.iter().filter(|s| CHANGING.contains(s));
+        self.forms.extend(changing.map(|s| (*s, forms.of(*s))));
+    }
+}
+
+/// The services of [`TicketForms`].
+const CHANGING: [EntityType; 2] = [EntityType::Mds, EntityType::Mgr];
 
 impl AuthSession {
     /// Starts a login; the bytes go out as AUTH_REPLY_MORE. When the request claims no global id, `fresh_id` is
@@ -127,7 +153,8 @@ impl AuthSession {
         let server_challenge = random_u64(entropy).max(1);
         let new_id = request.global_id == GlobalId(0);
         let global_id = if new_id { fresh_id } else { request.global_id };
-        let session = Self { name: request.name, global_id, new_id, server_challenge, proven: false };
+        let name = request.name;
+        let session = Self { name, global_id, new_id, server_challenge, proven: false, holder: None };
         (session, ServerChallenge { server_challenge }.to_bytes())
     }
 
@@ -165,10 +192,8 @@ impl AuthSession {
     ) -> Result<ServerReply, AuthError> {
         let mut r = Reader::new(payload.clone());
         let request = r.u16()?;
-        // CephXResponseHeader: the request's type and a status.
         let mut w = Writer::new();
-        w.u16(request);
-        w.i32(0);
+        put_header(&mut w, request);
         let granted = match request {
             GET_AUTH_SESSION_KEY => {
                 let ask = Authenticate::decode(&mut r)?;
@@ -208,6 +233,12 @@ impl AuthSession {
         let login = keys.login_ticket(&self.name, self.global_id, now, entropy)?;
         let (ticket, session_key) = (login.info.ticket.clone(), login.info.session_key.clone());
         put_tickets(w, &key, &[login], old_session.as_ref())?;
+        let mut holder = self.holder.take().unwrap_or(Holder {
+            login: AuthTicket::default(),
+            session_key: CryptoKey::EMPTY,
+            forms: BTreeMap::new(),
+        });
+        (holder.login, holder.session_key) = (ticket.clone(), session_key.clone());
         let mut connection_secret = Bytes::new();
         if ask.other_keys != 0 {
             let mut encrypted = Writer::new();
@@ -219,16 +250,49 @@ impl AuthSession {
             }
             w.blob(encrypted.as_slice());
             let mut extra = Writer::new();
-            let tickets = issue_services(keys, ask.other_keys, &ticket, now, entropy);
+            let again = if old_session.is_some() { self.uncertain(keys) } else { 0 };
+            let tickets = issue_services(keys, ask.other_keys | again, &ticket, now, entropy);
             if !tickets.is_empty() {
                 put_tickets(&mut extra, &session_key, &tickets, None)?;
+                holder.given(&services_of(&tickets), keys.forms);
             }
             w.blob(extra.as_slice());
         }
+        self.holder = Some(holder);
         self.new_id = false;
         self.proven = true;
         let (name, global_id) = (self.name.clone(), self.global_id);
         Ok(Granted { name, global_id, caps, session_key, connection_secret })
+    }
+
+    /// Bits of the services that an entity with an earlier session may hold a ticket for, of a form that is not known here.
+    fn uncertain(&self, keys: &KeyServer) -> u32 {
+        let may = |s: &&EntityType| !keys.caps(&self.name, **s).caps.is_empty();
+        CHANGING.iter().filter(may).fold(0, |bits, s| bits | *s as u32)
+    }
+
+    /// Tickets that the client did not ask for: for services that do not open those that it holds any more. The payload of an
+    /// MAuthReply, once for each change of forms; clients take it as the answer to a request for tickets.
+    ///
+    /// Source: MonClient::handle_auth in src/mon/MonClient.cc, CephxClientHandler::handle_response.
+    pub fn changed_tickets(
+        &mut self,
+        keys: &KeyServer,
+        now: Utime,
+        entropy: &mut dyn Entropy,
+    ) -> Option<Bytes> {
+        let holder = self.holder.as_mut()?;
+        let changed = holder.forms.iter().filter(|(s, form)| keys.forms.of(**s) != **form);
+        let wanted = changed.fold(0, |bits, (s, _)| bits | *s as u32);
+        if wanted == 0 || keys.get(&self.name).is_none() {
+            return None;
+        }
+        let tickets = issue_services(keys, wanted, &holder.login, now, entropy);
+        holder.given(&services_of(&tickets), keys.forms);
+        let mut w = Writer::new();
+        put_header(&mut w, GET_PRINCIPAL_SESSION_KEY);
+        put_tickets(&mut w, &holder.session_key, &tickets, None).ok()?;
+        (!tickets.is_empty()).then(|| w.into_bytes())
     }
 
     /// Checks the answer to the challenge and gives the entity's key.
@@ -272,7 +336,8 @@ impl AuthSession {
         }
         let refused = AuthError::GlobalIdNotProven(self.global_id);
         let secret = keys.rotating.of(EntityType::Auth).and_then(|s| s.get(old.secret_id));
-        let info = secret.and_then(|s| open_ticket(EntityType::Auth, s, old).ok()).ok_or(refused.clone())?;
+        let open = |s| open_ticket(TicketForm::Sealed, EntityType::Auth, s, old).ok();
+        let info = secret.and_then(open).ok_or(refused.clone())?;
         // Expiry is not asked: a client that slept long keeps its id as long as the secret is kept, as in Ceph.
         if info.ticket.global_id != self.global_id || info.ticket.name != self.name {
             return Err(refused);
@@ -283,7 +348,7 @@ impl AuthSession {
     /// Tickets for services against the login's ticket. The authorizer is not challenged here: it came over a session
     /// that already is authenticated.
     fn service_tickets(
-        &self,
+        &mut self,
         keys: &KeyServer,
         payload: &Bytes,
         now: Utime,
@@ -301,15 +366,31 @@ impl AuthSession {
         }
         let ask = ServiceTicketRequest::decode(&mut r)?;
         let tickets = issue_services(keys, ask.keys, &info.ticket, now, entropy);
-        put_tickets(w, &info.session_key, &tickets, None)
+        put_tickets(w, &info.session_key, &tickets, None)?;
+        if let Some(holder) = &mut self.holder {
+            // An older ticket of the login than the session's last one may have been used.
+            (holder.login, holder.session_key) = (info.ticket, info.session_key);
+            holder.given(&services_of(&tickets), keys.forms);
+        }
+        Ok(())
     }
+}
+
+/// CephXResponseHeader: the request's type and a status.
+fn put_header(w: &mut Writer, request: u16) {
+    w.u16(request);
+    w.i32(0);
+}
+
+fn services_of(tickets: &[IssuedTicket]) -> Vec<EntityType> {
+    tickets.iter().map(|t| t.service).collect()
 }
 
 /// Tickets for the services whose bits are set; a service without secrets is left out, as is the login's own ticket.
 fn issue_services(
     keys: &KeyServer,
     wanted: u32,
-    parent: &crate::ticket::AuthTicket,
+    parent: &AuthTicket,
     now: Utime,
     entropy: &mut dyn Entropy,
 ) -> Vec<IssuedTicket> {

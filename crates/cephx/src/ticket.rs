@@ -1,13 +1,15 @@
 //! Tickets: what they say, and how ours are sealed so that no bit of them can be changed.
 //!
-//! Clients and daemons hand tickets on without looking inside, so their inner form is the cluster's own affair. Ceph
-//! encrypts them with AES-CBC under a fixed IV and without authentication; ours are sealed with AES-256-GCM.
+//! Clients and daemons hand tickets on without looking inside, so their inner form is an affair of the monitors and of the
+//! service that opens them. Ceph encrypts them with AES-CBC under a fixed IV and without authentication; ours are sealed with
+//! AES-256-GCM. A service of Ceph's opens the former only, so [`TicketForms`] says which services get it.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use types::{AuthName, EntityType, GlobalId, Utime};
 
+use crate::crypt::{decrypt_value, encrypt_value};
 use crate::entity_auth::CapsInfo;
 use crate::entropy::{Entropy, random};
 use crate::error::AuthError;
@@ -107,18 +109,51 @@ impl Decode for TicketInfo {
     }
 }
 
+/// How the inside of a ticket is kept from its holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TicketForm {
+    /// AES-256-GCM, bound to the service and its secret.
+    #[default]
+    Sealed,
+    /// AES-128-CBC as Ceph does it: bits of it can be changed unseen.
+    Ceph,
+}
+
+/// The services whose tickets have Ceph's form. Those for monitors and OSDs, and the login's own, never have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TicketForms {
+    pub mgr: TicketForm,
+    pub mds: TicketForm,
+}
+
+impl TicketForms {
+    pub fn of(self, service: EntityType) -> TicketForm {
+        match service {
+            EntityType::Mgr => self.mgr,
+            EntityType::Mds => self.mds,
+            _ => TicketForm::Sealed,
+        }
+    }
+}
+
 /// First byte of a sealed ticket: which sealing it is.
 const SEAL_VERSION: u8 = 1;
 const SEAL_LABEL: &[u8] = b"loligo ticket seal 1";
 
-/// Seals a ticket for `service` under its secret `secret_id`.
+/// Closes a ticket for `service` under its secret `secret_id`.
+///
+/// Source of Ceph's form: cephx_build_service_ticket_blob in src/auth/cephx/CephxProtocol.cc.
 pub fn seal_ticket(
+    form: TicketForm,
     service: EntityType,
     secret_id: u64,
     secret: &CryptoKey,
     info: &TicketInfo,
     entropy: &mut dyn Entropy,
 ) -> Result<TicketBlob, AuthError> {
+    if form == TicketForm::Ceph {
+        return Ok(TicketBlob { secret_id, blob: encrypt_value(secret, info)? });
+    }
     let nonce: [u8; NONCE_LEN] = random(entropy);
     let mut text = info.to_bytes().to_vec();
     sealing_key(secret)?
@@ -131,13 +166,18 @@ pub fn seal_ticket(
     Ok(TicketBlob { secret_id, blob: w.into_bytes() })
 }
 
-/// Opens a ticket that was sealed for `service`; any changed bit, other service or other secret is refused.
+/// Opens a ticket of this form that was made for `service`. Of a sealed one any changed bit, other service or other secret is
+/// refused; of Ceph's form a wrong secret.
 pub fn open_ticket(
+    form: TicketForm,
     service: EntityType,
     secret: &CryptoKey,
     sealed: &TicketBlob,
 ) -> Result<TicketInfo, AuthError> {
     const WHAT: &str = "the ticket";
+    if form == TicketForm::Ceph {
+        return decrypt_value(secret, &sealed.blob, WHAT);
+    }
     let mut r = Reader::new(sealed.blob.clone());
     if r.u8()? != SEAL_VERSION {
         return Err(AuthError::Undecryptable(WHAT));

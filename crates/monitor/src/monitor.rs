@@ -175,6 +175,7 @@ impl Monitor {
                     s.peer = peer;
                     s.addrs = addrs;
                     s.features = features;
+                    self.send_changed_tickets(now, conn, out);
                 } else {
                     out.push(Output::Close { conn });
                 }
@@ -440,6 +441,7 @@ impl Monitor {
         assert_eq!(index, self.index + 1, "log entries come without gaps");
         self.index = index;
         let before = self.state.osds.newest();
+        let forms = self.state.auth.forms;
         if change.is_empty() {
             // The quorum's own entry.
             return self.snapshot_if_due(out);
@@ -460,6 +462,9 @@ impl Monitor {
         }
         if self.state.osds.newest() != before {
             self.osdmap_changed(now, before);
+        }
+        if self.state.auth.forms != forms {
+            self.send_all_changed_tickets(now, out);
         }
         self.publish_contained(now, out);
         if proposal.origin == self.origin
@@ -491,6 +496,7 @@ impl Monitor {
         self.state = state;
         self.renew_sessions(None, out);
         self.osdmap_changed(now, before);
+        self.send_all_changed_tickets(now, out);
         self.publish_contained(now, out);
     }
 

@@ -34,6 +34,6 @@ fn fail(ctx: &mut WriteCtx<'_>) -> Reply {
     } else {
         return Reply::done(format!("Daemon not found '{who}', already failed?"));
     }
-    propose_mgr(ctx.batch, mgr);
+    propose_mgr(ctx.now, ctx.settings, mgr, ctx.batch);
     Reply::ok()
 }

@@ -15,6 +15,7 @@ const MAPS_WARN: f64 = (1u64 << 30) as f64;
 pub(super) fn check(seen: &Seen<'_>, checks: &mut Checks) {
     monitors(seen, checks);
     manager(seen, checks);
+    managers_tickets(seen, checks);
     old_maps(seen, checks);
     if seen.switch("mon_warn_on_osd_down_out_interval_zero", true)
         && seen.number("mon_osd_down_out_interval", 600.0) == 0.0
@@ -84,6 +85,16 @@ fn clocks(seen: &Seen<'_>, checks: &mut Checks) {
     });
     let summary = format!("clock skew detected on {}", names.join(", "));
     checks.warn("MON_CLOCK_SKEW", summary, skewed.len(), detail.collect());
+}
+
+/// A manager of Ceph's opens no other tickets than Ceph's, of which bits can be changed unseen.
+fn managers_tickets(seen: &Seen<'_>, checks: &mut Checks) {
+    let mgr = &seen.state.mgr;
+    let Some(active) = mgr.active.as_ref().filter(|_| mgr.ceph_tickets) else { return };
+    let name = &active.name;
+    let summary = format!("tickets for managers are not authenticated: mgr.{name} is Ceph's");
+    let detail = vec![format!("mgr.{name} opens tickets in Ceph's form (AES-128-CBC) only")];
+    checks.warn("MGR_TICKETS_OF_CEPH", summary, 1, detail);
 }
 
 /// A cluster without OSDs needs no manager, nor does one that was made a moment ago.

@@ -238,6 +238,29 @@ impl Monitor {
         out.push(Output::Send { conn, tid, msg: reply.into() });
     }
 
+    /// Tickets for those that hold one which its service does not open any more. Whoever is to hear of another manager must have
+    /// its ticket before: this comes before maps are published.
+    pub(crate) fn send_all_changed_tickets(&mut self, now: Now, out: &mut Vec<Output>) {
+        let open: Vec<ConnId> =
+            self.sessions.iter().filter(|(_, s)| s.stage == Stage::Open).map(|(conn, _)| *conn).collect();
+        for conn in open {
+            self.send_changed_tickets(now, conn, out);
+        }
+    }
+
+    /// The same for one session, which may have been given its tickets while they changed.
+    pub(crate) fn send_changed_tickets(&mut self, now: Now, conn: ConnId, out: &mut Vec<Output>) {
+        self.refresh_ticket_ttl();
+        let Some(session) = self.sessions.get_mut(&conn) else { return };
+        let Some(auth) = session.auth.as_mut() else { return };
+        let entropy = &mut self.entropy;
+        let mut fill = |b: &mut [u8]| entropy.fill(b);
+        let Some(payload) = auth.changed_tickets(&self.state.auth, now.wall, &mut fill) else { return };
+        let global_id = session.global_id.0;
+        let reply = MAuthReply { protocol: METHOD_CEPHX, payload, global_id, ..MAuthReply::default() };
+        out.push(Output::Send { conn, tid: 0, msg: reply.into() });
+    }
+
     /// Open sessions follow what the database says of their entities now: capabilities are taken over, and who is not in it any
     /// more, or has another key, is out.
     pub(crate) fn renew_sessions(&mut self, of: Option<&AuthName>, out: &mut Vec<Output>) {

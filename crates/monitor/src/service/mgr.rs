@@ -1,9 +1,12 @@
 //! The managers: who is active, and what the active one reports.
 //!
+//! Invariant: tickets for managers have Ceph's form exactly while the manager in charge is Ceph's (and cephx is in use).
+//!
 //! Source: MgrMonitor::prepare_beacon, MgrMonitor::tick, MgrStatMonitor::prepare_report.
 
 use std::time::Duration;
 
+use cephx::METHOD_CEPHX;
 use codec::{Decode, Encode};
 use messages::mgr::{MMgrBeacon, MMonMgrReport, MPgDigest};
 use types::{AddrKind, ConnId, Now, Utime};
@@ -11,7 +14,7 @@ use types::{AddrKind, ConnId, Now, Utime};
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
 use crate::settings::Settings;
-use crate::state::{Change, MgrDaemon, MgrState, PgDigest, Priority};
+use crate::state::{Change, MgrDaemon, MgrState, PgDigest, Priority, is_of_ceph};
 
 /// Without a beacon for so long a manager is gone. Source: mon_mgr_beacon_grace.
 const BEACON_GRACE: Duration = Duration::from_secs(30);
@@ -35,6 +38,7 @@ impl Monitor {
             available: m.available,
             features: m.features,
             modules: m.modules.clone(),
+            of_ceph: is_of_ceph(&m.metadata),
         };
         // One that had to log in anew has another number, and is the same process.
         let same =
@@ -74,7 +78,7 @@ impl Monitor {
         if !m.commands.is_empty() {
             mgr.commands.clone_from(&m.commands);
         }
-        propose_mgr(batch, mgr);
+        propose_mgr(now, &self.settings, mgr, batch);
     }
 
     /// Managers that are silent lose their place; a standby takes the active one's.
@@ -98,7 +102,7 @@ impl Monitor {
         let known =
             |gid: &u64| mgr.standbys.contains_key(gid) || mgr.active.as_ref().is_some_and(|a| a.gid == *gid);
         self.mgr_seen.retain(|gid, _| known(gid));
-        propose_mgr(batch, mgr);
+        propose_mgr(now, &self.settings, mgr, batch);
     }
 
     pub(crate) fn prepare_mgr_report(&mut self, batch: &mut Batch, m: &MMonMgrReport) {
@@ -163,7 +167,16 @@ pub(crate) fn blocklist(batch: &mut Batch, addr: types::EntityAddr, until: Utime
 }
 
 /// Proposes the managers' state when it changed; what only beacons touch makes no new epoch.
-pub(crate) fn propose_mgr(batch: &mut Batch, mut mgr: MgrState) {
+pub(crate) fn propose_mgr(now: Now, settings: &Settings, mut mgr: MgrState, batch: &mut Batch) {
+    let of_ceph = mgr.active.as_ref().filter(|a| a.of_ceph && settings.auth_methods.contains(&METHOD_CEPHX));
+    if mgr.ceph_tickets != of_ceph.is_some() {
+        let text = match of_ceph {
+            Some(a) => format!("tickets for managers have Ceph's form from now on: mgr.{} is Ceph's", a.name),
+            None => "tickets for managers are sealed again".to_owned(),
+        };
+        mgr.ceph_tickets = of_ceph.is_some();
+        batch.log(settings.log_entry(now, Priority::Info, "audit", text));
+    }
     if *batch.state().mgr == mgr {
         return;
     }

@@ -82,9 +82,9 @@ fn allowed(state: &State, session: &Session, msg: &Message) -> bool {
             let none = std::collections::BTreeMap::new();
             session.may_command("osd", "osd pool rmsnap", &none, Access { read: true, ..Access::W })
         }
-        Message::MgrBeacon(_) | Message::MonMgrReport(_) | Message::PgDigest(_) => {
-            session.may("mgr", Access::X)
-        }
+        // What tickets look like depends on who is in charge: an administrator's key makes no manager.
+        Message::MgrBeacon(_) => is(EntityType::Mgr) && session.may("mgr", Access::X),
+        Message::MonMgrReport(_) | Message::PgDigest(_) => session.may("mgr", Access::X),
         Message::PoolOp(m) => pool_op_allowed(state, session, m),
         _ => false,
     }

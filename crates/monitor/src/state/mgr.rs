@@ -25,10 +25,12 @@ pub struct MgrState {
     pub metadata: BTreeMap<String, BTreeMap<String, String>>,
     /// What the managers' beacons offer.
     pub commands: Vec<CommandDesc>,
+    /// Tickets for managers have Ceph's form, because the manager in charge opens no other.
+    pub ceph_tickets: bool,
 }
-wire_struct!(MgrState(1, 1) {
+wire_struct!(MgrState(2, 1) {
     epoch, active, active_change, standbys, last_failure_osd_epoch, services, metadata, commands,
-});
+} since 2 { ceph_tickets });
 
 impl MgrState {
     /// The manager map.
@@ -79,5 +81,17 @@ pub struct MgrDaemon {
     pub available: bool,
     pub features: u64,
     pub modules: Vec<ModuleInfo>,
+    /// It is Ceph's, and not ours.
+    pub of_ceph: bool,
 }
-wire_struct!(MgrDaemon(1, 1) { gid, name, addrs, available, features, modules });
+wire_struct!(MgrDaemon(2, 1) { gid, name, addrs, available, features, modules } since 2 { of_ceph });
+
+/// A daemon of ours says so in its metadata, under this key; its value is our version.
+const OURS: &str = "loligo";
+
+/// Whether a daemon that says this of itself is Ceph's: whatever does not say that it is ours. Before they had a key for it
+/// our daemons said it in their version.
+pub(crate) fn is_of_ceph(metadata: &BTreeMap<String, String>) -> bool {
+    let says = metadata.get("ceph_version").is_some_and(|version| version.contains("(loligo "));
+    !metadata.contains_key(OURS) && !says
+}

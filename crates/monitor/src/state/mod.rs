@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cephx::KeyServer;
+use cephx::{KeyServer, TicketForm, TicketForms};
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use maps::MonMap;
 use types::{AuthName, Epoch, Fsid, PoolId, Utime};
@@ -27,6 +27,7 @@ pub(crate) use config::split_key;
 pub use config::{ConfigChange, ConfigDb, ConfigEntry, EntityView, Mask, parse_who};
 pub use digest::{OsdUsage, PgDigest, PgSteps, PoolUsage, Rates, add_statfs};
 pub use log::{ClusterLog, LOG_KEPT, LogEntry, Priority, line as log_line};
+pub(crate) use mgr::is_of_ceph;
 pub use mgr::{MgrDaemon, MgrState};
 pub use osd_diff::diff;
 pub use osd_history::{EPOCHS_KEPT, OsdHistory};
@@ -101,12 +102,24 @@ impl State {
                 put(Arc::make_mut(&mut self.kv), key, value);
                 self.kv_version += 1;
             }
-            Change::Mgr(mgr) => self.mgr = Arc::new(MgrState::from_bytes(mgr.clone())?),
+            Change::Mgr(mgr) => {
+                self.mgr = Arc::new(MgrState::from_bytes(mgr.clone())?);
+                self.follow_ticket_forms();
+            }
             Change::Log(entries) => Arc::make_mut(&mut self.log).append(entries),
             Change::Digest(digest) => self.digest = Arc::new(PgDigest::from_bytes(digest.clone())?),
             Change::Mute(code, mute) => put(Arc::make_mut(&mut self.mutes), code, mute),
         }
         Ok(())
+    }
+
+    /// Tickets are made for whoever opens them.
+    fn follow_ticket_forms(&mut self) {
+        let mgr = if self.mgr.ceph_tickets { TicketForm::Ceph } else { TicketForm::Sealed };
+        let forms = TicketForms { mgr, ..TicketForms::default() };
+        if self.auth.forms != forms {
+            Arc::make_mut(&mut self.auth).forms = forms;
+        }
     }
 
     pub fn monmap_epoch(&self) -> Epoch {
@@ -167,7 +180,7 @@ impl Encode for State {
 impl Decode for State {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         r.envelope("monitor state", 1, |r, _| {
-            Ok(Self {
+            let mut state = Self {
                 fsid: Fsid::decode(r)?,
                 monmap: Arc::new(MonMap::from_bytes(r.blob()?)?),
                 osds: Arc::new(OsdHistory::decode(r)?),
@@ -187,7 +200,9 @@ impl Decode for State {
                 log: Arc::new(Decode::decode(r)?),
                 digest: Arc::new(Decode::decode(r)?),
                 mutes: Arc::new(Decode::decode(r)?),
-            })
+            };
+            state.follow_ticket_forms();
+            Ok(state)
         })
     }
 }
