@@ -11,6 +11,8 @@ pub struct Budget {
     heap_fixed: u64,
     /// Processor time for any input.
     time_fixed: Duration,
+    /// The short run gives it one of so many inputs.
+    one_of: u64,
 }
 
 /// What most decoders keep to.
@@ -18,13 +20,25 @@ pub(crate) const DECODER: Budget = Budget::heap(64, 64 << 10);
 
 impl Budget {
     pub(crate) const fn heap(heap_per_byte: u64, heap_fixed: u64) -> Self {
-        Self { heap_per_byte, heap_fixed, time_fixed: Duration::from_millis(500) }
+        Self { heap_per_byte, heap_fixed, time_fixed: Duration::from_millis(500), one_of: 1 }
     }
 
     /// For a target that does bounded work of its own with what it decoded.
     pub(crate) const fn and_time(mut self, fixed: Duration) -> Self {
         self.time_fixed = fixed;
         self
+    }
+
+    /// For a target that starts a whole daemon for each input.
+    pub(crate) const fn one_of(mut self, inputs: u64) -> Self {
+        self.one_of = inputs;
+        self
+    }
+
+    /// How many inputs the short run has for it, when it has this many for a decoder.
+    #[must_use]
+    pub fn runs(&self, of: u64) -> u64 {
+        of.div_ceil(self.one_of)
     }
 
     /// The most bytes on the heap at one time for an input of this length.

@@ -5,13 +5,16 @@
 //! fuzz --example corpus` writes. A target returns normally for every input: a panic is a finding.
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod budget;
+mod commands;
 mod frames;
 mod given;
 mod groups;
 mod logins;
 mod medium;
 mod mons;
+mod osds;
 mod recorded;
 mod seeds;
 mod targets;

@@ -47,6 +47,9 @@ pub fn seeds_of(target: &str) -> Vec<Vec<u8>> {
         "quorum_message" => crate::mons::quorum_seeds(),
         "mon_store" => crate::mons::store_seeds(),
         "mon_peer" => crate::mons::peer_seeds(),
+        "mon_commands" => crate::commands::mon_commands_seeds(),
+        "mon_arguments" => crate::commands::mon_arguments_seeds(),
+        "osd_requests" => crate::osds::seeds(),
         _ => vec![vec![0; 64], (0..=255).collect(), connection_seed()],
     }
 }
@@ -94,17 +97,17 @@ fn increments() -> Vec<Vec<u8>> {
 }
 
 /// The operations in recorded requests.
+pub(crate) fn recorded_ops() -> Vec<messages::osd::OsdOp> {
+    let requests = recorded::messages().into_iter().filter(|m| m.ty == messages::type_numbers::OSD_OP);
+    let ops = |request: recorded::Captured| match messages::Message::decode(&request.wire()) {
+        Ok(messages::Message::OsdOp(decoded)) => decoded.ops,
+        _ => Vec::new(),
+    };
+    requests.flat_map(ops).collect()
+}
+
 fn osd_ops() -> Vec<Vec<u8>> {
-    let mut out = Vec::new();
-    for request in recorded::messages().iter().filter(|m| m.ty == messages::type_numbers::OSD_OP) {
-        let Ok(messages::Message::OsdOp(decoded)) = messages::Message::decode(&request.wire()) else {
-            continue;
-        };
-        for op in &decoded.ops {
-            out.push([&op.code.0.to_le_bytes()[..], &op.arg, &op.indata].concat());
-        }
-    }
-    out
+    recorded_ops().iter().map(|op| [&op.code.0.to_le_bytes()[..], &op.arg, &op.indata].concat()).collect()
 }
 
 /// A banner, so that the frames behind it are reached.

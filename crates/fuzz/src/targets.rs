@@ -10,15 +10,23 @@ use msgr::{Connection, Event, Limits, Local};
 use types::{EntityAddr, Now};
 
 use crate::budget::{Budget, DECODER};
+use crate::commands::{mon_arguments, mon_commands};
 use crate::frames::{RECEIVE_BUFFER, frames};
 use crate::given::{admin_socket, cap_use, nbd, option};
 use crate::groups::{mon_state, pg_message, pg_part};
 use crate::logins::{authorizer, login, login_client};
 use crate::medium::{page, record, superblock};
 use crate::mons::{mon_peer, mon_store, quorum_message};
+use crate::osds::osd_requests;
 
 /// Of a map that places as badly as its numbers allow: `crush::DRAW_BUDGET` bounds each placement.
 const PLACES: Budget = DECODER.and_time(Duration::from_secs(4));
+
+/// Monitors that hold a whole state several times over, and run dozens of commands.
+const MONITOR: Budget = Budget::heap(64, 32 << 20).and_time(Duration::from_secs(10)).one_of(40);
+
+/// An OSD whose requests may touch twice the largest object each.
+const OSD: Budget = Budget::heap(64, 256 << 20).and_time(Duration::from_secs(20)).one_of(40);
 
 /// A decoder under test.
 #[derive(Clone, Copy)]
@@ -73,6 +81,9 @@ targets![
     quorum_message: DECODER,
     mon_store: DECODER,
     mon_peer: DECODER,
+    mon_commands: MONITOR,
+    mon_arguments: MONITOR,
+    osd_requests: OSD,
 ];
 
 fn addr(data: &[u8]) {

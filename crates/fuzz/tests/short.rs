@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fuzz::{Mutator, TARGETS, Target, seeds_of};
 
-/// Inputs per target in the short run; LOLIGO_FUZZ_RUNS makes it longer.
+/// Inputs of a decoder in the short run; LOLIGO_FUZZ_RUNS makes it longer.
 fn runs() -> u64 {
     number("LOLIGO_FUZZ_RUNS").unwrap_or(2_000)
 }
@@ -59,16 +59,19 @@ fn finding(target: &Target, data: &[u8]) -> Option<String> {
     Some(format!("{}: {} bytes: {why}: {}\n", target.name, data.len(), hex(data)))
 }
 
-/// The first finding of each target.
+/// The first finding of each target; LOLIGO_FUZZ_TARGET names the only one to run.
 fn findings() -> Vec<String> {
+    let only = std::env::var("LOLIGO_FUZZ_TARGET").ok();
+    assert!(only.as_ref().is_none_or(|name| TARGETS.iter().any(|t| t.name == name)), "no target {only:?}");
     let first = |target: &Target| {
         let seeds = seeds_of(target.name);
         assert!(!seeds.is_empty(), "{} has no seeds", target.name);
         let mut mutator = Mutator::new(seed());
         let of_seeds = seeds.iter().find_map(|seed| finding(target, seed));
-        of_seeds.or_else(|| (0..runs()).find_map(|_| finding(target, &mutator.next(&seeds))))
+        of_seeds
+            .or_else(|| (0..target.budget.runs(runs())).find_map(|_| finding(target, &mutator.next(&seeds))))
     };
-    TARGETS.iter().filter_map(first).collect()
+    TARGETS.iter().filter(|t| only.as_ref().is_none_or(|name| name == t.name)).filter_map(first).collect()
 }
 
 #[test]
