@@ -16,6 +16,8 @@ mod medium;
 mod mons;
 mod osds;
 mod recorded;
+mod replies;
+mod seal;
 mod seeds;
 mod targets;
 

@@ -11,19 +11,20 @@ use types::{EntityAddr, Now};
 
 use crate::budget::{Budget, DECODER};
 use crate::commands::{mon_arguments, mon_commands};
-use crate::frames::{RECEIVE_BUFFER, frames};
+use crate::frames::{RECEIVE_BUFFER, frames, sealed_frames};
 use crate::given::{admin_socket, cap_use, nbd, option};
 use crate::groups::{mon_state, pg_message, pg_part};
 use crate::logins::{authorizer, login, login_client};
 use crate::medium::{page, record, superblock};
 use crate::mons::{mon_peer, mon_store, quorum_message};
 use crate::osds::osd_requests;
+use crate::replies::{output, replies};
 
 /// Of a map that places as badly as its numbers allow: `crush::DRAW_BUDGET` bounds each placement.
 const PLACES: Budget = DECODER.and_time(Duration::from_secs(4));
 
 /// Monitors that hold a whole state several times over, and run dozens of commands.
-const MONITOR: Budget = Budget::heap(64, 32 << 20).and_time(Duration::from_secs(10)).one_of(40);
+const MONITOR: Budget = Budget::heap(64, 32 << 20).and_time(Duration::from_secs(10)).one_of(80);
 
 /// An OSD whose requests may touch twice the largest object each.
 const OSD: Budget = Budget::heap(64, 256 << 20).and_time(Duration::from_secs(20)).one_of(40);
@@ -56,6 +57,10 @@ targets![
     osd_op: DECODER,
     connection: Budget::heap(64, RECEIVE_BUFFER),
     frames: Budget::heap(64, RECEIVE_BUFFER),
+    sealed_frames: Budget::heap(64, RECEIVE_BUFFER),
+    // Maps that follow each other are held, old and new.
+    replies: Budget::heap(64, 1 << 20).and_time(Duration::from_secs(4)),
+    output: DECODER,
     keyring: DECODER,
     ticket: DECODER,
     authorizer: DECODER,

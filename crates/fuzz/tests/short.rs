@@ -2,6 +2,7 @@
 //! budget.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fuzz::{Mutator, TARGETS, Target, seeds_of};
@@ -71,7 +72,18 @@ fn findings() -> Vec<String> {
         of_seeds
             .or_else(|| (0..target.budget.runs(runs())).find_map(|_| finding(target, &mutator.next(&seeds))))
     };
-    TARGETS.iter().filter(|t| only.as_ref().is_none_or(|name| name == t.name)).filter_map(first).collect()
+    let wanted: Vec<&Target> =
+        TARGETS.iter().filter(|t| only.as_ref().is_none_or(|name| name == t.name)).collect();
+    // Heap and time are those of a thread.
+    let (next, threads) = (AtomicUsize::new(0), std::thread::available_parallelism().map_or(1, usize::from));
+    let work = || {
+        let taken = std::iter::from_fn(|| wanted.get(next.fetch_add(1, Ordering::Relaxed)));
+        taken.filter_map(|target| first(target)).collect::<Vec<String>>()
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|w| w.join().expect("targets' panics are caught")).collect()
+    })
 }
 
 #[test]
