@@ -17,6 +17,7 @@ pub mod log;
 pub mod mgr;
 pub mod mon;
 pub mod osd;
+pub mod pg_map_digest;
 pub mod pg_state;
 pub mod pool_stats;
 pub mod stats;

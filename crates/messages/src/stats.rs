@@ -55,6 +55,15 @@ macro_rules! object_stat_sum {
     ($($field:ident),+ $(,)?) => {
         wire_struct!(ObjectStatSum(20, 14) { $($field),+ });
 
+        impl ObjectStatSum {
+            /// With no sum below 0 or above `most`: of a sender that may say anything.
+            #[must_use]
+            pub fn clamped(self, most: i64) -> Self {
+                let fit = |n: i64| n.clamp(0, most.max(0));
+                Self { $( $field: fit(self.$field.into()).try_into().unwrap_or_default() ),+ }
+            }
+        }
+
         impl std::ops::AddAssign for ObjectStatSum {
             fn add_assign(&mut self, o: Self) {
                 $( self.$field = self.$field.wrapping_add(o.$field); )+
@@ -320,6 +329,26 @@ wire_struct!(StoreStatfs(1, 1) {
 });
 
 impl StoreStatfs {
+    /// With no number of bytes below 0 or above `most`: of a sender that may say anything.
+    #[must_use]
+    pub fn clamped(self, most: i64) -> Self {
+        let most = most.max(0);
+        let fit = |n: i64| n.clamp(0, most);
+        let size = |n: u64| n.min(most.unsigned_abs());
+        Self {
+            total: size(self.total),
+            available: size(self.available),
+            internally_reserved: size(self.internally_reserved),
+            allocated: fit(self.allocated),
+            data_stored: fit(self.data_stored),
+            data_compressed: fit(self.data_compressed),
+            data_compressed_allocated: fit(self.data_compressed_allocated),
+            data_compressed_original: fit(self.data_compressed_original),
+            omap_allocated: fit(self.omap_allocated),
+            internal_metadata: fit(self.internal_metadata),
+        }
+    }
+
     /// Bytes that are not available: data, metadata, and what the store reserves for itself.
     pub fn used_raw(&self) -> u64 {
         self.total.saturating_sub(self.available)

@@ -11,6 +11,7 @@ use messages::osd::{
     CopyData, ListSnapsResponse, ListWatchersResponse, MOsdOp, NotifyResult, OmapKeysResponse,
     OmapValsResponse, Op, OpCode, OsdOp, PgnlsResponse, SparseReadResponse, StatResponse, watch_event,
 };
+use messages::pg_map_digest::PgMapDigest;
 use messages::{Message, WireMessage, type_numbers as ty};
 
 #[test]
@@ -47,6 +48,31 @@ fn assert_same_bytes(got: &Bytes, want: &Bytes, what: &str, message: &Message) {
         let at = got.iter().zip(want).position(|(a, b)| a != b).unwrap_or(got.len().min(want.len()));
         panic!("{what}: {} and {} bytes, different from {at}: {message:?}", got.len(), want.len());
     }
+}
+
+/// Its hash maps come in an order of their own: the same things are said in as many bytes.
+#[test]
+fn digests_of_pg_statistics_say_the_same_again() {
+    let (mut pools, mut osds) = (0, 0);
+    for wire in captured(ty::MON_MGR_REPORT) {
+        let Ok(Message::MonMgrReport(m)) = Message::decode(&wire) else { panic!("a report") };
+        if m.digest.is_empty() {
+            continue;
+        }
+        let digest = PgMapDigest::from_bytes(m.digest.clone()).expect("decodes");
+        let again = digest.to_bytes();
+        assert_eq!(again.len(), m.digest.len());
+        assert_eq!(PgMapDigest::from_bytes(again), Ok(digest.clone()));
+        let by_state: i64 = digest.num_pg_by_state.values().map(|n| i64::from(*n)).sum();
+        assert_eq!(digest.num_pg, by_state);
+        assert_eq!(digest.num_pg, digest.num_pg_by_pool.values().sum::<i64>());
+        pools += digest.pools.len();
+        osds += digest.num_pg_by_osd.len();
+        for n in (0..m.digest.len()).step_by(7) {
+            assert!(PgMapDigest::from_bytes(m.digest.slice(..n)).is_err(), "{n}");
+        }
+    }
+    assert!(pools > 0 && osds > 0, "{pools} pools, {osds} OSDs");
 }
 
 fn requests() -> Vec<MOsdOp> {

@@ -60,6 +60,8 @@ pub struct Monitor {
     /// What the leader watches and does not replicate.
     pub(crate) watch: OsdWatch,
     pub(crate) mgr_seen: BTreeMap<u64, Duration>,
+    /// The manager whose last report was refused, and was said to be.
+    pub(crate) report_refused: Option<u64>,
     /// Versions of the config database and the CRUSH map that sessions' options were last made from.
     pub(crate) options_published: (u64, u32),
     /// Checks as they were last logged; `None` until the first look.
@@ -120,6 +122,7 @@ impl Monitor {
             snapshot_index: index,
             watch: OsdWatch::default(),
             mgr_seen: BTreeMap::new(),
+            report_refused: None,
             options_published: (0, 0),
             health_logged: None,
             proxied: BTreeMap::new(),

@@ -1,6 +1,6 @@
 //! The maps that the state holds in another form, made for those who read them.
 
-use maps::{FsMap, MonMap, ServiceMap};
+use maps::{FsMap, MonMap};
 
 use crate::settings::Settings;
 use crate::state::State;
@@ -19,9 +19,4 @@ pub(crate) fn quorum(state: &State, settings: &Settings) -> Vec<String> {
 /// The map of file systems: there are none.
 pub(crate) fn fsmap(_state: &State) -> FsMap {
     FsMap::initial()
-}
-
-/// Daemons of other services: none reports to the monitors.
-pub(crate) fn service_map(_state: &State) -> ServiceMap {
-    ServiceMap::default()
 }

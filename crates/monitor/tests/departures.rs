@@ -93,6 +93,7 @@ fn commands_at_the_manager_end_with_the_leader() {
         addrs: AddrVec::single(addr("v2:127.0.0.1:6790/1")),
         available: true,
         fsid: FSID,
+        metadata: [("loligo".to_owned(), "0.1".to_owned())].into(),
         commands: vec![command],
         ..MMgrBeacon::default()
     };

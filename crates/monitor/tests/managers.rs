@@ -7,13 +7,17 @@ use cephx::{
 };
 use codec::{Decode, Encode};
 use common::{FSID, World, addr, settings};
-use maps::MgrMap;
+use maps::{MgrMap, Service, ServiceDaemon, ServiceMap};
 use messages::Message;
-use messages::mgr::MMgrBeacon;
+use messages::mgr::{CommandDesc, HealthCheck, MMgrBeacon, MMonMgrReport, ProgressEvent};
 use messages::mon::{MMonSubscribe, SubscribeItem};
+use messages::pg_map_digest::PgMapDigest;
+use messages::stats::{PoolStat, StoreStatfs};
 use monitor::state::{MgrDaemon, MgrState, log_line};
 use monitor::{CON_MODE_SECURE, Input, Monitor, Output};
-use types::{AddrVec, AuthName, ConnId, EntityName, EntityType, GlobalId, SeededEntropy};
+use types::{
+    AddrVec, AuthName, ConnId, EntityName, EntityType, Epoch, GlobalId, PoolId, SeededEntropy, SnapId,
+};
 
 fn beacon(name: &str, gid: u64, ours: bool) -> MMgrBeacon {
     let metadata =
@@ -263,4 +267,245 @@ fn managers_of_the_first_form_are_read_as_ours() {
         assert!(MgrState::from_bytes(bytes.slice(..n)).is_err(), "{n}");
     }
     assert!(MgrMap::from_bytes(state.map_bytes()).is_ok());
+}
+
+fn pool_stat(objects: i64, bytes: i64) -> PoolStat {
+    let mut stat = PoolStat::default();
+    stat.stats.sum.num_objects = objects;
+    stat.stats.sum.num_bytes = bytes;
+    stat
+}
+
+/// What Ceph's manager says of a cluster with pool 1, of so many PGs, and one that is not there.
+fn digest(pgs: i32) -> PgMapDigest {
+    let mut d = PgMapDigest { num_pg: pgs.into(), num_osd: 1, ..PgMapDigest::default() };
+    d.pools = [(1, pool_stat(7, 70)), (99, pool_stat(9, 90)), (-3, pool_stat(1, 1))].into();
+    d.num_pg_by_pool = [(PoolId(1), pgs.into()), (PoolId(99), 4)].into();
+    d.num_pg_by_state = [(0x82, pgs)].into();
+    d.osd_sum.statfs = StoreStatfs { total: 1_000 << 20, available: 900 << 20, ..StoreStatfs::default() };
+    d.osd_sum.num_osds = 1;
+    d.avail_by_rule = [(0, 400 << 20)].into();
+    let mut delta = pool_stat(0, 0);
+    (delta.stats.sum.num_wr, delta.stats.sum.num_wr_kb) = (50, 100);
+    d.pool_deltas = [(PoolId(1), (delta, types::Utime::new(5, 0)))].into();
+    (d.sum_delta, d.sum_delta_span) = (delta, types::Utime::new(5, 0));
+    d.purged_snaps = [(PoolId(1), vec![(SnapId(1), 3)]), (PoolId(99), vec![(SnapId(1), 3)])].into();
+    d.osd_last_seq = vec![11, 12, 13];
+    d
+}
+
+fn report(gid: u64, digest: &PgMapDigest) -> MMonMgrReport {
+    MMonMgrReport { gid, digest: digest.to_bytes(), ..MMonMgrReport::default() }
+}
+
+/// A cluster with an OSD and pool 1 of eight PGs, whose manager is Ceph's.
+fn under_ceph() -> (World, ConnId, ConnId) {
+    let mut w = World::new();
+    let admin = w.admin();
+    common::boot_osd(&mut w, 0);
+    w.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    let mgr = w.connect(50, "mgr.z", 4_200, "v2:127.0.0.1:6790/1");
+    w.send(mgr, beacon("z", 1, false));
+    w.take();
+    (w, admin, mgr)
+}
+
+#[test]
+fn the_report_of_cephs_manager_is_what_the_cluster_is_like() {
+    let (mut w, admin, mgr) = under_ceph();
+    assert!(!w.mon.state().creating.is_empty());
+    w.send(mgr, report(1, &digest(7)));
+    assert!(w.mon.state().digest.purged_snaps.is_empty(), "a PG is missing: it may have clones of them");
+    assert!(!w.mon.state().creating.is_empty(), "it may not be there yet");
+    let mut not_yet = digest(8);
+    not_yet.num_pg_by_state = [(0x82, 7), (0, 1)].into();
+    w.send(mgr, report(1, &not_yet));
+    assert!(!w.mon.state().creating.is_empty(), "a PG that nobody has reported");
+    w.send(mgr, report(1, &digest(8)));
+    assert!(w.mon.state().creating.is_empty(), "all PGs are there");
+    let d = &w.mon.state().digest;
+    assert_eq!(d.pools.keys().copied().collect::<Vec<_>>(), [PoolId(1)], "pools that exist");
+    assert_eq!(d.purged_snaps, [(PoolId(1), maps::SnapIntervals::from_iter([(1, 3)]))].into());
+    assert_eq!(d.osds.keys().copied().collect::<Vec<_>>(), [0], "OSDs that exist");
+    let (_, _, text) = w.command(admin, r#"{"prefix":"status","format":"json"}"#);
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let map = &value["pgmap"];
+    assert_eq!(
+        [&map["num_pgs"], &map["num_objects"], &map["bytes_total"], &map["write_op_per_sec"]],
+        [8, 7, 1_000 << 20, 10]
+    );
+    let (_, _, text) = w.command(admin, r#"{"prefix":"df","format":"json"}"#);
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!([&value["stats"]["num_osds"], &value["stats"]["total_bytes"]], [1, 1_000 << 20]);
+    assert_eq!(value["pools"][0]["stats"]["max_avail"], 200 << 20);
+    // The same again, of the same map, is no news.
+    w.send(mgr, report(1, &digest(8)));
+    let before = w.index;
+    w.now = common::at(3);
+    w.send(mgr, report(1, &digest(8)));
+    assert_eq!(w.index, before);
+}
+
+fn refusals(w: &World) -> usize {
+    let log = w.mon.state().log.last(100, monitor::state::Priority::Warn, "cluster");
+    log.iter().filter(|e| e.text.contains("was refused")).count()
+}
+
+#[test]
+fn reports_that_say_nonsense_are_bounded_or_refused_and_said_once() {
+    let (mut w, admin, mgr) = under_ceph();
+    w.send(mgr, report(1, &digest(8)));
+    let good = w.mon.state().digest.clone();
+    w.send(mgr, report(2, &digest(3)));
+    assert_eq!(w.mon.state().digest, good, "somebody else's");
+    for digest in [vec![0; (16 << 20) + 1], digest(8).to_bytes().slice(..50).to_vec()] {
+        w.send(mgr, MMonMgrReport { gid: 1, digest: digest.into(), ..MMonMgrReport::default() });
+    }
+    let map = vec![0; (1 << 20) + 1].into();
+    w.send(mgr, MMonMgrReport { service_map: map, ..report(1, &digest(3)) });
+    w.send(mgr, MMonMgrReport { service_map: vec![1, 2, 3].into(), ..report(1, &digest(3)) });
+    assert_eq!((w.mon.state().digest.clone(), refusals(&w)), (good, 1), "refused whole, and said once");
+
+    // Sums that cannot be.
+    let mut wild = digest(8);
+    let mut stat = pool_stat(-7, i64::MAX);
+    (stat.stats.sum.num_rd_kb, stat.stats.sum.num_object_copies) = (i64::MAX, i64::MIN);
+    (stat.store_stats.allocated, stat.store_stats.omap_allocated) = (i64::MAX, i64::MIN);
+    (stat.store_stats.data_stored, stat.stats.sum.num_objects_degraded) = (i64::MAX, i64::MAX);
+    wild.pools.insert(1, stat);
+    wild.sum_delta = stat;
+    wild.sum_delta_span = types::Utime::new(0, 1);
+    wild.pool_deltas = [(PoolId(1), (stat, types::Utime::ZERO))].into();
+    wild.num_pg_by_pool = [(PoolId(1), i64::MAX)].into();
+    wild.num_pg_by_state = [(0x82, i32::MAX), (0, i32::MIN), (1, i32::MAX)].into();
+    wild.osd_sum.statfs = StoreStatfs { total: 5, available: u64::MAX, ..StoreStatfs::default() };
+    wild.avail_by_rule = [(0, i64::MIN)].into();
+    wild.purged_snaps = [(PoolId(1), vec![(SnapId(u64::MAX), 5), (SnapId(4), 0)])].into();
+    w.send(mgr, report(1, &wild));
+    let pools = &w.mon.state().digest.pools;
+    assert_eq!(pools.get(&PoolId(1)).map(|p| p.stat.stats.sum.num_objects), Some(0));
+    assert!(w.mon.state().digest.purged_snaps.is_empty());
+    for command in ["status", "df", "osd pool stats", "health", "report"] {
+        for format in ["plain", "json"] {
+            let cmd = format!(r#"{{"prefix":"{command}","detail":"detail","format":"{format}"}}"#);
+            let (code, text, _) = w.command(admin, &cmd);
+            assert_ne!(code, -5, "{command}: {text}");
+        }
+    }
+
+    // More checks and events than anybody reads.
+    let mut loud = report(1, &digest(8));
+    let check = HealthCheck { severity: 1, detail: vec!["x".to_owned(); 300], ..HealthCheck::default() };
+    loud.checks.checks = (0..300).map(|i| (format!("CHECK_{i}"), check.clone())).collect();
+    loud.progress = (0..300).map(|i| (i.to_string(), ProgressEvent::default())).collect();
+    w.send(mgr, loud);
+    let d = &w.mon.state().digest;
+    assert_eq!((d.checks.len(), d.progress.len()), (256, 256));
+    assert!(d.checks.values().all(|c| c.detail.len() == 256));
+}
+
+#[test]
+fn the_service_map_goes_to_those_who_follow_it() {
+    let (mut w, admin, mgr) = under_ceph();
+    let item = SubscribeItem { start: 0, flags: 0 };
+    w.send(
+        admin,
+        MMonSubscribe { what: [("servicemap".to_owned(), item)].into(), ..MMonSubscribe::default() },
+    );
+    let heard = |w: &mut World| -> Vec<ServiceMap> {
+        let maps = w.sent(admin).into_iter().filter_map(|m| match m {
+            Message::ServiceMap(m) => Some(ServiceMap::from_bytes(m.map.0).expect("a map")),
+            _ => None,
+        });
+        maps.collect()
+    };
+    assert_eq!(heard(&mut w).iter().map(|m| m.epoch.0).collect::<Vec<_>>(), [1]);
+    let mut map = ServiceMap { epoch: Epoch(5), ..ServiceMap::default() };
+    let daemons = [("a".to_owned(), ServiceDaemon { gid: 77, ..ServiceDaemon::default() })].into();
+    map.services.insert("rgw".to_owned(), Service { daemons, summary: String::new() });
+    w.send(mgr, MMonMgrReport { service_map: map.to_bytes(), ..report(1, &digest(8)) });
+    assert_eq!(heard(&mut w), [map.clone()]);
+    let (_, _, text) = w.command(admin, r#"{"prefix":"status","format":"json"}"#);
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(value["servicemap"]["services"]["rgw"]["daemons"]["a"]["gid"], 77);
+    let again = Monitor::new(settings(), Box::new(SeededEntropy(1)), &w.mon.snapshot()).expect("a snapshot");
+    assert_eq!(*again.state().service_map, map);
+    // A report without one keeps it.
+    w.send(mgr, report(1, &digest(8)));
+    assert!(heard(&mut w).is_empty());
+}
+
+#[test]
+fn cephs_manager_steps_pg_counts_itself() {
+    let (mut w, admin, mgr) = under_ceph();
+    w.send(mgr, report(1, &digest(8)));
+    let mut set = |w: &mut World, var: &str, val: i64| {
+        let cmd = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"{var}","val":"{val}"}}"#);
+        w.command(admin, &cmd)
+    };
+    let counts = |w: &World| {
+        let p = w.mon.state().osdmap().pool(PoolId(1)).expect("the pool");
+        [p.pg_num_target, p.pgp_num_target, p.pg_num, p.pg_num_pending, p.pgp_num]
+    };
+    assert_eq!(set(&mut w, "pg_num", 4).0, 0);
+    assert_eq!(counts(&w), [4, 4, 8, 8, 8]);
+    assert_eq!(set(&mut w, "pg_num_actual", 7).1, "specified pg_num 7 < pgp_num 8");
+    assert_eq!(set(&mut w, "pgp_num_actual", 9).1, "specified pgp_num 9 > pg_num 8");
+    assert_eq!(set(&mut w, "pgp_num_actual", 6).0, 0);
+    assert_eq!(counts(&w), [4, 4, 8, 8, 6], "the targets stay");
+    assert!(set(&mut w, "pg_num_actual", 6).1.contains("only single pg decrease"));
+    assert_eq!(set(&mut w, "pg_num_actual", 7).0, 0);
+    assert_eq!(counts(&w), [4, 4, 8, 7, 6], "the last PG is named");
+    assert_eq!(set(&mut w, "pgp_num_actual", 8).1, "specified pgp_num 8 > pg_num_pending 7");
+    assert_eq!(set(&mut w, "pg_num_actual", 12).0, 0);
+    assert_eq!(counts(&w), [4, 4, 12, 12, 6]);
+    for wrong in [0, -3, 1 << 40] {
+        assert_eq!(set(&mut w, "pg_num_actual", wrong).0, -34, "{wrong}");
+    }
+}
+
+#[test]
+fn what_a_manager_leaves_behind_is_shut_out_and_forgotten() {
+    let (mut w, admin, mgr) = under_ceph();
+    let of_module = AddrVec::single(addr("v2:127.0.0.1:0/777"));
+    let with_clients = MMgrBeacon {
+        client_names: vec!["volumes".to_owned()],
+        client_addrs: vec![of_module.clone()],
+        ..beacon("z", 1, false)
+    };
+    w.send(mgr, with_clients);
+    let (_, _, text) = w.command(admin, r#"{"prefix":"mgr dump"}"#);
+    assert!(text.contains("127.0.0.1:0") && text.contains("volumes"), "{text}");
+    // One that stands by brings commands of its own, which are not those of the one in charge.
+    let mut ours = beacon("x", 2, true);
+    ours.commands = vec![CommandDesc { cmdstring: "pg dump".to_owned(), ..CommandDesc::default() }];
+    w.send(mgr, ours.clone());
+    assert!(w.mon.state().mgr.commands.is_empty());
+    assert_eq!(w.mon.state().mgr.metadata.len(), 2);
+    w.command(admin, r#"{"prefix":"mgr fail"}"#);
+    assert!(w.mon.state().osdmap().any_blocklisted(&of_module));
+    assert_eq!(w.mon.state().mgr.metadata.keys().collect::<Vec<_>>(), ["x"]);
+    w.send(mgr, ours);
+    assert_eq!(w.mon.state().mgr.commands.len(), 1);
+    // By the thousand they do not come.
+    for gid in 10..300 {
+        w.send(mgr, beacon(&format!("n{gid}"), gid, false));
+    }
+    assert_eq!(w.mon.state().mgr.standbys.len(), 64);
+    assert_eq!(w.mon.state().mgr.metadata.len(), 65);
+}
+
+#[test]
+fn commands_for_cephs_manager_are_not_sent_where_nobody_reads_them() {
+    let (mut w, admin, mgr) = under_ceph();
+    let dump = CommandDesc {
+        cmdstring: "pg dump".to_owned(),
+        module: "pg".to_owned(),
+        req_perms: "r".to_owned(),
+        ..CommandDesc::default()
+    };
+    w.send(mgr, MMgrBeacon { commands: vec![dump], ..beacon("z", 1, false) });
+    let (code, text, _) = w.command(admin, r#"{"prefix":"pg dump"}"#);
+    assert_eq!(code, -95, "{text}");
+    assert!(text.starts_with("mgr.z is Ceph's"), "{text}");
 }

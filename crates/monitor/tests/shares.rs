@@ -169,6 +169,7 @@ fn commands_at_the_manager_have_shares() {
         addrs: AddrVec::single(addr("v2:127.0.0.1:6790/1")),
         available: true,
         fsid: FSID,
+        metadata: [("loligo".to_owned(), "0.1".to_owned())].into(),
         commands: vec![dump],
         ..MMgrBeacon::default()
     };

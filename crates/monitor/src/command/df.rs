@@ -48,6 +48,9 @@ fn df(ctx: &Ctx<'_>) -> Reply {
 
 /// Stores' sums by device class; devices without a class are in none.
 fn by_class(map: &OsdMap, digest: &PgDigest) -> BTreeMap<String, StoreStatfs> {
+    if let Some(sums) = &digest.sums {
+        return sums.by_class.clone();
+    }
     let mut classes: BTreeMap<String, StoreStatfs> = BTreeMap::new();
     for (osd, usage) in &digest.osds {
         if let Some(class) = map.crush.item_class(*osd) {
@@ -74,9 +77,16 @@ fn statfs_json(s: &StoreStatfs) -> Value {
 fn cluster_json(digest: &PgDigest) -> Value {
     let mut value = statfs_json(&digest.statfs());
     if let Value::Object(fields) = &mut value {
-        // Every store accounts for each pool, data and omap.
-        for key in ["num_osds", "num_per_pool_osds", "num_per_pool_omap_osds"] {
-            fields.insert(key.to_owned(), digest.osds.len().into());
+        // Every store of ours accounts for each pool, data and omap.
+        let ours = u32::try_from(digest.osds.len()).unwrap_or(u32::MAX);
+        let sums = digest.sums.as_ref();
+        let counts = [
+            ("num_osds", sums.map(|s| s.num_osds)),
+            ("num_per_pool_osds", sums.map(|s| s.num_per_pool_osds)),
+            ("num_per_pool_omap_osds", sums.map(|s| s.num_per_pool_omap_osds)),
+        ];
+        for (key, told) in counts {
+            fields.insert(key.to_owned(), told.unwrap_or(ours).into());
         }
     }
     value
@@ -196,9 +206,9 @@ impl<'a> PoolLine<'a> {
             ("quota_bytes", detailed(self.pool.quota_max_bytes.into())),
             ("dirty", detailed(sum.num_objects_dirty.into())),
             ("rd", detailed(sum.num_rd.into())),
-            ("rd_bytes", detailed((sum.num_rd_kb * 1024).into())),
+            ("rd_bytes", detailed(sum.num_rd_kb.saturating_mul(1024).into())),
             ("wr", detailed(sum.num_wr.into())),
-            ("wr_bytes", detailed((sum.num_wr_kb * 1024).into())),
+            ("wr_bytes", detailed(sum.num_wr_kb.saturating_mul(1024).into())),
             ("compress_bytes_used", detailed(store.data_compressed_allocated.into())),
             ("compress_under_bytes", detailed(store.data_compressed_original.into())),
             ("stored_raw", detailed(((self.stored() as f32 * self.raw_rate) as u64).into())),

@@ -8,6 +8,7 @@ use types::{Errno, PoolId};
 use crate::command::pool::pool_arg;
 use crate::command::pool_get::{BULK, CSUM_TYPES, TIER_VARS};
 use crate::command::{Command, Handler, Reply, WriteCtx, flags};
+use crate::service::merge::resend;
 use crate::service::pool::{Refusal, check_pg_num, check_rule, edit_pool, rule_by_name};
 use admin::units::{parse_float, parse_iec, parse_int};
 
@@ -68,7 +69,9 @@ fn changed(ctx: &WriteCtx<'_>, id: PoolId, var: &str, val: &str) -> Result<Pool,
             p.min_size = u8::try_from(n).unwrap_or(1);
         }
         "pg_num" => set_pg_num(ctx, id, &mut p, int(val)?)?,
-        "pgp_num" | "pgp_num_actual" => set_pgp_num(&mut p, int(val)?)?,
+        "pg_num_actual" => step_pg_num(ctx, &mut p, int(val)?)?,
+        "pgp_num" => set_pgp_num(&mut p, int(val)?)?,
+        "pgp_num_actual" => step_pgp_num(&mut p, int(val)?)?,
         "crush_rule" => {
             let rule = rule_by_name(ctx.osdmap(), val)
                 .ok_or_else(|| (Errno::ENOENT, format!("crush rule {val} does not exist")))?;
@@ -169,6 +172,55 @@ fn set_pg_num(ctx: &WriteCtx<'_>, id: PoolId, p: &mut Pool, n: i64) -> Result<()
         p.pgp_num_target = n;
     }
     p.pg_num_target = n;
+    Ok(())
+}
+
+/// A manager's step towards the target: growth at once, and the merge of the last PG.
+fn step_pg_num(ctx: &WriteCtx<'_>, p: &mut Pool, n: i64) -> Result<(), Refusal> {
+    if n == i64::from(p.pg_num) {
+        return Ok(());
+    }
+    let max = crate::service::pool::max_pg_num(ctx.settings, ctx.state());
+    if n <= 0 || n > max {
+        let text = format!(
+            "'pg_num' must be greater than 0 and less than or equal to {max} (you may adjust 'mon max pool pg num' \
+             for higher values)"
+        );
+        return Err((Errno::ERANGE, text));
+    }
+    if p.has_flag(pool_flags::CREATING) {
+        return Err((Errno::EBUSY, "cannot adjust pg_num while initial PGs are being created".to_owned()));
+    }
+    let next = u32::try_from(n).unwrap_or(1);
+    if next > p.pg_num {
+        p.set_pg_num(next);
+    } else if next < p.pgp_num {
+        return Err(einval(format!("specified pg_num {n} < pgp_num {}", p.pgp_num)));
+    } else if next + 1 < p.pg_num {
+        let text = format!(
+            "specified pg_num {n} < pg_num ({}) - 1; only single pg decrease is currently supported",
+            p.pg_num
+        );
+        return Err(einval(text));
+    } else {
+        p.pg_num_pending = next;
+    }
+    resend(p, ctx.batch.next_osdmap_epoch());
+    Ok(())
+}
+
+/// A manager's step of PGs' places towards the target.
+fn step_pgp_num(p: &mut Pool, n: i64) -> Result<(), Refusal> {
+    refuse_flag(p, pool_flags::NOPGCHANGE, "pgp_num", "nopgchange")?;
+    if n <= 0 {
+        return Err(einval(format!("specified pgp_num must > 0, but you set to {n}")));
+    }
+    for (what, most) in [("pg_num", p.pg_num), ("pg_num_pending", p.pg_num_pending)] {
+        if n > i64::from(most) {
+            return Err(einval(format!("specified pgp_num {n} > {what} {most}")));
+        }
+    }
+    p.pgp_num = u32::try_from(n).unwrap_or(1);
     Ok(())
 }
 

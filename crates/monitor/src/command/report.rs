@@ -45,7 +45,7 @@ fn report(ctx: &Ctx<'_>) -> Reply {
         "mdsmap_first_committed": fsmap.epoch.0,
         "mdsmap_last_committed": fsmap.epoch.0,
         "auth": { "num_secrets": ctx.state.auth.entities.len() },
-        "servicemap": views::service_map(ctx.state).dump(),
+        "servicemap": ctx.state.service_map.dump(),
     });
     let mut out = match head {
         Value::Object(fields) => fields,

@@ -51,7 +51,7 @@ fn status_json(ctx: &Ctx<'_>) -> Value {
         "pgmap": PgSums::of(&ctx.state.digest).summary_json(),
         "fsmap": views::fsmap(ctx.state).dump_summary(),
         "mgrmap": ctx.state.mgr.map().dump_summary(),
-        "servicemap": views::service_map(ctx.state).dump(),
+        "servicemap": ctx.state.service_map.dump(),
         "progress_events": progress,
     })
 }
@@ -91,7 +91,7 @@ fn status_text(ctx: &Ctx<'_>) -> String {
 }
 
 fn services_text(ctx: &Ctx<'_>) -> String {
-    let services = views::service_map(ctx.state).services;
+    let services = &ctx.state.service_map.services;
     let width = services.keys().map(String::len).max().unwrap_or(0).max(3);
     let line = |name: &str, text: &str| format!("    {name}:{} {text}\n", " ".repeat(width - name.len()));
     let mut out = line("mon", &monitors_text(ctx));

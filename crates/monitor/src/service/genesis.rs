@@ -57,6 +57,7 @@ impl Monitor {
             mon_metadata: Arc::default(),
             creating: Arc::default(),
             auth: Arc::new(KeyServer { rotating, ..auth }),
+            service_map: Arc::default(),
             global_id_bound: FIRST_GLOBAL_ID,
             config: Arc::new(first_options(config)),
             kv: Arc::default(),

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use cephx::METHOD_CEPHX;
 use codec::{Decode, Encode};
-use messages::mgr::{MMgrBeacon, MMonMgrReport, MPgDigest};
-use types::{AddrKind, ConnId, Now, Utime};
+use maps::ServiceMap;
+use messages::mgr::{HealthCheck, MMgrBeacon, MMonMgrReport, MPgDigest};
+use messages::pg_map_digest::PgMapDigest;
+use types::{AddrKind, ConnId, Now, PoolId, Utime};
 
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
@@ -18,6 +20,14 @@ use crate::state::{Change, MgrDaemon, MgrState, PgDigest, Priority, is_of_ceph};
 
 /// Without a beacon for so long a manager is gone. Source: mon_mgr_beacon_grace.
 const BEACON_GRACE: Duration = Duration::from_secs(30);
+/// Managers that stand by, and clients of one that are shut out with it.
+const STANDBYS_LIMIT: usize = 64;
+const CLIENTS_LIMIT: usize = 64;
+/// Of one report: bytes of its digest and of its service map, health checks (and events under way), lines of a check.
+const DIGEST_LIMIT: usize = 16 << 20;
+const SERVICE_MAP_LIMIT: usize = 1 << 20;
+const CHECKS_LIMIT: usize = 256;
+const DETAILS_LIMIT: usize = 256;
 
 impl Monitor {
     pub(crate) fn prepare_mgr_beacon(&mut self, now: Now, batch: &mut Batch, conn: ConnId, m: &MMgrBeacon) {
@@ -31,15 +41,7 @@ impl Monitor {
         }
         self.mgr_seen.insert(m.gid, now.mono);
         let mut mgr = MgrState::clone(&batch.state().mgr);
-        let daemon = MgrDaemon {
-            gid: m.gid,
-            name: m.name.clone(),
-            addrs: m.addrs.clone(),
-            available: m.available,
-            features: m.features,
-            modules: m.modules.clone(),
-            of_ceph: is_of_ceph(&m.metadata),
-        };
+        let daemon = daemon_of(m);
         // One that had to log in anew has another number, and is the same process.
         let same =
             |a: &MgrDaemon| a.gid == m.gid || (a.name == m.name && a.addrs == m.addrs && !m.addrs.is_empty());
@@ -56,7 +58,11 @@ impl Monitor {
                 }
                 *active = daemon;
                 mgr.services.clone_from(&m.services);
+                if !m.commands.is_empty() {
+                    mgr.commands.clone_from(&m.commands);
+                }
             }
+            Some(_) if mgr.standbys.len() >= STANDBYS_LIMIT && !mgr.standbys.contains_key(&m.gid) => return,
             Some(_) => {
                 if !mgr.standbys.contains_key(&m.gid) {
                     let text = format!("Standby manager daemon {} started", m.name);
@@ -70,13 +76,13 @@ impl Monitor {
                 mgr.standbys.remove(&m.gid);
                 mgr.active = Some(daemon);
                 mgr.active_change = now.wall;
+                if !m.commands.is_empty() {
+                    mgr.commands.clone_from(&m.commands);
+                }
             }
         }
         if !m.metadata.is_empty() {
             mgr.metadata.insert(m.name.clone(), m.metadata.clone());
-        }
-        if !m.commands.is_empty() {
-            mgr.commands.clone_from(&m.commands);
         }
         propose_mgr(now, &self.settings, mgr, batch);
     }
@@ -105,27 +111,110 @@ impl Monitor {
         propose_mgr(now, &self.settings, mgr, batch);
     }
 
-    pub(crate) fn prepare_mgr_report(&mut self, batch: &mut Batch, m: &MMonMgrReport) {
-        let mut digest = PgDigest::clone(&batch.state().digest);
-        digest.checks.clone_from(&m.checks.checks);
-        digest.progress.clone_from(&m.progress);
-        batch.change(Change::Digest(digest.to_bytes()));
+    /// The report of Ceph's manager. What is wrong with it is said once, and what is known stays.
+    pub(crate) fn prepare_mgr_report(&mut self, now: Now, batch: &mut Batch, m: &MMonMgrReport) {
+        if !is_in_charge(batch, m.gid) {
+            return;
+        }
+        let digest = match read_digest(batch, now, m) {
+            Ok(digest) => digest,
+            Err(why) => return self.refuse_report(now, batch, m.gid, &why),
+        };
+        let map = match read_service_map(m) {
+            Ok(map) => map,
+            Err(why) => return self.refuse_report(now, batch, m.gid, &why),
+        };
+        self.report_refused = None;
+        if let Some(map) = map.filter(|map| *map != *batch.state().service_map) {
+            batch.change(Change::ServiceMap(map.to_bytes()));
+        }
+        let known = |id: &PoolId| digest.pools.get(id).map_or(0, |usage| usage.num_pg);
+        let whole = |id: &PoolId| batch.osdmap().pool(*id).is_some_and(|pool| pool.pg_num <= known(id));
+        let pools = batch.state().creating.keys().copied().filter(whole).collect();
+        take_digest(batch, digest, pools);
+    }
+
+    fn refuse_report(&mut self, now: Now, batch: &mut Batch, gid: u64, why: &str) {
+        if self.report_refused.replace(gid) == Some(gid) {
+            return;
+        }
+        let text = format!("a report of the manager with number {gid} was refused: {why}");
+        batch.log(self.settings.log_entry(now, Priority::Warn, "cluster", text));
     }
 
     pub(crate) fn prepare_pg_digest(&mut self, batch: &mut Batch, m: &MPgDigest) {
-        let active = batch.state().mgr.active.as_ref().map(|a| a.gid);
-        if m.gid != 0 && active != Some(m.gid) {
+        if !is_in_charge(batch, m.gid) {
             return;
         }
         // Bytes that do not decode are the manager's fault: the last digest stays.
         let Ok(digest) = PgDigest::from_bytes(m.summary.clone()) else { return };
-        let pools: Vec<_> = batch.state().creating.keys().copied().collect();
-        if *batch.state().digest != digest {
-            batch.change(Change::Digest(m.summary.clone()));
-        }
-        for pool in pools {
-            crate::service::osd::created_by_report(batch, pool, &digest);
-        }
+        let pools = batch.state().creating.keys().copied().collect();
+        take_digest(batch, digest, pools);
+    }
+}
+
+/// The manager that a beacon speaks of.
+fn daemon_of(m: &MMgrBeacon) -> MgrDaemon {
+    MgrDaemon {
+        gid: m.gid,
+        name: m.name.clone(),
+        addrs: m.addrs.clone(),
+        available: m.available,
+        features: m.features,
+        modules: m.modules.clone(),
+        of_ceph: is_of_ceph(&m.metadata),
+        clients: m
+            .client_names
+            .iter()
+            .cloned()
+            .zip(m.client_addrs.iter().cloned())
+            .take(CLIENTS_LIMIT)
+            .collect(),
+    }
+}
+
+/// Whether a report is the word of the manager in charge; some do not say whose it is.
+fn is_in_charge(batch: &Batch, gid: u64) -> bool {
+    gid == 0 || batch.state().mgr.active.as_ref().is_some_and(|a| a.gid == gid)
+}
+
+/// What a report says of PGs, of health and of what is under way. Before it knows all PGs a manager sends an empty digest.
+fn read_digest(batch: &Batch, now: Now, m: &MMonMgrReport) -> Result<PgDigest, String> {
+    let state = batch.state();
+    let whole = if m.digest.is_empty() {
+        PgDigest::clone(&state.digest)
+    } else if m.digest.len() > DIGEST_LIMIT {
+        return Err(format!("a digest of {} bytes", m.digest.len()));
+    } else {
+        let digest = PgMapDigest::from_bytes(m.digest.clone()).map_err(|e| e.to_string())?;
+        PgDigest::of_ceph(&digest, state.osdmap(), now.wall)
+    };
+    let checks = m.checks.checks.iter().take(CHECKS_LIMIT).map(|(code, check)| {
+        let detail = check.detail.iter().take(DETAILS_LIMIT).cloned().collect();
+        (code.clone(), HealthCheck { detail, ..check.clone() })
+    });
+    let progress = m.progress.iter().take(CHECKS_LIMIT).map(|(id, event)| (id.clone(), event.clone()));
+    Ok(PgDigest { checks: checks.collect(), progress: progress.collect(), ..whole })
+}
+
+/// The service map of a report that has one.
+fn read_service_map(m: &MMonMgrReport) -> Result<Option<ServiceMap>, String> {
+    match m.service_map.len() {
+        0 => Ok(None),
+        len if len > SERVICE_MAP_LIMIT => Err(format!("a service map of {len} bytes")),
+        _ => ServiceMap::from_bytes(m.service_map.clone()).map(Some).map_err(|e| e.to_string()),
+    }
+}
+
+/// Proposes a digest that says something new, and ends what it shows the end of: the creation of those pools of which it
+/// knows each PG.
+fn take_digest(batch: &mut Batch, digest: PgDigest, pools: Vec<PoolId>) {
+    let before = &batch.state().digest;
+    if **before != (PgDigest { stamp: before.stamp, ..digest.clone() }) || before.stamp.is_zero() {
+        batch.change(Change::Digest(digest.to_bytes()));
+    }
+    for pool in pools {
+        crate::service::osd::created_by_report(batch, pool, &digest);
     }
 }
 
@@ -139,7 +228,9 @@ pub(crate) fn drop_active(now: Now, settings: &Settings, mgr: &mut MgrState, bat
     // Whatever it still holds of its last life may write no more.
     let until = now.wall.plus(Duration::from_secs(86_400));
     let blank = |a: &types::EntityAddr| a.is_blank();
-    let addrs: Vec<types::EntityAddr> = active.addrs.0.into_iter().filter(|a| !blank(a)).collect();
+    let clients = active.clients.into_iter().flat_map(|(_, addrs)| addrs.0);
+    let addrs: Vec<types::EntityAddr> =
+        active.addrs.0.into_iter().chain(clients).filter(|a| !blank(a)).collect();
     for addr in addrs {
         blocklist(batch, addr, until);
     }
@@ -177,6 +268,9 @@ pub(crate) fn propose_mgr(now: Now, settings: &Settings, mut mgr: MgrState, batc
         mgr.ceph_tickets = of_ceph.is_some();
         batch.log(settings.log_entry(now, Priority::Info, "audit", text));
     }
+    let MgrState { active, standbys, metadata, .. } = &mut mgr;
+    // Of managers that are gone nothing is kept.
+    metadata.retain(|name, _| active.iter().chain(standbys.values()).any(|d| d.name == *name));
     if *batch.state().mgr == mgr {
         return;
     }

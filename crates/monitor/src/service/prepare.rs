@@ -55,7 +55,7 @@ impl Monitor {
             Message::OsdPgCreated(m) => self.prepare_pg_created(batch, m),
             Message::RemoveSnaps(m) => self.prepare_remove_snaps(batch, m),
             Message::MgrBeacon(m) => self.prepare_mgr_beacon(now, batch, conn, m),
-            Message::MonMgrReport(m) => self.prepare_mgr_report(batch, m),
+            Message::MonMgrReport(m) => self.prepare_mgr_report(now, batch, m),
             Message::PgDigest(m) => self.prepare_pg_digest(batch, m),
             _ => {}
         }

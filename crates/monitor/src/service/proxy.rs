@@ -32,6 +32,12 @@ pub(crate) struct Proxied {
 
 impl Monitor {
     pub(crate) fn proxy(&mut self, now: Now, conn: ConnId, tid: u64, m: MMonCommand, out: &mut Vec<Output>) {
+        if let Some(a) = self.state.mgr.active.as_ref().filter(|a| a.of_ceph) {
+            // It takes commands over connections of their own, not over its session with the monitors.
+            let text =
+                format!("mgr.{} is Ceph's: commands for managers go to it, not through the monitors", a.name);
+            return out.push(ack(conn, tid, &m.cmd, Reply::error(Errno::EOPNOTSUPP, text)));
+        }
         let active = self.state.mgr.active.as_ref().filter(|a| a.available).map(|a| a.gid);
         let is_active = |s: &crate::Session| s.name.kind == EntityType::Mgr && Some(s.global_id.0) == active;
         let Some(manager) = self.sessions.iter().find(|(_, s)| is_active(s)).map(|(c, _)| *c) else {

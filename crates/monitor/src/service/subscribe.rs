@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use codec::{Encode, Writer};
-use maps::{FsMap, OsdMap, ServiceMap};
+use maps::{FsMap, OsdMap};
 use messages::PaxosVersion;
 use messages::log::MLog;
 use messages::mon::{
@@ -278,9 +278,12 @@ impl Monitor {
     }
 
     fn service_map_for(&self, sub: Subscription) -> Sent {
-        let map = ServiceMap { epoch: Epoch(1), ..ServiceMap::default() };
-        let msg = || MServiceMap { map: RestOfFront(map.to_bytes()) };
-        (sub.next <= 1).then(|| (1, Some(msg().into())))
+        let map = &self.state.service_map;
+        // The first one is of epoch 1, also before a manager has made one.
+        let epoch = map.epoch.max(Epoch(1));
+        let msg = || maps::ServiceMap { epoch, ..maps::ServiceMap::clone(map) };
+        let msg = || MServiceMap { map: RestOfFront(msg().to_bytes()) };
+        (sub.next <= u64::from(epoch.0)).then(|| (u64::from(epoch.0), Some(msg().into())))
     }
 
     /// The file systems: none yet, in the forms that each kind of follower knows.

@@ -33,6 +33,8 @@ pub enum Change {
     /// The manager's statistics, whole.
     Digest(Bytes),
     Mute(String, Option<Mute>),
+    /// Daemons of other services, whole.
+    ServiceMap(Bytes),
     /// So many global ids, the next ones, are the process's of this name and nobody else's.
     GlobalIds(String, u64),
 }
@@ -57,6 +59,7 @@ impl Change {
             Self::Digest(_) => 15,
             Self::Mute(..) => 16,
             Self::GlobalIds(..) => 17,
+            Self::ServiceMap(_) => 18,
         }
     }
 }
@@ -65,7 +68,9 @@ impl Encode for Change {
     fn encode(&self, w: &mut Writer) {
         w.u8(self.tag());
         w.sized(|w| match self {
-            Self::MonMap(b) | Self::OsdMap(b) | Self::Mgr(b) | Self::Digest(b) => b.encode(w),
+            Self::MonMap(b) | Self::OsdMap(b) | Self::Mgr(b) | Self::Digest(b) | Self::ServiceMap(b) => {
+                b.encode(w);
+            }
             Self::TrimOsdMaps(e) => e.encode(w),
             Self::OsdMetadata(osd, meta) => {
                 osd.encode(w);
@@ -127,6 +132,7 @@ impl Decode for Change {
                 15 => Self::Digest(r.blob()?),
                 16 => Self::Mute(Decode::decode(r)?, Decode::decode(r)?),
                 17 => Self::GlobalIds(Decode::decode(r)?, r.u64()?),
+                18 => Self::ServiceMap(r.blob()?),
                 other => return Err(DecodeError::Invalid { what: "change", value: other.into() }),
             })
         })

@@ -26,7 +26,21 @@ pub struct PgDigest {
     pub purged_snaps: BTreeMap<PoolId, SnapIntervals>,
     /// Pools whose PG counts are on the way to their targets.
     pub steps: BTreeMap<PoolId, PgSteps>,
+    /// Sums over OSDs, where the manager says no more of their space: Ceph's.
+    pub sums: Option<OsdSums>,
 }
+
+/// Sums over OSDs.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct OsdSums {
+    pub statfs: StoreStatfs,
+    pub num_osds: u32,
+    /// OSDs that account for each pool, and for its omap.
+    pub num_per_pool_osds: u32,
+    pub num_per_pool_omap_osds: u32,
+    pub by_class: BTreeMap<String, StoreStatfs>,
+}
+wire_struct!(OsdSums(1, 1) { statfs, num_osds, num_per_pool_osds, num_per_pool_omap_osds, by_class });
 
 /// The next steps of a pool's PG counts, as what is known of its PGs permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,7 +73,7 @@ impl PgDigest {
         new
     }
 }
-wire_struct!(PgDigest(3, 1) { stamp, epoch, pg_states, pools, osds, rates, checks, progress } since 2 { purged_snaps } since 3 { steps });
+wire_struct!(PgDigest(4, 1) { stamp, epoch, pg_states, pools, osds, rates, checks, progress } since 2 { purged_snaps } since 3 { steps } since 4 { sums });
 
 /// One pool.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -110,6 +124,9 @@ impl PgDigest {
 
     /// Sums over all OSDs' stores.
     pub fn statfs(&self) -> StoreStatfs {
+        if let Some(sums) = &self.sums {
+            return sums.statfs;
+        }
         let mut sum = StoreStatfs::default();
         self.osds.values().for_each(|o| add_statfs(&mut sum, &o.statfs));
         sum
@@ -154,10 +171,10 @@ mod tests {
         let bytes = digest.to_bytes();
         assert_eq!(PgDigest::from_bytes(bytes.clone()), Ok(digest.clone()));
         let without = PgDigest { purged_snaps: BTreeMap::new(), steps: BTreeMap::new(), ..digest };
-        // The first form: another version, and the last fields' 8 bytes less.
+        // The first form: another version, and the last fields' 9 bytes less.
         let mut old = without.to_bytes().to_vec();
-        old.truncate(old.len() - 8);
-        for (at, change) in [(0, 2), (2, 8)] {
+        old.truncate(old.len() - 9);
+        for (at, change) in [(0, 3), (2, 9)] {
             if let Some(byte) = old.get_mut(at) {
                 *byte -= change;
             }

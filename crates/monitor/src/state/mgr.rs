@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use codec::{Encode, wire_struct};
-use maps::{MgrMap, Standby};
+use codec::{Decode, Encode, wire_struct};
+use maps::{MgrClient, MgrMap, ModuleOption, Standby};
 use messages::mgr::{CommandDesc, ModuleInfo};
+use messages::osd::RawEnvelope;
 use types::{AddrVec, Epoch, Utime};
 
 /// What the manager map is made from.
@@ -55,6 +56,9 @@ impl MgrState {
             map.active_name.clone_from(&active.name);
             map.active_mgr_features = active.features;
             map.available_modules = modules(active);
+            let clients = active.clients.iter();
+            map.clients =
+                clients.map(|(name, addrs)| MgrClient { name: name.clone(), addrs: addrs.clone() }).collect();
         }
         map
     }
@@ -68,6 +72,8 @@ fn module(m: &ModuleInfo) -> maps::ModuleInfo {
     let mut info = maps::ModuleInfo::new(m.name.clone());
     info.can_run = m.can_run;
     info.error_string.clone_from(&m.error);
+    let option = |raw: &RawEnvelope| ModuleOption::from_bytes(raw.0.clone()).ok();
+    info.options = m.options.iter().filter_map(|(name, raw)| Some((name.clone(), option(raw)?))).collect();
     info
 }
 
@@ -83,8 +89,10 @@ pub struct MgrDaemon {
     pub modules: Vec<ModuleInfo>,
     /// It is Ceph's, and not ours.
     pub of_ceph: bool,
+    /// Clients that its modules opened, by name: they are shut out with it.
+    pub clients: Vec<(String, AddrVec)>,
 }
-wire_struct!(MgrDaemon(2, 1) { gid, name, addrs, available, features, modules } since 2 { of_ceph });
+wire_struct!(MgrDaemon(2, 1) { gid, name, addrs, available, features, modules } since 2 { of_ceph, clients });
 
 /// A daemon of ours says so in its metadata, under this key; its value is our version.
 const OURS: &str = "loligo";

@@ -5,6 +5,7 @@
 //! 2. Map epochs and service versions never fall.
 //! 3. Parts are shared (`Arc`), so a working copy for a batch of requests costs only what the batch touches.
 
+mod ceph_digest;
 mod change;
 mod config;
 mod digest;
@@ -19,13 +20,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cephx::{KeyServer, TicketForm, TicketForms};
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
-use maps::MonMap;
+use maps::{MonMap, ServiceMap};
 use types::{AuthName, Epoch, Fsid, PoolId, Utime};
 
 pub use change::Change;
 pub(crate) use config::split_key;
 pub use config::{ConfigChange, ConfigDb, ConfigEntry, EntityView, Mask, parse_who};
-pub use digest::{OsdUsage, PgDigest, PgSteps, PoolUsage, Rates, add_statfs};
+pub use digest::{OsdSums, OsdUsage, PgDigest, PgSteps, PoolUsage, Rates, add_statfs};
 pub use log::{ClusterLog, LOG_KEPT, LogEntry, Priority, line as log_line};
 pub(crate) use mgr::is_of_ceph;
 pub use mgr::{MgrDaemon, MgrState};
@@ -53,6 +54,8 @@ pub struct State {
     pub mgr: Arc<MgrState>,
     pub log: Arc<ClusterLog>,
     pub digest: Arc<PgDigest>,
+    /// Daemons of other services, as the manager knows them.
+    pub service_map: Arc<ServiceMap>,
     /// Muted health checks by code.
     pub mutes: Arc<BTreeMap<String, Mute>>,
 }
@@ -108,6 +111,7 @@ impl State {
             }
             Change::Log(entries) => Arc::make_mut(&mut self.log).append(entries),
             Change::Digest(digest) => self.digest = Arc::new(PgDigest::from_bytes(digest.clone())?),
+            Change::ServiceMap(map) => self.service_map = Arc::new(ServiceMap::from_bytes(map.clone())?),
             Change::Mute(code, mute) => put(Arc::make_mut(&mut self.mutes), code, mute),
         }
         Ok(())
@@ -157,7 +161,7 @@ fn put<K: Ord + Clone, V: Clone>(map: &mut BTreeMap<K, V>, key: &K, value: &Opti
 /// The snapshot form. Times of tickets and the like are settings, not state, and not in here.
 impl Encode for State {
     fn encode(&self, w: &mut Writer) {
-        w.envelope(1, 1, |w| {
+        w.envelope(2, 1, |w| {
             self.fsid.encode(w);
             w.blob(&self.monmap.to_bytes());
             self.osds.encode(w);
@@ -174,12 +178,13 @@ impl Encode for State {
             self.log.encode(w);
             self.digest.encode(w);
             self.mutes.encode(w);
+            self.service_map.encode(w);
         });
     }
 }
 impl Decode for State {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("monitor state", 1, |r, _| {
+        r.envelope("monitor state", 2, |r, env| {
             let mut state = Self {
                 fsid: Fsid::decode(r)?,
                 monmap: Arc::new(MonMap::from_bytes(r.blob()?)?),
@@ -200,7 +205,11 @@ impl Decode for State {
                 log: Arc::new(Decode::decode(r)?),
                 digest: Arc::new(Decode::decode(r)?),
                 mutes: Arc::new(Decode::decode(r)?),
+                service_map: Arc::default(),
             };
+            if env.version >= 2 {
+                state.service_map = Arc::new(Decode::decode(r)?);
+            }
             state.follow_ticket_forms();
             Ok(state)
         })
