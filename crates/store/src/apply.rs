@@ -231,6 +231,9 @@ impl Apply<'_> {
         }
         self.remove(dst)?;
         let moved = self.staged(src)?.now.take();
+        if moved.as_ref().is_some_and(|o| o.has_lost()) {
+            self.tell_lost(dst);
+        }
         self.staged(dst)?.now = moved;
         Ok(())
     }
@@ -247,6 +250,10 @@ impl Apply<'_> {
             self.refs(slot.place)?.add_user(slot.place);
         }
         let mut copy = source.as_ref().clone();
+        if copy.has_lost() {
+            // Whoever replaces the source does not touch the copy.
+            self.tell_lost(dst);
+        }
         if copy.mapped() > 0 {
             copy.shared = true;
             self.edit_existing(src, |o| o.shared = true)?;

@@ -130,10 +130,17 @@ impl Apply<'_> {
         found.map(|b| b.content.clone())
     }
 
-    fn lose_block(&mut self, object: ObjectIndex, index: u32) -> Result<(), StoreError> {
-        if let (Mode::Live { .. }, Some(key)) = (&self.mode, self.txn.object(object)) {
+    /// The object has a block that is lost: the caller of the store hears of it once.
+    pub(crate) fn tell_lost(&mut self, object: ObjectIndex) {
+        if let (Mode::Live { .. }, Some(key)) = (&self.mode, self.txn.object(object))
+            && !self.stage.lost.contains(key)
+        {
             self.stage.lost.push(key.clone());
         }
+    }
+
+    fn lose_block(&mut self, object: ObjectIndex, index: u32) -> Result<(), StoreError> {
+        self.tell_lost(object);
         let o = self.edit(object)?;
         o.written.forget(index..index + 1);
         let (old, shared) = (o.set_slot(index, Slot::LOST), o.shared);
@@ -510,6 +517,8 @@ impl Apply<'_> {
             if slot.is_placed() {
                 self.refs(slot.place)?.add_user(slot.place);
                 any = true;
+            } else {
+                self.tell_lost(dst);
             }
             let (to, spans) = (target + (index - first), source.written.spans(index));
             let o = self.edit(dst)?;

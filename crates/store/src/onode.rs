@@ -133,6 +133,11 @@ impl Onode {
         self.mapped
     }
 
+    /// Whether a block was lost. Looks at every slot.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.mapped > 0 && self.mapped_slots().any(|(_, slot)| slot.is_lost())
+    }
+
     /// Shortens the table; the caller has emptied the slots behind `end`.
     pub(crate) fn trim_slots(&mut self, end: u32) {
         self.chunks.truncate(end.div_ceil(CHUNK) as usize);

@@ -37,6 +37,11 @@ impl Store {
         }))
     }
 
+    /// Whether a block of the object was lost to a damaged medium and not replaced. Looks at every block's entry, at no data.
+    pub fn has_lost(&mut self, key: &ObjectKey) -> Result<bool, StoreError> {
+        Ok(self.onode(key)?.is_some_and(|o| o.has_lost()))
+    }
+
     /// The `(offset, length)` ranges inside the given one that were written, to the byte, joined where they touch.
     pub fn extents(&mut self, key: &ObjectKey, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, StoreError> {
         let Some(o) = self.onode(key)? else { return Ok(Vec::new()) };

@@ -408,6 +408,47 @@ fn a_members_write_to_a_damaged_block_loses_that_block_alone() {
     }
 }
 
+/// What is lost is lost in every copy that is made of it, and each is named, or nobody would replace it.
+#[test]
+fn copies_of_an_object_that_lost_a_block_are_named() {
+    let device = new_device(DEVICE, 512 << 10);
+    let mut store = open(&device);
+    let mut t = Txn::new();
+    t.write(&object(1), 0, vec![0x55; 40_000]).write(&object(9), 0, vec![0x44; 9000]);
+    commit(&mut store, device.as_ref(), t);
+    checkpoint(&mut store, device.as_ref());
+    drop(store);
+    let is_data = |at: &u64| device.peek(*at, 4096).iter().all(|b| *b == 0x55);
+    let damaged = (0..DEVICE).step_by(4096).filter(is_data).nth(3).expect("a block");
+    device.flip(damaged + 9, 1);
+    let mut store = open(&device);
+    let bad = (0..9).find(|b| store.read(&object(1), b * 4096, 4096).is_err()).expect("one is bad");
+    let mut member = |change: &dyn Fn(&mut Txn)| {
+        let mut t = Txn::new();
+        change(&mut t);
+        store.submit_as(t, Priority::Member).expect("submit");
+        let named = store.take_lost();
+        commit_all(&mut store, device.as_ref());
+        named
+    };
+    let part = |t: &mut Txn| _ = t.write(&object(1), bad * 4096 + 50, vec![0x66; 100]);
+    assert_eq!(member(&part), [object(1)]);
+    assert_eq!(member(&|t| _ = t.clone_object(&object(1), &object(2))), [object(2)]);
+    assert_eq!(member(&|t| _ = t.rename(&object(2), &object(3))), [object(3)]);
+    assert_eq!(member(&|t| _ = t.clone_range(&object(1), &object(4), 0, 40_000, 0)), [object(4)]);
+    assert_eq!(member(&|t| _ = t.clone_range(&object(1), &object(5), bad * 4096 + 7, 9, 0)), [object(5)]);
+    // Parts that are whole, other objects, and what is replaced.
+    assert_eq!(member(&|t| _ = t.clone_range(&object(1), &object(6), (bad + 1) * 4096, 4096, 0)), []);
+    assert_eq!(member(&|t| _ = t.clone_object(&object(9), &object(7))), []);
+    for (named, is_lost) in [(1, true), (3, true), (4, true), (6, false), (7, false), (8, false)] {
+        assert_eq!(store.has_lost(&object(named)), Ok(is_lost), "{named}");
+    }
+    let mut t = Txn::new();
+    t.write(&object(1), bad * 4096, vec![0x77; 4096]);
+    commit(&mut store, device.as_ref(), t);
+    assert_eq!(store.has_lost(&object(1)), Ok(false));
+}
+
 /// Whoever finds data damaged has it from another copy; a sector that cannot be read is no worse.
 #[test]
 fn data_that_cannot_be_read_is_named_as_damaged() {

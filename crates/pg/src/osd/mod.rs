@@ -165,6 +165,7 @@ impl OsdCore {
                 continue;
             }
             let mut pg = Pg::new(id, stored.info, stored.past, stored.log, stored.missing);
+            pg.lost_here = stored.damaged;
             pg.update_log_bounds();
             pg.update_last_complete();
             pg.key = IntervalKey::of(&cx.map, id.pgid).unwrap_or_default();

@@ -87,7 +87,8 @@ impl Pg {
         add_dups(self, &mut dups);
         for (id, source) in sources {
             whole &= id == source_pgid && source.as_ref().is_some_and(|s| s.stands_at(source_version));
-            let Some(source) = source else { continue };
+            let Some(mut source) = source else { continue };
+            self.lost_here.append(&mut source.lost_here);
             txn.drop_space(Space::Pg(source.id));
             add_dups(&source, &mut dups);
             self.info.sums.add(&source.info.sums);

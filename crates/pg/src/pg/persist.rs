@@ -1,4 +1,4 @@
-//! A PG's own keys in the store: info, past intervals, log entries, dups, missing objects.
+//! A PG's own keys in the store: info, past intervals, log entries, dups, missing and damaged objects.
 //!
 //! Invariants:
 //! 1. Whatever changes in memory is written in the very transaction that changes the objects it speaks of.
@@ -7,6 +7,8 @@
 //!    that was stored later has a `last_update` at or above that entry, and is believed. An info whose `last_update`
 //!    falls is stored with the removal of the entries above it.
 //! 4. Trimming leaves entries that answer requests where they are: at or below the stored `log_tail` they are dups.
+
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
@@ -25,6 +27,7 @@ const PAST: &[u8] = b"p";
 const LOG: u8 = b'l';
 const DUP: u8 = b'd';
 const MISSING: u8 = b'm';
+const DAMAGED: u8 = b'x';
 /// Keys read in one step.
 const PAGE: usize = 1_000;
 
@@ -34,6 +37,8 @@ pub(crate) struct Stored {
     pub past: PastIntervals,
     pub log: PgLog,
     pub missing: Missing,
+    /// Objects that lost data here, as `Pg::lost_here` has them.
+    pub damaged: BTreeSet<HObject>,
 }
 
 /// A stored PG could not be read.
@@ -53,8 +58,8 @@ fn version_key(class: u8, v: Eversion) -> Bytes {
     k.into()
 }
 
-fn missing_key(o: &HObject) -> Bytes {
-    let mut k = vec![MISSING];
+fn object_key(class: u8, o: &HObject) -> Bytes {
+    let mut k = vec![class];
     k.extend_from_slice(&o.to_bytes());
     k.into()
 }
@@ -155,12 +160,26 @@ pub(crate) fn put_missing(txn: &mut Txn, id: SpgId, missing: &Missing) {
     let space = Space::Pg(id);
     txn.unset_range(space, vec![MISSING], vec![MISSING + 1]);
     for (o, item) in missing.iter() {
-        txn.set(space, missing_key(o), (o.clone(), *item).to_bytes());
+        txn.set(space, object_key(MISSING, o), (o.clone(), *item).to_bytes());
     }
 }
 
 pub(crate) fn forget_missing(txn: &mut Txn, id: SpgId, o: &HObject) {
-    txn.unset(Space::Pg(id), missing_key(o));
+    txn.unset(Space::Pg(id), object_key(MISSING, o));
+}
+
+/// Replaces the stored damaged objects.
+pub(crate) fn put_damaged(txn: &mut Txn, id: SpgId, damaged: &BTreeSet<HObject>) {
+    txn.unset_range(Space::Pg(id), vec![DAMAGED], vec![DAMAGED + 1]);
+    damaged.iter().for_each(|o| add_damaged(txn, id, o));
+}
+
+pub(crate) fn add_damaged(txn: &mut Txn, id: SpgId, o: &HObject) {
+    txn.set(Space::Pg(id), object_key(DAMAGED, o), o.to_bytes());
+}
+
+pub(crate) fn forget_damaged(txn: &mut Txn, id: SpgId, o: &HObject) {
+    txn.unset(Space::Pg(id), object_key(DAMAGED, o));
 }
 
 /// Reads a PG; `None` when the space holds no info (a PG whose deletion was under way keeps it to the end).
@@ -181,11 +200,13 @@ pub(crate) fn read(store: &mut Store, id: SpgId) -> Result<Option<Stored>, ReadE
     let entries = stored.into_iter().map(|s| s.entry).collect();
     let dups: Vec<DupEntry> = read_class(store, id, DUP)?;
     let missing: Vec<(HObject, MissingItem)> = read_class(store, id, MISSING)?;
+    let damaged: Vec<HObject> = read_class(store, id, DAMAGED)?;
     let mut log = PgLog::from_parts(info.log_tail, entries, dups);
     if info.last_update > log.head() {
         log.set_head(info.last_update);
     }
-    Ok(Some(Stored { info, past, log, missing: Missing::from_items(missing) }))
+    let missing = Missing::from_items(missing);
+    Ok(Some(Stored { info, past, log, missing, damaged: damaged.into_iter().collect() }))
 }
 
 fn read_class<T: Decode>(store: &mut Store, id: SpgId, class: u8) -> Result<Vec<T>, ReadError> {

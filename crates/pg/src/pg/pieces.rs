@@ -148,7 +148,7 @@ impl Pg {
         let item = *self.missing.get(object)?;
         let base = self.base_for(item.have, item.need)?;
         let stat = cx.store.stat(&self.object_key(object)).ok().flatten()?;
-        let here = stored_version(&mut cx.store, object).is_ok_and(|v| v == base.version);
+        let here = self.is_base(object, base.version, cx);
         let kept = stat.size.saturating_sub(base.bytes_below(stat.size));
         (here && (kept >= WORTH_A_BASE_BYTES || stat.has_omap && !base.omap)).then_some(base)
     }
@@ -166,11 +166,16 @@ impl Pg {
                 .is_some_and(|i| (i.version, &i.next, &i.base) == (push.version, &push.from, &push.base));
             return if goes_on { Fits::Yes } else { Fits::OutOfOrder };
         }
-        let Some(base) = &push.base else { return Fits::Yes };
-        match stored_version(&mut cx.store, &push.object.0) {
-            Ok(version) if version == base.version => Fits::Yes,
-            _ => Fits::LacksBase,
+        match &push.base {
+            Some(base) if !self.is_base(&push.object.0, base.version, cx) => Fits::LacksBase,
+            _ => Fits::Yes,
         }
+    }
+
+    /// Whether the copy here is of this version, and whole: what was lost of it would stay lost.
+    fn is_base(&self, object: &HObject, version: Eversion, cx: &mut Shared) -> bool {
+        stored_version(&mut cx.store, object).is_ok_and(|v| v == version)
+            && cx.store.has_lost(&self.object_key(object)).is_ok_and(|lost| !lost)
     }
 
     /// Puts a push that fits into a transaction; `note_piece` follows when that is submitted.
@@ -218,6 +223,9 @@ impl Pg {
 
     /// The transaction with this push is submitted.
     pub(super) fn note_piece(&mut self, push: &ObjectPush) {
+        if push.next.is_none() {
+            self.lost_here.remove(&push.object.0);
+        }
         match &push.next {
             Some(next) => {
                 let incoming =

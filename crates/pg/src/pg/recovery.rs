@@ -246,7 +246,7 @@ impl Pg {
             Ok(None) => "should be here and is not".to_owned(),
             Err(LoadError::Store(e)) if damaged_object(&e).is_some() => {
                 self.finish(object, cx);
-                if self.begin_repair(object, &e, cx) {
+                if self.begin_repair(object, &e.to_string(), cx) {
                     self.recover_object(object, cx);
                 }
                 return None;
@@ -336,6 +336,9 @@ impl Pg {
             self.store_piece(push, &mut txn);
             if push.next.is_none() {
                 persist::forget_missing(&mut txn, self.id, &push.object.0);
+                if self.lost_here.contains(&push.object.0) {
+                    persist::forget_damaged(&mut txn, self.id, &push.object.0);
+                }
             }
         }
         match self.is_primary(cx) {
@@ -395,9 +398,6 @@ impl Pg {
             Ok(_) => {
                 self.primary_interval = reply;
                 pushes.iter().for_each(|push| self.note_piece(push));
-                pushes.iter().filter(|p| p.next.is_none()).for_each(|p| {
-                    self.lost_here.remove(&p.object.0);
-                });
                 self.use_place(pushes.iter().map(ObjectPush::bytes).sum(), cx);
                 let lost = cx.store.take_lost();
                 self.tell_damaged(lost, cx);

@@ -7,15 +7,15 @@
 //!
 //! Source: PrimaryLogPG::rep_repair_primary_object in src/osd/PrimaryLogPG.cc.
 
-use store::{Corruption, ObjectKey, StoreError};
+use store::{Corruption, ObjectKey, StoreError, Txn};
 use types::{Errno, Eversion, HObject};
 
 use super::client::NOBODY;
-use super::{ClientOp, Pg, Phase};
+use super::{ClientOp, Pg, Phase, persist};
 use crate::MissingItem;
 use crate::io::LogLevel;
 use crate::object::stored_version;
-use crate::osd::shared::Shared;
+use crate::osd::shared::{Done, Shared};
 use crate::peer::PgBody;
 
 /// Reports of damage that are kept; more are found by the next deep scrub.
@@ -40,7 +40,7 @@ impl Pg {
             }
             return;
         }
-        if !self.begin_repair(object, e, cx) {
+        if !self.begin_repair(object, &e.to_string(), cx) {
             return op.refuse(Errno::EIO, cx);
         }
         if op.conn != NOBODY {
@@ -53,7 +53,7 @@ impl Pg {
     }
 
     /// Primary: takes the object for missing here. False when no member has it either.
-    pub(super) fn begin_repair(&mut self, object: &HObject, e: &StoreError, cx: &mut Shared) -> bool {
+    pub(super) fn begin_repair(&mut self, object: &HObject, why: &str, cx: &mut Shared) -> bool {
         if self.missing.contains(object) {
             return true;
         }
@@ -63,7 +63,7 @@ impl Pg {
         let can = others && now && need != Eversion::ZERO;
         let what = if can { "it is fetched from another copy" } else { "no other copy can replace it now" };
         if can || self.lamented.insert(object.clone()) {
-            cx.cluster_log(LogLevel::Error, format!("pg {} object {object}: {e}; {what}", self.id));
+            cx.cluster_log(LogLevel::Error, format!("pg {} object {object}: {why}; {what}", self.id));
         }
         if can {
             self.missing.insert(object.clone(), MissingItem { need, have: Eversion::ZERO });
@@ -74,10 +74,15 @@ impl Pg {
         can
     }
 
-    /// Member: blocks of these objects were lost when a write was applied.
+    /// Member: blocks of these objects were lost when a write was applied, or it copied one that had lost some.
     pub(super) fn tell_damaged(&mut self, lost: Vec<ObjectKey>, cx: &mut Shared) {
+        if lost.is_empty() {
+            return;
+        }
+        let mut txn = Txn::new();
         for key in lost {
             if self.lost_here.len() < MAX_REPORTS {
+                persist::add_damaged(&mut txn, self.id, &key.object);
                 self.lost_here.insert(key.object.clone());
             }
             let text = format!("pg {} object {} is damaged here; the primary sends it", self.id, key.object);
@@ -85,14 +90,29 @@ impl Pg {
             let body = PgBody::Damaged { object: key.object };
             cx.send_pg(self.primary(), self.id, self.primary_interval, body);
         }
+        cx.submit(txn, Done::Nothing);
     }
 
     /// Member, activated anew: the primary may not have heard of what is damaged here, or may be another one.
     pub(super) fn tell_damaged_again(&mut self, cx: &mut Shared) {
-        self.lost_here.retain(|o| stored_version(&mut cx.store, o).is_ok_and(|v| v != Eversion::ZERO));
+        self.forget_what_is_gone(cx);
         for object in self.lost_here.iter().filter(|o| !self.missing.contains(o)) {
             let body = PgBody::Damaged { object: object.clone() };
             cx.send_pg(self.primary(), self.id, self.primary_interval, body);
+        }
+    }
+
+    fn forget_what_is_gone(&mut self, cx: &mut Shared) {
+        let mut txn = Txn::new();
+        self.lost_here.retain(|o| {
+            let is_here = stored_version(&mut cx.store, o) != Ok(Eversion::ZERO);
+            if !is_here {
+                persist::forget_damaged(&mut txn, self.id, o);
+            }
+            is_here
+        });
+        if !txn.is_empty() {
+            cx.submit(txn, Done::Nothing);
         }
     }
 
@@ -117,8 +137,19 @@ impl Pg {
         self.recover_object(&object, cx);
     }
 
-    /// Primary: tries again what had to wait for writes under way.
+    /// Primary: tries again what had to wait for writes under way, and what was lost here while this was a member, of
+    /// which an earlier primary may not have heard.
     pub(super) fn repeat_repairs(&mut self, cx: &mut Shared) {
+        if self.phase == Phase::Active && !self.lost_here.is_empty() {
+            self.forget_what_is_gone(cx);
+            for object in self.lost_here.clone() {
+                if !self.missing.contains(&object)
+                    && self.begin_repair(&object, "data was lost here earlier", cx)
+                {
+                    self.recover_object(&object, cx);
+                }
+            }
+        }
         for (object, from) in std::mem::take(&mut self.damaged) {
             self.handle_damaged(from, object, cx);
         }

@@ -62,6 +62,7 @@ impl Pg {
         self.update_last_complete();
         persist::put_log(txn, self.id, &mut self.log);
         persist::put_missing(txn, self.id, &self.missing);
+        persist::put_damaged(txn, self.id, &self.lost_here);
         persist::put_past(txn, self.id, &self.past);
         self.save_info(txn);
     }
