@@ -6,7 +6,7 @@
 //!    without news nothing is sent.
 //! 3. Reports made with a later map than ours, or while another manager is in charge, wait, at most `EARLY_LIMIT` of them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use admin::options::Values;
@@ -79,6 +79,8 @@ pub struct Manager {
     active: bool,
     /// Whether a map said that we are in charge.
     confirmed: bool,
+    /// Modules that are switched on; `None` before the first map.
+    pub(crate) modules: Option<BTreeSet<String>>,
     /// Whether the monitors have said what is set.
     configured: bool,
     beacon_at: Duration,
@@ -110,6 +112,7 @@ impl Manager {
             mon: false,
             active: true,
             confirmed: false,
+            modules: None,
             configured: false,
             beacon_at: Duration::ZERO,
             digest_at: Duration::ZERO,
@@ -274,6 +277,7 @@ impl Manager {
     /// as after a start; what was heard before the map came counts.
     fn mgr_map(&mut self, now: Now, map: Bytes, out: &mut Vec<Output>) {
         let Ok(map) = MgrMap::from_bytes(map) else { return };
+        self.modules = Some(map.modules);
         // Our number is another one after a new login, until the monitors have heard from us.
         let own = &self.settings.addrs;
         let ours = map.active_gid == self.gid || (!own.is_empty() && map.active_addrs == *own);

@@ -634,3 +634,19 @@ fn who_takes_over_waits_for_reports_as_after_a_start() {
     let [digest] = digests.as_slice() else { panic!("{digests:?}") };
     assert_eq!(digest.pg_states, [(ACTIVE | CLEAN, 185)].into());
 }
+
+#[test]
+fn what_is_switched_off_does_not_answer() {
+    let mut w = World::recorded();
+    let mut map = maps::MgrMap { active_gid: 4_100, ..maps::MgrMap::initial() };
+    let mut ask = |w: &mut World, map: &maps::MgrMap| {
+        w.mon_sends(messages::mon::MMgrMap { map: messages::payload::RestOfFront(map.to_bytes()) });
+        w.command(r#"{"prefix":"iostat"}"#).expect("an answer")
+    };
+    assert_eq!(ask(&mut w, &map).result, 0);
+    map.modules.remove("iostat");
+    let reply = ask(&mut w, &map);
+    assert_eq!(reply.result, -95);
+    assert!(reply.status.contains("use `ceph mgr module enable iostat`"), "{}", reply.status);
+    assert_eq!(w.command(r#"{"prefix":"osd status"}"#).expect("an answer").result, 0, "always on");
+}

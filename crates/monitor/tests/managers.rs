@@ -9,7 +9,7 @@ use codec::{Decode, Encode};
 use common::{FSID, World, addr, settings};
 use maps::{MgrMap, Service, ServiceDaemon, ServiceMap};
 use messages::Message;
-use messages::mgr::{CommandDesc, HealthCheck, MMgrBeacon, MMonMgrReport, ProgressEvent};
+use messages::mgr::{CommandDesc, HealthCheck, MMgrBeacon, MMonMgrReport, ModuleInfo, ProgressEvent};
 use messages::mon::{MMonSubscribe, SubscribeItem};
 use messages::pg_map_digest::PgMapDigest;
 use messages::stats::{PoolStat, StoreStatfs};
@@ -508,4 +508,67 @@ fn commands_for_cephs_manager_are_not_sent_where_nobody_reads_them() {
     let (code, text, _) = w.command(admin, r#"{"prefix":"pg dump"}"#);
     assert_eq!(code, -95, "{text}");
     assert!(text.starts_with("mgr.z is Ceph's"), "{text}");
+}
+
+fn modules(w: &World) -> Vec<String> {
+    w.mon.state().mgr.map().modules.into_iter().collect()
+}
+
+#[test]
+fn modules_are_switched_as_the_managers_have_them() {
+    let (mut w, admin, mgr) = under_ceph();
+    let mut z = beacon("z", 1, false);
+    let module = |name: &str, error: &str| ModuleInfo {
+        name: name.to_owned(),
+        can_run: error.is_empty(),
+        error: error.to_owned(),
+        ..ModuleInfo::default()
+    };
+    z.modules = vec![module("iostat", ""), module("prometheus", ""), module("dashboard", "no cherrypy")];
+    w.send(mgr, z);
+    let say = |w: &mut World, verb: &str, name: &str| {
+        let (code, text, _) =
+            w.command(admin, &format!(r#"{{"prefix":"mgr module {verb}","module":"{name}"}}"#));
+        (code, text)
+    };
+    let done = (0, String::new());
+    for (verb, name, code, text) in [
+        ("enable", "balancer", 0, "module 'balancer' is already enabled (always-on)"),
+        ("disable", "balancer", -22, "module 'balancer' cannot be disabled (always-on)"),
+        ("enable", "iostat", 0, "module 'iostat' is already enabled"),
+        ("disable", "prometheus", 0, "module 'prometheus' is already disabled"),
+        ("enable", "x", -2, "all mgr daemons do not support module 'x', pass --force to force enablement"),
+    ] {
+        assert_eq!(say(&mut w, verb, name), (code, text.to_owned()));
+    }
+    let (code, text) = say(&mut w, "enable", "dashboard");
+    assert!(code == -2 && text.contains("cannot run on the active manager daemon: no cherrypy"), "{text}");
+    assert_eq!(say(&mut w, "enable", "prometheus"), done);
+    assert_eq!(say(&mut w, "disable", "restful"), done);
+    assert_eq!(modules(&w), ["iostat", "nfs", "prometheus"]);
+    let served = |w: &mut World| {
+        let (_, _, text) = w.command(admin, r#"{"prefix":"health","detail":"detail"}"#);
+        !text.contains("module 'prometheus' is enabled and the active mgr does not have it")
+    };
+    assert!(served(&mut w));
+
+    // Ours takes over: what was enabled stays.
+    w.send(mgr, beacon("x", 2, true));
+    w.command(admin, r#"{"prefix":"mgr fail"}"#);
+    assert_eq!(modules(&w), ["iostat", "nfs", "prometheus"]);
+    assert!(!served(&mut w));
+    assert_eq!(say(&mut w, "disable", "iostat"), done);
+    assert_eq!(say(&mut w, "enable", "iostat"), done, "ours stands for it");
+    assert_eq!(say(&mut w, "enable", "dashboard").0, -2);
+    assert_eq!(say(&mut w, "disable", "prometheus"), done);
+    assert!(served(&mut w));
+    // With force any name goes in, but neither without end nor of any length.
+    let force = |w: &mut World, name: &str| {
+        let cmd = format!(r#"{{"prefix":"mgr module enable","module":"{name}","force":"--force"}}"#);
+        w.command(admin, &cmd).0
+    };
+    assert_eq!(force(&mut w, "dashboard"), 0);
+    assert_eq!(force(&mut w, &"x".repeat(65)), -22);
+    let last = (0..200).map(|i| force(&mut w, &format!("m{i}"))).collect::<Vec<_>>();
+    assert_eq!((last.first(), last.last(), modules(&w).len()), (Some(&0), Some(&-22), 128));
 }

@@ -298,6 +298,9 @@ fn evaluate(
     if let Err(error) = fits {
         return Reply::error(Errno::EINVAL, error.to_string());
     }
+    if let Some(refusal) = modules::switched_off(manager.modules.as_ref(), &prefix) {
+        return refusal;
+    }
     let format = match prefix.ends_with("_json") {
         true => Ok(Format::Json),
         false => Format::parse(args.text("format")),

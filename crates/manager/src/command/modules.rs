@@ -57,6 +57,18 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("orch device ls", "List devices on a host", "mgr", "r", no_orchestrator),
 ];
 
+/// What a command is answered whose module is not among those that are switched on; most always are.
+///
+/// Source: DaemonServer::_handle_command.
+pub(super) fn switched_off(on: Option<&BTreeSet<String>>, prefix: &str) -> Option<Reply> {
+    let module = (prefix == "iostat").then_some("iostat")?;
+    let text = format!(
+        "Module '{module}' is not enabled (required by command '{prefix}'): use `ceph mgr module enable {module}` to \
+         enable it"
+    );
+    on.filter(|on| !on.contains(module)).map(|_| Reply::error(Errno::EOPNOTSUPP, text))
+}
+
 /// There are no file systems. Source: handle_fs_status in src/pybind/mgr/status/module.py.
 fn fs_status(ctx: &mut Ctx<'_>) -> Reply {
     if let Some(name) = ctx.args.text("fs") {

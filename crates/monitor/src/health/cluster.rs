@@ -16,6 +16,7 @@ pub(super) fn check(seen: &Seen<'_>, checks: &mut Checks) {
     monitors(seen, checks);
     manager(seen, checks);
     managers_tickets(seen, checks);
+    managers_modules(seen, checks);
     old_maps(seen, checks);
     if seen.switch("mon_warn_on_osd_down_out_interval_zero", true)
         && seen.number("mon_osd_down_out_interval", 600.0) == 0.0
@@ -95,6 +96,20 @@ fn managers_tickets(seen: &Seen<'_>, checks: &mut Checks) {
     let summary = format!("tickets for managers are not authenticated: mgr.{name} is Ceph's");
     let detail = vec![format!("mgr.{name} opens tickets in Ceph's form (AES-128-CBC) only")];
     checks.warn("MGR_TICKETS_OF_CEPH", summary, 1, detail);
+}
+
+/// Modules that somebody switched on under a manager of Ceph's, and that the one in charge does not have.
+fn managers_modules(seen: &Seen<'_>, checks: &mut Checks) {
+    let names = seen.state.mgr.unserved();
+    if names.is_empty() {
+        return;
+    }
+    let s = if names.len() == 1 { "" } else { "s" };
+    let summary = format!("{} enabled mgr module{s} not served", names.len());
+    let detail =
+        names.iter().map(|name| format!("module '{name}' is enabled and the active mgr does not have it"));
+    let detail: Vec<String> = detail.collect();
+    checks.warn("MGR_MODULE_NOT_SERVED", summary, detail.len(), detail);
 }
 
 /// A cluster without OSDs needs no manager, nor does one that was made a moment ago.

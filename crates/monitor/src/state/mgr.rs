@@ -1,6 +1,6 @@
 //! The managers: who is active, who stands by, and what each told of itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use codec::{Decode, Encode, wire_struct};
@@ -28,12 +28,26 @@ pub struct MgrState {
     pub commands: Vec<CommandDesc>,
     /// Tickets for managers have Ceph's form, because the manager in charge opens no other.
     pub ceph_tickets: bool,
+    /// Modules that are switched on; `None` for those of a new cluster.
+    pub modules: Option<BTreeSet<String>>,
 }
-wire_struct!(MgrState(2, 1) {
+wire_struct!(MgrState(3, 1) {
     epoch, active, active_change, standbys, last_failure_osd_epoch, services, metadata, commands,
-} since 2 { ceph_tickets });
+} since 2 { ceph_tickets } since 3 { modules });
 
 impl MgrState {
+    /// Modules that are switched on besides those that always are.
+    pub fn enabled(&self) -> BTreeSet<String> {
+        self.modules.clone().unwrap_or_else(|| MgrMap::initial().modules)
+    }
+
+    /// Of these, what the manager in charge does not stand for: somebody switched it on under a manager of Ceph's.
+    pub(crate) fn unserved(&self) -> Vec<String> {
+        let Some(active) = self.active.as_ref().filter(|a| !a.of_ceph) else { return Vec::new() };
+        let usual = MgrMap::initial().modules;
+        self.enabled().into_iter().filter(|m| !usual.contains(m) && !active.has_module(m)).collect()
+    }
+
     /// The manager map.
     pub fn map(&self) -> MgrMap {
         let modules = |d: &MgrDaemon| d.modules.iter().map(module).collect::<Vec<_>>();
@@ -45,6 +59,7 @@ impl MgrState {
         };
         let mut map = MgrMap::initial();
         map.epoch = self.epoch;
+        map.modules = self.enabled();
         map.active_change = self.active_change;
         map.standbys = self.standbys.iter().map(|(gid, d)| (*gid, standby(d))).collect();
         map.services.clone_from(&self.services);
@@ -93,6 +108,21 @@ pub struct MgrDaemon {
     pub clients: Vec<(String, AddrVec)>,
 }
 wire_struct!(MgrDaemon(2, 1) { gid, name, addrs, available, features, modules } since 2 { of_ceph, clients });
+
+/// Modules that can be switched on and off and that managers of ours stand for.
+const SERVED: [&str; 1] = ["iostat"];
+
+impl MgrDaemon {
+    /// Whether it has a module that can be switched on.
+    pub(crate) fn has_module(&self, name: &str) -> bool {
+        if self.of_ceph { self.modules.iter().any(|m| m.name == name) } else { SERVED.contains(&name) }
+    }
+
+    /// Why it cannot run a module that it has.
+    pub(crate) fn cannot_run(&self, name: &str) -> Option<&str> {
+        self.modules.iter().find(|m| m.name == name && !m.can_run).map(|m| m.error.as_str())
+    }
+}
 
 /// A daemon of ours says so in its metadata, under this key; its value is our version.
 const OURS: &str = "loligo";
