@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// Program that shows a package is there, and the package.
-const NEEDED: [(&str, &str); 17] = [
+const NEEDED: [(&str, &str); 18] = [
     ("mold", "mold"),
     ("ceph", "ceph-common"),
     ("rados", "ceph-common"),
@@ -14,6 +14,7 @@ const NEEDED: [(&str, &str); 17] = [
     ("osdmaptool", "ceph-base"),
     ("monmaptool", "ceph-base"),
     ("ceph-authtool", "ceph-common"),
+    ("ceph-mgr", "ceph-mgr"),
     ("fio", "fio"),
     ("qemu-img", "qemu-utils"),
     ("debugfs", "e2fsprogs"),

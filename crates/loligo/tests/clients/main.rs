@@ -16,6 +16,7 @@ mod large;
 mod librados;
 mod limits;
 mod listen;
+mod managers;
 mod quorum;
 mod refused;
 mod scrub;
