@@ -28,9 +28,9 @@ pub type Changes = Vec<Change>;
 
 /// What changed in one object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct ObjectDiff {
+pub(crate) struct ObjectDiff {
     /// Disjoint, ascending.
-    ranges: Vec<(u64, u64)>,
+    pub ranges: Vec<(u64, u64)>,
     end_size: u64,
     end_exists: bool,
 }
@@ -221,7 +221,7 @@ impl Told {
     }
 }
 
-fn diff(snaps: &ObjectSnaps, start: u64, end: u64) -> ObjectDiff {
+pub(crate) fn diff(snaps: &ObjectSnaps, start: u64, end: u64) -> ObjectDiff {
     let mut out = ObjectDiff::default();
     let mut start_size = 0;
     let mut saw_start = false;
@@ -253,7 +253,7 @@ fn diff(snaps: &ObjectSnaps, start: u64, end: u64) -> ObjectDiff {
         let mut from = 0;
         for (offset, len) in &clone.overlap {
             out.ranges = insert(out.ranges, from, *offset);
-            from = offset + len;
+            from = offset.saturating_add(*len);
         }
         out.ranges = insert(out.ranges, from, clone.size.max(next_size));
     }
@@ -267,7 +267,7 @@ fn diff(snaps: &ObjectSnaps, start: u64, end: u64) -> ObjectDiff {
 /// The first and last snapshot that see the clone; nothing when no snapshot does any more.
 fn lifetime(clone: &CloneInfo, seq: u64) -> Option<(u64, u64)> {
     if clone.clone == SnapId::HEAD {
-        return Some((seq + 1, SnapId::HEAD.0));
+        return Some((seq.saturating_add(1), SnapId::HEAD.0));
     }
     Some((clone.snaps.first()?.0, clone.snaps.last()?.0))
 }
@@ -345,6 +345,13 @@ mod tests {
             let got = diff(&snaps, from, to);
             assert_eq!((got.ranges, got.end_exists), (ranges, exists), "{from} to {to}");
         }
+        // An OSD may say anything.
+        let absurd = ObjectSnaps {
+            clones: vec![clone(4, &[4], 100, &[(u64::MAX - 1, 9)]), clone(head, &[], 50, &[])],
+            seq: SnapId(u64::MAX),
+        };
+        let got = diff(&absurd, 4, head);
+        assert_eq!((got.ranges, got.end_exists), (vec![(0, 100)], false));
         // Removed after the snapshot.
         let gone = ObjectSnaps { clones: vec![clone(4, &[4], 100, &[])], seq: SnapId(4) };
         let got = diff(&gone, 4, head);
