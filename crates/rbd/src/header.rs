@@ -198,42 +198,77 @@ async fn try_read(io: &IoCtx, object: &str, access: Access) -> Result<Header> {
         ("get_modify_timestamp", none.clone()),
     ];
     let out = class::call_all(io, object, &methods).await?;
-    let part = |at: usize| out.get(at).cloned().unwrap_or_default();
-    let SizeReply { order, size } = Decode::from_bytes(part(0))?;
-    let FeaturesReply { features, incompatible } = Decode::from_bytes(part(1))?;
-    check_features(features, incompatible, access)?;
-    if access == Access::Write && features & feature::DIRTY_CACHE != 0 {
+    let basics = Basics::of(object, &out, access)?;
+    if access == Access::Write && basics.features & feature::DIRTY_CACHE != 0 {
         return Err(refuse_dirty(Seen::read(io, object).await?.mark.as_ref()));
     }
-    if !(9..=40).contains(&order) {
-        return Err(Error::refused(Errno::EINVAL, format!("{object} has objects of 2^{order} bytes")));
+    let striping = match basics.features & feature::STRIPING {
+        0 => None,
+        _ => Some(class::call(io, object, "get_stripe_unit_count", none).await?),
+    };
+    let snaps = snapshots(io, object, &basics.context).await?;
+    basics.with(object, &out, striping, snaps)
+}
+
+/// What is known of a header before its snapshots and its layout are read.
+pub(crate) struct Basics {
+    size: u64,
+    order: u8,
+    features: u64,
+    pub context: SnapContext,
+}
+
+impl Basics {
+    /// From the replies to the methods of `try_read`, in their order.
+    pub fn of(object: &str, replies: &[Bytes], access: Access) -> Result<Self> {
+        let part = |at: usize| replies.get(at).cloned().unwrap_or_default();
+        let SizeReply { order, size } = Decode::from_bytes(part(0))?;
+        let FeaturesReply { features, incompatible } = Decode::from_bytes(part(1))?;
+        check_features(features, incompatible, access)?;
+        if !(9..=40).contains(&order) {
+            return Err(Error::refused(Errno::EINVAL, format!("{object} has objects of 2^{order} bytes")));
+        }
+        Ok(Self { size, order, features, context: SnapContext::from_bytes(part(3))? })
     }
-    let layout = layout(io, object, order, features).await?;
-    let context = SnapContext::from_bytes(part(3))?;
-    let parent = ParentSpec::from_bytes(part(5))?;
-    let overlap: Option<u64> = Decode::from_bytes(part(6))?;
-    let data_pool = i64::from_bytes(part(8))?;
-    let snaps = snapshots(io, object, &context).await?;
-    check_sizes(object, &layout, [size, overlap.unwrap_or(0)], &snaps)?;
-    let has_parent = parent.pool >= 0 && !parent.image.is_empty();
-    let ParentSpec { pool, namespace, image, snap } = parent;
-    Ok(Header {
-        size,
-        order,
-        features,
-        op_features: Decode::from_bytes(part(7))?,
-        flags: Decode::from_bytes(part(2))?,
-        snaps,
-        snap_context: context,
-        prefix: Decode::from_bytes(part(4))?,
-        data_pool: (data_pool >= 0).then_some(data_pool),
-        layout,
-        parent: has_parent.then_some(Parent { pool, namespace, image_id: image, snap }),
-        parent_overlap: overlap.unwrap_or(0),
-        created: Decode::from_bytes(part(9))?,
-        accessed: Decode::from_bytes(part(10))?,
-        modified: Decode::from_bytes(part(11))?,
-    })
+
+    /// The whole header.
+    pub fn with(
+        self,
+        object: &str,
+        replies: &[Bytes],
+        striping: Option<Striping>,
+        snaps: Vec<Snapshot>,
+    ) -> Result<Header> {
+        let Self { size, order, features, context } = self;
+        let part = |at: usize| replies.get(at).cloned().unwrap_or_default();
+        let simple = Layout::simple(order);
+        let layout = match striping {
+            None => simple,
+            Some(Striping { unit, count }) => Layout { stripe_unit: unit, stripe_count: count, ..simple },
+        };
+        let ParentSpec { pool, namespace, image, snap } = ParentSpec::from_bytes(part(5))?;
+        let overlap: Option<u64> = Decode::from_bytes(part(6))?;
+        let data_pool = i64::from_bytes(part(8))?;
+        check_sizes(object, &layout, [size, overlap.unwrap_or(0)], &snaps)?;
+        let has_parent = pool >= 0 && !image.is_empty();
+        Ok(Header {
+            size,
+            order,
+            features,
+            op_features: Decode::from_bytes(part(7))?,
+            flags: Decode::from_bytes(part(2))?,
+            snaps,
+            snap_context: context,
+            prefix: Decode::from_bytes(part(4))?,
+            data_pool: (data_pool >= 0).then_some(data_pool),
+            layout,
+            parent: has_parent.then_some(Parent { pool, namespace, image_id: image, snap }),
+            parent_overlap: overlap.unwrap_or(0),
+            created: Decode::from_bytes(part(9))?,
+            accessed: Decode::from_bytes(part(10))?,
+            modified: Decode::from_bytes(part(11))?,
+        })
+    }
 }
 
 /// What is computed from the sizes of the image and its snapshots, and of what they share with a parent, must be numbers.
@@ -256,15 +291,6 @@ fn check_features(features: u64, incompatible: u64, access: Access) -> Result<()
     Err(Error::refused(Errno::ENOSYS, what))
 }
 
-async fn layout(io: &IoCtx, object: &str, order: u8, features: u64) -> Result<Layout> {
-    let simple = Layout::simple(order);
-    if features & feature::STRIPING == 0 {
-        return Ok(simple);
-    }
-    let Striping { unit, count } = class::call(io, object, "get_stripe_unit_count", Bytes::new()).await?;
-    Ok(Layout { stripe_unit: unit, stripe_count: count, ..simple })
-}
-
 async fn snapshots(io: &IoCtx, object: &str, context: &SnapContext) -> Result<Vec<Snapshot>> {
     let mut out = Vec::with_capacity(context.snaps.len());
     for id in context.snaps.iter().rev() {
@@ -277,11 +303,19 @@ async fn snapshots(io: &IoCtx, object: &str, context: &SnapContext) -> Result<Ve
             }
             other => other?,
         };
+        out.push(Snapshot::of(&replies)?);
+    }
+    Ok(out)
+}
+
+impl Snapshot {
+    /// From the replies to the methods of `snapshots`, in their order.
+    pub(crate) fn of(replies: &[Bytes]) -> Result<Self> {
         let part = |at: usize| replies.get(at).cloned().unwrap_or_default();
         let info = SnapInfo::from_bytes(part(0))?;
         let overlap: Option<u64> = Decode::from_bytes(part(3))?;
         let protection = u8::from_bytes(part(2))?;
-        out.push(Snapshot {
+        Ok(Self {
             id: info.id,
             kind: match info.namespace.kind {
                 Namespace::USER => SnapshotKind::User,
@@ -295,9 +329,8 @@ async fn snapshots(io: &IoCtx, object: &str, context: &SnapContext) -> Result<Ve
             timestamp: info.timestamp,
             child_count: info.child_count,
             parent_overlap: overlap.unwrap_or(0),
-        });
+        })
     }
-    Ok(out)
 }
 
 #[cfg(test)]

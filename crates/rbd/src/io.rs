@@ -196,7 +196,7 @@ pub(crate) fn flatten(mut pieces: Vec<Piece>) -> Bytes {
 }
 
 /// What an object's answer holds of the extent; behind its end are zeros.
-fn object_pieces(extent: &Extent, output: Bytes, out: &mut Vec<Piece>) -> Result<()> {
+pub(crate) fn object_pieces(extent: &Extent, output: Bytes, out: &mut Vec<Piece>) -> Result<()> {
     let mut at = extent.offset;
     let end = extent.offset + extent.len;
     let more = || Error::refused(Errno::EIO, "an OSD answered with other extents than asked for");

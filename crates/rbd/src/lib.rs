@@ -32,6 +32,8 @@ mod ops;
 mod snapshots;
 mod spec;
 
+#[cfg(feature = "hostile")]
+pub mod hostile;
 pub mod pool;
 pub mod stream;
 

@@ -81,8 +81,13 @@ impl Seen {
         let keys = BTreeSet::from([OMAP_KEY, OMAP_FEATURES].map(|key| Bytes::from_static(key.as_bytes())));
         let op = ReadOp::new().get_xattrs().omap_get_by_keys(keys);
         let reply = io.read_op(object, op).await.context(|| format!("reading {object}"))?;
-        let mut xattrs: BTreeMap<String, Bytes> = Decode::from_bytes(reply.output(0))?;
-        let omap: BTreeMap<Bytes, Bytes> = Decode::from_bytes(reply.output(1))?;
+        Self::of(reply.output(0), reply.output(1))
+    }
+
+    /// From all attributes of the header, and from two of its keys.
+    pub fn of(xattrs: Bytes, omap: Bytes) -> Result<Self> {
+        let mut xattrs: BTreeMap<String, Bytes> = Decode::from_bytes(xattrs)?;
+        let omap: BTreeMap<Bytes, Bytes> = Decode::from_bytes(omap)?;
         let features = omap.get(OMAP_FEATURES.as_bytes()).cloned().map_or(Ok(0), u64::from_bytes)?;
         let lock = match xattrs.remove(&LockInfo::attribute(LOCK_NAME)) {
             None => None,

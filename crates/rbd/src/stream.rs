@@ -15,7 +15,7 @@ use crate::io::flatten;
 
 const BANNER: &[u8] = b"rbd diff v1\n";
 /// Bytes read from the image, or the stream, at once.
-const STEP: u64 = 4 << 20;
+pub(crate) const STEP: u64 = 4 << 20;
 /// The longest name of a snapshot in a stream.
 const MAX_NAME: u32 = 4096;
 
@@ -137,56 +137,81 @@ pub async fn import_diff(image: &Image, from: &mut (dyn Read + Send), progress: 
 }
 
 async fn apply_diff(image: &Image, from: &mut (dyn Read + Send), progress: Progress<'_>) -> Result<()> {
-    let malformed =
-        |what: &str| Error::refused(Errno::EINVAL, format!("not a stream of differences: {what}"));
-    if read_exact(from, BANNER.len())? != BANNER {
-        return Err(malformed("another banner"));
-    }
+    read_banner(from)?;
     let mut to_snap = None;
     loop {
-        let mut tag = [0];
-        from.read_exact(&mut tag)?;
-        let [tag] = tag;
-        match tag {
-            b'f' | b't' => {
-                let name = read_name(from)?;
-                let known = image.header().snapshot(&name).is_some();
-                match (tag, known) {
-                    (b'f', false) => {
-                        return Err(Error::refused(
-                            Errno::EINVAL,
-                            format!("the image has no snapshot {name}"),
-                        ));
-                    }
-                    (b't', true) => {
-                        return Err(Error::refused(Errno::EEXIST, format!("the image has snapshot {name}")));
-                    }
-                    (b't', false) => to_snap = Some(name),
-                    _ => {}
-                }
+        match Record::read(from)? {
+            Record::From(name) if image.header().snapshot(&name).is_none() => {
+                return Err(Error::refused(Errno::EINVAL, format!("the image has no snapshot {name}")));
             }
-            b's' => {
-                let size = read_u64(from)?;
+            Record::From(_) => {}
+            Record::To(name) if image.header().snapshot(&name).is_some() => {
+                return Err(Error::refused(Errno::EEXIST, format!("the image has snapshot {name}")));
+            }
+            Record::To(name) => to_snap = Some(name),
+            Record::Size(size) => {
                 if size != image.size() {
                     image.resize(size, &|_, _| {}).await?;
                 }
             }
-            b'w' | b'z' => {
-                let (offset, len) = (read_u64(from)?, read_u64(from)?);
-                if offset.checked_add(len).is_none_or(|end| end > image.size()) {
+            Record::Range { is_data, offset, len } => {
+                let Some(end) = offset.checked_add(len).filter(|end| *end <= image.size()) else {
                     return Err(malformed("a range outside the image"));
-                }
-                apply(image, from, tag == b'w', offset, len).await?;
-                progress(offset + len, image.size());
+                };
+                apply(image, from, is_data, offset, len).await?;
+                progress(end, image.size());
             }
-            b'e' => break,
-            _ => return Err(malformed("an unknown record")),
+            Record::End => break,
         }
     }
     if let Some(name) = to_snap {
         image.create_snap(&name).await?;
     }
     Ok(())
+}
+
+fn malformed(what: &str) -> Error {
+    Error::refused(Errno::EINVAL, format!("not a stream of differences: {what}"))
+}
+
+pub(crate) fn read_banner(from: &mut (dyn Read + Send)) -> Result<()> {
+    if read_exact(from, BANNER.len())? == BANNER { Ok(()) } else { Err(malformed("another banner")) }
+}
+
+/// A record of a stream of differences, without the data that follows a range of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// The snapshots between which the differences are.
+    From(String),
+    To(String),
+    /// Of the image, in bytes.
+    Size(u64),
+    /// In bytes; zeros unless it is data.
+    Range {
+        is_data: bool,
+        offset: u64,
+        len: u64,
+    },
+    End,
+}
+
+impl Record {
+    pub fn read(from: &mut (dyn Read + Send)) -> Result<Self> {
+        let mut tag = [0];
+        from.read_exact(&mut tag)?;
+        let [tag] = tag;
+        Ok(match tag {
+            b'f' => Self::From(read_name(from)?),
+            b't' => Self::To(read_name(from)?),
+            b's' => Self::Size(read_u64(from)?),
+            b'w' | b'z' => {
+                let (offset, len) = (read_u64(from)?, read_u64(from)?);
+                Self::Range { is_data: tag == b'w', offset, len }
+            }
+            b'e' => Self::End,
+            _ => return Err(malformed("an unknown record")),
+        })
+    }
 }
 
 async fn apply(
@@ -209,7 +234,7 @@ async fn apply(
     Ok(())
 }
 
-fn read_exact(from: &mut (dyn Read + Send), len: usize) -> io::Result<Vec<u8>> {
+pub(crate) fn read_exact(from: &mut (dyn Read + Send), len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len];
     from.read_exact(&mut bytes)?;
     Ok(bytes)
