@@ -355,7 +355,7 @@ pub(crate) fn mon_arguments_seeds() -> Vec<Vec<u8>> {
         out
     };
     let all: Vec<Vec<u8>> =
-        (0..count * 4).map(|i| one(i.wrapping_mul(31) % count, (i / count * 53) as u8)).collect();
+        (0..count * 2).map(|i| one(i.wrapping_mul(31) % count, (i / count * 53) as u8)).collect();
     all.chunks(MAX_COMMANDS).map(<[Vec<u8>]>::concat).collect()
 }
 

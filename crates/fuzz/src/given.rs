@@ -180,3 +180,24 @@ pub(crate) fn nbd_seeds() -> Vec<Vec<u8>> {
         [flags, option(2, &[])].concat(),
     ]
 }
+
+/// A configuration file, and the list of monitors in it as numbers.
+pub(crate) fn conf(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(conf) = rados::Conf::parse(text) else { return };
+    for (kind, id) in [("client", "admin"), ("osd", "0"), ("mon", "")] {
+        let options = conf.for_daemon(kind, id);
+        assert!(options.keys().all(|name| conf.names().any(|n| n == name)), "names are of the file");
+        admin::options::Values::new(format!("{kind}.{id}"), &options).assert_invariants();
+    }
+}
+
+pub(crate) fn conf_seeds() -> Vec<Vec<u8>> {
+    let texts = [
+        "[global]\nfsid = 4a9b\nmon host = [v2:127.0.0.1:40789/0,v1:127.0.0.1:40790/0]\nauth cluster required = cephx\n\
+         keyring = /tmp/$cluster/keyring\n[mon.a]\n\tmon data = \"/var/lib # not a comment\" ; one\n[osd]\nosd memory target = 4Gi\n",
+        "log_file = /var/log/\\\n$name.log\n[ client.admin ]\nms_mode=secure crc # comment\n; more\nrados-osd--op timeout=3\n",
+        "[osd.0]\nosd_max_backfills = 3\n[osd.0]\nosd max backfills = 4\\\\\n",
+    ];
+    texts.iter().map(|t| t.as_bytes().to_vec()).collect()
+}

@@ -8,9 +8,11 @@
 mod arguments;
 mod budget;
 mod commands;
+mod crashes;
 mod frames;
 mod given;
 mod groups;
+mod images;
 mod logins;
 mod medium;
 mod mons;

@@ -9,7 +9,7 @@ fn tests_of(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("tests/data")
 }
 
-fn text(krate: &str, file: &str) -> String {
+pub(crate) fn text(krate: &str, file: &str) -> String {
     let path = tests_of(krate).join(file);
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }

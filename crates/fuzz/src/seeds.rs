@@ -52,6 +52,10 @@ pub fn seeds_of(target: &str) -> Vec<Vec<u8>> {
         "mon_peer" => crate::mons::peer_seeds(),
         "mon_commands" => crate::commands::mon_commands_seeds(),
         "mon_arguments" => crate::commands::mon_arguments_seeds(),
+        "mgr_arguments" => crate::crashes::mgr_arguments_seeds(),
+        "crash_report" => crate::crashes::crash_report_seeds(),
+        "conf" => crate::given::conf_seeds(),
+        "rbd_header" | "rbd_stored" | "rbd_part" | "rbd_diff" => crate::images::seeds_of(target),
         "osd_requests" => crate::osds::seeds(),
         _ => vec![vec![0; 64], (0..=255).collect(), connection_seed()],
     }

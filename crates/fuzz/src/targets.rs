@@ -11,9 +11,11 @@ use types::{EntityAddr, Now};
 
 use crate::budget::{Budget, DECODER};
 use crate::commands::{mon_arguments, mon_commands};
+use crate::crashes::{crash_report, mgr_arguments};
 use crate::frames::{RECEIVE_BUFFER, frames, sealed_frames};
-use crate::given::{admin_socket, cap_use, nbd, option};
+use crate::given::{admin_socket, cap_use, conf, nbd, option};
 use crate::groups::{mon_state, pg_message, pg_part};
+use crate::images::{rbd_diff, rbd_header, rbd_part, rbd_stored};
 use crate::logins::{authorizer, login, login_client};
 use crate::medium::{page, record, superblock};
 use crate::mons::{mon_peer, mon_store, quorum_message};
@@ -28,6 +30,9 @@ const MONITOR: Budget = Budget::heap(64, 32 << 20).and_time(Duration::from_secs(
 
 /// An OSD whose requests may touch twice the largest object each.
 const OSD: Budget = Budget::heap(64, 256 << 20).and_time(Duration::from_secs(20)).one_of(40);
+
+/// Managers with the map of a real cluster, and dozens of commands.
+const MANAGER: Budget = Budget::heap(64, 8 << 20).and_time(Duration::from_secs(10)).one_of(20);
 
 /// A decoder under test.
 #[derive(Clone, Copy)]
@@ -59,7 +64,7 @@ targets![
     frames: Budget::heap(64, RECEIVE_BUFFER),
     sealed_frames: Budget::heap(64, RECEIVE_BUFFER),
     // Maps that follow each other are held, old and new.
-    replies: Budget::heap(64, 1 << 20).and_time(Duration::from_secs(4)),
+    replies: Budget::heap(64, 1 << 20).and_time(Duration::from_secs(4)).one_of(8),
     output: DECODER,
     keyring: DECODER,
     ticket: DECODER,
@@ -89,6 +94,15 @@ targets![
     mon_commands: MONITOR,
     mon_arguments: MONITOR,
     osd_requests: OSD,
+    mgr_arguments: MANAGER,
+    crash_report: MANAGER,
+    conf: Budget::heap(64, 1 << 20),
+    rbd_header: DECODER,
+    rbd_stored: DECODER,
+    // States and ranges of objects whose maps have two bits for each.
+    rbd_part: Budget::heap(256, 64 << 10),
+    // An import reads so much at a time.
+    rbd_diff: Budget::heap(64, 5 << 20),
 ];
 
 fn addr(data: &[u8]) {
