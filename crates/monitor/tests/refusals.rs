@@ -154,6 +154,52 @@ fn snapshots_of_a_client_s_own_need_the_right_to_write_there() {
     assert_eq!(reply.result, 0);
 }
 
+/// Each is a step of the OSD map, and while a PG is unclean all steps are kept.
+#[test]
+fn a_client_makes_the_history_of_maps_no_larger_than_it_may_be() {
+    let mut w = World::new();
+    let admin = w.admin();
+    w.command(admin, r#"{"prefix":"osd pool create","pool":"p"}"#);
+    let caps = r#"["mon","allow r","osd","allow rw pool=p"]"#;
+    let writer = client(&mut w, admin, "allow r");
+    let name =
+        w.mon.state().auth.entities.keys().rfind(|n| n.id.starts_with('c')).expect("made above").to_string();
+    w.command(admin, &format!(r#"{{"prefix":"auth caps","entity":"{name}","caps":{caps}}}"#));
+    let warn_at = w.mon.state().osds.kept_bytes() + 10_000;
+    let option = |value: usize| {
+        format!(r#"{{"prefix":"config set","who":"mon","name":"mon_data_size_warn","value":"{value}"}}"#)
+    };
+    w.command(admin, &option(warn_at));
+    let make = MPoolOp { fsid: FSID, pool: 1, op: pool_op::CREATE_UNMANAGED_SNAP, ..MPoolOp::default() };
+    let mut ask = |w: &mut World, conn, op: &MPoolOp| {
+        w.send(conn, op.clone());
+        match w.sent(conn).pop() {
+            Some(Message::PoolOpReply(reply)) => reply.result,
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut made = 0;
+    while ask(&mut w, writer, &make) == 0 {
+        made += 1;
+        assert!(made < 10_000, "{} bytes", w.mon.state().osds.kept_bytes());
+    }
+    let kept = w.mon.state().osds.kept_bytes();
+    assert!((warn_at..warn_at * 2).contains(&kept), "{made} snapshots, {kept} bytes");
+    let epoch = w.mon.state().osdmap().epoch;
+    let remove = MPoolOp { op: pool_op::DELETE_UNMANAGED_SNAP, snap: types::SnapId(1), ..make.clone() };
+    for op in [&make, &remove] {
+        assert_eq!(ask(&mut w, writer, op), types::Errno::ENOSPC.neg());
+    }
+    assert_eq!(w.mon.state().osdmap().epoch, epoch);
+    w.tick(5);
+    let (_, _, health) = w.command(admin, r#"{"prefix":"health","detail":"detail"}"#);
+    assert!(health.contains("clients can make and remove no snapshots until PGs are clean"), "{health}");
+    // An operator's work goes on, and so does a client's when there is room again.
+    assert_eq!(ask(&mut w, admin, &remove), 0);
+    w.command(admin, &option(warn_at * 2));
+    assert_eq!(ask(&mut w, writer, &make), 0);
+}
+
 #[test]
 fn names_and_addresses_that_would_mislead_are_refused() {
     let mut w = World::new();

@@ -7,10 +7,8 @@ use std::time::Duration;
 use types::AddrKind;
 
 use super::{Checks, Seen, Severity};
+use crate::state::{MAPS_WARN, maps_limit};
 use crate::text::units;
-
-/// Maps of so many bytes are a warning at the latest: a monitor without a store takes a state of 2 GiB.
-const MAPS_WARN: f64 = (1u64 << 30) as f64;
 
 pub(super) fn check(seen: &Seen<'_>, checks: &mut Checks) {
     monitors(seen, checks);
@@ -54,7 +52,7 @@ fn monitors(seen: &Seen<'_>, checks: &mut Checks) {
 /// Maps that PGs need which have not been clean since. All members of the quorum hold the same, in memory
 /// too. Source: MON_DISK_BIG in src/mon/HealthMonitor.cc.
 fn old_maps(seen: &Seen<'_>, checks: &mut Checks) {
-    let limit = seen.number("mon_data_size_warn", MAPS_WARN).clamp(0.0, MAPS_WARN) as u64;
+    let limit = maps_limit(seen.number("mon_data_size_warn", MAPS_WARN));
     let kept = seen.state.osds.kept_bytes() as u64;
     if kept < limit {
         return;
@@ -64,10 +62,14 @@ fn old_maps(seen: &Seen<'_>, checks: &mut Checks) {
         let (kept, limit) = (units::bytes(kept), units::bytes(limit));
         format!("mon.{name} keeps {kept} of OSD maps for unclean PGs >= mon_data_size_warn ({limit})")
     });
-    let detail: Vec<String> = detail.collect();
+    let mut detail: Vec<String> = detail.collect();
+    let count = detail.len();
+    if seen.state.osds.refuses_clients(limit) {
+        detail.push("clients can make and remove no snapshots until PGs are clean".to_owned());
+    }
     let (s, are) = if names.len() == 1 { ("", "is") } else { ("s", "are") };
     let summary = format!("mon{s} {} {are} using a lot of disk space", names.join(","));
-    checks.warn("MON_DISK_BIG", summary, detail.len(), detail);
+    checks.warn("MON_DISK_BIG", summary, count, detail);
 }
 
 /// Source: HealthMonitor::check_for_clock_skew, Monitor::timecheck_status.

@@ -12,7 +12,9 @@ use crate::io::Output;
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
 use crate::service::erasure;
+use crate::session::Access;
 use crate::settings::Settings;
+use crate::state::{MAPS_WARN, maps_limit};
 
 /// Why a pool cannot be changed: errno and text for the operator.
 pub(crate) type Refusal = (Errno, String);
@@ -339,10 +341,21 @@ impl Monitor {
         tid: u64,
         m: &MPoolOp,
     ) {
-        let done =
-            if m.fsid == batch.state().fsid { self.do_pool_op(now, batch, m) } else { Err(Errno::EINVAL) };
+        let done = match m.fsid == batch.state().fsid {
+            true if self.has_no_room_for_steps_of(conn, batch) => Err(Errno::ENOSPC),
+            true => self.do_pool_op(now, batch, m),
+            false => Err(Errno::EINVAL),
+        };
         let epoch = batch.osdmap_epoch();
         batch.answer(conn, tid, reply(m, done, epoch));
+    }
+
+    /// Whether the map's history is so large that whoever has no rights over the map makes it no larger. While PGs are unclean
+    /// it is not cut short, and any client that may write to a pool may make snapshots in it.
+    fn has_no_room_for_steps_of(&self, conn: ConnId, batch: &Batch) -> bool {
+        let limit = maps_limit(self.number("mon_data_size_warn", MAPS_WARN));
+        let is_trusted = || self.sessions.get(&conn).is_some_and(|s| s.may("osd", Access::W));
+        batch.state().osds.refuses_clients(limit) && !is_trusted()
     }
 
     /// Gives the new snapshot's id, when the operation makes one.

@@ -32,6 +32,7 @@ pub(crate) use mgr::is_of_ceph;
 pub use mgr::{MgrDaemon, MgrState};
 pub use osd_diff::diff;
 pub use osd_history::{EPOCHS_KEPT, OsdHistory};
+pub(crate) use osd_history::{MAPS_WARN, maps_limit};
 
 /// Everything replicated.
 #[derive(Debug, Clone, PartialEq)]

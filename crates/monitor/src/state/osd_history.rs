@@ -10,7 +10,11 @@
 //! Steps that change no PG's members could be left out too, but for the form in which OSDs are told: a whole
 //! map that does not follow theirs means that older ones are forgotten. An OSD then closes each PG's interval
 //! and presumes writes in the one that is cut, so that its members would be waited for in vain. Health speaks
-//! when steps come to very much.
+//! when steps come to very much ([`MAPS_WARN`]).
+//!
+//! So steps that the cluster itself needs, such as those by which OSDs go down and come back, have no bound in
+//! bytes: what is gained by one fewer is not worth a write. What clients without rights over the map ask for,
+//! which is snapshots, is refused at half as much again: no client makes monitors hold any amount of memory.
 //!
 //! Invariants:
 //! 1. `increments` holds every epoch from `oldest + 1` to the newest, without gaps.
@@ -31,11 +35,22 @@ const FULL_EVERY: u32 = 64;
 /// Whole maps between the oldest and the newest take no more than this.
 const FULLS_BYTES: usize = 16 << 20;
 
+/// All that is kept, in bytes, is worth a warning at the latest: a monitor without a store takes a state of 2 GiB.
+/// Source: mon_data_size_warn, of a disk there.
+pub(crate) const MAPS_WARN: f64 = (1u64 << 30) as f64;
+
+/// How many bytes the option says that a warning is worth.
+pub(crate) fn maps_limit(mon_data_size_warn: f64) -> u64 {
+    mon_data_size_warn.clamp(0.0, MAPS_WARN) as u64
+}
+
 /// The map of now and how it came about.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OsdHistory {
     pub map: OsdMap,
     increments: BTreeMap<Epoch, Bytes>,
+    /// Bytes of all increments.
+    stepped: usize,
     fulls: BTreeMap<Epoch, Bytes>,
 }
 
@@ -44,7 +59,7 @@ impl OsdHistory {
     pub fn new(map: OsdMap) -> Self {
         let full = map.encode_with_crc().0;
         let fulls = [(map.epoch, full)].into();
-        Self { map, increments: BTreeMap::new(), fulls }
+        Self { map, increments: BTreeMap::new(), stepped: 0, fulls }
     }
 
     pub fn newest(&self) -> Epoch {
@@ -114,6 +129,7 @@ impl OsdHistory {
         if before.0 % FULL_EVERY != 0 && before != self.oldest() {
             self.fulls.remove(&before);
         }
+        self.stepped += encoded.len();
         self.increments.insert(inc.epoch, encoded.clone());
         self.fulls.insert(inc.epoch, full);
         if before.0 % FULL_EVERY == 0 {
@@ -140,7 +156,12 @@ impl OsdHistory {
 
     /// Bytes of all that is kept.
     pub fn kept_bytes(&self) -> usize {
-        self.increments.values().chain(self.fulls.values()).map(Bytes::len).sum()
+        self.stepped + self.fulls.values().map(Bytes::len).sum::<usize>()
+    }
+
+    /// Whether clients add no further steps, where health speaks of `limit` bytes.
+    pub(crate) fn refuses_clients(&self, limit: u64) -> bool {
+        self.kept_bytes() as u64 >= limit.saturating_add(limit / 2)
     }
 
     /// Forgets what came before `oldest`, which stays.
@@ -151,13 +172,15 @@ impl OsdHistory {
         let Some(full) = self.full(oldest) else { return };
         self.fulls.insert(oldest, full);
         self.fulls.retain(|e, _| *e >= oldest);
-        self.increments.retain(|e, _| *e > oldest);
+        self.increments = self.increments.split_off(&oldest.next());
+        self.stepped = bytes_of(&self.increments);
     }
 
     /// Panics when an invariant of the module's head is broken; for tests and the simulator.
     pub fn assert_invariants(&self) {
         let (oldest, newest) = (self.oldest().0, self.newest().0);
         assert!(self.increments.keys().map(|e| e.0).eq(oldest + 1..=newest), "invariant 1");
+        assert_eq!(self.stepped, bytes_of(&self.increments), "bytes of all increments");
         assert!(self.fulls.contains_key(&self.newest()), "invariant 2");
         assert!(self.fulls.contains_key(&self.oldest()), "invariant 2");
         assert!(self.between().all(|(e, _)| e.0 % FULL_EVERY == 0), "invariant 2");
@@ -176,8 +199,13 @@ impl Decode for OsdHistory {
         let fulls: BTreeMap<Epoch, Bytes> = BTreeMap::decode(r)?;
         let increments = BTreeMap::decode(r)?;
         let newest = fulls.values().next_back().cloned().unwrap_or_default();
-        Ok(Self { map: OsdMap::from_bytes(newest)?, increments, fulls })
+        let stepped = bytes_of(&increments);
+        Ok(Self { map: OsdMap::from_bytes(newest)?, increments, stepped, fulls })
     }
+}
+
+fn bytes_of(maps: &BTreeMap<Epoch, Bytes>) -> usize {
+    maps.values().map(Bytes::len).sum()
 }
 
 #[cfg(test)]
