@@ -42,6 +42,8 @@ impl Answer {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum OpError {
     Errno(Errno),
+    /// It did not fail: the request's slice is over in the middle of it.
+    SliceOver,
     Stop(Box<ExecStop>),
 }
 

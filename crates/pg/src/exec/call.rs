@@ -22,9 +22,11 @@ pub(super) fn call(
 ) -> Outcome {
     let method = classes::find(class, method).map_err(|_| Errno::EOPNOTSUPP)?;
     s.user_modify |= method.flags.write;
+    let slice = s.slice.take();
     let mut view = View { env, s, stop: None, read: false, wrote: false };
     let mut out = Bytes::new();
     let result = (method.run)(&mut view, input, &mut out);
+    view.s.slice = slice;
     if let Some(stop) = view.stop {
         return Err(stop.into());
     }
@@ -60,6 +62,8 @@ impl<'e, 's> View<'_, 'e, 's> {
         };
         outcome.map_err(|e| match e {
             OpError::Errno(e) => e,
+            // Methods read to the end: nothing pauses in them.
+            OpError::SliceOver => Errno::EIO,
             OpError::Stop(stop) => {
                 self.stop = Some(*stop);
                 Errno::EIO

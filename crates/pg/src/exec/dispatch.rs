@@ -6,8 +6,10 @@ use messages::osd::{Extent, Op, OpCode, OpResult, OsdOp, flags, op_flags, watch_
 use types::Errno;
 
 use super::answer::{Answer, OpError, Outcome};
+use super::pause::Start;
 use super::read::ChecksumArgs;
 use super::scratch::Scratch;
+use super::work::Work;
 use super::{ExecEnv, ExecStop, attrs, call, copy, omap, read, snaps, tmap, watch, work, write};
 
 /// What a request may do, known before it runs: it decides about caps, waiting and duplicates.
@@ -91,16 +93,30 @@ fn class_use(op: &OsdOp) -> Result<ClassUse, Errno> {
     Ok(ClassUse { class, method, read: flags.read, write: flags.write, allowed: true })
 }
 
-/// Runs the operations until one fails; returns the request's result. Source: PrimaryLogPG::do_osd_ops.
+/// How far operations ran.
+pub(super) enum Ran {
+    /// To the end; the request's result.
+    Through(i32),
+    /// The slice is over before the operation where they are to go on; what was left of the request's bound then.
+    Paused(Work),
+}
+
+/// Runs the operations from `at` on until one fails, or the slice is over. Source: PrimaryLogPG::do_osd_ops.
 pub(super) fn run_ops(
     env: &mut ExecEnv<'_>,
     s: &mut Scratch<'_>,
     ops: &[OsdOp],
     results: &mut [OpResult],
-) -> Result<i32, ExecStop> {
-    let mut last = 0;
-    for (at, (op, out)) in ops.iter().zip(results).enumerate() {
-        s.subop = at as u32;
+    at: &mut Start,
+) -> Result<Ran, ExecStop> {
+    let (first, mut last) = (at.next, at.last);
+    for (nr, (op, out)) in ops.iter().zip(results).enumerate().skip(first) {
+        s.subop = nr as u32;
+        *at = Start { next: nr, last };
+        let before = *s.work;
+        if nr > first && s.is_slice_over() {
+            return Ok(Ran::Paused(before));
+        }
         s.user_modify |= op.code.is_write() && is_user_visible(op.code);
         check_keys(s, op)?;
         let outcome = op.parse().map_err(OpError::from).and_then(|parsed| run_op(env, s, op, parsed));
@@ -111,6 +127,7 @@ pub(super) fn run_ops(
                 out.outdata = answer.data;
             }
             Err(OpError::Stop(stop)) => return Err(*stop),
+            Err(OpError::SliceOver) => return Ok(Ran::Paused(before)),
             Err(OpError::Errno(e)) => last = e.neg(),
         }
         out.rval = last;
@@ -121,7 +138,7 @@ pub(super) fn run_ops(
             break;
         }
     }
-    Ok(last)
+    Ok(Ran::Through(last))
 }
 
 /// Keys of a few bytes each take ten times as much memory once they are decoded: too many are refused before.

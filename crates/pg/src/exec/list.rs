@@ -36,6 +36,8 @@ pub(super) fn run(
             }
             Err(OpError::Stop(stop)) => return Err(*stop),
             Err(OpError::Errno(e)) => return Ok(e.neg()),
+            // Lists of a PG have no slices.
+            Err(OpError::SliceOver) => return Ok(Errno::EIO.neg()),
         }
     }
     Ok(last)

@@ -17,6 +17,7 @@ mod copy;
 mod dispatch;
 mod list;
 mod omap;
+mod pause;
 mod read;
 mod scratch;
 mod snaps;
@@ -29,8 +30,11 @@ mod xxhash;
 
 pub use copy::{Copied, Sources};
 pub use dispatch::{RequestKind, classify};
+pub use pause::Begun;
+pub(crate) use pause::LEAST_SLICE;
 pub use trim::trim;
 
+use dispatch::Ran;
 use scratch::Scratch;
 use work::Work;
 
@@ -100,6 +104,10 @@ pub struct ExecEnv<'a> {
     /// Set by the execution, however it ends: bytes that were read, written, checked and answered; see
     /// `work`.
     pub work: u64,
+    /// Bytes of work after which a request that only reads may pause; `None`: it runs to its end.
+    pub slice: Option<u64>,
+    /// What the request came to when it paused.
+    pub begun: Option<Box<Begun>>,
 }
 
 /// A log entry without what the PG adds (request id, time, results).
@@ -152,6 +160,8 @@ pub struct Executed {
 pub enum ExecStop {
     /// Wait until this object (a clone) has been recovered, then run again.
     Missing(HObject),
+    /// Its slice is over: run it again with this.
+    Paused(Box<Begun>),
     /// Drop the request without an answer: the client will resend it.
     Drop,
     /// Answer with this errno alone; nothing is recorded for resends.
@@ -180,8 +190,12 @@ pub fn execute(
     ops: &[OsdOp],
 ) -> Result<Executed, ExecStop> {
     let mut work = Work::new(env.config);
+    let done_before = env.begun.as_ref().map_or(0, |b| b.done(env.config));
     let ran = execute_within(env, head, state, ops, &mut work);
-    env.work = work.done(env.config);
+    env.work = match &ran {
+        Err(ExecStop::Paused(_)) => env.slice.unwrap_or_default(),
+        _ => work.done(env.config).saturating_sub(done_before),
+    };
     ran
 }
 
@@ -206,7 +220,15 @@ fn execute_within(
         if env.may_write { (head.clone(), Cow::Borrowed(state)) } else { snaps::resolve(env, head, state)? };
     let state = state.as_ref();
     let mut s = Scratch::new(object, state, work);
-    let result = dispatch::run_ops(env, &mut s, ops, &mut results)?;
+    let (begun, slice) = (env.begun.take(), env.slice.filter(|_| !env.may_write));
+    let mut at = s.begin(begun, slice, &mut results);
+    if !env.may_write && at.is_first() {
+        read::refuse_too_much(&s, ops)?;
+    }
+    let result = match dispatch::run_ops(env, &mut s, ops, &mut results, &mut at)? {
+        Ran::Through(result) => result,
+        Ran::Paused(work) => return Err(s.pause(&at, work, results)),
+    };
     let user_version = state.info.user_version;
     if result < 0 {
         return Ok(Executed { result, results, user_version, ..Executed::default() });

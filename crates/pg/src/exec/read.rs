@@ -5,13 +5,13 @@
 
 use bytes::Bytes;
 use codec::{Encode, Writer, crc32c};
-use messages::osd::{Extent, SparseReadResponse, StatResponse, checksum_type};
+use messages::osd::{Extent, Op, OpCode, OsdOp, SparseReadResponse, StatResponse, checksum_type};
 use types::Errno;
 
-use super::answer::{Answer, Outcome};
+use super::answer::{Answer, OpError, Outcome};
 use super::scratch::Scratch;
 use super::work::ENTRY;
-use super::{ExecEnv, xxhash};
+use super::{ExecEnv, ExecStop, xxhash};
 
 /// Errors of `cmpext` say where the first difference is: this plus the index. Source: MAX_ERRNO in src/include/rados.h.
 const MAX_ERRNO: i32 = 4095;
@@ -19,6 +19,18 @@ const MAX_ERRNO: i32 = 4095;
 /// A range of bytes, short at the end; length 0 means to the end. Source: PrimaryLogPG::do_read.
 pub(super) fn read(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent) -> Outcome {
     let e = extent.normalised();
+    let length = readable(s, e);
+    s.work.may_answer(length)?;
+    // As much as the slice has room for: before the work of it is taken.
+    let piece = s.piece(length);
+    s.work.spend(length)?;
+    let data = data(env, s, e.offset, length, piece)?;
+    s.count_read(data.len());
+    Ok(Answer::data(data))
+}
+
+/// Bytes that a read of the range finds.
+fn readable(s: &Scratch<'_>, e: Extent) -> u64 {
     let info = s.info();
     let mut size = info.size;
     let end = e.offset.wrapping_add(e.length);
@@ -26,12 +38,40 @@ pub(super) fn read(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent) -
         size = e.truncate_size;
     }
     let wanted = if e.length == 0 { size } else { e.length };
-    let length = wanted.min(size.saturating_sub(e.offset));
-    s.work.may_answer(length)?;
-    s.work.spend(length)?;
-    let data = if length == 0 { Bytes::new() } else { env.store.read(&s.key, e.offset, length)? };
-    s.count_read(data.len());
-    Ok(Answer::data(data))
+    wanted.min(size.saturating_sub(e.offset))
+}
+
+/// The next `piece` of `length` bytes, with those that were read in earlier slices; `SliceOver` when more are to
+/// come.
+fn data(
+    env: &mut ExecEnv<'_>,
+    s: &mut Scratch<'_>,
+    offset: u64,
+    length: u64,
+    piece: u64,
+) -> Result<Bytes, OpError> {
+    let got = s.got.len() as u64;
+    let data = if piece == 0 { Bytes::new() } else { env.store.read(&s.key, offset + got, piece)? };
+    if got == 0 && piece == length {
+        return Ok(data);
+    }
+    s.got.reserve_exact((length - got) as usize);
+    s.got.extend_from_slice(&data);
+    // What is shorter than it says is not waited for.
+    if got + piece < length && data.len() as u64 == piece {
+        return Err(OpError::SliceOver);
+    }
+    Ok(std::mem::take(&mut s.got).into())
+}
+
+/// Refuses a request that only reads and whose answers are known to be too much, before it reads any of them.
+pub(super) fn refuse_too_much(s: &Scratch<'_>, ops: &[OsdOp]) -> Result<(), ExecStop> {
+    let bytes = |op: &OsdOp| match op.parse() {
+        Ok(Op::Read(e) | Op::SyncRead(e)) => readable(s, e.normalised()),
+        _ => 0,
+    };
+    let reads = ops.iter().filter(|op| matches!(op.code, OpCode::READ | OpCode::SYNC_READ));
+    s.work.may_answer(reads.map(bytes).fold(0, u64::saturating_add))
 }
 
 /// The extents that hold data, and their bytes. Source: PrimaryLogPG::do_sparse_read.
@@ -43,10 +83,11 @@ pub(super) fn sparse_read(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Ex
     let extents = env.store.extents(&s.key, e.offset, e.length)?;
     let length = extents.iter().fold(0u64, |sum, (_, l)| sum.saturating_add(*l));
     s.work.may_answer(length)?;
+    let piece = s.piece(length);
     s.work.spend(length.saturating_add(extents.len() as u64 * ENTRY))?;
     let data = match extents.as_slice() {
         [] => Bytes::new(),
-        [(offset, length)] => env.store.read(&s.key, *offset, *length)?,
+        [(offset, length)] => data(env, s, *offset, *length, piece)?,
         many => {
             let mut all = Vec::with_capacity(many.iter().map(|(_, l)| *l as usize).sum());
             for (offset, length) in many {

@@ -6,6 +6,7 @@ use store::{ObjectKey, Txn};
 use types::HObject;
 
 use super::Effect;
+use super::pause::Slice;
 use super::work::Work;
 use crate::info::PgSums;
 use crate::object::{ObjectInfo, ObjectState, info_flags};
@@ -35,6 +36,9 @@ pub(crate) struct Scratch<'a> {
     pub work: &'a mut Work,
     /// The running operation's place in the request.
     pub subop: u32,
+    /// The work after which the request may pause, and what it has got of the read that is next.
+    pub slice: Option<Slice>,
+    pub got: Vec<u8>,
 }
 
 impl<'a> Scratch<'a> {
@@ -53,6 +57,8 @@ impl<'a> Scratch<'a> {
             broken: false,
             work,
             subop: 0,
+            slice: None,
+            got: Vec::new(),
         }
     }
 

@@ -104,6 +104,34 @@ impl Drop for Fetched {
     }
 }
 
+/// Bytes that are held in several places.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sum(Arc<AtomicU64>);
+
+/// A part of a sum, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    of: Sum,
+    bytes: u64,
+}
+
+impl Sum {
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub fn keep(&self, bytes: u64) -> Kept {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+        Kept { of: self.clone(), bytes }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.of.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// One connection's account.
 #[derive(Debug, Default)]
 pub(crate) struct ClientAccount {

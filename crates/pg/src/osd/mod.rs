@@ -456,6 +456,7 @@ impl OsdCore {
         }
         self.tracker.assert_invariants();
         self.turns.assert_invariants();
+        assert!(self.shared.paused.is_none(), "a request paused and nobody keeps it");
         let copies = || self.pgs.values().flat_map(|pg| pg.copies.values());
         assert!(self.shared.copies_wait || !copies().any(|c| c.waits_for_room()), "a copy waits unseen");
         let fetched: u64 = copies().map(|c| c.held_bytes()).sum();

@@ -9,7 +9,7 @@ use types::{ConnId, EntityType, Epoch, Errno, SpgId};
 use super::OsdCore;
 use super::account::Charge;
 use super::maps::ShareTo;
-use super::turns::Turn;
+use super::turns::{Turn, Wanted};
 use crate::exec::classify;
 use crate::info::PgInfo;
 use crate::interval::PastIntervals;
@@ -184,15 +184,22 @@ impl OsdCore {
     fn client_request(&mut self, conn: ConnId, tid: u64, msg: Box<MOsdOp>) {
         let Some(session) = self.shared.sessions.get(&conn) else { return };
         let charge = self.clients.run(conn, &session.account, msg.memory_bytes());
-        let turn = Turn { tid, msg, charge };
+        let turn = Turn { tid, what: Wanted::ToBegin { msg, charge } };
         if self.shared.is_slice_over() || self.shared.some_ready || !self.turns.is_empty() {
             return self.turns.push(&session.peer.auth_name, conn, turn);
         }
         self.start_request(conn, turn);
     }
 
+    /// Gives a request its turn.
     pub(super) fn start_request(&mut self, conn: ConnId, turn: Turn) {
-        let Turn { tid, msg, charge } = turn;
+        match turn.what {
+            Wanted::ToBegin { msg, charge } => self.begin_request(conn, turn.tid, msg, charge),
+            Wanted::ToGoOn(op) => self.run_request(*op),
+        }
+    }
+
+    fn begin_request(&mut self, conn: ConnId, tid: u64, msg: Box<MOsdOp>, charge: Charge) {
         let Some(session) = self.shared.sessions.get_mut(&conn) else { return };
         session.epoch = session.epoch.max(msg.epoch);
         session.asked = self.shared.now.mono;
@@ -216,6 +223,7 @@ impl OsdCore {
             fetched: None,
             space_wanted: None,
             charge: Some(Arc::new(charge)),
+            paused: None,
         };
         match kind {
             Ok(kind) => op.kind = kind,
@@ -225,13 +233,23 @@ impl OsdCore {
             // Erasure-coded pools exist in maps only; a client that got no answer would wait for ever.
             return op.refuse(Errno::EOPNOTSUPP, &mut self.shared);
         }
-        if let Some(pg) = self.pgs.get_mut(&id) {
-            pg.client_op(&mut self.shared, op);
-            pg.run_ready(&mut self.shared);
-            return;
+        self.run_request(op);
+    }
+
+    fn run_request(&mut self, op: ClientOp) {
+        let Some(pg) = self.pgs.get_mut(&SpgId::replicated(op.msg.pgid.pgid)) else {
+            // No such PG here: the client's map is old, and it has just been sent ours.
+            return op.drop_it(&mut self.shared);
+        };
+        pg.client_op(&mut self.shared, op);
+        if let Some(op) = self.shared.paused.take() {
+            if let Some(session) = self.shared.sessions.get(&op.conn) {
+                let (entity, conn) = (&session.peer.auth_name, op.conn);
+                let turn = Turn { tid: op.tid, what: Wanted::ToGoOn(Box::new(op)) };
+                self.turns.put_back(entity, conn, turn);
+            }
         }
-        // No such PG here: the client's map is old, and it has just been sent ours.
-        op.drop_it(&mut self.shared);
+        pg.run_ready(&mut self.shared);
     }
 
     pub(super) fn pg_message(&mut self, from: i32, mut msg: PgMessage) {

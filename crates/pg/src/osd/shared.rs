@@ -11,6 +11,7 @@ use messages::Message;
 use store::{Priority, Store, StoreError, Txn, TxnSeq};
 use types::{ConnId, EntityAddr, Epoch, Eversion, HObject, Now, OsdId, PoolId, SpgId};
 
+use super::account::Sum;
 use super::cluster_log::Unsaid;
 use super::lease::Leases;
 use super::session::Session;
@@ -18,7 +19,7 @@ use crate::OsdConfig;
 use crate::io::{FatalReason, LogLevel, Output};
 use crate::peer::{PgBody, PgMessage, TooLong};
 use crate::pg::remove::Removal;
-use crate::pg::{Forced, Reservation};
+use crate::pg::{ClientOp, Forced, Reservation};
 use crate::push::Pushed;
 
 /// Ticks come at least so often; see `Input::Tick`.
@@ -131,6 +132,9 @@ pub(crate) struct Shared {
     pub leases: Leases,
     /// A PG has requests that run again: without it, no PG is looked at for them.
     pub some_ready: bool,
+    /// The request that has just run, when it goes on in another slice; and bytes of all that do.
+    pub paused: Option<ClientOp>,
+    pub paused_bytes: Sum,
     /// The number of the newest copy, and whether one may wait for room.
     pub last_copy: u64,
     pub copies_wait: bool,
@@ -207,6 +211,8 @@ impl Shared {
             up_thru_wanted: Epoch(0),
             leases: Leases::default(),
             some_ready: false,
+            paused: None,
+            paused_bytes: Sum::default(),
             last_copy: 0,
             copies_wait: false,
             slice_left: super::turns::SLICE,

@@ -3,8 +3,8 @@
 //! A request may be heavy (`exec::work` bounds it), and many heavy ones fit into what is read from a socket
 //! at once. When the work of a slice is spent, the core goes back to its shell, which brings heartbeats and
 //! the like, and then asks the core to go on. Entities take turns, a request each, and the connections of one
-//! entity take turns among themselves: more connections are no more turns. One connection's requests stay in
-//! order. A client that does not read its answers has no turn: what it does not read waits in memory.
+//! entity take turns among themselves: more connections are no more turns. A request that is longer than a slice
+//! goes on in the next turn of its entity. One connection's requests stay in order. A client that does not read its answers has no turn: what it does not read waits in memory.
 //!
 //! Invariant: an entity is in the order of its ring exactly once when a connection of it has a queue, a
 //! connection in that of its entity when it has one, and no queue is empty.
@@ -15,10 +15,12 @@ use messages::osd::MOsdOp;
 use types::{AuthName, ConnId};
 
 use super::account::Charge;
+use crate::pg::ClientOp;
 
-/// Bytes of work in one slice: some tens of milliseconds. No more than that is answered until the shell has
-/// told again how much of it waits for its readers.
-pub(crate) const SLICE: u64 = 64 << 20;
+/// Bytes of work in one slice: some milliseconds. A request that reads more than its slice has room for pauses
+/// (`exec::pause`), so others wait for no more than that. No more is answered until the shell has told again how
+/// much of it waits for its readers.
+pub(crate) const SLICE: u64 = 8 << 20;
 /// What is answered at least: who reads is not stopped by those who do not.
 const LEAST_ANSWERS: u64 = 4 << 20;
 
@@ -31,8 +33,14 @@ pub(super) fn answers(free_bytes: u64) -> u64 {
 #[derive(Debug)]
 pub(super) struct Turn {
     pub tid: u64,
-    pub msg: Box<MOsdOp>,
-    pub charge: Charge,
+    pub what: Wanted,
+}
+
+/// What a request wants.
+#[derive(Debug)]
+pub(super) enum Wanted {
+    ToBegin { msg: Box<MOsdOp>, charge: Charge },
+    ToGoOn(Box<ClientOp>),
 }
 
 /// See the module's documentation.
@@ -50,6 +58,11 @@ impl Turns {
 
     pub fn push(&mut self, entity: &AuthName, conn: ConnId, turn: Turn) {
         self.entities.entry(entity).entry(&conn).push_back(turn);
+    }
+
+    /// Takes back what paused in its turn: it is the next of its connection, and that the next of its entity.
+    pub fn put_back(&mut self, entity: &AuthName, conn: ConnId, turn: Turn) {
+        self.entities.entry(entity).first(&conn).push_front(turn);
     }
 
     /// The clients that wait.
@@ -124,6 +137,13 @@ impl<K: Ord + Clone + std::fmt::Debug, V: Default> Ring<K, V> {
         if !self.of.contains_key(key) {
             self.order.push_back(key.clone());
         }
+        self.of.entry(key.clone()).or_default()
+    }
+
+    /// The same; it has the next turn.
+    fn first(&mut self, key: &K) -> &mut V {
+        self.order.retain(|k| k != key);
+        self.order.push_front(key.clone());
         self.of.entry(key.clone()).or_default()
     }
 

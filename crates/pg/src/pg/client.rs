@@ -19,11 +19,11 @@ use super::replicate::Write;
 use super::writes::InFlight;
 use super::{Pg, Phase};
 use crate::entry::OpReturn;
-use crate::exec::{self, Effect, ExecEnv, ExecStop, Executed, RequestKind, Requester, Sources};
+use crate::exec::{self, Begun, Effect, ExecEnv, ExecStop, Executed, RequestKind, Requester, Sources};
 use crate::io::{FatalReason, LogLevel, Output};
 use crate::log::Recorded;
 use crate::object::ObjectState;
-use crate::osd::account::{Charge, Fetched};
+use crate::osd::account::{Charge, Fetched, Kept};
 use crate::osd::shared::{Shared, seen_at};
 use crate::peer::PgBody;
 use crate::range::{contains, pg_range};
@@ -32,6 +32,9 @@ use crate::range::{contains, pg_range};
 const WRITE_TOO_BIG: Errno = Errno(90);
 /// ERESTART: the write's snapshot context is older than the object's. Source: EOLDSNAPC in src/include/rados.h.
 const OLD_SNAPC: Errno = Errno(85);
+
+/// What requests that pause hold together, beside one of them: beyond it none pauses.
+const PAUSED_BYTES: u64 = 64 << 20;
 
 /// The connection of requests that the OSD makes itself: nobody hears their replies.
 pub(super) const NOBODY: ConnId = ConnId(u64::MAX);
@@ -57,6 +60,15 @@ pub(crate) struct ClientOp {
     pub space_wanted: Option<Duration>,
     /// Its part of its client's account, until it is dropped; `None` where the OSD asked itself.
     pub charge: Option<Arc<Charge>>,
+    /// What it came to in an earlier slice.
+    pub paused: Option<Arc<Paused>>,
+}
+
+/// A request that goes on in a later slice, and its bytes among those of all that do.
+#[derive(Debug)]
+pub(crate) struct Paused {
+    begun: Box<Begun>,
+    _bytes: Kept,
 }
 
 impl ClientOp {
@@ -120,7 +132,14 @@ impl ClientOp {
             fetched: None,
             space_wanted: None,
             charge: None,
+            paused: None,
         }
+    }
+
+    /// Whether it may come to its end in several slices: nothing but its answer shows that it did.
+    fn may_pause(&self, cx: &Shared) -> bool {
+        let only_reads = !self.kind.writes && !self.kind.pg_op && !self.kind.notifies;
+        only_reads && self.conn != NOBODY && self.asked_by.is_none() && cx.paused_bytes.get() < PAUSED_BYTES
     }
 
     /// Answers.
@@ -168,7 +187,9 @@ impl ClientOp {
 
 impl Pg {
     /// Takes a request, or puts it aside until the PG serves.
-    pub fn client_op(&mut self, cx: &mut Shared, op: ClientOp) {
+    pub fn client_op(&mut self, cx: &mut Shared, mut op: ClientOp) {
+        // Where it has to wait it lets go of what it has: the object may be another one afterwards.
+        let paused = op.paused.take();
         if !self.is_primary(cx) && op.may_read_a_replica() && self.acting().contains(&cx.whoami) {
             // Replicas answer no reads: only the primary knows which writes are done. The client asks it next.
             return op.refuse(Errno::EAGAIN, cx);
@@ -200,7 +221,7 @@ impl Pg {
             cx.leases.waited = true;
             return;
         }
-        cx.counters.ops += 1;
+        cx.counters.ops += u64::from(paused.is_none());
         if op.kind.pg_op {
             return self.run_pg_op(op, cx);
         }
@@ -226,6 +247,7 @@ impl Pg {
         if op.must_copy() {
             return self.start_copy(op, head, cx);
         }
+        op.paused = paused;
         self.run(op, head, cx);
     }
 
@@ -432,7 +454,8 @@ impl Pg {
         }
     }
 
-    fn run(&mut self, op: ClientOp, head: HObject, cx: &mut Shared) {
+    fn run(&mut self, mut op: ClientOp, head: HObject, cx: &mut Shared) {
+        let begun = op.paused.take().and_then(Arc::into_inner).map(|paused| paused.begun);
         let cached = self.writes.lock(&head).and_then(|l| l.state.clone());
         let state = match cached {
             Some(state) => state,
@@ -446,7 +469,7 @@ impl Pg {
         {
             return op.refuse(OLD_SNAPC, cx);
         }
-        match self.execute(&op, &head, &state, cx) {
+        match self.execute(&op, &head, &state, begun, cx) {
             Err(stop) => self.stopped(op, &head, stop, cx),
             Ok(done) if op.kind.writes && !done.unrecorded => {
                 self.finish_write(op, head, done, cx);
@@ -460,8 +483,10 @@ impl Pg {
         op: &ClientOp,
         head: &HObject,
         state: &ObjectState,
+        begun: Option<Box<Begun>>,
         cx: &mut Shared,
     ) -> Result<Executed, ExecStop> {
+        let slice = op.may_pause(cx).then_some(cx.slice_left.max(exec::LEAST_SLICE));
         let (map, none, interval) = (cx.map.clone(), Sources::new(), self.interval());
         let Some(pool) = map.pool(self.id.pgid.pool) else { return Err(ExecStop::Drop) };
         let requester = Requester { conn: op.conn, name: op.name, addr: op.addr };
@@ -488,6 +513,8 @@ impl Pg {
             may_read: op.kind.reads,
             may_write: op.kind.writes,
             work: 0,
+            slice,
+            begun,
             store: &mut cx.store,
             config: &cx.config,
         };
@@ -519,6 +546,10 @@ impl Pg {
     pub(super) fn stopped(&mut self, op: ClientOp, head: &HObject, stop: ExecStop, cx: &mut Shared) {
         match stop {
             ExecStop::Missing(object) => self.wait_for_object(&object, op, cx),
+            ExecStop::Paused(begun) => {
+                let paused = Paused { _bytes: cx.paused_bytes.keep(begun.bytes()), begun };
+                cx.paused = Some(ClientOp { paused: Some(Arc::new(paused)), ..op });
+            }
             ExecStop::Drop => {}
             ExecStop::Refused(e) => op.refuse(e, cx),
             ExecStop::Store(StoreError::Stopped) => cx.fail(FatalReason::DeviceFailed),
@@ -620,7 +651,7 @@ impl Pg {
         }
         // The request's object names only the namespace.
         let head = op.msg.object.clone();
-        match self.execute(&op, &head, &ObjectState::default(), cx) {
+        match self.execute(&op, &head, &ObjectState::default(), None, cx) {
             Err(stop) => self.stopped(op, &head, stop, cx),
             Ok(done) => {
                 let mut msg = op.reply_with(done.result, done.results, cx);

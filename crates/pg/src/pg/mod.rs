@@ -336,6 +336,10 @@ impl Pg {
         while !cx.is_slice_over() {
             let Some(op) = self.ready.pop_front() else { return };
             self.client_op(cx, op);
+            // The slice is over: those behind it stay behind it.
+            if let Some(op) = cx.paused.take() {
+                self.ready.push_front(op);
+            }
         }
         cx.some_ready |= !self.ready.is_empty();
     }

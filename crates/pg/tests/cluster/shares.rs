@@ -205,7 +205,7 @@ fn clients_take_turns_when_there_is_much_to_do() {
     assert_eq!(ask(&mut s, ONE, 1, &m).0, 0);
     let m = request(&s, pool, "small", vec![write(b"small")]);
     assert_eq!(ask(&mut s, TWO, 1, &m).0, 0);
-    let heavy = request(&s, pool, "large", vec![read(); 40]);
+    let heavy = request(&s, pool, "large", vec![read(); 7]);
     (10..20).for_each(|tid| send(&mut s, ONE, tid, &heavy));
     let light = request(&s, pool, "small", vec![read()]);
     send(&mut s, TWO, 2, &light);
@@ -241,7 +241,7 @@ fn entities_take_turns_and_then_their_connections() {
     s.connect(ONE, |_| {});
     let m = request(&s, pool, "large", vec![write(&vec![1; 1 << 20])]);
     assert_eq!(ask(&mut s, ONE, 1, &m).0, 0);
-    let heavy = request(&s, pool, "large", vec![read(); 40]);
+    let heavy = request(&s, pool, "large", vec![read(); 7]);
     let same = types::AuthName::new(types::EntityType::Client, "many");
     let many = ONE + 10..ONE + 20;
     for conn in many.clone() {
@@ -279,8 +279,8 @@ fn what_is_answered_at_a_time_follows_what_is_free() {
     (2..=200).for_each(|tid| send(&mut s, ONE, tid, &m));
     let answered = |s: &Sim| s.links.get(&(0, ONE)).map_or(0, |q| q.len());
     let mut before = answered(&s);
-    assert_eq!(before, 64, "a slice");
-    for (free_mib, answers) in [(1000, 64), (40, 20), (7, 4), (0, 4)] {
+    assert_eq!(before, 8, "a slice");
+    for (free_mib, answers) in [(1000, 8), (12, 6), (7, 4), (0, 4)] {
         s.input(0, Input::Again { unread: Default::default(), free_bytes: free_mib << 20 });
         assert_eq!(answered(&s) - before, answers, "{free_mib} MiB are free");
         before = answered(&s);
@@ -401,11 +401,11 @@ fn a_copy_needs_the_right_to_read_its_source() {
     }
 }
 
-const MIB: u64 = 1 << 20;
+pub const MIB: u64 = 1 << 20;
 
 /// A cluster in which clients' requests may hold 64 MiB, with an object `large` of 20 MiB and so many clients
 /// from `ONE` on.
-fn with_a_large_object(device_bytes: u64, clients: i32) -> (Sim, PoolId) {
+pub fn with_a_large_object(device_bytes: u64, clients: i32) -> (Sim, PoolId) {
     let config = OsdConfig { client_message_size_cap: 64 * MIB, ..OsdConfig::default() };
     let mut s = Sim::with_devices(&[device_bytes], 5, config);
     s.until("up", |s| s.mon.map.is_up(0));

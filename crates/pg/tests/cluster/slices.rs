@@ -1,12 +1,12 @@
-//! A slice of work that ends between requests of one object: those that it leaves stay behind those before
-//! them.
+//! A slice of work that ends: between requests of one object, where those that it leaves stay behind those before
+//! them; and in the middle of a request that only reads, which goes on when others had their turn.
 
 use messages::Message;
-use messages::osd::{MOsdOp, Op, flags};
+use messages::osd::{MOsdOp, Op, OsdOp, flags};
 use pg::{Input, OsdConfig};
-use types::{ConnId, PgId, PoolId};
+use types::{AuthName, ConnId, EntityType, Errno, PgId, PoolId};
 
-use crate::shares::{ONE, answer, read, request, write};
+use crate::shares::{MIB, ONE, answer, read, request, with_a_large_object, write};
 use crate::sim::Sim;
 
 /// A pool of one PG on so many OSDs that takes writes on two of them; its primary and the others. The client
@@ -91,4 +91,103 @@ fn who_waits_for_its_object_stays_before_those_that_a_slice_left() {
     let put = |content: &[u8]| request(&c.s, c.pool, "x", vec![write(content)]);
     let requests = vec![put(b"first"), c.heavy(), put(b"last")];
     c.check(requests);
+}
+
+const TWO: i32 = ONE + 1;
+
+/// A client that asks for much, and another one.
+struct Two {
+    s: Sim,
+    pool: PoolId,
+}
+
+impl Two {
+    /// An object `large` of 20 MiB is there.
+    fn new() -> Self {
+        let (mut s, pool) = with_a_large_object(600 << 20, 1);
+        s.connect(TWO, |p| p.auth_name = AuthName::new(EntityType::Client, "other"));
+        s.links.clear();
+        Self { s, pool }
+    }
+
+    fn put(&mut self, conn: i32, tid: u64, name: &str, ops: Vec<OsdOp>) {
+        let msg = Message::from(request(&self.s, self.pool, name, ops));
+        self.s.input(0, Input::Message { conn: ConnId(conn as u64), tid, msg });
+    }
+
+    fn again(&mut self) {
+        self.s.input(0, Input::Again { unread: Default::default(), free_bytes: 1 << 30 });
+    }
+
+    fn answers(&self, conn: i32) -> usize {
+        self.s.links.get(&(0, conn)).map_or(0, |q| q.len())
+    }
+}
+
+#[test]
+fn a_long_read_goes_on_when_others_had_their_turn() {
+    let mut c = Two::new();
+    c.put(ONE, 10, "large", vec![Op::Stat.into(), read(), Op::Stat.into()]);
+    // Its own requests stay behind it, another client's do not.
+    c.put(ONE, 11, "small", vec![write(b"small")]);
+    c.put(TWO, 10, "other", vec![write(b"other")]);
+    c.put(TWO, 11, "other", vec![Op::Stat.into()]);
+    assert_eq!((c.answers(ONE), c.answers(TWO)), (0, 0), "each slice is one turn");
+    let mut slices = 0;
+    while c.answers(ONE) == 0 {
+        slices += 1;
+        c.again();
+        c.s.commit(0);
+    }
+    assert_eq!(slices, 3, "of 8 MiB each, for 20 MiB and what the others did");
+    assert!(c.answers(TWO) >= 1, "between them");
+    let (result, stat) = answer(&mut c.s, ONE, 10);
+    assert_eq!((result, stat.is_empty()), (0, false));
+    for (conn, tid) in [(ONE, 11), (TWO, 10), (TWO, 11)] {
+        assert_eq!(answer(&mut c.s, conn, tid).0, 0, "{conn} {tid}");
+    }
+}
+
+/// What it read before and what it reads now are of one moment.
+#[test]
+fn a_read_begins_anew_where_its_object_changed_meanwhile() {
+    let mut c = Two::new();
+    c.put(ONE, 10, "large", vec![read()]);
+    assert_eq!(c.answers(ONE), 0, "8 of 20 MiB");
+    let new = vec![9; 20 << 20];
+    c.put(TWO, 10, "large", vec![write(&new)]);
+    assert_eq!(answer(&mut c.s, TWO, 10).0, 0);
+    let (result, data) = answer(&mut c.s, ONE, 10);
+    assert_eq!(result, 0);
+    assert!(data == new, "{} bytes that begin with {:?}", data.len(), data.first());
+}
+
+#[test]
+fn many_long_reads_are_answered_in_their_order_and_go_with_their_clients() {
+    let mut c = Two::new();
+    for tid in 10..16 {
+        c.put(ONE, tid, "large", vec![read()]);
+        c.put(TWO, tid, "large", vec![read(), Op::Stat.into()]);
+    }
+    c.again();
+    c.s.input(0, Input::Disconnected { conn: ConnId(TWO as u64) });
+    for tid in 10..16 {
+        let (result, data) = answer(&mut c.s, ONE, tid);
+        assert_eq!((result, data.len() as u64), (0, 20 * MIB), "{tid}");
+        assert!(data.iter().all(|b| *b == 7));
+    }
+    let order: Vec<u64> = c.s.strangers.iter().filter(|m| m.0 == ONE && m.1 >= 10).map(|m| m.1).collect();
+    assert_eq!(order, [10, 11, 12, 13, 14, 15]);
+    assert!(!c.s.strangers.iter().any(|m| m.0 == TWO), "nobody hears it");
+}
+
+/// Answers that are known to be too many are refused before the first of them is read.
+#[test]
+fn what_is_too_much_is_refused_at_once() {
+    let mut c = Two::new();
+    for tid in 10..20 {
+        c.put(ONE, tid, "large", vec![read(); 8]);
+    }
+    assert_eq!(c.answers(ONE), 10, "in one slice");
+    assert_eq!(answer(&mut c.s, ONE, 19).0, Errno::E2BIG.neg());
 }
