@@ -70,8 +70,15 @@ impl Turns {
         self.entities.of.values().flat_map(|conns| conns.order.iter().copied())
     }
 
-    /// These have no turn until the next word on it.
+    /// These have no turn until the next word on it. What a request of theirs has come to is not kept so long: others
+    /// could not pause for want of room.
     pub fn set_unread(&mut self, unread: BTreeSet<ConnId>) {
+        let queues = self.entities.of.values_mut().flat_map(|conns| &mut conns.of);
+        for turn in queues.filter(|(conn, _)| unread.contains(conn)).flat_map(|(_, queue)| queue) {
+            if let Wanted::ToGoOn(op) = &mut turn.what {
+                op.paused = None;
+            }
+        }
         self.unread = unread;
     }
 

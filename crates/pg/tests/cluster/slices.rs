@@ -181,6 +181,23 @@ fn many_long_reads_are_answered_in_their_order_and_go_with_their_clients() {
     assert!(!c.s.strangers.iter().any(|m| m.0 == TWO), "nobody hears it");
 }
 
+/// What it has read so far would keep others from pausing.
+#[test]
+fn who_does_not_read_keeps_nothing_of_a_request_that_paused() {
+    let mut c = Two::new();
+    c.put(ONE, 10, "large", vec![read(); 5]);
+    (0..9).for_each(|_| c.again());
+    assert_eq!(c.answers(ONE), 0, "80 of 100 MiB");
+    c.put(TWO, 10, "large", vec![read()]);
+    let unread = std::collections::BTreeSet::from([ConnId(ONE as u64)]);
+    for slice in 1..=3 {
+        assert_eq!(c.answers(TWO), 0, "before slice {slice}");
+        c.s.input(0, Input::Again { unread: unread.clone(), free_bytes: 1 << 30 });
+    }
+    assert_eq!(c.answers(TWO), 1);
+    assert_eq!(answer(&mut c.s, ONE, 10).0, 0, "when it reads");
+}
+
 /// Answers that are known to be too many are refused before the first of them is read.
 #[test]
 fn what_is_too_much_is_refused_at_once() {
