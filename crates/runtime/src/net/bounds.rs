@@ -3,22 +3,23 @@
 /// Sizes in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounds {
-    /// Of clients' large frames that are not whole yet. Must hold one frame of the largest kind.
+    /// For clients' large frames that are not whole yet. At least as much as the largest frame has.
     pub frames_bytes: u64,
-    /// Of answers that clients do not read: beyond it the client with the most is cut off.
+    /// For answers that clients have not read yet. Beyond it, a connection of the entity with most is closed.
     pub unread_bytes: u64,
-    /// A client that has left so much unread is not read from; less where the limit for all is near.
+    /// Nothing is read from a client that has left more than this unread; near `unread_bytes`, from one that
+    /// has left less (`Share::is_much`).
     pub unread_pause_bytes: u64,
-    /// Connections whose peers have not proven who they are.
+    /// Number of connections whose peers have not authenticated yet.
     pub half_open: usize,
 }
 
-/// The largest answer, and what a limit for answers has to hold at least.
+/// The largest answer to one request; `unread_bytes` is never less.
 const ANSWER_BYTES: u64 = 144 << 20;
 
 impl Bounds {
-    /// For a daemon that tries to stay within so many bytes: what clients do not read takes half of them, or
-    /// one largest answer.
+    /// For a daemon whose memory target is so many bytes (0: none): unread answers may take half of it, but
+    /// never less than one largest answer, nor more than the usual bound.
     pub fn within(memory_target: u64) -> Self {
         let usual = Self::default();
         let unread_bytes = match memory_target {

@@ -1,12 +1,14 @@
-//! What clients' large frames may hold of memory before they are whole.
+//! Memory for clients' large frames that are not whole yet.
 //!
-//! A frame of more than [`SMALL_FRAME_BYTES`] is read only when its bytes are reserved here. When none are left, it waits,
-//! and its bytes with it in the socket; small frames go on, and so do daemons, for which clients wait themselves.
+//! A client's frame of more than [`SMALL_FRAME_BYTES`] is read only under a lease of as many bytes from this
+//! budget. While the budget has none left, the frame waits in its socket. Small frames and frames of daemons
+//! need no lease: clients wait for daemons, so daemons must not wait for clients.
 //!
 //! Invariants:
 //! 1. What all leases hold is at most the limit.
-//! 2. What one entity holds is at most a quarter of the limit, or one single frame.
-//! 3. Whoever asked first is served first, past those that wait for their own entity's share only.
+//! 2. The leases of one entity hold at most a quarter of the limit, or one single frame of any size.
+//! 3. Requests are served in the order in which they came. A request that waits only because its entity holds
+//!    its share already is passed over.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -52,11 +54,12 @@ pub(super) struct Lease {
 /// Whether a connection may be read from.
 #[derive(Debug)]
 pub(super) enum Reading {
-    /// What comes next needs no lease.
+    /// The next frame needs no lease.
     Free,
+    /// The next frame needs a lease that has not come yet: nothing is read.
     Waiting(oneshot::Receiver<Lease>),
-    /// A large frame is under way.
-    Granted(#[allow(dead_code)] Option<Lease>), // held, not looked at
+    /// A large frame is being read under this lease.
+    Granted(#[allow(dead_code)] Option<Lease>), // only held, until it is dropped
 }
 
 impl Reading {
@@ -64,7 +67,7 @@ impl Reading {
         matches!(self, Self::Waiting(_))
     }
 
-    /// The lease that is waited for. May be dropped and called again.
+    /// Waits for the lease; for ever when none was asked for. Safe to drop and call again.
     pub(super) async fn granted(&mut self) -> Option<Lease> {
         match self {
             Self::Waiting(lease) => lease.await.ok(),
@@ -72,7 +75,8 @@ impl Reading {
         }
     }
 
-    /// After a read: what the next frame needs. The lease of the last one ends with it.
+    /// Called after each read with what the next frame needs. A lease is given back once its frame is whole.
+    /// `client` is `None` for daemons.
     pub(super) fn next(&mut self, grant: Grant, budget: &Arc<Budget>, client: Option<&AuthName>) {
         match (grant, client) {
             (Grant::Given, _) => {}
@@ -86,12 +90,13 @@ impl Reading {
 }
 
 impl Budget {
-    /// `limit` in bytes; at least as much as one frame may have, or that frame waits for ever.
+    /// `limit` in bytes. A frame that is larger than the limit gets all of it.
     pub(super) fn new(limit: u64) -> Arc<Self> {
         Arc::new(Self { limit, book: Mutex::default() })
     }
 
-    /// Asks for bytes; the lease comes when they are free. Dropping the receiver gives up.
+    /// Asks for so many bytes. The receiver gets the lease when they are free; dropping it withdraws the
+    /// request.
     pub(super) fn ask(self: &Arc<Self>, entity: &AuthName, bytes: usize) -> oneshot::Receiver<Lease> {
         let (tell, hears) = oneshot::channel();
         let bytes = (bytes as u64).min(self.limit);
@@ -111,7 +116,8 @@ impl Budget {
     }
 
     fn serve(self: &Arc<Self>) {
-        // Whom nobody hears gives its lease back, and that serves others: not under the lock.
+        // A lease whose receiver is gone is dropped here. That locks the book again, so it must not be locked
+        // now.
         while let Some((waiting, lease)) = self.next() {
             drop(waiting.tell.send(lease));
         }

@@ -13,16 +13,16 @@ use crate::owner::lock;
 
 pub(super) struct Channel {
     pub(super) id: ConnId,
-    /// The peer connected to us.
+    /// Whether the peer connected to us.
     accepted: bool,
-    /// Holds this peer alone back.
+    /// Holds back this peer alone.
     pub(super) gate: Gate,
     state: Mutex<State>,
 }
 
 struct State {
     carrier: Carrier,
-    /// Of accepted peers.
+    /// Who an accepted peer has proven to be.
     identity: Option<Identity>,
     /// Who an accepted peer says to be, before it has proven anything.
     claim: Option<AuthName>,
@@ -84,7 +84,7 @@ impl Channel {
         Some(link)
     }
 
-    /// Looks at the session, with whether a usable connection holds it.
+    /// Calls `look` with the session, and with whether a connection holds it that is ready for messages.
     pub(super) fn with_session<T>(&self, look: impl FnOnce(&Session, bool) -> T) -> Option<T> {
         match &lock(&self.state).carrier {
             Carrier::Parked(session, _) => Some(look(session, false)),
@@ -107,7 +107,7 @@ impl Channel {
         parked
     }
 
-    /// Since when no connection holds the session, and the bytes of messages in it.
+    /// For a parked session: since when (monotonic), and the bytes of messages queued in it.
     pub(super) fn waits(&self) -> Option<(Duration, usize)> {
         match &lock(&self.state).carrier {
             Carrier::Parked(session, since) => Some((*since, session.pending().1)),

@@ -1,7 +1,8 @@
-//! Holds clients back: while it is closed nothing is read from the connections that pass through it, so that what they
-//! send waits in their sockets and not in our memory.
+//! A gate holds clients back: while it is closed, nothing is read from the connections behind it, so that
+//! their requests wait in their sockets and not in our memory.
 //!
-//! It is closed while its daemon says so, and while more bytes than the limit wait in the daemon's inbox.
+//! A gate is closed while its daemon holds it, and while more than [`INBOX_LIMIT_BYTES`] wait in the daemon's
+//! inbox.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -23,7 +24,7 @@ impl Gate {
         !self.held.load(Ordering::Acquire) && self.inbox_bytes.load(Ordering::Acquire) <= INBOX_LIMIT_BYTES
     }
 
-    /// The daemon has enough to do for now, or can take more.
+    /// Closes the gate for the daemon, or with `false` takes that back.
     pub fn hold(&self, hold: bool) {
         self.held.store(hold, Ordering::Release);
         if !hold {
@@ -31,12 +32,12 @@ impl Gate {
         }
     }
 
-    /// Bytes went into the inbox.
+    /// So many bytes of messages were put into the inbox.
     pub fn came(&self, bytes: u64) {
         self.inbox_bytes.fetch_add(bytes, Ordering::AcqRel);
     }
 
-    /// The core has taken them out.
+    /// The core has taken so many bytes out of the inbox.
     pub fn taken(&self, bytes: u64) {
         let before = self.inbox_bytes.fetch_sub(bytes, Ordering::AcqRel);
         if before > INBOX_LIMIT_BYTES && before.saturating_sub(bytes) <= INBOX_LIMIT_BYTES {
@@ -49,7 +50,7 @@ impl Gate {
         loop {
             let opened = self.opened.notified();
             tokio::pin!(opened);
-            // Heard from here on, so that an opening between the look and the wait is not missed.
+            // Registered before the look at the gate, so that an opening right after the look is not missed.
             opened.as_mut().enable();
             if self.is_open() {
                 return;

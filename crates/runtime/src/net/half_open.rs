@@ -1,9 +1,11 @@
-//! Connections whose peers have not proven who they are.
+//! Half-open connections: those whose peers have not authenticated yet.
 //!
 //! Invariants:
-//! 1. At most `limit` of them are open, and at most a sixteenth of that from one address; from this host, up to the half.
-//! 2. A new one is always let in: for it the oldest of the address with the most goes. So an address that opens many loses
-//!    its own, and others finish their handshakes meanwhile.
+//! 1. There are at most `limit` of them; at most a sixteenth of that from one address, or half of it from a
+//!    loopback address.
+//! 2. A new connection is always let in. Where that would break invariant 1, the oldest half-open connection
+//!    is closed for it: of the same address when that has its share, else of the address that has most. So an
+//!    address that opens many connections loses its own, and others can finish their handshakes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -22,7 +24,7 @@ impl HalfOpen {
         Self { limit, by_source: BTreeMap::new(), count: 0 }
     }
 
-    /// Lets a new connection in; gives the one that has to go for it.
+    /// Lets a new connection in. Returns the connection that has to be closed for it.
     pub(super) fn admit(&mut self, source: IpAddr, conn: ConnId) -> Option<ConnId> {
         let source = source.to_canonical();
         let share = if source.is_loopback() { self.limit / 2 } else { self.limit / 16 };
@@ -34,7 +36,7 @@ impl HalfOpen {
         } else {
             None
         };
-        // Ids count up.
+        // Ids count up, so the first is the oldest.
         let oldest = loses.and_then(|s| self.by_source.get(&s)?.first().map(|conn| (s, *conn)));
         if let Some((source, conn)) = oldest {
             self.remove(source, conn);
@@ -44,7 +46,7 @@ impl HalfOpen {
         oldest.map(|(_, conn)| conn)
     }
 
-    /// It has proven who it is, or is over.
+    /// The peer has authenticated, or the connection is over. Unknown connections are ignored.
     pub(super) fn remove(&mut self, source: IpAddr, conn: ConnId) {
         let source = source.to_canonical();
         let Some(conns) = self.by_source.get_mut(&source) else { return };

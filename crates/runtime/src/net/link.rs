@@ -29,7 +29,7 @@ pub(super) struct Link {
     turn: Mutex<()>,
     /// Wakes the link's task: something to write, or an answer from outside.
     wake: Notify,
-    /// Of clients: what waits to be written counts in here.
+    /// Set when the peer is a client: bytes that wait to be written count in here.
     unread: OnceLock<Share>,
 }
 
@@ -38,8 +38,9 @@ struct Wire {
     out: VecDeque<Bytes>,
     out_bytes: usize,
     scratch: Vec<Bytes>,
+    /// Nothing is written any more: the socket failed, or the peer does not read.
     failed: bool,
-    /// Why, unless it was the socket.
+    /// Whether that was because the peer, a client, does not read.
     given_up: bool,
 }
 
@@ -72,7 +73,7 @@ impl Link {
         &self.stream
     }
 
-    /// Whether the peer will send nothing more, seen without reading what it has sent.
+    /// Whether the peer has closed its side. Seen without reading what it sent before.
     pub(super) fn is_hung_up(&self) -> bool {
         is_hung_up(&self.stream)
     }
@@ -153,8 +154,8 @@ impl Link {
         }
     }
 
-    /// Its peer is a client: what it does not read counts.
-    pub(super) fn is_clients(&self, share: Share) {
+    /// The peer is a client: what it does not read counts in `share` from now on.
+    pub(super) fn count_unread_in(&self, share: Share) {
         let _ = self.unread.set(share);
     }
 
@@ -164,23 +165,23 @@ impl Link {
         }
     }
 
-    /// Whether it is a client's that has left so much unread that nothing is read from it; see
-    /// `Share::is_much`.
+    /// Whether the peer is a client that has left so much unread that nothing is read from it
+    /// (`Share::is_much`).
     pub(super) fn has_much_unread(&self, limit: u64, usual: u64) -> bool {
         self.unread.get().is_some_and(|share| share.is_much(limit, usual))
     }
 
-    /// What all connections of its client's entity have left unread; 0 of others.
+    /// Bytes that all connections of the client's entity have left unread; 0 for daemons.
     pub(super) fn unread_of_entity(&self) -> u64 {
         self.unread.get().map_or(0, Share::of_entity)
     }
 
-    /// What a client has left unread; 0 of others.
+    /// Bytes that the client has left unread; 0 for daemons.
     pub(super) fn unread(&self) -> u64 {
         self.unread.get().map_or(0, Share::bytes)
     }
 
-    /// Cuts off a peer that does not read.
+    /// Gives up a peer that does not read: drops what waits for it, and has the link's task end.
     pub(super) fn give_up(&self) {
         let mut wire = lock(&self.wire);
         (wire.failed, wire.given_up) = (true, true);
@@ -190,7 +191,7 @@ impl Link {
         self.wake();
     }
 
-    /// Why `flush` said that it is over.
+    /// Why `flush` returned `Over`, for the log.
     pub(super) fn failure(&self) -> &'static str {
         if lock(&self.wire).given_up {
             "the peer does not read what it asked for"

@@ -44,13 +44,14 @@ struct Inner {
     refusals: Mutex<Refusals>,
     runtime: tokio::runtime::Handle,
     down: AtomicBool,
-    /// Wakes those who listen when we are down.
+    /// Tells the tasks that accept connections that this messenger was shut down.
     downed: tokio::sync::Notify,
-    /// Of a process that does not listen.
+    /// The nonce in the address of a process that does not listen; see `client_addrs`.
     nonce: u32,
     gate: Gate,
-    /// For clients' large frames.
+    /// Memory for clients' large frames that are not whole yet.
     frames: Arc<Budget>,
+    /// Answers that clients have not read yet.
     unread: Arc<Unread>,
     bounds: Bounds,
 }
@@ -86,36 +87,39 @@ impl Messenger {
         }))
     }
 
-    /// What holds gated peers back.
+    /// While this gate is closed, nothing is read from peers that `Handler::is_gated` names.
     pub fn gate(&self) -> &Gate {
         &self.0.gate
     }
 
-    /// Has nothing read from one gated peer until it is called with `false`.
+    /// Stops reading from one gated peer; with `hold` false, reading goes on. Other peers are not affected.
     pub fn hold(&self, conn: ConnId, hold: bool) {
         if let Some(channel) = self.channel(conn) {
             channel.gate.hold(hold);
         }
     }
 
+    /// Waits until both the messenger's gate and the channel's own are open.
     async fn pass(&self, channel: &Channel) {
         self.gate().pass().await;
         channel.gate.pass().await;
     }
 
-    /// Names who handles the connections; once, before the first of them.
+    /// Sets the handler of all connections. Call it once, before the first connection; a second call panics.
     pub fn set_handler(&self, handler: Arc<dyn Handler>) {
         assert!(self.0.handler.set(handler).is_ok(), "the handler is set once");
     }
 
-    /// Binds and accepts from now on; the address with the port that was given, and `nonce`.
+    /// Binds to `at` and accepts connections from now on. Returns our address, with the port that the kernel
+    /// chose if `at` has port 0, and states it to all peers.
     pub async fn listen(&self, at: SocketAddr, nonce: u32) -> std::io::Result<EntityAddr> {
         let addr = self.listen_also(at, nonce).await?;
         lock(&self.0.local).addrs = AddrVec::single(addr);
         Ok(addr)
     }
 
-    /// Accepts at a further address, which is ours to those who connect there, and to nobody else.
+    /// Accepts connections at a further address as well. Only peers that connect there are told that it is
+    /// ours.
     pub async fn listen_also(&self, at: SocketAddr, nonce: u32) -> std::io::Result<EntityAddr> {
         let listener = TcpListener::bind(at).await?;
         let addr = EntityAddr::v2(listener.local_addr()?, nonce);
@@ -124,7 +128,7 @@ impl Messenger {
         Ok(addr)
     }
 
-    /// Opens a channel; messages may be sent at once and wait for the session.
+    /// Opens a channel. Messages may be sent at once; they wait until the session stands.
     pub fn connect(&self, to: ConnectTo) -> ConnId {
         let id = self.next_conn();
         if self.is_down() {
@@ -159,14 +163,13 @@ impl Messenger {
         }
     }
 
-    /// Whether a client has so much to read that nothing is read from it.
+    /// Whether a client has left so many bytes of answers unread that the messenger reads nothing from it.
     pub fn has_much_unread(&self, conn: ConnId) -> bool {
         let link = self.channel(conn).and_then(|c| c.link());
         link.is_some_and(|link| self.is_much(&link))
     }
 
-    /// Bytes of answers that all clients together may leave unread beside what they do, before one of them is
-    /// cut off.
+    /// Bytes of answers that may be added to what clients have not read yet before one of them is cut off.
     pub fn room_for_answers(&self) -> u64 {
         self.0.bounds.unread_bytes.saturating_sub(self.0.unread.total())
     }
@@ -176,27 +179,27 @@ impl Messenger {
         link.has_much_unread(bounds.unread_bytes, bounds.unread_pause_bytes)
     }
 
-    /// Cuts off clients while all together have too much unread: of the entity with the most the connection
-    /// with the most.
+    /// Closes clients' connections until the unread answers of all are within the bound: each time the
+    /// fullest connection of the entity that has left most unread.
     fn relieve(&self) {
         while self.0.unread.total() > self.0.bounds.unread_bytes {
             let channels: Vec<_> = lock(&self.0.channels).values().cloned().collect();
             let links = channels.iter().filter_map(|c| c.link()).filter(|link| link.unread() > 0);
             match links.max_by_key(|link| (link.unread_of_entity(), link.unread())) {
                 Some(fullest) => fullest.give_up(),
-                // Others have cut it off, and it is no channel any more.
+                // Another thread has closed the last of them, and its bytes are about to leave the sum.
                 None => return,
             }
         }
     }
 
-    /// For how long the peer of a connection has said nothing; `None` without a connection.
+    /// How long ago the peer was last heard; `None` when no TCP connection carries the channel.
     pub fn silent(&self, conn: ConnId) -> Option<Duration> {
         let link = self.channel(conn)?.link()?;
         Some(self.now().mono.saturating_sub(link.with(|m| m.heard_at())))
     }
 
-    /// Asks the peer for a sign of life, unless that is under way.
+    /// Sends the peer a keepalive, unless an earlier one is unanswered.
     pub fn ask_for_life(&self, conn: ConnId) {
         if let Some(link) = self.channel(conn).and_then(|c| c.link()) {
             let now = self.now();
@@ -209,7 +212,7 @@ impl Messenger {
         }
     }
 
-    /// Ends the channel. The handler does not hear of it.
+    /// Ends the channel. `Handler::gone` is not called for it.
     pub fn close(&self, conn: ConnId) {
         let Some(channel) = lock(&self.0.channels).remove(&conn) else { return };
         lock(&self.0.resumable).remove(conn);
@@ -241,12 +244,12 @@ impl Messenger {
         }
     }
 
-    /// Who the accepted peer has proven to be.
+    /// The address that the peer connected from, or that we connected to; `None` for a channel that is gone.
     pub fn peer_addr(&self, conn: ConnId) -> Option<EntityAddr> {
         self.channel(conn).map(|c| c.peer_addr())
     }
 
-    /// Our number and addresses, as later connections state them.
+    /// Sets the name and addresses that later connections state.
     pub fn set_local(&self, local: Local) {
         *lock(&self.0.local) = local;
     }
@@ -255,7 +258,7 @@ impl Messenger {
         lock(&self.0.local).clone()
     }
 
-    /// The runtime that carries the connections, for whoever is called outside of it.
+    /// The runtime that carries the connections, for callers that run outside of it.
     pub fn runtime(&self) -> &tokio::runtime::Handle {
         &self.0.runtime
     }
@@ -264,8 +267,9 @@ impl Messenger {
         self.0.clock.now()
     }
 
-    /// Forgets lossless peers that did not come back, but for those at addresses that are to be kept: what they have sent
-    /// and do not know of is lost with the session. Call now and then.
+    /// Forgets accepted lossless sessions whose peers have not come back, as `msgr::surplus` decides, and
+    /// tells the handler. With a session, messages that its peer has not received are lost: where `keep` holds
+    /// for the peer's addresses, a session goes only when all together hold too many bytes. Call it regularly.
     pub fn sweep(&self, keep: impl Fn(&AddrVec) -> bool) {
         codec::spare::age();
         let held = lock(&self.0.resumable).all();
@@ -293,15 +297,21 @@ impl Messenger {
     pub(super) fn handler(&self) -> &dyn Handler {
         self.0.handler.get().expect("the handler is set before connections exist").as_ref()
     }
+
     pub(super) fn limits(&self) -> &Limits {
         &self.0.limits
     }
+
+    /// A random number, never 0: cookies of 0 mean that there is none.
     pub(super) fn random(&self) -> u64 {
         OsEntropy.next_u64().max(1)
     }
+
     pub(super) fn next_global_seq(&self) -> u64 {
         self.0.global_seq.fetch_add(1, Ordering::Relaxed) + 1
     }
+
+    /// The next number, and larger than `known`, the one that a peer has seen from us.
     pub(super) fn global_seq_above(&self, known: u64) -> u64 {
         self.0.global_seq.fetch_max(known, Ordering::Relaxed);
         self.next_global_seq()
@@ -370,7 +380,7 @@ impl Messenger {
         self.end_channel(carried.id, ended);
     }
 
-    /// The acceptor's answers to pausing events.
+    /// Answers an accepted connection's questions: how its peer authenticates, and which session it gets.
     fn on_accept_event(
         &self,
         link: &Arc<Link>,
@@ -416,7 +426,7 @@ impl Messenger {
         };
         let policy = request.policy(self.handler().accept_policy(kind));
         let addrs = request.addrs().clone();
-        // A session is only ever taken up by the entity that opened it.
+        // Only the entity that opened a session may resume it.
         let entity = own.identity().map(|i| i.name).unwrap_or_default();
         let held = lock(&self.0.resumable).of(&entity, &addrs).and_then(|id| self.channel(id));
         let judge = |existing: Option<Existing<'_>>| decide(ours, &policy, request, existing);
@@ -538,7 +548,8 @@ impl Messenger {
                 let why = pump.over.take().unwrap_or_else(|| Gone::Lost(link.failure().into()));
                 return Ended { why, was_ready: pump.was_ready };
             }
-            // What a peer that is gone has sent is little, and its end must be seen: what it asked for holds room.
+            // A held peer that has closed its connection is read to the end: what it left to read is little,
+            // and its requests keep their share of the memory until its end is seen.
             let is_held = pump.gated && !(self.gate().is_open() && channel.gate.is_open());
             let closed = is_held && !link.is_hung_up();
             if reading.is_waiting() && link.is_hung_up() {
@@ -592,9 +603,10 @@ struct Pump {
     batch: Vec<WireMessage>,
     over: Option<Gone>,
     was_ready: bool,
-    /// Nothing is read from the peer while the gate is closed.
+    /// Whether nothing is read from the peer while the gate is closed.
     gated: bool,
-    /// Its peer, when what it sends and does not read has bounds that all clients share.
+    /// The peer's entity if it is a client: its large frames and unread answers count against bounds that all
+    /// clients share. `None` for daemons.
     client: Option<AuthName>,
 }
 
@@ -647,7 +659,7 @@ impl Pump {
                 }
                 if let Some(identity) = channel.identity().filter(|i| !i.is_daemon()) {
                     link.with(|m| m.ask_above(SMALL_FRAME_BYTES));
-                    link.is_clients(messenger.0.unread.share(&identity.name));
+                    link.count_unread_in(messenger.0.unread.share(&identity.name));
                     self.client = Some(identity.name);
                 }
                 if !ready.resumed {
@@ -660,7 +672,7 @@ impl Pump {
                 }
             }
             Event::Closed(error) => {
-                // What the owner refused, it has said itself.
+                // `note_refusal` was called already where the messenger refused the peer itself.
                 if !self.was_ready && !matches!(error, Error::Refused(_) | Error::Replaced) {
                     messenger.note_refusal(channel, &error.to_string());
                 }
@@ -707,7 +719,7 @@ impl Messenger {
         };
         let more =
             if left_out > 0 { format!(" ({left_out} lines left out before this)") } else { String::new() };
-        // After a restart of theirs or ours daemons look for who is not there any more.
+        // Daemons are refused in the ordinary course after a restart, theirs or ours: no reason to warn.
         if channel.identity().is_some_and(|i| i.is_daemon()) {
             tracing::info!("turned away {who} at {socket}: {why}{more}");
         } else {
@@ -741,9 +753,11 @@ impl Messenger {
     }
 }
 
-/// The kind of peer whose sessions this one's is like. `None`: it says to be a daemon and has proven to be something else.
+/// The kind of peer that decides how this one's session behaves. `None` when the peer calls itself a daemon
+/// and has not proven to be that daemon.
 ///
-/// Tools use daemons' keys and say that they are clients, so their sessions end with their connections.
+/// A tool that uses a daemon's key calls itself a client and is treated as one: its session ends with its
+/// connection.
 fn proven_kind(own: &Channel, peer_type: u8, request: &SessionRequest) -> Option<EntityType> {
     let said = EntityType::from_u8(peer_type).unwrap_or(EntityType::Client);
     let proven = own.identity()?;

@@ -55,7 +55,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Whether it is a daemon of the cluster. Clients wait for daemons, so that daemons wait for no client's share.
+    /// Whether this is a daemon of the cluster. Clients wait for daemons, so a daemon never waits for a share
+    /// that clients have used up.
     pub fn is_daemon(&self) -> bool {
         matches!(self.name.kind, EntityType::Mon | EntityType::Osd | EntityType::Mgr | EntityType::Mds)
     }
@@ -96,7 +97,7 @@ pub struct PeerReady {
     pub name: EntityName,
     pub addr: EntityAddr,
     pub features: u64,
-    /// Of accepted connections; `None` on those that we made.
+    /// Who the peer has proven to be, on accepted connections; `None` on those that we made.
     pub identity: Option<Identity>,
 }
 
@@ -128,7 +129,8 @@ pub trait Handler: Send + Sync + 'static {
     /// Messages in order; takes them out of `batch`.
     fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>);
 
-    /// The peer lives and has forgotten the lossless session that we made: what was under way in it is lost.
+    /// The peer has forgotten the lossless session that we made, though it runs: messages under way in it are
+    /// lost.
     fn reset(&self, _conn: ConnId) {}
 
     /// Accepted or lossy: `conn` is over. A lossless one that we made: this attempt failed, another follows.

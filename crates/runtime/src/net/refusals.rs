@@ -1,10 +1,10 @@
-//! Lines for the operator about peers that were turned away, so many that a scanner does not fill the disk.
+//! Bounds the log lines about refused peers, so that a port scanner does not fill the disk.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Lines of one address within `WINDOW`, and of all.
+/// Lines about one address within `WINDOW`, and about all addresses.
 const LINES_OF_ONE: u32 = 5;
 const LINES: u32 = 100;
 const WINDOW: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ impl Refusals {
             self.left_out += 1;
             return None;
         }
-        // As many addresses as lines at most.
+        // Bounded: there are no more addresses in here than lines that were written.
         self.by_source.insert(source, own + 1);
         self.lines += 1;
         Some(std::mem::take(&mut self.left_out))

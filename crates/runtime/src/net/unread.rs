@@ -1,11 +1,15 @@
-//! What clients have asked for and do not read.
+//! Unread answers: bytes that were sent to clients and wait for their sockets, because the clients do not
+//! read them.
 //!
-//! A client with much of it is not read from until it takes some. How much that is depends on what all
-//! clients have left of their common limit: the fuller it is, the less, so that many connections stop before
-//! one of them has to be cut off. The connections of one entity have half of what the others leave, however
-//! many they are: there is room for another entity. That alone bounds nothing: one read may bring hundreds of
-//! small requests with large answers. So beyond the limit, a connection is cut off: the fullest of the entity
-//! that has the most.
+//! Two measures keep them within a limit for all clients:
+//!
+//! 1. The messenger reads no further requests from a connection that has left much unread (`Share::is_much`).
+//!    What counts as much shrinks as the limit fills up, so that many connections pause before any is closed.
+//!    All connections of one entity together may have half of what other entities leave of the limit, so that
+//!    there is room for another entity.
+//! 2. A pause alone bounds nothing, for one read may bring hundreds of small requests with large answers. So
+//!    when the limit is exceeded, `Messenger::relieve` closes the fullest connection of the entity that has
+//!    left most unread.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +27,7 @@ pub(super) struct Unread {
     entities: Mutex<BTreeMap<AuthName, Weak<AtomicU64>>>,
 }
 
-/// One connection's part; leaves the sums with it.
+/// One connection's part of the sums, taken out of them when it is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     all: Arc<Unread>,
@@ -32,10 +36,12 @@ pub(super) struct Share {
 }
 
 impl Unread {
+    /// Bytes over all clients.
     pub(super) fn total(&self) -> u64 {
         self.total_bytes.load(Ordering::Relaxed)
     }
 
+    /// The part of a new connection of this entity: 0 bytes so far.
     pub(super) fn share(self: &Arc<Self>, entity: &AuthName) -> Share {
         let mut entities = lock(&self.entities);
         let of_entity = entities.get(entity).and_then(Weak::upgrade).unwrap_or_else(|| {
@@ -53,12 +59,13 @@ impl Share {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Bytes over all connections of the same entity.
     pub(super) fn of_entity(&self) -> u64 {
         self.of_entity.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing is read from the connection: it has more than `usual` or half of what is free, or its
-    /// entity more than half of what others leave of `limit`.
+    /// Whether nothing may be read from the connection now: it has more bytes than `usual`, or than half of
+    /// what is free of `limit`, or its entity has more than half of what other entities leave of `limit`.
     pub(super) fn is_much(&self, limit: u64, usual: u64) -> bool {
         let (total, of_entity) = (self.all.total(), self.of_entity());
         let others = total.saturating_sub(of_entity);
@@ -66,10 +73,11 @@ impl Share {
             || (self.bytes() > 0 && of_entity > limit.saturating_sub(others) / 2)
     }
 
+    /// The connection has so many unread bytes now.
     pub(super) fn set(&self, bytes: u64) {
         let before = self.bytes.swap(bytes, Ordering::Relaxed);
         for sum in [&self.all.total_bytes, &*self.of_entity] {
-            // Modulo 2^64: up or down.
+            // Wraps around, so that adding the difference subtracts when it is negative.
             sum.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
         }
     }
