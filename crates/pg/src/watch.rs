@@ -56,7 +56,8 @@ pub(crate) fn apply(pg: &mut Pg, op: &ClientOp, effect: &Effect, cx: &mut Shared
                 user_version: *user_version,
             };
             let account = cx.sessions.get(&op.conn).map(|s| &s.account);
-            let charge = account.map(|a| Charge::new(&a.notifies, &a.of_entity, payload.len() as u64));
+            let charge =
+                account.map(|a| Charge::new(&a.notifies, &a.notifies_of_entity, payload.len() as u64));
             pg.watches.notify(now, &object, n, charge, &mut cx.out);
         }
         Effect::NotifyAck { notify_id, cookie, reply } => {
@@ -80,7 +81,7 @@ pub(crate) fn may_notify(pg: &Pg, op: &ClientOp, cx: &Shared) -> Result<(), Errn
     }
     let account = &session.account;
     let full = exceeds(account.notifies.held().plus(more), NOTIFIES)
-        || exceeds(account.of_entity.held().plus(more), NOTIFIES_OF_ENTITY);
+        || exceeds(account.notifies_of_entity.held().plus(more), NOTIFIES_OF_ENTITY);
     if full { Err(Errno::EBUSY) } else { Ok(()) }
 }
 

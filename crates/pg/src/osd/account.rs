@@ -1,9 +1,11 @@
-//! What each client has the OSD hold: its requests, from their arrival until they are answered or dropped.
+//! How much memory each client's requests take in this OSD, from their arrival until they are answered or
+//! dropped.
 //!
-//! A request carries its charge, and the charge gives back what it took when the request is dropped, wherever that is. So a
-//! request that no queue remembers cannot stay counted, and one that a queue still holds is counted although its client is gone.
+//! Each request carries a [`Charge`]. Dropping the request drops the charge, which takes itself out of its
+//! accounts. So a request counts exactly as long as it exists: not longer when a queue forgets it, and not
+//! shorter when its client has gone while a queue still holds it.
 //!
-//! Invariant: an account's sums are those of the charges on it that live.
+//! Invariant: an account's sums are those of the charges on it that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use std::time::Duration;
 
 use types::{AuthName, ConnId};
 
-/// Requests and the bytes of memory that they hold.
+/// A number of requests, and the bytes of memory that they hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Held {
     pub ops: u64,
@@ -20,16 +22,19 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    /// The sum, saturating.
     pub fn plus(self, o: Self) -> Self {
         Self { ops: self.ops.saturating_add(o.ops), bytes: self.bytes.saturating_add(o.bytes) }
     }
 
+    /// The difference, 0 where that would be negative.
     pub fn minus(self, o: Self) -> Self {
         Self { ops: self.ops.saturating_sub(o.ops), bytes: self.bytes.saturating_sub(o.bytes) }
     }
 }
 
-/// A sum of charges. Only the core's owner touches it: the atomics are there because charges are in requests.
+/// A sum of charges. Only the core's owner changes it. It has atomics, and no lock or cell, because charges
+/// travel inside requests, which may be sent between threads.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     ops: AtomicU64,
@@ -42,36 +47,40 @@ impl Account {
     }
 }
 
-/// One request's part of its client's account and of the whole.
+/// One request's part of its client's account, and of a wider one: of all clients, or for notifies of the
+/// entity.
 #[derive(Debug, Default)]
 pub(crate) struct Charge {
-    of: Arc<Account>,
-    all: Arc<Account>,
+    own: Arc<Account>,
+    wider: Arc<Account>,
+    /// 1, or 0 for the empty default.
     ops: u64,
+    /// Memory that the request takes.
     pub bytes: u64,
 }
 
 impl Charge {
-    pub fn new(of: &Arc<Account>, all: &Arc<Account>, bytes: u64) -> Self {
-        for account in [of, all] {
+    /// Adds a request of so many bytes to both accounts.
+    pub fn new(own: &Arc<Account>, wider: &Arc<Account>, bytes: u64) -> Self {
+        for account in [own, wider] {
             account.ops.fetch_add(1, Ordering::Relaxed);
             account.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
-        Self { of: Arc::clone(of), all: Arc::clone(all), ops: 1, bytes }
+        Self { own: Arc::clone(own), wider: Arc::clone(wider), ops: 1, bytes }
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        for account in [&self.of, &self.all] {
+        for account in [&self.own, &self.wider] {
             account.ops.fetch_sub(self.ops, Ordering::Relaxed);
             account.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         }
     }
 }
 
-/// What a request has fetched in order to copy it, or is about to: on its client's account as long as the
-/// request lives.
+/// The bytes that a `copy-from` request has fetched from its sources, with those that it has just asked for.
+/// They are on its client's account, and on that of all copies, as long as the request exists.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     accounts: [Arc<Account>; 4],
@@ -79,9 +88,9 @@ pub(crate) struct Fetched {
 }
 
 impl Fetched {
-    /// Nothing yet, for the request with this charge.
+    /// 0 bytes so far, for the request with this charge.
     pub fn of(request: &Charge, client: &ClientAccount) -> Self {
-        let accounts = [&request.of, &request.all, &client.fetched_by_entity, &client.fetched_by_all];
+        let accounts = [&request.own, &request.wider, &client.fetched_by_entity, &client.fetched_by_all];
         Self { accounts: accounts.map(Arc::clone), bytes: AtomicU64::new(0) }
     }
 
@@ -89,10 +98,11 @@ impl Fetched {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// The request holds so many fetched bytes now.
     pub fn set(&self, bytes: u64) {
         let before = self.bytes.swap(bytes, Ordering::Relaxed);
         for account in &self.accounts {
-            // Modulo 2^64: up or down.
+            // Wraps around, so that adding the difference subtracts when it is negative.
             account.bytes.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
         }
     }
@@ -135,23 +145,27 @@ impl Drop for Kept {
 /// One connection's account.
 #[derive(Debug, Default)]
 pub(crate) struct ClientAccount {
-    /// Requests in PGs.
+    /// Requests that were given to PGs, or wait for their turn to be.
     pub running: Arc<Account>,
-    /// Requests that wait for a map.
+    /// Requests that wait for an OSD map that this OSD does not have yet.
     pub parked: Arc<Account>,
-    /// Notifies that wait for watchers; and those of all connections of the same entity.
+    /// Notifies of this connection that wait for watchers to acknowledge them.
     pub notifies: Arc<Account>,
-    pub of_entity: Arc<Account>,
-    /// What requests have fetched to copy it: of the same entity, and of all.
+    /// Those of all connections of the same entity.
+    pub notifies_of_entity: Arc<Account>,
+    /// What copies of all connections of the same entity have fetched.
     fetched_by_entity: Arc<Account>,
+    /// What copies of all entities have fetched.
     fetched_by_all: Arc<Account>,
-    /// Nothing is read from it for now.
+    /// Whether the shell was told to read nothing from the connection for now.
     pub is_held: bool,
-    /// Since when (monotonic) it is held for requests that wait for a map, as ticks have seen it.
+    /// The first tick (monotonic) that found the connection held for requests that wait for a map; `None`
+    /// while it is not held for them.
     pub parks_since: Option<Duration>,
 }
 
 impl ClientAccount {
+    /// What copies of all connections of the same entity have fetched.
     pub fn fetched_by_entity(&self) -> Held {
         self.fetched_by_entity.held()
     }
@@ -164,31 +178,31 @@ struct EntityAccount {
     fetched: Arc<Account>,
 }
 
-/// All clients together.
+/// The accounts of all clients together, and of each entity.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     running: Arc<Account>,
     parked: Arc<Account>,
     fetched: Arc<Account>,
-    /// Entities are those that the monitors gave a key.
+    /// Bounded by the number of keys that the monitors have given out: only authenticated peers are in here.
     entities: BTreeMap<AuthName, EntityAccount>,
-    /// Connections that may have requests here, or are held.
+    /// Connections that may have requests here, or are held. `hold_clients` looks at these alone.
     pub active: BTreeSet<ConnId>,
 }
 
 impl Clients {
-    /// An account for another connection of an entity.
+    /// The account of a new connection of this entity.
     pub fn account(&mut self, name: &AuthName) -> ClientAccount {
         let entity = self.entities.entry(name.clone()).or_default();
         ClientAccount {
-            of_entity: Arc::clone(&entity.notifies),
+            notifies_of_entity: Arc::clone(&entity.notifies),
             fetched_by_entity: Arc::clone(&entity.fetched),
             fetched_by_all: Arc::clone(&self.fetched),
             ..ClientAccount::default()
         }
     }
 
-    /// A request of the connection goes to its PG.
+    /// Charges a request of the connection that goes to its PG.
     pub fn run(&mut self, conn: ConnId, client: &ClientAccount, bytes: u64) -> Charge {
         if client.running.held().ops == 0 {
             self.active.insert(conn);
@@ -196,26 +210,28 @@ impl Clients {
         Charge::new(&client.running, &self.running, bytes)
     }
 
-    /// A request of the connection waits for a map.
+    /// Charges a request of the connection that has to wait for a map.
     pub fn park(&mut self, conn: ConnId, client: &ClientAccount, bytes: u64) -> Charge {
         self.active.insert(conn);
         Charge::new(&client.parked, &self.parked, bytes)
     }
 
+    /// All requests that `run` has charged.
     pub fn running(&self) -> Held {
         self.running.held()
     }
 
+    /// All requests that wait for a map.
     pub fn parked(&self) -> Held {
         self.parked.held()
     }
 
-    /// What requests have fetched to copy it; a part of what runs.
+    /// What copies have fetched; a part of `running`.
     pub fn fetched(&self) -> Held {
         self.fetched.held()
     }
 
-    /// Entities whose requests hold what they fetched.
+    /// Entities whose copies hold fetched bytes.
     pub fn fetchers(&self) -> impl Iterator<Item = &AuthName> {
         self.entities.iter().filter(|(_, e)| e.fetched.held().bytes > 0).map(|(name, _)| name)
     }

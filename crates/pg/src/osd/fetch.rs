@@ -1,29 +1,28 @@
-//! Which copies may fetch their next piece: what they hold until they are written is bounded over all of
-//! them.
+//! Decides which `copy-from` request may fetch its next piece, so that the memory of all copies is bounded.
 //!
-//! A `copy-from` is a small message that brings up to a whole object into memory. What copies hold, and the
-//! piece that each is about to fetch, is charged to their clients' accounts; beyond a share of their own they
-//! wait:
+//! A `copy-from` is a small message that brings up to a whole object into memory. What copies have fetched,
+//! and the piece that each has just asked for, is charged to their clients' accounts (`account::Fetched`).
+//! Two rules bound it:
 //!
-//! - All copies together have half of what clients' requests may hold. An entity that copies alone has the
-//!   whole of that, one of `n` as much as is free, and an even part of a quarter where little is, or one
-//!   piece.
-//! - The oldest copy of all may go on although there is no room, for those that hold parts of their objects
-//!   would wait for each other for ever; but not while what is fetched and not written yet is more than the
-//!   whole: that gets less by itself.
+//! 1. All copies together have a budget: half of `client_message_size_cap`. While the copies of only one
+//!    entity exist, that entity may use all of it. Otherwise each entity may hold what is free of the budget;
+//!    or, if that is more, an even part of a quarter of the budget; or, if that is more, one piece.
+//! 2. The oldest copy may fetch on although its entity has no room: else copies that each hold a part of
+//!    their objects could wait for each other for ever. It has to wait only while copies that are complete
+//!    and not written yet hold more than the budget, for those end without fetching anything.
 //!
-//! So copies under way hold at most the whole or a piece for each entity, and one request; and those that
-//! wait to be written the whole and one request. Requests behind a copy on its object wait with it
-//! (`pg::copy`).
+//! So copies that still fetch hold at most the budget (or one piece for each entity, where that is more) and
+//! one request beyond it; copies that wait to be written hold as much again. Requests for an object that is
+//! being copied to wait behind its copy (`pg::copy`).
 
 use std::collections::BTreeSet;
 
 use types::{ConnId, HObject, SpgId};
 
 use super::OsdCore;
-use crate::pg::copy::PIECE;
+use crate::pg::copy::{Copying, PIECE};
 
-/// A copy that waits for a piece.
+/// A copy that waits for room for its next piece.
 struct Waiting {
     /// Older ones have lower numbers.
     number: u64,
@@ -33,7 +32,7 @@ struct Waiting {
 }
 
 impl OsdCore {
-    /// Lets one copy that waits go on; false when none does, or there is no room.
+    /// Lets one waiting copy ask for its next piece. False when no copy waits, or none of them has room.
     pub(super) fn fetch_next(&mut self) -> bool {
         if !self.shared.copies_wait {
             return false;
@@ -43,7 +42,7 @@ impl OsdCore {
         self.shared.copies_wait = !waiting.is_empty();
         let Some(next) = self.may_fetch(&waiting) else { return false };
         if self.shared.is_slice_over() {
-            // A source of this OSD's own is read at once: heartbeats and others come between.
+            // A source on this OSD is read at once, which is work of this slice: it waits for the next one.
             self.shared.some_ready = true;
             return false;
         }
@@ -65,32 +64,46 @@ impl OsdCore {
         waiting.collect()
     }
 
-    /// The first of those who wait, the oldest first, for whom there is room.
-    fn may_fetch<'a>(&self, waiting: &'a [Waiting]) -> Option<&'a Waiting> {
-        let whole = match self.shared.config.client_message_size_cap {
+    /// Bytes that all copies together may hold.
+    fn copy_budget(&self) -> u64 {
+        match self.shared.config.client_message_size_cap {
             0 => u64::MAX,
             cap => cap / 2,
-        };
-        let total = self.clients.fetched().bytes;
-        let session = |conn: ConnId| self.shared.sessions.get(&conn);
-        let conns = self.pgs.values().flat_map(|pg| pg.copies.values()).map(|c| c.conn());
-        let copying = conns.filter_map(session).map(|s| &s.peer.auth_name);
-        // Those too whose copies are fetched and not written yet.
+        }
+    }
+
+    /// Bytes that the copies of one entity may hold, by rule 1.
+    fn copy_share(&self) -> u64 {
+        let budget = self.copy_budget();
+        let free = budget.saturating_sub(self.clients.fetched().bytes);
+        let sessions = self.copies().filter_map(|c| self.shared.sessions.get(&c.conn()));
+        let copying = sessions.map(|s| &s.peer.auth_name);
+        // Entities whose copies are complete and not written yet count as well.
         let entities: BTreeSet<_> = copying.chain(self.clients.fetchers()).collect();
-        let share = match entities.len() as u64 {
-            0 | 1 => whole,
-            n => (whole / n.saturating_mul(4)).max(whole.saturating_sub(total)).max(PIECE),
-        };
+        match entities.len() as u64 {
+            0 | 1 => budget,
+            n => (budget / n.saturating_mul(4)).max(free).max(PIECE),
+        }
+    }
+
+    /// The oldest waiting copy whose entity has room; else the oldest copy of all, where rule 2 lets it go
+    /// on. `waiting` is ordered by age.
+    fn may_fetch<'a>(&self, waiting: &'a [Waiting]) -> Option<&'a Waiting> {
+        let share = self.copy_share();
         let has_room = |w: &&Waiting| {
-            let theirs = session(w.conn).map_or(0, |s| s.account.fetched_by_entity().bytes);
+            let session = self.shared.sessions.get(&w.conn);
+            let theirs = session.map_or(0, |s| s.account.fetched_by_entity().bytes);
             theirs.saturating_add(PIECE) <= share
         };
         waiting.iter().find(has_room).or_else(|| {
-            let copies = || self.pgs.values().flat_map(|pg| pg.copies.values());
-            let oldest = copies().map(|c| c.number).min();
-            let under_way: u64 = copies().map(|c| c.held_bytes()).sum();
-            let unwritten = total.saturating_sub(under_way);
-            waiting.first().filter(|w| Some(w.number) == oldest && unwritten <= whole)
+            let oldest = self.copies().map(|c| c.number).min();
+            let fetching: u64 = self.copies().map(|c| c.held_bytes()).sum();
+            let complete = self.clients.fetched().bytes.saturating_sub(fetching);
+            waiting.first().filter(|w| Some(w.number) == oldest && complete <= self.copy_budget())
         })
+    }
+
+    fn copies(&self) -> impl Iterator<Item = &Copying> {
+        self.pgs.values().flat_map(|pg| pg.copies.values())
     }
 }
