@@ -1,4 +1,5 @@
-//! Where messages go: client requests and other OSDs' messages to their PG, each once its map is here.
+//! Routes messages: client requests and other OSDs' messages go to their PG, each as soon as this OSD has the
+//! map that the message names.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::pg::room::Taken;
 use crate::pg::{ClientOp, Pg};
 use crate::range::pg_range;
 
-/// A message that names a newer map than ours.
+/// A message that waits for the map of `epoch`.
 pub(super) struct Waiting {
     epoch: Epoch,
     what: Routed,
@@ -31,7 +32,7 @@ enum Routed {
     Pg { from: i32, msg: Box<PgMessage> },
 }
 
-/// Whose messages stay in order.
+/// Messages of one source stay in order.
 enum Source {
     Client(ConnId),
     Osd(i32),
@@ -112,7 +113,8 @@ impl OsdCore {
         }
     }
 
-    /// What was under way between that OSD and this one may be lost, on either side of a session.
+    /// Messages between that OSD and this one may have been lost, in either direction: a session with it was
+    /// forgotten.
     pub(super) fn osd_reset(&mut self, osd: i32) {
         let text = format!("osd.{} has lost messages to or from osd.{osd}", self.shared.whoami);
         self.shared.cluster_log(LogLevel::Warn, text);
@@ -159,11 +161,12 @@ impl OsdCore {
         })
     }
 
-    /// A new map is here: what waited for it goes on.
+    /// Routes all messages that wait for maps again, because a new map has come.
     pub(super) fn map_arrived(&mut self) {
         let mut waiting = std::mem::take(&mut self.waiting_for_map);
         for w in &mut waiting {
-            // Whoever has to wait on is charged again: nobody is behind requests that go on now.
+            // Not charged while they are routed: `must_wait` takes a parked charge for a request that still
+            // waits in front. A request that has to wait on is charged again.
             if let Routed::Client { charge, .. } = &mut w.what {
                 *charge = None;
             }
@@ -180,7 +183,8 @@ impl OsdCore {
         }
     }
 
-    /// A client's request whose map is here: it runs, unless there is too much before it.
+    /// Starts a client's request whose map is here, or queues it for its turn when this slice's work is spent
+    /// or other requests wait already.
     fn client_request(&mut self, conn: ConnId, tid: u64, msg: Box<MOsdOp>) {
         let Some(session) = self.shared.sessions.get(&conn) else { return };
         let charge = self.clients.run(conn, &session.account, msg.memory_bytes());
@@ -210,27 +214,14 @@ impl OsdCore {
         let reqid = msg.reqid(name, tid);
         let kind = classify(&msg.ops, msg.flags);
         let id = SpgId::replicated(msg.pgid.pgid);
-        let mut op = ClientOp {
-            conn,
-            tid,
-            name,
-            addr,
-            reqid,
-            kind: Default::default(),
-            msg,
-            asked_by: None,
-            sources: None,
-            fetched: None,
-            space_wanted: None,
-            charge: Some(Arc::new(charge)),
-            paused: None,
-        };
+        let mut op = ClientOp::new((conn, tid), (name, addr), reqid, msg);
+        op.charge = Some(Arc::new(charge));
         match kind {
             Ok(kind) => op.kind = kind,
             Err(e) => return op.refuse(e, &mut self.shared),
         }
         if self.shared.map.pool(id.pgid.pool).is_some_and(maps::Pool::is_erasure) {
-            // Erasure-coded pools exist in maps only; a client that got no answer would wait for ever.
+            // No OSD serves an erasure-coded pool. Without an answer its clients would wait for ever.
             return op.refuse(Errno::EOPNOTSUPP, &mut self.shared);
         }
         self.run_request(op);
@@ -268,7 +259,7 @@ impl OsdCore {
         let cx = &mut self.shared;
         let Some(pg) = self.pgs.get_mut(&msg.pgid) else { return };
         if msg.epoch < pg.interval() {
-            // Sent by somebody who did not know of the present interval.
+            // The sender did not know of the present interval yet.
             return;
         }
         if let PgBody::Remove = msg.body {
@@ -285,11 +276,12 @@ impl OsdCore {
         pg.run_ready(cx);
     }
 
-    /// Asked about a copy that is not here: it holds nothing.
+    /// Answers questions about a copy that is not here: an empty copy. Other messages are ignored.
     fn no_such_pg(&mut self, from: i32, msg: &PgMessage) {
         if matches!(msg.body, PgBody::QueryInfo | PgBody::QueryLog { .. }) {
             let info = Box::new(PgInfo::new(msg.pgid.pgid));
-            // It may have been a member, and does not know any more whose.
+            // An earlier life of this OSD may have been a member and let some primary answer. Which one is
+            // forgotten, so the answer says what this OSD owes to every OSD.
             let osds: Vec<i32> = self.shared.map.existing_osds().map(|(osd, _)| osd.0).collect();
             let owed = crate::pg::owed_to(osds, &self.shared);
             let body = PgBody::Notify { info, past: PastIntervals::default(), owed };
@@ -311,7 +303,8 @@ impl OsdCore {
                 self.waiting_for_map.retain(|w| !theirs(w));
             }
             if session.account.running.held().ops > 0 {
-                // Its client sends again what it still wants: else it could leave requests here and come back with more.
+                // The client sends unanswered requests again. Kept here, they would let a client exceed its
+                // share by connecting anew.
                 self.pgs.values_mut().for_each(|pg| pg.drop_requests_of(conn, &mut self.shared));
             }
         }
@@ -321,7 +314,7 @@ impl OsdCore {
     }
 }
 
-/// What a full store makes wait, and what must not overtake that.
+/// Whether a message waits when the store is full, or must not overtake one that does.
 fn takes_room(body: &PgBody) -> bool {
     matches!(
         body,
@@ -334,7 +327,8 @@ fn takes_room(body: &PgBody) -> bool {
     )
 }
 
-/// Replies count only for the interval in which the question was asked.
+/// Gives a message to its PG, or makes it wait for room. Replies to questions of another interval are
+/// ignored.
 pub(super) fn deliver_to_pg(pg: &mut Pg, from: i32, msg: PgMessage, cx: &mut super::Shared) {
     if pg.lacks_room() && takes_room(&msg.body) {
         return pg.wait_for_room(from, msg, cx);
@@ -351,7 +345,7 @@ pub(super) fn deliver_to_pg(pg: &mut Pg, from: i32, msg: PgMessage, cx: &mut sup
     }
 }
 
-/// What needs no room for data.
+/// Gives a message that stores no data to its PG.
 fn deliver_other(
     pg: &mut Pg,
     from: i32,

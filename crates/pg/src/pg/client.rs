@@ -39,7 +39,7 @@ const PAUSED_BYTES: u64 = 64 << 20;
 /// The connection of requests that the OSD makes itself: nobody hears their replies.
 pub(super) const NOBODY: ConnId = ConnId(u64::MAX);
 
-/// A request with who asked.
+/// A request, with whoever sent it and what belongs to it while it waits.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientOp {
     pub conn: ConnId,
@@ -50,11 +50,11 @@ pub(crate) struct ClientOp {
     pub kind: RequestKind,
     /// Boxed, for requests are moved often on their way.
     pub msg: Box<MOsdOp>,
-    /// Another OSD asked, to copy the object.
+    /// Set when the primary of another PG sent it, to copy the object.
     pub asked_by: Option<CopyAsker>,
-    /// What the request copies, once it is here.
+    /// The objects that the request copies, once they are fetched.
     pub sources: Option<Box<Sources>>,
-    /// What that takes on its client's account.
+    /// The memory of those, on its client's account.
     pub fetched: Option<Arc<Fetched>>,
     /// Since when (monotonic) it waits for space in the store.
     pub space_wanted: Option<Duration>,
@@ -72,20 +72,45 @@ pub(crate) struct Paused {
 }
 
 impl ClientOp {
-    /// Waits for writes in flight, as a write does.
+    /// A request that has just come. `kind` is empty until the operations are classified.
+    pub fn new(
+        (conn, tid): (ConnId, u64),
+        (name, addr): (EntityName, EntityAddr),
+        reqid: ReqId,
+        msg: Box<MOsdOp>,
+    ) -> Self {
+        Self {
+            conn,
+            tid,
+            name,
+            addr,
+            reqid,
+            kind: RequestKind::default(),
+            msg,
+            asked_by: None,
+            sources: None,
+            fetched: None,
+            space_wanted: None,
+            charge: None,
+            paused: None,
+        }
+    }
+
+    /// Whether the request is ordered among the writes of its object: writes are, and reads with RWORDERED.
     pub fn is_write_ordered(&self) -> bool {
         self.kind.writes || self.kind.rwordered
     }
 
-    /// Afterwards no more is stored than before.
+    /// Whether every operation is of a kind that stores nothing more.
     pub fn only_frees(&self) -> bool {
         let frees =
             [OpCode::DELETE, OpCode::TRUNCATE, OpCode::ZERO, OpCode::OMAP_CLEAR, OpCode::OMAP_RM_KEYS];
         self.msg.ops.iter().all(|o| frees.contains(&o.code))
     }
 
-    /// While its pool is full the client keeps it back, and sends it again afterwards: no answer says that
-    /// there is no room. Source: Objecter::target_should_be_paused, Objecter::_scan_requests.
+    /// Whether the client holds the request back while its pool is full and sends it again afterwards. Such a
+    /// request is never answered with ENOSPC. Source: Objecter::target_should_be_paused,
+    /// Objecter::_scan_requests.
     pub fn respects_full(&self) -> bool {
         !self.msg.has_flag(flags::FULL_TRY)
             && !self.msg.has_flag(flags::FULL_FORCE)
@@ -100,7 +125,7 @@ impl ClientOp {
         MOsdOpReply::with_results(&self.msg, result, cx.epoch(), flags::ACK | flags::ONDISK, ops)
     }
 
-    /// A request that the OSD makes itself, in somebody's name.
+    /// A write that the OSD makes itself, in the name of `name`. Nobody gets a reply to it.
     pub fn internal(pgid: SpgId, object: &HObject, name: EntityName, ops: Vec<OsdOp>, cx: &Shared) -> Self {
         let msg = MOsdOp {
             pgid,
@@ -115,34 +140,21 @@ impl ClientOp {
             retry_attempt: 0,
             features: 0,
         };
-        // It looks at what the writes before it leave, and so waits for none of them: the watches of a client that is gone
-        // leave an object one right after the other.
-        let kind = RequestKind { writes: true, ..RequestKind::default() };
-        let (addr, reqid) = (EntityAddr::default(), ReqId::default());
-        Self {
-            conn: NOBODY,
-            tid: 0,
-            name,
-            addr,
-            reqid,
-            kind,
-            msg: Box::new(msg),
-            asked_by: None,
-            sources: None,
-            fetched: None,
-            space_wanted: None,
-            charge: None,
-            paused: None,
-        }
+        let mut op = Self::new((NOBODY, 0), (name, EntityAddr::default()), ReqId::default(), Box::new(msg));
+        // Not a write that reads: it needs no durable state, so it waits for no write in flight. The watches
+        // of a client that has gone are taken out of an object one right after the other.
+        op.kind.writes = true;
+        op
     }
 
-    /// Whether it may come to its end in several slices: nothing but its answer shows that it did.
+    /// Whether the request may run over several slices: it only reads, so that nothing but its answer shows
+    /// that it ran.
     fn may_pause(&self, cx: &Shared) -> bool {
         let only_reads = !self.kind.writes && !self.kind.pg_op && !self.kind.notifies;
         only_reads && self.conn != NOBODY && self.asked_by.is_none() && cx.paused_bytes.get() < PAUSED_BYTES
     }
 
-    /// Answers.
+    /// Sends the reply: to the client, or as a `CopyPart` to the OSD that copies the object.
     pub fn send(&self, msg: MOsdOpReply, cx: &mut Shared) {
         if let Some(a) = &self.asked_by {
             let (result, user_version) = (msg.result, msg.user_version);
@@ -158,15 +170,15 @@ impl ClientOp {
         cx.out.push(Output::Reply { conn: self.conn, tid: self.tid, msg: msg.into() });
     }
 
-    /// Leaves it unanswered: whoever asked sends it again with our map, or, where that was so full that writes are dropped, with a later
-    /// one.
+    /// Drops the request without an answer, because its client will send it again: when it has our map, or,
+    /// if the map calls the pool full, when it has a later one that does not.
     pub fn drop_it(&self, cx: &mut Shared) {
         if self.asked_by.is_none() {
             cx.dropped.push((self.conn, self.tid));
         }
     }
 
-    /// Answers without having run. Source: OSDService::reply_op_error.
+    /// Answers with an error, without having run anything. Source: OSDService::reply_op_error.
     pub fn refuse(&self, e: Errno, cx: &mut Shared) {
         let mut msg = self.reply(e.neg(), cx);
         msg.flags = i64::from(self.msg.flags & (flags::ACK | flags::ONDISK))
@@ -174,7 +186,7 @@ impl ClientOp {
         self.send(msg, cx);
     }
 
-    /// Sent to any member that the client chose. Source: PrimaryLogPG::do_op.
+    /// Whether the client may have sent it to a replica on purpose. Source: PrimaryLogPG::do_op.
     fn may_read_a_replica(&self) -> bool {
         let anywhere = self.msg.has_flag(flags::BALANCE_READS) || self.msg.has_flag(flags::LOCALIZE_READS);
         anywhere && !self.kind.writes
@@ -186,12 +198,12 @@ impl ClientOp {
 }
 
 impl Pg {
-    /// Takes a request, or puts it aside until the PG serves.
+    /// Runs a request, or refuses it, or puts it into the queue of what it has to wait for.
     pub fn client_op(&mut self, cx: &mut Shared, mut op: ClientOp) {
-        // Where it has to wait it lets go of what it has: the object may be another one afterwards.
+        // A request that has to wait drops what it has read: the object may have changed when it goes on.
         let paused = op.paused.take();
         if !self.is_primary(cx) && op.may_read_a_replica() && self.acting().contains(&cx.whoami) {
-            // Replicas answer no reads: only the primary knows which writes are done. The client asks it next.
+            // Only the primary knows which writes are complete. After EAGAIN the client asks the primary.
             return op.refuse(Errno::EAGAIN, cx);
         }
         if !self.is_primary(cx) || self.will_be_sent_again(&op, cx) {
@@ -214,7 +226,8 @@ impl Pg {
             let Some(op) = self.follow_inside(op, cx) else { return };
             return self.wait_for_space(op, cx);
         }
-        // Writes too: what is refused, or found done, is answered without the other members.
+        // Writes wait for the lease too: a write that is refused, or was done before, is answered without the
+        // members.
         if !self.waiting_for_lease.is_empty() || self.lacks_a_lease(cx) {
             let Some(op) = self.follow_inside(op, cx) else { return };
             self.waiting_for_lease.push_back(op);
@@ -251,7 +264,7 @@ impl Pg {
         self.run(op, head, cx);
     }
 
-    /// Whether a write of the object waits until all members have it.
+    /// Whether a write of the object has to wait until every member has the object.
     fn must_be_whole(&self, object: &HObject, cx: &Shared) -> bool {
         if cx.config.writes_in_backfill_range() {
             return lacks(&self.missing, &self.peers, &BTreeMap::new(), self.acting(), object);
@@ -259,9 +272,13 @@ impl Pg {
         self.is_degraded(object)
     }
 
-    /// Puts a request that has to wait behind an earlier one of its object which waits further inside, if
-    /// there is one: that one comes through here again when it is let go, and must not find a later request
-    /// before it. What is let go together goes in order.
+    /// Keeps the order of an object's requests across queues. `client_op` checks the reasons to wait one
+    /// after the other, and a request that was let go of one queue passes all checks again. So if `op` went
+    /// into the queue of an early check while an older request of the same object is in the queue of a later
+    /// one, the older request, once let go, could end up behind `op`.
+    ///
+    /// This puts `op` behind the older request, if there is one; they leave that queue together and in order.
+    /// Otherwise `op` comes back, to wait where it has to.
     fn follow_inside(&mut self, op: ClientOp, cx: &mut Shared) -> Option<ClientOp> {
         let (head, ordered) = (op.msg.object.head(), op.is_write_ordered());
         if op.kind.pg_op {
@@ -276,7 +293,7 @@ impl Pg {
             let clone = self.clone_that_a_write_waits_for(&head).filter(|_| ordered);
             let object = clone.as_ref().unwrap_or(&head);
             if self.waiting_for_object.contains_key(object) {
-                // Its recovery may have ended without it meanwhile.
+                // The object's recovery may have been given up while requests went on waiting for it.
                 if !self.recovering.contains_key(object) {
                     self.recover_object(object, cx);
                 }
@@ -295,7 +312,8 @@ impl Pg {
         Some(op)
     }
 
-    /// A client is gone: what it has waiting here would be answered to nobody. Writes under way go on.
+    /// A client's connection has ended: its waiting requests are dropped, for nobody would read the replies.
+    /// Writes that were sent to the members go on.
     pub fn drop_requests_of(&mut self, conn: ConnId, cx: &mut Shared) {
         let keep = |op: &ClientOp| op.conn != conn;
         let queues = [
@@ -311,7 +329,7 @@ impl Pg {
         self.writes.drop_waiters_of(conn);
     }
 
-    /// The clone that a rollback waits for: writes of the head that come later do not overtake it.
+    /// The clone of this head that a rollback waits for. Later writes of the head wait behind the rollback.
     /// Source: objects_blocked_on_degraded_snap.
     fn clone_that_a_write_waits_for(&self, head: &HObject) -> Option<HObject> {
         if self.waiting_for_object.is_empty() {
@@ -322,8 +340,9 @@ impl Pg {
         blocked.next().map(|(clone, _)| clone.clone())
     }
 
-    /// Whether the client sends the request again by itself once it has our map: after a change of the primary, a split,
-    /// or when the pool says so. Source: PG::can_discard_op.
+    /// Whether the client sends the request again by itself once it has our map: since it sent the request,
+    /// the primary has changed, the PG was split, or the pool has asked for resends. Source:
+    /// PG::can_discard_op.
     pub fn will_be_sent_again(&self, op: &ClientOp, cx: &Shared) -> bool {
         let sent = op.msg.epoch;
         let h = &self.info.history;
@@ -332,7 +351,7 @@ impl Pg {
             || cx.map.pool(self.id.pgid.pool).is_none_or(|p| sent < p.last_force_op_resend)
     }
 
-    /// Everything that needs no look at the object. `Err(None)` drops the request.
+    /// All checks that do not need the object. `Err(Some(errno))` refuses the request, `Err(None)` drops it.
     fn check_request(&self, op: &ClientOp, cx: &Shared) -> Result<(), Option<Errno>> {
         let m = &op.msg;
         let pool = cx.map.pool(self.id.pgid.pool).ok_or(None)?;
@@ -376,8 +395,8 @@ impl Pg {
         if op.kind.notifies {
             crate::watch::may_notify(self, op, cx)?;
         }
-        let listing = m.ops.iter().any(|o| o.code == messages::osd::OpCode::LIST_SNAPS);
-        let others = m.ops.iter().any(|o| o.code != messages::osd::OpCode::LIST_SNAPS);
+        let listing = m.ops.iter().any(|o| o.code == OpCode::LIST_SNAPS);
+        let others = m.ops.iter().any(|o| o.code != OpCode::LIST_SNAPS);
         let snapdir = m.object.snap == SnapId::SNAPDIR;
         if (listing && !snapdir) || (others && snapdir) {
             return Err(Some(Errno::EINVAL));
@@ -387,7 +406,7 @@ impl Pg {
 
     fn has_caps(&self, op: &ClientOp, cx: &Shared) -> bool {
         if op.asked_by.is_some() {
-            // Only OSDs can ask like this.
+            // Only an authenticated OSD can send `CopyRead`; it has checked the client's capabilities itself.
             return true;
         }
         let Some(session) = cx.sessions.get(&op.conn) else { return false };
@@ -400,7 +419,8 @@ impl Pg {
             return false;
         };
         let o = &op.msg.object;
-        // Limits to a network hold for where the client is, not for where it says it is.
+        // A capability that is limited to a network counts by where the client connects from, not by what it
+        // states.
         let addr = session.peer.ip.map_or(op.addr, |ip| seen_at(&op.addr, ip));
         caps.is_capable(&OsdRequest {
             pool: name,
@@ -414,7 +434,7 @@ impl Pg {
         }) && may_read_sources(&op.msg, caps, &addr, cx)
     }
 
-    /// The request ran before: the same result, at once or when that run is durable.
+    /// Answers a request that ran before with the same result: at once, or when the first run is durable.
     fn answer_resend(&mut self, op: ClientOp, r: Recorded, cx: &mut Shared) {
         let mut msg = op.reply(r.return_code, cx);
         msg.set_versions(r.version, r.user_version);
@@ -430,8 +450,9 @@ impl Pg {
         }
     }
 
-    /// Reads, and writes that read, wait for writes in flight: what they answer must be durable. Nobody overtakes
-    /// who waits.
+    /// Whether the request has to wait for writes of its object that are in flight. Reads do, and writes that
+    /// also read, for what they answer must be durable. Every other write waits only behind requests that
+    /// wait already.
     fn must_wait_for_lock(&self, head: &HObject, op: &ClientOp) -> bool {
         if op.msg.has_flag(flags::SKIPRWLOCKS) {
             return false;
@@ -442,7 +463,8 @@ impl Pg {
         }
     }
 
-    /// Runs a write that the OSD makes itself, unless it would have to wait: the caller tries again.
+    /// Runs a write that the OSD makes itself. If it would have to wait, it is dropped: its maker comes
+    /// again.
     pub fn internal_op(&mut self, op: ClientOp, cx: &mut Shared) {
         let head = op.msg.object.head();
         let free = !self.copies.contains_key(&head)
@@ -524,8 +546,9 @@ impl Pg {
         ran
     }
 
-    /// The write's snapshot context: the pool's own, or the client's without snapshots that were removed. A clone for one of
-    /// them would stay for ever: a request can come long after the snapshot was purged, when its connection was stuck.
+    /// The write's snapshot context: the pool's own, or the client's without snapshots that were removed. A
+    /// request whose connection was stuck may come long after a snapshot was purged, and a clone for that
+    /// snapshot would stay for ever.
     fn snapc(&self, op: &ClientOp, cx: &Shared) -> SnapContext {
         let pool_id = self.id.pgid.pool;
         let Some(pool) = cx.map.pool(pool_id) else { return SnapContext::default() };
@@ -542,7 +565,7 @@ impl Pg {
         snapc
     }
 
-    /// The request did not run to its end.
+    /// Deals with a request that `execute` has stopped.
     pub(super) fn stopped(&mut self, op: ClientOp, head: &HObject, stop: ExecStop, cx: &mut Shared) {
         match stop {
             ExecStop::Missing(object) => self.wait_for_object(&object, op, cx),
@@ -587,9 +610,10 @@ impl Pg {
         op.send(msg, cx);
     }
 
-    /// Source: PrimaryLogPG::execute_ctx, record_write_error.
+    /// Logs what a write did, or that it failed, and sends it to the members. True when it is under way;
+    /// false when the store has not taken it: the request was refused then, or waits.
     ///
-    /// Whether the write is under way; it is not when the store had no room.
+    /// Source: PrimaryLogPG::execute_ctx, record_write_error.
     pub(super) fn finish_write(
         &mut self,
         op: ClientOp,
@@ -614,9 +638,7 @@ impl Pg {
             vec![self.error_entry(&op, result, returns, cx)]
         };
         let Some(version) = entries.last().map(|e| e.version) else { return false };
-        if changes || result >= 0 {
-            msg.set_versions(version, done.user_version);
-        } else if result == Errno::ENOENT.neg() {
+        if !changes && result == Errno::ENOENT.neg() {
             msg.set_enoent_versions(self.info.last_update, self.info.last_user_version);
         } else {
             msg.set_versions(version, done.user_version);
@@ -643,7 +665,7 @@ impl Pg {
         false
     }
 
-    /// Requests to the PG itself (listings) wait until nothing is missing here, then read.
+    /// Runs a request to the PG itself (a listing), once no object is missing in this copy.
     fn run_pg_op(&mut self, op: ClientOp, cx: &mut Shared) {
         let lacking = self.missing.by_version().next().map(|(_, o)| o.clone());
         if let Some(object) = lacking {
@@ -661,7 +683,7 @@ impl Pg {
         }
     }
 
-    /// What an execution asked for besides changes.
+    /// Applies what an execution asked for besides changes of objects: watches and notifies.
     pub(super) fn apply_effects(&mut self, op: &ClientOp, effects: &[Effect], cx: &mut Shared) {
         for effect in effects {
             crate::watch::apply(self, op, effect, cx);
@@ -673,8 +695,9 @@ fn op_returns(results: &[OpResult]) -> Vec<OpReturn> {
     results.iter().map(|r| OpReturn { rval: r.rval, data: r.outdata.clone() }).collect()
 }
 
-/// Whether the client may read all that the request copies: the OSD fetches it in its own name. A source whose pool is not
-/// there is answered when it is fetched.
+/// Whether the client may read every source that the request copies. It is checked here because this OSD
+/// fetches sources in its own name. A source in a pool that does not exist passes: fetching it gives the
+/// error.
 fn may_read_sources(msg: &MOsdOp, caps: &OsdCap, addr: &EntityAddr, cx: &Shared) -> bool {
     msg.ops.iter().filter(|o| matches!(o.code, OpCode::COPY_FROM | OpCode::COPY_FROM2)).all(|o| {
         let Ok(Op::CopyFrom { from, .. } | Op::CopyFrom2 { from, .. }) = o.parse() else { return true };
