@@ -1,20 +1,22 @@
-//! Which OSDs an OSD pings besides the members of its PGs: so that the death of any OSD is noticed, even of
-//! one without PGs, and from enough subtrees that the monitors believe it.
+//! Chooses the OSDs that an OSD pings besides the members of its PGs. Without them nobody would notice the
+//! death of an OSD that shares no PG, and reports might come from too few subtrees for the monitors to
+//! believe them.
 //!
-//! 1. Each OSD that is up is pinged by the next one and the previous one by number.
-//! 2. Each is pinged from `reporters` + 1 other subtrees, or from all others where there are fewer: the
-//!    monitors want reporters of `reporters` different subtrees, and one of these may die with it.
-//! 3. Each pings at least `least` others, or all.
+//! 1. Each OSD that is up is pinged by the next and by the previous OSD that is up, by number.
+//! 2. Each OSD is pinged from `reporters` + 1 other subtrees, or from all others where there are fewer. The
+//!    monitors want reports from `reporters` different subtrees, and one of those may die together with the
+//!    OSD.
+//! 3. Each OSD pings at least `least` others, or all if there are fewer.
 //!
-//! Ceph draws OSDs of other subtrees at random and anew at each map, so that each is pinged by some in time.
-//! Here the map alone decides, and a peer stays one. Source: OSD::maybe_update_heartbeat_peers,
-//! OSDMap::get_random_up_osds_by_subtree.
+//! Ceph draws OSDs of other subtrees at random, anew at each map, so that in time each is pinged by some.
+//! Here the choice depends on the map alone, so that it stays the same as long as the OSDs that are up stay
+//! the same. Source: OSD::maybe_update_heartbeat_peers, OSDMap::get_random_up_osds_by_subtree.
 
 use std::collections::BTreeSet;
 
 use maps::OsdMap;
 
-/// How many neighbours an OSD has.
+/// How many OSDs an OSD pings, and from how many subtrees it is pinged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bounds {
     /// Source: mon_osd_min_down_reporters.
@@ -23,8 +25,8 @@ pub(super) struct Bounds {
     pub least: usize,
 }
 
-/// The OSDs that are up, by the CRUSH bucket of type `level` that they are in. One that is in none counts for
-/// itself, as it does where the monitors count reporters.
+/// The OSDs that are up, in one list for each CRUSH bucket of type `level`. An OSD that is in no such bucket
+/// has a list of its own, as the monitors count it as a subtree of its own.
 pub(super) fn up_by_subtree(map: &OsdMap, level: &str) -> Vec<Vec<i32>> {
     let mut left: BTreeSet<i32> =
         map.existing_osds().filter(|(_, o)| o.is_up()).map(|(osd, _)| osd.0).collect();
@@ -40,8 +42,7 @@ pub(super) fn up_by_subtree(map: &OsdMap, level: &str) -> Vec<Vec<i32>> {
     all
 }
 
-/// Adds the neighbours of `me` to its `peers`, which are OSDs that are up. Each subtree is in ascending
-/// order.
+/// Adds OSDs to `peers` until `me` pings enough of them. `subtrees` is what `up_by_subtree` gives.
 pub(super) fn add_neighbours(peers: &mut BTreeSet<i32>, me: i32, subtrees: &[Vec<i32>], bounds: Bounds) {
     let up: BTreeSet<i32> = subtrees.iter().flatten().copied().collect();
     let from_me_on = || up.range(me + 1..).chain(up.range(..me)).copied();
@@ -50,7 +51,9 @@ pub(super) fn add_neighbours(peers: &mut BTreeSet<i32>, me: i32, subtrees: &[Vec
     let place = |osds: &Vec<i32>| osds.iter().position(|osd| *osd == me);
     let mine = subtrees.iter().enumerate().find_map(|(at, osds)| Some((at, place(osds)?, osds.len())));
     let Some((at, rank, size)) = mine else { return };
-    // Those of a subtree share the members of each of those before it, so that none is left out.
+    // For rule 2 the OSDs of this subtree share out the OSDs of each of the `reporters` + 1 subtrees before
+    // it: of `n` OSDs, the one at place `r` takes those at the places `r`, `r + n`, `r + 2n` and so on, and
+    // none is left out.
     let (before, after) = subtrees.split_at(at);
     let round = before.iter().rev().chain(after.iter().skip(1).rev());
     for theirs in round.take(bounds.reporters.saturating_add(1)) {

@@ -1,4 +1,5 @@
-//! What all PGs of an OSD share while one input is handled: store, map, clocks, effects.
+//! What all PGs of an OSD share while one input is handled: the store, the map, the clocks, and the effects
+//! that come out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -25,10 +26,11 @@ use crate::push::Pushed;
 /// Ticks come at least so often; see `Input::Tick`.
 const LONGEST_TICK: Duration = Duration::from_millis(500);
 
-/// What to do when a transaction is durable. `interval` guards against effects of an interval that is over.
+/// What to do when a transaction is durable.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Done {
     Nothing,
+    /// Done in the PG, if it is still in this interval then.
     Pg {
         id: SpgId,
         interval: Epoch,
@@ -40,24 +42,24 @@ pub(crate) enum Done {
     Removed,
     /// Clean shutdown is recorded.
     Stopped,
-    /// The store's beginning is recorded, before its OSD asks for the first time to be marked up.
+    /// The superblock says that this store is in use. An OSD's first boot message waits for that.
     Begun,
 }
 
-/// The same, inside a PG.
+/// What to do in a PG when a transaction is durable.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PgDone {
-    /// The primary's own part of writes up to this version.
+    /// The primary's own copy has the writes up to this version.
     Write(Eversion),
-    /// What a primary asked is told: it may count on all that it hears of.
+    /// This answer to a primary's question is sent: all that it speaks of is durable now.
     Tell {
         osd: i32,
         interval: Epoch,
         body: Box<PgBody>,
     },
-    /// A replica's part of the same.
+    /// This replica's copy has the writes up to this version.
     RepOp(Eversion),
-    /// This copy's activation, the so many-th since it was loaded.
+    /// This copy's activation, counted since the copy was loaded.
     Activated(u64),
     /// Pulled objects are in the primary's store.
     Pulled {
@@ -78,77 +80,86 @@ pub(crate) struct Shared {
     pub whoami: i32,
     pub config: OsdConfig,
     pub map: Arc<OsdMap>,
-    /// Snapshots that were purged since this OSD started: no connection is older, and with it no request that was sent
-    /// before. Clients leave out what they know to be removed when they send again.
+    /// Snapshots that were purged since this OSD started. Requests that were sent earlier than that cannot
+    /// come: no connection is older than this process, and a client that sends a request again leaves out
+    /// snapshots that it knows to be removed.
     pub purged_snaps: BTreeMap<PoolId, SnapIntervals>,
     pub store: Store,
     pub now: Now,
     pub out: Vec<Output>,
     /// Messages from one of our PGs to another.
     pub to_ourselves: VecDeque<PgMessage>,
-    /// In the order of submission.
+    /// What to do when transactions are durable, in the order of their submission.
     pub on_durable: VecDeque<(TxnSeq, Done)>,
     pub sessions: BTreeMap<ConnId, Session>,
     /// Objects being pulled or pushed, over all PGs.
     pub recovery_active: usize,
-    /// Bytes of them that are under way.
+    /// Bytes of those objects that are under way.
     pub recovery_bytes: u64,
-    /// PGs that could recover more if more were allowed: they take turns.
+    /// PGs that could recover more objects if the OSD's bounds allowed it. They take turns.
     pub recovery_waits: BTreeSet<SpgId>,
-    /// Whose turn it is, while it is, and whose it was last.
+    /// The PG whose turn it is, while it takes it.
     pub recovery_turn: Option<SpgId>,
+    /// The PG that had the last turn.
     pub last_turn: Option<SpgId>,
-    /// PGs with a range of a backfill under way that is led from here, and those that wait for a place among them.
+    /// PGs led from here that have a range of a backfill under way: each holds a place.
     pub backfilling: BTreeSet<SpgId>,
-    /// with how urgent each is.
+    /// PGs led from here that wait for such a place, with their priorities: higher ones go first.
     pub backfill_waits: BTreeMap<SpgId, u8>,
-    /// Places of backfills of which this OSD is a target.
+    /// Places that this OSD gives to backfills of which it is a target.
     pub reservations: BTreeMap<SpgId, Reservation>,
-    /// With a pause between objects: when the next one may begin (monotonic).
+    /// When the next object's recovery may begin (monotonic), if `osd_recovery_sleep` sets a pause between
+    /// them.
     pub recovery_next: Duration,
     /// PGs that have recovery messages to send when the input is through.
     pub batched: BTreeSet<SpgId>,
     /// PGs that are being scrubbed, led from here or not: each holds a place.
     pub scrubs: BTreeSet<SpgId>,
-    /// Until then (monotonic) no scrub begins here: a member refused one, perhaps because it wanted a place here itself.
+    /// No scrub begins here before this time (monotonic). Set when a member has refused one, perhaps because
+    /// it wanted a place here itself.
     pub scrub_pause: Duration,
-    /// How often that was.
+    /// How often members have refused a scrub.
     pub scrub_refusals: u64,
-    /// What goes before other PGs' recovery and backfill, and can be done now.
+    /// PGs whose recovery or backfill an operator has put before that of others, and which can go on now.
     pub forced: BTreeMap<SpgId, Forced>,
-    /// Copies that are being deleted, and whether a slice of one is under way.
+    /// Copies that are being deleted, a slice at a time.
     pub removals: VecDeque<Removal>,
+    /// Whether a slice is under way.
     pub removing: bool,
     /// PGs whose reported stats changed.
     pub stats_dirty: bool,
     pub fatal: Option<FatalReason>,
     /// Something was submitted, or found no room, since the last `Output::Commit`.
     pub uncommitted: bool,
-    /// The newest transaction that somebody waits for, and for nothing else.
+    /// The newest transaction that somebody waits for without waiting for anything else; see
+    /// `OsdCore::is_commit_urgent`.
     pub urgent: TxnSeq,
     pub counters: OpCounters,
     /// The highest `up_thru` that a PG asked the monitors for.
     pub up_thru_wanted: Epoch,
     pub leases: Leases,
-    /// A PG has requests that run again: without it, no PG is looked at for them.
+    /// Whether some PG has requests in `ready`, which saves a look at every PG after each input.
     pub some_ready: bool,
-    /// The request that has just run, when it goes on in another slice; and bytes of all that do.
+    /// The request that has just run, if it has to go on in another slice.
     pub paused: Option<ClientOp>,
+    /// Bytes that all paused requests hold.
     pub paused_bytes: Sum,
-    /// The number of the newest copy, and whether one may wait for room.
+    /// The number of the newest `copy-from` request that fetches its sources.
     pub last_copy: u64,
+    /// Whether such a request may wait for room for its next piece.
     pub copies_wait: bool,
-    /// Work that this batch of inputs may still bring about, in bytes.
+    /// Bytes of work that requests may still do in this slice; see `turns`.
     pub slice_left: u64,
-    /// Bytes that clients may be answered before the shell has told how much they have not read.
+    /// Bytes of answers that may still go out in this slice. The shell then says anew how much clients have
+    /// not read.
     pub answers_left: u64,
-    /// Client operations that were dropped without an answer: their clients send them again when they may.
+    /// Client requests that were dropped without an answer: their clients will send them again.
     pub dropped: Vec<(ConnId, u64)>,
-    /// Writes wait for room in the store.
+    /// Whether writes may wait for room in the store.
     pub space_waited: bool,
-    /// Primaries of PGs that have a copy here were told that there is little room.
+    /// Whether the primaries of the copies here were told that this OSD has little room.
     pub told_tight: bool,
-    /// So full that writes are dropped, whatever the map says.
+    /// Whether the store is so full that writes wait or are dropped, whatever the map says.
     pub failsafe_full: bool,
     /// Lines of the cluster log that the monitors do not have yet.
     pub unsaid: Unsaid,
@@ -164,9 +175,11 @@ pub struct OpCounters {
     pub write_bytes: u64,
     pub rep_ops: u64,
     pub pulls: u64,
-    /// Objects sent in recovery, the messages that they went in, and the bytes of data, omap and attributes.
+    /// Objects sent in recovery.
     pub pushes: u64,
+    /// The messages that they went in.
     pub push_messages: u64,
+    /// Their data, omap and attributes.
     pub push_bytes: u64,
     /// Damaged objects replaced from another copy, here or on a member.
     pub repairs: u64,
@@ -225,7 +238,7 @@ impl Shared {
         }
     }
 
-    /// Whether requests wait until the shell was asked to come again.
+    /// Whether this slice's work or answers are spent: requests wait until the shell comes again.
     pub fn is_slice_over(&self) -> bool {
         self.slice_left == 0 || self.answers_left == 0
     }
@@ -234,14 +247,14 @@ impl Shared {
         self.map.epoch
     }
 
-    /// Submits a transaction without which the OSD cannot go on: a failure is the end of it.
+    /// Submits a transaction without which the OSD cannot go on: if the store refuses it, the OSD ends.
     pub fn submit(&mut self, txn: Txn, done: Done) {
         if let Err(e) = self.try_submit(txn, Priority::Essential, done) {
             self.fail(FatalReason::Store(e.to_string()));
         }
     }
 
-    /// Submits a transaction; nothing has happened when it is refused.
+    /// Submits a transaction. On an error nothing has happened.
     pub fn try_submit(&mut self, txn: Txn, priority: Priority, done: Done) -> Result<TxnSeq, StoreError> {
         let seq = self.store.submit_as(txn, priority)?;
         self.hurry();
@@ -251,7 +264,9 @@ impl Shared {
         Ok(seq)
     }
 
-    /// Tells another OSD something of a PG when all that was submitted so far is durable, if the PG's interval is `now` then.
+    /// Sends another OSD a message of a PG as soon as all that was submitted so far is durable, unless the PG
+    /// has left the interval `now` by then. `interval` is the one that the message states: that of the
+    /// question it answers.
     pub fn tell_when_durable(
         &mut self,
         osd: i32,
@@ -267,7 +282,7 @@ impl Shared {
         self.hurry();
     }
 
-    /// Somebody waits for what was submitted.
+    /// Notes that somebody waits for what was submitted so far, so that its commit is not put off.
     pub fn hurry(&mut self) {
         (self.uncommitted, self.urgent) = (true, self.store.submitted());
     }
@@ -279,17 +294,17 @@ impl Shared {
             && !self.rests()
     }
 
-    /// Whether nothing begins for now: a pause that is set, for all that was begun before.
+    /// Whether recovery pauses now, as `osd_recovery_sleep` has it, after the objects that were begun before.
     pub fn rests(&self) -> bool {
         !self.config.recovery_sleep.is_zero() && self.recovery_next > self.now.mono
     }
 
-    /// Whether a PG leaves what is free to others that wait for it.
+    /// Whether a PG has to wait for its turn, because other PGs wait to recover objects as well.
     pub fn must_queue(&self, id: SpgId) -> bool {
         self.recovery_turn != Some(id) && self.recovery_waits.iter().any(|waiting| *waiting != id)
     }
 
-    /// Takes out whoever of those that wait is the next after the last one.
+    /// Takes out the waiting PG that is next after the one with the last turn, by id and around.
     pub fn next_turn(&mut self) -> Option<SpgId> {
         let after = |last: SpgId| {
             self.recovery_waits.range((Bound::Excluded(last), Bound::Unbounded)).next().copied()
@@ -300,7 +315,8 @@ impl Shared {
         Some(next)
     }
 
-    /// An object's recovery begins. Pauses shorter than what lies between two ticks are right on average.
+    /// Counts an object whose recovery begins. A pause that is shorter than the time between two ticks holds
+    /// on average: what one tick has missed, the next makes up for.
     pub fn recovery_begun(&mut self) {
         self.recovery_active += 1;
         let sleep = self.config.recovery_sleep;
@@ -317,7 +333,7 @@ impl Shared {
 
     /// A place for a PG's backfill, unless too many are under way; then it waits. Source: osd_max_backfills.
     ///
-    /// Whoever has one leaves it between two ranges to what is more urgent.
+    /// A PG that has a place already loses it, between two ranges, to one of a higher priority.
     pub fn take_backfill_place(&mut self, id: SpgId, priority: u8) -> bool {
         let outranked = self.backfill_waits.iter().any(|(other, p)| *other != id && *p > priority);
         let has = self.backfilling.contains(&id) || self.has_backfill_place();
@@ -370,21 +386,21 @@ impl Shared {
         self.out.push(Output::SendMon(msg.into()));
     }
 
-    /// Whether the OSD lets us answer as a primary.
+    /// Whether we hold a lease of that OSD: it lets us answer as a primary.
     pub fn has_lease_of(&self, osd: i32) -> bool {
         self.leases.holds(osd, self.now.mono)
     }
 
-    /// For how long an OSD may still count on us.
+    /// For how long that OSD may still hold a lease of ours.
     pub fn owed(&self, osd: i32) -> Duration {
         let forgets = types::is_planted!(self.config.planted, LeaseForgottenAtRestart);
         let lease = if forgets { Duration::ZERO } else { self.config.read_lease() };
         self.leases.owed(osd, self.now.mono, lease)
     }
 
-    /// Lets an OSD answer as a primary of PGs in which we are a member, for at most `asked`; returns for how long. One that the
-    /// map does not show up lets nobody: power may have failed, and it may stand at an older epoch than one that it has
-    /// already spoken for.
+    /// Gives an OSD a lease: for at most `asked` it may answer as a primary of PGs in which we are a member.
+    /// Returns for how long. While the map does not show us up we give none: after a loss of power we may
+    /// stand at an older epoch than one that an earlier life has answered for.
     pub fn grant(&mut self, osd: i32, asked: Duration) -> Duration {
         if !self.leases.is_up {
             return Duration::ZERO;
@@ -403,8 +419,9 @@ impl Shared {
         }
     }
 
-    /// Whether the map refuses a client: its address, its whole host, or a range. It counts by what it says of itself, which is
-    /// what others name it by, and by where it really comes from, which it cannot choose.
+    /// Whether the map's blocklist has a client: its address, its whole host, or a range around it. The
+    /// address that the client states counts, for that is what a blocklist entry names; and so does the host
+    /// that it connects from, which it cannot choose.
     pub fn is_blocklisted(&self, stated: &EntityAddr, ip: Option<IpAddr>) -> bool {
         let map = &self.map;
         if map.blocklist.is_empty() && map.range_blocklist.is_empty() {
@@ -414,7 +431,7 @@ impl Shared {
         is_listed(stated) || ip.is_some_and(|ip| is_listed(&seen_at(stated, ip)))
     }
 
-    /// Where a connection really comes from.
+    /// The host that a connection comes from, as its socket says.
     pub fn ip_of(&self, conn: ConnId) -> Option<IpAddr> {
         self.sessions.get(&conn)?.peer.ip
     }
@@ -425,7 +442,8 @@ impl Shared {
     }
 }
 
-/// The address that a client would have stated had it told the truth about its host; its port and nonce nobody can check.
+/// The address that a client states, with the host that it connects from. Its port and nonce cannot be
+/// checked.
 pub(crate) fn seen_at(stated: &EntityAddr, ip: IpAddr) -> EntityAddr {
     let port = stated.socket.map_or(0, |s| s.port());
     EntityAddr { socket: Some(SocketAddr::new(ip, port)), ..*stated }

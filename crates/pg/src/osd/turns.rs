@@ -1,10 +1,14 @@
-//! Client requests that have to wait for their turn: so much was done with one batch of inputs that others come first.
+//! Client requests that wait for their turn, so that heavy requests hold up neither heartbeats nor other
+//! clients.
 //!
-//! A request may be heavy (`exec::work` bounds it), and many heavy ones fit into what is read from a socket
-//! at once. When the work of a slice is spent, the core goes back to its shell, which brings heartbeats and
-//! the like, and then asks the core to go on. Entities take turns, a request each, and the connections of one
-//! entity take turns among themselves: more connections are no more turns. A request that is longer than a slice
-//! goes on in the next turn of its entity. One connection's requests stay in order. A client that does not read its answers has no turn: what it does not read waits in memory.
+//! A request may be heavy (`exec::work` bounds it), and many heavy ones fit into one read of a socket. So the
+//! core works in slices: when a slice's work is spent it returns to its shell, which brings heartbeats and
+//! other inputs and then lets the core go on (`Input::Again`).
+//!
+//! Requests that wait meanwhile are taken one at a time from each entity in turn, and within an entity from
+//! each of its connections in turn, so that more connections bring no more turns. A request that is longer
+//! than a slice goes on in the next turn of its entity (`exec::pause`). Requests of one connection stay in
+//! order. A client that does not read its answers is passed over: unread answers take memory.
 //!
 //! Invariant: an entity is in the order of its ring exactly once when a connection of it has a queue, a
 //! connection in that of its entity when it has one, and no queue is empty.
@@ -17,19 +21,20 @@ use types::{AuthName, ConnId};
 use super::account::Charge;
 use crate::pg::ClientOp;
 
-/// Bytes of work in one slice: some milliseconds. A request that reads more than its slice has room for pauses
-/// (`exec::pause`), so others wait for no more than that. No more is answered until the shell has told again how
-/// much of it waits for its readers.
+/// Bytes of work in one slice, some milliseconds. A request that reads more than its slice has room for
+/// pauses, so that others wait for no more than that. It is also the most that is answered in one slice: with
+/// the next one the shell says how much of the answers is still unread.
 pub(crate) const SLICE: u64 = 8 << 20;
-/// What is answered at least: who reads is not stopped by those who do not.
+/// The least that is answered in one slice, so that clients that read go on although others do not.
 const LEAST_ANSWERS: u64 = 4 << 20;
 
-/// Bytes that may be answered when answers of so many may wait for their readers before somebody is cut off.
+/// Bytes that one slice may answer, when `free_bytes` more may stay unread before the shell closes a
+/// connection.
 pub(super) fn answers(free_bytes: u64) -> u64 {
     (free_bytes / 2).clamp(LEAST_ANSWERS, SLICE)
 }
 
-/// A request that waits.
+/// A request that waits for its turn.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub tid: u64,
@@ -43,7 +48,7 @@ pub(super) enum Wanted {
     ToGoOn(Box<ClientOp>),
 }
 
-/// See the module's documentation.
+/// All requests that wait for their turn.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     entities: Ring<AuthName, Ring<ConnId, VecDeque<Turn>>>,
@@ -60,18 +65,20 @@ impl Turns {
         self.entities.entry(entity).entry(&conn).push_back(turn);
     }
 
-    /// Takes back what paused in its turn: it is the next of its connection, and that the next of its entity.
+    /// Takes back a request that paused in its turn. It is the next of its connection, which is the next of
+    /// its entity.
     pub fn put_back(&mut self, entity: &AuthName, conn: ConnId, turn: Turn) {
         self.entities.entry(entity).first(&conn).push_front(turn);
     }
 
-    /// The clients that wait.
+    /// Connections with requests that wait.
     pub fn clients(&self) -> impl Iterator<Item = ConnId> {
         self.entities.of.values().flat_map(|conns| conns.order.iter().copied())
     }
 
-    /// These have no turn until the next word on it. What a request of theirs has come to is not kept so long: others
-    /// could not pause for want of room.
+    /// Connections with much to read: they have no turn until the next call says otherwise. Their paused
+    /// requests drop what they have read, and will begin anew: kept so long, it would take the room for other
+    /// requests to pause.
     pub fn set_unread(&mut self, unread: BTreeSet<ConnId>) {
         let queues = self.entities.of.values_mut().flat_map(|conns| &mut conns.of);
         for turn in queues.filter(|(conn, _)| unread.contains(conn)).flat_map(|(_, queue)| queue) {
@@ -82,7 +89,7 @@ impl Turns {
         self.unread = unread;
     }
 
-    /// Whether all that wait have to read first.
+    /// Whether every connection that waits has to read its answers first.
     pub fn wait_for_readers(&self) -> bool {
         self.clients().all(|conn| self.unread.contains(&conn))
     }
@@ -100,7 +107,7 @@ impl Turns {
         Some((conn, turn?))
     }
 
-    /// The client is gone, and with it what it wanted.
+    /// Drops the requests of a connection that has ended.
     pub fn remove(&mut self, conn: ConnId) {
         self.entities.of.values_mut().for_each(|conns| conns.remove(&conn));
         let Ring { of, order } = &mut self.entities;
@@ -108,7 +115,7 @@ impl Turns {
         order.retain(|entity| of.contains_key(entity));
     }
 
-    /// Connection and number of all that wait.
+    /// Connection and tid of every request that waits.
     pub fn iter(&self) -> impl Iterator<Item = (ConnId, u64)> {
         let queues = self.entities.of.values().flat_map(|conns| &conns.of);
         queues.flat_map(|(conn, q)| q.iter().map(|t| (*conn, t.tid)))
@@ -125,7 +132,7 @@ impl Turns {
     }
 }
 
-/// Those who take turns, and whose turn is next.
+/// Queues by key, and the order in which the keys have their turns.
 #[derive(Debug)]
 struct Ring<K, V> {
     of: BTreeMap<K, V>,
@@ -139,7 +146,7 @@ impl<K, V> Default for Ring<K, V> {
 }
 
 impl<K: Ord + Clone + std::fmt::Debug, V: Default> Ring<K, V> {
-    /// What `key` has; whoever is new comes last.
+    /// The queue of `key`; a new key comes last in the order.
     fn entry(&mut self, key: &K) -> &mut V {
         if !self.of.contains_key(key) {
             self.order.push_back(key.clone());
@@ -147,15 +154,15 @@ impl<K: Ord + Clone + std::fmt::Debug, V: Default> Ring<K, V> {
         self.of.entry(key.clone()).or_default()
     }
 
-    /// The same; it has the next turn.
+    /// The queue of `key`, which now has the next turn.
     fn first(&mut self, key: &K) -> &mut V {
         self.order.retain(|k| k != key);
         self.order.push_front(key.clone());
         self.of.entry(key.clone()).or_default()
     }
 
-    /// Takes from the first that may have a turn; it is last then, or out of the ring when it has nothing
-    /// left.
+    /// Calls `take` on the queue of the first key for which `may` holds. The key is last in the order then,
+    /// or leaves the ring when its queue is empty.
     fn turn<T>(
         &mut self,
         may: impl Fn(&K, &V) -> bool,

@@ -5,12 +5,12 @@
 //!     (CopyRead to the source's primary, and its CopyPart) ─► copy_part ─► wait_for_room ... ─► ready
 //! ```
 //! Invariants:
-//! 1. While a copy is on its way, requests for its object wait behind it, but not those of other copies: two objects that
-//!    are copied from each other must not wait for each other.
-//! 2. Every question has a number of its own; an answer to an older one is dropped, and a question is asked again until it
-//!    is answered, whoever is the source's primary then.
-//! 3. What a copy has fetched, and the piece that it has asked for, is on its client's account. It asks for
-//!    one when `osd::fetch` finds room for it.
+//! 1. While a copy fetches its source, other requests for its object wait behind it, except `CopyRead`s of
+//!    other copies: two objects that are copied from each other must not wait for each other.
+//! 2. Every `CopyRead` has a number of its own. An answer with an older number is dropped. A `CopyRead` is
+//!    sent again, to whichever OSD is the source's primary then, until it is answered.
+//! 3. The bytes that a copy has fetched, and the piece that it has asked for, are on its client's account. It
+//!    asks for a piece only when `osd::fetch` finds room for it.
 //!
 //! Source: PrimaryLogPG::start_copy, _copy_some, process_copy_chunk.
 
@@ -41,7 +41,7 @@ pub(crate) struct Copying {
     /// Sources that have not been asked for yet.
     todo: VecDeque<Source>,
     current: Option<Fetch>,
-    /// Older copies of the OSD have lower ones.
+    /// Counts up over the OSD's copies: older ones have lower numbers.
     pub number: u64,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Copying {
 struct Source {
     at: u32,
     object: HObject,
-    /// 0 for any.
+    /// The user version that the source must have; 0 for any.
     version: u64,
     flags: u32,
 }
@@ -58,13 +58,13 @@ struct Source {
 #[derive(Debug)]
 struct Fetch {
     source: Source,
-    /// The number of the question; `None` while there is no room for the answer.
+    /// The number of the `CopyRead` that is unanswered; `None` while the copy waits for room to send it.
     id: Option<u64>,
     cursor: CopyCursor,
     copied: Copied,
 }
 
-/// Whoever asked for a piece.
+/// The PG, on another OSD, that asked for a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CopyAsker {
     pub osd: i32,
@@ -80,7 +80,7 @@ impl Copying {
         fetched.chain(self.current.iter().map(|f| &f.copied)).map(Copied::bytes).sum()
     }
 
-    /// Whether it wants a piece and has not asked for it.
+    /// Whether it needs a piece and has no room yet to ask for it.
     pub fn waits_for_room(&self) -> bool {
         self.current.as_ref().is_some_and(|f| f.id.is_none())
     }
@@ -94,7 +94,7 @@ impl Copying {
         self.op.fetched.as_ref().map_or(0, |f| f.bytes())
     }
 
-    /// Puts on the account what is here and what is about to come.
+    /// Charges its client with the bytes that are here and the piece that was asked for.
     fn charge(&self) {
         let asked = self.current.as_ref().is_some_and(|f| f.id.is_some());
         if let Some(fetched) = &self.op.fetched {
@@ -102,7 +102,7 @@ impl Copying {
         }
     }
 
-    /// The request and those behind it, as they came.
+    /// The request and those that wait behind it, in the order in which they came.
     pub fn into_requests(self) -> impl Iterator<Item = ClientOp> {
         std::iter::once(self.op).chain(self.waiters)
     }
@@ -117,7 +117,7 @@ impl ClientOp {
 }
 
 impl Pg {
-    /// Fetches what a request copies; it runs afterwards.
+    /// Begins to fetch the sources of a request, which runs once all are here.
     pub fn start_copy(&mut self, mut op: ClientOp, head: HObject, cx: &mut Shared) {
         cx.last_copy += 1;
         let client = cx.sessions.get(&op.conn).map(|s| &s.account);
@@ -162,7 +162,7 @@ impl Pg {
         }
     }
 
-    /// The next piece is asked for when there is room for it.
+    /// Makes the copy wait until `osd::fetch` finds room for its next piece.
     fn wait_for_room_to_fetch(&mut self, head: &HObject, cx: &mut Shared) {
         let Some(copying) = self.copies.get_mut(head) else { return };
         if let Some(fetch) = &mut copying.current {
@@ -172,7 +172,7 @@ impl Pg {
         cx.copies_wait = true;
     }
 
-    /// There is room for the piece that the copy waits for.
+    /// Asks for the piece that the copy waits for: there is room for it.
     pub fn fetch_piece(&mut self, head: &HObject, cx: &mut Shared) {
         self.last_copy_id += 1;
         let Some(copying) = self.copies.get_mut(head) else { return };
@@ -183,7 +183,7 @@ impl Pg {
         self.ask(head, cx);
     }
 
-    /// A client is gone: its copies would be answered to nobody.
+    /// Drops the copies of a connection that has ended; requests that waited behind them go on.
     pub fn drop_copies_of(&mut self, conn: ConnId, cx: &mut Shared) {
         let theirs = self.copies.iter().filter(|(_, c)| c.conn() == conn).map(|(head, _)| head.clone());
         for head in theirs.collect::<Vec<_>>() {
@@ -213,7 +213,8 @@ impl Pg {
         cx.send_pg(primary, SpgId::replicated(pgid), self.interval(), PgBody::CopyRead(Box::new(ask)));
     }
 
-    /// Asks everything again that has not been answered; sources whose pool is gone do not exist.
+    /// Sends every unanswered `CopyRead` again. A source whose pool is gone counts as an object that does not
+    /// exist.
     pub fn repeat_copies(&mut self, cx: &mut Shared) {
         let heads: Vec<HObject> = self.copies.keys().cloned().collect();
         for head in heads {
@@ -225,7 +226,7 @@ impl Pg {
         }
     }
 
-    /// The source's primary has answered.
+    /// Takes the answer of a source's primary to the `CopyRead` with this number.
     pub fn copy_part(&mut self, id: u64, result: i32, user_version: u64, data: Bytes, cx: &mut Shared) {
         let asked = |c: &Copying| c.current.as_ref().is_some_and(|f| f.id == Some(id));
         let Some(head) = self.copies.iter().find(|(_, c)| asked(c)).map(|(head, _)| head.clone()) else {
@@ -262,8 +263,8 @@ impl Pg {
         }
     }
 
-    /// The sources of a request are too much together: nothing more is fetched, and what was fetched is not
-    /// used.
+    /// Ends a copy whose sources are too large together with E2BIG: nothing more is fetched, and nothing of
+    /// what was fetched is used.
     fn refuse_copy(&mut self, head: &HObject, cx: &mut Shared) {
         let Some(copying) = self.copies.get_mut(head) else { return };
         copying.todo.clear();
@@ -279,7 +280,7 @@ impl Pg {
         self.next_source(head, cx);
     }
 
-    /// Another PG's primary copies one of our objects.
+    /// Reads a piece of one of our objects for the primary of another PG, which copies it.
     pub fn copy_read(&mut self, from: i32, interval: Epoch, ask: CopyAsk, cx: &mut Shared) {
         let mut ops = Vec::new();
         if ask.version > 0 {

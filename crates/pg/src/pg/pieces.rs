@@ -1,11 +1,12 @@
-//! Large objects in recovery go in pieces, each when the one before is durable; and of an object whose older version is still
-//! there, only what changed since goes.
+//! Recovery sends a large object in pieces, each when the one before is durable. To a member that still has
+//! an older version of the object it sends only what has changed since.
 //!
-//! What comes in several pieces is built aside, as an object of a pool that no client can name, and becomes the object in
-//! the transaction of its last piece. What was begun is removed when the interval ends; whatever a restart finds is garbage.
+//! An object that comes in several pieces is built aside, as an object of a pool that no client can name, and
+//! takes the object's place in the transaction of its last piece. Objects that were begun aside are removed
+//! when the interval ends, and when an OSD starts.
 //!
-//! What an OSD holds of objects in recovery is bounded: while much is under way nothing begins that nobody waits for, and
-//! pieces are small.
+//! The bytes of objects in recovery are bounded: while many are under way, an object that no request waits
+//! for is not begun, and pieces are small.
 //!
 //! Source: ReplicatedBackend::submit_push_data, ReplicatedBackend::build_push_op, ReplicatedBackend::calc_head_subsets.
 
@@ -23,11 +24,11 @@ use crate::push::{Base, Cursor, ObjectName, ObjectPush};
 
 /// Omap entries read in one step.
 const OMAP_PAGE: usize = 1_024;
-/// A piece may have so much, whatever else is under way.
+/// Bytes that a piece may have however much else is under way.
 const MIN_PIECE_BYTES: u64 = 256 << 10;
-/// Attributes and omap header in one piece, but for a single one that is longer.
+/// Bytes of attributes and omap header in one piece; a single longer one has a piece of its own.
 const MAX_HEAD_BYTES: usize = 8 << 20;
-/// What is based on an older version has to save so much.
+/// Bytes that have to be saved for a push that is based on an older version.
 const WORTH_A_BASE_BYTES: u64 = 16 << 10;
 /// Objects removed in one transaction.
 const REMOVE_PAGE: usize = 256;
@@ -37,7 +38,7 @@ const REMOVE_PAGE: usize = 256;
 pub(crate) struct Incoming {
     pub version: Eversion,
     pub base: Option<Base>,
-    /// What is to come.
+    /// Where the next piece has to begin.
     pub next: Cursor,
 }
 
@@ -52,12 +53,13 @@ pub(super) enum Fits {
 }
 
 impl Shared {
-    /// Bytes of objects in recovery with which the next one waits, unless somebody waits for it.
+    /// With so many bytes of objects in recovery, only objects that requests wait for are begun.
     pub fn max_recovery_bytes(&self) -> u64 {
         self.config.recovery_max_chunk.max(1).saturating_mul(2)
     }
 
-    /// So many bytes, or as many as a piece may have in any case.
+    /// Bytes for a piece when `left` may still be under way: at least the smallest piece, at most the
+    /// largest.
     pub fn least_piece(&self, left: u64) -> u64 {
         left.max(MIN_PIECE_BYTES).min(self.config.recovery_max_chunk.max(1))
     }
@@ -69,7 +71,8 @@ impl Shared {
 }
 
 impl Pg {
-    /// What is there of an object, from a place on; `None` when it does not exist.
+    /// Reads a piece of an object as it is in this store, from `from` on. With a base, only what has changed
+    /// since. `None` when the object does not exist. `max_bytes` bounds its data and omap.
     pub(super) fn read_piece(
         &self,
         object: &HObject,
@@ -128,12 +131,14 @@ impl Pg {
         Ok(Some(all))
     }
 
-    /// What a copy with the version `have` needs for `need`, as this copy's log says; `None` for all of the object.
+    /// What a copy with the version `have` lacks of the version `need`, by this copy's log. `None`: it needs
+    /// the whole object.
     pub(super) fn base_for(&self, have: Eversion, need: Eversion) -> Option<Base> {
         changed_between(&self.log, have, need)
     }
 
-    /// The same for a member that gets the object from here; all of it when that is little more.
+    /// The base for a push of the object to a member. `None`: the whole object is sent, because the member
+    /// has no older version of it, or because a base would save little.
     pub(super) fn base_of(&self, osd: i32, object: &HObject, cx: &mut Shared) -> Option<Base> {
         let item = *self.peers.get(&osd)?.missing.as_ref()?.get(object)?;
         let base = self.base_for(item.have, item.need)?;
@@ -143,7 +148,8 @@ impl Pg {
         (kept >= WORTH_A_BASE_BYTES || stat.has_omap && !base.omap).then_some(base)
     }
 
-    /// The same for this copy itself, if it has the version that it should have.
+    /// The base for a pull of the object to this copy, if the older version is here and whole. `None`: the
+    /// whole object is asked for.
     pub(super) fn own_base(&self, object: &HObject, cx: &mut Shared) -> Option<Base> {
         let item = *self.missing.get(object)?;
         let base = self.base_for(item.have, item.need)?;
@@ -153,12 +159,12 @@ impl Pg {
         (here && (kept >= WORTH_A_BASE_BYTES || stat.has_omap && !base.omap)).then_some(base)
     }
 
-    /// Where an object is built from pieces.
+    /// The key under which an object is built from pieces.
     fn aside_key(&self, object: &HObject) -> ObjectKey {
         ObjectKey::new(self.id.shard, HObject { pool: aside_pool(object.pool), ..object.clone() })
     }
 
-    /// Whether a push goes on where the one before ended, and finds what it is based on.
+    /// Whether a push continues the piece before it, and whether the version that it is based on is here.
     pub(super) fn fits(&self, push: &ObjectPush, cx: &mut Shared) -> Fits {
         if !push.from.is_start() {
             let begun = self.incoming.get(&push.object.0);
@@ -172,13 +178,14 @@ impl Pg {
         }
     }
 
-    /// Whether the copy here is of this version, and whole: what was lost of it would stay lost.
+    /// Whether the copy here has this version and no lost block. A lost block would stay lost in what is
+    /// built on it.
     fn is_base(&self, object: &HObject, version: Eversion, cx: &mut Shared) -> bool {
         stored_version(&mut cx.store, object).is_ok_and(|v| v == version)
             && cx.store.has_lost(&self.object_key(object)).is_ok_and(|lost| !lost)
     }
 
-    /// Puts a push that fits into a transaction; `note_piece` follows when that is submitted.
+    /// Adds a push for which `fits` said yes to a transaction. Call `note_piece` once that is submitted.
     pub(super) fn store_piece(&self, push: &ObjectPush, txn: &mut Txn) {
         let key = self.object_key(&push.object.0);
         let at = if push.is_all() { key.clone() } else { self.aside_key(&push.object.0) };
@@ -221,7 +228,7 @@ impl Pg {
         }
     }
 
-    /// The transaction with this push is submitted.
+    /// Remembers where the next piece has to begin, now that the transaction with this push is submitted.
     pub(super) fn note_piece(&mut self, push: &ObjectPush) {
         if push.next.is_none() {
             self.lost_here.remove(&push.object.0);
@@ -237,7 +244,7 @@ impl Pg {
         }
     }
 
-    /// Removes what was begun and will not be ended.
+    /// Removes the objects that are being built aside, because their next pieces will not come.
     pub(super) fn drop_incoming(&mut self, cx: &mut Shared) {
         if self.incoming.is_empty() {
             return;
@@ -251,7 +258,7 @@ impl Pg {
 }
 
 impl Base {
-    /// Bytes below `size` that may differ.
+    /// Bytes of data below `size` that may have changed.
     fn bytes_below(&self, size: u64) -> u64 {
         let below =
             |(offset, len): &(u64, u64)| offset.saturating_add(*len).min(size).saturating_sub(*offset);
@@ -259,8 +266,8 @@ impl Base {
     }
 }
 
-/// Reads attributes from where the push begins, and the omap's header behind the last; where the next piece begins, when
-/// this one has become long.
+/// Reads attributes from where the push begins, and the omap's header after the last attribute. Returns where
+/// the next piece begins if this one is full.
 fn read_head(
     push: &mut ObjectPush,
     key: &ObjectKey,
@@ -290,7 +297,8 @@ fn read_head(
     Ok((bytes > MAX_HEAD_BYTES).then(Cursor::headed))
 }
 
-/// Reads data from where the push begins; where the next one does, when not all has found room.
+/// Reads data from where the push begins, at most `left` bytes. Returns where the next piece begins if that
+/// was not all.
 fn read_data(
     push: &mut ObjectPush,
     key: &ObjectKey,
@@ -318,7 +326,8 @@ fn read_data(
     Ok(None)
 }
 
-/// The same for the omap: at least one entry in a piece that has nothing else.
+/// Reads omap entries from where the push begins, as `read_data` does; at least one for a piece that has
+/// nothing else.
 fn read_omap(
     push: &mut ObjectPush,
     key: &ObjectKey,
@@ -350,12 +359,13 @@ fn read_omap(
     }
 }
 
-/// A pool's objects that are built aside; the store counts their blocks for the pool itself. Source: hobject_t::POOL_TEMP_START in src/common/hobject.h.
+/// The pool of the objects that are built aside for `pool`; the store counts their blocks for `pool` itself.
+/// Source: hobject_t::POOL_TEMP_START in src/common/hobject.h.
 fn aside_pool(pool: PoolId) -> PoolId {
     PoolId((-2i64).saturating_sub(pool.0))
 }
 
-/// Removes what was built aside when the OSD stopped.
+/// Removes the objects that an earlier life of this OSD was building aside.
 pub(crate) fn remove_all_aside(cx: &mut Shared) -> Result<(), StoreError> {
     let until = HObject { pool: PoolId(-1), ..HObject::min() };
     let mut from = HObject::min();
@@ -370,7 +380,7 @@ pub(crate) fn remove_all_aside(cx: &mut Shared) -> Result<(), StoreError> {
             }
             cx.submit(txn, Done::Nothing);
         }
-        // Removed already when the next page is listed.
+        // The objects of this page are removed already, so the next page begins behind them.
         from = last;
     }
 }

@@ -1,9 +1,14 @@
-//! Data that does not prove its checksums is replaced from another copy, whenever somebody comes upon it.
+//! Replaces data whose checksum does not hold by another member's copy, whenever a read, a write or recovery
+//! finds it.
 //!
-//! A primary takes a damaged object for one that it lacks: whoever asked waits until it was fetched from a member whose copy
-//! is good. A member that cannot apply a write to a damaged block loses that block, and tells the primary, which sends the
-//! object. A member that is asked for an object and finds it damaged refuses, and gets it from the primary later. Damaged
-//! metadata is another matter: it stops the store.
+//! - A primary that finds one of its objects damaged treats it as missing: the request that found it waits
+//!   until the object was fetched from a member whose copy is good.
+//! - A member that has to apply a write to a damaged block loses that block. It tells the primary, which
+//!   sends the whole object.
+//! - A member that is asked for an object and finds it damaged refuses, and gets the object from the primary
+//!   later.
+//!
+//! Damaged metadata is not repaired: it stops the store.
 //!
 //! Source: PrimaryLogPG::rep_repair_primary_object in src/osd/PrimaryLogPG.cc.
 
@@ -18,10 +23,10 @@ use crate::object::stored_version;
 use crate::osd::shared::{Done, Shared};
 use crate::peer::PgBody;
 
-/// Reports of damage that are kept; more are found by the next deep scrub.
+/// Damaged objects that a copy remembers. The next deep scrub finds any more.
 const MAX_REPORTS: usize = 4_096;
 
-/// The object whose data is damaged, when that is what the error says.
+/// The object whose data is damaged, if the error is about damaged data.
 pub(super) fn damaged_object(e: &StoreError) -> Option<HObject> {
     match e {
         StoreError::Corrupt(Corruption::Data { key, .. }) => Some(key.object.clone()),
@@ -30,11 +35,12 @@ pub(super) fn damaged_object(e: &StoreError) -> Option<HObject> {
 }
 
 impl Pg {
-    /// The request met damaged data: it runs again when the object was replaced. EIO when there is no other copy.
+    /// Makes a request that found damaged data wait until the object was replaced, and then run again. EIO
+    /// when no other copy can replace it.
     pub(super) fn repair_for(&mut self, op: ClientOp, object: &HObject, e: &StoreError, cx: &mut Shared) {
         let head = object.head();
         if self.writes.lock(&head).is_some() {
-            // Until then the members' copies are not the newest.
+            // While a write is in flight, the members' copies may not be the newest.
             if op.conn != NOBODY {
                 self.writes.wait(&head, op);
             }
@@ -46,13 +52,14 @@ impl Pg {
         if op.conn != NOBODY {
             return self.wait_for_object(object, op, cx);
         }
-        // Who made it comes again.
+        // The OSD made the request itself, and its maker tries again.
         if !self.recovering.contains_key(object) {
             self.recover_object(object, cx);
         }
     }
 
-    /// Primary: takes the object for missing here. False when no member has it either.
+    /// Primary: marks the object as missing here, so that it is fetched. False when that cannot be done now:
+    /// no member has the object, a write of it is in flight, or the PG is not active.
     pub(super) fn begin_repair(&mut self, object: &HObject, why: &str, cx: &mut Shared) -> bool {
         if self.missing.contains(object) {
             return true;
@@ -74,7 +81,8 @@ impl Pg {
         can
     }
 
-    /// Member: blocks of these objects were lost when a write was applied, or it copied one that had lost some.
+    /// Member: records that these objects have lost blocks, and tells the primary. A write met a damaged
+    /// block, or it copied from an object that had lost some.
     pub(super) fn tell_damaged(&mut self, lost: Vec<ObjectKey>, cx: &mut Shared) {
         if lost.is_empty() {
             return;
@@ -93,7 +101,8 @@ impl Pg {
         cx.submit(txn, Done::Nothing);
     }
 
-    /// Member, activated anew: the primary may not have heard of what is damaged here, or may be another one.
+    /// Member: tells the primary again which objects are damaged here, because the copy was activated anew:
+    /// an earlier report may have been lost, or have gone to another primary.
     pub(super) fn tell_damaged_again(&mut self, cx: &mut Shared) {
         self.forget_what_is_gone(cx);
         for object in self.lost_here.iter().filter(|o| !self.missing.contains(o)) {
@@ -116,7 +125,7 @@ impl Pg {
         }
     }
 
-    /// Primary: a member's copy of the object is damaged. What cannot be mended now waits.
+    /// Primary: sends a member an object whose copy is damaged there, or remembers it until it can be sent.
     pub fn handle_damaged(&mut self, from: i32, object: HObject, cx: &mut Shared) {
         if !self.is_primary(cx) {
             return;
@@ -137,8 +146,8 @@ impl Pg {
         self.recover_object(&object, cx);
     }
 
-    /// Primary: tries again what had to wait for writes under way, and what was lost here while this was a member, of
-    /// which an earlier primary may not have heard.
+    /// Primary: tries again to repair members' objects that had to wait, and objects that were damaged in
+    /// this copy while another OSD was primary, which may not have heard of it.
     pub(super) fn repeat_repairs(&mut self, cx: &mut Shared) {
         if self.phase == Phase::Active && !self.lost_here.is_empty() {
             self.forget_what_is_gone(cx);

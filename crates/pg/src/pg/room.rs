@@ -1,13 +1,14 @@
-//! Space on other members: they say so when it gets tight, and what a full member cannot take yet waits there.
+//! Room in the stores of a PG's members, and the messages and requests that wait for it.
 //!
-//! A member cannot refuse a write: the primary has decided on it. So primaries stop taking writes in time for members with
-//! little room left, the store keeps part of its reserve for what is under way meanwhile, and what finds no room all the
-//! same waits, in order, for the store's next checkpoint or for removals.
+//! A member cannot refuse a write, because the primary has decided on it. Three things make that work.
+//! Members with little room left say so, and their primaries stop taking writes in time. The store keeps part
+//! of its reserve for writes that are under way meanwhile. And a message that finds no room all the same
+//! waits at the member, in order, for the store's next checkpoint or for removals.
 //!
-//! A client's write that finds no room waits too, unless the client asked to be told (FULL_TRY). It waits for
-//! room, or for a map that calls the pool full: with that map the client keeps its writes back, and with the
-//! one that ends it, it sends them again. So an OSD with such a write is full whatever its ratio says, and
-//! the map comes.
+//! A client's write that finds no room at the primary waits too, unless the client asked for ENOSPC
+//! (FULL_TRY). It waits for room, or for a map that calls the pool full: a client with such a map holds its
+//! writes back, and sends them again when a later map ends that. So that such a map comes, an OSD with a
+//! waiting write reports that it is full, whatever its ratio says.
 
 use std::time::Duration;
 
@@ -21,17 +22,19 @@ use super::{Pg, Phase};
 use crate::osd::shared::Shared;
 use crate::peer::{PgBody, PgMessage};
 
-/// Less than this share of the device is little room.
+/// Less than one part in so many of the device is little room.
 const TIGHT_SHARE: u64 = 32;
-/// How long a request waits for space that should come: a checkpoint takes a fraction of it.
+/// For so long a write counts on the next checkpoint to free the space that it needs. A checkpoint takes a
+/// fraction of this.
 const SPACE_PATIENCE: Duration = Duration::from_secs(5);
-/// A write for which there should be room, and was none for so long, makes its OSD full.
+/// A write that found no room for so long, although the store counts enough, makes its OSD report that it is
+/// full.
 const FULL_AFTER: Duration = Duration::from_secs(2);
 
-/// What a member says that has room again.
+/// The room that a member states once it has plenty again.
 pub(crate) const PLENTY: u64 = u64::MAX;
 
-/// What became of a message of another member.
+/// Whether another member's message could be applied.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum Taken {
@@ -47,7 +50,7 @@ pub(crate) fn tight_room(cx: &Shared) -> Option<u64> {
 }
 
 impl Pg {
-    /// Whether something of this interval waits for room here: later messages stay behind it.
+    /// Whether messages wait for room here. Later messages have to wait behind them.
     pub fn lacks_room(&self) -> bool {
         !self.waiting_for_room.is_empty()
     }
@@ -85,7 +88,7 @@ impl Pg {
         }
     }
 
-    /// The payload is under way to these members.
+    /// Takes a payload that is sent to these members off the room that they stated.
     pub fn use_room(&mut self, targets: &[i32], payload: u64) {
         for osd in targets {
             if let Some(peer) = self.peers.get_mut(osd).filter(|p| p.room != PLENTY) {
@@ -94,14 +97,17 @@ impl Pg {
         }
     }
 
-    /// The store is so full that only those write who asked to try, and removals.
+    /// Whether the store is past the failsafe ratio and so does not run this write. Removals and writes with
+    /// FULL_TRY run.
     pub(super) fn past_failsafe(&self, op: &ClientOp, cx: &Shared) -> bool {
         let frees = || op.msg.ops.iter().all(|o| o.code == OpCode::DELETE);
         cx.failsafe_full && op.is_write_ordered() && !op.msg.has_flag(flags::FULL_TRY) && !frees()
     }
 
-    /// Whether the request waits for space before it runs: to keep the order of its object's requests, or
-    /// that of writes which wait for the same. Reads, and those that may make room, pass others' writes.
+    /// Whether the request has to wait for space before it runs: because the store is past the failsafe
+    /// ratio, or because requests wait for space already and this one must stay behind them. Ordinary writes
+    /// stay behind all of them; other requests (reads, writes with FULL_TRY) only behind those of their own
+    /// object.
     pub(super) fn waits_for_space(&self, op: &ClientOp, cx: &Shared) -> bool {
         if self.past_failsafe(op, cx) {
             return true;
@@ -116,11 +122,12 @@ impl Pg {
         self.waiting_for_space.push_back(op);
     }
 
-    /// The store, or a member's, has no room for a write. What removals gave back is free after the store's
-    /// next checkpoint: a removal waits for it, and so does a write that will then fit.
+    /// Refuses a write for which this store or a member's has no room, or makes it wait. Space that removals
+    /// gave back is free after the store's next checkpoint: a removal waits for that, and so does a write
+    /// that will fit then.
     pub(super) fn no_space(&mut self, mut op: ClientOp, needed_bytes: u64, cx: &mut Shared) {
         if op.conn == NOBODY {
-            // Who made it comes again.
+            // The OSD made the write itself, and its maker tries again.
             return;
         }
         let waited = cx.now.mono.saturating_sub(*op.space_wanted.get_or_insert(cx.now.mono));
@@ -144,7 +151,7 @@ impl Pg {
         cx.map.pool(self.id.pgid.pool).is_some_and(|p| p.has_flag(pool_flags::FULL))
     }
 
-    /// Whether writes of clients found no room that is not there yet.
+    /// Whether clients' writes wait for room that has not come: this OSD then reports that it is full.
     pub fn is_short_of_space(&mut self, cx: &Shared) -> bool {
         if self.short_of > 0 && cx.store.statfs().available_bytes >= self.short_of {
             let room = self.members_have_room(&self.write_targets(cx), self.short_of, false);
@@ -156,7 +163,7 @@ impl Pg {
     }
 }
 
-/// What an object's head and clones have in common.
+/// The part of the name that an object's head and clones have in common.
 fn names(o: &HObject) -> (u32, &str, &str, &str) {
     (o.hash, &o.name, &o.key, &o.nspace)
 }
