@@ -49,7 +49,8 @@ const OUR_FEATURES: u64 = types::features::MSGR2_REVISION_1;
 const MAX_ROUNDS: u32 = 32;
 /// What data in large frames is aligned to in memory.
 const PAGE: usize = 4096;
-/// Frames of which so much has yet to come are large: what came of them already is copied.
+/// A frame of which so many bytes are yet to come gets an aligned buffer, to which those that have come are
+/// copied.
 const ALIGN_FROM: usize = 64 << 10;
 /// Message flags: complete, and without the old payload checksums. Source: CEPH_MSG_FOOTER_* in src/include/msgr.h.
 const MESSAGE_FLAGS: u8 = 0x3;
@@ -138,7 +139,7 @@ pub struct Connection {
     began: Duration,
     heard: Duration,
     keepalive_sent: Option<Duration>,
-    /// How long the owner has not read, since it last did or the peer was last probed.
+    /// For how long the owner has not read from the peer, since it last did or the peer was last probed.
     pub(crate) unread_for: Duration,
 }
 
@@ -373,11 +374,13 @@ impl Connection {
         }
     }
 
-    /// Sends a peer that is not read from what every peer takes at any time. Its host answers with a reset when its
-    /// process has closed the connection, although its end cannot arrive: it stands behind bytes that nobody reads.
+    /// Sends an acknowledgement to a peer that the owner has not read from for long, to find out whether it
+    /// still exists. Its FIN cannot be seen behind bytes that nobody reads; but if its process has closed the
+    /// connection, its host answers with a reset.
     ///
-    /// An acknowledgement, for Linux' own client knows no keepalive from its servers. Source: process_control in
-    /// net/ceph/messenger_v2.c of Linux; RFC 1122, 4.2.2.13.
+    /// It is an acknowledgement because every peer takes one at any time: Linux' own client knows no
+    /// keepalive from servers. Source: process_control in net/ceph/messenger_v2.c of Linux; RFC 1122,
+    /// 4.2.2.13.
     fn probe_if_held(&mut self) {
         if self.state == State::Ready && self.unread_for >= self.limits.probe_held_after {
             self.unread_for = Duration::ZERO;
@@ -403,7 +406,7 @@ impl Connection {
         }
     }
 
-    /// When the frame that is coming in has to be whole; one that waits for its grant has time.
+    /// When (monotonic) the frame that is coming in has to be whole; `None` while it waits for its grant.
     fn frame_deadline(&self) -> Option<Duration> {
         let awaited = self.awaited.filter(|_| !matches!(self.grant(), Grant::Wanted(_)))?;
         Some(awaited.deadline(self.reader.needs(), &self.limits))
@@ -446,11 +449,13 @@ impl Connection {
         self.make_room(buf);
     }
 
-    /// A buffer is used up before another is taken: messages that the owner keeps hold on to theirs as a whole.
+    /// Makes room in `buf` for the next read.
     ///
-    /// A frame with much data gets a buffer of its own, where the data lies so that a device can take it from there. One
-    /// that is longer than what may be reserved at once is moved only when its room is used up, to about twice as much:
-    /// otherwise every read would move all that came before.
+    /// A buffer is filled up before another is taken, because a message that the owner keeps holds on to its
+    /// whole buffer. A frame with much data gets a buffer of its own, in which the data begins at a page, so
+    /// that a device can take it from there. A frame that is longer than what may be reserved at once is
+    /// moved only when its room is used up, to about twice the room: otherwise every read would move all that
+    /// has come before.
     pub(crate) fn make_room(&self, buf: &mut BytesMut) {
         if matches!(self.grant(), Grant::Wanted(_)) {
             return;
@@ -675,7 +680,7 @@ fn aligned(old: &[u8], data_at: usize, more: usize) -> BytesMut {
     new
 }
 
-/// Whether a frame of this tag may come now; asked before its body is waited for.
+/// Whether a frame of this tag may come now; checked before its body is waited for.
 fn admit(side: Side, state: State, tag: Tag) -> Result<(), Error> {
     let connector = side == Side::Connector;
     let fits = match tag {

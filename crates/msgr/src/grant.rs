@@ -1,7 +1,9 @@
-//! Large frames wait for the owner: what many connections hold of frames that are not whole yet is its to bound.
+//! Grants: a large frame is read only when the connection's owner allows it, so that the owner can bound the
+//! memory of frames that are not whole yet, over many connections.
 //!
-//! A frame's head is 32 bytes and states its length. From there on three things can be so: the frame needs no grant, it
-//! waits for one (and nothing more is read, nor is room made for it), or it has one until it is whole.
+//! A frame's head of 32 bytes states its length. Once the head is here, the frame is in one of three states:
+//! it needs no grant; it waits for one, and meanwhile nothing more is read and no room is made for it; or it
+//! has one, until it is whole.
 
 use std::time::Duration;
 
@@ -10,19 +12,21 @@ use types::Now;
 
 use crate::{Connection, Limits};
 
-/// What the frame that comes in next needs.
+/// Whether the frame that is coming in needs the owner's permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grant {
     Unneeded,
-    /// So many bytes are to be granted before anything more is read.
+    /// The owner must not read on before it has called `grant_frame` for a frame of so many bytes.
     Wanted(usize),
+    /// The frame may be read.
     Given,
 }
 
 /// The frame whose head has come and whose body has not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Awaited {
-    /// When its body may have begun to come (monotonic).
+    /// Since when (monotonic) the peer could have been sending the body: time that the owner did not read is
+    /// left out.
     since: Duration,
     granted: bool,
 }
@@ -32,7 +36,7 @@ impl Awaited {
         Self { since: now, granted: false }
     }
 
-    /// When a frame with `bytes` of body has to be whole.
+    /// When (monotonic) a frame with `bytes` of body has to be whole.
     pub(crate) fn deadline(&self, bytes: usize, limits: &Limits) -> Duration {
         let begun = u32::try_from((bytes >> 20) + 1).unwrap_or(u32::MAX);
         self.since.saturating_add(limits.frame_timeout_per_mib.saturating_mul(begun))
@@ -40,12 +44,13 @@ impl Awaited {
 }
 
 impl Connection {
-    /// From now on frames of more than `bytes` are not read before `grant_frame`.
+    /// From now on a frame of more than `bytes` needs a grant. At first none does.
     pub fn ask_above(&mut self, bytes: usize) {
         self.ask_above = bytes;
     }
 
-    /// Look after each `handle_bytes`, and do not read while a grant is wanted.
+    /// Whether the frame that is coming in needs a grant. Ask after each `handle_bytes`, and read nothing
+    /// while the answer is `Wanted`.
     pub fn grant(&self) -> Grant {
         match &self.awaited {
             Some(awaited) if self.reader.needs() > self.ask_above => {
@@ -59,7 +64,7 @@ impl Connection {
         }
     }
 
-    /// The frame that waits may be read; makes room for it behind what is in `buf`.
+    /// Grants the frame that waits, and makes room for it in `buf`. Its time to become whole begins anew.
     pub fn grant_frame(&mut self, now: Now, buf: &mut BytesMut) {
         if let Some(awaited) = &mut self.awaited {
             *awaited = Awaited { since: now.mono, granted: true };
@@ -67,8 +72,9 @@ impl Connection {
         }
     }
 
-    /// The owner has not read for so long for reasons of its own: the peer has that much more time for its frame. Once the
-    /// peer was not read from for long, `tick` has it sent something.
+    /// Tells the connection that its owner has not read for `time`, for reasons of its own. The peer gets as
+    /// much more time for the frame that is coming in. Once it was not read from for
+    /// `Limits::probe_held_after`, `tick` sends it an acknowledgement, to find out whether it still exists.
     pub fn was_held(&mut self, time: Duration) {
         self.unread_for = self.unread_for.saturating_add(time);
         if let Some(awaited) = &mut self.awaited {

@@ -1,4 +1,4 @@
-//! Bounds on what a peer can make us hold or wait for.
+//! Bounds on the memory that a peer can make us hold, and on the time that it can make us wait.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct Limits {
     /// Everything a peer may send before it has proven who it is; also the cap of one control frame.
     pub handshake_bytes: usize,
-    /// From the first byte to a usable session.
+    /// Close when the session is not ready within this time of the connection's start.
     pub handshake_timeout: Duration,
     /// Cap of a message's front, and of its middle.
     pub front_bytes: u32,
@@ -15,22 +15,24 @@ pub struct Limits {
     pub data_bytes: u32,
     /// How far the receive buffer may run ahead of the bytes that have come in. Beyond it the buffer doubles.
     pub reserve_bytes: usize,
-    /// A new receive buffer's room for small reads; at least a quarter of it is free before each read.
+    /// The size of a new receive buffer. At least a quarter of it is free before each read.
     pub read_bytes: usize,
     /// Send a keepalive when nothing was heard for this long; `None`: only when asked.
     pub keepalive_after: Option<Duration>,
     /// Close when nothing was heard for this long. Source: ms_connection_idle_timeout is 900 s.
     pub idle_timeout: Duration,
-    /// Close when a frame has not come whole within this time for each MiB of it that was begun. Single bytes that keep the
-    /// idle time from running out do not help here.
+    /// Close when a frame is not whole within this time for each MiB of it, begun ones included. It bounds a
+    /// peer that keeps the idle timeout from running out by sending a frame byte by byte.
     pub frame_timeout_per_mib: Duration,
-    /// A peer that the owner does not read from is sent something after so long, and again: only that shows that it is gone
-    /// when its end stands behind what it has sent.
+    /// Send an acknowledgement to a peer that the owner has not read from for so long, and again each time as
+    /// long. The peer's FIN cannot be seen behind bytes that nobody reads; but if the peer is gone, its host
+    /// answers with a reset.
     pub probe_held_after: Duration,
-    /// Acknowledge received messages of a lossless session when there are so many of them, or so many bytes in them, or
-    /// the first has waited so long (as exactly as `Connection::tick` is called).
+    /// Acknowledge received messages of a lossless session when there are so many,
     pub ack_messages: usize,
+    /// or when they have so many bytes,
     pub ack_bytes: usize,
+    /// or when the first has waited so long, as exactly as `Connection::tick` is called.
     pub ack_after: Duration,
 }
 

@@ -1,49 +1,51 @@
-//! Accepted lossless sessions: who may take one up again, and how many wait for that.
+//! Accepted lossless sessions: which peer may resume which, and how many are kept for peers that are away.
 //!
 //! Invariants:
-//! 1. A session is found by the entity that has proven itself and the address that it states, so that nobody comes upon
-//!    another's.
-//! 2. Of sessions that no connection holds, there are at most [`PARKED_OF_ONE`] of one entity and [`PARKED`] in all, and
-//!    what they keep for their peers is at most [`PARKED_BYTES`]. The oldest go first. Peers that the map shows up do not
-//!    count: there is one of each.
+//! 1. A session is found by its peer's authenticated entity and the address that the peer states, so that no
+//!    entity can resume another's session.
+//! 2. A session that no connection carries is parked. [`surplus`] leaves at most [`PARKED_OF_ONE`] parked
+//!    sessions of one entity, [`PARKED`] in all, and [`PARKED_BYTES`] of messages in them; the oldest go
+//!    first. Sessions whose peers are expected back (`Parked::keep`) are bound by the bytes alone, and go
+//!    last.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use types::{AddrVec, AuthName, ConnId};
 
-/// An OSD has one session to each other OSD; more are left by earlier lives.
+/// An OSD has one session to each other OSD; more than one are left by its earlier lives.
 const PARKED_OF_ONE: usize = 8;
 const PARKED: usize = 4096;
 const PARKED_BYTES: usize = 512 << 20;
 /// A peer that does not come back within this time is forgotten.
 const PARKED_FOR: Duration = Duration::from_secs(300);
 
-/// By peer: what the accepting side looks in when it is asked for a session.
+/// The accepting side's sessions by peer, to be looked up when a peer asks to resume one.
 #[derive(Debug, Default)]
 pub struct Resumable {
     by_peer: BTreeMap<(AuthName, AddrVec), ConnId>,
 }
 
-/// A session that no connection holds.
+/// A session that no connection carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parked {
     pub conn: ConnId,
     pub entity: AuthName,
-    /// Monotonic.
+    /// When it was parked (monotonic).
     pub since: Duration,
-    /// Of messages that its peer does not have.
+    /// Bytes of messages that its peer has not received.
     pub bytes: usize,
-    /// Its peer is expected to come back: it goes by the bound of bytes only, and after all others.
+    /// Whether its peer is expected back: it then goes only for the bound of bytes, after all others.
     pub keep: bool,
 }
 
 impl Resumable {
+    /// The session of this peer.
     pub fn of(&self, entity: &AuthName, addrs: &AddrVec) -> Option<ConnId> {
         self.by_peer.get(&(entity.clone(), addrs.clone())).copied()
     }
 
-    /// Gives the session that stood there before.
+    /// Adds a peer's session. Returns the one that it replaces, which is to be closed.
     pub fn insert(&mut self, entity: AuthName, addrs: AddrVec, conn: ConnId) -> Option<ConnId> {
         self.by_peer.insert((entity, addrs), conn).filter(|old| *old != conn)
     }
@@ -61,7 +63,8 @@ impl Resumable {
     }
 }
 
-/// The sessions that are forgotten: those that waited too long, and those beyond the bounds.
+/// The parked sessions that have to be forgotten: those that have waited too long, and those beyond the
+/// bounds.
 pub fn surplus(mut parked: Vec<Parked>, now: Duration) -> Vec<ConnId> {
     // The youngest stay.
     parked.sort_by_key(|p| (!p.keep, std::cmp::Reverse(p.since), p.conn));
