@@ -1,8 +1,9 @@
-//! Panics that end one daemon and not its process.
+//! Keeps a panic to the daemon that it happened in, where one process runs several.
 //!
-//! A core that panicked may have done half of something. Its daemon ends and comes back from what is durable; the other
-//! daemons of the process share nothing with it but the runtime. Whatever calls into a daemon does so `contained`; a panic
-//! anywhere else, in code that several daemons may be in the middle of, ends the process.
+//! A core that panicked may have done half of something, so its daemon ends and starts again from what is
+//! durable. The other daemons of the process share nothing with it but the runtime, and go on. Code that
+//! calls into a daemon does so through [`contained`]. A panic anywhere else, in code that all daemons share,
+//! ends the process.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -10,12 +11,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
 
 thread_local! {
+    /// How many calls of `contained` this thread is in.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     /// Where this thread's last panic was.
     static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs `body`; the error says how it panicked. Nothing that `body` has changed may be used after an error.
+/// Runs `body`. If it panics, the error says how and where; nothing that `body` has changed may be used after
+/// that.
 pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     DEPTH.set(DEPTH.get() + 1);
     let outcome = catch_unwind(AssertUnwindSafe(body));
@@ -27,7 +30,7 @@ pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// The same for what takes its time.
+/// Runs a future as [`contained`] runs a function.
 pub async fn contained_async<T>(body: impl Future<Output = T>) -> Result<T, String> {
     let mut body = Box::pin(body);
     std::future::poll_fn(|cx| match contained(|| body.as_mut().poll(cx)) {
@@ -46,7 +49,8 @@ fn words(panic: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// From now on a panic that nobody contains, here or by the word of `is_contained`, ends the process.
+/// Installs a panic hook: from now on a panic aborts the process unless [`contained`] catches it, or
+/// `is_contained` says that something else on this thread will. Call it once.
 pub fn end_on_other_panics(is_contained: fn() -> bool) {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

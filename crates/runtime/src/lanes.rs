@@ -1,14 +1,16 @@
-//! Keeps writes past the page cache apart from writes through it, where both would touch one folio.
+//! Keeps direct writes (past the page cache) and cached writes (through it) of one file out of each other's
+//! folios.
 //!
-//! A direct write throws the folios of its range out of the page cache before it begins and again when it is done. The
-//! second time fails when somebody has written into such a folio meanwhile: Linux then calls all of the file's earlier
-//! writes into question (`wb_err` becomes EIO), and the cache may go on showing old bytes. A checkpoint writes through the
-//! cache while commits write past it, and a large folio reaches over the border between the log and the data.
-//! Source: Linux' mm/filemap.c, kiocb_invalidate_post_direct_write.
+//! A direct write removes the folios of its range from the page cache before it begins and again when it is
+//! done. The second removal fails if another thread has written into such a folio meanwhile. Linux then no
+//! longer vouches for any earlier write to the file (`wb_err` becomes EIO), and the cache may go on showing
+//! old bytes. This store does both at once: a checkpoint writes through the cache while commits write past
+//! it, and a large folio can span the border between the log and the data. Source: Linux' mm/filemap.c,
+//! kiocb_invalidate_post_direct_write.
 //!
 //! Invariants:
-//! 1. While a write of one way runs, none of the other way runs in any folio that it touches.
-//! 2. Nobody waits for more than the write calls that are running: no lane is held across a flush.
+//! 1. While a direct write runs, no cached write runs in any folio that it touches, nor the other way round.
+//! 2. A writer waits for nothing but write calls that are running: no lane is held across a flush.
 
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,13 +19,14 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// that meets another write there fails by the EIO above, at the next flush of every handle.
 const FOLIO: u64 = 2 << 20;
 
+/// How a write reaches the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Direct,
     Cached,
 }
 
-/// The writes that run, of all handles of a file.
+/// The running writes of all handles of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     state: Mutex<State>,
@@ -32,7 +35,7 @@ pub(crate) struct Lanes {
 
 #[derive(Debug, Default)]
 struct State {
-    /// One for each thread that writes at most.
+    /// Bounded by the number of threads that write.
     running: Vec<(Way, Range<u64>)>,
     waiting: usize,
 }
@@ -44,7 +47,7 @@ impl State {
     }
 }
 
-/// A running write; it leaves its lane when this is dropped.
+/// A running write, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lane<'a> {
     lanes: &'a Lanes,
@@ -53,7 +56,7 @@ pub(crate) struct Lane<'a> {
 }
 
 impl Lanes {
-    /// Waits until no write of the other way is near.
+    /// Waits until no write of the other way runs in the folios of this range, then counts as running.
     pub fn enter(&self, way: Way, offset: u64, len: usize) -> Lane<'_> {
         let folios = offset / FOLIO..offset.saturating_add(len as u64).div_ceil(FOLIO);
         let mut state = self.state();
