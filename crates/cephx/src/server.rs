@@ -1,12 +1,14 @@
 //! The monitor's side of a login: challenge, check, tickets; then renewals over the same session.
 //!
 //! Invariants:
-//! 1. A ticket is given only to who answered this session's challenge with the entity's key.
-//! 2. A global id that the client named is given back only against a valid ticket that holds it (CVE-2021-20288).
+//! 1. A ticket is given only to a client that answered this session's challenge with the entity's key.
+//! 2. A client that claims a global id gets it only with a valid ticket that holds this id (CVE-2021-20288).
 //! 3. An unknown entity and a wrong key are answered alike.
-//! 4. Nothing but the login itself is served before invariant 1 was met.
-//! 5. Whoever may hold a ticket of a form that its service does not open any more can be given one that it opens: the
-//!    session knows what it gave, and who comes back from another session is given the tickets whose form can change anew.
+//! 4. Before the challenge was answered, nothing but the login itself is served.
+//! 5. The forms of tickets for some services can change ([`TicketForms`]), and old tickets are then of no
+//!    use. A session remembers the forms of the tickets that it gave and can replace them. A client that
+//!    comes back from an earlier session, whose tickets are not known here, is given new ones for all these
+//!    services.
 
 use std::collections::BTreeMap;
 
@@ -117,33 +119,37 @@ pub struct ServerReply {
 pub struct AuthSession {
     name: AuthName,
     global_id: GlobalId,
-    /// A global id fresh from the monitor needs no proof, once.
+    /// The global id was given out by the monitor for this login, so the client need not prove that it held
+    /// it before.
     new_id: bool,
-    /// Never zero while a challenge stands; renewals answer the same one. Gone after a wrong answer.
+    /// The challenge, which renewals answer again; 0 after a wrong answer, when none stands.
     server_challenge: u64,
+    /// Whether the entity has answered the challenge.
     proven: bool,
-    /// Since the entity proved itself.
+    /// What the client holds since then.
     holder: Option<Holder>,
 }
 
-/// What a client holds of this session's tickets.
+/// The tickets that a client holds from this session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Holder {
-    /// The login's ticket, and the key that further ones are encrypted with.
+    /// The ticket of its last login.
     login: AuthTicket,
+    /// The key under which further tickets are encrypted.
     session_key: CryptoKey,
     /// Forms of its tickets for the services whose form can change.
     forms: BTreeMap<EntityType, TicketForm>,
 }
 
 impl Holder {
+    /// Remembers the forms of tickets that were just given.
     fn given(&mut self, services: &[EntityType], forms: TicketForms) {
         let changing = services.iter().filter(|s| CHANGING.contains(s));
         self.forms.extend(changing.map(|s| (*s, forms.of(*s))));
     }
 }
 
-/// The services of [`TicketForms`].
+/// The services whose tickets' form can change: those of [`TicketForms`].
 const CHANGING: [EntityType; 2] = [EntityType::Mds, EntityType::Mgr];
 
 impl AuthSession {
@@ -265,14 +271,16 @@ impl AuthSession {
         Ok(Granted { name, global_id, caps, session_key, connection_secret })
     }
 
-    /// Bits of the services that an entity with an earlier session may hold a ticket for, of a form that is not known here.
+    /// The services for which an entity with an earlier session may hold a ticket of a form that is not known
+    /// here, as bits.
     fn uncertain(&self, keys: &KeyServer) -> u32 {
         let may = |s: &&EntityType| !keys.caps(&self.name, **s).caps.is_empty();
         CHANGING.iter().filter(may).fold(0, |bits, s| bits | *s as u32)
     }
 
-    /// Tickets that the client did not ask for: for services that do not open those that it holds any more. The payload of an
-    /// MAuthReply, once for each change of forms; clients take it as the answer to a request for tickets.
+    /// New tickets for the services that no longer open the tickets which the client holds; `None` when there
+    /// are no such services. The payload of an MAuthReply that the client did not ask for: clients take it as
+    /// the answer to a request for tickets. Each change of forms gives it once.
     ///
     /// Source: MonClient::handle_auth in src/mon/MonClient.cc, CephxClientHandler::handle_response.
     pub fn changed_tickets(
@@ -325,7 +333,8 @@ impl AuthSession {
         }
     }
 
-    /// Invariant 2. Gives the old ticket's session key, under which the new ticket is then encrypted.
+    /// Checks the claim of a global id (invariant 2). Gives the old ticket's session key, under which the new
+    /// ticket is then encrypted.
     ///
     /// Source: CephxServiceHandler::verify_old_ticket (16.2.1 and later). That a valid ticket's name is this entity's
     /// is our own rule: Ceph compares the global id only.
@@ -338,7 +347,8 @@ impl AuthSession {
         let secret = keys.rotating.of(EntityType::Auth).and_then(|s| s.get(old.secret_id));
         let open = |s| open_ticket(TicketForm::Sealed, EntityType::Auth, s, old).ok();
         let info = secret.and_then(open).ok_or(refused.clone())?;
-        // Expiry is not asked: a client that slept long keeps its id as long as the secret is kept, as in Ceph.
+        // An expired ticket will do, as in Ceph: a client that slept long keeps its id as long as the secret
+        // is kept.
         if info.ticket.global_id != self.global_id || info.ticket.name != self.name {
             return Err(refused);
         }

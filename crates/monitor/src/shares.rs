@@ -1,8 +1,10 @@
-//! What waits at a monitor, by who sent it: an entity that asks for too much is refused, and nobody else.
+//! Bounds the requests that wait at a monitor, by the entity that sent them: an entity that asks for too much
+//! is refused, and other entities are not.
 //!
 //! Invariants:
 //! 1. A request counts from when it was taken until it is dropped ([`Charge`]).
-//! 2. What waits of one entity, over all its sessions, is within its share; all together is within the whole.
+//! 2. The waiting requests of one entity, over all its sessions, are within its share; those of all entities
+//!    are within [`WHOLE`]. Only a single request may be larger than that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,17 +13,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use messages::Message;
 use types::{AuthName, EntityType};
 
-/// Requests, and their bytes.
+/// The most requests, and the most bytes of them on the wire.
 struct Bound {
     requests: usize,
     bytes: usize,
 }
 
+/// For one entity that is a client.
 const CLIENT: Bound = Bound { requests: 1_000, bytes: 32 << 20 };
-/// An OSD may speak of each of its PGs.
+/// For one daemon: an OSD may send a message about each of its PGs.
 const DAEMON: Bound = Bound { requests: 10_000, bytes: 128 << 20 };
+/// For all entities together.
 const WHOLE: Bound = Bound { requests: 50_000, bytes: 512 << 20 };
 
+/// A sum of charges.
 #[derive(Debug, Default)]
 struct Account {
     requests: AtomicUsize,
@@ -29,7 +34,7 @@ struct Account {
 }
 
 impl Account {
-    /// One request of any size may wait.
+    /// Whether a request of so many bytes may wait as well. A single one may, whatever its size.
     fn has_room(&self, bytes: usize, bound: &Bound) -> bool {
         let (requests, held) = (self.requests.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
         requests == 0 || requests < bound.requests && held.saturating_add(bytes) <= bound.bytes
@@ -46,7 +51,7 @@ impl Account {
     }
 }
 
-/// A request that counts.
+/// One request's part of its entity's account and of the whole, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
     accounts: [Arc<Account>; 2],
@@ -72,7 +77,7 @@ impl PartialEq for Charge {
     }
 }
 
-/// What waits of everybody.
+/// The accounts of all entities.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     whole: Arc<Account>,
@@ -80,7 +85,7 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Lets a request wait, when its sender's share has room for it.
+    /// Charges a request of this entity. `None` when its share, or the whole, has no room for it.
     pub(crate) fn take(&mut self, name: &AuthName, msg: &Message) -> Option<Charge> {
         let wire = msg.clone().into_wire(0);
         let bytes = wire.front.len() + wire.middle.len() + wire.data.len();
@@ -97,7 +102,7 @@ impl Shares {
         Some(Charge { accounts, bytes })
     }
 
-    /// Forgets entities of which nothing waits.
+    /// Forgets entities that have no waiting request.
     pub(crate) fn sweep(&mut self) {
         self.entities.retain(|_, own| Arc::strong_count(own) > 1);
     }

@@ -1,9 +1,11 @@
-//! A state that is too large for one message goes in parts: the next one when the member says how much it holds.
+//! Sends a snapshot whose state is too large for one message in parts: the next part goes when the member
+//! says how much of the state it holds.
 //!
 //! Invariants:
-//! 1. The leader sends all parts of one snapshot, also when its log has been compacted again meanwhile.
-//! 2. A member puts together parts of one leader in one term, in order; another offset is answered with what it holds.
-//! 3. What a member puts together is no more than [`MAX_STATE`].
+//! 1. The leader sends all parts of one snapshot, even when its log has been compacted again meanwhile.
+//! 2. A member joins only parts of one snapshot, of one leader in one term, in order. A part at any other
+//!    offset is answered with the number of bytes that the member holds.
+//! 3. A member joins at most [`MAX_STATE`] bytes.
 
 use std::time::Duration;
 
@@ -14,14 +16,14 @@ use crate::member::MemberId;
 use crate::message::{Body, InstallSnapshot, PartReply, PeerStatus, SnapshotPart};
 use crate::raft::{Output, Raft, Role};
 
-/// No state that members put together is larger.
+/// The largest state that a member puts together, in bytes.
 pub(crate) const MAX_STATE: u64 = 2 << 30;
 
 /// A snapshot on its way to a member.
 #[derive(Debug, Clone)]
 pub(crate) struct Sending {
     pub(crate) snapshot: Snapshot,
-    /// What the member holds of its state.
+    /// Bytes of the state that the member holds.
     offset: usize,
 }
 
@@ -34,7 +36,8 @@ impl Sending {
         self.snapshot.state.len() > part_bytes
     }
 
-    /// What is to be sent next: the whole, if it fits into one message.
+    /// The message to be sent next: the whole snapshot if its state fits into `part_bytes`, else the next
+    /// part.
     pub(crate) fn message(&self, part_bytes: usize, sent: Duration, active: Vec<PeerStatus>) -> Body {
         let state = &self.snapshot.state;
         if !self.is_in_parts(part_bytes) {
@@ -48,7 +51,7 @@ impl Sending {
     }
 }
 
-/// A state that a member puts together.
+/// A state that a member is putting together.
 #[derive(Debug, Clone)]
 pub(crate) struct Receiving {
     leader: MemberId,
@@ -69,12 +72,12 @@ impl Receiving {
 }
 
 impl Raft {
-    /// A member says how much of the state it holds.
+    /// Leader: a member has said how much of the state it holds; sends it the next part.
     pub(crate) fn part_reply(&mut self, now: Now, from: MemberId, reply: &PartReply, out: &mut Vec<Output>) {
         let Role::Leader(leading) = &mut self.role else { return };
         let Some(sending) = leading.answered_part(now, from, reply) else { return };
         let held = usize::try_from(reply.held).unwrap_or(usize::MAX);
-        // What it says twice was asked for already.
+        // The next part is under way already when the member repeats itself.
         if sending.snapshot.index != reply.index || sending.offset == held {
             return;
         }
@@ -86,6 +89,7 @@ impl Raft {
         self.replicate(now, from, out);
     }
 
+    /// Member: takes a part, and installs the snapshot once its state is complete.
     pub(crate) fn install_part(
         &mut self,
         now: Now,

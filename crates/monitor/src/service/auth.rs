@@ -68,12 +68,12 @@ impl Monitor {
         };
         let fresh = match request.global_id {
             _ if self.is_monitors(&request.name) => MONITORS_ID,
-            // There is nothing to prove, and nobody gets more than connections.
+            // Without authentication there is nothing to prove first: every connection gets an id at once.
             GlobalId(0) if method == METHOD_NONE => match self.take_global_id() {
                 Some(id) => id,
                 None => return self.park_login(conn, input, out),
             },
-            // Given out when the entity has proven itself.
+            // With cephx the id is given out when the entity has proven itself.
             _ => GlobalId(0),
         };
         self.start_login(now, conn, method, mode, peer_addr, request, fresh, out);
@@ -106,19 +106,21 @@ impl Monitor {
         out.push(Output::AuthMore { conn, payload: challenge });
     }
 
-    /// Whether this is the monitors' own entity, or one that has their key: `mon.` and `mon.a`.
+    /// Whether this is the monitors' own entity (`mon.`), or a monitor's name (`mon.a`) with the monitors'
+    /// key.
     pub(crate) fn is_monitors(&self, name: &AuthName) -> bool {
         let key = self.state.auth.get(name).map(|e| &e.key);
         name.kind == EntityType::Mon && (name.id.is_empty() || key.is_some() && key == self.state.mon_key())
     }
 
-    /// The method that a peer will use after a refusal of `method`.
+    /// The authentication method that a peer will try after `method` was refused.
     fn method_offered(&self, method: u32) -> u32 {
         let allowed = &self.settings.auth_methods;
         if allowed.contains(&method) { method } else { allowed.first().copied().unwrap_or(method) }
     }
 
-    /// Connection modes for such a peer. Source: AuthRegistry::get_supported_modes.
+    /// The connection modes that a peer of this type may use, the preferred one first. Source:
+    /// AuthRegistry::get_supported_modes.
     fn modes_with(&self, peer: EntityType, method: u32) -> Vec<u32> {
         let option = mode_option(EntityType::Mon, peer);
         let text = self.settings.option(&self.state, option);
@@ -149,7 +151,7 @@ impl Monitor {
         let secret_len = if session.con_mode == CON_MODE_SECURE { CONNECTION_SECRET_LEN } else { 0 };
         let Some(auth) = session.auth.as_mut() else { return out.push(Output::Close { conn }) };
         if auth.needs_id() {
-            // It is used up only when the entity proves itself.
+            // The id is used up only if this proof succeeds; a failed one leaves it to the next login.
             let Some(id) = self.global_ids.clone().next() else {
                 self.sessions.insert(conn, session);
                 return self.park_login(conn, Input::AuthMore { conn, payload: payload.clone() }, out);
@@ -238,8 +240,8 @@ impl Monitor {
         out.push(Output::Send { conn, tid, msg: reply.into() });
     }
 
-    /// Tickets for those that hold one which its service does not open any more. Whoever is to hear of another manager must have
-    /// its ticket before: this comes before maps are published.
+    /// Sends new tickets to every session that holds a ticket which its service no longer opens. Call it
+    /// before maps are published: a client that hears of another manager must have a ticket for it already.
     pub(crate) fn send_all_changed_tickets(&mut self, now: Now, out: &mut Vec<Output>) {
         let open: Vec<ConnId> =
             self.sessions.iter().filter(|(_, s)| s.stage == Stage::Open).map(|(conn, _)| *conn).collect();
@@ -248,7 +250,8 @@ impl Monitor {
         }
     }
 
-    /// The same for one session, which may have been given its tickets while they changed.
+    /// Sends one session new tickets, if it needs them. A login that was under way while the ticket forms
+    /// changed may.
     pub(crate) fn send_changed_tickets(&mut self, now: Now, conn: ConnId, out: &mut Vec<Output>) {
         self.refresh_ticket_ttl();
         let Some(session) = self.sessions.get_mut(&conn) else { return };
@@ -261,8 +264,9 @@ impl Monitor {
         out.push(Output::Send { conn, tid: 0, msg: reply.into() });
     }
 
-    /// Open sessions follow what the database says of their entities now: capabilities are taken over, and who is not in it any
-    /// more, or has another key, is out.
+    /// Makes open sessions follow the key database: they get their entity's present capabilities, and a
+    /// session is closed if its entity was removed, has another key, or has no capability at the monitors.
+    /// `of`: sessions of this entity alone; `None`: of all.
     pub(crate) fn renew_sessions(&mut self, of: Option<&AuthName>, out: &mut Vec<Output>) {
         for (conn, session) in &mut self.sessions {
             let Some(key) = session.key.clone().filter(|_| of.is_none_or(|name| *name == session.name))

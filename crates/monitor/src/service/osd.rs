@@ -25,7 +25,8 @@ use crate::state::{Change, CreatingPool, PgDigest, Priority, State};
 const CREATIONS_PER_MESSAGE: usize = 1_024;
 /// OSDs that one may boot with a number of, at most. Source: mon_max_osd.
 const MAX_OSD: i32 = 10_000;
-/// Refused connections of two hosts say the same when they lie no further apart.
+/// How long a refused connection counts: reports from two hosts support each other when they lie no further
+/// apart.
 const REFUSAL_KEPT: Duration = Duration::from_secs(60);
 
 /// What one OSD says about another that it does not hear.
@@ -46,7 +47,8 @@ pub(crate) struct OsdWatch {
     pub(crate) down_since: BTreeMap<i32, Duration>,
     /// By failed OSD and reporter.
     pub(crate) failures: BTreeMap<i32, BTreeMap<i32, FailureReport>>,
-    /// By OSD: the epoch since which it was up, and when which OSDs found nobody listening at its address.
+    /// By OSD: the epoch since which it was up (`up_from`), and by reporting OSD, when (monotonic) that one
+    /// last found that nobody listens at its address.
     pub(crate) refusals: BTreeMap<i32, (Epoch, BTreeMap<i32, Duration>)>,
     /// OSDs of which a report came with this batch. They are judged at its end: what waited long may be taken back by what
     /// waited behind it.
@@ -104,7 +106,8 @@ impl Monitor {
             batch.answer_with_maps(conn, maps_from);
             return Prepared::Done;
         }
-        // The very process that was up may have missed that.
+        // A process with the addresses that were up is the one that was: it may have missed the map that says
+        // so.
         if known.is_some_and(|o| lacks_its_data(o, m) && !same_addrs(&o.client_addrs, &addrs)) {
             self.refuse_empty_store(now, batch, id, m);
             batch.answer_with_maps(conn, maps_from);
@@ -120,8 +123,10 @@ impl Monitor {
         Prepared::Done
     }
 
-    /// Ceph declares the data lost here. A mistaken mkfs or a folder that is not mounted is enough for that, so an operator
-    /// has to say it. Source: OSDMonitor::prepare_boot in src/mon/OSDMonitor.cc.
+    /// Refuses the boot of an empty store while the cluster still counts on the OSD's data, and says so in
+    /// health and in the log. Ceph declares the data lost here, for which a mistaken mkfs or a folder that is
+    /// not mounted is enough; here an operator has to give the data up. Source: OSDMonitor::prepare_boot in
+    /// src/mon/OSDMonitor.cc.
     fn refuse_empty_store(&mut self, now: Now, batch: &mut Batch, id: i32, m: &MOsdBoot) {
         let mut about = m.metadata.clone();
         about.insert(EMPTY_STORE.to_owned(), "refused".to_owned());
@@ -200,7 +205,8 @@ impl Monitor {
         self.watch.to_judge.insert(target);
     }
 
-    /// Keeps what is said of an OSD's present address; of one that is down already, it may be what was missing.
+    /// Notes that an OSD's address refused a connection. If the OSD is down already, this may complete the
+    /// proof that it is dead.
     fn note_refusal(&mut self, now: Now, batch: &mut Batch, reporter: i32, m: &MOsdFailure) {
         let (map, target) = (batch.osdmap(), m.target_osd);
         let Some(o) = map.osd(target).filter(|o| o.exists()) else { return };
@@ -218,9 +224,10 @@ impl Monitor {
         }
     }
 
-    /// Ceph takes one refused connection for a proof of death. But a firewall or a proxy refuses as well, while the OSD goes
-    /// on answering clients. So it takes the word of an OSD of the same host, or of OSDs of two hosts; with less, the OSD is
-    /// down, and others wait until its leases are over. Source: OSDMonitor::force_failure in src/mon/OSDMonitor.cc.
+    /// Marks an OSD that is down as dead, if the refused connections prove it: an OSD of the same host has
+    /// reported one, or OSDs of two hosts have. Ceph takes a single one for proof, but a firewall or a proxy
+    /// refuses connections too while the OSD goes on answering clients. Without a proof, new primaries wait
+    /// until the OSD's leases are over. Source: OSDMonitor::force_failure in src/mon/OSDMonitor.cc.
     fn judge_refusals(&mut self, now: Now, batch: &mut Batch, target: i32) {
         let map = batch.osdmap();
         let Some(o) = map.osd(target).filter(|o| !o.is_up()) else { return };
@@ -449,7 +456,8 @@ pub(crate) fn created_by_report(batch: &mut Batch, pool: PoolId, digest: &PgDige
     created(batch, pool, &seeds);
 }
 
-/// Whether two OSDs run on one machine: both name it, and share an address of it. Containers have names of their own.
+/// Whether two OSDs run on one machine: they state the same hostname and have the same cluster address.
+/// Containers on one machine have hostnames of their own, so they do not count.
 fn is_same_host(state: &State, a: i32, b: i32) -> bool {
     let name = |osd: i32| state.osd_metadata.get(&osd).and_then(|m| m.get("hostname"));
     let address = |osd: i32| state.osdmap().osd(osd)?.cluster_addrs.msgr2()?.socket.map(|at| at.ip());
@@ -528,7 +536,8 @@ fn boot(map: &mut OsdMap, id: i32, addrs: AddrVec, m: &MOsdBoot, now: Now, setti
 /// The mark in an OSD's metadata of a boot that was refused because its store is empty; the next boot replaces it.
 pub(crate) const EMPTY_STORE: &str = "loligo_empty_store";
 
-/// Whether a store was never up, although the map says that its OSD was, and nobody has given up what that OSD held.
+/// Whether a booting store has never been up, although its OSD has, and nobody has given up the data which
+/// that OSD held.
 fn lacks_its_data(known: &maps::Osd, m: &MOsdBoot) -> bool {
     let sb = &m.superblock;
     // A clean stop (`clean_thru`) tells nothing: a store that was refused has one too.

@@ -22,7 +22,7 @@ use crate::state::{Change, EPOCHS_KEPT, Mute, Priority};
 /// taking it back may have been lost.
 const REPORT_KEPT: Duration = Duration::from_secs(60);
 
-/// One part of what the leader does each second.
+/// One part of the leader's tick.
 type TickStep = fn(&mut Monitor, Now, &mut Batch);
 
 impl Monitor {
@@ -56,14 +56,9 @@ impl Monitor {
         }
     }
 
-    /// One part of a tick. What fails is left out and said once; the other parts go on.
-    fn tick_step(
-        &mut self,
-        now: Now,
-        batch: &mut Batch,
-        name: &'static str,
-        step: fn(&mut Self, Now, &mut Batch),
-    ) {
+    /// Runs one part of a tick. If it panics, what it did is undone and the cluster log says so once; other
+    /// parts go on.
+    fn tick_step(&mut self, now: Now, batch: &mut Batch, name: &'static str, step: TickStep) {
         let before = batch.clone();
         #[cfg(feature = "planted")]
         let fails = self.panics_in == Some(name);
@@ -129,8 +124,8 @@ impl Monitor {
     pub(crate) fn judge_failure(&mut self, now: Now, batch: &mut Batch, target: i32) {
         let map = batch.osdmap();
         let Some(reports) = self.watch.failures.get_mut(&target) else { return };
-        // One that goes down with this batch may be on the wrong side of a bad network. The map that says so is not
-        // committed yet, so its reports are still here.
+        // A reporter that goes down with this batch may itself be on the wrong side of a bad network. Its
+        // reports are still here because the map that says so is not committed yet.
         reports.retain(|osd, r| map.is_up(*osd) && r.told + REPORT_KEPT >= now.mono);
         let Some(reports) = self.watch.failures.get(&target).filter(|r| !r.is_empty()) else { return };
         if !map.is_up(target) || !edit::can_mark_down(map, target, self.min_up_ratio()) {
@@ -269,8 +264,9 @@ impl Monitor {
     }
 }
 
-/// `now` is by the slowest clock of the quorum: another leader may have set an entry's end by a clock behind ours, and
-/// who is let in too early may write under a lock that somebody else holds by now.
+/// Removes blocklist entries that have ended. `now` is by the slowest clock of the quorum, because another
+/// leader may have set an entry's end by a clock behind ours: a client that is let in too early may write
+/// under a lock that another client holds by now.
 fn expire_blocklist(now: types::Utime, batch: &mut Batch) {
     let map = batch.osdmap();
     let ended = |list: &std::collections::BTreeMap<EntityAddr, types::Utime>| -> Vec<EntityAddr> {

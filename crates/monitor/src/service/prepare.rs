@@ -82,7 +82,8 @@ fn allowed(state: &State, session: &Session, msg: &Message) -> bool {
             let none = std::collections::BTreeMap::new();
             session.may_command("osd", "osd pool rmsnap", &none, Access { read: true, ..Access::W })
         }
-        // What tickets look like depends on who is in charge: an administrator's key makes no manager.
+        // The form of all managers' tickets depends on which manager is in charge. So a beacon takes a
+        // manager's key, and an administrator's does not do.
         Message::MgrBeacon(_) => is(EntityType::Mgr) && session.may("mgr", Access::X),
         Message::MonMgrReport(_) | Message::PgDigest(_) => session.may("mgr", Access::X),
         Message::PoolOp(m) => pool_op_allowed(state, session, m),
@@ -117,7 +118,7 @@ fn pool_op_allowed(state: &State, session: &Session, m: &MPoolOp) -> bool {
     })
 }
 
-/// Lines of the cluster log, and their bytes, that one entity may add between two ticks.
+/// Lines that one entity may add to the cluster log between two ticks, and the bytes of them.
 const LINES_SHARE: usize = 1_000;
 const LINE_BYTES_SHARE: usize = 1 << 20;
 /// Bytes of one line.
@@ -127,8 +128,8 @@ const CHANNELS: usize = 16;
 const CHANNEL_BYTES: usize = 64;
 
 impl Monitor {
-    /// Entries of other daemons and clients; acknowledged when they are committed. What is beyond the sender's share is not:
-    /// it comes again.
+    /// Adds log lines of other daemons and clients. They are acknowledged when they are committed. Lines
+    /// beyond the sender's share are not, so that the sender sends them again.
     fn prepare_log(&mut self, batch: &mut Batch, conn: ConnId, tid: u64, m: &MLog) {
         let Some(session) = self.sessions.get(&conn).filter(|_| m.fsid == batch.state().fsid) else { return };
         let (lines, bytes) = self.logged.entry(session.name.clone()).or_default();
@@ -142,7 +143,7 @@ impl Monitor {
             }
             last = Some(entry);
             if size > 2 * LINE_BYTES {
-                // Names and addresses that no daemon has.
+                // The rest of the entry is names and addresses, which no daemon has in such a length.
                 continue;
             }
             *lines += 1;
@@ -158,7 +159,7 @@ impl Monitor {
     }
 }
 
-/// Ends a text at a character, after so many bytes at most.
+/// Shortens a text to at most so many bytes, between two characters.
 fn cut(text: &mut String, most: usize) {
     if text.len() > most {
         let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);

@@ -29,8 +29,9 @@ use crate::state::{EntityView, Priority, State};
 const EPOCHS_PER_MESSAGE: u32 = 40;
 /// Bytes of maps in one message. Source: osd_map_message_max_bytes.
 const BYTES_PER_MESSAGE: usize = 10 << 20;
-/// Subscriptions of one session, and bytes of a name.
+/// Subscriptions of one session.
 const SUBSCRIPTIONS_LIMIT: usize = 64;
+/// Bytes of a subscription's or a host's name.
 const NAME_LIMIT: usize = 256;
 /// Clients with it know that subscriptions do not run out. Source: CEPH_FEATURE_MON_STATEFUL_SUB.
 const STATEFUL_SUB: u64 = 1 << 57;
@@ -126,7 +127,7 @@ impl Monitor {
             "mgrmap" => self.mgrmap_for(sub),
             "servicemap" => self.service_map_for(sub),
             "config" => return self.check_config(conn, out),
-            // It comes with time, not with versions.
+            // Digests are sent by time, not by version.
             MGR_DIGEST => return,
             "osd_pg_creates" => self.pg_creates_for(session, sub),
             _ if what.starts_with("kv:") => self.kv_for(session, what, sub),
@@ -135,7 +136,7 @@ impl Monitor {
             }
             _ => match log_level(what) {
                 Some((channel, level)) => self.log_for(session, channel, level, sub),
-                // Names of other releases: nothing comes.
+                // A map that only other releases have: nothing is sent.
                 None => None,
             },
         };
@@ -221,8 +222,8 @@ impl Monitor {
         }
     }
 
-    /// OSD maps of the asked epochs, as far as they are kept and go into one message. Source:
-    /// OSDMonitor::preprocess_get_osdmap.
+    /// Sends the OSD maps of the epochs that were asked for, as far as they are kept and fit into one
+    /// message. Source: OSDMonitor::preprocess_get_osdmap.
     pub(crate) fn get_osdmaps(&self, conn: ConnId, tid: u64, m: &MMonGetOsdMap, out: &mut Vec<Output>) {
         if !self.sessions.get(&conn).is_some_and(|s| s.may("osd", Access::R)) {
             return;
@@ -232,7 +233,7 @@ impl Monitor {
         let (mut left, mut bytes) = (EPOCHS_PER_MESSAGE, 0);
         let from = |first: Epoch| first.max(osds.oldest());
         let first_full = from(m.full_first);
-        // To make the first one is work, also for who wants none.
+        // The first whole map may have to be made from earlier ones: not for a request that wants none.
         let wholes = (first_full <= m.full_last).then(|| osds.fulls_from(first_full));
         let wholes = wholes.into_iter().flatten().take_while(|(e, _)| *e <= m.full_last);
         let mut fits = |raw: &Bytes| {
@@ -279,7 +280,7 @@ impl Monitor {
 
     fn service_map_for(&self, sub: Subscription) -> Sent {
         let map = &self.state.service_map;
-        // The first one is of epoch 1, also before a manager has made one.
+        // Before a manager has made a map, subscribers get an empty one of epoch 1.
         let epoch = map.epoch.max(Epoch(1));
         let msg = || maps::ServiceMap { epoch, ..maps::ServiceMap::clone(map) };
         let msg = || MServiceMap { map: RestOfFront(msg().to_bytes()) };
