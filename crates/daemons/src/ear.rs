@@ -1,4 +1,5 @@
-//! What a messenger tells a daemon, as long as there is one, without letting a panic of the daemon get any further.
+//! Passes a messenger's calls on to its daemon while that exists, and keeps the daemon's panics from the
+//! messenger.
 
 use std::sync::{Arc, Weak};
 
@@ -8,19 +9,20 @@ use runtime::contained;
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, PeerReady};
 use types::{ConnId, EntityAddr, EntityType};
 
-/// A daemon's shell, for what may panic on its behalf.
+/// A daemon's shell, which hears of panics in the daemon's code.
 pub(crate) trait Domain: Handler {
-    /// The daemon ends, for it panicked in this way.
+    /// The daemon's code has panicked; `how` says where and why. The daemon has to end.
     fn panicked(&self, how: String);
 }
 
-/// Calls into a daemon; `None` when it is gone, or ends because of this call.
+/// Calls into a daemon. `None` when the daemon is gone, or when the call has panicked, so that the daemon
+/// ends.
 pub(crate) fn within<D: Domain, T>(daemon: &Weak<D>, call: impl FnOnce(&D) -> T) -> Option<T> {
     let daemon = daemon.upgrade()?;
     contained(|| call(&daemon)).map_err(|how| daemon.panicked(how)).ok()
 }
 
-/// What the owner of a daemon's machine does when that panics.
+/// What an `Owner` of a daemon's machine calls when the machine panics.
 pub(crate) fn panics_of<D: Domain>(daemon: &Arc<D>) -> impl Fn(String) + Send + Sync + 'static {
     let daemon = Arc::downgrade(daemon);
     move |how| {
@@ -30,12 +32,13 @@ pub(crate) fn panics_of<D: Domain>(daemon: &Arc<D>) -> impl Fn(String) + Send + 
     }
 }
 
-/// A messenger that kept its daemon would keep itself, and the daemon's device.
+/// The messenger's handler. It holds its daemon weakly, because the daemon holds the messenger: in a circle
+/// neither would be dropped, and the daemon's device would stay open.
 pub(crate) struct Ear<D>(pub Weak<D>);
 
 impl<D: Domain> Handler for Ear<D> {
     fn authenticate(&self, conn: ConnId, peer: u8, addr: EntityAddr, input: AuthInput) -> AuthStep {
-        // Connections of a daemon that is gone are being closed.
+        // No answer is needed when the daemon is gone: its connections are being closed.
         within(&self.0, |d| d.authenticate(conn, peer, addr, input)).unwrap_or(AuthStep::Pending)
     }
 

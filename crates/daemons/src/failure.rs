@@ -5,20 +5,23 @@ use std::sync::OnceLock;
 
 use tokio::sync::watch;
 
-/// A daemon's end that nobody asked for.
+/// Why a daemon ended although nobody stopped it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
+    /// For the log and `loligo status`.
     pub why: String,
-    /// Whether it may work when it is started again, from what the medium has: after an EIO or a panic, not with a key that
-    /// the monitors refuse.
+    /// Whether the daemon may work once it is started again from what its medium holds. It may after an EIO
+    /// or a panic, but not when the monitors refuse its key.
     pub may_pass: bool,
 }
 
 impl Failure {
+    /// A failure after which a new start may work.
     pub fn passing(why: impl Into<String>) -> Self {
         Self { why: why.into(), may_pass: true }
     }
 
+    /// A failure that a new start would meet again.
     pub fn lasting(why: impl Into<String>) -> Self {
         Self { why: why.into(), may_pass: false }
     }
@@ -30,7 +33,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a start cannot get past by being tried again, as an error.
+/// The error of a start that would fail again, however often it is tried.
 #[derive(Debug)]
 pub struct Lasting(pub String);
 
@@ -42,7 +45,7 @@ impl fmt::Display for Lasting {
 
 impl std::error::Error for Lasting {}
 
-/// Of a daemon that could not be started.
+/// The failure of a daemon that could not be started.
 impl From<&anyhow::Error> for Failure {
     fn from(error: &anyhow::Error) -> Self {
         let is_missing = |e: &std::io::Error| e.kind() == std::io::ErrorKind::NotFound;
@@ -58,7 +61,7 @@ impl From<&anyhow::Error> for Failure {
     }
 }
 
-/// Where a daemon's end is told. The first one counts.
+/// How a daemon's end reaches whoever waits for it. Only the first end counts.
 #[derive(Debug)]
 pub(crate) struct EndOf<T> {
     first: OnceLock<T>,
@@ -70,14 +73,16 @@ impl<T: Clone> EndOf<T> {
         Self { first: OnceLock::new(), told: watch::Sender::new(false) }
     }
 
-    /// Whoever runs into what `closing` closes has an end to tell as well: the cause is kept before, and told
-    /// afterwards.
+    /// Tells the daemon's end, after `closing` has closed what the daemon holds. `end` is kept before that: a
+    /// part of the daemon that runs into something closed tells an end as well, which must not take the place
+    /// of the cause.
     pub fn tell(&self, end: T, closing: impl FnOnce()) {
         let _ = self.first.set(end);
         closing();
         self.told.send_replace(true);
     }
 
+    /// Waits until an end was told, and gives the first.
     pub async fn heard(&self) -> T {
         let told = self.told.subscribe().wait_for(|told| *told).await.is_ok();
         match self.first.get().filter(|_| told) {

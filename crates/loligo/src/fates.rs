@@ -1,4 +1,4 @@
-//! When daemons that ended by themselves are started again, while the others of their process go on.
+//! Decides when a daemon that failed is started again, while the other daemons of its process go on.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use daemons::Failure;
 /// The first pause; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// A daemon that ran for so long has got over its earlier failures.
+/// A daemon that has run for so long begins with the first pause again.
 const STEADY: Duration = Duration::from_secs(600);
 
-/// Of the daemons of a process that failed, by name; there are no more of them than daemons.
+/// The daemons of this process that have failed, by name. Bounded by the number of daemons.
 #[derive(Debug, Default)]
 pub struct Fates {
     of: BTreeMap<String, Fate>,
-    /// In place of the first pause and all longer ones.
+    /// The length of every pause, in tests.
     fixed: Option<Duration>,
 }
 
@@ -24,7 +24,7 @@ struct Fate {
     failures: u32,
     pause: Duration,
     started: Instant,
-    /// When it is started again; `None`: it runs, or nothing would come of it.
+    /// When it is started again. `None`: it runs, or a new start would fail in the same way.
     due: Option<Instant>,
 }
 
@@ -38,12 +38,13 @@ impl Fates {
         Self::default()
     }
 
-    /// How often it has failed in this process.
+    /// How often this daemon has failed in this process.
     pub fn failures(&self, name: &str) -> u32 {
         self.of.get(name).map_or(0, |fate| fate.failures)
     }
 
-    /// A daemon failed. The pause until it is started again, if that may help.
+    /// Notes that a daemon has failed. Returns the pause until it is started again; `None` when that would
+    /// not help.
     pub fn failed(&mut self, name: &str, failure: &Failure, now: Instant) -> Option<Duration> {
         let fresh = Fate { failures: 0, pause: Duration::ZERO, started: now, due: None };
         let fate = self.of.entry(name.to_owned()).or_insert(fresh);
@@ -55,24 +56,24 @@ impl Fates {
         failure.may_pass.then_some(fate.pause)
     }
 
-    /// It is being started again.
+    /// Notes that a daemon is being started again.
     pub fn started(&mut self, name: &str, now: Instant) {
         if let Some(fate) = self.of.get_mut(name) {
             (fate.started, fate.due) = (now, None);
         }
     }
 
-    /// Whether it is started again by itself.
+    /// Whether a daemon is about to be started again.
     pub fn waits(&self, name: &str) -> bool {
         self.of.get(name).is_some_and(|fate| fate.due.is_some())
     }
 
-    /// The next one to start, and when.
+    /// The daemon that is started again next, and when.
     pub fn next(&self) -> Option<(Instant, String)> {
         self.of.iter().filter_map(|(name, fate)| Some((fate.due?, name.clone()))).min()
     }
 
-    /// It is gone for good.
+    /// Forgets a daemon that was removed.
     pub fn forget(&mut self, name: &str) {
         self.of.remove(name);
     }

@@ -37,12 +37,12 @@ impl Site {
     }
 }
 
-/// How a daemon ended by itself; names have the daemon's type in front.
+/// How a daemon ended although nobody stopped it. Names begin with the daemon's type: `osd.1`.
 pub enum End {
     Failed(String, Failure),
-    /// A monitor, by `ceph mon rm`.
+    /// A monitor that was removed from the cluster (`ceph mon rm`).
     Removed(String),
-    /// A manager that lost its place.
+    /// A manager that another one has replaced: it starts anew under another address.
     Deposed(String),
 }
 
@@ -63,7 +63,8 @@ impl<'a> Running<'a> {
         Self { site, mons, mgrs, managers: 0, osds, fates: Fates::chosen() }
     }
 
-    /// Starts everything. Of several monitors or OSDs one that cannot be started does not hold up the others.
+    /// Starts all daemons. One that cannot be started is tried again later, as long as another of its type
+    /// runs; otherwise its error is returned.
     pub async fn start_all(&mut self) -> Result<()> {
         let names = match self.site {
             Site::Folder { names, .. } => names.clone(),
@@ -100,14 +101,14 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Starts one, by its whole name; a panic of its start is an error.
+    /// Starts a daemon by its whole name (`osd.1`). A panic during its start is an error like any other.
     async fn start(&mut self, name: &str) -> Result<()> {
         let site = self.site;
         let start = async {
             match site {
                 Site::Alone(place) => self.start_at(place).await,
                 Site::Folder { dir, .. } => {
-                    // It may have grown since this process began.
+                    // Read again: the folder may have got more daemons since this process began.
                     let (_, d) = serve::open(dir.root())?;
                     self.start_of_folder(dir, &d, name).await
                 }
@@ -159,7 +160,7 @@ impl<'a> Running<'a> {
             }
             _ => {
                 let number = OsdId(id.parse().context("an OSD's id is a number")?);
-                // One that was started alone stays alone.
+                // A process that began with one daemon never gets another.
                 let alone = self.site.daemons() == 1;
                 let life = self.fates.failures(&place.name.to_string());
                 self.osds.push((number, serve::start_osd(place, number, alone, life).await?));
@@ -168,7 +169,8 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    /// Starts the monitors and OSDs that the folder has got since, and daemons that were given up, as a signal asks for.
+    /// Starts the daemons that the folder has got since this process began, and those that were given up. A
+    /// signal asks for it.
     pub async fn start_new(&mut self) {
         let Site::Folder { dir, names, .. } = self.site else { return };
         if names.len() < 2 {
@@ -191,7 +193,7 @@ impl<'a> Running<'a> {
             || self.osds.iter().any(|(id, _)| format!("osd.{id}") == name)
     }
 
-    /// With it goes its admin socket, which the next one puts in the same place.
+    /// Drops a daemon, and with it its admin socket: its next life opens one at the same path.
     fn remove(&mut self, name: &str) {
         self.mons.retain(|(id, _)| format!("mon.{id}") != name);
         self.mgrs.retain(|(id, _)| format!("mgr.{id}") != name);
@@ -202,7 +204,8 @@ impl<'a> Running<'a> {
         self.mons.is_empty() && self.mgrs.is_empty() && self.osds.is_empty()
     }
 
-    /// What follows from a daemon's end; false when there is nothing left to do, an error when the process has failed.
+    /// Deals with a daemon's end. False when no daemon is left that runs or is to run again; an error when
+    /// the process has to end with a failure.
     pub async fn handle(&mut self, end: End) -> Result<bool> {
         match end {
             End::Failed(name, failure) => {
@@ -235,7 +238,8 @@ impl<'a> Running<'a> {
         Ok(true)
     }
 
-    /// A daemon has ended, or could not be started: says so, and sees to it that it comes back where that may help.
+    /// Logs and records that a daemon has failed or could not be started, and plans its next start where one
+    /// may help.
     fn failed(&mut self, name: &str, failure: &Failure) {
         let pause = self.fates.failed(name, failure, Instant::now());
         let Some(dir) = self.dir() else { return };
@@ -248,7 +252,7 @@ impl<'a> Running<'a> {
         failures::note(dir, name, &record);
     }
 
-    /// Ends when a daemon is to be started again.
+    /// Waits until the time of a daemon's next start has come.
     pub async fn due(&self) {
         match self.fates.next() {
             Some((at, _)) => tokio::time::sleep_until(at.into()).await,
@@ -274,7 +278,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// The first daemon that ends by itself.
+    /// Waits until a daemon ends.
     pub async fn ended(&self) -> End {
         type Wait<'a> = Pin<Box<dyn Future<Output = End> + 'a>>;
         let mut waits: Vec<Wait<'_>> = Vec::new();
@@ -316,7 +320,8 @@ impl<'a> Running<'a> {
         for (_, mgr) in &self.mgrs {
             mgr.stop();
         }
-        // All of them go: there is nobody to hand over to.
+        // A monitor that is alone in its process hands over to one elsewhere. Several in one process stop
+        // together.
         let hand_over = self.mons.len() == 1;
         for (_, mon) in &self.mons {
             mon.stop(hand_over).await;
