@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::connection::{self, Begun, Limits};
+use crate::connection::{self, Begun, Incoming, Limits, Outgoing};
 use crate::device::BlockDevice;
 use crate::memory::SharedMemory;
 use crate::tls::Tls;
@@ -40,11 +40,12 @@ impl Exported {
     }
 }
 
-/// Connections at once; more are closed at once. What each may hold: see `memory`.
+/// Connections at one time; further ones are closed at once. The memory that each may hold is bounded in
+/// `memory`.
 const MAX_CONNECTIONS: usize = 128;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves exports until told to stop.
+/// Serves exports over any number of listeners until told to stop.
 pub struct Server {
     exports: Arc<Vec<Exported>>,
     connections: Arc<AtomicUsize>,
@@ -52,7 +53,7 @@ pub struct Server {
     stop: watch::Receiver<bool>,
 }
 
-/// Where clients come in.
+/// A socket that clients connect to.
 enum Listener {
     Unix(UnixListener),
     Tcp(TcpListener),
@@ -116,7 +117,7 @@ impl Server {
                 accepted = listener.accept() => match accepted {
                     Ok(client) => self.start(client, &mut running),
                     Err(e) => {
-                        // Out of file descriptors, say: it passes when clients leave.
+                        // For example out of file descriptors, which come back when clients leave.
                         tracing::warn!(error = %e, "cannot accept a connection");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
@@ -132,19 +133,11 @@ impl Server {
         match client {
             Client::Unix(stream) => {
                 let Some(seat) = Seat::take(&connections) else { return };
-                running.spawn(async move {
-                    let (reader, writer) = stream.into_split();
-                    connection::run(reader, writer, exports, &memory, Limits::DEFAULT, stop).await;
-                    drop(seat);
-                });
+                running.spawn(plain(stream.into_split(), seat, exports, memory, stop));
             }
             Client::Tcp(stream) => {
                 let Some(seat) = Seat::take(&connections) else { return };
-                running.spawn(async move {
-                    let (reader, writer) = stream.into_split();
-                    connection::run(reader, writer, exports, &memory, Limits::DEFAULT, stop).await;
-                    drop(seat);
-                });
+                running.spawn(plain(stream.into_split(), seat, exports, memory, stop));
             }
             Client::Tls(stream, tls) => {
                 running.spawn(secured(stream, tls, connections, exports, memory, stop));
@@ -153,8 +146,20 @@ impl Server {
     }
 }
 
-/// Serves a client through TLS. It takes a seat once it has shown its certificate: who has none keeps nobody
-/// out.
+/// Serves a client without TLS; the seat is free again when it leaves.
+async fn plain(
+    (reader, writer): (impl Incoming, impl Outgoing),
+    seat: Seat,
+    exports: Arc<Vec<Exported>>,
+    memory: SharedMemory,
+    stop: watch::Receiver<bool>,
+) {
+    connection::run(reader, writer, exports, &memory, Limits::DEFAULT, stop).await;
+    drop(seat);
+}
+
+/// Serves a client through TLS. Only a client that has shown its certificate counts as one of
+/// [`MAX_CONNECTIONS`], so that clients without one cannot use them up.
 async fn secured(
     stream: TcpStream,
     tls: Tls,
@@ -181,10 +186,11 @@ async fn secured(
     drop(seat);
 }
 
-/// Counts a connection while it lives.
+/// Counts a connection until it is dropped.
 struct Seat(Arc<AtomicUsize>);
 
 impl Seat {
+    /// `None`: there are too many connections already.
     fn take(connections: &Arc<AtomicUsize>) -> Option<Self> {
         let seat = Self(Arc::clone(connections));
         if seat.0.fetch_add(1, Ordering::Relaxed) < MAX_CONNECTIONS {
@@ -202,7 +208,7 @@ impl Drop for Seat {
     }
 }
 
-/// Waits until the server is told to stop, or nobody is left who could tell.
+/// Waits until the server is told to stop, or until the sender of that is gone.
 pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|s| *s).await;
 }

@@ -1,5 +1,5 @@
-//! TLS for NBD over TCP: the server's certificate, the authority of its clients, and the way from a new
-//! socket to a connection through TLS.
+//! TLS for NBD over TCP, with certificates on both sides: loads the server's files, and takes a new socket
+//! through NBD's STARTTLS and the TLS handshake.
 //!
 //! Source: the NBD project's doc/proto.md (FORCEDTLS: nothing but STARTTLS before TLS), QEMU's
 //! docs/system/tls.rst (file names).
@@ -28,25 +28,26 @@ use tokio_rustls::server::TlsStream;
 use crate::connection::{Incoming, Outgoing};
 use crate::server::Exported;
 
-/// Read from a socket at once before TLS.
+/// Bytes read at one time before TLS begins.
 const READ_RESERVE: usize = 4 << 10;
-/// Clients at once that have not shown their certificate; the oldest goes for one more.
+/// Clients at one time that have not shown a certificate yet. The oldest is cut off for one more.
 const MAX_STRANGERS: usize = 64;
 
-/// Where the server's side of TLS is, in PEM.
+/// The PEM files of the server's side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The server's certificate, and those between it and its authority.
+    /// The server's certificate, followed by the intermediate ones up to its authority.
     pub cert: PathBuf,
+    /// The key of the server's certificate.
     pub key: PathBuf,
-    /// The authorities that a client's certificate must come from.
+    /// The authorities, one of which must have issued a client's certificate.
     pub ca: PathBuf,
-    /// Certificates that their authorities took back.
+    /// The list of revoked client certificates.
     pub crl: Option<PathBuf>,
 }
 
 impl TlsFiles {
-    /// A folder with QEMU's names. The list of what was taken back may be missing there.
+    /// The files of a folder under QEMU's names. The revocation list (`ca-crl.pem`) may be missing.
     #[must_use]
     pub fn of_folder(folder: &Path) -> Self {
         let crl = Some(folder.join("ca-crl.pem")).filter(|path| path.exists());
@@ -55,6 +56,7 @@ impl TlsFiles {
     }
 }
 
+/// Why the server's side of TLS cannot be set up: each is the operator's to mend.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     #[error("cannot read {path}: {why}")]
@@ -69,7 +71,7 @@ pub enum TlsError {
     Other(#[from] rustls::Error),
 }
 
-/// The server's side of TLS, which lets those in alone who show a certificate of its authority.
+/// The server's side of TLS. It accepts only clients that show a certificate of its authority.
 #[derive(Clone)]
 pub struct Tls {
     acceptor: TlsAcceptor,
@@ -77,8 +79,10 @@ pub struct Tls {
 }
 
 impl Tls {
+    /// Reads the files.
+    ///
     /// # Errors
-    /// A file cannot be read, or is not what it should be.
+    /// A file cannot be read, or does not hold what it should.
     pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
         let provider = Arc::new(default_provider());
         let mut roots = RootCertStore::empty();
@@ -99,15 +103,15 @@ impl Tls {
             .with_client_cert_verifier(clients)
             .with_single_cert(all(&files.cert)?, key)
             .map_err(|why| TlsError::Unfit { path: files.cert.clone(), why })?;
-        // Each connection shows its certificate: one that was taken back, or is too old by now, is of no use
-        // for another.
+        // No session is resumed: every connection shows its certificate anew, so that a revoked or expired
+        // one is refused.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), strangers: Strangers::default() })
     }
 
-    /// Greets a client and waits for its certificate. Nothing of the exports is told before. Whoever waits
-    /// has to set an end.
+    /// Greets a client and waits for its certificate; it learns nothing of the exports before. The wait is
+    /// unbounded: the caller has to bound it.
     pub(crate) async fn accept(
         &self,
         stream: TcpStream,
@@ -149,20 +153,20 @@ impl Tls {
     }
 }
 
-/// Everything of one kind in a file; there must be something.
+/// All PEM items of one kind in a file; there must be at least one.
 fn all<T: PemObject>(path: &Path) -> Result<Vec<T>, TlsError> {
     let unread = |why| TlsError::Unread { path: path.to_owned(), why };
     let found: Vec<T> = T::pem_file_iter(path).and_then(Iterator::collect).map_err(unread)?;
     if found.is_empty() { Err(TlsError::Empty(path.to_owned())) } else { Ok(found) }
 }
 
-/// Who has shown no certificate yet, in the order they came: anybody may open connections, and none of them
-/// may keep out those who have one.
+/// Clients that have not shown a certificate yet, oldest first. Anybody may open connections, so these are
+/// bounded apart: they must not keep out clients that have a certificate.
 #[derive(Debug, Clone, Default)]
 struct Strangers(Arc<Mutex<VecDeque<oneshot::Sender<()>>>>);
 
 impl Strangers {
-    /// What the stranger waits for besides: its end tells that it has to go.
+    /// Adds a client. The receiver ends when the client has to go, to make room for another.
     fn enter(&self) -> oneshot::Receiver<()> {
         let (keep, cut_off) = oneshot::channel();
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -175,7 +179,7 @@ impl Strangers {
     }
 }
 
-/// A socket that its owners watch while TLS reads and writes it.
+/// A socket that the connection can watch for its end while TLS reads and writes it.
 #[derive(Debug, Clone)]
 struct Socket(Arc<TcpStream>);
 
@@ -237,7 +241,7 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// What a client sends.
+/// The decrypted bytes that a client sends.
 pub(crate) struct TlsReader {
     half: ReadHalf<TlsStream<Socket>>,
     socket: Socket,
@@ -259,7 +263,7 @@ impl Incoming for TlsReader {
     }
 }
 
-/// Where replies go. The client hears of the end with it.
+/// Encrypts replies. Dropping it ends the socket's sending side, so that the client sees the end.
 pub(crate) struct TlsWriter {
     half: WriteHalf<TlsStream<Socket>>,
     socket: Socket,
@@ -298,7 +302,7 @@ impl AsyncWrite for TlsWriter {
 }
 
 impl Outgoing for TlsWriter {
-    /// Encrypting belongs to the task that writes.
+    /// Always refuses, so that the task that writes does the encrypting.
     fn write_now(&self, _: &[io::IoSlice<'_>]) -> io::Result<usize> {
         Err(io::ErrorKind::WouldBlock.into())
     }
