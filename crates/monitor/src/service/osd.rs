@@ -47,9 +47,8 @@ pub(crate) struct OsdWatch {
     pub(crate) down_since: BTreeMap<i32, Duration>,
     /// By failed OSD and reporter.
     pub(crate) failures: BTreeMap<i32, BTreeMap<i32, FailureReport>>,
-    /// By OSD: the epoch since which it was up (`up_from`), and by reporting OSD, when (monotonic) that one
-    /// last found that nobody listens at its address.
-    pub(crate) refusals: BTreeMap<i32, (Epoch, BTreeMap<i32, Duration>)>,
+    /// Connections that were refused at an OSD's address, by OSD.
+    pub(crate) refusals: BTreeMap<i32, Refusals>,
     /// OSDs of which a report came with this batch. They are judged at its end: what waited long may be taken back by what
     /// waited behind it.
     pub(crate) to_judge: BTreeSet<i32>,
@@ -59,6 +58,21 @@ pub(crate) struct OsdWatch {
     pub(crate) epochs: BTreeMap<i32, Epoch>,
     /// Since when we lead; timeouts begin then.
     pub(crate) since: Option<Duration>,
+}
+
+/// Refused connections at the address of one life of an OSD.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Refusals {
+    /// The epoch in which that life was marked up (`up_from`).
+    life: Epoch,
+    /// By reporting OSD: when (monotonic) it last found that nobody listens at the address.
+    last: BTreeMap<i32, Duration>,
+}
+
+impl Refusals {
+    fn of(life: Epoch) -> Self {
+        Self { life, last: BTreeMap::new() }
+    }
 }
 
 impl Monitor {
@@ -214,11 +228,11 @@ impl Monitor {
             return;
         }
         let (life, down) = (o.info.up_from, !o.is_up());
-        let told = self.watch.refusals.entry(target).or_insert_with(|| (life, BTreeMap::new()));
-        if told.0 != life {
-            *told = (life, BTreeMap::new());
+        let refusals = self.watch.refusals.entry(target).or_insert_with(|| Refusals::of(life));
+        if refusals.life != life {
+            *refusals = Refusals::of(life);
         }
-        told.1.insert(reporter, now.mono);
+        refusals.last.insert(reporter, now.mono);
         if down {
             self.judge_refusals(now, batch, target);
         }
@@ -231,14 +245,14 @@ impl Monitor {
     fn judge_refusals(&mut self, now: Now, batch: &mut Batch, target: i32) {
         let map = batch.osdmap();
         let Some(o) = map.osd(target).filter(|o| !o.is_up()) else { return };
-        let Some((life, told)) = self.watch.refusals.get_mut(&target) else { return };
-        told.retain(|_, at| *at + REFUSAL_KEPT >= now.mono);
+        let Some(Refusals { life, last }) = self.watch.refusals.get_mut(&target) else { return };
+        last.retain(|_, at| *at + REFUSAL_KEPT >= now.mono);
         if *life != o.info.up_from || o.xinfo.dead_epoch >= *life {
             return;
         }
         let host = |osd: i32| place_of_osd(map, osd).location.get("host").cloned();
-        let hosts: BTreeSet<String> = told.keys().filter_map(|r| host(*r)).collect();
-        let neighbour = told.keys().any(|r| is_same_host(batch.state(), *r, target));
+        let hosts: BTreeSet<String> = last.keys().filter_map(|r| host(*r)).collect();
+        let neighbour = last.keys().any(|r| is_same_host(batch.state(), *r, target));
         if neighbour || hosts.len() >= 2 {
             mark_dead(batch, target);
             self.watch.refusals.remove(&target);
@@ -402,7 +416,7 @@ impl Monitor {
     pub(crate) fn osdmap_changed(&mut self, now: Now, before: Epoch) {
         let _ = before;
         let map = self.state.osdmap();
-        self.watch.refusals.retain(|id, (life, _)| map.osd(*id).is_some_and(|o| o.info.up_from == *life));
+        self.watch.refusals.retain(|id, r| map.osd(*id).is_some_and(|o| o.info.up_from == r.life));
         for id in 0..map.max_osd() {
             let waits = map.exists(id) && map.is_down(id) && map.is_in(id);
             if !waits {
