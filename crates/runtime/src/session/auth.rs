@@ -44,16 +44,18 @@ struct State {
     /// The global id with method none, where there are no tickets.
     none_id: GlobalId,
     secrets: ServiceSecrets,
-    /// The options `ms_*_mode` that this process was started with, and those that the monitors gave it.
-    modes: (BTreeMap<String, String>, BTreeMap<String, String>),
+    /// The options `ms_*_mode` that this process was started with.
+    own_modes: BTreeMap<String, String>,
+    /// Those that the monitors gave it; its own win.
+    monitors_modes: BTreeMap<String, String>,
     /// Why a monitor turned the last login away.
     refusal: Option<Errno>,
-    /// Connections that are in the middle of proving themselves to us.
+    /// Accepted connections whose peers have been sent a challenge.
     pending: BTreeMap<ConnId, (AuthorizerAcceptor, ConMode)>,
 }
 
 impl SharedAuth {
-    /// `service` is what we are for those who connect to us.
+    /// `service` is the type of daemon that we are to peers that connect to us.
     pub fn new(method: Method, name: AuthName, key: CryptoKey, service: EntityType) -> Arc<Self> {
         let want = [EntityType::Mon, EntityType::Osd, EntityType::Mgr, EntityType::Mds];
         let client = AuthClient::new(name.clone(), key, &want);
@@ -62,7 +64,8 @@ impl SharedAuth {
             client,
             none_id: GlobalId(0),
             secrets,
-            modes: Default::default(),
+            own_modes: BTreeMap::new(),
+            monitors_modes: BTreeMap::new(),
             refusal: None,
             pending: BTreeMap::new(),
         };
@@ -73,22 +76,23 @@ impl SharedAuth {
         &self.name
     }
 
-    /// With the options `ms_*_mode` of these; they win over the monitors'.
+    /// Takes the options `ms_*_mode` out of `options`; they win over those of the monitors.
     #[must_use]
     pub fn with_options(self: Arc<Self>, options: &BTreeMap<String, String>) -> Arc<Self> {
-        self.state().modes.0 = mode_options(options);
+        self.state().own_modes = mode_options(options);
         self
     }
 
-    /// The monitors' configuration of this process.
+    /// Takes the options `ms_*_mode` out of the configuration that the monitors have for this process.
     pub fn options_from_mon(&self, options: &BTreeMap<String, String>) {
-        self.state().modes.1 = mode_options(options);
+        self.state().monitors_modes = mode_options(options);
     }
 
-    /// Modes with `peer`, the preferred one first; those of a login are asked for a monitor as the peer.
+    /// The modes for connections with a `peer` of this type, the preferred one first. For a login, `peer` is
+    /// a monitor.
     fn modes(&self, state: &State, peer: EntityType) -> Vec<ConMode> {
         let option = mode_option(self.name.kind, peer);
-        let given = state.modes.0.get(option).or_else(|| state.modes.1.get(option));
+        let given = state.own_modes.get(option).or_else(|| state.monitors_modes.get(option));
         let text = given.map_or(usual_modes(option), String::as_str);
         modes_allowed(text, self.method.number()).into_iter().filter_map(ConMode::from_u32).collect()
     }
@@ -120,7 +124,8 @@ impl SharedAuth {
         Box::new(ToService { shared: Arc::clone(self), service, authorizer: None })
     }
 
-    /// What to ask the monitor for now: tickets that run out, our own service secrets (daemons).
+    /// Requests to send to the monitor now: for tickets that run out, and for daemons also for their own
+    /// service secrets.
     pub fn requests(&self, now: Now, daemon: bool) -> Vec<MAuth> {
         if self.method == Method::None {
             return Vec::new();
@@ -192,18 +197,19 @@ impl SharedAuth {
         }
     }
 
-    /// The monitor did not take a login: the next one does not claim the old global id, which it may not know any more.
+    /// Call when a monitor has refused a login: the next login then does not claim the old global id, which
+    /// the monitors may no longer accept.
     pub fn login_failed(&self) {
         self.state().client.forget_tickets();
     }
 
-    /// Forgets what a connection left behind that never finished.
+    /// Forgets a connection that ended in the middle of its authentication.
     pub fn forget(&self, conn: ConnId) {
         self.state().pending.remove(&conn);
     }
 }
 
-/// Without authentication a peer is who it says.
+/// Accepts a peer without authentication, under the name that it states.
 fn take_none(payload: &Bytes, mode: ConMode) -> Result<AuthStep, Errno> {
     let peer = accept_none(payload).map_err(|why| why.errno())?;
     Ok(AuthStep::Done {
