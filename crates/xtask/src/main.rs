@@ -1,4 +1,4 @@
-//! `cargo xtask`: everything that must hold before a change lands, and what runs for longer (`soak`).
+//! `cargo xtask`: the gate that a change has to pass before it lands, and tests that run for longer (`soak`).
 #![forbid(unsafe_code)]
 
 mod ledger;
@@ -19,26 +19,26 @@ use anyhow::{Context, Result, bail};
 const HELP: &str = "\
 cargo xtask <command>
 
-  tidy    sizes of files and functions, layers, the ban on IO in cores, module docs, ARCHITECTURE.md
-  ci      the whole gate: format, clippy, tidy, docs, unit and simulator tests
-  processors  only the vector code's tests, on emulated processors with fewer features and on aarch64
-  test    installs from Debian what the tests need (as root), then ci, then clients
-  clients only what takes an optimised build: crash states, cluster-hours, Ceph's own clients, the thrasher
-  soak    what needs luck or an hour, with new seeds each time: see cargo xtask soak --help
-  setup   only installs what the tests need
-  release builds target/release/loligo with what a training load shows of the program: two builds, a quarter of an hour
-  ledger  takes the lines of simulated cluster-hours that the gate ran here over into docs/ledger.md, and raises the gate's
-          next seed (crates/simulator/hours.txt)
+  test        the whole gate: setup, ci, processors, clients
+  ci          format, tidy, clippy, docs, unit and simulator tests
+  clients     tests of an optimised build: crash states, cluster-hours, Ceph's own clients, the thrasher
+  processors  the vector code's tests on emulated processors with fewer features, and on aarch64
+  tidy        sizes of files and functions, layers, no IO in cores, module docs, ARCHITECTURE.md
+  setup       installs from Debian what the tests need (as root)
+  soak        random and long tests with new seeds, for as long as you like: see cargo xtask soak --help
+  release     builds target/release/loligo, optimised by a profile of a first build: a quarter of an hour
+  ledger      adds the simulated cluster-hours that the gate ran here to docs/ledger.md, and sets the gate's
+              next seed (crates/simulator/hours.txt)
 ";
 
-/// For the simulator: memory that it gives back it wants again at once, and a fifth of its CPU was the kernel
-/// clearing pages.
+/// For the simulator: keeps freed memory in the process. The simulator needs it again at once, and the kernel
+/// took a fifth of the CPU for clearing pages that were given back.
 const KEEP_MEMORY: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "-1");
 
-/// Where the gate notes the cluster-hours that it ran.
+/// Where the gate writes down the cluster-hours that it ran.
 const GATE_LEDGER: &str = "target/ledger.md";
 
-/// The optimised program that clients' tests run against, from the repository's root.
+/// The optimised program that the tests with clients use; the path is from the repository's root.
 const GATE_BINARY: &str = "target/gate/loligo";
 
 fn main() -> ExitCode {
@@ -100,7 +100,7 @@ fn ci(root: &Path) -> Result<()> {
         doc.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links");
         run(doc)
     })?;
-    // One failure hides no other: a run takes a quarter of an hour.
+    // A run takes a quarter of an hour, so a failure must not hide the others.
     step("unit and simulator tests", || cargo(root, &["test", "--workspace", "--no-fail-fast"]))
 }
 
@@ -137,7 +137,8 @@ fn clients(root: &Path) -> Result<()> {
     thrash(root, "storm", &["--minutes", "0.7", "--seed", "9"], &["--minutes", "0.7", "--seed", "6"])
 }
 
-/// The thrasher here, and meanwhile on hosts in network namespaces, which take root: both mostly wait.
+/// Runs the thrasher on this host, and at the same time on hosts in network namespaces, which need root. Both
+/// mostly wait, so they do not disturb each other.
 fn thrash(root: &Path, what: &str, here: &[&str], on_hosts: &[&str]) -> Result<()> {
     let program = ["thrash/thrash.py", "hosts", "--may-skip", "--loligo", GATE_BINARY];
     let mut hosts = python_command(root, ".", &[&program, on_hosts].concat());
@@ -147,7 +148,7 @@ fn thrash(root: &Path, what: &str, here: &[&str], on_hosts: &[&str]) -> Result<(
     let mut running = hosts.spawn().with_context(|| format!("cannot start {hosts:?}"))?;
     let program = ["thrash/thrash.py", "loligo", "--loligo", GATE_BINARY];
     let ended = step(what, || python(root, ".", &[&program, here].concat()));
-    // Not left behind, whatever became of the other.
+    // Waited for even when the first has failed, so that it is not left behind.
     let on_hosts = step_if_possible(&format!("{what} on hosts, begun beside it"), || {
         let status = running.wait()?;
         eprint!("{}", std::fs::read_to_string(&path)?);
@@ -160,7 +161,7 @@ fn thrash(root: &Path, what: &str, here: &[&str], on_hosts: &[&str]) -> Result<(
     ended.and(on_hosts)
 }
 
-/// Exit status of a Python program that says that something it needs is not here.
+/// Exit status of a Python program that has found that something it needs is not on this machine.
 const SKIPPED: i32 = 77;
 
 enum Outcome {
@@ -168,7 +169,7 @@ enum Outcome {
     Skipped,
 }
 
-/// A step that a machine may not be able to take.
+/// Runs a step that this machine may not be able to take.
 fn step_if_possible(name: &str, body: impl FnOnce() -> Result<Outcome>) -> Result<()> {
     eprintln!("== {name}");
     let start = Instant::now();
@@ -179,7 +180,7 @@ fn step_if_possible(name: &str, body: impl FnOnce() -> Result<Outcome>) -> Resul
     Ok(())
 }
 
-/// What takes an optimised build: the store's crash states, and simulated cluster-hours.
+/// The proofs that need an optimised build: the store's crash states, and simulated cluster-hours.
 fn proofs(root: &Path) -> Result<()> {
     step("crash states of the store", || {
         cargo(

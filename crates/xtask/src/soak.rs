@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: what needs luck or an hour, with random seeds. The gate's own are fixed.
+//! `cargo xtask soak`: random and long tests with new seeds. The gate's own seeds are fixed.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -13,7 +13,7 @@ use crate::{GATE_BINARY, KEEP_MEMORY, SKIPPED, cargo, cargo_command, setup};
 const HELP: &str = "\
 cargo xtask soak [--minutes N] [--seed N]
 
-Runs what needs luck or an hour, with new seeds each time, until the time is over:
+Runs random and long tests, with new seeds each time, until the time is over:
 
   hours        simulated cluster-hours (simulator --hours)
   storms       simulated storms at each level of faults, which destroy disks too (simulator --seeds)
@@ -33,10 +33,10 @@ lists what failed, with these commands, and the exit status is 1.
   --seed N     all seeds are drawn from this one (default: any; it is printed): the same one gives the same turns
 ";
 
-/// What a shell in the repository's root puts in place of this is that folder.
+/// The repository's root, as a shell that runs there writes it.
 const ROOT: &str = "$PWD";
 
-/// Seeds below are the gate's, or those of its ledger.
+/// Lower seeds are the gate's own, or in its ledger.
 const LEAST_SEED: u64 = 1 << 20;
 
 pub fn run(root: &Path, words: &[String]) -> Result<()> {
