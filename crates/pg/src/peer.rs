@@ -14,10 +14,10 @@ use crate::missing::MissingItem;
 use crate::pg::{Owed, ScrubAsk, ScrubPart};
 use crate::push::{ObjectPush, Pushed, Want};
 
-/// What a peer's reader takes of one message's data; see `msgr::Limits`. A message beyond it would end the session each
-/// time that it is sent, so it never gets into a queue.
+/// Bytes of data that a peer accepts in one message (`msgr::Limits::data_bytes`). A longer message would end
+/// the session each time it is sent, so it never gets into a session's queue.
 pub(crate) const MESSAGE_MAX: usize = 128 << 20;
-/// A body longer than this travels as data: readers take much less as front.
+/// A longer body travels in the message's data, because peers accept much less as its front.
 const FRONT_MAX: usize = 256 << 10;
 
 /// The number that these messages travel under.
@@ -90,7 +90,8 @@ pub enum PgBody {
         /// Other PGs of the same primary, of which a commit made writes durable too.
         others: Vec<RepAck>,
     },
-    /// Messages between this member and the primary were lost: it takes no more writes before the PG has peered again.
+    /// Says to the primary that messages to this member were lost, so that it takes no more writes before the
+    /// PG has peered again.
     OutOfStep,
     /// A member's store has room for so many bytes: told when it is little, and when it is enough again.
     Room {
@@ -176,12 +177,12 @@ pub enum PgBody {
     },
 }
 
-/// A message that no peer's reader takes.
+/// A message that is too long for any peer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TooLong {
-    /// Of its data.
+    /// Length of its data.
     pub bytes: usize,
-    /// What the receiver is told in its place.
+    /// The message that takes its place, if it was an answer.
     pub instead: Option<Box<PgBody>>,
 }
 
@@ -237,7 +238,8 @@ pub struct RepOp {
     /// submits, with the log entries. For a backfill target that does not have the object yet, the entries alone.
     pub txn_head: Bytes,
     pub payload: Bytes,
-    /// The head of the log before: a member that stands elsewhere has lost a message, and must not go on.
+    /// The head of the log before this write. A member whose log has another head has lost a message and must
+    /// not apply it.
     pub prev: Eversion,
     /// Log entries up to here may go.
     pub trim_to: Eversion,
@@ -253,7 +255,8 @@ struct RepOpHead {
 }
 
 impl PgMessage {
-    /// As a message for a session. A long body goes first in the data; the middle then says how long it is.
+    /// Encodes the message for a session. A long body goes to the beginning of the data, and the middle then
+    /// says how long it is.
     pub fn into_message(self) -> Result<Message, TooLong> {
         let instead = match &self.body {
             PgBody::CopyPart { id, .. } => Some(Box::new(PgBody::copy_refused(*id))),
@@ -525,7 +528,7 @@ mod tests {
         ]
     }
 
-    /// What a peer's reader refuses would be sent for ever.
+    /// A session repeats what its peer refuses for ever, so no front may be too long.
     #[test]
     fn a_long_body_leaves_the_front_short() {
         let pgid = SpgId::replicated(PgId::new(PoolId(1), 2));

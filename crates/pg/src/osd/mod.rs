@@ -64,7 +64,7 @@ pub struct OsdCore {
     boot: Boot,
     /// Messages that name a map we do not have yet, in the order of their arrival.
     waiting_for_map: VecDeque<Waiting>,
-    /// An epoch whose increment led to another map than the monitors'.
+    /// An epoch whose increment gave a map with a wrong checksum: the whole map is asked for.
     whole_map_wanted: Option<Epoch>,
     /// OSDs that sent what does not decode: each is named in the log once.
     not_understood: BTreeSet<i32>,
@@ -74,15 +74,15 @@ pub struct OsdCore {
     values: Values,
     /// What the core was made with; options that are set somewhere replace it.
     base_config: OsdConfig,
-    /// All clients are told to wait.
+    /// Whether all clients are held because the store cannot keep up.
     holding: bool,
-    /// What clients have here.
+    /// The accounts of clients.
     clients: account::Clients,
-    /// Client requests for another slice.
+    /// Client requests that wait for another slice.
     turns: turns::Turns,
-    /// The shell was asked to come again.
+    /// Whether the shell was asked for another slice (`Output::Again`).
     asked_again: bool,
-    /// Connections that are told to wait each.
+    /// Number of connections that are held alone.
     held_conns: usize,
     stopping: bool,
     /// The fullness that was last told to the monitors, and when.
@@ -195,7 +195,8 @@ impl OsdCore {
     /// Takes one input; effects are appended to `out`.
     pub fn handle(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         if self.shared.now.mono != now.mono || matches!(input, Input::Again { .. }) {
-            // Another batch of inputs.
+            // Inputs of one batch have the same time, so this one begins another batch and a slice of its
+            // own.
             self.shared.slice_left = turns::SLICE;
         }
         self.shared.now = now;
@@ -344,7 +345,7 @@ impl OsdCore {
         }
     }
 
-    /// Runs the next request that waits for its turn; false when none does, or another slice has to come first.
+    /// Runs the request whose turn it is. False when none waits that may run, or when this slice is over.
     fn next_turn(&mut self) -> bool {
         if self.turns.is_empty() || self.shared.is_slice_over() || self.shared.some_ready {
             return false;

@@ -417,7 +417,8 @@ impl Pg {
         Taken::Done
     }
 
-    /// What no transaction can take is the sender's mistake: the objects stay missing, and this OSD goes on.
+    /// Logs a push that no store could take, which is the sender's mistake. The objects stay missing, and
+    /// this OSD goes on.
     fn push_refused(&self, from: i32, e: store::Misuse, cx: &mut Shared) {
         let text = format!("pg {} cannot store what osd.{from} sent: {e}", self.id);
         cx.cluster_log(LogLevel::Error, text);

@@ -16,8 +16,9 @@ use crate::io::{FatalReason, LogLevel};
 use crate::osd::shared::{Done, PgDone, Shared};
 use crate::peer::{PgBody, RepAck, RepOp};
 
-/// A write with its payload: less than the largest transaction of any store, so that every member takes it, and less than
-/// the largest message, so that it comes to them. Recovery brings it in pieces that are no longer.
+/// Bytes of the largest write, payload included. It is less than the largest transaction of any store, so
+/// that every member can apply the write, and less than the largest message, so that it can be sent. Pieces
+/// of recovery are no larger.
 pub(super) const WRITE_MAX: usize = 94 << 20;
 
 /// A write that is ready to go out: its transaction, its entries, and what follows it.
@@ -195,7 +196,8 @@ impl Pg {
         }
     }
 
-    /// Member: a write that follows what is here, and the version that it leads to; else what is wrong with it.
+    /// Member: decodes a write and checks that it follows the last one here. Gives its parts and the version
+    /// that it leads to, or says what is wrong with it.
     fn next_write(
         &self,
         op: &RepOp,
@@ -220,7 +222,7 @@ impl Pg {
             return Taken::Done;
         }
         if self.phase != Phase::Replica {
-            // The primary may not have heard of it.
+            // This copy was stopped because it was out of step. The primary may not have heard of that.
             self.tell_out_of_step(cx);
             return Taken::Done;
         }
@@ -272,8 +274,9 @@ impl Pg {
         Taken::Done
     }
 
-    /// Member: a write of the primary did not come, or cannot be applied. What follows it must not be applied either: the
-    /// log would have a hole, and what it acknowledges stands for all before it.
+    /// Member: stops this copy, because a write of the primary was lost or cannot be applied. The writes
+    /// after it must not be applied either: the log would have a hole, and an acknowledgement stands for all
+    /// writes up to its version.
     fn out_of_step(&mut self, why: String, cx: &mut Shared) {
         cx.cluster_log(LogLevel::Error, why);
         self.stop(cx);
@@ -284,19 +287,19 @@ impl Pg {
         cx.send_pg(self.primary(), self.id, self.primary_interval, PgBody::OutOfStep);
     }
 
-    /// Primary: a member is out of step, or may be. The PG peers again, in the same interval.
+    /// Primary: has the PG peer again in the same interval, because a member is out of step or may be.
     pub fn peer_again(&mut self, cx: &mut Shared) {
         if !matches!(self.phase, Phase::Activating { .. } | Phase::Active) {
-            // What is asked now is asked until it is answered.
+            // It is peering already, and repeats its questions until they are answered.
             return;
         }
-        // Clients do not hear of it, and so would not come to watch again.
+        // Kept: clients see no change of the interval, so they would not register their watches again.
         let watches = std::mem::take(&mut self.watches);
         self.start_interval(cx);
         self.watches = watches;
     }
 
-    /// The session to another OSD was lost with what was under way.
+    /// The session with another OSD was lost, and with it messages that were under way.
     pub fn session_lost(&mut self, osd: i32, cx: &mut Shared) {
         if cx.config.accepts_gaps() {
             return;
@@ -316,7 +319,8 @@ impl Pg {
         }
     }
 
-    /// A primary asks for the info: a member that serves it is out of step without having known.
+    /// Answers a primary that asks for this copy's info. If this copy serves that primary already, it stops:
+    /// the primary peers again, so this member is out of step and has not noticed.
     pub fn handle_query_info(&mut self, from: i32, cx: &mut Shared) {
         if self.phase == Phase::Replica && from == self.primary() {
             self.stop(cx);

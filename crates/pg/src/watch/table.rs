@@ -33,9 +33,10 @@ pub type WatchKey = (u64, EntityName);
 
 /// How long an expired watch waits for its removal to be written before it is tried again.
 const REMOVAL_RETRY: Duration = Duration::from_secs(5);
-/// Bytes of all watchers' replies to one notify; what comes then counts as an empty reply.
+/// Bytes of all watchers' replies to one notify. A reply beyond that counts as an empty one.
 const MAX_REPLY_BYTES: usize = 16 << 20;
-/// No notify lives longer, whatever its client wants: its payload and replies are kept so long.
+/// The longest timeout of a notify, whatever its client asks for: its payload and replies are kept in memory
+/// meanwhile.
 const MAX_NOTIFY_TIMEOUT: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
@@ -65,7 +66,7 @@ struct Notify {
     waiting: BTreeSet<WatchKey>,
     replies: BTreeMap<WatcherId, Bytes>,
     reply_bytes: usize,
-    /// Its part of what its client has the OSD keep.
+    /// Its part of its client's account of notifies.
     _charge: Option<Charge>,
 }
 
@@ -180,12 +181,13 @@ impl Watches {
         }
     }
 
-    /// How many watch an object.
+    /// The number of watches of an object.
     pub fn count(&self, object: &HObject) -> usize {
         self.objects.get(object).map_or(0, BTreeMap::len)
     }
 
-    /// A connection is gone: its watches live on until their deadline, and its notifies end, for nobody hears of the outcome.
+    /// A connection has ended. Its watches stay until their deadlines, so that the client can come back for
+    /// them. Its notifies end, for nobody would hear of their outcome.
     pub fn disconnected(&mut self, now: Duration, conn: ConnId) {
         self.end_notifies_of(conn);
         let watches = self.objects.values_mut().flat_map(BTreeMap::values_mut);
@@ -223,8 +225,8 @@ impl Watches {
         }
     }
 
-    /// Tells an object's watchers; without any the notifier hears of the end at once. Without a charge there is no notifier any
-    /// more: the watchers are told, and nobody waits.
+    /// Tells an object's watchers of a notify. Without watchers the notifier is answered at once. `charge` is
+    /// `None` when the notifier's connection has ended: the watchers are told, and no answers are waited for.
     pub(crate) fn notify(
         &mut self,
         now: Duration,
@@ -288,7 +290,7 @@ impl Watches {
         for key in acked {
             n.waiting.remove(&key);
             let fits = n.reply_bytes.saturating_add(reply.len()) <= MAX_REPLY_BYTES;
-            // A copy: what came would keep the whole message in memory.
+            // Copied, because a slice would keep the watcher's whole message in memory.
             let reply = if fits { Bytes::copy_from_slice(reply) } else { Bytes::new() };
             n.reply_bytes += reply.len();
             let before = n.replies.insert((key.1.num as u64, key.0), reply);
