@@ -439,7 +439,7 @@ fn the_service_map_goes_to_those_who_follow_it() {
 fn cephs_manager_steps_pg_counts_itself() {
     let (mut w, admin, mgr) = under_ceph();
     w.send(mgr, report(1, &digest(8)));
-    let mut set = |w: &mut World, var: &str, val: i64| {
+    let set = |w: &mut World, var: &str, val: i64| {
         let cmd = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"{var}","val":"{val}"}}"#);
         w.command(admin, &cmd)
     };
