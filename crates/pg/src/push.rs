@@ -1,4 +1,4 @@
-//! What travels in recovery: objects whole, in pieces, or only what changed of them.
+//! What recovery sends: whole objects, pieces of objects, or only the changed parts of objects.
 //!
 //! Invariants of the pieces of one object, as one copy sends them to another:
 //! 1. The first begins at `Cursor::default()`; each further one begins where the one before says; the last names no next one.
@@ -8,11 +8,11 @@ use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use types::{Eversion, HObject};
 
-/// How far an object has come: attributes up to `attrs`, data below `data`, and omap keys up to `omap`.
+/// How far an object was sent: attributes up to `attrs`, data below `data`, and omap keys up to `omap`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cursor {
     pub attrs: Option<Bytes>,
-    /// All attributes and the omap's header have come.
+    /// Whether all attributes and the omap's header were sent.
     pub headed: bool,
     /// Bytes; `Cursor::ALL_DATA` when the omap is next.
     pub data: u64,
@@ -24,7 +24,7 @@ codec::wire_plain!(Cursor { attrs, headed, data, omap });
 impl Cursor {
     pub const ALL_DATA: u64 = u64::MAX;
 
-    /// Where data begins.
+    /// The place at which data begins.
     pub fn headed() -> Self {
         Self { headed: true, ..Self::default() }
     }
@@ -34,18 +34,20 @@ impl Cursor {
     }
 }
 
-/// The version that the other copy still has, and what may differ from it.
+/// The older version that the receiving copy still has, and the parts in which the new version may differ
+/// from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Base {
     pub version: Eversion,
     /// Ranges (offset, length) of data, sorted, apart from each other; the last may reach beyond the object's end.
     pub ranges: Vec<(u64, u64)>,
+    /// Whether the omap may differ.
     pub omap: bool,
 }
 
 codec::wire_plain!(Base { version, ranges, omap });
 
-/// An object that is asked for.
+/// A request for an object, or for its next piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Want {
     pub object: HObject,
@@ -69,7 +71,7 @@ pub struct ObjectPush {
     pub attrs: Vec<(Bytes, Bytes)>,
     pub omap_header: Bytes,
     pub omap: Vec<(Bytes, Bytes)>,
-    /// What is not in `base`'s ranges stays as it is in that version; without a base nothing stays.
+    /// With a base, the receiver keeps what lies outside the base's ranges; without one it keeps nothing.
     pub base: Option<Base>,
     pub from: Cursor,
     pub next: Option<Cursor>,
@@ -88,7 +90,7 @@ impl ObjectPush {
         (data + pairs + self.omap_header.len()) as u64
     }
 
-    /// Whether nothing went before it, and nothing follows.
+    /// Whether this is the first and the last piece.
     pub fn is_all(&self) -> bool {
         self.from.is_start() && self.next.is_none()
     }
@@ -104,7 +106,7 @@ impl ObjectPush {
         self.next = piece.next;
     }
 
-    /// What the receiver says of it.
+    /// The receiver's acknowledgement of it.
     pub fn stored(&self) -> Pushed {
         Pushed {
             object: self.object.0.clone(),

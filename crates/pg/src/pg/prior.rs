@@ -1,5 +1,6 @@
-//! Primaries of earlier intervals that may not know yet that they are replaced: they answer reads for as long as members let
-//! them. A new primary begins when none of them can. ARCHITECTURE.md has the argument.
+//! Makes a new primary wait for those of earlier intervals. An earlier primary may not know yet that it was
+//! replaced, and answers reads as long as it holds leases of all its members. A new primary goes active only
+//! when no earlier one can still answer. ARCHITECTURE.md has the argument.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,18 +12,19 @@ use crate::interval::Interval;
 use crate::osd::lease::padded;
 use crate::osd::shared::Shared;
 
-/// What a primary learned in its interval of those before it.
+/// What the primary of the present interval knows of the leases of earlier primaries.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Prior {
     /// When the interval began here.
     since: Duration,
-    /// OSDs that know of the interval, and when they were first heard.
+    /// OSDs that have spoken in the present interval, so that they know of it, and when (monotonic) they
+    /// first did.
     heard: BTreeMap<i32, Duration>,
-    /// By member and earlier primary: when what the one promised the other is over.
+    /// By member and earlier primary: when (monotonic) the lease that the member gave that primary is over.
     owed: BTreeMap<(i32, i32), Duration>,
 }
 
-/// For how many milliseconds some OSDs may still count on the sender of a notify.
+/// By OSD: for how many milliseconds it may still hold a lease of the sender of a notify.
 pub(crate) type Owed = Vec<(i32, u32)>;
 
 impl Prior {
@@ -30,24 +32,27 @@ impl Prior {
         Self { since: now, ..Self::default() }
     }
 
-    /// An OSD spoke in the present interval.
+    /// Notes that an OSD has spoken in the present interval, with the leases that it still owes.
     pub fn heard(&mut self, from: i32, owed: &Owed, now: Duration) {
         self.heard.entry(from).or_insert(now);
         for (primary, ms) in owed {
-            // What it answers from now on helps nobody who does not know of this interval: the first statement holds.
+            // The first statement holds: the OSD's later answers to pings carry a map that an OSD which does
+            // not know of this interval lacks, and such an answer extends no lease.
             let until = now + padded(Duration::from_millis(u64::from(*ms)));
             self.owed.entry((from, *primary)).or_insert(until);
         }
     }
 
-    /// Whether another OSD that led an interval surely knows that it is over, or is dead.
+    /// Whether the OSD that led an interval is known to be dead, or to know that the interval is over.
     fn has_ended(&self, i: &Interval, map: &OsdMap) -> bool {
         self.heard.contains_key(&i.primary) || is_over(map, i)
     }
 
-    /// The primary needed every member: the one that owes it least decides. Who knows of this interval answers nobody any more
-    /// who does not; one that was heard without a word on that primary may have answered it just before. `own`: this OSD, and
-    /// when what it owes is over.
+    /// Until when (monotonic) the primary of an earlier interval may still answer. It needs the leases of all
+    /// its members, so the member whose lease ends first decides. A member that has spoken in the present
+    /// interval gives that primary no more leases; if it said nothing of that primary, it may have given one
+    /// just before it spoke. If no member has spoken, a whole lease counts from the beginning of the present
+    /// interval. `own`: this OSD, and when its own lease to that primary is over.
     fn readable_until(&self, i: &Interval, own: (i32, Duration), lease: Duration) -> Duration {
         let lease = padded(lease);
         let heard = |osd: i32| self.heard.get(&osd).map(|at| *at + lease);
@@ -61,13 +66,14 @@ impl Prior {
 }
 
 impl Pg {
-    /// What this copy owes the primaries that it knows of.
+    /// The leases that this OSD still owes the earlier primaries which this copy knows of.
     pub fn owed(&self, cx: &Shared) -> Owed {
         let primaries: BTreeSet<i32> = self.past.iter().map(|i| i.primary).filter(|p| *p >= 0).collect();
         owed_to(primaries, cx)
     }
 
-    /// Begins when no earlier primary can answer any more; else waits, and says for whom.
+    /// Activates the PG if no earlier primary can answer any more; else makes it wait, and reports for which
+    /// OSDs.
     pub fn check_prior(&mut self, cx: &mut Shared) {
         let readers = self.prior_readers(cx);
         if readers.is_empty() || types::is_planted!(cx.config.planted, NoWaitForReaders) {
@@ -78,7 +84,7 @@ impl Pg {
         self.phase = Phase::WaitReadable;
     }
 
-    /// Primaries of earlier intervals that may still answer.
+    /// The primaries of earlier intervals that may still answer reads.
     fn prior_readers(&self, cx: &Shared) -> BTreeSet<i32> {
         self.past_with_writes()
             .filter(|i| i.primary != cx.whoami && !self.prior.has_ended(i, &cx.map))
@@ -91,16 +97,18 @@ impl Pg {
     }
 }
 
-/// What this OSD owes each of these.
+/// The leases that this OSD still owes each of these OSDs.
 pub(crate) fn owed_to(osds: impl IntoIterator<Item = i32>, cx: &Shared) -> Owed {
     let ms = |left: Duration| u32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX);
     osds.into_iter().map(|osd| (osd, ms(cx.owed(osd)))).collect()
 }
 
-/// Members of an interval one of whom has to come back before anybody knows what was written then; none when one is there.
+/// The members of an interval of which one has to come back before it is known what was written in it. Empty
+/// when one is up.
 ///
-/// Whose disk was given up since knows nothing of it, be it down or, with another disk, up: what it held is for the others to
-/// say, as long as one of them may come back. Only when all are given up, the writes are.
+/// A member whose data was given up since does not count, whether it is down or up with another disk: it
+/// knows nothing of the interval. When the data of all members was given up, so were the interval's writes,
+/// and there is nobody to wait for.
 pub(super) fn missing_witnesses(i: &Interval, map: &OsdMap) -> Vec<i32> {
     let given_up = |osd: &i32| map.osd(*osd).is_some_and(|o| o.info.lost_at > i.first);
     let members: Vec<i32> = i.acting.iter().copied().filter(|o| map.exists(*o) && !given_up(o)).collect();
@@ -110,7 +118,8 @@ pub(super) fn missing_witnesses(i: &Interval, map: &OsdMap) -> Vec<i32> {
     }
 }
 
-/// Whether the map proves that the process that led this interval is dead, or has learned of a later one.
+/// Whether the map proves that the process which led this interval is dead, or has learned of a later
+/// interval.
 fn is_over(map: &OsdMap, i: &Interval) -> bool {
     map.is_dead(i.primary) || map.osd(i.primary).is_some_and(|o| o.exists() && o.info.up_from > i.last)
 }
