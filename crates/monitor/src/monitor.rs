@@ -30,18 +30,20 @@ pub struct Monitor {
     /// Options of this process; what is set here by hand wins over `settings.options`.
     pub(crate) values: Values,
     pub(crate) entropy: Box<dyn Entropy>,
-    /// As committed.
+    /// The committed state.
     pub(crate) state: State,
-    /// What the quorum agreed on makes no sense to this program, of another version perhaps: it must not go on, nor guess.
+    /// Whether this program could not apply something that the quorum has committed, perhaps because it is of
+    /// an older version. It must not go on then.
     pub(crate) broken: bool,
-    /// Of the last committed entry.
+    /// The index of the last committed entry.
     pub(crate) index: u64,
     pub(crate) sessions: BTreeMap<ConnId, Session>,
     pub(crate) waiting: VecDeque<Waiting>,
     pub(crate) shares: Shares,
     /// Lines and bytes of the cluster log that each entity sent since the last tick.
     pub(crate) logged: BTreeMap<AuthName, (usize, usize)>,
-    /// Requests of a batch that made no valid map: each is tried alone.
+    /// Requests of a batch that came to nothing, because it panicked or gave an invalid map. Each is tried
+    /// alone.
     suspects: VecDeque<Waiting>,
     /// Every request for a pool of this name makes a map that does not decode: no request is known that does.
     #[cfg(feature = "planted")]
@@ -49,7 +51,7 @@ pub struct Monitor {
     /// Part of a tick, or prefix of a command, that panics.
     #[cfg(feature = "planted")]
     pub panics_in: Option<&'static str>,
-    /// Parts of a tick that failed, and said so.
+    /// Parts of a tick that have panicked, of which the cluster log has been told.
     pub(crate) failed_steps: BTreeSet<&'static str>,
     in_flight: Option<InFlight>,
     /// Proposals made by this process.
@@ -57,10 +59,10 @@ pub struct Monitor {
     /// Distinguishes this process's proposals from an earlier one's under the same name.
     pub(crate) origin: String,
     snapshot_index: u64,
-    /// What the leader watches and does not replicate.
+    /// What the leader knows of OSDs and does not replicate.
     pub(crate) watch: OsdWatch,
     pub(crate) mgr_seen: BTreeMap<u64, Duration>,
-    /// The manager whose last report was refused, and was said to be.
+    /// The manager whose last report was refused, of which the cluster log has been told.
     pub(crate) report_refused: Option<u64>,
     /// Versions of the config database and the CRUSH map that sessions' options were last made from.
     pub(crate) options_published: (u64, u32),
@@ -68,15 +70,16 @@ pub struct Monitor {
     pub(crate) health_logged: Option<BTreeMap<String, Logged>>,
     pub(crate) proxied: BTreeMap<u64, Proxied>,
     pub(crate) next_proxy_tid: u64,
-    /// The next global id to give out, and where those that are ours end.
+    /// The global ids that this monitor may still give out.
     pub(crate) global_ids: std::ops::Range<u64>,
-    /// Processes that ask for more, and when we last asked for ours.
+    /// Processes of monitors, perhaps this one, that want more global ids.
     pub(crate) ids_wanted: BTreeSet<String>,
+    /// When (monotonic) this monitor last asked for more.
     pub(crate) ids_asked: Option<Duration>,
     pub(crate) parked_logins: VecDeque<Input>,
     pub(crate) fresh: Freshness,
     last_tick: Option<Duration>,
-    /// When managers that follow it were sent the last digest.
+    /// When (monotonic) managers that follow the digest were last sent one.
     pub(crate) digests_sent: Option<Duration>,
     tick_due: bool,
     log_seq: u64,

@@ -1,4 +1,4 @@
-//! Leading: replication, commits, signs of life, and who belongs to the group.
+//! What a leader does: replicates entries, commits them, sends heartbeats, and changes the membership.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -23,13 +23,13 @@ const SKEW_TOLD_MS: i64 = 50;
 /// What a leader knows of another member.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Progress {
-    /// Equal to ours and durable there.
+    /// The last entry that is known to be equal to ours and durable there.
     matched: u64,
-    /// When we learned of that.
+    /// When (monotonic) we learned of that.
     matched_since: Duration,
     /// The next entry to send; 0 for a member that needs a snapshot.
     next: u64,
-    /// `matched` at the last sign of life: no progress since means that something was lost.
+    /// `matched` at the last heartbeat: if it has not grown since, a message was lost.
     matched_at_beat: u64,
     snapshot_sent: Option<Duration>,
     sending: Option<Sending>,
@@ -41,10 +41,10 @@ pub(crate) struct Progress {
     latency_ms: u64,
 }
 
-/// A reign.
+/// A leader's state, from its election to its end.
 #[derive(Debug, Clone)]
 pub(crate) struct Leading {
-    /// Our first entry.
+    /// The first entry of our term.
     pub(crate) start: u64,
     since: Duration,
     progress: BTreeMap<MemberId, Progress>,
@@ -52,7 +52,7 @@ pub(crate) struct Leading {
     pub(crate) active: Vec<PeerStatus>,
     /// Reads of others and of our own (from ourselves) that wait for the lease.
     pub(crate) waiting_reads: VecDeque<(MemberId, u64)>,
-    /// Until when a successor may catch up, when we resign.
+    /// While we resign: until when (monotonic) the successor may catch up.
     pub(crate) resigns: Option<Duration>,
 }
 
@@ -70,7 +70,7 @@ impl Leading {
         }
     }
 
-    /// Notes that a member answered a part of a snapshot, and gives what is on its way to it.
+    /// Notes that a member has answered a part of a snapshot. Returns the snapshot that is on its way to it.
     pub(crate) fn answered_part(
         &mut self,
         now: Now,
@@ -86,7 +86,7 @@ impl Leading {
         p.sending.as_mut()
     }
 
-    /// What is on its way to a member need not be waited for.
+    /// Allows the next message of a snapshot to be sent before `SNAPSHOT_RETRY` is over.
     pub(crate) fn send_snapshot_again(&mut self, to: MemberId) {
         if let Some(p) = self.progress.get_mut(&to) {
             p.snapshot_sent = None;
@@ -196,7 +196,8 @@ impl Raft {
         if lacks_all && !silent && p.snapshot_sent.is_none_or(|at| at + SNAPSHOT_RETRY <= now.mono) {
             p.snapshot_sent = Some(now.mono);
             let part_bytes = self.tuning.part_bytes;
-            // What was begun in parts goes on, or a log that is compacted often would never let it end.
+            // A snapshot that was begun in parts goes on although a newer one exists: with a log that is
+            // compacted often, no member would ever get to its end otherwise.
             let begun = p.sending.take().filter(|s| s.is_in_parts(part_bytes));
             let sending = p.sending.insert(begun.unwrap_or_else(|| Sending::new(self.log.snapshot.clone())));
             let body = sending.message(part_bytes, now.mono, active);

@@ -109,24 +109,25 @@ pub struct InstallSnapshot {
     pub active: Vec<PeerStatus>,
 }
 
-/// A piece of a state that is too large for one message.
+/// A part of a snapshot whose state is too large for one message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SnapshotPart {
-    /// The snapshot, with the piece in place of its state.
+    /// The snapshot, with the part in place of its state.
     pub snapshot: Snapshot,
-    /// Where the piece begins in the state, and how long the state is, in bytes.
+    /// Where the part begins in the state, in bytes.
     pub offset: u64,
+    /// Bytes of the whole state.
     pub total: u64,
     pub sent: Duration,
     pub active: Vec<PeerStatus>,
 }
 
-/// How much of a state a member holds.
+/// Says how much of a snapshot's state a member holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PartReply {
     /// The snapshot's index.
     pub index: u64,
-    /// Bytes, from the beginning.
+    /// Bytes of the state that the member holds, from its beginning.
     pub held: u64,
     pub sent: Duration,
     pub wall: Utime,

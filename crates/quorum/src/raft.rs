@@ -163,9 +163,9 @@ pub struct Raft {
     pub(crate) reads: BTreeMap<u64, crate::read::Waiting>,
     pub(crate) names: BTreeSet<String>,
     view: View,
-    /// The write that holds the newest term.
+    /// The number of the write that makes the newest term durable.
     term_seq: u64,
-    /// A state that a leader sends in parts.
+    /// A snapshot's state that this member is putting together from parts.
     pub(crate) receiving: Option<Receiving>,
 }
 
@@ -515,7 +515,8 @@ impl Raft {
         }
     }
 
-    /// Sends a message that speaks of nothing but the term and of what is durable already.
+    /// Sends a message that states our term and otherwise only what is durable: at once if the term is
+    /// durable too, else when it is.
     pub(crate) fn say(&mut self, m: Message, out: &mut Vec<Output>) {
         // Invariant 1.
         let hasty = types::is_planted!(self.tuning.planted, TermInMemory);

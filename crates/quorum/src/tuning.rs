@@ -14,7 +14,8 @@ pub struct Tuning {
     /// For how long after a round of signs of life a leader answers reads by itself. Below `election_min` by more than two
     /// clocks can differ in their rate.
     pub lease: Duration,
-    /// A state that is larger goes to another member in parts of this size.
+    /// The largest part of a snapshot's state that one message carries, in bytes. Larger states go in
+    /// several.
     pub part_bytes: usize,
     /// A bug to be found by the tests of this crate.
     #[doc(hidden)]
