@@ -639,7 +639,7 @@ fn who_takes_over_waits_for_reports_as_after_a_start() {
 fn what_is_switched_off_does_not_answer() {
     let mut w = World::recorded();
     let mut map = maps::MgrMap { active_gid: 4_100, ..maps::MgrMap::initial() };
-    let mut ask = |w: &mut World, map: &maps::MgrMap| {
+    let ask = |w: &mut World, map: &maps::MgrMap| {
         w.mon_sends(messages::mon::MMgrMap { map: messages::payload::RestOfFront(map.to_bytes()) });
         w.command(r#"{"prefix":"iostat"}"#).expect("an answer")
     };

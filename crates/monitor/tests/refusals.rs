@@ -171,7 +171,7 @@ fn a_client_makes_the_history_of_maps_no_larger_than_it_may_be() {
     };
     w.command(admin, &option(warn_at));
     let make = MPoolOp { fsid: FSID, pool: 1, op: pool_op::CREATE_UNMANAGED_SNAP, ..MPoolOp::default() };
-    let mut ask = |w: &mut World, conn, op: &MPoolOp| {
+    let ask = |w: &mut World, conn, op: &MPoolOp| {
         w.send(conn, op.clone());
         match w.sent(conn).pop() {
             Some(Message::PoolOpReply(reply)) => reply.result,
