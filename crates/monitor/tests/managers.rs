@@ -572,3 +572,21 @@ fn modules_are_switched_as_the_managers_have_them() {
     let last = (0..200).map(|i| force(&mut w, &format!("m{i}"))).collect::<Vec<_>>();
     assert_eq!((last.first(), last.last(), modules(&w).len()), (Some(&0), Some(&-22), 128));
 }
+
+/// A manager that starts again while it starts had no address to be shut out by: the next one waits for no map.
+#[test]
+fn no_manager_waits_for_a_map_that_never_comes() {
+    let (mut w, _, mgr) = under_ceph();
+    let waits = |w: &World| {
+        let (map, newest) = (w.mon.state().mgr.map(), w.mon.state().osds.newest());
+        map.last_failure_osd_epoch > newest
+    };
+    let starting =
+        |gid| MMgrBeacon { available: false, addrs: AddrVec::default(), ..beacon("z", gid, false) };
+    for gid in 2..5 {
+        w.send(mgr, starting(gid));
+        assert_eq!(w.mon.state().mgr.active.as_ref().map(|a| a.gid), Some(gid));
+        assert!(!waits(&w), "{gid}");
+    }
+    assert!(w.mon.state().mgr.last_failure_osd_epoch > Epoch(0), "the first one was shut out");
+}

@@ -231,10 +231,14 @@ pub(crate) fn drop_active(now: Now, settings: &Settings, mgr: &mut MgrState, bat
     let clients = active.clients.into_iter().flat_map(|(_, addrs)| addrs.0);
     let addrs: Vec<types::EntityAddr> =
         active.addrs.0.into_iter().chain(clients).filter(|a| !blank(a)).collect();
+    // Who takes over waits for the map that shuts the last one out: without a new entry there will be none.
+    let mut news = false;
     for addr in addrs {
-        blocklist(batch, addr, until);
+        news |= blocklist(batch, addr, until);
     }
-    mgr.last_failure_osd_epoch = batch.next_osdmap_epoch();
+    if news {
+        mgr.last_failure_osd_epoch = batch.next_osdmap_epoch();
+    }
 }
 
 /// Puts a standby in charge when nobody is.
@@ -250,11 +254,15 @@ pub(crate) fn promote(now: Now, settings: &Settings, mgr: &mut MgrState, batch: 
     }
 }
 
-/// Blocks an address until a time, whatever protocol it speaks. Source: OSDMonitor::blocklist.
-pub(crate) fn blocklist(batch: &mut Batch, addr: types::EntityAddr, until: Utime) {
+/// Blocks an address until a time, whatever protocol it speaks; true when it was not blocked before. Source:
+/// OSDMonitor::blocklist.
+pub(crate) fn blocklist(batch: &mut Batch, addr: types::EntityAddr, until: Utime) -> bool {
     let map = batch.osdmap_mut();
     // An entry's time cannot be changed by an increment while it is there; the longer one wins in the next epoch.
-    map.blocklist.entry(types::EntityAddr { kind: AddrKind::Any, ..addr }).or_insert(until);
+    let entry = map.blocklist.entry(types::EntityAddr { kind: AddrKind::Any, ..addr });
+    let news = matches!(entry, std::collections::btree_map::Entry::Vacant(_));
+    entry.or_insert(until);
+    news
 }
 
 /// Proposes the managers' state when it changed; what only beacons touch makes no new epoch.
