@@ -590,3 +590,19 @@ fn no_manager_waits_for_a_map_that_never_comes() {
     }
     assert!(w.mon.state().mgr.last_failure_osd_epoch > Epoch(0), "the first one was shut out");
 }
+
+/// Ceph's manager keeps its process, and with it its address, when it starts anew: as it does when modules are switched.
+#[test]
+fn cephs_manager_comes_back_under_its_old_address() {
+    let (mut w, _, mgr) = under_ceph();
+    let of =
+        |ours: bool, gid: u64| MMgrBeacon { addrs: beacon("z", 1, ours).addrs, ..beacon("z", gid, ours) };
+    w.send(mgr, MMgrBeacon { available: false, addrs: AddrVec::default(), ..of(false, 2) });
+    assert!(w.mon.state().osdmap().any_blocklisted(&of(false, 1).addrs), "its last life is shut out");
+    w.send(mgr, of(false, 2));
+    let active = |w: &World| w.mon.state().mgr.active.as_ref().map(|a| (a.gid, a.available));
+    assert_eq!(active(&w), Some((2, true)));
+    // One of ours has an address for each life.
+    w.send(mgr, of(true, 3));
+    assert_eq!(active(&w), Some((2, true)));
+}

@@ -55,6 +55,7 @@ fn beacon(name: &str, gid: u64, nonce: u32) -> MMgrBeacon {
         addrs: AddrVec::single(addr(&format!("v2:127.0.0.1:6790/{nonce}"))),
         available: true,
         fsid: FSID,
+        metadata: [("loligo".to_owned(), "0.1".to_owned())].into(),
         ..MMgrBeacon::default()
     }
 }

@@ -34,8 +34,9 @@ impl Monitor {
         // A manager that has no map yet does not know the cluster's id.
         if !m.fsid.is_zero() && m.fsid != batch.state().fsid
             || self.sessions.get(&conn).is_none_or(|s| s.global_id.0 == 0)
-            // It lost its place and cannot work: it comes back in another life when it sees a map without itself.
-            || batch.osdmap().any_blocklisted(&m.addrs)
+            // One of ours lost its place: it comes back under another address when it sees a map without itself. Ceph's
+            // starts anew under the same address, and works with others that are not blocked.
+            || !is_of_ceph(&m.metadata) && batch.osdmap().any_blocklisted(&m.addrs)
         {
             return;
         }
