@@ -94,9 +94,12 @@ struct Page<'a> {
 
 impl Page<'_> {
     fn list_new(&self, env: &mut ExecEnv<'_>) -> Outcome {
-        let end = pg_end(env);
+        let (start, end) = env.range();
+        // The position behind a PG's objects, as clients know it. Source: pg_t::get_hobj_end in src/osd/osd_types.cc.
+        let end =
+            if end.pool == env.pgid.pool { HObject { snap: SnapId::HEAD, ..end } } else { HObject::max() };
         let cursor = &self.args.cursor;
-        if (!cursor.max && *cursor >= end) || (!cursor.is_min() && *cursor < env.range.0) {
+        if (!cursor.max && *cursor >= end) || (!cursor.is_min() && *cursor < start) {
             return Err(Errno::EINVAL.into());
         }
         let (found, next) = self.collect(env)?;
@@ -125,8 +128,9 @@ impl Page<'_> {
         if self.args.cursor.max {
             return Ok((Vec::new(), None));
         }
-        let from = self.args.cursor.clone().max(env.range.0.clone());
-        let mut stored = env.store.list(SHARD, &from, &env.range.1, max + 1)?;
+        let (start, end) = env.range();
+        let from = self.args.cursor.clone().max(start);
+        let mut stored = env.store.list(SHARD, &from, &end, max + 1)?;
         let next = if stored.len() > max { stored.pop() } else { None };
         let mut found = Vec::new();
         for o in stored {
@@ -146,12 +150,6 @@ impl Page<'_> {
 }
 
 const SHARD: i8 = types::SpgId::NO_SHARD;
-
-/// The position behind a PG's objects, as clients know it. Source: pg_t::get_hobj_end in src/osd/osd_types.cc.
-fn pg_end(env: &ExecEnv<'_>) -> HObject {
-    let end = &env.range.1;
-    if end.pool == env.pgid.pool { HObject { snap: SnapId::HEAD, ..end.clone() } } else { HObject::max() }
-}
 
 /// A filter with its arguments. Source: PGLSPlainFilter in src/osd/osd_types.cc, PGLSCephFSFilter in src/cls/cephfs.
 enum Filter {

@@ -55,6 +55,7 @@ use crate::entry::EntryKind;
 use crate::info::PgSums;
 use crate::missing::Missing;
 use crate::object::{LoadError, ObjectState};
+use crate::range::pg_range;
 use crate::watch::Watches;
 
 /// Who asked.
@@ -72,8 +73,6 @@ pub struct ExecEnv<'a> {
     pub pool: &'a Pool,
     pub config: &'a OsdConfig,
     pub pgid: PgId,
-    /// The PG's objects: from, and up to without.
-    pub range: (HObject, HObject),
     /// Objects that this copy lacks: a read of one of them (a clone, say) must wait.
     pub missing: &'a Missing,
     /// Whether any member lacks the object: a write that copies it must wait.
@@ -87,7 +86,7 @@ pub struct ExecEnv<'a> {
     /// Our wall clock, and the client's time of the change.
     pub now: Utime,
     pub mtime: Utime,
-    /// The write's snapshot context: the client's or the pool's.
+    /// The write's snapshot context: the client's or the pool's. Reads have none.
     pub snapc: SnapContext,
     /// Who is watching, as far as this PG's clients are connected.
     pub watches: &'a mut Watches,
@@ -108,6 +107,13 @@ pub struct ExecEnv<'a> {
     pub slice: Option<u64>,
     /// What the request came to when it paused.
     pub begun: Option<Box<Begun>>,
+}
+
+impl ExecEnv<'_> {
+    /// The PG's objects: from, and up to without. Few requests need it, and it is long to make.
+    fn range(&self) -> (HObject, HObject) {
+        pg_range(self.pgid, self.pool.pg_num)
+    }
 }
 
 /// A log entry without what the PG adds (request id, time, results).

@@ -143,12 +143,17 @@ impl Tracker {
         if self.size == 0 && !slow {
             return;
         }
+        // The oldest one's list becomes this one's.
+        let full = self.recent.len() >= self.size;
+        let mut ops = if full { self.recent.pop_front().map(|f| f.ops) } else { None }.unwrap_or_default();
+        ops.clear();
+        ops.extend(r.ops.iter().map(|o| o.code));
         let finished = Finished {
             client: client.unwrap_or_default(),
             tid,
             pgid: r.pgid,
             object: r.object.clone(),
-            ops: r.ops.iter().map(|o| o.code).collect(),
+            ops,
             epoch: r.epoch,
             result: r.result,
             arrival,

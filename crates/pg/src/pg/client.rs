@@ -26,7 +26,7 @@ use crate::object::ObjectState;
 use crate::osd::account::{Charge, Fetched, Kept};
 use crate::osd::shared::{Shared, seen_at};
 use crate::peer::PgBody;
-use crate::range::{contains, pg_range};
+use crate::range::contains;
 
 /// EMSGSIZE: more data than one write may carry. Source: OSD_WRITETOOBIG in src/osd/PrimaryLogPG.cc.
 const WRITE_TOO_BIG: Errno = Errno(90);
@@ -512,12 +512,12 @@ impl Pg {
         let (map, none, interval) = (cx.map.clone(), Sources::new(), self.interval());
         let Some(pool) = map.pool(self.id.pgid.pool) else { return Err(ExecStop::Drop) };
         let requester = Requester { conn: op.conn, name: op.name, addr: op.addr };
-        let (snapc, first_version) = (self.snapc(op, cx), self.next_version(cx));
+        let snapc = if op.kind.writes { self.snapc(op, cx) } else { SnapContext::default() };
+        let first_version = self.next_version(cx);
         let mut env = ExecEnv {
             map: &map,
             pool,
             pgid: self.id.pgid,
-            range: pg_range(self.id.pgid, pool.pg_num),
             missing: &self.missing,
             is_degraded: &|o| lacks(&self.missing, &self.peers, &self.backfills, &self.key.members.acting, o),
             list_scrub: &|args| self.scrub.list(args, interval),

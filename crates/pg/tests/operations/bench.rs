@@ -65,12 +65,6 @@ pub fn object(name: &str) -> HObject {
     HObject { pool: POOL, hash, name: name.into(), snap: SnapId::HEAD, ..HObject::min() }
 }
 
-/// All objects of the pool.
-fn range() -> (HObject, HObject) {
-    let start = HObject::pg_start(PgId::new(POOL, 0));
-    (start.clone(), HObject { pool: PoolId(POOL.0 + 1), ..start })
-}
-
 impl Bench {
     pub fn new() -> Self {
         let device = Arc::new(SimDevice::new(64 << 20));
@@ -179,7 +173,6 @@ impl Bench {
             pool: &self.pool,
             config: &self.config,
             pgid: PgId::new(POOL, 0),
-            range: range(),
             missing: &self.missing,
             is_degraded: &|_| false,
             requester: &self.who,
