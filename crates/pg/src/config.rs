@@ -28,7 +28,7 @@ pub struct OsdConfig {
     /// Versions behind the head that a resend is recognised for.
     pub pg_log_dups_tracked: u64,
     pub heartbeat_interval: Duration,
-    /// Between two signs of life to the monitors.
+    /// Between two signs of life to the monitors: less than Ceph's 300 s by default, which costs nothing here.
     pub beacon_interval: Duration,
     pub heartbeat_grace: Duration,
     /// OSDs that are pinged at least, and looked for by one that was marked down.
@@ -61,6 +61,8 @@ pub struct OsdConfig {
     pub max_snap_trims: usize,
     /// Pause behind them.
     pub snap_trim_sleep: Duration,
+    /// Work that is done for clients with one batch of inputs, as `osd/turns.rs` counts it.
+    pub slice_bytes: u64,
     /// Client operations under way at one time; 0 for any number.
     pub client_message_cap: u64,
     /// Bytes of their data; 0 for any number.
@@ -225,7 +227,6 @@ impl Default for OsdConfig {
             pg_log_trim_min: 100,
             pg_log_dups_tracked: 3_000,
             heartbeat_interval: Duration::from_secs(6),
-            // Ceph's 300 s; a shorter one costs nothing here.
             beacon_interval: Duration::from_secs(60),
             heartbeat_grace: Duration::from_secs(20),
             heartbeat_min_peers: 10,
@@ -245,6 +246,7 @@ impl Default for OsdConfig {
             client_watch_timeout: Duration::from_secs(30),
             max_snap_trims: 2,
             snap_trim_sleep: Duration::ZERO,
+            slice_bytes: crate::osd::turns::SLICE,
             client_message_cap: 256,
             client_message_size_cap: 500 << 20,
             memory_target: 0,

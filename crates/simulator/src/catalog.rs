@@ -42,6 +42,7 @@ fn usual(o: &mut Options, seed: u64) {
         log_entries: 30,
         dups_tracked: 500,
         backfill_scan: 16,
+        slice_bytes: pg::OsdConfig::default().slice_bytes,
         maps_kept: 500,
         beacon_s: 60,
         cold: 0,

@@ -34,6 +34,7 @@ mod mon_shell;
 mod objecter;
 mod osd;
 mod rot;
+mod slices;
 mod snaps;
 mod watches;
 

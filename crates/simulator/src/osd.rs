@@ -21,6 +21,7 @@ use crate::mon::osd_uuid;
 use crate::mutant::Mutant;
 use crate::net::{Delivery, End, Node};
 use crate::queue::{MILLISECOND, SECOND};
+use crate::slices::Batch;
 use crate::world::{Event, FSID, MonLink, World, addr_of, life_of};
 
 /// Invariants are checked after every so many inputs.
@@ -47,6 +48,8 @@ pub struct OsdHost {
     /// The device was told to fail: a stop is what is expected.
     pub failing: bool,
     inputs: u64,
+    /// The batch of inputs that it handles.
+    pub batch: Batch,
     epoch: Epoch,
     /// The device at the last start, for a mutant.
     old: Option<Arc<SimDevice>>,
@@ -88,6 +91,7 @@ impl OsdHost {
             slow: 1,
             failing: false,
             inputs: 0,
+            batch: Batch::default(),
             epoch: Epoch(0),
             old: None,
             refusable: false,
@@ -117,6 +121,7 @@ impl World {
             // Minutes are seconds here, and faults come without end.
             max_markdown_count: usize::MAX,
             backfill_scan_max: o.backfill_scan,
+            slice_bytes: o.slice_bytes,
             beacon_interval: std::time::Duration::from_secs(o.beacon_s),
             planted: self.scenario.mutant.and_then(Mutant::in_osds),
             ..OsdConfig::default()
@@ -192,6 +197,7 @@ impl World {
         host.mgr_life = 0;
         host.mon = MonLink::default();
         host.commit_wanted = false;
+        host.batch = Batch::default();
         self.drop_connections(Node::Osd(osd), death);
     }
 
@@ -203,8 +209,10 @@ impl World {
     }
 
     pub fn osd_input(&mut self, osd: i32, input: Input) {
-        let mut now = self.clock_of(Node::Osd(osd));
+        let mut now = self.time_of_batch(osd);
         if self.scenario.mutant == Some(Mutant::SlowClock) && osd == 0 {
+            // Its wall clock would end leases in time.
+            now.wall = types::Utime::from_unix(Duration::from_secs(1_700_000_000) + now.mono / 30);
             now.mono /= 30;
         }
         let host = &mut self.osds[osd as usize];
@@ -249,9 +257,7 @@ impl World {
                 self.osd(osd).commit_wanted = true;
                 self.ack_early(osd);
             }
-            Output::Again { .. } => {
-                self.osd_input(osd, Input::Again { unread: Default::default(), free_bytes: u64::MAX })
-            }
+            Output::Again { at_leisure } => self.plan_slice(osd, at_leisure),
             Output::CloseConn { conn } => self.net.close(self.now, conn, End::Target),
             Output::DropOsd { osd: to } => {
                 if let Some((conn, _)) = self.osd(osd).peers.remove(&to.0) {

@@ -139,6 +139,8 @@ pub struct Options {
     pub log_entries: usize,
     pub dups_tracked: u64,
     pub backfill_scan: usize,
+    /// Work that an OSD does for clients with one batch of inputs; little: a request or a few.
+    pub slice_bytes: u64,
     /// OSD maps that the monitors keep at least.
     pub maps_kept: u64,
     /// OSDs say this often from where on they need maps; before all have, the monitors forget none.
@@ -190,6 +192,7 @@ impl Options {
             log_entries: *r.pick(&[5, 30, 250]),
             dups_tracked: *r.pick(&[500, 3_000]),
             backfill_scan: *r.pick(&[2, 16, 128]),
+            slice_bytes: slice_of(seed),
             maps_kept: *m.pick(&[5, 20, 500]),
             beacon_s: *m.pick(&[1, 5, 60]),
             mon_snapshot_every: *r.pick(&[7, 50, 1_000]),
@@ -275,6 +278,12 @@ impl Options {
     pub fn osd_clock(&self, osd: i32) -> (u64, i64) {
         self.osd_clocks.get(osd as usize).copied().unwrap_or((1_000, 0))
     }
+}
+
+/// At half of the seeds OSDs stop after a request, or after two or three, and go on when others had their turn.
+fn slice_of(seed: u64) -> u64 {
+    let mut r = Rng::new(seed ^ 0x51_1ce5);
+    *r.pick(&[1, 40 << 10, pg::OsdConfig::default().slice_bytes, pg::OsdConfig::default().slice_bytes])
 }
 
 /// One seed of eight: messages that are encoded, framed and decoded cost more.
@@ -437,7 +446,7 @@ impl fmt::Display for Scenario {
             f,
             "{} ({} monitors, {} OSDs, {} clients x {}, size {}/{}, {} PGs, {} objects of {} B, think {} ms, latency {} us, \
              flush {} us, fault every {} ms, grace {} s, out after {} s, log {}, dups {}, scan {}, maps {}, \
-             beacon every {} s, mon snapshot {}, \
+             beacon every {} s, mon snapshot {}, slices of {} B, \
              guests {}, links of {})",
             self.line(),
             o.mons,
@@ -461,6 +470,7 @@ impl fmt::Display for Scenario {
             o.maps_kept,
             o.beacon_s,
             o.mon_snapshot_every,
+            o.slice_bytes,
             o.guests.iter().map(GuestKind::to_string).collect::<Vec<_>>().join(" "),
             if self.wire { "bytes" } else { "messages" },
         )

@@ -49,6 +49,11 @@ pub enum Event {
         mon: usize,
         life: u32,
     },
+    /// An OSD's core goes on with what a slice has left.
+    NextSlice {
+        osd: i32,
+        life: u32,
+    },
     /// The opener of a connection that nobody answers sends its first packet again.
     Knock {
         conn: ConnId,
@@ -352,6 +357,7 @@ impl World {
             Event::Tick { node, life } => self.tick(node, life),
             Event::JobStep { osd, life, job } => self.job_step(osd, life, job),
             Event::MonAppended { mon, life } => self.mon_appended(mon, life),
+            Event::NextSlice { osd, life } => self.next_slice(osd, life),
             Event::Knock { conn } => self.net.reopen(self.now, conn),
             Event::Retry { conn, wait } => self.retry(conn, wait),
             Event::ConnectTimeout { conn } => {

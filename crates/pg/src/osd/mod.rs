@@ -197,7 +197,7 @@ impl OsdCore {
         if self.shared.now.mono != now.mono || matches!(input, Input::Again { .. }) {
             // Inputs of one batch have the same time, so this one begins another batch and a slice of its
             // own.
-            self.shared.slice_left = turns::SLICE;
+            self.shared.slice_left = self.shared.config.slice_bytes;
         }
         self.shared.now = now;
         self.shared.leases.begin(now.mono);
