@@ -221,7 +221,7 @@ impl OsdCore {
     fn ping(&mut self, osd: i32, net: HeartbeatNet) {
         let now = self.shared.now;
         let lease = self.shared.config.read_lease();
-        self.shared.leases.ask(osd, now.mono, lease);
+        self.shared.leases.ask(osd, now, lease);
         let msg = MOsdPing {
             fsid: self.shared.map.fsid,
             map_epoch: self.shared.epoch(),
@@ -301,10 +301,11 @@ impl OsdCore {
                 }
             }
             // Who knows a newer map may know another primary; and what nobody asked is no answer.
-            let counts = m.map_epoch <= self.shared.epoch() && self.shared.leases.has_asked(from, sent);
-            if let Some(lease) = m.delta_ub.filter(|_| counts) {
+            let asked =
+                self.shared.leases.asked_at(from, sent).filter(|_| m.map_epoch <= self.shared.epoch());
+            if let (Some(asked), Some(lease)) = (asked, m.delta_ub) {
                 let lease = from_span(lease).min(self.shared.config.read_lease());
-                self.shared.leases.granted(from, sent, lease);
+                self.shared.leases.granted(from, asked, lease);
             }
         }
         if m.op != MOsdPing::PING {

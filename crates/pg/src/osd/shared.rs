@@ -388,7 +388,7 @@ impl Shared {
 
     /// Whether we hold a lease of that OSD: it lets us answer as a primary.
     pub fn has_lease_of(&self, osd: i32) -> bool {
-        self.leases.holds(osd, self.now.mono)
+        self.leases.holds(osd, self.now)
     }
 
     /// For how long that OSD may still hold a lease of ours.

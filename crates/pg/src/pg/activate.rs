@@ -26,7 +26,7 @@ impl Pg {
             self.info.last_interval_started = self.interval();
         }
         self.begin_history(cx);
-        self.activate_sent = cx.now.mono;
+        self.activate_sent = cx.now.into();
         self.find_backfills();
         let mut waiting: BTreeSet<i32> = self.write_targets(cx).into_iter().collect();
         for osd in &waiting {

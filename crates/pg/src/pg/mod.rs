@@ -57,6 +57,7 @@ use crate::info::PgInfo;
 use crate::interval::{IntervalKey, PastIntervals};
 use crate::log::PgLog;
 use crate::missing::Missing;
+use crate::osd::lease::Moment;
 use crate::osd::shared::Shared;
 use crate::peer::PgMessage;
 use crate::watch::Watches;
@@ -185,7 +186,7 @@ pub(crate) struct Pg {
     /// How often it was activated: the PG may peer more than once in an interval.
     pub activations: u64,
     /// When `Activate` was sent: its answer is a sign of life.
-    pub activate_sent: std::time::Duration,
+    pub activate_sent: Moment,
     /// Requests ran again once the current input is through.
     pub ready: VecDeque<ClientOp>,
     /// Stats changed since the last report.
@@ -239,7 +240,7 @@ impl Pg {
             short_of: 0,
             waiting_for_room: VecDeque::new(),
             activations: 0,
-            activate_sent: std::time::Duration::ZERO,
+            activate_sent: Moment::default(),
             ready: VecDeque::new(),
             prior: Prior::default(),
             backoffs: Vec::new(),
