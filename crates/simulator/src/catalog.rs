@@ -66,6 +66,7 @@ catalog![
     only_a_stale_copy_returns,
     fewer_than_min_size,
     stale_primary,
+    suspended_primary,
     stale_primary_with_rare_heartbeats,
     primary_replaced_while_a_member_supports_it,
     power_loss_of_one,
@@ -209,9 +210,21 @@ const READER: usize = 0;
 
 /// A primary that only one client reaches, and that reaches nobody else, for much longer than its lease. The client only reads.
 fn stale_primary(base: Scenario) -> Scenario {
+    alone_with_a_reader(base, |_, _| Vec::new())
+}
+
+/// The same, and the primary's host is suspended until it was replaced. Its monotonic clock says that its lease goes on.
+fn suspended_primary(base: Scenario) -> Scenario {
+    let suspend = Kind::Suspend { host: 0, lasts: s(12) };
+    alone_with_a_reader(base, |_, at| vec![Fault::at(at + 0.2, suspend.clone())])
+}
+
+fn alone_with_a_reader(base: Scenario, beside: impl Fn(usize, f64) -> Vec<Fault>) -> Scenario {
     let client = READER;
-    let mut plan =
-        each(3.0, 24.0, 3, |_, at| vec![Fault::at(at, Kind::Island { osd: 0, client, lasts: s(18) })]);
+    let mut plan = each(3.0, 24.0, 3, |i, at| {
+        let island = Kind::Island { osd: 0, client, lasts: s(18) };
+        [vec![Fault::at(at, island)], beside(i, at)].concat()
+    });
     // It leads every PG: a client alone with it that asks others as well soon waits for these with all that it may ask at once.
     for osd in 1..3 {
         let text = format!(r#"{{"prefix":"osd primary-affinity","id":"{osd}","weight":0.0}}"#);

@@ -7,7 +7,7 @@ use testkit::Rng;
 use crate::client::is_reader;
 use crate::net::Node;
 use crate::queue::{MILLISECOND, SECOND, Time};
-use crate::scenario::{Level, Profile, Scenario};
+use crate::scenario::{Level, Scenario};
 
 /// Faults around guests are no further apart than 3/2 of this.
 const GUEST_FAULTS: Time = 30 * SECOND;
@@ -190,6 +190,19 @@ pub enum FaultKind {
         node: Node,
         lasts: Time,
     },
+    /// A host is suspended: the processes of its monitor and its OSD stand still, and so does its monotonic clock. Its wall clock goes
+    /// on. The manager is on host 0.
+    Suspend {
+        host: usize,
+        lasts: Time,
+    },
+    /// Three networks that do not reach each other: who is where, the number tells. One way: of each two, one still hears the
+    /// other.
+    Apart {
+        nth: u64,
+        one_way: bool,
+        lasts: Time,
+    },
     /// A flag of the OSD map.
     Flag {
         flag: &'static str,
@@ -284,9 +297,9 @@ pub fn plan(s: &Scenario) -> Vec<Fault> {
     }
     if s.level >= Level::Links {
         long_islands(s, &mut out);
+        networks_and_hosts(s, &mut out);
     }
-    // Not in the gate's hours yet: too few of their seeds were run with these.
-    if s.level == Level::All && s.profile == Profile::Storm {
+    if s.level == Level::All {
         losses(s, &mut out);
         beside(s, &mut out);
         members(s, &mut out);
@@ -332,6 +345,30 @@ fn beside(s: &Scenario, out: &mut Vec<Fault>) {
             _ => FaultKind::Command(pool_command(&mut r)),
         };
         out.push(Fault { at, when: Trigger::AtOnce, kind });
+        at += every / 2 + r.below(every);
+    }
+}
+
+/// Three networks apart; and hosts that are suspended, where more than links goes wrong.
+fn networks_and_hosts(s: &Scenario, out: &mut Vec<Fault>) {
+    let mut r = Rng::new(s.seed ^ 0x3_a9a47);
+    let every = s.options.fault_every * 4;
+    let grace = s.options.heartbeat_grace_s * SECOND;
+    let hosts = s.options.mons.max(s.options.osds as usize) as u64;
+    let mut at = r.below(every);
+    while at < s.seconds * SECOND {
+        let lasts = lasts(&mut r, s);
+        let kind = match s.level == Level::All && r.one_in(2) {
+            true => FaultKind::Suspend { host: r.below(hosts) as usize, lasts },
+            // Longer, and a client that waits there asks again after more writes than PGs remember.
+            false => FaultKind::Apart {
+                nth: r.next_u64(),
+                one_way: r.one_in(3),
+                lasts: lasts.min(grace + 20 * SECOND),
+            },
+        };
+        let when = *r.pick(&[Trigger::AtOnce, Trigger::AtOnce, Trigger::Answer, Trigger::Heard]);
+        out.push(Fault { at, when, kind });
         at += every / 2 + r.below(every);
     }
 }

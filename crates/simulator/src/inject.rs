@@ -180,6 +180,11 @@ impl World {
                 self.restart_guest(guest, after);
             }
             FaultKind::Freeze { node, lasts } => return self.freeze(node, lasts),
+            FaultKind::Suspend { host, lasts } => self.suspend(host, lasts),
+            FaultKind::Apart { nth, one_way, lasts } => {
+                let links = self.three_networks(nth, one_way);
+                self.block(links, lasts);
+            }
             FaultKind::Flag { flag, lasts } => self.set_flag(flag, lasts),
             FaultKind::Refuse { osd, nth, lasts } => {
                 let pairs = self.around(osd, nth);

@@ -82,7 +82,8 @@ impl World {
             self.osds[osd as usize].awaits = None;
             return false;
         }
-        if asked == 0 || self.now > asked + ASK_AGAIN {
+        // What waits for monitors is still to come: asked once more it would destroy the new disk.
+        if asked == 0 || self.now > asked + ASK_AGAIN && self.admin.is_idle() {
             self.osds[osd as usize].awaits = Some(NewDisk { uuid, asked: self.now });
             self.admin_command(format!(r#"{{"prefix":"osd down","ids":["{osd}"]}}"#));
             let destroy = r#""prefix":"osd destroy-actual","yes_i_really_mean_it":true"#;

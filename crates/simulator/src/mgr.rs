@@ -37,7 +37,7 @@ impl World {
     }
 
     pub fn mgr_input(&mut self, input: manager::Input) {
-        let now = self.clock();
+        let now = self.clock_of(Node::Mgr);
         let Some(core) = &mut self.mgr.core else { return };
         let mut out = Vec::new();
         core.handle(now, input, &mut out);

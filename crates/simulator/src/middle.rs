@@ -1,11 +1,47 @@
-//! Faults between and beside processes: a box in the middle of the network that refuses connections in others' names, processes
-//! that stand still, and flags of the OSD map that an administrator sets for a while.
+//! Faults between and beside processes: a box in the middle of the network that refuses connections in others' names, three networks
+//! apart, processes and hosts that stand still, and flags of the OSD map that an administrator sets for a while.
 
+use testkit::Rng;
 use types::ConnId;
 
 use crate::net::{End, Node};
 use crate::queue::{SECOND, Time};
 use crate::world::{Event, Gone, World};
+
+/// A host that was suspended, and may be.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Standstill {
+    from: Time,
+    until: Time,
+    /// What the times before this one took.
+    before: Time,
+}
+
+impl Standstill {
+    /// What the host's monotonic clock has missed.
+    fn missed(&self, now: Time) -> Time {
+        self.before + now.min(self.until).saturating_sub(self.from)
+    }
+
+    /// It is suspended until then, or longer if it is already.
+    fn suspend(&mut self, now: Time, until: Time) {
+        if now < self.until {
+            self.until = until.max(self.until);
+        } else {
+            *self = Self { before: self.missed(now), from: now, until };
+        }
+    }
+}
+
+/// Which host a process is on, where hosts matter.
+fn host_of(node: Node) -> Option<usize> {
+    match node {
+        Node::Mon(mon) => Some(mon),
+        Node::Osd(osd) => usize::try_from(osd).ok(),
+        Node::Mgr => Some(0),
+        Node::Admin | Node::Client(_) | Node::Guest(_) => None,
+    }
+}
 
 impl World {
     /// A firewall answers for the targets: connections are reset, new ones refused, though both ends live.
@@ -56,7 +92,7 @@ impl World {
 
     /// Until when the process that an event is for stands still, if it does.
     pub fn stands_still(&self, event: &Event) -> Option<Time> {
-        if self.frozen.is_empty() {
+        if self.frozen.is_empty() && self.suspended.is_empty() {
             return None;
         }
         let node = match event {
@@ -65,9 +101,49 @@ impl World {
             Event::JobStep { osd, .. } | Event::NextSlice { osd, .. } => Node::Osd(*osd),
             Event::MonAppended { mon, .. } => Node::Mon(*mon),
             Event::Retry { conn, .. } | Event::ConnectTimeout { conn } => self.net.conn(*conn)?.nodes[0],
+            // Nothing is started there, either.
+            Event::Start(node) => return self.is_suspended_until(*node),
             _ => return None,
         };
-        self.frozen.get(&node).copied().filter(|until| *until > self.now)
+        let frozen = self.frozen.get(&node).copied().filter(|until| *until > self.now);
+        frozen.max(self.is_suspended_until(node))
+    }
+
+    fn is_suspended_until(&self, node: Node) -> Option<Time> {
+        let host = self.suspended.get(&host_of(node)?)?;
+        (host.until > self.now).then_some(host.until)
+    }
+
+    /// What the monotonic clock of a process's host has missed.
+    pub fn missed_by(&self, node: Node) -> Time {
+        let host = host_of(node).and_then(|host| self.suspended.get(&host));
+        host.map_or(0, |host| host.missed(self.now))
+    }
+
+    pub fn suspend(&mut self, host: usize, lasts: Time) {
+        let (now, until) = (self.now, self.now + lasts);
+        self.suspended.entry(host).or_default().suspend(now, until);
+        self.happened("hosts suspended");
+    }
+
+    /// The links that are cut when everybody is in one of three networks.
+    pub fn three_networks(&mut self, nth: u64, one_way: bool) -> Vec<(Node, Node)> {
+        let r = &mut Rng::new(nth);
+        // Dealt out, three monitors are apart, and the copies of most objects.
+        let (is_dealt, first) = (r.one_in(2), r.below(3) as usize);
+        let mut part = |i: usize| if is_dealt { (i + first) % 3 } else { r.below(3) as usize };
+        let osds = (0..self.scenario.options.osds).map(Node::Osd).enumerate();
+        let mons = (0..self.mons.len()).map(Node::Mon).enumerate();
+        let clients = (0..self.clients.len()).map(Node::Client).enumerate();
+        let guests = (0..self.guests.len()).map(Node::Guest).enumerate();
+        let all = osds.chain(mons).chain(clients).chain(guests).chain([(0, Node::Mgr)]);
+        let all: Vec<(usize, Node)> = all.map(|(i, node)| (part(i), node)).collect();
+        // Of each two networks, whether the first one is heard.
+        let heard = [(); 3].map(|()| r.one_in(2));
+        let is_cut = |from: usize, to: usize| from != to && !(one_way && heard[from + to - 1] == (from < to));
+        self.happened("networks in three parts");
+        let pairs = all.iter().flat_map(|from| all.iter().map(move |to| (from, to)));
+        pairs.filter(|(from, to)| is_cut(from.0, to.0)).map(|(from, to)| (from.1, to.1)).collect()
     }
 
     pub fn freeze(&mut self, node: Node, lasts: Time) -> bool {
@@ -92,5 +168,60 @@ impl World {
         if self.flags.remove(flag) {
             self.admin_command(format!(r#"{{"prefix":"osd unset","key":"{flag}"}}"#));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Level, Scenario};
+
+    #[test]
+    fn a_clock_misses_what_its_host_was_suspended_for() {
+        let mut host = Standstill::default();
+        assert_eq!(host.missed(50), 0);
+        host.suspend(100, 130);
+        assert_eq!([100, 110, 130, 150].map(|now| host.missed(now)), [0, 10, 30, 30]);
+        host.suspend(120, 140);
+        host.suspend(130, 135);
+        assert_eq!([120, 140, 150].map(|now| host.missed(now)), [20, 40, 40]);
+        host.suspend(200, 205);
+        assert_eq!([200, 203, 300].map(|now| host.missed(now)), [40, 43, 45]);
+    }
+
+    #[test]
+    fn a_suspended_host_stands_still_with_its_clock() {
+        let mut world = World::new(Scenario::from_seed(1).with_level(Level::Calm)).expect("a cluster");
+        world.bring_up();
+        let (osd, other, mon) = (Node::Osd(0), Node::Osd(1), Node::Mon(0));
+        let before = [osd, other].map(|node| world.clock_of(node));
+        world.suspend(0, 2 * SECOND);
+        let end = world.now + 3 * SECOND;
+        world.run_until(end, |_| false);
+        let after = [osd, other].map(|node| world.clock_of(node));
+        let (stood, went) = (after[0].mono - before[0].mono, after[1].mono - before[1].mono);
+        assert!((0.9..1.1).contains(&stood.as_secs_f64()), "{stood:?}");
+        assert!((2.9..3.1).contains(&went.as_secs_f64()), "{went:?}");
+        let wall = after[0].wall.since(before[0].wall).as_secs_f64();
+        assert!((2.9..3.1).contains(&wall), "{wall}");
+        assert_eq!(world.missed_by(mon), 2 * SECOND);
+        assert_eq!(world.missed_by(Node::Client(0)), 0);
+    }
+
+    #[test]
+    fn three_networks_hear_nothing_of_each_other_or_one_side() {
+        let mut world = World::new(Scenario::from_seed(1).with_mons(3)).expect("a cluster");
+        for nth in 0..20 {
+            let both = world.three_networks(nth, false);
+            assert!(both.iter().all(|(from, to)| both.contains(&(*to, *from))));
+            let one = world.three_networks(nth, true);
+            assert_eq!(one.len() * 2, both.len());
+            assert!(one.iter().all(|link| both.contains(link) && !one.contains(&(link.1, link.0))));
+        }
+        let apart = (0..20).filter(|nth| {
+            let links = world.three_networks(*nth, false);
+            [(0, 1), (0, 2), (1, 2)].iter().all(|(a, b)| links.contains(&(Node::Mon(*a), Node::Mon(*b))))
+        });
+        assert!(apart.count() >= 5, "three monitors are seldom apart");
     }
 }

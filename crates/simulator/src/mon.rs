@@ -246,6 +246,8 @@ impl World {
             return;
         }
         mon.silent = death == Death::PowerLoss;
+        self.frozen.remove(&Node::Mon(at));
+        let mon = &mut self.mons[at];
         mon.links.clear();
         mon.tried.clear();
         for write in std::mem::take(&mut mon.writing) {

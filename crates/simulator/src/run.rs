@@ -193,6 +193,7 @@ impl World {
             disks_lost: 0,
             tries: BTreeMap::new(),
             frozen: BTreeMap::new(),
+            suspended: BTreeMap::new(),
             flags: BTreeSet::new(),
             acknowledged: 0,
             versions: BTreeMap::new(),

@@ -14,6 +14,7 @@ use crate::faults::{Death, Fault};
 use crate::guest::Guest;
 use crate::history::{Hash, Record};
 use crate::mgr::MgrHost;
+use crate::middle::Standstill;
 use crate::mon::MonHost;
 use crate::mon_shell::Agreed;
 use crate::mutant::Mutant;
@@ -222,6 +223,8 @@ pub struct World {
     pub tries: BTreeMap<usize, u32>,
     /// Processes that stand still until then; their clocks go on.
     pub frozen: BTreeMap<Node, Time>,
+    /// Hosts that were suspended.
+    pub suspended: BTreeMap<usize, Standstill>,
     /// Flags of the OSD map that were set and will be taken back.
     pub flags: BTreeSet<&'static str>,
     /// Writes that OSDs acknowledged.
@@ -265,8 +268,9 @@ impl World {
             Node::Osd(osd) => (self.osds[osd as usize].rate, self.osds[osd as usize].skew_s),
             _ => (1_000, 0),
         };
-        let mono = Duration::from_nanos((u128::from(self.now) * u128::from(rate) / 1_000) as u64);
-        let wall = Duration::from_secs(1_700_000_000u64.saturating_add_signed(skew_s)) + mono;
+        let at_rate = |t: Time| Duration::from_nanos((u128::from(t) * u128::from(rate) / 1_000) as u64);
+        let mono = at_rate(self.now - self.missed_by(node));
+        let wall = Duration::from_secs(1_700_000_000u64.saturating_add_signed(skew_s)) + at_rate(self.now);
         Now { mono, wall: Utime::from_unix(wall) }
     }
 

@@ -206,6 +206,7 @@ rows![
     primary_killed_at_each_step ["marked down dead" 4],
     all_copies_return_in_every_order ["requests sent again" 6],
     stale_primary ["marked down alive" 3],
+    suspended_primary ["marked down alive" 3, "hosts suspended" 3],
     stale_primary_with_rare_heartbeats ["marked down alive" 3],
     primary_replaced_while_a_member_supports_it ["marked down alive" 2],
     power_loss_of_one ["requests sent again" 9],
