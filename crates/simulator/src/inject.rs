@@ -188,7 +188,7 @@ impl World {
             FaultKind::Flag { flag, lasts } => self.set_flag(flag, lasts),
             FaultKind::Refuse { osd, nth, lasts } => {
                 let pairs = self.around(osd, nth);
-                self.refuse_between(pairs, self.now + lasts);
+                self.refuse_between(pairs, self.until_after(lasts));
             }
             FaultKind::Start { node } => self.plan_in(0, Event::Start(node)),
             FaultKind::CrashPuller { death, down } => {
@@ -209,6 +209,11 @@ impl World {
             }
         }
         true
+    }
+
+    /// The end of a fault that lasts so long, and that healing does not end by itself: it ends no later.
+    pub fn until_after(&self, lasts: Time) -> Time {
+        (self.now + lasts).min(self.heals_at)
     }
 
     fn kill(&mut self, node: Node, death: Death) {

@@ -121,7 +121,7 @@ impl World {
     }
 
     pub fn suspend(&mut self, host: usize, lasts: Time) {
-        let (now, until) = (self.now, self.now + lasts);
+        let (now, until) = (self.now, self.until_after(lasts));
         self.suspended.entry(host).or_default().suspend(now, until);
         self.happened("hosts suspended");
     }
@@ -150,7 +150,7 @@ impl World {
         if !self.is_alive(node) {
             return false;
         }
-        let until = self.now + lasts;
+        let until = self.until_after(lasts);
         let known = self.frozen.entry(node).or_default();
         *known = until.max(*known);
         self.happened("processes stood still");

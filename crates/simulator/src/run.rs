@@ -188,6 +188,7 @@ impl World {
             violations: Vec::new(),
             verbose: false,
             healed: false,
+            heals_at: Time::MAX,
             healed_at: Time::MAX,
             settled_at: Time::MAX,
             disks_lost: 0,
@@ -210,7 +211,8 @@ impl World {
         self.plan_faults();
         self.last_fault = self.now;
         self.resume_clients();
-        self.run_until(self.now + self.scenario.seconds * SECOND, |_| false);
+        self.heals_at = self.now + self.scenario.seconds * SECOND;
+        self.run_until(self.heals_at, |_| false);
         let ended = self.now;
         self.heal();
         self.run_until(self.now + AFTER, |_| false);

@@ -214,6 +214,8 @@ pub struct World {
     pub verbose: bool,
     /// Healing has begun: no fault happens any more.
     pub healed: bool,
+    /// When it will begin.
+    pub heals_at: Time,
     pub healed_at: Time,
     /// When everything was whole after that: no new disk is on its way any more, nobody stands still.
     pub settled_at: Time,

@@ -1,6 +1,6 @@
 //! A few seeds of each level, past failures, and the same run twice.
 
-use simulator::{Level, Profile, Scenario, run};
+use simulator::{Fault, FaultKind, Level, Node, Profile, Scenario, run};
 
 fn must_be_good(s: &Scenario) {
     let report = run(s);
@@ -61,6 +61,25 @@ fn past_failures() {
     let lines = include_str!("regressions.txt").lines();
     for line in lines.filter(|l| !l.starts_with('#') && !l.is_empty()) {
         must_be_good(&line.parse().expect("a scenario"));
+    }
+}
+
+/// A box that refused connections held sessions back for as long as it was to stand there, whatever was healed (seed 2020).
+#[test]
+fn no_fault_outlasts_healing() {
+    let lasts = 200_000_000_000;
+    let faults = [
+        FaultKind::Refuse { osd: 0, nth: 0, lasts },
+        FaultKind::Freeze { node: Node::Osd(1), lasts },
+        FaultKind::Suspend { host: 2, lasts },
+    ];
+    for fault in faults {
+        let plan = vec![Fault::at(1.0, fault.clone())];
+        let report = run(&Scenario::from_seed(900).with_wire(false).with_seconds(4).with_plan(plan));
+        assert!(report.is_good(), "{fault:?}: {:?}", report.violations);
+        assert_eq!(report.faults, 1);
+        let took = report.healing_seconds;
+        assert!(took < 60.0, "{fault:?}: healed in {took} s");
     }
 }
 
