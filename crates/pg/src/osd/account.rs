@@ -85,13 +85,15 @@ impl Drop for Charge {
 pub(crate) struct Fetched {
     accounts: [Arc<Account>; 4],
     bytes: AtomicU64,
+    changes: Arc<AtomicU64>,
 }
 
 impl Fetched {
     /// 0 bytes so far, for the request with this charge.
     pub fn of(request: &Charge, client: &ClientAccount) -> Self {
         let accounts = [&request.own, &request.wider, &client.fetched_by_entity, &client.fetched_by_all];
-        Self { accounts: accounts.map(Arc::clone), bytes: AtomicU64::new(0) }
+        let changes = Arc::clone(&client.fetch_changes);
+        Self { accounts: accounts.map(Arc::clone), bytes: AtomicU64::new(0), changes }
     }
 
     pub fn bytes(&self) -> u64 {
@@ -100,6 +102,7 @@ impl Fetched {
 
     /// The request holds so many fetched bytes now.
     pub fn set(&self, bytes: u64) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
         let before = self.bytes.swap(bytes, Ordering::Relaxed);
         for account in &self.accounts {
             // Wraps around, so that adding the difference subtracts when it is negative.
@@ -157,6 +160,7 @@ pub(crate) struct ClientAccount {
     fetched_by_entity: Arc<Account>,
     /// What copies of all entities have fetched.
     fetched_by_all: Arc<Account>,
+    fetch_changes: Arc<AtomicU64>,
     /// Whether the shell was told to read nothing from the connection for now.
     pub is_held: bool,
     /// The first tick (monotonic) that found the connection held for requests that wait for a map; `None`
@@ -184,6 +188,8 @@ pub(crate) struct Clients {
     running: Arc<Account>,
     parked: Arc<Account>,
     fetched: Arc<Account>,
+    /// Counts what copies hold, each time that it is told: a copy that begins, wants a piece, gets it or ends.
+    fetch_changes: Arc<AtomicU64>,
     /// Bounded by the number of keys that the monitors have given out: only authenticated peers are in here.
     entities: BTreeMap<AuthName, EntityAccount>,
     /// Connections that may have requests here, or are held. `hold_clients` looks at these alone.
@@ -198,6 +204,7 @@ impl Clients {
             notifies_of_entity: Arc::clone(&entity.notifies),
             fetched_by_entity: Arc::clone(&entity.fetched),
             fetched_by_all: Arc::clone(&self.fetched),
+            fetch_changes: Arc::clone(&self.fetch_changes),
             ..ClientAccount::default()
         }
     }
@@ -229,6 +236,11 @@ impl Clients {
     /// What copies have fetched; a part of `running`.
     pub fn fetched(&self) -> Held {
         self.fetched.held()
+    }
+
+    /// Another number whenever a copy may have room that had none.
+    pub fn fetch_changes(&self) -> u64 {
+        self.fetch_changes.load(Ordering::Relaxed)
     }
 
     /// Entities whose copies hold fetched bytes.

@@ -34,13 +34,18 @@ struct Waiting {
 impl OsdCore {
     /// Lets one waiting copy ask for its next piece. False when no copy waits, or none of them has room.
     pub(super) fn fetch_next(&mut self) -> bool {
-        if !self.shared.copies_wait {
+        let changes = self.clients.fetch_changes();
+        if !self.shared.copies_wait || self.no_room_at == Some(changes) {
+            // All copies are looked through: not for each input while none of them has changed.
             return false;
         }
         let mut waiting = self.waiting_copies();
         waiting.sort_by_key(|w| w.number);
         self.shared.copies_wait = !waiting.is_empty();
-        let Some(next) = self.may_fetch(&waiting) else { return false };
+        let Some(next) = self.may_fetch(&waiting) else {
+            self.no_room_at = Some(changes);
+            return false;
+        };
         if self.shared.is_slice_over() {
             // A source on this OSD is read at once, which is work of this slice: it waits for the next one.
             self.shared.some_ready = true;

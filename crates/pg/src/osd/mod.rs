@@ -80,6 +80,8 @@ pub struct OsdCore {
     clients: account::Clients,
     /// Client requests that wait for another slice.
     turns: turns::Turns,
+    /// What `Clients::fetch_changes` was when no copy that waits had room.
+    no_room_at: Option<u64>,
     /// Whether the shell was asked for another slice (`Output::Again`).
     asked_again: bool,
     /// Number of connections that are held alone.
@@ -132,6 +134,7 @@ impl OsdCore {
             holding: false,
             clients: account::Clients::default(),
             turns: turns::Turns::default(),
+            no_room_at: None,
             asked_again: false,
             held_conns: 0,
             stopping: false,
@@ -291,6 +294,8 @@ impl OsdCore {
     }
 
     fn tick(&mut self) {
+        // Options that change give copies room as well.
+        self.no_room_at = None;
         self.boot_tick();
         self.heartbeat_tick();
         self.tell_clients();
