@@ -62,8 +62,8 @@ macro_rules! wire_plain {
     };
 }
 
-/// Implements `Encode` and `Decode` for a struct in an envelope `version, compat` whose fields go in order. Those `since` a version
-/// are the default in what an earlier one wrote.
+/// Implements `Encode` and `Decode` for a struct in an envelope `version, compat` whose fields go in order.
+/// Those `since` a version are the default in what an earlier one wrote.
 #[macro_export]
 macro_rules! wire_struct {
     (

@@ -271,10 +271,15 @@ impl Manager {
         }
     }
 
-    /// Another manager took over, or `mgr fail` took the lead from us: what daemons told us grows old from now on, and nobody
-    /// is to rely on it. The monitors have blocked our address, so that nothing of this life can write any more: the shell
-    /// begins another one. Source: MgrStandby::handle_mgr_map, which calls respawn(). They open new sessions with whoever is in charge. When that is us, everybody has as long to report
-    /// as after a start; what was heard before the map came counts.
+    /// Takes a new manager map, which says who is in charge.
+    ///
+    /// If this manager has just come into charge, all daemons have as long to report as after a start, and
+    /// what they sent before the map came counts. If it has just lost its place, it forgets what daemons have
+    /// told it and closes their sessions: they open new ones with the manager in charge. The monitors have
+    /// put its address on the blocklist, so that this life can write nothing more, and the shell begins
+    /// another one.
+    ///
+    /// Source: MgrStandby::handle_mgr_map, which calls respawn().
     fn mgr_map(&mut self, now: Now, map: Bytes, out: &mut Vec<Output>) {
         let Ok(map) = MgrMap::from_bytes(map) else { return };
         self.modules = Some(map.modules);
@@ -295,7 +300,7 @@ impl Manager {
             return self.take_early(now, out);
         }
         self.mon_commands.drop_own();
-        // Whom we close does not leave: nobody else tells us that they are gone.
+        // Forgotten here, because the shell does not report connections that we close ourselves.
         for conn in std::mem::take(&mut self.sessions).into_keys() {
             self.forget(now, conn);
             out.push(Output::Close { conn });

@@ -1,5 +1,5 @@
-//! Which steps the PG counts of pools can take towards their targets: how many places may change at once, and whether a pair of PGs
-//! can be merged.
+//! Which steps the PG counts of pools can take towards their targets: how many places may change at once, and
+//! whether a pair of PGs can be merged.
 //!
 //! Source: DaemonServer::adjust_pgs in src/mgr/DaemonServer.cc.
 

@@ -21,7 +21,8 @@ pub enum SurvivorError {
     Entry(u64),
 }
 
-/// The state that a store leads to, with everything that it has logged: also what may not have been committed, for nobody can tell.
+/// The state that a store leads to, with everything that it has logged: also what may not have been
+/// committed, for nobody can tell.
 #[derive(Debug)]
 pub struct Survivor {
     index: u64,

@@ -1,5 +1,5 @@
-//! The OSD's path of small requests without sockets and disks, to be counted by `valgrind --tool=callgrind`: instructions do not
-//! depend on what else the machine does.
+//! The OSD's path of small requests without sockets and disks, to be counted by `valgrind --tool=callgrind`:
+//! instructions do not depend on what else the machine does.
 //!
 //!   cargo build --release -p pg --example hot_path
 //!   valgrind --tool=callgrind --toggle-collect='*OsdCore::handle*' target/release/examples/hot_path write 2000

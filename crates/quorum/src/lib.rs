@@ -1,8 +1,9 @@
 //! The replicated log that monitors share: Raft without IO.
 //!
-//! A [`Raft`] is fed [`Input`]s and answers with [`Output`]s; time, disk, network and random numbers come from outside. Elections
-//! begin with a pre-vote, a leader that loses sight of the majority steps down, reads are linearizable by a lease on monotonic
-//! clocks, members change one at a time, and a store's identity is the member's: a wiped store is somebody new.
+//! A [`Raft`] is fed [`Input`]s and answers with [`Output`]s; time, disk, network and random numbers come
+//! from outside. Elections begin with a pre-vote, a leader that loses sight of the majority steps down, reads
+//! are linearizable by a lease on monotonic clocks, members change one at a time, and a store's identity is
+//! the member's: a wiped store is somebody new.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
 

@@ -1,8 +1,9 @@
 //! Who belongs to the group.
 //!
 //! Invariants:
-//! 1. A member is its store: the id is drawn when a store is made and lies in it. A store that was wiped comes back under another
-//!    id, so nothing that its predecessor promised is asked of it, and no vote of it counts before it is made a voter.
+//! 1. A member is its store: the id is drawn when a store is made and lies in it. A store that was wiped
+//!    comes back under another id, so nothing that its predecessor promised is asked of it, and no vote of it
+//!    counts before it is made a voter.
 //! 2. At most one member has a name.
 
 use std::collections::BTreeMap;

@@ -3,7 +3,8 @@
 //! Invariants:
 //! 1. A vote and a term are durable before anybody is told of them (`after_write`).
 //! 2. A follower acknowledges only what is durable here and known to be equal to its leader's log: `min(verified, durable)`.
-//! 3. A leader commits by counting only entries of its own term (`lead::advance_commit`); its own copy counts when it is durable.
+//! 3. A leader commits by counting only entries of its own term (`lead::advance_commit`); its own copy counts
+//!    when it is durable.
 //! 4. Committed entries never change: a truncation at or below `commit` ends the process.
 //! 5. Whoever heard from a leader within `election_min`, or may have before it was restarted, helps nobody to replace it; a
 //!    leader's lease, counted from when it sent what a majority answered, ends before that.

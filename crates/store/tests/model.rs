@@ -7,7 +7,8 @@ use std::sync::Arc;
 use common::*;
 use testkit::Rng;
 
-/// Runs a seed: after each step the store answers like the model, and after a reopen still does. Returns how often it discarded.
+/// Runs a seed: after each step the store answers like the model, and after a reopen still does. Returns how
+/// often it discarded.
 fn run(seed: u64, steps: u64, device_bytes: u64, log_bytes: u64) -> u64 {
     let mut rng = Rng::new(seed);
     let mut device = new_device(device_bytes, log_bytes);

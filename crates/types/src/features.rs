@@ -8,7 +8,8 @@ pub const PACIFIC: u64 = 0x3f01_cfbd_fffd_ffff;
 /// Clients that keep requests back when they are told to. Source: CEPH_FEATURE_RADOS_BACKOFF, its bit and its incarnation's.
 pub const RADOS_BACKOFF: u64 = 1 << 21 | 1 << 57;
 
-/// The msgr2 features that a peer's banner states: revision 1 is msgr2.1. Source: CEPH_MSGR2_FEATURE_REVISION_1 in src/include/msgr.h.
+/// The msgr2 features that a peer's banner states: revision 1 is msgr2.1. Source:
+/// CEPH_MSGR2_FEATURE_REVISION_1 in src/include/msgr.h.
 pub const MSGR2_REVISION_1: u64 = 1;
 
 /// Names of releases by number, as `require_osd_release` holds them. Source: src/common/ceph_releases.h.

@@ -52,7 +52,8 @@ pub struct SnapContext {
 wire_plain!(SnapContext { seq, snaps });
 
 impl SnapContext {
-    /// Whether ids strictly fall and none is above `seq`; a last id of 0, which is no snapshot, passes. Source: SnapContext::is_valid in src/common/snap_types.cc.
+    /// Whether ids strictly fall and none is above `seq`; a last id of 0, which is no snapshot, passes.
+    /// Source: SnapContext::is_valid in src/common/snap_types.cc.
     pub fn is_valid(&self) -> bool {
         self.seq <= SnapId::MAX.0
             && self.snaps.first().is_none_or(|first| *first <= self.seq)

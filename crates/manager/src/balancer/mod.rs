@@ -4,8 +4,8 @@
 //! 1. Nothing is moved while PGs are unknown or inactive, objects degraded, or as many misplaced as may be.
 //! 2. The commands of one plan are answered before the next one is made by itself.
 //! 3. What is even is left alone: see `maps::balance`.
-//! 4. By itself it looks at no more than `PGS_PER_TURN` PGs at a time, or at one pool, or takes one step of a search for weights;
-//!    the next tick goes on with the others.
+//! 4. By itself it looks at no more than `PGS_PER_TURN` PGs at a time, or at one pool, or takes one step of a
+//!    search for weights; the next tick goes on with the others.
 //!
 //! Source: src/pybind/mgr/balancer/module.py.
 

@@ -216,7 +216,8 @@ impl<T: Decode> Decode for Checksums<T> {
 /// Who watched: the client's global id and its cookie.
 pub type WatcherId = (u64, u64);
 
-/// What a notifier gets when all watchers answered or the time is up. Source: Notify::maybe_complete_notify in src/osd/Watch.cc.
+/// What a notifier gets when all watchers answered or the time is up. Source: Notify::maybe_complete_notify
+/// in src/osd/Watch.cc.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NotifyResult {
     /// Sorted by watcher.

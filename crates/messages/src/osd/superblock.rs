@@ -102,7 +102,8 @@ impl Decode for OsdSuperblock {
     }
 }
 
-/// Seconds and nanoseconds that may be negative: clocks' differences and spans. Source: encode(duration) in src/include/encoding.h.
+/// Seconds and nanoseconds that may be negative: clocks' differences and spans. Source: encode(duration) in
+/// src/include/encoding.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct SignedSpan {
     pub sec: i32,

@@ -1,5 +1,5 @@
-//! Pools whose PG count is to fall lose one PG after the other: the last is named as about to be merged, its primary says when it
-//! is ready, and then it is gone.
+//! Pools whose PG count is to fall lose one PG after the other: the last is named as about to be merged, its
+//! primary says when it is ready, and then it is gone.
 //!
 //! Source: DaemonServer::adjust_pgs in src/mgr/DaemonServer.cc; OSDMonitor::prepare_pg_ready_to_merge.
 

@@ -19,11 +19,13 @@ use crate::pg::{self, Pg};
 /// Increments sent to a client or peer in one message. Source: osd_map_share_max_epochs.
 const SHARE_MAX: u32 = 40;
 
-/// How long the monitors have to tell clients that an OSD is down, before their other OSDs do; and who does not hear of it from us.
+/// An OSD tells its clients of a map that shows another OSD down only after so long, which leaves it to the
+/// monitors first.
 ///
-/// A client whose monitor is cut off together with that OSD would wait until it gives the monitor up, half a minute later
-/// (mon_client_ping_timeout), although the others have long gone on.
+/// Without that, a client whose monitor is cut off together with the dead OSD would wait until it gives the
+/// monitor up, half a minute later (mon_client_ping_timeout), although other clients have long gone on.
 const TELL_CLIENTS_AFTER: Duration = Duration::from_millis(200);
+/// Clients that have asked for nothing for so long are not told.
 const IDLE_CLIENT: Duration = Duration::from_secs(60);
 
 /// What a run of maps changed.

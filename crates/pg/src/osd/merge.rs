@@ -13,8 +13,8 @@ use super::OsdCore;
 use crate::pg::Pg;
 use crate::pg::join::{Readiness, pending};
 
-/// A pair serves nobody for so long at most, whatever its PGs wait for: then the merge is called off. The monitors try again when
-/// all is clean.
+/// A pair serves nobody for so long at most, whatever its PGs wait for: then the merge is called off. The
+/// monitors try again when all is clean.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl OsdCore {

@@ -1,7 +1,13 @@
-//! Places for backfills: one at the primary's OSD, then one at each target's, in the order of the OSDs, so that no two primaries
-//! wait for each other: who wants one at a lower OSD, where there was no room before, gives the higher ones up first. Both sides give theirs by priority: what lacks copies goes before what is only elsewhere.
+//! Places for backfills, which bound how many run at one time on an OSD: one at the primary's OSD, then one
+//! at each target.
 //!
-//! A target that would be too full with all that it has taken on says no, and is asked again later.
+//! A primary asks its targets in the order of their numbers, and when it has to ask a target below those that
+//! have granted it a place, it gives those places up first. So no two primaries wait for each other. Places
+//! are given by priority: PGs that lack copies go before PGs whose copies are only in other places than they
+//! should be.
+//!
+//! A target refuses if it would be too full with all backfills that it has granted places. It is asked again
+//! later.
 //!
 //! Invariants:
 //! 1. A target has at most one reservation for a PG, and it ends with the PG's interval.
@@ -26,13 +32,13 @@ const INACTIVE: (usize, usize) = (220, 253);
 const DEGRADED: (usize, usize) = (140, 179);
 const MISPLACED: usize = 100;
 
-/// Primary: places at targets.
+/// Primary: the places that it has at targets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Places {
-    /// Who has been asked, and the question's number.
+    /// The target that was asked and has not answered, and the number of that request.
     asked: Option<(i32, u64)>,
     granted: BTreeSet<i32>,
-    /// Who is too full, and when it is asked again (monotonic).
+    /// Targets that are too full, and when (monotonic) they are asked again.
     refused: BTreeMap<i32, Duration>,
     last_id: u64,
     /// Target: bytes that are here already, once they were counted.

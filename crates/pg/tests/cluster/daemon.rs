@@ -392,7 +392,8 @@ fn failures_are_reported_again_to_another_monitor() {
     assert_eq!(told_of(&mut s, 0, 1), [true]);
 }
 
-/// A clean PG needs no maps from before now, however long nothing happened to it; one that is not clean needs those since it was.
+/// A clean PG needs no maps from before now, however long nothing happened to it; one that is not clean needs
+/// those since it was.
 #[test]
 fn beacons_tell_from_where_on_maps_are_needed() {
     let mut s = up(3, 11);

@@ -176,8 +176,8 @@ fn who_missed_a_merge_is_made_whole() {
     check(&mut s, pool, 1);
 }
 
-/// A pair whose copies are on different OSDs since it was named: joined, only what both share would be whole, and the rest would
-/// be deleted.
+/// A pair whose copies are on different OSDs since it was named: joined, only what both share would be whole,
+/// and the rest would be deleted.
 #[test]
 fn a_pair_that_was_moved_apart_is_not_merged() {
     let (mut s, pool) = cluster(70, 2, OsdConfig::default());
@@ -277,7 +277,8 @@ fn a_merge_forgets_no_requests_of_the_pg_with_fewer_writes() {
     }
 }
 
-/// A request that ran in a PG that is no more is known to the one that took it in, also when both had counted to the same version.
+/// A request that ran in a PG that is no more is known to the one that took it in, also when both had counted
+/// to the same version.
 #[test]
 fn a_resent_request_is_known_after_a_merge() {
     for seed in 60..64 {
