@@ -37,7 +37,8 @@ use crate::twin::Twin;
 use runtime::session::MonSession;
 use runtime::session::SharedAuth;
 
-/// How long the core waits for clients that do not read their answers, before they are looked at again.
+/// When all clients whose requests wait have answers to read first, the core looks at them again after so
+/// long.
 const LEISURE: Duration = Duration::from_millis(50);
 
 /// How to start an OSD.
@@ -61,7 +62,7 @@ pub struct OsdSettings {
     pub medium: Medium,
     /// Whether no other daemon is served by the threads of this process.
     pub only_daemon: bool,
-    /// How often this process has been this OSD before: each life has addresses of its own.
+    /// How often this process has started this OSD before. Each life has addresses of its own.
     pub life: u32,
 }
 
@@ -76,11 +77,12 @@ struct Shell {
     auth: Arc<SharedAuth>,
     session: Arc<MonSession>,
     owner: OnceLock<Owner<OsdMachine>>,
-    /// Of the device: a failed OSD writes nothing more.
+    /// Closes the device: an OSD that has failed writes nothing more.
     seal: Seal,
     failed: EndOf<Failure>,
     stopped: Notify,
-    /// Where the map shows other OSDs up: their sessions are kept, however long they are away.
+    /// The addresses of the OSDs that the map shows up. Sessions with these are kept, however long they are
+    /// away.
     up: Mutex<BTreeSet<AddrVec>>,
     /// Commands from the admin socket that the core has not answered, by number.
     asked: Mutex<Asked>,
@@ -163,7 +165,8 @@ impl Osd {
         Ok(Self { shell, _admin: admin })
     }
 
-    /// Ends when the OSD cannot go on, with the reason. Its ports are closed by then, and its device takes nothing more.
+    /// Waits until the OSD cannot go on, and gives the reason. Its ports are closed by then, and its device
+    /// takes no more writes.
     pub async fn failed(&self) -> Failure {
         self.shell.failed.heard().await
     }
@@ -283,14 +286,14 @@ impl Shell {
         self.messenger.sweep(|at| self.up().contains(at));
     }
 
-    /// Ends the OSD. Nothing of it is written from now on, and its ports are closed, so that its peers need not wait to find
-    /// that it is gone.
+    /// Ends the OSD with a failure. Nothing of it is written from now on, and its ports are closed, so that
+    /// peers see at once that it is gone.
     fn fail(&self, failure: Failure) {
         self.failed.tell(failure, || {
             self.seal.close();
             self.messenger.shut_down();
         });
-        // Last: with the machine go its handles of the device, so that the next life can open it.
+        // Last, because it drops the machine's handles of the device: the next life can then open it.
         if let Some(owner) = self.owner.get() {
             owner.end();
         }
@@ -377,7 +380,7 @@ struct OsdMachine {
     committing: bool,
     checkpointing: bool,
     commit_wanted: bool,
-    /// The first.
+    /// The store's first error, which explains the core's fatal one.
     store_error: Option<StoreError>,
     out: Vec<Output>,
     /// Channels with messages queued since the last turn's end.
@@ -591,7 +594,7 @@ impl OsdMachine {
             Some(error) => format!("{reason}: {error}"),
             None => reason.to_string(),
         };
-        // What the medium holds may be whole: the next life finds out.
+        // The device or the store may work again in the next life; the other reasons need an operator.
         let may_pass = match reason {
             FatalReason::DeviceFailed | FatalReason::Store(_) | FatalReason::Flapping { .. } => true,
             FatalReason::ForeignCluster { .. }
@@ -671,7 +674,7 @@ impl OsdMachine {
         }
     }
 
-    /// Sessions of OSDs that are up are kept.
+    /// Notes which OSDs the new map shows up: their sessions are kept.
     fn note_up(&self) {
         if let Some(shell) = self.shell.upgrade() {
             let up = self.core.osdmap().existing_osds().filter(|(_, o)| o.is_up());
@@ -685,7 +688,8 @@ impl OsdMachine {
         Input::Again { unread, free_bytes: self.messenger.room_for_answers() }
     }
 
-    /// Lets the core go on once other tasks had their turn: on a runtime of one thread they read the other connections.
+    /// Lets the core go on after other tasks had their turn. On a runtime of one thread, these tasks read the
+    /// other connections.
     fn come_again(&self, at_leisure: bool) {
         let Some(shell) = self.shell.upgrade() else { return };
         self.messenger.runtime().spawn(async move {

@@ -1,4 +1,4 @@
-//! What a folder remembers of daemons that ended by themselves, for `loligo status`: a file `DIR/<daemon>.failure` each.
+//! Records of daemons that have failed, for `loligo status`: one file `DIR/<daemon>.failure` for each.
 
 use std::time::Duration;
 
@@ -6,22 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::layout::{ClusterDir, write_atomically};
 
-/// The last failure of a daemon in the process that runs now, or that ended last.
+/// The last failure of a daemon in the process that runs it, or ran it last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
+    /// The reason, for the operator.
     pub why: String,
-    /// UTC.
+    /// When it failed: an ISO 8601 time in UTC.
     pub at: String,
-    /// Failures in this process so far, which is also the number of the life that follows.
+    /// How often the daemon has failed in this process; the next life has this number.
     pub times: u32,
+    /// What the daemon does now.
     pub now: Now,
 }
 
-/// What the daemon does since.
+/// What a daemon does since its failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Now {
-    /// An operator has to do something.
+    /// It is not started again by itself: an operator has to do something.
     Stopped,
     /// It is started again so many seconds after the failure.
     Waits(u64),
@@ -39,7 +41,7 @@ impl Record {
     }
 }
 
-/// Behind "osd.1 stopped: no such key; ".
+/// Completes a line such as "osd.1 stopped: no such key; ".
 impl std::fmt::Display for Now {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -50,7 +52,7 @@ impl std::fmt::Display for Now {
     }
 }
 
-/// Keeps a record; the daemons go on without it when the folder takes none.
+/// Writes a daemon's record. A folder that cannot be written to gives a warning only: the daemons go on.
 pub fn note(dir: &ClusterDir, name: &str, record: &Record) {
     let path = dir.failure_file(name);
     let text = serde_json::to_vec_pretty(record).map_err(anyhow::Error::from);
@@ -59,17 +61,18 @@ pub fn note(dir: &ClusterDir, name: &str, record: &Record) {
     }
 }
 
+/// A daemon's record; `None` when there is none that can be read.
 pub fn of(dir: &ClusterDir, name: &str) -> Option<Record> {
     serde_json::from_slice(&std::fs::read(dir.failure_file(name)).ok()?).ok()
 }
 
-/// Daemons that an operator has to do something about, and why they ended.
+/// Those of the named daemons that are not started again by themselves, with their records.
 pub fn given_up(dir: &ClusterDir, names: &[String]) -> Vec<(String, Record)> {
     let records = names.iter().filter_map(|name| Some((name.clone(), of(dir, name)?)));
     records.filter(|(_, record)| record.now == Now::Stopped).collect()
 }
 
-/// A process begins, with a clean record.
+/// Removes a daemon's record, because a new process starts it.
 pub fn forget(dir: &ClusterDir, name: &str) {
     let _ = std::fs::remove_file(dir.failure_file(name));
 }

@@ -33,11 +33,11 @@ pub struct FileDevice {
     shared: Arc<Shared>,
 }
 
-/// What all handles of a device have together.
+/// What all handles of a device share.
 #[derive(Debug)]
 struct Shared {
     path: PathBuf,
-    /// Has the lock.
+    /// The opening of the file that holds the lock.
     locked: File,
     lanes: Lanes,
 }
@@ -73,15 +73,16 @@ impl FileDevice {
         Self::lock(file, path)
     }
 
-    /// Opens a file or a block device for reading and writing. What is read from now on is what the medium has.
+    /// Opens a file or a block device for reading and writing, and drops what the page cache has of it, so
+    /// that reads give what is on the medium.
     pub fn open(path: &Path) -> std::io::Result<Self> {
         let device = Self::lock(OpenOptions::new().read(true).write(true).open(path)?, path)?;
         drop_cache(path)?;
         Ok(device)
     }
 
-    /// A handle for another thread: the file opened once more, because a failure to write back is told once to each opening
-    /// of the file, and to a `dup` of it not again.
+    /// A handle for another thread. It opens the file once more, because Linux reports a failed write-back
+    /// once to each opening of a file: with a `dup`, only one of the two threads would hear of it.
     pub fn another(&self) -> std::io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(&self.shared.path)?;
         let (mine, theirs) = (self.shared.locked.metadata()?, file.metadata()?);
@@ -143,10 +144,11 @@ impl FileDevice {
     }
 }
 
-/// Makes what is read of a file from now on what the medium has: after a failure to write back, the page cache goes on
-/// showing what never reached it, as if it had.
+/// Drops what the page cache has of a file, so that reads give what is on the medium. After a failed
+/// write-back the cache goes on showing data that never reached the medium.
 pub fn drop_cache(path: &Path) -> std::io::Result<()> {
-    // A handle of its own: what went wrong before is not told to those that come.
+    // Opened apart, so that the error of an earlier write-back is reported here and not to the store's own
+    // handles.
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     if let Err(error) = file.sync_data() {
         tracing::warn!(%error, "{}: not all that was written earlier has reached the medium", path.display());
@@ -155,13 +157,13 @@ pub fn drop_cache(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Makes the name of a file that was just made durable, and that of its folder, which may be as new: else a loss of power
-/// takes the file with all that was synced in it.
+/// Makes the directory entry of a new file durable, and that of its folder, which may be as new. Otherwise a
+/// loss of power could take the file, with all that was synced in it.
 pub fn keep_name(path: &Path) -> std::io::Result<()> {
     let whole = path.canonicalize()?;
     whole.ancestors().skip(1).take(2).try_for_each(|folder| match File::open(folder) {
         Ok(folder) => folder.sync_all(),
-        // Whoever may not list a folder has not made the folder in it either.
+        // A folder that this process may not open is none that it has just made an entry in.
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
         Err(error) => Err(error),
     })

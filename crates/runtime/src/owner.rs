@@ -1,4 +1,5 @@
-//! One owner at a time for a core that many threads feed: whoever finds the core free applies everything that waits.
+//! Gives a core that many threads feed one owner at a time: the thread that finds it free applies all inputs
+//! that wait.
 //!
 //! A connection's task that brings an operation usually runs it to completion itself, without a hop to another thread;
 //! under load one thread applies the inputs of all, so batches form by themselves. Nobody ever waits for the core.
@@ -24,7 +25,8 @@ pub trait Machine: Send {
     fn apply(&mut self, inputs: &mut Vec<Self::Input>);
 }
 
-/// Hears how a machine panicked, while the machine is still held: nobody has seen what it left behind.
+/// Is told how a machine panicked, while the machine is still held, so that no thread has seen what it left
+/// behind.
 type OnPanic = Box<dyn Fn(String) + Send + Sync>;
 
 /// Owns a machine and its inbox.
@@ -32,7 +34,7 @@ pub struct Owner<M: Machine> {
     inbox: Mutex<Vec<M::Input>>,
     machine: Mutex<Slot<M>>,
     ended: AtomicBool,
-    /// `None`: panics go on to whoever submitted.
+    /// `None`: a panic goes on into the thread that submitted.
     on_panic: Option<OnPanic>,
 }
 
@@ -119,7 +121,7 @@ impl<M: Machine> Owner<M> {
                     if self.ended.load(Ordering::SeqCst) {
                         batch.clear();
                         let old = machine.take();
-                        // What it left may not be fit to be dropped in order.
+                        // After a panic its state may be such that dropping it panics as well.
                         let _ = contained(|| drop(old));
                         break;
                     }

@@ -1,21 +1,22 @@
-//! Closes a device to all its threads at once.
+//! A seal closes a device to all threads of an OSD at once when one of them has met an error.
 //!
-//! Linux tells of a failed write-back once for each time that the file was opened (`errseq_t`), so each thread that flushes
-//! opens the device for itself: what another thread's flush was told is no secret from this one's. The seal covers the time
-//! between a failure and the moment at which the OSD hears of it.
+//! Linux reports a failed write-back once for each opening of the file (`errseq_t`), so each thread that
+//! flushes opens the device for itself: otherwise one thread's flush would take the report away from
+//! another's. The seal covers the time between a failure and the moment at which the OSD's core hears of it.
 //!
 //! Invariants:
 //! 1. A write or flush that fails closes the seal before its caller hears of it.
-//! 2. Behind a closed seal no handle reads, writes or flushes, and no write or flush that ends behind it counts: its
-//!    transactions are not acknowledged, and no superblock is published for it.
-//! 3. A seal never opens again: the device is opened anew, and what counts is what is on the medium then.
+//! 2. Once the seal is closed no handle reads, writes or flushes. A write or flush that was running then
+//!    fails, so its transactions are not acknowledged, and no superblock is published for it.
+//! 3. A seal never opens again. The OSD's next life opens the device anew and goes on from what is on the
+//!    medium.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use store::{Device, DeviceError, DeviceOp};
 
-/// Shared by all handles of a device.
+/// The switch that all handles of a device share.
 #[derive(Debug, Clone, Default)]
 pub struct Seal(Arc<AtomicBool>);
 
@@ -46,7 +47,7 @@ impl<D: Device> Sealed<D> {
         if self.seal.is_closed() { Err(DeviceError::Closed { op }) } else { Ok(()) }
     }
 
-    /// Changes the medium, or makes changes durable.
+    /// Runs a write or a flush under the seal.
     fn change(
         &self,
         op: DeviceOp,
