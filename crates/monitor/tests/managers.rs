@@ -227,8 +227,8 @@ fn a_key_without_the_profile_changes_no_tickets() {
         assert_eq!(w.mon.state().auth.forms.mgr, TicketForm::Sealed);
     }
     // A manager's name with a key that may only read.
-    let mut weak = EntityAuth::default();
-    weak.key = CryptoKey::new([8; 16], types::Utime::ZERO);
+    let key = CryptoKey::new([8; 16], types::Utime::ZERO);
+    let mut weak = EntityAuth { key, ..EntityAuth::default() };
     weak.caps.insert("mon".to_owned(), "allow r".to_owned());
     let admin = w.admin();
     let keyring = format!("[mgr.w]\nkey = {}\ncaps mon = \"allow r\"\n", weak.key.to_base64());
