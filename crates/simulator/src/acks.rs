@@ -11,6 +11,8 @@ use crate::world::{FSID, World};
 
 /// So many entries are compared, back from the acknowledged one: each was the last when its own time came.
 const BACK: usize = 8;
+/// At one of so many acknowledgements, and on the media, all that the logs have.
+const WHOLE: u64 = 64;
 /// One of so many acknowledgements is looked for on the media.
 const ON_MEDIA: u64 = 4_000;
 /// The first of them: a planted bug is found soon.
@@ -21,23 +23,24 @@ impl World {
     pub fn check_acknowledged(&mut self, osd: i32, pgid: PgId, version: Eversion) {
         let id = SpgId::replicated(pgid);
         let Some(primary) = &self.osds[osd as usize].core else { return };
-        let map = primary.osdmap().clone();
+        let epoch = primary.osdmap().epoch;
+        let on_media = (self.acknowledged + 1) % ON_MEDIA == FIRST_ON_MEDIA;
+        let back = if on_media || self.acknowledged % WHOLE == 0 { usize::MAX } else { BACK };
         // An answer that is given again may be about a write that was trimmed long ago.
-        let Some(wanted) = primary.logged(id, version, BACK).filter(|l| l.versions.first() == Some(&version))
+        let Some(wanted) = primary.logged(id, version, back).filter(|l| l.versions.first() == Some(&version))
         else {
             return;
         };
         let acting = primary.acting_of(id).to_vec();
         self.acknowledged += 1;
-        let on_media = self.acknowledged % ON_MEDIA == FIRST_ON_MEDIA;
         for member in acting {
             let host = &self.osds[member as usize];
             let Some(core) = &host.core else { continue };
             // One that has another map may have split the PG, or given it up.
-            if core.osdmap().epoch != map.epoch {
+            if core.osdmap().epoch != epoch {
                 continue;
             }
-            let mut seen = vec![("log", core.logged(id, version, BACK))];
+            let mut seen = vec![("log", core.logged(id, version, back))];
             if on_media {
                 let device = Arc::new(host.device.after_the_worst());
                 seen.push(("medium", logged_on(device, id, version)));
@@ -60,7 +63,7 @@ impl World {
 fn logged_on(device: Arc<dyn store::Device>, id: SpgId, version: Eversion) -> Option<Logged> {
     let options = Options { memory_bytes: 16 << 20, expect_fsid: Some(FSID), ..Options::default() };
     let mut store = Store::open(device, options).ok()?;
-    OsdCore::logged_in(&mut store, id, version, BACK)
+    OsdCore::logged_in(&mut store, id, version, usize::MAX)
 }
 
 /// How a member's log differs from the primary's above where both begin.

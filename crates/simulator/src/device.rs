@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
+use bytes::Bytes;
 use store::{Checkpoint, CheckpointDone, Commit, CommitDone, Device, DeviceError, StoreError};
 use testkit::{Rng, SimDevice};
 
@@ -21,9 +22,9 @@ const JUNK: u8 = 0xd5;
 /// A call that changes the device.
 #[derive(Debug)]
 enum Call {
-    Write(u64, Vec<u8>),
+    Write(u64, Bytes),
     /// Durable by itself; says nothing of others.
-    Durable(u64, Vec<u8>),
+    Durable(u64, Bytes),
     Flush,
     Discard(u64, u64),
 }
@@ -134,7 +135,7 @@ pub fn die(device: &SimDevice, jobs: [(Option<Job>, u64); 2], rng: &mut Rng) {
 impl Call {
     fn reach(self, device: &SimDevice, handle: usize) -> Result<(), DeviceError> {
         match self {
-            Self::Write(offset, data) => device.write_at(offset, &data),
+            Self::Write(offset, data) => device.write_shared(offset, data),
             Self::Durable(offset, data) => device.write_through(offset, &data),
             Self::Flush => device.flush_through(handle),
             Self::Discard(offset, len) => device.discard_lazily(offset, len, JUNK),
@@ -180,7 +181,7 @@ impl Device for Recorder<'_> {
     }
 
     fn write_vectored_at(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
-        let data = pieces.concat();
+        let data = Bytes::from(pieces.concat());
         if !self.is_lost(data.len()) {
             self.note(Call::Write(offset, data));
         }
@@ -188,7 +189,7 @@ impl Device for Recorder<'_> {
     }
 
     fn write_durably(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
-        let data = pieces.concat();
+        let data = Bytes::from(pieces.concat());
         match self.mutant {
             _ if self.is_lost(data.len()) => {}
             // The bug: flushes do nothing.

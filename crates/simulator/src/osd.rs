@@ -25,7 +25,7 @@ use crate::slices::Batch;
 use crate::world::{Event, FSID, MonLink, World, addr_of, life_of};
 
 /// Invariants are checked after every so many inputs.
-const CHECK_EVERY: u64 = 37;
+const CHECK_EVERY: u64 = 97;
 
 /// An OSD's process and its device.
 pub struct OsdHost {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use bytes::Bytes;
 use store::{Device, DeviceError, DeviceOp};
 
 use crate::Rng;
@@ -62,6 +63,18 @@ impl Image {
 }
 
 impl Image {
+    /// One byte all over a range; whole pages of it are one in memory.
+    fn fill(&mut self, offset: u64, len: u64, byte: u8) {
+        let whole = offset.next_multiple_of(PAGE as u64)..(offset + len) / PAGE as u64 * PAGE as u64;
+        if whole.is_empty() {
+            return self.write(offset, &vec![byte; len as usize]);
+        }
+        let page = Arc::new([byte; PAGE]);
+        self.write(offset, &page[..(whole.start - offset) as usize]);
+        self.pages[whole.start as usize / PAGE..whole.end as usize / PAGE].fill(Some(page.clone()));
+        self.write(whole.end, &page[..(offset + len - whole.end) as usize]);
+    }
+
     /// Takes over the pages of a range from another image, sharing them.
     fn share(&mut self, other: &Self, offset: u64, len: usize) {
         let pages = offset as usize / PAGE..(offset as usize + len).div_ceil(PAGE);
@@ -74,7 +87,7 @@ impl Image {
 pub struct Write {
     /// Bytes from the start of the device.
     pub offset: u64,
-    pub data: Arc<[u8]>,
+    pub data: Bytes,
 }
 
 impl Write {
@@ -87,7 +100,7 @@ impl Write {
         }
         let piece = |a: u64, b: u64| Self {
             offset: a,
-            data: self.data[(a - start) as usize..(b - start) as usize].into(),
+            data: self.data.slice((a - start) as usize..(b - start) as usize),
         };
         [(start, from), (to, end)].into_iter().filter(|(a, b)| a < b).map(|(a, b)| piece(a, b)).collect()
     }
@@ -313,14 +326,36 @@ impl SimDevice {
         Ok(())
     }
 
+    /// `write_at` of data that is shared and not copied.
+    pub fn write_shared(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
+        assert!(
+            offset % 4096 == 0 && data.len() % 4096 == 0,
+            "the store writes whole blocks: {offset} {}",
+            data.len()
+        );
+        let mut state = self.state();
+        let to = match self.begin(&mut state, DeviceOp::Write, offset, data.len() as u64)? {
+            Some(FaultKind::LoseWrite) => return Ok(()),
+            Some(FaultKind::Misdirect(to)) => to,
+            _ => offset,
+        };
+        state.current.write(to, &data);
+        state.drop_after = state.drop_after.map(|n| n.saturating_sub(1));
+        if state.drop_after.take_if(|n| *n == 0).is_some() {
+            state.dropped = true;
+            return Ok(());
+        }
+        state.unsynced.push(Write { offset: to, data });
+        Ok(())
+    }
+
     /// A discard that takes effect at any time until the next flush, in any part of it; until then a power loss may leave what
     /// was there.
     pub fn discard_lazily(&self, offset: u64, len: u64, junk: u8) -> Result<(), DeviceError> {
         let mut state = self.state();
         self.begin(&mut state, DeviceOp::Discard, offset, len)?;
-        let data: Arc<[u8]> = vec![junk; len as usize].into();
-        state.current.write(offset, &data);
-        state.unsynced.push(Write { offset, data });
+        state.current.fill(offset, len, junk);
+        state.unsynced.push(Write { offset, data: vec![junk; len as usize].into() });
         Ok(())
     }
 
@@ -388,25 +423,7 @@ impl Device for SimDevice {
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
-        assert!(
-            offset % 4096 == 0 && data.len() % 4096 == 0,
-            "the store writes whole blocks: {offset} {}",
-            data.len()
-        );
-        let mut state = self.state();
-        let to = match self.begin(&mut state, DeviceOp::Write, offset, data.len() as u64)? {
-            Some(FaultKind::LoseWrite) => return Ok(()),
-            Some(FaultKind::Misdirect(to)) => to,
-            _ => offset,
-        };
-        state.current.write(to, data);
-        state.drop_after = state.drop_after.map(|n| n.saturating_sub(1));
-        if state.drop_after.take_if(|n| *n == 0).is_some() {
-            state.dropped = true;
-            return Ok(());
-        }
-        state.unsynced.push(Write { offset: to, data: data.into() });
-        Ok(())
+        self.write_shared(offset, Bytes::copy_from_slice(data))
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
@@ -508,6 +525,22 @@ mod tests {
         assert_eq!(offsets, [0, 8192]);
         let fates = [Fate::Kept, Fate::Kept];
         assert_eq!(d.crash(&fates, &[1, 0]).peek(0, 3 * PAGE), [page(1), page(9), page(3)].concat());
+    }
+
+    #[test]
+    fn a_range_is_filled_whatever_pages_it_touches() {
+        for (offset, len) in
+            [(0, 4096), (0, 12_288), (100, 50), (100, 4096), (100, 9000), (4096, 5000), (5000, 0)]
+        {
+            let mut image = Image::new(1 << 15);
+            image.write(0, &[1; 1 << 15]);
+            let mut wanted = vec![1; 1 << 15];
+            image.fill(offset, len, 7);
+            wanted[offset as usize..(offset + len) as usize].fill(7);
+            let mut got = vec![0; 1 << 15];
+            image.read(0, &mut got);
+            assert!(got == wanted, "{offset} {len}");
+        }
     }
 
     #[test]
