@@ -32,7 +32,7 @@ const MONITOR: Budget = Budget::heap(64, 32 << 20).and_time(Duration::from_secs(
 const OSD: Budget = Budget::heap(64, 256 << 20).and_time(Duration::from_secs(20)).one_of(40);
 
 /// Managers with the map of a real cluster, and dozens of commands.
-const MANAGER: Budget = Budget::heap(64, 8 << 20).and_time(Duration::from_secs(10)).one_of(20);
+const MANAGER: Budget = Budget::heap(64, 8 << 20).and_time(Duration::from_secs(10)).one_of(80);
 
 /// A decoder under test.
 #[derive(Clone, Copy)]
