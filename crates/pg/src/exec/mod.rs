@@ -196,11 +196,11 @@ pub fn execute(
     ops: &[OsdOp],
 ) -> Result<Executed, ExecStop> {
     let mut work = Work::new(env.config);
-    let done_before = env.begun.as_ref().map_or(0, |b| b.done(env.config));
+    env.work = 0;
     let ran = execute_within(env, head, state, ops, &mut work);
     env.work = match &ran {
         Err(ExecStop::Paused(_)) => env.slice.unwrap_or_default(),
-        _ => work.done(env.config).saturating_sub(done_before),
+        _ => work.done(env.config).saturating_sub(env.work),
     };
     ran
 }
@@ -228,6 +228,8 @@ fn execute_within(
     let mut s = Scratch::new(object, state, work);
     let (begun, slice) = (env.begun.take(), env.slice.filter(|_| !env.may_write));
     let mut at = s.begin(begun, slice, &mut results);
+    // What earlier slices have done was counted in them.
+    env.work = s.work.done(env.config);
     if !env.may_write && at.is_first() {
         read::refuse_too_much(&s, ops)?;
     }

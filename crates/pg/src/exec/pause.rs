@@ -2,7 +2,8 @@
 //! the middle of a long read, and goes on in a later slice. Others have their turn meanwhile.
 //!
 //! Invariant: a request that goes on sees the very object that it began with. Where the object has changed, it
-//! begins anew, so that its answer is that of one moment.
+//! begins anew, so that its answer is that of one moment. It then runs to its end, so that a client that writes the
+//! object in every slice does not keep others from reading it.
 
 use messages::osd::OpResult;
 use types::{Eversion, HObject};
@@ -10,7 +11,6 @@ use types::{Eversion, HObject};
 use super::ExecStop;
 use super::scratch::Scratch;
 use super::work::{OPERATION, Work};
-use crate::OsdConfig;
 use crate::info::PgSums;
 
 /// Less work than that is not put off.
@@ -59,18 +59,14 @@ impl Begun {
         (answers + self.got.capacity()) as u64
     }
 
-    /// Of the request's bound.
-    pub(super) fn done(&self, config: &OsdConfig) -> u64 {
-        self.work.done(config)
-    }
-
     fn fits(&self, s: &Scratch<'_>, ops: usize) -> bool {
         self.object == s.key.object && self.version == s.info().version && self.results.len() == ops
     }
 }
 
 impl Scratch<'_> {
-    /// Goes on where the request paused, if it can, and lets it pause when `slice` bytes of work are done.
+    /// Goes on where the request paused, if it can, and lets it pause when `slice` bytes of work are done. A
+    /// request that cannot go on does not pause again.
     pub(super) fn begin(
         &mut self,
         begun: Option<Box<Begun>>,
@@ -78,10 +74,15 @@ impl Scratch<'_> {
         results: &mut Vec<OpResult>,
     ) -> Start {
         let mut start = Start::default();
-        if let Some(b) = begun.filter(|b| b.fits(self, results.len())) {
-            start = Start { next: b.next, last: b.last };
-            *self.work = b.work;
-            (*results, self.delta, self.got) = (b.results, b.delta, b.got);
+        let mut slice = slice;
+        match begun {
+            Some(b) if b.fits(self, results.len()) => {
+                start = Start { next: b.next, last: b.last };
+                *self.work = b.work;
+                (*results, self.delta, self.got) = (b.results, b.delta, b.got);
+            }
+            Some(_) => slice = None,
+            None => {}
         }
         self.slice = slice.map(|bytes| Slice { bytes, from: self.work.left(), first: start.next });
         start

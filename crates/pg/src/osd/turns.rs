@@ -83,7 +83,7 @@ impl Turns {
         let queues = self.entities.of.values_mut().flat_map(|conns| &mut conns.of);
         for turn in queues.filter(|(conn, _)| unread.contains(conn)).flat_map(|(_, queue)| queue) {
             if let Wanted::ToGoOn(op) = &mut turn.what {
-                op.paused = None;
+                (op.paused, op.has_paused) = (None, false);
             }
         }
         self.unread = unread;

@@ -62,6 +62,8 @@ pub(crate) struct ClientOp {
     pub charge: Option<Arc<Charge>>,
     /// What it came to in an earlier slice.
     pub paused: Option<Arc<Paused>>,
+    /// Whether it has paused. If that came to nothing, because the request had to wait, it does not pause again.
+    pub has_paused: bool,
 }
 
 /// A request that goes on in a later slice, and its bytes among those of all that do.
@@ -93,6 +95,7 @@ impl ClientOp {
             space_wanted: None,
             charge: None,
             paused: None,
+            has_paused: false,
         }
     }
 
@@ -508,7 +511,9 @@ impl Pg {
         begun: Option<Box<Begun>>,
         cx: &mut Shared,
     ) -> Result<Executed, ExecStop> {
-        let slice = op.may_pause(cx).then_some(cx.slice_left.max(exec::LEAST_SLICE));
+        // What begins anew runs to its end: writes that come in every slice would have it begin for ever.
+        let may_pause = op.may_pause(cx) && (begun.is_some() || !op.has_paused);
+        let slice = may_pause.then_some(cx.slice_left.max(exec::LEAST_SLICE));
         let (map, none, interval) = (cx.map.clone(), Sources::new(), self.interval());
         let Some(pool) = map.pool(self.id.pgid.pool) else { return Err(ExecStop::Drop) };
         let requester = Requester { conn: op.conn, name: op.name, addr: op.addr };
@@ -571,7 +576,7 @@ impl Pg {
             ExecStop::Missing(object) => self.wait_for_object(&object, op, cx),
             ExecStop::Paused(begun) => {
                 let paused = Paused { _bytes: cx.paused_bytes.keep(begun.bytes()), begun };
-                cx.paused = Some(ClientOp { paused: Some(Arc::new(paused)), ..op });
+                cx.paused = Some(ClientOp { paused: Some(Arc::new(paused)), has_paused: true, ..op });
             }
             ExecStop::Drop => {}
             ExecStop::Refused(e) => op.refuse(e, cx),

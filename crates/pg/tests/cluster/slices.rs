@@ -2,7 +2,7 @@
 //! them; and in the middle of a request that only reads, which goes on when others had their turn.
 
 use messages::Message;
-use messages::osd::{MOsdOp, Op, OsdOp, flags};
+use messages::osd::{Extent, MOsdOp, Op, OsdOp, flags};
 use pg::{Input, OsdConfig};
 use types::{AuthName, ConnId, EntityType, Errno, PgId, PoolId};
 
@@ -160,6 +160,32 @@ fn a_read_begins_anew_where_its_object_changed_meanwhile() {
     let (result, data) = answer(&mut c.s, ONE, 10);
     assert_eq!(result, 0);
     assert!(data == new, "{} bytes that begin with {:?}", data.len(), data.first());
+}
+
+/// Writes the first byte.
+fn poke(byte: u8) -> OsdOp {
+    Op::Write { extent: Extent::new(0, 1), data: vec![byte].into() }.into()
+}
+
+/// Each time that it goes on, another client's write has changed its object, and is durable because a third client's
+/// requests took the slice of the write.
+#[test]
+fn no_number_of_writes_keeps_a_long_read_from_its_end() {
+    let mut c = Two::new();
+    c.put(TWO, 1, "other", vec![write(b"other")]);
+    assert_eq!(answer(&mut c.s, TWO, 1).0, 0);
+    c.s.connect(TWO + 1, |p| p.auth_name = AuthName::new(EntityType::Client, "third"));
+    c.s.links.clear();
+    c.put(ONE, 10, "large", vec![read()]);
+    (10..30).for_each(|tid| c.put(TWO, tid, "large", vec![poke(tid as u8)]));
+    (10..15).for_each(|tid| c.put(TWO + 1, tid, "other", vec![Op::Stat.into(); 4_000]));
+    for _ in 0..5 {
+        c.again();
+        c.s.commit(0);
+    }
+    assert_eq!(c.answers(ONE), 1, "it began anew once");
+    let (result, data) = answer(&mut c.s, ONE, 10);
+    assert_eq!((result, data.len() as u64), (0, 20 * MIB));
 }
 
 #[test]
