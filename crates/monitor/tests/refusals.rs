@@ -190,13 +190,23 @@ fn a_client_makes_the_history_of_maps_no_larger_than_it_may_be() {
     for op in [&make, &remove] {
         assert_eq!(ask(&mut w, writer, op), types::Errno::ENOSPC.neg());
     }
+    // Nor does it by shutting out others.
+    let rbd = client(&mut w, admin, "profile rbd");
+    let shut_out = |w: &mut World, conn, nonce: u32| {
+        let entry = format!("10.0.0.1:0/{nonce}");
+        let cmd = format!(r#"{{"prefix":"osd blocklist","blocklistop":"add","addr":"{entry}"}}"#);
+        w.command(conn, &cmd).0
+    };
+    assert_eq!(shut_out(&mut w, rbd, 1), types::Errno::ENOSPC.neg());
     assert_eq!(w.mon.state().osdmap().epoch, epoch);
     w.tick(5);
     let (_, _, health) = w.command(admin, r#"{"prefix":"health","detail":"detail"}"#);
     assert!(health.contains("clients can make and remove no snapshots until PGs are clean"), "{health}");
     // An operator's work goes on, and so does a client's when there is room again.
     assert_eq!(ask(&mut w, admin, &remove), 0);
+    assert_eq!(shut_out(&mut w, admin, 2), 0);
     w.command(admin, &option(warn_at * 2));
+    assert_eq!(shut_out(&mut w, rbd, 3), 0);
     assert_eq!(ask(&mut w, writer, &make), 0);
 }
 

@@ -9,6 +9,7 @@ use types::{AddrKind, EntityAddr, Errno, PgId};
 
 use crate::command::osd_state::NONE_UP;
 use crate::command::{ArgValue, Command, Handler, Reply, WriteCtx, flags};
+use crate::service::pool::has_no_room_for_steps_of;
 use crate::text::six_digits;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -172,6 +173,10 @@ fn blocklist(ctx: &mut WriteCtx<'_>, op: &str) -> Reply {
             return Reply::done(format!("un-blocklisting {shown}"));
         }
         return Reply::done(format!("{shown} isn't blocklisted"));
+    }
+    if has_no_room_for_steps_of(ctx.session, ctx.state(), ctx.settings) {
+        let text = "the monitors keep so many OSD maps for unclean PGs that clients make no more of them";
+        return Reply::error(Errno::ENOSPC, text.to_owned());
     }
     let default = ctx.settings.number(ctx.state(), "mon_osd_blocklist_default_expire", 3_600.0);
     let secs = ctx.args.float("expire").unwrap_or(default).clamp(0.0, 1e9);

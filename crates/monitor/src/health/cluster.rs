@@ -66,6 +66,7 @@ fn old_maps(seen: &Seen<'_>, checks: &mut Checks) {
     let count = detail.len();
     if seen.state.osds.refuses_clients(limit) {
         detail.push("clients can make and remove no snapshots until PGs are clean".to_owned());
+        detail.push("clients can shut out no others until PGs are clean".to_owned());
     }
     let (s, are) = if names.len() == 1 { ("", "is") } else { ("s", "are") };
     let summary = format!("mon{s} {} {are} using a lot of disk space", names.join(","));

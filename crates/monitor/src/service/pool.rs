@@ -12,9 +12,9 @@ use crate::io::Output;
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
 use crate::service::erasure;
-use crate::session::Access;
+use crate::session::{Access, Session};
 use crate::settings::Settings;
-use crate::state::{MAPS_WARN, maps_limit};
+use crate::state::{MAPS_WARN, State, maps_limit};
 
 /// Why a pool cannot be changed: errno and text for the operator.
 pub(crate) type Refusal = (Errno, String);
@@ -320,6 +320,13 @@ pub(crate) fn queue_removed_snap(batch: &mut Batch, id: PoolId, snap: types::Sna
     map.removed_snaps_queue.entry(id).or_default().insert(snap);
 }
 
+/// Whether the map's history is so large that whoever has no rights over the map makes it no larger. While PGs are unclean it
+/// is not cut short, and any client that may write to a pool may make snapshots in it, or shut out others.
+pub(crate) fn has_no_room_for_steps_of(session: &Session, state: &State, settings: &Settings) -> bool {
+    let limit = maps_limit(settings.number(state, "mon_data_size_warn", MAPS_WARN));
+    state.osds.refuses_clients(limit) && !session.may("osd", Access::W)
+}
+
 impl Monitor {
     pub(crate) fn refuse_pool_op(
         &self,
@@ -342,7 +349,7 @@ impl Monitor {
         m: &MPoolOp,
     ) {
         let done = match m.fsid == batch.state().fsid {
-            true if self.has_no_room_for_steps_of(conn, batch) => Err(Errno::ENOSPC),
+            true if self.has_no_room(conn, batch) => Err(Errno::ENOSPC),
             true => self.do_pool_op(now, batch, m),
             false => Err(Errno::EINVAL),
         };
@@ -350,12 +357,9 @@ impl Monitor {
         batch.answer(conn, tid, reply(m, done, epoch));
     }
 
-    /// Whether the map's history is so large that whoever has no rights over the map makes it no larger. While PGs are unclean
-    /// it is not cut short, and any client that may write to a pool may make snapshots in it.
-    fn has_no_room_for_steps_of(&self, conn: ConnId, batch: &Batch) -> bool {
-        let limit = maps_limit(self.number("mon_data_size_warn", MAPS_WARN));
-        let is_trusted = || self.sessions.get(&conn).is_some_and(|s| s.may("osd", Access::W));
-        batch.state().osds.refuses_clients(limit) && !is_trusted()
+    fn has_no_room(&self, conn: ConnId, batch: &Batch) -> bool {
+        let session = self.sessions.get(&conn);
+        session.is_none_or(|session| has_no_room_for_steps_of(session, batch.state(), &self.settings))
     }
 
     /// Gives the new snapshot's id, when the operation makes one.
