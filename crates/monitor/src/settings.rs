@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use types::{AddrVec, AuthName, EntityAddr, EntityName, EntityType, Now, Utime};
 
-use crate::state::{EntityView, LogEntry, Priority, State};
+use crate::state::{EntityView, LINE_BYTES, LogEntry, Priority, State};
+use crate::text::cut;
 
 /// Local settings of a monitor: those that cannot come from the replicated state.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,6 +88,9 @@ impl Settings {
 
     /// An entry of the cluster log in this monitor's name; its number is given when it is proposed.
     pub(crate) fn log_entry(&self, now: Now, prio: Priority, channel: &str, text: String) -> LogEntry {
+        let mut text = text;
+        // A manager's health check, or a command, may be of any length.
+        cut(&mut text, LINE_BYTES);
         LogEntry {
             name: self.entity(),
             rank: EntityName::mon(self.quorum.rank.into()),

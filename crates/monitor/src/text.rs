@@ -45,6 +45,14 @@ pub fn six_digits(v: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
+/// Shortens a text to at most so many bytes, between two characters.
+pub(crate) fn cut(text: &mut String, most: usize) {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,7 @@ use messages::Message;
 use messages::mgr::{CommandDesc, HealthCheck, MMgrBeacon, MMonMgrReport, ModuleInfo, ProgressEvent};
 use messages::mon::{MMonSubscribe, SubscribeItem};
 use messages::pg_map_digest::PgMapDigest;
-use messages::stats::{PoolStat, StoreStatfs};
+use messages::stats::{OsdStat, PoolStat, StoreStatfs};
 use monitor::state::{MgrDaemon, MgrState, log_line};
 use monitor::{CON_MODE_SECURE, Input, Monitor, Output};
 use types::{
@@ -393,6 +393,25 @@ fn reports_that_say_nonsense_are_bounded_or_refused_and_said_once() {
         }
     }
 
+    // States and classes without number, and a pool whose objects lack all but one of their copies.
+    let mut many = digest(8);
+    many.num_pg_by_state = (0..70_000).map(|state| (state, i32::MAX)).collect();
+    let class = OsdStat { num_osds: 1, ..OsdStat::default() };
+    many.osd_sum_by_class = (0..100).map(|i| (i.to_string(), class.clone())).collect();
+    many.osd_sum_by_class.insert("x".repeat(1 << 20), class);
+    (stat.stats.sum.num_object_copies, stat.stats.sum.num_objects_degraded) =
+        (1 << 60, (1 << 60) - (1 << 20));
+    (stat.store_stats.data_stored, stat.store_stats.omap_allocated) = (1 << 60, 1 << 60);
+    many.pools.insert(1, stat);
+    many.avail_by_rule = [(0, i64::MAX)].into();
+    w.send(mgr, report(1, &many));
+    assert!(w.mon.state().digest.sums.as_ref().is_some_and(|sums| sums.by_class.is_empty()));
+    for command in ["status", "df", "health", "report"] {
+        let (code, text, out) = w.command(admin, &format!(r#"{{"prefix":"{command}","detail":"detail"}}"#));
+        assert_ne!(code, -5, "{command}: {text}");
+        assert!(out.len() < 1 << 20, "{command}: {} bytes", out.len());
+    }
+
     // More checks and events than anybody reads.
     let mut loud = report(1, &digest(8));
     let check = HealthCheck { severity: 1, detail: vec!["x".to_owned(); 300], ..HealthCheck::default() };
@@ -402,6 +421,17 @@ fn reports_that_say_nonsense_are_bounded_or_refused_and_said_once() {
     let d = &w.mon.state().digest;
     assert_eq!((d.checks.len(), d.progress.len()), (256, 256));
     assert!(d.checks.values().all(|c| c.detail.len() == 256));
+
+    // A check as long as a report, of which the cluster log tells.
+    let mut long = report(1, &digest(8));
+    let check = HealthCheck { severity: 1, summary: "x".repeat(1 << 20), ..HealthCheck::default() };
+    long.checks.checks = [("LONG".to_owned(), check)].into();
+    (2..12).for_each(|secs| w.tick(secs));
+    w.send(mgr, long);
+    (12..22).for_each(|secs| w.tick(secs));
+    let entries = w.mon.state().log.last(2_000, monitor::state::Priority::Debug, "cluster");
+    assert!(entries.iter().any(|e| e.text.contains("xxx")), "it is told");
+    assert!(entries.iter().all(|e| e.text.len() <= 4_096));
 }
 
 #[test]

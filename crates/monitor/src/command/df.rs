@@ -167,7 +167,7 @@ impl<'a> PoolLine<'a> {
     }
 
     fn stored(&self) -> u64 {
-        self.stored_data + self.stored_omap
+        self.stored_data.saturating_add(self.stored_omap)
     }
 
     fn used(&self) -> u64 {

@@ -92,7 +92,8 @@ fn status_text(ctx: &Ctx<'_>) -> String {
 
 fn services_text(ctx: &Ctx<'_>) -> String {
     let services = &ctx.state.service_map.services;
-    let width = services.keys().map(String::len).max().unwrap_or(0).max(3);
+    // A service may have any name.
+    let width = services.keys().map(String::len).max().unwrap_or(0).clamp(3, 64);
     let line = |name: &str, text: &str| format!("    {name}:{} {text}\n", " ".repeat(width - name.len()));
     let mut out = line("mon", &monitors_text(ctx));
     if ctx.state.mgr.epoch.0 > 0 {

@@ -11,7 +11,8 @@ use crate::io::Output;
 use crate::monitor::{Monitor, Prepared};
 use crate::proposal::{Batch, Waiting};
 use crate::session::{Access, Session};
-use crate::state::State;
+use crate::state::{LINE_BYTES, State};
+use crate::text::cut;
 
 impl Monitor {
     /// Queues a message that may change the state, when its sender may send it. Others are dropped without an answer, as in
@@ -121,8 +122,6 @@ fn pool_op_allowed(state: &State, session: &Session, m: &MPoolOp) -> bool {
 /// Lines that one entity may add to the cluster log between two ticks, and the bytes of them.
 const LINES_SHARE: usize = 1_000;
 const LINE_BYTES_SHARE: usize = 1 << 20;
-/// Bytes of one line.
-const LINE_BYTES: usize = 4_096;
 /// Channels of the cluster log, and bytes of a channel's name.
 const CHANNELS: usize = 16;
 const CHANNEL_BYTES: usize = 64;
@@ -156,13 +155,5 @@ impl Monitor {
         if let Some(last) = last {
             batch.answer(conn, tid, MLogAck { fsid: m.fsid, last: last.seq, channel: last.channel.clone() });
         }
-    }
-}
-
-/// Shortens a text to at most so many bytes, between two characters.
-fn cut(text: &mut String, most: usize) {
-    if text.len() > most {
-        let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        text.truncate(end);
     }
 }

@@ -13,6 +13,8 @@ use crate::state::{OsdSums, OsdUsage, PgDigest, PoolUsage, Rates};
 
 /// Counts above this are nonsense; products of those below with a kibibyte or with copies still fit.
 const MOST: i64 = 1 << 50;
+/// PG states that are told apart: a cluster has some tens, and the sum of their PGs must fit.
+const STATES_LIMIT: usize = 1_024;
 
 impl PgDigest {
     /// What Ceph's manager says of the cluster of this map: pools that do not exist are left out, sums are not negative.
@@ -29,7 +31,7 @@ impl PgDigest {
                 stat: sane(stat),
                 num_pg: u32::try_from(count).unwrap_or(0).min(maps::MAX_PG_NUM),
                 rates: d.pool_deltas.get(&id).map(rates).unwrap_or_default(),
-                avail_raw: u64::try_from(avail).unwrap_or(0),
+                avail_raw: u64::try_from(avail.min(MOST << 10)).unwrap_or(0),
             };
             Some((id, usage))
         });
@@ -39,12 +41,12 @@ impl PgDigest {
         Self {
             stamp,
             epoch: map.epoch,
-            pg_states: states.filter(|(_, n)| *n > 0).collect(),
+            pg_states: states.filter(|(_, n)| *n > 0).take(STATES_LIMIT).collect(),
             pools: pools.collect(),
             osds: osds(d, map),
             rates: rates(&(d.sum_delta, d.sum_delta_span)),
             purged_snaps: purged(d, map),
-            sums: Some(sums(d)),
+            sums: Some(sums(d, map)),
             ..Self::default()
         }
     }
@@ -88,7 +90,8 @@ fn osds(d: &PgMapDigest, map: &OsdMap) -> BTreeMap<i32, OsdUsage> {
     out
 }
 
-fn sums(d: &PgMapDigest) -> OsdSums {
+/// Of device classes those count that the map has: tables of them are as wide as the longest name in every line.
+fn sums(d: &PgMapDigest, map: &OsdMap) -> OsdSums {
     let known = |s: &OsdStat| s.num_osds.max(u32::from(s.statfs.total > 0));
     OsdSums {
         statfs: d.osd_sum.statfs.clamped(MOST << 10),
@@ -98,6 +101,7 @@ fn sums(d: &PgMapDigest) -> OsdSums {
         by_class: d
             .osd_sum_by_class
             .iter()
+            .filter(|(class, _)| map.crush.class_id(class).is_some())
             .map(|(class, s)| (class.clone(), s.statfs.clamped(MOST << 10)))
             .collect(),
     }

@@ -7,6 +7,8 @@ pub use messages::log::LogEntry;
 
 /// Entries kept of each channel. Source: mon_log_max_summary... 16.2 keeps 10,000; `log last` shows no more than that.
 pub const LOG_KEPT: usize = 2_000;
+/// Bytes of one entry's text.
+pub(crate) const LINE_BYTES: usize = 4_096;
 
 /// How important an entry is. Source: clog_type in src/common/LogEntry.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

@@ -27,6 +27,7 @@ pub use change::Change;
 pub(crate) use config::split_key;
 pub use config::{ConfigChange, ConfigDb, ConfigEntry, EntityView, Mask, parse_who};
 pub use digest::{OsdSums, OsdUsage, PgDigest, PgSteps, PoolUsage, Rates, add_statfs};
+pub(crate) use log::LINE_BYTES;
 pub use log::{ClusterLog, LOG_KEPT, LogEntry, Priority, line as log_line};
 pub(crate) use mgr::is_of_ceph;
 pub use mgr::{MgrDaemon, MgrState};
