@@ -397,6 +397,7 @@ impl Monitor {
             Suspicion::Map(error) => {
                 (Errno::EINVAL, format!("a change was dropped, for no map can carry it: {error}"))
             }
+            Suspicion::Size(bytes) => (Errno::E2BIG, format!("a change of {bytes} bytes was dropped")),
             Suspicion::Bug => (Errno::EIO, "a bug in the monitor: its log has the details".to_owned()),
         };
         match asked.first() {
@@ -433,10 +434,14 @@ impl Monitor {
             answers.into_iter().for_each(|a| self.answer(a, out));
             return Ok(());
         }
-        self.proposals += 1;
-        let proposal = Proposal { origin: self.origin.clone(), number: self.proposals, changes };
-        self.in_flight = Some(InFlight { number: self.proposals, answers });
-        out.push(Output::Propose { data: proposal.to_bytes() });
+        let number = self.proposals + 1;
+        let data = Proposal { origin: self.origin.clone(), number, changes }.to_bytes();
+        if data.len() > ENTRY_LIMIT {
+            return Err(Suspicion::Size(data.len()));
+        }
+        self.proposals = number;
+        self.in_flight = Some(InFlight { number, answers });
+        out.push(Output::Propose { data });
         Ok(())
     }
 
@@ -536,11 +541,17 @@ pub(crate) enum Reporting {
     },
 }
 
+/// Bytes of one entry of the log. It goes to the other monitors as one message, and they close a connection that brings
+/// more than `msgr::Limits::data_bytes`.
+const ENTRY_LIMIT: usize = 64 << 20;
+
 /// Why nothing came of a batch.
 #[derive(Debug)]
 enum Suspicion {
     /// No map can carry what was asked for.
     Map(ApplyError),
+    /// The batch is an entry of so many bytes, more than [`ENTRY_LIMIT`].
+    Size(usize),
     /// Somebody's request panicked.
     Bug,
 }

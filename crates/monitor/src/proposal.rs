@@ -90,10 +90,15 @@ impl Batch {
         self.base.osds.newest().next()
     }
 
-    /// Makes and records a change of anything but the OSD map.
+    /// Makes and records a change of anything but the OSD map. One that replaces a part of the state whole takes the place
+    /// of the batch's earlier ones of the same part: a thousand beacons in a batch hold the managers once.
     pub fn change(&mut self, change: Change) {
         let applied = self.next.apply(&change);
         assert!(applied.is_ok(), "a change made here applies here: {applied:?}");
+        if matches!(change, Change::Mgr(_) | Change::Digest(_) | Change::ServiceMap(_)) {
+            let part = std::mem::discriminant(&change);
+            self.changes.retain(|earlier| std::mem::discriminant(earlier) != part);
+        }
         self.changes.push(change);
     }
 

@@ -525,6 +525,24 @@ fn what_a_manager_leaves_behind_is_shut_out_and_forgotten() {
     assert_eq!(w.mon.state().mgr.metadata.len(), 65);
 }
 
+/// All of it is one entry of the monitors' log, and monitors take no message of any size.
+#[test]
+fn what_managers_say_of_themselves_has_a_bound() {
+    let (mut w, admin, mgr) = under_ceph();
+    for gid in 10..20 {
+        let mut large = beacon(&format!("n{gid}"), gid, false);
+        large.metadata.insert("x".to_owned(), "x".repeat(3 << 20));
+        w.send(mgr, large);
+    }
+    let said = |w: &World| w.mon.state().mgr.to_bytes().len();
+    assert!((9 << 20..16 << 20).contains(&said(&w)), "{} bytes", said(&w));
+    assert!(refusals(&w) > 0);
+    // The one in charge is still heard.
+    w.send(mgr, MMgrBeacon { available: false, ..beacon("z", 1, false) });
+    assert_eq!(w.mon.state().mgr.active.as_ref().map(|a| a.available), Some(false));
+    assert_eq!(w.command(admin, r#"{"prefix":"mgr dump"}"#).0, 0);
+}
+
 #[test]
 fn commands_for_cephs_manager_are_not_sent_where_nobody_reads_them() {
     let (mut w, admin, mgr) = under_ceph();

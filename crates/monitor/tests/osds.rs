@@ -626,3 +626,22 @@ fn a_blocklist_entry_ends_by_the_slowest_clock_of_the_quorum() {
     w.tick(4_205);
     assert_eq!(listed(&w), 0);
 }
+
+/// Monitors close the connection of one that sends them more.
+#[test]
+fn what_is_no_entry_of_the_log_together_is_tried_one_by_one() {
+    let mut w = World::new();
+    let admin = w.admin();
+    let boots = (0..6).map(|id| {
+        w.command(admin, &format!(r#"{{"prefix":"osd new","uuid":"{}"}}"#, common::uuid(id)));
+        let conn = w.osd(id);
+        let mut boot = boot_message(id, &w);
+        boot.metadata.insert("x".to_owned(), "x".repeat(13 << 20));
+        (conn, boot.into())
+    });
+    let boots: Vec<(ConnId, Message)> = boots.collect();
+    let before = w.index;
+    w.send_behind_a_change(boots);
+    assert!((0..6).all(|id| w.mon.state().osdmap().is_up(id)));
+    assert!(w.index - before >= 7, "{} entries for a change and 78 MiB", w.index - before);
+}

@@ -9,6 +9,7 @@ use std::time::Duration;
 use cephx::METHOD_CEPHX;
 use codec::{Decode, Encode};
 use maps::ServiceMap;
+use messages::Message;
 use messages::mgr::{HealthCheck, MMgrBeacon, MMonMgrReport, MPgDigest};
 use messages::pg_map_digest::PgMapDigest;
 use types::{AddrKind, ConnId, Now, PoolId, Utime};
@@ -23,6 +24,8 @@ const BEACON_GRACE: Duration = Duration::from_secs(30);
 /// Managers that stand by, and clients of one that are shut out with it.
 const STANDBYS_LIMIT: usize = 64;
 const CLIENTS_LIMIT: usize = 64;
+/// Bytes of all that managers say of themselves: it is committed as a whole, and goes to every monitor as one message.
+const MANAGERS_BYTES: usize = 16 << 20;
 /// Of one report: bytes of its digest and of its service map, health checks (and events under way), lines of a check.
 const DIGEST_LIMIT: usize = 16 << 20;
 const SERVICE_MAP_LIMIT: usize = 1 << 20;
@@ -41,6 +44,11 @@ impl Monitor {
             return;
         }
         self.mgr_seen.insert(m.gid, now.mono);
+        let wire = Message::from(m.clone()).into_wire(0);
+        let bytes = batch.state().mgr.to_bytes().len() + wire.front.len() + wire.data.len();
+        if bytes > MANAGERS_BYTES {
+            return self.refuse_report(now, batch, m.gid, &format!("managers would take {bytes} bytes"));
+        }
         let mut mgr = MgrState::clone(&batch.state().mgr);
         let daemon = daemon_of(m);
         // One that had to log in anew has another number, and is the same process.
