@@ -393,12 +393,28 @@ fn reports_that_say_nonsense_are_bounded_or_refused_and_said_once() {
         }
     }
 
+    // More checks and events than anybody reads.
+    let mut loud = report(1, &digest(8));
+    let check = HealthCheck { severity: 1, detail: vec!["x".to_owned(); 300], ..HealthCheck::default() };
+    loud.checks.checks = (0..300).map(|i| (format!("CHECK_{i}"), check.clone())).collect();
+    loud.progress = (0..300).map(|i| (i.to_string(), ProgressEvent::default())).collect();
+    w.send(mgr, loud);
+    let d = &w.mon.state().digest;
+    assert_eq!((d.checks.len(), d.progress.len()), (256, 256));
+    assert!(d.checks.values().all(|c| c.detail.len() == 256));
+}
+
+/// What is long in a report is long again in each line of a table, or of the cluster log.
+#[test]
+fn what_a_report_has_without_number_or_end_has_a_bound() {
+    let (mut w, admin, mgr) = under_ceph();
     // States and classes without number, and a pool whose objects lack all but one of their copies.
     let mut many = digest(8);
     many.num_pg_by_state = (0..70_000).map(|state| (state, i32::MAX)).collect();
     let class = OsdStat { num_osds: 1, ..OsdStat::default() };
     many.osd_sum_by_class = (0..100).map(|i| (i.to_string(), class.clone())).collect();
     many.osd_sum_by_class.insert("x".repeat(1 << 20), class);
+    let mut stat = pool_stat(7, 70);
     (stat.stats.sum.num_object_copies, stat.stats.sum.num_objects_degraded) =
         (1 << 60, (1 << 60) - (1 << 20));
     (stat.store_stats.data_stored, stat.store_stats.omap_allocated) = (1 << 60, 1 << 60);
@@ -411,16 +427,6 @@ fn reports_that_say_nonsense_are_bounded_or_refused_and_said_once() {
         assert_ne!(code, -5, "{command}: {text}");
         assert!(out.len() < 1 << 20, "{command}: {} bytes", out.len());
     }
-
-    // More checks and events than anybody reads.
-    let mut loud = report(1, &digest(8));
-    let check = HealthCheck { severity: 1, detail: vec!["x".to_owned(); 300], ..HealthCheck::default() };
-    loud.checks.checks = (0..300).map(|i| (format!("CHECK_{i}"), check.clone())).collect();
-    loud.progress = (0..300).map(|i| (i.to_string(), ProgressEvent::default())).collect();
-    w.send(mgr, loud);
-    let d = &w.mon.state().digest;
-    assert_eq!((d.checks.len(), d.progress.len()), (256, 256));
-    assert!(d.checks.values().all(|c| c.detail.len() == 256));
 
     // A check as long as a report, of which the cluster log tells.
     let mut long = report(1, &digest(8));
