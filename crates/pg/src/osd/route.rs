@@ -28,8 +28,21 @@ pub(super) struct Waiting {
 
 /// A message on its way to a PG.
 enum Routed {
-    Client { conn: ConnId, tid: u64, msg: Box<MOsdOp>, charge: Option<Charge> },
-    Pg { from: i32, msg: Box<PgMessage> },
+    Client {
+        conn: ConnId,
+        tid: u64,
+        msg: Box<MOsdOp>,
+        charge: Option<Charge>,
+    },
+    /// The client has heard of the backoff `id`.
+    Acked {
+        conn: ConnId,
+        id: u64,
+    },
+    Pg {
+        from: i32,
+        msg: Box<PgMessage>,
+    },
 }
 
 /// Messages of one source stay in order.
@@ -41,7 +54,7 @@ enum Source {
 impl Routed {
     fn source(&self) -> Source {
         match self {
-            Self::Client { conn, .. } => Source::Client(*conn),
+            Self::Client { conn, .. } | Self::Acked { conn, .. } => Source::Client(*conn),
             Self::Pg { from, .. } => Source::Osd(*from),
         }
     }
@@ -61,11 +74,7 @@ impl OsdCore {
                 self.park(epoch, Routed::Client { conn, tid, msg, charge: None });
                 self.make_room_for_parked();
             }
-            Message::OsdBackoff(m) if m.op == backoff_op::ACK_BLOCK => {
-                if let Some(session) = self.shared.sessions.get_mut(&conn) {
-                    session.backoffs.acked(m.id);
-                }
-            }
+            Message::OsdBackoff(m) if m.op == backoff_op::ACK_BLOCK => self.backoff_ack_came(conn, m.id),
             Message::Command(m) => self.command(conn, tid, &m),
             Message::Ping(m) => self.shared.out.push(Output::Reply { conn, tid, msg: Message::Ping(m) }),
             msg if name.entity_type() == Some(EntityType::Osd) => {
@@ -157,7 +166,7 @@ impl OsdCore {
     pub(super) fn waiting_for_map_ops(&self) -> impl Iterator<Item = (ConnId, u64)> {
         self.waiting_for_map.iter().filter_map(|w| match &w.what {
             Routed::Client { conn, tid, .. } => Some((*conn, *tid)),
-            Routed::Pg { .. } => None,
+            Routed::Acked { .. } | Routed::Pg { .. } => None,
         })
     }
 
@@ -179,8 +188,29 @@ impl OsdCore {
     fn deliver(&mut self, what: Routed) {
         match what {
             Routed::Client { conn, tid, msg, charge: _ } => self.client_request(conn, tid, msg),
+            Routed::Acked { conn, id } => self.backoff_acked(conn, id),
             Routed::Pg { from, msg } => self.pg_message(from, *msg),
         }
+    }
+
+    /// An acknowledgement of a backoff has come. A second one says nothing new, and any number of them would wait.
+    fn backoff_ack_came(&mut self, conn: ConnId, id: u64) {
+        let is_new = self.shared.sessions.get_mut(&conn).is_some_and(|s| s.backoffs.note_ack(id));
+        if is_new {
+            self.route(Epoch(0), Routed::Acked { conn, id });
+        }
+    }
+
+    /// Takes an acknowledgement of a backoff behind the requests that were sent before it. Otherwise the
+    /// backoff may be over and forgotten when one of them has its turn, and that one would run before the
+    /// requests that the backoff dropped.
+    fn backoff_acked(&mut self, conn: ConnId, id: u64) {
+        let Some(session) = self.shared.sessions.get_mut(&conn) else { return };
+        if self.turns.has(&session.peer.auth_name, conn) {
+            let turn = Turn { tid: 0, what: Wanted::Acked(id) };
+            return self.turns.push(&session.peer.auth_name, conn, turn);
+        }
+        session.backoffs.acked(id);
     }
 
     /// Starts a client's request whose map is here, or queues it for its turn when this slice's work is spent
@@ -200,6 +230,11 @@ impl OsdCore {
         match turn.what {
             Wanted::ToBegin { msg, charge } => self.begin_request(conn, turn.tid, msg, charge),
             Wanted::ToGoOn(op) => self.run_request(*op),
+            Wanted::Acked(id) => {
+                if let Some(session) = self.shared.sessions.get_mut(&conn) {
+                    session.backoffs.acked(id);
+                }
+            }
         }
     }
 
@@ -299,7 +334,10 @@ impl OsdCore {
         if let Some(session) = session {
             self.held_conns -= usize::from(session.account.is_held);
             if session.account.parked.held().ops > 0 {
-                let theirs = |w: &Waiting| matches!(w.what, Routed::Client { conn: c, .. } if c == conn);
+                let theirs = |w: &Waiting| match w.what {
+                    Routed::Client { conn: c, .. } | Routed::Acked { conn: c, .. } => c == conn,
+                    Routed::Pg { .. } => false,
+                };
                 self.waiting_for_map.retain(|w| !theirs(w));
             }
             if session.account.running.held().ops > 0 {

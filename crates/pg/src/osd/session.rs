@@ -40,6 +40,8 @@ struct Told {
     begin: HObject,
     /// Not in it; equal to `begin` for that object alone.
     end: HObject,
+    /// The acknowledgement is here, perhaps behind requests that wait for their turn.
+    ack_came: bool,
     acked: bool,
     released: bool,
 }
@@ -48,7 +50,8 @@ impl Backoffs {
     /// A new one; returns its number.
     pub fn add(&mut self, pgid: SpgId, begin: HObject, end: HObject) -> u64 {
         self.last_id += 1;
-        self.told.insert(self.last_id, Told { pgid, begin, end, acked: false, released: false });
+        let told = Told { pgid, begin, end, ack_came: false, acked: false, released: false };
+        self.told.insert(self.last_id, told);
         self.last_id
     }
 
@@ -58,7 +61,13 @@ impl Backoffs {
         !self.told.is_empty() && self.told.values().any(covers)
     }
 
-    /// The client has heard of it.
+    /// An acknowledgement has come; false when it says nothing new. `acked` follows when all requests that
+    /// were sent before it have had their turn.
+    pub fn note_ack(&mut self, id: u64) -> bool {
+        self.told.get_mut(&id).is_some_and(|told| !std::mem::replace(&mut told.ack_came, true))
+    }
+
+    /// The client has heard of it, and nothing that it sent earlier is still to come.
     pub fn acked(&mut self, id: u64) {
         if let Some(told) = self.told.get_mut(&id) {
             told.acked = true;

@@ -44,8 +44,13 @@ pub(super) struct Turn {
 /// What a request wants.
 #[derive(Debug)]
 pub(super) enum Wanted {
-    ToBegin { msg: Box<MOsdOp>, charge: Charge },
+    ToBegin {
+        msg: Box<MOsdOp>,
+        charge: Charge,
+    },
     ToGoOn(Box<ClientOp>),
+    /// The client has heard of this backoff. Requests that it sent before that stand before this.
+    Acked(u64),
 }
 
 /// All requests that wait for their turn.
@@ -63,6 +68,11 @@ impl Turns {
 
     pub fn push(&mut self, entity: &AuthName, conn: ConnId, turn: Turn) {
         self.entities.entry(entity).entry(&conn).push_back(turn);
+    }
+
+    /// Whether requests of this connection wait.
+    pub fn has(&self, entity: &AuthName, conn: ConnId) -> bool {
+        self.entities.of.get(entity).is_some_and(|conns| conns.of.contains_key(&conn))
     }
 
     /// Takes back a request that paused in its turn. It is the next of its connection, which is the next of
@@ -118,7 +128,8 @@ impl Turns {
     /// Connection and tid of every request that waits.
     pub fn iter(&self) -> impl Iterator<Item = (ConnId, u64)> {
         let queues = self.entities.of.values().flat_map(|conns| &conns.of);
-        queues.flat_map(|(conn, q)| q.iter().map(|t| (*conn, t.tid)))
+        let is_request = |t: &&Turn| !matches!(t.what, Wanted::Acked(_));
+        queues.flat_map(move |(conn, q)| q.iter().filter(is_request).map(|t| (*conn, t.tid)))
     }
 
     /// Checks the invariant that the module states.

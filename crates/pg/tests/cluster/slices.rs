@@ -2,7 +2,7 @@
 //! them; and in the middle of a request that only reads, which goes on when others had their turn.
 
 use messages::Message;
-use messages::osd::{Extent, MOsdOp, Op, OsdOp, flags};
+use messages::osd::{Extent, MOsdBackoff, MOsdOp, Op, OsdOp, backoff_op, flags};
 use pg::{Input, OsdConfig};
 use types::{AuthName, ConnId, EntityType, Errno, PgId, PoolId};
 
@@ -233,4 +233,63 @@ fn what_is_too_much_is_refused_at_once() {
     }
     assert_eq!(c.answers(ONE), 10, "in one slice");
     assert_eq!(answer(&mut c.s, ONE, 19).0, Errno::E2BIG.neg());
+}
+
+/// A client hears of a backoff while a request that it sent before waits for its turn, and the backoff is over
+/// before that turn has come. The request that the backoff dropped comes again, and runs first.
+#[test]
+fn an_acknowledged_backoff_holds_for_what_was_sent_before() {
+    let mut c = Cluster::new(2, 5);
+    c.object_is_there();
+    let pools = (0..20).map(|_| c.s.mon.create_pool(1, 1, 1)).collect::<Vec<_>>();
+    c.s.settle();
+    let led = |p: &PoolId| c.s.mon.map.pg_to_up_acting(PgId::new(*p, 0)).acting == [c.primary];
+    let other = pools.into_iter().find(led).expect("one of 20");
+    c.s.connect(ONE, |_| {});
+    c.s.connect(TWO, |p| p.auth_name = AuthName::new(EntityType::Client, "other"));
+    c.s.kill(c.others[0]);
+    c.s.run(300);
+    let heavy = MOsdOp { ops: c.heavy().ops, flags: flags::READ, ..request(&c.s, other, "y", vec![]) };
+    for tid in 1..4 {
+        let msg = Message::from(heavy.clone());
+        c.s.input(c.primary, Input::Message { conn: ConnId(TWO as u64), tid, msg });
+    }
+    let put = |c: &mut Cluster, tid, content: &[u8]| {
+        let msg = request(&c.s, c.pool, "x", vec![write(content)]);
+        c.put(tid, msg);
+    };
+    put(&mut c, 2, b"first");
+    put(&mut c, 3, b"last");
+    let told = |c: &mut Cluster, op| {
+        c.s.deliver_all(c.primary, ONE);
+        let all = c.s.strangers.iter().filter(|m| m.0 == ONE);
+        let mut told = all.filter_map(|m| match &m.2 {
+            Message::OsdBackoff(b) if b.op == op => Some(b.clone()),
+            _ => None,
+        });
+        told.next()
+    };
+    let block = (0..9).find_map(|_| {
+        c.s.input(c.primary, Input::Again { unread: Default::default(), free_bytes: 1 << 30 });
+        told(&mut c, backoff_op::BLOCK)
+    });
+    let ack = MOsdBackoff { op: backoff_op::ACK_BLOCK, ..block.expect("too few members") };
+    // Twice makes no difference.
+    for _ in 0..2 {
+        let msg = Message::from(ack.clone());
+        c.s.input(c.primary, Input::Message { conn: ConnId(ONE as u64), tid: 0, msg });
+    }
+    c.s.unread.insert(ConnId(ONE as u64));
+    c.s.start(c.others[0]);
+    c.s.until("whole", |s| s.all_are("active+clean"));
+    assert!(told(&mut c, backoff_op::UNBLOCK).is_some());
+    put(&mut c, 2, b"first");
+    put(&mut c, 3, b"last");
+    c.s.unread.clear();
+    for tid in 2..4 {
+        assert_eq!(answer(&mut c.s, ONE, tid).0, 0, "{tid}");
+    }
+    c.s.settle();
+    let object = c.s.client.object(&c.s.mon.map, c.pool, "x");
+    assert_eq!(c.s.stored(c.primary, &object).as_deref(), Some(&b"last"[..]));
 }
