@@ -130,7 +130,11 @@ impl Pg {
         if !self.is_primary(cx) {
             return;
         }
-        let busy = self.writes.lock(&object.head()).is_some() || self.recovering.contains_key(&object);
+        // An object that is missing here too is fetched first: `stored_version` would be that of an older
+        // object, or of none.
+        let busy = self.writes.lock(&object.head()).is_some()
+            || self.recovering.contains_key(&object)
+            || self.missing.contains(&object);
         if busy || self.phase != Phase::Active {
             if self.damaged.len() < MAX_REPORTS {
                 self.damaged.insert((object, from));

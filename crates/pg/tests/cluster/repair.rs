@@ -32,6 +32,10 @@ pub fn cluster(seed: u64, size: u8) -> (Sim, PoolId) {
 
 /// Changes a byte in the middle of an object, wherever the OSD's device has its blocks.
 pub fn flip(s: &mut Sim, osd: i32, object: u8) {
+    flip_blocks(s, osd, object, 10..20);
+}
+
+fn flip_blocks(s: &mut Sim, osd: i32, object: u8, which: std::ops::Range<usize>) {
     let device = s.nodes[osd as usize].device.clone();
     let block = vec![100 + object; 4096];
     let found: Vec<u64> = (0..store::Device::len(&*device))
@@ -39,7 +43,7 @@ pub fn flip(s: &mut Sim, osd: i32, object: u8) {
         .filter(|at| device.peek(*at, 4096) == block)
         .collect();
     assert!(found.len() >= LEN / 4096, "{} blocks of {object} on osd.{osd}", found.len());
-    for at in &found[10..20] {
+    for at in found.iter().take(which.end).skip(which.start) {
         device.flip(at + 77, 0x10);
     }
 }
@@ -57,9 +61,6 @@ fn a_lost_report_of_damage_is_repeated() {
         let member = (0..3).find(|o| *o != first).expect("another");
         flip(&mut s, member, 2);
         s.client.patch(&map, pool, "o2", 15 * 4096 + 100, &[1; 9]);
-        let is_report = |m: &messages::Message| {
-            pg::OsdCore::describe_message(m).is_some_and(|text| text.contains("Damaged {"))
-        };
         s.until("reported", |s| s.links.get(&(member, first)).is_some_and(|q| q.iter().any(is_report)));
         s.links.remove(&(member, first));
         // The good copies have the write, or nobody would after the primary's end.
@@ -175,6 +176,55 @@ fn nothing_is_based_on_what_lost_a_block() {
         s.client.patch(&map, pool, "o2", 100, &[2; 9]);
         s.until("written", |s| s.client.is_idle());
         s.start(member);
+        s.settle();
+        scrub_all(&mut s, pool, &format!("seed {seed}"));
+        s.check_copies();
+    }
+}
+
+fn is_report(m: &messages::Message) -> bool {
+    pg::OsdCore::describe_message(m).is_some_and(|text| text.contains("Damaged {"))
+}
+
+/// Whether an OSD's copy of the object lacks data that its medium has lost.
+fn has_lost(s: &mut Sim, pool: PoolId, osd: i32, name: &str) -> bool {
+    let key = ObjectKey::replicated(s.client.object(&s.mon.map, pool, name));
+    let core = s.nodes[osd as usize].core.as_mut().expect("runs");
+    core.store_mut().has_lost(&key).expect("readable")
+}
+
+/// A primary that was away hears that a member lost a block of an object that it does not have itself yet. It
+/// fetches the object from another member, and the one that lost the block gets it too.
+#[test]
+fn a_report_on_what_the_primary_lacks_itself_is_kept() {
+    for seed in 1..8 {
+        let (mut s, pool) = cluster(seed, 3);
+        let first = primary(&s, pool);
+        s.kill(first);
+        let map = s.mon.map.clone();
+        s.client.write(&map, pool, "new", vec![106; LEN]);
+        s.until("written", |s| s.client.is_idle());
+        let lead = primary(&s, pool);
+        let member = 3 - first - lead;
+        while !s.is_durable(member) {
+            s.commit(member);
+        }
+        s.restart(member);
+        s.until("up again", |s| s.mon.map.is_up(member));
+        s.run(2_000);
+        flip_blocks(&mut s, member, 6, 0..usize::MAX);
+        let map = s.mon.map.clone();
+        s.client.patch(&map, pool, "new", 15 * 4096 + 100, &[1; 9]);
+        s.until("reported", |s| s.links.get(&(member, lead)).is_some_and(|q| q.iter().any(is_report)));
+        s.links.remove(&(member, lead));
+        assert!(has_lost(&mut s, pool, member, "new"));
+        s.start(first);
+        s.until("written", |s| s.client.is_idle());
+        s.settle();
+        for _ in 0..6 {
+            s.tick(std::time::Duration::from_millis(600));
+            s.run(300);
+        }
         s.settle();
         scrub_all(&mut s, pool, &format!("seed {seed}"));
         s.check_copies();
