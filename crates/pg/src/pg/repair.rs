@@ -104,21 +104,24 @@ impl Pg {
     /// Member: tells the primary again which objects are damaged here, because the copy was activated anew:
     /// an earlier report may have been lost, or have gone to another primary.
     pub(super) fn tell_damaged_again(&mut self, cx: &mut Shared) {
-        self.forget_what_is_gone(cx);
+        self.forget_what_is_whole(cx);
         for object in self.lost_here.iter().filter(|o| !self.missing.contains(o)) {
             let body = PgBody::Damaged { object: object.clone() };
             cx.send_pg(self.primary(), self.id, self.primary_interval, body);
         }
     }
 
-    fn forget_what_is_gone(&mut self, cx: &mut Shared) {
+    /// Forgets objects that were removed, and objects whose lost blocks were all written anew: the copy here is
+    /// good, and a fetched one may be worse.
+    fn forget_what_is_whole(&mut self, cx: &mut Shared) {
         let mut txn = Txn::new();
+        let (id, shard) = (self.id, self.id.shard);
         self.lost_here.retain(|o| {
-            let is_here = stored_version(&mut cx.store, o) != Ok(Eversion::ZERO);
-            if !is_here {
-                persist::forget_damaged(&mut txn, self.id, o);
+            let lacks_data = cx.store.has_lost(&ObjectKey::new(shard, o.clone())) != Ok(false);
+            if !lacks_data {
+                persist::forget_damaged(&mut txn, id, o);
             }
-            is_here
+            lacks_data
         });
         if !txn.is_empty() {
             cx.submit(txn, Done::Nothing);
@@ -154,7 +157,7 @@ impl Pg {
     /// this copy while another OSD was primary, which may not have heard of it.
     pub(super) fn repeat_repairs(&mut self, cx: &mut Shared) {
         if self.phase == Phase::Active && !self.lost_here.is_empty() {
-            self.forget_what_is_gone(cx);
+            self.forget_what_is_whole(cx);
             for object in self.lost_here.clone() {
                 if !self.missing.contains(&object)
                     && self.begin_repair(&object, "data was lost here earlier", cx)

@@ -231,6 +231,39 @@ fn a_report_on_what_the_primary_lacks_itself_is_kept() {
     }
 }
 
+/// The blocks that a member lost are written anew before the primary has sent the object. Nothing is wrong with
+/// the object then, and another copy could only be worse.
+#[test]
+fn what_was_lost_and_written_anew_is_whole() {
+    for seed in 1..8 {
+        let (mut s, pool) = cluster(seed, 3);
+        let (map, first) = (s.mon.map.clone(), primary(&s, pool));
+        let member = (0..3).find(|o| *o != first).expect("another");
+        flip(&mut s, member, 2);
+        s.client.patch(&map, pool, "o2", 15 * 4096 + 100, &[1; 9]);
+        s.until("written", |s| s.client.is_idle());
+        assert!(has_lost(&mut s, pool, member, "o2"));
+        s.client.write(&map, pool, "o2", vec![9; LEN]);
+        s.until("written", |s| s.client.is_idle());
+        for osd in (0..3).filter(|osd| *osd != member) {
+            s.kill(osd);
+        }
+        s.until("it leads", |s| s.nodes[member as usize].core.as_ref().is_some_and(leads));
+        s.run(500);
+        let log = &s.nodes[member as usize].log;
+        assert!(!log.iter().any(|l| l.contains("data was lost here earlier")), "seed {seed}: {log:?}");
+        for osd in (0..3).filter(|osd| *osd != member) {
+            s.start(osd);
+        }
+        s.settle();
+        s.check_copies();
+    }
+}
+
+fn leads(core: &pg::OsdCore) -> bool {
+    core.pg_states().iter().any(|(_, state)| state & messages::pg_state::ACTIVE != 0)
+}
+
 #[test]
 fn a_damaged_object_is_read_from_another_copy_and_made_good() {
     for seed in 1..4 {
