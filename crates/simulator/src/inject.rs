@@ -443,7 +443,7 @@ impl World {
             let at = self.jitter();
             self.plan_in(at, Event::Start(node));
         }
-        if !self.rotted.is_empty() {
+        if self.has_rotted() {
             self.plan_in(5 * SECOND, Event::ScrubAgain);
         }
         if self.scenario.level > Level::Calm && self.rng.one_in(2) {

@@ -105,6 +105,11 @@ impl World {
             Event::Start(node) => return self.is_suspended_until(*node),
             _ => return None,
         };
+        self.stands_still_until(node)
+    }
+
+    /// Until when a process stands still, if it does.
+    pub fn stands_still_until(&self, node: Node) -> Option<Time> {
         let frozen = self.frozen.get(&node).copied().filter(|until| *until > self.now);
         frozen.max(self.is_suspended_until(node))
     }

@@ -275,7 +275,10 @@ impl World {
             Output::ClusterLog { level, text } => {
                 self.say(|| format!("cluster log {level:?}: {text}"));
                 // With its only holder down an object may be unfound; that it is found again is for O5 to say.
-                let excused = text.ends_with("is unfound") || self.osds[osd as usize].failing;
+                // And what a scrub found stays known to its PG until the next deep one, also when it is mended.
+                let excused = text.ends_with("is unfound")
+                    || text.ends_with("deep-scrub details will be lost") && self.has_rotted()
+                    || self.osds[osd as usize].failing;
                 if level == LogLevel::Error && !excused && !self.rot_is_known() {
                     self.violation(format!("osd.{osd} logged an error: {text}"));
                 }

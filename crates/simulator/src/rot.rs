@@ -13,6 +13,7 @@ use types::{HObject, PgId, SpgId};
 
 use crate::faults::FaultKind;
 use crate::mutant::Mutant;
+use crate::net::Node;
 use crate::queue::{MILLISECOND, SECOND, Time};
 use crate::world::{Event, FSID, World};
 
@@ -45,6 +46,11 @@ impl World {
         disk || self.rot.is_some() || self.rot_ended.is_some_and(|at| self.now < at + TOLD_WITHIN)
     }
 
+    /// Whether anything ever rotted, also on a disk that is gone by now: PGs may still be called inconsistent for it.
+    pub fn has_rotted(&self) -> bool {
+        self.rot_ended.is_some() || !self.rotted.is_empty()
+    }
+
     /// Whether a fault has to wait until what is rotten is mended.
     pub fn waits_for_mending(&self, kind: &FaultKind) -> bool {
         let harmless = matches!(
@@ -61,9 +67,13 @@ impl World {
         self.rot.is_some() && !harmless
     }
 
-    /// Everybody is there and has all copies.
+    /// Everybody is there and has all copies. Of an OSD that stands still nobody may know yet that it is away.
     pub(crate) fn has_copies_to_spare(&self) -> bool {
         let o = &self.scenario.options;
+        let stands_still = |osd| self.stands_still_until(Node::Osd(osd)).is_some();
+        if (0..o.osds).any(stands_still) {
+            return false;
+        }
         let hosts = self.osds.iter().all(|h| h.core.is_some() && !h.failing && h.slow == 1);
         let whole = self.pg_states().values().all(|s| s == "active+clean");
         o.size > 1 && hosts && whole && !self.net.any_blocked() && self.rot.is_none()
