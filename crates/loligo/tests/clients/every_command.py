@@ -266,6 +266,8 @@ def steps(n, pool, pg):
     yield WHEN_ALL_ENDED
     # It takes back what the parts above have set.
     yield "config reset", {"num": 0}
+    yield "mgr module disable", {"module": "iostat"}
+    yield "mgr module enable", {"module": "iostat"}
     # The last one: the manager comes back later.
     yield "mgr fail", {"who": "never"}
 
