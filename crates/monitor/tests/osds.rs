@@ -627,6 +627,23 @@ fn a_blocklist_entry_ends_by_the_slowest_clock_of_the_quorum() {
     assert_eq!(listed(&w), 0);
 }
 
+/// The leader's clock is an hour behind; then it is away, and another one leads, by whose clock the entry must last as long as was
+/// said (simulator, seed 1853).
+#[test]
+fn a_blocklist_entry_lasts_as_long_by_the_fastest_clock_of_the_quorum() {
+    let (mut w, admin) = cluster(1);
+    let ahead = ClockSkew { name: "b".to_owned(), skew_ms: 3_600_000, latency_ms: 1 };
+    w.input(Input::Quorum(QuorumView { skews: vec![ahead], ..QuorumView::alone() }));
+    w.command(admin, r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"10.0.0.1:0/5","expire":600}"#);
+    let listed = |w: &World| w.mon.state().osdmap().blocklist.len();
+    // Those that are left agree with a clock of this much.
+    w.input(Input::Quorum(QuorumView { term: 2, ..QuorumView::alone() }));
+    w.tick(4_195);
+    assert_eq!(listed(&w), 1);
+    w.tick(4_210);
+    assert_eq!(listed(&w), 0);
+}
+
 /// Monitors close the connection of one that sends them more.
 #[test]
 fn what_is_no_entry_of_the_log_together_is_tried_one_by_one() {

@@ -180,7 +180,9 @@ fn blocklist(ctx: &mut WriteCtx<'_>, op: &str) -> Reply {
     }
     let default = ctx.settings.number(ctx.state(), "mon_osd_blocklist_default_expire", 3_600.0);
     let secs = ctx.args.float("expire").unwrap_or(default).clamp(0.0, 1e9);
-    let until = ctx.now.wall.plus(Duration::from_secs_f64(secs));
+    // A leader whose clock is behind may be replaced by one that would see the entry's end at once.
+    let now = ctx.settings.quorum.fastest_wall(ctx.now.wall);
+    let until = now.plus(Duration::from_secs_f64(secs));
     // An increment adds or removes an entry but cannot move its end: a longer one replaces it through removal.
     ctx.osdmap_mut().blocklist.entry(addr).or_insert(until);
     Reply::done(format!("blocklisting {shown} until {until} ({} sec)", six_digits(secs)))

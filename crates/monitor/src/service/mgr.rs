@@ -235,7 +235,7 @@ pub(crate) fn drop_active(now: Now, settings: &Settings, mgr: &mut MgrState, bat
     let text = format!("Manager daemon {} {why}, replacing it", active.name);
     batch.log(settings.log_entry(now, Priority::Info, "cluster", text));
     // Whatever it still holds of its last life may write no more.
-    let until = now.wall.plus(Duration::from_secs(86_400));
+    let until = settings.quorum.fastest_wall(now.wall).plus(Duration::from_secs(86_400));
     let blank = |a: &types::EntityAddr| a.is_blank();
     let clients = active.clients.into_iter().flat_map(|(_, addrs)| addrs.0);
     let addrs: Vec<types::EntityAddr> =
