@@ -1,8 +1,9 @@
 //! Tickets: what they say, and how ours are sealed so that no bit of them can be changed.
 //!
-//! Clients and daemons hand tickets on without looking inside, so their inner form is an affair of the monitors and of the
-//! service that opens them. Ceph encrypts them with AES-CBC under a fixed IV and without authentication; ours are sealed with
-//! AES-256-GCM. A service of Ceph's opens the former only, so [`TicketForms`] says which services get it.
+//! Clients and daemons hand tickets on without looking inside, so their inner form is an affair of the
+//! monitors and of the service that opens them. Ceph encrypts them with AES-CBC under a fixed IV and without
+//! authentication; ours are sealed with AES-256-GCM. A service of Ceph's opens the former only, so
+//! [`TicketForms`] says which services get it.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use bytes::Bytes;
@@ -119,7 +120,8 @@ pub enum TicketForm {
     Ceph,
 }
 
-/// The services whose tickets have Ceph's form. Those for monitors and OSDs, and the login's own, never have it.
+/// The services whose tickets have Ceph's form. Those for monitors and OSDs, and the login's own, never have
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TicketForms {
     pub mgr: TicketForm,
@@ -166,8 +168,8 @@ pub fn seal_ticket(
     Ok(TicketBlob { secret_id, blob: w.into_bytes() })
 }
 
-/// Opens a ticket of this form that was made for `service`. Of a sealed one any changed bit, other service or other secret is
-/// refused; of Ceph's form a wrong secret.
+/// Opens a ticket of this form that was made for `service`. Of a sealed one any changed bit, other service or
+/// other secret is refused; of Ceph's form a wrong secret.
 pub fn open_ticket(
     form: TicketForm,
     service: EntityType,

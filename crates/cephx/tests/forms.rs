@@ -1,4 +1,5 @@
-//! Tickets in Ceph's form, for services in whose place a daemon of Ceph's is, and the change from one form to the other.
+//! Tickets in Ceph's form, for services in whose place a daemon of Ceph's is, and the change from one form to
+//! the other.
 
 mod common;
 
@@ -9,7 +10,8 @@ use cephx::{
 use common::{Cluster, at, name};
 use types::EntityType::{self, Auth, Mds, Mgr, Mon, Osd};
 
-/// A cluster with an administrator and a client that may do nothing at the manager, and whose manager is Ceph's or ours.
+/// A cluster with an administrator and a client that may do nothing at the manager, and whose manager is
+/// Ceph's or ours.
 fn cluster(mgr: TicketForm) -> Cluster {
     let mut cluster = Cluster::new();
     cluster.add("client.admin", &[("mon", "allow *"), ("mgr", "allow *")]);

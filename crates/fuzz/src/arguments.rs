@@ -1,5 +1,5 @@
-//! Commands that fit a table's signatures, with arguments that the input's bytes choose: from values that mean something in
-//! the cluster that hears them, from bounds of numbers, or from the input itself.
+//! Commands that fit a table's signatures, with arguments that the input's bytes choose: from values that
+//! mean something in the cluster that hears them, from bounds of numbers, or from the input itself.
 
 use admin::{Param, ParamKind, Signature};
 use serde_json::{Map, Value, json};

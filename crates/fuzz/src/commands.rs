@@ -1,7 +1,8 @@
 //! Commands of an administrator, executed by a monitor and by a manager.
 //!
-//! No piece of a monitor's work panics, contained or not. What it commits can be loaded again, by a monitor that starts from
-//! it and by an OSD that follows the map; whoever applies the same entries is in the same state.
+//! No piece of a monitor's work panics, contained or not. What it commits can be loaded again, by a monitor
+//! that starts from it and by an OSD that follows the map; whoever applies the same entries is in the same
+//! state.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

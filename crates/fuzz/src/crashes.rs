@@ -1,4 +1,5 @@
-//! Commands of a manager, crash reports among them: executed by a manager that has the state of a real cluster.
+//! Commands of a manager, crash reports among them: executed by a manager that has the state of a real
+//! cluster.
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;

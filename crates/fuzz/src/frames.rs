@@ -1,5 +1,5 @@
-//! Frames of msgr2 with right checksums, or sealed, around mutated contents, to either end of a connection: what a peer
-//! that knows the protocol can send. (The target `connection` takes bytes as they are.)
+//! Frames of msgr2 with right checksums, or sealed, around mutated contents, to either end of a connection:
+//! what a peer that knows the protocol can send. (The target `connection` takes bytes as they are.)
 
 use bytes::{BufMut, Bytes, BytesMut};
 use codec::crc32c;
@@ -131,8 +131,8 @@ fn change(lie: Option<Lie>, begin: usize, block: &mut [u8]) -> bool {
     place.map(|byte| *byte ^= by).is_some() && by != 0
 }
 
-/// As `frames`, in secure mode. Three bytes more, behind the first, say which byte of all that follows authentication is
-/// changed and by how much: before it is sealed, or (bit 3 of the first) on its way.
+/// As `frames`, in secure mode. Three bytes more, behind the first, say which byte of all that follows
+/// authentication is changed and by how much: before it is sealed, or (bit 3 of the first) on its way.
 pub(crate) fn sealed_frames(data: &[u8]) {
     let Some(([how, a0, a1, by], rest)) = data.split_first_chunk::<4>() else { return };
     let lie = Some(Lie { at: usize::from(u16::from_le_bytes([*a0, *a1])), by: *by });
@@ -268,7 +268,8 @@ impl End {
     }
 }
 
-/// The records of what an end has sent, all of it checked frames of ours, sealed ones behind those that are not.
+/// The records of what an end has sent, all of it checked frames of ours, sealed ones behind those that are
+/// not.
 fn records(sent: &[Bytes], connects: bool) -> Vec<u8> {
     let all = sent.concat();
     let mut rest = all.get(BANNER_LEN..).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! What a cluster, a watcher or a file tells of a block image: headers, object maps, locks, clones, streams of differences.
+//! What a cluster, a watcher or a file tells of a block image: headers, object maps, locks, clones, streams
+//! of differences.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,9 @@
-//! Requests of a client, executed by an OSD: lists of operations, class calls among them, many one after the other.
+//! Requests of a client, executed by an OSD: lists of operations, class calls among them, many one after the
+//! other.
 //!
-//! Behind each request the core's invariants hold. At the end every request was answered, snapshots are trimmed, a deep
-//! scrub finds nothing, the medium is whole, and so is what an OSD that starts from it serves.
+//! Behind each request the core's invariants hold. At the end every request was answered, snapshots are
+//! trimmed, a deep scrub finds nothing, the medium is whole, and so is what an OSD that starts from it
+//! serves.
 
 // The toy monitor of the OSD's own tests can do more than is needed here.
 #[path = "../../pg/tests/cluster/mon.rs"]

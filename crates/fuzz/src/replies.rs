@@ -1,5 +1,6 @@
-//! What a client hears: answers of OSDs, monitors and managers, maps, notifications, given to the core of the client side
-//! while it waits for some of them; and the outputs of operations, as whoever asked for them reads them.
+//! What a client hears: answers of OSDs, monitors and managers, maps, notifications, given to the core of the
+//! client side while it waits for some of them; and the outputs of operations, as whoever asked for them
+//! reads them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;

@@ -1,4 +1,5 @@
-//! Sealing frames of msgr2 in secure mode, as a peer with the connection's secret can: whatever stands in them.
+//! Sealing frames of msgr2 in secure mode, as a peer with the connection's secret can: whatever stands in
+//! them.
 //!
 //! Source: doc/dev/msgr2.rst (msgr2.1-secure mode), src/msg/async/crypto_onwire.cc.
 

@@ -541,8 +541,8 @@ pub(crate) enum Reporting {
     },
 }
 
-/// Bytes of one entry of the log. It goes to the other monitors as one message, and they close a connection that brings
-/// more than `msgr::Limits::data_bytes`.
+/// Bytes of one entry of the log. It goes to the other monitors as one message, and they close a connection
+/// that brings more than `msgr::Limits::data_bytes`.
 const ENTRY_LIMIT: usize = 64 << 20;
 
 /// Why nothing came of a batch.

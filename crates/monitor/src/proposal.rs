@@ -90,8 +90,9 @@ impl Batch {
         self.base.osds.newest().next()
     }
 
-    /// Makes and records a change of anything but the OSD map. One that replaces a part of the state whole takes the place
-    /// of the batch's earlier ones of the same part: a thousand beacons in a batch hold the managers once.
+    /// Makes and records a change of anything but the OSD map. One that replaces a part of the state whole
+    /// takes the place of the batch's earlier ones of the same part: a thousand beacons in a batch hold the
+    /// managers once.
     pub fn change(&mut self, change: Change) {
         let applied = self.next.apply(&change);
         assert!(applied.is_ok(), "a change made here applies here: {applied:?}");

@@ -140,7 +140,8 @@ impl QuorumView {
         Utime::from_nanos(wall.as_nanos().saturating_sub(behind_ms.saturating_mul(1_000_000)))
     }
 
-    /// The same of the fastest one. What is to last so long lasts by this clock, for its end is seen by any of them.
+    /// The same of the fastest one. What is to last so long lasts by this clock, for its end is seen by any
+    /// of them.
     pub fn fastest_wall(&self, wall: Utime) -> Utime {
         let ahead_ms = self.skews.iter().map(|s| s.skew_ms).max().map_or(0, |ms| ms.max(0).unsigned_abs());
         Utime::from_nanos(wall.as_nanos().saturating_add(ahead_ms.saturating_mul(1_000_000)))

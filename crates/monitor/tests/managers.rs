@@ -627,7 +627,8 @@ fn modules_are_switched_as_the_managers_have_them() {
     assert_eq!((last.first(), last.last(), modules(&w).len()), (Some(&0), Some(&-22), 128));
 }
 
-/// A manager that starts again while it starts had no address to be shut out by: the next one waits for no map.
+/// A manager that starts again while it starts had no address to be shut out by: the next one waits for no
+/// map.
 #[test]
 fn no_manager_waits_for_a_map_that_never_comes() {
     let (mut w, _, mgr) = under_ceph();
@@ -645,7 +646,8 @@ fn no_manager_waits_for_a_map_that_never_comes() {
     assert!(w.mon.state().mgr.last_failure_osd_epoch > Epoch(0), "the first one was shut out");
 }
 
-/// Ceph's manager keeps its process, and with it its address, when it starts anew: as it does when modules are switched.
+/// Ceph's manager keeps its process, and with it its address, when it starts anew: as it does when modules
+/// are switched.
 #[test]
 fn cephs_manager_comes_back_under_its_old_address() {
     let (mut w, _, mgr) = under_ceph();

@@ -627,8 +627,8 @@ fn a_blocklist_entry_ends_by_the_slowest_clock_of_the_quorum() {
     assert_eq!(listed(&w), 0);
 }
 
-/// The leader's clock is an hour behind; then it is away, and another one leads, by whose clock the entry must last as long as was
-/// said (simulator, seed 1853).
+/// The leader's clock is an hour behind; then it is away, and another one leads, by whose clock the entry
+/// must last as long as was said (simulator, seed 1853).
 #[test]
 fn a_blocklist_entry_lasts_as_long_by_the_fastest_clock_of_the_quorum() {
     let (mut w, admin) = cluster(1);

@@ -28,7 +28,8 @@ pub struct OsdConfig {
     /// Versions behind the head that a resend is recognised for.
     pub pg_log_dups_tracked: u64,
     pub heartbeat_interval: Duration,
-    /// Between two signs of life to the monitors: less than Ceph's 300 s by default, which costs nothing here.
+    /// Between two signs of life to the monitors: less than Ceph's 300 s by default, which costs nothing
+    /// here.
     pub beacon_interval: Duration,
     pub heartbeat_grace: Duration,
     /// OSDs that are pinged at least, and looked for by one that was marked down.

@@ -21,8 +21,8 @@ const LOOKED_UP: u64 = 1_000;
 /// Objects of a map that are changed.
 const CHANGED: u64 = 100;
 
-/// The replies to the methods that a header is read with: of the image, of its striping, of each snapshot. What is
-/// accepted can be computed with.
+/// The replies to the methods that a header is read with: of the image, of its striping, of each snapshot.
+/// What is accepted can be computed with.
 ///
 /// # Errors
 /// As opening the image.

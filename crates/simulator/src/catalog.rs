@@ -213,7 +213,8 @@ fn stale_primary(base: Scenario) -> Scenario {
     alone_with_a_reader(base, |_, _| Vec::new())
 }
 
-/// The same, and the primary's host is suspended until it was replaced. Its monotonic clock says that its lease goes on.
+/// The same, and the primary's host is suspended until it was replaced. Its monotonic clock says that its
+/// lease goes on.
 fn suspended_primary(base: Scenario) -> Scenario {
     let suspend = Kind::Suspend { host: 0, lasts: s(12) };
     alone_with_a_reader(base, |_, at| vec![Fault::at(at + 0.2, suspend.clone())])

@@ -190,14 +190,14 @@ pub enum FaultKind {
         node: Node,
         lasts: Time,
     },
-    /// A host is suspended: the processes of its monitor and its OSD stand still, and so does its monotonic clock. Its wall clock goes
-    /// on. The manager is on host 0.
+    /// A host is suspended: the processes of its monitor and its OSD stand still, and so does its monotonic
+    /// clock. Its wall clock goes on. The manager is on host 0.
     Suspend {
         host: usize,
         lasts: Time,
     },
-    /// Three networks that do not reach each other: who is where, the number tells. One way: of each two, one still hears the
-    /// other.
+    /// Three networks that do not reach each other: who is where, the number tells. One way: of each two, one
+    /// still hears the other.
     Apart {
         nth: u64,
         one_way: bool,

@@ -1,5 +1,6 @@
-//! Faults between and beside processes: a box in the middle of the network that refuses connections in others' names, three networks
-//! apart, processes and hosts that stand still, and flags of the OSD map that an administrator sets for a while.
+//! Faults between and beside processes: a box in the middle of the network that refuses connections in
+//! others' names, three networks apart, processes and hosts that stand still, and flags of the OSD map that
+//! an administrator sets for a while.
 
 use testkit::Rng;
 use types::ConnId;

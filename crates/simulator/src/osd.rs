@@ -274,8 +274,8 @@ impl World {
             Output::Up => self.say(|| format!("osd.{osd} is up")),
             Output::ClusterLog { level, text } => {
                 self.say(|| format!("cluster log {level:?}: {text}"));
-                // With its only holder down an object may be unfound; that it is found again is for O5 to say.
-                // And what a scrub found stays known to its PG until the next deep one, also when it is mended.
+                // An object whose only holder is down may be unfound: O5 says whether it is found again. A
+                // PG knows what a deep scrub found until the next one, also when it was mended meanwhile.
                 let excused = text.ends_with("is unfound")
                     || text.ends_with("deep-scrub details will be lost") && self.has_rotted()
                     || self.osds[osd as usize].failing;

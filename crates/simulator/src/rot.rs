@@ -46,7 +46,8 @@ impl World {
         disk || self.rot.is_some() || self.rot_ended.is_some_and(|at| self.now < at + TOLD_WITHIN)
     }
 
-    /// Whether anything ever rotted, also on a disk that is gone by now: PGs may still be called inconsistent for it.
+    /// Whether anything ever rotted, also on a disk that is gone by now: PGs may still be called inconsistent
+    /// for it.
     pub fn has_rotted(&self) -> bool {
         self.rot_ended.is_some() || !self.rotted.is_empty()
     }
@@ -67,7 +68,8 @@ impl World {
         self.rot.is_some() && !harmless
     }
 
-    /// Everybody is there and has all copies. Of an OSD that stands still nobody may know yet that it is away.
+    /// Everybody is there and has all copies. Of an OSD that stands still nobody may know yet that it is
+    /// away.
     pub(crate) fn has_copies_to_spare(&self) -> bool {
         let o = &self.scenario.options;
         let stands_still = |osd| self.stands_still_until(Node::Osd(osd)).is_some();

@@ -280,7 +280,8 @@ impl Options {
     }
 }
 
-/// At half of the seeds OSDs stop after a request, or after two or three, and go on when others had their turn.
+/// At half of the seeds OSDs stop after a request, or after two or three, and go on when others had their
+/// turn.
 fn slice_of(seed: u64) -> u64 {
     let mut r = Rng::new(seed ^ 0x51_1ce5);
     *r.pick(&[1, 40 << 10, pg::OsdConfig::default().slice_bytes, pg::OsdConfig::default().slice_bytes])

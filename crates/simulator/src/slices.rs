@@ -1,5 +1,5 @@
-//! Batches of inputs and slices of work: an OSD's shell takes one time for all that has come, and lets its core go on with what a
-//! slice has left when others had their turn.
+//! Batches of inputs and slices of work: an OSD's shell takes one time for all that has come, and lets its
+//! core go on with what a slice has left when others had their turn.
 
 use pg::Input;
 use types::Now;
@@ -24,8 +24,8 @@ pub struct Batch {
 }
 
 impl World {
-    /// The time that an OSD's core is told now: that of the batch. Where slices are as large as by default every input is a batch of
-    /// its own.
+    /// The time that an OSD's core is told now: that of the batch. Where slices are as large as by default
+    /// every input is a batch of its own.
     pub fn time_of_batch(&mut self, osd: i32) -> Now {
         let batch = self.osds[osd as usize].batch;
         if self.now <= batch.until {

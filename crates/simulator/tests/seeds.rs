@@ -64,7 +64,8 @@ fn past_failures() {
     }
 }
 
-/// A box that refused connections held sessions back for as long as it was to stand there, whatever was healed (seed 2020).
+/// A box that refused connections held sessions back for as long as it was to stand there, whatever was
+/// healed (seed 2020).
 #[test]
 fn no_fault_outlasts_healing() {
     let lasts = 200_000_000_000;

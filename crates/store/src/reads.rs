@@ -37,7 +37,8 @@ impl Store {
         }))
     }
 
-    /// Whether a block of the object was lost to a damaged medium and not replaced. Looks at every block's entry, at no data.
+    /// Whether a block of the object was lost to a damaged medium and not replaced. Looks at every block's
+    /// entry, at no data.
     pub fn has_lost(&mut self, key: &ObjectKey) -> Result<bool, StoreError> {
         Ok(self.onode(key)?.is_some_and(|o| o.has_lost()))
     }

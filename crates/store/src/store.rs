@@ -161,8 +161,8 @@ impl Store {
         self.spare = stage.emptied();
     }
 
-    /// Objects of which the last transaction lost a block: it changed a part of one whose rest was damaged, or copied
-    /// or renamed an object that had lost one before. They need another copy's data.
+    /// Objects of which the last transaction lost a block: it changed a part of one whose rest was damaged,
+    /// or copied or renamed an object that had lost one before. They need another copy's data.
     pub fn take_lost(&mut self) -> Vec<ObjectKey> {
         std::mem::take(&mut self.lost)
     }

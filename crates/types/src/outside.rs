@@ -7,8 +7,8 @@ use crate::Utime;
 /// Both clocks at the moment an input is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Now {
-    /// Monotonic, since the process (or the simulation) began: timeouts and ordering use only this one. It stands still while the host
-    /// is suspended, so a lease is over when either clock says so.
+    /// Monotonic, since the process (or the simulation) began: timeouts and ordering use only this one. It
+    /// stands still while the host is suspended, so a lease is over when either clock says so.
     pub mono: Duration,
     /// Wall clock: stamps that people read, mtimes, and the life of tickets. It may be set ahead and back.
     pub wall: Utime,

@@ -28,9 +28,9 @@ const REQUESTS_BYTES: u64 = 512 << 20;
 /// How often a flood is tried that does not come through, each time for longer: on a busy machine a login
 /// alone may take seconds. And how often one that does, before the other client's writes are called slow.
 const ROUNDS: usize = 8;
-/// How much slower the writes of another client may be than before the flood, and what is quick in any case. That
-/// is held against an optimised build on a machine of its own, in the soak: with other work there, daemons that
-/// have much to do get no processor, and idle ones do.
+/// How much slower the writes of another client may be than before the flood, and what is quick in any case.
+/// That is held against an optimised build on a machine of its own, in the soak: with other work there,
+/// daemons that have much to do get no processor, and idle ones do.
 const TIMES_SLOWER: u32 = 10;
 const QUICK: Duration = Duration::from_millis(200);
 
@@ -136,7 +136,8 @@ fn floods_of_a_hostile_client_fill_no_daemon_and_stop_no_other() {
     assert_eq!(c.pids(), pids, "nobody died");
 }
 
-/// Waits until OSDs have nothing left of clients that are gone: it would be called slow, and would have no end.
+/// Waits until OSDs have nothing left of clients that are gone: it would be called slow, and would have no
+/// end.
 fn released(c: &Cluster) {
     let left = |osd: u32| {
         let pools = asked(&c.data().join(format!("ceph-osd.{osd}.asok")), "dump_mempools");

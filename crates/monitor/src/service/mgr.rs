@@ -1,6 +1,7 @@
 //! The managers: who is active, and what the active one reports.
 //!
-//! Invariant: tickets for managers have Ceph's form exactly while the manager in charge is Ceph's (and cephx is in use).
+//! Invariant: tickets for managers have Ceph's form exactly while the manager in charge is Ceph's (and cephx
+//! is in use).
 //!
 //! Source: MgrMonitor::prepare_beacon, MgrMonitor::tick, MgrStatMonitor::prepare_report.
 
@@ -24,9 +25,11 @@ const BEACON_GRACE: Duration = Duration::from_secs(30);
 /// Managers that stand by, and clients of one that are shut out with it.
 const STANDBYS_LIMIT: usize = 64;
 const CLIENTS_LIMIT: usize = 64;
-/// Bytes of all that managers say of themselves: it is committed as a whole, and goes to every monitor as one message.
+/// Bytes of all that managers say of themselves: it is committed as a whole, and goes to every monitor as one
+/// message.
 const MANAGERS_BYTES: usize = 16 << 20;
-/// Of one report: bytes of its digest and of its service map, health checks (and events under way), lines of a check.
+/// Of one report: bytes of its digest and of its service map, health checks (and events under way), lines of
+/// a check.
 const DIGEST_LIMIT: usize = 16 << 20;
 const SERVICE_MAP_LIMIT: usize = 1 << 20;
 const CHECKS_LIMIT: usize = 256;
@@ -37,8 +40,8 @@ impl Monitor {
         // A manager that has no map yet does not know the cluster's id.
         if !m.fsid.is_zero() && m.fsid != batch.state().fsid
             || self.sessions.get(&conn).is_none_or(|s| s.global_id.0 == 0)
-            // One of ours lost its place: it comes back under another address when it sees a map without itself. Ceph's
-            // starts anew under the same address, and works with others that are not blocked.
+            // One of ours lost its place: it comes back under another address when it sees a map without
+            // itself. Ceph's starts anew under the same address, and works with others that are not blocked.
             || !is_of_ceph(&m.metadata) && batch.osdmap().any_blocklisted(&m.addrs)
         {
             return;
@@ -187,7 +190,8 @@ fn is_in_charge(batch: &Batch, gid: u64) -> bool {
     gid == 0 || batch.state().mgr.active.as_ref().is_some_and(|a| a.gid == gid)
 }
 
-/// What a report says of PGs, of health and of what is under way. Before it knows all PGs a manager sends an empty digest.
+/// What a report says of PGs, of health and of what is under way. Before it knows all PGs a manager sends an
+/// empty digest.
 fn read_digest(batch: &Batch, now: Now, m: &MMonMgrReport) -> Result<PgDigest, String> {
     let state = batch.state();
     let whole = if m.digest.is_empty() {
@@ -215,8 +219,8 @@ fn read_service_map(m: &MMonMgrReport) -> Result<Option<ServiceMap>, String> {
     }
 }
 
-/// Proposes a digest that says something new, and ends what it shows the end of: the creation of those pools of which it
-/// knows each PG.
+/// Proposes a digest that says something new, and ends what it shows the end of: the creation of those pools
+/// of which it knows each PG.
 fn take_digest(batch: &mut Batch, digest: PgDigest, pools: Vec<PoolId>) {
     let before = &batch.state().digest;
     if **before != (PgDigest { stamp: before.stamp, ..digest.clone() }) || before.stamp.is_zero() {

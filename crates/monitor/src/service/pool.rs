@@ -320,8 +320,9 @@ pub(crate) fn queue_removed_snap(batch: &mut Batch, id: PoolId, snap: types::Sna
     map.removed_snaps_queue.entry(id).or_default().insert(snap);
 }
 
-/// Whether the map's history is so large that whoever has no rights over the map makes it no larger. While PGs are unclean it
-/// is not cut short, and any client that may write to a pool may make snapshots in it, or shut out others.
+/// Whether the map's history is so large that whoever has no rights over the map makes it no larger. While
+/// PGs are unclean it is not cut short, and any client that may write to a pool may make snapshots in it, or
+/// shut out others.
 pub(crate) fn has_no_room_for_steps_of(session: &Session, state: &State, settings: &Settings) -> bool {
     let limit = maps_limit(settings.number(state, "mon_data_size_warn", MAPS_WARN));
     state.osds.refuses_clients(limit) && !session.may("osd", Access::W)

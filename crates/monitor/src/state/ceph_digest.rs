@@ -17,10 +17,11 @@ const MOST: i64 = 1 << 50;
 const STATES_LIMIT: usize = 1_024;
 
 impl PgDigest {
-    /// What Ceph's manager says of the cluster of this map: pools that do not exist are left out, sums are not negative.
+    /// What Ceph's manager says of the cluster of this map: pools that do not exist are left out, sums are
+    /// not negative.
     ///
-    /// The digest has no epoch. It counts as made with this map, for what depends on that is left out of pools some of
-    /// whose PGs it does not know.
+    /// The digest has no epoch. It counts as made with this map, for what depends on that is left out of
+    /// pools some of whose PGs it does not know.
     pub(crate) fn of_ceph(d: &PgMapDigest, map: &OsdMap, stamp: Utime) -> Self {
         let pools = d.pools.iter().filter_map(|(id, stat)| {
             let id = PoolId(i64::from(*id));
@@ -90,7 +91,8 @@ fn osds(d: &PgMapDigest, map: &OsdMap) -> BTreeMap<i32, OsdUsage> {
     out
 }
 
-/// Of device classes those count that the map has: tables of them are as wide as the longest name in every line.
+/// Of device classes those count that the map has: tables of them are as wide as the longest name in every
+/// line.
 fn sums(d: &PgMapDigest, map: &OsdMap) -> OsdSums {
     let known = |s: &OsdStat| s.num_osds.max(u32::from(s.statfs.total > 0));
     OsdSums {
@@ -107,7 +109,8 @@ fn sums(d: &PgMapDigest, map: &OsdMap) -> OsdSums {
     }
 }
 
-/// Snapshots that are gone from all PGs of a pool. What does not know each PG, as after a split, knows it of none.
+/// Snapshots that are gone from all PGs of a pool. What does not know each PG, as after a split, knows it of
+/// none.
 fn purged(d: &PgMapDigest, map: &OsdMap) -> BTreeMap<PoolId, SnapIntervals> {
     let whole = |id: PoolId| {
         let count = d.num_pg_by_pool.get(&id).copied().unwrap_or(0);

@@ -41,7 +41,8 @@ impl MgrState {
         self.modules.clone().unwrap_or_else(|| MgrMap::initial().modules)
     }
 
-    /// Of these, what the manager in charge does not stand for: somebody switched it on under a manager of Ceph's.
+    /// Of these, what the manager in charge does not stand for: somebody switched it on under a manager of
+    /// Ceph's.
     pub(crate) fn unserved(&self) -> Vec<String> {
         let Some(active) = self.active.as_ref().filter(|a| !a.of_ceph) else { return Vec::new() };
         let usual = MgrMap::initial().modules;
@@ -127,8 +128,8 @@ impl MgrDaemon {
 /// A daemon of ours says so in its metadata, under this key; its value is our version.
 const OURS: &str = "loligo";
 
-/// Whether a daemon that says this of itself is Ceph's: whatever does not say that it is ours. Before they had a key for it
-/// our daemons said it in their version.
+/// Whether a daemon that says this of itself is Ceph's: whatever does not say that it is ours. Before they
+/// had a key for it our daemons said it in their version.
 pub(crate) fn is_of_ceph(metadata: &BTreeMap<String, String>) -> bool {
     let says = metadata.get("ceph_version").is_some_and(|version| version.contains("(loligo "));
     !metadata.contains_key(OURS) && !says

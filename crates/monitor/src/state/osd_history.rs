@@ -12,9 +12,10 @@
 //! and presumes writes in the one that is cut, so that its members would be waited for in vain. Health speaks
 //! when steps come to very much ([`MAPS_WARN`]).
 //!
-//! So steps that the cluster itself needs, such as those by which OSDs go down and come back, have no bound in
-//! bytes: what is gained by one fewer is not worth a write. What clients without rights over the map ask for,
-//! which is snapshots, is refused at half as much again: no client makes monitors hold any amount of memory.
+//! So steps that the cluster itself needs, such as those by which OSDs go down and come back, have no bound
+//! in bytes: what is gained by one fewer is not worth a write. What clients without rights over the map ask
+//! for, which is snapshots, is refused at half as much again: no client makes monitors hold any amount of
+//! memory.
 //!
 //! Invariants:
 //! 1. `increments` holds every epoch from `oldest + 1` to the newest, without gaps.
@@ -35,7 +36,8 @@ const FULL_EVERY: u32 = 64;
 /// Whole maps between the oldest and the newest take no more than this.
 const FULLS_BYTES: usize = 16 << 20;
 
-/// All that is kept, in bytes, is worth a warning at the latest: a monitor without a store takes a state of 2 GiB.
+/// All that is kept, in bytes, is worth a warning at the latest: a monitor without a store takes a state of 2
+/// GiB.
 /// Source: mon_data_size_warn, of a disk there.
 pub(crate) const MAPS_WARN: f64 = (1u64 << 30) as f64;
 

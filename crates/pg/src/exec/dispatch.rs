@@ -97,7 +97,8 @@ fn class_use(op: &OsdOp) -> Result<ClassUse, Errno> {
 pub(super) enum Ran {
     /// To the end; the request's result.
     Through(i32),
-    /// The slice is over before the operation where they are to go on; what was left of the request's bound then.
+    /// The slice is over before the operation where they are to go on; what was left of the request's bound
+    /// then.
     Paused(Work),
 }
 

@@ -95,7 +95,8 @@ struct Page<'a> {
 impl Page<'_> {
     fn list_new(&self, env: &mut ExecEnv<'_>) -> Outcome {
         let (start, end) = env.range();
-        // The position behind a PG's objects, as clients know it. Source: pg_t::get_hobj_end in src/osd/osd_types.cc.
+        // The position behind a PG's objects, as clients know it. Source: pg_t::get_hobj_end in
+        // src/osd/osd_types.cc.
         let end =
             if end.pool == env.pgid.pool { HObject { snap: SnapId::HEAD, ..end } } else { HObject::max() };
         let cursor = &self.args.cursor;

@@ -1,9 +1,9 @@
-//! Requests that only read, in parts: a request whose slice of work is over stops between two operations, or in
-//! the middle of a long read, and goes on in a later slice. Others have their turn meanwhile.
+//! Requests that only read, in parts: a request whose slice of work is over stops between two operations, or
+//! in the middle of a long read, and goes on in a later slice. Others have their turn meanwhile.
 //!
-//! Invariant: a request that goes on sees the very object that it began with. Where the object has changed, it
-//! begins anew, so that its answer is that of one moment. It then runs to its end, so that a client that writes the
-//! object in every slice does not keep others from reading it.
+//! Invariant: a request that goes on sees the very object that it began with. Where the object has changed,
+//! it begins anew, so that its answer is that of one moment. It then runs to its end, so that a client that
+//! writes the object in every slice does not keep others from reading it.
 
 use messages::osd::OpResult;
 use types::{Eversion, HObject};
@@ -108,7 +108,8 @@ impl Scratch<'_> {
         self.slice_left().map_or(left, |slice| left.min(slice.max(LEAST_SLICE)))
     }
 
-    /// The request goes on from here later. `work` is what was left of its bound before the next operation began.
+    /// The request goes on from here later. `work` is what was left of its bound before the next operation
+    /// began.
     pub(super) fn pause(&mut self, start: &Start, work: Work, results: Vec<OpResult>) -> ExecStop {
         ExecStop::Paused(Box::new(Begun {
             object: self.key.object.clone(),

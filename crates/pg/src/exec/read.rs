@@ -41,8 +41,8 @@ fn readable(s: &Scratch<'_>, e: Extent) -> u64 {
     wanted.min(size.saturating_sub(e.offset))
 }
 
-/// The next `piece` of `length` bytes, with those that were read in earlier slices; `SliceOver` when more are to
-/// come.
+/// The next `piece` of `length` bytes, with those that were read in earlier slices; `SliceOver` when more are
+/// to come.
 fn data(
     env: &mut ExecEnv<'_>,
     s: &mut Scratch<'_>,

@@ -188,7 +188,8 @@ pub(crate) struct Clients {
     running: Arc<Account>,
     parked: Arc<Account>,
     fetched: Arc<Account>,
-    /// Counts what copies hold, each time that it is told: a copy that begins, wants a piece, gets it or ends.
+    /// Counts what copies hold, each time that it is told: a copy that begins, wants a piece, gets it or
+    /// ends.
     fetch_changes: Arc<AtomicU64>,
     /// Bounded by the number of keys that the monitors have given out: only authenticated peers are in here.
     entities: BTreeMap<AuthName, EntityAccount>,

@@ -5,9 +5,10 @@
 //! there is always room for another; where nothing is free, it is an even part of a quarter of the whole. The same holds for
 //! entities: many connections of one have no more than one entity's share. A client beyond its share is held back alone.
 //!
-//! What waits for a map is apart: only its client knows that map, and may have made it up. A client with more than a few such
-//! requests is held. Beyond half of the whole, the connection that has most of them is closed: its client sends again. So is
-//! one that is held for them for long, for it may be that of a client which is gone.
+//! What waits for a map is apart: only its client knows that map, and may have made it up. A client with more
+//! than a few such requests is held. Beyond half of the whole, the connection that has most of them is
+//! closed: its client sends again. So is one that is held for them for long, for it may be that of a client
+//! which is gone.
 //!
 //! Source: osd_client_message_cap and osd_client_message_size_cap, as throttles in src/ceph_osd.cc; those are one for all.
 
@@ -22,8 +23,8 @@ use crate::io::Output;
 
 /// Requests of one connection that may wait for a map before it is held.
 const PARKED_OPS: u64 = 32;
-/// How long a connection may be held for them. Longer than a request takes to be called slow: that this OSD lacks maps which
-/// its clients have is worth a warning.
+/// How long a connection may be held for them. Longer than a request takes to be called slow: that this OSD
+/// lacks maps which its clients have is worth a warning.
 const PARKED_LONGEST: Duration = Duration::from_secs(120);
 /// What a request that waits for a map counts for at least, in bytes.
 const PARKED_COST: u64 = 16 << 10;

@@ -1,11 +1,12 @@
 //! Read leases: what members let this OSD do for a while as a primary, and what it let others do.
 //!
-//! A lease is between two OSDs and counts for all their PGs. Each side uses its own clocks alone: the holder counts from
-//! when it asked, the other from when it answered, which is later. Why this is enough is in ARCHITECTURE.md.
+//! A lease is between two OSDs and counts for all their PGs. Each side uses its own clocks alone: the holder
+//! counts from when it asked, the other from when it answered, which is later. Why this is enough is in
+//! ARCHITECTURE.md.
 //!
-//! The holder's lease is over as soon as one of its clocks says so. The monotonic clock stands still while the host is suspended;
-//! the wall clock shows that time has passed. A wall clock that is set ahead costs a question to each member, and one that is set
-//! back changes nothing.
+//! The holder's lease is over as soon as one of its clocks says so. The monotonic clock stands still while
+//! the host is suspended; the wall clock shows that time has passed. A wall clock that is set ahead costs a
+//! question to each member, and one that is set back changes nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -95,8 +96,8 @@ impl Leases {
         }
     }
 
-    /// The moment at which this process asked an OSD, by its monotonic clock: what an answer says of it is not believed. `None`: it
-    /// did not ask then.
+    /// The moment at which this process asked an OSD, by its monotonic clock: what an answer says of it is
+    /// not believed. `None`: it did not ask then.
     pub fn asked_at(&self, osd: i32, sent: Duration) -> Option<Moment> {
         self.asked.get(&osd)?.iter().find(|at| at.mono == sent).copied()
     }

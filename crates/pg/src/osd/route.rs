@@ -193,7 +193,8 @@ impl OsdCore {
         }
     }
 
-    /// An acknowledgement of a backoff has come. A second one says nothing new, and any number of them would wait.
+    /// An acknowledgement of a backoff has come. A second one says nothing new, and any number of them would
+    /// wait.
     fn backoff_ack_came(&mut self, conn: ConnId, id: u64) {
         let is_new = self.shared.sessions.get_mut(&conn).is_some_and(|s| s.backoffs.note_ack(id));
         if is_new {

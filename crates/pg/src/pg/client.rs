@@ -62,7 +62,8 @@ pub(crate) struct ClientOp {
     pub charge: Option<Arc<Charge>>,
     /// What it came to in an earlier slice.
     pub paused: Option<Arc<Paused>>,
-    /// Whether it has paused. If that came to nothing, because the request had to wait, it does not pause again.
+    /// Whether it has paused. If that came to nothing, because the request had to wait, it does not pause
+    /// again.
     pub has_paused: bool,
 }
 

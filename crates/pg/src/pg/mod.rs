@@ -165,7 +165,8 @@ pub(crate) struct Pg {
     pub unfound: BTreeSet<HObject>,
     /// Primary only: damaged objects of members, to be sent when no write is under way.
     pub damaged: BTreeSet<(HObject, i32)>,
-    /// Objects that lost data here and were not replaced yet; stored, or a restart would leave them to the next scrub.
+    /// Objects that lost data here and were not replaced yet; stored, or a restart would leave them to the
+    /// next scrub.
     pub lost_here: BTreeSet<HObject>,
     /// Objects that cannot be recovered now, as the cluster log was told.
     pub lamented: BTreeSet<HObject>,

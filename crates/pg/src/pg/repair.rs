@@ -111,8 +111,8 @@ impl Pg {
         }
     }
 
-    /// Forgets objects that were removed, and objects whose lost blocks were all written anew: the copy here is
-    /// good, and a fetched one may be worse.
+    /// Forgets objects that were removed, and objects whose lost blocks were all written anew: the copy here
+    /// is good, and a fetched one may be worse.
     fn forget_what_is_whole(&mut self, cx: &mut Shared) {
         let mut txn = Txn::new();
         let (id, shard) = (self.id, self.id.shard);

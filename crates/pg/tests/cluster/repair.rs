@@ -102,7 +102,8 @@ fn scrub_all(s: &mut Sim, pool: PoolId, what: &str) {
     }
 }
 
-/// A member has lost a block of an object, and before it gets the object anew a write makes a clone of it for a snapshot.
+/// A member has lost a block of an object, and before it gets the object anew a write makes a clone of it for
+/// a snapshot.
 #[test]
 fn a_clone_of_what_a_member_lost_is_replaced_too() {
     for seed in 1..8 {
@@ -126,8 +127,8 @@ fn a_clone_of_what_a_member_lost_is_replaced_too() {
     }
 }
 
-/// A member has lost a block of an object, and is started anew before the primary has sent the object; seeds from 4 on: the
-/// primary too, and the member may lead.
+/// A member has lost a block of an object, and is started anew before the primary has sent the object; seeds
+/// from 4 on: the primary too, and the member may lead.
 #[test]
 fn what_was_lost_is_known_after_a_restart() {
     for seed in 1..8 {
@@ -231,8 +232,8 @@ fn a_report_on_what_the_primary_lacks_itself_is_kept() {
     }
 }
 
-/// The blocks that a member lost are written anew before the primary has sent the object. Nothing is wrong with
-/// the object then, and another copy could only be worse.
+/// The blocks that a member lost are written anew before the primary has sent the object. Nothing is wrong
+/// with the object then, and another copy could only be worse.
 #[test]
 fn what_was_lost_and_written_anew_is_whole() {
     for seed in 1..8 {

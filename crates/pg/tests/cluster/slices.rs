@@ -1,5 +1,5 @@
-//! A slice of work that ends: between requests of one object, where those that it leaves stay behind those before
-//! them; and in the middle of a request that only reads, which goes on when others had their turn.
+//! A slice of work that ends: between requests of one object, where those that it leaves stay behind those
+//! before them; and in the middle of a request that only reads, which goes on when others had their turn.
 
 use messages::Message;
 use messages::osd::{Extent, MOsdBackoff, MOsdOp, Op, OsdOp, backoff_op, flags};
@@ -167,8 +167,8 @@ fn poke(byte: u8) -> OsdOp {
     Op::Write { extent: Extent::new(0, 1), data: vec![byte].into() }.into()
 }
 
-/// Each time that it goes on, another client's write has changed its object, and is durable because a third client's
-/// requests took the slice of the write.
+/// Each time that it goes on, another client's write has changed its object, and is durable because a third
+/// client's requests took the slice of the write.
 #[test]
 fn no_number_of_writes_keeps_a_long_read_from_its_end() {
     let mut c = Two::new();
@@ -235,8 +235,8 @@ fn what_is_too_much_is_refused_at_once() {
     assert_eq!(answer(&mut c.s, ONE, 19).0, Errno::E2BIG.neg());
 }
 
-/// A client hears of a backoff while a request that it sent before waits for its turn, and the backoff is over
-/// before that turn has come. The request that the backoff dropped comes again, and runs first.
+/// A client hears of a backoff while a request that it sent before waits for its turn, and the backoff is
+/// over before that turn has come. The request that the backoff dropped comes again, and runs first.
 #[test]
 fn an_acknowledged_backoff_holds_for_what_was_sent_before() {
     let mut c = Cluster::new(2, 5);

@@ -268,8 +268,9 @@ impl Messenger {
     }
 
     /// Forgets accepted lossless sessions whose peers have not come back, as `msgr::surplus` decides, and
-    /// tells the handler. With a session, messages that its peer has not received are lost: where `keep` holds
-    /// for the peer's addresses, a session goes only when all together hold too many bytes. Call it regularly.
+    /// tells the handler. With a session, messages that its peer has not received are lost: where `keep`
+    /// holds for the peer's addresses, a session goes only when all together hold too many bytes. Call it
+    /// regularly.
     pub fn sweep(&self, keep: impl Fn(&AddrVec) -> bool) {
         codec::spare::age();
         let held = lock(&self.0.resumable).all();
