@@ -20,6 +20,7 @@ const LAYERS: &[(&str, Option<u8>)] = &[
     ("crush", Some(2)),
     ("cephx", Some(2)),
     ("admin", Some(2)),
+    ("erasure", Some(3)),
     ("maps", Some(3)),
     ("messages", Some(3)),
     ("msgr", Some(4)),
