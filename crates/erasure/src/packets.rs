@@ -9,14 +9,16 @@
 //!
 //! Source: jerasure_matrix_to_bitmatrix, jerasure_smart_bitmatrix_to_schedule, jerasure_schedule_encode in jerasure.c.
 
+use std::ops::Range;
+
 use pulp::{Arch, Simd as Vectors, WithSimd};
 
 use crate::arithmetic::{Arithmetic, Simd};
 use crate::field::double;
 use crate::matrix::Matrix;
 
-/// Bytes of each packet that are worked on at a time, so that a region's parts stay within the first-level cache.
-const PART: usize = 1024;
+/// What parts of a region's packets, of all chunks, may take together: they stay within the first-level cache.
+const CACHED: usize = 32 << 10;
 /// Bytes summed in registers.
 const TILE: usize = 256;
 
@@ -60,29 +62,7 @@ impl Packets {
 
 impl Arithmetic for Packets {
     fn apply(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
-        let len = outputs.first().map_or(0, |o| o.len());
-        let mut sources = Vec::new();
-        for region in (0..len).step_by(8 * self.packet) {
-            for part in (0..self.packet).step_by(PART) {
-                let size = PART.min(self.packet - part);
-                let at = |place: Place| region + place.bit * self.packet + part;
-                for step in &self.schedule {
-                    if let Some(base) = step.base {
-                        copy(outputs, (base.chunk, at(base)), (step.target.chunk, at(step.target)), size);
-                    }
-                    sources.clear();
-                    sources.extend(
-                        step.inputs.iter().filter_map(|p| inputs.get(p.chunk)?.get(at(*p)..at(*p) + size)),
-                    );
-                    let start = at(step.target);
-                    let target =
-                        outputs.get_mut(step.target.chunk).and_then(|o| o.get_mut(start..start + size));
-                    if let Some(target) = target {
-                        self.arch.dispatch(Sum { target, sources: &sources, adds: step.base.is_some() });
-                    }
-                }
-            }
-        }
+        self.arch.dispatch(Apply { code: self, inputs, outputs });
     }
 
     fn fold(&self, input: usize, lead: usize, change: &[u8], outputs: &mut [&mut [u8]]) {
@@ -95,7 +75,7 @@ impl Arithmetic for Packets {
                 let start = region + place.bit * self.packet + within;
                 let target = outputs.get_mut(place.chunk).and_then(|o| o.get_mut(start..start + piece.len()));
                 if let Some(target) = target {
-                    self.arch.dispatch(Sum { target, sources: &[piece], adds: true });
+                    self.arch.dispatch(Add { target, piece });
                 }
             }
             at += piece.len();
@@ -116,60 +96,107 @@ impl Arithmetic for Packets {
     }
 }
 
-/// Copies `size` bytes from one place of the outputs to another; each is a chunk and an offset.
-fn copy(outputs: &mut [&mut [u8]], from: (usize, usize), to: (usize, usize), size: usize) {
-    let range = from.1..from.1 + size;
-    if from.0 == to.0 {
-        if let Some(chunk) = outputs.get_mut(to.0) {
-            chunk.copy_within(range, to.1);
-        }
-        return;
-    }
-    // Out of the list while another of its buffers is written.
-    let source = outputs.get_mut(from.0).map(std::mem::take).unwrap_or_default();
-    let target = outputs.get_mut(to.0).and_then(|o| o.get_mut(to.1..to.1 + size));
-    if let (Some(target), Some(bytes)) = (target, source.get(range)) {
-        target.copy_from_slice(bytes);
-    }
-    if let Some(slot) = outputs.get_mut(from.0) {
-        *slot = source;
-    }
+/// The work of [`Arithmetic::apply`], compiled once for each instruction set.
+struct Apply<'a, 'b> {
+    code: &'a Packets,
+    inputs: &'a [&'a [u8]],
+    outputs: &'a mut [&'b mut [u8]],
 }
 
-/// The sum of sources of the target's length, with what the target holds when it `adds`.
-struct Sum<'a> {
-    target: &'a mut [u8],
-    sources: &'a [&'a [u8]],
-    adds: bool,
-}
-
-impl WithSimd for Sum<'_> {
+impl WithSimd for Apply<'_, '_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Vectors>(self, _: S) {
-        let mut tiles = self.target.chunks_exact_mut(TILE);
-        let mut start = 0;
-        for tile in &mut tiles {
-            let mut sum = [0u8; TILE];
-            if self.adds {
-                sum.copy_from_slice(tile);
-            }
-            for source in self.sources {
-                if let Some(bytes) = source.get(start..).and_then(|s| s.first_chunk::<TILE>()) {
-                    sum.iter_mut().zip(bytes).for_each(|(s, b)| *s ^= b);
+        let Self { code, inputs, outputs } = self;
+        let packet = code.packet;
+        let len = outputs.first().map_or(0, |o| o.len());
+        let part = (CACHED / (8 * (inputs.len() + outputs.len()).max(1))).next_multiple_of(TILE);
+        let mut sources: Vec<&[u8]> = Vec::new();
+        for region in (0..len).step_by(8 * packet) {
+            let packet_at = |place: &Place| {
+                let start = region + place.bit * packet;
+                inputs.get(place.chunk)?.get(start..start + packet)
+            };
+            sources.clear();
+            sources.extend(code.schedule.iter().flat_map(|step| &step.inputs).filter_map(packet_at));
+            for start in (0..packet).step_by(part) {
+                let range = start..packet.min(start + part);
+                let mut rest = sources.as_slice();
+                for step in &code.schedule {
+                    let (of_step, others) = rest.split_at(step.inputs.len().min(rest.len()));
+                    rest = others;
+                    make(outputs, step, (region, packet), of_step, range.clone());
                 }
             }
-            tile.copy_from_slice(&sum);
-            start += TILE;
         }
-        let rest = tiles.into_remainder();
-        if !self.adds {
-            rest.fill(0);
+    }
+}
+
+/// Makes a part of one packet: the sum of the sources' parts and of the base's.
+#[inline(always)]
+fn make(
+    outputs: &mut [&mut [u8]],
+    step: &Step,
+    (region, packet): (usize, usize),
+    sources: &[&[u8]],
+    part: Range<usize>,
+) {
+    let packet_at = |place: Place| region + place.bit * packet;
+    // Out of the list, so that the base can be read while the target is written.
+    let Some(chunk) = outputs.get_mut(step.target.chunk).map(std::mem::take) else {
+        return;
+    };
+    let base = step.base.map(|base| {
+        let other = outputs.get(base.chunk).map(|o| &**o);
+        (packet_at(base), other.filter(|_| base.chunk != step.target.chunk))
+    });
+    let target = packet_at(step.target);
+    let mut start = part.start;
+    while start + TILE <= part.end {
+        let mut sum = [0; TILE];
+        if let Some((at, other)) = &base {
+            sum = tile(other.unwrap_or(&*chunk), at + start).copied().unwrap_or(sum);
         }
-        for source in self.sources {
-            rest.iter_mut().zip(source.get(start..).unwrap_or_default()).for_each(|(r, b)| *r ^= b);
+        for source in sources {
+            if let Some(bytes) = tile(source, start) {
+                sum.iter_mut().zip(bytes).for_each(|(s, b)| *s ^= b);
+            }
         }
+        if let Some(made) = chunk.get_mut(target + start..).and_then(|t| t.first_chunk_mut()) {
+            *made = sum;
+        }
+        start += TILE;
+    }
+    // What is left of a packet that is no multiple of a tile.
+    for i in start..part.end {
+        let of_base = base.as_ref().and_then(|(at, other)| other.unwrap_or(&*chunk).get(at + i));
+        let parts = sources.iter().filter_map(|source| source.get(i)).chain(of_base);
+        let sum = parts.fold(0, |sum, byte| sum ^ byte);
+        chunk.get_mut(target + i).into_iter().for_each(|made| *made = sum);
+    }
+    if let Some(slot) = outputs.get_mut(step.target.chunk) {
+        *slot = chunk;
+    }
+}
+
+#[inline(always)]
+fn tile(bytes: &[u8], start: usize) -> Option<&[u8; TILE]> {
+    bytes.get(start..)?.first_chunk()
+}
+
+/// Adds a piece to a target of its length.
+struct Add<'a> {
+    target: &'a mut [u8],
+    piece: &'a [u8],
+}
+
+impl WithSimd for Add<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Vectors>(self, _: S) {
+        self.target.iter_mut().zip(self.piece).for_each(|(t, p)| *t ^= p);
     }
 }
 
