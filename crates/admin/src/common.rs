@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use types::Errno;
 
 use crate::options::{self, Values};
-use crate::perf::{self, Logger};
+use crate::perf::{self, Logger, Resets, View};
 use crate::{Args, CommandError, Format, Reply, Signature, described, xml};
 
 /// The release whose protocol we speak: clients compare it with their own.
@@ -62,6 +62,10 @@ pub const COMMON: &[Described] = &[
         "dump perf histogram values",
     ),
     described_as("perf histogram schema", "dump perf histogram schema"),
+    described_as(
+        "perf reset name=var,type=CephString",
+        "perf reset <name>: perf reset all or one perfcounter name",
+    ),
     described_as("perf schema", "dump perfcounters schema"),
     described_as("version", "get ceph version"),
 ];
@@ -69,8 +73,9 @@ pub const COMMON: &[Described] = &[
 /// What the common commands need of a daemon.
 pub struct Daemon<'a> {
     pub values: &'a mut Values,
-    /// Made when a command asks for it.
+    /// Made when a command asks for it, without regard to `resets`.
     pub perf: &'a dyn Fn() -> Vec<Logger>,
+    pub resets: &'a mut Resets,
     /// The daemon's commands besides `COMMON`.
     pub own: &'a [Described],
 }
@@ -150,18 +155,32 @@ fn answer(r: &Request, daemon: &mut Daemon<'_>) -> Option<Reply> {
             all.sort_by_key(prefix_of);
             Some(Reply::json(Format::Json, &descriptions(&all)))
         }
-        "perf dump" => json(perf::dump(&(daemon.perf)(), r.args.text("logger"), r.args.text("counter"))),
-        "perf schema" => json(perf::schema(&(daemon.perf)())),
-        // There are no histograms among the counters.
-        "perf histogram dump" | "perf histogram schema" => {
-            json(Value::Object((daemon.perf)().iter().map(|l| (l.name.to_owned(), json!({}))).collect()))
-        }
+        prefix if prefix.starts_with("perf ") => json(counters(r, daemon)),
         // Log lines are not held back, and go to standard error.
         "log flush" | "log dump" | "log reopen" => json(json!({})),
         prefix if prefix.starts_with("config ") || prefix == "injectargs" => {
             Some(config(r, daemon.values).unwrap_or_else(|refused| refused))
         }
         _ => None,
+    }
+}
+
+/// Source: CephContext::_do_command.
+fn counters(r: &Request, daemon: &mut Daemon<'_>) -> Value {
+    let loggers = (daemon.perf)();
+    let var = r.args.text_or_empty("var");
+    if r.prefix == "perf reset" {
+        let said = match daemon.resets.reset(var, &loggers) {
+            true => ("success", format!("{} {var}", r.prefix)),
+            false => ("error", format!("Not find: {var}")),
+        };
+        return json!({ (said.0): said.1 });
+    }
+    let loggers = daemon.resets.applied(loggers);
+    let view = if r.prefix.starts_with("perf histogram") { View::Histograms } else { View::Numbers };
+    match r.prefix.ends_with("schema") {
+        true => perf::schema(&loggers, view),
+        false => perf::dump(&loggers, view, r.args.text("logger"), r.args.text("counter")),
     }
 }
 
@@ -247,7 +266,8 @@ mod tests {
             Ok(request) => request,
             Err(reply) => return reply,
         };
-        run(&request, &mut Daemon { values, perf: &Vec::new, own: &own }).expect("a common command")
+        let resets = &mut Resets::default();
+        run(&request, &mut Daemon { values, perf: &Vec::new, resets, own: &own }).expect("a common command")
     }
 
     /// Answers of 16.2.15 to `ceph tell osd.0 ...`.

@@ -12,6 +12,7 @@ mod ear;
 mod failure;
 pub mod listen;
 pub mod mgr;
+mod mon_mgr;
 pub mod mon_store;
 pub mod nonce;
 mod numa;

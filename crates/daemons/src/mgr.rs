@@ -179,6 +179,7 @@ impl Machine for MgrMachine {
                     Output::Send { conn, tid, msg } => self.messenger.send(conn, msg.into_wire(tid)),
                     Output::SendMon { tid, msg } => self.session.send_as(msg, tid),
                     Output::Close { conn } => self.messenger.close(conn),
+                    Output::Warn(text) => tracing::warn!("{text}"),
                     Output::Respawn => self.ended.tell(MgrEnd::Deposed, || {}),
                 }
             }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use admin::Reply;
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use cephx::CryptoKey;
+use cephx::{AuthError, Authorizer, CryptoKey};
 use messages::type_numbers::LOLIGO_MON_PEER;
 use messages::wire::WireMessage;
 use messages::{Header, Message};
@@ -26,6 +26,7 @@ use crate::admin_socket::{self, AdminSocketAt, Commands};
 use crate::devices::Medium;
 use crate::ear::{Domain, Ear, panics_of, within};
 use crate::failure::{EndOf, Failure, Lasting};
+use crate::mon_mgr::MgrLink;
 use crate::mon_store::MonStore;
 
 /// How to start a monitor.
@@ -74,6 +75,7 @@ struct Shell {
 struct Links {
     open: BTreeMap<EntityAddr, ConnId>,
     tried: BTreeMap<EntityAddr, Duration>,
+    mgr: MgrLink,
 }
 
 /// Between two attempts to reach a monitor.
@@ -178,9 +180,33 @@ impl Shell {
     /// How long until the next one; `None` when there is none.
     fn tick(&self) -> Option<Duration> {
         self.submit(Input::Tick);
+        self.reach_mgr();
         self.check_membership();
         self.messenger.sweep(|_| false);
         self.with(|m| m.core.tick_every())
+    }
+
+    fn links(&self) -> MutexGuard<'_, Links> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a session with the manager in charge.
+    fn reach_mgr(&self) {
+        let Some(at) = self.with(|m| m.core.core().manager_at()) else { return };
+        let old = self.links().mgr.leads_elsewhere(&at);
+        if let Some(old) = old {
+            self.messenger.close(old);
+            self.submit(Input::ManagerLost);
+        }
+        let now = self.messenger.now();
+        if !self.links().mgr.may_open(&at, now.mono) {
+            return;
+        }
+        let Some(Ok((auth, authorizer))) = self.with(|m| m.mgr_login(now)) else { return };
+        self.links().mgr.open(&self.messenger, at, move || match &authorizer {
+            Some(made) => auth.to_service_with(EntityType::Mgr, made.clone()),
+            None => auth.to_service(EntityType::Mgr),
+        });
     }
 
     fn with<T>(&self, body: impl FnOnce(&mut MonMachine) -> T) -> Option<T> {
@@ -292,11 +318,22 @@ impl Machine for MonMachine {
 }
 
 impl MonMachine {
+    /// Who this monitor is to a manager, and a proof of it where one is needed.
+    fn mgr_login(&mut self, now: types::Now) -> Result<(Arc<SharedAuth>, Option<Authorizer>), AuthError> {
+        let name = AuthName::new(EntityType::Mon, "");
+        let auth = SharedAuth::new(self.login.method, name, self.login.key.clone(), EntityType::Mon);
+        let authorizer = match self.login.method {
+            Method::Cephx => Some(self.core.core_mut().manager_authorizer(now)?),
+            Method::None => None,
+        };
+        Ok((auth.with_options(&self.login.options), authorizer))
+    }
+
     /// Sends to another monitor, connecting first when there is no connection. What cannot be sent is lost, and the core
     /// hears of that.
     fn send_to_peer(&mut self, addr: EntityAddr, data: Bytes) {
         let Some(shell) = self.shell.upgrade() else { return };
-        let mut links = shell.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut links = shell.links();
         let conn = match links.open.get(&addr) {
             Some(conn) => *conn,
             None => {
@@ -345,6 +382,10 @@ impl MonMachine {
                 self.messenger.answer_auth(conn, step);
             }
             Output::Send { conn, tid, msg } => self.messenger.send(conn, msg.into_wire(tid)),
+            Output::SendManager(msg) => {
+                let mgr = self.shell.upgrade().and_then(|shell| shell.links().mgr.conn());
+                mgr.into_iter().for_each(|conn| self.messenger.send(conn, msg.clone().into_wire(0)));
+            }
             Output::Close { conn } => self.messenger.close(conn),
             Output::Peer { addr, data } => self.send_to_peer(addr, data),
             Output::Write(write) => {
@@ -390,7 +431,10 @@ impl Handler for Shell {
 
     fn ready(&self, conn: ConnId, peer: PeerReady) {
         if peer.identity.is_none() {
-            // One of our own, to another monitor.
+            // One of our own: to the manager, or to another monitor.
+            if self.links().mgr.conn() == Some(conn) {
+                self.submit(Input::ManagerConnected);
+            }
             return;
         }
         let addrs = AddrVec::single(peer.addr);
@@ -398,17 +442,19 @@ impl Handler for Shell {
     }
 
     fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>) {
+        let from_mgr = self.links().mgr.conn() == Some(conn);
         for wire in batch.drain(..) {
             if wire.header.ty == LOLIGO_MON_PEER {
                 self.submit(Input::Peer { conn, data: wire.data });
                 continue;
             }
             match Message::decode(&wire) {
+                Ok(msg) if from_mgr => self.submit(Input::FromManager(msg)),
                 Ok(msg) => self.submit(Input::Message { conn, header: wire.header, msg }),
                 Err(error) => {
                     tracing::info!("{conn}: message of type {} does not decode: {error}", wire.header.ty);
                     self.messenger.close(conn);
-                    self.submit(Input::Disconnected { conn });
+                    self.gone(conn, Gone::Lost(error.to_string()));
                     return;
                 }
             }
@@ -416,7 +462,11 @@ impl Handler for Shell {
     }
 
     fn gone(&self, conn: ConnId, _: Gone) {
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.links();
+        if links.mgr.gone(conn) {
+            drop(links);
+            return self.submit(Input::ManagerLost);
+        }
         let ours = links.open.iter().find(|(_, c)| **c == conn).map(|(addr, _)| *addr);
         if let Some(addr) = ours {
             links.open.remove(&addr);

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use admin::options::Values;
+use admin::perf::Resets;
 use bytes::Bytes;
 use codec::{Decode, Encode};
 use maps::{Incremental, MgrMap, OsdMap};
@@ -65,6 +66,10 @@ pub struct Manager {
     pub(crate) pgs: PgMap,
     pub(crate) daemons: Daemons,
     pub(crate) options: Values,
+    /// From where this manager's own counters are shown.
+    pub(crate) resets: Resets,
+    /// What daemons were last told of how to report.
+    wished: MMgrConfigure,
     pub(crate) sessions: BTreeMap<ConnId, PeerInfo>,
     /// Commands that the monitors are asked to run on behalf of clients.
     pub(crate) mon_commands: MonCommands,
@@ -102,6 +107,8 @@ impl Manager {
             pgs: PgMap::default(),
             daemons: Daemons::default(),
             options,
+            resets: Resets::default(),
+            wished: MMgrConfigure::default(),
             sessions: BTreeMap::new(),
             mon_commands: MonCommands::default(),
             crashes: Crashes::default(),
@@ -187,6 +194,7 @@ impl Manager {
         if self.mon && now.mono >= self.beacon_at {
             self.beacon(now, out);
         }
+        self.tell_new_wishes(out);
         if let Some(map) = &self.map {
             self.pgs.check_ready(map, now);
         }
@@ -381,14 +389,14 @@ impl Manager {
         match msg {
             Message::MgrOpen(open) => {
                 self.daemons.opened(now, conn, &peer, open);
-                let period_s = u32::try_from(self.options.int("mgr_stats_period")).unwrap_or(5);
-                out.push(Output::send(conn, 0, MMgrConfigure { period_s, ..MMgrConfigure::default() }));
+                out.push(Output::send(conn, 0, self.wishes()));
             }
             Message::MgrClose(close) => {
                 self.daemons.disconnected(now, conn);
                 out.push(Output::send(conn, tid, close));
             }
             Message::MgrReport(report) => {
+                out.extend(self.daemons.counted(conn, &peer, &report).map(Output::Warn));
                 let news = self.daemons.reported(now, conn, &peer, &report);
                 self.pgs.health_changed(news, now);
             }
@@ -403,6 +411,26 @@ impl Manager {
             }
             Message::Ping(ping) => out.push(Output::send(conn, tid, ping)),
             _ => {}
+        }
+    }
+
+    /// How often daemons are to report, and which counters.
+    fn wishes(&self) -> MMgrConfigure {
+        let number = |name: &str, usual| u32::try_from(self.options.int(name)).unwrap_or(usual);
+        MMgrConfigure {
+            period_s: number("mgr_stats_period", 5),
+            threshold: number("mgr_stats_threshold", 5),
+            ..MMgrConfigure::default()
+        }
+    }
+
+    /// Tells every daemon when they are others than before. Source: DaemonServer::handle_conf_change.
+    fn tell_new_wishes(&mut self, out: &mut Vec<Output>) {
+        let wishes = self.wishes();
+        if wishes != self.wished {
+            let conns = self.daemons.daemons.values().filter_map(|d| d.conn);
+            out.extend(conns.map(|conn| Output::send(conn, 0, wishes.clone())));
+            self.wished = wishes;
         }
     }
 

@@ -1,4 +1,4 @@
-//! What daemons told of themselves: their options, and the services that register with `MMgrOpen`.
+//! What daemons told of themselves: their options, their counters, and the services that register with `MMgrOpen`.
 //!
 //! Invariants:
 //! 1. The entry of a daemon of the cluster (`osd.3`) is made and changed by sessions with that entity's key alone.
@@ -8,7 +8,7 @@
 //!
 //! Source: DaemonServer::handle_open and handle_report in src/mgr/DaemonServer.cc, src/mgr/DaemonState.h.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Reader};
@@ -16,6 +16,7 @@ use maps::{OsdMap, ServiceDaemon, ServiceMap};
 use messages::mgr::{DaemonHealthMetric, MMgrOpen, MMgrReport};
 use types::{AuthName, ConnId, EntityType, Now, Utime};
 
+use crate::counters::{ALL_COUNTERS, Counters, Refusal};
 use crate::io::PeerInfo;
 
 /// Daemons of the cluster; more are not taken in.
@@ -61,6 +62,8 @@ pub struct Daemon {
     pub last_beacon: Utime,
     /// How many operations are slow, and the age of the oldest in seconds.
     pub slow: (u32, u32),
+    /// As they last reported them.
+    pub counters: Counters,
 }
 
 /// All of them.
@@ -69,6 +72,10 @@ pub struct Daemons {
     pub daemons: BTreeMap<DaemonKey, Daemon>,
     /// Those that are not daemons of the cluster itself.
     pub services: ServiceMap,
+    /// Reports of which the counters, or all, were not taken.
+    pub refused: u64,
+    /// Sessions that reported in another's name, of which the log has been told.
+    foreign: BTreeSet<ConnId>,
 }
 
 impl Daemons {
@@ -81,6 +88,7 @@ impl Daemons {
         }
         let daemon = self.daemons.entry(key.clone()).or_default();
         daemon.conn = Some(conn);
+        daemon.counters = Counters::default();
         daemon.owner = Some(peer.auth_name.clone());
         daemon.take_config(&m.config);
         daemon.take_defaults(m.config_defaults);
@@ -122,7 +130,32 @@ impl Daemons {
         of_key < SERVICES_SHARE && services().count() < SERVICES_LIMIT
     }
 
-    /// Takes a report; whether it changes the cluster's health.
+    /// Takes the counters of a report; a line for the log when it is refused as this daemon's were not before.
+    pub fn counted(&mut self, conn: ConnId, peer: &PeerInfo, m: &MMgrReport) -> Option<String> {
+        let key = key(peer, &m.service_name, &m.daemon_name);
+        if key.service == EntityType::Client.as_str() {
+            // A client reports because nobody told it otherwise; it is no daemon.
+            return None;
+        }
+        let held: usize = match m.declare_types.is_empty() {
+            true => 0,
+            false => self.daemons.values().map(|d| d.counters.len()).sum(),
+        };
+        let room = ALL_COUNTERS.saturating_sub(held);
+        let daemon = self.daemons.get_mut(&key).filter(|d| d.conn == Some(conn));
+        let (refusal, news) = match daemon {
+            None => (Refusal::Foreign, self.foreign.insert(conn)),
+            Some(daemon) => {
+                let refusal = daemon.counters.take(m, room).err()?;
+                (refusal, daemon.counters.told.replace(refusal) != Some(refusal))
+            }
+        };
+        self.refused += 1;
+        let name = format!("{}.{}", cut(&key.service), cut(&key.id));
+        news.then(|| format!("a report of {} as {name} was refused: {}", peer.auth_name, refusal.why()))
+    }
+
+    /// Takes what else a report says; whether that changes the cluster's health.
     pub fn reported(&mut self, now: Now, conn: ConnId, peer: &PeerInfo, m: &MMgrReport) -> bool {
         let key = key(peer, &m.service_name, &m.daemon_name);
         let Some(daemon) = self.daemons.get_mut(&key).filter(|d| d.conn == Some(conn)) else { return false };
@@ -145,6 +178,7 @@ impl Daemons {
 
     /// A session ended, and with it the registration of a service.
     pub fn disconnected(&mut self, now: Now, conn: ConnId) {
+        self.foreign.remove(&conn);
         let gone = |d: &Daemon| d.conn == Some(conn);
         let keys: Vec<DaemonKey> =
             self.daemons.iter().filter(|(_, d)| gone(d)).map(|(key, _)| key.clone()).collect();
@@ -224,6 +258,11 @@ fn key(peer: &PeerInfo, service: &str, daemon: &str) -> DaemonKey {
 /// Whether a key is that of the daemon with this name. Monitors have one key for all of them.
 fn is_own_name(key: &DaemonKey, name: &AuthName) -> bool {
     key.service == name.kind.as_str() && (name.kind == EntityType::Mon || key.id == name.id)
+}
+
+/// A name as the log may carry it.
+fn cut(name: &str) -> String {
+    name.chars().take(SERVICE_NAME_BYTES).collect()
 }
 
 /// Whether texts are within the bound.

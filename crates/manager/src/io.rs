@@ -58,6 +58,8 @@ pub enum Output {
     Close {
         conn: ConnId,
     },
+    /// A line for the log: a peer misbehaves.
+    Warn(String),
     /// Another manager is in charge now, or none: the process starts anew with a nonce of its own, for its address is blocked.
     Respawn,
 }

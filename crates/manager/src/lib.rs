@@ -12,6 +12,7 @@ mod pg_steps;
 mod sums;
 
 mod balancer;
+mod counters;
 mod crashes;
 mod daemons;
 mod digest;

@@ -75,7 +75,7 @@ pub struct MMgrConfigure {
     pub period_s: u32,
     /// Counters of lower priority are not wanted.
     pub threshold: u32,
-    /// Queries for an OSD's clients' statistics and metrics, encoded; see `NO_QUERIES`.
+    /// Queries for sums over an OSD's clients, encoded; see `metric_queries` and `NO_QUERIES`.
     pub queries: RestOfFront,
 }
 
@@ -174,7 +174,7 @@ pub struct MMgrReport {
     pub daemon_status: Option<BTreeMap<String, String>>,
     pub health_metrics: Vec<DaemonHealthMetric>,
     pub config: Bytes,
-    /// Answers to the queries of `MMgrConfigure`, encoded, and what comes behind them; see `task_status`.
+    /// Answers to the queries of `MMgrConfigure` and the status of tasks, encoded; see `metrics` and `task_status`.
     pub rest: RestOfFront,
 }
 

@@ -82,6 +82,12 @@ pub enum Input {
     Written {
         seq: u64,
     },
+    /// A (new) session with the manager in charge stands.
+    ManagerConnected,
+    /// That session is over.
+    ManagerLost,
+    /// A message on it.
+    FromManager(Message),
     /// The process is about to stop: another monitor shall lead. For a [`crate::Member`].
     Resign,
     /// Comes about once a second.
@@ -124,6 +130,9 @@ pub enum Output {
     Close {
         conn: ConnId,
     },
+    /// To the manager in charge, on the session that the shell keeps up; dropped when there is none
+    /// (`ManagerConnected` makes up for it).
+    SendManager(Message),
     /// To be appended to the replicated log; comes back as [`Input::Committed`] on every member, also on this one. At most
     /// one is under way. When it cannot be appended (leadership lost), say so with [`Input::Quorum`].
     Propose {

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use admin::options::Values;
+use admin::perf::Resets;
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode};
 use maps::ApplyError;
 use messages::Message;
+use reporter::Reporter;
 use types::{AuthName, ConnId, Entropy, Epoch, Errno, Now};
 
 use crate::command::Reply;
@@ -19,6 +21,7 @@ use crate::service::fresh::Freshness;
 use crate::service::health_log::Logged;
 use crate::service::osd::OsdWatch;
 use crate::service::proxy::Proxied;
+use crate::service::reports::Counters;
 use crate::session::{Session, Stage};
 use crate::settings::{QuorumView, Settings};
 use crate::shares::Shares;
@@ -29,6 +32,14 @@ pub struct Monitor {
     pub(crate) settings: Settings,
     /// Options of this process; what is set here by hand wins over `settings.options`.
     pub(crate) values: Values,
+    /// What the config database last said of this monitor.
+    pub(crate) given: BTreeMap<String, String>,
+    pub(crate) counters: Counters,
+    /// From where counters are shown.
+    pub(crate) resets: Resets,
+    pub(crate) reporter: Reporter,
+    /// Whether there is a session with the manager in charge.
+    pub(crate) reports: bool,
     pub(crate) entropy: Box<dyn Entropy>,
     /// The committed state.
     pub(crate) state: State,
@@ -103,8 +114,13 @@ impl Monitor {
             fresh: Freshness::new(entropy.next_u64()),
             // Answers to commands of an earlier life, or of another leader, must not look like answers to ours.
             next_proxy_tid: entropy.next_u64() >> 1,
+            reporter: Reporter::new(settings.name.clone()),
             settings,
             values,
+            given: BTreeMap::new(),
+            counters: Counters::default(),
+            resets: Resets::default(),
+            reports: false,
             entropy,
             state,
             index,
@@ -181,13 +197,15 @@ impl Monitor {
                     s.peer = peer;
                     s.addrs = addrs;
                     s.features = features;
+                    self.counters.sessions_opened += 1;
                     self.send_changed_tickets(now, conn, out);
                 } else {
                     out.push(Output::Close { conn });
                 }
             }
             Input::Disconnected { conn } => {
-                self.sessions.remove(&conn);
+                let session = self.sessions.remove(&conn);
+                self.counters.sessions_closed += u64::from(session.is_some_and(|s| s.stage == Stage::Open));
                 self.waiting.retain(|w| w.conn != conn);
                 self.suspects.retain(|w| w.conn != conn);
                 self.proxied.retain(|_, p| p.conn != conn);
@@ -202,6 +220,9 @@ impl Monitor {
             Input::WantIds { origin } => {
                 self.ids_wanted.insert(origin);
             }
+            Input::ManagerConnected => self.manager_connected(out),
+            Input::ManagerLost => self.manager_lost(),
+            Input::FromManager(msg) => self.from_manager(now, &msg, out),
             // These are for the quorum.
             Input::Peer { .. } | Input::PeerLost { .. } | Input::Written { .. } | Input::Resign => {}
             Input::Tick => {
@@ -212,6 +233,7 @@ impl Monitor {
                 self.shares.sweep();
                 self.logged.clear();
                 self.send_due_digests(now, out);
+                self.report_if_due(now, out);
             }
         }
         self.run_batch(now, out);
@@ -220,6 +242,7 @@ impl Monitor {
     fn quorum_changed(&mut self, now: Now, view: QuorumView, out: &mut Vec<Output>) {
         let before = std::mem::replace(&mut self.settings.quorum, view);
         let view = &self.settings.quorum;
+        self.counters.quorum(&before, view);
         if before.term != view.term || before.members != view.members {
             self.settings.quorum_since = now.mono;
         }

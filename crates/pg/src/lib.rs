@@ -41,7 +41,7 @@ pub use io::{BootAddrs, FatalReason, HeartbeatNet, Input, LogLevel, Output, Peer
 pub use log::{PgLog, Recorded, Trimmed};
 pub use merge::{LogPart, MergeError, Merged};
 pub use missing::{Missing, MissingItem};
-pub use osd::{Logged, MetaError, OpCounters, OsdCore, Superblock};
+pub use osd::{Logged, MetaError, OsdCore, Superblock};
 pub use pg::state::pg_state;
 pub use watch::{NewNotify, WatchKey, Watches};
 

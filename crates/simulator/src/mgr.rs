@@ -48,6 +48,8 @@ impl World {
                 }
                 manager::Output::SendMon { tid, msg } => self.send_mon(Node::Mgr, tid, msg),
                 manager::Output::Close { conn } => self.net.close(self.now, conn, End::Target),
+                // What a session that is over has left on the way is refused.
+                manager::Output::Warn(_) => {}
                 // It is no client of the OSDs, and its address here has no nonce.
                 manager::Output::Respawn => {}
             }

@@ -130,7 +130,9 @@ impl World {
             | Output::TakeSnapshot { .. }
             | Output::Read { .. }
             | Output::Forward { .. }
-            | Output::WantIds { .. } => {}
+            | Output::WantIds { .. }
+            // Of the manager's sessions only those of OSDs are simulated.
+            | Output::SendManager(_) => {}
         }
     }
 

@@ -27,6 +27,7 @@ const LAYERS: &[(&str, Option<u8>)] = &[
     ("store", Some(4)),
     ("classes", Some(4)),
     ("quorum", Some(4)),
+    ("reporter", Some(4)),
     ("monitor", Some(5)),
     ("manager", Some(6)),
     ("pg", Some(5)),

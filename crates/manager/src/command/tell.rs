@@ -5,14 +5,19 @@
 use admin::common::{self, Daemon, Described, Request, described_as};
 use admin::perf::{Count, Logger};
 use monitor::command::Reply;
-use serde_json::json;
+use serde_json::{Value, json};
 use types::Errno;
 
 use crate::core::Manager;
+use crate::daemons::DaemonKey;
 use crate::io::PeerInfo;
 
 /// The commands besides those of every daemon.
 const TELL: &[Described] = &[
+    described_as(
+        "counters dump name=who,type=CephString,req=false",
+        "the counters that daemons have reported: how many each, or those of <who>",
+    ),
     described_as("mgr_status", "Dump mgr status"),
     described_as("sessions", "list sessions with daemons and clients"),
     described_as("status", "how far the manager has got"),
@@ -36,7 +41,9 @@ impl Manager {
             Err(refused) => return refused,
         };
         let loggers = self.perf();
-        let mut daemon = Daemon { values: &mut self.options, perf: &|| loggers.clone(), own: TELL };
+        let perf = &|| loggers.clone();
+        let (values, resets) = (&mut self.options, &mut self.resets);
+        let mut daemon = Daemon { values, perf, resets, own: TELL };
         if let Some(reply) = common::run(&request, &mut daemon) {
             return reply;
         }
@@ -49,9 +56,25 @@ impl Manager {
                 let one = |p: &PeerInfo| json!({ "name": p.name.to_string(), "entity_name": p.auth_name.to_string(), "addr": p.addr.to_string() });
                 self.sessions.values().map(one).collect()
             }
+            "counters dump" => match self.reported_counters(request.args.text("who")) {
+                Some(value) => value,
+                None => return Reply::error(Errno::ENOENT, "no such daemon has reported"),
+            },
             other => return Reply::error(Errno::EINVAL, format!("unknown command '{other}'")),
         };
         request.finish(Reply::json(request.format, &value))
+    }
+
+    /// One daemon's counters as it last reported them, or how many each has.
+    fn reported_counters(&self, who: Option<&str>) -> Option<Value> {
+        let name = |key: &DaemonKey| format!("{}.{}", key.service, key.id);
+        match who {
+            Some(who) => Some(self.daemons.get(&DaemonKey::parse(who)?)?.counters.value()),
+            None => {
+                let with = self.daemons.daemons.iter().filter(|(_, d)| !d.counters.is_empty());
+                Some(Value::Object(with.map(|(key, d)| (name(key), json!(d.counters.len()))).collect()))
+            }
+        }
     }
 
     /// What is counted: sessions, and what is held of PGs and OSDs.
@@ -60,7 +83,12 @@ impl Manager {
             .with("sessions", "sessions with daemons and clients", Count::Gauge(self.sessions.len() as u64))
             .with("num_pgs", "PGs that are known", Count::Gauge(self.pgs.pgs.len() as u64))
             .with("num_osds", "OSDs that have reported", Count::Gauge(self.pgs.osds.len() as u64))
-            .with("pgmap_version", "changes of the statistics", Count::Total(self.pgs.version));
+            .with("pgmap_version", "changes of the statistics", Count::Total(self.pgs.version))
+            .with(
+                "reports_refused",
+                "reports with counters that were refused",
+                Count::Total(self.daemons.refused),
+            );
         vec![logger]
     }
 }

@@ -16,5 +16,6 @@ pub(crate) mod pool_tick;
 pub(crate) mod prepare;
 pub(crate) mod proxy;
 pub(crate) mod queries;
+pub(crate) mod reports;
 pub(crate) mod subscribe;
 pub(crate) mod tell;

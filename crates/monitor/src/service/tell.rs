@@ -5,7 +5,6 @@
 
 use admin::common::{self, Daemon, Described, Request, described_as};
 use admin::options::Level;
-use admin::perf::{Count, Logger};
 use maps::{addr_json, addrvec_json};
 use messages::common::{MCommand, MCommandReply};
 use serde_json::{Value, json};
@@ -68,8 +67,10 @@ impl Monitor {
             Err(refused) => return refused,
         };
         self.follow_config();
-        let loggers = self.perf();
-        let mut daemon = Daemon { values: &mut self.values, perf: &|| loggers.clone(), own: TELL };
+        let loggers = if request.prefix.starts_with("perf") { self.loggers() } else { Vec::new() };
+        let perf = &|| loggers.clone();
+        let (values, resets) = (&mut self.values, &mut self.resets);
+        let mut daemon = Daemon { values, perf, resets, own: TELL };
         let reply = common::run(&request, &mut daemon);
         self.apply_values();
         let json = |value: &Value| Reply::json(request.format, value);
@@ -87,12 +88,15 @@ impl Monitor {
     }
 
     /// Brings the options up to what the config database says of us.
-    fn follow_config(&mut self) {
+    pub(crate) fn follow_config(&mut self) {
         let me = self.settings.entity();
         let view = crate::service::subscribe::view_of(self.state.osdmap(), &me);
         let given = self.state.config.resolve(&view).into_iter().map(|(name, e)| (name, e.value));
         let given = given.collect();
-        self.values.set_from_mon(&given);
+        if self.given != given {
+            self.values.set_from_mon(&given);
+            self.given = given;
+        }
     }
 
     /// What was set by hand holds from now on.
@@ -100,29 +104,6 @@ impl Monitor {
         let local = |name: &&str| self.values.levels(name).last().is_some_and(|(l, _)| l >= Level::File);
         let set = self.values.all_set().filter(|(name, _)| local(name));
         self.settings.options = set.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    }
-
-    fn perf(&self) -> Vec<Logger> {
-        let open = self.sessions.values().filter(|s| s.stage == Stage::Open).count() as u64;
-        let map = self.state.osdmap();
-        let up = map.existing_osds().filter(|(_, o)| o.is_up()).count() as u64;
-        vec![
-            Logger::new("mon").with("num_sessions", "open sessions", Count::Gauge(open)).with(
-                "log_index",
-                "entries of the replicated log",
-                Count::Gauge(self.index()),
-            ),
-            Logger::new("cluster")
-                .with("num_mon", "monitors", Count::Gauge(self.settings.quorum.monitors.into()))
-                .with(
-                    "num_mon_quorum",
-                    "monitors in the quorum",
-                    Count::Gauge(self.settings.quorum.members.len() as u64),
-                )
-                .with("num_osd", "OSDs", Count::Gauge(map.existing_osds().count() as u64))
-                .with("num_osd_up", "OSDs that are up", Count::Gauge(up))
-                .with("osd_epoch", "epoch of the OSD map", Count::Gauge(map.epoch.0.into())),
-        ]
     }
 
     /// A command that clients send to the cluster, given here.

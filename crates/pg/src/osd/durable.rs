@@ -30,8 +30,9 @@ impl OsdCore {
                         PgDone::Write(v) => {
                             written.put(id, v);
                         }
-                        PgDone::RepOp(v) => {
-                            acked.put(id, v);
+                        PgDone::RepOp { version, came_ns } => {
+                            cx.counters.rep_ops.add(cx.now_ns.saturating_sub(came_ns));
+                            acked.put(id, version);
                         }
                         PgDone::Tell { osd, interval, body } => cx.send_pg(osd, id, interval, *body),
                         PgDone::Activated(nth) if nth == pg.activations => pg.activated(cx.whoami, 0, cx),

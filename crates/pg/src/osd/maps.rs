@@ -56,6 +56,7 @@ impl OsdCore {
         }
         let (Some(first), Some(last)) = (m.first(), m.last()) else { return };
         let current = self.shared.epoch();
+        self.count_maps(first, last);
         if last <= current {
             return;
         }
@@ -83,6 +84,16 @@ impl OsdCore {
             self.take_map(at, first > current.next(), m.oldest, txn, done);
         }
         self.ask_for_more(m, last);
+    }
+
+    fn count_maps(&mut self, first: Epoch, last: Epoch) {
+        let epochs = |from: Epoch, to: Epoch| u64::from(to.0).saturating_sub(from.0.into()).saturating_add(1);
+        let (current, c) = (self.shared.map.epoch, &mut self.shared.counters);
+        c.map_messages += 1;
+        c.map_epochs += epochs(first, last);
+        if first <= current {
+            c.map_epochs_known += epochs(first, last.min(current));
+        }
     }
 
     /// A damaged or missing epoch is asked for again; whole when its increment leads elsewhere.

@@ -9,6 +9,7 @@ pub(crate) mod account;
 mod boot;
 pub(crate) mod cluster_log;
 mod command;
+pub(crate) mod counters;
 mod durable;
 mod fetch;
 mod full;
@@ -22,6 +23,7 @@ mod memory;
 mod merge;
 pub(crate) mod mon;
 mod neighbours;
+pub(crate) mod queries;
 mod report;
 mod route;
 mod scrub;
@@ -38,6 +40,7 @@ use std::time::Duration;
 
 use ::maps::OsdMap;
 use admin::options::Values;
+use admin::perf::Resets;
 use messages::Message;
 use store::{Store, TxnSeq};
 use types::{ConnId, Epoch, Now, OsdId, SpgId};
@@ -51,7 +54,6 @@ use heartbeat::Heartbeats;
 pub use inspect::Logged;
 use route::Waiting;
 use session::Session;
-pub use shared::OpCounters;
 use shared::Shared;
 pub use superblock::{MetaError, Superblock};
 
@@ -72,6 +74,8 @@ pub struct OsdCore {
     reports: report::Reports,
     tracker: track::Tracker,
     values: Values,
+    /// From where counters are shown.
+    resets: Resets,
     /// What the core was made with; options that are set somewhere replace it.
     base_config: OsdConfig,
     /// Whether all clients are held because the store cannot keep up.
@@ -127,9 +131,10 @@ impl OsdCore {
             whole_map_wanted: None,
             not_understood: BTreeSet::new(),
             heartbeats: Heartbeats::default(),
-            reports: report::Reports::default(),
+            reports: report::Reports::new(whoami),
             tracker: track::Tracker::default(),
             values: Values::new(format!("osd.{whoami}"), &BTreeMap::new()),
+            resets: Resets::default(),
             base_config,
             holding: false,
             clients: account::Clients::default(),
@@ -203,6 +208,7 @@ impl OsdCore {
             self.shared.slice_left = self.shared.config.slice_bytes;
         }
         self.shared.now = now;
+        self.shared.now_ns = now.mono.as_nanos() as u64;
         self.shared.leases.begin(now.mono);
         std::mem::swap(&mut self.shared.out, out);
         let before = self.shared.out.len();

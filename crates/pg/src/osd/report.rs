@@ -3,25 +3,23 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use admin::options::Values;
-use bytes::Bytes;
-use messages::mgr::{DaemonHealthMetric, MMgrOpen, MMgrReport};
+use messages::metrics::MetricQueries;
+use messages::mgr::{DaemonHealthMetric, MMgrConfigure};
 use messages::pool_stats::MPgStats;
 use messages::stats::{OsdStat, StorePerfStat, StoreStatfs};
 use messages::{Message, PaxosVersion};
-use types::PgId;
+use reporter::Reporter;
+use types::{OsdId, PgId};
 
 use super::OsdCore;
+use super::queries::QUERIES;
 use crate::io::Output;
 
 /// The least time between two reports when states change quickly.
 const MIN_INTERVAL: Duration = Duration::from_millis(200);
 
-/// An envelope of version 1 with nothing in it: no counters are declared.
-const NO_COUNTERS: Bytes = Bytes::from_static(&[1, 1, 0, 0, 0, 0]);
-
 /// When what was last said.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Reports {
     last: Option<Duration>,
     /// Every PG is due, not only those that changed.
@@ -29,14 +27,22 @@ pub(super) struct Reports {
     questions: Duration,
     mgr: bool,
     seq: u64,
-    /// How often the manager wants to hear of this daemon, and when it last did.
-    daemon_every: Option<Duration>,
-    daemon_last: Duration,
-    /// Version of the options that it knows.
-    told_values: u64,
+    /// The daemon's own: options, counters, health.
+    own: Reporter,
 }
 
 impl Reports {
+    pub fn new(whoami: OsdId) -> Self {
+        Self {
+            last: None,
+            all: false,
+            questions: Duration::ZERO,
+            mgr: false,
+            seq: 0,
+            own: Reporter::new(whoami.to_string()),
+        }
+    }
+
     pub fn all_due(&mut self) {
         self.all = true;
     }
@@ -55,65 +61,53 @@ impl OsdCore {
     pub(super) fn mgr_connected(&mut self) {
         self.reports.mgr = true;
         self.reports.all = true;
-        self.open_mgr_session();
+        // Another manager asks what it wants to know.
+        self.shared.queries.set(MetricQueries::new());
+        let open = self.reports.own.opened(&self.values);
+        self.shared.out.push(Output::SendMgr(open.into()));
         self.reports.last = None;
         self.report_if_due();
     }
 
-    /// Introduces this daemon with its options. Source: MgrClient::_send_open.
-    fn open_mgr_session(&mut self) {
-        self.reports.daemon_every = None;
-        self.reports.told_values = self.values.version();
-        let open = MMgrOpen {
-            daemon_name: self.shared.whoami.to_string(),
-            config: self.values.encode_for_manager(),
-            config_defaults: Values::encode_defaults(),
-            ..MMgrOpen::default()
-        };
-        self.shared.out.push(Output::SendMgr(open.into()));
-    }
-
     pub(super) fn mgr_message(&mut self, msg: &Message) {
         match msg {
-            Message::MgrConfigure(m) => {
-                // Nothing is reported to a manager that wants no reports.
-                let period = Duration::from_secs(m.period_s.into());
-                self.reports.daemon_every = (!period.is_zero()).then_some(period);
-                self.report_daemon();
-            }
+            Message::MgrConfigure(m) => self.configured_by_mgr(m),
             Message::OsdScrub2(m) => self.scrub_requested(m),
             Message::OsdForceRecovery(m) => self.force_recovery(m),
             _ => {}
         }
     }
 
-    fn report_daemon_if_due(&mut self) {
-        let now = self.shared.now.mono;
-        let news = self.reports.told_values != self.values.version();
-        let since = now.saturating_sub(self.reports.daemon_last);
-        let due = |every: Duration| since >= every || (news && since >= MIN_INTERVAL);
-        if self.reports.mgr && self.reports.daemon_every.is_some_and(due) {
+    /// Takes the manager's wishes. Queries that do not decode leave those that it asked before.
+    fn configured_by_mgr(&mut self, m: &MMgrConfigure) {
+        self.reports.own.configured(m);
+        if let Ok(queries) = m.metric_queries(QUERIES) {
+            self.shared.queries.set(queries);
+        }
+        if self.reports.own.is_wanted() {
             self.report_daemon();
         }
     }
 
-    /// Tells of slow operations, and of options that changed. Source: MgrClient::_send_report, OSD::get_health_metrics.
+    fn report_daemon_if_due(&mut self) {
+        if self.reports.mgr && self.reports.own.is_due(self.shared.now.mono, &self.values) {
+            self.report_daemon();
+        }
+    }
+
+    /// Tells of counters, slow operations, and options that changed. Source: OSD::get_health_metrics.
     fn report_daemon(&mut self) {
         const SLOW_OPS: u8 = 0;
         const PENDING_CREATING_PGS: u8 = 1;
-        self.reports.daemon_last = self.shared.now.mono;
+        let loggers = self.resets.applied(self.loggers());
+        let mut report = self.reports.own.report(self.shared.now.mono, &self.values, &loggers);
+        if !self.shared.queries.is_empty() {
+            report = report.with_metrics(&self.shared.queries.take());
+        }
         let (slow, oldest_s) = self.slow_ops();
         let slow = u64::from(slow) | u64::from(oldest_s) << 32;
         let metric = |kind, value| DaemonHealthMetric { kind, value };
-        let version = self.values.version();
-        let news = std::mem::replace(&mut self.reports.told_values, version) != version;
-        let report = MMgrReport {
-            daemon_name: self.shared.whoami.to_string(),
-            packed: NO_COUNTERS,
-            health_metrics: vec![metric(SLOW_OPS, slow), metric(PENDING_CREATING_PGS, 0)],
-            config: if news { self.values.encode_for_manager() } else { Bytes::new() },
-            ..MMgrReport::default()
-        };
+        report.health_metrics = vec![metric(SLOW_OPS, slow), metric(PENDING_CREATING_PGS, 0)];
         self.shared.out.push(Output::SendMgr(report.into()));
     }
 

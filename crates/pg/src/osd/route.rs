@@ -9,6 +9,7 @@ use types::{ConnId, EntityType, Epoch, Errno, SpgId};
 
 use super::OsdCore;
 use super::account::Charge;
+use super::counters::Times;
 use super::maps::ShareTo;
 use super::turns::{Turn, Wanted};
 use crate::exec::classify;
@@ -33,6 +34,8 @@ enum Routed {
         tid: u64,
         msg: Box<MOsdOp>,
         charge: Option<Charge>,
+        /// When it came: nanoseconds of the monotonic clock.
+        came_ns: u64,
     },
     /// The client has heard of the backoff `id`.
     Acked {
@@ -67,11 +70,12 @@ impl OsdCore {
         let name = session.peer.name;
         match msg {
             Message::OsdOp(m) => {
-                let (epoch, msg) = (m.epoch, Box::new(m));
+                let (epoch, msg, came_ns) = (m.epoch, Box::new(m), self.shared.now_ns);
                 if !self.must_wait(epoch, Source::Client(conn)) {
-                    return self.client_request(conn, tid, msg);
+                    return self.client_request(conn, tid, msg, came_ns);
                 }
-                self.park(epoch, Routed::Client { conn, tid, msg, charge: None });
+                self.shared.counters.waited_for_map += 1;
+                self.park(epoch, Routed::Client { conn, tid, msg, charge: None, came_ns });
                 self.make_room_for_parked();
             }
             Message::OsdBackoff(m) if m.op == backoff_op::ACK_BLOCK => self.backoff_ack_came(conn, m.id),
@@ -116,7 +120,10 @@ impl OsdCore {
         }
         if let Some(Ok(msg)) = decoded {
             match self.must_wait(msg.epoch, Source::Osd(from)) {
-                true => self.park(msg.epoch, Routed::Pg { from, msg: Box::new(msg) }),
+                true => {
+                    self.shared.counters.waited_for_map += 1;
+                    self.park(msg.epoch, Routed::Pg { from, msg: Box::new(msg) });
+                }
                 false => self.pg_message(from, msg),
             }
         }
@@ -187,7 +194,9 @@ impl OsdCore {
 
     fn deliver(&mut self, what: Routed) {
         match what {
-            Routed::Client { conn, tid, msg, charge: _ } => self.client_request(conn, tid, msg),
+            Routed::Client { conn, tid, msg, came_ns, charge: _ } => {
+                self.client_request(conn, tid, msg, came_ns)
+            }
             Routed::Acked { conn, id } => self.backoff_acked(conn, id),
             Routed::Pg { from, msg } => self.pg_message(from, *msg),
         }
@@ -216,10 +225,10 @@ impl OsdCore {
 
     /// Starts a client's request whose map is here, or queues it for its turn when this slice's work is spent
     /// or other requests wait already.
-    fn client_request(&mut self, conn: ConnId, tid: u64, msg: Box<MOsdOp>) {
+    fn client_request(&mut self, conn: ConnId, tid: u64, msg: Box<MOsdOp>, came_ns: u64) {
         let Some(session) = self.shared.sessions.get(&conn) else { return };
         let charge = self.clients.run(conn, &session.account, msg.memory_bytes());
-        let turn = Turn { tid, what: Wanted::ToBegin { msg, charge } };
+        let turn = Turn { tid, what: Wanted::ToBegin { msg, charge, came_ns } };
         if self.shared.is_slice_over() || self.shared.some_ready || !self.turns.is_empty() {
             return self.turns.push(&session.peer.auth_name, conn, turn);
         }
@@ -229,7 +238,9 @@ impl OsdCore {
     /// Gives a request its turn.
     pub(super) fn start_request(&mut self, conn: ConnId, turn: Turn) {
         match turn.what {
-            Wanted::ToBegin { msg, charge } => self.begin_request(conn, turn.tid, msg, charge),
+            Wanted::ToBegin { msg, charge, came_ns } => {
+                self.begin_request(conn, turn.tid, msg, (charge, came_ns));
+            }
             Wanted::ToGoOn(op) => self.run_request(*op),
             Wanted::Acked(id) => {
                 if let Some(session) = self.shared.sessions.get_mut(&conn) {
@@ -239,7 +250,7 @@ impl OsdCore {
         }
     }
 
-    fn begin_request(&mut self, conn: ConnId, tid: u64, msg: Box<MOsdOp>, charge: Charge) {
+    fn begin_request(&mut self, conn: ConnId, tid: u64, msg: Box<MOsdOp>, (charge, came): (Charge, u64)) {
         let Some(session) = self.shared.sessions.get_mut(&conn) else { return };
         session.epoch = session.epoch.max(msg.epoch);
         session.asked = self.shared.now.mono;
@@ -252,6 +263,9 @@ impl OsdCore {
         let id = SpgId::replicated(msg.pgid.pgid);
         let mut op = ClientOp::new((conn, tid), (name, addr), reqid, msg);
         op.charge = Some(Arc::new(charge));
+        let begun = self.shared.now_ns;
+        op.times = Times { came, begun, ran: begun };
+        self.shared.counters.waited_for_turn.add(begun.saturating_sub(came));
         match kind {
             Ok(kind) => op.kind = kind,
             Err(e) => return op.refuse(e, &mut self.shared),

@@ -14,7 +14,9 @@ use types::{ConnId, EntityAddr, Epoch, Eversion, HObject, Now, OsdId, PoolId, Sp
 
 use super::account::Sum;
 use super::cluster_log::Unsaid;
+use super::counters::OpCounters;
 use super::lease::Leases;
+use super::queries::Queries;
 use super::session::Session;
 use crate::OsdConfig;
 use crate::io::{FatalReason, LogLevel, Output};
@@ -57,8 +59,11 @@ pub(crate) enum PgDone {
         interval: Epoch,
         body: Box<PgBody>,
     },
-    /// This replica's copy has the writes up to this version.
-    RepOp(Eversion),
+    /// This replica's copy has the writes up to this version, of which the last came at `came_ns` (monotonic).
+    RepOp {
+        version: Eversion,
+        came_ns: u64,
+    },
     /// This copy's activation, counted since the copy was loaded.
     Activated(u64),
     /// Pulled objects are in the primary's store.
@@ -86,6 +91,8 @@ pub(crate) struct Shared {
     pub purged_snaps: BTreeMap<PoolId, SnapIntervals>,
     pub store: Store,
     pub now: Now,
+    /// The same moment, in nanoseconds of the monotonic clock.
+    pub now_ns: u64,
     pub out: Vec<Output>,
     /// Messages from one of our PGs to another.
     pub to_ourselves: VecDeque<PgMessage>,
@@ -135,6 +142,8 @@ pub(crate) struct Shared {
     /// `OsdCore::is_commit_urgent`.
     pub urgent: TxnSeq,
     pub counters: OpCounters,
+    /// What the manager asks of clients' operations.
+    pub queries: Queries,
     /// The highest `up_thru` that a PG asked the monitors for.
     pub up_thru_wanted: Epoch,
     pub leases: Leases,
@@ -165,28 +174,6 @@ pub(crate) struct Shared {
     pub unsaid: Unsaid,
 }
 
-/// Running totals for `perf dump`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct OpCounters {
-    pub ops: u64,
-    pub reads: u64,
-    pub read_bytes: u64,
-    pub writes: u64,
-    pub write_bytes: u64,
-    pub rep_ops: u64,
-    pub pulls: u64,
-    /// Objects sent in recovery.
-    pub pushes: u64,
-    /// The messages that they went in.
-    pub push_messages: u64,
-    /// Their data, omap and attributes.
-    pub push_bytes: u64,
-    /// Damaged objects replaced from another copy, here or on a member.
-    pub repairs: u64,
-    /// Clients told not to send for a while.
-    pub backoffs: u64,
-}
-
 impl Shared {
     pub fn new(whoami: i32, config: OsdConfig, map: Arc<OsdMap>, store: Store) -> Self {
         Self {
@@ -195,6 +182,7 @@ impl Shared {
             map,
             store,
             now: Now::default(),
+            now_ns: 0,
             out: Vec::new(),
             to_ourselves: VecDeque::new(),
             on_durable: VecDeque::new(),
@@ -221,6 +209,7 @@ impl Shared {
             uncommitted: false,
             urgent: TxnSeq::default(),
             counters: OpCounters::default(),
+            queries: Queries::default(),
             up_thru_wanted: Epoch(0),
             leases: Leases::default(),
             some_ready: false,
@@ -319,6 +308,7 @@ impl Shared {
     /// on average: what one tick has missed, the next makes up for.
     pub fn recovery_begun(&mut self) {
         self.recovery_active += 1;
+        self.counters.recoveries += 1;
         let sleep = self.config.recovery_sleep;
         if !sleep.is_zero() {
             let from = self.now.mono.saturating_sub(LONGEST_TICK);

@@ -15,11 +15,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use admin::options::Values;
-use admin::perf::Count;
 use messages::osd::{MOsdOpReply, OpCode};
 use serde_json::{Value, json};
 use store::TxnSeq;
 use types::{ConnId, EntityName, Epoch, Name, Now, PgId, Utime};
+
+use super::counters::Latency;
 
 /// More finished operations than this are never kept, whatever the options say.
 const HISTORY_LIMIT: usize = 10_000;
@@ -45,48 +46,17 @@ struct Finished {
     took: Duration,
 }
 
-/// How often something took how long altogether.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Latency {
-    count: u64,
-    sum: Duration,
-}
-
-impl Latency {
-    fn add(&mut self, took: Duration) {
-        self.count += 1;
-        self.sum += took;
-    }
-
-    pub fn count(self) -> Count {
-        Count::Time { count: self.count, sum: self.sum }
-    }
-
-    fn average_ns(self) -> u64 {
-        let sum = u64::try_from(self.sum.as_nanos()).unwrap_or(u64::MAX);
-        sum.checked_div(self.count).unwrap_or(0)
-    }
-}
-
-/// Since the daemon started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Totals {
-    pub all: Latency,
-    pub reads: Latency,
-    pub writes: Latency,
-    pub commits: Latency,
-}
-
 /// See the module's invariants.
 #[derive(Debug, Default)]
 pub(super) struct Tracker {
     notes: BTreeMap<(ConnId, u64), Arrival>,
     recent: VecDeque<Finished>,
     slow: VecDeque<Finished>,
-    commits: VecDeque<(TxnSeq, Duration)>,
+    submitted: VecDeque<(TxnSeq, Duration)>,
     /// Commits since the last report.
     lately: Latency,
-    pub totals: Totals,
+    /// Commits since the daemon started.
+    pub commits: Latency,
     size: usize,
     slow_size: usize,
     slow_from: Duration,
@@ -134,11 +104,6 @@ impl Tracker {
     ) {
         let Some(arrival) = self.take(conn, tid) else { return };
         let took = now.mono.saturating_sub(arrival.at);
-        self.totals.all.add(took);
-        match r.ops.iter().any(|o| o.code.is_write()) {
-            true => self.totals.writes.add(took),
-            false => self.totals.reads.add(took),
-        }
         let slow = took >= self.slow_from && self.slow_size > 0;
         if self.size == 0 && !slow {
             return;
@@ -190,18 +155,18 @@ impl Tracker {
 
     /// Transactions up to this one were submitted.
     pub fn submitted(&mut self, seq: TxnSeq, now: Duration) {
-        if self.commits.back().is_none_or(|(last, _)| *last < seq) {
-            self.commits.push_back((seq, now));
+        if self.submitted.back().is_none_or(|(last, _)| *last < seq) {
+            self.submitted.push_back((seq, now));
         }
     }
 
     /// Transactions up to this one are durable.
     pub fn durable(&mut self, seq: TxnSeq, now: Duration) {
-        while let Some((_, at)) = self.commits.front().copied().filter(|(s, _)| *s <= seq) {
-            self.commits.pop_front();
-            let took = now.saturating_sub(at);
-            self.lately.add(took);
-            self.totals.commits.add(took);
+        while let Some((_, at)) = self.submitted.front().copied().filter(|(s, _)| *s <= seq) {
+            self.submitted.pop_front();
+            let took_ns = now.saturating_sub(at).as_nanos() as u64;
+            self.lately.add(took_ns);
+            self.commits.add(took_ns);
         }
     }
 
@@ -248,7 +213,7 @@ fn push(to: &mut VecDeque<Finished>, op: Finished, size: usize) {
 impl Tracker {
     /// Checks the invariants that the module states.
     pub fn assert_invariants(&self) {
-        let seqs = self.commits.iter().map(|(seq, _)| *seq);
+        let seqs = self.submitted.iter().map(|(seq, _)| *seq);
         assert!(seqs.clone().zip(seqs.skip(1)).all(|(a, b)| a < b), "2");
     }
 }

@@ -47,6 +47,8 @@ pub(super) enum Wanted {
     ToBegin {
         msg: Box<MOsdOp>,
         charge: Charge,
+        /// When it came: nanoseconds of the monotonic clock.
+        came_ns: u64,
     },
     ToGoOn(Box<ClientOp>),
     /// The client has heard of this backoff. Requests that it sent before that stand before this.

@@ -89,6 +89,7 @@ impl Pg {
         }
         cx.counters.pushes += batch.objects.len() as u64;
         cx.counters.push_bytes += batch.bytes;
+        cx.counters.recovery_bytes += batch.bytes;
         cx.counters.push_messages += 1;
         cx.send_pg(osd, self.id, interval, PgBody::Push(batch.objects));
     }

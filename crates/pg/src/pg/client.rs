@@ -24,6 +24,8 @@ use crate::io::{FatalReason, LogLevel, Output};
 use crate::log::Recorded;
 use crate::object::ObjectState;
 use crate::osd::account::{Charge, Fetched, Kept};
+use crate::osd::counters::Times;
+use crate::osd::queries::{Deed, Subject};
 use crate::osd::shared::{Shared, seen_at};
 use crate::peer::PgBody;
 use crate::range::contains;
@@ -60,6 +62,7 @@ pub(crate) struct ClientOp {
     pub space_wanted: Option<Duration>,
     /// Its part of its client's account, until it is dropped; `None` where the OSD asked itself.
     pub charge: Option<Arc<Charge>>,
+    pub times: Times,
     /// What it came to in an earlier slice.
     pub paused: Option<Arc<Paused>>,
     /// Whether it has paused. If that came to nothing, because the request had to wait, it does not pause
@@ -95,6 +98,7 @@ impl ClientOp {
             fetched: None,
             space_wanted: None,
             charge: None,
+            times: Times::default(),
             paused: None,
             has_paused: false,
         }
@@ -174,6 +178,22 @@ impl ClientOp {
         cx.out.push(Output::Reply { conn: self.conn, tid: self.tid, msg: msg.into() });
     }
 
+    /// Counts the request: it has succeeded, and is answered now. Those that OSDs make themselves are not counted.
+    pub fn count(&self, in_bytes: u64, out_bytes: u64, cx: &mut Shared) {
+        if self.conn == NOBODY || self.asked_by.is_some() {
+            return;
+        }
+        cx.counters.request(&self.kind, self.times, cx.now_ns, in_bytes, out_bytes);
+        if !cx.queries.is_empty() {
+            let (client, addr) = (self.reqid.name, &self.addr);
+            let (pgid, object) = (self.msg.pgid, &self.msg.object);
+            let (reads, writes) = (self.kind.reads, self.kind.writes);
+            let latency_ns = cx.now_ns.saturating_sub(self.times.came);
+            let subject = Subject { client, addr, osd: cx.whoami, pgid, object };
+            cx.queries.add(&subject, Deed { reads, writes, in_bytes, out_bytes, latency_ns });
+        }
+    }
+
     /// Drops the request without an answer, because its client will send it again: when it has our map, or,
     /// if the map calls the pool full, when it has a later one that does not.
     pub fn drop_it(&self, cx: &mut Shared) {
@@ -238,7 +258,6 @@ impl Pg {
             cx.leases.waited = true;
             return;
         }
-        cx.counters.ops += u64::from(paused.is_none());
         if op.kind.pg_op {
             return self.run_pg_op(op, cx);
         }
@@ -482,6 +501,7 @@ impl Pg {
 
     fn run(&mut self, mut op: ClientOp, head: HObject, cx: &mut Shared) {
         let begun = op.paused.take().and_then(Arc::into_inner).map(|paused| paused.begun);
+        op.times.ran = cx.now_ns;
         let cached = self.writes.lock(&head).and_then(|l| l.state.clone());
         let state = match cached {
             Some(state) => state,
@@ -599,9 +619,9 @@ impl Pg {
 
     /// Source: PrimaryLogPG::complete_read_ctx.
     fn finish_read(&mut self, op: ClientOp, done: Executed, cx: &mut Shared) {
-        cx.counters.reads += 1;
-        let bytes: usize = done.results.iter().map(|r| r.outdata.len()).sum();
-        cx.counters.read_bytes += bytes as u64;
+        if done.result >= 0 {
+            op.count(0, out_bytes(&done.results), cx);
+        }
         self.info.sums.add(&done.delta);
         self.report = true;
         let mut msg = op.reply_with(done.result, done.results, cx);
@@ -627,8 +647,6 @@ impl Pg {
         mut done: Executed,
         cx: &mut Shared,
     ) -> bool {
-        cx.counters.writes += 1;
-        cx.counters.write_bytes += op.msg.ops.iter().map(|o| o.indata.len() as u64).sum::<u64>();
         let mut result = done.result;
         let changes = !done.entries.is_empty();
         if changes && !op.wants_returns() {
@@ -636,6 +654,7 @@ impl Pg {
             done.results.iter_mut().for_each(|r| r.outdata = Default::default());
         }
         let returns = if op.wants_returns() { op_returns(&done.results) } else { Vec::new() };
+        let out_bytes = if changes { 0 } else { out_bytes(&done.results) };
         let mut msg = op.reply_with(result, std::mem::take(&mut done.results), cx);
         let entries = if changes {
             let code = if op.wants_returns() { result } else { 0 };
@@ -653,6 +672,8 @@ impl Pg {
             version,
             object: head,
             op,
+            in_bytes: 0,
+            out_bytes,
             reply: msg,
             resends: Vec::new(),
             effects: std::mem::take(&mut done.effects),
@@ -695,6 +716,10 @@ impl Pg {
             crate::watch::apply(self, op, effect, cx);
         }
     }
+}
+
+fn out_bytes(results: &[OpResult]) -> u64 {
+    results.iter().map(|r| r.outdata.len() as u64).sum()
 }
 
 fn op_returns(results: &[OpResult]) -> Vec<OpReturn> {

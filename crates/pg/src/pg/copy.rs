@@ -120,6 +120,7 @@ impl Pg {
     /// Begins to fetch the sources of a request, which runs once all are here.
     pub fn start_copy(&mut self, mut op: ClientOp, head: HObject, cx: &mut Shared) {
         cx.last_copy += 1;
+        cx.counters.copies += 1;
         let client = cx.sessions.get(&op.conn).map(|s| &s.account);
         op.fetched = op.charge.as_ref().zip(client).map(|(charge, of)| Arc::new(Fetched::of(charge, of)));
         let mut copying = Copying {

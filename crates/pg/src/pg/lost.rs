@@ -261,8 +261,7 @@ impl Pg {
         };
         let op = ClientOp::internal(self.id, object, EntityName::osd(cx.whoami), Vec::new(), cx);
         let reply = MOsdOpReply::to(&op.msg, 0, cx.epoch(), flags::ACK | flags::ONDISK);
-        let in_flight =
-            InFlight { version, object: object.head(), op, reply, resends: Vec::new(), effects: Vec::new() };
+        let in_flight = InFlight::new(version, object.head(), op, reply);
         let write = Write { txn, entries: vec![entry], in_flight, executed: Executed::default() };
         if let Err((e, _)) = self.issue(write, cx) {
             lacked.into_iter().for_each(|item| self.missing.insert(object.clone(), item));

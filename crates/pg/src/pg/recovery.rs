@@ -333,6 +333,7 @@ impl Pg {
         }
         let mut txn = Txn::new();
         for push in &wanted {
+            cx.counters.recovery_bytes += push.bytes();
             self.store_piece(push, &mut txn);
             if push.next.is_none() {
                 persist::forget_missing(&mut txn, self.id, &push.object.0);

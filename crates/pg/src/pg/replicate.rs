@@ -87,10 +87,11 @@ impl Pg {
     /// Ships a write to all members and submits it here. When the store refuses it for lack of space nothing has
     /// happened, and the request gets its reply from the caller; the same when the write is larger than `WRITE_MAX`.
     pub(super) fn issue(&mut self, w: Write, cx: &mut Shared) -> Result<(), (StoreError, Box<ClientOp>)> {
-        let Write { mut txn, entries, in_flight, executed } = w;
+        let Write { mut txn, entries, mut in_flight, executed } = w;
         let targets = self.write_targets(cx);
         let version = in_flight.version;
         let payload_bytes = txn.payload_len() as u64;
+        in_flight.in_bytes = payload_bytes;
         let frees = txn.is_empty() || in_flight.op.only_frees();
         if let Err(e) = self.members_have_room(&targets, payload_bytes, frees) {
             return Err((e, Box::new(in_flight.op)));
@@ -244,7 +245,7 @@ impl Pg {
         self.update_last_complete();
         self.info.last_user_version = after.last_user_version;
         self.info.sums = after.sums;
-        let what = PgDone::RepOp(version);
+        let what = PgDone::RepOp { version, came_ns: cx.now_ns };
         let done = Done::Pg { id: self.id, interval: self.interval(), what };
         if let Err(e) = cx.try_submit(txn, Priority::Member, done) {
             (self.info.last_update, self.info.last_complete, self.info.last_user_version, self.info.sums) =
@@ -262,7 +263,7 @@ impl Pg {
         self.have_now(&given);
         let lost = cx.store.take_lost();
         self.tell_damaged(lost, cx);
-        cx.counters.rep_ops += 1;
+        cx.counters.rep_op_bytes += (op.txn_head.len() + op.payload.len()) as u64;
         let trim_to = op.trim_to;
         entries.into_iter().for_each(|e| self.log.append(e));
         if trim_to > self.log.tail() {
@@ -369,6 +370,9 @@ impl Pg {
         let everywhere = self.durable_everywhere(cx);
         while let Some((done, freed)) = self.writes.pop_done(everywhere) {
             self.apply_effects(&done.op, &done.effects, cx);
+            if done.reply.result >= 0 {
+                done.op.count(done.in_bytes, done.out_bytes, cx);
+            }
             done.op.send(done.reply, cx);
             done.resends.into_iter().for_each(|(op, reply)| op.send(reply, cx));
             self.let_go(freed, cx);

@@ -22,10 +22,21 @@ pub(crate) struct InFlight {
     /// The request: when the interval ends and we stay primary it runs again, for clients send again only when the
     /// primary changes.
     pub op: ClientOp,
+    /// Data that it stores, in bytes.
+    pub in_bytes: u64,
+    /// Bytes that it gives. Only what changes nothing gives any.
+    pub out_bytes: u64,
     pub reply: MOsdOpReply,
     /// Resends of the same request that came meanwhile.
     pub resends: Vec<(ClientOp, MOsdOpReply)>,
     pub effects: Vec<Effect>,
+}
+
+impl InFlight {
+    pub fn new(version: Eversion, object: HObject, op: ClientOp, reply: MOsdOpReply) -> Self {
+        let (resends, effects) = (Vec::new(), Vec::new());
+        Self { version, object, op, in_bytes: 0, out_bytes: 0, reply, resends, effects }
+    }
 }
 
 /// An object with writes in flight, or requests that wait for them.

@@ -3,6 +3,7 @@
 mod backoff;
 mod client;
 mod copies;
+mod counters;
 mod daemon;
 mod gaps;
 mod gather;

@@ -9,7 +9,7 @@ use types::{HObject, PoolId};
 use crate::sim::Sim;
 
 /// Three OSDs that delete slowly, two copies, so many objects.
-fn cluster(seed: u64, pg_num: u32, objects: u32) -> (Sim, PoolId) {
+pub fn cluster(seed: u64, pg_num: u32, objects: u32) -> (Sim, PoolId) {
     let config = OsdConfig { delete_sleep: Duration::from_secs(3), ..OsdConfig::default() };
     let mut s = Sim::with_config(3, seed, config);
     s.until("all up", |s| (0..3).all(|o| s.mon.map.is_up(o)));
@@ -63,7 +63,7 @@ fn seen(s: &mut Sim) {
 }
 
 /// Moves everything away from an OSD; returns when it has begun to delete, and is far from done.
-fn move_away(s: &mut Sim, osd: i32) {
+pub fn move_away(s: &mut Sim, osd: i32) {
     let before = stored(s, osd).len();
     s.mon.mark_out(osd);
     s.until("deleting", |s| s.all_are("active+clean") && stored(s, osd).len() < before);

@@ -121,7 +121,17 @@ impl SharedAuth {
 
     /// The client's half of a connection to an OSD or manager.
     pub fn to_service(self: &Arc<Self>, service: EntityType) -> Box<dyn ClientAuth> {
-        Box::new(ToService { shared: Arc::clone(self), service, authorizer: None })
+        Box::new(ToService { shared: Arc::clone(self), service, given: None, authorizer: None })
+    }
+
+    /// The same with an authorizer that was made elsewhere: monitors make their own tickets.
+    pub fn to_service_with(
+        self: &Arc<Self>,
+        service: EntityType,
+        authorizer: Authorizer,
+    ) -> Box<dyn ClientAuth> {
+        let shared = Arc::clone(self);
+        Box::new(ToService { shared, service, given: Some(authorizer), authorizer: None })
     }
 
     /// Requests to send to the monitor now: for tickets that run out, and for daemons also for their own
@@ -276,6 +286,8 @@ impl ClientAuth for Login {
 struct ToService {
     shared: Arc<SharedAuth>,
     service: EntityType,
+    /// Used instead of one that is made from a ticket held.
+    given: Option<Authorizer>,
     authorizer: Option<Authorizer>,
 }
 
@@ -287,8 +299,10 @@ impl ClientAuth for ToService {
             let payload = none_authorizer(&self.shared.name, state.none_id);
             return Ok((METHOD_NONE, modes, payload));
         }
-        let authorizer =
-            state.client.authorizer(self.service, now.wall, &mut fill).map_err(|e| e.to_string())?;
+        let authorizer = match &self.given {
+            Some(given) => given.clone(),
+            None => state.client.authorizer(self.service, now.wall, &mut fill).map_err(|e| e.to_string())?,
+        };
         let payload = authorizer.payload();
         self.authorizer = Some(authorizer);
         Ok((METHOD_CEPHX, modes, payload))

@@ -5,7 +5,6 @@ mod ops;
 mod table;
 
 use admin::common::{self, Daemon, Request};
-use admin::perf::{Count, Logger};
 use admin::{Args, Reply};
 use bytes::Bytes;
 use messages::common::{MCommand, MCommandReply};
@@ -53,8 +52,10 @@ impl OsdCore {
             Ok(request) => request,
             Err(refused) => return Some(refused),
         };
-        let loggers = if request.prefix.starts_with("perf") { self.perf_counters() } else { Vec::new() };
-        let mut daemon = Daemon { values: &mut self.values, perf: &|| loggers.clone(), own: COMMANDS };
+        let loggers = if request.prefix.starts_with("perf") { self.loggers() } else { Vec::new() };
+        let perf = &|| loggers.clone();
+        let (values, resets) = (&mut self.values, &mut self.resets);
+        let mut daemon = Daemon { values, perf, resets, own: COMMANDS };
         if let Some(reply) = common::run(&request, &mut daemon) {
             self.apply_values();
             return Some(reply);
@@ -133,73 +134,6 @@ impl OsdCore {
             "newest_map": self.superblock.current_epoch.0,
             "num_pgs": self.pgs.len(),
         })
-    }
-
-    fn perf_counters(&self) -> Vec<Logger> {
-        let (c, s, t) = (&self.shared.counters, self.shared.store.counters(), &self.tracker.totals);
-        let space = self.shared.store.statfs();
-        let primaries = self.pgs.values().filter(|pg| pg.is_primary(&self.shared)).count();
-        let used = space.total_bytes.saturating_sub(space.available_bytes);
-        let osd = Logger::new("osd")
-            .with("op_wip", "operations under way", Count::Gauge(self.tracker.in_flight() as u64))
-            .with("op", "client operations", Count::Total(c.ops))
-            .with("op_in_bytes", "bytes that clients wrote", Count::TotalBytes(c.write_bytes))
-            .with("op_out_bytes", "bytes that clients read", Count::TotalBytes(c.read_bytes))
-            .with("op_latency", "time to answer operations", t.all.count())
-            .with("op_r", "client reads", Count::Total(c.reads))
-            .with("op_r_out_bytes", "bytes that clients read", Count::TotalBytes(c.read_bytes))
-            .with("op_r_latency", "time to answer reads", t.reads.count())
-            .with("op_w", "client writes", Count::Total(c.writes))
-            .with("op_w_in_bytes", "bytes that clients wrote", Count::TotalBytes(c.write_bytes))
-            .with("op_w_latency", "time to answer writes", t.writes.count())
-            .with("subop_w", "writes for other OSDs", Count::Total(c.rep_ops))
-            .with("pull", "objects asked for in recovery", Count::Total(c.pulls))
-            .with("repair", "damaged objects replaced from another copy", Count::Total(c.repairs))
-            .with("backoff", "times that a client was told not to send", Count::Total(c.backoffs))
-            .with("push", "objects sent in recovery", Count::Total(c.pushes))
-            .with("push_messages", "messages that they went in", Count::Total(c.push_messages))
-            .with("push_out_bytes", "their data, omap and attributes", Count::TotalBytes(c.push_bytes))
-            .with("numpg", "PGs here", Count::Gauge(self.pgs.len() as u64))
-            .with("numpg_primary", "PGs led from here", Count::Gauge(primaries as u64))
-            .with(
-                "numpg_replica",
-                "PGs led from elsewhere",
-                Count::Gauge((self.pgs.len() - primaries) as u64),
-            )
-            .with("stat_bytes", "size of the store", Count::GaugeBytes(space.total_bytes))
-            .with("stat_bytes_used", "bytes in use", Count::GaugeBytes(used))
-            .with("stat_bytes_avail", "bytes free", Count::GaugeBytes(space.available_bytes))
-            .with("map_epoch", "epoch of the OSD map", Count::Gauge(self.shared.epoch().0.into()));
-        let store = Logger::new("store")
-            .with("commit_lat", "time until transactions are durable", t.commits.count())
-            .with("txns", "transactions", Count::Total(s.txns))
-            .with("commits", "commits", Count::Total(s.commits))
-            .with("checkpoints", "checkpoints", Count::Total(s.checkpoints))
-            .with("log_bytes", "bytes written to the log", Count::TotalBytes(s.log_bytes))
-            .with("direct_bytes", "bytes written to their place at once", Count::TotalBytes(s.direct_bytes))
-            .with("batches_direct", "commits that placed small writes", Count::Total(s.batches_direct))
-            .with("batches_logged", "commits that logged small writes", Count::Total(s.batches_logged))
-            .with("checkpoint_bytes", "bytes written by checkpoints", Count::TotalBytes(s.checkpoint_bytes))
-            .with(
-                "discarded_bytes",
-                "bytes of free ranges that the device was told of",
-                Count::TotalBytes(s.discarded_bytes),
-            )
-            .with("blocks_read", "data blocks read", Count::Total(s.blocks_read))
-            .with("pages_read", "metadata pages read", Count::Total(s.pages_read))
-            .with("page_cache_hits", "metadata pages found in memory", Count::Total(s.page_cache_hits))
-            .with("onode_hits", "objects found in memory", Count::Total(s.onode_cache_hits))
-            .with("onode_misses", "objects not found in memory", Count::Total(s.onode_cache_misses))
-            .with("corrupt_blocks", "checksum mismatches", Count::Total(s.corrupt_blocks))
-            .with(
-                "corrupt_pages",
-                "metadata pages read from their second copy",
-                Count::Total(s.corrupt_pages),
-            )
-            .with("memory_bytes", "memory in use", Count::GaugeBytes(s.memory_bytes))
-            .with("memory_peak_bytes", "most memory in use so far", Count::GaugeBytes(s.memory_peak_bytes))
-            .with("log_used_bytes", "bytes of the log in use", Count::GaugeBytes(s.log_used_bytes));
-        vec![osd, store]
     }
 
     /// What is known of memory: the store counts its own, the logs are added up.
