@@ -8,40 +8,49 @@ use anyhow::Result;
 
 use crate::{cargo_command, setup};
 
-/// A processor of qemu, and the path that the checksum must take there: a mask without effect is an error.
+/// A processor of qemu, and the paths that the checksum and the erasure codes must take there: a mask without effect is
+/// an error.
 struct Processor {
     name: &'static str,
     crc_path: &'static str,
+    galois_path: &'static str,
 }
 
 const X86_64: [Processor; 3] = [
     // x86-64-v2 without carry-less multiplication.
-    Processor { name: "Nehalem", crc_path: "software" },
+    Processor { name: "Nehalem", crc_path: "software", galois_path: "x86_64/ssse3" },
     // x86-64-v2 with it.
-    Processor { name: "Westmere", crc_path: "sse-pclmulqdq" },
+    Processor { name: "Westmere", crc_path: "sse-pclmulqdq", galois_path: "x86_64/ssse3" },
     // AVX2.
-    Processor { name: "Haswell", crc_path: "sse-pclmulqdq" },
+    Processor { name: "Haswell", crc_path: "sse-pclmulqdq", galois_path: "x86_64/avx2" },
 ];
 
 const AARCH64: [Processor; 2] = [
-    Processor { name: "cortex-a57", crc_path: "neon-pmull" },
-    Processor { name: "max", crc_path: "neon-pmull-sha3" },
+    Processor { name: "cortex-a57", crc_path: "neon-pmull", galois_path: "aarch64/neon" },
+    Processor { name: "max", crc_path: "neon-pmull-sha3", galois_path: "aarch64/neon" },
 ];
 
 /// Packages with vector code, and what of their tests is quick enough to be emulated.
-const TESTS: [&str; 12] = [
+const TESTS: [&str; 19] = [
     "--package",
     "codec",
     "--package",
     "crush",
+    "--package",
+    "erasure",
     "--lib",
     "--test",
     "mapping",
+    "--test",
+    "golden",
     "--",
     "crc::",
     "sums::",
     "lanes::",
     "a_few_inputs_placed_together",
+    "packets::",
+    "the_processors_instructions_are_used",
+    "a_few_chunks_are_those_of_ceph",
 ];
 
 pub fn run(root: &Path) -> Result<()> {
@@ -61,6 +70,7 @@ fn emulate(root: &Path, processor: &Processor, arch: &str, target: &[&str]) -> R
     let prefix = format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU", arch.to_uppercase());
     command.env(format!("{prefix}_RUNNER"), format!("qemu-{arch}-static -cpu {}", processor.name));
     command.env("LOLIGO_EXPECT_CRC_PATH", processor.crc_path);
+    command.env("LOLIGO_EXPECT_GALOIS_PATH", processor.galois_path);
     // qemu tells of each feature of the processor that it does not have, which no path here asks for.
     if arch == "aarch64" {
         command.env("RUSTC", setup::CROSS_RUSTC);
