@@ -382,9 +382,9 @@ impl MonMachine {
                 self.messenger.answer_auth(conn, step);
             }
             Output::Send { conn, tid, msg } => self.messenger.send(conn, msg.into_wire(tid)),
-            Output::SendManager(msg) => {
+            Output::SendManager { tid, msg } => {
                 let mgr = self.shell.upgrade().and_then(|shell| shell.links().mgr.conn());
-                mgr.into_iter().for_each(|conn| self.messenger.send(conn, msg.clone().into_wire(0)));
+                mgr.into_iter().for_each(|conn| self.messenger.send(conn, msg.clone().into_wire(tid)));
             }
             Output::Close { conn } => self.messenger.close(conn),
             Output::Peer { addr, data } => self.send_to_peer(addr, data),
@@ -449,7 +449,7 @@ impl Handler for Shell {
                 continue;
             }
             match Message::decode(&wire) {
-                Ok(msg) if from_mgr => self.submit(Input::FromManager(msg)),
+                Ok(msg) if from_mgr => self.submit(Input::FromManager { tid: wire.header.tid, msg }),
                 Ok(msg) => self.submit(Input::Message { conn, header: wire.header, msg }),
                 Err(error) => {
                     tracing::info!("{conn}: message of type {} does not decode: {error}", wire.header.ty);

@@ -86,8 +86,11 @@ pub enum Input {
     ManagerConnected,
     /// That session is over.
     ManagerLost,
-    /// A message on it.
-    FromManager(Message),
+    /// A message on it. `tid` is that of the command which it answers.
+    FromManager {
+        tid: u64,
+        msg: Message,
+    },
     /// The process is about to stop: another monitor shall lead. For a [`crate::Member`].
     Resign,
     /// Comes about once a second.
@@ -132,7 +135,10 @@ pub enum Output {
     },
     /// To the manager in charge, on the session that the shell keeps up; dropped when there is none
     /// (`ManagerConnected` makes up for it).
-    SendManager(Message),
+    SendManager {
+        tid: u64,
+        msg: Message,
+    },
     /// To be appended to the replicated log; comes back as [`Input::Committed`] on every member, also on this one. At most
     /// one is under way. When it cannot be appended (leadership lost), say so with [`Input::Quorum`].
     Propose {

@@ -221,8 +221,8 @@ impl Monitor {
                 self.ids_wanted.insert(origin);
             }
             Input::ManagerConnected => self.manager_connected(out),
-            Input::ManagerLost => self.manager_lost(),
-            Input::FromManager(msg) => self.from_manager(now, &msg, out),
+            Input::ManagerLost => self.manager_lost(out),
+            Input::FromManager { tid, msg } => self.from_manager(now, tid, msg, out),
             // These are for the quorum.
             Input::Peer { .. } | Input::PeerLost { .. } | Input::Written { .. } | Input::Resign => {}
             Input::Tick => {

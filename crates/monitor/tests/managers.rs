@@ -2,6 +2,7 @@
 
 mod common;
 
+use bytes::Bytes;
 use cephx::{
     AuthClient, AuthError, AuthorizerAcceptor, CryptoKey, EntityAuth, ServiceSecrets, TicketForm, Verdict,
 };
@@ -9,8 +10,9 @@ use codec::{Decode, Encode};
 use common::{FSID, World, addr, settings};
 use maps::{MgrMap, Service, ServiceDaemon, ServiceMap};
 use messages::Message;
+use messages::common::{MMgrCommand, MMgrCommandReply};
 use messages::mgr::{CommandDesc, HealthCheck, MMgrBeacon, MMonMgrReport, ModuleInfo, ProgressEvent};
-use messages::mon::{MMonSubscribe, SubscribeItem};
+use messages::mon::{MMonCommand, MMonSubscribe, SubscribeItem};
 use messages::pg_map_digest::PgMapDigest;
 use messages::stats::{OsdStat, PoolStat, StoreStatfs};
 use monitor::state::{MgrDaemon, MgrState, log_line};
@@ -549,8 +551,16 @@ fn what_managers_say_of_themselves_has_a_bound() {
     assert_eq!(w.command(admin, r#"{"prefix":"mgr dump"}"#).0, 0);
 }
 
+/// The command that the monitor has for a manager of Ceph's, with its number.
+fn for_manager(w: &mut World) -> Option<(u64, MMgrCommand)> {
+    w.take().into_iter().find_map(|o| match o {
+        Output::SendManager { tid, msg: Message::MgrCommand(command) } => Some((tid, command)),
+        _ => None,
+    })
+}
+
 #[test]
-fn commands_for_cephs_manager_are_not_sent_where_nobody_reads_them() {
+fn commands_for_cephs_manager_reach_it_over_the_monitors_session_with_it() {
     let (mut w, admin, mgr) = under_ceph();
     let dump = CommandDesc {
         cmdstring: "pg dump".to_owned(),
@@ -559,9 +569,56 @@ fn commands_for_cephs_manager_are_not_sent_where_nobody_reads_them() {
         ..CommandDesc::default()
     };
     w.send(mgr, MMgrBeacon { commands: vec![dump], ..beacon("z", 1, false) });
-    let (code, text, _) = w.command(admin, r#"{"prefix":"pg dump"}"#);
-    assert_eq!(code, -95, "{text}");
-    assert!(text.starts_with("mgr.z is Ceph's"), "{text}");
+    let text = r#"{"prefix":"pg dump"}"#.to_owned();
+    let command = || MMonCommand { fsid: FSID, cmd: vec![text.clone()], ..MMonCommand::default() };
+    let answers = |w: &mut World| -> Vec<(i32, String)> {
+        let acks = w.sent(admin).into_iter().filter_map(|m| match m {
+            Message::MonCommandAck(ack) => Some((ack.result, ack.status)),
+            _ => None,
+        });
+        acks.collect()
+    };
+    let answer = |tid, result, status: &str| {
+        let status = status.to_owned();
+        Input::FromManager { tid, msg: MMgrCommandReply { result, status, output: Bytes::new() }.into() }
+    };
+
+    // It waits for the session, if need be.
+    w.send(admin, command());
+    assert_eq!((for_manager(&mut w), answers(&mut w)), (None, vec![]));
+    w.input(Input::ManagerConnected);
+    let (tid, sent) = for_manager(&mut w).expect("a command");
+    assert_eq!((sent.fsid, sent.cmd), (FSID, vec![text.clone()]));
+    w.input(answer(tid + 1, 0, "nobody asked"));
+    assert_eq!(answers(&mut w), []);
+    w.input(answer(tid, 0, "dumped all"));
+    assert_eq!(answers(&mut w), [(0, "dumped all".to_owned())]);
+    w.input(answer(tid, 0, "again"));
+    assert_eq!(answers(&mut w), []);
+
+    // Who asked may be gone by the time of the answer, and so may be who was asked.
+    w.send(admin, command());
+    assert!(for_manager(&mut w).is_some(), "the session stands");
+    w.input(Input::ManagerLost);
+    assert_eq!(answers(&mut w), [(-110, "the manager did not answer".to_owned())]);
+    w.input(Input::ManagerConnected);
+    w.send(admin, command());
+    let (tid, _) = for_manager(&mut w).expect("a command");
+    w.input(Input::Disconnected { conn: admin });
+    w.input(answer(tid, 0, "dumped all"));
+    assert_eq!(answers(&mut w), []);
+
+    // One of ours, which has taken over meanwhile, is asked over its own session.
+    let admin = w.admin();
+    w.input(Input::ManagerLost);
+    w.send(admin, command());
+    w.send(mgr, beacon("x", 2, true));
+    w.command(admin, r#"{"prefix":"mgr fail"}"#);
+    w.input(Input::ManagerConnected);
+    assert_eq!(answers(&mut w), [(-110, "the manager did not answer".to_owned())]);
+    assert_eq!(for_manager(&mut w), None);
+    // Until it serves there is nobody to ask.
+    assert_eq!(w.command(admin, &text).0, -11);
 }
 
 fn modules(w: &World) -> Vec<String> {

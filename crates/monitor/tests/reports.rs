@@ -14,7 +14,7 @@ fn told(w: &mut World) -> Vec<Message> {
     let mut out = Vec::new();
     for o in w.take() {
         match o {
-            Output::SendManager(msg) => out.push(msg),
+            Output::SendManager { msg, .. } => out.push(msg),
             other => w.out.push(other),
         }
     }
@@ -49,7 +49,10 @@ fn the_manager_hears_of_a_monitors_counters() {
     w.input(Input::ManagerConnected);
     let opened = told(&mut w);
     assert!(matches!(&opened[..], [Message::MgrOpen(m)] if m.daemon_name == "a"), "{opened:?}");
-    let wish = |period_s| Input::FromManager(MMgrConfigure { period_s, ..MMgrConfigure::default() }.into());
+    let wish = |period_s| Input::FromManager {
+        tid: 0,
+        msg: MMgrConfigure { period_s, ..MMgrConfigure::default() }.into(),
+    };
     w.input(wish(5));
     let first = reports(&mut w);
     let paths: Vec<&str> = first[0].declare_types.iter().map(|t| t.path.as_str()).collect();

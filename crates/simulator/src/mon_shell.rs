@@ -132,7 +132,7 @@ impl World {
             | Output::Forward { .. }
             | Output::WantIds { .. }
             // Of the manager's sessions only those of OSDs are simulated.
-            | Output::SendManager(_) => {}
+            | Output::SendManager { .. } => {}
         }
     }
 

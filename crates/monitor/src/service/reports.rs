@@ -56,19 +56,25 @@ impl Monitor {
         self.follow_config();
         let open = self.reporter.opened(&self.values);
         self.reports = true;
-        out.push(Output::SendManager(open.into()));
+        out.push(Output::SendManager { tid: 0, msg: open.into() });
+        self.send_proxied(out);
     }
 
-    pub(crate) fn manager_lost(&mut self) {
+    pub(crate) fn manager_lost(&mut self, out: &mut Vec<Output>) {
         self.reports = false;
+        self.proxied_lost(out);
     }
 
-    pub(crate) fn from_manager(&mut self, now: Now, msg: &Message, out: &mut Vec<Output>) {
-        if let Message::MgrConfigure(m) = msg {
-            self.reporter.configured(m);
-            if self.reporter.is_wanted() {
-                self.report(now, out);
+    pub(crate) fn from_manager(&mut self, now: Now, tid: u64, msg: Message, out: &mut Vec<Output>) {
+        match msg {
+            Message::MgrConfigure(m) => {
+                self.reporter.configured(&m);
+                if self.reporter.is_wanted() {
+                    self.report(now, out);
+                }
             }
+            Message::MgrCommandReply(m) => self.manager_answered(tid, m, out),
+            _ => {}
         }
     }
 
@@ -82,7 +88,7 @@ impl Monitor {
         self.follow_config();
         let loggers = self.resets.applied(self.loggers());
         let report = self.reporter.report(now.mono, &self.values, &loggers);
-        out.push(Output::SendManager(report.into()));
+        out.push(Output::SendManager { tid: 0, msg: report.into() });
     }
 
     /// Every counter of this monitor. What concerns the cluster every monitor knows, and the manager need not be told.
