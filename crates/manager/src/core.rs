@@ -57,6 +57,7 @@ pub struct Settings {
 struct Digested {
     version: u64,
     state_version: u64,
+    services: u64,
 }
 
 /// See the crate's documentation.
@@ -237,7 +238,11 @@ impl Manager {
 
     fn maybe_digest(&mut self, now: Now, out: &mut Vec<Output>) {
         let Some(map) = &self.map else { return };
-        let news = Digested { version: self.pgs.version, state_version: self.pgs.state_version };
+        let news = Digested {
+            version: self.pgs.version,
+            state_version: self.pgs.state_version,
+            services: self.daemons.services_version,
+        };
         if !self.mon || !self.active || !self.pgs.ready || self.digested == Some(news) {
             return;
         }
@@ -246,10 +251,11 @@ impl Manager {
         if now.mono + wait < self.digest_at {
             return;
         }
-        self.digested = Some(news);
+        let told = self.digested.replace(news).is_some_and(|d| d.services == news.services);
         self.digest_at = now.mono + DIGEST_EVERY;
         let mut summary = digest(&self.pgs, map, now.wall, &Limits::of(&self.options));
         summary.steps = self.steps.clone();
+        summary.services = if told { None } else { self.daemons.services_for_monitors() };
         summary.checks.extend(health::slow_ops(&self.daemons));
         summary.checks.extend(self.crashes.check(now.wall));
         let summary = summary.to_bytes();

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use codec::{Decode, DecodeError, Reader};
+use codec::{Decode, DecodeError, Encode, Reader};
 use maps::{OsdMap, ServiceDaemon, ServiceMap};
 use messages::mgr::{DaemonHealthMetric, MMgrOpen, MMgrReport};
 use types::{AuthName, ConnId, EntityType, Now, Utime};
@@ -29,6 +29,8 @@ const DAEMON_NAME_BYTES: usize = 256;
 /// Bytes of what a daemon says of itself, and of its options.
 const ABOUT_BYTES: usize = 64 << 10;
 const OPTIONS_BYTES: usize = 1 << 20;
+/// Bytes of all services that the monitors take.
+const SERVICE_MAP_BYTES: usize = 1 << 20;
 
 /// One daemon's name: `osd.3`, `rgw.4123`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,6 +78,8 @@ pub struct Daemons {
     pub refused: u64,
     /// Sessions that reported in another's name, of which the log has been told.
     foreign: BTreeSet<ConnId>,
+    /// Changes with `services`.
+    pub services_version: u64,
 }
 
 impl Daemons {
@@ -96,11 +100,10 @@ impl Daemons {
         daemon.status = service.status;
         daemon.status_stamp = now.wall;
         daemon.last_beacon = now.wall;
-        if is_cluster_daemon(&key.service) {
+        if ServiceMap::is_cluster_daemon(&key.service) {
             return;
         }
-        self.services.epoch = self.services.epoch.next();
-        self.services.modified = now.wall;
+        self.services_changed(now);
         let entry = ServiceDaemon {
             gid: u64::try_from(peer.name.num).unwrap_or(0),
             addr: peer.addr,
@@ -118,8 +121,8 @@ impl Daemons {
             return false;
         }
         let known = self.daemons.get(key);
-        let services = || self.daemons.iter().filter(|(k, _)| !is_cluster_daemon(&k.service));
-        if is_cluster_daemon(&key.service) {
+        let services = || self.daemons.iter().filter(|(k, _)| !ServiceMap::is_cluster_daemon(&k.service));
+        if ServiceMap::is_cluster_daemon(&key.service) {
             let room = known.is_some() || self.daemons.len() - services().count() < LIMIT;
             return is_own_name(key, &peer.auth_name) && room;
         }
@@ -171,6 +174,7 @@ impl Daemons {
         if let (Some(entry), Some(tasks)) =
             (service.and_then(|s| s.daemons.get_mut(&key.id)), m.task_status().filter(fits))
         {
+            self.services_version += u64::from(entry.task_status != tasks);
             entry.task_status = tasks;
         }
         news
@@ -183,7 +187,7 @@ impl Daemons {
         let keys: Vec<DaemonKey> =
             self.daemons.iter().filter(|(_, d)| gone(d)).map(|(key, _)| key.clone()).collect();
         for key in keys {
-            if is_cluster_daemon(&key.service) {
+            if ServiceMap::is_cluster_daemon(&key.service) {
                 let daemon = self.daemons.entry(key).or_default();
                 (daemon.conn, daemon.slow) = (None, (0, 0));
                 continue;
@@ -193,11 +197,27 @@ impl Daemons {
                 if service.daemons.is_empty() {
                     self.services.services.remove(&key.service);
                 }
-                self.services.epoch = self.services.epoch.next();
-                self.services.modified = now.wall;
+                self.services_changed(now);
             }
             self.daemons.remove(&key);
         }
+    }
+
+    fn services_changed(&mut self, now: Now) {
+        self.services.epoch = self.services.epoch.next();
+        self.services.modified = now.wall;
+        self.services_version += 1;
+    }
+
+    /// The services as the monitors are told of them: without what they say of themselves, where that is too much.
+    pub fn services_for_monitors(&self) -> Option<ServiceMap> {
+        let fits = |map: &ServiceMap| map.to_bytes().len() <= SERVICE_MAP_BYTES;
+        let mut map = self.services.clone();
+        if !fits(&map) {
+            let daemons = map.services.values_mut().flat_map(|s| s.daemons.values_mut());
+            daemons.for_each(|d| d.metadata.clear());
+        }
+        Some(map).filter(fits)
     }
 
     /// OSDs that are gone for good are forgotten.
@@ -268,9 +288,4 @@ fn cut(name: &str) -> String {
 /// Whether texts are within the bound.
 fn fits(texts: &BTreeMap<String, String>) -> bool {
     texts.iter().map(|(name, value)| name.len() + value.len() + 16).sum::<usize>() <= ABOUT_BYTES
-}
-
-/// Those have maps of their own. Source: ServiceMap::is_normal_ceph_entity.
-fn is_cluster_daemon(service: &str) -> bool {
-    matches!(service, "osd" | "client" | "mon" | "mds" | "mgr")
 }

@@ -4,9 +4,12 @@ mod common;
 
 use std::collections::BTreeMap;
 
+use codec::Decode;
 use common::{World, osd_conn, peer};
-use manager::Input;
+use manager::{Input, Output};
+use messages::Message;
 use messages::mgr::{MMgrOpen, ServiceInfo};
+use monitor::state::PgDigest;
 use serde_json::Value;
 use types::{ConnId, EntityType};
 
@@ -75,4 +78,39 @@ fn services_have_a_share_for_each_key_and_a_size() {
     assert_eq!(registered(&mut w, "rgw"), 1);
     w.input(Input::Disconnected { conn: again });
     assert_eq!(registered(&mut w, "rgw"), 0);
+}
+
+#[test]
+fn the_monitors_are_told_of_services_when_they_are_news() {
+    let mut w = World::recorded();
+    let told = |w: &mut World| {
+        w.advance(std::time::Duration::from_secs(3));
+        let digests = w.sent().into_iter().filter_map(|o| match o {
+            Output::SendMon { msg: Message::PgDigest(m), .. } => PgDigest::from_bytes(m.summary).ok(),
+            _ => None,
+        });
+        digests.filter_map(|d| d.services).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&mut w), [], "there are none, and that was said");
+    let conn = ConnId(30);
+    w.input(Input::Connected { conn, peer: peer(EntityType::Client, 77, "allow r") });
+    open(&mut w, conn, "rgw", "a", "");
+    let map = told(&mut w).pop().expect("news");
+    assert_eq!(map.services["rgw"].daemons["a"].gid, 77);
+    w.input(Input::MonConnected { gid: 4_100 });
+    assert_eq!(told(&mut w).len(), 1, "a new leader is told everything again");
+
+    // Too much for the monitors: what they say of themselves is left out.
+    let text = "x".repeat(60_000);
+    for i in 0..40 {
+        let conn = ConnId(40 + i);
+        w.input(Input::Connected { conn, peer: peer(EntityType::Client, 80 + i as i64, "allow r") });
+        open(&mut w, conn, "nfs", &i.to_string(), &text);
+    }
+    let map = told(&mut w).pop().expect("news");
+    let nfs = &map.services["nfs"].daemons;
+    assert!(nfs.len() == 40 && nfs.values().all(|d| d.metadata.is_empty()));
+    (0..40).for_each(|i| w.input(Input::Disconnected { conn: ConnId(40 + i) }));
+    let map = told(&mut w).pop().expect("news");
+    assert_eq!(map.services.keys().collect::<Vec<_>>(), ["rgw"]);
 }

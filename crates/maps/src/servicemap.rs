@@ -73,6 +73,11 @@ impl Decode for ServiceDaemon {
 }
 
 impl ServiceMap {
+    /// Whether a daemon of this type has a map of its own.
+    pub fn is_cluster_daemon(kind: &str) -> bool {
+        matches!(kind, "osd" | "client" | "mon" | "mds" | "mgr")
+    }
+
     /// `ceph service dump`.
     pub fn dump(&self) -> Value {
         json!({
@@ -84,6 +89,19 @@ impl ServiceMap {
 }
 
 impl Service {
+    /// What `ceph status` says of it: its own words, or its daemons by name.
+    pub fn summary(&self) -> String {
+        if !self.summary.is_empty() {
+            return self.summary.clone();
+        }
+        let names: Vec<&str> = self.daemons.keys().map(String::as_str).collect();
+        match names.len() {
+            0 => "no daemons active".to_owned(),
+            1 => format!("1 daemon active ({})", names.concat()),
+            n => format!("{n} daemons active ({})", names.join(", ")),
+        }
+    }
+
     fn dump(&self) -> Value {
         let daemons = self.daemons.iter().map(|(name, d)| {
             let value = json!({

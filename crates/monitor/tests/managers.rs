@@ -11,11 +11,13 @@ use common::{FSID, World, addr, settings};
 use maps::{MgrMap, Service, ServiceDaemon, ServiceMap};
 use messages::Message;
 use messages::common::{MMgrCommand, MMgrCommandReply};
-use messages::mgr::{CommandDesc, HealthCheck, MMgrBeacon, MMonMgrReport, ModuleInfo, ProgressEvent};
+use messages::mgr::{
+    CommandDesc, HealthCheck, MMgrBeacon, MMonMgrReport, MPgDigest, ModuleInfo, ProgressEvent,
+};
 use messages::mon::{MMonCommand, MMonSubscribe, SubscribeItem};
 use messages::pg_map_digest::PgMapDigest;
 use messages::stats::{OsdStat, PoolStat, StoreStatfs};
-use monitor::state::{MgrDaemon, MgrState, log_line};
+use monitor::state::{MgrDaemon, MgrState, PgDigest, log_line};
 use monitor::{CON_MODE_SECURE, Input, Monitor, Output};
 use types::{
     AddrVec, AuthName, ConnId, EntityName, EntityType, Epoch, GlobalId, PoolId, SeededEntropy, SnapId,
@@ -466,6 +468,11 @@ fn the_service_map_goes_to_those_who_follow_it() {
     let (_, _, text) = w.command(admin, r#"{"prefix":"status","format":"json"}"#);
     let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(value["servicemap"]["services"]["rgw"]["daemons"]["a"]["gid"], 77);
+    let (_, _, text) = w.command(admin, r#"{"prefix":"status"}"#);
+    assert!(
+        text.contains("\n    osd: 1 osds:") && text.contains("\n    rgw: 1 daemon active (a)\n"),
+        "{text}"
+    );
     let again = Monitor::new(settings(), Box::new(SeededEntropy(1)), &w.mon.snapshot()).expect("a snapshot");
     assert_eq!(*again.state().service_map, map);
     // A report without one keeps it.
@@ -619,6 +626,73 @@ fn commands_for_cephs_manager_reach_it_over_the_monitors_session_with_it() {
     assert_eq!(for_manager(&mut w), None);
     // Until it serves there is nobody to ask.
     assert_eq!(w.command(admin, &text).0, -11);
+}
+
+#[test]
+fn services_are_shown_with_what_they_are_busy_with() {
+    let (mut w, admin, mgr) = under_ceph();
+    let daemon = |tasks: &[(&str, &str)]| ServiceDaemon {
+        task_status: tasks.iter().map(|(task, status)| ((*task).into(), (*status).into())).collect(),
+        ..ServiceDaemon::default()
+    };
+    let service = |daemons: &[(&str, ServiceDaemon)], summary: &str| Service {
+        daemons: daemons.iter().map(|(id, d)| ((*id).to_owned(), d.clone())).collect(),
+        summary: summary.to_owned(),
+    };
+    let mut map = ServiceMap { epoch: Epoch(5), ..ServiceMap::default() };
+    let busy = [("a", daemon(&[("resharding", "bucket x")])), ("b", daemon(&[]))];
+    map.services.insert("rbd-mirror".to_owned(), service(&busy, ""));
+    map.services.insert("iscsi".to_owned(), service(&[], "as it says"));
+    map.services.insert("nfs".to_owned(), service(&[], ""));
+    map.services.insert("mds".to_owned(), service(&busy[1..], ""));
+    map.services.insert("n".repeat(300), service(&[], ""));
+    w.send(mgr, MMonMgrReport { service_map: map.to_bytes(), ..report(1, &digest(8)) });
+    let (_, _, text) = w.command(admin, r#"{"prefix":"status"}"#);
+    let pad = |name: &str| format!("\n    {name}:{} ", " ".repeat(64 - name.len()));
+    for (name, want) in
+        [("iscsi", "as it says"), ("nfs", "no daemons active"), ("rbd-mirror", "2 daemons active (a, b)")]
+    {
+        assert!(text.contains(&format!("{}{want}\n", pad(name))), "{name}: {text}");
+    }
+    assert!(!text.contains("\n    mds:"), "it has a map of its own");
+    assert!(text.contains("\n  task status:\n    resharding:\n        rbd-mirror.a: bucket x\n"), "{text}");
+    // By the thousand they are counted.
+    map.services = (0..2_000).map(|i| (format!("s{i}"), Service::default())).collect();
+    w.send(mgr, MMonMgrReport { service_map: map.to_bytes(), ..report(1, &digest(8)) });
+    let (_, _, text) = w.command(admin, r#"{"prefix":"status"}"#);
+    assert!(text.lines().count() < 300 && text.contains("\n    and 1744 more\n"), "{text}");
+}
+
+#[test]
+fn services_of_a_manager_of_ours_are_kept_and_numbered() {
+    let (mut w, admin, mgr) = under_ceph();
+    let theirs = ServiceMap {
+        epoch: Epoch(7),
+        services: [("nfs".to_owned(), Service::default())].into(),
+        ..ServiceMap::default()
+    };
+    w.send(mgr, MMonMgrReport { service_map: theirs.to_bytes(), ..report(1, &digest(8)) });
+    w.send(mgr, beacon("x", 2, true));
+    w.command(admin, r#"{"prefix":"mgr fail"}"#);
+    let say = |w: &mut World, services: Option<ServiceMap>| {
+        let summary = PgDigest { services, ..PgDigest::default() }.to_bytes();
+        w.send(mgr, MPgDigest { epoch: Epoch(1), gid: 2, summary });
+        let map = &w.mon.state().service_map;
+        (map.epoch.0, map.services.keys().cloned().collect::<Vec<_>>())
+    };
+    let of = |names: &[&str]| ServiceMap {
+        epoch: Epoch(1),
+        services: names.iter().map(|n| ((*n).to_owned(), Service::default())).collect(),
+        ..ServiceMap::default()
+    };
+    assert_eq!(say(&mut w, None), (7, vec!["nfs".to_owned()]), "it has none to tell of yet");
+    assert_eq!(say(&mut w, Some(of(&["rgw"]))), (8, vec!["rgw".to_owned()]));
+    assert_eq!(say(&mut w, Some(of(&["rgw"]))), (8, vec!["rgw".to_owned()]), "no news");
+    assert_eq!(say(&mut w, None).0, 8);
+    let large = of(&[&"x".repeat(2 << 20)]);
+    assert_eq!(say(&mut w, Some(large)).0, 8);
+    assert_eq!(say(&mut w, Some(of(&[]))), (9, vec![]));
+    assert_eq!(w.mon.state().digest.services, None);
 }
 
 fn modules(w: &World) -> Vec<String> {

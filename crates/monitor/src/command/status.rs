@@ -1,7 +1,10 @@
 //! `ceph status` (`ceph -s`).
 //!
-//! Source: Monitor::get_cluster_status, PGMapDigest::print_summary in src/mon/PGMap.cc.
+//! Source: Monitor::get_cluster_status, PGMapDigest::print_summary in src/mon/PGMap.cc, src/mgr/ServiceMap.cc.
 
+use std::collections::BTreeMap;
+
+use maps::ServiceMap;
 use maps::flags::map_flags;
 use serde_json::{Map, Value, json};
 
@@ -19,6 +22,9 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     flags: flags::NONE,
     handler: Handler::Read(status),
 }];
+
+/// Lines of services; a manager may tell of any number.
+const SERVICES_SHOWN: usize = 256;
 
 fn status(ctx: &Ctx<'_>) -> Reply {
     match ctx.format {
@@ -78,6 +84,7 @@ fn status_text(ctx: &Ctx<'_>) -> String {
     out += &format!("    health: {}\n", health_line(&health, ctx.now.wall, indent, indent));
     out += " \n  services:\n";
     out += &services_text(ctx);
+    out += &tasks_text(&ctx.state.service_map);
     out += " \n  data:\n";
     out += &PgSums::of(&ctx.state.digest).summary_text();
     let progress: Vec<_> = ctx.state.digest.progress.values().collect();
@@ -94,12 +101,38 @@ fn services_text(ctx: &Ctx<'_>) -> String {
     let services = &ctx.state.service_map.services;
     // A service may have any name.
     let width = services.keys().map(String::len).max().unwrap_or(0).clamp(3, 64);
-    let line = |name: &str, text: &str| format!("    {name}:{} {text}\n", " ".repeat(width - name.len()));
+    let pad = |name: &str| " ".repeat(width.saturating_sub(name.len()));
+    let line = |name: &str, text: &str| format!("    {name}:{} {text}\n", pad(name));
     let mut out = line("mon", &monitors_text(ctx));
     if ctx.state.mgr.epoch.0 > 0 {
         out += &line("mgr", &ctx.state.mgr.map().summary(ctx.now.wall));
     }
-    out + &line("osd", &osds_text(ctx, width + 6))
+    out += &line("osd", &osds_text(ctx, width + 6));
+    let others = services.iter().filter(|(name, _)| !ServiceMap::is_cluster_daemon(name));
+    for (name, service) in others.clone().take(SERVICES_SHOWN) {
+        out += &line(name, &service.summary());
+    }
+    match others.count().saturating_sub(SERVICES_SHOWN) {
+        0 => out,
+        more => out + &format!("    and {more} more\n"),
+    }
+}
+
+/// What services are busy with: a line for each task, and one below it for each daemon that has it.
+fn tasks_text(map: &ServiceMap) -> String {
+    let mut by_task: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (name, service) in &map.services {
+        for (id, daemon) in &service.daemons {
+            for (task, status) in &daemon.task_status {
+                by_task.entry(task).or_default().push(format!("        {name}.{id}: {status}\n"));
+            }
+        }
+    }
+    if by_task.is_empty() {
+        return String::new();
+    }
+    let one = |(task, lines): (&str, Vec<String>)| format!("    {task}:\n{}", lines.concat());
+    format!(" \n  task status:\n{}", by_task.into_iter().map(one).collect::<String>())
 }
 
 fn monitors_text(ctx: &Ctx<'_>) -> String {

@@ -154,12 +154,15 @@ impl Monitor {
         batch.log(self.settings.log_entry(now, Priority::Warn, "cluster", text));
     }
 
-    pub(crate) fn prepare_pg_digest(&mut self, batch: &mut Batch, m: &MPgDigest) {
+    pub(crate) fn prepare_pg_digest(&mut self, now: Now, batch: &mut Batch, m: &MPgDigest) {
         if !is_in_charge(batch, m.gid) {
             return;
         }
         // Bytes that do not decode are the manager's fault: the last digest stays.
-        let Ok(digest) = PgDigest::from_bytes(m.summary.clone()) else { return };
+        let Ok(mut digest) = PgDigest::from_bytes(m.summary.clone()) else { return };
+        if let Some(map) = digest.services.take() {
+            take_services(now, batch, map);
+        }
         let pools = batch.state().creating.keys().copied().collect();
         take_digest(batch, digest, pools);
     }
@@ -216,6 +219,18 @@ fn read_service_map(m: &MMonMgrReport) -> Result<Option<ServiceMap>, String> {
         0 => Ok(None),
         len if len > SERVICE_MAP_LIMIT => Err(format!("a service map of {len} bytes")),
         _ => ServiceMap::from_bytes(m.service_map.clone()).map(Some).map_err(|e| e.to_string()),
+    }
+}
+
+/// Proposes the services of a manager of ours, which numbers its maps by itself.
+fn take_services(now: Now, batch: &mut Batch, map: ServiceMap) {
+    let known = &batch.state().service_map;
+    if known.services != map.services {
+        let map =
+            ServiceMap { epoch: known.epoch.next(), modified: now.wall, services: map.services }.to_bytes();
+        if map.len() <= SERVICE_MAP_LIMIT {
+            batch.change(Change::ServiceMap(map));
+        }
     }
 }
 

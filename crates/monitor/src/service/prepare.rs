@@ -57,7 +57,7 @@ impl Monitor {
             Message::RemoveSnaps(m) => self.prepare_remove_snaps(batch, m),
             Message::MgrBeacon(m) => self.prepare_mgr_beacon(now, batch, conn, m),
             Message::MonMgrReport(m) => self.prepare_mgr_report(now, batch, m),
-            Message::PgDigest(m) => self.prepare_pg_digest(batch, m),
+            Message::PgDigest(m) => self.prepare_pg_digest(now, batch, m),
             _ => {}
         }
         Prepared::Done

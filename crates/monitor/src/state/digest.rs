@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use codec::wire_struct;
-use maps::SnapIntervals;
+use maps::{ServiceMap, SnapIntervals};
 use messages::mgr::{HealthCheck, ProgressEvent};
 use messages::stats::{ObjectStatSum, PoolStat, StoreStatfs};
 use types::{Epoch, PoolId, Utime};
@@ -28,6 +28,8 @@ pub struct PgDigest {
     pub steps: BTreeMap<PoolId, PgSteps>,
     /// Sums over OSDs, where the manager says no more of their space: Ceph's.
     pub sums: Option<OsdSums>,
+    /// Services that report to the manager, when they are news; the monitors keep them by themselves.
+    pub services: Option<ServiceMap>,
 }
 
 /// Sums over OSDs.
@@ -73,7 +75,9 @@ impl PgDigest {
         new
     }
 }
-wire_struct!(PgDigest(4, 1) { stamp, epoch, pg_states, pools, osds, rates, checks, progress } since 2 { purged_snaps } since 3 { steps } since 4 { sums });
+wire_struct!(PgDigest(5, 1) {
+    stamp, epoch, pg_states, pools, osds, rates, checks, progress,
+} since 2 { purged_snaps } since 3 { steps } since 4 { sums } since 5 { services });
 
 /// One pool.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -171,10 +175,10 @@ mod tests {
         let bytes = digest.to_bytes();
         assert_eq!(PgDigest::from_bytes(bytes.clone()), Ok(digest.clone()));
         let without = PgDigest { purged_snaps: BTreeMap::new(), steps: BTreeMap::new(), ..digest };
-        // The first form: another version, and the last fields' 9 bytes less.
+        // The first form: another version, and the last fields' 10 bytes less.
         let mut old = without.to_bytes().to_vec();
-        old.truncate(old.len() - 9);
-        for (at, change) in [(0, 3), (2, 9)] {
+        old.truncate(old.len() - 10);
+        for (at, change) in [(0, 4), (2, 10)] {
             if let Some(byte) = old.get_mut(at) {
                 *byte -= change;
             }
