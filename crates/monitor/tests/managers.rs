@@ -8,17 +8,19 @@ use cephx::{
 };
 use codec::{Decode, Encode};
 use common::{FSID, World, addr, settings};
-use maps::{MgrMap, Service, ServiceDaemon, ServiceMap};
+use maps::{MgrMap, ModuleOption, Service, ServiceDaemon, ServiceMap};
 use messages::Message;
 use messages::common::{MMgrCommand, MMgrCommandReply};
 use messages::mgr::{
     CommandDesc, HealthCheck, MMgrBeacon, MMonMgrReport, MPgDigest, ModuleInfo, ProgressEvent,
 };
 use messages::mon::{MMonCommand, MMonSubscribe, SubscribeItem};
+use messages::osd::RawEnvelope;
 use messages::pg_map_digest::PgMapDigest;
 use messages::stats::{OsdStat, PoolStat, StoreStatfs};
 use monitor::state::{MgrDaemon, MgrState, PgDigest, log_line};
 use monitor::{CON_MODE_SECURE, Input, Monitor, Output};
+use serde_json::json;
 use types::{
     AddrVec, AuthName, ConnId, EntityName, EntityType, Epoch, GlobalId, PoolId, SeededEntropy, SnapId,
 };
@@ -661,6 +663,69 @@ fn services_are_shown_with_what_they_are_busy_with() {
     w.send(mgr, MMonMgrReport { service_map: map.to_bytes(), ..report(1, &digest(8)) });
     let (_, _, text) = w.command(admin, r#"{"prefix":"status"}"#);
     assert!(text.lines().count() < 300 && text.contains("\n    and 1744 more\n"), "{text}");
+}
+
+#[test]
+fn options_of_modules_are_what_the_manager_in_charge_says() {
+    let (mut w, admin, mgr) = under_ceph();
+    let option = |name: &str, kind: u8, default: &str, choices: &[&str]| {
+        let option = ModuleOption {
+            name: name.to_owned(),
+            kind,
+            level: 1,
+            flags: 1,
+            default_value: default.to_owned(),
+            enum_allowed: choices.iter().map(|c| (*c).to_owned()).collect(),
+            desc: "how".to_owned(),
+            see_also: ["active".to_owned(), "osd_max_backfills".to_owned()].into(),
+            ..ModuleOption::default()
+        };
+        (name.to_owned(), RawEnvelope(option.to_bytes()))
+    };
+    let options = [option("mode", 2, "upmap", &["none", "upmap"]), option("active", 4, "True", &[])].into();
+    let balancer =
+        ModuleInfo { name: "balancer".to_owned(), can_run: true, options, ..ModuleInfo::default() };
+    w.send(mgr, MMgrBeacon { modules: vec![balancer], ..beacon("z", 1, false) });
+    let say = |w: &mut World, what: &str| {
+        let words: Vec<&str> = what.split(' ').collect();
+        let command = match words.as_slice() {
+            ["set", name, value] => {
+                json!({ "prefix": "config set", "who": "mgr", "name": name, "value": value })
+            }
+            ["get", name] => json!({ "prefix": "config get", "who": "mgr.z", "key": name }),
+            [verb, name] => json!({ "prefix": format!("config {verb}"), "key": name }),
+            other => panic!("{other:?}"),
+        };
+        let (code, text, out) = w.command(admin, &command.to_string());
+        (code, text + &out)
+    };
+    let text = |text: &str| (0, text.to_owned());
+    let refused = |text: &str| (-22, text.to_owned());
+    let worst = "error parsing value: 'worst' is not one of the permitted values: none, upmap";
+    assert_eq!(say(&mut w, "set mgr/balancer/mode worst"), refused(worst));
+    let unknown = "unrecognized config option 'mgr/balancer/speed'";
+    assert_eq!(say(&mut w, "set mgr/balancer/speed 1"), refused(unknown));
+    assert_eq!(say(&mut w, "get mgr/balancer/mode"), text("upmap\n"));
+    assert_eq!(say(&mut w, "get mgr/balancer/active"), text("true\n"));
+    assert_eq!(say(&mut w, "set mgr/balancer/active 0"), text(""));
+    assert_eq!(say(&mut w, "get mgr/balancer/active"), text("false\n"));
+    assert_eq!(say(&mut w, "set mgr/balancer/z/mode none"), text(""), "for one manager");
+    let (code, help) = say(&mut w, "help mgr/balancer/mode");
+    assert_eq!(code, 0);
+    assert!(help.starts_with("mgr/balancer/mode - how\n  (str, advanced)\n  Default: upmap\n"), "{help}");
+    assert!(help.contains("  Can update at runtime: true\n"), "{help}");
+    assert!(help.ends_with("  See also: [mgr/balancer/active,osd_max_backfills]\n"), "{help}");
+    assert_eq!(say(&mut w, "help mgr/balancer/speed").0, -2);
+    let (_, _, all) = w.command(admin, r#"{"prefix":"config ls"}"#);
+    assert!(all.ends_with("\nmgr/balancer/active\nmgr/balancer/mode\n"));
+    let (_, _, dump) = w.command(admin, r#"{"prefix":"config dump","format":"json"}"#);
+    assert!(dump.contains(r#""name":"mgr/balancer/active","value":"false","level":"advanced""#), "{dump}");
+
+    // Ours says nothing of its options, and takes them as they come.
+    w.send(mgr, beacon("x", 2, true));
+    w.command(admin, r#"{"prefix":"mgr fail"}"#);
+    assert_eq!(say(&mut w, "set mgr/balancer/speed 1"), text(""));
+    assert_eq!(say(&mut w, "help mgr/balancer/mode").0, -2);
 }
 
 #[test]

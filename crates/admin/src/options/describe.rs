@@ -4,13 +4,13 @@
 
 use serde_json::{Value, json};
 
-use super::KnownOption;
+use super::OptionOf;
 
-fn list(text: &'static str) -> Vec<&'static str> {
+fn list(text: &str) -> Vec<&str> {
     text.split(',').filter(|w| !w.is_empty()).collect()
 }
 
-impl KnownOption {
+impl OptionOf<'_> {
     /// Everything about the option, as JSON.
     pub fn schema(&self) -> Value {
         let bound = |b: &str| if b.is_empty() { json!("") } else { self.json_value(b) };
@@ -19,7 +19,7 @@ impl KnownOption {
             "type": self.kind,
             "level": self.level,
             "desc": self.desc,
-            "long_desc": "",
+            "long_desc": self.long_desc,
             "default": self.json_value(self.defaults.0),
             "daemon_default": bound(self.defaults.1),
             "tags": list(self.tags),
@@ -78,6 +78,9 @@ impl KnownOption {
         let lists = [("Services", self.services), ("Tags", self.tags), ("See also", self.see_also)];
         for (title, words) in lists.into_iter().filter(|(_, words)| !words.is_empty()) {
             out += &format!("  {title}: [{words}]\n");
+        }
+        if !self.long_desc.is_empty() {
+            out += &format!("\n{}\n", self.long_desc);
         }
         out
     }

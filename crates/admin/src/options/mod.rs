@@ -1,6 +1,7 @@
 //! The options that 16.2 knows: types, defaults, bounds, and which of them monitors may hold.
 
 mod describe;
+mod module;
 mod parse;
 mod values;
 
@@ -9,38 +10,44 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
+pub use module::ModuleSetting;
 pub use parse::{normalize, parse_span};
 pub use values::{Level, SetError, Values};
 
 /// One option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KnownOption {
-    pub name: &'static str,
+pub struct OptionOf<'a> {
+    pub name: &'a str,
     /// `str`, `int`, `uint`, `size`, `float`, `bool`, `secs`, `millisecs`, `uuid`, `addr`, `addrvec`.
-    pub kind: &'static str,
+    pub kind: &'a str,
     /// `basic`, `advanced` or `dev`.
-    pub level: &'static str,
+    pub level: &'a str,
     /// The default of daemons.
-    pub default: &'static str,
+    pub default: &'a str,
     /// The default of clients, and that of daemons where it differs (else empty).
-    pub defaults: (&'static str, &'static str),
+    pub defaults: (&'a str, &'a str),
     pub at_runtime: bool,
     /// Something else keeps it (`mon_host`, `fsid` of clients): the config database may not.
     pub not_by_monitors: bool,
     pub cluster_creation: bool,
-    flags: &'static str,
+    flags: &'a str,
     /// Empty where there is no bound.
-    pub min: &'static str,
-    pub max: &'static str,
+    pub min: &'a str,
+    pub max: &'a str,
     /// Values allowed, separated by `|`; empty for any.
-    choices: &'static str,
+    choices: &'a str,
     /// Lists separated by commas.
-    services: &'static str,
-    see_also: &'static str,
-    tags: &'static str,
+    services: &'a str,
+    see_also: &'a str,
+    tags: &'a str,
     /// One line, for the options that operators meet; else empty.
-    pub desc: &'static str,
+    pub desc: &'a str,
+    /// More lines, of modules' options.
+    pub(crate) long_desc: &'a str,
 }
+
+/// An option of the table.
+pub type KnownOption = OptionOf<'static>;
 
 const TABLE: &str = include_str!("options.tsv");
 const DESCRIPTIONS: &str = include_str!("descriptions.tsv");
@@ -90,12 +97,13 @@ fn read(line: &'static str, described: &BTreeMap<&str, &'static str>) -> Option<
         see_also: next(),
         tags: next(),
         desc: described.get(name).copied().unwrap_or_default(),
+        long_desc: "",
     })
 }
 
-impl KnownOption {
+impl OptionOf<'_> {
     /// The values allowed, when only some are.
-    pub fn choices(&self) -> Vec<&'static str> {
+    pub fn choices(&self) -> Vec<&str> {
         if self.choices.is_empty() { Vec::new() } else { self.choices.split('|').collect() }
     }
 

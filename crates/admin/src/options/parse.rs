@@ -4,7 +4,7 @@
 
 use types::Fsid;
 
-use super::KnownOption;
+use super::OptionOf;
 use crate::units::{parse_float, parse_iec, parse_int, parse_si};
 
 /// `osd max backfills` is `osd_max_backfills`. Source: ConfFile::normalize_key_name.
@@ -12,7 +12,7 @@ pub fn normalize(name: &str) -> String {
     name.split([' ', '-', '_']).filter(|w| !w.is_empty()).collect::<Vec<_>>().join("_")
 }
 
-impl KnownOption {
+impl OptionOf<'_> {
     /// The value in its one normal form, or why it is none.
     pub fn parse_value(&self, text: &str) -> Result<String, String> {
         let value = self.read(text)?;

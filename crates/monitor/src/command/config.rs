@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use types::{AuthName, EntityType, Errno};
 
+use crate::command::module_options;
 use crate::command::{Command, Ctx, Handler, Reply, WriteCtx, flags};
-use crate::options::{self, normalize};
+use crate::options::{self, ModuleSetting, normalize};
 use crate::service::subscribe::view_of;
 use crate::state::{Change, ConfigChange, ConfigEntry, Mask, parse_who, split_key};
 use crate::text::table::TextTable;
@@ -89,8 +90,10 @@ fn key_of(who: &str, name: &str) -> Result<String, Reply> {
 fn set(ctx: &mut WriteCtx<'_>) -> Reply {
     let (who, name) = (ctx.args.text_or_empty("who"), normalize(ctx.args.text_or_empty("name")));
     let mut value = ctx.args.text_or_empty("value").to_owned();
-    let option = options::find(&name);
-    if option.is_none() && !ctx.args.flag("force") && !name.starts_with("mgr/") {
+    let described = module_options::find(ctx.state(), &name);
+    let option = options::find(&name).or_else(|| described.as_ref().map(ModuleSetting::option));
+    let of_module = name.starts_with("mgr/") && !module_options::are_known(ctx.state());
+    if option.is_none() && !ctx.args.flag("force") && !of_module {
         return Reply::error(Errno::EINVAL, format!("unrecognized config option '{name}'"));
     }
     // Unlike Ceph's, --force sets what is unknown here, never what a known option does not take.
@@ -139,8 +142,9 @@ fn get(ctx: &Ctx<'_>) -> Reply {
     };
     let options = resolved(ctx, &name);
     if let Some(key) = ctx.args.text("key").filter(|k| !k.is_empty()) {
-        let known = options::find(key);
         let key = normalize(key);
+        let described = module_options::find(ctx.state, &key);
+        let known = options::find(&key).or_else(|| described.as_ref().map(ModuleSetting::option));
         let value = match (options.get(&key), known) {
             (Some(entry), _) => entry.value.clone(),
             (None, Some(option)) if option.name == "fsid" => ctx.state.fsid.to_string(),
@@ -152,14 +156,15 @@ fn get(ctx: &Ctx<'_>) -> Reply {
     let plain = || {
         let mut table = option_table();
         for e in options.values() {
-            table.row([e.section.clone(), e.mask.text(), level(e), e.name.clone(), e.value.clone(), star(e)]);
+            table.row(option_row(ctx, e.section.clone(), e.clone()));
         }
         table.render()
     };
     let value = || {
         let entry = |e: &ConfigEntry| {
             let mask = mask_fields(&e.mask);
-            json!({ "value": e.value, "section": e.section, "mask": mask, "can_update_at_runtime": runtime(e) })
+            let at_runtime = traits(ctx, e).1;
+            json!({ "value": e.value, "section": e.section, "mask": mask, "can_update_at_runtime": at_runtime })
         };
         Value::Object(options.iter().map(|(name, e)| (name.clone(), entry(e))).collect())
     };
@@ -170,16 +175,19 @@ fn option_table() -> TextTable {
     ["WHO", "MASK", "LEVEL", "OPTION", "VALUE", "RO"].into_iter().fold(TextTable::new(), TextTable::left)
 }
 
-fn level(e: &ConfigEntry) -> String {
-    options::find(&e.name).map_or("unknown", |o| o.level).to_owned()
+/// Level, and whether a running daemon takes it, of the option that an entry sets.
+fn traits(ctx: &Ctx<'_>, e: &ConfigEntry) -> (&'static str, bool) {
+    if let Some(option) = options::find(&e.name) {
+        return (option.level, option.at_runtime);
+    }
+    let described = module_options::find(ctx.state, &e.name);
+    described.map_or(("unknown", false), |d| (d.level, d.option().at_runtime))
 }
 
-fn runtime(e: &ConfigEntry) -> bool {
-    options::find(&e.name).is_some_and(|o| o.at_runtime)
-}
-
-fn star(e: &ConfigEntry) -> String {
-    if runtime(e) { String::new() } else { "*".to_owned() }
+fn option_row(ctx: &Ctx<'_>, who: String, e: ConfigEntry) -> [String; 6] {
+    let (level, at_runtime) = traits(ctx, &e);
+    let fixed = if at_runtime { "" } else { "*" };
+    [who, e.mask.text(), level.to_owned(), e.name, e.value, fixed.to_owned()]
 }
 
 fn mask_fields(mask: &Mask) -> Map<String, Value> {
@@ -204,18 +212,19 @@ fn dump(ctx: &Ctx<'_>) -> Reply {
                 _ => "  ",
             };
             let who = format!("{indent}{}", e.section);
-            table.row([who, e.mask.text(), level(&e), e.name.clone(), e.value.clone(), star(&e)]);
+            table.row(option_row(ctx, who, e));
         }
         table.render()
     };
     let value = || {
         let entry = |e: ConfigEntry| {
+            let (level, at_runtime) = traits(ctx, &e);
             let mut out = json!({
                 "section": e.section,
                 "name": e.name,
                 "value": e.value,
-                "level": level(&e),
-                "can_update_at_runtime": runtime(&e),
+                "level": level,
+                "can_update_at_runtime": at_runtime,
                 "mask": e.mask.text(),
             });
             if let Some(out) = out.as_object_mut() {
@@ -229,12 +238,15 @@ fn dump(ctx: &Ctx<'_>) -> Reply {
 }
 
 fn ls(ctx: &Ctx<'_>) -> Reply {
-    let plain = || options::all().map(|o| format!("{}\n", o.name)).collect();
-    Reply::show(ctx.format, plain, || options::all().map(|o| json!(o.name)).collect())
+    let own = options::all().map(|o| o.name.to_owned());
+    let names: Vec<String> = own.chain(module_options::names(ctx.state)).collect();
+    Reply::show(ctx.format, || names.iter().map(|n| format!("{n}\n")).collect(), || json!(names))
 }
 
 fn help(ctx: &Ctx<'_>) -> Reply {
-    let Some(o) = options::find(ctx.args.text_or_empty("key")) else {
+    let name = normalize(ctx.args.text_or_empty("key"));
+    let described = module_options::find(ctx.state, &name);
+    let Some(o) = options::find(&name).or_else(|| described.as_ref().map(ModuleSetting::option)) else {
         return Reply::error(Errno::ENOENT, "");
     };
     Reply::show(ctx.format, || o.help_text(), || o.schema())
@@ -389,7 +401,10 @@ fn assimilate(ctx: &mut WriteCtx<'_>) -> Reply {
             return Reply::error(Errno::EINVAL, format!("cannot parse '{line}'"));
         };
         let (name, value) = (normalize(name.trim()), value.trim().to_owned());
-        let option = options::find(&name).filter(|o| !o.not_by_monitors && !o.cluster_creation);
+        let described = module_options::find(ctx.state(), &name);
+        let option = options::find(&name)
+            .or_else(|| described.as_ref().map(ModuleSetting::option))
+            .filter(|o| !o.not_by_monitors && !o.cluster_creation);
         let parsed = option.and_then(|o| o.parse_value(&value).ok());
         let known = ctx.state().config.get(&section, &name);
         match (parsed, known) {

@@ -20,6 +20,7 @@ mod log_show;
 mod metadata;
 mod mgr_edit;
 mod mgr_show;
+mod module_options;
 pub(crate) mod mon;
 mod mon_edit;
 mod mon_show;
