@@ -31,6 +31,7 @@ use crate::io::{Input, Output, PeerInfo};
 use crate::mon_commands::{MonCommands, MonRequest};
 use crate::pg_map::PgMap;
 use crate::pg_steps::pg_steps;
+use crate::progress::{self, Progress};
 
 const BEACON_EVERY: Duration = Duration::from_secs(2);
 const DIGEST_SOON: Duration = Duration::from_millis(20);
@@ -50,6 +51,13 @@ pub struct Settings {
     pub metadata: BTreeMap<String, String>,
     /// Of the configuration file, by Ceph's names; they win over the config database.
     pub options: BTreeMap<String, String>,
+}
+
+/// What the monitors keep for whichever manager is in charge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    Crashes,
+    Progress,
 }
 
 /// What the last digest was made of.
@@ -76,8 +84,9 @@ pub struct Manager {
     pub(crate) mon_commands: MonCommands,
     pub(crate) crashes: Crashes,
     pub(crate) balancer: Balancer,
-    /// The number of the question for the crashes that the monitors hold, while it is open.
-    crashes_asked: Option<u64>,
+    pub(crate) progress: Progress,
+    /// The numbers of questions for what the monitors keep, while they are open.
+    asked: BTreeMap<u64, Kept>,
     early: VecDeque<(OsdId, ConnId, MPgStats)>,
     gid: u64,
     mon: bool,
@@ -114,7 +123,8 @@ impl Manager {
             mon_commands: MonCommands::default(),
             crashes: Crashes::default(),
             balancer: Balancer::default(),
-            crashes_asked: None,
+            progress: Progress::default(),
+            asked: BTreeMap::new(),
             early: VecDeque::new(),
             gid: 0,
             mon: false,
@@ -166,7 +176,7 @@ impl Manager {
         // A new leader has to be told everything again.
         self.digested = None;
         self.digest_at = now.mono;
-        self.ask_for_crashes(out);
+        self.ask_for_kept(out);
         // What the old session was asked is not answered any more.
         self.mon_commands.resend(self.fsid(), out);
     }
@@ -270,15 +280,17 @@ impl Manager {
                 self.balancer.configure(&m.options);
                 self.configured = true;
             }
-            Message::MonCommandAck(ack) if self.crashes_asked == Some(tid) => {
-                self.crashes_asked = None;
-                self.crashes.load(&ack.output);
-                self.pgs.health_changed(true, now);
-            }
-            Message::MonCommandAck(ack) => {
-                let fsid = self.fsid();
-                self.mon_commands.answered(fsid, tid, ack, out);
-            }
+            Message::MonCommandAck(ack) => match self.asked.remove(&tid) {
+                Some(Kept::Crashes) => {
+                    self.crashes.load(&ack.output);
+                    self.pgs.health_changed(true, now);
+                }
+                Some(Kept::Progress) => self.progress.load(&ack.output),
+                None => {
+                    let fsid = self.fsid();
+                    self.mon_commands.answered(fsid, tid, ack, out);
+                }
+            },
             Message::MgrMap(m) => self.mgr_map(now, m.map.0, out),
             msg @ Message::Command(_) => crate::command::run_for_mon(self, now, tid, msg, out),
             _ => {}
@@ -311,6 +323,8 @@ impl Manager {
             self.pgs.map_changed(map, now);
         }
         if self.active {
+            // The last one in charge may have taken some, or let some go.
+            self.ask_for_kept(out);
             return self.take_early(now, out);
         }
         self.mon_commands.drop_own();
@@ -340,7 +354,7 @@ impl Manager {
         }
         if before == Epoch(0) {
             // Commands need the cluster's id, which came with the map.
-            self.ask_for_crashes(out);
+            self.ask_for_kept(out);
         }
         let Some(map) = self.map.as_ref().filter(|map| map.epoch > before) else { return };
         self.pgs.map_changed(map, now);
@@ -348,13 +362,19 @@ impl Manager {
         self.take_early(now, out);
     }
 
-    /// Asks the monitors for the crash reports that they keep.
-    fn ask_for_crashes(&mut self, out: &mut Vec<Output>) {
+    /// Asks the monitors for what they keep. Answers to earlier questions are not newer, and do not count.
+    fn ask_for_kept(&mut self, out: &mut Vec<Output>) {
         let fsid = self.fsid();
-        if self.mon && !fsid.is_zero() {
-            let json = json!({ "prefix": "config-key dump", "key": KEYS, "format": "json" }).to_string();
-            let request = MonRequest { json, ..MonRequest::default() };
-            self.crashes_asked = Some(self.mon_commands.send_own(fsid, request, out));
+        self.asked.clear();
+        if !self.mon || fsid.is_zero() {
+            return;
+        }
+        for (kept, command) in [
+            (Kept::Crashes, json!({ "prefix": "config-key dump", "key": KEYS, "format": "json" })),
+            (Kept::Progress, json!({ "prefix": "config-key get", "key": progress::KEY })),
+        ] {
+            let request = MonRequest { json: command.to_string(), ..MonRequest::default() };
+            self.asked.insert(self.mon_commands.send_own(fsid, request, out), kept);
         }
     }
 

@@ -18,6 +18,7 @@ mod daemons;
 mod digest;
 mod health;
 mod mon_commands;
+mod progress;
 
 pub mod command;
 mod dump;

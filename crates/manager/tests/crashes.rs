@@ -2,7 +2,7 @@
 
 mod common;
 
-use codec::Decode;
+use codec::{Decode, Encode};
 use common::{ADMIN, World, text};
 use manager::Output;
 use messages::Message;
@@ -11,7 +11,7 @@ use messages::common::{MMgrCommand, MMgrCommandReply};
 use messages::mon::{MMonCommand, MMonCommandAck};
 use monitor::state::PgDigest;
 use serde_json::{Value, json};
-use types::Utime;
+use types::{EntityType, Utime};
 
 fn report(id: &str) -> Value {
     json!({
@@ -123,4 +123,53 @@ fn a_new_manager_knows_what_the_monitors_kept() {
     assert_eq!(warning(&mut w).as_deref(), Some("1 daemons have recently crashed"));
     let info = run(&mut w, json!({ "prefix": "crash info", "id": "kept" }), "").1.expect("an answer");
     assert!(text(&info).contains("\"entity_name\": \"osd.0\""));
+}
+
+/// It has stood by since before they were posted.
+#[test]
+fn a_standby_that_takes_over_knows_what_the_last_one_was_told() {
+    let mut w = World::recorded();
+    let mut names = |active_gid: u64| {
+        let map = maps::MgrMap { active_gid, ..maps::MgrMap::initial() };
+        w.mon_sends(messages::mon::MMgrMap { map: messages::payload::RestOfFront(map.to_bytes()) });
+        sent(&mut w).0
+    };
+    names(77);
+    let asked = names(4_100);
+    let (tid, ask) = asked.first().expect("a question");
+    assert!(ask.cmd[0].contains("config-key dump"), "{:?}", ask.cmd);
+    let dump = json!({ "mgr/crash/crash/kept": report("kept").to_string() });
+    let ack = MMonCommandAck { output: dump.to_string().into(), ..MMonCommandAck::default() };
+    w.input(manager::Input::FromMon { tid: *tid, msg: ack.into() });
+    w.input(manager::Input::Connected {
+        conn: ADMIN,
+        peer: common::peer(EntityType::Client, 4_200, "allow *"),
+    });
+    let stat = run(&mut w, json!({ "prefix": "crash stat" }), "").1.expect("an answer");
+    assert_eq!(text(&stat), "1 crashes recorded\n");
+}
+
+#[test]
+fn what_cephs_manager_finished_is_shown_until_it_is_cleared() {
+    let mut w = World::recorded();
+    w.sent();
+    w.input(manager::Input::MonConnected { gid: 9 });
+    let (asked, _) = sent(&mut w);
+    let (tid, _) =
+        asked.iter().find(|(_, m)| m.cmd[0].contains("mgr/progress/completed")).expect("a question");
+    let event = json!({ "id": "i", "message": "Global Recovery Event", "refs": [], "started_at": 5.5 });
+    let stored = json!({ "events": [event], "version": 2, "compat_version": 2 });
+    let ack = MMonCommandAck { output: stored.to_string().into(), ..MMonCommandAck::default() };
+    w.input(manager::Input::FromMon { tid: *tid, msg: ack.into() });
+    let said = |w: &mut World, prefix: &str| {
+        let reply = run(w, json!({ "prefix": prefix }), "").1.expect("an answer");
+        text(&reply) + &reply.status
+    };
+    let shown: Value = serde_json::from_str(&said(&mut w, "progress json")).expect("JSON");
+    assert_eq!(shown, json!({ "completed": [event], "events": [] }));
+    assert!(said(&mut w, "progress").starts_with("\n[Complete]: Global Recovery Event ("));
+    let (asked, _) = run(&mut w, json!({ "prefix": "progress clear" }), "");
+    assert!(asked[0].1.cmd[0].contains("config-key set") && asked[0].1.input.starts_with(b"{"));
+    assert_eq!(monitors_answer(&mut w, &asked).map(|r| (r.result, r.status)), Some((0, String::new())));
+    assert_eq!(said(&mut w, "progress"), "Nothing in progress");
 }

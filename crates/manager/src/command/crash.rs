@@ -196,5 +196,6 @@ fn json_report(ctx: &mut Ctx<'_>) -> Reply {
         let name = c.get("process_name").and_then(Value::as_str).filter(|n| !n.is_empty());
         *counts.entry(name.unwrap_or("unknown")).or_default() += 1;
     }
-    Reply::done(json!(counts).to_string())
+    let counts: Vec<String> = counts.iter().map(|(name, n)| format!("{}: {n}", json!(name))).collect();
+    Reply::done(format!("{{{}}}", counts.join(", ")))
 }

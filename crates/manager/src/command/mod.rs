@@ -37,6 +37,7 @@ use crate::daemons::Daemons;
 use crate::io::{Output, PeerInfo};
 use crate::mon_commands::MonRequest;
 use crate::pg_map::PgMap;
+use crate::progress::Progress;
 
 /// Every group, in the order in which clients are told of them.
 const GROUPS: &[&[Command]] = &[
@@ -96,6 +97,7 @@ pub struct Ctx<'a> {
     pub(crate) options: &'a Values,
     pub settings: &'a Settings,
     pub(crate) crashes: &'a Crashes,
+    pub(crate) progress: &'a mut Progress,
     pub(crate) balancer: &'a mut Balancer,
     /// See [`Ctx::keep_crashes`].
     crash_changes: Vec<crashes::Change>,
@@ -122,6 +124,12 @@ impl Ctx<'_> {
     /// The same with output that goes in front of theirs.
     pub fn ask_monitors_after(&mut self, before: Bytes, json: &Value, input: Bytes) -> Reply {
         self.asked = Some(MonRequest { json: json.to_string(), input, before, quiet: false });
+        Reply::ok()
+    }
+
+    /// The same without their words: the client gets what we would say.
+    pub(crate) fn ask_monitors_quietly(&mut self, json: &Value, input: Bytes) -> Reply {
+        self.asked = Some(MonRequest { json: json.to_string(), input, before: Bytes::new(), quiet: true });
         Reply::ok()
     }
 
@@ -320,6 +328,7 @@ fn evaluate(
         options: &manager.options,
         settings: &manager.settings,
         crashes: &manager.crashes,
+        progress: &mut manager.progress,
         balancer: &mut manager.balancer,
         crash_changes: Vec::new(),
         sessions: &manager.sessions,

@@ -15,6 +15,7 @@ use types::{Errno, OsdId};
 use super::daemon::pretty;
 use crate::command::{Command, Ctx};
 use crate::pretty_table::{PrettyTable, dimless, of_bytes};
+use crate::progress;
 use crate::text::join;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -40,11 +41,19 @@ pub(super) const COMMANDS: &[Command] = &[
         "r",
         fs_status,
     ),
-    Command::new("progress", "Show progress of recovery operations", "mgr", "r", |_| {
-        Reply::done("Nothing in progress\n")
+    Command::new("progress", "Show progress of recovery operations", "mgr", "r", |ctx| {
+        match ctx.progress.text(ctx.now.wall) {
+            none if none.is_empty() => Reply::done("Nothing in progress"),
+            text => Reply::text(text),
+        }
     }),
     Command::new("progress json", "Show machine readable progress information", "mgr", "r", |ctx| {
-        Reply::json(pretty(ctx), &json!({ "completed": [], "events": [] }))
+        Reply::json(pretty(ctx), &json!({ "completed": ctx.progress.completed, "events": [] }))
+    }),
+    Command::new("progress clear", "Reset progress tracking", "mgr", "rw", |ctx| {
+        let none = ctx.progress.clear().to_string();
+        let set = json!({ "prefix": "config-key set", "key": progress::KEY });
+        ctx.ask_monitors_quietly(&set, none.into())
     }),
     Command::new("telemetry status", "Show current configuration", "mgr", "r", |ctx| {
         // There is no telemetry: nothing is ever sent.
@@ -74,8 +83,7 @@ fn fs_status(ctx: &mut Ctx<'_>) -> Reply {
     if let Some(name) = ctx.args.text("fs") {
         return Reply::error(Errno::EINVAL, format!("Invalid filesystem: {name}"));
     }
-    let nothing = || json!({ "clients": [], "mds_version": [], "mdsmap": [], "pools": [] });
-    Reply::show(ctx.format, || "\nSTANDBY MDS  \nVERSION  DAEMONS  \n".to_owned(), nothing)
+    Reply::show(ctx.format, || "\nSTANDBY MDS  \nVERSION  DAEMONS  \n".to_owned(), || json!({}))
 }
 
 fn no_orchestrator(_: &mut Ctx<'_>) -> Reply {
