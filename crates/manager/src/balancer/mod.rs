@@ -13,6 +13,7 @@ mod compat;
 mod options;
 mod plan;
 mod score;
+mod score_text;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

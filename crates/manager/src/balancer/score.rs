@@ -23,14 +23,35 @@ pub(crate) struct Root {
     pub(crate) count: BTreeMap<i32, Counts>,
     pub(crate) total: Counts,
     pub(crate) scores: Counts,
-    deviations: Counts,
+    /// Of each metric; `None` where there is nothing to spread.
+    pub(super) spread: [Option<Spread>; 3],
+}
+
+/// How one metric is spread over a tree's OSDs.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Spread {
+    pub(super) most: f64,
+    pub(super) least: f64,
+    pub(super) average: f64,
+    pub(super) deviation: f64,
+    /// The shares of OSDs that have too much.
+    pub(super) weights: f64,
+}
+
+/// One pool.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct OfPool {
+    pub(super) name: String,
+    pub(super) count: BTreeMap<i32, Counts>,
+    /// Without OSDs that no tree of the pool has.
+    pub(super) total: Counts,
 }
 
 /// What [`evaluate`] found.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Score {
     pub(crate) roots: BTreeMap<String, Root>,
-    by_pool: BTreeMap<String, BTreeMap<i32, Counts>>,
+    pub(super) pools: BTreeMap<PoolId, OfPool>,
     /// From 0, which is even, up to 1.
     pub(crate) score: f64,
     /// The up set of each PG.
@@ -58,14 +79,15 @@ pub(crate) fn evaluate(map: &OsdMap, pgs: &PgMap, pools: &[String], metrics: &[S
     let mut mapper = PgMapper::new(map);
     for id in &ids {
         let name = map.pool_name(*id).unwrap_or_default().to_owned();
-        let by_pool = out.by_pool.entry(name).or_default();
+        let pool = out.pools.entry(*id).or_default();
+        pool.name = name;
         for seed in 0..map.pool(*id).map_or(0, |p| p.pg_num) {
             let pg = PgId::new(*id, seed);
             let up = mapper.map(pg).up.clone();
             let sum = pgs.pgs.get(&pg).map(|s| s.stats.sum).unwrap_or_default();
             let has = [1.0, sum.num_objects.max(0) as f64, sum.num_bytes.max(0) as f64];
             for osd in up.iter().filter(|o| **o != ITEM_NONE) {
-                add(by_pool.entry(*osd).or_default(), has);
+                add(pool.count.entry(*osd).or_default(), has);
                 let names = roots_of.get(id).into_iter().flatten();
                 // An OSD below several roots counts for the first.
                 for name in names {
@@ -73,6 +95,7 @@ pub(crate) fn evaluate(map: &OsdMap, pgs: &PgMap, pools: &[String], metrics: &[S
                     if let Some(count) = root.count.get_mut(osd) {
                         add(count, has);
                         add(&mut root.total, has);
+                        add(&mut pool.total, has);
                         break;
                     }
                 }
@@ -128,8 +151,10 @@ impl Root {
             }
             let average = total / num;
             let (mut score, mut weights, mut squares) = (0.0, 0.0, 0.0);
+            let (mut most, mut least) = (0.0_f64, f64::INFINITY);
             for (osd, target) in &self.target {
                 let count = self.count.get(osd).and_then(|c| c.get(metric)).copied().unwrap_or(0.0);
+                (most, least) = (most.max(count), least.min(count));
                 let adjusted = count / target / num;
                 // Only what is too full urges.
                 if adjusted > average {
@@ -138,57 +163,12 @@ impl Root {
                 }
                 squares += (average - adjusted).powi(2);
             }
-            if let (Some(s), Some(d)) = (self.scores.get_mut(metric), self.deviations.get_mut(metric)) {
+            if let (Some(s), Some(spread)) = (self.scores.get_mut(metric), self.spread.get_mut(metric)) {
                 *s = score / weights.max(1.0);
-                *d = (squares / (num - 1.0).max(1.0)).sqrt();
+                let deviation = (squares / (num - 1.0).max(1.0)).sqrt();
+                *spread = Some(Spread { most, least, average, deviation, weights });
             }
         }
-    }
-}
-
-impl Score {
-    /// As `balancer eval` prints it.
-    pub(crate) fn show(&self, what: &str, verbose: bool) -> String {
-        let score = format!("score {:.6} (lower is better)\n", self.score);
-        if !verbose {
-            return format!("{what} {score}");
-        }
-        let dict = |pairs: Vec<(String, String)>| {
-            let pairs: Vec<String> = pairs.into_iter().map(|(k, v)| format!("{k}: {v}")).collect();
-            format!("{{{}}}", pairs.join(", "))
-        };
-        let by_metric = |osds: &BTreeMap<i32, Counts>, of: &dyn Fn(usize, f64) -> f64| {
-            let one = |(i, name): (usize, &&str)| {
-                let values = osds.iter().map(|(o, c)| (o.to_string(), c.get(i).copied().unwrap_or(0.0)));
-                (format!("'{name}'"), dict(values.map(|(o, v)| (o, format!("{:?}", of(i, v)))).collect()))
-            };
-            dict(METRICS.iter().enumerate().map(one).collect())
-        };
-        let per_root = |f: &dyn Fn(&Root) -> String| {
-            dict(self.roots.iter().map(|(name, root)| (format!("'{name}'"), f(root))).collect())
-        };
-        let counts = |c: &Counts| {
-            dict(METRICS.iter().zip(c).map(|(m, v)| (format!("'{m}'"), format!("{v:?}"))).collect())
-        };
-        let pools = dict(
-            self.by_pool.iter().map(|(n, osds)| (format!("'{n}'"), by_metric(osds, &|_, v| v))).collect(),
-        );
-        let target =
-            per_root(&|r| dict(r.target.iter().map(|(o, v)| (o.to_string(), format!("{v:?}"))).collect()));
-        let part = |r: &Root, i: usize, v: f64| v / r.total.get(i).copied().unwrap_or(0.0).max(1.0);
-        let actual = per_root(&|r| by_metric(&r.count, &|i, v| part(r, i, v)));
-        [
-            what.to_owned(),
-            format!("target_by_root {target}"),
-            format!("actual_by_root {actual}"),
-            format!("count_by_pool {pools}"),
-            format!("count_by_root {}", per_root(&|r| by_metric(&r.count, &|_, v| v))),
-            format!("total_by_root {}", per_root(&|r| counts(&r.total))),
-            format!("stddev_by_root {}", per_root(&|r| counts(&r.deviations))),
-            format!("score_by_root {}", per_root(&|r| counts(&r.scores))),
-            score,
-        ]
-        .join("\n")
     }
 }
 
