@@ -200,7 +200,10 @@ fn turn(seeds: &mut Seeds) -> Vec<Job> {
         // The test runs in its crate's folder.
         let binary = format!("{ROOT}/{GATE_BINARY}");
         let job = job.with("LOLIGO_BIN", binary).with("LOLIGO_REQUIRE_PEERS", 1);
-        jobs.push(if name == "clients" { job.with("LOLIGO_FLOOD_SECONDS", 20) } else { job });
+        jobs.push(match name {
+            "clients" => job.with("LOLIGO_FLOOD_SECONDS", 20).with("LOLIGO_MANAGER_SWITCHES", 20),
+            _ => job,
+        });
     }
     let mut seed = || Some(seeds.next());
     jobs.push(Job::new("hosts-each", &format!("{hosts} --each --seed SEED"), seed()));

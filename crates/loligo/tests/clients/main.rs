@@ -17,6 +17,8 @@ mod librados;
 mod limits;
 mod listen;
 mod managers;
+mod managers_alike;
+mod managers_switch;
 mod quorum;
 mod refused;
 mod scrub;
