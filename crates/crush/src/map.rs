@@ -241,7 +241,7 @@ impl Step {
     pub const SET_CHOOSELEAF_VARY_R: u32 = 12;
     pub const SET_CHOOSELEAF_STABLE: u32 = 13;
 
-    pub fn new(op: u32, arg1: i32, arg2: i32) -> Self {
+    pub const fn new(op: u32, arg1: i32, arg2: i32) -> Self {
         Self { op, arg1, arg2 }
     }
 

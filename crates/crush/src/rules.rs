@@ -40,6 +40,48 @@ impl CrushMap {
         rule_type: u8,
         id: Option<u32>,
     ) -> Result<u32, EditError> {
+        let (id, ruleset) = self.free_rule(name, id)?;
+        let take = self.item_id(root).ok_or_else(|| EditError::NoSuchName(root.to_owned()))?;
+        let type_id = if failure_domain.is_empty() {
+            0
+        } else {
+            self.type_id(failure_domain).ok_or_else(|| EditError::NoSuchType(failure_domain.to_owned()))?
+        };
+        let take = self.take_of_class(take, device_class)?;
+        let rule = simple_rule(ruleset, rule_type, take, type_id, mode);
+        self.put_rule(id, name, rule)?;
+        Ok(id)
+    }
+
+    /// Makes a rule for erasure-coded pools of up to `max_size` chunks whose steps are given: whether each goes on to
+    /// devices, how many buckets it takes (0: as many as are wanted), and of which type.
+    /// Source: ErasureCodeLrc::create_rule.
+    pub fn add_stepped_rule<'a>(
+        &mut self,
+        name: &str,
+        root: &str,
+        device_class: Option<&str>,
+        steps: impl IntoIterator<Item = (bool, i32, &'a str)>,
+        max_size: u8,
+    ) -> Result<u32, EditError> {
+        let (id, ruleset) = self.free_rule(name, None)?;
+        let take = self.item_id(root).ok_or_else(|| EditError::NoSuchName(root.to_owned()))?;
+        let take = self.take_of_class(take, device_class)?;
+        let mut made = PATIENT.to_vec();
+        made.push(Step::take(take));
+        for (leaf, count, kind) in steps {
+            let type_id = self.type_id(kind).ok_or_else(|| EditError::NoSuchType(kind.to_owned()))?;
+            let op = if leaf { Step::CHOOSELEAF_INDEP } else { Step::CHOOSE_INDEP };
+            made.push(Step::new(op, count, type_id));
+        }
+        made.push(Step::emit());
+        let rule = Rule { ruleset, rule_type: RULE_ERASURE, min_size: 3, max_size, steps: made };
+        self.put_rule(id, name, rule)?;
+        Ok(id)
+    }
+
+    /// The id and ruleset of a new rule: those asked for, or the lowest free ones.
+    fn free_rule(&self, name: &str, id: Option<u32>) -> Result<(u32, u8), EditError> {
         if self.rule_id(name).is_some() {
             return Err(EditError::NameExists(name.to_owned()));
         }
@@ -48,21 +90,17 @@ impl CrushMap {
             Some(id) => id,
             None => (0..).find(|id| !self.rule_number_is_taken(*id)).unwrap_or(u32::MAX),
         };
-        let ruleset = u8::try_from(id).map_err(|_| EditError::NoFreeId)?;
-        let mut take = self.item_id(root).ok_or_else(|| EditError::NoSuchName(root.to_owned()))?;
-        let type_id = if failure_domain.is_empty() {
-            0
-        } else {
-            self.type_id(failure_domain).ok_or_else(|| EditError::NoSuchType(failure_domain.to_owned()))?
+        Ok((id, u8::try_from(id).map_err(|_| EditError::NoFreeId)?))
+    }
+
+    /// The part of a root that has the devices of a class.
+    fn take_of_class(&self, root: i32, device_class: Option<&str>) -> Result<i32, EditError> {
+        let Some(name) = device_class else {
+            return Ok(root);
         };
-        if let Some(class_name) = device_class {
-            let no_class = || EditError::NoSuchClass(class_name.to_owned());
-            let class = self.class_id(class_name).ok_or_else(no_class)?;
-            take = *self.class_buckets.get(&take).and_then(|m| m.get(&class)).ok_or_else(no_class)?;
-        }
-        let rule = simple_rule(ruleset, rule_type, take, type_id, mode);
-        self.put_rule(id, name, rule)?;
-        Ok(id)
+        let no_class = || EditError::NoSuchClass(name.to_owned());
+        let class = self.class_id(name).ok_or_else(no_class)?;
+        self.class_buckets.get(&root).and_then(|m| m.get(&class)).copied().ok_or_else(no_class)
     }
 
     /// Puts a rule under an id and name that are free.
@@ -107,6 +145,10 @@ impl CrushMap {
     }
 }
 
+/// More tries than usual: a rule that keeps positions leaves a gap where it finds nothing.
+const PATIENT: [Step; 2] =
+    [Step::new(Step::SET_CHOOSELEAF_TRIES, 5, 0), Step::new(Step::SET_CHOOSE_TRIES, 100, 0)];
+
 fn simple_rule(ruleset: u8, rule_type: u8, take: i32, type_id: i32, mode: RuleMode) -> Rule {
     let mut steps = Vec::new();
     let (op, min_size, max_size) = match (mode, type_id) {
@@ -116,8 +158,7 @@ fn simple_rule(ruleset: u8, rule_type: u8, take: i32, type_id: i32, mode: RuleMo
         (RuleMode::Indep, _) => (Step::CHOOSELEAF_INDEP, 3, 20),
     };
     if mode == RuleMode::Indep {
-        steps.push(Step::new(Step::SET_CHOOSELEAF_TRIES, 5, 0));
-        steps.push(Step::new(Step::SET_CHOOSE_TRIES, 100, 0));
+        steps.extend(PATIENT);
     }
     steps.extend([Step::take(take), Step::new(op, 0, type_id), Step::emit()]);
     Rule { ruleset, rule_type, min_size, max_size, steps }

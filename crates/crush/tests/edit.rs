@@ -7,8 +7,8 @@ use std::path::Path;
 use codec::{Decode, Encode};
 use common::{Random, TempFile, crushtool, data};
 use crush::{
-    Alg, Bucket, CrushMap, EditError, Location, RULE_REPLICATED, RuleMode, parse_location, str_hash_rjenkins,
-    weight_from_f32,
+    Alg, Bucket, CrushMap, EditError, Location, RULE_ERASURE, RULE_REPLICATED, RuleMode, Step,
+    parse_location, str_hash_rjenkins, weight_from_f32,
 };
 
 type Call = Box<dyn Fn(&mut CrushMap) -> Result<(), EditError>>;
@@ -293,6 +293,38 @@ fn a_new_map_is_that_of_a_new_cluster() {
     assert_eq!(made, Ok(0));
     let golden = std::fs::read(data("golden/new-cluster.bin")).expect("a golden map");
     assert_eq!(map.to_bytes(), golden);
+}
+
+/// As 16.2.15 makes it for `plugin=lrc k=4 m=2 l=3 crush-locality=host crush-failure-domain=osd`.
+#[test]
+fn a_rule_of_steps_is_that_of_locally_repairable_codes() {
+    let mut map = small_map();
+    let steps = [(false, 2, "host"), (true, 4, "osd")];
+    assert_eq!(map.add_stepped_rule("lrc", "default", None, steps, 8), Ok(0));
+    let rule = map.rule(0).expect("the rule");
+    assert_eq!((rule.ruleset, rule.rule_type, rule.min_size, rule.max_size), (0, RULE_ERASURE, 3, 8));
+    let take = map.item_id("default").expect("the root");
+    let want = [
+        Step::new(Step::SET_CHOOSELEAF_TRIES, 5, 0),
+        Step::new(Step::SET_CHOOSE_TRIES, 100, 0),
+        Step::take(take),
+        Step::new(Step::CHOOSE_INDEP, 2, 1),
+        Step::new(Step::CHOOSELEAF_INDEP, 4, 0),
+        Step::emit(),
+    ];
+    assert_eq!(rule.steps, want);
+    assert_eq!(map.add_stepped_rule("fast", "default", Some("ssd"), [(true, 0, "host")], 3), Ok(1));
+    let ssd = map.item_id("default~ssd").expect("the part with the class");
+    assert_eq!(map.rule(1).map(|rule| rule.steps[2]), Some(Step::take(ssd)));
+    let before = map.clone();
+    let mut check = |name: &str, root: &str, class, kind, errno: i32| {
+        let error = map.add_stepped_rule(name, root, class, [(true, 0, kind)], 3).expect_err("refused");
+        assert_eq!((error.errno(), &map), (errno, &before), "{error}");
+    };
+    check("lrc", "default", None, "host", 17);
+    check("x", "nowhere", None, "host", 2);
+    check("x", "default", Some("nvme"), "host", 2);
+    check("x", "default", None, "castle", 22);
 }
 
 #[test]
