@@ -106,6 +106,48 @@ fn an_erasure_coded_pool_gets_its_shape_from_its_profile() {
     check(&mut w, c, &create("ec2", "e"), -22, text);
 }
 
+#[test]
+fn profiles_of_every_plugin_make_pools_or_say_why_not() {
+    let mut w = World::new();
+    let c = w.admin();
+    let mut check_set = |name: &str, words: &str, code: i32, text: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        let command =
+            serde_json::json!({"prefix": "osd erasure-code-profile set", "name": name, "profile": words});
+        check(&mut w, c, &command.to_string(), code, text);
+        if code == 0 {
+            let create = serde_json::json!({"prefix": "osd pool create", "pool": name, "pg_num": 8,
+                "pool_type": "erasure", "erasure_code_profile": name});
+            check(&mut w, c, &create.to_string(), 0, &format!("pool '{name}' created"));
+            let (_, p) = pool(&w, name);
+            let rule = w.mon.state().osdmap().crush.rule(p.crush_rule.into()).expect("its rule");
+            assert_eq!(rule.max_size, p.size);
+            return (p.size, p.min_size, p.stripe_width, rule.steps.len());
+        }
+        (0, 0, 0, 0)
+    };
+    assert_eq!(check_set("isa", "plugin=isa k=4 crush-failure-domain=osd", 0, ""), (7, 5, 16_384, 5));
+    let lrc = "plugin=lrc k=4 m=2 l=3 crush-locality=rack crush-failure-domain=host";
+    assert_eq!(check_set("lrc", lrc, 0, ""), (8, 5, 16_384, 6));
+    assert_eq!(check_set("cauchy", "technique=cauchy_good k=3 m=3", 0, ""), (6, 4, 196_608, 5));
+    check_set("x", "plugin=lrc k=4 m=2 l=4", -4114, "k + m must be a multiple of l");
+    check_set("x", "plugin=lrc k=4 m=2", -4112, "All of k, m, l must be set or none of them");
+    let text = "plugin=clay is not supported: choose jerasure or isa, or lrc for cheaper recovery";
+    check_set("x", "plugin=clay k=4 m=2", -95, text);
+    check_set("x", "plugin=foo", -5, "there is no erasure code plugin 'foo': use jerasure, isa or lrc");
+    let text =
+        "technique=x is not a valid coding technique. Choose one of the following: reed_sol_van,cauchy";
+    check_set("x", "plugin=isa technique=x", -2, text);
+    check_set(
+        "x",
+        "k=2 m=1 colour=red",
+        -22,
+        "'colour' is no key of an erasure code profile: check its spelling",
+    );
+    let text = "k=22 should be less than 22 to guarantee an MDS codec with m=4: set k to at most 21 or choose cauchy";
+    check_set("x", "plugin=isa k=22 m=4", -22, &format!("Vandermonde: {text}"));
+}
+
 /// What the manager says that no PG of the pool has clones of any more.
 fn purged(w: &mut World, epoch: Epoch, id: PoolId, runs: &[(u64, u64)]) {
     let mut digest = PgDigest { epoch, ..PgDigest::default() };

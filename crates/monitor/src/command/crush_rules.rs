@@ -322,14 +322,7 @@ fn create_erasure_rule(ctx: &mut WriteCtx<'_>) -> Reply {
     if ctx.osdmap().crush.rule_id(&name).is_some() {
         return Reply::done(format!("rule {name} already exists"));
     }
-    let mut values = ctx.osdmap().erasure_code_profiles.get(profile).cloned().unwrap_or_default();
-    if values.is_empty() && profile != "default" {
-        let text = "cannot determine the erasure code plugin because there is no 'plugin' entry in the \
-                    erasure_code_profile {}";
-        return Reply::error(Errno::EINVAL, text);
-    }
-    let made = erasure::normalise(ctx.osdmap(), &mut values, true)
-        .and_then(|code| erasure::rule(ctx.batch, &name, &values, code));
+    let made = erasure::read(ctx.osdmap(), profile).and_then(|made| erasure::rule(ctx.batch, &name, &made));
     match made {
         Ok(id) => Reply::done(format!("created rule {name} at {id}")),
         Err((errno, text)) => Reply::error(errno, text),

@@ -4,7 +4,7 @@ use types::Errno;
 
 use crate::command::crush_edit::write;
 use crate::command::{Command, Reply, WriteCtx};
-use crate::service::erasure::{normalise, parse, show};
+use crate::service::erasure::{check, parse, read, show};
 
 pub(super) const COMMANDS: &[Command] = &[
     write(
@@ -23,30 +23,28 @@ pub(super) const COMMANDS: &[Command] = &[
 fn set(ctx: &mut WriteCtx<'_>) -> Reply {
     let (name, force) = (ctx.args.text_or_empty("name"), ctx.args.flag("force"));
     let map = ctx.osdmap();
-    let made = parse(&ctx.args.list("profile"))
-        .and_then(|mut profile| normalise(map, &mut profile, force).map(|_| profile));
+    let made = parse(&ctx.args.list("profile")).and_then(|values| check(map, &values, force));
     let profile = match made {
         Ok(profile) => profile,
         Err((errno, text)) => return Reply::error(errno, text),
     };
     if let Some(old) = map.erasure_code_profiles.get(name) {
-        let mut full = old.clone();
         // One that cannot be read is not the same.
-        let readable = normalise(map, &mut full, true).is_ok();
-        if readable && full == profile {
+        let old = read(map, name).map_or_else(|_| old.clone(), |old| old.values().clone());
+        if &old == profile.values() {
             return Reply::ok();
         }
         if !force {
             let text = format!(
                 "will not override erasure code profile {name} because the existing profile {} is different from the \
                  proposed profile {}",
-                show(&full),
-                show(&profile)
+                show(&old),
+                show(profile.values())
             );
             return Reply::error(Errno::EPERM, text);
         }
     }
-    ctx.osdmap_mut().erasure_code_profiles.insert(name.to_owned(), profile);
+    ctx.osdmap_mut().erasure_code_profiles.insert(name.to_owned(), profile.values().clone());
     Reply::ok()
 }
 

@@ -1,4 +1,4 @@
-//! Erasure code profiles: what a profile means, and the CRUSH rule and sizes that pools get from it.
+//! Erasure code profiles: which the monitor takes, and the CRUSH rule and sizes that pools get from them.
 //!
 //! Placement alone: OSDs refuse the data of erasure-coded pools.
 //!
@@ -7,171 +7,123 @@
 
 use std::collections::BTreeMap;
 
-use admin::units::{parse_iec, parse_int};
 use crush::{RULE_ERASURE, RuleMode};
+use erasure::{Placement, Profile, ProfileError};
 use maps::OsdMap;
 use types::Errno;
 
 use crate::proposal::Batch;
 use crate::service::pool::Refusal;
 
-/// Keys and values of a profile.
-pub(crate) type Profile = BTreeMap<String, String>;
+/// Keys and values of a profile, as a map carries them.
+pub(crate) type Values = BTreeMap<String, String>;
 
 /// osd_pool_erasure_code_stripe_unit, in bytes.
-const STRIPE_UNIT: u64 = 4096;
+const STRIPE_UNIT: u32 = 4096;
 
-/// What a profile comes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Code {
-    /// Chunks with data.
-    pub(crate) k: u8,
-    /// Chunks with parity.
-    pub(crate) m: u8,
-    /// Bytes of data in one stripe.
-    pub(crate) stripe_width: u32,
-}
-
-impl Code {
-    pub(crate) fn size(self) -> u8 {
-        self.k + self.m
-    }
-
-    pub(crate) fn min_size(self) -> u8 {
-        self.k + self.m.saturating_sub(1).min(1)
-    }
-}
+/// The plug-in of `osd_pool_default_erasure_code_profile`.
+const DEFAULT_PLUGIN: &str = "jerasure";
 
 fn invalid(text: impl Into<String>) -> Refusal {
     (Errno::EINVAL, text.into())
 }
 
-/// A profile from words `key=value` on top of the default one; the text is as a command prints it.
-pub(crate) fn parse(words: &[String]) -> Result<Profile, Refusal> {
-    let mut profile: Profile =
-        [("plugin", "jerasure"), ("technique", "reed_sol_van"), ("k", "2"), ("m", "2")].map(own).into();
+fn refusal(error: &ProfileError) -> Refusal {
+    (error.errno(), error.to_string())
+}
+
+/// A profile from words `key=value`: on top of the default one, unless they name another plug-in.
+pub(crate) fn parse(words: &[String]) -> Result<Values, Refusal> {
+    let mut own = Values::new();
     for word in words {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         if let Some(rest) = key.strip_prefix("ruleset-") {
             let text = format!("property '{key}' is no longer supported; try 'crush-{rest}' instead");
             return Err(invalid(text));
         }
-        profile.insert(key.to_owned(), value.to_owned());
+        own.insert(key.to_owned(), value.to_owned());
     }
-    Ok(profile)
-}
-
-fn own((key, value): (&str, &str)) -> (String, String) {
-    (key.to_owned(), value.to_owned())
+    if own.get("plugin").is_some_and(|plugin| plugin != DEFAULT_PLUGIN) {
+        return Ok(own);
+    }
+    let default = [("plugin", DEFAULT_PLUGIN), ("technique", "reed_sol_van"), ("k", "2"), ("m", "2")];
+    let mut values: Values = default.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    values.append(&mut own);
+    Ok(values)
 }
 
 /// A profile as texts show it.
-pub(crate) fn show(profile: &Profile) -> String {
-    let items: Vec<String> = profile.iter().map(|(k, v)| format!("{k}={v}")).collect();
+pub(crate) fn show(values: &Values) -> String {
+    let items: Vec<String> = values.iter().map(|(k, v)| format!("{k}={v}")).collect();
     format!("{{{}}}", items.join(","))
 }
 
-/// Fills a profile's gaps as its plugin does, and says what it comes to.
-pub(crate) fn normalise(map: &OsdMap, profile: &mut Profile, force: bool) -> Result<Code, Refusal> {
-    let Some(plugin) = profile.get("plugin").cloned() else {
-        let text = "cannot determine the erasure code plugin because there is no 'plugin' entry in the \
-                    erasure_code_profile ";
-        return Err(invalid(text.to_owned() + &show(profile)));
-    };
-    let domain = profile.get("crush-failure-domain").cloned().unwrap_or_default();
-    if !domain.is_empty() && map.crush.type_id(&domain).is_none() {
+/// What an operator gives.
+pub(crate) fn check(map: &OsdMap, values: &Values, force: bool) -> Result<Profile, Refusal> {
+    if let Some(domain) = values.get("crush-failure-domain")
+        && map.crush.type_id(domain).is_none()
+    {
         let text =
-            format!("erasure-code-profile {} contains an invalid failure-domain \"{domain}\"", show(profile));
+            format!("erasure-code-profile {} contains an invalid failure-domain \"{domain}\"", show(values));
         return Err(invalid(text));
     }
-    let technique = profile.get("technique").map_or("", String::as_str);
-    if plugin != "jerasure" || !matches!(technique, "" | "reed_sol_van") {
-        let text = format!("erasure code plugin {plugin} technique {technique} is not supported");
-        return Err((Errno::EOPNOTSUPP, text));
-    }
-    for (key, default) in [
-        ("crush-device-class", ""),
-        ("crush-failure-domain", "host"),
-        ("crush-root", "default"),
-        ("jerasure-per-chunk-alignment", "false"),
-        ("k", "7"),
-        ("m", "3"),
-        ("technique", "reed_sol_van"),
-        ("w", "8"),
-    ] {
-        let value = profile.entry(key.to_owned()).or_default();
-        if value.is_empty() {
-            default.clone_into(value);
-        }
-    }
-    let number = |key: &str| {
-        let text = profile.get(key).map_or("", String::as_str);
-        parse_int(text).map_err(|e| invalid(format!("could not convert {key}={text} to int because {e}")))
-    };
-    let (k, m, w) = (number("k")?, number("m")?, number("w")?);
-    if k < 2 {
-        return Err(invalid(format!("k={k} must be >= 2")));
-    }
-    if m < 1 {
-        return Err(invalid(format!("m={m} must be >= 1")));
-    }
-    if !matches!(w, 8 | 16 | 32) {
-        return Err(invalid(format!(
-            "ReedSolomonVandermonde: w={w} must be one of {{8, 16, 32}} : revert to 8"
-        )));
-    }
-    let (Ok(k), Ok(m), true) = (u8::try_from(k), u8::try_from(m), k + m <= 255) else {
-        return Err(invalid(format!("k+m={} must be <= 255", k + m)));
-    };
-    let stripe_width = stripe_width(profile, u64::from(k), w.unsigned_abs(), force)?;
-    Ok(Code { k, m, stripe_width })
+    let profile = Profile::checked(values, force).map_err(|e| refusal(&e))?;
+    // A pool of it shall be possible.
+    profile.stripe_width(STRIPE_UNIT).map_err(|e| refusal(&e))?;
+    Ok(profile)
 }
 
-/// Bytes of data in one stripe: what one chunk holds must be whole words of the code.
-fn stripe_width(profile: &Profile, k: u64, w: u64, force: bool) -> Result<u32, Refusal> {
-    let chunk_size = |unit: u64| (unit * k).div_ceil(k * w * 4) * w * 4;
-    let unit = match profile.get("stripe_unit") {
-        None => STRIPE_UNIT,
-        Some(text) => {
-            let parsed =
-                parse_iec(text).map_err(|e| invalid(format!("could not parse stripe_unit '{text}': {e}")));
-            let unit = u64::try_from(parsed?).map_err(|_| invalid("stripe_unit is negative"))?;
-            if unit == 0 || unit > 1 << 24 {
-                return Err(invalid(format!("stripe_unit {unit} is out of range")));
-            }
-            if chunk_size(unit) != unit {
-                let padded = chunk_size(unit);
-                let text = format!(
-                    "stripe_unit {unit} does not match ec profile alignment. Would be padded to {padded}\n"
-                );
-                return Err(invalid(text));
-            }
-            if unit % 4096 != 0 && !force {
-                let text = "stripe_unit should be a multiple of 4096 bytes for best performance.use --force to \
-                            override this check\n";
-                return Err(invalid(text));
-            }
-            unit
-        }
-    };
-    u32::try_from(k * chunk_size(unit)).map_err(|_| invalid("the stripe is too wide"))
+/// A profile by its name; one that does not exist has no plug-in.
+pub(crate) fn read(map: &OsdMap, name: &str) -> Result<Profile, Refusal> {
+    let none = Values::new();
+    Profile::new(map.erasure_code_profiles.get(name).unwrap_or(&none)).map_err(|e| refusal(&e))
+}
+
+/// Bytes of data in one stripe.
+pub(crate) fn stripe_width(profile: &Profile) -> Result<u32, Refusal> {
+    profile.stripe_width(STRIPE_UNIT).map_err(|e| refusal(&e))
+}
+
+/// OSDs that a pool has in each PG, and those without which it answers nothing.
+pub(crate) fn sizes(profile: &Profile) -> (u8, u8) {
+    let (all, data) = (profile.chunks(), profile.data_chunks());
+    // A profile has at most 32 chunks.
+    let [size, min_size] =
+        [all, data + all.saturating_sub(data + 1).min(1)].map(|n| u8::try_from(n).unwrap_or(u8::MAX));
+    (size, min_size)
 }
 
 /// The rule of a pool: the one of this name, made from the profile when there is none.
-pub(crate) fn rule(batch: &mut Batch, name: &str, profile: &Profile, code: Code) -> Result<u32, Refusal> {
+pub(crate) fn rule(batch: &mut Batch, name: &str, profile: &Profile) -> Result<u32, Refusal> {
     let mut crush = batch.osdmap().crush.as_ref().clone();
     if let Some(id) = crush.rule_id(name) {
         return u32::try_from(id).map_err(|_| (Errno::ENOENT, format!("rule {name} does not exist")));
     }
-    let get = |key: &str| profile.get(key).map_or("", String::as_str);
-    let class = Some(get("crush-device-class")).filter(|c| !c.is_empty());
-    let (root, domain) = (get("crush-root"), get("crush-failure-domain"));
-    let id = crush
-        .add_simple_rule(name, root, domain, class, RuleMode::Indep, RULE_ERASURE, None)
-        .map_err(|e| (Errno(e.errno()), e.to_string()))?;
+    let (size, _) = sizes(profile);
+    let class = |name: &'_ str| Some(name.to_owned()).filter(|name| !name.is_empty());
+    let id = match profile.placement() {
+        Placement::Simple { root, failure_domain, device_class } => {
+            let class = class(device_class);
+            crush.add_simple_rule(
+                name,
+                root,
+                failure_domain,
+                class.as_deref(),
+                RuleMode::Indep,
+                RULE_ERASURE,
+                None,
+            )
+        }
+        Placement::Steps { root, device_class, steps } => {
+            let class = class(device_class);
+            let steps = steps.iter().map(|step| (step.leaf, step.count, step.bucket_type.as_str()));
+            crush.add_stepped_rule(name, root, class.as_deref(), steps, size)
+        }
+    };
+    let id = id.map_err(|e| (Errno(e.errno()), e.to_string()))?;
     if let Some(Some(rule)) = crush.rules.get_mut(id as usize) {
-        rule.max_size = code.size();
-        rule.min_size = rule.min_size.min(code.size());
+        rule.max_size = size;
+        rule.min_size = rule.min_size.min(size);
     }
     if !crate::edit::set_crush(batch.osdmap_mut(), &crush) {
         return Err(invalid("the edited CRUSH map cannot be encoded"));
@@ -186,10 +138,16 @@ mod tests {
     fn check(words: &[&str], want: Result<(u8, u8, u32), &str>) {
         let map = OsdMap::new_cluster(Default::default(), Default::default(), crush::CrushMap::new_default());
         let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
-        let mut profile = parse(&words).expect("words");
-        let got = normalise(&map, &mut profile, false);
+        let got = parse(&words).and_then(|values| super::check(&map, &values, false));
         match want {
-            Ok((k, m, stripe_width)) => assert_eq!(got, Ok(Code { k, m, stripe_width }), "{words:?}"),
+            Ok((size, min_size, width)) => {
+                let profile = got.unwrap_or_else(|e| panic!("{words:?}: {e:?}"));
+                assert_eq!(
+                    (sizes(&profile), stripe_width(&profile)),
+                    ((size, min_size), Ok(width)),
+                    "{words:?}"
+                );
+            }
             Err(text) => assert_eq!(got.expect_err("refused").1.trim_end(), text, "{words:?}"),
         }
     }
@@ -197,9 +155,12 @@ mod tests {
     /// What a cluster of 16.2.15 said to the same profiles.
     #[test]
     fn profiles_come_to_what_ceph_makes_of_them() {
-        check(&["k=2", "m=1", "crush-failure-domain=osd"], Ok((2, 1, 8192)));
-        check(&["k=2", "m=1", "stripe_unit=8K"], Ok((2, 1, 16_384)));
-        check(&["k"], Ok((7, 2, 28_672)));
+        check(&["k=2", "m=1", "crush-failure-domain=osd"], Ok((3, 2, 8192)));
+        check(&["k=2", "m=1", "stripe_unit=8K"], Ok((3, 2, 16_384)));
+        check(&["k"], Ok((9, 8, 28_672)));
+        check(&["plugin=isa", "k=4"], Ok((7, 5, 16_384)));
+        check(&["plugin=lrc", "k=4", "m=2", "l=3"], Ok((8, 5, 16_384)));
+        check(&["technique=cauchy_good", "k=4"], Ok((6, 5, 262_144)));
         check(&["k=1", "m=1"], Err("k=1 must be >= 2"));
         check(&["k=2", "m=0"], Err("m=0 must be >= 1"));
         check(&["k=3", "w=7"], Err("ReedSolomonVandermonde: w=7 must be one of {8, 16, 32} : revert to 8"));
@@ -220,11 +181,10 @@ mod tests {
     #[test]
     fn a_profile_is_filled_up_as_the_plugin_does() {
         let map = OsdMap::new_cluster(Default::default(), Default::default(), crush::CrushMap::new_default());
-        let mut profile =
-            parse(&["m=1".to_owned(), "crush-failure-domain=osd".to_owned()]).expect("a profile");
-        let code = normalise(&map, &mut profile, false).expect("a profile");
+        let values = parse(&["m=1".to_owned(), "crush-failure-domain=osd".to_owned()]).expect("a profile");
+        let profile = super::check(&map, &values, false).expect("a profile");
         let want = "{crush-device-class=,crush-failure-domain=osd,crush-root=default,\
                     jerasure-per-chunk-alignment=false,k=2,m=1,plugin=jerasure,technique=reed_sol_van,w=8}";
-        assert_eq!((show(&profile).as_str(), code.size(), code.min_size()), (want, 3, 2));
+        assert_eq!((show(profile.values()).as_str(), sizes(&profile)), (want, (3, 2)));
     }
 }

@@ -139,13 +139,13 @@ fn replicated_shape(batch: &Batch, settings: &Settings, new: &NewPool<'_>) -> Re
 
 /// Makes the pool's rule too, when it has none yet.
 fn erasure_shape(batch: &mut Batch, new: &NewPool<'_>, profile: &str) -> Result<Shape, Refusal> {
-    let mut values = batch.osdmap().erasure_code_profiles.get(profile).cloned().unwrap_or_default();
-    let code = erasure::normalise(batch.osdmap(), &mut values, true)?;
+    let code = erasure::read(batch.osdmap(), profile)?;
     let default = if profile == "default" { "erasure-code" } else { new.name };
     let name = if new.rule_name.is_empty() { default } else { new.rule_name };
-    let rule = erasure::rule(batch, name, &values, code)?;
-    let (size, min_size) = (code.size(), code.min_size());
-    Ok(Shape { kind: PoolType::Erasure, rule, size, min_size, stripe_width: code.stripe_width })
+    let stripe_width = erasure::stripe_width(&code)?;
+    let rule = erasure::rule(batch, name, &code)?;
+    let (size, min_size) = erasure::sizes(&code);
+    Ok(Shape { kind: PoolType::Erasure, rule, size, min_size, stripe_width })
 }
 
 /// The most PGs that a pool may have: what the option says, within what a map can carry.
