@@ -150,6 +150,16 @@ impl Mon {
         self.shell.failed.heard().await
     }
 
+    /// Ends the monitor from elsewhere, with the reason; a new start would meet it again.
+    pub fn ender(&self) -> impl FnOnce(String) + Send + use<> {
+        let shell = Arc::downgrade(&self.shell);
+        move |why| {
+            if let Some(shell) = shell.upgrade() {
+                shell.end(MonEnd::Failed(Failure::lasting(why)));
+            }
+        }
+    }
+
     /// Ends; `hand_over`: another monitor takes the lead first, when this one has it.
     pub async fn stop(&self, hand_over: bool) {
         let leads_others = |m: &mut MonMachine| m.core.raft().is_leader() && !m.core.raft().alone();
@@ -377,6 +387,9 @@ impl MonMachine {
                 self.messenger.answer_auth(conn, step);
             }
             Output::AuthBad { conn, refusal } => {
+                if let Some(why) = &refusal.why {
+                    tracing::warn!("refused a connection: {why}");
+                }
                 let modes = refusal.allowed_modes.iter().filter_map(|m| ConMode::from_u32(*m)).collect();
                 let step = AuthStep::Bad { errno: refusal.errno.0, methods: refusal.allowed_methods, modes };
                 self.messenger.answer_auth(conn, step);

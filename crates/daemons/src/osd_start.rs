@@ -1,4 +1,5 @@
-//! What an OSD tells the monitors before it boots: its place in the CRUSH map, and the class of its device.
+//! What comes before an OSD's boot: it asks whose the monitors are, and tells ours its place in the CRUSH map and the class of
+//! its device.
 //!
 //! Source: OSD::update_crush_location, OSD::update_crush_device_class, src/crush/CrushLocation.cc.
 
@@ -8,9 +9,12 @@ use std::time::Duration;
 use admin::options::Values;
 use messages::Message;
 use messages::mon::{MMonCommand, MMonCommandAck};
+use monitor::Whose;
 use serde_json::{Value, json};
 use types::{Errno, Fsid, OsdId};
 
+/// Why an OSD of ours ends on monitors of Ceph's.
+const OSDS_APART: &str = "the monitors are Ceph's: its OSDs do not replicate with ours";
 /// A monitor that has no quorum answers late, one that was replaced never.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// A device is never too small for a weight.
@@ -30,10 +34,12 @@ pub struct StartPlace {
 pub(crate) struct Startup {
     osd: OsdId,
     fsid: Fsid,
-    place: StartPlace,
+    place: Option<StartPlace>,
     device_bytes: u64,
     /// Options of the configuration file.
     local: BTreeMap<String, String>,
+    /// Those of the monitors, once they are here.
+    given: Option<BTreeMap<String, String>>,
     stage: Stage,
     asked: Duration,
     /// The first attempt at the command under way, and the newest.
@@ -43,6 +49,8 @@ pub(crate) struct Startup {
 
 #[derive(Debug, PartialEq)]
 enum Stage {
+    /// The monitors have not said whose they are.
+    Whose,
     /// The options that the monitors hold are not here yet.
     Options,
     Commands(VecDeque<Value>),
@@ -74,15 +82,14 @@ impl Startup {
         place: Option<StartPlace>,
         local: BTreeMap<String, String>,
     ) -> Self {
-        let stage = if place.is_some() { Stage::Options } else { Stage::Done };
-        let place = place.unwrap_or(StartPlace { host: String::new(), class: String::new() });
         Self {
             osd,
             fsid,
             place,
             device_bytes,
             local,
-            stage,
+            given: None,
+            stage: Stage::Whose,
             asked: Duration::ZERO,
             first_tid: FIRST_TID + 1,
             tid: FIRST_TID,
@@ -94,84 +101,123 @@ impl Startup {
         match self.stage {
             Stage::Done => Step::Boot,
             Stage::Options => Step::Wait,
-            Stage::Commands(_) => self.ask(now),
+            Stage::Whose | Stage::Commands(_) => self.ask(now),
         }
     }
 
     /// The monitors' options.
     pub fn options(&mut self, now: Duration, given: &BTreeMap<String, String>) -> Step {
-        if self.stage != Stage::Options {
+        self.given = Some(given.clone());
+        if self.stage == Stage::Options { self.go_on(now) } else { Step::Wait }
+    }
+
+    /// The monitors are ours: the commands follow when the options are known.
+    fn go_on(&mut self, now: Duration) -> Step {
+        let Some(place) = &self.place else {
+            self.stage = Stage::Done;
+            return Step::Boot;
+        };
+        let Some(given) = &self.given else {
+            self.stage = Stage::Options;
             return Step::Wait;
-        }
+        };
         let mut values = Values::new(format!("osd.{}", self.osd), &self.local);
         values.set_from_mon(given);
-        self.stage = Stage::Commands(self.commands(&values));
+        self.stage = Stage::Commands(self.commands(place, &values));
         self.ask(now)
     }
 
-    fn commands(&self, values: &Values) -> VecDeque<Value> {
+    fn commands(&self, start: &StartPlace, values: &Values) -> VecDeque<Value> {
         let is_on = |name: &str| values.get(name).as_deref() == Some("true");
         let mut out = VecDeque::new();
         if is_on("osd_crush_update_on_start") {
             let given = values.float("osd_crush_initial_weight");
             let own = (self.device_bytes as f64 / (1u64 << 40) as f64).max(LEAST_WEIGHT);
             let weight = if given >= 0.0 { given } else { own };
-            let place = location(&values.get("crush_location").unwrap_or_default(), &self.place.host);
+            let place = location(&values.get("crush_location").unwrap_or_default(), &start.host);
             out.push_back(json!({
                 "prefix": "osd crush create-or-move", "id": self.osd.0, "weight": weight, "args": place,
             }));
         }
-        if is_on("osd_class_update_on_start") && !self.place.class.is_empty() {
+        if is_on("osd_class_update_on_start") && !start.class.is_empty() {
             out.push_back(json!({
-                "prefix": "osd crush set-device-class", "class": self.place.class,
+                "prefix": "osd crush set-device-class", "class": start.class,
                 "ids": [self.osd.0.to_string()],
             }));
+        }
+        let (key, value) = Whose::MARK;
+        for command in out.iter_mut().filter_map(Value::as_object_mut) {
+            command.insert(key.to_owned(), value.into());
         }
         out
     }
 
     /// The next command, or the boot.
     fn ask(&mut self, now: Duration) -> Step {
-        let Stage::Commands(commands) = &self.stage else { return Step::Wait };
-        let Some(command) = commands.front() else {
-            self.stage = Stage::Done;
-            return Step::Boot;
+        let command = match &self.stage {
+            Stage::Whose => Whose::QUESTION.to_owned(),
+            Stage::Commands(commands) => match commands.front() {
+                Some(command) => command.to_string(),
+                None => {
+                    self.stage = Stage::Done;
+                    return Step::Boot;
+                }
+            },
+            Stage::Options | Stage::Done => return Step::Wait,
         };
         self.asked = now;
         self.tid += 1;
-        let msg = MMonCommand { fsid: self.fsid, cmd: vec![command.to_string()], ..MMonCommand::default() };
+        let msg = MMonCommand { fsid: self.fsid, cmd: vec![command], ..MMonCommand::default() };
         Step::Send { tid: self.tid, msg: msg.into() }
     }
 
     pub fn answer(&mut self, now: Duration, tid: u64, ack: &MMonCommandAck) -> Step {
-        let Stage::Commands(commands) = &mut self.stage else { return Step::Wait };
         // Of any attempt: each does the same, and slow monitors may answer the first after the second was sent.
         if !(self.first_tid..=self.tid).contains(&tid) {
             return Step::Wait;
         }
-        match Errno(-ack.result) {
-            // It has a class already, which an operator may have given it.
-            Errno(0) | Errno::EBUSY => {
-                commands.pop_front();
+        match &mut self.stage {
+            Stage::Whose => self.told_whose(now, ack),
+            Stage::Commands(commands) => match Errno(-ack.result) {
+                // It has a class already, which an operator may have given it.
+                Errno(0) | Errno::EBUSY => {
+                    commands.pop_front();
+                    self.first_tid = self.tid + 1;
+                    self.ask(now)
+                }
+                // Nothing was decided: `tick` asks again.
+                Errno::EAGAIN | Errno::ETIMEDOUT => Step::Wait,
+                Errno::ENOENT => Step::Fail(format!(
+                    "the cluster {} has no osd.{}: it was purged, or never registered (loligo osd --new does)",
+                    self.fsid, self.osd
+                )),
+                errno => Step::Fail(format!(
+                    "the monitors refuse its place in the CRUSH map: {} ({errno})",
+                    ack.status
+                )),
+            },
+            Stage::Options | Stage::Done => Step::Wait,
+        }
+    }
+
+    fn told_whose(&mut self, now: Duration, ack: &MMonCommandAck) -> Step {
+        match Whose::of_answer(ack.result, &ack.output) {
+            Ok(Whose::Ours) => {
                 self.first_tid = self.tid + 1;
-                self.ask(now)
+                self.go_on(now)
             }
-            // Nothing was decided: `tick` asks again.
-            Errno::EAGAIN | Errno::ETIMEDOUT => Step::Wait,
-            Errno::ENOENT => Step::Fail(format!(
-                "the cluster {} has no osd.{}: it was purged, or never registered (loligo osd --new does)",
-                self.fsid, self.osd
-            )),
-            errno => Step::Fail(format!(
-                "the monitors refuse its place in the CRUSH map: {} ({errno})",
-                ack.status
-            )),
+            Ok(Whose::Ceph) => Step::Fail(OSDS_APART.to_owned()),
+            Err(Errno::EAGAIN | Errno::ETIMEDOUT) => Step::Wait,
+            Err(errno) => {
+                Step::Fail(format!("the monitors do not say whose they are: {} ({errno})", ack.status))
+            }
         }
     }
 
     pub fn tick(&mut self, now: Duration) -> Step {
         match &self.stage {
-            Stage::Commands(_) if now.saturating_sub(self.asked) >= ASK_AGAIN => self.ask(now),
+            Stage::Whose if self.tid < self.first_tid => Step::Wait,
+            Stage::Whose | Stage::Commands(_) if now.saturating_sub(self.asked) >= ASK_AGAIN => self.ask(now),
             _ => Step::Wait,
         }
     }
@@ -210,6 +256,19 @@ mod tests {
         }
     }
 
+    const OURS: &str = "ceph version 16.2.15 (loligo 0.1.0) pacific (stable)";
+
+    fn version(text: &'static str) -> MMonCommandAck {
+        MMonCommandAck { output: text.into(), ..MMonCommandAck::default() }
+    }
+
+    /// On monitors that have said that they are ours; gives what follows.
+    fn on_ours(s: &mut Startup) -> Step {
+        let (tid, question) = sent(s.connected(NOW));
+        assert_eq!(question, json!({"prefix": "version"}));
+        s.answer(NOW, tid, &version(OURS))
+    }
+
     fn ack(errno: Errno) -> MMonCommandAck {
         MMonCommandAck { result: -errno.0, status: "words".to_owned(), ..MMonCommandAck::default() }
     }
@@ -217,14 +276,16 @@ mod tests {
     #[test]
     fn place_and_class_go_before_the_boot() {
         let mut s = startup(&[("crush_location", "rack=r1")]);
-        assert_eq!(s.connected(NOW), Step::Wait, "the monitors' options come first");
+        assert_eq!(on_ours(&mut s), Step::Wait, "the monitors' options come first");
         let (tid, place) = sent(s.options(NOW, &BTreeMap::new()));
         let want = json!({"prefix": "osd crush create-or-move", "id": 3, "weight": 0.5,
-                          "args": ["rack=r1", "host=h1", "root=default"]});
+                          "args": ["rack=r1", "host=h1", "root=default"], "by": "loligo"});
         assert_eq!(place, want);
         assert_eq!(s.answer(NOW, tid + 1, &ack(Errno(0))), Step::Wait, "somebody else's answer");
         let (tid, class) = sent(s.answer(NOW, tid, &ack(Errno(0))));
-        assert_eq!(class, json!({"prefix": "osd crush set-device-class", "class": "ssd", "ids": ["3"]}));
+        let want =
+            json!({"prefix": "osd crush set-device-class", "class": "ssd", "ids": ["3"], "by": "loligo"});
+        assert_eq!(class, want);
         assert_eq!(s.answer(NOW, tid, &ack(Errno::EBUSY)), Step::Boot);
         assert_eq!(s.connected(NOW), Step::Boot, "a later session needs nothing of this");
     }
@@ -233,16 +294,19 @@ mod tests {
     fn options_say_what_is_told() {
         let off = [("osd_crush_update_on_start".to_owned(), "false".to_owned())].into();
         let mut s = startup(&[("osd_class_update_on_start", "false")]);
-        assert_eq!(s.options(NOW, &off), Step::Boot);
+        assert_eq!(s.options(NOW, &off), Step::Wait, "whose the monitors are comes first");
+        assert_eq!(on_ours(&mut s), Step::Boot);
         let mut s = startup(&[("osd_crush_initial_weight", "0")]);
+        assert_eq!(on_ours(&mut s), Step::Wait);
         assert_eq!(sent(s.options(NOW, &BTreeMap::new())).1["weight"], json!(0.0));
         let mut s = Startup::new(OsdId(3), Fsid::default(), 1, None, BTreeMap::new());
-        assert_eq!(s.connected(NOW), Step::Boot, "without a place there is nothing to tell");
+        assert_eq!(on_ours(&mut s), Step::Boot, "without a place there is nothing to tell");
     }
 
     #[test]
     fn lost_answers_are_asked_for_again_and_refusals_end_it() {
         let mut s = startup(&[]);
+        assert_eq!(on_ours(&mut s), Step::Wait);
         let (first, _) = sent(s.options(NOW, &BTreeMap::new()));
         assert_eq!(s.tick(NOW + Duration::from_secs(1)), Step::Wait);
         let (second, _) = sent(s.tick(NOW + ASK_AGAIN));
@@ -253,8 +317,26 @@ mod tests {
         assert!(class > third);
         assert_eq!(s.answer(NOW, second, &ack(Errno(0))), Step::Wait, "that command is done");
         let mut s = startup(&[]);
+        assert_eq!(on_ours(&mut s), Step::Wait);
         let (third, _) = sent(s.options(NOW, &BTreeMap::new()));
         let Step::Fail(why) = s.answer(NOW, third, &ack(Errno::ENOENT)) else { panic!("it goes on") };
         assert!(why.contains("no osd.3"), "{why}");
+    }
+
+    #[test]
+    fn nothing_is_told_to_monitors_of_cephs_or_to_those_that_do_not_say() {
+        let theirs = "ceph version 16.2.15 (618f440892089921c3e944a991122ddc44e60516) pacific (stable)";
+        let mut s = startup(&[]);
+        assert_eq!(s.tick(NOW), Step::Wait, "before there is a session");
+        assert_eq!(s.options(NOW, &BTreeMap::new()), Step::Wait);
+        let (lost, _) = sent(s.connected(NOW));
+        let (tid, question) = sent(s.tick(NOW + ASK_AGAIN));
+        assert_eq!(question, json!({"prefix": "version"}));
+        assert_eq!(s.answer(NOW, lost, &ack(Errno::EAGAIN)), Step::Wait);
+        assert_eq!(s.answer(NOW, tid, &version(theirs)), Step::Fail(OSDS_APART.to_owned()));
+        let mut s = startup(&[]);
+        let (tid, _) = sent(s.connected(NOW));
+        let Step::Fail(why) = s.answer(NOW, tid, &ack(Errno::EPERM)) else { panic!("it goes on") };
+        assert!(why.contains("words"), "{why}");
     }
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use cephx::{CryptoKey, Keyring};
 use daemons::admin::AdminClient;
 use daemons::auth::{Method, SharedAuth};
+use monitor::Whose;
 use serde_json::{Value, json};
 use types::{AuthName, EntityAddr, EntityType, Fsid};
 
@@ -56,4 +57,12 @@ pub async fn command_with(client: &AdminClient, mut words: Value, input: bytes::
         return Ok(Value::Null);
     }
     serde_json::from_slice(&answer.data).context("the monitor's answer is not JSON")
+}
+
+/// Whose the monitors are. Asked before anything is changed there.
+pub async fn whose(admin: &AdminClient) -> Result<Whose> {
+    let question = serde_json::from_str(Whose::QUESTION).context("the question is JSON")?;
+    let answer = admin.command(&question, COMMAND_LIMIT).await?;
+    let whose = Whose::of_answer(answer.code, &answer.data);
+    whose.map_err(|errno| anyhow!("the monitors do not say whose they are: {} ({errno})", answer.status))
 }

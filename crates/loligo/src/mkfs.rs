@@ -15,7 +15,7 @@ use daemons::admin::AdminClient;
 use daemons::auth::{Method, SharedAuth};
 use daemons::mon_store::MonStore;
 use maps::{MonInfo, MonMap};
-use monitor::{GenesisConfig, Monitor};
+use monitor::{GenesisConfig, Monitor, Whose};
 use quorum::{MemberId, Membership};
 use runtime::{Clock, FileDevice, OsEntropy};
 use serde_json::json;
@@ -408,6 +408,9 @@ pub fn new_osd(args: &DaemonArgs) -> Result<()> {
             .connected(Duration::from_secs(20))
             .await
             .with_context(|| format!("cannot log in as {login}"))?;
+        if client::whose(&admin).await? == Whose::Ceph {
+            bail!("the monitors are Ceph's: its OSDs do not replicate with ours");
+        }
         register(&admin, wanted, uuid, &key).await
     })?;
     let place = Place::by_conf(args, EntityType::Osd, &id.to_string())?;

@@ -178,6 +178,8 @@ pub struct AuthRefusal {
     pub errno: Errno,
     pub allowed_methods: Vec<u32>,
     pub allowed_modes: Vec<u32>,
+    /// For the log; not each refusal is worth a line.
+    pub why: Option<String>,
 }
 
 /// Checksummed frames. Source: CEPH_CON_MODE_* in src/include/msgr.h.

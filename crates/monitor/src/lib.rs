@@ -29,6 +29,7 @@ mod settings;
 mod shares;
 mod survivor;
 mod views;
+mod whose;
 
 pub use admin::options;
 pub use contain::is_panic_contained;
@@ -40,3 +41,4 @@ pub use service::genesis::{GenesisConfig, GenesisOsd};
 pub use session::{Access, Session};
 pub use settings::{ClockSkew, QuorumView, Settings};
 pub use survivor::{Survivor, SurvivorError};
+pub use whose::Whose;

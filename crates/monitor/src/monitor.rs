@@ -1,6 +1,7 @@
 //! The monitor: routes inputs to services, collects what changes the state into proposals, publishes what was committed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use admin::options::Values;
@@ -75,6 +76,10 @@ pub struct Monitor {
     pub(crate) mgr_seen: BTreeMap<u64, Duration>,
     /// The manager whose last report was refused, of which the cluster log has been told.
     pub(crate) report_refused: Option<u64>,
+    /// OSDs whose boot was refused because they are Ceph's, of which the cluster log has been told.
+    pub(crate) osds_of_ceph: BTreeSet<i32>,
+    /// Hosts from which monitors of Ceph's were turned away, of which the log has been told.
+    pub(crate) mons_of_ceph: BTreeSet<IpAddr>,
     /// Versions of the config database and the CRUSH map that sessions' options were last made from.
     pub(crate) options_published: (u64, u32),
     /// Checks as they were last logged; `None` until the first look.
@@ -142,6 +147,8 @@ impl Monitor {
             watch: OsdWatch::default(),
             mgr_seen: BTreeMap::new(),
             report_refused: None,
+            osds_of_ceph: BTreeSet::new(),
+            mons_of_ceph: BTreeSet::new(),
             options_published: (0, 0),
             health_logged: None,
             proxied: BTreeMap::new(),

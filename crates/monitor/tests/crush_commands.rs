@@ -40,6 +40,7 @@ fn boot(id: i32, osd_fsid: Fsid, newest_map: Epoch) -> MOsdBoot {
         hb_back_addrs: at(7_100),
         hb_front_addrs: at(7_200),
         features: types::features::PACIFIC,
+        metadata: [("loligo".to_owned(), "0.1".to_owned())].into(),
         ..MOsdBoot::default()
     }
 }

@@ -136,7 +136,7 @@ fn on_hosts(names: [&str; 4]) -> World {
         run(&mut w, &format!(r#"{{"prefix":"osd crush add","id":{id},"weight":1.0,{args}}}"#));
         let conn = w.osd(id);
         let mut boot = boot_message(id, &w);
-        boot.metadata = [("hostname".to_owned(), name.to_owned())].into();
+        boot.metadata.insert("hostname".to_owned(), name.to_owned());
         w.send(conn, boot);
     }
     w

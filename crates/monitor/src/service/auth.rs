@@ -27,6 +27,8 @@ const GLOBAL_IDS_AT_ONCE: u64 = 10_000;
 const IDS_RETRY: Duration = Duration::from_secs(1);
 /// What monitors have towards each other; below the ids that are given out.
 const MONITORS_ID: GlobalId = GlobalId(1);
+/// Hosts of monitors of Ceph's that the log tells of.
+const MONS_OF_CEPH_LIMIT: usize = 64;
 /// Logins that wait for ids while the reservation is being committed.
 const PARKED_LIMIT: usize = 10_000;
 
@@ -58,8 +60,11 @@ impl Monitor {
         };
         let request = match AuthMode::of(payload) {
             Ok(AuthMode::Login) => LoginRequest::parse(payload),
-            // Monitors reach each other over the quorum's own connections.
-            Ok(AuthMode::Authorizer) => return out.push(refuse(Errno::EOPNOTSUPP)),
+            // Monitors of ours reach each other over the quorum's own connections.
+            Ok(AuthMode::Authorizer) => {
+                let refused = refuse(Errno::EOPNOTSUPP);
+                return out.push(self.explain_to_monitor(peer_type, peer_addr, refused));
+            }
             Err(e) => Err(e),
         };
         let request = match request {
@@ -297,7 +302,19 @@ impl Monitor {
             errno,
             allowed_methods: self.settings.auth_methods.clone(),
             allowed_modes: self.modes_with(peer, self.method_offered(method)),
+            why: None,
         };
+        Output::AuthBad { conn, refusal }
+    }
+
+    /// Says why, once for each host, when the peer is a monitor of Ceph's.
+    fn explain_to_monitor(&mut self, peer: EntityType, addr: EntityAddr, refused: Output) -> Output {
+        let Output::AuthBad { conn, mut refusal } = refused else { return refused };
+        let host = addr.socket.map(|s| s.ip()).filter(|_| peer == EntityType::Mon);
+        let known = &mut self.mons_of_ceph;
+        if host.is_some_and(|ip| known.len() < MONS_OF_CEPH_LIMIT && known.insert(ip)) {
+            refusal.why = Some(format!("a monitor of Ceph's at {addr}: it forms no quorum with Loligo's"));
+        }
         Output::AuthBad { conn, refusal }
     }
 

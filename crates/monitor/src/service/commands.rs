@@ -5,7 +5,7 @@
 
 use messages::PaxosVersion;
 use messages::mon::{MMonCommand, MMonCommandAck};
-use types::{ConnId, Errno, Now};
+use types::{ConnId, EntityType, Errno, Now};
 
 use crate::command::{
     Args, Command, Ctx, Format, Handler, Reply, Signature, WriteCtx, all, describe_all, find, flags,
@@ -16,6 +16,7 @@ use crate::monitor::Monitor;
 use crate::proposal::Batch;
 use crate::session::{Access, Session};
 use crate::state::{LogEntry, Priority};
+use crate::whose::{OSDS_APART, Whose};
 
 /// Characters of a command that the audit log keeps.
 const AUDIT_CHARS: usize = 2_000;
@@ -120,6 +121,9 @@ impl Monitor {
             return Ok(Route::Described);
         }
         let Some(session) = self.sessions.get(&conn) else { return Err(Reply::from(Errno::EACCES)) };
+        if session.name.kind == EntityType::Osd && is_for_ours_alone(&prefix, &args) {
+            return Err(Reply::error(Errno::EOPNOTSUPP, format!("{}: {OSDS_APART}", session.name)));
+        }
         let Some(command) = find(&prefix) else { return self.check_mgr_command(session, &prefix, args) };
         if command.flags & flags::OBSOLETE != 0 {
             let text = "command is obsolete; please check usage and/or man page";
@@ -178,6 +182,17 @@ impl Monitor {
         );
         Some(self.settings.log_entry(now, Priority::Info, "audit", text))
     }
+}
+
+/// Whether an OSD sends this before it boots, and does not say that it is ours.
+///
+/// Source: OSD::update_crush_location, OSD::update_crush_device_class, OSD::mon_cmd_maybe_osd_create in src/osd/OSD.cc.
+fn is_for_ours_alone(prefix: &str, args: &Args) -> bool {
+    const BEFORE_BOOT: [&str; 4] =
+        ["osd crush create-or-move", "osd crush set-device-class", "osd create", "osd new"];
+    let (mark, ours) = Whose::MARK;
+    let is = |known: &&str| known.split(' ').eq(prefix.split_whitespace());
+    BEFORE_BOOT.iter().any(is) && args.text(mark) != Some(ours)
 }
 
 /// Of the commands with one prefix (`osd crush set` is two) the first whose parameters the arguments fit.

@@ -19,7 +19,8 @@ use crate::monitor::{Monitor, Prepared};
 use crate::proposal::Batch;
 use crate::service::subscribe::{Sent, place_of_osd};
 use crate::session::{Access, Session, Subscription};
-use crate::state::{Change, CreatingPool, PgDigest, Priority, State};
+use crate::state::{Change, CreatingPool, PgDigest, Priority, State, is_of_ceph};
+use crate::whose::OSDS_APART;
 
 /// PGs in one creation message. Source: mon_osd_max_creating_pgs.
 const CREATIONS_PER_MESSAGE: usize = 1_024;
@@ -93,6 +94,10 @@ impl Monitor {
         let Some(session) = self.sessions.get(&conn) else { return Prepared::Done };
         let addrs = session.addrs.clone();
         let Some(id) = osd_of(session) else { return Prepared::Done };
+        if is_of_ceph(&m.metadata) {
+            self.refuse_osd_of_ceph(now, batch, id);
+            return Prepared::Done;
+        }
         let sb = &m.superblock;
         let map = batch.osdmap();
         let maps_from = sb.current_epoch.next();
@@ -150,6 +155,14 @@ impl Monitor {
         batch.change(Change::OsdMetadata(id, Some(about)));
         let text = format!("osd.{id} does not boot: {}", empty_store_advice(id));
         batch.log(self.settings.log_entry(now, Priority::Error, "cluster", text));
+    }
+
+    /// An OSD of Ceph's that was told to leave the CRUSH map alone says nothing before its boot.
+    fn refuse_osd_of_ceph(&mut self, now: Now, batch: &mut Batch, id: i32) {
+        if (0..MAX_OSD).contains(&id) && self.osds_of_ceph.insert(id) {
+            let text = format!("osd.{id} does not boot: {OSDS_APART}");
+            batch.log(self.settings.log_entry(now, Priority::Error, "cluster", text));
+        }
     }
 
     fn settings_of_boot(&self) -> BootSettings {

@@ -235,7 +235,7 @@ pub fn boot_message(id: i32, w: &World) -> MOsdBoot {
         cluster_addrs: at(7_000),
         hb_back_addrs: at(7_100),
         hb_front_addrs: at(7_200),
-        metadata: [("hostname".to_owned(), "h".to_owned())].into(),
+        metadata: [("hostname", "h"), ("loligo", "0.1")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         features: types::features::PACIFIC,
         ..MOsdBoot::default()
     }
