@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use admin::Reply;
 use anyhow::Result;
+use cephx::TicketForm;
 use cephx::caps::MgrCap;
 use manager::{Input, Manager, Output, PeerInfo, Settings};
 use messages::Message;
 use messages::wire::WireMessage;
+use monitor::Whose;
 use msgr::{Limits, Local, Policy};
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
 use runtime::{Clock, LocalSocket, Machine, Owner};
@@ -34,6 +36,8 @@ pub struct MgrSettings {
     pub admin_socket: Option<AdminSocketAt>,
     /// How often this process has been a manager before: each life has an address of its own.
     pub life: i32,
+    /// On Ceph's monitors: takes over even where modules are in use that it does not stand for.
+    pub force: bool,
 }
 
 /// How a manager ended by itself.
@@ -84,12 +88,14 @@ impl Mgr {
             addrs,
             metadata: crate::metadata::host(),
             options: settings.options,
+            force: settings.force,
         });
         let ended = Arc::clone(&shell.ended);
         let machine = MgrMachine {
             core,
             messenger,
             clock,
+            auth: Arc::clone(&shell.auth),
             session: Arc::clone(&session),
             ended,
             #[cfg(feature = "test-medium")]
@@ -158,6 +164,7 @@ struct MgrMachine {
     core: Manager,
     messenger: Messenger,
     clock: Clock,
+    auth: Arc<SharedAuth>,
     session: Arc<MonSession>,
     ended: Arc<EndOf<MgrEnd>>,
     #[cfg(feature = "test-medium")]
@@ -174,14 +181,28 @@ impl Machine for MgrMachine {
         self.plant.strike("input");
         for input in inputs.drain(..) {
             self.core.handle(now, input, &mut self.out);
-            for output in self.out.drain(..) {
-                match output {
-                    Output::Send { conn, tid, msg } => self.messenger.send(conn, msg.into_wire(tid)),
-                    Output::SendMon { tid, msg } => self.session.send_as(msg, tid),
-                    Output::Close { conn } => self.messenger.close(conn),
-                    Output::Warn(text) => tracing::warn!("{text}"),
-                    Output::Respawn => self.ended.tell(MgrEnd::Deposed, || {}),
-                }
+            let mut out = std::mem::take(&mut self.out);
+            out.drain(..).for_each(|output| self.carry_out(output));
+            self.out = out;
+        }
+    }
+}
+
+impl MgrMachine {
+    fn carry_out(&self, output: Output) {
+        match output {
+            Output::Send { conn, tid, msg } => self.messenger.send(conn, msg.into_wire(tid)),
+            Output::SendMon { tid, msg } => self.session.send_as(msg, tid),
+            Output::Close { conn } => self.messenger.close(conn),
+            Output::Respawn => self.ended.tell(MgrEnd::Deposed, || {}),
+            Output::Monitors(whose) => self.auth.take_tickets_of(match whose {
+                Whose::Ours => TicketForm::Sealed,
+                Whose::Ceph => TicketForm::Ceph,
+            }),
+            Output::Warn(text) => tracing::warn!("{}: {text}", self.auth.name()),
+            Output::End(why) => {
+                let failed = MgrEnd::Failed(Failure::lasting(why));
+                self.ended.tell(failed, || self.messenger.shut_down());
             }
         }
     }

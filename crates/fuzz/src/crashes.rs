@@ -44,6 +44,7 @@ impl World {
             addrs: AddrVec::default(),
             metadata: Default::default(),
             options: Default::default(),
+            force: false,
         };
         let now = Now { mono: Duration::from_secs(1_000), wall: Utime::new(NOW_S, 0) };
         let mut world = Self {
@@ -91,7 +92,7 @@ impl World {
                     _ => {}
                 }
             }
-            if let Some((tid, m)) = self.asked.pop_front() {
+            while let Some((tid, m)) = self.asked.pop_front() {
                 let msg = self.answer(m).into();
                 inputs.push_back(Input::FromMon { tid, msg });
             }
@@ -114,6 +115,7 @@ impl World {
                 self.kept.insert(text("key"), value.into());
             }
             "config-key rm" => drop(self.kept.remove(&text("key"))),
+            "version" => output = Bytes::from_static(b"ceph version 16.2.15 (loligo 1) pacific (stable)"),
             "config-key dump" => output = serde_json::Value::Object(self.kept.clone()).to_string().into(),
             _ => {}
         }

@@ -202,9 +202,15 @@ pub struct DaemonArgs {
     /// With --mkfs or --new of an OSD: its device class. [default: ssd or hdd, by what the kernel says]
     #[arg(long, value_name = "CLASS")]
     pub class: Option<String>,
+    /// Of a manager on Ceph's monitors: take over even where modules are in use that it does not stand for.
+    #[arg(long)]
+    pub force: bool,
     /// Accepted for the sake of service files: it always runs in the foreground.
     #[arg(short = 'f', long, hide = true)]
     pub foreground: bool,
+    /// Accepted for the sake of service files: there is no other name.
+    #[arg(long, hide = true, value_parser = parse_cluster)]
+    pub cluster: Option<String>,
     /// `name=value`, from options that are no arguments of ours.
     #[arg(long = SET, hide = true)]
     pub set: Vec<String>,
@@ -247,7 +253,12 @@ const MGR_HELP: &str = "\
 Any option of Ceph can be given as --option VALUE, and wins over the configuration file. Those that matter:
   --mgr-data DIR        where its keyring lies  [/var/lib/ceph/mgr/ceph-ID]
   --public-network NET, --public-addr ADDR      where it listens
-  --log-file FILE       log lines, instead of standard error";
+  --log-file FILE       log lines, instead of standard error
+
+It takes the place of ceph-mgr 16.2 on Ceph's own monitors and OSDs as well, with that manager's name, ceph.conf and keyring,
+active or standing by beside others: what ceph-mgr is started with is understood, -k, -m and -d among it. It stands for the
+modules balancer, crash, iostat, pg_autoscaler (its status), progress and status. While others are switched on and in use (cephadm,
+dashboard, prometheus ...) it stays out of the way and says so; with --force it takes over all the same.";
 
 impl DaemonArgs {
     /// Options of Ceph's on the command line.
@@ -282,6 +293,13 @@ pub fn with_options(args: Vec<OsString>) -> Vec<OsString> {
     };
     let mut words = words.peekable();
     while let Some(word) = words.next() {
+        let word = match word.to_str() {
+            Some("-k") => "--keyring".into(),
+            Some("-m") => "--mon-host".into(),
+            // In the foreground, with what is logged on standard error.
+            Some("-d") => "--log-to-file=false".into(),
+            Some(_) | None => word,
+        };
         let text = word.to_str().and_then(|w| w.strip_prefix("--")).unwrap_or_default().to_owned();
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
@@ -361,6 +379,14 @@ fn parse_listen(text: &str) -> Result<IpAddr, String> {
     crate::network::can_be_told(ip.to_canonical())
 }
 
+/// Folders and files of daemons are called `ceph-ID`, as Ceph does since it has given other names up.
+fn parse_cluster(text: &str) -> Result<String, String> {
+    match text {
+        "ceph" => Ok(text.to_owned()),
+        _ => Err("clusters have no names but ceph: name the file with -c, and the folder with --mgr-data or its like".to_owned()),
+    }
+}
+
 /// Below this an OSD has no room for its log and its reserve.
 pub const MIN_OSD_BYTES: u64 = 64 << 20;
 
@@ -385,6 +411,15 @@ mod tests {
         assert_eq!(given, want.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
         assert!(args.mkfs && args.size == Some(1 << 30));
         assert_eq!(with_options(words("loligo up --fsid x")), words("loligo up --fsid x"), "daemons only");
+        let line = "loligo mgr -f --cluster ceph -i x -k /k -m 10.0.0.1 -d --setuser ceph --force";
+        let Ok(Cli { command: Command::Mgr(args) }) = Cli::try_parse_from(with_options(words(line))) else {
+            panic!("what ceph-mgr is started with");
+        };
+        let want =
+            [("keyring", "/k"), ("mon_host", "10.0.0.1"), ("log_to_file", "false"), ("setuser", "ceph")];
+        assert_eq!(args.given().expect("valid"), want.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+        assert!(args.force && args.foreground);
+        assert!(Cli::try_parse_from(words("loligo mgr -i x --cluster mine")).is_err());
         let bad = Cli::try_parse_from(with_options(words("loligo osd -i 3 --no-such-thing 4")));
         assert!(bad.is_err());
         let cli = Cli::try_parse_from(with_options(words("loligo osd -i 3 --osd-max-backfills many")));

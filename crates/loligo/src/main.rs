@@ -30,6 +30,7 @@ mod running;
 mod serve;
 mod size;
 mod up;
+mod user;
 
 use std::process::ExitCode;
 

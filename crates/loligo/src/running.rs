@@ -23,8 +23,8 @@ use crate::serve;
 pub enum Site {
     /// Daemons of a folder, by name.
     Folder { dir: ClusterDir, names: Vec<String> },
-    /// One daemon by its configuration file.
-    Alone(Box<Place>),
+    /// One daemon by its configuration file; `force` is a manager's.
+    Alone { place: Box<Place>, force: bool },
 }
 
 impl Site {
@@ -32,7 +32,7 @@ impl Site {
     pub fn daemons(&self) -> usize {
         match self {
             Self::Folder { names, .. } => names.len(),
-            Self::Alone(_) => 1,
+            Self::Alone { .. } => 1,
         }
     }
 }
@@ -68,7 +68,7 @@ impl<'a> Running<'a> {
     pub async fn start_all(&mut self) -> Result<()> {
         let names = match self.site {
             Site::Folder { names, .. } => names.clone(),
-            Site::Alone(place) => vec![place.name.to_string()],
+            Site::Alone { place, .. } => vec![place.name.to_string()],
         };
         let mut failed: Vec<(String, anyhow::Error)> = Vec::new();
         for name in &names {
@@ -97,7 +97,7 @@ impl<'a> Running<'a> {
     fn dir(&self) -> Option<&'a ClusterDir> {
         match self.site {
             Site::Folder { dir, .. } => Some(dir),
-            Site::Alone(_) => None,
+            Site::Alone { .. } => None,
         }
     }
 
@@ -106,7 +106,7 @@ impl<'a> Running<'a> {
         let site = self.site;
         let start = async {
             match site {
-                Site::Alone(place) => self.start_at(place).await,
+                Site::Alone { place, .. } => self.start_at(place).await,
                 Site::Folder { dir, .. } => {
                     // Read again: the folder may have got more daemons since this process began.
                     let (_, d) = serve::open(dir.root())?;
@@ -155,6 +155,7 @@ impl<'a> Running<'a> {
                     options: place.options.clone(),
                     admin_socket: AdminSocketAt::of(&place.values()),
                     life: self.managers - 1,
+                    force: matches!(self.site, Site::Alone { force: true, .. }),
                 };
                 self.mgrs.push((id, Mgr::start(settings).await?));
             }

@@ -13,6 +13,7 @@ use daemons::auth::{Method, SharedAuth};
 use daemons::mon::{Mon, MonConfig};
 use daemons::osd::{Osd, OsdSettings};
 use daemons::{Lasting, StartPlace};
+use monitor::Whose;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use types::{AddrVec, AuthName, EntityAddr, EntityType, OsdId};
@@ -26,6 +27,7 @@ use crate::network;
 use crate::place::{Place, warn_of_unknown};
 use crate::rescue;
 use crate::running::{Running, Site};
+use crate::user;
 
 /// Log lines go to standard error, or to a file; LOLIGO_LOG sets the level (`warn`, `info`, `debug`, or per module).
 pub fn start_log(file: Option<std::fs::File>) {
@@ -52,6 +54,10 @@ pub fn one(args: &DaemonArgs, kind: EntityType) -> Result<()> {
         return mkfs::new_osd(args);
     }
     let id = id_of(args, kind)?;
+    user::check(&args.given()?)?;
+    if args.force && kind != EntityType::Mgr {
+        bail!("--force is for managers");
+    }
     if args.replace && kind == EntityType::Osd {
         start_log(None);
         return match folder(args) {
@@ -91,7 +97,7 @@ pub fn one(args: &DaemonArgs, kind: EntityType) -> Result<()> {
         std::fs::write(&path, format!("{}\n", std::process::id()))
             .with_context(|| format!("cannot write {path}"))?;
     }
-    run(&Site::Alone(Box::new(place)), lock, || Ok(()))
+    run(&Site::Alone { place: Box::new(place), force: args.force }, lock, || Ok(()))
 }
 
 fn id_of(args: &DaemonArgs, kind: EntityType) -> Result<String> {
@@ -323,16 +329,27 @@ pub async fn start_mon_by_conf(place: &Place) -> Result<Mon> {
             .copied()
             .collect::<Vec<_>>(),
     );
-    let mon = start_mon(&place, addr, seeds.clone(), dir.read_founding()?, &[]).await?;
-    if dir.is_joining() {
-        let others = seeds.into_iter().filter(|s| s.socket != Some(addr)).collect();
-        tokio::spawn(add_to_cluster(place, addr, others));
+    let founding = dir.read_founding()?;
+    let is_new = founding.is_some() || dir.is_joining();
+    let mon = start_mon(&place, addr, seeds.clone(), founding, &[]).await?;
+    let others: Vec<EntityAddr> = seeds.into_iter().filter(|s| s.socket != Some(addr)).collect();
+    if is_new && !others.is_empty() {
+        tokio::spawn(meet_the_others(place, addr, others, mon.ender()));
     }
     Ok(mon)
 }
 
-/// A monitor of a cluster that has others adds itself to their map. Source: doc/rados/operations/add-or-rm-mons.rst.
-async fn add_to_cluster(place: Place, addr: SocketAddr, others: Vec<EntityAddr>) {
+/// Why a monitor of ours ends that comes to monitors of Ceph's.
+const MONITORS_APART: &str = "they form no quorum with ours";
+
+/// What a new monitor does when it reaches others that have a quorum: it ends where they are Ceph's, and otherwise adds itself to
+/// their map, unless it is one of those that found the cluster.
+async fn meet_the_others(
+    place: Place,
+    addr: SocketAddr,
+    others: Vec<EntityAddr>,
+    end: impl FnOnce(String) + Send,
+) {
     let Some(fsid) = place.fsid else {
         return tracing::error!("{} cannot join: the cluster's fsid is not known", place.name);
     };
@@ -340,14 +357,20 @@ async fn add_to_cluster(place: Place, addr: SocketAddr, others: Vec<EntityAddr>)
         Ok(key) => key,
         Err(error) => return tracing::error!("{} cannot join: no key of mon.: {error:#}", place.name),
     };
+    let dir = MonDir(place.data.clone());
     let words = json!({"prefix": "mon add", "name": place.name.id, "addr": format!("v2:{addr}/0")});
     loop {
         let auth = SharedAuth::new(place.method, mon_name(), key.clone(), EntityType::Mon);
         let admin = AdminClient::new(fsid, auth, others.clone());
         if admin.connected(Duration::from_secs(10)).await.is_ok() {
-            match client::command(&admin, words.clone()).await {
-                Ok(_) => return MonDir(place.data.clone()).joined(),
-                Err(error) => tracing::warn!("{} cannot be added to the cluster: {error:#}", place.name),
+            match client::whose(&admin).await {
+                Ok(Whose::Ceph) => return end(format!("the other monitors are Ceph's: {MONITORS_APART}")),
+                Ok(Whose::Ours) if !dir.is_joining() => return,
+                Ok(Whose::Ours) => match client::command(&admin, words.clone()).await {
+                    Ok(_) => return dir.joined(),
+                    Err(error) => tracing::warn!("{} cannot be added to the cluster: {error:#}", place.name),
+                },
+                Err(error) => tracing::warn!("{} waits: {error:#}", place.name),
             }
         }
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -5,6 +5,7 @@
 //! 2. A digest whose PG states are news follows the last one after `DIGEST_SOON`; other news wait for `DIGEST_EVERY`;
 //!    without news nothing is sent.
 //! 3. Reports made with a later map than ours, or while another manager is in charge, wait, at most `EARLY_LIMIT` of them.
+//! 4. Before it is known whose the monitors are nothing is sent that changes what they hold.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -15,9 +16,10 @@ use bytes::Bytes;
 use codec::{Decode, Encode};
 use maps::{Incremental, MgrMap, OsdMap};
 use messages::Message;
-use messages::mgr::{MMgrBeacon, MMgrConfigure, MPgDigest};
+use messages::mgr::{HealthCheck, HealthChecks, MMgrConfigure, MMonMgrReport, MPgDigest};
 use messages::mon::{MMonSubscribe, MOsdMap, SubscribeItem};
 use messages::pool_stats::{MPgStats, MPgStatsAck};
+use monitor::Whose;
 use monitor::state::PgSteps;
 use serde_json::json;
 use types::{AddrVec, ConnId, EntityType, Epoch, Fsid, Now, OsdId, PoolId};
@@ -29,12 +31,16 @@ use crate::digest::digest;
 use crate::health::{self, Limits};
 use crate::io::{Input, Output, PeerInfo};
 use crate::mon_commands::{MonCommands, MonRequest};
+use crate::offer::Standing;
 use crate::pg_map::PgMap;
-use crate::pg_steps::pg_steps;
+use crate::pg_steps::{self, pg_steps};
 use crate::progress::{self, Progress};
+use crate::report::pg_map_digest;
+use crate::sums::Sums;
 
-const BEACON_EVERY: Duration = Duration::from_secs(2);
 const DIGEST_SOON: Duration = Duration::from_millis(20);
+/// Ceph's monitors write a report and all maps that it changes; Ceph's own manager sends one in two seconds.
+const DIGEST_SOON_OF_CEPH: Duration = Duration::from_millis(500);
 const DIGEST_EVERY: Duration = Duration::from_secs(2);
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// What ails PGs is looked at again this often, for some of it counts only when it lasts.
@@ -51,6 +57,8 @@ pub struct Settings {
     pub metadata: BTreeMap<String, String>,
     /// Of the configuration file, by Ceph's names; they win over the config database.
     pub options: BTreeMap<String, String>,
+    /// On Ceph's monitors: takes over even where modules are in use that it does not stand for.
+    pub force: bool,
 }
 
 /// What the monitors keep for whichever manager is in charge.
@@ -88,17 +96,18 @@ pub struct Manager {
     /// The numbers of questions for what the monitors keep, while they are open.
     asked: BTreeMap<u64, Kept>,
     early: VecDeque<(OsdId, ConnId, MPgStats)>,
-    gid: u64,
-    mon: bool,
-    /// Whether we are the manager in charge. Until a map says otherwise we act as if; the monitors listen to nobody else.
-    active: bool,
+    pub(crate) gid: u64,
+    pub(crate) mon: bool,
+    /// Whether we are the manager in charge. Until a map says otherwise we act as if; our monitors listen to nobody else.
+    pub(crate) active: bool,
     /// Whether a map said that we are in charge.
-    confirmed: bool,
+    pub(crate) confirmed: bool,
+    /// What we are to the monitors.
+    pub(crate) standing: Standing,
     /// Modules that are switched on; `None` before the first map.
     pub(crate) modules: Option<BTreeSet<String>>,
     /// Whether the monitors have said what is set.
     configured: bool,
-    beacon_at: Duration,
     digest_at: Duration,
     sample_at: Duration,
     check_at: Duration,
@@ -130,9 +139,9 @@ impl Manager {
             mon: false,
             active: true,
             confirmed: false,
+            standing: Standing::default(),
             modules: None,
             configured: false,
-            beacon_at: Duration::ZERO,
             digest_at: Duration::ZERO,
             sample_at: Duration::ZERO,
             check_at: Duration::ZERO,
@@ -167,12 +176,15 @@ impl Manager {
     }
 
     fn mon_connected(&mut self, now: Now, gid: u64, out: &mut Vec<Output>) {
+        self.standing.connected(gid != self.gid);
         self.gid = gid;
         self.mon = true;
         self.beacon(now, out);
         let item = |start: u64| SubscribeItem { start, flags: 0 };
         let osdmap = self.map.as_ref().map_or(0, |m| u64::from(m.epoch.0) + 1);
         subscribe([("osdmap", item(osdmap)), ("mgrmap", item(0)), ("config", item(0))], out);
+        self.follow_services(out);
+        self.ask_whose(now, out);
         // A new leader has to be told everything again.
         self.digested = None;
         self.digest_at = now.mono;
@@ -181,37 +193,22 @@ impl Manager {
         self.mon_commands.resend(self.fsid(), out);
     }
 
-    fn beacon(&mut self, now: Now, out: &mut Vec<Output>) {
-        self.beacon_at = now.mono + BEACON_EVERY;
-        let beacon = MMgrBeacon {
-            addrs: self.settings.addrs.clone(),
-            gid: self.gid,
-            available: true,
-            name: self.settings.name.clone(),
-            fsid: self.fsid(),
-            commands: crate::command::descriptions(),
-            metadata: self.settings.metadata.clone(),
-            features: types::features::PACIFIC,
-            ..MMgrBeacon::default()
-        };
-        out.push(Output::send_mon(beacon));
-    }
-
     pub(crate) fn fsid(&self) -> Fsid {
         self.map.as_ref().map(|m| m.fsid).unwrap_or_default()
     }
 
     fn tick(&mut self, now: Now, out: &mut Vec<Output>) {
-        if self.mon && now.mono >= self.beacon_at {
-            self.beacon(now, out);
-        }
+        self.tick_standing(now, out);
         self.tell_new_wishes(out);
         if let Some(map) = &self.map {
             self.pgs.check_ready(map, now);
         }
         if now.mono >= self.steps_at {
             self.steps_at = now.mono + STEPS_EVERY;
-            self.look_for_steps(now);
+            match self.standing.whose {
+                Some(Whose::Ceph) => self.take_steps(out),
+                _ => self.look_for_steps(now),
+            }
         }
         if now.mono >= self.sample_at {
             self.sample_at = now.mono + SAMPLE_EVERY;
@@ -221,8 +218,27 @@ impl Manager {
             self.check_at = now.mono + CHECK_EVERY;
             self.pgs.touch_unless_clean();
         }
-        if self.mon && self.active && self.configured && self.pgs.ready {
+        if self.acts() && self.configured {
             self.balance(now, out);
+        }
+    }
+
+    /// Whether the monitors, the PGs and our own place are known well enough to change anything.
+    fn acts(&self) -> bool {
+        self.mon && self.active && self.pgs.ready && self.standing.whose.is_some()
+    }
+
+    /// Has Ceph's monitors take the next steps towards the pools' PG counts.
+    fn take_steps(&mut self, out: &mut Vec<Output>) {
+        let Some(map) = self.map.as_ref().filter(|_| self.acts()) else { return };
+        if self.mon_commands.own_under_way() {
+            return;
+        }
+        let most = self.options.float("target_max_misplaced_ratio");
+        let creating = u32::try_from(self.options.int("mon_osd_max_creating_pgs").max(1)).unwrap_or(u32::MAX);
+        let steps = pg_steps::commands(&self.pgs, map, most, creating);
+        if !steps.is_empty() {
+            self.mon_commands.send_all(map.fsid, None, steps, out);
         }
     }
 
@@ -253,23 +269,44 @@ impl Manager {
             state_version: self.pgs.state_version,
             services: self.daemons.services_version,
         };
-        if !self.mon || !self.active || !self.pgs.ready || self.digested == Some(news) {
+        if !self.acts() || self.digested == Some(news) {
             return;
         }
+        let of_ceph = self.standing.whose == Some(Whose::Ceph);
+        let soon = if of_ceph { DIGEST_SOON_OF_CEPH } else { DIGEST_SOON };
         let urgent = self.digested.is_none_or(|d| d.state_version != news.state_version);
-        let wait = if urgent { DIGEST_EVERY - DIGEST_SOON } else { Duration::ZERO };
+        let wait = if urgent { DIGEST_EVERY - soon } else { Duration::ZERO };
         if now.mono + wait < self.digest_at {
             return;
         }
         let told = self.digested.replace(news).is_some_and(|d| d.services == news.services);
         self.digest_at = now.mono + DIGEST_EVERY;
+        let checks = health::slow_ops(&self.daemons).into_iter().chain(self.crashes.check(now.wall));
+        if of_ceph {
+            let checks = checks.collect();
+            return self.report(now, checks, out);
+        }
         let mut summary = digest(&self.pgs, map, now.wall, &Limits::of(&self.options));
         summary.steps = self.steps.clone();
         summary.services = if told { None } else { self.daemons.services_for_monitors() };
-        summary.checks.extend(health::slow_ops(&self.daemons));
-        summary.checks.extend(self.crashes.check(now.wall));
+        summary.checks.extend(checks);
         let summary = summary.to_bytes();
         out.push(Output::send_mon(MPgDigest { epoch: map.epoch, gid: self.gid, summary }));
+    }
+
+    /// Tells Ceph's monitors what their PGs and services are like. Source: DaemonServer::send_report.
+    fn report(&mut self, now: Now, mut checks: BTreeMap<String, HealthCheck>, out: &mut Vec<Output>) {
+        let Some(map) = &self.map else { return };
+        let sums = Sums::of(&self.pgs);
+        checks.extend(health::checks(&self.pgs, &sums, map, now.wall, &Limits::of(&self.options)));
+        let report = MMonMgrReport {
+            checks: HealthChecks { checks },
+            service_map: self.standing.services_to_send(&mut self.daemons),
+            gid: self.gid,
+            digest: pg_map_digest(&self.pgs, map, now.wall).to_bytes(),
+            ..MMonMgrReport::default()
+        };
+        out.push(Output::send_mon(report));
     }
 
     fn mon_message(&mut self, now: Now, tid: u64, msg: Message, out: &mut Vec<Output>) {
@@ -280,6 +317,7 @@ impl Manager {
                 self.balancer.configure(&m.options);
                 self.configured = true;
             }
+            Message::MonCommandAck(ack) if self.standing.is_answer(tid) => self.told_whose(now, &ack, out),
             Message::MonCommandAck(ack) => match self.asked.remove(&tid) {
                 Some(Kept::Crashes) => {
                     self.crashes.load(&ack.output);
@@ -292,6 +330,7 @@ impl Manager {
                 }
             },
             Message::MgrMap(m) => self.mgr_map(now, m.map.0, out),
+            Message::ServiceMap(m) => self.service_map(now, m.map.0),
             msg @ Message::Command(_) => crate::command::run_for_mon(self, now, tid, msg, out),
             _ => {}
         }
@@ -308,12 +347,21 @@ impl Manager {
     /// Source: MgrStandby::handle_mgr_map, which calls respawn().
     fn mgr_map(&mut self, now: Now, map: Bytes, out: &mut Vec<Output>) {
         let Ok(map) = MgrMap::from_bytes(map) else { return };
-        self.modules = Some(map.modules);
+        if self.is_replaced_by_its_like(&map) {
+            let why = format!("another process is mgr.{} as well, and came later", self.settings.name);
+            return out.push(Output::End(why));
+        }
         // Our number is another one after a new login, until the monitors have heard from us.
         let own = &self.settings.addrs;
         let ours = map.active_gid == self.gid || (!own.is_empty() && map.active_addrs == *own);
         let before = std::mem::replace(&mut self.active, ours);
-        let deposed = std::mem::replace(&mut self.confirmed, self.active) && !self.active;
+        let was_confirmed = std::mem::replace(&mut self.confirmed, self.active);
+        let deposed = was_confirmed && !self.active;
+        self.look_at_modules(now, &map, out);
+        if self.confirmed && !was_confirmed {
+            // With this one the monitors learn that we serve.
+            self.beacon(now, out);
+        }
         if before == self.active {
             return;
         }
@@ -354,6 +402,7 @@ impl Manager {
         }
         if before == Epoch(0) {
             // Commands need the cluster's id, which came with the map.
+            self.ask_whose(now, out);
             self.ask_for_kept(out);
         }
         let Some(map) = self.map.as_ref().filter(|map| map.epoch > before) else { return };
@@ -478,7 +527,7 @@ impl Manager {
     }
 }
 
-fn subscribe<const N: usize>(what: [(&str, SubscribeItem); N], out: &mut Vec<Output>) {
+pub(crate) fn subscribe<const N: usize>(what: [(&str, SubscribeItem); N], out: &mut Vec<Output>) {
     let what = what.map(|(name, item)| (name.to_owned(), item)).into();
     out.push(Output::send_mon(MMonSubscribe { what, ..MMonSubscribe::default() }));
 }

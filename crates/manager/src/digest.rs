@@ -46,7 +46,7 @@ pub fn digest(pgs: &PgMap, map: &OsdMap, stamp: Utime, limits: &Limits) -> PgDig
 }
 
 /// What every PG of a pool has purged; nothing while one of them has not reported. Source: PGMap::calc_purged_snaps.
-fn purged_snaps(pgs: &PgMap) -> BTreeMap<PoolId, SnapIntervals> {
+pub(crate) fn purged_snaps(pgs: &PgMap) -> BTreeMap<PoolId, SnapIntervals> {
     let mut out: BTreeMap<PoolId, SnapIntervals> = BTreeMap::new();
     for (pg, stat) in &pgs.pgs {
         let here: SnapIntervals = match stat.state {
@@ -82,7 +82,7 @@ fn rates(growth: Option<(Duration, ObjectStatSum)>) -> Rates {
 ///
 /// Each OSD takes its share of new data by CRUSH weight; the one that fills first sets the bound.
 /// Source: PGMap::get_rule_avail in src/mon/PGMap.cc.
-fn available(pgs: &PgMap, map: &OsdMap, pool: &Pool) -> u64 {
+pub(crate) fn available(pgs: &PgMap, map: &OsdMap, pool: &Pool) -> u64 {
     let weights = rule_weights(&map.crush, map, pool);
     let total: f64 = weights.values().sum();
     if total <= 0.0 {

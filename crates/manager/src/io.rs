@@ -2,6 +2,7 @@
 
 use cephx::caps::MgrCap;
 use messages::Message;
+use monitor::Whose;
 use types::{AuthName, ConnId, EntityAddr, EntityName};
 
 /// Who is at the other end of an accepted connection.
@@ -58,10 +59,14 @@ pub enum Output {
     Close {
         conn: ConnId,
     },
-    /// A line for the log: a peer misbehaves.
-    Warn(String),
     /// Another manager is in charge now, or none: the process starts anew with a nonce of its own, for its address is blocked.
     Respawn,
+    /// Whose the monitors are. Those of Ceph's give our clients tickets of another form than ours do.
+    Monitors(Whose),
+    /// For whoever reads the log.
+    Warn(String),
+    /// The manager cannot go on, in words for its owner.
+    End(String),
 }
 
 impl Output {

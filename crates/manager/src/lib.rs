@@ -7,6 +7,8 @@
 mod io;
 
 mod core;
+mod modules;
+mod offer;
 mod pg_map;
 mod pg_steps;
 mod sums;
@@ -19,6 +21,7 @@ mod digest;
 mod health;
 mod mon_commands;
 mod progress;
+mod report;
 
 pub mod command;
 mod dump;

@@ -1,5 +1,5 @@
 //! Which steps the PG counts of pools can take towards their targets: how many places may change at once, and
-//! whether a pair of PGs can be merged.
+//! whether a pair of PGs can be merged. Our monitors are told and take the steps, Ceph's are given a command for each.
 //!
 //! Source: DaemonServer::adjust_pgs in src/mgr/DaemonServer.cc.
 
@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use maps::{OsdMap, Pool, pool_flags};
 use messages::pg_state;
 use monitor::state::PgSteps;
+use serde_json::{Value, json};
 use types::{PgId, PoolId};
 
+use crate::mon_commands::MonRequest;
 use crate::pg_map::PgMap;
 use crate::sums::Sums;
 
@@ -34,6 +36,66 @@ pub fn pg_steps(pgs: &PgMap, map: &OsdMap, max_misplaced: f64) -> BTreeMap<PoolI
         (id, PgSteps { of: p.last_change, pgp_num, merge: can_merge(pgs, id, p) })
     };
     pools.into_iter().map(steps).filter(|(_, s)| s.pgp_num != 0 || s.merge).collect()
+}
+
+/// The next step of each pool as a command for Ceph's monitors. At most `creating` PGs are to be on their way into being.
+pub fn commands(pgs: &PgMap, map: &OsdMap, max_misplaced: f64, creating: u32) -> Vec<MonRequest> {
+    let aim = |p: &Pool| p.pg_num_target != p.pg_num || p.pgp_num != p.pgp_num_goal();
+    let pools = map.pools.iter().filter(|(_, p)| aim(p) && !p.has_flag(pool_flags::CREATING));
+    let pools: Vec<(PoolId, &Pool)> = pools.map(|(id, p)| (*id, p)).collect();
+    if pools.is_empty() || !pgs.ready {
+        return Vec::new();
+    }
+    let sums = Sums::of(pgs);
+    let early =
+        |(state, n): (&u64, &u32)| if state & pg_state::CREATING != 0 || *state == 0 { *n } else { 0 };
+    let mut left = creating.saturating_sub(sums.by_state.iter().map(early).sum());
+    let room = room(&sums, max_misplaced);
+    let mut out = Vec::new();
+    for (id, p) in pools {
+        let Some(name) = map.pool_name(id) else { continue };
+        let mut set = |var: &str, n: u32| {
+            out.push(json!({ "prefix": "osd pool set", "pool": name, "var": var, "val": n.to_string() }));
+        };
+        if p.pg_num_target > p.pg_num && all_serve(pgs, id) {
+            let add = left.min(p.pg_num_target - p.pg_num);
+            left -= add;
+            if add > 0 {
+                set("pg_num_actual", p.pg_num + add);
+            }
+        } else if can_merge(pgs, id, p) && upmaps(map, id, p).next().is_none() {
+            set("pg_num_actual", p.pg_num - 1);
+            continue;
+        }
+        let objects = sums.pools.get(&id).map_or(0, |s| s.stat.stats.sum.num_objects);
+        let moves = p.pgp_num != p.pgp_num_goal() && is_known(pgs, map, id, p);
+        match room.filter(|_| moves).map_or(0, |room| next_pgp_num(p, objects, room, max_misplaced)) {
+            next if next != 0 && next != p.pgp_num => set("pgp_num_actual", next),
+            _ => {}
+        }
+        if p.pg_num_target < p.pg_num {
+            out.extend(upmaps(map, id, p));
+        }
+    }
+    let request = |json: Value| MonRequest { json: json.to_string(), ..MonRequest::default() };
+    out.into_iter().map(request).collect()
+}
+
+/// Whether each PG of a pool has a primary that serves or waits for more OSDs.
+fn all_serve(pgs: &PgMap, id: PoolId) -> bool {
+    let mut states = pgs.pgs.iter().filter(|(pg, _)| pg.pool == id).map(|(_, s)| s.state).peekable();
+    states.peek().is_some() && states.all(|state| state & (pg_state::ACTIVE | pg_state::PEERED) != 0)
+}
+
+/// What takes exceptions from CRUSH off the last PG and the one that takes it in: with them they do not merge.
+fn upmaps<'a>(map: &'a OsdMap, id: PoolId, p: &Pool) -> impl Iterator<Item = Value> + 'a {
+    let source = PgId::new(id, p.pg_num.saturating_sub(1));
+    [source, source.parent()].into_iter().flat_map(|pg| {
+        let whole = map.pg_upmap.contains_key(&pg).then_some("osd rm-pg-upmap");
+        let items = map.pg_upmap_items.contains_key(&pg).then_some("osd rm-pg-upmap-items");
+        let command = move |prefix| json!({ "prefix": prefix, "pgid": pg.to_string() });
+        whole.into_iter().chain(items).map(command)
+    })
 }
 
 /// The part of all data that may be moved by one step; none while PGs have other worries.

@@ -64,18 +64,23 @@ fn change_pgs(w: &mut World, osd: i32, edit: impl Fn(&mut messages::stats::PgSta
 }
 
 #[test]
-fn a_session_with_a_monitor_begins_with_beacon_and_subscriptions() {
+fn a_session_with_a_monitor_begins_with_subscriptions_and_the_beacon_follows_the_map() {
     let mut w = World::new();
     w.input(Input::MonConnected { gid: 7 });
     let out = w.sent();
-    let [Output::SendMon { msg: Message::MgrBeacon(beacon), .. }, Output::SendMon { .. }] = out.as_slice()
-    else {
-        panic!("{out:?}");
+    assert_eq!((out.len(), osdmap_starts(&out)), (1, vec![0]), "{out:?}");
+    w.mon_sends(full_map(Bytes::from_static(OSDMAP)));
+    let sent = w.sent();
+    let beacon = |o: &Output| match o {
+        Output::SendMon { msg: Message::MgrBeacon(beacon), .. } => Some(beacon.clone()),
+        _ => None,
     };
+    let beacons: Vec<_> = sent.iter().filter_map(beacon).collect();
+    let [beacon] = beacons.as_slice() else { panic!("{sent:?}") };
     assert_eq!((beacon.gid, beacon.name.as_str(), beacon.available), (7, "x", true));
+    assert_eq!(beacon.fsid, recorded_map().fsid);
     assert!(beacon.commands.iter().any(|c| c.cmdstring == "pg stat" && c.flags == 8));
     assert!(beacon.commands.iter().any(|c| c.cmdstring.starts_with("iostat ") && c.flags == 24));
-    assert_eq!(osdmap_starts(&out), [0]);
     // The next beacon after two seconds, and none without a session.
     w.advance(1_750 * MS);
     assert_eq!(w.sent(), []);

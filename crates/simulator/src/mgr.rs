@@ -25,6 +25,7 @@ impl World {
             addrs: addr_of(Node::Mgr, life),
             metadata: Default::default(),
             options: Default::default(),
+            force: false,
         }));
         self.seek_mon(Node::Mgr, life);
         self.plan_in(250 * MILLISECOND, Event::Tick { node: Node::Mgr, life });
@@ -52,6 +53,9 @@ impl World {
                 manager::Output::Warn(_) => {}
                 // It is no client of the OSDs, and its address here has no nonce.
                 manager::Output::Respawn => {}
+                // Everything here is ours, and there is one manager.
+                manager::Output::Monitors(whose) => assert_eq!(whose, monitor::Whose::Ours),
+                manager::Output::End(text) => panic!("the manager: {text}"),
             }
         }
     }

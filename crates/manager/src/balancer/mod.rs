@@ -23,7 +23,7 @@ use maps::{BalanceGoal, OsdMap};
 use messages::pg_state;
 use types::{Errno, Now, PgId, PoolId, Utime};
 
-pub(crate) use options::{Mode, Options};
+pub(crate) use options::{Mode, OPTIONS, Options};
 pub(crate) use plan::Plan;
 pub(crate) use score::evaluate;
 

@@ -10,6 +10,24 @@ use types::{PoolId, Utime};
 
 const PREFIX: &str = "mgr/balancer/";
 
+/// Name, type and default of each, as Ceph's monitors are told before they let one be set.
+pub(crate) const OPTIONS: [(&str, &str, &str); 14] = [
+    ("active", "bool", "true"),
+    ("begin_time", "str", "0000"),
+    ("begin_weekday", "uint", "0"),
+    ("crush_compat_max_iterations", "uint", "25"),
+    ("crush_compat_metrics", "str", "pgs,objects,bytes"),
+    ("crush_compat_step", "float", "0.5"),
+    ("end_time", "str", "2400"),
+    ("end_weekday", "uint", "7"),
+    ("min_score", "float", "0"),
+    ("mode", "str", "upmap"),
+    ("pool_ids", "str", ""),
+    ("sleep_interval", "secs", "60"),
+    ("upmap_max_deviation", "int", "5"),
+    ("upmap_max_optimizations", "uint", "10"),
+];
+
 /// How PGs are moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {

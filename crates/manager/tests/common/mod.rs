@@ -14,9 +14,10 @@ use manager::{Input, Manager, Output, PeerInfo, Settings};
 use maps::OsdMap;
 use messages::Message;
 use messages::common::{MMgrCommand, MMgrCommandReply};
-use messages::mon::MOsdMap;
+use messages::mon::{MMonCommandAck, MOsdMap};
 use messages::pool_stats::MPgStats;
 use messages::stats::{OsdStat, PgStat, StoreStatfs};
+use monitor::Whose;
 use serde_json::Value;
 use types::{
     AddrKind, AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType, Epoch, Now, PgId, Utime,
@@ -39,7 +40,12 @@ pub struct World {
     pub now: Now,
     pub out: Vec<Output>,
     tid: u64,
+    /// What the monitors answer when they are asked whose they are; `None`: nothing.
+    pub version: Option<&'static str>,
 }
+
+pub const OURS: &str = "ceph version 16.2.15 (loligo 0.1.0) pacific (stable)";
+pub const CEPHS: &str = "ceph version 16.2.15 (618f440892089921c3e944a991122ddc44e60516) pacific (stable)";
 
 pub fn peer(kind: EntityType, num: i64, caps: &str) -> PeerInfo {
     PeerInfo {
@@ -51,16 +57,22 @@ pub fn peer(kind: EntityType, num: i64, caps: &str) -> PeerInfo {
 }
 
 impl World {
-    /// Without a map, but with an administrator's session.
+    /// Without a map, but with an administrator's session; the monitors are ours.
     pub fn new() -> Self {
+        Self::on(Some(OURS), false)
+    }
+
+    /// The same on monitors of this version.
+    pub fn on(version: Option<&'static str>, force: bool) -> Self {
         let settings = Settings {
             name: "x".to_owned(),
             addrs: AddrVec::default(),
             metadata: BTreeMap::new(),
             options: BTreeMap::new(),
+            force,
         };
         let now = Now { mono: Duration::from_secs(1_000), wall: Utime::new(RECORDED_S, 0) };
-        let mut w = Self { manager: Manager::new(settings), now, out: Vec::new(), tid: 0 };
+        let mut w = Self { manager: Manager::new(settings), now, out: Vec::new(), tid: 0, version };
         w.input(Input::Connected { conn: ADMIN, peer: peer(EntityType::Client, 4_200, "allow *") });
         w
     }
@@ -80,6 +92,19 @@ impl World {
 
     pub fn input(&mut self, input: Input) {
         self.manager.handle(self.now, input, &mut self.out);
+        self.answer_whose();
+    }
+
+    /// Answers the question whose the monitors are; neither it nor what is made of it stays among what was sent.
+    fn answer_whose(&mut self) {
+        let is_it = |o: &Output| matches!(o, Output::SendMon { msg: Message::MonCommand(m), .. } if m.cmd == [Whose::QUESTION]);
+        let Some(version) = self.version else { return };
+        let Some(at) = self.out.iter().position(is_it) else { return };
+        let Output::SendMon { tid, .. } = self.out.remove(at) else { return };
+        let output = Bytes::from_static(version.as_bytes());
+        let ack = MMonCommandAck { output, ..MMonCommandAck::default() };
+        self.manager.handle(self.now, Input::FromMon { tid, msg: ack.into() }, &mut self.out);
+        self.out.retain(|o| !matches!(o, Output::Monitors(_)));
     }
 
     pub fn mon_sends(&mut self, msg: impl Into<Message>) {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use cephx::{
     AuthClient, Authorizer, AuthorizerAcceptor, CONNECTION_SECRET_LEN, CryptoKey, METHOD_CEPHX, METHOD_NONE,
-    MODE_OPTIONS, Renewed, Secret, ServiceSecrets, SharedSecrets, TicketTtl, Verdict, accept_none,
-    mode_option, modes_allowed, none_authorizer, none_login_request, usual_modes,
+    MODE_OPTIONS, Renewed, Secret, ServiceSecrets, SharedSecrets, TicketForm, TicketTtl, Verdict,
+    accept_none, mode_option, modes_allowed, none_authorizer, none_login_request, usual_modes,
 };
 use messages::auth::{MAuth, MAuthReply};
 use msgr::ConMode;
@@ -81,6 +81,11 @@ impl SharedAuth {
     pub fn with_options(self: Arc<Self>, options: &BTreeMap<String, String>) -> Arc<Self> {
         self.state().own_modes = mode_options(options);
         self
+    }
+
+    /// Peers that connect to us bring tickets of this form from now on, and no other is opened.
+    pub fn take_tickets_of(&self, form: TicketForm) {
+        self.state().secrets.form = form;
     }
 
     /// Takes the options `ms_*_mode` out of the configuration that the monitors have for this process.

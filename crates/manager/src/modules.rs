@@ -1,0 +1,125 @@
+//! The modules of Ceph's manager, as a manager of ours stands for them on Ceph's monitors.
+//!
+//! Source: src/pybind/mgr of 16.2, MgrMonitor::always_on_modules.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use codec::Encode;
+use maps::{MgrMap, ModuleOption};
+use messages::mgr::ModuleInfo;
+use messages::osd::RawEnvelope;
+
+use crate::balancer::{Mode, OPTIONS};
+
+/// Served here.
+const SERVED: [&str; 6] = ["balancer", "crash", "iostat", "pg_autoscaler", "progress", "status"];
+
+/// The others of 16.2.
+const NOT_SERVED: [&str; 27] = [
+    "alerts",
+    "cephadm",
+    "dashboard",
+    "devicehealth",
+    "diskprediction_local",
+    "influx",
+    "insights",
+    "k8sevents",
+    "localpool",
+    "mds_autoscaler",
+    "mirroring",
+    "nfs",
+    "orchestrator",
+    "osd_perf_query",
+    "osd_support",
+    "prometheus",
+    "rbd_support",
+    "restful",
+    "rook",
+    "selftest",
+    "snap_schedule",
+    "stats",
+    "telegraf",
+    "telemetry",
+    "test_orchestrator",
+    "volumes",
+    "zabbix",
+];
+
+/// A new cluster has these on, and they do nothing until somebody sets them up: an address that they serve at, or an
+/// orchestrator.
+const IDLE: [&str; 2] = ["nfs", "restful"];
+
+const REASON: &str = "a manager of Loligo does not serve it";
+
+/// What a beacon says of modules.
+pub(crate) fn offered() -> Vec<ModuleInfo> {
+    let info = |name: &str, error: &str| ModuleInfo {
+        name: name.to_owned(),
+        can_run: error.is_empty(),
+        error: error.to_owned(),
+        options: if name == "balancer" { balancer_options() } else { BTreeMap::new() },
+    };
+    let served = SERVED.iter().map(|name| info(name, ""));
+    let mut all: Vec<ModuleInfo> = served.chain(NOT_SERVED.iter().map(|name| info(name, REASON))).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+/// Kinds of options by number. Source: Option::type_t in src/common/options.h.
+const KINDS: [&str; 11] =
+    ["uint", "int", "str", "float", "bool", "addr", "addrvec", "uuid", "size", "secs", "millisecs"];
+
+/// The monitors let only those options of a module be set that its manager names.
+fn balancer_options() -> BTreeMap<String, RawEnvelope> {
+    let option = |(name, kind, default): &(&str, &str, &str)| {
+        let kind = KINDS.iter().position(|k| k == kind).and_then(|at| u8::try_from(at).ok()).unwrap_or(2);
+        let modes = [Mode::None, Mode::CrushCompat, Mode::Upmap].map(|mode| mode.name().to_owned());
+        let option = ModuleOption {
+            name: (*name).to_owned(),
+            kind,
+            // Advanced, and taken over while the manager runs.
+            level: 1,
+            flags: 1,
+            default_value: (*default).to_owned(),
+            enum_allowed: if *name == "mode" { modes.into() } else { BTreeSet::new() },
+            ..ModuleOption::default()
+        };
+        ((*name).to_owned(), RawEnvelope(option.to_bytes()))
+    };
+    OPTIONS.iter().map(option).collect()
+}
+
+/// Modules in use that nobody would stand for if a manager of ours took over.
+pub(crate) fn unserved(map: &MgrMap) -> BTreeSet<String> {
+    let in_use = |name: &&String| {
+        let name = name.as_str();
+        !SERVED.contains(&name) && (!IDLE.contains(&name) || map.services.contains_key(name))
+    };
+    map.modules.iter().filter(in_use).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_module_is_listed_once_with_a_reason_where_it_cannot_run() {
+        let all = offered();
+        let names: BTreeSet<&str> = all.iter().map(|m| m.name.as_str()).collect();
+        assert_eq!((all.len(), names.len()), (33, 33));
+        assert!(all.iter().all(|m| m.can_run == m.error.is_empty()));
+        let always_on = MgrMap::initial().always_on_modules.into_values().next_back().expect("some");
+        assert!(always_on.iter().all(|name| names.contains(name.as_str())), "{always_on:?}");
+        let balancer = all.iter().find(|m| m.name == "balancer").expect("listed");
+        assert!(balancer.can_run && balancer.options.contains_key("upmap_max_deviation"));
+    }
+
+    #[test]
+    fn modules_that_do_something_are_in_use() {
+        let mut map = MgrMap::initial();
+        assert_eq!(unserved(&map), BTreeSet::new(), "those of a new cluster");
+        map.services.insert("restful".to_owned(), "https://h:8003/".to_owned());
+        map.modules.insert("cephadm".to_owned());
+        assert_eq!(unserved(&map), ["cephadm".to_owned(), "restful".to_owned()].into());
+    }
+}
