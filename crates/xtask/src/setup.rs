@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// Program that shows a package is there, and the package.
-const NEEDED: [(&str, &str); 18] = [
+const NEEDED: [(&str, &str); 20] = [
     ("mold", "mold"),
     ("ceph", "ceph-common"),
     ("rados", "ceph-common"),
@@ -15,6 +15,8 @@ const NEEDED: [(&str, &str); 18] = [
     ("monmaptool", "ceph-base"),
     ("ceph-authtool", "ceph-common"),
     ("ceph-mgr", "ceph-mgr"),
+    ("ceph-mon", "ceph-mon"),
+    ("ceph-osd", "ceph-osd"),
     ("fio", "fio"),
     ("qemu-img", "qemu-utils"),
     ("debugfs", "e2fsprogs"),

@@ -23,7 +23,7 @@ pub fn text(output: &Output) -> String {
 
 /// A port for the first monitor of a new cluster, below those that the kernel gives to whoever asks for any:
 /// one of these may be another process's by the time that the monitor starts, or starts again.
-fn mon_port() -> String {
+pub fn mon_port() -> String {
     const FIRST: u32 = 10_000;
     /// Further monitors take the next ports.
     const STEP: u32 = 16;
