@@ -108,7 +108,21 @@ pub struct MetricSums {
     /// For each counter a u64, for a latency another one: of how many it is.
     pub packed: BTreeMap<MetricKey, Bytes>,
 }
-wire_struct!(MetricSums(1, 1) { counters, packed });
+
+impl Encode for MetricSums {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(1, 1, |w| {
+            put_list(&self.counters, w);
+            self.packed.encode(w);
+        });
+    }
+}
+impl Decode for MetricSums {
+    const MIN_SIZE: usize = 11;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("MetricSums", 1, |r, _| Ok(Self { counters: take_list(r)?, packed: Decode::decode(r)? }))
+    }
+}
 
 /// A list of denc's with a count of variable length. Source: the denc_traits in OSDPerfMetricTypes.h.
 fn put_list<T: Encode>(list: &[T], w: &mut Writer) {
@@ -249,6 +263,13 @@ mod tests {
         for bytes in [&[0xff_u8; 12][..], &[1, 1, 6, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f, 0, 0]] {
             assert!(MetricQuery::from_bytes(bytes.to_vec()).is_err(), "{bytes:?}");
         }
+    }
+
+    /// Worked out from the encoders in OSDPerfMetricTypes.h; ceph-mgr 16.2.15 takes it.
+    #[test]
+    fn counts_of_counters_are_short_and_others_are_not() {
+        let sums = MetricSums { counters: vec![MetricCounter { kind: 1 }], packed: BTreeMap::new() };
+        assert_eq!(sums.to_bytes()[..], [1, 1, 12, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0]);
     }
 
     #[test]
