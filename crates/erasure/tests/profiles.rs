@@ -180,3 +180,58 @@ fn placement_is_what_rules_are_made_from() {
     let words = format!("{layers} crush-steps=[[\"choose\",\"rack\",2],[\"chooseleaf\",\"osd\",0],[]]");
     assert_eq!(steps(&words), "false rack 2, true osd 0, false  0");
 }
+
+/// Words of the table, put together at random and broken at random: refused, or a codec that keeps its promises.
+#[test]
+fn broken_profiles_are_refused_or_work() {
+    let words: Vec<&str> =
+        CAPTURED.lines().filter_map(|l| l.split('\t').next()).flat_map(|l| l.split(' ')).collect();
+    let mut rng = testkit::Rng::new(5);
+    let (mut taken, mut refused) = (0, 0);
+    for _ in 0..20_000 {
+        let mut text = String::new();
+        for _ in 0..1 + rng.below(6) {
+            text = text + words[rng.below(words.len() as u64) as usize] + " ";
+        }
+        let at =
+            (0..2).map(|_| rng.below(2 * text.len() as u64) as usize).find(|at| text.is_char_boundary(*at));
+        if let Some(at) = at.filter(|at| *at < text.len()) {
+            let broken = *rng.pick(&["9", "-", "[", "]", "\"", ",", "D", "c", "=", "0", "\u{7f}", "é"]);
+            text.insert_str(at, broken);
+        }
+        let Ok(profile) = read(text.trim_end()) else {
+            refused += 1;
+            continue;
+        };
+        taken += 1;
+        check_codec(&profile, &mut rng).unwrap_or_else(|e| panic!("{text}: {e}"));
+    }
+    assert!(taken > 500 && refused > 5_000, "{taken} and {refused}");
+}
+
+/// Any single loss is made good.
+fn check_codec(profile: &Profile, rng: &mut testkit::Rng) -> Result<(), erasure::CodecError> {
+    let codec = Codec::new(profile, Simd::Detected);
+    let (k, n) = (codec.data_chunk_count(), codec.chunk_count());
+    assert!(k >= 2 && n > k && n <= erasure::MAX_CHUNKS && codec.coding_chunks().len() == n - k);
+    assert_eq!(profile.chunk_size(4096) % codec.grain() as u64, 0);
+    // Where packets are long one stripe is enough for the property, and too much for a test.
+    if codec.grain() > 4096 {
+        return Ok(());
+    }
+    let data: Vec<Vec<u8>> = (0..k).map(|_| rng.bytes(codec.grain())).collect();
+    let mut coding = vec![vec![0; codec.grain()]; n - k];
+    let inputs: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
+    codec.encode(&inputs, &mut coding.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>())?;
+    let mut chunks: Vec<Option<&[u8]>> = vec![None; n];
+    codec.data_chunks().iter().zip(&inputs).for_each(|(at, chunk)| chunks[*at] = Some(chunk));
+    codec.coding_chunks().iter().zip(&coding).for_each(|(at, chunk)| chunks[at] = Some(chunk));
+    let lost = rng.below(n as u64) as usize;
+    let want = chunks[lost].take();
+    let all = erasure::ChunkSet::first(n);
+    let set = [lost].into_iter().collect();
+    let mut made = vec![0x77; codec.grain()];
+    codec.rebuild(set, codec.minimum_to_decode(set, all - set)?)?.execute(&chunks, &mut [&mut made])?;
+    assert_eq!(Some(made.as_slice()), want, "chunk {lost}");
+    Ok(())
+}
