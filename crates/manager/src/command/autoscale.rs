@@ -76,12 +76,16 @@ fn root_of(map: &OsdMap, pool: &Pool) -> Option<i32> {
     map.crush.rule(u32::from(pool.crush_rule))?.takes().next()
 }
 
-/// Raw bytes per byte of data.
+/// Raw bytes per byte of data. The k of a profile is not always its data chunks: lrc may have layers instead.
 fn raw_rate(map: &OsdMap, pool: &Pool) -> f64 {
     let size = f64::from(pool.size);
-    let profile = map.erasure_code_profiles.get(&pool.erasure_code_profile);
-    match profile.and_then(|p| p.get("k")).and_then(|k| k.parse::<f64>().ok()) {
-        Some(k) if pool.is_erasure() && k > 0.0 => size / k,
+    let values = map.erasure_code_profiles.get(&pool.erasure_code_profile);
+    let Some(values) = values.filter(|_| pool.is_erasure()) else {
+        return size;
+    };
+    let of_profile = erasure::Profile::new(values).ok().map(|profile| profile.data_chunks() as f64);
+    match of_profile.or_else(|| values.get("k")?.parse().ok()) {
+        Some(k) if k > 0.0 => size / k,
         _ => size,
     }
 }
@@ -247,6 +251,34 @@ const COLUMNS: [(&str, bool); 13] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Layers whose `k` is -1 in the map, as Ceph stores it.
+    const LAYERS: [(&str, &str); 4] = [
+        ("plugin", "lrc"),
+        ("k", "-1"),
+        ("mapping", "DD__DD__"),
+        ("layers", r#"[["DDc_DDc_"],["DDDc____"],["____DDDc"]]"#),
+    ];
+
+    fn check(words: &[(&str, &str)], size: u8, want: f64) {
+        let mut map =
+            OsdMap::new_cluster(Default::default(), Default::default(), crush::CrushMap::new_default());
+        let values = words.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        map.erasure_code_profiles.insert("p".to_owned(), values);
+        let mut pool = Pool::new(maps::PoolType::Erasure, 8);
+        pool.size = size;
+        pool.erasure_code_profile = "p".to_owned();
+        assert_eq!(raw_rate(&map, &pool), want, "{words:?}");
+    }
+
+    #[test]
+    fn a_code_takes_all_its_chunks_by_those_with_data() {
+        check(&[("plugin", "jerasure"), ("technique", "reed_sol_van"), ("k", "4"), ("m", "2")], 6, 1.5);
+        check(&[("plugin", "lrc"), ("k", "4"), ("m", "2"), ("l", "3")], 8, 2.0);
+        check(&LAYERS, 8, 2.0);
+        // A code that is not built here.
+        check(&[("plugin", "shec"), ("k", "4"), ("m", "3"), ("c", "2")], 7, 1.75);
+    }
 
     #[test]
     fn powers_of_two_are_rounded_to_the_nearer_one() {

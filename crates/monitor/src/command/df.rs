@@ -128,16 +128,20 @@ fn pool_lines<'a>(map: &'a OsdMap, digest: &'a PgDigest) -> Vec<PoolLine<'a>> {
     known.map(|(id, pool, usage)| PoolLine::new(map, id, pool, usage)).collect()
 }
 
-/// Raw bytes that a byte of data takes. Source: OSDMap::pool_raw_used_rate.
+/// Raw bytes that a byte of data takes. Source: OSDMap::pool_raw_used_rate, which takes k and m for all chunks there are,
+/// and so forgets the local parity of lrc.
 pub(crate) fn raw_used_rate(map: &OsdMap, pool: &Pool) -> f32 {
     if pool.kind == PoolType::Replicated {
         return f32::from(pool.size);
     }
-    let number = |key: &str| -> Option<i32> {
-        map.erasure_code_profiles.get(&pool.erasure_code_profile)?.get(key)?.parse().ok()
+    let Some(values) = map.erasure_code_profiles.get(&pool.erasure_code_profile) else {
+        return 0.0;
     };
-    match (number("k"), number("m")) {
-        (Some(k), Some(m)) if k > 0 && m >= 0 => (k + m) as f32 / k as f32,
+    let number = |key: &str| -> Option<i32> { values.get(key)?.parse().ok() };
+    match (erasure::Profile::new(values), number("k"), number("m")) {
+        (Ok(profile), ..) => profile.chunks() as f32 / profile.data_chunks() as f32,
+        // A code that is not built here has its size all the same.
+        (Err(_), Some(k), Some(m)) if k > 0 && m >= 0 => (k + m) as f32 / k as f32,
         _ => 0.0,
     }
 }
@@ -261,4 +265,37 @@ fn pools_text(pools: &[PoolLine<'_>], detail: bool) -> String {
         table.row(pool.cells(detail));
     }
     format!("--- POOLS ---\n{}", table.render())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Layers whose `k` is -1 in the map, as Ceph stores it.
+    const LAYERS: [(&str, &str); 4] = [
+        ("plugin", "lrc"),
+        ("k", "-1"),
+        ("mapping", "DD__DD__"),
+        ("layers", r#"[["DDc_DDc_"],["DDDc____"],["____DDDc"]]"#),
+    ];
+
+    fn check(words: &[(&str, &str)], size: u8, want: f32) {
+        let mut map =
+            OsdMap::new_cluster(Default::default(), Default::default(), crush::CrushMap::new_default());
+        let values = words.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        map.erasure_code_profiles.insert("p".to_owned(), values);
+        let mut pool = Pool::new(maps::PoolType::Erasure, 8);
+        pool.size = size;
+        pool.erasure_code_profile = "p".to_owned();
+        assert_eq!(raw_used_rate(&map, &pool), want, "{words:?}");
+    }
+
+    #[test]
+    fn a_code_takes_all_its_chunks_by_those_with_data() {
+        check(&[("plugin", "jerasure"), ("technique", "reed_sol_van"), ("k", "4"), ("m", "2")], 6, 1.5);
+        check(&[("plugin", "lrc"), ("k", "4"), ("m", "2"), ("l", "3")], 8, 2.0);
+        check(&LAYERS, 8, 2.0);
+        // A code that is not built here.
+        check(&[("plugin", "shec"), ("k", "4"), ("m", "3"), ("c", "2")], 7, 1.75);
+    }
 }
