@@ -168,8 +168,8 @@ fn message(data: &[u8]) {
     let wire = WireMessage {
         header,
         front: Bytes::copy_from_slice(front),
-        middle: Bytes::new(),
         data: Bytes::copy_from_slice(body),
+        ..WireMessage::default()
     };
     if let Ok(msg) = Message::decode(&wire) {
         let _ = msg.into_wire(1);

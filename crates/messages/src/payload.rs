@@ -1,6 +1,6 @@
 //! What every message has in common: its numbers, and how its segments are written and read.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
 use crate::wire::priority;
@@ -39,6 +39,7 @@ pub trait Payload: Sized {
             front: out.front.into_bytes(),
             middle: Bytes::new(),
             data: out.data,
+            more: out.more,
         }
     }
 
@@ -56,7 +57,7 @@ pub trait Payload: Sized {
         Self::decode_payload(&mut Parts {
             version: wire.header.version,
             front: Reader::new(wire.front.clone()),
-            data: wire.data.clone(),
+            data: wire.whole_data(),
         })
     }
 }
@@ -66,7 +67,38 @@ pub trait Payload: Sized {
 pub struct Segments {
     pub front: Writer,
     pub data: Bytes,
+    /// What follows `data`.
+    pub more: Vec<Bytes>,
     pub data_off: u16,
+}
+
+impl Segments {
+    /// Parts up to here are gathered in one buffer: a piece of its own costs a call more than their copy.
+    const GATHERED: usize = 64 << 10;
+
+    /// Makes the parts the data segment; long ones are shared and not copied.
+    pub fn set_data<'a>(&mut self, parts: impl Iterator<Item = &'a Bytes>) {
+        let mut pieces: Vec<Bytes> = Vec::new();
+        let mut gathered = BytesMut::new();
+        let mut filled = parts.filter(|p| !p.is_empty()).peekable();
+        while let Some(part) = filled.next() {
+            let is_alone = pieces.is_empty() && gathered.is_empty() && filled.peek().is_none();
+            if part.len() <= Self::GATHERED && !is_alone {
+                gathered.extend_from_slice(part);
+                continue;
+            }
+            if !gathered.is_empty() {
+                pieces.push(gathered.split().freeze());
+            }
+            pieces.push(part.clone());
+        }
+        if !gathered.is_empty() {
+            pieces.push(gathered.freeze());
+        }
+        let mut pieces = pieces.into_iter();
+        self.data = pieces.next().unwrap_or_default();
+        self.more = pieces.collect();
+    }
 }
 
 /// Segments being read.

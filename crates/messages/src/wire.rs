@@ -1,6 +1,6 @@
 //! A message as msgr2 carries it: a header and three segments, none of them interpreted yet.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 /// The fields of a message header that mean something to both ends; the frame layer adds acks, padding and flags.
 ///
@@ -30,12 +30,30 @@ pub struct WireMessage {
     pub front: Bytes,
     pub middle: Bytes,
     pub data: Bytes,
+    /// What follows `data` in its segment: of messages that are sent, so that long parts from different buffers are
+    /// not copied into one. A message that came from the network has everything in `data`.
+    pub more: Vec<Bytes>,
 }
 
 impl WireMessage {
     /// Payload bytes of all three segments together.
     pub fn payload_len(&self) -> usize {
-        self.front.len() + self.middle.len() + self.data.len()
+        self.front.len() + self.middle.len() + self.data_len()
+    }
+
+    /// Bytes of the data segment.
+    pub fn data_len(&self) -> usize {
+        self.data.len() + self.more.iter().map(Bytes::len).sum::<usize>()
+    }
+
+    /// The data segment in one buffer.
+    pub fn whole_data(&self) -> Bytes {
+        if self.more.is_empty() {
+            return self.data.clone();
+        }
+        let mut all = BytesMut::with_capacity(self.data_len());
+        std::iter::once(&self.data).chain(&self.more).for_each(|part| all.extend_from_slice(part));
+        all.freeze()
     }
 }
 

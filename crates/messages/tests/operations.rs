@@ -242,6 +242,36 @@ fn a_reply_repeats_the_request_and_carries_each_output() {
 }
 
 #[test]
+fn long_outputs_are_sent_from_where_they_lie() {
+    let outputs = [10, 0, 100_000, 20, 30, 200_000, 70_000, 5].map(|n| Bytes::from(vec![n as u8; n]));
+    let m = request(vec![OsdOp::from(Op::Stat); outputs.len()]);
+    let mut reply = MOsdOpReply::to(&m, 0, Epoch(11), flags::ONDISK);
+    for (op, outdata) in reply.ops.iter_mut().zip(&outputs) {
+        op.outdata = outdata.clone();
+    }
+    let wire = reply.to_wire(8);
+    let pieces: Vec<&Bytes> = std::iter::once(&wire.data).chain(&wire.more).collect();
+    assert_eq!(pieces.iter().map(|p| p.len()).collect::<Vec<_>>(), [10, 100_000, 50, 200_000, 70_000, 5]);
+    for (piece, output) in [(1, 2), (3, 5), (4, 6)] {
+        assert_eq!(pieces[piece].as_ptr(), outputs[output].as_ptr(), "no copy");
+    }
+    assert_eq!(wire.data_len(), outputs.iter().map(Bytes::len).sum::<usize>());
+    let sent = WireMessage { data: wire.whole_data(), more: vec![], ..wire.clone() };
+    for wire in [wire, sent] {
+        assert_eq!(Message::decode(&wire), Ok(Message::OsdOpReply(reply.clone())));
+    }
+}
+
+#[test]
+fn one_output_is_not_copied_however_short() {
+    let m = request(vec![OsdOp::from(Op::Stat), OsdOp::from(Op::Read(Extent::new(0, 5)))]);
+    let mut reply = MOsdOpReply::to(&m, 0, Epoch(11), flags::ONDISK);
+    reply.ops[1].outdata = b("hello");
+    let wire = reply.to_wire(8);
+    assert_eq!((wire.data.as_ptr(), wire.more.len()), (reply.ops[1].outdata.as_ptr(), 0));
+}
+
+#[test]
 fn pings_are_padded_to_the_wanted_size() {
     let ping = MOsdPing { op: MOsdPing::PING, min_message_size: 2000, ..MOsdPing::default() };
     let wire = ping.to_wire(0);

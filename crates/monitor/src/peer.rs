@@ -73,7 +73,7 @@ fn put_wire(m: &WireMessage, w: &mut Writer) {
     w.u16(h.data_off);
     w.blob(&m.front);
     w.blob(&m.middle);
-    w.blob(&m.data);
+    w.blob(&m.whole_data());
 }
 
 fn get_wire(r: &mut Reader) -> Result<WireMessage, DecodeError> {
@@ -86,7 +86,7 @@ fn get_wire(r: &mut Reader) -> Result<WireMessage, DecodeError> {
         compat_version: r.u16()?,
         data_off: r.u16()?,
     };
-    Ok(WireMessage { header, front: r.blob()?, middle: r.blob()?, data: r.blob()? })
+    Ok(WireMessage { header, front: r.blob()?, middle: r.blob()?, data: r.blob()?, more: Vec::new() })
 }
 
 impl Encode for Who {

@@ -88,7 +88,7 @@ impl Shares {
     /// Charges a request of this entity. `None` when its share, or the whole, has no room for it.
     pub(crate) fn take(&mut self, name: &AuthName, msg: &Message) -> Option<Charge> {
         let wire = msg.clone().into_wire(0);
-        let bytes = wire.front.len() + wire.middle.len() + wire.data.len();
+        let bytes = wire.payload_len();
         let bound = if name.kind == EntityType::Client { CLIENT } else { DAEMON };
         if !self.whole.has_room(bytes, &WHOLE) {
             return None;

@@ -35,7 +35,7 @@ use messages::wire::{Header, WireMessage};
 use types::{EntityAddr, EntityName, Now, Utime};
 
 use crate::control::MessageHeader;
-use crate::frame::{Frame, FrameReader, FrameWriter};
+use crate::frame::{Frame, FrameReader, FrameWriter, Segment};
 use crate::grant::{Awaited, Grant};
 use crate::secure::Side;
 use crate::{Error, Event, Limits, Session, SessionRequest, Tag};
@@ -614,7 +614,7 @@ impl Connection {
             compat_version: h.compat_version,
             data_off: h.data_off,
         };
-        let message = WireMessage { header, front, middle, data };
+        let message = WireMessage { header, front, middle, data, more: Vec::new() };
         if !lossy {
             self.unacked.add(message.payload_len(), self.heard);
         }
@@ -638,7 +638,7 @@ impl Connection {
             reserved: 0,
         };
         self.unacked = Unacked::default();
-        let later = [&msg.front, &msg.middle, &msg.data];
+        let later = [Segment::from(&msg.front), (&msg.middle).into(), Segment::of(&msg.data, &msg.more)];
         let written = Writer::pass(|w| header.encode(w), |raw| self.writer.frame(Tag::Message, raw, later));
         if let Err(error) = written {
             self.close(error);

@@ -25,7 +25,7 @@ const EPILOGUE_CRC_LEN: usize = 1 + 3 * CRC_LEN;
 const LATE_ABORTED: u8 = 0x1;
 const LATE_COMPLETE: u8 = 0xe;
 /// Segment crcs start from all ones, the preamble's from zero.
-const SEED: u32 = !0;
+pub(crate) const SEED: u32 = !0;
 /// Alignments we state: of data a page, of the rest a word.
 const ALIGNS: [u16; MAX_SEGMENTS] = [8, 8, 8, 4096];
 /// Fronts up to this many bytes are copied beside the header: cheaper than one more element of a vectored write.
@@ -341,6 +341,37 @@ fn open_body(gcm: &mut Gcm, p: &Preamble, inline: &[u8], mut body: BytesMut) -> 
     Ok(Frame { tag: p.tag, segments, aborted })
 }
 
+/// A segment that is written: its bytes lie in one buffer or in several.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Segment<'a> {
+    first: Option<&'a Bytes>,
+    more: &'a [Bytes],
+}
+
+impl<'a> From<&'a Bytes> for Segment<'a> {
+    fn from(first: &'a Bytes) -> Self {
+        Self { first: Some(first), more: &[] }
+    }
+}
+
+impl<'a> Segment<'a> {
+    pub fn of(first: &'a Bytes, more: &'a [Bytes]) -> Self {
+        Self { first: Some(first), more }
+    }
+
+    fn parts(self) -> impl Iterator<Item = &'a Bytes> {
+        self.first.into_iter().chain(self.more)
+    }
+
+    fn len(self) -> usize {
+        self.parts().map(Bytes::len).sum()
+    }
+
+    fn checksum(self) -> u32 {
+        self.parts().fold(SEED, |register, part| crc32c_known(register, part))
+    }
+}
+
 /// Lays frames out for writing: small parts gathered in buffers of our own, large payloads by reference between them.
 #[derive(Default)]
 pub(crate) struct FrameWriter {
@@ -400,16 +431,16 @@ impl FrameWriter {
 
     /// A frame of one segment.
     pub fn control(&mut self, tag: Tag, payload: &[u8]) -> Result<(), Error> {
-        self.frame(tag, payload, [&Bytes::new(), &Bytes::new(), &Bytes::new()])
+        self.frame(tag, payload, [Segment::default(); 3])
     }
 
     /// A frame of the given segments; trailing empty ones are left out.
-    pub fn frame(&mut self, tag: Tag, first: &[u8], later: [&Bytes; 3]) -> Result<(), Error> {
+    pub fn frame(&mut self, tag: Tag, first: &[u8], later: [Segment<'_>; 3]) -> Result<(), Error> {
         let mut lens = [first.len() as u32, 0, 0, 0];
         let mut segments = 1u8;
         for ((i, len), s) in (1u8..).zip(lens.iter_mut().skip(1)).zip(later) {
             *len = s.len() as u32;
-            if !s.is_empty() {
+            if *len != 0 {
                 segments = i + 1;
             }
         }
@@ -425,7 +456,7 @@ impl FrameWriter {
         Ok(())
     }
 
-    fn crc_frame(&mut self, p: &Preamble, first: &[u8], later: [&Bytes; 3]) {
+    fn crc_frame(&mut self, p: &Preamble, first: &[u8], later: [Segment<'_>; 3]) {
         self.raw(&p.encode(&ALIGNS));
         if !first.is_empty() {
             self.raw(first);
@@ -439,12 +470,14 @@ impl FrameWriter {
         at.put_u8(LATE_COMPLETE);
         for (i, segment) in (1u8..).zip(later) {
             if i < p.segments {
-                at.put_u32_le(crc32c_known(SEED, segment));
+                at.put_u32_le(segment.checksum());
             }
-            if i < 3 && segment.len() <= COALESCE {
-                self.raw(segment);
-            } else if !segment.is_empty() {
-                self.shared(segment);
+            for part in segment.parts() {
+                if i < 3 && part.len() <= COALESCE {
+                    self.raw(part);
+                } else if !part.is_empty() {
+                    self.shared(part);
+                }
             }
         }
         self.raw(&epilogue);
@@ -455,7 +488,7 @@ impl FrameWriter {
         gcm: &mut Gcm,
         p: &Preamble,
         first: &[u8],
-        later: [&Bytes; 3],
+        later: [Segment<'_>; 3],
     ) -> Result<(), Error> {
         let before = self.small.len();
         let (inline, remainder) = first.split_at(first.len().min(INLINE_LEN));
@@ -470,7 +503,7 @@ impl FrameWriter {
             let len = later.iter().map(|s| padded(s.len())).sum::<usize>() + BLOCK;
             self.sealed_block(gcm, len, |block| {
                 for segment in later {
-                    block.put_slice(segment);
+                    segment.parts().for_each(|part| block.put_slice(part));
                     block.put_bytes(0, padded(segment.len()) - segment.len());
                 }
                 block.put_u8(LATE_COMPLETE);

@@ -1,8 +1,9 @@
 //! Frames by themselves: the layouts that the documentation gives, and damage to every kind of frame.
 
 use bytes::{Bytes, BytesMut};
+use codec::sums::{self, summed};
 
-use crate::frame::{Frame, FrameReader, FrameWriter};
+use crate::frame::{Frame, FrameReader, FrameWriter, SEED, Segment};
 use crate::secure::{Side, directions};
 use crate::{Error, Limits, Tag};
 
@@ -26,7 +27,7 @@ fn bytes(n: usize) -> Bytes {
 fn laid_out(secure: bool, lens: [usize; 4]) -> Vec<u8> {
     let (mut w, _) = ends(secure);
     let [a, b, c, d] = lens.map(bytes);
-    w.frame(Tag::Message, &a, [&b, &c, &d]).expect("fits");
+    w.frame(Tag::Message, &a, [&b, &c, &d].map(Segment::from)).expect("fits");
     let mut out = vec![];
     let promised = w.len();
     w.take(&mut out);
@@ -54,6 +55,31 @@ fn lengths_on_the_wire_are_the_documented_ones() {
     check([105, 70, 0, 350], 32 + 105 + 4 + 420 + 13, head + 57 + 7 + 16 + 80 + 352 + 16 + 16);
     check([48, 0, 0, 0], 32 + 48 + 4, head);
     check([49, 0, 0, 0], 32 + 49 + 4, head + 16 + 16);
+}
+
+/// Of short parts, long ones and such with known sums.
+#[test]
+fn a_segment_of_several_buffers_is_one_on_the_wire() {
+    let long = bytes(300_000);
+    let (_, sums) = summed(SEED, &long);
+    let known = sums::keep(long, sums);
+    let more = [bytes(5), known, Bytes::new(), bytes(70_000)];
+    let whole = Bytes::from([&bytes(100_000)[..], &more.concat()].concat());
+    let (front, middle) = (bytes(30), bytes(7));
+    for secure in [false, true] {
+        let write = |data: Segment<'_>| {
+            let (mut w, _) = ends(secure);
+            w.frame(Tag::Message, &bytes(41), [(&front).into(), (&middle).into(), data]).expect("fits");
+            let (mut out, promised) = (vec![], w.len());
+            w.take(&mut out);
+            assert_eq!(out.concat().len(), promised);
+            out.concat()
+        };
+        let raw = write(Segment::of(&bytes(100_000), &more));
+        assert!(raw == write((&whole).into()), "secure {secure}");
+        let frame = read(&mut ends(secure).1, &raw).expect("good").expect("whole");
+        assert!(frame.segments[3] == whole, "secure {secure}");
+    }
 }
 
 /// Names and attributes live on in logs and caches.
@@ -125,7 +151,7 @@ fn no_plaintext_is_left_in_sealed_frames() {
     let (mut w, _) = ends(true);
     let mut out = vec![];
     for _ in 0..2 {
-        w.frame(Tag::Message, &bytes(41), [&bytes(64), &Bytes::new(), &Bytes::new()]).expect("fits");
+        w.frame(Tag::Message, &bytes(41), [Segment::from(&bytes(64)), Segment::default(), Segment::default()]).expect("fits");
     }
     w.take(&mut out);
     let all = out.concat();

@@ -286,7 +286,7 @@ impl PgMessage {
             compat_version: VERSION,
             ..Header::default()
         };
-        Ok(Message::Unknown(WireMessage { header, front, middle, data }))
+        Ok(Message::Unknown(WireMessage { header, front, middle, data, more: Vec::new() }))
     }
 
     /// From a message of another OSD; `None` when it is none of ours.
@@ -302,7 +302,7 @@ impl PgMessage {
         let mut r = Reader::new(wire.front.clone());
         let (pgid, epoch, interval) =
             (SpgId::decode(&mut r)?, Epoch::decode(&mut r)?, Epoch::decode(&mut r)?);
-        let mut data = wire.data.clone();
+        let mut data = wire.whole_data();
         if !wire.middle.is_empty() {
             let len = Reader::new(wire.middle.clone()).u64()?;
             let mut whole = Reader::new(data.clone());

@@ -1,6 +1,6 @@
 //! One operation as it travels: code, flags, a 28-byte argument whose meaning the code decides, and its bytes.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use codec::{DecodeError, Reader, Writer};
 
 use super::OpCode;
@@ -132,17 +132,6 @@ pub(super) fn decode_result_heads(r: &mut Reader, data: &Bytes) -> Result<Vec<Op
             Ok(OpResult { code: h.code, flags: h.flags, arg: h.arg, rval: 0, outdata })
         })
         .collect()
-}
-
-/// One buffer of all parts; a single part that is not empty is shared and not copied.
-pub(crate) fn join<'a>(parts: impl Iterator<Item = &'a Bytes> + Clone) -> Bytes {
-    let mut filled = parts.filter(|p| !p.is_empty());
-    let Some(first) = filled.next() else { return Bytes::new() };
-    let Some(second) = filled.next() else { return first.clone() };
-    let parts = [first, second].into_iter().chain(filled);
-    let mut all = BytesMut::with_capacity(parts.clone().map(Bytes::len).sum());
-    parts.for_each(|p| all.extend_from_slice(p));
-    all.freeze()
 }
 
 /// `N` bytes of an argument; the caller names constant offsets inside it.

@@ -3,7 +3,7 @@
 use codec::{Decode, DecodeError, Encode};
 use types::{Epoch, Eversion, Name, PgId, RequestRedirect};
 
-use super::raw_op::{decode_result_heads, encode_result_heads, join};
+use super::raw_op::{decode_result_heads, encode_result_heads};
 use super::request::TRACE_LEN;
 use super::{MOsdOp, OpResult, flags};
 use crate::payload::{Parts, Payload, Segments};
@@ -97,7 +97,7 @@ impl Payload for MOsdOpReply {
         w.u64(self.user_version);
         self.redirect.encode(w);
         w.zeros(TRACE_LEN);
-        out.data = join(self.ops.iter().map(|op| &op.outdata));
+        out.set_data(self.ops.iter().map(|op| &op.outdata));
     }
 
     fn decode_payload(parts: &mut Parts) -> Result<Self, DecodeError> {

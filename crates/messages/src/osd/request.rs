@@ -6,7 +6,7 @@ use types::{
     Utime,
 };
 
-use super::raw_op::{decode_ops, encode_ops, join};
+use super::raw_op::{decode_ops, encode_ops};
 use super::{OsdOp, flags};
 use crate::payload::{Parts, Payload, Segments};
 use crate::{WireMessage, type_numbers};
@@ -144,7 +144,7 @@ impl Payload for MOsdOp {
         self.snapc.encode(w);
         w.i32(self.retry_attempt);
         w.u64(self.features);
-        out.data = join(self.ops.iter().map(|op| &op.indata));
+        out.set_data(self.ops.iter().map(|op| &op.indata));
     }
 
     fn decode_payload(parts: &mut Parts) -> Result<Self, DecodeError> {

@@ -38,7 +38,7 @@ fn parse(ty: u16, lines: &[&str]) -> WireMessage {
         data_off: field("data_off") as u16,
     };
     let front = unhex(lines[1]).into();
-    WireMessage { header, front, middle: Default::default(), data: unhex(lines[2]).into() }
+    WireMessage { header, front, middle: Default::default(), data: unhex(lines[2]).into(), more: vec![] }
 }
 
 pub fn unhex(text: &str) -> Vec<u8> {

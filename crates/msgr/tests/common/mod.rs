@@ -33,7 +33,7 @@ pub fn message(nr: u64, data_len: usize) -> WireMessage {
     let front = Bytes::from(format!("front of {nr}"));
     let middle = if nr % 3 == 0 { Bytes::from(vec![nr as u8; 33]) } else { Bytes::new() };
     let data = Bytes::from((0..data_len).map(|i| (i as u8) ^ (nr as u8)).collect::<Vec<_>>());
-    WireMessage { header, front, middle, data }
+    WireMessage { header, front, middle, data, more: Vec::new() }
 }
 
 /// Without the seq, which the connection gives.
