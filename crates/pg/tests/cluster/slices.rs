@@ -139,7 +139,7 @@ fn a_long_read_goes_on_when_others_had_their_turn() {
         c.again();
         c.s.commit(0);
     }
-    assert_eq!(slices, 3, "of 8 MiB each, for 20 MiB and what the others did");
+    assert_eq!(slices, 5, "of 4 MiB each, for 20 MiB and what the others did");
     assert!(c.answers(TWO) >= 1, "between them");
     let (result, stat) = answer(&mut c.s, ONE, 10);
     assert_eq!((result, stat.is_empty()), (0, false));
@@ -212,16 +212,30 @@ fn many_long_reads_are_answered_in_their_order_and_go_with_their_clients() {
 fn who_does_not_read_keeps_nothing_of_a_request_that_paused() {
     let mut c = Two::new();
     c.put(ONE, 10, "large", vec![read(); 5]);
-    (0..9).for_each(|_| c.again());
+    (0..19).for_each(|_| c.again());
     assert_eq!(c.answers(ONE), 0, "80 of 100 MiB");
     c.put(TWO, 10, "large", vec![read()]);
     let unread = std::collections::BTreeSet::from([ConnId(ONE as u64)]);
-    for slice in 1..=3 {
+    for slice in 1..=5 {
         assert_eq!(c.answers(TWO), 0, "before slice {slice}");
         c.s.input(0, Input::Again { unread: unread.clone(), free_bytes: 1 << 30 });
     }
     assert_eq!(c.answers(TWO), 1);
     assert_eq!(answer(&mut c.s, ONE, 10).0, 0, "when it reads");
+}
+
+/// Its answer is what the store read: nothing gathers it.
+#[test]
+fn a_read_of_an_object_of_an_image_is_one_slice() {
+    let mut c = Two::new();
+    c.put(ONE, 9, "large", vec![Op::Read(Extent::new(0, 3 * MIB)).into()]);
+    assert_eq!(c.answers(ONE), 1);
+    // The slice has a mebibyte left.
+    c.put(ONE, 10, "large", vec![Op::Read(Extent::new(MIB, 4 * MIB)).into()]);
+    assert_eq!(c.answers(ONE), 2);
+    assert_eq!(answer(&mut c.s, ONE, 10).1.len() as u64, 4 * MIB);
+    c.put(TWO, 10, "large", vec![Op::Read(Extent::new(0, 4 * MIB + 1)).into()]);
+    assert_eq!(c.answers(TWO), 0);
 }
 
 /// Answers that are known to be too many are refused before the first of them is read.
