@@ -342,7 +342,8 @@ fn played(kind: u8) -> [Vec<u8>; 2] {
         if round > 8 {
             let header = Header { ty: 42, tid: round, version: 8, ..Header::default() };
             let part = |n: usize| Bytes::from(vec![round as u8; n]);
-            let message = WireMessage { header, front: part(40), middle: part(3), data: part(70), more: Vec::new() };
+            let message =
+                WireMessage { header, front: part(40), middle: part(3), data: part(70), more: Vec::new() };
             assert!(b.conn.send(message.clone()).is_ok() && a.conn.send(message).is_ok(), "ready");
         }
         a.settle();

@@ -222,7 +222,8 @@ impl Daemons {
 
     /// OSDs that are gone for good are forgotten.
     pub fn map_changed(&mut self, map: &OsdMap) {
-        let gone = |key: &DaemonKey| key.service == "osd" && !key.id.parse().is_ok_and(|osd| map.exists(osd));
+        let gone =
+            |key: &DaemonKey| key.service == "osd" && !key.id.parse::<i32>().is_ok_and(|osd| map.exists(osd));
         self.daemons.retain(|key, _| !gone(key));
     }
 

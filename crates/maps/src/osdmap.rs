@@ -112,7 +112,8 @@ impl OsdMap {
     }
 
     /// The OSD's entry, whether the OSD exists or not; `None` for numbers outside the map.
-    pub fn osd(&self, osd: i32) -> Option<&Osd> {
+    pub fn osd(&self, osd: impl Into<OsdId>) -> Option<&Osd> {
+        let OsdId(osd) = osd.into();
         self.osds.get(usize::try_from(osd).ok()?)
     }
 
@@ -120,52 +121,63 @@ impl OsdMap {
         self.osds.get_mut(usize::try_from(osd).ok()?)
     }
 
-    pub fn exists(&self, osd: i32) -> bool {
+    pub fn exists(&self, osd: impl Into<OsdId>) -> bool {
+        let OsdId(osd) = osd.into();
         self.osd(osd).is_some_and(Osd::exists)
     }
 
-    pub fn is_up(&self, osd: i32) -> bool {
+    pub fn is_up(&self, osd: impl Into<OsdId>) -> bool {
+        let OsdId(osd) = osd.into();
         self.osd(osd).is_some_and(Osd::is_up)
     }
 
-    pub fn is_down(&self, osd: i32) -> bool {
+    pub fn is_down(&self, osd: impl Into<OsdId>) -> bool {
+        let OsdId(osd) = osd.into();
         !self.is_up(osd)
     }
 
-    pub fn is_in(&self, osd: i32) -> bool {
+    pub fn is_in(&self, osd: impl Into<OsdId>) -> bool {
+        let OsdId(osd) = osd.into();
         self.exists(osd) && self.weight(osd) != WEIGHT_OUT
     }
 
-    pub fn is_out(&self, osd: i32) -> bool {
+    pub fn is_out(&self, osd: impl Into<OsdId>) -> bool {
+        let OsdId(osd) = osd.into();
         !self.is_in(osd)
     }
 
-    pub fn is_destroyed(&self, osd: i32) -> bool {
+    pub fn is_destroyed(&self, osd: impl Into<OsdId>) -> bool {
+        let OsdId(osd) = osd.into();
         self.osd(osd).is_some_and(|o| o.exists() && o.state & osd_state::DESTROYED != 0)
     }
 
     /// Whether the OSD is surely dead since its last start, not only down. Source: OSDMap::is_dead.
-    pub fn is_dead(&self, osd: i32) -> bool {
+    pub fn is_dead(&self, osd: impl Into<OsdId>) -> bool {
+        let OsdId(osd) = osd.into();
         self.osd(osd).is_some_and(|o| o.exists() && o.xinfo.dead_epoch > o.info.up_from)
     }
 
     /// Weight (16.16); 0 for numbers outside the map.
-    pub fn weight(&self, osd: i32) -> u32 {
+    pub fn weight(&self, osd: impl Into<OsdId>) -> u32 {
+        let OsdId(osd) = osd.into();
         usize::try_from(osd).ok().and_then(|i| self.weights.get(i)).copied().unwrap_or(WEIGHT_OUT)
     }
 
     /// Weight from 0 to 1, as dumps show it.
-    pub fn weight_f32(&self, osd: i32) -> f32 {
+    pub fn weight_f32(&self, osd: impl Into<OsdId>) -> f32 {
+        let OsdId(osd) = osd.into();
         self.weight(osd) as f32 / 65_536.0
     }
 
     /// Primary affinity (16.16).
-    pub fn primary_affinity(&self, osd: i32) -> u32 {
+    pub fn primary_affinity(&self, osd: impl Into<OsdId>) -> u32 {
+        let OsdId(osd) = osd.into();
         let at = |v: &Vec<u32>| v.get(usize::try_from(osd).ok()?).copied();
         self.primary_affinity.as_ref().and_then(at).unwrap_or(MAX_PRIMARY_AFFINITY)
     }
 
-    pub fn primary_affinity_f32(&self, osd: i32) -> f32 {
+    pub fn primary_affinity_f32(&self, osd: impl Into<OsdId>) -> f32 {
+        let OsdId(osd) = osd.into();
         self.primary_affinity(osd) as f32 / 65_536.0
     }
 
@@ -292,16 +304,20 @@ impl OsdMap {
     }
 
     /// Whether the OSD may not be marked up: by the cluster's flag, its own, its CRUSH ancestors' or its class's.
-    pub fn is_noup(&self, osd: i32) -> bool {
+    pub fn is_noup(&self, osd: impl Into<OsdId>) -> bool {
+        let OsdId(osd) = osd.into();
         self.test_flag(map_flags::NOUP) || self.group_flags(osd) & osd_state::NOUP != 0
     }
-    pub fn is_nodown(&self, osd: i32) -> bool {
+    pub fn is_nodown(&self, osd: impl Into<OsdId>) -> bool {
+        let OsdId(osd) = osd.into();
         self.test_flag(map_flags::NODOWN) || self.group_flags(osd) & osd_state::NODOWN != 0
     }
-    pub fn is_noin(&self, osd: i32) -> bool {
+    pub fn is_noin(&self, osd: impl Into<OsdId>) -> bool {
+        let OsdId(osd) = osd.into();
         self.test_flag(map_flags::NOIN) || self.group_flags(osd) & osd_state::NOIN != 0
     }
-    pub fn is_noout(&self, osd: i32) -> bool {
+    pub fn is_noout(&self, osd: impl Into<OsdId>) -> bool {
+        let OsdId(osd) = osd.into();
         self.test_flag(map_flags::NOOUT) || self.group_flags(osd) & osd_state::NOOUT != 0
     }
 

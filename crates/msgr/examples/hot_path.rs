@@ -25,7 +25,13 @@ const FRONTS: [usize; 4] = [230, 780, 90, 140];
 fn message(nr: u64, front: usize, data: &Bytes) -> WireMessage {
     let header =
         Header { tid: nr, ty: 42, priority: 127, version: 8, compat_version: 3, ..Header::default() };
-    WireMessage { header, front: vec![nr as u8; front].into(), middle: Bytes::new(), data: data.clone(), more: Vec::new() }
+    WireMessage {
+        header,
+        front: vec![nr as u8; front].into(),
+        middle: Bytes::new(),
+        data: data.clone(),
+        more: Vec::new(),
+    }
 }
 
 #[inline(never)]

@@ -151,7 +151,12 @@ fn no_plaintext_is_left_in_sealed_frames() {
     let (mut w, _) = ends(true);
     let mut out = vec![];
     for _ in 0..2 {
-        w.frame(Tag::Message, &bytes(41), [Segment::from(&bytes(64)), Segment::default(), Segment::default()]).expect("fits");
+        w.frame(
+            Tag::Message,
+            &bytes(41),
+            [Segment::from(&bytes(64)), Segment::default(), Segment::default()],
+        )
+        .expect("fits");
     }
     w.take(&mut out);
     let all = out.concat();

@@ -6,19 +6,19 @@
 
 use codec::{Decode, Encode};
 use maps::OsdMap;
-use types::{Epoch, PgId};
+use types::{Epoch, OsdId, PgId};
 
 use crate::range::split_bits;
 
 /// A PG's members in one map, as placement gives them; -1 and holes never occur in replicated pools.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Members {
-    pub up: Vec<i32>,
+    pub up: Vec<OsdId>,
     /// -1 for none.
-    pub up_primary: i32,
-    pub acting: Vec<i32>,
+    pub up_primary: OsdId,
+    pub acting: Vec<OsdId>,
     /// -1 for none.
-    pub acting_primary: i32,
+    pub acting_primary: OsdId,
 }
 
 /// Everything whose change starts a new interval. Source: PastIntervals::is_new_interval in src/osd/osd_types.cc.
@@ -63,9 +63,9 @@ impl IntervalKey {
 pub struct Interval {
     pub first: Epoch,
     pub last: Epoch,
-    pub up: Vec<i32>,
-    pub acting: Vec<i32>,
-    pub primary: i32,
+    pub up: Vec<OsdId>,
+    pub acting: Vec<OsdId>,
+    pub primary: OsdId,
     /// Whether writes may have been acknowledged in it.
     pub maybe_went_rw: bool,
 }
@@ -153,7 +153,7 @@ impl PastIntervals {
     ) {
         let m = &key.members;
         let last = last_map.epoch;
-        let enough = m.acting.len() >= usize::from(key.min_size.max(1)) && m.acting_primary >= 0;
+        let enough = m.acting.len() >= usize::from(key.min_size.max(1)) && m.acting_primary.is_some();
         let primary_alive = last_map
             .osd(m.acting_primary)
             .is_some_and(|o| o.info.up_thru >= first && o.info.up_from <= first);
@@ -174,7 +174,7 @@ impl PastIntervals {
         let mut known_to = None;
         for i in &mut self.intervals {
             let cut = known_to != Some(i.first);
-            i.maybe_went_rw |= cut && i.primary >= 0 && i.acting.len() >= usize::from(min_size.max(1));
+            i.maybe_went_rw |= cut && i.primary.is_some() && i.acting.len() >= usize::from(min_size.max(1));
             known_to = Some(i.last.next());
         }
     }
@@ -192,9 +192,20 @@ impl PastIntervals {
     }
 }
 
+/// As wire forms and dumps list OSDs.
+pub(crate) fn numbers(osds: &[OsdId]) -> Vec<i32> {
+    osds.iter().map(|osd| osd.0).collect()
+}
+
 fn members_of(map: &OsdMap, pgid: PgId) -> Members {
     let m = map.pg_to_up_acting(pgid);
-    Members { up: m.up, up_primary: m.up_primary, acting: m.acting, acting_primary: m.acting_primary }
+    let osds = |osds: Vec<i32>| osds.into_iter().map(OsdId).collect();
+    Members {
+        up: osds(m.up),
+        up_primary: OsdId(m.up_primary),
+        acting: osds(m.acting),
+        acting_primary: OsdId(m.acting_primary),
+    }
 }
 
 #[cfg(test)]
@@ -202,7 +213,7 @@ mod tests {
     use super::*;
 
     fn span(first: u32, last: u32, osd: i32, rw: bool) -> Interval {
-        let (first, last) = (Epoch(first), Epoch(last));
+        let (first, last, osd) = (Epoch(first), Epoch(last), OsdId(osd));
         Interval { first, last, up: vec![osd], acting: vec![osd], primary: osd, maybe_went_rw: rw }
     }
 

@@ -187,15 +187,15 @@ pub enum FatalReason {
     #[error("the monitors' cluster is {theirs}, this OSD belongs to {ours}")]
     ForeignCluster { ours: types::Fsid, theirs: types::Fsid },
     #[error("osd.{0} is destroyed or does not exist in the map")]
-    NotInMap(i32),
+    NotInMap(OsdId),
     #[error("osd.{osd} of the cluster has another disk: its UUID is {theirs}, this one's {ours}")]
-    OtherDisk { osd: i32, ours: types::Fsid, theirs: types::Fsid },
+    OtherDisk { osd: OsdId, ours: types::Fsid, theirs: types::Fsid },
     #[error(
         "osd.{osd} was marked down {times} times within {seconds} s although it lives: it cannot be reached reliably"
     )]
-    Flapping { osd: i32, times: usize, seconds: u64 },
+    Flapping { osd: OsdId, times: usize, seconds: u64 },
     #[error("the store belongs to osd.{theirs}, this is osd.{ours}")]
-    OtherOsd { ours: i32, theirs: i32 },
+    OtherOsd { ours: OsdId, theirs: OsdId },
     #[error("the store lacks the OSD map {0} that it was last at")]
     MapMissing(types::Epoch),
     #[error("stored {what} cannot be read: {error}")]

@@ -440,7 +440,7 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
 
 #[cfg(test)]
 mod tests {
-    use types::{PgId, PoolId};
+    use types::{OsdId, PgId, PoolId};
 
     use super::*;
     use crate::push::{Base, Cursor, ObjectName};
@@ -477,7 +477,7 @@ mod tests {
         vec![
             PgBody::QueryInfo,
             PgBody::QueryLog { since: v },
-            PgBody::Notify { info: info.clone(), past: past.clone(), owed: vec![(3, 16_000), (5, 0)] },
+            PgBody::Notify { info: info.clone(), past: past.clone(), owed: vec![(OsdId(3), 16_000), (OsdId(5), 0)] },
             PgBody::Log { info: info.clone(), log: log.clone(), missing: vec![(o.clone(), item)] },
             PgBody::Activate { info, log, backfill: BackfillStart::Restart, past },
             PgBody::Activated { lease_ms: 16_000 },

@@ -34,7 +34,7 @@ impl World {
         let acting = primary.acting_of(id).to_vec();
         self.acknowledged += 1;
         for member in acting {
-            let host = &self.osds[member as usize];
+            let host = &self.osds[member.0 as usize];
             let Some(core) = &host.core else { continue };
             // One that has another map may have split the PG, or given it up.
             if core.osdmap().epoch != epoch {

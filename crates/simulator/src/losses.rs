@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use types::{Fsid, SpgId};
+use types::{Fsid, OsdId, SpgId};
 
 use crate::faults::Death;
 use crate::net::Node;
@@ -57,9 +57,9 @@ impl World {
         let map = self.monitor().map(|m| m.state().osdmap()).filter(|m| m.epoch == newest);
         let Some(map) = map.cloned() else { return false };
         let lost: BTreeSet<i32> = osds.iter().copied().collect();
-        let is_there = |osd: &i32| {
-            let host = &self.osds[*osd as usize];
-            !lost.contains(osd) && host.core.is_some() && host.awaits.is_none()
+        let is_there = |osd: &OsdId| {
+            let host = &self.osds[osd.0 as usize];
+            !lost.contains(&osd.0) && host.core.is_some() && host.awaits.is_none()
         };
         let mut all = true;
         map.for_each_pg(|pg, m| {

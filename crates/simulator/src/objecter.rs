@@ -108,11 +108,11 @@ impl World {
             return;
         };
         let key = IntervalKey::of(map, pgid);
-        let mut target = key.as_ref().map_or(-1, |k| k.members.acting_primary);
+        let mut target = key.as_ref().map_or(-1, |k| k.members.acting_primary.0);
         if self.scenario.mutant == Some(Mutant::ReadAnyCopy) {
             let read = self.clients[c].pending[&tid].msg.ops.iter().all(|op| op.code.is_read());
             if let Some(k) = key.as_ref().filter(|k| read && !k.members.acting.is_empty()) {
-                target = *self.clients[c].rng.pick(&k.members.acting);
+                target = self.clients[c].rng.pick(&k.members.acting).0;
             }
         }
         let life = map.osd(target).filter(|o| o.is_up()).map_or(0, |o| life_of(&o.client_addrs));

@@ -5,8 +5,15 @@ use codec::{Decode, DecodeError, Encode, Reader, Writer};
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($t:ty)) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
         pub struct $name(pub $t);
+
+        /// The number alone, in lists too: texts for people show them.
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
 
         impl Encode for $name {
             fn encode(&self, w: &mut Writer) {
@@ -47,6 +54,16 @@ number! {
 number! {
     /// The identity of one client or daemon session towards the cluster, handed out by the monitors.
     GlobalId(u64)
+}
+
+impl OsdId {
+    /// "No OSD", as a primary.
+    pub const NONE: Self = Self(-1);
+
+    /// Whether it is an OSD's number.
+    pub fn is_some(self) -> bool {
+        self.0 >= 0
+    }
 }
 
 impl Epoch {

@@ -173,7 +173,7 @@ impl OsdCore {
             version: PaxosVersion(sb.current_epoch.0.into()),
             superblock: OsdSuperblock {
                 cluster_fsid: identity.fsid,
-                whoami: sb.whoami,
+                whoami: sb.whoami.0,
                 current_epoch: sb.current_epoch,
                 oldest_map: sb.oldest_map,
                 newest_map: sb.current_epoch,
@@ -308,7 +308,7 @@ impl OsdCore {
         let msg = MOsdMarkMeDown {
             version: PaxosVersion(cx.epoch().0.into()),
             fsid: cx.map.fsid,
-            target_osd: cx.whoami,
+            target_osd: cx.whoami.0,
             target_addrs: me.client_addrs.clone(),
             epoch: cx.epoch(),
             request_ack: false,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use messages::log::{LogEntry, MLog, MLogAck, log_priority};
 use messages::{Message, PaxosVersion};
-use types::{AuthName, EntityName, EntityType};
+use types::{AuthName, EntityName, EntityType, OsdId};
 
 use super::OsdCore;
 use crate::io::{LogLevel, Output};
@@ -28,7 +28,7 @@ pub(crate) struct Unsaid {
 }
 
 impl Unsaid {
-    pub fn add(&mut self, osd: i32, level: LogLevel, text: String, stamp: types::Utime) {
+    pub fn add(&mut self, osd: OsdId, level: LogLevel, text: String, stamp: types::Utime) {
         self.last_seq += 1;
         let priority = match level {
             LogLevel::Debug => log_priority::DEBUG,
@@ -38,7 +38,7 @@ impl Unsaid {
         };
         self.entries.push_back(LogEntry {
             name: AuthName::new(EntityType::Osd, osd.to_string()),
-            rank: EntityName::osd(osd),
+            rank: EntityName::osd(osd.0),
             stamp,
             seq: self.last_seq,
             priority,

@@ -1,7 +1,7 @@
 //! What happens when transactions are durable.
 
 use store::TxnSeq;
-use types::{Eversion, SpgId};
+use types::{Eversion, OsdId, SpgId};
 
 use super::OsdCore;
 use super::shared::{Done, PgDone};
@@ -60,7 +60,7 @@ impl OsdCore {
             return;
         }
         let tight = tight_room(&self.shared);
-        let mut acks: Vec<(i32, RepAck)> = Vec::with_capacity(acked.0.len());
+        let mut acks: Vec<(OsdId, RepAck)> = Vec::with_capacity(acked.0.len());
         for (id, v) in acked.0 {
             if let Some(pg) = self.pgs.get_mut(&id) {
                 acks.extend(pg.rep_op_durable(v, tight, &mut self.shared));

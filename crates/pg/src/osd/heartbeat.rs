@@ -92,7 +92,7 @@ const SEARCH_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 struct Search {
     asked: Option<Duration>,
-    heard: BTreeMap<i32, BTreeSet<HeartbeatNet>>,
+    heard: BTreeMap<OsdId, BTreeSet<HeartbeatNet>>,
 }
 
 /// Pings sent and heard.
@@ -100,18 +100,18 @@ struct Search {
 pub(super) struct Heartbeats {
     /// While we are down in the map for others not hearing us.
     search: Option<Search>,
-    peers: BTreeMap<i32, Peer>,
+    peers: BTreeMap<OsdId, Peer>,
     last_sent: Duration,
     /// When signs of life were last asked for because reads waited.
     lease_asked: Duration,
     /// The epoch that a ping last found here, and since when.
     newest: (Epoch, Duration),
     /// When peers that lag behind it were told.
-    told: BTreeMap<i32, Duration>,
+    told: BTreeMap<OsdId, Duration>,
 }
 
 impl Heartbeats {
-    pub fn peers(&self) -> Vec<i32> {
+    pub fn peers(&self) -> Vec<OsdId> {
         self.peers.keys().copied().collect()
     }
 
@@ -137,7 +137,7 @@ impl OsdCore {
     pub(super) fn heartbeat_peers_changed(&mut self) {
         let cx = &self.shared;
         let now = cx.now.mono;
-        let mut wanted: BTreeMap<i32, Peer> = BTreeMap::new();
+        let mut wanted: BTreeMap<OsdId, Peer> = BTreeMap::new();
         for osd in self.wanted_peers() {
             let Some(o) = cx.map.osd(osd).filter(|o| o.is_up()) else { continue };
             let heard = Heard::since(now);
@@ -149,13 +149,13 @@ impl OsdCore {
         self.heartbeats.peers = wanted;
     }
 
-    fn wanted_peers(&self) -> BTreeSet<i32> {
+    fn wanted_peers(&self) -> BTreeSet<OsdId> {
         if !self.boot.is_up() {
             return BTreeSet::new();
         }
         let (map, me) = (&self.shared.map, self.shared.whoami);
         let members = self.pgs.values().flat_map(|pg| pg.acting().iter().chain(pg.up())).copied();
-        let mut wanted: BTreeSet<i32> = members.filter(|osd| *osd != me && map.is_up(*osd)).collect();
+        let mut wanted: BTreeSet<OsdId> = members.filter(|osd| *osd != me && map.is_up(*osd)).collect();
         let level = self.values.get("mon_osd_reporter_subtree_level").unwrap_or_default();
         let reporters = usize::try_from(self.values.int("mon_osd_min_down_reporters")).unwrap_or(0);
         let bounds = Bounds { reporters, least: self.shared.config.heartbeat_min_peers };
@@ -180,7 +180,7 @@ impl OsdCore {
             self.heartbeats.last_sent = now.mono;
         }
         let grace = self.shared.config.heartbeat_grace;
-        let peers: Vec<(i32, Peer)> = self.heartbeats.peers.iter().map(|(o, p)| (*o, *p)).collect();
+        let peers: Vec<(OsdId, Peer)> = self.heartbeats.peers.iter().map(|(o, p)| (*o, *p)).collect();
         for (osd, peer) in peers {
             if due {
                 self.ping(osd, HeartbeatNet::Back);
@@ -196,9 +196,9 @@ impl OsdCore {
     }
 
     /// The OSDs that are up, from our own number on.
-    fn search_peers(&self) -> Vec<i32> {
+    fn search_peers(&self) -> Vec<OsdId> {
         let (me, map) = (self.shared.whoami, &self.shared.map);
-        let all = (me + 1..map.max_osd()).chain(0..me);
+        let all = (me.0 + 1..map.max_osd()).chain(0..me.0).map(OsdId);
         all.filter(|osd| map.is_up(*osd)).take(self.shared.config.heartbeat_min_peers.max(2)).collect()
     }
 
@@ -218,7 +218,7 @@ impl OsdCore {
         }
     }
 
-    fn ping(&mut self, osd: i32, net: HeartbeatNet) {
+    fn ping(&mut self, osd: OsdId, net: HeartbeatNet) {
         let now = self.shared.now;
         let lease = self.shared.config.read_lease();
         self.shared.leases.ask(osd, now, lease);
@@ -231,7 +231,7 @@ impl OsdCore {
             delta_ub: Some(to_span(lease)),
             ..MOsdPing::default()
         };
-        self.shared.out.push(Output::Heartbeat { osd: OsdId(osd), net, msg: msg.into() });
+        self.shared.out.push(Output::Heartbeat { osd, net, msg: msg.into() });
     }
 
     /// Requests that wait for a lease: asks for it now, or lets them go on when it came.
@@ -257,7 +257,7 @@ impl OsdCore {
     }
 
     /// What comes back over a heartbeat session of ours.
-    pub(super) fn heartbeat_message(&mut self, from: i32, net: HeartbeatNet, msg: &Message) {
+    pub(super) fn heartbeat_message(&mut self, from: OsdId, net: HeartbeatNet, msg: &Message) {
         match msg {
             Message::OsdPing(m) => self.handle_ping(from, &[net], None, 0, m),
             Message::OsdMap(m) => self.osdmap_of_peer(m),
@@ -269,7 +269,7 @@ impl OsdCore {
     /// cannot hear us is not enough to work with it.
     pub(super) fn handle_ping(
         &mut self,
-        from: i32,
+        from: OsdId,
         nets: &[HeartbeatNet],
         conn: Option<ConnId>,
         tid: u64,
@@ -315,20 +315,20 @@ impl OsdCore {
         self.tell_one_that_lags(from, m.map_epoch);
     }
 
-    fn answer_ping(&mut self, from: i32, conn: Option<ConnId>, tid: u64, m: &MOsdPing, op: u8) {
+    fn answer_ping(&mut self, from: OsdId, conn: Option<ConnId>, tid: u64, m: &MOsdPing, op: u8) {
         let asked = m.delta_ub.filter(|_| op == MOsdPing::PING_REPLY).map(from_span);
         let lease = asked.map(|asked| self.shared.grant(from, asked));
         let delta_ub = lease.map(to_span);
         let reply = MOsdPing { op, map_epoch: self.shared.epoch(), delta_ub, ..m.clone() };
         self.shared.out.push(match conn {
             Some(conn) => Output::Reply { conn, tid, msg: reply.into() },
-            None => Output::SendOsd { osd: OsdId(from), msg: reply.into() },
+            None => Output::SendOsd { osd: from, msg: reply.into() },
         });
     }
 
     /// A peer's map is older than ours, which is not quite new: the monitors seem not to reach it, and it needs the map to go on
     /// as a primary.
-    fn tell_one_that_lags(&mut self, osd: i32, theirs: Epoch) {
+    fn tell_one_that_lags(&mut self, osd: OsdId, theirs: Epoch) {
         let (epoch, now) = (self.shared.epoch(), self.shared.now.mono);
         let known = &mut self.heartbeats.newest;
         if known.0 != epoch {
@@ -346,7 +346,7 @@ impl OsdCore {
     }
 
     /// Nobody listens at that OSD's address: it is dead, and waiting for the grace time would help nobody.
-    pub(super) fn osd_refused(&mut self, osd: i32) {
+    pub(super) fn osd_refused(&mut self, osd: OsdId) {
         let now = self.shared.now.mono;
         let told = self.heartbeats.peers.get(&osd).and_then(|p| p.reported);
         if told.is_some_and(|at| now.saturating_sub(at) < Duration::from_secs(1)) || !self.boot.is_up() {
@@ -355,14 +355,14 @@ impl OsdCore {
         self.report_failure(osd, Duration::ZERO, true);
     }
 
-    fn take_back_report(&mut self, osd: i32) {
+    fn take_back_report(&mut self, osd: OsdId) {
         let cx = &mut self.shared;
         let Some(o) = cx.map.osd(osd).filter(|o| o.is_up()) else { return };
         let msg = mon::still_alive(cx.map.fsid, cx.map.epoch, osd, o.client_addrs.clone());
         cx.send_mon(msg);
     }
 
-    fn report_failure(&mut self, osd: i32, silent: Duration, at_once: bool) {
+    fn report_failure(&mut self, osd: OsdId, silent: Duration, at_once: bool) {
         let cx = &mut self.shared;
         let Some(o) = cx.map.osd(osd).filter(|o| o.is_up()) else { return };
         let failed_for_s = i32::try_from(silent.as_secs()).unwrap_or(i32::MAX);

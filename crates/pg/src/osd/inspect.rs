@@ -1,7 +1,7 @@
 //! What tests look for in an OSD: which writes its logs have, in memory and in the store.
 
 use store::Store;
-use types::{Eversion, SpgId};
+use types::{Eversion, OsdId, SpgId};
 
 use super::OsdCore;
 use crate::log::PgLog;
@@ -35,10 +35,10 @@ impl OsdCore {
     }
 
     /// Members that lack nothing of a PG; `None` when it is not active here.
-    pub fn whole_members(&self, pgid: SpgId) -> Option<Vec<i32>> {
+    pub fn whole_members(&self, pgid: SpgId) -> Option<Vec<OsdId>> {
         let me = self.shared.whoami;
         let pg = self.pgs.get(&pgid).filter(|pg| pg.is_primary(&self.shared) && pg.is_active())?;
-        let is_whole = |osd: &i32| match *osd == me {
+        let is_whole = |osd: &OsdId| match *osd == me {
             true => pg.missing.is_empty(),
             false => pg.peers.get(osd).is_some_and(|p| p.is_whole()),
         };
@@ -46,7 +46,7 @@ impl OsdCore {
     }
 
     /// The PG's acting set as this OSD knows it.
-    pub fn acting_of(&self, pgid: SpgId) -> &[i32] {
+    pub fn acting_of(&self, pgid: SpgId) -> &[OsdId] {
         self.pgs.get(&pgid).map_or(&[], |pg| pg.acting())
     }
 }

@@ -31,7 +31,7 @@ impl OsdCore {
         let whoami = self.shared.whoami;
         let mut wanted: Vec<PgId> = Vec::new();
         map.for_each_pg(|pgid, m| {
-            let member = m.up.contains(&whoami) || m.acting.contains(&whoami);
+            let member = m.up.contains(&whoami.0) || m.acting.contains(&whoami.0);
             let replicated = map.pool(pgid.pool).is_some_and(maps::Pool::is_replicated);
             if member && replicated && !self.pgs.contains_key(&SpgId::replicated(pgid)) {
                 wanted.push(pgid);

@@ -325,7 +325,7 @@ impl OsdCore {
     fn drop_sessions(&mut self, before: &OsdMap, now: &OsdMap) {
         for (osd, old) in before.existing_osds().filter(|(_, o)| o.is_up()) {
             let same = now.osd(osd.0).is_some_and(|o| o.is_up() && o.info.up_from == old.info.up_from);
-            if !same && osd.0 != self.shared.whoami {
+            if !same && osd != self.shared.whoami {
                 self.shared.out.push(Output::DropOsd { osd });
             }
             if !now.is_up(osd.0) {
@@ -402,7 +402,7 @@ impl OsdCore {
                     self.share_map(to, reached);
                 }
             }
-            ShareTo::Osd(osd) => self.shared.out.push(Output::SendOsd { osd: OsdId(osd), msg: m.into() }),
+            ShareTo::Osd(osd) => self.shared.out.push(Output::SendOsd { osd, msg: m.into() }),
         }
     }
 }
@@ -411,5 +411,5 @@ impl OsdCore {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ShareTo {
     Conn(ConnId),
-    Osd(i32),
+    Osd(OsdId),
 }

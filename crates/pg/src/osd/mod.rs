@@ -69,7 +69,7 @@ pub struct OsdCore {
     /// An epoch whose increment gave a map with a wrong checksum: the whole map is asked for.
     whole_map_wanted: Option<Epoch>,
     /// OSDs that sent what does not decode: each is named in the log once.
-    not_understood: BTreeSet<i32>,
+    not_understood: BTreeSet<OsdId>,
     heartbeats: Heartbeats,
     reports: report::Reports,
     tracker: track::Tracker,
@@ -111,16 +111,16 @@ impl OsdCore {
     ) -> Result<Self, FatalReason> {
         let superblock = Superblock::read(&mut store)
             .map_err(fatal)?
-            .unwrap_or_else(|| Superblock { whoami: whoami.0, ..Superblock::default() });
-        if superblock.whoami != whoami.0 {
-            return Err(FatalReason::OtherOsd { ours: whoami.0, theirs: superblock.whoami });
+            .unwrap_or_else(|| Superblock { whoami, ..Superblock::default() });
+        if superblock.whoami != whoami {
+            return Err(FatalReason::OtherOsd { ours: whoami, theirs: superblock.whoami });
         }
         let map = match superblock.current_epoch {
             Epoch(0) => OsdMap::default(),
             e => superblock::full_map(&mut store, e).map_err(fatal)?.ok_or(FatalReason::MapMissing(e))?,
         };
         let base_config = config.clone();
-        let shared = Shared::new(whoami.0, config, Arc::new(map), store);
+        let shared = Shared::new(whoami, config, Arc::new(map), store);
         let mut core = Self {
             shared,
             pgs: BTreeMap::new(),
@@ -274,14 +274,14 @@ impl OsdCore {
             },
             Input::Disconnected { conn } => self.disconnected(conn),
             Input::Message { conn, tid, msg } => self.message(conn, tid, msg),
-            Input::FromOsd { osd, msg } => self.osd_message(osd.0, None, 0, msg),
-            Input::FromHeartbeat { osd, net, msg } => self.heartbeat_message(osd.0, net, &msg),
+            Input::FromOsd { osd, msg } => self.osd_message(osd, None, 0, msg),
+            Input::FromHeartbeat { osd, net, msg } => self.heartbeat_message(osd, net, &msg),
             Input::FromMon(msg) => self.mon_message(msg),
             Input::FromMgr(msg) => self.mgr_message(&msg),
             Input::MonConnected => self.mon_connected(),
             Input::MgrConnected => self.mgr_connected(),
-            Input::OsdRefused { osd } => self.osd_refused(osd.0),
-            Input::OsdReset { osd } => self.osd_reset(osd.0),
+            Input::OsdRefused { osd } => self.osd_refused(osd),
+            Input::OsdReset { osd } => self.osd_reset(osd),
             Input::Durable(seq) => {
                 self.durable(seq);
                 self.retry_full();
@@ -419,7 +419,7 @@ impl OsdCore {
     }
 
     pub fn whoami(&self) -> OsdId {
-        OsdId(self.shared.whoami)
+        self.shared.whoami
     }
 
     pub fn config(&self) -> &OsdConfig {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use messages::mon::{MMonGetVersion, MMonSubscribe, SubscribeItem};
 use messages::osd::{MMonGetOsdMap, MOsdAlive, MOsdFailure, MOsdMarkMeDead, MOsdPgTemp};
 use messages::{Message, PaxosVersion};
-use types::{AddrVec, Epoch, Fsid, PgId};
+use types::{AddrVec, Epoch, Fsid, OsdId, PgId};
 
 /// Asks for OSD maps from this epoch on.
 pub(crate) fn subscribe(from: Epoch) -> Message {
@@ -30,11 +30,11 @@ pub(crate) fn alive(epoch: Epoch, want: Epoch) -> Message {
 }
 
 /// Asks for an acting set; an empty one for CRUSH's.
-pub(crate) fn pg_temp(epoch: Epoch, pgid: PgId, acting: Vec<i32>) -> Message {
+pub(crate) fn pg_temp(epoch: Epoch, pgid: PgId, acting: Vec<OsdId>) -> Message {
     MOsdPgTemp {
         version: PaxosVersion(epoch.0.into()),
         map_epoch: epoch,
-        pg_temp: BTreeMap::from([(pgid, acting)]),
+        pg_temp: BTreeMap::from([(pgid, acting.into_iter().map(|osd| osd.0).collect())]),
         forced: false,
     }
     .into()
@@ -44,7 +44,7 @@ pub(crate) fn pg_temp(epoch: Epoch, pgid: PgId, acting: Vec<i32>) -> Message {
 pub(crate) fn failure(
     fsid: Fsid,
     epoch: Epoch,
-    osd: i32,
+    osd: OsdId,
     addrs: AddrVec,
     failed_for_s: i32,
     at_once: bool,
@@ -54,21 +54,21 @@ pub(crate) fn failure(
 }
 
 /// Takes a report of a failure back. Source: OSD::send_still_alive.
-pub(crate) fn still_alive(fsid: Fsid, epoch: Epoch, osd: i32, addrs: AddrVec) -> Message {
+pub(crate) fn still_alive(fsid: Fsid, epoch: Epoch, osd: OsdId, addrs: AddrVec) -> Message {
     about(fsid, epoch, osd, addrs, 0, 0)
 }
 
 /// Tells that nothing of an OSD that is down serves any more. Source: MOSDMarkMeDead in OSD::_committed_osd_maps.
-pub(crate) fn dead(fsid: Fsid, epoch: Epoch, osd: i32) -> Message {
+pub(crate) fn dead(fsid: Fsid, epoch: Epoch, osd: OsdId) -> Message {
     let version = PaxosVersion(epoch.0.into());
-    MOsdMarkMeDead { version, fsid, target_osd: osd, epoch }.into()
+    MOsdMarkMeDead { version, fsid, target_osd: osd.0, epoch }.into()
 }
 
-fn about(fsid: Fsid, epoch: Epoch, osd: i32, addrs: AddrVec, flags: u8, failed_for_s: i32) -> Message {
+fn about(fsid: Fsid, epoch: Epoch, osd: OsdId, addrs: AddrVec, flags: u8, failed_for_s: i32) -> Message {
     MOsdFailure {
         version: PaxosVersion(epoch.0.into()),
         fsid,
-        target_osd: osd,
+        target_osd: osd.0,
         target_addrs: addrs,
         epoch,
         flags,

@@ -12,7 +12,10 @@
 //! Here the choice depends on the map alone, so that it stays the same as long as the OSDs that are up stay
 //! the same. Source: OSD::maybe_update_heartbeat_peers, OSDMap::get_random_up_osds_by_subtree.
 
+use types::OsdId;
+
 use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
 
 use maps::OsdMap;
 
@@ -27,15 +30,15 @@ pub(super) struct Bounds {
 
 /// The OSDs that are up, in one list for each CRUSH bucket of type `level`. An OSD that is in no such bucket
 /// has a list of its own, as the monitors count it as a subtree of its own.
-pub(super) fn up_by_subtree(map: &OsdMap, level: &str) -> Vec<Vec<i32>> {
-    let mut left: BTreeSet<i32> =
-        map.existing_osds().filter(|(_, o)| o.is_up()).map(|(osd, _)| osd.0).collect();
+pub(super) fn up_by_subtree(map: &OsdMap, level: &str) -> Vec<Vec<OsdId>> {
+    let mut left: BTreeSet<OsdId> =
+        map.existing_osds().filter(|(_, o)| o.is_up()).map(|(osd, _)| osd).collect();
     let crush = &map.crush;
     let of_level = crush.type_id(level).filter(|id| *id > 0);
     let buckets = crush.buckets.iter().flatten().filter(|b| Some(i32::from(b.type_id)) == of_level);
-    let mut all: Vec<Vec<i32>> = buckets
+    let mut all: Vec<Vec<OsdId>> = buckets
         .filter(|b| !crush.is_shadow(b.id))
-        .map(|b| crush.leaves(b.id).into_iter().filter(|osd| left.remove(osd)).collect())
+        .map(|b| crush.leaves(b.id).into_iter().map(OsdId).filter(|osd| left.remove(osd)).collect())
         .collect();
     all.extend(left.into_iter().map(|osd| vec![osd]));
     all.retain(|osds| !osds.is_empty());
@@ -43,12 +46,17 @@ pub(super) fn up_by_subtree(map: &OsdMap, level: &str) -> Vec<Vec<i32>> {
 }
 
 /// Adds OSDs to `peers` until `me` pings enough of them. `subtrees` is what `up_by_subtree` gives.
-pub(super) fn add_neighbours(peers: &mut BTreeSet<i32>, me: i32, subtrees: &[Vec<i32>], bounds: Bounds) {
-    let up: BTreeSet<i32> = subtrees.iter().flatten().copied().collect();
-    let from_me_on = || up.range(me + 1..).chain(up.range(..me)).copied();
+pub(super) fn add_neighbours(
+    peers: &mut BTreeSet<OsdId>,
+    me: OsdId,
+    subtrees: &[Vec<OsdId>],
+    bounds: Bounds,
+) {
+    let up: BTreeSet<OsdId> = subtrees.iter().flatten().copied().collect();
+    let from_me_on = || up.range((Excluded(me), Unbounded)).chain(up.range(..me)).copied();
     peers.extend(from_me_on().next());
     peers.extend(from_me_on().next_back());
-    let place = |osds: &Vec<i32>| osds.iter().position(|osd| *osd == me);
+    let place = |osds: &Vec<OsdId>| osds.iter().position(|osd| *osd == me);
     let mine = subtrees.iter().enumerate().find_map(|(at, osds)| Some((at, place(osds)?, osds.len())));
     let Some((at, rank, size)) = mine else { return };
     // For rule 2 the OSDs of this subtree share out the OSDs of each of the `reporters` + 1 subtrees before
@@ -74,9 +82,10 @@ mod tests {
     use super::*;
 
     /// By OSD: whom it pings, in a cluster with so many OSDs in each host, and no PG.
-    fn all_peers(sizes: &[i32], bounds: Bounds) -> BTreeMap<i32, BTreeSet<i32>> {
-        let mut next = 0..;
-        let hosts: Vec<Vec<i32>> = sizes.iter().map(|n| next.by_ref().take(*n as usize).collect()).collect();
+    fn all_peers(sizes: &[i32], bounds: Bounds) -> BTreeMap<OsdId, BTreeSet<OsdId>> {
+        let mut next = (0..).map(OsdId);
+        let hosts: Vec<Vec<OsdId>> =
+            sizes.iter().map(|n| next.by_ref().take(*n as usize).collect()).collect();
         let mut all = BTreeMap::new();
         for me in hosts.iter().flatten() {
             add_neighbours(all.entry(*me).or_default(), *me, &hosts, bounds);
@@ -87,12 +96,12 @@ mod tests {
     /// Each OSD is pinged from that many hosts besides its own.
     fn check(sizes: &[i32], bounds: Bounds, hosts: usize) {
         let all = all_peers(sizes, bounds);
-        let host_of = |osd: i32| {
+        let host_of = |osd: OsdId| {
             let ends = sizes.iter().scan(0, |sum, n| {
                 *sum += n;
                 Some(*sum)
             });
-            ends.take_while(|end| *end <= osd).count()
+            ends.take_while(|end| *end <= osd.0).count()
         };
         for (osd, peers) in &all {
             assert!(!peers.contains(osd), "osd.{osd} of {sizes:?} pings itself");
@@ -133,13 +142,14 @@ mod tests {
 
     #[test]
     fn members_of_pgs_count_as_peers() {
-        let hosts = [vec![0, 1, 2, 3], vec![4, 5, 6, 7]];
+        let ids = |osds: &[i32]| osds.iter().copied().map(OsdId).collect::<BTreeSet<_>>();
+        let hosts = [0..4, 4..8].map(|host| host.map(OsdId).collect::<Vec<_>>());
         let bounds = Bounds { reporters: 2, least: 5 };
-        let mut peers = BTreeSet::from([3, 5]);
-        add_neighbours(&mut peers, 0, &hosts, bounds);
-        assert_eq!(peers, BTreeSet::from([1, 3, 4, 5, 7]), "next, previous, and the one of its rank");
-        let mut many = BTreeSet::from([2, 3, 4, 5, 6]);
-        add_neighbours(&mut many, 0, &hosts, bounds);
-        assert_eq!(many, (1..8).collect(), "1 and 7 are beside it");
+        let mut peers = ids(&[3, 5]);
+        add_neighbours(&mut peers, OsdId(0), &hosts, bounds);
+        assert_eq!(peers, ids(&[1, 3, 4, 5, 7]), "next, previous, and the one of its rank");
+        let mut many = ids(&[2, 3, 4, 5, 6]);
+        add_neighbours(&mut many, OsdId(0), &hosts, bounds);
+        assert_eq!(many, (1..8).map(OsdId).collect(), "1 and 7 are beside it");
     }
 }

@@ -160,7 +160,7 @@ impl OsdCore {
         let cx = &self.shared;
         OsdStat {
             statfs: self.statfs(),
-            hb_peers: self.heartbeats.peers(),
+            hb_peers: self.heartbeats.peers().into_iter().map(|osd| osd.0).collect(),
             // What is submitted can be read at once: as in BlueStore, one number stands for both.
             perf: StorePerfStat { commit_latency_ns: latency, apply_latency_ns: latency },
             up_from: cx.map.osd(cx.whoami).map_or(Default::default(), |o| o.info.up_from),

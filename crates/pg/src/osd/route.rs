@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use messages::Message;
 use messages::osd::{MOsdOp, backoff_op};
-use types::{ConnId, EntityType, Epoch, Errno, SpgId};
+use types::{ConnId, EntityType, Epoch, Errno, OsdId, SpgId};
 
 use super::OsdCore;
 use super::account::Charge;
@@ -43,7 +43,7 @@ enum Routed {
         id: u64,
     },
     Pg {
-        from: i32,
+        from: OsdId,
         msg: Box<PgMessage>,
     },
 }
@@ -51,7 +51,7 @@ enum Routed {
 /// Messages of one source stay in order.
 enum Source {
     Client(ConnId),
-    Osd(i32),
+    Osd(OsdId),
 }
 
 impl Routed {
@@ -83,7 +83,7 @@ impl OsdCore {
             Message::Ping(m) => self.shared.out.push(Output::Reply { conn, tid, msg: Message::Ping(m) }),
             msg if name.entity_type() == Some(EntityType::Osd) => {
                 if let Ok(osd) = i32::try_from(name.num) {
-                    self.osd_message(osd, Some(conn), tid, msg);
+                    self.osd_message(OsdId(osd), Some(conn), tid, msg);
                 }
             }
             Message::OsdMap(m) if name.entity_type() == Some(EntityType::Mon) => self.osdmap_of_peer(&m),
@@ -104,7 +104,7 @@ impl OsdCore {
     }
 
     /// A message from another OSD, on either session.
-    pub(super) fn osd_message(&mut self, from: i32, conn: Option<ConnId>, tid: u64, msg: Message) {
+    pub(super) fn osd_message(&mut self, from: OsdId, conn: Option<ConnId>, tid: u64, msg: Message) {
         match &msg {
             Message::OsdMap(m) => return self.osdmap_of_peer(m),
             Message::OsdPing(m) => return self.handle_ping(from, &HeartbeatNet::BOTH, conn, tid, m),
@@ -131,7 +131,7 @@ impl OsdCore {
 
     /// Messages between that OSD and this one may have been lost, in either direction: a session with it was
     /// forgotten.
-    pub(super) fn osd_reset(&mut self, osd: i32) {
+    pub(super) fn osd_reset(&mut self, osd: OsdId) {
         let text = format!("osd.{} has lost messages to or from osd.{osd}", self.shared.whoami);
         self.shared.cluster_log(LogLevel::Warn, text);
         for pg in self.pgs.values_mut() {
@@ -293,7 +293,7 @@ impl OsdCore {
         pg.run_ready(&mut self.shared);
     }
 
-    pub(super) fn pg_message(&mut self, from: i32, mut msg: PgMessage) {
+    pub(super) fn pg_message(&mut self, from: OsdId, mut msg: PgMessage) {
         if let PgBody::RepOpAck { others, .. } = &mut msg.body {
             for RepAck { pgid, interval, version } in std::mem::take(others) {
                 let body = PgBody::RepOpAck { version, others: Vec::new() };
@@ -327,12 +327,12 @@ impl OsdCore {
     }
 
     /// Answers questions about a copy that is not here: an empty copy. Other messages are ignored.
-    fn no_such_pg(&mut self, from: i32, msg: &PgMessage) {
+    fn no_such_pg(&mut self, from: OsdId, msg: &PgMessage) {
         if matches!(msg.body, PgBody::QueryInfo | PgBody::QueryLog { .. }) {
             let info = Box::new(PgInfo::new(msg.pgid.pgid));
             // An earlier life of this OSD may have been a member and let some primary answer. Which one is
             // forgotten, so the answer says what this OSD owes to every OSD.
-            let osds: Vec<i32> = self.shared.map.existing_osds().map(|(osd, _)| osd.0).collect();
+            let osds: Vec<OsdId> = self.shared.map.existing_osds().map(|(osd, _)| osd).collect();
             let owed = crate::pg::owed_to(osds, &self.shared);
             let body = PgBody::Notify { info, past: PastIntervals::default(), owed };
             self.shared.send_pg(from, msg.pgid, msg.interval, body);
@@ -382,7 +382,7 @@ fn takes_room(body: &PgBody) -> bool {
 
 /// Gives a message to its PG, or makes it wait for room. Replies to questions of another interval are
 /// ignored.
-pub(super) fn deliver_to_pg(pg: &mut Pg, from: i32, msg: PgMessage, cx: &mut super::Shared) {
+pub(super) fn deliver_to_pg(pg: &mut Pg, from: OsdId, msg: PgMessage, cx: &mut super::Shared) {
     if pg.lacks_room() && takes_room(&msg.body) {
         return pg.wait_for_room(from, msg, cx);
     }
@@ -401,7 +401,7 @@ pub(super) fn deliver_to_pg(pg: &mut Pg, from: i32, msg: PgMessage, cx: &mut sup
 /// Gives a message that stores no data to its PG.
 fn deliver_other(
     pg: &mut Pg,
-    from: i32,
+    from: OsdId,
     interval: Epoch,
     asked_now: bool,
     body: PgBody,

@@ -55,7 +55,7 @@ pub(crate) enum PgDone {
     Write(Eversion),
     /// This answer to a primary's question is sent: all that it speaks of is durable now.
     Tell {
-        osd: i32,
+        osd: OsdId,
         interval: Epoch,
         body: Box<PgBody>,
     },
@@ -68,7 +68,7 @@ pub(crate) enum PgDone {
     Activated(u64),
     /// Pulled objects are in the primary's store.
     Pulled {
-        from: i32,
+        from: OsdId,
         objects: Vec<Pushed>,
     },
     /// Pushed objects are in this copy's store.
@@ -82,7 +82,7 @@ pub(crate) enum PgDone {
 
 /// The common part of the OSD core; PGs are beside it, so that one of them can be borrowed together with it.
 pub(crate) struct Shared {
-    pub whoami: i32,
+    pub whoami: OsdId,
     pub config: OsdConfig,
     pub map: Arc<OsdMap>,
     /// Snapshots that were purged since this OSD started. Requests that were sent earlier than that cannot
@@ -175,7 +175,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub fn new(whoami: i32, config: OsdConfig, map: Arc<OsdMap>, store: Store) -> Self {
+    pub fn new(whoami: OsdId, config: OsdConfig, map: Arc<OsdMap>, store: Store) -> Self {
         Self {
             whoami,
             config,
@@ -258,7 +258,7 @@ impl Shared {
     /// question it answers.
     pub fn tell_when_durable(
         &mut self,
-        osd: i32,
+        osd: OsdId,
         pgid: SpgId,
         (now, interval): (Epoch, Epoch),
         body: PgBody,
@@ -353,13 +353,13 @@ impl Shared {
         }
     }
 
-    pub fn send_pg(&mut self, osd: i32, pgid: SpgId, interval: Epoch, body: PgBody) {
+    pub fn send_pg(&mut self, osd: OsdId, pgid: SpgId, interval: Epoch, body: PgBody) {
         let msg = PgMessage { pgid, epoch: self.epoch(), interval, body };
         if osd == self.whoami {
             return self.to_ourselves.push_back(msg);
         }
         match msg.into_message() {
-            Ok(msg) => self.out.push(Output::SendOsd { osd: OsdId(osd), msg }),
+            Ok(msg) => self.out.push(Output::SendOsd { osd, msg }),
             Err(TooLong { bytes, instead }) => {
                 let text = format!(
                     "pg {pgid} has a message of {bytes} bytes for osd.{osd}, which takes no such one"
@@ -377,12 +377,12 @@ impl Shared {
     }
 
     /// Whether we hold a lease of that OSD: it lets us answer as a primary.
-    pub fn has_lease_of(&self, osd: i32) -> bool {
+    pub fn has_lease_of(&self, osd: OsdId) -> bool {
         self.leases.holds(osd, self.now)
     }
 
     /// For how long that OSD may still hold a lease of ours.
-    pub fn owed(&self, osd: i32) -> Duration {
+    pub fn owed(&self, osd: OsdId) -> Duration {
         let forgets = types::is_planted!(self.config.planted, LeaseForgottenAtRestart);
         let lease = if forgets { Duration::ZERO } else { self.config.read_lease() };
         self.leases.owed(osd, self.now.mono, lease)
@@ -391,7 +391,7 @@ impl Shared {
     /// Gives an OSD a lease: for at most `asked` it may answer as a primary of PGs in which we are a member.
     /// Returns for how long. While the map does not show us up we give none: after a loss of power we may
     /// stand at an older epoch than one that an earlier life has answered for.
-    pub fn grant(&mut self, osd: i32, asked: Duration) -> Duration {
+    pub fn grant(&mut self, osd: OsdId, asked: Duration) -> Duration {
         if !self.leases.is_up {
             return Duration::ZERO;
         }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode};
 use maps::OsdMap;
 use store::{Space, Store, StoreError, Txn};
-use types::{Epoch, Fsid};
+use types::{Epoch, Fsid, OsdId};
 
 const SUPERBLOCK: &[u8] = b"superblock";
 
@@ -17,7 +17,7 @@ const SUPERBLOCK: &[u8] = b"superblock";
 pub struct Superblock {
     /// Zero until the first map arrived.
     pub cluster_fsid: Fsid,
-    pub whoami: i32,
+    pub whoami: OsdId,
     pub current_epoch: Epoch,
     pub oldest_map: Epoch,
     /// The last epoch in which this OSD was up; before that the one in which it first asked to be, when nothing that an

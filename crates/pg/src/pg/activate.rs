@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use store::Txn;
-use types::{Epoch, Eversion, HObject};
+use types::{Epoch, Eversion, HObject, OsdId};
 
 use super::backfill::Backfill;
 use super::peering::needs_backfill_from_start;
@@ -28,7 +28,7 @@ impl Pg {
         self.begin_history(cx);
         self.activate_sent = cx.now.into();
         self.find_backfills();
-        let mut waiting: BTreeSet<i32> = self.write_targets(cx).into_iter().collect();
+        let mut waiting: BTreeSet<OsdId> = self.write_targets(cx).into_iter().collect();
         for osd in &waiting {
             self.activate_member(*osd, cx);
         }
@@ -73,7 +73,7 @@ impl Pg {
         }
     }
 
-    pub fn activate_member(&mut self, osd: i32, cx: &mut Shared) {
+    pub fn activate_member(&mut self, osd: OsdId, cx: &mut Shared) {
         let keep = cx.config.min_pg_log_entries;
         let Some(peer) = self.peers.get_mut(&osd) else { return };
         let restart = needs_backfill_from_start(&peer.info, self.log.tail());
@@ -99,7 +99,7 @@ impl Pg {
     /// Member: takes the primary's log over.
     pub fn handle_activate(
         &mut self,
-        from: i32,
+        from: OsdId,
         interval: Epoch,
         auth: &PgInfo,
         log: LogPart,
@@ -161,7 +161,7 @@ impl Pg {
     }
 
     /// The activation is durable: here, or (`from`) on a member.
-    pub fn activated(&mut self, from: i32, lease_ms: u32, cx: &mut Shared) {
+    pub fn activated(&mut self, from: OsdId, lease_ms: u32, cx: &mut Shared) {
         match &mut self.phase {
             Phase::Replica if from == cx.whoami => {
                 let lease = cx.grant(self.primary(), cx.config.read_lease());
@@ -216,7 +216,7 @@ impl Pg {
     }
 
     /// Member: the primary shares the PG's history.
-    pub fn handle_history(&mut self, from: i32, history: &PgHistory, cx: &mut Shared) {
+    pub fn handle_history(&mut self, from: OsdId, history: &PgHistory, cx: &mut Shared) {
         if from != self.primary() || !self.info.history.merge(history) {
             return;
         }

@@ -1,6 +1,6 @@
 //! Choosing the authoritative copy and the acting set. Source: PeeringState::find_best_info, calc_replicated_acting.
 
-use types::{Eversion, PgId};
+use types::{Eversion, OsdId, PgId};
 
 use super::{Peer, Pg, Phase};
 use crate::info::PgInfo;
@@ -12,7 +12,7 @@ fn may_lead(i: &PgInfo, cx: &Shared) -> bool {
 }
 
 impl Pg {
-    fn info_of(&self, osd: i32, cx: &Shared) -> Option<&PgInfo> {
+    fn info_of(&self, osd: OsdId, cx: &Shared) -> Option<&PgInfo> {
         if osd == cx.whoami { Some(&self.info) } else { self.peers.get(&osd).map(|p| &p.info) }
     }
 
@@ -34,7 +34,7 @@ impl Pg {
 
     /// The copy whose log holds every acknowledged write: it took part in the newest start, is complete, and reaches
     /// furthest. `None` when no copy that is up qualifies.
-    fn find_best(&self, cx: &Shared) -> Option<i32> {
+    fn find_best(&self, cx: &Shared) -> Option<OsdId> {
         let all = || {
             let own = std::iter::once((cx.whoami, &self.info));
             own.chain(self.peers.iter().map(|(o, p)| (*o, &p.info)))
@@ -48,7 +48,7 @@ impl Pg {
         let qualifies = |i: &PgInfo| i.last_epoch_started >= started || any;
         // All of these have every acknowledged write. What only some of them have may have been acknowledged nowhere; the
         // furthest log is taken, so nothing that one of them served is given up.
-        let rank = |osd: i32, i: &PgInfo| (i.last_update, std::cmp::Reverse(i.log_tail), osd == cx.whoami);
+        let rank = |osd: OsdId, i: &PgInfo| (i.last_update, std::cmp::Reverse(i.log_tail), osd == cx.whoami);
         all()
             .filter(|(_, i)| qualifies(i) && may_lead(i, cx))
             .max_by_key(|(osd, i)| rank(*osd, i))
@@ -56,9 +56,9 @@ impl Pg {
     }
 
     /// The acting set that can serve at once: the up set as far as the log catches it up, else older members.
-    fn wanted_acting(&self, best: i32, cx: &Shared) -> Vec<i32> {
+    fn wanted_acting(&self, best: OsdId, cx: &Shared) -> Vec<OsdId> {
         let tail_of = |osd| self.info_of(osd, cx).map_or(Eversion::ZERO, |i| i.log_tail);
-        let usable = |osd: i32, oldest: Eversion| {
+        let usable = |osd: OsdId, oldest: Eversion| {
             self.info_of(osd, cx).is_some_and(|i| may_lead(i, cx) && i.last_update >= oldest)
         };
         let up_primary = self.key.members.up_primary;
@@ -72,7 +72,7 @@ impl Pg {
         }
         let strays =
             self.peers.iter().filter(|(o, p)| !self.acting().contains(o) && !p.info.does_not_exist());
-        let mut strays: Vec<i32> = strays.map(|(o, _)| *o).collect();
+        let mut strays: Vec<OsdId> = strays.map(|(o, _)| *o).collect();
         strays.sort_by_key(|o| {
             std::cmp::Reverse(self.info_of(*o, cx).map_or(Eversion::ZERO, |i| i.last_update))
         });
@@ -92,7 +92,7 @@ impl Pg {
     }
 
     /// Asks the monitors for this acting set; the up set means "as CRUSH says".
-    pub fn request_acting(&self, want: &[i32], cx: &mut Shared) {
+    pub fn request_acting(&self, want: &[OsdId], cx: &mut Shared) {
         let temp = if want == self.up() { Vec::new() } else { want.to_vec() };
         let pgid: PgId = self.id.pgid;
         let msg = crate::osd::mon::pg_temp(cx.epoch(), pgid, temp);

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use messages::osd::{CopyCursor, CopyFromArgs, CopySource, Op, OpCode, copy_from_flags, flags};
-use types::{ConnId, EntityAddr, EntityName, Epoch, Errno, HObject, Name, PgId, ReqId, SpgId};
+use types::{ConnId, EntityAddr, EntityName, Epoch, Errno, HObject, Name, OsdId, PgId, ReqId, SpgId};
 
 use super::Pg;
 use super::client::ClientOp;
@@ -67,7 +67,7 @@ struct Fetch {
 /// The PG, on another OSD, that asked for a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CopyAsker {
-    pub osd: i32,
+    pub osd: OsdId,
     pub pgid: SpgId,
     pub interval: Epoch,
     pub id: u64,
@@ -198,8 +198,8 @@ impl Pg {
         let (object, Some(id)) = (&fetch.source.object, fetch.id) else { return };
         // Without pool or primary the question waits for another map; a pool that is gone is answered below.
         let Some(pgid) = cx.map.raw_pg_to_pg(PgId::new(object.pool, object.hash)) else { return };
-        let primary = cx.map.pg_to_up_acting(pgid).acting_primary;
-        if primary < 0 {
+        let primary = OsdId(cx.map.pg_to_up_acting(pgid).acting_primary);
+        if !primary.is_some() {
             return;
         }
         let ask = CopyAsk {
@@ -282,13 +282,13 @@ impl Pg {
     }
 
     /// Reads a piece of one of our objects for the primary of another PG, which copies it.
-    pub fn copy_read(&mut self, from: i32, interval: Epoch, ask: CopyAsk, cx: &mut Shared) {
+    pub fn copy_read(&mut self, from: OsdId, interval: Epoch, ask: CopyAsk, cx: &mut Shared) {
         let mut ops = Vec::new();
         if ask.version > 0 {
             ops.push(Op::AssertVer { version: ask.version }.into());
         }
         ops.push(Op::CopyGet { max: ask.max, cursor: ask.cursor }.into());
-        let mut op = ClientOp::internal(self.id, &ask.object, EntityName::osd(from), ops, cx);
+        let mut op = ClientOp::internal(self.id, &ask.object, EntityName::osd(from.0), ops, cx);
         op.msg.flags = ask.flags | flags::READ;
         op.asked_by = Some(CopyAsker { osd: from, pgid: ask.from, interval, id: ask.id });
         (op.addr, op.reqid) = (EntityAddr::default(), ReqId::default());

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use codec::{Decode, Encode};
 use messages::osd::{MOsdOpReply, flags};
 use store::{StoreError, Txn};
-use types::{EntityName, Errno, Eversion, HObject};
+use types::{EntityName, Errno, Eversion, HObject, OsdId};
 
 use super::client::ClientOp;
 use super::replicate::{WRITE_MAX, Write};
@@ -28,10 +28,10 @@ use crate::push::{Cursor, ObjectPush, Want};
 /// An unfound object whose older version is asked of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reverting {
-    from: i32,
+    from: OsdId,
     have: Eversion,
     /// Who could not read theirs.
-    failed: BTreeSet<i32>,
+    failed: BTreeSet<OsdId>,
     /// What has come of it.
     got: Option<ObjectPush>,
 }
@@ -73,7 +73,7 @@ impl Pg {
             return true;
         }
         let members = self.acting().iter().chain(self.up());
-        let mut holders: BTreeSet<i32> =
+        let mut holders: BTreeSet<OsdId> =
             self.past.iter().flat_map(|i| &i.acting).chain(members).copied().collect();
         holders.remove(&cx.whoami);
         let mut all_known = true;
@@ -94,7 +94,7 @@ impl Pg {
     }
 
     /// A copy outside the acting set says what it lacks: it may hold what nobody else has.
-    pub(super) fn got_missing_of_stray(&mut self, from: i32, missing: Missing, cx: &mut Shared) {
+    pub(super) fn got_missing_of_stray(&mut self, from: OsdId, missing: Missing, cx: &mut Shared) {
         let Some(peer) = self.peers.get_mut(&from).filter(|p| p.missing.is_none()) else { return };
         peer.missing = Some(missing);
         self.find_unfound(cx);
@@ -106,7 +106,7 @@ impl Pg {
     fn revert(
         &mut self,
         object: &HObject,
-        mut failed: BTreeSet<i32>,
+        mut failed: BTreeSet<OsdId>,
         cx: &mut Shared,
     ) -> Result<(), StoreError> {
         loop {
@@ -143,9 +143,9 @@ impl Pg {
     fn older_copies(
         &self,
         object: &HObject,
-        failed: &mut BTreeSet<i32>,
+        failed: &mut BTreeSet<OsdId>,
         cx: &mut Shared,
-    ) -> Vec<(Eversion, bool, i32)> {
+    ) -> Vec<(Eversion, bool, OsdId)> {
         let mut found = Vec::new();
         for osd in self.write_targets(cx).into_iter().filter(|o| !failed.contains(o)) {
             let Some(peer) = self.peers.get(&osd).filter(|p| *object <= p.info.last_backfill) else {
@@ -167,7 +167,7 @@ impl Pg {
     }
 
     /// Whether this is what `revert` has asked for.
-    pub(super) fn is_reverted_from(&self, from: i32, object: &HObject, version: Eversion) -> bool {
+    pub(super) fn is_reverted_from(&self, from: OsdId, object: &HObject, version: Eversion) -> bool {
         self.reverting.get(object).is_some_and(|r| (r.from, r.have) == (from, version))
     }
 
@@ -202,7 +202,7 @@ impl Pg {
     }
 
     /// The asked member cannot give its older version: somebody else's is next. Whether that was the question.
-    pub(super) fn revert_refused(&mut self, from: i32, object: &HObject, cx: &mut Shared) -> bool {
+    pub(super) fn revert_refused(&mut self, from: OsdId, object: &HObject, cx: &mut Shared) -> bool {
         let Some(mut asked) = self.reverting.remove(object) else { return false };
         self.finish(object, cx);
         asked.failed.insert(from);
@@ -245,7 +245,7 @@ impl Pg {
         let lacked = self.missing.remove(object);
         let lacking =
             self.peers.iter_mut().filter_map(|(o, p)| Some((*o, p.missing.as_mut()?.remove(object)?)));
-        let lacking: Vec<(i32, MissingItem)> = lacking.collect();
+        let lacking: Vec<(OsdId, MissingItem)> = lacking.collect();
         let entry = LogEntry {
             kind,
             object: object.clone(),
@@ -259,7 +259,7 @@ impl Pg {
             op_returns: Vec::new(),
             dirty: Dirty::ALL,
         };
-        let op = ClientOp::internal(self.id, object, EntityName::osd(cx.whoami), Vec::new(), cx);
+        let op = ClientOp::internal(self.id, object, EntityName::osd(cx.whoami.0), Vec::new(), cx);
         let reply = MOsdOpReply::to(&op.msg, 0, cx.epoch(), flags::ACK | flags::ONDISK);
         let in_flight = InFlight::new(version, object.head(), op, reply);
         let write = Write { txn, entries: vec![entry], in_flight, executed: Executed::default() };
@@ -288,7 +288,7 @@ impl Pg {
         self.unfound.insert(object.clone());
     }
 
-    fn lack_again(&mut self, object: &HObject, lacking: Vec<(i32, MissingItem)>) {
+    fn lack_again(&mut self, object: &HObject, lacking: Vec<(OsdId, MissingItem)>) {
         for (osd, item) in lacking {
             let missing = self.peers.get_mut(&osd).and_then(|p| p.missing.as_mut());
             missing.into_iter().for_each(|m| m.insert(object.clone(), item));

@@ -51,7 +51,7 @@ mod writes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use store::{ObjectKey, Txn};
-use types::{Epoch, Eversion, HObject, SpgId};
+use types::{Epoch, Eversion, HObject, OsdId, SpgId};
 
 use crate::info::PgInfo;
 use crate::interval::{IntervalKey, PastIntervals};
@@ -91,23 +91,23 @@ pub(crate) enum Phase {
     /// Activated by the primary.
     Replica,
     /// Primary: these have not stated their info yet.
-    GetInfo { waiting: BTreeSet<i32> },
+    GetInfo { waiting: BTreeSet<OsdId> },
     /// Primary: an interval may have taken writes, and none of its members is up.
     Down,
     /// Primary: waiting for the authoritative log.
-    GetLog { from: i32 },
+    GetLog { from: OsdId },
     /// Primary: no reachable copy is complete.
     Incomplete,
     /// Primary: these have not sent their logs yet.
-    GetMissing { waiting: BTreeSet<i32> },
+    GetMissing { waiting: BTreeSet<OsdId> },
     /// Primary: the monitors must record that we are alive before a write may be taken.
     WaitUpThru,
     /// Primary: earlier primaries may not know yet that they are replaced.
     WaitReadable,
     /// Primary: the monitors were asked for this acting set.
-    WaitActing { want: Vec<i32> },
+    WaitActing { want: Vec<OsdId> },
     /// Primary: these (with ourselves) have not made the activation durable yet.
-    Activating { waiting: BTreeSet<i32> },
+    Activating { waiting: BTreeSet<OsdId> },
     /// Primary: started; serves when the acting set is large enough.
     Active,
 }
@@ -148,9 +148,9 @@ pub(crate) struct Pg {
     /// Replica only: the interval as the primary names it, for replies.
     pub primary_interval: Epoch,
     /// Primary only.
-    pub peers: BTreeMap<i32, Peer>,
+    pub peers: BTreeMap<OsdId, Peer>,
     /// Primary only, while active: members that are being backfilled.
-    pub backfills: BTreeMap<i32, Backfill>,
+    pub backfills: BTreeMap<OsdId, Backfill>,
     pub places: Places,
     pub writes: Writes,
     pub waiting_for_active: VecDeque<ClientOp>,
@@ -164,7 +164,7 @@ pub(crate) struct Pg {
     /// Missing here, and nobody who is up has it.
     pub unfound: BTreeSet<HObject>,
     /// Primary only: damaged objects of members, to be sent when no write is under way.
-    pub damaged: BTreeSet<(HObject, i32)>,
+    pub damaged: BTreeSet<(HObject, OsdId)>,
     /// Objects that lost data here and were not replaced yet; stored, or a restart would leave them to the
     /// next scrub.
     pub lost_here: BTreeSet<HObject>,
@@ -173,7 +173,7 @@ pub(crate) struct Pg {
     /// Primary only: unfound objects whose older version is being fetched to take their place.
     pub reverting: BTreeMap<HObject, Reverting>,
     /// OSDs whose return would let peering go on.
-    pub blocked_by: Vec<i32>,
+    pub blocked_by: Vec<OsdId>,
     /// When state bits last changed, for reports.
     pub stamps: stats::Stamps,
     /// Reads that wait for members to confirm that we are still the primary.
@@ -183,7 +183,7 @@ pub(crate) struct Pg {
     /// A client's write found no room of so many bytes, here or with a member; 0 when there is room.
     pub short_of: u64,
     /// Messages of members for which the store has no room, and those that came after the first of them.
-    pub waiting_for_room: VecDeque<(i32, PgMessage)>,
+    pub waiting_for_room: VecDeque<(OsdId, PgMessage)>,
     /// How often it was activated: the PG may peer more than once in an interval.
     pub activations: u64,
     /// When `Activate` was sent: its answer is a sign of life.
@@ -259,7 +259,7 @@ impl Pg {
         self.info.history.same_interval_since
     }
 
-    pub fn primary(&self) -> i32 {
+    pub fn primary(&self) -> OsdId {
         self.key.members.acting_primary
     }
 
@@ -267,11 +267,11 @@ impl Pg {
         self.primary() == cx.whoami
     }
 
-    pub fn acting(&self) -> &[i32] {
+    pub fn acting(&self) -> &[OsdId] {
         &self.key.members.acting
     }
 
-    pub fn up(&self) -> &[i32] {
+    pub fn up(&self) -> &[OsdId] {
         &self.key.members.up
     }
 
@@ -286,7 +286,7 @@ impl Pg {
     }
 
     /// Members of the acting set whose lease is over: somebody else may be primary by now.
-    pub fn lacking_leases(&self, cx: &Shared) -> Vec<i32> {
+    pub fn lacking_leases(&self, cx: &Shared) -> Vec<OsdId> {
         self.acting().iter().copied().filter(|o| *o != cx.whoami && !cx.has_lease_of(*o)).collect()
     }
 
@@ -296,8 +296,8 @@ impl Pg {
     }
 
     /// Members that get every write: the acting set and those being backfilled, without ourselves.
-    pub fn write_targets(&self, cx: &Shared) -> Vec<i32> {
-        let mut all: Vec<i32> = self.acting().iter().copied().filter(|o| *o != cx.whoami).collect();
+    pub fn write_targets(&self, cx: &Shared) -> Vec<OsdId> {
+        let mut all: Vec<OsdId> = self.acting().iter().copied().filter(|o| *o != cx.whoami).collect();
         all.extend(self.backfills.keys().filter(|o| !self.acting().contains(o)));
         all
     }

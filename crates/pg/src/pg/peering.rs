@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use maps::OsdMap;
-use types::{Epoch, Eversion, HObject};
+use types::{Epoch, Eversion, HObject, OsdId};
 
 use super::prior::missing_witnesses;
 use super::{Owed, Peer, Pg, Phase, persist};
@@ -18,9 +18,9 @@ use store::Txn;
 
 /// The OSDs that must be asked before the PG may start.
 struct PriorSet {
-    probe: BTreeSet<i32>,
+    probe: BTreeSet<OsdId>,
     /// Down OSDs, one of which must come back; empty when peering can go on.
-    blocked_by: Vec<i32>,
+    blocked_by: Vec<OsdId>,
 }
 
 impl Pg {
@@ -35,7 +35,7 @@ impl Pg {
         let prior = self.prior_set(cx);
         let whoami = cx.whoami;
         let needed = prior.probe.iter().copied().filter(|o| *o != whoami && !self.peers.contains_key(o));
-        let needed: BTreeSet<i32> = needed.collect();
+        let needed: BTreeSet<OsdId> = needed.collect();
         let asked = match &self.phase {
             Phase::GetInfo { waiting } => waiting.clone(),
             _ => BTreeSet::new(),
@@ -63,7 +63,7 @@ impl Pg {
     fn prior_set(&self, cx: &Shared) -> PriorSet {
         let map = &cx.map;
         let skipped = usize::from(types::is_planted!(cx.config.planted, SkipsPriorInterval));
-        let mut probe: BTreeSet<i32> = self.acting().iter().chain(self.up()).copied().collect();
+        let mut probe: BTreeSet<OsdId> = self.acting().iter().chain(self.up()).copied().collect();
         let mut blocked_by = BTreeSet::new();
         for i in self.past_with_writes().skip(skipped) {
             probe.extend(i.acting.iter().filter(|o| map.is_up(**o)));
@@ -81,7 +81,7 @@ impl Pg {
     /// A copy states its info.
     pub fn handle_notify(
         &mut self,
-        from: i32,
+        from: OsdId,
         info: PgInfo,
         past: &PastIntervals,
         owed: &Owed,
@@ -114,7 +114,7 @@ impl Pg {
     }
 
     /// Fetches the authoritative log from `best`, which may be ourselves.
-    pub fn get_log(&mut self, best: i32, cx: &mut Shared) {
+    pub fn get_log(&mut self, best: OsdId, cx: &mut Shared) {
         if best == cx.whoami {
             return self.get_missing(cx);
         }
@@ -134,7 +134,7 @@ impl Pg {
     /// A log that we asked for: the authoritative one, or a member's.
     pub fn handle_log(
         &mut self,
-        from: i32,
+        from: OsdId,
         info: PgInfo,
         log: LogPart,
         missing: Vec<(HObject, MissingItem)>,
@@ -160,7 +160,7 @@ impl Pg {
         }
     }
 
-    fn got_log(&mut self, from: i32, info: PgInfo, log: LogPart, missing: Missing, cx: &mut Shared) {
+    fn got_log(&mut self, from: OsdId, info: PgInfo, log: LogPart, missing: Missing, cx: &mut Shared) {
         let whole = log.whole;
         let undo = cx.config.undoes_divergent();
         match merge_logs(&mut self.log, &mut self.missing, &self.info.last_backfill, log, undo) {
@@ -181,12 +181,12 @@ impl Pg {
         }
     }
 
-    fn query_whole_log(&mut self, from: i32, cx: &mut Shared) {
+    fn query_whole_log(&mut self, from: OsdId, cx: &mut Shared) {
         cx.send_pg(from, self.id, self.interval(), PgBody::QueryLog { since: Eversion::ZERO });
     }
 
     /// Even the whole log has nothing in common with ours: the copy is of no use but as a target of backfill.
-    fn bad_log(&mut self, from: i32, e: &MergeError, cx: &mut Shared) {
+    fn bad_log(&mut self, from: OsdId, e: &MergeError, cx: &mut Shared) {
         let text = format!("pg {} got a log from osd.{from} that does not fit: {e}", self.id);
         cx.cluster_log(LogLevel::Error, text);
         if let Some(peer) = self.peers.get_mut(&from) {
@@ -214,7 +214,7 @@ impl Pg {
         let mut waiting = BTreeSet::new();
         let head = self.info.last_update;
         let tail = self.log.tail();
-        let members: BTreeSet<i32> = self.acting().iter().chain(self.up()).copied().collect();
+        let members: BTreeSet<OsdId> = self.acting().iter().chain(self.up()).copied().collect();
         let (id, interval) = (self.id, self.info.history.same_interval_since);
         let whoami = cx.whoami;
         for osd in members.into_iter().filter(|o| *o != whoami) {
@@ -257,7 +257,7 @@ impl Pg {
     }
 
     /// Answers a primary's question about this copy.
-    pub fn handle_query_log(&mut self, from: i32, reply: Epoch, since: Eversion, cx: &mut Shared) {
+    pub fn handle_query_log(&mut self, from: OsdId, reply: Epoch, since: Eversion, cx: &mut Shared) {
         let log = LogPart::since(&self.log, since);
         let missing = self.missing.iter().map(|(o, i)| (o.clone(), *i)).collect();
         let body = PgBody::Log { info: Box::new(self.info.clone()), log, missing };
@@ -276,7 +276,7 @@ impl Pg {
             Phase::WaitUpThru => self.check_up_thru(cx),
             Phase::WaitReadable => self.check_prior(cx),
             Phase::Activating { waiting } => {
-                let silent: Vec<i32> = waiting.iter().copied().filter(|o| *o != cx.whoami).collect();
+                let silent: Vec<OsdId> = waiting.iter().copied().filter(|o| *o != cx.whoami).collect();
                 silent.into_iter().for_each(|osd| self.activate_member(osd, cx));
             }
             Phase::WaitActing { want } => self.request_acting(&want.clone(), cx),
@@ -293,7 +293,7 @@ impl Pg {
 }
 
 impl Peer {
-    pub fn new(osd: i32, info: PgInfo, map: &OsdMap) -> Self {
+    pub fn new(osd: OsdId, info: PgInfo, map: &OsdMap) -> Self {
         let up_from = map.osd(osd).map_or(Epoch(0), |o| o.info.up_from);
         let room = super::room::PLENTY;
         Self { common: info.last_update, info, missing: None, acked: Eversion::ZERO, room, up_from }

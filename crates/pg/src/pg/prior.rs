@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use maps::OsdMap;
 
+use types::OsdId;
+
 use super::{Pg, Phase};
 use crate::interval::Interval;
 use crate::osd::lease::padded;
@@ -19,13 +21,13 @@ pub(crate) struct Prior {
     since: Duration,
     /// OSDs that have spoken in the present interval, so that they know of it, and when (monotonic) they
     /// first did.
-    heard: BTreeMap<i32, Duration>,
+    heard: BTreeMap<OsdId, Duration>,
     /// By member and earlier primary: when (monotonic) the lease that the member gave that primary is over.
-    owed: BTreeMap<(i32, i32), Duration>,
+    owed: BTreeMap<(OsdId, OsdId), Duration>,
 }
 
 /// By OSD: for how many milliseconds it may still hold a lease of the sender of a notify.
-pub(crate) type Owed = Vec<(i32, u32)>;
+pub(crate) type Owed = Vec<(OsdId, u32)>;
 
 impl Prior {
     pub fn begin(now: Duration) -> Self {
@@ -33,7 +35,7 @@ impl Prior {
     }
 
     /// Notes that an OSD has spoken in the present interval, with the leases that it still owes.
-    pub fn heard(&mut self, from: i32, owed: &Owed, now: Duration) {
+    pub fn heard(&mut self, from: OsdId, owed: &Owed, now: Duration) {
         self.heard.entry(from).or_insert(now);
         for (primary, ms) in owed {
             // The first statement holds: the OSD's later answers to pings carry a map that an OSD which does
@@ -53,10 +55,10 @@ impl Prior {
     /// interval gives that primary no more leases; if it said nothing of that primary, it may have given one
     /// just before it spoke. If no member has spoken, a whole lease counts from the beginning of the present
     /// interval. `own`: this OSD, and when its own lease to that primary is over.
-    fn readable_until(&self, i: &Interval, own: (i32, Duration), lease: Duration) -> Duration {
+    fn readable_until(&self, i: &Interval, own: (OsdId, Duration), lease: Duration) -> Duration {
         let lease = padded(lease);
-        let heard = |osd: i32| self.heard.get(&osd).map(|at| *at + lease);
-        let stated = |osd: i32| match osd == own.0 {
+        let heard = |osd: OsdId| self.heard.get(&osd).map(|at| *at + lease);
+        let stated = |osd: OsdId| match osd == own.0 {
             true => Some(own.1),
             false => self.owed.get(&(osd, i.primary)).copied().or_else(|| heard(osd)),
         };
@@ -68,7 +70,8 @@ impl Prior {
 impl Pg {
     /// The leases that this OSD still owes the earlier primaries which this copy knows of.
     pub fn owed(&self, cx: &Shared) -> Owed {
-        let primaries: BTreeSet<i32> = self.past.iter().map(|i| i.primary).filter(|p| *p >= 0).collect();
+        let primaries: BTreeSet<OsdId> =
+            self.past.iter().map(|i| i.primary).filter(|p| p.is_some()).collect();
         owed_to(primaries, cx)
     }
 
@@ -85,7 +88,7 @@ impl Pg {
     }
 
     /// The primaries of earlier intervals that may still answer reads.
-    fn prior_readers(&self, cx: &Shared) -> BTreeSet<i32> {
+    fn prior_readers(&self, cx: &Shared) -> BTreeSet<OsdId> {
         self.past_with_writes()
             .filter(|i| i.primary != cx.whoami && !self.prior.has_ended(i, &cx.map))
             .filter(|i| {
@@ -98,7 +101,7 @@ impl Pg {
 }
 
 /// The leases that this OSD still owes each of these OSDs.
-pub(crate) fn owed_to(osds: impl IntoIterator<Item = i32>, cx: &Shared) -> Owed {
+pub(crate) fn owed_to(osds: impl IntoIterator<Item = OsdId>, cx: &Shared) -> Owed {
     let ms = |left: Duration| u32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX);
     osds.into_iter().map(|osd| (osd, ms(cx.owed(osd)))).collect()
 }
@@ -109,9 +112,9 @@ pub(crate) fn owed_to(osds: impl IntoIterator<Item = i32>, cx: &Shared) -> Owed 
 /// A member whose data was given up since does not count, whether it is down or up with another disk: it
 /// knows nothing of the interval. When the data of all members was given up, so were the interval's writes,
 /// and there is nobody to wait for.
-pub(super) fn missing_witnesses(i: &Interval, map: &OsdMap) -> Vec<i32> {
-    let given_up = |osd: &i32| map.osd(*osd).is_some_and(|o| o.info.lost_at > i.first);
-    let members: Vec<i32> = i.acting.iter().copied().filter(|o| map.exists(*o) && !given_up(o)).collect();
+pub(super) fn missing_witnesses(i: &Interval, map: &OsdMap) -> Vec<OsdId> {
+    let given_up = |osd: &OsdId| map.osd(*osd).is_some_and(|o| o.info.lost_at > i.first);
+    let members: Vec<OsdId> = i.acting.iter().copied().filter(|o| map.exists(*o) && !given_up(o)).collect();
     match members.iter().any(|o| map.is_up(*o)) {
         true => Vec::new(),
         false => members,
@@ -134,15 +137,15 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(16);
     /// The new primary, which was a member before.
-    const SELF: i32 = 0;
-    const OLD: i32 = 1;
+    const SELF: OsdId = OsdId(0);
+    const OLD: OsdId = OsdId(1);
 
     fn s(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
     /// An interval of epochs 10 to 20 that OSD 1 led.
-    fn interval(acting: &[i32]) -> Interval {
+    fn interval(acting: &[OsdId]) -> Interval {
         Interval {
             first: Epoch(10),
             last: Epoch(20),
@@ -197,12 +200,12 @@ mod tests {
             let info = OsdInfo { up_from: Epoch(25), lost_at: Epoch(lost_at), ..OsdInfo::default() };
             Osd { state, info, ..Osd::default() }
         };
-        let table: [(&[Osd], &[i32]); 8] = [
+        let table: [(&[Osd], &[OsdId]); 8] = [
             (&[osd(up, 0), osd(down, 0)], &[]),
-            (&[osd(down, 0), osd(down, 0)], &[0, 1]),
-            (&[osd(up, 15), osd(down, 0)], &[1]),
-            (&[osd(up, 15), osd(up, 15), osd(down, 0)], &[2]),
-            (&[osd(down, 15), osd(down, 0)], &[1]),
+            (&[osd(down, 0), osd(down, 0)], &[SELF, OLD]),
+            (&[osd(up, 15), osd(down, 0)], &[OLD]),
+            (&[osd(up, 15), osd(up, 15), osd(down, 0)], &[OsdId(2)]),
+            (&[osd(down, 15), osd(down, 0)], &[OLD]),
             (&[osd(up, 15), osd(down, 15)], &[]),
             (&[osd(down, 15), osd(up, 0)], &[]),
             // It was given up before the interval began.
@@ -210,56 +213,60 @@ mod tests {
         ];
         for (osds, missing) in table {
             let map = OsdMap { epoch: Epoch(30), osds: osds.to_vec(), ..OsdMap::default() };
-            let all: Vec<i32> = (0..osds.len() as i32).collect();
+            let all: Vec<OsdId> = (0..osds.len() as i32).map(OsdId).collect();
             assert_eq!(missing_witnesses(&interval(&all), &map), missing, "{osds:?}");
         }
-        assert_eq!(missing_witnesses(&interval(&[7]), &OsdMap::default()), [0; 0], "outside the map");
+        assert_eq!(missing_witnesses(&interval(&[OsdId(7)]), &OsdMap::default()), [], "outside the map");
     }
 
     #[test]
     fn who_speaks_in_the_new_interval_knows() {
         let (mut prior, map) = (Prior::begin(s(100)), map(osd_state::EXISTS, 5, 0));
-        prior.heard(2, &Owed::new(), s(101));
-        assert!(!prior.has_ended(&interval(&[OLD, SELF, 2]), &map), "another one spoke");
+        prior.heard(OsdId(2), &Owed::new(), s(101));
+        assert!(!prior.has_ended(&interval(&[OLD, SELF, OsdId(2)]), &map), "another one spoke");
         prior.heard(OLD, &Owed::new(), s(101));
-        assert!(prior.has_ended(&interval(&[OLD, SELF, 2]), &map));
+        assert!(prior.has_ended(&interval(&[OLD, SELF, OsdId(2)]), &map));
     }
 
     #[test]
     fn who_owes_least_decides() {
         let mut prior = Prior::begin(s(100));
         let own = (SELF, s(112));
-        let until = |prior: &Prior, acting: &[i32]| prior.readable_until(&interval(acting), own, LEASE);
+        let until = |prior: &Prior, acting: &[OsdId]| prior.readable_until(&interval(acting), own, LEASE);
         assert_eq!(until(&prior, &[OLD, SELF]), s(112), "what this OSD promised");
-        assert_eq!(until(&prior, &[OLD, SELF, 2]), s(112), "a silent member decides nothing");
-        prior.heard(2, &vec![(OLD, 5_000)], s(101));
-        assert_eq!(until(&prior, &[OLD, SELF, 2]), s(101) + padded(s(5)));
+        assert_eq!(until(&prior, &[OLD, SELF, OsdId(2)]), s(112), "a silent member decides nothing");
+        prior.heard(OsdId(2), &vec![(OLD, 5_000)], s(101));
+        assert_eq!(until(&prior, &[OLD, SELF, OsdId(2)]), s(101) + padded(s(5)));
         assert_eq!(until(&prior, &[OLD, SELF]), s(112), "it was no member");
         // The first statement holds: what it answers since helps nobody who does not know of the interval.
-        prior.heard(2, &vec![(OLD, 15_000)], s(110));
-        assert_eq!(until(&prior, &[OLD, SELF, 2]), s(101) + padded(s(5)));
-        prior.heard(3, &vec![(OLD, 0)], s(103));
-        assert_eq!(until(&prior, &[OLD, SELF, 2, 3]), s(103));
+        prior.heard(OsdId(2), &vec![(OLD, 15_000)], s(110));
+        assert_eq!(until(&prior, &[OLD, SELF, OsdId(2)]), s(101) + padded(s(5)));
+        prior.heard(OsdId(3), &vec![(OLD, 0)], s(103));
+        assert_eq!(until(&prior, &[OLD, SELF, OsdId(2), OsdId(3)]), s(103));
     }
 
     #[test]
     fn a_member_that_says_nothing_of_the_primary_may_have_answered_it_just_before() {
         let mut prior = Prior::begin(s(100));
         let own = (SELF, s(200));
-        let until = |prior: &Prior, acting: &[i32]| prior.readable_until(&interval(acting), own, LEASE);
-        prior.heard(2, &vec![(3, 1_000)], s(104));
-        assert_eq!(until(&prior, &[OLD, SELF, 2]), s(104) + padded(LEASE));
+        let until = |prior: &Prior, acting: &[OsdId]| prior.readable_until(&interval(acting), own, LEASE);
+        prior.heard(OsdId(2), &vec![(OsdId(3), 1_000)], s(104));
+        assert_eq!(until(&prior, &[OLD, SELF, OsdId(2)]), s(104) + padded(LEASE));
         // Heard again: the first time counts.
-        prior.heard(2, &Owed::new(), s(109));
-        assert_eq!(until(&prior, &[OLD, SELF, 2]), s(104) + padded(LEASE));
-        assert_eq!(until(&prior, &[OLD, 2, 3]), s(104) + padded(LEASE), "this OSD was no member");
+        prior.heard(OsdId(2), &Owed::new(), s(109));
+        assert_eq!(until(&prior, &[OLD, SELF, OsdId(2)]), s(104) + padded(LEASE));
+        assert_eq!(
+            until(&prior, &[OLD, OsdId(2), OsdId(3)]),
+            s(104) + padded(LEASE),
+            "this OSD was no member"
+        );
     }
 
     #[test]
     fn of_a_primary_alone_a_whole_lease_is_waited_out() {
         let mut prior = Prior::begin(s(100));
         let own = (SELF, s(100));
-        for acting in [&[OLD][..], &[OLD, 2, 3]] {
+        for acting in [&[OLD][..], &[OLD, OsdId(2), OsdId(3)]] {
             assert_eq!(prior.readable_until(&interval(acting), own, LEASE), s(100) + padded(LEASE));
         }
         // What the primary itself owes somebody is no support of its own.

@@ -2,14 +2,17 @@
 
 use serde_json::{Value, json};
 
+use types::OsdId;
+
 use super::state::pg_state;
 use super::{Pg, Phase};
 use crate::info::{PgHistory, PgInfo};
+use crate::interval::numbers;
 use crate::osd::shared::Shared;
 
 impl Pg {
     pub fn query(&self, cx: &Shared) -> Value {
-        let mut members: Vec<i32> = self.acting().to_vec();
+        let mut members: Vec<OsdId> = self.acting().to_vec();
         members.extend(self.backfills.keys().filter(|o| !self.acting().contains(o)));
         members.sort_unstable();
         let mut own = info(&self.info);
@@ -31,9 +34,9 @@ impl Pg {
             "snap_trimq_len": 0,
             "state": pg_state::to_text(self.cluster_state(cx)),
             "epoch": cx.epoch().0,
-            "up": self.up(),
-            "acting": self.acting(),
-            "acting_recovery_backfill": members.iter().map(i32::to_string).collect::<Vec<_>>(),
+            "up": numbers(self.up()),
+            "acting": numbers(self.acting()),
+            "acting_recovery_backfill": members.iter().map(OsdId::to_string).collect::<Vec<_>>(),
             "info": own,
             "peer_info": peers,
             "recovery_state": [self.recovery_state()],
@@ -86,11 +89,11 @@ impl Pg {
                 "num_deep_scrub_errors": sum.num_deep_scrub_errors,
                 "num_large_omap_objects": sum.num_large_omap_objects,
             },
-            "up": m.up,
-            "acting": m.acting,
-            "blocked_by": self.blocked_by,
-            "up_primary": m.up_primary,
-            "acting_primary": m.acting_primary,
+            "up": numbers(&m.up),
+            "acting": numbers(&m.acting),
+            "blocked_by": numbers(&self.blocked_by),
+            "up_primary": m.up_primary.0,
+            "acting_primary": m.acting_primary.0,
         })
     }
 
@@ -101,7 +104,7 @@ impl Pg {
             .iter()
             .map(|i| {
                 json!({
-                    "first": i.first.0, "last": i.last.0, "up": i.up, "acting": i.acting, "primary": i.primary,
+                    "first": i.first.0, "last": i.last.0, "up": numbers(&i.up), "acting": numbers(&i.acting), "primary": i.primary.0,
                     "maybe_went_rw": i.maybe_went_rw,
                 })
             })
@@ -110,10 +113,10 @@ impl Pg {
             "name": phase_name(&self.phase),
             "enter_time": self.stamps.last_change.to_string(),
             "past_intervals": past,
-            "blocked_by": self.blocked_by,
+            "blocked_by": numbers(&self.blocked_by),
             "missing": self.missing.len(),
             "unfound": self.unfound.len(),
-            "recovery_progress": { "pulling": pulling, "pushing": pushing, "backfill_targets": self.backfills.keys().collect::<Vec<_>>() },
+            "recovery_progress": { "pulling": pulling, "pushing": pushing, "backfill_targets": self.backfills.keys().map(|osd| osd.0).collect::<Vec<_>>() },
         })
     }
 }

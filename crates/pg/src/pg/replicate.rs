@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use store::{Misuse, Priority, StoreError, Txn};
-use types::{Epoch, Eversion, HObject, SpgId};
+use types::{Epoch, Eversion, HObject, OsdId, SpgId};
 
 use super::client::ClientOp;
 use super::room::Taken;
@@ -141,7 +141,7 @@ impl Pg {
         Ok(())
     }
 
-    fn ship(&self, targets: &[i32], entries: &[LogEntry], after: &AfterWrite, op: &RepOp, cx: &mut Shared) {
+    fn ship(&self, targets: &[OsdId], entries: &[LogEntry], after: &AfterWrite, op: &RepOp, cx: &mut Shared) {
         for osd in targets {
             let short = types::is_planted!(cx.config.planted, BackfillBoundary);
             let reached = |o: &HObject, to: &HObject| o < to || o == to && !short;
@@ -218,7 +218,7 @@ impl Pg {
     }
 
     /// Member: applies a write.
-    pub fn handle_rep_op(&mut self, from: i32, interval: Epoch, op: Box<RepOp>, cx: &mut Shared) -> Taken {
+    pub fn handle_rep_op(&mut self, from: OsdId, interval: Epoch, op: Box<RepOp>, cx: &mut Shared) -> Taken {
         if from != self.primary() || interval != self.primary_interval {
             return Taken::Done;
         }
@@ -301,7 +301,7 @@ impl Pg {
     }
 
     /// The session with another OSD was lost, and with it messages that were under way.
-    pub fn session_lost(&mut self, osd: i32, cx: &mut Shared) {
+    pub fn session_lost(&mut self, osd: OsdId, cx: &mut Shared) {
         if cx.config.accepts_gaps() {
             return;
         }
@@ -322,7 +322,7 @@ impl Pg {
 
     /// Answers a primary that asks for this copy's info. If this copy serves that primary already, it stops:
     /// the primary peers again, so this member is out of step and has not noticed.
-    pub fn handle_query_info(&mut self, from: i32, cx: &mut Shared) {
+    pub fn handle_query_info(&mut self, from: OsdId, cx: &mut Shared) {
         if self.phase == Phase::Replica && from == self.primary() {
             self.stop(cx);
         }
@@ -336,7 +336,7 @@ impl Pg {
         version: Eversion,
         tight: Option<u64>,
         cx: &mut Shared,
-    ) -> Option<(i32, RepAck)> {
+    ) -> Option<(OsdId, RepAck)> {
         if self.phase != Phase::Replica {
             return None;
         }
@@ -348,7 +348,7 @@ impl Pg {
     }
 
     /// Primary: everything up to `version` is durable on that member.
-    pub fn handle_rep_op_ack(&mut self, from: i32, version: Eversion, cx: &mut Shared) {
+    pub fn handle_rep_op_ack(&mut self, from: OsdId, version: Eversion, cx: &mut Shared) {
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.acked = peer.acked.max(version);
         }

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use types::{Epoch, Errno, HObject};
+use types::{Epoch, Errno, HObject, OsdId};
 
 use super::{Pg, Phase};
 use crate::entry::EntryKind;
@@ -84,9 +84,9 @@ pub(crate) struct Run {
     pub plan: Plan,
     stage: Stage,
     /// Members that hold a reservation for it.
-    reserved: BTreeSet<i32>,
+    reserved: BTreeSet<OsdId>,
     /// Who has not answered.
-    waiting: BTreeSet<i32>,
+    waiting: BTreeSet<OsdId>,
     /// The chunk: from, and up to without.
     begin: HObject,
     end: HObject,
@@ -99,7 +99,7 @@ pub(crate) struct Run {
     todo: VecDeque<(HObject, Option<u64>)>,
     /// The deep question: its range, where members go on, and who does.
     range: (HObject, HObject),
-    more: BTreeMap<i32, DeepState>,
+    more: BTreeMap<OsdId, DeepState>,
     tally: Tally,
     snaps: SnapTally,
     /// Sums of writes to what was counted already.
@@ -190,12 +190,12 @@ impl Pg {
         }
     }
 
-    fn other_members(&self, cx: &Shared) -> Vec<i32> {
+    fn other_members(&self, cx: &Shared) -> Vec<OsdId> {
         self.acting().iter().copied().filter(|o| *o != cx.whoami).collect()
     }
 
     /// Member: the primary wants to scrub.
-    pub fn handle_scrub_reserve(&mut self, from: i32, reply: Epoch, cx: &mut Shared) {
+    pub fn handle_scrub_reserve(&mut self, from: OsdId, reply: Epoch, cx: &mut Shared) {
         if from != self.primary() || self.phase != Phase::Replica {
             return;
         }
@@ -207,14 +207,14 @@ impl Pg {
     }
 
     /// Member: the primary's scrub is over.
-    pub fn handle_scrub_release(&mut self, from: i32, cx: &mut Shared) {
+    pub fn handle_scrub_release(&mut self, from: OsdId, cx: &mut Shared) {
         if from == self.primary() && !self.is_primary(cx) {
             cx.scrubs.remove(&self.id);
         }
     }
 
     /// Primary: a member has a place, or none.
-    pub fn handle_scrub_grant(&mut self, from: i32, granted: bool, cx: &mut Shared) {
+    pub fn handle_scrub_grant(&mut self, from: OsdId, granted: bool, cx: &mut Shared) {
         let reserving = |r: &&mut Run| r.stage == Stage::Reserving;
         let Some(run) = self.scrub.run.as_deref_mut().filter(reserving) else {
             if granted {
@@ -230,7 +230,7 @@ impl Pg {
             // The whole OSD pauses, as long as chance has it: two that are led by the same clock, and have many PGs to scrub,
             // would else hold their places against each other at every tick. Source: osd_scrub_backoff_ratio.
             cx.scrub_refusals += 1;
-            let spread = schedule::fraction(self.id, cx.scrub_refusals, cx.whoami as u64);
+            let spread = schedule::fraction(self.id, cx.scrub_refusals, cx.whoami.0 as u64);
             cx.scrub_pause = cx.now.mono + PAUSE.mul_f64(spread);
             return self.scrub_stop(true, cx);
         }
@@ -270,7 +270,7 @@ impl Pg {
         if again {
             // Two primaries that refuse each other must not do so for ever.
             self.scrub.tries = self.scrub.tries.saturating_add(1);
-            let spread = schedule::fraction(self.id, u64::from(self.scrub.tries), cx.whoami as u64);
+            let spread = schedule::fraction(self.id, u64::from(self.scrub.tries), cx.whoami.0 as u64);
             self.scrub.not_before = cx.now.mono + BACKOFF + BACKOFF.mul_f64(4.0 * spread);
         }
         self.note_state(was, cx);
@@ -360,7 +360,7 @@ impl Pg {
         &mut self,
         begin: &HObject,
         end: &HObject,
-        whom: BTreeMap<i32, Option<DeepAsk>>,
+        whom: BTreeMap<OsdId, Option<DeepAsk>>,
         cx: &mut Shared,
     ) {
         self.scrub.last_id += 1;
@@ -383,7 +383,7 @@ impl Pg {
     }
 
     /// Member: answers the primary's question.
-    pub fn handle_scrub_read(&mut self, from: i32, reply: Epoch, ask: &ScrubAsk, cx: &mut Shared) {
+    pub fn handle_scrub_read(&mut self, from: OsdId, reply: Epoch, ask: &ScrubAsk, cx: &mut Shared) {
         if from != self.primary() || self.phase != Phase::Replica {
             return;
         }
@@ -392,7 +392,7 @@ impl Pg {
     }
 
     /// Primary: a member's answer.
-    pub fn handle_scrub_map(&mut self, from: i32, part: ScrubPart, cx: &mut Shared) {
+    pub fn handle_scrub_map(&mut self, from: OsdId, part: ScrubPart, cx: &mut Shared) {
         let id = self.scrub.last_id;
         let Some(run) = &mut self.scrub.run else { return };
         if part.id != id || !run.waiting.remove(&from) {
@@ -403,7 +403,7 @@ impl Pg {
         self.scrub_drive(2, cx);
     }
 
-    fn take_part(&mut self, from: i32, part: ScrubPart, cx: &mut Shared) {
+    fn take_part(&mut self, from: OsdId, part: ScrubPart, cx: &mut Shared) {
         if let Some(why) = part.failed {
             return self.scrub_failed(from, &why, cx);
         }
@@ -425,7 +425,7 @@ impl Pg {
     }
 
     /// A member cannot even list its objects.
-    fn scrub_failed(&mut self, osd: i32, why: &str, cx: &mut Shared) {
+    fn scrub_failed(&mut self, osd: OsdId, why: &str, cx: &mut Shared) {
         let mode = self.scrub.run.as_ref().map_or("scrub", |r| r.plan.mode());
         let text = format!("{} {mode} : osd.{osd} cannot list its objects: {why}", self.id.pgid);
         cx.cluster_log(LogLevel::Error, text);

@@ -1,12 +1,13 @@
 //! What a PG reports: state bits, sums, counts of what is degraded, and when its state last changed.
 
 use messages::stats::{ObjectStatCollection, ObjectStatSum, PgStat};
-use types::{Epoch, Utime};
+use types::{Epoch, OsdId, Utime};
 
 use super::backfill::Step;
 use super::recovery::Recovering;
 use super::state::pg_state;
 use super::{Pg, Phase};
+use crate::interval::numbers;
 use crate::osd::shared::Shared;
 
 /// Times of the last report and of the last changes, as `ceph pg dump` shows them.
@@ -103,7 +104,7 @@ impl Pg {
 
     /// Whether objects are missing here or on a member.
     pub(super) fn lacks_objects(&self) -> bool {
-        let member = |osd: &i32| self.acting().contains(osd) || self.backfills.contains_key(osd);
+        let member = |osd: &OsdId| self.acting().contains(osd) || self.backfills.contains_key(osd);
         let lacks = |p: &super::Peer| p.missing.as_ref().is_some_and(|m| !m.is_empty());
         !self.missing.is_empty() || self.peers.iter().any(|(osd, p)| member(osd) && lacks(p))
     }
@@ -188,8 +189,8 @@ impl Pg {
             stats: ObjectStatCollection { sum: self.stat_sum() },
             log_size: self.log.len() as i64,
             ondisk_log_size: self.log.len() as i64,
-            up: m.up.clone(),
-            acting: m.acting.clone(),
+            up: numbers(&m.up),
+            acting: numbers(&m.acting),
             last_fresh: now,
             last_change: s.last_change,
             last_active: s.last_active,
@@ -197,9 +198,9 @@ impl Pg {
             last_unstale: now,
             mapping_epoch: h.same_interval_since,
             last_became_active: s.last_became_active,
-            up_primary: m.up_primary,
-            acting_primary: m.acting_primary,
-            blocked_by: self.blocked_by.clone(),
+            up_primary: m.up_primary.0,
+            acting_primary: m.acting_primary.0,
+            blocked_by: numbers(&self.blocked_by),
             last_undegraded: s.last_undegraded,
             last_fullsized: s.last_fullsized,
             last_peered: s.last_peered,

@@ -160,7 +160,7 @@ impl Pg {
         let trimmed = ObjectState::load(&mut cx.store, &self.object_key(head))
             .map_err(Into::into)
             .and_then(|state| exec::trim(&mut cx.store, head, &state, snaps, version));
-        let op = ClientOp::internal(self.id, head, EntityName::osd(cx.whoami), Vec::new(), cx);
+        let op = ClientOp::internal(self.id, head, EntityName::osd(cx.whoami.0), Vec::new(), cx);
         match trimmed {
             Ok(None) => Trimmed::Untouched,
             Ok(Some(done)) => match self.finish_write(op, head.clone(), done, cx) {

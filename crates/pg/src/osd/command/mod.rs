@@ -127,7 +127,7 @@ impl OsdCore {
         json!({
             "cluster_fsid": self.shared.map.fsid.to_string(),
             "osd_fsid": self.shared.store.identity().osd_uuid.to_string(),
-            "whoami": self.shared.whoami,
+            "whoami": self.shared.whoami.0,
             "state": if self.boot.is_up() { "active" } else { "booting" },
             "oldest_map": self.superblock.oldest_map.0,
             "cluster_osdmap_trim_lower_bound": self.superblock.oldest_map.0,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
-use types::{EntityName, Epoch, Eversion, HObject, ObjectLocator, ReqId, SnapId};
+use types::{EntityName, Epoch, Eversion, HObject, ObjectLocator, OsdId, ReqId, SnapId};
 
 use super::compare::shard_error;
 use super::scan::Scanned;
@@ -42,7 +42,7 @@ pub(crate) struct FoundObject {
     /// Bits of `object_error`.
     pub errors: u64,
     user_version: u64,
-    shards: BTreeMap<i32, ShardRecord>,
+    shards: BTreeMap<OsdId, ShardRecord>,
 }
 
 /// A member's copy of it, or that it has none. Source: shard_info_wrapper.
@@ -74,7 +74,7 @@ impl FoundObject {
         Self { object: object.clone(), errors: 0, user_version, shards: BTreeMap::new() }
     }
 
-    pub fn add(&mut self, osd: i32, shard: ShardRecord) {
+    pub fn add(&mut self, osd: OsdId, shard: ShardRecord) {
         self.shards.insert(osd, shard);
     }
 
@@ -148,7 +148,7 @@ impl Encode for FoundObject {
             w.count(self.shards.len());
             for (osd, shard) in &self.shards {
                 w.envelope(1, 1, |w| {
-                    w.i32(*osd);
+                    w.i32(osd.0);
                     NO_SHARD.encode(w);
                 });
                 shard.encode(w);
