@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Loligo beside Debian's Ceph on this machine: one table with the gates and the goals of the project.
 
-  bench/bench.py quick --loligo target/release/loligo [--out DIR]      about 6 minutes
-  bench/bench.py full  --loligo target/release/loligo --out DIR        about 20 minutes, with curves over the depth
+  bench/bench.py quick --loligo target/ship/loligo [--out DIR]      about 6 minutes
+  bench/bench.py full  --loligo target/ship/loligo --out DIR        about 20 minutes, with curves over the depth
   bench/bench.py quick --only large ...                                some of the rows: write, read, large, memory, start, crush
 
 Starts both clusters, three OSDs each, every daemon a process of its own, with cephx, crc mode and two copies. fio's rbd engine reads and
@@ -424,9 +424,9 @@ def measure(args, sides, healthy, begin, fill):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("size", choices=["quick", "full"])
-    p.add_argument("--loligo", default="target/release/loligo", help="the program, release build")
+    p.add_argument("--loligo", default="target/ship/loligo", help="the program, as `cargo xtask release` builds it")
     p.add_argument("--out", metavar="DIR", help="where the table, the figures and the plots go")
-    p.add_argument("--crush", default="target/release/examples/speed", help="cargo build --release -p crush --example speed; no such row without it")
+    p.add_argument("--crush", default="target/ship/examples/speed", help="cargo build --profile ship -p crush --example speed; no such row without it")
     p.add_argument("--keep", action="store_true", help="write the ratios, and the best so far, to bench/ratios.json")
     p.add_argument("--only", default=",".join(PARTS), help="which rows, separated by commas (%(default)s)")
     p.add_argument("--seconds", type=int, help="of each window")

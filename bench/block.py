@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Block storage: fio's rbd engine over a matrix of jobs, on a Loligo cluster and a running Ceph cluster, each job in the order A B B A.
 
-  bench/block.py --loligo target/release/loligo --ceph-conf /path/of/ceph.conf [--seconds 10] [--size 256] [--json FILE]
+  bench/block.py --loligo target/ship/loligo --ceph-conf /path/of/ceph.conf [--seconds 10] [--size 256] [--json FILE]
                  [--sizes 4k,8k] [--writes 100,30,10,0] [--depths 1,32] [--copies 2,3]
 
 Starts Loligo with --processes in a temporary folder; the Ceph cluster must run already, with at least as many OSDs as copies.
@@ -110,7 +110,7 @@ def matrix(confs, args):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--loligo", required=True, help="the program, release build")
+    p.add_argument("--loligo", required=True, help="the program, as `cargo xtask release` builds it")
     p.add_argument("--ceph-conf", required=True, help="ceph.conf of the running Ceph cluster")
     p.add_argument("--seconds", type=int, default=10, help="of each measurement")
     p.add_argument("--size", type=int, default=256, help="MiB of the image")

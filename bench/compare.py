@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The same load on a Loligo cluster and on a running Ceph cluster of the same machine, in the order A B B A.
 
-  bench/compare.py --loligo target/release/loligo --ceph-conf /path/of/ceph.conf [--seconds 10] [--depth 32] [--json FILE]
+  bench/compare.py --loligo target/ship/loligo --ceph-conf /path/of/ceph.conf [--seconds 10] [--depth 32] [--json FILE]
 
 Starts Loligo with --processes in a temporary folder, so that each daemon stands beside its counterpart; the Ceph cluster must
 run already, with as many OSDs. Both get a pool with two copies, which is removed at the end. Prints a table: CPU of the OSDs
@@ -96,7 +96,7 @@ ROWS = [
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--loligo", required=True, help="the program, release build")
+    p.add_argument("--loligo", required=True, help="the program, as `cargo xtask release` builds it")
     p.add_argument("--ceph-conf", required=True, help="ceph.conf of the running Ceph cluster")
     p.add_argument("--seconds", type=float, default=10, help="of each measurement")
     p.add_argument("--depth", type=int, default=32)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Where the OSDs' CPU goes under small writes or reads: a flame graph, and the same samples added up by stage.
 
-Needs `perf` (Debian: linux-perf) and inferno (`cargo install inferno`), and a program with line tables (a release build).
+Needs `perf` (Debian: linux-perf) and inferno (`cargo install inferno`), and a program with line tables (the profile `ship`).
 """
 import argparse
 import collections
@@ -68,7 +68,7 @@ def by_stage(folded):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--loligo", default="target/release/loligo")
+    p.add_argument("--loligo", default="target/ship/loligo")
     p.add_argument("--out", default="docs/figures", metavar="DIR", help="where the graphs go (%(default)s)")
     p.add_argument("--depth", type=int, default=32)
     p.add_argument("--image", type=int, default=512, help="MiB")

@@ -1,6 +1,6 @@
 //! How many inputs per second a core places, beside `crushtool --test` on the same map in the same run:
 //!
-//!   cargo run --release -p crush --example speed -- [--inputs N] [--json | --alone] [MAP]
+//!   cargo run --profile ship -p crush --example speed -- [--inputs N] [--json | --alone] [MAP]
 //!
 //! Without a map it is 504 OSDs in 63 hosts in 9 racks, made by `crushtool --build`; the rule is number 0, three copies.
 //! Crushtool is asked for no output at all, so that it counts devices and prints nothing; what it needs for no inputs is

@@ -1,9 +1,9 @@
 //! The frames of one small replicated write, through both ends, without sockets, to be counted by `valgrind --tool=callgrind`:
 //! instructions do not depend on what else the machine does.
 //!
-//!   cargo build --release -p msgr --example hot_path
+//!   cargo build --profile ship -p msgr --example hot_path
 //!   valgrind --tool=callgrind --toggle-collect='hot_path::encode' --toggle-collect='hot_path::decode' \
-//!       target/release/examples/hot_path 2000
+//!       target/ship/examples/hot_path 2000
 //!   hot_path [WRITES] [BYTES] [DEPTH]
 //!
 //! A client's request, the replica's work, its acknowledgement, the reply; so many at a time share one write and one read of

@@ -1,8 +1,8 @@
 //! The OSD's path of small requests without sockets and disks, to be counted by `valgrind --tool=callgrind`:
 //! instructions do not depend on what else the machine does.
 //!
-//!   cargo build --release -p pg --example hot_path
-//!   valgrind --tool=callgrind --toggle-collect='*OsdCore::handle*' target/release/examples/hot_path write 2000
+//!   cargo build --profile ship -p pg --example hot_path
+//!   valgrind --tool=callgrind --toggle-collect='*OsdCore::handle*' target/ship/examples/hot_path write 2000
 //!   hot_path write|read|rewrite [REQUESTS] [BYTES] [DEPTH]
 //!
 //! One primary and one replica, one pool of 8 PGs, messages through their wire form. Prints nanoseconds per request, which

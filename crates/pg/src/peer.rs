@@ -477,7 +477,11 @@ mod tests {
         vec![
             PgBody::QueryInfo,
             PgBody::QueryLog { since: v },
-            PgBody::Notify { info: info.clone(), past: past.clone(), owed: vec![(OsdId(3), 16_000), (OsdId(5), 0)] },
+            PgBody::Notify {
+                info: info.clone(),
+                past: past.clone(),
+                owed: vec![(OsdId(3), 16_000), (OsdId(5), 0)],
+            },
             PgBody::Log { info: info.clone(), log: log.clone(), missing: vec![(o.clone(), item)] },
             PgBody::Activate { info, log, backfill: BackfillStart::Restart, past },
             PgBody::Activated { lease_ms: 16_000 },

@@ -1,6 +1,6 @@
 //! Cost of the store on a file: CPU per operation for 4 KiB random overwrites in commits of 32, and for reads.
 //!
-//! `cargo run --release -p store --example store_bench -- [file] [gigabytes] [writes]`
+//! `cargo run --profile ship -p store --example store_bench -- [file] [gigabytes] [writes]`
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

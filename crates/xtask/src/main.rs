@@ -26,7 +26,7 @@ cargo xtask <command>
   tidy        sizes of files and functions, layers, no IO in cores, module docs, ARCHITECTURE.md
   setup       installs from Debian what the tests need (as root)
   soak        random and long tests with new seeds, for as long as you like: see cargo xtask soak --help
-  release     builds target/release/loligo, optimised by a profile of a first build: a quarter of an hour
+  release     builds target/ship/loligo, optimised by a profile of a first build: a quarter of an hour
   ledger      adds the simulated cluster-hours that the gate ran here to docs/ledger.md, and sets the gate's
               next seed (crates/simulator/hours.txt)
 ";
@@ -39,7 +39,7 @@ const KEEP_MEMORY: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "-1");
 const GATE_LEDGER: &str = "target/ledger.md";
 
 /// The optimised program that the tests with clients use; the path is from the repository's root.
-const GATE_BINARY: &str = "target/gate/loligo";
+const GATE_BINARY: &str = "target/release/loligo";
 
 fn main() -> ExitCode {
     match work() {
@@ -107,7 +107,7 @@ fn ci(root: &Path) -> Result<()> {
 /// Builds the program as users do and runs Ceph's own clients against it.
 fn clients(root: &Path) -> Result<()> {
     // The thrasher puts stores on a bad medium, which the product does not have.
-    let with_faults = ["--profile", "gate", "--features", "loligo/test-medium"];
+    let with_faults = ["--release", "--features", "loligo/test-medium"];
     step("optimised build", || cargo(root, &[&["build", "--package", "loligo"][..], &with_faults].concat()))?;
     step("the README's first command finds the program", || {
         cargo(root, &[&["run"][..], &with_faults, &["--", "up", "--help"]].concat())
@@ -183,15 +183,12 @@ fn step_if_possible(name: &str, body: impl FnOnce() -> Result<Outcome>) -> Resul
 /// The proofs that need an optimised build: the store's crash states, and simulated cluster-hours.
 fn proofs(root: &Path) -> Result<()> {
     step("crash states of the store", || {
-        cargo(
-            root,
-            &["test", "--profile", "gate", "--package", "store", "--test", "enumerate", "--", "--nocapture"],
-        )
+        cargo(root, &["test", "--release", "--package", "store", "--test", "enumerate", "--", "--nocapture"])
     })?;
     step("simulated cluster-hours", || {
         // Fewer hours than these by then are a failure, as any violation is. The aim is 30.
         let enough = ["--hours", "30", "--minutes", "30", "--ledger", GATE_LEDGER];
-        let words = [&["run", "--profile", "gate", "--package", "simulator", "--"][..], &enough].concat();
+        let words = [&["run", "--release", "--package", "simulator", "--"][..], &enough].concat();
         let mut simulator = cargo_command(root, &words);
         simulator.env(KEEP_MEMORY.0, KEEP_MEMORY.1);
         run(simulator)

@@ -10,8 +10,8 @@ use crate::{cargo_command, run, step};
 /// Where everything about the training lies, from the repository's root.
 const FOLDER: &str = "target/trained";
 
-/// Where the program ends up, as with `cargo build --release`.
-const PROGRAM: &str = "target/release/loligo";
+/// Where the program ends up, as with `cargo build --profile ship`.
+const PROGRAM: &str = "target/ship/loligo";
 
 /// What the daemons do while they are watched: the loads that the project exists for. Every block is compared.
 const LOADS: [&[&str]; 2] = [
@@ -32,7 +32,7 @@ pub fn build(root: &Path) -> Result<()> {
     step("build that counts", || {
         compile(root, host, "counting", &format!("-Cprofile-generate={}", raw.display()))
     })?;
-    step("training", || train(root, &folder.join("counting").join(host).join("release/loligo"), &folder))?;
+    step("training", || train(root, &folder.join("counting").join(host).join("ship/loligo"), &folder))?;
     step("what was counted", || {
         let mut command = Command::new(&merge);
         command.args(["merge", "--output"]).arg(&profile).arg(&raw);
@@ -45,7 +45,7 @@ pub fn build(root: &Path) -> Result<()> {
     std::fs::create_dir_all(program.parent().context("a file lies in a folder")?)?;
     // A copy under another name first: the one that is replaced may be running.
     let fresh = program.with_extension("new");
-    std::fs::copy(folder.join("using").join(host).join("release/loligo"), &fresh)
+    std::fs::copy(folder.join("using").join(host).join("ship/loligo"), &fresh)
         .and_then(|_| std::fs::rename(&fresh, &program))
         .with_context(|| format!("cannot write {}", program.display()))?;
     eprintln!("== {PROGRAM} is built");
@@ -54,7 +54,8 @@ pub fn build(root: &Path) -> Result<()> {
 
 /// Compiles the program with a flag for its own code: a target that is named keeps it away from build scripts and macros.
 fn compile(root: &Path, host: &str, name: &str, flag: &str) -> Result<()> {
-    let mut command = cargo_command(root, &["build", "--release", "--package", "loligo", "--target", host]);
+    let mut command =
+        cargo_command(root, &["build", "--profile", "ship", "--package", "loligo", "--target", host]);
     command.arg("--target-dir").arg(root.join(FOLDER).join(name));
     let set = command.get_envs().find(|(key, _)| *key == "RUSTFLAGS").and_then(|(_, value)| value);
     let mut flags = set.map(|flags| flags.to_string_lossy().into_owned()).unwrap_or_default();

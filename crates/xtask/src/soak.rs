@@ -48,7 +48,7 @@ pub fn run(root: &Path, words: &[String]) -> Result<()> {
     let seed = wanted.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
     println!("cargo xtask soak --minutes {} --seed {seed}", wanted.minutes);
     setup::install()?;
-    let build = ["build", "--profile", "gate", "--package", "loligo", "--features", "loligo/test-medium"];
+    let build = ["build", "--release", "--package", "loligo", "--features", "loligo/test-medium"];
     cargo(root, &build).context("the optimised build failed")?;
     let limit = Duration::from_secs_f64(wanted.minutes * 60.0);
     let ran = take_turns(&mut Seeds(seed), || began.elapsed() >= limit, |job| job.run(root));
@@ -170,7 +170,7 @@ impl fmt::Display for Job {
 /// One of each, with seeds of its own. No word has a blank, or a character that a shell reads.
 fn turn(seeds: &mut Seeds) -> Vec<Job> {
     let mut seed = || Some(seeds.next());
-    let simulator = "cargo run --profile gate --package simulator --";
+    let simulator = "cargo run --release --package simulator --";
     let thrash =
         |cluster: &str| format!("/usr/bin/python3 thrash/thrash.py {cluster} --loligo {GATE_BINARY}");
     let (processes, hosts) = (thrash("loligo"), thrash("hosts --may-skip"));
@@ -185,7 +185,7 @@ fn turn(seeds: &mut Seeds) -> Vec<Job> {
     let storms =
         format!("{simulator} --seeds {storms} --level every --seconds 60 --guests --brief --keep-going");
     jobs.push(Job::new("storms", &storms, None).with(KEEP_MEMORY.0, KEEP_MEMORY.1));
-    let walks = "cargo test --profile gate --package store --no-fail-fast --test crash --test model";
+    let walks = "cargo test --release --package store --no-fail-fast --test crash --test model";
     let walks = Job::new("store", walks, None).with("LOLIGO_STORE_EFFORT", 16);
     jobs.push(walks.with("LOLIGO_STORE_SEED", seeds.next()));
     // Without optimisation: so numbers that overflow are findings.

@@ -3,7 +3,7 @@
 //! Against a Loligo that each run starts and stops (what the gate does; `LOLIGO_BIN` names the program):
 //!
 //! ```text
-//! LOLIGO_BIN=target/gate/loligo cargo test -p rados --features client-tests --test cluster
+//! LOLIGO_BIN=target/release/loligo cargo test -p rados --features client-tests --test cluster
 //! ```
 //!
 //! Against a cluster that runs already, Ceph 16.2 for instance; its client.admin must be allowed to make pools:
