@@ -2,7 +2,7 @@
 //!
 //! Source: src/common/options.cc (mon_data, osd_data, mgr_data, keyring), doc/install/manual-deployment.rst.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use admin::options::Values;
@@ -171,6 +171,10 @@ pub fn warn_of_unknown(conf: &Path) -> Result<()> {
     let unknown: Vec<&str> = read.names().filter(|name| admin::options::find(name).is_none()).collect();
     if !unknown.is_empty() {
         tracing::warn!("{}: unknown options are ignored: {}", conf.display(), unknown.join(", "));
+    }
+    let idle = |(section, name): (&str, &str)| admin::options::find(name)?.no_effect_on(section);
+    for why in read.settings().filter_map(idle).collect::<BTreeSet<_>>() {
+        tracing::warn!("{}: {why}", conf.display());
     }
     Ok(())
 }

@@ -59,27 +59,38 @@ impl Settings {
         state.config.resolve_one(&view, name)
     }
 
-    /// The same as a number, or a default. A committed value may be one that no later version would take: what is no finite
+    /// The same as a number, or the option's default. A committed value may be one that no later version would take: what is no finite
     /// number within the option's bounds counts as not set, for it would stop every leader, and again after each restart.
-    pub fn number(&self, state: &State, name: &str, default: f64) -> f64 {
-        let taken = |text: &String| admin::options::find(name).is_none_or(|o| o.parse_value(text).is_ok());
-        let number = |text: String| text.trim().parse().ok().filter(|v: &f64| v.is_finite());
-        self.option(state, name).filter(taken).and_then(number).unwrap_or(default)
+    pub fn number(&self, state: &State, name: &str) -> f64 {
+        let known = admin::options::find(name);
+        let taken = |text: &String| known.is_none_or(|o| o.parse_value(text).is_ok());
+        let number = |text: &str| text.trim().parse().ok().filter(|v: &f64| v.is_finite());
+        let set = self.option(state, name).filter(taken).and_then(|text| number(&text));
+        set.or_else(|| number(known?.default)).unwrap_or_default()
     }
 
-    /// The same as a span of whole seconds (`30`, `2m`), or a default.
-    pub fn span(&self, state: &State, name: &str, default: Duration) -> Duration {
-        let span = |text: String| admin::options::parse_span(text.trim()).ok().map(Duration::from_secs);
-        self.option(state, name).and_then(span).unwrap_or(default)
+    /// The same as a span of whole seconds (`30`, `2m`), or the option's default.
+    pub fn span(&self, state: &State, name: &str) -> Duration {
+        let span = |text: &str| admin::options::parse_span(text.trim()).ok().map(Duration::from_secs);
+        let set = self.option(state, name).and_then(|text| span(&text));
+        set.or_else(|| span(admin::options::find(name)?.default)).unwrap_or_default()
     }
 
-    /// The same as a switch, or a default.
-    pub fn switch(&self, state: &State, name: &str, default: bool) -> bool {
-        match self.option(state, name).as_deref() {
-            Some("true" | "yes" | "on" | "1") => true,
-            Some("false" | "no" | "off" | "0") => false,
-            _ => default,
-        }
+    /// The same as a switch, or the option's default.
+    pub fn switch(&self, state: &State, name: &str) -> bool {
+        let switch = |text: &str| match text {
+            "true" | "yes" | "on" | "1" => Some(true),
+            "false" | "no" | "off" | "0" => Some(false),
+            _ => None,
+        };
+        let set = self.option(state, name).and_then(|text| switch(&text));
+        set.or_else(|| switch(admin::options::find(name)?.default)).unwrap_or_default()
+    }
+
+    /// The same as text, or the option's default.
+    pub fn text(&self, state: &State, name: &str) -> String {
+        let default = || admin::options::find(name).map(|o| o.default.to_owned());
+        self.option(state, name).or_else(default).unwrap_or_default()
     }
 
     pub fn entity(&self) -> AuthName {

@@ -477,6 +477,24 @@ impl OsdConfig {
 mod tests {
     use super::*;
 
+    /// `config get` and `config help` say what the OSD does.
+    #[test]
+    fn defaults_are_those_of_the_table_of_options() {
+        let config = OsdConfig::default();
+        for name in OPTIONS {
+            let table = admin::options::find(name).expect("in the table").default_value();
+            let ours = config.get(name).expect("an option");
+            let same = match (table.parse::<f64>(), ours.parse::<f64>()) {
+                (Ok(a), Ok(b)) => (a - b).abs() < 1e-6,
+                _ => table == ours,
+            };
+            // There 0 stands for what suits the device.
+            assert!(same || name == "osd_recovery_max_active", "{name}: {table} in the table, {ours} here");
+        }
+        let flash = admin::options::find("osd_recovery_max_active_ssd").expect("in the table");
+        assert_eq!(flash.default_value(), config.recovery_max_active.to_string());
+    }
+
     #[test]
     fn every_option_reads_back_what_was_set() {
         for name in OPTIONS {

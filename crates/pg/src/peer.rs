@@ -474,14 +474,11 @@ mod tests {
         };
         let (want, push) = pieces(&o, v);
         let item = MissingItem { need: v, have: Eversion::ZERO };
+        let owed = vec![(OsdId(3), 16_000), (OsdId(5), 0)];
         vec![
             PgBody::QueryInfo,
             PgBody::QueryLog { since: v },
-            PgBody::Notify {
-                info: info.clone(),
-                past: past.clone(),
-                owed: vec![(OsdId(3), 16_000), (OsdId(5), 0)],
-            },
+            PgBody::Notify { info: info.clone(), past: past.clone(), owed },
             PgBody::Log { info: info.clone(), log: log.clone(), missing: vec![(o.clone(), item)] },
             PgBody::Activate { info, log, backfill: BackfillStart::Restart, past },
             PgBody::Activated { lease_ms: 16_000 },

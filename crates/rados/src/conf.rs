@@ -72,6 +72,13 @@ impl Conf {
         out
     }
 
+    /// Section and name of each setting in the file.
+    pub fn settings(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.sections
+            .iter()
+            .flat_map(|(section, s)| s.keys().map(move |name| (section.as_str(), name.as_str())))
+    }
+
     /// The names of all options in the file, each once.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let all: std::collections::BTreeSet<&str> =

@@ -1,6 +1,6 @@
 //! What the compiler does not check: sizes, layers, the ban on IO in cores, module docs, the workspace's own map.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -92,6 +92,7 @@ pub fn run(root: &Path) -> Result<()> {
     }
     check_architecture(&mut report, root)?;
     check_names(&mut report, root)?;
+    check_options(&mut report, root, &crates)?;
     report.finish()
 }
 
@@ -306,6 +307,44 @@ fn check_names(report: &mut Report, root: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Options that are said to act are read by code of the product, and the other way round.
+fn check_options(report: &mut Report, root: &Path, crates: &BTreeMap<String, PathBuf>) -> Result<()> {
+    let table = |name: &str| -> Result<String> {
+        let path = root.join("crates/admin/src/options").join(name);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    let (effects, options) = (table("effects.tsv")?, table("options.tsv")?);
+    let mut read = BTreeSet::new();
+    for (name, dir) in crates {
+        if !LAYERS.iter().any(|(n, layer)| n == name && layer.is_some()) {
+            continue;
+        }
+        for file in rust_files(&dir.join("src"))?.iter().filter(|f| !f.ends_with("tests.rs")) {
+            if !file.components().any(|c| c.as_os_str() == "options" || c.as_os_str() == "tests") {
+                read.extend(texts(&fs::read_to_string(file)?));
+            }
+        }
+    }
+    let acts: BTreeSet<&str> = effects.lines().filter_map(|l| l.strip_suffix("\tacts")).collect();
+    for name in acts.iter().filter(|name| !read.contains(**name)) {
+        report.problem(format!("effects.tsv: {name} is said to act, and no code reads it"));
+    }
+    // Words like `host` mean other things as well.
+    let names = options.lines().filter_map(|l| l.split('\t').next()).filter(|name| name.contains('_'));
+    for name in names.filter(|name| read.contains(*name) && !acts.contains(name)) {
+        report.problem(format!("effects.tsv: code reads {name}, which is not said to act"));
+    }
+    Ok(())
+}
+
+/// Texts in a file's code that may be names of options; none of its tests.
+fn texts(text: &str) -> BTreeSet<String> {
+    let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let quoted = code.split('"');
+    let is_name = |t: &&str| t.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    quoted.filter(|t| !t.is_empty()).filter(is_name).map(str::to_owned).collect()
 }
 
 /// Every crate has its row in ARCHITECTURE.md, with the layer that this file gives it.

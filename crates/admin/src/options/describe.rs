@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::OptionOf;
+use super::{Effect, OptionOf};
 
 fn list(text: &str) -> Vec<&str> {
     text.split(',').filter(|w| !w.is_empty()).collect()
@@ -81,6 +81,10 @@ impl OptionOf<'_> {
         }
         if !self.long_desc.is_empty() {
             out += &format!("\n{}\n", self.long_desc);
+        }
+        // Ceph has no such line.
+        if let Effect::Nothing(why) = self.effect() {
+            out += &format!("  No effect: {why}\n");
         }
         out
     }

@@ -1,6 +1,7 @@
 //! The options that 16.2 knows: types, defaults, bounds, and which of them monitors may hold.
 
 mod describe;
+mod effect;
 mod module;
 mod parse;
 mod values;
@@ -10,6 +11,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
+pub use effect::Effect;
 pub use module::ModuleSetting;
 pub use parse::{normalize, parse_span};
 pub use values::{Level, SetError, Values};
@@ -51,11 +53,27 @@ pub type KnownOption = OptionOf<'static>;
 
 const TABLE: &str = include_str!("options.tsv");
 const DESCRIPTIONS: &str = include_str!("descriptions.tsv");
+const OURS: &str = include_str!("ours.tsv");
 
 static OPTIONS: LazyLock<BTreeMap<&'static str, KnownOption>> = LazyLock::new(|| {
     let described: BTreeMap<&str, &str> = lines(DESCRIPTIONS).filter_map(|l| l.split_once('\t')).collect();
-    lines(TABLE).filter_map(|l| read(l, &described)).map(|o| (o.name, o)).collect()
+    let mut all: BTreeMap<_, _> =
+        lines(TABLE).filter_map(|l| read(l, &described)).map(|o| (o.name, o)).collect();
+    for (name, value) in ours() {
+        if let Some(o) = all.get_mut(name) {
+            (o.default, o.defaults.1) = (value, value);
+        }
+    }
+    all
 });
+
+/// Defaults of our daemons that are not Ceph's.
+fn ours() -> impl Iterator<Item = (&'static str, &'static str)> {
+    lines(OURS).filter_map(|line| {
+        let mut fields = line.split('\t');
+        Some((fields.next()?, fields.next()?))
+    })
+}
 
 fn lines(table: &'static str) -> impl Iterator<Item = &'static str> {
     table.lines().filter(|l| !l.starts_with('#'))
@@ -152,9 +170,18 @@ mod tests {
     }
 
     #[test]
+    fn our_own_defaults_count() {
+        for (name, value) in ours() {
+            assert!(find(name).is_some_and(|o| o.default == value && o.defaults.0 != value), "{name}");
+        }
+        let schema = find("osd_map_cache_size").expect("known").schema();
+        assert_eq!((&schema["default"], &schema["daemon_default"]), (&50.into(), &500.into()));
+    }
+
+    #[test]
     fn defaults_keep_to_their_own_bounds() {
-        // A uint whose table gives it a minimum of -10 can hold nothing.
-        let broken = ["rgw_rados_pool_recovery_priority"];
+        // A uint whose table gives it a minimum of -10 can hold nothing; 0 is no target of memory.
+        let broken = ["rgw_rados_pool_recovery_priority", "osd_memory_target"];
         for o in all().filter(|o| !o.default.is_empty() && !broken.contains(&o.name)) {
             assert!(o.parse_value(o.default).is_ok(), "{}: {:?}", o.name, o.parse_value(o.default));
         }

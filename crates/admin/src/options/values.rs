@@ -332,7 +332,11 @@ impl Values {
 
     /// What is reported of a changed option: `osd_max_backfills = '3' `.
     pub fn changed_text(&self, option: &KnownOption) -> String {
-        format!("{} = '{}' ", option.name, self.expand(&self.in_force(option), 0))
+        let value = self.expand(&self.in_force(option), 0);
+        match option.no_effect_on(&self.name) {
+            Some(why) => format!("{} = '{value}' ({why}) ", option.name),
+            None => format!("{} = '{value}' ", option.name),
+        }
     }
 
     /// Checks the invariants that the module states.

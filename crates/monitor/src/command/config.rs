@@ -111,7 +111,8 @@ fn set(ctx: &mut WriteCtx<'_>) -> Reply {
         Ok(key) => propose(ctx, [(key, Some(value))].into(), ""),
         Err(reply) => return reply,
     }
-    Reply::ok()
+    // Ceph says nothing; who sets what does nothing should know.
+    Reply::ok().with_outs(option.and_then(|o| o.no_effect_on(who)).unwrap_or_default())
 }
 
 fn rm(ctx: &mut WriteCtx<'_>) -> Reply {

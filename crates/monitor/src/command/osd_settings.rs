@@ -97,7 +97,7 @@ const fn deprecated(sig: &'static str, help: &'static str, handler: Handler, per
 
 fn setmaxosd(ctx: &mut WriteCtx<'_>) -> Reply {
     let max = ctx.args.int("newmax").unwrap_or(0);
-    let bound = ctx.settings.number(ctx.state(), "mon_max_osd", 10_000.0) as i64;
+    let bound = ctx.settings.number(ctx.state(), "mon_max_osd") as i64;
     if max > bound {
         let text = format!("cannot set max_osd to {max} which is > conf.mon_max_osd ({bound})");
         return Reply::error(Errno::ERANGE, text);
@@ -178,7 +178,7 @@ fn blocklist(ctx: &mut WriteCtx<'_>, op: &str) -> Reply {
         let text = "the monitors keep so many OSD maps for unclean PGs that clients make no more of them";
         return Reply::error(Errno::ENOSPC, text.to_owned());
     }
-    let default = ctx.settings.number(ctx.state(), "mon_osd_blocklist_default_expire", 3_600.0);
+    let default = ctx.settings.number(ctx.state(), "mon_osd_blocklist_default_expire");
     let secs = ctx.args.float("expire").unwrap_or(default).clamp(0.0, 1e9);
     // A leader whose clock is behind may be replaced by one that would see the entry's end at once.
     let now = ctx.settings.quorum.fastest_wall(ctx.now.wall);

@@ -135,7 +135,7 @@ fn set_size(ctx: &WriteCtx<'_>, id: PoolId, p: &mut Pool, n: i64, sure: bool) ->
         _ => return Err(einval("pool size must be between 1 and 10")),
     };
     if size == 1 {
-        if !ctx.settings.switch(ctx.state(), "mon_allow_pool_size_one", false) {
+        if !ctx.settings.switch(ctx.state(), "mon_allow_pool_size_one") {
             return Err((Errno::EPERM, "configuring pool size as 1 is disabled by default.".to_owned()));
         }
         if !sure {

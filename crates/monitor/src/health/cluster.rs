@@ -7,7 +7,7 @@ use std::time::Duration;
 use types::AddrKind;
 
 use super::{Checks, Seen, Severity};
-use crate::state::{MAPS_WARN, maps_limit};
+use crate::state::maps_limit;
 use crate::text::units;
 
 pub(super) fn check(seen: &Seen<'_>, checks: &mut Checks) {
@@ -16,8 +16,8 @@ pub(super) fn check(seen: &Seen<'_>, checks: &mut Checks) {
     managers_tickets(seen, checks);
     managers_modules(seen, checks);
     old_maps(seen, checks);
-    if seen.switch("mon_warn_on_osd_down_out_interval_zero", true)
-        && seen.number("mon_osd_down_out_interval", 600.0) == 0.0
+    if seen.switch("mon_warn_on_osd_down_out_interval_zero")
+        && seen.number("mon_osd_down_out_interval") == 0.0
     {
         let name = &seen.settings.name;
         let summary = format!("mon {name} has mon_osd_down_out_interval set to 0");
@@ -44,7 +44,7 @@ fn monitors(seen: &Seen<'_>, checks: &mut Checks) {
     let detail =
         without_msgr2.map(|m| format!("mon.{} is not bound to a msgr2 port, only {}", m.name, m.addrs));
     let detail: Vec<String> = detail.collect();
-    if seen.switch("mon_warn_on_msgr2_not_enabled", true) {
+    if seen.switch("mon_warn_on_msgr2_not_enabled") {
         checks.warn_each("MON_MSGR2_NOT_ENABLED", "monitors have not enabled msgr2", detail);
     }
 }
@@ -52,7 +52,7 @@ fn monitors(seen: &Seen<'_>, checks: &mut Checks) {
 /// Maps that PGs need which have not been clean since. All members of the quorum hold the same, in memory
 /// too. Source: MON_DISK_BIG in src/mon/HealthMonitor.cc.
 fn old_maps(seen: &Seen<'_>, checks: &mut Checks) {
-    let limit = maps_limit(seen.number("mon_data_size_warn", MAPS_WARN));
+    let limit = maps_limit(seen.number("mon_data_size_warn"));
     let kept = seen.state.osds.kept_bytes() as u64;
     if kept < limit {
         return;
@@ -75,7 +75,7 @@ fn old_maps(seen: &Seen<'_>, checks: &mut Checks) {
 
 /// Source: HealthMonitor::check_for_clock_skew, Monitor::timecheck_status.
 fn clocks(seen: &Seen<'_>, checks: &mut Checks) {
-    let allowed = seen.number("mon_clock_drift_allowed", 0.05);
+    let allowed = seen.number("mon_clock_drift_allowed");
     let seconds = |ms: u64| std::time::Duration::from_millis(ms).as_secs_f64();
     let off = |s: &&crate::settings::ClockSkew| seconds(s.skew_ms.unsigned_abs()) > allowed;
     let skewed: Vec<_> = seen.settings.quorum.skews.iter().filter(off).collect();
@@ -121,13 +121,13 @@ fn manager(seen: &Seen<'_>, checks: &mut Checks) {
     if mgr.active.is_some() || seen.state.osdmap().counts().total == 0 {
         return;
     }
-    let seconds = |name, default| Duration::from_secs_f64(seen.number(name, default).clamp(0.0, 1e9));
+    let seconds = |name| Duration::from_secs_f64(seen.number(name).clamp(0.0, 1e9));
     let age = seen.now.wall.since(seen.state.monmap.created);
-    if age <= seconds("mon_mgr_mkfs_grace", 120.0) {
+    if age <= seconds("mon_mgr_mkfs_grace") {
         return;
     }
     let gone_for = seen.now.wall.since(mgr.active_change);
-    let long = !mgr.active_change.is_zero() && gone_for > seconds("mon_mgr_inactive_grace", 60.0);
+    let long = !mgr.active_change.is_zero() && gone_for > seconds("mon_mgr_inactive_grace");
     let severity = if long { Severity::Error } else { Severity::Warning };
     checks.add("MGR_DOWN", severity, "no active mgr".to_owned(), 0, Vec::new());
 }

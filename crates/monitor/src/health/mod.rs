@@ -151,12 +151,12 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    fn switch(&self, name: &str, default: bool) -> bool {
-        self.settings.switch(self.state, name, default)
+    fn switch(&self, name: &str) -> bool {
+        self.settings.switch(self.state, name)
     }
 
-    fn number(&self, name: &str, default: f64) -> f64 {
-        self.settings.number(self.state, name, default)
+    fn number(&self, name: &str) -> f64 {
+        self.settings.number(self.state, name)
     }
 
     /// Whether the manager looks at this itself: then its word counts.

@@ -12,9 +12,6 @@ use super::{Checks, Seen, Severity};
 use crate::service::osd::{EMPTY_STORE, empty_store_advice, is_data_wanted};
 use crate::text::six_digits;
 
-/// Where an OSD stops taking writes whatever the map says.
-const FAILSAFE_FULL_RATIO: f64 = 0.97;
-
 pub(super) fn check(seen: &Seen<'_>, checks: &mut Checks) {
     let map = seen.state.osdmap();
     down(map, checks);
@@ -25,11 +22,11 @@ pub(super) fn check(seen: &Seen<'_>, checks: &mut Checks) {
     group_flags(map, checks);
     crush_map(seen, &map.crush, checks);
     stretch(seen, map, checks);
-    let too_few = seen.number("osd_pool_default_size", 3.0).max(0.0) as usize;
+    let too_few = seen.number("osd_pool_default_size").max(0.0) as usize;
     let count = map.counts().total;
     // It is the manager that looks for this, so without its reports there is no such check.
     let managed = !seen.state.digest.stamp.is_zero() && !seen.reported("TOO_FEW_OSDS");
-    let wanted = managed && seen.switch("mon_warn_on_too_few_osds", true);
+    let wanted = managed && seen.switch("mon_warn_on_too_few_osds");
     if wanted && count < too_few {
         let summary = format!("OSD count {count} < osd_pool_default_size {too_few}");
         checks.warn("TOO_FEW_OSDS", summary, too_few - count, Vec::new());
@@ -158,7 +155,7 @@ fn down_subtrees(found: &Down<'_>, checks: &mut Checks) {
 }
 
 fn ratios(seen: &Seen<'_>, map: &OsdMap, checks: &mut Checks) {
-    let mut failsafe = seen.number("osd_failsafe_full_ratio", FAILSAFE_FULL_RATIO) as f32;
+    let mut failsafe = seen.number("osd_failsafe_full_ratio") as f32;
     if failsafe > 1.0 {
         failsafe /= 100.0;
     }
@@ -275,17 +272,15 @@ pub(crate) fn min_required_release(crush: &CrushMap) -> &'static str {
 
 fn crush_map(seen: &Seen<'_>, crush: &CrushMap, checks: &mut Checks) {
     let see = || vec!["see http://docs.ceph.com/en/latest/rados/operations/crush-map/#tunables".to_owned()];
-    let wanted = seen.settings.option(seen.state, "mon_crush_min_required_version");
-    let wanted = wanted.as_deref().unwrap_or("hammer");
+    let wanted = seen.settings.text(seen.state, "mon_crush_min_required_version");
+    let wanted = wanted.as_str();
     let min = min_required_release(crush);
     // Releases are named in alphabetical order.
-    if seen.switch("mon_warn_on_legacy_crush_tunables", true) && min < wanted {
+    if seen.switch("mon_warn_on_legacy_crush_tunables") && min < wanted {
         let summary = format!("crush map has legacy tunables (require {min}, min is {wanted})");
         checks.warn("OLD_CRUSH_TUNABLES", summary, 0, see());
     }
-    if seen.switch("mon_warn_on_crush_straw_calc_version_zero", true)
-        && crush.tunables.straw_calc_version == 0
-    {
+    if seen.switch("mon_warn_on_crush_straw_calc_version_zero") && crush.tunables.straw_calc_version == 0 {
         checks.warn(
             "OLD_CRUSH_STRAW_CALC_VERSION",
             "crush map has straw_calc_version=0".to_owned(),
@@ -297,7 +292,7 @@ fn crush_map(seen: &Seen<'_>, crush: &CrushMap, checks: &mut Checks) {
 
 fn stretch(seen: &Seen<'_>, map: &OsdMap, checks: &mut Checks) {
     let s = &map.stretch;
-    if !seen.switch("mon_warn_on_degraded_stretch_mode", true) || (s.recovering == 0 && s.degraded == 0) {
+    if !seen.switch("mon_warn_on_degraded_stretch_mode") || (s.recovering == 0 && s.degraded == 0) {
         return;
     }
     let (code, verb) = match s.recovering {

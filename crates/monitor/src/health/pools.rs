@@ -12,14 +12,14 @@ pub(super) fn check(seen: &Seen<'_>, checks: &mut Checks) {
     scrub_flags(map, checks);
     hit_sets(seen, map, checks);
     full(map, checks);
-    if seen.switch("mon_warn_on_pool_pg_num_not_power_of_two", true) {
+    if seen.switch("mon_warn_on_pool_pg_num_not_power_of_two") {
         let detail = each(map, |_, name, pool| {
             let odd = !pool.pg_num_target.is_power_of_two();
             odd.then(|| format!("pool '{name}' pg_num {} is not a power of two", pool.pg_num_target))
         });
         checks.warn_each("POOL_PG_NUM_NOT_POWER_OF_TWO", "pool(s) have non-power-of-two pg_num", detail);
     }
-    if seen.switch("mon_warn_on_pool_no_redundancy", true) {
+    if seen.switch("mon_warn_on_pool_no_redundancy") {
         let detail = each(map, |_, name, pool| {
             (pool.size == 1).then(|| format!("pool '{name}' has no replicas configured"))
         });
@@ -65,7 +65,7 @@ fn scrub_flags(map: &OsdMap, checks: &mut Checks) {
 }
 
 fn hit_sets(seen: &Seen<'_>, map: &OsdMap, checks: &mut Checks) {
-    if !seen.switch("mon_warn_on_cache_pools_without_hit_sets", true) {
+    if !seen.switch("mon_warn_on_cache_pools_without_hit_sets") {
         return;
     }
     let detail = each(map, |_, name, pool| {
@@ -103,7 +103,7 @@ fn full(map: &OsdMap, checks: &mut Checks) {
 }
 
 fn applications(seen: &Seen<'_>, map: &OsdMap, checks: &mut Checks) {
-    if !seen.switch("mon_warn_on_pool_no_app", true) || seen.reported("POOL_APP_NOT_ENABLED") {
+    if !seen.switch("mon_warn_on_pool_no_app") || seen.reported("POOL_APP_NOT_ENABLED") {
         return;
     }
     let mut detail = each(map, |id, name, pool| {

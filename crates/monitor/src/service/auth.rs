@@ -136,7 +136,7 @@ impl Monitor {
     fn refresh_ticket_ttl(&mut self) {
         let usual = TicketTtl::default();
         let life = |name, usual: Duration| {
-            let secs = self.settings.number(&self.state, name, usual.as_secs_f64());
+            let secs = self.settings.number(&self.state, name);
             Duration::try_from_secs_f64(secs).unwrap_or(usual).max(Duration::from_secs(1))
         };
         let ttl = TicketTtl {

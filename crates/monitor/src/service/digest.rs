@@ -18,14 +18,11 @@ use crate::session::{Access, Session};
 
 /// The name of the subscription.
 pub(crate) const MGR_DIGEST: &str = "mgrdigest";
-/// Between two. Source: mon_mgr_digest_period.
-const PERIOD: Duration = Duration::from_secs(5);
 
 impl Monitor {
     /// Sends the digest to all who follow it, when it is time for that.
     pub(crate) fn send_due_digests(&mut self, now: Now, out: &mut Vec<Output>) {
-        let period =
-            self.settings.span(&self.state, "mon_mgr_digest_period", PERIOD).max(Duration::from_secs(1));
+        let period = self.settings.span(&self.state, "mon_mgr_digest_period").max(Duration::from_secs(1));
         if self.digests_sent.is_some_and(|at| now.mono.saturating_sub(at) < period) {
             return;
         }

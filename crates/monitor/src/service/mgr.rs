@@ -20,8 +20,6 @@ use crate::proposal::Batch;
 use crate::settings::Settings;
 use crate::state::{Change, MgrDaemon, MgrState, PgDigest, Priority, is_of_ceph};
 
-/// Without a beacon for so long a manager is gone. Source: mon_mgr_beacon_grace.
-const BEACON_GRACE: Duration = Duration::from_secs(30);
 /// Managers that stand by, and clients of one that are shut out with it.
 const STANDBYS_LIMIT: usize = 64;
 const CLIENTS_LIMIT: usize = 64;
@@ -102,7 +100,7 @@ impl Monitor {
     /// Managers that are silent lose their place; a standby takes the active one's.
     pub(crate) fn tick_mgr(&mut self, now: Now, batch: &mut Batch) {
         let mut mgr = MgrState::clone(&batch.state().mgr);
-        let grace = self.settings.span(&self.state, "mon_mgr_beacon_grace", BEACON_GRACE);
+        let grace = self.settings.span(&self.state, "mon_mgr_beacon_grace");
         let mut silent = |gid: u64| {
             let seen = *self.mgr_seen.entry(gid).or_insert(now.mono);
             now.mono.saturating_sub(seen) > grace

@@ -167,11 +167,11 @@ impl Monitor {
 
     fn settings_of_boot(&self) -> BootSettings {
         BootSettings {
-            mark_new_in: self.settings.switch(&self.state, "mon_osd_auto_mark_new_in", true),
-            mark_auto_out_in: self.settings.switch(&self.state, "mon_osd_auto_mark_auto_out_in", true),
-            mark_in: self.settings.switch(&self.state, "mon_osd_auto_mark_in", false),
-            laggy_weight: self.number("mon_osd_laggy_weight", 0.3).clamp(0.0, 1.0) as f32,
-            laggy_max_interval_s: self.number("mon_osd_laggy_max_interval", 300.0).clamp(0.0, 1e9) as u32,
+            mark_new_in: self.settings.switch(&self.state, "mon_osd_auto_mark_new_in"),
+            mark_auto_out_in: self.settings.switch(&self.state, "mon_osd_auto_mark_auto_out_in"),
+            mark_in: self.settings.switch(&self.state, "mon_osd_auto_mark_in"),
+            laggy_weight: self.number("mon_osd_laggy_weight").clamp(0.0, 1.0) as f32,
+            laggy_max_interval_s: self.number("mon_osd_laggy_max_interval").clamp(0.0, 1e9) as u32,
         }
     }
 

@@ -16,7 +16,7 @@ use crate::service::merge::shrink_pools;
 use crate::service::osd::place;
 use crate::service::pool_tick::{grow_pools, prune_purged_snaps};
 use crate::service::subscribe::place_of_osd;
-use crate::state::{Change, EPOCHS_KEPT, Mute, Priority};
+use crate::state::{Change, Mute, Priority};
 
 /// A report of a failure that is not repeated for so long does not count any more: OSDs repeat theirs every 5 s, and their
 /// taking it back may have been lost.
@@ -94,16 +94,16 @@ impl Monitor {
 
     /// Below this part of OSDs that are up, none is marked down.
     pub(crate) fn min_up_ratio(&self) -> f64 {
-        self.number("mon_osd_min_up_ratio", 0.3)
+        self.number("mon_osd_min_up_ratio")
     }
 
-    pub(crate) fn number(&self, name: &str, default: f64) -> f64 {
-        self.settings.number(&self.state, name, default)
+    pub(crate) fn number(&self, name: &str) -> f64 {
+        self.settings.number(&self.state, name)
     }
 
     /// OSDs without a beacon for too long.
     fn osd_timeouts(&mut self, now: Now, batch: &mut Batch) {
-        let limit = Duration::from_secs_f64(self.number("mon_osd_report_timeout", 900.0).clamp(1.0, 1e9));
+        let limit = Duration::from_secs_f64(self.number("mon_osd_report_timeout").clamp(1.0, 1e9));
         let map = batch.osdmap();
         let ups: Vec<i32> = (0..map.max_osd()).filter(|id| map.is_up(*id)).collect();
         for id in ups {
@@ -131,8 +131,7 @@ impl Monitor {
         if !map.is_up(target) || !edit::can_mark_down(map, target, self.min_up_ratio()) {
             return;
         }
-        let level = self.settings.option(&self.state, "mon_osd_reporter_subtree_level");
-        let level = level.unwrap_or_else(|| "host".to_owned());
+        let level = self.settings.text(&self.state, "mon_osd_reporter_subtree_level");
         let subtree = |osd: &i32| {
             let view = place_of_osd(map, *osd);
             view.location.get(&level).cloned().unwrap_or_else(|| format!("osd.{osd}"))
@@ -142,10 +141,10 @@ impl Monitor {
         let now_ms = now.mono.as_millis() as i64;
         let since = reports.values().map(|r| r.since).max().unwrap_or(now_ms);
         let failed_for = (now_ms - since) as f64 / 1_000.0;
-        let base = self.number("osd_heartbeat_grace", 20.0);
+        let base = self.number("osd_heartbeat_grace");
         let reporters: Vec<i32> = reports.keys().copied().collect();
         let grace = base + self.laggy_grace(now, map, target, failed_for, &reporters);
-        let needed = self.number("mon_osd_min_down_reporters", 2.0);
+        let needed = self.number("mon_osd_min_down_reporters");
         if failed_for < grace || (subtrees.len() as f64) < needed {
             return;
         }
@@ -168,7 +167,7 @@ impl Monitor {
         failed_for_s: f64,
         reporters: &[i32],
     ) -> f64 {
-        if !self.settings.switch(&self.state, "mon_osd_adjust_heartbeat_grace", true) {
+        if !self.settings.switch(&self.state, "mon_osd_adjust_heartbeat_grace") {
             return 0.0;
         }
         let of_reporter = |osd: &i32| {
@@ -181,7 +180,7 @@ impl Monitor {
 
     /// Seconds that an OSD is expected to be away without being dead; older experience counts less.
     fn laggy(&self, map: &maps::OsdMap, osd: i32, elapsed_s: f64) -> f64 {
-        let half_life = self.number("mon_osd_laggy_halflife", 3_600.0).max(1.0);
+        let half_life = self.number("mon_osd_laggy_halflife").max(1.0);
         let decay = (elapsed_s * 0.5f64.ln() / half_life).exp();
         map.osd(osd).map_or(0.0, |o| {
             decay * f64::from(o.xinfo.laggy_interval) * f64::from(o.xinfo.laggy_probability.as_f32())
@@ -189,19 +188,18 @@ impl Monitor {
     }
 
     fn mark_outs(&mut self, now: Now, batch: &mut Batch) {
-        let interval = self.number("mon_osd_down_out_interval", 600.0);
+        let interval = self.number("mon_osd_down_out_interval");
         if interval <= 0.0 {
             return;
         }
-        let limit = self.settings.option(&self.state, "mon_osd_down_out_subtree_limit");
-        let limit = limit.unwrap_or_else(|| "rack".to_owned());
-        let min_in = self.number("mon_osd_min_in_ratio", 0.75);
+        let limit = self.settings.text(&self.state, "mon_osd_down_out_subtree_limit");
+        let min_in = self.number("mon_osd_min_in_ratio");
         let waiting: Vec<(i32, Duration)> = self.watch.down_since.iter().map(|(i, t)| (*i, *t)).collect();
         for (id, since) in waiting {
             let down_for = now.mono.saturating_sub(since).as_secs_f64();
             let map = batch.osdmap();
             let concerns = map.exists(id) && map.is_down(id) && map.is_in(id);
-            let adjusted = self.settings.switch(&self.state, "mon_osd_adjust_down_out_interval", true);
+            let adjusted = self.settings.switch(&self.state, "mon_osd_adjust_down_out_interval");
             let interval = interval + if adjusted { self.laggy(map, id, down_for) } else { 0.0 };
             if !concerns || down_for < interval || !edit::can_mark_out(map, id, min_in) {
                 continue;
@@ -225,7 +223,7 @@ impl Monitor {
     /// Source: OSDMonitor::get_min_last_epoch_clean.
     fn trim_osdmaps(&mut self, batch: &mut Batch) {
         let (oldest, newest) = (batch.state().osds.oldest(), batch.state().osds.newest());
-        let keep = self.number("mon_min_osdmap_epochs", f64::from(EPOCHS_KEPT)).clamp(1.0, 1e6) as u32;
+        let keep = self.number("mon_min_osdmap_epochs").clamp(1.0, 1e6) as u32;
         let mut to = newest.0.saturating_sub(keep);
         // In steps, so that not every tick makes a proposal.
         if to <= oldest.0 + keep / 5 {

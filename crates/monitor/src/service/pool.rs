@@ -14,7 +14,7 @@ use crate::proposal::Batch;
 use crate::service::erasure;
 use crate::session::{Access, Session};
 use crate::settings::Settings;
-use crate::state::{MAPS_WARN, State, maps_limit};
+use crate::state::{State, maps_limit};
 
 /// Why a pool cannot be changed: errno and text for the operator.
 pub(crate) type Refusal = (Errno, String);
@@ -89,15 +89,15 @@ pub(crate) fn create(
     pool.pgp_num_target = u32::try_from(pgp_num).unwrap_or(pg_num);
     pool.expected_num_objects = new.expected_num_objects;
     pool.autoscale_mode = new.autoscale.unwrap_or_else(|| {
-        let mode = settings.option(state, "osd_pool_default_pg_autoscale_mode");
-        mode.and_then(|m| AutoscaleMode::from_name(&m)).unwrap_or(AutoscaleMode::OFF)
+        let mode = settings.text(state, "osd_pool_default_pg_autoscale_mode");
+        AutoscaleMode::from_name(&mode).unwrap_or(AutoscaleMode::OFF)
     });
     for (flag, option) in [
         (pool_flags::NODELETE, "osd_pool_default_flag_nodelete"),
         (pool_flags::NOPGCHANGE, "osd_pool_default_flag_nopgchange"),
         (pool_flags::NOSIZECHANGE, "osd_pool_default_flag_nosizechange"),
     ] {
-        if settings.switch(state, option, false) {
+        if settings.switch(state, option) {
             pool.set_flag(flag);
         }
     }
@@ -123,14 +123,14 @@ pub(crate) fn create(
 }
 
 fn replicated_shape(batch: &Batch, settings: &Settings, new: &NewPool<'_>) -> Result<Shape, Refusal> {
-    let number = |name: &str, default: f64| settings.number(batch.state(), name, default);
+    let number = |name: &str| settings.number(batch.state(), name);
     let rule = choose_rule(batch.osdmap(), settings, batch, new)?;
-    let size = if new.size == 0 { number("osd_pool_default_size", 3.0) as i64 } else { new.size };
+    let size = if new.size == 0 { number("osd_pool_default_size") as i64 } else { new.size };
     let size = match size {
         n @ 1..=255 => n as u8,
         n => return Err((Errno::EINVAL, format!("pool size must be between 1 and 10, not {n}"))),
     };
-    let min_size = match number("osd_pool_default_min_size", 0.0) as i64 {
+    let min_size = match number("osd_pool_default_min_size") as i64 {
         0 => size - size / 2,
         n => u8::try_from(n.clamp(1, size.into())).unwrap_or(1),
     };
@@ -151,16 +151,16 @@ fn erasure_shape(batch: &mut Batch, new: &NewPool<'_>, profile: &str) -> Result<
 /// The most PGs that a pool may have: what the option says, within what a map can carry.
 pub(crate) fn max_pg_num(settings: &Settings, state: &crate::state::State) -> i64 {
     let most = f64::from(maps::MAX_PG_NUM);
-    settings.number(state, "mon_max_pool_pg_num", 65_536.0).clamp(1.0, most) as i64
+    settings.number(state, "mon_max_pool_pg_num").clamp(1.0, most) as i64
 }
 
 /// How many PGs a new pool has, and how many of them are placed apart.
 fn pg_counts(batch: &Batch, settings: &Settings, new: &NewPool<'_>) -> Result<(i64, i64), Refusal> {
-    let number = |name: &str, default: f64| settings.number(batch.state(), name, default);
+    let number = |name: &str| settings.number(batch.state(), name);
     let max = max_pg_num(settings, batch.state());
-    let or_default = |v: i64, name: &str, default: f64| if v == 0 { number(name, default) as i64 } else { v };
-    let pg_num = or_default(new.pg_num, "osd_pool_default_pg_num", 32.0);
-    let pgp_num = match or_default(new.pgp_num, "osd_pool_default_pgp_num", 0.0) {
+    let or_default = |v: i64, name: &str| if v == 0 { number(name) as i64 } else { v };
+    let pg_num = or_default(new.pg_num, "osd_pool_default_pg_num");
+    let pgp_num = match or_default(new.pgp_num, "osd_pool_default_pgp_num") {
         0 => pg_num,
         n => n,
     };
@@ -196,7 +196,7 @@ fn choose_rule(map: &OsdMap, settings: &Settings, batch: &Batch, new: &NewPool<'
         let known = map.crush.rule(rule).is_some();
         return if known { Ok(rule) } else { Err((Errno::ENOENT, format!("CRUSH rule {rule} not found"))) };
     }
-    let preferred = settings.number(batch.state(), "osd_pool_default_crush_rule", -1.0);
+    let preferred = settings.number(batch.state(), "osd_pool_default_crush_rule");
     if preferred >= 0.0 && map.crush.rule(preferred as u32).is_some() {
         return Ok(preferred as u32);
     }
@@ -241,7 +241,7 @@ pub(crate) fn check_pg_num(
     pg_num: i64,
     size: u8,
 ) -> Result<(), Refusal> {
-    let per_osd = settings.number(batch.state(), "mon_max_pg_per_osd", 250.0) as i64;
+    let per_osd = settings.number(batch.state(), "mon_max_pg_per_osd") as i64;
     // A small cluster is taken for one that is still being built.
     let osds = (map.counts().r#in as i64).max(3);
     let others = map.pools.iter().filter(|(id, _)| Some(**id) != pool);
@@ -271,7 +271,7 @@ pub(crate) fn remove(batch: &mut Batch, settings: &Settings, id: PoolId) -> Resu
     if !pool.tiers.is_empty() {
         return Err((Errno::EBUSY, format!("pool '{name}' has tiers")));
     }
-    if !settings.switch(batch.state(), "mon_allow_pool_delete", false) {
+    if !settings.switch(batch.state(), "mon_allow_pool_delete") {
         let text = "pool deletion is disabled; you must first set the mon_allow_pool_delete config option to true \
                     before you can destroy a pool";
         return Err((Errno::EPERM, text.to_owned()));
@@ -324,7 +324,7 @@ pub(crate) fn queue_removed_snap(batch: &mut Batch, id: PoolId, snap: types::Sna
 /// PGs are unclean it is not cut short, and any client that may write to a pool may make snapshots in it, or
 /// shut out others.
 pub(crate) fn has_no_room_for_steps_of(session: &Session, state: &State, settings: &Settings) -> bool {
-    let limit = maps_limit(settings.number(state, "mon_data_size_warn", MAPS_WARN));
+    let limit = maps_limit(settings.number(state, "mon_data_size_warn"));
     state.osds.refuses_clients(limit) && !session.may("osd", Access::W)
 }
 

@@ -32,8 +32,8 @@ pub use log::{ClusterLog, LOG_KEPT, LogEntry, Priority, line as log_line};
 pub(crate) use mgr::is_of_ceph;
 pub use mgr::{MgrDaemon, MgrState};
 pub use osd_diff::diff;
+pub(crate) use osd_history::maps_limit;
 pub use osd_history::{EPOCHS_KEPT, OsdHistory};
-pub(crate) use osd_history::{MAPS_WARN, maps_limit};
 
 /// Everything replicated.
 #[derive(Debug, Clone, PartialEq)]

@@ -39,7 +39,7 @@ const FULLS_BYTES: usize = 16 << 20;
 /// All that is kept, in bytes, is worth a warning at the latest: a monitor without a store takes a state of 2
 /// GiB.
 /// Source: mon_data_size_warn, of a disk there.
-pub(crate) const MAPS_WARN: f64 = (1u64 << 30) as f64;
+const MAPS_WARN: f64 = (1u64 << 30) as f64;
 
 /// How many bytes the option says that a warning is worth.
 pub(crate) fn maps_limit(mon_data_size_warn: f64) -> u64 {

@@ -22,7 +22,7 @@ use messages::metrics::{
     key_kind,
 };
 use regex::bytes::{CaptureLocations, Regex, RegexBuilder};
-use types::{EntityAddr, EntityName, HObject, SnapId, SpgId};
+use types::{EntityAddr, EntityName, HObject, OsdId, SnapId, SpgId};
 
 /// Queries that are answered; more are not looked at.
 pub(crate) const QUERIES: usize = 32;
@@ -41,7 +41,7 @@ const KEY_BYTES: usize = 1 << 20;
 pub(crate) struct Subject<'a> {
     pub client: EntityName,
     pub addr: &'a EntityAddr,
-    pub osd: i32,
+    pub osd: OsdId,
     pub pgid: SpgId,
     pub object: &'a HObject,
 }
@@ -303,7 +303,10 @@ mod tests {
     fn add(q: &mut Queries, name: &str, deed: Deed) {
         let (object, addr) = (object(name), EntityAddr::default());
         let pgid = SpgId::replicated(PgId::new(PoolId(3), 0x1a));
-        q.add(&Subject { client: EntityName::client(41), addr: &addr, osd: 2, pgid, object: &object }, deed);
+        q.add(
+            &Subject { client: EntityName::client(41), addr: &addr, osd: OsdId(2), pgid, object: &object },
+            deed,
+        );
     }
 
     fn numbers(packed: &Bytes) -> Vec<u64> {

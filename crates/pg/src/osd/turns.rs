@@ -26,7 +26,7 @@ use crate::pg::ClientOp;
 /// the next one the shell says how much of the answers is still unread.
 pub(crate) const SLICE: u64 = 4 << 20;
 /// The least that is answered in one slice, so that clients that read go on although others do not.
-const LEAST_ANSWERS: u64 = 4 << 20;
+const LEAST_ANSWERS: u64 = 2 << 20;
 
 /// Bytes that one slice may answer, when `free_bytes` more may stay unread before the shell closes a
 /// connection.
