@@ -2,7 +2,7 @@
 //!
 //! Source: src/mgr/ServiceMap.{h,cc}.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use serde_json::{Value, json};
@@ -89,16 +89,27 @@ impl ServiceMap {
 }
 
 impl Service {
-    /// What `ceph status` says of it: its own words, or its daemons by name.
+    /// What `ceph status` says of it: its own words, or how many daemons it has, on how many hosts and for how many zones, as
+    /// far as they say. Seen of 16.2.15: `1 portal active (1 hosts, 1 zones)`.
     pub fn summary(&self) -> String {
         if !self.summary.is_empty() {
             return self.summary.clone();
         }
-        let names: Vec<&str> = self.daemons.keys().map(String::as_str).collect();
-        match names.len() {
-            0 => "no daemons active".to_owned(),
-            1 => format!("1 daemon active ({})", names.concat()),
-            n => format!("{n} daemons active ({})", names.join(", ")),
+        let said = |key: &str| self.daemons.values().filter_map(|d| d.metadata.get(key)).collect::<Vec<_>>();
+        let count = self.daemons.len();
+        if count == 0 {
+            return "no daemons active".to_owned();
+        }
+        let kind = said("daemon_type").pop().map_or("daemon", String::as_str);
+        let groups = [("hostname", "hosts"), ("zone_id", "zones")].into_iter().filter_map(|(key, name)| {
+            let different: BTreeSet<&String> = said(key).into_iter().collect();
+            (!different.is_empty()).then(|| format!("{} {name}", different.len()))
+        });
+        let groups: Vec<String> = groups.collect();
+        let s = if count == 1 { "" } else { "s" };
+        match groups.is_empty() {
+            true => format!("{count} {kind}{s} active"),
+            false => format!("{count} {kind}{s} active ({})", groups.join(", ")),
         }
     }
 
