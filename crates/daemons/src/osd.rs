@@ -407,6 +407,9 @@ impl Machine for OsdMachine {
                 self.handle(now, input);
             }
         }
+        if self.core.has_answered() {
+            self.core.batch_done(self.clock.now().mono);
+        }
         if turn_ends {
             self.end_turn();
         } else if self.commit_wanted || !self.dirty.is_empty() {

@@ -1,11 +1,14 @@
 //! What this OSD counts, and the table of its counters: `perf dump` shows it, and the manager is told of it.
 //!
 //! Counters are plain integers that are added to where something happens. A time is the difference of two times that the
-//! core was given: how long a step took the processor is not seen here, how long it waited is.
+//! core was given. How long a batch of inputs took is told by the shell when it is through (`OsdCore::batch_done`), and is
+//! added to the requests that it has answered; the histograms lack it.
 //!
 //! Counters have Ceph's names where they count the same. What Ceph has and nothing here would move is left out.
 //!
 //! Source: src/osd/osd_perf_counters.cc, PrimaryLogPG::log_op_stats.
+
+use std::time::Duration;
 
 use admin::perf::{Count, Histogram, Logger, priority};
 
@@ -57,6 +60,8 @@ pub(crate) struct Requests {
     /// By latency, and by what they wrote or read.
     by_in_bytes: Box<Histogram>,
     by_out_bytes: Box<Histogram>,
+    /// What `count` was when the shell last told how long a batch took.
+    told: u64,
 }
 
 /// How long a request took.
@@ -76,6 +81,14 @@ impl Requests {
         self.latency_ns += took.latency_ns;
         self.process_ns += took.process_ns;
         self.prepare_ns += took.prepare_ns;
+    }
+
+    /// The requests answered since the last call took so much longer.
+    fn batch_done(&mut self, took_ns: u64) {
+        let answered = self.count - self.told;
+        self.told = self.count;
+        self.latency_ns += answered * took_ns;
+        self.process_ns += answered * took_ns;
     }
 
     fn time(&self, sum_ns: u64) -> Count {
@@ -153,6 +166,21 @@ impl OpCounters {
 }
 
 impl OsdCore {
+    /// Whether the batch of inputs has answered requests, so that `batch_done` is to be called when it is through.
+    pub fn has_answered(&self) -> bool {
+        let c = &self.shared.counters;
+        [&c.reads, &c.writes, &c.rws].into_iter().any(|r| r.count != r.told)
+    }
+
+    /// A batch of inputs is through, answers included, at `mono` (monotonic, as in `Now`).
+    pub fn batch_done(&mut self, mono: Duration) {
+        let cx = &mut self.shared;
+        let took_ns = mono.saturating_sub(cx.now.mono).as_nanos() as u64;
+        let c = &mut cx.counters;
+        [&mut c.reads, &mut c.writes, &mut c.rws].into_iter().for_each(|r| r.batch_done(took_ns));
+        cx.queries.settle(took_ns);
+    }
+
     /// Every counter of this OSD.
     pub(super) fn loggers(&self) -> Vec<Logger> {
         vec![self.osd_logger(), self.store_logger()]

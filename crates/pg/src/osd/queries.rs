@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //! 1. There are at most `QUERIES`, each of a form that can be answered; others are left out.
-//! 2. A query holds at most `KEYS` keys and `KEY_BYTES` of their text. What more keys did until the next report is lost.
+//! 2. At most `FRESH` operations wait for the end of their batch.
+//! 3. A query holds at most `KEYS` keys and `KEY_BYTES` of their text. What more keys did until the next report is lost.
 //!
 //! Ceph picks the keys that a limit leaves by chance, with the more weight the more they did; here those that did most are
 //! told, and it keeps any number of keys.
@@ -35,6 +36,8 @@ const PROGRAM_BYTES: usize = 256 << 10;
 const GROUPS: usize = 16;
 const KEYS: usize = 8_192;
 const KEY_BYTES: usize = 1 << 20;
+/// Operations of one batch whose time is to come.
+const FRESH: usize = 1_024;
 
 /// An operation of a client: what keys are made from.
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +63,8 @@ pub(crate) struct Deed {
 #[derive(Debug, Default)]
 pub(crate) struct Queries {
     list: Vec<Asked>,
+    /// What the present batch of inputs has done, by the query's place in `list`: how long the batch takes comes on top.
+    fresh: Vec<(usize, MetricKey, Deed)>,
 }
 
 /// A sum, and for a latency of how many.
@@ -93,6 +98,7 @@ impl Queries {
 
     /// Takes the manager's queries in place of the earlier ones. One that was there before keeps its sums.
     pub fn set(&mut self, queries: MetricQueries) {
+        self.settle(0);
         let mut before = std::mem::take(&mut self.list);
         for (query, mut limits) in queries {
             limits.truncate(LIMITS);
@@ -105,15 +111,26 @@ impl Queries {
 
     /// Adds an operation to the sums of its key.
     pub fn add(&mut self, subject: &Subject<'_>, deed: Deed) {
-        for asked in &mut self.list {
-            if let Some(key) = asked.key(subject) {
-                asked.add(key, deed);
+        for (at, asked) in self.list.iter_mut().enumerate() {
+            self.fresh.extend(asked.key(subject).map(|key| (at, key, deed)));
+        }
+        if self.fresh.len() >= FRESH {
+            self.settle(0);
+        }
+    }
+
+    /// A batch of inputs is through: its operations took so much longer.
+    pub fn settle(&mut self, took_ns: u64) {
+        for (at, key, deed) in self.fresh.drain(..) {
+            if let Some(asked) = self.list.get_mut(at) {
+                asked.add(key, Deed { latency_ns: deed.latency_ns + took_ns, ..deed });
             }
         }
     }
 
     /// The sums since the last call.
     pub fn take(&mut self) -> BTreeMap<MetricQuery, MetricSums> {
+        self.settle(0);
         self.list.iter_mut().map(|a| (a.query.clone(), a.take())).collect()
     }
 }
@@ -345,6 +362,20 @@ mod tests {
         assert_eq!(q.take().len(), 2);
         q.set(MetricQueries::new());
         assert!(q.is_empty() && q.take().is_empty());
+    }
+
+    #[test]
+    fn the_end_of_a_batch_is_waited_for() {
+        let mut q = Queries::default();
+        q.set([(images(), Vec::new())].into());
+        add(&mut q, "rbd_data.a.0", WRITE);
+        q.settle(50);
+        q.settle(9_000);
+        add(&mut q, "rbd_data.a.0", WRITE);
+        assert_eq!(told(&mut q, &images()), [("3/ns/,a".to_owned(), vec![2, 0, 700 + 50 + 700, 2])]);
+        (0..FRESH * 3).for_each(|_| add(&mut q, "rbd_data.a.0", WRITE));
+        assert!(q.fresh.len() < FRESH);
+        assert_eq!(told(&mut q, &images()).first().map(|(_, sums)| sums[0]), Some(3 * FRESH as u64));
     }
 
     #[test]

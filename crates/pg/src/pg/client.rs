@@ -178,9 +178,10 @@ impl ClientOp {
         cx.out.push(Output::Reply { conn: self.conn, tid: self.tid, msg: msg.into() });
     }
 
-    /// Counts the request: it has succeeded, and is answered now. Those that OSDs make themselves are not counted.
+    /// Counts the request: it has succeeded, and is answered now. What an OSD reads of another one to copy it counts, as
+    /// in Ceph; what it makes of its own accord does not.
     pub fn count(&self, in_bytes: u64, out_bytes: u64, cx: &mut Shared) {
-        if self.conn == NOBODY || self.asked_by.is_some() {
+        if self.conn == NOBODY && self.asked_by.is_none() {
             return;
         }
         cx.counters.request(&self.kind, self.times, cx.now_ns, in_bytes, out_bytes);

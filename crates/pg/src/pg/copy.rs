@@ -26,6 +26,7 @@ use super::client::ClientOp;
 use super::replicate::WRITE_MAX;
 use crate::exec::{Copied, Sources, classify, work};
 use crate::osd::account::Fetched;
+use crate::osd::counters::Times;
 use crate::osd::shared::Shared;
 use crate::peer::{CopyAsk, PgBody};
 
@@ -292,6 +293,7 @@ impl Pg {
         op.msg.flags = ask.flags | flags::READ;
         op.asked_by = Some(CopyAsker { osd: from, pgid: ask.from, interval, id: ask.id });
         (op.addr, op.reqid) = (EntityAddr::default(), ReqId::default());
+        op.times = Times { came: cx.now_ns, begun: cx.now_ns, ran: cx.now_ns };
         match classify(&op.msg.ops, op.msg.flags) {
             Ok(kind) => op.kind = kind,
             Err(e) => return op.refuse(e, cx),

@@ -220,6 +220,13 @@ fn requests_are_counted_as_ceph_counts_them() {
     let parts =
         ["op_r_latency", "op_w_latency", "op_rw_latency"].map(|n| osd[n]["sum"].as_f64().expect("seconds"));
     assert!((whole - parts.iter().sum::<f64>()).abs() < 1e-6 && whole > 0.0, "{whole} of {parts:?}");
+    // How long the batch took that answered them comes on top, once.
+    let core = s.nodes[0].core.as_mut().expect("it runs");
+    assert!(core.has_answered());
+    (0..3).for_each(|_| core.batch_done(s.mono + Duration::from_millis(2)));
+    assert!(!core.has_answered());
+    let longer = dump(&mut s, 0)["osd"]["op_latency"]["sum"].as_f64().expect("seconds") - whole;
+    assert!((longer - 13.0 * 0.002).abs() < 1e-6, "{longer}");
     // From here on.
     let done = ask(&mut s, 0, json!({ "prefix": "perf reset", "var": "osd" }));
     assert_eq!(done, json!({ "success": "perf reset osd" }));
