@@ -93,6 +93,7 @@ pub fn run(root: &Path) -> Result<()> {
     check_architecture(&mut report, root)?;
     check_names(&mut report, root)?;
     check_options(&mut report, root, &crates)?;
+    check_paths(&mut report, root)?;
     report.finish()
 }
 
@@ -339,6 +340,26 @@ fn check_options(report: &mut Report, root: &Path, crates: &BTreeMap<String, Pat
     Ok(())
 }
 
+/// Files that the documents name are there.
+fn check_paths(report: &mut Report, root: &Path) -> Result<()> {
+    for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "FEATURES.md", "GLOSSARY.md"] {
+        let text =
+            fs::read_to_string(root.join(document)).with_context(|| format!("cannot read {document}"))?;
+        for path in paths(&text).filter(|p| !root.join(p).exists() && !root.join("crates").join(p).exists()) {
+            report.problem(format!("{document}: there is no {path}"));
+        }
+    }
+    Ok(())
+}
+
+/// Words in backticks that are paths of files or folders of the repository, some without `crates/`.
+fn paths(text: &str) -> impl Iterator<Item = &str> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    let is_plain = |t: &&str| t.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-".contains(&b));
+    let is_path = |t: &&str| t.starts_with("crates/") || t.starts_with("docs/") || t.contains("/src/");
+    quoted.filter(is_plain).filter(is_path)
+}
+
 /// Texts in a file's code that may be names of options; none of its tests.
 fn texts(text: &str) -> BTreeSet<String> {
     let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
@@ -366,7 +387,20 @@ fn check_architecture(report: &mut Report, root: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{faults_in_product, functions};
+    use super::{faults_in_product, functions, paths, texts};
+
+    #[test]
+    fn names_of_options_are_found_in_code_alone() {
+        let code =
+            "f(\"osd_max_scrubs\", '\"');\ng(\"mon_lease\");\n#[cfg(test)]\nmod tests {\n\"osd_data\"\n}";
+        assert_eq!(texts(code).into_iter().collect::<Vec<_>>(), ["mon_lease", "osd_max_scrubs"]);
+    }
+
+    #[test]
+    fn paths_are_told_from_other_words() {
+        let text = "`crates/pg/LEASES.md`, `pg/src/io.rs`, `a/b`, `docs/*.md`, `cargo test`, crates/none";
+        assert_eq!(paths(text).collect::<Vec<_>>(), ["crates/pg/LEASES.md", "pg/src/io.rs"]);
+    }
 
     #[test]
     fn faults_are_for_tests_and_tools_alone() {
