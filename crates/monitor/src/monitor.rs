@@ -229,7 +229,7 @@ impl Monitor {
             }
             Input::ManagerConnected => self.manager_connected(out),
             Input::ManagerLost => self.manager_lost(out),
-            Input::FromManager { tid, msg } => self.from_manager(now, tid, msg, out),
+            Input::FromManager { tid, msg } => self.manager_said(now, tid, msg, out),
             // These are for the quorum.
             Input::Peer { .. } | Input::PeerLost { .. } | Input::Written { .. } | Input::Resign => {}
             Input::Tick => {

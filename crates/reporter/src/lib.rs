@@ -144,7 +144,7 @@ fn put_value(value: &Count, w: &mut Writer) {
 
 #[cfg(test)]
 mod tests {
-    use admin::perf::{Histogram, priority};
+    use admin::perf::priority;
     use codec::Reader;
 
     use super::*;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn loggers() -> Vec<Logger> {
-        let histogram = Count::Histogram(Box::new(Histogram::default()));
+        let histogram = Count::Histogram(Box::default());
         let osd = Logger::new("osd")
             .usually(priority::USEFUL)
             .with("op", "operations", Count::Total(7))

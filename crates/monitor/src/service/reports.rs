@@ -65,7 +65,7 @@ impl Monitor {
         self.proxied_lost(out);
     }
 
-    pub(crate) fn from_manager(&mut self, now: Now, tid: u64, msg: Message, out: &mut Vec<Output>) {
+    pub(crate) fn manager_said(&mut self, now: Now, tid: u64, msg: Message, out: &mut Vec<Output>) {
         match msg {
             Message::MgrConfigure(m) => {
                 self.reporter.configured(&m);
