@@ -146,6 +146,7 @@ impl RealCeph {
              mon allow pool delete = true\nmon data avail warn = 2\nmon data avail crit = 1\n\
              auth allow insecure global id reclaim = false\nmon warn on msgr2 not enabled = false\n\
              ms bind msgr1 = false\nmgr stats period = 1\nosd heartbeat grace = 6\nosd numa auto affinity = false\n\
+             osd recovery sleep = 0\nosd recovery sleep hdd = 0\nosd max backfills = 8\n\
              mgr tick period = 1\nosd mon report interval = 1\n"
         );
         std::fs::write(self.conf(), conf).expect("written");
