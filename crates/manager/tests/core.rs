@@ -408,6 +408,28 @@ fn daemons_are_configured_and_their_options_shown() {
 }
 
 #[test]
+fn a_monitors_options_are_what_it_told_or_are_asked_for() {
+    let mut w = World::recorded();
+    let (all, defaults) = (
+        r#"{"prefix":"config show","who":"mon.a","format":"json"}"#,
+        r#"{"prefix":"config show-with-defaults","who":"mon.a"}"#,
+    );
+    assert_eq!(w.command(all), None, "the monitors are asked");
+    let conn = ConnId(60);
+    w.input(Input::Connected { conn, peer: peer(EntityType::Mon, 0, "allow *") });
+    let config = std::collections::BTreeMap::from([(
+        "debug_ms".to_owned(),
+        std::collections::BTreeMap::from([(2, "0/0".to_owned())]),
+    )]);
+    let ignored = std::collections::BTreeMap::<String, String>::new();
+    let config = [config.to_bytes(), ignored.to_bytes()].concat().into();
+    w.message(conn, MMgrOpen { daemon_name: "a".to_owned(), config, ..MMgrOpen::default() });
+    let told = w.command(all).expect("an answer");
+    assert_eq!(text(&told), r#"[{"name":"debug_ms","value":"0/0","source":"file"}]"#);
+    assert_eq!(w.command(defaults), None, "of its defaults it told nothing");
+}
+
+#[test]
 fn services_register_and_leave() {
     let mut w = World::recorded();
     let conn = ConnId(50);

@@ -104,18 +104,9 @@ fn config_show(ctx: &mut Ctx<'_>, defaults: bool) -> Reply {
     let Some(key) = DaemonKey::parse(who) else {
         return Reply::error(Errno::EINVAL, "invalid daemon name: use <type>.<id>");
     };
-    if key.service == "mon" {
-        // Monitors have no session with the manager: they tell it themselves.
-        let words = if defaults { "config show-with-defaults" } else { "config show" };
-        let mut ask = json!({ "prefix": words, "who": who });
-        if let (Some(ask), Some(name)) = (ask.as_object_mut(), ctx.args.text("key")) {
-            ask.insert("key".to_owned(), name.into());
-        }
-        if let (Some(ask), Format::Json | Format::JsonPretty) = (ask.as_object_mut(), ctx.format) {
-            let name = if ctx.format == Format::Json { "json" } else { "json-pretty" };
-            ask.insert("format".to_owned(), name.into());
-        }
-        return ctx.ask_monitors(&ask, bytes::Bytes::new());
+    let is_told = |d: &Daemon| if defaults { !d.defaults.is_empty() } else { !d.config.is_empty() };
+    if key.service == "mon" && !ctx.daemons.get(&key).is_some_and(is_told) {
+        return ask_monitor(ctx, defaults);
     }
     let own = (key.service == "mgr" && key.id == ctx.settings.name).then(|| Daemon::of_options(ctx.options));
     let Some(daemon) = own.as_ref().or_else(|| ctx.daemons.get(&key)) else {
@@ -135,6 +126,20 @@ fn config_show(ctx: &mut Ctx<'_>, defaults: bool) -> Reply {
         daemon.config.keys().filter_map(|name| Row::new(daemon, name, None)).collect()
     };
     Reply::show(ctx.format, || plain(&rows), || rows.iter().map(Row::value).collect())
+}
+
+/// Has a monitor that has not told the manager of its options tell of them itself.
+fn ask_monitor(ctx: &mut Ctx<'_>, defaults: bool) -> Reply {
+    let words = if defaults { "config show-with-defaults" } else { "config show" };
+    let mut ask = json!({ "prefix": words, "who": ctx.args.text_or_empty("who") });
+    if let (Some(ask), Some(name)) = (ask.as_object_mut(), ctx.args.text("key")) {
+        ask.insert("key".to_owned(), name.into());
+    }
+    if let (Some(ask), Format::Json | Format::JsonPretty) = (ask.as_object_mut(), ctx.format) {
+        let name = if ctx.format == Format::Json { "json" } else { "json-pretty" };
+        ask.insert("format".to_owned(), name.into());
+    }
+    ctx.ask_monitors(&ask, bytes::Bytes::new())
 }
 
 impl Daemon {
