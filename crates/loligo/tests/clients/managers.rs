@@ -66,6 +66,36 @@ for line in sys.stdin:
     print(json.dumps([code, out.decode(), status]), flush=True)
 "#;
 
+/// A daemon of a service, which reports to whichever manager is in charge, until it is dropped.
+struct Service(Child);
+
+const PORTAL: &str = r#"
+import os, rados, sys
+r = rados.Rados(conffile=os.environ['CEPH_CONF']); r.connect()
+r.service_daemon_register('gate', 'a', {'daemon_type': 'portal', 'zone_id': 'z'})
+sys.stdin.read()
+"#;
+
+impl Service {
+    fn start(c: &Cluster) -> Self {
+        let mut command = Command::new("/usr/bin/python3");
+        command.args(["-c", PORTAL]).env("CEPH_CONF", c.data().join("ceph.conf")).stdin(Stdio::piped());
+        Self(command.spawn().expect("python starts"))
+    }
+
+    fn is_shown(&self, c: &Cluster) {
+        let line = "    gate: 1 portal active (1 hosts, 1 zones)\n";
+        until("a service in the status", || c.ceph("status").contains(line));
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Code, output and status of a command.
 pub type Said = (i32, String, String);
 
@@ -134,6 +164,8 @@ fn cephs_manager_serves_in_the_place_of_ours_and_gives_it_back() {
     c.pool("p", 8);
     let mut before = Asking::start(&c);
     before.ask(Duration::from_secs(60));
+    let portal = Service::start(&c);
+    portal.is_shown(&c);
     let _z = CephMgr::start(&c, "z");
     until("a manager that stands by", || answer(&c, "mgr stat")["num_standby"] == 1);
     c.still_healthy();
@@ -157,11 +189,13 @@ fn cephs_manager_serves_in_the_place_of_ours_and_gives_it_back() {
         answer(&c, "status")["pgmap"]["bytes_total"],
         answer(&c, "osd df")["summary"]["total_kb"].as_u64().unwrap_or_default() << 10
     );
+    portal.is_shown(&c);
     acts(&c);
     // Through the monitors, as programs that know of no managers ask.
     let (code, out, status) = before.command("mon", &json!({ "prefix": "pg stat", "format": "json" }));
     assert!(code == 0 && out.contains("num_pgs"), "{code} {out} {status}");
     what_one_was_told_the_other_knows(&c, &mut before);
+    portal.is_shown(&c);
 }
 
 /// What a manager does by commands of its own and by messages to OSDs.
