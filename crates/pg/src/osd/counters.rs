@@ -270,6 +270,7 @@ impl OsdCore {
 /// Requests of clients, together and by kind.
 fn with_requests(osd: Logger, c: &OpCounters) -> Logger {
     let (r, w, rw) = (&c.reads, &c.writes, &c.rws);
+    // `op_w_in_bytes` has no unit in Ceph either.
     osd.with("op", "requests of clients", Count::Total(c.sum(|r| r.count)))
         .headed("ops", priority::CRITICAL)
         .with("op_in_bytes", "bytes that clients wrote", Count::TotalBytes(c.sum(|r| r.in_bytes)))
@@ -287,7 +288,7 @@ fn with_requests(osd: Logger, c: &OpCounters) -> Logger {
         .with("op_r_process_latency", "the same from their turn on", r.time(r.process_ns))
         .with("op_r_prepare_latency", "from their turn until they ran", r.time(r.prepare_ns))
         .with("op_w", "writes", Count::Total(w.count))
-        .with("op_w_in_bytes", "bytes that writes brought", Count::TotalBytes(w.in_bytes))
+        .with("op_w_in_bytes", "bytes that writes brought", Count::Total(w.in_bytes))
         .with("op_w_latency", "time to answer writes", w.time(w.latency_ns))
         .with("op_w_latency_in_bytes_histogram", "writes by latency and bytes", histogram(&w.by_in_bytes))
         .with("op_w_process_latency", "the same from their turn on", w.time(w.process_ns))
