@@ -56,7 +56,7 @@ planted![
     Osd(pg::Planted::BackfillBoundary), "objects_move_one_by_one", 1;
     Osd(pg::Planted::WritesInBackfillRange), "writes_while_ranges_are_copied", 1;
     Osd(pg::Planted::BackfillKeepsStrangers), "members_return_behind_the_log", 1;
-    Osd(pg::Planted::BackfillWithoutDups), "late_resends_after_backfill", 1;
+    Osd(pg::Planted::BackfillWithoutDups), "late_resends_after_backfill", 2;
     Osd(pg::Planted::DivergentObjectsStay), "writes_that_only_a_primary_has", 1;
     Osd(pg::Planted::TellsBeforeDurable), "writes_that_were_told_and_lost", 1;
     Osd(pg::Planted::AcceptsGaps), "cut_frames", 2;
