@@ -88,7 +88,7 @@ mod tests {
         let event =
             |message: &str| json!({ "id": "a", "message": message, "refs": [], "started_at": 1_000.5 });
         let mut failed = event("Rebalancing after osd.1 marked in");
-        failed["failed"] = json!(true);
+        failed.as_object_mut().expect("an object").insert("failed".to_owned(), json!(true));
         let p = stored(&[event("Global Recovery Event"), failed], 2);
         let bar = "=".repeat(28);
         let want = format!(
@@ -103,7 +103,7 @@ mod tests {
     fn what_is_stored_is_taken_as_far_as_it_is_known_and_no_further() {
         let event = json!({ "message": "x" });
         assert_eq!(stored(&vec![event.clone(); 60], 2).completed.len(), 50);
-        assert_eq!(stored(&[event.clone()], 3).completed.len(), 0, "of a later form");
+        assert_eq!(stored(std::slice::from_ref(&event), 3).completed.len(), 0, "of a later form");
         assert_eq!(stored(&[json!(7), json!({ "message": 7 }), event], 1).completed.len(), 1);
         for bad in ["", "[]", "{", "7", r#"{"events":7,"compat_version":2}"#] {
             let mut p = Progress { completed: vec![json!(1)] };
