@@ -16,6 +16,7 @@ use bytes::Bytes;
 use codec::{Decode, Encode, Reader, Writer};
 use types::{AuthName, EntityType, GlobalId, Utime};
 
+use crate::ceph_form;
 use crate::crypt::{decrypt_value, encrypt_value, put_encrypted, take_encrypted};
 use crate::entity_auth::CapsInfo;
 use crate::entropy::{Entropy, random_u64};
@@ -23,7 +24,7 @@ use crate::error::AuthError;
 use crate::key::CryptoKey;
 use crate::protocol::{Authorize, AuthorizeChallenge, AuthorizeReply};
 use crate::rotating::ServiceSecrets;
-use crate::ticket::{TicketBlob, TicketInfo, open_ticket};
+use crate::ticket::{TicketBlob, TicketForm, TicketInfo, open_ticket};
 
 /// First byte of an authorizer; also its authentication mode. Source: AUTH_MODE_AUTHORIZER in src/auth/Auth.h.
 const AUTHORIZER_VERSION: u8 = 1;
@@ -240,6 +241,9 @@ pub(crate) fn open_authorizer(
     let info = open_ticket(secrets.form, secrets.service, secret, &sealed)?;
     if info.ticket.global_id != global_id {
         return Err(AuthError::GlobalIdNotProven(global_id));
+    }
+    if secrets.form == TicketForm::Ceph {
+        ceph_form::made_before(&info, now)?;
     }
     if info.ticket.expires <= now {
         return Err(AuthError::TicketExpired);

@@ -14,6 +14,9 @@ pub enum AuthError {
     /// Something does not decrypt under the key that should fit: wrong key or tampered bytes.
     #[error("{0} does not decrypt")]
     Undecryptable(&'static str),
+    /// A ticket in Ceph's form that no monitor made as it is: its holder changed it.
+    #[error("the ticket is none that a monitor makes: {0}")]
+    Implausible(&'static str),
     /// No such entity in the auth database.
     #[error("unknown entity {0}")]
     UnknownEntity(AuthName),
@@ -76,6 +79,7 @@ impl AuthError {
             Self::NoServiceSecret(_) => Errno::EIO,
             Self::Refused(errno) => *errno,
             Self::Undecryptable(_)
+            | Self::Implausible(_)
             | Self::UnknownEntity(_)
             | Self::WrongKey(_)
             | Self::NoMonCaps(_)

@@ -61,6 +61,7 @@
 
 mod authorizer;
 pub mod caps;
+mod ceph_form;
 mod client;
 mod crypt;
 mod entity_auth;

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use types::{AuthName, EntityType, GlobalId, Utime};
 
-use crate::crypt::{decrypt_value, encrypt_value};
+use crate::ceph_form;
+use crate::crypt::encrypt_value;
 use crate::entity_auth::CapsInfo;
 use crate::entropy::{Entropy, random};
 use crate::error::AuthError;
@@ -169,7 +170,7 @@ pub fn seal_ticket(
 }
 
 /// Opens a ticket of this form that was made for `service`. Of a sealed one any changed bit, other service or
-/// other secret is refused; of Ceph's form a wrong secret.
+/// other secret is refused; of Ceph's form a wrong secret, and what no monitor of Ceph's makes.
 pub fn open_ticket(
     form: TicketForm,
     service: EntityType,
@@ -178,7 +179,7 @@ pub fn open_ticket(
 ) -> Result<TicketInfo, AuthError> {
     const WHAT: &str = "the ticket";
     if form == TicketForm::Ceph {
-        return decrypt_value(secret, &sealed.blob, WHAT);
+        return ceph_form::open(service, secret, &sealed.blob);
     }
     let mut r = Reader::new(sealed.blob.clone());
     if r.u8()? != SEAL_VERSION {
