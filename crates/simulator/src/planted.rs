@@ -49,7 +49,7 @@ planted![
     Osd(pg::Planted::SkipsPriorInterval), "only_a_stale_copy_returns", 1;
     Osd(pg::Planted::NoWaitForUpThru), "only_a_stale_copy_returns", 1;
     Osd(pg::Planted::AckWithoutOwnCommit), "power_loss_of_all_with_two_copies", 1;
-    Osd(pg::Planted::DeletedObjectsStay), "primary_killed_at_each_step", 1;
+    Osd(pg::Planted::DeletedObjectsStay), "primary_killed_at_each_step", 3;
     Osd(pg::Planted::BackfillMovesEarly), "splits_and_moves", 1;
     Osd(pg::Planted::ServesBelowMinSize), "one_member_stays_alone", 1;
     Osd(pg::Planted::IncompleteCopyLeads), "objects_move_one_by_one", 1;
