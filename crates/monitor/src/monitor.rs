@@ -483,6 +483,7 @@ impl Monitor {
         self.index = index;
         let before = self.state.osds.newest();
         let forms = self.state.auth.forms;
+        let manager = self.manager_at();
         if change.is_empty() {
             // The quorum's own entry.
             return self.snapshot_if_due(out);
@@ -506,6 +507,10 @@ impl Monitor {
         }
         if self.state.auth.forms != forms {
             self.send_all_changed_tickets(now, out);
+        }
+        if self.manager_at() != manager {
+            // The shell's session, if there is one, leads to the last one still.
+            self.manager_lost(out);
         }
         self.publish_contained(now, out);
         if proposal.origin == self.origin

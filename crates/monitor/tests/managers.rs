@@ -614,9 +614,19 @@ fn commands_for_cephs_manager_reach_it_over_the_monitors_session_with_it() {
     w.input(answer(tid, 0, "dumped all"));
     assert_eq!(answers(&mut w), []);
 
-    // One of ours, which has taken over meanwhile, is asked over its own session.
+    // The session leads to the last manager until there is a new one.
     let admin = w.admin();
+    w.send(mgr, MMgrBeacon { available: true, ..beacon("y", 3, false) });
+    w.command(admin, r#"{"prefix":"mgr fail"}"#);
+    w.send(mgr, beacon("y", 3, false));
+    w.send(admin, command());
+    assert_eq!(for_manager(&mut w), None);
+    w.input(Input::ManagerConnected);
+    assert!(for_manager(&mut w).is_some());
+
+    // One of ours, which has taken over meanwhile, is asked over its own session.
     w.input(Input::ManagerLost);
+    w.take();
     w.send(admin, command());
     w.send(mgr, beacon("x", 2, true));
     w.command(admin, r#"{"prefix":"mgr fail"}"#);
