@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use codec::{Decode, Encode};
-use common::{CEPHS, OSDMAP, World, full_map, osd_conn, reports};
+use common::{CEPHS, OSDMAP, World, full_map, osd_conn, peer, reports};
 use manager::{Input, Output};
 use maps::{MgrMap, OsdMap, Pool, ServiceMap, Standby};
 use messages::Message;
@@ -17,7 +17,7 @@ use messages::pg_map_digest::PgMapDigest;
 use messages::pg_state::{ACTIVE, CLEAN, PEERING};
 use monitor::Whose;
 use serde_json::{Value, json};
-use types::{AddrKind, AddrVec, EntityAddr, Epoch, Errno, PgId, PoolId};
+use types::{AddrKind, AddrVec, ConnId, EntityAddr, EntityType, Epoch, Errno, PgId, PoolId};
 
 const GID: u64 = 4_100;
 
@@ -309,4 +309,16 @@ fn pg_counts_take_a_step_at_a_time() {
     assert!(steps(&mut w).contains(&("osd rm-pg-upmap-items".to_owned(), last.to_string())));
     w.mon_sends(merging(false));
     assert!(steps(&mut w).contains(&pair("pg_num_actual", pg_num - 1)));
+}
+
+#[test]
+fn what_a_monitor_passes_on_was_checked_by_it() {
+    let mut w = in_charge();
+    let (mon, client) = (ConnId(40), ConnId(41));
+    w.input(Input::Connected { conn: mon, peer: peer(EntityType::Mon, 0, "allow service x r") });
+    w.input(Input::Connected { conn: client, peer: peer(EntityType::Client, 77, "allow service x r") });
+    let asked =
+        |w: &mut World, conn| w.command_as(conn, r#"{"prefix":"pg stat"}"#).expect("an answer").result;
+    assert_eq!(asked(&mut w, mon), 0);
+    assert_eq!(asked(&mut w, client), Errno::EACCES.neg());
 }

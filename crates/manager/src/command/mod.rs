@@ -28,7 +28,7 @@ use messages::common::{MCommandReply, MMgrCommandReply};
 use messages::mgr::CommandDesc;
 use monitor::command::{Args, Format, Reply, Signature, flags};
 use serde_json::Value;
-use types::{ConnId, Errno, Now};
+use types::{ConnId, EntityType, Errno, Now};
 
 use crate::balancer::Balancer;
 use crate::core::{Manager, Settings};
@@ -229,7 +229,9 @@ pub(crate) fn run(
         _ => return,
     };
     let to = ReplyTo::Client { conn, tid, mgr_command };
-    answer(manager, now, to, Some(peer), &cmd, &input, out);
+    // A monitor of Ceph's passes on what clients ask it for when it has checked that they may.
+    let peer = Some(peer).filter(|p| p.auth_name.kind != EntityType::Mon);
+    answer(manager, now, to, peer, &cmd, &input, out);
 }
 
 /// The same for a command that a monitor passed on, and whose sender it has checked.
