@@ -23,7 +23,7 @@ pub enum StoreError {
     #[error("foreign device: {0}")]
     Foreign(Foreign),
     /// Written by a newer release in a way that this one must not touch.
-    #[error("newer format: version {version}, unknown incompat flags {incompat:#x}")]
+    #[error("newer format: version {version}, unknown incompat flags {incompat:#x}{}", named(*incompat))]
     Newer { version: u32, incompat: u64 },
     /// The caller asked for something that makes no sense; never the medium's fault.
     #[error("misuse: {0}")]
@@ -107,4 +107,14 @@ impl StoreError {
             Self::Misuse(Misuse::BadKey | Misuse::WrongJob) => Errno::EINVAL,
         }
     }
+}
+
+/// Incompat flags that are kept for later formats (FORMAT.md), so that this release can say what it lacks.
+const RESERVED: [(u64, &str); 4] =
+    [(2, "shards of erasure-coded PGs"), (4, "compression"), (8, "encryption"), (16, "a second device")];
+
+fn named(incompat: u64) -> String {
+    let wanted = RESERVED.iter().filter(|(flag, _)| incompat & flag != 0).map(|(_, name)| *name);
+    let wanted: Vec<&str> = wanted.collect();
+    if wanted.is_empty() { String::new() } else { format!(" ({})", wanted.join(", ")) }
 }

@@ -292,6 +292,7 @@ mod tests {
             (8, StoreError::Newer { version: 0x11, incompat: 0 }),
             (12, StoreError::Newer { version: 1, incompat: 0x10 }),
         ] {
+            assert_eq!(expected.to_string().contains("a second device"), at == 12, "{expected}");
             let mut raw = sample().encode_block().to_vec();
             raw[at] ^= 0x10;
             let crc = crc32c(&raw[..BLOCK - 4]);
