@@ -63,7 +63,12 @@ impl Place {
         let given = args.given()?;
         options.extend(given.clone());
         let values = Values::new(name.to_string(), &options);
-        let data = values.get(&format!("{}_data", kind.as_str())).unwrap_or_default();
+        let named = match kind {
+            EntityType::Mon => "mon_data",
+            EntityType::Osd => "osd_data",
+            _ => "mgr_data",
+        };
+        let data = values.get(named).unwrap_or_default();
         let data = std::path::absolute(&data).with_context(|| format!("bad path {data}"))?;
         let fsid = values.get("fsid").filter(|f| !f.is_empty());
         let fsid =
@@ -145,9 +150,9 @@ impl Place {
     }
 
     /// One line for all the options in the configuration file that do not exist; they are ignored otherwise.
-    pub fn warn_of_unknown(&self) -> Result<()> {
+    pub fn warn_of_settings(&self) -> Result<()> {
         match &self.conf {
-            Some(conf) => warn_of_unknown(conf),
+            Some(conf) => warn_of_settings(conf),
             None => Ok(()),
         }
     }
@@ -166,7 +171,7 @@ impl Place {
     }
 }
 
-pub fn warn_of_unknown(conf: &Path) -> Result<()> {
+pub fn warn_of_settings(conf: &Path) -> Result<()> {
     let read = Conf::read(conf)?;
     let unknown: Vec<&str> = read.names().filter(|name| admin::options::find(name).is_none()).collect();
     if !unknown.is_empty() {

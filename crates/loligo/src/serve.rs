@@ -24,7 +24,7 @@ use crate::layout::{ClusterDir, Description, MonEntry, PidLock};
 use crate::log::Lines;
 use crate::mkfs::{self, MonDir, mon_name};
 use crate::network;
-use crate::place::{Place, warn_of_unknown};
+use crate::place::{Place, warn_of_settings};
 use crate::rescue;
 use crate::running::{Running, Site};
 use crate::user;
@@ -91,7 +91,7 @@ pub fn one(args: &DaemonArgs, kind: EntityType) -> Result<()> {
     if !place.data.is_dir() {
         bail!("there is no folder {} (--{}-data): --mkfs makes it", place.data.display(), kind.as_str());
     }
-    place.warn_of_unknown()?;
+    place.warn_of_settings()?;
     let lock = place.lock()?;
     if let Some(path) = place.values().get("pid_file").filter(|p| !p.is_empty()) {
         std::fs::write(&path, format!("{}\n", std::process::id()))
@@ -192,7 +192,7 @@ pub fn serve(
     lock: PidLock,
     started: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    warn_of_unknown(&dir.conf())?;
+    warn_of_settings(&dir.conf())?;
     let site = Site::Folder { dir: dir.clone(), names: names.to_vec() };
     run(&site, lock, started)
 }

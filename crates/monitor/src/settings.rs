@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use admin::options::KnownOption;
 use types::{AddrVec, AuthName, EntityAddr, EntityName, EntityType, Now, Utime};
 
 use crate::state::{EntityView, LINE_BYTES, LogEntry, Priority, State};
@@ -62,18 +63,18 @@ impl Settings {
     /// The same as a number, or the option's default. A committed value may be one that no later version would take: what is no finite
     /// number within the option's bounds counts as not set, for it would stop every leader, and again after each restart.
     pub fn number(&self, state: &State, name: &str) -> f64 {
-        let known = admin::options::find(name);
-        let taken = |text: &String| known.is_none_or(|o| o.parse_value(text).is_ok());
+        let known = known(name);
+        let taken = |text: &String| known.parse_value(text).is_ok();
         let number = |text: &str| text.trim().parse().ok().filter(|v: &f64| v.is_finite());
         let set = self.option(state, name).filter(taken).and_then(|text| number(&text));
-        set.or_else(|| number(known?.default)).unwrap_or_default()
+        set.or_else(|| number(known.default)).unwrap_or_default()
     }
 
     /// The same as a span of whole seconds (`30`, `2m`), or the option's default.
     pub fn span(&self, state: &State, name: &str) -> Duration {
         let span = |text: &str| admin::options::parse_span(text.trim()).ok().map(Duration::from_secs);
         let set = self.option(state, name).and_then(|text| span(&text));
-        set.or_else(|| span(admin::options::find(name)?.default)).unwrap_or_default()
+        set.or_else(|| span(known(name).default)).unwrap_or_default()
     }
 
     /// The same as a switch, or the option's default.
@@ -84,13 +85,12 @@ impl Settings {
             _ => None,
         };
         let set = self.option(state, name).and_then(|text| switch(&text));
-        set.or_else(|| switch(admin::options::find(name)?.default)).unwrap_or_default()
+        set.or_else(|| switch(known(name).default)).unwrap_or_default()
     }
 
     /// The same as text, or the option's default.
     pub fn text(&self, state: &State, name: &str) -> String {
-        let default = || admin::options::find(name).map(|o| o.default.to_owned());
-        self.option(state, name).or_else(default).unwrap_or_default()
+        self.option(state, name).unwrap_or_else(|| known(name).default.to_owned())
     }
 
     pub fn entity(&self) -> AuthName {
@@ -113,6 +113,11 @@ impl Settings {
             channel: channel.to_owned(),
         }
     }
+}
+
+/// The option that code asks for by name: a name that the table does not have is a fault of the code.
+fn known(name: &str) -> KnownOption {
+    admin::options::find(name).unwrap_or_else(|| unreachable!("{name} is no option"))
 }
 
 /// The quorum as the replicated log knows it.

@@ -40,6 +40,31 @@ fn a_setting_that_is_no_number_is_refused_even_with_force() {
 }
 
 #[test]
+fn a_setting_without_effect_is_kept_and_says_why() {
+    let mut w = World::new();
+    let admin = w.admin();
+    let mut set = |who: &str, name: &str| {
+        let cmd = format!(r#"{{"prefix":"config set","who":"{who}","name":"{name}","value":"5"}}"#);
+        let (code, outs, _) = w.command(admin, &cmd);
+        assert_eq!(code, 0, "{cmd}");
+        outs
+    };
+    let turns = "osd_op_num_shards has no effect on Loligo's daemons: an OSD's requests run on one thread";
+    for who in ["global", "osd", "osd/class:ssd", "class:ssd"] {
+        assert_eq!(set(who, "osd_op_num_shards"), turns, "{who}");
+    }
+    assert_eq!(
+        set("osd.1", "debug_ms"),
+        "debug_ms has no effect on Loligo's osd: only Ceph's programs read it"
+    );
+    for (who, name) in
+        [("global", "debug_ms"), ("client.a", "ms_async_op_threads"), ("osd", "osd_max_backfills")]
+    {
+        assert_eq!(set(who, name), "", "{who} {name}");
+    }
+}
+
+#[test]
 fn a_setting_that_is_no_number_stops_no_monitor() {
     for name in NUMBERS {
         for bad in BAD {

@@ -153,7 +153,7 @@ impl PastIntervals {
     ) {
         let m = &key.members;
         let last = last_map.epoch;
-        let enough = m.acting.len() >= usize::from(key.min_size.max(1)) && m.acting_primary.is_some();
+        let enough = m.acting.len() >= usize::from(key.min_size.max(1)) && m.acting_primary.is_osd();
         let primary_alive = last_map
             .osd(m.acting_primary)
             .is_some_and(|o| o.info.up_thru >= first && o.info.up_from <= first);
@@ -174,7 +174,7 @@ impl PastIntervals {
         let mut known_to = None;
         for i in &mut self.intervals {
             let cut = known_to != Some(i.first);
-            i.maybe_went_rw |= cut && i.primary.is_some() && i.acting.len() >= usize::from(min_size.max(1));
+            i.maybe_went_rw |= cut && i.primary.is_osd() && i.acting.len() >= usize::from(min_size.max(1));
             known_to = Some(i.last.next());
         }
     }

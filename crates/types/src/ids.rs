@@ -5,15 +5,8 @@ use codec::{Decode, DecodeError, Encode, Reader, Writer};
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($t:ty)) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
         pub struct $name(pub $t);
-
-        /// The number alone, in lists too: texts for people show them.
-        impl std::fmt::Debug for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                self.0.fmt(f)
-            }
-        }
 
         impl Encode for $name {
             fn encode(&self, w: &mut Writer) {
@@ -61,7 +54,7 @@ impl OsdId {
     pub const NONE: Self = Self(-1);
 
     /// Whether it is an OSD's number.
-    pub fn is_some(self) -> bool {
+    pub fn is_osd(self) -> bool {
         self.0 >= 0
     }
 }

@@ -48,13 +48,16 @@ impl OptionOf<'_> {
     }
 
     /// Why it does nothing when it is set for `section` (`osd`, `osd.3`, `client.a`, `global`); `None` when it does
-    /// something.
+    /// something there, or is for Ceph's own programs.
     pub fn no_effect_on(&self, section: &str) -> Option<String> {
         let kind = section.split_once('.').map_or(section, |(kind, _)| kind);
+        let is_ours = matches!(kind, "osd" | "mon" | "mgr");
         match self.effect() {
-            Effect::Nothing(why) => Some(format!("{} has no effect: {why}", self.name)),
-            Effect::Programs if matches!(kind, "osd" | "mon") => {
-                Some(format!("{} has no effect on {kind}: only Ceph's own programs read it", self.name))
+            Effect::Nothing(why) if is_ours || kind == "global" => {
+                Some(format!("{} has no effect on Loligo's daemons: {why}", self.name))
+            }
+            Effect::Programs if is_ours => {
+                Some(format!("{} has no effect on Loligo's {kind}: only Ceph's programs read it", self.name))
             }
             _ => None,
         }
@@ -100,12 +103,13 @@ mod tests {
         assert_eq!(said("osd_max_backfills", "osd.1"), None);
         assert_eq!(
             said("osd_op_queue", "global").as_deref(),
-            Some("osd_op_queue has no effect: requests are served in turns by client")
+            Some("osd_op_queue has no effect on Loligo's daemons: requests are served in turns by client")
         );
         assert_eq!(said("debug_ms", "client.a"), None);
         assert_eq!(
             said("debug_ms", "osd.3").as_deref(),
-            Some("debug_ms has no effect on osd: only Ceph's own programs read it")
+            Some("debug_ms has no effect on Loligo's osd: only Ceph's programs read it")
         );
+        assert_eq!(said("ms_async_op_threads", "client"), None, "librados reads it");
     }
 }

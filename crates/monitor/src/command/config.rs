@@ -111,8 +111,10 @@ fn set(ctx: &mut WriteCtx<'_>) -> Reply {
         Ok(key) => propose(ctx, [(key, Some(value))].into(), ""),
         Err(reply) => return reply,
     }
-    // Ceph says nothing; who sets what does nothing should know.
-    Reply::ok().with_outs(option.and_then(|o| o.no_effect_on(who)).unwrap_or_default())
+    // Ceph says nothing here.
+    let section = parse_who(who).map(|(section, _)| section).filter(|s| !s.is_empty());
+    let section = section.as_deref().unwrap_or("global");
+    Reply::ok().with_outs(option.and_then(|o| o.no_effect_on(section)).unwrap_or_default())
 }
 
 fn rm(ctx: &mut WriteCtx<'_>) -> Reply {

@@ -200,7 +200,7 @@ impl Pg {
         // Without pool or primary the question waits for another map; a pool that is gone is answered below.
         let Some(pgid) = cx.map.raw_pg_to_pg(PgId::new(object.pool, object.hash)) else { return };
         let primary = OsdId(cx.map.pg_to_up_acting(pgid).acting_primary);
-        if !primary.is_some() {
+        if !primary.is_osd() {
             return;
         }
         let ask = CopyAsk {

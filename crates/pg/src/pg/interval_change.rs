@@ -53,7 +53,7 @@ impl Pg {
         self.prior = Prior::begin(cx.now.mono);
         if self.is_primary(cx) {
             self.start_peering(cx);
-        } else if self.primary().is_some() && cx.map.is_up(self.primary()) {
+        } else if self.primary().is_osd() && cx.map.is_up(self.primary()) {
             self.notify(self.primary(), cx);
         }
         self.note_state(was, cx);

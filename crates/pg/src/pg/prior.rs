@@ -70,8 +70,7 @@ impl Prior {
 impl Pg {
     /// The leases that this OSD still owes the earlier primaries which this copy knows of.
     pub fn owed(&self, cx: &Shared) -> Owed {
-        let primaries: BTreeSet<OsdId> =
-            self.past.iter().map(|i| i.primary).filter(|p| p.is_some()).collect();
+        let primaries: BTreeSet<OsdId> = self.past.iter().map(|i| i.primary).filter(|p| p.is_osd()).collect();
         owed_to(primaries, cx)
     }
 

@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use admin::options::Values;
 use bytes::Bytes;
 use messages::common::MCommandReply;
 use serde_json::{Map, Value, json};
@@ -61,7 +62,7 @@ impl OsdCore {
         if self.bench.is_some() {
             return Err((Errno::EBUSY, "another benchmark is running".into()));
         }
-        let plan = plan(args)?;
+        let plan = plan(args, &self.values)?;
         remove_objects(self).map_err(failed)?;
         let data = Bytes::from(vec![0; plan.block as usize]);
         let (started, random) = (self.shared.now.mono, 1);
@@ -139,14 +140,10 @@ impl Bench {
     }
 }
 
-/// Checks the arguments against what an OSD does in half a minute.
-fn plan(args: &Map<String, Value>) -> Result<Plan, (Errno, String)> {
-    /// Defaults of osd_bench_duration, osd_bench_small_size_max_iops, osd_bench_large_size_max_throughput and
-    /// osd_bench_max_block_size.
-    const SECONDS: u64 = 30;
-    const SMALL_IOPS: u64 = 100;
-    const LARGE_BYTES_PER_S: u64 = 100 << 20;
-    const MAX_BLOCK: u64 = 64 << 20;
+/// Checks the arguments against what an OSD is to do in `osd_bench_duration`.
+fn plan(args: &Map<String, Value>, values: &Values) -> Result<Plan, (Errno, String)> {
+    let option = |name: &str| values.int(name).unsigned_abs();
+    let (seconds, max_block) = (option("osd_bench_duration"), option("osd_bench_max_block_size"));
     let number = |name: &str, default: u64| match args.get(name) {
         None => Ok(default),
         Some(v) => v.as_u64().ok_or_else(|| (Errno::EINVAL, format!("'{name}' must be a number, not {v}"))),
@@ -157,21 +154,28 @@ fn plan(args: &Map<String, Value>) -> Result<Plan, (Errno, String)> {
     if block == 0 {
         return refuse("block 'size' must be above 0".into());
     }
-    if block > MAX_BLOCK {
+    if block > max_block {
         return refuse(format!(
             "block 'size' values are capped at {} MiB. If you wish to use a higher value, please adjust \
              'osd_bench_max_block_size'",
-            MAX_BLOCK >> 20
+            max_block >> 20
         ));
     }
-    let (max, option) = match block < 1 << 20 {
-        true => (block * SECONDS * SMALL_IOPS, "osd_bench_small_size_max_iops"),
-        false => (LARGE_BYTES_PER_S * SECONDS, "osd_bench_large_size_max_throughput"),
+    let (a_second, name) = match block < 1 << 20 {
+        true => {
+            let name = "osd_bench_small_size_max_iops";
+            (block.saturating_mul(option(name)), name)
+        }
+        false => {
+            let name = "osd_bench_large_size_max_throughput";
+            (option(name), name)
+        }
     };
+    let max = a_second.saturating_mul(seconds);
     if count > max {
         return refuse(format!(
-            "'count' values greater than {max} for a block size of {block}, for {SECONDS} seconds, can cause ill effects \
-             on osd.  Please adjust '{option}' with a higher value if you wish to use a higher 'count'."
+            "'count' values greater than {max} for a block size of {block}, for {seconds} seconds, can cause ill effects \
+             on osd.  Please adjust '{name}' with a higher value if you wish to use a higher 'count'."
         ));
     }
     let block = if object_size > 0 { block.min(object_size) } else { block };
