@@ -281,12 +281,14 @@ impl Manager {
         }
         let told = self.digested.replace(news).is_some_and(|d| d.services == news.services);
         self.digest_at = now.mono + DIGEST_EVERY;
-        let checks = health::slow_ops(&self.daemons).into_iter().chain(self.crashes.check(now.wall));
+        let of_daemons =
+            health::slow_ops(&self.daemons).into_iter().chain(health::pending_pgs(&self.daemons));
+        let checks = of_daemons.chain(self.crashes.check(now.wall));
         if of_ceph {
             let checks = checks.collect();
             return self.report(now, checks, out);
         }
-        let mut summary = digest(&self.pgs, map, now.wall, &Limits::of(&self.options));
+        let mut summary = digest(&self.pgs, map, now.wall, &Limits::of(&self.options, false));
         summary.steps = self.steps.clone();
         summary.services = if told { None } else { self.daemons.services_for_monitors() };
         summary.checks.extend(checks);
@@ -298,7 +300,8 @@ impl Manager {
     fn report(&mut self, now: Now, mut checks: BTreeMap<String, HealthCheck>, out: &mut Vec<Output>) {
         let Some(map) = &self.map else { return };
         let sums = Sums::of(&self.pgs);
-        checks.extend(health::checks(&self.pgs, &sums, map, now.wall, &Limits::of(&self.options)));
+        let limits = Limits::of(&self.options, true);
+        checks.extend(health::checks(&self.pgs, &sums, map, now.wall, &limits));
         let report = MMonMgrReport {
             checks: HealthChecks { checks },
             service_map: self.standing.services_to_send(&mut self.daemons),

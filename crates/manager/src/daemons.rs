@@ -64,6 +64,8 @@ pub struct Daemon {
     pub last_beacon: Utime,
     /// How many operations are slow, and the age of the oldest in seconds.
     pub slow: (u32, u32),
+    /// PGs that it was told to make and has no room for.
+    pub pending_pgs: u64,
     /// As they last reported them.
     pub counters: Counters,
 }
@@ -164,7 +166,9 @@ impl Daemons {
         let Some(daemon) = self.daemons.get_mut(&key).filter(|d| d.conn == Some(conn)) else { return false };
         daemon.take_config(&m.config);
         let slow = slow_ops(&m.health_metrics);
-        let news = std::mem::replace(&mut daemon.slow, slow) != slow;
+        let pending = pending_pgs(&m.health_metrics);
+        let news = (daemon.slow, daemon.pending_pgs) != (slow, pending);
+        (daemon.slow, daemon.pending_pgs) = (slow, pending);
         daemon.last_beacon = now.wall;
         if let Some(status) = m.daemon_status.as_ref().filter(|s| fits(s)) {
             daemon.status.clone_from(status);
@@ -189,7 +193,7 @@ impl Daemons {
         for key in keys {
             if ServiceMap::is_cluster_daemon(&key.service) {
                 let daemon = self.daemons.entry(key).or_default();
-                (daemon.conn, daemon.slow) = (None, (0, 0));
+                (daemon.conn, daemon.slow, daemon.pending_pgs) = (None, (0, 0), 0);
                 continue;
             }
             if let Some(service) = self.services.services.get_mut(&key.service) {
@@ -232,6 +236,11 @@ impl Daemons {
         self.daemons.iter().filter(|(_, d)| d.slow != (0, 0)).map(|(key, d)| (key, d.slow))
     }
 
+    /// Daemons that were told to make more PGs than they have room for.
+    pub fn pending_pgs(&self) -> impl Iterator<Item = (&DaemonKey, u64)> {
+        self.daemons.iter().filter(|(_, d)| d.pending_pgs != 0).map(|(key, d)| (key, d.pending_pgs))
+    }
+
     pub fn get(&self, key: &DaemonKey) -> Option<&Daemon> {
         self.daemons.get(key)
     }
@@ -268,6 +277,12 @@ fn slow_ops(metrics: &[DaemonHealthMetric]) -> (u32, u32) {
         let (count, age) = (m.value as u32, (m.value >> 32) as u32);
         (n.saturating_add(count), oldest.max(age))
     })
+}
+
+/// Source: daemon_metric in src/mgr/DaemonHealthMetric.h.
+fn pending_pgs(metrics: &[DaemonHealthMetric]) -> u64 {
+    const PENDING_CREATING_PGS: u8 = 1;
+    metrics.iter().filter(|m| m.kind == PENDING_CREATING_PGS).fold(0, |n, m| n.saturating_add(m.value))
 }
 
 fn key(peer: &PeerInfo, service: &str, daemon: &str) -> DaemonKey {

@@ -2,6 +2,9 @@
 //!
 //! Source: PGMap::get_health_checks in src/mon/PGMap.cc.
 
+mod osds;
+mod pools;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -15,7 +18,9 @@ use types::{PgId, Utime};
 use crate::daemons::{DaemonKey, Daemons};
 use crate::pg_map::PgMap;
 use crate::sums::Sums;
-use crate::text::osds;
+use crate::text::osds as osd_list;
+
+pub use self::osds::pending_pgs;
 
 const ERROR: u8 = 0;
 const WARNING: u8 = 1;
@@ -111,7 +116,7 @@ struct Causes {
 }
 
 /// Options of the checks.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Limits {
     /// A scrub, and a deep one, may be late by this share of the time within which each is due; 0: by any time.
     not_scrubbed_ratio: f64,
@@ -121,16 +126,21 @@ pub struct Limits {
     deep_scrub_interval: f64,
     /// Copies that an OSD may have had replaced.
     repaired: u64,
+    osds: osds::Limits,
+    pools: pools::Limits,
 }
 
 impl Limits {
-    pub fn of(options: &Values) -> Self {
+    /// Some of it monitors of ours look for themselves, and Ceph's do not.
+    pub fn of(options: &Values, on_ceph: bool) -> Self {
         Self {
             not_scrubbed_ratio: options.float("mon_warn_pg_not_scrubbed_ratio"),
             not_deep_scrubbed_ratio: options.float("mon_warn_pg_not_deep_scrubbed_ratio"),
             scrub_max_interval: options.float("osd_scrub_max_interval"),
             deep_scrub_interval: options.float("osd_deep_scrub_interval"),
             repaired: u64::try_from(options.int("mon_osd_warn_num_repaired")).unwrap_or(u64::MAX),
+            osds: osds::Limits::of(options, on_ceph),
+            pools: pools::Limits::of(options, on_ceph),
         }
     }
 }
@@ -163,11 +173,13 @@ pub fn checks(
     not_scrubbed(pgs, map, now, limits, &mut out);
     unfound(pgs, sum, &mut out);
     large_omap(sums, map, &mut out);
+    osds::checks(pgs, sums, map, now, &limits.osds, &mut out);
+    pools::checks(sums, map, &limits.pools, &mut out);
     out
 }
 
 fn line(rule: &Rule, pg: PgId, stat: &PgStat, map: &OsdMap, now: Utime) -> String {
-    let (acting, text) = (osds(&stat.acting), state::to_text(stat.state));
+    let (acting, text) = (osd_list(&stat.acting), state::to_text(stat.state));
     let mut line = match rule.stuck.map(|since| since(stat)) {
         Some(since) => {
             let lasting = match since.is_zero() {

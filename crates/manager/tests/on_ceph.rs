@@ -164,7 +164,8 @@ fn it_stands_by_and_serves_when_the_monitors_say_so() {
         digest.osd_sum.statfs.total,
         digest.osd_sum_by_class.values().map(|s| s.statfs.total).sum::<u64>()
     );
-    assert_eq!((report.gid, report.checks.checks.len()), (GID, 0));
+    let codes: Vec<&str> = report.checks.checks.keys().map(String::as_str).collect();
+    assert_eq!((report.gid, codes.as_slice()), (GID, ["POOL_APP_NOT_ENABLED"].as_slice()));
     // Health is told soon, and when nothing happens nothing is said.
     w.advance(Duration::from_secs(10));
     w.sent();
