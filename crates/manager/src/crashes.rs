@@ -37,7 +37,11 @@ impl Crashes {
             let id = key.strip_prefix(KEYS)?.to_owned();
             Some((id, serde_json::from_str(text.as_str()?).ok()?))
         };
-        self.all = entries.into_iter().filter_map(read).take(LIMIT).collect();
+        self.all = entries.into_iter().filter_map(read).collect();
+        // Ids begin with the time, so these are the oldest.
+        while self.all.len() > LIMIT {
+            self.all.pop_first();
+        }
     }
 
     pub fn is_full(&self) -> bool {
@@ -121,6 +125,19 @@ fn parse_time(text: &str) -> Option<Utime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_too_many_reports_the_newest_are_known() {
+        let report = |n: usize| (format!("{KEYS}{n:04}"), Value::String("{}".to_owned()));
+        let all: serde_json::Map<String, Value> = (0..LIMIT + 200).map(report).collect();
+        let mut crashes = Crashes::default();
+        crashes.load(Value::Object(all).to_string().as_bytes());
+        let ids: Vec<&String> = crashes.all.keys().collect();
+        assert_eq!(
+            (ids.len(), ids.first(), ids.last()),
+            (LIMIT, Some(&&"0200".to_owned()), Some(&&"1199".to_owned()))
+        );
+    }
 
     #[test]
     fn times_are_read() {
