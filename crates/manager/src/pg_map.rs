@@ -224,12 +224,13 @@ impl PgMap {
 }
 
 impl OsdReport {
-    /// An OSD that is out counts for nothing, but that it still holds PGs is not forgotten: it decides whether the OSD may
-    /// be destroyed.
+    /// An OSD that is out has no space to offer. That it still holds PGs is not forgotten: it decides whether the OSD may
+    /// be destroyed. What pools use of it stays as well, for it goes only when the PGs have moved.
+    ///
+    /// Source: ClusterState::ingest_pgstats, which empties osd_stat alone.
     fn zero(&mut self) {
         let s = &self.stat;
         self.stat = OsdStat { seq: s.seq, up_from: s.up_from, num_pgs: s.num_pgs, ..OsdStat::default() };
-        self.pools.clear();
     }
 }
 
