@@ -411,6 +411,7 @@ impl Manager {
         let Some(map) = self.map.as_ref().filter(|map| map.epoch > before) else { return };
         self.pgs.map_changed(map, now);
         self.daemons.map_changed(map);
+        self.look_at_pools(now, out);
         self.take_early(now, out);
     }
 

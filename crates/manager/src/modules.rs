@@ -5,14 +5,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use codec::Encode;
-use maps::{MgrMap, ModuleOption};
+use maps::{AutoscaleMode, MgrMap, ModuleOption, OsdMap, Release};
 use messages::mgr::ModuleInfo;
 use messages::osd::RawEnvelope;
+use types::PoolId;
 
 use crate::balancer::{Mode, OPTIONS};
 
 /// Served here.
-const SERVED: [&str; 6] = ["balancer", "crash", "iostat", "pg_autoscaler", "progress", "status"];
+const SERVED: [&str; 4] = ["balancer", "crash", "iostat", "status"];
+
+/// Those whose commands are served, and what is not.
+const PARTLY: [(&str, &str); 2] =
+    [("pg_autoscaler", "changes no PG counts"), ("progress", "makes no events of its own")];
+
+/// Codes of health that Ceph's always-on modules make.
+const CODES_OF_MODULES: &str =
+    "DEVICE_HEALTH*, MGR_MODULE_*, POOL_TOO_FEW_PGS, POOL_TOO_MANY_PGS, TELEMETRY_CHANGED";
 
 /// The others of 16.2.
 const NOT_SERVED: [&str; 27] = [
@@ -59,7 +68,7 @@ pub(crate) fn offered() -> Vec<ModuleInfo> {
         error: error.to_owned(),
         options: if name == "balancer" { balancer_options() } else { BTreeMap::new() },
     };
-    let served = SERVED.iter().map(|name| info(name, ""));
+    let served = SERVED.into_iter().chain(PARTLY.map(|(name, _)| name)).map(|name| info(name, ""));
     let mut all: Vec<ModuleInfo> = served.chain(NOT_SERVED.iter().map(|name| info(name, REASON))).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
@@ -89,11 +98,40 @@ fn balancer_options() -> BTreeMap<String, RawEnvelope> {
     OPTIONS.iter().map(option).collect()
 }
 
+/// Whether commands of a module are served at least.
+fn is_served(name: &str) -> bool {
+    SERVED.contains(&name) || PARTLY.iter().any(|(partly, _)| *partly == name)
+}
+
+/// What Ceph's manager always does and a manager of ours does not; `None` where the map says nothing of that.
+pub(crate) fn always_on_unserved(map: &MgrMap) -> Option<String> {
+    let all = map.always_on_modules.get(&u32::from(Release::PACIFIC.0))?;
+    let missing: Vec<&str> = all.iter().map(String::as_str).filter(|name| !is_served(name)).collect();
+    let partly = PARTLY.map(|(name, what)| format!("{name} {what}")).join(", ");
+    Some(format!(
+        "of the modules that are always on this manager does not stand for {}; {partly}; no health checks are made of \
+         {CODES_OF_MODULES}",
+        missing.join(", ")
+    ))
+}
+
+/// Always-on modules of which pools show that they are used: those of a file system are the work of `volumes`.
+pub(crate) fn used_by_pools(map: &OsdMap) -> BTreeSet<String> {
+    let of_files = map.pools.values().any(|pool| pool.application_metadata.contains_key("cephfs"));
+    of_files.then(|| "volumes".to_owned()).into_iter().collect()
+}
+
+/// Pools whose PG counts Ceph's manager would change by itself.
+pub(crate) fn autoscaled(map: &OsdMap) -> BTreeSet<PoolId> {
+    let on = map.pools.iter().filter(|(_, pool)| pool.autoscale_mode == AutoscaleMode::ON);
+    on.map(|(id, _)| *id).collect()
+}
+
 /// Modules in use that nobody would stand for if a manager of ours took over.
 pub(crate) fn unserved(map: &MgrMap) -> BTreeSet<String> {
     let in_use = |name: &&String| {
         let name = name.as_str();
-        !SERVED.contains(&name) && (!IDLE.contains(&name) || map.services.contains_key(name))
+        !is_served(name) && (!IDLE.contains(&name) || map.services.contains_key(name))
     };
     map.modules.iter().filter(in_use).cloned().collect()
 }
@@ -112,6 +150,14 @@ mod tests {
         assert!(always_on.iter().all(|name| names.contains(name.as_str())), "{always_on:?}");
         let balancer = all.iter().find(|m| m.name == "balancer").expect("listed");
         assert!(balancer.can_run && balancer.options.contains_key("upmap_max_deviation"));
+    }
+
+    #[test]
+    fn what_is_always_on_and_not_served_is_named() {
+        let said = always_on_unserved(&MgrMap::initial()).expect("a line");
+        assert!(said.contains("devicehealth, orchestrator, rbd_support, telemetry, volumes;"), "{said}");
+        assert!(said.contains("pg_autoscaler changes no PG counts"), "{said}");
+        assert_eq!(always_on_unserved(&MgrMap::default()), None);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use messages::mgr::MMgrBeacon;
 use messages::mon::{MMonCommandAck, SubscribeItem};
 use monitor::Whose;
 use serde_json::json;
-use types::{Epoch, Now};
+use types::{Epoch, Now, PoolId};
 
 use crate::core::{Manager, subscribe};
 use crate::daemons::Daemons;
@@ -41,8 +41,17 @@ pub(crate) struct Standing {
     beacon_at: Duration,
     /// That they do not say whose they are was told.
     complained: bool,
-    /// Modules in use that we do not stand for.
+    /// Modules in use that we do not stand for: all, and those of them that pools show.
     unserved: BTreeSet<String>,
+    used_by_pools: BTreeSet<String>,
+    /// What the map of managers shows, and whether we stand by there.
+    switched_on: BTreeSet<String>,
+    stands_by: bool,
+    /// What Ceph's manager always does and we do not, until that has been said.
+    always_on: Option<String>,
+    always_on_said: bool,
+    /// Pools of which it has been said that nobody changes their PG counts.
+    autoscaled: BTreeSet<PoolId>,
     /// A map had us, under our number of now.
     listed: bool,
     /// The epoch of the last service map that the monitors are known to have, and which state of ours it is.
@@ -55,6 +64,8 @@ impl Standing {
     pub(crate) fn connected(&mut self, other_number: bool) {
         self.asked = None;
         self.listed &= !other_number;
+        // A monitor that died may have had our services, and no other may have heard of them.
+        self.services_sent = None;
     }
 
     pub(crate) fn is_answer(&self, tid: u64) -> bool {
@@ -137,6 +148,8 @@ impl Manager {
                 // Ceph's monitors listen to whoever has the capabilities.
                 self.active &= whose == Whose::Ours || self.confirmed;
                 self.follow_services(out);
+                self.say_always_on(out);
+                self.say_autoscaled(out);
                 self.say_unserved(out);
                 self.beacon(now, out);
             }
@@ -189,18 +202,64 @@ impl Manager {
     /// Looks which modules are in use, on Ceph's monitors: where we do not stand for one we leave the others the place.
     pub(crate) fn look_at_modules(&mut self, now: Now, map: &MgrMap, out: &mut Vec<Output>) {
         let is_first = self.modules.replace(map.modules.clone()).is_none();
-        let before = std::mem::replace(&mut self.standing.unserved, modules::unserved(map));
-        let news = before != self.standing.unserved;
-        if self.standing.whose != Some(Whose::Ceph) || !news && !is_first {
+        self.standing.switched_on = modules::unserved(map);
+        self.standing.stands_by = map.standbys.contains_key(&self.gid);
+        self.standing.always_on = modules::always_on_unserved(map);
+        self.say_always_on(out);
+        self.weigh_modules(now, is_first, out);
+    }
+
+    /// The same of pools, which show that some of the modules are used that are always on.
+    pub(crate) fn look_at_pools(&mut self, now: Now, out: &mut Vec<Output>) {
+        let Some(map) = &self.map else { return };
+        self.standing.used_by_pools = modules::used_by_pools(map);
+        self.say_autoscaled(out);
+        self.weigh_modules(now, false, out);
+    }
+
+    fn weigh_modules(&mut self, now: Now, is_first: bool, out: &mut Vec<Output>) {
+        let standing = &mut self.standing;
+        let unserved = &standing.switched_on | &standing.used_by_pools;
+        let news = standing.unserved != unserved;
+        standing.unserved = unserved;
+        if standing.whose != Some(Whose::Ceph) || !news && !is_first {
             return;
         }
         self.say_unserved(out);
         if self.may_offer() {
             return self.beacon(now, out);
         }
-        if map.standbys.contains_key(&self.gid) {
+        if self.standing.stands_by {
             let json = json!({ "prefix": "mgr fail", "who": self.settings.name }).to_string();
             self.mon_commands.send_own(self.fsid(), MonRequest { json, ..MonRequest::default() }, out);
+        }
+    }
+
+    /// Says once what Ceph's manager always does and we do not.
+    fn say_always_on(&mut self, out: &mut Vec<Output>) {
+        if self.standing.whose == Some(Whose::Ceph) && !self.standing.always_on_said {
+            self.standing.always_on_said = self.standing.always_on.is_some();
+            out.extend(self.standing.always_on.clone().map(Output::Warn));
+        }
+    }
+
+    /// Says of which pools nobody changes the PG counts, though they are set so. Ceph makes all pools like that, which
+    /// is why this does not keep us out of the way.
+    fn say_autoscaled(&mut self, out: &mut Vec<Output>) {
+        /// Names in one line.
+        const SHOWN: usize = 10;
+        let Some(map) = self.map.as_ref().filter(|_| self.standing.whose == Some(Whose::Ceph)) else {
+            return;
+        };
+        let before = std::mem::replace(&mut self.standing.autoscaled, modules::autoscaled(map));
+        let new: Vec<&PoolId> = self.standing.autoscaled.difference(&before).collect();
+        let names =
+            new.iter().take(SHOWN).filter_map(|id| map.pool_name(**id)).collect::<Vec<_>>().join(", ");
+        if !new.is_empty() {
+            let more = if new.len() > SHOWN { " and others" } else { "" };
+            out.push(Output::Warn(format!(
+                "pools have pg_autoscale_mode on, and this manager changes no PG counts by itself: {names}{more}"
+            )));
         }
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use codec::{Decode, Encode};
 use common::{CEPHS, OSDMAP, World, full_map, osd_conn, peer, reports};
 use manager::{Input, Output};
-use maps::{MgrMap, OsdMap, Pool, ServiceMap, Standby};
+use maps::{AutoscaleMode, MgrMap, OsdMap, Pool, ServiceMap, Standby};
 use messages::Message;
 use messages::mgr::{MMgrBeacon, MMonMgrReport};
 use messages::mon::{MMgrMap, MMonCommandAck, MOsdMap, MServiceMap};
@@ -35,7 +35,7 @@ fn standby(map: &mut MgrMap, gid: u64, name: &str) {
 fn standing_by(force: bool, edit: impl FnOnce(&mut MgrMap)) -> World {
     let mut w = World::on(Some(CEPHS), force);
     w.input(Input::MonConnected { gid: GID });
-    w.mon_sends(full_map(Bytes::from_static(OSDMAP)));
+    w.mon_sends(full_map(plain_map()));
     mgr_map(&mut w, |map| {
         (map.active_gid, map.active_name) = (7, "y".to_owned());
         edit(map);
@@ -87,6 +87,20 @@ fn warnings(out: &[Output]) -> Vec<&str> {
         .filter(|o| text(o))
         .map(|o| if let Output::Warn(text) = o { text.as_str() } else { "" })
         .collect()
+}
+
+/// Those of modules in use.
+fn in_use_warnings(out: &[Output]) -> Vec<&str> {
+    warnings(out).into_iter().filter(|text| text.starts_with("modules are in use")).collect()
+}
+
+/// The recorded map without its file system.
+fn plain_map() -> Bytes {
+    let mut map = recorded_map();
+    map.pools.values_mut().for_each(|pool| {
+        pool.application_metadata.remove("cephfs");
+    });
+    map.to_bytes()
 }
 
 fn recorded_map() -> OsdMap {
@@ -184,8 +198,9 @@ fn modules_in_use_that_it_does_not_stand_for_keep_it_out_of_the_way() {
     let mut w = standing_by(false, in_use);
     w.advance(Duration::from_secs(10));
     let sent = w.sent();
-    assert_eq!((beacons(&sent).len(), warnings(&sent).len()), (0, 1));
-    assert!(warnings(&sent)[0].contains("cephadm") && warnings(&sent)[0].contains("--force"));
+    assert_eq!((beacons(&sent).len(), in_use_warnings(&sent).len()), (0, 1));
+    let said = in_use_warnings(&sent)[0];
+    assert!(said.contains("cephadm") && said.contains("--force"));
     // It is switched off: the place may be had.
     mgr_map(&mut w, |map| (map.active_gid, map.active_name) = (7, "y".to_owned()));
     assert_eq!(beacons(&w.sent()).len(), 1);
@@ -196,7 +211,7 @@ fn modules_in_use_that_it_does_not_stand_for_keep_it_out_of_the_way() {
         in_use(map);
     });
     let sent = w.sent();
-    assert_eq!(warnings(&sent).len(), 1);
+    assert_eq!(in_use_warnings(&sent).len(), 1);
     let asked: Vec<Value> = commands(&sent).into_iter().map(|c| c.1).collect();
     assert_eq!(asked, [json!({ "prefix": "mgr fail", "who": "x" })]);
     w.advance(Duration::from_secs(10));
@@ -204,7 +219,77 @@ fn modules_in_use_that_it_does_not_stand_for_keep_it_out_of_the_way() {
     // Forced, it says so and offers itself.
     let mut w = standing_by(true, in_use);
     let sent = w.sent();
-    assert!(!beacons(&sent).is_empty() && warnings(&sent).len() == 1);
+    assert!(!beacons(&sent).is_empty() && in_use_warnings(&sent).len() == 1);
+}
+
+#[test]
+fn a_file_system_is_the_work_of_a_module_that_is_always_on() {
+    let mut w = standing_by(false, |map| standby(map, GID, "x"));
+    assert!(!beacons(&w.sent()).is_empty());
+    let with = |n: u32, name: &'static str| {
+        map_with(n, |map| {
+            map.pools
+                .values_mut()
+                .for_each(|p| p.application_metadata = [(name.to_owned(), Default::default())].into());
+        })
+    };
+    w.mon_sends(with(0, "cephfs"));
+    let sent = w.sent();
+    assert!(in_use_warnings(&sent)[0].contains("volumes"), "{:?}", warnings(&sent));
+    let asked: Vec<Value> = commands(&sent).into_iter().map(|c| c.1).collect();
+    assert_eq!(asked, [json!({ "prefix": "mgr fail", "who": "x" })]);
+    w.advance(Duration::from_secs(10));
+    assert_eq!(beacons(&w.sent()).len(), 0);
+    w.mon_sends(with(1, "rados"));
+    assert_eq!(beacons(&w.sent()).len(), 1, "it is gone");
+}
+
+#[test]
+fn what_nobody_does_any_more_is_said_once() {
+    let mut w = standing_by(false, |_| ());
+    let always = |out: &[Output]| warnings(out).iter().filter(|t| t.contains("always on")).count();
+    let scaled = |out: &[Output]| -> Vec<String> {
+        let lines = warnings(out).into_iter().filter(|t| t.contains("pg_autoscale_mode"));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(always(&w.sent()), 1);
+    let on = |n: u32| {
+        map_with(n, |map| {
+            map.pools.values_mut().for_each(|p| {
+                p.application_metadata.clear();
+                p.autoscale_mode = AutoscaleMode::OFF;
+            });
+            map.pools.get_mut(&PoolId(8)).expect("it").autoscale_mode = AutoscaleMode::ON;
+        })
+    };
+    w.mon_sends(on(0));
+    let said = scaled(&w.sent());
+    assert!(said.len() <= 1 && said.iter().all(|t| t.ends_with(": bench")), "{said:?}");
+    w.mon_sends(on(1));
+    mgr_map(&mut w, |map| (map.active_gid, map.active_name) = (7, "y".to_owned()));
+    let sent = w.sent();
+    assert_eq!((always(&sent), scaled(&sent).len()), (0, 0));
+}
+
+#[test]
+fn a_new_session_with_a_monitor_is_told_of_the_services_again() {
+    let mut w = in_charge();
+    let told = |out: &[Output]| sent_reports(out).iter().filter(|r| !r.service_map.is_empty()).count();
+    w.advance(Duration::from_secs(4));
+    w.sent();
+    w.input(Input::MonConnected { gid: GID });
+    w.advance(Duration::from_secs(4));
+    assert_eq!(told(&w.sent()), 1);
+}
+
+#[test]
+fn what_pools_use_of_an_osd_that_is_out_stays() {
+    let mut w = in_charge();
+    w.mon_sends(map_with(0, |map| map.weights[0] = 0));
+    w.advance(Duration::from_secs(4));
+    let report = sent_reports(&w.sent()).pop().expect("a report");
+    let digest = PgMapDigest::from_bytes(report.digest).expect("a digest");
+    assert_eq!(digest.pools[&8].num_store_stats, 3);
 }
 
 #[test]
