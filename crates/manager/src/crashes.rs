@@ -48,6 +48,12 @@ impl Crashes {
         self.all.len() >= LIMIT
     }
 
+    /// What makes room for a new report: the oldest that was acknowledged, or else the oldest.
+    pub fn least_worth(&self) -> Option<&String> {
+        let acknowledged = self.all.iter().find(|(_, c)| c.get("archived").is_some());
+        acknowledged.or_else(|| self.all.first_key_value()).map(|(id, _)| id)
+    }
+
     pub fn apply(&mut self, (id, report): Change) {
         match report {
             Some(report) => self.all.insert(id, report),

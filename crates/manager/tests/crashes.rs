@@ -58,6 +58,29 @@ fn warning(w: &mut World) -> Option<String> {
 }
 
 #[test]
+fn a_new_report_takes_the_place_of_the_oldest() {
+    let mut w = World::recorded();
+    let post = |w: &mut World, n: usize| {
+        let (asked, early) =
+            run(w, json!({ "prefix": "crash post" }), &report(&format!("{n:04}")).to_string());
+        let reply = monitors_answer(w, &asked).or(early).expect("an answer");
+        let asked = asked.into_iter().map(|(_, m)| serde_json::from_str(&m.cmd[0]).expect("JSON"));
+        (reply.result, asked.collect::<Vec<Value>>())
+    };
+    for n in 1..=1_000 {
+        assert_eq!(post(&mut w, n).0, 0);
+    }
+    let key = |n: &str| format!("mgr/crash/crash/{n}");
+    let (result, asked) = post(&mut w, 1_001);
+    let want = [
+        json!({ "prefix": "config-key rm", "key": key("0001") }),
+        json!({ "prefix": "config-key set", "key": key("1001") }),
+    ];
+    assert_eq!((result, asked.as_slice()), (0, want.as_slice()));
+    assert_eq!(post(&mut w, 0), (-28, Vec::new()), "older than all of them");
+}
+
+#[test]
 fn a_crash_is_posted_listed_and_acknowledged() {
     let mut w = World::recorded();
     let post = json!({ "prefix": "crash post" });

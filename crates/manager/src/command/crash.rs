@@ -141,10 +141,15 @@ fn post(ctx: &mut Ctx<'_>) -> Reply {
     if ctx.crashes.all.contains_key(&id) {
         return Reply::ok();
     }
+    let mut changes = Vec::new();
     if ctx.crashes.is_full() {
-        return Reply::error(Errno::ENOSPC, "too many crashes are recorded; see 'ceph crash prune'");
+        let Some(old) = ctx.crashes.least_worth().filter(|old| **old < id) else {
+            return Reply::error(Errno::ENOSPC, "too many crashes are recorded; see 'ceph crash prune'");
+        };
+        changes.push((old.clone(), None));
     }
-    ctx.keep_crashes(vec![(id, Some(report))])
+    changes.push((id, Some(report)));
+    ctx.keep_crashes(changes)
 }
 
 fn archive(ctx: &mut Ctx<'_>, only: Option<&str>) -> Reply {
