@@ -457,7 +457,8 @@ impl Handler for Shell {
     fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>) {
         let from_mgr = self.links().mgr.conn() == Some(conn);
         for wire in batch.drain(..) {
-            if wire.header.ty == LOLIGO_MON_PEER {
+            // A manager is no monitor: what it sends in that form is for the core to ignore.
+            if wire.header.ty == LOLIGO_MON_PEER && !from_mgr {
                 self.submit(Input::Peer { conn, data: wire.data });
                 continue;
             }

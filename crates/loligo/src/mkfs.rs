@@ -465,7 +465,8 @@ fn new_key() -> CryptoKey {
 
 /// `osd new`: the number that the OSD of this UUID has from now on, with its key.
 async fn register(admin: &AdminClient, id: Option<i32>, uuid: Fsid, key: &CryptoKey) -> Result<i32> {
-    let mut words = json!({"prefix": "osd new", "uuid": uuid.to_string()});
+    let (mark, ours) = monitor::Whose::MARK;
+    let mut words = json!({"prefix": "osd new", "uuid": uuid.to_string(), mark: ours});
     if let (Some(id), Some(words)) = (id, words.as_object_mut()) {
         words.insert("id".to_owned(), json!(id));
     }

@@ -38,6 +38,14 @@ fn an_osd_that_does_not_say_that_it_is_ours_changes_nothing() {
         assert_eq!(code, Errno::EOPNOTSUPP.neg(), "{prefix}");
         assert!(why.starts_with("osd.0: the monitors are Loligo's"), "{why}");
     }
+    // ceph-volume asks for a number before the OSD says anything.
+    let volume = w.connect(77, "client.bootstrap-osd", 77, "v2:10.0.0.9:0/7");
+    let new = format!(r#"{{"prefix":"osd new","uuid":"{}"}}"#, uuid(1));
+    let (code, why, _) = w.command(volume, &new);
+    assert!(
+        code == Errno::EOPNOTSUPP.neg() && why.starts_with("client.bootstrap-osd: the monitors"),
+        "{why}"
+    );
     let boot = boot_message(0, &w);
     let theirs =
         [("osd_objectstore", "bluestore"), ("ceph_version", "ceph version 16.2.15 (618f440) pacific")];

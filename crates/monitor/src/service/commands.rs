@@ -121,7 +121,10 @@ impl Monitor {
             return Ok(Route::Described);
         }
         let Some(session) = self.sessions.get(&conn) else { return Err(Reply::from(Errno::EACCES)) };
-        if session.name.kind == EntityType::Osd && is_for_ours_alone(&prefix, &args) {
+        // ceph-volume registers an OSD by that key before the OSD itself says anything.
+        let before_boot = session.name.kind == EntityType::Osd
+            || (session.name.kind == EntityType::Client && session.name.id == "bootstrap-osd");
+        if before_boot && is_for_ours_alone(&prefix, &args) {
             return Err(Reply::error(Errno::EOPNOTSUPP, format!("{}: {OSDS_APART}", session.name)));
         }
         let Some(command) = find(&prefix) else { return self.check_mgr_command(session, &prefix, args) };
