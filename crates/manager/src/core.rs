@@ -170,7 +170,8 @@ impl Manager {
 
     /// What a session leaves behind when it is over.
     fn forget(&mut self, now: Now, conn: ConnId) {
-        self.daemons.disconnected(now, conn);
+        let news = self.daemons.disconnected(now, conn);
+        self.pgs.health_changed(news, now);
         self.mon_commands.forget(conn);
         self.early.retain(|(_, of, _)| *of != conn);
     }
@@ -290,7 +291,7 @@ impl Manager {
         }
         let mut summary = digest(&self.pgs, map, now.wall, &Limits::of(&self.options, false));
         summary.steps = self.steps.clone();
-        summary.services = if told { None } else { self.daemons.services_for_monitors() };
+        summary.services = (!told).then(|| self.daemons.services_for_monitors());
         summary.checks.extend(checks);
         let summary = summary.to_bytes();
         out.push(Output::send_mon(MPgDigest { epoch: map.epoch, gid: self.gid, summary }));
@@ -410,7 +411,8 @@ impl Manager {
         }
         let Some(map) = self.map.as_ref().filter(|map| map.epoch > before) else { return };
         self.pgs.map_changed(map, now);
-        self.daemons.map_changed(map);
+        let news = self.daemons.map_changed(map);
+        self.pgs.health_changed(news, now);
         self.look_at_pools(now, out);
         self.take_early(now, out);
     }
@@ -471,7 +473,8 @@ impl Manager {
                 out.push(Output::send(conn, 0, self.wishes()));
             }
             Message::MgrClose(close) => {
-                self.daemons.disconnected(now, conn);
+                let news = self.daemons.closed(now, conn);
+                self.pgs.health_changed(news, now);
                 out.push(Output::send(conn, tid, close));
             }
             Message::MgrReport(report) => {

@@ -16,14 +16,17 @@ use codec::{DecodeError, Reader};
 use messages::mgr::{MMgrReport, PerfCounterType};
 use serde_json::{Map, Value, json};
 
-/// Counters of one daemon, and of all; Ceph's OSDs declare about 300.
+/// Counters of one daemon, and of all daemons of the cluster; Ceph's OSDs declare about 300.
 const COUNTERS: usize = 4_096;
 pub(crate) const ALL_COUNTERS: usize = 1 << 20;
+/// Counters of all services, and of those of one key: no key for gateways takes room from OSDs.
+pub(crate) const SERVICE_COUNTERS: usize = 64 << 10;
+pub(crate) const KEY_COUNTERS: usize = 4_096;
 /// A counter's name, and what is said about it.
 const TEXT_BYTES: usize = 512;
 
 /// Why the counters of a report were not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
     /// More counters than one daemon may have, or than there is room for.
     TooMany,
@@ -65,8 +68,6 @@ pub struct Counters {
     declared: BTreeMap<String, Counter>,
     /// Which value is whose is not known.
     lost: bool,
-    /// The last refusal, which the log has been told of.
-    pub told: Option<Refusal>,
 }
 
 impl Counters {
@@ -84,7 +85,7 @@ impl Counters {
             return Ok(());
         }
         if let Err(refusal) = self.declare(&m.declare_types, room) {
-            *self = Self { lost: true, told: self.told, ..Self::default() };
+            *self = Self { lost: true, ..Self::default() };
             return Err(refusal);
         }
         for path in &m.undeclare_types {

@@ -4,19 +4,22 @@
 //! 1. The entry of a daemon of the cluster (`osd.3`) is made and changed by sessions with that entity's key alone.
 //! 2. A service's entry belongs to the key that registered it, and goes with its session. A key has at most [`SERVICES_SHARE`].
 //!    Ceph's own keys for gateways have no capability at the manager, so none is asked for.
-//! 3. What an entry holds is bounded.
+//! 3. What an entry holds is bounded, and so is what the services of one key hold together. No number of services takes room
+//!    from the daemons of the cluster.
+//! 4. A client that registers no service has no entry.
+//! 5. What the log is told of a connection is bounded.
 //!
 //! Source: DaemonServer::handle_open and handle_report in src/mgr/DaemonServer.cc, src/mgr/DaemonState.h.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use codec::{Decode, DecodeError, Encode, Reader};
+use codec::{Decode, DecodeError, Reader};
 use maps::{OsdMap, ServiceDaemon, ServiceMap};
-use messages::mgr::{DaemonHealthMetric, MMgrOpen, MMgrReport};
-use types::{AuthName, ConnId, EntityType, Now, Utime};
+use messages::mgr::{DaemonHealthMetric, MMgrOpen, MMgrReport, ServiceInfo};
+use types::{AuthName, ConnId, EntityType, Now, Utime, printable};
 
-use crate::counters::{ALL_COUNTERS, Counters, Refusal};
+use crate::counters::{ALL_COUNTERS, Counters, KEY_COUNTERS, Refusal, SERVICE_COUNTERS};
 use crate::io::PeerInfo;
 
 /// Daemons of the cluster; more are not taken in.
@@ -29,8 +32,10 @@ const DAEMON_NAME_BYTES: usize = 256;
 /// Bytes of what a daemon says of itself, and of its options.
 const ABOUT_BYTES: usize = 64 << 10;
 const OPTIONS_BYTES: usize = 1 << 20;
-/// Bytes of all services that the monitors take.
-const SERVICE_MAP_BYTES: usize = 1 << 20;
+/// Bytes of what all services of one key say of themselves when they register.
+const OWNER_BYTES: usize = 128 << 10;
+/// Bytes of a service's tasks.
+const TASKS_BYTES: usize = 4 << 10;
 
 /// One daemon's name: `osd.3`, `rgw.4123`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,8 +83,8 @@ pub struct Daemons {
     pub services: ServiceMap,
     /// Reports of which the counters, or all, were not taken.
     pub refused: u64,
-    /// Sessions that reported in another's name, of which the log has been told.
-    foreign: BTreeSet<ConnId>,
+    /// What the log has been told of a connection: each refusal once, however often it opens and closes sessions.
+    told: BTreeMap<ConnId, BTreeSet<Refusal>>,
     /// Changes with `services`.
     pub services_version: u64,
 }
@@ -87,9 +92,7 @@ pub struct Daemons {
 impl Daemons {
     pub fn opened(&mut self, now: Now, conn: ConnId, peer: &PeerInfo, m: MMgrOpen) {
         let key = key(peer, &m.service_name, &m.daemon_name);
-        if !self.may_open(&key, peer)
-            || m.service.as_ref().is_some_and(|s| !fits(&s.metadata) || !fits(&s.status))
-        {
+        if !self.may_open(&key, peer) || !m.service.as_ref().is_none_or(|s| self.may_say(&key, peer, s)) {
             return;
         }
         let daemon = self.daemons.entry(key.clone()).or_default();
@@ -122,6 +125,11 @@ impl Daemons {
         if key.service.len() > SERVICE_NAME_BYTES || key.id.len() > DAEMON_NAME_BYTES {
             return false;
         }
+        let is_text = |name: &str| !name.chars().any(char::is_control);
+        // Clients of Ceph's open a session only for a service that they are.
+        if !is_text(&key.service) || !is_text(&key.id) || key.service == EntityType::Client.as_str() {
+            return false;
+        }
         let known = self.daemons.get(key);
         let services = || self.daemons.iter().filter(|(k, _)| !ServiceMap::is_cluster_daemon(&k.service));
         if ServiceMap::is_cluster_daemon(&key.service) {
@@ -135,29 +143,58 @@ impl Daemons {
         of_key < SERVICES_SHARE && services().count() < SERVICES_LIMIT
     }
 
-    /// Takes the counters of a report; a line for the log when it is refused as this daemon's were not before.
+    /// Whether what a daemon says of itself is within its own bound and within that of its key.
+    fn may_say(&self, key: &DaemonKey, peer: &PeerInfo, said: &ServiceInfo) -> bool {
+        let (metadata, status) = (size(&said.metadata), size(&said.status));
+        if metadata > ABOUT_BYTES || status > ABOUT_BYTES {
+            return false;
+        }
+        if ServiceMap::is_cluster_daemon(&key.service) {
+            return true;
+        }
+        let of_key =
+            self.daemons.iter().filter(|(k, d)| *k != key && d.owner.as_ref() == Some(&peer.auth_name));
+        let held = of_key.map(|(k, d)| {
+            let entry = self.services.services.get(&k.service).and_then(|s| s.daemons.get(&k.id));
+            entry.map_or(0, |entry| size(&entry.metadata)) + size(&d.status)
+        });
+        held.sum::<usize>() + metadata + status <= OWNER_BYTES
+    }
+
+    /// For how many more counters there is room for this daemon: services have a share of their own, and each key one of that.
+    fn room(&self, key: &DaemonKey, peer: &PeerInfo) -> usize {
+        let of_cluster = |key: &DaemonKey| ServiceMap::is_cluster_daemon(&key.service);
+        let held = |counts: &dyn Fn(&DaemonKey, &Daemon) -> bool| {
+            let daemons = self.daemons.iter().filter(|(k, d)| counts(k, d));
+            daemons.map(|(_, d)| d.counters.len()).sum::<usize>()
+        };
+        if of_cluster(key) {
+            return ALL_COUNTERS.saturating_sub(held(&|k, _| of_cluster(k)));
+        }
+        let of_all = SERVICE_COUNTERS.saturating_sub(held(&|k, _| !of_cluster(k)));
+        let own = held(&|k, d| !of_cluster(k) && d.owner.as_ref() == Some(&peer.auth_name));
+        of_all.min(KEY_COUNTERS.saturating_sub(own))
+    }
+
+    /// Takes the counters of a report; a line for the log when it is refused as none of this
+    /// connection's was before.
     pub fn counted(&mut self, conn: ConnId, peer: &PeerInfo, m: &MMgrReport) -> Option<String> {
         let key = key(peer, &m.service_name, &m.daemon_name);
         if key.service == EntityType::Client.as_str() {
             // A client reports because nobody told it otherwise; it is no daemon.
             return None;
         }
-        let held: usize = match m.declare_types.is_empty() {
-            true => 0,
-            false => self.daemons.values().map(|d| d.counters.len()).sum(),
-        };
-        let room = ALL_COUNTERS.saturating_sub(held);
+        let room = if m.declare_types.is_empty() { 0 } else { self.room(&key, peer) };
         let daemon = self.daemons.get_mut(&key).filter(|d| d.conn == Some(conn));
-        let (refusal, news) = match daemon {
-            None => (Refusal::Foreign, self.foreign.insert(conn)),
-            Some(daemon) => {
-                let refusal = daemon.counters.take(m, room).err()?;
-                (refusal, daemon.counters.told.replace(refusal) != Some(refusal))
-            }
+        let refusal = match daemon {
+            None => Refusal::Foreign,
+            Some(daemon) => daemon.counters.take(m, room).err()?,
         };
         self.refused += 1;
+        let news = self.told.entry(conn).or_default().insert(refusal);
         let name = format!("{}.{}", cut(&key.service), cut(&key.id));
-        news.then(|| format!("a report of {} as {name} was refused: {}", peer.auth_name, refusal.why()))
+        let line = || format!("a report of {} as {name} was refused: {}", peer.auth_name, refusal.why());
+        news.then(|| printable(&line()).into_owned())
     }
 
     /// Takes what else a report says; whether that changes the cluster's health.
@@ -165,34 +202,44 @@ impl Daemons {
         let key = key(peer, &m.service_name, &m.daemon_name);
         let Some(daemon) = self.daemons.get_mut(&key).filter(|d| d.conn == Some(conn)) else { return false };
         daemon.take_config(&m.config);
-        let slow = slow_ops(&m.health_metrics);
-        let pending = pending_pgs(&m.health_metrics);
+        // Only these report on the cluster's health. Source: DaemonServer::handle_report.
+        let of_cluster = matches!(peer.name.entity_type(), Some(EntityType::Osd | EntityType::Mon));
+        let metrics = if of_cluster { m.health_metrics.as_slice() } else { &[] };
+        let (slow, pending) = (slow_ops(metrics), pending_pgs(metrics));
         let news = (daemon.slow, daemon.pending_pgs) != (slow, pending);
         (daemon.slow, daemon.pending_pgs) = (slow, pending);
         daemon.last_beacon = now.wall;
-        if let Some(status) = m.daemon_status.as_ref().filter(|s| fits(s)) {
+        if let Some(status) = m.daemon_status.as_ref().filter(|s| size(s) <= ABOUT_BYTES) {
             daemon.status.clone_from(status);
             daemon.status_stamp = now.wall;
         }
         let service = self.services.services.get_mut(&key.service);
-        if let (Some(entry), Some(tasks)) =
-            (service.and_then(|s| s.daemons.get_mut(&key.id)), m.task_status().filter(fits))
-        {
+        if let (Some(entry), Some(tasks)) = (
+            service.and_then(|s| s.daemons.get_mut(&key.id)),
+            m.task_status().filter(|t| size(t) <= TASKS_BYTES),
+        ) {
             self.services_version += u64::from(entry.task_status != tasks);
             entry.task_status = tasks;
         }
         news
     }
 
-    /// A session ended, and with it the registration of a service.
-    pub fn disconnected(&mut self, now: Now, conn: ConnId) {
-        self.foreign.remove(&conn);
+    /// A connection ended, and with it its session; whether that changes the cluster's health.
+    pub fn disconnected(&mut self, now: Now, conn: ConnId) -> bool {
+        self.told.remove(&conn);
+        self.closed(now, conn)
+    }
+
+    /// A session ended, and with it the registration of a service; whether that changes the cluster's health.
+    pub fn closed(&mut self, now: Now, conn: ConnId) -> bool {
+        let mut news = false;
         let gone = |d: &Daemon| d.conn == Some(conn);
         let keys: Vec<DaemonKey> =
             self.daemons.iter().filter(|(_, d)| gone(d)).map(|(key, _)| key.clone()).collect();
         for key in keys {
             if ServiceMap::is_cluster_daemon(&key.service) {
                 let daemon = self.daemons.entry(key).or_default();
+                news |= (daemon.slow, daemon.pending_pgs) != ((0, 0), 0);
                 (daemon.conn, daemon.slow, daemon.pending_pgs) = (None, (0, 0), 0);
                 continue;
             }
@@ -205,6 +252,7 @@ impl Daemons {
             }
             self.daemons.remove(&key);
         }
+        news
     }
 
     fn services_changed(&mut self, now: Now) {
@@ -213,22 +261,14 @@ impl Daemons {
         self.services_version += 1;
     }
 
-    /// The services as the monitors are told of them: without what they say of themselves, where that is too much.
-    pub fn services_for_monitors(&self) -> Option<ServiceMap> {
-        let fits = |map: &ServiceMap| map.to_bytes().len() <= SERVICE_MAP_BYTES;
-        let mut map = self.services.clone();
-        if !fits(&map) {
-            let daemons = map.services.values_mut().flat_map(|s| s.daemons.values_mut());
-            daemons.for_each(|d| d.metadata.clear());
-        }
-        Some(map).filter(fits)
-    }
-
-    /// OSDs that are gone for good are forgotten.
-    pub fn map_changed(&mut self, map: &OsdMap) {
+    /// OSDs that are gone for good are forgotten; whether that changes the cluster's health.
+    pub fn map_changed(&mut self, map: &OsdMap) -> bool {
+        let ailing = |daemons: &Self| daemons.slow().count() + daemons.pending_pgs().count();
+        let before = ailing(self);
         let gone =
             |key: &DaemonKey| key.service == "osd" && !key.id.parse::<i32>().is_ok_and(|osd| map.exists(osd));
         self.daemons.retain(|key, _| !gone(key));
+        ailing(self) != before
     }
 
     /// Daemons with slow operations.
@@ -301,7 +341,7 @@ fn cut(name: &str) -> String {
     name.chars().take(SERVICE_NAME_BYTES).collect()
 }
 
-/// Whether texts are within the bound.
-fn fits(texts: &BTreeMap<String, String>) -> bool {
-    texts.iter().map(|(name, value)| name.len() + value.len() + 16).sum::<usize>() <= ABOUT_BYTES
+/// Bytes that texts take up, about.
+fn size(texts: &BTreeMap<String, String>) -> usize {
+    texts.iter().map(|(name, value)| name.len() + value.len() + 16).sum()
 }

@@ -11,6 +11,7 @@ mod modules;
 mod offer;
 mod pg_map;
 mod pg_steps;
+mod services;
 mod sums;
 
 mod balancer;

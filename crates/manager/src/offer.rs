@@ -80,7 +80,7 @@ impl Standing {
         }
         self.services_epoch = daemons.services.epoch.max(self.services_epoch.next());
         daemons.services.epoch = self.services_epoch;
-        daemons.services_for_monitors().map(|map| map.to_bytes()).unwrap_or_default()
+        daemons.services_for_monitors().to_bytes()
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use codec::Writer;
 use common::{World, osd_conn, peer};
 use manager::{Input, Output};
-use messages::mgr::{MMgrConfigure, MMgrOpen, MMgrReport, PerfCounterType, ServiceInfo};
+use messages::mgr::{MMgrClose, MMgrConfigure, MMgrOpen, MMgrReport, PerfCounterType, ServiceInfo};
 use messages::mon::MConfig;
 use serde_json::{Value, json};
 use types::{ConnId, EntityType};
@@ -189,9 +189,11 @@ fn nobody_reports_in_the_name_of_another() {
     let client = ConnId(50);
     w.input(Input::Connected { conn: client, peer: peer(EntityType::Client, 4_144, "allow r") });
     w.message(client, MMgrOpen { daemon_name: "4144".to_owned(), ..MMgrOpen::default() });
+    w.out.clear();
     let said = MMgrReport { daemon_name: "4144".to_owned(), ..report(0, vec![declared("a.b", TOTAL)], &[1]) };
     w.message(client, said.clone());
-    assert_eq!((counters(&mut w, "client.4144"), refused(&mut w)), (json!({}), 3));
+    let none = tell(&mut w, json!({ "prefix": "counters dump", "who": "client.4144" })).0;
+    assert_eq!((none, warnings(&mut w).len(), refused(&mut w)), (-2, 0, 3));
     let service = Some(ServiceInfo::default());
     let (daemon_name, service_name) = ("4144".to_owned(), "rgw".to_owned());
     w.message(client, MMgrOpen { daemon_name, service_name, service, ..MMgrOpen::default() });
@@ -222,4 +224,81 @@ fn daemons_hear_at_once_how_they_are_to_report() {
     // Who comes later hears it when it opens its session.
     w.message(osd_conn(1), MMgrOpen { daemon_name: "1".to_owned(), ..MMgrOpen::default() });
     assert_eq!(w.sent(), [Output::send(osd_conn(1), 0, wish)]);
+}
+
+/// A client's session for one more service.
+fn serve(w: &mut World, client: i64, name: &str) -> ConnId {
+    let conn = ConnId(1_000 + client as u64);
+    w.input(Input::Connected { conn, peer: peer(EntityType::Client, client, "allow r") });
+    let (daemon_name, service_name) = (name.to_owned(), "rgw".to_owned());
+    let service = Some(ServiceInfo::default());
+    w.message(conn, MMgrOpen { daemon_name, service_name, service, ..MMgrOpen::default() });
+    conn
+}
+
+fn full_report(name: &str, service_name: &str) -> MMgrReport {
+    MMgrReport {
+        daemon_name: name.to_owned(),
+        service_name: service_name.to_owned(),
+        declare_types: (0..4_096).map(|i| declared(&format!("x.{i:05}"), TOTAL)).collect(),
+        packed: packed(&[1; 4_096]),
+        ..MMgrReport::default()
+    }
+}
+
+#[test]
+fn services_take_no_room_from_osds_and_a_key_none_from_another() {
+    let mut w = world();
+    for client in 0..17 {
+        for service in ["a", "b"] {
+            let name = format!("{client}{service}");
+            let conn = serve(&mut w, client, &name);
+            w.message(conn, full_report(&name, "rgw"));
+        }
+    }
+    // The second of each key, and the first of the last key.
+    assert_eq!(refused(&mut w), 18);
+    w.message(osd_conn(0), full_report("0", ""));
+    assert_eq!(counters(&mut w, "osd.0")["x"]["04095"], 1);
+    assert_eq!(refused(&mut w), 18);
+    let all = tell(&mut w, json!({ "prefix": "counters dump" })).1;
+    assert_eq!(all.as_object().map(|o| o.len()), Some(17), "16 keys and the OSD: {all}");
+}
+
+#[test]
+fn a_connection_is_logged_once_and_in_one_line() {
+    let mut w = world();
+    let conn = serve(&mut w, 7, "a");
+    w.out.clear();
+    for _ in 0..5 {
+        let name = "a\nWARN all is lost\u{1b}[2J";
+        w.message(
+            conn,
+            MMgrReport {
+                service_name: "rgw".to_owned(),
+                daemon_name: name.to_owned(),
+                ..report(0, vec![], &[1])
+            },
+        );
+        w.message(
+            conn,
+            MMgrReport {
+                service_name: "rgw".to_owned(),
+                daemon_name: "a".to_owned(),
+                ..report(0, vec![], &[1])
+            },
+        );
+        w.message(conn, MMgrClose::default());
+        serve(&mut w, 7, "a");
+    }
+    let said = warnings(&mut w);
+    assert_eq!(said.len(), 2, "each refusal once: {said:?}");
+    assert!(said.iter().all(|line| !line.contains(char::is_control)), "{said:?}");
+    w.input(Input::Disconnected { conn });
+    serve(&mut w, 7, "a");
+    w.message(
+        conn,
+        MMgrReport { service_name: "rgw".to_owned(), daemon_name: "a".to_owned(), ..report(0, vec![], &[1]) },
+    );
+    assert_eq!(warnings(&mut w).len(), 1, "another connection");
 }

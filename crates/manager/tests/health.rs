@@ -3,17 +3,17 @@
 mod common;
 
 use codec::Decode;
-use common::{World, osd_conn, reports};
-use manager::Output;
+use common::{World, osd_conn, peer, reports};
+use manager::{Input, Output};
 use messages::Message;
-use messages::mgr::{DaemonHealthMetric, HealthCheck, MMgrOpen, MMgrReport};
+use messages::mgr::{DaemonHealthMetric, HealthCheck, MMgrOpen, MMgrReport, ServiceInfo};
 use messages::pg_state::{
     ACTIVE, BACKFILL_TOOFULL, CLEAN, DEGRADED, DOWN, INCOMPLETE, INCONSISTENT, PEERING, RECOVERY_TOOFULL,
     RECOVERY_UNFOUND, UNDERSIZED,
 };
 use messages::stats::PgStat;
 use monitor::state::PgDigest;
-use types::{PgId, Utime};
+use types::{ConnId, EntityType, PgId, Utime};
 
 /// The check with this code after some PGs' statistics changed.
 fn check_of(code: &str, pgs: &[&str], edit: impl Fn(&mut PgStat)) -> Option<HealthCheck> {
@@ -82,6 +82,61 @@ fn slow_operations_are_told_of_in_cephs_words() {
     let two = "5 slow ops, oldest one blocked for 50 sec, daemons [osd.0,osd.1] have slow ops.";
     assert_eq!(slow_ops(&[(0, 3, 42), (1, 2, 50)]).as_deref(), Some(two));
     assert_eq!(slow_ops(&[(0, 3, 42), (0, 0, 0)]), None);
+}
+
+fn slow_report(daemon_name: &str, service_name: &str, count: u64) -> MMgrReport {
+    MMgrReport {
+        daemon_name: daemon_name.to_owned(),
+        service_name: service_name.to_owned(),
+        health_metrics: vec![DaemonHealthMetric { kind: 0, value: count }],
+        ..MMgrReport::default()
+    }
+}
+
+/// Of the last digest, if one was sent within three seconds, whether it warns of slow operations.
+fn warned(w: &mut World) -> Option<bool> {
+    w.advance(std::time::Duration::from_secs(3));
+    w.sent().into_iter().rev().find_map(|o| match o {
+        Output::SendMon { msg: Message::PgDigest(m), .. } => {
+            Some(PgDigest::from_bytes(m.summary).expect("a digest").checks.contains_key("SLOW_OPS"))
+        }
+        _ => None,
+    })
+}
+
+#[test]
+fn only_daemons_of_the_cluster_report_on_its_health() {
+    let mut w = World::recorded();
+    warned(&mut w);
+    let conn = ConnId(77);
+    w.input(Input::Connected { conn, peer: peer(EntityType::Client, 77, "allow r") });
+    for (service_name, daemon_name) in [("rgw", "a"), ("", "77")] {
+        let (service, named) = (Some(ServiceInfo::default()), service_name.to_owned());
+        w.message(
+            conn,
+            MMgrOpen {
+                daemon_name: daemon_name.to_owned(),
+                service_name: named,
+                service,
+                ..MMgrOpen::default()
+            },
+        );
+        warned(&mut w);
+        for count in 1..4 {
+            w.message(conn, slow_report(daemon_name, service_name, count));
+            assert_ne!(warned(&mut w), Some(true), "{service_name}.{daemon_name}");
+        }
+    }
+}
+
+#[test]
+fn slow_operations_of_an_osd_that_left_are_not_warned_of() {
+    let mut w = World::recorded();
+    w.message(osd_conn(0), MMgrOpen { daemon_name: "0".to_owned(), ..MMgrOpen::default() });
+    w.message(osd_conn(0), slow_report("0", "", 3));
+    assert_eq!(warned(&mut w), Some(true));
+    w.input(Input::Disconnected { conn: osd_conn(0) });
+    assert_eq!(warned(&mut w), Some(false));
 }
 
 /// As if it had been so for an hour.

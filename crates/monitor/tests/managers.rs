@@ -678,6 +678,18 @@ fn services_are_shown_with_what_they_are_busy_with() {
     }
     assert!(!text.contains("\n    mds:"), "it has a map of its own");
     assert!(text.contains("\n  task status:\n    resharding:\n        rbd-mirror.a: bucket x\n"), "{text}");
+    // None of them begins a line of its own choice, moves the cursor, or fills the page.
+    let many: Vec<(String, String)> = (0..2_000).map(|i| (format!("t{i:04}"), "x".repeat(400))).collect();
+    let task_status = many.into_iter().chain([("a\n  health:".into(), "\u{1b}[2J".into())]).collect();
+    let daemons = [("x\ny".to_owned(), ServiceDaemon { task_status, ..ServiceDaemon::default() })].into();
+    map.services = [("ev\nil".to_owned(), Service { daemons, summary: "HEALTH\nOK".to_owned() })].into();
+    w.send(mgr, MMonMgrReport { service_map: map.to_bytes(), ..report(1, &digest(8)) });
+    let (_, _, text) = w.command(admin, r#"{"prefix":"status"}"#);
+    assert!(!text.contains('\u{1b}') && text.lines().count() < 600 && text.len() < 200_000, "{text}");
+    for line in ["    a\\n  health::", "        ev\\nil.x\\ny: \\u{1b}[2J", "    and 1745 more"] {
+        assert!(text.lines().any(|l| l == line), "{line}: {text}");
+    }
+    assert!(text.contains("    ev\\nil: HEALTH\\nOK\n"), "{text}");
     // By the thousand they are counted.
     map.services = (0..2_000).map(|i| (format!("s{i}"), Service::default())).collect();
     w.send(mgr, MMonMgrReport { service_map: map.to_bytes(), ..report(1, &digest(8)) });

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use maps::ServiceMap;
 use maps::flags::map_flags;
 use serde_json::{Map, Value, json};
+use types::printable;
 
 use crate::command::{Command, Ctx, Format, Handler, Reply, flags};
 use crate::health::{Health, health_json, health_line};
@@ -23,8 +24,10 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     handler: Handler::Read(status),
 }];
 
-/// Lines of services; a manager may tell of any number.
+/// Lines of services, lines of tasks, and characters of what one of them says; a manager may tell of any number.
 const SERVICES_SHOWN: usize = 256;
+const TASKS_SHOWN: usize = 256;
+const CHARS_SHOWN: usize = 256;
 
 fn status(ctx: &Ctx<'_>) -> Reply {
     match ctx.format {
@@ -110,7 +113,7 @@ fn services_text(ctx: &Ctx<'_>) -> String {
     out += &line("osd", &osds_text(ctx, width + 6));
     let others = services.iter().filter(|(name, _)| !ServiceMap::is_cluster_daemon(name));
     for (name, service) in others.clone().take(SERVICES_SHOWN) {
-        out += &line(name, &service.summary());
+        out += &line(&shown(name), &shown(&service.summary()));
     }
     match others.count().saturating_sub(SERVICES_SHOWN) {
         0 => out,
@@ -121,18 +124,35 @@ fn services_text(ctx: &Ctx<'_>) -> String {
 /// What services are busy with: a line for each task, and one below it for each daemon that has it.
 fn tasks_text(map: &ServiceMap) -> String {
     let mut by_task: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut more = 0;
+    let mut room = TASKS_SHOWN;
     for (name, service) in &map.services {
         for (id, daemon) in &service.daemons {
             for (task, status) in &daemon.task_status {
-                by_task.entry(task).or_default().push(format!("        {name}.{id}: {status}\n"));
+                if room == 0 {
+                    more += 1;
+                    continue;
+                }
+                room -= 1;
+                let line = format!("        {}.{}: {}\n", shown(name), shown(id), shown(status));
+                by_task.entry(task).or_default().push(line);
             }
         }
     }
     if by_task.is_empty() {
         return String::new();
     }
-    let one = |(task, lines): (&str, Vec<String>)| format!("    {task}:\n{}", lines.concat());
-    format!(" \n  task status:\n{}", by_task.into_iter().map(one).collect::<String>())
+    let one = |(task, lines): (&str, Vec<String>)| format!("    {}:\n{}", shown(task), lines.concat());
+    let out = format!(" \n  task status:\n{}", by_task.into_iter().map(one).collect::<String>());
+    if more == 0 { out } else { out + &format!("    and {more} more\n") }
+}
+
+/// What a service says, as one part of one line.
+fn shown(text: &str) -> String {
+    let mut chars = text.chars();
+    let cut: String = chars.by_ref().take(CHARS_SHOWN).collect();
+    let end = if chars.next().is_some() { "..." } else { "" };
+    printable(&cut).into_owned() + end
 }
 
 fn monitors_text(ctx: &Ctx<'_>) -> String {
