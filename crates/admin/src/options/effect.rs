@@ -42,9 +42,9 @@ pub(super) fn of(name: &str) -> Option<Effect> {
 }
 
 impl OptionOf<'_> {
-    /// What it does here. What is not in the table belongs to a module of Ceph's manager.
+    /// What it does here. What is not in the table belongs to a module of the manager in charge, which reads it.
     pub fn effect(&self) -> Effect {
-        of(self.name).unwrap_or(Effect::Programs)
+        of(self.name).unwrap_or(Effect::Acts)
     }
 
     /// Why it does nothing when it is set for `section` (`osd`, `osd.3`, `client.a`, `global`); `None` when it does
