@@ -1,7 +1,7 @@
 //! Queries for sums over what an OSD's clients do, and the answers: `rbd perf image iostat` is made of them.
 //!
-//! They travel as the last parts of [`MMgrConfigure`](crate::mgr::MMgrConfigure) and
-//! [`MMgrReport`](crate::mgr::MMgrReport), which keep them encoded: only an OSD that is asked looks into a query.
+//! They travel as the last parts of [`MMgrConfigure`] and
+//! [`MMgrReport`], which keep them encoded: only an OSD that is asked looks into a query.
 //!
 //! Source: src/mgr/OSDPerfMetricTypes.h, src/mgr/MetricTypes.h.
 

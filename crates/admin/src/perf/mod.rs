@@ -118,7 +118,7 @@ impl Count {
         }
     }
 
-    /// One of [`unit`].
+    /// One of [`mod@unit`].
     pub fn unit(&self) -> u8 {
         match self {
             Self::TotalBytes(_) | Self::GaugeBytes(_) => unit::BYTES,
