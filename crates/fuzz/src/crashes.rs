@@ -214,6 +214,7 @@ fn chosen(data: &[u8]) -> Vec<i32> {
     results
 }
 
+/// The steps between choices are such that more than a quarter of the commands succeed.
 pub(crate) fn mgr_arguments_seeds() -> Vec<Vec<u8>> {
     let count = manager::command::all().count();
     let one = |which: usize, choice: u8| {
@@ -221,7 +222,7 @@ pub(crate) fn mgr_arguments_seeds() -> Vec<Vec<u8>> {
         out.extend((0..12).map(|n: u8| choice.wrapping_mul(n | 1).wrapping_add(n) % crate::arguments::RAW));
         out
     };
-    let all: Vec<Vec<u8>> = (0..count * 3).map(|i| one(i % count, (i / count * 53) as u8)).collect();
+    let all: Vec<Vec<u8>> = (0..count * 3).map(|i| one(i % count, (i / count * 8) as u8)).collect();
     all.chunks(MAX_COMMANDS).map(<[Vec<u8>]>::concat).collect()
 }
 
