@@ -52,8 +52,8 @@ pub(crate) struct Standing {
     always_on_said: bool,
     /// Pools of which it has been said that nobody changes their PG counts.
     autoscaled: BTreeSet<PoolId>,
-    /// A map had us, under our number of now.
-    listed: bool,
+    /// The newest map that had us, under our number of now.
+    listed: Option<Epoch>,
     /// The epoch of the last service map that the monitors are known to have, and which state of ours it is.
     services_epoch: Epoch,
     services_sent: Option<u64>,
@@ -63,7 +63,7 @@ impl Standing {
     /// A session with a monitor begins; with another number than before the maps do not know us yet.
     pub(crate) fn connected(&mut self, other_number: bool) {
         self.asked = None;
-        self.listed &= !other_number;
+        self.listed = self.listed.filter(|_| !other_number);
         // A monitor that died may have had our services, and no other may have heard of them.
         self.services_sent = None;
     }
@@ -191,12 +191,16 @@ impl Manager {
         let own = &self.settings.addrs;
         let at_ours = !own.is_empty() && map.active_addrs == *own;
         if map.active_gid == self.gid || map.standbys.contains_key(&self.gid) || at_ours {
-            self.standing.listed = true;
+            self.standing.listed = self.standing.listed.max(Some(map.epoch));
             return false;
         }
         let name = &self.settings.name;
         let there = map.active_gid != 0 && map.active_name == *name;
-        self.standing.listed && (there || map.standbys.values().any(|s| s.name == *name))
+        // A monitor that is behind may name an earlier life of this manager.
+        let is_news = self.standing.listed.is_some_and(|epoch| map.epoch > epoch);
+        // On our own monitors lives of one manager that follow each other would be taken for two (seed 2001).
+        let of_ceph = self.standing.whose == Some(Whose::Ceph);
+        of_ceph && is_news && (there || map.standbys.values().any(|s| s.name == *name))
     }
 
     /// Looks which modules are in use, on Ceph's monitors: where we do not stand for one we leave the others the place.

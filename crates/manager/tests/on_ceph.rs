@@ -297,7 +297,13 @@ fn of_two_processes_with_one_name_the_older_ends() {
     let ends = |out: &[Output]| out.iter().any(|o| matches!(o, Output::End(_)));
     let mut w = standing_by(false, |map| standby(map, GID, "x"));
     assert!(!ends(&w.sent()));
-    mgr_map(&mut w, |map| standby(map, 4_200, "x"));
+    // A monitor that is behind names an earlier life.
+    mgr_map(&mut w, |map| standby(map, 4_000, "x"));
+    assert!(!ends(&w.sent()));
+    mgr_map(&mut w, |map| {
+        standby(map, 4_200, "x");
+        map.epoch = map.epoch.next();
+    });
     assert!(ends(&w.sent()), "its place is another process's");
     // A new number after a new login is its own.
     let mut w = standing_by(false, |map| standby(map, GID, "x"));
@@ -311,6 +317,7 @@ fn of_two_processes_with_one_name_the_older_ends() {
     assert!(!ends(&sent) && sent.contains(&Output::Respawn));
     let mut w = in_charge();
     mgr_map(&mut w, |map| {
+        map.epoch = map.epoch.next();
         (map.active_gid, map.active_name) = (4_200, "x".to_owned());
         map.active_addrs =
             AddrVec::single(EntityAddr::parse("v2:10.0.0.2:6800/9", AddrKind::Msgr2).expect("one"));
