@@ -1,18 +1,19 @@
-//! Tickets in Ceph's form: AES-128-CBC under a fixed IV without authentication, so their holder can change them.
+//! Tickets in Ceph's form: AES-128-CBC under a fixed IV without authentication, so their holder can change
+//! them.
 //!
-//! A changed bit of one block changes that bit of the next block's plain text and garbles its own block. What a block
-//! holds beside the holder's aim gives the change away if it is checked, so everything here is.
+//! A changed bit of one block changes that bit of the next block's plain text and garbles its own block. What
+//! a block holds beside the holder's aim gives the change away if it is checked, so everything here is.
 //!
 //! Invariants of a ticket that is believed:
-//! 1. It is, byte for byte up to its padding, what a monitor's encoder makes of what it says: every version, the old
-//!    user id and the flags included.
+//! 1. It is, byte for byte up to its padding, what a monitor's encoder makes of what it says: every version,
+//!    the old user id and the flags included.
 //! 2. It never allows everything without caps: a monitor's key server makes no such ticket.
 //! 3. Its caps are printable text that the service's parser takes whole; its holder's name is printable, too.
 //! 4. Its times fit each other, and it was not made in the future.
 //!
-//! What stays possible: CBC lets blocks of several tickets of one secret be put together. A holder with very many tickets
-//! can search for such blocks that pass. Only the sealed form, which our monitors and our manager use with
-//! each other, excludes that.
+//! What stays possible: CBC lets blocks of several tickets of one secret be put together. A holder with very
+//! many tickets can search for such blocks that pass. Only the sealed form, which our monitors and our
+//! manager use with each other, excludes that.
 
 use std::time::Duration;
 
@@ -32,10 +33,11 @@ const LARGEST_SKEW: Duration = Duration::from_secs(3600);
 const KEY_APART: Duration = Duration::from_secs(60);
 const NANOS: u32 = 1_000_000_000;
 
-/// Opens what `seal_ticket` made in Ceph's form for `service`. The errors are `Undecryptable` under a wrong secret and
-/// `Implausible` for what no monitor makes.
+/// Opens what `seal_ticket` made in Ceph's form for `service`. The errors are `Undecryptable` under a wrong
+/// secret and `Implausible` for what no monitor makes.
 ///
-/// Source: KeyServer::_build_session_auth_info and KeyServerData::get_caps in src/auth/cephx/CephxKeyServer.cc.
+/// Source: KeyServer::_build_session_auth_info and KeyServerData::get_caps in
+/// src/auth/cephx/CephxKeyServer.cc.
 pub(crate) fn open(service: EntityType, secret: &CryptoKey, sealed: &[u8]) -> Result<TicketInfo, AuthError> {
     let info: TicketInfo = decrypt_value(secret, sealed, "the ticket")?;
     // Encoder and cipher are deterministic: whatever the decoder skipped or took in two forms shows here.
@@ -168,7 +170,8 @@ mod tests {
     fn only_the_encoding_of_monitors_is_believed() {
         let made = info("x", "allow r");
         let plain = secret().decrypt(&sealed(&made).blob).expect("decrypts");
-        // Versions of envelope, TicketInfo, AuthTicket and CapsInfo; old user id; allow_all (of which false is one byte).
+        // Versions of envelope, TicketInfo, AuthTicket and CapsInfo; old user id; allow_all (of which false
+        // is one byte).
         for at in [0, 9, 28, 52] {
             let mut bytes = plain.to_vec();
             bytes[at] ^= 4;

@@ -53,8 +53,8 @@ impl CrushMap {
         Ok(id)
     }
 
-    /// Makes a rule for erasure-coded pools of up to `max_size` chunks whose steps are given: whether each goes on to
-    /// devices, how many buckets it takes (0: as many as are wanted), and of which type.
+    /// Makes a rule for erasure-coded pools of up to `max_size` chunks whose steps are given: whether each
+    /// goes on to devices, how many buckets it takes (0: as many as are wanted), and of which type.
     /// Source: ErasureCodeLrc::create_rule.
     pub fn add_stepped_rule<'a>(
         &mut self,

@@ -1,5 +1,5 @@
-//! What comes before an OSD's boot: it asks whose the monitors are, and tells ours its place in the CRUSH map and the class of
-//! its device.
+//! What comes before an OSD's boot: it asks whose the monitors are, and tells ours its place in the CRUSH map
+//! and the class of its device.
 //!
 //! Source: OSD::update_crush_location, OSD::update_crush_device_class, src/crush/CrushLocation.cc.
 

@@ -1,10 +1,12 @@
 //! How many bytes of data a core encodes and decodes in a second, and how long a change of 4 KiB takes:
 //!
-//!   cargo run --profile ship -p erasure --example speed -- [--json] [--scalar] [--chunk BYTES] [--only TECHNIQUE]
+//!   cargo run --profile ship -p erasure --example speed -- [--json] [--scalar]
+//!       [--chunk BYTES] [--only TECHNIQUE]
 //!
-//! A chunk is 64 KiB unless said otherwise. Decoding makes as many chunks as the code can lose, the first ones, which hold
-//! data: the hardest case. Before a figure counts, the chunks that were made are compared with those that were lost. Time
-//! is CPU time, so that other work on the machine changes little; the median of the rounds. `--scalar`: without vectors.
+//! A chunk is 64 KiB unless said otherwise. Decoding makes as many chunks as the code can lose, the first
+//! ones, which hold data: the hardest case. Before a figure counts, the chunks that were made are compared
+//! with those that were lost. Time is CPU time, so that other work on the machine changes little; the median
+//! of the rounds. `--scalar`: without vectors.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

@@ -19,12 +19,12 @@ pub enum Simd {
 ///
 /// Buffers come checked: as many as the matrix has, of one length, which is a multiple of the grain.
 pub(crate) trait Arithmetic: fmt::Debug + Send + Sync {
-    /// Overwrites the outputs with the sums of the scaled inputs. Encoding is the matrix of the coding chunks, decoding
-    /// the one of the lost chunks by the survivors.
+    /// Overwrites the outputs with the sums of the scaled inputs. Encoding is the matrix of the coding
+    /// chunks, decoding the one of the lost chunks by the survivors.
     fn apply(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]);
 
-    /// Adds to the outputs what a change of one input adds. The change begins `lead` bytes behind the outputs' begin,
-    /// which is a multiple of the grain, and ends within them.
+    /// Adds to the outputs what a change of one input adds. The change begins `lead` bytes behind the
+    /// outputs' begin, which is a multiple of the grain, and ends within them.
     fn fold(&self, input: usize, lead: usize, change: &[u8], outputs: &mut [&mut [u8]]);
 
     /// The path taken, for tests and reports.

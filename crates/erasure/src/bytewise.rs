@@ -5,7 +5,8 @@ use rusty_erasure::kernel::Kernels;
 use crate::arithmetic::{Arithmetic, Simd};
 use crate::matrix::Matrix;
 
-/// Bytes of each chunk that are worked on at a time: a wide stripe's slices stay within the second-level cache.
+/// Bytes of each chunk that are worked on at a time: a wide stripe's slices stay within the second-level
+/// cache.
 const SLICE: usize = 16 << 10;
 
 #[derive(Debug)]

@@ -12,9 +12,9 @@ use crate::rebuild::{Rebuild, RebuildStep};
 
 /// Encodes stripes, plans how lost chunks are made again, and tells what a change of data changes elsewhere.
 ///
-/// Chunks go by position. Buffers of data come in the order of the data, buffers of coding chunks in ascending order of
-/// their positions; plain codes have data at the positions below `k`. All buffers of a call are of one length, a multiple
-/// of [`Codec::grain`]; [`Profile::chunk_size`] gives such lengths.
+/// Chunks go by position. Buffers of data come in the order of the data, buffers of coding chunks in
+/// ascending order of their positions; plain codes have data at the positions below `k`. All buffers of a
+/// call are of one length, a multiple of [`Codec::grain`]; [`Profile::chunk_size`] gives such lengths.
 #[derive(Debug)]
 pub struct Codec {
     chunks: usize,
@@ -112,8 +112,8 @@ impl Codec {
         Ok(())
     }
 
-    /// The chunks to read for those that are wanted, given what is there. Source: ErasureCode::_minimum_to_decode, and
-    /// ErasureCodeLrc's, which reads a group where that is enough.
+    /// The chunks to read for those that are wanted, given what is there. Source:
+    /// ErasureCode::_minimum_to_decode, and ErasureCodeLrc's, which reads a group where that is enough.
     pub fn minimum_to_decode(&self, want: ChunkSet, available: ChunkSet) -> Result<ChunkSet, CodecError> {
         let available = available & ChunkSet::first(self.chunks);
         if available.includes(want) {
@@ -162,9 +162,10 @@ impl Codec {
         }
     }
 
-    /// Adds (exclusive or) to the coding chunks what a change of a data chunk adds to them: `change` is the old bytes
-    /// against the new ones, from byte `offset` of the chunk on. Each coding buffer covers [`Codec::parity_range`] of the
-    /// change. Buffers of zeros become the changes to send; buffers with the old content become the new content.
+    /// Adds (exclusive or) to the coding chunks what a change of a data chunk adds to them: `change` is the
+    /// old bytes against the new ones, from byte `offset` of the chunk on. Each coding buffer covers
+    /// [`Codec::parity_range`] of the change. Buffers of zeros become the changes to send; buffers with the
+    /// old content become the new content.
     pub fn delta(
         &self,
         chunk: usize,

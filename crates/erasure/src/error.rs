@@ -15,7 +15,8 @@ pub enum ProfileError {
     UnknownPlugin(String),
     #[error("technique={technique} is not a valid coding technique. Choose one of the following: {choices}")]
     UnknownTechnique { technique: String, choices: &'static str },
-    /// A key that no plug-in and no rule of placement knows. Ceph keeps such keys; a misspelt one does nothing there.
+    /// A key that no plug-in and no rule of placement knows. Ceph keeps such keys; a misspelt one does
+    /// nothing there.
     #[error("'{0}' is no key of an erasure code profile: check its spelling")]
     UnknownKey(String),
     /// Ceph has it, this is not built.
@@ -95,8 +96,8 @@ impl ProfileError {
     }
 }
 
-/// What the plug-in lrc says of its own. Source: ERROR_LRC_* in src/erasure-code/lrc/ErasureCodeLrc.h, which stand above
-/// the system's numbers.
+/// What the plug-in lrc says of its own. Source: ERROR_LRC_* in src/erasure-code/lrc/ErasureCodeLrc.h, which
+/// stand above the system's numbers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LrcError {
     #[error("All of k, m, l must be set or none of them")]

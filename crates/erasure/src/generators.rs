@@ -5,8 +5,8 @@
 use crate::field::{double, inverse, mul};
 use crate::matrix::Matrix;
 
-/// jerasure's `reed_sol_van`: a Vandermonde matrix, extended by a first and a last row, made systematic by column
-/// operations, and scaled so that the first coding row and the first column are ones.
+/// jerasure's `reed_sol_van`: a Vandermonde matrix, extended by a first and a last row, made systematic by
+/// column operations, and scaled so that the first coding row and the first column are ones.
 /// Source: reed_sol_vandermonde_coding_matrix in jerasure's reed_sol.c.
 pub(crate) fn jerasure_reed_sol_van(k: usize, m: usize) -> Matrix {
     let rows = k + m;
@@ -33,16 +33,16 @@ pub(crate) fn jerasure_reed_sol_van(k: usize, m: usize) -> Matrix {
     v.below(k)
 }
 
-/// A row of ones, and one of the powers of 2: jerasure's `reed_sol_r6_op` (m = 2), and with more powers of 2 isa's
-/// `reed_sol_van`. Source: reed_sol_r6_coding_matrix in jerasure, gf_gen_rs_matrix in ISA-L.
+/// A row of ones, and one of the powers of 2: jerasure's `reed_sol_r6_op` (m = 2), and with more powers of 2
+/// isa's `reed_sol_van`. Source: reed_sol_r6_coding_matrix in jerasure, gf_gen_rs_matrix in ISA-L.
 pub(crate) fn powers(k: usize, m: usize) -> Matrix {
     let power = |base: u8, exponent: usize| (0..exponent).fold(1, |p, _| mul(p, base));
     let bases: Vec<u8> = std::iter::successors(Some(1), |base| Some(double(*base))).take(m).collect();
     Matrix::from_fn(m, k, |r, c| power(bases.get(r).copied().unwrap_or(0), c))
 }
 
-/// isa's `cauchy`; its single parity is a plain sum whatever the matrix says. Source: gf_gen_cauchy1_matrix in ISA-L,
-/// ErasureCodeIsaDefault::isa_encode.
+/// isa's `cauchy`; its single parity is a plain sum whatever the matrix says. Source: gf_gen_cauchy1_matrix
+/// in ISA-L, ErasureCodeIsaDefault::isa_encode.
 pub(crate) fn isa_cauchy(k: usize, m: usize) -> Matrix {
     match m {
         1 => powers(k, 1),
@@ -55,9 +55,10 @@ pub(crate) fn cauchy_orig(k: usize, m: usize) -> Matrix {
     Matrix::from_fn(m, k, |r, c| inverse((r ^ (m + c)) as u8))
 }
 
-/// jerasure's `cauchy_good`: fewer ones in the bits, so fewer sums. With two coding chunks the second row takes the
-/// elements with the fewest ones; otherwise the original matrix is scaled.
-/// Source: cauchy_good_general_coding_matrix, cauchy_improve_coding_matrix, cbest_8 in jerasure's cauchy.c, cauchy_best_r6.c.
+/// jerasure's `cauchy_good`: fewer ones in the bits, so fewer sums. With two coding chunks the second row
+/// takes the elements with the fewest ones; otherwise the original matrix is scaled.
+/// Source: cauchy_good_general_coding_matrix, cauchy_improve_coding_matrix, cbest_8 in jerasure's cauchy.c,
+/// cauchy_best_r6.c.
 pub(crate) fn cauchy_good(k: usize, m: usize) -> Matrix {
     if m == 2 {
         let mut elements: Vec<u8> = (1..=255).collect();

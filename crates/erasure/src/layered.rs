@@ -1,6 +1,7 @@
 //! A code of several plain ones over one another: what one makes, a later one may read.
 //!
-//! Encoding goes through the layers in their order; decoding begins with the last one, whose groups are the smallest.
+//! Encoding goes through the layers in their order; decoding begins with the last one, whose groups are the
+//! smallest.
 //! Source: src/erasure-code/lrc/ErasureCodeLrc.cc.
 
 use crate::MAX_CHUNKS;
@@ -133,7 +134,8 @@ impl LayeredCode {
         if let Some(minimum) = self.minimum_of_wanted_layers(want, available) {
             return Some(minimum);
         }
-        // By way of layers that nobody wants anything of. No attempt is made at reading less than everything then.
+        // By way of layers that nobody wants anything of. No attempt is made at reading less than everything
+        // then.
         let missing = ChunkSet::first(self.chunks) - available;
         if self.recoverable(missing) == missing {
             return Some(available);
@@ -142,7 +144,8 @@ impl LayeredCode {
         self.rebuild(want - available, available).map(|_| available)
     }
 
-    /// The layers that have a wanted chunk, each on its own. Source: case 2 of ErasureCodeLrc::_minimum_to_decode.
+    /// The layers that have a wanted chunk, each on its own. Source: case 2 of
+    /// ErasureCodeLrc::_minimum_to_decode.
     fn minimum_of_wanted_layers(&self, want: ChunkSet, available: ChunkSet) -> Option<ChunkSet> {
         let missing = ChunkSet::first(self.chunks) - available;
         let (mut open, mut still_wanted, mut minimum) = (missing, missing & want, ChunkSet::EMPTY);
@@ -178,8 +181,8 @@ impl LayeredCode {
         missing - open
     }
 
-    /// The steps that make `lost`; `None` when the layers cannot. Goes round until no layer has anything to add, where
-    /// Ceph goes once.
+    /// The steps that make `lost`; `None` when the layers cannot. Goes round until no layer has anything to
+    /// add, where Ceph goes once.
     pub(crate) fn rebuild(&self, lost: ChunkSet, available: ChunkSet) -> Option<Vec<RebuildStep>> {
         let mut there = available;
         // Of each step its layer, what it makes, and what was there to make it from.
@@ -225,8 +228,8 @@ impl LayeredCode {
         changed - [chunk].into_iter().collect()
     }
 
-    /// The change of a data chunk, which begins `lead` bytes behind the buffers' begin, goes through the layers as
-    /// changes; at the end they are added to the buffers.
+    /// The change of a data chunk, which begins `lead` bytes behind the buffers' begin, goes through the
+    /// layers as changes; at the end they are added to the buffers.
     pub(crate) fn delta<'a>(
         &self,
         chunk: usize,

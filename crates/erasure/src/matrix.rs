@@ -59,8 +59,9 @@ impl Matrix {
         self
     }
 
-    /// What rebuilds `targets` from `survivors`, by chunk: the first ones are data, the others are the rows of `self`.
-    /// One row for each target, one column for each survivor. `None` when the survivors do not determine the data.
+    /// What rebuilds `targets` from `survivors`, by chunk: the first ones are data, the others are the rows
+    /// of `self`. One row for each target, one column for each survivor. `None` when the survivors do not
+    /// determine the data.
     pub(crate) fn recovery(&self, survivors: &[usize], targets: &[usize]) -> Option<Self> {
         let full_row = |chunk: usize| match chunk.checked_sub(self.columns) {
             Some(coding) => self.rows.get(coding).cloned().unwrap_or_default(),

@@ -1,13 +1,14 @@
-//! Codes over packets: eight neighbouring packets of a chunk stand for the eight bits of field elements, so that scaling
-//! is a matter of which packets are summed.
+//! Codes over packets: eight neighbouring packets of a chunk stand for the eight bits of field elements, so
+//! that scaling is a matter of which packets are summed.
 //!
-//! A chunk is a row of regions of eight packets. Bit `r` of an output's element is the sum of those input bits that the
-//! coefficient's 8 by 8 matrix says. Which sums are made, and which are made from an earlier one, is the schedule.
-//! Invariants:
+//! A chunk is a row of regions of eight packets. Bit `r` of an output's element is the sum of those input
+//! bits that the coefficient's 8 by 8 matrix says. Which sums are made, and which are made from an earlier
+//! one, is the schedule. Invariants:
 //! 1. A step that builds on an output's packet comes after the step that makes it.
 //! 2. Every output packet of a region is made exactly once.
 //!
-//! Source: jerasure_matrix_to_bitmatrix, jerasure_smart_bitmatrix_to_schedule, jerasure_schedule_encode in jerasure.c.
+//! Source: jerasure_matrix_to_bitmatrix, jerasure_smart_bitmatrix_to_schedule, jerasure_schedule_encode in
+//! jerasure.c.
 
 use std::ops::Range;
 
@@ -17,7 +18,8 @@ use crate::arithmetic::{Arithmetic, Simd};
 use crate::field::double;
 use crate::matrix::Matrix;
 
-/// What parts of a region's packets, of all chunks, may take together: they stay within the first-level cache.
+/// What parts of a region's packets, of all chunks, may take together: they stay within the first-level
+/// cache.
 const CACHED: usize = 32 << 10;
 /// Bytes summed in registers.
 const TILE: usize = 256;
@@ -200,7 +202,8 @@ impl WithSimd for Add<'_> {
     }
 }
 
-/// Each output's eight bits in turn, as a mask for each input: bit `x` of it says that input bit `x` is a part.
+/// Each output's eight bits in turn, as a mask for each input: bit `x` of it says that input bit `x` is a
+/// part.
 fn bit_rows(matrix: &Matrix) -> Vec<Vec<u8>> {
     let mut rows = Vec::new();
     for coefficients in matrix.rows() {

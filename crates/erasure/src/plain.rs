@@ -43,8 +43,8 @@ impl PlainCode {
         self.encoder.as_ref()
     }
 
-    /// What makes `targets` from `survivors`, both as numbers of the code's own, data first. As many survivors as there
-    /// are data chunks; `None` when they do not determine the data.
+    /// What makes `targets` from `survivors`, both as numbers of the code's own, data first. As many
+    /// survivors as there are data chunks; `None` when they do not determine the data.
     pub(crate) fn rebuild(&self, survivors: &[usize], targets: &[usize]) -> Option<Box<dyn Arithmetic>> {
         Some(self.kind.prepare(&self.generator.recovery(survivors, targets)?, self.simd))
     }

@@ -1,10 +1,11 @@
 //! The key and value words of `osd erasure-code-profile set`, checked as Ceph 16.2 checks them.
 //!
-//! Reading a profile fills its gaps: [`Profile::values`] is what Ceph's monitor would store. Beyond Ceph's own checks it
-//! refuses what Ceph's plug-ins accept and then cannot do (no room for packets, parity laid over data, a chunk that no
-//! layer makes), and what this crate does not have; each refusal says which.
+//! Reading a profile fills its gaps: [`Profile::values`] is what Ceph's monitor would store. Beyond Ceph's
+//! own checks it refuses what Ceph's plug-ins accept and then cannot do (no room for packets, parity laid
+//! over data, a chunk that no layer makes), and what this crate does not have; each refusal says which.
 //!
-//! Source: OSDMonitor::normalize_profile, prepare_pool_stripe_width, ErasureCode::init, and the `parse` of each plug-in.
+//! Source: OSDMonitor::normalize_profile, prepare_pool_stripe_width, ErasureCode::init, and the `parse` of
+//! each plug-in.
 
 mod lrc;
 mod lrc_json;
@@ -22,8 +23,8 @@ pub(crate) use plain::{Plain, Technique};
 /// The largest stripe_unit, in bytes.
 const MAX_STRIPE_UNIT: i64 = 16 << 20;
 
-/// Keys that a plug-in or the rule of placement knows, of all plug-ins: Ceph's own commands leave those of another
-/// technique in a profile. `directory` is from before 0.94 and has no effect.
+/// Keys that a plug-in or the rule of placement knows, of all plug-ins: Ceph's own commands leave those of
+/// another technique in a profile. `directory` is from before 0.94 and has no effect.
 const KEYS: &[&str] = &[
     "c",
     "crush-device-class",
@@ -105,8 +106,8 @@ impl Profile {
         Ok(Self { values: values.0, scheme, placement, stripe_unit })
     }
 
-    /// Reads what an operator gives: as [`Profile::new`], and every key has to be known, and a `stripe_unit` has to be a
-    /// whole number of alignments, of 4,096 bytes too unless `force`.
+    /// Reads what an operator gives: as [`Profile::new`], and every key has to be known, and a `stripe_unit`
+    /// has to be a whole number of alignments, of 4,096 bytes too unless `force`.
     pub fn checked(values: &BTreeMap<String, String>, force: bool) -> Result<Self, ProfileError> {
         let profile = Self::new(values)?;
         if let Some(key) = values.keys().find(|key| !KEYS.contains(&key.as_str())) {
@@ -157,13 +158,14 @@ impl Profile {
         }
     }
 
-    /// Bytes of each chunk of a stripe with `bytes` of data, which may be padded. Source: get_chunk_size of each plug-in.
+    /// Bytes of each chunk of a stripe with `bytes` of data, which may be padded. Source: get_chunk_size of
+    /// each plug-in.
     pub fn chunk_size(&self, bytes: u32) -> u64 {
         self.first_layer().chunk_size(bytes.into())
     }
 
-    /// Bytes of data in each stripe of a pool: `default_unit` (osd_pool_erasure_code_stripe_unit) or the profile's own
-    /// stripe_unit from each data chunk, padded. Source: OSDMonitor::prepare_pool_stripe_width.
+    /// Bytes of data in each stripe of a pool: `default_unit` (osd_pool_erasure_code_stripe_unit) or the
+    /// profile's own stripe_unit from each data chunk, padded. Source: OSDMonitor::prepare_pool_stripe_width.
     pub fn stripe_width(&self, default_unit: u32) -> Result<u32, ProfileError> {
         let chunk = self.chunk_size_of_unit(self.stripe_unit.unwrap_or(default_unit));
         u32::try_from(chunk.saturating_mul(self.data_chunks() as u64))

@@ -13,8 +13,8 @@ pub struct Rebuild {
     steps: Vec<RebuildStep>,
 }
 
-/// Makes some chunks from others, by position. Layered codes need several steps, and may need chunks that nobody asked
-/// for on the way.
+/// Makes some chunks from others, by position. Layered codes need several steps, and may need chunks that
+/// nobody asked for on the way.
 #[derive(Debug)]
 pub(crate) struct RebuildStep {
     pub(crate) sources: Vec<usize>,
@@ -40,8 +40,8 @@ impl Rebuild {
         self.targets
     }
 
-    /// Makes the targets, in ascending order into `out`. `chunks` has an entry for each position up to the highest
-    /// source; only sources are looked at. All of one length.
+    /// Makes the targets, in ascending order into `out`. `chunks` has an entry for each position up to the
+    /// highest source; only sources are looked at. All of one length.
     pub fn execute(&self, chunks: &[Option<&[u8]>], out: &mut [&mut [u8]]) -> Result<(), CodecError> {
         let expected = self.targets.len();
         if out.len() != expected {

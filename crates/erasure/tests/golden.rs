@@ -6,9 +6,10 @@ use erasure::{ChunkSet, Codec, MAX_CHUNKS, Profile, Simd};
 use sha2::{Digest, Sha256};
 use testkit::Rng;
 
-/// Lines `profile stripe_unit length sum...`, one sum for each chunk: the first six bytes of the SHA-256 of what
-/// `ceph-erasure-code-tool encode profile stripe_unit 0,1,... file` of Ceph 16.2.15 (Debian) wrote for that chunk. The
-/// file held `length` bytes of `Rng::new(26)`. And lines `size profile length chunk`: what its `calc-chunk-size` said.
+/// Lines `profile stripe_unit length sum...`, one sum for each chunk: the first six bytes of the SHA-256 of
+/// what `ceph-erasure-code-tool encode profile stripe_unit 0,1,... file` of Ceph 16.2.15 (Debian) wrote for
+/// that chunk. The file held `length` bytes of `Rng::new(26)`. And lines `size profile length chunk`: what
+/// its `calc-chunk-size` said.
 const GOLDEN: &str = include_str!("golden.txt");
 
 fn profile(words: &str) -> Profile {

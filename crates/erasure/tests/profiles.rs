@@ -6,8 +6,9 @@ use erasure::{Codec, Placement, Profile, ProfileError, Simd};
 use types::Errno;
 
 /// What a cluster of Ceph 16.2.15 (Debian) said, one profile a line, fields by tabs: the words of `osd
-/// erasure-code-profile set` (`+` stands for a space within one), the errno, and of what was taken the profile as
-/// `erasure-code-profile get` shows it, and of a pool made from it the stripe_width, size and min_size in `osd dump`.
+/// erasure-code-profile set` (`+` stands for a space within one), the errno, and of what was taken the
+/// profile as `erasure-code-profile get` shows it, and of a pool made from it the stripe_width, size and
+/// min_size in `osd dump`.
 const CAPTURED: &str = include_str!("profiles.txt");
 
 /// What Ceph takes and this crate refuses, each for its reason.
@@ -30,8 +31,8 @@ const REFUSED_HERE: &[(&str, Errno)] = &[
     ("k=2 m=1 stripe_unit=0", Errno::EINVAL),
     ("technique=cauchy_good packetsize=0", Errno::EINVAL),
     ("technique=cauchy_good packetsize=-4", Errno::EINVAL),
-    // Parity over data, a chunk without content. With one group Ceph leaves the parity over everything out: its tool
-    // writes zeros for the chunks 4 to 6.
+    // Parity over data, a chunk without content. With one group Ceph leaves the parity over everything out:
+    // its tool writes zeros for the chunks 4 to 6.
     ("plugin=lrc k=4 m=3 l=7", Errno::EINVAL),
     ("plugin=isa k=2 m=1 mapping=DDDD", Errno::EINVAL),
     ("plugin=lrc mapping=DDD_ layers=[[\"DD_c\",\"\"]]", Errno::EINVAL),
@@ -181,7 +182,8 @@ fn placement_is_what_rules_are_made_from() {
     assert_eq!(steps(&words), "false rack 2, true osd 0, false  0");
 }
 
-/// Words of the table, put together at random and broken at random: refused, or a codec that keeps its promises.
+/// Words of the table, put together at random and broken at random: refused, or a codec that keeps its
+/// promises.
 #[test]
 fn broken_profiles_are_refused_or_work() {
     let words: Vec<&str> =

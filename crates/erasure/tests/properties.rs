@@ -1,4 +1,5 @@
-//! What holds of every code: any loss that it allows is made good, and changes of parity are those of the data.
+//! What holds of every code: any loss that it allows is made good, and changes of parity are those of the
+//! data.
 
 use std::collections::BTreeMap;
 

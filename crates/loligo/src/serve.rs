@@ -342,8 +342,8 @@ pub async fn start_mon_by_conf(place: &Place) -> Result<Mon> {
 /// Why a monitor of ours ends that comes to monitors of Ceph's.
 const MONITORS_APART: &str = "they form no quorum with ours";
 
-/// What a new monitor does when it reaches others that have a quorum: it ends where they are Ceph's, and otherwise adds itself to
-/// their map, unless it is one of those that found the cluster.
+/// What a new monitor does when it reaches others that have a quorum: it ends where they are Ceph's, and
+/// otherwise adds itself to their map, unless it is one of those that found the cluster.
 async fn meet_the_others(
     place: Place,
     addr: SocketAddr,

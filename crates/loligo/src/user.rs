@@ -1,4 +1,5 @@
-//! `--setuser` and `--setgroup` of service files: a daemon runs as whoever started it, and refuses to seem to do otherwise.
+//! `--setuser` and `--setgroup` of service files: a daemon runs as whoever started it, and refuses to seem to
+//! do otherwise.
 
 use std::collections::BTreeMap;
 use std::path::Path;

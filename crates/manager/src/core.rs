@@ -98,7 +98,8 @@ pub struct Manager {
     early: VecDeque<(OsdId, ConnId, MPgStats)>,
     pub(crate) gid: u64,
     pub(crate) mon: bool,
-    /// Whether we are the manager in charge. Until a map says otherwise we act as if; our monitors listen to nobody else.
+    /// Whether we are the manager in charge. Until a map says otherwise we act as if; our monitors listen to
+    /// nobody else.
     pub(crate) active: bool,
     /// Whether a map said that we are in charge.
     pub(crate) confirmed: bool,

@@ -1,11 +1,11 @@
 //! The counters that a daemon reports.
 //!
 //! Invariants:
-//! 1. `declared` are those that the daemon declared in this session and did not undeclare: the values of a report are theirs,
-//!    in the order of their names.
+//! 1. `declared` are those that the daemon declared in this session and did not undeclare: the values of a
+//!    report are theirs, in the order of their names.
 //! 2. A daemon has at most [`COUNTERS`], with texts of at most [`TEXT_BYTES`] each.
-//! 3. Of a report that is refused no value is taken. When it declared what is refused, nothing more is taken in this session:
-//!    which value is whose is not known any more.
+//! 3. Of a report that is refused no value is taken. When it declared what is refused, nothing more is taken
+//!    in this session: which value is whose is not known any more.
 //!
 //! Source: DaemonPerfCounters::update in src/mgr/DaemonState.cc.
 

@@ -1,11 +1,12 @@
-//! What daemons told of themselves: their options, their counters, and the services that register with `MMgrOpen`.
+//! What daemons told of themselves: their options, their counters, and the services that register with
+//! `MMgrOpen`.
 //!
 //! Invariants:
 //! 1. The entry of a daemon of the cluster (`osd.3`) is made and changed by sessions with that entity's key alone.
 //! 2. A service's entry belongs to the key that registered it, and goes with its session. A key has at most [`SERVICES_SHARE`].
 //!    Ceph's own keys for gateways have no capability at the manager, so none is asked for.
-//! 3. What an entry holds is bounded, and so is what the services of one key hold together. No number of services takes room
-//!    from the daemons of the cluster.
+//! 3. What an entry holds is bounded, and so is what the services of one key hold together. No number of
+//!    services takes room from the daemons of the cluster.
 //! 4. A client that registers no service has no entry.
 //! 5. What the log is told of a connection is bounded.
 //!
@@ -83,7 +84,8 @@ pub struct Daemons {
     pub services: ServiceMap,
     /// Reports of which the counters, or all, were not taken.
     pub refused: u64,
-    /// What the log has been told of a connection: each refusal once, however often it opens and closes sessions.
+    /// What the log has been told of a connection: each refusal once, however often it opens and closes
+    /// sessions.
     told: BTreeMap<ConnId, BTreeSet<Refusal>>,
     /// Changes with `services`.
     pub services_version: u64,
@@ -161,7 +163,8 @@ impl Daemons {
         held.sum::<usize>() + metadata + status <= OWNER_BYTES
     }
 
-    /// For how many more counters there is room for this daemon: services have a share of their own, and each key one of that.
+    /// For how many more counters there is room for this daemon: services have a share of their own, and each
+    /// key one of that.
     fn room(&self, key: &DaemonKey, peer: &PeerInfo) -> usize {
         let of_cluster = |key: &DaemonKey| ServiceMap::is_cluster_daemon(&key.service);
         let held = |counts: &dyn Fn(&DaemonKey, &Daemon) -> bool| {

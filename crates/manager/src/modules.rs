@@ -54,8 +54,8 @@ const NOT_SERVED: [&str; 27] = [
     "zabbix",
 ];
 
-/// A new cluster has these on, and they do nothing until somebody sets them up: an address that they serve at, or an
-/// orchestrator.
+/// A new cluster has these on, and they do nothing until somebody sets them up: an address that they serve
+/// at, or an orchestrator.
 const IDLE: [&str; 2] = ["nfs", "restful"];
 
 const REASON: &str = "a manager of Loligo does not serve it";
@@ -115,7 +115,8 @@ pub(crate) fn always_on_unserved(map: &MgrMap) -> Option<String> {
     ))
 }
 
-/// Always-on modules of which pools show that they are used: those of a file system are the work of `volumes`.
+/// Always-on modules of which pools show that they are used: those of a file system are the work of
+/// `volumes`.
 pub(crate) fn used_by_pools(map: &OsdMap) -> BTreeSet<String> {
     let of_files = map.pools.values().any(|pool| pool.application_metadata.contains_key("cephfs"));
     of_files.then(|| "volumes".to_owned()).into_iter().collect()

@@ -1,10 +1,10 @@
-//! What a manager is to the monitors: whose they are, the beacon that offers it to them, and the modules that it does not
-//! stand for.
+//! What a manager is to the monitors: whose they are, the beacon that offers it to them, and the modules that
+//! it does not stand for.
 //!
 //! Invariants:
 //! 1. There is no beacon before it is known whose the monitors are.
-//! 2. Where the monitors are Ceph's and modules are in use that we do not stand for, there is none either, unless it was forced:
-//!    whoever sends beacons is put in charge when the manager before it fails.
+//! 2. Where the monitors are Ceph's and modules are in use that we do not stand for, there is none either,
+//!    unless it was forced: whoever sends beacons is put in charge when the manager before it fails.
 //!
 //! Source: MgrStandby::send_beacon in src/mgr/MgrStandby.cc, MgrMonitor::prepare_beacon.
 
@@ -171,7 +171,8 @@ impl Manager {
         }
     }
 
-    /// The services that the monitors hold: ours go on from there, for whoever follows them reads later epochs only.
+    /// The services that the monitors hold: ours go on from there, for whoever follows them reads later
+    /// epochs only.
     ///
     /// Source: DaemonServer::got_service_map.
     pub(crate) fn service_map(&mut self, now: Now, map: Bytes) {
@@ -203,7 +204,8 @@ impl Manager {
         of_ceph && is_news && (there || map.standbys.values().any(|s| s.name == *name))
     }
 
-    /// Looks which modules are in use, on Ceph's monitors: where we do not stand for one we leave the others the place.
+    /// Looks which modules are in use, on Ceph's monitors: where we do not stand for one we leave the others
+    /// the place.
     pub(crate) fn look_at_modules(&mut self, now: Now, map: &MgrMap, out: &mut Vec<Output>) {
         let is_first = self.modules.replace(map.modules.clone()).is_none();
         self.standing.switched_on = modules::unserved(map);
@@ -247,8 +249,8 @@ impl Manager {
         }
     }
 
-    /// Says of which pools nobody changes the PG counts, though they are set so. Ceph makes all pools like that, which
-    /// is why this does not keep us out of the way.
+    /// Says of which pools nobody changes the PG counts, though they are set so. Ceph makes all pools like
+    /// that, which is why this does not keep us out of the way.
     fn say_autoscaled(&mut self, out: &mut Vec<Output>) {
         /// Names in one line.
         const SHOWN: usize = 10;

@@ -224,8 +224,9 @@ impl PgMap {
 }
 
 impl OsdReport {
-    /// An OSD that is out has no space to offer. That it still holds PGs is not forgotten: it decides whether the OSD may
-    /// be destroyed. What pools use of it stays as well, for it goes only when the PGs have moved.
+    /// An OSD that is out has no space to offer. That it still holds PGs is not forgotten: it decides whether
+    /// the OSD may be destroyed. What pools use of it stays as well, for it goes only when the PGs have
+    /// moved.
     ///
     /// Source: ClusterState::ingest_pgstats, which empties osd_stat alone.
     fn zero(&mut self) {

@@ -1,5 +1,6 @@
 //! Which steps the PG counts of pools can take towards their targets: how many places may change at once, and
-//! whether a pair of PGs can be merged. Our monitors are told and take the steps, Ceph's are given a command for each.
+//! whether a pair of PGs can be merged. Our monitors are told and take the steps, Ceph's are given a command
+//! for each.
 //!
 //! Source: DaemonServer::adjust_pgs in src/mgr/DaemonServer.cc.
 
@@ -38,7 +39,8 @@ pub fn pg_steps(pgs: &PgMap, map: &OsdMap, max_misplaced: f64) -> BTreeMap<PoolI
     pools.into_iter().map(steps).filter(|(_, s)| s.pgp_num != 0 || s.merge).collect()
 }
 
-/// The next step of each pool as a command for Ceph's monitors. At most `creating` PGs are to be on their way into being.
+/// The next step of each pool as a command for Ceph's monitors. At most `creating` PGs are to be on their way
+/// into being.
 pub fn commands(pgs: &PgMap, map: &OsdMap, max_misplaced: f64, creating: u32) -> Vec<MonRequest> {
     let aim = |p: &Pool| p.pg_num_target != p.pg_num || p.pgp_num != p.pgp_num_goal();
     let pools = map.pools.iter().filter(|(_, p)| aim(p) && !p.has_flag(pool_flags::CREATING));
@@ -87,7 +89,8 @@ fn all_serve(pgs: &PgMap, id: PoolId) -> bool {
     states.peek().is_some() && states.all(|state| state & (pg_state::ACTIVE | pg_state::PEERED) != 0)
 }
 
-/// What takes exceptions from CRUSH off the last PG and the one that takes it in: with them they do not merge.
+/// What takes exceptions from CRUSH off the last PG and the one that takes it in: with them they do not
+/// merge.
 fn upmaps<'a>(map: &'a OsdMap, id: PoolId, p: &Pool) -> impl Iterator<Item = Value> + 'a {
     let source = PgId::new(id, p.pg_num.saturating_sub(1));
     [source, source.parent()].into_iter().flat_map(|pg| {

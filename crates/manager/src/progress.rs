@@ -1,5 +1,5 @@
-//! What Ceph's manager last finished, as its progress module keeps it: a manager of ours makes no events of its own, and shows
-//! those of the last one in charge.
+//! What Ceph's manager last finished, as its progress module keeps it: a manager of ours makes no events of
+//! its own, and shows those of the last one in charge.
 //!
 //! Source: src/pybind/mgr/progress/module.py.
 

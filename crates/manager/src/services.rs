@@ -1,7 +1,7 @@
 //! The services as the monitors are told of them, within what the monitors take.
 //!
-//! Where all is too much, the key whose services say the most loses what they say of themselves first, and then its
-//! entries: nobody can keep the others' services from being told of.
+//! Where all is too much, the key whose services say the most loses what they say of themselves first, and
+//! then its entries: nobody can keep the others' services from being told of.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +63,8 @@ impl Daemons {
                 let (whole, bare) = (daemon.to_bytes().len(), bare(daemon).to_bytes().len());
                 let size = sizes.entry(self.owner(name, id)).or_default();
                 size.texts += whole - bare;
-                // The service's own name and envelope are counted with each of its daemons, which is more than they take.
+                // The service's own name and envelope are counted with each of its daemons, which is more
+                // than they take.
                 size.bare += bare + id.len() + name.len() + service.summary.len() + 64;
             }
         }

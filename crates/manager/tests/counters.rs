@@ -1,4 +1,5 @@
-//! Counters that daemons report: they are kept as they come, and what is out of order or out of bounds is refused.
+//! Counters that daemons report: they are kept as they come, and what is out of order or out of bounds is
+//! refused.
 
 mod common;
 
@@ -105,7 +106,8 @@ fn check(bad: &dyn Fn() -> MMgrReport, why: &str, goes_on: bool) {
     let kept = if goes_on { json!({ "osd": { "op": 7 } }) } else { json!({}) };
     assert_eq!(counters(&mut w, "osd.0"), kept, "{why}");
     assert_eq!(refused(&mut w), if goes_on { 3 } else { 1 }, "{why}");
-    // What is in order counts again: at once, or where the values cannot be told apart, from the next session on.
+    // What is in order counts again: at once, or where the values cannot be told apart, from the next session
+    // on.
     w.message(osd_conn(0), report(0, vec![], &[8]));
     assert_eq!(counters(&mut w, "osd.0") == json!({ "osd": { "op": 8 } }), goes_on, "{why}");
     open(&mut w, 0);

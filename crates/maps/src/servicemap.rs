@@ -89,8 +89,8 @@ impl ServiceMap {
 }
 
 impl Service {
-    /// What `ceph status` says of it: its own words, or how many daemons it has, on how many hosts and for how many zones, as
-    /// far as they say. Seen of 16.2.15: `1 portal active (1 hosts, 1 zones)`.
+    /// What `ceph status` says of it: its own words, or how many daemons it has, on how many hosts and for
+    /// how many zones, as far as they say. Seen of 16.2.15: `1 portal active (1 hosts, 1 zones)`.
     pub fn summary(&self) -> String {
         if !self.summary.is_empty() {
             return self.summary.clone();

@@ -174,7 +174,8 @@ pub struct MMgrReport {
     pub daemon_status: Option<BTreeMap<String, String>>,
     pub health_metrics: Vec<DaemonHealthMetric>,
     pub config: Bytes,
-    /// Answers to the queries of `MMgrConfigure` and the status of tasks, encoded; see `metrics` and `task_status`.
+    /// Answers to the queries of `MMgrConfigure` and the status of tasks, encoded; see `metrics` and
+    /// `task_status`.
     pub rest: RestOfFront,
 }
 

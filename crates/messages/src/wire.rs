@@ -30,8 +30,8 @@ pub struct WireMessage {
     pub front: Bytes,
     pub middle: Bytes,
     pub data: Bytes,
-    /// What follows `data` in its segment: of messages that are sent, so that long parts from different buffers are
-    /// not copied into one. A message that came from the network has everything in `data`.
+    /// What follows `data` in its segment: of messages that are sent, so that long parts from different
+    /// buffers are not copied into one. A message that came from the network has everything in `data`.
     pub more: Vec<Bytes>,
 }
 

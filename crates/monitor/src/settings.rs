@@ -60,8 +60,9 @@ impl Settings {
         state.config.resolve_one(&view, name)
     }
 
-    /// The same as a number, or the option's default. A committed value may be one that no later version would take: what is no finite
-    /// number within the option's bounds counts as not set, for it would stop every leader, and again after each restart.
+    /// The same as a number, or the option's default. A committed value may be one that no later version
+    /// would take: what is no finite number within the option's bounds counts as not set, for it would stop
+    /// every leader, and again after each restart.
     pub fn number(&self, state: &State, name: &str) -> f64 {
         let known = known(name);
         let taken = |text: &String| known.parse_value(text).is_ok();

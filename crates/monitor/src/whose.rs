@@ -1,5 +1,5 @@
-//! Whose monitors a daemon has come to: ours or Ceph's. Daemons ask before they change anything there, for most of ours and
-//! Ceph's do not work with each other.
+//! Whose monitors a daemon has come to: ours or Ceph's. Daemons ask before they change anything there, for
+//! most of ours and Ceph's do not work with each other.
 
 use types::Errno;
 

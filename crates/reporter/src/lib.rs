@@ -1,11 +1,12 @@
-//! A daemon's session with the manager: it introduces itself with its options, and reports its counters as often as the
-//! manager wants.
+//! A daemon's session with the manager: it introduces itself with its options, and reports its counters as
+//! often as the manager wants.
 //!
 //! Invariants:
 //! 1. Nothing is reported before the manager has said how often.
-//! 2. `declared` are the counters that the manager knows in this session. The values of each report are those of `declared`,
-//!    in its order, for that is how the manager tells them apart.
-//! 3. A counter below the manager's threshold, or one that is no more, is undeclared before its value is left out.
+//! 2. `declared` are the counters that the manager knows in this session. The values of each report are those
+//!    of `declared`, in its order, for that is how the manager tells them apart.
+//! 3. A counter below the manager's threshold, or one that is no more, is undeclared before its value is left
+//!    out.
 //!
 //! Source: src/mgr/MgrClient.cc.
 #![forbid(unsafe_code)]
@@ -108,7 +109,8 @@ impl Reporter {
         self.declared = counters.into_keys().collect();
     }
 
-    /// Those to be told, by path. A histogram's cells have no place in a report, and without them it says nothing.
+    /// Those to be told, by path. A histogram's cells have no place in a report, and without them it says
+    /// nothing.
     fn wanted<'a>(&self, loggers: &'a [Logger]) -> BTreeMap<String, &'a Counter> {
         let told =
             |c: &&Counter| u32::from(c.priority) >= self.threshold && !matches!(c.value, Count::Histogram(_));

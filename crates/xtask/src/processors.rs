@@ -8,8 +8,8 @@ use anyhow::Result;
 
 use crate::{cargo_command, setup};
 
-/// A processor of qemu, and the paths that the checksum and the erasure codes must take there: a mask without effect is
-/// an error.
+/// A processor of qemu, and the paths that the checksum and the erasure codes must take there: a mask without
+/// effect is an error.
 struct Processor {
     name: &'static str,
     crc_path: &'static str,

@@ -42,13 +42,14 @@ pub(super) fn of(name: &str) -> Option<Effect> {
 }
 
 impl OptionOf<'_> {
-    /// What it does here. What is not in the table belongs to a module of the manager in charge, which reads it.
+    /// What it does here. What is not in the table belongs to a module of the manager in charge, which reads
+    /// it.
     pub fn effect(&self) -> Effect {
         of(self.name).unwrap_or(Effect::Acts)
     }
 
-    /// Why it does nothing when it is set for `section` (`osd`, `osd.3`, `client.a`, `global`); `None` when it does
-    /// something there, or is for Ceph's own programs.
+    /// Why it does nothing when it is set for `section` (`osd`, `osd.3`, `client.a`, `global`); `None` when
+    /// it does something there, or is for Ceph's own programs.
     pub fn no_effect_on(&self, section: &str) -> Option<String> {
         let kind = section.split_once('.').map_or(section, |(kind, _)| kind);
         let is_ours = matches!(kind, "osd" | "mon" | "mgr");

@@ -57,7 +57,8 @@ impl Histogram {
     }
 }
 
-/// The bucket of so many units: the first above zero is for less than one, the next for less than two, then four.
+/// The bucket of so many units: the first above zero is for less than one, the next for less than two, then
+/// four.
 #[inline]
 fn bucket(units: u64) -> usize {
     let bits = u64::BITS - units.leading_zeros();

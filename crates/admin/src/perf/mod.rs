@@ -1,7 +1,8 @@
-//! Performance counters of a daemon: one table of them is what `perf dump` and its kin show, and what the manager is told.
+//! Performance counters of a daemon: one table of them is what `perf dump` and its kin show, and what the
+//! manager is told.
 //!
-//! A daemon makes its [`Logger`]s when somebody asks. Each counter stands in them once, with its name, what it means and
-//! its value; the values themselves are plain integers wherever the daemon counts.
+//! A daemon makes its [`Logger`]s when somebody asks. Each counter stands in them once, with its name, what
+//! it means and its value; the values themselves are plain integers wherever the daemon counts.
 //!
 //! Source: src/common/perf_counters.cc, src/common/perf_counters.h.
 
@@ -189,8 +190,8 @@ pub struct Resets {
 }
 
 impl Resets {
-    /// Resets the counters of one part of the daemon, or with `all` those of every part. `loggers` are as the daemon
-    /// makes them. False when there is no such part.
+    /// Resets the counters of one part of the daemon, or with `all` those of every part. `loggers` are as the
+    /// daemon makes them. False when there is no such part.
     pub fn reset(&mut self, name: &str, loggers: &[Logger]) -> bool {
         let mut found = name == "all";
         for logger in loggers.iter().filter(|l| name == "all" || l.name == name) {

@@ -1,4 +1,5 @@
-//! The JSON of lrc's words `layers` and `crush-steps`, as lenient as Ceph's reader: commas before a closing bracket.
+//! The JSON of lrc's words `layers` and `crush-steps`, as lenient as Ceph's reader: commas before a closing
+//! bracket.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,8 @@ use serde_json::Value;
 use crate::error::{LrcError, ProfileError};
 use crate::profile::PlacementStep;
 
-/// A layer as it is written: which positions it reads (`D`) and makes (`c`), and the words of its own profile.
+/// A layer as it is written: which positions it reads (`D`) and makes (`c`), and the words of its own
+/// profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LayerText {
     pub(crate) map: String,

@@ -1,7 +1,7 @@
 //! The plug-ins jerasure and isa: bounds, defaults and the size of chunks.
 //!
-//! Source: ErasureCodeJerasure.cc and ErasureCodePluginJerasure.cc in src/erasure-code/jerasure, ErasureCodeIsa.cc and
-//! ErasureCodePluginIsa.cc in src/erasure-code/isa.
+//! Source: ErasureCodeJerasure.cc and ErasureCodePluginJerasure.cc in src/erasure-code/jerasure,
+//! ErasureCodeIsa.cc and ErasureCodePluginIsa.cc in src/erasure-code/isa.
 
 use crate::arithmetic::Kind;
 use crate::chunks::MAX_CHUNKS;
@@ -63,8 +63,8 @@ impl Plain {
         }
     }
 
-    /// Bytes of a chunk of a stripe with `bytes` of data, which is below 2^40. Where chunks are shorter than their
-    /// alignment Ceph's jerasure with per-chunk alignment ends itself; here they are padded.
+    /// Bytes of a chunk of a stripe with `bytes` of data, which is below 2^40. Where chunks are shorter than
+    /// their alignment Ceph's jerasure with per-chunk alignment ends itself; here they are padded.
     pub(crate) fn chunk_size(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.k as u64).next_multiple_of(self.chunk_alignment())
     }
@@ -181,8 +181,8 @@ fn bounded(k: i64, m: i64) -> Result<(usize, usize), ProfileError> {
     }
 }
 
-/// jerasure counts the mapping twice and never finds it right; isa puts data where it says and then computes as if it
-/// said nothing, over the data.
+/// jerasure counts the mapping twice and never finds it right; isa puts data where it says and then computes
+/// as if it said nothing, over the data.
 fn check_mapping(values: &Values, plugin: &'static str) -> Result<(), ProfileError> {
     match values.get("mapping") {
         None | Some("") => Ok(()),

@@ -1,4 +1,5 @@
-//! The words of a profile, read as the plug-ins read them. Source: to_int, to_bool, to_string in ErasureCode.cc.
+//! The words of a profile, read as the plug-ins read them. Source: to_int, to_bool, to_string in
+//! ErasureCode.cc.
 
 use std::collections::BTreeMap;
 use std::fmt;

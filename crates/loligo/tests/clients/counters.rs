@@ -7,10 +7,12 @@ use serde_json::Value;
 use crate::cluster::{Cluster, asked, text, until};
 use crate::managers::{CephMgr, answer, in_charge, installed};
 
-/// What OSDs count of clients' requests: `op`, `op_r`, `op_w`, `op_rw`, `op_in_bytes`, `op_out_bytes`, `copyfrom`.
+/// What OSDs count of clients' requests: `op`, `op_r`, `op_w`, `op_rw`, `op_in_bytes`, `op_out_bytes`,
+/// `copyfrom`.
 const COUNTED: [&str; 7] = ["op", "op_r", "op_w", "op_rw", "op_in_bytes", "op_out_bytes", "copyfrom"];
 
-/// Commands of `rados -p p`, and what they added to these counters on three OSDs of Ceph 16.2.15. FILE has 10,000 bytes.
+/// Commands of `rados -p p`, and what they added to these counters on three OSDs of Ceph 16.2.15. FILE has
+/// 10,000 bytes.
 const RECORDED: &[(&str, [u64; 7])] = &[
     ("put a FILE", [1, 0, 1, 0, 10_000, 0, 0]),
     ("get a /dev/null", [1, 1, 0, 0, 0, 10_000, 0]),

@@ -49,7 +49,8 @@ impl Drop for CephMgr {
     }
 }
 
-/// A client that stays connected: it asks the manager or the monitors when it is told to, and says how that went.
+/// A client that stays connected: it asks the manager or the monitors when it is told to, and says how that
+/// went.
 pub struct Asking {
     child: Child,
     to: ChildStdin,

@@ -64,7 +64,8 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("mgr", "fs status", "{}"),
 ];
 
-/// What may differ: a command's prefix (`*`: any), the place, with `*` for one step, and why. A place includes what is in it.
+/// What may differ: a command's prefix (`*`: any), the place, with `*` for one step, and why. A place
+/// includes what is in it.
 const ALLOWED: &[(&str, &str, &str)] = &[
     ("*", "/out/health/checks/MGR_TICKETS_OF_CEPH", "it names Ceph's manager"),
     ("*", "/out/health/status", "because of that"),

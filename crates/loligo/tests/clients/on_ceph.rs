@@ -128,7 +128,8 @@ fn pool(c: &RealCeph) -> Value {
     pools.as_array().into_iter().flatten().find(|p| p["pool_name"] == "p").cloned().unwrap_or_default()
 }
 
-/// Waits until the monitors know what is to be compared: three objects of 4 MiB, twice, and the pool that Ceph's manager makes.
+/// Waits until the monitors know what is to be compared: three objects of 4 MiB, twice, and the pool that
+/// Ceph's manager makes.
 fn quiet(c: &RealCeph) {
     clean(c);
     until("a report of all", || {

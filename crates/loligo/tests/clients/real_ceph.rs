@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::cluster::{binary, mon_port, text, until};
 
-/// One monitor and some OSDs whose stores are memory, and whatever else a test starts there; all of it ends with the test.
+/// One monitor and some OSDs whose stores are memory, and whatever else a test starts there; all of it ends
+/// with the test.
 pub struct RealCeph {
     dir: tempfile::TempDir,
     daemons: Vec<(String, Child)>,

@@ -1,6 +1,8 @@
-//! What OSDs tell of themselves: alerts of their stores, slow heartbeats, PGs that wait to be made; and how many PGs they have.
+//! What OSDs tell of themselves: alerts of their stores, slow heartbeats, PGs that wait to be made; and how
+//! many PGs they have.
 //!
-//! Source: PGMap::get_health_checks in src/mon/PGMap.cc, PendingPGs in src/mgr/DaemonHealthMetricCollector.cc.
+//! Source: PGMap::get_health_checks in src/mon/PGMap.cc, PendingPGs in
+//! src/mgr/DaemonHealthMetricCollector.cc.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -22,7 +22,8 @@ pub(super) struct Limits {
     /// Shares of a pool's quota from which it counts as full and as nearly full; 0: never.
     quota_full: f64,
     quota_near_full: f64,
-    /// Objects of the cluster and of a pool from which its PGs are compared, and how many times the average they may have.
+    /// Objects of the cluster and of a pool from which its PGs are compared, and how many times the average
+    /// they may have.
     skew_objects: i64,
     skew_pool_objects: i64,
     skew: f64,

@@ -95,7 +95,8 @@ impl World {
         self.answer_whose();
     }
 
-    /// Answers the question whose the monitors are; neither it nor what is made of it stays among what was sent.
+    /// Answers the question whose the monitors are; neither it nor what is made of it stays among what was
+    /// sent.
     fn answer_whose(&mut self) {
         let is_it = |o: &Output| matches!(o, Output::SendMon { msg: Message::MonCommand(m), .. } if m.cmd == [Whose::QUESTION]);
         let Some(version) = self.version else { return };

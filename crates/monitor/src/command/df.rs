@@ -128,8 +128,8 @@ fn pool_lines<'a>(map: &'a OsdMap, digest: &'a PgDigest) -> Vec<PoolLine<'a>> {
     known.map(|(id, pool, usage)| PoolLine::new(map, id, pool, usage)).collect()
 }
 
-/// Raw bytes that a byte of data takes. Source: OSDMap::pool_raw_used_rate, which takes k and m for all chunks there are,
-/// and so forgets the local parity of lrc.
+/// Raw bytes that a byte of data takes. Source: OSDMap::pool_raw_used_rate, which takes k and m for all
+/// chunks there are, and so forgets the local parity of lrc.
 pub(crate) fn raw_used_rate(map: &OsdMap, pool: &Pool) -> f32 {
     if pool.kind == PoolType::Replicated {
         return f32::from(pool.size);

@@ -1,6 +1,7 @@
 //! `ceph status` (`ceph -s`).
 //!
-//! Source: Monitor::get_cluster_status, PGMapDigest::print_summary in src/mon/PGMap.cc, src/mgr/ServiceMap.cc.
+//! Source: Monitor::get_cluster_status, PGMapDigest::print_summary in src/mon/PGMap.cc,
+//! src/mgr/ServiceMap.cc.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,8 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     handler: Handler::Read(status),
 }];
 
-/// Lines of services, lines of tasks, and characters of what one of them says; a manager may tell of any number.
+/// Lines of services, lines of tasks, and characters of what one of them says; a manager may tell of any
+/// number.
 const SERVICES_SHOWN: usize = 256;
 const TASKS_SHOWN: usize = 256;
 const CHARS_SHOWN: usize = 256;

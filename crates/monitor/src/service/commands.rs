@@ -189,7 +189,8 @@ impl Monitor {
 
 /// Whether an OSD sends this before it boots, and does not say that it is ours.
 ///
-/// Source: OSD::update_crush_location, OSD::update_crush_device_class, OSD::mon_cmd_maybe_osd_create in src/osd/OSD.cc.
+/// Source: OSD::update_crush_location, OSD::update_crush_device_class, OSD::mon_cmd_maybe_osd_create in
+/// src/osd/OSD.cc.
 fn is_for_ours_alone(prefix: &str, args: &Args) -> bool {
     const BEFORE_BOOT: [&str; 4] =
         ["osd crush create-or-move", "osd crush set-device-class", "osd create", "osd new"];

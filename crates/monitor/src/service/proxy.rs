@@ -1,5 +1,5 @@
-//! Commands that are the manager's, passed on to the one in charge: over the session that one of ours has with the monitors, or
-//! over the leader's session with one of Ceph's, which takes commands there alone.
+//! Commands that are the manager's, passed on to the one in charge: over the session that one of ours has
+//! with the monitors, or over the leader's session with one of Ceph's, which takes commands there alone.
 //!
 //! Source: Monitor::handle_command (C_MgrProxyCommand), MgrClient::start_command.
 
@@ -116,7 +116,8 @@ impl Monitor {
         }
     }
 
-    /// Our session with the manager is over, and what was under way on it comes to nothing: whether it was carried out is not known.
+    /// Our session with the manager is over, and what was under way on it comes to nothing: whether it was
+    /// carried out is not known.
     pub(crate) fn proxied_lost(&mut self, out: &mut Vec<Output>) {
         let lost = |p: &Proxied| matches!(p.way, Way::OwnSession(None));
         let gone = self.proxied.iter().filter(|(_, p)| lost(p)).map(|(tid, _)| *tid).collect();

@@ -1,4 +1,5 @@
-//! This monitor as a client of the manager, which every daemon is: its counters, and the session that it reports them over.
+//! This monitor as a client of the manager, which every daemon is: its counters, and the session that it
+//! reports them over.
 //!
 //! The shell keeps the session up and asks where it leads to ([`Monitor::manager_at`]).
 //!
@@ -91,7 +92,8 @@ impl Monitor {
         out.push(Output::SendManager { tid: 0, msg: report.into() });
     }
 
-    /// Every counter of this monitor. What concerns the cluster every monitor knows, and the manager need not be told.
+    /// Every counter of this monitor. What concerns the cluster every monitor knows, and the manager need not
+    /// be told.
     pub(crate) fn loggers(&self) -> Vec<Logger> {
         let open = self.sessions.values().filter(|s| s.stage == Stage::Open).count() as u64;
         let c = &self.counters;

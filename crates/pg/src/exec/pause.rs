@@ -13,8 +13,8 @@ use super::scratch::Scratch;
 use super::work::{OPERATION, Work};
 use crate::info::PgSums;
 
-/// Less work than that is not put off: what clients usually read in one request, an object of an image, is not read
-/// into a second buffer.
+/// Less work than that is not put off: what clients usually read in one request, an object of an image, is
+/// not read into a second buffer.
 pub(crate) const LEAST_SLICE: u64 = 4 << 20;
 
 /// What a request has come to.

@@ -1,10 +1,11 @@
 //! What this OSD counts, and the table of its counters: `perf dump` shows it, and the manager is told of it.
 //!
-//! Counters are plain integers that are added to where something happens. A time is the difference of two times that the
-//! core was given. How long a batch of inputs took is told by the shell when it is through (`OsdCore::batch_done`), and is
-//! added to the requests that it has answered; the histograms lack it.
+//! Counters are plain integers that are added to where something happens. A time is the difference of two
+//! times that the core was given. How long a batch of inputs took is told by the shell when it is through
+//! (`OsdCore::batch_done`), and is added to the requests that it has answered; the histograms lack it.
 //!
-//! Counters have Ceph's names where they count the same. What Ceph has and nothing here would move is left out.
+//! Counters have Ceph's names where they count the same. What Ceph has and nothing here would move is left
+//! out.
 //!
 //! Source: src/osd/osd_perf_counters.cc, PrimaryLogPG::log_op_stats.
 
@@ -166,7 +167,8 @@ impl OpCounters {
 }
 
 impl OsdCore {
-    /// Whether the batch of inputs has answered requests, so that `batch_done` is to be called when it is through.
+    /// Whether the batch of inputs has answered requests, so that `batch_done` is to be called when it is
+    /// through.
     pub fn has_answered(&self) -> bool {
         let c = &self.shared.counters;
         [&c.reads, &c.writes, &c.rws].into_iter().any(|r| r.count != r.told)

@@ -1,15 +1,17 @@
-//! Sums over what clients do, by the keys that the manager asks for: `rbd perf image iostat` asks for those of images.
+//! Sums over what clients do, by the keys that the manager asks for: `rbd perf image iostat` asks for those
+//! of images.
 //!
-//! A key is what the groups of regular expressions match in an operation's client, pool, object and so on. Sums begin anew
-//! with each report.
+//! A key is what the groups of regular expressions match in an operation's client, pool, object and so on.
+//! Sums begin anew with each report.
 //!
 //! Invariants:
 //! 1. There are at most `QUERIES`, each of a form that can be answered; others are left out.
 //! 2. At most `FRESH` operations wait for the end of their batch.
-//! 3. A query holds at most `KEYS` keys and `KEY_BYTES` of their text. What more keys did until the next report is lost.
+//! 3. A query holds at most `KEYS` keys and `KEY_BYTES` of their text. What more keys did until the next
+//!    report is lost.
 //!
-//! Ceph picks the keys that a limit leaves by chance, with the more weight the more they did; here those that did most are
-//! told, and it keeps any number of keys.
+//! Ceph picks the keys that a limit leaves by chance, with the more weight the more they did; here those that
+//! did most are told, and it keeps any number of keys.
 //!
 //! Source: src/osd/DynamicPerfStats.h, OSD::set_perf_queries in src/osd/OSD.cc.
 
@@ -63,7 +65,8 @@ pub(crate) struct Deed {
 #[derive(Debug, Default)]
 pub(crate) struct Queries {
     list: Vec<Asked>,
-    /// What the present batch of inputs has done, by the query's place in `list`: how long the batch takes comes on top.
+    /// What the present batch of inputs has done, by the query's place in `list`: how long the batch takes
+    /// comes on top.
     fresh: Vec<(usize, MetricKey, Deed)>,
 }
 

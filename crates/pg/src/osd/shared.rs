@@ -59,7 +59,8 @@ pub(crate) enum PgDone {
         interval: Epoch,
         body: Box<PgBody>,
     },
-    /// This replica's copy has the writes up to this version, of which the last came at `came_ns` (monotonic).
+    /// This replica's copy has the writes up to this version, of which the last came at `came_ns`
+    /// (monotonic).
     RepOp {
         version: Eversion,
         came_ns: u64,

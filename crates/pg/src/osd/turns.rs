@@ -22,9 +22,9 @@ use super::account::Charge;
 use crate::pg::ClientOp;
 
 /// Bytes of work in one slice, some milliseconds. A request that reads more than its slice has room for
-/// pauses. A slice ends with the read that it has begun, so that others wait for less than twice as much. It is
-/// also the most that is answered in one slice: with the next one the shell says how much of the answers is
-/// still unread.
+/// pauses. A slice ends with the read that it has begun, so that others wait for less than twice as much. It
+/// is also the most that is answered in one slice: with the next one the shell says how much of the answers
+/// is still unread.
 pub(crate) const SLICE: u64 = 4 << 20;
 /// The least that is answered in one slice, so that clients that read go on although others do not.
 const LEAST_ANSWERS: u64 = 2 << 20;

@@ -178,8 +178,8 @@ impl ClientOp {
         cx.out.push(Output::Reply { conn: self.conn, tid: self.tid, msg: msg.into() });
     }
 
-    /// Counts the request: it has succeeded, and is answered now. What an OSD reads of another one to copy it counts, as
-    /// in Ceph; what it makes of its own accord does not.
+    /// Counts the request: it has succeeded, and is answered now. What an OSD reads of another one to copy it
+    /// counts, as in Ceph; what it makes of its own accord does not.
     pub fn count(&self, in_bytes: u64, out_bytes: u64, cx: &mut Shared) {
         if self.conn == NOBODY && self.asked_by.is_none() {
             return;
