@@ -7,8 +7,8 @@
 //! Invariants:
 //! 1. There are at most `QUERIES`, each of a form that can be answered; others are left out.
 //! 2. At most `FRESH` operations wait for the end of their batch.
-//! 3. A query holds at most `KEYS` keys and `KEY_BYTES` of their text. What more keys did until the next
-//!    report is lost.
+//! 3. A query holds at most `KEYS` keys and `KEY_BYTES` of their text, and all queries together `HELD_BYTES`
+//!    of keys and sums, lists counted as well. What more keys did until the next report is lost.
 //!
 //! Ceph picks the keys that a limit leaves by chance, with the more weight the more they did; here those that
 //! did most are told, and it keeps any number of keys.
@@ -33,11 +33,12 @@ const KEY_PARTS: usize = 16;
 const COUNTERS: usize = 16;
 const LIMITS: usize = 32;
 const REGEX_BYTES: usize = 1 << 10;
-/// Of one regular expression, when it is compiled.
+/// Of one regular expression, when it is compiled, and of the states that it makes while it runs.
 const PROGRAM_BYTES: usize = 256 << 10;
 const GROUPS: usize = 16;
 const KEYS: usize = 8_192;
 const KEY_BYTES: usize = 1 << 20;
+const HELD_BYTES: usize = 16 << 20;
 /// Operations of one batch whose time is to come.
 const FRESH: usize = 1_024;
 
@@ -68,6 +69,8 @@ pub(crate) struct Queries {
     /// What the present batch of inputs has done, by the query's place in `list`: how long the batch takes
     /// comes on top.
     fresh: Vec<(usize, MetricKey, Deed)>,
+    /// Of keys and sums of all queries.
+    held_bytes: usize,
 }
 
 /// A sum, and for a latency of how many.
@@ -110,6 +113,8 @@ impl Queries {
             self.list.extend(asked.map(|a| Asked { limits, ..a }));
         }
         self.list.truncate(QUERIES);
+        let keys = self.list.iter().flat_map(|a| a.sums.iter().map(|(key, sums)| held(key, sums.len())));
+        self.held_bytes = keys.sum();
     }
 
     /// Adds an operation to the sums of its key.
@@ -126,7 +131,9 @@ impl Queries {
     pub fn settle(&mut self, took_ns: u64) {
         for (at, key, deed) in self.fresh.drain(..) {
             if let Some(asked) = self.list.get_mut(at) {
-                asked.add(key, Deed { latency_ns: deed.latency_ns + took_ns, ..deed });
+                let room = HELD_BYTES.saturating_sub(self.held_bytes);
+                self.held_bytes +=
+                    asked.add(key, Deed { latency_ns: deed.latency_ns + took_ns, ..deed }, room);
             }
         }
     }
@@ -134,6 +141,7 @@ impl Queries {
     /// The sums since the last call.
     pub fn take(&mut self) -> BTreeMap<MetricQuery, MetricSums> {
         self.settle(0);
+        self.held_bytes = 0;
         self.list.iter_mut().map(|a| (a.query.clone(), a.take())).collect()
     }
 }
@@ -155,18 +163,22 @@ impl Asked {
         self.parts.iter_mut().map(|part| part.matched(subject)).collect()
     }
 
-    fn add(&mut self, key: MetricKey, deed: Deed) {
+    /// Adds to the sums of a key; the bytes that are held more by it. A new key has to fit into `room`.
+    fn add(&mut self, key: MetricKey, deed: Deed, room: usize) -> usize {
+        let mut more = 0;
         if !self.sums.contains_key(&key) {
-            let bytes: usize = key.iter().flatten().map(Bytes::len).sum();
-            if self.sums.len() >= KEYS || self.key_bytes.saturating_add(bytes) > KEY_BYTES {
-                return;
+            more = held(&key, self.query.counters.len());
+            let text = self.key_bytes.saturating_add(text_len(&key));
+            if self.sums.len() >= KEYS || text > KEY_BYTES || more > room {
+                return 0;
             }
-            self.key_bytes += bytes;
+            self.key_bytes = text;
         }
         let sums = self.sums.entry(key).or_insert_with(|| vec![Sum::default(); self.query.counters.len()]);
         for (sum, counter) in sums.iter_mut().zip(&self.query.counters) {
             sum.add(*counter, deed);
         }
+        more
     }
 
     fn take(&mut self) -> MetricSums {
@@ -209,6 +221,16 @@ impl Asked {
     }
 }
 
+/// Bytes that a key with so many sums takes: groups that matched nothing are places in a list, too.
+fn held(key: &MetricKey, counters: usize) -> usize {
+    let lists = key.iter().map(|groups| size_of_val(groups) + groups.len() * size_of::<Bytes>());
+    lists.sum::<usize>() + text_len(key) + counters * size_of::<Sum>()
+}
+
+fn text_len(key: &MetricKey) -> usize {
+    key.iter().flatten().map(Bytes::len).sum()
+}
+
 impl Sum {
     /// Source: DynamicPerfStats::add.
     fn add(&mut self, counter: MetricCounter, deed: Deed) {
@@ -238,7 +260,12 @@ impl Part {
             return None;
         }
         // Bytes, as in Ceph: names need not be text.
-        let regex = RegexBuilder::new(&part.regex).unicode(false).size_limit(PROGRAM_BYTES).build().ok()?;
+        let regex = RegexBuilder::new(&part.regex)
+            .unicode(false)
+            .size_limit(PROGRAM_BYTES)
+            .dfa_size_limit(PROGRAM_BYTES)
+            .build()
+            .ok()?;
         // The whole match is one more.
         let groups = regex.captures_len().saturating_sub(1);
         let locations = regex.capture_locations();
@@ -459,5 +486,27 @@ mod tests {
         };
         check(&|i| format!("{i}"), KEYS);
         check(&|i| format!("{i:01024}"), KEY_BYTES / 1024);
+    }
+
+    /// Sixteen groups of which one matches take half a kilobyte, however short the text is.
+    #[test]
+    fn what_all_queries_hold_is_bounded_empty_groups_included() {
+        let groups = format!("^({})", ["()"; GROUPS - 1].concat() + ".*");
+        let part = (key_kind::OBJECT_NAME, groups.as_str());
+        let list = (0..8).map(|n: u8| {
+            let counters: Vec<u8> = (0..n % 8).chain([counter_kind::OPS]).take(COUNTERS).collect();
+            (query(&vec![part; usize::from(n % 4) + 12], &counters), Vec::new())
+        });
+        let mut q = Queries::default();
+        q.set(list.collect());
+        assert_eq!(q.list.len(), 8);
+        (0..KEYS).for_each(|i| add(&mut q, &format!("{i}"), WRITE));
+        q.settle(0);
+        let counted: usize =
+            q.list.iter().flat_map(|a| a.sums.iter().map(|(key, sums)| held(key, sums.len()))).sum();
+        assert_eq!(q.held_bytes, counted);
+        assert!((HELD_BYTES / 2..=HELD_BYTES).contains(&counted), "{counted}");
+        q.take();
+        assert_eq!(q.held_bytes, 0);
     }
 }
