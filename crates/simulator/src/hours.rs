@@ -77,7 +77,8 @@ pub struct Sum {
     pub events: u64,
     /// Runs whose trace was compared with that of a second one.
     pub compared: u64,
-    pub undecided: usize,
+    /// Histories that were too tangled to judge, by seed.
+    pub undecided: BTreeMap<u64, usize>,
     pub longest_wait_s: f64,
     pub longest_healing_s: f64,
     /// The longest time without a fault of any run.
@@ -96,8 +97,9 @@ impl Sum {
         if !self.failed.is_empty() {
             return Some(format!("{} runs failed", self.failed.len()));
         }
-        if self.undecided > 0 {
-            return Some(format!("{} histories were too tangled to judge", self.undecided));
+        if !self.undecided.is_empty() {
+            let seeds: Vec<String> = self.undecided.keys().map(u64::to_string).collect();
+            return Some(format!("histories of seeds {} were too tangled to judge", seeds.join(", ")));
         }
         // Sixths of an hour add up to a little less than they are.
         if self.hours + 1e-6 < wanted.hours {
@@ -115,7 +117,9 @@ impl Sum {
         self.operations += report.acked;
         self.faults += report.faults;
         self.events += report.events;
-        self.undecided += report.undecided;
+        if report.undecided > 0 {
+            self.undecided.insert(seed, report.undecided);
+        }
         self.longest_wait_s = self.longest_wait_s.max(report.longest_wait_seconds);
         self.longest_healing_s = self.longest_healing_s.max(report.healing_seconds);
         self.longest_calm_s = self.longest_calm_s.max(report.longest_calm_seconds);

@@ -10,7 +10,7 @@ use crate::history::{Record, State};
 use crate::queue::Time;
 
 /// States looked at before giving up.
-const BUDGET: usize = 400_000;
+const BUDGET: usize = 4_000_000;
 
 /// What a check came to.
 #[derive(Debug, Clone, PartialEq)]
