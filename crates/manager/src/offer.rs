@@ -199,9 +199,7 @@ impl Manager {
         let there = map.active_gid != 0 && map.active_name == *name;
         // A monitor that is behind may name an earlier life of this manager.
         let is_news = self.standing.listed.is_some_and(|epoch| map.epoch > epoch);
-        // On our own monitors lives of one manager that follow each other would be taken for two (seed 2001).
-        let of_ceph = self.standing.whose == Some(Whose::Ceph);
-        of_ceph && is_news && (there || map.standbys.values().any(|s| s.name == *name))
+        is_news && (there || map.standbys.values().any(|s| s.name == *name))
     }
 
     /// Looks which modules are in use, on Ceph's monitors: where we do not stand for one we leave the others
