@@ -8,6 +8,7 @@
 mod keys;
 mod registry;
 mod view;
+mod wire;
 
 mod cas;
 mod hello;
@@ -17,6 +18,7 @@ mod log;
 mod numops;
 mod rbd;
 mod refcount;
+mod rgw;
 mod timeindex;
 mod user;
 mod version;

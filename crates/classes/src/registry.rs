@@ -43,6 +43,7 @@ pub const CLASSES: &[&Class] = &[
     &crate::numops::CLASS,
     &crate::rbd::CLASS,
     &crate::refcount::CLASS,
+    &crate::rgw::CLASS,
     &crate::timeindex::CLASS,
     &crate::user::CLASS,
     &crate::version::CLASS,
@@ -76,19 +77,25 @@ pub(crate) fn stored<T: Decode>(bytes: Bytes) -> Result<T, Errno> {
     T::from_bytes(bytes).map_err(|_| Errno::EIO)
 }
 
-/// Methods with typed input and output: `name FLAGS function`, where the function is given a view and the decoded input.
+/// A method with typed input and output: `name FLAGS function`, where the function is given a view and the decoded input.
+macro_rules! method {
+    ($name:ident $flags:ident $run:path) => {
+        $crate::registry::Method::new(
+            stringify!($name),
+            $crate::registry::MethodFlags::$flags,
+            |v, bytes, out| {
+                *out = codec::Encode::to_bytes(&$run(v, $crate::registry::input(bytes)?)?);
+                Ok(0)
+            },
+        )
+    };
+}
+pub(crate) use method;
+
+/// Methods as `method` has them.
 macro_rules! methods {
     ($($name:ident $flags:ident $run:path),+ $(,)?) => {
-        &[$(
-            $crate::registry::Method::new(
-                stringify!($name),
-                $crate::registry::MethodFlags::$flags,
-                |v, bytes, out| {
-                    *out = codec::Encode::to_bytes(&$run(v, $crate::registry::input(bytes)?)?);
-                    Ok(0)
-                },
-            )
-        ),+]
+        &[$( $crate::registry::method!($name $flags $run) ),+]
     };
 }
 pub(crate) use methods;

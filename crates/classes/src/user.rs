@@ -5,6 +5,7 @@ use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
 use types::{Errno, Utime};
 
 use crate::registry::{Class, Done, methods, stored, wire_grown};
+use crate::wire::{EmptyEnvelope, RealTime, legacy_envelope};
 use crate::{ObjectView, keys};
 
 pub static CLASS: Class = Class {
@@ -21,26 +22,6 @@ pub static CLASS: Class = Class {
 };
 
 const MAX_ENTRIES: u64 = 1000;
-/// Nanoseconds of a second.
-const NANOS: u32 = 1_000_000_000;
-
-/// A time that counts nanoseconds: a surplus of them goes over into the seconds. Source: real_time in
-/// src/common/ceph_time.h.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct RealTime(Utime);
-
-impl Encode for RealTime {
-    fn encode(&self, w: &mut Writer) {
-        self.0.encode(w);
-    }
-}
-impl Decode for RealTime {
-    const MIN_SIZE: usize = 8;
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        let (sec, nsec) = (r.u32()?, r.u32()?);
-        Ok(Self(Utime::new(sec.wrapping_add(nsec / NANOS), nsec % NANOS)))
-    }
-}
 
 /// A bucket's name and where its objects are: by a rule's name, or by pools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -100,23 +81,6 @@ impl Decode for Bucket {
             Ok(b)
         })
     }
-}
-
-/// An envelope of a structure that had none in its first versions: then a version alone, or a version and a compat byte,
-/// stand in front of the fields. Source: DECODE_START_LEGACY_COMPAT_LEN in src/include/encoding.h, with the same version
-/// for both.
-fn legacy_envelope<T>(
-    r: &mut Reader,
-    what: &'static str,
-    ours: u8,
-    since: u8,
-    body: impl FnOnce(&mut Reader, u8) -> Result<T, DecodeError>,
-) -> Result<T, DecodeError> {
-    if r.peek_u8()? >= since {
-        return r.envelope(what, ours, |r, env| body(r, env.version));
-    }
-    let version = r.u8()?;
-    body(r, version)
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -242,16 +206,6 @@ struct TimeArgs {
 }
 wire_struct!(TimeArgs(1, 1) { time });
 
-/// An envelope with nothing in it.
-struct HeaderArgs;
-
-impl Decode for HeaderArgs {
-    const MIN_SIZE: usize = 6;
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("user header", 1, |_, _| Ok(Self))
-    }
-}
-
 struct HeaderReply {
     header: Header,
 }
@@ -352,7 +306,7 @@ fn list_buckets(v: &mut dyn ObjectView, args: ListArgs) -> Result<ListReply, Err
     Ok(ListReply { entries, marker, more })
 }
 
-fn get_header(v: &mut dyn ObjectView, _: HeaderArgs) -> Result<HeaderReply, Errno> {
+fn get_header(v: &mut dyn ObjectView, _: EmptyEnvelope) -> Result<HeaderReply, Errno> {
     Ok(HeaderReply { header: header(v)? })
 }
 
@@ -413,12 +367,6 @@ mod tests {
         f.call("user", "remove_bucket", RemoveArgs { bucket }.to_bytes()).unwrap();
         f.call("user", "reset_user_stats", TimeArgs { time: RealTime::default() }.to_bytes()).unwrap();
         assert_eq!(stats(&mut f), Stats { entries: 1, bytes: 20, bytes_rounded: 4096 });
-    }
-
-    #[test]
-    fn surplus_nanoseconds_become_seconds() {
-        let raw = [3u32.to_le_bytes(), u32::MAX.to_le_bytes()].concat();
-        assert_eq!(RealTime::from_bytes(raw), Ok(RealTime(Utime::new(7, 294_967_295))));
     }
 
     #[test]

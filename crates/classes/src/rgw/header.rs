@@ -1,0 +1,183 @@
+//! The header of a bucket index: how much the bucket holds by category, and the state of its log and its resharding.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
+use types::Errno;
+
+use crate::ObjectView;
+use crate::registry::{Done, Nothing, stored};
+use crate::wire::legacy_envelope;
+
+/// Sums over the objects of one category.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Stats {
+    /// Bytes as clients see them.
+    size: u64,
+    /// The same, each object in whole blocks.
+    size_rounded: u64,
+    /// Objects.
+    entries: u64,
+    /// Bytes as stored, after compression and encryption.
+    stored: u64,
+}
+
+impl Stats {
+    fn merge(&mut self, other: &Self) {
+        self.entries = self.entries.wrapping_add(other.entries);
+        self.size = self.size.wrapping_add(other.size);
+        self.size_rounded = self.size_rounded.wrapping_add(other.size_rounded);
+        self.stored = self.stored.wrapping_add(other.stored);
+    }
+}
+
+impl Encode for Stats {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(3, 2, |w| {
+            self.size.encode(w);
+            self.size_rounded.encode(w);
+            self.entries.encode(w);
+            self.stored.encode(w);
+        });
+    }
+}
+impl Decode for Stats {
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        legacy_envelope(r, "category stats", 3, 2, |r, version| {
+            let (size, size_rounded, entries) = (r.u64()?, r.u64()?, r.u64()?);
+            let stored = if version >= 3 { r.u64()? } else { size };
+            Ok(Self { size, size_rounded, entries, stored })
+        })
+    }
+}
+
+/// Whether the bucket moves to other shards, and to which.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Resharding {
+    /// 0 when it does not, 1 under way, 2 done; others are kept as they are.
+    pub status: u8,
+    pub new_instance: Bytes,
+    /// Shards of the new instance; -1 when there never was one.
+    pub shards: i32,
+}
+wire_struct!(Resharding(1, 1) { status, new_instance, shards });
+
+impl Default for Resharding {
+    fn default() -> Self {
+        Self { status: 0, new_instance: Bytes::new(), shards: -1 }
+    }
+}
+
+/// Source: rgw_bucket_dir_header in src/cls/rgw/cls_rgw_types.h.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Header {
+    /// By category of objects.
+    pub stats: BTreeMap<u8, Stats>,
+    /// Seconds after which a prepared change that was not completed counts no more; 0 for the default.
+    pub tag_timeout_s: u64,
+    /// Counts the changes of this header.
+    pub version: u64,
+    pub master_version: u64,
+    /// The largest id in the log so far.
+    pub max_marker: Bytes,
+    pub resharding: Resharding,
+    /// No change is logged.
+    pub log_stopped: bool,
+}
+
+impl Encode for Header {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(7, 2, |w| {
+            self.stats.encode(w);
+            self.tag_timeout_s.encode(w);
+            self.version.encode(w);
+            self.master_version.encode(w);
+            self.max_marker.encode(w);
+            self.resharding.encode(w);
+            self.log_stopped.encode(w);
+        });
+    }
+}
+impl Decode for Header {
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        legacy_envelope(r, "bucket header", 6, 2, |r, version| {
+            let mut h = Self { stats: Decode::decode(r)?, ..Self::default() };
+            if version > 2 {
+                h.tag_timeout_s = r.u64()?;
+            }
+            if version >= 4 {
+                (h.version, h.master_version) = (r.u64()?, r.u64()?);
+            }
+            if version >= 5 {
+                h.max_marker = r.blob()?;
+            }
+            if version >= 6 {
+                h.resharding = Decode::decode(r)?;
+            }
+            if version >= 7 {
+                h.log_stopped = Decode::decode(r)?;
+            }
+            Ok(h)
+        })
+    }
+}
+
+impl Header {
+    /// The default where there is none yet; EIO when it does not decode.
+    pub(super) fn load(v: &mut dyn ObjectView) -> Result<Self, Errno> {
+        match v.omap_header()? {
+            raw if raw.is_empty() => Ok(Self::default()),
+            raw => stored(raw),
+        }
+    }
+
+    /// Stores it under its next version.
+    pub(super) fn save(mut self, v: &mut dyn ObjectView) -> Result<Done, Errno> {
+        self.version = self.version.wrapping_add(1);
+        v.omap_set_header(self.to_bytes())?;
+        Ok(Done)
+    }
+
+    pub(super) fn category(&mut self, category: u8) -> &mut Stats {
+        self.stats.entry(category).or_default()
+    }
+}
+
+pub(super) struct TagTimeoutArgs {
+    timeout_s: u64,
+}
+wire_struct!(TagTimeoutArgs(1, 1) { timeout_s });
+
+pub(super) struct UpdateStatsArgs {
+    /// The sums replace those that are there, instead of being added.
+    absolute: bool,
+    stats: BTreeMap<u8, Stats>,
+}
+wire_struct!(UpdateStatsArgs(1, 1) { absolute, stats });
+
+pub(super) fn init_index(v: &mut dyn ObjectView, _: Nothing) -> Result<Done, Errno> {
+    match v.omap_header() {
+        Ok(raw) if !raw.is_empty() => Err(Errno::EINVAL),
+        Ok(_) | Err(Errno::ENOENT | Errno::ENODATA) => Header::default().save(v),
+        Err(e) => Err(e),
+    }
+}
+
+pub(super) fn set_tag_timeout(v: &mut dyn ObjectView, args: TagTimeoutArgs) -> Result<Done, Errno> {
+    let header = Header::load(v)?;
+    Header { tag_timeout_s: args.timeout_s, ..header }.save(v)
+}
+
+pub(super) fn update_stats(v: &mut dyn ObjectView, args: UpdateStatsArgs) -> Result<Done, Errno> {
+    let mut header = Header::load(v)?;
+    for (category, given) in args.stats {
+        let stats = header.category(category);
+        if args.absolute {
+            *stats = given;
+        } else {
+            stats.merge(&given);
+        }
+    }
+    header.save(v)
+}

@@ -1,0 +1,52 @@
+//! Whether a bucket index moves to other shards: writers are held off as long.
+
+use bytes::Bytes;
+use codec::wire_struct;
+use types::Errno;
+
+use super::header::{Header, Resharding};
+use crate::ObjectView;
+use crate::registry::{Done, input};
+use crate::wire::EmptyEnvelope;
+
+pub(super) struct SetArgs {
+    resharding: Resharding,
+}
+wire_struct!(SetArgs(1, 1) { resharding });
+
+struct GuardArgs {
+    /// What a caller is answered meanwhile.
+    result: i32,
+}
+wire_struct!(GuardArgs(1, 1) { result });
+
+pub(super) struct GetReply {
+    resharding: Resharding,
+}
+wire_struct!(GetReply(1, 1) { resharding });
+
+pub(super) fn set(v: &mut dyn ObjectView, args: SetArgs) -> Result<Done, Errno> {
+    let header = Header::load(v)?;
+    Header { resharding: args.resharding, ..header }.save(v)
+}
+
+/// The number of shards stays as it was set.
+pub(super) fn clear(v: &mut dyn ObjectView, _: EmptyEnvelope) -> Result<Done, Errno> {
+    let mut header = Header::load(v)?;
+    header.resharding = Resharding { shards: header.resharding.shards, ..Resharding::default() };
+    header.save(v)
+}
+
+/// Answers what the caller gave while the bucket is being resharded, or was.
+pub(super) fn guard(v: &mut dyn ObjectView, bytes: &Bytes, _: &mut Bytes) -> Result<i32, Errno> {
+    let args: GuardArgs = input(bytes)?;
+    match Header::load(v)?.resharding.status {
+        0 => Ok(0),
+        _ if args.result >= 0 => Ok(args.result),
+        _ => Err(args.result.checked_neg().map_or(Errno::EINVAL, Errno)),
+    }
+}
+
+pub(super) fn get(v: &mut dyn ObjectView, _: EmptyEnvelope) -> Result<GetReply, Errno> {
+    Ok(GetReply { resharding: Header::load(v)?.resharding })
+}
