@@ -4,14 +4,15 @@
   bench/classes_differential.py --pool p --real ceph.conf --ours data/ceph.conf [--seeds 0:20] [--steps 40] [--only rbd]
   bench/classes_differential.py --pool p --real ceph.conf --record crates/classes/tests/data/calls.jsonl --seeds 0:1
 
-A scenario is a new object and a run of calls, chosen by a seed from the table at the end: mostly sensible ones, every fifth
-with bytes changed. Times, ids of clients and random names differ between two clusters; they are replaced by constants, those
+A scenario is a new object and a run of calls, chosen by a seed from the table at the end, or from the table of a module beside
+this one (see MODULES): mostly sensible ones, every fifth with bytes changed. Times, ids of clients and random names differ between two clusters; they are replaced by constants, those
 of the in-memory object that `cargo test -p classes` replays the recorded scenarios on. Ends with status 1 on a difference.
 
 Use a real cluster that nobody else needs: OSDs of Ceph abort on some malformed inputs (see UNCHANGED).
 """
 import argparse
 import ctypes
+import importlib
 import json
 import random
 import re
@@ -28,6 +29,11 @@ NONCE = struct.pack("<I", 4123)
 UUID = b"30313233-3435-4637-b839-616263646566"
 
 NOSNAP = 2**64 - 2
+# Modules beside this one with scenarios of their own. Each has `TABLE(m)`, which gives what `scenarios` below gives, and may
+# have `UNCHANGED`, methods whose inputs stay well-formed; `RANDOM`, pairs of a regular expression for what only one cluster
+# knows and of the constant that stands for it (in the expression's first group, or in all of it); and `GIVEN(began)`, pairs of
+# a constant in inputs and of what a cluster is given in its place, where it matters what time it is (`began`, in seconds).
+MODULES = ()
 # Seconds for which some locks are taken.
 LOCK_S = 1000
 ANY_UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -125,9 +131,15 @@ class Cluster:
         client = self.rados.get_instance_id()
         nonce = int(self.rados.get_addrs().split("/")[-1].rstrip("]"))
         self.known = {struct.pack("<Bq", 8, client): CLIENT, struct.pack("<I", nonce): NONCE}
+        self.random = [pair for module in modules() for pair in getattr(module, "RANDOM", ())]
+        self.given = dict(pair for module in modules() if hasattr(module, "GIVEN") for pair in module.GIVEN(self.began))
+        self.known.update({mine: constant for constant, mine in self.given.items()})
 
     def constant(self, raw):
         raw = raw or b""  # librados has nothing for an empty value
+        for pattern, constant in self.random:
+            for found in pattern.finditer(raw):
+                self.known[found.group(1 if pattern.groups else 0)] = constant
         for mine, constant in self.known.items():
             raw = raw.replace(mine, constant)
         raw = ANY_UUID.sub(UUID, raw)
@@ -143,6 +155,8 @@ class Cluster:
 
     def call(self, name, cls, method, data):
         """Return code and output."""
+        for constant, mine in self.given.items():
+            data = data.replace(constant, mine)
         try:
             done = self.io.execute(name, cls, method, data, 1 << 20)
             code, out = done if isinstance(done, tuple) else (0, done)
@@ -339,6 +353,15 @@ UNCHANGED = (
     "sparsify",
 )
 
+
+def modules():
+    return [importlib.import_module(name) for name in MODULES]
+
+
+def unchanged():
+    return {*UNCHANGED, *(method for module in modules() for method in getattr(module, "UNCHANGED", ()))}
+
+
 def snap_key(snap_id):
     return "snapshot_%016x" % snap_id
 
@@ -432,7 +455,14 @@ def image_methods(m):
 
 
 def scenarios(m):
-    """Kinds of scenario by name."""
+    """Kinds of scenario by name: those of this file, then those of the modules."""
+    kinds = own_scenarios(m)
+    for module in modules():
+        kinds.update(module.TABLE(m))
+    return kinds
+
+
+def own_scenarios(m):
     listing = lambda: m.name() + m.count()
     pair = lambda: m.name() + m.id()
     parent = lambda: u64(m.pick(1, 2)) + m.id() + u64(m.pick(1, 2))
@@ -598,11 +628,12 @@ def scenario(kind, seed, steps):
     m = Maker("%s %d" % (kind, seed))
     cls, data, first, methods = scenarios(m)[kind]
     calls = [(cls, method, arg) for method, arg in first]
+    well_formed = unchanged()
     for _ in range(steps):
         method = m.rng.choice(sorted(methods))
         make = methods[method]
         arg = make() if make else b""
-        if m.rng.random() < 0.2 and method not in UNCHANGED:
+        if m.rng.random() < 0.2 and method.strip() not in well_formed:
             arg = m.changed(arg)
         calls.append((cls, method.strip(), arg))
     return data, calls, len(first) if "mirroring" in kind else None

@@ -99,8 +99,8 @@ pub(crate) fn commands() -> Vec<Vec<u8>> {
 
 /// Calls of class methods: class, method, input.
 pub(crate) fn calls() -> Vec<(String, String, Vec<u8>)> {
-    let all = text("classes", "calls.jsonl");
-    let rows = all.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+    let all = files("classes", "", "", ".jsonl").concat();
+    let rows = all.split(|b| *b == b'\n').filter_map(|l| serde_json::from_slice::<Value>(l).ok());
     let call =
         |c: &Value| Some((c[0].as_str()?.to_owned(), c[1].as_str()?.to_owned(), unhex(c[2].as_str()?)));
     rows.flat_map(|row| row["calls"].as_array().into_iter().flatten().filter_map(call).collect::<Vec<_>>())
