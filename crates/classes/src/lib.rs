@@ -11,11 +11,15 @@ mod view;
 mod wire;
 
 mod cas;
+mod cephfs;
+mod cmpomap;
+mod fifo;
 mod hello;
 mod journal;
 mod lock;
 mod log;
 mod numops;
+mod otp;
 mod rbd;
 mod refcount;
 mod rgw;

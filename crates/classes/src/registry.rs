@@ -36,11 +36,15 @@ pub struct Class {
 /// Every class. Source: osd_class_load_list in src/common/options.cc.
 pub const CLASSES: &[&Class] = &[
     &crate::cas::CLASS,
+    &crate::cephfs::CLASS,
+    &crate::cmpomap::CLASS,
+    &crate::fifo::CLASS,
     &crate::hello::CLASS,
     &crate::journal::CLASS,
     &crate::lock::CLASS,
     &crate::log::CLASS,
     &crate::numops::CLASS,
+    &crate::otp::CLASS,
     &crate::rbd::CLASS,
     &crate::refcount::CLASS,
     &crate::rgw::CLASS,
