@@ -4,8 +4,8 @@ use bytes::Bytes;
 use codec::{Encode, wire_struct};
 use types::Errno;
 
-use crate::ObjectView;
 use crate::registry::{Class, Method, MethodFlags as F, input, stored};
+use crate::{ObjectView, names};
 
 pub static CLASS: Class = Class {
     name: "version",
@@ -19,9 +19,6 @@ pub static CLASS: Class = Class {
 };
 
 const ATTR: &[u8] = b"ceph.objclass.version";
-
-/// Letters of generated tags; 64 of them.
-const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct ObjectVersion {
@@ -80,9 +77,7 @@ fn save(v: &mut dyn ObjectView, version: &ObjectVersion) -> Result<i32, Errno> {
 
 /// The first version of an object: 1 with a tag of its own.
 fn first(v: &dyn ObjectView) -> ObjectVersion {
-    let letter = |six: u8| LETTERS.get(usize::from(six & 63)).copied().unwrap_or(b'A');
-    let tag: Vec<u8> = v.unique().iter().map(|b| letter(*b)).collect();
-    ObjectVersion { number: 1, tag: tag.into() }
+    ObjectVersion { number: 1, tag: names::made_up(v) }
 }
 
 fn set(v: &mut dyn ObjectView, bytes: &Bytes, _: &mut Bytes) -> Result<i32, Errno> {
@@ -162,6 +157,6 @@ mod tests {
         assert!(f.call("version", "inc", none).is_ok());
         let (_, out) = f.call("version", "read", "").unwrap();
         let got = VersionArgs::from_bytes(out).unwrap().version;
-        assert_eq!((got.number, got.tag.len()), (2, 16));
+        assert_eq!((got.number, got.tag.len()), (2, 24));
     }
 }

@@ -10,17 +10,14 @@ use super::types::{
     CreateArgs, ENTRY_OVERHEAD, GetArgs, GetReply, Info, Journal, OldTag, OldTags, PART_HEADER_SIZE, Params,
     UpdateArgs, Version,
 };
-use crate::ObjectView;
 use crate::registry::{Done, stored};
-
-/// Letters that Ceph makes names up of.
-const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+use crate::{ObjectView, names};
 
 /// Letters of an instance, of one in the place of a caller's empty one, and of the end of a prefix. Two of them are one
 /// less than Ceph names them, as `cls_gen_rand_base64` ends what it returns with a zero.
 const INSTANCE: usize = 16;
 const GIVEN_INSTANCE: usize = 15;
-const PREFIX_END: usize = 11;
+const PREFIX_END: std::ops::Range<usize> = 13..24;
 
 /// EEXIST for another queue than the one that is there, or when `exclusive` is set.
 pub(super) fn create(v: &mut dyn ObjectView, args: CreateArgs) -> Result<Done, Errno> {
@@ -34,13 +31,11 @@ pub(super) fn create(v: &mut dyn ObjectView, args: CreateArgs) -> Result<Done, E
         Ok(_) if args.exclusive => return Err(Errno::EEXIST),
         Ok(stat) => return same(&load(v, stat.size)?, &args),
     }
-    let made_up = made_up(v);
+    let made_up = names::made_up(v);
     let instance = made_up.slice(..INSTANCE);
     let version = args.version.unwrap_or(Version { instance, number: 1 });
-    let prefix = args.prefix.unwrap_or_else(|| {
-        let end: Vec<u8> = made_up.iter().rev().take(PREFIX_END).copied().collect();
-        [&args.id[..], b".", &end].concat().into()
-    });
+    let prefix =
+        args.prefix.unwrap_or_else(|| [&args.id[..], b".", &made_up.slice(PREFIX_END)].concat().into());
     let spared = args.max_entry_size.wrapping_add(ENTRY_OVERHEAD.into());
     let params = Params {
         max_part_size: args.max_part_size,
@@ -125,14 +120,8 @@ fn load(v: &mut dyn ObjectView, size: u64) -> Result<Info, Errno> {
 
 fn save(v: &mut dyn ObjectView, mut info: Info) -> Result<Done, Errno> {
     if info.version.instance.is_empty() {
-        info.version.instance = made_up(v).slice(..GIVEN_INSTANCE);
+        info.version.instance = names::made_up(v).slice(..GIVEN_INSTANCE);
     }
     v.write_full(info.to_bytes())?;
     Ok(Done)
-}
-
-/// 16 letters that no other call is given.
-fn made_up(v: &dyn ObjectView) -> Bytes {
-    let letter = |b: u8| LETTERS.get(usize::from(b & 63)).copied().unwrap_or(b'A');
-    v.unique().map(letter).to_vec().into()
 }
