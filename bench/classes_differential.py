@@ -30,10 +30,10 @@ UUID = b"30313233-3435-4637-b839-616263646566"
 
 NOSNAP = 2**64 - 2
 # Modules beside this one with scenarios of their own. Each has `TABLE(m)`, which gives what `scenarios` below gives, and may
-# have `UNCHANGED`, methods whose inputs stay well-formed; `RANDOM`, pairs of a regular expression for what only one cluster
+# have `UNCHANGED`, methods or kinds of scenario whose inputs stay well-formed; `RANDOM`, pairs of a regular expression for what only one cluster
 # knows and of the constant that stands for it (in the expression's first group, or in all of it); and `GIVEN(began)`, pairs of
 # a constant in inputs and of what a cluster is given in its place, where it matters what time it is (`began`, in seconds).
-MODULES = ()
+MODULES = ("classes_cephfs", "classes_cmpomap", "classes_fifo", "classes_gateway", "classes_otp")
 # Seconds for which some locks are taken.
 LOCK_S = 1000
 ANY_UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -132,7 +132,8 @@ class Cluster:
         nonce = int(self.rados.get_addrs().split("/")[-1].rstrip("]"))
         self.known = {struct.pack("<Bq", 8, client): CLIENT, struct.pack("<I", nonce): NONCE}
         self.random = [pair for module in modules() for pair in getattr(module, "RANDOM", ())]
-        self.given = dict(pair for module in modules() if hasattr(module, "GIVEN") for pair in module.GIVEN(self.began))
+        self.given = {CLIENT: struct.pack("<Bq", 8, client)}
+        self.given.update(pair for module in modules() if hasattr(module, "GIVEN") for pair in module.GIVEN(self.began))
         self.known.update({mine: constant for constant, mine in self.given.items()})
 
     def constant(self, raw):
@@ -359,7 +360,7 @@ def modules():
 
 
 def unchanged():
-    return {*UNCHANGED, *(method for module in modules() for method in getattr(module, "UNCHANGED", ()))}
+    return {*UNCHANGED, *(name for module in modules() for name in getattr(module, "UNCHANGED", ()))}
 
 
 def snap_key(snap_id):
@@ -633,7 +634,7 @@ def scenario(kind, seed, steps):
         method = m.rng.choice(sorted(methods))
         make = methods[method]
         arg = make() if make else b""
-        if m.rng.random() < 0.2 and method.strip() not in well_formed:
+        if m.rng.random() < 0.2 and well_formed.isdisjoint((kind, method.strip())):
             arg = m.changed(arg)
         calls.append((cls, method.strip(), arg))
     return data, calls, len(first) if "mirroring" in kind else None

@@ -13,6 +13,8 @@ use crate::{KeyPage, ObjectView, Origin, Stat, find};
 
 /// Bytes that an object may hold, as an OSD bounds them.
 const MAX_SIZE: u64 = 16 << 20;
+/// Bytes of an attribute's name. Source: osd_max_attr_name_len in src/common/options.cc.
+const MAX_NAME: usize = 100;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FakeObject {
@@ -170,6 +172,9 @@ impl ObjectView for Fake {
         Ok(())
     }
     fn set_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), Errno> {
+        if name.len() > MAX_NAME {
+            return Err(Errno::ENAMETOOLONG);
+        }
         self.made().attrs.insert(Bytes::copy_from_slice(name), value);
         Ok(())
     }
