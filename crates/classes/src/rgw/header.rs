@@ -6,9 +6,13 @@ use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
 use types::Errno;
 
+use super::entry::{Entry, Meta};
 use crate::ObjectView;
 use crate::registry::{Done, Nothing, stored};
 use crate::wire::legacy_envelope;
+
+/// Sizes are also counted in whole blocks of this many bytes. Source: ROUND_BLOCK_SIZE in src/cls/rgw/cls_rgw_types.h.
+const BLOCK: u64 = 4096;
 
 /// Sums over the objects of one category.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,12 +28,30 @@ pub(super) struct Stats {
 }
 
 impl Stats {
+    fn add(&mut self, meta: &Meta) {
+        self.entries = self.entries.wrapping_add(1);
+        self.size = self.size.wrapping_add(meta.accounted_size);
+        self.size_rounded = self.size_rounded.wrapping_add(rounded(meta.accounted_size));
+        self.stored = self.stored.wrapping_add(meta.size);
+    }
+
+    fn subtract(&mut self, meta: &Meta) {
+        self.entries = self.entries.wrapping_sub(1);
+        self.size = self.size.wrapping_sub(meta.accounted_size);
+        self.size_rounded = self.size_rounded.wrapping_sub(rounded(meta.accounted_size));
+        self.stored = self.stored.wrapping_sub(meta.size);
+    }
+
     fn merge(&mut self, other: &Self) {
         self.entries = self.entries.wrapping_add(other.entries);
         self.size = self.size.wrapping_add(other.size);
         self.size_rounded = self.size_rounded.wrapping_add(other.size_rounded);
         self.stored = self.stored.wrapping_add(other.stored);
     }
+}
+
+fn rounded(size: u64) -> u64 {
+    size.wrapping_add(BLOCK - 1) & !(BLOCK - 1)
 }
 
 impl Encode for Stats {
@@ -139,6 +161,19 @@ impl Header {
         Ok(Done)
     }
 
+    /// Counts an object in.
+    pub(super) fn count(&mut self, entry: &Entry) {
+        self.category(entry.meta.category).add(&entry.meta);
+    }
+
+    /// Counts an object out, if its entry says that there is one.
+    pub(super) fn uncount(&mut self, entry: &Entry) {
+        if entry.exists {
+            self.category(entry.meta.category).subtract(&entry.meta);
+        }
+    }
+
+    /// A category's sums, from now on in the header.
     pub(super) fn category(&mut self, category: u8) -> &mut Stats {
         self.stats.entry(category).or_default()
     }

@@ -1,0 +1,311 @@
+//! Changes to plain entries of a bucket index: prepared before the object changes, and completed after it. What a gateway
+//! left between the two is put right by what others suggest when they list the bucket.
+
+use bytes::Bytes;
+use codec::{Decode, DecodeError, Reader};
+use types::{Errno, Utime};
+
+use super::entry::{Entry, Key, Meta, Pending, VERSIONED, Written};
+use super::header::Header;
+use super::log::{self, COMPLETE, LogEntry, Zones, op};
+use super::lookup::{Located, locate};
+use super::names;
+use crate::registry::{Done, Raw};
+use crate::wire::{RealTime, legacy_envelope};
+use crate::{ObjectView, keys};
+
+/// Seconds after which a prepared change is given up where the header has none. Source: CEPH_RGW_TAG_TIMEOUT in
+/// src/cls/rgw/cls_rgw_types.h.
+const TAG_TIMEOUT_S: u64 = 120;
+
+/// Source: rgw_cls_obj_prepare_op in src/cls/rgw/cls_rgw_ops.h.
+#[derive(Default)]
+pub(super) struct PrepareArgs {
+    op: u8,
+    key: Key,
+    tag: Bytes,
+    locator: Bytes,
+}
+
+impl Decode for PrepareArgs {
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        legacy_envelope(r, "prepare", 7, 3, |r, version| {
+            let mut a = Self { op: r.u8()?, ..Self::default() };
+            if version < 5 {
+                a.key.name = r.blob()?;
+            }
+            a.tag = r.blob()?;
+            if version >= 2 {
+                a.locator = r.blob()?;
+            }
+            // Whether and how the change is to be logged, which its completion says again.
+            if version >= 4 {
+                r.u8()?;
+            }
+            if version >= 5 {
+                a.key = Decode::decode(r)?;
+            }
+            if version >= 6 {
+                r.u16()?;
+            }
+            if version >= 7 {
+                Zones::decode(r)?;
+            }
+            Ok(a)
+        })
+    }
+}
+
+/// Source: rgw_cls_obj_complete_op in src/cls/rgw/cls_rgw_ops.h.
+#[derive(Default)]
+pub(super) struct CompleteArgs {
+    op: u8,
+    key: Key,
+    locator: Bytes,
+    written: Written,
+    meta: Meta,
+    tag: Bytes,
+    log: bool,
+    log_flags: u16,
+    /// Entries that go with the change, such as those of parts of an upload.
+    remove: Vec<Key>,
+    zones: Zones,
+}
+
+impl Decode for CompleteArgs {
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        legacy_envelope(r, "complete", 9, 3, |r, version| {
+            let mut a = Self { op: r.u8()?, ..Self::default() };
+            if version < 7 {
+                a.key.name = r.blob()?;
+            }
+            a.written.epoch = r.u64()?;
+            (a.meta, a.tag) = (Decode::decode(r)?, r.blob()?);
+            if version >= 2 {
+                a.locator = r.blob()?;
+            }
+            a.remove = if (4..7).contains(&version) {
+                Vec::<Bytes>::decode(r)?.into_iter().map(Key::plain).collect()
+            } else {
+                Decode::decode(r)?
+            };
+            if version >= 5 {
+                a.written = Decode::decode(r)?;
+            }
+            if version >= 6 {
+                a.log = Decode::decode(r)?;
+            }
+            if version >= 7 {
+                a.key = Decode::decode(r)?;
+            }
+            if version >= 8 {
+                a.log_flags = r.u16()?;
+            }
+            if version >= 9 {
+                a.zones = Decode::decode(r)?;
+            }
+            Ok(a)
+        })
+    }
+}
+
+/// Remembers in the object's entry that a change is under way.
+pub(super) fn prepare(v: &mut dyn ObjectView, args: PrepareArgs) -> Result<Done, Errno> {
+    if args.tag.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    let Located { at, entry } = locate(v, &args.key, false);
+    let mut entry = match entry {
+        Err(Errno::ENOENT) => Entry { key: args.key, locator: args.locator, ..Entry::default() },
+        found => found?,
+    };
+    entry.pending.insert(args.tag, Pending { state: 0, time: RealTime(v.now()), op: args.op });
+    keys::write(v, at, &entry)?;
+    Ok(Done)
+}
+
+/// Takes a prepared change off the entry and does it, unless the entry tells of a later write already.
+pub(super) fn complete(v: &mut dyn ObjectView, mut args: CompleteArgs) -> Result<Done, Errno> {
+    let mut header = Header::load(v).map_err(|_| Errno::EINVAL)?;
+    let Located { at, entry } = locate(v, &args.key, false);
+    let (mut entry, stored) = match entry {
+        Err(Errno::ENOENT) => (args.new_entry(), false),
+        found => (found?, true),
+    };
+    entry.index_version = header.version;
+    entry.flags &= VERSIONED;
+    if !args.tag.is_empty() && entry.pending.remove(&args.tag).is_none() {
+        return Err(Errno::EINVAL);
+    }
+    let (given, known) = (args.written, entry.written);
+    if given.pool == known.pool && given.epoch != 0 && given.epoch <= known.epoch {
+        args.op = op::CANCEL;
+    }
+    entry.written = given;
+    let mut logged = args.log && !header.log_stopped;
+    match args.op {
+        op::CANCEL => {
+            logged = false;
+            if !args.tag.is_empty() {
+                let gone = !entry.exists && entry.pending.is_empty();
+                put_or_remove(v, at, &entry, gone)?;
+            }
+        }
+        op::DELETE => {
+            header.uncount(&entry);
+            entry.meta = args.meta.clone();
+            logged &= stored;
+            if stored {
+                entry.exists = false;
+                let gone = entry.pending.is_empty();
+                put_or_remove(v, at, &entry, gone)?;
+            }
+        }
+        op::ADD => {
+            header.uncount(&entry);
+            (entry.meta, entry.key, entry.tag) = (args.meta.clone(), args.key.clone(), args.tag.clone());
+            entry.exists = true;
+            header.count(&entry);
+            keys::write(v, at, &entry)?;
+        }
+        _ => {}
+    }
+    if logged {
+        let logged = args.logged(&header, &entry);
+        log::append(v, &mut header, logged)?;
+    }
+    for key in &args.remove {
+        // What is left over of an upload is no reason to fail.
+        let _ = remove(v, &mut header, key);
+    }
+    header.save(v)
+}
+
+impl CompleteArgs {
+    fn new_entry(&self) -> Entry {
+        Entry {
+            key: self.key.clone(),
+            written: self.written,
+            meta: self.meta.clone(),
+            locator: self.locator.clone(),
+            ..Entry::default()
+        }
+    }
+
+    fn logged(&self, header: &Header, entry: &Entry) -> LogEntry {
+        LogEntry {
+            key: self.key.clone(),
+            time: entry.meta.mtime,
+            written: entry.written,
+            tag: self.tag.clone(),
+            op: self.op,
+            state: COMPLETE,
+            index_version: header.version,
+            flags: self.log_flags,
+            zones: self.zones.clone(),
+            ..LogEntry::default()
+        }
+    }
+}
+
+fn put_or_remove(v: &mut dyn ObjectView, at: Bytes, entry: &Entry, gone: bool) -> Result<(), Errno> {
+    if gone { v.omap_remove(at) } else { keys::write(v, at, entry) }
+}
+
+/// Removes an entry and what it counts for.
+fn remove(v: &mut dyn ObjectView, header: &mut Header, key: &Key) -> Result<(), Errno> {
+    let Located { at, entry } = locate(v, key, false);
+    header.uncount(&entry?);
+    v.omap_remove(at)
+}
+
+/// What a gateway found an object to be: it is gone, or as the entry says.
+struct Suggestion {
+    op: u8,
+    entry: Entry,
+}
+
+impl Decode for Suggestion {
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(Self { op: r.u8()?, entry: Decode::decode(r)? })
+    }
+}
+
+const REMOVE: u8 = b'r';
+const UPDATE: u8 = b'u';
+/// Flag of a suggestion that is to be logged.
+const LOGGED: u8 = 0x80;
+
+/// Takes suggestions, one behind the other, for entries that nobody is changing.
+pub(super) fn suggest(v: &mut dyn ObjectView, input: Raw) -> Result<Done, Errno> {
+    let mut header = Header::load(v)?;
+    let mut changed = false;
+    let mut r = Reader::new(input.0);
+    while !r.is_empty() {
+        let suggestion = Suggestion::decode(&mut r).map_err(|_| Errno::EINVAL)?;
+        changed |= consider(v, &mut header, suggestion)?;
+    }
+    if changed { header.save(v) } else { Ok(Done) }
+}
+
+/// Whether the header changed.
+fn consider(v: &mut dyn ObjectView, header: &mut Header, given: Suggestion) -> Result<bool, Errno> {
+    let at = names::entry(&given.entry.key);
+    let Some(entry) = known(v, &at, header)? else { return Ok(false) };
+    // The entry was changed after the gateway saw it, or is being changed.
+    if given.entry.index_version < entry.index_version || !entry.pending.is_empty() {
+        return Ok(false);
+    }
+    header.uncount(&entry);
+    header.category(given.entry.meta.category);
+    let logged = given.op & LOGGED != 0 && !header.log_stopped;
+    match given.op & !LOGGED {
+        REMOVE => {
+            v.omap_remove(at)?;
+            if logged && entry.exists {
+                let logged = as_suggested(header, &entry, op::DELETE);
+                log::append(v, header, logged)?;
+            }
+            Ok(entry.exists)
+        }
+        UPDATE => {
+            let entry = Entry { index_version: header.version, ..given.entry };
+            header.count(&entry);
+            keys::write(v, at, &entry)?;
+            if logged {
+                let logged = as_suggested(header, &entry, op::ADD);
+                log::append(v, header, logged)?;
+            }
+            Ok(true)
+        }
+        _ => Ok(entry.exists),
+    }
+}
+
+/// The entry without changes that nobody completed in time; nothing where there is none.
+fn known(v: &mut dyn ObjectView, at: &Bytes, header: &Header) -> Result<Option<Entry>, Errno> {
+    let raw = match keys::optional(v.omap_value(at)).map_err(|_| Errno::EINVAL)? {
+        None => return Ok(None),
+        Some(raw) if raw.is_empty() => return Ok(Some(Entry::default())),
+        Some(raw) => raw,
+    };
+    let mut entry = Entry::from_bytes(raw).map_err(|_| Errno::EINVAL)?;
+    let timeout_s = if header.tag_timeout_s == 0 { TAG_TIMEOUT_S } else { header.tag_timeout_s };
+    let now = v.now().as_nanos();
+    let ends = |from: Utime| from.as_nanos().wrapping_add(timeout_s.wrapping_mul(1_000_000_000));
+    entry.pending.retain(|pending| now <= ends(pending.time.0));
+    Ok(Some(entry))
+}
+
+fn as_suggested(header: &Header, entry: &Entry, op: u8) -> LogEntry {
+    LogEntry {
+        key: entry.key.clone(),
+        time: entry.meta.mtime,
+        written: entry.written,
+        tag: entry.tag.clone(),
+        op,
+        state: COMPLETE,
+        index_version: header.version,
+        ..LogEntry::default()
+    }
+}
