@@ -31,9 +31,13 @@ pub struct Fake {
     /// As the running method leaves it.
     next: Option<FakeObject>,
     pub now: Utime,
+    /// When the object was last written.
+    pub mtime: Utime,
     pub name: EntityName,
     /// Whether the caller watches the object.
     pub watches: bool,
+    /// Operations that the running method has done.
+    ops: u32,
 }
 
 impl Default for Fake {
@@ -42,8 +46,10 @@ impl Default for Fake {
             object: None,
             next: None,
             now: Utime::new(1_700_000_000, 0),
+            mtime: Utime::new(1_700_000_000, 0),
             name: EntityName::client(4123),
             watches: false,
+            ops: 0,
         }
     }
 }
@@ -69,7 +75,7 @@ impl Fake {
         if self.object.is_none() && !method.flags.write {
             return Err(Errno::ENOENT);
         }
-        self.next = self.object.clone();
+        (self.next, self.ops) = (self.object.clone(), 0);
         let mut out = Bytes::new();
         let rval = (method.run)(self, &input.into(), &mut out)?;
         self.object = self.next.clone();
@@ -85,6 +91,13 @@ impl Fake {
         self.object.as_ref().ok_or(Errno::ENOENT)
     }
 
+    /// Does an operation of the object, which counts when it succeeds.
+    fn count<T>(&mut self, op: impl FnOnce(&mut Self) -> Result<T, Errno>) -> Result<T, Errno> {
+        let done = op(self)?;
+        self.ops += 1;
+        Ok(done)
+    }
+
     fn made(&mut self) -> &mut FakeObject {
         self.next.get_or_insert_default()
     }
@@ -92,111 +105,143 @@ impl Fake {
 
 impl ObjectView for Fake {
     fn stat(&mut self) -> Result<Stat, Errno> {
-        let o = self.next.as_ref().ok_or(Errno::ENOENT)?;
-        Ok(Stat { size: o.data.len() as u64, mtime: self.now })
+        self.count(|f| {
+            let o = f.next.as_ref().ok_or(Errno::ENOENT)?;
+            Ok(Stat { size: o.data.len() as u64, mtime: f.mtime })
+        })
     }
     fn read(&mut self, offset: u64, length: u64) -> Result<Bytes, Errno> {
-        let data = self.object.as_ref().map_or(&[][..], |o| &o.data);
-        let start = data.len().min(offset as usize);
-        let length = if length == 0 { data.len() } else { length as usize };
-        Ok(Bytes::copy_from_slice(&data[start..data.len().min(start.saturating_add(length))]))
+        self.count(|f| {
+            let data = f.object.as_ref().map_or(&[][..], |o| &o.data);
+            let start = data.len().min(offset as usize);
+            let length = if length == 0 { data.len() } else { length as usize };
+            Ok(Bytes::copy_from_slice(&data[start..data.len().min(start.saturating_add(length))]))
+        })
     }
     fn xattr(&mut self, name: &[u8]) -> Result<Bytes, Errno> {
-        self.stored()?.attrs.get(name).cloned().ok_or(Errno::ENODATA)
+        self.count(|f| f.stored()?.attrs.get(name).cloned().ok_or(Errno::ENODATA))
     }
     fn xattrs(&mut self) -> Result<BTreeMap<Bytes, Bytes>, Errno> {
-        Ok(self.stored()?.attrs.clone())
+        self.count(|f| Ok(f.stored()?.attrs.clone()))
     }
     fn omap_list(&mut self, start_after: &[u8], prefix: &[u8], max: u64) -> Result<KeyPage, Errno> {
-        let empty = BTreeMap::new();
-        let omap = self.object.as_ref().map_or(&empty, |o| &o.omap);
-        let fits = omap.iter().filter(|(k, _)| k.as_ref() > start_after && k.starts_with(prefix));
-        let all: Vec<_> = fits.map(|(k, v)| (k.clone(), v.clone())).collect();
-        let more = all.len() as u64 > max;
-        Ok((all.into_iter().take(max as usize).collect(), more))
+        self.count(|f| {
+            let empty = BTreeMap::new();
+            let omap = f.object.as_ref().map_or(&empty, |o| &o.omap);
+            let fits = omap.iter().filter(|(k, _)| k.as_ref() > start_after && k.starts_with(prefix));
+            let all: Vec<_> = fits.map(|(k, v)| (k.clone(), v.clone())).collect();
+            let more = all.len() as u64 > max;
+            Ok((all.into_iter().take(max as usize).collect(), more))
+        })
     }
     fn omap_get(&mut self, keys: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>, Errno> {
-        let empty = BTreeMap::new();
-        let omap = self.object.as_ref().map_or(&empty, |o| &o.omap);
-        Ok(keys.iter().filter_map(|k| Some((k.clone(), omap.get(k)?.clone()))).collect())
+        self.count(|f| {
+            let empty = BTreeMap::new();
+            let omap = f.object.as_ref().map_or(&empty, |o| &o.omap);
+            Ok(keys.iter().filter_map(|k| Some((k.clone(), omap.get(k)?.clone()))).collect())
+        })
     }
     fn omap_header(&mut self) -> Result<Bytes, Errno> {
-        Ok(self.object.as_ref().map(|o| o.header.clone()).unwrap_or_default())
+        self.count(|f| Ok(f.object.as_ref().map(|o| o.header.clone()).unwrap_or_default()))
     }
     fn watchers(&mut self) -> Result<Vec<WatchItem>, Errno> {
-        let Origin { name, addr } = self.origin();
-        let watcher = WatchItem { name, cookie: 1, timeout_s: 30, addr };
-        Ok(if self.watches { vec![watcher] } else { Vec::new() })
+        self.count(|f| {
+            let Origin { name, addr } = f.origin();
+            let watcher = WatchItem { name, cookie: 1, timeout_s: 30, addr };
+            Ok(if f.watches { vec![watcher] } else { Vec::new() })
+        })
     }
     fn snapset_seq(&mut self) -> Result<u64, Errno> {
         self.stored().map(|_| 0)
     }
 
     fn create(&mut self, exclusive: bool) -> Result<(), Errno> {
-        if exclusive && self.next.is_some() {
-            return Err(Errno::EEXIST);
-        }
-        self.made();
-        Ok(())
+        self.count(|f| {
+            if exclusive && f.next.is_some() {
+                return Err(Errno::EEXIST);
+            }
+            f.made();
+            Ok(())
+        })
     }
     fn remove(&mut self) -> Result<(), Errno> {
-        self.next.take().map(|_| ()).ok_or(Errno::ENOENT)
+        self.count(|f| f.next.take().map(|_| ()).ok_or(Errno::ENOENT))
     }
     fn write(&mut self, offset: u64, data: Bytes) -> Result<(), Errno> {
-        if offset.saturating_add(data.len() as u64) > MAX_SIZE {
-            return Err(Errno::EFBIG);
-        }
-        let (at, o) = (offset as usize, self.made());
-        o.data.resize(o.data.len().max(at + data.len()), 0);
-        o.data[at..at + data.len()].copy_from_slice(&data);
-        Ok(())
+        self.count(|f| {
+            if offset.saturating_add(data.len() as u64) > MAX_SIZE {
+                return Err(Errno::EFBIG);
+            }
+            let (at, o) = (offset as usize, f.made());
+            o.data.resize(o.data.len().max(at + data.len()), 0);
+            o.data[at..at + data.len()].copy_from_slice(&data);
+            Ok(())
+        })
     }
     fn write_full(&mut self, data: Bytes) -> Result<(), Errno> {
-        self.made().data = data.to_vec();
-        Ok(())
+        self.count(|f| {
+            f.made().data = data.to_vec();
+            Ok(())
+        })
     }
     fn truncate(&mut self, size: u64) -> Result<(), Errno> {
-        if size > MAX_SIZE {
-            return Err(Errno::EFBIG);
-        }
-        if let Some(o) = &mut self.next {
-            o.data.resize(size as usize, 0);
-        }
-        Ok(())
+        self.count(|f| {
+            if size > MAX_SIZE {
+                return Err(Errno::EFBIG);
+            }
+            if let Some(o) = &mut f.next {
+                o.data.resize(size as usize, 0);
+            }
+            Ok(())
+        })
     }
     fn zero(&mut self, offset: u64, length: u64) -> Result<(), Errno> {
-        if let Some(o) = &mut self.next {
-            let end = o.data.len().min(offset.saturating_add(length) as usize);
-            o.data[(offset as usize).min(end)..end].fill(0);
-        }
-        Ok(())
+        self.count(|f| {
+            if let Some(o) = &mut f.next {
+                let end = o.data.len().min(offset.saturating_add(length) as usize);
+                o.data[(offset as usize).min(end)..end].fill(0);
+            }
+            Ok(())
+        })
     }
     fn set_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), Errno> {
-        if name.len() > MAX_NAME {
-            return Err(Errno::ENAMETOOLONG);
-        }
-        self.made().attrs.insert(Bytes::copy_from_slice(name), value);
-        Ok(())
+        self.count(|f| {
+            if name.len() > MAX_NAME {
+                return Err(Errno::ENAMETOOLONG);
+            }
+            f.made().attrs.insert(Bytes::copy_from_slice(name), value);
+            Ok(())
+        })
     }
     fn omap_set(&mut self, entries: BTreeMap<Bytes, Bytes>) -> Result<(), Errno> {
-        self.made().omap.extend(entries);
-        Ok(())
+        self.count(|f| {
+            f.made().omap.extend(entries);
+            Ok(())
+        })
     }
     fn omap_set_header(&mut self, header: Bytes) -> Result<(), Errno> {
-        self.made().header = header;
-        Ok(())
+        self.count(|f| {
+            f.made().header = header;
+            Ok(())
+        })
     }
     fn omap_remove(&mut self, key: Bytes) -> Result<(), Errno> {
-        self.next.as_mut().ok_or(Errno::ENOENT)?.omap.remove(&key);
-        Ok(())
+        self.count(|f| {
+            f.next.as_mut().ok_or(Errno::ENOENT)?.omap.remove(&key);
+            Ok(())
+        })
     }
     fn omap_remove_range(&mut self, begin: Bytes, end: Bytes) -> Result<(), Errno> {
-        self.next.as_mut().ok_or(Errno::ENOENT)?.omap.retain(|k, _| *k < begin || *k >= end);
-        Ok(())
+        self.count(|f| {
+            f.next.as_mut().ok_or(Errno::ENOENT)?.omap.retain(|k, _| *k < begin || *k >= end);
+            Ok(())
+        })
     }
     fn omap_clear(&mut self) -> Result<(), Errno> {
-        self.next.as_mut().ok_or(Errno::ENOENT)?.omap.clear();
-        Ok(())
+        self.count(|f| {
+            f.next.as_mut().ok_or(Errno::ENOENT)?.omap.clear();
+            Ok(())
+        })
     }
     fn rollback(&mut self, _: SnapId) -> Result<(), Errno> {
         Err(Errno::EOPNOTSUPP)
@@ -210,10 +255,10 @@ impl ObjectView for Fake {
         self.now
     }
     fn current_version(&self) -> u64 {
-        7
+        77777
     }
     fn subop(&self) -> u32 {
-        0
+        self.ops
     }
     fn unique(&self) -> [u8; 16] {
         *b"0123456789abcdef"

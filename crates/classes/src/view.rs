@@ -66,7 +66,8 @@ pub trait ObjectView {
     fn now(&self) -> Utime;
     /// The newest user version in the placement group.
     fn current_version(&self) -> u64;
-    /// The calling operation's place in its request.
+    /// Operations that the request has done so far, counting those above that methods did, as far as they succeeded.
+    /// Source: cls_current_subop_num in src/osd/objclass.cc.
     fn subop(&self) -> u32;
     /// Bytes that no other request will be given; not secret.
     fn unique(&self) -> [u8; 16];

@@ -142,7 +142,8 @@ pub(super) fn complete(v: &mut dyn ObjectView, mut args: CompleteArgs) -> Result
         args.op = op::CANCEL;
     }
     entry.written = given;
-    let mut logged = args.log && !header.log_stopped;
+    let logging = args.log && !header.log_stopped;
+    let mut logged = logging;
     match args.op {
         op::CANCEL => {
             logged = false;
@@ -176,7 +177,7 @@ pub(super) fn complete(v: &mut dyn ObjectView, mut args: CompleteArgs) -> Result
     }
     for key in &args.remove {
         // What is left over of an upload is no reason to fail.
-        let _ = remove(v, &mut header, key);
+        let _ = remove(v, &mut header, key, logging);
     }
     header.save(v)
 }
@@ -213,9 +214,24 @@ fn put_or_remove(v: &mut dyn ObjectView, at: Bytes, entry: &Entry, gone: bool) -
 }
 
 /// Removes an entry and what it counts for.
-fn remove(v: &mut dyn ObjectView, header: &mut Header, key: &Key) -> Result<(), Errno> {
+fn remove(v: &mut dyn ObjectView, header: &mut Header, key: &Key, logging: bool) -> Result<(), Errno> {
     let Located { at, entry } = locate(v, key, false);
-    header.uncount(&entry?);
+    let entry = entry?;
+    header.uncount(&entry);
+    if logging {
+        // Entries of the log are apart by the version, which each of these takes one of.
+        header.version = header.version.wrapping_add(1);
+        let logged = LogEntry {
+            key: key.clone(),
+            time: entry.meta.mtime,
+            written: entry.written,
+            op: op::DELETE,
+            state: COMPLETE,
+            index_version: header.version,
+            ..LogEntry::default()
+        };
+        log::append(v, header, logged)?;
+    }
     v.omap_remove(at)
 }
 

@@ -19,6 +19,9 @@ mod olh;
 mod resharding;
 mod versions;
 
+#[cfg(test)]
+mod tests;
+
 pub static CLASS: Class = Class {
     name: "rgw",
     methods: &[

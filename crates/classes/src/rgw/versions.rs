@@ -184,9 +184,11 @@ fn convert_plain(v: &mut dyn ObjectView, name: &Bytes, demote: bool, unlisted: b
 /// Links a version, or a delete marker, to the object's head; it becomes the newest unless a later one is there.
 pub(super) fn link(v: &mut dyn ObjectView, args: LinkArgs) -> Result<Done, Errno> {
     let (mut version, found) = Version::find(v, &args.key, args.delete_marker);
+    let mut loaded = None;
     match found {
         Err(Errno::ENOENT) if args.delete_marker => {
-            if load_head(v, &args.key)?.0.delete_marker {
+            let (head, _) = loaded.insert(load_head(v, &args.key)?);
+            if head.delete_marker {
                 return Err(Errno::ENOENT);
             }
         }
@@ -203,7 +205,10 @@ pub(super) fn link(v: &mut dyn ObjectView, args: LinkArgs) -> Result<Done, Errno
     if args.delete_marker {
         version.become_delete_marker(args.meta.clone());
     }
-    let (mut head, head_found) = load_head(v, &args.key)?;
+    let (mut head, head_found) = match loaded {
+        Some(loaded) => loaded,
+        None => load_head(v, &args.key)?,
+    };
     let before = head.epoch;
     if !head.advance(args.epoch) {
         version.write_at(v, args.epoch, false)?;
@@ -330,7 +335,10 @@ pub(super) fn unlink(v: &mut dyn ObjectView, args: UnlinkArgs) -> Result<Done, E
     if key.instance.as_ref() == b"null" {
         key.instance = Bytes::new();
     }
-    let mut version = Version::load(v, &key)?;
+    let (mut version, found) = Version::find(v, &key, true);
+    if keys::optional(found)?.is_none() {
+        return Ok(Done); // removed already
+    }
     let (mut head, found) = load_head(v, &key)?;
     if !found {
         convert_plain(v, &key.name, true, false)?;

@@ -60,6 +60,7 @@ impl<'e, 's> View<'_, 'e, 's> {
             (Some(stop), _) => Err(stop.clone().into()),
             (None, Err(stop)) => Err(stop.into()),
         };
+        self.s.inner_ops += u32::from(outcome.is_ok());
         outcome.map_err(|e| match e {
             OpError::Errno(e) => e,
             // Methods read to the end: nothing pauses in them.
@@ -175,7 +176,7 @@ impl ObjectView for View<'_, '_, '_> {
         self.env.last_user_version
     }
     fn subop(&self) -> u32 {
-        self.s.subop
+        self.s.subop.saturating_add(self.s.inner_ops)
     }
     fn unique(&self) -> [u8; 16] {
         // The request's name, the place in the PG's order and the time: never the same twice.

@@ -28,6 +28,7 @@ pub struct Begun {
     last: i32,
     work: Work,
     delta: PgSums,
+    inner_ops: u32,
     /// Of the next operation, when it is a read that has begun.
     got: Vec<u8>,
 }
@@ -81,6 +82,7 @@ impl Scratch<'_> {
                 start = Start { next: b.next, last: b.last };
                 *self.work = b.work;
                 (*results, self.delta, self.got) = (b.results, b.delta, b.got);
+                self.inner_ops = b.inner_ops;
             }
             Some(_) => slice = None,
             None => {}
@@ -120,6 +122,7 @@ impl Scratch<'_> {
             last: start.last,
             work,
             delta: self.delta,
+            inner_ops: self.inner_ops,
             got: std::mem::take(&mut self.got),
         }))
     }

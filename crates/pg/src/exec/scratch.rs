@@ -36,6 +36,8 @@ pub(crate) struct Scratch<'a> {
     pub work: &'a mut Work,
     /// The running operation's place in the request.
     pub subop: u32,
+    /// Operations that class methods did in this request.
+    pub inner_ops: u32,
     /// The work after which the request may pause, and what it has got of the read that is next.
     pub slice: Option<Slice>,
     pub got: Vec<u8>,
@@ -57,6 +59,7 @@ impl<'a> Scratch<'a> {
             broken: false,
             work,
             subop: 0,
+            inner_ops: 0,
             slice: None,
             got: Vec::new(),
         }

@@ -319,6 +319,21 @@ fn what_a_method_may_not_change_is_not_kept_although_its_failure_is_allowed() {
     assert_eq!(b.op("o", Op::Stat).0, Errno::ENOENT.neg());
 }
 
+/// Ids in logs count what methods did too: two entries of one request are apart.
+#[test]
+fn methods_see_how_many_operations_the_request_has_done() {
+    let mut b = Bench::new();
+    let call = |method: &str| Op::Call { class: "rgw".into(), method: method.into(), input: Bytes::new() };
+    let ops = vec![Op::Create.into(), call("bi_log_resync").into(), call("bi_log_stop").into()];
+    assert_eq!(b.run(&Request::new("o", ops)).result, 0);
+    let (_, keys) = b.op("o", Op::OmapGetKeys { start_after: Bytes::new(), max: 10 });
+    let keys: Vec<Bytes> = Vec::from_bytes(keys).unwrap();
+    let last = |key: &Bytes| String::from_utf8_lossy(key).rsplit('.').next().map(str::to_owned);
+    let places: Vec<_> = keys.iter().filter_map(last).collect();
+    // The header was read before; the first call did three operations in all.
+    assert_eq!(places, ["2", "6"]);
+}
+
 #[test]
 fn a_write_remembers_a_failure_that_was_allowed() {
     let mut b = Bench::new();
