@@ -5,8 +5,9 @@
   bench/classes_differential.py --pool p --real ceph.conf --record crates/classes/tests/data/calls.jsonl --seeds 0:1
 
 A scenario is a new object and a run of calls, chosen by a seed from the table at the end, or from the table of a module beside
-this one (see MODULES): mostly sensible ones, every fifth with bytes changed. Times, ids of clients and random names differ between two clusters; they are replaced by constants, those
-of the in-memory object that `cargo test -p classes` replays the recorded scenarios on. Ends with status 1 on a difference.
+this one (see MODULES): mostly sensible ones, every fifth with bytes changed. Times, ids of clients and random names differ
+between two clusters; they are replaced by constants, those of the in-memory object that `cargo test -p classes` replays the
+recorded scenarios on. Ends with status 1 on a difference.
 
 Use a real cluster that nobody else needs: OSDs of Ceph abort on some malformed inputs (see UNCHANGED).
 """
@@ -29,14 +30,20 @@ NONCE = struct.pack("<I", 4123)
 UUID = b"30313233-3435-4637-b839-616263646566"
 
 NOSNAP = 2**64 - 2
-# Modules beside this one with scenarios of their own. Each has `TABLE(m)`, which gives what `scenarios` below gives, and may
-# have `UNCHANGED`, methods or kinds of scenario whose inputs stay well-formed; `RANDOM`, pairs of a regular expression for what
-# only one cluster knows and of the constant that stands for it (in its first group, or in all of it); `GIVEN(began)`, pairs of
-# a constant in inputs and of what a cluster is given in its place, where it matters what time it is (`began`, in seconds);
-# and `ATTRS`, constants for attributes of which only one cluster knows the value.
-MODULES = ("classes_cephfs", "classes_cmpomap", "classes_fifo", "classes_gateway", "classes_otp", "classes_rgw")
+# Modules beside this one with scenarios of their own. Each has `TABLE(m)`, which gives what `own_scenarios` below gives, and
+# may have `UNCHANGED`, methods, classes or kinds of scenario whose inputs stay well-formed; `TICKS`, when the calls' times are
+# to be told apart; `RANDOM`, pairs of a regular expression for what only one cluster knows and of the constant that stands for
+# it (in the expression's first group, or in all of it); `GIVEN(began)`, pairs of a constant in inputs and of what a cluster is
+# given in its place, where it matters what time it is (`began`, in seconds); and `ATTRS`, constants for attributes of which only
+# one cluster knows the value.
+MODULES = ("classes_cephfs", "classes_cmpomap", "classes_fifo", "classes_gateway", "classes_otp", "classes_queue",
+           "classes_rgw", "classes_rgw_lists")
 # Seconds for which some locks are taken.
 LOCK_S = 1000
+# A coarse clock is behind by one of the kernel's ticks; between two calls lies more than that.
+COARSE_S = 0.011
+ZEROS = re.compile(rb"(\0{6,})")
+KEY_TIME = re.compile(rb"(\d{11})\.(\d{9})")
 ANY_UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
@@ -68,6 +75,11 @@ def utime(sec, nsec=0):
 
 def listed(items):
     return u32(len(items)) + b"".join(items)
+
+
+def digits(raw):
+    """Hexadecimal, with a run of zeros as its length in brackets."""
+    return "".join("(%d)" % len(part) if i % 2 else part.hex() for i, part in enumerate(ZEROS.split(raw)))
 
 
 class Raw:
@@ -137,6 +149,22 @@ class Cluster:
         self.given.update(pair for module in modules() if hasattr(module, "GIVEN") for pair in module.GIVEN(self.began))
         self.known.update({mine: constant for constant, mine in self.given.items()})
         self.attrs = {name: value for module in modules() for name, value in getattr(module, "ATTRS", {}).items()}
+        # When each call of a scenario that tells them apart ran, in nanoseconds.
+        self.ran = []
+
+    def call_at(self, sec, nsec):
+        """Which call ran then; nothing for another time."""
+        at = sec * 10**9 + nsec
+        return next((i for i, (start, end) in enumerate(self.ran) if start <= at <= end), None)
+
+    def constant_key(self, found):
+        """A time in an omap's key."""
+        sec, nsec = int(found[1]), int(found[2])
+        for later in (0, LOCK_S):
+            call = self.call_at(sec - later, nsec)
+            if call is not None:
+                return b"%011d.%09d" % (NOW_S + later, call)
+        return found[0]
 
     def constant(self, raw):
         raw = raw or b""  # librados has nothing for an empty value
@@ -145,19 +173,22 @@ class Cluster:
                 self.known[found.group(1 if pattern.groups else 0)] = constant
         for mine, constant in self.known.items():
             raw = raw.replace(mine, constant)
-        raw = ANY_UUID.sub(UUID, raw)
+        raw = KEY_TIME.sub(self.constant_key, ANY_UUID.sub(UUID, raw))
         out, at, until = bytearray(raw), 0, int(time.time()) + 2
         while at + 8 <= len(out):
             sec, nsec = struct.unpack_from("<II", out, at)
             # Now, or the end of a lock that was taken now.
             later = [d for d in (0, LOCK_S) if self.began + d <= sec <= until + d and nsec < 10**9]
             if later:
-                out[at:at + 8] = utime(NOW_S + later[0])
+                out[at:at + 8] = utime(NOW_S + later[0], self.call_at(sec - later[0], nsec) or 0)
             at += 8 if later else 1
         return bytes(out)
 
-    def call(self, name, cls, method, data):
+    def call(self, name, cls, method, data, ticks):
         """Return code and output."""
+        if ticks:
+            time.sleep(2 * COARSE_S)
+        start = time.time_ns() - int(COARSE_S * 10**9)
         for constant, mine in self.given.items():
             data = data.replace(constant, mine)
         try:
@@ -169,7 +200,8 @@ class Cluster:
             raise SystemExit("no answer any more to %s.%s(%s)" % (cls, method, data.hex()))
         except rados.Error as e:
             code, out = -e.errno, b""
-        return (code, self.constant(out).hex()) if code >= 0 else (code, "")
+        self.ran += [(start, time.time_ns())] if ticks else []
+        return (code, digits(self.constant(out))) if code >= 0 else (code, "")
 
     def state(self, name):
         """What the object holds; nothing for one that does not exist."""
@@ -180,10 +212,10 @@ class Cluster:
         data = self.io.read(name, size) if size else b""
         attrs = {k: self.attrs.get(k, v) for k, v in self.raw.xattrs(name).items()}
         xattrs, omap = [
-            {self.constant(k).hex(): self.constant(v).hex() for k, v in sorted(found.items())}
+            {self.constant(k).hex(): digits(self.constant(v)) for k, v in sorted(found.items())}
             for found in (attrs, self.raw.omap(name))
         ]
-        return {"data": self.constant(data).hex(), "xattrs": xattrs, "omap": omap}
+        return {"data": digits(self.constant(data)), "xattrs": xattrs, "omap": omap}
 
     def remove(self, name):
         try:
@@ -458,15 +490,15 @@ def image_methods(m):
     }
 
 
-def scenarios(m):
-    """Kinds of scenario by name: those of this file, then those of the modules."""
-    kinds = own_scenarios(m)
+def tables():
+    """Name, makers of scenarios, and whether calls' times differ, of this file's table and of each module's."""
+    yield __name__, own_scenarios, False
     for module in modules():
-        kinds.update(module.TABLE(m))
-    return kinds
+        yield module.__name__, module.TABLE, getattr(module, "TICKS", False)
 
 
 def own_scenarios(m):
+    """Kinds of scenario by name."""
     listing = lambda: m.name() + m.count()
     pair = lambda: m.name() + m.id()
     parent = lambda: u64(m.pick(1, 2)) + m.id() + u64(m.pick(1, 2))
@@ -634,24 +666,27 @@ def named(cls, method):
 
 
 def scenario(kind, seed, steps):
-    """Data or omap of the object, calls (class, method, input), and before which of them the client watches the object."""
+    """Data or omap of the object, calls (class, method, input), before which of them the client watches the object, and
+    whether the calls' times differ."""
+    table, ticks = next((table, ticks) for _, table, ticks in tables() if kind in table(Maker(0)))
     m = Maker("%s %d" % (kind, seed))
-    cls, data, first, methods = scenarios(m)[kind]
+    cls, data, first, methods = table(m)[kind]
     calls = [(*named(cls, method), arg) for method, arg in first]
     well_formed = unchanged()
     for _ in range(steps):
         method = m.rng.choice(sorted(methods))
         make = methods[method]
         arg = make() if make else b""
-        if m.rng.random() < 0.2 and well_formed.isdisjoint((kind, method.strip())):
+        if m.rng.random() < 0.2 and well_formed.isdisjoint((kind, cls, method.strip())):
             arg = m.changed(arg)
         calls.append((*named(cls, method), arg))
-    return data, calls, len(first) if "mirroring" in kind else None
+    return data, calls, len(first) if "mirroring" in kind else None, ticks
 
 
-def run(cluster, name, data, calls, watch_at, every_step):
+def run(cluster, name, data, calls, watch_at, ticks, every_step):
     """Results of the calls, each with the object's state behind it when asked for."""
     cluster.remove(name)
+    cluster.ran = []
     if isinstance(data, dict):
         with rados.WriteOpCtx() as op:
             cluster.io.set_omap(op, tuple(data), tuple(data.values()))
@@ -662,7 +697,7 @@ def run(cluster, name, data, calls, watch_at, every_step):
     for i, (cls, method, arg) in enumerate(calls):
         if i == watch_at:
             watch = cluster.io.watch(name, lambda *_: None)
-        code, out = cluster.call(name, cls, method, arg)
+        code, out = cluster.call(name, cls, method, arg, ticks)
         results.append((code, out, cluster.state(name) if every_step else None))
     end = cluster.state(name)
     if watch:
@@ -672,8 +707,8 @@ def run(cluster, name, data, calls, watch_at, every_step):
 
 
 def compare(kind, seed, sides, args):
-    data, calls, watch_at = scenario(kind, seed, args.steps)
-    (theirs, _), (ours, _) = [run(s, "%s.%d" % (kind, seed), data, calls, watch_at, True) for s in sides]
+    data, calls, watch_at, ticks = scenario(kind, seed, args.steps)
+    (theirs, _), (ours, _) = [run(s, "%s.%d" % (kind, seed), data, calls, watch_at, ticks, True) for s in sides]
     differences = 0
     for (cls, method, arg), a, b in zip(calls, theirs, ours):
         if a != b:
@@ -687,12 +722,12 @@ def compare(kind, seed, sides, args):
 
 
 def record(kind, seed, cluster, args):
-    data, calls, watch_at = scenario(kind, seed, args.steps)
-    results, end = run(cluster, "%s.%d" % (kind, seed), data, calls, watch_at, False)
-    steps = [[c, m, arg.hex(), code, out] for (c, m, arg), (code, out, _) in zip(calls, results)]
-    omap = {k.encode().hex(): v.hex() for k, v in data.items()} if isinstance(data, dict) else None
-    data = data.hex() if isinstance(data, bytes) else None
-    return {"kind": kind, "data": data, "omap": omap, "watch_at": watch_at, "calls": steps, "end": end}
+    data, calls, watch_at, ticks = scenario(kind, seed, args.steps)
+    results, end = run(cluster, "%s.%d" % (kind, seed), data, calls, watch_at, ticks, False)
+    steps = [[c, m, digits(arg), code, out] for (c, m, arg), (code, out, _) in zip(calls, results)]
+    omap = {k.encode().hex(): digits(v) for k, v in data.items()} if isinstance(data, dict) else None
+    data = digits(data) if isinstance(data, bytes) else None
+    return {"kind": kind, "data": data, "omap": omap, "watch_at": watch_at, "ticks": ticks, "calls": steps, "end": end}
 
 
 def main():
@@ -702,11 +737,13 @@ def main():
     p.add_argument("--pool", required=True)
     p.add_argument("--seeds", default="0:10")
     p.add_argument("--steps", type=int, default=40)
-    p.add_argument("--only", help="kinds that hold this text")
+    p.add_argument("--only", help="kinds that hold this text, or all of the module of this name")
     p.add_argument("--record", help="write what the real cluster answers to this file")
     args = p.parse_args()
     first, last = map(int, args.seeds.split(":"))
-    kinds = [k for k in scenarios(Maker(0)) if not args.only or args.only in k]
+    every = [(kind, name) for name, table, _ in tables() for kind in table(Maker(0))]
+    text_in = (lambda kind, name: name == args.only) if args.only in MODULES else (lambda kind, _: (args.only or "") in kind)
+    kinds = [kind for kind, name in every if text_in(kind, name)]
     real = Cluster(args.real, args.pool)
     if args.record:
         with open(args.record, "w") as f:

@@ -198,8 +198,13 @@ impl ObjectView for Fake {
     fn zero(&mut self, offset: u64, length: u64) -> Result<(), Errno> {
         self.count(|f| {
             if let Some(o) = &mut f.next {
-                let end = o.data.len().min(offset.saturating_add(length) as usize);
-                o.data[(offset as usize).min(end)..end].fill(0);
+                let (start, end) = (offset as usize, offset.saturating_add(length) as usize);
+                if end >= o.data.len() {
+                    // As an OSD does it, which cuts off what nothing follows.
+                    o.data.truncate(start);
+                } else {
+                    o.data[start..end].fill(0);
+                }
             }
             Ok(())
         })

@@ -14,7 +14,7 @@ use crate::fake::{Fake, FakeObject};
 use crate::find;
 
 /// The recorded scenarios: the file's name and its lines.
-const RECORDED: [(&str, &str); 8] = [
+const RECORDED: [(&str, &str); 9] = [
     ("calls", include_str!("../tests/data/calls.jsonl")),
     ("cephfs", include_str!("../tests/data/cephfs.jsonl")),
     ("cmpomap", include_str!("../tests/data/cmpomap.jsonl")),
@@ -22,12 +22,19 @@ const RECORDED: [(&str, &str); 8] = [
     ("gateway", include_str!("../tests/data/gateway.jsonl")),
     ("otp", include_str!("../tests/data/otp.jsonl")),
     ("rgw", include_str!("../tests/data/rgw.jsonl")),
+    ("rgw_lists", include_str!("../tests/data/rgw_lists.jsonl")),
     ("rgw_versions", include_str!("../tests/data/rgw_versions.jsonl")),
 ];
 
+/// Hexadecimal digits, and `(n)` for so many zeros.
 pub(crate) fn bytes(hex: &Value) -> Bytes {
-    let hex = hex.as_str().unwrap();
-    (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
+    let mut out = Vec::new();
+    for part in hex.as_str().unwrap().split_inclusive(')') {
+        let (hex, zeros) = part.split_once('(').unwrap_or((part, "0)"));
+        out.extend((0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()));
+        out.resize(out.len() + zeros[..zeros.len() - 1].parse::<usize>().unwrap(), 0);
+    }
+    out.into()
 }
 
 /// Code and output as librados gives them for a call that stands alone: reads count their output, writes have none.
@@ -71,6 +78,9 @@ fn replay(scenario: &Value) -> usize {
         if f.object.is_none() {
             // librados sends a call that stands alone without a time: an object that it makes has none.
             f.mtime = Utime::ZERO;
+        }
+        if scenario["ticks"] == true {
+            f.now.nsec = i as u32;
         }
         let (class, method) = (call[0].as_str().unwrap(), call[1].as_str().unwrap());
         let got = answer(&mut f, class, method, bytes(&call[2]));

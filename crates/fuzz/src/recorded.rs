@@ -97,12 +97,23 @@ pub(crate) fn commands() -> Vec<Vec<u8>> {
     rows.filter_map(|row| Some(row["cmd"].as_str()?.as_bytes().to_vec())).collect()
 }
 
+/// Hexadecimal digits, in which `(n)` stands for so many zeros.
+fn unpack(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    for part in text.split(')') {
+        let (hex, zeros) = part.split_once('(').unwrap_or((part, "0"));
+        out.extend(unhex(hex));
+        out.resize(out.len() + zeros.parse().unwrap_or(0), 0);
+    }
+    out
+}
+
 /// Calls of class methods: class, method, input.
 pub(crate) fn calls() -> Vec<(String, String, Vec<u8>)> {
     let all = files("classes", "", "", ".jsonl").concat();
     let rows = all.split(|b| *b == b'\n').filter_map(|l| serde_json::from_slice::<Value>(l).ok());
     let call =
-        |c: &Value| Some((c[0].as_str()?.to_owned(), c[1].as_str()?.to_owned(), unhex(c[2].as_str()?)));
+        |c: &Value| Some((c[0].as_str()?.to_owned(), c[1].as_str()?.to_owned(), unpack(c[2].as_str()?)));
     rows.flat_map(|row| row["calls"].as_array().into_iter().flatten().filter_map(call).collect::<Vec<_>>())
         .collect()
 }

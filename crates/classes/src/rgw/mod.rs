@@ -9,14 +9,18 @@ use crate::registry::{Class, Method, MethodFlags, method};
 mod bi;
 mod change;
 mod entry;
+pub(crate) mod gc;
 mod header;
+mod lc;
 mod list;
 mod log;
 mod lookup;
 mod names;
 mod object;
 mod olh;
+mod reshard;
 mod resharding;
+mod usage;
 mod versions;
 
 #[cfg(test)]
@@ -59,8 +63,27 @@ pub static CLASS: Class = Class {
         method!(obj_check_attrs_prefix RD object::check_attrs_prefix),
         method!(obj_check_mtime RD object::check_mtime),
         // The usage log.
+        method!(user_usage_log_add RD_WR usage::add),
+        method!(user_usage_log_read RD usage::read),
+        Method::new("user_usage_log_trim", MethodFlags::RD_WR, usage::trim),
+        method!(usage_log_clear WR usage::clear),
         // Garbage collection.
+        method!(gc_set_entry RD_WR gc::set_entry),
+        method!(gc_defer_entry RD_WR gc::defer_entry),
+        method!(gc_list RD gc::list),
+        method!(gc_remove RD_WR gc::remove),
         // Lifecycle.
+        method!(lc_get_entry RD lc::get_entry),
+        method!(lc_set_entry RD_WR lc::set_entry),
+        method!(lc_rm_entry RD_WR lc::rm_entry),
+        method!(lc_get_next_entry RD lc::get_next_entry),
+        method!(lc_put_head RD_WR lc::put_head),
+        method!(lc_get_head RD lc::get_head),
+        method!(lc_list_entries RD lc::list_entries),
         // The queue of buckets to reshard.
+        method!(reshard_add RD_WR reshard::add),
+        method!(reshard_list RD reshard::list),
+        method!(reshard_get RD reshard::get),
+        method!(reshard_remove RD_WR reshard::remove),
     ],
 };

@@ -1,0 +1,298 @@
+//! The usage log: what users did in an hour, under a key by time and one by user. Source: src/cls/rgw/cls_rgw.cc.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
+use types::Errno;
+
+use crate::ObjectView;
+use crate::registry::{Done, Nothing, wire_grown};
+use crate::{keys, keys::optional};
+
+const MAX_ENTRIES: u32 = 1000;
+
+/// Source: rgw_usage_data in src/cls/rgw/cls_rgw_types.h.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Data {
+    /// Bytes.
+    sent: u64,
+    /// Bytes.
+    received: u64,
+    ops: u64,
+    successful_ops: u64,
+}
+wire_struct!(Data(1, 1) { sent, received, ops, successful_ops });
+
+impl Data {
+    fn add(&mut self, other: &Self) {
+        self.sent = self.sent.wrapping_add(other.sent);
+        self.received = self.received.wrapping_add(other.received);
+        self.ops = self.ops.wrapping_add(other.ops);
+        self.successful_ops = self.successful_ops.wrapping_add(other.successful_ops);
+    }
+
+    /// Its fields stand in an entry without an envelope.
+    fn encode_bare(&self, w: &mut Writer) {
+        for field in [self.sent, self.received, self.ops, self.successful_ops] {
+            field.encode(w);
+        }
+    }
+
+    fn decode_bare(r: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(Self { sent: r.u64()?, received: r.u64()?, ops: r.u64()?, successful_ops: r.u64()? })
+    }
+}
+
+/// A user's name: `id`, `tenant$id`, `tenant$namespace$id` or `$namespace$id`. Source: rgw_user in
+/// src/rgw/rgw_basic_types.h.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct User {
+    tenant: Bytes,
+    namespace: Bytes,
+    id: Bytes,
+}
+
+impl User {
+    fn parse(text: &Bytes) -> Self {
+        let dollar = |text: &Bytes| text.iter().position(|b| *b == b'$');
+        let Some(at) = dollar(text) else { return Self { id: text.clone(), ..Self::default() } };
+        let (tenant, rest) = (text.slice(..at), text.slice(at + 1..));
+        match dollar(&rest) {
+            None => Self { tenant, namespace: Bytes::new(), id: rest },
+            Some(at) => Self { tenant, namespace: rest.slice(..at), id: rest.slice(at + 1..) },
+        }
+    }
+
+    fn text(&self) -> Bytes {
+        if self.tenant.is_empty() && self.namespace.is_empty() {
+            self.id.clone()
+        } else if self.namespace.is_empty() {
+            [&self.tenant[..], b"$", &self.id].concat().into()
+        } else {
+            [&self.tenant[..], b"$", &self.namespace, b"$", &self.id].concat().into()
+        }
+    }
+
+    /// A tenant without an id is none either.
+    fn is_empty(&self) -> bool {
+        self.id.is_empty()
+    }
+}
+
+/// Source: rgw_usage_log_entry.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Entry {
+    owner: User,
+    /// Empty for the owner.
+    payer: User,
+    bucket: Bytes,
+    /// Seconds since 1970.
+    epoch: u64,
+    total: Data,
+    by_category: BTreeMap<Bytes, Data>,
+}
+
+impl Encode for Entry {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(3, 1, |w| {
+            self.owner.text().encode(w);
+            self.bucket.encode(w);
+            self.epoch.encode(w);
+            self.total.encode_bare(w);
+            self.by_category.encode(w);
+            self.payer.text().encode(w);
+        });
+    }
+}
+impl Decode for Entry {
+    const MIN_SIZE: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("usage entry", 3, |r, env| {
+            let (owner, bucket, epoch) = (User::parse(&r.blob()?), r.blob()?, r.u64()?);
+            let total = Data::decode_bare(r)?;
+            let by_category = match env.version {
+                0 | 1 => BTreeMap::from([(Bytes::new(), total)]),
+                _ => Decode::decode(r)?,
+            };
+            let payer = if env.version >= 3 { User::parse(&r.blob()?) } else { User::default() };
+            Ok(Self { owner, payer, bucket, epoch, total, by_category })
+        })
+    }
+}
+
+impl Entry {
+    fn user(&self) -> &User {
+        if self.payer.is_empty() { &self.owner } else { &self.payer }
+    }
+
+    fn aggregate(&mut self, other: &Self) {
+        if self.owner.is_empty() {
+            self.owner = other.owner.clone();
+            self.bucket = other.bucket.clone();
+            self.epoch = other.epoch;
+            self.payer = other.payer.clone();
+        }
+        for (category, data) in &other.by_category {
+            self.by_category.entry(category.clone()).or_default().add(data);
+            self.total.add(data);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Info {
+    entries: Vec<Entry>,
+}
+wire_struct!(Info(1, 1) { entries });
+
+#[derive(Default)]
+pub(super) struct AddArgs {
+    info: Info,
+    /// Of no account.
+    user: Bytes,
+}
+wire_grown!(AddArgs(2, 1) { info; 2: user });
+
+#[derive(Default)]
+pub(super) struct ReadArgs {
+    /// Seconds since 1970.
+    start: u64,
+    /// Not included.
+    end: u64,
+    /// Any, when empty.
+    user: Bytes,
+    /// Where an earlier call ended; takes precedence over `start`.
+    marker: Bytes,
+    max: u32,
+    /// Any, when empty.
+    bucket: Bytes,
+}
+wire_grown!(ReadArgs(2, 1) { start, end, user, marker, max; 2: bucket });
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct UserBucket {
+    user: Bytes,
+    bucket: Bytes,
+}
+wire_struct!(UserBucket(1, 1) { user, bucket });
+
+pub(super) struct ReadReply {
+    usage: BTreeMap<UserBucket, Entry>,
+    truncated: bool,
+    next_marker: Bytes,
+}
+wire_struct!(ReadReply(1, 1) { usage, truncated, next_marker });
+
+#[derive(Default)]
+pub(super) struct TrimArgs {
+    start: u64,
+    end: u64,
+    user: Bytes,
+    bucket: Bytes,
+}
+wire_grown!(TrimArgs(3, 2) { start, end, user; 3: bucket });
+
+/// As much of a name as C takes for it.
+fn c_str(text: &[u8]) -> &[u8] {
+    text.split(|b| *b == 0).next().unwrap_or_default()
+}
+
+fn time_key(epoch: u64, user: &[u8], bucket: &[u8]) -> Bytes {
+    [format!("{epoch:011}_").as_bytes(), c_str(user), b"_", c_str(bucket)].concat().into()
+}
+
+fn user_key(user: &[u8], epoch: u64, bucket: &[u8]) -> Bytes {
+    [c_str(user), format!("_{epoch:011}_").as_bytes(), c_str(bucket)].concat().into()
+}
+
+/// An entry that does not decode is the caller's fault to Ceph.
+fn decoded(value: Bytes) -> Result<Entry, Errno> {
+    Entry::from_bytes(value).map_err(|_| Errno::EINVAL)
+}
+
+pub(super) fn add(v: &mut dyn ObjectView, args: AddArgs) -> Result<Done, Errno> {
+    for mut entry in args.info.entries {
+        let user = entry.user().text();
+        let key = time_key(entry.epoch, &user, &entry.bucket);
+        if let Some(earlier) = optional(v.omap_value(&key)).map_err(|_| Errno::EINVAL)? {
+            entry.aggregate(&decoded(earlier)?);
+        }
+        keys::write(v, key, &entry)?;
+        keys::write(v, user_key(&user, entry.epoch, &entry.bucket), &entry)?;
+    }
+    Ok(Done)
+}
+
+/// What a walk along the log found.
+struct Found {
+    entries: Vec<Entry>,
+    truncated: bool,
+    /// The last key that was looked at.
+    marker: Bytes,
+}
+
+fn walk(v: &mut dyn ObjectView, args: ReadArgs) -> Result<Found, Errno> {
+    let by_user = !args.user.is_empty();
+    let begin = match &args.marker {
+        marker if !marker.is_empty() => marker.clone(),
+        _ if by_user => user_key(&args.user, args.start, b""),
+        _ => format!("{:011}", args.start).into(),
+    };
+    let (prefix, end) = ([&args.user[..], b"_"].concat(), format!("{:011}", args.end));
+    let (page, truncated) = v.omap_list(&begin, b"", u64::from(args.max))?;
+    let mut found = Found { entries: Vec::new(), truncated, marker: args.marker };
+    for (key, value) in page {
+        found.marker = key.clone();
+        let in_range = if by_user { key.starts_with(&prefix) } else { key < end.as_bytes() };
+        if !in_range {
+            found.truncated = false;
+            break;
+        }
+        let entry = decoded(value)?;
+        if !args.bucket.is_empty() && args.bucket != entry.bucket || entry.epoch < args.start {
+            continue;
+        }
+        if entry.epoch >= args.end {
+            found.truncated = false;
+            break;
+        }
+        found.entries.push(entry);
+    }
+    Ok(found)
+}
+
+pub(super) fn read(v: &mut dyn ObjectView, mut args: ReadArgs) -> Result<ReadReply, Errno> {
+    if args.max == 0 {
+        args.max = MAX_ENTRIES;
+    }
+    let found = walk(v, args)?;
+    let mut usage = BTreeMap::<UserBucket, Entry>::new();
+    for entry in found.entries {
+        let key = UserBucket { user: entry.user().text(), bucket: entry.bucket.clone() };
+        usage.entry(key).or_default().aggregate(&entry);
+    }
+    let next_marker = if found.truncated { found.marker } else { Bytes::new() };
+    Ok(ReadReply { usage, truncated: found.truncated, next_marker })
+}
+
+/// Removes what the owner's keys lead to, as Ceph does also where another one pays. ENODATA when nothing is left to remove.
+pub(super) fn trim(v: &mut dyn ObjectView, bytes: &Bytes, _: &mut Bytes) -> Result<i32, Errno> {
+    v.stat()?;
+    let TrimArgs { start, end, user, bucket } = crate::registry::input(bytes)?;
+    let found = walk(v, ReadArgs { start, end, user, bucket, max: MAX_ENTRIES, ..ReadArgs::default() })?;
+    if found.entries.is_empty() && !found.truncated {
+        return Err(Errno::ENODATA);
+    }
+    for entry in found.entries {
+        let owner = entry.owner.text();
+        v.omap_remove(time_key(entry.epoch, &owner, &entry.bucket))?;
+        v.omap_remove(user_key(&owner, entry.epoch, &entry.bucket))?;
+    }
+    Ok(0)
+}
+
+pub(super) fn clear(v: &mut dyn ObjectView, _: Nothing) -> Result<Done, Errno> {
+    optional(v.omap_clear())?;
+    Ok(Done)
+}
