@@ -8,6 +8,7 @@
 mod keys;
 mod names;
 mod registry;
+mod unordered;
 mod view;
 mod wire;
 
@@ -21,10 +22,13 @@ mod lock;
 mod log;
 mod numops;
 mod otp;
+mod queue;
 mod rbd;
 mod refcount;
 mod rgw;
+mod rgw_gc;
 mod timeindex;
+mod two_pc_queue;
 mod user;
 mod version;
 

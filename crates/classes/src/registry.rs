@@ -35,6 +35,7 @@ pub struct Class {
 
 /// Every class. Source: osd_class_load_list in src/common/options.cc.
 pub const CLASSES: &[&Class] = &[
+    &crate::two_pc_queue::CLASS,
     &crate::cas::CLASS,
     &crate::cephfs::CLASS,
     &crate::cmpomap::CLASS,
@@ -45,9 +46,11 @@ pub const CLASSES: &[&Class] = &[
     &crate::log::CLASS,
     &crate::numops::CLASS,
     &crate::otp::CLASS,
+    &crate::queue::CLASS,
     &crate::rbd::CLASS,
     &crate::refcount::CLASS,
     &crate::rgw::CLASS,
+    &crate::rgw_gc::CLASS,
     &crate::timeindex::CLASS,
     &crate::user::CLASS,
     &crate::version::CLASS,

@@ -14,13 +14,14 @@ use crate::fake::{Fake, FakeObject};
 use crate::find;
 
 /// The recorded scenarios: the file's name and its lines.
-const RECORDED: [(&str, &str); 9] = [
+const RECORDED: [(&str, &str); 10] = [
     ("calls", include_str!("../tests/data/calls.jsonl")),
     ("cephfs", include_str!("../tests/data/cephfs.jsonl")),
     ("cmpomap", include_str!("../tests/data/cmpomap.jsonl")),
     ("fifo", include_str!("../tests/data/fifo.jsonl")),
     ("gateway", include_str!("../tests/data/gateway.jsonl")),
     ("otp", include_str!("../tests/data/otp.jsonl")),
+    ("queue", include_str!("../tests/data/queue.jsonl")),
     ("rgw", include_str!("../tests/data/rgw.jsonl")),
     ("rgw_lists", include_str!("../tests/data/rgw_lists.jsonl")),
     ("rgw_versions", include_str!("../tests/data/rgw_versions.jsonl")),

@@ -266,7 +266,7 @@ fn class_method(data: &[u8]) {
         object.omap = keys.iter().map(|k| (Bytes::from_static(k.as_bytes()), stored.clone())).collect();
     }
     if holds & 4 != 0 {
-        let attrs = ["lock.l", "refcount", "chunk_refs", "ceph.objclass.version"];
+        let attrs = ["lock.l", "refcount", "chunk_refs", "ceph.objclass.version", "cls_queue_urgent_data"];
         object.attrs = attrs.iter().map(|k| (Bytes::from_static(k.as_bytes()), stored.clone())).collect();
         object.header = stored.clone();
     }
