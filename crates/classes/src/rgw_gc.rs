@@ -188,51 +188,54 @@ fn passes(v: &mut dyn ObjectView, lookup: &mut Lookup, info: &Info) -> Result<bo
     Ok(until <= info.time)
 }
 
-/// Puts a tag off. ENOSPC when more are than may be.
+/// Puts a tag off: where it is put off already, else in the head, else in the attribute. ENOSPC when more are than may be.
 fn update(v: &mut dyn ObjectView, args: SetArgs) -> Result<Done, Errno> {
     let (tag, until) = (args.info.tag, time_in(v, args.expires_in_s));
     let mut head = Head::read(v)?;
     let mut urgent = urgent(&head)?;
+    let mut attr = None;
     if let Some(earlier) = urgent.tags.get_mut(&tag) {
         *earlier = until;
     } else {
-        let attr = spilled(v)?;
-        let attr = put_off(&mut urgent, attr, tag, until, head.max_urgent);
-        if let Some(attr) = attr {
-            v.set_xattr(ATTR, attr.to_bytes())?;
+        let mut known = spilled(v)?.unwrap_or_default();
+        if let Some(earlier) = known.get_mut(&tag) {
+            *earlier = until;
+            v.set_xattr(ATTR, known.to_bytes())?;
+            // The head stays as it is, in the order in which its tags were.
+            return if urgent.is_over() { Err(Errno::ENOSPC) } else { head.write(v) };
+        }
+        if !urgent.put_off(tag.clone(), until, head.max_urgent) {
+            known.insert(tag, until);
+            attr = Some(known);
         }
     }
-    if urgent.in_head.wrapping_add(urgent.in_attr) > urgent.max {
+    if urgent.is_over() {
         return Err(Errno::ENOSPC);
+    }
+    if let Some(attr) = attr {
+        v.set_xattr(ATTR, attr.to_bytes())?;
     }
     head.urgent = urgent.to_bytes();
     head.write(v)
 }
 
-/// Puts a tag off that the head does not have: in the attribute when it is there, else in the head, else in the attribute.
-/// Gives what the attribute is to hold then.
-fn put_off(
-    urgent: &mut Urgent,
-    attr: Option<Deferred>,
-    tag: Bytes,
-    until: RealTime,
-    max_urgent: u64,
-) -> Option<Deferred> {
-    let mut attr = attr.unwrap_or_default();
-    if let Some(earlier) = attr.get_mut(&tag) {
-        *earlier = until;
-        return Some(attr);
+impl Urgent {
+    fn is_over(&self) -> bool {
+        self.in_head.wrapping_add(self.in_attr) > self.max
     }
-    urgent.tags.insert(tag.clone(), until);
-    urgent.in_head = urgent.in_head.wrapping_add(1);
-    if urgent.to_bytes().len() as u64 <= max_urgent {
-        return None;
+
+    /// Puts a tag off that is nowhere put off, and says whether the head has place for it.
+    fn put_off(&mut self, tag: Bytes, until: RealTime, max_bytes: u64) -> bool {
+        self.tags.insert(tag.clone(), until);
+        self.in_head = self.in_head.wrapping_add(1);
+        let fits = self.to_bytes().len() as u64 <= max_bytes;
+        if !fits {
+            self.tags.remove(&tag);
+            self.in_head = self.in_head.wrapping_sub(1);
+            self.in_attr = self.in_attr.wrapping_add(1);
+        }
+        fits
     }
-    urgent.tags.remove(&tag);
-    urgent.in_head = urgent.in_head.wrapping_sub(1);
-    urgent.in_attr = urgent.in_attr.wrapping_add(1);
-    attr.insert(tag, until);
-    Some(attr)
 }
 
 #[cfg(test)]
@@ -285,6 +288,24 @@ mod tests {
         assert_eq!(tags(&mut f), Ok(vec!["a".into()]));
         f.object.as_mut().unwrap().attrs.insert(ATTR.into(), "torn".into());
         assert_eq!(tags(&mut f), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn putting_off_a_tag_in_the_attribute_again_leaves_the_head_as_it_is() {
+        let mut f = queue_of(vec![entry("a", 10)], put_off("a", 30));
+        let mut update = |tag: &'static str| {
+            let args = SetArgs { expires_in_s: 5, info: Info { tag: tag.into(), ..Info::default() } };
+            assert!(f.call("rgw_gc", "rgw_gc_queue_update_entry", args.to_bytes()).is_ok());
+            Head::read(&mut f).unwrap().urgent
+        };
+        update("x");
+        update("y");
+        let before = update("z");
+        // Read and stored again, the tags would stand in another order.
+        assert_ne!(Urgent::from_bytes(before.clone()).unwrap().to_bytes(), before);
+        assert_eq!(update("a"), before);
+        let attr = Deferred::from_bytes(f.object.unwrap().attrs[ATTR].clone()).unwrap();
+        assert_eq!(attr.get(&"a".into()), Some(&RealTime(Utime::new(1_700_000_005, 0))));
     }
 
     #[test]
