@@ -71,15 +71,41 @@ impl Fake {
         method: &str,
         input: impl Into<Bytes>,
     ) -> Result<(i32, Bytes), Errno> {
+        self.begin();
+        let done = self.call_within(class, method, input)?;
+        self.commit();
+        Ok(done)
+    }
+
+    /// Begins a request of several operations, each of which reads what was there before all of them.
+    pub fn begin(&mut self) {
+        (self.next, self.ops) = (self.object.clone(), 0);
+    }
+
+    /// Calls a method in a request that has begun.
+    pub fn call_within(
+        &mut self,
+        class: &str,
+        method: &str,
+        input: impl Into<Bytes>,
+    ) -> Result<(i32, Bytes), Errno> {
         let method = find(class, method).map_err(|_| Errno::EOPNOTSUPP)?;
         if self.object.is_none() && !method.flags.write {
             return Err(Errno::ENOENT);
         }
-        (self.next, self.ops) = (self.object.clone(), 0);
         let mut out = Bytes::new();
         let rval = (method.run)(self, &input.into(), &mut out)?;
-        self.object = self.next.clone();
         Ok((rval, out))
+    }
+
+    /// The object as the request leaves it so far.
+    pub fn changed(&mut self) -> &mut Option<FakeObject> {
+        &mut self.next
+    }
+
+    /// Ends a request; without it nothing has changed.
+    pub fn commit(&mut self) {
+        self.object = self.next.clone();
     }
 
     /// One omap value.

@@ -39,3 +39,5 @@ pub use view::{KeyPage, ObjectView, Origin, Stat};
 pub mod fake;
 #[cfg(test)]
 mod replay;
+#[cfg(test)]
+mod session;

@@ -48,7 +48,7 @@ fn answer(f: &mut Fake, class: &str, method: &str, input: Bytes) -> (i64, Bytes)
     }
 }
 
-fn map(entries: &Value) -> BTreeMap<Bytes, Bytes> {
+pub(crate) fn map(entries: &Value) -> BTreeMap<Bytes, Bytes> {
     entries.as_object().unwrap().iter().map(|(k, v)| (bytes(&k.as_str().into()), bytes(v))).collect()
 }
 
