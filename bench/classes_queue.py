@@ -85,7 +85,8 @@ def two_phase(m, length, size, head):
         "2pc_queue_list_reservations": NONE,
         "2pc_queue_list_entries": lambda: listing(m, lambda: text(m.pick("", "", "0/%d" % head, "x"))),
         "2pc_queue_remove_entries": lambda: torn(m, envelope(1, 1, places())),
-        "2pc_queue_expire_reservations": lambda: torn(m, envelope(1, 1, utime(m.pick(0, 15, 25, LATE_S), m.pick(0, 2**32 - 1)))),
+        "2pc_queue_expire_reservations": lambda: torn(
+            m, envelope(1, 1, utime(m.pick(0, 15, 25, LATE_S), m.pick(0, 2**32 - 1)))),
     }
 
 
@@ -124,7 +125,8 @@ def gc_methods(m, places):
 
 def gc_queue(m):
     """Entries of old, whose tags were put off until before, at and behind their time; and the places of the entries."""
-    entries = [gc_info(m, t, utime(s)) for t, s in (("a", 10), ("b", 20), ("c", 30), ("a", 40), ("tag.eight", LATE_S), ("", 50))]
+    times = (("a", 10), ("b", 20), ("c", 30), ("a", 40), ("tag.eight", LATE_S), ("", 50))
+    entries = [gc_info(m, tag, utime(sec)) for tag, sec in times]
     put_off = m.pick([("a", 10), ("b", 25), ("c", 25)], [("c", 30), ("b", 20), ("a", 40)], [("x%d" % i, i) for i in range(4)])
     head = HEAD + 120
     places = ["", "", "", "0/%d" % head, "x", "0/%d" % (head + 10 + len(entries[0])), "0/%d" % (head + 5)]
@@ -137,7 +139,8 @@ def TABLE(m):
     size = m.pick(200, 210)
     long = m.pick(500, 1014, 1015, 2000)
     held = [(i, m.pick(10, 40)) for i in range(1, m.pick(2, 5, 7))]
-    urgent = envelope(1, 1, u64(sum(s + 10 for _, s in held)) + u32(m.pick(len(held), len(held), 2)) + reservations(held) + u8(0))
+    last_id = u32(m.pick(len(held), len(held), 2))
+    urgent = envelope(1, 1, u64(sum(s + 10 for _, s in held)) + last_id + reservations(held) + u8(0))
     aged, places = gc_queue(m)
     filled = [bytes([i]) * length for i in range(3)]
     return {

@@ -62,7 +62,8 @@ def lc_methods(m):
         "lc_get_entry": marker, "lc_set_entry": whole, "lc_rm_entry": lambda: torn(m, whole()), "lc_get_next_entry": marker,
         "lc_put_head": lambda: envelope(1, 1, envelope(1, 1, u64(m.pick(0, 5, 2**64 - 1)) + text(m.pick("", "b1")))),
         "lc_get_head": NONE,
-        "lc_list_entries": lambda: envelope(version(), 1, text(m.pick("", "", "b0", "b3", "old")) + u32(m.pick(0, 1, 3, 9, 2**32 - 1))),
+        "lc_list_entries": lambda: envelope(
+            version(), 1, text(m.pick("", "", "b0", "b3", "old")) + u32(m.pick(0, 1, 3, 9, 2**32 - 1))),
     }
 
 
