@@ -118,6 +118,14 @@ pub(crate) fn calls() -> Vec<(String, String, Vec<u8>)> {
         .collect()
 }
 
+/// Entries of bucket indexes, one out of eight: values in the omaps that recorded calls left.
+pub(crate) fn index_values() -> Vec<Vec<u8>> {
+    let all = text("classes", "rgw_versions.jsonl");
+    let rows = all.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+    let values = |row: Value| row["end"]["omap"].as_object().cloned().unwrap_or_default().into_iter();
+    rows.flat_map(values).step_by(8).filter_map(|(_, v)| v.as_str().map(unhex)).collect()
+}
+
 /// What class methods stored: values of omaps and attributes.
 pub(crate) fn class_values() -> Vec<Vec<u8>> {
     let all = text("classes", "stored.jsonl");

@@ -82,6 +82,15 @@ fn class_calls() -> Vec<Vec<u8>> {
             out.push([&[c, m, i as u8 % 16][..], input].concat());
         }
     }
+    // Entries of a bucket index, under the keys of entries.
+    for method in ["bucket_check_index", "bucket_rebuild_index", "bi_log_stop", "dir_suggest_changes"] {
+        for (i, value) in recorded::index_values().iter().enumerate() {
+            if let Some([c, m]) = place("rgw", method) {
+                let op = if method == "dir_suggest_changes" { &b"u"[..] } else { b"" };
+                out.push([&[c, m, 2 + (i as u8 & 4)][..], op, value].concat());
+            }
+        }
+    }
     // What methods stored, before one method and another.
     for (i, value) in recorded::class_values().iter().enumerate() {
         out.push([&[i as u8, (i >> 3) as u8, 6][..], value].concat());

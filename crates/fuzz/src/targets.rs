@@ -263,7 +263,10 @@ fn class_method(data: &[u8]) {
     if holds & 2 != 0 {
         let keys =
             ["features", "size", "parent", "snap_seq", "snapshot_0000000000000001", "migration", "state"];
-        object.omap = keys.iter().map(|k| (Bytes::from_static(k.as_bytes()), stored.clone())).collect();
+        // An object, a version of it and its head, in a bucket index.
+        let index: [&[u8]; 3] = [b"a", b"\x801000_a\0iv1", b"\x801001_a"];
+        let keys = keys.iter().map(|k| k.as_bytes()).chain(index);
+        object.omap = keys.map(|k| (Bytes::from_static(k), stored.clone())).collect();
     }
     if holds & 4 != 0 {
         let attrs = ["lock.l", "refcount", "chunk_refs", "ceph.objclass.version", "cls_queue_urgent_data"];
