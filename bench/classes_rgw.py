@@ -4,7 +4,7 @@ Ids in the log of an index hold the version of the placement group, as text. So 
 stands for them, the pool has one placement group that saw more than 10,000 writes and fewer than 90,000:
 
   ceph osd pool create p 1; rados -p p bench 20 write -b 16 -O 16 --no-cleanup
-  bench/classes_differential.py --pool p --real ceph.conf --only "rgw index" --seeds 0:2 --steps 35 --record rgw.jsonl
+  bench/classes_differential.py --pool p --real ceph.conf --only "rgw index" --seeds 0:3 --steps 35 --record rgw.jsonl
   bench/classes_differential.py --pool p --real ceph.conf --only "rgw versions" --seeds 0:3 --steps 35 --record rgw_versions.jsonl
 """
 import re
