@@ -15,6 +15,8 @@ use crate::{KeyPage, ObjectView, Origin, Stat, find};
 const MAX_SIZE: u64 = 16 << 20;
 /// Bytes of an attribute's name. Source: osd_max_attr_name_len in src/common/options.cc.
 const MAX_NAME: usize = 100;
+/// Bytes that a request may compute with, as an OSD bounds what one does.
+const MAX_SPENT: u64 = 256 << 20;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FakeObject {
@@ -38,6 +40,8 @@ pub struct Fake {
     pub watches: bool,
     /// Operations that the running method has done.
     ops: u32,
+    /// Bytes that the request has computed with so far.
+    pub spent: u64,
 }
 
 impl Default for Fake {
@@ -50,6 +54,7 @@ impl Default for Fake {
             name: EntityName::client(4123),
             watches: false,
             ops: 0,
+            spent: 0,
         }
     }
 }
@@ -79,7 +84,7 @@ impl Fake {
 
     /// Begins a request of several operations, each of which reads what was there before all of them.
     pub fn begin(&mut self) {
-        (self.next, self.ops) = (self.object.clone(), 0);
+        (self.next, self.ops, self.spent) = (self.object.clone(), 0, 0);
     }
 
     /// Calls a method in a request that has begun.
@@ -293,5 +298,9 @@ impl ObjectView for Fake {
     }
     fn unique(&self) -> [u8; 16] {
         *b"0123456789abcdef"
+    }
+    fn spend(&mut self, bytes: u64) -> Result<(), Errno> {
+        self.spent = self.spent.saturating_add(bytes);
+        if self.spent > MAX_SPENT { Err(Errno::E2BIG) } else { Ok(()) }
     }
 }

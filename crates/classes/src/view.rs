@@ -71,6 +71,10 @@ pub trait ObjectView {
     fn subop(&self) -> u32;
     /// Bytes that no other request will be given; not secret.
     fn unique(&self) -> [u8; 16];
+    /// Takes what a method is about to compute without the object, in bytes looked at or made: such work costs the OSD's core
+    /// time that no operation of the object accounts for. E2BIG when the request has no more left; it is then refused whole,
+    /// whatever the method returns.
+    fn spend(&mut self, bytes: u64) -> Result<(), Errno>;
 
     /// One omap value; ENOENT without the key.
     fn omap_value(&mut self, key: &[u8]) -> Result<Bytes, Errno> {

@@ -191,4 +191,10 @@ impl ObjectView for View<'_, '_, '_> {
         out.iter_mut().zip(half(1).into_iter().chain(half(2))).for_each(|(to, from)| *to = from);
         out
     }
+    fn spend(&mut self, bytes: u64) -> Result<(), Errno> {
+        if self.stop.is_none() {
+            self.stop = self.s.work.spend(bytes).err();
+        }
+        if self.stop.is_some() { Err(Errno::E2BIG) } else { Ok(()) }
+    }
 }
