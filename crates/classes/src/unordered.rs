@@ -12,8 +12,12 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
+/// Entries that a stored or sent map may have: more than Ceph's users put into a head or an attribute, and few enough to
+/// hold.
+const MAX_ENTRIES: usize = 1 << 18;
+
 /// A key with the hash that C++ gives it.
-pub(crate) trait Key: Clone + Eq {
+pub(crate) trait Key: Clone + Ord {
     fn hash(&self) -> u64;
 }
 
@@ -28,38 +32,43 @@ impl Key for Bytes {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where an entry stands: its group by when that came into being, and in the group by when the entry was put in. The order
+/// of C++ is the reverse of that of places.
+type Place = (u64, u64);
+
+/// Keys are found by their order, not by their hash: anyone can choose keys that all share a bucket.
+#[derive(Debug, Clone)]
 pub(crate) struct UnorderedMap<K, V> {
     buckets: u64,
     /// Entries that the buckets are made for; 0 as long as nothing was put in.
     room: u64,
-    len: u64,
-    /// The group of a bucket.
-    group_of: BTreeMap<u64, u64>,
-    /// Groups by when they came into being, their entries by when they were put in.
-    groups: BTreeMap<u64, Vec<(K, V)>>,
+    /// Entries that were ever put in since the buckets were made.
+    puts: u64,
+    /// The group of a bucket, and how many entries it has.
+    groups: BTreeMap<u64, (u64, u64)>,
+    entries: BTreeMap<Place, (K, V)>,
+    places: BTreeMap<K, Place>,
 }
 
 impl<K, V> Default for UnorderedMap<K, V> {
     fn default() -> Self {
-        Self { buckets: 1, room: 0, len: 0, group_of: BTreeMap::new(), groups: BTreeMap::new() }
+        let (groups, entries, places) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { buckets: 1, room: 0, puts: 0, groups, entries, places }
     }
 }
 
 impl<K: Key, V> UnorderedMap<K, V> {
     /// In C++'s order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(K, V)> {
-        self.groups.values().rev().flat_map(|group| group.iter().rev())
+        self.entries.values().rev()
     }
 
     pub(crate) fn get(&self, key: &K) -> Option<&V> {
-        let group = self.groups.get(self.group_of.get(&self.bucket(key))?)?;
-        group.iter().find(|(k, _)| k == key).map(|(_, v)| v)
+        self.entries.get(self.places.get(key)?).map(|(_, v)| v)
     }
 
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        let group = self.groups.get_mut(self.group_of.get(&self.bucket(key))?)?;
-        group.iter_mut().find(|(k, _)| k == key).map(|(_, v)| v)
+        self.entries.get_mut(self.places.get(key)?).map(|(_, v)| v)
     }
 
     /// Puts an entry in unless its key is there; says whether it did.
@@ -68,17 +77,15 @@ impl<K: Key, V> UnorderedMap<K, V> {
     }
 
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
+        let place = self.places.remove(key)?;
         let bucket = self.bucket(key);
-        let nr = *self.group_of.get(&bucket)?;
-        let group = self.groups.get_mut(&nr)?;
-        let at = group.iter().position(|(k, _)| k == key)?;
-        let (_, value) = group.remove(at);
-        self.len -= 1;
-        if group.is_empty() {
-            self.groups.remove(&nr);
-            self.group_of.remove(&bucket);
+        if let Some((_, left)) = self.groups.get_mut(&bucket) {
+            *left -= 1;
+            if *left == 0 {
+                self.groups.remove(&bucket);
+            }
         }
-        Some(value)
+        self.entries.remove(&place).map(|(_, value)| value)
     }
 
     /// Removes the entries that `keep` does not want, and says whether there were any.
@@ -93,7 +100,7 @@ impl<K: Key, V> UnorderedMap<K, V> {
     /// Moves in what another map has under keys that are not here. Source: `_M_merge_unique`.
     pub(crate) fn merge(&mut self, other: Self) {
         // The first that is put in makes room for all that may follow.
-        let mut expected = other.len;
+        let mut expected = other.len();
         for (key, value) in other.into_entries() {
             if self.insert_as_one_of(expected, key, value) {
                 expected = 1;
@@ -103,12 +110,16 @@ impl<K: Key, V> UnorderedMap<K, V> {
         }
     }
 
+    fn len(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
     fn bucket(&self, key: &K) -> u64 {
         key.hash() % self.buckets
     }
 
     fn insert_as_one_of(&mut self, expected: u64, key: K, value: V) -> bool {
-        if self.get(&key).is_some() {
+        if self.places.contains_key(&key) {
             return false;
         }
         self.make_room(expected);
@@ -117,15 +128,18 @@ impl<K: Key, V> UnorderedMap<K, V> {
     }
 
     fn put(&mut self, key: K, value: V) {
-        let newest = self.groups.last_key_value().map_or(0, |(nr, _)| nr + 1);
-        let nr = *self.group_of.entry(self.bucket(&key)).or_insert(newest);
-        self.groups.entry(nr).or_default().push((key, value));
-        self.len += 1;
+        let newest = self.entries.last_key_value().map_or(0, |((group, _), _)| group + 1);
+        let (group, members) = self.groups.entry(self.bucket(&key)).or_insert((newest, 0));
+        *members += 1;
+        let place = (*group, self.puts);
+        self.puts += 1;
+        self.places.insert(key.clone(), place);
+        self.entries.insert(place, (key, value));
     }
 
     /// Source: `_Prime_rehash_policy::_M_need_rehash`.
     fn make_room(&mut self, expected: u64) {
-        let needed = self.len + expected;
+        let needed = self.len() + expected;
         if needed <= self.room {
             return;
         }
@@ -143,13 +157,13 @@ impl<K: Key, V> UnorderedMap<K, V> {
     }
 
     fn into_entries(self) -> impl Iterator<Item = (K, V)> {
-        self.groups.into_values().rev().flat_map(|group| group.into_iter().rev())
+        self.entries.into_values().rev()
     }
 }
 
 impl<K: Key + Encode, V: Encode> Encode for UnorderedMap<K, V> {
     fn encode(&self, w: &mut Writer) {
-        w.count(self.len as usize);
+        w.count(self.entries.len());
         for (k, v) in self.iter() {
             k.encode(w);
             v.encode(w);
@@ -160,7 +174,12 @@ impl<K: Key + Decode, V: Decode> Decode for UnorderedMap<K, V> {
     const MIN_SIZE: usize = 4;
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         let mut map = Self::default();
-        for _ in 0..r.count("unordered map", K::MIN_SIZE + V::MIN_SIZE)? {
+        let count = r.count("unordered map", K::MIN_SIZE + V::MIN_SIZE)?;
+        if count > MAX_ENTRIES {
+            let (claimed, bound) = (count as u64, MAX_ENTRIES as u64);
+            return Err(DecodeError::TooLarge { what: "unordered map", claimed, bound });
+        }
+        for _ in 0..count {
             let (key, value) = Decode::decode(r)?;
             match map.get_mut(&key) {
                 Some(earlier) => *earlier = value,
@@ -277,6 +296,68 @@ mod tests {
             }
         }
         assert_eq!(seen, [13, 29, 59, 127, 257, 541, 1109, 2357, 5087]);
+    }
+
+    thread_local! {
+        static COMPARISONS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    }
+
+    /// A key that counts its comparisons; all have one hash.
+    #[derive(Clone)]
+    struct Counted(u32);
+
+    impl Key for Counted {
+        fn hash(&self) -> u64 {
+            5
+        }
+    }
+    impl Ord for Counted {
+        fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+            COMPARISONS.set(COMPARISONS.get() + 1);
+            self.0.cmp(&other.0)
+        }
+    }
+    impl PartialOrd for Counted {
+        fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+    impl PartialEq for Counted {
+        fn eq(&self, other: &Self) -> bool {
+            self.cmp(other).is_eq()
+        }
+    }
+    impl Eq for Counted {}
+
+    #[test]
+    fn keys_of_one_bucket_are_found_as_soon_as_others() {
+        const KEYS: u32 = 5000;
+        let mut map = UnorderedMap::default();
+        for key in 0..KEYS {
+            assert!(map.insert(Counted(key), key));
+        }
+        for key in 0..KEYS {
+            assert_eq!(map.get(&Counted(key)), Some(&key));
+        }
+        for key in 0..KEYS {
+            assert_eq!(map.remove(&Counted(key)), Some(key));
+        }
+        // Some dozens for each; one behind the other would take over 30 million.
+        let comparisons = COMPARISONS.get();
+        assert!(comparisons < 2_000_000, "{comparisons}");
+        assert_eq!((map.iter().count(), map.groups.len()), (0, 0));
+    }
+
+    #[test]
+    fn maps_that_are_too_large_are_refused() {
+        let encoded = |count: usize| {
+            Writer::collect(|w| {
+                w.count(count);
+                w.raw(&vec![0; count * 5]);
+            })
+        };
+        assert!(UnorderedMap::<u32, u8>::from_bytes(encoded(MAX_ENTRIES)).is_ok());
+        assert!(UnorderedMap::<u32, u8>::from_bytes(encoded(MAX_ENTRIES + 1)).is_err());
     }
 
     #[test]
