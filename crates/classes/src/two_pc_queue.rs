@@ -122,17 +122,29 @@ fn spilled(v: &mut dyn ObjectView) -> Result<Option<Reservations>, Errno> {
     }
 }
 
-/// Takes a reservation out, and says of how many bytes it was; ENOENT when there is none. What it takes out of the
-/// attribute is stored.
-fn take(v: &mut dyn ObjectView, urgent: &mut Urgent, id: u32) -> Result<u64, Errno> {
+/// A reservation that was taken out.
+struct Taken {
+    /// Bytes that it was of.
+    size: u64,
+    /// What the attribute is to hold, if it was taken out of there.
+    attr: Option<Bytes>,
+}
+
+impl Taken {
+    fn store(self, v: &mut dyn ObjectView) -> Result<(), Errno> {
+        self.attr.map_or(Ok(()), |attr| v.set_xattr(ATTR, attr))
+    }
+}
+
+/// Takes a reservation out; ENOENT when there is none.
+fn take(v: &mut dyn ObjectView, urgent: &mut Urgent, id: u32) -> Result<Taken, Errno> {
     if let Some(found) = urgent.reservations.remove(&id) {
-        return Ok(found.size);
+        return Ok(Taken { size: found.size, attr: None });
     }
     let elsewhere = if urgent.spilled { spilled(v)? } else { None };
     let mut elsewhere = elsewhere.ok_or(Errno::ENOENT)?;
     let found = elsewhere.remove(&id).ok_or(Errno::ENOENT)?;
-    v.set_xattr(ATTR, elsewhere.to_bytes())?;
-    Ok(found.size)
+    Ok(Taken { size: found.size, attr: Some(elsewhere.to_bytes()) })
 }
 
 fn init(v: &mut dyn ObjectView, args: queue::InitArgs) -> Result<Done, Errno> {
@@ -180,23 +192,26 @@ fn reserve(v: &mut dyn ObjectView, args: ReserveArgs) -> Result<ReserveReply, Er
 /// stays reserved.
 fn commit(v: &mut dyn ObjectView, args: CommitArgs) -> Result<Done, Errno> {
     let (mut head, mut urgent) = read(v)?;
-    let size = take(v, &mut urgent, args.id)?;
-    if size < args.entries.iter().map(|e| e.len() as u64).sum() {
+    let taken = take(v, &mut urgent, args.id)?;
+    if taken.size < args.entries.iter().map(|e| e.len() as u64).sum() {
         return Err(Errno::EINVAL);
     }
     queue::enqueue(v, &mut head, args.entries)?;
-    urgent.reserved = urgent.reserved.wrapping_sub(size);
+    urgent.reserved = urgent.reserved.wrapping_sub(taken.size);
+    // Last, as in Ceph: where a request goes on in spite of an error, the reservation is still there.
+    taken.store(v)?;
     write(v, head, &urgent)
 }
 
 /// A reservation that is not there is given back already.
 fn abort(v: &mut dyn ObjectView, args: AbortArgs) -> Result<Done, Errno> {
     let (head, mut urgent) = read(v)?;
-    let size = match take(v, &mut urgent, args.id) {
+    let taken = match take(v, &mut urgent, args.id) {
         Err(Errno::ENOENT) => return Ok(Done),
-        size => size?,
+        taken => taken?,
     };
-    urgent.reserved = urgent.reserved.wrapping_sub(size);
+    urgent.reserved = urgent.reserved.wrapping_sub(taken.size);
+    taken.store(v)?;
     write(v, head, &urgent)
 }
 
@@ -233,6 +248,8 @@ fn expire_reservations(v: &mut dyn ObjectView, args: ExpireArgs) -> Result<Done,
 
 #[cfg(test)]
 mod tests {
+    use codec::Writer;
+
     use super::*;
     use crate::fake::Fake;
 
@@ -277,6 +294,25 @@ mod tests {
             f.call("2pc_queue", "2pc_queue_expire_reservations", ExpireArgs { stale }.to_bytes()).is_ok()
         );
         assert_eq!(ids(&mut f), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_commit_that_fails_leaves_the_reservation() {
+        let mut f = queue();
+        reserve_ids(&mut f, 1);
+        // Full, so that the second commit has no place.
+        let fill = Writer::collect(|w| w.envelope(1, 1, |w| vec![Bytes::from(vec![7; 990])].encode(w)));
+        f.call("queue", "queue_enqueue", fill).unwrap();
+        let before = f.object.clone();
+        for (size, error) in [(21, Errno::EINVAL), (20, Errno::ENOSPC)] {
+            let commit = CommitArgs { id: 1, entries: vec![vec![7; size].into()] }.to_bytes();
+            // A request that goes on in spite of an error keeps what was written before it.
+            f.begin();
+            assert_eq!(f.call_within("2pc_queue", "2pc_queue_commit", commit), Err(error));
+            f.commit();
+            assert!(f.object == before, "{size}");
+        }
+        assert_eq!(ids(&mut f), Ok(vec![1]));
     }
 
     #[test]
