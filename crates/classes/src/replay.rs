@@ -1,8 +1,8 @@
 //! What Ceph 16.2.15 answered to recorded calls, and what its objects then held: ours answer and hold the same.
 //!
-//! The files of `tests/data` are what `bench/classes_differential.py --record` wrote on a cluster of Ceph, `calls.jsonl` from
-//! its own table, the others from the table of the module of the same name (those
-//! that begin with `rgw` from that of `classes_rgw`).
+//! The files of `tests/data` are what `bench/classes_differential.py --record` wrote on a cluster of Ceph: `calls.jsonl` from
+//! its own table, the others from the table of the module under `bench` that is called `classes_` and their name;
+//! `rgw_versions.jsonl` is from that of `classes_rgw`, too.
 
 use std::collections::BTreeMap;
 
