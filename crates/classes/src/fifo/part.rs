@@ -39,7 +39,7 @@ pub(super) fn init(v: &mut dyn ObjectView, args: InitArgs) -> Result<Done, Errno
     save(v, &header)
 }
 
-/// How many entries found room: at least one. ERANGE for a full part.
+/// How many entries found room: at least one. ERANGE for a full part, EFAULT when there are no entries.
 pub(super) fn push(v: &mut dyn ObjectView, args: PushArgs) -> Result<i32, Errno> {
     let mut header = load(v)?;
     let overhead = u64::from(ENTRY_OVERHEAD).wrapping_mul(args.entries.len() as u64);
@@ -74,13 +74,11 @@ pub(super) fn push(v: &mut dyn ObjectView, args: PushArgs) -> Result<i32, Errno>
         header.next_offset = start.wrapping_add(all.len() as u64);
         header.max_index = header.max_index.wrapping_add(1);
     }
-    if pushed == 0 {
-        return Err(Errno::EFAULT);
-    }
     header.max_time = time;
     v.write(start, all.freeze())?;
     save(v, &header)?;
-    Ok(pushed)
+    // Only now, as in Ceph: a request whose failed operations count keeps the header's new time.
+    if pushed == 0 { Err(Errno::EFAULT) } else { Ok(pushed) }
 }
 
 /// Removes entries up to an offset; a full part of which nothing is left goes as a whole.

@@ -50,7 +50,8 @@ impl<'v> Entries<'v> {
         let (mark, offset) = (self.mark()?, self.offset);
         self.take(mark.mark_size)?;
         let header = EntryHeader::from_bytes(self.take(mark.header_size)?).map_err(|_| Errno::EIO)?;
-        let data = self.take(mark.data_size)?;
+        // A copy: a small part of what was read ahead would keep all of that in memory.
+        let data = Bytes::copy_from_slice(&self.take(mark.data_size)?);
         Ok(Listed { data, offset, time: header.time })
     }
 
@@ -60,15 +61,24 @@ impl<'v> Entries<'v> {
         Ok(self.data.split_to(taken))
     }
 
-    /// Sees to it that as many bytes are at hand; ERANGE when there are fewer. As in Ceph only the lower half of the number
-    /// is held against what is there: that half is returned.
+    /// Sees to it that as many bytes are at hand; ERANGE when there are fewer.
+    ///
+    /// Ceph holds the lower 32 bits of the number against what is there. Here a number with higher bits is refused: entries that
+    /// each claim 2^32 bytes would have each of them read ahead, with nothing used up.
     fn fetch(&mut self, bytes: u64) -> Result<usize, Errno> {
         let at_hand = self.data.len() as u64;
+        let wanted = usize::try_from(bytes).map_err(|_| Errno::ERANGE)?;
+        if bytes > at_hand + READ_AHEAD {
+            return Err(Errno::ERANGE);
+        }
         if at_hand < bytes {
             let more = self.view.read(self.offset.wrapping_add(at_hand), READ_AHEAD)?;
-            self.data = if self.data.is_empty() { more } else { [&self.data[..], &more].concat().into() };
+            if self.data.is_empty() {
+                self.data = more;
+            } else if !more.is_empty() {
+                self.data = [&self.data[..], &more].concat().into();
+            }
         }
-        let low = bytes as u32 as usize;
-        if low > self.data.len() { Err(Errno::ERANGE) } else { Ok(low) }
+        if wanted > self.data.len() { Err(Errno::ERANGE) } else { Ok(wanted) }
     }
 }

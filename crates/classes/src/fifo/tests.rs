@@ -4,7 +4,9 @@ use bytes::Bytes;
 use codec::{Decode, Encode};
 use types::Errno;
 
+use super::reader::Entries;
 use super::types::*;
+use crate::ObjectView;
 use crate::fake::Fake;
 use crate::wire::RealTime;
 
@@ -85,11 +87,46 @@ fn damaged_entries_are_refused() {
 }
 
 #[test]
-fn only_the_lower_half_of_a_size_is_held_against_the_bytes() {
+fn sizes_beyond_32_bits_are_refused_before_anything_is_read() {
+    // The sizes of the mark, of the entry's header and of its data, where the lower half fits.
+    for at in [8, 16, 24] {
+        for high in [[1, 0, 0, 0], [0xff; 4]] {
+            let mut f = part(4096, &[b"entry"]);
+            damage(&mut f, PART_HEADER_SIZE + at + 4, &high);
+            assert_eq!(list(&mut f, 0, 10).map(|_| ()), Err(Errno::ERANGE), "{at}");
+            // The part's header, and its entries.
+            assert_eq!(f.subop(), 2, "{at}");
+        }
+    }
+}
+
+#[test]
+fn what_is_listed_keeps_nothing_else_in_memory() {
+    let mut f = part(4096, &[b"entry", b"other"]);
+    f.begin();
+    let mut header = PartHeader::from_bytes(f.read(0, PART_HEADER_SIZE).unwrap()).unwrap();
+    let mut entries = Entries::new(&mut f, &header, 0);
+    let listed = [entries.next().unwrap(), entries.next().unwrap()];
+    assert!(entries.is_at_end() && listed.iter().all(|entry| entry.data.is_unique()));
+    // A part that claims to go on reads once more, and finds nothing.
+    header.next_offset += 1;
+    let mut entries = Entries::new(&mut f, &header, listed[1].offset);
+    assert_eq!(entries.next().map(|entry| entry.data), Ok("other".into()));
+    assert_eq!(entries.next().map(|_| ()), Err(Errno::ERANGE));
+}
+
+#[test]
+fn a_push_of_nothing_fails_behind_the_header() {
     let mut f = part(4096, &[b"entry"]);
-    damage(&mut f, PART_HEADER_SIZE + 28, &[1, 0, 0, 0]);
-    let got = list(&mut f, 0, 10).unwrap();
-    assert_eq!((&got.entries[0].data[..], got.more), (&b"entry"[..], false));
+    f.now.sec += 5;
+    let now = RealTime(f.now);
+    let args = PushArgs { old_tag: OldTag, entries: vec![], total: 0 };
+    f.begin();
+    assert_eq!(f.call_within("fifo", "push_part", args.to_bytes()), Err(Errno::EFAULT));
+    f.commit();
+    let (_, info) = f.call("fifo", "get_part_info", Bytes::from_static(&[1, 1, 0, 0, 0, 0])).unwrap();
+    assert_eq!(PartReply::from_bytes(info).unwrap().header.max_time, now);
+    assert_eq!(list(&mut f, 0, 10).unwrap().entries.len(), 1);
 }
 
 #[test]
