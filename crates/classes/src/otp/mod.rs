@@ -31,6 +31,11 @@ const HEADER: &str = "header";
 const PREFIX: &str = "otp/";
 /// Checks that one step of time allows.
 const ATTEMPTS_PER_STEP: usize = 5;
+/// Steps by which a device may be early or late at most, and bytes of its secret. Ceph has neither bound: each check there
+/// tries up to 2^33 passwords, each of which hashes the secret. A clock that is off by 1024 steps of 30 seconds is off by more
+/// than eight hours, and a secret of more than 64 bytes counts as the 20 bytes of its hash.
+const MAX_WINDOW: u32 = 1024;
+const MAX_SECRET: usize = 1024;
 /// Kind of a secret that is given in base 32; any other is in base 16. Source: SeedType in src/cls/otp/cls_otp_types.h.
 const BASE32: u8 = 2;
 
@@ -126,25 +131,30 @@ fn c_text(text: &[u8]) -> &[u8] {
 }
 
 impl Device {
-    /// Reads the secret out of the seed: EINVAL when it is none.
+    /// Reads the secret out of the seed: EINVAL when it is none, or when checks would try too much.
     fn parse_seed(&mut self) -> Result<(), Errno> {
         let secret = match self.seed_kind {
             BASE32 => oath::from_base32(&self.seed),
             _ => oath::from_hex(c_text(&self.seed)),
         };
-        self.secret = secret.ok_or(Errno::EINVAL)?;
+        let is_bounded = |secret: &Bytes| secret.len() <= MAX_SECRET && self.window <= MAX_WINDOW;
+        self.secret = secret.filter(is_bounded).ok_or(Errno::EINVAL)?;
         Ok(())
     }
 
     /// The step of time that a password belongs to. As in Ceph one that is some steps late counts as early by as many, and
     /// Ceph's own count of steps has 32 bits, where that of liboath has 64.
-    fn step_of(&self, now_s: u32, password: &[u8]) -> Option<u64> {
-        // An OSD of Ceph divides by zero when the password of such a device is right.
-        let count = now_s.wrapping_sub(self.time_offset as u32).checked_div(self.step)?;
+    fn step_of(&self, v: &mut dyn ObjectView, password: &[u8]) -> Result<Option<u64>, Errno> {
+        let now_s = v.now().sec;
+        let count = now_s.wrapping_sub(self.time_offset as u32).checked_div(self.step);
         let since = i64::from(now_s) - i64::from(self.time_offset);
-        let step = since.checked_div(i64::from(self.step))? as u64;
-        let off = oath::Window { step, width: self.window }.find(&self.secret, c_text(password))?;
-        Some(count.wrapping_add(off).into())
+        // An OSD of Ceph divides by zero when the password of such a device is right.
+        let (Some(count), Some(step)) = (count, since.checked_div(i64::from(self.step))) else {
+            return Ok(None);
+        };
+        let window = oath::Window { step: step as u64, width: self.window };
+        let off = window.find(v, &self.secret, c_text(password))?;
+        Ok(off.map(|off| count.wrapping_add(off).into()))
     }
 }
 
@@ -168,16 +178,17 @@ impl Instance {
     }
 
     /// Notes a check and its result; whether there was an attempt left for it.
-    fn check(&mut self, now: Utime, password: &[u8], token: Bytes) -> bool {
+    fn check(&mut self, v: &mut dyn ObjectView, password: &[u8], token: Bytes) -> Result<bool, Errno> {
+        let now = v.now();
         self.forget(now);
         if self.last_checks.len() >= ATTEMPTS_PER_STEP {
-            return false;
+            return Ok(false);
         }
-        let step = self.device.step_of(now.sec, password).filter(|step| *step > self.last_success);
+        let step = self.device.step_of(v, password)?.filter(|step| *step > self.last_success);
         self.last_success = step.unwrap_or(self.last_success);
         let result = if step.is_some() { SUCCESS } else { FAIL };
         self.last_checks.push(Check { token, time: RealTime(now), result });
-        true
+        Ok(true)
     }
 }
 
@@ -230,7 +241,7 @@ fn get(v: &mut dyn ObjectView, args: GetArgs) -> Result<GetReply, Errno> {
 /// Checks a password; `otp_get_result` says how it went.
 fn check(v: &mut dyn ObjectView, args: CheckArgs) -> Result<Done, Errno> {
     let mut instance = Instance::load(v, &args.id)?;
-    if instance.check(v.now(), &args.password, args.token) {
+    if instance.check(v, &args.password, args.token)? {
         instance.save(v)?;
     }
     Ok(Done)
@@ -315,6 +326,36 @@ mod tests {
     }
 
     #[test]
+    fn a_device_whose_checks_cost_too_much_is_refused() {
+        let mut f = Fake::default();
+        let known = device(&f, 30, 2);
+        let mut set = |device| {
+            let args = SetArgs { devices: vec![device] }.to_bytes();
+            f.call("otp", "otp_set", args).map(|(code, _)| code)
+        };
+        for (window, secret, want) in [
+            (MAX_WINDOW, MAX_SECRET, Ok(0)),
+            (MAX_WINDOW + 1, MAX_SECRET, Err(Errno::EINVAL)),
+            (u32::MAX, 20, Err(Errno::EINVAL)),
+            (2, MAX_SECRET + 1, Err(Errno::EINVAL)),
+        ] {
+            let device = Device { window, seed: "41".repeat(secret).into(), ..known.clone() };
+            assert_eq!(set(device), want, "{window} {secret}");
+        }
+    }
+
+    /// A gateway's check finds room beside others in one request; what many of them try is bounded.
+    #[test]
+    fn a_request_tries_so_many_passwords() {
+        let mut f = with_device(30, MAX_WINDOW);
+        let args = CheckArgs { id: "d".into(), password: "000000".into(), token: "t".into() }.to_bytes();
+        f.begin();
+        let checked =
+            (0..1_000).take_while(|_| f.call_within("otp", "otp_check", args.clone()).is_ok()).count();
+        assert!((10..100).contains(&checked), "{checked}");
+    }
+
+    #[test]
     fn steps_before_the_offset_are_counted_as_liboath_does() {
         let device = Device {
             time_offset: 1000,
@@ -322,9 +363,11 @@ mod tests {
             secret: "12345678901234567890".into(),
             ..Device::default()
         };
-        let password = oath::counter_password(&device.secret, 31_u64.wrapping_neg(), 6).unwrap();
+        let password = oath::Passwords::new(&device.secret).at(31_u64.wrapping_neg(), 6).unwrap();
+        let mut f = Fake::default();
+        f.now = Utime::new(59, 0);
         // Ceph's own division has no sign.
-        let step = device.step_of(59, password.as_bytes());
-        assert_eq!(step, Some((59_u32.wrapping_sub(1000) / 30).into()));
+        let step = device.step_of(&mut f, password.as_bytes());
+        assert_eq!(step.unwrap(), Some((59_u32.wrapping_sub(1000) / 30).into()));
     }
 }

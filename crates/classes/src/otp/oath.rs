@@ -4,9 +4,12 @@
 use bytes::Bytes;
 use hmac::{Hmac, Mac};
 use sha1::Sha1;
+use types::Errno;
 
-/// Steps before and behind the time's own that are tried at most. Ceph tries up to 2^32.
-const MAX_WINDOW: u32 = 1024;
+use crate::ObjectView;
+
+/// What a password costs that is tried, in bytes looked at: two rounds of the hash, about.
+pub(super) const TRIAL: u64 = 4 << 10;
 
 /// Which password of a secret is looked for: that of a step of time, or of one near it.
 pub(super) struct Window {
@@ -16,31 +19,44 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// How far off the step is whose password was given, on either side.
-    pub fn find(&self, secret: &[u8], password: &[u8]) -> Option<u32> {
-        let digits = password.len();
-        if !(6..=8).contains(&digits) {
-            return None;
+    /// How far off the step is whose password was given, on either side. E2BIG when the request has no more left to try.
+    pub fn find(&self, v: &mut dyn ObjectView, secret: &[u8], password: &[u8]) -> Result<Option<u32>, Errno> {
+        if !(6..=8).contains(&password.len()) || !password.iter().all(u8::is_ascii_digit) {
+            return Ok(None);
         }
-        let fits =
-            |step: u64| counter_password(secret, step, digits).is_some_and(|p| p.as_bytes() == password);
-        (0..=self.width.min(MAX_WINDOW)).find(|off| {
-            let distance = u64::from(*off);
-            fits(self.step.wrapping_add(distance)) || fits(self.step.wrapping_sub(distance))
-        })
+        v.spend(secret.len() as u64)?;
+        let passwords = Passwords::new(secret);
+        let fits = |step: u64| passwords.at(step, password.len()).is_some_and(|p| p.as_bytes() == password);
+        for off in 0..=self.width {
+            v.spend(2 * TRIAL)?;
+            let distance = u64::from(off);
+            if fits(self.step.wrapping_add(distance)) || fits(self.step.wrapping_sub(distance)) {
+                return Ok(Some(off));
+            }
+        }
+        Ok(None)
     }
 }
 
-/// The password of a counter's value, of 6 to 8 digits.
-pub(super) fn counter_password(secret: &[u8], counter: u64, digits: usize) -> Option<String> {
-    let mut mac = Hmac::<Sha1>::new_from_slice(secret).ok()?;
-    mac.update(&counter.to_be_bytes());
-    let sum = mac.finalize().into_bytes();
-    let at = usize::from(sum.last()? & 15);
-    let four = sum.get(at..)?.first_chunk()?;
-    let number = u32::from_be_bytes(*four) & 0x7fff_ffff;
-    let modulus = 10_u32.checked_pow(u32::try_from(digits).ok()?)?;
-    Some(format!("{:0digits$}", number % modulus))
+/// The passwords of a secret. The secret is hashed once, however many passwords are asked for.
+pub(super) struct Passwords(Option<Hmac<Sha1>>);
+
+impl Passwords {
+    pub fn new(secret: &[u8]) -> Self {
+        Self(Hmac::new_from_slice(secret).ok())
+    }
+
+    /// The password of a counter's value, of 6 to 8 digits.
+    pub fn at(&self, counter: u64, digits: usize) -> Option<String> {
+        let mut mac = self.0.clone()?;
+        mac.update(&counter.to_be_bytes());
+        let sum = mac.finalize().into_bytes();
+        let at = usize::from(sum.last()? & 15);
+        let four = sum.get(at..)?.first_chunk()?;
+        let number = u32::from_be_bytes(*four) & 0x7fff_ffff;
+        let modulus = 10_u32.checked_pow(u32::try_from(digits).ok()?)?;
+        Some(format!("{:0digits$}", number % modulus))
+    }
 }
 
 /// Bytes out of pairs of hexadecimal digits.
@@ -57,12 +73,17 @@ pub(super) fn from_hex(text: &[u8]) -> Option<Bytes> {
 pub(super) fn from_base32(text: &[u8]) -> Option<Bytes> {
     let mut text: Vec<u8> = text.iter().filter(|c| **c != b' ').map(u8::to_ascii_uppercase).collect();
     text.resize(text.len().next_multiple_of(8), b'=');
-    let groups: Option<Vec<Vec<u8>>> = text.chunks(8).map(base32_group).collect();
-    Some(groups?.concat().into())
+    let mut out = Vec::with_capacity(text.len() / 8 * 5);
+    for group in text.chunks(8) {
+        let (bytes, filled) = base32_group(group)?;
+        out.extend_from_slice(bytes.get(..filled)?);
+    }
+    Some(out.into())
 }
 
-/// Up to five bytes out of eight signs, of which the last may be padding. Bits that make up no byte may be set.
-fn base32_group(group: &[u8]) -> Option<Vec<u8>> {
+/// Up to five bytes, the first of those returned, out of eight signs, of which the last may be padding. Bits that make up no
+/// byte may be set.
+fn base32_group(group: &[u8]) -> Option<([u8; 8], usize)> {
     let filled = group.iter().position(|c| *c == b'=').unwrap_or(group.len());
     let (signs, padding) = group.split_at_checked(filled)?;
     if !matches!(filled, 2 | 4 | 5 | 7 | 8) || padding.iter().any(|c| *c != b'=') {
@@ -75,12 +96,17 @@ fn base32_group(group: &[u8]) -> Option<Vec<u8>> {
     };
     let bits = signs.iter().try_fold(0_u64, |bits, c| Some(bits << 5 | value(c)?))?;
     let bits = bits << (64 - 5 * filled);
-    Some(bits.to_be_bytes().into_iter().take(filled * 5 / 8).collect())
+    Some((bits.to_be_bytes(), filled * 5 / 8))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::Fake;
+
+    fn counter_password(secret: &[u8], counter: u64, digits: usize) -> Option<String> {
+        Passwords::new(secret).at(counter, digits)
+    }
 
     /// The secret of the examples in both documents.
     const SECRET: &[u8] = b"12345678901234567890";
@@ -104,15 +130,44 @@ mod tests {
 
     #[test]
     fn a_window_reaches_to_both_sides() {
-        let find = |step, width, password: &str| Window { step, width }.find(SECRET, password.as_bytes());
+        let mut f = Fake::default();
+        let mut find = |step, width, password: &str| {
+            Window { step, width }.find(&mut f, SECRET, password.as_bytes()).unwrap()
+        };
         assert_eq!(find(1, 0, "287082"), Some(0));
         assert_eq!(find(1, 2, "755224"), Some(1));
         assert_eq!(find(1, 2, "969429"), Some(2));
         assert_eq!(find(1, 1, "969429"), None);
-        assert_eq!(find(1, u32::MAX, "000000"), None);
+        assert_eq!(find(1, 1024, "000000"), None);
         for (digits, found) in [("82", None), ("87082", None), ("4287082", Some(0)), ("94287082", Some(0))] {
             assert_eq!(find(1, 2, digits), found, "{digits}");
         }
+    }
+
+    #[test]
+    fn each_trial_is_spent() {
+        let find = |f: &mut Fake, width, password: &str| {
+            f.begin();
+            Window { step: 1, width }.find(f, SECRET, password.as_bytes())
+        };
+        let mut f = Fake::default();
+        for (width, password, trials) in
+            [(2, "000000", 6), (2, "287082", 2), (2, "755224", 4), (2, "00000x", 0), (2, "00000", 0)]
+        {
+            find(&mut f, width, password).unwrap();
+            let secret = if trials == 0 { 0 } else { SECRET.len() as u64 };
+            assert_eq!(f.spent, secret + trials * TRIAL, "{password}");
+        }
+        assert_eq!(find(&mut f, u32::MAX, "000000"), Err(Errno::E2BIG), "no request may try them all");
+    }
+
+    /// Hashed anew for each password, 16 MiB take 50 s in a build of tests.
+    #[test]
+    fn a_long_secret_is_hashed_once() {
+        let (secret, begun) = (vec![b'a'; 16 << 20], std::time::Instant::now());
+        let mut f = Fake::default();
+        assert_eq!(Window { step: 1, width: 1024 }.find(&mut f, &secret, b"00000000"), Ok(None));
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
     }
 
     /// What liboath 2.6.7 answered.
