@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
+use memchr::memmem::Finder;
 use types::Errno;
 
 use super::entry::{COMMON_PREFIX, Entry, Key, VERSION_MARKER};
@@ -80,6 +81,8 @@ impl Encode for ListReply {
 /// A listing under way.
 struct Listing {
     args: ListArgs,
+    /// Finds the delimiter; nothing where there is none.
+    delimiter: Option<Finder<'static>>,
     found: BTreeMap<Bytes, Entry>,
     /// Key that the next look starts behind.
     after: Bytes,
@@ -111,7 +114,10 @@ impl Listing {
             after = behind(&after);
         }
         let (found, marker) = (BTreeMap::new(), Key::default());
-        Self { args, found, after, marker, last_key: Bytes::new(), last_prefix: Bytes::new() }
+        let delimiter = Some(&args.delimiter).filter(|d| !d.is_empty());
+        let delimiter = delimiter.map(|d| Finder::new(d).into_owned());
+        let (last_key, last_prefix) = (Bytes::new(), Bytes::new());
+        Self { args, delimiter, found, after, marker, last_key, last_prefix }
     }
 
     fn is_full(&self) -> bool {
@@ -165,12 +171,9 @@ impl Listing {
 
     /// The name to behind the first delimiter that follows the listing's own prefix.
     fn common_prefix(&self, name: &Bytes) -> Option<Bytes> {
-        let (delimiter, from) = (&self.args.delimiter, self.args.prefix.len());
-        if delimiter.is_empty() {
-            return None;
-        }
-        let at = name.get(from..)?.windows(delimiter.len()).position(|w| w == delimiter.as_ref())?;
-        Some(name.slice(..from + at + delimiter.len()))
+        let (delimiter, from) = (self.delimiter.as_ref()?, self.args.prefix.len());
+        let at = delimiter.find(name.get(from..)?)?;
+        Some(name.slice(..from + at + delimiter.needle().len()))
     }
 
     fn take_prefix(&mut self, prefix: Bytes) {
@@ -226,4 +229,29 @@ fn objects(v: &mut dyn ObjectView, after: &[u8], prefix: &[u8], max: u32) -> Res
     let (rest, more) = v.omap_list(&after, prefix, max.wrapping_sub(page.len() as u64))?;
     page.extend(rest);
     Ok((page, more))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::fake::{Fake, FakeObject};
+
+    #[test]
+    fn long_delimiters_are_looked_for_in_long_names_in_linear_time() {
+        let name = Bytes::from("a".repeat(4 << 20));
+        let entry = Entry { key: Key::plain(name.clone()), exists: true, ..Entry::default() };
+        let omap = BTreeMap::from([(name.clone(), entry.to_bytes())]);
+        let mut f = Fake::with(FakeObject { omap, ..FakeObject::default() });
+        let delimiter = format!("{}b", "a".repeat(2 << 20));
+        let args = Writer::collect(|w| {
+            w.envelope(6, 4, |w| ((9u32, ""), (Key::default(), (false, delimiter))).encode(w));
+        });
+        let begun = Instant::now();
+        let (_, out) = f.call("rgw", "bucket_list", args).unwrap();
+        // At each place of the name anew, it takes minutes.
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        assert!(out.len() > name.len(), "the name itself is listed");
+    }
 }
