@@ -468,6 +468,11 @@ fn the_work_of_one_request_is_bounded() {
         method: "sparsify".into(),
         input: (grain, false).to_bytes(),
     };
+    // A key that is not there, whose value is held against a default of as many bytes.
+    let values = BTreeMap::from([(Bytes::from_static(b"k"), data.clone())]);
+    let arguments = ((1u8, 1u8), (values, Some(data)));
+    let input = Writer::collect(|w| w.envelope(1, 1, |w| arguments.encode(w)));
+    let compare = Op::Call { class: "cmpomap".into(), method: "cmp_vals".into(), input };
     for (what, ops, result) in [
         ("reads", repeated(Op::Read(Extent::default()), 50), 0),
         ("reads", repeated(Op::Read(Extent::default()), 65), Errno::E2BIG.neg()),
@@ -479,6 +484,8 @@ fn the_work_of_one_request_is_bounded() {
         ("copies out", repeated(same.clone(), 1), 0),
         ("copies out", repeated(same, 40), Errno::E2BIG.neg()),
         ("runs", repeated(sparsify(4096), 1), 0),
+        ("what methods compute", repeated(compare.clone(), 50), 0),
+        ("what methods compute", repeated(compare, 65), Errno::E2BIG.neg()),
     ] {
         let n = ops.len();
         let failed = ops.iter().map(|op| OsdOp { flags: op_flags::FAILOK, ..op.clone() }).collect();
