@@ -32,6 +32,10 @@ const MAX_URGENT: u64 = 3072;
 /// Entries to remove when none are asked for.
 const MAX_ENTRIES: u64 = 128;
 
+/// Bytes of entries, with what each takes in memory, after which a listing ends with its page and says where to go on.
+const MAX_LISTED_BYTES: usize = 32 << 20;
+const ENTRY_BYTES: usize = 128;
+
 type Deferred = UnorderedMap<Bytes, RealTime>;
 
 /// What the queue's head keeps.
@@ -122,12 +126,13 @@ fn list(v: &mut dyn ObjectView, args: ListArgs) -> Result<ListReply, Errno> {
     let head = Head::read(v)?;
     let mut lookup = Lookup { urgent: urgent_or_none(&head)?, attr: None };
     let (max, now) = (args.max(), RealTime(v.now()));
-    let (mut entries, mut counted) = (Vec::new(), 0u32);
+    let (mut entries, mut counted, mut bytes) = (Vec::new(), 0u32, 0usize);
     let mut pages = Pages::from(args.marker);
     let (truncated, marker) = loop {
         let page = pages.next(v, &head, u64::from(max - counted))?;
         let is_empty = page.entries.is_empty();
         for entry in page.entries {
+            let size = entry.data.len();
             let info = info(entry)?;
             if lookup.until(v, &info.tag)?.is_some_and(|(until, _)| until > info.time) {
                 continue;
@@ -135,9 +140,10 @@ fn list(v: &mut dyn ObjectView, args: ListArgs) -> Result<ListReply, Errno> {
             counted += 1;
             if !args.expired_only || info.time <= now {
                 entries.push(info);
+                bytes += size + ENTRY_BYTES;
             }
         }
-        if is_empty || counted >= max || !page.truncated {
+        if is_empty || counted >= max || bytes >= MAX_LISTED_BYTES || !page.truncated {
             break (page.truncated, page.next_marker);
         }
     };
@@ -259,7 +265,7 @@ mod tests {
     fn queue_of(entries: Vec<Bytes>, attr: Deferred) -> Fake {
         let mut f = Fake::default();
         let urgent = Urgent { max: 5, in_attr: 1, ..Urgent::default() }.to_bytes();
-        let args = queue::InitArgs { size: 1000, max_urgent: 200, urgent };
+        let args = queue::InitArgs { size: 15 << 20, max_urgent: 200, urgent };
         f.call("queue", "queue_init", args.to_bytes()).unwrap();
         struct Enqueue(Vec<Bytes>);
         impl Encode for Enqueue {
@@ -288,6 +294,21 @@ mod tests {
         assert_eq!(tags(&mut f), Ok(vec!["a".into()]));
         f.object.as_mut().unwrap().attrs.insert(ATTR.into(), "torn".into());
         assert_eq!(tags(&mut f), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn a_listing_ends_with_a_page_that_is_full() {
+        const ENTRIES: usize = 250_000;
+        let mut f = queue_of(vec![entry("a", 10); ENTRIES], Deferred::default());
+        let mut list = |marker: Bytes| {
+            let args = ListArgs { marker, max: u32::MAX, expired_only: false }.to_bytes();
+            let (_, out) = f.call("rgw_gc", "rgw_gc_queue_list_entries", args).unwrap();
+            ListReply::from_bytes(out).unwrap()
+        };
+        let first = list(Bytes::new());
+        assert!(first.truncated);
+        let rest = list(first.next_marker);
+        assert_eq!((first.entries.len() + rest.entries.len(), rest.truncated), (ENTRIES, false));
     }
 
     #[test]

@@ -20,6 +20,11 @@ const MAGIC: u16 = 0xbeef;
 /// Bytes of one read of entries. How many does not show, but where no entries are asked for: then it is Ceph's.
 const READ: u64 = 64 << 10;
 const CEPHS_READ: u64 = 4 << 20;
+/// Bytes of entries of one answer, with what each takes beside its own: Ceph takes as many as it is asked for, and a ring
+/// may hold millions of entries without data. The answer then says where to go on, as one that is full does.
+pub(super) const MAX_LISTED_BYTES: usize = 32 << 20;
+/// What an entry takes in memory beside its data.
+const ENTRY_BYTES: usize = 128;
 /// How often markers of one listing may come into another round: from the caller's to the front's, and once round.
 const MAX_ROUNDS: u8 = 2;
 
@@ -61,14 +66,15 @@ fn enqueue_around(v: &mut dyn ObjectView, head: &mut Head, mut entry: Bytes) -> 
     v.write(head.start, entry)
 }
 
-/// Lists at most `max` entries from a marker on, for 0 those of one of Ceph's reads. EINVAL when no entry begins there.
+/// Lists at most `max` entries from a marker on, as far as one answer holds them; for 0 those of one of Ceph's reads. EINVAL when no entry begins there.
 pub(crate) fn list(v: &mut dyn ObjectView, head: &Head, max: u64, start: &[u8]) -> Result<ListReply, Errno> {
     if head.is_empty() {
         let next_marker = head.front.text();
         return Ok(ListReply { truncated: false, next_marker, entries: Vec::new() });
     }
     let start = Some(Marker::parse(start)).filter(|m| m.offset != 0).unwrap_or(head.front);
-    let mut walk = Walk { at: start, pending: Vec::new(), began: None, length: None, entries: Vec::new() };
+    let mut walk =
+        Walk { at: start, pending: Vec::new(), began: None, length: None, entries: Vec::new(), taken: 0 };
     let next = walk.through(v, head, max)?;
     let next = next.map(|at| head.wrapped(at));
     let next_marker = next.unwrap_or(head.tail);
@@ -112,9 +118,16 @@ struct Walk {
     /// How many bytes it has, once that was read.
     length: Option<u64>,
     entries: Vec<Entry>,
+    /// Bytes of these entries, with what they take beside their data.
+    taken: usize,
 }
 
 impl Walk {
+    /// Whether no more entries are to be taken. Without a maximum one read bounds them.
+    fn is_full(&self, max: u64) -> bool {
+        self.entries.len() as u64 == max || (max != 0 && self.taken >= MAX_LISTED_BYTES)
+    }
+
     /// Where the next entry begins; nothing at the end of the entries.
     fn through(&mut self, v: &mut dyn ObjectView, head: &Head, max: u64) -> Result<Option<Marker>, Errno> {
         let (mut left, mut goes_round) = stretch(head, self.at.offset);
@@ -124,7 +137,7 @@ impl Walk {
             let first = self.at.offset.wrapping_sub(self.pending.len() as u64);
             self.pending.extend_from_slice(&piece);
             let used = self.take_entries(first, max)?;
-            if self.entries.len() as u64 == max {
+            if self.is_full(max) {
                 return Ok(Some(Marker { offset: first.wrapping_add(used as u64), ..self.at }));
             }
             self.pending.drain(..used);
@@ -173,8 +186,9 @@ impl Walk {
                 return Ok(used);
             };
             used += data.len();
+            self.taken += data.len() + ENTRY_BYTES;
             self.entries.push(Entry { data: Bytes::copy_from_slice(data), marker: began.text() });
-            if self.entries.len() as u64 == max || used >= self.pending.len() {
+            if self.is_full(max) || used >= self.pending.len() {
                 return Ok(used);
             }
         }

@@ -85,3 +85,26 @@ fn places_behind_the_tail_are_answered_at_once() {
     let mut f = queue(u64::MAX);
     assert_eq!(put(&mut f, b"one"), Err(Errno::EINVAL));
 }
+
+#[test]
+fn a_listing_ends_where_its_answer_is_full_and_goes_on_from_there() {
+    const ENTRIES: usize = 400_000;
+    let mut f = queue(8 << 20);
+    let args = EnqueueArgs { entries: vec![Bytes::new(); ENTRIES] };
+    f.call("queue", "queue_enqueue", args.to_bytes()).unwrap();
+    let (mut marker, mut listed, mut pages) = (Bytes::new(), 0, 0);
+    loop {
+        let page = list_from(&mut f, std::str::from_utf8(&marker).unwrap(), u64::MAX).unwrap();
+        (listed, pages) = (listed + page.entries.len(), pages + 1);
+        if !page.truncated {
+            break;
+        }
+        assert!(page.entries.len() <= ring::MAX_LISTED_BYTES / 100, "{}", page.entries.len());
+        marker = page.next_marker;
+    }
+    assert_eq!((listed, pages), (ENTRIES, 2));
+    // The largest entry is listed alone.
+    let mut f = queue(15 << 20);
+    assert!(put(&mut f, &vec![1; 14 << 20]).is_ok());
+    assert_eq!(list_from(&mut f, "", u64::MAX).unwrap().entries.len(), 1);
+}
