@@ -7,9 +7,10 @@ use types::{Errno, Utime};
 
 use super::entry::{Entry, Key, Meta, Pending, VERSIONED, Written};
 use super::header::Header;
-use super::log::{self, COMPLETE, LogEntry, Zones, op};
+use super::log::{self, COMPLETE, LogEntry, op};
 use super::lookup::{Located, locate};
 use super::names;
+use super::zones::Zones;
 use crate::registry::{Done, Raw};
 use crate::wire::{RealTime, legacy_envelope};
 use crate::{ObjectView, keys};
@@ -68,7 +69,7 @@ pub(super) struct CompleteArgs {
     log: bool,
     log_flags: u16,
     /// Entries that go with the change, such as those of parts of an upload.
-    remove: Vec<Key>,
+    remove: Keys,
     zones: Zones,
 }
 
@@ -84,11 +85,7 @@ impl Decode for CompleteArgs {
             if version >= 2 {
                 a.locator = r.blob()?;
             }
-            a.remove = if (4..7).contains(&version) {
-                Vec::<Bytes>::decode(r)?.into_iter().map(Key::plain).collect()
-            } else {
-                Decode::decode(r)?
-            };
+            a.remove = Keys::decode(r, (4..7).contains(&version))?;
             if version >= 5 {
                 a.written = Decode::decode(r)?;
             }
@@ -106,6 +103,35 @@ impl Decode for CompleteArgs {
             }
             Ok(a)
         })
+    }
+}
+
+/// Keys as they came: each is made when its turn comes, as many small ones take far more than their bytes.
+#[derive(Default)]
+struct Keys {
+    count: usize,
+    bytes: Bytes,
+    /// Whether they are names alone.
+    names: bool,
+}
+
+impl Keys {
+    fn decode(r: &mut Reader, names: bool) -> Result<Self, DecodeError> {
+        let count = r.count("keys", if names { Bytes::MIN_SIZE } else { Key::MIN_SIZE })?;
+        let (rest, before) = (r.rest(), r.remaining());
+        for _ in 0..count {
+            Self::key(r, names)?;
+        }
+        Ok(Self { count, bytes: rest.slice(..before - r.remaining()), names })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Key> {
+        let mut r = Reader::new(self.bytes.clone());
+        (0..self.count).map_while(move |_| Self::key(&mut r, self.names).ok())
+    }
+
+    fn key(r: &mut Reader, names: bool) -> Result<Key, DecodeError> {
+        if names { r.blob().map(Key::plain) } else { Key::decode(r) }
     }
 }
 
@@ -175,9 +201,9 @@ pub(super) fn complete(v: &mut dyn ObjectView, mut args: CompleteArgs) -> Result
         let logged = args.logged(&header, &entry);
         log::append(v, &mut header, logged)?;
     }
-    for key in &args.remove {
+    for key in args.remove.iter() {
         // What is left over of an upload is no reason to fail.
-        let _ = remove(v, &mut header, key, logging);
+        let _ = remove(v, &mut header, &key, logging);
     }
     header.save(v)
 }
@@ -323,5 +349,26 @@ fn as_suggested(header: &Header, entry: &Entry, op: u8) -> LogEntry {
         state: COMPLETE,
         index_version: header.version,
         ..LogEntry::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use codec::Encode;
+
+    use super::*;
+
+    #[test]
+    fn keys_stay_the_bytes_they_came_in_until_their_turn() {
+        let names = vec![Bytes::from("a"), Bytes::from(""), Bytes::from("b")];
+        let keys: Vec<Key> = names.iter().cloned().map(Key::plain).collect();
+        for (raw, plain) in [(names.to_bytes(), true), (keys.to_bytes(), false)] {
+            let read = Keys::decode(&mut Reader::new(raw.clone()), plain).unwrap();
+            assert_eq!(read.bytes.as_ptr(), raw[4..].as_ptr());
+            assert_eq!(read.iter().collect::<Vec<_>>(), keys);
+            for cut in 0..raw.len() {
+                assert!(Keys::decode(&mut Reader::new(raw.slice(..cut)), plain).is_err(), "{cut}");
+            }
+        }
     }
 }

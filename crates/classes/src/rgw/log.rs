@@ -1,7 +1,5 @@
 //! The log of changes to a bucket index, which other zones follow.
 
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
 use types::Errno;
@@ -9,6 +7,7 @@ use types::Errno;
 use super::entry::{Key, Written, packed, put_packed};
 use super::header::Header;
 use super::names;
+use super::zones::Zones;
 use crate::ObjectView;
 use crate::registry::{Done, Nothing, stored};
 use crate::wire::RealTime;
@@ -30,34 +29,6 @@ pub(super) mod op {
 pub(super) const COMPLETE: u8 = 1;
 /// Flag of a change to a versioned object.
 pub(super) const VERSIONED_OP: u16 = 1;
-
-/// A zone that a change has passed, and where in it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Zone {
-    zone: Bytes,
-    location: Option<Bytes>,
-}
-
-impl Encode for Zone {
-    fn encode(&self, w: &mut Writer) {
-        match &self.location {
-            None => self.zone.encode(w),
-            Some(location) => w.blob(&[&self.zone, &b":"[..], location].concat()),
-        }
-    }
-}
-impl Decode for Zone {
-    const MIN_SIZE: usize = 4;
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        let text = r.blob()?;
-        Ok(match text.iter().position(|b| *b == b':') {
-            None => Self { zone: text, location: None },
-            Some(at) => Self { zone: text.slice(..at), location: Some(text.slice(at + 1..)) },
-        })
-    }
-}
-
-pub(super) type Zones = BTreeSet<Zone>;
 
 /// Source: rgw_bi_log_entry in src/cls/rgw/cls_rgw_types.h.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +63,7 @@ impl Default for LogEntry {
             flags: 0,
             owner: Bytes::new(),
             owner_name: Bytes::new(),
-            zones: Zones::new(),
+            zones: Zones::default(),
         }
     }
 }

@@ -22,6 +22,7 @@ mod reshard;
 mod resharding;
 mod usage;
 mod versions;
+mod zones;
 
 #[cfg(test)]
 mod tests;

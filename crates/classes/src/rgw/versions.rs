@@ -7,10 +7,11 @@ use types::{Errno, Utime};
 
 use super::entry::{CURRENT, DELETE_MARKER, Entry, Key, Meta, VERSION_MARKER, VERSIONED, Written};
 use super::header::Header;
-use super::log::{self, COMPLETE, LogEntry, VERSIONED_OP, Zones, op};
+use super::log::{self, COMPLETE, LogEntry, VERSIONED_OP, op};
 use super::lookup::{Located, locate};
 use super::names;
 use super::olh::{self, Head, HeadChange};
+use super::zones::Zones;
 use crate::registry::{Done, stored};
 use crate::wire::RealTime;
 use crate::{ObjectView, keys};
