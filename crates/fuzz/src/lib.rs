@@ -15,6 +15,7 @@ mod groups;
 mod images;
 mod logins;
 mod medium;
+mod methods;
 mod mons;
 mod osds;
 mod recorded;

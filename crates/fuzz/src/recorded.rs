@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use classes::fake::FakeObject;
 use messages::wire::{Header, WireMessage};
 use serde_json::Value;
 
@@ -116,6 +117,36 @@ pub(crate) fn calls() -> Vec<(String, String, Vec<u8>)> {
         |c: &Value| Some((c[0].as_str()?.to_owned(), c[1].as_str()?.to_owned(), unpack(c[2].as_str()?)));
     rows.flat_map(|row| row["calls"].as_array().into_iter().flatten().filter_map(call).collect::<Vec<_>>())
         .collect()
+}
+
+/// Calls of class methods that follow each other on one object.
+pub(crate) struct Scenario {
+    pub before: Option<FakeObject>,
+    pub calls: Vec<(String, String, Vec<u8>)>,
+}
+
+/// All of them, but for those of whole gateways.
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    let all = files("classes", "", "", ".jsonl").concat();
+    let rows = all.split(|b| *b == b'\n').filter_map(|l| serde_json::from_slice::<Value>(l).ok());
+    let hex = |v: &Value| v.as_str().map(unpack);
+    let call = |c: &Value| Some((c[0].as_str()?.to_owned(), c[1].as_str()?.to_owned(), hex(&c[2])?));
+    let scenario = |row: Value| {
+        let calls = row["calls"].as_array()?.iter().filter_map(call).collect();
+        let entries = row["omap"].as_object();
+        let omap = entries
+            .map(|omap| omap.iter().filter_map(|(k, v)| Some((unpack(k).into(), hex(v)?.into()))).collect());
+        let before = match (omap, hex(&row["data"])) {
+            (None, None) => None,
+            (omap, data) => Some(FakeObject {
+                omap: omap.unwrap_or_default(),
+                data: data.unwrap_or_default(),
+                ..FakeObject::default()
+            }),
+        };
+        Some(Scenario { before, calls })
+    };
+    rows.filter_map(scenario).collect()
 }
 
 /// Entries of bucket indexes, one out of eight: values in the omaps that recorded calls left.

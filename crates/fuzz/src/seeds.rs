@@ -47,6 +47,7 @@ pub fn seeds_of(target: &str) -> Vec<Vec<u8>> {
         "mgr_cap" => recorded::caps("mgr"),
         "command" => recorded::commands(),
         "class_method" => class_calls(),
+        "class_object" => crate::methods::seeds(),
         "quorum_message" => crate::mons::quorum_seeds(),
         "mon_store" => crate::mons::store_seeds(),
         "mon_peer" => crate::mons::peer_seeds(),

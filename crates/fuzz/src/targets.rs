@@ -18,6 +18,7 @@ use crate::groups::{mon_state, pg_message, pg_part};
 use crate::images::{rbd_diff, rbd_header, rbd_part, rbd_stored};
 use crate::logins::{authorizer, login, login_client};
 use crate::medium::{page, record, superblock};
+use crate::methods::class_object;
 use crate::mons::{mon_peer, mon_store, quorum_message};
 use crate::osds::osd_requests;
 use crate::replies::{output, replies};
@@ -88,6 +89,8 @@ targets![
     command: DECODER,
     txn: DECODER,
     class_method: DECODER,
+    // A few bytes make an object of 16 MiB, which is held as it was, as it becomes, and as it is encoded.
+    class_object: Budget::heap(64, 128 << 20).and_time(Duration::from_secs(4)),
     quorum_message: DECODER,
     mon_store: DECODER,
     mon_peer: DECODER,
