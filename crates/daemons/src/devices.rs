@@ -15,6 +15,8 @@ pub(crate) struct Devices {
     /// For commits, wherever they are executed: there is one at a time.
     pub commits: Arc<dyn Device>,
     pub checkpoints: Arc<dyn Device>,
+    /// For reads that requests wait for.
+    pub reads: Arc<dyn Device>,
     pub seal: Seal,
 }
 
@@ -49,7 +51,7 @@ impl Devices {
         #[cfg(feature = "test-medium")]
         if let Some(twin) = medium.twin {
             let device = runtime::TwinDevice::open(path, twin)?;
-            let others = (device.another()?, device.another()?);
+            let others = [device.another()?, device.another()?, device.another()?];
             return Ok(Self::behind_one_seal(device, others));
         }
         let Medium { .. } = medium;
@@ -58,17 +60,18 @@ impl Devices {
 
     fn open_file(path: &Path) -> std::io::Result<Self> {
         let device = FileDevice::open(path)?;
-        let others = (device.another()?, device.another()?);
+        let others = [device.another()?, device.another()?, device.another()?];
         Ok(Self::behind_one_seal(device, others))
     }
 
-    fn behind_one_seal<D: Device + 'static>(store: D, (commits, checkpoints): (D, D)) -> Self {
+    fn behind_one_seal<D: Device + 'static>(store: D, [commits, checkpoints, reads]: [D; 3]) -> Self {
         let seal = Seal::default();
         let sealed = |device: D| Arc::new(Sealed::new(device, seal.clone())) as Arc<dyn Device>;
         Self {
             store: sealed(store),
             commits: sealed(commits),
             checkpoints: sealed(checkpoints),
+            reads: sealed(reads),
             seal: seal.clone(),
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use admin::Reply;
 use anyhow::{Context, Result};
+use bytes::Bytes;
 use cephx::caps::OsdCap;
 use codec::Decode;
 use maps::MgrMap;
@@ -18,7 +19,7 @@ use msgr::{Limits, Local, Policy};
 use pg::{FatalReason, Input, OsdConfig, OsdCore, Output, PeerInfo};
 use runtime::net::{AuthInput, AuthStep, Bounds, Gone, Handler, Messenger, PeerReady};
 use runtime::{Clock, HostFiles, LocalSocket, Machine, Owner, Seal, contained};
-use store::{Checkpoint, CheckpointDone, Commit, Device, Options, Store, StoreError};
+use store::{Checkpoint, CheckpointDone, Commit, Device, Options, ReadPlan, Store, StoreError};
 use tokio::sync::{Notify, oneshot};
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Fsid, OsdId};
 
@@ -149,6 +150,7 @@ impl Osd {
             checkpoints: spawn_worker("osd-checkpoint", &devices.checkpoints, &shell, |job, dev| {
                 Event::Checkpointed(Checkpoint::execute(job, dev))
             })?,
+            reads: Readers::start(&devices.reads, &shell)?,
             committing: false,
             checkpointing: false,
             commit_wanted: false,
@@ -249,6 +251,34 @@ fn spawn_worker<J: Send + 'static>(
     Ok(jobs)
 }
 
+/// Threads that read for requests which wait, a few at a time.
+struct Readers {
+    jobs: Vec<mpsc::Sender<(u64, Box<ReadPlan>)>>,
+    next: usize,
+}
+
+/// A device gives more when it is asked for several things at a time.
+const READERS: usize = 4;
+
+impl Readers {
+    fn start(device: &Arc<dyn Device>, shell: &Arc<Shell>) -> Result<Self> {
+        let run = |(id, plan): (u64, Box<ReadPlan>), device: &dyn Device| Event::Read {
+            id,
+            result: plan.execute(device),
+        };
+        let start = |_| spawn_worker("osd-read", device, shell, run);
+        Ok(Self { jobs: (0..READERS).map(start).collect::<Result<_>>()?, next: 0 })
+    }
+
+    /// What a thread that has ended was given is never answered: its panic has ended the OSD.
+    fn ask(&mut self, id: u64, plan: Box<ReadPlan>) {
+        self.next = (self.next + 1) % READERS;
+        if let Some(jobs) = self.jobs.get(self.next) {
+            let _ = jobs.send((id, plan));
+        }
+    }
+}
+
 fn turn_end(shell: &Arc<Shell>) -> impl FnMut() -> bool + Send + 'static {
     let shell = Arc::downgrade(shell);
     move || {
@@ -311,6 +341,10 @@ enum Event {
     Core(Box<Input>),
     Committed(Outcome),
     Checkpointed(Result<CheckpointDone, StoreError>),
+    Read {
+        id: u64,
+        result: Result<Bytes, StoreError>,
+    },
     /// The core wants to go on.
     Again,
     /// Every connection that had something was read.
@@ -350,6 +384,7 @@ impl Event {
             },
             Self::Committed(_) => "committed",
             Self::Checkpointed(_) => "checkpointed",
+            Self::Read { .. } => "read",
             Self::TurnEnds => "turn",
             Self::Again => "again",
             Self::Message { .. } => "message",
@@ -376,6 +411,7 @@ struct OsdMachine {
     shell: Weak<Shell>,
     commits: Committer,
     checkpoints: mpsc::Sender<Checkpoint>,
+    reads: Readers,
     /// One commit is with the device at a time; what comes meanwhile forms the next one.
     committing: bool,
     checkpointing: bool,
@@ -401,7 +437,11 @@ impl Machine for OsdMachine {
             self.plant.strike(event.kind());
             turn_ends |= matches!(
                 event,
-                Event::TurnEnds | Event::Again | Event::Committed(_) | Event::Checkpointed(_)
+                Event::TurnEnds
+                    | Event::Again
+                    | Event::Committed(_)
+                    | Event::Checkpointed(_)
+                    | Event::Read { .. }
             );
             if let Some(input) = self.translate(event) {
                 self.handle(now, input);
@@ -452,6 +492,7 @@ impl OsdMachine {
                 self.commit_wanted = true;
                 Some(self.settled(|store| store.checkpointed(done)))
             }
+            Event::Read { id, result } => Some(Input::Read { id, result }),
             Event::Message { conn, wire } => {
                 self.messenger.gate().taken(wire.payload_len() as u64);
                 self.message(conn, &wire)
@@ -662,6 +703,7 @@ impl OsdMachine {
             Output::HoldClients(hold) => self.messenger.gate().hold(hold),
             Output::HoldClient { conn, hold } => self.messenger.hold(conn, hold),
             Output::Commit => self.commit_wanted = true,
+            Output::Read { id, plan } => self.reads.ask(id, plan),
             Output::Again { at_leisure } => self.come_again(at_leisure),
             Output::CloseConn { conn } => self.messenger.close(conn),
             Output::DropOsd { osd } => self.peers.drop_osd(osd),

@@ -22,7 +22,7 @@ use messages::osd::{
     CopyFromArgs, CopySource, Extent, MOsdOp, MOsdScrub2, Op, OpCode, OsdOp, cmp_mode, flags, watch_op,
 };
 use pg::{BootAddrs, Input, OsdConfig, OsdCore, Output, PeerInfo};
-use store::{FormatOptions, Options, Store};
+use store::{FormatOptions, Options, ReadPlan, Store};
 use testkit::SimDevice;
 use types::{
     AuthName, ConnId, EntityName, EntityType, GlobalId, HObject, Name, Now, ObjectLocator, OsdId, PgId,
@@ -52,6 +52,8 @@ struct Osd {
     pool: PoolId,
     commit_wanted: bool,
     again: bool,
+    /// What the device has to read.
+    reads: VecDeque<(u64, Box<ReadPlan>)>,
     from_mon: VecDeque<Message>,
     /// Requests that nobody has answered.
     open: BTreeSet<(ConnId, u64)>,
@@ -95,6 +97,7 @@ impl Osd {
             pool: PoolId(0),
             commit_wanted: false,
             again: false,
+            reads: VecDeque::new(),
             from_mon: VecDeque::new(),
             open: BTreeSet::new(),
             results: Vec::new(),
@@ -134,6 +137,7 @@ impl Osd {
         self.device = Arc::new(self.device.fork());
         self.core = core_on(&self.device, self.life);
         (self.commit_wanted, self.again) = (false, false);
+        self.reads.clear();
         self.from_mon.clear();
         self.open.clear();
         self.mon.forget(0);
@@ -158,6 +162,7 @@ impl Osd {
                 }
                 Output::SendMon(msg) => self.from_mon.extend(self.mon.handle(0, self.life, msg)),
                 Output::Commit => self.commit_wanted = true,
+                Output::Read { id, plan } => self.reads.push_back((id, plan)),
                 Output::Again { .. } => self.again = true,
                 Output::CloseConn { conn } => {
                     self.closed.insert(conn);
@@ -177,6 +182,9 @@ impl Osd {
             self.from_mon.extend(published);
             if let Some(msg) = self.from_mon.pop_front() {
                 self.input(Input::FromMon(msg));
+            } else if let Some((id, plan)) = self.reads.pop_front() {
+                let result = plan.execute(&*self.device);
+                self.input(Input::Read { id, result });
             } else if std::mem::take(&mut self.again) {
                 self.mono += Duration::from_micros(10);
                 self.input(Input::Again { unread: BTreeSet::new(), free_bytes: 1 << 30 });

@@ -116,6 +116,7 @@ impl Pair {
                     }
                 }
                 Output::Commit => self.nodes[osd as usize].commit_wanted = true,
+                Output::Read { .. } => unreachable!("this device has everything at hand"),
                 Output::Fatal(why) => panic!("osd.{osd} stopped: {why}"),
                 _ => {}
             }

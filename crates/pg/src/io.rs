@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use bytes::Bytes;
 use cephx::caps::OsdCap;
 use messages::Message;
 use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, GlobalId, OsdId};
@@ -68,6 +69,11 @@ pub enum Input {
     },
     /// All submitted transactions up to and including this one are on stable media.
     Durable(store::TxnSeq),
+    /// What came of an `Output::Read` of that number, which may be gone meanwhile.
+    Read {
+        id: u64,
+        result: Result<Bytes, store::StoreError>,
+    },
     /// A write or flush failed: nothing may be acknowledged any more.
     DeviceFailed,
     /// Time passes; due at least every 500 ms.
@@ -130,6 +136,11 @@ pub enum Output {
     /// when the batch of inputs is through.
     /// While `OsdCore::is_commit_urgent` is false it may put that off and gather more: another `Commit` comes in time.
     Commit,
+    /// Execute the plan on the device while the core goes on, and bring what came of it as `Input::Read`, in any order.
+    Read {
+        id: u64,
+        plan: Box<store::ReadPlan>,
+    },
     /// There is more to do: bring `Input::Again` when what else has come was handled; at leisure, within a tenth of a second,
     /// when clients have to read before.
     Again {

@@ -1,7 +1,7 @@
 //! A file or block device as the store's medium.
 
 use std::fs::{File, OpenOptions};
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::buffer::spare_capacity;
 use rustix::fs::{Advice, FlockOperation, OFlags, flock};
-use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
 use store::{Device, DeviceError, DeviceOp};
 
 use crate::lanes::{Lanes, Way};
@@ -21,7 +21,9 @@ use crate::lanes::{Lanes, Way};
 ///
 /// Both ways on one file are safe because (1) `Lanes` keeps them out of each other's folios, (2) should a direct write fail
 /// to throw out a folio nevertheless, the file is marked with an EIO that every handle is told of by its next flush, before
-/// anything is acknowledged or published, and (3) nobody reads a block through the cache before its commit is through.
+/// anything is acknowledged or published, and (3) nobody reads a block through the cache before its commit is through,
+/// but for reads that were planned before the block was given to others: what they bring in leaves with the write's folios,
+/// and its checksum tells that it is not theirs.
 ///
 /// The file is locked while any handle of it is open, so that a store is never used twice at a time, by two processes or
 /// by two lives of an OSD in one.
@@ -59,6 +61,9 @@ const DIRECT_MAX: usize = 256 << 10;
 /// Of a write that is at least so long the device is given each part as soon as the page cache has it, so that it does not
 /// stand still until the flush.
 const STRIDE: usize = 2 << 20;
+
+/// What is longer is not looked for in the page cache: to copy and to check it takes as long as a device takes.
+const AT_ONCE_MAX: usize = 128 << 10;
 
 /// Pieces of one pwritev call: what Linux takes at most.
 const MAX_PIECES: usize = 1024;
@@ -303,6 +308,22 @@ impl Device for FileDevice {
         Ok(())
     }
 
+    fn read_at_once(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<bool, DeviceError> {
+        self.check(DeviceOp::Read, offset, len)?;
+        if len > AT_ONCE_MAX {
+            return Ok(false);
+        }
+        let start = out.len();
+        out.resize(start + len, 0);
+        let buffer = out.get_mut(start..).unwrap_or_default();
+        match preadv2(&self.file, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT) {
+            Ok(got) if got == len => return Ok(true),
+            // Not in the cache, or a part of it: also what fails for another reason is read in the usual way.
+            _ => out.truncate(start),
+        }
+        Ok(false)
+    }
+
     fn will_read(&self, ranges: &[(u64, u64)]) {
         for (offset, len) in ranges {
             let _ = rustix::fs::fadvise(&self.file, *offset, NonZeroU64::new(*len), Advice::WillNeed);
@@ -407,6 +428,38 @@ mod tests {
         }
         let (bytes, start) = text(len, true);
         let past = dev.write_unread_at(at + 4 * ALIGN as u64, &[&bytes[start..start + len]]);
+        assert!(matches!(past, Err(DeviceError::OutOfRange { .. })));
+    }
+
+    #[test]
+    fn what_is_read_at_once_is_whole_or_nothing() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let path = dir.path().join("block");
+        let dev = FileDevice::create(&path, 1 << 20).expect("created");
+        let (bytes, start) = text(8 * ALIGN, true);
+        let bytes = &bytes[start..start + 8 * ALIGN];
+        dev.write_at(4096, bytes).expect("written");
+        dev.flush().expect("flushed");
+        let mut seen = Vec::new();
+        for round in 0..4 {
+            if round % 2 == 1 {
+                drop_cache(&path).expect("dropped");
+            }
+            let mut out = b"before".to_vec();
+            let there = dev.read_at_once(4096, bytes.len(), &mut out).expect("asked");
+            // Some file systems cannot say.
+            seen.push(there);
+            assert_eq!(&out[..6], b"before");
+            assert!(if there { &out[6..] == bytes } else { out.len() == 6 }, "round {round}");
+            dev.read_append(4096, bytes.len(), &mut out).expect("read");
+        }
+        assert!(
+            seen.iter().all(|there| !there) || seen[0],
+            "{seen:?}: it was in the cache before it was dropped"
+        );
+        let mut out = Vec::new();
+        assert_eq!(dev.read_at_once(0, AT_ONCE_MAX + 4096, &mut out), Ok(false), "it takes long in any case");
+        let past = dev.read_at_once(1 << 20, 4096, &mut out);
         assert!(matches!(past, Err(DeviceError::OutOfRange { .. })));
     }
 

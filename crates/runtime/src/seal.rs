@@ -70,6 +70,11 @@ impl<D: Device> Device for Sealed<D> {
         self.device.read_append(offset, len, out)
     }
 
+    fn read_at_once(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<bool, DeviceError> {
+        self.check(DeviceOp::Read)?;
+        self.device.read_at_once(offset, len, out)
+    }
+
     fn will_read(&self, ranges: &[(u64, u64)]) {
         if !self.seal.is_closed() {
             self.device.will_read(ranges);

@@ -337,6 +337,11 @@ impl Device for TwinDevice {
         self.file.read_now(offset, buf).map_err(|e| failed(DeviceOp::Read, offset, len, e.raw_os_error()))
     }
 
+    /// A bad medium has nothing at hand.
+    fn read_at_once(&self, offset: u64, len: usize, _: &mut Vec<u8>) -> Result<bool, DeviceError> {
+        self.inner.check(DeviceOp::Read, offset, len).map(|()| false)
+    }
+
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
         self.inner.check(DeviceOp::Write, offset, data.len())?;
         let failed = |e: io::Error| failed(DeviceOp::Write, offset, data.len(), e.raw_os_error());

@@ -33,6 +33,7 @@ mod mon;
 mod mon_shell;
 mod objecter;
 mod osd;
+mod reads;
 mod rot;
 mod slices;
 mod snaps;

@@ -139,6 +139,10 @@ impl World {
             host.old = Some(Arc::new(host.device.fork()));
         }
         host.device.clear_faults();
+        // In every other life what is not in memory has to be waited for.
+        let is_slow = self.rng.one_in(2);
+        let host = self.osd(osd);
+        host.device.set_slow(is_slow);
         let at = addr_of(Node::Osd(osd), host.life);
         let addrs = BootAddrs {
             public: at.clone(),
@@ -257,6 +261,7 @@ impl World {
                 self.osd(osd).commit_wanted = true;
                 self.ack_early(osd);
             }
+            Output::Read { id, plan } => self.plan_device_read(osd, id, plan),
             Output::Again { at_leisure } => self.plan_slice(osd, at_leisure),
             Output::CloseConn { conn } => self.net.close(self.now, conn, End::Target),
             Output::DropOsd { osd: to } => {

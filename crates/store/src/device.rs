@@ -20,6 +20,12 @@ pub trait Device: Send + Sync {
         self.read_at(offset, out.get_mut(start..).unwrap_or_default())
     }
 
+    /// As `read_append` when that takes no longer than a copy in memory; else `false`, and `out` is as before. A device that
+    /// does not know reads.
+    fn read_at_once(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<bool, DeviceError> {
+        self.read_append(offset, len, out).map(|()| true)
+    }
+
     /// These `(offset, length)` ranges in bytes will be read soon, in any order: a device that can serves them side by side
     /// from now on. A hint that may do nothing.
     fn will_read(&self, ranges: &[(u64, u64)]) {

@@ -60,7 +60,7 @@ pub use key::{ObjectKey, Space};
 #[cfg(feature = "planted")]
 pub use options::Planted;
 pub use options::{Counters, FormatOptions, Identity, ObjectStat, Options, PoolTotals, Priority, Statfs};
-pub use read_plan::ReadPlan;
+pub use read_plan::{Found, ReadPlan};
 pub use reads::KeyPage;
 pub use store::Store;
 pub use txn::{ObjectIndex, Op, Txn, TxnSeq};

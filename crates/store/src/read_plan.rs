@@ -18,17 +18,34 @@ const RUN_BLOCKS: usize = 1024;
 ///
 /// Blocks that the plan names may be given to other data while it waits; then they do not verify. An error of
 /// `execute` is therefore not final: ask `Store::read`, which looks again.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ReadPlan {
     key: ObjectKey,
+    /// Bytes that were asked for.
+    asked: u64,
     first_block: u32,
     blocks: usize,
     wanted: Range<usize>,
     parts: Vec<Part>,
 }
 
-/// Some of the blocks; those in no part are holes. Positions are counted in blocks from the plan's first.
+/// What a read has come to.
 #[derive(Debug, Clone)]
+pub enum Found {
+    Data(Bytes),
+    /// The device must be waited for.
+    OnDevice(Box<ReadPlan>),
+}
+
+/// Whether a plan may wait for the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Yes,
+    No,
+}
+
+/// Some of the blocks; those in no part are holes. Positions are counted in blocks from the plan's first.
+#[derive(Debug, Clone, PartialEq)]
 enum Part {
     Memory {
         at: usize,
@@ -45,13 +62,18 @@ enum Part {
 }
 
 impl ReadPlan {
-    fn empty(key: &ObjectKey) -> Self {
-        Self { key: key.clone(), first_block: 0, blocks: 0, wanted: 0..0, parts: Vec::new() }
+    fn empty(key: &ObjectKey, asked: u64) -> Self {
+        Self { key: key.clone(), asked, first_block: 0, blocks: 0, wanted: 0..0, parts: Vec::new() }
     }
 
     /// Whether `execute` will not read from the device.
     pub fn is_in_memory(&self) -> bool {
         !self.parts.iter().any(|p| matches!(p, Part::Device { .. }))
+    }
+
+    /// Bytes that were asked for: more than the answer has when the object ends before.
+    pub fn asked(&self) -> u64 {
+        self.asked
     }
 
     /// Length of the answer in bytes.
@@ -70,9 +92,15 @@ impl ReadPlan {
     }
 
     /// Reads, verifies every block that came from the device, and puts the answer together.
-    pub fn execute(self, device: &dyn Device) -> Result<Bytes, StoreError> {
+    pub fn execute(&self, device: &dyn Device) -> Result<Bytes, StoreError> {
+        // Whoever waits gets an answer.
+        Ok(self.run(device, Wait::Yes)?.unwrap_or_default())
+    }
+
+    /// `None` when the device would have to be waited for.
+    fn run(&self, device: &dyn Device, wait: Wait) -> Result<Option<Bytes>, StoreError> {
         if let (1, [Part::Memory { content, .. }]) = (self.blocks, self.parts.as_slice()) {
-            return Ok(content.slice(self.wanted));
+            return Ok(Some(content.slice(self.wanted.clone())));
         }
         let mut out = Vec::with_capacity(self.blocks * BLOCK);
         let is_large = self.blocks * BLOCK >= sums::WORTHWHILE;
@@ -87,14 +115,16 @@ impl ReadPlan {
                     known.extend(is_large.then(|| crc32c(0, content)));
                 }
                 Part::Device { at, slots } => {
-                    self.read_run(device, *at, slots, &mut out)?;
+                    if !self.read_run(device, *at, slots, &mut out, wait)? {
+                        return Ok(None);
+                    }
                     let sums = slots.iter().filter(|_| is_large);
                     known.extend(sums.map(|s| sums::from_standard(s.crc ^ place_mask(s.place))));
                 }
             }
         }
         fill_hole(self.blocks, &mut out, &mut known, is_large);
-        Ok(sums::keep(Bytes::from(out), known.into()).slice(self.wanted))
+        Ok(Some(sums::keep(Bytes::from(out), known.into()).slice(self.wanted.clone())))
     }
 
     fn read_run(
@@ -103,15 +133,22 @@ impl ReadPlan {
         at: usize,
         slots: &[Slot],
         out: &mut Vec<u8>,
-    ) -> Result<(), StoreError> {
-        let place = slots.first().map_or(0, |s| s.place);
-        let read = device.read_append(u64::from(place) * BLOCK_U64, slots.len() * BLOCK, out);
+        wait: Wait,
+    ) -> Result<bool, StoreError> {
+        let offset = slots.first().map_or(0, |s| u64::from(s.place) * BLOCK_U64);
+        let len = slots.len() * BLOCK;
+        let read = match wait {
+            Wait::Yes => device.read_append(offset, len, out).map(|()| true),
+            Wait::No => device.read_at_once(offset, len, out),
+        };
         // Another copy mends what cannot be read, as it does what reads wrong.
-        read.map_err(|e| if e.is_bad_sector() { self.corrupt(at) } else { e.into() })?;
+        if !read.map_err(|e| if e.is_bad_sector() { self.corrupt(at) } else { e.into() })? {
+            return Ok(false);
+        }
         let mut blocks = slots.iter().zip(out.get(at * BLOCK..).unwrap_or_default().chunks(BLOCK));
         match blocks.position(|(slot, content)| placed_crc(slot.place, content) != slot.crc) {
             Some(bad) => Err(self.corrupt(at + bad)),
-            None => Ok(()),
+            None => Ok(true),
         }
     }
 
@@ -134,23 +171,36 @@ impl Store {
     pub fn read(&mut self, key: &ObjectKey, offset: u64, len: u64) -> Result<Bytes, StoreError> {
         let plan = self.plan_read(key, offset, len)?;
         let read = plan.execute(self.data.device.as_ref());
-        if let Err(StoreError::Corrupt(Corruption::Data { .. })) = &read {
+        self.count_corrupt(&read);
+        read
+    }
+
+    /// The same when it takes no longer than a copy in memory; else what remains to be done.
+    pub fn read_at_once(&mut self, key: &ObjectKey, offset: u64, len: u64) -> Result<Found, StoreError> {
+        let plan = self.plan_read(key, offset, len)?;
+        let read = plan.run(self.data.device.as_ref(), Wait::No);
+        self.count_corrupt(&read);
+        Ok(read?.map_or_else(|| Found::OnDevice(Box::new(plan)), Found::Data))
+    }
+
+    fn count_corrupt<T>(&mut self, read: &Result<T, StoreError>) {
+        if let Err(StoreError::Corrupt(Corruption::Data { .. })) = read {
             self.data.corrupt_blocks += 1;
         }
-        read
     }
 
     /// The same in two steps, so that nobody waits for the store while this waits for the device.
     pub fn plan_read(&mut self, key: &ObjectKey, offset: u64, len: u64) -> Result<ReadPlan, StoreError> {
-        let Some(o) = self.onode(key)? else { return Ok(ReadPlan::empty(key)) };
+        let Some(o) = self.onode(key)? else { return Ok(ReadPlan::empty(key, len)) };
         let end = offset.saturating_add(len).min(o.size);
         if offset >= end {
-            return Ok(ReadPlan::empty(key));
+            return Ok(ReadPlan::empty(key, len));
         }
         let (first, after) = (block_of(offset), blocks_up_to(end));
         let skip = (offset - u64::from(first) * BLOCK_U64) as usize;
         let plan = ReadPlan {
             key: key.clone(),
+            asked: len,
             first_block: first,
             blocks: (after - first) as usize,
             wanted: skip..skip + (end - offset) as usize,

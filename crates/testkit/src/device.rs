@@ -143,6 +143,8 @@ struct State {
     told: BTreeMap<usize, u64>,
     record: bool,
     epochs: Vec<Epoch>,
+    /// Whether reads have to wait for the medium.
+    is_slow: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -186,12 +188,18 @@ impl SimDevice {
             told: BTreeMap::new(),
             record: false,
             epochs: Vec::new(),
+            is_slow: false,
         };
         Self { state: Mutex::new(state), len, sector }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Whether reads have to wait for the medium from now on: nothing is read at once.
+    pub fn set_slow(&self, slow: bool) {
+        self.state().is_slow = slow;
     }
 
     pub fn sector(&self) -> usize {
@@ -420,6 +428,13 @@ impl Device for SimDevice {
         self.begin(&mut state, DeviceOp::Read, offset, buf.len() as u64)?;
         state.current.read(offset, buf);
         Ok(())
+    }
+
+    fn read_at_once(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<bool, DeviceError> {
+        if self.state().is_slow {
+            return Ok(false);
+        }
+        self.read_append(offset, len, out).map(|()| true)
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError> {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use codec::DecodeError;
-use store::StoreError;
+use store::{ReadPlan, StoreError};
 use types::Errno;
 
 use super::ExecStop;
@@ -44,6 +44,8 @@ pub(crate) enum OpError {
     Errno(Errno),
     /// It did not fail: the request's slice is over in the middle of it.
     SliceOver,
+    /// It did not fail: the device has this to read first.
+    OnDevice(Box<ReadPlan>),
     Stop(Box<ExecStop>),
 }
 

@@ -64,7 +64,7 @@ impl<'e, 's> View<'_, 'e, 's> {
         outcome.map_err(|e| match e {
             OpError::Errno(e) => e,
             // Methods read to the end: nothing pauses in them.
-            OpError::SliceOver => Errno::EIO,
+            OpError::SliceOver | OpError::OnDevice(_) => Errno::EIO,
             OpError::Stop(stop) => {
                 self.stop = Some(*stop);
                 Errno::EIO

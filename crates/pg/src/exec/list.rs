@@ -37,7 +37,7 @@ pub(super) fn run(
             Err(OpError::Stop(stop)) => return Err(*stop),
             Err(OpError::Errno(e)) => return Ok(e.neg()),
             // Lists of a PG have no slices.
-            Err(OpError::SliceOver) => return Ok(Errno::EIO.neg()),
+            Err(OpError::SliceOver | OpError::OnDevice(_)) => return Ok(Errno::EIO.neg()),
         }
     }
     Ok(last)

@@ -166,7 +166,7 @@ pub struct Executed {
 pub enum ExecStop {
     /// Wait until this object (a clone) has been recovered, then run again.
     Missing(HObject),
-    /// Its slice is over: run it again with this.
+    /// Its slice is over, or the device has to read something: run it again with this.
     Paused(Box<Begun>),
     /// Drop the request without an answer: the client will resend it.
     Drop,
@@ -199,6 +199,8 @@ pub fn execute(
     env.work = 0;
     let ran = execute_within(env, head, state, ops, &mut work);
     env.work = match &ran {
+        // It has read nothing of this slice yet.
+        Err(ExecStop::Paused(begun)) if begun.is_on_device() => 0,
         Err(ExecStop::Paused(_)) => env.slice.unwrap_or_default(),
         _ => work.done(env.config).saturating_sub(env.work),
     };

@@ -1,11 +1,14 @@
 //! Requests that only read, in parts: a request whose slice of work is over stops between two operations, or
-//! in the middle of a long read, and goes on in a later slice. Others have their turn meanwhile.
+//! in the middle of a long read, and goes on in a later slice. Others have their turn meanwhile. So does a request whose data
+//! the device has to read: whoever runs it has that done, and it goes on with the data.
 //!
 //! Invariant: a request that goes on sees the very object that it began with. Where the object has changed,
 //! it begins anew, so that its answer is that of one moment. It then runs to its end, so that a client that
 //! writes the object in every slice does not keep others from reading it.
 
+use bytes::Bytes;
 use messages::osd::OpResult;
+use store::ReadPlan;
 use types::{Eversion, HObject};
 
 use super::ExecStop;
@@ -31,6 +34,17 @@ pub struct Begun {
     inner_ops: u32,
     /// Of the next operation, when it is a read that has begun.
     got: Vec<u8>,
+    /// The piece that the device has to read before it goes on.
+    wanted: Option<Box<ReadPlan>>,
+    fetched: Option<Fetched>,
+}
+
+/// A piece of an operation's data that the device was asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Fetched {
+    pub data: Bytes,
+    /// Bytes that were asked for; the object may have ended before.
+    pub asked: u64,
 }
 
 /// Where operations begin or go on.
@@ -58,7 +72,27 @@ impl Begun {
     /// Bytes that it holds.
     pub fn bytes(&self) -> u64 {
         let answers: usize = self.results.iter().map(|r| r.outdata.len()).sum();
-        (answers + self.got.capacity()) as u64
+        let wanted = self.wanted.as_ref().map_or(0, |plan| plan.len());
+        (answers + self.got.capacity() + wanted) as u64
+    }
+
+    /// What the device has to read before the request can go on; asked once.
+    pub fn take_wanted(&mut self) -> Option<Box<ReadPlan>> {
+        let plan = self.wanted.take()?;
+        self.fetched = Some(Fetched { data: Bytes::new(), asked: plan.asked() });
+        Some(plan)
+    }
+
+    /// Whether it waits for the device and for no slice.
+    pub fn is_on_device(&self) -> bool {
+        self.wanted.is_some()
+    }
+
+    /// The device has read it.
+    pub fn put_fetched(&mut self, data: Bytes) {
+        if let Some(fetched) = &mut self.fetched {
+            fetched.data = data;
+        }
     }
 
     fn fits(&self, s: &Scratch<'_>, ops: usize) -> bool {
@@ -81,7 +115,7 @@ impl Scratch<'_> {
             Some(b) if b.fits(self, results.len()) => {
                 start = Start { next: b.next, last: b.last };
                 *self.work = b.work;
-                (*results, self.delta, self.got) = (b.results, b.delta, b.got);
+                (*results, self.delta, self.got, self.fetched) = (b.results, b.delta, b.got, b.fetched);
                 self.inner_ops = b.inner_ops;
             }
             Some(_) => slice = None,
@@ -105,6 +139,11 @@ impl Scratch<'_> {
         self.slice_left() == Some(0)
     }
 
+    /// Whether the request may go on later, when the device has read something.
+    pub(super) fn may_wait(&self) -> bool {
+        self.slice_left().is_some()
+    }
+
     /// How much of a read of `length` bytes to do now, of which some may have been done before.
     pub(super) fn piece(&self, length: u64) -> u64 {
         let left = length.saturating_sub(self.got.len() as u64);
@@ -124,6 +163,8 @@ impl Scratch<'_> {
             delta: self.delta,
             inner_ops: self.inner_ops,
             got: std::mem::take(&mut self.got),
+            wanted: self.wanted.take(),
+            fetched: None,
         }))
     }
 }

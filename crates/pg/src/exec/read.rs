@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use codec::{Encode, Writer, crc32c};
 use messages::osd::{Extent, Op, OpCode, OsdOp, SparseReadResponse, StatResponse, checksum_type};
+use store::Found;
 use types::Errno;
 
 use super::answer::{Answer, OpError, Outcome};
@@ -42,7 +43,7 @@ fn readable(s: &Scratch<'_>, e: Extent) -> u64 {
 }
 
 /// The next `piece` of `length` bytes, with those that were read in earlier slices; `SliceOver` when more are
-/// to come.
+/// to come, `OnDevice` when the device has to read the piece.
 fn data(
     env: &mut ExecEnv<'_>,
     s: &mut Scratch<'_>,
@@ -51,7 +52,10 @@ fn data(
     piece: u64,
 ) -> Result<Bytes, OpError> {
     let got = s.got.len() as u64;
-    let data = if piece == 0 { Bytes::new() } else { env.store.read(&s.key, offset + got, piece)? };
+    let (data, piece) = match s.fetched.take() {
+        Some(fetched) => (fetched.data, fetched.asked),
+        None => (read_now(env, s, offset + got, piece)?, piece),
+    };
     if got == 0 && piece == length {
         return Ok(data);
     }
@@ -62,6 +66,20 @@ fn data(
         return Err(OpError::SliceOver);
     }
     Ok(std::mem::take(&mut s.got).into())
+}
+
+/// What the store has of a range; `OnDevice` where the device must be waited for and the request can go on later.
+fn read_now(env: &mut ExecEnv<'_>, s: &Scratch<'_>, offset: u64, length: u64) -> Result<Bytes, OpError> {
+    if length == 0 {
+        return Ok(Bytes::new());
+    }
+    if !s.may_wait() {
+        return Ok(env.store.read(&s.key, offset, length)?);
+    }
+    match env.store.read_at_once(&s.key, offset, length)? {
+        Found::Data(data) => Ok(data),
+        Found::OnDevice(plan) => Err(OpError::OnDevice(plan)),
+    }
 }
 
 /// Refuses a request that only reads and whose answers are known to be too much, before it reads any of them.

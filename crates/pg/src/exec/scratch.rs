@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use store::{ObjectKey, Txn};
+use store::{ObjectKey, ReadPlan, Txn};
 use types::HObject;
 
 use super::Effect;
-use super::pause::Slice;
+use super::pause::{Fetched, Slice};
 use super::work::Work;
 use crate::info::PgSums;
 use crate::object::{ObjectInfo, ObjectState, info_flags};
@@ -41,6 +41,9 @@ pub(crate) struct Scratch<'a> {
     /// The work after which the request may pause, and what it has got of the read that is next.
     pub slice: Option<Slice>,
     pub got: Vec<u8>,
+    /// What the device has read for the operation that is next, and what it has to read.
+    pub fetched: Option<Fetched>,
+    pub wanted: Option<Box<ReadPlan>>,
 }
 
 impl<'a> Scratch<'a> {
@@ -62,6 +65,8 @@ impl<'a> Scratch<'a> {
             inner_ops: 0,
             slice: None,
             got: Vec::new(),
+            fetched: None,
+            wanted: None,
         }
     }
 

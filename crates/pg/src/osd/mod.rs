@@ -286,6 +286,7 @@ impl OsdCore {
                 self.durable(seq);
                 self.retry_full();
             }
+            Input::Read { id, result } => self.device_has_read(id, result),
             Input::DeviceFailed => self.shared.fail(FatalReason::DeviceFailed),
             Input::Tick => self.tick(),
             Input::Again { unread, free_bytes } => {

@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use messages::Message;
 use messages::osd::{MOsdOp, backoff_op};
+use store::StoreError;
 use types::{ConnId, EntityType, Epoch, Errno, OsdId, SpgId};
 
 use super::OsdCore;
@@ -278,11 +280,33 @@ impl OsdCore {
     }
 
     fn run_request(&mut self, op: ClientOp) {
-        let Some(pg) = self.pgs.get_mut(&SpgId::replicated(op.msg.pgid.pgid)) else {
+        let pgid = op.msg.pgid.pgid;
+        let Some(pg) = self.pgs.get_mut(&SpgId::replicated(pgid)) else {
             // No such PG here: the client's map is old, and it has just been sent ours.
             return op.drop_it(&mut self.shared);
         };
         pg.client_op(&mut self.shared, op);
+        self.put_back_paused();
+        let pgid = SpgId::replicated(pgid);
+        if let Some(pg) = self.pgs.get_mut(&pgid) {
+            pg.run_ready(&mut self.shared);
+        }
+    }
+
+    /// The device has read for a request.
+    pub(super) fn device_has_read(&mut self, id: u64, result: Result<Bytes, StoreError>) {
+        let Some(op) = self.shared.reads.remove(&id) else { return };
+        let pgid = SpgId::replicated(op.msg.pgid.pgid);
+        let Some(pg) = self.pgs.get_mut(&pgid) else { return op.drop_it(&mut self.shared) };
+        pg.device_has_read(id, op, result, &mut self.shared);
+        self.put_back_paused();
+        if let Some(pg) = self.pgs.get_mut(&pgid) {
+            pg.run_ready(&mut self.shared);
+        }
+    }
+
+    /// A request whose slice was over is the next of its connection.
+    fn put_back_paused(&mut self) {
         if let Some(op) = self.shared.paused.take() {
             if let Some(session) = self.shared.sessions.get(&op.conn) {
                 let (entity, conn) = (&session.peer.auth_name, op.conn);
@@ -290,7 +314,6 @@ impl OsdCore {
                 self.turns.put_back(entity, conn, turn);
             }
         }
-        pg.run_ready(&mut self.shared);
     }
 
     pub(super) fn pg_message(&mut self, from: OsdId, mut msg: PgMessage) {
@@ -356,6 +379,7 @@ impl OsdCore {
                 self.waiting_for_map.retain(|w| !theirs(w));
             }
             if session.account.running.held().ops > 0 {
+                self.shared.reads.retain(|_, op| op.conn != conn);
                 // The client sends unanswered requests again. Kept here, they would let a client exceed its
                 // share by connecting anew.
                 self.pgs.values_mut().for_each(|pg| pg.drop_requests_of(conn, &mut self.shared));

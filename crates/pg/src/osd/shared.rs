@@ -152,6 +152,10 @@ pub(crate) struct Shared {
     pub some_ready: bool,
     /// The request that has just run, if it has to go on in another slice.
     pub paused: Option<ClientOp>,
+    /// Requests for which the device reads, by the number of the read; see `pg::reading`.
+    pub reads: BTreeMap<u64, ClientOp>,
+    /// The number of the newest one.
+    pub last_read: u64,
     /// Bytes that all paused requests hold.
     pub paused_bytes: Sum,
     /// The number of the newest `copy-from` request that fetches its sources.
@@ -215,6 +219,8 @@ impl Shared {
             leases: Leases::default(),
             some_ready: false,
             paused: None,
+            reads: BTreeMap::new(),
+            last_read: 0,
             paused_bytes: Sum::default(),
             last_copy: 0,
             copies_wait: false,

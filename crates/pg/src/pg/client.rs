@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use cephx::caps::{OsdCap, OsdRequest};
 use maps::pool_flags;
 use messages::osd::{MOsdOp, MOsdOpReply, Op, OpCode, OpResult, OsdOp, flags};
@@ -162,6 +163,21 @@ impl ClientOp {
         only_reads && self.conn != NOBODY && self.asked_by.is_none() && cx.paused_bytes.get() < PAUSED_BYTES
     }
 
+    /// Goes on with what the device has read; without that it begins anew and runs to its end.
+    pub fn has_been_read(&mut self, data: Option<Bytes>) {
+        let begun = self.paused.take().and_then(Arc::into_inner);
+        self.paused = begun.zip(data).map(|(mut paused, data)| {
+            paused.begun.put_fetched(data);
+            Arc::new(paused)
+        });
+    }
+
+    /// Forgets what it came to.
+    pub fn begin_anew(mut self) -> Self {
+        (self.paused, self.has_paused) = (None, false);
+        self
+    }
+
     /// Sends the reply: to the client, or as a `CopyPart` to the OSD that copies the object.
     pub fn send(&self, msg: MOsdOpReply, cx: &mut Shared) {
         if let Some(a) = &self.asked_by {
@@ -278,6 +294,13 @@ impl Pg {
         if let Some(copying) = self.copies.get_mut(&head).filter(|_| op.asked_by.is_none()) {
             return copying.waiters.push_back(op);
         }
+        // What the device has read was asked for before all that waits behind it.
+        if paused.is_none() {
+            match self.wait_behind_reads(&head, op) {
+                Some(free) => op = free,
+                None => return,
+            }
+        }
         if self.must_wait_for_lock(&head, &op) {
             return self.writes.wait(&head, op);
         }
@@ -312,6 +335,7 @@ impl Pg {
             copying.waiters.push_back(op);
             return None;
         }
+        let op = self.wait_behind_reads(&head, op)?;
         // Reads of what can be read pass writes that wait until all members have it.
         if ordered || self.is_unreadable(&head) {
             let clone = self.clone_that_a_write_waits_for(&head).filter(|_| ordered);
@@ -350,6 +374,7 @@ impl Pg {
         self.waiting_for_object.retain(|_, ops| !ops.is_empty());
         self.copies.values_mut().for_each(|c| c.waiters.retain(keep));
         self.drop_copies_of(conn, cx);
+        self.drop_reads_of(conn, cx);
         self.writes.drop_waiters_of(conn);
     }
 
@@ -596,9 +621,15 @@ impl Pg {
     pub(super) fn stopped(&mut self, op: ClientOp, head: &HObject, stop: ExecStop, cx: &mut Shared) {
         match stop {
             ExecStop::Missing(object) => self.wait_for_object(&object, op, cx),
-            ExecStop::Paused(begun) => {
-                let paused = Paused { _bytes: cx.paused_bytes.keep(begun.bytes()), begun };
-                cx.paused = Some(ClientOp { paused: Some(Arc::new(paused)), has_paused: true, ..op });
+            ExecStop::Paused(mut begun) => {
+                let _bytes = cx.paused_bytes.keep(begun.bytes());
+                let plan = begun.take_wanted();
+                let op =
+                    ClientOp { paused: Some(Arc::new(Paused { begun, _bytes })), has_paused: true, ..op };
+                match plan {
+                    Some(plan) => self.wait_for_device(op, head, plan, cx),
+                    None => cx.paused = Some(op),
+                }
             }
             ExecStop::Drop => {}
             ExecStop::Refused(e) => op.refuse(e, cx),

@@ -65,6 +65,7 @@ impl Pg {
         let mut requests: Vec<_> = self.writes.clear();
         let copies = std::mem::take(&mut self.copies).into_values().flat_map(Copying::into_requests);
         requests.extend(copies);
+        requests.extend(self.stop_reading(cx));
         requests.extend(std::mem::take(&mut self.waiting_for_object).into_values().flatten());
         requests.extend(self.waiting_for_lease.drain(..));
         requests.extend(self.waiting_for_space.drain(..));

@@ -35,6 +35,7 @@ pub(crate) mod persist;
 pub(crate) mod pieces;
 mod prior;
 mod query;
+mod reading;
 mod recovery;
 pub(crate) mod remove;
 mod repair;
@@ -72,6 +73,7 @@ use lost::Reverting;
 use pieces::Incoming;
 use prior::Prior;
 pub(crate) use prior::{Owed, owed_to};
+use reading::Reading;
 pub(crate) use recovery::Recovering;
 use reserve::Places;
 pub(crate) use reserve::Reservation;
@@ -205,6 +207,8 @@ pub(crate) struct Pg {
     pub forced: Forced,
     /// Primary only: requests whose sources are being fetched, by their object.
     pub copies: BTreeMap<HObject, Copying>,
+    /// Primary only: objects that the device reads for requests.
+    pub reading: BTreeMap<HObject, Reading>,
     /// The number of the last question for a piece of a source.
     pub last_copy_id: u64,
 }
@@ -250,6 +254,7 @@ impl Pg {
             scrub: Scrub::default(),
             forced: Forced::default(),
             copies: BTreeMap::new(),
+            reading: BTreeMap::new(),
             last_copy_id: 0,
             report: true,
         }
@@ -366,6 +371,7 @@ impl Pg {
             assert!(self.is_primary(cx), "3: {}", self.id);
         }
         self.writes.assert_invariants(self.info.last_update);
+        self.assert_reads(cx);
         for object in self.writes.objects() {
             assert!(!self.missing.contains(object), "5: {object}");
             for (osd, peer) in self.peers.iter().filter(|(o, _)| self.acting().contains(o)) {

@@ -13,6 +13,7 @@ mod leases;
 mod lost;
 mod mon;
 mod pieces;
+mod reading;
 mod recovery;
 mod remove;
 mod repair;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use messages::Message;
 use pg::{BootAddrs, Input, OsdConfig, OsdCore, Output, PeerInfo, pg_state};
-use store::{FormatOptions, ObjectKey, Options, Store};
+use store::{FormatOptions, ObjectKey, Options, ReadPlan, Store};
 use testkit::{Rng, SimDevice};
 use types::{AuthName, ConnId, EntityName, EntityType, GlobalId, HObject, Now, OsdId, Utime, features};
 
@@ -32,6 +32,8 @@ pub struct Node {
     pub holds_clients: (bool, u32),
     /// There is more to do at once.
     pub again: bool,
+    /// What its device has to read.
+    pub reads: Vec<(u64, Box<ReadPlan>)>,
     /// Other clients' connections that have to wait.
     pub held: std::collections::BTreeSet<i32>,
     /// Connections that it closed.
@@ -48,6 +50,8 @@ impl Node {
 
 pub struct Sim {
     pub rng: Rng,
+    /// Whether devices have to be waited for when something is read; from an OSD's next start on.
+    pub is_slow: bool,
     pub mono: Duration,
     pub nodes: Vec<Node>,
     pub mon: Mon,
@@ -96,12 +100,14 @@ impl Sim {
                 log: vec![],
                 holds_clients: (false, 0),
                 again: false,
+                reads: Vec::new(),
                 held: Default::default(),
                 closed: Vec::new(),
             }
         };
         let mut sim = Self {
             rng: Rng::new(seed),
+            is_slow: seed % 2 == 1,
             mono: Duration::ZERO,
             nodes: (0..osds).map(node).collect(),
             mon: Mon::new(osds),
@@ -131,6 +137,7 @@ impl Sim {
         let node = &mut self.nodes[osd as usize];
         assert!(node.core.is_none());
         node.life += 1;
+        node.device.set_slow(self.is_slow);
         let store = Store::open(node.device.clone(), Options::default()).unwrap();
         let at = mon::addr(osd, node.life);
         let addrs = BootAddrs {
@@ -182,6 +189,7 @@ impl Sim {
             return;
         }
         (node.commit_wanted, node.again) = (false, false);
+        node.reads.clear();
         node.device = Arc::new(node.device.crash_randomly(&mut self.rng));
         self.links.retain(|(from, to), _| *from != osd && *to != osd);
         self.mon.forget(osd);
@@ -240,6 +248,7 @@ impl Sim {
                     *times += u32::from(hold);
                     *holds = hold;
                 }
+                Output::Read { id, plan } => self.nodes[osd as usize].reads.push((id, plan)),
                 Output::Again { .. } => self.nodes[osd as usize].again = true,
                 Output::CloseConn { conn } => self.nodes[osd as usize].closed.push(conn.0 as i32),
                 Output::AdminReply { reply, .. } => self.nodes[osd as usize].admin_replies.push(reply),
@@ -303,6 +312,9 @@ impl Sim {
             if node.again {
                 choices.push((osd as i32, -2));
             }
+            if !node.reads.is_empty() {
+                choices.push((osd as i32, -3));
+            }
         }
         if choices.is_empty() {
             return false;
@@ -310,6 +322,10 @@ impl Sim {
         let (from, to) = *self.rng.pick(&choices);
         if to == -1 {
             self.commit(from);
+            return true;
+        }
+        if to == -3 {
+            self.read(from);
             return true;
         }
         if to == -2 {
@@ -386,6 +402,15 @@ impl Sim {
         for seq in seqs {
             self.input(osd, Input::Durable(seq));
         }
+    }
+
+    /// The device carries out one of the reads that it was asked for.
+    pub fn read(&mut self, osd: i32) {
+        let node = &mut self.nodes[osd as usize];
+        let at = self.rng.below(node.reads.len() as u64) as usize;
+        let (id, plan) = node.reads.swap_remove(at);
+        let result = plan.execute(node.device.as_ref());
+        self.input(osd, Input::Read { id, result });
     }
 
     /// Lets time pass on all OSDs.

@@ -1,0 +1,124 @@
+//! Requests whose data the device has to be asked for: the shell reads it (`Output::Read`), and others are served meanwhile.
+//!
+//! ```text
+//! client_op ─► run ─► wait_for_device ─► (Output::Read, Input::Read) ─► device_has_read ─► client_op ─► run
+//! ```
+//! Invariants:
+//! 1. While the device reads an object for a request, writes of the object wait behind it, and requests that come after such
+//!    a write wait behind that: a request sees what its client wrote before it, and nothing that it wrote after it.
+//! 2. Every read that is under way has its request in `Shared::reads`; the answer to any other one is dropped.
+//!
+//! A read that fails, or that comes too late (see `store::ReadPlan`), is no answer: the request runs again and then waits for
+//! the device itself, which tells a damaged object from one that has moved.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use store::{ReadPlan, StoreError};
+use types::{ConnId, HObject};
+
+use super::Pg;
+use super::client::ClientOp;
+use crate::io::Output;
+use crate::osd::shared::Shared;
+
+/// What goes on at one object.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    /// Numbers of the reads.
+    under_way: BTreeSet<u64>,
+    pub waiters: VecDeque<ClientOp>,
+}
+
+impl Reading {
+    /// Whether a request has to wait behind the reads; see the first invariant.
+    fn holds(&self, op: &ClientOp) -> bool {
+        op.is_write_ordered() || !self.waiters.is_empty()
+    }
+}
+
+impl Pg {
+    /// Takes in a request that has to wait behind reads of its object; else gives it back.
+    pub(super) fn wait_behind_reads(&mut self, head: &HObject, op: ClientOp) -> Option<ClientOp> {
+        match self.reading.get_mut(head).filter(|reading| reading.holds(&op)) {
+            Some(reading) => {
+                reading.waiters.push_back(op);
+                None
+            }
+            None => Some(op),
+        }
+    }
+
+    /// Has the shell read what the request needs next.
+    pub(super) fn wait_for_device(
+        &mut self,
+        op: ClientOp,
+        head: &HObject,
+        plan: Box<ReadPlan>,
+        cx: &mut Shared,
+    ) {
+        cx.last_read += 1;
+        let id = cx.last_read;
+        self.reading.entry(head.clone()).or_default().under_way.insert(id);
+        cx.reads.insert(id, op);
+        cx.counters.device_reads += 1;
+        cx.out.push(Output::Read { id, plan });
+    }
+
+    /// The device has read for a request of this PG, which goes on.
+    pub fn device_has_read(
+        &mut self,
+        id: u64,
+        mut op: ClientOp,
+        result: Result<Bytes, StoreError>,
+        cx: &mut Shared,
+    ) {
+        op.has_been_read(result.ok());
+        let head = op.msg.object.head();
+        self.client_op(cx, op);
+        self.read_ended(id, &head, cx);
+    }
+
+    /// Lets those go on that waited behind the last read of an object.
+    fn read_ended(&mut self, id: u64, head: &HObject, cx: &mut Shared) {
+        let Some(reading) = self.reading.get_mut(head) else { return };
+        reading.under_way.remove(&id);
+        if reading.under_way.is_empty() {
+            let waiters = self.reading.remove(head).map(|r| r.waiters).unwrap_or_default();
+            self.let_go(waiters, cx);
+        }
+    }
+
+    /// A connection has ended, and its reads are forgotten.
+    pub(super) fn drop_reads_of(&mut self, conn: ConnId, cx: &mut Shared) {
+        let mut ended = Vec::new();
+        for (head, reading) in &mut self.reading {
+            reading.waiters.retain(|op| op.conn != conn);
+            let gone = reading.under_way.iter().filter(|id| !cx.reads.contains_key(id));
+            ended.extend(gone.map(|id| (*id, head.clone())));
+        }
+        for (id, head) in ended {
+            self.read_ended(id, &head, cx);
+        }
+    }
+
+    /// All requests that read or wait behind a read, in the order in which they came at their objects. They read anew when
+    /// they run again.
+    pub(super) fn stop_reading(&mut self, cx: &mut Shared) -> Vec<ClientOp> {
+        let mut all = Vec::new();
+        for reading in std::mem::take(&mut self.reading).into_values() {
+            let readers = reading.under_way.iter().filter_map(|id| cx.reads.remove(id));
+            all.extend(readers.map(ClientOp::begin_anew));
+            all.extend(reading.waiters);
+        }
+        all
+    }
+
+    /// Checks the invariants that the module states.
+    pub(super) fn assert_reads(&self, cx: &Shared) {
+        for (head, reading) in &self.reading {
+            assert!(!reading.under_way.is_empty(), "requests wait behind no read of {head}");
+            assert!(reading.under_way.iter().all(|id| cx.reads.contains_key(id)), "nobody reads {head}");
+        }
+    }
+}

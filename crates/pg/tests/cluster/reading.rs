@@ -1,0 +1,158 @@
+//! Requests whose data the device has to read: others are served meanwhile, and each object's requests stay in order.
+
+use messages::Message;
+use messages::osd::{MOsdOp, Op, OsdOp};
+use pg::{Input, OsdConfig};
+use store::{DeviceError, DeviceOp};
+use types::{ConnId, PoolId};
+
+use crate::shares::{ONE, answer, read, request, write};
+use crate::sim::Sim;
+
+const TWO: i32 = ONE + 1;
+const LARGE: usize = 300_000;
+
+/// One OSD whose device has everything and whose memory nothing; the objects a and b have `LARGE` bytes.
+struct Cold {
+    s: Sim,
+    pool: PoolId,
+}
+
+impl Cold {
+    fn new() -> Self {
+        let mut s = Sim::with_config(1, 5, OsdConfig::default());
+        s.until("up", |s| s.mon.map.is_up(0));
+        let pool = s.mon.create_pool(1, 1, 1);
+        s.settle();
+        let mut c = Self { s, pool };
+        [ONE, TWO].into_iter().for_each(|conn| c.s.connect(conn, |_| {}));
+        for (tid, name) in (1..).zip(["a", "b"]) {
+            c.put(ONE, tid, name, vec![write(&[7; LARGE])]);
+            assert_eq!(answer(&mut c.s, ONE, tid).0, 0);
+        }
+        c.s.crash(0);
+        c.s.start(0);
+        c.s.settle();
+        [ONE, TWO].into_iter().for_each(|conn| c.s.connect(conn, |_| {}));
+        c
+    }
+
+    fn put(&mut self, conn: i32, tid: u64, name: &str, ops: Vec<OsdOp>) {
+        let msg: MOsdOp = request(&self.s, self.pool, name, ops);
+        self.s.input(0, Input::Message { conn: ConnId(conn as u64), tid, msg: Message::from(msg) });
+    }
+
+    fn reads(&self) -> usize {
+        self.s.nodes[0].reads.len()
+    }
+
+    /// Whether the request was answered by now.
+    fn has_answered(&mut self, conn: i32, tid: u64) -> bool {
+        self.s.deliver_all(0, conn);
+        self.s.strangers.iter().any(|(c, t, _)| (*c, *t) == (conn, tid))
+    }
+
+    fn data(&mut self, conn: i32, tid: u64) -> Vec<u8> {
+        let (result, data) = answer(&mut self.s, conn, tid);
+        assert_eq!(result, 0, "{tid}");
+        data.to_vec()
+    }
+}
+
+#[test]
+fn others_are_served_while_the_device_reads() {
+    let mut c = Cold::new();
+    c.put(ONE, 10, "a", vec![Op::Stat.into(), read(), Op::Stat.into()]);
+    c.put(ONE, 11, "a", vec![read()]);
+    c.put(TWO, 10, "c", vec![write(b"new")]);
+    c.put(TWO, 11, "b", vec![Op::Stat.into()]);
+    c.s.commit(0);
+    assert_eq!(c.reads(), 2);
+    assert!(c.has_answered(TWO, 10) && c.has_answered(TWO, 11));
+    assert!(!c.has_answered(ONE, 10) && !c.has_answered(ONE, 11));
+    c.s.until("both", |s| s.nodes[0].reads.is_empty());
+    assert_eq!(c.data(ONE, 11), [7; LARGE]);
+    let (result, stat) = answer(&mut c.s, ONE, 10);
+    assert_eq!((result, stat.len()), (0, 16));
+}
+
+#[test]
+fn writes_of_the_object_wait_behind_the_read_and_others_behind_them() {
+    let mut c = Cold::new();
+    c.put(ONE, 10, "a", vec![read()]);
+    c.put(ONE, 11, "a", vec![write(b"second")]);
+    c.put(TWO, 10, "a", vec![read()]);
+    c.put(TWO, 11, "b", vec![write(b"b")]);
+    c.s.commit(0);
+    assert!(c.has_answered(TWO, 11), "another object");
+    assert_eq!(c.reads(), 1, "the second read waits for the write");
+    assert!(!c.has_answered(ONE, 11));
+    assert_eq!(c.data(ONE, 10), [7; LARGE]);
+    assert_eq!(c.data(TWO, 10), b"second");
+    assert_eq!(answer(&mut c.s, ONE, 11).0, 0);
+}
+
+#[test]
+fn a_read_that_fails_is_tried_again_by_who_knows_where_the_object_is() {
+    let mut c = Cold::new();
+    c.put(ONE, 10, "a", vec![read()]);
+    let (id, plan) = c.s.nodes[0].reads.pop().expect("a read");
+    assert_eq!(plan.asked(), LARGE as u64);
+    // As when its blocks are another object's by now.
+    let failed = DeviceError::Io { op: DeviceOp::Read, offset: 0, len: 4096, errno: 5 };
+    c.s.input(0, Input::Read { id, result: Err(failed.into()) });
+    assert!(c.has_answered(ONE, 10));
+    assert_eq!((c.reads(), c.data(ONE, 10)), (0, vec![7; LARGE]));
+}
+
+#[test]
+fn who_waits_behind_a_client_that_leaves_goes_on() {
+    let mut c = Cold::new();
+    c.put(ONE, 10, "a", vec![read()]);
+    c.put(TWO, 10, "a", vec![write(b"after it")]);
+    c.s.input(0, Input::Disconnected { conn: ConnId(ONE as u64) });
+    c.s.commit(0);
+    assert!(c.has_answered(TWO, 10));
+    // What is read for the one that left is for nobody.
+    let (id, plan) = c.s.nodes[0].reads.pop().expect("a read");
+    let result = plan.execute(c.s.nodes[0].device.as_ref());
+    c.s.input(0, Input::Read { id, result });
+    assert!(!c.has_answered(ONE, 10));
+    c.put(TWO, 11, "a", vec![read()]);
+    assert_eq!(c.data(TWO, 11), b"after it");
+}
+
+#[test]
+fn what_is_read_holds_a_bound() {
+    let mut c = Cold::new();
+    // Beyond 64 MiB requests read for themselves, as long as they are.
+    let most = (64 << 20) / LARGE + 1;
+    let asked = most + 20;
+    for tid in 0..asked as u64 {
+        c.put(ONE, 100 + tid, if tid % 2 == 0 { "a" } else { "b" }, vec![read()]);
+    }
+    c.s.until("turns", |s| !s.nodes[0].again);
+    assert!(c.reads() <= most, "{} reads", c.reads());
+    for tid in 0..asked as u64 {
+        assert_eq!(c.data(ONE, 100 + tid).len(), LARGE);
+    }
+}
+
+#[test]
+fn requests_that_read_are_answered_after_another_interval() {
+    let mut s = Sim::with_config(2, 5, OsdConfig::default());
+    s.until("up", |s| (0..2).all(|o| s.mon.map.is_up(o)));
+    let pool = s.mon.create_pool(2, 1, 1);
+    s.settle();
+    s.client.write(&s.mon.map.clone(), pool, "a", vec![7; LARGE]);
+    s.settle();
+    let primary = s.mon.map.pg_to_up_acting(types::PgId::new(pool, 0)).acting_primary;
+    let other = 1 - primary;
+    s.restart(primary);
+    s.settle();
+    s.client.read(&s.mon.map.clone(), pool, "a");
+    s.deliver_requests(primary);
+    assert_eq!(s.nodes[primary as usize].reads.len(), 1);
+    s.kill(other);
+    s.until("the answer, which the model has looked at", |s| s.client.is_idle());
+}

@@ -1,0 +1,59 @@
+//! Reads that the device of an OSD carries out while its core goes on.
+
+use bytes::Bytes;
+use pg::Input;
+use store::{ReadPlan, StoreError};
+
+use crate::queue::{MICROSECOND, MILLISECOND, Time};
+use crate::world::{Event, World};
+
+/// How long a read takes, mostly; and at times, when others may be given its blocks meanwhile.
+const QUICK: Time = 300 * MICROSECOND;
+const LONG: Time = 200 * MILLISECOND;
+
+/// A read on its way.
+#[derive(Debug)]
+pub struct DeviceRead {
+    id: u64,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    ToDo(Box<ReadPlan>),
+    Done(Result<Bytes, StoreError>),
+}
+
+impl World {
+    /// The device reads early or late: what it finds is what was there then.
+    pub fn plan_device_read(&mut self, osd: i32, id: u64, plan: Box<ReadPlan>) {
+        let is_early = self.rng.one_in(2);
+        let takes = if self.rng.one_in(10) { LONG } else { QUICK };
+        let wait = self.rng.below(takes) * self.osds[osd as usize].slow;
+        let host = &self.osds[osd as usize];
+        let what = match is_early {
+            true => What::Done(plan.execute(host.device.as_ref())),
+            false => What::ToDo(plan),
+        };
+        let life = host.life;
+        self.plan_in(wait, Event::DeviceRead { osd, life, read: Box::new(DeviceRead { id, what }) });
+        self.happened("reads that waited for a device");
+    }
+
+    /// The OSD hears what was read, unless it has died meanwhile.
+    pub fn device_has_read(&mut self, osd: i32, life: u32, read: DeviceRead) {
+        let host = &self.osds[osd as usize];
+        if host.life != life || host.core.is_none() {
+            return;
+        }
+        let DeviceRead { id, what } = read;
+        let result = match what {
+            What::Done(result) => result,
+            What::ToDo(plan) => plan.execute(host.device.as_ref()),
+        };
+        if result.is_err() {
+            self.happened("device reads that came too late or failed");
+        }
+        self.osd_input(osd, Input::Read { id, result });
+    }
+}
