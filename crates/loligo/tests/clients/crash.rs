@@ -78,7 +78,7 @@ fn kill_during_writes(mode: &[&str]) {
             if lines > ENOUGH {
                 break;
             }
-            assert!(begin.elapsed() < Duration::from_secs(60), "only {lines} writes were acknowledged");
+            assert!(begin.elapsed() < crate::cluster::PATIENCE, "only {lines} writes were acknowledged");
             std::thread::sleep(Duration::from_millis(50));
         }
         c.kill_all();

@@ -301,7 +301,7 @@ class Table:
 
 def connected(**conf):
     cluster = rados.Rados(conffile=CONF, conf=conf)
-    cluster.connect(timeout=20)
+    cluster.connect(timeout=60)
     return cluster
 
 
@@ -337,14 +337,14 @@ def side_by_side(work, lots):
 
 
 def answered(n):
-    cluster = connected(rados_mon_op_timeout="20", rados_osd_op_timeout="20")
+    cluster = connected(rados_mon_op_timeout="60", rados_osd_op_timeout="60")
     table, stages = Table(cluster), prepared(cluster, n)
     table.check({prefix for prefix, *_ in flat(flat(stages))})
     wrong, ended = [], []
 
     def patient(prefix, args, codes, data):
         """Asks again while the answer is to try again: a PG that a chain beside this one makes or peers anew has no state for a moment."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             code, _, said = table.ask(cluster, prefix, args, data)
             if code != EAGAIN or code in codes or time.monotonic() > deadline:

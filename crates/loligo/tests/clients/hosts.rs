@@ -14,7 +14,7 @@ impl Hosts {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/hosts.py");
         let mut command = Command::new("timeout");
         command
-            .args(["120", "/usr/bin/python3", script])
+            .args(["240", "/usr/bin/python3", script])
             .args(args)
             .arg("--dir")
             .arg(self.dir.path().join("c"));
@@ -28,7 +28,7 @@ impl Hosts {
 
     fn ceph(&self, line: &str) -> serde_json::Value {
         let mut command = Command::new("timeout");
-        command.args(["60", "ceph", "-c"]).arg(self.dir.path().join("c/ceph.conf"));
+        command.args(["240", "ceph", "-c"]).arg(self.dir.path().join("c/ceph.conf"));
         let out = command.args(line.split_whitespace()).args(["-f", "json"]).output().expect("ceph runs");
         assert!(out.status.success(), "{line}: {}", text(&out));
         serde_json::from_slice(&out.stdout).unwrap_or_default()
@@ -41,7 +41,7 @@ impl Hosts {
     fn wait(&self, what: &str, mut good: impl FnMut(&Self) -> bool) -> Duration {
         let begin = Instant::now();
         while !good(self) {
-            assert!(begin.elapsed() < Duration::from_secs(120), "{what} takes too long");
+            assert!(begin.elapsed() < crate::cluster::PATIENCE, "{what} takes too long");
         }
         begin.elapsed()
     }

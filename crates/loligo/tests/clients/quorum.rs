@@ -91,7 +91,7 @@ fn any_one_of_three_monitors_may_die() {
     let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
     let conf = std::fs::read_to_string(c.data().join("ceph.conf")).expect("ceph.conf");
     assert_eq!(conf.matches("v2:").count(), 3, "{conf}");
-    wait("a full quorum", 60, || all_in_quorum(&c, 3));
+    wait("a full quorum", 240, || all_in_quorum(&c, 3));
     c.pool("p", 8);
     let mut at_each = each_answers(&c, &MONS, "osd pool ls");
     at_each.dedup();
@@ -118,10 +118,10 @@ fn any_one_of_three_monitors_may_die() {
         std::fs::write(c.dir.path().join("file"), format!("round {round}")).expect("written");
         c.ok("rados", &["-p", "p", "put", &format!("o{round}"), "file"]);
         c.up(&["--processes"]);
-        wait("a full quorum", 60, || all_in_quorum(&c, 3));
+        wait("a full quorum", 240, || all_in_quorum(&c, 3));
     }
     // They are asked one after the other, and the map may change by itself in between.
-    wait("equal answers of all", 60, || {
+    wait("equal answers of all", 240, || {
         let dumps = each_answers(&c, &MONS, "osd dump");
         dumps.iter().all(|d| *d == dumps[0])
     });
@@ -132,32 +132,32 @@ fn any_one_of_three_monitors_may_die() {
 fn without_a_majority_nothing_changes_and_nothing_is_lost() {
     let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
     c.pool("p", 8);
-    wait("a full quorum", 60, || all_in_quorum(&c, 3));
+    wait("a full quorum", 240, || all_in_quorum(&c, 3));
     let left = not_the_leader(&c);
     leave_only(&c, left);
     ask_in_vain(&c, "never");
-    wait("the last one to see that it is alone", 30, || mon_status(&c, left)["state"] == "electing");
+    wait("the last one to see that it is alone", 240, || mon_status(&c, left)["state"] == "electing");
     c.up(&["--processes"]);
-    wait("a full quorum", 60, || all_in_quorum(&c, 3));
+    wait("a full quorum", 240, || all_in_quorum(&c, 3));
     assert_eq!(c.ceph("osd pool ls"), "p\n", "the change that nobody agreed to did not happen");
 
     // A leader that is left alone does not say that it is done. Whether it is, all say the same from then on.
     let left = leader(&c);
     leave_only(&c, &left);
     ask_in_vain(&c, "perhaps");
-    wait("the leader to see that it is alone", 30, || mon_status(&c, &left)["state"] == "electing");
+    wait("the leader to see that it is alone", 240, || mon_status(&c, &left)["state"] == "electing");
     c.up(&["--processes"]);
-    wait("a full quorum", 60, || all_in_quorum(&c, 3));
+    wait("a full quorum", 240, || all_in_quorum(&c, 3));
     let pools = c.ceph("osd pool ls");
     assert!(["p\n", "p\nperhaps\n"].contains(&pools.as_str()), "{pools}");
     c.end_all();
     c.up(&["--processes"]);
-    wait("a full quorum", 60, || all_in_quorum(&c, 3));
+    wait("a full quorum", 240, || all_in_quorum(&c, 3));
     assert_eq!(each_answers(&c, &MONS, "osd pool ls"), [pools.as_str(); 3]);
     // All in one process, too.
     c.loligo(&["down"]);
     c.up(&[]);
-    wait("a full quorum", 60, || all_in_quorum(&c, 3));
+    wait("a full quorum", 240, || all_in_quorum(&c, 3));
     assert_eq!(each_answers(&c, &MONS, "osd pool ls"), [pools.as_str(); 3]);
 }
 
@@ -169,7 +169,7 @@ fn every_command_and_new_logins_work_without_any_one_monitor() {
     let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
     c.pool("p", 8);
     for (round, dead) in ["1", "2", "3"].into_iter().zip(MONS) {
-        wait("a full quorum", 60, || all_in_quorum(&c, 3));
+        wait("a full quorum", 240, || all_in_quorum(&c, 3));
         kill(&c, &format!("mon.{dead}"));
         c.ok("/usr/bin/python3", &[EVERY_COMMAND, "answered", round]);
         let name = format!("client.new{round}");
@@ -181,20 +181,20 @@ fn every_command_and_new_logins_work_without_any_one_monitor() {
         assert_eq!(c.ok("rados", &[login.as_slice(), &["get", &name, "-"]].concat()), made);
         c.up(&["--processes"]);
     }
-    wait("a full quorum", 60, || all_in_quorum(&c, 3));
+    wait("a full quorum", 240, || all_in_quorum(&c, 3));
 
     // Nothing is to change by itself from here on.
     c.ceph("balancer off");
     let state =
         || ["auth ls", "osd dump", "config dump", "config-key dump", "mon dump"].map(|line| c.ceph(line));
     let mut before = state();
-    wait("a quiet cluster", 60, || {
+    wait("a quiet cluster", 240, || {
         std::thread::sleep(Duration::from_secs(1));
         let last = std::mem::replace(&mut before, state());
         last == before
     });
     let mut asks = Command::new("timeout")
-        .args(["60", "/usr/bin/python3", EVERY_COMMAND, "silent"])
+        .args(["240", "/usr/bin/python3", EVERY_COMMAND, "silent"])
         .env("CEPH_CONF", c.data().join("ceph.conf"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -207,14 +207,14 @@ fn every_command_and_new_logins_work_without_any_one_monitor() {
     let left = not_the_leader(&c);
     leave_only(&c, left);
     // On a busy machine it may have come to lead in between, and a leader may keep what it is told before it knows.
-    wait("the last one to see that it is alone", 30, || mon_status(&c, left)["state"] == "electing");
+    wait("the last one to see that it is alone", 240, || mon_status(&c, left)["state"] == "electing");
     drop(asks.stdin.take());
     let (code, new) = c.fails("ceph", &["--connect-timeout", "4", "auth", "get-or-create", "client.never"]);
     assert_ne!(code, 0, "{new}");
     out.read_to_string(&mut said).expect("the rest");
     assert!(asks.wait().expect("an end").success(), "answered without a majority: {said}");
     c.up(&["--processes"]);
-    wait("a full quorum", 60, || all_in_quorum(&c, 3));
+    wait("a full quorum", 240, || all_in_quorum(&c, 3));
     let after = state();
     for (was, is) in before.iter().zip(&after) {
         assert_eq!(was, is);
@@ -224,7 +224,7 @@ fn every_command_and_new_logins_work_without_any_one_monitor() {
 #[test]
 fn the_last_monitor_store_of_three_is_made_a_quorum_of_its_own() {
     let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
-    wait("a full quorum", 60, || all_in_quorum(&c, 3));
+    wait("a full quorum", 240, || all_in_quorum(&c, 3));
     c.pool("p", 8);
     std::fs::write(c.dir.path().join("file"), "kept").expect("written");
     c.ok("rados", &["-p", "p", "put", "o", "file"]);
@@ -263,7 +263,7 @@ fn the_last_monitor_store_of_three_is_made_a_quorum_of_its_own() {
     // Others join it as new ones, and it may die.
     let out = c.loligo(&["up", "--detach", "--processes", "--mons", "3"]);
     assert!(out.status.success(), "{}", text(&out));
-    wait("three monitors", 60, || all_in_quorum(&c, 3));
+    wait("three monitors", 240, || all_in_quorum(&c, 3));
     kill(&c, "mon.a");
     assert_eq!(c.ceph("osd pool ls"), "p\nq\n");
 }
@@ -271,25 +271,25 @@ fn the_last_monitor_store_of_three_is_made_a_quorum_of_its_own() {
 #[test]
 fn monitors_come_with_new_disks_and_are_added_and_removed() {
     let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
-    wait("a full quorum", 60, || all_in_quorum(&c, 3));
+    wait("a full quorum", 240, || all_in_quorum(&c, 3));
     c.pool("p", 8);
     let wiped = if leader(&c) == "b" { "c" } else { "b" };
     kill(&c, &format!("mon.{wiped}"));
     std::fs::remove_file(c.data().join(format!("mon.{wiped}/store.redb"))).expect("wiped");
     c.ceph("osd pool create q 8");
     c.up(&["--processes"]);
-    wait("the new disk to be let in", 60, || all_in_quorum(&c, 3));
+    wait("the new disk to be let in", 240, || all_in_quorum(&c, 3));
     assert_eq!(each_answers(&c, &[wiped], "osd pool ls"), ["p\nq\n"]);
     // It votes: with it, another one may die.
     let other = MONS.into_iter().find(|m| *m != wiped).expect("another");
     kill(&c, &format!("mon.{other}"));
     c.ceph("osd pool create r 8");
     c.up(&["--processes"]);
-    wait("a full quorum", 60, || all_in_quorum(&c, 3));
+    wait("a full quorum", 240, || all_in_quorum(&c, 3));
 
     let out = c.loligo(&["up", "--detach", "--processes", "--mons", "5"]);
     assert!(out.status.success(), "{}", text(&out));
-    wait("five monitors", 60, || all_in_quorum(&c, 5));
+    wait("five monitors", 240, || all_in_quorum(&c, 5));
     assert_eq!(each_answers(&c, &["d", "e"], "osd pool ls"), ["p\nq\nr\n", "p\nq\nr\n"]);
     let (_, said) = c.fails("ceph", &["mon", "add", "d", "127.0.0.1:1"]);
     assert!(said.contains("mon.d already exists at address"), "{said}");
@@ -302,6 +302,6 @@ fn monitors_come_with_new_disks_and_are_added_and_removed() {
         assert!(said.contains(&format!("removing mon.{gone} at v2:")), "{said}");
         assert!(said.contains("there will be 4 monitors"), "{said}");
     }
-    wait("four monitors", 60, || all_in_quorum(&c, 4));
+    wait("four monitors", 240, || all_in_quorum(&c, 4));
     assert!(c.ceph("mon stat").contains("4 mons at"));
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::cluster::{Cluster, binary, text};
 
@@ -68,7 +68,7 @@ impl Drop for Disk<'_> {
 fn wait(what: &str, mut good: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !good() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{what} takes too long");
+        assert!(begin.elapsed() < crate::cluster::PATIENCE, "{what} takes too long");
     }
 }
 

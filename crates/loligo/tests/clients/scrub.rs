@@ -36,7 +36,7 @@ fn damage(c: &Cluster, osd: u32, nth: usize) {
 
 /// Asks until the answer is right.
 fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + crate::cluster::PATIENCE;
     while !done() {
         assert!(Instant::now() < end, "never came: {what}");
         std::thread::sleep(Duration::from_millis(300));
