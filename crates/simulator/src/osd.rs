@@ -9,7 +9,7 @@ use maps::MgrMap;
 use messages::Message;
 use messages::mon::{MMonSubscribe, SubscribeItem};
 use messages::osd::{MOsdOp, MOsdOpReply, OpCode};
-use pg::{BootAddrs, Input, LogLevel, OsdConfig, OsdCore, Output};
+use pg::{BootAddrs, FatalReason, Input, LogLevel, OsdConfig, OsdCore, Output};
 use store::{FormatOptions, ObjectKey, Options, Store};
 use testkit::SimDevice;
 use types::{ConnId, Epoch, Fsid, OsdId};
@@ -288,26 +288,29 @@ impl World {
                     self.violation(format!("osd.{osd} logged an error: {text}"));
                 }
             }
-            Output::Fatal(reason) => {
-                let host = &self.osds[osd as usize];
-                let expected = host.failing || host.refusable;
-                self.say(|| format!("osd.{osd} stops: {reason}"));
-                let failing = host.failing;
-                if host.refusable {
-                    self.board.count("disks given up");
-                }
-                if failing {
-                    self.happened("devices failed");
-                }
-                if !expected {
-                    self.violation(format!("osd.{osd} stopped: {reason}"));
-                }
-                self.crash_osd(osd, Death::Killed);
-                if self.healed {
-                    // What a write lost before the end of the faults was told afterwards.
-                    self.plan_in(SECOND, Event::Start(Node::Osd(osd)));
-                }
-            }
+            Output::Fatal(reason) => self.osd_stops(osd, &reason),
+        }
+    }
+
+    /// An OSD says that it cannot go on; where that is expected, no violation.
+    fn osd_stops(&mut self, osd: i32, reason: &FatalReason) {
+        let host = &self.osds[osd as usize];
+        let expected = host.failing || host.refusable;
+        self.say(|| format!("osd.{osd} stops: {reason}"));
+        let failing = host.failing;
+        if host.refusable {
+            self.board.count("disks given up");
+        }
+        if failing {
+            self.happened("devices failed");
+        }
+        if !expected {
+            self.violation(format!("osd.{osd} stopped: {reason}"));
+        }
+        self.crash_osd(osd, Death::Killed);
+        if self.healed {
+            // What a write lost before the end of the faults was told afterwards.
+            self.plan_in(SECOND, Event::Start(Node::Osd(osd)));
         }
     }
 
