@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use codec::{Decode, Encode};
 use store::{ObjectKey, Store, StoreError};
-use types::{EntityAddr, EntityName, Eversion, HObject, ReqId, Utime};
+use types::{EntityAddr, EntityName, Eversion, ReqId, Utime};
 
 /// Attribute that holds the `ObjectInfo`.
 pub const INFO_ATTR: &[u8] = b"_";
@@ -155,9 +155,8 @@ impl ObjectState {
 }
 
 /// The version of a stored object; zero when it is not there.
-pub fn stored_version(store: &mut Store, object: &HObject) -> Result<Eversion, LoadError> {
-    let key = ObjectKey::replicated(object.clone());
-    match store.attr(&key, INFO_ATTR)? {
+pub fn stored_version(store: &mut Store, key: &ObjectKey) -> Result<Eversion, LoadError> {
+    match store.attr(key, INFO_ATTR)? {
         Some(raw) => Ok(ObjectInfo::from_bytes(raw)?.version),
         None => Ok(Eversion::ZERO),
     }

@@ -184,7 +184,7 @@ impl ObjectView for View<'_, '_, '_> {
         self.env.reqid.encode(&mut w);
         self.env.first_version.encode(&mut w);
         self.env.now.encode(&mut w);
-        self.env.pgid.encode(&mut w);
+        self.env.pgid.pgid.encode(&mut w);
         w.u32(self.s.subop);
         let half = |seed| xxhash::xxh64(seed, w.as_slice()).to_le_bytes();
         let mut out = [0; 16];

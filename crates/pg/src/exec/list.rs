@@ -5,7 +5,6 @@ use codec::{Decode, Encode, Reader};
 use messages::osd::{
     ListArgs, ListFilter, ListedObject, Op, OpCode, OpResult, OsdOp, PglsResponse, PgnlsResponse,
 };
-use store::ObjectKey;
 use types::{Errno, HObject, SnapId};
 
 use super::answer::{Answer, OpError, Outcome};
@@ -97,8 +96,11 @@ impl Page<'_> {
         let (start, end) = env.range();
         // The position behind a PG's objects, as clients know it. Source: pg_t::get_hobj_end in
         // src/osd/osd_types.cc.
-        let end =
-            if end.pool == env.pgid.pool { HObject { snap: SnapId::HEAD, ..end } } else { HObject::max() };
+        let end = if end.pool == env.pgid.pgid.pool {
+            HObject { snap: SnapId::HEAD, ..end }
+        } else {
+            HObject::max()
+        };
         let cursor = &self.args.cursor;
         if (!cursor.max && *cursor >= end) || (!cursor.is_min() && *cursor < start) {
             return Err(Errno::EINVAL.into());
@@ -178,9 +180,8 @@ impl Filter {
     }
 
     fn passes(&self, env: &mut ExecEnv<'_>, o: &HObject) -> Result<bool, OpError> {
-        let mut attr = |name: &[u8]| -> Result<Option<Bytes>, OpError> {
-            Ok(env.store.attr(&ObjectKey::replicated(o.clone()), name)?)
-        };
+        let key = env.key(o.clone());
+        let mut attr = |name: &[u8]| -> Result<Option<Bytes>, OpError> { Ok(env.store.attr(&key, name)?) };
         match self {
             Self::Plain { attr: name, value } if name.is_empty() => Ok(value.is_empty()),
             Self::Plain { attr: name, value } => {

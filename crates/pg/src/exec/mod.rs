@@ -43,9 +43,9 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use maps::{OsdMap, Pool, pool_flags};
 use messages::osd::{OpResult, OsdOp};
-use store::{Store, StoreError, Txn};
+use store::{ObjectKey, Store, StoreError, Txn};
 use types::{
-    ConnId, EntityAddr, EntityName, EntityType, Errno, Eversion, HObject, PgId, ReqId, SnapContext, SnapId,
+    ConnId, EntityAddr, EntityName, EntityType, Errno, Eversion, HObject, ReqId, SnapContext, SnapId, SpgId,
     Utime,
 };
 
@@ -72,7 +72,7 @@ pub struct ExecEnv<'a> {
     pub map: &'a OsdMap,
     pub pool: &'a Pool,
     pub config: &'a OsdConfig,
-    pub pgid: PgId,
+    pub pgid: SpgId,
     /// Objects that this copy lacks: a read of one of them (a clone, say) must wait.
     pub missing: &'a Missing,
     /// Whether any member lacks the object: a write that copies it must wait.
@@ -110,9 +110,14 @@ pub struct ExecEnv<'a> {
 }
 
 impl ExecEnv<'_> {
+    /// Where this copy keeps an object.
+    fn key(&self, object: HObject) -> ObjectKey {
+        ObjectKey::new(self.pgid.shard, object)
+    }
+
     /// The PG's objects: from, and up to without. Few requests need it, and it is long to make.
     fn range(&self) -> (HObject, HObject) {
-        pg_range(self.pgid, self.pool.pg_num)
+        pg_range(self.pgid.pgid, self.pool.pg_num)
     }
 }
 
@@ -227,7 +232,7 @@ fn execute_within(
     let (object, state) =
         if env.may_write { (head.clone(), Cow::Borrowed(state)) } else { snaps::resolve(env, head, state)? };
     let state = state.as_ref();
-    let mut s = Scratch::new(object, state, work);
+    let mut s = Scratch::new(env.key(object), state, work);
     let (begun, slice) = (env.begun.take(), env.slice.filter(|_| !env.may_write));
     let mut at = s.begin(begun, slice, &mut results);
     // What earlier slices have done was counted in them.

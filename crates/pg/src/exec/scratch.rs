@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use store::{ObjectKey, ReadPlan, Txn};
-use types::HObject;
 
 use super::Effect;
 use super::pause::{Fetched, Slice};
@@ -47,9 +46,9 @@ pub(crate) struct Scratch<'a> {
 }
 
 impl<'a> Scratch<'a> {
-    pub fn new(object: HObject, state: &'a ObjectState, work: &'a mut Work) -> Self {
+    pub fn new(key: ObjectKey, state: &'a ObjectState, work: &'a mut Work) -> Self {
         Self {
-            key: ObjectKey::replicated(object),
+            key,
             before: state,
             state: Cow::Borrowed(state),
             txn: Txn::new(),

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use codec::Encode;
 use messages::osd::{CloneInfo as ListedClone, ListSnapsResponse, flags};
-use store::{ObjectKey, Txn};
+use store::Txn;
 use types::{Errno, Eversion, HObject, SnapId};
 
 use super::answer::{Answer, Outcome};
@@ -34,7 +34,7 @@ pub(super) fn serving(env: &ExecEnv<'_>, head: &HObject, snapset: &SnapSet, snap
     let found =
         if direct { snapset.clones.get_key_value(&snap.0) } else { snapset.clones.range(snap.0..).next() };
     let Some((id, clone)) = found else { return Serving::Nothing };
-    let removed = env.map.in_removed_snaps_queue(env.pgid.pool, snap);
+    let removed = env.map.in_removed_snaps_queue(env.pgid.pgid.pool, snap);
     if direct || (clone.snaps.contains(&snap.0) && !removed) {
         Serving::Clone(head.at(SnapId(*id)))
     } else {
@@ -72,7 +72,8 @@ fn load_clone(env: &mut ExecEnv<'_>, clone: &HObject) -> Result<ObjectState, Exe
     if env.missing.contains(clone) {
         return Err(ExecStop::Missing(clone.clone()));
     }
-    Ok(ObjectState::load(env.store, &ObjectKey::replicated(clone.clone()))?)
+    let key = env.key(clone.clone());
+    Ok(ObjectState::load(env.store, &key)?)
 }
 
 /// Clones, what they stand for and what they share, and the head.
@@ -117,7 +118,7 @@ pub(super) fn rollback(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, snap: SnapId)
     if s.state.exists {
         s.txn.remove(&s.key);
     }
-    s.txn.clone_object(&ObjectKey::replicated(clone.clone()), &s.key);
+    s.txn.clone_object(&env.key(clone.clone()), &s.key);
     let later = s.before.snapset.clones.range(clone.snap.0..);
     s.work.spend(later.map(|(_, c)| ENTRY + c.overlap.len() as u64 * ENTRY).sum())?;
     // What differs between the head and the clone: all that any clone from there on does not share.
@@ -177,7 +178,7 @@ pub(super) fn make_writeable(env: &ExecEnv<'_>, head: &HObject, s: &mut Scratch<
 
 fn make_clone(env: &ExecEnv<'_>, head: &HObject, s: &mut Scratch<'_>, seq: u64) -> EntryDraft {
     let object = head.at(SnapId(env.snapc.seq));
-    let key = ObjectKey::replicated(object.clone());
+    let key = env.key(object.clone());
     let before = &s.before.info;
     let version = env.first_version;
     let info = clone_info(before, version);

@@ -3,7 +3,7 @@
 
 use maps::SnapIntervals;
 use store::{ObjectKey, Store, Txn};
-use types::{Eversion, HObject, SnapId};
+use types::{Eversion, SnapId};
 
 use super::snaps::{intersect, total};
 use super::{EntryDraft, ExecStop, Executed};
@@ -17,7 +17,7 @@ use crate::object::{CloneInfo, ObjectState, info_flags};
 /// The head's log entry is the last one; it is a deletion when the head was kept for its clones alone, and none is left.
 pub fn trim(
     store: &mut Store,
-    head: &HObject,
+    head: &ObjectKey,
     state: &ObjectState,
     removed: &SnapIntervals,
     first_version: Eversion,
@@ -38,8 +38,8 @@ pub fn trim(
             continue;
         }
         remove_clone(&mut state, id, &mut delta);
-        let object = head.at(SnapId(id));
-        let key = ObjectKey::replicated(object.clone());
+        let object = head.object.at(SnapId(id));
+        let key = ObjectKey::new(head.shard, object.clone());
         let info = ObjectState::load(store, &key)?.info;
         delta.objects_omap -= i64::from(info.test(info_flags::OMAP));
         txn.remove(&key);
@@ -54,13 +54,12 @@ pub fn trim(
         });
         version = Eversion::new(version.epoch, version.version + 1);
     }
-    let key = ObjectKey::replicated(head.clone());
     let prior_version = state.info.version;
     let whiteout = state.info.test(info_flags::WHITEOUT);
     let kind =
         if whiteout && state.snapset.clones.is_empty() { EntryKind::Delete } else { EntryKind::Modify };
     if kind == EntryKind::Delete {
-        txn.remove(&key);
+        txn.remove(head);
         delta.objects -= 1;
         delta.whiteouts -= 1;
         // A deletion that left a whiteout kept the flag.
@@ -69,10 +68,17 @@ pub fn trim(
     } else {
         state.info.prior_version = prior_version;
         state.info.version = version;
-        state.save(&key, true, &mut txn);
+        state.save(head, true, &mut txn);
     }
-    let dirty = Dirty::of(&txn, &key);
-    entries.push(EntryDraft { kind, object: head.clone(), version, prior_version, user_version: 0, dirty });
+    let dirty = Dirty::of(&txn, head);
+    entries.push(EntryDraft {
+        kind,
+        object: head.object.clone(),
+        version,
+        prior_version,
+        user_version: 0,
+        dirty,
+    });
     Ok(Some(Executed { txn, entries, new_state: Some(state), delta, ..Executed::default() }))
 }
 

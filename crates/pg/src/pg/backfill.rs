@@ -155,7 +155,7 @@ impl Pg {
         };
         let mut objects = Vec::with_capacity(listed.len());
         for object in listed {
-            match stored_version(&mut cx.store, &object) {
+            match stored_version(&mut cx.store, &self.object_key(&object)) {
                 Ok(version) => objects.push((object, version)),
                 Err(e) => cx.cluster_log(LogLevel::Error, format!("pg {} object {object}: {e}", self.id)),
             }
@@ -201,7 +201,7 @@ impl Pg {
         }
         let mut lacking = Vec::new();
         for (object, version) in objects {
-            match stored_version(&mut cx.store, &object) {
+            match stored_version(&mut cx.store, &self.object_key(&object)) {
                 Ok(v) if v == version => {}
                 _ => lacking.push(object),
             }

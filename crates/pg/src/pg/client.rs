@@ -264,13 +264,13 @@ impl Pg {
             Err(None) => return op.drop_it(cx),
         }
         if self.waits_for_space(&op, cx) {
-            let Some(op) = self.follow_inside(op, cx) else { return };
+            let Some(op) = self.follow_inside(op, paused.is_some(), cx) else { return };
             return self.wait_for_space(op, cx);
         }
         // Writes wait for the lease too: a write that is refused, or was done before, is answered without the
         // members.
         if !self.waiting_for_lease.is_empty() || self.lacks_a_lease(cx) {
-            let Some(op) = self.follow_inside(op, cx) else { return };
+            let Some(op) = self.follow_inside(op, paused.is_some(), cx) else { return };
             self.waiting_for_lease.push_back(op);
             cx.leases.waited = true;
             return;
@@ -280,7 +280,7 @@ impl Pg {
         }
         let head = op.msg.object.head();
         if self.is_unreadable(&head) || (op.is_write_ordered() && self.must_be_whole(&head, cx)) {
-            let Some(op) = self.follow_inside(op, cx) else { return };
+            let Some(op) = self.follow_inside(op, paused.is_some(), cx) else { return };
             return self.wait_for_object(&head, op, cx);
         }
         if let Some(clone) = self.clone_that_a_write_waits_for(&head).filter(|_| op.is_write_ordered()) {
@@ -325,8 +325,8 @@ impl Pg {
     /// one, the older request, once let go, could end up behind `op`.
     ///
     /// This puts `op` behind the older request, if there is one; they leave that queue together and in order.
-    /// Otherwise `op` comes back, to wait where it has to.
-    fn follow_inside(&mut self, op: ClientOp, cx: &mut Shared) -> Option<ClientOp> {
+    /// Otherwise `op` comes back, to wait where it has to. One that goes on was there before all that waits behind reads.
+    fn follow_inside(&mut self, op: ClientOp, goes_on: bool, cx: &mut Shared) -> Option<ClientOp> {
         let (head, ordered) = (op.msg.object.head(), op.is_write_ordered());
         if op.kind.pg_op {
             return Some(op);
@@ -335,7 +335,7 @@ impl Pg {
             copying.waiters.push_back(op);
             return None;
         }
-        let op = self.wait_behind_reads(&head, op)?;
+        let op = if goes_on { op } else { self.wait_behind_reads(&head, op)? };
         // Reads of what can be read pass writes that wait until all members have it.
         if ordered || self.is_unreadable(&head) {
             let clone = self.clone_that_a_write_waits_for(&head).filter(|_| ordered);
@@ -569,7 +569,7 @@ impl Pg {
         let mut env = ExecEnv {
             map: &map,
             pool,
-            pgid: self.id.pgid,
+            pgid: self.id,
             missing: &self.missing,
             is_degraded: &|o| lacks(&self.missing, &self.peers, &self.backfills, &self.key.members.acting, o),
             list_scrub: &|args| self.scrub.list(args, interval),

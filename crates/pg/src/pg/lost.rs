@@ -155,7 +155,7 @@ impl Pg {
                 found.push((item.have, false, osd));
             }
         }
-        match stored_version(&mut cx.store, object) {
+        match stored_version(&mut cx.store, &self.object_key(object)) {
             Ok(have) if !failed.contains(&cx.whoami) => found.push((have, true, cx.whoami)),
             Ok(_) => {}
             Err(_) => {

@@ -82,7 +82,7 @@ impl Pg {
         cx: &mut Shared,
     ) -> Result<Option<ObjectPush>, LoadError> {
         let key = self.object_key(object);
-        let version = stored_version(&mut cx.store, object)?;
+        let version = stored_version(&mut cx.store, &key)?;
         let Some(stat) = cx.store.stat(&key)?.filter(|_| version != Eversion::ZERO) else { return Ok(None) };
         let mut push = ObjectPush {
             object: ObjectName(object.clone()),
@@ -181,7 +181,7 @@ impl Pg {
     /// Whether the copy here has this version and no lost block. A lost block would stay lost in what is
     /// built on it.
     fn is_base(&self, object: &HObject, version: Eversion, cx: &mut Shared) -> bool {
-        stored_version(&mut cx.store, object).is_ok_and(|v| v == version)
+        stored_version(&mut cx.store, &self.object_key(object)).is_ok_and(|v| v == version)
             && cx.store.has_lost(&self.object_key(object)).is_ok_and(|lost| !lost)
     }
 

@@ -64,7 +64,7 @@ impl Pg {
         if self.missing.contains(object) {
             return true;
         }
-        let need = stored_version(&mut cx.store, object).unwrap_or(Eversion::ZERO);
+        let need = stored_version(&mut cx.store, &self.object_key(object)).unwrap_or(Eversion::ZERO);
         let others = self.peers.values().any(|p| p.has(object, need));
         let now = self.phase == Phase::Active && self.writes.lock(&object.head()).is_none();
         let can = others && now && need != Eversion::ZERO;
@@ -144,7 +144,7 @@ impl Pg {
             }
             return;
         }
-        let need = stored_version(&mut cx.store, &object).unwrap_or(Eversion::ZERO);
+        let need = stored_version(&mut cx.store, &self.object_key(&object)).unwrap_or(Eversion::ZERO);
         let Some(peer) = self.peers.get_mut(&from).filter(|_| need != Eversion::ZERO) else { return };
         let missing = peer.missing.get_or_insert_default();
         missing.insert(object.clone(), MissingItem { need, have: Eversion::ZERO });

@@ -157,9 +157,10 @@ impl Pg {
             return Trimmed::Busy;
         }
         let version = self.next_version(cx);
-        let trimmed = ObjectState::load(&mut cx.store, &self.object_key(head))
+        let key = self.object_key(head);
+        let trimmed = ObjectState::load(&mut cx.store, &key)
             .map_err(Into::into)
-            .and_then(|state| exec::trim(&mut cx.store, head, &state, snaps, version));
+            .and_then(|state| exec::trim(&mut cx.store, &key, &state, snaps, version));
         let op = ClientOp::internal(self.id, head, EntityName::osd(cx.whoami.0), Vec::new(), cx);
         match trimmed {
             Ok(None) => Trimmed::Untouched,

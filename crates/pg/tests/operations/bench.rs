@@ -172,7 +172,7 @@ impl Bench {
             map: &self.map,
             pool: &self.pool,
             config: &self.config,
-            pgid: PgId::new(POOL, 0),
+            pgid: types::SpgId::replicated(PgId::new(POOL, 0)),
             missing: &self.missing,
             is_degraded: &|_| false,
             requester: &self.who,
@@ -201,7 +201,7 @@ impl Bench {
         let key = ObjectKey::replicated(head.clone());
         let state = ObjectState::load(&mut self.store, &key).unwrap();
         let first = Eversion::new(Epoch(9), self.last + 1);
-        let Some(done) = pg::exec::trim(&mut self.store, &head, &state, removed, first).unwrap() else {
+        let Some(done) = pg::exec::trim(&mut self.store, &key, &state, removed, first).unwrap() else {
             return false;
         };
         for (i, e) in done.entries.iter().enumerate() {

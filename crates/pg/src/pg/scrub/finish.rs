@@ -277,7 +277,7 @@ impl Pg {
     }
 
     fn drop_extra(&self, object: &HObject, version: Eversion, cx: &mut Shared) {
-        if stored_version(&mut cx.store, object).is_ok_and(|v| v <= version) {
+        if stored_version(&mut cx.store, &self.object_key(object)).is_ok_and(|v| v <= version) {
             let mut txn = Txn::new();
             txn.remove(&self.object_key(object));
             cx.submit(txn, Done::Nothing);
