@@ -2,10 +2,10 @@
 //! others.
 //!
 //! A [`Profile`] is the checked form of the words of `osd erasure-code-profile set`; it says how large chunks
-//! are and how CRUSH spreads them. A [`Codec`] does the arithmetic on slices that the caller owns. Chunks
-//! equal those of Ceph's plug-ins `jerasure`, `isa` and `lrc` bit for bit (`tests/golden.txt` is Ceph's own
-//! output). Shapes: a chunk is known by its position, which is its shard's number, and sets of chunks are
-//! sets of positions. Lengths are in bytes.
+//! are and how CRUSH spreads them. A [`Codec`] does the arithmetic on slices that the caller owns. [`Stripes`]
+//! say what a read or a write of a range of an object takes of each shard. Chunks equal those of Ceph's plug-ins
+//! `jerasure`, `isa` and `lrc` bit for bit (`tests/golden.txt` is Ceph's own output). Shapes: a chunk is known by
+//! its position, which is its shard's number, and sets of chunks are sets of positions. Lengths are in bytes.
 //!
 //! Invariants:
 //! 1. Every code is linear: a coding chunk is a sum of data chunks with fixed coefficients. So a change of
@@ -25,6 +25,9 @@ mod layered;
 mod plain;
 mod rebuild;
 
+mod stripes;
+mod update;
+
 mod chunks;
 mod error;
 
@@ -42,3 +45,5 @@ pub use codec::Codec;
 pub use error::{CodecError, ProfileError};
 pub use profile::{Placement, PlacementStep, Profile};
 pub use rebuild::Rebuild;
+pub use stripes::{ShardRange, StripedRead, Stripes};
+pub use update::{Change, ShardUpdate, StripedWrite};
