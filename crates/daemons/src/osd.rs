@@ -231,11 +231,23 @@ fn spawn_worker<J: Send + 'static>(
     run: impl Fn(J, &dyn Device) -> Event + Send + 'static,
 ) -> Result<mpsc::Sender<J>> {
     let (jobs, work) = mpsc::channel::<J>();
+    spawn_thread(name, device, shell, move || work.recv(), run)?;
+    Ok(jobs)
+}
+
+/// The same with jobs from anywhere, until there are no more.
+fn spawn_thread<J: Send + 'static>(
+    name: &str,
+    device: &Arc<dyn Device>,
+    shell: &Arc<Shell>,
+    next: impl Fn() -> Result<J, mpsc::RecvError> + Send + 'static,
+    run: impl Fn(J, &dyn Device) -> Event + Send + 'static,
+) -> Result<()> {
     #[cfg(feature = "test-medium")]
     let (plant, thread) = (shell.plant.clone(), name.to_owned());
     let (device, shell) = (Arc::clone(device), Arc::downgrade(shell));
     std::thread::Builder::new().name(name.into()).spawn(move || {
-        while let Ok(job) = work.recv() {
+        while let Ok(job) = next() {
             let done = contained(|| {
                 #[cfg(feature = "test-medium")]
                 plant.strike(&thread);
@@ -248,34 +260,35 @@ fn spawn_worker<J: Send + 'static>(
             }
         }
     })?;
-    Ok(jobs)
+    Ok(())
 }
 
-/// Threads that read for requests which wait, a few at a time.
-struct Readers {
-    jobs: Vec<mpsc::Sender<(u64, Box<ReadPlan>)>>,
-    next: usize,
-}
+/// Threads that read for requests which wait. They take what comes next as they get free, so that one that the device keeps
+/// waiting holds up nothing else.
+struct Readers(mpsc::Sender<(u64, Box<ReadPlan>)>);
 
 /// A device gives more when it is asked for several things at a time.
 const READERS: usize = 4;
 
 impl Readers {
     fn start(device: &Arc<dyn Device>, shell: &Arc<Shell>) -> Result<Self> {
-        let run = |(id, plan): (u64, Box<ReadPlan>), device: &dyn Device| Event::Read {
-            id,
-            result: plan.execute(device),
-        };
-        let start = |_| spawn_worker("osd-read", device, shell, run);
-        Ok(Self { jobs: (0..READERS).map(start).collect::<Result<_>>()?, next: 0 })
+        let (jobs, work) = mpsc::channel();
+        let work = Arc::new(Mutex::new(work));
+        for _ in 0..READERS {
+            let work = Arc::clone(&work);
+            let next = move || work.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let run = |(id, plan): (u64, Box<ReadPlan>), device: &dyn Device| Event::Read {
+                id,
+                result: plan.execute(device),
+            };
+            spawn_thread("osd-read", device, shell, next, run)?;
+        }
+        Ok(Self(jobs))
     }
 
-    /// What a thread that has ended was given is never answered: its panic has ended the OSD.
-    fn ask(&mut self, id: u64, plan: Box<ReadPlan>) {
-        self.next = (self.next + 1) % READERS;
-        if let Some(jobs) = self.jobs.get(self.next) {
-            let _ = jobs.send((id, plan));
-        }
+    /// Where no thread is left the OSD has ended by a panic of theirs.
+    fn ask(&self, id: u64, plan: Box<ReadPlan>) {
+        let _ = self.0.send((id, plan));
     }
 }
 

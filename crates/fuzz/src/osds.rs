@@ -76,6 +76,8 @@ fn addrs(life: u32) -> BootAddrs {
 }
 
 fn core_on(device: &Arc<SimDevice>, life: u32) -> OsdCore {
+    // In every other life what is not in memory has to be waited for.
+    device.set_slow(life % 2 == 1);
     let store = Store::open(device.clone(), Options::default()).expect("the store opens");
     let config = OsdConfig { max_object_size: 8 << 20, scrub_chunk_max: 5, ..OsdConfig::default() };
     OsdCore::new(OsdId(0), config, store, addrs(life)).expect("the OSD starts from its store")

@@ -140,9 +140,7 @@ impl World {
         }
         host.device.clear_faults();
         // In every other life what is not in memory has to be waited for.
-        let is_slow = self.rng.one_in(2);
-        let host = self.osd(osd);
-        host.device.set_slow(is_slow);
+        host.device.set_slow(host.life % 2 == 1);
         let at = addr_of(Node::Osd(osd), host.life);
         let addrs = BootAddrs {
             public: at.clone(),

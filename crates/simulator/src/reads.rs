@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use pg::Input;
 use store::{ReadPlan, StoreError};
+use testkit::Rng;
 
 use crate::queue::{MICROSECOND, MILLISECOND, Time};
 use crate::world::{Event, World};
@@ -27,10 +28,12 @@ enum What {
 impl World {
     /// The device reads early or late: what it finds is what was there then.
     pub fn plan_device_read(&mut self, osd: i32, id: u64, plan: Box<ReadPlan>) {
-        let is_early = self.rng.one_in(2);
-        let takes = if self.rng.one_in(10) { LONG } else { QUICK };
-        let wait = self.rng.below(takes) * self.osds[osd as usize].slow;
         let host = &self.osds[osd as usize];
+        // Of its own, so that what else happens does not depend on whether something was in memory.
+        let mut rng = Rng::new(self.scenario.seed ^ (osd as u64) << 48 ^ u64::from(host.life) << 32 ^ id);
+        let is_early = rng.one_in(2);
+        let takes = if rng.one_in(10) { LONG } else { QUICK };
+        let wait = rng.below(takes) * host.slow;
         let what = match is_early {
             true => What::Done(plan.execute(host.device.as_ref())),
             false => What::ToDo(plan),

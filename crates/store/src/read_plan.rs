@@ -62,6 +62,11 @@ enum Part {
 }
 
 impl ReadPlan {
+    /// A plan with nothing to do.
+    pub fn of_nothing() -> Self {
+        Self::empty(&ObjectKey::replicated(types::HObject::min()), 0)
+    }
+
     fn empty(key: &ObjectKey, asked: u64) -> Self {
         Self { key: key.clone(), asked, first_block: 0, blocks: 0, wanted: 0..0, parts: Vec::new() }
     }

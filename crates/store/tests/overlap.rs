@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use store::{Device, DeviceOp, Store, Txn};
+use store::{Device, DeviceOp, Found, Store, Txn};
 use testkit::{Rng, SimDevice, crash_plans};
 
 const DEVICE: u64 = 2 << 20;
@@ -225,6 +225,37 @@ fn a_checkpoint_takes_waiting_small_writes_for_placed() {
         assert_clean(&device, "published");
         model.assert_same(&mut open(&device), "opened");
     }
+}
+
+/// What is in memory is read at once; else a plan comes, of the whole range.
+#[test]
+fn a_read_at_once_does_not_wait_for_the_device() {
+    let device = new_device(DEVICE, LOG);
+    let mut store = open(&device);
+    let mut t = Txn::new();
+    t.write(&object(1), 0, vec![1; 40_000]);
+    commit(&mut store, device.as_ref(), t);
+    checkpoint(&mut store, device.as_ref());
+    device.set_slow(true);
+    let mut t = Txn::new();
+    t.write(&object(1), 4096, vec![2; 4096]);
+    store.submit(t).expect("accepted");
+    let at_once =
+        |store: &mut Store, offset, len| match store.read_at_once(&object(1), offset, len).expect("read") {
+            Found::Data(data) => Ok(data.to_vec()),
+            Found::OnDevice(plan) => Err(plan),
+        };
+    assert_eq!(at_once(&mut store, 4096, 4096), Ok(vec![2; 4096]), "not even committed");
+    assert_eq!(at_once(&mut store, 50_000, 4096), Ok(vec![]), "behind the end");
+    // In part in memory.
+    let plan = at_once(&mut store, 4000, 9000).expect_err("the device must be waited for");
+    assert_eq!((plan.asked(), plan.len(), plan.is_in_memory()), (9000, 9000, false));
+    let whole = [vec![1; 96], vec![2; 4096], vec![1; 4808]].concat();
+    assert_eq!(plan.execute(device.as_ref()).map(|d| d.to_vec()), Ok(whole.clone()));
+    let short = at_once(&mut store, 39_000, 9000).expect_err("the device must be waited for");
+    assert_eq!((short.asked(), short.len()), (9000, 1000));
+    device.set_slow(false);
+    assert_eq!(at_once(&mut store, 4000, 9000), Ok(whole));
 }
 
 /// A plan made before blocks were given to other data does not return that data.

@@ -204,8 +204,10 @@ pub fn execute(
     env.work = 0;
     let ran = execute_within(env, head, state, ops, &mut work);
     env.work = match &ran {
-        // It has read nothing of this slice yet.
-        Err(ExecStop::Paused(begun)) if begun.is_on_device() => 0,
+        // The operation that waits for the device has done nothing yet.
+        Err(ExecStop::Paused(begun)) if begun.is_on_device() => {
+            begun.work_done(env.config).saturating_sub(env.work)
+        }
         Err(ExecStop::Paused(_)) => env.slice.unwrap_or_default(),
         _ => work.done(env.config).saturating_sub(env.work),
     };

@@ -14,6 +14,7 @@ use types::{Eversion, HObject};
 use super::ExecStop;
 use super::scratch::Scratch;
 use super::work::{OPERATION, Work};
+use crate::OsdConfig;
 use crate::info::PgSums;
 
 /// Less work than that is not put off: what clients usually read in one request, an object of an image, is
@@ -73,7 +74,7 @@ impl Begun {
     pub fn bytes(&self) -> u64 {
         let answers: usize = self.results.iter().map(|r| r.outdata.len()).sum();
         let wanted = self.wanted.as_ref().map_or(0, |plan| plan.len());
-        (answers + self.got.capacity() + wanted) as u64
+        (answers + self.got.len() + wanted) as u64
     }
 
     /// What the device has to read before the request can go on; asked once.
@@ -81,6 +82,11 @@ impl Begun {
         let plan = self.wanted.take()?;
         self.fetched = Some(Fetched { data: Bytes::new(), asked: plan.asked() });
         Some(plan)
+    }
+
+    /// What its operations have done so far, in all slices.
+    pub fn work_done(&self, config: &OsdConfig) -> u64 {
+        self.work.done(config)
     }
 
     /// Whether it waits for the device and for no slice.

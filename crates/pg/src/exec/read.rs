@@ -25,7 +25,7 @@ pub(super) fn read(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent) -
     // As much as the slice has room for: before the work of it is taken.
     let piece = s.piece(length);
     s.work.spend(length)?;
-    let data = data(env, s, e.offset, length, piece)?;
+    let data = data(env, s, &[(e.offset, length)], piece)?;
     s.count_read(data.len());
     Ok(Answer::data(data))
 }
@@ -42,30 +42,47 @@ fn readable(s: &Scratch<'_>, e: Extent) -> u64 {
     wanted.min(size.saturating_sub(e.offset))
 }
 
-/// The next `piece` of `length` bytes, with those that were read in earlier slices; `SliceOver` when more are
-/// to come, `OnDevice` when the device has to read the piece.
+/// The bytes of some ranges, one after the other, of which `piece` bytes are to be read now; those before were read in earlier
+/// slices. `SliceOver` when more are to come, `OnDevice` when the device has to read first.
 fn data(
     env: &mut ExecEnv<'_>,
     s: &mut Scratch<'_>,
-    offset: u64,
-    length: u64,
+    ranges: &[(u64, u64)],
     piece: u64,
 ) -> Result<Bytes, OpError> {
-    let got = s.got.len() as u64;
-    let (data, piece) = match s.fetched.take() {
-        Some(fetched) => (fetched.data, fetched.asked),
-        None => (read_now(env, s, offset + got, piece)?, piece),
-    };
-    if got == 0 && piece == length {
-        return Ok(data);
+    let length = ranges.iter().fold(0u64, |sum, (_, l)| sum.saturating_add(*l));
+    let mut left = piece;
+    loop {
+        let got = s.got.len() as u64;
+        let Some((offset, rest)) = behind(ranges, got) else { return Ok(std::mem::take(&mut s.got).into()) };
+        let (data, asked) = match s.fetched.take() {
+            Some(fetched) => (fetched.data, fetched.asked),
+            None if left == 0 => return Err(OpError::SliceOver),
+            None => (read_now(env, s, offset, rest.min(left))?, rest.min(left)),
+        };
+        if got == 0 && asked == length {
+            return Ok(data);
+        }
+        s.got.reserve_exact((length - got) as usize);
+        s.got.extend_from_slice(&data);
+        // What is shorter than it says is not waited for.
+        if (data.len() as u64) < asked {
+            return Ok(std::mem::take(&mut s.got).into());
+        }
+        left = left.saturating_sub(asked);
     }
-    s.got.reserve_exact((length - got) as usize);
-    s.got.extend_from_slice(&data);
-    // What is shorter than it says is not waited for.
-    if got + piece < length && data.len() as u64 == piece {
-        return Err(OpError::SliceOver);
+}
+
+/// Where to go on in ranges of which so many bytes were read, and how long the range there goes on.
+fn behind(ranges: &[(u64, u64)], got: u64) -> Option<(u64, u64)> {
+    let mut done = got;
+    for (offset, length) in ranges {
+        match length.checked_sub(done).filter(|rest| *rest > 0) {
+            Some(rest) => return Some((offset + done, rest)),
+            None => done -= length,
+        }
     }
-    Ok(std::mem::take(&mut s.got).into())
+    None
 }
 
 /// What the store has of a range; `OnDevice` where the device must be waited for and the request can go on later.
@@ -107,17 +124,7 @@ pub(super) fn sparse_read(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Ex
     s.work.may_answer(length)?;
     let piece = s.piece(length);
     s.work.spend(length.saturating_add(extents.len() as u64 * ENTRY))?;
-    let data = match extents.as_slice() {
-        [] => Bytes::new(),
-        [(offset, length)] => data(env, s, *offset, *length, piece)?,
-        many => {
-            let mut all = Vec::with_capacity(many.iter().map(|(_, l)| *l as usize).sum());
-            for (offset, length) in many {
-                all.extend_from_slice(&env.store.read(&s.key, *offset, *length)?);
-            }
-            all.into()
-        }
-    };
+    let data = data(env, s, &extents, piece)?;
     s.count_read(data.len());
     Ok(Answer::data(SparseReadResponse { extents: extents.into_iter().collect(), data }.to_bytes()))
 }

@@ -333,7 +333,7 @@ fn with_peers(osd: Logger, c: &OpCounters) -> Logger {
         .headed("rbt", priority::INTERESTING)
         .with(
             "device_reads",
-            "pieces of data that the device read for waiting requests",
+            "pieces of data that requests waited for while a thread read them",
             Count::Total(c.device_reads),
         )
         .with("copyfrom", "requests that copy other objects", Count::Total(c.copies))

@@ -296,6 +296,10 @@ impl OsdCore {
     /// The device has read for a request.
     pub(super) fn device_has_read(&mut self, id: u64, result: Result<Bytes, StoreError>) {
         let Some(op) = self.shared.reads.remove(&id) else { return };
+        if !self.shared.sessions.contains_key(&op.conn) {
+            // What it held counted until now: a client that connects anew has no second share of the device.
+            return;
+        }
         let pgid = SpgId::replicated(op.msg.pgid.pgid);
         let Some(pg) = self.pgs.get_mut(&pgid) else { return op.drop_it(&mut self.shared) };
         pg.device_has_read(id, op, result, &mut self.shared);
@@ -379,7 +383,6 @@ impl OsdCore {
                 self.waiting_for_map.retain(|w| !theirs(w));
             }
             if session.account.running.held().ops > 0 {
-                self.shared.reads.retain(|_, op| op.conn != conn);
                 // The client sends unanswered requests again. Kept here, they would let a client exceed its
                 // share by connecting anew.
                 self.pgs.values_mut().for_each(|pg| pg.drop_requests_of(conn, &mut self.shared));

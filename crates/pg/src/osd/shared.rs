@@ -156,6 +156,8 @@ pub(crate) struct Shared {
     pub reads: BTreeMap<u64, ClientOp>,
     /// The number of the newest one.
     pub last_read: u64,
+    /// The place of the newest request in the order in which they came.
+    pub last_order: u64,
     /// Bytes that all paused requests hold.
     pub paused_bytes: Sum,
     /// The number of the newest `copy-from` request that fetches its sources.
@@ -221,6 +223,7 @@ impl Shared {
             paused: None,
             reads: BTreeMap::new(),
             last_read: 0,
+            last_order: 0,
             paused_bytes: Sum::default(),
             last_copy: 0,
             copies_wait: false,

@@ -1,6 +1,6 @@
 //! Client requests: everything that is checked before operations run, in Ceph's order, and what follows their run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cephx::caps::{OsdCap, OsdRequest};
 use maps::pool_flags;
 use messages::osd::{MOsdOp, MOsdOpReply, Op, OpCode, OpResult, OsdOp, flags};
-use store::StoreError;
+use store::{ReadPlan, StoreError};
 use types::{
     ConnId, EntityAddr, EntityName, EntityType, Errno, Eversion, HObject, ReqId, SnapContext, SnapId, SpgId,
 };
@@ -69,6 +69,17 @@ pub(crate) struct ClientOp {
     /// Whether it has paused. If that came to nothing, because the request had to wait, it does not pause
     /// again.
     pub has_paused: bool,
+    /// The number under which the device reads for it; see `pg::reading`.
+    pub reading: Option<u64>,
+    /// Its place in the order in which requests came to their PGs; 0 until it has come.
+    pub order: u64,
+}
+
+/// Puts a request into a queue of its object, behind those that came before it. A request may wait several times, in queues
+/// that others have come to meanwhile.
+pub(super) fn queue_in_order(queue: &mut VecDeque<ClientOp>, op: ClientOp) {
+    let at = queue.partition_point(|other| other.order <= op.order);
+    queue.insert(at, op);
 }
 
 /// A request that goes on in a later slice, and its bytes among those of all that do.
@@ -102,6 +113,8 @@ impl ClientOp {
             times: Times::default(),
             paused: None,
             has_paused: false,
+            reading: None,
+            order: 0,
         }
     }
 
@@ -174,7 +187,7 @@ impl ClientOp {
 
     /// Forgets what it came to.
     pub fn begin_anew(mut self) -> Self {
-        (self.paused, self.has_paused) = (None, false);
+        (self.paused, self.has_paused, self.reading) = (None, false, None);
         self
     }
 
@@ -241,6 +254,10 @@ impl ClientOp {
 impl Pg {
     /// Runs a request, or refuses it, or puts it into the queue of what it has to wait for.
     pub fn client_op(&mut self, cx: &mut Shared, mut op: ClientOp) {
+        if op.order == 0 {
+            cx.last_order += 1;
+            op.order = cx.last_order;
+        }
         // A request that has to wait drops what it has read: the object may have changed when it goes on.
         let paused = op.paused.take();
         if !self.is_primary(cx) && op.may_read_a_replica() && self.acting().contains(&cx.whoami) {
@@ -264,13 +281,13 @@ impl Pg {
             Err(None) => return op.drop_it(cx),
         }
         if self.waits_for_space(&op, cx) {
-            let Some(op) = self.follow_inside(op, paused.is_some(), cx) else { return };
+            let Some(op) = self.follow_inside(op, cx) else { return };
             return self.wait_for_space(op, cx);
         }
         // Writes wait for the lease too: a write that is refused, or was done before, is answered without the
         // members.
         if !self.waiting_for_lease.is_empty() || self.lacks_a_lease(cx) {
-            let Some(op) = self.follow_inside(op, paused.is_some(), cx) else { return };
+            let Some(op) = self.follow_inside(op, cx) else { return };
             self.waiting_for_lease.push_back(op);
             cx.leases.waited = true;
             return;
@@ -280,7 +297,7 @@ impl Pg {
         }
         let head = op.msg.object.head();
         if self.is_unreadable(&head) || (op.is_write_ordered() && self.must_be_whole(&head, cx)) {
-            let Some(op) = self.follow_inside(op, paused.is_some(), cx) else { return };
+            let Some(op) = self.follow_inside(op, cx) else { return };
             return self.wait_for_object(&head, op, cx);
         }
         if let Some(clone) = self.clone_that_a_write_waits_for(&head).filter(|_| op.is_write_ordered()) {
@@ -294,12 +311,9 @@ impl Pg {
         if let Some(copying) = self.copies.get_mut(&head).filter(|_| op.asked_by.is_none()) {
             return copying.waiters.push_back(op);
         }
-        // What the device has read was asked for before all that waits behind it.
-        if paused.is_none() {
-            match self.wait_behind_reads(&head, op) {
-                Some(free) => op = free,
-                None => return,
-            }
+        match self.wait_behind_reads(&head, op) {
+            Some(free) => op = free,
+            None => return,
         }
         if self.must_wait_for_lock(&head, &op) {
             return self.writes.wait(&head, op);
@@ -325,8 +339,8 @@ impl Pg {
     /// one, the older request, once let go, could end up behind `op`.
     ///
     /// This puts `op` behind the older request, if there is one; they leave that queue together and in order.
-    /// Otherwise `op` comes back, to wait where it has to. One that goes on was there before all that waits behind reads.
-    fn follow_inside(&mut self, op: ClientOp, goes_on: bool, cx: &mut Shared) -> Option<ClientOp> {
+    /// Otherwise `op` comes back, to wait where it has to.
+    fn follow_inside(&mut self, op: ClientOp, cx: &mut Shared) -> Option<ClientOp> {
         let (head, ordered) = (op.msg.object.head(), op.is_write_ordered());
         if op.kind.pg_op {
             return Some(op);
@@ -335,7 +349,9 @@ impl Pg {
             copying.waiters.push_back(op);
             return None;
         }
-        let op = if goes_on { op } else { self.wait_behind_reads(&head, op)? };
+        // What waits behind reads came before whatever waits for the object to be whole.
+        let others_wait = self.reading.get(&head).is_some_and(|reading| !reading.waiters.is_empty());
+        let op = if others_wait { self.wait_behind_reads(&head, op)? } else { op };
         // Reads of what can be read pass writes that wait until all members have it.
         if ordered || self.is_unreadable(&head) {
             let clone = self.clone_that_a_write_waits_for(&head).filter(|_| ordered);
@@ -345,7 +361,7 @@ impl Pg {
                 if !self.recovering.contains_key(object) {
                     self.recover_object(object, cx);
                 }
-                self.waiting_for_object.entry(object.clone()).or_default().push_back(op);
+                queue_in_order(self.waiting_for_object.entry(object.clone()).or_default(), op);
                 return None;
             }
         }
@@ -353,6 +369,7 @@ impl Pg {
             self.writes.wait(&head, op);
             return None;
         }
+        let op = self.wait_behind_reads(&head, op)?;
         if self.waiting_for_lease.iter().any(|earlier| earlier.msg.object.head() == head) {
             self.waiting_for_lease.push_back(op);
             return None;
@@ -517,6 +534,7 @@ impl Pg {
     pub fn internal_op(&mut self, op: ClientOp, cx: &mut Shared) {
         let head = op.msg.object.head();
         let free = !self.copies.contains_key(&head)
+            && !self.reading.contains_key(&head)
             && self.is_active()
             && !self.is_unreadable(&head)
             && !self.is_degraded(&head);
@@ -628,6 +646,10 @@ impl Pg {
                     ClientOp { paused: Some(Arc::new(Paused { begun, _bytes })), has_paused: true, ..op };
                 match plan {
                     Some(plan) => self.wait_for_device(op, head, plan, cx),
+                    // It keeps its place before those that wait behind it.
+                    None if self.is_reading(head, &op) => {
+                        self.wait_for_device(op, head, Box::new(ReadPlan::of_nothing()), cx);
+                    }
                     None => cx.paused = Some(op),
                 }
             }

@@ -74,6 +74,8 @@ impl Pg {
         self.release_all_backoffs(cx);
         requests.extend(self.ready.drain(..));
         requests.extend(self.waiting_for_active.drain(..));
+        // Those of one object may have waited in several queues.
+        requests.sort_by_key(|op| op.order);
         // What was fetched may have changed when the request runs again; other OSDs ask again by themselves.
         requests.iter_mut().for_each(|op| (op.sources, op.fetched) = (None, None));
         requests.retain(|op| op.asked_by.is_none());

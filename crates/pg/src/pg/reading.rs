@@ -4,12 +4,15 @@
 //! client_op ─► run ─► wait_for_device ─► (Output::Read, Input::Read) ─► device_has_read ─► client_op ─► run
 //! ```
 //! Invariants:
-//! 1. While the device reads an object for a request, writes of the object wait behind it, and requests that come after such
-//!    a write wait behind that: a request sees what its client wrote before it, and nothing that it wrote after it.
-//! 2. Every read that is under way has its request in `Shared::reads`; the answer to any other one is dropped.
+//! 1. From the time that the device is first asked for a request's data until the request is answered or waits for something
+//!    else, writes of the object wait behind it, and requests that come after such a write wait behind that: a request sees
+//!    what its client wrote before it, and nothing that it wrote after it. A request that is longer than a slice therefore
+//!    does not go back to `turns` in between.
+//! 2. Every read that is under way has its request in `Shared::reads`. So has one of a client that has left, which nobody waits
+//!    behind: until the device has read, what it holds counts. The answer to any other read is dropped.
 //!
-//! A read that fails, or that comes too late (see `store::ReadPlan`), is no answer: the request runs again and then waits for
-//! the device itself, which tells a damaged object from one that has moved.
+//! A read that fails, or that comes too late (see `store::ReadPlan`), is no answer: the request runs again, in its place, and
+//! then waits for the device itself, which tells a damaged object from one that has moved.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -18,7 +21,7 @@ use store::{ReadPlan, StoreError};
 use types::{ConnId, HObject};
 
 use super::Pg;
-use super::client::ClientOp;
+use super::client::{ClientOp, queue_in_order};
 use crate::io::Output;
 use crate::osd::shared::Shared;
 
@@ -33,7 +36,9 @@ pub(crate) struct Reading {
 impl Reading {
     /// Whether a request has to wait behind the reads; see the first invariant.
     fn holds(&self, op: &ClientOp) -> bool {
-        op.is_write_ordered() || !self.waiters.is_empty()
+        let reads = op.reading.is_some_and(|id| self.under_way.contains(&id));
+        let is_behind = || self.waiters.front().is_some_and(|first| first.order < op.order);
+        !reads && (op.is_write_ordered() || is_behind())
     }
 }
 
@@ -42,7 +47,7 @@ impl Pg {
     pub(super) fn wait_behind_reads(&mut self, head: &HObject, op: ClientOp) -> Option<ClientOp> {
         match self.reading.get_mut(head).filter(|reading| reading.holds(&op)) {
             Some(reading) => {
-                reading.waiters.push_back(op);
+                queue_in_order(&mut reading.waiters, op);
                 None
             }
             None => Some(op),
@@ -52,17 +57,29 @@ impl Pg {
     /// Has the shell read what the request needs next.
     pub(super) fn wait_for_device(
         &mut self,
-        op: ClientOp,
+        mut op: ClientOp,
         head: &HObject,
         plan: Box<ReadPlan>,
         cx: &mut Shared,
     ) {
-        cx.last_read += 1;
-        let id = cx.last_read;
+        let id = match op.reading.filter(|_| self.is_reading(head, &op)) {
+            Some(id) => id,
+            None => {
+                cx.last_read += 1;
+                cx.last_read
+            }
+        };
+        op.reading = Some(id);
         self.reading.entry(head.clone()).or_default().under_way.insert(id);
         cx.reads.insert(id, op);
-        cx.counters.device_reads += 1;
+        cx.counters.device_reads += u64::from(!plan.is_empty());
         cx.out.push(Output::Read { id, plan });
+    }
+
+    /// Whether the device reads the object for this request.
+    pub(super) fn is_reading(&self, head: &HObject, op: &ClientOp) -> bool {
+        let under_way = self.reading.get(head).map(|reading| &reading.under_way);
+        op.reading.zip(under_way).is_some_and(|(id, under_way)| under_way.contains(&id))
     }
 
     /// The device has read for a request of this PG, which goes on.
@@ -76,7 +93,10 @@ impl Pg {
         op.has_been_read(result.ok());
         let head = op.msg.object.head();
         self.client_op(cx, op);
-        self.read_ended(id, &head, cx);
+        // Unless it needs more of the device.
+        if !cx.reads.contains_key(&id) {
+            self.read_ended(id, &head, cx);
+        }
     }
 
     /// Lets those go on that waited behind the last read of an object.
@@ -89,12 +109,13 @@ impl Pg {
         }
     }
 
-    /// A connection has ended, and its reads are forgotten.
+    /// A connection has ended: nobody waits behind its reads.
     pub(super) fn drop_reads_of(&mut self, conn: ConnId, cx: &mut Shared) {
         let mut ended = Vec::new();
         for (head, reading) in &mut self.reading {
             reading.waiters.retain(|op| op.conn != conn);
-            let gone = reading.under_way.iter().filter(|id| !cx.reads.contains_key(id));
+            let gone =
+                reading.under_way.iter().filter(|id| cx.reads.get(id).is_none_or(|op| op.conn == conn));
             ended.extend(gone.map(|id| (*id, head.clone())));
         }
         for (id, head) in ended {
@@ -117,8 +138,8 @@ impl Pg {
     /// Checks the invariants that the module states.
     pub(super) fn assert_reads(&self, cx: &Shared) {
         for (head, reading) in &self.reading {
-            assert!(!reading.under_way.is_empty(), "requests wait behind no read of {head}");
-            assert!(reading.under_way.iter().all(|id| cx.reads.contains_key(id)), "nobody reads {head}");
+            assert!(!reading.under_way.is_empty(), "1: requests wait behind no read of {head}");
+            assert!(reading.under_way.iter().all(|id| cx.reads.contains_key(id)), "2: nobody reads {head}");
         }
     }
 }

@@ -10,6 +10,7 @@ use types::{Eversion, HObject, OsdId};
 
 use super::backfill::Backfill;
 use super::batch::{MAX_WANTS, Pushes};
+use super::client::queue_in_order;
 use super::pieces::Fits;
 use super::repair::damaged_object;
 use super::room::Taken;
@@ -88,7 +89,7 @@ impl Pg {
             self.recover_object(object, cx);
         }
         if !self.backs_off_object(&op, object, cx) {
-            self.waiting_for_object.entry(object.clone()).or_default().push_back(op);
+            queue_in_order(self.waiting_for_object.entry(object.clone()).or_default(), op);
         }
     }
 

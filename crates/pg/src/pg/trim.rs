@@ -153,7 +153,10 @@ impl Pg {
     }
 
     fn trim_object(&mut self, head: &HObject, snaps: &SnapIntervals, cx: &mut Shared) -> Trimmed {
-        if self.writes.lock(head).is_some() || self.copies.contains_key(head) {
+        if self.writes.lock(head).is_some()
+            || self.copies.contains_key(head)
+            || self.reading.contains_key(head)
+        {
             return Trimmed::Busy;
         }
         let version = self.next_version(cx);

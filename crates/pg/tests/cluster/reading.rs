@@ -1,7 +1,8 @@
 //! Requests whose data the device has to read: others are served meanwhile, and each object's requests stay in order.
 
+use bytes::Bytes;
 use messages::Message;
-use messages::osd::{MOsdOp, Op, OsdOp};
+use messages::osd::{Extent, MOsdOp, Op, OsdOp};
 use pg::{Input, OsdConfig};
 use store::{DeviceError, DeviceOp};
 use types::{ConnId, PoolId};
@@ -20,6 +21,11 @@ struct Cold {
 
 impl Cold {
     fn new() -> Self {
+        Self::with(LARGE)
+    }
+
+    /// With objects of so many bytes.
+    fn with(bytes: usize) -> Self {
         let mut s = Sim::with_config(1, 5, OsdConfig::default());
         s.until("up", |s| s.mon.map.is_up(0));
         let pool = s.mon.create_pool(1, 1, 1);
@@ -27,14 +33,18 @@ impl Cold {
         let mut c = Self { s, pool };
         [ONE, TWO].into_iter().for_each(|conn| c.s.connect(conn, |_| {}));
         for (tid, name) in (1..).zip(["a", "b"]) {
-            c.put(ONE, tid, name, vec![write(&[7; LARGE])]);
+            c.put(ONE, tid, name, vec![write(&vec![7; bytes])]);
             assert_eq!(answer(&mut c.s, ONE, tid).0, 0);
         }
-        c.s.crash(0);
-        c.s.start(0);
-        c.s.settle();
-        [ONE, TWO].into_iter().for_each(|conn| c.s.connect(conn, |_| {}));
+        c.start_again();
         c
+    }
+
+    fn start_again(&mut self) {
+        self.s.crash(0);
+        self.s.start(0);
+        self.s.settle();
+        [ONE, TWO].into_iter().for_each(|conn| self.s.connect(conn, |_| {}));
     }
 
     fn put(&mut self, conn: i32, tid: u64, name: &str, ops: Vec<OsdOp>) {
@@ -106,6 +116,64 @@ fn a_read_that_fails_is_tried_again_by_who_knows_where_the_object_is() {
 }
 
 #[test]
+fn a_read_that_fails_keeps_its_place_before_a_write() {
+    let mut c = Cold::new();
+    c.put(ONE, 10, "a", vec![read()]);
+    c.put(ONE, 11, "a", vec![write(b"after it")]);
+    let (id, _) = c.s.nodes[0].reads.pop().expect("a read");
+    let failed = DeviceError::Io { op: DeviceOp::Read, offset: 0, len: 4096, errno: 5 };
+    c.s.input(0, Input::Read { id, result: Err(failed.into()) });
+    assert_eq!(c.data(ONE, 10), [7; LARGE]);
+    assert_eq!(answer(&mut c.s, ONE, 11).0, 0);
+}
+
+/// It is longer than a slice: the device is asked for it several times.
+#[test]
+fn a_long_read_keeps_its_place_before_a_write() {
+    let mut c = Cold::with(11 << 20);
+    c.put(ONE, 10, "a", vec![Op::Stat.into(), read()]);
+    c.put(ONE, 11, "a", vec![write(b"after it")]);
+    c.put(TWO, 10, "a", vec![read()]);
+    let mut pieces = 0;
+    while !c.s.nodes[0].reads.is_empty() {
+        pieces += usize::from(!c.s.nodes[0].reads[0].1.is_empty());
+        c.s.read(0);
+    }
+    assert!(pieces > 2, "{pieces}");
+    assert!(c.has_answered(ONE, 10), "it went on without a turn");
+    let replies = c.s.strangers.iter().filter(|m| m.1 == 10 && m.0 == ONE);
+    for (_, _, msg) in replies {
+        let Message::OsdOpReply(r) = msg else { panic!("{msg:?}") };
+        assert_eq!((r.ops[1].outdata.len(), r.ops[1].outdata[0]), (11 << 20, 7));
+    }
+    assert_eq!(answer(&mut c.s, ONE, 11).0, 0);
+    assert_eq!(c.data(TWO, 10), b"after it");
+}
+
+#[test]
+fn a_sparse_read_of_many_extents_leaves_the_core_too() {
+    let mut c = Cold::new();
+    let far = |at: u64| {
+        let data = Bytes::from(vec![3; LARGE]);
+        Op::Write { extent: Extent::new(at, LARGE as u64), data }.into()
+    };
+    c.put(ONE, 10, "c", vec![far(0), far(1 << 20), far(2 << 20)]);
+    assert_eq!(answer(&mut c.s, ONE, 10).0, 0);
+    let sparse =
+        |c: &mut Cold, tid| c.put(ONE, tid, "c", vec![Op::SparseRead(Extent::new(0, 4 << 20)).into()]);
+    sparse(&mut c, 11);
+    let known = c.data(ONE, 11);
+    c.start_again();
+    sparse(&mut c, 12);
+    let mut reads = 0;
+    while !c.s.nodes[0].reads.is_empty() {
+        c.s.read(0);
+        reads += 1;
+    }
+    assert_eq!((reads, c.data(ONE, 12)), (3, known));
+}
+
+#[test]
 fn who_waits_behind_a_client_that_leaves_goes_on() {
     let mut c = Cold::new();
     c.put(ONE, 10, "a", vec![read()]);
@@ -155,4 +223,60 @@ fn requests_that_read_are_answered_after_another_interval() {
     assert_eq!(s.nodes[primary as usize].reads.len(), 1);
     s.kill(other);
     s.until("the answer, which the model has looked at", |s| s.client.is_idle());
+}
+
+/// The primary of a PG on two OSDs, cold, and the other one lacks the object x.
+#[test]
+fn writes_keep_their_order_whatever_each_has_waited_for() {
+    let mut s = Sim::with_config(2, 5, OsdConfig::default());
+    s.until("up", |s| (0..2).all(|o| s.mon.map.is_up(o)));
+    let pool = s.mon.create_pool(2, 1, 1);
+    s.settle();
+    let primary = s.mon.map.pg_to_up_acting(types::PgId::new(pool, 0)).acting_primary;
+    s.kill(1 - primary);
+    s.run(300);
+    s.connect(ONE, |_| {});
+    let mut c = Two { s, pool, primary };
+    c.put(1, vec![write(&[7; LARGE])]);
+    assert_eq!(answer(&mut c.s, ONE, 1).0, 0);
+    c.s.crash(primary);
+    c.s.start(primary);
+    c.s.run(300);
+    c.s.connect(ONE, |_| {});
+    c.s.start(1 - primary);
+    let lacks = |s: &mut Sim| s.states().values().any(|s| s.contains("active") && s.contains("degraded"));
+    c.s.until("an object that is lacking", |s| s.mon.map.is_up(1 - primary) && lacks(s));
+    // The first write waits until the other one has the object; the read does not, and waits for the device.
+    c.put(2, vec![write(b"first")]);
+    c.put(3, vec![read()]);
+    c.put(4, vec![write(b"second")]);
+    c.s.until("the device is asked", |s| !s.nodes[primary as usize].reads.is_empty());
+    assert!(lacks(&mut c.s), "the first write still waits");
+    let (id, plan) = c.s.nodes[primary as usize].reads.pop().expect("a read");
+    c.s.until("both have it", |s| !lacks(s));
+    c.put(5, vec![write(b"third")]);
+    let result = plan.execute(c.s.nodes[primary as usize].device.as_ref());
+    c.s.input(primary, Input::Read { id, result });
+    let (code, data) = answer(&mut c.s, ONE, 3);
+    assert_eq!((code, data.len()), (0, LARGE));
+    for tid in [2, 4, 5] {
+        assert_eq!(answer(&mut c.s, ONE, tid).0, 0, "{tid}");
+    }
+    let object = c.s.client.object(&c.s.mon.map, pool, "x");
+    assert_eq!(c.s.stored(primary, &object).as_deref(), Some(&b"third"[..]));
+    let order: Vec<u64> = c.s.strangers.iter().map(|m| m.1).filter(|tid| [2, 4, 5].contains(tid)).collect();
+    assert_eq!(order, [2, 4, 5]);
+}
+
+struct Two {
+    s: Sim,
+    pool: PoolId,
+    primary: i32,
+}
+
+impl Two {
+    fn put(&mut self, tid: u64, ops: Vec<OsdOp>) {
+        let msg = Message::from(request(&self.s, self.pool, "x", ops));
+        self.s.input(self.primary, Input::Message { conn: ConnId(ONE as u64), tid, msg });
+    }
 }

@@ -17,6 +17,7 @@ const TWO: i32 = CLIENT + 2;
 
 /// One OSD, and a pool of one PG.
 fn cluster(config: OsdConfig) -> (Sim, PoolId) {
+    // With an even seed nothing has to be waited for: what is read is looked at slice by slice.
     let mut s = Sim::with_config(1, 4, config);
     s.until("up", |s| s.mon.map.is_up(0));
     let pool = s.mon.create_pool(1, 1, 1);
@@ -407,7 +408,6 @@ pub const MIB: u64 = 1 << 20;
 /// from `ONE` on.
 pub fn with_a_large_object(device_bytes: u64, clients: i32) -> (Sim, PoolId) {
     let config = OsdConfig { client_message_size_cap: 64 * MIB, ..OsdConfig::default() };
-    // With this seed nothing has to be waited for: what is read is looked at slice by slice.
     let mut s = Sim::with_devices(&[device_bytes], 4, config);
     s.until("up", |s| s.mon.map.is_up(0));
     let pool = s.mon.create_pool(1, 1, 1);

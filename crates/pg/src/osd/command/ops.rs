@@ -31,6 +31,7 @@ fn held(pg: &Pg) -> impl Iterator<Item = Held<'_>> {
         .chain(pg.writes.waiters().map(as_state("waiting for rw locks")))
         .chain(pg.waiting_for_active.iter().map(as_state("waiting for peered")))
         .chain(pg.waiting_for_object.values().flatten().map(as_state("waiting for missing object")))
+        .chain(pg.reading.values().flat_map(|r| &r.waiters).map(as_state("waiting for rw locks")))
         .chain(pg.waiting_for_lease.iter().map(as_state("waiting for readable")))
         .chain(pg.waiting_for_space.iter().map(as_state("waiting for space")))
         .chain(pg.ready.iter().map(as_state("queued for pg")))
@@ -44,6 +45,7 @@ impl OsdCore {
             return;
         }
         let mut all: BTreeSet<(ConnId, u64)> = self.waiting_for_map_ops().chain(self.turns.iter()).collect();
+        all.extend(self.shared.reads.values().map(|op| (op.conn, op.tid)));
         for pg in self.pgs.values() {
             all.extend(held(pg).map(|h| (h.op.conn, h.op.tid)));
         }
