@@ -13,6 +13,15 @@ use crate::codec::Codec;
 use crate::error::CodecError;
 use crate::rebuild::Rebuild;
 
+/// Offsets in objects are below this, so that no sum of them leaves a u64.
+const MAX_OFFSET: u64 = 1 << 60;
+
+/// Whether a range of an object can be.
+pub(crate) fn check(range: &Range<u64>) -> Result<(), CodecError> {
+    let fits = range.start <= range.end && range.end <= MAX_OFFSET;
+    if fits { Ok(()) } else { Err(CodecError::OutOfRange) }
+}
+
 /// The geometry of a pool's objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stripes {
@@ -54,7 +63,6 @@ impl Stripes {
         let grain = codec.grain() as u64;
         let data = codec.data_chunks().to_vec();
         let fits = chunk_size > 0 && chunk_size % grain == 0;
-        // So that no sum of offsets below leaves a u64.
         if !fits || chunk_size > u64::from(u32::MAX) || data.is_empty() {
             let len = usize::try_from(chunk_size).unwrap_or(usize::MAX);
             return Err(CodecError::Grain { len, grain: codec.grain() });
@@ -115,14 +123,16 @@ impl Stripes {
         })
     }
 
-    /// Plans a read of a range of the object from the shards that are available: of the data alone where all of it is
-    /// there, else of what makes up for it, and no more of a shard than the range takes.
+    /// Plans a read of a range of the object, clipped to its size, from the shards that are available: of the data alone where
+    /// all of it is there, else of what makes up for it. All shards then give the same range, from the first byte to the last
+    /// that the read takes of any.
     pub fn read(
         &self,
         codec: &Codec,
         range: Range<u64>,
         available: ChunkSet,
     ) -> Result<StripedRead, CodecError> {
+        check(&range)?;
         let parts: Vec<(usize, Range<u64>)> = self
             .indices()
             .map(|index| (self.shard(index), self.part(index, &range)))

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use crate::codec::Codec;
 use crate::error::CodecError;
-use crate::stripes::Stripes;
+use crate::stripes::{Stripes, check};
 
 /// What becomes of a range of a shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +58,8 @@ pub struct StripedWrite {
 
 impl Stripes {
     /// Plans a write of a range of an object that has `size` bytes.
-    pub fn write(&self, codec: &Codec, size: u64, range: Range<u64>) -> StripedWrite {
+    pub fn write(&self, codec: &Codec, size: u64, range: Range<u64>) -> Result<StripedWrite, CodecError> {
+        check(&range)?;
         let mut plan = StripedWrite {
             stripes: self.clone(),
             range: range.clone(),
@@ -72,12 +73,12 @@ impl Stripes {
             let border = range.end.min(whole.start).max(range.start);
             plan.add_part(codec, size, range.start..border);
             plan.add_part(codec, size, border..range.end);
-            return plan;
+            return Ok(plan);
         }
         plan.add_part(codec, size, range.start..whole.start);
         plan.add_whole(whole.clone());
         plan.add_part(codec, size, whole.end..range.end);
-        plan
+        Ok(plan)
     }
 }
 

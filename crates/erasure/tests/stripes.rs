@@ -74,7 +74,7 @@ impl<'a> Object<'a> {
     /// Writes by a plan; bytes read of the object, number of shards that change.
     fn write(&mut self, at: usize, data: &[u8], available: ChunkSet) -> (u64, usize) {
         let range = at as u64..(at + data.len()) as u64;
-        let plan = self.stripes.write(self.codec, self.bytes.len() as u64, range);
+        let plan = self.stripes.write(self.codec, self.bytes.len() as u64, range).expect("a plan");
         let old: Vec<Vec<u8>> =
             plan.reads().iter().map(|r| self.read(r.clone(), available).expect("enough is there")).collect();
         let old_len = self.bytes.len() as u64;
@@ -194,7 +194,12 @@ fn what_cannot_be_is_refused() {
     assert!(matches!(plan.assemble(&[]), Err(CodecError::Count { .. })));
     assert!(matches!(plan.assemble(&[&[0; 11]]), Err(CodecError::Length { .. })));
     assert_eq!(plan.assemble(&[&[1; 4]]), Ok([[1; 4].as_slice(), &[0; 6]].concat()));
-    let plan = stripes.write(&codec, 1000, 10..20);
+    #[allow(clippy::reversed_empty_ranges)] // it is what is refused
+    for bad in [u64::MAX - 1..u64::MAX, 20..10] {
+        assert!(matches!(stripes.read(&codec, bad.clone(), all(&codec)), Err(CodecError::OutOfRange)));
+        assert!(matches!(stripes.write(&codec, 1000, bad), Err(CodecError::OutOfRange)));
+    }
+    let plan = stripes.write(&codec, 1000, 10..20).expect("a plan");
     let enough: Vec<&[u8]> = plan.reads().iter().map(|_| &[][..]).collect();
     assert!(matches!(plan.updates(&codec, &enough, &[0; 9]), Err(CodecError::Length { .. })));
     let more = [enough.clone(), vec![&[][..]]].concat();
