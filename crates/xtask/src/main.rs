@@ -94,6 +94,8 @@ fn ci(root: &Path) -> Result<()> {
     step("clippy", || {
         cargo(root, &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])
     })?;
+    // All else is built with the features of tests.
+    step("the product alone", || cargo(root, &["check", "--package", "loligo"]))?;
     step("docs", || {
         let mut doc = cargo_command(root, &["doc", "--workspace", "--no-deps", "--document-private-items"]);
         // Private items are documented too, so links to them are fine.

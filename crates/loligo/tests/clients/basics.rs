@@ -34,9 +34,9 @@ fn rados_bench_small_and_large_with_verified_data() {
     c.ok("rados", &["-p", "p", "bench", "5", "write", "-b", "4096", "-t", "16", "--no-cleanup"]);
     c.ok("rados", &["-p", "p", "bench", "3", "rand", "-t", "16"]);
     c.ok("rados", &["-p", "p", "cleanup"]);
-    c.ok("rados", &["-p", "p", "bench", "5", "write", "-b", "1M", "-t", "196", "--no-cleanup"]);
+    c.ok("rados", &["-p", "p", "bench", "5", "write", "-t", "64", "--no-cleanup"]);
     // seq verifies each object against what was written, unless --no-verify says otherwise.
-    c.ok("rados", &["-p", "p", "bench", "5", "seq", "-t", "196"]);
+    c.ok("rados", &["-p", "p", "bench", "5", "seq", "-t", "64"]);
     c.ok("rados", &["-p", "p", "cleanup"]);
 }
 
