@@ -9,7 +9,7 @@ use codec::{Decode, Encode};
 use maps::{BalanceGoal, Deviation, OsdMap};
 use types::{PgId, PoolId};
 
-use crate::cluster::{Cluster, text};
+use crate::cluster::{Cluster, text, until};
 
 fn decode(file: &Path) -> OsdMap {
     OsdMap::from_bytes(bytes::Bytes::from(std::fs::read(file).expect("a file"))).expect("a map")
@@ -98,13 +98,6 @@ fn it_is_no_worse_than_osdmaptool() {
     }
 }
 
-fn wait(what: &str, mut good: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !good() {
-        assert!(begin.elapsed() < crate::cluster::PATIENCE, "{what} never came about");
-    }
-}
-
 fn map_of(c: &Cluster) -> OsdMap {
     let file = c.dir.path().join("osdmap");
     c.ok("ceph", &["osd", "getmap", "-o", file.to_str().expect("text")]);
@@ -128,7 +121,7 @@ fn a_living_cluster_becomes_even_and_stays_so() {
     assert!(deviation(&before).max > 1.0, "uneven at first");
     c.ceph("balancer on");
     // In this order: the rest of a plan may still be on its way when the map is even already.
-    wait("an even cluster", || deviation(&map_of(&c)).max <= 1.0 && at_rest(&c));
+    until("an even cluster", || deviation(&map_of(&c)).max <= 1.0 && at_rest(&c));
     let after = map_of(&c);
     no_worse("the cluster", &after, &by_osdmaptool(&before));
     assert!(!after.pg_upmap_items.is_empty());
@@ -170,17 +163,17 @@ fn flags_hold_the_states_of_osds() {
         }
         c.ceph(&unset);
         c.ceph("osd unset noout");
-        wait("the OSD's return", || states(&c, 1).0);
+        until("the OSD's return", || states(&c, 1).0);
     }
     // Out after a while, and back in by itself but for the flag.
     c.ceph("osd set noup");
     c.ceph("osd down 1");
-    wait("the OSD's going out", || !states(&c, 1).1);
+    until("the OSD's going out", || !states(&c, 1).1);
     c.ceph("osd add-noin 1");
     c.ceph("osd unset noup");
-    wait("the OSD's return", || states(&c, 1).0);
+    until("the OSD's return", || states(&c, 1).0);
     assert_eq!(states(&c, 1), (true, false));
     c.ceph("osd rm-noin 1");
     c.ceph("osd in 1");
-    wait("health", || c.ceph("health").starts_with("HEALTH_OK"));
+    until("health", || c.ceph("health").starts_with("HEALTH_OK"));
 }

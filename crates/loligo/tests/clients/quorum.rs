@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::cluster::{Cluster, asked, runs, text};
+use crate::cluster::{Cluster, PATIENCE, asked, runs, text};
 
 const MONS: [&str; 3] = ["a", "b", "c"];
 
@@ -23,7 +23,7 @@ fn leave_only(c: &Cluster, left: &str) {
     let mut others: Vec<&str> = MONS.into_iter().filter(|m| *m != left).collect();
     others.sort_by_key(|m| *m == leads);
     let pids: Vec<u32> = others.into_iter().map(|m| kill(c, &format!("mon.{m}"))).collect();
-    wait("the end of the others", 30, || pids.iter().all(|pid| !runs(*pid)));
+    wait("the end of the others", PATIENCE, || pids.iter().all(|pid| !runs(*pid)));
 }
 
 /// A monitor of three that does not lead. What a leader was told before it knew that it is alone may be kept once it is not,
@@ -57,10 +57,10 @@ fn leader(c: &Cluster) -> String {
     status["quorum_leader_name"].as_str().expect("a leader").to_owned()
 }
 
-fn wait(what: &str, limit: u64, mut good: impl FnMut() -> bool) -> Duration {
+fn wait(what: &str, limit: Duration, mut good: impl FnMut() -> bool) -> Duration {
     let begin = Instant::now();
     while !good() {
-        assert!(begin.elapsed() < Duration::from_secs(limit), "{what} takes more than {limit} s");
+        assert!(begin.elapsed() < limit, "{what} takes more than {limit:?}");
         // Who asks all the time takes the CPU from those who have to change.
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -91,7 +91,7 @@ fn any_one_of_three_monitors_may_die() {
     let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
     let conf = std::fs::read_to_string(c.data().join("ceph.conf")).expect("ceph.conf");
     assert_eq!(conf.matches("v2:").count(), 3, "{conf}");
-    wait("a full quorum", 240, || all_in_quorum(&c, 3));
+    wait("a full quorum", PATIENCE, || all_in_quorum(&c, 3));
     c.pool("p", 8);
     let mut at_each = each_answers(&c, &MONS, "osd pool ls");
     at_each.dedup();
@@ -100,8 +100,9 @@ fn any_one_of_three_monitors_may_die() {
         let dead = leader(&c);
         let living: Vec<&str> = MONS.into_iter().filter(|m| *m != dead).collect();
         kill(&c, &format!("mon.{dead}"));
-        let took =
-            wait("another leader", 10, || living.iter().any(|m| mon_status(&c, m)["state"] == "leader"));
+        let took = wait("another leader", Duration::from_secs(10), || {
+            living.iter().any(|m| mon_status(&c, m)["state"] == "leader")
+        });
         eprintln!("mon.{dead} killed: another leads after {took:?}");
         assert!(took < Duration::from_secs(3), "{took:?}");
         c.ceph(&format!("osd pool create q{round} 8"));
@@ -118,10 +119,10 @@ fn any_one_of_three_monitors_may_die() {
         std::fs::write(c.dir.path().join("file"), format!("round {round}")).expect("written");
         c.ok("rados", &["-p", "p", "put", &format!("o{round}"), "file"]);
         c.up(&["--processes"]);
-        wait("a full quorum", 240, || all_in_quorum(&c, 3));
+        wait("a full quorum", PATIENCE, || all_in_quorum(&c, 3));
     }
     // They are asked one after the other, and the map may change by itself in between.
-    wait("equal answers of all", 240, || {
+    wait("equal answers of all", PATIENCE, || {
         let dumps = each_answers(&c, &MONS, "osd dump");
         dumps.iter().all(|d| *d == dumps[0])
     });
@@ -132,32 +133,32 @@ fn any_one_of_three_monitors_may_die() {
 fn without_a_majority_nothing_changes_and_nothing_is_lost() {
     let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
     c.pool("p", 8);
-    wait("a full quorum", 240, || all_in_quorum(&c, 3));
+    wait("a full quorum", PATIENCE, || all_in_quorum(&c, 3));
     let left = not_the_leader(&c);
     leave_only(&c, left);
     ask_in_vain(&c, "never");
-    wait("the last one to see that it is alone", 240, || mon_status(&c, left)["state"] == "electing");
+    wait("the last one to see that it is alone", PATIENCE, || mon_status(&c, left)["state"] == "electing");
     c.up(&["--processes"]);
-    wait("a full quorum", 240, || all_in_quorum(&c, 3));
+    wait("a full quorum", PATIENCE, || all_in_quorum(&c, 3));
     assert_eq!(c.ceph("osd pool ls"), "p\n", "the change that nobody agreed to did not happen");
 
     // A leader that is left alone does not say that it is done. Whether it is, all say the same from then on.
     let left = leader(&c);
     leave_only(&c, &left);
     ask_in_vain(&c, "perhaps");
-    wait("the leader to see that it is alone", 240, || mon_status(&c, &left)["state"] == "electing");
+    wait("the leader to see that it is alone", PATIENCE, || mon_status(&c, &left)["state"] == "electing");
     c.up(&["--processes"]);
-    wait("a full quorum", 240, || all_in_quorum(&c, 3));
+    wait("a full quorum", PATIENCE, || all_in_quorum(&c, 3));
     let pools = c.ceph("osd pool ls");
     assert!(["p\n", "p\nperhaps\n"].contains(&pools.as_str()), "{pools}");
     c.end_all();
     c.up(&["--processes"]);
-    wait("a full quorum", 240, || all_in_quorum(&c, 3));
+    wait("a full quorum", PATIENCE, || all_in_quorum(&c, 3));
     assert_eq!(each_answers(&c, &MONS, "osd pool ls"), [pools.as_str(); 3]);
     // All in one process, too.
     c.loligo(&["down"]);
     c.up(&[]);
-    wait("a full quorum", 240, || all_in_quorum(&c, 3));
+    wait("a full quorum", PATIENCE, || all_in_quorum(&c, 3));
     assert_eq!(each_answers(&c, &MONS, "osd pool ls"), [pools.as_str(); 3]);
 }
 
@@ -169,7 +170,7 @@ fn every_command_and_new_logins_work_without_any_one_monitor() {
     let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
     c.pool("p", 8);
     for (round, dead) in ["1", "2", "3"].into_iter().zip(MONS) {
-        wait("a full quorum", 240, || all_in_quorum(&c, 3));
+        wait("a full quorum", PATIENCE, || all_in_quorum(&c, 3));
         kill(&c, &format!("mon.{dead}"));
         c.ok("/usr/bin/python3", &[EVERY_COMMAND, "answered", round]);
         let name = format!("client.new{round}");
@@ -181,14 +182,14 @@ fn every_command_and_new_logins_work_without_any_one_monitor() {
         assert_eq!(c.ok("rados", &[login.as_slice(), &["get", &name, "-"]].concat()), made);
         c.up(&["--processes"]);
     }
-    wait("a full quorum", 240, || all_in_quorum(&c, 3));
+    wait("a full quorum", PATIENCE, || all_in_quorum(&c, 3));
 
     // Nothing is to change by itself from here on.
     c.ceph("balancer off");
     let state =
         || ["auth ls", "osd dump", "config dump", "config-key dump", "mon dump"].map(|line| c.ceph(line));
     let mut before = state();
-    wait("a quiet cluster", 240, || {
+    wait("a quiet cluster", PATIENCE, || {
         std::thread::sleep(Duration::from_secs(1));
         let last = std::mem::replace(&mut before, state());
         last == before
@@ -207,14 +208,14 @@ fn every_command_and_new_logins_work_without_any_one_monitor() {
     let left = not_the_leader(&c);
     leave_only(&c, left);
     // On a busy machine it may have come to lead in between, and a leader may keep what it is told before it knows.
-    wait("the last one to see that it is alone", 240, || mon_status(&c, left)["state"] == "electing");
+    wait("the last one to see that it is alone", PATIENCE, || mon_status(&c, left)["state"] == "electing");
     drop(asks.stdin.take());
     let (code, new) = c.fails("ceph", &["--connect-timeout", "4", "auth", "get-or-create", "client.never"]);
     assert_ne!(code, 0, "{new}");
     out.read_to_string(&mut said).expect("the rest");
     assert!(asks.wait().expect("an end").success(), "answered without a majority: {said}");
     c.up(&["--processes"]);
-    wait("a full quorum", 240, || all_in_quorum(&c, 3));
+    wait("a full quorum", PATIENCE, || all_in_quorum(&c, 3));
     let after = state();
     for (was, is) in before.iter().zip(&after) {
         assert_eq!(was, is);
@@ -224,7 +225,7 @@ fn every_command_and_new_logins_work_without_any_one_monitor() {
 #[test]
 fn the_last_monitor_store_of_three_is_made_a_quorum_of_its_own() {
     let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
-    wait("a full quorum", 240, || all_in_quorum(&c, 3));
+    wait("a full quorum", PATIENCE, || all_in_quorum(&c, 3));
     c.pool("p", 8);
     std::fs::write(c.dir.path().join("file"), "kept").expect("written");
     c.ok("rados", &["-p", "p", "put", "o", "file"]);
@@ -263,7 +264,7 @@ fn the_last_monitor_store_of_three_is_made_a_quorum_of_its_own() {
     // Others join it as new ones, and it may die.
     let out = c.loligo(&["up", "--detach", "--processes", "--mons", "3"]);
     assert!(out.status.success(), "{}", text(&out));
-    wait("three monitors", 240, || all_in_quorum(&c, 3));
+    wait("three monitors", PATIENCE, || all_in_quorum(&c, 3));
     kill(&c, "mon.a");
     assert_eq!(c.ceph("osd pool ls"), "p\nq\n");
 }
@@ -271,25 +272,25 @@ fn the_last_monitor_store_of_three_is_made_a_quorum_of_its_own() {
 #[test]
 fn monitors_come_with_new_disks_and_are_added_and_removed() {
     let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
-    wait("a full quorum", 240, || all_in_quorum(&c, 3));
+    wait("a full quorum", PATIENCE, || all_in_quorum(&c, 3));
     c.pool("p", 8);
     let wiped = if leader(&c) == "b" { "c" } else { "b" };
     kill(&c, &format!("mon.{wiped}"));
     std::fs::remove_file(c.data().join(format!("mon.{wiped}/store.redb"))).expect("wiped");
     c.ceph("osd pool create q 8");
     c.up(&["--processes"]);
-    wait("the new disk to be let in", 240, || all_in_quorum(&c, 3));
+    wait("the new disk to be let in", PATIENCE, || all_in_quorum(&c, 3));
     assert_eq!(each_answers(&c, &[wiped], "osd pool ls"), ["p\nq\n"]);
     // It votes: with it, another one may die.
     let other = MONS.into_iter().find(|m| *m != wiped).expect("another");
     kill(&c, &format!("mon.{other}"));
     c.ceph("osd pool create r 8");
     c.up(&["--processes"]);
-    wait("a full quorum", 240, || all_in_quorum(&c, 3));
+    wait("a full quorum", PATIENCE, || all_in_quorum(&c, 3));
 
     let out = c.loligo(&["up", "--detach", "--processes", "--mons", "5"]);
     assert!(out.status.success(), "{}", text(&out));
-    wait("five monitors", 240, || all_in_quorum(&c, 5));
+    wait("five monitors", PATIENCE, || all_in_quorum(&c, 5));
     assert_eq!(each_answers(&c, &["d", "e"], "osd pool ls"), ["p\nq\nr\n", "p\nq\nr\n"]);
     let (_, said) = c.fails("ceph", &["mon", "add", "d", "127.0.0.1:1"]);
     assert!(said.contains("mon.d already exists at address"), "{said}");
@@ -302,6 +303,6 @@ fn monitors_come_with_new_disks_and_are_added_and_removed() {
         assert!(said.contains(&format!("removing mon.{gone} at v2:")), "{said}");
         assert!(said.contains("there will be 4 monitors"), "{said}");
     }
-    wait("four monitors", 240, || all_in_quorum(&c, 4));
+    wait("four monitors", PATIENCE, || all_in_quorum(&c, 4));
     assert!(c.ceph("mon stat").contains("4 mons at"));
 }

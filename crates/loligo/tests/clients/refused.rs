@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Instant;
 
-use crate::cluster::{Cluster, binary, text};
+use crate::cluster::{Cluster, binary, text, until};
 
 /// An OSD of the cluster that is run by its configuration file, with a folder of its own.
 struct Disk<'a> {
@@ -43,7 +42,7 @@ impl<'a> Disk<'a> {
     fn start(&mut self, id: &str) {
         let child = self.command(id, &[]).stdout(Stdio::null()).stderr(Stdio::inherit()).spawn();
         self.running = Some(child.expect("loligo runs"));
-        wait("the OSD to come up", || is_up(self.cluster, id));
+        until("the OSD to come up", || is_up(self.cluster, id));
     }
 
     fn stop(&mut self, id: &str) {
@@ -52,7 +51,7 @@ impl<'a> Disk<'a> {
         let told = Command::new("kill").arg(child.id().to_string()).status().expect("kill runs");
         assert!(told.success());
         child.wait().expect("it ends");
-        wait("the OSD to go down", || !is_up(self.cluster, id));
+        until("the OSD to go down", || !is_up(self.cluster, id));
     }
 }
 
@@ -62,13 +61,6 @@ impl Drop for Disk<'_> {
             let _ = Command::new("kill").arg(child.id().to_string()).status();
             let _ = child.wait();
         }
-    }
-}
-
-fn wait(what: &str, mut good: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !good() {
-        assert!(begin.elapsed() < crate::cluster::PATIENCE, "{what} takes too long");
     }
 }
 
@@ -202,7 +194,7 @@ fn monitors_that_do_not_belong_are_refused() {
     // Removed while it runs: it ends, and the folder forgets it.
     let b = pid("mon.b");
     c.ceph("mon rm b");
-    wait("the removed monitor to end", || !Path::new(&format!("/proc/{b}/stat")).exists() || is_zombie(&b));
+    until("the removed monitor to end", || !Path::new(&format!("/proc/{b}/stat")).exists() || is_zombie(&b));
     let known = std::fs::read_to_string(c.data().join("loligo.json")).expect("readable");
     assert!(!known.contains("\"b\""), "{known}");
     refused(&mon(&["--id", "b", "--data", &data]), "there is no mon.b");

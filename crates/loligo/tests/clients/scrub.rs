@@ -2,9 +2,8 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::time::{Duration, Instant};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, until};
 
 /// What the object consists of.
 const PATTERN: &[u8] = b"bytes-that-change-";
@@ -32,15 +31,6 @@ fn damage(c: &Cluster, osd: u32, nth: usize) {
         }
     }
     panic!("{found} blocks of the object on osd.{osd}");
-}
-
-/// Asks until the answer is right.
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + crate::cluster::PATIENCE;
-    while !done() {
-        assert!(Instant::now() < end, "never came: {what}");
-        std::thread::sleep(Duration::from_millis(300));
-    }
 }
 
 #[test]
