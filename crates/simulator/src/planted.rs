@@ -58,7 +58,7 @@ planted![
     Osd(pg::Planted::BackfillKeepsStrangers), "members_return_behind_the_log", 1;
     Osd(pg::Planted::BackfillWithoutDups), "late_resends_after_backfill", 2;
     Osd(pg::Planted::DivergentObjectsStay), "writes_that_only_a_primary_has", 1;
-    Osd(pg::Planted::TellsBeforeDurable), "writes_that_were_told_and_lost", 1;
+    Osd(pg::Planted::TellsBeforeDurable), "writes_that_were_told_and_lost", 2;
     Osd(pg::Planted::AcceptsGaps), "cut_frames", 2;
     Osd(pg::Planted::LeaseForgottenAtRestart), "a_member_restarts_within_its_lease", 1;
     Osd(pg::Planted::CleanTooSoon), "a_disk_is_lost_before_all_are_whole", 1;
