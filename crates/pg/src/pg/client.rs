@@ -311,10 +311,7 @@ impl Pg {
         if let Some(copying) = self.copies.get_mut(&head).filter(|_| op.asked_by.is_none()) {
             return copying.waiters.push_back(op);
         }
-        match self.wait_behind_reads(&head, op) {
-            Some(free) => op = free,
-            None => return,
-        }
+        let Some(mut op) = self.wait_behind_reads(&head, op) else { return };
         if self.must_wait_for_lock(&head, &op) {
             return self.writes.wait(&head, op);
         }
