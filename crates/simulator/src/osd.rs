@@ -139,8 +139,6 @@ impl World {
             host.old = Some(Arc::new(host.device.fork()));
         }
         host.device.clear_faults();
-        // In every other life what is not in memory has to be waited for.
-        host.device.set_slow(host.life % 2 == 1);
         let at = addr_of(Node::Osd(osd), host.life);
         let addrs = BootAddrs {
             public: at.clone(),
