@@ -30,12 +30,13 @@ NONCE = struct.pack("<I", 4123)
 UUID = b"30313233-3435-4637-b839-616263646566"
 
 NOSNAP = 2**64 - 2
-# Modules beside this one with scenarios of their own. Each has `TABLE(m)`, which gives what `own_scenarios` below gives, and
-# may have `UNCHANGED`, methods, classes or kinds of scenario whose inputs stay well-formed; `TICKS`, when the calls' times are
-# to be told apart; `RANDOM`, pairs of a regular expression for what only one cluster knows and of the constant that stands for
-# it (in the expression's first group, or in all of it); `GIVEN(began)`, pairs of a constant in inputs and of what a cluster is
-# given in its place, where it matters what time it is (`began`, in seconds); and `ATTRS`, constants for attributes of which
-# only one cluster knows the value.
+# Modules beside this one with scenarios of their own. Each has `TABLE(m)`, which gives what `own_scenarios`
+# below gives, and may have `UNCHANGED`, methods, classes or kinds of scenario whose inputs stay well-formed;
+# `TICKS`, when the calls' times are to be told apart; `RANDOM`, pairs of a regular expression for what only
+# one cluster knows and of the constant that stands for it (in the expression's first group, or in all of it);
+# `GIVEN(began)`, pairs of a constant in inputs and of what a cluster is given in its place, where it matters
+# what time it is (`began`, in seconds); and `ATTRS`, constants for attributes of which only one cluster knows
+# the value.
 MODULES = ("classes_cephfs", "classes_cmpomap", "classes_fifo", "classes_gateway", "classes_otp", "classes_queue",
            "classes_rgw", "classes_rgw_lists")
 # Seconds for which some locks are taken.

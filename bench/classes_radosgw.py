@@ -24,7 +24,8 @@ from botocore.client import Config
 
 from classes_differential import NOW_S, Cluster, digits
 
-# Message types, frames and operations. Source: src/include/msgr.h, src/msg/async/frames_v2.h, src/include/rados.h.
+# Message types, frames and operations. Source: src/include/msgr.h, src/msg/async/frames_v2.h,
+# src/include/rados.h.
 OSD_OP, OSD_OPREPLY = 42, 43
 MESSAGE_FRAME = 17
 CALL, CREATE, WRITE, WRITE_FULL, DELETE = 0x1401, 0x220D, 0x2201, 0x2202, 0x2205

@@ -11,8 +11,8 @@ import re
 
 from classes_differential import NONE, envelope, listed, text, u8, u32, u64, utime
 
-# Vectors with a huge count, which entries can hold, abort OSDs of Ceph, and some timeouts are over at once. Inputs of these
-# are spoilt on purpose instead.
+# Vectors with a huge count, which entries can hold, abort OSDs of Ceph, and some timeouts are over at once.
+# Inputs of these are spoilt on purpose instead.
 UNCHANGED = ("bi_put", "obj_store_pg_ver", "guard_bucket_resharding", "bucket_set_tag_timeout")
 VERSION = 77777
 RANDOM = ((re.compile(rb"[0-9]{11}\.([0-9]{5})\.[0-9]"), b"%d" % VERSION),)
@@ -247,7 +247,8 @@ def whole(m, x):
 
 
 def resharding(m):
-    # An OSD of Ceph never answers a method that ends with EAGAIN; librados returns bytes of nothing for a positive result.
+    # An OSD of Ceph never answers a method that ends with EAGAIN; librados returns bytes of nothing for a
+    # positive result.
     state = lambda: envelope(1, 1, envelope(1, 1, u8(m.pick(0, 1, 2, 9)) + m.id() + u32(m.pick(0, 5, -1))))
     return {
         "set_bucket_resharding": state, "clear_bucket_resharding": lambda: envelope(1, 1, b""),

@@ -137,6 +137,7 @@ def TABLE(m):
     }
 
 
-# A vector that claims a huge size aborts an OSD of Ceph, and only times that are known are made constant: `torn` damages these.
+# A vector that claims a huge size aborts an OSD of Ceph, and only times that are known are made constant:
+# `torn` damages these.
 UNCHANGED = ("user_usage_log_add", "gc_remove", "gc_set_entry", "gc_defer_entry")
 TICKS = True

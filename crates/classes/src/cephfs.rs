@@ -1,5 +1,5 @@
-//! Class `cephfs`: what a scan of a file system's data pool learns about a file, kept in attributes of one object.
-//! Source: src/cls/cephfs/cls_cephfs.cc, src/cls/cephfs/cls_cephfs.h.
+//! Class `cephfs`: what a scan of a file system's data pool learns about a file, kept in attributes of one
+//! object. Source: src/cls/cephfs/cls_cephfs.cc, src/cls/cephfs/cls_cephfs.h.
 
 use bytes::Bytes;
 use codec::{Decode, Encode, Reader, wire_struct};
@@ -40,8 +40,8 @@ fn accumulate(v: &mut dyn ObjectView, found: Found) -> Result<Done, Errno> {
     Ok(Done)
 }
 
-/// Sets an attribute, unless what it holds is at least as great. What does not decode, or has bytes behind it, counts as
-/// nothing.
+/// Sets an attribute, unless what it holds is at least as great. What does not decode, or has bytes behind
+/// it, counts as nothing.
 fn raise<T: Encode + Decode>(
     v: &mut dyn ObjectView,
     attr: &Bytes,

@@ -23,8 +23,8 @@ pub static CLASS: Class = Class {
 const EQUAL: u8 = 1;
 const UNEQUAL: u8 = 2;
 
-/// How values are compared: a mode and an operator of `CEPH_OSD_CMPXATTR`. What is given stands on the left, what is
-/// stored on the right. Source: src/include/rados.h.
+/// How values are compared: a mode and an operator of `CEPH_OSD_CMPXATTR`. What is given stands on the left,
+/// what is stored on the right. Source: src/include/rados.h.
 struct Args {
     mode: u8,
     operator: u8,
@@ -53,8 +53,8 @@ fn holds(operator: u8, order: Ordering) -> Result<bool, Errno> {
     })
 }
 
-/// The order of two strings of bytes as Ceph's comparisons of buffers see it: bytes have a sign there. Whether strings are
-/// equal is told by their lengths first.
+/// The order of two strings of bytes as Ceph's comparisons of buffers see it: bytes have a sign there.
+/// Whether strings are equal is told by their lengths first.
 fn text_order(operator: u8, given: &[u8], there: &[u8]) -> Ordering {
     match operator {
         EQUAL | UNEQUAL => given.len().cmp(&there.len()).then_with(|| given.cmp(there)),

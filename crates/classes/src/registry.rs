@@ -84,7 +84,8 @@ pub(crate) fn stored<T: Decode>(bytes: Bytes) -> Result<T, Errno> {
     T::from_bytes(bytes).map_err(|_| Errno::EIO)
 }
 
-/// A method with typed input and output: `name FLAGS function`, where the function is given a view and the decoded input.
+/// A method with typed input and output: `name FLAGS function`, where the function is given a view and the
+/// decoded input.
 macro_rules! method {
     ($name:ident $flags:ident $run:path) => {
         $crate::registry::Method::new(

@@ -1,8 +1,8 @@
 //! What Ceph 16.2.15 answered to recorded calls, and what its objects then held: ours answer and hold the same.
 //!
-//! The files of `tests/data` are what `bench/classes_differential.py --record` wrote on a cluster of Ceph: `calls.jsonl` from
-//! its own table, the others from the table of the module under `bench` that is called `classes_` and their name;
-//! `rgw_versions.jsonl` is from that of `classes_rgw`, too.
+//! The files of `tests/data` are what `bench/classes_differential.py --record` wrote on a cluster of Ceph:
+//! `calls.jsonl` from its own table, the others from the table of the module under `bench` that is called
+//! `classes_` and their name; `rgw_versions.jsonl` is from that of `classes_rgw`, too.
 
 use std::collections::BTreeMap;
 
@@ -88,8 +88,8 @@ fn replay(scenario: &Value) -> usize {
         let want = (call[3].as_i64().unwrap(), bytes(&call[4]));
         assert_eq!(got, want, "{} {i}: {class}.{method}({})", scenario["kind"], call[2]);
     }
-    // librados reads no header back, no attribute without a name, and nothing in front of the first key that it starts behind:
-    // the empty one.
+    // librados reads no header back, no attribute without a name, and nothing in front of the first key that
+    // it starts behind: the empty one.
     let got = f.object.map(|mut o| {
         o.omap.remove(&Bytes::new());
         o.attrs.remove(&Bytes::new());

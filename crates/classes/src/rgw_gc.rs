@@ -1,7 +1,9 @@
-//! Class `rgw_gc`: garbage in a queue, with the tags that were put off beside it. Source: src/cls/rgw_gc/cls_rgw_gc.cc.
+//! Class `rgw_gc`: garbage in a queue, with the tags that were put off beside it. Source:
+//! src/cls/rgw_gc/cls_rgw_gc.cc.
 //!
 //! 1. An entry counts only as long as its tag is not put off until behind the entry's time.
-//! 2. Tags that are put off stand in the queue's head; those that have no place there in an attribute of the object.
+//! 2. Tags that are put off stand in the queue's head; those that have no place there in an attribute of the
+//!    object.
 
 use bytes::Bytes;
 use codec::{Decode, Encode, wire_struct};
@@ -32,7 +34,8 @@ const MAX_URGENT: u64 = 3072;
 /// Entries to remove when none are asked for.
 const MAX_ENTRIES: u64 = 128;
 
-/// Bytes of entries, with what each takes in memory, after which a listing ends with its page and says where to go on.
+/// Bytes of entries, with what each takes in memory, after which a listing ends with its page and says where
+/// to go on.
 const MAX_LISTED_BYTES: usize = 32 << 20;
 const ENTRY_BYTES: usize = 128;
 
@@ -151,8 +154,8 @@ fn list(v: &mut dyn ObjectView, args: ListArgs) -> Result<ListReply, Errno> {
     Ok(ListReply { entries, next_marker, truncated })
 }
 
-/// Removes entries from the front on until so many of them counted. Tags that were put off until an entry's very time are
-/// forgotten with it; as in Ceph, those in the attribute stay there and are no longer counted.
+/// Removes entries from the front on until so many of them counted. Tags that were put off until an entry's
+/// very time are forgotten with it; as in Ceph, those in the attribute stay there and are no longer counted.
 fn remove(v: &mut dyn ObjectView, args: RemoveArgs) -> Result<Done, Errno> {
     let mut head = Head::read(v)?;
     let mut lookup = Lookup { urgent: urgent_or_none(&head)?, attr: None };
@@ -194,7 +197,8 @@ fn passes(v: &mut dyn ObjectView, lookup: &mut Lookup, info: &Info) -> Result<bo
     Ok(until <= info.time)
 }
 
-/// Puts a tag off: where it is put off already, else in the head, else in the attribute. ENOSPC when more are than may be.
+/// Puts a tag off: where it is put off already, else in the head, else in the attribute. ENOSPC when more are
+/// than may be.
 fn update(v: &mut dyn ObjectView, args: SetArgs) -> Result<Done, Errno> {
     let (tag, until) = (args.info.tag, time_in(v, args.expires_in_s));
     let mut head = Head::read(v)?;

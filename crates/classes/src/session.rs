@@ -1,5 +1,5 @@
-//! What radosgw and radosgw-admin 16.2.15 asked of OSDs in a session of users and administrators, and what Ceph's OSDs answered:
-//! ours answer and hold the same.
+//! What radosgw and radosgw-admin 16.2.15 asked of OSDs in a session of users and administrators, and what
+//! Ceph's OSDs answered: ours answer and hold the same.
 //!
 //! `tests/data/radosgw.jsonl` is what `bench/classes_radosgw.py` read along.
 

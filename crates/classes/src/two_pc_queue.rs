@@ -1,4 +1,5 @@
-//! Class `2pc_queue`: a queue in which place is reserved before entries are put in. Source: src/cls/2pc_queue/cls_2pc_queue.cc.
+//! Class `2pc_queue`: a queue in which place is reserved before entries are put in. Source:
+//! src/cls/2pc_queue/cls_2pc_queue.cc.
 //!
 //! 1. Reservations stand in the queue's head; those that have no place there in an attribute of the object.
 //! 2. What is reserved counts as used for those who reserve, until it is committed, given back or too old.
@@ -188,8 +189,8 @@ fn reserve(v: &mut dyn ObjectView, args: ReserveArgs) -> Result<ReserveReply, Er
     Ok(ReserveReply { id })
 }
 
-/// ENOENT without the reservation, EINVAL when it is of fewer bytes. As in Ceph, what was reserved for the entries' overhead
-/// stays reserved.
+/// ENOENT without the reservation, EINVAL when it is of fewer bytes. As in Ceph, what was reserved for the
+/// entries' overhead stays reserved.
 fn commit(v: &mut dyn ObjectView, args: CommitArgs) -> Result<Done, Errno> {
     let (mut head, mut urgent) = read(v)?;
     let taken = take(v, &mut urgent, args.id)?;

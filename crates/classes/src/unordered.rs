@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
-/// Entries that a stored or sent map may have: more than Ceph's users put into a head or an attribute, and few enough to
-/// hold.
+/// Entries that a stored or sent map may have: more than Ceph's users put into a head or an attribute, and
+/// few enough to hold.
 const MAX_ENTRIES: usize = 1 << 18;
 
 /// A key with the hash that C++ gives it.
@@ -32,8 +32,8 @@ impl Key for Bytes {
     }
 }
 
-/// Where an entry stands: its group by when that came into being, and in the group by when the entry was put in. The order
-/// of C++ is the reverse of that of places.
+/// Where an entry stands: its group by when that came into being, and in the group by when the entry was put
+/// in. The order of C++ is the reverse of that of places.
 type Place = (u64, u64);
 
 /// Keys are found by their order, not by their hash: anyone can choose keys that all share a bucket.

@@ -66,14 +66,14 @@ pub trait ObjectView {
     fn now(&self) -> Utime;
     /// The newest user version in the placement group.
     fn current_version(&self) -> u64;
-    /// Operations that the request has done so far, counting those above that methods did, as far as they succeeded.
-    /// Source: cls_current_subop_num in src/osd/objclass.cc.
+    /// Operations that the request has done so far, counting those above that methods did, as far as they
+    /// succeeded. Source: cls_current_subop_num in src/osd/objclass.cc.
     fn subop(&self) -> u32;
     /// Bytes that no other request will be given; not secret.
     fn unique(&self) -> [u8; 16];
-    /// Takes what a method is about to compute without the object, in bytes looked at or made: such work costs the OSD's core
-    /// time that no operation of the object accounts for. E2BIG when the request has no more left; it is then refused whole,
-    /// whatever the method returns.
+    /// Takes what a method is about to compute without the object, in bytes looked at or made: such work
+    /// costs the OSD's core time that no operation of the object accounts for. E2BIG when the request has no
+    /// more left; it is then refused whole, whatever the method returns.
     fn spend(&mut self, bytes: u64) -> Result<(), Errno>;
 
     /// One omap value; ENOENT without the key.

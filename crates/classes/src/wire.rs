@@ -24,10 +24,11 @@ impl Decode for RealTime {
     }
 }
 
-/// An envelope of a structure that had none in its first versions: then a version alone stands in front of the fields.
+/// An envelope of a structure that had none in its first versions: then a version alone stands in front of
+/// the fields.
 ///
-/// `ours` is the newest version that this reader knows, `since` the first one with an envelope.
-/// Source: DECODE_START_LEGACY_COMPAT_LEN in src/include/encoding.h, with the same version for compat and length.
+/// `ours` is the newest version that this reader knows, `since` the first one with an envelope. Source:
+/// DECODE_START_LEGACY_COMPAT_LEN in src/include/encoding.h, with the same version for compat and length.
 pub(crate) fn legacy_envelope<T>(
     r: &mut Reader,
     what: &'static str,

@@ -263,8 +263,8 @@ fn spawn_thread<J: Send + 'static>(
     Ok(())
 }
 
-/// Threads that read for requests which wait. They take what comes next as they get free, so that one that the device keeps
-/// waiting holds up nothing else.
+/// Threads that read for requests which wait. They take what comes next as they get free, so that one that
+/// the device keeps waiting holds up nothing else.
 struct Readers(mpsc::Sender<(u64, Box<ReadPlan>)>);
 
 /// A device gives more when it is asked for several things at a time.

@@ -2,10 +2,11 @@
 //! others.
 //!
 //! A [`Profile`] is the checked form of the words of `osd erasure-code-profile set`; it says how large chunks
-//! are and how CRUSH spreads them. A [`Codec`] does the arithmetic on slices that the caller owns. [`Stripes`]
-//! say what a read or a write of a range of an object takes of each shard. Chunks equal those of Ceph's plug-ins
-//! `jerasure`, `isa` and `lrc` bit for bit (`tests/golden.txt` is Ceph's own output). Shapes: a chunk is known by
-//! its position, which is its shard's number, and sets of chunks are sets of positions. Lengths are in bytes.
+//! are and how CRUSH spreads them. A [`Codec`] does the arithmetic on slices that the caller owns.
+//! [`Stripes`] say what a read or a write of a range of an object takes of each shard. Chunks equal those of
+//! Ceph's plug-ins `jerasure`, `isa` and `lrc` bit for bit (`tests/golden.txt` is Ceph's own output). Shapes:
+//! a chunk is known by its position, which is its shard's number, and sets of chunks are sets of positions.
+//! Lengths are in bytes.
 //!
 //! Invariants:
 //! 1. Every code is linear: a coding chunk is a sum of data chunks with fixed coefficients. So a change of

@@ -4,7 +4,8 @@
 //! object   | chunk 0 | chunk 1 |...| chunk k-1 | chunk 0 | ...        (`stripe_width` bytes a stripe)
 //! shard i  | its chunk of stripe 0 | its chunk of stripe 1 | ...      (`chunk_size` bytes each)
 //! ```
-//! Bytes behind the end of an object are zeros to the code. Source: ECUtil::stripe_info_t in src/osd/ECUtil.h.
+//! Bytes behind the end of an object are zeros to the code. Source: ECUtil::stripe_info_t in
+//! src/osd/ECUtil.h.
 
 use std::ops::Range;
 
@@ -123,9 +124,9 @@ impl Stripes {
         })
     }
 
-    /// Plans a read of a range of the object, clipped to its size, from the shards that are available: of the data alone where
-    /// all of it is there, else of what makes up for it. All shards then give the same range, from the first byte to the last
-    /// that the read takes of any.
+    /// Plans a read of a range of the object, clipped to its size, from the shards that are available: of the
+    /// data alone where all of it is there, else of what makes up for it. All shards then give the same
+    /// range, from the first byte to the last that the read takes of any.
     pub fn read(
         &self,
         codec: &Codec,
@@ -175,8 +176,8 @@ impl StripedRead {
         &self.ranges
     }
 
-    /// Puts the bytes of the range together from what was read, in the order of [`Self::ranges`]. Behind the end of a shard
-    /// there is less to read: zeros.
+    /// Puts the bytes of the range together from what was read, in the order of [`Self::ranges`]. Behind the
+    /// end of a shard there is less to read: zeros.
     pub fn assemble(&self, read: &[&[u8]]) -> Result<Vec<u8>, CodecError> {
         if read.len() != self.ranges.len() {
             let (expected, got) = (self.ranges.len(), read.len());

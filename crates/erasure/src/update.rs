@@ -1,9 +1,9 @@
 //! What a write of a range of an object changes on each shard.
 //!
-//! Whole stripes are encoded from what is written. Of a stripe that is written in part there are two ways, and the one that
-//! reads less is taken: to read the rest of the stripe and encode it (`Way::Encode`), or to read what is overwritten and have
-//! each coding shard add the difference to what it holds (`Way::Delta`). What lies behind the old end of the object is known to
-//! be zeros, and not read.
+//! Whole stripes are encoded from what is written. Of a stripe that is written in part there are two ways,
+//! and the one that reads less is taken: to read the rest of the stripe and encode it (`Way::Encode`), or to
+//! read what is overwritten and have each coding shard add the difference to what it holds (`Way::Delta`).
+//! What lies behind the old end of the object is known to be zeros, and not read.
 //!
 //! A plan says which ranges of the *object* it needs; [`Stripes::read`] gets them, from lost shards too.
 
@@ -144,7 +144,8 @@ impl StripedWrite {
         rest
     }
 
-    /// What changes on each shard, given the bytes of [`Self::reads`] (short ones end with zeros) and those to be written.
+    /// What changes on each shard, given the bytes of [`Self::reads`] (short ones end with zeros) and those
+    /// to be written.
     pub fn updates(
         &self,
         codec: &Codec,

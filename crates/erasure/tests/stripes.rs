@@ -1,4 +1,5 @@
-//! Reads and writes of ranges of objects against a naive object: its bytes, padded with zeros and encoded as a whole.
+//! Reads and writes of ranges of objects against a naive object: its bytes, padded with zeros and encoded as
+//! a whole.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Methods of object classes on objects that methods have written: what is stored may be damaged, and so may the input.
+//! Methods of object classes on objects that methods have written: what is stored may be damaged, and so may
+//! the input.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,8 @@ const MAX_SEED: usize = 8 << 10;
 /// Makes as large a map as it is asked for, up to 64 MiB and with a loop over each of its elements.
 const UNMEASURED: &str = "object_map_resize";
 
-/// A class and a method of it, one byte each; then the method's input, and the object's attributes, omap, header and data.
+/// A class and a method of it, one byte each; then the method's input, and the object's attributes, omap,
+/// header and data.
 pub(crate) fn class_object(data: &[u8]) {
     let Some(([class, method], rest)) = data.split_first_chunk::<2>() else { return };
     let Some(class) = classes::CLASSES.get(usize::from(*class) % classes::CLASSES.len()) else { return };

@@ -136,7 +136,8 @@ pub enum Output {
     /// when the batch of inputs is through.
     /// While `OsdCore::is_commit_urgent` is false it may put that off and gather more: another `Commit` comes in time.
     Commit,
-    /// Execute the plan on the device while the core goes on, and bring what came of it as `Input::Read`, in any order.
+    /// Execute the plan on the device while the core goes on, and bring what came of it as `Input::Read`, in
+    /// any order.
     Read {
         id: u64,
         plan: Box<store::ReadPlan>,

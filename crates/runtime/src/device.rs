@@ -19,11 +19,12 @@ use crate::lanes::{Lanes, Way};
 /// once (a log record, read again only after a crash) goes past the page cache where the file system can do that, in one
 /// call: nothing of it is written back a second time, and a checkpoint's pages do not have to be written with it.
 ///
-/// Both ways on one file are safe because (1) `Lanes` keeps them out of each other's folios, (2) should a direct write fail
-/// to throw out a folio nevertheless, the file is marked with an EIO that every handle is told of by its next flush, before
-/// anything is acknowledged or published, and (3) nobody reads a block through the cache before its commit is through,
-/// but for reads that were planned before the block was given to others: what they bring in leaves with the write's folios,
-/// and its checksum tells that it is not theirs.
+/// Both ways on one file are safe because (1) `Lanes` keeps them out of each other's folios, (2) should a
+/// direct write fail to throw out a folio nevertheless, the file is marked with an EIO that every handle is
+/// told of by its next flush, before anything is acknowledged or published, and (3) nobody reads a block
+/// through the cache before its commit is through, but for reads that were planned before the block was given
+/// to others: what they bring in leaves with the write's folios, and its checksum tells that it is not
+/// theirs.
 ///
 /// The file is locked while any handle of it is open, so that a store is never used twice at a time, by two processes or
 /// by two lives of an OSD in one.
@@ -62,7 +63,8 @@ const DIRECT_MAX: usize = 256 << 10;
 /// stand still until the flush.
 const STRIDE: usize = 2 << 20;
 
-/// What is longer is not looked for in the page cache: to copy and to check it takes as long as a device takes.
+/// What is longer is not looked for in the page cache: to copy and to check it takes as long as a device
+/// takes.
 const AT_ONCE_MAX: usize = 128 << 10;
 
 /// Pieces of one pwritev call: what Linux takes at most.

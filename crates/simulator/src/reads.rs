@@ -1,5 +1,5 @@
-//! Reads that the device of an OSD carries out while its core goes on; none unless devices are slow (`SimDevice::set_slow`),
-//! which no scenario asks for yet.
+//! Reads that the device of an OSD carries out while its core goes on; none unless devices are slow
+//! (`SimDevice::set_slow`), which no scenario asks for yet.
 
 use bytes::Bytes;
 use pg::Input;

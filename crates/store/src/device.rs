@@ -20,8 +20,8 @@ pub trait Device: Send + Sync {
         self.read_at(offset, out.get_mut(start..).unwrap_or_default())
     }
 
-    /// As `read_append` when that takes no longer than a copy in memory; else `false`, and `out` is as before. A device that
-    /// does not know reads.
+    /// As `read_append` when that takes no longer than a copy in memory; else `false`, and `out` is as
+    /// before. A device that does not know reads.
     fn read_at_once(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<bool, DeviceError> {
         self.read_append(offset, len, out).map(|()| true)
     }

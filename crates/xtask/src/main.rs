@@ -207,8 +207,8 @@ fn python_command(root: &Path, folder: &str, args: &[&str]) -> Command {
     command
 }
 
-/// A test that runs the optimised program. It is built of the whole workspace: of one package alone cargo would choose other
-/// features for what the package needs, and build all of that once more.
+/// A test that runs the optimised program. It is built of the whole workspace: of one package alone cargo
+/// would choose other features for what the package needs, and build all of that once more.
 fn clients_test(root: &Path, test: &str) -> Result<()> {
     let features = "loligo/test-medium,loligo/client-tests,rados/client-tests";
     let mut command = cargo_command(root, &["test", "--workspace", "--features", features]);

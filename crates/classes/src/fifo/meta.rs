@@ -13,8 +13,8 @@ use super::types::{
 use crate::registry::{Done, stored};
 use crate::{ObjectView, names};
 
-/// Letters of an instance, of one in the place of a caller's empty one, and of the end of a prefix. Two of them are one
-/// less than Ceph names them, as `cls_gen_rand_base64` ends what it returns with a zero.
+/// Letters of an instance, of one in the place of a caller's empty one, and of the end of a prefix. Two of
+/// them are one less than Ceph names them, as `cls_gen_rand_base64` ends what it returns with a zero.
 const INSTANCE: usize = 16;
 const GIVEN_INSTANCE: usize = 15;
 const PREFIX_END: std::ops::Range<usize> = 13..24;

@@ -63,8 +63,8 @@ impl<'v> Entries<'v> {
 
     /// Sees to it that as many bytes are at hand; ERANGE when there are fewer.
     ///
-    /// Ceph holds the lower 32 bits of the number against what is there. Here a number with higher bits is refused: entries that
-    /// each claim 2^32 bytes would have each of them read ahead, with nothing used up.
+    /// Ceph holds the lower 32 bits of the number against what is there. Here a number with higher bits is
+    /// refused: entries that each claim 2^32 bytes would have each of them read ahead, with nothing used up.
     fn fetch(&mut self, bytes: u64) -> Result<usize, Errno> {
         let at_hand = self.data.len() as u64;
         let wanted = usize::try_from(bytes).map_err(|_| Errno::ERANGE)?;

@@ -73,7 +73,8 @@ fn a_listing_goes_on_behind_an_entry() {
 
 #[test]
 fn damaged_entries_are_refused() {
-    // The mark's number; the size of the entry's header, then of its data, beyond the object; a header that is none.
+    // The mark's number; the size of the entry's header, then of its data, beyond the object; a header that
+    // is none.
     for (at, bytes, errno) in [
         (0, &[0xff; 8][..], Errno::ERANGE),
         (16, &[0xff; 8], Errno::ERANGE),

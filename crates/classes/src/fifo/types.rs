@@ -1,8 +1,8 @@
 //! What queues store, and what their methods are given and answer. Source: src/cls/fifo/cls_fifo_types.h,
 //! src/cls/fifo/cls_fifo_ops.h of 16.2.15.
 //!
-//! Earlier 16.2 releases told parts apart by tags. Where these stood, empty ones are written, and what stands there is not
-//! looked at.
+//! Earlier 16.2 releases told parts apart by tags. Where these stood, empty ones are written, and what stands
+//! there is not looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 

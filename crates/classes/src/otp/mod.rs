@@ -31,12 +31,14 @@ const HEADER: &str = "header";
 const PREFIX: &str = "otp/";
 /// Checks that one step of time allows.
 const ATTEMPTS_PER_STEP: usize = 5;
-/// Steps by which a device may be early or late at most, and bytes of its secret. Ceph has neither bound: each check there
-/// tries up to 2^33 passwords, each of which hashes the secret. A clock that is off by 1024 steps of 30 seconds is off by more
-/// than eight hours, and a secret of more than 64 bytes counts as the 20 bytes of its hash.
+/// Steps by which a device may be early or late at most, and bytes of its secret. Ceph has neither bound:
+/// each check there tries up to 2^33 passwords, each of which hashes the secret. A clock that is off by 1024
+/// steps of 30 seconds is off by more than eight hours, and a secret of more than 64 bytes counts as the 20
+/// bytes of its hash.
 const MAX_WINDOW: u32 = 1024;
 const MAX_SECRET: usize = 1024;
-/// Kind of a secret that is given in base 32; any other is in base 16. Source: SeedType in src/cls/otp/cls_otp_types.h.
+/// Kind of a secret that is given in base 32; any other is in base 16. Source: SeedType in
+/// src/cls/otp/cls_otp_types.h.
 const BASE32: u8 = 2;
 
 /// Results of checks. Source: OTPCheckResult in src/cls/otp/cls_otp_types.h.
@@ -142,8 +144,8 @@ impl Device {
         Ok(())
     }
 
-    /// The step of time that a password belongs to. As in Ceph one that is some steps late counts as early by as many, and
-    /// Ceph's own count of steps has 32 bits, where that of liboath has 64.
+    /// The step of time that a password belongs to. As in Ceph one that is some steps late counts as early by
+    /// as many, and Ceph's own count of steps has 32 bits, where that of liboath has 64.
     fn step_of(&self, v: &mut dyn ObjectView, password: &[u8]) -> Result<Option<u64>, Errno> {
         let now_s = v.now().sec;
         let count = now_s.wrapping_sub(self.time_offset as u32).checked_div(self.step);

@@ -1,5 +1,5 @@
-//! One-time passwords by time, as liboath checks them. Source: RFC 4226, RFC 6238; liboath/totp.c, liboath/coding.c of
-//! oath-toolkit 2.6.
+//! One-time passwords by time, as liboath checks them. Source: RFC 4226, RFC 6238; liboath/totp.c,
+//! liboath/coding.c of oath-toolkit 2.6.
 
 use bytes::Bytes;
 use hmac::{Hmac, Mac};
@@ -19,7 +19,8 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// How far off the step is whose password was given, on either side. E2BIG when the request has no more left to try.
+    /// How far off the step is whose password was given, on either side. E2BIG when the request has no more
+    /// left to try.
     pub fn find(&self, v: &mut dyn ObjectView, secret: &[u8], password: &[u8]) -> Result<Option<u32>, Errno> {
         if !(6..=8).contains(&password.len()) || !password.iter().all(u8::is_ascii_digit) {
             return Ok(None);
@@ -69,7 +70,8 @@ pub(super) fn from_hex(text: &[u8]) -> Option<Bytes> {
     text.chunks(2).map(byte).collect()
 }
 
-/// Bytes out of letters and digits of base 32, in either case, with blanks anywhere and padding that may be left out.
+/// Bytes out of letters and digits of base 32, in either case, with blanks anywhere and padding that may be
+/// left out.
 pub(super) fn from_base32(text: &[u8]) -> Option<Bytes> {
     let mut text: Vec<u8> = text.iter().filter(|c| **c != b' ').map(u8::to_ascii_uppercase).collect();
     text.resize(text.len().next_multiple_of(8), b'=');
@@ -81,8 +83,8 @@ pub(super) fn from_base32(text: &[u8]) -> Option<Bytes> {
     Some(out.into())
 }
 
-/// Up to five bytes, the first of those returned, out of eight signs, of which the last may be padding. Bits that make up no
-/// byte may be set.
+/// Up to five bytes, the first of those returned, out of eight signs, of which the last may be padding. Bits
+/// that make up no byte may be set.
 fn base32_group(group: &[u8]) -> Option<([u8; 8], usize)> {
     let filled = group.iter().position(|c| *c == b'=').unwrap_or(group.len());
     let (signs, padding) = group.split_at_checked(filled)?;

@@ -1,4 +1,5 @@
-//! The head of a queue: where its entries are, and what its user keeps beside them. Source: src/cls/queue/cls_queue_types.h.
+//! The head of a queue: where its entries are, and what its user keeps beside them. Source:
+//! src/cls/queue/cls_queue_types.h.
 
 use bytes::Bytes;
 use codec::{Decode, Encode, Reader, Writer, wire_struct};
@@ -30,7 +31,8 @@ impl Marker {
         format!("{}/{}", self.round, self.offset).into()
     }
 
-    /// Reads as much as there is: what is missing or too large is not an error to Ceph, which leaves the offset at 0.
+    /// Reads as much as there is: what is missing or too large is not an error to Ceph, which leaves the
+    /// offset at 0.
     pub(crate) fn parse(text: &[u8]) -> Self {
         let text = text.split(|b| *b == 0).next().unwrap_or_default();
         let (round, rest, fits) = number(text);
@@ -41,8 +43,8 @@ impl Marker {
     }
 }
 
-/// A number as C's `strtoull` reads it, what stands behind it, and whether it fits into 64 bits; one that does not is the
-/// largest that does.
+/// A number as C's `strtoull` reads it, what stands behind it, and whether it fits into 64 bits; one that
+/// does not is the largest that does.
 fn number(text: &[u8]) -> (u64, &[u8], bool) {
     let blank = |b: &u8| matches!(b, b' ' | b'\t'..=b'\r');
     let start = text.iter().position(|b| !blank(b)).unwrap_or(text.len());

@@ -1,12 +1,13 @@
 //! A queue's entries: they follow each other, and go on at the ring's start when they reach its end.
 //! Source: src/cls/queue/cls_queue_src.cc.
 //!
-//! 1. Entries stand from the front to the tail; both are borders between entries, as long as callers remove whole ones.
-//! 2. With the front at or in front of the tail, of the same round, what is free lies around the entries; with the tail a
-//!    round ahead it lies between the two.
+//! 1. Entries stand from the front to the tail; both are borders between entries, as long as callers remove
+//!    whole ones.
+//! 2. With the front at or in front of the tail, of the same round, what is free lies around the entries;
+//!    with the tail a round ahead it lies between the two.
 //!
-//! Ceph counts with offsets of 32 bits with a sign when it reads and writes: a queue that reaches behind them overwrites its
-//! own head there. Here it is refused, as one that is larger than an object may be.
+//! Ceph counts with offsets of 32 bits with a sign when it reads and writes: a queue that reaches behind them
+//! overwrites its own head there. Here it is refused, as one that is larger than an object may be.
 
 use bytes::Bytes;
 use types::Errno;
@@ -17,15 +18,18 @@ use crate::ObjectView;
 
 /// Begins an entry.
 const MAGIC: u16 = 0xbeef;
-/// Bytes of one read of entries. How many does not show, but where no entries are asked for: then it is Ceph's.
+/// Bytes of one read of entries. How many does not show, but where no entries are asked for: then it is
+/// Ceph's.
 const READ: u64 = 64 << 10;
 const CEPHS_READ: u64 = 4 << 20;
-/// Bytes of entries of one answer, with what each takes beside its own: Ceph takes as many as it is asked for, and a ring
-/// may hold millions of entries without data. The answer then says where to go on, as one that is full does.
+/// Bytes of entries of one answer, with what each takes beside its own: Ceph takes as many as it is asked
+/// for, and a ring may hold millions of entries without data. The answer then says where to go on, as one
+/// that is full does.
 pub(super) const MAX_LISTED_BYTES: usize = 32 << 20;
 /// What an entry takes in memory beside its data.
 const ENTRY_BYTES: usize = 128;
-/// How often markers of one listing may come into another round: from the caller's to the front's, and once round.
+/// How often markers of one listing may come into another round: from the caller's to the front's, and once
+/// round.
 const MAX_ROUNDS: u8 = 2;
 
 /// ENOSPC when they do not fit.
@@ -66,7 +70,8 @@ fn enqueue_around(v: &mut dyn ObjectView, head: &mut Head, mut entry: Bytes) -> 
     v.write(head.start, entry)
 }
 
-/// Lists at most `max` entries from a marker on, as far as one answer holds them; for 0 those of one of Ceph's reads. EINVAL when no entry begins there.
+/// Lists at most `max` entries from a marker on, as far as one answer holds them; for 0 those of one of
+/// Ceph's reads. EINVAL when no entry begins there.
 pub(crate) fn list(v: &mut dyn ObjectView, head: &Head, max: u64, start: &[u8]) -> Result<ListReply, Errno> {
     if head.is_empty() {
         let next_marker = head.front.text();
@@ -96,8 +101,8 @@ impl Pages {
         Self { marker, rounds: 0 }
     }
 
-    /// The next page. EINVAL where the entries go round more often than a ring can: a damaged head leads an OSD of Ceph
-    /// round and round.
+    /// The next page. EINVAL where the entries go round more often than a ring can: a damaged head leads an
+    /// OSD of Ceph round and round.
     pub(crate) fn next(&mut self, v: &mut dyn ObjectView, head: &Head, max: u64) -> Result<ListReply, Errno> {
         let page = list(v, head, max, &self.marker)?;
         let round = |marker: &Bytes| Marker::parse(marker).round;
@@ -141,8 +146,9 @@ impl Walk {
                 return Ok(Some(Marker { offset: first.wrapping_add(used as u64), ..self.at }));
             }
             self.pending.drain(..used);
-            // Nothing follows behind an object's end: what is left of the stretch would be read in vain. Where a marker
-            // stands behind the tail, that is all there is of 64 bits, and an OSD of Ceph reads on for years.
+            // Nothing follows behind an object's end: what is left of the stretch would be read in vain.
+            // Where a marker stands behind the tail, that is all there is of 64 bits, and an OSD of Ceph
+            // reads on for years.
             let size = if piece.is_empty() { left } else { size };
             self.at.offset = self.at.offset.wrapping_add(size);
             left -= size;
@@ -161,7 +167,8 @@ impl Walk {
         Ok(None)
     }
 
-    /// Takes entries out of the pending bytes, of which the first stands at an offset; gives how many bytes are done with.
+    /// Takes entries out of the pending bytes, of which the first stands at an offset; gives how many bytes
+    /// are done with.
     fn take_entries(&mut self, first: u64, max: u64) -> Result<usize, Errno> {
         let mut used = 0;
         loop {
@@ -195,7 +202,8 @@ impl Walk {
     }
 }
 
-/// The length of the entry that begins here, when enough bytes are there to tell. EINVAL when none begins here.
+/// The length of the entry that begins here, when enough bytes are there to tell. EINVAL when none begins
+/// here.
 fn frame(bytes: &[u8]) -> Result<Option<u64>, Errno> {
     let Some((magic, rest)) = bytes.split_first_chunk::<2>() else { return Ok(None) };
     let Some((length, _)) = rest.split_first_chunk::<8>() else { return Ok(None) };
@@ -219,8 +227,8 @@ fn stretch(head: &Head, start: u64) -> (u64, bool) {
     }
 }
 
-/// Removes the entries in front of a marker, and zeroes their bytes. EINVAL for one that is not ahead of the front, at most
-/// a round; whether it is behind the tail Ceph does not look.
+/// Removes the entries in front of a marker, and zeroes their bytes. EINVAL for one that is not ahead of the
+/// front, at most a round; whether it is behind the tail Ceph does not look.
 pub(crate) fn remove(v: &mut dyn ObjectView, head: &mut Head, end: &[u8]) -> Result<(), Errno> {
     if head.is_empty() {
         return Ok(());

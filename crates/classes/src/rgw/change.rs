@@ -1,5 +1,5 @@
-//! Changes to plain entries of a bucket index: prepared before the object changes, and completed after it. What a gateway
-//! left between the two is put right by what others suggest when they list the bucket.
+//! Changes to plain entries of a bucket index: prepared before the object changes, and completed after it.
+//! What a gateway left between the two is put right by what others suggest when they list the bucket.
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Reader};
@@ -15,8 +15,8 @@ use crate::registry::{Done, Raw};
 use crate::wire::{RealTime, legacy_envelope};
 use crate::{ObjectView, keys};
 
-/// Seconds after which a prepared change is given up where the header has none. Source: CEPH_RGW_TAG_TIMEOUT in
-/// src/cls/rgw/cls_rgw_types.h.
+/// Seconds after which a prepared change is given up where the header has none. Source: CEPH_RGW_TAG_TIMEOUT
+/// in src/cls/rgw/cls_rgw_types.h.
 const TAG_TIMEOUT_S: u64 = 120;
 
 /// Source: rgw_cls_obj_prepare_op in src/cls/rgw/cls_rgw_ops.h.

@@ -1,4 +1,5 @@
-//! Garbage: objects to be removed, each list of them under its tag and again under its time. Source: src/cls/rgw/cls_rgw.cc.
+//! Garbage: objects to be removed, each list of them under its tag and again under its time. Source:
+//! src/cls/rgw/cls_rgw.cc.
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};

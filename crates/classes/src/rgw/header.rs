@@ -1,4 +1,5 @@
-//! The header of a bucket index: how much the bucket holds by category, and the state of its log and its resharding.
+//! The header of a bucket index: how much the bucket holds by category, and the state of its log and its
+//! resharding.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,8 @@ use crate::ObjectView;
 use crate::registry::{Done, Nothing, stored};
 use crate::wire::legacy_envelope;
 
-/// Sizes are also counted in whole blocks of this many bytes. Source: ROUND_BLOCK_SIZE in src/cls/rgw/cls_rgw_types.h.
+/// Sizes are also counted in whole blocks of this many bytes. Source: ROUND_BLOCK_SIZE in
+/// src/cls/rgw/cls_rgw_types.h.
 const BLOCK: u64 = 4096;
 
 /// Sums over the objects of one category.

@@ -13,8 +13,8 @@ pub(super) struct Located {
     pub entry: Result<Entry, Errno>,
 }
 
-/// Finds an entry. Where versions of an object stand under its plain name, that is the version without an id; when
-/// `marker_first` is set, the delete marker without one comes before it.
+/// Finds an entry. Where versions of an object stand under its plain name, that is the version without an id;
+/// when `marker_first` is set, the delete marker without one comes before it.
 pub(super) fn locate(v: &mut dyn ObjectView, key: &Key, marker_first: bool) -> Located {
     let located = at(v, names::entry(key));
     let versioned = located.entry.as_ref().is_ok_and(|e| e.has(VERSION_MARKER));

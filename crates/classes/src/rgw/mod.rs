@@ -1,8 +1,8 @@
 //! Class `rgw`: what a gateway keeps about its buckets, and the queues of its background work.
 //! Source: src/cls/rgw/cls_rgw.cc.
 //!
-//! A bucket's index is in the omaps of its shards, one object each: an entry for each object of the bucket (`entry`), keys
-//! that say what an entry is (`names`), and sums in the header (`header`).
+//! A bucket's index is in the omaps of its shards, one object each: an entry for each object of the bucket
+//! (`entry`), keys that say what an entry is (`names`), and sums in the header (`header`).
 
 use crate::registry::{Class, Method, MethodFlags, method};
 

@@ -1,9 +1,9 @@
 //! Omap keys of a bucket index.
 //!
-//! Plain entries stand under their objects' names. Everything else stands behind a byte that no UTF-8 text begins with, so
-//! names can come before and behind it: the log, entries by version, and the heads of versioned objects. For listings,
-//! each version has a second entry under its object's name, the newest first.
-//! Source: bucket_index_prefixes and get_list_index_key in src/cls/rgw/cls_rgw.cc.
+//! Plain entries stand under their objects' names. Everything else stands behind a byte that no UTF-8 text
+//! begins with, so names can come before and behind it: the log, entries by version, and the heads of
+//! versioned objects. For listings, each version has a second entry under its object's name, the newest
+//! first. Source: bucket_index_prefixes and get_list_index_key in src/cls/rgw/cls_rgw.cc.
 
 use std::cmp::Ordering;
 
@@ -87,7 +87,8 @@ fn is_number(text: &[u8]) -> bool {
     text.parse::<i64>().is_ok()
 }
 
-/// Order of keys by their kind first, plain ones before the log, versions and heads; unknown kinds are the smallest.
+/// Order of keys by their kind first, plain ones before the log, versions and heads; unknown kinds are the
+/// smallest.
 pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     kind(a).cmp(&kind(b)).then_with(|| a.cmp(b))
 }

@@ -1,4 +1,5 @@
-//! Objects themselves: they are removed but for some attributes, and operations on them are held to conditions.
+//! Objects themselves: they are removed but for some attributes, and operations on them are held to
+//! conditions.
 
 use std::collections::BTreeMap;
 
@@ -62,8 +63,8 @@ pub(super) fn remove(v: &mut dyn ObjectView, args: RemoveArgs) -> Result<Done, E
     Ok(Done)
 }
 
-/// Prefixes in order, none of which begins with another: of these, the last one that is not behind a name is the only one
-/// that can begin it.
+/// Prefixes in order, none of which begins with another: of these, the last one that is not behind a name is
+/// the only one that can begin it.
 struct Prefixes(Vec<Bytes>);
 
 impl Prefixes {

@@ -1,5 +1,5 @@
-//! Heads of versioned objects: which version is the newest, and the log of changes that a gateway has still to make to the
-//! object's head, its "object logical head".
+//! Heads of versioned objects: which version is the newest, and the log of changes that a gateway has still
+//! to make to the object's head, its "object logical head".
 
 use std::collections::BTreeMap;
 
@@ -86,7 +86,8 @@ pub(super) struct ClearArgs {
 }
 wire_struct!(ClearArgs(1, 1) { key, tag });
 
-/// An object's head and its key; ECANCELED when it is another one than the caller knows. One that is not there has no tag.
+/// An object's head and its key; ECANCELED when it is another one than the caller knows. One that is not
+/// there has no tag.
 fn head_with_tag(v: &mut dyn ObjectView, key: &Key, tag: &Bytes) -> Result<(Bytes, Head), Errno> {
     if !key.instance.is_empty() {
         return Err(Errno::EINVAL);

@@ -61,7 +61,8 @@ pub(super) fn add(v: &mut dyn ObjectView, args: EntryArgs) -> Result<Done, Errno
 pub(super) fn list(v: &mut dyn ObjectView, args: ListArgs) -> Result<ListReply, Errno> {
     let max = if (1..MAX_ENTRIES).contains(&args.max) { args.max } else { MAX_ENTRIES };
     let (found, truncated) = v.omap_list(&args.marker, b"", u64::from(max))?;
-    // Ceph looks at a whole page for who asks for none, and takes what does not fit into 31 bits for less than none.
+    // Ceph looks at a whole page for who asks for none, and takes what does not fit into 31 bits for less
+    // than none.
     let wanted = i32::try_from(args.max).unwrap_or(0) as usize;
     let entries = found.into_iter().take(wanted).map(|(_, value)| stored(value)).collect::<Result<_, _>>()?;
     Ok(ListReply { entries, truncated })

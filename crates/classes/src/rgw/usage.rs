@@ -1,4 +1,5 @@
-//! The usage log: what users did in an hour, under a key by time and one by user. Source: src/cls/rgw/cls_rgw.cc.
+//! The usage log: what users did in an hour, under a key by time and one by user. Source:
+//! src/cls/rgw/cls_rgw.cc.
 
 use std::collections::BTreeMap;
 
@@ -276,7 +277,8 @@ pub(super) fn read(v: &mut dyn ObjectView, mut args: ReadArgs) -> Result<ReadRep
     Ok(ReadReply { usage, truncated: found.truncated, next_marker })
 }
 
-/// Removes what the owner's keys lead to, as Ceph does also where another one pays. ENODATA when nothing is left to remove.
+/// Removes what the owner's keys lead to, as Ceph does also where another one pays. ENODATA when nothing is
+/// left to remove.
 pub(super) fn trim(v: &mut dyn ObjectView, bytes: &Bytes, _: &mut Bytes) -> Result<i32, Errno> {
     v.stat()?;
     let TrimArgs { start, end, user, bucket } = crate::registry::input(bytes)?;

@@ -1,5 +1,5 @@
-//! Versions of an object: one is added, or made the newest, or removed. Each has an entry by its id and one for listings,
-//! and the object's head says which is the newest.
+//! Versions of an object: one is added, or made the newest, or removed. Each has an entry by its id and one
+//! for listings, and the object's head says which is the newest.
 
 use bytes::Bytes;
 use codec::{Decode, wire_struct};
@@ -163,7 +163,8 @@ fn save_head(v: &mut dyn ObjectView, key: &Key, head: &Head) -> Result<(), Errno
     keys::write(v, names::head(&key.name), head)
 }
 
-/// Makes what stood under an object's plain name a version of it, and a marker for all its versions stand there.
+/// Makes what stood under an object's plain name a version of it, and a marker for all its versions stand
+/// there.
 fn convert_plain(v: &mut dyn ObjectView, name: &Bytes, demote: bool, unlisted: bool) -> Result<(), Errno> {
     let key = Key::plain(name.clone());
     if let Some(mut entry) = keys::optional(locate(v, &key, false).entry)? {
@@ -182,7 +183,8 @@ fn convert_plain(v: &mut dyn ObjectView, name: &Bytes, demote: bool, unlisted: b
     keys::write(v, name.clone(), &Entry { key, flags: VERSION_MARKER, ..Entry::default() })
 }
 
-/// Links a version, or a delete marker, to the object's head; it becomes the newest unless a later one is there.
+/// Links a version, or a delete marker, to the object's head; it becomes the newest unless a later one is
+/// there.
 pub(super) fn link(v: &mut dyn ObjectView, args: LinkArgs) -> Result<Done, Errno> {
     let (mut version, found) = Version::find(v, &args.key, args.delete_marker);
     let mut loaded = None;
@@ -283,8 +285,8 @@ impl LinkArgs {
     }
 }
 
-/// The version without an id and the delete marker without one have entries apart, of which one is listed. Takes the other
-/// one off the listing; whether a version gives way to a delete marker.
+/// The version without an id and the delete marker without one have entries apart, of which one is listed.
+/// Takes the other one off the listing; whether a version gives way to a delete marker.
 fn displace_other(v: &mut dyn ObjectView, args: &LinkArgs) -> Result<bool, Errno> {
     let (other, found) = Version::find(v, &args.key, !args.delete_marker);
     if found.is_ok() && other.is_delete_marker() != args.delete_marker {
@@ -297,8 +299,8 @@ fn displace_other(v: &mut dyn ObjectView, args: &LinkArgs) -> Result<bool, Errno
     Ok(removing)
 }
 
-/// Takes the newest version's rank. ECANCELED when the head is another one than the caller knows, unless that one was about
-/// to be removed.
+/// Takes the newest version's rank. ECANCELED when the head is another one than the caller knows, unless that
+/// one was about to be removed.
 fn replace_newest(
     v: &mut dyn ObjectView,
     args: &LinkArgs,

@@ -1,5 +1,5 @@
-//! The zones that a change has passed. They are passed on and never looked at, and one message can name millions: they stay
-//! the bytes that they came in.
+//! The zones that a change has passed. They are passed on and never looked at, and one message can name
+//! millions: they stay the bytes that they came in.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,8 @@ use codec::{Decode, DecodeError, Encode, Reader, Writer};
 /// Zones that are put in order here: many times what a realm has.
 const MAX_UNSORTED: usize = 1 << 16;
 
-/// A set of zones, each with where in it the change was made, as text. Source: rgw_zone_set in src/cls/rgw/cls_rgw_types.h.
+/// A set of zones, each with where in it the change was made, as text. Source: rgw_zone_set in
+/// src/cls/rgw/cls_rgw_types.h.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Zones {
     count: usize,

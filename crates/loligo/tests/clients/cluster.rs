@@ -40,8 +40,8 @@ pub fn mon_port() -> String {
     panic!("no free port");
 }
 
-/// How long a test waits for what has to come about. It is for what hangs: on a slow disk a real monitor needs a minute to
-/// make its store.
+/// How long a test waits for what has to come about. It is for what hangs: on a slow disk a real monitor
+/// needs a minute to make its store.
 pub const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Asks until the answer is right: what daemons tell each other takes its time.

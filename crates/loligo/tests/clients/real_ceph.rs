@@ -67,7 +67,8 @@ impl Drop for Shell {
     }
 }
 
-/// A folder in memory, if there is room for it: real monitors sync so often that on a slow disk a test takes minutes.
+/// A folder in memory, if there is room for it: real monitors sync so often that on a slow disk a test takes
+/// minutes.
 fn folder_in_memory() -> tempfile::TempDir {
     const ROOM: u64 = 2 << 30;
     let has_room = |at: &str| rustix::fs::statvfs(at).is_ok_and(|s| s.f_bavail * s.f_frsize > ROOM);

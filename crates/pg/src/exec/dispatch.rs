@@ -97,8 +97,8 @@ fn class_use(op: &OsdOp) -> Result<ClassUse, Errno> {
 pub(super) enum Ran {
     /// To the end; the request's result.
     Through(i32),
-    /// The slice is over, or the device has to read, before the operation where they are to go on; what was left of the
-    /// request's bound then.
+    /// The slice is over, or the device has to read, before the operation where they are to go on; what was
+    /// left of the request's bound then.
     Paused(Work),
 }
 

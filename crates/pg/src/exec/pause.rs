@@ -1,6 +1,6 @@
 //! Requests that only read, in parts: a request whose slice of work is over stops between two operations, or
-//! in the middle of a long read, and goes on in a later slice. Others have their turn meanwhile. So does a request whose data
-//! the device has to read: whoever runs it has that done, and it goes on with the data.
+//! in the middle of a long read, and goes on in a later slice. Others have their turn meanwhile. So does a
+//! request whose data the device has to read: whoever runs it has that done, and it goes on with the data.
 //!
 //! Invariant: a request that goes on sees the very object that it began with. Where the object has changed,
 //! it begins anew, so that its answer is that of one moment. It then runs to its end, so that a client that

@@ -42,8 +42,9 @@ fn readable(s: &Scratch<'_>, e: Extent) -> u64 {
     wanted.min(size.saturating_sub(e.offset))
 }
 
-/// The bytes of some ranges, one after the other, of which `piece` bytes are to be read now; those before were read in earlier
-/// slices. `SliceOver` when more are to come, `OnDevice` when the device has to read first.
+/// The bytes of some ranges, one after the other, of which `piece` bytes are to be read now; those before
+/// were read in earlier slices. `SliceOver` when more are to come, `OnDevice` when the device has to read
+/// first.
 fn data(
     env: &mut ExecEnv<'_>,
     s: &mut Scratch<'_>,
@@ -85,7 +86,8 @@ fn behind(ranges: &[(u64, u64)], got: u64) -> Option<(u64, u64)> {
     None
 }
 
-/// What the store has of a range; `OnDevice` where the device must be waited for and the request can go on later.
+/// What the store has of a range; `OnDevice` where the device must be waited for and the request can go on
+/// later.
 fn read_now(env: &mut ExecEnv<'_>, s: &Scratch<'_>, offset: u64, length: u64) -> Result<Bytes, OpError> {
     if length == 0 {
         return Ok(Bytes::new());

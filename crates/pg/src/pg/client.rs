@@ -75,8 +75,8 @@ pub(crate) struct ClientOp {
     pub order: u64,
 }
 
-/// Puts a request into a queue of its object, behind those that came before it. A request may wait several times, in queues
-/// that others have come to meanwhile.
+/// Puts a request into a queue of its object, behind those that came before it. A request may wait several
+/// times, in queues that others have come to meanwhile.
 pub(super) fn queue_in_order(queue: &mut VecDeque<ClientOp>, op: ClientOp) {
     let at = queue.partition_point(|other| other.order <= op.order);
     queue.insert(at, op);

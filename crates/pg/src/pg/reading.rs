@@ -1,18 +1,20 @@
-//! Requests whose data the device has to be asked for: the shell reads it (`Output::Read`), and others are served meanwhile.
+//! Requests whose data the device has to be asked for: the shell reads it (`Output::Read`), and others are
+//! served meanwhile.
 //!
 //! ```text
 //! client_op ─► run ─► wait_for_device ─► (Output::Read, Input::Read) ─► device_has_read ─► client_op ─► run
 //! ```
 //! Invariants:
-//! 1. From the time that the device is first asked for a request's data until the request is answered or waits for something
-//!    else, writes of the object wait behind it, and requests that come after such a write wait behind that: a request sees
-//!    what its client wrote before it, and nothing that it wrote after it. A request that is longer than a slice therefore
-//!    does not go back to `turns` in between.
-//! 2. Every read that is under way has its request in `Shared::reads`. So has one of a client that has left, which nobody waits
-//!    behind: until the device has read, what it holds counts. The answer to any other read is dropped.
+//! 1. From the time that the device is first asked for a request's data until the request is answered or
+//!    waits for something else, writes of the object wait behind it, and requests that come after such a
+//!    write wait behind that: a request sees what its client wrote before it, and nothing that it wrote after
+//!    it. A request that is longer than a slice therefore does not go back to `turns` in between.
+//! 2. Every read that is under way has its request in `Shared::reads`. So has one of a client that has left,
+//!    which nobody waits behind: until the device has read, what it holds counts. The answer to any other
+//!    read is dropped.
 //!
-//! A read that fails, or that comes too late (see `store::ReadPlan`), is no answer: the request runs again, in its place, and
-//! then waits for the device itself, which tells a damaged object from one that has moved.
+//! A read that fails, or that comes too late (see `store::ReadPlan`), is no answer: the request runs again,
+//! in its place, and then waits for the device itself, which tells a damaged object from one that has moved.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -123,8 +125,8 @@ impl Pg {
         }
     }
 
-    /// All requests that read or wait behind a read, in the order in which they came at their objects. They read anew when
-    /// they run again.
+    /// All requests that read or wait behind a read, in the order in which they came at their objects. They
+    /// read anew when they run again.
     pub(super) fn stop_reading(&mut self, cx: &mut Shared) -> Vec<ClientOp> {
         let mut all = Vec::new();
         for reading in std::mem::take(&mut self.reading).into_values() {

@@ -1,4 +1,5 @@
-//! Requests whose data the device has to read: others are served meanwhile, and each object's requests stay in order.
+//! Requests whose data the device has to read: others are served meanwhile, and each object's requests stay
+//! in order.
 
 use bytes::Bytes;
 use messages::Message;
