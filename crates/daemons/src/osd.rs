@@ -150,7 +150,8 @@ impl Osd {
             checkpoints: spawn_worker("osd-checkpoint", &devices.checkpoints, &shell, |job, dev| {
                 Event::Checkpointed(Checkpoint::execute(job, dev))
             })?,
-            reads: Readers::start(&devices.reads, &shell)?,
+            read_device: Arc::clone(&devices.reads),
+            readers: None,
             committing: false,
             checkpointing: false,
             commit_wanted: false,
@@ -424,7 +425,9 @@ struct OsdMachine {
     shell: Weak<Shell>,
     commits: Committer,
     checkpoints: mpsc::Sender<Checkpoint>,
-    reads: Readers,
+    read_device: Arc<dyn Device>,
+    /// From the first read on that has to wait.
+    readers: Option<Readers>,
     /// One commit is with the device at a time; what comes meanwhile forms the next one.
     committing: bool,
     checkpointing: bool,
@@ -716,7 +719,7 @@ impl OsdMachine {
             Output::HoldClients(hold) => self.messenger.gate().hold(hold),
             Output::HoldClient { conn, hold } => self.messenger.hold(conn, hold),
             Output::Commit => self.commit_wanted = true,
-            Output::Read { id, plan } => self.reads.ask(id, plan),
+            Output::Read { id, plan } => self.read(id, plan),
             Output::Again { at_leisure } => self.come_again(at_leisure),
             Output::CloseConn { conn } => self.messenger.close(conn),
             Output::DropOsd { osd } => self.peers.drop_osd(osd),
@@ -729,6 +732,20 @@ impl OsdMachine {
                     shell.stopped.notify_waiters();
                 }
             }
+        }
+    }
+
+    /// Has a thread read for the core.
+    fn read(&mut self, id: u64, plan: Box<ReadPlan>) {
+        if self.readers.is_none() {
+            let Some(shell) = self.shell.upgrade() else { return };
+            match Readers::start(&self.read_device, &shell) {
+                Ok(readers) => self.readers = Some(readers),
+                Err(e) => return self.fail(Failure::passing(format!("no thread for reads: {e:#}"))),
+            }
+        }
+        if let Some(readers) = &self.readers {
+            readers.ask(id, plan);
         }
     }
 

@@ -126,8 +126,6 @@ pub(crate) struct OpCounters {
     pub backoffs: u64,
     /// Requests that copy other objects.
     pub copies: u64,
-    /// Pieces of data that requests waited for while the device read them.
-    pub device_reads: u64,
     /// Messages with maps, the epochs in them, and those that were known already.
     pub map_messages: u64,
     pub map_epochs: u64,
@@ -331,11 +329,6 @@ fn with_peers(osd: Logger, c: &OpCounters) -> Logger {
         .headed("rop", priority::INTERESTING)
         .with("recovery_bytes", "bytes of objects in recovery", Count::Total(c.recovery_bytes))
         .headed("rbt", priority::INTERESTING)
-        .with(
-            "device_reads",
-            "pieces of data that requests waited for while a thread read them",
-            Count::Total(c.device_reads),
-        )
         .with("copyfrom", "requests that copy other objects", Count::Total(c.copies))
         .with("map_messages", "messages with OSD maps", Count::Total(c.map_messages))
         .with("map_message_epochs", "epochs in them", Count::Total(c.map_epochs))

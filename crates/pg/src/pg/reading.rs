@@ -74,7 +74,6 @@ impl Pg {
         op.reading = Some(id);
         self.reading.entry(head.clone()).or_default().under_way.insert(id);
         cx.reads.insert(id, op);
-        cx.counters.device_reads += u64::from(!plan.is_empty());
         cx.out.push(Output::Read { id, plan });
     }
 
