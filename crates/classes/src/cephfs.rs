@@ -49,7 +49,7 @@ fn raise<T: Encode + Decode>(
     greater: impl Fn(&T, &T) -> bool,
 ) -> Result<(), Errno> {
     // Ceph hands the name on as a string of C.
-    let name = attr.split(|b| *b == 0).next().unwrap_or_default();
+    let name = crate::wire::c_text(attr);
     let old = match v.xattr(name) {
         Err(Errno::ENOENT | Errno::ENODATA) => None,
         raw => whole(raw?),

@@ -124,7 +124,7 @@ fn request<T: Decode>(bytes: &Bytes) -> Result<T, Errno> {
 
 /// The attribute of a lock. A zero byte ends its name.
 fn attr(name: &Bytes) -> Vec<u8> {
-    let name = name.split(|b| *b == 0).next().unwrap_or_default();
+    let name = crate::wire::c_text(name);
     [PREFIX, name].concat()
 }
 

@@ -85,11 +85,17 @@ pub(crate) fn stored<T: Decode>(bytes: Bytes) -> Result<T, Errno> {
 }
 
 /// A method with typed input and output: `name FLAGS function`, where the function is given a view and the
-/// decoded input.
+/// decoded input. A name that is no identifier stands in quotes.
 macro_rules! method {
     ($name:ident $flags:ident $run:path) => {
+        $crate::registry::method!((stringify!($name)) $flags $run)
+    };
+    ($name:literal $flags:ident $run:path) => {
+        $crate::registry::method!(($name) $flags $run)
+    };
+    (($name:expr) $flags:ident $run:path) => {
         $crate::registry::Method::new(
-            stringify!($name),
+            $name,
             $crate::registry::MethodFlags::$flags,
             |v, bytes, out| {
                 *out = codec::Encode::to_bytes(&$run(v, $crate::registry::input(bytes)?)?);

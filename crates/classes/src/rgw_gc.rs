@@ -27,8 +27,6 @@ pub static CLASS: Class = Class {
     ],
 };
 
-/// Holds the tags that have no place in the head.
-const ATTR: &[u8] = b"cls_queue_urgent_data";
 /// Bytes for tags in the head. Source: rgw_gc_max_deferred_entries_size in src/common/options.cc.
 const MAX_URGENT: u64 = 3072;
 /// Entries to remove when none are asked for.
@@ -75,15 +73,6 @@ fn urgent_or_none(head: &Head) -> Result<Urgent, Errno> {
     if head.urgent.is_empty() { Ok(Urgent::default()) } else { urgent(head) }
 }
 
-/// The tags in the attribute, if it is there. EINVAL when they do not decode.
-fn spilled(v: &mut dyn ObjectView) -> Result<Option<Deferred>, Errno> {
-    match v.xattr(ATTR) {
-        Ok(raw) => Deferred::from_bytes(raw).map(Some).map_err(|_| Errno::EINVAL),
-        Err(Errno::ENOENT | Errno::ENODATA) => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
 fn info(entry: queue::Entry) -> Result<Info, Errno> {
     Info::from_bytes(entry.data).map_err(|_| Errno::EINVAL)
 }
@@ -106,7 +95,7 @@ impl Lookup {
         }
         let attr = match self.attr.take() {
             Some(known) => known,
-            None => spilled(v)?.unwrap_or_default(),
+            None => queue::spilled(v)?.unwrap_or_default(),
         };
         Ok(self.attr.insert(attr).get(tag).map(|until| (*until, false)))
     }
@@ -207,10 +196,10 @@ fn update(v: &mut dyn ObjectView, args: SetArgs) -> Result<Done, Errno> {
     if let Some(earlier) = urgent.tags.get_mut(&tag) {
         *earlier = until;
     } else {
-        let mut known = spilled(v)?.unwrap_or_default();
+        let mut known: Deferred = queue::spilled(v)?.unwrap_or_default();
         if let Some(earlier) = known.get_mut(&tag) {
             *earlier = until;
-            v.set_xattr(ATTR, known.to_bytes())?;
+            v.set_xattr(queue::SPILLED_ATTR, known.to_bytes())?;
             // The head stays as it is, in the order in which its tags were.
             return if urgent.is_over() { Err(Errno::ENOSPC) } else { head.write(v) };
         }
@@ -223,7 +212,7 @@ fn update(v: &mut dyn ObjectView, args: SetArgs) -> Result<Done, Errno> {
         return Err(Errno::ENOSPC);
     }
     if let Some(attr) = attr {
-        v.set_xattr(ATTR, attr.to_bytes())?;
+        v.set_xattr(queue::SPILLED_ATTR, attr.to_bytes())?;
     }
     head.urgent = urgent.to_bytes();
     head.write(v)
@@ -278,7 +267,7 @@ mod tests {
             }
         }
         f.call("queue", "queue_enqueue", Enqueue(entries).to_bytes()).unwrap();
-        f.object.as_mut().unwrap().attrs.insert(ATTR.into(), attr.to_bytes());
+        f.object.as_mut().unwrap().attrs.insert(queue::SPILLED_ATTR.into(), attr.to_bytes());
         f
     }
 
@@ -296,7 +285,7 @@ mod tests {
         let one = RemoveArgs { entries: 1 }.to_bytes();
         assert!(f.call("rgw_gc", "rgw_gc_queue_remove_entries", one).is_ok());
         assert_eq!(tags(&mut f), Ok(vec!["a".into()]));
-        f.object.as_mut().unwrap().attrs.insert(ATTR.into(), "torn".into());
+        f.object.as_mut().unwrap().attrs.insert(queue::SPILLED_ATTR.into(), "torn".into());
         assert_eq!(tags(&mut f), Err(Errno::EINVAL));
     }
 
@@ -329,7 +318,7 @@ mod tests {
         // Read and stored again, the tags would stand in another order.
         assert_ne!(Urgent::from_bytes(before.clone()).unwrap().to_bytes(), before);
         assert_eq!(update("a"), before);
-        let attr = Deferred::from_bytes(f.object.unwrap().attrs[ATTR].clone()).unwrap();
+        let attr = Deferred::from_bytes(f.object.unwrap().attrs[queue::SPILLED_ATTR].clone()).unwrap();
         assert_eq!(attr.get(&"a".into()), Some(&RealTime(Utime::new(1_700_000_005, 0))));
     }
 

@@ -10,37 +10,25 @@ use types::Errno;
 
 use crate::ObjectView;
 use crate::queue::{self, Head};
-use crate::registry::{Class, Done, Method, MethodFlags as F, Nothing, input};
+use crate::registry::{Class, Done, Nothing, method};
 use crate::unordered::UnorderedMap;
 use crate::wire::RealTime;
-
-/// A method with typed input and output; names that begin with a digit are no identifiers.
-macro_rules! method {
-    ($name:literal $flags:ident $run:path) => {
-        Method::new(concat!("2pc_queue_", $name), F::$flags, |v, bytes, out| {
-            *out = $run(v, input(bytes)?)?.to_bytes();
-            Ok(0)
-        })
-    };
-}
 
 pub static CLASS: Class = Class {
     name: "2pc_queue",
     methods: &[
-        method!("init" RD_WR init),
-        method!("get_capacity" RD queue::get_capacity),
-        method!("reserve" RD_WR reserve),
-        method!("commit" RD_WR commit),
-        method!("abort" RD_WR abort),
-        method!("list_reservations" RD list_reservations),
-        method!("list_entries" RD queue::list_entries),
-        method!("remove_entries" RD_WR queue::remove_entries),
-        method!("expire_reservations" RD_WR expire_reservations),
+        method!("2pc_queue_init" RD_WR init),
+        method!("2pc_queue_get_capacity" RD queue::get_capacity),
+        method!("2pc_queue_reserve" RD_WR reserve),
+        method!("2pc_queue_commit" RD_WR commit),
+        method!("2pc_queue_abort" RD_WR abort),
+        method!("2pc_queue_list_reservations" RD list_reservations),
+        method!("2pc_queue_list_entries" RD queue::list_entries),
+        method!("2pc_queue_remove_entries" RD_WR queue::remove_entries),
+        method!("2pc_queue_expire_reservations" RD_WR expire_reservations),
     ],
 };
 
-/// Holds the reservations that have no place in the head.
-const ATTR: &[u8] = b"cls_queue_urgent_data";
 /// Bytes for reservations in the head.
 const MAX_URGENT: u64 = 23552;
 /// Bytes that an entry takes beside its own.
@@ -114,15 +102,6 @@ fn write(v: &mut dyn ObjectView, mut head: Head, urgent: &Urgent) -> Result<Done
     head.write(v)
 }
 
-/// The reservations in the attribute, if it is there. EINVAL when they do not decode.
-fn spilled(v: &mut dyn ObjectView) -> Result<Option<Reservations>, Errno> {
-    match v.xattr(ATTR) {
-        Ok(raw) => Reservations::from_bytes(raw).map(Some).map_err(|_| Errno::EINVAL),
-        Err(Errno::ENOENT | Errno::ENODATA) => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
 /// A reservation that was taken out.
 struct Taken {
     /// Bytes that it was of.
@@ -133,7 +112,7 @@ struct Taken {
 
 impl Taken {
     fn store(self, v: &mut dyn ObjectView) -> Result<(), Errno> {
-        self.attr.map_or(Ok(()), |attr| v.set_xattr(ATTR, attr))
+        self.attr.map_or(Ok(()), |attr| v.set_xattr(queue::SPILLED_ATTR, attr))
     }
 }
 
@@ -142,7 +121,7 @@ fn take(v: &mut dyn ObjectView, urgent: &mut Urgent, id: u32) -> Result<Taken, E
     if let Some(found) = urgent.reservations.remove(&id) {
         return Ok(Taken { size: found.size, attr: None });
     }
-    let elsewhere = if urgent.spilled { spilled(v)? } else { None };
+    let elsewhere: Option<Reservations> = if urgent.spilled { queue::spilled(v)? } else { None };
     let mut elsewhere = elsewhere.ok_or(Errno::ENOENT)?;
     let found = elsewhere.remove(&id).ok_or(Errno::ENOENT)?;
     Ok(Taken { size: found.size, attr: Some(elsewhere.to_bytes()) })
@@ -177,11 +156,11 @@ fn reserve(v: &mut dyn ObjectView, args: ReserveArgs) -> Result<ReserveReply, Er
         return Err(Errno::EAGAIN);
     }
     if urgent.to_bytes().len() as u64 > head.max_urgent {
-        let mut elsewhere = spilled(v)?.unwrap_or_default();
+        let mut elsewhere: Reservations = queue::spilled(v)?.unwrap_or_default();
         if !elsewhere.insert(id, made) {
             return Err(Errno::EAGAIN);
         }
-        v.set_xattr(ATTR, elsewhere.to_bytes())?;
+        v.set_xattr(queue::SPILLED_ATTR, elsewhere.to_bytes())?;
         urgent.spilled = true;
         urgent.reservations.remove(&id);
     }
@@ -219,7 +198,7 @@ fn abort(v: &mut dyn ObjectView, args: AbortArgs) -> Result<Done, Errno> {
 fn list_reservations(v: &mut dyn ObjectView, _: Nothing) -> Result<ReservationsReply, Errno> {
     let (_, mut urgent) = read(v)?;
     if urgent.spilled {
-        urgent.reservations.merge(spilled(v)?.unwrap_or_default());
+        urgent.reservations.merge(queue::spilled(v)?.unwrap_or_default());
     }
     Ok(ReservationsReply { reservations: urgent.reservations })
 }
@@ -233,11 +212,11 @@ fn expire_reservations(v: &mut dyn ObjectView, args: ExpireArgs) -> Result<Done,
         !stale
     };
     let mut any = urgent.reservations.retain(&mut keep);
-    let elsewhere = if urgent.spilled { spilled(v)? } else { None };
+    let elsewhere: Option<Reservations> = if urgent.spilled { queue::spilled(v)? } else { None };
     if let Some(mut elsewhere) = elsewhere
         && elsewhere.retain(&mut keep)
     {
-        v.set_xattr(ATTR, elsewhere.to_bytes())?;
+        v.set_xattr(queue::SPILLED_ATTR, elsewhere.to_bytes())?;
         any = true;
     }
     if !any {
@@ -320,7 +299,7 @@ mod tests {
     fn a_torn_attribute_is_told() {
         let mut f = queue();
         reserve_ids(&mut f, 1);
-        f.object.as_mut().unwrap().attrs.insert(ATTR.into(), "torn".into());
+        f.object.as_mut().unwrap().attrs.insert(queue::SPILLED_ATTR.into(), "torn".into());
         let expire = ExpireArgs { stale: RealTime::default() }.to_bytes();
         let commit = CommitArgs { id: 1, entries: Vec::new() }.to_bytes();
         for (method, input) in [

@@ -1,7 +1,12 @@
-//! Wire forms that several classes have in common.
+//! Wire forms that several classes have in common, and texts as C reads them.
 
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use types::Utime;
+
+/// A text up to where C sees its end.
+pub(crate) fn c_text(text: &[u8]) -> &[u8] {
+    text.split(|b| *b == 0).next().unwrap_or_default()
+}
 
 /// Nanoseconds of a second.
 const NANOS: u32 = 1_000_000_000;

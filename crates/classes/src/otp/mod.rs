@@ -10,7 +10,7 @@ use codec::wire_struct;
 use types::{Errno, Utime};
 
 use crate::registry::{Class, Done, methods};
-use crate::wire::{EmptyEnvelope, RealTime};
+use crate::wire::{EmptyEnvelope, RealTime, c_text};
 use crate::{ObjectView, keys};
 
 mod oath;
@@ -126,11 +126,6 @@ struct TimeReply {
     time: RealTime,
 }
 wire_struct!(TimeReply(1, 1) { time });
-
-/// A text up to where C sees its end.
-fn c_text(text: &[u8]) -> &[u8] {
-    text.split(|b| *b == 0).next().unwrap_or_default()
-}
 
 impl Device {
     /// Reads the secret out of the seed: EINVAL when it is none, or when checks would try too much.

@@ -34,7 +34,7 @@ impl Marker {
     /// Reads as much as there is: what is missing or too large is not an error to Ceph, which leaves the
     /// offset at 0.
     pub(crate) fn parse(text: &[u8]) -> Self {
-        let text = text.split(|b| *b == 0).next().unwrap_or_default();
+        let text = crate::wire::c_text(text);
         let (round, rest, fits) = number(text);
         match rest.strip_prefix(b"/") {
             Some(rest) if fits && rest.len() + 1 < text.len() => Self { round, offset: number(rest).0 },

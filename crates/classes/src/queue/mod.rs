@@ -1,7 +1,7 @@
 //! Class `queue`: entries in a ring within an object's data. Source: src/cls/queue/cls_queue.cc.
 
 use bytes::Bytes;
-use codec::wire_struct;
+use codec::{Decode, wire_struct};
 use types::Errno;
 
 use crate::ObjectView;
@@ -24,6 +24,18 @@ pub static CLASS: Class = Class {
         queue_remove_entries RD_WR remove_entries,
     ],
 };
+
+/// The attribute for what a class of queues keeps and its head has no place for.
+pub(crate) const SPILLED_ATTR: &[u8] = b"cls_queue_urgent_data";
+
+/// What that attribute holds, if it is there. EINVAL when it does not decode.
+pub(crate) fn spilled<T: Decode>(v: &mut dyn ObjectView) -> Result<Option<T>, Errno> {
+    match v.xattr(SPILLED_ATTR) {
+        Ok(raw) => T::from_bytes(raw).map(Some).map_err(|_| Errno::EINVAL),
+        Err(Errno::ENOENT | Errno::ENODATA) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
 
 pub(crate) struct InitArgs {
     /// Bytes for entries.

@@ -85,7 +85,7 @@ impl Prefixes {
 /// Keeps the version that the placement group has come to, so that a write can be told from an earlier one.
 pub(super) fn store_pg_version(v: &mut dyn ObjectView, args: StoreVersionArgs) -> Result<Done, Errno> {
     // C's strings end there.
-    let name = args.attr.split(|b| *b == 0).next().unwrap_or_default();
+    let name = crate::wire::c_text(&args.attr);
     let version = v.current_version().to_bytes();
     v.set_xattr(name, version)?;
     Ok(Done)

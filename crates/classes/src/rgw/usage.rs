@@ -9,6 +9,7 @@ use types::Errno;
 
 use crate::ObjectView;
 use crate::registry::{Done, Nothing, wire_grown};
+use crate::wire::c_text;
 use crate::{keys, keys::optional};
 
 const MAX_ENTRIES: u32 = 1000;
@@ -194,17 +195,12 @@ pub(super) struct TrimArgs {
 }
 wire_grown!(TrimArgs(3, 2) { start, end, user; 3: bucket });
 
-/// As much of a name as C takes for it.
-fn c_str(text: &[u8]) -> &[u8] {
-    text.split(|b| *b == 0).next().unwrap_or_default()
-}
-
 fn time_key(epoch: u64, user: &[u8], bucket: &[u8]) -> Bytes {
-    [format!("{epoch:011}_").as_bytes(), c_str(user), b"_", c_str(bucket)].concat().into()
+    [format!("{epoch:011}_").as_bytes(), c_text(user), b"_", c_text(bucket)].concat().into()
 }
 
 fn user_key(user: &[u8], epoch: u64, bucket: &[u8]) -> Bytes {
-    [c_str(user), format!("_{epoch:011}_").as_bytes(), c_str(bucket)].concat().into()
+    [c_text(user), format!("_{epoch:011}_").as_bytes(), c_text(bucket)].concat().into()
 }
 
 /// An entry that does not decode is the caller's fault to Ceph.
