@@ -7,6 +7,7 @@
 //! Bytes behind the end of an object are zeros to the code. Source: ECUtil::stripe_info_t in
 //! src/osd/ECUtil.h.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::chunks::ChunkSet;
@@ -183,26 +184,20 @@ impl StripedRead {
             let (expected, got) = (self.ranges.len(), read.len());
             return Err(CodecError::Count { what: "ranges", expected, got });
         }
-        let mut padded: Vec<Vec<u8>> = Vec::new();
-        // By shard: where its bytes begin, and the bytes.
-        let mut chunks: Vec<Option<(u64, &[u8])>> = vec![None; crate::MAX_CHUNKS];
+        let mut whole = Vec::with_capacity(read.len());
         for (range, bytes) in self.ranges.iter().zip(read) {
             let expected = range.size()?;
-            if bytes.len() > expected {
-                return Err(CodecError::Length { expected, got: bytes.len() });
-            }
-            if bytes.len() < expected {
-                let mut whole = bytes.to_vec();
-                whole.resize(expected, 0);
-                padded.push(whole);
-            }
+            whole.push(match bytes.len() {
+                got if got == expected => Cow::Borrowed(*bytes),
+                got if got < expected => Cow::Owned([*bytes, &vec![0; expected - got]].concat()),
+                got => return Err(CodecError::Length { expected, got }),
+            });
         }
-        let mut padded = padded.iter();
-        for (range, bytes) in self.ranges.iter().zip(read) {
-            let short = (bytes.len() as u64) < range.len;
-            let whole = if short { padded.next().map_or(*bytes, Vec::as_slice) } else { bytes };
+        // By shard: where its bytes begin, and the bytes.
+        let mut chunks: Vec<Option<(u64, &[u8])>> = vec![None; crate::MAX_CHUNKS];
+        for (range, bytes) in self.ranges.iter().zip(&whole) {
             if let Some(slot) = chunks.get_mut(range.shard) {
-                *slot = Some((range.offset, whole));
+                *slot = Some((range.offset, bytes));
             }
         }
         let made = self.rebuilt(&chunks)?;

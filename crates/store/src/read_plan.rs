@@ -98,8 +98,8 @@ impl ReadPlan {
 
     /// Reads, verifies every block that came from the device, and puts the answer together.
     pub fn execute(&self, device: &dyn Device) -> Result<Bytes, StoreError> {
-        // Whoever waits gets an answer.
-        Ok(self.run(device, Wait::Yes)?.unwrap_or_default())
+        // Whoever waits gets an answer; none must not be taken for no bytes.
+        self.run(device, Wait::Yes)?.ok_or_else(|| self.corrupt(0))
     }
 
     /// `None` when the device would have to be waited for.

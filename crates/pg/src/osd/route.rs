@@ -280,17 +280,13 @@ impl OsdCore {
     }
 
     fn run_request(&mut self, op: ClientOp) {
-        let pgid = op.msg.pgid.pgid;
-        let Some(pg) = self.pgs.get_mut(&SpgId::replicated(pgid)) else {
+        let pgid = SpgId::replicated(op.msg.pgid.pgid);
+        let Some(pg) = self.pgs.get_mut(&pgid) else {
             // No such PG here: the client's map is old, and it has just been sent ours.
             return op.drop_it(&mut self.shared);
         };
         pg.client_op(&mut self.shared, op);
-        self.put_back_paused();
-        let pgid = SpgId::replicated(pgid);
-        if let Some(pg) = self.pgs.get_mut(&pgid) {
-            pg.run_ready(&mut self.shared);
-        }
+        self.request_ran(pgid);
     }
 
     /// The device has read for a request.
@@ -303,20 +299,20 @@ impl OsdCore {
         let pgid = SpgId::replicated(op.msg.pgid.pgid);
         let Some(pg) = self.pgs.get_mut(&pgid) else { return op.drop_it(&mut self.shared) };
         pg.device_has_read(id, op, result, &mut self.shared);
-        self.put_back_paused();
-        if let Some(pg) = self.pgs.get_mut(&pgid) {
-            pg.run_ready(&mut self.shared);
-        }
+        self.request_ran(pgid);
     }
 
-    /// A request whose slice was over is the next of its connection.
-    fn put_back_paused(&mut self) {
+    /// If its slice was over it is the next of its connection; what it has freed in its PG goes on.
+    fn request_ran(&mut self, pgid: SpgId) {
         if let Some(op) = self.shared.paused.take() {
             if let Some(session) = self.shared.sessions.get(&op.conn) {
                 let (entity, conn) = (&session.peer.auth_name, op.conn);
                 let turn = Turn { tid: op.tid, what: Wanted::ToGoOn(Box::new(op)) };
                 self.turns.put_back(entity, conn, turn);
             }
+        }
+        if let Some(pg) = self.pgs.get_mut(&pgid) {
+            pg.run_ready(&mut self.shared);
         }
     }
 
