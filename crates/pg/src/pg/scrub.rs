@@ -517,7 +517,10 @@ impl Pg {
         let mut sound = compare::compare(&context, &run.maps, &run.skip, &mut run.tally);
         for (object, bad) in run.tally.bad.iter().filter(|(_, b)| b.extra) {
             debug_assert!(!bad.good.is_empty());
-            sound.remove(object);
+            // What went while the chunk was looked at counts as it was: `later` has its end.
+            if !run.moving.contains(&object.head()) {
+                sound.remove(object);
+            }
         }
         note_omap(&mut run, cx, self.id.pgid, &sound);
         snaps::check(self.id.pgid, run.plan.mode(), &sound, &mut run.snaps);

@@ -326,6 +326,36 @@ fn clones_and_heads_belong_together() {
     assert_eq!(listed(&mut s, pool, false, "").1.len(), 0);
 }
 
+/// Rot in blocks that a clone shares with its head, and the clone's snapshot is removed while both are scrubbed.
+#[test]
+fn a_clone_that_is_trimmed_while_it_is_scrubbed_counts_once() {
+    for seed in 60..72 {
+        let (mut s, pool) = cluster(seed, 3);
+        let map = s.mon.map.clone();
+        s.client.snapc = SnapContext { seq: 1, snaps: vec![1] };
+        s.client.patch(&map, pool, "o1", 0, &[1; 5000]);
+        s.until("written", |s| s.client.is_idle());
+        s.client.snapc = SnapContext::default();
+        s.settle();
+        let lead = primary(&s, pool);
+        flip(&mut s, (0..3).find(|o| *o != lead).unwrap(), 1);
+        ask(&mut s, pool, How::Repair);
+        s.run(seed as usize % 12);
+        s.mon.change(|inc, _| {
+            inc.new_removed_snaps.insert(pool, [(1, 1)].into_iter().collect());
+        });
+        s.step();
+        s.deliver_all(crate::sim::MON, lead);
+        s.tick(Duration::from_millis(500));
+        let over = |l: &&String| l.contains(" repair ok") || l.contains(" repair ") && l.contains(" fixed");
+        s.until("scrubbed", |s| s.nodes[lead as usize].log.iter().any(|l| over(&l)));
+        let log = lines(&s, pool);
+        assert!(!log.iter().any(|l| l.contains("mismatch, got") || l.contains("expected clone")), "{log:#?}");
+        s.settle();
+        assert_eq!(scrub(&mut s, pool, How::Deep), format!("{pool}.0 deep-scrub ok"), "{seed}");
+    }
+}
+
 #[test]
 fn scrubs_come_by_themselves_and_flags_stop_them() {
     let config = OsdConfig {
