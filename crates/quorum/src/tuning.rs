@@ -62,10 +62,10 @@ pub enum Planted {
     SnapshotDropsTail,
     /// A follower commits what the leader has committed, whether or not its own entries are the leader's.
     CommitUnverified,
-    /// Members are changed while another change is under way. Not found in 40 storms with wipes.
+    /// Members are changed while another change is under way.
     TwoChanges,
     /// A vote is given whatever the candidate's log holds.
     VoteForAnybody,
-    /// A leader counts its own entries before they are durable. Not found in 40 storms.
+    /// A leader counts its own entries before they are durable.
     LeaderCountsEarly,
 }

@@ -133,6 +133,54 @@ fn a_leader_without_a_majority_steps_down_and_answers_no_reads() {
     assert!(w.acked() > acked, "the others go on");
 }
 
+/// A leader whose disk is slow and the one follower that it reaches go on; then the leader loses what its disk
+/// did not have yet, and only the other follower is left to it.
+fn slow_leader_loses_its_tail(seed: u64, planted: Option<Planted>) {
+    let mut w = World::new(3, seed, Faults::default(), planted);
+    w.run(4_000);
+    let leader = w.leader().expect("a leader");
+    let [with, without] = [1, 2].map(|n| (leader + n) % 3);
+    w.slow_disk(leader, 400);
+    w.cut_between(leader, without);
+    w.run(300);
+    w.crash(leader);
+    w.heal();
+    w.cut_off(with);
+    w.slow_disk(leader, 0);
+    w.start(leader);
+    w.run(5_000);
+    w.heal();
+    w.run(5_000);
+    assert!(w.leader().is_some(), "a healed group has a leader");
+}
+
+/// A second process takes the name of a member that is cut off, just as the leader loses sight of the other
+/// one. The leader and the newcomer are no majority of those who vote: the two others are.
+fn twin_joins_while_the_leader_is_cut_off(seed: u64, planted: Option<Planted>) {
+    let mut w = World::new(3, seed, Faults::default(), planted);
+    w.run(4_000);
+    let leader = w.leader().expect("a leader");
+    let [near, far] = [1, 2].map(|n| (leader + n) % 3);
+    let twin = w.add_twin(far);
+    w.cut_off(far);
+    w.run(1_500);
+    w.heal();
+    for other in [near, far] {
+        w.cut_between(leader, other);
+        w.cut_between(twin, other);
+    }
+    w.run(5_000);
+    w.heal();
+    w.run(5_000);
+    assert!(w.leader().is_some(), "a healed group has a leader");
+}
+
+/// The first of ten seeds that finds the bug; all of them are good without it.
+fn is_found_in(scenario: fn(u64, Option<Planted>), bug: Planted) -> Option<u64> {
+    (1..=10).for_each(|seed| scenario(seed, None));
+    (1..=10).find(|seed| catch_unwind(|| scenario(*seed, Some(bug))).is_err())
+}
+
 #[test]
 fn planted_bugs_are_found() {
     // The first seeds are those that found it before.
@@ -156,6 +204,8 @@ fn planted_bugs_are_found() {
         ("snapshot drops tail", found(34, STORM, Some(Planted::SnapshotDropsTail), 3)),
         ("commit unverified", found(10, STORM, Some(Planted::CommitUnverified), 3)),
         ("vote for anybody", found(34, STORM, Some(Planted::VoteForAnybody), 3)),
+        ("leader counts early", is_found_in(slow_leader_loses_its_tail, Planted::LeaderCountsEarly)),
+        ("two changes at once", is_found_in(twin_joins_while_the_leader_is_cut_off, Planted::TwoChanges)),
         (
             "wiped voter counted",
             found(3, Faults { wipes: true, keep_identity_on_wipe: true, ..STORM }, None, 3),

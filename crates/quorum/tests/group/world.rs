@@ -94,6 +94,8 @@ pub struct Node {
     life: u32,
     /// Clock rate in parts per thousand.
     rate: u64,
+    /// What each of its writes takes longer than usual, in microseconds.
+    disk_lag: u64,
     applied: Applied,
     pub view: View,
     pub name: String,
@@ -161,6 +163,7 @@ impl World {
                 disk,
                 life: 0,
                 rate,
+                disk_lag: 0,
                 applied: Applied::default(),
                 view: View::default(),
                 name,
@@ -298,7 +301,7 @@ impl World {
             Output::Write(write) => {
                 self.nodes[at].disk.queue.push_back(write);
                 let slow = if self.chance(2) { self.below(300 * MS) } else { 0 };
-                let delay = 300 + self.below(4 * MS) + slow;
+                let delay = 300 + self.below(4 * MS) + slow + self.nodes[at].disk_lag;
                 self.plan(delay, Event::Written { node: at, life });
             }
             Output::Committed { index, data } => {
@@ -528,8 +531,37 @@ impl World {
         }
     }
 
+    pub fn cut_between(&mut self, a: usize, b: usize) {
+        self.cut.extend([(a, b), (b, a)]);
+    }
+
     pub fn heal(&mut self) {
         self.cut.clear();
+    }
+
+    /// Every further write of a member takes so much longer.
+    pub fn slow_disk(&mut self, at: usize, millis: u64) {
+        self.nodes[at].disk_lag = millis * MS;
+    }
+
+    /// A second process, with an empty disk, under a member's name; reached by nobody yet.
+    pub fn add_twin(&mut self, of: usize) -> usize {
+        let hard = HardState { id: MemberId::draw(&mut self.rng), ..HardState::default() };
+        let node = Node {
+            raft: None,
+            disk: Disk::new(hard, &Snapshot::default()),
+            life: 0,
+            rate: 1_000,
+            disk_lag: 0,
+            applied: Applied::default(),
+            view: View::default(),
+            name: self.nodes[of].name.clone(),
+        };
+        self.nodes.push(node);
+        let at = self.nodes.len() - 1;
+        self.cut_off(at);
+        self.start(at);
+        at
     }
 
     pub fn leader(&self) -> Option<usize> {
