@@ -161,6 +161,8 @@ pub(crate) struct ClientAccount {
     /// What copies of all entities have fetched.
     fetched_by_all: Arc<Account>,
     fetch_changes: Arc<AtomicU64>,
+    /// What paused requests of all connections of the same entity hold.
+    pub paused_of_entity: Sum,
     /// Whether the shell was told to read nothing from the connection for now.
     pub is_held: bool,
     /// The first tick (monotonic) that found the connection held for requests that wait for a map; `None`
@@ -180,6 +182,7 @@ impl ClientAccount {
 struct EntityAccount {
     notifies: Arc<Account>,
     fetched: Arc<Account>,
+    paused: Sum,
 }
 
 /// The accounts of all clients together, and of each entity.
@@ -206,6 +209,7 @@ impl Clients {
             fetched_by_entity: Arc::clone(&entity.fetched),
             fetched_by_all: Arc::clone(&self.fetched),
             fetch_changes: Arc::clone(&self.fetch_changes),
+            paused_of_entity: entity.paused.clone(),
             ..ClientAccount::default()
         }
     }

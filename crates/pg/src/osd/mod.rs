@@ -10,6 +10,7 @@ mod boot;
 pub(crate) mod cluster_log;
 mod command;
 pub(crate) mod counters;
+pub(crate) mod device_reads;
 mod durable;
 mod fetch;
 mod full;
@@ -469,6 +470,7 @@ impl OsdCore {
         }
         self.tracker.assert_invariants();
         self.turns.assert_invariants();
+        self.shared.reads.assert_invariants();
         assert!(self.shared.paused.is_none(), "a request paused and nobody keeps it");
         let copies = || self.pgs.values().flat_map(|pg| pg.copies.values());
         assert!(self.shared.copies_wait || !copies().any(|c| c.waits_for_room()), "a copy waits unseen");

@@ -291,7 +291,7 @@ impl OsdCore {
 
     /// The device has read for a request.
     pub(super) fn device_has_read(&mut self, id: u64, result: Result<Bytes, StoreError>) {
-        let Some(op) = self.shared.reads.remove(&id) else { return };
+        let Some(op) = self.shared.reads.answered(id, &mut self.shared.out) else { return };
         if !self.shared.sessions.contains_key(&op.conn) {
             // What it held counted until now: a client that connects anew has no second share of the device.
             return;
@@ -385,6 +385,7 @@ impl OsdCore {
             }
         }
         self.turns.remove(conn);
+        self.shared.reads.disconnected(conn);
         self.clients.active.remove(&conn);
         crate::watch::disconnected(self, conn);
     }

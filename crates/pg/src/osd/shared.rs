@@ -15,6 +15,7 @@ use types::{ConnId, EntityAddr, Epoch, Eversion, HObject, Now, OsdId, PoolId, Sp
 use super::account::Sum;
 use super::cluster_log::Unsaid;
 use super::counters::OpCounters;
+use super::device_reads::DeviceReads;
 use super::lease::Leases;
 use super::queries::Queries;
 use super::session::Session;
@@ -152,10 +153,8 @@ pub(crate) struct Shared {
     pub some_ready: bool,
     /// The request that has just run, if it has to go on in another slice.
     pub paused: Option<ClientOp>,
-    /// Requests for which the device reads, by the number of the read; see `pg::reading`.
-    pub reads: BTreeMap<u64, ClientOp>,
-    /// The number of the newest one.
-    pub last_read: u64,
+    /// Requests for which the device reads; see `pg::reading`.
+    pub reads: DeviceReads,
     /// The place of the newest request in the order in which they came.
     pub last_order: u64,
     /// Bytes that all paused requests hold.
@@ -221,8 +220,7 @@ impl Shared {
             leases: Leases::default(),
             some_ready: false,
             paused: None,
-            reads: BTreeMap::new(),
-            last_read: 0,
+            reads: DeviceReads::default(),
             last_order: 0,
             paused_bytes: Sum::default(),
             last_copy: 0,

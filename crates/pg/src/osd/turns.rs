@@ -122,10 +122,10 @@ impl Turns {
 
     /// Drops the requests of a connection that has ended.
     pub fn remove(&mut self, conn: ConnId) {
-        self.entities.of.values_mut().for_each(|conns| conns.remove(&conn));
-        let Ring { of, order } = &mut self.entities;
-        of.retain(|_, conns| !conns.order.is_empty());
-        order.retain(|entity| of.contains_key(entity));
+        self.entities.retain(|conns| {
+            conns.remove(&conn);
+            !conns.order.is_empty()
+        });
     }
 
     /// Connection and tid of every request that waits.
@@ -148,7 +148,7 @@ impl Turns {
 
 /// Queues by key, and the order in which the keys have their turns.
 #[derive(Debug)]
-struct Ring<K, V> {
+pub(super) struct Ring<K, V> {
     of: BTreeMap<K, V>,
     order: VecDeque<K>,
 }
@@ -161,7 +161,7 @@ impl<K, V> Default for Ring<K, V> {
 
 impl<K: Ord + Clone + std::fmt::Debug, V: Default> Ring<K, V> {
     /// The queue of `key`; a new key comes last in the order.
-    fn entry(&mut self, key: &K) -> &mut V {
+    pub fn entry(&mut self, key: &K) -> &mut V {
         if !self.of.contains_key(key) {
             self.order.push_back(key.clone());
         }
@@ -177,7 +177,7 @@ impl<K: Ord + Clone + std::fmt::Debug, V: Default> Ring<K, V> {
 
     /// Calls `take` on the queue of the first key for which `may` holds. The key is last in the order then,
     /// or leaves the ring when its queue is empty.
-    fn turn<T>(
+    pub fn turn<T>(
         &mut self,
         may: impl Fn(&K, &V) -> bool,
         take: impl FnOnce(&mut V) -> T,
@@ -201,7 +201,18 @@ impl<K: Ord + Clone + std::fmt::Debug, V: Default> Ring<K, V> {
         }
     }
 
-    fn assert_invariants(&self) {
+    /// Keeps the queues for which `keep` holds.
+    pub fn retain(&mut self, mut keep: impl FnMut(&mut V) -> bool) {
+        let Self { of, order } = self;
+        of.retain(|_, queue| keep(queue));
+        order.retain(|key| of.contains_key(key));
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.of.iter()
+    }
+
+    pub fn assert_invariants(&self) {
         let ordered: BTreeSet<&K> = self.order.iter().collect();
         assert_eq!(ordered.len(), self.order.len(), "somebody is in the order twice");
         assert!(self.of.keys().eq(ordered), "{:?} have turns", self.order);

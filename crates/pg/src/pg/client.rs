@@ -38,6 +38,8 @@ const OLD_SNAPC: Errno = Errno(85);
 
 /// What requests that pause hold together, beside one of them: beyond it none pauses.
 const PAUSED_BYTES: u64 = 64 << 20;
+/// An entity's part of what the paused requests of others leave of that.
+const OF_ENTITY: u64 = 2;
 
 /// The connection of requests that the OSD makes itself: nobody hears their replies.
 pub(super) const NOBODY: ConnId = ConnId(u64::MAX);
@@ -86,7 +88,8 @@ pub(super) fn queue_in_order(queue: &mut VecDeque<ClientOp>, op: ClientOp) {
 #[derive(Debug)]
 pub(crate) struct Paused {
     begun: Box<Begun>,
-    _bytes: Kept,
+    /// On the accounts of all paused requests and of those of its entity.
+    _bytes: (Kept, Kept),
 }
 
 impl ClientOp {
@@ -173,7 +176,17 @@ impl ClientOp {
     /// that it ran.
     fn may_pause(&self, cx: &Shared) -> bool {
         let only_reads = !self.kind.writes && !self.kind.pg_op && !self.kind.notifies;
-        only_reads && self.conn != NOBODY && self.asked_by.is_none() && cx.paused_bytes.get() < PAUSED_BYTES
+        only_reads
+            && self.conn != NOBODY
+            && self.asked_by.is_none()
+            && (cx.paused_bytes.get() == 0 || self.has_room_to_pause(cx))
+    }
+
+    /// However much one entity reads, others have room as well.
+    fn has_room_to_pause(&self, cx: &Shared) -> bool {
+        let theirs = cx.sessions.get(&self.conn).map_or(0, |s| s.account.paused_of_entity.get());
+        let others = cx.paused_bytes.get().saturating_sub(theirs);
+        theirs < PAUSED_BYTES.saturating_sub(others) / OF_ENTITY
     }
 
     /// Goes on with what the device has read; without that it begins anew and runs to its end.
@@ -637,7 +650,9 @@ impl Pg {
         match stop {
             ExecStop::Missing(object) => self.wait_for_object(&object, op, cx),
             ExecStop::Paused(mut begun) => {
-                let _bytes = cx.paused_bytes.keep(begun.bytes());
+                let theirs = cx.sessions.get(&op.conn).map(|s| s.account.paused_of_entity.clone());
+                let bytes = begun.bytes();
+                let _bytes = (cx.paused_bytes.keep(bytes), theirs.unwrap_or_default().keep(bytes));
                 let plan = begun.take_wanted();
                 let op =
                     ClientOp { paused: Some(Arc::new(Paused { begun, _bytes })), has_paused: true, ..op };

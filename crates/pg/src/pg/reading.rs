@@ -9,9 +9,9 @@
 //!    waits for something else, writes of the object wait behind it, and requests that come after such a
 //!    write wait behind that: a request sees what its client wrote before it, and nothing that it wrote after
 //!    it. A request that is longer than a slice therefore does not go back to `turns` in between.
-//! 2. Every read that is under way has its request in `Shared::reads`. So has one of a client that has left,
-//!    which nobody waits behind: until the device has read, what it holds counts. The answer to any other
-//!    read is dropped.
+//! 2. Every read that is under way has its request in `Shared::reads`, which asks the shell for some of them
+//!    at a time. So has one of a client that has left and for which the shell was asked, behind which nobody
+//!    waits: until the device has read, what it holds counts. The answer to any other read is dropped.
 //!
 //! A read that fails, or that comes too late (see `store::ReadPlan`), is no answer: the request runs again,
 //! in its place, and then waits for the device itself, which tells a damaged object from one that has moved.
@@ -24,7 +24,6 @@ use types::{ConnId, HObject};
 
 use super::Pg;
 use super::client::{ClientOp, queue_in_order};
-use crate::io::Output;
 use crate::osd::shared::Shared;
 
 /// What goes on at one object.
@@ -66,15 +65,12 @@ impl Pg {
     ) {
         let id = match op.reading.filter(|_| self.is_reading(head, &op)) {
             Some(id) => id,
-            None => {
-                cx.last_read += 1;
-                cx.last_read
-            }
+            None => cx.reads.number(),
         };
         op.reading = Some(id);
         self.reading.entry(head.clone()).or_default().under_way.insert(id);
-        cx.reads.insert(id, op);
-        cx.out.push(Output::Read { id, plan });
+        let entity = cx.sessions.get(&op.conn).map(|session| session.peer.auth_name.clone());
+        cx.reads.add(id, op, plan, entity, &mut cx.out);
     }
 
     /// Whether the device reads the object for this request.
@@ -95,7 +91,7 @@ impl Pg {
         let head = op.msg.object.head();
         self.client_op(cx, op);
         // Unless it needs more of the device.
-        if !cx.reads.contains_key(&id) {
+        if !cx.reads.contains(id) {
             self.read_ended(id, &head, cx);
         }
     }
@@ -116,7 +112,7 @@ impl Pg {
         for (head, reading) in &mut self.reading {
             reading.waiters.retain(|op| op.conn != conn);
             let gone =
-                reading.under_way.iter().filter(|id| cx.reads.get(id).is_none_or(|op| op.conn == conn));
+                reading.under_way.iter().filter(|id| cx.reads.get(**id).is_none_or(|op| op.conn == conn));
             ended.extend(gone.map(|id| (*id, head.clone())));
         }
         for (id, head) in ended {
@@ -129,7 +125,7 @@ impl Pg {
     pub(super) fn stop_reading(&mut self, cx: &mut Shared) -> Vec<ClientOp> {
         let mut all = Vec::new();
         for reading in std::mem::take(&mut self.reading).into_values() {
-            let readers = reading.under_way.iter().filter_map(|id| cx.reads.remove(id));
+            let readers = reading.under_way.iter().filter_map(|id| cx.reads.remove(*id));
             all.extend(readers.map(ClientOp::begin_anew));
             all.extend(reading.waiters);
         }
@@ -140,7 +136,7 @@ impl Pg {
     pub(super) fn assert_reads(&self, cx: &Shared) {
         for (head, reading) in &self.reading {
             assert!(!reading.under_way.is_empty(), "1: requests wait behind no read of {head}");
-            assert!(reading.under_way.iter().all(|id| cx.reads.contains_key(id)), "2: nobody reads {head}");
+            assert!(reading.under_way.iter().all(|id| cx.reads.contains(*id)), "2: nobody reads {head}");
         }
     }
 }

@@ -191,20 +191,51 @@ fn who_waits_behind_a_client_that_leaves_goes_on() {
     assert_eq!(c.data(TWO, 11), b"after it");
 }
 
+/// Beyond their share requests read for themselves, as long as they are.
 #[test]
-fn what_is_read_holds_a_bound() {
+fn what_is_read_holds_a_bound_and_leaves_others_theirs() {
     let mut c = Cold::new();
-    // Beyond 64 MiB requests read for themselves, as long as they are.
-    let most = (64 << 20) / LARGE + 1;
+    let most = (32 << 20) / LARGE + 1;
     let asked = most + 20;
     for tid in 0..asked as u64 {
         c.put(ONE, 100 + tid, if tid % 2 == 0 { "a" } else { "b" }, vec![read()]);
     }
-    c.s.until("turns", |s| !s.nodes[0].again);
-    assert!(c.reads() <= most, "{} reads", c.reads());
+    // What the device has not read for anybody yet.
+    while std::mem::take(&mut c.s.nodes[0].again) {
+        c.s.input(0, Input::Again { unread: Default::default(), free_bytes: 1 << 30 });
+    }
+    let answered = (0..asked as u64).filter(|tid| c.has_answered(ONE, 100 + tid)).count();
+    assert!((20..most).contains(&answered), "{answered} of {asked} have read for themselves");
+    c.put(TWO, 10, "a", vec![read()]);
+    c.s.input(0, Input::Again { unread: Default::default(), free_bytes: 1 << 30 });
+    assert!(!c.has_answered(TWO, 10), "another client's read waits for the device");
+    assert_eq!(c.data(TWO, 10).len(), LARGE);
     for tid in 0..asked as u64 {
         assert_eq!(c.data(ONE, 100 + tid).len(), LARGE);
     }
+}
+
+#[test]
+fn who_reads_much_leaves_the_device_to_others() {
+    let mut c = Cold::new();
+    for tid in 0..40 {
+        c.put(ONE, 100 + tid, "a", vec![read()]);
+    }
+    assert_eq!(c.reads(), 12, "what the device is asked for at a time for one client");
+    c.put(TWO, 10, "b", vec![read()]);
+    assert_eq!(c.reads(), 13, "another one's read is asked for at once");
+    // The rest waits; each answer lets one more go.
+    c.s.read(0);
+    assert_eq!(c.reads(), 13);
+    // Reads that the device was not asked for end with their connection.
+    c.s.input(0, Input::Disconnected { conn: ConnId(ONE as u64) });
+    let mut left = 0;
+    while !c.s.nodes[0].reads.is_empty() {
+        c.s.read(0);
+        left += 1;
+    }
+    assert_eq!(left, 13);
+    assert_eq!(c.data(TWO, 10), [7; LARGE]);
 }
 
 #[test]

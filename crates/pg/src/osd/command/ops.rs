@@ -45,7 +45,7 @@ impl OsdCore {
             return;
         }
         let mut all: BTreeSet<(ConnId, u64)> = self.waiting_for_map_ops().chain(self.turns.iter()).collect();
-        all.extend(self.shared.reads.values().map(|op| (op.conn, op.tid)));
+        all.extend(self.shared.reads.requests());
         for pg in self.pgs.values() {
             all.extend(held(pg).map(|h| (h.op.conn, h.op.tid)));
         }
