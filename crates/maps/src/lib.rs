@@ -2,7 +2,7 @@
 //!
 //! Wire forms are those of Ceph 16.2 for peers with all features, byte for byte.
 //! Source: src/osd/OSDMap.cc, src/osd/osd_types.cc, src/mon/MonMap.cc, src/mon/MgrMap.h, src/mds/FSMap.cc,
-//! src/mgr/ServiceMap.cc.
+//! src/mds/MDSMap.cc, src/mgr/ServiceMap.cc.
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
@@ -34,6 +34,12 @@ mod osdmap_wire;
 mod upmap;
 
 mod fsmap;
+mod fsmap_dump;
+mod fsmap_wire;
+mod mdsmap;
+mod mdsmap_dump;
+mod mdsmap_wire;
+
 mod mgrmap;
 mod monmap;
 mod servicemap;
@@ -41,9 +47,14 @@ mod servicemap;
 pub use addrs::{addr_json, addrvec_json};
 pub use balance::{BalanceGoal, Deviation, UpmapItems};
 pub use builders::OsdAddrs;
-pub use fsmap::{CompatSet, FeatureSet, FsMap};
+pub use fsmap::{Filesystem, FsMap, MirrorInfo, MirrorPeer};
+pub use fsmap_wire::FsMapUser;
 pub use incremental::{ApplyError, Incremental};
 pub use mapping::{NO_OSD, PgMapper, PgMapping};
+pub use mdsmap::{
+    CLIENT_FEATURES, FeatureBits, FsId, MdsGid, MdsInfo, MdsMap, MdsState, NO_FS, NO_RANK, Rank, mds_flags,
+};
+pub use mdsmap_dump::{compat_json, list_text};
 pub use mgrmap::{MgrClient, MgrMap, ModuleInfo, ModuleOption, Standby};
 pub use monmap::{MonInfo, MonMap, mon_features};
 pub use osd::{LaggyProbability, Osd, OsdInfo, OsdXInfo};

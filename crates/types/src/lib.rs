@@ -3,6 +3,7 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 mod addr;
+mod compat_set;
 mod entity;
 mod errno;
 pub mod features;
@@ -19,6 +20,7 @@ mod time;
 mod version;
 
 pub use addr::{AddrKind, AddrVec, EntityAddr};
+pub use compat_set::{CompatSet, FeatureSet, INLINE_DATA};
 pub use entity::{AuthName, EntityInst, EntityName, EntityType, ReqId};
 pub use errno::Errno;
 pub use hobject::HObject;
