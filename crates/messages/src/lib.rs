@@ -14,6 +14,7 @@ pub mod type_numbers;
 pub mod auth;
 pub mod common;
 pub mod log;
+pub mod mds;
 pub mod metrics;
 pub mod mgr;
 pub mod mon;

@@ -3,7 +3,7 @@
 use codec::DecodeError;
 
 use crate::payload::Payload;
-use crate::{WireMessage, auth, common, log, mgr, mon, osd, pool_stats};
+use crate::{WireMessage, auth, common, log, mds, mgr, mon, osd, pool_stats};
 
 macro_rules! messages {
     ($( $variant:ident($ty:ty) ),+ $(,)?) => {
@@ -94,6 +94,8 @@ messages! {
     FsMap(mon::MFsMap),
     FsMapUser(mon::MFsMapUser),
     MdsMap(mon::MMdsMap),
+    MdsBeacon(mds::MMdsBeacon),
+    MdsLoadTargets(mds::MMdsLoadTargets),
     OsdOp(osd::MOsdOp),
     OsdOpReply(osd::MOsdOpReply),
     WatchNotify(osd::MWatchNotify),
