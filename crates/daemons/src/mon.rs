@@ -450,8 +450,7 @@ impl Handler for Shell {
             }
             return;
         }
-        let addrs = AddrVec::single(peer.addr);
-        self.submit(Input::Connected { conn, peer: peer.name, addrs, features: peer.features });
+        self.submit(Input::Connected { conn, peer: peer.name, addrs: peer.addrs, features: peer.features });
     }
 
     fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>) {

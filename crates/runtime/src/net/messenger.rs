@@ -665,11 +665,15 @@ impl Pump {
                 }
                 if !ready.resumed {
                     // The first one stands for the peer: a client's has its nonce and kind "any".
-                    let stated = ready.peer.addrs.0.first().copied().unwrap_or_default();
-                    let addr = if stated.is_blank() { channel.peer_addr() } else { stated };
+                    let mut addrs = ready.peer.addrs.clone();
+                    addrs.0.truncate(super::ADDRS_KEPT);
+                    if addrs.0.first().is_none_or(|stated| stated.is_blank()) {
+                        addrs = AddrVec::single(channel.peer_addr());
+                    }
+                    let addr = addrs.0.first().copied().unwrap_or_default();
                     let (name, features, identity) = (ready.peer.name, ready.features, channel.identity());
                     self.gated = identity.as_ref().is_some_and(|i| messenger.handler().is_gated(i.name.kind));
-                    messenger.handler().ready(self.conn, PeerReady { name, addr, features, identity });
+                    messenger.handler().ready(self.conn, PeerReady { name, addr, addrs, features, identity });
                 }
             }
             Event::Closed(error) => {

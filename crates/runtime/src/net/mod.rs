@@ -44,7 +44,7 @@ use bytes::Bytes;
 use cephx::{CapsInfo, Secret};
 use messages::wire::WireMessage;
 use msgr::{ConMode, Policy};
-use types::{AuthName, ConnId, EntityAddr, EntityName, EntityType, GlobalId};
+use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType, GlobalId};
 
 /// Who a peer has proven to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,11 +91,17 @@ pub enum AuthStep {
     Pending,
 }
 
+/// Addresses of a peer that are handed on: a daemon has one for each protocol and address family.
+pub(super) const ADDRS_KEPT: usize = 8;
+
 /// A session became usable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerReady {
     pub name: EntityName,
+    /// The first of `addrs`.
     pub addr: EntityAddr,
+    /// Where it says that it listens, at most `ADDRS_KEPT`; where it comes from if it says nothing.
+    pub addrs: AddrVec,
     pub features: u64,
     /// Who the peer has proven to be, on accepted connections; `None` on those that we made.
     pub identity: Option<Identity>,
