@@ -20,6 +20,7 @@ use crate::proposal::{Answer, Batch, InFlight, Proposal, Waiting, decode_snapsho
 use crate::service::commands::ack;
 use crate::service::fresh::Freshness;
 use crate::service::health_log::Logged;
+use crate::service::mds::MdsSeen;
 use crate::service::osd::OsdWatch;
 use crate::service::proxy::Proxied;
 use crate::service::reports::Counters;
@@ -74,6 +75,12 @@ pub struct Monitor {
     /// What the leader knows of OSDs and does not replicate.
     pub(crate) watch: OsdWatch,
     pub(crate) mgr_seen: BTreeMap<u64, Duration>,
+    /// Beacons of metadata servers, by daemon.
+    pub(crate) mds_seen: BTreeMap<u64, MdsSeen>,
+    /// When (monotonic) they were last looked at.
+    pub(crate) mds_ticked: Option<Duration>,
+    /// The metadata server that was refused last, of which the cluster log has been told.
+    pub(crate) mds_refused: Option<u64>,
     /// The manager whose last report was refused, of which the cluster log has been told.
     pub(crate) report_refused: Option<u64>,
     /// OSDs whose boot was refused because they are Ceph's, of which the cluster log has been told.
@@ -146,6 +153,9 @@ impl Monitor {
             snapshot_index: index,
             watch: OsdWatch::default(),
             mgr_seen: BTreeMap::new(),
+            mds_seen: BTreeMap::new(),
+            mds_ticked: None,
+            mds_refused: None,
             report_refused: None,
             osds_of_ceph: BTreeSet::new(),
             mons_of_ceph: BTreeSet::new(),
@@ -205,6 +215,7 @@ impl Monitor {
                     s.addrs = addrs;
                     s.features = features;
                     self.counters.sessions_opened += 1;
+                    self.mds_came(conn);
                     self.send_changed_tickets(now, conn, out);
                 } else {
                     out.push(Output::Close { conn });
@@ -212,6 +223,9 @@ impl Monitor {
             }
             Input::Disconnected { conn } => {
                 let session = self.sessions.remove(&conn);
+                if let Some(session) = &session {
+                    self.mds_left(now, session);
+                }
                 self.counters.sessions_closed += u64::from(session.is_some_and(|s| s.stage == Stage::Open));
                 self.waiting.retain(|w| w.conn != conn);
                 self.suspects.retain(|w| w.conn != conn);
@@ -274,6 +288,8 @@ impl Monitor {
         self.ids_asked = None;
         self.watch = OsdWatch::default();
         self.mgr_seen.clear();
+        self.mds_seen.clear();
+        self.mds_ticked = None;
         self.health_logged = None;
         if self.settings.quorum.is_leader() {
             // Whatever the manager said was said to somebody else, perhaps yesterday; it says it again when it finds us.

@@ -13,11 +13,11 @@ use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use maps::{ApplyError, Incremental, OsdMap, Pool};
 use messages::Message;
-use types::{ConnId, Epoch, Now, PoolId};
+use types::{ConnId, EntityAddr, Epoch, Now, PoolId};
 
 use crate::monitor::Reporting;
 use crate::shares::Charge;
-use crate::state::{Change, CreatingPool, LogEntry, State, diff};
+use crate::state::{Change, CreatingPool, FsState, LogEntry, State, diff};
 
 /// A request that waits for its turn.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,13 +90,32 @@ impl Batch {
         self.base.osds.newest().next()
     }
 
+    /// The file systems to edit, in the epoch that edits of this batch make. `fs::propose` takes them back.
+    pub(crate) fn edit_fs(&self) -> FsState {
+        let mut fs = FsState::clone(&self.next.fs);
+        fs.map.epoch = self.base.fs.map.epoch.next();
+        fs
+    }
+
+    /// The file systems as they were before this batch.
+    pub(crate) fn fs_before(&self) -> &FsState {
+        &self.base.fs
+    }
+
+    /// The OSD map in which these addresses are blocked, when the batch leaves them so: that of now if it has
+    /// them already, else the one that the batch makes.
+    pub(crate) fn blocked_since(&self, addrs: &[EntityAddr]) -> Epoch {
+        let known = addrs.iter().all(|a| self.base.osds.map.blocklist.contains_key(a));
+        if known { self.base.osds.newest() } else { self.next_osdmap_epoch() }
+    }
+
     /// Makes and records a change of anything but the OSD map. One that replaces a part of the state whole
     /// takes the place of the batch's earlier ones of the same part: a thousand beacons in a batch hold the
     /// managers once.
     pub fn change(&mut self, change: Change) {
         let applied = self.next.apply(&change);
         assert!(applied.is_ok(), "a change made here applies here: {applied:?}");
-        if matches!(change, Change::Mgr(_) | Change::Digest(_) | Change::ServiceMap(_)) {
+        if matches!(change, Change::Mgr(_) | Change::Digest(_) | Change::ServiceMap(_) | Change::Fs(_)) {
             let part = std::mem::discriminant(&change);
             self.changes.retain(|earlier| std::mem::discriminant(earlier) != part);
         }

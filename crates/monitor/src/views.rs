@@ -1,6 +1,6 @@
 //! The maps that the state holds in another form, made for those who read them.
 
-use maps::{FsMap, MonMap};
+use maps::MonMap;
 
 use crate::settings::Settings;
 use crate::state::State;
@@ -14,9 +14,4 @@ pub(crate) fn quorum_names(map: &MonMap, ranks: &[u32]) -> Vec<String> {
 /// Names of the quorum's members.
 pub(crate) fn quorum(state: &State, settings: &Settings) -> Vec<String> {
     quorum_names(&state.monmap, &settings.quorum.members)
-}
-
-/// The map of file systems: there are none.
-pub(crate) fn fsmap(_state: &State) -> FsMap {
-    FsMap::initial()
 }

@@ -78,8 +78,16 @@ impl Cluster {
         let Handler::Read(handler) = found.handler else { panic!("{prefix} does not only read") };
         let (sessions, settings, input) = (BTreeMap::new(), settings(), Bytes::new());
         let (state, now) = (&self.state, self.now);
-        let ctx =
-            Ctx { now, state, args: &args, format, settings: &settings, sessions: &sessions, input: &input };
+        let ctx = Ctx {
+            now,
+            state,
+            args: &args,
+            format,
+            settings: &settings,
+            sessions: &sessions,
+            conn: types::ConnId(1),
+            input: &input,
+        };
         handler(&ctx)
     }
 

@@ -184,14 +184,14 @@ fn caps_arg(ctx: &WriteCtx<'_>) -> Result<BTreeMap<String, String>, Reply> {
     Ok(out)
 }
 
-fn check_caps(service: &str, text: &str) -> Result<(), String> {
+pub(super) fn check_caps(service: &str, text: &str) -> Result<(), String> {
     match is_plain(text) {
         true => validate_caps(service, text).map_err(|e| e.to_string()),
         false => Err(format!("{service} caps have a line break or a control character")),
     }
 }
 
-fn new_key(ctx: &mut WriteCtx<'_>) -> CryptoKey {
+pub(super) fn new_key(ctx: &mut WriteCtx<'_>) -> CryptoKey {
     CryptoKey::generate(ctx.now.wall, ctx.entropy)
 }
 
@@ -268,8 +268,13 @@ fn get_or_create(ctx: &mut WriteCtx<'_>, key_only: bool) -> Reply {
     if key_only {
         return Reply::show(ctx.format, || format!("{text}\n"), || json!({ "key": text }));
     }
-    let plain = || format!("[{name}]\n\tkey = {text}\n");
-    Reply::show(ctx.format, plain, || json!([entity_json(&name, &auth)]))
+    entity_keyring(ctx.format, &name, &auth)
+}
+
+/// An entity's key as a keyring without capabilities, or all of it in JSON.
+pub(super) fn entity_keyring(format: Format, name: &AuthName, auth: &EntityAuth) -> Reply {
+    let plain = || format!("[{name}]\n\tkey = {}\n", auth.key.to_base64());
+    Reply::show(format, plain, || json!([entity_json(name, auth)]))
 }
 
 fn caps(ctx: &mut WriteCtx<'_>) -> Reply {

@@ -128,6 +128,12 @@ fn pool_lines<'a>(map: &'a OsdMap, digest: &'a PgDigest) -> Vec<PoolLine<'a>> {
     known.map(|(id, pool, usage)| PoolLine::new(map, id, pool, usage)).collect()
 }
 
+/// Bytes that a pool uses, and bytes of data that it still takes.
+pub fn pool_space(map: &OsdMap, id: PoolId, usage: &PoolUsage) -> Option<(u64, u64)> {
+    let line = PoolLine::new(map, id, map.pool(id)?, usage);
+    Some((line.used(), line.max_avail()))
+}
+
 /// Raw bytes that a byte of data takes. Source: OSDMap::pool_raw_used_rate, which takes k and m for all
 /// chunks there are, and so forgets the local parity of lrc.
 pub(crate) fn raw_used_rate(map: &OsdMap, pool: &Pool) -> f32 {

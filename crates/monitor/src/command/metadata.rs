@@ -123,6 +123,7 @@ fn count(ctx: &Ctx<'_>, kind: EntityType, field: &str) -> BTreeMap<String, u64> 
         EntityType::Mgr => {
             managers(ctx).into_iter().map(|name| value(ctx.state.mgr.metadata.get(name))).collect()
         }
+        EntityType::Mds => ctx.state.fs.metadata.values().map(|fields| value(Some(fields))).collect(),
         _ => Vec::new(),
     };
     let mut counts = BTreeMap::new();
@@ -258,6 +259,13 @@ fn node_ls(ctx: &Ctx<'_>) -> Reply {
         let host = |(id, fields): (&i32, &Fields)| Some((fields.get("hostname")?.clone(), json!(id)));
         by_host(ctx.state.osd_metadata.iter().filter_map(host))
     };
+    let mdss = || {
+        let fs = &ctx.state.fs;
+        let host = |(gid, fields): (&u64, &Fields)| {
+            Some((fields.get("hostname")?.clone(), json!(fs.map.daemon(*gid)?.name)))
+        };
+        by_host(fs.metadata.iter().filter_map(host))
+    };
     let mgrs = || {
         let host =
             |name: &str| Some((ctx.state.mgr.metadata.get(name)?.get("hostname")?.clone(), json!(name)));
@@ -267,9 +275,10 @@ fn node_ls(ctx: &Ctx<'_>) -> Reply {
         "mon" => mons(),
         "osd" => osds(),
         "mgr" => mgrs(),
+        "mds" => mdss(),
         // Without metadata servers there is not even an empty object for them.
-        "mds" => json!({}),
-        _ => json!({ "mon": mons(), "osd": osds(), "mgr": mgrs() }),
+        _ if ctx.state.fs.metadata.is_empty() => json!({ "mon": mons(), "osd": osds(), "mgr": mgrs() }),
+        _ => json!({ "mon": mons(), "osd": osds(), "mds": mdss(), "mgr": mgrs() }),
     };
     Reply::json_line(ctx.format, &value)
 }

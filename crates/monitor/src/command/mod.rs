@@ -12,11 +12,15 @@ mod crush_show;
 mod describe;
 mod df;
 mod erasure;
-mod fs_show;
+mod fs_authorize;
+mod fs_edit;
+mod fs_set;
+pub(crate) mod fs_show;
 mod fsid;
 mod health_mute;
 mod health_show;
 mod log_show;
+mod mds_edit;
 mod metadata;
 mod mgr_edit;
 mod mgr_show;
@@ -55,6 +59,7 @@ pub use admin::{
     ArgValue, Args, CommandError, Format, MAX_COMMAND_BYTES, Param, ParamKind, Reply, Signature, json_text,
 };
 pub use describe::{describe_all, describe_commands};
+pub use df::pool_space;
 pub use mon::mon_status;
 
 /// Every group of commands, in the order in which clients are told of them.
@@ -73,6 +78,10 @@ const GROUPS: &[&[Command]] = &[
     mgr_show::COMMANDS,
     mgr_edit::COMMANDS,
     fs_show::COMMANDS,
+    fs_edit::COMMANDS,
+    fs_set::COMMANDS,
+    mds_edit::COMMANDS,
+    fs_authorize::COMMANDS,
     log_show::COMMANDS,
     report::COMMANDS,
     pool::COMMANDS,
@@ -157,6 +166,8 @@ pub struct Ctx<'a> {
     pub format: Format,
     pub settings: &'a Settings,
     pub sessions: &'a BTreeMap<ConnId, Session>,
+    /// Whose command it is.
+    pub conn: ConnId,
     /// Data sent along.
     pub input: &'a Bytes,
 }
@@ -164,6 +175,10 @@ pub struct Ctx<'a> {
 impl Ctx<'_> {
     pub fn osdmap(&self) -> &OsdMap {
         self.state.osdmap()
+    }
+
+    pub fn session(&self) -> Option<&Session> {
+        self.sessions.get(&self.conn)
     }
 }
 

@@ -9,7 +9,6 @@ use crate::command::{Command, Ctx, Handler, Reply, flags};
 use crate::crush_dump::crush_json;
 use crate::health::{Health, health_json};
 use crate::pg_sums::PgSums;
-use crate::views;
 
 pub(super) const COMMANDS: &[Command] = &[Command {
     sig: "report name=tags,type=CephString,n=N,req=false",
@@ -23,7 +22,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
 fn report(ctx: &Ctx<'_>) -> Reply {
     let tags = ctx.args.list("tags");
     let health = Health::of(ctx.state, ctx.settings, ctx.now);
-    let (map, fsmap) = (ctx.osdmap(), views::fsmap(ctx.state));
+    let (map, fsmap) = (ctx.osdmap(), &ctx.state.fs.map);
     let monmap = &ctx.state.monmap;
     let head = json!({
         "cluster_fingerprint": ctx.state.fsid.to_string(),
@@ -42,7 +41,7 @@ fn report(ctx: &Ctx<'_>) -> Reply {
         "osdmap_last_committed": ctx.state.osds.newest().0,
         "crushmap": crush_json(&map.crush),
         "fsmap": fsmap.dump(),
-        "mdsmap_first_committed": fsmap.epoch.0,
+        "mdsmap_first_committed": ctx.state.fs_history.oldest().unwrap_or(fsmap.epoch).0,
         "mdsmap_last_committed": fsmap.epoch.0,
         "auth": { "num_secrets": ctx.state.auth.entities.len() },
         "servicemap": ctx.state.service_map.dump(),

@@ -60,7 +60,7 @@ fn status_json(ctx: &Ctx<'_>) -> Value {
         "monmap": ctx.state.monmap.dump_summary(),
         "osdmap": osd_summary_json(ctx),
         "pgmap": PgSums::of(&ctx.state.digest).summary_json(),
-        "fsmap": views::fsmap(ctx.state).dump_summary(),
+        "fsmap": ctx.state.fs.map.dump_summary(),
         "mgrmap": ctx.state.mgr.map().dump_summary(),
         "servicemap": ctx.state.service_map.dump(),
         "progress_events": progress,
@@ -91,6 +91,9 @@ fn status_text(ctx: &Ctx<'_>) -> String {
     out += &services_text(ctx);
     out += &tasks_text(&ctx.state.service_map);
     out += " \n  data:\n";
+    if let Some(volumes) = ctx.state.fs.map.volumes_summary() {
+        out += &format!("    volumes: {volumes}\n");
+    }
     out += &PgSums::of(&ctx.state.digest).summary_text();
     let progress: Vec<_> = ctx.state.digest.progress.values().collect();
     if !progress.is_empty() {
@@ -111,6 +114,9 @@ fn services_text(ctx: &Ctx<'_>) -> String {
     let mut out = line("mon", &monitors_text(ctx));
     if ctx.state.mgr.epoch.0 > 0 {
         out += &line("mgr", &ctx.state.mgr.map().summary(ctx.now.wall));
+    }
+    if !ctx.state.fs.map.filesystems.is_empty() {
+        out += &line("mds", &ctx.state.fs.map.daemons_summary());
     }
     out += &line("osd", &osds_text(ctx, width + 6));
     let others = services.iter().filter(|(name, _)| !ServiceMap::is_cluster_daemon(name));

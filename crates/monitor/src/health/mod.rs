@@ -3,6 +3,7 @@
 //! Source: src/mon/HealthMonitor.cc, OSDMap::check_health in src/osd/OSDMap.cc, src/mon/health_check.h.
 
 mod cluster;
+mod file_systems;
 mod osds;
 mod pools;
 mod report;
@@ -72,6 +73,7 @@ impl Health {
         cluster::check(&seen, &mut checks);
         osds::check(&seen, &mut checks);
         pools::check(&seen, &mut checks);
+        file_systems::check(&seen, &mut checks);
         let mut checks = checks.0;
         for (code, check) in &state.digest.checks {
             merge(&mut checks, code, check);

@@ -48,6 +48,7 @@ impl Monitor {
                         format,
                         settings: &self.settings,
                         sessions: &self.sessions,
+                        conn,
                         input: &m.input,
                     };
                     let reply = contained(|| {

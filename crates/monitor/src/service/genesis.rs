@@ -66,6 +66,8 @@ impl Monitor {
             log: Arc::new(ClusterLog::default()),
             digest: Arc::new(PgDigest::default()),
             mutes: Arc::default(),
+            fs: Arc::default(),
+            fs_history: Arc::default(),
         };
         encode_snapshot(0, &state)
     }

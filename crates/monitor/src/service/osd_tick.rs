@@ -33,7 +33,7 @@ impl Monitor {
             // The first tick of a reign also starts the clocks of OSDs that are down already.
             self.osdmap_changed(now, Epoch(0));
         }
-        let steps: [(&'static str, TickStep); 14] = [
+        let steps: [(&'static str, TickStep); 15] = [
             ("rotating keys", Self::rotate_keys),
             ("moved monitors", Self::move_monitors),
             ("silent OSDs", Self::osd_timeouts),
@@ -47,6 +47,7 @@ impl Monitor {
             ("pools that grow", |_, _, batch| grow_pools(batch)),
             ("pools that shrink", |_, _, batch| shrink_pools(batch)),
             ("managers", Self::tick_mgr),
+            ("metadata servers", Self::tick_mds),
             ("old maps", |mon, _, batch| mon.trim_osdmaps(batch)),
             ("mutes", Self::expire_mutes),
             ("health", Self::log_health),
@@ -270,7 +271,9 @@ fn expire_blocklist(now: types::Utime, batch: &mut Batch) {
     let ended = |list: &std::collections::BTreeMap<EntityAddr, types::Utime>| -> Vec<EntityAddr> {
         list.iter().filter(|(_, until)| **until < now).map(|(addr, _)| *addr).collect()
     };
-    let (single, ranges) = (ended(&map.blocklist), ended(&map.range_blocklist));
+    let (mut single, ranges) = (ended(&map.blocklist), ended(&map.range_blocklist));
+    let fences = &batch.state().fs.fences;
+    single.retain(|addr| fences.get(addr).is_none_or(|until| *until < now));
     if single.is_empty() && ranges.is_empty() {
         return;
     }

@@ -264,6 +264,9 @@ pub(crate) fn remove(batch: &mut Batch, settings: &Settings, id: PoolId) -> Resu
     let map = batch.osdmap();
     let name = map.pool_name(id).unwrap_or_default().to_owned();
     let Some(pool) = map.pool(id) else { return Err((Errno::ENOENT, Errno::ENOENT.to_string())) };
+    if batch.state().fs.map.uses_pool(id.0) {
+        return Err((Errno::EBUSY, format!("pool '{name}' is in use by CephFS")));
+    }
     if pool.is_tier() {
         let base = map.pool_name(pool.tier_of).unwrap_or_default();
         return Err((Errno::EBUSY, format!("pool '{name}' is a tier of '{base}'")));

@@ -56,6 +56,8 @@ impl Monitor {
             Message::OsdPgCreated(m) => self.prepare_pg_created(batch, m),
             Message::RemoveSnaps(m) => self.prepare_remove_snaps(batch, m),
             Message::MgrBeacon(m) => self.prepare_mgr_beacon(now, batch, conn, m),
+            Message::MdsBeacon(m) => self.prepare_mds_beacon(now, batch, conn, tid, m),
+            Message::MdsLoadTargets(m) => self.prepare_mds_targets(now, batch, conn, m),
             Message::MonMgrReport(m) => self.prepare_mgr_report(now, batch, m),
             Message::PgDigest(m) => self.prepare_pg_digest(now, batch, m),
             _ => {}
@@ -86,6 +88,10 @@ fn allowed(state: &State, session: &Session, msg: &Message) -> bool {
         // The form of all managers' tickets depends on which manager is in charge. So a beacon takes a
         // manager's key, and an administrator's does not do.
         Message::MgrBeacon(_) => is(EntityType::Mgr) && session.may("mgr", Access::X),
+        // The same holds for metadata servers.
+        Message::MdsBeacon(_) | Message::MdsLoadTargets(_) => {
+            is(EntityType::Mds) && session.may("mds", Access::X)
+        }
         Message::MonMgrReport(_) | Message::PgDigest(_) => session.may("mgr", Access::X),
         Message::PoolOp(m) => pool_op_allowed(state, session, m),
         _ => false,

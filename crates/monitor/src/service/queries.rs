@@ -12,7 +12,7 @@ use messages::osd::{MMonGetPurgedSnaps, MMonGetPurgedSnapsReply};
 use messages::payload::RestOfFront;
 use messages::pool_stats::{MGetPoolStats, MGetPoolStatsReply};
 use serde_json::json;
-use types::{ConnId, Now};
+use types::{ConnId, Epoch, Now};
 
 use crate::command::{Format, json_text, mon_status};
 use crate::health::{Health, health_json};
@@ -31,7 +31,10 @@ impl Monitor {
         let (version, oldest_version) = match m.what.as_str() {
             "osdmap" => (self.state.osds.newest().0, self.state.osds.oldest().0),
             "monmap" => (self.state.monmap_epoch().0, 1),
-            "mdsmap" | "fsmap" => (self.state.fsmap_epoch().0, 1),
+            "mdsmap" | "fsmap" => {
+                let oldest = self.state.fs_history.oldest().unwrap_or(Epoch(1));
+                (self.state.fsmap_epoch().0, oldest.0)
+            }
             "mgrmap" => (self.state.mgr.epoch.0, 1),
             _ => return,
         };

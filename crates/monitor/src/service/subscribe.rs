@@ -7,18 +7,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use codec::{Encode, Writer};
-use maps::{FsMap, OsdMap};
+use codec::Encode;
+use maps::{FsMapUser, MdsMap, OsdMap};
 use messages::PaxosVersion;
 use messages::log::MLog;
 use messages::mon::{
-    MConfig, MFsMap, MFsMapUser, MKvData, MMgrMap, MMonMap, MMonSubscribe, MMonSubscribeAck, MOsdMap,
-    MServiceMap,
+    MConfig, MFsMap, MFsMapUser, MKvData, MMdsMap, MMgrMap, MMonMap, MMonSubscribe, MMonSubscribeAck,
+    MOsdMap, MServiceMap,
 };
 use messages::osd::MMonGetOsdMap;
 use messages::payload::RestOfFront;
 use types::{AuthName, ConnId, EntityType, Epoch, Now};
 
+use crate::command::fs_show::visible;
 use crate::io::Output;
 use crate::monitor::Monitor;
 use crate::service::digest::MGR_DIGEST;
@@ -287,22 +288,53 @@ impl Monitor {
         (sub.next <= u64::from(epoch.0)).then(|| (u64::from(epoch.0), Some(msg().into())))
     }
 
-    /// The file systems: none yet, in the forms that each kind of follower knows.
+    /// The file systems, in the forms that each kind of follower knows. Source: MDSMonitor::check_sub.
     fn fs_maps_for(&self, session: &Session, what: &str, sub: Subscription) -> Sent {
-        let map = FsMap::initial();
-        let epoch = u64::from(map.epoch.0);
-        if sub.next > epoch || !session.may("mds", Access::R) {
+        let map = &self.state.fs.map;
+        if sub.next > u64::from(map.epoch.0) || !session.may("mds", Access::R) {
             return None;
         }
-        let rest = |bytes: Bytes| RestOfFront(bytes);
+        let epoch = u64::from(map.epoch.0);
+        let seen = visible(map, Some(session));
         match what {
-            "fsmap" => Some((epoch, Some(MFsMap { epoch: map.epoch, map: rest(map.to_bytes()) }.into()))),
-            "fsmap.user" => {
-                Some((epoch, Some(MFsMapUser { epoch: map.epoch, map: rest(user_map(&map)) }.into())))
+            "fsmap" => {
+                let map = RestOfFront(seen.to_bytes());
+                Some((epoch, Some(MFsMap { epoch: seen.epoch, map }.into())))
             }
-            // Clients that want a file system's own map hear of it once there is one.
-            _ => None,
+            "fsmap.user" => {
+                let map = RestOfFront(FsMapUser::of(&seen).to_bytes());
+                Some((epoch, Some(MFsMapUser { epoch: seen.epoch, map }.into())))
+            }
+            _ if session.name.kind == EntityType::Mds => {
+                // Whatever it asks for, a daemon is told of its own file system.
+                let gid = session.global_id.0;
+                match map.fs_of(gid) {
+                    Some(fs) => self.mds_map_for(&fs.map, sub),
+                    None => self.mds_map_for(&map.map_for_standby(gid), sub),
+                }
+            }
+            _ => {
+                let named = what.strip_prefix("mdsmap.").map(str::parse);
+                let fscid = match (what, named) {
+                    ("mdsmap", _) => seen.legacy_client_fscid,
+                    (_, Some(Ok(fscid))) => fscid,
+                    _ => return None,
+                };
+                // Of a file system that is not there yet, followers hear when it is.
+                self.mds_map_for(&seen.filesystems.get(&fscid)?.map, sub)
+            }
         }
+    }
+
+    fn mds_map_for(&self, map: &MdsMap, sub: Subscription) -> Sent {
+        let epoch = u64::from(map.epoch.0);
+        let msg = || MMdsMap {
+            fsid: self.state.fsid,
+            epoch: map.epoch,
+            map: map.to_bytes(),
+            fs_name: map.fs_name.clone(),
+        };
+        (sub.next <= epoch).then(|| (epoch, Some(msg().into())))
     }
 
     /// What follows the config-key store under a prefix gets all of it once, then all of it at each change.
@@ -346,17 +378,6 @@ impl Monitor {
         let msg = MLog { version: PaxosVersion(log.seq), fsid: self.state.fsid, entries };
         Some((log.seq, Some(msg.into())))
     }
-}
-
-/// The names of file systems for clients. Source: FSMapUser::encode in src/mds/FSMap.cc.
-fn user_map(map: &FsMap) -> Bytes {
-    let mut w = Writer::new();
-    w.envelope(1, 1, |w| {
-        map.epoch.encode(w);
-        w.i32(map.legacy_client_fscid);
-        w.count(0);
-    });
-    w.into_bytes()
 }
 
 /// What a subscription is sent: the version that it has then, and the message.

@@ -116,6 +116,8 @@ impl Monitor {
             format: request.format,
             settings: &self.settings,
             sessions: &self.sessions,
+            // The socket is the operator's: nothing is kept from it.
+            conn: types::ConnId(u64::MAX),
             input: &input,
         };
         match find(&request.prefix).map(|c| c.handler) {

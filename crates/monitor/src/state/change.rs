@@ -37,6 +37,8 @@ pub enum Change {
     ServiceMap(Bytes),
     /// So many global ids, the next ones, are the process's of this name and nobody else's.
     GlobalIds(String, u64),
+    /// The file systems and their metadata servers, whole.
+    Fs(Bytes),
 }
 
 impl Change {
@@ -60,6 +62,7 @@ impl Change {
             Self::Mute(..) => 16,
             Self::GlobalIds(..) => 17,
             Self::ServiceMap(_) => 18,
+            Self::Fs(_) => 19,
         }
     }
 }
@@ -68,7 +71,12 @@ impl Encode for Change {
     fn encode(&self, w: &mut Writer) {
         w.u8(self.tag());
         w.sized(|w| match self {
-            Self::MonMap(b) | Self::OsdMap(b) | Self::Mgr(b) | Self::Digest(b) | Self::ServiceMap(b) => {
+            Self::MonMap(b)
+            | Self::OsdMap(b)
+            | Self::Mgr(b)
+            | Self::Digest(b)
+            | Self::ServiceMap(b)
+            | Self::Fs(b) => {
                 b.encode(w);
             }
             Self::TrimOsdMaps(e) => e.encode(w),
@@ -133,6 +141,7 @@ impl Decode for Change {
                 16 => Self::Mute(Decode::decode(r)?, Decode::decode(r)?),
                 17 => Self::GlobalIds(Decode::decode(r)?, r.u64()?),
                 18 => Self::ServiceMap(r.blob()?),
+                19 => Self::Fs(r.blob()?),
                 other => return Err(DecodeError::Invalid { what: "change", value: other.into() }),
             })
         })

@@ -9,6 +9,7 @@ mod ceph_digest;
 mod change;
 mod config;
 mod digest;
+mod fs;
 mod log;
 mod mgr;
 mod osd_diff;
@@ -27,6 +28,7 @@ pub use change::Change;
 pub(crate) use config::split_key;
 pub use config::{ConfigChange, ConfigDb, ConfigEntry, EntityView, Mask, parse_who};
 pub use digest::{OsdSums, OsdUsage, PgDigest, PgSteps, PoolUsage, Rates, add_statfs};
+pub use fs::{FsHistory, FsState};
 pub(crate) use log::LINE_BYTES;
 pub use log::{ClusterLog, LOG_KEPT, LogEntry, Priority, line as log_line};
 pub(crate) use mgr::is_of_ceph;
@@ -54,6 +56,9 @@ pub struct State {
     pub kv: Arc<BTreeMap<String, Bytes>>,
     pub kv_version: u64,
     pub mgr: Arc<MgrState>,
+    /// The file systems and their metadata servers.
+    pub fs: Arc<FsState>,
+    pub fs_history: Arc<FsHistory>,
     pub log: Arc<ClusterLog>,
     pub digest: Arc<PgDigest>,
     /// Daemons of other services, as the manager knows them.
@@ -111,6 +116,14 @@ impl State {
                 self.mgr = Arc::new(MgrState::from_bytes(mgr.clone())?);
                 self.follow_ticket_forms();
             }
+            Change::Fs(fs) => {
+                let fs = FsState::from_bytes(fs.clone())?;
+                let history = Arc::make_mut(&mut self.fs_history);
+                history.note(&self.fs.map);
+                history.note(&fs.map);
+                self.fs = Arc::new(fs);
+                self.follow_ticket_forms();
+            }
             Change::Log(entries) => Arc::make_mut(&mut self.log).append(entries),
             Change::Digest(digest) => self.digest = Arc::new(PgDigest::from_bytes(digest.clone())?),
             Change::ServiceMap(map) => self.service_map = Arc::new(ServiceMap::from_bytes(map.clone())?),
@@ -121,8 +134,8 @@ impl State {
 
     /// Tickets are made for whoever opens them.
     fn follow_ticket_forms(&mut self) {
-        let mgr = if self.mgr.ceph_tickets { TicketForm::Ceph } else { TicketForm::Sealed };
-        let forms = TicketForms { mgr, ..TicketForms::default() };
+        let form = |of_ceph: bool| if of_ceph { TicketForm::Ceph } else { TicketForm::Sealed };
+        let forms = TicketForms { mgr: form(self.mgr.ceph_tickets), mds: form(self.fs.ceph_tickets) };
         if self.auth.forms != forms {
             Arc::make_mut(&mut self.auth).forms = forms;
         }
@@ -136,9 +149,8 @@ impl State {
         self.monmap.to_bytes()
     }
 
-    /// There are no file systems yet.
     pub fn fsmap_epoch(&self) -> Epoch {
-        maps::FsMap::initial().epoch
+        self.fs.map.epoch
     }
 
     /// The OSD map of now.
@@ -163,7 +175,7 @@ fn put<K: Ord + Clone, V: Clone>(map: &mut BTreeMap<K, V>, key: &K, value: &Opti
 /// The snapshot form. Times of tickets and the like are settings, not state, and not in here.
 impl Encode for State {
     fn encode(&self, w: &mut Writer) {
-        w.envelope(2, 1, |w| {
+        w.envelope(3, 1, |w| {
             self.fsid.encode(w);
             w.blob(&self.monmap.to_bytes());
             self.osds.encode(w);
@@ -181,12 +193,14 @@ impl Encode for State {
             self.digest.encode(w);
             self.mutes.encode(w);
             self.service_map.encode(w);
+            self.fs.encode(w);
+            self.fs_history.encode(w);
         });
     }
 }
 impl Decode for State {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("monitor state", 2, |r, env| {
+        r.envelope("monitor state", 3, |r, env| {
             let mut state = Self {
                 fsid: Fsid::decode(r)?,
                 monmap: Arc::new(MonMap::from_bytes(r.blob()?)?),
@@ -208,9 +222,15 @@ impl Decode for State {
                 digest: Arc::new(Decode::decode(r)?),
                 mutes: Arc::new(Decode::decode(r)?),
                 service_map: Arc::default(),
+                fs: Arc::default(),
+                fs_history: Arc::default(),
             };
             if env.version >= 2 {
                 state.service_map = Arc::new(Decode::decode(r)?);
+            }
+            if env.version >= 3 {
+                state.fs = Arc::new(Decode::decode(r)?);
+                state.fs_history = Arc::new(Decode::decode(r)?);
             }
             state.follow_ticket_forms();
             Ok(state)

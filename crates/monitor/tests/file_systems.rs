@@ -1,0 +1,459 @@
+//! File systems and metadata servers: beacons, failover with the failed ones blocked, sizes, kinds, and what a daemon
+//! cannot bring about.
+
+mod common;
+
+use codec::Decode;
+use common::{FSID, World, addr, boot_osd};
+use maps::{FsMap, MdsInfo, MdsMap, MdsState};
+use messages::Message;
+use messages::mds::{MMdsBeacon, MMdsLoadTargets, MdsHealth, MdsHealthMetric};
+use messages::mon::{MMonSubscribe, SubscribeItem};
+use monitor::Input;
+use types::{AddrKind, AddrVec, CompatSet, ConnId, EntityAddr, EntityName, Epoch};
+
+/// A metadata server with its session.
+#[derive(Debug, Clone)]
+struct Mds {
+    conn: ConnId,
+    gid: u64,
+    name: &'static str,
+    seq: u64,
+}
+
+fn v2(port: u16, nonce: u32) -> EntityAddr {
+    addr(&format!("v2:127.0.0.1:{port}/{nonce}"))
+}
+
+fn v1(port: u16, nonce: u32) -> EntityAddr {
+    EntityAddr { kind: AddrKind::Legacy, ..v2(port, nonce) }
+}
+
+impl Mds {
+    fn connect(w: &mut World, conn: u64, name: &'static str) -> Self {
+        let port = u16::try_from(7_000 + 2 * conn).expect("small");
+        let conn = w.connect(conn, &format!("mds.{name}"), 0, &format!("v2:127.0.0.1:{port}/9"));
+        let peer = EntityName { kind: types::EntityType::Mds as u8, num: 0 };
+        let addrs = AddrVec(vec![v2(port, 9), v1(port + 1, 9)]);
+        w.input(Input::Connected { conn, peer, addrs, features: types::features::PACIFIC });
+        let gid = w.mon.session_id(conn).expect("a session");
+        Self { conn, gid, name, seq: 0 }
+    }
+
+    fn beacon(&mut self, w: &World, state: MdsState) -> MMdsBeacon {
+        self.seq += 1;
+        let map = &w.mon.state().fs.map;
+        MMdsBeacon {
+            epoch: map.epoch_for(self.gid).unwrap_or_default(),
+            fsid: FSID,
+            gid: self.gid,
+            name: self.name.to_owned(),
+            state: state.0,
+            seq: self.seq,
+            compat: CompatSet::all(),
+            features: types::features::PACIFIC,
+            ..MMdsBeacon::default()
+        }
+    }
+
+    fn say(&mut self, w: &mut World, state: MdsState) {
+        let beacon = self.beacon(w, state);
+        w.send(self.conn, beacon);
+    }
+
+    fn boot(w: &mut World, conn: u64, name: &'static str) -> Self {
+        Self::boot_as(w, conn, name, false)
+    }
+
+    fn boot_as(w: &mut World, conn: u64, name: &'static str, ours: bool) -> Self {
+        let mut mds = Self::connect(w, conn, name);
+        let mut beacon = mds.beacon(w, MdsState::BOOT);
+        let says = if ours { ("loligo", "0.1") } else { ("ceph_version", "ceph version 16.2.15") };
+        beacon.sys_info = [(says.0.to_owned(), says.1.to_owned())].into();
+        w.send(mds.conn, beacon);
+        mds
+    }
+
+    fn info(&self, w: &World) -> Option<MdsInfo> {
+        w.mon.state().fs.map.daemon(self.gid).cloned()
+    }
+
+    fn state(&self, w: &World) -> MdsState {
+        self.info(w).map_or(MdsState::DNE, |i| i.state)
+    }
+
+    /// Says that it goes on as it is.
+    fn alive(&mut self, w: &mut World) {
+        let state = self.state(w);
+        self.say(w, state);
+    }
+
+    /// From creating or replaying to active, as servers do.
+    fn activate(&mut self, w: &mut World) {
+        for _ in 0..6 {
+            let next = match self.state(w) {
+                MdsState::CREATING | MdsState::STARTING | MdsState::REJOIN => MdsState::ACTIVE,
+                MdsState::REPLAY => MdsState::RECONNECT,
+                MdsState::RECONNECT => MdsState::REJOIN,
+                MdsState::RESOLVE => MdsState::RECONNECT,
+                _ => break,
+            };
+            self.say(w, next);
+            assert_eq!(self.state(w), next);
+        }
+        assert_eq!(self.state(w), MdsState::ACTIVE);
+    }
+}
+
+/// A cluster with two pools.
+fn world() -> (World, ConnId) {
+    let mut w = World::with_options(&[("osd_pool_default_size", "1")]);
+    let admin = w.admin();
+    boot_osd(&mut w, 0);
+    for pool in ["m", "d", "m2", "d2"] {
+        ok(&mut w, admin, &format!(r#"{{"prefix":"osd pool create","pool":"{pool}"}}"#));
+    }
+    (w, admin)
+}
+
+fn ok(w: &mut World, conn: ConnId, cmd: &str) -> String {
+    let (code, outs, _) = w.command(conn, cmd);
+    assert_eq!(code, 0, "{cmd}: {outs}");
+    outs
+}
+
+fn new_fs(w: &mut World, admin: ConnId) {
+    ok(w, admin, r#"{"prefix":"fs new","fs_name":"a","metadata":"m","data":"d"}"#);
+}
+
+/// With an active server and a standby.
+fn serving() -> (World, ConnId, Mds, Mds) {
+    let (mut w, admin) = world();
+    new_fs(&mut w, admin);
+    let mut a = Mds::boot(&mut w, 10, "a");
+    w.tick(2);
+    a.activate(&mut w);
+    let b = Mds::boot(&mut w, 11, "b");
+    assert_eq!(b.state(&w), MdsState::STANDBY);
+    (w, admin, a, b)
+}
+
+fn map(w: &World) -> &MdsMap {
+    &w.mon.state().fs.map.filesystems[&1].map
+}
+
+fn is_blocked(w: &World, a: EntityAddr) -> bool {
+    w.mon.state().osdmap().is_blocklisted(&a)
+}
+
+fn checks(w: &mut World, admin: ConnId) -> Vec<String> {
+    let (_, _, text) = w.command(admin, r#"{"prefix":"health","detail":"detail","format":"json"}"#);
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    value["checks"].as_object().expect("checks").keys().cloned().collect()
+}
+
+#[test]
+fn a_server_that_is_silent_is_blocked_and_replaced() {
+    let (mut w, _, a, mut b) = serving();
+    assert_eq!(map(&w).standby_count_wanted, -1);
+    for secs in [3, 7, 11, 15, 19] {
+        w.now = common::at(secs);
+        b.alive(&mut w);
+        w.tick(secs);
+    }
+    assert_eq!((a.info(&w), b.state(&w)), (None, MdsState::REPLAY));
+    for at in [v2(7_020, 9), v1(7_021, 9)] {
+        assert!(is_blocked(&w, at), "both protocols' addresses are shut out: {at}");
+    }
+    let (waits_for, newest) = (map(&w).last_failure_osd_epoch, w.mon.state().osds.newest());
+    assert!(waits_for > Epoch(0) && waits_for <= newest, "the next holder waits for a map that is there");
+    let then = w.mon.state().osds.map_at(waits_for).expect("kept");
+    assert!(then.is_blocklisted(&v2(7_020, 9)), "and that one blocks the last holder");
+    b.activate(&mut w);
+    assert_eq!(map(&w).standby_count_wanted, 1);
+}
+
+/// A lost connection tells sooner, when nobody comes back.
+#[test]
+fn a_server_whose_connection_ended_is_replaced_when_it_does_not_come_back() {
+    let (mut w, _, mut a, mut b) = serving();
+    w.now = common::at(3);
+    w.input(Input::Disconnected { conn: a.conn });
+    w.tick(4);
+    let back = Mds::connect(&mut w, 12, "a");
+    assert_ne!(back.gid, a.gid, "another process: the old one is still gone");
+    w.tick(5);
+    b.alive(&mut w);
+    w.tick(6);
+    assert_eq!((a.info(&w), b.state(&w)), (None, MdsState::REPLAY));
+    a.say(&mut w, MdsState::ACTIVE);
+    assert_eq!(a.info(&w), None, "what is forgotten stays so");
+}
+
+#[test]
+fn a_lone_server_that_is_silent_keeps_its_rank() {
+    let (mut w, admin) = world();
+    new_fs(&mut w, admin);
+    let mut a = Mds::boot(&mut w, 10, "a");
+    w.tick(2);
+    a.activate(&mut w);
+    w.input(Input::Disconnected { conn: a.conn });
+    for secs in 3..40 {
+        w.tick(secs);
+    }
+    assert_eq!(a.state(&w), MdsState::ACTIVE, "nobody would take its rank");
+    assert!(a.info(&w).expect("is there").is_laggy());
+    assert!(!is_blocked(&w, v2(7_020, 9)));
+}
+
+/// What the monitor's own absence hides is not held against anybody.
+#[test]
+fn a_monitor_that_was_away_waits_for_beacons_first() {
+    let (mut w, _, a, b) = serving();
+    w.tick(100);
+    w.tick(101);
+    assert_eq!((a.state(&w), b.state(&w)), (MdsState::ACTIVE, MdsState::STANDBY));
+}
+
+#[test]
+fn a_beacon_speaks_for_its_sender_alone() {
+    let (mut w, _, mut a, mut b) = serving();
+    let before = w.mon.state().fs.clone();
+    for spoil in [
+        // Another one's number, name, cluster; a state that is nobody's to ask for.
+        (|m: &mut MMdsBeacon, a: &Mds| m.gid = a.gid) as fn(&mut MMdsBeacon, &Mds),
+        |m, a| m.name = a.name.to_owned(),
+        |m, _| m.fsid = types::Fsid([9; 16]),
+        |m, _| m.state = MdsState::ACTIVE.0,
+        |m, _| m.state = MdsState::STOPPED.0,
+        |m, _| m.state = MdsState::DAMAGED.0,
+        |m, _| m.state = MdsState::STANDBY_REPLAY.0,
+        |m, _| m.state = 77,
+    ] {
+        let mut beacon = b.beacon(&w, MdsState::STANDBY);
+        spoil(&mut beacon, &a);
+        w.send(b.conn, beacon);
+        assert_eq!(*w.mon.state().fs, *before);
+    }
+    // A rank's holder has not given it back while nobody told it to stop.
+    for state in
+        [MdsState::STOPPED, MdsState::STOPPING, MdsState::STANDBY, MdsState::CREATING, MdsState::REPLAY]
+    {
+        a.say(&mut w, state);
+        assert_eq!(a.state(&w), MdsState::ACTIVE, "{}", state.name());
+    }
+}
+
+#[test]
+fn what_a_later_beacon_overtook_says_nothing() {
+    let (mut w, _, a, mut b) = serving();
+    for secs in [3, 7, 11, 15, 19] {
+        w.now = common::at(secs);
+        b.alive(&mut w);
+        w.tick(secs);
+    }
+    b.say(&mut w, MdsState::RECONNECT);
+    b.say(&mut w, MdsState::REJOIN);
+    let mut old = b.beacon(&w, MdsState::CLIENT_REPLAY);
+    old.seq -= 2;
+    w.send(b.conn, old);
+    assert_eq!(b.state(&w), MdsState::REJOIN);
+    b.say(&mut w, MdsState::RESOLVE);
+    assert_eq!(b.state(&w), MdsState::REJOIN, "nor does a state that is behind");
+    // It has not seen the newest map.
+    let mut stale = b.beacon(&w, MdsState::ACTIVE);
+    stale.epoch = Epoch(stale.epoch.0 - 1);
+    w.send(b.conn, stale);
+    assert_eq!((a.info(&w), b.state(&w)), (None, MdsState::REJOIN));
+}
+
+/// An entry that is there already may end at any time; the failed server stays out for as long as it should.
+#[test]
+fn an_address_that_was_blocked_for_a_moment_stays_blocked() {
+    let (mut w, admin, a, mut b) = serving();
+    ok(
+        &mut w,
+        admin,
+        r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"127.0.0.1:7020/9","expire":30.0}"#,
+    );
+    let newest = w.mon.state().osds.newest();
+    ok(&mut w, admin, &format!(r#"{{"prefix":"mds fail","role_or_gid":"{}"}}"#, a.gid));
+    assert_eq!(w.mon.state().osds.newest(), newest.next(), "its other address is new");
+    for secs in [5, 9, 13, 40, 80, 81] {
+        w.now = common::at(secs);
+        b.alive(&mut w);
+        w.tick(secs);
+    }
+    assert!(is_blocked(&w, v2(7_020, 9)));
+    assert_eq!(w.mon.state().fs.fences.len(), 1);
+    // The administrator may let it in.
+    ok(&mut w, admin, r#"{"prefix":"osd blocklist","blocklistop":"rm","addr":"127.0.0.1:7020/9"}"#);
+    assert!(!is_blocked(&w, v2(7_020, 9)));
+}
+
+/// When all addresses are blocked already there is no new OSD map to wait for.
+#[test]
+fn the_next_holder_waits_for_no_map_that_never_comes() {
+    let (mut w, admin, a, _) = serving();
+    for at in ["127.0.0.1:7020/9", "127.0.0.1:7021/9"] {
+        let cmd = format!(r#"{{"prefix":"osd blocklist","blocklistop":"add","addr":"{at}"}}"#);
+        ok(&mut w, admin, &cmd);
+    }
+    ok(&mut w, admin, &format!(r#"{{"prefix":"mds fail","role_or_gid":"{}"}}"#, a.gid));
+    assert!(map(&w).last_failure_osd_epoch <= w.mon.state().osds.newest());
+    assert!(map(&w).last_failure_osd_epoch > Epoch(0));
+}
+
+#[test]
+fn ranks_come_and_go_as_wanted() {
+    let (mut w, admin, mut a, mut b) = serving();
+    let mut c = Mds::boot(&mut w, 12, "c");
+    ok(&mut w, admin, r#"{"prefix":"fs set","fs_name":"a","var":"max_mds","val":"3"}"#);
+    for secs in 3..8 {
+        w.tick(secs);
+        for mds in [&mut a, &mut b, &mut c] {
+            if mds.state(&w) == MdsState::CREATING {
+                mds.activate(&mut w);
+            }
+        }
+    }
+    assert_eq!(map(&w).up.len(), 3);
+    let rank = |w: &World, mds: &Mds| mds.info(w).expect("is there").rank;
+    let (b, mut c) = if rank(&w, &b) < rank(&w, &c) { (b, c) } else { (c, b) };
+    w.send(b.conn, MMdsLoadTargets { gid: b.gid, targets: [0, 2].into(), version: Default::default() });
+    assert_eq!(b.info(&w).expect("is there").export_targets, [0, 2].into());
+    w.send(b.conn, MMdsLoadTargets { gid: a.gid, targets: [1].into(), version: Default::default() });
+    w.send(b.conn, MMdsLoadTargets { gid: b.gid, targets: [7].into(), version: Default::default() });
+    assert_eq!(b.info(&w).expect("is there").export_targets, [0, 2].into());
+    assert!(a.info(&w).expect("is there").export_targets.is_empty());
+    ok(&mut w, admin, r#"{"prefix":"fs set","fs_name":"a","var":"max_mds","val":"1"}"#);
+    w.tick(9);
+    assert_eq!((b.state(&w), c.state(&w)), (MdsState::ACTIVE, MdsState::STOPPING), "one at a time");
+    c.say(&mut w, MdsState::ACTIVE);
+    assert_eq!(c.state(&w), MdsState::STOPPING, "there is no way back");
+    c.say(&mut w, MdsState::STOPPED);
+    assert_eq!((c.info(&w), map(&w).stopped.clone()), (None, [2].into()));
+    w.tick(10);
+    assert_eq!(b.state(&w), MdsState::STOPPING);
+}
+
+#[test]
+fn a_file_system_that_is_failed_waits_until_it_may_be_joined() {
+    let (mut w, admin, a, mut b) = serving();
+    ok(&mut w, admin, r#"{"prefix":"fs fail","fs_name":"a"}"#);
+    assert!(a.info(&w).is_none() && is_blocked(&w, v2(7_020, 9)));
+    b.alive(&mut w);
+    for secs in 3..9 {
+        w.tick(secs);
+    }
+    assert_eq!(b.state(&w), MdsState::STANDBY);
+    assert!(checks(&mut w, admin).contains(&"MDS_ALL_DOWN".to_owned()));
+    let rm = r#"{"prefix":"osd pool rm","pool":"m","pool2":"m","yes_i_really_really_mean_it":true}"#;
+    let (code, outs, _) = w.command(admin, rm);
+    assert_eq!((code, outs.as_str()), (-16, "pool 'm' is in use by CephFS"));
+    ok(&mut w, admin, r#"{"prefix":"fs set","fs_name":"a","var":"joinable","val":"true"}"#);
+    w.tick(10);
+    assert_eq!(b.state(&w), MdsState::REPLAY);
+    let (code, _, _) = w.command(admin, r#"{"prefix":"fs rm","fs_name":"a","yes_i_really_mean_it":true}"#);
+    assert_eq!(code, -22, "while a rank is held");
+    ok(&mut w, admin, r#"{"prefix":"fs fail","fs_name":"a"}"#);
+    ok(&mut w, admin, r#"{"prefix":"fs rm","fs_name":"a","yes_i_really_mean_it":true}"#);
+    ok(&mut w, admin, rm);
+}
+
+#[test]
+fn a_server_that_starts_anew_takes_its_old_self_out() {
+    let (mut w, _, a, mut b) = serving();
+    let again = Mds::boot(&mut w, 13, "a");
+    assert_eq!((a.info(&w), again.state(&w)), (None, MdsState::STANDBY));
+    assert!(is_blocked(&w, v2(7_020, 9)));
+    b.alive(&mut w);
+    w.tick(3);
+    let taken = [&again, &b].map(|mds| mds.state(&w) == MdsState::REPLAY);
+    assert_eq!(taken.into_iter().filter(|taken| *taken).count(), 1);
+    // A key has one place among the standbys, however often it comes.
+    for conn in 20..40 {
+        Mds::boot(&mut w, conn, "a");
+    }
+    assert_eq!(w.mon.state().fs.map.daemons().filter(|i| i.name == "a").count(), 1);
+}
+
+#[test]
+fn what_servers_find_wrong_is_told_within_bounds() {
+    let (mut w, admin, mut a, _) = serving();
+    let metric = |kind: u16, text: &str| MdsHealthMetric {
+        kind,
+        severity: 1,
+        message: text.to_owned(),
+        metadata: [("client_id".to_owned(), "4".to_owned())].into(),
+    };
+    let mut beacon = a.beacon(&w, MdsState::ACTIVE);
+    beacon.health.metrics = vec![metric(1, "Behind on trimming (1/2)"), metric(99, "of a later release")];
+    w.send(a.conn, beacon);
+    let (_, _, text) = w.command(admin, r#"{"prefix":"health","detail":"detail"}"#);
+    assert!(text.contains("[WRN] MDS_TRIM: 1 MDSs behind on trimming"), "{text}");
+    assert!(text.contains("    mds.a(mds.0): Behind on trimming (1/2) client_id: 4"), "{text}");
+    let index = w.index;
+    for n in 0..50 {
+        let mut beacon = a.beacon(&w, MdsState::ACTIVE);
+        beacon.health.metrics =
+            (0..2_000).map(|_| metric(1, &format!("{n} {}", "x".repeat(5_000)))).collect();
+        w.send(a.conn, beacon);
+    }
+    assert!(w.index <= index + 1, "a flood in one second is not committed piece by piece");
+    w.tick(20);
+    let mut beacon = a.beacon(&w, MdsState::ACTIVE);
+    beacon.health.metrics = (0..2_000).map(|_| metric(1, &"x".repeat(5_000))).collect();
+    w.send(a.conn, beacon);
+    let kept: &MdsHealth = &w.mon.state().fs.health[&a.gid];
+    assert!(kept.metrics.len() <= 64 && kept.metrics.iter().all(|m| m.message.len() <= 512));
+    w.tick(21);
+    a.alive(&mut w);
+    assert!(!checks(&mut w, admin).contains(&"MDS_TRIM".to_owned()));
+}
+
+#[test]
+fn servers_of_both_kinds_never_hold_ranks_together() {
+    let (mut w, admin, mut a, mut b) = serving();
+    let mut ours = Mds::boot_as(&mut w, 12, "o", true);
+    ok(&mut w, admin, r#"{"prefix":"fs set","fs_name":"a","var":"max_mds","val":"3"}"#);
+    w.tick(3);
+    b.activate(&mut w);
+    w.tick(4);
+    assert_eq!(ours.state(&w), MdsState::STANDBY, "it waits, although a third rank is wanted");
+    assert!(checks(&mut w, admin).contains(&"MDS_KINDS_APART".to_owned()));
+    ok(&mut w, admin, &format!(r#"{{"prefix":"mds fail","role_or_gid":"{}"}}"#, a.gid));
+    ours.alive(&mut w);
+    w.tick(5);
+    assert_eq!(ours.state(&w), MdsState::STANDBY, "one rank of the other kind is left");
+    ok(&mut w, admin, &format!(r#"{{"prefix":"mds fail","role_or_gid":"{}"}}"#, b.gid));
+    w.tick(6);
+    assert_eq!(ours.state(&w), MdsState::REPLAY);
+    a.alive(&mut w);
+    assert!(w.mon.state().fs.ranked().all(|i| i.gid == ours.gid));
+}
+
+#[test]
+fn followers_get_the_maps_that_they_may_know() {
+    let (mut w, admin, a, b) = serving();
+    let follow = |w: &mut World, conn, what: &str| {
+        let what = [(what.to_owned(), SubscribeItem { start: 0, flags: 0 })].into();
+        w.sent(conn);
+        w.send(conn, MMonSubscribe { what, ..MMonSubscribe::default() });
+        w.sent(conn)
+    };
+    let sent = follow(&mut w, admin, "fsmap");
+    let [Message::FsMap(m)] = sent.as_slice() else { panic!("{sent:?}") };
+    assert_eq!(FsMap::from_bytes(m.map.0.clone()).as_ref(), Ok(&w.mon.state().fs.map));
+    let mds_map = |sent: &[Message]| match sent {
+        [Message::MdsMap(m)] => MdsMap::from_bytes(m.map.clone()).expect("a map"),
+        other => panic!("{other:?}"),
+    };
+    let of_fs = mds_map(&follow(&mut w, a.conn, "mdsmap"));
+    assert_eq!(&of_fs, map(&w));
+    let of_standby = mds_map(&follow(&mut w, b.conn, "mdsmap"));
+    assert_eq!(of_standby.info.keys().copied().collect::<Vec<_>>(), [b.gid], "a standby is told of itself");
+    assert_eq!(&mds_map(&follow(&mut w, admin, "mdsmap.1")), map(&w));
+    assert!(follow(&mut w, admin, "mdsmap.9").is_empty() && follow(&mut w, admin, "mdsmap.x").is_empty());
+    assert!(matches!(follow(&mut w, admin, "fsmap.user").as_slice(), [Message::FsMapUser(_)]));
+}
