@@ -28,6 +28,7 @@ use crate::balancer::{Balancer, View};
 use crate::crashes::{Change, Crashes, KEYS};
 use crate::daemons::Daemons;
 use crate::digest::digest;
+use crate::file_systems::FileSystems;
 use crate::health::{self, Limits};
 use crate::io::{Input, Output, PeerInfo};
 use crate::mon_commands::{MonCommands, MonRequest};
@@ -66,6 +67,8 @@ pub struct Settings {
 enum Kept {
     Crashes,
     Progress,
+    /// What metadata servers said of themselves.
+    Mds,
 }
 
 /// What the last digest was made of.
@@ -93,6 +96,7 @@ pub struct Manager {
     pub(crate) crashes: Crashes,
     pub(crate) balancer: Balancer,
     pub(crate) progress: Progress,
+    pub(crate) file_systems: FileSystems,
     /// The numbers of questions for what the monitors keep, while they are open.
     asked: BTreeMap<u64, Kept>,
     early: VecDeque<(OsdId, ConnId, MPgStats)>,
@@ -134,6 +138,7 @@ impl Manager {
             crashes: Crashes::default(),
             balancer: Balancer::default(),
             progress: Progress::default(),
+            file_systems: FileSystems::default(),
             asked: BTreeMap::new(),
             early: VecDeque::new(),
             gid: 0,
@@ -184,7 +189,10 @@ impl Manager {
         self.beacon(now, out);
         let item = |start: u64| SubscribeItem { start, flags: 0 };
         let osdmap = self.map.as_ref().map_or(0, |m| u64::from(m.epoch.0) + 1);
-        subscribe([("osdmap", item(osdmap)), ("mgrmap", item(0)), ("config", item(0))], out);
+        subscribe(
+            [("osdmap", item(osdmap)), ("mgrmap", item(0)), ("fsmap", item(0)), ("config", item(0))],
+            out,
+        );
         self.follow_services(out);
         self.ask_whose(now, out);
         // A new leader has to be told everything again.
@@ -329,6 +337,7 @@ impl Manager {
                     self.pgs.health_changed(true, now);
                 }
                 Some(Kept::Progress) => self.progress.load(&ack.output),
+                Some(Kept::Mds) => self.file_systems.take_metadata(&ack.output),
                 None => {
                     let fsid = self.fsid();
                     self.mon_commands.answered(fsid, tid, ack, out);
@@ -336,6 +345,7 @@ impl Manager {
             },
             Message::MgrMap(m) => self.mgr_map(now, m.map.0, out),
             Message::ServiceMap(m) => self.service_map(now, m.map.0),
+            Message::FsMap(m) => self.fs_map(m.map.0, out),
             msg @ Message::Command(_) => crate::command::run_for_mon(self, now, tid, msg, out),
             _ => {}
         }
@@ -431,6 +441,16 @@ impl Manager {
         ] {
             let request = MonRequest { json: command.to_string(), ..MonRequest::default() };
             self.asked.insert(self.mon_commands.send_own(fsid, request, out), kept);
+        }
+    }
+
+    /// Takes the map of file systems; of daemons that are new it asks the monitors what they said of themselves.
+    fn fs_map(&mut self, map: Bytes, out: &mut Vec<Output>) {
+        let fsid = self.fsid();
+        if self.file_systems.take_map(map) && !fsid.is_zero() {
+            let command = json!({ "prefix": "mds metadata", "format": "json" });
+            let request = MonRequest { json: command.to_string(), ..MonRequest::default() };
+            self.asked.insert(self.mon_commands.send_own(fsid, request, out), Kept::Mds);
         }
     }
 

@@ -60,6 +60,8 @@ pub struct Counter {
     pub value: u64,
     /// Of how many the sum is.
     pub count: u64,
+    /// What `value` was in the report before.
+    pub before: u64,
 }
 
 /// See the module's invariants.
@@ -93,6 +95,7 @@ impl Counters {
         }
         let values = self.values(m).map_err(|_| Refusal::Values)?;
         for (counter, (value, count)) in self.declared.values_mut().zip(values) {
+            counter.before = counter.value;
             (counter.value, counter.count) = (value, count);
         }
         Ok(())
@@ -139,6 +142,10 @@ impl Counters {
                 false => Err(DecodeError::Invalid { what: "counters", value: r.remaining() as u64 }),
             }
         })
+    }
+
+    pub fn get(&self, path: &str) -> Option<&Counter> {
+        self.declared.get(path)
     }
 
     /// As `perf dump` of the daemon itself shows them.

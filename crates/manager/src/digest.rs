@@ -45,6 +45,18 @@ pub fn digest(pgs: &PgMap, map: &OsdMap, stamp: Utime, limits: &Limits) -> PgDig
     out
 }
 
+/// What a pool uses, and what it could use.
+pub(crate) fn pool_usage(pgs: &PgMap, map: &OsdMap, id: PoolId) -> Option<PoolUsage> {
+    let pool = map.pool(id)?;
+    let stat = Sums::of(pgs).pools.get(&id).map(|p| p.stat).unwrap_or_default();
+    Some(PoolUsage {
+        stat,
+        num_pg: pool.pg_num,
+        rates: Rates::default(),
+        avail_raw: available(pgs, map, pool),
+    })
+}
+
 /// What every PG of a pool has purged; nothing while one of them has not reported. Source: PGMap::calc_purged_snaps.
 pub(crate) fn purged_snaps(pgs: &PgMap) -> BTreeMap<PoolId, SnapIntervals> {
     let mut out: BTreeMap<PoolId, SnapIntervals> = BTreeMap::new();

@@ -19,6 +19,7 @@ mod counters;
 mod crashes;
 mod daemons;
 mod digest;
+mod file_systems;
 mod health;
 mod mon_commands;
 mod progress;

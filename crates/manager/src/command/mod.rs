@@ -7,6 +7,7 @@ mod autoscale;
 mod balancer;
 mod crash;
 mod daemon;
+mod fs_status;
 mod modules;
 mod osd_df;
 mod osd_safety;
@@ -34,6 +35,7 @@ use crate::balancer::Balancer;
 use crate::core::{Manager, Settings};
 use crate::crashes::{self, Crashes};
 use crate::daemons::Daemons;
+use crate::file_systems::FileSystems;
 use crate::io::{Output, PeerInfo};
 use crate::mon_commands::MonRequest;
 use crate::pg_map::PgMap;
@@ -52,6 +54,7 @@ const GROUPS: &[&[Command]] = &[
     daemon::COMMANDS,
     balancer::COMMANDS,
     modules::COMMANDS,
+    fs_status::COMMANDS,
     crash::COMMANDS,
 ];
 
@@ -97,6 +100,7 @@ pub struct Ctx<'a> {
     pub(crate) options: &'a Values,
     pub settings: &'a Settings,
     pub(crate) crashes: &'a Crashes,
+    pub(crate) file_systems: &'a FileSystems,
     pub(crate) progress: &'a mut Progress,
     pub(crate) balancer: &'a mut Balancer,
     /// See [`Ctx::keep_crashes`].
@@ -301,9 +305,7 @@ fn evaluate(
     let fits = args.check(&Signature::parse(command.sig));
     let seen = if fits.is_ok() { args.as_text() } else { BTreeMap::new() };
     if peer.is_some_and(|p| !permitted(p, command, &prefix, &seen)) {
-        let why = "access denied: does your client key have mgr caps? See \
-                   http://docs.ceph.com/en/latest/mgr/administrator/#client-authentication";
-        return Reply::error(Errno::EACCES, why);
+        return Reply::error(Errno::EACCES, NO_CAPS);
     }
     if let Err(error) = fits {
         return Reply::error(Errno::EINVAL, error.to_string());
@@ -330,6 +332,7 @@ fn evaluate(
         options: &manager.options,
         settings: &manager.settings,
         crashes: &manager.crashes,
+        file_systems: &manager.file_systems,
         progress: &mut manager.progress,
         balancer: &mut manager.balancer,
         crash_changes: Vec::new(),
@@ -347,6 +350,10 @@ fn evaluate(
     *asked = Asked { request: ctx.asked, all: ctx.asked_all, crashes: ctx.crash_changes };
     reply
 }
+
+/// What a client is told whose key does not allow a command.
+const NO_CAPS: &str = "access denied: does your client key have mgr caps? See \
+                       http://docs.ceph.com/en/latest/mgr/administrator/#client-authentication";
 
 fn permitted(peer: &PeerInfo, command: &Command, prefix: &str, args: &BTreeMap<String, String>) -> bool {
     peer.caps.is_capable(&MgrRequest {

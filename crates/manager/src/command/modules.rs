@@ -34,13 +34,6 @@ pub(super) const COMMANDS: &[Command] = &[
         "r",
         osd_status,
     ),
-    Command::new(
-        "fs status name=fs,type=CephString,req=false",
-        "Show the status of a CephFS filesystem",
-        "mgr",
-        "r",
-        fs_status,
-    ),
     Command::new("progress", "Show progress of recovery operations", "mgr", "r", |ctx| {
         match ctx.progress.text(ctx.now.wall) {
             none if none.is_empty() => Reply::done("Nothing in progress"),
@@ -79,13 +72,6 @@ pub(super) fn switched_off(on: Option<&BTreeSet<String>>, prefix: &str) -> Optio
 }
 
 /// There are no file systems. Source: handle_fs_status in src/pybind/mgr/status/module.py.
-fn fs_status(ctx: &mut Ctx<'_>) -> Reply {
-    if let Some(name) = ctx.args.text("fs") {
-        return Reply::error(Errno::EINVAL, format!("Invalid filesystem: {name}"));
-    }
-    Reply::show(ctx.format, || "\nSTANDBY MDS  \nVERSION  DAEMONS  \n".to_owned(), || json!({}))
-}
-
 fn no_orchestrator(_: &mut Ctx<'_>) -> Reply {
     Reply::error(Errno::ENOENT, "No orchestrator configured (try `ceph orch set backend`)")
 }
