@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// Program that shows a package is there, and the package.
-const NEEDED: [(&str, &str); 20] = [
+const NEEDED: [(&str, &str); 21] = [
     ("mold", "mold"),
     ("ceph", "ceph-common"),
     ("rados", "ceph-common"),
@@ -14,6 +14,7 @@ const NEEDED: [(&str, &str); 20] = [
     ("osdmaptool", "ceph-base"),
     ("monmaptool", "ceph-base"),
     ("ceph-authtool", "ceph-common"),
+    ("ceph-mds", "ceph-mds"),
     ("ceph-mgr", "ceph-mgr"),
     ("ceph-mon", "ceph-mon"),
     ("ceph-osd", "ceph-osd"),
@@ -47,9 +48,11 @@ pub fn linker_is_mold() -> bool {
 pub fn install() -> Result<()> {
     let mut packages: Vec<&str> =
         NEEDED.iter().filter(|(program, _)| !has_program(program)).map(|(_, package)| *package).collect();
-    for module in ["rados", "rbd"] {
+    for (module, package) in
+        [("rados", "python3-rados"), ("rbd", "python3-rbd"), ("cephfs", "python3-cephfs")]
+    {
         if !python_has(module) {
-            packages.push(if module == "rados" { "python3-rados" } else { "python3-rbd" });
+            packages.push(package);
         }
     }
     if !qemu_has_rbd() {

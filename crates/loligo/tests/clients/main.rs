@@ -10,6 +10,7 @@ mod counters;
 mod crash;
 mod daemons;
 mod differential;
+mod file_systems;
 mod flood;
 mod hostile;
 mod hosts;
