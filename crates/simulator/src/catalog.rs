@@ -1,12 +1,18 @@
 //! Scenarios with a name: faults by hand at the moment that matters, for rows of the table in `docs/scenarios.md` and for
 //! planted bugs. The seed still chooses delays, contents and which copy of a torn write survives.
 
+mod starts;
+
 use crate::faults::FaultKind as Kind;
 use crate::faults::{Death, Fault, From, Mons, Trigger};
 use crate::guest::GuestKind;
 use crate::net::Node;
 use crate::queue::{MICROSECOND, MILLISECOND, SECOND, Time};
 use crate::scenario::{Options, Scenario};
+use starts::{
+    a_disk_with_lost_writes_returns_and_is_lost, a_slow_member_is_left_alone,
+    a_start_that_a_slow_member_loses,
+};
 
 /// A scenario with a name.
 #[derive(Clone, Copy)]
@@ -119,6 +125,9 @@ catalog![
     late_resends_after_splits,
     late_resends_after_backfill,
     a_member_restarts_within_its_lease,
+    a_disk_with_lost_writes_returns_and_is_lost,
+    a_start_that_a_slow_member_loses,
+    a_slow_member_is_left_alone,
 ];
 
 const KILLED: Death = Death::Killed;

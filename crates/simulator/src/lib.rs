@@ -59,7 +59,7 @@ pub use history::{Call, Content, Outcome, Record, State};
 pub use linear::{Verdict, check};
 pub use mutant::Mutant;
 pub use net::Node;
-pub use planted::{NOT_FOUND, PLANTED, Plant, Unfound, Why};
+pub use planted::{NOT_FOUND, PLANTED, Plant, Unfound};
 pub use run::{Report, faults, run, run_verbose};
 pub use scenario::{Level, Options, Profile, Scenario};
 pub use search::{Found, find, kind, shrink};

@@ -103,7 +103,9 @@ fn play(a: &Arguments) -> Result<bool, String> {
     }
     match a.mutant.as_deref() {
         Some("all") => {
-            NOT_FOUND.iter().for_each(|u| println!("# {}: not looked for, {}", u.mutant, u.why));
+            NOT_FOUND
+                .iter()
+                .for_each(|u| println!("# {}: not looked for, found by {}", u.mutant, u.found_by));
             return hunt(a, &PLANTED.iter().map(|p| p.mutant).collect::<Vec<_>>(), first, last);
         }
         Some(name) => return hunt(a, &[name.parse()?], first, last),

@@ -125,5 +125,8 @@ planted![
     clean_too_soon Mutant::Osd(Osd::CleanTooSoon);
     split_forgets_dups Mutant::Osd(Osd::SplitForgetsDups);
     backfill_moves_early Mutant::Osd(Osd::BackfillMovesEarly);
+    ignores_last_start Mutant::Osd(Osd::IgnoresLastStart);
+    starts_alone Mutant::Osd(Osd::StartsAlone);
+    trims_unacknowledged Mutant::Osd(Osd::TrimsUnacknowledged);
     replay_takes_places Mutant::Store(Store::ReplayTakesPlaces);
 ];

@@ -202,6 +202,9 @@ macro_rules! rows {
 }
 rows![
     flapping_replica ["marked down dead" 5],
+    a_disk_with_lost_writes_returns_and_is_lost ["marked down dead" 1],
+    a_start_that_a_slow_member_loses ["marked down dead" 1],
+    a_slow_member_is_left_alone ["marked down dead" 1],
     // Every fault is bound to a moment, and comes.
     primary_killed_at_each_step ["marked down dead" 4],
     all_copies_return_in_every_order ["requests sent again" 6],
