@@ -11,7 +11,7 @@ use codec::{Decode, DecodeError, Encode};
 use maps::ApplyError;
 use messages::Message;
 use reporter::Reporter;
-use types::{AuthName, ConnId, Entropy, Epoch, Errno, Now};
+use types::{AuthName, ConnId, EntityType, Entropy, Epoch, Errno, Now};
 
 use crate::command::Reply;
 use crate::contain::contained;
@@ -22,12 +22,17 @@ use crate::service::fresh::Freshness;
 use crate::service::health_log::Logged;
 use crate::service::mds::MdsSeen;
 use crate::service::osd::OsdWatch;
+use crate::service::prepare;
 use crate::service::proxy::Proxied;
 use crate::service::reports::Counters;
 use crate::session::{Session, Stage};
 use crate::settings::{QuorumView, Settings};
 use crate::shares::Shares;
 use crate::state::{Change, PgDigest, Priority, State};
+
+/// How long lines that nobody waits for may wait for company: for the manager's next report, which comes two
+/// seconds after its last one, and for one that is late.
+const LINES_WAIT: Duration = Duration::from_secs(4);
 
 /// One member of the monitor quorum.
 pub struct Monitor {
@@ -102,6 +107,8 @@ pub struct Monitor {
     pub(crate) parked_logins: VecDeque<Input>,
     pub(crate) fresh: Freshness,
     last_tick: Option<Duration>,
+    /// Since when (monotonic) lines of a manager's wait alone.
+    lines_since: Option<Duration>,
     /// When (monotonic) managers that follow the digest were last sent one.
     pub(crate) digests_sent: Option<Duration>,
     tick_due: bool,
@@ -166,6 +173,7 @@ impl Monitor {
             last_tick: None,
             digests_sent: None,
             tick_due: false,
+            lines_since: None,
             log_seq: 0,
         })
     }
@@ -367,7 +375,9 @@ impl Monitor {
             return self.forward_waiting(now, out);
         }
         while self.in_flight.is_none() {
-            let idle = self.waiting.is_empty() && self.suspects.is_empty() && self.ids_wanted.is_empty();
+            let patient = self.only_lines_wait(now);
+            let asked = !self.waiting.is_empty() && !patient;
+            let idle = !asked && self.suspects.is_empty() && self.ids_wanted.is_empty();
             if idle && !self.tick_due && self.parked_logins.is_empty() {
                 return;
             }
@@ -375,6 +385,7 @@ impl Monitor {
             let alone = suspect.is_some();
             let asked: Vec<Waiting> = match suspect {
                 Some(w) => vec![w],
+                None if patient => Vec::new(),
                 None => std::mem::take(&mut self.waiting).into(),
             };
             let said = out.len();
@@ -402,6 +413,23 @@ impl Monitor {
                 }
             }
         }
+    }
+
+    /// Whether nothing waits but lines of a manager's that can wait for another entry of the log to go with:
+    /// Ceph's sends one after each report, and an entry of its own would cost a monitor's disk as much as the
+    /// report.
+    fn only_lines_wait(&mut self, now: Now) -> bool {
+        let sessions = &self.sessions;
+        let waits = |w: &Waiting| {
+            let sender = sessions.get(&w.conn).map(|s| s.name.kind);
+            sender == Some(EntityType::Mgr) && prepare::is_chatter(&w.msg)
+        };
+        if self.waiting.is_empty() || !self.waiting.iter().all(waits) {
+            self.lines_since = None;
+            return false;
+        }
+        let since = *self.lines_since.get_or_insert(now.mono);
+        now.mono.saturating_sub(since) < LINES_WAIT
     }
 
     /// What is asked for as one batch, and which of it has to be tried again after that. A request alone has nothing of the

@@ -11,6 +11,7 @@ use common::{FSID, World, addr, settings};
 use maps::{MgrMap, ModuleOption, Service, ServiceDaemon, ServiceMap};
 use messages::Message;
 use messages::common::{MMgrCommand, MMgrCommandReply};
+use messages::log::{LogEntry, MLog};
 use messages::mgr::{
     CommandDesc, HealthCheck, MMgrBeacon, MMonMgrReport, MPgDigest, ModuleInfo, ProgressEvent,
 };
@@ -889,4 +890,40 @@ fn cephs_manager_comes_back_under_its_old_address() {
     // One of ours has an address for each life.
     w.send(mgr, of(true, 3));
     assert_eq!(active(&w), Some((2, true)));
+}
+
+/// Ceph's manager says what PGs are like after each report: the line goes with the next entry of the log.
+#[test]
+fn lines_that_nobody_waits_for_make_no_entry_of_their_own() {
+    let (mut w, admin, mgr) = under_ceph();
+    w.send(mgr, report(1, &digest(8)));
+    w.tick(30);
+    let line = |seq, priority| {
+        let channel = "cluster".to_owned();
+        let entry = LogEntry { seq, priority, channel, text: format!("pgmap v{seq}"), ..LogEntry::default() };
+        MLog { fsid: FSID, entries: vec![entry], ..MLog::default() }
+    };
+    let kept = |w: &mut World| {
+        let acks = w.sent(mgr).into_iter().filter_map(|m| match m {
+            Message::LogAck(ack) => Some(ack.last),
+            _ => None,
+        });
+        acks.collect::<Vec<_>>()
+    };
+    let index = w.index;
+    w.send(mgr, line(1, 0));
+    assert_eq!((w.index, kept(&mut w)), (index, vec![]));
+    w.send(mgr, report(1, &digest(7)));
+    assert_eq!((w.index, kept(&mut w)), (index + 1, vec![1]), "one entry for both");
+    // Alone it waits for a while, and no other line waits.
+    w.send(mgr, line(2, 0));
+    w.tick(33);
+    assert!(kept(&mut w).is_empty());
+    w.tick(34);
+    assert_eq!(kept(&mut w), [2]);
+    w.send(mgr, line(3, 0));
+    w.send(mgr, line(4, 1));
+    assert_eq!(kept(&mut w), [3, 4]);
+    w.send(admin, line(5, 0));
+    assert!(w.mon.state().log.channels["cluster"].back().is_some_and(|(_, e)| e.text == "pgmap v5"));
 }

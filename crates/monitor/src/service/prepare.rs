@@ -3,7 +3,7 @@
 use cephx::caps::{AppMetadata, OsdCap, OsdRequest};
 use codec::Encode;
 use messages::Message;
-use messages::log::{MLog, MLogAck};
+use messages::log::{LogEntry, MLog, MLogAck};
 use messages::mon::{MPoolOp, pool_op};
 use types::{ConnId, EntityType, Errno, Now, PoolId};
 
@@ -11,7 +11,7 @@ use crate::io::Output;
 use crate::monitor::{Monitor, Prepared};
 use crate::proposal::{Batch, Waiting};
 use crate::session::{Access, Session};
-use crate::state::{LINE_BYTES, State};
+use crate::state::{LINE_BYTES, Priority, State};
 use crate::text::cut;
 
 impl Monitor {
@@ -128,6 +128,12 @@ fn pool_op_allowed(state: &State, session: &Session, m: &MPoolOp) -> bool {
 /// Lines that one entity may add to the cluster log between two ticks, and the bytes of them.
 const LINES_SHARE: usize = 1_000;
 const LINE_BYTES_SHARE: usize = 1 << 20;
+/// Lines of the log for whoever looks for faults, which nobody waits for.
+pub(crate) fn is_chatter(msg: &Message) -> bool {
+    let is_debug = |e: &LogEntry| Priority::from_u16(e.priority) == Priority::Debug;
+    matches!(msg, Message::Log(m) if m.entries.iter().all(is_debug))
+}
+
 /// Channels of the cluster log, and bytes of a channel's name.
 const CHANNELS: usize = 16;
 const CHANNEL_BYTES: usize = 64;
