@@ -19,6 +19,7 @@ mod librados;
 mod limits;
 mod listen;
 mod managers;
+mod managers_act;
 mod managers_alike;
 mod managers_switch;
 mod on_ceph;

@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, until};
@@ -225,6 +226,7 @@ fn acts(c: &RealCeph) {
     c.ceph("osd unset norecover");
     c.ceph("osd unset nobackfill");
     clean(c);
+    an_osd_that_stands_still_is_followed(c);
     c.run("rados", &["-p", "p", "mksnap", "s"]);
     c.run("rados", &["-p", "p", "rmsnap", "s"]);
     until("no snapshots to remove", || pool(c)["removed_snaps_queue"].as_array().is_none_or(Vec::is_empty));
@@ -235,6 +237,23 @@ fn acts(c: &RealCeph) {
     until("exceptions of the balancer's", || {
         c.json("osd dump")["pg_upmap_items"].as_array().is_some_and(|items| !items.is_empty())
     });
+}
+
+/// What health and the PGs are said to be like while an OSD does not answer, and when it does again.
+fn an_osd_that_stands_still_is_followed(c: &RealCeph) {
+    let codes = || -> Vec<String> {
+        let checks = c.json("health")["checks"].clone();
+        checks.as_object().into_iter().flatten().map(|(code, _)| code.clone()).collect()
+    };
+    let says = |code: &str| codes().iter().any(|c| c == code);
+    assert!(!says("OSD_DOWN") && !says("PG_DEGRADED"), "{:?}", codes());
+    c.signal("osd.2", Signal::STOP);
+    until("word of it", || says("OSD_DOWN") && says("PG_DEGRADED"));
+    let states = pg_states(c);
+    assert!(states.iter().any(|s| s == "active+undersized+degraded"), "{states:?}");
+    c.signal("osd.2", Signal::CONT);
+    clean(c);
+    until("nothing of it", || !says("OSD_DOWN") && !says("PG_DEGRADED"));
 }
 
 #[test]

@@ -156,7 +156,7 @@ impl RealCeph {
              mon allow pool delete = true\nmon data avail warn = 2\nmon data avail crit = 1\n\
              auth allow insecure global id reclaim = false\nmon warn on msgr2 not enabled = false\n\
              ms bind msgr1 = false\nmgr stats period = 1\nosd heartbeat grace = 6\nosd numa auto affinity = false\n\
-             osd recovery sleep = 0\nosd recovery sleep hdd = 0\nosd max backfills = 8\n\
+             mon osd min down reporters = 1\nosd recovery sleep = 0\nosd recovery sleep hdd = 0\nosd max backfills = 8\n\
              mgr tick period = 1\nosd mon report interval = 1\n"
         );
         std::fs::write(self.conf(), conf).expect("written");
@@ -274,6 +274,12 @@ impl RealCeph {
             status.is_some()
         });
         status.is_some_and(|s| s.success())
+    }
+
+    pub fn signal(&self, name: &str, signal: rustix::process::Signal) {
+        let (_, child) = self.daemons.iter().find(|(n, _)| n == name).expect("it was started");
+        let pid = rustix::process::Pid::from_child(child);
+        rustix::process::kill_process(pid, signal).expect("it runs");
     }
 
     /// Epochs of all maps that the monitors keep.
