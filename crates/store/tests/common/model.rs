@@ -81,6 +81,14 @@ impl Model {
                     o.written[*dst_offset as usize..][..*len as usize].copy_from_slice(&copy.written[range]);
                 }
             }
+            Op::MoveRange { src, dst, src_offset, len, dst_offset, .. } => {
+                let range = *src_offset as usize..(src_offset + len) as usize;
+                let source = self.objects.get_mut(&key(*src)).expect("source");
+                let moved = source.data[range.clone()].to_vec();
+                source.data[range.clone()].fill(0);
+                source.written[range].fill(false);
+                self.edit(key(*dst)).write(*dst_offset, &moved);
+            }
             Op::Rename { src, dst } => {
                 if src != dst {
                     let moved = self.objects.remove(&key(*src)).expect("source");
