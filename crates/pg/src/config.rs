@@ -64,6 +64,9 @@ pub struct OsdConfig {
     pub snap_trim_sleep: Duration,
     /// Work that is done for clients with one batch of inputs, as `osd/turns.rs` counts it.
     pub slice_bytes: u64,
+    /// A write of more data than this goes ahead to the members, in pieces of so many bytes; see `pg/staging.rs`.
+    pub stage_min_bytes: usize,
+    pub stage_piece_bytes: u64,
     /// Client operations under way at one time; 0 for any number.
     pub client_message_cap: u64,
     /// Bytes of their data; 0 for any number.
@@ -165,6 +168,8 @@ pub enum Planted {
     LeaseForgottenAtRestart,
     /// A PG is clean when its primary is whole.
     CleanTooSoon,
+    /// A member whose interval ends forgets what lies aside, and leaves it in its store.
+    StagedLeftBehind,
 }
 
 impl OsdConfig {
@@ -248,6 +253,8 @@ impl Default for OsdConfig {
             max_snap_trims: 2,
             snap_trim_sleep: Duration::ZERO,
             slice_bytes: crate::osd::turns::SLICE,
+            stage_min_bytes: 4 << 20,
+            stage_piece_bytes: 1 << 20,
             client_message_cap: 256,
             client_message_size_cap: 500 << 20,
             memory_target: 0,

@@ -168,6 +168,27 @@ pub enum PgBody {
     },
     /// Another PG's primary copies an object of this one: a piece of it.
     CopyRead(Box<CopyAsk>),
+    /// Primary: whole blocks of a large write to come, which belong at `at` in the object aside with this
+    /// number.
+    Stage {
+        id: u64,
+        hash: u32,
+        at: u64,
+        data: Bytes,
+    },
+    /// They are durable here up to so many bytes.
+    Staged {
+        id: u64,
+        upto: u64,
+    },
+    /// There is no room for them here, or the one before is missing.
+    StageRefused {
+        id: u64,
+    },
+    /// Primary: what lies aside under this number is not needed any more.
+    Unstage {
+        id: u64,
+    },
     /// That piece, as `copy-get` gives it, or why there is none.
     CopyPart {
         id: u64,
@@ -346,6 +367,13 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
         PgBody::BackfillGrant { id, granted } => put(w, 36, &(id, granted)),
         PgBody::BackfillRelease => w.u8(37),
         PgBody::OutOfStep => w.u8(38),
+        PgBody::Stage { id, hash, at, data } => {
+            put(w, 39, &(id, (hash, at)));
+            return data;
+        }
+        PgBody::Staged { id, upto } => put(w, 40, &(id, upto)),
+        PgBody::StageRefused { id } => put(w, 41, &id),
+        PgBody::Unstage { id } => put(w, 42, &id),
         PgBody::CopyRead(ask) => put(w, 19, &*ask),
         PgBody::Room { bytes } => put(w, 21, &bytes),
         PgBody::Damaged { object } => put(w, 22, &object),
@@ -427,6 +455,10 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         26 => PgBody::ScrubRead(Box::new(ScrubAsk::decode(r)?)),
         27 => PgBody::ScrubMap(Box::new(ScrubPart::decode(r)?)),
         28 => PgBody::ScrubRemove { object: HObject::decode(r)?, version: Eversion::decode(r)? },
+        39 => PgBody::Stage { id: r.u64()?, hash: r.u32()?, at: r.u64()?, data: data.clone() },
+        40 => PgBody::Staged { id: r.u64()?, upto: r.u64()? },
+        41 => PgBody::StageRefused { id: r.u64()? },
+        42 => PgBody::Unstage { id: r.u64()? },
         32 => PgBody::Pull { wants: Vec::decode(r)? },
         33 => PgBody::Push(Vec::decode(r)?),
         34 => PgBody::PushAck { objects: Vec::decode(r)? },
@@ -526,6 +558,10 @@ mod tests {
                 max: 5,
             })),
             PgBody::CopyPart { id: 9, result: -2, user_version: 7, data: Bytes::from_static(b"piece") },
+            PgBody::Stage { id: 9, hash: 4, at: 8192, data: Bytes::from_static(b"piece") },
+            PgBody::Staged { id: 9, upto: 12288 },
+            PgBody::StageRefused { id: 9 },
+            PgBody::Unstage { id: 9 },
         ]
     }
 

@@ -34,6 +34,7 @@ impl OsdCore {
                             cx.counters.rep_ops.add(cx.now_ns.saturating_sub(came_ns));
                             acked.put(id, version);
                         }
+                        PgDone::Staged { id, upto } => pg.aside_durable(id, upto, cx),
                         PgDone::Tell { osd, interval, body } => cx.send_pg(osd, id, interval, *body),
                         PgDone::Activated(nth) if nth == pg.activations => pg.activated(cx.whoami, 0, cx),
                         PgDone::Activated(_) => {}

@@ -31,6 +31,7 @@ mod scrub;
 pub(crate) mod session;
 mod settings;
 pub(crate) mod shared;
+mod staged;
 mod superblock;
 mod track;
 pub(crate) mod turns;
@@ -329,6 +330,7 @@ impl OsdCore {
                 pg.check_prior(&mut self.shared);
             }
             pg.trim_step(&mut self.shared);
+            pg.staging_tick(&mut self.shared);
         }
         crate::pg::remove::step(&mut self.shared);
         self.shared.grant_reservations();
@@ -352,7 +354,7 @@ impl OsdCore {
             }
             if let Some(msg) = cx.to_ourselves.pop_front() {
                 self.pg_message(self.shared.whoami, msg);
-            } else if !self.fetch_next() && !self.recover_next() && !self.next_turn() {
+            } else if !self.fetch_next() && !self.stage_next() && !self.recover_next() && !self.next_turn() {
                 return self.send_batches();
             }
         }

@@ -401,6 +401,7 @@ fn takes_room(body: &PgBody) -> bool {
             | PgBody::BackfillProgress { .. }
             | PgBody::ScrubRead(_)
             | PgBody::ScrubRemove { .. }
+            | PgBody::Unstage { .. }
     )
 }
 
@@ -455,12 +456,16 @@ fn deliver_other(
         PgBody::ScrubRelease => pg.handle_scrub_release(from, cx),
         PgBody::ScrubRead(ask) => pg.handle_scrub_read(from, interval, &ask, cx),
         PgBody::ScrubRemove { object, version } => pg.handle_scrub_remove(from, &object, version, cx),
+        PgBody::Stage { id, hash, at, data } => pg.handle_stage((from, interval), (id, hash), at, data, cx),
+        PgBody::Unstage { id } => pg.handle_unstage(from, interval, id, cx),
         PgBody::Remove | PgBody::RepOp(_) | PgBody::Push(_) => {}
         _ if !asked_now => {}
         PgBody::Log { info, log, missing } => pg.handle_log(from, *info, log, missing, cx),
         PgBody::CopyPart { id, result, user_version, data } => {
             pg.copy_part(id, result, user_version, data, cx)
         }
+        PgBody::Staged { id, upto } => pg.piece_staged(from, id, upto, cx),
+        PgBody::StageRefused { id } => pg.go_on_whole(id, cx),
         PgBody::Activated { lease_ms } => pg.activated(from, lease_ms, cx),
         PgBody::OutOfStep => pg.peer_again(cx),
         PgBody::Damaged { object } => pg.handle_damaged(from, object, cx),

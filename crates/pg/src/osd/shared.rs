@@ -66,6 +66,11 @@ pub(crate) enum PgDone {
         version: Eversion,
         came_ns: u64,
     },
+    /// Pieces of a large write lie aside here up to so many bytes.
+    Staged {
+        id: u64,
+        upto: u64,
+    },
     /// This copy's activation, counted since the copy was loaded.
     Activated(u64),
     /// Pulled objects are in the primary's store.
@@ -163,6 +168,10 @@ pub(crate) struct Shared {
     pub last_copy: u64,
     /// Whether such a request may wait for room for its next piece.
     pub copies_wait: bool,
+    /// The number of the newest large write whose pieces went ahead.
+    pub last_staged: u64,
+    /// Whether a piece of one may go now.
+    pub pieces_wait: bool,
     /// Bytes of work that requests may still do in this slice; see `turns`.
     pub slice_left: u64,
     /// Bytes of answers that may still go out in this slice. The shell then says anew how much clients have
@@ -225,6 +234,8 @@ impl Shared {
             paused_bytes: Sum::default(),
             last_copy: 0,
             copies_wait: false,
+            last_staged: 0,
+            pieces_wait: false,
             slice_left: super::turns::SLICE,
             answers_left: super::turns::SLICE,
             dropped: Vec::new(),

@@ -18,7 +18,7 @@ use super::recovery::lacks;
 use super::repair::damaged_object;
 use super::replicate::Write;
 use super::writes::InFlight;
-use super::{Pg, Phase};
+use super::{Pg, Phase, Staged};
 use crate::entry::OpReturn;
 use crate::exec::{self, Begun, Effect, ExecEnv, ExecStop, Executed, RequestKind, Requester, Sources};
 use crate::io::{FatalReason, LogLevel, Output};
@@ -61,6 +61,8 @@ pub(crate) struct ClientOp {
     pub sources: Option<Box<Sources>>,
     /// The memory of those, on its client's account.
     pub fetched: Option<Arc<Fetched>>,
+    /// What it writes, if that went ahead; see `pg::staging`.
+    pub staged: Option<Arc<Staged>>,
     /// Since when (monotonic) it waits for space in the store.
     pub space_wanted: Option<Duration>,
     /// Its part of its client's account, until it is dropped; `None` where the OSD asked itself.
@@ -111,6 +113,7 @@ impl ClientOp {
             asked_by: None,
             sources: None,
             fetched: None,
+            staged: None,
             space_wanted: None,
             charge: None,
             times: Times::default(),
@@ -375,7 +378,7 @@ impl Pg {
                 return None;
             }
         }
-        if self.writes.lock(&head).is_some_and(|lock| !lock.waiters.is_empty()) {
+        if self.writes.lock(&head).is_some_and(|lock| lock.held || !lock.waiters.is_empty()) {
             self.writes.wait(&head, op);
             return None;
         }
@@ -402,6 +405,7 @@ impl Pg {
         self.copies.values_mut().for_each(|c| c.waiters.retain(keep));
         self.drop_copies_of(conn, cx);
         self.drop_reads_of(conn, cx);
+        self.drop_stagings_of(conn, cx);
         self.writes.drop_waiters_of(conn);
     }
 
@@ -535,7 +539,7 @@ impl Pg {
         }
         match self.writes.lock(head) {
             None => false,
-            Some(lock) => !lock.waiters.is_empty() || !op.kind.writes || op.kind.reads,
+            Some(lock) => lock.held || !lock.waiters.is_empty() || !op.kind.writes || op.kind.reads,
         }
     }
 
@@ -572,6 +576,9 @@ impl Pg {
         match self.execute(&op, &head, &state, begun, cx) {
             Err(stop) => self.stopped(op, &head, stop, cx),
             Ok(done) if op.kind.writes && !done.unrecorded => {
+                if done.txn.payload_len() > cx.config.stage_min_bytes {
+                    return self.run_large(op, head, done, cx);
+                }
                 self.finish_write(op, head, done, cx);
             }
             Ok(done) => self.finish_read(op, done, cx),

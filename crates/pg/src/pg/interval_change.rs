@@ -66,6 +66,7 @@ impl Pg {
         let copies = std::mem::take(&mut self.copies).into_values().flat_map(Copying::into_requests);
         requests.extend(copies);
         requests.extend(self.stop_reading(cx));
+        requests.extend(self.stop_staging());
         requests.extend(std::mem::take(&mut self.waiting_for_object).into_values().flatten());
         requests.extend(self.waiting_for_lease.drain(..));
         requests.extend(self.waiting_for_space.drain(..));
@@ -77,7 +78,9 @@ impl Pg {
         // Those of one object may have waited in several queues.
         requests.sort_by_key(|op| op.order);
         // What was fetched may have changed when the request runs again; other OSDs ask again by themselves.
-        requests.iter_mut().for_each(|op| (op.sources, op.fetched) = (None, None));
+        requests.iter_mut().for_each(|op| {
+            (op.sources, op.fetched, op.staged) = (None, None, None);
+        });
         requests.retain(|op| op.asked_by.is_none());
         let primary = self.is_primary(cx);
         let (kept, gone): (Vec<_>, Vec<_>) =
@@ -87,6 +90,7 @@ impl Pg {
         let under_way: Vec<HObject> = self.recovering.keys().cloned().collect();
         under_way.iter().for_each(|o| self.finish(o, cx));
         self.drop_incoming(cx);
+        self.drop_aside(cx);
         self.batch = Default::default();
         cx.recovery_waits.remove(&self.id);
         cx.leave_backfill_place(self.id);

@@ -20,6 +20,7 @@
 //! 6. Past intervals end before the current one begins.
 
 mod activate;
+mod aside;
 mod backfill;
 mod backoff;
 mod batch;
@@ -44,6 +45,7 @@ mod reserve;
 pub(crate) mod room;
 mod scrub;
 pub(crate) mod split;
+mod staging;
 pub mod state;
 mod stats;
 mod trim;
@@ -63,6 +65,7 @@ use crate::osd::shared::Shared;
 use crate::peer::PgMessage;
 use crate::watch::Watches;
 
+use aside::Aside;
 use backfill::Backfill;
 use backoff::Backoff;
 use batch::Batch;
@@ -81,6 +84,7 @@ pub(crate) use reserve::Reservation;
 pub(crate) use scrub::DeepAsk;
 use scrub::Scrub;
 pub(crate) use scrub::{ScrubAsk, ScrubPart};
+pub(crate) use staging::{Staged, Staging};
 use state::pg_state;
 use trim::Trim;
 use writes::Writes;
@@ -211,6 +215,10 @@ pub(crate) struct Pg {
     pub reading: BTreeMap<HObject, Reading>,
     /// The number of the last question for a piece of a source.
     pub last_copy_id: u64,
+    /// Primary only: large writes whose pieces go ahead, by their number; and what lies aside for such writes,
+    /// here and on members.
+    pub staging: BTreeMap<u64, Staging>,
+    pub aside: BTreeMap<u64, Aside>,
 }
 
 impl Pg {
@@ -256,6 +264,8 @@ impl Pg {
             copies: BTreeMap::new(),
             reading: BTreeMap::new(),
             last_copy_id: 0,
+            staging: BTreeMap::new(),
+            aside: BTreeMap::new(),
             report: true,
         }
     }
@@ -367,11 +377,13 @@ impl Pg {
         );
         if self.phase != Phase::Active {
             assert!(self.writes.is_empty(), "4: {} has writes in flight in {:?}", self.id, self.phase);
+            assert!(self.staging.is_empty(), "4: {} stages writes in {:?}", self.id, self.phase);
         } else {
             assert!(self.is_primary(cx), "3: {}", self.id);
         }
         self.writes.assert_invariants(self.info.last_update);
         self.assert_reads(cx);
+        self.assert_staging();
         for object in self.writes.objects() {
             assert!(!self.missing.contains(object), "5: {object}");
             for (osd, peer) in self.peers.iter().filter(|(o, _)| self.acting().contains(o)) {

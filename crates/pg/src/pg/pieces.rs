@@ -361,7 +361,7 @@ fn read_omap(
 
 /// The pool of the objects that are built aside for `pool`; the store counts their blocks for `pool` itself.
 /// Source: hobject_t::POOL_TEMP_START in src/common/hobject.h.
-fn aside_pool(pool: PoolId) -> PoolId {
+pub(super) fn aside_pool(pool: PoolId) -> PoolId {
     PoolId((-2i64).saturating_sub(pool.0))
 }
 

@@ -284,7 +284,7 @@ impl Pg {
         self.tell_out_of_step(cx);
     }
 
-    fn tell_out_of_step(&self, cx: &mut Shared) {
+    pub(super) fn tell_out_of_step(&self, cx: &mut Shared) {
         cx.send_pg(self.primary(), self.id, self.primary_interval, PgBody::OutOfStep);
     }
 
