@@ -126,6 +126,8 @@ impl World {
             max_markdown_count: usize::MAX,
             backfill_scan_max: o.backfill_scan,
             slice_bytes: o.slice_bytes,
+            stage_min_bytes: o.stage.0,
+            stage_piece_bytes: o.stage.1,
             beacon_interval: std::time::Duration::from_secs(o.beacon_s),
             planted: self.scenario.mutant.and_then(Mutant::in_osds),
             ..OsdConfig::default()
