@@ -22,12 +22,15 @@ const FRONT_MAX: usize = 256 << 10;
 
 /// The number that these messages travel under.
 pub const PG_MESSAGE: u16 = type_numbers::OURS + 0x40;
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 /// One message about one PG.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PgMessage {
+    /// With the shard of the copy that it is for.
     pub pgid: SpgId,
+    /// The shard of the copy that sends it.
+    pub from: i8,
     /// The sender's map.
     pub epoch: Epoch,
     /// First epoch of the PG's current interval as the sender sees it; a message from an older one is dropped.
@@ -216,12 +219,15 @@ impl PgBody {
 /// Everything of a PG up to `version` is durable on the member that says so, in this interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RepAck {
+    /// With the shard of the primary's copy.
     pub pgid: SpgId,
+    /// The member's shard.
+    pub from: i8,
     pub interval: Epoch,
     pub version: Eversion,
 }
 
-codec::wire_plain!(RepAck { pgid, interval, version });
+codec::wire_plain!(RepAck { pgid, from, interval, version });
 
 /// A question for a piece of an object.
 #[derive(Debug, Clone, PartialEq)]
@@ -285,7 +291,7 @@ impl PgMessage {
         };
         let (mut data, mut at) = (Bytes::new(), 0);
         let mut front = Writer::collect(|w| {
-            self.pgid.encode(w);
+            (self.pgid, self.from).encode(w);
             self.epoch.encode(w);
             self.interval.encode(w);
             at = w.len();
@@ -321,8 +327,8 @@ impl PgMessage {
 
     fn decode_parts(wire: &WireMessage) -> Result<Self, DecodeError> {
         let mut r = Reader::new(wire.front.clone());
-        let (pgid, epoch, interval) =
-            (SpgId::decode(&mut r)?, Epoch::decode(&mut r)?, Epoch::decode(&mut r)?);
+        let (pgid, from) = (SpgId::decode(&mut r)?, i8::decode(&mut r)?);
+        let (epoch, interval) = (Epoch::decode(&mut r)?, Epoch::decode(&mut r)?);
         let mut data = wire.whole_data();
         if !wire.middle.is_empty() {
             let len = Reader::new(wire.middle.clone()).u64()?;
@@ -331,7 +337,7 @@ impl PgMessage {
             data = data.slice(body.len()..);
             r = Reader::new(body);
         }
-        Ok(Self { pgid, epoch, interval, body: decode_body(&mut r, &data)? })
+        Ok(Self { pgid, from, epoch, interval, body: decode_body(&mut r, &data)? })
     }
 }
 
@@ -516,7 +522,10 @@ mod tests {
             PgBody::Activated { lease_ms: 16_000 },
             PgBody::History { history: PgHistory::default() },
             PgBody::RepOp(Box::new(rep)),
-            PgBody::RepOpAck { version: v, others: vec![RepAck { pgid, interval: Epoch(5), version: v }] },
+            PgBody::RepOpAck {
+                version: v,
+                others: vec![RepAck { pgid, from: -1, interval: Epoch(5), version: v }],
+            },
             PgBody::Pull { wants: vec![want] },
             PgBody::PushAck { objects: vec![push.stored(), push.stored()] },
             PgBody::Push(vec![push.clone(), push]),
@@ -576,11 +585,11 @@ mod tests {
         for payload in [Bytes::new(), long.clone()] {
             let op = RepOp { txn_head: long.clone(), payload, prev: v, trim_to: v };
             for body in [PgBody::RepOp(Box::new(op)), PgBody::Push(vec![push.clone()])] {
-                let sent = PgMessage { pgid, epoch: Epoch(9), interval: Epoch(7), body };
+                let sent = PgMessage { pgid, from: -1, epoch: Epoch(9), interval: Epoch(7), body };
                 let msg = sent.clone().into_message().expect("short enough");
                 assert_eq!(PgMessage::from_message(&msg), Some(Ok(sent)));
                 let Message::Unknown(wire) = msg else { panic!("not our own number") };
-                assert!(wire.front.len() < 100 && wire.middle.len() == 8, "{}", wire.front.len());
+                assert!(wire.front.len() < 101 && wire.middle.len() == 8, "{}", wire.front.len());
                 for cut in [
                     WireMessage { data: wire.data.slice(..9 << 20), ..wire.clone() },
                     WireMessage { middle: Bytes::from(vec![255; 8]), ..wire.clone() },
@@ -614,11 +623,11 @@ mod tests {
         let mut log = LogPart { head: at(10_000), whole: true, ..LogPart::default() };
         log.entries = (1..=10_000).map(entry).collect();
         let body = PgBody::Log { info: Box::new(info), log, missing: (1..=10_000).map(item).collect() };
-        let sent = PgMessage { pgid, epoch: Epoch(9), interval: Epoch(7), body };
+        let sent = PgMessage { pgid, from: -1, epoch: Epoch(9), interval: Epoch(7), body };
         let msg = sent.clone().into_message().expect("short enough");
         assert_eq!(PgMessage::from_message(&msg), Some(Ok(sent)));
         let Message::Unknown(wire) = msg else { panic!("not our own number") };
-        assert!(wire.front.len() < 100 && wire.data.len() > 20 << 20, "{}", wire.data.len());
+        assert!(wire.front.len() < 101 && wire.data.len() > 20 << 20, "{}", wire.data.len());
     }
 
     #[test]
@@ -631,7 +640,7 @@ mod tests {
         let zero = Eversion::ZERO;
         let op = RepOp { txn_head: Bytes::new(), payload: data.clone(), prev: zero, trim_to: zero };
         for (body, instead) in [(part, instead), (PgBody::RepOp(Box::new(op)), None)] {
-            let msg = PgMessage { pgid, epoch: Epoch(9), interval: Epoch(7), body };
+            let msg = PgMessage { pgid, from: -1, epoch: Epoch(9), interval: Epoch(7), body };
             assert_eq!(msg.into_message(), Err(TooLong { bytes: data.len(), instead }));
         }
     }
@@ -640,7 +649,7 @@ mod tests {
     fn every_kind_comes_back_and_no_truncation_panics() {
         for body in bodies() {
             let pgid = SpgId::replicated(PgId::new(PoolId(1), 2));
-            let sent = PgMessage { pgid, epoch: Epoch(9), interval: Epoch(7), body };
+            let sent = PgMessage { pgid, from: -1, epoch: Epoch(9), interval: Epoch(7), body };
             let msg = sent.clone().into_message().expect("short enough");
             assert_eq!(PgMessage::from_message(&msg), Some(Ok(sent)));
             let Message::Unknown(wire) = msg else { panic!("not our own number") };

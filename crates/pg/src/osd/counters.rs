@@ -213,7 +213,7 @@ impl OsdCore {
         for pg in self.pgs.values() {
             let primary = pg.is_primary(cx);
             primaries += u64::from(primary);
-            replicas += u64::from(!primary && pg.acting().contains(&cx.whoami));
+            replicas += u64::from(!primary && pg.is_acting(pg.me(cx)));
         }
         let strays = self.pgs.len() as u64 - primaries - replicas;
         let peers = self.heartbeats.peers().len() as u64;

@@ -45,7 +45,7 @@ use admin::options::Values;
 use admin::perf::Resets;
 use messages::Message;
 use store::{Store, TxnSeq};
-use types::{ConnId, Epoch, Now, OsdId, SpgId};
+use types::{ConnId, Epoch, Now, OsdId, PgShard, SpgId};
 
 use crate::OsdConfig;
 use crate::interval::IntervalKey;
@@ -452,11 +452,11 @@ impl OsdCore {
                 "{} since {} {:?} {:?} head {} missing {} peers {:?}",
                 pg.id,
                 pg.interval(),
-                pg.acting(),
+                pg.acting_set(),
                 pg.phase,
                 pg.log.head(),
                 pg.missing.len(),
-                pg.peers.keys().collect::<Vec<_>>(),
+                pg.peers.keys().map(PgShard::to_string).collect::<Vec<_>>(),
             )
         };
         self.pgs.values().map(line).collect()

@@ -10,7 +10,7 @@ use std::time::Duration;
 use maps::{OsdMap, SnapIntervals};
 use messages::Message;
 use store::{Priority, Store, StoreError, Txn, TxnSeq};
-use types::{ConnId, EntityAddr, Epoch, Eversion, HObject, Now, OsdId, PoolId, SpgId};
+use types::{ConnId, EntityAddr, Epoch, Eversion, HObject, Now, OsdId, PgShard, PoolId, SpgId};
 
 use super::account::Sum;
 use super::cluster_log::Unsaid;
@@ -56,7 +56,7 @@ pub(crate) enum PgDone {
     Write(Eversion),
     /// This answer to a primary's question is sent: all that it speaks of is durable now.
     Tell {
-        osd: OsdId,
+        to: PgShard,
         interval: Epoch,
         body: Box<PgBody>,
     },
@@ -75,7 +75,7 @@ pub(crate) enum PgDone {
     Activated(u64),
     /// Pulled objects are in the primary's store.
     Pulled {
-        from: OsdId,
+        from: PgShard,
         objects: Vec<Pushed>,
     },
     /// Pushed objects are in this copy's store.
@@ -277,16 +277,16 @@ impl Shared {
     /// question it answers.
     pub fn tell_when_durable(
         &mut self,
-        osd: OsdId,
-        pgid: SpgId,
+        to: PgShard,
+        id: SpgId,
         (now, interval): (Epoch, Epoch),
         body: PgBody,
     ) {
         if self.store.submitted() == self.store.durable() && self.on_durable.is_empty() {
-            return self.send_pg(osd, pgid, interval, body);
+            return self.send_pg(to, id, interval, body);
         }
-        let what = PgDone::Tell { osd, interval, body: Box::new(body) };
-        self.on_durable.push_back((self.store.submitted(), Done::Pg { id: pgid, interval: now, what }));
+        let what = PgDone::Tell { to, interval, body: Box::new(body) };
+        self.on_durable.push_back((self.store.submitted(), Done::Pg { id, interval: now, what }));
         self.hurry();
     }
 
@@ -372,8 +372,10 @@ impl Shared {
         }
     }
 
-    pub fn send_pg(&mut self, osd: OsdId, pgid: SpgId, interval: Epoch, body: PgBody) {
-        let msg = PgMessage { pgid, epoch: self.epoch(), interval, body };
+    /// Sends a message of the copy `id` to another copy of its PG.
+    pub fn send_pg(&mut self, to: PgShard, id: SpgId, interval: Epoch, body: PgBody) {
+        let (osd, pgid) = (to.osd, SpgId { shard: to.shard, ..id });
+        let msg = PgMessage { pgid, from: id.shard, epoch: self.epoch(), interval, body };
         if osd == self.whoami {
             return self.to_ourselves.push_back(msg);
         }
@@ -385,7 +387,7 @@ impl Shared {
                 );
                 self.cluster_log(LogLevel::Error, text);
                 if let Some(body) = instead {
-                    self.send_pg(osd, pgid, interval, *body);
+                    self.send_pg(to, id, interval, *body);
                 }
             }
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use store::{ObjectKey, Priority, StoreError, Txn};
-use types::{Epoch, HObject, OsdId, SnapId};
+use types::{Epoch, HObject, PgShard, SnapId};
 
 use super::pieces::aside_pool;
 use super::replicate::WRITE_MAX;
@@ -30,14 +30,14 @@ pub(crate) struct Aside {
     /// Written so far.
     pub bytes: u64,
     /// Primary only: members that have it, the request that will use it, and since when it waits for that.
-    members: Option<Vec<OsdId>>,
+    members: Option<Vec<PgShard>>,
     wanted: Weak<Staged>,
     since: Duration,
 }
 
 impl Aside {
     /// A primary's own, of which nothing is written yet.
-    pub fn begun(key: &ObjectKey, members: &[OsdId], now: Duration) -> Self {
+    pub fn begun(key: &ObjectKey, members: &[PgShard], now: Duration) -> Self {
         let (key, members) = (key.clone(), members.to_vec());
         Self { key, bytes: 0, members: Some(members), wanted: Weak::new(), since: now }
     }
@@ -73,7 +73,7 @@ impl Pg {
     /// Member: takes a piece of a large write to come.
     pub fn handle_stage(
         &mut self,
-        (from, interval): (OsdId, Epoch),
+        (from, interval): (PgShard, Epoch),
         (id, hash): (u64, u32),
         at: u64,
         data: Bytes,
@@ -127,11 +127,11 @@ impl Pg {
         if self.phase == Phase::Replica {
             return cx.send_pg(self.primary(), self.id, self.primary_interval, PgBody::Staged { id, upto });
         }
-        self.piece_staged(cx.whoami, id, upto, cx);
+        self.piece_staged(self.me(cx), id, upto, cx);
     }
 
     /// Member: what lies aside is not needed any more, or was used.
-    pub fn handle_unstage(&mut self, from: OsdId, interval: Epoch, id: u64, cx: &mut Shared) {
+    pub fn handle_unstage(&mut self, from: PgShard, interval: Epoch, id: u64, cx: &mut Shared) {
         if from == self.primary() && interval == self.primary_interval {
             self.remove_aside(&[id], cx);
         }
@@ -140,8 +140,8 @@ impl Pg {
     /// Primary: forgets what lies aside, here and on members.
     pub(super) fn unstage(&mut self, id: u64, cx: &mut Shared) {
         let Some(aside) = self.aside.get_mut(&id) else { return };
-        for osd in aside.members.take().into_iter().flatten() {
-            cx.send_pg(osd, self.id, self.interval(), PgBody::Unstage { id });
+        for to in aside.members.take().into_iter().flatten() {
+            cx.send_pg(to, self.id, self.interval(), PgBody::Unstage { id });
         }
         self.remove_aside(&[id], cx);
         cx.pieces_wait = true;

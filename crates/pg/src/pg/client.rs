@@ -10,7 +10,8 @@ use maps::pool_flags;
 use messages::osd::{MOsdOp, MOsdOpReply, Op, OpCode, OpResult, OsdOp, flags};
 use store::{ReadPlan, StoreError};
 use types::{
-    ConnId, EntityAddr, EntityName, EntityType, Errno, Eversion, HObject, ReqId, SnapContext, SnapId, SpgId,
+    ConnId, EntityAddr, EntityName, EntityType, Errno, Eversion, HObject, PgShard, ReqId, SnapContext,
+    SnapId, SpgId,
 };
 
 use super::copy::CopyAsker;
@@ -21,6 +22,7 @@ use super::writes::InFlight;
 use super::{Pg, Phase, Staged};
 use crate::entry::OpReturn;
 use crate::exec::{self, Begun, Effect, ExecEnv, ExecStop, Executed, RequestKind, Requester, Sources};
+use crate::interval;
 use crate::io::{FatalReason, LogLevel, Output};
 use crate::log::Recorded;
 use crate::object::ObjectState;
@@ -213,7 +215,7 @@ impl ClientOp {
             let (result, user_version) = (msg.result, msg.user_version);
             let data = msg.ops.into_iter().next_back().map(|o| o.outdata).unwrap_or_default();
             let body = PgBody::CopyPart { id: a.id, result, user_version, data };
-            return cx.send_pg(a.osd, a.pgid, a.interval, body);
+            return cx.send_pg(PgShard { osd: a.osd, shard: a.pgid.shard }, a.pgid, a.interval, body);
         }
         if self.conn == NOBODY {
             return;
@@ -276,7 +278,7 @@ impl Pg {
         }
         // A request that has to wait drops what it has read: the object may have changed when it goes on.
         let paused = op.paused.take();
-        if !self.is_primary(cx) && op.may_read_a_replica() && self.acting().contains(&cx.whoami) {
+        if !self.is_primary(cx) && op.may_read_a_replica() && self.is_acting(self.me(cx)) {
             // Only the primary knows which writes are complete. After EAGAIN the client asks the primary.
             return op.refuse(Errno::EAGAIN, cx);
         }
@@ -341,7 +343,7 @@ impl Pg {
     /// Whether a write of the object has to wait until every member has the object.
     fn must_be_whole(&self, object: &HObject, cx: &Shared) -> bool {
         if cx.config.writes_in_backfill_range() {
-            return lacks(&self.missing, &self.peers, &BTreeMap::new(), self.acting(), object);
+            return lacks(&self.missing, &self.peers, &BTreeMap::new(), |copy| self.is_acting(copy), object);
         }
         self.is_degraded(object)
     }
@@ -601,12 +603,14 @@ impl Pg {
         let requester = Requester { conn: op.conn, name: op.name, addr: op.addr };
         let snapc = if op.kind.writes { self.snapc(op, cx) } else { SnapContext::default() };
         let first_version = self.next_version(cx);
+        let (acting, is_coded) = (&self.key.members.acting, self.is_coded());
+        let is_acting = |copy| interval::copies(acting, is_coded).any(|member| member == copy);
         let mut env = ExecEnv {
             map: &map,
             pool,
             pgid: self.id,
             missing: &self.missing,
-            is_degraded: &|o| lacks(&self.missing, &self.peers, &self.backfills, &self.key.members.acting, o),
+            is_degraded: &|o| lacks(&self.missing, &self.peers, &self.backfills, is_acting, o),
             list_scrub: &|args| self.scrub.list(args, interval),
             watches: &mut self.watches,
             requester: &requester,

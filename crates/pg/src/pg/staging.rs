@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use store::{Laid, ObjectKey, Op, Priority, StoreError, Txn, blocks_digest};
-use types::{ConnId, HObject, OsdId};
+use types::{ConnId, HObject, PgShard};
 
 use super::Pg;
 use super::aside::Aside;
@@ -61,7 +61,7 @@ pub(crate) struct Staged {
     key: ObjectKey,
     pieces: Vec<Piece>,
     /// The members that have them.
-    members: Vec<OsdId>,
+    members: Vec<PgShard>,
 }
 
 /// A request whose pieces are on their way.
@@ -74,7 +74,7 @@ pub(crate) struct Staging {
     /// How many went out.
     sent: usize,
     /// Members, with ourselves, and how many bytes each has made durable.
-    durable: Vec<(OsdId, u64)>,
+    durable: Vec<(PgShard, u64)>,
     /// When something came about last (monotonic).
     moved: Duration,
 }
@@ -148,7 +148,7 @@ impl Pg {
         };
         let bytes = done.txn.payload_len() as u64;
         let members = self.write_targets(cx);
-        if staged.id > 0 && members.iter().all(|osd| staged.members.contains(osd)) {
+        if staged.id > 0 && members.iter().all(|member| staged.members.contains(member)) {
             let key = self.object_key(&head);
             let mut used = vec![false; staged.pieces.len()];
             done.txn.take_from(&staged.key, |object, offset, data| match *object == key {
@@ -188,7 +188,7 @@ impl Pg {
         op.staged = None;
         cx.last_staged += 1;
         let key = self.aside_stage_key(head.hash, self.interval(), cx.last_staged);
-        let durable = members.into_iter().chain([cx.whoami]).map(|osd| (osd, 0)).collect();
+        let durable = members.into_iter().chain([self.me(cx)]).map(|to| (to, 0)).collect();
         let head = head.clone();
         self.writes.hold(&head);
         let staging = Staging { op, head, key, pieces, sent: 0, durable, moved: cx.now.mono };
@@ -199,7 +199,7 @@ impl Pg {
 
     /// Sends the next piece of a request to all members, and writes it here.
     pub fn send_piece(&mut self, id: u64, cx: &mut Shared) {
-        let interval = self.interval();
+        let (interval, me) = (self.interval(), self.me(cx));
         let Some(staging) = self.staging.get_mut(&id) else { return };
         let Some(piece) = staging.pieces.get_mut(staging.sent) else { return };
         piece.digest = blocks_digest(&piece.data);
@@ -219,20 +219,20 @@ impl Pg {
         staging.sent += 1;
         staging.moved = cx.now.mono;
         cx.slice_left = cx.slice_left.saturating_sub(bytes);
-        let members: Vec<OsdId> =
-            staging.durable.iter().map(|(osd, _)| *osd).filter(|o| *o != cx.whoami).collect();
+        let members: Vec<PgShard> =
+            staging.durable.iter().map(|(to, _)| *to).filter(|to| *to != me).collect();
         let aside = self.aside.entry(id).or_insert_with(|| Aside::begun(&staging.key, &members, cx.now.mono));
         aside.bytes += bytes;
-        for osd in &members {
-            cx.send_pg(*osd, self.id, interval, body.clone());
+        for to in &members {
+            cx.send_pg(*to, self.id, interval, body.clone());
         }
         self.use_room(&members, bytes);
     }
 
     /// A member, or this OSD itself, has made the pieces durable up to so many bytes.
-    pub fn piece_staged(&mut self, from: OsdId, id: u64, upto: u64, cx: &mut Shared) {
+    pub fn piece_staged(&mut self, from: PgShard, id: u64, upto: u64, cx: &mut Shared) {
         let Some(staging) = self.staging.get_mut(&id) else { return };
-        for (_, bytes) in staging.durable.iter_mut().filter(|(osd, _)| *osd == from) {
+        for (_, bytes) in staging.durable.iter_mut().filter(|(member, _)| *member == from) {
             *bytes = upto.max(*bytes);
         }
         staging.moved = cx.now.mono;
@@ -243,7 +243,7 @@ impl Pg {
         let Some(Staging { mut op, head, key, pieces, durable, .. }) = self.staging.remove(&id) else {
             return;
         };
-        let members = durable.into_iter().map(|(osd, _)| osd).collect();
+        let members = durable.into_iter().map(|(member, _)| member).collect();
         let staged = Arc::new(Staged { id, key, pieces, members });
         if let Some(aside) = self.aside.get_mut(&id) {
             aside.keep_for(&staged, cx.now.mono);
