@@ -461,10 +461,7 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         26 => PgBody::ScrubRead(Box::new(ScrubAsk::decode(r)?)),
         27 => PgBody::ScrubMap(Box::new(ScrubPart::decode(r)?)),
         28 => PgBody::ScrubRemove { object: HObject::decode(r)?, version: Eversion::decode(r)? },
-        39 => PgBody::Stage { id: r.u64()?, hash: r.u32()?, at: r.u64()?, data: data.clone() },
-        40 => PgBody::Staged { id: r.u64()?, upto: r.u64()? },
-        41 => PgBody::StageRefused { id: r.u64()? },
-        42 => PgBody::Unstage { id: r.u64()? },
+        kind @ 39..=42 => decode_staging(kind, r, data)?,
         32 => PgBody::Pull { wants: Vec::decode(r)? },
         33 => PgBody::Push(Vec::decode(r)?),
         34 => PgBody::PushAck { objects: Vec::decode(r)? },
@@ -473,6 +470,17 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         37 => PgBody::BackfillRelease,
         38 => PgBody::OutOfStep,
         v => return Err(DecodeError::Invalid { what: "pg message kind", value: v.into() }),
+    })
+}
+
+/// What is said about pieces of large writes.
+fn decode_staging(kind: u8, r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
+    let id = r.u64()?;
+    Ok(match kind {
+        39 => PgBody::Stage { id, hash: r.u32()?, at: r.u64()?, data: data.clone() },
+        40 => PgBody::Staged { id, upto: r.u64()? },
+        41 => PgBody::StageRefused { id },
+        _ => PgBody::Unstage { id },
     })
 }
 
@@ -496,6 +504,18 @@ mod tests {
             ..ObjectPush::default()
         };
         (Want { object: o.clone(), need: v, base, from: next, max_bytes: 9 }, push)
+    }
+
+    fn copy_ask(object: HObject) -> CopyAsk {
+        CopyAsk {
+            from: SpgId::replicated(PgId::new(PoolId(1), 2)),
+            id: 9,
+            object,
+            version: 3,
+            flags: 4,
+            cursor: CopyCursor { data_offset: 8, ..CopyCursor::default() },
+            max: 5,
+        }
     }
 
     fn bodies() -> Vec<PgBody> {
@@ -557,15 +577,7 @@ mod tests {
                 failed: Some("why".into()),
             })),
             PgBody::ScrubRemove { object: o.clone(), version: v },
-            PgBody::CopyRead(Box::new(CopyAsk {
-                from: SpgId::replicated(PgId::new(PoolId(1), 2)),
-                id: 9,
-                object: o,
-                version: 3,
-                flags: 4,
-                cursor: CopyCursor { data_offset: 8, ..CopyCursor::default() },
-                max: 5,
-            })),
+            PgBody::CopyRead(Box::new(copy_ask(o))),
             PgBody::CopyPart { id: 9, result: -2, user_version: 7, data: Bytes::from_static(b"piece") },
             PgBody::Stage { id: 9, hash: 4, at: 8192, data: Bytes::from_static(b"piece") },
             PgBody::Staged { id: 9, upto: 12288 },

@@ -48,7 +48,7 @@ fn usual(o: &mut Options, seed: u64) {
         log_entries: 30,
         dups_tracked: 500,
         backfill_scan: 16,
-        slice_bytes: pg::OsdConfig::default().slice_bytes,
+        slice_bytes: pg::Portions::default().slice,
         stage: crate::scenario::LARGE,
         maps_kept: 500,
         beacon_s: 60,

@@ -287,7 +287,7 @@ impl Options {
 /// turn.
 fn slice_of(seed: u64) -> u64 {
     let mut r = Rng::new(seed ^ 0x51_1ce5);
-    *r.pick(&[1, 40 << 10, pg::OsdConfig::default().slice_bytes, pg::OsdConfig::default().slice_bytes])
+    *r.pick(&[1, 40 << 10, pg::Portions::default().slice, pg::Portions::default().slice])
 }
 
 /// At half of the seeds all but small writes go ahead to the members in pieces, as large ones do.

@@ -207,7 +207,7 @@ impl OsdCore {
         if self.shared.now.mono != now.mono || matches!(input, Input::Again { .. }) {
             // Inputs of one batch have the same time, so this one begins another batch and a slice of its
             // own.
-            self.shared.slice_left = self.shared.config.slice_bytes;
+            self.shared.slice_left = self.shared.config.portions.slice;
         }
         self.shared.now = now;
         self.shared.now_ns = now.mono.as_nanos() as u64;

@@ -578,7 +578,7 @@ impl Pg {
         match self.execute(&op, &head, &state, begun, cx) {
             Err(stop) => self.stopped(op, &head, stop, cx),
             Ok(done) if op.kind.writes && !done.unrecorded => {
-                if done.txn.payload_len() > cx.config.stage_min_bytes {
+                if done.txn.payload_len() > cx.config.portions.stage_from {
                     return self.run_large(op, head, done, cx);
                 }
                 self.finish_write(op, head, done, cx);

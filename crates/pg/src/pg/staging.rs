@@ -351,6 +351,6 @@ impl ClientOp {
 impl OsdConfig {
     /// Bytes of a piece: whole blocks.
     fn stage_piece(&self) -> u64 {
-        (self.stage_piece_bytes / BLOCK).max(1) * BLOCK
+        (self.portions.stage_piece / BLOCK).max(1) * BLOCK
     }
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use messages::Message;
 use messages::osd::{Extent, Op, OsdOp};
-use pg::{Input, OsdConfig, OsdCore};
+use pg::{Input, OsdConfig, OsdCore, Portions};
 use store::{ObjectKey, Txn};
 use types::{AuthName, ConnId, EntityType, HObject, OsdId, PoolId, SnapContext, SnapId};
 
@@ -22,8 +22,7 @@ const TWO: i32 = CLIENT + 2;
 fn config() -> OsdConfig {
     OsdConfig {
         min_pg_log_entries: 200,
-        stage_min_bytes: LEAST,
-        stage_piece_bytes: PIECE as u64,
+        portions: Portions { stage_from: LEAST, stage_piece: PIECE as u64, ..Portions::default() },
         ..OsdConfig::default()
     }
 }
