@@ -184,6 +184,9 @@ impl FsMap {
         let old = std::mem::take(&mut fs.map);
         // Ranks that were there once read what they left behind, and do not begin anew.
         let stopped = old.r#in.iter().chain(&old.stopped).copied().filter(|rank| *rank != 0).collect();
+        // What it was written with is still on the disks.
+        let mut compat = self.compat.clone();
+        compat.merge(&old.compat);
         fs.map = MdsMap {
             epoch: self.epoch,
             r#in: [0].into(),
@@ -194,7 +197,7 @@ impl FsMap {
             metadata_pool: old.metadata_pool,
             cas_pool: old.cas_pool,
             fs_name: old.fs_name,
-            compat: self.compat.clone(),
+            compat,
             created: now,
             modified: now,
             standby_count_wanted: old.standby_count_wanted,

@@ -190,6 +190,79 @@ fn a_server_whose_connection_ended_is_replaced_when_it_does_not_come_back() {
     assert_eq!(a.info(&w), None, "what is forgotten stays so");
 }
 
+/// The old connection may be found to be dead after a new one has begun.
+#[test]
+fn a_server_that_is_back_already_keeps_its_rank() {
+    let (mut w, _, a, mut b) = serving();
+    w.now = common::at(3);
+    let name = types::AuthName::parse("mds.a").expect("a name");
+    let (conn, kind) = (ConnId(12), types::EntityType::Mds);
+    w.input(Input::AuthRequest {
+        conn,
+        peer_type: kind,
+        method: cephx::METHOD_NONE,
+        preferred_modes: vec![2, 1],
+        payload: cephx::none_login_request(&name, types::GlobalId(a.gid)),
+        peer_addr: v2(7_020, 9),
+    });
+    let peer = EntityName { kind: kind as u8, num: 0 };
+    w.input(Input::Connected {
+        conn,
+        peer,
+        addrs: AddrVec(vec![v2(7_020, 9)]),
+        features: types::features::PACIFIC,
+    });
+    assert_eq!(w.mon.session_id(conn), Some(a.gid));
+    w.input(Input::Disconnected { conn: a.conn });
+    for at in 4..=6 {
+        w.tick(at);
+        b.alive(&mut w);
+    }
+    assert_eq!((a.state(&w), b.state(&w)), (MdsState::ACTIVE, MdsState::STANDBY));
+}
+
+#[test]
+fn a_server_takes_no_state_that_does_not_exist() {
+    let (mut w, admin, mut a, b) = serving();
+    for state in [12, 13, 14, 16, 1_000, i32::MAX] {
+        a.say(&mut w, MdsState(state));
+        assert_eq!(a.state(&w), MdsState::ACTIVE, "{state}");
+    }
+    ok(&mut w, admin, r#"{"prefix":"fs set","fs_name":"a","var":"allow_standby_replay","val":"true"}"#);
+    w.tick(3);
+    assert_eq!(b.state(&w), MdsState::STANDBY_REPLAY);
+    let set = format!(r#"{{"prefix":"mds set_state","gid":{},"state":13}}"#, b.gid);
+    let (code, said, _) = w.command(admin, &set);
+    assert_eq!((code, b.state(&w)), (-22, MdsState::STANDBY_REPLAY), "{said}");
+}
+
+#[test]
+fn pools_of_one_file_system_are_no_others() {
+    let (mut w, admin, _, _) = serving();
+    for pool in ["m2", "d2"] {
+        ok(&mut w, admin, &format!(r#"{{"prefix":"osd pool create","pool":"{pool}","pg_num":1}}"#));
+    }
+    ok(
+        &mut w,
+        admin,
+        r#"{"prefix":"fs flag set","flag_name":"enable_multiple","val":"true","yes_i_really_mean_it":true}"#,
+    );
+    for (metadata, data) in [("m2", "m"), ("d", "d2"), ("m2", "d"), ("m", "d2")] {
+        let new = format!(r#"{{"prefix":"fs new","fs_name":"b","metadata":"{metadata}","data":"{data}"}}"#);
+        let (code, said, _) = w.command(admin, &new);
+        assert_ne!(code, 0, "{metadata} {data}: {said}");
+    }
+    ok(&mut w, admin, r#"{"prefix":"fs new","fs_name":"b","metadata":"m2","data":"d2"}"#);
+    for pool in ["m", "d"] {
+        let add = format!(r#"{{"prefix":"fs add_data_pool","fs_name":"b","pool":"{pool}"}}"#);
+        let (code, said, _) = w.command(admin, &add);
+        assert_eq!(code, -22, "{pool}: {said}");
+    }
+    let osdmap = &w.mon.state().osds.map;
+    let pool = osdmap.pool_by_name("m").and_then(|id| osdmap.pool(id)).expect("a pool");
+    assert_eq!(pool.application_metadata["cephfs"].get("data"), None, "its tag stays");
+}
+
 #[test]
 fn a_lone_server_that_is_silent_keeps_its_rank() {
     let (mut w, admin) = world();
@@ -407,7 +480,20 @@ fn what_servers_find_wrong_is_told_within_bounds() {
     w.send(a.conn, beacon);
     let kept: &MdsHealth = &w.mon.state().fs.health[&a.gid];
     assert!(kept.metrics.len() <= 64 && kept.metrics.iter().all(|m| m.message.len() <= 512));
-    w.tick(21);
+    w.tick(40);
+    let mut beacon = a.beacon(&w, MdsState::ACTIVE);
+    let long = |n: usize| (format!("{n:02}{}", "k".repeat(600)), "v".repeat(600));
+    beacon.health.metrics = (0..64).map(|n| metric(1, &format!("{n}"))).collect();
+    beacon.health.metrics.iter_mut().for_each(|m| m.metadata = (0..20).map(long).collect());
+    w.send(a.conn, beacon);
+    let bytes: usize = w.mon.state().fs.health[&a.gid]
+        .metrics
+        .iter()
+        .flat_map(|m| &m.metadata)
+        .map(|(k, v)| k.len() + v.len())
+        .sum();
+    assert!((1..=32 << 10).contains(&bytes), "{bytes} bytes of one daemon");
+    w.tick(60);
     a.alive(&mut w);
     assert!(!checks(&mut w, admin).contains(&"MDS_TRIM".to_owned()));
 }

@@ -292,7 +292,8 @@ fn check_new(ctx: &WriteCtx<'_>) -> Result<Option<(PoolId, PoolId, Option<FsId>)
         );
     }
     let overlay = ctx.args.flag("allow_dangerous_metadata_overlay");
-    let taken = |fs: &Filesystem| fs.map.data_pools.contains(&data.0) || fs.map.metadata_pool == metadata.0;
+    // Each in either role: what is another one's data or metadata stays its own.
+    let taken = |fs: &Filesystem| [data.0, metadata.0].iter().any(|pool| fs.map.uses_pool(*pool));
     if !overlay && map.filesystems.values().any(taken) {
         let text = format!(
             "Filesystem '{name}' is already using one of the specified RADOS pools. This should ONLY be done in \
@@ -427,6 +428,12 @@ fn add_data_pool(ctx: &mut WriteCtx<'_>) -> Reply {
     let name = of.map.fs_name.clone();
     if of.map.data_pools.contains(&id) {
         return Reply::done(format!("data pool {id} is already on fs {name}"));
+    }
+    let others = ctx.state().fs.map.filesystems.values().filter(|fs| fs.fscid != of.fscid);
+    if let Some(other) = others.into_iter().find(|fs| fs.map.uses_pool(id)) {
+        // Whoever may use this file system's data could write that one's.
+        let text = format!("pool {id} is in use by file system '{}'", other.map.fs_name);
+        return Reply::error(Errno::EINVAL, text);
     }
     if of.map.data_pools.len() >= DATA_POOLS_LIMIT {
         return Reply::error(Errno::EINVAL, format!("fs {name} has {DATA_POOLS_LIMIT} data pools"));

@@ -243,6 +243,9 @@ fn set_state(ctx: &mut WriteCtx<'_>) -> Reply {
     if !may_change(ctx, Some(of)) {
         return denied();
     }
+    if of.map.info.get(&gid).is_some_and(MdsInfo::follows) {
+        return Reply::error(Errno::EINVAL, format!("mds gid {gid} follows a rank and holds none"));
+    }
     let mut fs = ctx.batch.edit_fs();
     fs.map.modify_daemon(gid, |i| i.state = state);
     commit(ctx, fs);

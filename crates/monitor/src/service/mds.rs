@@ -9,6 +9,7 @@
 //!
 //! Source: MDSMonitor::preprocess_beacon, prepare_beacon, fail_mds_gid in src/mon/MDSMonitor.cc.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cephx::METHOD_CEPHX;
@@ -39,6 +40,8 @@ const COMPAT_BYTES: usize = 8 << 10;
 const METRICS_LIMIT: usize = 64;
 const MESSAGE_BYTES: usize = 512;
 const DETAILS_LIMIT: usize = 16;
+/// All of that of one daemon.
+const HEALTH_BYTES: usize = 32 << 10;
 /// What a daemon finds wrong, and what it would rather serve, is taken this often: each change is committed.
 const NEWS_EVERY: Duration = Duration::from_secs(1);
 
@@ -123,7 +126,9 @@ impl Monitor {
                 MdsState::NULL | MdsState::BOOT | MdsState::CREATING | MdsState::STARTING => false,
                 MdsState::STOPPING => false,
                 // There is no way back.
-                next if info.state.0 > 0 => next.0 > info.state.0 && info.state.may_become(next),
+                next if info.state.0 > 0 => {
+                    next.0 > info.state.0 && next.0 <= MdsState::ACTIVE.0 && info.state.may_become(next)
+                }
                 next => next == MdsState::ACTIVE,
             };
             return if allowed { Wanted::State(state) } else { Wanted::Nothing };
@@ -200,8 +205,9 @@ impl Monitor {
         if before == health {
             return false;
         }
+        let mut cleared = BTreeSet::new();
         for old in &before.metrics {
-            if health.metrics.iter().all(|new| new.kind != old.kind) {
+            if health.metrics.iter().all(|new| new.kind != old.kind) && cleared.insert(old.kind) {
                 let text = format!("MDS health message cleared (mds.{}): {}", info.name, old.message);
                 batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
             }
@@ -294,7 +300,9 @@ impl Monitor {
 
     /// A session of a metadata server ended. A daemon that lives comes back at once.
     pub(crate) fn mds_left(&mut self, now: Now, session: &Session) {
-        if session.name.kind == EntityType::Mds {
+        // The connection before may end after its successor has begun.
+        let same = |s: &Session| s.name.kind == EntityType::Mds && s.global_id == session.global_id;
+        if same(session) && !self.sessions.values().any(same) {
             if let Some(seen) = self.mds_seen.get_mut(&session.global_id.0) {
                 seen.lost = Some(now.mono);
             }
@@ -339,13 +347,17 @@ fn bounded(health: &MdsHealth) -> MdsHealth {
         cut(&mut text, MESSAGE_BYTES);
         text
     };
-    let known = health.metrics.iter().filter(|m| m.names().is_some());
-    let metrics = known.take(METRICS_LIMIT).map(|m| MdsHealthMetric {
-        message: short(&m.message),
-        metadata: m.metadata.iter().take(DETAILS_LIMIT).map(|(k, v)| (short(k), short(v))).collect(),
-        ..m.clone()
-    });
-    MdsHealth { metrics: metrics.collect() }
+    let mut metrics: Vec<MdsHealthMetric> = Vec::new();
+    let mut left = HEALTH_BYTES;
+    for m in health.metrics.iter().filter(|m| m.names().is_some()).take(METRICS_LIMIT) {
+        let details = m.metadata.iter().take(DETAILS_LIMIT).map(|(k, v)| (short(k), short(v)));
+        let metric = MdsHealthMetric { message: short(&m.message), metadata: details.collect(), ..m.clone() };
+        let bytes: usize = metric.metadata.iter().map(|(k, v)| k.len() + v.len()).sum();
+        let Some(rest) = left.checked_sub(metric.message.len() + bytes) else { break };
+        left = rest;
+        metrics.push(metric);
+    }
+    MdsHealth { metrics }
 }
 
 /// A beacon is answered with itself: its sender knows by it that monitors hear it.
