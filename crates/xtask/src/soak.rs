@@ -201,7 +201,10 @@ fn turn(seeds: &mut Seeds) -> Vec<Job> {
         let binary = format!("{ROOT}/{GATE_BINARY}");
         let job = job.with("LOLIGO_BIN", binary).with("LOLIGO_REQUIRE_PEERS", 1);
         jobs.push(match name {
-            "clients" => job.with("LOLIGO_FLOOD_SECONDS", 20).with("LOLIGO_MANAGER_SWITCHES", 20),
+            "clients" => job
+                .with("LOLIGO_FLOOD_SECONDS", 20)
+                .with("LOLIGO_MANAGER_SWITCHES", 20)
+                .with("LOLIGO_MANAGER_ACTS", 1),
             _ => job,
         });
     }
