@@ -99,6 +99,11 @@ const INTEGERS: &[i64] = &[
 const FLOATS: &[f64] = &[0.0, 0.5, 1.0, 0.05, 0.97, 1.5, -1.0, 1e-9, 65_536.0, 1e18, 1e308, -1e308];
 const OSDS: &[&str] = &["0", "1", "osd.2", "2", "*", "all", "any", "7", "-1", "osd.99999999999"];
 const POOLS: &[&str] = &["p", "q", "r", "nope", "", ".p"];
+/// A file system, and who has its first rank.
+const FILE_SYSTEMS: &[&str] = &["a", "a", "b", "nope", ""];
+/// Some are another one's.
+const FILE_SYSTEM_POOLS: &[&str] = &["p", "q", "m", "d", "nope"];
+const ROLES: &[&str] = &["a:0", "0", "1", "a:1", "nope", "a"];
 const PGS: &[&str] = &["1.0", "2.1", "1.7", "9.0", "1.ffffffff", "x"];
 const ENTITIES: &[&str] = &["client.x", "client.admin", "osd.0", "mon.", "mgr.x", "mds.a", "client.", "x"];
 const UUIDS: &[&str] =
@@ -196,6 +201,9 @@ fn texts(param: &Param) -> &'static [&'static str] {
         _ => match param.name {
             "pool" | "srcpool" | "destpool" | "poolname" | "tierpool" => POOLS,
             "entity" | "who" => ENTITIES,
+            "fs_name" | "filesystem" => FILE_SYSTEMS,
+            "role" | "role_or_gid" => ROLES,
+            "metadata" | "data" => FILE_SYSTEM_POOLS,
             "ids" => OSDS,
             "uuid" | "fsid" => UUIDS,
             _ => WORDS,

@@ -193,7 +193,7 @@ impl World {
     }
 }
 
-/// Three OSDs that are up, three pools: what commands find.
+/// Three OSDs that are up, five pools, a file system: what commands find.
 fn prepared() -> &'static (Bytes, u64) {
     static PREPARED: OnceLock<(Bytes, u64)> = OnceLock::new();
     PREPARED.get_or_init(|| {
@@ -225,7 +225,7 @@ fn prepared() -> &'static (Bytes, u64) {
         world.run();
         world.admin();
         (0..3).for_each(|id| world.boot(id));
-        for pool in ["p", "q", "r"] {
+        for pool in ["p", "q", "r", "m", "d"] {
             world.command(
                 &format!(r#"{{"prefix":"osd pool create","pool":"{pool}","pg_num":8}}"#),
                 Bytes::new(),
@@ -235,7 +235,9 @@ fn prepared() -> &'static (Bytes, u64) {
             r#"{"prefix":"osd erasure-code-profile set","name":"prof","profile":["k=2","m=1"]}"#,
             Bytes::new(),
         );
-        assert_eq!(world.mon.state().osdmap().pools.len(), 3, "the pools are there");
+        world.command(r#"{"prefix":"fs new","fs_name":"a","metadata":"m","data":"d"}"#, Bytes::new());
+        assert_eq!(world.mon.state().osdmap().pools.len(), 5, "the pools are there");
+        assert_eq!(world.mon.state().fs.map.filesystems.len(), 1, "the file system is there");
         (world.mon.snapshot(), world.index)
     })
 }
@@ -356,7 +358,7 @@ pub(crate) fn mon_arguments_seeds() -> Vec<Vec<u8>> {
         out
     };
     let all: Vec<Vec<u8>> =
-        (0..count * 2).map(|i| one(i.wrapping_mul(31) % count, (i / count * 53) as u8)).collect();
+        (0..count * 2).map(|i| one(i.wrapping_mul(37) % count, (i / count * 53) as u8)).collect();
     all.chunks(MAX_COMMANDS).map(<[Vec<u8>]>::concat).collect()
 }
 
