@@ -64,7 +64,6 @@ planted![
     Osd(pg::Planted::IgnoresLastStart), "a_disk_with_lost_writes_returns_and_is_lost", 1;
     Osd(pg::Planted::StartsAlone), "a_start_that_a_slow_member_loses", 1;
     Osd(pg::Planted::TrimsUnacknowledged), "a_slow_member_is_left_alone", 1;
-    Osd(pg::Planted::StagedLeftBehind), "large_writes_through_failures", 1;
     Store(store::Planted::ReplayTakesPlaces), "power_loss_of_all", 1;
 ];
 
@@ -91,5 +90,4 @@ unfound![
     Store(store::Planted::PublishesUndurable), STORES_WALKS;
     Store(store::Planted::TrustsPlacedData), STORES_WALKS;
     Store(store::Planted::TailTooSoon), STORES_WALKS;
-    Store(store::Planted::MoveForgetsSharers), STORES_WALKS;
 ];

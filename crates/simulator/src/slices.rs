@@ -40,7 +40,7 @@ impl World {
     }
 
     fn has_small_slices(&self) -> bool {
-        self.scenario.options.slice_bytes < pg::Portions::default().slice
+        self.scenario.options.slice_bytes < pg::OsdConfig::default().slice_bytes
     }
 
     /// The core wants to go on.

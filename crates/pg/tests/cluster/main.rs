@@ -24,7 +24,6 @@ mod shares;
 mod sim;
 mod slices;
 mod snaps;
-mod staged;
 mod trimmed;
 
 mod scenarios;
