@@ -226,7 +226,8 @@ impl World {
         self.wait("idle", HEAL_BOUND, |w| w.is_whole());
         self.finish_guests();
         self.read_everything();
-        self.wait("read", HEAL_BOUND, |w| w.clients_idle());
+        // The map may change meanwhile (pg_num's steps), and copies are those of the newest one.
+        self.wait("read", HEAL_BOUND, |w| w.is_whole());
         if self.violations.is_empty() {
             self.check_queues();
             self.check_copies();
