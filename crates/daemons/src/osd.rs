@@ -269,7 +269,7 @@ fn spawn_thread<J: Send + 'static>(
 struct Readers(mpsc::Sender<(u64, Box<ReadPlan>)>);
 
 /// A device gives more when it is asked for several things at a time.
-const READERS: usize = 4;
+const READERS: usize = 8;
 
 impl Readers {
     fn start(device: &Arc<dyn Device>, shell: &Arc<Shell>) -> Result<Self> {

@@ -62,8 +62,8 @@ pub struct OsdConfig {
     pub max_snap_trims: usize,
     /// Pause behind them.
     pub snap_trim_sleep: Duration,
-    /// Work that is done for clients with one batch of inputs, as `osd/turns.rs` counts it.
-    pub slice_bytes: u64,
+    /// How much is done at a time.
+    pub portions: Portions,
     /// Client operations under way at one time; 0 for any number.
     pub client_message_cap: u64,
     /// Bytes of their data; 0 for any number.
@@ -165,6 +165,8 @@ pub enum Planted {
     LeaseForgottenAtRestart,
     /// A PG is clean when its primary is whole.
     CleanTooSoon,
+    /// A member whose interval ends forgets what lies aside, and leaves it in its store.
+    StagedLeftBehind,
 }
 
 impl OsdConfig {
@@ -210,6 +212,23 @@ impl OsdConfig {
     }
 }
 
+/// How much an OSD does at a time, so that heavy requests hold up nobody; no option changes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Portions {
+    /// Bytes of work that is done for clients with one batch of inputs, as `osd/turns.rs` counts it.
+    pub slice: u64,
+    /// A write of more data than this goes ahead to the members in pieces; see `pg/staging.rs`.
+    pub stage_from: usize,
+    /// Bytes of such a piece.
+    pub stage_piece: u64,
+}
+
+impl Default for Portions {
+    fn default() -> Self {
+        Self { slice: crate::osd::turns::SLICE, stage_from: 4 << 20, stage_piece: 1 << 20 }
+    }
+}
+
 impl Default for OsdConfig {
     fn default() -> Self {
         Self {
@@ -247,7 +266,7 @@ impl Default for OsdConfig {
             client_watch_timeout: Duration::from_secs(30),
             max_snap_trims: 2,
             snap_trim_sleep: Duration::ZERO,
-            slice_bytes: crate::osd::turns::SLICE,
+            portions: Portions::default(),
             client_message_cap: 256,
             client_message_size_cap: 500 << 20,
             memory_target: 0,

@@ -48,7 +48,9 @@ impl Dirty {
                     dirty.add(*offset, offset.saturating_add(*len));
                 }
                 Op::Truncate { object, size } if is_it(*object) => dirty.add(*size, u64::MAX),
-                Op::CloneRange { dst, len, dst_offset, .. } if is_it(*dst) => {
+                Op::CloneRange { dst, len, dst_offset, .. } | Op::MoveRange { dst, len, dst_offset, .. }
+                    if is_it(*dst) =>
+                {
                     dirty.add(*dst_offset, dst_offset.saturating_add(*len));
                 }
                 Op::OmapSet { object, .. }

@@ -6,11 +6,12 @@
 
 use codec::{Decode, Encode};
 use maps::OsdMap;
-use types::{Epoch, OsdId, PgId};
+use types::{Epoch, OsdId, PgId, PgShard, SpgId};
 
 use crate::range::split_bits;
 
-/// A PG's members in one map, as placement gives them; -1 and holes never occur in replicated pools.
+/// A PG's members in one map, as placement gives them. In an erasure-coded pool the place is the shard, and
+/// places may be holes; replicated pools have none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Members {
     pub up: Vec<OsdId>,
@@ -153,7 +154,7 @@ impl PastIntervals {
     ) {
         let m = &key.members;
         let last = last_map.epoch;
-        let enough = m.acting.len() >= usize::from(key.min_size.max(1)) && m.acting_primary.is_osd();
+        let enough = present(&m.acting) >= usize::from(key.min_size.max(1)) && m.acting_primary.is_osd();
         let primary_alive = last_map
             .osd(m.acting_primary)
             .is_some_and(|o| o.info.up_thru >= first && o.info.up_from <= first);
@@ -174,7 +175,8 @@ impl PastIntervals {
         let mut known_to = None;
         for i in &mut self.intervals {
             let cut = known_to != Some(i.first);
-            i.maybe_went_rw |= cut && i.primary.is_osd() && i.acting.len() >= usize::from(min_size.max(1));
+            i.maybe_went_rw |=
+                cut && i.primary.is_osd() && present(&i.acting) >= usize::from(min_size.max(1));
             known_to = Some(i.last.next());
         }
     }
@@ -190,6 +192,18 @@ impl PastIntervals {
         }
         assert!(self.intervals.last().is_none_or(|i| i.last < same_interval_since), "2: reaches the present");
     }
+}
+
+/// The copies at the places of an up or acting set. Holes are nobody.
+pub(crate) fn copies(osds: &[OsdId], is_coded: bool) -> impl Iterator<Item = PgShard> + Clone + '_ {
+    let shard = move |at: usize| if is_coded { i8::try_from(at).unwrap_or(i8::MAX) } else { SpgId::NO_SHARD };
+    let there = osds.iter().enumerate().filter(|(_, osd)| osd.is_osd());
+    there.map(move |(at, osd)| PgShard { osd: *osd, shard: shard(at) })
+}
+
+/// How many of these are OSDs.
+pub(crate) fn present(osds: &[OsdId]) -> usize {
+    osds.iter().filter(|osd| osd.is_osd()).count()
 }
 
 /// As wire forms and dumps list OSDs.

@@ -30,9 +30,9 @@ mod peer;
 mod push;
 mod range;
 
-pub use config::OsdConfig;
 #[cfg(feature = "planted")]
 pub use config::Planted;
+pub use config::{OsdConfig, Portions};
 pub use dirty::Dirty;
 pub use entry::{DupEntry, EntryKind, LogEntry, OpReturn};
 pub use info::{PgHistory, PgInfo, PgSums};

@@ -22,12 +22,15 @@ const FRONT_MAX: usize = 256 << 10;
 
 /// The number that these messages travel under.
 pub const PG_MESSAGE: u16 = type_numbers::OURS + 0x40;
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 /// One message about one PG.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PgMessage {
+    /// With the shard of the copy that it is for.
     pub pgid: SpgId,
+    /// The shard of the copy that sends it.
+    pub from: i8,
     /// The sender's map.
     pub epoch: Epoch,
     /// First epoch of the PG's current interval as the sender sees it; a message from an older one is dropped.
@@ -168,6 +171,27 @@ pub enum PgBody {
     },
     /// Another PG's primary copies an object of this one: a piece of it.
     CopyRead(Box<CopyAsk>),
+    /// Primary: whole blocks of a large write to come, which belong at `at` in the object aside with this
+    /// number.
+    Stage {
+        id: u64,
+        hash: u32,
+        at: u64,
+        data: Bytes,
+    },
+    /// They are durable here up to so many bytes.
+    Staged {
+        id: u64,
+        upto: u64,
+    },
+    /// There is no room for them here, or the one before is missing.
+    StageRefused {
+        id: u64,
+    },
+    /// Primary: what lies aside under this number is not needed any more.
+    Unstage {
+        id: u64,
+    },
     /// That piece, as `copy-get` gives it, or why there is none.
     CopyPart {
         id: u64,
@@ -195,12 +219,15 @@ impl PgBody {
 /// Everything of a PG up to `version` is durable on the member that says so, in this interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RepAck {
+    /// With the shard of the primary's copy.
     pub pgid: SpgId,
+    /// The member's shard.
+    pub from: i8,
     pub interval: Epoch,
     pub version: Eversion,
 }
 
-codec::wire_plain!(RepAck { pgid, interval, version });
+codec::wire_plain!(RepAck { pgid, from, interval, version });
 
 /// A question for a piece of an object.
 #[derive(Debug, Clone, PartialEq)]
@@ -264,7 +291,7 @@ impl PgMessage {
         };
         let (mut data, mut at) = (Bytes::new(), 0);
         let mut front = Writer::collect(|w| {
-            self.pgid.encode(w);
+            (self.pgid, self.from).encode(w);
             self.epoch.encode(w);
             self.interval.encode(w);
             at = w.len();
@@ -300,8 +327,8 @@ impl PgMessage {
 
     fn decode_parts(wire: &WireMessage) -> Result<Self, DecodeError> {
         let mut r = Reader::new(wire.front.clone());
-        let (pgid, epoch, interval) =
-            (SpgId::decode(&mut r)?, Epoch::decode(&mut r)?, Epoch::decode(&mut r)?);
+        let (pgid, from) = (SpgId::decode(&mut r)?, i8::decode(&mut r)?);
+        let (epoch, interval) = (Epoch::decode(&mut r)?, Epoch::decode(&mut r)?);
         let mut data = wire.whole_data();
         if !wire.middle.is_empty() {
             let len = Reader::new(wire.middle.clone()).u64()?;
@@ -310,7 +337,7 @@ impl PgMessage {
             data = data.slice(body.len()..);
             r = Reader::new(body);
         }
-        Ok(Self { pgid, epoch, interval, body: decode_body(&mut r, &data)? })
+        Ok(Self { pgid, from, epoch, interval, body: decode_body(&mut r, &data)? })
     }
 }
 
@@ -346,6 +373,13 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
         PgBody::BackfillGrant { id, granted } => put(w, 36, &(id, granted)),
         PgBody::BackfillRelease => w.u8(37),
         PgBody::OutOfStep => w.u8(38),
+        PgBody::Stage { id, hash, at, data } => {
+            put(w, 39, &(id, (hash, at)));
+            return data;
+        }
+        PgBody::Staged { id, upto } => put(w, 40, &(id, upto)),
+        PgBody::StageRefused { id } => put(w, 41, &id),
+        PgBody::Unstage { id } => put(w, 42, &id),
         PgBody::CopyRead(ask) => put(w, 19, &*ask),
         PgBody::Room { bytes } => put(w, 21, &bytes),
         PgBody::Damaged { object } => put(w, 22, &object),
@@ -427,6 +461,7 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         26 => PgBody::ScrubRead(Box::new(ScrubAsk::decode(r)?)),
         27 => PgBody::ScrubMap(Box::new(ScrubPart::decode(r)?)),
         28 => PgBody::ScrubRemove { object: HObject::decode(r)?, version: Eversion::decode(r)? },
+        kind @ 39..=42 => decode_staging(kind, r, data)?,
         32 => PgBody::Pull { wants: Vec::decode(r)? },
         33 => PgBody::Push(Vec::decode(r)?),
         34 => PgBody::PushAck { objects: Vec::decode(r)? },
@@ -435,6 +470,17 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         37 => PgBody::BackfillRelease,
         38 => PgBody::OutOfStep,
         v => return Err(DecodeError::Invalid { what: "pg message kind", value: v.into() }),
+    })
+}
+
+/// What is said about pieces of large writes.
+fn decode_staging(kind: u8, r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
+    let id = r.u64()?;
+    Ok(match kind {
+        39 => PgBody::Stage { id, hash: r.u32()?, at: r.u64()?, data: data.clone() },
+        40 => PgBody::Staged { id, upto: r.u64()? },
+        41 => PgBody::StageRefused { id },
+        _ => PgBody::Unstage { id },
     })
 }
 
@@ -458,6 +504,18 @@ mod tests {
             ..ObjectPush::default()
         };
         (Want { object: o.clone(), need: v, base, from: next, max_bytes: 9 }, push)
+    }
+
+    fn copy_ask(object: HObject) -> CopyAsk {
+        CopyAsk {
+            from: SpgId::replicated(PgId::new(PoolId(1), 2)),
+            id: 9,
+            object,
+            version: 3,
+            flags: 4,
+            cursor: CopyCursor { data_offset: 8, ..CopyCursor::default() },
+            max: 5,
+        }
     }
 
     fn bodies() -> Vec<PgBody> {
@@ -484,7 +542,10 @@ mod tests {
             PgBody::Activated { lease_ms: 16_000 },
             PgBody::History { history: PgHistory::default() },
             PgBody::RepOp(Box::new(rep)),
-            PgBody::RepOpAck { version: v, others: vec![RepAck { pgid, interval: Epoch(5), version: v }] },
+            PgBody::RepOpAck {
+                version: v,
+                others: vec![RepAck { pgid, from: -1, interval: Epoch(5), version: v }],
+            },
             PgBody::Pull { wants: vec![want] },
             PgBody::PushAck { objects: vec![push.stored(), push.stored()] },
             PgBody::Push(vec![push.clone(), push]),
@@ -516,16 +577,12 @@ mod tests {
                 failed: Some("why".into()),
             })),
             PgBody::ScrubRemove { object: o.clone(), version: v },
-            PgBody::CopyRead(Box::new(CopyAsk {
-                from: SpgId::replicated(PgId::new(PoolId(1), 2)),
-                id: 9,
-                object: o,
-                version: 3,
-                flags: 4,
-                cursor: CopyCursor { data_offset: 8, ..CopyCursor::default() },
-                max: 5,
-            })),
+            PgBody::CopyRead(Box::new(copy_ask(o))),
             PgBody::CopyPart { id: 9, result: -2, user_version: 7, data: Bytes::from_static(b"piece") },
+            PgBody::Stage { id: 9, hash: 4, at: 8192, data: Bytes::from_static(b"piece") },
+            PgBody::Staged { id: 9, upto: 12288 },
+            PgBody::StageRefused { id: 9 },
+            PgBody::Unstage { id: 9 },
         ]
     }
 
@@ -540,11 +597,11 @@ mod tests {
         for payload in [Bytes::new(), long.clone()] {
             let op = RepOp { txn_head: long.clone(), payload, prev: v, trim_to: v };
             for body in [PgBody::RepOp(Box::new(op)), PgBody::Push(vec![push.clone()])] {
-                let sent = PgMessage { pgid, epoch: Epoch(9), interval: Epoch(7), body };
+                let sent = PgMessage { pgid, from: -1, epoch: Epoch(9), interval: Epoch(7), body };
                 let msg = sent.clone().into_message().expect("short enough");
                 assert_eq!(PgMessage::from_message(&msg), Some(Ok(sent)));
                 let Message::Unknown(wire) = msg else { panic!("not our own number") };
-                assert!(wire.front.len() < 100 && wire.middle.len() == 8, "{}", wire.front.len());
+                assert!(wire.front.len() < 101 && wire.middle.len() == 8, "{}", wire.front.len());
                 for cut in [
                     WireMessage { data: wire.data.slice(..9 << 20), ..wire.clone() },
                     WireMessage { middle: Bytes::from(vec![255; 8]), ..wire.clone() },
@@ -578,11 +635,11 @@ mod tests {
         let mut log = LogPart { head: at(10_000), whole: true, ..LogPart::default() };
         log.entries = (1..=10_000).map(entry).collect();
         let body = PgBody::Log { info: Box::new(info), log, missing: (1..=10_000).map(item).collect() };
-        let sent = PgMessage { pgid, epoch: Epoch(9), interval: Epoch(7), body };
+        let sent = PgMessage { pgid, from: -1, epoch: Epoch(9), interval: Epoch(7), body };
         let msg = sent.clone().into_message().expect("short enough");
         assert_eq!(PgMessage::from_message(&msg), Some(Ok(sent)));
         let Message::Unknown(wire) = msg else { panic!("not our own number") };
-        assert!(wire.front.len() < 100 && wire.data.len() > 20 << 20, "{}", wire.data.len());
+        assert!(wire.front.len() < 101 && wire.data.len() > 20 << 20, "{}", wire.data.len());
     }
 
     #[test]
@@ -595,7 +652,7 @@ mod tests {
         let zero = Eversion::ZERO;
         let op = RepOp { txn_head: Bytes::new(), payload: data.clone(), prev: zero, trim_to: zero };
         for (body, instead) in [(part, instead), (PgBody::RepOp(Box::new(op)), None)] {
-            let msg = PgMessage { pgid, epoch: Epoch(9), interval: Epoch(7), body };
+            let msg = PgMessage { pgid, from: -1, epoch: Epoch(9), interval: Epoch(7), body };
             assert_eq!(msg.into_message(), Err(TooLong { bytes: data.len(), instead }));
         }
     }
@@ -604,7 +661,7 @@ mod tests {
     fn every_kind_comes_back_and_no_truncation_panics() {
         for body in bodies() {
             let pgid = SpgId::replicated(PgId::new(PoolId(1), 2));
-            let sent = PgMessage { pgid, epoch: Epoch(9), interval: Epoch(7), body };
+            let sent = PgMessage { pgid, from: -1, epoch: Epoch(9), interval: Epoch(7), body };
             let msg = sent.clone().into_message().expect("short enough");
             assert_eq!(PgMessage::from_message(&msg), Some(Ok(sent)));
             let Message::Unknown(wire) = msg else { panic!("not our own number") };

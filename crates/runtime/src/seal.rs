@@ -59,8 +59,6 @@ impl<D: Device> Sealed<D> {
     }
 }
 
-/// `read_at_once` is not passed on, so that an OSD reads in its core whatever the device takes: the simulator
-/// has to run its hours with devices that must be waited for first (docs/reviews.md, H3).
 impl<D: Device> Device for Sealed<D> {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         self.check(DeviceOp::Read)?;
@@ -70,6 +68,11 @@ impl<D: Device> Device for Sealed<D> {
     fn read_append(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), DeviceError> {
         self.check(DeviceOp::Read)?;
         self.device.read_append(offset, len, out)
+    }
+
+    fn read_at_once(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<bool, DeviceError> {
+        self.check(DeviceOp::Read)?;
+        self.device.read_at_once(offset, len, out)
     }
 
     fn will_read(&self, ranges: &[(u64, u64)]) {

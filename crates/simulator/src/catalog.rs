@@ -48,7 +48,8 @@ fn usual(o: &mut Options, seed: u64) {
         log_entries: 30,
         dups_tracked: 500,
         backfill_scan: 16,
-        slice_bytes: pg::OsdConfig::default().slice_bytes,
+        slice_bytes: pg::Portions::default().slice,
+        stage: crate::scenario::LARGE,
         maps_kept: 500,
         beacon_s: 60,
         cold: 0,
@@ -81,6 +82,7 @@ catalog![
     failing_devices,
     dropped_writes,
     slow_device,
+    large_writes_through_failures,
     monitors_in_a_minority,
     monitors_without_a_majority,
     leading_monitor_killed_in_a_commit,
@@ -330,6 +332,26 @@ fn slow_device(base: Scenario) -> Scenario {
     let plan =
         vec![Fault::at(1.0, slow(1, 10)), Fault::at(10.0, slow(2, 100)), Fault::at(20.0, slow(0, 1_000))];
     base.with_seconds(32).with_plan(plan)
+}
+
+/// OSDs die and sessions break just when a piece of a large write, or the write itself, is submitted or durable.
+fn large_writes_through_failures(base: Scenario) -> Scenario {
+    let plan = each(1.0, 1.5, 18, |i, at| {
+        let osd = (i / 3 % 3) as i32;
+        vec![match i % 3 {
+            0 => Fault::at(at, Kind::CrashPuller { death: KILLED, down: s(1) }).when(Trigger::Submit),
+            1 => {
+                let crash = Kind::CrashOsds { osds: vec![osd], death: OFF, down: s(1) };
+                Fault::at(at, crash).when(Trigger::Durable)
+            }
+            _ => Fault::at(at, Kind::CutAll { node: Node::Osd(osd) }).when(Trigger::Submit),
+        }]
+    });
+    let options = |o: &mut Options| {
+        (o.stage, o.payload, o.pg_num) = ((6 << 10, 4 << 10), 60_000, 2);
+        (o.depth, o.think) = (4, 20 * MILLISECOND);
+    };
+    base.with_seconds(32).with_options(options).with_plan(plan)
 }
 
 /// The leading monitor, then another one, is cut off by itself; commands go on meanwhile.

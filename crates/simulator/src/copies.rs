@@ -7,7 +7,7 @@ use bytes::Bytes;
 use codec::Encode;
 use messages::osd::OmapValsResponse;
 use store::{ObjectKey, Store, StoreError};
-use types::{HObject, SnapId};
+use types::{HObject, PoolId, SnapId, SpgId};
 
 use crate::history::brief;
 use crate::world::World;
@@ -73,8 +73,25 @@ impl World {
         }
     }
 
+    /// What large writes and recovery had aside is gone when nothing is under way any more.
+    fn check_aside(&mut self) {
+        for osd in 0..self.osds.len() {
+            let Some(core) = &mut self.osds[osd].core else { continue };
+            let until = HObject { pool: PoolId(-1), ..HObject::min() };
+            match core.store_mut().list(SpgId::NO_SHARD, &HObject::min(), &until, 1) {
+                Ok(left) => {
+                    for object in left {
+                        self.violation(format!("O4: osd.{osd} has {object} left aside"));
+                    }
+                }
+                Err(e) => self.violation(format!("O4: osd.{osd}: {e}")),
+            }
+        }
+    }
+
     /// O4: each member of each object's acting set holds the same.
     pub fn check_copies(&mut self) {
+        self.check_aside();
         let Some(map) = self.monitor().map(|m| m.state().osdmap().clone()) else { return };
         let pools = map.pools.keys().map(|id| id.0).collect();
         let all = match self.stored_objects(&pools) {

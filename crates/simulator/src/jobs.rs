@@ -85,6 +85,7 @@ impl World {
             due.push((job.pace, Event::JobStep { osd, life, job: job.number }));
         }
         due.into_iter().for_each(|(wait, event)| self.plan_in(wait, event));
+        self.speed_up_reads(osd, slow);
     }
 
     /// One flush, and two nanoseconds for each byte.

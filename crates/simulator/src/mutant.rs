@@ -68,7 +68,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    pub const ALL: [(&'static str, Self); 53] = [
+    pub const ALL: [(&'static str, Self); 55] = [
         ("ack-early", Self::AckEarly),
         ("replica-ack-early", Self::ReplicaAckEarly),
         ("lose-flush", Self::LoseFlush),
@@ -115,6 +115,7 @@ impl Mutant {
         ("split-forgets-dups", Self::Osd(pg::Planted::SplitForgetsDups)),
         ("lease-forgotten-at-restart", Self::Osd(pg::Planted::LeaseForgottenAtRestart)),
         ("clean-too-soon", Self::Osd(pg::Planted::CleanTooSoon)),
+        ("staged-left-behind", Self::Osd(pg::Planted::StagedLeftBehind)),
         ("freed-too-soon", Self::Store(store::Planted::FreedTooSoon)),
         ("publishes-unflushed", Self::Store(store::Planted::PublishesUnflushed)),
         ("copies-at-once", Self::Store(store::Planted::CopiesAtOnce)),
@@ -122,6 +123,7 @@ impl Mutant {
         ("tail-too-soon", Self::Store(store::Planted::TailTooSoon)),
         ("trusts-placed-data", Self::Store(store::Planted::TrustsPlacedData)),
         ("replay-takes-places", Self::Store(store::Planted::ReplayTakesPlaces)),
+        ("move-forgets-sharers", Self::Store(store::Planted::MoveForgetsSharers)),
     ];
 }
 

@@ -21,6 +21,7 @@ use crate::mon::osd_uuid;
 use crate::mutant::Mutant;
 use crate::net::{Delivery, End, Node};
 use crate::queue::{MILLISECOND, SECOND};
+use crate::reads::DeviceRead;
 use crate::slices::Batch;
 use crate::world::{Event, FSID, MonLink, World, addr_of, life_of};
 
@@ -40,7 +41,9 @@ pub struct OsdHost {
     mgr_life: u32,
     pub committing: Option<Job>,
     pub checkpointing: Option<Job>,
-    /// How many there were.
+    /// Reads under way, by their numbers.
+    pub reads: BTreeMap<u64, DeviceRead>,
+    /// How many jobs there were.
     pub jobs: u64,
     pub commit_wanted: bool,
     /// The device takes so many times longer.
@@ -86,6 +89,7 @@ impl OsdHost {
             mgr_life: 0,
             committing: None,
             checkpointing: None,
+            reads: BTreeMap::new(),
             jobs: 0,
             commit_wanted: false,
             slow: 1,
@@ -121,7 +125,7 @@ impl World {
             // Minutes are seconds here, and faults come without end.
             max_markdown_count: usize::MAX,
             backfill_scan_max: o.backfill_scan,
-            slice_bytes: o.slice_bytes,
+            portions: pg::Portions { slice: o.slice_bytes, stage_from: o.stage.0, stage_piece: o.stage.1 },
             beacon_interval: std::time::Duration::from_secs(o.beacon_s),
             planted: self.scenario.mutant.and_then(Mutant::in_osds),
             ..OsdConfig::default()
@@ -139,6 +143,8 @@ impl World {
             host.old = Some(Arc::new(host.device.fork()));
         }
         host.device.clear_faults();
+        // In every other life what is not in memory has to be waited for.
+        host.device.set_slow(host.life % 2 == 1);
         let at = addr_of(Node::Osd(osd), host.life);
         let addrs = BootAddrs {
             public: at.clone(),
@@ -193,6 +199,7 @@ impl World {
         let host = &mut self.osds[osd as usize];
         host.device = Arc::new(device.crash_randomly(&mut self.rng));
         host.peers.clear();
+        host.reads.clear();
         host.mgr = None;
         host.mgr_life = 0;
         host.mon = MonLink::default();

@@ -41,7 +41,7 @@ planted![
     TrimsTooMuch, "snapshots_during_recovery_and_kills", 1;
     BlocklistIgnored, "lock_holder_dies", 1;
     WatchesForever, "watcher_dies", 1;
-    OneHandle, "dropped_writes", 9;
+    OneHandle, "dropped_writes", 142;
     NoRepair, "rot_that_nobody_reads", 1;
     ForgottenMaps, "maps_forgotten_within_an_interval", 1;
     Osd(pg::Planted::SkipsPriorInterval), "only_a_stale_copy_returns", 1;
@@ -64,6 +64,7 @@ planted![
     Osd(pg::Planted::IgnoresLastStart), "a_disk_with_lost_writes_returns_and_is_lost", 1;
     Osd(pg::Planted::StartsAlone), "a_start_that_a_slow_member_loses", 1;
     Osd(pg::Planted::TrimsUnacknowledged), "a_slow_member_is_left_alone", 1;
+    Osd(pg::Planted::StagedLeftBehind), "large_writes_through_failures", 1;
     Store(store::Planted::ReplayTakesPlaces), "power_loss_of_all", 1;
 ];
 
@@ -90,4 +91,5 @@ unfound![
     Store(store::Planted::PublishesUndurable), STORES_WALKS;
     Store(store::Planted::TrustsPlacedData), STORES_WALKS;
     Store(store::Planted::TailTooSoon), STORES_WALKS;
+    Store(store::Planted::MoveForgetsSharers), STORES_WALKS;
 ];

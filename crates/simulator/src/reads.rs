@@ -1,5 +1,4 @@
-//! Reads that the device of an OSD carries out while its core goes on; none unless devices are slow
-//! (`SimDevice::set_slow`), which no scenario asks for yet.
+//! Reads that the device of an OSD carries out while its core goes on.
 
 use bytes::Bytes;
 use pg::Input;
@@ -16,8 +15,8 @@ const LONG: Time = 200 * MILLISECOND;
 /// A read on its way.
 #[derive(Debug)]
 pub struct DeviceRead {
-    id: u64,
     what: What,
+    due: Time,
 }
 
 #[derive(Debug)]
@@ -29,9 +28,10 @@ enum What {
 impl World {
     /// The device reads early or late: what it finds is what was there then.
     pub fn plan_device_read(&mut self, osd: i32, id: u64, plan: Box<ReadPlan>) {
-        let host = &self.osds[osd as usize];
+        let (seed, now) = (self.scenario.seed, self.now);
+        let host = &mut self.osds[osd as usize];
         // Of its own, so that what else happens does not depend on whether something was in memory.
-        let mut rng = Rng::new(self.scenario.seed ^ (osd as u64) << 48 ^ u64::from(host.life) << 32 ^ id);
+        let mut rng = Rng::new(seed ^ (osd as u64) << 48 ^ u64::from(host.life) << 32 ^ id);
         let is_early = rng.one_in(2);
         let takes = if rng.one_in(10) { LONG } else { QUICK };
         let wait = rng.below(takes) * host.slow;
@@ -40,17 +40,37 @@ impl World {
             false => What::ToDo(plan),
         };
         let life = host.life;
-        self.plan_in(wait, Event::DeviceRead { osd, life, read: Box::new(DeviceRead { id, what }) });
+        host.reads.insert(id, DeviceRead { what, due: now + wait });
+        self.plan_in(wait, Event::DeviceRead { osd, life, id });
         self.happened("reads that waited for a device");
     }
 
-    /// The OSD hears what was read, unless it has died meanwhile.
-    pub fn device_has_read(&mut self, osd: i32, life: u32, read: DeviceRead) {
-        let host = &self.osds[osd as usize];
+    /// Reads of a device that was slower by this factor end as soon as those of any other.
+    pub fn speed_up_reads(&mut self, osd: i32, slow: u64) {
+        let now = self.now;
+        let host = &mut self.osds[osd as usize];
+        let life = host.life;
+        let mut due = Vec::new();
+        for (id, read) in &mut host.reads {
+            let wait = read.due.saturating_sub(now) / slow;
+            read.due = now + wait;
+            due.push((wait, Event::DeviceRead { osd, life, id: *id }));
+        }
+        due.into_iter().for_each(|(wait, event)| self.plan_in(wait, event));
+    }
+
+    /// The OSD hears what was read, unless it has died or heard of it meanwhile.
+    pub fn device_has_read(&mut self, osd: i32, life: u32, id: u64) {
+        let now = self.now;
+        let host = &mut self.osds[osd as usize];
         if host.life != life || host.core.is_none() {
             return;
         }
-        let DeviceRead { id, what } = read;
+        // The event of a read that was sped up may come while the device reads for that request again.
+        if host.reads.get(&id).is_none_or(|read| read.due > now) {
+            return;
+        }
+        let Some(DeviceRead { what, .. }) = host.reads.remove(&id) else { return };
         let result = match what {
             What::Done(result) => result,
             What::ToDo(plan) => plan.execute(host.device.as_ref()),

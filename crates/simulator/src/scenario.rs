@@ -141,6 +141,8 @@ pub struct Options {
     pub backfill_scan: usize,
     /// Work that an OSD does for clients with one batch of inputs; little: a request or a few.
     pub slice_bytes: u64,
+    /// A write of more bytes goes ahead to the members in pieces of so many.
+    pub stage: (usize, u64),
     /// OSD maps that the monitors keep at least.
     pub maps_kept: u64,
     /// OSDs say this often from where on they need maps; before all have, the monitors forget none.
@@ -193,6 +195,7 @@ impl Options {
             dups_tracked: *r.pick(&[500, 3_000]),
             backfill_scan: *r.pick(&[2, 16, 128]),
             slice_bytes: slice_of(seed),
+            stage: stage_of(seed),
             maps_kept: *m.pick(&[5, 20, 500]),
             beacon_s: *m.pick(&[1, 5, 60]),
             mon_snapshot_every: *r.pick(&[7, 50, 1_000]),
@@ -284,8 +287,17 @@ impl Options {
 /// turn.
 fn slice_of(seed: u64) -> u64 {
     let mut r = Rng::new(seed ^ 0x51_1ce5);
-    *r.pick(&[1, 40 << 10, pg::OsdConfig::default().slice_bytes, pg::OsdConfig::default().slice_bytes])
+    *r.pick(&[1, 40 << 10, pg::Portions::default().slice, pg::Portions::default().slice])
 }
+
+/// At half of the seeds all but small writes go ahead to the members in pieces, as large ones do.
+fn stage_of(seed: u64) -> (usize, u64) {
+    let mut r = Rng::new(seed ^ 0x5_7a6e);
+    *r.pick(&[(6 << 10, 4 << 10), (30 << 10, 8 << 10), LARGE, LARGE])
+}
+
+/// What OSDs stage by default. No client here writes as much.
+pub(crate) const LARGE: (usize, u64) = (4 << 20, 1 << 20);
 
 /// One seed of eight: messages that are encoded, framed and decoded cost more.
 fn is_wired(seed: u64) -> bool {

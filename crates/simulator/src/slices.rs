@@ -40,7 +40,7 @@ impl World {
     }
 
     fn has_small_slices(&self) -> bool {
-        self.scenario.options.slice_bytes < pg::OsdConfig::default().slice_bytes
+        self.scenario.options.slice_bytes < pg::Portions::default().slice
     }
 
     /// The core wants to go on.

@@ -21,7 +21,6 @@ use crate::mutant::Mutant;
 use crate::net::{Arrival, Delivery, End, Net, Node, Packet};
 use crate::osd::OsdHost;
 use crate::queue::{MILLISECOND, Queue, SECOND, Time};
-use crate::reads::DeviceRead;
 use crate::rot::Rot;
 use crate::scenario::Scenario;
 
@@ -55,7 +54,7 @@ pub enum Event {
     DeviceRead {
         osd: i32,
         life: u32,
-        read: Box<DeviceRead>,
+        id: u64,
     },
     /// An OSD's core goes on with what a slice has left.
     NextSlice {
@@ -370,7 +369,7 @@ impl World {
             Event::Tick { node, life } => self.tick(node, life),
             Event::JobStep { osd, life, job } => self.job_step(osd, life, job),
             Event::MonAppended { mon, life } => self.mon_appended(mon, life),
-            Event::DeviceRead { osd, life, read } => self.device_has_read(osd, life, *read),
+            Event::DeviceRead { osd, life, id } => self.device_has_read(osd, life, id),
             Event::NextSlice { osd, life } => self.next_slice(osd, life),
             Event::Knock { conn } => self.net.reopen(self.now, conn),
             Event::Retry { conn, wait } => self.retry(conn, wait),

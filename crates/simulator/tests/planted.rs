@@ -128,5 +128,6 @@ planted![
     ignores_last_start Mutant::Osd(Osd::IgnoresLastStart);
     starts_alone Mutant::Osd(Osd::StartsAlone);
     trims_unacknowledged Mutant::Osd(Osd::TrimsUnacknowledged);
+    staged_left_behind Mutant::Osd(Osd::StagedLeftBehind);
     replay_takes_places Mutant::Store(Store::ReplayTakesPlaces);
 ];

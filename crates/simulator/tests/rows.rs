@@ -219,6 +219,7 @@ rows![
     dropped_writes ["devices failed" 15],
     // Nobody takes a slow one for dead.
     slow_device [],
+    large_writes_through_failures ["marked down dead" 8],
     monitors_lose_power_together [],
     wiped_monitors ["monitors' disks lost" 2],
     wiped_monitor_and_one_that_lags ["monitors' disks lost" 1],

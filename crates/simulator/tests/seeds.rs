@@ -104,3 +104,18 @@ fn the_same_seed_goes_the_same_way() {
         assert_ne!(a.trace_hash, other.trace_hash, "the hash tells runs apart");
     }
 }
+
+/// In every other life of an OSD what is not in its memory is read while others are served.
+#[test]
+fn requests_wait_for_what_devices_read() {
+    let mut waited = 0;
+    for seed in 1..=30 {
+        let report = run(&Scenario::from_seed(seed).with_seconds(20));
+        assert!(report.is_good(), "seed {seed}:\n{}", report.violations.join("\n"));
+        waited += report.happened.get("reads that waited for a device").copied().unwrap_or(0);
+        if waited > 30 {
+            return;
+        }
+    }
+    panic!("{waited} reads in 30 runs");
+}

@@ -37,6 +37,8 @@ pub(crate) struct Apply<'a> {
     pub(crate) next_omap_id: u64,
     pub(crate) mode: Mode,
     pub(crate) stage: Stage,
+    #[cfg(feature = "planted")]
+    pub(crate) planted: Option<crate::Planted>,
 }
 
 impl Apply<'_> {
@@ -74,6 +76,7 @@ impl Apply<'_> {
             Op::CloneRange { src, dst, src_offset, len, dst_offset } => {
                 self.clone_range(*src, *dst, *src_offset, *len, *dst_offset)
             }
+            Op::MoveRange { .. } => self.move_range(op),
             Op::Rename { src, dst } => self.rename(*src, *dst),
             Op::Set { .. } | Op::Unset { .. } | Op::UnsetRange { .. } | Op::DropSpace { .. } => {
                 self.space_op(op)

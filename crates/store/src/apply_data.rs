@@ -534,7 +534,7 @@ impl Apply<'_> {
 }
 
 /// The end of a range, refused past the largest object.
-fn range_end(offset: u64, len: u64) -> Result<u64, StoreError> {
+pub(crate) fn range_end(offset: u64, len: u64) -> Result<u64, StoreError> {
     let end = offset.checked_add(len).filter(|end| *end <= MAX_OBJECT_BYTES);
     end.ok_or(StoreError::Misuse(Misuse::ObjectTooLarge))
 }

@@ -50,6 +50,21 @@ pub(crate) fn placed_crcs(first: u32, piece: &[u8]) -> Vec<u32> {
     }
 }
 
+/// Stands for the content of whole blocks, wherever they lie: CRC-32C over the CRC-32C of each.
+pub fn blocks_digest(content: &[u8]) -> u32 {
+    match sums::chunk_sums(content) {
+        Some(known) => digest_of(known.into_iter().map(sums::standard)),
+        None => digest_of(content.chunks(BLOCK).map(crc32c)),
+    }
+}
+
+/// The same, from the blocks' own checksums.
+pub(crate) fn digest_of(blocks: impl Iterator<Item = u32>) -> u32 {
+    let mut all = Crc32c::new();
+    blocks.for_each(|crc| all.update(&crc.to_le_bytes()));
+    all.value()
+}
+
 /// Any fixed function that differs between neighbours will do.
 pub(crate) fn place_mask(block: u32) -> u32 {
     block.wrapping_mul(0x9e37_79b1).rotate_left(15) ^ 0x4c6f_6c69

@@ -77,6 +77,8 @@ pub enum Misuse {
     TxnTooLarge,
     #[error("clone source does not exist")]
     NoCloneSource,
+    #[error("what is to be moved is not there as stated")]
+    BadMove,
     #[error("the key is not an object's")]
     BadKey,
     #[error("a commit or checkpoint that was not handed out")]
@@ -104,7 +106,7 @@ impl StoreError {
             Self::Misuse(Misuse::TxnTooLarge) => Errno::E2BIG,
             Self::Misuse(Misuse::NoCloneSource) => Errno::ENOENT,
             Self::Misuse(Misuse::DeviceTooSmall) => Errno::ENOSPC,
-            Self::Misuse(Misuse::BadKey | Misuse::WrongJob) => Errno::EINVAL,
+            Self::Misuse(Misuse::BadKey | Misuse::BadMove | Misuse::WrongJob) => Errno::EINVAL,
         }
     }
 }

@@ -19,6 +19,7 @@ mod txn_wire;
 
 mod apply;
 mod apply_data;
+mod apply_move;
 mod data;
 mod onode;
 mod onode_wire;
@@ -51,6 +52,7 @@ mod checksum;
 pub mod hostile;
 
 pub use checkpoint::{Checkpoint, CheckpointDone};
+pub use checksum::blocks_digest;
 pub use device::{Device, DeviceError, DeviceOp};
 pub use error::{Corruption, Foreign, Misuse, StoreError};
 pub use fsck::{Finding, FsckReport, fsck};
@@ -63,4 +65,4 @@ pub use options::{Counters, FormatOptions, Identity, ObjectStat, Options, PoolTo
 pub use read_plan::{Found, ReadPlan};
 pub use reads::KeyPage;
 pub use store::Store;
-pub use txn::{ObjectIndex, Op, Txn, TxnSeq};
+pub use txn::{Laid, ObjectIndex, Op, Txn, TxnSeq};

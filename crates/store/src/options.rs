@@ -58,6 +58,8 @@ pub enum Planted {
     TrustsPlacedData,
     /// A replay gives data from the log places where later records have put theirs.
     ReplayTakesPlaces,
+    /// A block that a moved one replaces is free although a clone has it too.
+    MoveForgetsSharers,
     /// Slots of a checkpoint that was never published stay beside the valid ones.
     UnpublishedStay,
 }

@@ -146,6 +146,8 @@ impl Store {
             next_omap_id: self.next_omap_id,
             mode,
             stage: std::mem::take(&mut self.spare),
+            #[cfg(feature = "planted")]
+            planted: self.limits.planted,
         };
         let outcome = apply.run();
         (apply.stage, outcome)

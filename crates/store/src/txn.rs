@@ -88,6 +88,16 @@ pub enum Op {
         len: u64,
         dst_offset: u64,
     },
+    /// Moves whole blocks of one object into another: nothing is copied, the source has a hole there. Refused
+    /// unless all of them are there and `digest` is that of their content (`blocks_digest`).
+    MoveRange {
+        src: ObjectIndex,
+        dst: ObjectIndex,
+        src_offset: u64,
+        len: u64,
+        dst_offset: u64,
+        digest: u32,
+    },
     /// Moves an object to another key, replacing what was there.
     Rename {
         src: ObjectIndex,
@@ -119,6 +129,18 @@ pub enum Op {
         object_size: u64,
         write_size: u64,
     },
+}
+
+/// A part of a write whose bytes lie in another object already, in whole blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Laid {
+    /// Where the part belongs in the object that is written.
+    pub offset: u64,
+    pub len: u64,
+    /// Where it lies in the other one.
+    pub src_offset: u64,
+    /// `blocks_digest` of it.
+    pub digest: u32,
 }
 
 /// Changes applied all or none, in order. Built by the methods below.
@@ -178,6 +200,11 @@ impl Txn {
     /// Whether it changes objects, not only keys of spaces.
     pub fn names_objects(&self) -> bool {
         !self.objects.is_empty()
+    }
+
+    /// Whether it names this object.
+    pub fn names(&self, object: &ObjectKey) -> bool {
+        self.objects.contains(object)
     }
 
     pub(crate) fn objects(&self) -> &[ObjectKey] {
@@ -298,6 +325,43 @@ impl Txn {
         self.push(Op::CloneRange { src, dst, src_offset, len, dst_offset })
     }
 
+    pub fn move_range(&mut self, src: &ObjectKey, dst: &ObjectKey, part: Laid) -> &mut Self {
+        let (src, dst) = (self.index(src), self.index(dst));
+        let Laid { offset: dst_offset, len, src_offset, digest } = part;
+        self.push(Op::MoveRange { src, dst, src_offset, len, dst_offset, digest })
+    }
+
+    /// Has writes take parts of their bytes from `src`: `laid` names them for a write, in order. The transaction
+    /// then carries only the rest.
+    pub fn take_from(&mut self, src: &ObjectKey, mut laid: impl FnMut(&ObjectKey, u64, &Bytes) -> Vec<Laid>) {
+        for op in std::mem::take(&mut self.ops) {
+            let Op::Write { object, offset, data } = &op else {
+                self.push(op);
+                continue;
+            };
+            let Some(key) = self.object(*object).cloned() else { continue };
+            let parts = laid(&key, *offset, data);
+            if parts.is_empty() {
+                self.push(op);
+                continue;
+            }
+            let (mut rest, mut at) = (data.clone(), *offset);
+            for part in parts {
+                let before =
+                    rest.split_to(usize::try_from(part.offset - at).unwrap_or(usize::MAX).min(rest.len()));
+                if !before.is_empty() {
+                    self.write(&key, at, before);
+                }
+                self.move_range(src, &key, part);
+                rest = rest.split_off(usize::try_from(part.len).unwrap_or(usize::MAX).min(rest.len()));
+                at = part.offset + part.len;
+            }
+            if !rest.is_empty() {
+                self.write(&key, at, rest);
+            }
+        }
+    }
+
     pub fn rename(&mut self, src: &ObjectKey, dst: &ObjectKey) -> &mut Self {
         let (src, dst) = (self.index(src), self.index(dst));
         self.push(Op::Rename { src, dst })
@@ -358,7 +422,10 @@ impl Op {
             | Self::OmapClear { object }
             | Self::OmapSetHeader { object, .. }
             | Self::AllocHint { object, .. } => *object = at(*object),
-            Self::Clone { src, dst } | Self::CloneRange { src, dst, .. } | Self::Rename { src, dst } => {
+            Self::Clone { src, dst }
+            | Self::CloneRange { src, dst, .. }
+            | Self::MoveRange { src, dst, .. }
+            | Self::Rename { src, dst } => {
                 *src = at(*src);
                 *dst = at(*dst);
             }

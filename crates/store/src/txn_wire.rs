@@ -10,7 +10,9 @@ use types::{HObject, SpgId};
 use crate::txn::{ObjectIndex, Op, Txn};
 use crate::{ObjectKey, Space};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// What a reader must know of a transaction that moves ranges: older releases refuse it.
+const MOVES: u8 = 2;
 
 impl Encode for Txn {
     fn encode(&self, w: &mut Writer) {
@@ -68,7 +70,9 @@ impl Txn {
         if let Some(head) = self.sealed() {
             return w.raw(head);
         }
-        w.envelope(VERSION, 1, |w| {
+        let moves = self.ops().iter().any(|op| matches!(op, Op::MoveRange { .. }));
+        let version = if moves { MOVES } else { 1 };
+        w.envelope(version, version, |w| {
             w.count(self.objects().len());
             self.objects().iter().for_each(|o| o.encode(w));
             w.count(self.ops().len());
@@ -142,6 +146,7 @@ mod tag {
     pub const UNSET_RANGE: u8 = 19;
     pub const DROP_SPACE: u8 = 20;
     pub const ALLOC_HINT: u8 = 21;
+    pub const MOVE_RANGE: u8 = 22;
 }
 
 fn object_op(w: &mut Writer, tag: u8, object: &ObjectIndex) {
@@ -187,6 +192,14 @@ fn encode_op(op: &Op, w: &mut Writer) {
             w.u64(*src_offset);
             w.u64(*len);
             w.u64(*dst_offset);
+        }
+        Op::MoveRange { src, dst, src_offset, len, dst_offset, digest } => {
+            object_op(w, tag::MOVE_RANGE, src);
+            w.u32(dst.0);
+            w.u64(*src_offset);
+            w.u64(*len);
+            w.u64(*dst_offset);
+            w.u32(*digest);
         }
         Op::Rename { src, dst } => {
             object_op(w, tag::RENAME, src);
@@ -287,6 +300,14 @@ fn decode_op(r: &mut Reader, objects: usize, write_len: impl FnOnce(usize)) -> R
             len: r.u64()?,
             dst_offset: r.u64()?,
         },
+        tag::MOVE_RANGE => Op::MoveRange {
+            src: object,
+            dst: index(r)?,
+            src_offset: r.u64()?,
+            len: r.u64()?,
+            dst_offset: r.u64()?,
+            digest: r.u32()?,
+        },
         tag::RENAME => Op::Rename { src: object, dst: index(r)? },
         tag::ALLOC_HINT => Op::AllocHint { object, object_size: r.u64()?, write_size: r.u64()? },
         other => return Err(DecodeError::Invalid { what: "store operation", value: u64::from(other) }),
@@ -342,6 +363,7 @@ mod tests {
     use types::{PgId, PoolId};
 
     use super::*;
+    use crate::Laid;
 
     fn every_operation() -> Txn {
         let a = ObjectKey::replicated(HObject { name: "a".into(), pool: PoolId(1), ..HObject::min() });
@@ -355,6 +377,7 @@ mod tests {
         t.omap_clear(&b).omap_set_header(&b, &b"h"[..]).clone_object(&a, &b).clone_range(&a, &b, 1, 2, 3);
         t.rename(&b, &a).set(Space::Meta, &b"k"[..], &b"v"[..]).unset(pg, &b"k"[..]);
         t.unset_range(pg, &b"a"[..], &b"b"[..]).drop_space(pg).alloc_hint(&a, 4, 5).write(&b, 0, &b"2nd"[..]);
+        t.move_range(&a, &b, Laid { offset: 4096, len: 8192, src_offset: 0, digest: 7 });
         t
     }
 
@@ -376,6 +399,17 @@ mod tests {
         let range = whole.as_ptr_range();
         let t = Txn::from_bytes(whole.clone()).expect("own form");
         assert!(t.payloads().all(|p| range.contains(&p.as_ptr())));
+    }
+
+    /// An older release refuses what it does not know; everything else it reads as before.
+    #[test]
+    fn only_what_moves_ranges_has_the_newer_version() {
+        let key = |name: &str| ObjectKey::replicated(HObject { name: name.into(), ..HObject::min() });
+        let mut t = Txn::new();
+        t.touch(&key("a"));
+        assert_eq!(t.head().get(..2), Some(&[1, 1][..]));
+        t.move_range(&key("a"), &key("b"), Laid { offset: 0, len: 4096, src_offset: 0, digest: 7 });
+        assert_eq!(t.head().get(..2), Some(&[2, 2][..]));
     }
 
     #[test]

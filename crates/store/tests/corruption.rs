@@ -117,7 +117,7 @@ fn any_flipped_byte_gives_the_right_bytes_or_an_error() {
         if device.peek(block * 4096, 4096).iter().all(|b| *b == 0) {
             continue;
         }
-        for _ in 0..3 * effort() {
+        for _ in 0..6 * effort() {
             let damaged = Arc::new(device.fork());
             // Heads and tails of structures more often than their middle.
             let inside = if rng.one_in(2) { rng.below(96) } else { rng.below(4096) };

@@ -182,4 +182,5 @@ planted![
     publishes_undurable PublishesUndurable 6,
     trusts_placed_data TrustsPlacedData 1,
     replay_takes_places ReplayTakesPlaces 1,
+    move_forgets_sharers MoveForgetsSharers 1,
 ];

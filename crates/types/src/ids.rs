@@ -52,10 +52,12 @@ number! {
 impl OsdId {
     /// "No OSD", as a primary.
     pub const NONE: Self = Self(-1);
+    /// "No OSD", at a place of an erasure-coded PG. Source: CRUSH_ITEM_NONE in src/crush/crush.h.
+    pub const HOLE: Self = Self(0x7fff_ffff);
 
     /// Whether it is an OSD's number.
     pub fn is_osd(self) -> bool {
-        self.0 >= 0
+        self.0 >= 0 && self != Self::HOLE
     }
 }
 

@@ -28,7 +28,7 @@ pub use ids::{Epoch, Fsid, GlobalId, OsdId, PoolId};
 pub use locator::{ObjectLocator, RequestRedirect};
 pub use name::Name;
 pub use outside::{ConnId, Entropy, Now, SeededEntropy};
-pub use pgid::{PgId, SpgId};
+pub use pgid::{PgId, PgShard, SpgId};
 pub use printable::printable;
 pub use snap::{SnapContext, SnapId};
 pub use time::Utime;

@@ -2,7 +2,7 @@
 
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
-use crate::PoolId;
+use crate::{OsdId, PoolId};
 
 /// A placement group: `pool.seed`, the seed printed in hex. Source: pg_t in src/osd/osd_types.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -90,9 +90,44 @@ impl std::fmt::Display for SpgId {
     }
 }
 
+/// A copy of a PG, as other copies address it: its OSD and, in erasure-coded pools, its shard. Source: pg_shard_t
+/// in src/osd/osd_types.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PgShard {
+    pub osd: OsdId,
+    /// `SpgId::NO_SHARD` in replicated pools.
+    pub shard: i8,
+}
+
+impl PgShard {
+    pub const NONE: Self = Self { osd: OsdId::NONE, shard: SpgId::NO_SHARD };
+
+    /// A copy in a replicated pool.
+    pub fn replicated(osd: OsdId) -> Self {
+        Self { osd, shard: SpgId::NO_SHARD }
+    }
+}
+
+/// As Ceph prints it: `3`, or `3(1)`.
+impl std::fmt::Display for PgShard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.shard {
+            SpgId::NO_SHARD => self.osd.fmt(f),
+            shard => write!(f, "{}({shard})", self.osd),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn copies_print_as_ceph_prints_them() {
+        let coded = PgShard { osd: OsdId(3), shard: 1 };
+        assert_eq!([PgShard::replicated(OsdId(3)), coded].map(|c| c.to_string()), ["3", "3(1)"]);
+        assert!(!OsdId::HOLE.is_osd() && !OsdId::NONE.is_osd() && OsdId(0).is_osd());
+    }
 
     #[test]
     fn parents() {

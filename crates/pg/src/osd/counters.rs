@@ -126,6 +126,8 @@ pub(crate) struct OpCounters {
     pub backoffs: u64,
     /// Requests that copy other objects.
     pub copies: u64,
+    /// Large writes whose data went ahead to all members.
+    pub staged: u64,
     /// Messages with maps, the epochs in them, and those that were known already.
     pub map_messages: u64,
     pub map_epochs: u64,
@@ -211,7 +213,7 @@ impl OsdCore {
         for pg in self.pgs.values() {
             let primary = pg.is_primary(cx);
             primaries += u64::from(primary);
-            replicas += u64::from(!primary && pg.acting().contains(&cx.whoami));
+            replicas += u64::from(!primary && pg.is_acting(pg.me(cx)));
         }
         let strays = self.pgs.len() as u64 - primaries - replicas;
         let peers = self.heartbeats.peers().len() as u64;
@@ -330,6 +332,7 @@ fn with_peers(osd: Logger, c: &OpCounters) -> Logger {
         .with("recovery_bytes", "bytes of objects in recovery", Count::Total(c.recovery_bytes))
         .headed("rbt", priority::INTERESTING)
         .with("copyfrom", "requests that copy other objects", Count::Total(c.copies))
+        .with("staged", "large writes whose data went ahead", Count::Total(c.staged))
         .with("map_messages", "messages with OSD maps", Count::Total(c.map_messages))
         .with("map_message_epochs", "epochs in them", Count::Total(c.map_epochs))
         .with("map_message_epoch_dups", "those that were known", Count::Total(c.map_epochs_known))

@@ -1,7 +1,7 @@
 //! What happens when transactions are durable.
 
 use store::TxnSeq;
-use types::{Eversion, OsdId, SpgId};
+use types::{Eversion, PgShard, SpgId};
 
 use super::OsdCore;
 use super::shared::{Done, PgDone};
@@ -34,8 +34,12 @@ impl OsdCore {
                             cx.counters.rep_ops.add(cx.now_ns.saturating_sub(came_ns));
                             acked.put(id, version);
                         }
-                        PgDone::Tell { osd, interval, body } => cx.send_pg(osd, id, interval, *body),
-                        PgDone::Activated(nth) if nth == pg.activations => pg.activated(cx.whoami, 0, cx),
+                        PgDone::Staged { id, upto } => pg.aside_durable(id, upto, cx),
+                        PgDone::Tell { to, interval, body } => cx.send_pg(to, id, interval, *body),
+                        PgDone::Activated(nth) if nth == pg.activations => {
+                            let me = pg.me(cx);
+                            pg.activated(me, 0, cx);
+                        }
                         PgDone::Activated(_) => {}
                         PgDone::Pulled { from, objects } => pg.pulled(from, objects, cx),
                         PgDone::Pushed { objects } => pg.pushed(objects, cx),
@@ -60,19 +64,20 @@ impl OsdCore {
             return;
         }
         let tight = tight_room(&self.shared);
-        let mut acks: Vec<(OsdId, RepAck)> = Vec::with_capacity(acked.0.len());
+        let mut acks: Vec<(PgShard, RepAck)> = Vec::with_capacity(acked.0.len());
         for (id, v) in acked.0 {
             if let Some(pg) = self.pgs.get_mut(&id) {
                 acks.extend(pg.rep_op_durable(v, tight, &mut self.shared));
             }
         }
         // Of one primary, in the order of the PGs.
-        acks.sort_by_key(|(osd, _)| *osd);
-        for of_one in acks.chunk_by(|(a, _), (b, _)| a == b) {
-            let Some(((osd, first), others)) = of_one.split_first() else { continue };
+        acks.sort_by_key(|(primary, _)| primary.osd);
+        for of_one in acks.chunk_by(|(a, _), (b, _)| a.osd == b.osd) {
+            let Some(((primary, first), others)) = of_one.split_first() else { continue };
             let others = others.iter().map(|(_, ack)| *ack).collect();
             let body = PgBody::RepOpAck { version: first.version, others };
-            self.shared.send_pg(*osd, first.pgid, first.interval, body);
+            let id = SpgId { shard: first.from, ..first.pgid };
+            self.shared.send_pg(*primary, id, first.interval, body);
         }
     }
 }

@@ -154,7 +154,7 @@ impl OsdCore {
             return BTreeSet::new();
         }
         let (map, me) = (&self.shared.map, self.shared.whoami);
-        let members = self.pgs.values().flat_map(|pg| pg.acting().iter().chain(pg.up())).copied();
+        let members = self.pgs.values().flat_map(|pg| pg.acting().chain(pg.up())).map(|copy| copy.osd);
         let mut wanted: BTreeSet<OsdId> = members.filter(|osd| *osd != me && map.is_up(*osd)).collect();
         let level = self.values.get("mon_osd_reporter_subtree_level").unwrap_or_default();
         let reporters = usize::try_from(self.values.int("mon_osd_min_down_reporters")).unwrap_or(0);

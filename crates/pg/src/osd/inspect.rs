@@ -1,7 +1,7 @@
 //! What tests look for in an OSD: which writes its logs have, in memory and in the store.
 
 use store::Store;
-use types::{Eversion, OsdId, SpgId};
+use types::{Eversion, OsdId, PgShard, SpgId};
 
 use super::OsdCore;
 use crate::log::PgLog;
@@ -38,15 +38,15 @@ impl OsdCore {
     pub fn whole_members(&self, pgid: SpgId) -> Option<Vec<OsdId>> {
         let me = self.shared.whoami;
         let pg = self.pgs.get(&pgid).filter(|pg| pg.is_primary(&self.shared) && pg.is_active())?;
-        let is_whole = |osd: &OsdId| match *osd == me {
+        let is_whole = |copy: &PgShard| match copy.osd == me {
             true => pg.missing.is_empty(),
-            false => pg.peers.get(osd).is_some_and(|p| p.is_whole()),
+            false => pg.peers.get(copy).is_some_and(|p| p.is_whole()),
         };
-        Some(pg.acting().iter().copied().filter(is_whole).collect())
+        Some(pg.acting().filter(is_whole).map(|copy| copy.osd).collect())
     }
 
-    /// The PG's acting set as this OSD knows it.
+    /// The PG's acting set as this OSD knows it, place by place.
     pub fn acting_of(&self, pgid: SpgId) -> &[OsdId] {
-        self.pgs.get(&pgid).map_or(&[], |pg| pg.acting())
+        self.pgs.get(&pgid).map_or(&[], |pg| pg.acting_set())
     }
 }

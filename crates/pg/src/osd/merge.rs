@@ -38,7 +38,7 @@ impl OsdCore {
         let (s, t) = (led(&source), led(&target));
         let says = |pg: Option<&Pg>| pg.map(|pg| pg.merge_readiness(&self.shared));
         // The copies of one that others have would be of no use: they lack the other half.
-        let apart = s.zip(t).is_some_and(|(s, t)| s.acting() != t.acting());
+        let apart = s.zip(t).is_some_and(|(s, t)| s.acting_set() != t.acting_set());
         let ready = match (says(s), says(t)) {
             (None, None) => return,
             (Some(Readiness::Yes), Some(Readiness::Yes)) if apart => false,

@@ -31,6 +31,7 @@ mod scrub;
 pub(crate) mod session;
 mod settings;
 pub(crate) mod shared;
+mod staged;
 mod superblock;
 mod track;
 pub(crate) mod turns;
@@ -44,7 +45,7 @@ use admin::options::Values;
 use admin::perf::Resets;
 use messages::Message;
 use store::{Store, TxnSeq};
-use types::{ConnId, Epoch, Now, OsdId, SpgId};
+use types::{ConnId, Epoch, Now, OsdId, PgShard, SpgId};
 
 use crate::OsdConfig;
 use crate::interval::IntervalKey;
@@ -206,7 +207,7 @@ impl OsdCore {
         if self.shared.now.mono != now.mono || matches!(input, Input::Again { .. }) {
             // Inputs of one batch have the same time, so this one begins another batch and a slice of its
             // own.
-            self.shared.slice_left = self.shared.config.slice_bytes;
+            self.shared.slice_left = self.shared.config.portions.slice;
         }
         self.shared.now = now;
         self.shared.now_ns = now.mono.as_nanos() as u64;
@@ -329,6 +330,7 @@ impl OsdCore {
                 pg.check_prior(&mut self.shared);
             }
             pg.trim_step(&mut self.shared);
+            pg.staging_tick(&mut self.shared);
         }
         crate::pg::remove::step(&mut self.shared);
         self.shared.grant_reservations();
@@ -352,7 +354,7 @@ impl OsdCore {
             }
             if let Some(msg) = cx.to_ourselves.pop_front() {
                 self.pg_message(self.shared.whoami, msg);
-            } else if !self.fetch_next() && !self.recover_next() && !self.next_turn() {
+            } else if !self.fetch_next() && !self.stage_next() && !self.recover_next() && !self.next_turn() {
                 return self.send_batches();
             }
         }
@@ -450,11 +452,11 @@ impl OsdCore {
                 "{} since {} {:?} {:?} head {} missing {} peers {:?}",
                 pg.id,
                 pg.interval(),
-                pg.acting(),
+                pg.acting_set(),
                 pg.phase,
                 pg.log.head(),
                 pg.missing.len(),
-                pg.peers.keys().collect::<Vec<_>>(),
+                pg.peers.keys().map(PgShard::to_string).collect::<Vec<_>>(),
             )
         };
         self.pgs.values().map(line).collect()

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use messages::Message;
 use messages::osd::{MOsdOp, backoff_op};
 use store::StoreError;
-use types::{ConnId, EntityType, Epoch, Errno, OsdId, SpgId};
+use types::{ConnId, EntityType, Epoch, Errno, OsdId, PgShard, SpgId};
 
 use super::OsdCore;
 use super::account::Charge;
@@ -318,13 +318,14 @@ impl OsdCore {
 
     pub(super) fn pg_message(&mut self, from: OsdId, mut msg: PgMessage) {
         if let PgBody::RepOpAck { others, .. } = &mut msg.body {
-            for RepAck { pgid, interval, version } in std::mem::take(others) {
+            for RepAck { pgid, from: shard, interval, version } in std::mem::take(others) {
                 let body = PgBody::RepOpAck { version, others: Vec::new() };
-                self.pg_message(from, PgMessage { pgid, epoch: msg.epoch, interval, body });
+                self.pg_message(from, PgMessage { pgid, from: shard, epoch: msg.epoch, interval, body });
             }
         }
+        let sender = PgShard { osd: from, shard: msg.from };
         if !self.pgs.contains_key(&msg.pgid) {
-            return self.no_such_pg(from, &msg);
+            return self.no_such_pg(sender, &msg);
         }
         if msg.epoch < self.shared.epoch() && matches!(msg.body, PgBody::QueryInfo | PgBody::Notify { .. }) {
             self.share_map(ShareTo::Osd(from), msg.epoch);
@@ -336,7 +337,8 @@ impl OsdCore {
             return;
         }
         if let PgBody::Remove = msg.body {
-            if pg.primary() == from && !pg.acting().contains(&cx.whoami) && !pg.up().contains(&cx.whoami) {
+            let me = pg.me(cx);
+            if pg.primary() == sender && !pg.is_acting(me) && !pg.is_in_up(me) {
                 let range = pg_range(msg.pgid.pgid, pg.key.pg_num.max(msg.pgid.pgid.seed + 1));
                 pg.stop(cx);
                 self.pgs.remove(&msg.pgid);
@@ -345,12 +347,12 @@ impl OsdCore {
             }
             return;
         }
-        deliver_to_pg(pg, from, msg, cx);
+        deliver_to_pg(pg, sender, msg, cx);
         pg.run_ready(cx);
     }
 
     /// Answers questions about a copy that is not here: an empty copy. Other messages are ignored.
-    fn no_such_pg(&mut self, from: OsdId, msg: &PgMessage) {
+    fn no_such_pg(&mut self, from: PgShard, msg: &PgMessage) {
         if matches!(msg.body, PgBody::QueryInfo | PgBody::QueryLog { .. }) {
             let info = Box::new(PgInfo::new(msg.pgid.pgid));
             // An earlier life of this OSD may have been a member and let some primary answer. Which one is
@@ -401,31 +403,32 @@ fn takes_room(body: &PgBody) -> bool {
             | PgBody::BackfillProgress { .. }
             | PgBody::ScrubRead(_)
             | PgBody::ScrubRemove { .. }
+            | PgBody::Unstage { .. }
     )
 }
 
 /// Gives a message to its PG, or makes it wait for room. Replies to questions of another interval are
 /// ignored.
-pub(super) fn deliver_to_pg(pg: &mut Pg, from: OsdId, msg: PgMessage, cx: &mut super::Shared) {
+pub(super) fn deliver_to_pg(pg: &mut Pg, from: PgShard, msg: PgMessage, cx: &mut super::Shared) {
     if pg.lacks_room() && takes_room(&msg.body) {
         return pg.wait_for_room(from, msg, cx);
     }
     let asked_now = msg.interval == pg.interval();
-    let PgMessage { pgid, epoch, interval, body } = msg;
+    let PgMessage { pgid, from: shard, epoch, interval, body } = msg;
     let taken = match body {
         PgBody::RepOp(op) => pg.handle_rep_op(from, interval, op, cx),
         PgBody::Push(pushes) => pg.handle_push(from, interval, pushes, cx),
         body => return deliver_other(pg, from, interval, asked_now, body, cx),
     };
     if let Taken::NoRoom(body) = taken {
-        pg.wait_for_room(from, PgMessage { pgid, epoch, interval, body }, cx);
+        pg.wait_for_room(from, PgMessage { pgid, from: shard, epoch, interval, body }, cx);
     }
 }
 
 /// Gives a message that stores no data to its PG.
 fn deliver_other(
     pg: &mut Pg,
-    from: OsdId,
+    from: PgShard,
     interval: Epoch,
     asked_now: bool,
     body: PgBody,
@@ -455,12 +458,16 @@ fn deliver_other(
         PgBody::ScrubRelease => pg.handle_scrub_release(from, cx),
         PgBody::ScrubRead(ask) => pg.handle_scrub_read(from, interval, &ask, cx),
         PgBody::ScrubRemove { object, version } => pg.handle_scrub_remove(from, &object, version, cx),
+        PgBody::Stage { id, hash, at, data } => pg.handle_stage((from, interval), (id, hash), at, data, cx),
+        PgBody::Unstage { id } => pg.handle_unstage(from, interval, id, cx),
         PgBody::Remove | PgBody::RepOp(_) | PgBody::Push(_) => {}
         _ if !asked_now => {}
         PgBody::Log { info, log, missing } => pg.handle_log(from, *info, log, missing, cx),
         PgBody::CopyPart { id, result, user_version, data } => {
             pg.copy_part(id, result, user_version, data, cx)
         }
+        PgBody::Staged { id, upto } => pg.piece_staged(from, id, upto, cx),
+        PgBody::StageRefused { id } => pg.go_on_whole(id, cx),
         PgBody::Activated { lease_ms } => pg.activated(from, lease_ms, cx),
         PgBody::OutOfStep => pg.peer_again(cx),
         PgBody::Damaged { object } => pg.handle_damaged(from, object, cx),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use maps::{OsdMap, SnapIntervals};
 use messages::Message;
 use store::{Priority, Store, StoreError, Txn, TxnSeq};
-use types::{ConnId, EntityAddr, Epoch, Eversion, HObject, Now, OsdId, PoolId, SpgId};
+use types::{ConnId, EntityAddr, Epoch, Eversion, HObject, Now, OsdId, PgShard, PoolId, SpgId};
 
 use super::account::Sum;
 use super::cluster_log::Unsaid;
@@ -56,7 +56,7 @@ pub(crate) enum PgDone {
     Write(Eversion),
     /// This answer to a primary's question is sent: all that it speaks of is durable now.
     Tell {
-        osd: OsdId,
+        to: PgShard,
         interval: Epoch,
         body: Box<PgBody>,
     },
@@ -66,11 +66,16 @@ pub(crate) enum PgDone {
         version: Eversion,
         came_ns: u64,
     },
+    /// Pieces of a large write lie aside here up to so many bytes.
+    Staged {
+        id: u64,
+        upto: u64,
+    },
     /// This copy's activation, counted since the copy was loaded.
     Activated(u64),
     /// Pulled objects are in the primary's store.
     Pulled {
-        from: OsdId,
+        from: PgShard,
         objects: Vec<Pushed>,
     },
     /// Pushed objects are in this copy's store.
@@ -163,6 +168,10 @@ pub(crate) struct Shared {
     pub last_copy: u64,
     /// Whether such a request may wait for room for its next piece.
     pub copies_wait: bool,
+    /// The number of the newest large write whose pieces went ahead.
+    pub last_staged: u64,
+    /// Whether a piece of one may go now.
+    pub pieces_wait: bool,
     /// Bytes of work that requests may still do in this slice; see `turns`.
     pub slice_left: u64,
     /// Bytes of answers that may still go out in this slice. The shell then says anew how much clients have
@@ -225,6 +234,8 @@ impl Shared {
             paused_bytes: Sum::default(),
             last_copy: 0,
             copies_wait: false,
+            last_staged: 0,
+            pieces_wait: false,
             slice_left: super::turns::SLICE,
             answers_left: super::turns::SLICE,
             dropped: Vec::new(),
@@ -266,16 +277,16 @@ impl Shared {
     /// question it answers.
     pub fn tell_when_durable(
         &mut self,
-        osd: OsdId,
-        pgid: SpgId,
+        to: PgShard,
+        id: SpgId,
         (now, interval): (Epoch, Epoch),
         body: PgBody,
     ) {
         if self.store.submitted() == self.store.durable() && self.on_durable.is_empty() {
-            return self.send_pg(osd, pgid, interval, body);
+            return self.send_pg(to, id, interval, body);
         }
-        let what = PgDone::Tell { osd, interval, body: Box::new(body) };
-        self.on_durable.push_back((self.store.submitted(), Done::Pg { id: pgid, interval: now, what }));
+        let what = PgDone::Tell { to, interval, body: Box::new(body) };
+        self.on_durable.push_back((self.store.submitted(), Done::Pg { id, interval: now, what }));
         self.hurry();
     }
 
@@ -361,8 +372,10 @@ impl Shared {
         }
     }
 
-    pub fn send_pg(&mut self, osd: OsdId, pgid: SpgId, interval: Epoch, body: PgBody) {
-        let msg = PgMessage { pgid, epoch: self.epoch(), interval, body };
+    /// Sends a message of the copy `id` to another copy of its PG.
+    pub fn send_pg(&mut self, to: PgShard, id: SpgId, interval: Epoch, body: PgBody) {
+        let (osd, pgid) = (to.osd, SpgId { shard: to.shard, ..id });
+        let msg = PgMessage { pgid, from: id.shard, epoch: self.epoch(), interval, body };
         if osd == self.whoami {
             return self.to_ourselves.push_back(msg);
         }
@@ -374,7 +387,7 @@ impl Shared {
                 );
                 self.cluster_log(LogLevel::Error, text);
                 if let Some(body) = instead {
-                    self.send_pg(osd, pgid, interval, *body);
+                    self.send_pg(to, id, interval, *body);
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use store::Txn;
-use types::{Epoch, Eversion, HObject, OsdId};
+use types::{Epoch, Eversion, HObject, PgShard};
 
 use super::backfill::Backfill;
 use super::peering::needs_backfill_from_start;
@@ -28,14 +28,14 @@ impl Pg {
         self.begin_history(cx);
         self.activate_sent = cx.now.into();
         self.find_backfills();
-        let mut waiting: BTreeSet<OsdId> = self.write_targets(cx).into_iter().collect();
+        let mut waiting: BTreeSet<PgShard> = self.write_targets(cx).into_iter().collect();
         for osd in &waiting {
             self.activate_member(*osd, cx);
         }
         if types::is_planted!(cx.config.planted, StartsAlone) {
             waiting.clear();
         }
-        waiting.insert(cx.whoami);
+        waiting.insert(self.me(cx));
         self.writes.local = self.info.last_update;
         let mut txn = Txn::new();
         self.save_info(&mut txn);
@@ -63,17 +63,17 @@ impl Pg {
     /// Members of the up set that do not serve yet are to be backfilled.
     fn find_backfills(&mut self) {
         let tail = self.log.tail();
-        let acting = self.key.members.acting.clone();
-        for osd in self.key.members.up.iter().filter(|o| !acting.contains(o)) {
-            if let Some(peer) = self.peers.get(osd) {
+        let targets: Vec<PgShard> = self.up().filter(|copy| !self.is_acting(*copy)).collect();
+        for osd in targets {
+            if let Some(peer) = self.peers.get(&osd) {
                 let restart = needs_backfill_from_start(&peer.info, tail);
                 let at = if restart { HObject::min() } else { peer.info.last_backfill.clone() };
-                self.backfills.insert(*osd, Backfill::new(at));
+                self.backfills.insert(osd, Backfill::new(at));
             }
         }
     }
 
-    pub fn activate_member(&mut self, osd: OsdId, cx: &mut Shared) {
+    pub fn activate_member(&mut self, osd: PgShard, cx: &mut Shared) {
         let keep = cx.config.min_pg_log_entries;
         let Some(peer) = self.peers.get_mut(&osd) else { return };
         let restart = needs_backfill_from_start(&peer.info, self.log.tail());
@@ -99,7 +99,7 @@ impl Pg {
     /// Member: takes the primary's log over.
     pub fn handle_activate(
         &mut self,
-        from: OsdId,
+        from: PgShard,
         interval: Epoch,
         auth: &PgInfo,
         log: LogPart,
@@ -107,7 +107,7 @@ impl Pg {
         past: &PastIntervals,
         cx: &mut Shared,
     ) {
-        if from != self.primary() || from == cx.whoami {
+        if from != self.primary() || from == self.me(cx) {
             return;
         }
         let mut txn = Txn::new();
@@ -161,17 +161,18 @@ impl Pg {
     }
 
     /// The activation is durable: here, or (`from`) on a member.
-    pub fn activated(&mut self, from: OsdId, lease_ms: u32, cx: &mut Shared) {
+    pub fn activated(&mut self, from: PgShard, lease_ms: u32, cx: &mut Shared) {
+        let me = self.me(cx);
         match &mut self.phase {
-            Phase::Replica if from == cx.whoami => {
-                let lease = cx.grant(self.primary(), cx.config.read_lease());
+            Phase::Replica if from == me => {
+                let lease = cx.grant(self.primary().osd, cx.config.read_lease());
                 let body = PgBody::Activated { lease_ms: u32::try_from(lease.as_millis()).unwrap_or(0) };
                 cx.send_pg(self.primary(), self.id, self.primary_interval, body);
             }
             Phase::Activating { waiting } => {
                 waiting.remove(&from);
                 let lease = Duration::from_millis(u64::from(lease_ms)).min(cx.config.read_lease());
-                cx.leases.granted(from, self.activate_sent, lease);
+                cx.leases.granted(from.osd, self.activate_sent, lease);
                 if waiting.is_empty() {
                     self.started(cx);
                 }
@@ -216,7 +217,7 @@ impl Pg {
     }
 
     /// Member: the primary shares the PG's history.
-    pub fn handle_history(&mut self, from: OsdId, history: &PgHistory, cx: &mut Shared) {
+    pub fn handle_history(&mut self, from: PgShard, history: &PgHistory, cx: &mut Shared) {
         if from != self.primary() || !self.info.history.merge(history) {
             return;
         }
@@ -236,7 +237,8 @@ impl Pg {
 
     /// The newest version that every other member has made durable; `None` when there is no other.
     pub fn durable_elsewhere(&self, cx: &Shared) -> Option<Eversion> {
-        let members = self.acting().iter().chain(self.backfills.keys()).filter(|o| **o != cx.whoami);
-        members.map(|o| self.peers.get(o).map_or(Eversion::ZERO, |p| p.acked)).min()
+        let me = self.me(cx);
+        let members = self.acting().chain(self.backfills.keys().copied()).filter(|o| *o != me);
+        members.map(|o| self.peers.get(&o).map_or(Eversion::ZERO, |p| p.acked)).min()
     }
 }

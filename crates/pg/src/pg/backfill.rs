@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use maps::flags::{map_flags, osd_state};
 use store::{StoreError, Txn};
-use types::{Eversion, HObject, OsdId, SnapId};
+use types::{Eversion, HObject, OsdId, PgShard, SnapId};
 
 use super::{Pg, Phase};
 use crate::info::PgSums;
@@ -91,8 +91,8 @@ impl Pg {
     /// Whether flags of the map hold backfills: all, or those that would only move what has copies enough.
     /// Source: OSDService::_recover_now, PrimaryLogPG::start_recovery_ops.
     pub fn backfill_is_held(&self, cx: &Shared) -> bool {
-        let open = |osd: &OsdId| self.backfills.get(osd).is_some_and(|b| b.step != Step::Complete);
-        let whole = self.acting().iter().filter(|osd| !open(osd)).count();
+        let open = |osd: &PgShard| self.backfills.get(osd).is_some_and(|b| b.step != Step::Complete);
+        let whole = self.acting().filter(|osd| !open(osd)).count();
         let rebalance = || whole >= usize::from(self.key.size);
         let all = cx.map.test_flag(map_flags::NOBACKFILL) || cx.map.test_flag(map_flags::NORECOVER);
         all || cx.map.test_flag(map_flags::NOREBALANCE) && rebalance()
@@ -101,7 +101,7 @@ impl Pg {
     /// Primary: sends what the ranges under way still lack. Whatever forbids a range to begin: writes wait for one that is
     /// under way, so it is finished, and at once. What that takes of the OSD's share, and of its pauses, others miss later.
     pub(super) fn finish_ranges(&mut self, cx: &mut Shared) {
-        let targets: Vec<OsdId> = self.backfills.keys().copied().collect();
+        let targets: Vec<PgShard> = self.backfills.keys().copied().collect();
         for osd in targets {
             if let Some(Step::Copying { left, .. }) = self.backfills.get(&osd).map(|b| b.step.clone()) {
                 self.copy_objects(osd, &left, cx);
@@ -127,7 +127,7 @@ impl Pg {
             cx.recovery_waits.insert(self.id);
         }
         let begins = has_place && !rests;
-        let targets: Vec<OsdId> = self.backfills.keys().copied().collect();
+        let targets: Vec<PgShard> = self.backfills.keys().copied().collect();
         for osd in targets {
             match self.backfills.get(&osd).map(|b| b.step.clone()) {
                 Some(Step::Idle) if begins && self.has_place_at(osd) && !self.target_is_full(osd, cx) => {
@@ -141,7 +141,7 @@ impl Pg {
         }
     }
 
-    fn begin_range(&mut self, osd: OsdId, cx: &mut Shared) {
+    fn begin_range(&mut self, osd: PgShard, cx: &mut Shared) {
         let Some(b) = self.backfills.get(&osd) else { return };
         let begin = b.last_backfill.clone();
         let max = cx.config.backfill_scan_max.max(1);
@@ -169,7 +169,7 @@ impl Pg {
     /// Target: removes what is not in the range's list, and says what is lacking.
     pub fn handle_backfill_range(
         &mut self,
-        from: OsdId,
+        from: PgShard,
         reply: types::Epoch,
         begin: &HObject,
         end: HObject,
@@ -212,7 +212,7 @@ impl Pg {
     /// Primary: what the target lacks of the range.
     pub fn handle_backfill_wants(
         &mut self,
-        from: OsdId,
+        from: PgShard,
         end: &HObject,
         objects: Vec<HObject>,
         cx: &mut Shared,
@@ -226,7 +226,7 @@ impl Pg {
         self.continue_recovery(cx);
     }
 
-    fn copy_objects(&mut self, osd: OsdId, left: &BTreeSet<HObject>, cx: &mut Shared) {
+    fn copy_objects(&mut self, osd: PgShard, left: &BTreeSet<HObject>, cx: &mut Shared) {
         let mut begun = left.iter().filter(|o| self.recovering.contains_key(*o)).count();
         let mut may = cx.config.recovery_max_active.max(1).saturating_sub(begun);
         for object in left {
@@ -244,14 +244,14 @@ impl Pg {
     }
 
     /// Primary: a pushed object is durable on a backfill target.
-    pub fn backfill_pushed(&mut self, osd: OsdId, object: &HObject) {
+    pub fn backfill_pushed(&mut self, osd: PgShard, object: &HObject) {
         if let Some(Backfill { step: Step::Copying { left, .. }, .. }) = self.backfills.get_mut(&osd) {
             left.remove(object);
         }
     }
 
     /// Moves the target on when nothing of its range is left.
-    pub(super) fn check_range(&mut self, osd: OsdId, cx: &mut Shared) {
+    pub(super) fn check_range(&mut self, osd: PgShard, cx: &mut Shared) {
         let Some(b) = self.backfills.get_mut(&osd) else { return };
         if let Step::Copying { end, left } = &b.step {
             if left.len() <= usize::from(types::is_planted!(cx.config.planted, BackfillMovesEarly)) {
@@ -266,7 +266,7 @@ impl Pg {
     /// Target: everything up to `last_backfill` is here.
     pub fn handle_backfill_progress(
         &mut self,
-        from: OsdId,
+        from: PgShard,
         reply: types::Epoch,
         last_backfill: HObject,
         sums: PgSums,
@@ -289,7 +289,7 @@ impl Pg {
     }
 
     /// Primary: the target has moved on.
-    pub fn handle_backfill_ack(&mut self, from: OsdId, last_backfill: HObject, cx: &mut Shared) {
+    pub fn handle_backfill_ack(&mut self, from: PgShard, last_backfill: HObject, cx: &mut Shared) {
         let Some(b) = self.backfills.get_mut(&from) else { return };
         if b.step != (Step::Moving { end: last_backfill.clone() }) {
             return;

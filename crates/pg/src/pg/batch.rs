@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use types::{Epoch, OsdId};
+use types::{Epoch, PgShard};
 
 use super::Pg;
 use crate::OsdConfig;
@@ -21,8 +21,8 @@ pub(super) const MAX_WANTS: usize = 256;
 /// What has not been sent yet, by member.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    pulls: BTreeMap<OsdId, Vec<Want>>,
-    pushes: BTreeMap<OsdId, Pushes>,
+    pulls: BTreeMap<PgShard, Vec<Want>>,
+    pushes: BTreeMap<PgShard, Pushes>,
 }
 
 /// Objects for one message.
@@ -48,7 +48,7 @@ impl Pushes {
 
 impl Pg {
     /// Asks a copy for an object.
-    pub(super) fn ask_for(&mut self, from: OsdId, want: Want, cx: &mut Shared) {
+    pub(super) fn ask_for(&mut self, from: PgShard, want: Want, cx: &mut Shared) {
         cx.counters.pulls += 1;
         cx.batched.insert(self.id);
         let wants = self.batch.pulls.entry(from).or_default();
@@ -60,7 +60,7 @@ impl Pg {
     }
 
     /// Sends an object to a member.
-    pub(super) fn send_object(&mut self, to: OsdId, push: ObjectPush, cx: &mut Shared) {
+    pub(super) fn send_object(&mut self, to: PgShard, push: ObjectPush, cx: &mut Shared) {
         cx.batched.insert(self.id);
         let bytes = push.bytes();
         let batch = self.batch.pushes.entry(to).or_default();
@@ -83,7 +83,7 @@ impl Pg {
         }
     }
 
-    pub(super) fn send_pushes(&self, osd: OsdId, interval: Epoch, batch: Pushes, cx: &mut Shared) {
+    pub(super) fn send_pushes(&self, osd: PgShard, interval: Epoch, batch: Pushes, cx: &mut Shared) {
         if batch.objects.is_empty() {
             return;
         }
@@ -97,7 +97,7 @@ impl Pg {
     /// Adds an object to the answer for a copy that asked in the interval `reply`; a full message goes.
     pub(super) fn answer_with(
         &self,
-        to: OsdId,
+        to: PgShard,
         reply: Epoch,
         push: ObjectPush,
         answer: &mut Pushes,

@@ -1,6 +1,6 @@
 //! Choosing the authoritative copy and the acting set. Source: PeeringState::find_best_info, calc_replicated_acting.
 
-use types::{Eversion, OsdId, PgId};
+use types::{Eversion, OsdId, PgId, PgShard};
 
 use super::{Peer, Pg, Phase};
 use crate::info::PgInfo;
@@ -12,8 +12,8 @@ fn may_lead(i: &PgInfo, cx: &Shared) -> bool {
 }
 
 impl Pg {
-    fn info_of(&self, osd: OsdId, cx: &Shared) -> Option<&PgInfo> {
-        if osd == cx.whoami { Some(&self.info) } else { self.peers.get(&osd).map(|p| &p.info) }
+    fn info_of(&self, osd: PgShard, cx: &Shared) -> Option<&PgInfo> {
+        if osd == self.me(cx) { Some(&self.info) } else { self.peers.get(&osd).map(|p| &p.info) }
     }
 
     /// Goes on with the authoritative log when the acting set suits it; else asks for another acting set.
@@ -24,7 +24,7 @@ impl Pg {
             return;
         };
         let want = self.wanted_acting(best, cx);
-        if want != self.acting() {
+        if want != self.acting_set() {
             self.request_acting(&want, cx);
             self.phase = Phase::WaitActing { want };
             return;
@@ -34,9 +34,9 @@ impl Pg {
 
     /// The copy whose log holds every acknowledged write: it took part in the newest start, is complete, and reaches
     /// furthest. `None` when no copy that is up qualifies.
-    fn find_best(&self, cx: &Shared) -> Option<OsdId> {
+    fn find_best(&self, cx: &Shared) -> Option<PgShard> {
         let all = || {
-            let own = std::iter::once((cx.whoami, &self.info));
+            let own = std::iter::once((self.me(cx), &self.info));
             own.chain(self.peers.iter().map(|(o, p)| (*o, &p.info)))
         };
         let started = all().map(|(_, i)| {
@@ -48,7 +48,8 @@ impl Pg {
         let qualifies = |i: &PgInfo| i.last_epoch_started >= started || any;
         // All of these have every acknowledged write. What only some of them have may have been acknowledged nowhere; the
         // furthest log is taken, so nothing that one of them served is given up.
-        let rank = |osd: OsdId, i: &PgInfo| (i.last_update, std::cmp::Reverse(i.log_tail), osd == cx.whoami);
+        let rank =
+            |osd: PgShard, i: &PgInfo| (i.last_update, std::cmp::Reverse(i.log_tail), osd == self.me(cx));
         all()
             .filter(|(_, i)| qualifies(i) && may_lead(i, cx))
             .max_by_key(|(osd, i)| rank(*osd, i))
@@ -56,44 +57,44 @@ impl Pg {
     }
 
     /// The acting set that can serve at once: the up set as far as the log catches it up, else older members.
-    fn wanted_acting(&self, best: OsdId, cx: &Shared) -> Vec<OsdId> {
+    fn wanted_acting(&self, best: PgShard, cx: &Shared) -> Vec<OsdId> {
         let tail_of = |osd| self.info_of(osd, cx).map_or(Eversion::ZERO, |i| i.log_tail);
-        let usable = |osd: OsdId, oldest: Eversion| {
+        let usable = |osd: PgShard, oldest: Eversion| {
             self.info_of(osd, cx).is_some_and(|i| may_lead(i, cx) && i.last_update >= oldest)
         };
-        let up_primary = self.key.members.up_primary;
+        let up_primary = PgShard::replicated(self.key.members.up_primary);
         let primary = if usable(up_primary, tail_of(best)) { up_primary } else { best };
         let oldest = tail_of(best).min(tail_of(primary));
         let mut want = vec![primary];
-        for osd in self.up().iter().copied() {
+        for osd in self.up() {
             if !want.contains(&osd) && usable(osd, oldest) {
                 want.push(osd);
             }
         }
-        let strays =
-            self.peers.iter().filter(|(o, p)| !self.acting().contains(o) && !p.info.does_not_exist());
-        let mut strays: Vec<OsdId> = strays.map(|(o, _)| *o).collect();
+        let strays = self.peers.iter().filter(|(o, p)| !self.is_acting(**o) && !p.info.does_not_exist());
+        let mut strays: Vec<PgShard> = strays.map(|(o, _)| *o).collect();
         strays.sort_by_key(|o| {
             std::cmp::Reverse(self.info_of(*o, cx).map_or(Eversion::ZERO, |i| i.last_update))
         });
-        for osd in self.acting().iter().copied().chain(strays) {
+        for osd in self.acting().chain(strays) {
             if want.len() < usize::from(self.key.size) && !want.contains(&osd) && usable(osd, oldest) {
                 want.push(osd);
             }
         }
         // Same members in the order of the present set: nothing to ask for.
-        let mut sorted = (want.clone(), self.acting().to_vec());
+        let want: Vec<OsdId> = want.into_iter().map(|copy| copy.osd).collect();
+        let mut sorted = (want.clone(), self.acting_set().to_vec());
         sorted.0.sort_unstable();
         sorted.1.sort_unstable();
-        if sorted.0 == sorted.1 && want.first() == self.acting().first() {
-            return self.acting().to_vec();
+        if sorted.0 == sorted.1 && want.first() == self.acting_set().first() {
+            return self.acting_set().to_vec();
         }
         want
     }
 
     /// Asks the monitors for this acting set; the up set means "as CRUSH says".
     pub fn request_acting(&self, want: &[OsdId], cx: &mut Shared) {
-        let temp = if want == self.up() { Vec::new() } else { want.to_vec() };
+        let temp = if want == self.up_set() { Vec::new() } else { want.to_vec() };
         let pgid: PgId = self.id.pgid;
         let msg = crate::osd::mon::pg_temp(cx.epoch(), pgid, temp);
         cx.send_mon(msg);
@@ -102,11 +103,11 @@ impl Pg {
     /// After backfill: whether CRUSH's own choice can take over from a temporary acting set. A shorter one must not: it
     /// would ask for the temporary set again at once.
     pub fn can_return_to_up(&self, cx: &Shared) -> bool {
-        self.acting() != self.up()
-            && self.up().len() >= self.acting().len()
-            && self.up().iter().all(|o| {
-                self.info_of(*o, cx).is_some_and(|i| !i.is_incomplete())
-                    && (*o == cx.whoami || self.peers.get(o).is_some_and(Peer::is_whole))
+        self.acting_set() != self.up_set()
+            && self.up().count() >= self.acting().count()
+            && self.up().all(|o| {
+                self.info_of(o, cx).is_some_and(|i| !i.is_incomplete())
+                    && (o == self.me(cx) || self.peers.get(&o).is_some_and(Peer::is_whole))
             })
     }
 }

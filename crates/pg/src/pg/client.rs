@@ -10,7 +10,8 @@ use maps::pool_flags;
 use messages::osd::{MOsdOp, MOsdOpReply, Op, OpCode, OpResult, OsdOp, flags};
 use store::{ReadPlan, StoreError};
 use types::{
-    ConnId, EntityAddr, EntityName, EntityType, Errno, Eversion, HObject, ReqId, SnapContext, SnapId, SpgId,
+    ConnId, EntityAddr, EntityName, EntityType, Errno, Eversion, HObject, PgShard, ReqId, SnapContext,
+    SnapId, SpgId,
 };
 
 use super::copy::CopyAsker;
@@ -18,9 +19,10 @@ use super::recovery::lacks;
 use super::repair::damaged_object;
 use super::replicate::Write;
 use super::writes::InFlight;
-use super::{Pg, Phase};
+use super::{Pg, Phase, Staged};
 use crate::entry::OpReturn;
 use crate::exec::{self, Begun, Effect, ExecEnv, ExecStop, Executed, RequestKind, Requester, Sources};
+use crate::interval;
 use crate::io::{FatalReason, LogLevel, Output};
 use crate::log::Recorded;
 use crate::object::ObjectState;
@@ -61,6 +63,8 @@ pub(crate) struct ClientOp {
     pub sources: Option<Box<Sources>>,
     /// The memory of those, on its client's account.
     pub fetched: Option<Arc<Fetched>>,
+    /// What it writes, if that went ahead; see `pg::staging`.
+    pub staged: Option<Arc<Staged>>,
     /// Since when (monotonic) it waits for space in the store.
     pub space_wanted: Option<Duration>,
     /// Its part of its client's account, until it is dropped; `None` where the OSD asked itself.
@@ -111,6 +115,7 @@ impl ClientOp {
             asked_by: None,
             sources: None,
             fetched: None,
+            staged: None,
             space_wanted: None,
             charge: None,
             times: Times::default(),
@@ -210,7 +215,7 @@ impl ClientOp {
             let (result, user_version) = (msg.result, msg.user_version);
             let data = msg.ops.into_iter().next_back().map(|o| o.outdata).unwrap_or_default();
             let body = PgBody::CopyPart { id: a.id, result, user_version, data };
-            return cx.send_pg(a.osd, a.pgid, a.interval, body);
+            return cx.send_pg(PgShard { osd: a.osd, shard: a.pgid.shard }, a.pgid, a.interval, body);
         }
         if self.conn == NOBODY {
             return;
@@ -273,7 +278,7 @@ impl Pg {
         }
         // A request that has to wait drops what it has read: the object may have changed when it goes on.
         let paused = op.paused.take();
-        if !self.is_primary(cx) && op.may_read_a_replica() && self.acting().contains(&cx.whoami) {
+        if !self.is_primary(cx) && op.may_read_a_replica() && self.is_acting(self.me(cx)) {
             // Only the primary knows which writes are complete. After EAGAIN the client asks the primary.
             return op.refuse(Errno::EAGAIN, cx);
         }
@@ -338,7 +343,7 @@ impl Pg {
     /// Whether a write of the object has to wait until every member has the object.
     fn must_be_whole(&self, object: &HObject, cx: &Shared) -> bool {
         if cx.config.writes_in_backfill_range() {
-            return lacks(&self.missing, &self.peers, &BTreeMap::new(), self.acting(), object);
+            return lacks(&self.missing, &self.peers, &BTreeMap::new(), |copy| self.is_acting(copy), object);
         }
         self.is_degraded(object)
     }
@@ -375,7 +380,7 @@ impl Pg {
                 return None;
             }
         }
-        if self.writes.lock(&head).is_some_and(|lock| !lock.waiters.is_empty()) {
+        if self.writes.lock(&head).is_some_and(|lock| lock.held || !lock.waiters.is_empty()) {
             self.writes.wait(&head, op);
             return None;
         }
@@ -402,6 +407,7 @@ impl Pg {
         self.copies.values_mut().for_each(|c| c.waiters.retain(keep));
         self.drop_copies_of(conn, cx);
         self.drop_reads_of(conn, cx);
+        self.drop_stagings_of(conn, cx);
         self.writes.drop_waiters_of(conn);
     }
 
@@ -535,7 +541,7 @@ impl Pg {
         }
         match self.writes.lock(head) {
             None => false,
-            Some(lock) => !lock.waiters.is_empty() || !op.kind.writes || op.kind.reads,
+            Some(lock) => lock.held || !lock.waiters.is_empty() || !op.kind.writes || op.kind.reads,
         }
     }
 
@@ -572,6 +578,9 @@ impl Pg {
         match self.execute(&op, &head, &state, begun, cx) {
             Err(stop) => self.stopped(op, &head, stop, cx),
             Ok(done) if op.kind.writes && !done.unrecorded => {
+                if done.txn.payload_len() > cx.config.portions.stage_from {
+                    return self.run_large(op, head, done, cx);
+                }
                 self.finish_write(op, head, done, cx);
             }
             Ok(done) => self.finish_read(op, done, cx),
@@ -594,12 +603,14 @@ impl Pg {
         let requester = Requester { conn: op.conn, name: op.name, addr: op.addr };
         let snapc = if op.kind.writes { self.snapc(op, cx) } else { SnapContext::default() };
         let first_version = self.next_version(cx);
+        let (acting, is_coded) = (&self.key.members.acting, self.is_coded());
+        let is_acting = |copy| interval::copies(acting, is_coded).any(|member| member == copy);
         let mut env = ExecEnv {
             map: &map,
             pool,
             pgid: self.id,
             missing: &self.missing,
-            is_degraded: &|o| lacks(&self.missing, &self.peers, &self.backfills, &self.key.members.acting, o),
+            is_degraded: &|o| lacks(&self.missing, &self.peers, &self.backfills, is_acting, o),
             list_scrub: &|args| self.scrub.list(args, interval),
             watches: &mut self.watches,
             requester: &requester,

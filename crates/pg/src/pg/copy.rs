@@ -19,7 +19,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use messages::osd::{CopyCursor, CopyFromArgs, CopySource, Op, OpCode, copy_from_flags, flags};
-use types::{ConnId, EntityAddr, EntityName, Epoch, Errno, HObject, Name, OsdId, PgId, ReqId, SpgId};
+use types::{
+    ConnId, EntityAddr, EntityName, Epoch, Errno, HObject, Name, OsdId, PgId, PgShard, ReqId, SpgId,
+};
 
 use super::Pg;
 use super::client::ClientOp;
@@ -212,7 +214,12 @@ impl Pg {
             cursor: fetch.cursor.clone(),
             max: PIECE,
         };
-        cx.send_pg(primary, SpgId::replicated(pgid), self.interval(), PgBody::CopyRead(Box::new(ask)));
+        cx.send_pg(
+            PgShard::replicated(primary),
+            SpgId::replicated(pgid),
+            self.interval(),
+            PgBody::CopyRead(Box::new(ask)),
+        );
     }
 
     /// Sends every unanswered `CopyRead` again. A source whose pool is gone counts as an object that does not
@@ -283,15 +290,15 @@ impl Pg {
     }
 
     /// Reads a piece of one of our objects for the primary of another PG, which copies it.
-    pub fn copy_read(&mut self, from: OsdId, interval: Epoch, ask: CopyAsk, cx: &mut Shared) {
+    pub fn copy_read(&mut self, from: PgShard, interval: Epoch, ask: CopyAsk, cx: &mut Shared) {
         let mut ops = Vec::new();
         if ask.version > 0 {
             ops.push(Op::AssertVer { version: ask.version }.into());
         }
         ops.push(Op::CopyGet { max: ask.max, cursor: ask.cursor }.into());
-        let mut op = ClientOp::internal(self.id, &ask.object, EntityName::osd(from.0), ops, cx);
+        let mut op = ClientOp::internal(self.id, &ask.object, EntityName::osd(from.osd.0), ops, cx);
         op.msg.flags = ask.flags | flags::READ;
-        op.asked_by = Some(CopyAsker { osd: from, pgid: ask.from, interval, id: ask.id });
+        op.asked_by = Some(CopyAsker { osd: from.osd, pgid: ask.from, interval, id: ask.id });
         (op.addr, op.reqid) = (EntityAddr::default(), ReqId::default());
         op.times = Times { came: cx.now_ns, begun: cx.now_ns, ran: cx.now_ns };
         match classify(&op.msg.ops, op.msg.flags) {

@@ -8,7 +8,7 @@
 
 use maps::flags::map_flags;
 
-use types::OsdId;
+use types::PgShard;
 
 use super::backfill::Step;
 use super::state::pg_state;
@@ -74,7 +74,7 @@ impl Pg {
     }
 
     fn can_backfill(&self, cx: &Shared) -> bool {
-        let can = |osd: OsdId, step: &Step| *step != Step::Complete && !self.target_is_full(osd, cx);
+        let can = |osd: PgShard, step: &Step| *step != Step::Complete && !self.target_is_full(osd, cx);
         self.missing.is_empty()
             && !self.backfill_is_held(cx)
             && self.backfills.iter().any(|(osd, b)| can(*osd, &b.step))

@@ -2,7 +2,7 @@
 
 use maps::OsdMap;
 use store::Txn;
-use types::{Epoch, HObject, OsdId};
+use types::{Epoch, HObject, PgShard};
 
 use super::copy::Copying;
 use super::prior::Prior;
@@ -53,7 +53,7 @@ impl Pg {
         self.prior = Prior::begin(cx.now.mono);
         if self.is_primary(cx) {
             self.start_peering(cx);
-        } else if self.primary().is_osd() && cx.map.is_up(self.primary()) {
+        } else if cx.map.is_up(self.primary().osd) {
             self.notify(self.primary(), cx);
         }
         self.note_state(was, cx);
@@ -66,6 +66,7 @@ impl Pg {
         let copies = std::mem::take(&mut self.copies).into_values().flat_map(Copying::into_requests);
         requests.extend(copies);
         requests.extend(self.stop_reading(cx));
+        requests.extend(self.stop_staging());
         requests.extend(std::mem::take(&mut self.waiting_for_object).into_values().flatten());
         requests.extend(self.waiting_for_lease.drain(..));
         requests.extend(self.waiting_for_space.drain(..));
@@ -77,7 +78,9 @@ impl Pg {
         // Those of one object may have waited in several queues.
         requests.sort_by_key(|op| op.order);
         // What was fetched may have changed when the request runs again; other OSDs ask again by themselves.
-        requests.iter_mut().for_each(|op| (op.sources, op.fetched) = (None, None));
+        requests.iter_mut().for_each(|op| {
+            (op.sources, op.fetched, op.staged) = (None, None, None);
+        });
         requests.retain(|op| op.asked_by.is_none());
         let primary = self.is_primary(cx);
         let (kept, gone): (Vec<_>, Vec<_>) =
@@ -87,6 +90,7 @@ impl Pg {
         let under_way: Vec<HObject> = self.recovering.keys().cloned().collect();
         under_way.iter().for_each(|o| self.finish(o, cx));
         self.drop_incoming(cx);
+        self.drop_aside(cx);
         self.batch = Default::default();
         cx.recovery_waits.remove(&self.id);
         cx.leave_backfill_place(self.id);
@@ -108,7 +112,7 @@ impl Pg {
     }
 
     /// States this copy's info to another OSD.
-    pub fn notify(&self, to: OsdId, cx: &mut Shared) {
+    pub fn notify(&self, to: PgShard, cx: &mut Shared) {
         let owed = self.owed(cx);
         let body = PgBody::Notify { info: Box::new(self.info.clone()), past: self.past.clone(), owed };
         self.tell_when_durable(to, self.interval(), body, cx);
@@ -116,7 +120,7 @@ impl Pg {
 
     /// Tells what is here when all of it is durable: a new primary takes a log entry for safe, and an object for not
     /// missing, and a loss of power must not take back what it has built on.
-    pub(super) fn tell_when_durable(&self, osd: OsdId, interval: Epoch, body: PgBody, cx: &mut Shared) {
+    pub(super) fn tell_when_durable(&self, osd: PgShard, interval: Epoch, body: PgBody, cx: &mut Shared) {
         if types::is_planted!(cx.config.planted, TellsBeforeDurable) {
             return cx.send_pg(osd, self.id, interval, body);
         }
@@ -129,16 +133,17 @@ impl Pg {
         if !self.is_primary(cx) {
             return;
         }
-        let same_life =
-            |osd: OsdId, p: &Peer| cx.map.osd(osd).is_some_and(|o| o.is_up() && o.info.up_from == p.up_from);
+        let same_life = |copy: PgShard, p: &Peer| {
+            cx.map.osd(copy.osd).is_some_and(|o| o.is_up() && o.info.up_from == p.up_from)
+        };
         let gone = self.peers.iter().filter(|(o, p)| !same_life(**o, p));
-        let gone: Vec<OsdId> = gone.map(|(o, _)| *o).collect();
+        let gone: Vec<PgShard> = gone.map(|(o, _)| *o).collect();
         for osd in &gone {
             self.peers.remove(osd);
         }
         match &self.phase {
             Phase::GetInfo { .. } | Phase::Down | Phase::Incomplete => self.peering_step(cx),
-            Phase::GetLog { from } if !cx.map.is_up(*from) => self.start_peering(cx),
+            Phase::GetLog { from } if !cx.map.is_up(from.osd) => self.start_peering(cx),
             Phase::WaitUpThru => self.check_up_thru(cx),
             Phase::WaitReadable => self.check_prior(cx),
             Phase::Active if !gone.is_empty() => self.sources_gone(&gone, cx),

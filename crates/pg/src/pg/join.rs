@@ -42,7 +42,7 @@ impl Pg {
         if !self.key.premerge || self.phase != Phase::Active {
             return Readiness::NotYet;
         }
-        if self.acting().len() < usize::from(self.key.size) || self.acting() != self.up() {
+        if self.acting().count() < usize::from(self.key.size) || self.acting_set() != self.up_set() {
             return Readiness::No;
         }
         match self.is_clean() && self.writes.is_empty() && !self.lacks_objects() && cx.fatal.is_none() {

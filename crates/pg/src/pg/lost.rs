@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use codec::{Decode, Encode};
 use messages::osd::{MOsdOpReply, flags};
 use store::{StoreError, Txn};
-use types::{EntityName, Errno, Eversion, HObject, OsdId};
+use types::{EntityName, Errno, Eversion, HObject, PgShard};
 
 use super::client::ClientOp;
 use super::replicate::{WRITE_MAX, Write};
@@ -18,6 +18,7 @@ use super::{Pg, persist};
 use crate::dirty::Dirty;
 use crate::entry::{EntryKind, LogEntry};
 use crate::exec::Executed;
+use crate::interval;
 use crate::io::LogLevel;
 use crate::missing::{Missing, MissingItem};
 use crate::object::{INFO_ATTR, ObjectInfo, stored_version};
@@ -28,10 +29,10 @@ use crate::push::{Cursor, ObjectPush, Want};
 /// An unfound object whose older version is asked of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reverting {
-    from: OsdId,
+    from: PgShard,
     have: Eversion,
     /// Who could not read theirs.
-    failed: BTreeSet<OsdId>,
+    failed: BTreeSet<PgShard>,
     /// What has come of it.
     got: Option<ObjectPush>,
 }
@@ -72,13 +73,14 @@ impl Pg {
         if self.unfound.is_empty() {
             return true;
         }
-        let members = self.acting().iter().chain(self.up());
-        let mut holders: BTreeSet<OsdId> =
-            self.past.iter().flat_map(|i| &i.acting).chain(members).copied().collect();
-        holders.remove(&cx.whoami);
+        let members = self.acting().chain(self.up());
+        let is_coded = self.is_coded();
+        let past = self.past.iter().flat_map(|i| interval::copies(&i.acting, is_coded));
+        let mut holders: BTreeSet<PgShard> = past.chain(members).collect();
+        holders.remove(&self.me(cx));
         let mut all_known = true;
         for osd in holders {
-            let Some(state) = cx.map.osd(osd) else { continue };
+            let Some(state) = cx.map.osd(osd.osd) else { continue };
             let question = match self.peers.get(&osd) {
                 Some(p) if p.missing.is_some() || p.info.is_empty() || !p.info.has_missing() => continue,
                 Some(p) => PgBody::QueryLog { since: Eversion::new(p.info.last_epoch_started, 0) },
@@ -94,7 +96,7 @@ impl Pg {
     }
 
     /// A copy outside the acting set says what it lacks: it may hold what nobody else has.
-    pub(super) fn got_missing_of_stray(&mut self, from: OsdId, missing: Missing, cx: &mut Shared) {
+    pub(super) fn got_missing_of_stray(&mut self, from: PgShard, missing: Missing, cx: &mut Shared) {
         let Some(peer) = self.peers.get_mut(&from).filter(|p| p.missing.is_none()) else { return };
         peer.missing = Some(missing);
         self.find_unfound(cx);
@@ -106,7 +108,7 @@ impl Pg {
     fn revert(
         &mut self,
         object: &HObject,
-        mut failed: BTreeSet<OsdId>,
+        mut failed: BTreeSet<PgShard>,
         cx: &mut Shared,
     ) -> Result<(), StoreError> {
         loop {
@@ -120,7 +122,7 @@ impl Pg {
                 self.unfound.insert(object.clone());
                 return Ok(());
             };
-            if osd != cx.whoami {
+            if osd != self.me(cx) {
                 let want = Want {
                     object: object.clone(),
                     need: have,
@@ -143,9 +145,9 @@ impl Pg {
     fn older_copies(
         &self,
         object: &HObject,
-        failed: &mut BTreeSet<OsdId>,
+        failed: &mut BTreeSet<PgShard>,
         cx: &mut Shared,
-    ) -> Vec<(Eversion, bool, OsdId)> {
+    ) -> Vec<(Eversion, bool, PgShard)> {
         let mut found = Vec::new();
         for osd in self.write_targets(cx).into_iter().filter(|o| !failed.contains(o)) {
             let Some(peer) = self.peers.get(&osd).filter(|p| *object <= p.info.last_backfill) else {
@@ -156,10 +158,10 @@ impl Pg {
             }
         }
         match stored_version(&mut cx.store, &self.object_key(object)) {
-            Ok(have) if !failed.contains(&cx.whoami) => found.push((have, true, cx.whoami)),
+            Ok(have) if !failed.contains(&self.me(cx)) => found.push((have, true, self.me(cx))),
             Ok(_) => {}
             Err(_) => {
-                failed.insert(cx.whoami);
+                failed.insert(self.me(cx));
             }
         }
         found.retain(|(have, ..)| *have != Eversion::ZERO);
@@ -167,7 +169,7 @@ impl Pg {
     }
 
     /// Whether this is what `revert` has asked for.
-    pub(super) fn is_reverted_from(&self, from: OsdId, object: &HObject, version: Eversion) -> bool {
+    pub(super) fn is_reverted_from(&self, from: PgShard, object: &HObject, version: Eversion) -> bool {
         self.reverting.get(object).is_some_and(|r| (r.from, r.have) == (from, version))
     }
 
@@ -202,7 +204,7 @@ impl Pg {
     }
 
     /// The asked member cannot give its older version: somebody else's is next. Whether that was the question.
-    pub(super) fn revert_refused(&mut self, from: OsdId, object: &HObject, cx: &mut Shared) -> bool {
+    pub(super) fn revert_refused(&mut self, from: PgShard, object: &HObject, cx: &mut Shared) -> bool {
         let Some(mut asked) = self.reverting.remove(object) else { return false };
         self.finish(object, cx);
         asked.failed.insert(from);
@@ -245,7 +247,7 @@ impl Pg {
         let lacked = self.missing.remove(object);
         let lacking =
             self.peers.iter_mut().filter_map(|(o, p)| Some((*o, p.missing.as_mut()?.remove(object)?)));
-        let lacking: Vec<(OsdId, MissingItem)> = lacking.collect();
+        let lacking: Vec<(PgShard, MissingItem)> = lacking.collect();
         let entry = LogEntry {
             kind,
             object: object.clone(),
@@ -288,7 +290,7 @@ impl Pg {
         self.unfound.insert(object.clone());
     }
 
-    fn lack_again(&mut self, object: &HObject, lacking: Vec<(OsdId, MissingItem)>) {
+    fn lack_again(&mut self, object: &HObject, lacking: Vec<(PgShard, MissingItem)>) {
         for (osd, item) in lacking {
             let missing = self.peers.get_mut(&osd).and_then(|p| p.missing.as_mut());
             missing.into_iter().for_each(|m| m.insert(object.clone(), item));

@@ -20,6 +20,7 @@
 //! 6. Past intervals end before the current one begins.
 
 mod activate;
+mod aside;
 mod backfill;
 mod backoff;
 mod batch;
@@ -44,6 +45,7 @@ mod reserve;
 pub(crate) mod room;
 mod scrub;
 pub(crate) mod split;
+mod staging;
 pub mod state;
 mod stats;
 mod trim;
@@ -52,10 +54,10 @@ mod writes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use store::{ObjectKey, Txn};
-use types::{Epoch, Eversion, HObject, OsdId, SpgId};
+use types::{Epoch, Eversion, HObject, OsdId, PgShard, SpgId};
 
 use crate::info::PgInfo;
-use crate::interval::{IntervalKey, PastIntervals};
+use crate::interval::{self, IntervalKey, PastIntervals};
 use crate::log::PgLog;
 use crate::missing::Missing;
 use crate::osd::lease::Moment;
@@ -63,6 +65,7 @@ use crate::osd::shared::Shared;
 use crate::peer::PgMessage;
 use crate::watch::Watches;
 
+use aside::Aside;
 use backfill::Backfill;
 use backoff::Backoff;
 use batch::Batch;
@@ -81,6 +84,7 @@ pub(crate) use reserve::Reservation;
 pub(crate) use scrub::DeepAsk;
 use scrub::Scrub;
 pub(crate) use scrub::{ScrubAsk, ScrubPart};
+pub(crate) use staging::{Staged, Staging};
 use state::pg_state;
 use trim::Trim;
 use writes::Writes;
@@ -93,15 +97,15 @@ pub(crate) enum Phase {
     /// Activated by the primary.
     Replica,
     /// Primary: these have not stated their info yet.
-    GetInfo { waiting: BTreeSet<OsdId> },
+    GetInfo { waiting: BTreeSet<PgShard> },
     /// Primary: an interval may have taken writes, and none of its members is up.
     Down,
     /// Primary: waiting for the authoritative log.
-    GetLog { from: OsdId },
+    GetLog { from: PgShard },
     /// Primary: no reachable copy is complete.
     Incomplete,
     /// Primary: these have not sent their logs yet.
-    GetMissing { waiting: BTreeSet<OsdId> },
+    GetMissing { waiting: BTreeSet<PgShard> },
     /// Primary: the monitors must record that we are alive before a write may be taken.
     WaitUpThru,
     /// Primary: earlier primaries may not know yet that they are replaced.
@@ -109,7 +113,7 @@ pub(crate) enum Phase {
     /// Primary: the monitors were asked for this acting set.
     WaitActing { want: Vec<OsdId> },
     /// Primary: these (with ourselves) have not made the activation durable yet.
-    Activating { waiting: BTreeSet<OsdId> },
+    Activating { waiting: BTreeSet<PgShard> },
     /// Primary: started; serves when the acting set is large enough.
     Active,
 }
@@ -150,9 +154,9 @@ pub(crate) struct Pg {
     /// Replica only: the interval as the primary names it, for replies.
     pub primary_interval: Epoch,
     /// Primary only.
-    pub peers: BTreeMap<OsdId, Peer>,
+    pub peers: BTreeMap<PgShard, Peer>,
     /// Primary only, while active: members that are being backfilled.
-    pub backfills: BTreeMap<OsdId, Backfill>,
+    pub backfills: BTreeMap<PgShard, Backfill>,
     pub places: Places,
     pub writes: Writes,
     pub waiting_for_active: VecDeque<ClientOp>,
@@ -166,7 +170,7 @@ pub(crate) struct Pg {
     /// Missing here, and nobody who is up has it.
     pub unfound: BTreeSet<HObject>,
     /// Primary only: damaged objects of members, to be sent when no write is under way.
-    pub damaged: BTreeSet<(HObject, OsdId)>,
+    pub damaged: BTreeSet<(HObject, PgShard)>,
     /// Objects that lost data here and were not replaced yet; stored, or a restart would leave them to the
     /// next scrub.
     pub lost_here: BTreeSet<HObject>,
@@ -185,7 +189,7 @@ pub(crate) struct Pg {
     /// A client's write found no room of so many bytes, here or with a member; 0 when there is room.
     pub short_of: u64,
     /// Messages of members for which the store has no room, and those that came after the first of them.
-    pub waiting_for_room: VecDeque<(OsdId, PgMessage)>,
+    pub waiting_for_room: VecDeque<(PgShard, PgMessage)>,
     /// How often it was activated: the PG may peer more than once in an interval.
     pub activations: u64,
     /// When `Activate` was sent: its answer is a sign of life.
@@ -211,6 +215,10 @@ pub(crate) struct Pg {
     pub reading: BTreeMap<HObject, Reading>,
     /// The number of the last question for a piece of a source.
     pub last_copy_id: u64,
+    /// Primary only: large writes whose pieces go ahead, by their number; and what lies aside for such writes,
+    /// here and on members.
+    pub staging: BTreeMap<u64, Staging>,
+    pub aside: BTreeMap<u64, Aside>,
 }
 
 impl Pg {
@@ -256,6 +264,8 @@ impl Pg {
             copies: BTreeMap::new(),
             reading: BTreeMap::new(),
             last_copy_id: 0,
+            staging: BTreeMap::new(),
+            aside: BTreeMap::new(),
             report: true,
         }
     }
@@ -264,25 +274,60 @@ impl Pg {
         self.info.history.same_interval_since
     }
 
-    pub fn primary(&self) -> OsdId {
-        self.key.members.acting_primary
+    /// Whether the pool is erasure-coded: this copy is one shard then.
+    pub fn is_coded(&self) -> bool {
+        self.id.shard != SpgId::NO_SHARD
+    }
+
+    /// This copy, as others address it.
+    pub fn me(&self, cx: &Shared) -> PgShard {
+        PgShard { osd: cx.whoami, shard: self.id.shard }
+    }
+
+    /// `PgShard::NONE` for none.
+    pub fn primary(&self) -> PgShard {
+        let osd = self.key.members.acting_primary;
+        match self.is_coded() {
+            true => self.acting().find(|copy| copy.osd == osd).unwrap_or(PgShard::NONE),
+            false => PgShard::replicated(osd),
+        }
     }
 
     pub fn is_primary(&self, cx: &Shared) -> bool {
-        self.primary() == cx.whoami
+        self.primary() == self.me(cx)
     }
 
-    pub fn acting(&self) -> &[OsdId] {
+    /// The copies that serve; holes are left out.
+    pub fn acting(&self) -> impl Iterator<Item = PgShard> + Clone + '_ {
+        interval::copies(&self.key.members.acting, self.is_coded())
+    }
+
+    /// The copies that CRUSH wants; holes are left out.
+    pub fn up(&self) -> impl Iterator<Item = PgShard> + Clone + '_ {
+        interval::copies(&self.key.members.up, self.is_coded())
+    }
+
+    pub fn is_acting(&self, copy: PgShard) -> bool {
+        self.acting().any(|member| member == copy)
+    }
+
+    pub fn is_in_up(&self, copy: PgShard) -> bool {
+        self.up().any(|member| member == copy)
+    }
+
+    /// The acting set place by place, holes and all.
+    pub fn acting_set(&self) -> &[OsdId] {
         &self.key.members.acting
     }
 
-    pub fn up(&self) -> &[OsdId] {
+    /// The up set place by place, holes and all.
+    pub fn up_set(&self) -> &[OsdId] {
         &self.key.members.up
     }
 
     /// Whether the acting set is large enough to take writes.
     pub fn is_writeable(&self) -> bool {
-        self.acting().len() >= usize::from(self.key.min_size.max(1))
+        self.acting().count() >= usize::from(self.key.min_size.max(1))
     }
 
     /// Whether client operations run.
@@ -292,18 +337,20 @@ impl Pg {
 
     /// Members of the acting set whose lease is over: somebody else may be primary by now.
     pub fn lacking_leases(&self, cx: &Shared) -> Vec<OsdId> {
-        self.acting().iter().copied().filter(|o| *o != cx.whoami && !cx.has_lease_of(*o)).collect()
+        let others = self.acting().map(|copy| copy.osd).filter(|osd| *osd != cx.whoami);
+        others.filter(|osd| !cx.has_lease_of(*osd)).collect()
     }
 
     /// Whether somebody else may be primary by now.
     pub fn lacks_a_lease(&self, cx: &Shared) -> bool {
-        cx.leases.given_up || self.acting().iter().any(|o| *o != cx.whoami && !cx.has_lease_of(*o))
+        cx.leases.given_up || self.acting().any(|o| o.osd != cx.whoami && !cx.has_lease_of(o.osd))
     }
 
     /// Members that get every write: the acting set and those being backfilled, without ourselves.
-    pub fn write_targets(&self, cx: &Shared) -> Vec<OsdId> {
-        let mut all: Vec<OsdId> = self.acting().iter().copied().filter(|o| *o != cx.whoami).collect();
-        all.extend(self.backfills.keys().filter(|o| !self.acting().contains(o)));
+    pub fn write_targets(&self, cx: &Shared) -> Vec<PgShard> {
+        let me = self.me(cx);
+        let mut all: Vec<PgShard> = self.acting().filter(|o| *o != me).collect();
+        all.extend(self.backfills.keys().filter(|o| !self.is_acting(**o)));
         all
     }
 
@@ -367,14 +414,16 @@ impl Pg {
         );
         if self.phase != Phase::Active {
             assert!(self.writes.is_empty(), "4: {} has writes in flight in {:?}", self.id, self.phase);
+            assert!(self.staging.is_empty(), "4: {} stages writes in {:?}", self.id, self.phase);
         } else {
             assert!(self.is_primary(cx), "3: {}", self.id);
         }
         self.writes.assert_invariants(self.info.last_update);
         self.assert_reads(cx);
+        self.assert_staging();
         for object in self.writes.objects() {
             assert!(!self.missing.contains(object), "5: {object}");
-            for (osd, peer) in self.peers.iter().filter(|(o, _)| self.acting().contains(o)) {
+            for (osd, peer) in self.peers.iter().filter(|(o, _)| self.is_acting(**o)) {
                 assert!(!peer.missing.as_ref().is_some_and(|m| m.contains(object)), "5: {object} on {osd}");
             }
         }

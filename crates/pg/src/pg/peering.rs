@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use maps::OsdMap;
-use types::{Epoch, Eversion, HObject, OsdId};
+use types::{Epoch, Eversion, HObject, OsdId, PgShard};
 
 use super::prior::missing_witnesses;
 use super::{Owed, Peer, Pg, Phase, persist};
 use crate::info::PgInfo;
-use crate::interval::{Interval, PastIntervals};
+use crate::interval::{self, Interval, PastIntervals};
 use crate::io::LogLevel;
 use crate::merge::{LogPart, MergeError, Merged, merge_logs, peer_missing};
 use crate::missing::{Missing, MissingItem};
@@ -18,7 +18,7 @@ use store::Txn;
 
 /// The OSDs that must be asked before the PG may start.
 struct PriorSet {
-    probe: BTreeSet<OsdId>,
+    probe: BTreeSet<PgShard>,
     /// Down OSDs, one of which must come back; empty when peering can go on.
     blocked_by: Vec<OsdId>,
 }
@@ -33,9 +33,9 @@ impl Pg {
     /// Asks for infos that are still needed; goes on when all are there.
     pub fn peering_step(&mut self, cx: &mut Shared) {
         let prior = self.prior_set(cx);
-        let whoami = cx.whoami;
+        let whoami = self.me(cx);
         let needed = prior.probe.iter().copied().filter(|o| *o != whoami && !self.peers.contains_key(o));
-        let needed: BTreeSet<OsdId> = needed.collect();
+        let needed: BTreeSet<PgShard> = needed.collect();
         let asked = match &self.phase {
             Phase::GetInfo { waiting } => waiting.clone(),
             _ => BTreeSet::new(),
@@ -45,7 +45,7 @@ impl Pg {
         }
         self.blocked_by.clone_from(&prior.blocked_by);
         if !needed.is_empty() {
-            self.blocked_by.extend(&needed);
+            self.blocked_by.extend(needed.iter().map(|copy| copy.osd));
             self.phase = Phase::GetInfo { waiting: needed };
         } else if !prior.blocked_by.is_empty() {
             self.phase = Phase::Down;
@@ -63,10 +63,11 @@ impl Pg {
     fn prior_set(&self, cx: &Shared) -> PriorSet {
         let map = &cx.map;
         let skipped = usize::from(types::is_planted!(cx.config.planted, SkipsPriorInterval));
-        let mut probe: BTreeSet<OsdId> = self.acting().iter().chain(self.up()).copied().collect();
+        let mut probe: BTreeSet<PgShard> = self.acting().chain(self.up()).collect();
         let mut blocked_by = BTreeSet::new();
         for i in self.past_with_writes().skip(skipped) {
-            probe.extend(i.acting.iter().filter(|o| map.is_up(**o)));
+            let members = interval::copies(&i.acting, self.is_coded());
+            probe.extend(members.filter(|copy| map.is_up(copy.osd)));
             blocked_by.extend(missing_witnesses(i, map));
         }
         PriorSet { probe, blocked_by: blocked_by.into_iter().collect() }
@@ -81,7 +82,7 @@ impl Pg {
     /// A copy states its info.
     pub fn handle_notify(
         &mut self,
-        from: OsdId,
+        from: PgShard,
         info: PgInfo,
         past: &PastIntervals,
         owed: &Owed,
@@ -90,7 +91,7 @@ impl Pg {
         if !self.is_primary(cx) {
             return;
         }
-        self.prior.heard(from, owed, cx.now.mono);
+        self.prior.heard(from.osd, owed, cx.now.mono);
         self.info.history.merge(&info.history);
         if !info.does_not_exist() {
             self.past.merge(past, self.interval());
@@ -102,7 +103,7 @@ impl Pg {
                 self.peers.insert(from, Peer::new(from, info, &cx.map));
                 self.peering_step(cx);
             }
-            Phase::Active if !known && from != cx.whoami => {
+            Phase::Active if !known && from != self.me(cx) => {
                 self.peers.insert(from, Peer::new(from, info, &cx.map));
                 self.stray_appeared(cx);
             }
@@ -114,15 +115,15 @@ impl Pg {
     }
 
     /// Fetches the authoritative log from `best`, which may be ourselves.
-    pub fn get_log(&mut self, best: OsdId, cx: &mut Shared) {
-        if best == cx.whoami {
+    pub fn get_log(&mut self, best: PgShard, cx: &mut Shared) {
+        if best == self.me(cx) {
             return self.get_missing(cx);
         }
         let Some(auth) = self.peers.get(&best).map(|p| p.info.clone()) else { return self.start_peering(cx) };
         // Reach back far enough for every member that this log can catch up.
-        let members = self.acting().iter().chain(self.up());
+        let members = self.acting().chain(self.up());
         let mut since = self.info.last_update;
-        for info in members.filter_map(|o| self.peers.get(o)).map(|p| &p.info) {
+        for info in members.filter_map(|o| self.peers.get(&o)).map(|p| &p.info) {
             if info.last_update >= auth.log_tail && info.last_update < self.info.log_tail {
                 since = since.min(info.last_update);
             }
@@ -134,7 +135,7 @@ impl Pg {
     /// A log that we asked for: the authoritative one, or a member's.
     pub fn handle_log(
         &mut self,
-        from: OsdId,
+        from: PgShard,
         info: PgInfo,
         log: LogPart,
         missing: Vec<(HObject, MissingItem)>,
@@ -160,7 +161,7 @@ impl Pg {
         }
     }
 
-    fn got_log(&mut self, from: OsdId, info: PgInfo, log: LogPart, missing: Missing, cx: &mut Shared) {
+    fn got_log(&mut self, from: PgShard, info: PgInfo, log: LogPart, missing: Missing, cx: &mut Shared) {
         let whole = log.whole;
         let undo = cx.config.undoes_divergent();
         match merge_logs(&mut self.log, &mut self.missing, &self.info.last_backfill, log, undo) {
@@ -181,12 +182,12 @@ impl Pg {
         }
     }
 
-    fn query_whole_log(&mut self, from: OsdId, cx: &mut Shared) {
+    fn query_whole_log(&mut self, from: PgShard, cx: &mut Shared) {
         cx.send_pg(from, self.id, self.interval(), PgBody::QueryLog { since: Eversion::ZERO });
     }
 
     /// Even the whole log has nothing in common with ours: the copy is of no use but as a target of backfill.
-    fn bad_log(&mut self, from: OsdId, e: &MergeError, cx: &mut Shared) {
+    fn bad_log(&mut self, from: PgShard, e: &MergeError, cx: &mut Shared) {
         let text = format!("pg {} got a log from osd.{from} that does not fit: {e}", self.id);
         cx.cluster_log(LogLevel::Error, text);
         if let Some(peer) = self.peers.get_mut(&from) {
@@ -214,9 +215,9 @@ impl Pg {
         let mut waiting = BTreeSet::new();
         let head = self.info.last_update;
         let tail = self.log.tail();
-        let members: BTreeSet<OsdId> = self.acting().iter().chain(self.up()).copied().collect();
+        let members: BTreeSet<PgShard> = self.acting().chain(self.up()).collect();
         let (id, interval) = (self.id, self.info.history.same_interval_since);
-        let whoami = cx.whoami;
+        let whoami = self.me(cx);
         for osd in members.into_iter().filter(|o| *o != whoami) {
             let Some(peer) = self.peers.get_mut(&osd) else { continue };
             let info = &peer.info;
@@ -257,7 +258,7 @@ impl Pg {
     }
 
     /// Answers a primary's question about this copy.
-    pub fn handle_query_log(&mut self, from: OsdId, reply: Epoch, since: Eversion, cx: &mut Shared) {
+    pub fn handle_query_log(&mut self, from: PgShard, reply: Epoch, since: Eversion, cx: &mut Shared) {
         let log = LogPart::since(&self.log, since);
         let missing = self.missing.iter().map(|(o, i)| (o.clone(), *i)).collect();
         let body = PgBody::Log { info: Box::new(self.info.clone()), log, missing };
@@ -276,7 +277,7 @@ impl Pg {
             Phase::WaitUpThru => self.check_up_thru(cx),
             Phase::WaitReadable => self.check_prior(cx),
             Phase::Activating { waiting } => {
-                let silent: Vec<OsdId> = waiting.iter().copied().filter(|o| *o != cx.whoami).collect();
+                let silent: Vec<PgShard> = waiting.iter().copied().filter(|o| *o != self.me(cx)).collect();
                 silent.into_iter().for_each(|osd| self.activate_member(osd, cx));
             }
             Phase::WaitActing { want } => self.request_acting(&want.clone(), cx),
@@ -293,8 +294,8 @@ impl Pg {
 }
 
 impl Peer {
-    pub fn new(osd: OsdId, info: PgInfo, map: &OsdMap) -> Self {
-        let up_from = map.osd(osd).map_or(Epoch(0), |o| o.info.up_from);
+    pub fn new(copy: PgShard, info: PgInfo, map: &OsdMap) -> Self {
+        let up_from = map.osd(copy.osd).map_or(Epoch(0), |o| o.info.up_from);
         let room = super::room::PLENTY;
         Self { common: info.last_update, info, missing: None, acked: Eversion::ZERO, room, up_from }
     }

@@ -14,7 +14,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use store::{ObjectKey, Store, StoreError, Txn};
-use types::{Eversion, HObject, OsdId, PoolId, SpgId};
+use types::{Eversion, HObject, PgShard, PoolId, SpgId};
 
 use super::Pg;
 use crate::dirty::changed_between;
@@ -139,7 +139,7 @@ impl Pg {
 
     /// The base for a push of the object to a member. `None`: the whole object is sent, because the member
     /// has no older version of it, or because a base would save little.
-    pub(super) fn base_of(&self, osd: OsdId, object: &HObject, cx: &mut Shared) -> Option<Base> {
+    pub(super) fn base_of(&self, osd: PgShard, object: &HObject, cx: &mut Shared) -> Option<Base> {
         let item = *self.peers.get(&osd)?.missing.as_ref()?.get(object)?;
         let base = self.base_for(item.have, item.need)?;
         let key = self.object_key(object);
@@ -361,7 +361,7 @@ fn read_omap(
 
 /// The pool of the objects that are built aside for `pool`; the store counts their blocks for `pool` itself.
 /// Source: hobject_t::POOL_TEMP_START in src/common/hobject.h.
-fn aside_pool(pool: PoolId) -> PoolId {
+pub(super) fn aside_pool(pool: PoolId) -> PoolId {
     PoolId((-2i64).saturating_sub(pool.0))
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use types::OsdId;
+use types::PgShard;
 
 use super::state::pg_state;
 use super::{Pg, Phase};
@@ -12,8 +12,8 @@ use crate::osd::shared::Shared;
 
 impl Pg {
     pub fn query(&self, cx: &Shared) -> Value {
-        let mut members: Vec<OsdId> = self.acting().to_vec();
-        members.extend(self.backfills.keys().filter(|o| !self.acting().contains(o)));
+        let mut members: Vec<PgShard> = self.acting().collect();
+        members.extend(self.backfills.keys().filter(|o| !self.is_acting(**o)));
         members.sort_unstable();
         let mut own = info(&self.info);
         let mut stats = self.stats(cx);
@@ -34,9 +34,9 @@ impl Pg {
             "snap_trimq_len": 0,
             "state": pg_state::to_text(self.cluster_state(cx)),
             "epoch": cx.epoch().0,
-            "up": numbers(self.up()),
-            "acting": numbers(self.acting()),
-            "acting_recovery_backfill": members.iter().map(OsdId::to_string).collect::<Vec<_>>(),
+            "up": numbers(self.up_set()),
+            "acting": numbers(self.acting_set()),
+            "acting_recovery_backfill": members.iter().map(PgShard::to_string).collect::<Vec<_>>(),
             "info": own,
             "peer_info": peers,
             "recovery_state": [self.recovery_state()],
@@ -116,7 +116,7 @@ impl Pg {
             "blocked_by": numbers(&self.blocked_by),
             "missing": self.missing.len(),
             "unfound": self.unfound.len(),
-            "recovery_progress": { "pulling": pulling, "pushing": pushing, "backfill_targets": self.backfills.keys().map(|osd| osd.0).collect::<Vec<_>>() },
+            "recovery_progress": { "pulling": pulling, "pushing": pushing, "backfill_targets": self.backfills.keys().map(|copy| copy.osd.0).collect::<Vec<_>>() },
         })
     }
 }

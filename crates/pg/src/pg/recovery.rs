@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use maps::flags::map_flags;
 use store::{Priority, StoreError, Txn};
-use types::{Eversion, HObject, OsdId};
+use types::{Eversion, HObject, PgShard};
 
 use super::backfill::Backfill;
 use super::batch::{MAX_WANTS, Pushes};
@@ -26,11 +26,11 @@ use crate::push::{Base, Cursor, ObjectPush, Pushed, Want};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Recovering {
     /// Asked of that OSD, or arrived in part.
-    Pulling { from: OsdId, bytes: u64 },
+    Pulling { from: PgShard, bytes: u64 },
     /// Arrived; not durable here yet.
     Storing { bytes: u64 },
     /// Sent to these; not durable there yet.
-    Pushing { to: BTreeMap<OsdId, Sent> },
+    Pushing { to: BTreeMap<PgShard, Sent> },
 }
 
 /// What a member was sent of an object.
@@ -59,15 +59,15 @@ impl Recovering {
 /// Whether any member lacks the object, or it is being copied to a backfill target.
 pub(super) fn lacks(
     missing: &Missing,
-    peers: &BTreeMap<OsdId, Peer>,
-    backfills: &BTreeMap<OsdId, Backfill>,
-    acting: &[OsdId],
+    peers: &BTreeMap<PgShard, Peer>,
+    backfills: &BTreeMap<PgShard, Backfill>,
+    is_acting: impl Fn(PgShard) -> bool,
     object: &HObject,
 ) -> bool {
     missing.contains(object)
         || peers.iter().any(|(osd, p)| {
             p.missing.as_ref().is_some_and(|m| m.contains(object))
-                && (acting.contains(osd) || backfills.contains_key(osd))
+                && (is_acting(*osd) || backfills.contains_key(osd))
         })
         || backfills.values().any(|b| b.is_copying(object))
 }
@@ -80,7 +80,7 @@ impl Pg {
 
     /// Whether a write of the object must wait.
     pub fn is_degraded(&self, object: &HObject) -> bool {
-        lacks(&self.missing, &self.peers, &self.backfills, self.acting(), object)
+        lacks(&self.missing, &self.peers, &self.backfills, |copy| self.is_acting(copy), object)
     }
 
     /// Puts a request aside until the object is whole, and recovers that object now.
@@ -172,13 +172,13 @@ impl Pg {
         }
         let lacks = |p: &super::Peer| p.missing.as_ref().is_some_and(|m| m.contains(object));
         let targets = self.write_targets(cx);
-        let to: BTreeSet<OsdId> =
+        let to: BTreeSet<PgShard> =
             targets.into_iter().filter(|o| self.peers.get(o).is_some_and(lacks)).collect();
         !to.is_empty() && self.push_object(object, to, cx)
     }
 
     /// Asks a copy for an object, or its next piece.
-    pub(super) fn pull(&mut self, from: OsdId, want: Want, cx: &mut Shared) {
+    pub(super) fn pull(&mut self, from: PgShard, want: Want, cx: &mut Shared) {
         let object = want.object.clone();
         let max_bytes = cx.piece_bytes();
         // What comes is as large as the PG's objects are, on average.
@@ -204,13 +204,13 @@ impl Pg {
         }
     }
 
-    fn is_pulling(&self, object: &HObject, asked: OsdId) -> bool {
+    fn is_pulling(&self, object: &HObject, asked: PgShard) -> bool {
         matches!(self.recovering.get(object), Some(Recovering::Pulling { from, .. }) if *from == asked)
     }
 
     /// Sends an object to members; false when it cannot be read here.
-    pub fn push_object(&mut self, object: &HObject, to: BTreeSet<OsdId>, cx: &mut Shared) -> bool {
-        let mut bases: Vec<(Option<Base>, Vec<OsdId>)> = Vec::new();
+    pub fn push_object(&mut self, object: &HObject, to: BTreeSet<PgShard>, cx: &mut Shared) -> bool {
+        let mut bases: Vec<(Option<Base>, Vec<PgShard>)> = Vec::new();
         for osd in to {
             let base = self.base_of(osd, object, cx);
             match bases.iter_mut().find(|(b, _)| *b == base) {
@@ -259,7 +259,7 @@ impl Pg {
     }
 
     /// A copy is asked for objects. What answers them all together has not much more bytes than one piece.
-    pub fn handle_pull(&mut self, from: OsdId, reply: types::Epoch, wants: Vec<Want>, cx: &mut Shared) {
+    pub fn handle_pull(&mut self, from: PgShard, reply: types::Epoch, wants: Vec<Want>, cx: &mut Shared) {
         let mut answer = Pushes::default();
         let mut left = cx.config.recovery_max_chunk;
         for want in wants.into_iter().take(MAX_WANTS) {
@@ -283,7 +283,7 @@ impl Pg {
     }
 
     /// The asked copy does not have the version: look elsewhere.
-    pub fn handle_pull_refused(&mut self, from: OsdId, object: &HObject, need: Eversion, cx: &mut Shared) {
+    pub fn handle_pull_refused(&mut self, from: PgShard, object: &HObject, need: Eversion, cx: &mut Shared) {
         if !self.is_pulling(object, from) {
             return;
         }
@@ -302,7 +302,7 @@ impl Pg {
     /// Objects arrive: asked for by us as the primary, or sent by the primary.
     pub fn handle_push(
         &mut self,
-        from: OsdId,
+        from: PgShard,
         reply: types::Epoch,
         pushes: Vec<ObjectPush>,
         cx: &mut Shared,
@@ -349,7 +349,7 @@ impl Pg {
         }
     }
 
-    fn is_wanted(&self, from: OsdId, push: &ObjectPush, cx: &Shared) -> bool {
+    fn is_wanted(&self, from: PgShard, push: &ObjectPush, cx: &Shared) -> bool {
         if !self.is_primary(cx) {
             return from == self.primary() && self.phase == Phase::Replica;
         }
@@ -358,7 +358,7 @@ impl Pg {
     }
 
     /// Primary: what came is no longer missing when it is durable.
-    fn store_pulled(&mut self, from: OsdId, pushes: Vec<ObjectPush>, txn: Txn, cx: &mut Shared) -> Taken {
+    fn store_pulled(&mut self, from: PgShard, pushes: Vec<ObjectPush>, txn: Txn, cx: &mut Shared) -> Taken {
         let done = PgDone::Pulled { from, objects: stored(&pushes) };
         let done = Done::Pg { id: self.id, interval: self.interval(), what: done };
         match cx.try_submit(txn, Priority::Member, done) {
@@ -421,13 +421,13 @@ impl Pg {
 
     /// Logs a push that no store could take, which is the sender's mistake. The objects stay missing, and
     /// this OSD goes on.
-    fn push_refused(&self, from: OsdId, e: store::Misuse, cx: &mut Shared) {
+    fn push_refused(&self, from: PgShard, e: store::Misuse, cx: &mut Shared) {
         let text = format!("pg {} cannot store what osd.{from} sent: {e}", self.id);
         cx.cluster_log(LogLevel::Error, text);
     }
 
     /// Primary: pulled objects, or pieces of them, are durable here.
-    pub fn pulled(&mut self, from: OsdId, objects: Vec<Pushed>, cx: &mut Shared) {
+    pub fn pulled(&mut self, from: PgShard, objects: Vec<Pushed>, cx: &mut Shared) {
         let mut whole = Vec::with_capacity(objects.len());
         for Pushed { object, version, next, .. } in objects {
             let Some(next) = next else {
@@ -456,7 +456,7 @@ impl Pg {
     }
 
     /// Primary: pushed objects, or pieces of them, are durable on a member.
-    pub fn handle_push_ack(&mut self, from: OsdId, objects: &[Pushed], cx: &mut Shared) {
+    pub fn handle_push_ack(&mut self, from: PgShard, objects: &[Pushed], cx: &mut Shared) {
         let mut whole = Vec::with_capacity(objects.len());
         let mut some = false;
         for pushed in objects {
@@ -491,7 +491,7 @@ impl Pg {
     }
 
     /// Sends a member the next piece of an object, or the first one of all of it.
-    fn push_on(&mut self, osd: OsdId, pushed: &Pushed, base: Option<Base>, cx: &mut Shared) {
+    fn push_on(&mut self, osd: PgShard, pushed: &Pushed, base: Option<Base>, cx: &mut Shared) {
         let object = &pushed.object;
         let base = base.filter(|_| !pushed.lacks_base);
         if pushed.lacks_base {
@@ -529,7 +529,7 @@ impl Pg {
     }
 
     /// Copies that could have been a source are gone: ask others for what was asked of them.
-    pub fn sources_gone(&mut self, gone: &[OsdId], cx: &mut Shared) {
+    pub fn sources_gone(&mut self, gone: &[PgShard], cx: &mut Shared) {
         let lost = self
             .recovering
             .iter()
@@ -558,7 +558,7 @@ impl Pg {
     pub fn is_clean(&self) -> bool {
         self.phase == Phase::Active
             && self.info.history.last_interval_clean == self.interval()
-            && self.acting().len() == usize::from(self.key.size)
+            && self.acting().count() == usize::from(self.key.size)
     }
 
     fn check_clean(&mut self, cx: &mut Shared) {
@@ -574,16 +574,16 @@ impl Pg {
         if self.is_clean() {
             return;
         }
-        if self.acting() != self.up() {
+        if self.acting_set() != self.up_set() {
             if self.can_return_to_up(cx) {
-                return self.request_acting(self.up(), cx);
+                return self.request_acting(self.up_set(), cx);
             }
             // Whoever of the up set does not serve yet is being backfilled.
-            if self.up().iter().any(|o| !self.acting().contains(o)) {
+            if self.up().any(|o| !self.is_acting(o)) {
                 return;
             }
         }
-        if self.acting().len() < usize::from(self.key.size) {
+        if self.acting().count() < usize::from(self.key.size) {
             return;
         }
         let was = self.cluster_state(cx);
@@ -599,8 +599,8 @@ impl Pg {
 
     /// Copies that the clean PG does without may be deleted.
     fn purge_strays(&mut self, cx: &mut Shared) {
-        let keep: BTreeSet<OsdId> = self.acting().iter().chain(self.up()).copied().collect();
-        let strays: Vec<OsdId> = self.peers.keys().copied().filter(|o| !keep.contains(o)).collect();
+        let keep: BTreeSet<PgShard> = self.acting().chain(self.up()).collect();
+        let strays: Vec<PgShard> = self.peers.keys().copied().filter(|o| !keep.contains(o)).collect();
         for osd in strays {
             if let Some(peer) = self.peers.remove(&osd) {
                 if !peer.info.does_not_exist() {

@@ -13,7 +13,7 @@
 //! Source: PrimaryLogPG::rep_repair_primary_object in src/osd/PrimaryLogPG.cc.
 
 use store::{Corruption, ObjectKey, StoreError, Txn};
-use types::{Errno, Eversion, HObject, OsdId};
+use types::{Errno, Eversion, HObject, PgShard};
 
 use super::client::NOBODY;
 use super::{ClientOp, Pg, Phase, persist};
@@ -129,7 +129,7 @@ impl Pg {
     }
 
     /// Primary: sends a member an object whose copy is damaged there, or remembers it until it can be sent.
-    pub fn handle_damaged(&mut self, from: OsdId, object: HObject, cx: &mut Shared) {
+    pub fn handle_damaged(&mut self, from: PgShard, object: HObject, cx: &mut Shared) {
         if !self.is_primary(cx) {
             return;
         }

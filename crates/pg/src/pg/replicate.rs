@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use store::{Misuse, Priority, StoreError, Txn};
-use types::{Epoch, Eversion, HObject, OsdId, SpgId};
+use types::{Epoch, Eversion, HObject, OsdId, PgShard, SpgId};
 
 use super::client::ClientOp;
 use super::room::Taken;
@@ -141,7 +141,14 @@ impl Pg {
         Ok(())
     }
 
-    fn ship(&self, targets: &[OsdId], entries: &[LogEntry], after: &AfterWrite, op: &RepOp, cx: &mut Shared) {
+    fn ship(
+        &self,
+        targets: &[PgShard],
+        entries: &[LogEntry],
+        after: &AfterWrite,
+        op: &RepOp,
+        cx: &mut Shared,
+    ) {
         for osd in targets {
             let short = types::is_planted!(cx.config.planted, BackfillBoundary);
             let reached = |o: &HObject, to: &HObject| o < to || o == to && !short;
@@ -218,7 +225,13 @@ impl Pg {
     }
 
     /// Member: applies a write.
-    pub fn handle_rep_op(&mut self, from: OsdId, interval: Epoch, op: Box<RepOp>, cx: &mut Shared) -> Taken {
+    pub fn handle_rep_op(
+        &mut self,
+        from: PgShard,
+        interval: Epoch,
+        op: Box<RepOp>,
+        cx: &mut Shared,
+    ) -> Taken {
         if from != self.primary() || interval != self.primary_interval {
             return Taken::Done;
         }
@@ -284,7 +297,7 @@ impl Pg {
         self.tell_out_of_step(cx);
     }
 
-    fn tell_out_of_step(&self, cx: &mut Shared) {
+    pub(super) fn tell_out_of_step(&self, cx: &mut Shared) {
         cx.send_pg(self.primary(), self.id, self.primary_interval, PgBody::OutOfStep);
     }
 
@@ -306,23 +319,24 @@ impl Pg {
             return;
         }
         if self.is_primary(cx) {
-            if self.acting().contains(&osd) || self.up().contains(&osd) || self.peers.contains_key(&osd) {
+            let known = || self.acting().chain(self.up()).chain(self.peers.keys().copied());
+            if known().any(|copy| copy.osd == osd) {
                 self.peer_again(cx);
             }
-        } else if self.primary() == osd {
+        } else if self.primary().osd == osd {
             match self.phase {
                 Phase::Replica => {
                     self.stop(cx);
                     self.tell_out_of_step(cx);
                 }
-                _ => self.notify(osd, cx),
+                _ => self.notify(self.primary(), cx),
             }
         }
     }
 
     /// Answers a primary that asks for this copy's info. If this copy serves that primary already, it stops:
     /// the primary peers again, so this member is out of step and has not noticed.
-    pub fn handle_query_info(&mut self, from: OsdId, cx: &mut Shared) {
+    pub fn handle_query_info(&mut self, from: PgShard, cx: &mut Shared) {
         if self.phase == Phase::Replica && from == self.primary() {
             self.stop(cx);
         }
@@ -336,7 +350,7 @@ impl Pg {
         version: Eversion,
         tight: Option<u64>,
         cx: &mut Shared,
-    ) -> Option<(OsdId, RepAck)> {
+    ) -> Option<(PgShard, RepAck)> {
         if self.phase != Phase::Replica {
             return None;
         }
@@ -344,11 +358,13 @@ impl Pg {
             cx.told_tight = true;
             self.tell_room(bytes, cx);
         }
-        Some((self.primary(), RepAck { pgid: self.id, interval: self.primary_interval, version }))
+        let primary = self.primary();
+        let pgid = SpgId { shard: primary.shard, ..self.id };
+        Some((primary, RepAck { pgid, from: self.id.shard, interval: self.primary_interval, version }))
     }
 
     /// Primary: everything up to `version` is durable on that member.
-    pub fn handle_rep_op_ack(&mut self, from: OsdId, version: Eversion, cx: &mut Shared) {
+    pub fn handle_rep_op_ack(&mut self, from: PgShard, version: Eversion, cx: &mut Shared) {
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.acked = peer.acked.max(version);
         }

@@ -19,7 +19,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use types::{Epoch, OsdId, SpgId};
+use types::{Epoch, PgShard, SpgId};
 
 use super::backfill::{Step, is_too_full};
 use super::{Pg, Phase};
@@ -36,10 +36,10 @@ const MISPLACED: usize = 100;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Places {
     /// The target that was asked and has not answered, and the number of that request.
-    asked: Option<(OsdId, u64)>,
-    granted: BTreeSet<OsdId>,
+    asked: Option<(PgShard, u64)>,
+    granted: BTreeSet<PgShard>,
     /// Targets that are too full, and when (monotonic) they are asked again.
-    refused: BTreeMap<OsdId, Duration>,
+    refused: BTreeMap<PgShard, Duration>,
     last_id: u64,
     /// Target: bytes that are here already, once they were counted.
     here: Option<u64>,
@@ -48,7 +48,7 @@ pub(crate) struct Places {
 /// Target: a place that a primary wants here, or has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reservation {
-    primary: OsdId,
+    primary: PgShard,
     /// As the primary names it.
     interval: Epoch,
     id: u64,
@@ -61,8 +61,8 @@ pub(crate) struct Reservation {
 impl Pg {
     /// How urgent this PG's backfill is.
     pub(super) fn backfill_priority(&self) -> u8 {
-        let open = |osd: &&OsdId| !self.backfills.get(osd).is_some_and(|b| b.step != Step::Complete);
-        let whole = self.acting().iter().filter(open).count();
+        let open = |osd: &PgShard| !self.backfills.get(osd).is_some_and(|b| b.step != Step::Complete);
+        let whole = self.acting().filter(open).count();
         let lacks = |of: u8| usize::from(of).saturating_sub(whole);
         let within = |(base, most): (usize, usize), lacks: usize| (base + lacks).min(most);
         let priority = if self.forced.backfill {
@@ -78,11 +78,11 @@ impl Pg {
     }
 
     /// Whether the map or the target itself says that it has no room.
-    pub(super) fn target_is_full(&self, osd: OsdId, cx: &Shared) -> bool {
-        is_too_full(osd, cx) || self.places.refused.get(&osd).is_some_and(|until| *until > cx.now.mono)
+    pub(super) fn target_is_full(&self, osd: PgShard, cx: &Shared) -> bool {
+        is_too_full(osd.osd, cx) || self.places.refused.get(&osd).is_some_and(|until| *until > cx.now.mono)
     }
 
-    pub(super) fn has_place_at(&self, osd: OsdId) -> bool {
+    pub(super) fn has_place_at(&self, osd: PgShard) -> bool {
         self.places.granted.contains(&osd)
     }
 
@@ -101,7 +101,7 @@ impl Pg {
         if self.places.asked.is_some() {
             return;
         }
-        let open = |osd: OsdId, step: &Step| *step != Step::Complete && !self.target_is_full(osd, cx);
+        let open = |osd: PgShard, step: &Step| *step != Step::Complete && !self.target_is_full(osd, cx);
         let open = self.backfills.iter().filter(|(osd, b)| open(**osd, &b.step));
         let next = open.map(|(osd, _)| *osd).find(|osd| !self.has_place_at(*osd));
         let Some(osd) = next else { return };
@@ -123,7 +123,7 @@ impl Pg {
     }
 
     /// Primary: a target's answer.
-    pub fn handle_backfill_grant(&mut self, from: OsdId, id: u64, granted: bool, cx: &mut Shared) {
+    pub fn handle_backfill_grant(&mut self, from: PgShard, id: u64, granted: bool, cx: &mut Shared) {
         if self.places.asked != Some((from, id)) {
             return;
         }
@@ -141,7 +141,7 @@ impl Pg {
     }
 
     /// Primary: gives the place at a target up that is through.
-    pub(super) fn release_place_at(&mut self, osd: OsdId, cx: &mut Shared) {
+    pub(super) fn release_place_at(&mut self, osd: PgShard, cx: &mut Shared) {
         if self.places.granted.remove(&osd) {
             cx.send_pg(osd, self.id, self.interval(), PgBody::BackfillRelease);
         }
@@ -159,7 +159,7 @@ impl Pg {
     /// Target: the primary wants a place here.
     pub fn handle_backfill_reserve(
         &mut self,
-        from: OsdId,
+        from: PgShard,
         interval: Epoch,
         (id, priority): (u64, u8),
         bytes: u64,
@@ -189,7 +189,7 @@ impl Pg {
     }
 
     /// Target: the place is free again.
-    pub fn handle_backfill_release(&mut self, from: OsdId, cx: &mut Shared) {
+    pub fn handle_backfill_release(&mut self, from: PgShard, cx: &mut Shared) {
         if from == self.primary() {
             cx.end_reservation(self.id);
         }

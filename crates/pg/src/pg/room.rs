@@ -15,7 +15,7 @@ use std::time::Duration;
 use maps::pool_flags;
 use messages::osd::{OpCode, flags};
 use store::StoreError;
-use types::{Errno, HObject, OsdId};
+use types::{Errno, HObject, PgShard};
 
 use super::client::{ClientOp, NOBODY};
 use super::{Pg, Phase};
@@ -56,7 +56,7 @@ impl Pg {
     }
 
     /// Keeps a message until there is room.
-    pub fn wait_for_room(&mut self, from: OsdId, msg: PgMessage, cx: &mut Shared) {
+    pub fn wait_for_room(&mut self, from: PgShard, msg: PgMessage, cx: &mut Shared) {
         self.waiting_for_room.push_back((from, msg));
         cx.space_waited = true;
         cx.uncommitted = true;
@@ -70,7 +70,7 @@ impl Pg {
     }
 
     /// Primary: a member has so much room left.
-    pub fn handle_room(&mut self, from: OsdId, bytes: u64, cx: &mut Shared) {
+    pub fn handle_room(&mut self, from: PgShard, bytes: u64, cx: &mut Shared) {
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.room = bytes;
             cx.space_waited |= !self.waiting_for_space.is_empty();
@@ -78,7 +78,12 @@ impl Pg {
     }
 
     /// Whether every member that gets the write has room for its payload. `frees`: it takes none.
-    pub fn members_have_room(&self, targets: &[OsdId], payload: u64, frees: bool) -> Result<(), StoreError> {
+    pub fn members_have_room(
+        &self,
+        targets: &[PgShard],
+        payload: u64,
+        frees: bool,
+    ) -> Result<(), StoreError> {
         let least = targets.iter().filter_map(|o| self.peers.get(o)).map(|p| p.room).min();
         match least {
             Some(room) if !frees && payload.max(1) > room => {
@@ -89,7 +94,7 @@ impl Pg {
     }
 
     /// Takes a payload that is sent to these members off the room that they stated.
-    pub fn use_room(&mut self, targets: &[OsdId], payload: u64) {
+    pub fn use_room(&mut self, targets: &[PgShard], payload: u64) {
         for osd in targets {
             if let Some(peer) = self.peers.get_mut(osd).filter(|p| p.room != PLENTY) {
                 peer.room = peer.room.saturating_sub(payload);

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use types::{Epoch, Errno, HObject, OsdId};
+use types::{Epoch, Errno, HObject, PgShard};
 
 use super::{Pg, Phase};
 use crate::entry::EntryKind;
@@ -84,9 +84,9 @@ pub(crate) struct Run {
     pub plan: Plan,
     stage: Stage,
     /// Members that hold a reservation for it.
-    reserved: BTreeSet<OsdId>,
+    reserved: BTreeSet<PgShard>,
     /// Who has not answered.
-    waiting: BTreeSet<OsdId>,
+    waiting: BTreeSet<PgShard>,
     /// The chunk: from, and up to without.
     begin: HObject,
     end: HObject,
@@ -99,7 +99,7 @@ pub(crate) struct Run {
     todo: VecDeque<(HObject, Option<u64>)>,
     /// The deep question: its range, where members go on, and who does.
     range: (HObject, HObject),
-    more: BTreeMap<OsdId, DeepState>,
+    more: BTreeMap<PgShard, DeepState>,
     tally: Tally,
     snaps: SnapTally,
     /// Sums of writes to what was counted already.
@@ -190,12 +190,12 @@ impl Pg {
         }
     }
 
-    fn other_members(&self, cx: &Shared) -> Vec<OsdId> {
-        self.acting().iter().copied().filter(|o| *o != cx.whoami).collect()
+    fn other_members(&self, cx: &Shared) -> Vec<PgShard> {
+        self.acting().filter(|o| *o != self.me(cx)).collect()
     }
 
     /// Member: the primary wants to scrub.
-    pub fn handle_scrub_reserve(&mut self, from: OsdId, reply: Epoch, cx: &mut Shared) {
+    pub fn handle_scrub_reserve(&mut self, from: PgShard, reply: Epoch, cx: &mut Shared) {
         if from != self.primary() || self.phase != Phase::Replica {
             return;
         }
@@ -207,14 +207,14 @@ impl Pg {
     }
 
     /// Member: the primary's scrub is over.
-    pub fn handle_scrub_release(&mut self, from: OsdId, cx: &mut Shared) {
+    pub fn handle_scrub_release(&mut self, from: PgShard, cx: &mut Shared) {
         if from == self.primary() && !self.is_primary(cx) {
             cx.scrubs.remove(&self.id);
         }
     }
 
     /// Primary: a member has a place, or none.
-    pub fn handle_scrub_grant(&mut self, from: OsdId, granted: bool, cx: &mut Shared) {
+    pub fn handle_scrub_grant(&mut self, from: PgShard, granted: bool, cx: &mut Shared) {
         let reserving = |r: &&mut Run| r.stage == Stage::Reserving;
         let Some(run) = self.scrub.run.as_deref_mut().filter(reserving) else {
             if granted {
@@ -332,7 +332,7 @@ impl Pg {
         let max = cx.config.scrub_chunk_max.max(cx.config.scrub_chunk_min).max(1);
         let listed = match cx.store.list(self.id.shard, &run.begin, &until, max + 1) {
             Ok(listed) => listed,
-            Err(e) => return self.scrub_failed(cx.whoami, &e.to_string(), cx),
+            Err(e) => return self.scrub_failed(self.me(cx), &e.to_string(), cx),
         };
         let end = chunk_end(&listed, max).unwrap_or(until);
         let mut skip: BTreeSet<HObject> = self.missing.iter().map(|(o, _)| o.clone()).collect();
@@ -344,7 +344,7 @@ impl Pg {
         run.maps.clear();
         run.stage = Stage::Light;
         let begin = run.begin.clone();
-        let everybody = self.acting().iter().map(|osd| (*osd, None)).collect();
+        let everybody = self.acting().map(|osd| (osd, None)).collect();
         self.scrub_ask(&begin, &end, everybody, cx);
     }
 
@@ -360,7 +360,7 @@ impl Pg {
         &mut self,
         begin: &HObject,
         end: &HObject,
-        whom: BTreeMap<OsdId, Option<DeepAsk>>,
+        whom: BTreeMap<PgShard, Option<DeepAsk>>,
         cx: &mut Shared,
     ) {
         self.scrub.last_id += 1;
@@ -368,7 +368,7 @@ impl Pg {
         let mut own = None;
         for (osd, deep) in whom {
             let ask = ScrubAsk { id, begin: begin.clone(), end: end.clone(), deep };
-            if osd == cx.whoami {
+            if osd == self.me(cx) {
                 own = Some(scan::scan(self.id.shard, &ask, &mut cx.store));
                 continue;
             }
@@ -378,12 +378,12 @@ impl Pg {
             cx.send_pg(osd, self.id, self.interval(), PgBody::ScrubRead(Box::new(ask)));
         }
         if let Some(part) = own {
-            self.take_part(cx.whoami, part, cx);
+            self.take_part(self.me(cx), part, cx);
         }
     }
 
     /// Member: answers the primary's question.
-    pub fn handle_scrub_read(&mut self, from: OsdId, reply: Epoch, ask: &ScrubAsk, cx: &mut Shared) {
+    pub fn handle_scrub_read(&mut self, from: PgShard, reply: Epoch, ask: &ScrubAsk, cx: &mut Shared) {
         if from != self.primary() || self.phase != Phase::Replica {
             return;
         }
@@ -392,7 +392,7 @@ impl Pg {
     }
 
     /// Primary: a member's answer.
-    pub fn handle_scrub_map(&mut self, from: OsdId, part: ScrubPart, cx: &mut Shared) {
+    pub fn handle_scrub_map(&mut self, from: PgShard, part: ScrubPart, cx: &mut Shared) {
         let id = self.scrub.last_id;
         let Some(run) = &mut self.scrub.run else { return };
         if part.id != id || !run.waiting.remove(&from) {
@@ -403,7 +403,7 @@ impl Pg {
         self.scrub_drive(2, cx);
     }
 
-    fn take_part(&mut self, from: OsdId, part: ScrubPart, cx: &mut Shared) {
+    fn take_part(&mut self, from: PgShard, part: ScrubPart, cx: &mut Shared) {
         if let Some(why) = part.failed {
             return self.scrub_failed(from, &why, cx);
         }
@@ -425,7 +425,7 @@ impl Pg {
     }
 
     /// A member cannot even list its objects.
-    fn scrub_failed(&mut self, osd: OsdId, why: &str, cx: &mut Shared) {
+    fn scrub_failed(&mut self, osd: PgShard, why: &str, cx: &mut Shared) {
         let mode = self.scrub.run.as_ref().map_or("scrub", |r| r.plan.mode());
         let text = format!("{} {mode} : osd.{osd} cannot list its objects: {why}", self.id.pgid);
         cx.cluster_log(LogLevel::Error, text);
@@ -439,7 +439,7 @@ impl Pg {
 
     /// All members have stated sizes and attributes of the chunk.
     fn light_done(&mut self, cx: &mut Shared) {
-        let whoami = cx.whoami;
+        let whoami = self.me(cx);
         let Some(run) = &mut self.scrub.run else { return };
         if !run.plan.deep {
             return self.chunk_done(cx);
@@ -491,7 +491,7 @@ impl Pg {
         let (begin, end) = run.range.clone();
         let stride = if one { stride } else { u64::MAX };
         let ask = Some(DeepAsk { stride, from: DeepState::default() });
-        let whom = self.acting().iter().map(|osd| (*osd, ask.clone())).collect();
+        let whom = self.acting().map(|osd| (osd, ask.clone())).collect();
         self.scrub_ask(&begin, &end, whom, cx);
     }
 
@@ -507,7 +507,7 @@ impl Pg {
         };
         let context = Context {
             pgid: self.id.pgid,
-            primary: cx.whoami,
+            primary: self.me(cx),
             max_object_size: cx.config.max_object_size,
             deleted: &deleted,
             moving: &run.moving,
@@ -536,7 +536,7 @@ impl Pg {
         self.scrub.run = Some(run);
         if over {
             self.scrub_finish(cx);
-        } else if self.acting().len() > 1 {
+        } else if self.acting().count() > 1 {
             self.scrub_drive(1, cx);
         }
     }

@@ -1,7 +1,7 @@
 //! What a PG reports: state bits, sums, counts of what is degraded, and when its state last changed.
 
 use messages::stats::{ObjectStatCollection, ObjectStatSum, PgStat};
-use types::{Epoch, OsdId, Utime};
+use types::{Epoch, PgShard, Utime};
 
 use super::backfill::Step;
 use super::recovery::Recovering;
@@ -32,7 +32,7 @@ impl Pg {
         }
         let mut s = 0;
         let size = usize::from(self.key.size);
-        if self.acting() != self.up() {
+        if self.acting_set() != self.up_set() {
             s |= pg_state::REMAPPED;
         }
         match &self.phase {
@@ -49,7 +49,7 @@ impl Pg {
         }
         let started = matches!(self.phase, Phase::Active | Phase::Activating { .. });
         s |= self.scrub_state();
-        if started && self.acting().len() < size {
+        if started && self.acting().count() < size {
             s |= pg_state::UNDERSIZED;
             if self.info.sums.objects > 0 {
                 s |= pg_state::DEGRADED;
@@ -104,7 +104,7 @@ impl Pg {
 
     /// Whether objects are missing here or on a member.
     pub(super) fn lacks_objects(&self) -> bool {
-        let member = |osd: &OsdId| self.acting().contains(osd) || self.backfills.contains_key(osd);
+        let member = |osd: &PgShard| self.is_acting(*osd) || self.backfills.contains_key(osd);
         let lacks = |p: &super::Peer| p.missing.as_ref().is_some_and(|m| !m.is_empty());
         !self.missing.is_empty() || self.peers.iter().any(|(osd, p)| member(osd) && lacks(p))
     }
@@ -249,12 +249,12 @@ impl Pg {
     /// Object copies that are lacking, and that are not where CRUSH wants them.
     fn lacking_copies(&self) -> (i64, i64) {
         let objects = self.info.sums.objects;
-        let absent = i64::from(self.key.size) - self.acting().len() as i64;
+        let absent = i64::from(self.key.size) - self.acting().count() as i64;
         let mut degraded = absent.max(0) * objects + self.missing.len() as i64;
-        for (_, peer) in self.peers.iter().filter(|(o, _)| self.acting().contains(o)) {
+        for (_, peer) in self.peers.iter().filter(|(o, _)| self.is_acting(**o)) {
             degraded += peer.missing.as_ref().map_or(0, |m| m.len() as i64);
         }
-        let moving = self.up().iter().filter(|o| !self.acting().contains(o)).count() as i64;
+        let moving = self.up().filter(|o| !self.is_acting(*o)).count() as i64;
         let on_their_way = moving.min(absent.max(0)) * objects;
         (degraded, (moving * objects - on_their_way).max(0))
     }

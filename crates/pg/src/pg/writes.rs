@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! 1. Versions rise from front to back.
-//! 2. An object's count is the number of writes in flight on it; an object with neither a count nor waiters is not kept.
+//! 2. An object's count is the number of writes in flight on it; an object that neither has one nor is held is not kept.
 
 use std::collections::VecDeque;
 
@@ -43,6 +43,8 @@ impl InFlight {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ObjectLock {
     pub writes: u32,
+    /// A request stages what it writes (`pg::staging`): all that come later wait.
+    pub held: bool,
     /// The object as the newest write leaves it.
     pub state: Option<ObjectState>,
     pub waiters: VecDeque<ClientOp>,
@@ -111,12 +113,40 @@ impl Writes {
         let mut freed = VecDeque::new();
         if let Some(lock) = self.locks.get_mut(&w.object) {
             lock.writes -= 1;
-            if lock.writes == 0 {
+            if lock.writes == 0 && !lock.held {
                 freed = std::mem::take(&mut lock.waiters);
                 self.locks.remove(&w.object);
             }
         }
         Some((w, freed))
+    }
+
+    /// Has all requests of an object wait from now on.
+    pub fn hold(&mut self, o: &HObject) {
+        self.locks.entry(o.clone()).or_default().held = true;
+    }
+
+    /// The object is not held any more; these have waited for it.
+    pub fn let_go(&mut self, o: &HObject) -> VecDeque<ClientOp> {
+        let Some(lock) = self.locks.get_mut(o) else { return VecDeque::new() };
+        lock.held = false;
+        let waiters = std::mem::take(&mut lock.waiters);
+        if lock.writes == 0 {
+            self.locks.remove(o);
+        }
+        waiters
+    }
+
+    /// How many objects are held.
+    pub fn held(&self) -> usize {
+        self.locks.values().filter(|l| l.held).count()
+    }
+
+    /// The newest write stores so many bytes of data, wherever they were.
+    pub fn newest_stores(&mut self, bytes: u64) {
+        if let Some(newest) = self.queue.back_mut() {
+            newest.in_bytes = bytes;
+        }
     }
 
     /// A client is gone: requests of its own that wait do not run.
@@ -149,7 +179,7 @@ impl Writes {
         let counted: u32 = self.locks.values().map(|l| l.writes).sum();
         assert_eq!(counted as usize, self.queue.len(), "2: counts");
         for (o, l) in &self.locks {
-            assert!(l.writes > 0, "2: {o} is kept without a write");
+            assert!(l.writes > 0 || l.held, "2: {o} is kept without a write");
         }
     }
 }

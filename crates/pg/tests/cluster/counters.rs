@@ -96,6 +96,8 @@ fn requests(moved: &mut BTreeSet<String>) {
         s.client.write(&map, pool, "small", vec![3; 4096]);
         s.until("written", |s| s.client.is_idle());
     }
+    s.client.write(&map, pool, "large", vec![4; 5 << 20]);
+    s.until("written", |s| s.client.is_idle());
     // More than the log holds; then what is on the disk alone is read.
     for round in 0..60 {
         let bytes = if round % 2 == 0 { 100_000 } else { 100 };

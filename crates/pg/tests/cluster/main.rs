@@ -24,6 +24,7 @@ mod shares;
 mod sim;
 mod slices;
 mod snaps;
+mod staged;
 mod trimmed;
 
 mod scenarios;

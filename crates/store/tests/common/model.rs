@@ -72,14 +72,10 @@ impl Model {
                 self.objects.insert(key(*dst), copy);
             }
             Op::CloneRange { src, dst, src_offset, len, dst_offset } => {
-                let mut copy = self.objects[&key(*src)].clone();
-                copy.resize(copy.data.len().max((src_offset + len) as usize));
-                let range = *src_offset as usize..(src_offset + len) as usize;
-                let o = self.edit(key(*dst));
-                o.write(*dst_offset, &copy.data[range.clone()]);
-                if *len > 0 {
-                    o.written[*dst_offset as usize..][..*len as usize].copy_from_slice(&copy.written[range]);
-                }
+                self.clone_range(&key(*src), key(*dst), *src_offset as usize, *len as usize, *dst_offset);
+            }
+            Op::MoveRange { src, dst, src_offset, len, dst_offset, .. } => {
+                self.move_range(&key(*src), key(*dst), *src_offset as usize, *len as usize, *dst_offset);
             }
             Op::Rename { src, dst } => {
                 if src != dst {
@@ -98,6 +94,24 @@ impl Model {
             }
             Op::DropSpace { space } => self.keys.retain(|(s, _), _| s != space),
         }
+    }
+
+    fn clone_range(&mut self, src: &ObjectKey, dst: ObjectKey, from: usize, len: usize, to: u64) {
+        let mut copy = self.objects[src].clone();
+        copy.resize(copy.data.len().max(from + len));
+        let o = self.edit(dst);
+        o.write(to, &copy.data[from..from + len]);
+        if len > 0 {
+            o.written[to as usize..][..len].copy_from_slice(&copy.written[from..from + len]);
+        }
+    }
+
+    fn move_range(&mut self, src: &ObjectKey, dst: ObjectKey, from: usize, len: usize, to: u64) {
+        let source = self.objects.get_mut(src).expect("source");
+        let moved = source.data[from..from + len].to_vec();
+        source.data[from..from + len].fill(0);
+        source.written[from..from + len].fill(false);
+        self.edit(dst).write(to, &moved);
     }
 
     fn edit(&mut self, key: ObjectKey) -> &mut ModelObject {

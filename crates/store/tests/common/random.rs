@@ -1,7 +1,7 @@
 //! Random transactions over a few objects, spaces and keys, so that they meet often.
 
 use bytes::Bytes;
-use store::{ObjectKey, Space, Txn};
+use store::{Laid, ObjectKey, Space, Txn};
 use testkit::Rng;
 use types::{HObject, PgId, PoolId, SnapId, SpgId};
 
@@ -67,7 +67,8 @@ fn random_op(rng: &mut Rng, model: &Model, objects: u64, t: &mut Txn) {
     const OBJECT_MAX: u64 = 150_000;
     let (a, b) = (object(rng.below(objects)), object(rng.below(objects)));
     let exists = model.objects.contains_key(&a);
-    match rng.below(32) {
+    match rng.below(35) {
+        32..=34 if exists => random_move(rng, model, (&a, &b), t),
         0 => t.touch(&a),
         1..=9 => {
             let len = length(rng) as usize;
@@ -102,6 +103,29 @@ fn random_op(rng: &mut Rng, model: &Model, objects: u64, t: &mut Txn) {
         31 if rng.one_in(10) => t.drop_space(space(rng.below(3))),
         _ => t.unset(space(rng.below(3)), key(rng)),
     };
+}
+
+/// Moves whole blocks of the first object to the second, if it has some that were written whole.
+fn random_move<'a>(
+    rng: &mut Rng,
+    model: &Model,
+    (a, b): (&ObjectKey, &ObjectKey),
+    t: &'a mut Txn,
+) -> &'a mut Txn {
+    let object = &model.objects[a];
+    let whole: Vec<usize> = (0..object.data.len() / 4096)
+        .filter(|block| object.written[block * 4096..][..4096].iter().all(|w| *w))
+        .collect();
+    if whole.is_empty() || a == b {
+        return t.touch(a);
+    }
+    let first = *rng.pick(&whole);
+    let most = 1 + rng.below(6) as usize;
+    let blocks = (first..).take(most).take_while(|block| whole.contains(block)).count();
+    let (at, len) = (first * 4096, blocks * 4096);
+    let digest = store::blocks_digest(&object.data[at..at + len]);
+    let offset = if rng.one_in(2) { at as u64 } else { 4096 * rng.below(30) };
+    t.move_range(a, b, Laid { offset, len: len as u64, src_offset: at as u64, digest })
 }
 
 /// Factor by which `LOLIGO_STORE_EFFORT` enlarges the long tests.

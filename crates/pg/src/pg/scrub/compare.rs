@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use codec::Decode;
-use types::{Eversion, HObject, OsdId, PgId};
+use types::{Eversion, HObject, PgId, PgShard};
 
 use super::record::{FoundObject, ShardRecord, object_info};
 use super::scan::Scanned;
@@ -44,7 +44,7 @@ pub(crate) mod object_error {
 }
 
 /// Every member's objects of the chunk.
-pub(crate) type Maps = BTreeMap<OsdId, BTreeMap<HObject, Scanned>>;
+pub(crate) type Maps = BTreeMap<PgShard, BTreeMap<HObject, Scanned>>;
 
 /// Objects of one scrub that are remembered, to be listed and mended; the others are counted.
 pub(crate) const MOST_FOUND: usize = 4096;
@@ -88,9 +88,9 @@ impl Tally {
 /// An object that is not the same everywhere, and of which at least one copy counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct BadObject {
-    pub good: BTreeSet<OsdId>,
-    pub missing: BTreeSet<OsdId>,
-    pub inconsistent: BTreeSet<OsdId>,
+    pub good: BTreeSet<PgShard>,
+    pub missing: BTreeSet<PgShard>,
+    pub inconsistent: BTreeSet<PgShard>,
     pub version: Eversion,
     /// The log says that it was deleted: who has it has it too much.
     pub extra: bool,
@@ -98,7 +98,7 @@ pub(crate) struct BadObject {
 
 impl BadObject {
     /// Copies that are to be replaced.
-    pub fn bad(&self) -> BTreeSet<OsdId> {
+    pub fn bad(&self) -> BTreeSet<PgShard> {
         self.missing.union(&self.inconsistent).copied().collect()
     }
 }
@@ -106,7 +106,7 @@ impl BadObject {
 /// What the comparison has to know besides the copies.
 pub(crate) struct Context<'a> {
     pub pgid: PgId,
-    pub primary: OsdId,
+    pub primary: PgShard,
     /// Bytes.
     pub max_object_size: u64,
     /// Whether the log deletes this version of the object.
@@ -133,7 +133,7 @@ pub(crate) fn compare(
         maps.values().flat_map(|m| m.keys()).filter(|o| !skip.contains(o)).collect();
     let mut sound = BTreeMap::new();
     for object in names {
-        let copies: BTreeMap<OsdId, Option<&Scanned>> =
+        let copies: BTreeMap<PgShard, Option<&Scanned>> =
             maps.iter().map(|(osd, m)| (*osd, m.get(object))).collect();
         let counts = One { cx, object, copies }.compare(tally);
         let any = || maps.get(&cx.primary).and_then(|m| m.get(object));
@@ -148,14 +148,14 @@ pub(crate) fn compare(
 struct One<'a> {
     cx: &'a Context<'a>,
     object: &'a HObject,
-    copies: BTreeMap<OsdId, Option<&'a Scanned>>,
+    copies: BTreeMap<PgShard, Option<&'a Scanned>>,
 }
 
 impl One<'_> {
     /// The member whose copy counts.
-    fn compare(&self, tally: &mut Tally) -> Option<OsdId> {
+    fn compare(&self, tally: &mut Tally) -> Option<PgShard> {
         let (pgid, object) = (self.cx.pgid, self.object);
-        let mut shards: BTreeMap<OsdId, Shard> = BTreeMap::new();
+        let mut shards: BTreeMap<PgShard, Shard> = BTreeMap::new();
         for osd in self.primary_first() {
             let Some(copy) = self.copy(osd) else { continue };
             let (shard, what) = self.examine(copy);
@@ -175,7 +175,7 @@ impl One<'_> {
         };
         let mut found = FoundObject::new(object, auth_info.user_version);
         let mut verdict = BadObject { version: auth_info.version, ..BadObject::default() };
-        let mut blameless: BTreeSet<OsdId> = BTreeSet::new();
+        let mut blameless: BTreeSet<PgShard> = BTreeSet::new();
         verdict.extra = (self.cx.deleted)(object, auth_info.version);
         for (osd, copy) in &self.copies {
             let mut shard = shards.remove(osd).unwrap_or_default();
@@ -217,9 +217,9 @@ impl One<'_> {
     /// Sums up: what is to be mended, and what is told of it.
     fn judge(
         &self,
-        auth: OsdId,
+        auth: PgShard,
         mut verdict: BadObject,
-        mut blameless: BTreeSet<OsdId>,
+        mut blameless: BTreeSet<PgShard>,
         found: FoundObject,
         tally: &mut Tally,
     ) {
@@ -251,7 +251,7 @@ impl One<'_> {
     }
 
     /// No copy can be trusted.
-    fn none_counts(&self, mut shards: BTreeMap<OsdId, Shard>, tally: &mut Tally) {
+    fn none_counts(&self, mut shards: BTreeMap<PgShard, Shard>, tally: &mut Tally) {
         let mut found = FoundObject::new(self.object, 0);
         for (osd, copy) in &self.copies {
             let mut shard = shards.remove(osd).unwrap_or_default();
@@ -271,11 +271,11 @@ impl One<'_> {
             .push(format!("{} soid {} : failed to pick suitable object info", self.cx.pgid, self.object));
     }
 
-    fn copy(&self, osd: OsdId) -> Option<&Scanned> {
+    fn copy(&self, osd: PgShard) -> Option<&Scanned> {
         self.copies.get(&osd).copied().flatten()
     }
 
-    fn primary_first(&self) -> Vec<OsdId> {
+    fn primary_first(&self) -> Vec<PgShard> {
         let primary = self.cx.primary;
         let others = self.copies.keys().copied().filter(|o| *o != primary);
         std::iter::once(primary).chain(others).collect()
@@ -314,17 +314,17 @@ impl One<'_> {
     }
 
     /// The copy that counts.
-    fn select(&self, shards: &BTreeMap<OsdId, Shard>) -> Option<OsdId> {
+    fn select(&self, shards: &BTreeMap<PgShard, Shard>) -> Option<PgShard> {
         let rank =
             |i: &ObjectInfo| (i.version, i.test(info_flags::DATA_DIGEST), i.test(info_flags::OMAP_DIGEST));
-        let sound = |osd: &OsdId| {
+        let sound = |osd: &PgShard| {
             Some(shards.get(osd)?.info.as_ref()?).filter(|_| shards.get(osd).is_some_and(|s| s.errors == 0))
         };
         let order = self.primary_first();
         let best = order.iter().filter_map(sound).map(rank).max()?;
-        let candidates: Vec<OsdId> =
+        let candidates: Vec<PgShard> =
             order.into_iter().filter(|o| sound(o).is_some_and(|i| rank(i) == best)).collect();
-        let alike = |a: OsdId| candidates.iter().filter(|b| self.copy(a) == self.copy(**b)).count();
+        let alike = |a: PgShard| candidates.iter().filter(|b| self.copy(a) == self.copy(**b)).count();
         let most = candidates.iter().map(|o| alike(*o)).max()?;
         candidates.iter().copied().find(|o| alike(*o) == most)
     }
@@ -332,7 +332,7 @@ impl One<'_> {
     /// In what a copy differs from the one that counts.
     fn differences(
         &self,
-        auth: OsdId,
+        auth: PgShard,
         auth_copy: &Scanned,
         auth_info: &ObjectInfo,
         copy: &Scanned,
@@ -390,7 +390,7 @@ impl One<'_> {
     #[expect(clippy::too_many_arguments, reason = "both sides of a comparison and what comes of it")]
     fn differing_metadata(
         &self,
-        auth: OsdId,
+        auth: PgShard,
         auth_copy: &Scanned,
         auth_info: &ObjectInfo,
         copy: &Scanned,
@@ -440,7 +440,7 @@ impl One<'_> {
         }
     }
 
-    fn record(&self, osd: OsdId, copy: Option<&Scanned>, shard: &Shard, selected: bool) -> ShardRecord {
+    fn record(&self, osd: PgShard, copy: Option<&Scanned>, shard: &Shard, selected: bool) -> ShardRecord {
         ShardRecord::new(self.object, shard.errors, osd == self.cx.primary, selected, copy)
     }
 }
@@ -467,7 +467,10 @@ mod tests {
         for i in 0..9 {
             let object = HObject { hash: i, ..HObject::min() };
             let mut found = FoundObject::new(&object, 0);
-            found.add(OsdId(1), ShardRecord::new(&object, 0, true, true, Some(&large)));
+            found.add(
+                PgShard::replicated(types::OsdId(1)),
+                ShardRecord::new(&object, 0, true, true, Some(&large)),
+            );
             tally.add_record(found);
         }
         assert_eq!((tally.records.len(), tally.more_records), (3, 6));

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use store::Txn;
-use types::{Eversion, HObject, OsdId};
+use types::{Eversion, HObject, PgShard};
 
 use super::super::{Pg, Phase};
 use super::{BadObjects, Records, Run, Wanted};
@@ -20,11 +20,11 @@ use crate::peer::PgBody;
 /// Copies of an object that are to be replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Repair {
-    bad: BTreeSet<OsdId>,
+    bad: BTreeSet<PgShard>,
     /// Of the copies that are good.
     version: Eversion,
     /// It was deleted: copies go away.
-    extra: Option<BTreeSet<OsdId>>,
+    extra: Option<BTreeSet<PgShard>>,
 }
 
 impl Pg {
@@ -142,7 +142,7 @@ impl Pg {
         for (object, b) in bad {
             let copies = b.missing.len() + b.inconsistent.len();
             *fixed += u32::try_from(copies).unwrap_or(u32::MAX);
-            let has: BTreeSet<OsdId> = b.good.union(&b.inconsistent).copied().collect();
+            let has: BTreeSet<PgShard> = b.good.union(&b.inconsistent).copied().collect();
             let repair = Repair { bad: b.bad(), version: b.version, extra: b.extra.then_some(has) };
             self.scrub.repairs.insert(object, repair);
         }
@@ -244,7 +244,7 @@ impl Pg {
         let need = newest.map_or(repair.version, |e| e.version.max(repair.version));
         let item = MissingItem { need, have: Eversion::ZERO };
         for osd in &repair.bad {
-            if *osd == cx.whoami {
+            if *osd == self.me(cx) {
                 self.missing.insert(object.clone(), item);
             } else if let Some(peer) = self.peers.get_mut(osd) {
                 peer.missing.get_or_insert_default().insert(object.clone(), item);
@@ -257,9 +257,15 @@ impl Pg {
     }
 
     /// Removes copies of a deleted object.
-    fn remove_extra(&mut self, object: &HObject, version: Eversion, has: &BTreeSet<OsdId>, cx: &mut Shared) {
+    fn remove_extra(
+        &mut self,
+        object: &HObject,
+        version: Eversion,
+        has: &BTreeSet<PgShard>,
+        cx: &mut Shared,
+    ) {
         for osd in has {
-            if *osd == cx.whoami {
+            if *osd == self.me(cx) {
                 self.drop_extra(object, version, cx);
             } else {
                 let body = PgBody::ScrubRemove { object: object.clone(), version };
@@ -270,7 +276,13 @@ impl Pg {
     }
 
     /// Member: this copy of a deleted object has to go.
-    pub fn handle_scrub_remove(&mut self, from: OsdId, object: &HObject, version: Eversion, cx: &mut Shared) {
+    pub fn handle_scrub_remove(
+        &mut self,
+        from: PgShard,
+        object: &HObject,
+        version: Eversion,
+        cx: &mut Shared,
+    ) {
         if from == self.primary() && self.phase == Phase::Replica {
             self.drop_extra(object, version, cx);
         }

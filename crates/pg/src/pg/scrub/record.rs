@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
-use types::{EntityName, Epoch, Eversion, HObject, ObjectLocator, OsdId, ReqId, SnapId};
+use types::{EntityName, Epoch, Eversion, HObject, ObjectLocator, PgShard, ReqId, SnapId};
 
 use super::compare::shard_error;
 use super::scan::Scanned;
@@ -14,7 +14,6 @@ use crate::object::{INFO_ATTR, ObjectInfo, SNAPSET_ATTR, SnapSet, WatchInfo, inf
 
 /// Ceph's name of the attribute with an object's snapshots.
 const CEPH_SNAPSET: &[u8] = b"snapset";
-const NO_SHARD: i8 = -1;
 
 /// Bits of a snapset's errors. Source: inconsistent_snapset_t in src/include/rados/rados_types.hpp.
 pub(crate) mod snapset_error {
@@ -42,7 +41,7 @@ pub(crate) struct FoundObject {
     /// Bits of `object_error`.
     pub errors: u64,
     user_version: u64,
-    shards: BTreeMap<OsdId, ShardRecord>,
+    shards: BTreeMap<PgShard, ShardRecord>,
 }
 
 /// A member's copy of it, or that it has none. Source: shard_info_wrapper.
@@ -74,7 +73,7 @@ impl FoundObject {
         Self { object: object.clone(), errors: 0, user_version, shards: BTreeMap::new() }
     }
 
-    pub fn add(&mut self, osd: OsdId, shard: ShardRecord) {
+    pub fn add(&mut self, osd: PgShard, shard: ShardRecord) {
         self.shards.insert(osd, shard);
     }
 
@@ -148,8 +147,8 @@ impl Encode for FoundObject {
             w.count(self.shards.len());
             for (osd, shard) in &self.shards {
                 w.envelope(1, 1, |w| {
-                    w.i32(osd.0);
-                    NO_SHARD.encode(w);
+                    w.i32(osd.osd.0);
+                    osd.shard.encode(w);
                 });
                 shard.encode(w);
             }
