@@ -122,10 +122,11 @@ const NEAR: &[&str] = &[
     "var",
     "min_var",
     "max_var",
-    "dev",
 ];
-/// How near those have to be, as a part of the value.
-const NEAR_PART: f64 = 0.01;
+/// How near those have to be, as a part of the value: an OSD's log and tables move by a few MiB of 180.
+const NEAR_PART: f64 = 0.05;
+/// The deviation of OSDs' use is small itself: so near, in points of a percentage.
+const NEAR_DEVIATION: f64 = 0.1;
 
 fn all_answers(asking: &mut Asking) -> Vec<Said> {
     let ask = |(to, prefix, more): &(&str, &str, &str)| {
@@ -163,15 +164,36 @@ fn differences(at: &str, ours: &Value, theirs: &Value, out: &mut Vec<(String, St
         }
         (Value::Number(a), Value::Number(b)) => {
             let (x, y) = (a.as_f64().unwrap_or(f64::NAN), b.as_f64().unwrap_or(f64::NAN));
-            let part = if is_one_of(at, NEAR) { NEAR_PART } else { 1e-6 };
-            if (x - y).abs() > part * x.abs().max(y.abs()) && !is_one_of(at, VARY) {
+            let bound = match at {
+                _ if is_one_of(at, &["dev"]) => NEAR_DEVIATION,
+                _ if is_one_of(at, NEAR) => NEAR_PART * x.abs().max(y.abs()),
+                _ => 1e-6 * x.abs().max(y.abs()),
+            };
+            if (x - y).abs() > bound && !is_one_of(at, VARY) {
                 out.push((at.to_owned(), format!("{a} instead of {b}")));
             }
         }
         (Value::String(_), Value::String(_)) if is_one_of(at, VARY) => {}
+        (Value::String(a), Value::String(b)) if is_near_text(a, b) => {}
         _ if ours == theirs => {}
         _ => out.push((at.to_owned(), format!("{ours} instead of {theirs}"))),
     }
+}
+
+/// Whether two texts have the same words in the same width, but for sizes (`180M`), which are near.
+fn is_near_text(a: &str, b: &str) -> bool {
+    let size = |word: &str| {
+        let unit = "kMGT".find(word.chars().last()?)?;
+        let number: f64 = word.get(..word.len() - 1)?.parse().ok()?;
+        Some(number * 1024f64.powi(i32::try_from(unit).ok()? + 1))
+    };
+    let near = |(a, b): (&str, &str)| match (size(a), size(b)) {
+        (Some(x), Some(y)) => (x - y).abs() <= NEAR_PART * x.max(y),
+        _ => a == b,
+    };
+    let words = |text: &str| text.split_whitespace().count();
+    let all_near = a.split_whitespace().zip(b.split_whitespace()).all(near);
+    a.len() == b.len() && words(a) == words(b) && all_near
 }
 
 /// Entries by what names them: Ceph's manager keeps OSDs and PGs in no order.
@@ -303,7 +325,16 @@ fn differences_are_seen() {
     check(json!([{"a": 2}]), json!([{"a": 3}]), &["/0/a"]);
     check(json!([{"osd": 10}, {"osd": 9}]), json!([{"osd": 9}, {"osd": 10}]), &[]);
     check(json!({"seq": 1, "stamp": "a"}), json!({"seq": 2, "stamp": "b"}), &[]);
-    check(json!({"seq": 1, "kb_used": 100}), json!({"seq": "1", "kb_used": 102}), &["/kb_used", "/seq"]);
+    check(json!({"seq": 1, "kb_used": 100}), json!({"seq": "1", "kb_used": 106}), &["/kb_used", "/seq"]);
+    check(json!({"kb_used": 100, "dev": 0.12}), json!({"kb_used": 104, "dev": 0.2}), &[]);
+    check(json!({"dev": 0.1}), json!({"dev": 0.3}), &["/dev"]);
+    check(json!("0  vm  179M  9.82G  up"), json!("0  vm  181M  9.83G  up"), &[]);
+    check(json!("vm   99M"), json!("vm  101M"), &[]);
+    for other in
+        ["0  vm  181k  9.82G  up", "0  vm  150M  9.82G  up", "0 vm 181M 9.82G up", "0  vm  181M  9.82G  in"]
+    {
+        check(json!("0  vm  179M  9.82G  up"), json!(other), &[""]);
+    }
     assert_eq!(json_of_python("{'a': {0: 1, 10: 2.5}}"), r#"{"a": {"0": 1, "10": 2.5}}"#);
     let said = |text: &str| value(&(0, text.to_owned(), String::new()))["out"].clone();
     assert_eq!(said("a b\nx_by_root {'a': 1}\n"), json!({"a": "a b", "x_by_root": {"a": 1}}));
