@@ -192,9 +192,11 @@ impl Hash {
 
     pub fn bytes(&mut self, b: &[u8]) {
         self.word(b.len() as u64);
-        for chunk in b.chunks(8) {
+        let (words, rest) = b.as_chunks::<8>();
+        words.iter().for_each(|w| self.word(u64::from_le_bytes(*w)));
+        if !rest.is_empty() {
             let mut w = [0; 8];
-            w[..chunk.len()].copy_from_slice(chunk);
+            w[..rest.len()].copy_from_slice(rest);
             self.word(u64::from_le_bytes(w));
         }
     }

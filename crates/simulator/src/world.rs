@@ -276,7 +276,7 @@ impl World {
             Node::Osd(osd) => (self.osds[osd as usize].rate, self.osds[osd as usize].skew_s),
             _ => (1_000, 0),
         };
-        let at_rate = |t: Time| Duration::from_nanos((u128::from(t) * u128::from(rate) / 1_000) as u64);
+        let at_rate = |t: Time| Duration::from_nanos(t / 1_000 * rate + t % 1_000 * rate / 1_000);
         let mono = at_rate(self.now - self.missed_by(node));
         let wall = Duration::from_secs(1_700_000_000u64.saturating_add_signed(skew_s)) + at_rate(self.now);
         Now { mono, wall: Utime::from_unix(wall) }
@@ -346,7 +346,7 @@ impl World {
             }
             self.events += 1;
             self.handle(event);
-            for (at, d) in std::mem::take(&mut self.net.planned) {
+            for (at, d) in self.net.planned.drain(..) {
                 self.queue.plan(at, Event::Deliver(d));
             }
             if !self.violations.is_empty() {

@@ -31,8 +31,9 @@ impl Epoch {
                 Fate::Lost => {}
                 Fate::Kept => image.write(w.offset, &w.data),
                 Fate::Torn(kept) => {
-                    for (s, piece) in w.data.chunks(sector).enumerate().filter(|(s, _)| kept[*s]) {
-                        image.write(w.offset + (s * sector) as u64, piece);
+                    for s in (0..w.sectors(sector)).filter(|s| kept[*s]) {
+                        let piece = w.data.slice(s * sector..w.data.len().min((s + 1) * sector));
+                        image.write(w.offset + (s * sector) as u64, &piece);
                     }
                 }
             }

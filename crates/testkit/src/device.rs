@@ -1,7 +1,7 @@
 //! A block device in memory with a volatile write cache, crashes, failures, rot, lost and misdirected writes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
 use store::{Device, DeviceError, DeviceOp};
@@ -12,10 +12,11 @@ use crate::crash::Epoch;
 const PAGE: usize = 4096;
 const EIO: i32 = 5;
 
-/// The medium's content; cloning shares pages.
+/// The medium's content, of whole pages; cloning shares them, and what is written whole shares the writer's memory.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Image {
-    pages: Vec<Option<Arc<[u8; PAGE]>>>,
+    /// A page that is not there is all zeros.
+    pages: Vec<Option<Bytes>>,
 }
 
 impl Image {
@@ -39,40 +40,38 @@ impl Image {
         }
     }
 
-    pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
-        let mut at = offset as usize;
-        let mut rest = data;
-        while !rest.is_empty() {
+    pub(crate) fn write(&mut self, offset: u64, data: &Bytes) {
+        let (mut at, mut from) = (offset as usize, 0);
+        while from < data.len() {
             let inside = at % PAGE;
-            let n = rest.len().min(PAGE - inside);
+            let n = (data.len() - from).min(PAGE - inside);
             let page = &mut self.pages[at / PAGE];
-            match <&[u8; PAGE]>::try_from(&rest[..n]) {
+            let piece = &data[from..from + n];
+            if n < PAGE {
+                let mut changed = page.take().map_or_else(|| vec![0; PAGE], Vec::from);
+                changed[inside..inside + n].copy_from_slice(piece);
+                *page = Some(changed.into());
+            } else if piece.iter().all(|byte| *byte == 0) {
                 // Zeros take no memory: a log is formatted with them.
-                Ok(whole) if whole.iter().all(|byte| *byte == 0) => *page = None,
-                // What is replaced whole need not be copied first.
-                Ok(whole) => *page = Some(Arc::new(*whole)),
-                Err(_) => {
-                    let page = page.get_or_insert_with(|| Arc::new([0; PAGE]));
-                    Arc::make_mut(page)[inside..inside + n].copy_from_slice(&rest[..n]);
-                }
+                *page = None;
+            } else {
+                *page = Some(data.slice(from..from + n));
             }
-            rest = &rest[n..];
+            from += n;
             at += n;
         }
     }
-}
 
-impl Image {
     /// One byte all over a range; whole pages of it are one in memory.
     fn fill(&mut self, offset: u64, len: u64, byte: u8) {
         let whole = offset.next_multiple_of(PAGE as u64)..(offset + len) / PAGE as u64 * PAGE as u64;
         if whole.is_empty() {
-            return self.write(offset, &vec![byte; len as usize]);
+            return self.write(offset, &vec![byte; len as usize].into());
         }
-        let page = Arc::new([byte; PAGE]);
-        self.write(offset, &page[..(whole.start - offset) as usize]);
+        let page = Bytes::from(vec![byte; PAGE]);
+        self.write(offset, &page.slice(..(whole.start - offset) as usize));
         self.pages[whole.start as usize / PAGE..whole.end as usize / PAGE].fill(Some(page.clone()));
-        self.write(whole.end, &page[..(offset + len - whole.end) as usize]);
+        self.write(whole.end, &page.slice(..(offset + len - whole.end) as usize));
     }
 
     /// Takes over the pages of a range from another image, sharing them.
@@ -91,6 +90,11 @@ pub struct Write {
 }
 
 impl Write {
+    /// Whether any of it lies in the range.
+    fn meets(&self, offset: u64, len: u64) -> bool {
+        self.offset < offset + len && offset < self.offset + self.data.len() as u64
+    }
+
     /// What is left of it outside a range of whole sectors.
     fn without(self, offset: u64, len: u64) -> Vec<Self> {
         let (start, end) = (self.offset, self.offset + self.data.len() as u64);
@@ -145,6 +149,8 @@ struct State {
     epochs: Vec<Epoch>,
     /// Whether reads have to wait for the medium.
     is_slow: bool,
+    /// What discards have left so far, as long as the longest of them.
+    junk: Bytes,
 }
 
 #[derive(Debug, Clone)]
@@ -189,6 +195,7 @@ impl SimDevice {
             record: false,
             epochs: Vec::new(),
             is_slow: false,
+            junk: Bytes::new(),
         };
         Self { state: Mutex::new(state), len, sector }
     }
@@ -319,7 +326,7 @@ impl SimDevice {
     }
 
     /// Writes and makes this one write durable, past the cache; others wait for a flush as before.
-    pub fn write_through(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
+    pub fn write_through(&self, offset: u64, data: &Bytes) -> Result<(), DeviceError> {
         let mut state = self.state();
         let to = match self.begin(&mut state, DeviceOp::Write, offset, data.len() as u64)? {
             Some(FaultKind::LoseWrite) => return Ok(()),
@@ -330,7 +337,9 @@ impl SimDevice {
         let State { stable, current, unsynced, .. } = &mut *state;
         stable.share(current, to, data.len());
         // What lay in the cache for the same place is older.
-        *unsynced = unsynced.drain(..).flat_map(|w| w.without(to, data.len() as u64)).collect();
+        if unsynced.iter().any(|w| w.meets(to, data.len() as u64)) {
+            *unsynced = unsynced.drain(..).flat_map(|w| w.without(to, data.len() as u64)).collect();
+        }
         Ok(())
     }
 
@@ -363,7 +372,11 @@ impl SimDevice {
         let mut state = self.state();
         self.begin(&mut state, DeviceOp::Discard, offset, len)?;
         state.current.fill(offset, len, junk);
-        state.unsynced.push(Write { offset, data: vec![junk; len as usize].into() });
+        if state.junk.len() < len as usize || state.junk.first() != Some(&junk) {
+            state.junk = vec![junk; len as usize].into();
+        }
+        let data = state.junk.slice(..len as usize);
+        state.unsynced.push(Write { offset, data });
         Ok(())
     }
 
@@ -390,6 +403,7 @@ impl SimDevice {
         let mut byte = [0];
         state.current.read(offset, &mut byte);
         byte[0] ^= mask;
+        let byte = Bytes::copy_from_slice(&byte);
         state.current.write(offset, &byte);
         state.stable.write(offset, &byte);
     }
@@ -465,9 +479,8 @@ impl Device for SimDevice {
         let mut state = self.state();
         self.begin(&mut state, DeviceOp::Discard, offset, len)?;
         // What is discarded may read as anything.
-        let junk = vec![0xd5; len as usize];
-        state.current.write(offset, &junk);
-        state.stable.write(offset, &junk);
+        state.current.fill(offset, len, 0xd5);
+        state.stable.fill(offset, len, 0xd5);
         Ok(())
     }
 }
@@ -533,7 +546,7 @@ mod tests {
         let d = SimDevice::new(1 << 16);
         let three = [page(1), page(2), page(3)].concat();
         d.write_at(0, &three).unwrap();
-        d.write_through(4096, &page(9)).unwrap();
+        d.write_through(4096, &page(9).into()).unwrap();
         assert_eq!(d.after_the_worst().peek(0, 3 * PAGE), [page(0), page(9), page(0)].concat());
         // The older write of that place does not come back.
         let offsets: Vec<u64> = d.unsynced().iter().map(|w| w.offset).collect();
@@ -548,7 +561,7 @@ mod tests {
             [(0, 4096), (0, 12_288), (100, 50), (100, 4096), (100, 9000), (4096, 5000), (5000, 0)]
         {
             let mut image = Image::new(1 << 15);
-            image.write(0, &[1; 1 << 15]);
+            image.write(0, &vec![1; 1 << 15].into());
             let mut wanted = vec![1; 1 << 15];
             image.fill(offset, len, 7);
             wanted[offset as usize..(offset + len) as usize].fill(7);
@@ -561,7 +574,7 @@ mod tests {
     #[test]
     fn a_lazy_discard_is_undone_by_a_power_loss() {
         let d = SimDevice::new(1 << 16);
-        d.write_through(0, &page(1)).unwrap();
+        d.write_through(0, &page(1).into()).unwrap();
         d.discard_lazily(0, 4096, 0xd5).unwrap();
         assert_eq!((d.peek(0, 1), d.after_the_worst().peek(0, 1)), (vec![0xd5], vec![1]));
         d.flush().unwrap();
