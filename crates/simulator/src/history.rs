@@ -192,8 +192,9 @@ impl Hash {
 
     pub fn bytes(&mut self, b: &[u8]) {
         self.word(b.len() as u64);
-        let (words, rest) = b.as_chunks::<8>();
-        words.iter().for_each(|w| self.word(u64::from_le_bytes(*w)));
+        let words = b.chunks_exact(8);
+        let rest = words.remainder();
+        words.for_each(|w| self.word(u64::from_le_bytes(w.try_into().unwrap_or_default())));
         if !rest.is_empty() {
             let mut w = [0; 8];
             w[..rest.len()].copy_from_slice(rest);
