@@ -13,6 +13,7 @@ mod osd;
 mod pg;
 mod watch;
 
+pub mod coded;
 pub mod exec;
 pub mod object;
 

@@ -1,0 +1,58 @@
+//! Erasure-coded objects on their shards: what a request's transaction changes on each, and how a shard takes a
+//! write back. CODED.md has the design, and what of it is built.
+//!
+//! Invariants:
+//! 1. All shards of an object have the same length, whole chunks. Bytes behind the object's end are zeros.
+//! 2. Every shard holds the object's attributes, its info among them, in the version of the object's newest log
+//!    entry, whether or not that entry changed the shard's data. A shard whose info has another version has
+//!    missed something, and nothing is read from it.
+//! 3. A shard's transaction holds, beside the change, all that is needed to take the change back ([`Kept`]), until
+//!    every shard has the change and has been told so.
+
+mod content;
+mod keep;
+mod split;
+
+use std::collections::BTreeMap;
+
+use erasure::{Codec, CodecError, Profile, ProfileError, Simd, Stripes};
+
+pub use keep::{Kept, Prepared, forget, is_kept, kept_in, prepare, take_back};
+pub use split::{Add, Gathered, Needed, Parts, ShardPart, SplitStop, split};
+
+/// The code of a pool, and how its objects lie on shards.
+#[derive(Debug)]
+pub struct Geometry {
+    pub codec: Codec,
+    pub stripes: Stripes,
+}
+
+/// A pool's profile does not fit the pool.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum GeometryError {
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    #[error("a stripe of {width} bytes over {data} chunks")]
+    Width { width: u32, data: usize },
+}
+
+impl Geometry {
+    /// Of a pool with this profile, whose stripes hold so many bytes of data.
+    pub fn new(values: &BTreeMap<String, String>, stripe_width: u32) -> Result<Self, GeometryError> {
+        let codec = Codec::new(&Profile::new(values)?, Simd::Detected);
+        let data = codec.data_chunk_count();
+        let chunk = u64::from(stripe_width).checked_div(data as u64).unwrap_or(0);
+        if chunk == 0 || chunk * data as u64 != u64::from(stripe_width) {
+            return Err(GeometryError::Width { width: stripe_width, data });
+        }
+        let stripes = Stripes::new(&codec, chunk)?;
+        Ok(Self { codec, stripes })
+    }
+
+    /// Shards of an object.
+    pub fn shards(&self) -> usize {
+        self.codec.chunk_count()
+    }
+}
