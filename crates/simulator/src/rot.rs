@@ -1,5 +1,5 @@
-//! Rot: a block at rest on one OSD's device changes. The OSDs have to find it and mend it from another copy, whether a client, a
-//! write or a scrub comes upon it first.
+//! Rot: a block at rest on one OSD's device changes, was never written, or holds what belongs elsewhere. The OSDs have to find it
+//! and mend it from another copy, whether a client, a write or a scrub comes upon it first.
 //!
 //! One copy is all that redundancy has to spare, so nothing else that costs a copy happens until it is whole again.
 
@@ -81,7 +81,7 @@ impl World {
         o.size > 1 && hosts && whole && !self.net.any_blocked() && self.rot.is_none()
     }
 
-    /// Flips a bit of an object's data at rest; false when no object can spare a copy now.
+    /// Spoils a block of an object's data at rest; false when no object can spare a copy now.
     pub fn spread_rot(&mut self, nth: u64) -> bool {
         if !self.has_copies_to_spare() {
             return false;
@@ -104,9 +104,8 @@ impl World {
             }
             looks -= 1;
             if let Some(offset) = self.block_at_rest(osd, &key, &mut store) {
-                let bit = (nth >> 16) as usize % (BLOCK * 8);
-                self.osds[osd as usize].device.flip(offset + (bit / 8) as u64, 1 << (bit % 8));
-                self.say(|| format!("ROT at {offset} of osd.{osd}: {object}"));
+                let how = spoil(&self.osds[osd as usize].device, offset, nth);
+                self.say(|| format!("ROT at {offset} of osd.{osd}: {object} ({how})"));
                 self.board.count("rotten blocks");
                 self.rotted.insert((osd, object.clone()));
                 self.rot = Some(Rot { osd, object, since: self.now, asked: 0 });
@@ -132,7 +131,7 @@ impl World {
         })
     }
 
-    /// Flips bits in some of the blocks of a dead OSD's disk that hold anything.
+    /// Spoils some of the blocks of a dead OSD's disk that hold anything.
     pub fn rot_anywhere(&mut self, osd: i32, nth: u64) {
         if self.osds[osd as usize].core.is_some() {
             return;
@@ -144,6 +143,10 @@ impl World {
             blocks.filter(|at| host.device.peek(*at, BLOCK).iter().any(|b| *b != 0)).collect();
         // Few leave a disk that still opens; of many something is always read.
         for _ in 0..ROTTEN_BLOCKS << r.below(4) {
+            if r.one_in(3) {
+                spoil(&host.device, *r.pick(&used), r.next_u64());
+                continue;
+            }
             // Heads of structures more often than their middle.
             let inside = if r.one_in(2) { r.below(96) } else { r.below(BLOCK as u64) };
             let at = *r.pick(&used) + inside;
@@ -214,6 +217,25 @@ impl World {
             self.osd_input(osd, Input::FromMgr(msg.into()));
         }
     }
+}
+
+/// Spoils a block: a bit flips, its last write never came, or one that was meant for elsewhere did. Says which.
+fn spoil(device: &SimDevice, offset: u64, nth: u64) -> &'static str {
+    let mut r = testkit::Rng::new(nth);
+    let here = device.peek(offset, BLOCK);
+    let (content, how) = if r.one_in(2) {
+        (vec![0; BLOCK], "a lost write")
+    } else {
+        let blocks = store::Device::len(device) / BLOCK as u64;
+        (device.peek(r.below(blocks) * BLOCK as u64, BLOCK), "a misdirected write")
+    };
+    if content == here || r.one_in(3) {
+        let bit = r.below(BLOCK as u64 * 8);
+        device.flip(offset + bit / 8, 1 << (bit % 8));
+        return "a flipped bit";
+    }
+    device.overlay(offset, &content.into());
+    how
 }
 
 /// The store as it would be found after the process's end now.

@@ -408,6 +408,13 @@ impl SimDevice {
         state.stable.write(offset, &byte);
     }
 
+    /// Puts bytes on the medium that nobody wrote there: a misdirected write, or zeros for one that never came.
+    pub fn overlay(&self, offset: u64, data: &Bytes) {
+        let mut state = self.state();
+        state.current.write(offset, data);
+        state.stable.write(offset, data);
+    }
+
     /// The bytes on the medium, as reads see them, without counting as a read.
     pub fn peek(&self, offset: u64, len: usize) -> Vec<u8> {
         let mut out = vec![0; len];
