@@ -7,14 +7,13 @@
 
 use bytes::Bytes;
 use codec::{Decode, Encode, wire_struct};
-use types::Errno;
+use types::{Errno, RealTime};
 
 use crate::ObjectView;
 use crate::queue::{self, Head, Pages};
 use crate::registry::{Class, Done, methods};
 use crate::rgw::gc::{Info, ListArgs, ListReply, SetArgs, time_in};
 use crate::unordered::UnorderedMap;
-use crate::wire::RealTime;
 
 pub static CLASS: Class = Class {
     name: "rgw_gc",

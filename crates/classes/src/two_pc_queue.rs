@@ -6,13 +6,12 @@
 
 use bytes::Bytes;
 use codec::{Decode, Encode, wire_struct};
-use types::Errno;
+use types::{Errno, RealTime};
 
 use crate::ObjectView;
 use crate::queue::{self, Head};
 use crate::registry::{Class, Done, Nothing, method};
 use crate::unordered::UnorderedMap;
-use crate::wire::RealTime;
 
 pub static CLASS: Class = Class {
     name: "2pc_queue",

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
-use types::{Errno, Utime};
+use types::{Errno, RealTime, Utime};
 
 use crate::registry::{Class, Done, methods, stored, wire_grown};
-use crate::wire::{EmptyEnvelope, RealTime, legacy_envelope};
+use crate::wire::EmptyEnvelope;
 use crate::{ObjectView, keys};
 
 pub static CLASS: Class = Class {
@@ -58,7 +58,7 @@ impl Encode for Bucket {
 }
 impl Decode for Bucket {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        legacy_envelope(r, "user bucket", 8, 3, |r, v| {
+        r.legacy_envelope("user bucket", 8, 3, |r, v| {
             let mut b = Self { name: r.blob()?, ..Self::default() };
             if v < 8 {
                 b.data_pool = r.blob()?;
@@ -113,7 +113,7 @@ impl Encode for Entry {
 }
 impl Decode for Entry {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        legacy_envelope(r, "user bucket entry", 9, 5, |r, v| {
+        r.legacy_envelope("user bucket entry", 9, 5, |r, v| {
             r.blob()?;
             let (size, sec) = (r.u64()?, r.u32()?);
             let mut e = Self { size, size_rounded: size, ..Self::default() };

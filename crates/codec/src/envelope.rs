@@ -27,6 +27,41 @@ impl Reader {
         let len = self.u32()? as usize;
         self.bounded(len, |r| body(r, Envelope { version, compat }))
     }
+
+    /// Reads an envelope of a structure that had none in its first versions: then a version alone stands in
+    /// front of the fields. `body` is given the writer's version.
+    ///
+    /// `since` is the first version with an envelope. Source: DECODE_START_LEGACY_COMPAT_LEN in
+    /// src/include/encoding.h, with the same version for compat and length.
+    pub fn legacy_envelope<T>(
+        &mut self,
+        what: &'static str,
+        ours: u8,
+        since: u8,
+        body: impl FnOnce(&mut Self, u8) -> Result<T, DecodeError>,
+    ) -> Result<T, DecodeError> {
+        if self.peek_u8()? >= since {
+            return self.envelope(what, ours, |r, env| body(r, env.version));
+        }
+        let version = self.u8()?;
+        body(self, version)
+    }
+
+    /// The same where the version alone took 32 bits. Source: DECODE_START_LEGACY_COMPAT_LEN_32.
+    pub fn legacy_envelope_32<T>(
+        &mut self,
+        what: &'static str,
+        ours: u8,
+        since: u8,
+        body: impl FnOnce(&mut Self, u8) -> Result<T, DecodeError>,
+    ) -> Result<T, DecodeError> {
+        self.legacy_envelope(what, ours, since, |r, version| {
+            if version < since {
+                r.skip(3)?;
+            }
+            body(r, version)
+        })
+    }
 }
 
 #[cfg(test)]
@@ -72,5 +107,22 @@ mod tests {
     fn the_body_cannot_read_past_its_envelope() {
         let mut r = Reader::new(sample().into_bytes());
         assert!(r.envelope("t", 3, |r, _| r.raw(13)).is_err());
+    }
+
+    #[test]
+    fn structures_of_old_have_a_version_alone() {
+        let read = |bytes: &'static [u8], wide| {
+            let mut r = Reader::new(bytes.into());
+            let body = |r: &mut Reader, version| Ok((version, r.u8()?));
+            if wide { r.legacy_envelope_32("t", 4, 3, body) } else { r.legacy_envelope("t", 4, 3, body) }.ok()
+        };
+        assert_eq!(read(&[2, 7], false), Some((2, 7)));
+        assert_eq!(read(&[2, 0, 0, 0, 7], true), Some((2, 7)));
+        assert_eq!(read(&[2, 0, 0], true), None);
+        for wide in [false, true] {
+            assert_eq!(read(&[3, 3, 1, 0, 0, 0, 7], wide), Some((3, 7)));
+            assert_eq!(read(&[9, 5, 1, 0, 0, 0, 7], wide), None, "for newer readers");
+            assert_eq!(read(&[], wide), None);
+        }
     }
 }

@@ -31,5 +31,5 @@ pub use outside::{ConnId, Entropy, Now, SeededEntropy};
 pub use pgid::{PgId, PgShard, SpgId};
 pub use printable::printable;
 pub use snap::{SnapContext, SnapId};
-pub use time::Utime;
+pub use time::{RealTime, Utime};
 pub use version::Eversion;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use codec::wire_plain;
+use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_plain};
 
 /// Seconds and nanoseconds since the Unix epoch. Source: utime_t in src/include/utime.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -80,6 +80,27 @@ fn civil_from_days(days: i64) -> (i64, u32, u32) {
     (yoe + era * 400 + i64::from(month <= 2), month, day)
 }
 
+/// Nanoseconds of a second.
+const NANOS: u32 = 1_000_000_000;
+
+/// A time that counts nanoseconds: a surplus of them goes over into the seconds. Source: real_time in
+/// src/common/ceph_time.h.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RealTime(pub Utime);
+
+impl Encode for RealTime {
+    fn encode(&self, w: &mut Writer) {
+        self.0.encode(w);
+    }
+}
+impl Decode for RealTime {
+    const MIN_SIZE: usize = 8;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        let (sec, nsec) = (r.u32()?, r.u32()?);
+        Ok(Self(Utime::new(sec.wrapping_add(nsec / NANOS), nsec % NANOS)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,5 +112,11 @@ mod tests {
         assert_eq!(Utime::new(315_360_000, 0).to_string(), "1979-12-30T00:00:00.000000+0000");
         assert_eq!(Utime::new(1_709_164_800, 1_500).to_string(), "2024-02-29T00:00:00.000001+0000");
         assert_eq!(Utime::new(1_795_294_673, 123_456_789).to_string(), "2026-11-21T20:57:53.123456+0000");
+    }
+
+    #[test]
+    fn surplus_nanoseconds_become_seconds() {
+        let raw = [3u32.to_le_bytes(), u32::MAX.to_le_bytes()].concat();
+        assert_eq!(RealTime::from_bytes(raw), Ok(RealTime(Utime::new(7, 294_967_295))));
     }
 }

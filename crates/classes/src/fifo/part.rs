@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, BytesMut};
 use codec::Encode;
-use types::Errno;
+use types::{Errno, RealTime};
 
 use super::reader::Entries;
 use super::types::{
@@ -11,7 +11,7 @@ use super::types::{
 };
 use crate::ObjectView;
 use crate::registry::{Done, stored};
-use crate::wire::{EmptyEnvelope, RealTime};
+use crate::wire::EmptyEnvelope;
 
 /// Entries in one listing. Source: MAX_LIST_ENTRIES in src/cls/fifo/cls_fifo_ops.h.
 const MAX_LISTED: i32 = 512;

@@ -2,13 +2,12 @@
 
 use bytes::Bytes;
 use codec::{Decode, Encode};
-use types::Errno;
+use types::{Errno, RealTime};
 
 use super::reader::Entries;
 use super::types::*;
 use crate::ObjectView;
 use crate::fake::Fake;
-use crate::wire::RealTime;
 
 fn params(max_part_size: u64) -> Params {
     Params { max_part_size, max_entry_size: 1000, full_size_threshold: max_part_size }

@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
-
-use crate::wire::RealTime;
+use types::RealTime;
 
 /// Bytes in front of a part's entries, which its header is kept in.
 pub(super) const PART_HEADER_SIZE: u64 = 512;

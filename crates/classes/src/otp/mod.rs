@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use codec::wire_struct;
-use types::{Errno, Utime};
+use types::{Errno, RealTime, Utime};
 
 use crate::registry::{Class, Done, methods};
-use crate::wire::{EmptyEnvelope, RealTime, c_text};
+use crate::wire::{EmptyEnvelope, c_text};
 use crate::{ObjectView, keys};
 
 mod oath;

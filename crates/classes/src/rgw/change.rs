@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Reader};
-use types::{Errno, Utime};
+use types::{Errno, RealTime, Utime};
 
 use super::entry::{Entry, Key, Meta, Pending, VERSIONED, Written};
 use super::header::Header;
@@ -12,7 +12,6 @@ use super::lookup::{Located, locate};
 use super::names;
 use super::zones::Zones;
 use crate::registry::{Done, Raw};
-use crate::wire::{RealTime, legacy_envelope};
 use crate::{ObjectView, keys};
 
 /// Seconds after which a prepared change is given up where the header has none. Source: CEPH_RGW_TAG_TIMEOUT
@@ -30,7 +29,7 @@ pub(super) struct PrepareArgs {
 
 impl Decode for PrepareArgs {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        legacy_envelope(r, "prepare", 7, 3, |r, version| {
+        r.legacy_envelope("prepare", 7, 3, |r, version| {
             let mut a = Self { op: r.u8()?, ..Self::default() };
             if version < 5 {
                 a.key.name = r.blob()?;
@@ -75,7 +74,7 @@ pub(super) struct CompleteArgs {
 
 impl Decode for CompleteArgs {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        legacy_envelope(r, "complete", 9, 3, |r, version| {
+        r.legacy_envelope("complete", 9, 3, |r, version| {
             let mut a = Self { op: r.u8()?, ..Self::default() };
             if version < 7 {
                 a.key.name = r.blob()?;

@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
-
-use crate::wire::{RealTime, legacy_envelope};
+use types::RealTime;
 
 /// A version of a versioned object.
 pub(super) const VERSIONED: u16 = 0x1;
@@ -134,7 +133,7 @@ impl Encode for Meta {
 }
 impl Decode for Meta {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        legacy_envelope(r, "entry meta", 6, 3, |r, version| {
+        r.legacy_envelope("entry meta", 6, 3, |r, version| {
             let (category, size) = (r.u8()?, r.u64()?);
             let mut m = Self { category, size, accounted_size: size, ..Self::default() };
             m.mtime = Decode::decode(r)?;
@@ -178,7 +177,7 @@ impl Encode for Pending {
 }
 impl Decode for Pending {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        legacy_envelope(r, "pending change", 2, 2, |r, _| {
+        r.legacy_envelope("pending change", 2, 2, |r, _| {
             Ok(Self { state: r.u8()?, time: Decode::decode(r)?, op: r.u8()? })
         })
     }
@@ -272,7 +271,7 @@ impl Encode for Entry {
 }
 impl Decode for Entry {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        legacy_envelope(r, "bucket entry", 8, 3, |r, version| {
+        r.legacy_envelope("bucket entry", 8, 3, |r, version| {
             let mut e = Self { key: Key::plain(r.blob()?), ..Self::default() };
             e.written.epoch = r.u64()?;
             e.exists = Decode::decode(r)?;

@@ -3,11 +3,10 @@
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
-use types::{Errno, Utime};
+use types::{Errno, RealTime, Utime};
 
 use super::entry::Key;
 use crate::registry::{Done, stored, wire_grown};
-use crate::wire::RealTime;
 use crate::{ObjectView, keys};
 
 const BY_TAG: &str = "0_";

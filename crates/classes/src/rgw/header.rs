@@ -10,7 +10,6 @@ use types::Errno;
 use super::entry::{Entry, Meta};
 use crate::ObjectView;
 use crate::registry::{Done, Nothing, stored};
-use crate::wire::legacy_envelope;
 
 /// Sizes are also counted in whole blocks of this many bytes. Source: ROUND_BLOCK_SIZE in
 /// src/cls/rgw/cls_rgw_types.h.
@@ -68,7 +67,7 @@ impl Encode for Stats {
 }
 impl Decode for Stats {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        legacy_envelope(r, "category stats", 3, 2, |r, version| {
+        r.legacy_envelope("category stats", 3, 2, |r, version| {
             let (size, size_rounded, entries) = (r.u64()?, r.u64()?, r.u64()?);
             let stored = if version >= 3 { r.u64()? } else { size };
             Ok(Self { size, size_rounded, entries, stored })
@@ -125,7 +124,7 @@ impl Encode for Header {
 }
 impl Decode for Header {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        legacy_envelope(r, "bucket header", 6, 2, |r, version| {
+        r.legacy_envelope("bucket header", 6, 2, |r, version| {
             let mut h = Self { stats: Decode::decode(r)?, ..Self::default() };
             if version > 2 {
                 h.tag_timeout_s = r.u64()?;

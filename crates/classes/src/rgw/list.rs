@@ -11,7 +11,6 @@ use super::entry::{COMMON_PREFIX, Entry, Key, VERSION_MARKER};
 use super::header::Header;
 use super::names::{self, SPECIAL};
 use crate::registry::input;
-use crate::wire::legacy_envelope;
 use crate::{KeyPage, ObjectView, keys};
 
 /// Looks into the omap, at most: a listing that skips much ends short of what it was asked for.
@@ -32,7 +31,7 @@ struct ListArgs {
 
 impl Decode for ListArgs {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        legacy_envelope(r, "bucket list", 6, 2, |r, version| {
+        r.legacy_envelope("bucket list", 6, 2, |r, version| {
             let mut a = Self::default();
             if version < 4 {
                 a.start.name = r.blob()?;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
-use types::Errno;
+use types::{Errno, RealTime};
 
 use super::entry::{Key, Written, packed, put_packed};
 use super::header::Header;
@@ -10,7 +10,6 @@ use super::names;
 use super::zones::Zones;
 use crate::ObjectView;
 use crate::registry::{Done, Nothing, stored};
-use crate::wire::RealTime;
 
 /// What changed. Source: RGWModifyOp in src/cls/rgw/cls_rgw_types.h.
 pub(super) mod op {

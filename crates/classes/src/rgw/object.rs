@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use codec::{Encode, wire_struct};
-use types::{Errno, Utime};
+use types::{Errno, RealTime, Utime};
 
 use crate::ObjectView;
 use crate::registry::Done;
-use crate::wire::RealTime;
 
 pub(super) struct RemoveArgs {
     /// Attributes that begin with one of these stay, on an object that is empty otherwise.

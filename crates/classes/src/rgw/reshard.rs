@@ -2,10 +2,9 @@
 
 use bytes::Bytes;
 use codec::wire_struct;
-use types::Errno;
+use types::{Errno, RealTime};
 
 use crate::registry::{Done, stored};
-use crate::wire::RealTime;
 use crate::{ObjectView, keys};
 
 const MAX_ENTRIES: u32 = 1000;

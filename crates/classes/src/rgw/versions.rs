@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use codec::{Decode, wire_struct};
-use types::{Errno, Utime};
+use types::{Errno, RealTime, Utime};
 
 use super::entry::{CURRENT, DELETE_MARKER, Entry, Key, Meta, VERSION_MARKER, VERSIONED, Written};
 use super::header::Header;
@@ -13,7 +13,6 @@ use super::names;
 use super::olh::{self, Head, HeadChange};
 use super::zones::Zones;
 use crate::registry::{Done, stored};
-use crate::wire::RealTime;
 use crate::{ObjectView, keys};
 
 /// Epoch of plain entries that became versions.
