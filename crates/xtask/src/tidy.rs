@@ -23,6 +23,7 @@ const LAYERS: &[(&str, Option<u8>)] = &[
     ("erasure", Some(3)),
     ("maps", Some(3)),
     ("messages", Some(3)),
+    ("rgw", Some(3)),
     ("msgr", Some(4)),
     ("store", Some(4)),
     ("classes", Some(4)),

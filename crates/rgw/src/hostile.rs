@@ -1,0 +1,41 @@
+//! Every structure by the kind of place that it was found in, for golden bytes and for fuzz targets.
+
+use bytes::Bytes;
+use codec::{Decode, DecodeError, Encode};
+
+use crate::*;
+
+/// Reads a structure and writes it again.
+pub type Again = fn(&Bytes) -> Result<Bytes, DecodeError>;
+
+fn again<T: Decode + Encode>(bytes: &Bytes) -> Result<Bytes, DecodeError> {
+    T::from_bytes(bytes.clone()).map(|value| value.to_bytes())
+}
+
+/// Kinds of places, and what reads what is there: attributes of objects, data of system objects, values and
+/// headers of omaps, entries of queues, and what gateways send each other.
+pub const KINDS: &[(&str, Again)] = &[
+    ("user", again::<UserRecord>),
+    ("uid", again::<UserPointer>),
+    ("entry_point", again::<EntryPoint>),
+    ("bucket_instance", again::<BucketInfo>),
+    ("upload", again::<UploadInfo>),
+    ("part", again::<PartInfo>),
+    ("notice", again::<Notice>),
+    ("zone_info", again::<Zone>),
+    ("zonegroup_info", again::<ZoneGroup>),
+    ("names", again::<NameToId>),
+    ("default", again::<DefaultId>),
+    ("realms", again::<Realm>),
+    ("periods", again::<Period>),
+    ("period_config", again::<PeriodConfig>),
+    ("attr:acl", again::<AccessControl>),
+    ("attr:manifest", again::<Manifest>),
+    ("attr:x-amz-tagging", again::<Tags>),
+    ("attr:lc", again::<Lifecycle>),
+    ("attr:olh.info", again::<OlhInfo>),
+    ("attr:object-retention", again::<Retention>),
+    ("attr:object-legal-hold", again::<LegalHold>),
+    ("attr:compression", again::<Compression>),
+    ("attr:ceph.objclass.version", again::<ObjectVersion>),
+];

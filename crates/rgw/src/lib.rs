@@ -1,0 +1,62 @@
+//! Users, buckets and objects of object storage, kept in RADOS exactly as Ceph's radosgw 16.2 keeps them: both can
+//! run side by side on one set of pools.
+//!
+//! Texts are bytes here, as in Ceph: names of objects come from clients, and nothing in RADOS says that they are
+//! UTF-8. Every structure is read from bytes that others may have written, and written as 16.2 writes it.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
+
+// Names of users, pools, buckets and objects, and the places where their data lies.
+mod kept;
+mod names;
+mod placement;
+
+// Users.
+mod quota;
+mod user;
+
+// Rights.
+mod acl;
+
+// Buckets.
+mod bucket;
+mod layout;
+mod lifecycle;
+mod object_lock;
+mod website;
+
+// Objects.
+mod manifest;
+mod object;
+
+// The zone that all of them are in.
+mod period;
+mod zone;
+mod zonegroup;
+
+// What gateways tell each other.
+mod notice;
+
+pub use acl::{AccessControl, AccessList, Grant, Grantee, Owner, Permissions, Referer};
+pub use bucket::{BucketInfo, EntryPoint, Versioning};
+pub use kept::Kept;
+pub use layout::{HashType, IndexGeneration, IndexType, Layout, LogGeneration};
+pub use lifecycle::{Expiration, Filter, Lifecycle, Rule, Transition};
+pub use manifest::{Manifest, ManifestRule, Piece, Stripe, Tail};
+pub use names::{Bucket, ExplicitPlacement, Key, Object, Pool, RawObject, UserId};
+pub use notice::{Notice, NoticeOp, Noticed, ObjectVersion};
+pub use object::{CompressedBlock, Compression, OlhInfo, PartInfo, Tags, UploadInfo};
+pub use object_lock::{LegalHold, ObjectLock, Retention};
+pub use period::{Period, PeriodConfig, PeriodMap, Realm};
+pub use placement::PlacementRule;
+pub use quota::Quota;
+pub use user::{AccessKey, Subuser, UserInfo, UserKind, UserPointer, UserRecord};
+pub use website::{Redirect, RoutingRule, Website};
+pub use zone::{DefaultId, NameToId, PlacementPools, StorageClass, Zone};
+pub use zonegroup::{PlacementTarget, ZoneEntry, ZoneGroup};
+
+#[cfg(any(test, feature = "hostile"))]
+pub mod hostile;
+
+#[cfg(test)]
+mod golden;

@@ -1,0 +1,288 @@
+//! Where the bytes of an object lie: in its head, and in the objects of its tail.
+//!
+//! 1. The head has the first `head_size` bytes, and is the object that clients name.
+//! 2. The rest is in stripes of the rule's size; a rule holds from its offset up to the next one's.
+//! 3. Rules with parts begin a stripe anew with each part.
+//!
+//! Source: src/rgw/rgw_obj_manifest.h and .cc.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use bytes::Bytes;
+use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
+
+use crate::names::join;
+use crate::{Bucket, Key, Object, PlacementRule};
+
+/// Bytes of an object that lie in one place; of manifests that name each of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Piece {
+    pub object: Object,
+    /// Where they begin in that object.
+    pub offset: u64,
+    pub size: u64,
+}
+
+impl Encode for Piece {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(2, 2, |w| {
+            self.object.encode(w);
+            self.offset.encode(w);
+            self.size.encode(w);
+        });
+    }
+}
+impl Decode for Piece {
+    const MIN_SIZE: usize = 20;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.legacy_envelope_32("piece", 2, 2, |r, _| {
+            Ok(Self { object: Decode::decode(r)?, offset: r.u64()?, size: r.u64()? })
+        })
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ManifestRule {
+    /// 0 for what was not uploaded in parts.
+    pub first_part: u32,
+    /// Where it begins, in the object.
+    pub offset: u64,
+    /// 0 for a part that goes on up to the next rule.
+    pub part_size: u64,
+    pub stripe_size: u64,
+    /// In front of the names of its objects, instead of the manifest's prefix; empty for that one.
+    pub prefix: Bytes,
+}
+wire_struct!(ManifestRule(2, 1) { first_part, offset, part_size, stripe_size } since 2 { prefix });
+
+/// The bucket and the storage class that the tail was written to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tail {
+    pub bucket: Bucket,
+    pub placement: PlacementRule,
+    /// Version that the tail's objects are called after.
+    pub instance: Bytes,
+}
+
+/// The attribute `user.rgw.manifest`. Source: RGWObjManifest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// Bytes of the whole object.
+    pub size: u64,
+    /// Each piece by its offset, in manifests of old.
+    pub pieces: BTreeMap<u64, Piece>,
+    pub is_explicit: bool,
+    /// The head.
+    pub object: Object,
+    pub head_size: u64,
+    pub max_head_size: u64,
+    pub prefix: Bytes,
+    pub rules: BTreeMap<u64, ManifestRule>,
+    pub tail: Tail,
+    pub head_placement: PlacementRule,
+}
+
+/// Some bytes of an object that lie together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stripe {
+    pub object: Object,
+    pub placement: PlacementRule,
+    /// Where they begin in the RADOS object.
+    pub offset: u64,
+    /// Where they begin in the whole.
+    pub at: u64,
+    pub length: u64,
+}
+
+/// Namespaces of what is no object to clients. Source: src/rgw/rgw_common.h.
+const SHADOW: &[u8] = b"shadow";
+const MULTIPART: &[u8] = b"multipart";
+
+impl Manifest {
+    /// Of an object that was written at once: a head of at most `max_head` bytes, stripes behind it.
+    pub fn whole(
+        object: Object,
+        placement: PlacementRule,
+        prefix: Bytes,
+        size: u64,
+        max_head: u64,
+        stripe: u64,
+    ) -> Self {
+        let rule = ManifestRule { offset: max_head, stripe_size: stripe, ..ManifestRule::default() };
+        let instance = object.key.instance.clone();
+        Self {
+            size,
+            head_size: size.min(max_head),
+            max_head_size: max_head,
+            prefix,
+            rules: BTreeMap::from([(0, rule)]),
+            tail: Tail { bucket: object.bucket.clone(), placement: placement.clone(), instance },
+            head_placement: placement,
+            object,
+            ..Self::default()
+        }
+    }
+
+    /// Of one part of an upload, which has no head.
+    pub fn part(
+        object: Object,
+        placement: PlacementRule,
+        prefix: Bytes,
+        number: u32,
+        size: u64,
+        stripe: u64,
+    ) -> Self {
+        let rule = ManifestRule { first_part: number, stripe_size: stripe, ..ManifestRule::default() };
+        let manifest = Self::whole(object, placement, prefix, size, 0, stripe);
+        Self { rules: BTreeMap::from([(0, rule)]), head_placement: PlacementRule::default(), ..manifest }
+    }
+
+    pub fn has_tail(&self) -> bool {
+        if self.is_explicit {
+            return self.pieces.len() > 1 || self.pieces.values().any(|p| p.object != self.object);
+        }
+        self.size > self.head_size
+    }
+
+    /// The stripe that the byte at `offset` is in; `None` behind the end, or where the manifest makes no
+    /// sense.
+    pub fn stripe_at(&self, offset: u64) -> Option<Stripe> {
+        if offset >= self.size {
+            return None;
+        }
+        if self.is_explicit {
+            return self.piece_at(offset);
+        }
+        if offset < self.head_size {
+            let (object, placement) = (self.object.clone(), self.head_placement.clone());
+            return Some(Stripe { object, placement, offset: 0, at: 0, length: self.head_size });
+        }
+        let rule = self.rules.range(..=offset).next_back().or_else(|| self.rules.iter().next())?.1;
+        let behind = (Bound::Excluded(rule.offset.max(offset)), Bound::Unbounded);
+        let end = self.rules.range(behind).next().map_or(self.size, |(at, _)| (*at).min(self.size));
+        // A rule's own offset is where its stripes begin; the key is 0 for the first.
+        let within = offset.checked_sub(rule.offset)?;
+        let part = within.checked_div(rule.part_size).unwrap_or(0);
+        let part_at = rule.offset.checked_add(part.checked_mul(rule.part_size)?)?;
+        let part_end = if rule.part_size > 0 { part_at.saturating_add(rule.part_size).min(end) } else { end };
+        let number = (offset - part_at).checked_div(rule.stripe_size)?;
+        let at = part_at.checked_add(number.checked_mul(rule.stripe_size)?)?;
+        let length = rule.stripe_size.min(part_end.saturating_sub(at));
+        // A whole object's first stripe is the head.
+        let first = u64::from(rule.first_part == 0 && self.head_size > 0);
+        let key = self.stripe_key(rule, u64::from(rule.first_part).saturating_add(part), number + first);
+        let bucket = if self.tail.bucket.name.is_empty() { &self.object.bucket } else { &self.tail.bucket };
+        let (object, placement) = (Object { bucket: bucket.clone(), key }, self.tail.placement.clone());
+        Some(Stripe { object, placement, offset: 0, at, length })
+    }
+
+    fn piece_at(&self, offset: u64) -> Option<Stripe> {
+        let (at, piece) = self.pieces.range(..=offset).next_back()?;
+        let (object, placement) = (piece.object.clone(), self.tail.placement.clone());
+        (offset - at < piece.size).then_some(Stripe {
+            object,
+            placement,
+            offset: piece.offset,
+            at: *at,
+            length: piece.size,
+        })
+    }
+
+    /// Source: RGWObjManifest::get_implicit_location.
+    fn stripe_key(&self, rule: &ManifestRule, part: u64, stripe: u64) -> Key {
+        let prefix = if rule.prefix.is_empty() { &self.prefix } else { &rule.prefix };
+        let (number, namespace) = match (rule.first_part, stripe) {
+            (0, _) => (stripe.to_string(), SHADOW),
+            (_, 0) => (format!(".{part}"), MULTIPART),
+            _ => (format!(".{part}_{stripe}"), SHADOW),
+        };
+        let name = join(&[prefix, number.as_bytes()]);
+        Key { instance: self.tail.instance.clone(), ..Key::within(namespace, name) }
+    }
+
+    /// All stripes in order. What a manifest of others makes without an end stops at `bound` stripes.
+    pub fn stripes(&self, bound: usize) -> Vec<Stripe> {
+        let mut all: Vec<Stripe> = Vec::new();
+        let mut at = 0;
+        while let Some(stripe) = self.stripe_at(at).filter(|s| s.length > 0) {
+            at = stripe.at.saturating_add(stripe.length);
+            all.push(stripe);
+            if all.len() >= bound {
+                break;
+            }
+        }
+        all
+    }
+}
+
+impl Encode for Manifest {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(7, 6, |w| {
+            self.size.encode(w);
+            self.pieces.encode(w);
+            self.is_explicit.encode(w);
+            self.object.encode(w);
+            self.head_size.encode(w);
+            self.max_head_size.encode(w);
+            self.prefix.encode(w);
+            self.rules.encode(w);
+            // What is the head's, too, is left out. Buckets are the same when their names and ids are.
+            let (tail, head) = (&self.tail.bucket, &self.object.bucket);
+            let same = (&tail.tenant, &tail.name, &tail.id) == (&head.tenant, &head.name, &head.id);
+            Some(tail).filter(|_| !same).cloned().encode(w);
+            let instance = &self.tail.instance;
+            Some(instance).filter(|i| **i != self.object.key.instance).cloned().encode(w);
+            self.head_placement.encode(w);
+            self.tail.placement.encode(w);
+        });
+    }
+}
+
+impl Manifest {
+    /// What the first three versions had.
+    fn decode_first(r: &mut Reader, version: u8) -> Result<Self, DecodeError> {
+        let mut m = Self { size: r.u64()?, pieces: Decode::decode(r)?, ..Self::default() };
+        if version >= 3 {
+            (m.is_explicit, m.object) = (Decode::decode(r)?, Decode::decode(r)?);
+            (m.head_size, m.max_head_size) = (r.u64()?, r.u64()?);
+            (m.prefix, m.rules) = (r.blob()?, Decode::decode(r)?);
+        } else {
+            m.is_explicit = true;
+            if let Some(first) = m.pieces.values().next() {
+                m.object = first.object.clone();
+                (m.head_size, m.max_head_size) = (first.size, first.size);
+            }
+        }
+        if m.is_explicit && m.head_size > 0 && !m.pieces.is_empty() {
+            // A copy of an old object has its own head, whatever the list says. Source: decode, issue 16435.
+            let first = m.pieces.entry(0).or_default();
+            if !first.object.key.oid().is_empty() && first.object.key.namespace.is_empty() {
+                (first.object, first.size) = (m.object.clone(), m.head_size);
+            }
+        }
+        Ok(m)
+    }
+}
+
+impl Decode for Manifest {
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.legacy_envelope_32("manifest", 7, 2, |r, version| {
+            let mut m = Self::decode_first(r, version)?;
+            m.tail.bucket = match version {
+                0..4 => Bucket::default(),
+                4..6 => Decode::decode(r)?,
+                _ => Option::decode(r)?.unwrap_or_else(|| m.object.bucket.clone()),
+            };
+            m.tail.instance = match version {
+                0..5 => m.object.key.instance.clone(),
+                5 => r.blob()?,
+                _ => Option::decode(r)?.unwrap_or_else(|| m.object.key.instance.clone()),
+            };
+            if version >= 7 {
+                (m.head_placement, m.tail.placement) = (Decode::decode(r)?, Decode::decode(r)?);
+            }
+            Ok(m)
+        })
+    }
+}
