@@ -5,6 +5,7 @@
 //! 2. Tags that are put off stand in the queue's head; those that have no place there in an attribute of the
 //!    object.
 
+use ::rgw::Garbage;
 use bytes::Bytes;
 use codec::{Decode, Encode, wire_struct};
 use types::{Errno, RealTime};
@@ -12,7 +13,7 @@ use types::{Errno, RealTime};
 use crate::ObjectView;
 use crate::queue::{self, Head, Pages};
 use crate::registry::{Class, Done, methods};
-use crate::rgw::gc::{Info, ListArgs, ListReply, SetArgs, time_in};
+use crate::rgw::gc::{ListArgs, ListReply, SetArgs, time_in};
 use crate::unordered::UnorderedMap;
 
 pub static CLASS: Class = Class {
@@ -72,8 +73,8 @@ fn urgent_or_none(head: &Head) -> Result<Urgent, Errno> {
     if head.urgent.is_empty() { Ok(Urgent::default()) } else { urgent(head) }
 }
 
-fn info(entry: queue::Entry) -> Result<Info, Errno> {
-    Info::from_bytes(entry.data).map_err(|_| Errno::EINVAL)
+fn info(entry: queue::Entry) -> Result<Garbage, Errno> {
+    Garbage::from_bytes(entry.data).map_err(|_| Errno::EINVAL)
 }
 
 /// Looks tags up, those in the attribute only when there are any.
@@ -173,7 +174,7 @@ fn remove(v: &mut dyn ObjectView, args: RemoveArgs) -> Result<Done, Errno> {
 }
 
 /// Whether an entry that is removed counts; a tag that is no longer put off is taken out.
-fn passes(v: &mut dyn ObjectView, lookup: &mut Lookup, info: &Info) -> Result<bool, Errno> {
+fn passes(v: &mut dyn ObjectView, lookup: &mut Lookup, info: &Garbage) -> Result<bool, Errno> {
     let Some((until, in_head)) = lookup.until(v, &info.tag)? else { return Ok(true) };
     let urgent = &mut lookup.urgent;
     if until == info.time && in_head {
@@ -244,7 +245,7 @@ mod tests {
     use crate::fake::Fake;
 
     fn entry(tag: &'static str, sec: u32) -> Bytes {
-        Info { tag: tag.into(), time: RealTime(Utime::new(sec, 0)), ..Info::default() }.to_bytes()
+        Garbage { tag: tag.into(), time: RealTime(Utime::new(sec, 0)), ..Garbage::default() }.to_bytes()
     }
 
     fn put_off(tag: &'static str, sec: u32) -> Deferred {
@@ -307,7 +308,7 @@ mod tests {
     fn putting_off_a_tag_in_the_attribute_again_leaves_the_head_as_it_is() {
         let mut f = queue_of(vec![entry("a", 10)], put_off("a", 30));
         let mut update = |tag: &'static str| {
-            let args = SetArgs { expires_in_s: 5, info: Info { tag: tag.into(), ..Info::default() } };
+            let args = SetArgs { expires_in_s: 5, info: Garbage { tag: tag.into(), ..Garbage::default() } };
             assert!(f.call("rgw_gc", "rgw_gc_queue_update_entry", args.to_bytes()).is_ok());
             Head::read(&mut f).unwrap().urgent
         };

@@ -1,8 +1,9 @@
 //! Class `user`: a user's buckets and how much they hold in all. Source: src/cls/user/cls_user.cc.
 
+use ::rgw::{UserBucket, UserBucketEntry};
 use bytes::Bytes;
-use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
-use types::{Errno, RealTime, Utime};
+use codec::{Encode, wire_struct};
+use types::{Errno, RealTime};
 
 use crate::registry::{Class, Done, methods, stored, wire_grown};
 use crate::wire::EmptyEnvelope;
@@ -23,126 +24,6 @@ pub static CLASS: Class = Class {
 
 const MAX_ENTRIES: u64 = 1000;
 
-/// A bucket's name and where its objects are: by a rule's name, or by pools.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Bucket {
-    name: Bytes,
-    marker: Bytes,
-    id: Bytes,
-    placement: Bytes,
-    data_pool: Bytes,
-    index_pool: Bytes,
-    extra_pool: Bytes,
-}
-
-impl Encode for Bucket {
-    fn encode(&self, w: &mut Writer) {
-        if self.placement.is_empty() {
-            w.envelope(7, 3, |w| {
-                self.name.encode(w);
-                self.data_pool.encode(w);
-                self.marker.encode(w);
-                self.id.encode(w);
-                self.index_pool.encode(w);
-                self.extra_pool.encode(w);
-            });
-        } else {
-            w.envelope(9, 8, |w| {
-                self.name.encode(w);
-                self.marker.encode(w);
-                self.id.encode(w);
-                self.placement.encode(w);
-            });
-        }
-    }
-}
-impl Decode for Bucket {
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.legacy_envelope("user bucket", 8, 3, |r, v| {
-            let mut b = Self { name: r.blob()?, ..Self::default() };
-            if v < 8 {
-                b.data_pool = r.blob()?;
-            }
-            if v >= 2 {
-                b.marker = r.blob()?;
-                b.id = if v <= 3 { r.u64()?.to_string().into() } else { r.blob()? };
-            }
-            if v < 8 {
-                b.index_pool = if v >= 5 { r.blob()? } else { b.data_pool.clone() };
-                if v >= 7 {
-                    b.extra_pool = r.blob()?;
-                }
-            } else {
-                b.placement = r.blob()?;
-                if v == 8 && b.placement.is_empty() {
-                    (b.data_pool, b.index_pool, b.extra_pool) = (r.blob()?, r.blob()?, r.blob()?);
-                }
-            }
-            Ok(b)
-        })
-    }
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Entry {
-    bucket: Bucket,
-    /// Bytes.
-    size: u64,
-    /// Bytes, in whole allocation units.
-    size_rounded: u64,
-    created: RealTime,
-    /// Objects.
-    count: u64,
-    /// Whether the header's sums hold this one.
-    synced: bool,
-}
-
-impl Encode for Entry {
-    fn encode(&self, w: &mut Writer) {
-        w.envelope(9, 5, |w| {
-            Bytes::new().encode(w); // the bucket's name, once
-            self.size.encode(w);
-            self.created.0.sec.encode(w);
-            self.count.encode(w);
-            self.bucket.encode(w);
-            self.size_rounded.encode(w);
-            self.synced.encode(w);
-            self.created.encode(w);
-        });
-    }
-}
-impl Decode for Entry {
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.legacy_envelope("user bucket entry", 9, 5, |r, v| {
-            r.blob()?;
-            let (size, sec) = (r.u64()?, r.u32()?);
-            let mut e = Self { size, size_rounded: size, ..Self::default() };
-            if v < 7 {
-                e.created = RealTime(Utime::new(sec, 0));
-            }
-            if v >= 2 {
-                e.count = r.u64()?;
-            }
-            if v >= 3 {
-                e.bucket = Decode::decode(r)?;
-            }
-            if v >= 4 {
-                e.size_rounded = r.u64()?;
-            }
-            if v >= 6 {
-                e.synced = Decode::decode(r)?;
-            }
-            if v >= 7 {
-                e.created = Decode::decode(r)?;
-            }
-            if v == 8 {
-                r.blob()?; // a placement rule
-            }
-            Ok(e)
-        })
-    }
-}
-
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Stats {
     entries: u64,
@@ -152,13 +33,13 @@ struct Stats {
 wire_struct!(Stats(1, 1) { entries, bytes, bytes_rounded });
 
 impl Stats {
-    fn add(&mut self, e: &Entry) {
+    fn add(&mut self, e: &UserBucketEntry) {
         self.entries = self.entries.wrapping_add(e.count);
         self.bytes = self.bytes.wrapping_add(e.size);
         self.bytes_rounded = self.bytes_rounded.wrapping_add(e.size_rounded);
     }
 
-    fn subtract(&mut self, e: &Entry) {
+    fn subtract(&mut self, e: &UserBucketEntry) {
         self.entries = self.entries.wrapping_sub(e.count);
         self.bytes = self.bytes.wrapping_sub(e.size);
         self.bytes_rounded = self.bytes_rounded.wrapping_sub(e.size_rounded);
@@ -174,7 +55,7 @@ struct Header {
 wire_struct!(Header(1, 1) { stats, last_sync, last_update });
 
 struct SetArgs {
-    entries: Vec<Entry>,
+    entries: Vec<UserBucketEntry>,
     /// Otherwise only the sizes of buckets that are there change.
     add: bool,
     time: RealTime,
@@ -182,7 +63,7 @@ struct SetArgs {
 wire_struct!(SetArgs(1, 1) { entries, add, time });
 
 struct RemoveArgs {
-    bucket: Bucket,
+    bucket: UserBucket,
 }
 wire_struct!(RemoveArgs(1, 1) { bucket });
 
@@ -195,7 +76,7 @@ struct ListArgs {
 wire_grown!(ListArgs(2, 1) { marker, max; 2: end });
 
 struct ListReply {
-    entries: Vec<Entry>,
+    entries: Vec<UserBucketEntry>,
     marker: Bytes,
     more: bool,
 }
@@ -237,7 +118,7 @@ fn save(v: &mut dyn ObjectView, header: &Header) -> Result<Done, Errno> {
     Ok(Done)
 }
 
-fn find(v: &mut dyn ObjectView, bucket: &Bucket) -> Result<Option<Entry>, Errno> {
+fn find(v: &mut dyn ObjectView, bucket: &UserBucket) -> Result<Option<UserBucketEntry>, Errno> {
     if bucket.name.is_empty() { Err(Errno::EINVAL) } else { keys::find(v, &bucket.name) }
 }
 
@@ -336,12 +217,15 @@ fn reset_user_stats2(v: &mut dyn ObjectView, args: ResetArgs) -> Result<ResetRep
 
 #[cfg(test)]
 mod tests {
+    use codec::Decode;
+    use types::Utime;
+
     use super::*;
     use crate::fake::Fake;
 
-    fn entry(name: &'static str, size: u64) -> Entry {
-        let bucket = Bucket { name: name.into(), placement: "default".into(), ..Bucket::default() };
-        Entry { bucket, size, size_rounded: 4096, count: 1, ..Entry::default() }
+    fn entry(name: &'static str, size: u64) -> UserBucketEntry {
+        let bucket = UserBucket { name: name.into(), placement: "default".into(), ..UserBucket::default() };
+        UserBucketEntry { bucket, size, size_rounded: 4096, count: 1, ..UserBucketEntry::default() }
     }
 
     fn stats(f: &mut Fake) -> Stats {
@@ -353,8 +237,9 @@ mod tests {
     #[test]
     fn the_header_sums_the_buckets_up() {
         let mut f = Fake::default();
-        let set =
-            |entries: Vec<Entry>, add| SetArgs { entries, add, time: RealTime(Utime::new(9, 0)) }.to_bytes();
+        let set = |entries: Vec<UserBucketEntry>, add| {
+            SetArgs { entries, add, time: RealTime(Utime::new(9, 0)) }.to_bytes()
+        };
         f.call("user", "set_buckets_info", set(vec![entry("a", 10), entry("b", 20)], true)).unwrap();
         assert_eq!(stats(&mut f), Stats { entries: 2, bytes: 30, bytes_rounded: 8192 });
         f.call("user", "set_buckets_info", set(vec![entry("a", 15), entry("c", 1)], false)).unwrap();
@@ -371,10 +256,11 @@ mod tests {
 
     #[test]
     fn buckets_of_both_kinds_come_back() {
-        let pools = Bucket { name: "n".into(), data_pool: "d".into(), id: "1".into(), ..Bucket::default() };
+        let pools =
+            UserBucket { name: "n".into(), data_pool: "d".into(), id: "1".into(), ..UserBucket::default() };
         for bucket in [pools, entry("a", 1).bucket] {
-            assert_eq!(Bucket::from_bytes(bucket.to_bytes()), Ok(bucket));
+            assert_eq!(UserBucket::from_bytes(bucket.to_bytes()), Ok(bucket));
         }
-        assert_eq!(Entry::from_bytes(entry("a", 7).to_bytes()), Ok(entry("a", 7)));
+        assert_eq!(UserBucketEntry::from_bytes(entry("a", 7).to_bytes()), Ok(entry("a", 7)));
     }
 }

@@ -13,7 +13,9 @@ mod placement;
 
 // Users.
 mod quota;
+mod usage;
 mod user;
+mod user_bucket;
 
 // Rights.
 mod acl;
@@ -25,7 +27,12 @@ mod lifecycle;
 mod object_lock;
 mod website;
 
+// What a bucket holds.
+pub mod index;
+mod reshard;
+
 // Objects.
+mod garbage;
 mod manifest;
 mod object;
 
@@ -39,9 +46,10 @@ mod notice;
 
 pub use acl::{AccessControl, AccessList, Grant, Grantee, Owner, Permissions, Referer};
 pub use bucket::{BucketInfo, EntryPoint, Versioning};
+pub use garbage::{Chain, Garbage, GarbageObject};
 pub use kept::Kept;
 pub use layout::{HashType, IndexGeneration, IndexType, Layout, LogGeneration};
-pub use lifecycle::{Expiration, Filter, Lifecycle, Rule, Transition};
+pub use lifecycle::{Expiration, Filter, Lifecycle, LifecycleEntry, LifecycleHead, Rule, Transition};
 pub use manifest::{Manifest, ManifestRule, Piece, Stripe, Tail};
 pub use names::{Bucket, ExplicitPlacement, Key, Object, Pool, RawObject, UserId};
 pub use notice::{Notice, NoticeOp, Noticed, ObjectVersion};
@@ -50,7 +58,10 @@ pub use object_lock::{LegalHold, ObjectLock, Retention};
 pub use period::{Period, PeriodConfig, PeriodMap, Realm};
 pub use placement::PlacementRule;
 pub use quota::Quota;
+pub use reshard::ReshardEntry;
+pub use usage::{Usage, UsageEntry};
 pub use user::{AccessKey, Subuser, UserInfo, UserKind, UserPointer, UserRecord};
+pub use user_bucket::{UserBucket, UserBucketEntry};
 pub use website::{Redirect, RoutingRule, Website};
 pub use zone::{DefaultId, NameToId, PlacementPools, StorageClass, Zone};
 pub use zonegroup::{PlacementTarget, ZoneEntry, ZoneGroup};

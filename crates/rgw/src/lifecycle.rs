@@ -132,3 +132,23 @@ pub struct Lifecycle {
     pub rules: BTreeMap<Bytes, Rule>,
 }
 wire_struct!(Lifecycle(1, 1) { rules });
+
+/// A bucket whose objects expire, in the list that gateways work off. Source: cls_rgw_lc_entry in src/cls/rgw/cls_rgw_types.h.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LifecycleEntry {
+    pub bucket: Bytes,
+    /// Seconds since 1970, while it is worked on.
+    pub started: u64,
+    /// Of the last round: 0 not yet, 1 under way, 2 failed, 3 done.
+    pub status: u32,
+}
+wire_struct!(LifecycleEntry(1, 1) { bucket, started, status });
+
+/// How far a round along the list got. Source: cls_rgw_lc_obj_head.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LifecycleHead {
+    /// Seconds since 1970.
+    pub started: u64,
+    pub marker: Bytes,
+}
+wire_struct!(LifecycleHead(1, 1) { started, marker });

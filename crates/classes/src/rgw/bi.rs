@@ -4,12 +4,12 @@ use bytes::Bytes;
 use codec::{Decode, wire_struct};
 use types::Errno;
 
-use super::entry::{Entry, Key};
-use super::header::Header;
+use super::header::{Header, InOmap};
 use super::names;
 use super::olh::Head;
 use crate::ObjectView;
 use crate::registry::{Done, Nothing, stored};
+use ::rgw::index::entry::{Entry, Key};
 
 /// Entries of one answer. Source: MAX_BI_LIST_ENTRIES in src/cls/rgw/cls_rgw.cc.
 const MAX_ENTRIES: u32 = 1000;

@@ -5,14 +5,14 @@ use bytes::Bytes;
 use codec::{Decode, DecodeError, Reader};
 use types::{Errno, RealTime, Utime};
 
-use super::entry::{Entry, Key, Meta, Pending, VERSIONED, Written};
-use super::header::Header;
+use super::header::{Header, InOmap};
 use super::log::{self, COMPLETE, LogEntry, op};
 use super::lookup::{Located, locate};
 use super::names;
-use super::zones::Zones;
 use crate::registry::{Done, Raw};
 use crate::{ObjectView, keys};
+use ::rgw::index::Zones;
+use ::rgw::index::entry::{Entry, Key, Meta, Pending, VERSIONED, Written};
 
 /// Seconds after which a prepared change is given up where the header has none. Source: CEPH_RGW_TAG_TIMEOUT
 /// in src/cls/rgw/cls_rgw_types.h.

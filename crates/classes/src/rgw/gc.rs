@@ -1,11 +1,11 @@
 //! Garbage: objects to be removed, each list of them under its tag and again under its time. Source:
 //! src/cls/rgw/cls_rgw.cc.
 
+use ::rgw::Garbage;
 use bytes::Bytes;
-use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
+use codec::wire_struct;
 use types::{Errno, RealTime, Utime};
 
-use super::entry::Key;
 use crate::registry::{Done, stored, wire_grown};
 use crate::{ObjectView, keys};
 
@@ -14,54 +14,9 @@ const BY_TIME: &str = "1_";
 /// Entries of a listing that asks for none.
 const MAX_ENTRIES: u32 = 128;
 
-/// An object to be removed. Source: cls_rgw_obj in src/cls/rgw/cls_rgw_types.h.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Object {
-    pool: Bytes,
-    name: Bytes,
-    instance: Bytes,
-    locator: Bytes,
-}
-
-impl Encode for Object {
-    fn encode(&self, w: &mut Writer) {
-        w.envelope(2, 1, |w| {
-            self.pool.encode(w);
-            self.name.encode(w);
-            self.locator.encode(w);
-            Key { name: self.name.clone(), instance: self.instance.clone() }.encode(w);
-        });
-    }
-}
-impl Decode for Object {
-    const MIN_SIZE: usize = 6;
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("garbage object", 2, |r, env| {
-            let (pool, name, locator) = (r.blob()?, r.blob()?, r.blob()?);
-            let key = if env.version >= 2 { Key::decode(r)? } else { Key::plain(name) };
-            Ok(Self { pool, name: key.name, instance: key.instance, locator })
-        })
-    }
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Chain {
-    objects: Vec<Object>,
-}
-wire_struct!(Chain(1, 1) { objects });
-
-/// Objects that one tag stands for, and from when on they are garbage. Source: cls_rgw_gc_obj_info.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Info {
-    pub tag: Bytes,
-    pub chain: Chain,
-    pub time: RealTime,
-}
-wire_struct!(Info(1, 1) { tag, chain, time });
-
 pub(crate) struct SetArgs {
     pub expires_in_s: u32,
-    pub info: Info,
+    pub info: Garbage,
 }
 wire_struct!(SetArgs(1, 1) { expires_in_s, info });
 
@@ -86,7 +41,7 @@ impl Default for ListArgs {
 }
 
 pub(crate) struct ListReply {
-    pub entries: Vec<Info>,
+    pub entries: Vec<Garbage>,
     pub next_marker: Bytes,
     pub truncated: bool,
 }
@@ -115,7 +70,7 @@ fn time_key(RealTime(t): RealTime) -> Bytes {
     format!("{BY_TIME}{:011}.{:09}", t.sec, t.nsec).into()
 }
 
-fn find(v: &mut dyn ObjectView, tag: &Bytes) -> Result<Info, Errno> {
+fn find(v: &mut dyn ObjectView, tag: &Bytes) -> Result<Garbage, Errno> {
     keys::read(v, keys::join(BY_TAG, tag))
 }
 

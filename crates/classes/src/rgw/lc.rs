@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ::rgw::{LifecycleEntry, LifecycleHead};
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
 use types::Errno;
@@ -9,31 +10,21 @@ use types::Errno;
 use crate::registry::{Done, Nothing, stored};
 use crate::{ObjectView, keys};
 
-/// Source: cls_rgw_lc_entry in src/cls/rgw/cls_rgw_types.h.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Entry {
-    bucket: Bytes,
-    /// Seconds since 1970, while it is worked on.
-    started: u64,
-    status: u32,
-}
-wire_struct!(Entry(1, 1) { bucket, started, status });
-
 /// An entry of earlier releases: a bucket and its status.
-fn entry_of_old(r: &mut Reader) -> Result<Entry, DecodeError> {
-    Ok(Entry { bucket: r.blob()?, started: 0, status: r.u32()? })
+fn entry_of_old(r: &mut Reader) -> Result<LifecycleEntry, DecodeError> {
+    Ok(LifecycleEntry { bucket: r.blob()?, started: 0, status: r.u32()? })
 }
 
 /// Input of `set` and `rm`.
 pub(super) struct EntryArgs {
-    entry: Entry,
+    entry: LifecycleEntry,
 }
 
 impl Decode for EntryArgs {
     const MIN_SIZE: usize = 6;
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         r.envelope("lifecycle entry", 2, |r, env| {
-            let entry = if env.version < 2 { entry_of_old(r)? } else { Entry::decode(r)? };
+            let entry = if env.version < 2 { entry_of_old(r)? } else { LifecycleEntry::decode(r)? };
             Ok(Self { entry })
         })
     }
@@ -45,26 +36,18 @@ pub(super) struct MarkerArgs {
 wire_struct!(MarkerArgs(1, 1) { marker });
 
 pub(super) struct GetReply {
-    entry: Entry,
+    entry: LifecycleEntry,
 }
 wire_struct!(GetReply(1, 1) { entry });
 
 pub(super) struct NextReply {
     /// One without a name behind the last.
-    entry: Entry,
+    entry: LifecycleEntry,
 }
 wire_struct!(NextReply(2, 2) { entry });
 
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Head {
-    /// Seconds since 1970.
-    started: u64,
-    marker: Bytes,
-}
-wire_struct!(Head(1, 1) { started, marker });
-
 pub(super) struct HeadArgs {
-    head: Head,
+    head: LifecycleHead,
 }
 wire_struct!(HeadArgs(1, 1) { head });
 
@@ -86,7 +69,7 @@ impl Decode for ListArgs {
 
 pub(super) struct ListReply {
     version: u8,
-    entries: Vec<Entry>,
+    entries: Vec<LifecycleEntry>,
     truncated: bool,
 }
 
@@ -139,8 +122,11 @@ pub(super) fn put_head(v: &mut dyn ObjectView, args: HeadArgs) -> Result<Done, E
 /// EINVAL when it does not decode.
 pub(super) fn get_head(v: &mut dyn ObjectView, _: Nothing) -> Result<HeadArgs, Errno> {
     let raw = v.omap_header()?;
-    let head =
-        if raw.is_empty() { Head::default() } else { Head::from_bytes(raw).map_err(|_| Errno::EINVAL)? };
+    let head = if raw.is_empty() {
+        LifecycleHead::default()
+    } else {
+        LifecycleHead::from_bytes(raw).map_err(|_| Errno::EINVAL)?
+    };
     Ok(HeadArgs { head })
 }
 
@@ -151,7 +137,7 @@ pub(super) fn list_entries(v: &mut dyn ObjectView, args: ListArgs) -> Result<Lis
 }
 
 /// Only a listing knows entries of earlier releases.
-fn listed(value: Bytes) -> Result<Entry, Errno> {
-    let entry = Entry::from_bytes(value.clone()).or_else(|_| entry_of_old(&mut Reader::new(value)));
+fn listed(value: Bytes) -> Result<LifecycleEntry, Errno> {
+    let entry = LifecycleEntry::from_bytes(value.clone()).or_else(|_| entry_of_old(&mut Reader::new(value)));
     entry.map_err(|_| Errno::EIO)
 }

@@ -7,11 +7,11 @@ use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use memchr::memmem::Finder;
 use types::Errno;
 
-use super::entry::{COMMON_PREFIX, Entry, Key, VERSION_MARKER};
-use super::header::Header;
+use super::header::{Header, InOmap};
 use super::names::{self, SPECIAL};
 use crate::registry::input;
 use crate::{KeyPage, ObjectView, keys};
+use ::rgw::index::entry::{COMMON_PREFIX, Entry, Key, VERSION_MARKER};
 
 /// Looks into the omap, at most: a listing that skips much ends short of what it was asked for.
 const MAX_LOOKS: usize = 8;

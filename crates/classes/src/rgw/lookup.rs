@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use types::Errno;
 
-use super::entry::{Entry, Key, VERSION_MARKER};
 use super::names;
 use crate::{ObjectView, keys};
+use ::rgw::index::entry::{Entry, Key, VERSION_MARKER};
 
 /// An object's entry, or why there is none, and its omap key in both cases.
 pub(super) struct Located {

@@ -2,13 +2,12 @@
 //! Source: src/cls/rgw/cls_rgw.cc.
 //!
 //! A bucket's index is in the omaps of its shards, one object each: an entry for each object of the bucket
-//! (`entry`), keys that say what an entry is (`names`), and sums in the header (`header`).
+//! (`rgw::index`), keys that say what an entry is (`names`), and sums in the header (`header`).
 
 use crate::registry::{Class, Method, MethodFlags, method};
 
 mod bi;
 mod change;
-mod entry;
 pub(crate) mod gc;
 mod header;
 mod lc;
@@ -22,7 +21,6 @@ mod reshard;
 mod resharding;
 mod usage;
 mod versions;
-mod zones;
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 
 use bytes::Bytes;
 
-use super::entry::{Entry, Key};
+use ::rgw::index::entry::{Entry, Key};
 
 /// First byte of keys that are no plain entries.
 pub(super) const SPECIAL: u8 = 0x80;

@@ -1,30 +1,18 @@
 //! The queue of buckets whose index is to be resharded. Source: src/cls/rgw/cls_rgw.cc.
 
+use ::rgw::ReshardEntry;
 use bytes::Bytes;
 use codec::wire_struct;
-use types::{Errno, RealTime};
+use types::Errno;
 
 use crate::registry::{Done, stored};
 use crate::{ObjectView, keys};
 
 const MAX_ENTRIES: u32 = 1000;
 
-/// Source: cls_rgw_reshard_entry in src/cls/rgw/cls_rgw_types.h.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
-    time: RealTime,
-    tenant: Bytes,
-    bucket: Bytes,
-    bucket_id: Bytes,
-    new_instance: Bytes,
-    old_shards: u32,
-    new_shards: u32,
-}
-wire_struct!(Entry(1, 1) { time, tenant, bucket, bucket_id, new_instance, old_shards, new_shards });
-
 /// Input of `add` and `get`, and output of `get`, where a caller's entry only names the bucket.
 pub(super) struct EntryArgs {
-    entry: Entry,
+    entry: ReshardEntry,
 }
 wire_struct!(EntryArgs(1, 1) { entry });
 
@@ -35,7 +23,7 @@ pub(super) struct ListArgs {
 wire_struct!(ListArgs(1, 1) { max, marker });
 
 pub(super) struct ListReply {
-    entries: Vec<Entry>,
+    entries: Vec<ReshardEntry>,
     truncated: bool,
 }
 wire_struct!(ListReply(1, 1) { entries, truncated });
@@ -74,7 +62,7 @@ pub(super) fn get(v: &mut dyn ObjectView, args: EntryArgs) -> Result<EntryArgs, 
 /// A bucket of the name with another id stays.
 pub(super) fn remove(v: &mut dyn ObjectView, args: RemoveArgs) -> Result<Done, Errno> {
     let key = key(&args.tenant, &args.bucket);
-    let entry: Entry = keys::read(v, &key)?;
+    let entry: ReshardEntry = keys::read(v, &key)?;
     if args.bucket_id.is_empty() || entry.bucket_id == args.bucket_id {
         v.omap_remove(key)?;
     }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use codec::wire_struct;
 use types::Errno;
 
-use super::header::{Header, Resharding};
+use super::header::{Header, InOmap, Resharding};
 use crate::ObjectView;
 use crate::registry::{Done, input};
 use crate::wire::EmptyEnvelope;

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use codec::{Decode, Encode, Writer};
 use types::Errno;
 
-use super::entry::{Entry, Key};
 use super::header::Header;
 use super::names;
 use super::olh::{Head, HeadChange};
 use crate::fake::{Fake, FakeObject};
+use ::rgw::index::entry::{Entry, Key};
 
 fn enveloped(body: impl FnOnce(&mut Writer)) -> Bytes {
     Writer::collect(|w| w.envelope(1, 1, body))
@@ -80,7 +80,7 @@ fn a_head_tells_a_thousand_epochs_of_its_log() {
 /// Looks that find nothing to show end with a marker, and a code that says so.
 #[test]
 fn a_listing_that_only_skips_ends_with_a_place_to_go_on_from() {
-    let hidden = Entry { flags: super::entry::DELETE_MARKER, ..entry("o") };
+    let hidden = Entry { flags: ::rgw::index::entry::DELETE_MARKER, ..entry("o") };
     let omap = (0..40).map(|i| (format!("o{i:04}").into(), hidden.to_bytes())).collect();
     let mut f = with_omap(omap);
     let args = Writer::collect(|w| {

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use ::rgw::UsageEntry;
 use bytes::Bytes;
-use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
+use codec::{Decode, wire_struct};
 use types::Errno;
 
 use crate::ObjectView;
@@ -14,137 +15,9 @@ use crate::{keys, keys::optional};
 
 const MAX_ENTRIES: u32 = 1000;
 
-/// Source: rgw_usage_data in src/cls/rgw/cls_rgw_types.h.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Data {
-    /// Bytes.
-    sent: u64,
-    /// Bytes.
-    received: u64,
-    ops: u64,
-    successful_ops: u64,
-}
-wire_struct!(Data(1, 1) { sent, received, ops, successful_ops });
-
-impl Data {
-    fn add(&mut self, other: &Self) {
-        self.sent = self.sent.wrapping_add(other.sent);
-        self.received = self.received.wrapping_add(other.received);
-        self.ops = self.ops.wrapping_add(other.ops);
-        self.successful_ops = self.successful_ops.wrapping_add(other.successful_ops);
-    }
-
-    /// Its fields stand in an entry without an envelope.
-    fn encode_bare(&self, w: &mut Writer) {
-        for field in [self.sent, self.received, self.ops, self.successful_ops] {
-            field.encode(w);
-        }
-    }
-
-    fn decode_bare(r: &mut Reader) -> Result<Self, DecodeError> {
-        Ok(Self { sent: r.u64()?, received: r.u64()?, ops: r.u64()?, successful_ops: r.u64()? })
-    }
-}
-
-/// A user's name: `id`, `tenant$id`, `tenant$namespace$id` or `$namespace$id`. Source: rgw_user in
-/// src/rgw/rgw_basic_types.h.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct User {
-    tenant: Bytes,
-    namespace: Bytes,
-    id: Bytes,
-}
-
-impl User {
-    fn parse(text: &Bytes) -> Self {
-        let dollar = |text: &Bytes| text.iter().position(|b| *b == b'$');
-        let Some(at) = dollar(text) else { return Self { id: text.clone(), ..Self::default() } };
-        let (tenant, rest) = (text.slice(..at), text.slice(at + 1..));
-        match dollar(&rest) {
-            None => Self { tenant, namespace: Bytes::new(), id: rest },
-            Some(at) => Self { tenant, namespace: rest.slice(..at), id: rest.slice(at + 1..) },
-        }
-    }
-
-    fn text(&self) -> Bytes {
-        if self.tenant.is_empty() && self.namespace.is_empty() {
-            self.id.clone()
-        } else if self.namespace.is_empty() {
-            [&self.tenant[..], b"$", &self.id].concat().into()
-        } else {
-            [&self.tenant[..], b"$", &self.namespace, b"$", &self.id].concat().into()
-        }
-    }
-
-    /// A tenant without an id is none either.
-    fn is_empty(&self) -> bool {
-        self.id.is_empty()
-    }
-}
-
-/// Source: rgw_usage_log_entry.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Entry {
-    owner: User,
-    /// Empty for the owner.
-    payer: User,
-    bucket: Bytes,
-    /// Seconds since 1970.
-    epoch: u64,
-    total: Data,
-    by_category: BTreeMap<Bytes, Data>,
-}
-
-impl Encode for Entry {
-    fn encode(&self, w: &mut Writer) {
-        w.envelope(3, 1, |w| {
-            self.owner.text().encode(w);
-            self.bucket.encode(w);
-            self.epoch.encode(w);
-            self.total.encode_bare(w);
-            self.by_category.encode(w);
-            self.payer.text().encode(w);
-        });
-    }
-}
-impl Decode for Entry {
-    const MIN_SIZE: usize = 6;
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("usage entry", 3, |r, env| {
-            let (owner, bucket, epoch) = (User::parse(&r.blob()?), r.blob()?, r.u64()?);
-            let total = Data::decode_bare(r)?;
-            let by_category = match env.version {
-                0 | 1 => BTreeMap::from([(Bytes::new(), total)]),
-                _ => Decode::decode(r)?,
-            };
-            let payer = if env.version >= 3 { User::parse(&r.blob()?) } else { User::default() };
-            Ok(Self { owner, payer, bucket, epoch, total, by_category })
-        })
-    }
-}
-
-impl Entry {
-    fn user(&self) -> &User {
-        if self.payer.is_empty() { &self.owner } else { &self.payer }
-    }
-
-    fn aggregate(&mut self, other: &Self) {
-        if self.owner.is_empty() {
-            self.owner = other.owner.clone();
-            self.bucket = other.bucket.clone();
-            self.epoch = other.epoch;
-            self.payer = other.payer.clone();
-        }
-        for (category, data) in &other.by_category {
-            self.by_category.entry(category.clone()).or_default().add(data);
-            self.total.add(data);
-        }
-    }
-}
-
 #[derive(Default)]
 struct Info {
-    entries: Vec<Entry>,
+    entries: Vec<UsageEntry>,
 }
 wire_struct!(Info(1, 1) { entries });
 
@@ -180,7 +53,7 @@ struct UserBucket {
 wire_struct!(UserBucket(1, 1) { user, bucket });
 
 pub(super) struct ReadReply {
-    usage: BTreeMap<UserBucket, Entry>,
+    usage: BTreeMap<UserBucket, UsageEntry>,
     truncated: bool,
     next_marker: Bytes,
 }
@@ -204,13 +77,13 @@ fn user_key(user: &[u8], epoch: u64, bucket: &[u8]) -> Bytes {
 }
 
 /// An entry that does not decode is the caller's fault to Ceph.
-fn decoded(value: Bytes) -> Result<Entry, Errno> {
-    Entry::from_bytes(value).map_err(|_| Errno::EINVAL)
+fn decoded(value: Bytes) -> Result<UsageEntry, Errno> {
+    UsageEntry::from_bytes(value).map_err(|_| Errno::EINVAL)
 }
 
 pub(super) fn add(v: &mut dyn ObjectView, args: AddArgs) -> Result<Done, Errno> {
     for mut entry in args.info.entries {
-        let user = entry.user().text();
+        let user = entry.user().to_text();
         let key = time_key(entry.epoch, &user, &entry.bucket);
         if let Some(earlier) = optional(v.omap_value(&key)).map_err(|_| Errno::EINVAL)? {
             entry.aggregate(&decoded(earlier)?);
@@ -223,7 +96,7 @@ pub(super) fn add(v: &mut dyn ObjectView, args: AddArgs) -> Result<Done, Errno> 
 
 /// What a walk along the log found.
 struct Found {
-    entries: Vec<Entry>,
+    entries: Vec<UsageEntry>,
     truncated: bool,
     /// The last key that was looked at.
     marker: Bytes,
@@ -264,9 +137,9 @@ pub(super) fn read(v: &mut dyn ObjectView, mut args: ReadArgs) -> Result<ReadRep
         args.max = MAX_ENTRIES;
     }
     let found = walk(v, args)?;
-    let mut usage = BTreeMap::<UserBucket, Entry>::new();
+    let mut usage = BTreeMap::<UserBucket, UsageEntry>::new();
     for entry in found.entries {
-        let key = UserBucket { user: entry.user().text(), bucket: entry.bucket.clone() };
+        let key = UserBucket { user: entry.user().to_text(), bucket: entry.bucket.clone() };
         usage.entry(key).or_default().aggregate(&entry);
     }
     let next_marker = if found.truncated { found.marker } else { Bytes::new() };
@@ -283,7 +156,7 @@ pub(super) fn trim(v: &mut dyn ObjectView, bytes: &Bytes, _: &mut Bytes) -> Resu
         return Err(Errno::ENODATA);
     }
     for entry in found.entries {
-        let owner = entry.owner.text();
+        let owner = entry.owner.to_text();
         v.omap_remove(time_key(entry.epoch, &owner, &entry.bucket))?;
         v.omap_remove(user_key(&owner, entry.epoch, &entry.bucket))?;
     }

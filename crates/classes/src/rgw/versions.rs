@@ -5,15 +5,15 @@ use bytes::Bytes;
 use codec::{Decode, wire_struct};
 use types::{Errno, RealTime, Utime};
 
-use super::entry::{CURRENT, DELETE_MARKER, Entry, Key, Meta, VERSION_MARKER, VERSIONED, Written};
-use super::header::Header;
+use super::header::{Header, InOmap};
 use super::log::{self, COMPLETE, LogEntry, VERSIONED_OP, op};
 use super::lookup::{Located, locate};
 use super::names;
 use super::olh::{self, Head, HeadChange};
-use super::zones::Zones;
 use crate::registry::{Done, stored};
 use crate::{ObjectView, keys};
+use ::rgw::index::Zones;
+use ::rgw::index::entry::{CURRENT, DELETE_MARKER, Entry, Key, Meta, VERSION_MARKER, VERSIONED, Written};
 
 /// Epoch of plain entries that became versions.
 const CONVERTED: u64 = 1;

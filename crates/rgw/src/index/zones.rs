@@ -12,7 +12,7 @@ const MAX_UNSORTED: usize = 1 << 16;
 /// A set of zones, each with where in it the change was made, as text. Source: rgw_zone_set in
 /// src/cls/rgw/cls_rgw_types.h.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Zones {
+pub struct Zones {
     count: usize,
     /// The texts as they are encoded, in order and each once.
     texts: Bytes,

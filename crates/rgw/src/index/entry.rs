@@ -5,18 +5,18 @@ use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
 use types::RealTime;
 
 /// A version of a versioned object.
-pub(super) const VERSIONED: u16 = 0x1;
+pub const VERSIONED: u16 = 0x1;
 /// The newest version of its object.
-pub(super) const CURRENT: u16 = 0x2;
-pub(super) const DELETE_MARKER: u16 = 0x4;
+pub const CURRENT: u16 = 0x2;
+pub const DELETE_MARKER: u16 = 0x4;
 /// Stands under the object's plain name for its versions.
-pub(super) const VERSION_MARKER: u16 = 0x8;
+pub const VERSION_MARKER: u16 = 0x8;
 /// No object: what the names of several have in common up to a delimiter.
-pub(super) const COMMON_PREFIX: u16 = 0x8000;
+pub const COMMON_PREFIX: u16 = 0x8000;
 
 /// An object in its bucket, and which of its versions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Key {
+pub struct Key {
     pub name: Bytes,
     /// Empty for the plain object, and for the version that has no id.
     pub instance: Bytes,
@@ -24,7 +24,7 @@ pub(super) struct Key {
 wire_struct!(Key(1, 1) { name, instance });
 
 impl Key {
-    pub(super) fn plain(name: Bytes) -> Self {
+    pub fn plain(name: Bytes) -> Self {
         Self { name, instance: Bytes::new() }
     }
 }
@@ -67,7 +67,7 @@ pub(super) fn packed(r: &mut Reader) -> Result<u64, DecodeError> {
 
 /// Which write of the object's head an entry tells of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Written {
+pub struct Written {
     /// The head's pool; -1 when not known.
     pub pool: i64,
     /// The write's version in its placement group.
@@ -97,7 +97,7 @@ impl Decode for Written {
 
 /// What a listing shows of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Meta {
+pub struct Meta {
     /// Main objects, parts of uploads and others are summed up apart.
     pub category: u8,
     /// Bytes as stored.
@@ -160,7 +160,7 @@ impl Decode for Meta {
 
 /// A change that was prepared and not completed yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Pending {
+pub struct Pending {
     pub state: u8,
     pub time: RealTime,
     pub op: u8,
@@ -185,25 +185,25 @@ impl Decode for Pending {
 
 /// Changes under way by tag. A tag can occur more than once; those of one tag keep the order they came in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct PendingMap(Vec<(Bytes, Pending)>);
+pub struct PendingMap(Vec<(Bytes, Pending)>);
 
 impl PendingMap {
-    pub(super) fn insert(&mut self, tag: Bytes, pending: Pending) {
+    pub fn insert(&mut self, tag: Bytes, pending: Pending) {
         let at = self.0.partition_point(|(other, _)| *other <= tag);
         self.0.insert(at, (tag, pending));
     }
 
     /// Takes the first change of a tag out, if there is one.
-    pub(super) fn remove(&mut self, tag: &Bytes) -> Option<Pending> {
+    pub fn remove(&mut self, tag: &Bytes) -> Option<Pending> {
         let at = self.0.iter().position(|(other, _)| other == tag)?;
         Some(self.0.remove(at).1)
     }
 
-    pub(super) fn retain(&mut self, keep: impl Fn(&Pending) -> bool) {
+    pub fn retain(&mut self, keep: impl Fn(&Pending) -> bool) {
         self.0.retain(|(_, pending)| keep(pending));
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
@@ -224,7 +224,7 @@ impl Decode for PendingMap {
 
 /// Source: rgw_bucket_dir_entry in src/cls/rgw/cls_rgw_types.h.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Entry {
+pub struct Entry {
     pub key: Key,
     pub written: Written,
     pub locator: Bytes,
@@ -241,12 +241,12 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn has(&self, flag: u16) -> bool {
+    pub fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
 
     /// Shown in listings without versions.
-    pub(super) fn is_visible(&self) -> bool {
+    pub fn is_visible(&self) -> bool {
         (!self.has(VERSIONED) || self.has(CURRENT)) && !self.has(DELETE_MARKER)
     }
 }
