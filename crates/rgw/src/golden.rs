@@ -253,3 +253,35 @@ fn usage_is_summed_up_by_user() {
     assert!(plain.total.received > 25 * MIB && plain.total.successful_ops >= 20, "{plain:?}");
     assert!(plain.by_category.contains_key(&b"put_obj"[..]), "{plain:?}");
 }
+
+#[test]
+fn sites_and_public_access_are_what_the_owner_set() {
+    let Cors { rules } = captured("attr:cors", "");
+    let [rule] = &rules[..] else { panic!("{rules:?}") };
+    assert_eq!((rule.methods, rule.max_age_s, &rule.id), (CorsRule::GET | CorsRule::PUT, 30, &"c".into()));
+    assert_eq!(texts(&rule.origins), ["*", "http://a"]);
+    assert_eq!((texts(&rule.headers), texts(&rule.exposed)), (vec!["x-*"], vec!["e"]));
+    let block: PublicAccessBlock = captured("attr:public-access", "");
+    assert_eq!(
+        [block.block_acls, block.ignore_acls, block.block_policy, block.restrict_buckets],
+        [true, false, true, false]
+    );
+}
+
+#[test]
+fn logs_of_a_zone_name_what_has_changed() {
+    let simple: EntryPoint = captured("entry_point", "te/locked");
+    let change: DataChange = captured("data_change", "data_log.104.LjLFimeDz0s.0");
+    let shard = texts([&change.shard])[0];
+    assert!(shard.starts_with("te/locked:") && shard.ends_with(":0"), "{shard}");
+    assert_eq!((change.kind, simple.bucket.name), (DataChange::BUCKET, "locked".into()));
+    let generations: DataLogGenerations = captured("log_generations", "");
+    assert_eq!(generations, [(0, DataLogGeneration { number: 0, backing: 1, pruned: None })].into());
+    let metadata = lines().filter(|(kind, ..)| *kind == "metadata_change");
+    let status: Vec<u32> = metadata.map(|(.., b)| MetadataChange::from_bytes(b).unwrap().status).collect();
+    assert!(
+        status.iter().all(|s| [MetadataChange::WRITE, MetadataChange::COMPLETE].contains(s)),
+        "{status:?}"
+    );
+    assert!(status.contains(&MetadataChange::COMPLETE), "{status:?}");
+}

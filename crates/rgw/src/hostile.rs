@@ -48,4 +48,9 @@ pub const KINDS: &[(&str, Again)] = &[
     ("lc", again::<LifecycleEntry>),
     ("lc_head", again::<LifecycleHead>),
     ("reshard", again::<ReshardEntry>),
+    ("attr:cors", again::<Cors>),
+    ("attr:public-access", again::<PublicAccessBlock>),
+    ("data_change", again::<DataChange>),
+    ("log_generations", again::<DataLogGenerations>),
+    ("metadata_change", again::<MetadataChange>),
 ];

@@ -22,9 +22,11 @@ mod acl;
 
 // Buckets.
 mod bucket;
+mod cors;
 mod layout;
 mod lifecycle;
 mod object_lock;
+mod public_access;
 mod website;
 
 // What a bucket holds.
@@ -41,15 +43,18 @@ mod period;
 mod zone;
 mod zonegroup;
 
-// What gateways tell each other.
+// What gateways tell each other, and other zones.
+mod logs;
 mod notice;
 
 pub use acl::{AccessControl, AccessList, Grant, Grantee, Owner, Permissions, Referer};
 pub use bucket::{BucketInfo, EntryPoint, Versioning};
+pub use cors::{Cors, CorsRule};
 pub use garbage::{Chain, Garbage, GarbageObject};
 pub use kept::Kept;
 pub use layout::{HashType, IndexGeneration, IndexType, Layout, LogGeneration};
 pub use lifecycle::{Expiration, Filter, Lifecycle, LifecycleEntry, LifecycleHead, Rule, Transition};
+pub use logs::{DataChange, DataLogGeneration, DataLogGenerations, MetadataChange};
 pub use manifest::{Manifest, ManifestRule, Piece, Stripe, Tail};
 pub use names::{Bucket, ExplicitPlacement, Key, Object, Pool, RawObject, UserId};
 pub use notice::{Notice, NoticeOp, Noticed, ObjectVersion};
@@ -57,6 +62,7 @@ pub use object::{CompressedBlock, Compression, OlhInfo, PartInfo, Tags, UploadIn
 pub use object_lock::{LegalHold, ObjectLock, Retention};
 pub use period::{Period, PeriodConfig, PeriodMap, Realm};
 pub use placement::PlacementRule;
+pub use public_access::PublicAccessBlock;
 pub use quota::Quota;
 pub use reshard::ReshardEntry;
 pub use usage::{Usage, UsageEntry};
