@@ -10,6 +10,7 @@ mod budget;
 mod commands;
 mod crashes;
 mod frames;
+mod gateway;
 mod given;
 mod groups;
 mod images;
