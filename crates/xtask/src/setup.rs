@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// Program that shows a package is there, and the package.
-const NEEDED: [(&str, &str); 21] = [
+const NEEDED: [(&str, &str); 22] = [
     ("mold", "mold"),
     ("ceph", "ceph-common"),
     ("rados", "ceph-common"),
@@ -18,6 +18,7 @@ const NEEDED: [(&str, &str); 21] = [
     ("ceph-mgr", "ceph-mgr"),
     ("ceph-mon", "ceph-mon"),
     ("ceph-osd", "ceph-osd"),
+    ("radosgw", "radosgw"),
     ("fio", "fio"),
     ("qemu-img", "qemu-utils"),
     ("debugfs", "e2fsprogs"),
@@ -28,6 +29,14 @@ const NEEDED: [(&str, &str); 21] = [
     ("qemu-x86_64-static", "qemu-user-static"),
     ("qemu-aarch64-static", "qemu-user-static"),
     ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
+];
+
+/// Module of Python, and its package.
+const PYTHON: [(&str, &str); 4] = [
+    ("rados", "python3-rados"),
+    ("rbd", "python3-rbd"),
+    ("cephfs", "python3-cephfs"),
+    ("boto3", "python3-boto3"),
 ];
 
 /// Debian's compiler, for it comes with aarch64's standard library as a package.
@@ -48,9 +57,7 @@ pub fn linker_is_mold() -> bool {
 pub fn install() -> Result<()> {
     let mut packages: Vec<&str> =
         NEEDED.iter().filter(|(program, _)| !has_program(program)).map(|(_, package)| *package).collect();
-    for (module, package) in
-        [("rados", "python3-rados"), ("rbd", "python3-rbd"), ("cephfs", "python3-cephfs")]
-    {
+    for (module, package) in PYTHON {
         if !python_has(module) {
             packages.push(package);
         }

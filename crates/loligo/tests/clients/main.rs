@@ -24,6 +24,7 @@ mod managers_alike;
 mod managers_switch;
 mod on_ceph;
 mod quorum;
+mod radosgw;
 mod real_ceph;
 mod refused;
 mod scrub;
