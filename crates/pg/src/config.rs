@@ -212,7 +212,7 @@ impl OsdConfig {
     }
 }
 
-/// How much an OSD does at a time, so that heavy requests hold up nobody; no option changes it.
+/// How much an OSD does, and at a time, so that heavy requests hold up nobody; no option changes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Portions {
     /// Bytes of work that is done for clients with one batch of inputs, as `osd/turns.rs` counts it.
@@ -221,11 +221,18 @@ pub struct Portions {
     pub stage_from: usize,
     /// Bytes of such a piece.
     pub stage_piece: u64,
+    /// Erasure-coded pools are served: by tests alone while that is being built (crates/pg/CODED.md).
+    pub serves_coded: bool,
 }
 
 impl Default for Portions {
     fn default() -> Self {
-        Self { slice: crate::osd::turns::SLICE, stage_from: 4 << 20, stage_piece: 1 << 20 }
+        Self {
+            slice: crate::osd::turns::SLICE,
+            stage_from: 4 << 20,
+            stage_piece: 1 << 20,
+            serves_coded: false,
+        }
     }
 }
 

@@ -46,6 +46,19 @@ pub struct Merged {
     pub dups_above: Option<Eversion>,
     /// Objects that the store must not hold any more.
     pub remove_objects: Vec<HObject>,
+    /// Of an erasure-coded PG: lost entries whose changes of objects here are to be taken back, oldest first.
+    pub take_back: Vec<Eversion>,
+}
+
+/// What is done with objects that lost entries changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// The versions before are fetched.
+    Fetch,
+    /// A shard has kept what takes the changes back.
+    TakeBack,
+    /// Nothing: a planted bug.
+    Stays,
 }
 
 impl LogPart {
@@ -121,17 +134,16 @@ pub fn merge_log(
     last_backfill: &HObject,
     auth: LogPart,
 ) -> Result<Merged, MergeError> {
-    merge_logs(log, missing, last_backfill, auth, true)
+    merge_logs(log, missing, last_backfill, auth, Lost::Fetch)
 }
 
 /// Merges the authoritative `auth` into `log` and `missing`; objects beyond `last_backfill` are not tracked.
-/// `undo` is true but for a planted bug.
 pub(crate) fn merge_logs(
     log: &mut PgLog,
     missing: &mut Missing,
     last_backfill: &HObject,
     auth: LogPart,
-    undo: bool,
+    lost: Lost,
 ) -> Result<Merged, MergeError> {
     auth.check()?;
     let common = auth.common_with(log)?;
@@ -144,6 +156,9 @@ pub(crate) fn merge_logs(
     }
     let divergent = log.rewind(common);
     out.removed_entries.extend(divergent.iter().map(|e| e.version));
+    if lost == Lost::TakeBack {
+        out.take_back = take_back(&divergent, common, missing, last_backfill, &mut out.remove_objects);
+    }
     for e in auth.entries.into_iter().filter(|e| e.version > common) {
         if e.object <= *last_backfill {
             missing.follow(&e);
@@ -159,7 +174,7 @@ pub(crate) fn merge_logs(
         log.set_head(auth.head);
     }
     out.added_dups = log.merge_dups(&auth.dups);
-    if undo {
+    if lost == Lost::Fetch {
         undo_divergent(&divergent, log, common, missing, last_backfill, &mut out.remove_objects);
     }
     Ok(out)
@@ -172,15 +187,53 @@ pub fn peer_missing(
     theirs: &LogPart,
     mut missing: Missing,
     last_backfill: &HObject,
+    lost: Lost,
 ) -> Result<(Missing, Eversion), MergeError> {
     theirs.check()?;
     let common = theirs.common_with(log)?;
+    let divergent: Vec<_> = theirs.entries.iter().filter(|e| e.version > common).cloned().collect();
+    if lost == Lost::TakeBack {
+        take_back(&divergent, common, &mut missing, last_backfill, &mut Vec::new());
+    }
     for e in log.after(common).filter(|e| e.object <= *last_backfill) {
         missing.follow(e);
     }
-    let divergent: Vec<_> = theirs.entries.iter().filter(|e| e.version > common).cloned().collect();
+    if lost != Lost::Fetch {
+        return Ok((missing, common));
+    }
     undo_divergent(&divergent, log, common, &mut missing, last_backfill, &mut Vec::new());
     Ok((missing, common))
+}
+
+/// What is missing once the changes of divergent entries (oldest first) are taken back, and which these are: those
+/// whose data came. An object whose older version is not there either still lacks that.
+fn take_back(
+    divergent: &[LogEntry],
+    common: Eversion,
+    missing: &mut Missing,
+    last_backfill: &HObject,
+    remove_objects: &mut Vec<HObject>,
+) -> Vec<Eversion> {
+    let mut firsts: BTreeMap<&HObject, &LogEntry> = BTreeMap::new();
+    let mut versions = Vec::new();
+    for e in divergent.iter().filter(|e| !e.is_error() && e.object <= *last_backfill) {
+        firsts.entry(&e.object).or_insert(e);
+        // A version that is missing was not stored here.
+        if missing.get(&e.object).is_none_or(|item| item.have >= e.version) {
+            versions.push(e.version);
+        }
+    }
+    for (object, first) in firsts {
+        let Some(item) = missing.remove(object) else { continue };
+        let prior = first.prior_version;
+        let have = if item.have > common { prior } else { item.have };
+        if prior == Eversion::ZERO || first.kind == EntryKind::Clone {
+            remove_objects.push(object.clone());
+        } else if have < prior {
+            missing.insert(object.clone(), MissingItem { need: prior, have });
+        }
+    }
+    versions
 }
 
 /// Puts objects of divergent entries (oldest first) back; `log` holds the authoritative entries above `common` already.

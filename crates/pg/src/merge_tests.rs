@@ -8,7 +8,7 @@ use types::{Epoch, Eversion, HObject, PoolId, ReqId, SnapId};
 
 use crate::entry::{EntryKind, LogEntry};
 use crate::log::PgLog;
-use crate::merge::{LogPart, merge_log, peer_missing};
+use crate::merge::{LogPart, Lost, merge_log, peer_missing};
 use crate::missing::{Missing, MissingItem};
 
 /// What a store holds: each object's version.
@@ -133,6 +133,7 @@ fn a_merged_copy_has_or_misses_exactly_what_the_authoritative_one_holds() {
             &LogPart::since(&other.log, Eversion::ZERO),
             other.missing.clone(),
             &HObject::max(),
+            Lost::Fetch,
         );
         let merged = merge_log(&mut other.log, &mut other.missing, &HObject::max(), part).unwrap();
         for o in &merged.remove_objects {
@@ -226,11 +227,12 @@ fn a_part_that_begins_inside_a_divergent_branch_is_refused_and_the_whole_log_is_
         let mut rng = Rng::new(seed);
         let (auth, other) = diverged(&mut rng);
         let newest = LogPart::since(&other.log, other.log.head());
-        let found = peer_missing(&auth.log, &newest, Missing::default(), &HObject::max());
+        let found = peer_missing(&auth.log, &newest, Missing::default(), &HObject::max(), Lost::Fetch);
         let known = auth.log.contains(other.log.head()) || other.log.is_empty();
         assert_eq!(found.is_ok(), known, "seed {seed}");
         let whole = LogPart::since(&other.log, Eversion::ZERO);
-        let (_, common) = peer_missing(&auth.log, &whole, other.missing, &HObject::max()).unwrap();
+        let (_, common) =
+            peer_missing(&auth.log, &whole, other.missing, &HObject::max(), Lost::Fetch).unwrap();
         assert!(common <= other.log.head() && (common == Eversion::ZERO || auth.log.contains(common)));
     }
 }

@@ -7,6 +7,7 @@ use messages::wire::priority;
 use messages::{Header, Message, WireMessage, type_numbers};
 use types::{Epoch, Errno, Eversion, HObject, SpgId};
 
+use crate::coded::Add;
 use crate::info::{PgHistory, PgInfo, PgSums};
 use crate::interval::PastIntervals;
 use crate::merge::LogPart;
@@ -192,6 +193,16 @@ pub enum PgBody {
     Unstage {
         id: u64,
     },
+    /// Primary of an erasure-coded PG: a range of an object's shard is wanted.
+    ShardRead(Box<ShardAsk>),
+    /// Those bytes, fewer where the shard ends, or the errno why there are none.
+    ShardPart {
+        id: u64,
+        /// Which of the request's ranges it is.
+        place: u32,
+        result: i32,
+        data: Bytes,
+    },
     /// That piece, as `copy-get` gives it, or why there is none.
     CopyPart {
         id: u64,
@@ -246,6 +257,22 @@ pub struct CopyAsk {
     pub max: u64,
 }
 
+/// A question for a range of an object's shard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShardAsk {
+    /// Of the request that needs it, and which of its ranges it is.
+    pub id: u64,
+    pub place: u32,
+    pub object: HObject,
+    /// A shard with another version has missed something.
+    pub version: Eversion,
+    /// In the shard.
+    pub offset: u64,
+    pub len: u64,
+}
+
+codec::wire_struct!(ShardAsk(1, 1) { id, place, object, version, offset, len });
+
 codec::wire_struct!(CopyAsk(1, 1) { from, id, object, version, flags, cursor, max });
 
 /// What an activation means for a copy's backfill.
@@ -270,7 +297,20 @@ pub struct RepOp {
     pub prev: Eversion,
     /// Log entries up to here may go.
     pub trim_to: Eversion,
+    /// In erasure-coded PGs, whose members have a transaction each.
+    pub coded: Option<Box<CodedPart>>,
 }
+
+/// What a write of an erasure-coded PG has besides.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CodedPart {
+    /// Behind the transaction.
+    pub adds: Vec<Add>,
+    /// What is kept to take writes back may go up to here: every member has them.
+    pub kept_to: Eversion,
+}
+
+codec::wire_struct!(CodedPart(1, 1) { adds, kept_to });
 
 codec::wire_struct!(RepOpHead(3, 3) { txn_head, prev, trim_to });
 
@@ -355,8 +395,12 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
         PgBody::Activated { lease_ms } => put(w, 6, &lease_ms),
         PgBody::History { history } => put(w, 7, &history),
         PgBody::RepOp(op) => {
-            let RepOp { txn_head, payload, prev, trim_to } = *op;
-            put(w, 8, &RepOpHead { txn_head, prev, trim_to });
+            let RepOp { txn_head, payload, prev, trim_to, coded } = *op;
+            let head = RepOpHead { txn_head, prev, trim_to };
+            match coded {
+                None => put(w, 8, &head),
+                Some(coded) => put(w, 43, &(head, *coded)),
+            }
             return payload;
         }
         PgBody::RepOpAck { version, others } => put(w, 9, &(version, others)),
@@ -381,6 +425,11 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
         PgBody::StageRefused { id } => put(w, 41, &id),
         PgBody::Unstage { id } => put(w, 42, &id),
         PgBody::CopyRead(ask) => put(w, 19, &*ask),
+        PgBody::ShardRead(ask) => put(w, 44, &*ask),
+        PgBody::ShardPart { id, place, result, data } => {
+            put(w, 45, &(id, (place, result)));
+            return data;
+        }
         PgBody::Room { bytes } => put(w, 21, &bytes),
         PgBody::Damaged { object } => put(w, 22, &object),
         PgBody::ScrubReserve => w.u8(23),
@@ -430,7 +479,7 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         7 => PgBody::History { history: PgHistory::decode(r)? },
         8 => {
             let RepOpHead { txn_head, prev, trim_to } = RepOpHead::decode(r)?;
-            PgBody::RepOp(Box::new(RepOp { txn_head, payload: data.clone(), prev, trim_to }))
+            PgBody::RepOp(Box::new(RepOp { txn_head, payload: data.clone(), prev, trim_to, coded: None }))
         }
         9 => PgBody::RepOpAck { version: Eversion::decode(r)?, others: Vec::decode(r)? },
         13 => PgBody::PullRefused { object: HObject::decode(r)?, need: Eversion::decode(r)? },
@@ -461,7 +510,7 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         26 => PgBody::ScrubRead(Box::new(ScrubAsk::decode(r)?)),
         27 => PgBody::ScrubMap(Box::new(ScrubPart::decode(r)?)),
         28 => PgBody::ScrubRemove { object: HObject::decode(r)?, version: Eversion::decode(r)? },
-        kind @ 39..=42 => decode_staging(kind, r, data)?,
+        kind @ 39..=45 => decode_later(kind, r, data)?,
         32 => PgBody::Pull { wants: Vec::decode(r)? },
         33 => PgBody::Push(Vec::decode(r)?),
         34 => PgBody::PushAck { objects: Vec::decode(r)? },
@@ -470,6 +519,23 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         37 => PgBody::BackfillRelease,
         38 => PgBody::OutOfStep,
         v => return Err(DecodeError::Invalid { what: "pg message kind", value: v.into() }),
+    })
+}
+
+/// What is said about pieces of large writes, and in erasure-coded PGs alone.
+fn decode_later(kind: u8, r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
+    Ok(match kind {
+        39..=42 => return decode_staging(kind, r, data),
+        43 => {
+            let (RepOpHead { txn_head, prev, trim_to }, coded) = Decode::decode(r)?;
+            let coded = Some(Box::new(coded));
+            PgBody::RepOp(Box::new(RepOp { txn_head, payload: data.clone(), prev, trim_to, coded }))
+        }
+        44 => PgBody::ShardRead(Box::new(ShardAsk::decode(r)?)),
+        _ => {
+            let (id, (place, result)) = Decode::decode(r)?;
+            PgBody::ShardPart { id, place, result, data: data.clone() }
+        }
     })
 }
 
@@ -518,6 +584,20 @@ mod tests {
         }
     }
 
+    fn coded_bodies() -> Vec<PgBody> {
+        let (v, o) = (Eversion::new(Epoch(3), 4), HObject { name: "o".into(), ..HObject::min() });
+        let data = Bytes::from_static(b"add");
+        let add = Add { object: o.clone(), from: o.clone(), offset: 4096, data: data.clone() };
+        let coded = Some(Box::new(CodedPart { adds: vec![add], kept_to: v }));
+        let op = RepOp { txn_head: data.clone(), payload: data.clone(), prev: v, trim_to: v, coded };
+        let ask = ShardAsk { id: 9, place: 2, object: o, version: v, offset: 4096, len: 7 };
+        vec![
+            PgBody::RepOp(Box::new(op)),
+            PgBody::ShardRead(Box::new(ask)),
+            PgBody::ShardPart { id: 9, place: 2, result: -116, data },
+        ]
+    }
+
     fn bodies() -> Vec<PgBody> {
         let info = Box::new(PgInfo::new(PgId::new(PoolId(1), 2)));
         let pgid = SpgId::replicated(PgId::new(PoolId(1), 3));
@@ -529,6 +609,7 @@ mod tests {
             payload: Bytes::from_static(b"payload"),
             prev: v,
             trim_to: v,
+            coded: None,
         };
         let (want, push) = pieces(&o, v);
         let item = MissingItem { need: v, have: Eversion::ZERO };
@@ -595,7 +676,7 @@ mod tests {
         let v = Eversion::new(Epoch(3), 4);
         let push = ObjectPush { omap: vec![(Bytes::from_static(b"k"), long.clone())], ..pieces(&o, v).1 };
         for payload in [Bytes::new(), long.clone()] {
-            let op = RepOp { txn_head: long.clone(), payload, prev: v, trim_to: v };
+            let op = RepOp { txn_head: long.clone(), payload, prev: v, trim_to: v, coded: None };
             for body in [PgBody::RepOp(Box::new(op)), PgBody::Push(vec![push.clone()])] {
                 let sent = PgMessage { pgid, from: -1, epoch: Epoch(9), interval: Epoch(7), body };
                 let msg = sent.clone().into_message().expect("short enough");
@@ -650,7 +731,8 @@ mod tests {
         let refused = PgBody::CopyPart { id: 3, result: -7, user_version: 0, data: Bytes::new() };
         let instead = Some(Box::new(refused));
         let zero = Eversion::ZERO;
-        let op = RepOp { txn_head: Bytes::new(), payload: data.clone(), prev: zero, trim_to: zero };
+        let op =
+            RepOp { txn_head: Bytes::new(), payload: data.clone(), prev: zero, trim_to: zero, coded: None };
         for (body, instead) in [(part, instead), (PgBody::RepOp(Box::new(op)), None)] {
             let msg = PgMessage { pgid, from: -1, epoch: Epoch(9), interval: Epoch(7), body };
             assert_eq!(msg.into_message(), Err(TooLong { bytes: data.len(), instead }));
@@ -659,7 +741,7 @@ mod tests {
 
     #[test]
     fn every_kind_comes_back_and_no_truncation_panics() {
-        for body in bodies() {
+        for body in bodies().into_iter().chain(coded_bodies()) {
             let pgid = SpgId::replicated(PgId::new(PoolId(1), 2));
             let sent = PgMessage { pgid, from: -1, epoch: Epoch(9), interval: Epoch(7), body };
             let msg = sent.clone().into_message().expect("short enough");

@@ -125,7 +125,12 @@ impl World {
             // Minutes are seconds here, and faults come without end.
             max_markdown_count: usize::MAX,
             backfill_scan_max: o.backfill_scan,
-            portions: pg::Portions { slice: o.slice_bytes, stage_from: o.stage.0, stage_piece: o.stage.1 },
+            portions: pg::Portions {
+                slice: o.slice_bytes,
+                stage_from: o.stage.0,
+                stage_piece: o.stage.1,
+                ..pg::Portions::default()
+            },
             beacon_interval: std::time::Duration::from_secs(o.beacon_s),
             planted: self.scenario.mutant.and_then(Mutant::in_osds),
             ..OsdConfig::default()

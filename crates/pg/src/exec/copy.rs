@@ -105,7 +105,10 @@ pub(super) fn get(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, mut cursor: CopyCu
     if left > 0 && !cursor.data_complete {
         let length = left.min(info.size.saturating_sub(cursor.data_offset));
         if length > 0 {
-            piece.data = env.store.read(&s.key, cursor.data_offset, length)?;
+            piece.data = match env.gathered {
+                None => env.store.read(&s.key, cursor.data_offset, length)?,
+                Some(_) => super::read::gathered(env, &s.key.object, cursor.data_offset, length)?,
+            };
         }
         left -= length;
         cursor.data_offset += length;

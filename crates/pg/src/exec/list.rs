@@ -133,7 +133,7 @@ impl Page<'_> {
         }
         let (start, end) = env.range();
         let from = self.args.cursor.clone().max(start);
-        let mut stored = env.store.list(SHARD, &from, &end, max + 1)?;
+        let mut stored = env.store.list(env.pgid.shard, &from, &end, max + 1)?;
         let next = if stored.len() > max { stored.pop() } else { None };
         let mut found = Vec::new();
         for o in stored {
@@ -151,8 +151,6 @@ impl Page<'_> {
         self.filter.as_ref().map_or(Ok(true), |f| f.passes(env, o))
     }
 }
-
-const SHARD: i8 = types::SpgId::NO_SHARD;
 
 /// A filter with its arguments. Source: PGLSPlainFilter in src/osd/osd_types.cc, PGLSCephFSFilter in src/cls/cephfs.
 enum Filter {

@@ -50,6 +50,7 @@ use types::{
 };
 
 use crate::OsdConfig;
+use crate::coded::{Gathered, Needed};
 use crate::dirty::Dirty;
 use crate::entry::EntryKind;
 use crate::info::PgSums;
@@ -98,6 +99,8 @@ pub struct ExecEnv<'a> {
     pub last_user_version: u64,
     /// What `copy-from` operations of the request copy.
     pub sources: &'a Sources,
+    /// Of an erasure-coded PG, whose data is not all here: what was read of shards for the request.
+    pub gathered: Option<&'a Gathered>,
     pub may_read: bool,
     pub may_write: bool,
     /// Set by the execution, however it ends: bytes that were read, written, checked and answered; see
@@ -173,6 +176,8 @@ pub enum ExecStop {
     Missing(HObject),
     /// Its slice is over, or the device has to read something: run it again with this.
     Paused(Box<Begun>),
+    /// Run it again with these bytes in [`ExecEnv::gathered`].
+    Needs(Vec<Needed>),
     /// Drop the request without an answer: the client will resend it.
     Drop,
     /// Answer with this errno alone; nothing is recorded for resends.

@@ -7,12 +7,13 @@ use bytes::Bytes;
 use codec::{Encode, Writer, crc32c};
 use messages::osd::{Extent, Op, OpCode, OsdOp, SparseReadResponse, StatResponse, checksum_type};
 use store::Found;
-use types::Errno;
+use types::{Errno, HObject};
 
 use super::answer::{Answer, OpError, Outcome};
 use super::scratch::Scratch;
 use super::work::ENTRY;
 use super::{ExecEnv, ExecStop, xxhash};
+use crate::coded::Needed;
 
 /// Errors of `cmpext` say where the first difference is: this plus the index. Source: MAX_ERRNO in src/include/rados.h.
 const MAX_ERRNO: i32 = 4095;
@@ -92,6 +93,9 @@ fn read_now(env: &mut ExecEnv<'_>, s: &Scratch<'_>, offset: u64, length: u64) ->
     if length == 0 {
         return Ok(Bytes::new());
     }
+    if env.gathered.is_some() {
+        return gathered(env, &s.key.object, offset, length);
+    }
     if !s.may_wait() {
         return Ok(env.store.read(&s.key, offset, length)?);
     }
@@ -99,6 +103,19 @@ fn read_now(env: &mut ExecEnv<'_>, s: &Scratch<'_>, offset: u64, length: u64) ->
         Found::Data(data) => Ok(data),
         Found::OnDevice(plan) => Err(OpError::OnDevice(plan)),
     }
+}
+
+/// What shards have of a range; they are asked when they have not been.
+pub(super) fn gathered(
+    env: &ExecEnv<'_>,
+    object: &HObject,
+    offset: u64,
+    length: u64,
+) -> Result<Bytes, OpError> {
+    let range = offset..offset.saturating_add(length);
+    let found = env.gathered.and_then(|gathered| gathered.get(object, &range));
+    let needed = || ExecStop::Needs(vec![Needed { object: object.clone(), range: range.clone() }]);
+    found.ok_or_else(|| needed().into())
 }
 
 /// Refuses a request that only reads and whose answers are known to be too much, before it reads any of them.
@@ -121,7 +138,11 @@ pub(super) fn sparse_read(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Ex
     if e.truncate_seq != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let extents = env.store.extents(&s.key, e.offset, e.length)?;
+    let extents = match env.gathered {
+        None => env.store.extents(&s.key, e.offset, e.length)?,
+        // Where shards have holes is not known. Source: PrimaryLogPG::do_sparse_read.
+        Some(_) => Vec::from([(e.offset, readable(s, e))]),
+    };
     let length = extents.iter().fold(0u64, |sum, (_, l)| sum.saturating_add(*l));
     s.work.may_answer(length)?;
     let piece = s.piece(length);
@@ -133,6 +154,9 @@ pub(super) fn sparse_read(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Ex
 
 /// The extents alone.
 pub(super) fn map_extents(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent) -> Outcome {
+    if env.gathered.is_some() {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
     let found = env.store.extents(&s.key, extent.offset, extent.length)?;
     s.work.spend(found.len() as u64 * ENTRY)?;
     s.delta.reads += 1;

@@ -58,6 +58,11 @@ impl DeviceReads {
         self.ask(out);
     }
 
+    /// Keeps a request for which other OSDs read.
+    pub fn hold(&mut self, id: u64, op: ClientOp) {
+        self.ops.insert(id, op);
+    }
+
     /// The shell has answered a read: its request, unless that waits for it no more.
     pub fn answered(&mut self, id: u64, out: &mut Vec<Output>) -> Option<ClientOp> {
         self.asked.remove(&id);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use maps::OsdMap;
 use store::Txn;
-use types::{Epoch, HObject, PgId, SpgId};
+use types::{Epoch, HObject, OsdId, SpgId};
 
 use super::{OsdCore, superblock};
 use crate::FatalReason;
@@ -29,22 +29,36 @@ impl OsdCore {
     ) {
         let map = self.shared.map.clone();
         let whoami = self.shared.whoami;
-        let mut wanted: Vec<PgId> = Vec::new();
+        let mut wanted: Vec<SpgId> = Vec::new();
+        let serves_coded = self.shared.config.portions.serves_coded;
         map.for_each_pg(|pgid, m| {
-            let member = m.up.contains(&whoami.0) || m.acting.contains(&whoami.0);
-            let replicated = map.pool(pgid.pool).is_some_and(maps::Pool::is_replicated);
-            if member && replicated && !self.pgs.contains_key(&SpgId::replicated(pgid)) {
-                wanted.push(pgid);
+            if !m.up.contains(&whoami.0) && !m.acting.contains(&whoami.0) {
+                return;
+            }
+            let mut want = |id| {
+                if !self.pgs.contains_key(&id) && !wanted.contains(&id) {
+                    wanted.push(id);
+                }
+            };
+            match map.pool(pgid.pool) {
+                Some(pool) if pool.is_replicated() => want(SpgId::replicated(pgid)),
+                Some(_) if serves_coded => {
+                    // An OSD may hold one shard and be wanted for another.
+                    for shard in shards_of(&m.up, whoami).chain(shards_of(&m.acting, whoami)) {
+                        want(SpgId { pgid, shard });
+                    }
+                }
+                _ => {}
             }
         });
         if wanted.is_empty() {
             return;
         }
-        let oldest = wanted.iter().map(|pgid| pgid.pool).collect::<BTreeSet<_>>();
+        let oldest = wanted.iter().map(|id| id.pgid.pool).collect::<BTreeSet<_>>();
         let history = self.maps_back_to_birth(&map, &oldest, recent);
-        for pgid in wanted {
-            let mut pg = born(pgid, &history, self.shared.config.presumes_writes());
-            let range = crate::range::pg_range(pgid, pg.key.pg_num);
+        for id in wanted {
+            let mut pg = born(id, &history, self.shared.config.presumes_writes());
+            let range = crate::range::pg_range(id.pgid, pg.key.pg_num);
             if crate::pg::remove::make_way(pg.id.shard, &range, txn, &mut self.shared) {
                 pg.info.last_backfill = HObject::min();
             }
@@ -89,8 +103,14 @@ impl OsdCore {
     }
 }
 
+/// Places of an OSD in an up or acting set of an erasure-coded PG.
+fn shards_of(osds: &[i32], osd: OsdId) -> impl Iterator<Item = i8> + '_ {
+    (0i8..).zip(osds).filter(move |(_, at)| **at == osd.0).map(|(shard, _)| shard)
+}
+
 /// A copy of a PG as the last of `history` has it, with the intervals before.
-fn born(pgid: PgId, history: &[Arc<OsdMap>], presume: bool) -> Pg {
+fn born(id: SpgId, history: &[Arc<OsdMap>], presume: bool) -> Pg {
+    let pgid = id.pgid;
     let key_in = |map: &OsdMap| {
         let pool = map.pool(pgid.pool)?;
         IntervalKey::of(map, ancestor(pgid, pool.pg_num))
@@ -129,7 +149,7 @@ fn born(pgid: PgId, history: &[Arc<OsdMap>], presume: bool) -> Pg {
         }
         current = Some((key, map.clone()));
     }
-    let mut pg = Pg::new(SpgId::replicated(pgid), info, past, PgLog::default(), Missing::default());
+    let mut pg = Pg::new(id, info, past, PgLog::default(), Missing::default());
     pg.key = current.map(|(key, _)| key).unwrap_or_default();
     pg
 }

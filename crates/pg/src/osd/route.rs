@@ -262,7 +262,7 @@ impl OsdCore {
         }
         let reqid = msg.reqid(name, tid);
         let kind = classify(&msg.ops, msg.flags);
-        let id = SpgId::replicated(msg.pgid.pgid);
+        let id = msg.pgid;
         let mut op = ClientOp::new((conn, tid), (name, addr), reqid, msg);
         op.charge = Some(Arc::new(charge));
         let begun = self.shared.now_ns;
@@ -272,15 +272,22 @@ impl OsdCore {
             Ok(kind) => op.kind = kind,
             Err(e) => return op.refuse(e, &mut self.shared),
         }
-        if self.shared.map.pool(id.pgid.pool).is_some_and(maps::Pool::is_erasure) {
+        let is_coded = self.shared.map.pool(id.pgid.pool).is_some_and(maps::Pool::is_erasure);
+        if is_coded && !self.shared.config.portions.serves_coded {
             // No OSD serves an erasure-coded pool. Without an answer its clients would wait for ever.
             return op.refuse(Errno::EOPNOTSUPP, &mut self.shared);
         }
         self.run_request(op);
     }
 
+    /// The copy that a request is for. In replicated pools, what a client says of shards means nothing.
+    fn local_id(&self, op: &ClientOp) -> SpgId {
+        let is_coded = self.shared.map.pool(op.msg.pgid.pgid.pool).is_some_and(maps::Pool::is_erasure);
+        if is_coded { op.msg.pgid } else { SpgId::replicated(op.msg.pgid.pgid) }
+    }
+
     fn run_request(&mut self, op: ClientOp) {
-        let pgid = SpgId::replicated(op.msg.pgid.pgid);
+        let pgid = self.local_id(&op);
         let Some(pg) = self.pgs.get_mut(&pgid) else {
             // No such PG here: the client's map is old, and it has just been sent ours.
             return op.drop_it(&mut self.shared);
@@ -296,7 +303,7 @@ impl OsdCore {
             // What it held counted until now: a client that connects anew has no second share of the device.
             return;
         }
-        let pgid = SpgId::replicated(op.msg.pgid.pgid);
+        let pgid = self.local_id(&op);
         let Some(pg) = self.pgs.get_mut(&pgid) else { return op.drop_it(&mut self.shared) };
         pg.device_has_read(id, op, result, &mut self.shared);
         self.request_ran(pgid);
@@ -443,6 +450,7 @@ fn deliver_other(
         }
         PgBody::History { history } => pg.handle_history(from, &history, cx),
         PgBody::CopyRead(ask) => pg.copy_read(from, interval, *ask, cx),
+        PgBody::ShardRead(ask) => pg.handle_shard_read(from, interval, &ask, cx),
         PgBody::Pull { wants } => pg.handle_pull(from, interval, wants, cx),
         PgBody::BackfillRange { begin, end, objects } => {
             pg.handle_backfill_range(from, interval, &begin, end, objects, cx);
@@ -465,6 +473,9 @@ fn deliver_other(
         PgBody::Log { info, log, missing } => pg.handle_log(from, *info, log, missing, cx),
         PgBody::CopyPart { id, result, user_version, data } => {
             pg.copy_part(id, result, user_version, data, cx)
+        }
+        PgBody::ShardPart { id, place, result, data } => {
+            pg.handle_shard_part(from, (id, place), result, data, cx);
         }
         PgBody::Staged { id, upto } => pg.piece_staged(from, id, upto, cx),
         PgBody::StageRefused { id } => pg.go_on_whole(id, cx),

@@ -114,8 +114,8 @@ impl Pg {
         match backfill {
             BackfillStart::Restart => self.restart_as_backfill_target(log, &mut txn),
             BackfillStart::Keep => {
-                let undo = cx.config.undoes_divergent();
-                match merge_logs(&mut self.log, &mut self.missing, &self.info.last_backfill, log, undo) {
+                let lost = self.lost_entries(cx);
+                match merge_logs(&mut self.log, &mut self.missing, &self.info.last_backfill, log, lost) {
                     Ok(merged) => self.record_merge(merged, &mut txn, cx),
                     Err(e) => {
                         let text = format!("pg {} cannot take over the log of osd.{from}: {e}", self.id);
@@ -142,6 +142,7 @@ impl Pg {
 
     fn restart_as_backfill_target(&mut self, log: LogPart, txn: &mut Txn) {
         self.missing.clear();
+        self.forget_kept(txn);
         let head = log.head;
         self.log = PgLog::from_parts(log.tail, log.entries, log.dups);
         if head > self.log.head() {

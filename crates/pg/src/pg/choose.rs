@@ -2,8 +2,10 @@
 
 use types::{Eversion, OsdId, PgId, PgShard};
 
+use super::backend::Backend;
 use super::{Peer, Pg, Phase};
 use crate::info::PgInfo;
+use crate::interval;
 use crate::osd::shared::Shared;
 
 /// Whether a copy has all objects, or knows that it lacks them.
@@ -23,7 +25,16 @@ impl Pg {
             self.reconsider_waiting(cx);
             return;
         };
-        let want = self.wanted_acting(best, cx);
+        let want = match &self.backend {
+            Backend::Replicated => self.wanted_acting(best, cx),
+            Backend::Coded(_) => self.wanted_places(best, cx),
+        };
+        if interval::present(&want) < self.backend.needed_witnesses() {
+            // Fewer shards than make up the data.
+            self.phase = Phase::Incomplete;
+            self.reconsider_waiting(cx);
+            return;
+        }
         if want != self.acting_set() {
             self.request_acting(&want, cx);
             self.phase = Phase::WaitActing { want };
@@ -46,14 +57,19 @@ impl Pg {
         let started = started.max()?;
         let any = types::is_planted!(cx.config.planted, IgnoresLastStart);
         let qualifies = |i: &PgInfo| i.last_epoch_started >= started || any;
-        // All of these have every acknowledged write. What only some of them have may have been acknowledged nowhere; the
-        // furthest log is taken, so nothing that one of them served is given up.
-        let rank =
-            |osd: PgShard, i: &PgInfo| (i.last_update, std::cmp::Reverse(i.log_tail), osd == self.me(cx));
-        all()
-            .filter(|(_, i)| qualifies(i) && may_lead(i, cx))
-            .max_by_key(|(osd, i)| rank(*osd, i))
-            .map(|(osd, _)| osd)
+        let led = all().filter(|(_, i)| qualifies(i) && may_lead(i, cx));
+        let further = |osd: PgShard, i: &PgInfo| (std::cmp::Reverse(i.log_tail), osd == self.me(cx));
+        let best = match &self.backend {
+            // All of these have every acknowledged write. What only some of them have may have been acknowledged nowhere;
+            // the furthest log is taken, so nothing that one of them served is given up.
+            Backend::Replicated => led.max_by_key(|(osd, i)| (i.last_update, further(*osd, i))),
+            // What one of them lacks was acknowledged nowhere, and fewer shards may have it than make up the data. The
+            // others can take it back.
+            Backend::Coded(_) => {
+                led.max_by_key(|(osd, i)| (std::cmp::Reverse(i.last_update), further(*osd, i)))
+            }
+        };
+        best.map(|(osd, _)| osd)
     }
 
     /// The acting set that can serve at once: the up set as far as the log catches it up, else older members.
@@ -90,6 +106,26 @@ impl Pg {
             return self.acting_set().to_vec();
         }
         want
+    }
+
+    /// The same of an erasure-coded PG, place by place: a place is a shard, and another copy is of no use there.
+    /// Source: PeeringState::calc_ec_acting.
+    fn wanted_places(&self, best: PgShard, cx: &Shared) -> Vec<OsdId> {
+        let oldest = self.info_of(best, cx).map_or(Eversion::ZERO, |i| i.log_tail);
+        let usable = |copy: &PgShard| {
+            self.info_of(*copy, cx).is_some_and(|i| may_lead(i, cx) && i.last_update >= oldest)
+        };
+        let place = |at: usize| {
+            let shard = i8::try_from(at).ok()?;
+            let at_place = |set: &[OsdId]| set.get(at).copied().filter(|osd| osd.is_osd());
+            let members = [at_place(self.up_set()), at_place(self.acting_set())];
+            let members = members.into_iter().flatten().map(|osd| PgShard { osd, shard });
+            let strays =
+                self.peers.iter().filter(|(copy, p)| copy.shard == shard && !p.info.does_not_exist());
+            let mut all = members.chain(strays.map(|(copy, _)| *copy));
+            all.find(usable).filter(|copy| cx.map.is_up(copy.osd)).map(|copy| copy.osd)
+        };
+        (0..usize::from(self.key.size)).map(|at| place(at).unwrap_or(OsdId::HOLE)).collect()
     }
 
     /// Asks the monitors for this acting set; the up set means "as CRUSH says".

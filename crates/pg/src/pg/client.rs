@@ -20,6 +20,7 @@ use super::repair::damaged_object;
 use super::replicate::Write;
 use super::writes::InFlight;
 use super::{Pg, Phase, Staged};
+use crate::coded::Gathered;
 use crate::entry::OpReturn;
 use crate::exec::{self, Begun, Effect, ExecEnv, ExecStop, Executed, RequestKind, Requester, Sources};
 use crate::interval;
@@ -77,6 +78,8 @@ pub(crate) struct ClientOp {
     pub has_paused: bool,
     /// The number under which the device reads for it; see `pg::reading`.
     pub reading: Option<u64>,
+    /// What shards have read for it.
+    pub gathered: Option<Box<Gathered>>,
     /// Its place in the order in which requests came to their PGs; 0 until it has come.
     pub order: u64,
 }
@@ -122,6 +125,7 @@ impl ClientOp {
             paused: None,
             has_paused: false,
             reading: None,
+            gathered: None,
             order: 0,
         }
     }
@@ -205,7 +209,7 @@ impl ClientOp {
 
     /// Forgets what it came to.
     pub fn begin_anew(mut self) -> Self {
-        (self.paused, self.has_paused, self.reading) = (None, false, None);
+        (self.paused, self.has_paused, self.reading, self.gathered) = (None, false, None, None);
         self
     }
 
@@ -277,7 +281,7 @@ impl Pg {
             op.order = cx.last_order;
         }
         // A request that has to wait drops what it has read: the object may have changed when it goes on.
-        let paused = op.paused.take();
+        let (paused, gathered) = (op.paused.take(), op.gathered.take());
         if !self.is_primary(cx) && op.may_read_a_replica() && self.is_acting(self.me(cx)) {
             // Only the primary knows which writes are complete. After EAGAIN the client asks the primary.
             return op.refuse(Errno::EAGAIN, cx);
@@ -337,6 +341,7 @@ impl Pg {
             return self.start_copy(op, head, cx);
         }
         op.paused = paused;
+        op.gathered = gathered.filter(|_| self.is_reading(&head, &op));
         self.run(op, head, cx);
     }
 
@@ -541,6 +546,8 @@ impl Pg {
         }
         match self.writes.lock(head) {
             None => false,
+            // What is added to a coding chunk is a difference to what the write before leaves.
+            Some(_) if self.is_coded() => true,
             Some(lock) => lock.held || !lock.waiters.is_empty() || !op.kind.writes || op.kind.reads,
         }
     }
@@ -578,7 +585,7 @@ impl Pg {
         match self.execute(&op, &head, &state, begun, cx) {
             Err(stop) => self.stopped(op, &head, stop, cx),
             Ok(done) if op.kind.writes && !done.unrecorded => {
-                if done.txn.payload_len() > cx.config.portions.stage_from {
+                if done.txn.payload_len() > cx.config.portions.stage_from && !self.is_coded() {
                     return self.run_large(op, head, done, cx);
                 }
                 self.finish_write(op, head, done, cx);
@@ -597,6 +604,9 @@ impl Pg {
     ) -> Result<Executed, ExecStop> {
         // What begins anew runs to its end: writes that come in every slice would have it begin for ever.
         let may_pause = op.may_pause(cx) && (begun.is_some() || !op.has_paused);
+        let none_gathered = Gathered::default();
+        let may_pause = may_pause && !self.is_coded();
+        let gathered = self.is_coded().then(|| op.gathered.as_deref().unwrap_or(&none_gathered));
         let slice = may_pause.then_some(cx.slice_left.max(exec::LEAST_SLICE));
         let (map, none, interval) = (cx.map.clone(), Sources::new(), self.interval());
         let Some(pool) = map.pool(self.id.pgid.pool) else { return Err(ExecStop::Drop) };
@@ -623,6 +633,7 @@ impl Pg {
             first_version,
             last_user_version: self.info.last_user_version,
             sources: op.sources.as_deref().unwrap_or(&none),
+            gathered,
             may_read: op.kind.reads,
             may_write: op.kind.writes,
             work: 0,
@@ -676,6 +687,7 @@ impl Pg {
                     None => cx.paused = Some(op),
                 }
             }
+            ExecStop::Needs(needs) => self.gather(op, head, needs, cx),
             ExecStop::Drop => {}
             ExecStop::Refused(e) => op.refuse(e, cx),
             ExecStop::Store(StoreError::Stopped) => cx.fail(FatalReason::DeviceFailed),
@@ -724,6 +736,13 @@ impl Pg {
         mut done: Executed,
         cx: &mut Shared,
     ) -> bool {
+        let change = match self.divide(std::mem::take(&mut done.txn), &op, cx) {
+            Ok(change) => change,
+            Err(stop) => {
+                self.not_divided(op, &head, stop, cx);
+                return false;
+            }
+        };
         let mut result = done.result;
         let changes = !done.entries.is_empty();
         if changes && !op.wants_returns() {
@@ -748,15 +767,14 @@ impl Pg {
         let in_flight = InFlight {
             version,
             object: head,
-            op,
+            op: ClientOp { gathered: None, ..op },
             in_bytes: 0,
             out_bytes,
             reply: msg,
             resends: Vec::new(),
             effects: std::mem::take(&mut done.effects),
         };
-        let txn = std::mem::take(&mut done.txn);
-        match self.issue(Write { txn, entries, in_flight, executed: done }, cx) {
+        match self.issue(Write { change, entries, in_flight, executed: done }, cx) {
             Ok(()) => return true,
             Err((StoreError::Full { needed_bytes, .. }, op)) => self.no_space(*op, needed_bytes, cx),
             Err((e @ StoreError::Misuse(_), op)) => op.refuse(e.errno(), cx),

@@ -50,6 +50,7 @@ impl Pg {
     pub fn start_interval(&mut self, cx: &mut Shared) {
         let was = self.cluster_state(cx);
         self.stop(cx);
+        self.know_geometry(cx);
         self.prior = Prior::begin(cx.now.mono);
         if self.is_primary(cx) {
             self.start_peering(cx);

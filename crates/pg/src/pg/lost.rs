@@ -11,6 +11,7 @@ use messages::osd::{MOsdOpReply, flags};
 use store::{StoreError, Txn};
 use types::{EntityName, Errno, Eversion, HObject, PgShard};
 
+use super::backend::Change;
 use super::client::ClientOp;
 use super::replicate::{WRITE_MAX, Write};
 use super::writes::InFlight;
@@ -264,7 +265,8 @@ impl Pg {
         let op = ClientOp::internal(self.id, object, EntityName::osd(cx.whoami.0), Vec::new(), cx);
         let reply = MOsdOpReply::to(&op.msg, 0, cx.epoch(), flags::ACK | flags::ONDISK);
         let in_flight = InFlight::new(version, object.head(), op, reply);
-        let write = Write { txn, entries: vec![entry], in_flight, executed: Executed::default() };
+        let change = Change::Whole(txn);
+        let write = Write { change, entries: vec![entry], in_flight, executed: Executed::default() };
         if let Err((e, _)) = self.issue(write, cx) {
             lacked.into_iter().for_each(|item| self.missing.insert(object.clone(), item));
             self.lack_again(object, lacking);

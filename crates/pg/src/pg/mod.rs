@@ -21,6 +21,7 @@
 
 mod activate;
 mod aside;
+mod backend;
 mod backfill;
 mod backoff;
 mod batch;
@@ -28,6 +29,7 @@ mod choose;
 mod client;
 pub(crate) mod copy;
 mod forced;
+mod gather;
 mod interval_change;
 pub(crate) mod join;
 mod lost;
@@ -66,6 +68,7 @@ use crate::peer::PgMessage;
 use crate::watch::Watches;
 
 use aside::Aside;
+use backend::Backend;
 use backfill::Backfill;
 use backoff::Backoff;
 use batch::Batch;
@@ -144,6 +147,7 @@ impl Peer {
 /// See the module's invariants.
 pub(crate) struct Pg {
     pub id: SpgId,
+    pub backend: Backend,
     pub info: PgInfo,
     pub log: PgLog,
     pub missing: Missing,
@@ -225,6 +229,7 @@ impl Pg {
     pub fn new(id: SpgId, info: PgInfo, past: PastIntervals, log: PgLog, missing: Missing) -> Self {
         Self {
             id,
+            backend: Backend::of(id),
             info,
             log,
             missing,
@@ -421,6 +426,7 @@ impl Pg {
         self.writes.assert_invariants(self.info.last_update);
         self.assert_reads(cx);
         self.assert_staging();
+        self.assert_backend();
         for object in self.writes.objects() {
             assert!(!self.missing.contains(object), "5: {object}");
             for (osd, peer) in self.peers.iter().filter(|(o, _)| self.is_acting(**o)) {

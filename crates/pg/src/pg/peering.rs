@@ -10,7 +10,7 @@ use super::{Owed, Peer, Pg, Phase, persist};
 use crate::info::PgInfo;
 use crate::interval::{self, Interval, PastIntervals};
 use crate::io::LogLevel;
-use crate::merge::{LogPart, MergeError, Merged, merge_logs, peer_missing};
+use crate::merge::{LogPart, Lost, MergeError, Merged, merge_logs, peer_missing};
 use crate::missing::{Missing, MissingItem};
 use crate::osd::shared::{Done, Shared};
 use crate::peer::PgBody;
@@ -68,7 +68,7 @@ impl Pg {
         for i in self.past_with_writes().skip(skipped) {
             let members = interval::copies(&i.acting, self.is_coded());
             probe.extend(members.filter(|copy| map.is_up(copy.osd)));
-            blocked_by.extend(missing_witnesses(i, map));
+            blocked_by.extend(missing_witnesses(i, self.backend.needed_witnesses(), map));
         }
         PriorSet { probe, blocked_by: blocked_by.into_iter().collect() }
     }
@@ -146,7 +146,8 @@ impl Pg {
             Phase::Active => self.got_missing_of_stray(from, missing, cx),
             Phase::GetLog { from: asked } if *asked == from => self.got_log(from, info, log, missing, cx),
             Phase::GetMissing { waiting } if waiting.contains(&from) => {
-                match peer_missing(&self.log, &log, missing, &info.last_backfill) {
+                let lost = self.backend.lost_entries();
+                match peer_missing(&self.log, &log, missing, &info.last_backfill, lost) {
                     Ok((missing, common)) => {
                         waiting.remove(&from);
                         let peer = Peer { missing: Some(missing), common, ..Peer::new(from, info, &cx.map) };
@@ -163,8 +164,8 @@ impl Pg {
 
     fn got_log(&mut self, from: PgShard, info: PgInfo, log: LogPart, missing: Missing, cx: &mut Shared) {
         let whole = log.whole;
-        let undo = cx.config.undoes_divergent();
-        match merge_logs(&mut self.log, &mut self.missing, &self.info.last_backfill, log, undo) {
+        let lost = self.lost_entries(cx);
+        match merge_logs(&mut self.log, &mut self.missing, &self.info.last_backfill, log, lost) {
             Ok(merged) => {
                 self.info.last_user_version = self.info.last_user_version.max(info.last_user_version);
                 self.info.sums = info.sums;
@@ -197,9 +198,15 @@ impl Pg {
         self.choose_acting(cx);
     }
 
+    /// What is done with objects that lost entries changed.
+    pub(super) fn lost_entries(&self, cx: &Shared) -> Lost {
+        if cx.config.undoes_divergent() { self.backend.lost_entries() } else { Lost::Stays }
+    }
+
     /// Takes a merge over into info and store.
     pub fn record_merge(&mut self, merged: Merged, txn: &mut Txn, cx: &Shared) {
         persist::put_merged(txn, self.id, &merged);
+        self.take_back(&merged.take_back, txn);
         let kept = cx.config.keeps_deleted();
         for object in merged.remove_objects.iter().filter(|_| !kept) {
             txn.remove(&self.object_key(object));

@@ -105,19 +105,18 @@ pub(crate) fn owed_to(osds: impl IntoIterator<Item = OsdId>, cx: &Shared) -> Owe
     osds.into_iter().map(|osd| (osd, ms(cx.owed(osd)))).collect()
 }
 
-/// The members of an interval of which one has to come back before it is known what was written in it. Empty
-/// when one is up.
+/// The members of an interval of which some have to come back before it is known what was written in it. Empty
+/// when `needed` are up: one of a replicated PG, for an acknowledged write is on all; of an erasure-coded one, as
+/// many as make up the data.
 ///
 /// A member whose data was given up since does not count, whether it is down or up with another disk: it
 /// knows nothing of the interval. When the data of all members was given up, so were the interval's writes,
 /// and there is nobody to wait for.
-pub(super) fn missing_witnesses(i: &Interval, map: &OsdMap) -> Vec<OsdId> {
+pub(super) fn missing_witnesses(i: &Interval, needed: usize, map: &OsdMap) -> Vec<OsdId> {
     let given_up = |osd: &OsdId| map.osd(*osd).is_some_and(|o| o.info.lost_at > i.first);
     let members: Vec<OsdId> = i.acting.iter().copied().filter(|o| map.exists(*o) && !given_up(o)).collect();
-    match members.iter().any(|o| map.is_up(*o)) {
-        true => Vec::new(),
-        false => members,
-    }
+    let (up, down): (Vec<OsdId>, Vec<OsdId>) = members.into_iter().partition(|o| map.is_up(*o));
+    if up.len() >= needed { Vec::new() } else { down }
 }
 
 /// Whether the map proves that the process which led this interval is dead, or has learned of a later
@@ -213,9 +212,36 @@ mod tests {
         for (osds, missing) in table {
             let map = OsdMap { epoch: Epoch(30), osds: osds.to_vec(), ..OsdMap::default() };
             let all: Vec<OsdId> = (0..osds.len() as i32).map(OsdId).collect();
-            assert_eq!(missing_witnesses(&interval(&all), &map), missing, "{osds:?}");
+            assert_eq!(missing_witnesses(&interval(&all), 1, &map), missing, "{osds:?}");
         }
-        assert_eq!(missing_witnesses(&interval(&[OsdId(7)]), &OsdMap::default()), [], "outside the map");
+        assert_eq!(missing_witnesses(&interval(&[OsdId(7)]), 1, &OsdMap::default()), [], "outside the map");
+    }
+
+    #[test]
+    fn as_many_shards_have_to_be_there_as_make_up_the_data() {
+        let (down, up) = (osd_state::EXISTS, osd_state::EXISTS | osd_state::UP);
+        let osd = |state, lost_at| {
+            let info = OsdInfo { up_from: Epoch(25), lost_at: Epoch(lost_at), ..OsdInfo::default() };
+            Osd { state, info, ..Osd::default() }
+        };
+        let osds = |ids: &[i32]| ids.iter().map(|id| OsdId(*id)).collect::<Vec<_>>();
+        let table: [(&[Osd], &[i32]); 6] = [
+            (&[osd(up, 0), osd(up, 0), osd(down, 0)], &[]),
+            (&[osd(up, 0), osd(down, 0), osd(down, 0)], &[1, 2]),
+            (&[osd(down, 0), osd(down, 0), osd(down, 0)], &[0, 1, 2]),
+            // What was given up is no witness, and nobody waits for it.
+            (&[osd(up, 0), osd(up, 15), osd(down, 0)], &[2]),
+            (&[osd(up, 0), osd(down, 15), osd(down, 0)], &[2]),
+            (&[osd(up, 0), osd(down, 15), osd(up, 15)], &[]),
+        ];
+        for (state, missing) in table {
+            let map = OsdMap { epoch: Epoch(30), osds: state.to_vec(), ..OsdMap::default() };
+            let mut all = osds(&[0, 1, 2]);
+            assert_eq!(missing_witnesses(&interval(&all), 2, &map), osds(missing), "{state:?}");
+            // A hole was nobody.
+            all.push(OsdId::HOLE);
+            assert_eq!(missing_witnesses(&interval(&all), 2, &map), osds(missing), "{state:?}");
+        }
     }
 
     #[test]

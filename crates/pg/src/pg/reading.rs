@@ -1,5 +1,5 @@
 //! Requests whose data the device has to be asked for: the shell reads it (`Output::Read`), and others are
-//! served meanwhile.
+//! served meanwhile. Requests that gather data of shards (`pg::gather`) wait here in the same way.
 //!
 //! ```text
 //! client_op ─► run ─► wait_for_device ─► (Output::Read, Input::Read) ─► device_has_read ─► client_op ─► run
@@ -23,6 +23,7 @@ use store::{ReadPlan, StoreError};
 use types::{ConnId, HObject};
 
 use super::Pg;
+use super::backend::Backend;
 use super::client::{ClientOp, queue_in_order};
 use crate::osd::shared::Shared;
 
@@ -31,6 +32,8 @@ use crate::osd::shared::Shared;
 pub(crate) struct Reading {
     /// Numbers of the reads.
     under_way: BTreeSet<u64>,
+    /// They are for a write, for which all others wait.
+    for_a_write: bool,
     pub waiters: VecDeque<ClientOp>,
 }
 
@@ -39,7 +42,7 @@ impl Reading {
     fn holds(&self, op: &ClientOp) -> bool {
         let reads = op.reading.is_some_and(|id| self.under_way.contains(&id));
         let is_behind = || self.waiters.front().is_some_and(|first| first.order < op.order);
-        !reads && (op.is_write_ordered() || is_behind())
+        !reads && (self.for_a_write || op.is_write_ordered() || is_behind())
     }
 }
 
@@ -68,9 +71,16 @@ impl Pg {
             None => cx.reads.number(),
         };
         op.reading = Some(id);
-        self.reading.entry(head.clone()).or_default().under_way.insert(id);
+        self.begin_reading(head, id, false);
         let entity = cx.sessions.get(&op.conn).map(|session| session.peer.auth_name.clone());
         cx.reads.add(id, op, plan, entity, &mut cx.out);
+    }
+
+    /// Notes that something is read of the object for a request.
+    pub(super) fn begin_reading(&mut self, head: &HObject, id: u64, for_a_write: bool) {
+        let reading = self.reading.entry(head.clone()).or_default();
+        reading.under_way.insert(id);
+        reading.for_a_write |= for_a_write;
     }
 
     /// Whether the device reads the object for this request.
@@ -97,7 +107,10 @@ impl Pg {
     }
 
     /// Lets those go on that waited behind the last read of an object.
-    fn read_ended(&mut self, id: u64, head: &HObject, cx: &mut Shared) {
+    pub(super) fn read_ended(&mut self, id: u64, head: &HObject, cx: &mut Shared) {
+        if let Backend::Coded(coded) = &mut self.backend {
+            coded.gathers.remove(&id);
+        }
         let Some(reading) = self.reading.get_mut(head) else { return };
         reading.under_way.remove(&id);
         if reading.under_way.is_empty() {
@@ -124,6 +137,9 @@ impl Pg {
     /// read anew when they run again.
     pub(super) fn stop_reading(&mut self, cx: &mut Shared) -> Vec<ClientOp> {
         let mut all = Vec::new();
+        if let Backend::Coded(coded) = &mut self.backend {
+            coded.gathers.clear();
+        }
         for reading in std::mem::take(&mut self.reading).into_values() {
             let readers = reading.under_way.iter().filter_map(|id| cx.reads.remove(*id));
             all.extend(readers.map(ClientOp::begin_anew));

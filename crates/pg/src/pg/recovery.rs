@@ -98,6 +98,10 @@ impl Pg {
         if self.phase != Phase::Active {
             return;
         }
+        if self.is_coded() {
+            // Shards are not rebuilt yet.
+            return self.check_clean(cx);
+        }
         self.finish_ranges(cx);
         let norecover = cx.map.test_flag(map_flags::NORECOVER);
         let yields = !self.forced.recovery && self.others_go_first(cx);
@@ -152,6 +156,9 @@ impl Pg {
 
     /// Begins an object's recovery; false when nobody has it.
     pub fn recover_object(&mut self, object: &HObject, cx: &mut Shared) -> bool {
+        if self.is_coded() {
+            return false;
+        }
         if let Some(item) = self.missing.get(object) {
             let need = item.need;
             let Some(from) = self.peers.iter().find(|(_, p)| p.has(object, need)).map(|(o, _)| *o) else {

@@ -116,6 +116,10 @@ impl Pg {
     fn forget_what_is_whole(&mut self, cx: &mut Shared) {
         let mut txn = Txn::new();
         let (id, shard) = (self.id, self.id.shard);
+        if self.is_coded() {
+            // A shard may be of no use although its blocks are whole. It is rebuilt.
+            return;
+        }
         self.lost_here.retain(|o| {
             let lacks_data = cx.store.has_lost(&ObjectKey::new(shard, o.clone())) != Ok(false);
             if !lacks_data {
@@ -156,7 +160,7 @@ impl Pg {
     /// Primary: tries again to repair members' objects that had to wait, and objects that were damaged in
     /// this copy while another OSD was primary, which may not have heard of it.
     pub(super) fn repeat_repairs(&mut self, cx: &mut Shared) {
-        if self.phase == Phase::Active && !self.lost_here.is_empty() {
+        if self.phase == Phase::Active && !self.lost_here.is_empty() && !self.is_coded() {
             self.forget_what_is_whole(cx);
             for object in self.lost_here.clone() {
                 if !self.missing.contains(&object)

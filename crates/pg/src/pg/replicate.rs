@@ -1,9 +1,10 @@
 //! Writes: the primary logs, ships and submits them; members apply them in order; the client hears when all are durable.
 
-use bytes::{Bytes, BytesMut};
-use store::{Misuse, Priority, StoreError, Txn};
+use bytes::Bytes;
+use store::{Priority, StoreError, Txn};
 use types::{Epoch, Eversion, HObject, OsdId, PgShard, SpgId};
 
+use super::backend::{Change, Shipped};
 use super::client::ClientOp;
 use super::room::Taken;
 use super::writes::InFlight;
@@ -23,7 +24,7 @@ pub(super) const WRITE_MAX: usize = 94 << 20;
 
 /// A write that is ready to go out: its transaction, its entries, and what follows it.
 pub(super) struct Write {
-    pub txn: Txn,
+    pub change: Change,
     pub entries: Vec<LogEntry>,
     pub in_flight: InFlight,
     pub executed: Executed,
@@ -87,12 +88,12 @@ impl Pg {
     /// Ships a write to all members and submits it here. When the store refuses it for lack of space nothing has
     /// happened, and the request gets its reply from the caller; the same when the write is larger than `WRITE_MAX`.
     pub(super) fn issue(&mut self, w: Write, cx: &mut Shared) -> Result<(), (StoreError, Box<ClientOp>)> {
-        let Write { mut txn, entries, mut in_flight, executed } = w;
+        let Write { change, entries, mut in_flight, executed } = w;
         let targets = self.write_targets(cx);
         let version = in_flight.version;
-        let payload_bytes = txn.payload_len() as u64;
+        let payload_bytes = change.payload_len() as u64;
         in_flight.in_bytes = payload_bytes;
-        let frees = txn.is_empty() || in_flight.op.only_frees();
+        let frees = change.is_empty() || in_flight.op.only_frees();
         if let Err(e) = self.members_have_room(&targets, payload_bytes, frees) {
             return Err((e, Box::new(in_flight.op)));
         }
@@ -105,63 +106,79 @@ impl Pg {
         self.info.sums.add(&executed.delta);
         let trim_to = self.trim_target(cx);
         let after = AfterWrite { last_user_version: self.info.last_user_version, sums: self.info.sums };
-        put_entries(&mut txn, self.id, &entries, &after);
-        if txn.seal().len().saturating_add(txn.payload_len()) > WRITE_MAX {
-            (self.info.last_update, self.info.last_complete, self.info.last_user_version, self.info.sums) =
-                before;
-            return Err((StoreError::Misuse(Misuse::TxnTooLarge), Box::new(in_flight.op)));
-        }
-        let shipped = (!targets.is_empty()).then(|| split_txn(&mut txn));
-        let what = PgDone::Write(version);
-        let done = Done::Pg { id: self.id, interval: self.interval(), what };
+        let short = types::is_planted!(cx.config.planted, BackfillBoundary);
+        let without = |to| self.goes_without(to, &entries, short);
+        let without: Vec<PgShard> = targets.iter().copied().filter(|to| without(*to)).collect();
+        let is_without = |to| without.contains(&to);
         let urgent = cx.urgent;
-        if let Err(e) = cx.try_submit(txn, Priority::Client, done) {
-            (self.info.last_update, self.info.last_complete, self.info.last_user_version, self.info.sums) =
-                before;
-            return Err((e, Box::new(in_flight.op)));
-        }
-        if let Some((txn_head, payload)) = shipped {
+        let ready =
+            self.make_ready(change, &entries, &after, (&targets, is_without), (before.0, trim_to), cx);
+        let done = Done::Pg { id: self.id, interval: self.interval(), what: PgDone::Write(version) };
+        let submitted = ready.and_then(|ready| {
+            let (txn, shipped, after) = ready.into_parts();
+            cx.try_submit(txn, Priority::Client, done)?;
+            Ok((shipped, after))
+        });
+        let (shipped, behind) = match submitted {
+            Ok(submitted) => submitted,
+            Err(e) => {
+                (
+                    self.info.last_update,
+                    self.info.last_complete,
+                    self.info.last_user_version,
+                    self.info.sums,
+                ) = before;
+                return Err((e, Box::new(in_flight.op)));
+            }
+        };
+        if !targets.is_empty() {
             // Our part is waited for when the members have done theirs.
             cx.urgent = urgent;
-            let op = RepOp { txn_head, payload, prev: before.0, trim_to };
-            self.ship(&targets, &entries, &after, &op, cx);
         }
+        match shipped {
+            Shipped::Nothing => {}
+            Shipped::Whole(txn_head, payload) => {
+                let op = RepOp { txn_head, payload, prev: before.0, trim_to, coded: None };
+                self.ship(&targets, &without, &entries, &after, &op, cx);
+            }
+            Shipped::Shards(ops) => ops.into_iter().for_each(|(to, op)| {
+                cx.send_pg(to, self.id, self.interval(), PgBody::RepOp(Box::new(op)));
+            }),
+        }
+        self.submitted(behind, cx);
         self.use_room(&targets, payload_bytes);
         entries.into_iter().for_each(|e| self.log.append(e));
         self.scrub.note_write(&in_flight.object, &executed.delta);
         self.writes.push(in_flight, executed.new_state);
         self.report = true;
-        if trim_to > self.log.tail() {
-            // On its own: a write that the store refuses must not leave a trim behind that only memory knows of.
-            let mut txn = Txn::new();
-            self.trim(trim_to, &mut txn, cx);
-            self.save_info(&mut txn);
-            cx.submit(txn, Done::Nothing);
-        }
+        // On its own: a write that the store refuses must not leave a trim behind that only memory knows of.
+        self.trim_log(trim_to, cx);
         Ok(())
+    }
+
+    /// Whether a member gets the entries alone, because its backfill has not come to the object.
+    fn goes_without(&self, to: PgShard, entries: &[LogEntry], short: bool) -> bool {
+        let reached = |o: &HObject, to: &HObject| o < to || o == to && !short;
+        let backfill = self.backfills.get(&to);
+        !backfill.is_none_or(|b| entries.iter().all(|e| reached(&e.object, &b.last_backfill)))
     }
 
     fn ship(
         &self,
         targets: &[PgShard],
+        without: &[PgShard],
         entries: &[LogEntry],
         after: &AfterWrite,
         op: &RepOp,
         cx: &mut Shared,
     ) {
         for osd in targets {
-            let short = types::is_planted!(cx.config.planted, BackfillBoundary);
-            let reached = |o: &HObject, to: &HObject| o < to || o == to && !short;
-            let has_object = self
-                .backfills
-                .get(osd)
-                .is_none_or(|b| entries.iter().all(|e| reached(&e.object, &b.last_backfill)));
-            let op = if has_object {
-                op.clone()
-            } else {
+            let op = if without.contains(osd) {
                 let mut txn = Txn::new();
                 put_entries(&mut txn, self.id, entries, after);
-                RepOp { txn_head: txn.head(), payload: Bytes::new(), ..*op }
+                RepOp { txn_head: txn.head(), payload: Bytes::new(), coded: None, ..*op }
+            } else {
+                op.clone()
             };
             cx.send_pg(*osd, self.id, self.interval(), PgBody::RepOp(Box::new(op)));
         }
@@ -181,10 +198,16 @@ impl Pg {
         self.log.version_before_last(keep).min(self.durable_everywhere(cx)).min(self.info.last_complete)
     }
 
-    fn trim(&mut self, to: Eversion, txn: &mut Txn, cx: &Shared) {
+    fn trim_log(&mut self, to: Eversion, cx: &mut Shared) {
+        if to <= self.log.tail() {
+            return;
+        }
+        let mut txn = Txn::new();
         let trimmed = self.log.trim(to, cx.config.pg_log_dups_tracked);
-        persist::put_trimmed(txn, self.id, &trimmed);
+        persist::put_trimmed(&mut txn, self.id, &trimmed);
         self.info.log_tail = self.log.tail();
+        self.save_info(&mut txn);
+        cx.submit(txn, Done::Nothing);
     }
 
     /// Member: objects that are lacking here and that the write brings whole: the primary has given up what they lacked.
@@ -217,6 +240,9 @@ impl Pg {
         let (txn, entries, after) = decoded.map_err(|e| format!("that is damaged: {e}"))?;
         let head = self.log.head();
         let follows = op.prev == head || cx.config.accepts_gaps();
+        if op.coded.is_some() != self.is_coded() {
+            return Err("of another kind of pool".into());
+        }
         let in_order = follows && entries.first().is_some_and(|e| e.version > head);
         match entries.last().map(|e| e.version).filter(|_| in_order) {
             Some(version) => Ok((txn, entries, after, version)),
@@ -240,11 +266,18 @@ impl Pg {
             self.tell_out_of_step(cx);
             return Taken::Done;
         }
-        let (mut txn, entries, after, version) = match self.next_write(&op, cx) {
+        let (txn, entries, after, version) = match self.next_write(&op, cx) {
             Ok(write) => write,
             Err(why) => {
                 let text = format!("pg {} got a write from osd.{from} {why}", self.id);
                 self.out_of_step(text, cx);
+                return Taken::Done;
+            }
+        };
+        let (mut txn, behind) = match self.on_member(txn, &op, &entries, cx) {
+            Ok(ready) => ready,
+            Err(e) => {
+                self.store_failed(&e, cx);
                 return Taken::Done;
             }
         };
@@ -276,15 +309,11 @@ impl Pg {
         self.have_now(&given);
         let lost = cx.store.take_lost();
         self.tell_damaged(lost, cx);
+        self.submitted(behind, cx);
         cx.counters.rep_op_bytes += (op.txn_head.len() + op.payload.len()) as u64;
         let trim_to = op.trim_to;
         entries.into_iter().for_each(|e| self.log.append(e));
-        if trim_to > self.log.tail() {
-            let mut txn = Txn::new();
-            self.trim(trim_to, &mut txn, cx);
-            self.save_info(&mut txn);
-            cx.submit(txn, Done::Nothing);
-        }
+        self.trim_log(trim_to, cx);
         Taken::Done
     }
 
@@ -404,27 +433,9 @@ impl Pg {
 }
 
 /// The write's log entries, the newest with what becomes of the info.
-fn put_entries(txn: &mut Txn, id: SpgId, entries: &[LogEntry], after: &AfterWrite) {
+pub(super) fn put_entries(txn: &mut Txn, id: SpgId, entries: &[LogEntry], after: &AfterWrite) {
     if let Some((newest, older)) = entries.split_last() {
         older.iter().for_each(|e| persist::put_entry(txn, id, e));
         persist::put_newest_entry(txn, id, newest, after);
     }
-}
-
-/// A transaction's change list, which it keeps for the log, and payloads; a single payload is shared, not copied.
-fn split_txn(txn: &mut Txn) -> (Bytes, Bytes) {
-    let head = txn.seal();
-    let mut payloads = txn.payloads();
-    let payload = match (payloads.next(), payloads.next()) {
-        (None, _) => Bytes::new(),
-        (Some(one), None) => one.clone(),
-        (Some(one), Some(two)) => {
-            let mut all = BytesMut::with_capacity(txn.payload_len());
-            all.extend_from_slice(one);
-            all.extend_from_slice(two);
-            payloads.for_each(|p| all.extend_from_slice(p));
-            all.freeze()
-        }
-    };
-    (head, payload)
 }

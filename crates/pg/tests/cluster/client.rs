@@ -271,7 +271,7 @@ impl Client {
             r.key = Some((pgid, primary, map.pools[&pgid.pool].pg_num));
             r.attempts += 1;
         }
-        r.msg.pgid = SpgId::replicated(pgid);
+        r.msg.pgid = map.primary_shard(pgid).map_or(SpgId::replicated(pgid), |(_, id)| id);
         r.msg.epoch = map.epoch;
         r.msg.retry_attempt = r.attempts - 1;
         (primary, Message::Unknown(Message::from(r.msg.clone()).into_wire(tid)))

@@ -2,6 +2,7 @@
 
 mod backoff;
 mod client;
+mod coded;
 mod copies;
 mod counters;
 mod daemon;

@@ -50,6 +50,7 @@ impl Mon {
             crush.insert_item(osd, 0x10000, &format!("osd.{osd}"), &at).unwrap();
         }
         crush.add_simple_rule("r", "default", "osd", None, RuleMode::Firstn, 1, None).unwrap();
+        crush.add_simple_rule("coded", "default", "osd", None, RuleMode::Indep, 3, None).unwrap();
         let map = OsdMap::new_cluster(FSID, Utime::new(1, 0), crush);
         let first = Incremental::first(&map);
         let mut mon = Self {
@@ -110,6 +111,27 @@ impl Mon {
         let mut id = PoolId(0);
         self.change(|inc, map| {
             let pool = Pool { size, min_size, ..Pool::new(PoolType::Replicated, pg_num) };
+            id = inc.create_pool(map, &format!("p{}", map.pools.len()), pool);
+        });
+        id
+    }
+
+    /// An erasure-coded pool of this profile, whose chunks have 4,096 bytes.
+    pub fn create_coded_pool(&mut self, k: u8, m: u8, min_size: u8) -> PoolId {
+        let mut id = PoolId(0);
+        let (data, coding) = (k.to_string(), m.to_string());
+        let words = [("plugin", "jerasure"), ("technique", "reed_sol_van"), ("k", &*data), ("m", &*coding)];
+        let profile = words.into_iter().map(|(word, value)| (word.to_owned(), value.to_owned()));
+        self.change(|inc, map| {
+            inc.new_erasure_code_profiles.insert("coded".into(), profile.collect());
+            let pool = Pool {
+                size: k + m,
+                min_size,
+                crush_rule: 1,
+                erasure_code_profile: "coded".into(),
+                stripe_width: u32::from(k) * 4096,
+                ..Pool::new(PoolType::Erasure, 1)
+            };
             id = inc.create_pool(map, &format!("p{}", map.pools.len()), pool);
         });
         id

@@ -378,6 +378,12 @@ impl Sim {
         link.into_iter().for_each(|msg| self.deliver(from, to, msg));
     }
 
+    /// Whether this OSD has the newest map.
+    pub fn is_up_to_date(&self, osd: i32) -> bool {
+        let core = self.nodes.get(osd as usize).and_then(|node| node.core.as_ref());
+        core.is_none_or(|core| core.osdmap().epoch == self.mon.map.epoch)
+    }
+
     /// Whether all that this OSD submitted to its store survives its end.
     pub fn is_durable(&mut self, osd: i32) -> bool {
         let store = self.nodes[osd as usize].core.as_mut().expect("runs").store_mut();

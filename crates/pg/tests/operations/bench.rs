@@ -186,6 +186,7 @@ impl Bench {
             first_version: Eversion::new(Epoch(9), self.last + 1),
             last_user_version: self.last_user,
             sources: &self.sources,
+            gathered: None,
             may_read: kind.reads,
             may_write: kind.writes,
             work: 0,

@@ -1,0 +1,344 @@
+//! How a PG's objects lie on its members: whole on each, or a shard on each. What a write changes there, and what
+//! a member does with its part.
+//!
+//! Invariants:
+//! 1. `Coded::kept` is what the store has of such records, oldest first. Both change with one transaction.
+//! 2. A record goes when every member of a started PG has its write.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use store::{Misuse, ObjectKey, StoreError, Txn};
+use types::{Errno, Eversion, HObject, PgShard, SpgId};
+
+use super::Pg;
+use super::client::ClientOp;
+use super::gather::Gather;
+use super::replicate::{WRITE_MAX, put_entries};
+use crate::coded::{self, Geometry, Kept, Parts, ShardPart, SplitStop};
+use crate::entry::LogEntry;
+use crate::exec::ExecStop;
+use crate::info::AfterWrite;
+use crate::io::{FatalReason, LogLevel};
+use crate::merge::Lost;
+use crate::object::{ObjectState, stored_version};
+use crate::osd::shared::Shared;
+use crate::peer::{CodedPart, RepOp};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) enum Backend {
+    Replicated,
+    Coded(Box<Coded>),
+}
+
+/// What an erasure-coded PG has besides.
+#[derive(Debug, Default)]
+pub(crate) struct Coded {
+    /// `None` before the first interval here, and while the pool's profile is none that is known.
+    pub geometry: Option<Arc<Geometry>>,
+    /// Writes that can be taken back here.
+    kept: VecDeque<Kept>,
+    /// Primary: what is read of shards for requests, by the number of the request's reads.
+    pub gathers: BTreeMap<u64, Gather>,
+}
+
+/// What a write changes on the members.
+pub(super) enum Change {
+    /// The same on each.
+    Whole(Txn),
+    /// Bytes of data that the object gets, and what each shard does for that.
+    Shards(usize, Parts),
+}
+
+/// A write that is ready: the primary's own transaction, and what goes out.
+pub(super) struct Ready {
+    pub own: Txn,
+    pub shipped: Shipped,
+    after: After,
+}
+
+/// What members get.
+pub(super) enum Shipped {
+    /// The primary's transaction and its payload.
+    Whole(Bytes, Bytes),
+    /// Each its own.
+    Shards(BTreeMap<PgShard, RepOp>),
+    Nothing,
+}
+
+/// What follows a transaction of a shard, once the store has it.
+#[derive(Debug, Default)]
+pub(super) struct After {
+    kept: Vec<Kept>,
+    /// So many of the oldest records are gone.
+    forgotten: usize,
+    /// Of these nothing is read here until they are rebuilt.
+    damaged: Vec<HObject>,
+}
+
+impl Change {
+    pub fn payload_len(&self) -> usize {
+        match self {
+            Self::Whole(txn) => txn.payload_len(),
+            Self::Shards(bytes, _) => *bytes,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Whole(txn) => txn.is_empty(),
+            Self::Shards(_, parts) => parts.shards.iter().all(|part| part.txn.is_empty()),
+        }
+    }
+}
+
+impl Backend {
+    pub fn of(id: SpgId) -> Self {
+        match id.shard {
+            SpgId::NO_SHARD => Self::Replicated,
+            _ => Self::Coded(Box::default()),
+        }
+    }
+
+    /// Whether objects lie on the members in shards, as the PG's id says.
+    pub fn is_coded(&self) -> bool {
+        matches!(self, Self::Coded(_))
+    }
+
+    /// What is done with objects that lost entries changed.
+    pub fn lost_entries(&self) -> Lost {
+        match self {
+            Self::Replicated => Lost::Fetch,
+            Self::Coded(_) => Lost::TakeBack,
+        }
+    }
+
+    /// How many members have to be left of an interval to know what was written in it.
+    pub fn needed_witnesses(&self) -> usize {
+        match self {
+            Self::Replicated => 1,
+            Self::Coded(coded) => coded.geometry.as_ref().map_or(1, |g| g.codec.data_chunk_count()),
+        }
+    }
+}
+
+impl Pg {
+    /// Learns how objects lie on shards, and what can be taken back here.
+    pub(super) fn know_geometry(&mut self, cx: &mut Shared) {
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        let Some(pool) = cx.map.pool(self.id.pgid.pool).filter(|_| coded.geometry.is_none()) else { return };
+        let none = BTreeMap::new();
+        let profile = cx.map.erasure_code_profiles.get(&pool.erasure_code_profile).unwrap_or(&none);
+        match Geometry::new(profile, pool.stripe_width) {
+            Ok(geometry) => coded.geometry = Some(Arc::new(geometry)),
+            Err(e) => {
+                let text = format!("pg {} cannot be served: {e}", self.id);
+                return cx.cluster_log(LogLevel::Error, text);
+            }
+        }
+        match coded::kept_in(&mut cx.store, self.id) {
+            Ok(kept) => coded.kept = kept.into(),
+            Err(e) => cx.fail(FatalReason::Store(e.to_string())),
+        }
+    }
+
+    /// What a request's transaction changes on the members.
+    pub(super) fn divide(&self, txn: Txn, op: &ClientOp, cx: &mut Shared) -> Result<Change, SplitStop> {
+        let Backend::Coded(coded) = &self.backend else { return Ok(Change::Whole(txn)) };
+        let geometry = coded.geometry.as_ref().ok_or(SplitStop::Refused(Errno::EIO))?;
+        let (store, shard) = (&mut cx.store, self.id.shard);
+        let size_of = |o: &HObject| {
+            let state = ObjectState::load(store, &ObjectKey::new(shard, o.clone()))?;
+            Ok(state.info.size)
+        };
+        let none = coded::Gathered::default();
+        let parts = coded::split(geometry, &txn, op.gathered.as_deref().unwrap_or(&none), size_of)?;
+        Ok(Change::Shards(txn.payload_len(), parts))
+    }
+
+    /// Deals with a write that cannot be divided (yet).
+    pub(super) fn not_divided(&mut self, op: ClientOp, head: &HObject, stop: SplitStop, cx: &mut Shared) {
+        match stop {
+            SplitStop::Needs(needs) => self.gather(op, head, needs, cx),
+            SplitStop::Refused(e) => op.refuse(e, cx),
+            SplitStop::Load(e) => self.stopped(op, head, ExecStop::Load(e), cx),
+            SplitStop::Codec(e) => {
+                cx.cluster_log(LogLevel::Error, format!("pg {} object {head}: {e}", self.id));
+                op.refuse(Errno::EIO, cx);
+            }
+        }
+    }
+
+    /// Makes a write ready for the store and for the members. `without` are members that get the log entries
+    /// alone.
+    pub(super) fn make_ready(
+        &self,
+        change: Change,
+        entries: &[LogEntry],
+        newest: &AfterWrite,
+        (targets, without): (&[PgShard], impl Fn(PgShard) -> bool),
+        (prev, trim_to): (Eversion, Eversion),
+        cx: &mut Shared,
+    ) -> Result<Ready, StoreError> {
+        let (bytes, mut parts) = match change {
+            Change::Whole(mut own) => {
+                put_entries(&mut own, self.id, entries, newest);
+                check_size(&mut own)?;
+                let shipped = match targets.is_empty() {
+                    true => Shipped::Nothing,
+                    false => {
+                        let (head, payload) = split_txn(&mut own);
+                        Shipped::Whole(head, payload)
+                    }
+                };
+                return Ok(Ready { own, shipped, after: After::default() });
+            }
+            Change::Shards(bytes, parts) => (bytes, parts),
+        };
+        if bytes > WRITE_MAX {
+            return Err(StoreError::Misuse(Misuse::TxnTooLarge));
+        }
+        let kept_to = self.durable_everywhere(cx);
+        let mut part_of = |shard: i8| {
+            let part = usize::try_from(shard).ok().and_then(|at| parts.shards.get_mut(at));
+            let mut part = part.map(std::mem::take).unwrap_or_default();
+            put_entries(&mut part.txn, SpgId { shard, ..self.id }, entries, newest);
+            part
+        };
+        let mut ops = BTreeMap::new();
+        for to in targets {
+            let mut part = part_of(to.shard);
+            if without(*to) {
+                part = ShardPart::default();
+                put_entries(&mut part.txn, SpgId { shard: to.shard, ..self.id }, entries, newest);
+            }
+            check_size(&mut part.txn)?;
+            let (txn_head, payload) = split_txn(&mut part.txn);
+            let coded = Some(Box::new(CodedPart { adds: part.adds, kept_to }));
+            ops.insert(*to, RepOp { txn_head, payload, prev, trim_to, coded });
+        }
+        let own = part_of(self.id.shard);
+        let (own, after) = self.with_records(own, kept_to, entries, cx)?;
+        Ok(Ready { own, shipped: Shipped::Shards(ops), after })
+    }
+
+    /// A member's transaction of a write, with all that belongs to it here. An error says that it is no write
+    /// of this PG.
+    pub(super) fn on_member(
+        &self,
+        txn: Txn,
+        op: &RepOp,
+        entries: &[LogEntry],
+        cx: &mut Shared,
+    ) -> Result<(Txn, After), StoreError> {
+        match (&self.backend, &op.coded) {
+            (Backend::Replicated, None) => Ok((txn, After::default())),
+            (Backend::Coded(_), Some(coded)) => {
+                let part = ShardPart { txn, adds: coded.adds.clone() };
+                self.with_records(part, coded.kept_to, entries, cx)
+            }
+            // `next_write` has refused it.
+            _ => Err(StoreError::Misuse(Misuse::BadKey)),
+        }
+    }
+
+    /// A shard's part of a write, with the records that take it back and without those that are not needed any
+    /// more.
+    fn with_records(
+        &self,
+        part: ShardPart,
+        kept_to: Eversion,
+        entries: &[LogEntry],
+        cx: &mut Shared,
+    ) -> Result<(Txn, After), StoreError> {
+        let Backend::Coded(coded) = &self.backend else { return Ok((part.txn, After::default())) };
+        // What lies beyond a backfill is not here, and is not taken back.
+        let here =
+            entries.iter().filter(|e| e.object <= self.info.last_backfill).cloned().collect::<Vec<_>>();
+        let ready = coded::prepare(&mut cx.store, self.id, part.txn, &part.adds, &here)?;
+        let mut damaged = ready.damaged;
+        for entry in entries.iter().filter(|e| e.object <= self.info.last_backfill) {
+            if self.has_missed(entry, cx) && !damaged.contains(&entry.object) {
+                damaged.push(entry.object.clone());
+            }
+        }
+        let mut txn = ready.txn;
+        let gone = coded.kept.iter().take_while(|kept| kept.version <= kept_to);
+        let forgotten = gone.map(|kept| coded::forget(&mut txn, self.id, kept)).count();
+        Ok((txn, After { kept: ready.kept, forgotten, damaged }))
+    }
+
+    /// Whether the shard here is not what the entry changes: a write before has not come to the medium. What a
+    /// write then makes of it has the newest version, and must not be read.
+    fn has_missed(&self, entry: &LogEntry, cx: &mut Shared) -> bool {
+        if entry.is_error() || !entry.object.is_head() {
+            return false;
+        }
+        let stored = stored_version(&mut cx.store, &self.object_key(&entry.object));
+        stored != Ok(entry.prior_version)
+    }
+
+    /// The store has the transaction of a write.
+    pub(super) fn submitted(&mut self, after: After, cx: &mut Shared) {
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        coded.kept.drain(..after.forgotten.min(coded.kept.len()));
+        coded.kept.extend(after.kept);
+        self.lost_shards(after.damaged, cx);
+    }
+
+    /// Takes lost writes back, newest first, from what was kept here.
+    pub(super) fn take_back(&mut self, versions: &[Eversion], txn: &mut Txn) {
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        let Some(oldest) = versions.first() else { return };
+        while coded.kept.back().is_some_and(|kept| kept.version >= *oldest) {
+            coded.kept.pop_back().iter().for_each(|kept| coded::take_back(txn, self.id, kept));
+        }
+    }
+
+    /// Forgets what was kept: the copy begins anew.
+    pub(super) fn forget_kept(&mut self, txn: &mut Txn) {
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        coded.kept.drain(..).for_each(|kept| coded::forget(txn, self.id, &kept));
+    }
+
+    /// Checks the invariants that the module states.
+    pub(super) fn assert_backend(&self) {
+        assert_eq!(self.backend.is_coded(), self.is_coded(), "{}", self.id);
+        let Backend::Coded(coded) = &self.backend else { return };
+        let in_order = coded.kept.iter().zip(coded.kept.iter().skip(1)).all(|(a, b)| a.version < b.version);
+        assert!(in_order, "1: records of {}", self.id);
+    }
+}
+
+impl Ready {
+    pub fn into_parts(self) -> (Txn, Shipped, After) {
+        (self.own, self.shipped, self.after)
+    }
+}
+
+fn check_size(txn: &mut Txn) -> Result<(), StoreError> {
+    match txn.seal().len().saturating_add(txn.payload_len()) > WRITE_MAX {
+        true => Err(StoreError::Misuse(Misuse::TxnTooLarge)),
+        false => Ok(()),
+    }
+}
+
+/// A transaction's change list, which it keeps for the log, and payloads; a single payload is shared, not copied.
+fn split_txn(txn: &mut Txn) -> (Bytes, Bytes) {
+    let head = txn.seal();
+    let mut payloads = txn.payloads();
+    let payload = match (payloads.next(), payloads.next()) {
+        (None, _) => Bytes::new(),
+        (Some(one), None) => one.clone(),
+        (Some(one), Some(two)) => {
+            let mut all = BytesMut::with_capacity(txn.payload_len());
+            all.extend_from_slice(one);
+            all.extend_from_slice(two);
+            payloads.for_each(|p| all.extend_from_slice(p));
+            all.freeze()
+        }
+    };
+    (head, payload)
+}

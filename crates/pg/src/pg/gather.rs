@@ -1,0 +1,284 @@
+//! Bytes of erasure-coded objects that a request needs, read of shards: of the data alone where all of it is there,
+//! else of what makes up for it.
+//!
+//! ```text
+//! client_op ─► run ─► gather ─► (ShardRead to members, ShardPart back) ─► gathered ─► client_op ─► run
+//! ```
+//! Invariants:
+//! 1. A request that gathers is in `Shared::reads` and in `Pg::reading`, under one number; so others wait for it as
+//!    for a read of the device. Everything waits for a write.
+//! 2. A range is put together from shards that have the object in one version, the primary's. A shard that has
+//!    another, or none, or whose bytes are damaged, refuses; the range is then read without it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use erasure::{ChunkSet, CodecError, StripedRead};
+use store::ObjectKey;
+use types::{Epoch, Errno, Eversion, HObject, PgShard};
+
+use super::backend::Backend;
+use super::client::ClientOp;
+use super::repair::damaged_object;
+use super::{Pg, persist};
+use crate::coded::Needed;
+use crate::io::LogLevel;
+use crate::object::stored_version;
+use crate::osd::shared::{Done, Shared};
+use crate::peer::{MESSAGE_MAX, PgBody, ShardAsk};
+use store::Txn;
+
+/// The shard has another version of the object.
+const STALE: Errno = Errno(116);
+
+/// What is gathered for one request.
+#[derive(Debug, Default)]
+pub(crate) struct Gather {
+    wanted: Vec<Wanted>,
+    /// Which range of which of these a question is for, and whom it went to.
+    asked: BTreeMap<u32, (usize, usize, PgShard)>,
+    last: u32,
+}
+
+/// One range of an object.
+#[derive(Debug)]
+struct Wanted {
+    what: Needed,
+    version: Eversion,
+    /// Shards that have refused.
+    without: ChunkSet,
+    read: StripedRead,
+    pieces: Vec<Bytes>,
+}
+
+impl Pg {
+    /// Has shards read for a request, which runs again then.
+    pub(super) fn gather(&mut self, mut op: ClientOp, head: &HObject, needs: Vec<Needed>, cx: &mut Shared) {
+        let id = match op.reading.filter(|_| self.is_reading(head, &op)) {
+            Some(id) => id,
+            None => cx.reads.number(),
+        };
+        op.reading = Some(id);
+        self.begin_reading(head, id, op.kind.writes);
+        cx.reads.hold(id, op);
+        let mut gather = Gather::default();
+        let planned = needs.into_iter().try_for_each(|what| {
+            let version = stored_version(&mut cx.store, &self.object_key(&what.object));
+            let version = version.map_err(|_| CodecError::OutOfRange)?;
+            let read = self.plan_read(&what, version, ChunkSet::EMPTY, cx)?;
+            let pieces = vec![Bytes::new(); read.ranges().len()];
+            gather.wanted.push(Wanted { what, version, without: ChunkSet::EMPTY, read, pieces });
+            Ok(())
+        });
+        if let Err(e) = planned {
+            return self.gave_up(id, &e, cx);
+        }
+        for at in 0..gather.wanted.len() {
+            self.ask_shards(&mut gather, id, at, cx);
+        }
+        self.keep_gather(id, gather, cx);
+    }
+
+    /// How to read a range from the shards that have the object, without some of them.
+    fn plan_read(
+        &self,
+        what: &Needed,
+        version: Eversion,
+        without: ChunkSet,
+        cx: &Shared,
+    ) -> Result<StripedRead, CodecError> {
+        let Backend::Coded(coded) = &self.backend else { return Err(CodecError::OutOfRange) };
+        let geometry = coded.geometry.as_ref().ok_or(CodecError::OutOfRange)?;
+        let me = self.me(cx);
+        let has = |copy: PgShard| match copy == me {
+            true => !self.missing.contains(&what.object) && !self.lost_here.contains(&what.object),
+            false => {
+                let is_damaged = || self.damaged.contains(&(what.object.clone(), copy));
+                self.peers.get(&copy).is_some_and(|p| p.has(&what.object, version)) && !is_damaged()
+            }
+        };
+        let there = self.acting().filter(|copy| has(*copy));
+        let there: ChunkSet = there.filter_map(|copy| usize::try_from(copy.shard).ok()).collect();
+        geometry.stripes.read(&geometry.codec, what.range.clone(), there - without)
+    }
+
+    /// Reads the ranges of this shard, and asks for those of others.
+    fn ask_shards(&mut self, gather: &mut Gather, id: u64, at: usize, cx: &mut Shared) {
+        let Some(wanted) = gather.wanted.get_mut(at) else { return };
+        let me = self.me(cx);
+        let ranges = wanted.read.ranges().to_vec();
+        let (object, version) = (wanted.what.object.clone(), wanted.version);
+        for (slot, range) in ranges.into_iter().enumerate() {
+            gather.last += 1;
+            let place = gather.last;
+            let (offset, len) = (range.offset, range.len);
+            let ask = ShardAsk { id, place, object: object.clone(), version, offset, len };
+            let of = |copy: &PgShard| usize::try_from(copy.shard) == Ok(range.shard);
+            let Some(copy) = self.acting().find(of) else { continue };
+            gather.asked.insert(place, (at, slot, copy));
+            if copy != me {
+                cx.send_pg(copy, self.id, self.interval(), PgBody::ShardRead(Box::new(ask)));
+                continue;
+            }
+            let read = self.read_shard(&ask, cx);
+            if !self.take_shard(gather, id, place, read, cx) {
+                // It was planned anew, without this shard.
+                return;
+            }
+        }
+    }
+
+    /// Takes what a shard answered; false when the range had to be planned anew.
+    fn take_shard(
+        &mut self,
+        gather: &mut Gather,
+        id: u64,
+        place: u32,
+        read: Result<Bytes, Errno>,
+        cx: &mut Shared,
+    ) -> bool {
+        let Some((at, slot, copy)) = gather.asked.remove(&place) else { return true };
+        let Some(wanted) = gather.wanted.get_mut(at) else { return true };
+        let why = match read {
+            Ok(bytes) => {
+                wanted.pieces.get_mut(slot).into_iter().for_each(|piece| *piece = bytes.clone());
+                return true;
+            }
+            Err(e) => e,
+        };
+        let object = wanted.what.object.clone();
+        let text = format!("pg {} object {object}: osd.{copy} gives no data of it: {why}", self.id);
+        cx.cluster_log(LogLevel::Error, text);
+        wanted.without.insert(usize::try_from(copy.shard).unwrap_or(usize::MAX));
+        if copy != self.me(cx) {
+            // It lacks the object from now on.
+            self.handle_damaged(copy, object, cx);
+        }
+        gather.asked.retain(|_, (of, ..)| *of != at);
+        let planned = self.plan_read(&wanted.what, wanted.version, wanted.without, cx);
+        match planned {
+            Ok(read) => {
+                wanted.pieces = vec![Bytes::new(); read.ranges().len()];
+                wanted.read = read;
+                self.ask_shards(gather, id, at, cx);
+            }
+            Err(e) => {
+                gather.wanted.clear();
+                gather.asked.clear();
+                self.gave_up(id, &e, cx);
+            }
+        }
+        false
+    }
+
+    /// Keeps what is being gathered until all of it is there.
+    fn keep_gather(&mut self, id: u64, gather: Gather, cx: &mut Shared) {
+        if !cx.reads.contains(id) {
+            return;
+        }
+        if gather.asked.is_empty() {
+            return self.gathered(id, gather, cx);
+        }
+        if let Backend::Coded(coded) = &mut self.backend {
+            coded.gathers.insert(id, gather);
+        }
+    }
+
+    /// A member has read a range of its shard, or says why not.
+    pub fn handle_shard_part(
+        &mut self,
+        from: PgShard,
+        (id, place): (u64, u32),
+        result: i32,
+        data: Bytes,
+        cx: &mut Shared,
+    ) {
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        let Some(mut gather) = coded.gathers.remove(&id) else { return };
+        let is_asked = gather.asked.get(&place).is_some_and(|(_, _, copy)| *copy == from);
+        if is_asked {
+            let read = if result < 0 { Err(Errno(result.saturating_neg())) } else { Ok(data) };
+            self.take_shard(&mut gather, id, place, read, cx);
+        }
+        self.keep_gather(id, gather, cx);
+    }
+
+    /// All is there: the request runs again.
+    fn gathered(&mut self, id: u64, gather: Gather, cx: &mut Shared) {
+        let mut found = Vec::with_capacity(gather.wanted.len());
+        for wanted in gather.wanted {
+            let pieces: Vec<&[u8]> = wanted.pieces.iter().map(Bytes::as_ref).collect();
+            match wanted.read.assemble(&pieces) {
+                Ok(bytes) => found.push((wanted.what, Bytes::from(bytes))),
+                Err(e) => return self.gave_up(id, &e, cx),
+            }
+        }
+        let Some(mut op) = cx.reads.remove(id) else { return };
+        let gathered = op.gathered.get_or_insert_default();
+        found.into_iter().for_each(|(what, bytes)| gathered.add(what, bytes));
+        let head = op.msg.object.head();
+        self.client_op(cx, op);
+        // Unless it needs more.
+        if !cx.reads.contains(id) {
+            self.read_ended(id, &head, cx);
+        }
+    }
+
+    /// Too few shards have the object.
+    fn gave_up(&mut self, id: u64, why: &CodecError, cx: &mut Shared) {
+        let Some(op) = cx.reads.remove(id) else { return };
+        let head = op.msg.object.head();
+        cx.cluster_log(LogLevel::Error, format!("pg {} object {head}: {why}", self.id));
+        op.refuse(Errno::EIO, cx);
+        self.read_ended(id, &head, cx);
+    }
+
+    /// Member: reads a range of its shard for the primary.
+    pub fn handle_shard_read(&mut self, from: PgShard, reply: Epoch, ask: &ShardAsk, cx: &mut Shared) {
+        let (result, data) = match self.read_shard(ask, cx) {
+            Ok(data) => (0, data),
+            Err(e) => (e.neg(), Bytes::new()),
+        };
+        let body = PgBody::ShardPart { id: ask.id, place: ask.place, result, data };
+        cx.send_pg(from, self.id, reply, body);
+    }
+
+    fn read_shard(&mut self, ask: &ShardAsk, cx: &mut Shared) -> Result<Bytes, Errno> {
+        let key = self.object_key(&ask.object);
+        if self.missing.contains(&ask.object) || self.lost_here.contains(&ask.object) {
+            return Err(Errno::ENOENT);
+        }
+        if ask.len > MESSAGE_MAX as u64 / 2 {
+            return Err(Errno::EINVAL);
+        }
+        match stored_version(&mut cx.store, &key) {
+            Ok(version) if version == ask.version => {}
+            Ok(_) => return Err(STALE),
+            Err(_) => return Err(Errno::EIO),
+        }
+        cx.store.read(&key, ask.offset, ask.len).map_err(|e| {
+            if damaged_object(&e).is_some() {
+                self.lost_shards(vec![ask.object.clone()], cx);
+            }
+            Errno::EIO
+        })
+    }
+
+    /// Objects whose shard here is damaged: nothing is read of them any more.
+    pub(super) fn lost_shards(&mut self, objects: Vec<HObject>, cx: &mut Shared) {
+        if objects.is_empty() {
+            return;
+        }
+        if !self.is_primary(cx) {
+            let shard = self.id.shard;
+            let keys = objects.into_iter().map(|object| ObjectKey::new(shard, object)).collect();
+            return self.tell_damaged(keys, cx);
+        }
+        let mut txn = Txn::new();
+        for object in objects {
+            persist::add_damaged(&mut txn, self.id, &object);
+            self.lost_here.insert(object);
+        }
+        cx.submit(txn, Done::Nothing);
+    }
+}

@@ -1,0 +1,346 @@
+//! Erasure-coded PGs: what shards hold is what clients wrote, whichever of them are left; what too few of them have
+//! is taken back, and what has missed a write is read by nobody.
+
+use std::collections::BTreeMap;
+
+use erasure::ChunkSet;
+use messages::Message;
+use pg::coded::Geometry;
+use pg::{OsdConfig, OsdCore, Portions};
+use store::{ObjectKey, Txn};
+use types::{PgId, PoolId};
+
+use crate::sim::Sim;
+
+const CHUNK: usize = 4096;
+
+/// One OSD for each of `k` and `m` shards.
+fn cluster(k: u8, m: u8, min_size: u8, seed: u64) -> (Sim, PoolId) {
+    let portions = Portions { serves_coded: true, ..Portions::default() };
+    let config = OsdConfig { portions, min_pg_log_entries: 200, ..OsdConfig::default() };
+    let osds = i32::from(k + m);
+    let mut s = Sim::with_config(osds, seed, config);
+    s.until("all up", |s| (0..osds).all(|o| s.mon.map.is_up(o)));
+    let pool = s.mon.create_coded_pool(k, m, min_size);
+    s.settle();
+    (s, pool)
+}
+
+fn acting(s: &Sim, pool: PoolId) -> Vec<i32> {
+    s.mon.map.pg_to_up_acting(PgId::new(pool, 0)).acting
+}
+
+fn primary(s: &Sim, pool: PoolId) -> i32 {
+    s.mon.map.pg_to_up_acting(PgId::new(pool, 0)).acting_primary
+}
+
+fn bytes(s: &mut Sim, len: usize) -> Vec<u8> {
+    (0..len).map(|_| s.rng.below(256) as u8).collect()
+}
+
+/// A change or a read of one of some objects, if nothing is under way on it.
+fn one_request(s: &mut Sim, pool: PoolId) {
+    let name = format!("o{}", s.rng.below(4));
+    if s.client.is_busy(&name) {
+        return;
+    }
+    let map = s.mon.map.clone();
+    let size = s.client.model.get(&name).and_then(|e| e.acked.as_ref()).map_or(0, Vec::len);
+    let (what, at) = (s.rng.below(10), s.rng.below(size as u64 + 1) as usize);
+    let len = 1 + s.rng.below(4 * CHUNK as u64) as usize;
+    match what {
+        0 => s.client.remove(&map, pool, &name),
+        1 | 2 => {
+            let content = bytes(s, 3 * len);
+            s.client.write(&map, pool, &name, content)
+        }
+        3..=5 => s.client.read(&map, pool, &name),
+        6 => {
+            let part = bytes(s, len);
+            s.client.patch(&map, pool, &name, size, &part)
+        }
+        _ => {
+            let part = bytes(s, len);
+            s.client.patch(&map, pool, &name, at, &part)
+        }
+    };
+}
+
+/// What the shard at a place has stored of an object.
+fn shard(s: &mut Sim, osd: i32, place: usize, pool: PoolId, name: &str) -> Option<Vec<u8>> {
+    let key = ObjectKey::new(place as i8, s.client.object(&s.mon.map, pool, name));
+    let store = s.nodes[osd as usize].core.as_mut()?.store_mut();
+    let stat = store.stat(&key).unwrap()?;
+    Some(store.read(&key, 0, stat.size).unwrap().to_vec())
+}
+
+/// Puts every object together from every choice of as many shards as make up the data.
+fn check_shards(s: &mut Sim, pool: PoolId) {
+    let map = s.mon.map.clone();
+    let found = map.pool(pool).unwrap();
+    let geometry = Geometry::new(&map.erasure_code_profiles["coded"], found.stripe_width).unwrap();
+    let members = acting(s, pool);
+    for (name, want) in s.client.model.clone() {
+        let shards: Vec<Option<Vec<u8>>> =
+            members.iter().enumerate().map(|(at, osd)| shard(s, *osd, at, pool, &name)).collect();
+        let Some(content) = &want.acked else {
+            assert!(shards.iter().all(Option::is_none), "{name} is not gone");
+            continue;
+        };
+        for bits in 0..1u32 << members.len() {
+            let there: ChunkSet = (0..members.len()).filter(|at| bits >> at & 1 == 1).collect();
+            if there.len() != geometry.codec.data_chunk_count() {
+                continue;
+            }
+            let plan = geometry.stripes.read(&geometry.codec, 0..content.len() as u64, there).unwrap();
+            let part = |r: &erasure::ShardRange| {
+                let all = shards[r.shard].as_ref().unwrap_or_else(|| panic!("{name} is not on {}", r.shard));
+                &all[r.offset as usize..(r.offset + r.len) as usize]
+            };
+            let read: Vec<&[u8]> = plan.ranges().iter().map(part).collect();
+            assert!(plan.assemble(&read).unwrap() == *content, "{name} from {there}");
+        }
+    }
+}
+
+/// Messages under way from one OSD to another.
+fn under_way(s: &Sim, from: i32, to: i32, kind: &str) -> Option<usize> {
+    let link = s.links.get(&(from, to))?;
+    link.iter().position(|msg| OsdCore::describe_message(msg).is_some_and(|text| text.contains(kind)))
+}
+
+#[test]
+fn what_clients_write_is_on_all_shards_and_reads_back() {
+    for seed in 0..6 {
+        let (k, m) = [(2, 1), (2, 2), (3, 2)][seed as usize % 3];
+        let (mut s, pool) = cluster(k, m, k + 1.min(m - 1), seed);
+        for _ in 0..60 {
+            one_request(&mut s, pool);
+            let steps = s.rng.below(30) as usize;
+            s.run(steps);
+        }
+        s.settle();
+        check_shards(&mut s, pool);
+        assert!(s.client.acked > 10);
+    }
+}
+
+/// Requests of one object keep their order, although a write first reads what it needs of other shards.
+#[test]
+fn a_read_behind_a_write_that_gathers_sees_what_it_wrote() {
+    for seed in 0..20 {
+        let (mut s, pool) = cluster(2, 1, 2, seed);
+        let map = s.mon.map.clone();
+        let content = bytes(&mut s, 6 * CHUNK);
+        s.client.write(&map, pool, "o", content);
+        s.settle();
+        for round in 0..4 {
+            let part = vec![round; 100];
+            let at = s.rng.below(5 * CHUNK as u64) as usize;
+            s.client.patch(&map, pool, "o", at, &part);
+            s.deliver_requests(primary(&s, pool));
+            // The model has the write as one that is under way; the answer must be what it leaves.
+            let open = s.client.model["o"].open.clone();
+            let was = s.client.model.get_mut("o").unwrap().acked.take();
+            s.client.goes_on("o");
+            s.client.read(&map, pool, "o");
+            s.deliver_requests(primary(&s, pool));
+            s.settle();
+            assert!(was.is_some() && s.client.model["o"].acked == open[0]);
+        }
+        check_shards(&mut s, pool);
+    }
+}
+
+/// With a shard less, data is made from the others; writes go on while there are min_size.
+#[test]
+fn an_osd_that_is_down_is_done_without() {
+    for seed in 0..4 {
+        let (mut s, pool) = cluster(2, 2, 3, seed);
+        let map = s.mon.map.clone();
+        for name in ["o0", "o1", "o2", "o3"] {
+            let content = bytes(&mut s, 5 * CHUNK + 77);
+            s.client.write(&map, pool, name, content);
+        }
+        s.settle();
+        let members = acting(&s, pool);
+        s.kill(members[seed as usize]);
+        s.until("active", |s| s.states().values().all(|t| t.contains("active")));
+        for _ in 0..60 {
+            one_request(&mut s, pool);
+            let steps = s.rng.below(30) as usize;
+            s.run(steps);
+        }
+        s.until("answered", |s| s.client.is_idle());
+        // Another one: no client is served, and nothing is lost.
+        let another = members[(seed as usize + 1) % 4];
+        s.kill(another);
+        let map = s.mon.map.clone();
+        s.client.read(&map, pool, "o1");
+        s.run(3_000);
+        assert!(!s.client.is_idle(), "fewer than min_size serve nobody");
+        s.start(another);
+        s.until("answered", |s| s.client.is_idle());
+    }
+}
+
+/// A write that fewer members have than make up the data was acknowledged by nobody. Those that have it take it back.
+#[test]
+fn a_write_that_too_few_have_is_taken_back() {
+    let mut taken_back = 0;
+    for seed in 0..24 {
+        let (k, m) = [(2, 1), (2, 2)][seed as usize % 2];
+        let (mut s, pool) = cluster(k, m, k, seed);
+        let map = s.mon.map.clone();
+        let content = bytes(&mut s, 4 * CHUNK + 100);
+        s.client.write(&map, pool, "o", content.clone());
+        s.settle();
+        let first = primary(&s, pool);
+        let members = acting(&s, pool);
+        let others: Vec<i32> = members.iter().copied().filter(|osd| *osd != first).collect();
+        let at = s.rng.below(3 * CHUNK as u64) as usize;
+        let part = bytes(&mut s, 500);
+        match seed % 3 {
+            0 => s.client.remove(&map, pool, "o"),
+            1 => s.client.write(&map, pool, "o", part.clone()),
+            _ => s.client.patch(&map, pool, "o", at, &part),
+        };
+        s.deliver_requests(first);
+        s.until("shipped", |s| others.iter().all(|to| under_way(s, first, *to, "RepOp").is_some()));
+        // The primary has it durable, and some of the others.
+        s.client.paused = true;
+        s.commit(first);
+        let have = seed as usize % others.len();
+        for other in &others[..have.min(usize::from(k) - 1)] {
+            s.deliver_all(first, *other);
+            s.commit(*other);
+        }
+        s.kill(first);
+        s.until("goes on", |s| {
+            let whole = acting(s, pool).iter().filter(|osd| **osd != first).all(|osd| s.is_up_to_date(*osd));
+            whole && s.states().values().all(|t| t.contains("active"))
+        });
+        s.start(first);
+        s.until("whole", |s| s.all_are("active+clean"));
+        taken_back += 1;
+        // What was acknowledged counts, until the client sends again.
+        let open = std::mem::take(&mut s.client.model.get_mut("o").unwrap().open);
+        check_shards(&mut s, pool);
+        s.client.model.get_mut("o").unwrap().open = open;
+        s.client.paused = false;
+        s.settle();
+        check_shards(&mut s, pool);
+    }
+    assert_eq!(taken_back, 24);
+}
+
+/// An object, and a shard of it that was put back to what it was before the last write.
+fn with_a_stale_shard(seed: u64) -> (Sim, PoolId) {
+    let (mut s, pool) = cluster(2, 2, 3, seed);
+    let map = s.mon.map.clone();
+    let old = bytes(&mut s, 6 * CHUNK);
+    s.client.write(&map, pool, "o", old);
+    s.settle();
+    let members = acting(&s, pool);
+    let first = primary(&s, pool);
+    let others: Vec<usize> = (0..members.len()).filter(|at| members[*at] != first).collect();
+    let place = others[seed as usize % others.len()];
+    let osd = members[place];
+    let key = ObjectKey::new(place as i8, s.client.object(&map, pool, "o"));
+    let store = s.nodes[osd as usize].core.as_mut().unwrap().store_mut();
+    let info = store.attr(&key, b"_").unwrap().unwrap();
+    let data = shard(&mut s, osd, place, pool, "o").unwrap();
+    let new = bytes(&mut s, 6 * CHUNK);
+    s.client.write(&map, pool, "o", new);
+    s.settle();
+    let mut txn = Txn::new();
+    txn.write(&key, 0, data).set_attr(&key, &b"_"[..], info);
+    s.nodes[osd as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
+    (s, pool)
+}
+
+/// A shard of another version has missed a write. It is no part of any answer.
+#[test]
+fn a_stale_shard_is_not_mixed_in() {
+    for seed in 0..6 {
+        let (mut s, pool) = with_a_stale_shard(seed);
+        let map = s.mon.map.clone();
+        for _ in 0..3 {
+            s.client.read(&map, pool, "o");
+            s.until("read", |s| s.client.is_idle());
+        }
+    }
+}
+
+/// The next write names the version that it follows: a shard that has missed one tells so, and is not read although
+/// it has the newest version then. A shard that a write only skips has heard of it, and is.
+#[test]
+fn a_write_does_not_make_a_stale_shard_good() {
+    for seed in 0..12 {
+        let (mut s, pool) = with_a_stale_shard(seed);
+        let map = s.mon.map.clone();
+        // A stripe behind the others: nothing is read for that.
+        let part = bytes(&mut s, 2 * CHUNK);
+        s.client.patch(&map, pool, "o", 6 * CHUNK, &part);
+        s.until("written", |s| s.client.is_idle());
+        s.client.read(&map, pool, "o");
+        s.until("read", |s| s.client.is_idle());
+    }
+}
+
+/// A coding chunk is not what it should be once something is added to it twice.
+#[test]
+fn a_write_that_comes_twice_is_not_applied_twice() {
+    for seed in 0..6 {
+        let (mut s, pool) = cluster(2, 2, 3, seed);
+        let map = s.mon.map.clone();
+        let content = bytes(&mut s, 6 * CHUNK);
+        s.client.write(&map, pool, "o", content);
+        s.settle();
+        let first = primary(&s, pool);
+        let members = acting(&s, pool);
+        s.client.patch(&map, pool, "o", 10, &[7; 30]);
+        s.deliver_requests(first);
+        let coding: Vec<i32> = members[2..].iter().copied().filter(|osd| *osd != first).collect();
+        s.until("shipped", |s| coding.iter().all(|to| under_way(s, first, *to, "RepOp").is_some()));
+        for to in &coding {
+            let at = under_way(&s, first, *to, "RepOp").unwrap();
+            let link = s.links.get_mut(&(first, *to)).unwrap();
+            let again: Message = link[at].clone();
+            link.insert(at + 1, again);
+        }
+        s.settle();
+        check_shards(&mut s, pool);
+    }
+}
+
+/// What the medium has changed is noticed, and made from other shards.
+#[test]
+fn a_damaged_shard_is_done_without() {
+    let (mut s, pool) = cluster(2, 2, 3, 4);
+    let map = s.mon.map.clone();
+    let content = [vec![0x11; CHUNK], vec![0x22; CHUNK]].concat().repeat(30);
+    s.client.write(&map, pool, "o", content);
+    s.settle();
+    for place in [0, 1] {
+        let osd = acting(&s, pool)[place];
+        let (value, device) = ([0x11, 0x22][place], s.nodes[osd as usize].device.clone());
+        // Nothing of it is in memory any more.
+        s.restart(osd);
+        s.settle();
+        let blocks = (0..store::Device::len(&*device)).step_by(CHUNK);
+        let blocks: Vec<u64> = blocks.filter(|at| device.peek(*at, CHUNK) == [value; CHUNK]).collect();
+        assert!(blocks.len() >= 30);
+        let device = s.nodes[osd as usize].device.clone();
+        blocks.iter().for_each(|at| device.flip(at + 9, 1));
+        s.client.read(&map, pool, "o");
+        s.settle();
+    }
+    let log: BTreeMap<usize, usize> = s
+        .nodes
+        .iter()
+        .enumerate()
+        .map(|(osd, n)| (osd, n.log.iter().filter(|l| l.contains("no data")).count()))
+        .collect();
+    assert!(log.values().sum::<usize>() >= 2, "{log:?}");
+}
