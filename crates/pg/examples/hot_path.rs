@@ -12,7 +12,7 @@
 #[allow(dead_code)] // the toy monitor of the mini cluster can do more than is needed here
 mod mon;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,8 @@ struct Pair {
     now: Duration,
     /// (to, from, message): in order.
     queue: VecDeque<(i32, u64, Message)>,
+    /// OSDs that want to go on.
+    again: VecDeque<i32>,
     answered: usize,
     busy: Duration,
 }
@@ -72,6 +74,7 @@ impl Pair {
             mon: mon::Mon::new(2),
             now: Duration::from_secs(1),
             queue: VecDeque::new(),
+            again: VecDeque::new(),
             answered: 0,
             busy: Duration::ZERO,
         };
@@ -117,6 +120,7 @@ impl Pair {
                 }
                 Output::Commit => self.nodes[osd as usize].commit_wanted = true,
                 Output::Read { .. } => unreachable!("this device has everything at hand"),
+                Output::Again { .. } => self.again.push_back(osd),
                 Output::Fatal(why) => panic!("osd.{osd} stopped: {why}"),
                 _ => {}
             }
@@ -140,6 +144,11 @@ impl Pair {
                     }
                     _ => unreachable!("only wire messages are queued"),
                 }
+            }
+            // As shells do: after what else has come. Clients here read their answers at once.
+            if let Some(osd) = self.again.pop_front() {
+                self.input(osd, Input::Again { unread: BTreeSet::new(), free_bytes: u64::MAX });
+                continue;
             }
             let wanting = (0..2).find(|o| self.nodes[*o as usize].commit_wanted);
             let Some(osd) = wanting else { return };
