@@ -205,8 +205,8 @@ pub fn peer_missing(
     Ok((missing, common))
 }
 
-/// What is missing once the changes of divergent entries (oldest first) are taken back, and which these are: those
-/// whose data came. An object whose older version is not there either still lacks that.
+/// What is missing once the changes of divergent entries (oldest first) are taken back, and which these are:
+/// those whose data came. An object whose older version is not there either still lacks that.
 fn take_back(
     divergent: &[LogEntry],
     common: Eversion,

@@ -1,5 +1,5 @@
-//! Erasure-coded objects on real stores, one for each shard, against a naive model: what requests change on each
-//! shard, what they read for that, and how shards take writes back.
+//! Erasure-coded objects on real stores, one for each shard, against a naive model: what requests change on
+//! each shard, what they read for that, and how shards take writes back.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -368,7 +368,8 @@ fn objects_on_shards_are_as_the_model_has_them_whatever_is_taken_back() {
     }
 }
 
-/// Row 30: a write that is cut between shards reads as the old one or as the new one, whichever shards have it.
+/// Row 30: a write that is cut between shards reads as the old one or as the new one, whichever shards have
+/// it.
 #[test]
 fn a_write_on_any_of_the_shards_is_taken_back_whole() {
     let mut rng = Rng::new(7);
@@ -415,8 +416,8 @@ fn a_write_on_any_of_the_shards_is_taken_back_whole() {
     }
 }
 
-/// What a small overwrite costs: one chunk's old bytes are read, and one range of `1 + m` chunks changes. The other
-/// shards hear of the write, and store attributes alone.
+/// What a small overwrite costs: one chunk's old bytes are read, and one range of `1 + m` chunks changes. The
+/// other shards hear of the write, and store attributes alone.
 #[test]
 fn a_small_overwrite_changes_one_chunk_and_the_coding_chunks() {
     let mut rng = Rng::new(8);

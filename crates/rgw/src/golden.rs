@@ -58,7 +58,8 @@ fn what_radosgw_wrote_comes_back_to_the_byte() {
 fn of_nearly_every_kind_there_are_golden_bytes() {
     let without: Vec<&str> =
         KINDS.iter().map(|(kind, _)| *kind).filter(|kind| lines().all(|(k, ..)| k != *kind)).collect();
-    // A part says how it was compressed, too; class methods are replayed that store the others (crates/classes).
+    // A part says how it was compressed, too; class methods are replayed that store the others
+    // (crates/classes).
     assert_eq!(without, ["attr:compression", "lc_head", "reshard"]);
 }
 

@@ -1,8 +1,8 @@
-//! Users, buckets and objects of object storage, kept in RADOS exactly as Ceph's radosgw 16.2 keeps them: both can
-//! run side by side on one set of pools.
+//! Users, buckets and objects of object storage, kept in RADOS exactly as Ceph's radosgw 16.2 keeps them:
+//! both can run side by side on one set of pools.
 //!
-//! Texts are bytes here, as in Ceph: names of objects come from clients, and nothing in RADOS says that they are
-//! UTF-8. Every structure is read from bytes that others may have written, and written as 16.2 writes it.
+//! Texts are bytes here, as in Ceph: names of objects come from clients, and nothing in RADOS says that they
+//! are UTF-8. Every structure is read from bytes that others may have written, and written as 16.2 writes it.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
 

@@ -133,7 +133,8 @@ pub struct Lifecycle {
 }
 wire_struct!(Lifecycle(1, 1) { rules });
 
-/// A bucket whose objects expire, in the list that gateways work off. Source: cls_rgw_lc_entry in src/cls/rgw/cls_rgw_types.h.
+/// A bucket whose objects expire, in the list that gateways work off. Source: cls_rgw_lc_entry in
+/// src/cls/rgw/cls_rgw_types.h.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LifecycleEntry {
     pub bucket: Bytes,

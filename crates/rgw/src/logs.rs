@@ -1,5 +1,5 @@
-//! The logs that other zones follow: which shards of buckets have changed, and which metadata. What changed in
-//! a shard stands in the log of its index.
+//! The logs that other zones follow: which shards of buckets have changed, and which metadata. What changed
+//! in a shard stands in the log of its index.
 
 use std::collections::BTreeMap;
 

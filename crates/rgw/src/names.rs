@@ -251,8 +251,9 @@ impl Key {
         }
     }
 
-    /// What decides of its place, behind the bucket's marker, instead of its name in RADOS; empty for the name
-    /// itself. Source: rgw_obj_key::get_loc, which keeps objects where they were before underscores were doubled.
+    /// What decides of its place, behind the bucket's marker, instead of its name in RADOS; empty for the
+    /// name itself. Source: rgw_obj_key::get_loc, which keeps objects where they were before underscores were
+    /// doubled.
     pub fn locator(&self) -> Bytes {
         if self.namespace.is_empty() && self.name.starts_with(b"_") {
             self.name.clone()

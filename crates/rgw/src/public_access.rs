@@ -1,4 +1,5 @@
-//! What a bucket refuses to make public, whatever its grants and policy say. Source: src/rgw/rgw_public_access.h.
+//! What a bucket refuses to make public, whatever its grants and policy say. Source:
+//! src/rgw/rgw_public_access.h.
 
 use codec::wire_struct;
 

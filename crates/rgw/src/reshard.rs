@@ -4,7 +4,8 @@ use bytes::Bytes;
 use codec::wire_struct;
 use types::RealTime;
 
-/// A bucket in the queue of those whose index is to be resharded. Source: cls_rgw_reshard_entry in src/cls/rgw/cls_rgw_types.h.
+/// A bucket in the queue of those whose index is to be resharded. Source: cls_rgw_reshard_entry in
+/// src/cls/rgw/cls_rgw_types.h.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReshardEntry {
     pub time: RealTime,

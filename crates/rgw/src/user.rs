@@ -7,7 +7,8 @@ use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_plain, wire_struct
 
 use crate::{PlacementRule, Quota, UserId};
 
-/// Buckets that a user may have unless told otherwise. Source: RGW_DEFAULT_MAX_BUCKETS in src/rgw/rgw_common.h.
+/// Buckets that a user may have unless told otherwise. Source: RGW_DEFAULT_MAX_BUCKETS in
+/// src/rgw/rgw_common.h.
 const MAX_BUCKETS: i32 = 1_000;
 /// Reading, writing and deleting. Source: RGW_OP_TYPE_ALL.
 const ALL_KINDS: u32 = 7;

@@ -1,5 +1,6 @@
-//! Rot: a block at rest on one OSD's device changes, was never written, or holds what belongs elsewhere. The OSDs have to find it
-//! and mend it from another copy, whether a client, a write or a scrub comes upon it first.
+//! Rot: a block at rest on one OSD's device changes, was never written, or holds what belongs elsewhere. The
+//! OSDs have to find it and mend it from another copy, whether a client, a write or a scrub comes upon it
+//! first.
 //!
 //! One copy is all that redundancy has to spare, so nothing else that costs a copy happens until it is whole again.
 
@@ -219,7 +220,8 @@ impl World {
     }
 }
 
-/// Spoils a block: a bit flips, its last write never came, or one that was meant for elsewhere did. Says which.
+/// Spoils a block: a bit flips, its last write never came, or one that was meant for elsewhere did. Says
+/// which.
 fn spoil(device: &SimDevice, offset: u64, nth: u64) -> &'static str {
     let mut r = testkit::Rng::new(nth);
     let here = device.peek(offset, BLOCK);

@@ -12,7 +12,8 @@ use crate::crash::Epoch;
 const PAGE: usize = 4096;
 const EIO: i32 = 5;
 
-/// The medium's content, of whole pages; cloning shares them, and what is written whole shares the writer's memory.
+/// The medium's content, of whole pages; cloning shares them, and what is written whole shares the writer's
+/// memory.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Image {
     /// A page that is not there is all zeros.
@@ -408,7 +409,8 @@ impl SimDevice {
         state.stable.write(offset, &byte);
     }
 
-    /// Puts bytes on the medium that nobody wrote there: a misdirected write, or zeros for one that never came.
+    /// Puts bytes on the medium that nobody wrote there: a misdirected write, or zeros for one that never
+    /// came.
     pub fn overlay(&self, offset: u64, data: &Bytes) {
         let mut state = self.state();
         state.current.write(offset, data);

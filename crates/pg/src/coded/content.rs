@@ -1,5 +1,5 @@
-//! An object's data while the operations of a transaction are followed: what of the old bytes is left, and what was
-//! laid over them.
+//! An object's data while the operations of a transaction are followed: what of the old bytes is left, and
+//! what was laid over them.
 
 use std::ops::Range;
 
@@ -64,8 +64,8 @@ impl Content {
         self.touched = true;
     }
 
-    /// The ranges that change, in order and apart, up to the end of the last stripe. Those that meet in one stripe
-    /// are one, for a stripe's coding chunks are made once.
+    /// The ranges that change, in order and apart, up to the end of the last stripe. Those that meet in one
+    /// stripe are one, for a stripe's coding chunks are made once.
     pub fn changed(&self, stripe_width: u64) -> Vec<Range<u64>> {
         let end = self.size.div_ceil(stripe_width).saturating_mul(stripe_width);
         let clipped = self.changes.iter().map(|(r, _)| r.start..r.end.min(end)).filter(|r| !r.is_empty());

@@ -1,7 +1,8 @@
 //! What a shard keeps of an object so that a write can be taken back, until every shard has the write.
 //!
-//! A record stands in the PG's keys under the version of the write's log entry. Old data is kept in an object aside
-//! that shares its blocks with the object, so that little is copied; old attributes stand in the record.
+//! A record stands in the PG's keys under the version of the write's log entry. Old data is kept in an object
+//! aside that shares its blocks with the object, so that little is copied; old attributes stand in the
+//! record.
 //!
 //! Invariants:
 //! 1. A record and what it speaks of come in the very transaction that makes the change, and go in one.
@@ -83,8 +84,8 @@ pub struct Prepared {
     pub txn: Txn,
     /// For the log entries that change an object.
     pub kept: Vec<Kept>,
-    /// Objects to whose coding chunk nothing could be added, because what is there is damaged: this shard has to
-    /// be rebuilt, and nothing may be read from it.
+    /// Objects to whose coding chunk nothing could be added, because what is there is damaged: this shard has
+    /// to be rebuilt, and nothing may be read from it.
     pub damaged: Vec<HObject>,
 }
 
@@ -96,7 +97,8 @@ fn record_key(version: Eversion) -> Bytes {
     key.into()
 }
 
-/// Where an object's old data is kept: in a pool that no client can name, whose blocks count for the object's own.
+/// Where an object's old data is kept: in a pool that no client can name, whose blocks count for the object's
+/// own.
 fn aside(shard: i8, object: &HObject, version: Eversion) -> ObjectKey {
     let pool = PoolId((-2i64).saturating_sub(object.pool.0));
     let nspace = format!("{KEPT}{version} {}", object.nspace).into();
@@ -108,8 +110,8 @@ pub fn is_kept(object: &HObject) -> bool {
     object.pool.0 < -1 && object.nspace.starts_with(KEPT)
 }
 
-/// Makes a shard's part of a write ready for its store: with what it adds to coding chunks, and with all that is
-/// needed to take it back. The log entries themselves are the caller's to add.
+/// Makes a shard's part of a write ready for its store: with what it adds to coding chunks, and with all that
+/// is needed to take it back. The log entries themselves are the caller's to add.
 pub fn prepare(
     store: &mut Store,
     id: SpgId,

@@ -1,13 +1,13 @@
-//! Erasure-coded objects on their shards: what a request's transaction changes on each, and how a shard takes a
-//! write back. CODED.md has the design, and what of it is built.
+//! Erasure-coded objects on their shards: what a request's transaction changes on each, and how a shard takes
+//! a write back. CODED.md has the design, and what of it is built.
 //!
 //! Invariants:
 //! 1. All shards of an object have the same length, whole chunks. Bytes behind the object's end are zeros.
-//! 2. Every shard holds the object's attributes, its info among them, in the version of the object's newest log
-//!    entry, whether or not that entry changed the shard's data. A shard whose info has another version has
-//!    missed something, and nothing is read from it.
-//! 3. A shard's transaction holds, beside the change, all that is needed to take the change back ([`Kept`]), until
-//!    every shard has the change and has been told so.
+//! 2. Every shard holds the object's attributes, its info among them, in the version of the object's newest
+//!    log entry, whether or not that entry changed the shard's data. A shard whose info has another version
+//!    has missed something, and nothing is read from it.
+//! 3. A shard's transaction holds, beside the change, all that is needed to take the change back ([`Kept`]),
+//!    until every shard has the change and has been told so.
 
 mod content;
 mod keep;

@@ -1,9 +1,9 @@
 //! Turns the transaction of a request, which speaks of whole objects, into one for each shard.
 //!
-//! Operations on attributes, removals and clones go to every shard as they are. Changes of data are followed to what
-//! the object is in the end ([`Content`]), and each stripe is changed once: encoded anew, or by what each coding
-//! chunk differs in ([`erasure::StripedWrite`]). Old bytes that this takes have to be gathered from the shards
-//! first: the split then stops and says which.
+//! Operations on attributes, removals and clones go to every shard as they are. Changes of data are followed
+//! to what the object is in the end ([`Content`]), and each stripe is changed once: encoded anew, or by what
+//! each coding chunk differs in ([`erasure::StripedWrite`]). Old bytes that this takes have to be gathered
+//! from the shards first: the split then stops and says which.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

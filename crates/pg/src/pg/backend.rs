@@ -1,5 +1,5 @@
-//! How a PG's objects lie on its members: whole on each, or a shard on each. What a write changes there, and what
-//! a member does with its part.
+//! How a PG's objects lie on its members: whole on each, or a shard on each. What a write changes there, and
+//! what a member does with its part.
 //!
 //! Invariants:
 //! 1. `Coded::kept` is what the store has of such records, oldest first. Both change with one transaction.
@@ -244,8 +244,8 @@ impl Pg {
         }
     }
 
-    /// A shard's part of a write, with the records that take it back and without those that are not needed any
-    /// more.
+    /// A shard's part of a write, with the records that take it back and without those that are not needed
+    /// any more.
     fn with_records(
         &self,
         part: ShardPart,
@@ -270,8 +270,8 @@ impl Pg {
         Ok((txn, After { kept: ready.kept, forgotten, damaged }))
     }
 
-    /// Whether the shard here is not what the entry changes: a write before has not come to the medium. What a
-    /// write then makes of it has the newest version, and must not be read.
+    /// Whether the shard here is not what the entry changes: a write before has not come to the medium. What
+    /// a write then makes of it has the newest version, and must not be read.
     fn has_missed(&self, entry: &LogEntry, cx: &mut Shared) -> bool {
         if entry.is_error() || !entry.object.is_head() {
             return false;
@@ -325,7 +325,8 @@ fn check_size(txn: &mut Txn) -> Result<(), StoreError> {
     }
 }
 
-/// A transaction's change list, which it keeps for the log, and payloads; a single payload is shared, not copied.
+/// A transaction's change list, which it keeps for the log, and payloads; a single payload is shared, not
+/// copied.
 fn split_txn(txn: &mut Txn) -> (Bytes, Bytes) {
     let head = txn.seal();
     let mut payloads = txn.payloads();

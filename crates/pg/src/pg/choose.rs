@@ -60,11 +60,12 @@ impl Pg {
         let led = all().filter(|(_, i)| qualifies(i) && may_lead(i, cx));
         let further = |osd: PgShard, i: &PgInfo| (std::cmp::Reverse(i.log_tail), osd == self.me(cx));
         let best = match &self.backend {
-            // All of these have every acknowledged write. What only some of them have may have been acknowledged nowhere;
-            // the furthest log is taken, so nothing that one of them served is given up.
+            // All of these have every acknowledged write. What only some of them have may have been
+            // acknowledged nowhere; the furthest log is taken, so nothing that one of them served is given
+            // up.
             Backend::Replicated => led.max_by_key(|(osd, i)| (i.last_update, further(*osd, i))),
-            // What one of them lacks was acknowledged nowhere, and fewer shards may have it than make up the data. The
-            // others can take it back.
+            // What one of them lacks was acknowledged nowhere, and fewer shards may have it than make up the
+            // data. The others can take it back.
             Backend::Coded(_) => {
                 led.max_by_key(|(osd, i)| (std::cmp::Reverse(i.last_update), further(*osd, i)))
             }
@@ -108,8 +109,8 @@ impl Pg {
         want
     }
 
-    /// The same of an erasure-coded PG, place by place: a place is a shard, and another copy is of no use there.
-    /// Source: PeeringState::calc_ec_acting.
+    /// The same of an erasure-coded PG, place by place: a place is a shard, and another copy is of no use
+    /// there. Source: PeeringState::calc_ec_acting.
     fn wanted_places(&self, best: PgShard, cx: &Shared) -> Vec<OsdId> {
         let oldest = self.info_of(best, cx).map_or(Eversion::ZERO, |i| i.log_tail);
         let usable = |copy: &PgShard| {

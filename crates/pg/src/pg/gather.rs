@@ -1,14 +1,14 @@
-//! Bytes of erasure-coded objects that a request needs, read of shards: of the data alone where all of it is there,
-//! else of what makes up for it.
+//! Bytes of erasure-coded objects that a request needs, read of shards: of the data alone where all of it is
+//! there, else of what makes up for it.
 //!
 //! ```text
 //! client_op ─► run ─► gather ─► (ShardRead to members, ShardPart back) ─► gathered ─► client_op ─► run
 //! ```
 //! Invariants:
-//! 1. A request that gathers is in `Shared::reads` and in `Pg::reading`, under one number; so others wait for it as
-//!    for a read of the device. Everything waits for a write.
-//! 2. A range is put together from shards that have the object in one version, the primary's. A shard that has
-//!    another, or none, or whose bytes are damaged, refuses; the range is then read without it.
+//! 1. A request that gathers is in `Shared::reads` and in `Pg::reading`, under one number; so others wait for
+//!    it as for a read of the device. Everything waits for a write.
+//! 2. A range is put together from shards that have the object in one version, the primary's. A shard that
+//!    has another, or none, or whose bytes are damaged, refuses; the range is then read without it.
 
 use std::collections::BTreeMap;
 

@@ -105,9 +105,9 @@ pub(crate) fn owed_to(osds: impl IntoIterator<Item = OsdId>, cx: &Shared) -> Owe
     osds.into_iter().map(|osd| (osd, ms(cx.owed(osd)))).collect()
 }
 
-/// The members of an interval of which some have to come back before it is known what was written in it. Empty
-/// when `needed` are up: one of a replicated PG, for an acknowledged write is on all; of an erasure-coded one, as
-/// many as make up the data.
+/// The members of an interval of which some have to come back before it is known what was written in it.
+/// Empty when `needed` are up: one of a replicated PG, for an acknowledged write is on all; of an
+/// erasure-coded one, as many as make up the data.
 ///
 /// A member whose data was given up since does not count, whether it is down or up with another disk: it
 /// knows nothing of the interval. When the data of all members was given up, so were the interval's writes,

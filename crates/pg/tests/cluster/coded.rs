@@ -1,5 +1,5 @@
-//! Erasure-coded PGs: what shards hold is what clients wrote, whichever of them are left; what too few of them have
-//! is taken back, and what has missed a write is read by nobody.
+//! Erasure-coded PGs: what shards hold is what clients wrote, whichever of them are left; what too few of
+//! them have is taken back, and what has missed a write is read by nobody.
 
 use std::collections::BTreeMap;
 
@@ -184,7 +184,8 @@ fn an_osd_that_is_down_is_done_without() {
     }
 }
 
-/// A write that fewer members have than make up the data was acknowledged by nobody. Those that have it take it back.
+/// A write that fewer members have than make up the data was acknowledged by nobody. Those that have it take
+/// it back.
 #[test]
 fn a_write_that_too_few_have_is_taken_back() {
     let mut taken_back = 0;
@@ -272,8 +273,8 @@ fn a_stale_shard_is_not_mixed_in() {
     }
 }
 
-/// The next write names the version that it follows: a shard that has missed one tells so, and is not read although
-/// it has the newest version then. A shard that a write only skips has heard of it, and is.
+/// The next write names the version that it follows: a shard that has missed one tells so, and is not read
+/// although it has the newest version then. A shard that a write only skips has heard of it, and is.
 #[test]
 fn a_write_does_not_make_a_stale_shard_good() {
     for seed in 0..12 {
