@@ -32,6 +32,8 @@ mod two_pc_queue;
 mod user;
 mod version;
 
+pub mod client;
+
 pub use registry::{CLASSES, Class, Method, MethodFlags, Unknown, find};
 pub use view::{KeyPage, ObjectView, Origin, Stat};
 

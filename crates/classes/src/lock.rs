@@ -42,78 +42,85 @@ fn is_valid(kind: u8) -> bool {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct LockerId {
-    locker: EntityName,
-    cookie: Bytes,
+pub struct LockerId {
+    pub locker: EntityName,
+    pub cookie: Bytes,
 }
 wire_struct!(LockerId(1, 1) { locker, cookie });
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Locker {
+pub struct Locker {
     /// Zero for never.
-    expiration: Utime,
-    addr: EntityAddr,
-    description: Bytes,
+    pub expiration: Utime,
+    pub addr: EntityAddr,
+    pub description: Bytes,
 }
 wire_struct!(Locker(1, 1) { expiration, addr, description });
 
 /// A lock as stored, and as `get_info` answers it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct LockInfo {
-    lockers: BTreeMap<LockerId, Locker>,
-    kind: u8,
-    tag: Bytes,
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LockInfo {
+    pub lockers: BTreeMap<LockerId, Locker>,
+    pub kind: u8,
+    pub tag: Bytes,
 }
 wire_struct!(LockInfo(1, 1) { lockers, kind, tag });
 
-struct LockArgs {
-    name: Bytes,
-    kind: u8,
-    cookie: Bytes,
-    tag: Bytes,
-    description: Bytes,
-    duration: Utime,
-    flags: u8,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockArgs {
+    pub name: Bytes,
+    pub kind: u8,
+    pub cookie: Bytes,
+    pub tag: Bytes,
+    pub description: Bytes,
+    pub duration: Utime,
+    pub flags: u8,
 }
 wire_struct!(LockArgs(1, 1) { name, kind, cookie, tag, description, duration, flags });
 
-struct UnlockArgs {
-    name: Bytes,
-    cookie: Bytes,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnlockArgs {
+    pub name: Bytes,
+    pub cookie: Bytes,
 }
 wire_struct!(UnlockArgs(1, 1) { name, cookie });
 
-struct BreakArgs {
-    name: Bytes,
-    locker: EntityName,
-    cookie: Bytes,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BreakArgs {
+    pub name: Bytes,
+    pub locker: EntityName,
+    pub cookie: Bytes,
 }
 wire_struct!(BreakArgs(1, 1) { name, locker, cookie });
 
-struct InfoArgs {
-    name: Bytes,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InfoArgs {
+    pub name: Bytes,
 }
 wire_struct!(InfoArgs(1, 1) { name });
 
-struct AssertArgs {
-    name: Bytes,
-    kind: u8,
-    cookie: Bytes,
-    tag: Bytes,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AssertArgs {
+    pub name: Bytes,
+    pub kind: u8,
+    pub cookie: Bytes,
+    pub tag: Bytes,
 }
 wire_struct!(AssertArgs(1, 1) { name, kind, cookie, tag });
 
-struct SetCookieArgs {
-    name: Bytes,
-    kind: u8,
-    cookie: Bytes,
-    tag: Bytes,
-    new_cookie: Bytes,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetCookieArgs {
+    pub name: Bytes,
+    pub kind: u8,
+    pub cookie: Bytes,
+    pub tag: Bytes,
+    pub new_cookie: Bytes,
 }
 wire_struct!(SetCookieArgs(1, 1) { name, kind, cookie, tag, new_cookie });
 
-struct ListReply {
-    locks: Vec<Bytes>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListReply {
+    pub locks: Vec<Bytes>,
 }
 wire_struct!(ListReply(1, 1) { locks });
 

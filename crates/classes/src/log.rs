@@ -1,11 +1,12 @@
 //! Class `log`: entries in the order of their time, each under a key of its own. Source: src/cls/log/cls_log.cc.
 
 use bytes::Bytes;
-use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
+use codec::{Decode, Encode, wire_struct};
 use types::{Errno, Utime};
 
 use crate::ObjectView;
 use crate::registry::{Class, Done, methods, stored, wire_grown};
+use crate::wire::EmptyEnvelope;
 
 pub static CLASS: Class =
     Class { name: "log", methods: methods![add RD_WR add, list RD list, trim RD_WR trim, info RD info] };
@@ -14,28 +15,29 @@ const PREFIX: &str = "1_";
 const MAX_ENTRIES: u64 = 1000;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Entry {
-    section: Bytes,
-    name: Bytes,
-    time: Utime,
-    data: Bytes,
+pub struct Entry {
+    pub section: Bytes,
+    pub name: Bytes,
+    pub time: Utime,
+    pub data: Bytes,
     /// Its key; empty for one that the log chooses.
-    id: Bytes,
+    pub id: Bytes,
 }
 wire_grown!(Entry(2, 1) { section, name, time, data; 2: id });
 
 /// What the omap's header holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Header {
-    max_marker: Bytes,
-    max_time: Utime,
+pub struct Header {
+    pub max_marker: Bytes,
+    pub max_time: Utime,
 }
 wire_struct!(Header(1, 1) { max_marker, max_time });
 
-struct AddArgs {
-    entries: Vec<Entry>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddArgs {
+    pub entries: Vec<Entry>,
     /// No entry is filed before an older one.
-    monotonic: bool,
+    pub monotonic: bool,
 }
 wire_grown!(AddArgs(2, 1) { entries; 2: monotonic });
 
@@ -45,52 +47,40 @@ impl Default for AddArgs {
     }
 }
 
-struct ListArgs {
-    from: Utime,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListArgs {
+    pub from: Utime,
     /// Takes precedence over `from`.
-    marker: Bytes,
+    pub marker: Bytes,
     /// Not included; counts only beside a `from` that is not behind it.
-    to: Utime,
+    pub to: Utime,
     /// 0 for as many as one answer holds.
-    max: i32,
+    pub max: i32,
 }
 wire_struct!(ListArgs(1, 1) { from, marker, to, max });
 
-struct ListReply {
-    entries: Vec<Entry>,
-    marker: Bytes,
-    more: bool,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListReply {
+    pub entries: Vec<Entry>,
+    pub marker: Bytes,
+    pub more: bool,
 }
 wire_struct!(ListReply(1, 1) { entries, marker, more });
 
-#[derive(Default)]
-struct TrimArgs {
-    from: Utime,
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TrimArgs {
+    pub from: Utime,
     /// Included, with its whole microsecond.
-    to: Utime,
-    from_marker: Bytes,
+    pub to: Utime,
+    pub from_marker: Bytes,
     /// Included.
-    to_marker: Bytes,
+    pub to_marker: Bytes,
 }
 wire_grown!(TrimArgs(2, 1) { from, to; 2: from_marker, to_marker });
 
-/// Input of `info`: an envelope with nothing in it.
-struct InfoArgs;
-
-impl Encode for InfoArgs {
-    fn encode(&self, w: &mut Writer) {
-        w.envelope(1, 1, |_| {});
-    }
-}
-impl Decode for InfoArgs {
-    const MIN_SIZE: usize = 6;
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("log info", 1, |_, _| Ok(Self))
-    }
-}
-
-struct InfoReply {
-    header: Header,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InfoReply {
+    pub header: Header,
 }
 wire_struct!(InfoReply(1, 1) { header });
 
@@ -166,7 +156,7 @@ fn trim(v: &mut dyn ObjectView, args: TrimArgs) -> Result<Done, Errno> {
     Ok(Done)
 }
 
-fn info(v: &mut dyn ObjectView, _: InfoArgs) -> Result<InfoReply, Errno> {
+fn info(v: &mut dyn ObjectView, _: EmptyEnvelope) -> Result<InfoReply, Errno> {
     Ok(InfoReply { header: header(v)? })
 }
 
@@ -199,7 +189,7 @@ mod tests {
         assert!(f.call("log", "trim", trim.clone()).is_ok());
         assert_eq!(list_from(&mut f, 0, 0), [30]);
         assert_eq!(f.call("log", "trim", trim), Err(Errno::ENODATA));
-        let (_, out) = f.call("log", "info", InfoArgs.to_bytes()).unwrap();
+        let (_, out) = f.call("log", "info", EmptyEnvelope.to_bytes()).unwrap();
         assert_eq!(InfoReply::from_bytes(out).unwrap().header.max_time, Utime::new(30, 0));
     }
 

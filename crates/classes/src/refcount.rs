@@ -52,20 +52,23 @@ impl Decode for Refs {
 }
 
 /// Input of `get` and `put`.
-struct TagArgs {
-    tag: Bytes,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TagArgs {
+    pub tag: Bytes,
     /// An object without references has one that any tag may take back.
-    implicit: bool,
+    pub implicit: bool,
 }
 wire_struct!(TagArgs(1, 1) { tag, implicit });
 
-struct SetArgs {
-    refs: Vec<Bytes>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetArgs {
+    pub refs: Vec<Bytes>,
 }
 wire_struct!(SetArgs(1, 1) { refs });
 
-struct ReadArgs {
-    implicit: bool,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadArgs {
+    pub implicit: bool,
 }
 wire_struct!(ReadArgs(1, 1) { implicit });
 

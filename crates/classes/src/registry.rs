@@ -144,16 +144,26 @@ macro_rules! wire_grown {
 pub(crate) use wire_grown;
 
 /// Output of a method that has none.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Done;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Done;
 
 impl Encode for Done {
     fn encode(&self, _: &mut Writer) {}
 }
+impl Decode for Done {
+    const MIN_SIZE: usize = 0;
+    fn decode(_: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(Self)
+    }
+}
 
 /// Input that a method does not look at.
-pub(crate) struct Nothing;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nothing;
 
+impl Encode for Nothing {
+    fn encode(&self, _: &mut Writer) {}
+}
 impl Decode for Nothing {
     const MIN_SIZE: usize = 0;
     fn decode(_: &mut Reader) -> Result<Self, DecodeError> {

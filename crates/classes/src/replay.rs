@@ -14,7 +14,7 @@ use crate::fake::{Fake, FakeObject};
 use crate::find;
 
 /// The recorded scenarios: the file's name and its lines.
-const RECORDED: [(&str, &str); 10] = [
+pub(crate) const RECORDED: [(&str, &str); 10] = [
     ("calls", include_str!("../tests/data/calls.jsonl")),
     ("cephfs", include_str!("../tests/data/cephfs.jsonl")),
     ("cmpomap", include_str!("../tests/data/cmpomap.jsonl")),

@@ -50,17 +50,19 @@ struct Urgent {
 }
 wire_struct!(Urgent(1, 1) { tags, max, in_head, in_attr });
 
-struct InitArgs {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InitArgs {
     /// Bytes.
-    size: u64,
+    pub size: u64,
     /// Tags, of which 32 bits count.
-    max_deferred: u64,
+    pub max_deferred: u64,
 }
 wire_struct!(InitArgs(1, 1) { size, max_deferred });
 
-struct RemoveArgs {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoveArgs {
     /// Entries that count.
-    entries: u64,
+    pub entries: u64,
 }
 wire_struct!(RemoveArgs(1, 1) { entries });
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::fake::{Fake, FakeObject};
 use crate::replay::{bytes, map, stored};
 
-const RECORDED: &str = include_str!("../tests/data/radosgw.jsonl");
+pub(crate) const RECORDED: &str = include_str!("../tests/data/radosgw.jsonl");
 
 /// Data of a write: itself, or how much there was.
 fn data(value: &Value) -> Bytes {

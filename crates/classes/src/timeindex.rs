@@ -23,41 +23,45 @@ const MAX_TRIM_ENTRIES: u64 = 1000;
 const MAX_EXT: usize = 255;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
-    time: Utime,
-    ext: Bytes,
-    value: Bytes,
+pub struct Entry {
+    pub time: Utime,
+    pub ext: Bytes,
+    pub value: Bytes,
 }
 wire_struct!(Entry(1, 1) { time, ext, value });
 
-struct AddArgs {
-    entries: Vec<Entry>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddArgs {
+    pub entries: Vec<Entry>,
 }
 wire_struct!(AddArgs(1, 1) { entries });
 
-struct ListArgs {
-    from: Utime,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListArgs {
+    pub from: Utime,
     /// Takes precedence over `from`.
-    marker: Bytes,
+    pub marker: Bytes,
     /// Not included; before `from` it does not bound.
-    to: Utime,
-    max: i32,
+    pub to: Utime,
+    pub max: i32,
 }
 wire_struct!(ListArgs(1, 1) { from, marker, to, max });
 
-struct ListReply {
-    entries: Vec<Entry>,
-    marker: Bytes,
-    more: bool,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListReply {
+    pub entries: Vec<Entry>,
+    pub marker: Bytes,
+    pub more: bool,
 }
 wire_struct!(ListReply(1, 1) { entries, marker, more });
 
-struct TrimArgs {
-    from: Utime,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrimArgs {
+    pub from: Utime,
     /// Included.
-    to: Utime,
-    from_marker: Bytes,
-    to_marker: Bytes,
+    pub to: Utime,
+    pub from_marker: Bytes,
+    pub to_marker: Bytes,
 }
 wire_struct!(TrimArgs(1, 1) { from, to, from_marker, to_marker });
 

@@ -25,10 +25,10 @@ pub static CLASS: Class = Class {
 const MAX_ENTRIES: u64 = 1000;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Stats {
-    entries: u64,
-    bytes: u64,
-    bytes_rounded: u64,
+pub struct Stats {
+    pub entries: u64,
+    pub bytes: u64,
+    pub bytes_rounded: u64,
 }
 wire_struct!(Stats(1, 1) { entries, bytes, bytes_rounded });
 
@@ -47,62 +47,69 @@ impl Stats {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Header {
-    stats: Stats,
-    last_sync: RealTime,
-    last_update: RealTime,
+pub struct Header {
+    pub stats: Stats,
+    pub last_sync: RealTime,
+    pub last_update: RealTime,
 }
 wire_struct!(Header(1, 1) { stats, last_sync, last_update });
 
-struct SetArgs {
-    entries: Vec<UserBucketEntry>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetArgs {
+    pub entries: Vec<UserBucketEntry>,
     /// Otherwise only the sizes of buckets that are there change.
-    add: bool,
-    time: RealTime,
+    pub add: bool,
+    pub time: RealTime,
 }
 wire_struct!(SetArgs(1, 1) { entries, add, time });
 
-struct RemoveArgs {
-    bucket: UserBucket,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoveArgs {
+    pub bucket: UserBucket,
 }
 wire_struct!(RemoveArgs(1, 1) { bucket });
 
-#[derive(Default)]
-struct ListArgs {
-    marker: Bytes,
-    max: i32,
-    end: Bytes,
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListArgs {
+    pub marker: Bytes,
+    pub max: i32,
+    pub end: Bytes,
 }
 wire_grown!(ListArgs(2, 1) { marker, max; 2: end });
 
-struct ListReply {
-    entries: Vec<UserBucketEntry>,
-    marker: Bytes,
-    more: bool,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListReply {
+    pub entries: Vec<UserBucketEntry>,
+    pub marker: Bytes,
+    pub more: bool,
 }
 wire_struct!(ListReply(1, 1) { entries, marker, more });
 
-struct TimeArgs {
-    time: RealTime,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimeArgs {
+    pub time: RealTime,
 }
 wire_struct!(TimeArgs(1, 1) { time });
 
-struct HeaderReply {
-    header: Header,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderReply {
+    pub header: Header,
 }
 wire_struct!(HeaderReply(1, 1) { header });
 
-struct ResetArgs {
-    time: RealTime,
-    marker: Bytes,
-    stats: Stats,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResetArgs {
+    pub time: RealTime,
+    pub marker: Bytes,
+    pub stats: Stats,
 }
 wire_struct!(ResetArgs(1, 1) { time, marker, stats });
 
-struct ResetReply {
-    marker: Bytes,
-    stats: Stats,
-    more: bool,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResetReply {
+    pub marker: Bytes,
+    pub stats: Stats,
+    pub more: bool,
 }
 wire_struct!(ResetReply(1, 1) { marker, stats, more });
 

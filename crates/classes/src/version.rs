@@ -1,5 +1,6 @@
 //! Class `version`: a version number with a tag in an object's attribute. Source: src/cls/version/cls_version.cc.
 
+use ::rgw::ObjectVersion;
 use bytes::Bytes;
 use codec::{Encode, wire_struct};
 use types::Errno;
@@ -20,17 +21,11 @@ pub static CLASS: Class = Class {
 
 const ATTR: &[u8] = b"ceph.objclass.version";
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct ObjectVersion {
-    number: u64,
-    tag: Bytes,
-}
-wire_struct!(ObjectVersion(1, 1) { number, tag });
-
-struct Condition {
-    version: ObjectVersion,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    pub version: ObjectVersion,
     /// Source: VersionCond in src/cls/version/cls_version_types.h.
-    op: u32,
+    pub op: u32,
 }
 wire_struct!(Condition(1, 1) { version, op });
 
@@ -39,10 +34,10 @@ impl Condition {
         let given = &self.version;
         match self.op {
             1 => stored == given,
-            2 => stored.number > given.number,
-            3 => stored.number >= given.number,
-            4 => stored.number < given.number,
-            5 => stored.number <= given.number,
+            2 => stored.version > given.version,
+            3 => stored.version >= given.version,
+            4 => stored.version < given.version,
+            5 => stored.version <= given.version,
             6 => stored.tag == given.tag,
             7 => stored.tag != given.tag,
             _ => true,
@@ -51,15 +46,17 @@ impl Condition {
 }
 
 /// Input of `set`, output of `read`.
-struct VersionArgs {
-    version: ObjectVersion,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionArgs {
+    pub version: ObjectVersion,
 }
 wire_struct!(VersionArgs(1, 1) { version });
 
 /// Input of `inc`, `inc_conds` and `check_conds`; the version is not looked at.
-struct CondArgs {
-    version: ObjectVersion,
-    conditions: Vec<Condition>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CondArgs {
+    pub version: ObjectVersion,
+    pub conditions: Vec<Condition>,
 }
 wire_struct!(CondArgs(1, 1) { version, conditions });
 
@@ -77,7 +74,7 @@ fn save(v: &mut dyn ObjectView, version: &ObjectVersion) -> Result<i32, Errno> {
 
 /// The first version of an object: 1 with a tag of its own.
 fn first(v: &dyn ObjectView) -> ObjectVersion {
-    ObjectVersion { number: 1, tag: names::made_up(v) }
+    ObjectVersion { version: 1, tag: names::made_up(v) }
 }
 
 fn set(v: &mut dyn ObjectView, bytes: &Bytes, _: &mut Bytes) -> Result<i32, Errno> {
@@ -94,7 +91,7 @@ fn inc(v: &mut dyn ObjectView, bytes: &Bytes, _: &mut Bytes) -> Result<i32, Errn
     if !args.conditions.iter().all(|c| c.holds(&version)) {
         return Err(Errno::ECANCELED);
     }
-    version.number = version.number.wrapping_add(1);
+    version.version = version.version.wrapping_add(1);
     save(v, &version)
 }
 
@@ -117,7 +114,7 @@ mod tests {
     use crate::fake::Fake;
 
     fn conditions(op: u32, number: u64, tag: &'static str) -> Bytes {
-        let version = ObjectVersion { number, tag: tag.into() };
+        let version = ObjectVersion { version: number, tag: tag.into() };
         let condition = Condition { version, op };
         CondArgs { version: ObjectVersion::default(), conditions: vec![condition] }.to_bytes()
     }
@@ -125,7 +122,7 @@ mod tests {
     #[test]
     fn conditions_guard_increments() {
         let mut f = Fake::with_data("x");
-        let version = ObjectVersion { number: 7, tag: "t".into() };
+        let version = ObjectVersion { version: 7, tag: "t".into() };
         assert!(f.call("version", "set", VersionArgs { version }.to_bytes()).is_ok());
         for (op, number, tag, ok) in [
             (0, 0, "", true),
@@ -146,7 +143,7 @@ mod tests {
         assert_eq!(f.call("version", "inc_conds", conditions(1, 8, "t")), Err(Errno::ECANCELED));
         assert!(f.call("version", "inc_conds", conditions(1, 7, "t")).is_ok());
         let (_, out) = f.call("version", "read", "").unwrap();
-        let want = ObjectVersion { number: 8, tag: "t".into() };
+        let want = ObjectVersion { version: 8, tag: "t".into() };
         assert_eq!(VersionArgs::from_bytes(out).unwrap().version, want);
     }
 
@@ -157,6 +154,6 @@ mod tests {
         assert!(f.call("version", "inc", none).is_ok());
         let (_, out) = f.call("version", "read", "").unwrap();
         let got = VersionArgs::from_bytes(out).unwrap().version;
-        assert_eq!((got.number, got.tag.len()), (2, 24));
+        assert_eq!((got.version, got.tag.len()), (2, 24));
     }
 }

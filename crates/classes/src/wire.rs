@@ -1,6 +1,6 @@
 //! Wire forms that several classes have in common, and texts as C reads them.
 
-use codec::{Decode, DecodeError, Reader};
+use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
 /// A text up to where C sees its end.
 pub(crate) fn c_text(text: &[u8]) -> &[u8] {
@@ -8,7 +8,14 @@ pub(crate) fn c_text(text: &[u8]) -> &[u8] {
 }
 
 /// An envelope with nothing in it.
-pub(crate) struct EmptyEnvelope;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EmptyEnvelope;
+
+impl Encode for EmptyEnvelope {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(1, 1, |_| {});
+    }
+}
 
 impl Decode for EmptyEnvelope {
     const MIN_SIZE: usize = 6;

@@ -48,28 +48,28 @@ const FAIL: u8 = 2;
 
 /// A device that makes passwords, as a client describes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Device {
-    kind: u8,
-    id: Bytes,
-    seed: Bytes,
-    seed_kind: u8,
+pub struct Device {
+    pub kind: u8,
+    pub id: Bytes,
+    pub seed: Bytes,
+    pub seed_kind: u8,
     /// The secret that the seed stands for.
-    secret: Bytes,
+    pub secret: Bytes,
     /// When steps are counted from: seconds since 1970.
-    time_offset: i32,
+    pub time_offset: i32,
     /// Seconds.
-    step: u32,
+    pub step: u32,
     /// Steps by which a device may be early or late.
-    window: u32,
+    pub window: u32,
 }
 wire_struct!(Device(1, 1) { kind, id, seed, seed_kind, secret, time_offset, step, window });
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Check {
+pub struct Check {
     /// The caller's name for it.
-    token: Bytes,
-    time: RealTime,
-    result: u8,
+    pub token: Bytes,
+    pub time: RealTime,
+    pub result: u8,
 }
 wire_struct!(Check(1, 1) { token, time, result });
 
@@ -89,41 +89,48 @@ struct Header {
 }
 wire_struct!(Header(1, 1) { ids });
 
-struct SetArgs {
-    devices: Vec<Device>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetArgs {
+    pub devices: Vec<Device>,
 }
 wire_struct!(SetArgs(1, 1) { devices });
 
-struct CheckArgs {
-    id: Bytes,
-    password: Bytes,
-    token: Bytes,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckArgs {
+    pub id: Bytes,
+    pub password: Bytes,
+    pub token: Bytes,
 }
 wire_struct!(CheckArgs(1, 1) { id, password, token });
 
-struct CheckReply {
-    check: Check,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckReply {
+    pub check: Check,
 }
 wire_struct!(CheckReply(1, 1) { check });
 
-struct RemoveArgs {
-    ids: Vec<Bytes>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoveArgs {
+    pub ids: Vec<Bytes>,
 }
 wire_struct!(RemoveArgs(1, 1) { ids });
 
-struct GetArgs {
-    all: bool,
-    ids: Vec<Bytes>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GetArgs {
+    pub all: bool,
+    pub ids: Vec<Bytes>,
 }
 wire_struct!(GetArgs(1, 1) { all, ids });
 
-struct GetReply {
-    devices: Vec<Device>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GetReply {
+    pub devices: Vec<Device>,
 }
 wire_struct!(GetReply(1, 1) { devices });
 
-struct TimeReply {
-    time: RealTime,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimeReply {
+    pub time: RealTime,
 }
 wire_struct!(TimeReply(1, 1) { time });
 

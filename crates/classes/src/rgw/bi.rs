@@ -19,43 +19,49 @@ const INSTANCE: u8 = 2;
 const HEAD: u8 = 3;
 
 /// An entry as it is stored.
-pub(super) struct RawEntry {
-    kind: u8,
-    key: Bytes,
-    value: Bytes,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawEntry {
+    pub kind: u8,
+    pub key: Bytes,
+    pub value: Bytes,
 }
 wire_struct!(RawEntry(1, 1) { kind, key, value });
 
-pub(super) struct GetArgs {
-    key: Key,
-    kind: u8,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GetArgs {
+    pub key: Key,
+    pub kind: u8,
 }
 wire_struct!(GetArgs(1, 1) { key, kind });
 
 /// Answer of `get`, input of `put`.
-pub(super) struct OneEntry {
-    entry: RawEntry,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OneEntry {
+    pub entry: RawEntry,
 }
 wire_struct!(OneEntry(1, 1) { entry });
 
-pub(super) struct ListArgs {
-    max: u32,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListArgs {
+    pub max: u32,
     /// Of one object alone; of all when it is empty.
-    name: Bytes,
+    pub name: Bytes,
     /// Key to go on behind.
-    marker: Bytes,
+    pub marker: Bytes,
 }
 wire_struct!(ListArgs(1, 1) { max, name, marker });
 
-pub(super) struct ListReply {
-    entries: Vec<RawEntry>,
-    truncated: bool,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListReply {
+    pub entries: Vec<RawEntry>,
+    pub truncated: bool,
 }
 wire_struct!(ListReply(1, 1) { entries, truncated });
 
-pub(super) struct CheckReply {
-    existing: Header,
-    calculated: Header,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckReply {
+    pub existing: Header,
+    pub calculated: Header,
 }
 wire_struct!(CheckReply(1, 1) { existing, calculated });
 

@@ -2,7 +2,7 @@
 //! What a gateway left between the two is put right by what others suggest when they list the bucket.
 
 use bytes::Bytes;
-use codec::{Decode, DecodeError, Reader};
+use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use types::{Errno, RealTime, Utime};
 
 use super::header::{Header, InOmap};
@@ -19,14 +19,31 @@ use ::rgw::index::entry::{Entry, Key, Meta, Pending, VERSIONED, Written};
 const TAG_TIMEOUT_S: u64 = 120;
 
 /// Source: rgw_cls_obj_prepare_op in src/cls/rgw/cls_rgw_ops.h.
-#[derive(Default)]
-pub(super) struct PrepareArgs {
-    op: u8,
-    key: Key,
-    tag: Bytes,
-    locator: Bytes,
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PrepareArgs {
+    pub op: u8,
+    pub key: Key,
+    pub tag: Bytes,
+    pub locator: Bytes,
+    /// Whether the change is to be logged, and how: its completion says it again, and is believed.
+    pub log: bool,
+    pub log_flags: u16,
+    pub zones: Zones,
 }
 
+impl Encode for PrepareArgs {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(7, 5, |w| {
+            self.op.encode(w);
+            self.tag.encode(w);
+            self.locator.encode(w);
+            self.log.encode(w);
+            self.key.encode(w);
+            self.log_flags.encode(w);
+            self.zones.encode(w);
+        });
+    }
+}
 impl Decode for PrepareArgs {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         r.legacy_envelope("prepare", 7, 3, |r, version| {
@@ -38,18 +55,17 @@ impl Decode for PrepareArgs {
             if version >= 2 {
                 a.locator = r.blob()?;
             }
-            // Whether and how the change is to be logged, which its completion says again.
             if version >= 4 {
-                r.u8()?;
+                a.log = Decode::decode(r)?;
             }
             if version >= 5 {
                 a.key = Decode::decode(r)?;
             }
             if version >= 6 {
-                r.u16()?;
+                a.log_flags = r.u16()?;
             }
             if version >= 7 {
-                Zones::decode(r)?;
+                a.zones = Decode::decode(r)?;
             }
             Ok(a)
         })
@@ -57,21 +73,38 @@ impl Decode for PrepareArgs {
 }
 
 /// Source: rgw_cls_obj_complete_op in src/cls/rgw/cls_rgw_ops.h.
-#[derive(Default)]
-pub(super) struct CompleteArgs {
-    op: u8,
-    key: Key,
-    locator: Bytes,
-    written: Written,
-    meta: Meta,
-    tag: Bytes,
-    log: bool,
-    log_flags: u16,
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CompleteArgs {
+    pub op: u8,
+    pub key: Key,
+    pub locator: Bytes,
+    pub written: Written,
+    pub meta: Meta,
+    pub tag: Bytes,
+    pub log: bool,
+    pub log_flags: u16,
     /// Entries that go with the change, such as those of parts of an upload.
-    remove: Keys,
-    zones: Zones,
+    pub remove: Keys,
+    pub zones: Zones,
 }
 
+impl Encode for CompleteArgs {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(9, 7, |w| {
+            self.op.encode(w);
+            self.written.epoch.encode(w);
+            self.meta.encode(w);
+            self.tag.encode(w);
+            self.locator.encode(w);
+            self.remove.encode(w);
+            self.written.encode(w);
+            self.log.encode(w);
+            self.key.encode(w);
+            self.log_flags.encode(w);
+            self.zones.encode(w);
+        });
+    }
+}
 impl Decode for CompleteArgs {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         r.legacy_envelope("complete", 9, 3, |r, version| {
@@ -106,15 +139,36 @@ impl Decode for CompleteArgs {
 }
 
 /// Keys as they came: each is made when its turn comes, as many small ones take far more than their bytes.
-#[derive(Default)]
-struct Keys {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Keys {
     count: usize,
     bytes: Bytes,
     /// Whether they are names alone.
     names: bool,
 }
 
+impl FromIterator<Key> for Keys {
+    fn from_iter<I: IntoIterator<Item = Key>>(keys: I) -> Self {
+        let (mut count, mut w) = (0, Writer::new());
+        for key in keys {
+            key.encode(&mut w);
+            count += 1;
+        }
+        Self { count, bytes: w.into_bytes(), names: false }
+    }
+}
+
 impl Keys {
+    /// As keys in any case, which is what 16.2 writes.
+    fn encode(&self, w: &mut Writer) {
+        w.count(self.count);
+        if self.names {
+            self.iter().for_each(|key| key.encode(w));
+        } else {
+            w.raw(&self.bytes);
+        }
+    }
+
     fn decode(r: &mut Reader, names: bool) -> Result<Self, DecodeError> {
         let count = r.count("keys", if names { Bytes::MIN_SIZE } else { Key::MIN_SIZE })?;
         let (rest, before) = (r.rest(), r.remaining());
@@ -124,7 +178,7 @@ impl Keys {
         Ok(Self { count, bytes: rest.slice(..before - r.remaining()), names })
     }
 
-    fn iter(&self) -> impl Iterator<Item = Key> {
+    pub fn iter(&self) -> impl Iterator<Item = Key> {
         let mut r = Reader::new(self.bytes.clone());
         (0..self.count).map_while(move |_| Self::key(&mut r, self.names).ok())
     }
@@ -261,23 +315,53 @@ fn remove(v: &mut dyn ObjectView, header: &mut Header, key: &Key, logging: bool)
 }
 
 /// What a gateway found an object to be: it is gone, or as the entry says.
-struct Suggestion {
-    op: u8,
-    entry: Entry,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suggestion {
+    pub op: u8,
+    pub entry: Entry,
 }
 
+impl Encode for Suggestion {
+    fn encode(&self, w: &mut Writer) {
+        self.op.encode(w);
+        self.entry.encode(w);
+    }
+}
 impl Decode for Suggestion {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         Ok(Self { op: r.u8()?, entry: Decode::decode(r)? })
     }
 }
 
-const REMOVE: u8 = b'r';
-const UPDATE: u8 = b'u';
-/// Flag of a suggestion that is to be logged.
-const LOGGED: u8 = 0x80;
+/// Input of a call: one suggestion behind the other, without a number of them. The method itself takes each
+/// when its turn comes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Suggestions(pub Vec<Suggestion>);
 
-/// Takes suggestions, one behind the other, for entries that nobody is changing.
+impl Encode for Suggestions {
+    fn encode(&self, w: &mut Writer) {
+        self.0.iter().for_each(|suggestion| suggestion.encode(w));
+    }
+}
+impl Decode for Suggestions {
+    const MIN_SIZE: usize = 0;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut all = Vec::new();
+        while !r.is_empty() {
+            all.push(Suggestion::decode(r)?);
+        }
+        Ok(Self(all))
+    }
+}
+
+impl Suggestion {
+    pub const REMOVE: u8 = b'r';
+    pub const UPDATE: u8 = b'u';
+    /// Flag of a suggestion that is to be logged.
+    pub const LOGGED: u8 = 0x80;
+}
+
+/// Takes suggestions for entries that nobody is changing.
 pub(super) fn suggest(v: &mut dyn ObjectView, input: Raw) -> Result<Done, Errno> {
     let mut header = Header::load(v)?;
     let mut changed = false;
@@ -299,9 +383,9 @@ fn consider(v: &mut dyn ObjectView, header: &mut Header, given: Suggestion) -> R
     }
     header.uncount(&entry);
     header.category(given.entry.meta.category);
-    let logged = given.op & LOGGED != 0 && !header.log_stopped;
-    match given.op & !LOGGED {
-        REMOVE => {
+    let logged = given.op & Suggestion::LOGGED != 0 && !header.log_stopped;
+    match given.op & !Suggestion::LOGGED {
+        Suggestion::REMOVE => {
             v.omap_remove(at)?;
             if logged && entry.exists {
                 let logged = as_suggested(header, &entry, op::DELETE);
@@ -309,7 +393,7 @@ fn consider(v: &mut dyn ObjectView, header: &mut Header, given: Suggestion) -> R
             }
             Ok(entry.exists)
         }
-        UPDATE => {
+        Suggestion::UPDATE => {
             let entry = Entry { index_version: header.version, ..given.entry };
             header.count(&entry);
             keys::write(v, at, &entry)?;

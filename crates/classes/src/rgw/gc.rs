@@ -14,19 +14,22 @@ const BY_TIME: &str = "1_";
 /// Entries of a listing that asks for none.
 const MAX_ENTRIES: u32 = 128;
 
-pub(crate) struct SetArgs {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetArgs {
     pub expires_in_s: u32,
     pub info: Garbage,
 }
 wire_struct!(SetArgs(1, 1) { expires_in_s, info });
 
-pub(super) struct DeferArgs {
-    expires_in_s: u32,
-    tag: Bytes,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeferArgs {
+    pub expires_in_s: u32,
+    pub tag: Bytes,
 }
 wire_struct!(DeferArgs(1, 1) { expires_in_s, tag });
 
-pub(crate) struct ListArgs {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListArgs {
     pub marker: Bytes,
     /// 0 for as many as the class likes.
     pub max: u32,
@@ -40,15 +43,17 @@ impl Default for ListArgs {
     }
 }
 
-pub(crate) struct ListReply {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListReply {
     pub entries: Vec<Garbage>,
     pub next_marker: Bytes,
     pub truncated: bool,
 }
 wire_struct!(ListReply(2, 1) { entries, next_marker, truncated });
 
-pub(super) struct RemoveArgs {
-    tags: Vec<Bytes>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoveArgs {
+    pub tags: Vec<Bytes>,
 }
 wire_struct!(RemoveArgs(1, 1) { tags });
 

@@ -34,15 +34,17 @@ impl InOmap for Header {
     }
 }
 
-pub(super) struct TagTimeoutArgs {
-    timeout_s: u64,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TagTimeoutArgs {
+    pub timeout_s: u64,
 }
 wire_struct!(TagTimeoutArgs(1, 1) { timeout_s });
 
-pub(super) struct UpdateStatsArgs {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpdateStatsArgs {
     /// The sums replace those that are there, instead of being added.
-    absolute: bool,
-    stats: BTreeMap<u8, Stats>,
+    pub absolute: bool,
+    pub stats: BTreeMap<u8, Stats>,
 }
 wire_struct!(UpdateStatsArgs(1, 1) { absolute, stats });
 

@@ -16,10 +16,16 @@ fn entry_of_old(r: &mut Reader) -> Result<LifecycleEntry, DecodeError> {
 }
 
 /// Input of `set` and `rm`.
-pub(super) struct EntryArgs {
-    entry: LifecycleEntry,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryArgs {
+    pub entry: LifecycleEntry,
 }
 
+impl Encode for EntryArgs {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(2, 2, |w| self.entry.encode(w));
+    }
+}
 impl Decode for EntryArgs {
     const MIN_SIZE: usize = 6;
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
@@ -30,34 +36,47 @@ impl Decode for EntryArgs {
     }
 }
 
-pub(super) struct MarkerArgs {
-    marker: Bytes,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MarkerArgs {
+    pub marker: Bytes,
 }
 wire_struct!(MarkerArgs(1, 1) { marker });
 
-pub(super) struct GetReply {
-    entry: LifecycleEntry,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GetReply {
+    pub entry: LifecycleEntry,
 }
 wire_struct!(GetReply(1, 1) { entry });
 
-pub(super) struct NextReply {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextReply {
     /// One without a name behind the last.
-    entry: LifecycleEntry,
+    pub entry: LifecycleEntry,
 }
 wire_struct!(NextReply(2, 2) { entry });
 
-pub(super) struct HeadArgs {
-    head: LifecycleHead,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeadArgs {
+    pub head: LifecycleHead,
 }
 wire_struct!(HeadArgs(1, 1) { head });
 
-pub(super) struct ListArgs {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListArgs {
     /// The caller's; it decides about the form of the answer.
-    version: u8,
-    marker: Bytes,
-    max: u32,
+    pub version: u8,
+    pub marker: Bytes,
+    pub max: u32,
 }
 
+impl Encode for ListArgs {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(self.version, 1, |w| {
+            self.marker.encode(w);
+            self.max.encode(w);
+        });
+    }
+}
 impl Decode for ListArgs {
     const MIN_SIZE: usize = 6;
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
@@ -67,10 +86,11 @@ impl Decode for ListArgs {
     }
 }
 
-pub(super) struct ListReply {
-    version: u8,
-    entries: Vec<LifecycleEntry>,
-    truncated: bool,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListReply {
+    pub version: u8,
+    pub entries: Vec<LifecycleEntry>,
+    pub truncated: bool,
 }
 
 impl Encode for ListReply {
@@ -90,6 +110,24 @@ impl Encode for ListReply {
             }
             self.truncated.encode(w);
         });
+    }
+}
+
+impl Decode for ListReply {
+    const MIN_SIZE: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("lifecycle entries", 3, |r, env| {
+            let entries = if env.version <= 2 {
+                let by_name: BTreeMap<Bytes, u32> = Decode::decode(r)?;
+                let entry = |(bucket, status)| LifecycleEntry { bucket, started: 0, status };
+                by_name.into_iter().map(entry).collect()
+            } else {
+                Decode::decode(r)?
+            };
+            // Asked for version 0 or 1, an OSD says it as well.
+            let truncated = if env.version >= 2 || !r.is_empty() { Decode::decode(r)? } else { false };
+            Ok(Self { version: env.version, entries, truncated })
+        })
     }
 }
 

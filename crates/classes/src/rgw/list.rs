@@ -20,15 +20,26 @@ const MAX_LOOKS: usize = 8;
 const ADVANCE_AND_RETRY: Errno = Errno::EFBIG;
 
 /// Source: rgw_cls_list_op in src/cls/rgw/cls_rgw_ops.h.
-#[derive(Default)]
-struct ListArgs {
-    start: Key,
-    max: u32,
-    prefix: Bytes,
-    versions: bool,
-    delimiter: Bytes,
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListArgs {
+    pub start: Key,
+    pub max: u32,
+    pub prefix: Bytes,
+    pub versions: bool,
+    pub delimiter: Bytes,
 }
 
+impl Encode for ListArgs {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(6, 4, |w| {
+            self.max.encode(w);
+            self.prefix.encode(w);
+            self.start.encode(w);
+            self.versions.encode(w);
+            self.delimiter.encode(w);
+        });
+    }
+}
 impl Decode for ListArgs {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         r.legacy_envelope("bucket list", 6, 2, |r, version| {
@@ -55,13 +66,13 @@ impl Decode for ListArgs {
 }
 
 /// Source: rgw_cls_list_ret in src/cls/rgw/cls_rgw_ops.h.
-#[derive(Default)]
-struct ListReply {
-    header: Header,
-    entries: BTreeMap<Bytes, Entry>,
-    truncated: bool,
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListReply {
+    pub header: Header,
+    pub entries: BTreeMap<Bytes, Entry>,
+    pub truncated: bool,
     /// Where to go on, when the listing is cut.
-    marker: Key,
+    pub marker: Key,
 }
 
 impl Encode for ListReply {
@@ -74,6 +85,17 @@ impl Encode for ListReply {
             self.truncated.encode(w);
             self.marker.encode(w);
         });
+    }
+}
+impl Decode for ListReply {
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.legacy_envelope("listing", 4, 2, |r, version| {
+            let (header, entries) =
+                r.legacy_envelope("listed", 2, 2, |r, _| Ok((Decode::decode(r)?, Decode::decode(r)?)))?;
+            let truncated = Decode::decode(r)?;
+            let marker = if version >= 4 { Decode::decode(r)? } else { Key::default() };
+            Ok(Self { header, entries, truncated, marker })
+        })
     }
 }
 

@@ -21,23 +21,26 @@ pub(super) fn append(v: &mut dyn ObjectView, header: &mut Header, entry: LogEntr
     v.put(key, entry.to_bytes())
 }
 
-pub(super) struct ListArgs {
-    marker: Bytes,
-    max: u32,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListArgs {
+    pub marker: Bytes,
+    pub max: u32,
 }
 wire_struct!(ListArgs(1, 1) { marker, max });
 
-pub(super) struct ListReply {
-    entries: Vec<LogEntry>,
-    truncated: bool,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListReply {
+    pub entries: Vec<LogEntry>,
+    pub truncated: bool,
 }
 wire_struct!(ListReply(1, 1) { entries, truncated });
 
-pub(super) struct TrimArgs {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrimArgs {
     /// Ids from behind this one on.
-    start: Bytes,
+    pub start: Bytes,
     /// To this one with it; all when it is empty.
-    end: Bytes,
+    pub end: Bytes,
 }
 wire_struct!(TrimArgs(1, 1) { start, end });
 

@@ -6,21 +6,21 @@
 
 use crate::registry::{Class, Method, MethodFlags, method};
 
-mod bi;
-mod change;
+pub(crate) mod bi;
+pub(crate) mod change;
 pub(crate) mod gc;
-mod header;
-mod lc;
-mod list;
-mod log;
+pub(crate) mod header;
+pub(crate) mod lc;
+pub(crate) mod list;
+pub(crate) mod log;
 mod lookup;
 mod names;
-mod object;
-mod olh;
-mod reshard;
-mod resharding;
-mod usage;
-mod versions;
+pub(crate) mod object;
+pub(crate) mod olh;
+pub(crate) mod reshard;
+pub(crate) mod resharding;
+pub(crate) mod usage;
+pub(crate) mod versions;
 
 #[cfg(test)]
 mod tests;

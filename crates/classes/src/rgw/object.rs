@@ -10,30 +10,34 @@ use types::{Errno, RealTime, Utime};
 use crate::ObjectView;
 use crate::registry::Done;
 
-pub(super) struct RemoveArgs {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoveArgs {
     /// Attributes that begin with one of these stay, on an object that is empty otherwise.
-    keep: Vec<Bytes>,
+    pub keep: Vec<Bytes>,
 }
 wire_struct!(RemoveArgs(1, 1) { keep });
 
-pub(super) struct StoreVersionArgs {
-    attr: Bytes,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreVersionArgs {
+    pub attr: Bytes,
 }
 wire_struct!(StoreVersionArgs(1, 1) { attr });
 
-pub(super) struct CheckPrefixArgs {
-    prefix: Bytes,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckPrefixArgs {
+    pub prefix: Bytes,
     /// The check fails if there is an attribute, otherwise if there is none.
-    fail_if_exists: bool,
+    pub fail_if_exists: bool,
 }
 wire_struct!(CheckPrefixArgs(1, 1) { prefix, fail_if_exists });
 
-pub(super) struct CheckMtimeArgs {
-    mtime: RealTime,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckMtimeArgs {
+    pub mtime: RealTime,
     /// Source: RGWCheckMTimeType in src/cls/rgw/cls_rgw_types.h.
-    condition: u8,
+    pub condition: u8,
     /// Times are compared with their nanoseconds.
-    precise: bool,
+    pub precise: bool,
 }
 wire_struct!(CheckMtimeArgs(2, 1) { mtime, condition } since 2 { precise });
 

@@ -17,23 +17,26 @@ use ::rgw::index::entry::{Entry, Key, VERSION_MARKER};
 /// Epochs whose changes one answer holds. Source: MAX_OLH_LOG_ENTRIES in src/cls/rgw/cls_rgw.cc.
 const MAX_EPOCHS: usize = 1000;
 
-pub(super) struct LogArgs {
-    key: Key,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogArgs {
+    pub key: Key,
     /// Changes behind this epoch when reading, up to it when trimming.
-    epoch: u64,
-    tag: Bytes,
+    pub epoch: u64,
+    pub tag: Bytes,
 }
 wire_struct!(LogArgs(1, 1) { key, epoch, tag });
 
-pub(super) struct ReadLogReply {
-    log: BTreeMap<u64, Vec<HeadChange>>,
-    truncated: bool,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadLogReply {
+    pub log: BTreeMap<u64, Vec<HeadChange>>,
+    pub truncated: bool,
 }
 wire_struct!(ReadLogReply(1, 1) { log, truncated });
 
-pub(super) struct ClearArgs {
-    key: Key,
-    tag: Bytes,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClearArgs {
+    pub key: Key,
+    pub tag: Bytes,
 }
 wire_struct!(ClearArgs(1, 1) { key, tag });
 

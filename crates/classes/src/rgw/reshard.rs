@@ -11,28 +11,32 @@ use crate::{ObjectView, keys};
 const MAX_ENTRIES: u32 = 1000;
 
 /// Input of `add` and `get`, and output of `get`, where a caller's entry only names the bucket.
-pub(super) struct EntryArgs {
-    entry: ReshardEntry,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryArgs {
+    pub entry: ReshardEntry,
 }
 wire_struct!(EntryArgs(1, 1) { entry });
 
-pub(super) struct ListArgs {
-    max: u32,
-    marker: Bytes,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListArgs {
+    pub max: u32,
+    pub marker: Bytes,
 }
 wire_struct!(ListArgs(1, 1) { max, marker });
 
-pub(super) struct ListReply {
-    entries: Vec<ReshardEntry>,
-    truncated: bool,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListReply {
+    pub entries: Vec<ReshardEntry>,
+    pub truncated: bool,
 }
 wire_struct!(ListReply(1, 1) { entries, truncated });
 
-pub(super) struct RemoveArgs {
-    tenant: Bytes,
-    bucket: Bytes,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoveArgs {
+    pub tenant: Bytes,
+    pub bucket: Bytes,
     /// Any, when empty.
-    bucket_id: Bytes,
+    pub bucket_id: Bytes,
 }
 wire_struct!(RemoveArgs(1, 1) { tenant, bucket, bucket_id });
 

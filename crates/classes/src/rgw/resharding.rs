@@ -9,19 +9,22 @@ use crate::ObjectView;
 use crate::registry::{Done, input};
 use crate::wire::EmptyEnvelope;
 
-pub(super) struct SetArgs {
-    resharding: Resharding,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetArgs {
+    pub resharding: Resharding,
 }
 wire_struct!(SetArgs(1, 1) { resharding });
 
-struct GuardArgs {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuardArgs {
     /// What a caller is answered meanwhile.
-    result: i32,
+    pub result: i32,
 }
 wire_struct!(GuardArgs(1, 1) { result });
 
-pub(super) struct GetReply {
-    resharding: Resharding,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GetReply {
+    pub resharding: Resharding,
 }
 wire_struct!(GetReply(1, 1) { resharding });
 

@@ -15,56 +15,57 @@ use crate::{keys, keys::optional};
 
 const MAX_ENTRIES: u32 = 1000;
 
-#[derive(Default)]
-struct Info {
-    entries: Vec<UsageEntry>,
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Info {
+    pub entries: Vec<UsageEntry>,
 }
 wire_struct!(Info(1, 1) { entries });
 
-#[derive(Default)]
-pub(super) struct AddArgs {
-    info: Info,
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AddArgs {
+    pub info: Info,
     /// Of no account.
-    user: Bytes,
+    pub user: Bytes,
 }
 wire_grown!(AddArgs(2, 1) { info; 2: user });
 
-#[derive(Default)]
-pub(super) struct ReadArgs {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadArgs {
     /// Seconds since 1970.
-    start: u64,
+    pub start: u64,
     /// Not included.
-    end: u64,
+    pub end: u64,
     /// Any, when empty.
-    user: Bytes,
+    pub user: Bytes,
     /// Where an earlier call ended; takes precedence over `start`.
-    marker: Bytes,
-    max: u32,
+    pub marker: Bytes,
+    pub max: u32,
     /// Any, when empty.
-    bucket: Bytes,
+    pub bucket: Bytes,
 }
 wire_grown!(ReadArgs(2, 1) { start, end, user, marker, max; 2: bucket });
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct UserBucket {
-    user: Bytes,
-    bucket: Bytes,
+pub struct UserBucket {
+    pub user: Bytes,
+    pub bucket: Bytes,
 }
 wire_struct!(UserBucket(1, 1) { user, bucket });
 
-pub(super) struct ReadReply {
-    usage: BTreeMap<UserBucket, UsageEntry>,
-    truncated: bool,
-    next_marker: Bytes,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadReply {
+    pub usage: BTreeMap<UserBucket, UsageEntry>,
+    pub truncated: bool,
+    pub next_marker: Bytes,
 }
 wire_struct!(ReadReply(1, 1) { usage, truncated, next_marker });
 
-#[derive(Default)]
-pub(super) struct TrimArgs {
-    start: u64,
-    end: u64,
-    user: Bytes,
-    bucket: Bytes,
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TrimArgs {
+    pub start: u64,
+    pub end: u64,
+    pub user: Bytes,
+    pub bucket: Bytes,
 }
 wire_grown!(TrimArgs(3, 2) { start, end, user; 3: bucket });
 

@@ -2,7 +2,7 @@
 //! for listings, and the object's head says which is the newest.
 
 use bytes::Bytes;
-use codec::{Decode, wire_struct};
+use codec::{Decode, Encode, Writer, wire_struct};
 use types::{Errno, RealTime, Utime};
 
 use super::header::{Header, InOmap};
@@ -19,24 +19,42 @@ use ::rgw::index::entry::{CURRENT, DELETE_MARKER, Entry, Key, Meta, VERSION_MARK
 const CONVERTED: u64 = 1;
 
 /// Source: rgw_cls_link_olh_op in src/cls/rgw/cls_rgw_ops.h.
-#[derive(Default)]
-pub(super) struct LinkArgs {
-    key: Key,
-    tag: Bytes,
-    delete_marker: bool,
-    op_tag: Bytes,
-    meta: Meta,
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LinkArgs {
+    pub key: Key,
+    pub tag: Bytes,
+    pub delete_marker: bool,
+    pub op_tag: Bytes,
+    pub meta: Meta,
     /// 0 for the next one.
-    epoch: u64,
-    log: bool,
-    log_flags: u16,
+    pub epoch: u64,
+    pub log: bool,
+    pub log_flags: u16,
     /// Nothing is done to a version that is not older.
-    unmodified_since: RealTime,
+    pub unmodified_since: RealTime,
     /// Times are compared with their nanoseconds.
-    precise: bool,
-    zones: Zones,
+    pub precise: bool,
+    pub zones: Zones,
 }
 
+impl Encode for LinkArgs {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(5, 1, |w| {
+            self.key.encode(w);
+            self.tag.encode(w);
+            self.delete_marker.encode(w);
+            self.op_tag.encode(w);
+            self.meta.encode(w);
+            self.epoch.encode(w);
+            self.log.encode(w);
+            self.log_flags.encode(w);
+            u64::from(self.unmodified_since.0.sec).encode(w);
+            self.unmodified_since.encode(w);
+            self.precise.encode(w);
+            self.zones.encode(w);
+        });
+    }
+}
 impl Decode for LinkArgs {
     fn decode(r: &mut codec::Reader) -> Result<Self, codec::DecodeError> {
         r.envelope("link", 5, |r, env| {
@@ -62,15 +80,16 @@ impl Decode for LinkArgs {
     }
 }
 
-pub(super) struct UnlinkArgs {
-    key: Key,
-    op_tag: Bytes,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnlinkArgs {
+    pub key: Key,
+    pub op_tag: Bytes,
     /// 0 for the next one.
-    epoch: u64,
-    log: bool,
-    log_flags: u16,
-    tag: Bytes,
-    zones: Zones,
+    pub epoch: u64,
+    pub log: bool,
+    pub log_flags: u16,
+    pub tag: Bytes,
+    pub zones: Zones,
 }
 wire_struct!(UnlinkArgs(3, 1) { key, op_tag, epoch, log, log_flags } since 2 { tag } since 3 { zones });
 
