@@ -13,6 +13,7 @@ mod placement;
 
 // Users.
 mod quota;
+mod role;
 mod usage;
 mod user;
 mod user_bucket;
@@ -27,6 +28,7 @@ mod layout;
 mod lifecycle;
 mod object_lock;
 mod public_access;
+mod topic;
 mod website;
 
 // What a bucket holds.
@@ -65,6 +67,11 @@ pub use placement::PlacementRule;
 pub use public_access::PublicAccessBlock;
 pub use quota::Quota;
 pub use reshard::ReshardEntry;
+pub use role::{Role, UserPolicies};
+pub use topic::{
+    Destination, EventFilter, KeyFilter, Notification, Notifications, SubscribedTopic, Topic, Topics,
+    ValueFilter,
+};
 pub use usage::{Usage, UsageEntry};
 pub use user::{AccessKey, Subuser, UserInfo, UserKind, UserPointer, UserRecord};
 pub use user_bucket::{UserBucket, UserBucketEntry};
