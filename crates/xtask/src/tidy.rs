@@ -33,6 +33,7 @@ const LAYERS: &[(&str, Option<u8>)] = &[
     ("manager", Some(6)),
     ("pg", Some(5)),
     ("objecter", Some(5)),
+    ("gateway", Some(5)),
     ("runtime", Some(7)),
     ("block", Some(7)),
     ("daemons", Some(8)),

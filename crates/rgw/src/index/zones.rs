@@ -18,6 +18,14 @@ pub struct Zones {
     texts: Bytes,
 }
 
+impl Zones {
+    /// The zone in which a change is made, and the bucket there.
+    pub fn of(zone: &[u8], bucket: &[u8]) -> Self {
+        let text: Bytes = [zone, b":", bucket].concat().into();
+        Self { count: 1, texts: text.to_bytes() }
+    }
+}
+
 impl Encode for Zones {
     fn encode(&self, w: &mut Writer) {
         w.count(self.count);

@@ -1,0 +1,526 @@
+//! Buckets: an index, an instance that says what the bucket is, an entry point under the bucket's name, and an
+//! entry in its owner's list. Source: RGWRados::create_bucket in src/rgw/rgw_rados.cc, RGWBucketCtl in
+//! src/rgw/rgw_bucket.cc.
+//!
+//! 1. Making goes in that order, so that a name leads to what is whole; removing goes the other way round.
+//! 2. Of two that make a bucket of one name, the one whose entry point comes first has it; the other one
+//!    takes its index and its instance back.
+
+use bytes::Bytes;
+use classes::client::{Nothing, index, user as list};
+use codec::Encode;
+use rgw::{
+    AccessControl, Bucket, BucketInfo, EntryPoint, Layout, PlacementRule, RawObject, UserBucket,
+    UserBucketEntry, UserId, Versioning,
+};
+use types::{Errno, RealTime};
+
+use crate::plan::optional;
+use crate::system::{self, Attrs, Over, Stored, Write};
+use crate::{Error, Moment, Op, Plan, Reply, Request, Site};
+
+pub(crate) const ATTR_ACL: &[u8] = b"user.rgw.acl";
+/// In front of the names of index shards.
+const INDEX: &[u8] = b".dir.";
+/// Source: RGW_SHARDS_PRIME_0 and RGW_SHARDS_PRIME_1 in src/rgw/rgw_tools.h.
+const PRIMES: [u32; 2] = [7877, 65521];
+
+/// What somebody wants to have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewBucket {
+    pub name: Bytes,
+    pub acl: AccessControl,
+    /// The zone group's own for an empty one.
+    pub placement: PlacementRule,
+    pub flags: Versioning,
+    /// Differs for each bucket that this gateway makes while it runs.
+    pub number: u64,
+    /// Buckets that the owner may have; none for no bound.
+    pub max_buckets: Option<usize>,
+}
+
+/// A bucket as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketState {
+    pub entry: Stored<EntryPoint>,
+    pub instance: Stored<BucketInfo>,
+}
+
+/// What a bucket holds, by category of objects.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BucketStats {
+    pub categories: std::collections::BTreeMap<u8, rgw::index::Stats>,
+}
+
+impl BucketStats {
+    /// Objects, parts of uploads not counted.
+    pub fn objects(&self) -> u64 {
+        self.categories.values().map(|c| c.entries).sum()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.categories.values().map(|c| c.size).sum()
+    }
+}
+
+/// A number's place among `count` shards. Source: rgw_shards_mod in src/rgw/rgw_tools.h.
+pub(crate) fn shard_of(hash: u64, count: u32) -> u32 {
+    let [small, large] = PRIMES;
+    let prime = if count <= small { small } else { large };
+    let within = u32::try_from(hash % u64::from(prime)).unwrap_or(0);
+    within.checked_rem(count).unwrap_or(0)
+}
+
+/// The shard of an object's entry, by its name without namespace and version. Source: bucket_shard_index in
+/// src/rgw/services/svc_bi_rados.h.
+fn index_shard(name: &[u8], count: u32) -> u32 {
+    let hash = crush::str_hash_linux(name);
+    shard_of((hash ^ ((hash & 0xff) << 24)).into(), count)
+}
+
+impl Site {
+    pub(crate) fn entry_object(&self, tenant: &Bytes, name: &Bytes) -> RawObject {
+        let bucket = Bucket { tenant: tenant.clone(), name: name.clone(), ..Bucket::default() };
+        RawObject::new(&self.zone.domain_root, bucket.entry_point())
+    }
+
+    pub(crate) fn instance_object(&self, bucket: &Bucket) -> RawObject {
+        RawObject::new(&self.zone.domain_root, bucket.instance())
+    }
+
+    /// All shards of an index, in order.
+    pub(crate) fn index_objects(&self, info: &BucketInfo) -> Result<Vec<RawObject>, Error> {
+        let (pool, base) = (self.index_pool(&info.placement)?, [INDEX, &info.bucket.id].concat());
+        let count = info.layout.current.shards.count;
+        if count == 0 {
+            return Ok(vec![RawObject::new(&pool, base)]);
+        }
+        let shard = |n| RawObject::new(&pool, [&base[..], format!(".{n}").as_bytes()].concat());
+        Ok((0..count).map(shard).collect())
+    }
+
+    /// The shard that an object's entries are in.
+    pub fn index_object(&self, info: &BucketInfo, name: &[u8]) -> Result<RawObject, Error> {
+        let count = info.layout.current.shards.count;
+        let base = [INDEX, &info.bucket.id].concat();
+        let oid = match count {
+            0 => base,
+            _ => [&base[..], format!(".{}", index_shard(name, count)).as_bytes()].concat(),
+        };
+        Ok(RawObject::new(&self.index_pool(&info.placement)?, oid))
+    }
+
+    pub fn bucket(&self, tenant: &Bytes, name: &Bytes) -> Plan<BucketState> {
+        let site = self.clone();
+        no_bucket(system::read::<EntryPoint>(self.entry_object(tenant, name))).and_then(move |entry| {
+            no_bucket(system::read(site.instance_object(&entry.value.bucket)))
+                .try_map(move |instance| Ok(BucketState { entry, instance }))
+        })
+    }
+
+    /// Makes a bucket; with `BucketExists` it had been there, whoever's it is.
+    pub fn create_bucket(&self, new: NewBucket, moment: &mut Moment) -> Plan<BucketInfo> {
+        let (now, site, owner) = (moment.now, self.clone(), new.acl.owner.id.clone());
+        let tags = [moment.version_tag(), moment.version_tag()];
+        let entry = self.entry_object(&owner.tenant, &new.name);
+        let room = match new.max_buckets {
+            None => Plan::ok(()),
+            Some(max) => self.room(owner, max),
+        };
+        room.and_then(move |()| optional(system::read::<EntryPoint>(entry))).and_then(move |found| {
+            if found.is_some() {
+                return Plan::failed(Error::BucketExists);
+            }
+            match site.new_info(&new, now) {
+                Ok(info) => site.make_bucket(info, new.acl, tags, now),
+                Err(e) => Plan::failed(e),
+            }
+        })
+    }
+
+    /// Fails when the owner has as many buckets as it may have.
+    fn room(&self, owner: UserId, max: usize) -> Plan<()> {
+        self.count_buckets(owner, Bytes::new(), 0, max)
+    }
+
+    fn count_buckets(&self, owner: UserId, marker: Bytes, counted: usize, max: usize) -> Plan<()> {
+        let site = self.clone();
+        self.user_buckets(&owner, marker, i32::MAX).and_then(move |(page, more)| {
+            let counted = counted.saturating_add(page.len());
+            match page.last() {
+                _ if counted >= max => Plan::failed(Error::TooManyBuckets),
+                Some(last) if more => site.count_buckets(owner, last.bucket.name.clone(), counted, max),
+                _ => Plan::ok(()),
+            }
+        })
+    }
+
+    fn new_info(&self, new: &NewBucket, now: RealTime) -> Result<BucketInfo, Error> {
+        let owner = new.acl.owner.id.clone();
+        let rule = match new.placement.name.is_empty() {
+            true => {
+                let class = new.placement.storage_class.clone();
+                PlacementRule { storage_class: class, ..self.default_placement.clone() }
+            }
+            false => new.placement.clone(),
+        };
+        let pools = self.placement(&rule)?;
+        if !pools.classes.contains_key(rule.storage_class()) || new.name.is_empty() {
+            let error = if new.name.is_empty() { Error::InvalidArgument } else { Error::NoSuchPlacement };
+            return Err(error);
+        }
+        let id = self.unique(new.number);
+        let (tenant, name) = (owner.tenant.clone(), new.name.clone());
+        Ok(BucketInfo {
+            bucket: Bucket { tenant, name, marker: id.clone(), id, ..Bucket::default() },
+            owner,
+            flags: new.flags,
+            zonegroup: self.zonegroup.clone(),
+            created: now,
+            placement: rule,
+            has_instance: true,
+            layout: Layout::of_shards(self.shards),
+            ..BucketInfo::default()
+        })
+    }
+
+    fn make_bucket(
+        &self,
+        info: BucketInfo,
+        acl: AccessControl,
+        [instance_tag, entry_tag]: [Bytes; 2],
+        now: RealTime,
+    ) -> Plan<BucketInfo> {
+        let shards = match self.index_objects(&info) {
+            Ok(shards) => shards,
+            Err(e) => return Plan::failed(e),
+        };
+        let init =
+            |object| Request::new(object).op(Op::Create { exclusive: true }).call(&index::INIT, &Nothing);
+        let instance = Write {
+            object: self.instance_object(&info.bucket),
+            data: info.to_bytes(),
+            attrs: Attrs::from([(Bytes::from_static(ATTR_ACL), acl.to_bytes())]),
+            over: Over::Nothing,
+            version: Some(system::first_version(instance_tag.clone())),
+            now,
+        };
+        let entry = EntryPoint {
+            bucket: info.bucket.clone(),
+            owner: info.owner.clone(),
+            linked: true,
+            created: info.created,
+            old: None,
+        };
+        let entry = Write {
+            object: self.entry_object(&info.bucket.tenant, &info.bucket.name),
+            data: entry.to_bytes(),
+            attrs: Attrs::new(),
+            over: Over::Nothing,
+            version: Some(system::first_version(entry_tag)),
+            now,
+        };
+        let (first, second, third) = (self.clone(), self.clone(), self.clone());
+        Plan::ask_all(shards.into_iter().map(init).collect())
+            .and_then(move |_: Vec<Reply>| system::write(&first, instance))
+            .and_then(move |()| system::write(&second, entry))
+            .then(move |written| match written {
+                Ok(()) => third.link(&info, now).and_then(|()| Plan::ok(info)),
+                Err(e) => {
+                    let lost = e == Error::Rados(Errno::EEXIST);
+                    let version = system::first_version(instance_tag);
+                    let error = if lost { Error::BucketExists } else { e };
+                    third.remove_parts(info, Some(version)).then(move |_| Plan::failed(error))
+                }
+            })
+    }
+
+    /// Puts a bucket on its owner's list.
+    pub fn link(&self, info: &BucketInfo, now: RealTime) -> Plan<()> {
+        let bucket = list_entry(&info.bucket);
+        let entry = UserBucketEntry { bucket, created: info.created, ..UserBucketEntry::default() };
+        let args = list::SetArgs { entries: vec![entry], add: true, time: now };
+        Plan::ask(Request::new(self.user_buckets_object(&info.owner)).call(&list::SET, &args))
+            .and_then(|_| Plan::ok(()))
+    }
+
+    /// Takes a bucket off its owner's list.
+    pub fn unlink(&self, info: &BucketInfo) -> Plan<()> {
+        let args = list::RemoveArgs { bucket: list_entry(&info.bucket) };
+        let request = Request::new(self.user_buckets_object(&info.owner)).call(&list::REMOVE, &args);
+        optional(Plan::ask(request)).and_then(|_| Plan::ok(()))
+    }
+
+    /// What the index's shards have counted.
+    pub fn bucket_stats(&self, info: &BucketInfo) -> Plan<BucketStats> {
+        let shards = match self.index_objects(info) {
+            Ok(shards) => shards,
+            Err(e) => return Plan::failed(e),
+        };
+        let args = index::ListArgs::default();
+        let look = |object| Request::new(object).call(&index::LIST, &args);
+        Plan::ask_all(shards.into_iter().map(look).collect()).try_map(|replies| {
+            let mut sum = BucketStats::default();
+            for reply in replies {
+                let header = reply.answer(0, &index::LIST)?.header;
+                for (category, stats) in &header.stats {
+                    sum.categories.entry(*category).or_default().merge(stats);
+                }
+            }
+            Ok(sum)
+        })
+    }
+
+    /// Tells the owner's list how much a bucket holds.
+    pub fn sync_bucket_stats(&self, info: &BucketInfo, now: RealTime) -> Plan<()> {
+        let (site, info) = (self.clone(), info.clone());
+        self.bucket_stats(&info).and_then(move |stats| {
+            let entry = UserBucketEntry {
+                bucket: list_entry(&info.bucket),
+                size: stats.bytes(),
+                size_rounded: stats.categories.values().map(|c| c.size_rounded).sum(),
+                count: stats.objects(),
+                ..UserBucketEntry::default()
+            };
+            let args = list::SetArgs { entries: vec![entry], add: false, time: now };
+            Plan::ask(Request::new(site.user_buckets_object(&info.owner)).call(&list::SET, &args))
+                .and_then(|_| Plan::ok(()))
+        })
+    }
+
+    /// Changes what a bucket is, and its attributes; another's change meanwhile makes it fail with `Raced`.
+    pub fn modify_bucket(
+        &self,
+        state: BucketState,
+        now: RealTime,
+        change: impl FnOnce(&mut BucketInfo, &mut Attrs) -> Result<(), Error>,
+    ) -> Plan<BucketInfo> {
+        let Stored { value: mut info, mut attrs, version, .. } = state.instance;
+        let bucket = info.bucket.clone();
+        if let Err(e) = change(&mut info, &mut attrs) {
+            return Plan::failed(e);
+        }
+        let write = Write {
+            object: self.instance_object(&bucket),
+            data: info.to_bytes(),
+            attrs,
+            version: Some(system::next_version(&version)),
+            over: Over::Version(version),
+            now,
+        };
+        system::write(self, write).and_then(move |()| Plan::ok(info))
+    }
+
+    /// Removes a bucket that holds nothing: versions and parts of uploads are something, too.
+    pub fn remove_bucket(&self, state: BucketState) -> Plan<()> {
+        let (site, info) = (self.clone(), state.instance.value);
+        self.is_empty(&info).and_then(move |empty| {
+            if !empty {
+                return Plan::failed(Error::BucketNotEmpty);
+            }
+            let entry = site.entry_object(&info.bucket.tenant, &info.bucket.name);
+            let (first, second, of_list) = (site.clone(), site.clone(), info.clone());
+            system::remove(&site, entry, Some(&state.entry.version))
+                .and_then(move |()| first.remove_parts(info, Some(state.instance.version)))
+                .and_then(move |()| second.unlink(&of_list))
+        })
+    }
+
+    fn is_empty(&self, info: &BucketInfo) -> Plan<bool> {
+        let shards = match self.index_objects(info) {
+            Ok(shards) => shards,
+            Err(e) => return Plan::failed(e),
+        };
+        let args = index::ListEntriesArgs { max: 1, name: Bytes::new(), marker: Bytes::new() };
+        let look = |object| Request::new(object).call(&index::LIST_ENTRIES, &args);
+        Plan::ask_all(shards.into_iter().map(look).collect()).try_map(|replies| {
+            let mut entries = 0;
+            for reply in replies {
+                entries += reply.answer(0, &index::LIST_ENTRIES)?.entries.len();
+            }
+            Ok(entries == 0)
+        })
+    }
+
+    /// Removes a bucket's instance and its index.
+    fn remove_parts(&self, info: BucketInfo, version: Option<rgw::ObjectVersion>) -> Plan<()> {
+        let shards = match self.index_objects(&info) {
+            Ok(shards) => shards,
+            Err(e) => return Plan::failed(e),
+        };
+        let instance = self.instance_object(&info.bucket);
+        optional(system::remove(self, instance, version.as_ref())).and_then(move |_| {
+            let remove = |object| Request::new(object).op(Op::Remove { may_miss: true });
+            Plan::ask_all(shards.into_iter().map(remove).collect()).and_then(|_: Vec<Reply>| Plan::ok(()))
+        })
+    }
+}
+
+fn list_entry(bucket: &Bucket) -> UserBucket {
+    UserBucket {
+        name: bucket.name.clone(),
+        marker: bucket.marker.clone(),
+        id: bucket.id.clone(),
+        ..UserBucket::default()
+    }
+}
+
+fn no_bucket<T: Send + 'static>(plan: Plan<T>) -> Plan<T> {
+    plan.when(Error::Rados(Errno::ENOENT), Error::NoSuchBucket)
+}
+
+#[cfg(test)]
+mod tests {
+    use rgw::Owner;
+
+    use super::*;
+    use crate::cluster::{Cluster, NOW, run, site};
+
+    fn new(name: &'static str, owner: &'static str, number: u64) -> NewBucket {
+        let owner = Owner { id: UserId::plain(owner), display_name: owner.into() };
+        NewBucket {
+            name: name.into(),
+            acl: AccessControl::private(owner),
+            placement: PlacementRule::default(),
+            flags: Versioning::default(),
+            number,
+            max_buckets: Some(2),
+        }
+    }
+
+    fn create(c: &mut Cluster, bucket: NewBucket) -> Result<BucketInfo, Error> {
+        run(c, |moment| site().create_bucket(bucket, moment))
+    }
+
+    fn state(c: &mut Cluster, name: &'static str) -> Result<BucketState, Error> {
+        site().bucket(&Bytes::new(), &name.into()).run(c)
+    }
+
+    fn of_user(c: &mut Cluster) -> Vec<Bytes> {
+        let (page, _) = site().user_buckets(&UserId::plain("u"), Bytes::new(), 10).run(c).unwrap();
+        page.into_iter().map(|entry| entry.bucket.name).collect()
+    }
+
+    #[test]
+    fn buckets_are_on_their_owners_list_until_they_are_removed() {
+        let mut c = Cluster::default();
+        let info = create(&mut c, new("b", "u", 1)).unwrap();
+        create(&mut c, new("a", "u", 2)).unwrap();
+        assert_eq!(of_user(&mut c), ["a", "b"]);
+        let there = state(&mut c, "b").unwrap();
+        assert_eq!((&there.instance.value, there.entry.value.linked), (&info, true));
+        assert_eq!(create(&mut c, new("c", "u", 3)), Err(Error::TooManyBuckets));
+        assert_eq!(create(&mut c, new("b", "v", 3)), Err(Error::BucketExists));
+
+        site().remove_bucket(there).run(&mut c).unwrap();
+        assert_eq!(
+            (of_user(&mut c), state(&mut c, "b").err()),
+            (vec!["a".into()], Some(Error::NoSuchBucket))
+        );
+        assert_eq!(c.names("default.rgw.meta:root"), [".bucket.meta.a:zone-id.4161.2", "a"]);
+        assert_eq!(c.names("default.rgw.buckets.index").len(), 11);
+    }
+
+    #[test]
+    fn of_two_that_make_one_bucket_the_second_leaves_nothing() {
+        let mut c = Cluster::default();
+        let mut entropy = types::SeededEntropy(9);
+        let mut moment = Moment { now: NOW, entropy: &mut entropy };
+        let mut late = site().create_bucket(new("b", "v", 7), &mut moment);
+        // The late one looks before the other one begins: for its owner's buckets, and for the name.
+        for _ in 0..2 {
+            let Plan::Ask(requests, next) = late else { panic!("nothing asked") };
+            late = next(requests.into_iter().map(|r| crate::Rados::perform(&mut c, r)).collect());
+        }
+        create(&mut c, new("b", "u", 1)).unwrap();
+        assert_eq!(late.run(&mut c).err(), Some(Error::BucketExists));
+        assert_eq!(state(&mut c, "b").unwrap().instance.value.owner, UserId::plain("u"));
+        assert_eq!(c.names("default.rgw.meta:root"), [".bucket.meta.b:zone-id.4161.1", "b"]);
+        assert_eq!(c.names("default.rgw.buckets.index").len(), 11);
+    }
+
+    /// Wherever a gateway dies, the bucket is there whole or its name is free.
+    #[test]
+    fn a_bucket_that_was_begun_can_be_made_again() {
+        let mut whole = Cluster::default();
+        create(&mut whole, new("b", "u", 1)).unwrap();
+        for left in 0..40 {
+            let mut c = Cluster::default();
+            c.left = Some(left);
+            let made = create(&mut c, new("b", "u", 1));
+            c.left = None;
+            match state(&mut c, "b") {
+                Ok(found) => assert_eq!(found.instance.value.bucket.id, "zone-id.4161.1"),
+                Err(e) => {
+                    assert!(e == Error::NoSuchBucket && made.is_err(), "{left}: {e:?}");
+                    create(&mut c, new("b", "u", 2)).unwrap();
+                    assert_eq!(of_user(&mut c), ["b"]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_bucket_that_holds_something_stays() {
+        let mut c = Cluster::default();
+        let info = create(&mut c, new("b", "u", 1)).unwrap();
+        let shard = site().index_object(&info, b"k").unwrap();
+        let entry = rgw::index::Entry { exists: true, ..Default::default() };
+        let entries = std::collections::BTreeMap::from([("k".into(), entry.to_bytes())]);
+        Plan::ask(Request::new(shard).op(Op::OmapSet(entries))).run(&mut c).unwrap();
+        let there = state(&mut c, "b").unwrap();
+        assert_eq!(site().remove_bucket(there).run(&mut c), Err(Error::BucketNotEmpty));
+        assert!(state(&mut c, "b").is_ok());
+    }
+
+    #[test]
+    fn shards_are_summed_up_and_the_owners_list_is_told() {
+        let mut c = Cluster::default();
+        let info = create(&mut c, new("b", "u", 1)).unwrap();
+        let one = rgw::index::Stats { size: 5, size_rounded: 4096, entries: 1, stored: 5 };
+        for name in ["k", "l"] {
+            let shard = site().index_object(&info, name.as_bytes()).unwrap();
+            let args = index::UpdateStatsArgs { absolute: false, stats: [(1, one.clone())].into() };
+            Plan::ask(Request::new(shard).call(&index::UPDATE_STATS, &args)).run(&mut c).unwrap();
+        }
+        let stats = site().bucket_stats(&info).run(&mut c).unwrap();
+        assert_eq!((stats.objects(), stats.bytes()), (2, 10));
+        site().sync_bucket_stats(&info, NOW).run(&mut c).unwrap();
+        let (page, _) = site().user_buckets(&UserId::plain("u"), Bytes::new(), 10).run(&mut c).unwrap();
+        assert_eq!((page[0].count, page[0].size, page[0].size_rounded), (2, 10, 8192));
+    }
+
+    #[test]
+    fn placement_is_what_the_zone_has() {
+        let mut c = Cluster::default();
+        let placed = |name: &'static str, class: &'static str| NewBucket {
+            placement: PlacementRule { name: name.into(), storage_class: class.into() },
+            ..new("b", "u", 1)
+        };
+        for (name, class) in [("other", ""), ("default-placement", "COLD"), ("", "COLD")] {
+            assert_eq!(create(&mut c, placed(name, class)), Err(Error::NoSuchPlacement), "{name} {class}");
+        }
+        assert!(c.done.is_empty());
+        let made = create(&mut c, placed("", "STANDARD")).unwrap();
+        assert_eq!(made.placement.name, "default-placement");
+    }
+
+    #[test]
+    fn a_change_is_held_to_what_was_read() {
+        let mut c = Cluster::default();
+        create(&mut c, new("b", "u", 1)).unwrap();
+        let there = state(&mut c, "b").unwrap();
+        let pays = |info: &mut BucketInfo, attrs: &mut Attrs| {
+            info.requester_pays = true;
+            attrs.insert("user.rgw.cors".into(), "x".into());
+            Ok(())
+        };
+        site().modify_bucket(there.clone(), NOW, pays).run(&mut c).unwrap();
+        let changed = state(&mut c, "b").unwrap().instance;
+        assert_eq!(
+            (changed.value.requester_pays, changed.attrs.len(), changed.version.version),
+            (true, 2, 2)
+        );
+        assert_eq!(site().modify_bucket(there, NOW, pays).run(&mut c).err(), Some(Error::Raced));
+    }
+}

@@ -1,0 +1,141 @@
+//! A cluster in memory for tests: objects on which the product's own class methods run.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use classes::ObjectView;
+use classes::fake::{Fake, FakeObject};
+use codec::Decode;
+use rgw::{Notice, RawObject, Zone};
+use types::{Errno, RealTime, SeededEntropy, Utime};
+
+use crate::{Moment, Op, Output, Plan, Rados, Reply, Request, Site};
+
+#[derive(Default)]
+pub struct Cluster {
+    objects: BTreeMap<(Bytes, Bytes), Fake>,
+    version: u64,
+    /// Pools in the order in which they were first used.
+    pools: Vec<Bytes>,
+    /// Requests that changed something, in order.
+    pub done: Vec<Request>,
+    pub notices: Vec<Notice>,
+    /// Requests that are still performed: behind them the gateway is dead.
+    pub left: Option<usize>,
+}
+
+fn place(object: &RawObject) -> (Bytes, Bytes) {
+    (object.pool.to_text(), object.oid.clone())
+}
+
+impl Cluster {
+    pub fn get(&self, pool: &str, oid: &str) -> Option<&FakeObject> {
+        self.objects.get(&(pool.to_owned().into(), oid.to_owned().into()))?.object.as_ref()
+    }
+
+    /// Names of all objects of a pool.
+    pub fn names(&self, pool: &str) -> Vec<String> {
+        let there = self.objects.iter().filter(|((p, _), fake)| *p == pool && fake.object.is_some());
+        there.map(|((_, oid), _)| String::from_utf8_lossy(oid).into_owned()).collect()
+    }
+
+    fn run(fake: &mut Fake, op: &Op, mtime: Utime, notices: &mut Vec<Notice>) -> Result<Output, Errno> {
+        let reads = matches!(op, Op::Stat | Op::Read { .. } | Op::Attrs | Op::OmapList { .. });
+        if reads && fake.object.is_none() {
+            return Err(Errno::ENOENT);
+        }
+        match op.clone() {
+            Op::Stat => {
+                let size = fake.object.as_ref().map_or(0, |o| o.data.len() as u64);
+                return Ok(Output::Stat { size, mtime: RealTime(fake.mtime) });
+            }
+            Op::Read { offset, length } => return fake.read(offset, length).map(Output::Data),
+            Op::Attrs => return fake.xattrs().map(Output::Attrs),
+            Op::OmapList { after, max } => {
+                let (entries, more) = fake.omap_list(&after, b"", max)?;
+                return Ok(Output::Page { entries, more });
+            }
+            Op::Call { class, method, input } => {
+                let (_, out) = fake.call_within(class, method, input)?;
+                return Ok(Output::Data(out));
+            }
+            Op::AttrIs { name, value } => {
+                if fake.xattr(&name)? != value {
+                    return Err(Errno::ECANCELED);
+                }
+            }
+            Op::Create { exclusive } => fake.create(exclusive)?,
+            Op::Remove { may_miss } => {
+                if fake.changed().take().is_none() && !may_miss {
+                    return Err(Errno::ENOENT);
+                }
+            }
+            Op::WriteFull(data) => fake.write_full(data)?,
+            Op::SetAttr { name, value } => fake.set_xattr(&name, value)?,
+            Op::RemoveAttr(name) => {
+                let object = fake.changed().as_mut().ok_or(Errno::ENOENT)?;
+                object.attrs.remove(&name).ok_or(Errno::ENODATA)?;
+            }
+            Op::OmapSet(entries) => fake.omap_set(entries)?,
+            Op::Notify(payload) => notices.push(Notice::from_bytes(payload).unwrap()),
+        }
+        fake.mtime = mtime;
+        Ok(Output::Nothing)
+    }
+}
+
+impl Rados for Cluster {
+    fn perform(&mut self, request: Request) -> Result<Reply, Errno> {
+        if let Some(left) = &mut self.left {
+            *left = left.checked_sub(1).ok_or(Errno::ESHUTDOWN)?;
+        }
+        let at = place(&request.object);
+        let pool = self.pools.iter().position(|p| *p == request.object.pool.name).unwrap_or_else(|| {
+            self.pools.push(request.object.pool.name.clone());
+            self.pools.len() - 1
+        });
+        let fake = self.objects.entry(at).or_default();
+        let (before, mtime) = (fake.object.clone(), fake.mtime);
+        fake.begin();
+        let (mut outputs, mut notices) = (Vec::new(), Vec::new());
+        let wanted = request.mtime.map_or(fake.now, |RealTime(mtime)| mtime);
+        for op in &request.ops {
+            match Self::run(fake, op, wanted, &mut notices) {
+                Ok(output) => outputs.push(output),
+                Err(e) => {
+                    fake.mtime = mtime;
+                    return Err(e);
+                }
+            }
+        }
+        fake.commit();
+        self.notices.extend(notices);
+        self.version += 1;
+        if fake.object != before {
+            self.done.push(request);
+        }
+        Ok(Reply { pool: pool as i64 + 1, version: self.version, outputs })
+    }
+}
+
+/// A zone as radosgw makes it where there is none.
+pub fn site() -> Site {
+    Site {
+        zone: Zone::new("zone-id".into(), "default".into()).into(),
+        zonegroup: "group-id".into(),
+        default_placement: rgw::PlacementRule::named("default-placement"),
+        shards: 11,
+        instance: 4161,
+    }
+}
+
+pub const NOW: RealTime = RealTime(Utime { sec: 1_700_000_000, nsec: 5 });
+
+/// Runs what an operation plans at `NOW`.
+pub fn run<T: Send + 'static>(
+    cluster: &mut Cluster,
+    plan: impl FnOnce(&mut Moment) -> Plan<T>,
+) -> Result<T, crate::Error> {
+    let mut entropy = SeededEntropy(cluster.version);
+    plan(&mut Moment { now: NOW, entropy: &mut entropy }).run(cluster)
+}

@@ -1,0 +1,72 @@
+//! Why an operation failed.
+
+use codec::DecodeError;
+use types::Errno;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    // The caller's.
+    NoSuchUser,
+    UserExists,
+    /// Another user has the access key, or the Swift name.
+    KeyTaken,
+    EmailTaken,
+    UserHasBuckets,
+    NoSuchSubuser,
+    NoSuchBucket,
+    BucketExists,
+    BucketNotEmpty,
+    TooManyBuckets,
+    NoSuchKey,
+    /// There is no such placement target, or no such storage class.
+    NoSuchPlacement,
+    InvalidArgument,
+    // Of the moment: what others did meanwhile. The caller may begin anew.
+    /// Another one changed it first.
+    Raced,
+    /// The bucket's index moves to other shards; the bucket is to be read anew when it has.
+    Resharding,
+    // The medium's.
+    /// What is stored does not decode.
+    Damaged(DecodeError),
+    // The cluster's.
+    Rados(Errno),
+    /// A reply has something else than was asked for.
+    Unexpected,
+}
+
+impl From<DecodeError> for Error {
+    fn from(e: DecodeError) -> Self {
+        Self::Damaged(e)
+    }
+}
+
+/// What an index answers while it is being resharded. Source: ERR_BUSY_RESHARDING in src/rgw/rgw_common.h.
+pub const BUSY_RESHARDING: i32 = 2300;
+
+impl From<Errno> for Error {
+    fn from(e: Errno) -> Self {
+        match e {
+            Errno::ECANCELED => Self::Raced,
+            Errno(BUSY_RESHARDING) => Self::Resharding,
+            other => Self::Rados(other),
+        }
+    }
+}
+
+impl Error {
+    /// As administrators' tools end.
+    pub fn errno(self) -> Errno {
+        match self {
+            Self::NoSuchUser | Self::NoSuchBucket | Self::NoSuchKey | Self::NoSuchSubuser => Errno::ENOENT,
+            Self::UserExists | Self::KeyTaken | Self::EmailTaken | Self::BucketExists => Errno::EEXIST,
+            Self::UserHasBuckets | Self::BucketNotEmpty => Errno::ENOTEMPTY,
+            Self::TooManyBuckets => Errno::EDQUOT,
+            Self::NoSuchPlacement | Self::InvalidArgument => Errno::EINVAL,
+            Self::Raced => Errno::ECANCELED,
+            Self::Resharding => Errno::EBUSY,
+            Self::Damaged(_) | Self::Unexpected => Errno::EIO,
+            Self::Rados(errno) => errno,
+        }
+    }
+}

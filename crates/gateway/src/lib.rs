@@ -1,0 +1,33 @@
+//! What a gateway of object storage does on RADOS: users, buckets and objects as radosgw 16.2 keeps them, so
+//! that each reads, lists and deletes what the other wrote.
+//!
+//! The core does no IO. Each operation is a `Plan`: requests to RADOS as data, and what goes on with their
+//! replies. A gateway performs the requests; a test stops between any two of them.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
+
+// Requests to RADOS, and operations made of them.
+mod ask;
+mod error;
+mod plan;
+
+// The zone, and what is given to operations from outside.
+mod site;
+mod system;
+
+// Users and buckets.
+mod buckets;
+mod users;
+
+pub use ask::{Op, Output, Reply, Request};
+pub use buckets::{BucketState, BucketStats, NewBucket};
+pub use error::Error;
+pub use plan::{Plan, Rados};
+pub use site::{Moment, Site};
+pub use system::Stored;
+pub use users::Subusers;
+
+#[cfg(test)]
+mod cluster;
+#[cfg(test)]
+mod recorded;
