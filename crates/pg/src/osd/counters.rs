@@ -122,6 +122,8 @@ pub(crate) struct OpCounters {
     pub recovery_bytes: u64,
     /// Damaged objects replaced from another copy, here or on a member.
     pub repairs: u64,
+    /// Shards of which a member gave nothing, or that came in another place than their own.
+    pub shards_refused: u64,
     /// Clients told not to send for a while.
     pub backoffs: u64,
     /// Requests that copy other objects.
@@ -197,11 +199,11 @@ impl OsdCore {
         let osd = with_requests(osd, c).usually(priority::DEBUG_ONLY);
         let osd = osd.with("op_before_dequeue_op_lat", "wait for a turn", c.waited_for_turn.count());
         let osd = self.with_state(with_peers(osd, c));
-        osd.with("repair", "damaged objects replaced from another copy", Count::Total(c.repairs)).with(
-            "backoff",
-            "times that a client was told not to send",
-            Count::Total(c.backoffs),
-        )
+        let told = "times that a client was told not to send";
+        let refused = "shards that were stale, damaged or in another place";
+        osd.with("repair", "damaged objects replaced from another copy", Count::Total(c.repairs))
+            .with("loligo_shards_refused", refused, Count::Total(c.shards_refused))
+            .with("backoff", told, Count::Total(c.backoffs))
     }
 
     /// What the OSD has and is.

@@ -5,7 +5,7 @@
 //! 1. `Coded::kept` is what the store has of such records, oldest first. Both change with one transaction.
 //! 2. A record goes when every member of a started PG has its write.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -15,6 +15,7 @@ use types::{Errno, Eversion, HObject, PgShard, SpgId};
 use super::Pg;
 use super::client::ClientOp;
 use super::gather::Gather;
+use super::rebuild::Rebuilding;
 use super::replicate::{WRITE_MAX, put_entries};
 use crate::coded::{self, Geometry, Kept, Parts, ShardPart, SplitStop};
 use crate::entry::LogEntry;
@@ -42,6 +43,12 @@ pub(crate) struct Coded {
     kept: VecDeque<Kept>,
     /// Primary: what is read of shards for requests, by the number of the request's reads.
     pub gathers: BTreeMap<u64, Gather>,
+    /// Primary: objects whose shards are being made for copies that lack them.
+    pub rebuilds: BTreeMap<HObject, Rebuilding>,
+    /// Primary: objects of which only data was damaged here. Requests read that of other shards.
+    pub readable: BTreeSet<HObject>,
+    /// Refusals of shards that the cluster log was told of in this interval.
+    pub told: BTreeSet<(HObject, Eversion, PgShard)>,
 }
 
 /// What a write changes on the members.
@@ -113,6 +120,11 @@ impl Backend {
             Self::Replicated => Lost::Fetch,
             Self::Coded(_) => Lost::TakeBack,
         }
+    }
+
+    /// Into how many parts an object's data is divided.
+    pub fn data_shards(&self) -> u64 {
+        self.needed_witnesses().max(1) as u64
     }
 
     /// How many members have to be left of an interval to know what was written in it.
@@ -201,15 +213,19 @@ impl Pg {
             return Err(StoreError::Misuse(Misuse::TxnTooLarge));
         }
         let kept_to = self.durable_everywhere(cx);
-        let mut part_of = |shard: i8| {
+        let mut part_of = |shard: i8, again: bool| {
             let part = usize::try_from(shard).ok().and_then(|at| parts.shards.get_mut(at));
-            let mut part = part.map(std::mem::take).unwrap_or_default();
+            let take = |part: &mut ShardPart| if again { part.clone() } else { std::mem::take(part) };
+            let mut part = part.map(take).unwrap_or_default();
             put_entries(&mut part.txn, SpgId { shard, ..self.id }, entries, newest);
             part
         };
         let mut ops = BTreeMap::new();
-        for to in targets {
-            let mut part = part_of(to.shard);
+        for (at, to) in targets.iter().enumerate() {
+            // A backfill target may be to take the place of a member.
+            let others = targets.iter().skip(at + 1).map(|other| other.shard);
+            let again = others.chain([self.id.shard]).any(|shard| shard == to.shard);
+            let mut part = part_of(to.shard, again);
             if without(*to) {
                 part = ShardPart::default();
                 put_entries(&mut part.txn, SpgId { shard: to.shard, ..self.id }, entries, newest);
@@ -219,7 +235,7 @@ impl Pg {
             let coded = Some(Box::new(CodedPart { adds: part.adds, kept_to }));
             ops.insert(*to, RepOp { txn_head, payload, prev, trim_to, coded });
         }
-        let own = part_of(self.id.shard);
+        let own = part_of(self.id.shard, false);
         let (own, after) = self.with_records(own, kept_to, entries, cx)?;
         Ok(Ready { own, shipped: Shipped::Shards(ops), after })
     }

@@ -50,6 +50,13 @@ pub(crate) enum Step {
     Complete,
 }
 
+impl Step {
+    /// Whether the target was found to lack the object, which has not come yet.
+    pub fn lacks(&self, object: &HObject) -> bool {
+        matches!(self, Self::Copying { left, .. } if left.contains(object))
+    }
+}
+
 impl Backfill {
     pub fn new(last_backfill: HObject) -> Self {
         let step = if last_backfill.max { Step::Complete } else { Step::Idle };

@@ -10,7 +10,7 @@
 //! 2. A range is put together from shards that have the object in one version, the primary's. A shard that
 //!    has another, or none, or whose bytes are damaged, refuses; the range is then read without it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use erasure::{ChunkSet, CodecError, StripedRead};
@@ -45,8 +45,9 @@ pub(crate) struct Gather {
 struct Wanted {
     what: Needed,
     version: Eversion,
-    /// Shards that have refused.
-    without: ChunkSet,
+    /// Copies that have refused.
+    without: BTreeSet<PgShard>,
+    holders: BTreeMap<usize, PgShard>,
     read: StripedRead,
     pieces: Vec<Bytes>,
 }
@@ -62,16 +63,19 @@ impl Pg {
         self.begin_reading(head, id, op.kind.writes);
         cx.reads.hold(id, op);
         let mut gather = Gather::default();
+        let mut object = None;
         let planned = needs.into_iter().try_for_each(|what| {
+            object = Some(what.object.clone());
             let version = stored_version(&mut cx.store, &self.object_key(&what.object));
             let version = version.map_err(|_| CodecError::OutOfRange)?;
-            let read = self.plan_read(&what, version, ChunkSet::EMPTY, cx)?;
+            let without = BTreeSet::new();
+            let (read, holders) = self.plan_read(&what, version, &without, cx)?;
             let pieces = vec![Bytes::new(); read.ranges().len()];
-            gather.wanted.push(Wanted { what, version, without: ChunkSet::EMPTY, read, pieces });
+            gather.wanted.push(Wanted { what, version, without, holders, read, pieces });
             Ok(())
         });
         if let Err(e) = planned {
-            return self.gave_up(id, &e, cx);
+            return self.gave_up(id, object.as_ref(), &e, cx);
         }
         for at in 0..gather.wanted.len() {
             self.ask_shards(&mut gather, id, at, cx);
@@ -79,27 +83,19 @@ impl Pg {
         self.keep_gather(id, gather, cx);
     }
 
-    /// How to read a range from the shards that have the object, without some of them.
+    /// How to read a range from the copies that have the object, without some of them; and these copies.
     fn plan_read(
         &self,
         what: &Needed,
         version: Eversion,
-        without: ChunkSet,
+        without: &BTreeSet<PgShard>,
         cx: &Shared,
-    ) -> Result<StripedRead, CodecError> {
+    ) -> Result<(StripedRead, BTreeMap<usize, PgShard>), CodecError> {
         let Backend::Coded(coded) = &self.backend else { return Err(CodecError::OutOfRange) };
         let geometry = coded.geometry.as_ref().ok_or(CodecError::OutOfRange)?;
-        let me = self.me(cx);
-        let has = |copy: PgShard| match copy == me {
-            true => !self.missing.contains(&what.object) && !self.lost_here.contains(&what.object),
-            false => {
-                let is_damaged = || self.damaged.contains(&(what.object.clone(), copy));
-                self.peers.get(&copy).is_some_and(|p| p.has(&what.object, version)) && !is_damaged()
-            }
-        };
-        let there = self.acting().filter(|copy| has(*copy));
-        let there: ChunkSet = there.filter_map(|copy| usize::try_from(copy.shard).ok()).collect();
-        geometry.stripes.read(&geometry.codec, what.range.clone(), there - without)
+        let holders = self.holders(&what.object, version, without, cx);
+        let there: ChunkSet = holders.keys().copied().collect();
+        Ok((geometry.stripes.read(&geometry.codec, what.range.clone(), there)?, holders))
     }
 
     /// Reads the ranges of this shard, and asks for those of others.
@@ -108,13 +104,13 @@ impl Pg {
         let me = self.me(cx);
         let ranges = wanted.read.ranges().to_vec();
         let (object, version) = (wanted.what.object.clone(), wanted.version);
+        let holders = wanted.holders.clone();
         for (slot, range) in ranges.into_iter().enumerate() {
             gather.last += 1;
             let place = gather.last;
             let (offset, len) = (range.offset, range.len);
             let ask = ShardAsk { id, place, object: object.clone(), version, offset, len };
-            let of = |copy: &PgShard| usize::try_from(copy.shard) == Ok(range.shard);
-            let Some(copy) = self.acting().find(of) else { continue };
+            let Some(copy) = holders.get(&range.shard).copied() else { continue };
             gather.asked.insert(place, (at, slot, copy));
             if copy != me {
                 cx.send_pg(copy, self.id, self.interval(), PgBody::ShardRead(Box::new(ask)));
@@ -147,17 +143,15 @@ impl Pg {
             Err(e) => e,
         };
         let object = wanted.what.object.clone();
-        let text = format!("pg {} object {object}: osd.{copy} gives no data of it: {why}", self.id);
-        cx.cluster_log(LogLevel::Error, text);
-        wanted.without.insert(usize::try_from(copy.shard).unwrap_or(usize::MAX));
-        if copy != self.me(cx) {
-            // It lacks the object from now on.
-            self.handle_damaged(copy, object, cx);
-        }
+        wanted.without.insert(copy);
+        let version = wanted.version;
+        self.note_refusal(&object, version, copy, &why.to_string(), cx);
+        let Some(wanted) = gather.wanted.get_mut(at) else { return true };
         gather.asked.retain(|_, (of, ..)| *of != at);
-        let planned = self.plan_read(&wanted.what, wanted.version, wanted.without, cx);
+        let planned = self.plan_read(&wanted.what, wanted.version, &wanted.without, cx);
         match planned {
-            Ok(read) => {
+            Ok((read, holders)) => {
+                wanted.holders = holders;
                 wanted.pieces = vec![Bytes::new(); read.ranges().len()];
                 wanted.read = read;
                 self.ask_shards(gather, id, at, cx);
@@ -165,7 +159,7 @@ impl Pg {
             Err(e) => {
                 gather.wanted.clear();
                 gather.asked.clear();
-                self.gave_up(id, &e, cx);
+                self.gave_up(id, Some(&object), &e, cx);
             }
         }
         false
@@ -193,11 +187,14 @@ impl Pg {
         data: Bytes,
         cx: &mut Shared,
     ) {
+        let read = if result < 0 { Err(Errno(result.saturating_neg())) } else { Ok(data) };
+        if let Some(object) = self.rebuild_that_asked(from, id, place) {
+            return self.rebuild_part(&object, from, place, read, cx);
+        }
         let Backend::Coded(coded) = &mut self.backend else { return };
         let Some(mut gather) = coded.gathers.remove(&id) else { return };
         let is_asked = gather.asked.get(&place).is_some_and(|(_, _, copy)| *copy == from);
         if is_asked {
-            let read = if result < 0 { Err(Errno(result.saturating_neg())) } else { Ok(data) };
             self.take_shard(&mut gather, id, place, read, cx);
         }
         self.keep_gather(id, gather, cx);
@@ -210,7 +207,7 @@ impl Pg {
             let pieces: Vec<&[u8]> = wanted.pieces.iter().map(Bytes::as_ref).collect();
             match wanted.read.assemble(&pieces) {
                 Ok(bytes) => found.push((wanted.what, Bytes::from(bytes))),
-                Err(e) => return self.gave_up(id, &e, cx),
+                Err(e) => return self.gave_up(id, None, &e, cx),
             }
         }
         let Some(mut op) = cx.reads.remove(id) else { return };
@@ -224,13 +221,30 @@ impl Pg {
         }
     }
 
-    /// Too few shards have the object.
-    fn gave_up(&mut self, id: u64, why: &CodecError, cx: &mut Shared) {
+    /// Too few shards have the object: the request waits until more do. When the data of too many is damaged
+    /// there is nothing to wait for.
+    fn gave_up(&mut self, id: u64, object: Option<&HObject>, why: &CodecError, cx: &mut Shared) {
         let Some(op) = cx.reads.remove(id) else { return };
         let head = op.msg.object.head();
-        cx.cluster_log(LogLevel::Error, format!("pg {} object {head}: {why}", self.id));
-        op.refuse(Errno::EIO, cx);
-        self.read_ended(id, &head, cx);
+        match object.filter(|object| !self.is_lost_for_good(object, cx)) {
+            Some(object) => {
+                self.read_ended(id, &head, cx);
+                self.wait_for_object(object, op, cx);
+            }
+            None => {
+                cx.cluster_log(LogLevel::Error, format!("pg {} object {head}: {why}", self.id));
+                op.refuse(Errno::EIO, cx);
+                self.read_ended(id, &head, cx);
+            }
+        }
+    }
+
+    /// Whether all places of the PG are filled, and all the same too few members have the object.
+    fn is_lost_for_good(&self, object: &HObject, cx: &mut Shared) -> bool {
+        let whole = self.acting().count() == usize::from(self.key.size);
+        let need = stored_version(&mut cx.store, &self.object_key(object)).unwrap_or(Eversion::ZERO);
+        let holders = self.holders(object, need, &BTreeSet::new(), cx);
+        whole && holders.len() < self.backend.needed_witnesses()
     }
 
     /// Member: reads a range of its shard for the primary.
@@ -258,6 +272,10 @@ impl Pg {
         }
         cx.store.read(&key, ask.offset, ask.len).map_err(|e| {
             if damaged_object(&e).is_some() {
+                if let Backend::Coded(coded) = &mut self.backend {
+                    // Its attributes are good.
+                    coded.readable.insert(ask.object.clone());
+                }
                 self.lost_shards(vec![ask.object.clone()], cx);
             }
             Errno::EIO
@@ -276,9 +294,14 @@ impl Pg {
         }
         let mut txn = Txn::new();
         for object in objects {
+            if self.lost_here.contains(&object) {
+                continue;
+            }
             persist::add_damaged(&mut txn, self.id, &object);
             self.lost_here.insert(object);
         }
-        cx.submit(txn, Done::Nothing);
+        if !txn.is_empty() {
+            cx.submit(txn, Done::Nothing);
+        }
     }
 }

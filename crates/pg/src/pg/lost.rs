@@ -44,6 +44,10 @@ impl Pg {
         if !self.is_primary(cx) || !self.is_active() {
             return Err((Errno::EAGAIN, "not primary, or not active".into()));
         }
+        if self.is_coded() {
+            let why = "the unfound objects of an erasure-coded pool cannot be given up";
+            return Err((Errno::EOPNOTSUPP, why.into()));
+        }
         self.find_unfound(cx);
         let objects: Vec<HObject> = self.unfound.iter().cloned().collect();
         let count = objects.len();

@@ -39,6 +39,7 @@ pub(crate) mod pieces;
 mod prior;
 mod query;
 mod reading;
+mod rebuild;
 mod recovery;
 pub(crate) mod remove;
 mod repair;

@@ -10,13 +10,15 @@
 //!
 //! Source: ReplicatedBackend::submit_push_data, ReplicatedBackend::build_push_op, ReplicatedBackend::calc_head_subsets.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use bytes::Bytes;
-use store::{ObjectKey, Store, StoreError, Txn};
-use types::{Eversion, HObject, PgShard, PoolId, SpgId};
+use store::{ObjectKey, Space, Store, StoreError, Txn};
+use types::{Eversion, HObject, PgShard, PoolId, SnapId, SpgId};
 
 use super::Pg;
+use crate::coded;
 use crate::dirty::changed_between;
 use crate::object::{LoadError, stored_version};
 use crate::osd::shared::{Done, Shared};
@@ -365,22 +367,33 @@ pub(super) fn aside_pool(pool: PoolId) -> PoolId {
     PoolId((-2i64).saturating_sub(pool.0))
 }
 
-/// Removes the objects that an earlier life of this OSD was building aside.
+/// Removes the objects that an earlier life of this OSD was building aside. What shards keep of objects stays.
 pub(crate) fn remove_all_aside(cx: &mut Shared) -> Result<(), StoreError> {
+    let spaces = cx.store.spaces()?.into_iter();
+    let shards = spaces.filter_map(|space| match space {
+        Space::Pg(id) => Some(id.shard),
+        Space::Meta => None,
+    });
+    let shards: BTreeSet<i8> = shards.chain([SpgId::NO_SHARD]).collect();
+    shards.into_iter().try_for_each(|shard| remove_aside(shard, cx))
+}
+
+fn remove_aside(shard: i8, cx: &mut Shared) -> Result<(), StoreError> {
     let until = HObject { pool: PoolId(-1), ..HObject::min() };
     let mut from = HObject::min();
     loop {
-        let page = cx.store.list(SpgId::NO_SHARD, &from, &until, REMOVE_PAGE)?;
+        let page = cx.store.list(shard, &from, &until, REMOVE_PAGE)?;
         let Some(last) = page.last().cloned() else { return Ok(()) };
         // One pool's at a time: a transaction's blocks count for one pool.
         for objects in page.chunk_by(|a, b| a.pool == b.pool) {
             let mut txn = Txn::new();
-            for object in objects {
-                txn.remove(&ObjectKey::replicated(object.clone()));
+            for object in objects.iter().filter(|object| !coded::is_kept(object)) {
+                txn.remove(&ObjectKey::new(shard, object.clone()));
             }
-            cx.submit(txn, Done::Nothing);
+            if !txn.is_empty() {
+                cx.submit(txn, Done::Nothing);
+            }
         }
-        // The objects of this page are removed already, so the next page begins behind them.
-        from = last;
+        from = HObject { snap: SnapId(last.snap.0.saturating_add(1)), ..last };
     }
 }

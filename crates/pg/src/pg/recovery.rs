@@ -8,6 +8,7 @@ use maps::flags::map_flags;
 use store::{Priority, StoreError, Txn};
 use types::{Eversion, HObject, PgShard};
 
+use super::backend::Backend;
 use super::backfill::Backfill;
 use super::batch::{MAX_WANTS, Pushes};
 use super::client::queue_in_order;
@@ -27,6 +28,8 @@ use crate::push::{Base, Cursor, ObjectPush, Pushed, Want};
 pub(crate) enum Recovering {
     /// Asked of that OSD, or arrived in part.
     Pulling { from: PgShard, bytes: u64 },
+    /// Its shards are read, so that lacking ones can be made.
+    Gathering { bytes: u64 },
     /// Arrived; not durable here yet.
     Storing { bytes: u64 },
     /// Sent to these; not durable there yet.
@@ -42,7 +45,7 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    fn of(push: &ObjectPush) -> Self {
+    pub(super) fn of(push: &ObjectPush) -> Self {
         Self { base: push.base.clone(), bytes: push.bytes(), next: push.next.clone() }
     }
 }
@@ -50,7 +53,7 @@ impl Sent {
 impl Recovering {
     pub fn bytes(&self) -> u64 {
         match self {
-            Self::Pulling { bytes, .. } | Self::Storing { bytes } => *bytes,
+            Self::Pulling { bytes, .. } | Self::Gathering { bytes } | Self::Storing { bytes } => *bytes,
             Self::Pushing { to } => to.values().map(|s| s.bytes).sum(),
         }
     }
@@ -75,7 +78,7 @@ pub(super) fn lacks(
 impl Pg {
     /// Whether a read of the object must wait.
     pub fn is_unreadable(&self, object: &HObject) -> bool {
-        self.missing.contains(object)
+        if self.is_coded() { self.lacks_attributes(object) } else { self.missing.contains(object) }
     }
 
     /// Whether a write of the object must wait.
@@ -97,10 +100,6 @@ impl Pg {
     pub fn continue_recovery(&mut self, cx: &mut Shared) {
         if self.phase != Phase::Active {
             return;
-        }
-        if self.is_coded() {
-            // Shards are not rebuilt yet.
-            return self.check_clean(cx);
         }
         self.finish_ranges(cx);
         let norecover = cx.map.test_flag(map_flags::NORECOVER);
@@ -127,11 +126,9 @@ impl Pg {
         }
     }
 
-    /// Which of the objects that are missing here nobody who is known has, whether or not one may be recovered now.
+    /// Which of the objects that are missing nobody who is known has, or can make, whether or not one may be recovered now.
     pub(super) fn find_unfound(&mut self, cx: &mut Shared) {
-        let sought = self.missing.iter().filter(|(o, _)| !self.recovering.contains_key(*o));
-        let unfound = sought.filter(|(o, item)| !self.peers.values().any(|p| p.has(o, item.need)));
-        let unfound: BTreeSet<HObject> = unfound.map(|(o, _)| o.clone()).collect();
+        let unfound = if self.is_coded() { self.unfound_shards(cx) } else { self.unfound_copies() };
         for object in &unfound {
             if self.lamented.insert(object.clone()) {
                 cx.cluster_log(LogLevel::Error, format!("pg {} object {object} is unfound", self.id));
@@ -139,6 +136,12 @@ impl Pg {
         }
         self.report |= unfound != self.unfound;
         self.unfound = unfound;
+    }
+
+    fn unfound_copies(&self) -> BTreeSet<HObject> {
+        let sought = self.missing.iter().filter(|(o, _)| !self.recovering.contains_key(*o));
+        let unfound = sought.filter(|(o, item)| !self.peers.values().any(|p| p.has(o, item.need)));
+        unfound.map(|(o, _)| o.clone()).collect()
     }
 
     pub(super) fn next_to_recover(&self, cx: &Shared) -> Option<HObject> {
@@ -157,7 +160,8 @@ impl Pg {
     /// Begins an object's recovery; false when nobody has it.
     pub fn recover_object(&mut self, object: &HObject, cx: &mut Shared) -> bool {
         if self.is_coded() {
-            return false;
+            self.repair_own(object, cx);
+            return self.rebuild_object(object, cx);
         }
         if let Some(item) = self.missing.get(object) {
             let need = item.need;
@@ -191,6 +195,7 @@ impl Pg {
         // What comes is as large as the PG's objects are, on average.
         let sums = &self.info.sums;
         let expected = u64::try_from(sums.bytes / sums.objects.max(1)).unwrap_or(0);
+        let expected = if self.is_coded() { 0 } else { expected };
         self.ask_for(from, Want { max_bytes, ..want }, cx);
         self.track(&object, Recovering::Pulling { from, bytes: expected.min(max_bytes) }, cx);
     }
@@ -206,17 +211,23 @@ impl Pg {
 
     pub(super) fn finish(&mut self, object: &HObject, cx: &mut Shared) {
         if let Some(before) = self.recovering.remove(object) {
+            if let Backend::Coded(coded) = &mut self.backend {
+                coded.rebuilds.remove(object);
+            }
             cx.recovery_active = cx.recovery_active.saturating_sub(1);
             cx.recovery_bytes = cx.recovery_bytes.saturating_sub(before.bytes());
         }
     }
 
-    fn is_pulling(&self, object: &HObject, asked: PgShard) -> bool {
+    pub(super) fn is_pulling(&self, object: &HObject, asked: PgShard) -> bool {
         matches!(self.recovering.get(object), Some(Recovering::Pulling { from, .. }) if *from == asked)
     }
 
     /// Sends an object to members; false when it cannot be read here.
     pub fn push_object(&mut self, object: &HObject, to: BTreeSet<PgShard>, cx: &mut Shared) -> bool {
+        if self.is_coded() {
+            return self.rebuild_object(object, cx);
+        }
         let mut bases: Vec<(Option<Base>, Vec<PgShard>)> = Vec::new();
         for osd in to {
             let base = self.base_of(osd, object, cx);
@@ -272,6 +283,10 @@ impl Pg {
         for want in wants.into_iter().take(MAX_WANTS) {
             let Want { object, need, base, from: at, max_bytes } = want;
             let max_bytes = max_bytes.min(cx.least_piece(left));
+            if self.is_coded() && self.lacks_attributes(&object) {
+                cx.send_pg(from, self.id, reply, PgBody::PullRefused { object, need });
+                continue;
+            }
             match self.read_piece(&object, base.as_ref(), &at, max_bytes, cx) {
                 Ok(Some(push)) if push.version == need => {
                     left = left.saturating_sub(push.bytes());
@@ -294,6 +309,9 @@ impl Pg {
         if !self.is_pulling(object, from) {
             return;
         }
+        if self.is_coded() {
+            return self.attributes_refused(object, from, cx);
+        }
         if self.revert_refused(from, object, cx) {
             return;
         }
@@ -314,6 +332,9 @@ impl Pg {
         pushes: Vec<ObjectPush>,
         cx: &mut Shared,
     ) -> Taken {
+        if self.is_coded() && self.is_primary(cx) {
+            return self.take_rebuilt(from, pushes, cx);
+        }
         let mut wanted = Vec::with_capacity(pushes.len());
         let mut lacks_base = Vec::new();
         for push in pushes {
@@ -428,13 +449,16 @@ impl Pg {
 
     /// Logs a push that no store could take, which is the sender's mistake. The objects stay missing, and
     /// this OSD goes on.
-    fn push_refused(&self, from: PgShard, e: store::Misuse, cx: &mut Shared) {
+    pub(super) fn push_refused(&self, from: PgShard, e: store::Misuse, cx: &mut Shared) {
         let text = format!("pg {} cannot store what osd.{from} sent: {e}", self.id);
         cx.cluster_log(LogLevel::Error, text);
     }
 
     /// Primary: pulled objects, or pieces of them, are durable here.
     pub fn pulled(&mut self, from: PgShard, objects: Vec<Pushed>, cx: &mut Shared) {
+        if self.is_coded() {
+            return self.own_shards_stored(&objects, cx);
+        }
         let mut whole = Vec::with_capacity(objects.len());
         for Pushed { object, version, next, .. } in objects {
             let Some(next) = next else {
@@ -477,11 +501,17 @@ impl Pg {
             cx.recovery_bytes = cx.recovery_bytes.saturating_sub(sent.bytes);
             some = true;
             let object = &pushed.object;
+            let all = to.is_empty();
+            if let Some(next) = pushed.next.clone().filter(|_| self.is_coded()) {
+                if all {
+                    self.rebuild_next(object, next, cx);
+                }
+                continue;
+            }
             if pushed.lacks_base || pushed.next.is_some() {
                 self.push_on(from, pushed, sent.base, cx);
                 continue;
             }
-            let all = to.is_empty();
             if let Some(missing) = self.peers.get_mut(&from).and_then(|p| p.missing.as_mut()) {
                 missing.remove(object);
             }
@@ -532,6 +562,9 @@ impl Pg {
             }
             self.release_object_backoffs(object, cx);
         }
+        if self.is_coded() {
+            self.repair_shards(cx);
+        }
         self.continue_recovery(cx);
     }
 
@@ -542,7 +575,7 @@ impl Pg {
             .iter()
             .filter(|(_, r)| matches!(r, Recovering::Pulling { from, .. } if gone.contains(from)));
         let lost: Vec<HObject> = lost.map(|(o, _)| o.clone()).collect();
-        for object in lost {
+        for object in lost.into_iter().chain(self.objects_asked_of(gone)) {
             self.reverting.remove(&object);
             self.finish(&object, cx);
         }

@@ -20,6 +20,7 @@ use store::{ObjectKey, Space, Store, StoreError, Txn};
 use types::{HObject, SpgId};
 
 use super::persist::ReadError;
+use crate::coded;
 use crate::io::FatalReason;
 use crate::osd::shared::{Done, Shared};
 use crate::range::pg_range;
@@ -106,6 +107,13 @@ pub(crate) fn remove_marked(id: SpgId, alive: &[(SpgId, u32)], cx: &mut Shared) 
 
 /// The same as part of a transaction that is submitted soon; the next step begins it.
 pub(crate) fn give_up(id: SpgId, range: Range, txn: &mut Txn, cx: &mut Shared) {
+    if id.shard != SpgId::NO_SHARD {
+        // What it keeps to take writes back lies outside the range.
+        match coded::kept_in(&mut cx.store, id) {
+            Ok(kept) => kept.iter().for_each(|kept| coded::forget(txn, id, kept)),
+            Err(e) => return cx.fail(FatalReason::Store(e.to_string())),
+        }
+    }
     txn.drop_space(Space::Pg(id));
     let at = cx.removals.iter().position(|r| r.id == id).unwrap_or_else(|| {
         cx.removals.push_back(Removal { id, ranges: Vec::new(), not_before: Duration::ZERO });

@@ -61,6 +61,11 @@ impl Pg {
     /// Primary: marks the object as missing here, so that it is fetched. False when that cannot be done now:
     /// no member has the object, a write of it is in flight, or the PG is not active.
     pub(super) fn begin_repair(&mut self, object: &HObject, why: &str, cx: &mut Shared) -> bool {
+        if self.is_coded() {
+            self.lost_shards(vec![object.clone()], cx);
+            self.repair_own(object, cx);
+            return self.missing.contains(object);
+        }
         if self.missing.contains(object) {
             return true;
         }
@@ -89,12 +94,17 @@ impl Pg {
         }
         let mut txn = Txn::new();
         for key in lost {
+            let is_known = self.lost_here.contains(&key.object);
             if self.lost_here.len() < MAX_REPORTS {
                 persist::add_damaged(&mut txn, self.id, &key.object);
                 self.lost_here.insert(key.object.clone());
             }
-            let text = format!("pg {} object {} is damaged here; the primary sends it", self.id, key.object);
-            cx.cluster_log(LogLevel::Error, text);
+            // Each further write of a shard of no use says the same.
+            if !(is_known && self.is_coded()) {
+                let text =
+                    format!("pg {} object {} is damaged here; the primary sends it", self.id, key.object);
+                cx.cluster_log(LogLevel::Error, text);
+            }
             let body = PgBody::Damaged { object: key.object };
             cx.send_pg(self.primary(), self.id, self.primary_interval, body);
         }
@@ -105,7 +115,8 @@ impl Pg {
     /// an earlier report may have been lost, or have gone to another primary.
     pub(super) fn tell_damaged_again(&mut self, cx: &mut Shared) {
         self.forget_what_is_whole(cx);
-        for object in self.lost_here.iter().filter(|o| !self.missing.contains(o)) {
+        let is_coded = self.is_coded();
+        for object in self.lost_here.iter().filter(|o| is_coded || !self.missing.contains(o)) {
             let body = PgBody::Damaged { object: object.clone() };
             cx.send_pg(self.primary(), self.id, self.primary_interval, body);
         }
@@ -115,13 +126,14 @@ impl Pg {
     /// is good, and a fetched one may be worse.
     fn forget_what_is_whole(&mut self, cx: &mut Shared) {
         let mut txn = Txn::new();
-        let (id, shard) = (self.id, self.id.shard);
-        if self.is_coded() {
-            // A shard may be of no use although its blocks are whole. It is rebuilt.
-            return;
-        }
+        let (id, shard, is_coded) = (self.id, self.id.shard, self.is_coded());
         self.lost_here.retain(|o| {
-            let lacks_data = cx.store.has_lost(&ObjectKey::new(shard, o.clone())) != Ok(false);
+            let key = ObjectKey::new(shard, o.clone());
+            // A shard may be of no use although its blocks are whole, unless it was deleted. It is rebuilt.
+            let lacks_data = match is_coded {
+                true => self.missing.contains(o) || cx.store.stat(&key) != Ok(None),
+                false => cx.store.has_lost(&key) != Ok(false),
+            };
             if !lacks_data {
                 persist::forget_damaged(&mut txn, id, o);
             }
@@ -136,6 +148,9 @@ impl Pg {
     pub fn handle_damaged(&mut self, from: PgShard, object: HObject, cx: &mut Shared) {
         if !self.is_primary(cx) {
             return;
+        }
+        if self.is_coded() {
+            return self.shard_is_damaged(from, object, cx);
         }
         // An object that is missing here too is fetched first: `stored_version` would be that of an older
         // object, or of none.
@@ -160,7 +175,10 @@ impl Pg {
     /// Primary: tries again to repair members' objects that had to wait, and objects that were damaged in
     /// this copy while another OSD was primary, which may not have heard of it.
     pub(super) fn repeat_repairs(&mut self, cx: &mut Shared) {
-        if self.phase == Phase::Active && !self.lost_here.is_empty() && !self.is_coded() {
+        if self.is_coded() {
+            return self.repair_shards(cx);
+        }
+        if self.phase == Phase::Active && !self.lost_here.is_empty() {
             self.forget_what_is_whole(cx);
             for object in self.lost_here.clone() {
                 if !self.missing.contains(&object)

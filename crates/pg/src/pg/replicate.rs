@@ -422,6 +422,9 @@ impl Pg {
             done.resends.into_iter().for_each(|(op, reply)| op.send(reply, cx));
             self.let_go(freed, cx);
         }
+        if self.is_coded() {
+            self.repair_shards(cx);
+        }
         if self.trim.pass.is_some() {
             self.trim_step(cx);
         }

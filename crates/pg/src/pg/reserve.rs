@@ -23,6 +23,7 @@ use types::{Epoch, PgShard, SpgId};
 
 use super::backfill::{Step, is_too_full};
 use super::{Pg, Phase};
+use crate::info::PgSums;
 use crate::osd::shared::Shared;
 use crate::peer::PgBody;
 
@@ -117,9 +118,14 @@ impl Pg {
         self.places.last_id += 1;
         let id = self.places.last_id;
         self.places.asked = Some((osd, id));
-        let bytes = u64::try_from(self.info.sums.bytes).unwrap_or(0);
+        let bytes = self.part_of(&self.info.sums);
         let body = PgBody::BackfillReserve { id, priority: self.backfill_priority(), bytes };
         cx.send_pg(osd, self.id, self.interval(), body);
+    }
+
+    /// How many bytes of a PG's objects lie on one copy.
+    fn part_of(&self, sums: &PgSums) -> u64 {
+        u64::try_from(sums.bytes).unwrap_or(0) / self.backend.data_shards()
     }
 
     /// Primary: a target's answer.
@@ -171,7 +177,7 @@ impl Pg {
         // Some of it may be here already.
         let here = match self.places.here {
             Some(here) => here,
-            None => self.counted(cx).map_or(0, |sums| u64::try_from(sums.bytes).unwrap_or(0)),
+            None => self.counted(cx).map_or(0, |sums| self.part_of(&sums)),
         };
         self.places.here = Some(here);
         let bytes = bytes.saturating_sub(here);

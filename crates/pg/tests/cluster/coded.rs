@@ -12,13 +12,25 @@ use types::{PgId, PoolId};
 
 use crate::sim::Sim;
 
-const CHUNK: usize = 4096;
+pub const CHUNK: usize = 4096;
 
 /// One OSD for each of `k` and `m` shards.
 fn cluster(k: u8, m: u8, min_size: u8, seed: u64) -> (Sim, PoolId) {
+    let config = OsdConfig { min_pg_log_entries: 200, ..OsdConfig::default() };
+    cluster_with((k, m), min_size, 0, seed, config)
+}
+
+/// The same with some OSDs more.
+pub fn cluster_with(
+    (k, m): (u8, u8),
+    min_size: u8,
+    spares: i32,
+    seed: u64,
+    config: OsdConfig,
+) -> (Sim, PoolId) {
     let portions = Portions { serves_coded: true, ..Portions::default() };
-    let config = OsdConfig { portions, min_pg_log_entries: 200, ..OsdConfig::default() };
-    let osds = i32::from(k + m);
+    let config = OsdConfig { portions, ..config };
+    let osds = i32::from(k + m) + spares;
     let mut s = Sim::with_config(osds, seed, config);
     s.until("all up", |s| (0..osds).all(|o| s.mon.map.is_up(o)));
     let pool = s.mon.create_coded_pool(k, m, min_size);
@@ -26,20 +38,20 @@ fn cluster(k: u8, m: u8, min_size: u8, seed: u64) -> (Sim, PoolId) {
     (s, pool)
 }
 
-fn acting(s: &Sim, pool: PoolId) -> Vec<i32> {
+pub fn acting(s: &Sim, pool: PoolId) -> Vec<i32> {
     s.mon.map.pg_to_up_acting(PgId::new(pool, 0)).acting
 }
 
-fn primary(s: &Sim, pool: PoolId) -> i32 {
+pub fn primary(s: &Sim, pool: PoolId) -> i32 {
     s.mon.map.pg_to_up_acting(PgId::new(pool, 0)).acting_primary
 }
 
-fn bytes(s: &mut Sim, len: usize) -> Vec<u8> {
+pub fn bytes(s: &mut Sim, len: usize) -> Vec<u8> {
     (0..len).map(|_| s.rng.below(256) as u8).collect()
 }
 
 /// A change or a read of one of some objects, if nothing is under way on it.
-fn one_request(s: &mut Sim, pool: PoolId) {
+pub fn one_request(s: &mut Sim, pool: PoolId) {
     let name = format!("o{}", s.rng.below(4));
     if s.client.is_busy(&name) {
         return;
@@ -67,7 +79,7 @@ fn one_request(s: &mut Sim, pool: PoolId) {
 }
 
 /// What the shard at a place has stored of an object.
-fn shard(s: &mut Sim, osd: i32, place: usize, pool: PoolId, name: &str) -> Option<Vec<u8>> {
+pub fn shard(s: &mut Sim, osd: i32, place: usize, pool: PoolId, name: &str) -> Option<Vec<u8>> {
     let key = ObjectKey::new(place as i8, s.client.object(&s.mon.map, pool, name));
     let store = s.nodes[osd as usize].core.as_mut()?.store_mut();
     let stat = store.stat(&key).unwrap()?;
@@ -75,7 +87,7 @@ fn shard(s: &mut Sim, osd: i32, place: usize, pool: PoolId, name: &str) -> Optio
 }
 
 /// Puts every object together from every choice of as many shards as make up the data.
-fn check_shards(s: &mut Sim, pool: PoolId) {
+pub fn check_shards(s: &mut Sim, pool: PoolId) {
     let map = s.mon.map.clone();
     let found = map.pool(pool).unwrap();
     let geometry = Geometry::new(&map.erasure_code_profiles["coded"], found.stripe_width).unwrap();
@@ -104,7 +116,7 @@ fn check_shards(s: &mut Sim, pool: PoolId) {
 }
 
 /// Messages under way from one OSD to another.
-fn under_way(s: &Sim, from: i32, to: i32, kind: &str) -> Option<usize> {
+pub fn under_way(s: &Sim, from: i32, to: i32, kind: &str) -> Option<usize> {
     let link = s.links.get(&(from, to))?;
     link.iter().position(|msg| OsdCore::describe_message(msg).is_some_and(|text| text.contains(kind)))
 }
@@ -236,7 +248,7 @@ fn a_write_that_too_few_have_is_taken_back() {
 }
 
 /// An object, and a shard of it that was put back to what it was before the last write.
-fn with_a_stale_shard(seed: u64) -> (Sim, PoolId) {
+pub fn with_a_stale_shard(seed: u64) -> (Sim, PoolId) {
     let (mut s, pool) = cluster(2, 2, 3, seed);
     let map = s.mon.map.clone();
     let old = bytes(&mut s, 6 * CHUNK);

@@ -166,6 +166,15 @@ fn damage(moved: &mut BTreeSet<String>) {
     gather(&mut s, moved);
 }
 
+/// A shard that has missed a write.
+fn stale_shard(seed: u64, moved: &mut BTreeSet<String>) {
+    let (mut s, pool) = crate::coded::with_a_stale_shard(seed);
+    let map = s.mon.map.clone();
+    s.client.read(&map, pool, "o");
+    s.settle();
+    gather(&mut s, moved);
+}
+
 /// What the store alone can be made to do; its own tests do: `discard.rs`, `corruption.rs`.
 const OF_THE_STORE: [&str; 2] = ["store.discarded_bytes", "store.corrupt_pages"];
 
@@ -176,6 +185,7 @@ fn a_workload_moves_every_counter() {
     recovery(&mut moved);
     deletion(&mut moved);
     damage(&mut moved);
+    (0..3).for_each(|seed| stale_shard(seed, &mut moved));
     let (mut s, _) = cluster(1, 1, 1, 1, 1);
     let mut declared = BTreeSet::new();
     for prefix in ["perf schema", "perf histogram schema"] {

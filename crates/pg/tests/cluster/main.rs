@@ -3,6 +3,7 @@
 mod backoff;
 mod client;
 mod coded;
+mod coded_recovery;
 mod copies;
 mod counters;
 mod daemon;

@@ -257,7 +257,7 @@ impl Mon {
 
     fn pg_temp(&mut self, from: i32, wanted: &BTreeMap<PgId, Vec<i32>>) {
         let map = &self.map;
-        let usable = |osds: &[i32]| osds.iter().all(|o| map.is_up(*o));
+        let usable = |osds: &[i32]| osds.iter().all(|o| *o == OsdId::HOLE.0 || map.is_up(*o));
         let from_primary = |pg: PgId| map.pg_to_up_acting(pg).acting_primary == from;
         let changes: Vec<(PgId, Vec<i32>)> = wanted
             .iter()

@@ -1,0 +1,345 @@
+//! Shards that are lost are made again: of OSDs that were replaced or moved, of objects that were missed or
+//! damaged. What they hold then is what clients wrote, and so is what reads give meanwhile.
+
+use pg::OsdConfig;
+use store::{FormatOptions, Store};
+use testkit::SimDevice;
+use types::PoolId;
+
+use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, one_request, primary, shard};
+use crate::mon;
+use crate::sim::Sim;
+
+const CODES: [(u8, u8); 3] = [(2, 1), (4, 2), (6, 2)];
+
+fn min_size((k, m): (u8, u8)) -> u8 {
+    if m > 1 { k + 1 } else { k }
+}
+
+/// Options under which a member that lacks much is backfilled, in ranges of a few objects.
+fn short_log() -> OsdConfig {
+    OsdConfig {
+        min_pg_log_entries: 4,
+        max_pg_log_entries: 4,
+        pg_log_trim_min: 1,
+        backfill_scan_max: 3,
+        ..OsdConfig::default()
+    }
+}
+
+fn long_log() -> OsdConfig {
+    OsdConfig { min_pg_log_entries: 500, ..OsdConfig::default() }
+}
+
+/// Objects of several sizes, of which some were changed in parts and one was deleted.
+fn write_objects(s: &mut Sim, pool: PoolId, count: usize) {
+    let map = s.mon.map.clone();
+    for at in 0..count {
+        let content = bytes(s, [0, 10, CHUNK, 3 * CHUNK + 5, 40 * CHUNK][at % 5]);
+        s.client.write(&map, pool, &format!("o{at}"), content);
+    }
+    s.settle();
+    let part = bytes(s, CHUNK);
+    s.client.patch(&map, pool, "o3", 2 * CHUNK - 7, &part);
+    s.client.patch(&map, pool, "o4", 17 * CHUNK + 3, &part);
+    s.client.remove(&map, pool, "o1");
+    s.settle();
+}
+
+/// An OSD that has lost all it had starts again, with an empty disk.
+fn start_empty(s: &mut Sim, osd: i32) {
+    let device = SimDevice::new(48 << 20);
+    let options = FormatOptions { fsid: mon::FSID, osd_uuid: mon::uuid(osd), log_bytes: None };
+    Store::format(&device, options).expect("format");
+    s.nodes[osd as usize].device = device.into();
+    s.mon.change(|inc, map| {
+        inc.new_lost.insert(osd, map.epoch);
+    });
+    s.start(osd);
+}
+
+/// Reads every object, and compares it with what was written.
+fn read_all(s: &mut Sim, pool: PoolId) {
+    let map = s.mon.map.clone();
+    for name in s.client.model.keys().cloned().collect::<Vec<_>>() {
+        if !s.client.is_busy(&name) {
+            s.client.read(&map, pool, &name);
+        }
+    }
+    s.until("read", |s| s.client.is_idle());
+}
+
+/// Requests while something else goes on.
+fn requests(s: &mut Sim, pool: PoolId, count: usize) {
+    for _ in 0..count {
+        one_request(s, pool);
+        let steps = s.rng.below(30) as usize;
+        s.run(steps);
+    }
+}
+
+#[test]
+fn an_osd_that_was_replaced_by_an_empty_one_gets_its_shard_back() {
+    let mut seed = 0;
+    for code in CODES {
+        for place in 0..usize::from(code.0 + code.1) {
+            for config in [long_log(), short_log()] {
+                seed += 1;
+                let (mut s, pool) = cluster_with(code, code.0, 0, seed, config);
+                write_objects(&mut s, pool, 8);
+                let osd = acting(&s, pool)[place];
+                s.kill(osd);
+                start_empty(&mut s, osd);
+                s.settle();
+                assert_eq!(acting(&s, pool)[place], osd);
+                check_shards(&mut s, pool);
+                read_all(&mut s, pool);
+            }
+        }
+    }
+}
+
+#[test]
+fn as_many_osds_as_there_are_coding_shards_are_lost_and_rebuilt_on_spares() {
+    for (seed, code) in (0..12).zip(CODES.into_iter().cycle()) {
+        let config = if seed % 2 == 0 { long_log() } else { short_log() };
+        let (mut s, pool) = cluster_with(code, code.0, code.1.into(), 100 + seed, config);
+        write_objects(&mut s, pool, 10);
+        let members = acting(&s, pool);
+        let first = s.rng.below(members.len() as u64) as usize;
+        let lost: Vec<i32> =
+            (0..usize::from(code.1)).map(|at| members[(first + at * 2) % members.len()]).collect();
+        for osd in &lost {
+            s.kill(*osd);
+        }
+        lost.iter().for_each(|osd| s.mon.mark_out(*osd));
+        requests(&mut s, pool, 30);
+        s.settle();
+        assert!(acting(&s, pool).iter().all(|osd| !lost.contains(osd)));
+        check_shards(&mut s, pool);
+        read_all(&mut s, pool);
+    }
+}
+
+/// Reads and writes go on while shards are made; what is written meanwhile is on all of them.
+#[test]
+fn requests_go_on_during_a_rebuild() {
+    for (seed, code) in (0..9).zip(CODES.into_iter().cycle()) {
+        let config = if seed % 2 == 0 { long_log() } else { short_log() };
+        let (mut s, pool) = cluster_with(code, code.0, 0, 200 + seed, config);
+        write_objects(&mut s, pool, 10);
+        let members = acting(&s, pool);
+        let osd = members[seed as usize % members.len()];
+        s.kill(osd);
+        requests(&mut s, pool, 20);
+        start_empty(&mut s, osd);
+        requests(&mut s, pool, 60);
+        s.settle();
+        check_shards(&mut s, pool);
+    }
+}
+
+/// Whoever ends in the middle, nothing of what was begun is taken for an object.
+#[test]
+fn an_osd_ends_in_the_middle_of_a_rebuild() {
+    let mut begun = 0;
+    for (seed, code) in (0..18).zip(CODES.into_iter().cycle()) {
+        // Pieces of a chunk.
+        let config = OsdConfig { recovery_max_chunk: CHUNK as u64, ..long_log() };
+        let (mut s, pool) = cluster_with(code, code.0, 0, 300 + seed, config);
+        write_objects(&mut s, pool, 5);
+        let members = acting(&s, pool);
+        let osd = members[seed as usize % members.len()];
+        s.kill(osd);
+        start_empty(&mut s, osd);
+        let recovering = |s: &Sim| s.states().values().any(|t| t.contains("recovering"));
+        s.until("recovering", |s| recovering(s));
+        let steps = s.rng.below(150) as usize;
+        s.run(steps);
+        begun += usize::from(recovering(&s));
+        let ended = match seed / 3 % 3 {
+            0 => osd,
+            1 => primary(&s, pool),
+            _ => *members.iter().find(|other| **other != osd && **other != primary(&s, pool)).unwrap(),
+        };
+        if s.nodes[ended as usize].core.is_some() {
+            s.kill(ended);
+        }
+        s.start(ended);
+        s.settle();
+        check_shards(&mut s, pool);
+        read_all(&mut s, pool);
+        for osd in members {
+            assert_eq!(aside(&mut s, osd), 0, "osd.{osd} has pieces left");
+        }
+    }
+    assert!(begun > 9, "{begun}");
+}
+
+/// Objects that an OSD builds aside.
+fn aside(s: &mut Sim, osd: i32) -> usize {
+    let store = s.nodes[osd as usize].core.as_mut().unwrap().store_mut();
+    let all = store.list_all(None, usize::MAX).unwrap();
+    all.iter().filter(|key| key.object.pool.0 < -1 && !pg::coded::is_kept(&key.object)).count()
+}
+
+/// Blocks of an object's shard on an OSD's device are changed. Nothing of it is in memory any more.
+fn damage(s: &mut Sim, pool: PoolId, place: usize, name: &str) {
+    let osd = acting(s, pool)[place];
+    s.restart(osd);
+    s.settle();
+    let data = shard(s, osd, place, pool, name).expect("it is there");
+    s.restart(osd);
+    s.settle();
+    let device = s.nodes[osd as usize].device.clone();
+    let block = &data[..CHUNK];
+    let blocks = (0..store::Device::len(&*device)).step_by(CHUNK);
+    let blocks: Vec<u64> = blocks.filter(|at| device.peek(*at, CHUNK) == block).collect();
+    assert!(!blocks.is_empty());
+    blocks.iter().for_each(|at| device.flip(at + 9, 1));
+}
+
+/// Whoever finds a shard damaged, the primary its own or a member its own, it is made again; requests see
+/// nothing of it.
+#[test]
+fn a_damaged_shard_is_made_again() {
+    let mut seed = 400;
+    for code in CODES {
+        for place in 0..usize::from(code.0 + code.1) {
+            seed += 1;
+            let (mut s, pool) = cluster_with(code, min_size(code), 0, seed, long_log());
+            write_objects(&mut s, pool, 5);
+            damage(&mut s, pool, place, "o4");
+            let map = s.mon.map.clone();
+            for round in 0..3 {
+                s.client.read(&map, pool, "o4");
+                s.until("read", |s| s.client.is_idle());
+                if round == 1 {
+                    // It changes every coding chunk, and one of data.
+                    let part = bytes(&mut s, 100);
+                    s.client.patch(&map, pool, "o4", 20, &part);
+                }
+                s.until("written", |s| s.client.is_idle());
+            }
+            s.settle();
+            check_shards(&mut s, pool);
+            let repairs: usize = s.nodes.iter().map(|n| refusals(&n.log, "o4")).sum();
+            assert!(
+                repairs <= 2 && (repairs > 0 || place >= code.0.into()),
+                "{repairs} lines about one shard"
+            );
+        }
+    }
+}
+
+fn refusals(log: &[String], name: &str) -> usize {
+    log.iter().filter(|l| l.contains(&format!(":{name}:")) && l.contains("gives no data")).count()
+}
+
+/// A write that a member could not keep in its place, because more of its copies are damaged than can be made
+/// up for, is not lost: it waits until a holder comes back.
+#[test]
+fn an_object_that_nobody_can_make_waits_for_a_holder() {
+    for (seed, code) in (0..6).zip(CODES.into_iter().cycle()) {
+        let (mut s, pool) = cluster_with(code, code.0, 0, 500 + seed, long_log());
+        write_objects(&mut s, pool, 5);
+        let map = s.mon.map.clone();
+        let members = acting(&s, pool);
+        let m = usize::from(code.1);
+        // As many are away as may be. Then another one gets an empty disk.
+        let away: Vec<i32> = members[members.len() - m..].to_vec();
+        for osd in &away {
+            s.kill(*osd);
+        }
+        s.until("active", |s| s.states().values().all(|t| t.contains("active")));
+        damage_at(&mut s, pool, 0, "o4");
+        s.client.read(&map, pool, "o4");
+        s.run(3_000);
+        assert!(!s.client.is_idle(), "nobody can read it");
+        assert!(s.states().values().all(|t| t.contains("recovery_unfound")), "{:?}", s.states());
+        for osd in &away {
+            s.start(*osd);
+        }
+        s.settle();
+        check_shards(&mut s, pool);
+        read_all(&mut s, pool);
+    }
+}
+
+/// The same as `damage`, while others are away.
+fn damage_at(s: &mut Sim, pool: PoolId, place: usize, name: &str) {
+    let osd = acting(s, pool)[place];
+    let data = shard(s, osd, place, pool, name).expect("it is there");
+    s.restart(osd);
+    s.until("active", |s| s.states().values().all(|t| t.contains("active")));
+    let device = s.nodes[osd as usize].device.clone();
+    let blocks = (0..store::Device::len(&*device)).step_by(CHUNK);
+    let blocks: Vec<u64> = blocks.filter(|at| device.peek(*at, CHUNK) == data[..CHUNK]).collect();
+    assert!(!blocks.is_empty());
+    blocks.iter().for_each(|at| device.flip(at + 9, 1));
+}
+
+/// Kills, restarts, moves and lost disks under requests: all that was acknowledged is on all shards in the end.
+#[test]
+fn thrashing_loses_nothing() {
+    let from = std::env::var("PG_SEED").ok().and_then(|s| s.parse().ok());
+    let rounds = std::env::var("PG_ROUNDS").ok().and_then(|s| s.parse().ok()).unwrap_or(40);
+    for seed in from.map_or(0..12, |seed| seed..seed + 1) {
+        thrash(seed, rounds);
+    }
+}
+
+fn thrash(seed: u64, rounds: usize) {
+    let code = CODES[seed as usize % 3];
+    let log = [3, 10, 500][seed as usize / 3 % 3];
+    let config = OsdConfig {
+        min_pg_log_entries: log,
+        max_pg_log_entries: log * 2,
+        pg_log_trim_min: 2,
+        backfill_scan_max: 2,
+        recovery_max_chunk: [1 << 20, CHUNK as u64][seed as usize % 2],
+        max_markdown_count: 10_000,
+        ..OsdConfig::default()
+    };
+    let (mut s, pool) = cluster_with(code, min_size(code), 1 + seed as i32 % 2, seed, config);
+    let osds = s.nodes.len() as i32;
+    for _ in 0..rounds {
+        requests(&mut s, pool, 4);
+        fault(&mut s, osds);
+    }
+    s.cut.clear();
+    for osd in 0..osds {
+        s.mon.mark_in(osd);
+        if s.nodes[osd as usize].core.is_none() {
+            s.start(osd);
+        }
+    }
+    s.settle();
+    check_shards(&mut s, pool);
+    read_all(&mut s, pool);
+}
+
+fn fault(s: &mut Sim, osds: i32) {
+    let osd = s.rng.below(osds as u64) as i32;
+    let alive = s.nodes[osd as usize].core.is_some();
+    match s.rng.below(12) {
+        0 | 1 if alive => {
+            s.crash(osd);
+            if s.rng.one_in(2) {
+                s.notice_crash(osd);
+            }
+        }
+        2..=5 if !alive => s.start(osd),
+        6 if alive && s.rng.one_in(2) => s.mon.mark_down(osd),
+        7 if s.rng.one_in(3) => s.mon.mark_out(osd),
+        8 => s.mon.mark_in(osd),
+        9 if s.rng.one_in(4) => s.cut = vec![(osd, (osd + 1) % osds)],
+        10 => s.cut.clear(),
+        // All is whole: a disk may be lost.
+        11 if alive && s.all_are("active+clean") => {
+            s.kill(osd);
+            start_empty(s, osd);
+        }
+        _ => {}
+    }
+}
