@@ -212,8 +212,13 @@ fn a_file_system_survives_its_servers() {
     mount.does("write /three 5 3");
     mount.does("pin /three 1");
     mount.does("write /three/four 20 4");
-    let shown = c.ceph("fs status");
-    assert!(shown.contains("fs - 1 clients\n==\n") && shown.contains("Reqs:"), "{shown}");
+    // MDSs report their sessions to the manager every five seconds.
+    let mut shown = String::new();
+    until("the client's session in `fs status`", || {
+        shown = c.ceph("fs status");
+        shown.contains("fs - 1 clients\n==\n")
+    });
+    assert!(shown.contains("Reqs:"), "{shown}");
     c.ceph("fs set fs max_mds 1");
     active(&c, 1);
     mount.end();
