@@ -78,6 +78,15 @@ impl Link {
         is_hung_up(&self.stream)
     }
 
+    /// Waits until the peer has closed its half of the connection. What it has sent may be left to read.
+    pub(super) async fn hung_up(&self) {
+        // Urgent data is not asked of the system: what is left of this interest is that no more can come.
+        let ready = self.stream.ready(Interest::PRIORITY).await;
+        if !ready.is_ok_and(|ready| ready.is_read_closed()) {
+            std::future::pending::<()>().await;
+        }
+    }
+
     pub(super) async fn woken(&self) {
         self.wake.notified().await;
     }

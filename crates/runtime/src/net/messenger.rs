@@ -562,6 +562,8 @@ impl Messenger {
             let mut tick = false;
             tokio::select! {
                 () = self.pass(channel), if closed => {}
+                // The next round reads what it has left.
+                () = link.hung_up(), if closed => {}
                 lease = reading.granted(), if reading.is_waiting() => {
                     reading = Reading::Granted(lease);
                     link.with(|m| m.grant_frame(self.now(), &mut buf));
