@@ -36,7 +36,8 @@ pub(crate) struct Apply<'a> {
     pub(crate) alloc: &'a mut Allocator,
     pub(crate) next_omap_id: u64,
     pub(crate) mode: Mode,
-    pub(crate) stage: Stage,
+    /// Boxed, for it goes on to the store and from transaction to transaction.
+    pub(crate) stage: Box<Stage>,
     #[cfg(feature = "planted")]
     pub(crate) planted: Option<crate::Planted>,
 }

@@ -220,23 +220,44 @@ impl Stage {
         self.taken.drain(..).for_each(|run| alloc.give_back(run));
     }
 
-    /// Empty, with the room that its lists have: the next transaction finds it there. A large one leaves none behind.
-    pub(crate) fn emptied(mut self) -> Self {
+    /// Empties it and keeps the room that its lists have: the next transaction finds it there. A large one
+    /// leaves none behind.
+    pub(crate) fn empty(&mut self) {
         const KEPT: usize = 64;
         let capacity = self.onodes.capacity() + self.kv.news.capacity() + self.dirty.0.capacity();
         if capacity + self.small.capacity() > KEPT {
-            return Self::default();
+            *self = Self::default();
+            return;
         }
-        self.onodes.clear();
-        self.kv.news.clear();
-        self.dirty.0.clear();
-        self.small.clear();
-        self.taken.clear();
-        self.freed.clear();
-        let (onodes, news, blocks) = (self.onodes, self.kv.news, self.dirty.0);
-        let (kv, dirty) = (StagedKv { sorted: KvMap::new(), news }, StagedBlocks(blocks));
-        let (small, taken, freed) = (self.small, self.taken, self.freed);
-        Self { onodes, kv, dirty, small, taken, freed, ..Self::default() }
+        // Each field is named, so that a new one cannot be forgotten.
+        let Self {
+            onodes,
+            kv: StagedKv { sorted, news },
+            refs,
+            dead_omaps,
+            dirty: StagedBlocks(dirty),
+            direct,
+            placements,
+            small,
+            taken,
+            freed,
+            new_omap_ids,
+            lost,
+            allocated,
+            releases,
+        } = self;
+        (*new_omap_ids, *allocated, *releases) = (0, 0, false);
+        onodes.clear();
+        sorted.clear();
+        news.clear();
+        refs.clear();
+        dead_omaps.clear();
+        dirty.clear();
+        small.clear();
+        taken.clear();
+        freed.clear();
+        // These are handed on, not copied: they leave no room behind.
+        (*direct, *placements, *lost) = (Vec::new(), Vec::new(), Vec::new());
     }
 
     /// Makes the changes those of the active layer. Cannot fail. What goes straight to its place is in `transit` already.

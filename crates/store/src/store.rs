@@ -45,7 +45,7 @@ pub struct Store {
     pub(crate) limits: Limits,
     pub(crate) counters: Counters,
     /// The last transaction's stage, emptied: the next one's lists have room.
-    pub(crate) spare: Stage,
+    pub(crate) spare: Option<Box<Stage>>,
     /// For keys that are only looked up.
     pub(crate) key_buffer: Vec<u8>,
     /// By the last transaction.
@@ -122,7 +122,7 @@ impl Store {
             // Whatever found no room, the next checkpoint may free some.
             self.wants_space |= matches!(e, StoreError::Full { .. });
             stage.abandon(&mut self.alloc);
-            self.spare = stage.emptied();
+            self.keep(stage);
             return Err(e);
         }
         self.lost = std::mem::take(&mut stage.lost);
@@ -137,7 +137,7 @@ impl Store {
         Ok(seq)
     }
 
-    pub(crate) fn apply(&mut self, txn: &Txn, mode: Mode) -> (Stage, Result<(), StoreError>) {
+    pub(crate) fn apply(&mut self, txn: &Txn, mode: Mode) -> (Box<Stage>, Result<(), StoreError>) {
         let mut apply = Apply {
             txn,
             index: &mut self.index,
@@ -145,7 +145,7 @@ impl Store {
             alloc: &mut self.alloc,
             next_omap_id: self.next_omap_id,
             mode,
-            stage: std::mem::take(&mut self.spare),
+            stage: self.spare.take().unwrap_or_default(),
             #[cfg(feature = "planted")]
             planted: self.limits.planted,
         };
@@ -153,14 +153,19 @@ impl Store {
         (apply.stage, outcome)
     }
 
+    fn keep(&mut self, mut stage: Box<Stage>) {
+        stage.empty();
+        self.spare = Some(stage);
+    }
+
     /// Makes a stage part of the state.
-    pub(crate) fn accept(&mut self, mut stage: Stage) {
+    pub(crate) fn accept(&mut self, mut stage: Box<Stage>) {
         self.next_omap_id += stage.new_omap_ids;
         let delta = stage.merge_into(&mut self.index, &mut self.data.transit);
         self.totals.objects = self.totals.objects.saturating_add_signed(delta.objects);
         self.totals.stored_bytes = self.totals.stored_bytes.saturating_add_signed(delta.stored_bytes());
         pool_totals::add(&mut self.pools, &delta);
-        self.spare = stage.emptied();
+        self.keep(stage);
     }
 
     /// Objects of which the last transaction lost a block: it changed a part of one whose rest was damaged,
