@@ -490,7 +490,7 @@ impl Manager {
         let Some(peer) = self.sessions.get(&conn).cloned() else { return };
         match msg {
             Message::MgrOpen(open) => {
-                self.daemons.opened(now, conn, &peer, open);
+                self.daemons.opened(now, conn, &peer, *open);
                 out.push(Output::send(conn, 0, self.wishes()));
             }
             Message::MgrClose(close) => {
@@ -506,7 +506,7 @@ impl Manager {
             Message::PgStats(report) => {
                 let osd = (peer.name.entity_type() == Some(EntityType::Osd)).then_some(peer.name.num);
                 if let Some(osd) = osd.and_then(|n| i32::try_from(n).ok()) {
-                    self.take_report(now, OsdId(osd), conn, report, out);
+                    self.take_report(now, OsdId(osd), conn, *report, out);
                 }
             }
             Message::Command(_) | Message::MgrCommand(_) => {

@@ -57,7 +57,7 @@ fn in_charge() -> World {
 
 fn beacons(out: &[Output]) -> Vec<MMgrBeacon> {
     let beacon = |o: &Output| match o {
-        Output::SendMon { msg: Message::MgrBeacon(beacon), .. } => Some(beacon.clone()),
+        Output::SendMon { msg: Message::MgrBeacon(beacon), .. } => Some(MMgrBeacon::clone(beacon)),
         _ => None,
     };
     out.iter().filter_map(beacon).collect()

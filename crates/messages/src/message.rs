@@ -94,14 +94,14 @@ messages! {
     FsMap(mon::MFsMap),
     FsMapUser(mon::MFsMapUser),
     MdsMap(mon::MMdsMap),
-    MdsBeacon(mds::MMdsBeacon),
+    MdsBeacon(Box<mds::MMdsBeacon>),
     MdsLoadTargets(mds::MMdsLoadTargets),
-    OsdOp(osd::MOsdOp),
-    OsdOpReply(osd::MOsdOpReply),
+    OsdOp(Box<osd::MOsdOp>),
+    OsdOpReply(Box<osd::MOsdOpReply>),
     WatchNotify(osd::MWatchNotify),
     OsdBackoff(osd::MOsdBackoff),
     OsdPing(osd::MOsdPing),
-    OsdBoot(osd::MOsdBoot),
+    OsdBoot(Box<osd::MOsdBoot>),
     OsdAlive(osd::MOsdAlive),
     OsdFailure(osd::MOsdFailure),
     OsdMarkMeDown(osd::MOsdMarkMeDown),
@@ -118,19 +118,44 @@ messages! {
     MonGetOsdMap(osd::MMonGetOsdMap),
     MonGetPurgedSnaps(osd::MMonGetPurgedSnaps),
     MonGetPurgedSnapsReply(osd::MMonGetPurgedSnapsReply),
-    PgStats(pool_stats::MPgStats),
+    PgStats(Box<pool_stats::MPgStats>),
     PgStatsAck(pool_stats::MPgStatsAck),
     GetPoolStats(pool_stats::MGetPoolStats),
     GetPoolStatsReply(pool_stats::MGetPoolStatsReply),
     Log(log::MLog),
     LogAck(log::MLogAck),
     MonHealthChecks(mgr::MMonHealthChecks),
-    MgrOpen(mgr::MMgrOpen),
+    MgrOpen(Box<mgr::MMgrOpen>),
     MgrClose(mgr::MMgrClose),
     MgrConfigure(mgr::MMgrConfigure),
-    MgrReport(mgr::MMgrReport),
-    MgrBeacon(mgr::MMgrBeacon),
+    MgrReport(Box<mgr::MMgrReport>),
+    MgrBeacon(Box<mgr::MMgrBeacon>),
     MgrDigest(mgr::MMgrDigest),
     MonMgrReport(mgr::MMonMgrReport),
     PgDigest(mgr::MPgDigest),
 }
+
+/// Long messages are boxed, for each is moved often on its way.
+macro_rules! boxed {
+    ($( $ty:ty ),+ $(,)?) => { $(
+        impl From<$ty> for Message {
+            fn from(m: $ty) -> Self {
+                Box::new(m).into()
+            }
+        }
+    )+ };
+}
+
+boxed! {
+    pool_stats::MPgStats,
+    osd::MOsdBoot,
+    mgr::MMgrReport,
+    mgr::MMgrBeacon,
+    mds::MMdsBeacon,
+    mgr::MMgrOpen,
+    osd::MOsdOp,
+    osd::MOsdOpReply,
+}
+
+// What is longer is to be boxed.
+const _: () = assert!(size_of::<Message>() <= 176);

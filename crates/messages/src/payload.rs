@@ -62,6 +62,22 @@ pub trait Payload: Sized {
     }
 }
 
+impl<T: Payload> Payload for Box<T> {
+    const TYPE: u16 = T::TYPE;
+    const NAME: &'static str = T::NAME;
+    const VERSION: u16 = T::VERSION;
+    const COMPAT: u16 = T::COMPAT;
+    const PRIORITY: u16 = T::PRIORITY;
+
+    fn encode_payload(&self, out: &mut Segments) {
+        T::encode_payload(self, out);
+    }
+
+    fn decode_payload(parts: &mut Parts) -> Result<Self, DecodeError> {
+        T::decode_payload(parts).map(Box::new)
+    }
+}
+
 /// Segments being written.
 #[derive(Debug, Default)]
 pub struct Segments {

@@ -77,7 +77,7 @@ fn digests_of_pg_statistics_say_the_same_again() {
 
 fn requests() -> Vec<MOsdOp> {
     let decode = |w: &WireMessage| match Message::decode(w) {
-        Ok(Message::OsdOp(m)) => m,
+        Ok(Message::OsdOp(m)) => *m,
         other => panic!("not a request: {other:?}"),
     };
     captured(ty::OSD_OP).iter().map(decode).collect()

@@ -23,7 +23,7 @@ fn told(w: &mut World) -> Vec<Message> {
 
 fn reports(w: &mut World) -> Vec<MMgrReport> {
     let reports =
-        told(w).into_iter().filter_map(|m| if let Message::MgrReport(r) = m { Some(r) } else { None });
+        told(w).into_iter().filter_map(|m| if let Message::MgrReport(r) = m { Some(*r) } else { None });
     reports.collect()
 }
 

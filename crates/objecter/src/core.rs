@@ -192,7 +192,7 @@ impl Objecter {
             return;
         }
         match msg {
-            Message::OsdOpReply(reply) => self.op_reply(session, tid, reply, out),
+            Message::OsdOpReply(reply) => self.op_reply(session, tid, *reply, out),
             Message::WatchNotify(notify) => self.watch_notify(notify, out),
             Message::OsdBackoff(backoff) => self.backoff(session, backoff, out),
             Message::OsdMap(map) => self.take_maps(&map, out),

@@ -150,7 +150,7 @@ pub enum Effect {
     NotifyAck { notify_id: u64, cookie: Option<u64>, reply: Bytes },
 }
 
-/// The outcome; see the module's invariants.
+/// The outcome; see the module's invariants. It is handed on in a box, for it is long.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Executed {
     /// 0, a positive result, or a negated errno.
@@ -204,7 +204,7 @@ pub fn execute(
     head: &HObject,
     state: &ObjectState,
     ops: &[OsdOp],
-) -> Result<Executed, ExecStop> {
+) -> Result<Box<Executed>, ExecStop> {
     let mut work = Work::new(env.config);
     env.work = 0;
     let ran = execute_within(env, head, state, ops, &mut work);
@@ -225,13 +225,13 @@ fn execute_within(
     state: &ObjectState,
     ops: &[OsdOp],
     work: &mut Work,
-) -> Result<Executed, ExecStop> {
+) -> Result<Box<Executed>, ExecStop> {
     // Before anything runs.
     work.spend((ops.len() as u64).saturating_mul(work::OPERATION))?;
     let mut results: Vec<OpResult> = ops.iter().map(OpResult::from).collect();
     if ops.iter().any(|op| op.code.is_pg_op()) {
         let result = list::run(env, work, &head.nspace, ops, &mut results)?;
-        return Ok(Executed { result, results, ..Executed::default() });
+        return Ok(Box::new(Executed { result, results, ..Executed::default() }));
     }
     if env.may_write && !env.snapc.is_valid() {
         return Err(ExecStop::Refused(Errno::EINVAL));
@@ -253,11 +253,12 @@ fn execute_within(
     };
     let user_version = state.info.user_version;
     if result < 0 {
-        return Ok(Executed { result, results, user_version, ..Executed::default() });
+        return Ok(Box::new(Executed { result, results, user_version, ..Executed::default() }));
     }
     if !s.changed() {
         let (delta, effects) = (s.delta, s.effects);
-        return Ok(Executed { result, results, user_version, delta, effects, ..Executed::default() });
+        let done = Executed { result, results, user_version, delta, effects, ..Executed::default() };
+        return Ok(Box::new(done));
     }
     match check_full(env, &s) {
         Ok(()) => {}
@@ -266,9 +267,10 @@ fn execute_within(
     }
     if refuse_long_outputs(env, &mut results) {
         let result = Errno::EOVERFLOW.neg();
-        return Ok(Executed { result, results, user_version, unrecorded: true, ..Executed::default() });
+        let done = Executed { result, results, user_version, unrecorded: true, ..Executed::default() };
+        return Ok(Box::new(done));
     }
-    Ok(finish(env, head, s, result, results))
+    Ok(Box::new(finish(env, head, s, result, results)))
 }
 
 /// Whether a change would return more than is kept for resends; such outputs are replaced by errors.

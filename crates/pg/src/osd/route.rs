@@ -72,7 +72,7 @@ impl OsdCore {
         let name = session.peer.name;
         match msg {
             Message::OsdOp(m) => {
-                let (epoch, msg, came_ns) = (m.epoch, Box::new(m), self.shared.now_ns);
+                let (epoch, msg, came_ns) = (m.epoch, m, self.shared.now_ns);
                 if !self.must_wait(epoch, Source::Client(conn)) {
                     return self.client_request(conn, tid, msg, came_ns);
                 }

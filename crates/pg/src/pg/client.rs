@@ -1,6 +1,7 @@
 //! Client requests: everything that is checked before operations run, in Ceph's order, and what follows their run.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,16 +48,20 @@ const OF_ENTITY: u64 = 2;
 /// The connection of requests that the OSD makes itself: nobody hears their replies.
 pub(super) const NOBODY: ConnId = ConnId(u64::MAX);
 
-/// A request, with whoever sent it and what belongs to it while it waits.
+/// A request, with whoever sent it and what belongs to it while it waits. Boxed, for requests are moved often
+/// on their way.
 #[derive(Debug, Clone)]
-pub(crate) struct ClientOp {
+pub(crate) struct ClientOp(Box<Request>);
+
+/// See [`ClientOp`].
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
     pub conn: ConnId,
     pub tid: u64,
     pub name: EntityName,
     pub addr: EntityAddr,
     pub reqid: ReqId,
     pub kind: RequestKind,
-    /// Boxed, for requests are moved often on their way.
     pub msg: Box<MOsdOp>,
     /// Set when the primary of another PG sent it, to copy the object.
     pub asked_by: Option<CopyAsker>,
@@ -99,6 +104,20 @@ pub(crate) struct Paused {
     _bytes: (Kept, Kept),
 }
 
+impl Deref for ClientOp {
+    type Target = Request;
+
+    fn deref(&self) -> &Request {
+        &self.0
+    }
+}
+
+impl DerefMut for ClientOp {
+    fn deref_mut(&mut self) -> &mut Request {
+        &mut self.0
+    }
+}
+
 impl ClientOp {
     /// A request that has just come. `kind` is empty until the operations are classified.
     pub fn new(
@@ -107,7 +126,7 @@ impl ClientOp {
         reqid: ReqId,
         msg: Box<MOsdOp>,
     ) -> Self {
-        Self {
+        Self(Box::new(Request {
             conn,
             tid,
             name,
@@ -127,7 +146,7 @@ impl ClientOp {
             reading: None,
             gathered: None,
             order: 0,
-        }
+        }))
     }
 
     /// Whether the request is ordered among the writes of its object: writes are, and reads with RWORDERED.
@@ -151,12 +170,13 @@ impl ClientOp {
             && self.name.entity_type() != Some(EntityType::Mds)
     }
 
-    fn reply(&self, result: i32, cx: &Shared) -> MOsdOpReply {
-        MOsdOpReply::to(&self.msg, result, cx.epoch(), flags::ACK | flags::ONDISK)
+    fn reply(&self, result: i32, cx: &Shared) -> Box<MOsdOpReply> {
+        Box::new(MOsdOpReply::to(&self.msg, result, cx.epoch(), flags::ACK | flags::ONDISK))
     }
 
-    fn reply_with(&self, result: i32, ops: Vec<OpResult>, cx: &Shared) -> MOsdOpReply {
-        MOsdOpReply::with_results(&self.msg, result, cx.epoch(), flags::ACK | flags::ONDISK, ops)
+    fn reply_with(&self, result: i32, ops: Vec<OpResult>, cx: &Shared) -> Box<MOsdOpReply> {
+        let flags = flags::ACK | flags::ONDISK;
+        Box::new(MOsdOpReply::with_results(&self.msg, result, cx.epoch(), flags, ops))
     }
 
     /// A write that the OSD makes itself, in the name of `name`. Nobody gets a reply to it.
@@ -209,15 +229,16 @@ impl ClientOp {
 
     /// Forgets what it came to.
     pub fn begin_anew(mut self) -> Self {
-        (self.paused, self.has_paused, self.reading, self.gathered) = (None, false, None, None);
+        let op = &mut *self.0;
+        (op.paused, op.has_paused, op.reading, op.gathered) = (None, false, None, None);
         self
     }
 
     /// Sends the reply: to the client, or as a `CopyPart` to the OSD that copies the object.
-    pub fn send(&self, msg: MOsdOpReply, cx: &mut Shared) {
+    pub fn send(&self, mut msg: Box<MOsdOpReply>, cx: &mut Shared) {
         if let Some(a) = &self.asked_by {
             let (result, user_version) = (msg.result, msg.user_version);
-            let data = msg.ops.into_iter().next_back().map(|o| o.outdata).unwrap_or_default();
+            let data = msg.ops.pop().map(|o| o.outdata).unwrap_or_default();
             let body = PgBody::CopyPart { id: a.id, result, user_version, data };
             return cx.send_pg(PgShard { osd: a.osd, shard: a.pgid.shard }, a.pgid, a.interval, body);
         }
@@ -601,7 +622,7 @@ impl Pg {
         state: &ObjectState,
         begun: Option<Box<Begun>>,
         cx: &mut Shared,
-    ) -> Result<Executed, ExecStop> {
+    ) -> Result<Box<Executed>, ExecStop> {
         // What begins anew runs to its end: writes that come in every slice would have it begin for ever.
         let may_pause = op.may_pause(cx) && (begun.is_some() || !op.has_paused);
         let none_gathered = Gathered::default();
@@ -668,7 +689,7 @@ impl Pg {
     }
 
     /// Deals with a request that `execute` has stopped.
-    pub(super) fn stopped(&mut self, op: ClientOp, head: &HObject, stop: ExecStop, cx: &mut Shared) {
+    pub(super) fn stopped(&mut self, mut op: ClientOp, head: &HObject, stop: ExecStop, cx: &mut Shared) {
         match stop {
             ExecStop::Missing(object) => self.wait_for_object(&object, op, cx),
             ExecStop::Paused(mut begun) => {
@@ -676,8 +697,8 @@ impl Pg {
                 let bytes = begun.bytes();
                 let _bytes = (cx.paused_bytes.keep(bytes), theirs.unwrap_or_default().keep(bytes));
                 let plan = begun.take_wanted();
-                let op =
-                    ClientOp { paused: Some(Arc::new(Paused { begun, _bytes })), has_paused: true, ..op };
+                op.paused = Some(Arc::new(Paused { begun, _bytes }));
+                op.has_paused = true;
                 match plan {
                     Some(plan) => self.wait_for_device(op, head, plan, cx),
                     // It keeps its place before those that wait behind it.
@@ -707,7 +728,7 @@ impl Pg {
     }
 
     /// Source: PrimaryLogPG::complete_read_ctx.
-    fn finish_read(&mut self, op: ClientOp, done: Executed, cx: &mut Shared) {
+    fn finish_read(&mut self, op: ClientOp, done: Box<Executed>, cx: &mut Shared) {
         if done.result >= 0 {
             op.count(0, out_bytes(&done.results), cx);
         }
@@ -731,9 +752,9 @@ impl Pg {
     /// Source: PrimaryLogPG::execute_ctx, record_write_error.
     pub(super) fn finish_write(
         &mut self,
-        op: ClientOp,
+        mut op: ClientOp,
         head: HObject,
-        mut done: Executed,
+        mut done: Box<Executed>,
         cx: &mut Shared,
     ) -> bool {
         let change = match self.divide(std::mem::take(&mut done.txn), &op, cx) {
@@ -764,10 +785,11 @@ impl Pg {
         } else {
             msg.set_versions(version, done.user_version);
         }
+        op.gathered = None;
         let in_flight = InFlight {
             version,
             object: head,
-            op: ClientOp { gathered: None, ..op },
+            op,
             in_bytes: 0,
             out_bytes,
             reply: msg,
@@ -776,11 +798,11 @@ impl Pg {
         };
         match self.issue(Write { change, entries, in_flight, executed: done }, cx) {
             Ok(()) => return true,
-            Err((StoreError::Full { needed_bytes, .. }, op)) => self.no_space(*op, needed_bytes, cx),
+            Err((StoreError::Full { needed_bytes, .. }, op)) => self.no_space(op, needed_bytes, cx),
             Err((e @ StoreError::Misuse(_), op)) => op.refuse(e.errno(), cx),
             Err((e, op)) if damaged_object(&e).is_some() => {
                 let object = damaged_object(&e).unwrap_or_else(|| op.msg.object.head());
-                self.repair_for(*op, &object, &e, cx);
+                self.repair_for(op, &object, &e, cx);
             }
             Err((e, _)) => self.store_failed(&e, cx),
         }

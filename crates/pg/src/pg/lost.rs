@@ -18,7 +18,6 @@ use super::writes::InFlight;
 use super::{Pg, persist};
 use crate::dirty::Dirty;
 use crate::entry::{EntryKind, LogEntry};
-use crate::exec::Executed;
 use crate::interval;
 use crate::io::LogLevel;
 use crate::missing::{Missing, MissingItem};
@@ -267,10 +266,10 @@ impl Pg {
             dirty: Dirty::ALL,
         };
         let op = ClientOp::internal(self.id, object, EntityName::osd(cx.whoami.0), Vec::new(), cx);
-        let reply = MOsdOpReply::to(&op.msg, 0, cx.epoch(), flags::ACK | flags::ONDISK);
+        let reply = Box::new(MOsdOpReply::to(&op.msg, 0, cx.epoch(), flags::ACK | flags::ONDISK));
         let in_flight = InFlight::new(version, object.head(), op, reply);
         let change = Change::Whole(txn);
-        let write = Write { change, entries: vec![entry], in_flight, executed: Executed::default() };
+        let write = Write { change, entries: vec![entry], in_flight, executed: Box::default() };
         if let Err((e, _)) = self.issue(write, cx) {
             lacked.into_iter().for_each(|item| self.missing.insert(object.clone(), item));
             self.lack_again(object, lacking);

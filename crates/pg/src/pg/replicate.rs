@@ -27,7 +27,7 @@ pub(super) struct Write {
     pub change: Change,
     pub entries: Vec<LogEntry>,
     pub in_flight: InFlight,
-    pub executed: Executed,
+    pub executed: Box<Executed>,
 }
 
 impl Pg {
@@ -87,7 +87,7 @@ impl Pg {
 
     /// Ships a write to all members and submits it here. When the store refuses it for lack of space nothing has
     /// happened, and the request gets its reply from the caller; the same when the write is larger than `WRITE_MAX`.
-    pub(super) fn issue(&mut self, w: Write, cx: &mut Shared) -> Result<(), (StoreError, Box<ClientOp>)> {
+    pub(super) fn issue(&mut self, w: Write, cx: &mut Shared) -> Result<(), (StoreError, ClientOp)> {
         let Write { change, entries, mut in_flight, executed } = w;
         let targets = self.write_targets(cx);
         let version = in_flight.version;
@@ -95,7 +95,7 @@ impl Pg {
         in_flight.in_bytes = payload_bytes;
         let frees = change.is_empty() || in_flight.op.only_frees();
         if let Err(e) = self.members_have_room(&targets, payload_bytes, frees) {
-            return Err((e, Box::new(in_flight.op)));
+            return Err((e, in_flight.op));
         }
         let before =
             (self.info.last_update, self.info.last_complete, self.info.last_user_version, self.info.sums);
@@ -128,7 +128,7 @@ impl Pg {
                     self.info.last_user_version,
                     self.info.sums,
                 ) = before;
-                return Err((e, Box::new(in_flight.op)));
+                return Err((e, in_flight.op));
             }
         };
         if !targets.is_empty() {

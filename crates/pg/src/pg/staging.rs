@@ -138,7 +138,13 @@ impl Staged {
 impl Pg {
     /// Goes on with a write of much data that has run: has it staged, or carries it out when it was, or
     /// cannot be.
-    pub(super) fn run_large(&mut self, op: ClientOp, head: HObject, mut done: Executed, cx: &mut Shared) {
+    pub(super) fn run_large(
+        &mut self,
+        op: ClientOp,
+        head: HObject,
+        mut done: Box<Executed>,
+        cx: &mut Shared,
+    ) {
         let known = op.staged.clone().filter(|s| s.id == 0 || self.aside.contains_key(&s.id));
         let Some(staged) = known else {
             if let Some((op, done)) = self.stage(op, &head, done, cx) {
@@ -169,9 +175,9 @@ impl Pg {
         &mut self,
         mut op: ClientOp,
         head: &HObject,
-        done: Executed,
+        done: Box<Executed>,
         cx: &mut Shared,
-    ) -> Option<(ClientOp, Executed)> {
+    ) -> Option<(ClientOp, Box<Executed>)> {
         let bytes = done.txn.payload_len();
         if op.conn == NOBODY || op.asked_by.is_some() || bytes > WRITE_MAX {
             return Some((op, done));

@@ -167,7 +167,7 @@ impl Pg {
         let op = ClientOp::internal(self.id, head, EntityName::osd(cx.whoami.0), Vec::new(), cx);
         match trimmed {
             Ok(None) => Trimmed::Untouched,
-            Ok(Some(done)) => match self.finish_write(op, head.clone(), done, cx) {
+            Ok(Some(done)) => match self.finish_write(op, head.clone(), Box::new(done), cx) {
                 true => Trimmed::Issued,
                 // The pass stays here until the store's next checkpoint has made room.
                 false => Trimmed::Busy,

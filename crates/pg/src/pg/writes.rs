@@ -26,14 +26,14 @@ pub(crate) struct InFlight {
     pub in_bytes: u64,
     /// Bytes that it gives. Only what changes nothing gives any.
     pub out_bytes: u64,
-    pub reply: MOsdOpReply,
+    pub reply: Box<MOsdOpReply>,
     /// Resends of the same request that came meanwhile.
-    pub resends: Vec<(ClientOp, MOsdOpReply)>,
+    pub resends: Vec<(ClientOp, Box<MOsdOpReply>)>,
     pub effects: Vec<Effect>,
 }
 
 impl InFlight {
-    pub fn new(version: Eversion, object: HObject, op: ClientOp, reply: MOsdOpReply) -> Self {
+    pub fn new(version: Eversion, object: HObject, op: ClientOp, reply: Box<MOsdOpReply>) -> Self {
         let (resends, effects) = (Vec::new(), Vec::new());
         Self { version, object, op, in_bytes: 0, out_bytes: 0, reply, resends, effects }
     }

@@ -318,7 +318,7 @@ impl Client {
             Message::CommandReply(reply) => return self.command_replies.push(reply),
             _ => return,
         };
-        self.replies.push((tid, reply.clone()));
+        self.replies.push((tid, *reply.clone()));
         let Some(r) = self.open.remove(&tid) else { return };
         self.busy.remove(&r.name);
         if self.damage_allowed && reply.result == types::Errno::EIO.neg() {

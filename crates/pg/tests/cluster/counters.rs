@@ -254,7 +254,7 @@ fn configure(s: &mut Sim, m: MMgrConfigure) -> MMgrReport {
     s.nodes[0].told_mgr.clear();
     s.input(0, Input::FromMgr(m.into()));
     let told = std::mem::take(&mut s.nodes[0].told_mgr);
-    let report = told.into_iter().find_map(|m| if let Message::MgrReport(r) = m { Some(r) } else { None });
+    let report = told.into_iter().find_map(|m| if let Message::MgrReport(r) = m { Some(*r) } else { None });
     report.expect("a report at once")
 }
 

@@ -28,7 +28,7 @@ fn ask(s: &mut Sim, osd: i32, cmd: Value) -> (i32, Value) {
 fn reports(s: &mut Sim, osd: i32) -> Vec<MMgrReport> {
     let told = std::mem::take(&mut s.nodes[osd as usize].told_mgr);
     let reports = told.into_iter().filter_map(|m| match m {
-        Message::MgrReport(r) => Some(r),
+        Message::MgrReport(r) => Some(*r),
         _ => None,
     });
     reports.collect()

@@ -145,7 +145,7 @@ impl Bench {
         r: &Request,
         kind: &RequestKind,
         state: &ObjectState,
-    ) -> Result<Executed, ExecStop> {
+    ) -> Result<Box<Executed>, ExecStop> {
         let done = self.execute_part(r, kind, state, None, None);
         if !kind.writes && !kind.notifies {
             let mut parts = self.execute_part(r, kind, state, Some(1), None);
@@ -164,7 +164,7 @@ impl Bench {
         state: &ObjectState,
         slice: Option<u64>,
         begun: Option<Box<Begun>>,
-    ) -> Result<Executed, ExecStop> {
+    ) -> Result<Box<Executed>, ExecStop> {
         let head = r.object.head();
         let mut env = ExecEnv {
             list_scrub: &|_| Err(types::Errno::ENOENT),
