@@ -40,7 +40,7 @@ pub use info::{PgHistory, PgInfo, PgSums};
 pub use interval::{Interval, IntervalKey, Members, PastIntervals};
 pub use io::{BootAddrs, FatalReason, HeartbeatNet, Input, LogLevel, Output, PeerInfo};
 pub use log::{PgLog, Recorded, Trimmed};
-pub use merge::{LogPart, MergeError, Merged};
+pub use merge::{LogPart, MergeError, Merged, MergedShards};
 pub use missing::{Missing, MissingItem};
 pub use osd::{Logged, MetaError, OsdCore, Superblock};
 pub use pg::state::pg_state;

@@ -46,8 +46,19 @@ pub struct Merged {
     pub dups_above: Option<Eversion>,
     /// Objects that the store must not hold any more.
     pub remove_objects: Vec<HObject>,
-    /// Of an erasure-coded PG: lost entries whose changes of objects here are to be taken back, oldest first.
-    pub take_back: Vec<Eversion>,
+    /// Of an erasure-coded PG: what becomes of objects of which data is kept.
+    pub shards: Option<MergedShards>,
+}
+
+/// What a merge means for the shards of an erasure-coded PG.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MergedShards {
+    /// Changes above this version are taken back.
+    pub common: Eversion,
+    /// The objects of lost entries, with the version that they then have to have; zero for none.
+    pub undone: Vec<(HObject, Eversion)>,
+    /// Deletions that were learnt of, in their order. What goes is kept, for they may be lost themselves.
+    pub deletes: Vec<(Eversion, HObject)>,
 }
 
 /// What is done with objects that lost entries changed.
@@ -156,14 +167,17 @@ pub(crate) fn merge_logs(
     }
     let divergent = log.rewind(common);
     out.removed_entries.extend(divergent.iter().map(|e| e.version));
+    let mut shards = MergedShards { common, ..MergedShards::default() };
     if lost == Lost::TakeBack {
-        out.take_back = take_back(&divergent, common, missing, last_backfill, &mut out.remove_objects);
+        shards.undone = take_back(&divergent, common, missing, last_backfill);
     }
     for e in auth.entries.into_iter().filter(|e| e.version > common) {
         if e.object <= *last_backfill {
             missing.follow(&e);
-            if e.is_delete() {
-                out.remove_objects.push(e.object.clone());
+            match e.is_delete() {
+                true if lost == Lost::TakeBack => shards.deletes.push((e.version, e.object.clone())),
+                true => out.remove_objects.push(e.object.clone()),
+                false => {}
             }
         }
         out.added_entries.push(e.clone());
@@ -177,6 +191,7 @@ pub(crate) fn merge_logs(
     if lost == Lost::Fetch {
         undo_divergent(&divergent, log, common, missing, last_backfill, &mut out.remove_objects);
     }
+    out.shards = (lost == Lost::TakeBack).then_some(shards);
     Ok(out)
 }
 
@@ -193,7 +208,7 @@ pub fn peer_missing(
     let common = theirs.common_with(log)?;
     let divergent: Vec<_> = theirs.entries.iter().filter(|e| e.version > common).cloned().collect();
     if lost == Lost::TakeBack {
-        take_back(&divergent, common, &mut missing, last_backfill, &mut Vec::new());
+        take_back(&divergent, common, &mut missing, last_backfill);
     }
     for e in log.after(common).filter(|e| e.object <= *last_backfill) {
         missing.follow(e);
@@ -205,35 +220,29 @@ pub fn peer_missing(
     Ok((missing, common))
 }
 
-/// What is missing once the changes of divergent entries (oldest first) are taken back, and which these are:
-/// those whose data came. An object whose older version is not there either still lacks that.
+/// What is missing once the changes of divergent entries (oldest first) are taken back; and their objects, with
+/// the versions that these then have. An object whose older version is not there either still lacks that.
 fn take_back(
     divergent: &[LogEntry],
     common: Eversion,
     missing: &mut Missing,
     last_backfill: &HObject,
-    remove_objects: &mut Vec<HObject>,
-) -> Vec<Eversion> {
+) -> Vec<(HObject, Eversion)> {
     let mut firsts: BTreeMap<&HObject, &LogEntry> = BTreeMap::new();
-    let mut versions = Vec::new();
     for e in divergent.iter().filter(|e| !e.is_error() && e.object <= *last_backfill) {
         firsts.entry(&e.object).or_insert(e);
-        // A version that is missing was not stored here.
-        if missing.get(&e.object).is_none_or(|item| item.have >= e.version) {
-            versions.push(e.version);
-        }
     }
+    let mut undone = Vec::with_capacity(firsts.len());
     for (object, first) in firsts {
+        let prior = if first.kind == EntryKind::Clone { Eversion::ZERO } else { first.prior_version };
+        undone.push((object.clone(), prior));
         let Some(item) = missing.remove(object) else { continue };
-        let prior = first.prior_version;
         let have = if item.have > common { prior } else { item.have };
-        if prior == Eversion::ZERO || first.kind == EntryKind::Clone {
-            remove_objects.push(object.clone());
-        } else if have < prior {
+        if have < prior {
             missing.insert(object.clone(), MissingItem { need: prior, have });
         }
     }
-    versions
+    undone
 }
 
 /// Puts objects of divergent entries (oldest first) back; `log` holds the authoritative entries above `common` already.

@@ -15,6 +15,7 @@ use types::{Eversion, HObject, PoolId, SpgId};
 
 use super::split::Add;
 use crate::entry::LogEntry;
+use crate::object::{INFO_ATTR, LoadError, ObjectInfo, stored_version};
 
 /// The store's blocks: what begins and ends with one is shared and not copied.
 const BLOCK: u64 = 4096;
@@ -269,6 +270,28 @@ pub fn take_back(txn: &mut Txn, id: SpgId, kept: &Kept) {
     txn.unset(Space::Pg(id), record_key(kept.version));
 }
 
+/// The version that an object has once a write of it is taken back; zero for none.
+pub fn version_before(store: &mut Store, id: SpgId, kept: &Kept) -> Result<Eversion, LoadError> {
+    match &kept.how {
+        How::Made => Ok(Eversion::ZERO),
+        How::Whole => stored_version(store, &aside(id.shard, &kept.object, kept.version)),
+        How::Parts { attrs, .. } => match attrs.iter().find(|(name, _)| name == INFO_ATTR) {
+            Some((_, Some(raw))) => Ok(ObjectInfo::from_bytes(raw.clone())?.version),
+            Some((_, None)) => Ok(Eversion::ZERO),
+            None => stored_version(store, &ObjectKey::new(id.shard, kept.object.clone())),
+        },
+    }
+}
+
+/// Keeps all of an object that is there, before a change of this version.
+pub fn keep_whole(txn: &mut Txn, id: SpgId, object: &HObject, version: Eversion) -> Kept {
+    let key = ObjectKey::new(id.shard, object.clone());
+    txn.clone_object(&key, &aside(id.shard, object, version));
+    let kept = Kept { object: object.clone(), version, how: How::Whole };
+    txn.set(Space::Pg(id), record_key(version), kept.to_bytes());
+    kept
+}
+
 /// Lets go of what is kept: every shard has the write.
 pub fn forget(txn: &mut Txn, id: SpgId, kept: &Kept) {
     if kept.how != How::Made {
@@ -278,7 +301,7 @@ pub fn forget(txn: &mut Txn, id: SpgId, kept: &Kept) {
 }
 
 /// The stored records of a copy, oldest first.
-pub fn kept_in(store: &mut Store, id: SpgId) -> Result<Vec<Kept>, crate::object::LoadError> {
+pub fn kept_in(store: &mut Store, id: SpgId) -> Result<Vec<Kept>, LoadError> {
     let mut out = Vec::new();
     let mut from = vec![CLASS];
     loop {

@@ -12,17 +12,18 @@ use bytes::{Bytes, BytesMut};
 use store::{Misuse, ObjectKey, StoreError, Txn};
 use types::{Errno, Eversion, HObject, PgShard, SpgId};
 
-use super::Pg;
 use super::client::ClientOp;
 use super::gather::Gather;
 use super::rebuild::Rebuilding;
 use super::replicate::{WRITE_MAX, put_entries};
+use super::{Pg, persist};
 use crate::coded::{self, Geometry, Kept, Parts, ShardPart, SplitStop};
 use crate::entry::LogEntry;
 use crate::exec::ExecStop;
 use crate::info::AfterWrite;
 use crate::io::{FatalReason, LogLevel};
-use crate::merge::Lost;
+use crate::merge::{Lost, MergedShards};
+use crate::missing::MissingItem;
 use crate::object::{ObjectState, stored_version};
 use crate::osd::shared::Shared;
 use crate::peer::{CodedPart, RepOp};
@@ -304,12 +305,79 @@ impl Pg {
         self.lost_shards(after.damaged, cx);
     }
 
-    /// Takes lost writes back, newest first, from what was kept here.
-    pub(super) fn take_back(&mut self, versions: &[Eversion], txn: &mut Txn) {
+    /// Takes lost writes back, newest first, from what was kept here; and keeps what deletions remove that were
+    /// learnt of. An object that does not come out as it was before the lost writes is missing, and the primary
+    /// is told: it was made again meanwhile, or there is no record of one of the writes.
+    pub(super) fn merge_shards(&mut self, merged: &MergedShards, txn: &mut Txn, cx: &mut Shared) {
+        let mut left = self.undo_writes(merged.common, txn, cx);
+        let newer: BTreeSet<&HObject> = match merged.undone.is_empty() {
+            true => BTreeSet::new(),
+            false => self.log.after(merged.common).filter(|e| !e.is_error()).map(|e| &e.object).collect(),
+        };
+        let mut lost = Vec::new();
+        for (object, prior) in &merged.undone {
+            let key = ObjectKey::new(self.id.shard, object.clone());
+            let stored = |cx: &mut Shared| stored_version(&mut cx.store, &key).unwrap_or(Eversion::ZERO);
+            let is = left.get(object).copied().unwrap_or_else(|| stored(cx));
+            left.insert(object.clone(), is);
+            if is == *prior {
+                // Whatever was lacking before.
+                if self.missing.get(object).is_some_and(|item| item.need == *prior) {
+                    self.missing.remove(object);
+                }
+            } else if *prior == Eversion::ZERO {
+                txn.remove(&key);
+                left.insert(object.clone(), Eversion::ZERO);
+            } else if !newer.contains(object) && !self.missing.contains(object) {
+                lost.push((object.clone(), *prior));
+            }
+        }
+        for (object, need) in lost {
+            persist::add_damaged(txn, self.id, &object);
+            self.lost_here.insert(object.clone());
+            self.missing.insert(object, MissingItem { need, have: Eversion::ZERO });
+        }
+        self.keep_deleted(&merged.deletes, left, txn, cx);
+    }
+
+    /// Takes back what was written above a version; the versions that objects then have.
+    fn undo_writes(
+        &mut self,
+        common: Eversion,
+        txn: &mut Txn,
+        cx: &mut Shared,
+    ) -> BTreeMap<HObject, Eversion> {
+        let mut left = BTreeMap::new();
+        let Backend::Coded(coded) = &mut self.backend else { return left };
+        while coded.kept.back().is_some_and(|kept| kept.version > common) {
+            let Some(kept) = coded.kept.pop_back() else { break };
+            let before = coded::version_before(&mut cx.store, self.id, &kept);
+            coded::take_back(txn, self.id, &kept);
+            left.insert(kept.object, before.unwrap_or(Eversion::ZERO));
+        }
+        left
+    }
+
+    /// Removes what was deleted, and keeps it. `left` are versions that objects have by now.
+    fn keep_deleted(
+        &mut self,
+        deletes: &[(Eversion, HObject)],
+        mut left: BTreeMap<HObject, Eversion>,
+        txn: &mut Txn,
+        cx: &mut Shared,
+    ) {
+        let shuns = cx.config.keeps_deleted();
         let Backend::Coded(coded) = &mut self.backend else { return };
-        let Some(oldest) = versions.first() else { return };
-        while coded.kept.back().is_some_and(|kept| kept.version >= *oldest) {
-            coded.kept.pop_back().iter().for_each(|kept| coded::take_back(txn, self.id, kept));
+        for (version, object) in deletes.iter().filter(|_| !shuns) {
+            let key = ObjectKey::new(self.id.shard, object.clone());
+            let is_there = match left.insert(object.clone(), Eversion::ZERO) {
+                Some(version) => version != Eversion::ZERO,
+                None => cx.store.stat(&key).is_ok_and(|stat| stat.is_some()),
+            };
+            if is_there {
+                coded.kept.push_back(coded::keep_whole(txn, self.id, object, *version));
+                txn.remove(&key);
+            }
         }
     }
 

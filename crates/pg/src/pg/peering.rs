@@ -204,9 +204,11 @@ impl Pg {
     }
 
     /// Takes a merge over into info and store.
-    pub fn record_merge(&mut self, merged: Merged, txn: &mut Txn, cx: &Shared) {
+    pub fn record_merge(&mut self, merged: Merged, txn: &mut Txn, cx: &mut Shared) {
         persist::put_merged(txn, self.id, &merged);
-        self.take_back(&merged.take_back, txn);
+        if let Some(shards) = &merged.shards {
+            self.merge_shards(shards, txn, cx);
+        }
         let kept = cx.config.keeps_deleted();
         for object in merged.remove_objects.iter().filter(|_| !kept) {
             txn.remove(&self.object_key(object));

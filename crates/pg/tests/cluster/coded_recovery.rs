@@ -6,7 +6,9 @@ use store::{FormatOptions, Store};
 use testkit::SimDevice;
 use types::PoolId;
 
-use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, one_request, primary, shard};
+use crate::coded::{
+    CHUNK, acting, bytes, check_shards, cluster_with, one_request, primary, shard, under_way,
+};
 use crate::mon;
 use crate::sim::Sim;
 
@@ -342,4 +344,69 @@ fn fault(s: &mut Sim, osds: i32) {
         }
         _ => {}
     }
+}
+
+/// A copy that had to follow a deletion, and alone with the primary began the interval in which it counted,
+/// finds itself among others that have never heard of it: the object is there again, with that copy's shard.
+#[test]
+fn a_deletion_that_was_learnt_of_and_is_lost_is_taken_back() {
+    for (seed, code) in (0..8).zip([(2, 3), (4, 3)].into_iter().cycle()) {
+        let (mut s, pool) = cluster_with(code, code.0, 0, 600 + seed, long_log());
+        let content = bytes(&mut s, 5 * CHUNK);
+        let map = s.mon.map.clone();
+        s.client.write(&map, pool, "o", content);
+        s.settle();
+        let first = primary(&s, pool);
+        let others: Vec<i32> = acting(&s, pool).into_iter().filter(|osd| *osd != first).collect();
+        let (late, short) =
+            (others[seed as usize % others.len()], others[(seed as usize + 1) % others.len()]);
+        s.kill(late);
+        s.until("goes on without", |s| s.states().values().all(|t| t == "active+undersized+degraded"));
+        // The last one never gets it.
+        let have: Vec<i32> = others.iter().copied().filter(|osd| ![late, short].contains(osd)).collect();
+        s.client.remove(&map, pool, "o");
+        s.deliver_requests(first);
+        s.until("shipped", |s| others_have(s, first, &have, "RepOp"));
+        s.client.paused = true;
+        for osd in &have {
+            s.deliver_all(first, *osd);
+            s.commit(*osd);
+        }
+        s.commit(first);
+        s.crash(short);
+        s.start(late);
+        s.until("up", |s| s.mon.map.is_up(late));
+        s.notice_crash(short);
+        // It counts where it was not seen before, and with the primary alone.
+        s.until("learns of it", |s| !s.mon.map.is_up(short) && others_have(s, first, &[late], "Activate {"));
+        s.cut = have.iter().map(|osd| (first, *osd)).collect();
+        s.until("has the map", |s| s.is_up_to_date(late));
+        s.deliver_all(first, late);
+        s.commit(late);
+        s.commit(first);
+        let place = acting(&s, pool).iter().position(|osd| *osd == late).unwrap();
+        assert_eq!(shard(&mut s, late, place, pool, "o"), None, "it is deleted there");
+        s.crash(first);
+        s.crash(late);
+        s.cut.clear();
+        s.start(short);
+        s.until("up", |s| s.mon.map.is_up(short));
+        s.notice_crash(first);
+        s.notice_crash(late);
+        s.until("down", |s| !s.mon.map.is_up(first) && !s.mon.map.is_up(late));
+        s.until("goes on", |s| s.states().values().all(|t| t.contains("active")));
+        s.start(first);
+        s.start(late);
+        s.until("whole", |s| s.all_are("active+clean"));
+        let open = std::mem::take(&mut s.client.model.get_mut("o").unwrap().open);
+        check_shards(&mut s, pool);
+        s.client.model.get_mut("o").unwrap().open = open;
+        s.client.paused = false;
+        s.settle();
+        check_shards(&mut s, pool);
+    }
+}
+
+fn others_have(s: &Sim, from: i32, to: &[i32], kind: &str) -> bool {
+    to.iter().all(|to| under_way(s, from, *to, kind).is_some())
 }
