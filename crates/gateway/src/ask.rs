@@ -6,7 +6,7 @@ use bytes::Bytes;
 use classes::client::Procedure;
 use codec::{Decode, Encode};
 use rgw::RawObject;
-use types::RealTime;
+use types::{Errno, RealTime};
 
 use crate::Error;
 
@@ -25,10 +25,12 @@ pub enum Op {
         after: Bytes,
         max: u64,
     },
+    /// A method that fails as `tolerated` says fails no request: its output counts, and it is the last.
     Call {
         class: &'static str,
         method: &'static str,
         input: Bytes,
+        tolerated: Option<Errno>,
     },
     /// ECANCELED unless the attribute has this value.
     AttrIs {
@@ -80,7 +82,13 @@ impl Request {
 
     pub fn call<A: Encode, R: Decode>(self, procedure: &Procedure<A, R>, args: &A) -> Self {
         let (class, method) = (procedure.class, procedure.method);
-        self.op(Op::Call { class, method, input: procedure.input(args) })
+        self.op(Op::Call { class, method, input: procedure.input(args), tolerated: None })
+    }
+
+    /// A call that answers also when it fails with an error.
+    pub fn call_or<A: Encode, R: Decode>(self, procedure: &Procedure<A, R>, args: &A, error: Errno) -> Self {
+        let (class, method) = (procedure.class, procedure.method);
+        self.op(Op::Call { class, method, input: procedure.input(args), tolerated: Some(error) })
     }
 
     pub fn set_attr(self, name: impl Into<Bytes>, value: impl Into<Bytes>) -> Self {

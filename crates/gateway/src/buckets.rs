@@ -1,5 +1,5 @@
-//! Buckets: an index, an instance that says what the bucket is, an entry point under the bucket's name, and an
-//! entry in its owner's list. Source: RGWRados::create_bucket in src/rgw/rgw_rados.cc, RGWBucketCtl in
+//! Buckets: an index, an instance that says what the bucket is, an entry point under the bucket's name, and
+//! an entry in its owner's list. Source: RGWRados::create_bucket in src/rgw/rgw_rados.cc, RGWBucketCtl in
 //! src/rgw/rgw_bucket.cc.
 //!
 //! 1. Making goes in that order, so that a name leads to what is whole; removing goes the other way round.
@@ -64,18 +64,17 @@ impl BucketStats {
 }
 
 /// A number's place among `count` shards. Source: rgw_shards_mod in src/rgw/rgw_tools.h.
-pub(crate) fn shard_of(hash: u64, count: u32) -> u32 {
+pub(crate) fn shard_of(hash: u32, count: u32) -> u32 {
     let [small, large] = PRIMES;
     let prime = if count <= small { small } else { large };
-    let within = u32::try_from(hash % u64::from(prime)).unwrap_or(0);
-    within.checked_rem(count).unwrap_or(0)
+    (hash % prime).checked_rem(count).unwrap_or(0)
 }
 
 /// The shard of an object's entry, by its name without namespace and version. Source: bucket_shard_index in
 /// src/rgw/services/svc_bi_rados.h.
 fn index_shard(name: &[u8], count: u32) -> u32 {
     let hash = crush::str_hash_linux(name);
-    shard_of((hash ^ ((hash & 0xff) << 24)).into(), count)
+    shard_of(hash ^ ((hash & 0xff) << 24), count)
 }
 
 impl Site {

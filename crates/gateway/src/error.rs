@@ -18,6 +18,9 @@ pub enum Error {
     BucketNotEmpty,
     TooManyBuckets,
     NoSuchKey,
+    PreconditionFailed,
+    /// The bucket keeps versions, which this core does not write yet.
+    Versioned,
     /// There is no such placement target, or no such storage class.
     NoSuchPlacement,
     InvalidArgument,
@@ -63,7 +66,8 @@ impl Error {
             Self::UserHasBuckets | Self::BucketNotEmpty => Errno::ENOTEMPTY,
             Self::TooManyBuckets => Errno::EDQUOT,
             Self::NoSuchPlacement | Self::InvalidArgument => Errno::EINVAL,
-            Self::Raced => Errno::ECANCELED,
+            Self::PreconditionFailed | Self::Raced => Errno::ECANCELED,
+            Self::Versioned => Errno::EOPNOTSUPP,
             Self::Resharding => Errno::EBUSY,
             Self::Damaged(_) | Self::Unexpected => Errno::EIO,
             Self::Rados(errno) => errno,

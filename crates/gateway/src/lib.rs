@@ -19,9 +19,14 @@ mod system;
 mod buckets;
 mod users;
 
+// What buckets hold.
+mod garbage;
+mod objects;
+
 pub use ask::{Op, Output, Reply, Request};
 pub use buckets::{BucketState, BucketStats, NewBucket};
 pub use error::Error;
+pub use objects::{Condition, Finish, Head, Listed, Listing, Opened, SharedBucket, Upload, Written};
 pub use plan::{Plan, Rados};
 pub use site::{Moment, Site};
 pub use system::Stored;

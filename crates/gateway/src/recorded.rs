@@ -32,7 +32,7 @@ pub fn bytes(hex: &Value) -> Bytes {
 fn shown(op: &Op) -> Option<Value> {
     let text = |bytes: &Bytes| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     Some(match op {
-        Op::Call { class, method, input } => json!(["call", class, method, text(input)]),
+        Op::Call { class, method, input, .. } => json!(["call", class, method, text(input)]),
         Op::Create { exclusive } => json!(["create", u8::from(*exclusive)]),
         Op::Remove { may_miss } => json!(["remove", u8::from(*may_miss) * 2]),
         Op::WriteFull(data) => json!(["write_full", text(data)]),

@@ -1,5 +1,5 @@
-//! System objects: users, entry points, bucket instances and their like. They are read and written whole, held
-//! to the version that was read, and each change is told to the other gateways. Source:
+//! System objects: users, entry points, bucket instances and their like. They are read and written whole,
+//! held to the version that was read, and each change is told to the other gateways. Source:
 //! src/rgw/services/svc_sys_obj_core.cc, svc_sys_obj_cache.cc.
 
 use std::collections::BTreeMap;

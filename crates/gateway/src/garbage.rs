@@ -1,0 +1,155 @@
+//! Tails that nobody needs any more: they are handed to garbage collection, which removes them when readers
+//! that began earlier have ended. Source: src/rgw/rgw_gc.cc, rgw_gc_log.cc.
+
+use bytes::Bytes;
+use classes::client::version::{self, CondArgs, Condition};
+use classes::client::{gc, gc_queue, refcount};
+use rgw::{Chain, Garbage, GarbageObject, Manifest, ObjectVersion, RawObject};
+use types::RealTime;
+
+use crate::buckets::shard_of;
+use crate::{Error, Plan, Request, Site};
+
+/// Objects that hold garbage. Source: rgw_gc_max_objs in src/common/options.cc.
+const SHARDS: u32 = 32;
+/// Seconds until garbage is removed. Source: rgw_gc_obj_min_wait.
+const WAIT_S: u32 = 2 * 3600;
+/// Source: RGWGC::seed in src/rgw/rgw_gc.h.
+const SEED: u64 = 8_675_309;
+/// Version of an object that holds a queue; of one that still has an omap it is 0.
+const QUEUE: u64 = 1;
+/// Versions are equal. Source: VER_COND_EQ in src/cls/version/cls_version_types.h.
+const EQUAL: u32 = 1;
+/// Stripes of one object: 5 TiB in pieces of 4 MiB are a fourth of that.
+pub(crate) const MAX_STRIPES: usize = 5 << 20;
+
+/// The 64 bits of xxHash with a seed. Source: the algorithm's specification; XXH64 in src/xxHash.
+pub(crate) fn xxh64(data: &[u8], seed: u64) -> u64 {
+    const P: [u64; 5] = [
+        0x9e37_79b1_85eb_ca87,
+        0xc2b2_ae3d_27d4_eb4f,
+        0x1656_67b1_9e37_79f9,
+        0x85eb_ca77_c2b2_ae63,
+        0x27d4_eb2f_1656_67c5,
+    ];
+    let [p1, p2, p3, p4, p5] = P;
+    let round =
+        |acc: u64, lane: u64| acc.wrapping_add(lane.wrapping_mul(p2)).rotate_left(31).wrapping_mul(p1);
+    let word = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |sum, b| sum << 8 | u64::from(*b));
+    let (stripes, mut rest) = data.split_at(data.len() / 32 * 32);
+    let mut hash = seed.wrapping_add(p5);
+    if !stripes.is_empty() {
+        let mut lanes =
+            [seed.wrapping_add(p1).wrapping_add(p2), seed.wrapping_add(p2), seed, seed.wrapping_sub(p1)];
+        for stripe in stripes.chunks_exact(32) {
+            for (lane, bytes) in lanes.iter_mut().zip(stripe.chunks_exact(8)) {
+                *lane = round(*lane, word(bytes));
+            }
+        }
+        let turned = lanes.iter().zip([1, 7, 12, 18]).map(|(lane, turn)| lane.rotate_left(turn));
+        hash = turned.fold(0, u64::wrapping_add);
+        for lane in lanes {
+            hash = (hash ^ round(0, lane)).wrapping_mul(p1).wrapping_add(p4);
+        }
+    }
+    hash = hash.wrapping_add(data.len() as u64);
+    while let Some((bytes, behind)) = rest.split_at_checked(8) {
+        hash = (hash ^ round(0, word(bytes))).rotate_left(27).wrapping_mul(p1).wrapping_add(p4);
+        rest = behind;
+    }
+    if let Some((bytes, behind)) = rest.split_at_checked(4) {
+        hash = (hash ^ word(bytes).wrapping_mul(p1)).rotate_left(23).wrapping_mul(p2).wrapping_add(p3);
+        rest = behind;
+    }
+    for byte in rest {
+        hash = (hash ^ u64::from(*byte).wrapping_mul(p5)).rotate_left(11).wrapping_mul(p1);
+    }
+    hash = (hash ^ (hash >> 33)).wrapping_mul(p2);
+    hash = (hash ^ (hash >> 29)).wrapping_mul(p3);
+    hash ^ (hash >> 32)
+}
+
+fn shard(tag: &[u8]) -> Bytes {
+    // Of the hash 32 bits count.
+    format!("gc.{}", shard_of(xxh64(tag, SEED) as u32, SHARDS)).into()
+}
+
+/// The objects that hold a manifest's bytes, but for `head`.
+pub(crate) fn tail(site: &Site, manifest: &Manifest, head: &RawObject) -> Vec<RawObject> {
+    let stripes = manifest.stripes(MAX_STRIPES);
+    let raw = |stripe: &rgw::Stripe| site.raw(&stripe.object, &stripe.placement).ok();
+    stripes.iter().filter_map(raw).filter(|object| object != head).collect()
+}
+
+/// Hands objects to garbage collection; where that fails, they are removed at once.
+pub(crate) fn collect(site: &Site, objects: Vec<RawObject>, tag: Bytes) -> Plan<()> {
+    if objects.is_empty() {
+        return Plan::ok(());
+    }
+    let waste = |o: &RawObject| GarbageObject {
+        pool: o.pool.to_text(),
+        name: o.oid.clone(),
+        instance: Bytes::new(),
+        locator: o.locator.clone(),
+    };
+    let chain = Chain { objects: objects.iter().map(waste).collect() };
+    let info = Garbage { tag: tag.clone(), chain, time: RealTime::default() };
+    let args = gc::SetArgs { expires_in_s: WAIT_S, info };
+    let object = RawObject::new(&site.zone.gc, shard(&tag));
+    let queue = ObjectVersion { version: QUEUE, tag: Bytes::new() };
+    let conditions = vec![Condition { version: queue.clone(), op: EQUAL }];
+    let to_queue = Request::new(object.clone())
+        .call(&version::CHECK, &CondArgs { version: queue, conditions })
+        .call(&gc_queue::ENQUEUE, &args);
+    Plan::ask(to_queue)
+        .then(move |done| match done {
+            // The object has an omap still, as before there were queues.
+            Err(Error::Raced | Error::Rados(types::Errno::EPERM)) => {
+                Plan::ask(Request::new(object).call(&gc::SET, &args))
+            }
+            other => Plan::Done(other),
+        })
+        .then(move |done| match done {
+            Ok(_) => Plan::ok(()),
+            Err(_) => remove_now(objects, tag),
+        })
+}
+
+/// Takes the reference of a tag from each of some objects, which go with their last one.
+pub(crate) fn remove_now(objects: Vec<RawObject>, tag: Bytes) -> Plan<()> {
+    let args = refcount::TagArgs { tag, implicit: true };
+    let put = |object| Request::new(object).call(&refcount::PUT, &args);
+    // What cannot be removed stays behind, and harms nobody.
+    Plan::ask_each(objects.into_iter().map(put).collect()).and_then(|_| Plan::ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_those_of_xxhash() {
+        // From the reference implementation's own checks, and of a tag that radosgw put into gc.15.
+        assert_eq!(xxh64(b"", 0), 0xef46_db37_51d8_e999);
+        assert_eq!(xxh64(b"a", 0), 0xd24e_c4f1_a98c_6e5b);
+        assert_eq!(xxh64(b"abc", 0), 0x44bc_2cf5_ad77_0999);
+        assert_eq!(xxh64(b"", 2_654_435_761), 0xac75_fda2_929b_17ef);
+    }
+
+    /// Tags and shards of what stock radosgw handed to garbage collection.
+    #[test]
+    fn tags_go_where_radosgw_puts_them() {
+        let captured = include_str!("../../rgw/tests/data/captured.txt");
+        let mut seen = 0;
+        for line in captured.lines().filter(|line| line.starts_with("gc ")) {
+            let words: Vec<&str> = line.split(' ').collect();
+            let hex = words[2];
+            let bytes: Bytes =
+                (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect();
+            let garbage = <Garbage as codec::Decode>::from_bytes(bytes).unwrap();
+            assert_eq!(shard(&garbage.tag), words[1], "{garbage:?}");
+            seen += 1;
+        }
+        assert!(seen > 3, "{seen}");
+    }
+}

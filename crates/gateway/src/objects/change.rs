@@ -1,0 +1,102 @@
+//! Changes to a bucket's index, each in two steps around that to the object. Source:
+//! RGWRados::Bucket::UpdateIndex in src/rgw/rgw_rados.cc.
+
+use bytes::Bytes;
+use classes::client::index::{self, CompleteArgs, GuardArgs, PrepareArgs};
+use rgw::index::log::op;
+use rgw::index::{Key as IndexKey, Meta, Written, Zones};
+use rgw::{BucketInfo, Key, RawObject};
+
+use crate::error::BUSY_RESHARDING;
+use crate::{Error, Reply, Request, Site};
+
+/// One change, from its preparation to its completion.
+#[derive(Debug, Clone)]
+pub(crate) struct Change {
+    shard: RawObject,
+    key: IndexKey,
+    locator: Bytes,
+    pub tag: Bytes,
+    zones: Zones,
+}
+
+impl Change {
+    /// `hashed` is the name that the shard follows from: the object's own, or that of the object that parts
+    /// are uploaded for.
+    pub fn new(
+        site: &Site,
+        bucket: &BucketInfo,
+        key: &Key,
+        hashed: &[u8],
+        tag: Bytes,
+    ) -> Result<Self, Error> {
+        let b = &bucket.bucket;
+        let place = [&b.entry_point()[..], b":", &b.id].concat();
+        Ok(Self {
+            shard: site.index_object(bucket, hashed)?,
+            key: IndexKey { name: key.index_name(), instance: key.instance.clone() },
+            locator: key.locator(),
+            tag,
+            zones: Zones::of(&site.zone.id, &place),
+        })
+    }
+
+    fn guarded(&self) -> Request {
+        let args = GuardArgs { result: -BUSY_RESHARDING };
+        Request::new(self.shard.clone()).call(&index::GUARD_RESHARDING, &args)
+    }
+
+    fn prepare(&self, op: u8) -> Request {
+        let args = PrepareArgs {
+            op,
+            key: self.key.clone(),
+            tag: self.tag.clone(),
+            locator: self.locator.clone(),
+            zones: self.zones.clone(),
+            ..PrepareArgs::default()
+        };
+        self.guarded().call(&index::PREPARE, &args)
+    }
+
+    pub fn prepare_add(&self) -> Request {
+        self.prepare(op::ADD)
+    }
+
+    pub fn prepare_delete(&self) -> Request {
+        self.prepare(op::DELETE)
+    }
+
+    fn complete(&self, op: u8, written: Written, meta: Meta, remove: Vec<IndexKey>) -> Request {
+        let args = CompleteArgs {
+            op,
+            key: self.key.clone(),
+            locator: self.locator.clone(),
+            written,
+            meta,
+            tag: self.tag.clone(),
+            remove: remove.into_iter().collect(),
+            zones: self.zones.clone(),
+            ..CompleteArgs::default()
+        };
+        self.guarded().call(&index::COMPLETE, &args)
+    }
+
+    /// The object is as `meta` says; `remove` are entries that go with the change.
+    pub fn added(&self, head: &Reply, meta: Meta, remove: Vec<IndexKey>) -> Request {
+        self.complete(op::ADD, written(head), meta, remove)
+    }
+
+    /// The object is gone.
+    pub fn deleted(&self, head: &Reply, meta: Meta, remove: Vec<IndexKey>) -> Request {
+        self.complete(op::DELETE, written(head), meta, remove)
+    }
+
+    /// Nothing came of it.
+    pub fn cancelled(&self) -> Request {
+        self.complete(op::CANCEL, Written::default(), Meta::default(), Vec::new())
+    }
+}
+
+fn written(head: &Reply) -> Written {
+    Written { pool: head.pool, epoch: head.version }
+}

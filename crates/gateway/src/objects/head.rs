@@ -1,0 +1,69 @@
+//! An object's head: its attributes, its manifest, and the first of its bytes.
+
+use bytes::Bytes;
+use codec::Decode;
+use rgw::{BucketInfo, Key, Manifest, RawObject};
+use types::RealTime;
+
+use super::attr;
+use crate::plan::optional;
+use crate::system::{Attrs, own};
+use crate::{Error, Op, Plan, Reply, Request, Site};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    pub object: RawObject,
+    pub attrs: Attrs,
+    /// None for objects that an administrator's tools left.
+    pub manifest: Option<Manifest>,
+    /// Bytes of the head alone.
+    pub head_size: u64,
+    pub modified: RealTime,
+    /// As many of the head's bytes as were asked for with it.
+    pub first: Bytes,
+}
+
+impl Head {
+    /// Bytes of the whole object, as stored.
+    pub fn size(&self) -> u64 {
+        self.manifest.as_ref().map_or(self.head_size, |m| m.size)
+    }
+
+    /// Of the request that wrote it.
+    pub fn id_tag(&self) -> Option<&Bytes> {
+        self.attrs.get(attr::ID_TAG)
+    }
+
+    /// What its tail's objects are referred to by.
+    pub(crate) fn tail_tag(&self) -> Bytes {
+        self.attrs.get(attr::TAIL_TAG).or_else(|| self.id_tag()).cloned().unwrap_or_default()
+    }
+
+    pub fn etag(&self) -> Bytes {
+        self.attrs.get(attr::ETAG).map(super::text).unwrap_or_default()
+    }
+
+    fn read(object: RawObject, reply: &Reply) -> Result<Self, Error> {
+        let attrs = own(reply.attrs(0)?);
+        let (head_size, modified) = reply.stat(1)?;
+        let manifest = attrs.get(attr::MANIFEST).map(|raw| Manifest::from_bytes(raw.clone())).transpose()?;
+        let first = if reply.outputs.len() > 2 { reply.data(2)? } else { Bytes::new() };
+        Ok(Self { object, attrs, manifest, head_size, modified, first })
+    }
+}
+
+impl Site {
+    /// An object's head, with up to `prefetch` of its bytes.
+    pub fn head(&self, bucket: &BucketInfo, key: &Key, prefetch: u64) -> Plan<Option<Head>> {
+        let object = match self.head_object(bucket, key) {
+            Ok(object) => object,
+            Err(e) => return Plan::failed(e),
+        };
+        let mut request = Request::new(object.clone()).op(Op::Attrs).op(Op::Stat);
+        if prefetch > 0 {
+            request = request.op(Op::Read { offset: 0, length: prefetch });
+        }
+        optional(Plan::ask(request))
+            .try_map(move |reply| reply.map(|reply| Head::read(object, &reply)).transpose())
+    }
+}

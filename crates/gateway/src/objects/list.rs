@@ -1,0 +1,273 @@
+//! Listing a bucket in the order of its names: a page of each shard at a time, merged. Source:
+//! RGWRados::Bucket::List::list_objects_ordered, cls_bucket_list_ordered in src/rgw/rgw_rados.cc.
+//!
+//! 1. An entry that a gateway left between two steps is shown as its object is, and the index is told.
+//! 2. A shard is read on when its page is used up, never before.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use classes::client::index::{self, ListArgs, Suggestion, Suggestions};
+use codec::Decode;
+use rgw::index::entry::COMMON_PREFIX;
+use rgw::index::{Entry, Key as IndexKey, Meta, PendingMap, Written};
+use rgw::{AccessControl, Key, RawObject};
+
+use super::put::MAIN;
+use super::{SharedBucket, attr, text};
+use crate::system::own;
+use crate::{Error, Op, Plan, Reply, Request, Site};
+
+/// Entries of one answer. Source: rgw_max_listing_results in src/common/options.cc.
+pub const MAX_KEYS: usize = 1000;
+
+/// What is to be listed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listing {
+    pub prefix: Bytes,
+    /// What lies behind one, after the prefix, is shown as one.
+    pub delimiter: Bytes,
+    /// What comes behind this name, or behind all that begins with this common prefix.
+    pub after: Bytes,
+    /// Names and common prefixes together.
+    pub max: usize,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listed {
+    pub objects: Vec<(Key, Meta)>,
+    pub prefixes: Vec<Bytes>,
+    /// Where to go on, when more follows.
+    pub next: Option<Bytes>,
+}
+
+/// A shard of the index while it is listed.
+#[derive(Debug)]
+struct Shard {
+    object: RawObject,
+    page: VecDeque<Entry>,
+    marker: IndexKey,
+    more: bool,
+}
+
+#[derive(Debug)]
+struct Merge {
+    site: Site,
+    bucket: SharedBucket,
+    listing: Listing,
+    shards: Vec<Shard>,
+    listed: Listed,
+    /// Name or prefix that was shown last.
+    last: Bytes,
+    found: usize,
+}
+
+impl Site {
+    /// A page of a bucket's objects.
+    pub fn list(&self, bucket: &SharedBucket, mut listing: Listing) -> Plan<Listed> {
+        if listing.max == 0 {
+            return Plan::ok(Listed::default());
+        }
+        listing.max = listing.max.min(MAX_KEYS);
+        let objects = match self.index_objects(bucket) {
+            Ok(objects) => objects,
+            Err(e) => return Plan::failed(e),
+        };
+        let marker = IndexKey::plain(Key::plain(listing.after.clone()).index_name());
+        let shard = |object| Shard { object, page: VecDeque::new(), marker: marker.clone(), more: true };
+        let shards = objects.into_iter().map(shard).collect();
+        let (site, bucket, last) = (self.clone(), bucket.clone(), listing.after.clone());
+        Merge { site, bucket, listing, shards, listed: Listed::default(), last, found: 0 }.go_on()
+    }
+}
+
+impl Merge {
+    /// Merges until a shard is used up, reads that one on, and so forth.
+    fn go_on(mut self) -> Plan<Listed> {
+        if self.merge() {
+            return Plan::ok(self.listed);
+        }
+        let shares = self.shards.len().max(1);
+        let each = self.listing.max / shares + self.listing.max.isqrt() + 8;
+        let args = |marker: &IndexKey| ListArgs {
+            start: marker.clone(),
+            max: u32::try_from(each).unwrap_or(u32::MAX),
+            prefix: Key::plain(self.listing.prefix.clone()).index_name(),
+            versions: false,
+            delimiter: self.delimiter_in_index(),
+        };
+        let empty = |shard: &Shard| shard.page.is_empty() && shard.more;
+        let which: Vec<usize> =
+            self.shards.iter().enumerate().filter(|(_, s)| empty(s)).map(|(i, _)| i).collect();
+        let requests = self.shards.iter().filter(|s| empty(s)).map(|shard| {
+            Request::new(shard.object.clone()).call_or(
+                &index::LIST,
+                &args(&shard.marker),
+                // Nothing to show, and a place to go on from.
+                types::Errno::EFBIG,
+            )
+        });
+        let requests = requests.collect();
+        Plan::<Vec<Reply>>::ask_all(requests).and_then(move |replies| match self.take(&which, &replies) {
+            Ok(()) => self.check(which),
+            Err(e) => Plan::failed(e),
+        })
+    }
+
+    /// The index has other names for what begins with an underscore: there it looks for other delimiters
+    /// alone.
+    fn delimiter_in_index(&self) -> Bytes {
+        let delimiter = &self.listing.delimiter;
+        if delimiter.contains(&b'_') { Bytes::new() } else { delimiter.clone() }
+    }
+
+    fn take(&mut self, which: &[usize], replies: &[Reply]) -> Result<(), Error> {
+        for (n, reply) in which.iter().zip(replies) {
+            let answer = reply.answer(0, &index::LIST)?;
+            let shard = self.shards.get_mut(*n).ok_or(Error::Unexpected)?;
+            let last = answer.entries.values().next_back().map(|entry| entry.key.clone());
+            // Ahead or at its end: a shard that stays where it is would be read for ever.
+            let marker = if answer.marker.name.is_empty() { last } else { Some(answer.marker) };
+            shard.more = answer.truncated && marker.as_ref().is_some_and(|m| m.name > shard.marker.name);
+            shard.marker = marker.unwrap_or_default();
+            shard.page = answer.entries.into_values().collect();
+        }
+        Ok(())
+    }
+
+    /// Looks at the objects of entries that tell of changes under way.
+    fn check(self, which: Vec<usize>) -> Plan<Listed> {
+        let open = |e: &Entry| e.flags & COMMON_PREFIX == 0 && (!e.exists || !e.pending.is_empty());
+        let (mut places, mut requests) = (Vec::new(), Vec::new());
+        for n in which {
+            for (at, entry) in self.shards.get(n).map(|s| s.page.iter()).into_iter().flatten().enumerate() {
+                let key = Key::from_oid(&entry.key.name).filter(|_| open(entry));
+                let Some(mut key) = key else { continue };
+                key.instance = entry.key.instance.clone();
+                let head = match self.site.head_object(&self.bucket, &key) {
+                    Ok(head) => head,
+                    Err(e) => return Plan::failed(e),
+                };
+                places.push((n, at));
+                requests.push(Request::new(head).op(Op::Attrs).op(Op::Stat));
+            }
+        }
+        Plan::ask_each(requests).and_then(move |replies| self.correct(&places, replies))
+    }
+
+    fn correct(
+        mut self,
+        places: &[(usize, usize)],
+        replies: Vec<Result<Reply, types::Errno>>,
+    ) -> Plan<Listed> {
+        let mut told: Vec<(usize, Suggestions)> = Vec::new();
+        for ((n, at), reply) in places.iter().zip(replies) {
+            let Some(entry) = self.shards.get_mut(*n).and_then(|s| s.page.get_mut(*at)) else { continue };
+            entry.pending = PendingMap::default();
+            let op = match reply {
+                Err(types::Errno::ENOENT) => {
+                    entry.exists = false;
+                    Suggestion::REMOVE
+                }
+                Err(e) => return Plan::failed(e.into()),
+                Ok(reply) => match as_stored(entry, &reply) {
+                    Ok(()) => Suggestion::UPDATE,
+                    Err(e) => return Plan::failed(e),
+                },
+            };
+            let suggestion = Suggestion { op, entry: entry.clone() };
+            match told.last_mut().filter(|(shard, _)| shard == n) {
+                Some((_, all)) => all.0.push(suggestion),
+                None => told.push((*n, Suggestions(vec![suggestion]))),
+            }
+        }
+        let request = |(n, all): &(usize, Suggestions)| {
+            let shard = self.shards.get(*n)?;
+            Some(Request::new(shard.object.clone()).call(&index::SUGGEST, all))
+        };
+        let requests = told.iter().filter_map(request).collect();
+        // What the index does not take now, the next listing finds again.
+        Plan::ask_each(requests).and_then(move |_| self.go_on())
+    }
+
+    /// Takes entries in order; whether the listing is whole.
+    fn merge(&mut self) -> bool {
+        loop {
+            if self.shards.iter().any(|s| s.page.is_empty() && s.more) {
+                return false;
+            }
+            let next = self.shards.iter_mut().filter(|s| !s.page.is_empty());
+            let next = next.min_by(|a, b| {
+                let key = |s: &Shard| s.page.front().map(|entry| entry.key.name.clone());
+                key(a).cmp(&key(b))
+            });
+            let Some(entry) = next.and_then(|shard| shard.page.pop_front()) else { return true };
+            if self.show(entry) {
+                return true;
+            }
+        }
+    }
+
+    /// Adds an entry; whether one more than is wanted was found.
+    fn show(&mut self, entry: Entry) -> bool {
+        let Some(mut key) = Key::from_oid(&entry.key.name) else { return false };
+        key.instance = entry.key.instance.clone();
+        let is_prefix = entry.flags & COMMON_PREFIX != 0;
+        let hidden = !key.namespace.is_empty() || !(entry.exists || is_prefix);
+        if hidden || !key.name.starts_with(&self.listing.prefix) {
+            return false;
+        }
+        let prefix = if is_prefix { Some(key.name.clone()) } else { self.common_prefix(&key.name) };
+        let shown = prefix.as_ref().unwrap_or(&key.name);
+        if *shown <= self.last {
+            return false;
+        }
+        if self.found == self.listing.max {
+            self.listed.next = Some(self.last.clone());
+            return true;
+        }
+        (self.last, self.found) = (shown.clone(), self.found + 1);
+        match prefix {
+            Some(prefix) => self.listed.prefixes.push(prefix),
+            None => self.listed.objects.push((key, entry.meta)),
+        }
+        false
+    }
+
+    /// The name to behind the first delimiter that follows the listing's prefix.
+    fn common_prefix(&self, name: &Bytes) -> Option<Bytes> {
+        let (delimiter, from) = (&self.listing.delimiter, self.listing.prefix.len());
+        if delimiter.is_empty() {
+            return None;
+        }
+        let rest = name.get(from..)?;
+        let at = rest.windows(delimiter.len()).position(|w| w == delimiter.as_ref())?;
+        Some(name.slice(..from + at + delimiter.len()))
+    }
+}
+
+/// Makes an entry what its object is. Source: RGWRados::check_disk_state.
+fn as_stored(entry: &mut Entry, reply: &Reply) -> Result<(), Error> {
+    let (attrs, (size, mtime)) = (own(reply.attrs(0)?), reply.stat(1)?);
+    let given = |name: &[u8]| attrs.get(name).map(text).unwrap_or_default();
+    let manifest = attrs.get(attr::MANIFEST).map(|raw| rgw::Manifest::from_bytes(raw.clone())).transpose()?;
+    let size = manifest.map_or(size, |m| m.size);
+    let acl = attrs.get(crate::buckets::ATTR_ACL).map(|raw| AccessControl::from_bytes(raw.clone()));
+    let owner = acl.transpose()?.map(|acl| acl.owner).unwrap_or_default();
+    entry.exists = true;
+    entry.written = Written { pool: reply.pool, epoch: reply.version };
+    entry.tag = given(attr::ID_TAG);
+    entry.meta = Meta {
+        category: MAIN,
+        size,
+        accounted_size: size,
+        mtime,
+        etag: given(attr::ETAG),
+        content_type: given(attr::CONTENT_TYPE),
+        storage_class: given(attr::STORAGE_CLASS),
+        owner: owner.id.to_text(),
+        owner_name: owner.display_name,
+        ..std::mem::take(&mut entry.meta)
+    };
+    Ok(())
+}

@@ -1,0 +1,364 @@
+//! Writing an object: its tail as it comes, then its head. Source: src/rgw/rgw_putobj_processor.cc,
+//! RGWRados::Object::Write in src/rgw/rgw_rados.cc.
+
+use bytes::{Bytes, BytesMut};
+use classes::client::object;
+use codec::{Decode, Encode};
+use rgw::index::Meta;
+use rgw::{AccessControl, Key, Manifest, Object, PlacementRule, RawObject};
+use types::{Errno, RealTime};
+
+use super::change::Change;
+use super::{Head, SharedBucket, attr, text, writable};
+use crate::system::Attrs;
+use crate::{Error, Moment, Op, Plan, Reply, Request, Site, garbage};
+
+/// Bytes of a head, at most. Source: rgw_max_chunk_size in src/common/options.cc.
+const MAX_HEAD: u64 = 4 << 20;
+/// Bytes of a stripe of the tail. Source: rgw_obj_stripe_size.
+pub(crate) const STRIPE: u64 = 4 << 20;
+/// Category of what clients see. Source: RGWObjCategory::Main in src/cls/rgw/cls_rgw_types.h.
+pub(crate) const MAIN: u8 = 1;
+
+/// What must hold for the object that is there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Condition {
+    #[default]
+    Any,
+    /// There is none.
+    Missing,
+    /// There is one, with this etag where one is given.
+    Exists(Option<Bytes>),
+}
+
+/// What is known when all bytes are there.
+#[derive(Debug, Clone)]
+pub struct Finish {
+    /// ETag, ACL, content type and the like, under their whole names.
+    pub attrs: Attrs,
+    /// Bytes as clients see them; nothing for those that were written.
+    pub accounted_size: Option<u64>,
+    pub condition: Condition,
+    pub now: RealTime,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    pub modified: RealTime,
+    /// Another one wrote or removed the object at the same time, as if it had done so just after.
+    pub overtaken: bool,
+}
+
+/// An object that is being written.
+#[derive(Debug)]
+pub struct Upload {
+    site: Site,
+    bucket: SharedBucket,
+    /// Its size grows with what is written.
+    manifest: Manifest,
+    raw_head: RawObject,
+    head: BytesMut,
+    /// Of the stripe that is not full yet.
+    stripe: BytesMut,
+    /// Objects of the tail that are there, or may be.
+    tail: Vec<RawObject>,
+    tag: Bytes,
+}
+
+impl Site {
+    /// Begins an object. Of `number` no two requests of this gateway have the same.
+    pub fn put(
+        &self,
+        bucket: &SharedBucket,
+        key: Key,
+        storage_class: Bytes,
+        number: u64,
+        moment: &mut Moment,
+    ) -> Result<Upload, Error> {
+        writable(bucket, &key)?;
+        let raw_head = self.head_object(bucket, &key)?;
+        let head_rule = bucket.placement.clone();
+        let mut tail_rule = head_rule.clone();
+        if !storage_class.is_empty() {
+            tail_rule.storage_class = storage_class;
+        }
+        let object = Object { bucket: bucket.bucket.clone(), key };
+        if !self.placement(&tail_rule)?.classes.contains_key(tail_rule.storage_class()) {
+            return Err(Error::NoSuchPlacement);
+        }
+        // What lies in another pool has no bytes in its head.
+        let max_head = if self.raw(&object, &tail_rule)?.pool == raw_head.pool { MAX_HEAD } else { 0 };
+        let prefix: Bytes = [b".", &moment.letters(31)[..], b"_"].concat().into();
+        let mut manifest = Manifest::whole(object, head_rule, prefix, 0, max_head, STRIPE);
+        if !tail_rule.is_standard() {
+            manifest.tail.placement = tail_rule;
+        }
+        Ok(Upload {
+            site: self.clone(),
+            bucket: bucket.clone(),
+            manifest,
+            raw_head,
+            head: BytesMut::new(),
+            stripe: BytesMut::new(),
+            tail: Vec::new(),
+            tag: self.unique(number),
+        })
+    }
+}
+
+impl Upload {
+    /// Takes more of the bytes. Whole stripes are written; what is held is less than a head and a stripe.
+    pub fn write(mut self, mut data: Bytes) -> Plan<Self> {
+        let mut requests = Vec::new();
+        while !data.is_empty() {
+            let in_head = self.manifest.size < self.manifest.max_head_size;
+            let (into, bound) = match in_head {
+                true => (&mut self.head, self.manifest.max_head_size),
+                false => (&mut self.stripe, STRIPE),
+            };
+            let room = bound.saturating_sub(into.len() as u64).min(data.len() as u64);
+            into.extend_from_slice(&data.split_to(usize::try_from(room).unwrap_or(data.len())));
+            self.manifest.size += room;
+            self.manifest.head_size = self.head.len() as u64;
+            if self.stripe.len() as u64 == STRIPE {
+                match self.flush() {
+                    Ok(request) => requests.push(request),
+                    Err(e) => return self.give_up(e),
+                }
+            }
+        }
+        self.ask(requests)
+    }
+
+    /// The request that writes the last stripe.
+    fn flush(&mut self) -> Result<Request, Error> {
+        let last = self.manifest.size.checked_sub(1).ok_or(Error::Unexpected)?;
+        let stripe = self.manifest.stripe_at(last).ok_or(Error::Unexpected)?;
+        let object = self.site.raw(&stripe.object, &stripe.placement)?;
+        self.tail.push(object.clone());
+        Ok(Request::new(object).op(Op::WriteFull(self.stripe.split().freeze())))
+    }
+
+    fn ask(self, requests: Vec<Request>) -> Plan<Self> {
+        Plan::<Vec<Reply>>::ask_all(requests).then(|done| match done {
+            Ok(_) => Plan::ok(self),
+            Err(e) => self.give_up(e),
+        })
+    }
+
+    /// Removes what was written of the tail, and fails with `why`.
+    pub fn give_up<T: Send + 'static>(self, why: Error) -> Plan<T> {
+        let tag = self.tag_value();
+        garbage::remove_now(self.tail, tag).then(|_| Plan::failed(why))
+    }
+
+    /// The tag as attributes have it: with a zero behind it.
+    fn tag_value(&self) -> Bytes {
+        [&self.tag[..], b"\0"].concat().into()
+    }
+
+    /// Makes the object what was written.
+    pub fn finish(mut self, finish: Finish) -> Plan<Written> {
+        let mut requests = Vec::new();
+        if !self.stripe.is_empty() {
+            match self.flush() {
+                Ok(request) => requests.push(request),
+                Err(e) => return self.give_up(e),
+            }
+        }
+        self.ask(requests).and_then(|upload| upload.finish_head(finish))
+    }
+
+    fn finish_head(mut self, finish: Finish) -> Plan<Written> {
+        let (tail, give_back) = (std::mem::take(&mut self.tail), self.tag_value());
+        let key = &self.manifest.object.key;
+        let change = Change::new(&self.site, &self.bucket, key, &key.name, self.tag.clone());
+        let new = change.map(|change| NewHead {
+            site: self.site.clone(),
+            bucket: self.bucket.clone(),
+            object: self.raw_head.clone(),
+            data: Some(self.head.split().freeze()),
+            manifest: self.manifest.clone(),
+            tag: give_back.clone(),
+            change,
+            remove: Vec::new(),
+            finish,
+        });
+        let written = match new {
+            Ok(new) => new.write(),
+            Err(e) => Plan::failed(e),
+        };
+        written.then(move |written| match written {
+            Ok(Written { overtaken: false, .. }) => Plan::Done(written),
+            // The head that names the tail is not there.
+            other => garbage::remove_now(tail, give_back).then(move |_| Plan::Done(other)),
+        })
+    }
+}
+
+/// A head that is about to be written.
+#[derive(Debug, Clone)]
+pub(crate) struct NewHead {
+    pub site: Site,
+    pub bucket: SharedBucket,
+    pub object: RawObject,
+    /// Nothing where all bytes are in parts.
+    pub data: Option<Bytes>,
+    pub manifest: Manifest,
+    /// With a zero behind it.
+    pub tag: Bytes,
+    pub change: Change,
+    /// Entries of the index that go with it.
+    pub remove: Vec<rgw::index::Key>,
+    pub finish: Finish,
+}
+
+impl NewHead {
+    /// Prepares the index, writes the head, completes the index.
+    pub fn write(self) -> Plan<Written> {
+        // Most objects are new: the head is looked at only when there is one, or when it must be.
+        let look = matches!(self.finish.condition, Condition::Exists(_));
+        if look {
+            return self.look().and_then(|(new, old)| new.prepare(old));
+        }
+        self.prepare(None)
+    }
+
+    fn look(self) -> Plan<(Self, Option<Head>)> {
+        let key = self.manifest.object.key.clone();
+        self.site.head(&self.bucket, &key, 0).and_then(|old| match self.meets(old.as_ref()) {
+            true => Plan::ok((self, old)),
+            false => Plan::failed(Error::PreconditionFailed),
+        })
+    }
+
+    fn meets(&self, old: Option<&Head>) -> bool {
+        match &self.finish.condition {
+            Condition::Any => true,
+            Condition::Missing => old.is_none(),
+            Condition::Exists(etag) => {
+                old.is_some_and(|old| etag.as_ref().is_none_or(|etag| *etag == old.etag()))
+            }
+        }
+    }
+
+    fn prepare(self, old: Option<Head>) -> Plan<Written> {
+        Plan::ask(self.change.prepare_add()).and_then(|_| self.replace(old))
+    }
+
+    fn replace(self, old: Option<Head>) -> Plan<Written> {
+        Plan::ask(self.request(old.as_ref())).then(|done| match done {
+            Ok(reply) => self.complete(reply, old),
+            Err(Error::Rados(Errno::EEXIST)) if old.is_none() => match self.finish.condition {
+                Condition::Missing => self.cancel(Err(Error::PreconditionFailed)),
+                _ => self.replace_existing(),
+            },
+            Err(e) => {
+                let gone = Error::Rados(Errno::ENOENT);
+                let overtaken = self.finish.condition == Condition::Any
+                    && (e == Error::Raced || e == gone || e == Error::Rados(Errno::ENODATA));
+                let written = Written { modified: self.finish.now, overtaken: true };
+                self.cancel(if overtaken { Ok(written) } else { Err(e) })
+            }
+        })
+    }
+
+    fn replace_existing(self) -> Plan<Written> {
+        let change = self.change.clone();
+        self.look().then(move |looked| match looked {
+            // It was removed again meanwhile.
+            Ok((new, None)) => new.replace_missing(),
+            Ok((new, old)) => new.replace(old),
+            Err(e) => Plan::ask(change.cancelled()).then(|_| Plan::failed(e)),
+        })
+    }
+
+    fn replace_missing(self) -> Plan<Written> {
+        Plan::ask(self.request(None)).then(|done| match done {
+            Ok(reply) => self.complete(reply, None),
+            Err(Error::Rados(Errno::EEXIST)) => {
+                let modified = self.finish.now;
+                self.cancel(Ok(Written { modified, overtaken: true }))
+            }
+            Err(e) => self.cancel(Err(e)),
+        })
+    }
+
+    fn cancel(self, result: Result<Written, Error>) -> Plan<Written> {
+        Plan::ask(self.change.cancelled()).then(|_| Plan::Done(result))
+    }
+
+    /// What makes the head, in place of the one that was seen.
+    fn request(&self, old: Option<&Head>) -> Request {
+        let mut r = Request::new(self.object.clone()).at(self.finish.now);
+        let keep = object::RemoveArgs { keep: vec![Bytes::from_static(attr::OLH)] };
+        r = match old {
+            None => r.op(Op::Create { exclusive: true }),
+            Some(old) => {
+                let is =
+                    |tag: &Bytes| Op::AttrIs { name: Bytes::from_static(attr::ID_TAG), value: tag.clone() };
+                let r = old.id_tag().map(is).into_iter().fold(r, Request::op);
+                r.op(Op::Create { exclusive: false }).call(&object::REMOVE, &keep)
+            }
+        };
+        r = r.set_attr(attr::ID_TAG, self.tag.clone()).set_attr(attr::TAIL_TAG, self.tag.clone());
+        if let Some(data) = &self.data {
+            r = r.op(Op::WriteFull(data.clone()));
+        }
+        r = r.set_attr(attr::MANIFEST, self.manifest.to_bytes());
+        let attrs = &self.finish.attrs;
+        let given = attrs.iter().filter(|(name, value)| name.as_ref() != attr::MANIFEST && !value.is_empty());
+        r = given.fold(r, |r, (name, value)| r.set_attr(name.clone(), value.clone()));
+        if !attrs.contains_key(attr::PG_VERSION) {
+            let args = object::StoreVersionArgs { attr: Bytes::from_static(attr::PG_VERSION) };
+            r = r.call(&object::STORE_VERSION, &args);
+        }
+        if !attrs.contains_key(attr::SOURCE_ZONE) {
+            // Zones have numbers only in a realm.
+            r = r.set_attr(attr::SOURCE_ZONE, 0u32.to_bytes());
+        }
+        let class = &self.manifest.tail.placement.storage_class;
+        if class.is_empty() { r } else { r.set_attr(attr::STORAGE_CLASS, class.clone()) }
+    }
+
+    fn complete(self, reply: Reply, old: Option<Head>) -> Plan<Written> {
+        let waste = old.map(|old| (waste(&self.site, &old), old.tail_tag()));
+        let completed = self.change.added(&reply, self.meta(), self.remove.clone());
+        let (modified, site) = (self.finish.now, self.site);
+        // The object is written: that the index does not hear of it now, it learns from listings.
+        Plan::ask(completed).then(move |_| {
+            let collected = match waste {
+                Some((objects, tag)) => garbage::collect(&site, objects, tag),
+                None => Plan::ok(()),
+            };
+            collected.then(move |_| Plan::ok(Written { modified, overtaken: false }))
+        })
+    }
+
+    /// What listings show.
+    fn meta(&self) -> Meta {
+        let attrs = &self.finish.attrs;
+        let given = |name: &[u8]| attrs.get(name).map(text).unwrap_or_default();
+        let acl =
+            attrs.get(crate::buckets::ATTR_ACL).and_then(|raw| AccessControl::from_bytes(raw.clone()).ok());
+        let owner = acl.map(|acl| acl.owner).unwrap_or_default();
+        let placement: &PlacementRule = &self.manifest.tail.placement;
+        Meta {
+            category: MAIN,
+            size: self.manifest.size,
+            mtime: self.finish.now,
+            etag: given(attr::ETAG),
+            owner: owner.id.to_text(),
+            owner_name: owner.display_name,
+            content_type: given(attr::CONTENT_TYPE),
+            accounted_size: self.finish.accounted_size.unwrap_or(self.manifest.size),
+            storage_class: placement.storage_class.clone(),
+            ..Meta::default()
+        }
+    }
+}
+
+/// The tail of a head that is no more.
+pub(crate) fn waste(site: &Site, old: &Head) -> Vec<RawObject> {
+    old.manifest.as_ref().map(|m| garbage::tail(site, m, &old.object)).unwrap_or_default()
+}

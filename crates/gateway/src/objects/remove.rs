@@ -1,0 +1,51 @@
+//! Removing an object. Source: RGWRados::Object::Delete in src/rgw/rgw_rados.cc.
+
+use bytes::Bytes;
+use classes::client::object;
+use rgw::Key;
+use rgw::index::Meta;
+
+use super::change::Change;
+use super::put::waste;
+use super::{Head, SharedBucket, attr, writable};
+use crate::{Error, Moment, Op, Plan, Request, Site, garbage};
+
+impl Site {
+    /// Removes an object; its tail goes to garbage collection.
+    pub fn remove(&self, bucket: &SharedBucket, key: Key, moment: &mut Moment) -> Plan<()> {
+        if let Err(e) = writable(bucket, &key) {
+            return Plan::failed(e);
+        }
+        let tag: Bytes = [b"_", &moment.letters(31)[..]].concat().into();
+        let change = match Change::new(self, bucket, &key, &key.name, tag) {
+            Ok(change) => change,
+            Err(e) => return Plan::failed(e),
+        };
+        let site = self.clone();
+        self.head(bucket, &key, 0).and_then(move |head| match head {
+            None => Plan::failed(Error::NoSuchKey),
+            Some(head) => remove_head(site, head, change, Vec::new()),
+        })
+    }
+}
+
+/// Removes a head, and `remove`, entries of the index that go with it.
+pub(crate) fn remove_head(site: Site, head: Head, change: Change, remove: Vec<rgw::index::Key>) -> Plan<()> {
+    let mut request = Request::new(head.object.clone());
+    if let Some(tag) = head.id_tag() {
+        request = request.op(Op::AttrIs { name: Bytes::from_static(attr::ID_TAG), value: tag.clone() });
+    }
+    let keep = object::RemoveArgs { keep: vec![Bytes::from_static(attr::OLH)] };
+    request = request.call(&object::REMOVE, &keep);
+    Plan::ask(change.prepare_delete()).and_then(move |_| {
+        Plan::ask(request).then(move |done| match done {
+            Ok(reply) => {
+                let meta = Meta { mtime: head.modified, ..Meta::default() };
+                let objects = waste(&site, &head);
+                Plan::ask(change.deleted(&reply, meta, remove))
+                    .then(move |_| garbage::collect(&site, objects, head.tail_tag()))
+            }
+            Err(e) => Plan::ask(change.cancelled()).then(move |_| Plan::failed(e)),
+        })
+    })
+}
