@@ -203,6 +203,10 @@ pub enum PgBody {
         result: i32,
         data: Bytes,
     },
+    /// Primary of an erasure-coded PG: every member has all writes up to here. What takes them back may go.
+    Settled {
+        version: Eversion,
+    },
     /// That piece, as `copy-get` gives it, or why there is none.
     CopyPart {
         id: u64,
@@ -430,6 +434,7 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
             put(w, 45, &(id, (place, result)));
             return data;
         }
+        PgBody::Settled { version } => put(w, 46, &version),
         PgBody::Room { bytes } => put(w, 21, &bytes),
         PgBody::Damaged { object } => put(w, 22, &object),
         PgBody::ScrubReserve => w.u8(23),
@@ -510,7 +515,7 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         26 => PgBody::ScrubRead(Box::new(ScrubAsk::decode(r)?)),
         27 => PgBody::ScrubMap(Box::new(ScrubPart::decode(r)?)),
         28 => PgBody::ScrubRemove { object: HObject::decode(r)?, version: Eversion::decode(r)? },
-        kind @ 39..=45 => decode_later(kind, r, data)?,
+        kind @ 39..=46 => decode_later(kind, r, data)?,
         32 => PgBody::Pull { wants: Vec::decode(r)? },
         33 => PgBody::Push(Vec::decode(r)?),
         34 => PgBody::PushAck { objects: Vec::decode(r)? },
@@ -532,6 +537,7 @@ fn decode_later(kind: u8, r: &mut Reader, data: &Bytes) -> Result<PgBody, Decode
             PgBody::RepOp(Box::new(RepOp { txn_head, payload: data.clone(), prev, trim_to, coded }))
         }
         44 => PgBody::ShardRead(Box::new(ShardAsk::decode(r)?)),
+        46 => PgBody::Settled { version: Eversion::decode(r)? },
         _ => {
             let (id, (place, result)) = Decode::decode(r)?;
             PgBody::ShardPart { id, place, result, data: data.clone() }
@@ -595,6 +601,7 @@ mod tests {
             PgBody::RepOp(Box::new(op)),
             PgBody::ShardRead(Box::new(ask)),
             PgBody::ShardPart { id: 9, place: 2, result: -116, data },
+            PgBody::Settled { version: v },
         ]
     }
 

@@ -492,7 +492,8 @@ impl OsdCore {
         for pg in self.pgs.values() {
             pg.assert_invariants(&self.shared);
             let range = crate::range::pg_range(pg.id.pgid, pg.key.pg_num.max(pg.id.pgid.seed + 1));
-            assert!(!self.shared.removals.iter().any(|r| r.meets(&range)), "{} is being removed", pg.id);
+            let is_removed = |r: &crate::pg::remove::Removal| r.id.shard == pg.id.shard && r.meets(&range);
+            assert!(!self.shared.removals.iter().any(is_removed), "{} is being removed", pg.id);
         }
     }
 }

@@ -468,6 +468,7 @@ fn deliver_other(
         PgBody::ScrubRemove { object, version } => pg.handle_scrub_remove(from, &object, version, cx),
         PgBody::Stage { id, hash, at, data } => pg.handle_stage((from, interval), (id, hash), at, data, cx),
         PgBody::Unstage { id } => pg.handle_unstage(from, interval, id, cx),
+        PgBody::Settled { version } => pg.handle_settled(from, interval, version, cx),
         PgBody::Remove | PgBody::RepOp(_) | PgBody::Push(_) => {}
         _ if !asked_now => {}
         PgBody::Log { info, log, missing } => pg.handle_log(from, *info, log, missing, cx),

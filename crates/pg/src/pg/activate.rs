@@ -200,6 +200,7 @@ impl Pg {
         } else {
             self.reconsider_waiting(cx);
         }
+        self.settle(cx);
         self.find_unfound(cx);
         self.repeat_repairs(cx);
         self.continue_recovery(cx);

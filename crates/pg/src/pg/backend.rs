@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use store::{Misuse, ObjectKey, StoreError, Txn};
-use types::{Errno, Eversion, HObject, PgShard, SpgId};
+use types::{Epoch, Errno, Eversion, HObject, PgShard, SpgId};
 
 use super::client::ClientOp;
 use super::gather::Gather;
 use super::rebuild::Rebuilding;
 use super::replicate::{WRITE_MAX, put_entries};
-use super::{Pg, persist};
+use super::{Pg, Phase, persist};
 use crate::coded::{self, Geometry, Kept, Parts, ShardPart, SplitStop};
 use crate::entry::LogEntry;
 use crate::exec::ExecStop;
@@ -25,8 +25,11 @@ use crate::io::{FatalReason, LogLevel};
 use crate::merge::{Lost, MergedShards};
 use crate::missing::MissingItem;
 use crate::object::{ObjectState, stored_version};
-use crate::osd::shared::Shared;
-use crate::peer::{CodedPart, RepOp};
+use crate::osd::shared::{Done, Shared};
+use crate::peer::{CodedPart, PgBody, RepOp};
+
+/// Records that go in one transaction.
+const FORGET_AT_ONCE: usize = 256;
 
 /// See the module.
 #[derive(Debug)]
@@ -50,6 +53,10 @@ pub(crate) struct Coded {
     pub readable: BTreeSet<HObject>,
     /// Refusals of shards that the cluster log was told of in this interval.
     pub told: BTreeSet<(HObject, Eversion, PgShard)>,
+    /// Primary: members were told in this interval that none of them takes back anything up to here.
+    settled: Eversion,
+    /// Primary: the newest write when that was last looked at.
+    seen: Eversion,
 }
 
 /// What a write changes on the members.
@@ -379,6 +386,62 @@ impl Pg {
                 txn.remove(&key);
             }
         }
+    }
+
+    /// Primary: looks every now and then whether writes have ended. While they go on, they say themselves what
+    /// is needed no more.
+    pub(super) fn settle_if_idle(&mut self, cx: &mut Shared) {
+        let newest = self.info.last_update;
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        let is_idle = std::mem::replace(&mut coded.seen, newest) == newest;
+        if is_idle && self.writes.is_empty() {
+            self.settle(cx);
+        }
+    }
+
+    /// Primary: every member of the PG, which has started with enough of them, has all writes up to some
+    /// version. Nobody takes them back any more: a copy that comes later took part in no such start.
+    pub(super) fn settle(&mut self, cx: &mut Shared) {
+        let version = self.durable_everywhere(cx);
+        let is_started = self.phase == Phase::Active && self.is_writeable();
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        if !is_started || version <= coded.settled {
+            return;
+        }
+        coded.settled = version;
+        for member in self.write_targets(cx) {
+            cx.send_pg(member, self.id, self.interval(), PgBody::Settled { version });
+        }
+        self.forget_kept_to(version, cx);
+    }
+
+    /// Member: nobody takes back what was written up to this version.
+    pub fn handle_settled(&mut self, from: PgShard, interval: Epoch, version: Eversion, cx: &mut Shared) {
+        let is_of_now = from == self.primary() && interval == self.primary_interval;
+        if is_of_now && self.phase == Phase::Replica {
+            self.forget_kept_to(version.min(self.info.last_update), cx);
+        }
+    }
+
+    /// Lets the records up to a version go, some in each transaction.
+    fn forget_kept_to(&mut self, version: Eversion, cx: &mut Shared) {
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        let mut left = coded.kept.iter().take_while(|kept| kept.version <= version).count();
+        while left > 0 {
+            let mut txn = Txn::new();
+            let some = left.min(FORGET_AT_ONCE);
+            coded.kept.drain(..some).for_each(|kept| coded::forget(&mut txn, self.id, &kept));
+            cx.submit(txn, Done::Nothing);
+            left -= some;
+        }
+    }
+
+    /// A new interval has told nobody anything.
+    pub(super) fn begin_coded(&mut self) {
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        coded.readable.clear();
+        coded.told.clear();
+        (coded.settled, coded.seen) = (Eversion::ZERO, Eversion::ZERO);
     }
 
     /// Forgets what was kept: the copy begins anew.

@@ -4,7 +4,6 @@ use maps::OsdMap;
 use store::Txn;
 use types::{Epoch, HObject, PgShard};
 
-use super::backend::Backend;
 use super::copy::Copying;
 use super::prior::Prior;
 use super::trim::Trim;
@@ -91,10 +90,7 @@ impl Pg {
         gone.iter().for_each(|op| op.drop_it(cx));
         let under_way: Vec<HObject> = self.recovering.keys().cloned().collect();
         under_way.iter().for_each(|o| self.finish(o, cx));
-        if let Backend::Coded(coded) = &mut self.backend {
-            coded.readable.clear();
-            coded.told.clear();
-        }
+        self.begin_coded();
         self.drop_incoming(cx);
         self.drop_aside(cx);
         self.batch = Default::default();

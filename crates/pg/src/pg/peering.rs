@@ -296,6 +296,7 @@ impl Pg {
                 self.continue_recovery(cx);
                 self.repeat_copies(cx);
                 self.repeat_repairs(cx);
+                self.settle_if_idle(cx);
             }
             _ => {}
         }

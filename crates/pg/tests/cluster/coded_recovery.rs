@@ -4,7 +4,7 @@
 use pg::OsdConfig;
 use store::{FormatOptions, Store};
 use testkit::SimDevice;
-use types::PoolId;
+use types::{PgId, PoolId, SpgId};
 
 use crate::coded::{
     CHUNK, acting, bytes, check_shards, cluster_with, one_request, primary, shard, under_way,
@@ -409,4 +409,72 @@ fn a_deletion_that_was_learnt_of_and_is_lost_is_taken_back() {
 
 fn others_have(s: &Sim, from: i32, to: &[i32], kind: &str) -> bool {
     to.iter().all(|to| under_way(s, from, *to, kind).is_some())
+}
+
+/// Writes that an OSD can take back.
+fn kept(s: &mut Sim, pool: PoolId, osd: i32) -> usize {
+    let place = acting(s, pool).iter().position(|member| *member == osd).expect("a member");
+    let id = SpgId { pgid: PgId::new(pool, 0), shard: place as i8 };
+    let store = s.nodes[osd as usize].core.as_mut().unwrap().store_mut();
+    pg::coded::kept_in(store, id).unwrap().len()
+}
+
+/// What is kept to take writes back goes when nobody will, although no write says so; and not before.
+#[test]
+fn records_go_when_all_members_have_the_writes() {
+    for (seed, code) in (0..6).zip(CODES.into_iter().cycle()) {
+        let (mut s, pool) = cluster_with(code, code.0, 0, 700 + seed, long_log());
+        write_objects(&mut s, pool, 5);
+        let members = acting(&s, pool);
+        s.until("let go", |s| members.iter().all(|osd| kept(s, pool, *osd) == 0));
+        // A member ends before it has heard of it; it hears when it is back.
+        let late = *members.iter().find(|osd| **osd != primary(&s, pool)).unwrap();
+        let map = s.mon.map.clone();
+        let part = bytes(&mut s, CHUNK);
+        s.client.patch(&map, pool, "o4", 3 * CHUNK, &part);
+        s.until("written", |s| s.client.is_idle());
+        assert!(kept(&mut s, pool, late) > 0);
+        s.restart(late);
+        s.settle();
+        s.until("let go", |s| members.iter().all(|osd| kept(s, pool, *osd) == 0));
+        check_shards(&mut s, pool);
+    }
+}
+
+/// A start with fewer members than may take writes decides nothing: what they have is still taken back.
+#[test]
+fn records_stay_while_too_few_members_are_there() {
+    for (seed, code) in (0..6).zip([(2, 2), (4, 2), (6, 2)].into_iter().cycle()) {
+        let (mut s, pool) = cluster_with(code, code.0 + 1, 0, 800 + seed, long_log());
+        let content = bytes(&mut s, 20 * CHUNK);
+        let map = s.mon.map.clone();
+        s.client.write(&map, pool, "o", content);
+        s.settle();
+        let first = primary(&s, pool);
+        let others: Vec<i32> = acting(&s, pool).into_iter().filter(|osd| *osd != first).collect();
+        let (away, have) = others.split_at(code.1.into());
+        let part = bytes(&mut s, 3 * CHUNK);
+        s.client.patch(&map, pool, "o", 10, &part);
+        s.deliver_requests(first);
+        s.until("shipped", |s| others_have(s, first, &others, "RepOp"));
+        s.client.paused = true;
+        for osd in have {
+            s.deliver_all(first, *osd);
+            s.commit(*osd);
+        }
+        s.commit(first);
+        away.iter().for_each(|osd| s.crash(*osd));
+        away.iter().for_each(|osd| s.notice_crash(*osd));
+        s.until("peered", |s| s.states().values().all(|t| t.contains("peered")));
+        s.run(300);
+        assert!(kept(&mut s, pool, first) > 0 && have.iter().all(|osd| kept(&mut s, pool, *osd) > 0));
+        away.iter().for_each(|osd| s.start(*osd));
+        s.until("whole", |s| s.all_are("active+clean"));
+        let open = std::mem::take(&mut s.client.model.get_mut("o").unwrap().open);
+        check_shards(&mut s, pool);
+        s.client.model.get_mut("o").unwrap().open = open;
+        s.client.paused = false;
+        s.settle();
+        check_shards(&mut s, pool);
+    }
 }
