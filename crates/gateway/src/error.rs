@@ -19,6 +19,10 @@ pub enum Error {
     TooManyBuckets,
     NoSuchKey,
     PreconditionFailed,
+    NoSuchUpload,
+    /// There is no such part, or it is another one than the caller knows.
+    InvalidPart,
+    PartTooSmall,
     /// The bucket keeps versions, which this core does not write yet.
     Versioned,
     /// There is no such placement target, or no such storage class.
@@ -61,11 +65,13 @@ impl Error {
     /// As administrators' tools end.
     pub fn errno(self) -> Errno {
         match self {
-            Self::NoSuchUser | Self::NoSuchBucket | Self::NoSuchKey | Self::NoSuchSubuser => Errno::ENOENT,
+            Self::NoSuchUser | Self::NoSuchBucket | Self::NoSuchKey => Errno::ENOENT,
+            Self::NoSuchSubuser | Self::NoSuchUpload => Errno::ENOENT,
             Self::UserExists | Self::KeyTaken | Self::EmailTaken | Self::BucketExists => Errno::EEXIST,
             Self::UserHasBuckets | Self::BucketNotEmpty => Errno::ENOTEMPTY,
             Self::TooManyBuckets => Errno::EDQUOT,
             Self::NoSuchPlacement | Self::InvalidArgument => Errno::EINVAL,
+            Self::InvalidPart | Self::PartTooSmall => Errno::EINVAL,
             Self::PreconditionFailed | Self::Raced => Errno::ECANCELED,
             Self::Versioned => Errno::EOPNOTSUPP,
             Self::Resharding => Errno::EBUSY,

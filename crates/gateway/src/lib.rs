@@ -26,7 +26,10 @@ mod objects;
 pub use ask::{Op, Output, Reply, Request};
 pub use buckets::{BucketState, BucketStats, NewBucket};
 pub use error::Error;
-pub use objects::{Condition, Finish, Head, Listed, Listing, Opened, SharedBucket, Upload, Written};
+pub use objects::{
+    Complete, Condition, Finish, FinishPart, Head, Listed, Listing, MAX_PARTS, MIN_PART, Opened, Part,
+    SharedBucket, Upload, UploadId, Written,
+};
 pub use plan::{Plan, Rados};
 pub use site::{Moment, Site};
 pub use system::Stored;

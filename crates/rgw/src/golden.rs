@@ -285,6 +285,26 @@ fn logs_of_a_zone_name_what_has_changed() {
     assert!(status.contains(&MetadataChange::COMPLETE), "{status:?}");
 }
 
+/// As the whole was when its upload was completed.
+#[test]
+fn parts_make_the_manifest_that_radosgw_made_of_them() {
+    let whole: Manifest = captured("attr:manifest", "_mp");
+    let mut made = Manifest::default();
+    // The captured whole's own parts are gone: they are made again, of the sizes that its rules tell.
+    for (number, size) in [(1, 5 * MIB), (2, 5 * MIB), (3, 3)] {
+        let (object, rule) = (whole.object.clone(), whole.tail.placement.clone());
+        assert!(made.append(&Manifest::part(object, rule, whole.prefix.clone(), number, size, 4 * MIB)));
+    }
+    assert_eq!(made, whole);
+    // One that was uploaded again has a prefix of its own.
+    let (object, rule) = (whole.object.clone(), whole.tail.placement.clone());
+    let again = Manifest::part(object, rule, "mp.again".into(), 4, 5 * MIB, 4 * MIB);
+    assert!(made.append(&again));
+    let last = made.stripes(100).pop().unwrap();
+    assert_eq!((last.object.key.name.as_ref(), last.length), (&b"mp.again.4_1"[..], MIB));
+    assert_eq!((made.size, made.rules.len()), (15 * MIB + 3, whole.rules.len() + 1));
+}
+
 #[test]
 fn a_role_and_the_policies_say_who_may_what() {
     let role: Role = captured("role", "roles.7d2ea1df-5d46-4092-8ac6-43823dfe1360");

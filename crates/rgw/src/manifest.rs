@@ -138,6 +138,53 @@ impl Manifest {
         Self { rules: BTreeMap::from([(0, rule)]), head_placement: PlacementRule::default(), ..manifest }
     }
 
+    /// Puts the next part of an upload behind those that are there. Parts of one size and one prefix whose
+    /// numbers follow each other have one rule. False, and nothing is done, for manifests that name each
+    /// piece. Source: RGWObjManifest::append.
+    #[must_use]
+    pub fn append(&mut self, next: &Self) -> bool {
+        if self.is_explicit || next.is_explicit {
+            return false;
+        }
+        let Some(mut last) = self.rules.last_entry() else {
+            *self = next.clone();
+            return true;
+        };
+        let (size, prefix) = (self.size, self.prefix.clone());
+        let rule = last.get_mut();
+        if rule.part_size == 0 {
+            rule.part_size = size.saturating_sub(rule.offset);
+        }
+        let own = |rule: &ManifestRule, prefix: &Bytes| match rule.prefix.is_empty() {
+            true => prefix.clone(),
+            false => rule.prefix.clone(),
+        };
+        let rule = rule.clone();
+        let sized = |next_rule: &ManifestRule| match next_rule.part_size {
+            0 => next.size.saturating_sub(next_rule.offset),
+            given => given,
+        };
+        let follows = |other: &ManifestRule| {
+            let behind = size.saturating_add(other.offset).saturating_sub(rule.offset);
+            let count = behind.checked_div(rule.part_size).unwrap_or(1);
+            sized(other) == rule.part_size
+                && other.stripe_size == rule.stripe_size
+                && own(other, &next.prefix) == own(&rule, &prefix)
+                && u64::from(rule.first_part).saturating_add(count) == other.first_part.into()
+        };
+        let rules = next.rules.values().skip_while(|other| follows(other));
+        for (n, other) in rules.enumerate() {
+            let own = own(other, &next.prefix);
+            let offset = other.offset.saturating_add(size);
+            let prefix = if own == prefix { Bytes::new() } else { own };
+            // Ceph counts the size of the first rule alone, as it is compared with the next part's.
+            let part_size = if n == 0 { sized(other) } else { other.part_size };
+            self.rules.insert(offset, ManifestRule { offset, prefix, part_size, ..other.clone() });
+        }
+        self.size = size.saturating_add(next.size);
+        true
+    }
+
     pub fn has_tail(&self) -> bool {
         if self.is_explicit {
             return self.pieces.len() > 1 || self.pieces.values().any(|p| p.object != self.object);

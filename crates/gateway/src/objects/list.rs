@@ -14,6 +14,7 @@ use rgw::index::{Entry, Key as IndexKey, Meta, PendingMap, Written};
 use rgw::{AccessControl, Key, RawObject};
 
 use super::put::MAIN;
+use super::upload::{META, NAMESPACE, UPLOADS};
 use super::{SharedBucket, attr, text};
 use crate::system::own;
 use crate::{Error, Op, Plan, Reply, Request, Site};
@@ -54,6 +55,8 @@ struct Shard {
 struct Merge {
     site: Site,
     bucket: SharedBucket,
+    /// Of the names; empty for objects.
+    namespace: &'static [u8],
     listing: Listing,
     shards: Vec<Shard>,
     listed: Listed,
@@ -64,7 +67,21 @@ struct Merge {
 
 impl Site {
     /// A page of a bucket's objects.
-    pub fn list(&self, bucket: &SharedBucket, mut listing: Listing) -> Plan<Listed> {
+    pub fn list(&self, bucket: &SharedBucket, listing: Listing) -> Plan<Listed> {
+        self.list_within(bucket, b"", listing)
+    }
+
+    /// A page of a bucket's uploads, by names that `UploadId::from_name` reads.
+    pub fn uploads(&self, bucket: &SharedBucket, listing: Listing) -> Plan<Listed> {
+        self.list_within(bucket, NAMESPACE, listing)
+    }
+
+    fn list_within(
+        &self,
+        bucket: &SharedBucket,
+        namespace: &'static [u8],
+        mut listing: Listing,
+    ) -> Plan<Listed> {
         if listing.max == 0 {
             return Plan::ok(Listed::default());
         }
@@ -73,11 +90,11 @@ impl Site {
             Ok(objects) => objects,
             Err(e) => return Plan::failed(e),
         };
-        let marker = IndexKey::plain(Key::plain(listing.after.clone()).index_name());
+        let marker = IndexKey::plain(Key::within(namespace, listing.after.clone()).index_name());
         let shard = |object| Shard { object, page: VecDeque::new(), marker: marker.clone(), more: true };
         let shards = objects.into_iter().map(shard).collect();
         let (site, bucket, last) = (self.clone(), bucket.clone(), listing.after.clone());
-        Merge { site, bucket, listing, shards, listed: Listed::default(), last, found: 0 }.go_on()
+        Merge { site, bucket, namespace, listing, shards, listed: Listed::default(), last, found: 0 }.go_on()
     }
 }
 
@@ -92,7 +109,7 @@ impl Merge {
         let args = |marker: &IndexKey| ListArgs {
             start: marker.clone(),
             max: u32::try_from(each).unwrap_or(u32::MAX),
-            prefix: Key::plain(self.listing.prefix.clone()).index_name(),
+            prefix: Key::within(self.namespace, self.listing.prefix.clone()).index_name(),
             versions: false,
             delimiter: self.delimiter_in_index(),
         };
@@ -118,7 +135,7 @@ impl Merge {
     /// alone.
     fn delimiter_in_index(&self) -> Bytes {
         let delimiter = &self.listing.delimiter;
-        if delimiter.contains(&b'_') { Bytes::new() } else { delimiter.clone() }
+        if delimiter.contains(&b'_') || !self.namespace.is_empty() { Bytes::new() } else { delimiter.clone() }
     }
 
     fn take(&mut self, which: &[usize], replies: &[Reply]) -> Result<(), Error> {
@@ -213,7 +230,9 @@ impl Merge {
         let Some(mut key) = Key::from_oid(&entry.key.name) else { return false };
         key.instance = entry.key.instance.clone();
         let is_prefix = entry.flags & COMMON_PREFIX != 0;
-        let hidden = !key.namespace.is_empty() || !(entry.exists || is_prefix);
+        // Beside uploads there are their parts.
+        let part = !self.namespace.is_empty() && !key.name.ends_with(META);
+        let hidden = part || key.namespace != self.namespace || !(entry.exists || is_prefix);
         if hidden || !key.name.starts_with(&self.listing.prefix) {
             return false;
         }
@@ -257,10 +276,11 @@ fn as_stored(entry: &mut Entry, reply: &Reply) -> Result<(), Error> {
     entry.exists = true;
     entry.written = Written { pool: reply.pool, epoch: reply.version };
     entry.tag = given(attr::ID_TAG);
+    let is_upload = Key::from_oid(&entry.key.name).is_some_and(|key| super::is_upload(&key));
     entry.meta = Meta {
-        category: MAIN,
+        category: if is_upload { UPLOADS } else { MAIN },
         size,
-        accounted_size: size,
+        accounted_size: if is_upload { 0 } else { size },
         mtime,
         etag: given(attr::ETAG),
         content_type: given(attr::CONTENT_TYPE),

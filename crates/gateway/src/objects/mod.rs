@@ -9,8 +9,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rgw::{BucketInfo, Key, Object, PlacementRule, RawObject, Versioning};
+use codec::Decode;
+use rgw::index::Meta;
+use rgw::{AccessControl, BucketInfo, Key, Object, PlacementRule, RawObject, Versioning};
+use types::RealTime;
 
+use crate::buckets::ATTR_ACL;
+use crate::system::Attrs;
 use crate::{Error, Site};
 
 mod change;
@@ -18,15 +23,19 @@ mod get;
 mod head;
 mod list;
 mod put;
+mod upload;
 
 mod remove;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod upload_tests;
 
 pub use get::Opened;
 pub use head::Head;
 pub use list::{Listed, Listing};
 pub use put::{Condition, Finish, Upload, Written};
+pub use upload::{Complete, FinishPart, MAX_PARTS, MIN_PART, Part, UploadId};
 
 /// Attributes of heads. Source: src/rgw/rgw_common.h.
 pub(crate) mod attr {
@@ -37,6 +46,7 @@ pub(crate) mod attr {
     pub const CONTENT_TYPE: &[u8] = b"user.rgw.content_type";
     pub const PG_VERSION: &[u8] = b"user.rgw.pg_ver";
     pub const SOURCE_ZONE: &[u8] = b"user.rgw.source_zone";
+    pub const COMPRESSION: &[u8] = b"user.rgw.compression";
     pub const STORAGE_CLASS: &[u8] = b"user.rgw.storage_class";
     /// In front of what stays of a head when the object is removed.
     pub const OLH: &[u8] = b"user.rgw.olh.";
@@ -54,7 +64,32 @@ impl Site {
     }
 
     pub(crate) fn head_object(&self, bucket: &BucketInfo, key: &Key) -> Result<RawObject, Error> {
-        self.raw(&Object { bucket: bucket.bucket.clone(), key: key.clone() }, &bucket.placement)
+        let object = Object { bucket: bucket.bucket.clone(), key: key.clone() };
+        if is_upload(key) {
+            let pool = self.placement(&bucket.placement)?.data_extra().ok_or(Error::NoSuchPlacement)?;
+            return Ok(object.raw(pool.clone()));
+        }
+        self.raw(&object, &bucket.placement)
+    }
+}
+
+/// Uploads in parts have objects in a pool of their own, which can have an omap.
+fn is_upload(key: &Key) -> bool {
+    key.namespace == upload::NAMESPACE && key.name.ends_with(upload::META)
+}
+
+/// What listings show of an object, as its attributes tell it; its size is not among them.
+fn listed_meta(attrs: &Attrs, now: RealTime) -> Meta {
+    let given = |name: &[u8]| attrs.get(name).map(text).unwrap_or_default();
+    let acl = attrs.get(ATTR_ACL).and_then(|raw| AccessControl::from_bytes(raw.clone()).ok());
+    let owner = acl.map(|acl| acl.owner).unwrap_or_default();
+    Meta {
+        mtime: now,
+        etag: given(attr::ETAG),
+        content_type: given(attr::CONTENT_TYPE),
+        owner: owner.id.to_text(),
+        owner_name: owner.display_name,
+        ..Meta::default()
     }
 }
 

@@ -1,15 +1,17 @@
 //! Writing an object: its tail as it comes, then its head. Source: src/rgw/rgw_putobj_processor.cc,
 //! RGWRados::Object::Write in src/rgw/rgw_rados.cc.
 
+use std::collections::BTreeSet;
+
 use bytes::{Bytes, BytesMut};
 use classes::client::object;
-use codec::{Decode, Encode};
+use codec::Encode;
 use rgw::index::Meta;
-use rgw::{AccessControl, Key, Manifest, Object, PlacementRule, RawObject};
+use rgw::{Key, Manifest, Object, RawObject};
 use types::{Errno, RealTime};
 
 use super::change::Change;
-use super::{Head, SharedBucket, attr, text, writable};
+use super::{Head, SharedBucket, attr, listed_meta, writable};
 use crate::system::Attrs;
 use crate::{Error, Moment, Op, Plan, Reply, Request, Site, garbage};
 
@@ -322,7 +324,18 @@ impl NewHead {
     }
 
     fn complete(self, reply: Reply, old: Option<Head>) -> Plan<Written> {
-        let waste = old.map(|old| (waste(&self.site, &old), old.tail_tag()));
+        // An upload that is completed once more has the parts that it had.
+        let waste = old.map(|old| {
+            let mut objects = waste(&self.site, &old);
+            if self.data.is_none() {
+                let kept: BTreeSet<_> = garbage::tail(&self.site, &self.manifest, &self.object)
+                    .into_iter()
+                    .map(|object| (object.pool, object.oid))
+                    .collect();
+                objects.retain(|object| !kept.contains(&(object.pool.clone(), object.oid.clone())));
+            }
+            (objects, old.tail_tag())
+        });
         let completed = self.change.added(&reply, self.meta(), self.remove.clone());
         let (modified, site) = (self.finish.now, self.site);
         // The object is written: that the index does not hear of it now, it learns from listings.
@@ -337,23 +350,12 @@ impl NewHead {
 
     /// What listings show.
     fn meta(&self) -> Meta {
-        let attrs = &self.finish.attrs;
-        let given = |name: &[u8]| attrs.get(name).map(text).unwrap_or_default();
-        let acl =
-            attrs.get(crate::buckets::ATTR_ACL).and_then(|raw| AccessControl::from_bytes(raw.clone()).ok());
-        let owner = acl.map(|acl| acl.owner).unwrap_or_default();
-        let placement: &PlacementRule = &self.manifest.tail.placement;
         Meta {
             category: MAIN,
             size: self.manifest.size,
-            mtime: self.finish.now,
-            etag: given(attr::ETAG),
-            owner: owner.id.to_text(),
-            owner_name: owner.display_name,
-            content_type: given(attr::CONTENT_TYPE),
             accounted_size: self.finish.accounted_size.unwrap_or(self.manifest.size),
-            storage_class: placement.storage_class.clone(),
-            ..Meta::default()
+            storage_class: self.manifest.tail.placement.storage_class.clone(),
+            ..listed_meta(&self.finish.attrs, self.finish.now)
         }
     }
 }

@@ -14,10 +14,10 @@ use crate::recorded::{Told, argument, asked, bytes, ops, requests, session, with
 use crate::system::Attrs;
 use crate::{Moment, NewBucket, Plan, Request};
 
-const DATA: &str = "default.rgw.buckets.data";
-const MIB: usize = 1 << 20;
+pub(super) const DATA: &str = "default.rgw.buckets.data";
+pub(super) const MIB: usize = 1 << 20;
 
-fn bucket(c: &mut Cluster) -> SharedBucket {
+pub(super) fn bucket(c: &mut Cluster) -> SharedBucket {
     let owner = Owner { id: UserId::plain("u"), display_name: "U".into() };
     let new = NewBucket {
         name: "b".into(),
@@ -30,7 +30,7 @@ fn bucket(c: &mut Cluster) -> SharedBucket {
     Arc::new(run(c, |moment| site().create_bucket(new, moment)).unwrap())
 }
 
-fn finish(condition: Condition) -> Finish {
+pub(super) fn finish(condition: Condition) -> Finish {
     let acl = AccessControl::private(Owner { id: UserId::plain("u"), display_name: "U".into() });
     let attrs = Attrs::from([
         ("user.rgw.acl".into(), acl.to_bytes()),
@@ -60,40 +60,40 @@ fn put_if(
     })
 }
 
-fn put(c: &mut Cluster, b: &SharedBucket, key: &str, data: &[u8]) -> Result<Written, Error> {
+pub(super) fn put(c: &mut Cluster, b: &SharedBucket, key: &str, data: &[u8]) -> Result<Written, Error> {
     put_if(c, b, key, data, Condition::Any)
 }
 
-fn get(c: &mut Cluster, b: &SharedBucket, key: &str) -> Result<Bytes, Error> {
+pub(super) fn get(c: &mut Cluster, b: &SharedBucket, key: &str) -> Result<Bytes, Error> {
     let opened = site().open(b, &Key::plain(key.as_bytes().to_vec()), 1024).run(c)?;
     opened.read(0, u64::MAX).run(c)
 }
 
-fn remove(c: &mut Cluster, b: &SharedBucket, key: &str) -> Result<(), Error> {
+pub(super) fn remove(c: &mut Cluster, b: &SharedBucket, key: &str) -> Result<(), Error> {
     let key = Key::plain(key.as_bytes().to_vec());
     run(c, |moment| site().remove(b, key, moment))
 }
 
-fn names(listed: &Listed) -> Vec<String> {
+pub(super) fn names(listed: &Listed) -> Vec<String> {
     listed.objects.iter().map(|(key, _)| String::from_utf8_lossy(&key.name).into_owned()).collect()
 }
 
-fn list(c: &mut Cluster, b: &SharedBucket) -> Vec<String> {
+pub(super) fn list(c: &mut Cluster, b: &SharedBucket) -> Vec<String> {
     names(&site().list(b, Listing { max: 1000, ..Listing::default() }).run(c).unwrap())
 }
 
 /// A ramp of bytes that no two stripes have alike.
-fn ramp(len: usize) -> Vec<u8> {
+pub(super) fn ramp(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + i / 251 + i / MIB) as u8).collect()
 }
 
-fn stats(c: &mut Cluster, b: &SharedBucket) -> (u64, u64) {
+pub(super) fn stats(c: &mut Cluster, b: &SharedBucket) -> (u64, u64) {
     let stats = site().bucket_stats(b).run(c).unwrap();
     (stats.objects(), stats.bytes())
 }
 
 /// Makes queues of the objects for garbage, as gateways do when they start.
-fn with_queues(c: &mut Cluster) {
+pub(super) fn with_queues(c: &mut Cluster) {
     for n in 0..32 {
         let object = RawObject::new(&site().zone.gc, format!("gc.{n}"));
         let version = rgw::ObjectVersion { version: 1, tag: Bytes::new() };
@@ -105,7 +105,7 @@ fn with_queues(c: &mut Cluster) {
 }
 
 /// Names of the objects that garbage collection knows of.
-fn garbage_of(c: &mut Cluster) -> BTreeSet<String> {
+pub(super) fn garbage_of(c: &mut Cluster) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for n in 0..32 {
         let object = RawObject::new(&site().zone.gc, format!("gc.{n}"));
@@ -119,7 +119,7 @@ fn garbage_of(c: &mut Cluster) -> BTreeSet<String> {
 }
 
 /// The bucket of the recorded session.
-fn recorded_bucket() -> SharedBucket {
+pub(super) fn recorded_bucket() -> SharedBucket {
     let id: Bytes = "dc5339fc-692a-4314-a86f-9b4193102a07.6232.1".into();
     Arc::new(BucketInfo {
         bucket: Bucket { name: "plain".into(), marker: id.clone(), id, ..Bucket::default() },

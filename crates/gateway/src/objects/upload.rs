@@ -1,0 +1,528 @@
+//! Uploads in parts. Source: RGWInitMultipart and RGWCompleteMultipart in src/rgw/rgw_op.cc,
+//! MultipartObjectProcessor in src/rgw/rgw_putobj_processor.cc, src/rgw/rgw_multi.cc.
+//!
+//! 1. An upload is an object of its own, whose omap has the parts. While it is there, they are.
+//! 2. Of two that complete or give up an upload, one holds its lock.
+//! 3. What the whole's manifest names is never handed to garbage collection on the way.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use classes::client::{lock, object};
+use codec::{Decode, Encode};
+use rgw::index::{Key as IndexKey, Meta};
+use rgw::{Compression, Key, Manifest, Object, PartInfo, PlacementRule, RawObject, UploadInfo};
+use types::{Errno, RealTime, Utime};
+
+use super::change::Change;
+use super::put::NewHead;
+use super::remove::remove_head;
+use super::{Condition, Finish, Head, SharedBucket, Written, attr, listed_meta, writable};
+use crate::plan::optional;
+use crate::system::Attrs;
+use crate::{Error, Moment, Op, Plan, Reply, Request, Site, garbage};
+
+/// In front of ids of uploads whose parts' keys sort by their numbers. Source:
+/// MULTIPART_UPLOAD_ID_PREFIX in src/rgw/rgw_multi.h.
+const ID: &[u8] = b"2~";
+/// Behind the names of uploads. Source: MP_META_SUFFIX.
+pub(crate) const META: &[u8] = b".meta";
+/// Source: RGW_OBJ_NS_MULTIPART in src/rgw/rgw_common.h.
+pub(crate) const NAMESPACE: &[u8] = b"multipart";
+/// Category of uploads in an index. Source: RGWObjCategory::MultiMeta.
+pub(crate) const UPLOADS: u8 = 3;
+const LOCK: &[u8] = b"RGWCompleteMultipart";
+/// Source: rgw_mp_lock_max_time in src/common/options.cc.
+const LOCK_S: u32 = 600;
+/// Source: ClsLockType::EXCLUSIVE in src/cls/lock/cls_lock_types.h.
+const EXCLUSIVE: u8 = 1;
+/// Parts of one upload. Source: rgw_multipart_part_upload_limit.
+pub const MAX_PARTS: u32 = 10_000;
+/// Bytes of all parts but the last, at least. Source: rgw_multipart_min_part_size.
+pub const MIN_PART: u64 = 5 << 20;
+/// Parts that one request reads.
+const PAGE: u64 = 1000;
+
+/// An upload of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UploadId {
+    /// The object's name.
+    pub name: Bytes,
+    pub id: Bytes,
+}
+
+impl UploadId {
+    /// The object's name and the upload's id, as all objects of the upload begin.
+    fn prefix(&self) -> Bytes {
+        [&self.name[..], b".", &self.id].concat().into()
+    }
+
+    fn key(&self) -> Key {
+        Key::within(NAMESPACE, [&self.prefix()[..], META].concat())
+    }
+
+    /// The upload that an entry of an index is of.
+    pub fn from_name(name: &Bytes) -> Option<Self> {
+        let whole = name.slice(..name.strip_suffix(META)?.len());
+        let dot = whole.iter().rposition(|b| *b == b'.')?;
+        Some(Self { name: whole.slice(..dot), id: whole.slice(dot + 1..) })
+    }
+}
+
+fn part_key(number: u32) -> Bytes {
+    format!("part.{number:08}").into()
+}
+
+/// A part that is being written.
+#[derive(Debug)]
+pub struct Part {
+    site: Site,
+    bucket: SharedBucket,
+    upload: UploadId,
+    number: u32,
+    manifest: Manifest,
+    stripe: bytes::BytesMut,
+    written: Vec<RawObject>,
+    /// In the name of a part that was uploaded before.
+    spare: Bytes,
+    tag: Bytes,
+}
+
+/// What is known when all bytes of a part are there.
+#[derive(Debug, Clone)]
+pub struct FinishPart {
+    /// ACL and the like.
+    pub attrs: Attrs,
+    pub etag: Bytes,
+    pub accounted_size: Option<u64>,
+    pub compression: Compression,
+    pub now: RealTime,
+}
+
+/// What completes an upload.
+pub struct Complete {
+    /// Numbers and etags of all its parts, in order.
+    pub parts: Vec<(u32, Bytes)>,
+    /// Makes the whole's etag of those of the parts.
+    pub etag: fn(&[Bytes]) -> Bytes,
+    /// Of `number` no two requests of this gateway have the same.
+    pub number: u64,
+    pub now: RealTime,
+}
+
+impl Site {
+    fn upload_object(&self, bucket: &SharedBucket, upload: &UploadId) -> Result<RawObject, Error> {
+        self.head_object(bucket, &upload.key())
+    }
+
+    /// Begins an upload. Its attributes become the whole's.
+    pub fn begin_upload(
+        &self,
+        bucket: &SharedBucket,
+        name: Bytes,
+        placement: PlacementRule,
+        attrs: Attrs,
+        moment: &mut Moment,
+    ) -> Plan<UploadId> {
+        let id = [ID, &moment.letters(31)[..]].concat().into();
+        let (upload, now) = (UploadId { name, id }, moment.now);
+        let tag = [b"_", &moment.letters(31)[..]].concat().into();
+        let made = writable(bucket, &Key::plain(upload.name.clone()))
+            .and_then(|()| self.placement(&placement).map(|_| ()))
+            .and_then(|()| Change::new(self, bucket, &upload.key(), &upload.name, tag))
+            .and_then(|change| Ok((change, self.upload_object(bucket, &upload)?)));
+        let (change, object) = match made {
+            Ok(made) => made,
+            Err(e) => return Plan::failed(e),
+        };
+        let data = UploadInfo { placement }.to_bytes();
+        let size = data.len() as u64;
+        let keep = object::RemoveArgs { keep: vec![Bytes::from_static(attr::OLH)] };
+        let request = Request::new(object)
+            .at(now)
+            .op(Op::Create { exclusive: false })
+            .call(&object::REMOVE, &keep)
+            .op(Op::WriteFull(data));
+        let request = with_attrs(request, &attrs);
+        let meta = Meta { category: UPLOADS, size, ..listed_meta(&attrs, now) };
+        Plan::ask(change.prepare_add()).and_then(move |_| {
+            Plan::ask(request).then(move |done| match done {
+                Ok(reply) => {
+                    Plan::ask(change.added(&reply, meta, Vec::new())).then(move |_| Plan::ok(upload))
+                }
+                Err(e) => Plan::ask(change.cancelled()).then(move |_| Plan::failed(e)),
+            })
+        })
+    }
+
+    /// Begins a part.
+    pub fn put_part(
+        &self,
+        bucket: &SharedBucket,
+        upload: UploadId,
+        number: u32,
+        moment: &mut Moment,
+    ) -> Plan<Part> {
+        if !(1..=MAX_PARTS).contains(&number) {
+            return Plan::failed(Error::InvalidPart);
+        }
+        let object = match self.upload_object(bucket, &upload) {
+            Ok(object) => object,
+            Err(e) => return Plan::failed(e),
+        };
+        let (site, bucket) = (self.clone(), bucket.clone());
+        let (spare, tag) = (moment.letters(31), [b"_", &moment.letters(31)[..]].concat().into());
+        let read = Request::new(object).op(Op::Read { offset: 0, length: 0 });
+        no_upload(Plan::ask(read)).try_map(move |reply| {
+            let placement = UploadInfo::from_bytes(reply.data(0)?)?.placement;
+            let whole = Object { bucket: bucket.bucket.clone(), key: Key::plain(upload.name.clone()) };
+            let stripe = super::put::STRIPE;
+            let manifest = Manifest::part(whole, placement, upload.prefix(), number, 0, stripe);
+            let (stripe, written) = (bytes::BytesMut::new(), Vec::new());
+            Ok(Part { site, bucket, upload, number, manifest, stripe, written, spare, tag })
+        })
+    }
+
+    /// Parts behind a number, at most a thousand, and whether more follow.
+    pub fn parts(&self, bucket: &SharedBucket, upload: &UploadId, after: u32) -> Plan<(Vec<PartInfo>, bool)> {
+        let object = match self.upload_object(bucket, upload) {
+            Ok(object) => object,
+            Err(e) => return Plan::failed(e),
+        };
+        let list = Op::OmapList { after: part_key(after), max: PAGE };
+        no_upload(Plan::ask(Request::new(object).op(list))).try_map(|reply| {
+            let Some(crate::Output::Page { entries, more }) = reply.outputs.into_iter().next() else {
+                return Err(Error::Unexpected);
+            };
+            let parts = entries.into_iter().filter(|(key, _)| key.starts_with(b"part."));
+            Ok((parts.map(|(_, raw)| PartInfo::from_bytes(raw)).collect::<Result<_, _>>()?, more))
+        })
+    }
+
+    fn all_parts(
+        &self,
+        bucket: &SharedBucket,
+        upload: &UploadId,
+        known: Vec<PartInfo>,
+    ) -> Plan<Vec<PartInfo>> {
+        let after = known.last().map_or(0, |part| part.number);
+        let (site, bucket, upload) = (self.clone(), bucket.clone(), upload.clone());
+        self.parts(&bucket, &upload, after).and_then(move |(page, more)| {
+            let ahead = page.last().is_some_and(|part| part.number > after);
+            let known: Vec<PartInfo> = known.into_iter().chain(page).collect();
+            let goes_on = more && ahead && known.len() <= MAX_PARTS as usize;
+            if goes_on { site.all_parts(&bucket, &upload, known) } else { Plan::ok(known) }
+        })
+    }
+
+    /// Takes an upload's lock; ENOENT where there is none.
+    fn lock_upload(&self, object: RawObject) -> Plan<()> {
+        let args = lock::LockArgs {
+            name: Bytes::from_static(LOCK),
+            kind: EXCLUSIVE,
+            cookie: Bytes::new(),
+            tag: Bytes::new(),
+            description: Bytes::new(),
+            duration: Utime::new(LOCK_S, 0),
+            flags: 0,
+        };
+        let request = Request::new(object).op(Op::Stat).call(&lock::LOCK, &args);
+        no_upload(Plan::ask(request)).when(Error::Rados(Errno::EBUSY), Error::Raced).try_map(|_| Ok(()))
+    }
+
+    fn unlock_upload<T: Send + 'static>(object: RawObject, result: Result<T, Error>) -> Plan<T> {
+        let args = lock::UnlockArgs { name: Bytes::from_static(LOCK), cookie: Bytes::new() };
+        optional(Plan::ask(Request::new(object).call(&lock::UNLOCK, &args))).then(|_| Plan::Done(result))
+    }
+
+    /// Makes the object of its parts.
+    pub fn complete_upload(
+        &self,
+        bucket: &SharedBucket,
+        upload: UploadId,
+        complete: Complete,
+        moment: &mut Moment,
+    ) -> Plan<Written> {
+        let tags = [self.unique(complete.number), [b"_", &moment.letters(31)[..]].concat().into()];
+        let object = match self.upload_object(bucket, &upload) {
+            Ok(object) => object,
+            Err(e) => return Plan::failed(e),
+        };
+        let (site, bucket) = (self.clone(), bucket.clone());
+        self.lock_upload(object.clone()).and_then(move |()| {
+            site.assemble(bucket, upload, complete, tags).then(move |done| match done {
+                // The lock is gone with the upload.
+                Ok(written) => Plan::ok(written),
+                Err(e) => Self::unlock_upload(object, Err(e)),
+            })
+        })
+    }
+
+    fn assemble(
+        &self,
+        bucket: SharedBucket,
+        upload: UploadId,
+        complete: Complete,
+        [tag, end_tag]: [Bytes; 2],
+    ) -> Plan<Written> {
+        let (site, of_parts) = (self.clone(), upload.clone());
+        let parts = self.all_parts(&bucket, &upload, Vec::new());
+        let head = self.head(&bucket, &upload.key(), 0);
+        head.and_then(move |head| match head {
+            None => Plan::failed(Error::NoSuchUpload),
+            Some(head) => parts.and_then(move |parts| Plan::ok((head, parts))),
+        })
+        .and_then(move |(head, parts)| {
+            let made = whole(&site, &bucket, &of_parts, &head, &parts, &complete, tag).and_then(|new| {
+                Ok((new, Change::new(&site, &bucket, &upload.key(), &upload.name, end_tag)?))
+            });
+            match made {
+                Err(e) => Plan::failed(e),
+                Ok((new, end)) => new.write().and_then(move |written| {
+                    // The object is there; an upload that stays is seen in the list of uploads.
+                    remove_head(site, Head { manifest: None, ..head }, end, Vec::new())
+                        .then(move |_| Plan::ok(written))
+                }),
+            }
+        })
+    }
+
+    /// Removes an upload and its parts.
+    pub fn abort_upload(&self, bucket: &SharedBucket, upload: UploadId, moment: &mut Moment) -> Plan<()> {
+        let tag: Bytes = [b"_", &moment.letters(31)[..]].concat().into();
+        let made = Change::new(self, bucket, &upload.key(), &upload.name, tag)
+            .and_then(|change| Ok((change, self.upload_object(bucket, &upload)?)));
+        let (change, object) = match made {
+            Ok(made) => made,
+            Err(e) => return Plan::failed(e),
+        };
+        let (site, bucket) = (self.clone(), bucket.clone());
+        self.lock_upload(object.clone()).and_then(move |()| {
+            let head = site.head(&bucket, &upload.key(), 0);
+            site.all_parts(&bucket, &upload, Vec::new()).and_then(move |parts| {
+                let none = RawObject::default();
+                let of_part = |part: &PartInfo| garbage::tail(&site, &part.manifest, &none);
+                let objects = parts.iter().flat_map(of_part).collect();
+                let entries = parts.iter().flat_map(|part| entries(&upload, part)).collect();
+                garbage::collect(&site, objects, upload.id).and_then(move |()| head).and_then(move |head| {
+                    match head {
+                        None => Plan::failed(Error::NoSuchUpload),
+                        Some(head) => remove_head(site, head, change, entries),
+                    }
+                })
+            })
+        })
+    }
+}
+
+fn no_upload<T: Send + 'static>(plan: Plan<T>) -> Plan<T> {
+    plan.when(Error::Rados(Errno::ENOENT), Error::NoSuchUpload)
+}
+
+/// Attributes of a head that is no object of clients'.
+fn with_attrs(request: Request, attrs: &Attrs) -> Request {
+    let args = object::StoreVersionArgs { attr: Bytes::from_static(attr::PG_VERSION) };
+    let given = attrs.iter().filter(|(_, value)| !value.is_empty());
+    given
+        .fold(request, |r, (name, value)| r.set_attr(name.clone(), value.clone()))
+        .call(&object::STORE_VERSION, &args)
+        .set_attr(attr::SOURCE_ZONE, 0u32.to_bytes())
+}
+
+/// Entries of a part in the index: radosgw removes the one that parts have which were uploaded once.
+fn entries(upload: &UploadId, part: &PartInfo) -> Vec<IndexKey> {
+    let usual =
+        Key::within(NAMESPACE, [&upload.prefix()[..], format!(".{}", part.number).as_bytes()].concat());
+    let own = part.manifest.stripe_at(0).map(|stripe| stripe.object.key).filter(|own| *own != usual);
+    own.iter().chain([&usual]).map(|key| IndexKey::plain(key.index_name())).collect()
+}
+
+/// The head of a whole, if the parts are those that the caller knows.
+fn whole(
+    site: &Site,
+    bucket: &SharedBucket,
+    upload: &UploadId,
+    head: &Head,
+    parts: &[PartInfo],
+    complete: &Complete,
+    tag: Bytes,
+) -> Result<NewHead, Error> {
+    if parts.is_empty() || parts.len() != complete.parts.len() {
+        return Err(Error::InvalidPart);
+    }
+    let (mut manifest, mut compression) = (Manifest::default(), Compression::default());
+    let (mut accounted, mut remove) = (0u64, Vec::new());
+    for (n, (part, (number, etag))) in parts.iter().zip(&complete.parts).enumerate() {
+        let alike = n == 0 || part.compression.kind == compression.kind;
+        if part.number != *number || part.etag != *etag || !alike || !manifest.append(&part.manifest) {
+            return Err(Error::InvalidPart);
+        }
+        if n + 1 < parts.len() && part.accounted_size < MIN_PART {
+            return Err(Error::PartTooSmall);
+        }
+        join(&mut compression, &part.compression);
+        accounted = accounted.saturating_add(part.accounted_size);
+        remove.extend(entries(upload, part));
+    }
+    let mut attrs = head.attrs.clone();
+    let etags: Vec<Bytes> = parts.iter().map(|part| part.etag.clone()).collect();
+    attrs.insert(Bytes::from_static(attr::ETAG), (complete.etag)(&etags));
+    if compression.kind != Compression::default().kind {
+        attrs.insert(Bytes::from_static(attr::COMPRESSION), compression.to_bytes());
+    }
+    let key = Key::plain(upload.name.clone());
+    let change = Change::new(site, bucket, &key, &key.name, tag.clone())?;
+    Ok(NewHead {
+        site: site.clone(),
+        bucket: bucket.clone(),
+        object: site.head_object(bucket, &key)?,
+        data: None,
+        manifest,
+        tag: [&tag[..], b"\0"].concat().into(),
+        change,
+        remove,
+        finish: Finish {
+            attrs,
+            accounted_size: Some(accounted),
+            condition: Condition::Any,
+            now: complete.now,
+        },
+    })
+}
+
+/// Puts a part's compressed blocks behind those of the parts in front of it.
+fn join(whole: &mut Compression, part: &Compression) {
+    let stored = whole.blocks.last().map_or(0, |last| last.stored.saturating_add(last.length));
+    let mut at = stored;
+    for block in &part.blocks {
+        let original = block.original.saturating_add(whole.size);
+        whole.blocks.push(rgw::CompressedBlock { original, stored: at, length: block.length });
+        at = at.saturating_add(block.length);
+    }
+    whole.kind = part.kind.clone();
+    whole.size = whole.size.saturating_add(part.size);
+    whole.message = whole.message.or(part.message);
+}
+
+impl Part {
+    /// Takes more of the bytes; what is held is less than a stripe.
+    pub fn write(mut self, mut data: Bytes) -> Plan<Self> {
+        let stripe = usize::try_from(super::put::STRIPE).unwrap_or(usize::MAX);
+        let room = stripe.saturating_sub(self.stripe.len()).min(data.len());
+        self.stripe.extend_from_slice(&data.split_to(room));
+        self.manifest.size += room as u64;
+        if self.stripe.len() < stripe {
+            return Plan::ok(self);
+        }
+        self.flush().and_then(move |part| if data.is_empty() { Plan::ok(part) } else { part.write(data) })
+    }
+
+    /// Where the last stripe lies.
+    fn place(&self) -> Result<RawObject, Error> {
+        let last = self.manifest.size.saturating_sub(1);
+        // A part of nothing has an object all the same.
+        let sized = Manifest { size: self.manifest.size.max(1), ..self.manifest.clone() };
+        let stripe = sized.stripe_at(last).ok_or(Error::Unexpected)?;
+        self.site.raw(&stripe.object, &stripe.placement)
+    }
+
+    /// Writes the stripe that is held. The first one makes an object that nobody has: a part that was uploaded
+    /// before is another one, and stays as it was until the list of parts says otherwise.
+    fn flush(mut self) -> Plan<Self> {
+        let (data, first) = (self.stripe.split().freeze(), self.written.is_empty());
+        let object = match self.place() {
+            Ok(object) => object,
+            Err(e) => return self.give_up(e),
+        };
+        let mut request = Request::new(object.clone());
+        if first {
+            request = request.op(Op::Create { exclusive: true });
+        }
+        Plan::ask(request.op(Op::WriteFull(data.clone()))).then(move |done| match done {
+            Ok(_) => {
+                self.written.push(object);
+                Plan::ok(self)
+            }
+            Err(Error::Rados(Errno::EEXIST)) if first && !self.spare.is_empty() => {
+                let spare = std::mem::take(&mut self.spare);
+                self.manifest.prefix = [&self.upload.name[..], b".", &spare].concat().into();
+                self.stripe = data[..].into();
+                self.flush()
+            }
+            Err(e) => {
+                // It may have been written.
+                let own = !(first && e == Error::Rados(Errno::EEXIST));
+                self.written.extend(Some(object).filter(|_| own));
+                self.give_up(e)
+            }
+        })
+    }
+
+    /// Removes what was written, and fails with `why`.
+    pub fn give_up<T: Send + 'static>(self, why: Error) -> Plan<T> {
+        garbage::remove_now(self.written, self.tag).then(|_| Plan::failed(why))
+    }
+
+    /// Puts the part on the upload's list, in place of an earlier one of its number.
+    pub fn finish(self, finish: FinishPart) -> Plan<PartInfo> {
+        if self.stripe.is_empty() && !self.written.is_empty() {
+            return self.finish_list(finish);
+        }
+        self.flush().and_then(|part| part.finish_list(finish))
+    }
+
+    fn finish_list(self, finish: FinishPart) -> Plan<PartInfo> {
+        let made = self.requests(&finish);
+        let (change, head, list, info) = match made {
+            Ok(made) => made,
+            Err(e) => return self.give_up(e),
+        };
+        let meta = Meta {
+            category: super::put::MAIN,
+            size: info.size,
+            accounted_size: info.accounted_size,
+            etag: finish.etag,
+            ..listed_meta(&finish.attrs, finish.now)
+        };
+        let undo = change.clone();
+        Plan::ask(change.prepare_add())
+            .and_then(move |_| Plan::ask(head))
+            .and_then(move |reply| Plan::ask(change.added(&reply, meta, Vec::new())))
+            .and_then(move |_| no_upload(Plan::ask(list)))
+            .then(move |done| match done {
+                Ok(_) => Plan::ok(info),
+                Err(e) => Plan::ask(undo.prepare_delete())
+                    .and_then(move |reply: Reply| {
+                        let nothing = Reply { version: 0, ..reply };
+                        Plan::ask(undo.deleted(&nothing, Meta::default(), Vec::new()))
+                    })
+                    .then(move |_| self.give_up(e)),
+            })
+    }
+
+    /// What tells of the part: its change in the index, its head's attributes, and its place on the list.
+    fn requests(&self, finish: &FinishPart) -> Result<(Change, Request, Request, PartInfo), Error> {
+        let size = self.manifest.size;
+        let sized = Manifest { size: size.max(1), ..self.manifest.clone() };
+        let first = sized.stripe_at(0).ok_or(Error::Unexpected)?;
+        let hashed = &self.upload.name;
+        let change = Change::new(&self.site, &self.bucket, &first.object.key, hashed, self.tag.clone())?;
+        let object = self.site.raw(&first.object, &first.placement)?;
+        let mut attrs = finish.attrs.clone();
+        attrs.insert(Bytes::from_static(attr::ETAG), finish.etag.clone());
+        let head = with_attrs(Request::new(object).at(finish.now), &attrs);
+        let info = PartInfo {
+            number: self.number,
+            size,
+            etag: finish.etag.clone(),
+            modified: finish.now,
+            manifest: self.manifest.clone(),
+            compression: finish.compression.clone(),
+            accounted_size: finish.accounted_size.unwrap_or(size),
+        };
+        let entry = BTreeMap::from([(part_key(self.number), info.to_bytes())]);
+        let upload = self.site.upload_object(&self.bucket, &self.upload)?;
+        let list = Request::new(upload).op(Op::Stat).op(Op::OmapSet(entry));
+        Ok((change, head, list, info))
+    }
+}
