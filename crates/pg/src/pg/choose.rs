@@ -1,6 +1,6 @@
 //! Choosing the authoritative copy and the acting set. Source: PeeringState::find_best_info, calc_replicated_acting.
 
-use types::{Eversion, OsdId, PgId, PgShard};
+use types::{Epoch, Eversion, OsdId, PgId, PgShard};
 
 use super::backend::Backend;
 use super::{Peer, Pg, Phase};
@@ -43,18 +43,25 @@ impl Pg {
         self.get_log(best, cx);
     }
 
-    /// The copy whose log holds every acknowledged write: it took part in the newest start, is complete, and reaches
-    /// furthest. `None` when no copy that is up qualifies.
-    fn find_best(&self, cx: &Shared) -> Option<PgShard> {
-        let all = || {
-            let own = std::iter::once((self.me(cx), &self.info));
-            own.chain(self.peers.iter().map(|(o, p)| (*o, &p.info)))
-        };
-        let started = all().map(|(_, i)| {
+    fn all_infos<'a>(&'a self, cx: &Shared) -> impl Iterator<Item = (PgShard, &'a PgInfo)> {
+        let own = std::iter::once((self.me(cx), &self.info));
+        own.chain(self.peers.iter().map(|(o, p)| (*o, &p.info)))
+    }
+
+    /// When the PG last started, as far as any copy knows.
+    fn newest_start(&self, cx: &Shared) -> Option<Epoch> {
+        let started = self.all_infos(cx).map(|(_, i)| {
             let own = if i.is_incomplete() { Default::default() } else { i.last_epoch_started };
             i.history.last_epoch_started.max(own)
         });
-        let started = started.max()?;
+        started.max()
+    }
+
+    /// The copy whose log holds every acknowledged write: it took part in the newest start, is complete, and reaches
+    /// furthest. `None` when no copy that is up qualifies.
+    fn find_best(&self, cx: &Shared) -> Option<PgShard> {
+        let all = || self.all_infos(cx);
+        let started = self.newest_start(cx)?;
         let any = types::is_planted!(cx.config.planted, IgnoresLastStart);
         let qualifies = |i: &PgInfo| i.last_epoch_started >= started || any;
         let led = all().filter(|(_, i)| qualifies(i) && may_lead(i, cx));
@@ -111,22 +118,43 @@ impl Pg {
 
     /// The same of an erasure-coded PG, place by place: a place is a shard, and another copy is of no use
     /// there. Source: PeeringState::calc_ec_acting.
+    ///
+    /// Of copies that the log catches up, what they lack has to be made from others. So as many as make up the
+    /// data took part in the newest start, where there are such: these have all of it, or can take back what
+    /// came after it.
     fn wanted_places(&self, best: PgShard, cx: &Shared) -> Vec<OsdId> {
         let oldest = self.info_of(best, cx).map_or(Eversion::ZERO, |i| i.log_tail);
+        let started = self.newest_start(cx).unwrap_or_default();
         let usable = |copy: &PgShard| {
-            self.info_of(*copy, cx).is_some_and(|i| may_lead(i, cx) && i.last_update >= oldest)
+            let info = self.info_of(*copy, cx);
+            info.is_some_and(|i| may_lead(i, cx) && i.last_update >= oldest) && cx.map.is_up(copy.osd)
         };
-        let place = |at: usize| {
+        let has_all = |copy: &PgShard| {
+            usable(copy) && self.info_of(*copy, cx).is_some_and(|i| i.last_epoch_started >= started)
+        };
+        let first = |at: usize, fits: &dyn Fn(&PgShard) -> bool| {
             let shard = i8::try_from(at).ok()?;
             let at_place = |set: &[OsdId]| set.get(at).copied().filter(|osd| osd.is_osd());
             let members = [at_place(self.up_set()), at_place(self.acting_set())];
             let members = members.into_iter().flatten().map(|osd| PgShard { osd, shard });
             let strays =
                 self.peers.iter().filter(|(copy, p)| copy.shard == shard && !p.info.does_not_exist());
-            let mut all = members.chain(strays.map(|(copy, _)| *copy));
-            all.find(usable).filter(|copy| cx.map.is_up(copy.osd)).map(|copy| copy.osd)
+            members.chain(strays.map(|(copy, _)| *copy)).find(|copy| fits(copy))
         };
-        (0..usize::from(self.key.size)).map(|at| place(at).unwrap_or(OsdId::HOLE)).collect()
+        let mut want: Vec<Option<PgShard>> =
+            (0..usize::from(self.key.size)).map(|at| first(at, &usable)).collect();
+        let whole = want.iter().flatten().filter(|copy| has_all(copy)).count();
+        let mut short = self.backend.needed_witnesses().saturating_sub(whole);
+        for (at, place) in want.iter_mut().enumerate() {
+            if short == 0 {
+                break;
+            }
+            if let Some(copy) = first(at, &has_all).filter(|_| !place.is_some_and(|copy| has_all(&copy))) {
+                *place = Some(copy);
+                short -= 1;
+            }
+        }
+        want.into_iter().map(|copy| copy.map_or(OsdId::HOLE, |copy| copy.osd)).collect()
     }
 
     /// Asks the monitors for this acting set; the up set means "as CRUSH says".
