@@ -28,6 +28,8 @@ pub enum Error {
     /// There is no such placement target, or no such storage class.
     NoSuchPlacement,
     InvalidArgument,
+    /// The zone is one of a realm, which this core does not work in yet.
+    Realm,
     // Of the moment: what others did meanwhile. The caller may begin anew.
     /// Another one changed it first.
     Raced,
@@ -73,7 +75,7 @@ impl Error {
             Self::NoSuchPlacement | Self::InvalidArgument => Errno::EINVAL,
             Self::InvalidPart | Self::PartTooSmall => Errno::EINVAL,
             Self::PreconditionFailed | Self::Raced => Errno::ECANCELED,
-            Self::Versioned => Errno::EOPNOTSUPP,
+            Self::Versioned | Self::Realm => Errno::EOPNOTSUPP,
             Self::Resharding => Errno::EBUSY,
             Self::Damaged(_) | Self::Unexpected => Errno::EIO,
             Self::Rados(errno) => errno,

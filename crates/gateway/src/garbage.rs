@@ -11,15 +11,15 @@ use crate::buckets::shard_of;
 use crate::{Error, Plan, Request, Site};
 
 /// Objects that hold garbage. Source: rgw_gc_max_objs in src/common/options.cc.
-const SHARDS: u32 = 32;
+pub(crate) const SHARDS: u32 = 32;
 /// Seconds until garbage is removed. Source: rgw_gc_obj_min_wait.
 const WAIT_S: u32 = 2 * 3600;
 /// Source: RGWGC::seed in src/rgw/rgw_gc.h.
 const SEED: u64 = 8_675_309;
 /// Version of an object that holds a queue; of one that still has an omap it is 0.
-const QUEUE: u64 = 1;
+pub(crate) const QUEUE: u64 = 1;
 /// Versions are equal. Source: VER_COND_EQ in src/cls/version/cls_version_types.h.
-const EQUAL: u32 = 1;
+pub(crate) const EQUAL: u32 = 1;
 /// Stripes of one object: 5 TiB in pieces of 4 MiB are a fourth of that.
 pub(crate) const MAX_STRIPES: usize = 5 << 20;
 

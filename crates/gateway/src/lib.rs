@@ -12,6 +12,7 @@ mod error;
 mod plan;
 
 // The zone, and what is given to operations from outside.
+mod boot;
 mod site;
 mod system;
 
@@ -24,6 +25,7 @@ mod garbage;
 mod objects;
 
 pub use ask::{Op, Output, Reply, Request};
+pub use boot::Start;
 pub use buckets::{BucketState, BucketStats, NewBucket};
 pub use error::Error;
 pub use objects::{

@@ -10,7 +10,7 @@ use crate::Error;
 
 /// Objects that gateways tell each other of changes by. Source: rgw_num_control_oids in
 /// src/common/options.cc.
-const NOTICES: u32 = 8;
+pub(crate) const NOTICES: u32 = 8;
 
 /// Letters of made-up texts. Source: alphanum_table in src/common/random_string.cc (gen_rand_alphanumeric).
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
