@@ -19,6 +19,7 @@ use crate::system::Attrs;
 use crate::{Error, Site};
 
 mod change;
+mod copy;
 mod get;
 mod head;
 mod list;
@@ -31,6 +32,7 @@ mod tests;
 #[cfg(test)]
 mod upload_tests;
 
+pub use copy::CopyTo;
 pub use get::Opened;
 pub use head::Head;
 pub use list::{Listed, Listing};

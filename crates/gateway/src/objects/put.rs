@@ -16,7 +16,7 @@ use crate::system::Attrs;
 use crate::{Error, Moment, Op, Plan, Reply, Request, Site, garbage};
 
 /// Bytes of a head, at most. Source: rgw_max_chunk_size in src/common/options.cc.
-const MAX_HEAD: u64 = 4 << 20;
+pub(crate) const MAX_HEAD: u64 = 4 << 20;
 /// Bytes of a stripe of the tail. Source: rgw_obj_stripe_size.
 pub(crate) const STRIPE: u64 = 4 << 20;
 /// Category of what clients see. Source: RGWObjCategory::Main in src/cls/rgw/cls_rgw_types.h.
@@ -182,6 +182,7 @@ impl Upload {
             data: Some(self.head.split().freeze()),
             manifest: self.manifest.clone(),
             tag: give_back.clone(),
+            tail_tag: give_back.clone(),
             change,
             remove: Vec::new(),
             finish,
@@ -209,6 +210,8 @@ pub(crate) struct NewHead {
     pub manifest: Manifest,
     /// With a zero behind it.
     pub tag: Bytes,
+    /// What its tail's objects are referred to by.
+    pub tail_tag: Bytes,
     pub change: Change,
     /// Entries of the index that go with it.
     pub remove: Vec<rgw::index::Key>,
@@ -303,7 +306,7 @@ impl NewHead {
                 r.op(Op::Create { exclusive: false }).call(&object::REMOVE, &keep)
             }
         };
-        r = r.set_attr(attr::ID_TAG, self.tag.clone()).set_attr(attr::TAIL_TAG, self.tag.clone());
+        r = r.set_attr(attr::ID_TAG, self.tag.clone()).set_attr(attr::TAIL_TAG, self.tail_tag.clone());
         if let Some(data) = &self.data {
             r = r.op(Op::WriteFull(data.clone()));
         }
@@ -324,16 +327,15 @@ impl NewHead {
     }
 
     fn complete(self, reply: Reply, old: Option<Head>) -> Plan<Written> {
-        // An upload that is completed once more has the parts that it had.
+        // An upload that is completed once more, or an object that is copied over itself, has the tail that it
+        // had.
         let waste = old.map(|old| {
             let mut objects = waste(&self.site, &old);
-            if self.data.is_none() {
-                let kept: BTreeSet<_> = garbage::tail(&self.site, &self.manifest, &self.object)
-                    .into_iter()
-                    .map(|object| (object.pool, object.oid))
-                    .collect();
-                objects.retain(|object| !kept.contains(&(object.pool.clone(), object.oid.clone())));
-            }
+            let kept: BTreeSet<_> = garbage::tail(&self.site, &self.manifest, &self.object)
+                .into_iter()
+                .map(|object| (object.pool, object.oid))
+                .collect();
+            objects.retain(|object| !kept.contains(&(object.pool.clone(), object.oid.clone())));
             (objects, old.tail_tag())
         });
         let completed = self.change.added(&reply, self.meta(), self.remove.clone());

@@ -521,3 +521,77 @@ fn a_listing_shows_what_was_said_of_an_object() {
     };
     assert_eq!(listed.objects, [(Key::plain("k"), want)]);
 }
+
+fn copy(c: &mut Cluster, b: &SharedBucket, from: &'static str, to: &'static str) -> Result<Written, Error> {
+    let opened = site().open(b, &Key::plain(from), 1024).run(c)?;
+    let (number, finish) = (c.done.len() as u64, finish(Condition::Any));
+    let to = CopyTo { bucket: b.clone(), key: Key::plain(to), storage_class: Bytes::new(), finish, number };
+    run(c, |moment| site().copy(opened, to, moment))
+}
+
+#[test]
+fn copies_share_a_tail_until_the_last_of_them_goes() {
+    let mut c = Cluster::default();
+    let b = bucket(&mut c);
+    with_queues(&mut c);
+    let data = ramp(9 * MIB + 1);
+    put(&mut c, &b, "k", &data).unwrap();
+    let tail: BTreeSet<String> = c.names(DATA).into_iter().filter(|n| n.contains("__shadow_")).collect();
+    copy(&mut c, &b, "k", "copy").unwrap();
+    copy(&mut c, &b, "copy", "again").unwrap();
+    // Over itself it keeps what it has.
+    copy(&mut c, &b, "copy", "copy").unwrap();
+    assert_eq!((c.names(DATA).len(), garbage_of(&mut c).len()), (3 + tail.len(), 0));
+    for key in ["k", "copy", "again"] {
+        assert!(get(&mut c, &b, key).unwrap() == data, "{key}");
+    }
+    assert_eq!(stats(&mut c, &b), (3, 3 * data.len() as u64));
+    // What garbage collection does when their time has come: it gives each tag's references back.
+    for (n, key) in ["k", "again", "copy"].into_iter().enumerate() {
+        let tag = site().head(&b, &Key::plain(key), 0).run(&mut c).unwrap().unwrap().tail_tag();
+        remove(&mut c, &b, key).unwrap();
+        assert_eq!(garbage_of(&mut c), tail);
+        let pool =
+            &site().zone.placement[&b"default-placement"[..]].classes[&b"STANDARD"[..]].data.clone().unwrap();
+        let objects = tail.iter().map(|oid| RawObject::new(pool, oid.clone())).collect();
+        crate::garbage::remove_now(objects, tag).run(&mut c).unwrap();
+        let left = c.names(DATA).into_iter().filter(|n| n.contains("__shadow_")).count();
+        assert_eq!(left, if n < 2 { tail.len() } else { 0 }, "{key}");
+    }
+}
+
+#[test]
+fn small_objects_are_copied_whole() {
+    let mut c = Cluster::default();
+    let b = bucket(&mut c);
+    put(&mut c, &b, "k", b"12345").unwrap();
+    copy(&mut c, &b, "k", "copy").unwrap();
+    copy(&mut c, &b, "k", "k").unwrap();
+    remove(&mut c, &b, "k").unwrap();
+    assert_eq!((get(&mut c, &b, "copy").unwrap(), stats(&mut c, &b)), ("12345".into(), (1, 5)));
+    assert_eq!(copy(&mut c, &b, "k", "x"), Err(Error::NoSuchKey));
+}
+
+/// The source goes, tail and all, while it is copied: what is left of it is not harmed, and nothing is kept.
+#[test]
+fn a_copy_that_cannot_be_made_takes_no_reference_of_others() {
+    let mut c = Cluster::default();
+    let b = bucket(&mut c);
+    with_queues(&mut c);
+    put(&mut c, &b, "k", &ramp(9 * MIB)).unwrap();
+    let tail: Vec<String> = c.names(DATA).into_iter().filter(|n| n.contains("__shadow_")).collect();
+    let opened = site().open(&b, &Key::plain("k"), 0).run(&mut c).unwrap();
+    let pool = rgw::Pool::new(DATA, "");
+    let gone = Request::new(RawObject::new(&pool, tail[0].clone())).op(crate::Op::Remove { may_miss: false });
+    Plan::ask(gone).run(&mut c).unwrap();
+    let to = CopyTo {
+        bucket: b.clone(),
+        key: Key::plain("copy"),
+        storage_class: Bytes::new(),
+        finish: finish(Condition::Any),
+        number: 77,
+    };
+    assert!(run(&mut c, |moment| site().copy(opened, to, moment)).is_err());
+    assert!(c.names(DATA).contains(&tail[1]));
+    assert_eq!((list(&mut c, &b), get(&mut c, &b, "copy").err()), (vec!["k".into()], Some(Error::NoSuchKey)));
+}

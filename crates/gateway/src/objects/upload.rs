@@ -379,6 +379,7 @@ fn whole(
         data: None,
         manifest,
         tag: [&tag[..], b"\0"].concat().into(),
+        tail_tag: [&tag[..], b"\0"].concat().into(),
         change,
         remove,
         finish: Finish {

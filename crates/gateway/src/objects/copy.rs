@@ -1,0 +1,137 @@
+//! Copying an object: its tail is shared where it can be, by references. Source: RGWRados::copy_obj in
+//! src/rgw/rgw_rados.cc.
+
+use bytes::Bytes;
+use classes::client::refcount;
+use rgw::{Key, Manifest, Object, PlacementRule, RawObject};
+
+use super::change::Change;
+use super::put::{MAX_HEAD, NewHead};
+use super::{Finish, Opened, SharedBucket, Upload, Written, attr, writable};
+use crate::{Error, Moment, Plan, Request, Site, garbage};
+
+/// Where a copy goes.
+#[derive(Debug, Clone)]
+pub struct CopyTo {
+    pub bucket: SharedBucket,
+    pub key: Key,
+    /// Empty for the bucket's own.
+    pub storage_class: Bytes,
+    /// Attributes of the copy, with its etag: the source's or others.
+    pub finish: Finish,
+    /// No two requests of this gateway have the same.
+    pub number: u64,
+}
+
+impl Site {
+    /// Copies an object that was opened, whatever becomes of it meanwhile.
+    pub fn copy(&self, from: Opened, to: CopyTo, moment: &mut Moment) -> Plan<Written> {
+        let upload = self.put(&to.bucket, to.key.clone(), to.storage_class.clone(), to.number, moment);
+        match upload {
+            Err(e) => Plan::failed(e),
+            Ok(upload) => match self.sharable(&from, &to) {
+                Some(manifest) => self.share_tail(from, to, manifest),
+                None => copy_bytes(from, upload, to.finish, 0),
+            },
+        }
+    }
+
+    /// The manifest of a copy that shares its source's tail, if it can.
+    fn sharable(&self, from: &Opened, to: &CopyTo) -> Option<Manifest> {
+        let old = from.head.manifest.as_ref()?;
+        let rule = match to.storage_class.is_empty() {
+            true => to.bucket.placement.clone(),
+            false => PlacementRule { storage_class: to.storage_class.clone(), ..to.bucket.placement.clone() },
+        };
+        let same = old.tail.placement.name == rule.name
+            && old.tail.placement.storage_class() == rule.storage_class();
+        let head = self.head_object(&to.bucket, &to.key).ok()?;
+        let shares = same && head.pool == from.head.object.pool && old.has_tail() && !old.is_explicit;
+        (shares && old.head_size <= MAX_HEAD).then(|| {
+            let mut made = old.clone();
+            if made.tail.bucket.name.is_empty() {
+                made.tail.bucket = old.object.bucket.clone();
+            }
+            made.object = Object { bucket: to.bucket.bucket.clone(), key: to.key.clone() };
+            made.head_placement = to.bucket.placement.clone();
+            made
+        })
+    }
+
+    fn share_tail(&self, from: Opened, to: CopyTo, manifest: Manifest) -> Plan<Written> {
+        let tag: Bytes = [&self.unique(to.number)[..], b"\0"].concat().into();
+        let new = match self.copied_head(&from, &to, manifest, tag.clone()) {
+            Ok(new) => new,
+            Err(e) => return Plan::failed(e),
+        };
+        // One that is copied over itself keeps its tail, and what that is referred to by.
+        let itself = new.object == from.head.object;
+        let tail = if itself { Vec::new() } else { garbage::tail(self, &new.manifest, &new.object) };
+        let args = refcount::TagArgs { tag: tag.clone(), implicit: true };
+        let get = |object: &RawObject| Request::new(object.clone()).call(&refcount::GET, &args);
+        let gets = tail.iter().map(get).collect();
+        let first = from.read(0, new.manifest.head_size);
+        Plan::ask_each(gets).and_then(move |replies| {
+            let failed = replies.iter().find_map(|reply| reply.as_ref().err().copied());
+            // Only a reference that was given can be taken back: the first one is the source's own.
+            let given = tail.into_iter().zip(&replies).filter(|(_, reply)| reply.is_ok());
+            let given: Vec<RawObject> = given.map(|(object, _)| object).collect();
+            let read = match failed {
+                Some(e) => Plan::failed(Error::from(e)),
+                None => first,
+            };
+            read.and_then(move |data| NewHead { data: Some(data), ..new }.write()).then(move |written| {
+                match written {
+                    Ok(Written { overtaken: false, .. }) => Plan::Done(written),
+                    other => garbage::remove_now(given, tag).then(move |_| Plan::Done(other)),
+                }
+            })
+        })
+    }
+
+    fn copied_head(
+        &self,
+        from: &Opened,
+        to: &CopyTo,
+        manifest: Manifest,
+        tag: Bytes,
+    ) -> Result<NewHead, Error> {
+        writable(&to.bucket, &to.key)?;
+        let object = self.head_object(&to.bucket, &to.key)?;
+        let own_tag = Bytes::copy_from_slice(tag.strip_suffix(b"\0").unwrap_or(&tag));
+        let tail_tag = if object == from.head.object { from.head.tail_tag() } else { tag.clone() };
+        let mut finish = to.finish.clone();
+        for made in [attr::ID_TAG, attr::TAIL_TAG, attr::STORAGE_CLASS] {
+            finish.attrs.remove(made);
+        }
+        Ok(NewHead {
+            site: self.clone(),
+            bucket: to.bucket.clone(),
+            object,
+            data: None,
+            manifest,
+            tag,
+            tail_tag,
+            change: Change::new(self, &to.bucket, &to.key, &to.key.name, own_tag)?,
+            remove: Vec::new(),
+            finish,
+        })
+    }
+}
+
+/// Copies what lies elsewhere, or is in the head alone, a stripe at a time.
+fn copy_bytes(from: Opened, upload: Upload, mut finish: Finish, at: u64) -> Plan<Written> {
+    if at >= from.size() {
+        for made in [attr::ID_TAG, attr::TAIL_TAG, attr::STORAGE_CLASS] {
+            finish.attrs.remove(made);
+        }
+        return upload.finish(finish);
+    }
+    from.read(at, MAX_HEAD).then(move |read| match read {
+        Err(e) => upload.give_up(e),
+        Ok(data) => {
+            let next = at.saturating_add(data.len() as u64);
+            upload.write(data).and_then(move |upload| copy_bytes(from, upload, finish, next))
+        }
+    })
+}
