@@ -1,7 +1,7 @@
 //! Writes: the primary logs, ships and submits them; members apply them in order; the client hears when all are durable.
 
 use bytes::Bytes;
-use store::{Priority, StoreError, Txn};
+use store::{ObjectIndex, Priority, StoreError, Txn};
 use types::{Epoch, Eversion, HObject, OsdId, PgShard, SpgId};
 
 use super::backend::{Change, Shipped};
@@ -243,6 +243,12 @@ impl Pg {
         if op.coded.is_some() != self.is_coded() {
             return Err("of another kind of pool".into());
         }
+        if self.is_coded() {
+            let keys = || (0..).map_while(|index| txn.object(ObjectIndex(index)));
+            if let Some(key) = keys().find(|key| key.shard != self.id.shard) {
+                return Err(format!("of shard {} of {}", key.shard, key.object));
+            }
+        }
         let in_order = follows && entries.first().is_some_and(|e| e.version > head);
         match entries.last().map(|e| e.version).filter(|_| in_order) {
             Some(version) => Ok((txn, entries, after, version)),
@@ -269,6 +275,7 @@ impl Pg {
         let (txn, entries, after, version) = match self.next_write(&op, cx) {
             Ok(write) => write,
             Err(why) => {
+                cx.counters.shards_refused += u64::from(self.is_coded());
                 let text = format!("pg {} got a write from osd.{from} {why}", self.id);
                 self.out_of_step(text, cx);
                 return Taken::Done;

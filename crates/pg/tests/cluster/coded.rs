@@ -357,3 +357,39 @@ fn a_damaged_shard_is_done_without() {
         .collect();
     assert!(log.values().sum::<usize>() >= 2, "{log:?}");
 }
+
+/// A write of another shard than the member has is refused: nothing of it is stored, and nothing is read of it.
+#[test]
+fn a_shard_in_another_place_is_refused() {
+    for seed in 0..6 {
+        let (k, m) = [(2, 1), (4, 2), (6, 2)][seed as usize % 3];
+        let (mut s, pool) = cluster(k, m, k, seed);
+        let map = s.mon.map.clone();
+        let content = bytes(&mut s, 20 * CHUNK);
+        s.client.write(&map, pool, "o", content);
+        s.settle();
+        let first = primary(&s, pool);
+        let members = acting(&s, pool);
+        let place = (0..members.len()).find(|at| members[*at] != first).unwrap();
+        let osd = members[place];
+        // It changes the attributes of every shard.
+        let part = bytes(&mut s, 100);
+        s.client.patch(&map, pool, "o", 7, &part);
+        s.deliver_requests(first);
+        s.until("shipped", |s| under_way(s, first, osd, "RepOp").is_some());
+        let at = under_way(&s, first, osd, "RepOp").unwrap();
+        let Message::Unknown(msg) = &mut s.links.get_mut(&(first, osd)).unwrap()[at] else { panic!() };
+        // One object, of this shard.
+        let (mut front, key) = (msg.front.to_vec(), [1, 0, 0, 0, place as u8, 4, 3]);
+        let found = front.windows(key.len()).position(|bytes| bytes == key).expect("the object's key");
+        front[found + 4] = ((place + 1) % members.len()) as u8;
+        msg.front = front.into();
+        s.settle();
+        check_shards(&mut s, pool);
+        let node = &mut s.nodes[osd as usize];
+        assert!(node.log.iter().any(|line| line.contains("got a write") && line.contains("of shard")));
+        let all = node.core.as_mut().unwrap().store_mut().list_all(None, usize::MAX).unwrap();
+        assert!(all.iter().all(|key| usize::try_from(key.shard) == Ok(place)), "{all:?}");
+        assert!(crate::counters::counter(&mut s, osd, "loligo_shards_refused") > 0);
+    }
+}

@@ -25,6 +25,11 @@ fn dump(s: &mut Sim, osd: i32) -> Value {
     ask(s, osd, json!({ "prefix": "perf dump" }))
 }
 
+/// One of an OSD's own counters.
+pub fn counter(s: &mut Sim, osd: i32, name: &str) -> u64 {
+    dump(s, osd)["osd"][name].as_u64().expect("a counter")
+}
+
 fn is_moved(value: &Value) -> bool {
     match value {
         Value::Object(of) if of.contains_key("avgcount") => of["avgcount"] != 0 && of["sum"] != 0.0,
