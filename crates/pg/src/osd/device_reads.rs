@@ -11,10 +11,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use store::ReadPlan;
-use types::{AuthName, ConnId};
+use types::{AuthName, ConnId, Epoch, PgShard, SpgId};
 
 use super::turns::Ring;
 use crate::io::Output;
+use crate::peer::ShardAsk;
 use crate::pg::ClientOp;
 
 /// A device gives more when it is asked for several things at a time; what waits behind more than that would
@@ -26,10 +27,23 @@ const OF_ONE: usize = 12;
 /// A read that waits to be asked for.
 type Waiting = (u64, Box<ReadPlan>);
 
+/// A primary's question for a range of an object's shard.
+#[derive(Debug)]
+pub(crate) struct ShardRead {
+    /// The copy that reads.
+    pub pgid: SpgId,
+    pub asker: PgShard,
+    /// As the asker names it.
+    pub interval: Epoch,
+    pub ask: Box<ShardAsk>,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceReads {
     ops: BTreeMap<u64, ClientOp>,
+    /// Reads of shards for primaries, which ask for a bounded number of bytes.
+    shards: BTreeMap<u64, ShardRead>,
     /// Reads that the shell was asked for and has not answered, with the entity that each is for; none where
     /// the session had ended.
     asked: BTreeMap<u64, Option<AuthName>>,
@@ -56,6 +70,22 @@ impl DeviceReads {
         self.ops.insert(id, op);
         self.waiting.entry(&entity).push_back((id, plan));
         self.ask(out);
+    }
+
+    /// Has the shell read a range of a shard. All of these together have one entity's part of the device.
+    pub fn add_shard(&mut self, read: ShardRead, plan: Box<ReadPlan>, out: &mut Vec<Output>) {
+        let id = self.number();
+        self.shards.insert(id, read);
+        self.waiting.entry(&None).push_back((id, plan));
+        self.ask(out);
+    }
+
+    /// The read of a shard with this number, if it is one.
+    pub fn shard_answered(&mut self, id: u64, out: &mut Vec<Output>) -> Option<ShardRead> {
+        let read = self.shards.remove(&id)?;
+        self.asked.remove(&id);
+        self.ask(out);
+        Some(read)
     }
 
     /// Keeps a request for which other OSDs read.
@@ -131,7 +161,10 @@ impl DeviceReads {
         self.waiting.assert_invariants();
         for (entity, queue) in self.waiting.iter() {
             assert!(self.asked.len() == AT_ONCE || of(entity) == OF_ONE, "2: {entity:?} waits for nothing");
-            assert!(queue.iter().all(|(id, _)| self.ops.contains_key(id)), "2: {entity:?} waits for nobody");
+            assert!(
+                queue.iter().all(|(id, _)| self.ops.contains_key(id) || self.shards.contains_key(id)),
+                "2: {entity:?} waits for nobody"
+            );
         }
     }
 }

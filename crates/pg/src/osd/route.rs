@@ -298,6 +298,12 @@ impl OsdCore {
 
     /// The device has read for a request.
     pub(super) fn device_has_read(&mut self, id: u64, result: Result<Bytes, StoreError>) {
+        if let Some(read) = self.shared.reads.shard_answered(id, &mut self.shared.out) {
+            if let Some(pg) = self.pgs.get_mut(&read.pgid) {
+                pg.shard_was_read(&read, result, &mut self.shared);
+            }
+            return;
+        }
         let Some(op) = self.shared.reads.answered(id, &mut self.shared.out) else { return };
         if !self.shared.sessions.contains_key(&op.conn) {
             // What it held counted until now: a client that connects anew has no second share of the device.
@@ -450,7 +456,7 @@ fn deliver_other(
         }
         PgBody::History { history } => pg.handle_history(from, &history, cx),
         PgBody::CopyRead(ask) => pg.copy_read(from, interval, *ask, cx),
-        PgBody::ShardRead(ask) => pg.handle_shard_read(from, interval, &ask, cx),
+        PgBody::ShardRead(ask) => pg.handle_shard_read(from, interval, ask, cx),
         PgBody::Pull { wants } => pg.handle_pull(from, interval, wants, cx),
         PgBody::BackfillRange { begin, end, objects } => {
             pg.handle_backfill_range(from, interval, &begin, end, objects, cx);

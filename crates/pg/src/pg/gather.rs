@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use erasure::{ChunkSet, CodecError, StripedRead};
-use store::ObjectKey;
+use store::{Found, ObjectKey, StoreError};
 use types::{Epoch, Errno, Eversion, HObject, PgShard};
 
 use super::backend::Backend;
@@ -24,6 +24,7 @@ use super::{Pg, persist};
 use crate::coded::Needed;
 use crate::io::LogLevel;
 use crate::object::stored_version;
+use crate::osd::device_reads::ShardRead;
 use crate::osd::shared::{Done, Shared};
 use crate::peer::{MESSAGE_MAX, PgBody, ShardAsk};
 use store::Txn;
@@ -98,33 +99,26 @@ impl Pg {
         Ok((geometry.stripes.read(&geometry.codec, what.range.clone(), there)?, holders))
     }
 
-    /// Reads the ranges of this shard, and asks for those of others.
+    /// Asks the holders for a range, this copy among them.
     fn ask_shards(&mut self, gather: &mut Gather, id: u64, at: usize, cx: &mut Shared) {
-        let Some(wanted) = gather.wanted.get_mut(at) else { return };
-        let me = self.me(cx);
-        let ranges = wanted.read.ranges().to_vec();
-        let (object, version) = (wanted.what.object.clone(), wanted.version);
-        let holders = wanted.holders.clone();
-        for (slot, range) in ranges.into_iter().enumerate() {
+        let Some(wanted) = gather.wanted.get(at) else { return };
+        for (slot, range) in wanted.read.ranges().iter().enumerate() {
+            let Some(copy) = wanted.holders.get(&range.shard).copied() else { continue };
             gather.last += 1;
-            let place = gather.last;
-            let (offset, len) = (range.offset, range.len);
-            let ask = ShardAsk { id, place, object: object.clone(), version, offset, len };
-            let Some(copy) = holders.get(&range.shard).copied() else { continue };
-            gather.asked.insert(place, (at, slot, copy));
-            if copy != me {
-                cx.send_pg(copy, self.id, self.interval(), PgBody::ShardRead(Box::new(ask)));
-                continue;
-            }
-            let read = self.read_shard(&ask, cx);
-            if !self.take_shard(gather, id, place, read, cx) {
-                // It was planned anew, without this shard.
-                return;
-            }
+            gather.asked.insert(gather.last, (at, slot, copy));
+            let ask = ShardAsk {
+                id,
+                place: gather.last,
+                object: wanted.what.object.clone(),
+                version: wanted.version,
+                offset: range.offset,
+                len: range.len,
+            };
+            cx.send_pg(copy, self.id, self.interval(), PgBody::ShardRead(Box::new(ask)));
         }
     }
 
-    /// Takes what a shard answered; false when the range had to be planned anew.
+    /// Takes what a shard answered; without that, the range is planned anew.
     fn take_shard(
         &mut self,
         gather: &mut Gather,
@@ -132,13 +126,13 @@ impl Pg {
         place: u32,
         read: Result<Bytes, Errno>,
         cx: &mut Shared,
-    ) -> bool {
-        let Some((at, slot, copy)) = gather.asked.remove(&place) else { return true };
-        let Some(wanted) = gather.wanted.get_mut(at) else { return true };
+    ) {
+        let Some((at, slot, copy)) = gather.asked.remove(&place) else { return };
+        let Some(wanted) = gather.wanted.get_mut(at) else { return };
         let why = match read {
             Ok(bytes) => {
                 wanted.pieces.get_mut(slot).into_iter().for_each(|piece| *piece = bytes.clone());
-                return true;
+                return;
             }
             Err(e) => e,
         };
@@ -146,7 +140,7 @@ impl Pg {
         wanted.without.insert(copy);
         let version = wanted.version;
         self.note_refusal(&object, version, copy, &why.to_string(), cx);
-        let Some(wanted) = gather.wanted.get_mut(at) else { return true };
+        let Some(wanted) = gather.wanted.get_mut(at) else { return };
         gather.asked.retain(|_, (of, ..)| *of != at);
         let planned = self.plan_read(&wanted.what, wanted.version, &wanted.without, cx);
         match planned {
@@ -162,7 +156,6 @@ impl Pg {
                 self.gave_up(id, Some(&object), &e, cx);
             }
         }
-        false
     }
 
     /// Keeps what is being gathered until all of it is there.
@@ -247,39 +240,76 @@ impl Pg {
         whole && holders.len() < self.backend.needed_witnesses()
     }
 
-    /// Member: reads a range of its shard for the primary.
-    pub fn handle_shard_read(&mut self, from: PgShard, reply: Epoch, ask: &ShardAsk, cx: &mut Shared) {
-        let (result, data) = match self.read_shard(ask, cx) {
+    /// Reads a range of this copy's shard for the primary, which may be this copy; the device is waited for
+    /// outside the core.
+    pub fn handle_shard_read(&mut self, from: PgShard, reply: Epoch, ask: Box<ShardAsk>, cx: &mut Shared) {
+        let key = self.object_key(&ask.object);
+        let found = self.may_read_shard(&ask, cx).and_then(|()| {
+            let found = cx.store.read_at_once(&key, ask.offset, ask.len);
+            found.or_else(|e| self.read_refused(&ask, &e, cx).map(Found::Data))
+        });
+        match found {
+            Ok(Found::Data(data)) => self.send_part(from, reply, &ask, Ok(data), cx),
+            Ok(Found::OnDevice(plan)) => {
+                let read = ShardRead { pgid: self.id, asker: from, interval: reply, ask };
+                cx.reads.add_shard(read, plan, &mut cx.out);
+            }
+            Err(e) => self.send_part(from, reply, &ask, Err(e), cx),
+        }
+    }
+
+    /// The device has read a range of this copy's shard: as it was when it was asked for. If it came too late,
+    /// or the bytes are damaged, the range is read again at once, which tells the one from the other.
+    pub fn shard_was_read(&mut self, read: &ShardRead, found: Result<Bytes, StoreError>, cx: &mut Shared) {
+        let ShardRead { asker, interval, ask, .. } = read;
+        let found = found.or_else(|_| {
+            self.may_read_shard(ask, cx)?;
+            let found = cx.store.read(&self.object_key(&ask.object), ask.offset, ask.len);
+            found.or_else(|e| self.read_refused(ask, &e, cx))
+        });
+        self.send_part(*asker, *interval, ask, found, cx);
+    }
+
+    fn send_part(
+        &self,
+        to: PgShard,
+        reply: Epoch,
+        ask: &ShardAsk,
+        found: Result<Bytes, Errno>,
+        cx: &mut Shared,
+    ) {
+        let (result, data) = match found {
             Ok(data) => (0, data),
             Err(e) => (e.neg(), Bytes::new()),
         };
-        let body = PgBody::ShardPart { id: ask.id, place: ask.place, result, data };
-        cx.send_pg(from, self.id, reply, body);
+        cx.send_pg(to, self.id, reply, PgBody::ShardPart { id: ask.id, place: ask.place, result, data });
     }
 
-    fn read_shard(&mut self, ask: &ShardAsk, cx: &mut Shared) -> Result<Bytes, Errno> {
-        let key = self.object_key(&ask.object);
+    /// Whether the shard here is the object's, in the version that is asked for.
+    fn may_read_shard(&self, ask: &ShardAsk, cx: &mut Shared) -> Result<(), Errno> {
         if self.missing.contains(&ask.object) || self.lost_here.contains(&ask.object) {
             return Err(Errno::ENOENT);
         }
         if ask.len > MESSAGE_MAX as u64 / 2 {
             return Err(Errno::EINVAL);
         }
-        match stored_version(&mut cx.store, &key) {
-            Ok(version) if version == ask.version => {}
-            Ok(_) => return Err(STALE),
-            Err(_) => return Err(Errno::EIO),
+        match stored_version(&mut cx.store, &self.object_key(&ask.object)) {
+            Ok(version) if version == ask.version => Ok(()),
+            Ok(_) => Err(STALE),
+            Err(_) => Err(Errno::EIO),
         }
-        cx.store.read(&key, ask.offset, ask.len).map_err(|e| {
-            if damaged_object(&e).is_some() {
-                if let Backend::Coded(coded) = &mut self.backend {
-                    // Its attributes are good.
-                    coded.readable.insert(ask.object.clone());
-                }
-                self.lost_shards(vec![ask.object.clone()], cx);
+    }
+
+    /// A read has failed: damaged data is not read again.
+    fn read_refused(&mut self, ask: &ShardAsk, e: &StoreError, cx: &mut Shared) -> Result<Bytes, Errno> {
+        if damaged_object(e).is_some() {
+            if let Backend::Coded(coded) = &mut self.backend {
+                // Its attributes are good.
+                coded.readable.insert(ask.object.clone());
             }
-            Errno::EIO
-        })
+            self.lost_shards(vec![ask.object.clone()], cx);
+        }
+        Err(Errno::EIO)
     }
 
     /// Objects whose shard here is damaged: nothing is read of them any more.

@@ -393,3 +393,29 @@ fn a_shard_in_another_place_is_refused() {
         assert!(crate::counters::counter(&mut s, osd, "loligo_shards_refused") > 0);
     }
 }
+
+/// What the device has to be waited for is read outside the cores, at the primary and at members.
+#[test]
+fn shards_are_read_outside_the_core() {
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in [1, 3, 5] {
+        let (k, m) = [(2, 1), (4, 2), (6, 2)][seed as usize % 3];
+        let (mut s, pool) = cluster(k, m, k, seed);
+        let map = s.mon.map.clone();
+        let content = bytes(&mut s, 100 * CHUNK);
+        s.client.write(&map, pool, "o", content);
+        s.settle();
+        let members = acting(&s, pool);
+        for osd in &members {
+            s.restart(*osd);
+            s.settle();
+        }
+        s.client.read(&map, pool, "o");
+        s.until("read", |s| {
+            let asked = (0..members.len()).filter(|at| !s.nodes[members[*at] as usize].reads.is_empty());
+            seen.extend(asked.map(|at| members[at] == primary(s, pool)));
+            s.client.is_idle()
+        });
+    }
+    assert_eq!(seen.len(), 2, "a primary and a member");
+}
