@@ -188,6 +188,11 @@ impl Monitor {
         self.sessions.get(&conn).map(|s| s.global_id.0)
     }
 
+    /// Who a client of ours has logged in as.
+    pub fn entity_of(&self, conn: ConnId) -> Option<&AuthName> {
+        self.sessions.get(&conn).map(|s| &s.name)
+    }
+
     /// Our place in the monitor map.
     pub fn rank(&self) -> Option<u32> {
         u32::try_from(self.state.monmap.rank(&self.settings.name)?).ok()

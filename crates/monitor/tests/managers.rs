@@ -927,3 +927,22 @@ fn lines_that_nobody_waits_for_make_no_entry_of_their_own() {
     w.send(admin, line(5, 0));
     assert!(w.mon.state().log.channels["cluster"].back().is_some_and(|(_, e)| e.text == "pgmap v5"));
 }
+
+#[test]
+fn a_managers_beacon_speaks_for_its_sender_alone() {
+    let mut w = World::new();
+    let mgr = w.manager("x", 5);
+    let at = |count: u32| AddrVec((0..count).map(|n| addr(&format!("v2:127.0.0.1:6790/{n}"))).collect());
+    let many = MMgrBeacon { addrs: at(9), ..beacon("x", 5, true) };
+    let of_clients = MMgrBeacon {
+        client_names: vec!["volumes".to_owned()],
+        client_addrs: vec![at(9)],
+        ..beacon("x", 5, true)
+    };
+    for wrong in [beacon("x", 6, true), beacon("y", 5, true), beacon("y", 6, true), many, of_clients] {
+        w.send(mgr, wrong.clone());
+        assert_eq!(w.mon.state().mgr.active, None, "{wrong:?}");
+    }
+    w.send(mgr, MMgrBeacon { addrs: at(8), ..beacon("x", 5, true) });
+    assert_eq!(w.mon.state().mgr.active.as_ref().map(|a| a.gid), Some(5));
+}

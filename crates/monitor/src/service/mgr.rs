@@ -17,12 +17,15 @@ use types::{AddrKind, ConnId, Now, PoolId, Utime};
 
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
+use crate::session::Session;
 use crate::settings::Settings;
 use crate::state::{Change, MgrDaemon, MgrState, PgDigest, Priority, is_of_ceph};
 
 /// Managers that stand by, and clients of one that are shut out with it.
 const STANDBYS_LIMIT: usize = 64;
 const CLIENTS_LIMIT: usize = 64;
+/// Addresses of a manager, and of each of its clients.
+const ADDRS_LIMIT: usize = 8;
 /// Bytes of all that managers say of themselves: it is committed as a whole, and goes to every monitor as one
 /// message.
 const MANAGERS_BYTES: usize = 16 << 20;
@@ -37,7 +40,8 @@ impl Monitor {
     pub(crate) fn prepare_mgr_beacon(&mut self, now: Now, batch: &mut Batch, conn: ConnId, m: &MMgrBeacon) {
         // A manager that has no map yet does not know the cluster's id.
         if !m.fsid.is_zero() && m.fsid != batch.state().fsid
-            || self.sessions.get(&conn).is_none_or(|s| s.global_id.0 == 0)
+            // It speaks for itself alone.
+            || self.sessions.get(&conn).is_none_or(|s| !is_own(s, m))
             // One of ours lost its place: it comes back under another address when it sees a map without
             // itself. Ceph's starts anew under the same address, and works with others that are not blocked.
             || !is_of_ceph(&m.metadata) && batch.osdmap().any_blocklisted(&m.addrs)
@@ -45,6 +49,10 @@ impl Monitor {
             return;
         }
         self.mgr_seen.insert(m.gid, now.mono);
+        if m.client_addrs.iter().chain([&m.addrs]).any(|addrs| addrs.0.len() > ADDRS_LIMIT) {
+            let why = format!("a daemon has at most {ADDRS_LIMIT} addresses");
+            return self.refuse_report(now, batch, m.gid, &why);
+        }
         let wire = Message::from(m.clone()).into_wire(0);
         let bytes = batch.state().mgr.to_bytes().len() + wire.front.len() + wire.data.len();
         if bytes > MANAGERS_BYTES {
@@ -164,6 +172,12 @@ impl Monitor {
         let pools = batch.state().creating.keys().copied().collect();
         take_digest(batch, digest, pools);
     }
+}
+
+/// Whether a beacon is of its sender. Source: MgrStandby::send_beacon in src/mgr/MgrStandby.cc, which says the
+/// number that the monitor gave the session and the name that it logged in with.
+fn is_own(session: &Session, m: &MMgrBeacon) -> bool {
+    session.global_id.0 != 0 && session.global_id.0 == m.gid && session.name.id == m.name
 }
 
 /// The manager that a beacon speaks of.

@@ -172,8 +172,15 @@ impl World {
         self.run();
     }
 
-    /// Brings a message; what is proposed stays under way.
+    /// Brings a message; what is proposed stays under way. Connection 50 stands for all managers: a beacon goes
+    /// over a session of the manager that it speaks of.
     pub fn bring(&mut self, conn: ConnId, msg: Message) {
+        let conn = match &msg {
+            Message::MgrBeacon(m) if conn == ConnId(50) && self.mon.session_id(conn) != Some(m.gid) => {
+                self.manager(&m.name, m.gid)
+            }
+            _ => conn,
+        };
         self.next_tid += 1;
         let header = Header { tid: self.next_tid, ..Header::default() };
         self.input(Input::Message { conn, header, msg });
@@ -186,6 +193,28 @@ impl World {
         assert_eq!(self.log.len(), 1, "a proposal is under way");
         messages.into_iter().for_each(|(conn, msg)| self.bring(conn, msg));
         self.run();
+    }
+
+    /// A session of a manager with that number.
+    pub fn manager(&mut self, name: &str, gid: u64) -> ConnId {
+        let conn = ConnId(60_000 + gid);
+        let name = AuthName::new(EntityType::Mgr, name);
+        if self.mon.entity_of(conn) != Some(&name) {
+            let payload = cephx::none_login_request(&name, types::GlobalId(gid));
+            self.input(Input::AuthRequest {
+                conn,
+                peer_type: EntityType::Mgr,
+                method: METHOD_NONE,
+                preferred_modes: vec![2, 1],
+                payload,
+                peer_addr: addr("v2:127.0.0.1:6790/1"),
+            });
+            let peer = EntityName { kind: EntityType::Mgr as u8, num: 4_200 };
+            let (addrs, features) = (AddrVec::default(), types::features::PACIFIC);
+            self.input(Input::Connected { conn, peer, addrs, features });
+        }
+        assert_eq!(self.mon.session_id(conn), Some(gid));
+        conn
     }
 
     pub fn raw_command(&mut self, conn: ConnId, cmd: &str, input: Bytes) -> MMonCommandAck {
