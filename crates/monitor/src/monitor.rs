@@ -82,6 +82,8 @@ pub struct Monitor {
     pub(crate) mgr_seen: BTreeMap<u64, Duration>,
     /// Beacons of metadata servers, by daemon.
     pub(crate) mds_seen: BTreeMap<u64, MdsSeen>,
+    /// Until when (monotonic) what each key's metadata servers came and went is made up for.
+    pub(crate) mds_comes: BTreeMap<AuthName, Duration>,
     /// When (monotonic) they were last looked at.
     pub(crate) mds_ticked: Option<Duration>,
     /// The metadata server that was refused last, of which the cluster log has been told.
@@ -161,6 +163,7 @@ impl Monitor {
             watch: OsdWatch::default(),
             mgr_seen: BTreeMap::new(),
             mds_seen: BTreeMap::new(),
+            mds_comes: BTreeMap::new(),
             mds_ticked: None,
             mds_refused: None,
             report_refused: None,
@@ -302,6 +305,7 @@ impl Monitor {
         self.watch = OsdWatch::default();
         self.mgr_seen.clear();
         self.mds_seen.clear();
+        self.mds_comes.clear();
         self.mds_ticked = None;
         self.health_logged = None;
         if self.settings.quorum.is_leader() {
@@ -448,7 +452,14 @@ impl Monitor {
     ) -> (Batch, BTreeSet<usize>) {
         let mut batch = Batch::new(&self.state);
         let mut again = BTreeSet::new();
+        // A metadata server's newest beacon says all that its earlier ones did.
+        let is_beacon = |w: &Waiting| matches!(w.msg, Message::MdsBeacon(_));
+        let beacons = asked.iter().enumerate().filter(|(_, w)| is_beacon(w));
+        let newest: BTreeMap<ConnId, usize> = beacons.map(|(i, w)| (w.conn, i)).collect();
         for (i, w) in asked.iter().enumerate() {
+            if is_beacon(w) && newest.get(&w.conn) != Some(&i) {
+                continue;
+            }
             if self.prepare(now, &mut batch, w, out) == Prepared::Retry {
                 again.insert(i);
             }

@@ -33,11 +33,16 @@ impl Mds {
     fn connect(w: &mut World, conn: u64, name: &'static str) -> Self {
         let port = u16::try_from(7_000 + 2 * conn).expect("small");
         let conn = w.connect(conn, &format!("mds.{name}"), 0, &format!("v2:127.0.0.1:{port}/9"));
-        let peer = EntityName { kind: types::EntityType::Mds as u8, num: 0 };
-        let addrs = AddrVec(vec![v2(port, 9), v1(port + 1, 9)]);
-        w.input(Input::Connected { conn, peer, addrs, features: types::features::PACIFIC });
+        Self::states(w, conn, vec![v2(port, 9), v1(port + 1, 9)]);
         let gid = w.mon.session_id(conn).expect("a session");
         Self { conn, gid, name, seq: 0 }
+    }
+
+    /// What it says of where it is.
+    fn states(w: &mut World, conn: ConnId, addrs: Vec<EntityAddr>) {
+        let peer = EntityName { kind: types::EntityType::Mds as u8, num: 0 };
+        let features = types::features::PACIFIC;
+        w.input(Input::Connected { conn, peer, addrs: AddrVec(addrs), features });
     }
 
     fn beacon(&mut self, w: &World, state: MdsState) -> MMdsBeacon {
@@ -542,4 +547,146 @@ fn followers_get_the_maps_that_they_may_know() {
     assert_eq!(&mds_map(&follow(&mut w, admin, "mdsmap.1")), map(&w));
     assert!(follow(&mut w, admin, "mdsmap.9").is_empty() && follow(&mut w, admin, "mdsmap.x").is_empty());
     assert!(matches!(follow(&mut w, admin, "fsmap.user").as_slice(), [Message::FsMapUser(_)]));
+}
+
+#[test]
+fn of_beacons_that_wait_together_the_newest_counts() {
+    let (mut w, _, mut a, mut b) = serving();
+    w.take();
+    let mut waiting: Vec<(ConnId, Message)> = Vec::new();
+    for _ in 0..100 {
+        waiting.push((a.conn, a.beacon(&w, MdsState::ACTIVE).into()));
+        waiting.push((b.conn, b.beacon(&w, MdsState::STANDBY).into()));
+    }
+    w.send_behind_a_change(waiting);
+    for mds in [&a, &b] {
+        let answers = w.sent(mds.conn).into_iter().filter_map(|m| match m {
+            Message::MdsBeacon(m) => Some(m.seq),
+            _ => None,
+        });
+        assert_eq!(answers.collect::<Vec<_>>(), [mds.seq], "mds.{}", mds.name);
+    }
+}
+
+/// Servers of one name replace each other, and each time all file systems are committed.
+#[test]
+fn servers_of_a_key_come_and_go_only_so_often() {
+    let (mut w, _) = world();
+    let index = w.index;
+    let flood: Vec<Mds> = (20..50).map(|conn| Mds::boot(&mut w, conn, "a")).collect();
+    let there = |w: &World| flood.iter().position(|mds| mds.info(w).is_some());
+    assert_eq!((w.index - index, there(&w)), (5, Some(4)));
+    let mut last = flood[4].clone();
+    last.say(&mut w, MdsState::DNE);
+    assert_eq!(there(&w), Some(4), "nor do they go");
+    let mut other = Mds::boot(&mut w, 60, "b");
+    assert!(other.info(&w).is_some(), "another key's is not kept out");
+    // What an earlier beacon says of the end is overtaken.
+    let mut gone = other.beacon(&w, MdsState::DNE);
+    other.alive(&mut w);
+    gone.seq -= 1;
+    w.send(other.conn, gone);
+    assert!(other.info(&w).is_some());
+    w.tick(2);
+    last.say(&mut w, MdsState::DNE);
+    assert_eq!(there(&w), None);
+}
+
+/// All addresses of a server that failed are blocked: they have to be its own.
+#[test]
+fn a_server_has_no_address_of_another() {
+    let (mut w, admin) = world();
+    let other_mds = Mds::boot(&mut w, 10, "a");
+    let manager = addr("v2:127.0.0.1:6790/50");
+    let session = w.manager("x", 50);
+    let beacon = messages::mgr::MMgrBeacon {
+        gid: 50,
+        name: "x".to_owned(),
+        addrs: AddrVec::single(manager),
+        fsid: FSID,
+        ..Default::default()
+    };
+    w.send(session, beacon);
+    let (own, far) = (v2(7_777, 3), addr("v2:10.9.9.9:6800/1"));
+    let of_mds = other_mds.info(&w).expect("it is there").addrs.0[1];
+    for (n, stated) in
+        [v2(6_800, 1), v2(7_000, 1), v2(7_200, 1), manager, of_mds, far].into_iter().enumerate()
+    {
+        let mut mds = Mds::connect(&mut w, 20 + n as u64, "b");
+        let stated = if stated == far { vec![far] } else { vec![own, stated] };
+        Mds::states(&mut w, mds.conn, stated.clone());
+        w.now = common::at(10 * (n as u64 + 1));
+        mds.say(&mut w, MdsState::BOOT);
+        assert_eq!(mds.info(&w), None, "{stated:?}");
+    }
+    w.tick(100);
+    let mut mds = Mds::connect(&mut w, 40, "b");
+    Mds::states(&mut w, mds.conn, vec![own, far]);
+    mds.say(&mut w, MdsState::BOOT);
+    assert_eq!(mds.info(&w).expect("let in").addrs, AddrVec::single(own), "what is its own is kept");
+    new_fs(&mut w, admin);
+    w.tick(101);
+    ok(&mut w, admin, r#"{"prefix":"mds fail","role_or_gid":"b"}"#);
+    assert!(!is_blocked(&w, far));
+}
+
+#[test]
+fn a_quiet_beacon_costs_no_copy_of_all_file_systems() {
+    let (mut w, _) = world();
+    let mut all = Vec::new();
+    for conn in 20..100 {
+        let name: &'static str = format!("n{conn}").leak();
+        let mut mds = Mds::connect(&mut w, conn, name);
+        let mut beacon = mds.beacon(&w, MdsState::BOOT);
+        beacon.sys_info = (0..256).map(|n| (format!("key {n}"), "value".to_owned())).collect();
+        w.send(mds.conn, beacon);
+        assert!(mds.info(&w).is_some());
+        all.push(mds);
+    }
+    let begun = std::time::Instant::now();
+    for _ in 0..20 {
+        assert!(!w.mon.state().fs.as_ref().clone().metadata.is_empty());
+    }
+    let copies = begun.elapsed();
+    let begun = std::time::Instant::now();
+    for mds in all.iter_mut().take(20) {
+        mds.say(&mut w, MdsState::STANDBY);
+    }
+    assert!(begun.elapsed() < copies / 2, "{:?}, 20 copies take {copies:?}", begun.elapsed());
+    // More entries are not taken.
+    let mut mds = Mds::connect(&mut w, 200, "many");
+    let mut beacon = mds.beacon(&w, MdsState::BOOT);
+    beacon.sys_info = (0..257).map(|n| (format!("key {n}"), String::new())).collect();
+    w.send(mds.conn, beacon);
+    assert_eq!(mds.info(&w), None);
+}
+
+/// What is found wrong has no room beyond that of all file systems: one commit is one message.
+#[test]
+fn what_servers_say_together_has_a_bound() {
+    let (mut w, _) = world();
+    let mut all = Vec::new();
+    for conn in 1_000..1_300 {
+        let name: &'static str = format!("n{conn}").leak();
+        let mut mds = Mds::connect(&mut w, conn, name);
+        let mut beacon = mds.beacon(&w, MdsState::BOOT);
+        beacon.sys_info = [("k".to_owned(), "v".repeat(65_000))].into();
+        w.send(mds.conn, beacon);
+        match mds.info(&w) {
+            Some(_) => all.push(mds),
+            None => break,
+        }
+    }
+    let bytes = |w: &World| codec::Encode::to_bytes(&*w.mon.state().fs).len();
+    assert!(all.len() > 200 && bytes(&w) <= 16 << 20, "{} of {} bytes", all.len(), bytes(&w));
+    for mds in all.iter_mut().take(4) {
+        let mut beacon = mds.beacon(&w, MdsState::STANDBY);
+        let text = |n: usize| (format!("{n:02}"), "v".repeat(500));
+        let metadata = || (0..16).map(text).collect();
+        let metric =
+            |_| MdsHealthMetric { kind: 1, severity: 1, message: "x".to_owned(), metadata: metadata() };
+        beacon.health.metrics = (0..64).map(metric).collect();
+        w.send(mds.conn, beacon);
+    }
+    assert!(bytes(&w) <= 16 << 20, "{} bytes", bytes(&w));
 }

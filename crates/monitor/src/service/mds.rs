@@ -4,7 +4,9 @@
 //! 1. A daemon speaks for itself alone: the number and the name in a beacon are those of its session.
 //! 2. A rank's holder is forgotten only together with its addresses being blocked at the OSDs, in one entry of
 //!    the log. Its successor waits for that OSD map (`last_failure_osd_epoch`).
-//! 3. Tickets for metadata servers have Ceph's form exactly while a daemon of Ceph's holds or follows a rank
+//! 3. The addresses of a daemon have the host that its session comes from, and are no other daemon's: whoever
+//!    names them has them blocked when it fails.
+//! 4. Tickets for metadata servers have Ceph's form exactly while a daemon of Ceph's holds or follows a rank
 //!    (and cephx is in use).
 //!
 //! Source: MDSMonitor::preprocess_beacon, prepare_beacon, fail_mds_gid in src/mon/MDSMonitor.cc.
@@ -17,7 +19,7 @@ use codec::Encode;
 use maps::{MdsGid, MdsInfo, MdsState, NO_FS, NO_RANK};
 use messages::mds::{MMdsBeacon, MMdsLoadTargets, MdsHealth, MdsHealthMetric};
 use messages::mon::MMdsMap;
-use types::{AddrKind, AddrVec, ConnId, EntityAddr, EntityType, Epoch, Now};
+use types::{AddrKind, AddrVec, AuthName, ConnId, EntityAddr, EntityType, Epoch, Now};
 
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
@@ -33,6 +35,7 @@ const DAEMONS_LIMIT: usize = 1_024;
 const FS_BYTES: usize = 16 << 20;
 /// Bytes of what one daemon says of itself, of its name and of a file system's; its addresses; features by name.
 const INFO_BYTES: usize = 64 << 10;
+const INFO_ENTRIES: usize = 256;
 const NAME_BYTES: usize = 256;
 const ADDRS_LIMIT: usize = 8;
 const COMPAT_BYTES: usize = 8 << 10;
@@ -44,6 +47,9 @@ const DETAILS_LIMIT: usize = 16;
 const HEALTH_BYTES: usize = 32 << 10;
 /// What a daemon finds wrong, and what it would rather serve, is taken this often: each change is committed.
 const NEWS_EVERY: Duration = Duration::from_secs(1);
+/// Daemons of one key come and go this often, but for so much at once: each change is committed.
+const COMES_EVERY: Duration = Duration::from_secs(1);
+const COMES_AT_ONCE: Duration = Duration::from_secs(5);
 
 /// What the leader knows of a daemon and does not replicate.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -72,26 +78,34 @@ impl Monitor {
         tid: u64,
         m: &MMdsBeacon,
     ) {
-        let Some(addrs) = self.sessions.get(&conn).and_then(|s| beacon_addrs(s, m)) else { return };
+        let Some(session) = self.sessions.get(&conn).filter(|s| is_own(s, m)) else { return };
         if m.fsid != batch.state().fsid {
             return;
         }
+        let key = session.name.clone();
         let state = MdsState(m.state);
         let Some(info) = batch.state().fs.map.daemon(m.gid).cloned() else {
             if state == MdsState::BOOT {
-                return self.boot_mds(now, batch, conn, tid, m, addrs);
+                let addrs = own_addrs(session);
+                if self.may_come_or_go(now, key) {
+                    self.boot_mds(now, batch, conn, tid, m, addrs);
+                }
+                return;
             }
             return answer_with_nothing(batch, conn, tid, m.gid);
         };
         let seen = *self.mds_seen.entry(m.gid).or_insert_with(|| MdsSeen::new(now.mono));
-        if state == MdsState::DNE {
-            let mut fs = batch.edit_fs();
-            fail(now, &self.settings, &mut fs, batch, m.gid);
-            propose(now, &self.settings, fs, batch);
-            return answer(batch, conn, tid, m);
-        }
         // What overtook a later one says nothing any more.
         if info.state_seq > m.seq || seen.seq > m.seq {
+            return;
+        }
+        if state == MdsState::DNE {
+            if self.may_come_or_go(now, key) {
+                let mut fs = batch.edit_fs();
+                fail(now, &self.settings, &mut fs, batch, m.gid);
+                propose(now, &self.settings, fs, batch);
+                answer(batch, conn, tid, m);
+            }
             return;
         }
         let wanted = self.wanted_change(now, batch, &info, m);
@@ -105,6 +119,18 @@ impl Monitor {
         let seen = self.mds_seen.entry(m.gid).or_insert_with(|| MdsSeen::new(now.mono));
         (seen.at, seen.seq, seen.lost) = (now.mono, m.seq, None);
         self.apply_beacon(now, batch, (conn, tid), &info, m, wanted);
+    }
+
+    /// Whether one more daemon of a key may come or go. One that may not says so again with its next beacon.
+    fn may_come_or_go(&mut self, now: Now, key: AuthName) -> bool {
+        // When all that was taken is made up for.
+        let paid = self.mds_comes.entry(key).or_default();
+        let next = (*paid).max(now.mono) + COMES_EVERY;
+        let may = next <= now.mono + COMES_AT_ONCE;
+        if may {
+            *paid = next;
+        }
+        may
     }
 
     /// What a beacon asks for, as far as its sender may ask for it.
@@ -134,7 +160,13 @@ impl Monitor {
             return if allowed { Wanted::State(state) } else { Wanted::Nothing };
         }
         let due = self.mds_seen.get(&m.gid).and_then(|s| s.news);
-        match due.is_none_or(|at| now.mono.saturating_sub(at) >= NEWS_EVERY) {
+        let is_due = due.is_none_or(|at| now.mono.saturating_sub(at) >= NEWS_EVERY);
+        let fs = &batch.state().fs;
+        let is_news = || {
+            let none = MdsHealth::default();
+            info.join_fscid != joins(fs, m) || *fs.health.get(&m.gid).unwrap_or(&none) != bounded(&m.health)
+        };
+        match is_due && is_news() {
             true => Wanted::News,
             false => Wanted::Nothing,
         }
@@ -149,12 +181,16 @@ impl Monitor {
         m: &MMdsBeacon,
         wanted: Wanted,
     ) {
+        if wanted == Wanted::Nothing && !info.is_laggy() {
+            // Most are so. The working copy of all file systems is not for them.
+            return answer(batch, to.0, to.1, m);
+        }
         let mut fs = batch.edit_fs();
         if info.is_laggy() {
             fs.map.modify_daemon(info.gid, |i| i.laggy_since = types::Utime::ZERO);
         }
         if wanted != Wanted::Nothing {
-            let join = fs.map.by_name(&m.fs).filter(|_| !m.fs.is_empty()).map_or(NO_FS, |fs| fs.fscid);
+            let join = joins(&fs, m);
             let mut news = info.join_fscid != join;
             if news {
                 fs.map.modify_daemon(info.gid, |i| i.join_fscid = join);
@@ -193,7 +229,7 @@ impl Monitor {
 
     /// Takes what a daemon finds wrong, and says what it no longer finds; whether that is something new.
     fn note_health(
-        &self,
+        &mut self,
         now: Now,
         batch: &mut Batch,
         fs: &mut FsState,
@@ -203,6 +239,11 @@ impl Monitor {
         let health = bounded(health);
         let before = fs.health.get(&info.gid).cloned().unwrap_or_default();
         if before == health {
+            return false;
+        }
+        if fs.to_bytes().len() + health.to_bytes().len() > FS_BYTES {
+            let text = format!("what mds.{} finds wrong was left out: there is no room for it", info.name);
+            self.log_refusal(now, batch, info.gid, text);
             return false;
         }
         let mut cleared = BTreeSet::new();
@@ -242,15 +283,8 @@ impl Monitor {
         addrs: AddrVec,
     ) {
         let mut fs = batch.edit_fs();
-        let info_bytes: usize = m.sys_info.iter().map(|(k, v)| k.len() + v.len() + 8).sum();
-        let full = fs.map.daemons().count() >= DAEMONS_LIMIT && fs.map.daemon_named(&m.name).is_none();
-        if full || info_bytes > INFO_BYTES || fs.to_bytes().len() + info_bytes > FS_BYTES {
-            let text =
-                format!("mds.{} was refused: there is no room for it, or for what it says of itself", m.name);
-            if self.mds_refused.replace(m.gid) != Some(m.gid) {
-                batch.log(self.settings.log_entry(now, Priority::Warn, "cluster", text));
-            }
-            return;
+        if let Some(why) = why_refused(batch, &fs, m, &addrs) {
+            return self.log_refusal(now, batch, m.gid, format!("mds.{} was refused: {why}", m.name));
         }
         while let Some(old) = fs.map.daemon_named(&m.name).map(|i| (i.gid, i.human_name())) {
             if !fail(now, &self.settings, &mut fs, batch, old.0) {
@@ -260,7 +294,7 @@ impl Monitor {
             let text = format!("{} restarted", old.1);
             batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
         }
-        let join = fs.map.by_name(&m.fs).filter(|_| !m.fs.is_empty()).map_or(NO_FS, |fs| fs.fscid);
+        let join = joins(&fs, m);
         fs.map.insert_standby(MdsInfo {
             gid: m.gid,
             name: m.name.clone(),
@@ -275,6 +309,13 @@ impl Monitor {
         self.mds_seen.insert(m.gid, MdsSeen { seq: m.seq, ..MdsSeen::new(now.mono) });
         propose(now, &self.settings, fs, batch);
         answer(batch, conn, tid, m);
+    }
+
+    /// Says once why something of a daemon was not taken.
+    fn log_refusal(&mut self, now: Now, batch: &mut Batch, gid: MdsGid, text: String) {
+        if self.mds_refused.replace(gid) != Some(gid) {
+            batch.log(self.settings.log_entry(now, Priority::Warn, "cluster", text));
+        }
     }
 
     /// The ranks to which a daemon gives subtrees.
@@ -329,16 +370,58 @@ enum Wanted {
     State(MdsState),
 }
 
-/// The addresses of a beacon's sender, when the beacon speaks for its sender.
-fn beacon_addrs(session: &Session, m: &MMdsBeacon) -> Option<AddrVec> {
+/// Whether a beacon speaks for its sender, within bounds.
+fn is_own(session: &Session, m: &MMdsBeacon) -> bool {
     let own = session.global_id.0 != 0 && session.global_id.0 == m.gid && session.name.id == m.name;
-    let small = m.name.len() <= NAME_BYTES
+    own && m.name.len() <= NAME_BYTES
         && m.fs.len() <= NAME_BYTES
         && m.compat.to_bytes().len() <= COMPAT_BYTES
-        && session.addrs.0.len() <= ADDRS_LIMIT;
+        && session.addrs.0.len() <= ADDRS_LIMIT
+}
+
+/// Of the addresses that a daemon states those with the host that its session comes from: of others nobody
+/// knows whether they are its own.
+fn own_addrs(session: &Session) -> AddrVec {
+    let host = |a: &EntityAddr| a.socket.map(|s| s.ip().to_canonical());
+    let from = host(&session.addr);
+    AddrVec(session.addrs.0.iter().copied().filter(|a| from.is_some() && host(a) == from).collect())
+}
+
+/// Why a daemon cannot be in the map.
+fn why_refused(batch: &Batch, fs: &FsState, m: &MMdsBeacon, addrs: &AddrVec) -> Option<&'static str> {
+    let info_bytes: usize = m.sys_info.iter().map(|(k, v)| k.len() + v.len() + 8).sum();
+    let full = fs.map.daemons().count() >= DAEMONS_LIMIT && fs.map.daemon_named(&m.name).is_none();
+    if full || info_bytes > INFO_BYTES || m.sys_info.len() > INFO_ENTRIES {
+        return Some("there is no room for it, or for what it says of itself");
+    }
     // It cannot be reached, nor blocked.
-    let bound = session.addrs.0.iter().all(|a| a.socket.is_some_and(|s| s.port() != 0));
-    (own && small && bound && !session.addrs.is_empty()).then(|| session.addrs.clone())
+    if addrs.is_empty() || !addrs.0.iter().all(|a| a.socket.is_some_and(|s| s.port() != 0)) {
+        return Some("it states no address of the host that it comes from");
+    }
+    if addrs.0.iter().any(|addr| is_taken(batch, fs, &m.name, addr)) {
+        return Some("it states an address of another daemon");
+    }
+    (fs.to_bytes().len() + info_bytes > FS_BYTES).then_some("there is no room for what it says of itself")
+}
+
+/// Whether an address is that of an OSD, of a manager or of a metadata server of another name.
+fn is_taken(batch: &Batch, fs: &FsState, name: &str, addr: &EntityAddr) -> bool {
+    let same = |a: &EntityAddr| a.socket == addr.socket && a.nonce == addr.nonce;
+    let has = |addrs: &AddrVec| addrs.0.iter().any(same);
+    let mgr = &batch.state().mgr;
+    let mut managers = mgr.active.iter().chain(mgr.standbys.values());
+    let of_manager = managers.any(|d| has(&d.addrs) || d.clients.iter().any(|(_, addrs)| has(addrs)));
+    let mut osds = batch.osdmap().existing_osds();
+    of_manager
+        || osds.any(|(_, o)| {
+            [&o.client_addrs, &o.cluster_addrs, &o.hb_back_addrs, &o.hb_front_addrs].into_iter().any(has)
+        })
+        || fs.map.daemons().any(|i| i.name != name && has(&i.addrs))
+}
+
+/// The file system that a daemon would rather serve.
+fn joins(fs: &FsState, m: &MMdsBeacon) -> i32 {
+    fs.map.by_name(&m.fs).filter(|_| !m.fs.is_empty()).map_or(NO_FS, |fs| fs.fscid)
 }
 
 fn bounded(health: &MdsHealth) -> MdsHealth {

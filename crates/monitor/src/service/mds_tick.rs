@@ -30,6 +30,7 @@ impl Monitor {
     pub(crate) fn tick_mds(&mut self, now: Now, batch: &mut Batch) {
         let last = self.mds_ticked.replace(now.mono);
         self.mds_seen.retain(|gid, _| batch.state().fs.map.daemon(*gid).is_some());
+        self.mds_comes.retain(|_, paid| *paid > now.mono);
         let idle = batch.state().fs.map.daemons().next().is_none() && batch.state().fs.fences.is_empty();
         if idle {
             return;
