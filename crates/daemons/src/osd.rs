@@ -913,7 +913,7 @@ impl Handler for Shell {
 
     /// OSDs never wait for each other: what one sends may be what the other waits for.
     fn is_gated(&self, kind: EntityType) -> bool {
-        kind == EntityType::Client
+        pg::has_share(kind)
     }
 
     fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>) {

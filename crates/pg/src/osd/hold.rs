@@ -29,6 +29,12 @@ const PARKED_LONGEST: Duration = Duration::from_secs(120);
 /// What a request that waits for a map counts for at least, in bytes.
 const PARKED_COST: u64 = 16 << 10;
 
+/// Whether peers of a kind are held. What an OSD or a monitor sends may be what another waits for; OSDs wait for
+/// no metadata server and no manager, and these are clients to them.
+pub fn has_share(kind: EntityType) -> bool {
+    !matches!(kind, EntityType::Osd | EntityType::Mon)
+}
+
 /// What may be held altogether.
 #[derive(Debug, Clone, Copy)]
 struct Whole(Held);
@@ -100,8 +106,7 @@ impl OsdCore {
         let mut told = Vec::new();
         for conn in &self.clients.active {
             let Some(session) = self.shared.sessions.get(conn) else { continue };
-            if session.peer.name.entity_type() != Some(EntityType::Client) {
-                // Other daemons are not held: what one sends may be what another waits for.
+            if !session.peer.name.entity_type().is_some_and(has_share) {
                 continue;
             }
             let was_held = session.account.is_held;

@@ -53,6 +53,7 @@ use crate::io::{BootAddrs, FatalReason, Input, Output};
 use crate::pg::{Pg, persist};
 use boot::Boot;
 use heartbeat::Heartbeats;
+pub use hold::has_share;
 pub use inspect::Logged;
 use route::Waiting;
 use session::Session;

@@ -177,6 +177,21 @@ fn a_client_has_the_whole_alone_and_a_share_with_others() {
     s.until("let go", |s| !held(s, ONE));
 }
 
+/// No OSD waits for it.
+#[test]
+fn a_metadata_server_has_a_share_as_clients_have() {
+    let config = OsdConfig { client_message_cap: 16, ..OsdConfig::default() };
+    let (mut s, pool) = cluster(config);
+    s.connect(ONE, |peer| peer.name.kind = types::EntityType::Mds as u8);
+    s.connect(TWO, |_| {});
+    let m = request(&s, pool, "o", vec![write(b"x")]);
+    (1..=16).for_each(|tid| send(&mut s, ONE, tid, &m));
+    send(&mut s, TWO, 1, &m);
+    assert!(held(&s, ONE) && !held(&s, TWO));
+    assert_eq!(answer(&mut s, ONE, 16).0, 0);
+    s.until("let go", |s| !held(s, ONE));
+}
+
 /// Many connections of one entity have no more than one entity's share.
 #[test]
 fn connections_of_one_entity_share_its_part() {

@@ -12,6 +12,8 @@ pub struct Bounds {
     pub unread_pause_bytes: u64,
     /// Number of connections whose peers have not authenticated yet.
     pub half_open: usize,
+    /// Number of connections of one OSD, or with the monitors' key. These have no share of the bounds above.
+    pub daemon_conns: usize,
 }
 
 /// The largest answer to one request; `unread_bytes` is never less.
@@ -37,6 +39,7 @@ impl Default for Bounds {
             unread_bytes: 512 << 20,
             unread_pause_bytes: 16 << 20,
             half_open: 1024,
+            daemon_conns: 256,
         }
     }
 }

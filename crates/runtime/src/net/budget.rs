@@ -1,8 +1,8 @@
 //! Memory for clients' large frames that are not whole yet.
 //!
 //! A client's frame of more than [`SMALL_FRAME_BYTES`] is read only under a lease of as many bytes from this
-//! budget. While the budget has none left, the frame waits in its socket. Small frames and frames of daemons
-//! need no lease: clients wait for daemons, so daemons must not wait for clients.
+//! budget. While the budget has none left, the frame waits in its socket. Small frames and frames of OSDs and
+//! monitors need no lease: clients wait for these, so these must not wait for clients.
 //!
 //! Invariants:
 //! 1. What all leases hold is at most the limit.

@@ -73,3 +73,18 @@ async fn who_leaves_in_the_middle_of_a_frame_gives_its_room_back() {
     server.heard(other_conn, 1).await;
     drop(sending.await.expect("sent"));
 }
+
+/// What they may take of the room for large frames, clients have to share with them.
+#[tokio::test]
+async fn metadata_servers_and_managers_wait_for_room_as_clients_do() {
+    for (name, hello) in [("mds.a", types::EntityType::Mds), ("mgr.x", types::EntityType::Mgr)] {
+        let bounds = Bounds { frames_bytes: LARGE as u64 * 3 / 2, ..Bounds::default() };
+        let server = Server::start(bounds, 0).await;
+        let mut half = Raw::ready(&server, As { hello, ..As::client(name) }).await.expect("ready");
+        let bytes = half.bytes_of(message(LARGE));
+        half.write(&bytes[..LARGE / 2]).await;
+        while server.messenger.frames_held() < LARGE as u64 {
+            tokio::task::yield_now().await;
+        }
+    }
+}

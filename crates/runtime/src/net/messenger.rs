@@ -425,6 +425,10 @@ impl Messenger {
             self.note_refusal(own, "it states to be what it has not proven");
             return link.with(|m| m.refuse(types::Errno::EACCES.0));
         };
+        if !self.has_place(own) {
+            self.note_refusal(own, "it has too many connections");
+            return link.with(|m| m.refuse(types::Errno::EBUSY.0));
+        }
         let policy = request.policy(self.handler().accept_policy(kind));
         let addrs = request.addrs().clone();
         // Only the entity that opened a session may resume it.
@@ -458,6 +462,13 @@ impl Messenger {
                 link.with(|m| m.refuse(types::Errno::EACCES.0));
             }
         }
+    }
+
+    /// Whether one more connection of this one's entity has a place. An entity with a share is bounded by that.
+    fn has_place(&self, own: &Channel) -> bool {
+        let Some(identity) = own.identity().filter(|i| !i.has_share()) else { return true };
+        let same = |c: &&Arc<Channel>| c.identity().is_some_and(|i| i.name == identity.name);
+        lock(&self.0.channels).values().filter(same).count() <= self.0.bounds.daemon_conns
     }
 
     fn accept_new(&self, link: &Link, own: &Arc<Channel>, policy: msgr::Policy, addrs: AddrVec) {
@@ -608,8 +619,8 @@ struct Pump {
     was_ready: bool,
     /// Whether nothing is read from the peer while the gate is closed.
     gated: bool,
-    /// The peer's entity if it is a client: its large frames and unread answers count against bounds that all
-    /// clients share. `None` for daemons.
+    /// The peer's entity if it has a share (`Identity::has_share`): its large frames and unread answers count
+    /// against bounds that all of these share.
     client: Option<AuthName>,
 }
 
@@ -660,7 +671,7 @@ impl Pump {
                 if let Some(id) = messenger.carrier_of(link) {
                     self.conn = id;
                 }
-                if let Some(identity) = channel.identity().filter(|i| !i.is_daemon()) {
+                if let Some(identity) = channel.identity().filter(|i| i.has_share()) {
                     link.with(|m| m.ask_above(SMALL_FRAME_BYTES));
                     link.count_unread_in(messenger.0.unread.share(&identity.name));
                     self.client = Some(identity.name);

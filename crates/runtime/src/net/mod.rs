@@ -55,10 +55,16 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Whether this is a daemon of the cluster. Clients wait for daemons, so a daemon never waits for a share
-    /// that clients have used up.
+    /// Whether this is a daemon of the cluster.
     pub fn is_daemon(&self) -> bool {
         matches!(self.name.kind, EntityType::Mon | EntityType::Osd | EntityType::Mgr | EntityType::Mds)
+    }
+
+    /// Whether it has a share of what all clients may take. Monitors and OSDs have none: clients wait for them,
+    /// so they never wait for clients. Metadata servers and managers are clients of OSDs and monitors, of which
+    /// none waits for them.
+    pub fn has_share(&self) -> bool {
+        !matches!(self.name.kind, EntityType::Mon | EntityType::Osd)
     }
 }
 

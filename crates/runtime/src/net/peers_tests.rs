@@ -98,3 +98,25 @@ async fn who_is_turned_away_leaves_a_line() {
     let _ = scanner.read_to_end(&mut rest).await;
     assert_eq!(server.messenger.refusal_lines(), 2);
 }
+
+#[tokio::test]
+async fn connections_of_a_daemons_key_have_a_bound() {
+    let server = Server::start(Bounds { daemon_conns: 2, ..Bounds::default() }, 0).await;
+    let at = |port: u16| format!("v2:127.0.0.1:{port}/77");
+    let (one, two, three) = (at(6801), at(6802), at(6803));
+    let first = Raw::ready(&server, As::osd("osd.3", &one)).await.expect("let in");
+    let conn = server.conn_of("osd.3").await;
+    let _second = Raw::ready(&server, As::client("osd.3")).await.expect("let in");
+    assert!(Raw::ready(&server, As::osd("osd.3", &two)).await.is_err());
+    assert!(Raw::ready(&server, As::client("osd.3")).await.is_err());
+    let mut others = Vec::new();
+    others.push(Raw::ready(&server, As::client("osd.4")).await.expect("another"));
+    for _ in 0..3 {
+        others.push(Raw::ready(&server, As::client("client.many")).await.expect("a client has shares"));
+    }
+    let refused = |told: &[Told]| told.iter().filter(|t| matches!(t, Told::Gone(..))).count() == 2;
+    server.until(|told| refused(told).then_some(())).await;
+    server.messenger.close(conn);
+    drop(first);
+    Raw::ready(&server, As::osd("osd.3", &three)).await.expect("one has gone");
+}

@@ -85,3 +85,16 @@ async fn of_an_entity_with_many_connections_one_is_cut_off_first() {
         slow.receive(&server).await.expect("an answer");
     }
 }
+
+#[tokio::test]
+async fn what_a_metadata_server_does_not_read_counts() {
+    let bounds = Bounds { unread_bytes: 32 << 20, ..Bounds::default() };
+    let server = Server::start(bounds, REPLY).await;
+    let me = As { hello: types::EntityType::Mds, ..As::client("mds.a") };
+    let mut deaf = Raw::ready(&server, me).await.expect("ready");
+    let deaf_conn = server.conn_of("mds.a").await;
+    let many: Vec<u8> = (0..100).flat_map(|_| deaf.bytes_of(message(1))).collect();
+    deaf.write(&many).await;
+    let why = server.gone(deaf_conn).await;
+    assert!(why.contains("does not read"), "{why}");
+}
