@@ -1,5 +1,6 @@
 //! The manager's shell: its messenger and its clock around the core.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -16,11 +17,12 @@ use msgr::{Limits, Local, Policy};
 use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
 use runtime::{Clock, LocalSocket, Machine, Owner};
 use tokio::sync::oneshot;
-use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType};
+use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType};
 
 use crate::admin_socket::{self, AdminSocketAt, Commands};
 use crate::ear::{Domain, Ear, panics_of, within};
 use crate::failure::{EndOf, Failure};
+use crate::inbox::{Arrival, Inbox, cost};
 use crate::listen::{self, ListenAt};
 use runtime::session::{MonSession, SharedAuth};
 
@@ -32,7 +34,7 @@ pub struct MgrSettings {
     pub monitors: Vec<EntityAddr>,
     pub auth: Arc<SharedAuth>,
     /// Options of the configuration file.
-    pub options: std::collections::BTreeMap<String, String>,
+    pub options: BTreeMap<String, String>,
     pub admin_socket: Option<AdminSocketAt>,
     /// How often this process has been a manager before: each life has an address of its own.
     pub life: i32,
@@ -91,8 +93,16 @@ impl Mgr {
             force: settings.force,
         });
         let ended = Arc::clone(&shell.ended);
+        let wake = {
+            let shell = Arc::downgrade(&shell);
+            move || {
+                let _ = within(&shell, |shell| shell.submit_event(Event::Woken));
+            }
+        };
         let machine = MgrMachine {
             core,
+            inbox: Inbox::new(messenger.clone(), clock, wake),
+            names: BTreeMap::new(),
             messenger,
             clock,
             auth: Arc::clone(&shell.auth),
@@ -148,8 +158,12 @@ impl Shell {
     }
 
     fn submit(&self, input: Input) {
+        self.submit_event(Event::Core(input));
+    }
+
+    fn submit_event(&self, event: Event) {
         if let Some(owner) = self.owner.get() {
-            owner.submit(input);
+            owner.submit(event);
         }
     }
 }
@@ -160,9 +174,28 @@ impl Domain for Shell {
     }
 }
 
+/// What a thread brings.
+enum Event {
+    /// For the core at once.
+    Core(Input),
+    /// Takes its turn among what others sent.
+    Message { conn: ConnId, bytes: u64, said: Box<Said> },
+    /// Messages wait for another turn.
+    Woken,
+}
+
+/// A message of a client or a daemon.
+struct Said {
+    tid: u64,
+    msg: Message,
+}
+
 struct MgrMachine {
     core: Manager,
     messenger: Messenger,
+    inbox: Inbox<Box<Said>>,
+    /// Who is at the other end of each accepted connection.
+    names: BTreeMap<ConnId, AuthName>,
     clock: Clock,
     auth: Arc<SharedAuth>,
     session: Arc<MonSession>,
@@ -173,27 +206,69 @@ struct MgrMachine {
 }
 
 impl Machine for MgrMachine {
-    type Input = Input;
+    type Input = Event;
 
-    fn apply(&mut self, inputs: &mut Vec<Input>) {
-        let now = self.clock.now();
+    fn apply(&mut self, events: &mut Vec<Event>) {
         #[cfg(feature = "test-medium")]
         self.plant.strike("input");
-        for input in inputs.drain(..) {
-            self.core.handle(now, input, &mut self.out);
-            let mut out = std::mem::take(&mut self.out);
-            out.drain(..).for_each(|output| self.carry_out(output));
-            self.out = out;
+        self.inbox.begin();
+        for event in events.drain(..) {
+            match event {
+                Event::Core(input) => self.handle(input),
+                Event::Message { conn, bytes, said } => self.arrive(conn, bytes, said),
+                Event::Woken => self.inbox.woken(),
+            }
         }
+        while let Some((conn, said)) = self.inbox.next() {
+            self.hear(conn, *said);
+        }
+        self.inbox.end();
     }
 }
 
 impl MgrMachine {
-    fn carry_out(&self, output: Output) {
+    fn arrive(&mut self, conn: ConnId, bytes: u64, said: Box<Said>) {
+        let name = self.names.get(&conn).cloned().unwrap_or_default();
+        match self.inbox.arrive(&name, conn, bytes, said) {
+            Arrival::Now(said) => self.hear(conn, *said),
+            Arrival::Waits => {}
+            Arrival::TooMuch => {
+                self.messenger.close(conn);
+                self.handle(Input::Disconnected { conn });
+            }
+        }
+    }
+
+    fn hear(&mut self, conn: ConnId, said: Said) {
+        let Said { tid, msg } = said;
+        self.handle(Input::Message { conn, tid, msg });
+    }
+
+    fn handle(&mut self, input: Input) {
+        match &input {
+            Input::Connected { conn, peer } => drop(self.names.insert(*conn, peer.auth_name.clone())),
+            Input::Disconnected { conn } => self.forget(*conn),
+            _ => {}
+        }
+        self.core.handle(self.clock.now(), input, &mut self.out);
+        let mut out = std::mem::take(&mut self.out);
+        out.drain(..).for_each(|output| self.carry_out(output));
+        self.out = out;
+    }
+
+    fn forget(&mut self, conn: ConnId) {
+        self.names.remove(&conn);
+        self.inbox.forget(conn);
+    }
+
+    fn carry_out(&mut self, output: Output) {
         match output {
             Output::Send { conn, tid, msg } => self.messenger.send(conn, msg.into_wire(tid)),
             Output::SendMon { tid, msg } => self.session.send_as(msg, tid),
-            Output::Close { conn } => self.messenger.close(conn),
+            Output::Close { conn } => {
+                self.forget(conn);
+                self.messenger.close(conn);
+            }
             Output::Respawn => self.ended.tell(MgrEnd::Deposed, || {}),
             Output::Monitors(whose) => self.auth.take_tickets_of(match whose {
                 Whose::Ours => TicketForm::Sealed,
@@ -249,8 +324,14 @@ impl Handler for Shell {
         self.submit(Input::Connected { conn, peer });
     }
 
+    /// Whom clients wait for does not wait for clients.
+    fn is_gated(&self, kind: EntityType) -> bool {
+        kind == EntityType::Client
+    }
+
     fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>) {
         for wire in batch.drain(..) {
+            let bytes = cost(&wire);
             let msg = match Message::decode(&wire) {
                 Ok(msg) => msg,
                 Err(error) => {
@@ -264,7 +345,9 @@ impl Handler for Shell {
                     self.submit(Input::FromMon { tid: wire.header.tid, msg });
                 }
             } else {
-                self.submit(Input::Message { conn, tid: wire.header.tid, msg });
+                self.messenger.gate().came(bytes);
+                let said = Box::new(Said { tid: wire.header.tid, msg });
+                self.submit_event(Event::Message { conn, bytes, said });
             }
         }
     }

@@ -26,6 +26,7 @@ use crate::admin_socket::{self, AdminSocketAt, Commands};
 use crate::devices::Medium;
 use crate::ear::{Domain, Ear, panics_of, within};
 use crate::failure::{EndOf, Failure, Lasting};
+use crate::inbox::{Arrival, Inbox, cost};
 use crate::mon_mgr::MgrLink;
 use crate::mon_store::MonStore;
 
@@ -118,9 +119,16 @@ impl Mon {
             failed: EndOf::new(),
         });
         let login = PeerLogin { method: config.method, key: config.key, options };
+        let wake = {
+            let shell = Arc::downgrade(&shell);
+            move || {
+                let _ = within(&shell, |shell| shell.submit_event(Event::Woken));
+            }
+        };
         let machine = MonMachine {
             core,
             messenger: messenger.clone(),
+            inbox: Inbox::new(messenger.clone(), clock, wake),
             shell: Arc::downgrade(&shell),
             login,
             clock,
@@ -224,8 +232,12 @@ impl Shell {
     }
 
     fn submit(&self, input: Input) {
+        self.submit_event(Event::Core(input));
+    }
+
+    fn submit_event(&self, event: Event) {
         if let Some(owner) = self.owner.get() {
-            owner.submit(input);
+            owner.submit(event);
         }
     }
 
@@ -294,9 +306,26 @@ struct PeerLogin {
     options: BTreeMap<String, String>,
 }
 
+/// What a thread brings.
+enum Event {
+    /// For the core at once: it is of the monitors, or has a bound of its own.
+    Core(Input),
+    /// Takes its turn among what others sent.
+    Message { conn: ConnId, bytes: u64, said: Box<Said> },
+    /// Messages wait for another turn.
+    Woken,
+}
+
+/// A message of a client or a daemon.
+struct Said {
+    header: Header,
+    msg: Message,
+}
+
 struct MonMachine {
     core: Member,
     messenger: Messenger,
+    inbox: Inbox<Box<Said>>,
     shell: Weak<Shell>,
     login: PeerLogin,
     clock: Clock,
@@ -309,25 +338,59 @@ struct MonMachine {
 }
 
 impl Machine for MonMachine {
-    type Input = Input;
+    type Input = Event;
 
-    fn apply(&mut self, inputs: &mut Vec<Input>) {
-        let now = self.clock.now();
+    fn apply(&mut self, events: &mut Vec<Event>) {
         #[cfg(feature = "test-medium")]
         self.plant.strike("input");
-        for input in inputs.drain(..) {
-            self.more.push(input);
-            while let Some(input) = self.more.pop() {
-                self.core.handle(now, input, &mut self.out);
-                let mut out = std::mem::take(&mut self.out);
-                out.drain(..).for_each(|output| self.carry_out(output));
-                self.out = out;
+        self.inbox.begin();
+        for event in events.drain(..) {
+            match event {
+                Event::Core(input) => self.handle(input),
+                Event::Message { conn, bytes, said } => self.arrive(conn, bytes, said),
+                Event::Woken => self.inbox.woken(),
             }
         }
+        while let Some((conn, said)) = self.inbox.next() {
+            self.hear(conn, *said);
+        }
+        self.inbox.end();
     }
 }
 
 impl MonMachine {
+    fn arrive(&mut self, conn: ConnId, bytes: u64, said: Box<Said>) {
+        // The core closes connections that it knows nothing of.
+        let name = self.core.core().entity_of(conn).cloned().unwrap_or_default();
+        match self.inbox.arrive(&name, conn, bytes, said) {
+            Arrival::Now(said) => self.hear(conn, *said),
+            Arrival::Waits => {}
+            Arrival::TooMuch => {
+                self.messenger.close(conn);
+                self.handle(Input::Disconnected { conn });
+            }
+        }
+    }
+
+    fn hear(&mut self, conn: ConnId, said: Said) {
+        let Said { header, msg } = said;
+        self.handle(Input::Message { conn, header, msg });
+    }
+
+    fn handle(&mut self, input: Input) {
+        if let Input::Disconnected { conn } = &input {
+            self.inbox.forget(*conn);
+        }
+        let now = self.clock.now();
+        self.more.push(input);
+        while let Some(input) = self.more.pop() {
+            self.core.handle(now, input, &mut self.out);
+            let mut out = std::mem::take(&mut self.out);
+            out.drain(..).for_each(|output| self.carry_out(output));
+            self.out = out;
+        }
+    }
+
     /// Who this monitor is to a manager, and a proof of it where one is needed.
     fn mgr_login(&mut self, now: types::Now) -> Result<(Arc<SharedAuth>, Option<Authorizer>), AuthError> {
         let name = AuthName::new(EntityType::Mon, "");
@@ -399,7 +462,12 @@ impl MonMachine {
                 let mgr = self.shell.upgrade().and_then(|shell| shell.links().mgr.conn());
                 mgr.into_iter().for_each(|conn| self.messenger.send(conn, msg.clone().into_wire(tid)));
             }
-            Output::Close { conn } => self.messenger.close(conn),
+            // The messenger does not tell of what it was told to close.
+            Output::Close { conn } => {
+                self.messenger.close(conn);
+                self.inbox.forget(conn);
+                self.more.push(Input::Disconnected { conn });
+            }
             Output::Peer { addr, data } => self.send_to_peer(addr, data),
             Output::Write(write) => {
                 let _ = self.jobs.send(write);
@@ -453,9 +521,15 @@ impl Handler for Shell {
         self.submit(Input::Connected { conn, peer: peer.name, addrs: peer.addrs, features: peer.features });
     }
 
+    /// Whom clients wait for does not wait for clients.
+    fn is_gated(&self, kind: EntityType) -> bool {
+        kind == EntityType::Client
+    }
+
     fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>) {
         let from_mgr = self.links().mgr.conn() == Some(conn);
         for wire in batch.drain(..) {
+            let bytes = cost(&wire);
             // A manager is no monitor: what it sends in that form is for the core to ignore.
             if wire.header.ty == LOLIGO_MON_PEER && !from_mgr {
                 self.submit(Input::Peer { conn, data: wire.data });
@@ -463,7 +537,11 @@ impl Handler for Shell {
             }
             match Message::decode(&wire) {
                 Ok(msg) if from_mgr => self.submit(Input::FromManager { tid: wire.header.tid, msg }),
-                Ok(msg) => self.submit(Input::Message { conn, header: wire.header, msg }),
+                Ok(msg) => {
+                    self.messenger.gate().came(bytes);
+                    let said = Box::new(Said { header: wire.header, msg });
+                    self.submit_event(Event::Message { conn, bytes, said });
+                }
                 Err(error) => {
                     tracing::info!("{conn}: message of type {} does not decode: {error}", wire.header.ty);
                     self.messenger.close(conn);
@@ -488,5 +566,79 @@ impl Handler for Shell {
         }
         drop(links);
         self.submit(Input::Disconnected { conn });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cephx::METHOD_NONE;
+    use messages::mon::MMonGetMap;
+    use monitor::{GenesisConfig, Monitor};
+    use quorum::{MemberId, Membership};
+    use types::{AddrKind, SeededEntropy, Utime};
+
+    use super::*;
+
+    /// A lone monitor, in a folder that goes with the first of these.
+    async fn started() -> (tempfile::TempDir, Mon) {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = dir.path().join("store.redb");
+        let addrs =
+            AddrVec::single(EntityAddr::parse("v2:127.0.0.1:3300/0", AddrKind::Msgr2).expect("an address"));
+        let genesis = GenesisConfig {
+            fsid: Fsid([7; 16]),
+            monmap: maps::MonMap::new(Fsid([7; 16]), Utime::ZERO, [("a".to_owned(), addrs.clone())]),
+            entities: BTreeMap::new(),
+            failure_domain: "osd".to_owned(),
+            options: Vec::new(),
+            osds: Vec::new(),
+        };
+        let state = Monitor::genesis(&genesis, Clock::start().now(), &mut SeededEntropy(1));
+        let members = Membership::of([(MemberId(7), "a".to_owned())]);
+        MonStore::create(&store, MemberId(7), members, &state).expect("a store");
+        let mut settings = Settings::new("a", addrs);
+        settings.auth_methods = vec![METHOD_NONE];
+        let config = MonConfig {
+            settings,
+            store,
+            listen: "127.0.0.1:0".parse().expect("an address"),
+            seeds: Vec::new(),
+            method: Method::None,
+            key: CryptoKey::new([1; 16], Utime::ZERO),
+            admin_socket: None,
+            founding: None,
+            cluster: None,
+            medium: Medium::default(),
+        };
+        (dir, Mon::start(config).await.expect("a monitor"))
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_core_hears_of_the_end_of_what_it_closed() {
+        let (_dir, mon) = started().await;
+        let conn = ConnId(1_000);
+        let name = AuthName::new(EntityType::Client, "x");
+        let knows = |mon: &Mon| mon.shell.with(|m| m.core.core().entity_of(conn).is_some()).expect("it runs");
+        // A number for the session comes with the first commit.
+        let payload = cephx::none_login_request(&name, types::GlobalId(0));
+        mon.shell.submit(Input::AuthRequest {
+            conn,
+            peer_type: EntityType::Client,
+            method: METHOD_NONE,
+            preferred_modes: vec![1],
+            payload,
+            peer_addr: EntityAddr::default(),
+        });
+        while !knows(&mon) {
+            tokio::task::yield_now().await;
+        }
+        // It may not speak before its connection stands.
+        let said = Box::new(Said { header: Header::default(), msg: MMonGetMap {}.into() });
+        mon.shell.messenger.gate().came(1);
+        mon.shell.submit_event(Event::Message { conn, bytes: 1, said });
+        while knows(&mon) {
+            tokio::task::yield_now().await;
+        }
+        mon.stop(false).await;
     }
 }

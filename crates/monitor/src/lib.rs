@@ -28,6 +28,7 @@ mod session;
 mod settings;
 mod shares;
 mod survivor;
+mod turns;
 mod views;
 mod whose;
 
@@ -41,4 +42,5 @@ pub use service::genesis::{GenesisConfig, GenesisOsd};
 pub use session::{Access, Session};
 pub use settings::{ClockSkew, QuorumView, Settings};
 pub use survivor::{Survivor, SurvivorError};
+pub use turns::{Hold, Turns};
 pub use whose::Whose;

@@ -108,6 +108,8 @@ pub struct Monitor {
     pub(crate) ids_asked: Option<Duration>,
     pub(crate) parked_logins: VecDeque<Input>,
     pub(crate) fresh: Freshness,
+    /// What pings are answered with, and when (monotonic) it was made.
+    pub(crate) pong: Option<(Duration, Bytes)>,
     last_tick: Option<Duration>,
     /// Since when (monotonic) lines of a manager's wait alone.
     lines_since: Option<Duration>,
@@ -173,6 +175,7 @@ impl Monitor {
             health_logged: None,
             proxied: BTreeMap::new(),
             parked_logins: VecDeque::new(),
+            pong: None,
             last_tick: None,
             digests_sent: None,
             tick_due: false,

@@ -503,3 +503,25 @@ fn the_audit_log_names_the_address_that_a_client_really_has() {
     let (_, _, log) = w.command(admin, r#"{"prefix":"log last","num":9,"channel":"audit"}"#);
     assert!(log.contains("10.9.8.7") && !log.contains("192.168.0.1"), "{log}");
 }
+
+/// Health is not cheap, and whoever can connect may ping.
+#[test]
+fn pings_have_health_made_once_a_second() {
+    let mut w = World::new();
+    let admin = w.admin();
+    common::boot_osd(&mut w, 0);
+    w.tick(9);
+    let ping = |w: &mut World| {
+        w.send(admin, messages::common::MPing::default());
+        let sent = w.sent(admin).into_iter().find_map(|m| match m {
+            Message::Ping(m) => Some(m.payload),
+            _ => None,
+        });
+        sent.expect("an answer")
+    };
+    let first = ping(&mut w);
+    assert_eq!(w.command(admin, r#"{"prefix":"osd set","key":"noout"}"#).0, 0);
+    assert_eq!(ping(&mut w), first);
+    w.now = common::at(10);
+    assert_ne!(ping(&mut w), first);
+}

@@ -1,6 +1,7 @@
 //! Questions that are answered at once from the committed state: versions, maps, space, pools' statistics, options.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use codec::Encode;
 use messages::PaxosVersion;
@@ -20,6 +21,9 @@ use crate::io::Output;
 use crate::monitor::Monitor;
 use crate::session::Access;
 use crate::state::EntityView;
+
+/// How often the answer to pings is made anew.
+const PONG_EVERY: Duration = Duration::from_secs(1);
 
 impl Monitor {
     pub(crate) fn send_monmap(&self, conn: ConnId, tid: u64, out: &mut Vec<Output>) {
@@ -44,13 +48,20 @@ impl Monitor {
     }
 
     /// A ping from `ceph ping` is answered with health and status as text; daemons do not look at it.
+    /// The text is made once a second: whoever can connect may ping, and health is not cheap.
     /// Source: Monitor::handle_ping.
-    pub(crate) fn pong(&self, now: Now, conn: ConnId, tid: u64, out: &mut Vec<Output>) {
-        let health = Health::of(&self.state, &self.settings, now);
-        let status = mon_status(&self.state, &self.settings);
-        let value = json!({ "health": health_json(&health, false), "mon_status": status });
-        let text = json_text(Format::JsonPretty, &value);
-        let pong = MPing { payload: RestOfFront(text.to_bytes()) };
+    pub(crate) fn pong(&mut self, now: Now, conn: ConnId, tid: u64, out: &mut Vec<Output>) {
+        let text = match self.pong.take().filter(|(at, _)| now.mono.saturating_sub(*at) < PONG_EVERY) {
+            Some(made) => made,
+            None => {
+                let health = Health::of(&self.state, &self.settings, now);
+                let status = mon_status(&self.state, &self.settings);
+                let value = json!({ "health": health_json(&health, false), "mon_status": status });
+                (now.mono, json_text(Format::JsonPretty, &value).to_bytes())
+            }
+        };
+        let pong = MPing { payload: RestOfFront(text.1.clone()) };
+        self.pong = Some(text);
         out.push(Output::Send { conn, tid, msg: pong.into() });
     }
 
