@@ -204,13 +204,7 @@ impl Member {
                     self.feed_core(now, Input::Tick, &mut work);
                 }
             }
-            Input::Disconnected { conn } => {
-                if let Some(addr) = self.peers.remove(&conn) {
-                    self.peer_lost(now, addr, &mut work);
-                }
-                self.client_gone(conn, &mut work);
-                self.feed_core(now, Input::Disconnected { conn }, &mut work);
-            }
+            Input::Disconnected { conn } => self.connection_is_over(now, conn, &mut work),
             other => self.feed_core(now, other, &mut work),
         }
         while let Some(next) = work.pop_front() {
@@ -229,6 +223,14 @@ impl Member {
         if unlisted && self.raft.is_current() {
             self.membership = OwnMembership::Removed(now.mono);
         }
+    }
+
+    fn connection_is_over(&mut self, now: Now, conn: ConnId, work: &mut VecDeque<Work>) {
+        if let Some(addr) = self.peers.remove(&conn) {
+            self.peer_lost(now, addr, work);
+        }
+        self.client_gone(conn, work);
+        self.feed_core(now, Input::Disconnected { conn }, work);
     }
 
     fn feed_core(&mut self, now: Now, input: Input, work: &mut VecDeque<Work>) {
@@ -258,6 +260,12 @@ impl Member {
                     out.push(self.peer_output(addr, PeerWhat::Close { conn: theirs }));
                 }
                 self.feed_core(now, Input::Disconnected { conn }, work);
+            }
+            Output::Close { conn } => {
+                // Nobody says that a connection is over that was closed here. What it asked for must not be
+                // done later: whoever asked asks again, of another monitor perhaps.
+                self.connection_is_over(now, conn, work);
+                out.push(Output::Close { conn });
             }
             Output::Propose { data } => self.feed_raft(now, quorum::Input::Propose { data }, work),
             Output::TakeSnapshot { .. } => {

@@ -138,10 +138,7 @@ impl Group {
                     self.net.push_back((at, to, data));
                 }
                 Output::Send { conn, msg, .. } => self.hosts[at].sent.push((conn, msg)),
-                Output::Close { conn } => {
-                    self.hosts[at].closed.push(conn);
-                    self.input(at, Input::Disconnected { conn });
-                }
+                Output::Close { conn } => self.hosts[at].closed.push(conn),
                 Output::AuthDone { conn, global_id, .. } => {
                     let peer = EntityName::client(global_id.0 as i64);
                     let addrs = AddrVec::single(addr("v2:127.0.0.1:0/9"));
@@ -286,6 +283,32 @@ fn a_dead_leader_is_replaced_and_those_who_asked_through_it_come_again() {
     g.command(leader, conn, GET);
     g.run(200);
     assert_eq!(g.answer(leader, conn).map(|a| a.2), Some("v".to_owned()));
+}
+
+/// A client is sent away from a monitor without a majority: what it asked for there is not done when there is
+/// one again, for it may have asked elsewhere and done more since.
+#[test]
+fn what_a_client_that_was_sent_away_asked_for_is_not_done_later() {
+    let mut g = Group::new();
+    g.run(4_000);
+    let alone = (g.leader().expect("a leader") + 1) % 3;
+    let others = [(alone + 1) % 3, (alone + 2) % 3];
+    let conn = g.login(alone, "client.admin");
+    g.run(200);
+    others.iter().for_each(|at| g.kill(*at));
+    g.run(3_000);
+    g.command(alone, conn, PUT);
+    g.run(15_000);
+    assert!(g.hosts[alone].closed.contains(&conn), "it is sent away");
+    assert_eq!(g.hosts[alone].member.as_ref().and_then(|m| m.core().session_id(conn)), None);
+    others.iter().for_each(|at| g.start(*at));
+    g.run(6_000);
+    assert!(g.leader().is_some(), "a majority");
+    let conn = g.login(alone, "client.admin");
+    g.run(500);
+    g.command(alone, conn, GET);
+    g.run(200);
+    assert_eq!(g.answer(alone, conn).map(|a| a.0), Some(types::Errno::ENOENT.neg()));
 }
 
 /// All stop and start elsewhere: nobody is sent anything at an old address (`Group::input` would not know

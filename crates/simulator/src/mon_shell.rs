@@ -119,10 +119,7 @@ impl World {
                 self.violation(format!("mon.{at} refused a login on {conn}"));
             }
             Output::Send { conn, tid, msg } => self.net.send(self.now, conn, End::Target, tid, msg),
-            Output::Close { conn } => {
-                self.net.close(self.now, conn, End::Target);
-                self.mon_input(at, Input::Disconnected { conn });
-            }
+            Output::Close { conn } => self.net.close(self.now, conn, End::Target),
             Output::Write(write) => self.mon_write(at, write),
             Output::Peer { addr, data } => self.send_to_mon(at, addr, data),
             // These stay between the core and its share of the quorum.
