@@ -221,6 +221,8 @@ pub struct Portions {
     pub stage_from: usize,
     /// Bytes of such a piece.
     pub stage_piece: u64,
+    /// Bytes that may lie aside for such writes of one primary.
+    pub aside: u64,
     /// Erasure-coded pools are served: by tests alone while that is being built (crates/pg/CODED.md).
     pub serves_coded: bool,
 }
@@ -231,6 +233,7 @@ impl Default for Portions {
             slice: crate::osd::turns::SLICE,
             stage_from: 4 << 20,
             stage_piece: 1 << 20,
+            aside: 256 << 20,
             serves_coded: false,
         }
     }

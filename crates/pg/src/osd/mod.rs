@@ -477,6 +477,7 @@ impl OsdCore {
         assert!(self.shared.paused.is_none(), "a request paused and nobody keeps it");
         let copies = || self.pgs.values().flat_map(|pg| pg.copies.values());
         assert!(self.shared.copies_wait || !copies().any(|c| c.waits_for_room()), "a copy waits unseen");
+        assert!(self.shared.pieces_wait || self.next_piece().is_none(), "a large write waits unseen");
         let fetched: u64 = copies().map(|c| c.held_bytes()).sum();
         assert!(fetched <= self.clients.fetched().bytes, "{fetched} bytes of copies");
         assert!(self.turns.is_empty() || self.asked_again, "requests wait for a slice that nobody brings");

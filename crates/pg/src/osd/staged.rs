@@ -6,8 +6,10 @@
 //! 2. An entity has few requests that have begun, and what lies aside for all of them together has a bound.
 //!    The oldest request begins in any case when nothing lies aside.
 //!
-//! Older requests go first. A request that has begun ends without others: it needs no more than rule 1
-//! gives in turn.
+//! Older requests go first: when one finds no room aside, no younger one begins. A request that has begun
+//! ends without others: it needs no more than rule 1 gives in turn.
+//!
+//! Invariant: while `Shared::pieces_wait` is not set, no piece may go.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +22,6 @@ const PIECES: usize = 4;
 const PIECES_OF_ENTITY: usize = 2;
 /// Requests of one entity that have begun.
 const BEGUN_OF_ENTITY: usize = 2;
-/// Bytes that may lie aside for the requests of this primary.
-const ASIDE_BYTES: u64 = 256 << 20;
 
 /// What an entity has under way.
 #[derive(Debug, Clone, Copy, Default)]
@@ -51,7 +51,8 @@ impl OsdCore {
         true
     }
 
-    fn next_piece(&self) -> Option<(SpgId, u64)> {
+    /// The piece that may go now, if one may.
+    pub(super) fn next_piece(&self) -> Option<(SpgId, u64)> {
         let stagings =
             || self.pgs.values().flat_map(|pg| pg.staging.iter().map(move |(id, s)| (pg.id, *id, s)));
         let entity = |conn| self.shared.sessions.get(&conn).map(|s| &s.peer.auth_name);
@@ -76,12 +77,24 @@ impl OsdCore {
         }
         let mut all: Vec<_> = stagings().filter(|(_, _, s)| s.has_more()).collect();
         all.sort_by_key(|(_, id, _)| *id);
-        let may = |s: &crate::pg::Staging| {
-            let of = of.get(&entity(s.conn())).copied().unwrap_or_default();
-            let may_begin =
-                of.begun < BEGUN_OF_ENTITY && (bytes == 0 || bytes.saturating_add(s.bytes()) <= ASIDE_BYTES);
-            of.pieces < PIECES_OF_ENTITY && (s.has_begun() || may_begin)
-        };
-        all.into_iter().find(|(_, _, s)| may(s)).map(|(pgid, id, _)| (pgid, id))
+        // An older request has found no room aside.
+        let mut is_full = false;
+        for (pgid, id, staging) in all {
+            let of = of.get(&entity(staging.conn())).copied().unwrap_or_default();
+            if of.pieces >= PIECES_OF_ENTITY {
+                continue;
+            }
+            if staging.has_begun() {
+                return Some((pgid, id));
+            }
+            if of.begun < BEGUN_OF_ENTITY && !is_full {
+                let room = self.shared.config.portions.aside;
+                if bytes == 0 || bytes.saturating_add(staging.bytes()) <= room {
+                    return Some((pgid, id));
+                }
+                is_full = true;
+            }
+        }
+        None
     }
 }

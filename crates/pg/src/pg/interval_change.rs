@@ -93,6 +93,8 @@ impl Pg {
         self.begin_coded();
         self.drop_incoming(cx);
         self.drop_aside(cx);
+        // Large writes of other PGs may have waited for what was aside here.
+        cx.pieces_wait = true;
         self.batch = Default::default();
         cx.recovery_waits.remove(&self.id);
         cx.leave_backfill_place(self.id);

@@ -322,11 +322,12 @@ fn cut(op: &ClientOp, txn: &Txn, key: &ObjectKey, piece: u64) -> Vec<Piece> {
     let mut end_aside = 0;
     for written in txn.ops() {
         let Op::Write { object, offset, data } = written else { continue };
-        if txn.object(*object) != Some(key) || !op.holds(data) {
+        if txn.object(*object) != Some(key) {
             continue;
         }
         let (mut at, end) = (offset.next_multiple_of(BLOCK), (offset + data.len() as u64) / BLOCK * BLOCK);
-        if end.saturating_sub(at) < piece / 2 {
+        // Whether the request holds the bytes is looked for among all of its operations: for few writes.
+        if end.saturating_sub(at) < piece / 2 || !op.holds(data) {
             continue;
         }
         while at < end {

@@ -357,6 +357,61 @@ fn a_pool_that_goes_leaves_nothing_aside() {
     });
 }
 
+fn send_large(s: &mut Sim, pool: PoolId, (who, tid): (i32, u64), len: usize) {
+    let data = Bytes::from(content(tid as u32, len));
+    let write = Op::WriteFull { extent: Extent::new(0, len as u64), data };
+    let msg = Message::from(request(s, pool, &format!("o{tid}"), vec![write.into()]));
+    s.input(0, Input::Message { conn: ConnId(who as u64), tid, msg });
+}
+
+fn is_answered(s: &Sim, who: i32, tid: u64) -> bool {
+    s.strangers.iter().any(|m| (m.0, m.1) == (who, tid) && matches!(m.2, Message::OsdOpReply(_)))
+}
+
+/// What waits for those ahead of it goes on when their PG is gone.
+#[test]
+fn a_pool_that_goes_makes_way_for_another() {
+    let (mut s, gone) = cluster_of(1, 1, 1, 411);
+    let pool = s.mon.create_pool(1, 1, 1);
+    s.settle();
+    s.connect(ONE, |_| {});
+    for (tid, pool) in (1..).zip([gone, gone, gone, pool]) {
+        send_large(&mut s, pool, (ONE, tid), 400 * KIB);
+    }
+    s.until("something is aside", |s| aside(s).iter().all(|n| *n > 0));
+    assert!(!is_answered(&s, ONE, 4), "it waits for those ahead of it");
+    s.mon.change(|inc, _| {
+        inc.old_pools.insert(gone);
+    });
+    s.until("the last one is answered", |s| is_answered(s, ONE, 4));
+    nothing_is_aside(&mut s);
+}
+
+/// A large write that finds no room aside is not passed by smaller ones for ever.
+#[test]
+fn the_oldest_write_is_the_next_to_begin() {
+    let mut config = config();
+    config.portions.aside = 600 * KIB as u64;
+    let mut s = Sim::with_config(1, 412, config);
+    s.until("up", |s| s.mon.map.is_up(0));
+    let pool = s.mon.create_pool(1, 1, 1);
+    s.settle();
+    s.connect(ONE, |_| {});
+    s.connect(TWO, |_| {});
+    // One client has one or two writes aside all the time.
+    for tid in [1, 2] {
+        send_large(&mut s, pool, (ONE, tid), 100 * KIB);
+    }
+    send_large(&mut s, pool, (TWO, 100), 550 * KIB);
+    for tid in 3..30 {
+        s.until("one more is answered", |s| is_answered(s, ONE, tid - 2) || is_answered(s, TWO, 100));
+        send_large(&mut s, pool, (ONE, tid), 100 * KIB);
+    }
+    assert!(is_answered(&s, TWO, 100), "27 writes have passed it");
+    s.until("all are answered", |s| (1..30).all(|tid| is_answered(s, ONE, tid)));
+    nothing_is_aside(&mut s);
+}
+
 #[test]
 fn snapshots_keep_what_was_there() {
     for seed in 420..424 {
