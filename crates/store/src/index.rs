@@ -26,13 +26,22 @@ pub(crate) struct PageCache {
     /// Pages that have a bad copy, by their first block: the next checkpoint mends them.
     pub(crate) sick: BTreeMap<u32, PageRef>,
     pub(crate) reads: u64,
+    pub(crate) read_bytes: u64,
     pub(crate) hits: u64,
     corrupt: u64,
 }
 
 impl PageCache {
     fn new(device: Arc<dyn Device>, limit_bytes: usize) -> Self {
-        Self { device, cache: Cache::new(limit_bytes), sick: BTreeMap::new(), corrupt: 0, reads: 0, hits: 0 }
+        Self {
+            device,
+            cache: Cache::new(limit_bytes),
+            sick: BTreeMap::new(),
+            corrupt: 0,
+            reads: 0,
+            read_bytes: 0,
+            hits: 0,
+        }
     }
 
     fn put(&mut self, block: u32, page: Page) {
@@ -47,6 +56,7 @@ impl Pages for PageCache {
             return Ok(page);
         }
         self.reads += 1;
+        self.read_bytes += r.ranges().map(|(_, len)| len).sum::<u64>();
         let (page, bad) = r.read_any(self.device.as_ref())?;
         if bad {
             self.corrupt += 1;
@@ -117,6 +127,10 @@ impl Index {
     pub(crate) fn bytes(&self) -> usize {
         let frozen = self.frozen.as_ref().map_or(0, |f| f.bytes());
         self.active.bytes() + frozen + self.pages.cache.bytes() + self.onodes.bytes()
+    }
+
+    pub(crate) fn metadata_bytes_read(&self) -> u64 {
+        self.pages.read_bytes
     }
 
     pub(crate) fn count(&self, counters: &mut Counters) {

@@ -534,6 +534,12 @@ impl Store {
         (self.index.active.freed_blocks + frozen, set_aside)
     }
 
+    /// Bytes of metadata that were read from the device so far, because no cache had them. A long value of an
+    /// omap is a page of its own, and is read whole to learn its key.
+    pub fn metadata_bytes_read(&self) -> u64 {
+        self.index.metadata_bytes_read()
+    }
+
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters;
         self.index.count(&mut counters);

@@ -11,8 +11,11 @@ use types::{Errno, SnapId, Utime};
 
 use super::answer::{Answer, OpError, Outcome};
 use super::scratch::Scratch;
-use super::work::METHOD_STEP;
+use super::work::{self, METHOD_STEP};
 use super::{ExecEnv, ExecStop, attrs, omap, read, snaps, watch, write, xxhash};
+
+/// What a byte of a method's input costs when it is decoded, at most about.
+const DECODED: u64 = 8;
 
 pub(super) fn call(
     env: &mut ExecEnv<'_>,
@@ -21,6 +24,10 @@ pub(super) fn call(
     input: &Bytes,
 ) -> Outcome {
     let method = classes::find(class, method).map_err(|_| Errno::EOPNOTSUPP)?;
+    // Lists of short things take many times their bytes once they are decoded, which a method does before all else.
+    if (input.len() as u64).saturating_mul(DECODED) > work::bytes(env.config) {
+        return Err(ExecStop::Refused(Errno::E2BIG).into());
+    }
     s.user_modify |= method.flags.write;
     let slice = s.slice.take();
     let mut view = View { env, s, stop: None, read: false, wrote: false };
@@ -60,6 +67,7 @@ impl<'e, 's> View<'_, 'e, 's> {
             (Some(stop), _) => Err(stop.clone().into()),
             (None, Err(stop)) => Err(stop.into()),
         };
+        self.s.note_metadata(self.env.store);
         self.s.inner_ops += u32::from(outcome.is_ok());
         outcome.map_err(|e| match e {
             OpError::Errno(e) => e,

@@ -121,6 +121,10 @@ pub(super) fn run_ops(
         s.user_modify |= op.code.is_write() && is_user_visible(op.code);
         check_keys(s, op)?;
         let outcome = op.parse().map_err(OpError::from).and_then(|parsed| run_op(env, s, op, parsed));
+        let is_last = nr + 1 == ops.len();
+        if !s.note_metadata(env.store) && !is_last {
+            return Err(ExecStop::Refused(Errno::E2BIG));
+        }
         match outcome {
             Ok(answer) => {
                 s.work.answer(answer.data.len())?;

@@ -240,6 +240,7 @@ fn execute_within(
         if env.may_write { (head.clone(), Cow::Borrowed(state)) } else { snaps::resolve(env, head, state)? };
     let state = state.as_ref();
     let mut s = Scratch::new(env.key(object), state, work);
+    s.metadata_read = env.store.metadata_bytes_read();
     let (begun, slice) = (env.begun.take(), env.slice.filter(|_| !env.may_write));
     let mut at = s.begin(begun, slice, &mut results);
     // What earlier slices have done was counted in them.

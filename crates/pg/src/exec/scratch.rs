@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use store::{ObjectKey, ReadPlan, Txn};
+use store::{ObjectKey, ReadPlan, Store, Txn};
 
 use super::Effect;
 use super::pause::{Fetched, Slice};
@@ -43,6 +43,8 @@ pub(crate) struct Scratch<'a> {
     /// What the device has read for the operation that is next, and what it has to read.
     pub fetched: Option<Fetched>,
     pub wanted: Option<Box<ReadPlan>>,
+    /// What the store's count of metadata stood at when it was last looked at.
+    pub metadata_read: u64,
 }
 
 impl<'a> Scratch<'a> {
@@ -66,7 +68,18 @@ impl<'a> Scratch<'a> {
             got: Vec::new(),
             fetched: None,
             wanted: None,
+            metadata_read: 0,
         }
+    }
+
+    /// Takes the metadata that the store has read for the request since this was called last. Whoever lists
+    /// keys has long values read which it does not get. Whether that was within the request's bound.
+    pub fn note_metadata(&mut self, store: &Store) -> bool {
+        let read = store.metadata_bytes_read();
+        let more = read.saturating_sub(std::mem::replace(&mut self.metadata_read, read));
+        let is_within = more <= self.work.left();
+        self.work.note(more);
+        is_within
     }
 
     pub fn changed(&self) -> bool {

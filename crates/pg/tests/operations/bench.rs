@@ -67,11 +67,15 @@ pub fn object(name: &str) -> HObject {
 
 impl Bench {
     pub fn new() -> Self {
+        Self::with_options(Options::default())
+    }
+
+    pub fn with_options(options: Options) -> Self {
         let device = Arc::new(SimDevice::new(64 << 20));
         let ids = FormatOptions { fsid: Fsid([1; 16]), osd_uuid: Fsid([2; 16]), log_bytes: None };
         Store::format(&*device, ids).unwrap();
         Self {
-            store: Store::open(device.clone(), Options::default()).unwrap(),
+            store: Store::open(device.clone(), options).unwrap(),
             device,
             map: OsdMap { epoch: Epoch(9), ..OsdMap::default() },
             pool: Pool::new(PoolType::Replicated, 1),
@@ -222,6 +226,14 @@ impl Bench {
         assert_eq!(&ObjectState::load(&mut self.store, key).unwrap(), state);
         let stat = self.store.stat(key).unwrap();
         assert_eq!(stat.map(|s| s.size), state.exists.then_some(state.info.size));
+    }
+
+    /// Has the store forget what it holds in memory.
+    pub fn checkpoint(&mut self) {
+        while let Some(checkpoint) = self.store.take_checkpoint() {
+            let done = checkpoint.execute(&*self.device);
+            self.store.checkpointed(done).unwrap();
+        }
     }
 
     fn settle(&mut self) {

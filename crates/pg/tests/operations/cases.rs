@@ -506,6 +506,47 @@ fn the_work_of_one_request_is_bounded() {
     assert_eq!(whole(&mut b, "holes").len(), 400_000);
 }
 
+/// Millions of short things in a method's input are refused before they are decoded.
+#[test]
+fn what_a_methods_input_becomes_counts() {
+    let mut b = Bench::new();
+    b.op("o", Op::WriteFull { extent: Extent::new(0, 1), data: Bytes::from_static(b"x") });
+    let empty_ids = |n: u32| {
+        // An envelope of version 1, and a list of names without a byte.
+        let list = [n.to_le_bytes().to_vec(), vec![0; 4 * n as usize]].concat();
+        let head = [vec![1, 1], (list.len() as u32).to_le_bytes().to_vec()].concat();
+        Op::Call { class: "otp".into(), method: "otp_get".into(), input: Bytes::from([head, list].concat()) }
+    };
+    assert_ne!(b.op("o", empty_ids(10)).0, Errno::E2BIG.neg());
+    assert_eq!(b.op("o", empty_ids(9 << 20)).0, Errno::E2BIG.neg());
+}
+
+/// Whoever lists one short key has the long value behind it read, which is nowhere in the answer.
+#[test]
+fn metadata_that_is_read_for_a_list_counts() {
+    let mut b = Bench::with_options(store::Options { memory_bytes: 4 << 20, ..Default::default() });
+    b.op("o", Op::WriteFull { extent: Extent::new(0, 1), data: Bytes::from_static(b"x") });
+    for i in 0..20u8 {
+        let entry = |behind: &[u8], len| (Bytes::from([&[i], behind].concat()), Bytes::from(vec![1; len]));
+        b.op("o", Op::OmapSetVals { vals: [entry(b"", 1), entry(b"L", 1 << 20)].into() });
+        b.checkpoint();
+    }
+    let list = |i: u8| Op::OmapGetVals {
+        start_after: Bytes::from(vec![i.wrapping_sub(1), b'M']),
+        max: 1,
+        prefix: Bytes::new(),
+    };
+    let asks = |n: usize| (1..20u8).cycle().take(n).map(|i| list(i).into()).collect();
+    let few = b.run(&Request::new("o", asks(19)));
+    assert_eq!(few.result, 0);
+    assert!(few.results.iter().all(|r| r.outdata.len() < 100), "short answers");
+    let before = b.store.metadata_bytes_read();
+    assert_eq!(b.run(&Request::new("o", asks(600))).result, Errno::E2BIG.neg());
+    let read = b.store.metadata_bytes_read() - before;
+    // The whole of what a request may have done, once for the run in parts and once for the other.
+    assert!(read < 2 * (260 << 20), "{read} bytes for 600 short answers");
+}
+
 /// What a request answers is in memory at one time.
 #[test]
 fn the_answers_of_one_request_are_bounded() {
