@@ -199,6 +199,7 @@ pub fn serve(
 
 fn run(site: &Site, lock: PidLock, started: impl FnOnce() -> Result<()>) -> Result<()> {
     runtime::end_on_other_panics(monitor::is_panic_contained);
+    raise_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(worker_threads(site.daemons()))
         .enable_all()
@@ -209,6 +210,18 @@ fn run(site: &Site, lock: PidLock, started: impl FnOnce() -> Result<()>) -> Resu
     // Threads of the stores may still hold their files: the place is free when the process has ended, not before.
     std::mem::forget(lock);
     result
+}
+
+/// Takes as many file descriptors as the system allows: the usual limit, 1,024, is kept low for the sake of programs that
+/// use `select`, and is less than a busy daemon has connections.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+            tracing::warn!("file descriptors stay at {current:?}: {error}");
+        }
+    }
 }
 
 async fn run_until_stopped(site: &Site, started: impl FnOnce() -> Result<()>) -> Result<()> {
