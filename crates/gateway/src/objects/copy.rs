@@ -47,6 +47,8 @@ impl Site {
             && old.tail.placement.storage_class() == rule.storage_class();
         let head = self.head_object(&to.bucket, &to.key).ok()?;
         let shares = same && head.pool == from.head.object.pool && old.has_tail() && !old.is_explicit;
+        // Over itself it takes the place of the head that was opened and of no other, which the tag tells.
+        let shares = shares && (head != from.head.object || from.head.id_tag().is_some());
         (shares && old.head_size <= MAX_HEAD).then(|| {
             let mut made = old.clone();
             if made.tail.bucket.name.is_empty() {
@@ -80,11 +82,14 @@ impl Site {
                 Some(e) => Plan::failed(Error::from(e)),
                 None => first,
             };
-            read.and_then(move |data| NewHead { data: Some(data), ..new }.write()).then(move |written| {
-                match written {
-                    Ok(Written { overtaken: false, .. }) => Plan::Done(written),
-                    other => garbage::remove_now(given, tag).then(move |_| Plan::Done(other)),
-                }
+            let written = read.and_then(move |data| {
+                let new = NewHead { data: Some(data), ..new };
+                // The tail of the head that was opened goes with that head: another one's place is not taken.
+                if itself { new.write_over(from.head) } else { new.write() }
+            });
+            written.then(move |written| match written {
+                Ok(Written { overtaken: false, .. }) => Plan::Done(written),
+                other => garbage::remove_now(given, tag).then(move |_| Plan::Done(other)),
             })
         })
     }

@@ -229,6 +229,14 @@ impl NewHead {
         self.prepare(None)
     }
 
+    /// Takes the place of a head with a tag, or of none: that head's tail is what this one has.
+    pub fn write_over(self, old: Head) -> Plan<Written> {
+        match self.meets(Some(&old)) {
+            true => self.prepare(Some(old)),
+            false => Plan::failed(Error::PreconditionFailed),
+        }
+    }
+
     fn look(self) -> Plan<(Self, Option<Head>)> {
         let key = self.manifest.object.key.clone();
         self.site.head(&self.bucket, &key, 0).and_then(|old| match self.meets(old.as_ref()) {

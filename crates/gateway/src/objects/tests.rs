@@ -118,6 +118,16 @@ pub(super) fn garbage_of(c: &mut Cluster) -> BTreeSet<String> {
     all
 }
 
+/// Performs the requests that a plan has now.
+pub(super) fn step<T>(plan: Plan<T>, c: &mut Cluster) -> Plan<T> {
+    match plan {
+        Plan::Ask(requests, next) => {
+            next(requests.into_iter().map(|r| crate::Rados::perform(c, r)).collect())
+        }
+        done => done,
+    }
+}
+
 /// The bucket of the recorded session.
 pub(super) fn recorded_bucket() -> SharedBucket {
     let id: Bytes = "dc5339fc-692a-4314-a86f-9b4193102a07.6232.1".into();
@@ -461,12 +471,7 @@ fn two_may_write_one_object_at_once() {
         while plans.iter().any(|plan| matches!(plan, Plan::Ask(..))) {
             let n = (entropy.next_u64() % 2) as usize;
             let plan = std::mem::replace(&mut plans[n], Plan::failed(Error::Unexpected));
-            plans[n] = match plan {
-                Plan::Ask(requests, next) => {
-                    next(requests.into_iter().map(|r| crate::Rados::perform(&mut c, r)).collect())
-                }
-                done => done,
-            };
+            plans[n] = step(plan, &mut c);
         }
         let done: Vec<bool> = plans
             .into_iter()
@@ -594,4 +599,44 @@ fn a_copy_that_cannot_be_made_takes_no_reference_of_others() {
     assert!(run(&mut c, |moment| site().copy(opened, to, moment)).is_err());
     assert!(c.names(DATA).contains(&tail[1]));
     assert_eq!((list(&mut c, &b), get(&mut c, &b, "copy").err()), (vec!["k".into()], Some(Error::NoSuchKey)));
+}
+
+/// Wherever another one writes or removes the object while it is copied over itself, nothing of what is there
+/// then is at garbage collection.
+#[test]
+fn a_copy_over_itself_takes_no_other_ones_place() {
+    let (old, other) = (ramp(9 * MIB), ramp(5 * MIB));
+    for (removes, writes) in [(true, false), (false, true), (true, true)] {
+        for steps in 0..10 {
+            let mut c = Cluster::default();
+            let b = bucket(&mut c);
+            with_queues(&mut c);
+            put(&mut c, &b, "k", &old).unwrap();
+            let opened = site().open(&b, &Key::plain("k"), 1024).run(&mut c).unwrap();
+            let (key, storage_class, finish) = (Key::plain("k"), Bytes::new(), finish(Condition::Any));
+            let to = CopyTo { bucket: b.clone(), key, storage_class, finish, number: 77 };
+            let mut entropy = SeededEntropy(9);
+            let mut plan = site().copy(opened, to, &mut Moment { now: NOW, entropy: &mut entropy });
+            for _ in 0..steps {
+                plan = step(plan, &mut c);
+            }
+            if removes {
+                remove(&mut c, &b, "k").unwrap();
+            }
+            if writes {
+                put(&mut c, &b, "k", &other).unwrap();
+            }
+            // It fails where what it copies goes before all is read.
+            let done = plan.run(&mut c).map(|_| ());
+            assert!(matches!(done, Ok(()) | Err(Error::Rados(_) | Error::Raced)), "{steps} {done:?}");
+            let got = get(&mut c, &b, "k");
+            assert!(if writes { got.unwrap() == other } else { got == Err(Error::NoSuchKey) }, "{steps}");
+            let wanted: Vec<String> = if writes { vec!["k".into()] } else { vec![] };
+            assert_eq!(list(&mut c, &b), wanted, "{removes} {writes} {steps}");
+            let head = site().head(&b, &Key::plain("k"), 0).run(&mut c).unwrap();
+            let tail = head.map(|head| super::put::waste(&site(), &head)).unwrap_or_default();
+            let garbage = garbage_of(&mut c);
+            assert!(tail.iter().all(|o| !garbage.contains(std::str::from_utf8(&o.oid).unwrap())), "{steps}");
+        }
+    }
 }
