@@ -118,6 +118,7 @@ impl Site {
             tag,
             tail_tag,
             change: Change::new(self, &to.bucket, &to.key, &to.key.name, own_tag)?,
+            first: None,
             remove: Vec::new(),
             finish,
         })

@@ -184,6 +184,7 @@ impl Upload {
             tag: give_back.clone(),
             tail_tag: give_back.clone(),
             change,
+            first: None,
             remove: Vec::new(),
             finish,
         });
@@ -213,6 +214,8 @@ pub(crate) struct NewHead {
     /// What its tail's objects are referred to by.
     pub tail_tag: Bytes,
     pub change: Change,
+    /// Comes between the index's preparation and the head.
+    pub first: Option<Request>,
     /// Entries of the index that go with it.
     pub remove: Vec<rgw::index::Key>,
     pub finish: Finish,
@@ -256,7 +259,13 @@ impl NewHead {
     }
 
     fn prepare(self, old: Option<Head>) -> Plan<Written> {
-        Plan::ask(self.change.prepare_add()).and_then(|_| self.replace(old))
+        let first = self.first.clone().into_iter().collect();
+        Plan::ask(self.change.prepare_add()).and_then(move |_| {
+            Plan::<Vec<Reply>>::ask_all(first).then(move |done| match done {
+                Ok(_) => self.replace(old),
+                Err(e) => self.cancel(Err(e)),
+            })
+        })
     }
 
     fn replace(self, old: Option<Head>) -> Plan<Written> {

@@ -24,14 +24,23 @@ impl Site {
         let site = self.clone();
         self.head(bucket, &key, 0).and_then(move |head| match head {
             None => Plan::failed(Error::NoSuchKey),
-            Some(head) => remove_head(site, head, change, Vec::new()),
+            Some(head) => {
+                let request = Request::new(head.object.clone());
+                remove_head(site, head, request, change, Vec::new())
+            }
         })
     }
 }
 
-/// Removes a head, and `remove`, entries of the index that go with it.
-pub(crate) fn remove_head(site: Site, head: Head, change: Change, remove: Vec<rgw::index::Key>) -> Plan<()> {
-    let mut request = Request::new(head.object.clone());
+/// Removes a head if the `request` that does so finds what it asks for, and `remove`, entries of the index that
+/// go with it.
+pub(crate) fn remove_head(
+    site: Site,
+    head: Head,
+    mut request: Request,
+    change: Change,
+    remove: Vec<rgw::index::Key>,
+) -> Plan<()> {
     if let Some(tag) = head.id_tag() {
         request = request.op(Op::AttrIs { name: Bytes::from_static(attr::ID_TAG), value: tag.clone() });
     }

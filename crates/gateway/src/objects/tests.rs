@@ -104,18 +104,41 @@ pub(super) fn with_queues(c: &mut Cluster) {
     }
 }
 
-/// Names of the objects that garbage collection knows of.
-pub(super) fn garbage_of(c: &mut Cluster) -> BTreeSet<String> {
-    let mut all = BTreeSet::new();
+/// What garbage collection knows of.
+fn garbage(c: &mut Cluster) -> Vec<rgw::Garbage> {
+    let mut all = Vec::new();
     for n in 0..32 {
         let object = RawObject::new(&site().zone.gc, format!("gc.{n}"));
         let args = gc_queue::ListArgs { max: 100, expired_only: false, ..Default::default() };
         let reply = Plan::ask(Request::new(object).call(&gc_queue::LIST, &args)).run(c).unwrap();
-        for entry in reply.answer(0, &gc_queue::LIST).unwrap().entries {
-            all.extend(entry.chain.objects.iter().map(|o| String::from_utf8_lossy(&o.name).into_owned()));
-        }
+        all.extend(reply.answer(0, &gc_queue::LIST).unwrap().entries);
     }
     all
+}
+
+/// Names of the objects that garbage collection knows of.
+pub(super) fn garbage_of(c: &mut Cluster) -> BTreeSet<String> {
+    let objects = garbage(c).into_iter().flat_map(|entry| entry.chain.objects);
+    objects.map(|o| String::from_utf8_lossy(&o.name).into_owned()).collect()
+}
+
+/// Does what garbage collection does when the time of all it knows of has come.
+pub(super) fn collect_garbage(c: &mut Cluster) {
+    for entry in garbage(c) {
+        let raw = |o: rgw::GarbageObject| RawObject::new(&rgw::Pool::new(DATA, ""), o.name);
+        let objects = entry.chain.objects.into_iter().map(raw).collect();
+        crate::garbage::remove_now(objects, entry.tag).run(c).unwrap();
+    }
+}
+
+/// The objects that hold an object, by its head; those of none where it is not there.
+pub(super) fn held_by(c: &mut Cluster, b: &SharedBucket, key: &'static str) -> Vec<String> {
+    let Some(head) = site().head(b, &Key::plain(key), 0).run(c).unwrap() else { return Vec::new() };
+    let tail = super::put::waste(&site(), &head);
+    let mut held: Vec<String> =
+        tail.iter().chain([&head.object]).map(|o| String::from_utf8_lossy(&o.oid).into_owned()).collect();
+    held.sort();
+    held
 }
 
 /// Performs the requests that a plan has now.
@@ -527,7 +550,12 @@ fn a_listing_shows_what_was_said_of_an_object() {
     assert_eq!(listed.objects, [(Key::plain("k"), want)]);
 }
 
-fn copy(c: &mut Cluster, b: &SharedBucket, from: &'static str, to: &'static str) -> Result<Written, Error> {
+pub(super) fn copy(
+    c: &mut Cluster,
+    b: &SharedBucket,
+    from: &'static str,
+    to: &'static str,
+) -> Result<Written, Error> {
     let opened = site().open(b, &Key::plain(from), 1024).run(c)?;
     let (number, finish) = (c.done.len() as u64, finish(Condition::Any));
     let to = CopyTo { bucket: b.clone(), key: Key::plain(to), storage_class: Bytes::new(), finish, number };

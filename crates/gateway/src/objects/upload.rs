@@ -3,19 +3,22 @@
 //!
 //! 1. An upload is an object of its own, whose omap has the parts. While it is there, they are.
 //! 2. Of two that complete or give up an upload, one holds its lock.
-//! 3. What the whole's manifest names is never handed to garbage collection on the way.
+//! 3. What the whole's manifest names is never handed to garbage collection on the way: an upload is marked
+//!    with the tag of the whole before that is written. Where the mark leaves it open whether parts are an
+//!    object's, they stay.
+//! 4. Parts are handed to garbage collection after their upload is gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use classes::client::{lock, object};
+use classes::client::{lock, object, refcount};
 use codec::{Decode, Encode};
 use rgw::index::{Key as IndexKey, Meta};
 use rgw::{Compression, Key, Manifest, Object, PartInfo, PlacementRule, RawObject, UploadInfo};
 use types::{Errno, RealTime, Utime};
 
 use super::change::Change;
-use super::put::NewHead;
+use super::put::{NewHead, waste};
 use super::remove::remove_head;
 use super::{Condition, Finish, Head, SharedBucket, Written, attr, listed_meta, writable};
 use crate::plan::optional;
@@ -32,6 +35,9 @@ pub(crate) const NAMESPACE: &[u8] = b"multipart";
 /// Category of uploads in an index. Source: RGWObjCategory::MultiMeta.
 pub(crate) const UPLOADS: u8 = 3;
 const LOCK: &[u8] = b"RGWCompleteMultipart";
+/// An upload's attribute: what its object's head is tagged with, written before that head is. radosgw takes no
+/// notice of it.
+const COMPLETED_AS: &[u8] = b"user.rgw.loligo.completed_as";
 /// Source: rgw_mp_lock_max_time in src/common/options.cc.
 const LOCK_S: u32 = 600;
 /// Source: ClsLockType::EXCLUSIVE in src/cls/lock/cls_lock_types.h.
@@ -248,71 +254,174 @@ impl Site {
             Ok(object) => object,
             Err(e) => return Plan::failed(e),
         };
+        let site = self.clone();
+        let bucket = bucket.clone();
+        self.lock_upload(object.clone()).and_then(move |()| {
+            let [tag, end_tag] = tags;
+            site.ending(&bucket, upload, end_tag).and_then(move |ending| ending.assemble(complete, tag)).then(
+                move |done| match done {
+                    // The lock is gone with the upload.
+                    Ok(written) => Plan::ok(written),
+                    Err(e) => Self::unlock_upload(object, Err(e)),
+                },
+            )
+        })
+    }
+
+    /// Removes an upload and its parts. One whose parts became an object is no upload any more.
+    pub fn abort_upload(&self, bucket: &SharedBucket, upload: UploadId, moment: &mut Moment) -> Plan<()> {
+        let tag: Bytes = [b"_", &moment.letters(31)[..]].concat().into();
+        let object = match self.upload_object(bucket, &upload) {
+            Ok(object) => object,
+            Err(e) => return Plan::failed(e),
+        };
         let (site, bucket) = (self.clone(), bucket.clone());
         self.lock_upload(object.clone()).and_then(move |()| {
-            site.assemble(bucket, upload, complete, tags).then(move |done| match done {
-                // The lock is gone with the upload.
-                Ok(written) => Plan::ok(written),
+            site.ending(&bucket, upload, tag).and_then(Ending::abort).then(move |done| match done {
+                Ok(()) => Plan::ok(()),
                 Err(e) => Self::unlock_upload(object, Err(e)),
             })
         })
     }
 
-    fn assemble(
-        &self,
-        bucket: SharedBucket,
-        upload: UploadId,
-        complete: Complete,
-        [tag, end_tag]: [Bytes; 2],
-    ) -> Plan<Written> {
-        let (site, of_parts) = (self.clone(), upload.clone());
-        let parts = self.all_parts(&bucket, &upload, Vec::new());
-        let head = self.head(&bucket, &upload.key(), 0);
-        head.and_then(move |head| match head {
+    /// What is known of an upload that is to go.
+    fn ending(&self, bucket: &SharedBucket, upload: UploadId, tag: Bytes) -> Plan<Ending> {
+        let change = match Change::new(self, bucket, &upload.key(), &upload.name, tag) {
+            Ok(change) => change,
+            Err(e) => return Plan::failed(e),
+        };
+        let parts = self.all_parts(bucket, &upload, Vec::new());
+        let (site, bucket) = (self.clone(), bucket.clone());
+        self.head(&bucket, &upload.key(), 0).and_then(move |head| match head {
             None => Plan::failed(Error::NoSuchUpload),
-            Some(head) => parts.and_then(move |parts| Plan::ok((head, parts))),
+            Some(head) => parts.and_then(move |parts| {
+                let head = Head { manifest: None, ..head };
+                Plan::ok(Ending { site, bucket, upload, head, parts, change })
+            }),
         })
-        .and_then(move |(head, parts)| {
-            let made = whole(&site, &bucket, &of_parts, &head, &parts, &complete, tag).and_then(|new| {
-                Ok((new, Change::new(&site, &bucket, &upload.key(), &upload.name, end_tag)?))
-            });
-            match made {
-                Err(e) => Plan::failed(e),
-                Ok((new, end)) => new.write().and_then(move |written| {
-                    // The object is there; an upload that stays is seen in the list of uploads.
-                    remove_head(site, Head { manifest: None, ..head }, end, Vec::new())
-                        .then(move |_| Plan::ok(written))
-                }),
+    }
+}
+
+/// An upload that is completed or given up, by who has its lock.
+struct Ending {
+    site: Site,
+    bucket: SharedBucket,
+    upload: UploadId,
+    head: Head,
+    parts: Vec<PartInfo>,
+    change: Change,
+}
+
+impl Ending {
+    /// Makes the object, unless an attempt that died had made it.
+    fn assemble(self, complete: Complete, tag: Bytes) -> Plan<Written> {
+        let Self { site, bucket, upload, head, parts, .. } = &self;
+        let new = match whole(site, bucket, upload, head, parts, &complete, tag) {
+            Ok(new) => new,
+            Err(e) => return Plan::failed(e),
+        };
+        let Some(mark) = self.mark() else { return self.write(new, None) };
+        self.made().and_then(move |made| match made {
+            Some(made) if made.tail_tag() == mark => {
+                let written = Written { modified: made.modified, overtaken: false };
+                self.remove(true).then(move |_| Plan::ok(written))
+            }
+            // The attempt's object was never there, or another one took its place and its tail is garbage.
+            _ => self.hold(new),
+        })
+    }
+
+    /// Writes the object with references of its own to all of its parts, if they are still there.
+    fn hold(self, new: NewHead) -> Plan<Written> {
+        let tail = garbage::tail(&self.site, &new.manifest, &new.object);
+        let args = refcount::TagArgs { tag: new.tail_tag.clone(), implicit: true };
+        let get = |o: &RawObject| Request::new(o.clone()).op(Op::Stat).call(&refcount::GET, &args);
+        Plan::ask_each(tail.iter().map(get).collect()).and_then(move |replies| {
+            let failed = replies.iter().find_map(|reply| reply.as_ref().err().copied());
+            let Some(e) = failed else { return self.write(new, Some(tail)) };
+            let given = tail.into_iter().zip(&replies).filter(|(_, reply)| reply.is_ok());
+            garbage::remove_now(given.map(|(object, _)| object).collect(), new.tail_tag)
+                .then(move |_| no_upload(Plan::failed(e.into())))
+        })
+    }
+
+    /// `held` are objects that the new head has references to: without them its tail is the parts' own.
+    fn write(self, new: NewHead, held: Option<Vec<RawObject>>) -> Plan<Written> {
+        let mark = lock_held(Request::new(self.head.object.clone()).op(Op::Stat));
+        let first = mark.set_attr(COMPLETED_AS, new.tail_tag.clone());
+        let tag = new.tail_tag.clone();
+        let written = no_upload(NewHead { first: Some(first), ..new }.write());
+        written.when(Error::Rados(Errno::EBUSY), Error::Raced).and_then(move |written| {
+            let site = self.site.clone();
+            // An upload that stays is seen in the list of uploads, and who ends it finds the object.
+            match (written.overtaken, held) {
+                (false, _) => self.remove(false).then(move |_| Plan::ok(written)),
+                (true, Some(held)) => self
+                    .remove(true)
+                    .and_then(move |()| garbage::collect(&site, held, tag))
+                    .then(move |_| Plan::ok(written)),
+                (true, None) => self.discard().then(move |_| Plan::ok(written)),
             }
         })
     }
 
-    /// Removes an upload and its parts.
-    pub fn abort_upload(&self, bucket: &SharedBucket, upload: UploadId, moment: &mut Moment) -> Plan<()> {
-        let tag: Bytes = [b"_", &moment.letters(31)[..]].concat().into();
-        let made = Change::new(self, bucket, &upload.key(), &upload.name, tag)
-            .and_then(|change| Ok((change, self.upload_object(bucket, &upload)?)));
-        let (change, object) = match made {
-            Ok(made) => made,
-            Err(e) => return Plan::failed(e),
-        };
-        let (site, bucket) = (self.clone(), bucket.clone());
-        self.lock_upload(object.clone()).and_then(move |()| {
-            let head = site.head(&bucket, &upload.key(), 0);
-            site.all_parts(&bucket, &upload, Vec::new()).and_then(move |parts| {
-                let none = RawObject::default();
-                let of_part = |part: &PartInfo| garbage::tail(&site, &part.manifest, &none);
-                let objects = parts.iter().flat_map(of_part).collect();
-                let entries = parts.iter().flat_map(|part| entries(&upload, part)).collect();
-                garbage::collect(&site, objects, upload.id).and_then(move |()| head).and_then(move |head| {
-                    match head {
-                        None => Plan::failed(Error::NoSuchUpload),
-                        Some(head) => remove_head(site, head, change, entries),
-                    }
-                })
-            })
+    /// What the object's head will be tagged with, or was, by an attempt to complete the upload.
+    fn mark(&self) -> Option<Bytes> {
+        self.head.attrs.get(COMPLETED_AS).cloned()
+    }
+
+    /// The object that has the upload's name now.
+    fn made(&self) -> Plan<Option<Head>> {
+        self.site.head(&self.bucket, &Key::plain(self.upload.name.clone()), 0)
+    }
+
+    fn abort(self) -> Plan<()> {
+        let Some(mark) = self.mark() else { return self.discard() };
+        // An attempt to complete it may have made the object, whose tail is somebody's then: parts that are
+        // nobody's stay behind, rather than that an object loses them.
+        self.made().and_then(move |made| {
+            let completed = made.is_some_and(|made| made.tail_tag() == mark);
+            let result = if completed { Err(Error::NoSuchUpload) } else { Ok(()) };
+            self.remove(true).and_then(move |()| Plan::Done(result))
         })
     }
+
+    /// Removes the upload first: parts that no upload names any more are in no object but those that have them
+    /// already, as one that another gateway made of them and died.
+    fn discard(self) -> Plan<()> {
+        let (site, tag) = (self.site.clone(), self.upload.id.clone());
+        let of_part = |part: &PartInfo| garbage::tail(&site, &part.manifest, &RawObject::default());
+        let mut objects: Vec<RawObject> = self.parts.iter().flat_map(of_part).collect();
+        let made = self.made();
+        self.remove(true).and_then(move |()| made).and_then(move |made| {
+            let kept = made.map(|made| waste(&site, &made)).unwrap_or_default();
+            let kept: BTreeSet<_> = kept.into_iter().map(|o| (o.pool, o.oid)).collect();
+            objects.retain(|o| !kept.contains(&(o.pool.clone(), o.oid.clone())));
+            garbage::collect(&site, objects, tag)
+        })
+    }
+
+    /// Removes the upload, with entries of its parts where nothing else did.
+    fn remove(self, with_parts: bool) -> Plan<()> {
+        let Self { site, upload, head, parts, change, .. } = self;
+        let parts = parts.iter().filter(|_| with_parts).flat_map(|part| entries(&upload, part)).collect();
+        let object = head.object.clone();
+        let request = Request::new(object.clone());
+        // As long as parts go with it nobody else may have begun to make an object of them.
+        let request = if with_parts { lock_held(request) } else { request };
+        let removed = remove_head(site, head, request, change, parts);
+        removed.when(Error::Rados(Errno::EBUSY), Error::Raced).then(move |done| match done {
+            Ok(()) => Plan::ok(()),
+            Err(e) => Site::unlock_upload(object, Err(e)),
+        })
+    }
+}
+
+/// Holds a request to the lock of who sends it.
+fn lock_held(request: Request) -> Request {
+    let (name, empty) = (Bytes::from_static(LOCK), Bytes::new());
+    let args = lock::AssertArgs { name, kind: EXCLUSIVE, cookie: empty.clone(), tag: empty };
+    request.call(&lock::ASSERT, &args)
 }
 
 fn no_upload<T: Send + 'static>(plan: Plan<T>) -> Plan<T> {
@@ -365,6 +474,7 @@ fn whole(
         remove.extend(entries(upload, part));
     }
     let mut attrs = head.attrs.clone();
+    attrs.remove(COMPLETED_AS);
     let etags: Vec<Bytes> = parts.iter().map(|part| part.etag.clone()).collect();
     attrs.insert(Bytes::from_static(attr::ETAG), (complete.etag)(&etags));
     if compression.kind != Compression::default().kind {
@@ -381,6 +491,7 @@ fn whole(
         tag: [&tag[..], b"\0"].concat().into(),
         tail_tag: [&tag[..], b"\0"].concat().into(),
         change,
+        first: None,
         remove,
         finish: Finish {
             attrs,

@@ -226,6 +226,95 @@ fn a_gateway_may_die_while_it_completes() {
     assert!((1..20).contains(&finished), "{finished}");
 }
 
+/// What may follow an attempt that died: whoever does it, no object loses its bytes.
+#[test]
+fn who_ends_an_upload_anew_takes_no_bytes_from_an_object() {
+    type Deed = fn(&mut Cluster, &SharedBucket, &UploadId) -> Result<(), Error>;
+    let completes: Deed = |c, b, u| complete(c, b, u, &[(1, "a"), (2, "b")]).map(|_| ());
+    let aborts: Deed = abort;
+    let writes: Deed = |c, b, _| put(c, b, "k", b"other").map(|_| ());
+    let removes: Deed = |c, b, _| remove(c, b, "k");
+    let copies: Deed = |c, b, _| copy(c, b, "k", "k").map(|_| ());
+    let collects: Deed = |c, _, _| {
+        collect_garbage(c);
+        Ok(())
+    };
+    let follow: [&[Deed]; 10] = [
+        &[aborts],
+        &[completes],
+        &[completes, aborts],
+        &[aborts, completes],
+        &[writes, completes],
+        &[writes, aborts],
+        &[writes, collects, completes],
+        &[removes, completes],
+        &[removes, collects, completes],
+        &[copies, completes, aborts],
+    ];
+    let datas = [ramp(5 * MIB), ramp(9)];
+    for first in [completes, aborts] {
+        for (n, deeds) in follow.iter().enumerate() {
+            for left in 0..20 {
+                let mut c = Cluster::default();
+                let b = bucket(&mut c);
+                with_queues(&mut c);
+                let upload = begin(&mut c, &b, "k");
+                for (data, (number, etag)) in datas.iter().zip([(1, "a"), (2, "b")]) {
+                    part(&mut c, &b, &upload, number, data, etag).unwrap();
+                }
+                c.left = Some(left);
+                let _ = first(&mut c, &b, &upload);
+                c.left = None;
+                for deed in deeds.iter().chain([&aborts]) {
+                    c.pass(601);
+                    let done = deed(&mut c, &b, &upload);
+                    let said = matches!(done, Ok(()) | Err(Error::NoSuchUpload | Error::NoSuchKey));
+                    assert!(said, "{n} {left}: {done:?}");
+                }
+                collect_garbage(&mut c);
+                let got = get(&mut c, &b, "k");
+                let whole = got.as_ref().is_ok_and(|got| *got == datas.concat() || *got == "other");
+                assert!(whole || got == Err(Error::NoSuchKey), "{n} {left}: {:?}", got.err());
+                assert_eq!(uploads(&mut c, &b), vec![], "{n} {left}");
+            }
+        }
+    }
+}
+
+/// Another one writes the object while it is completed: what loses is garbage, and nothing stays of it.
+#[test]
+fn a_completion_that_is_overtaken_leaves_no_parts() {
+    let mut overtaken = 0;
+    for steps in 0..16 {
+        for before in [false, true] {
+            let mut c = Cluster::default();
+            let b = bucket(&mut c);
+            with_queues(&mut c);
+            if before {
+                put(&mut c, &b, "k", b"before").unwrap();
+            }
+            let upload = begin(&mut c, &b, "k");
+            part(&mut c, &b, &upload, 1, &ramp(6 * MIB), "a").unwrap();
+            let parts = vec![(1, "a".into())];
+            let complete = Complete { parts, etag: joined, number: 900, now: NOW };
+            let mut entropy = types::SeededEntropy(3);
+            let mut moment = Moment { now: NOW, entropy: &mut entropy };
+            let mut plan = site().complete_upload(&b, upload, complete, &mut moment);
+            for _ in 0..steps {
+                plan = step(plan, &mut c);
+            }
+            put(&mut c, &b, "k", &ramp(5 * MIB)).unwrap();
+            overtaken += usize::from(plan.run(&mut c).unwrap().overtaken);
+            collect_garbage(&mut c);
+            let held = held_by(&mut c, &b, "k");
+            assert_eq!((c.names(DATA), uploads(&mut c, &b)), (held, vec![]), "{steps} {before}");
+            let len = get(&mut c, &b, "k").unwrap().len() as u64;
+            assert_eq!((list(&mut c, &b), stats(&mut c, &b)), (vec!["k".into()], (1, len)), "{steps}");
+        }
+    }
+    assert!(overtaken > 0);
+}
+
 const UPLOAD: &str = "2~CQ_YtEoZNCNs6kIQaML2jNKGzmxE26g";
 const MARKER: &str = "dc5339fc-692a-4314-a86f-9b4193102a07.6232.1";
 
