@@ -117,10 +117,17 @@ pub(crate) fn collect(site: &Site, objects: Vec<RawObject>, tag: Bytes) -> Plan<
 
 /// Takes the reference of a tag from each of some objects, which go with their last one.
 pub(crate) fn remove_now(objects: Vec<RawObject>, tag: Bytes) -> Plan<()> {
+    // What cannot be removed stays behind, and harms nobody.
+    try_remove(objects, tag).and_then(|_| Plan::ok(()))
+}
+
+/// As `remove_now`; whether none of the objects is left to this tag.
+pub(crate) fn try_remove(objects: Vec<RawObject>, tag: Bytes) -> Plan<bool> {
     let args = refcount::TagArgs { tag, implicit: true };
     let put = |object| Request::new(object).call(&refcount::PUT, &args);
-    // What cannot be removed stays behind, and harms nobody.
-    Plan::ask_each(objects.into_iter().map(put).collect()).and_then(|_| Plan::ok(()))
+    Plan::ask_each(objects.into_iter().map(put).collect()).and_then(|replies| {
+        Plan::ok(replies.iter().all(|reply| matches!(reply, Ok(_) | Err(types::Errno::ENOENT))))
+    })
 }
 
 #[cfg(test)]

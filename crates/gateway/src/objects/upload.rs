@@ -570,9 +570,15 @@ impl Part {
         })
     }
 
-    /// Removes what was written, and fails with `why`.
+    /// Removes what was written, and fails with `why`. As long as the first stripe is there nobody else writes
+    /// under these names: it goes when the others are gone, and stays where one of them may be left.
     pub fn give_up<T: Send + 'static>(self, why: Error) -> Plan<T> {
-        garbage::remove_now(self.written, self.tag).then(|_| Plan::failed(why))
+        let (mut others, tag) = (self.written, self.tag);
+        let first: Vec<RawObject> = others.drain(..others.len().min(1)).collect();
+        garbage::try_remove(others, tag.clone()).then(move |gone| match gone {
+            Ok(true) => garbage::remove_now(first, tag).then(|_| Plan::failed(why)),
+            _ => Plan::failed(why),
+        })
     }
 
     /// Puts the part on the upload's list, in place of an earlier one of its number.

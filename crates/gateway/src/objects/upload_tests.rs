@@ -136,6 +136,54 @@ fn an_upload_that_is_given_up_leaves_garbage_alone() {
     site().remove_bucket(there).run(&mut c).unwrap();
 }
 
+/// A part is given up, and another one of its number is uploaded behind each request that this takes.
+#[test]
+fn a_part_that_is_given_up_takes_nothing_of_its_successor() {
+    for at in 0..4 {
+        let mut c = Cluster::default();
+        let b = bucket(&mut c);
+        with_queues(&mut c);
+        let upload = begin(&mut c, &b, "k");
+        let begun = run(&mut c, |moment| site().put_part(&b, upload.clone(), 1, moment)).unwrap();
+        let begun = begun.write(ramp(12 * MIB).into()).run(&mut c).unwrap();
+        let (mut plan, mut asked) = (begun.give_up::<()>(Error::Raced), 0);
+        let data: Vec<u8> = ramp(12 * MIB).into_iter().rev().collect();
+        while let Plan::Ask(requests, next) = plan {
+            let mut replies = Vec::new();
+            for request in requests {
+                if asked == at {
+                    part(&mut c, &b, &upload, 1, &data, "a").unwrap();
+                }
+                replies.push(crate::Rados::perform(&mut c, request));
+                asked += 1;
+            }
+            plan = next(replies);
+        }
+        if at >= asked {
+            part(&mut c, &b, &upload, 1, &data, "a").unwrap();
+        }
+        complete(&mut c, &b, &upload, &[(1, "a")]).unwrap();
+        assert!(get(&mut c, &b, "k").unwrap() == data, "{at}");
+        assert_eq!(c.names(DATA), held_by(&mut c, &b, "k"), "{at}");
+    }
+}
+
+/// What cannot be removed of a part keeps its first stripe there, and so its names from being used again.
+#[test]
+fn a_part_that_cannot_be_given_up_keeps_its_names() {
+    let mut c = Cluster::default();
+    let b = bucket(&mut c);
+    let upload = begin(&mut c, &b, "k");
+    let begun = run(&mut c, |moment| site().put_part(&b, upload.clone(), 1, moment)).unwrap();
+    let begun = begun.write(ramp(12 * MIB).into()).run(&mut c).unwrap();
+    let all = c.names(DATA);
+    c.left = Some(1);
+    assert_eq!(begun.give_up::<()>(Error::Raced).run(&mut c), Err(Error::Raced));
+    let left = c.names(DATA);
+    assert_eq!((all.len(), left.len()), (3, 2));
+    assert!(left.iter().any(|name| name.contains("__multipart_")), "{left:?}");
+}
+
 /// The upload goes while a part is written: nothing is left of the part.
 #[test]
 fn a_part_of_an_upload_that_went_leaves_nothing() {
