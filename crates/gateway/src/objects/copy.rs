@@ -104,7 +104,8 @@ impl Site {
         writable(&to.bucket, &to.key)?;
         let object = self.head_object(&to.bucket, &to.key)?;
         let own_tag = Bytes::copy_from_slice(tag.strip_suffix(b"\0").unwrap_or(&tag));
-        let tail_tag = if object == from.head.object { from.head.tail_tag() } else { tag.clone() };
+        let keeps_tail = object == from.head.object;
+        let tail_tag = if keeps_tail { from.head.tail_tag() } else { tag.clone() };
         let mut finish = to.finish.clone();
         for made in [attr::ID_TAG, attr::TAIL_TAG, attr::STORAGE_CLASS] {
             finish.attrs.remove(made);
@@ -119,6 +120,7 @@ impl Site {
             tail_tag,
             change: Change::new(self, &to.bucket, &to.key, &to.key.name, own_tag)?,
             first: None,
+            keeps_tail,
             remove: Vec::new(),
             finish,
         })

@@ -185,6 +185,7 @@ impl Upload {
             tail_tag: give_back.clone(),
             change,
             first: None,
+            keeps_tail: false,
             remove: Vec::new(),
             finish,
         });
@@ -216,6 +217,9 @@ pub(crate) struct NewHead {
     pub change: Change,
     /// Comes between the index's preparation and the head.
     pub first: Option<Request>,
+    /// What it has in common with the head in its place has one reference for both, as with an object that is
+    /// copied over itself or an upload that is completed once more. Other copies have their own.
+    pub keeps_tail: bool,
     /// Entries of the index that go with it.
     pub remove: Vec<rgw::index::Key>,
     pub finish: Finish,
@@ -344,15 +348,13 @@ impl NewHead {
     }
 
     fn complete(self, reply: Reply, old: Option<Head>) -> Plan<Written> {
-        // An upload that is completed once more, or an object that is copied over itself, has the tail that it
-        // had.
         let waste = old.map(|old| {
             let mut objects = waste(&self.site, &old);
-            let kept: BTreeSet<_> = garbage::tail(&self.site, &self.manifest, &self.object)
-                .into_iter()
-                .map(|object| (object.pool, object.oid))
-                .collect();
-            objects.retain(|object| !kept.contains(&(object.pool.clone(), object.oid.clone())));
+            if self.keeps_tail {
+                let own = garbage::tail(&self.site, &self.manifest, &self.object);
+                let kept: BTreeSet<_> = own.into_iter().map(|object| (object.pool, object.oid)).collect();
+                objects.retain(|object| !kept.contains(&(object.pool.clone(), object.oid.clone())));
+            }
             (objects, old.tail_tag())
         });
         let completed = self.change.added(&reply, self.meta(), self.remove.clone());

@@ -593,6 +593,27 @@ fn copies_share_a_tail_until_the_last_of_them_goes() {
     }
 }
 
+/// A copy in the place of one that shares its tail gives back the reference of the one that was there.
+#[test]
+fn a_copy_made_twice_has_one_reference() {
+    let mut c = Cluster::default();
+    let b = bucket(&mut c);
+    with_queues(&mut c);
+    let data = ramp(5 * MIB);
+    put(&mut c, &b, "k", &data).unwrap();
+    for _ in 0..3 {
+        copy(&mut c, &b, "k", "copy").unwrap();
+        collect_garbage(&mut c);
+        assert!(get(&mut c, &b, "copy").unwrap() == data);
+    }
+    remove(&mut c, &b, "k").unwrap();
+    collect_garbage(&mut c);
+    assert!(get(&mut c, &b, "copy").unwrap() == data);
+    remove(&mut c, &b, "copy").unwrap();
+    collect_garbage(&mut c);
+    assert_eq!(c.names(DATA), Vec::<String>::new());
+}
+
 #[test]
 fn small_objects_are_copied_whole() {
     let mut c = Cluster::default();

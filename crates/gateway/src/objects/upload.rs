@@ -350,7 +350,7 @@ impl Ending {
         let mark = lock_held(Request::new(self.head.object.clone()).op(Op::Stat));
         let first = mark.set_attr(COMPLETED_AS, new.tail_tag.clone());
         let tag = new.tail_tag.clone();
-        let written = no_upload(NewHead { first: Some(first), ..new }.write());
+        let written = no_upload(NewHead { first: Some(first), keeps_tail: held.is_none(), ..new }.write());
         written.when(Error::Rados(Errno::EBUSY), Error::Raced).and_then(move |written| {
             let site = self.site.clone();
             // An upload that stays is seen in the list of uploads, and who ends it finds the object.
@@ -492,6 +492,7 @@ fn whole(
         tail_tag: [&tag[..], b"\0"].concat().into(),
         change,
         first: None,
+        keeps_tail: true,
         remove,
         finish: Finish {
             attrs,
