@@ -527,7 +527,15 @@ impl Handler for Shell {
     }
 
     fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>) {
-        let from_mgr = self.links().mgr.conn() == Some(conn);
+        let links = self.links();
+        let from_mgr = links.mgr.conn() == Some(conn);
+        // Another monitor says what it has to say on connections of its own. Here it sends tickets when their form
+        // changes, as to everybody who logged in, and this monitor needs none.
+        let is_own = links.open.values().any(|own| *own == conn);
+        drop(links);
+        if is_own {
+            return batch.clear();
+        }
         for wire in batch.drain(..) {
             let bytes = cost(&wire);
             // A manager is no monitor: what it sends in that form is for the core to ignore.
@@ -639,6 +647,20 @@ mod tests {
         while knows(&mon) {
             tokio::task::yield_now().await;
         }
+        mon.stop(false).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_link_outlasts_what_is_said_on_it() {
+        let (_dir, mon) = started().await;
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let at = EntityAddr::v2(silent.local_addr().expect("an address"), 0);
+        mon.shell.with(|m| m.send_to_peer(at, Bytes::new())).expect("it runs");
+        let conn = *mon.shell.links().open.get(&at).expect("a link");
+        let tickets = Message::from(messages::auth::MAuthReply::default());
+        mon.shell.messages(conn, &mut vec![tickets.into_wire(0)]);
+        mon.shell.with(|_| ()).expect("it runs");
+        assert!(mon.shell.messenger.peer_addr(conn).is_some(), "still there");
         mon.stop(false).await;
     }
 }
