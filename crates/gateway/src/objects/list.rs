@@ -143,9 +143,14 @@ impl Merge {
             let answer = reply.answer(0, &index::LIST)?;
             let shard = self.shards.get_mut(*n).ok_or(Error::Unexpected)?;
             let last = answer.entries.values().next_back().map(|entry| entry.key.clone());
-            // Ahead or at its end: a shard that stays where it is would be read for ever.
             let marker = if answer.marker.name.is_empty() { last } else { Some(answer.marker) };
-            shard.more = answer.truncated && marker.as_ref().is_some_and(|m| m.name > shard.marker.name);
+            let marker = marker.map(|m| behind(&shard.marker, m));
+            // A shard that stays where it is would be read for ever, and what it holds is not known.
+            let ahead = marker.as_ref().is_some_and(|m| m.name > shard.marker.name || is_next(&shard.marker, m));
+            if answer.truncated && !ahead {
+                return Err(Error::Unexpected);
+            }
+            shard.more = answer.truncated;
             shard.marker = marker.unwrap_or_default();
             shard.page = answer.entries.into_values().collect();
         }
@@ -263,6 +268,18 @@ impl Merge {
         let at = rest.windows(delimiter.len()).position(|w| w == delimiter.as_ref())?;
         Some(name.slice(..from + at + delimiter.len()))
     }
+}
+
+/// Where to go on among the versions of one name: the index takes a name alone for what comes before them all,
+/// and the version without an id by the name `null`.
+fn behind(before: &IndexKey, marker: IndexKey) -> IndexKey {
+    let unnamed = marker.name == before.name && marker.instance.is_empty();
+    if unnamed { IndexKey { instance: Bytes::from_static(b"null"), ..marker } } else { marker }
+}
+
+/// Another version of the same name.
+fn is_next(before: &IndexKey, marker: &IndexKey) -> bool {
+    marker.name == before.name && marker.instance != before.instance
 }
 
 /// Makes an entry what its object is. Source: RGWRados::check_disk_state.

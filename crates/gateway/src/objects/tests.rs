@@ -428,6 +428,35 @@ fn a_listing_goes_on_behind_what_is_hidden() {
     assert_eq!(names(&site().list(&b, listing).run(&mut c).unwrap()), ["last"]);
 }
 
+/// A name has more versions than an answer goes over, in whatever place the one without an id is.
+#[test]
+fn a_listing_goes_on_behind_the_versions_of_a_name() {
+    for null in (0..150).step_by(2).chain([71, 143]) {
+        let mut c = Cluster::default();
+        let b = bucket(&mut c);
+        let mut entries = BTreeMap::new();
+        for n in 0..150 {
+            let instance = if n == null { Bytes::new() } else { format!("i{n}").into() };
+            let key = rgw::index::Key { name: "k".into(), instance };
+            let flags = rgw::index::entry::VERSIONED;
+            // The index has larger epochs first, as nines' complement here.
+            let epoch = 0xff - n as u64;
+            let entry = Entry { key, flags, versioned_epoch: epoch, exists: true, ..Entry::default() };
+            let (instance, value) = (entry.key.instance.clone(), entry.to_bytes());
+            let listed = format!("k\0v8{:03}\0i", 0xff - epoch);
+            entries.insert(Bytes::from([listed.as_bytes(), &instance[..]].concat()), value.clone());
+            entries.insert(Bytes::from([b"\x801000_k\0i", &instance[..]].concat()), value);
+        }
+        let shard = site().index_object(&b, b"last").unwrap();
+        Plan::ask(Request::new(shard).op(crate::Op::OmapSet(entries))).run(&mut c).unwrap();
+        put(&mut c, &b, "last", b"x").unwrap();
+        for after in ["", "j", "k"] {
+            let listing = Listing { max: 1, after: after.into(), ..Listing::default() };
+            assert_eq!(names(&site().list(&b, listing).run(&mut c).unwrap()), ["last"], "{null} {after}");
+        }
+    }
+}
+
 /// Wherever a gateway dies, an object is what it was or what it becomes, the list says the same, and so do
 /// the sums once it was listed.
 #[test]
