@@ -11,7 +11,7 @@ use classes::client::index::{self, ListArgs, Suggestion, Suggestions};
 use codec::Decode;
 use rgw::index::entry::COMMON_PREFIX;
 use rgw::index::{Entry, Key as IndexKey, Meta, PendingMap, Written};
-use rgw::{AccessControl, Key, RawObject};
+use rgw::{AccessControl, Compression, Key, RawObject};
 
 use super::put::MAIN;
 use super::upload::{META, NAMESPACE, UPLOADS};
@@ -146,7 +146,8 @@ impl Merge {
             let marker = if answer.marker.name.is_empty() { last } else { Some(answer.marker) };
             let marker = marker.map(|m| behind(&shard.marker, m));
             // A shard that stays where it is would be read for ever, and what it holds is not known.
-            let ahead = marker.as_ref().is_some_and(|m| m.name > shard.marker.name || is_next(&shard.marker, m));
+            let ahead =
+                marker.as_ref().is_some_and(|m| m.name > shard.marker.name || is_next(&shard.marker, m));
             if answer.truncated && !ahead {
                 return Err(Error::Unexpected);
             }
@@ -288,6 +289,9 @@ fn as_stored(entry: &mut Entry, reply: &Reply) -> Result<(), Error> {
     let given = |name: &[u8]| attrs.get(name).map(text).unwrap_or_default();
     let manifest = attrs.get(attr::MANIFEST).map(|raw| rgw::Manifest::from_bytes(raw.clone())).transpose()?;
     let size = manifest.map_or(size, |m| m.size);
+    let compression =
+        attrs.get(attr::COMPRESSION).map(|raw| Compression::from_bytes(raw.clone())).transpose()?;
+    let seen = compression.filter(|c| c.kind != Compression::default().kind).map_or(size, |c| c.size);
     let acl = attrs.get(crate::buckets::ATTR_ACL).map(|raw| AccessControl::from_bytes(raw.clone()));
     let owner = acl.transpose()?.map(|acl| acl.owner).unwrap_or_default();
     entry.exists = true;
@@ -297,7 +301,7 @@ fn as_stored(entry: &mut Entry, reply: &Reply) -> Result<(), Error> {
     entry.meta = Meta {
         category: if is_upload { UPLOADS } else { MAIN },
         size,
-        accounted_size: if is_upload { 0 } else { size },
+        accounted_size: if is_upload { 0 } else { seen },
         mtime,
         etag: given(attr::ETAG),
         content_type: given(attr::CONTENT_TYPE),

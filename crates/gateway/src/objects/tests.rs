@@ -579,6 +579,34 @@ fn a_listing_shows_what_was_said_of_an_object() {
     assert_eq!(listed.objects, [(Key::plain("k"), want)]);
 }
 
+/// A gateway dies before the index hears of a compressed object: its list has the size that clients see.
+#[test]
+fn a_listing_finds_out_what_was_compressed() {
+    let mut open = 0;
+    for left in 0..6 {
+        let mut c = Cluster::default();
+        let b = bucket(&mut c);
+        let kind = rgw::Compression { kind: "zlib".into(), size: 1000, ..Default::default() };
+        let mut finish = Finish { accounted_size: Some(1000), ..finish(Condition::Any) };
+        finish.attrs.insert(attr::COMPRESSION.into(), kind.to_bytes());
+        c.left = Some(left);
+        let done = run(&mut c, |moment| {
+            let upload = site().put(&b, Key::plain("k"), Bytes::new(), 1, moment).unwrap();
+            upload.write("12345".into()).and_then(|upload| upload.finish(finish))
+        });
+        c.left = None;
+        let shard = site().index_object(&b, b"k").unwrap();
+        let shard = c.get("default.rgw.buckets.index", std::str::from_utf8(&shard.oid).unwrap());
+        let entry = shard.and_then(|o| o.omap.get(&b"k"[..])).map(|raw| Entry::from_bytes(raw.clone()));
+        open += usize::from(done.is_ok() && entry.is_some_and(|e| !e.unwrap().pending.is_empty()));
+        c.pass(121);
+        let listed = site().list(&b, Listing { max: 9, ..Listing::default() }).run(&mut c).unwrap();
+        let sizes = listed.objects.iter().map(|(_, meta)| (meta.size, meta.accounted_size));
+        assert!(sizes.eq(done.ok().map(|_| (5, 1000))), "{left}");
+    }
+    assert!(open > 0);
+}
+
 pub(super) fn copy(
     c: &mut Cluster,
     b: &SharedBucket,
