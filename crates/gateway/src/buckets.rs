@@ -7,14 +7,16 @@
 //!    takes its index and its instance back.
 
 use bytes::Bytes;
-use classes::client::{Nothing, index, user as list};
+use classes::client::{EmptyEnvelope, Nothing, index, user as list};
 use codec::Encode;
+use rgw::index::Resharding;
 use rgw::{
     AccessControl, Bucket, BucketInfo, EntryPoint, Layout, PlacementRule, RawObject, UserBucket,
     UserBucketEntry, UserId, Versioning,
 };
 use types::{Errno, RealTime};
 
+use crate::error::BUSY_RESHARDING;
 use crate::plan::optional;
 use crate::system::{self, Attrs, Over, Stored, Write};
 use crate::{Error, Moment, Op, Plan, Reply, Request, Site};
@@ -22,6 +24,8 @@ use crate::{Error, Moment, Op, Plan, Reply, Request, Site};
 pub(crate) const ATTR_ACL: &[u8] = b"user.rgw.acl";
 /// In front of the names of index shards.
 const INDEX: &[u8] = b".dir.";
+/// In place of the instance that an index moves to: its bucket is being removed.
+const REMOVING: &[u8] = b"loligo.removing";
 /// Source: RGW_SHARDS_PRIME_0 and RGW_SHARDS_PRIME_1 in src/rgw/rgw_tools.h.
 const PRIMES: [u32; 2] = [7877, 65521];
 
@@ -310,18 +314,72 @@ impl Site {
         system::write(self, write).and_then(move |()| Plan::ok(info))
     }
 
-    /// Removes a bucket that holds nothing: versions and parts of uploads are something, too.
+    /// Removes a bucket that holds nothing: versions and parts of uploads are something, too. Writers are held
+    /// off first, as by an index that moves: what is begun before is seen, and what comes later is refused.
     pub fn remove_bucket(&self, state: BucketState) -> Plan<()> {
         let (site, info) = (self.clone(), state.instance.value);
-        self.is_empty(&info).and_then(move |empty| {
-            if !empty {
-                return Plan::failed(Error::BucketNotEmpty);
+        self.hold_off(&info).and_then(move |()| {
+            let (first, entry_site, of_entry) = (site.clone(), site.clone(), info.bucket.clone());
+            let emptied = first.is_empty(&info).and_then(move |empty| {
+                if !empty {
+                    return Plan::failed(Error::BucketNotEmpty);
+                }
+                let entry = entry_site.entry_object(&of_entry.tenant, &of_entry.name);
+                system::remove(&entry_site, entry, Some(&state.entry.version))
+            });
+            emptied.then(move |removed| match removed {
+                // Nobody finds the rest any more: it goes whoever changed it meanwhile.
+                Ok(()) => site
+                    .remove_parts(info.clone(), None)
+                    .then(move |done| site.unlink(&info).and_then(move |()| Plan::Done(done))),
+                Err(e) => site.let_in(&info).then(move |_| Plan::failed(e)),
+            })
+        })
+    }
+
+    /// Shards of an index that is held off from writers, and what they say of it.
+    fn held_off(&self, info: &BucketInfo) -> Plan<Vec<(RawObject, Resharding)>> {
+        let shards = match self.index_objects(info) {
+            Ok(shards) => shards,
+            Err(e) => return Plan::failed(e),
+        };
+        let get = |o: &RawObject| Request::new(o.clone()).call(&index::GET_RESHARDING, &EmptyEnvelope);
+        Plan::<Vec<Reply>>::ask_all(shards.iter().map(get).collect()).try_map(move |replies| {
+            let of = |reply: &Reply| reply.answer(0, &index::GET_RESHARDING);
+            shards.into_iter().zip(&replies).map(|(shard, r)| Ok((shard, of(r)?.resharding))).collect()
+        })
+    }
+
+    fn hold_off(&self, info: &BucketInfo) -> Plan<()> {
+        let (site, info) = (self.clone(), info.clone());
+        self.held_off(&info).and_then(move |shards| {
+            let ours = |r: &Resharding| r.status != 0 && r.new_instance == REMOVING;
+            if shards.iter().any(|(_, r)| r.status != 0 && !ours(r)) {
+                return Plan::failed(Error::Resharding);
             }
-            let entry = site.entry_object(&info.bucket.tenant, &info.bucket.name);
-            let (first, second, of_list) = (site.clone(), site.clone(), info.clone());
-            system::remove(&site, entry, Some(&state.entry.version))
-                .and_then(move |()| first.remove_parts(info, Some(state.instance.version)))
-                .and_then(move |()| second.unlink(&of_list))
+            let set = |(shard, r): &(RawObject, Resharding)| {
+                let new_instance = Bytes::from_static(REMOVING);
+                let args = index::SetReshardingArgs {
+                    resharding: Resharding { status: 1, new_instance, shards: r.shards },
+                };
+                Request::new(shard.clone())
+                    .call(&index::GUARD_RESHARDING, &index::GuardArgs { result: -BUSY_RESHARDING })
+                    .call(&index::SET_RESHARDING, &args)
+            };
+            let requests = shards.iter().filter(|(_, r)| !ours(r)).map(set).collect();
+            Plan::<Vec<Reply>>::ask_all(requests).then(move |done| match done {
+                Ok(_) => Plan::ok(()),
+                Err(e) => site.let_in(&info).then(move |_| Plan::failed(e)),
+            })
+        })
+    }
+
+    /// Ends what `hold_off` began.
+    fn let_in(&self, info: &BucketInfo) -> Plan<()> {
+        self.held_off(info).and_then(|shards| {
+            let ours = shards.into_iter().filter(|(_, r)| r.status != 0 && r.new_instance == REMOVING);
+            let clear = |(o, _)| Request::new(o).call(&index::CLEAR_RESHARDING, &EmptyEnvelope);
+            Plan::<Vec<Reply>>::ask_all(ours.map(clear).collect()).and_then(|_| Plan::ok(()))
         })
     }
 
@@ -457,6 +515,56 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Wherever a gateway dies that removes a bucket, it can be removed again, or its name is free.
+    #[test]
+    fn a_bucket_whose_removal_died_can_be_removed() {
+        for left in 0..50 {
+            let mut c = Cluster::default();
+            create(&mut c, new("b", "u", 1)).unwrap();
+            let there = state(&mut c, "b").unwrap();
+            c.left = Some(left);
+            let done = site().remove_bucket(there).run(&mut c);
+            c.left = None;
+            match state(&mut c, "b") {
+                Ok(there) => {
+                    assert!(done.is_err());
+                    site().remove_bucket(there).run(&mut c).unwrap();
+                    assert_eq!((of_user(&mut c), c.names("default.rgw.meta:root")), (vec![], vec![]));
+                    assert_eq!(c.names("default.rgw.buckets.index"), Vec::<String>::new());
+                }
+                Err(e) => assert_eq!(e, Error::NoSuchBucket),
+            }
+            create(&mut c, new("b", "u", 2)).unwrap();
+        }
+    }
+
+    /// Another one changes what a bucket is while it is removed: nothing of it stays.
+    #[test]
+    fn a_bucket_that_changes_is_removed_whole() {
+        let mut c = Cluster::default();
+        create(&mut c, new("b", "u", 1)).unwrap();
+        let there = state(&mut c, "b").unwrap();
+        site().modify_bucket(there.clone(), NOW, |_, _| Ok(())).run(&mut c).unwrap();
+        site().remove_bucket(there).run(&mut c).unwrap();
+        assert_eq!((of_user(&mut c), c.names("default.rgw.meta:root")), (vec![], vec![]));
+        assert_eq!(c.names("default.rgw.buckets.index"), Vec::<String>::new());
+    }
+
+    /// An index that moves is left alone.
+    #[test]
+    fn a_bucket_whose_index_moves_is_not_removed() {
+        let mut c = Cluster::default();
+        let info = create(&mut c, new("b", "u", 1)).unwrap();
+        let shard = site().index_object(&info, b"k").unwrap();
+        let resharding = Resharding { status: 1, new_instance: "other".into(), shards: 23 };
+        let args = index::SetReshardingArgs { resharding };
+        Plan::ask(Request::new(shard).call(&index::SET_RESHARDING, &args)).run(&mut c).unwrap();
+        let there = state(&mut c, "b").unwrap();
+        assert_eq!(site().remove_bucket(there).run(&mut c), Err(Error::Resharding));
+        let moving = site().held_off(&info).run(&mut c).unwrap();
+        assert_eq!(moving.iter().filter(|(_, r)| r.status != 0).count(), 1);
     }
 
     #[test]

@@ -6,9 +6,10 @@ use classes::client::index::{self, CompleteArgs, GuardArgs, PrepareArgs};
 use rgw::index::log::op;
 use rgw::index::{Key as IndexKey, Meta, Written, Zones};
 use rgw::{BucketInfo, Key, RawObject};
+use types::Errno;
 
 use crate::error::BUSY_RESHARDING;
-use crate::{Error, Reply, Request, Site};
+use crate::{Error, Op, Plan, Reply, Request, Site};
 
 /// One change, from its preparation to its completion.
 #[derive(Debug, Clone)]
@@ -43,10 +44,11 @@ impl Change {
 
     fn guarded(&self) -> Request {
         let args = GuardArgs { result: -BUSY_RESHARDING };
-        Request::new(self.shard.clone()).call(&index::GUARD_RESHARDING, &args)
+        // A shard that is gone is not made anew: its bucket is gone, too.
+        Request::new(self.shard.clone()).op(Op::Stat).call(&index::GUARD_RESHARDING, &args)
     }
 
-    fn prepare(&self, op: u8) -> Request {
+    fn prepare(&self, op: u8) -> Plan<Reply> {
         let args = PrepareArgs {
             op,
             key: self.key.clone(),
@@ -55,14 +57,15 @@ impl Change {
             zones: self.zones.clone(),
             ..PrepareArgs::default()
         };
-        self.guarded().call(&index::PREPARE, &args)
+        let prepared = Plan::ask(self.guarded().call(&index::PREPARE, &args));
+        prepared.when(Error::Rados(Errno::ENOENT), Error::NoSuchBucket)
     }
 
-    pub fn prepare_add(&self) -> Request {
+    pub fn prepare_add(&self) -> Plan<Reply> {
         self.prepare(op::ADD)
     }
 
-    pub fn prepare_delete(&self) -> Request {
+    pub fn prepare_delete(&self) -> Plan<Reply> {
         self.prepare(op::DELETE)
     }
 

@@ -264,7 +264,7 @@ impl NewHead {
 
     fn prepare(self, old: Option<Head>) -> Plan<Written> {
         let first = self.first.clone().into_iter().collect();
-        Plan::ask(self.change.prepare_add()).and_then(move |_| {
+        self.change.prepare_add().and_then(move |_| {
             Plan::<Vec<Reply>>::ask_all(first).then(move |done| match done {
                 Ok(_) => self.replace(old),
                 Err(e) => self.cancel(Err(e)),
@@ -359,13 +359,20 @@ impl NewHead {
         });
         let completed = self.change.added(&reply, self.meta(), self.remove.clone());
         let (modified, site) = (self.finish.now, self.site);
-        // The object is written: that the index does not hear of it now, it learns from listings.
-        Plan::ask(completed).then(move |_| {
+        let is = Op::AttrIs { name: Bytes::from_static(attr::ID_TAG), value: self.tag };
+        let undo = Request::new(self.object).op(is).op(Op::Remove { may_miss: true });
+        // The object is written: that the index does not hear of it now, it learns from listings. Where there is
+        // no index any more there is no bucket.
+        Plan::ask(completed).then(move |done| {
+            let gone = done.is_err_and(|e| e == Error::Rados(Errno::ENOENT));
             let collected = match waste {
                 Some((objects, tag)) => garbage::collect(&site, objects, tag),
                 None => Plan::ok(()),
             };
-            collected.then(move |_| Plan::ok(Written { modified, overtaken: false }))
+            collected.then(move |_| match gone {
+                true => Plan::ask(undo).then(|_| Plan::failed(Error::NoSuchBucket)),
+                false => Plan::ok(Written { modified, overtaken: false }),
+            })
         })
     }
 

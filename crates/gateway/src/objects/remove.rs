@@ -46,7 +46,7 @@ pub(crate) fn remove_head(
     }
     let keep = object::RemoveArgs { keep: vec![Bytes::from_static(attr::OLH)] };
     request = request.call(&object::REMOVE, &keep);
-    Plan::ask(change.prepare_delete()).and_then(move |_| {
+    change.prepare_delete().and_then(move |_| {
         Plan::ask(request).then(move |done| match done {
             Ok(reply) => {
                 let meta = Meta { mtime: head.modified, ..Meta::default() };

@@ -502,6 +502,73 @@ fn a_gateway_may_die_between_any_two_requests() {
     }
 }
 
+/// A bucket is removed while an object is put: either the bucket stays and has it, or it was refused.
+#[test]
+fn an_object_is_not_put_into_a_bucket_that_goes() {
+    let mut removed = 0;
+    for steps in 0..24 {
+        let mut c = Cluster::default();
+        let b = bucket(&mut c);
+        with_queues(&mut c);
+        let there = site().bucket(&Bytes::new(), &"b".into()).run(&mut c).unwrap();
+        let mut entropy = SeededEntropy(9);
+        let mut moment = Moment { now: NOW, entropy: &mut entropy };
+        let upload = site().put(&b, Key::plain("k"), Bytes::new(), 7, &mut moment).unwrap();
+        let mut putting = upload.write(ramp(5 * MIB).into()).and_then(|u| u.finish(finish(Condition::Any)));
+        let mut removing = site().remove_bucket(there);
+        // Half of the time the removal is what is stopped.
+        for _ in 0..steps / 2 {
+            if steps % 2 == 0 {
+                putting = step(putting, &mut c);
+            } else {
+                removing = step(removing, &mut c);
+            }
+        }
+        let (put, gone) = if steps % 2 == 0 {
+            let gone = removing.run(&mut c);
+            (putting.run(&mut c), gone)
+        } else {
+            (putting.run(&mut c), removing.run(&mut c))
+        };
+        if gone.is_ok() {
+            assert!(matches!(put, Err(Error::NoSuchBucket | Error::Resharding)), "{steps} {put:?}");
+            assert_eq!((c.names(DATA), c.names("default.rgw.buckets.index")), (vec![], vec![]), "{steps}");
+            removed += 1;
+        } else {
+            assert_eq!((put.map(|_| ()), gone), (Ok(()), Err(Error::BucketNotEmpty)), "{steps}");
+            c.pass(121);
+            assert_eq!(list(&mut c, &b), ["k"], "{steps}");
+            self::put(&mut c, &b, "k", b"again").unwrap();
+        }
+    }
+    assert!((1..24).contains(&removed), "{removed}");
+}
+
+/// As gateways remove buckets that hold nobody off.
+#[test]
+fn an_index_that_went_meanwhile_takes_its_object_with_it() {
+    for steps in 0..6 {
+        let mut c = Cluster::default();
+        let b = bucket(&mut c);
+        let mut entropy = SeededEntropy(9);
+        let mut moment = Moment { now: NOW, entropy: &mut entropy };
+        let upload = site().put(&b, Key::plain("k"), Bytes::new(), 7, &mut moment).unwrap();
+        let mut putting = upload.write(ramp(5 * MIB).into()).and_then(|u| u.finish(finish(Condition::Any)));
+        for _ in 0..steps {
+            putting = step(putting, &mut c);
+        }
+        let finished = matches!(putting, Plan::Done(_));
+        for shard in site().index_objects(&b).unwrap() {
+            Plan::ask(Request::new(shard).op(crate::Op::Remove { may_miss: false })).run(&mut c).unwrap();
+        }
+        let put = putting.run(&mut c).map(|_| ());
+        if !finished {
+            assert_eq!((put, c.names(DATA)), (Err(Error::NoSuchBucket), vec![]), "{steps}");
+            assert_eq!(c.names("default.rgw.buckets.index"), Vec::<String>::new());
+        }
+    }
+}
+
 /// Two gateways whose requests come in all orders: one of the two objects is there, whole and counted.
 #[test]
 fn two_may_write_one_object_at_once() {

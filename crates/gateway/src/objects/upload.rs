@@ -151,7 +151,7 @@ impl Site {
             .op(Op::WriteFull(data));
         let request = with_attrs(request, &attrs);
         let meta = Meta { category: UPLOADS, size, ..listed_meta(&attrs, now) };
-        Plan::ask(change.prepare_add()).and_then(move |_| {
+        change.prepare_add().and_then(move |_| {
             Plan::ask(request).then(move |done| match done {
                 Ok(reply) => {
                     Plan::ask(change.added(&reply, meta, Vec::new())).then(move |_| Plan::ok(upload))
@@ -604,13 +604,15 @@ impl Part {
             ..listed_meta(&finish.attrs, finish.now)
         };
         let undo = change.clone();
-        Plan::ask(change.prepare_add())
+        change
+            .prepare_add()
             .and_then(move |_| Plan::ask(head))
             .and_then(move |reply| Plan::ask(change.added(&reply, meta, Vec::new())))
             .and_then(move |_| no_upload(Plan::ask(list)))
             .then(move |done| match done {
                 Ok(_) => Plan::ok(info),
-                Err(e) => Plan::ask(undo.prepare_delete())
+                Err(e) => undo
+                    .prepare_delete()
                     .and_then(move |reply: Reply| {
                         let nothing = Reply { version: 0, ..reply };
                         Plan::ask(undo.deleted(&nothing, Meta::default(), Vec::new()))
