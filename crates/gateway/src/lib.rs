@@ -3,6 +3,8 @@
 //!
 //! The core does no IO. Each operation is a `Plan`: requests to RADOS as data, and what goes on with their
 //! replies. A gateway performs the requests; a test stops between any two of them.
+//!
+//! What is known and not mended yet is in `crates/gateway/GATEWAY.md`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
 
