@@ -462,11 +462,10 @@ impl MonMachine {
                 let mgr = self.shell.upgrade().and_then(|shell| shell.links().mgr.conn());
                 mgr.into_iter().for_each(|conn| self.messenger.send(conn, msg.clone().into_wire(tid)));
             }
-            // The messenger does not tell of what it was told to close.
+            // The messenger does not tell of what it was told to close. The core has forgotten it.
             Output::Close { conn } => {
                 self.messenger.close(conn);
                 self.inbox.forget(conn);
-                self.more.push(Input::Disconnected { conn });
             }
             Output::Peer { addr, data } => self.send_to_peer(addr, data),
             Output::Write(write) => {
@@ -529,8 +528,8 @@ impl Handler for Shell {
     fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>) {
         let links = self.links();
         let from_mgr = links.mgr.conn() == Some(conn);
-        // Another monitor says what it has to say on connections of its own. Here it sends tickets when their form
-        // changes, as to everybody who logged in, and this monitor needs none.
+        // Another monitor says what it has to say on connections of its own. Here it sends tickets when their
+        // form changes, as to everybody who logged in, and this monitor needs none.
         let is_own = links.open.values().any(|own| *own == conn);
         drop(links);
         if is_own {
