@@ -1,5 +1,5 @@
-//! The start of a gateway: its zone is found, or made where there is none, and the objects that gateways share
-//! are there. Source: RGWZoneGroup::create_default and RGWSystemMetaObj::create in src/rgw/rgw_zone.cc,
+//! The start of a gateway: its zone is found, or made where there is none, and the objects that gateways
+//! share are there. Source: RGWZoneGroup::create_default and RGWSystemMetaObj::create in src/rgw/rgw_zone.cc,
 //! RGWSI_Notify::init_watch, RGWGC::initialize.
 //!
 //! 1. What is described is there before its name leads to it.

@@ -314,8 +314,9 @@ impl Site {
         system::write(self, write).and_then(move |()| Plan::ok(info))
     }
 
-    /// Removes a bucket that holds nothing: versions and parts of uploads are something, too. Writers are held
-    /// off first, as by an index that moves: what is begun before is seen, and what comes later is refused.
+    /// Removes a bucket that holds nothing: versions and parts of uploads are something, too. Writers are
+    /// held off first, as by an index that moves: what is begun before is seen, and what comes later is
+    /// refused.
     pub fn remove_bucket(&self, state: BucketState) -> Plan<()> {
         let (site, info) = (self.clone(), state.instance.value);
         self.hold_off(&info).and_then(move |()| {

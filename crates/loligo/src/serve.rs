@@ -212,8 +212,8 @@ fn run(site: &Site, lock: PidLock, started: impl FnOnce() -> Result<()>) -> Resu
     result
 }
 
-/// Takes as many file descriptors as the system allows: the usual limit, 1,024, is kept low for the sake of programs that
-/// use `select`, and is less than a busy daemon has connections.
+/// Takes as many file descriptors as the system allows: the usual limit, 1,024, is kept low for the sake of
+/// programs that use `select`, and is less than a busy daemon has connections.
 fn raise_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

@@ -220,8 +220,9 @@ pub fn peer_missing(
     Ok((missing, common))
 }
 
-/// What is missing once the changes of divergent entries (oldest first) are taken back; and their objects, with
-/// the versions that these then have. An object whose older version is not there either still lacks that.
+/// What is missing once the changes of divergent entries (oldest first) are taken back; and their objects,
+/// with the versions that these then have. An object whose older version is not there either still lacks
+/// that.
 fn take_back(
     divergent: &[LogEntry],
     common: Eversion,

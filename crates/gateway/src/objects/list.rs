@@ -271,8 +271,8 @@ impl Merge {
     }
 }
 
-/// Where to go on among the versions of one name: the index takes a name alone for what comes before them all,
-/// and the version without an id by the name `null`.
+/// Where to go on among the versions of one name: the index takes a name alone for what comes before them
+/// all, and the version without an id by the name `null`.
 fn behind(before: &IndexKey, marker: IndexKey) -> IndexKey {
     let unnamed = marker.name == before.name && marker.instance.is_empty();
     if unnamed { IndexKey { instance: Bytes::from_static(b"null"), ..marker } } else { marker }

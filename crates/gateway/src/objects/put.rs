@@ -361,8 +361,8 @@ impl NewHead {
         let (modified, site) = (self.finish.now, self.site);
         let is = Op::AttrIs { name: Bytes::from_static(attr::ID_TAG), value: self.tag };
         let undo = Request::new(self.object).op(is).op(Op::Remove { may_miss: true });
-        // The object is written: that the index does not hear of it now, it learns from listings. Where there is
-        // no index any more there is no bucket.
+        // The object is written: that the index does not hear of it now, it learns from listings. Where there
+        // is no index any more there is no bucket.
         Plan::ask(completed).then(move |done| {
             let gone = done.is_err_and(|e| e == Error::Rados(Errno::ENOENT));
             let collected = match waste {

@@ -32,8 +32,8 @@ impl Site {
     }
 }
 
-/// Removes a head if the `request` that does so finds what it asks for, and `remove`, entries of the index that
-/// go with it.
+/// Removes a head if the `request` that does so finds what it asks for, and `remove`, entries of the index
+/// that go with it.
 pub(crate) fn remove_head(
     site: Site,
     head: Head,

@@ -35,8 +35,8 @@ pub(crate) const NAMESPACE: &[u8] = b"multipart";
 /// Category of uploads in an index. Source: RGWObjCategory::MultiMeta.
 pub(crate) const UPLOADS: u8 = 3;
 const LOCK: &[u8] = b"RGWCompleteMultipart";
-/// An upload's attribute: what its object's head is tagged with, written before that head is. radosgw takes no
-/// notice of it.
+/// An upload's attribute: what its object's head is tagged with, written before that head is. radosgw takes
+/// no notice of it.
 const COMPLETED_AS: &[u8] = b"user.rgw.loligo.completed_as";
 /// Source: rgw_mp_lock_max_time in src/common/options.cc.
 const LOCK_S: u32 = 600;
@@ -386,8 +386,8 @@ impl Ending {
         })
     }
 
-    /// Removes the upload first: parts that no upload names any more are in no object but those that have them
-    /// already, as one that another gateway made of them and died.
+    /// Removes the upload first: parts that no upload names any more are in no object but those that have
+    /// them already, as one that another gateway made of them and died.
     fn discard(self) -> Plan<()> {
         let (site, tag) = (self.site.clone(), self.upload.id.clone());
         let of_part = |part: &PartInfo| garbage::tail(&site, &part.manifest, &RawObject::default());
@@ -539,8 +539,8 @@ impl Part {
         self.site.raw(&stripe.object, &stripe.placement)
     }
 
-    /// Writes the stripe that is held. The first one makes an object that nobody has: a part that was uploaded
-    /// before is another one, and stays as it was until the list of parts says otherwise.
+    /// Writes the stripe that is held. The first one makes an object that nobody has: a part that was
+    /// uploaded before is another one, and stays as it was until the list of parts says otherwise.
     fn flush(mut self) -> Plan<Self> {
         let (data, first) = (self.stripe.split().freeze(), self.written.is_empty());
         let object = match self.place() {
@@ -571,8 +571,8 @@ impl Part {
         })
     }
 
-    /// Removes what was written, and fails with `why`. As long as the first stripe is there nobody else writes
-    /// under these names: it goes when the others are gone, and stays where one of them may be left.
+    /// Removes what was written, and fails with `why`. As long as the first stripe is there nobody else
+    /// writes under these names: it goes when the others are gone, and stays where one of them may be left.
     pub fn give_up<T: Send + 'static>(self, why: Error) -> Plan<T> {
         let (mut others, tag) = (self.written, self.tag);
         let first: Vec<RawObject> = others.drain(..others.len().min(1)).collect();

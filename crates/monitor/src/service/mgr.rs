@@ -174,8 +174,8 @@ impl Monitor {
     }
 }
 
-/// Whether a beacon is of its sender. Source: MgrStandby::send_beacon in src/mgr/MgrStandby.cc, which says the
-/// number that the monitor gave the session and the name that it logged in with.
+/// Whether a beacon is of its sender. Source: MgrStandby::send_beacon in src/mgr/MgrStandby.cc, which says
+/// the number that the monitor gave the session and the name that it logged in with.
 fn is_own(session: &Session, m: &MMgrBeacon) -> bool {
     session.global_id.0 != 0 && session.global_id.0 == m.gid && session.name.id == m.name
 }

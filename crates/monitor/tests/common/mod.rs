@@ -172,8 +172,8 @@ impl World {
         self.run();
     }
 
-    /// Brings a message; what is proposed stays under way. Connection 50 stands for all managers: a beacon goes
-    /// over a session of the manager that it speaks of.
+    /// Brings a message; what is proposed stays under way. Connection 50 stands for all managers: a beacon
+    /// goes over a session of the manager that it speaks of.
     pub fn bring(&mut self, conn: ConnId, msg: Message) {
         let conn = match &msg {
             Message::MgrBeacon(m) if conn == ConnId(50) && self.mon.session_id(conn) != Some(m.gid) => {

@@ -24,7 +24,8 @@ pub(super) fn call(
     input: &Bytes,
 ) -> Outcome {
     let method = classes::find(class, method).map_err(|_| Errno::EOPNOTSUPP)?;
-    // Lists of short things take many times their bytes once they are decoded, which a method does before all else.
+    // Lists of short things take many times their bytes once they are decoded, which a method does before all
+    // else.
     if (input.len() as u64).saturating_mul(DECODED) > work::bytes(env.config) {
         return Err(ExecStop::Refused(Errno::E2BIG).into());
     }

@@ -29,8 +29,8 @@ const PARKED_LONGEST: Duration = Duration::from_secs(120);
 /// What a request that waits for a map counts for at least, in bytes.
 const PARKED_COST: u64 = 16 << 10;
 
-/// Whether peers of a kind are held. What an OSD or a monitor sends may be what another waits for; OSDs wait for
-/// no metadata server and no manager, and these are clients to them.
+/// Whether peers of a kind are held. What an OSD or a monitor sends may be what another waits for; OSDs wait
+/// for no metadata server and no manager, and these are clients to them.
 pub fn has_share(kind: EntityType) -> bool {
     !matches!(kind, EntityType::Osd | EntityType::Mon)
 }

@@ -312,9 +312,9 @@ impl Pg {
         self.lost_shards(after.damaged, cx);
     }
 
-    /// Takes lost writes back, newest first, from what was kept here; and keeps what deletions remove that were
-    /// learnt of. An object that does not come out as it was before the lost writes is missing, and the primary
-    /// is told: it was made again meanwhile, or there is no record of one of the writes.
+    /// Takes lost writes back, newest first, from what was kept here; and keeps what deletions remove that
+    /// were learnt of. An object that does not come out as it was before the lost writes is missing, and the
+    /// primary is told: it was made again meanwhile, or there is no record of one of the writes.
     pub(super) fn merge_shards(&mut self, merged: &MergedShards, txn: &mut Txn, cx: &mut Shared) {
         let mut left = self.undo_writes(merged.common, txn, cx);
         let newer: BTreeSet<&HObject> = match merged.undone.is_empty() {
@@ -388,8 +388,8 @@ impl Pg {
         }
     }
 
-    /// Primary: looks every now and then whether writes have ended. While they go on, they say themselves what
-    /// is needed no more.
+    /// Primary: looks every now and then whether writes have ended. While they go on, they say themselves
+    /// what is needed no more.
     pub(super) fn settle_if_idle(&mut self, cx: &mut Shared) {
         let newest = self.info.last_update;
         let Backend::Coded(coded) = &mut self.backend else { return };

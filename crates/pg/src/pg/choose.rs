@@ -57,8 +57,8 @@ impl Pg {
         started.max()
     }
 
-    /// The copy whose log holds every acknowledged write: it took part in the newest start, is complete, and reaches
-    /// furthest. `None` when no copy that is up qualifies.
+    /// The copy whose log holds every acknowledged write: it took part in the newest start, is complete, and
+    /// reaches furthest. `None` when no copy that is up qualifies.
     fn find_best(&self, cx: &Shared) -> Option<PgShard> {
         let all = || self.all_infos(cx);
         let started = self.newest_start(cx)?;
@@ -119,9 +119,9 @@ impl Pg {
     /// The same of an erasure-coded PG, place by place: a place is a shard, and another copy is of no use
     /// there. Source: PeeringState::calc_ec_acting.
     ///
-    /// Of copies that the log catches up, what they lack has to be made from others. So as many as make up the
-    /// data took part in the newest start, where there are such: these have all of it, or can take back what
-    /// came after it.
+    /// Of copies that the log catches up, what they lack has to be made from others. So as many as make up
+    /// the data took part in the newest start, where there are such: these have all of it, or can take back
+    /// what came after it.
     fn wanted_places(&self, best: PgShard, cx: &Shared) -> Vec<OsdId> {
         let oldest = self.info_of(best, cx).map_or(Eversion::ZERO, |i| i.log_tail);
         let started = self.newest_start(cx).unwrap_or_default();

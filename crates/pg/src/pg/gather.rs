@@ -258,8 +258,8 @@ impl Pg {
         }
     }
 
-    /// The device has read a range of this copy's shard: as it was when it was asked for. If it came too late,
-    /// or the bytes are damaged, the range is read again at once, which tells the one from the other.
+    /// The device has read a range of this copy's shard: as it was when it was asked for. If it came too
+    /// late, or the bytes are damaged, the range is read again at once, which tells the one from the other.
     pub fn shard_was_read(&mut self, read: &ShardRead, found: Result<Bytes, StoreError>, cx: &mut Shared) {
         let ShardRead { asker, interval, ask, .. } = read;
         let found = found.or_else(|_| {

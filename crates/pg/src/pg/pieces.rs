@@ -367,7 +367,8 @@ pub(super) fn aside_pool(pool: PoolId) -> PoolId {
     PoolId((-2i64).saturating_sub(pool.0))
 }
 
-/// Removes the objects that an earlier life of this OSD was building aside. What shards keep of objects stays.
+/// Removes the objects that an earlier life of this OSD was building aside. What shards keep of objects
+/// stays.
 pub(crate) fn remove_all_aside(cx: &mut Shared) -> Result<(), StoreError> {
     let spaces = cx.store.spaces()?.into_iter();
     let shards = spaces.filter_map(|space| match space {

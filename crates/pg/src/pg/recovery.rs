@@ -126,7 +126,8 @@ impl Pg {
         }
     }
 
-    /// Which of the objects that are missing nobody who is known has, or can make, whether or not one may be recovered now.
+    /// Which of the objects that are missing nobody who is known has, or can make, whether or not one may be
+    /// recovered now.
     pub(super) fn find_unfound(&mut self, cx: &mut Shared) {
         let unfound = if self.is_coded() { self.unfound_shards(cx) } else { self.unfound_copies() };
         for object in &unfound {

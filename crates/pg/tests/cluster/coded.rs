@@ -358,7 +358,8 @@ fn a_damaged_shard_is_done_without() {
     assert!(log.values().sum::<usize>() >= 2, "{log:?}");
 }
 
-/// A write of another shard than the member has is refused: nothing of it is stored, and nothing is read of it.
+/// A write of another shard than the member has is refused: nothing of it is stored, and nothing is read of
+/// it.
 #[test]
 fn a_shard_in_another_place_is_refused() {
     for seed in 0..6 {

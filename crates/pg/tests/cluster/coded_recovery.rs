@@ -281,7 +281,8 @@ fn damage_at(s: &mut Sim, pool: PoolId, place: usize, name: &str) {
     blocks.iter().for_each(|at| device.flip(at + 9, 1));
 }
 
-/// Kills, restarts, moves and lost disks under requests: all that was acknowledged is on all shards in the end.
+/// Kills, restarts, moves and lost disks under requests: all that was acknowledged is on all shards in the
+/// end.
 #[test]
 fn thrashing_loses_nothing() {
     let from = std::env::var("PG_SEED").ok().and_then(|s| s.parse().ok());

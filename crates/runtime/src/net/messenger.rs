@@ -464,7 +464,8 @@ impl Messenger {
         }
     }
 
-    /// Whether one more connection of this one's entity has a place. An entity with a share is bounded by that.
+    /// Whether one more connection of this one's entity has a place. An entity with a share is bounded by
+    /// that.
     fn has_place(&self, own: &Channel) -> bool {
         let Some(identity) = own.identity().filter(|i| !i.has_share()) else { return true };
         let same = |c: &&Arc<Channel>| c.identity().is_some_and(|i| i.name == identity.name);

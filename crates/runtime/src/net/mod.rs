@@ -60,9 +60,9 @@ impl Identity {
         matches!(self.name.kind, EntityType::Mon | EntityType::Osd | EntityType::Mgr | EntityType::Mds)
     }
 
-    /// Whether it has a share of what all clients may take. Monitors and OSDs have none: clients wait for them,
-    /// so they never wait for clients. Metadata servers and managers are clients of OSDs and monitors, of which
-    /// none waits for them.
+    /// Whether it has a share of what all clients may take. Monitors and OSDs have none: clients wait for
+    /// them, so they never wait for clients. Metadata servers and managers are clients of OSDs and monitors,
+    /// of which none waits for them.
     pub fn has_share(&self) -> bool {
         !matches!(self.name.kind, EntityType::Mon | EntityType::Osd)
     }
