@@ -1,4 +1,5 @@
-//! Authorizers: how the holder of a ticket and the service that it is for prove to each other that they may talk.
+//! Authorizers: how the holder of a ticket and the service that it is for prove to each other that they may
+//! talk.
 //!
 //! ```text
 //! holder                                        service
@@ -9,7 +10,8 @@
 //! ```
 //!
 //! Invariants of the service side:
-//! 1. Nothing is accepted without an answer to a challenge that this connection made (CVE-2018-1128, CVE-2020-25660).
+//! 1. Nothing is accepted without an answer to a challenge that this connection made (CVE-2018-1128,
+//!    CVE-2020-25660).
 //! 2. A challenge is answered once; right or wrong, it is then gone.
 
 use bytes::Bytes;
@@ -26,7 +28,8 @@ use crate::protocol::{Authorize, AuthorizeChallenge, AuthorizeReply};
 use crate::rotating::ServiceSecrets;
 use crate::ticket::{TicketBlob, TicketForm, TicketInfo, open_ticket};
 
-/// First byte of an authorizer; also its authentication mode. Source: AUTH_MODE_AUTHORIZER in src/auth/Auth.h.
+/// First byte of an authorizer; also its authentication mode. Source: AUTH_MODE_AUTHORIZER in
+/// src/auth/Auth.h.
 const AUTHORIZER_VERSION: u8 = 1;
 
 /// An authorizer in use on one connection, at its holder's side.
@@ -77,7 +80,8 @@ impl Authorizer {
         self.payload.clone()
     }
 
-    /// Answers the service's challenge: takes what AUTH_REPLY_MORE brought, gives what AUTH_REQUEST_MORE carries.
+    /// Answers the service's challenge: takes what AUTH_REPLY_MORE brought, gives what AUTH_REQUEST_MORE
+    /// carries.
     pub fn add_challenge(&mut self, challenge: &[u8]) -> Result<Bytes, AuthError> {
         let challenge: AuthorizeChallenge = decrypt_value(&self.session_key, challenge, "the challenge")?;
         self.payload = self.with_answer(Some(challenge.server_challenge.wrapping_add(1)))?;
@@ -160,8 +164,8 @@ impl AuthorizerAcceptor {
         Self::default()
     }
 
-    /// Judges the payload of AUTH_REQUEST or AUTH_REQUEST_MORE. `secret_len` is the length of the connection secret
-    /// that the chosen mode needs (`CONNECTION_SECRET_LEN`, or 0 in crc mode).
+    /// Judges the payload of AUTH_REQUEST or AUTH_REQUEST_MORE. `secret_len` is the length of the connection
+    /// secret that the chosen mode needs (`CONNECTION_SECRET_LEN`, or 0 in crc mode).
     ///
     /// Source: cephx_verify_authorizer, MonClient::handle_auth_request.
     pub fn verify(
@@ -219,7 +223,8 @@ fn accept(
     })
 }
 
-/// Opens an authorizer's ticket and its encrypted part, and gives the reader behind them. Does not look at challenges.
+/// Opens an authorizer's ticket and its encrypted part, and gives the reader behind them. Does not look at
+/// challenges.
 pub(crate) fn open_authorizer(
     secrets: &ServiceSecrets,
     payload: &Bytes,

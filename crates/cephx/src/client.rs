@@ -221,7 +221,8 @@ impl AuthClient {
         Ok(w.into_bytes())
     }
 
-    /// The login's ticket, the connection secret, and tickets for services. Source: CephxClientHandler::handle_response.
+    /// The login's ticket, the connection secret, and tickets for services.
+    /// Source: CephxClientHandler::handle_response.
     fn take_login(&mut self, r: &mut Reader, now: Utime) -> Result<SharedSecrets, AuthError> {
         let own = self.key.clone();
         self.take_tickets(r, &own, now)?;

@@ -5,7 +5,8 @@ use types::{AuthName, EntityType, Errno, GlobalId};
 
 /// A refused or impossible authentication step.
 ///
-/// A peer only ever sees `errno()`: an unknown name, a wrong key and a bad ticket all look alike from outside.
+/// A peer only ever sees `errno()`: an unknown name, a wrong key and a bad ticket all look alike from
+/// outside.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     /// The peer's bytes are not what the protocol asks for here.

@@ -57,7 +57,8 @@ impl CryptoKey {
         if self.is_empty() { &[] } else { &self.secret }
     }
 
-    /// Parses the text form that keyrings and `ceph auth get-key` show; white space around and within is ignored.
+    /// Parses the text form that keyrings and `ceph auth get-key` show; white space around and within is
+    /// ignored.
     pub fn from_base64(text: &str) -> Result<Self, KeyTextError> {
         let compact: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
         let raw = STANDARD.decode(compact).map_err(|_| KeyTextError::NotBase64)?;

@@ -1,4 +1,5 @@
-//! The monitor's knowledge: every entity's key and caps, and the rotating secrets that tickets are sealed with.
+//! The monitor's knowledge: every entity's key and caps, and the rotating secrets that tickets are sealed
+//! with.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,8 @@ use crate::protocol::ServiceTicket;
 use crate::rotating::{FIXED_SECRET_ID, RotatingKeys, TicketTtl};
 use crate::ticket::{AuthTicket, TicketBlob, TicketForm, TicketForms, TicketInfo, seal_ticket};
 
-/// Keys, caps and rotating secrets. The monitor's auth service owns one and changes it only by committed values.
+/// Keys, caps and rotating secrets. The monitor's auth service owns one and changes it only by committed
+/// values.
 ///
 /// Source: KeyServer in src/auth/cephx/CephxKeyServer.h.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,8 +52,8 @@ impl KeyServer {
         self.get(name).map_or_else(CapsInfo::default, |e| e.caps_for(service.as_str()))
     }
 
-    /// The rotating keys as they should be at `now`, or nothing when they already are: propose what comes out, and
-    /// assign it to `rotating` when committed. Call at start and every few seconds.
+    /// The rotating keys as they should be at `now`, or nothing when they already are: propose what comes
+    /// out, and assign it to `rotating` when committed. Call at start and every few seconds.
     #[must_use]
     pub fn rotated(&self, now: Utime, entropy: &mut dyn Entropy) -> Option<RotatingKeys> {
         self.rotating.rotated(now, self.ttl, entropy)
@@ -87,7 +89,8 @@ impl KeyServer {
         now: Utime,
         entropy: &mut dyn Entropy,
     ) -> Result<IssuedTicket, AuthError> {
-        // Monitors look caps up themselves, so a ticket for them carries none. Source: _build_session_auth_info.
+        // Monitors look caps up themselves, so a ticket for them carries none.
+        // Source: _build_session_auth_info.
         let caps = match service {
             EntityType::Mon => CapsInfo::default(),
             _ => self.caps(&parent.name, service),
@@ -140,8 +143,9 @@ impl KeyServer {
     }
 }
 
-/// Appends tickets in the form that `verify_service_ticket_reply` reads: session keys encrypted with `principal`, and
-/// the tickets themselves encrypted with `old_session` when the holder proved an older ticket.
+/// Appends tickets in the form that `verify_service_ticket_reply` reads: session keys encrypted with
+/// `principal`, and the tickets themselves encrypted with `old_session` when the holder proved an older
+/// ticket.
 pub(crate) fn put_tickets(
     w: &mut Writer,
     principal: &CryptoKey,

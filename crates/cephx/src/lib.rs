@@ -1,27 +1,33 @@
-//! Ceph's authentication without IO: keys, keyrings, the cephx login, tickets, authorizers, capability strings.
+//! Ceph's authentication without IO: keys, keyrings, the cephx login, tickets, authorizers, capability
+//! strings.
 //!
-//! Nothing here knows a socket, a file or a clock: payloads of msgr2's AUTH frames (and of MAuth messages) come in
-//! and go out as bytes, with `now` and an `Entropy` (any `FnMut(&mut [u8])`) as arguments.
+//! Nothing here knows a socket, a file or a clock: payloads of msgr2's AUTH frames (and of MAuth messages)
+//! come in and go out as bytes, with `now` and an `Entropy` (any `FnMut(&mut [u8])`) as arguments.
 //!
 //! **(a) The monitor** owns a `KeyServer`; per connection:
 //!
 //! ```text
 //! // every few seconds, on the leader:
-//! if let Some(keys) = key_server.rotated(now, &mut rng) { propose(keys) }      // on commit: key_server.rotating = keys
+//! if let Some(keys) = key_server.rotated(now, &mut rng) { propose(keys) }
+//! // once that is committed: key_server.rotating = keys
 //! // AUTH_REQUEST (method METHOD_CEPHX):
 //! match AuthMode::of(&payload)? {
 //!     AuthMode::Login => {
-//!         let (session, challenge) = AuthSession::start(LoginRequest::parse(&payload)?, fresh_global_id, &mut rng);
+//!         let request = LoginRequest::parse(&payload)?;
+//!         let (session, challenge) = AuthSession::start(request, fresh_global_id, &mut rng);
 //!         send(AUTH_REPLY_MORE, challenge);
 //!     }
-//!     AuthMode::Authorizer => { /* another monitor: as (b), with ServiceSecrets { service: Mon, fixed: mon. key } */ }
+//!     // another monitor: as (b), with ServiceSecrets { service: Mon, fixed: the key of mon. }
+//!     AuthMode::Authorizer => { .. }
 //! }
 //! // AUTH_REQUEST_MORE (secret_len: CONNECTION_SECRET_LEN in secure mode, 0 in crc mode):
-//! let reply = session.handle_request(&key_server, &payload, Some(secret_len), now, &mut rng)?; // Err(e): e.errno()
-//! let granted = reply.granted;            // name, global_id, caps (MonCap::from_info), session_key, connection_secret
+//! let reply = session.handle_request(&key_server, &payload, Some(secret_len), now, &mut rng)?;
+//! // Err(e): refuse with e.errno(). Granted: name, global_id, caps (MonCap::from_info), and the secrets.
+//! let granted = reply.granted;
 //! send(AUTH_DONE { global_id, con_mode, payload: reply.payload });
 //! // later, each MAuth message over the session:
-//! let reply = session.handle_request(&key_server, &mauth.payload, None, now, &mut rng);        // -> MAuthReply
+//! let reply = session.handle_request(&key_server, &mauth.payload, None, now, &mut rng);
+//! send(MAuthReply { result, payload: reply.payload });
 //! // whenever `key_server.forms` may have changed:
 //! if let Some(payload) = session.changed_tickets(&key_server, now, &mut rng) { send(MAuthReply) }
 //! ```
@@ -31,7 +37,7 @@
 //! ```text
 //! let mut acceptor = AuthorizerAcceptor::new();
 //! match acceptor.verify(&secrets, &payload, secret_len, now, &mut rng) {
-//!     Verdict::NeedChallenge(bytes) => send(AUTH_REPLY_MORE, bytes),   // then verify() what AUTH_REQUEST_MORE brings
+//!     Verdict::NeedChallenge(bytes) => send(AUTH_REPLY_MORE, bytes),   // AUTH_REQUEST_MORE: verify() again
 //!     Verdict::Accepted(peer) => { send(AUTH_DONE, peer.reply); /* OsdCap::from_info(&peer.caps)? */ }
 //!     Verdict::Refused(why) => refuse(why.errno()),
 //! }
@@ -43,7 +49,7 @@
 //! let mut auth = AuthClient::new(name, key, &[EntityType::Mon, EntityType::Osd, EntityType::Mgr]);
 //! send(AUTH_REQUEST, auth.start_login());                                          // to a monitor
 //! send(AUTH_REQUEST_MORE, auth.handle_challenge(&reply_more, now, &mut rng)?);
-//! let shared = auth.handle_done(global_id, &done_payload, now)?;                   // session key, connection secret
+//! let shared = auth.handle_done(global_id, &done_payload, now)?;                   // SharedSecrets
 //! // every few seconds over that session:
 //! if let Some(payload) = auth.renewal_request(now, &mut rng)? { send_mauth(payload) }
 //! if secrets.need_new(now, ttl.service) { send_mauth(auth.rotating_request()) }    // daemons only
@@ -102,5 +108,6 @@ pub use secret::Secret;
 pub use server::{AuthMode, AuthSession, Granted, LoginRequest, ServerReply};
 pub use ticket::{AuthTicket, TicketBlob, TicketForm, TicketForms, TicketInfo, open_ticket, seal_ticket};
 
-/// Bytes of connection secret that msgr2's secure mode needs. Source: get_connection_secret_length in src/auth/Auth.h.
+/// Bytes of connection secret that msgr2's secure mode needs. Source: get_connection_secret_length in
+/// src/auth/Auth.h.
 pub const CONNECTION_SECRET_LEN: usize = 64;

@@ -51,8 +51,9 @@ pub fn parse_modes(text: &str) -> Result<Vec<u32>, String> {
         .collect()
 }
 
-/// What `text` allows with an authentication method. A value that names no mode, or a wrong one, allows secure mode only:
-/// an operator's typing error must not send in the clear what was to be encrypted. Without a key there is only crc.
+/// What `text` allows with an authentication method. A value that names no mode, or a wrong one, allows
+/// secure mode only: an operator's typing error must not send in the clear what was to be encrypted. Without
+/// a key there is only crc.
 pub fn modes_allowed(text: &str, method: u32) -> Vec<u32> {
     let mut modes = parse_modes(text).unwrap_or_default();
     if modes.is_empty() {

@@ -19,7 +19,8 @@ pub fn none_authorizer(name: &AuthName, global_id: GlobalId) -> Bytes {
     w.into_bytes()
 }
 
-/// Takes an authorizer of method none; the reply is empty. Source: AuthNoneAuthorizeHandler::verify_authorizer.
+/// Takes an authorizer of method none; the reply is empty.
+/// Source: AuthNoneAuthorizeHandler::verify_authorizer.
 pub fn accept_none(payload: &Bytes) -> Result<Accepted, AuthError> {
     let mut r = Reader::new(payload.clone());
     match r.u8()? {

@@ -42,7 +42,8 @@ versioned!(AuthorizeChallenge(1) { server_challenge: u64 });
 versioned!(ServiceTicketRequest(1) { keys: u32 });
 versioned!(ServiceTicket(1) { session_key: CryptoKey, validity: Utime });
 
-/// The answer to a challenge. Version 3 promises that a reconnecting client presents its old ticket (CVE-2021-20288).
+/// The answer to a challenge. Version 3 promises that a reconnecting client presents its old ticket
+/// (CVE-2021-20288).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Authenticate {
     pub(crate) client_challenge: u64,
@@ -129,7 +130,8 @@ impl Decode for AuthorizeReply {
 
 /// What answers a server's challenge: both challenges encrypted with the entity's key and folded to 64 bits.
 ///
-/// Source: cephx_calc_client_server_challenge. The fold covers the u32 length in front as well, and drops the tail.
+/// Source: cephx_calc_client_server_challenge. The fold covers the u32 length in front as well, and drops the
+/// tail.
 pub(crate) fn challenge_answer(key: &CryptoKey, server: u64, client: u64) -> Result<u64, AuthError> {
     let mut framed = Writer::new();
     framed.blob(&encrypt_value(key, &(server, client))?);

@@ -1,4 +1,5 @@
-//! Service secrets that rotate: tickets for a service are sealed with the current one and opened with any of three.
+//! Service secrets that rotate: tickets for a service are sealed with the current one and opened with any of
+//! three.
 //!
 //! Invariants of `RotatingSecrets` after `rotate(now)`:
 //! 1. Exactly three secrets are kept: previous, current, next, by ascending id.
@@ -22,7 +23,8 @@ const KEPT: usize = 3;
 pub const SERVICES: [EntityType; 5] =
     [EntityType::Auth, EntityType::Mon, EntityType::Osd, EntityType::Mds, EntityType::Mgr];
 
-/// How long tickets are valid. Source: auth_mon_ticket_ttl and auth_service_ticket_ttl (16.2.15: 72 h and 1 h).
+/// How long tickets are valid. Source: auth_mon_ticket_ttl and auth_service_ticket_ttl (16.2.15: 72 h and 1
+/// h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TicketTtl {
     /// Of the ticket that a login gives.
@@ -154,7 +156,8 @@ impl RotatingKeys {
         self.services.get(&(service as u32))
     }
 
-    /// The keys as they should be at `now`, or nothing when they already are: the leader proposes what comes out.
+    /// The keys as they should be at `now`, or nothing when they already are: the leader proposes what comes
+    /// out.
     #[must_use]
     pub fn rotated(&self, now: Utime, ttl: TicketTtl, entropy: &mut dyn Entropy) -> Option<Self> {
         let mut next = self.clone();
@@ -189,7 +192,8 @@ pub struct ServiceSecrets {
     pub service: EntityType,
     /// Ours as fetched from the monitor (empty at first).
     pub rotating: RotatingSecrets,
-    /// The fixed secret that authorizers with the id `FIXED_SECRET_ID` use: the key of `mon.` between monitors.
+    /// The fixed secret that authorizers with the id `FIXED_SECRET_ID` use: the key of `mon.` between
+    /// monitors.
     pub fixed: Option<CryptoKey>,
     /// The only form of tickets that is opened: Ceph's where the monitors are Ceph's, and nowhere else.
     pub form: TicketForm,
@@ -207,7 +211,8 @@ impl ServiceSecrets {
         if id == FIXED_SECRET_ID { self.fixed.as_ref() } else { self.rotating.get(id) }
     }
 
-    /// A daemon fetches new secrets when these have expired for half a minute (or a quarter of a ticket's life).
+    /// A daemon fetches new secrets when these have expired for half a minute (or a quarter of a ticket's
+    /// life).
     ///
     /// Source: MonClient::_check_auth_rotating.
     pub fn need_new(&self, now: Utime, ttl: Duration) -> bool {

@@ -153,8 +153,8 @@ impl Holder {
 const CHANGING: [EntityType; 2] = [EntityType::Mds, EntityType::Mgr];
 
 impl AuthSession {
-    /// Starts a login; the bytes go out as AUTH_REPLY_MORE. When the request claims no global id, `fresh_id` is
-    /// the one that the monitor hands out; 0 leaves that to `offer_id`.
+    /// Starts a login; the bytes go out as AUTH_REPLY_MORE. When the request claims no global id, `fresh_id`
+    /// is the one that the monitor hands out; 0 leaves that to `offer_id`.
     pub fn start(request: LoginRequest, fresh_id: GlobalId, entropy: &mut dyn Entropy) -> (Self, Bytes) {
         let server_challenge = random_u64(entropy).max(1);
         let new_id = request.global_id == GlobalId(0);
@@ -184,8 +184,9 @@ impl AuthSession {
         self.global_id
     }
 
-    /// Handles the payload of AUTH_REQUEST_MORE (`secret_len` of the chosen mode: `CONNECTION_SECRET_LEN` or 0), or
-    /// of a later MAuth message (`secret_len` is `None`). An error refuses the request with its `errno()`.
+    /// Handles the payload of AUTH_REQUEST_MORE (`secret_len` of the chosen mode: `CONNECTION_SECRET_LEN` or
+    /// 0), or of a later MAuth message (`secret_len` is `None`). An error refuses the request with its
+    /// `errno()`.
     ///
     /// Source: CephxServiceHandler::handle_request.
     pub fn handle_request(
@@ -336,8 +337,8 @@ impl AuthSession {
     /// Checks the claim of a global id (invariant 2). Gives the old ticket's session key, under which the new
     /// ticket is then encrypted.
     ///
-    /// Source: CephxServiceHandler::verify_old_ticket (16.2.1 and later). That a valid ticket's name is this entity's
-    /// is our own rule: Ceph compares the global id only.
+    /// Source: CephxServiceHandler::verify_old_ticket (16.2.1 and later). That a valid ticket's name is this
+    /// entity's is our own rule: Ceph compares the global id only.
     fn check_global_id(&self, keys: &KeyServer, ask: &Authenticate) -> Result<Option<CryptoKey>, AuthError> {
         let old = &ask.old_ticket;
         if self.new_id {
@@ -355,8 +356,8 @@ impl AuthSession {
         Ok(Some(info.session_key))
     }
 
-    /// Tickets for services against the login's ticket. The authorizer is not challenged here: it came over a session
-    /// that already is authenticated.
+    /// Tickets for services against the login's ticket. The authorizer is not challenged here: it came over a
+    /// session that already is authenticated.
     fn service_tickets(
         &mut self,
         keys: &KeyServer,
@@ -396,7 +397,8 @@ fn services_of(tickets: &[IssuedTicket]) -> Vec<EntityType> {
     tickets.iter().map(|t| t.service).collect()
 }
 
-/// Tickets for the services whose bits are set; a service without secrets is left out, as is the login's own ticket.
+/// Tickets for the services whose bits are set; a service without secrets is left out, as is the login's own
+/// ticket.
 fn issue_services(
     keys: &KeyServer,
     wanted: u32,

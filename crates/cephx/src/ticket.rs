@@ -17,7 +17,8 @@ use crate::entropy::{Entropy, random};
 use crate::error::AuthError;
 use crate::key::CryptoKey;
 
-/// The old user id that every structure still carries. Source: CEPH_AUTH_UID_DEFAULT in src/include/ceph_fs.h.
+/// The old user id that every structure still carries. Source: CEPH_AUTH_UID_DEFAULT in
+/// src/include/ceph_fs.h.
 const AUID_DEFAULT: u64 = u64::MAX;
 
 /// A sealed ticket as it travels: the id of the secret that opens it, and bytes opaque to the holder.

@@ -1,7 +1,8 @@
 //! POSIX extended regular expressions over short strings, matched in time linear in the text.
 //!
-//! Capabilities may constrain a command's argument by such an expression, and some built-in profiles do. The argument
-//! comes from the client, so a matcher that backtracks is out of the question; this one follows all states at once.
+//! Capabilities may constrain a command's argument by such an expression, and some built-in profiles do. The
+//! argument comes from the client, so a matcher that backtracks is out of the question; this one follows all
+//! states at once.
 
 /// Bounds the compiled program, and with it the time per character.
 const MAX_STEPS: usize = 4096;

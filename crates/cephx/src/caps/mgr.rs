@@ -77,7 +77,8 @@ impl MgrCap {
         Self { text: "allow *".to_owned(), grants: vec![Grant::on(On::Everything, ANY)] }
     }
 
-    /// The caps of a ticket; a ticket without any allows nothing. Source: DaemonServer::ms_handle_authentication.
+    /// The caps of a ticket; a ticket without any allows nothing.
+    /// Source: DaemonServer::ms_handle_authentication.
     pub fn from_info(info: &CapsInfo) -> Result<Self, CapError> {
         if info.allow_all {
             return Ok(Self::allow_all());

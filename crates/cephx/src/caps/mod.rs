@@ -1,7 +1,8 @@
-//! Capability strings: what an entity may do at each service, parsed from the text that the auth database keeps.
+//! Capability strings: what an entity may do at each service, parsed from the text that the auth database
+//! keeps.
 //!
-//! The grammars are Ceph's, with its order of alternatives: text that Ceph refuses is refused here, at the same place
-//! and with the same words.
+//! The grammars are Ceph's, with its order of alternatives: text that Ceph refuses is refused here, at the
+//! same place and with the same words.
 
 mod ere;
 mod mds;

@@ -45,7 +45,8 @@ pub(super) enum MonOn {
 #[derive(Debug, Clone, Copy)]
 pub struct MonRequest<'a> {
     pub name: &'a AuthName,
-    /// The service that the operation belongs to: `mon`, `osd`, `pg`, `mds`, `fs`, `auth`, `log`, `config-key`...
+    /// The service that the operation belongs to: `mon`, `osd`, `pg`, `mds`, `fs`, `auth`, `log`,
+    /// `config-key`...
     pub service: &'a str,
     /// The command's prefix; empty when the operation is no command.
     pub command: &'a str,

@@ -7,10 +7,11 @@ use types::AuthName;
 use super::mon::{MonGrant, MonOn, R, RWX, W};
 use super::rule::{Constraint, Constraints};
 
-/// One client instance: an address with its nonce. A nonce of 0 stands for every client of the host and is refused, other than
-/// in Ceph: clients that break a lock name the one instance that holds it.
+/// One client instance: an address with its nonce. A nonce of 0 stands for every client of the host and is
+/// refused, other than in Ceph: clients that break a lock name the one instance that holds it.
 const ADDR_WITH_NONCE: &str = "^[^/]+/[1-9][0-9]*$";
-/// What a bootstrap key may give for a service that its profile says nothing of. Ceph lets it give anything there.
+/// What a bootstrap key may give for a service that its profile says nothing of. Ceph lets it give anything
+/// there.
 const HARMLESS: &[&str] = &["profile rbd", "profile rbd-mirror", "profile mds", "allow profile mds"];
 
 fn service(name: &str, allow: u8) -> MonGrant {

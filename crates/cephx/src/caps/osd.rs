@@ -127,8 +127,8 @@ impl OsdCap {
         if text.is_empty() { Ok(Self::default()) } else { Self::parse(&text) }
     }
 
-    /// A grant without any limit. Unlike OSDCap::allow_all, one that is limited to a network does not count: whoever asks
-    /// this looks at nothing else then.
+    /// A grant without any limit. Unlike OSDCap::allow_all, one that is limited to a network does not count:
+    /// whoever asks this looks at nothing else then.
     pub fn is_allow_all(&self) -> bool {
         let all = |on: &Match, spec: &Spec| *on == Match::default() && spec.is_any();
         self.grants.iter().filter(|g| g.network.is_none()).any(|g| match &g.rule {
@@ -143,7 +143,8 @@ impl OsdCap {
         !self.grants.is_empty() && self.grants.iter().all(is_one)
     }
 
-    /// Whether one grant allows all of the operation; the classes it calls may each be allowed by another grant.
+    /// Whether one grant allows all of the operation; the classes it calls may each be allowed by another
+    /// grant.
     ///
     /// Source: OSDCap::is_capable.
     pub fn is_capable(&self, want: &OsdRequest<'_>) -> bool {
@@ -227,7 +228,8 @@ fn profile_rules(name: &str, pool: Option<String>, namespace: Option<String>) ->
             (object("rbd_info", &anywhere), Spec::Bits(R)),
             (object("rbd_children", &anywhere), Spec::Bits(CLASS_R)),
             (object("rbd_mirroring", &anywhere), Spec::Bits(CLASS_R)),
-            // Ceph builds this one from the pool's name where an object prefix could stand as well: the pool it is.
+            // Ceph builds this one from the pool's name where an object prefix could stand as well: the pool
+            // it is.
             (Match { pool, ..Match::default() }, rbd_method("metadata_list")),
             (place, Spec::Bits(R | W | X)),
         ],

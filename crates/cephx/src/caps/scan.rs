@@ -110,7 +110,8 @@ impl<'a> Scan<'a> {
         (allow != 0).then_some(allow)
     }
 
-    /// Grants separated by `;` or `,` with `pad` around them. Gives what was parsed; the caller looks at `rest`.
+    /// Grants separated by `;` or `,` with `pad` around them. Gives what was parsed; the caller looks at
+    /// `rest`.
     pub(super) fn grants<T>(
         &mut self,
         pad: &[char],
