@@ -1,13 +1,13 @@
-//! The frames of one small replicated write, through both ends, without sockets, to be counted by `valgrind --tool=callgrind`:
-//! instructions do not depend on what else the machine does.
+//! The frames of one small replicated write, through both ends, without sockets, to be counted by `valgrind
+//! --tool=callgrind`: instructions do not depend on what else the machine does.
 //!
 //!   cargo build --profile ship -p msgr --example hot_path
 //!   valgrind --tool=callgrind --toggle-collect='hot_path::encode' --toggle-collect='hot_path::decode' \
 //!       target/ship/examples/hot_path 2000
 //!   hot_path [WRITES] [BYTES] [DEPTH]
 //!
-//! A client's request, the replica's work, its acknowledgement, the reply; so many at a time share one write and one read of
-//! their socket. Prints nanoseconds per write, which are only a hint.
+//! A client's request, the replica's work, its acknowledgement, the reply; so many at a time share one write
+//! and one read of their socket. Prints nanoseconds per write, which are only a hint.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -1,5 +1,5 @@
-//! Opens a lossless session with an OSD's cluster address (auth none), loses the connection with messages on their way,
-//! and resumes: `resume_osd 127.0.0.1:6802/NONCE`. A check of session resume against a real Ceph.
+//! Opens a lossless session with an OSD's cluster address (auth none), loses the connection with messages on
+//! their way, and resumes: `resume_osd 127.0.0.1:6802/NONCE`. A check of session resume against a real Ceph.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -32,7 +32,8 @@ fn login(num: i64) -> Bytes {
     p.freeze()
 }
 
-/// One TCP connection. With `cut`, it is dropped after that many bytes of what follows readiness were written.
+/// One TCP connection. With `cut`, it is dropped after that many bytes of what follows readiness were
+/// written.
 fn run(session: Session, to: EntityAddr, nr: u64, cut: Option<usize>) -> Result<Session, Failure> {
     let began = Instant::now();
     let now = || Now { mono: began.elapsed(), wall: Utime::ZERO };

@@ -1,6 +1,7 @@
 //! What to answer a peer that asks for a session, given the session that exists with it.
 //!
-//! Source: handle_client_ident, handle_reconnect and handle_existing_connection in src/msg/async/ProtocolV2.cc.
+//! Source: handle_client_ident, handle_reconnect and handle_existing_connection in
+//! src/msg/async/ProtocolV2.cc.
 
 use std::net::SocketAddr;
 
@@ -33,8 +34,8 @@ pub struct Existing<'a> {
 pub enum Verdict {
     /// Accept with a new session. `close_existing`: drop the existing one and its connection first.
     Fresh { close_existing: bool },
-    /// Take the existing session from its connection, close that, and accept with it; `reset` it before (its owner must
-    /// hear of it as of `Event::RemoteReset`).
+    /// Take the existing session from its connection, close that, and accept with it; `reset` it before (its
+    /// owner must hear of it as of `Event::RemoteReset`).
     Take { reset: bool },
     /// Give this answer. After `SessionAnswer::Wait` our own connection must be carried through.
     Answer(SessionAnswer),
@@ -61,8 +62,8 @@ impl SessionRequest {
     }
 }
 
-/// Judges `request`. `ours`: our addresses; `policy`: for peers of this kind; `existing`: the session, not lossy
-/// servers' clients, that is held under the addresses which the request states.
+/// Judges `request`. `ours`: our addresses; `policy`: for peers of this kind; `existing`: the session, not
+/// lossy servers' clients, that is held under the addresses which the request states.
 pub fn decide(
     ours: &AddrVec,
     policy: &Policy,
@@ -137,7 +138,8 @@ fn decide_resume(
         return Verdict::Answer(SessionAnswer::Reset { full: false });
     }
     if session.server_cookie != request.server_cookie {
-        // Another opening, with another numbering: resuming could lose or repeat messages. Ceph does not look at this.
+        // Another opening, with another numbering: resuming could lose or repeat messages. Ceph does not look
+        // at this.
         return Verdict::Answer(SessionAnswer::Reset { full: true });
     }
     if session.peer_global_seq > request.global_seq {
@@ -159,7 +161,8 @@ fn ours_wins(ours: &AddrVec, theirs: &AddrVec) -> bool {
     address_order(ours) < address_order(theirs)
 }
 
-/// Ceph compares the memory of its address structure. Source: operator< of entity_addr_t in src/msg/msg_types.h.
+/// Ceph compares the memory of its address structure. Source: operator< of entity_addr_t in
+/// src/msg/msg_types.h.
 fn address_order(addrs: &AddrVec) -> Vec<u8> {
     let addr = addrs.msgr2().unwrap_or_default();
     let mut key = Vec::with_capacity(36);

@@ -5,7 +5,8 @@
 //! Banner -handle_banner-> Hello                      Banner -handle_banner-> Hello
 //! Hello -on_hello-> AuthOwner*                       Hello -on_hello-> AuthAccept
 //! AuthOwner* -auth_request[_more]-> AuthSent         AuthAccept -on_auth_request-> AuthOwner*
-//! AuthSent -on_auth_{reply_more,bad_method}-> AuthOwner*   AuthOwner* -auth_{reply_more,bad_method}-> AuthAccept
+//! AuthSent -on_auth_reply_more-> AuthOwner*          AuthOwner* -auth_reply_more-> AuthAccept
+//! AuthSent -on_auth_bad_method-> AuthOwner*          AuthOwner* -auth_bad_method-> AuthAccept
 //! AuthSent -on_auth_done-> AuthOwner*                AuthOwner* -auth_done-> AuthSign
 //! AuthOwner* -auth_established-> AuthSign
 //! AuthSign -on_signature-> SessionSent               AuthSign -on_signature-> SessionAccept
@@ -16,8 +17,8 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Until `AuthSign` is left, every byte received and sent is part of what the peers sign, and there are at most
-//!    `handshake_bytes` of them in each direction.
+//! 1. Until `AuthSign` is left, every byte received and sent is part of what the peers sign, and there are at
+//!    most `handshake_bytes` of them in each direction.
 //! 2. Sealing begins behind AUTH_DONE: our AUTH_SIGNATURE and everything later goes sealed in secure mode.
 //! 3. A message leaves or is delivered only in `Ready`.
 //!
@@ -43,7 +44,8 @@ use crate::{Error, Event, Limits, Session, SessionRequest, Tag};
 const BANNER: &[u8; 8] = b"ceph v2\n";
 const BANNER_V1: &[u8] = b"ceph v0";
 const BANNER_LEN: usize = BANNER.len() + 2 + 16;
-/// The msgr2 features we have; Ceph states none as required, and we refuse peers without revision 1 ourselves.
+/// The msgr2 features we have; Ceph states none as required, and we refuse peers without revision 1
+/// ourselves.
 const OUR_FEATURES: u64 = types::features::MSGR2_REVISION_1;
 /// Questions that may be asked before a session stands: authentication rounds, and session retries.
 const MAX_ROUNDS: u32 = 32;
@@ -52,7 +54,8 @@ const PAGE: usize = 4096;
 /// A frame of which so many bytes are yet to come gets an aligned buffer, to which those that have come are
 /// copied.
 const ALIGN_FROM: usize = 64 << 10;
-/// Message flags: complete, and without the old payload checksums. Source: CEPH_MSG_FOOTER_* in src/include/msgr.h.
+/// Message flags: complete, and without the old payload checksums. Source: CEPH_MSG_FOOTER_* in
+/// src/include/msgr.h.
 const MESSAGE_FLAGS: u8 = 0x3;
 
 /// Who we are to our peers. The numbers of clients are known only after authentication.
@@ -145,8 +148,8 @@ pub struct Connection {
 
 /// Received messages that no frame has acknowledged yet.
 ///
-/// The peer keeps what is not acknowledged, and needs the acknowledgement for nothing else: it costs a frame and two
-/// wake-ups, so one stands for many.
+/// The peer keeps what is not acknowledged, and needs the acknowledgement for nothing else: it costs a frame
+/// and two wake-ups, so one stands for many.
 #[derive(Debug, Default)]
 struct Unacked {
     messages: usize,
@@ -221,8 +224,9 @@ impl Connection {
         c
     }
 
-    /// The connecting end, for `session` (its `peer` names the wanted entity type). `target` is the address connected
-    /// to, `global_seq` a number larger than that of any earlier connection of this process, `spare_cookie` random.
+    /// The connecting end, for `session` (its `peer` names the wanted entity type). `target` is the address
+    /// connected to, `global_seq` a number larger than that of any earlier connection of this process,
+    /// `spare_cookie` random.
     pub fn connect(
         now: Now,
         local: Local,
@@ -253,9 +257,9 @@ impl Connection {
         self.events.pop_front()
     }
 
-    /// Appends what is to be written, in order, to `out`. Call once per batch of events: an acknowledgement of
-    /// what was received goes along here when enough has come or `tick` found it late, unless a message sent meanwhile
-    /// carried it.
+    /// Appends what is to be written, in order, to `out`. Call once per batch of events: an acknowledgement
+    /// of what was received goes along here when enough has come or `tick` found it late, unless a message
+    /// sent meanwhile carried it.
     pub fn take_outgoing(&mut self, out: &mut Vec<Bytes>) {
         if self.state == State::Ready && self.unacked.is_due(&self.limits) {
             self.send_ack();
@@ -268,8 +272,8 @@ impl Connection {
         self.writer.len()
     }
 
-    /// Bytes that must come in before anything more can be parsed (0: the owner is awaited). `handle_bytes` has
-    /// already made room for them in the buffer, as far as the limits allow at once.
+    /// Bytes that must come in before anything more can be parsed (0: the owner is awaited). `handle_bytes`
+    /// has already made room for them in the buffer, as far as the limits allow at once.
     pub fn wants(&self, buf: &BytesMut) -> usize {
         match self.state {
             State::Closed => 0,
@@ -297,7 +301,8 @@ impl Connection {
         self.session.as_ref()
     }
 
-    /// Takes the session out, for the next connection or for the table of sessions; this connection is then over.
+    /// Takes the session out, for the next connection or for the table of sessions; this connection is then
+    /// over.
     pub fn take_session(&mut self) -> Option<Session> {
         let session = self.session.take();
         if self.state != State::Closed {
@@ -321,8 +326,8 @@ impl Connection {
         self.local.addrs = addrs;
     }
 
-    /// Sends `msg`, or queues it for when the session stands. Its seq is assigned here. On an accepting connection
-    /// whose session was not accepted yet there is nobody to send to, and `msg` comes back.
+    /// Sends `msg`, or queues it for when the session stands. Its seq is assigned here. On an accepting
+    /// connection whose session was not accepted yet there is nobody to send to, and `msg` comes back.
     #[allow(clippy::result_large_err)] // the message itself comes back, to be sent elsewhere
     pub fn send(&mut self, msg: WireMessage) -> Result<(), WireMessage> {
         let Some(session) = &mut self.session else { return Err(msg) };
@@ -419,8 +424,8 @@ impl Connection {
         self.limits.keepalive_after.map_or(idle, |k| idle.min(since + k))
     }
 
-    /// Takes received bytes from the front of `buf` and leaves what is not a whole frame yet, with room behind it for the
-    /// next read.
+    /// Takes received bytes from the front of `buf` and leaves what is not a whole frame yet, with room
+    /// behind it for the next read.
     pub fn handle_bytes(&mut self, now: Now, buf: &mut BytesMut) {
         if self.state == State::Closed {
             buf.clear();
@@ -471,7 +476,8 @@ impl Connection {
             }
             return;
         }
-        // The last bytes of a long frame bring no other frame: nothing is moved for the sake of a larger read.
+        // The last bytes of a long frame bring no other frame: nothing is moved for the sake of a larger
+        // read.
         let spare = if buf.len() < self.limits.read_bytes { self.limits.read_bytes / 4 } else { 1 };
         if room < least.max(spare) {
             buf.reserve(wants.max(self.limits.read_bytes));

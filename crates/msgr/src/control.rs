@@ -143,7 +143,8 @@ pub(crate) struct AuthDone {
 }
 wire_plain!(AuthDone { global_id, con_mode, payload });
 
-/// Set in the flags of an ident when the session is not resumed. Source: CEPH_MSG_CONNECT_LOSSY in src/include/msgr.h.
+/// Set in the flags of an ident when the session is not resumed. Source: CEPH_MSG_CONNECT_LOSSY in
+/// src/include/msgr.h.
 pub(crate) const FLAG_LOSSY: u64 = 1;
 
 /// Who the connecting side is and whom it wants.

@@ -6,7 +6,8 @@ use types::{EntityAddr, Utime};
 
 use crate::{ClientIdent, ConMode, Error, Peer, Reconnect};
 
-/// One thing that happened, in order. "Pauses" means that the connection parses nothing more until the named call.
+/// One thing that happened, in order. "Pauses" means that the connection parses nothing more until the named
+/// call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The peer's kind, and our address as the peer sees it. A connector pauses: answer with `auth_request`.
@@ -33,7 +34,8 @@ pub enum Event {
     Message(WireMessage),
     /// The peer answered the keepalive that carried this stamp.
     KeepaliveAck(Utime),
-    /// The last event: close the socket after writing what is outgoing, and take the session back with `take_session`.
+    /// The last event: close the socket after writing what is outgoing, and take the session back with
+    /// `take_session`.
     Closed(Error),
 }
 

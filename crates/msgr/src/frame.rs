@@ -1,8 +1,9 @@
-//! Frames of msgr2.1 in crc and in secure mode: cutting them from a receive buffer, and laying them out for a vectored write.
+//! Frames of msgr2.1 in crc and in secure mode: cutting them from a receive buffer, and laying them out for a
+//! vectored write.
 //!
 //! Invariants:
-//! 1. The preamble is checked (crc; in secure mode its tag first) and its lengths are held against caps before anything
-//!    else of the frame is waited for.
+//! 1. The preamble is checked (crc; in secure mode its tag first) and its lengths are held against caps
+//!    before anything else of the frame is waited for.
 //! 2. A frame comes out only after every checksum or tag over it has been verified.
 //! 3. Segments come out as slices of the receive buffer. Going out, data segments in crc mode are not copied.
 //! 4. Large data in crc mode is looked at once: its checksums are known to whoever stores it or sends it on.
@@ -28,10 +29,12 @@ const LATE_COMPLETE: u8 = 0xe;
 pub(crate) const SEED: u32 = !0;
 /// Alignments we state: of data a page, of the rest a word.
 const ALIGNS: [u16; MAX_SEGMENTS] = [8, 8, 8, 4096];
-/// Fronts up to this many bytes are copied beside the header: cheaper than one more element of a vectored write.
+/// Fronts up to this many bytes are copied beside the header: cheaper than one more element of a vectored
+/// write.
 const COALESCE: usize = 2048;
 
-/// Data of at least so many bytes has the receive buffer for itself, and lets it be used again when nobody needs the data.
+/// Data of at least so many bytes has the receive buffer for itself, and lets it be used again when nobody
+/// needs the data.
 const OWN_BUFFER: usize = 1 << 20;
 
 /// Heads and epilogues of many frames share one buffer of this size.
@@ -185,8 +188,8 @@ impl FrameReader {
         self.current.is_some()
     }
 
-    /// Where the data segment of a frame that is waited for will begin, counted from the front of the buffer; `None` when
-    /// it has none, or when it will be opened and thereby moved.
+    /// Where the data segment of a frame that is waited for will begin, counted from the front of the buffer;
+    /// `None` when it has none, or when it will be opened and thereby moved.
     pub fn data_at(&self) -> Option<usize> {
         let (p, _) = self.current.as_ref().filter(|_| self.gcm.is_none())?;
         let data = p.len(MAX_SEGMENTS - 1);
@@ -372,7 +375,8 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// Lays frames out for writing: small parts gathered in buffers of our own, large payloads by reference between them.
+/// Lays frames out for writing: small parts gathered in buffers of our own, large payloads by reference
+/// between them.
 #[derive(Default)]
 pub(crate) struct FrameWriter {
     gcm: Option<Gcm>,

@@ -1,4 +1,5 @@
-//! Ceph's msgr2.1 protocol as state machines without IO: frames, handshake, session resume, crc and secure modes.
+//! Ceph's msgr2.1 protocol as state machines without IO: frames, handshake, session resume, crc and secure
+//! modes.
 //!
 //! A [`Connection`] is the protocol's side of one TCP connection. A shell that owns the socket drives it:
 //!
@@ -6,12 +7,13 @@
 //! let mut conn = Connection::accept(now, local, peer_socket_addr, limits);  // or Connection::connect(..)
 //! let mut buf = BytesMut::with_capacity(64 << 10);
 //! loop {
-//!     socket.read_buf(&mut buf)               // room for the next read is always there; after a large frame's head
-//!                                             // it is as large as the frame, so its payload lands in one buffer
+//!     socket.read_buf(&mut buf)               // room for the next read is always there; after the head of a
+//!                                             // large frame there is room for all of the frame
 //!     conn.handle_bytes(now, &mut buf);       // takes whole frames, leaves the rest, makes room
 //!     while let Some(event) = conn.poll_event() {
 //!         match event {
-//!             Event::AuthRequest { .. } => conn.auth_done(..) / conn.auth_reply_more(..) / conn.auth_bad_method(..),
+//!             // or conn.auth_reply_more(..), or conn.auth_bad_method(..)
+//!             Event::AuthRequest { .. } => conn.auth_done(..),
 //!             Event::SessionRequest(request) => ..,       // see `decide`
 //!             Event::Message(msg) => conn.send(reply),
 //!             Event::Closed(reason) => { conn.take_session(); .. }
@@ -25,12 +27,14 @@
 //! ```
 //!
 //! The owner may answer a pausing event at once or later; bytes that come in meanwhile are held. When the TCP
-//! connection is lost, the shell takes the [`Session`] with `take_session` and gives it to the next `Connection`.
-//! Events that were not polled yet when the session was taken are still valid, and are to be handled before those of
-//! the next connection: the session counts their messages as received. Payloads are slices of receive buffers of
-//! `Limits::read_bytes` or more; who keeps a small one for long copies it, or holds the whole buffer.
+//! connection is lost, the shell takes the [`Session`] with `take_session` and gives it to the next
+//! `Connection`. Events that were not polled yet when the session was taken are still valid, and are to be
+//! handled before those of the next connection: the session counts their messages as received. Payloads are
+//! slices of receive buffers of `Limits::read_bytes` or more; who keeps a small one for long copies it, or
+//! holds the whole buffer.
 //!
-//! On the accepting side [`decide`] says, from the session that exists with the peer (if any), what to answer.
+//! On the accepting side [`decide`] says, from the session that exists with the peer (if any), what to
+//! answer.
 //!
 //! Source: doc/dev/msgr2.rst, src/msg/async/ProtocolV2.cc.
 #![forbid(unsafe_code)]

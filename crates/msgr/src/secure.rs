@@ -13,7 +13,8 @@ use crate::Error;
 pub(crate) const TAG_LEN: usize = 16;
 const KEY_LEN: usize = 16;
 const NONCE_LEN: usize = 12;
-/// Blocks one direction may ever seal: far above what a connection can carry, and what keeps the directions apart.
+/// Blocks one direction may ever seal: far above what a connection can carry, and what keeps the directions
+/// apart.
 const MAX_BLOCKS: u64 = 1 << 48;
 
 /// One direction's key and next nonce.

@@ -1,8 +1,9 @@
-//! What outlives a TCP connection: cookies, sequence numbers, and messages that the peer has not acknowledged.
+//! What outlives a TCP connection: cookies, sequence numbers, and messages that the peer has not
+//! acknowledged.
 //!
 //! Invariants:
-//! 1. `unacked` holds the messages that were given a seq above the peer's last acknowledgement, in seq order; a lossy
-//!    session keeps none.
+//! 1. `unacked` holds the messages that were given a seq above the peer's last acknowledgement, in seq order;
+//!    a lossy session keeps none.
 //! 2. `in_seq` is the highest seq delivered to the owner; nothing at or below it is delivered again.
 //! 3. `server_cookie` is 0 exactly while the session was never established.
 //!
@@ -28,7 +29,8 @@ pub struct Policy {
     pub features_required: u64,
 }
 
-/// Every msgr2 peer must have this, for addresses are encoded by it. Source: msgr2_required in src/msg/async/frames_v2.h.
+/// Every msgr2 peer must have this, for addresses are encoded by it. Source: msgr2_required in
+/// src/msg/async/frames_v2.h.
 pub const MSG_ADDR2: u64 = 1 << 59;
 
 impl Policy {

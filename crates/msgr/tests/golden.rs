@@ -1,5 +1,6 @@
-//! Recorded connections between a real 16.2.15 client and monitor: from the same inputs, both of our ends produce the same
-//! bytes. One without authentication in crc mode, one with cephx in secure mode (its keys are in the file).
+//! Recorded connections between a real 16.2.15 client and monitor: from the same inputs, both of our ends
+//! produce the same bytes. One without authentication in crc mode, one with cephx in secure mode (its keys
+//! are in the file).
 
 mod common;
 
@@ -58,7 +59,8 @@ impl Listener {
     }
 }
 
-/// The real client's frames as our acceptor reads them tell what our connector must be told to say, and the reverse.
+/// The real client's frames as our acceptor reads them tell what our connector must be told to say, and the
+/// reverse.
 struct Replay {
     client: Listener,
     server: Listener,

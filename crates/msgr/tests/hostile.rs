@@ -1,4 +1,5 @@
-//! Damaged, truncated, misplaced and random input: the connection closes with a typed error, and nothing else happens.
+//! Damaged, truncated, misplaced and random input: the connection closes with a typed error, and nothing else
+//! happens.
 
 mod common;
 
@@ -35,7 +36,8 @@ fn frame(tag: u8, segments: &[&[u8]]) -> Vec<u8> {
     head.to_vec()
 }
 
-/// The bytes of a whole connection: handshake, messages and keepalives both ways. (To the acceptor, to the connector.)
+/// The bytes of a whole connection: handshake, messages and keepalives both ways. (To the acceptor, to the
+/// connector.)
 fn streams(mode: ConMode) -> (Vec<u8>, Vec<u8>) {
     let policy = Policy::lossless_peer();
     let (mut c, mut s) = pair(mode, 3, outgoing_session(policy), Session::incoming(policy));
@@ -74,7 +76,8 @@ fn damaged_is_found(mode: ConMode, bytes: &[u8], make: impl Fn() -> End) {
         } else if said.len() < whole.len() {
             panic!("{mode:?} {at}: waits for more");
         } else {
-            // Bits that mean nothing: unknown features of the banner, reserved bits and unused checksums of epilogues.
+            // Bits that mean nothing: unknown features of the banner, reserved bits and unused checksums of
+            // epilogues.
             assert_eq!(said, whole, "{mode:?} {at}");
             harmless += 1;
         }

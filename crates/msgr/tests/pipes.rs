@@ -63,7 +63,8 @@ fn every_chunk_size_gives_the_same_events() {
 fn one_cut_at_every_position() {
     for mode in MODES {
         let (c, s, up, down) = exchange(mode, 0);
-        // The same bytes again, each direction in two pieces, cut everywhere. Secrets are the same, so are the bytes.
+        // The same bytes again, each direction in two pieces, cut everywhere. Secrets are the same, so are
+        // the bytes.
         for cut in 1..up.len().max(down.len()) {
             if cut > 700 && cut % 13 != 0 {
                 continue;

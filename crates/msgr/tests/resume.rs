@@ -1,4 +1,5 @@
-//! Sessions over connections that break: cut at every byte, raced, forgotten. Every message arrives once and in order.
+//! Sessions over connections that break: cut at every byte, raced, forgotten. Every message arrives once and
+//! in order.
 
 mod common;
 
@@ -166,7 +167,8 @@ fn expect_all(a: &Host, b: &Host, n: u64, context: &str) {
     assert_eq!((a.resets, b.resets), (0, 0), "{context}");
 }
 
-/// Connections cut after the given budgets, one after the other, then a whole one; messages both ways all the time.
+/// Connections cut after the given budgets, one after the other, then a whole one; messages both ways all the
+/// time.
 fn cut_session(mode: ConMode, cuts: &[(usize, usize)], swap: bool) -> (usize, usize) {
     let policy = Policy::lossless_peer();
     let mut a = Host::new(2, CLIENT, policy);

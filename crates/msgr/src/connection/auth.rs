@@ -113,8 +113,8 @@ impl Connection {
         }
     }
 
-    /// Connector: the owner has checked AUTH_DONE's payload. The key is empty without authentication; the secret (at
-    /// least 40 bytes) is used in secure mode only.
+    /// Connector: the owner has checked AUTH_DONE's payload. The key is empty without authentication; the
+    /// secret (at least 40 bytes) is used in secure mode only.
     pub fn auth_established(&mut self, session_key: &[u8], connection_secret: &[u8]) {
         let mode = self.mode;
         if self.owner_may("auth_established", Side::Connector)
@@ -133,7 +133,8 @@ impl Connection {
         }
     }
 
-    /// Acceptor: refuses `method` for `result` (a negative errno); the peer may try another on this connection.
+    /// Acceptor: refuses `method` for `result` (a negative errno); the peer may try another on this
+    /// connection.
     pub fn auth_bad_method(
         &mut self,
         method: u32,

@@ -164,9 +164,9 @@ impl Connection {
         self.resume();
     }
 
-    /// Acceptor: takes the request for `session`, a new one or the one that was found. For a request to resume, the
-    /// session's messages that the peer lacks are sent again. `global_seq` is a new one of ours; `server_cookie`
-    /// random (it names a newly opened session).
+    /// Acceptor: takes the request for `session`, a new one or the one that was found. For a request to
+    /// resume, the session's messages that the peer lacks are sent again. `global_seq` is a new one of ours;
+    /// `server_cookie` random (it names a newly opened session).
     pub fn accept_session(&mut self, mut session: Session, global_seq: u64, server_cookie: u64) {
         let fits = self.state == State::SessionOwner && self.side == Side::Acceptor && self.request.is_some();
         if !self.expect("accept_session", fits) {
@@ -212,7 +212,8 @@ impl Connection {
         self.become_ready(false);
     }
 
-    /// The session stands: what the peer has not acknowledged goes out again under its old seqs, then what was queued.
+    /// The session stands: what the peer has not acknowledged goes out again under its old seqs, then what
+    /// was queued.
     fn become_ready(&mut self, resumed: bool) {
         let Some(session) = &mut self.session else { return };
         self.state = State::Ready;
