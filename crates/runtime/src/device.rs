@@ -15,9 +15,10 @@ use store::{Device, DeviceError, DeviceOp};
 
 use crate::lanes::{Lanes, Way};
 
-/// Plain positioned reads and writes through the page cache, and fdatasync as the flush. A write that must be durable at
-/// once (a log record, read again only after a crash) goes past the page cache where the file system can do that, in one
-/// call: nothing of it is written back a second time, and a checkpoint's pages do not have to be written with it.
+/// Plain positioned reads and writes through the page cache, and fdatasync as the flush. A write that must be
+/// durable at once (a log record, read again only after a crash) goes past the page cache where the file
+/// system can do that, in one call: nothing of it is written back a second time, and a checkpoint's pages do
+/// not have to be written with it.
 ///
 /// Both ways on one file are safe because (1) `Lanes` keeps them out of each other's folios, (2) should a
 /// direct write fail to throw out a folio nevertheless, the file is marked with an EIO that every handle is
@@ -26,8 +27,8 @@ use crate::lanes::{Lanes, Way};
 /// to others: what they bring in leaves with the write's folios, and its checksum tells that it is not
 /// theirs.
 ///
-/// The file is locked while any handle of it is open, so that a store is never used twice at a time, by two processes or
-/// by two lives of an OSD in one.
+/// The file is locked while any handle of it is open, so that a store is never used twice at a time, by two
+/// processes or by two lives of an OSD in one.
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
@@ -59,8 +60,8 @@ const ALIGN: usize = 4096;
 /// Longer writes are not copied to be aligned: they go through the page cache unless they are.
 const DIRECT_MAX: usize = 256 << 10;
 
-/// Of a write that is at least so long the device is given each part as soon as the page cache has it, so that it does not
-/// stand still until the flush.
+/// Of a write that is at least so long the device is given each part as soon as the page cache has it, so
+/// that it does not stand still until the flush.
 const STRIDE: usize = 2 << 20;
 
 /// What is longer is not looked for in the page cache: to copy and to check it takes as long as a device
@@ -182,7 +183,8 @@ fn is_aligned(piece: &[u8]) -> bool {
 }
 
 impl Direct {
-    /// Writes past the page cache, from an aligned copy; `false` when the file system does not do such writes.
+    /// Writes past the page cache, from an aligned copy; `false` when the file system does not do such
+    /// writes.
     fn write_copy(
         &self,
         offset: u64,
@@ -261,8 +263,9 @@ fn write_behind(file: &File, offset: u64, pieces: &[&[u8]]) -> Result<(), Errno>
         len += piece.len();
         if len >= STRIDE || pieces.peek().is_none() {
             write_all(file, at, &part, ReadWriteFlags::empty())?;
-            // Of all that safe code can ask for only this starts to write and does not wait. What is being written stays in
-            // the cache, though among the first to go when memory is short. A hint: the flush does what it does not.
+            // Of all that safe code can ask for only this starts to write and does not wait. What is being
+            // written stays in the cache, though among the first to go when memory is short. A hint: the
+            // flush does what it does not.
             let _ = rustix::fs::fadvise(file, at, NonZeroU64::new(len as u64), Advice::DontNeed);
             at += len as u64;
             (len, part) = (0, Vec::new());
@@ -408,7 +411,8 @@ mod tests {
         for (aligned, unread) in [(true, true), (false, true), (true, false), (false, false)] {
             let (bytes, start) = text(len, aligned);
             let bytes = &bytes[start..start + len];
-            // Pieces of whole blocks, one of them longer than what the device is given at once, and an empty one.
+            // Pieces of whole blocks, one of them longer than what the device is given at once, and an empty
+            // one.
             let (head, rest) = bytes.split_at(ALIGN);
             let (body, tail) = rest.split_at(STRIDE + 7 * ALIGN);
             let pieces = [head, body, &[], tail];

@@ -15,8 +15,8 @@
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The largest folio of the page cache where pages have 4 KiB. Where they are larger a folio may be too; a direct write
-/// that meets another write there fails by the EIO above, at the next flush of every handle.
+/// The largest folio of the page cache where pages have 4 KiB. Where they are larger a folio may be too; a
+/// direct write that meets another write there fails by the EIO above, at the next flush of every handle.
 const FOLIO: u64 = 2 << 20;
 
 /// How a write reaches the medium.

@@ -1,5 +1,5 @@
-//! A socket in the file system through which the owner of a daemon's files talks to it. Bytes only: what they mean is
-//! told by a `LocalHandler`.
+//! A socket in the file system through which the owner of a daemon's files talks to it. Bytes only: what they
+//! mean is told by a `LocalHandler`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -59,8 +59,8 @@ impl LocalSocket {
     }
 }
 
-/// Binds so that nobody has more than `mode` allows from the file's first moment on: it takes the mode of the socket, less
-/// the umask. Source: unix_bind_bsd in Linux' net/unix/af_unix.c.
+/// Binds so that nobody has more than `mode` allows from the file's first moment on: it takes the mode of the
+/// socket, less the umask. Source: unix_bind_bsd in Linux' net/unix/af_unix.c.
 fn bind(path: &Path, mode: u32) -> std::io::Result<UnixSocket> {
     let socket = UnixSocket::new_stream()?;
     rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(mode & 0o777))?;

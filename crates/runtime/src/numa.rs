@@ -1,7 +1,8 @@
-//! On which memory node a daemon's network interfaces and its disk are, and the processors of one node: found out from the
-//! kernel's folders, so that a daemon stays near both.
+//! On which memory node a daemon's network interfaces and its disk are, and the processors of one node: found
+//! out from the kernel's folders, so that a daemon stays near both.
 //!
-//! Source: OSD::set_numa_affinity in src/osd/OSD.cc, src/common/numa.cc, get_iface_numa_node in src/common/pick_address.cc.
+//! Source: OSD::set_numa_affinity in src/osd/OSD.cc, src/common/numa.cc, get_iface_numa_node in
+//! src/common/pick_address.cc.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -40,7 +41,8 @@ pub struct NumaPlace {
 }
 
 impl HostFiles {
-    /// Finds the place of a daemon that listens at `front` and `back` and stores in `block`, a device or a file.
+    /// Finds the place of a daemon that listens at `front` and `back` and stores in `block`, a device or a
+    /// file.
     pub fn numa_place(&self, front: IpAddr, back: IpAddr, block: &Path, wish: NumaWish) -> NumaPlace {
         let disk = std::fs::metadata(block).ok().and_then(|meta| {
             let number = if meta.rdev() != 0 { meta.rdev() } else { meta.dev() };
@@ -143,9 +145,9 @@ impl HostFiles {
 }
 
 impl NumaPlace {
-    /// Binds every thread of this process; those that they start later are bound with them. The operator's choice (`taskset`,
-    /// `CPUAffinity=`) counts: of the node's processors only those are taken that the calling thread may use, and told of; where
-    /// there is none of them, nothing is bound.
+    /// Binds every thread of this process; those that they start later are bound with them. The operator's
+    /// choice (`taskset`, `CPUAffinity=`) counts: of the node's processors only those are taken that the
+    /// calling thread may use, and told of; where there is none of them, nothing is bound.
     pub fn apply(&mut self) -> std::io::Result<()> {
         let Some((_, processors)) = &mut self.affinity else { return Ok(()) };
         let allowed = sched_getaffinity(None)?;
@@ -177,7 +179,8 @@ impl NumaPlace {
     }
 }
 
-/// The interface of the narrowest network that an address belongs to without a gateway; `None` when two have it.
+/// The interface of the narrowest network that an address belongs to without a gateway; `None` when two have
+/// it.
 fn interface_of_route(table: &str, ip: Ipv4Addr) -> Option<String> {
     let hex = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::swap_bytes);
     let mut best: Option<(u32, &str)> = None;
@@ -239,7 +242,8 @@ fn ranges(all: &BTreeSet<usize>) -> String {
 mod tests {
     use super::*;
 
-    /// A host with two nodes: eth0 and nvme0n1 on the second, eth1 on the first, a bond over both, a disk that does not say.
+    /// A host with two nodes: eth0 and nvme0n1 on the second, eth1 on the first, a bond over both, a disk
+    /// that does not say.
     fn host(dir: &Path) -> HostFiles {
         let sys = dir.join("sys");
         let write = |at: &str, text: &str| {

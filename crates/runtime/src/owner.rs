@@ -1,15 +1,18 @@
 //! Gives a core that many threads feed one owner at a time: the thread that finds it free applies all inputs
 //! that wait.
 //!
-//! A connection's task that brings an operation usually runs it to completion itself, without a hop to another thread;
-//! under load one thread applies the inputs of all, so batches form by themselves. Nobody ever waits for the core.
+//! A connection's task that brings an operation usually runs it to completion itself, without a hop to
+//! another thread; under load one thread applies the inputs of all, so batches form by themselves. Nobody
+//! ever waits for the core.
 //!
 //! Invariants:
 //! 1. Inputs are applied in the order in which they entered the inbox.
-//! 2. An input in the inbox is applied by a thread that is inside `submit`: the one that fails to get the core leaves its
-//!    input to the holder, and the holder looks into the inbox again after letting the core go.
+//! 2. An input in the inbox is applied by a thread that is inside `submit`: the one that fails to get the
+//!    core leaves its input to the holder, and the holder looks into the inbox again after letting the core
+//!    go.
 //! 3. `Machine::apply` never runs twice at the same time.
-//! 4. A machine that panicked, or that was ended, is dropped by the thread that holds it, and sees no further input.
+//! 4. A machine that panicked, or that was ended, is dropped by the thread that holds it, and sees no further
+//!    input.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +24,8 @@ use crate::contain::contained;
 pub trait Machine: Send {
     type Input: Send;
 
-    /// Handles the inputs that were waiting, and carries out the effects. `inputs` may be left with its capacity.
+    /// Handles the inputs that were waiting, and carries out the effects. `inputs` may be left with its
+    /// capacity.
     fn apply(&mut self, inputs: &mut Vec<Self::Input>);
 }
 
@@ -56,13 +60,14 @@ impl<M: Machine> Owner<M> {
         }
     }
 
-    /// Owns a machine whose panics end it alone. `on_panic` is called on the thread that had the machine, before any other
-    /// thread gets it; it must not wait for the machine.
+    /// Owns a machine whose panics end it alone. `on_panic` is called on the thread that had the machine,
+    /// before any other thread gets it; it must not wait for the machine.
     pub fn contained(machine: M, on_panic: impl Fn(String) + Send + Sync + 'static) -> Self {
         Self { on_panic: Some(Box::new(on_panic)), ..Self::new(machine) }
     }
 
-    /// Ends the machine: at once when it is free, else when the batch that it is at is through. May be called from within it.
+    /// Ends the machine: at once when it is free, else when the batch that it is at is through. May be called
+    /// from within it.
     pub fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
         self.run();
@@ -83,8 +88,8 @@ impl<M: Machine> Owner<M> {
         self.run();
     }
 
-    /// Runs `body` with the machine, waiting for it; for queries and shutdown, not for the data path. `None` when the machine
-    /// has ended.
+    /// Runs `body` with the machine, waiting for it; for queries and shutdown, not for the data path. `None`
+    /// when the machine has ended.
     pub fn with<T>(&self, body: impl FnOnce(&mut M) -> T) -> Option<T> {
         let result = {
             let mut slot = lock(&self.machine);

@@ -1,16 +1,18 @@
 //! A bad medium for tests: a file whose process loses what it did not sync, and one that is slow.
 //!
-//! `kill -9` takes no written byte from the page cache, so it is no power loss. Here what is written stays in the process's
-//! memory until it is synced, but for a random part of its sectors, which reaches the file at once: what a kill leaves is what
-//! a disk without a battery leaves, some sectors new and some old, in any order.
+//! `kill -9` takes no written byte from the page cache, so it is no power loss. Here what is written stays in
+//! the process's memory until it is synced, but for a random part of its sectors, which reaches the file at
+//! once: what a kill leaves is what a disk without a battery leaves, some sectors new and some old, in any
+//! order.
 //!
-//! A failure to write back is that of Linux: what was held never reaches the file, reads go on showing it, each handle
-//! that was open is told of it once, by its next sync, and later syncs succeed. Source: Linux' lib/errseq.c.
+//! A failure to write back is that of Linux: what was held never reaches the file, reads go on showing it,
+//! each handle that was open is told of it once, by its next sync, and later syncs succeed. Source: Linux'
+//! lib/errseq.c.
 //!
 //! Invariants:
 //! 1. A read gives what was written last.
-//! 2. When a sync returns without an error, everything whose write had returned before it began is in the file, but for
-//!    what a failure took that this handle was told of earlier.
+//! 2. When a sync returns without an error, everything whose write had returned before it began is in the
+//!    file, but for what a failure took that this handle was told of earlier.
 //! 3. A sector that is held is newer than the file's.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -386,8 +388,8 @@ mod tests {
         file
     }
 
-    /// Many lives of a file: reads always give what was written last, and after each death every sector is one that was
-    /// written since the last sync, or what it was then.
+    /// Many lives of a file: reads always give what was written last, and after each death every sector is
+    /// one that was written since the last sync, or what it was then.
     #[test]
     fn a_kill_leaves_any_sectors_of_what_was_not_synced() {
         let dir = tempfile::tempdir().expect("tempdir");

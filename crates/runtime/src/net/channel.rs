@@ -64,8 +64,8 @@ impl Channel {
         }
     }
 
-    /// Takes the session, wherever it is, and lets `carry` put it on a new link. `None`: the channel is over, or its
-    /// session was lost with its link.
+    /// Takes the session, wherever it is, and lets `carry` put it on a new link. `None`: the channel is over,
+    /// or its session was lost with its link.
     ///
     /// All of it under the channel's lock, so that no message finds the channel without a session.
     pub(super) fn move_session(&self, carry: impl FnOnce(Session) -> Arc<Link>) -> Option<Arc<Link>> {
@@ -93,8 +93,8 @@ impl Channel {
         }
     }
 
-    /// The connection `link` ended: its session waits for the next one. `false` when another connection carries the
-    /// channel, or the session is gone.
+    /// The connection `link` ended: its session waits for the next one. `false` when another connection
+    /// carries the channel, or the session is gone.
     pub(super) fn park(&self, link: &Arc<Link>, now: Duration) -> bool {
         let mut state = lock(&self.state);
         match &state.carrier {

@@ -58,7 +58,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const FIRST_BACKOFF: Duration = Duration::from_millis(20);
 const LAST_BACKOFF: Duration = Duration::from_secs(1);
 
-/// Carries the channel until it is over: one attempt for a lossy session, attempts without end for a lossless one.
+/// Carries the channel until it is over: one attempt for a lossy session, attempts without end for a lossless
+/// one.
 pub(super) async fn run(messenger: Messenger, to: ConnectTo, channel: Arc<Channel>) {
     let mut backoff = FIRST_BACKOFF;
     while !channel.is_over() {

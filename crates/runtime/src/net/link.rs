@@ -17,15 +17,17 @@ use crate::owner::lock;
 
 /// Pieces of one vectored write.
 const MAX_PIECES: usize = 256;
-/// A daemon that does not read what was sent to it is cut off when this much waits for it; for clients see `unread`.
+/// A daemon that does not read what was sent to it is cut off when this much waits for it; for clients see
+/// `unread`.
 const MAX_UNWRITTEN_BYTES: usize = 1 << 30;
 
-/// The socket and the machine. The lock of the machine is held for parsing and writing only, never while the handler runs.
+/// The socket and the machine. The lock of the machine is held for parsing and writing only, never while the
+/// handler runs.
 pub(super) struct Link {
     stream: TcpStream,
     wire: Mutex<Wire>,
-    /// Held from taking events out of the machine until the handler has had them: whoever takes the session over waits for
-    /// it, so that messages stay in order from one connection to the next.
+    /// Held from taking events out of the machine until the handler has had them: whoever takes the session
+    /// over waits for it, so that messages stay in order from one connection to the next.
     turn: Mutex<()>,
     /// Wakes the link's task: something to write, or an answer from outside.
     wake: Notify,
@@ -95,7 +97,8 @@ impl Link {
         self.wake.notify_one();
     }
 
-    /// Waits until no events of this link are on their way to the handler, and keeps it so while the guard lives.
+    /// Waits until no events of this link are on their way to the handler, and keeps it so while the guard
+    /// lives.
     pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
         lock(&self.turn)
     }
@@ -110,7 +113,8 @@ impl Link {
         lock(&self.wire).machine.send(msg).is_ok()
     }
 
-    /// Reads what the socket has, at most a few buffers full, and parses it into `events`; what the next frame needs.
+    /// Reads what the socket has, at most a few buffers full, and parses it into `events`; what the next
+    /// frame needs.
     pub(super) fn read(
         &self,
         now: types::Now,
@@ -219,8 +223,9 @@ impl Link {
 
 /// Reads up to `room` bytes; `None` when there is nothing now.
 ///
-/// A short read has emptied the socket: that is told to the reactor at once, which otherwise learns it from another call
-/// that fails. What arrives after the read wakes the reader all the same, for the reactor tells new readiness from old.
+/// A short read has emptied the socket: that is told to the reactor at once, which otherwise learns it from
+/// another call that fails. What arrives after the read wakes the reader all the same, for the reactor tells
+/// new readiness from old.
 fn try_read(stream: &TcpStream, buf: &mut BytesMut, room: usize) -> std::io::Result<Option<usize>> {
     let mut got = Ok(None);
     let _ = stream.try_io(Interest::READABLE, || {

@@ -285,8 +285,8 @@ impl Messenger {
         }
     }
 
-    /// The address that a process which does not listen states: its own as the peer sees it, without a port, and a number
-    /// that tells it from others on the host. `None` for one that listens.
+    /// The address that a process which does not listen states: its own as the peer sees it, without a port,
+    /// and a number that tells it from others on the host. `None` for one that listens.
     pub(super) fn client_addrs(&self, seen: EntityAddr) -> Option<AddrVec> {
         if !lock(&self.0.local).addrs.is_empty() {
             return None;

@@ -5,12 +5,12 @@
 //!                └─ Link (one TCP connection: socket, msgr::Connection, bytes to write)
 //! ```
 //!
-//! A link's task reads, lets the machine parse, and gives whole batches of messages to the daemon's `Handler` on the same
-//! thread. `Messenger::send` may be called from any thread; `flush` writes at once from there, so that a reply needs no
-//! wake-up of another task unless the socket is full.
+//! A link's task reads, lets the machine parse, and gives whole batches of messages to the daemon's `Handler`
+//! on the same thread. `Messenger::send` may be called from any thread; `flush` writes at once from there, so
+//! that a reply needs no wake-up of another task unless the socket is full.
 //!
-//! OSD to OSD, each side opens a session of its own for what it sends (lossless client towards stateful server): there
-//! are no connect races to resolve, and a lost TCP connection is resumed from both ends alike.
+//! OSD to OSD, each side opens a session of its own for what it sends (lossless client towards stateful
+//! server): there are no connect races to resolve, and a lost TCP connection is resumed from both ends alike.
 
 mod bounds;
 mod budget;

@@ -23,7 +23,8 @@ async fn who_says_daemon_must_have_proven_it() {
     assert!(Raw::ready(&server, As::osd("osd.4", OSD_AT)).await.is_err(), "another OSD's number");
     let osd = Raw::ready(&server, As::osd("osd.3", OSD_AT)).await.expect("an OSD");
     assert!(!osd.conn.session().expect("a session").policy.lossy);
-    // A client that asks for a session that resumes gets one that does not. So does an OSD's key in a client's hands.
+    // A client that asks for a session that resumes gets one that does not. So does an OSD's key in a
+    // client's hands.
     for name in ["client.a", "osd.3"] {
         let me = As { policy: Policy::lossless_client(), ..As::client(name) };
         let client = Raw::ready(&server, me).await.expect("let in");
@@ -56,7 +57,8 @@ async fn nobody_replaces_or_takes_up_the_session_of_another() {
     server.gone(conn).await;
 }
 
-/// The peer has forgotten a session while both live: the side that had sent in it must make up for what is lost.
+/// The peer has forgotten a session while both live: the side that had sent in it must make up for what is
+/// lost.
 #[tokio::test]
 async fn the_connecting_side_hears_that_its_session_was_forgotten() {
     let (ours, theirs) =

@@ -17,8 +17,9 @@ const RETRY: Duration = Duration::from_millis(200);
 /// How long one monitor may take to let us in. Source: mon_client_hunt_interval.
 const HUNT: Duration = Duration::from_secs(3);
 
-/// A monitor that says nothing is asked for a sign of life after so long, and left after the second time. Shorter than
-/// mon_client_ping_interval and mon_client_ping_timeout, which are 10 s and 30 s: an OSD without a monitor misses maps.
+/// A monitor that says nothing is asked for a sign of life after so long, and left after the second time.
+/// Shorter than mon_client_ping_interval and mon_client_ping_timeout, which are 10 s and 30 s: an OSD without
+/// a monitor misses maps.
 const ASK_AFTER: Duration = Duration::from_secs(2);
 const SILENT_LIMIT: Duration = Duration::from_secs(6);
 
