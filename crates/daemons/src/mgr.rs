@@ -361,7 +361,8 @@ impl Handler for Shell {
     }
 }
 
-/// Where a peer is: of what it states only port and nonce count, for caps that are limited to a network ask for the host.
+/// Where a peer is: of what it states only port and nonce count, for caps that are limited to a network ask
+/// for the host.
 fn seen_at(stated: EntityAddr, socket: Option<EntityAddr>) -> EntityAddr {
     let Some(really) = socket.and_then(|a| a.socket) else { return stated };
     let port = stated.socket.map_or(0, |s| s.port());

@@ -43,7 +43,8 @@ pub struct MonConfig {
     pub method: Method,
     pub key: CryptoKey,
     pub admin_socket: Option<AdminSocketAt>,
-    /// A blank store's owner founds the cluster with this state when the monitors of these names are all there.
+    /// A blank store's owner founds the cluster with this state when the monitors of these names are all
+    /// there.
     pub founding: Option<(Vec<String>, Bytes)>,
     /// The cluster that the store has to belong to, when that is known.
     pub cluster: Option<Fsid>,
@@ -71,7 +72,8 @@ struct Shell {
     failed: EndOf<MonEnd>,
 }
 
-/// Connections to the other monitors, one to each, for what we send; what they send comes on connections of theirs.
+/// Connections to the other monitors, one to each, for what we send; what they send comes on connections of
+/// theirs.
 #[derive(Default)]
 struct Links {
     open: BTreeMap<EntityAddr, ConnId>,
@@ -173,8 +175,8 @@ impl Mon {
         let leads_others = |m: &mut MonMachine| m.core.raft().is_leader() && !m.core.raft().alone();
         if hand_over && self.shell.with(leads_others).unwrap_or_default() {
             self.shell.submit(Input::Resign);
-            // What was proposed here has to get to its successor first, what is said last has to leave this process, and
-            // the successor may still ask for our vote.
+            // What was proposed here has to get to its successor first, what is said last has to leave this
+            // process, and the successor may still ask for our vote.
             let start = self.shell.messenger.now().mono;
             while self.shell.waits_for_successor(self.shell.messenger.now().mono.saturating_sub(start)) {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -402,8 +404,8 @@ impl MonMachine {
         Ok((auth.with_options(&self.login.options), authorizer))
     }
 
-    /// Sends to another monitor, connecting first when there is no connection. What cannot be sent is lost, and the core
-    /// hears of that.
+    /// Sends to another monitor, connecting first when there is no connection. What cannot be sent is lost,
+    /// and the core hears of that.
     fn send_to_peer(&mut self, addr: EntityAddr, data: Bytes) {
         let Some(shell) = self.shell.upgrade() else { return };
         let mut links = shell.links();

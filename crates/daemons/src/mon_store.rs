@@ -294,7 +294,8 @@ mod tests {
         assert!(store.recover().is_err(), "it may have been acknowledged");
     }
 
-    /// A store that dies again and again without having synced what it wrote last still holds every write that returned.
+    /// A store that dies again and again without having synced what it wrote last still holds every write
+    /// that returned.
     #[test]
     fn power_losses_take_nothing_that_was_written() {
         let (_dir, path, _) = made();

@@ -4,9 +4,9 @@ use std::fs;
 
 /// The nonce of the OSD `id` in the process `pid` of this machine, which may be ours or a child.
 ///
-/// The pid alone comes again, in a container at each start (there it is 1) and after a reboot: an OSD that takes its old
-/// address over unnoticed would be taken for the old process, and nobody would ask what it has lost. So the time at which
-/// the process started and the machine's boot count too.
+/// The pid alone comes again, in a container at each start (there it is 1) and after a reboot: an OSD that
+/// takes its old address over unnoticed would be taken for the old process, and nobody would ask what it has
+/// lost. So the time at which the process started and the machine's boot count too.
 pub fn nonce(pid: u32, id: i32) -> u32 {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -21,7 +21,8 @@ pub fn of_life(pid: u32, id: i32, life: u32) -> u32 {
     }
 }
 
-/// Field 22 of /proc/PID/stat, in clock ticks since the boot; the name before it may hold anything, also blanks.
+/// Field 22 of /proc/PID/stat, in clock ticks since the boot; the name before it may hold anything, also
+/// blanks.
 fn started(stat: &str) -> Option<&str> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)
 }

@@ -23,8 +23,8 @@ pub(crate) struct NumaOf {
 }
 
 impl NumaOf {
-    /// Finds the place and stays there; what to tell of it. `given`: the monitors' options. Once, and not before they are known: a
-    /// thread that was bound is not told apart from one that the operator bound.
+    /// Finds the place and stays there; what to tell of it. `given`: the monitors' options. Once, and not
+    /// before they are known: a thread that was bound is not told apart from one that the operator bound.
     pub fn settle(&self, given: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         let mut values = Values::new(format!("osd.{}", self.osd), &self.local);
         values.set_from_mon(given);

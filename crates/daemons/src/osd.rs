@@ -824,8 +824,8 @@ impl OsdMachine {
         self.settled(|store| store.committed(done))
     }
 
-    /// Hands the device what was submitted, unless it is still busy with the last batch or more should come first; the
-    /// outcome, when it is here at once.
+    /// Hands the device what was submitted, unless it is still busy with the last batch or more should come
+    /// first; the outcome, when it is here at once.
     fn commit(&mut self) -> Option<Outcome> {
         if self.commits.gathers() && !self.core.is_commit_urgent() {
             // Another input says when.

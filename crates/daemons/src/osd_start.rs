@@ -172,7 +172,8 @@ impl Startup {
     }
 
     pub fn answer(&mut self, now: Duration, tid: u64, ack: &MMonCommandAck) -> Step {
-        // Of any attempt: each does the same, and slow monitors may answer the first after the second was sent.
+        // Of any attempt: each does the same, and slow monitors may answer the first after the second was
+        // sent.
         if !(self.first_tid..=self.tid).contains(&tid) {
             return Step::Wait;
         }

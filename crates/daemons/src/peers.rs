@@ -11,7 +11,8 @@ use types::{AddrVec, ConnId, EntityName, EntityType, OsdId};
 
 use runtime::session::SharedAuth;
 
-/// Pings without an answer before a session is opened anew: after a cut, TCP itself may wait as long as the cut was.
+/// Pings without an answer before a session is opened anew: after a cut, TCP itself may wait as long as the
+/// cut was.
 const UNANSWERED: u32 = 3;
 
 /// What an outgoing connection leads to.

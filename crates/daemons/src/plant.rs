@@ -1,5 +1,6 @@
-//! Panics that tests plant into a running daemon: `LOLIGO_PANICS` names a folder, and a file there with the daemon's name says
-//! at which event it is to panic. The file goes with the panic, so that the next life goes on.
+//! Panics that tests plant into a running daemon: `LOLIGO_PANICS` names a folder, and a file there with the
+//! daemon's name says at which event it is to panic. The file goes with the panic, so that the next life goes
+//! on.
 
 use std::fs;
 use std::path::{Path, PathBuf};

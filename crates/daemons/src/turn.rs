@@ -1,5 +1,6 @@
-//! The end of a turn of the reactor: when every connection that was readable has been read, what they all brought is
-//! written at once. And who writes the log: the thread of the sockets itself while the device answers at once.
+//! The end of a turn of the reactor: when every connection that was readable has been read, what they all
+//! brought is written at once. And who writes the log: the thread of the sockets itself while the device
+//! answers at once.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -9,7 +10,8 @@ use store::{Commit, CommitDone, Device, DeviceError};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-/// When half of the commits take longer than this they are given to a thread: nothing is read from sockets meanwhile.
+/// When half of the commits take longer than this they are given to a thread: nothing is read from sockets
+/// meanwhile.
 const SOON: Duration = Duration::from_millis(2);
 /// A device that once takes so long is not waited for until it has been quick again for a while.
 const STUCK: Duration = Duration::from_millis(50);
@@ -17,8 +19,8 @@ const STUCK: Duration = Duration::from_millis(50);
 const GUESS: Duration = Duration::from_micros(200);
 /// As are those that write more than so many bytes.
 const FEW_BYTES: u64 = 256 << 10;
-/// Above so many transactions a commit (in 256ths, on average) more come while one is put off. With fewer the other members'
-/// answers are all that comes, and a write on its own would take twice as long.
+/// Above so many transactions a commit (in 256ths, on average) more come while one is put off. With fewer the
+/// other members' answers are all that comes, and a write on its own would take twice as long.
 const GATHERS: u64 = 333;
 /// A commit with more counts as one with so many: the average has to come down soon when there is less to do.
 const MOST: u64 = 64;
@@ -37,8 +39,8 @@ fn is_only_thread() -> bool {
 }
 
 impl Bell {
-    /// `end` is called at the end of each turn in which the bell was rung, until it returns false. Must be called within the
-    /// runtime that carries the connections.
+    /// `end` is called at the end of each turn in which the bell was rung, until it returns false. Must be
+    /// called within the runtime that carries the connections.
     pub fn new(mut end: impl FnMut() -> bool + Send + 'static) -> Self {
         let wake = Arc::new(Notify::new());
         let heard = Arc::clone(&wake);
@@ -54,7 +56,8 @@ impl Bell {
         Self { wake, rung: false, only_thread: is_only_thread() }
     }
 
-    /// Whether waiting for the turn's end gathers anything: of several threads another one would wake up and take it over.
+    /// Whether waiting for the turn's end gathers anything: of several threads another one would wake up and
+    /// take it over.
     pub fn is_worth_it(&self) -> bool {
         self.only_thread
     }
@@ -78,8 +81,8 @@ impl Drop for Bell {
     }
 }
 
-/// Lets every task that is ready now run first. One that wakes itself goes to the end of the queue, without a look at the
-/// sockets that tokio's `yield_now` has.
+/// Lets every task that is ready now run first. One that wakes itself goes to the end of the queue, without a
+/// look at the sockets that tokio's `yield_now` has.
 async fn behind_all_that_are_ready() {
     let mut woken = false;
     std::future::poll_fn(|cx| {
@@ -108,11 +111,12 @@ pub enum Executed {
 pub struct Committer {
     device: Arc<dyn Device>,
     thread: mpsc::Sender<Commit>,
-    /// The only thread of the sockets serves one daemon: handing over would cost two switches and cold caches, and nobody
-    /// else waits for it.
+    /// The only thread of the sockets serves one daemon: handing over would cost two switches and cold
+    /// caches, and nobody else waits for it.
     alone: bool,
-    /// About half of the last commits took longer than this. On a busy machine some take long because this thread had to
-    /// wait for a core, and would have elsewhere too: an average would say that the device is slow.
+    /// About half of the last commits took longer than this. On a busy machine some take long because this
+    /// thread had to wait for a core, and would have elsewhere too: an average would say that the device is
+    /// slow.
     typical: Duration,
     /// Transactions a commit, in 256ths, on average over the last 16 or so.
     gathered: u64,

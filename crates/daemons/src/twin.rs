@@ -1,7 +1,7 @@
 //! Whether another process lives at the address that the map has for this very OSD.
 //!
-//! A copy of an OSD's disk knows the same key and the same UUID, so the monitors cannot tell it from the OSD that came back
-//! at another address: each would push the other out of the map again and again.
+//! A copy of an OSD's disk knows the same key and the same UUID, so the monitors cannot tell it from the OSD
+//! that came back at another address: each would push the other out of the map again and again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,8 @@ pub(crate) enum Twin {
     Gone(AddrVec),
 }
 
-/// A process that is alive answers at once; a host that is gone must not hold up the one that takes its place.
+/// A process that is alive answers at once; a host that is gone must not hold up the one that takes its
+/// place.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// Tries to open a session to `at`; true when a process with exactly that address, nonce included, takes it.
