@@ -1,19 +1,21 @@
-//! What the store asks of its medium: reads, writes that may wait for a flush or are durable at once, flushes, and hints.
+//! What the store asks of its medium: reads, writes that may wait for a flush or are durable at once,
+//! flushes, and hints.
 
 /// A block device or a file of fixed length. The store opens nothing itself.
 ///
-/// Assumed of the medium: a write that returned is seen by later reads; a flush that returned makes every write that
-/// returned before the flush began survive power loss; without a flush each 512-byte sector of a write is kept or lost
-/// on its own, in any order. Offsets and lengths are multiples of 4 KiB in every call the store makes.
+/// Assumed of the medium: a write that returned is seen by later reads; a flush that returned makes every
+/// write that returned before the flush began survive power loss; without a flush each 512-byte sector of a
+/// write is kept or lost on its own, in any order. Offsets and lengths are multiples of 4 KiB in every call
+/// the store makes.
 ///
-/// Threads that flush have a handle each: a failure to write back is told to every handle that flushes behind it, not
-/// only to the first.
+/// Threads that flush have a handle each: a failure to write back is told to every handle that flushes behind
+/// it, not only to the first.
 pub trait Device: Send + Sync {
     /// Fills `buf` from `offset` bytes.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError>;
 
-    /// Appends `len` bytes from `offset` bytes to `out`, which has room for them. Where the device can, they are not
-    /// overwritten before they are read.
+    /// Appends `len` bytes from `offset` bytes to `out`, which has room for them. Where the device can, they
+    /// are not overwritten before they are read.
     fn read_append(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), DeviceError> {
         let start = out.len();
         out.resize(start + len, 0);
@@ -26,8 +28,8 @@ pub trait Device: Send + Sync {
         self.read_append(offset, len, out).map(|()| true)
     }
 
-    /// These `(offset, length)` ranges in bytes will be read soon, in any order: a device that can serves them side by side
-    /// from now on. A hint that may do nothing.
+    /// These `(offset, length)` ranges in bytes will be read soon, in any order: a device that can serves
+    /// them side by side from now on. A hint that may do nothing.
     fn will_read(&self, ranges: &[(u64, u64)]) {
         let _ = ranges;
     }
@@ -35,8 +37,9 @@ pub trait Device: Send + Sync {
     /// Writes all of `data` at `offset` bytes; durable only after a flush.
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError>;
 
-    /// Writes the pieces one after the other, starting at `offset` bytes. Pieces may have any length, also none, and be
-    /// more than one system call takes; their sum is a multiple of 4 KiB. The default joins them into one buffer.
+    /// Writes the pieces one after the other, starting at `offset` bytes. Pieces may have any length, also
+    /// none, and be more than one system call takes; their sum is a multiple of 4 KiB. The default joins them
+    /// into one buffer.
     fn write_vectored_at(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
         match pieces {
             [one] => self.write_at(offset, one),
@@ -55,7 +58,8 @@ pub trait Device: Send + Sync {
         self.flush()
     }
 
-    /// Makes all earlier writes durable. After a failed flush nothing is known about them: the store stops for good.
+    /// Makes all earlier writes durable. After a failed flush nothing is known about them: the store stops
+    /// for good.
     fn flush(&self) -> Result<(), DeviceError>;
 
     /// Length in bytes; does not change while the store is open.

@@ -1,4 +1,5 @@
-//! Why the store refused, ordered by who is to blame: the medium, its size, the device, the format, the caller.
+//! Why the store refused, ordered by who is to blame: the medium, its size, the device, the format, the
+//! caller.
 
 use types::{Errno, Fsid};
 
@@ -16,7 +17,8 @@ pub enum StoreError {
     /// The device failed a call.
     #[error(transparent)]
     Device(DeviceError),
-    /// An earlier write or flush failed, so what is durable is unknown: the store does no further work until reopened.
+    /// An earlier write or flush failed, so what is durable is unknown: the store does no further work until
+    /// reopened.
     #[error("stopped after an earlier failure of the device")]
     Stopped,
     /// No store was ever formatted here, or it belongs to another OSD or cluster.
@@ -86,7 +88,8 @@ pub enum Misuse {
 }
 
 impl From<DeviceError> for StoreError {
-    /// Nothing is known to be wrong with an object that a closed device does not read: it must not be repaired.
+    /// Nothing is known to be wrong with an object that a closed device does not read: it must not be
+    /// repaired.
     fn from(error: DeviceError) -> Self {
         match error {
             DeviceError::Closed { .. } => Self::Stopped,

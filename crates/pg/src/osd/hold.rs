@@ -1,16 +1,18 @@
-//! When clients have to wait: a client when it has more than its share of requests or bytes here, all of them when the store
-//! cannot keep up.
+//! When clients have to wait: a client when it has more than its share of requests or bytes here, all of them
+//! when the store cannot keep up.
 //!
-//! While one client alone has requests here, its share is the whole. With others, a share is as much as is still free, so that
-//! there is always room for another; where nothing is free, it is an even part of a quarter of the whole. The same holds for
-//! entities: many connections of one have no more than one entity's share. A client beyond its share is held back alone.
+//! While one client alone has requests here, its share is the whole. With others, a share is as much as is
+//! still free, so that there is always room for another; where nothing is free, it is an even part of a
+//! quarter of the whole. The same holds for entities: many connections of one have no more than one entity's
+//! share. A client beyond its share is held back alone.
 //!
 //! What waits for a map is apart: only its client knows that map, and may have made it up. A client with more
 //! than a few such requests is held. Beyond half of the whole, the connection that has most of them is
 //! closed: its client sends again. So is one that is held for them for long, for it may be that of a client
 //! which is gone.
 //!
-//! Source: osd_client_message_cap and osd_client_message_size_cap, as throttles in src/ceph_osd.cc; those are one for all.
+//! Source: osd_client_message_cap and osd_client_message_size_cap, as throttles in src/ceph_osd.cc; those are
+//! one for all.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -61,7 +63,8 @@ fn exceeds(held: Held, share: Held) -> bool {
     held.ops > share.ops || held.bytes > share.bytes
 }
 
-/// One who waits goes on when a quarter of its share is free again: it is not stopped and started for each request.
+/// One who waits goes on when a quarter of its share is free again: it is not stopped and started for each
+/// request.
 fn to_go_on(share: Held) -> Held {
     Held { ops: share.ops - share.ops / 4, bytes: share.bytes - share.bytes / 4 }
 }
@@ -143,8 +146,8 @@ impl OsdCore {
 
     /// What connections have in PGs, of those that have something; and what was left out of it.
     ///
-    /// Requests for PGs that do not serve hold up nobody, as long as there is memory for them: their bytes have half as much room
-    /// again of their own.
+    /// Requests for PGs that do not serve hold up nobody, as long as there is memory for them: their bytes
+    /// have half as much room again of their own.
     fn uses(&self, whole: Whole) -> (BTreeMap<ConnId, Held>, Held) {
         let mut idle: BTreeMap<ConnId, Held> = BTreeMap::new();
         for op in self.pgs.values().flat_map(|pg| &pg.waiting_for_active) {

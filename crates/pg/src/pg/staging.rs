@@ -2,8 +2,10 @@
 //! has much to write and the writes of others do not wait for one.
 //!
 //! ```text
-//! client_op ─► run ─► run_large ─► stage ─► (OsdCore::stage_next) ─► send_piece ─► (Stage to members)
-//!     ─► (Staged back) ... ─► piece_staged ─► ready ─► client_op ─► run ─► run_large ─► finish_write
+//! client_op ─► run ─► run_large ─► stage              the request is put aside, its object is held
+//! OsdCore::stage_next ─► send_piece ─► Stage           for each piece: to all members, and to our store
+//! Staged ─► piece_staged                               from each member, when a piece is durable there
+//! piece_staged ─► run_staged ─► let_go ... client_op ─► run ─► run_large ─► finish_write
 //! ```
 //! The request runs twice. The first run shows what it writes, and whether it is refused: then nothing is
 //! sent ahead. The second run is the one that counts. Its transaction moves the blocks that lie aside
