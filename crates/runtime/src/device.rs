@@ -20,12 +20,14 @@ use crate::lanes::{Lanes, Way};
 /// system can do that, in one call: nothing of it is written back a second time, and a checkpoint's pages do
 /// not have to be written with it.
 ///
-/// Both ways on one file are safe because (1) `Lanes` keeps them out of each other's folios, (2) should a
-/// direct write fail to throw out a folio nevertheless, the file is marked with an EIO that every handle is
-/// told of by its next flush, before anything is acknowledged or published, and (3) nobody reads a block
-/// through the cache before its commit is through, but for reads that were planned before the block was given
-/// to others: what they bring in leaves with the write's folios, and its checksum tells that it is not
-/// theirs.
+/// Both ways on one file are safe for three reasons:
+///
+/// 1. `Lanes` keeps the two ways out of each other's folios.
+/// 2. Should a direct write fail to remove a folio from the cache all the same, Linux marks the file with an
+///    EIO. Every handle is told of it by its next flush, before anything is acknowledged or published.
+/// 3. No block is read through the cache before its commit is through, except by a read that was planned
+///    when the block still belonged to another object. What such a read brings into the cache leaves with the
+///    folios of the write, and the read finds by the checksum that the block is not its own any more.
 ///
 /// The file is locked while any handle of it is open, so that a store is never used twice at a time, by two
 /// processes or by two lives of an OSD in one.
@@ -51,20 +53,20 @@ struct Shared {
 struct Direct {
     file: File,
     buffer: Mutex<Vec<u8>>,
-    /// The file system took the flag but no write.
+    /// The file system took O_DIRECT and then refused a write: no other is tried.
     refused: AtomicBool,
 }
 
 /// What direct writes are aligned to, in the file and in memory.
 const ALIGN: usize = 4096;
-/// Longer writes are not copied to be aligned: they go through the page cache unless they are.
+/// A longer write is not copied to align it: it goes through the page cache unless it lies aligned already.
 const DIRECT_MAX: usize = 256 << 10;
 
 /// Of a write that is at least so long the device is given each part as soon as the page cache has it, so
 /// that it does not stand still until the flush.
 const STRIDE: usize = 2 << 20;
 
-/// What is longer is not looked for in the page cache: to copy and to check it takes as long as a device
+/// A longer read is not looked for in the page cache: to copy and check so much takes as long as a device
 /// takes.
 const AT_ONCE_MAX: usize = 128 << 10;
 
@@ -95,14 +97,14 @@ impl FileDevice {
         let file = OpenOptions::new().read(true).write(true).open(&self.shared.path)?;
         let (mine, theirs) = (self.shared.locked.metadata()?, file.metadata()?);
         if (mine.dev(), mine.ino()) != (theirs.dev(), theirs.ino()) {
-            return Err(std::io::Error::other("another file stands in its place"));
+            return Err(std::io::Error::other("another file was put in its place while it was open"));
         }
         Self::with(file, Arc::clone(&self.shared))
     }
 
     fn lock(file: File, path: &Path) -> std::io::Result<Self> {
         flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| std::io::Error::other("in use"))?;
+            .map_err(|_| std::io::Error::other("in use (it is locked by another process or daemon)"))?;
         let shared = Shared { path: path.to_owned(), locked: file.try_clone()?, lanes: Lanes::default() };
         Self::with(file, Arc::new(shared))
     }
@@ -155,8 +157,8 @@ impl FileDevice {
 /// Drops what the page cache has of a file, so that reads give what is on the medium. After a failed
 /// write-back the cache goes on showing data that never reached the medium.
 pub fn drop_cache(path: &Path) -> std::io::Result<()> {
-    // Opened apart, so that the error of an earlier write-back is reported here and not to the store's own
-    // handles.
+    // A handle of its own, so that the error of an earlier write-back is reported here and not to the
+    // handles of the store.
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     if let Err(error) = file.sync_data() {
         tracing::warn!(%error, "{}: not all that was written earlier has reached the medium", path.display());
@@ -171,7 +173,7 @@ pub fn keep_name(path: &Path) -> std::io::Result<()> {
     let whole = path.canonicalize()?;
     whole.ancestors().skip(1).take(2).try_for_each(|folder| match File::open(folder) {
         Ok(folder) => folder.sync_all(),
-        // A folder that this process may not open is none that it has just made an entry in.
+        // A folder that this process may not open holds no entry that it has just made.
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
         Err(error) => Err(error),
     })
@@ -210,7 +212,7 @@ impl Direct {
         self.write(offset, &[&*aligned], total, flags)
     }
 
-    /// The same of pieces that are aligned as they are.
+    /// The same for pieces that lie aligned already.
     fn write(
         &self,
         offset: u64,
@@ -223,7 +225,7 @@ impl Direct {
         }
         match write_all(&self.file, offset, pieces, flags) {
             Ok(()) => Ok(true),
-            // A part was written, or the device wants another alignment: the page cache takes the whole.
+            // The device wants another alignment, and a part may be written: the page cache takes the whole.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => {
                 self.refused.store(true, Ordering::Relaxed);
                 Ok(false)
@@ -323,7 +325,8 @@ impl Device for FileDevice {
         let buffer = out.get_mut(start..).unwrap_or_default();
         match preadv2(&self.file, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT) {
             Ok(got) if got == len => return Ok(true),
-            // Not in the cache, or a part of it: also what fails for another reason is read in the usual way.
+            // The cache has a part or nothing of it. A read that failed is made again by the usual way, which
+            // tells why.
             _ => out.truncate(start),
         }
         Ok(false)

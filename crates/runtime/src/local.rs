@@ -19,14 +19,14 @@ const ASK_LIMIT: Duration = Duration::from_secs(10);
 /// And the daemon this long to answer, the peer to read.
 const ANSWER_LIMIT: Duration = Duration::from_secs(120);
 
-/// What a request begins with amounts to.
+/// What the bytes of a request that came so far amount to.
 #[derive(Debug)]
 pub enum Asked {
     /// More bytes have to come.
     Partial,
     /// The answer's bytes come through this.
     Answer(oneshot::Receiver<Vec<u8>>),
-    /// Nothing that can be answered.
+    /// No request: the conversation ends without an answer.
     Bad,
 }
 

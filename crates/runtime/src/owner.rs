@@ -200,7 +200,8 @@ mod tests {
             assert!(seen.iter().filter(|(who, _)| *who == t).map(|(_, i)| *i).eq(0..10_000));
         }
     }
-    /// Adds what it is given, unless it is 0.
+
+    /// Adds what it is given, and panics at 0.
     struct Adder {
         sum: usize,
         dropped: Arc<AtomicBool>,

@@ -34,7 +34,7 @@ const SECTOR: u64 = 512;
 /// Sectors held at most; a disk's cache is bounded too.
 const MAX_HELD: usize = 64 << 20 >> 9;
 
-/// How bad it is. `Default` is as good as its file.
+/// How bad the medium is. The default is as good as its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Twin {
     /// Seed of what is lost; `None` loses nothing.
@@ -63,7 +63,7 @@ impl Twin {
     }
 }
 
-/// A file in the care of a twin.
+/// A file on a bad medium.
 #[derive(Debug)]
 pub struct TwinFile {
     file: File,
@@ -114,7 +114,7 @@ impl TwinFile {
         self.held.as_ref().map(|held| held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Tells this handle of a failure that it was not told of.
+    /// Fails once for each failure that this handle was not told of.
     fn tell(&self, held: &Held) -> io::Result<()> {
         match self.told.swap(held.failures, Ordering::SeqCst) < held.failures {
             true => Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())),
@@ -292,13 +292,14 @@ impl Held {
     }
 }
 
-/// A store's device on such a file.
+/// A store's device on a bad medium.
 #[derive(Debug)]
 pub struct TwinDevice {
     /// Has the lock, and knows the bounds.
     inner: FileDevice,
     file: TwinFile,
-    /// What was announced and has come, as offsets of blocks: a disk serves what it knows of side by side.
+    /// Blocks that were announced, by offset. Reading them takes no further time, as a disk serves reads that
+    /// it knows of side by side.
     at_hand: Arc<Mutex<BTreeSet<u64>>>,
 }
 

@@ -12,7 +12,8 @@ pub struct Bounds {
     pub unread_pause_bytes: u64,
     /// Number of connections whose peers have not authenticated yet.
     pub half_open: usize,
-    /// Number of connections of one OSD, or with the monitors' key. These have no share of the bounds above.
+    /// Number of connections with the key of one OSD, or with the monitors' key. Such entities have no share
+    /// of the bounds above.
     pub daemon_conns: usize,
 }
 

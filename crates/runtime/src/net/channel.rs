@@ -24,7 +24,7 @@ struct State {
     carrier: Carrier,
     /// Who an accepted peer has proven to be.
     identity: Option<Identity>,
-    /// Who an accepted peer says to be, before it has proven anything.
+    /// Who an accepted peer claims to be, before it has proven anything.
     claim: Option<AuthName>,
     peer_addr: EntityAddr,
 }

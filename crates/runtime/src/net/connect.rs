@@ -50,7 +50,7 @@ pub struct ConnectTo {
     pub addr: EntityAddr,
     pub policy: Policy,
     pub auth: AuthFactory,
-    /// The addresses that we state as ours, when they are not those that the messenger listens at first.
+    /// The addresses that are stated as ours; `None`: those of `Messenger::local`.
     pub from: Option<AddrVec>,
 }
 
@@ -90,7 +90,7 @@ impl Ended {
 }
 
 async fn attempt(messenger: &Messenger, to: &ConnectTo, channel: &Arc<Channel>) -> Ended {
-    let Some(socket) = to.addr.socket else { return Ended::never(Gone::Lost("blank address".into())) };
+    let Some(socket) = to.addr.socket else { return Ended::never(Gone::Lost("it has no address".into())) };
     let stream = match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(socket)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(e)) if e.kind() == std::io::ErrorKind::ConnectionRefused => {

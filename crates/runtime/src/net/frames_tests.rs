@@ -74,7 +74,7 @@ async fn who_leaves_in_the_middle_of_a_frame_gives_its_room_back() {
     drop(sending.await.expect("sent"));
 }
 
-/// What they may take of the room for large frames, clients have to share with them.
+/// Their large frames take leases of the budget that clients' frames share.
 #[tokio::test]
 async fn metadata_servers_and_managers_wait_for_room_as_clients_do() {
     for (name, hello) in [("mds.a", types::EntityType::Mds), ("mgr.x", types::EntityType::Mgr)] {

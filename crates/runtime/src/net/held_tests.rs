@@ -39,13 +39,13 @@ async fn who_waits_is_not_cut_off() {
     let mut raw = Raw::ready(&server, As::client("client.waits")).await.expect("ready");
     let conn = server.conn_of("client.waits").await;
     server.messenger.hold(conn, true);
-    // What comes next is read: its task learns of it then.
+    // This message is still read: the connection's task learns of the hold when it comes.
     raw.send(message(1)).await;
     while raw.answers < 1 {
         raw.receive(&server).await.expect("an answer");
     }
     raw.send(message(1)).await;
-    // The probe comes, and is nothing to it.
+    // The probe comes, and the peer has no event of it.
     assert_eq!(raw.receive(&server).await.expect("read"), vec![]);
     assert_eq!(server.count_of(conn), 1);
     server.messenger.hold(conn, false);

@@ -82,7 +82,8 @@ impl Link {
 
     /// Waits until the peer has closed its half of the connection. What it has sent may be left to read.
     pub(super) async fn hung_up(&self) {
-        // Urgent data is not asked of the system: what is left of this interest is that no more can come.
+        // The socket is not registered for urgent data. So this interest becomes ready only when the peer's
+        // half is closed.
         let ready = self.stream.ready(Interest::PRIORITY).await;
         if !ready.is_ok_and(|ready| ready.is_read_closed()) {
             std::future::pending::<()>().await;

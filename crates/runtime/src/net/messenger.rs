@@ -422,7 +422,7 @@ impl Messenger {
         request: &SessionRequest,
     ) {
         let Some(kind) = proven_kind(own, peer_type, request) else {
-            self.note_refusal(own, "it states to be what it has not proven");
+            self.note_refusal(own, "it claims to be a daemon that its key is not of");
             return link.with(|m| m.refuse(types::Errno::EACCES.0));
         };
         if !self.has_place(own) {
@@ -464,8 +464,8 @@ impl Messenger {
         }
     }
 
-    /// Whether one more connection of this one's entity has a place. An entity with a share is bounded by
-    /// that.
+    /// Whether the entity of this connection has at most as many connections as it may have. Entities with a
+    /// share (`Identity::has_share`) are not counted: their shares bound them.
     fn has_place(&self, own: &Channel) -> bool {
         let Some(identity) = own.identity().filter(|i| !i.has_share()) else { return true };
         let same = |c: &&Arc<Channel>| c.identity().is_some_and(|i| i.name == identity.name);
@@ -561,8 +561,8 @@ impl Messenger {
                 let why = pump.over.take().unwrap_or_else(|| Gone::Lost(link.failure().into()));
                 return Ended { why, was_ready: pump.was_ready };
             }
-            // A held peer that has closed its connection is read to the end: what it left to read is little,
-            // and its requests keep their share of the memory until its end is seen.
+            // A held peer that has closed its connection is read to the end. Little is left to read, and the
+            // requests of the peer keep their share of the memory until its end is seen.
             let is_held = pump.gated && !(self.gate().is_open() && channel.gate.is_open());
             let closed = is_held && !link.is_hung_up();
             if reading.is_waiting() && link.is_hung_up() {
@@ -574,7 +574,7 @@ impl Messenger {
             let mut tick = false;
             tokio::select! {
                 () = self.pass(channel), if closed => {}
-                // The next round reads what it has left.
+                // The next round of the loop reads what the peer has left.
                 () = link.hung_up(), if closed => {}
                 lease = reading.granted(), if reading.is_waiting() => {
                     reading = Reading::Granted(lease);
@@ -611,7 +611,7 @@ impl Messenger {
     }
 }
 
-/// Works through a link's events, in order, messages in batches.
+/// Hands a link's events to the handler in order, messages in batches.
 struct Pump {
     conn: ConnId,
     events: Vec<Event>,
@@ -678,7 +678,8 @@ impl Pump {
                     self.client = Some(identity.name);
                 }
                 if !ready.resumed {
-                    // The first one stands for the peer: a client's has its nonce and kind "any".
+                    // The first address stands for the peer. A client's has the client's nonce and kind
+                    // "any".
                     let mut addrs = ready.peer.addrs.clone();
                     addrs.0.truncate(super::ADDRS_KEPT);
                     if addrs.0.first().is_none_or(|stated| stated.is_blank()) {
@@ -733,7 +734,7 @@ impl Messenger {
         let Some(left_out) = lock(&self.0.refusals).note(self.now().mono, socket.ip()) else { return };
         let who = match (channel.identity(), channel.claim()) {
             (Some(proven), _) => proven.name.to_string(),
-            (None, Some(claimed)) => format!("one that says to be {claimed}"),
+            (None, Some(claimed)) => format!("a peer that claims to be {claimed}"),
             (None, None) => "a peer".to_owned(),
         };
         let more =

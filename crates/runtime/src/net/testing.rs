@@ -1,4 +1,5 @@
-//! For tests: a messenger whose peers are taken at their word, and a peer that does what no decent one does.
+//! For tests: a messenger that believes what peers say of themselves, and a peer whose every byte the test
+//! decides.
 
 use std::sync::{Arc, Mutex};
 
@@ -205,7 +206,7 @@ impl<'a> As<'a> {
     }
 }
 
-/// A peer by hand.
+/// A peer that sends and reads when the test says so.
 pub(super) struct Raw {
     pub stream: TcpStream,
     pub conn: Connection,

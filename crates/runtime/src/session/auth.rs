@@ -16,7 +16,8 @@ use types::{AuthName, ConnId, EntityType, Entropy, Errno, GlobalId, Now};
 use crate::OsEntropy;
 use crate::net::{AuthInput, AuthStep, ClientAuth, Established, Identity};
 
-/// How a cluster authenticates. Source: auth_cluster_required and its like; we use one setting for all three.
+/// How a cluster authenticates: one setting for what are three options of Ceph's (auth_cluster_required,
+/// auth_service_required, auth_client_required).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     Cephx,
@@ -55,7 +56,7 @@ struct State {
 }
 
 impl SharedAuth {
-    /// `service` is the type of daemon that we are to peers that connect to us.
+    /// `service`: the type of daemon that peers find here when they connect.
     pub fn new(method: Method, name: AuthName, key: CryptoKey, service: EntityType) -> Arc<Self> {
         let want = [EntityType::Mon, EntityType::Osd, EntityType::Mgr, EntityType::Mds];
         let client = AuthClient::new(name.clone(), key, &want);

@@ -33,13 +33,13 @@ pub struct MonSession {
     failures: AtomicUsize,
     conn: Mutex<Option<ConnId>>,
     ready: AtomicBool,
-    /// Monitors that turned the login of a process away that was never let in, one after the other.
+    /// How many logins in a row were refused, while this process was never let in.
     refusals: AtomicUsize,
     refused_for_good: Mutex<Option<Errno>>,
     ever_ready: AtomicBool,
     /// Daemons also need the secrets that tickets for them are sealed with.
     daemon: bool,
-    /// Whoever runs the core may be a thread of the device, outside of the runtime.
+    /// The core may call from a thread of the device, which is outside of the runtime.
     runtime: tokio::runtime::Handle,
 }
 
@@ -94,7 +94,8 @@ impl MonSession {
         self.monitors.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// A monitor without a quorum lets nobody in, and does not say so: another one may.
+    /// Leaves a monitor that has not answered in time. Without a quorum a monitor lets no peer in and does
+    /// not say so; another one may be in a quorum.
     fn hunt_on(self: &Arc<Self>, tried: ConnId) {
         if self.is(tried) && !self.is_ready() && self.count() > 1 && !self.messenger.is_down() {
             self.messenger.close(tried);
@@ -154,7 +155,8 @@ impl MonSession {
         } else {
             self.count_refusal();
             if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= self.count() {
-                // Not one of them: it is not that one or two are down.
+                // As many attempts failed as there are monitors, so it is not that one or two are down.
+                // Perhaps none accepts the global id that these tickets are for.
                 self.auth.login_failed();
             }
         }
