@@ -20,7 +20,7 @@ pub(crate) struct Devices {
     pub seal: Seal,
 }
 
-/// What the stores lie on: their files, or in a build for tests a bad medium.
+/// The medium of stores: their files as they are, or, in a build for tests, a bad medium.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Medium {
     #[cfg(feature = "test-medium")]

@@ -16,9 +16,9 @@ use types::{AuthName, ConnId};
 
 /// How long the core is at messages before it looks at other inputs.
 const TURN: Duration = Duration::from_millis(5);
-/// Until the next look at those who do not read their answers.
+/// How long messages wait when all their senders have answers to read first.
 const LEISURE: Duration = Duration::from_millis(20);
-/// What a message counts for beside its payload.
+/// Bytes that a message counts for beside its payload.
 const MESSAGE_BYTES: u64 = 512;
 
 /// Bytes that a message counts for in the messenger's gate and in its sender's share.
@@ -26,13 +26,14 @@ pub(crate) fn cost(wire: &WireMessage) -> u64 {
     wire.payload_len() as u64 + MESSAGE_BYTES
 }
 
-/// What to do with a message that came.
+/// What became of a message that came.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Arrival<T> {
-    /// Handle it.
+    /// Its turn is now: the caller handles it.
     Now(T),
+    /// It waits for its turn.
     Waits,
-    /// Too much waits of its sender: its connection is to be closed.
+    /// Too much of its sender waits, so it was dropped: the caller closes its connection.
     TooMuch,
 }
 
@@ -97,7 +98,7 @@ impl<T> Inbox<T> {
         if self.turns.is_empty() || std::mem::replace(&mut self.is_woken, true) {
             return;
         }
-        // All that waits is of clients that do not read.
+        // The turn has time left, so whatever waits is from peers that have answers to read first.
         let at_leisure = !self.is_turn_over();
         let wake = Arc::clone(&self.wake);
         self.messenger.runtime().spawn(async move {

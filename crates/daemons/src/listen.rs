@@ -1,4 +1,5 @@
-//! Where an OSD listens: the network of the clients, and the one that OSDs have among themselves.
+//! Where a daemon listens: at the network of the clients, and an OSD also at the one that OSDs have among
+//! themselves.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;

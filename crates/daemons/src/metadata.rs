@@ -41,12 +41,13 @@ pub fn host() -> BTreeMap<String, String> {
     put("ceph_release", Some("pacific".to_owned()));
     put("ceph_version", Some(version_text()));
     put("ceph_version_short", Some("16.2.15".to_owned()));
-    // What has no such mark counts as Ceph's.
+    // Monitors take a daemon without this key for one of Ceph's.
     put("loligo", Some(env!("CARGO_PKG_VERSION").to_owned()));
     out
 }
 
-/// The release whose behaviour we show, and ours: what `versions` counts, and what clients compare.
+/// The release of Ceph that Loligo answers as, and Loligo's own: `ceph versions` counts this text, and
+/// clients compare it.
 pub fn version_text() -> String {
     format!("ceph version 16.2.15 (loligo {}) pacific (stable)", env!("CARGO_PKG_VERSION"))
 }

@@ -176,9 +176,9 @@ impl Domain for Shell {
 
 /// What a thread brings.
 enum Event {
-    /// For the core at once.
+    /// Goes to the core at once.
     Core(Input),
-    /// Takes its turn among what others sent.
+    /// Takes its turn among the messages of all peers.
     Message { conn: ConnId, bytes: u64, said: Box<Said> },
     /// Messages wait for another turn.
     Woken,
@@ -324,7 +324,7 @@ impl Handler for Shell {
         self.submit(Input::Connected { conn, peer });
     }
 
-    /// Whom clients wait for does not wait for clients.
+    /// Clients alone: daemons do not wait for clients. What daemons send is bounded by the inbox.
     fn is_gated(&self, kind: EntityType) -> bool {
         kind == EntityType::Client
     }

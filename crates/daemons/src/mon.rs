@@ -39,12 +39,12 @@ pub struct MonConfig {
     pub listen: std::net::SocketAddr,
     /// Other monitors to ask while the store knows of none.
     pub seeds: Vec<EntityAddr>,
-    /// How monitors prove to each other that they are.
+    /// How monitors prove to each other that they are monitors of this cluster.
     pub method: Method,
     pub key: CryptoKey,
     pub admin_socket: Option<AdminSocketAt>,
-    /// A blank store's owner founds the cluster with this state when the monitors of these names are all
-    /// there.
+    /// Only for a blank store: the names of the cluster's first monitors, and the state with which the
+    /// cluster begins when all of them are there.
     pub founding: Option<(Vec<String>, Bytes)>,
     /// The cluster that the store has to belong to, when that is known.
     pub cluster: Option<Fsid>,
@@ -247,7 +247,7 @@ impl Shell {
         self.with(|m| m.core.waits_for_successor(resigned_for)).unwrap_or_default()
     }
 
-    /// Ends the monitor when it is one no more.
+    /// Ends the monitor when the cluster has no place for it any more.
     fn check_membership(&self) {
         let now = self.messenger.now();
         let dismissed = self.with(|m| m.core.dismissed(now)).flatten();
@@ -259,7 +259,7 @@ impl Shell {
                 "it was removed from the cluster (ceph mon rm); to use it again, make a new store and add it",
             ),
             Some(Dismissal::Unreadable) => lasting(
-                "the other monitors sent a state or a change that this program does not understand; is it older than theirs?",
+                "the other monitors sent a state or a change that this program does not understand: update it to their version",
             ),
             Some(Dismissal::OutdatedStore) => lasting(
                 "its store is an older copy and lacks what this monitor has acknowledged; make a new store and it will \
@@ -310,9 +310,9 @@ struct PeerLogin {
 
 /// What a thread brings.
 enum Event {
-    /// For the core at once: it is of the monitors, or has a bound of its own.
+    /// Goes to the core at once: it comes from a monitor, or has a bound of its own.
     Core(Input),
-    /// Takes its turn among what others sent.
+    /// Takes its turn among the messages of all peers.
     Message { conn: ConnId, bytes: u64, said: Box<Said> },
     /// Messages wait for another turn.
     Woken,
@@ -393,7 +393,7 @@ impl MonMachine {
         }
     }
 
-    /// Who this monitor is to a manager, and a proof of it where one is needed.
+    /// This monitor's identity towards a manager, and its proof where the cluster wants one.
     fn mgr_login(&mut self, now: types::Now) -> Result<(Arc<SharedAuth>, Option<Authorizer>), AuthError> {
         let name = AuthName::new(EntityType::Mon, "");
         let auth = SharedAuth::new(self.login.method, name, self.login.key.clone(), EntityType::Mon);
@@ -464,7 +464,8 @@ impl MonMachine {
                 let mgr = self.shell.upgrade().and_then(|shell| shell.links().mgr.conn());
                 mgr.into_iter().for_each(|conn| self.messenger.send(conn, msg.clone().into_wire(tid)));
             }
-            // The messenger does not tell of what it was told to close. The core has forgotten it.
+            // The messenger calls no `gone` for a connection that it was told to close, and the core has
+            // forgotten it.
             Output::Close { conn } => {
                 self.messenger.close(conn);
                 self.inbox.forget(conn);
@@ -473,7 +474,7 @@ impl MonMachine {
             Output::Write(write) => {
                 let _ = self.jobs.send(write);
             }
-            // These stay between the core and its share of the quorum.
+            // `Member` has carried these out itself and passes none of them on.
             Output::Propose { .. }
             | Output::TakeSnapshot { .. }
             | Output::Read { .. }
@@ -522,7 +523,7 @@ impl Handler for Shell {
         self.submit(Input::Connected { conn, peer: peer.name, addrs: peer.addrs, features: peer.features });
     }
 
-    /// Whom clients wait for does not wait for clients.
+    /// Clients alone: daemons do not wait for clients. What daemons send is bounded by the inbox.
     fn is_gated(&self, kind: EntityType) -> bool {
         kind == EntityType::Client
     }
@@ -530,8 +531,8 @@ impl Handler for Shell {
     fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>) {
         let links = self.links();
         let from_mgr = links.mgr.conn() == Some(conn);
-        // Another monitor says what it has to say on connections of its own. Here it sends tickets when their
-        // form changes, as to everybody who logged in, and this monitor needs none.
+        // What another monitor has to say comes on connections that it opened. On this link it sends tickets
+        // when their form changes, as it does to every peer that logged in, and this monitor needs none.
         let is_own = links.open.values().any(|own| *own == conn);
         drop(links);
         if is_own {
@@ -641,7 +642,7 @@ mod tests {
         while !knows(&mon) {
             tokio::task::yield_now().await;
         }
-        // It may not speak before its connection stands.
+        // A message before the connection stands has the core close it.
         let said = Box::new(Said { header: Header::default(), msg: MMonGetMap {}.into() });
         mon.shell.messenger.gate().came(1);
         mon.shell.submit_event(Event::Message { conn, bytes: 1, said });

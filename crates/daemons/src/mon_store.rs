@@ -23,7 +23,7 @@ const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
 /// `snapshot` and `vote`: records. `format`: version of this layout.
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 const FORMAT: u32 = 2;
-/// The form of stores whose monitor was always alone.
+/// The format of stores that could hold a monitor without others only.
 const ALONE: u32 = 1;
 
 /// The store holds every key of the cluster.
@@ -35,7 +35,7 @@ pub struct MonStore {
 }
 
 impl MonStore {
-    /// Makes a store. An empty membership makes one that has to be let in by others.
+    /// Makes a store. With an empty membership its monitor has to be let in by others.
     pub fn create(path: &Path, id: MemberId, members: Membership, state: &Bytes) -> Result<()> {
         let made = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path).map(drop);
         made.with_context(|| format!("cannot create {}", path.display()))?;
@@ -310,7 +310,7 @@ mod tests {
                 let write = Write { durable: index - 1, entries: vec![entry(index)], ..Write::default() };
                 store.write(&write).expect("written");
             }
-            // An orderly end would write that it was one.
+            // Not dropped: redb would note an orderly end in the store.
             std::mem::forget(store);
         }
     }

@@ -1,4 +1,4 @@
-//! Keeps an OSD on the memory node of its network and its disk, and says so.
+//! Keeps an OSD on the memory node of its network and its disk, and reports the node in its metadata.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -38,8 +38,7 @@ use crate::twin::Twin;
 use runtime::session::MonSession;
 use runtime::session::SharedAuth;
 
-/// When all clients whose requests wait have answers to read first, the core looks at them again after so
-/// long.
+/// How long the core waits before it looks again at requests whose senders all have answers to read first.
 const LEISURE: Duration = Duration::from_millis(50);
 
 /// How to start an OSD.
@@ -56,7 +55,8 @@ pub struct OsdSettings {
     pub local: std::collections::BTreeMap<String, String>,
     pub store: Options,
     pub admin_socket: Option<AdminSocketAt>,
-    /// Told to the monitors before the boot; `None` leaves the OSD where it is.
+    /// The place in the CRUSH map that the monitors are told before the boot; `None` leaves the OSD where it
+    /// is.
     pub place: Option<StartPlace>,
     /// The cluster that it has to belong to, when that is known.
     pub cluster: Option<Fsid>,
@@ -236,7 +236,7 @@ fn spawn_worker<J: Send + 'static>(
     Ok(jobs)
 }
 
-/// The same with jobs from anywhere, until there are no more.
+/// The same, with jobs that `next` gives until it fails.
 fn spawn_thread<J: Send + 'static>(
     name: &str,
     device: &Arc<dyn Device>,
@@ -268,7 +268,8 @@ fn spawn_thread<J: Send + 'static>(
 /// the device keeps waiting holds up nothing else.
 struct Readers(mpsc::Sender<(u64, Box<ReadPlan>)>);
 
-/// A device gives more when it is asked for several things at a time.
+/// A device reads more in a second when it is asked for several things at a time. The core hands out more
+/// reads than this at a time (`pg/src/osd/device_reads.rs`); those wait in the channel.
 const READERS: usize = 8;
 
 impl Readers {
@@ -287,7 +288,7 @@ impl Readers {
         Ok(Self(jobs))
     }
 
-    /// Where no thread is left the OSD has ended by a panic of theirs.
+    /// Where no thread is left, a panic in one of them has ended the OSD.
     fn ask(&self, id: u64, plan: Box<ReadPlan>) {
         let _ = self.0.send((id, plan));
     }
@@ -428,7 +429,7 @@ struct OsdMachine {
     read_device: Arc<dyn Device>,
     /// From the first read on that has to wait.
     readers: Option<Readers>,
-    /// One commit is with the device at a time; what comes meanwhile forms the next one.
+    /// One commit is with the device at a time; transactions that come meanwhile form the next one.
     committing: bool,
     checkpointing: bool,
     commit_wanted: bool,
@@ -444,13 +445,13 @@ impl Machine for OsdMachine {
     type Input = Event;
 
     fn apply(&mut self, inputs: &mut Vec<Event>) {
-        // One time for the batch: it came at once.
+        // One time for the whole batch: its inputs came together.
         let now = self.clock.now();
         let mut turn_ends = !self.bell.is_worth_it();
         for event in inputs.drain(..) {
-            // Other threads have no turns.
             #[cfg(feature = "test-medium")]
             self.plant.strike(event.kind());
+            // These end a turn, or come from outside of the reactor's turns.
             turn_ends |= matches!(
                 event,
                 Event::TurnEnds
@@ -828,7 +829,7 @@ impl OsdMachine {
     /// first; the outcome, when it is here at once.
     fn commit(&mut self) -> Option<Outcome> {
         if self.commits.gathers() && !self.core.is_commit_urgent() {
-            // Another input says when.
+            // Another input will make it urgent.
             return None;
         }
         if !std::mem::take(&mut self.commit_wanted) || self.committing {

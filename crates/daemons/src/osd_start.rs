@@ -1,5 +1,5 @@
-//! What comes before an OSD's boot: it asks whose the monitors are, and tells ours its place in the CRUSH map
-//! and the class of its device.
+//! What comes before an OSD's boot: it asks whether the monitors are Loligo's, and then tells them its place
+//! in the CRUSH map and the class of its device.
 //!
 //! Source: OSD::update_crush_location, OSD::update_crush_device_class, src/crush/CrushLocation.cc.
 
@@ -13,7 +13,7 @@ use monitor::Whose;
 use serde_json::{Value, json};
 use types::{Errno, Fsid, OsdId};
 
-/// Why an OSD of ours ends on monitors of Ceph's.
+/// Why an OSD of Loligo's ends where the monitors are Ceph's.
 const OSDS_APART: &str = "the monitors are Ceph's: its OSDs do not replicate with ours";
 /// A monitor that has no quorum answers late, one that was replaced never.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ pub(crate) struct Startup {
 
 #[derive(Debug, PartialEq)]
 enum Stage {
-    /// The monitors have not said whose they are.
+    /// The monitors have not said whether they are Loligo's or Ceph's.
     Whose,
     /// The options that the monitors hold are not here yet.
     Options,
@@ -67,11 +67,11 @@ pub(crate) enum Step {
     },
     /// The OSD may boot.
     Boot,
-    /// It may not, in words for its owner.
+    /// The OSD must not boot, for this reason.
     Fail(String),
 }
 
-/// Commands of ours are told from everybody else's by numbers that nobody else uses.
+/// The tids of these commands begin here, above those of all other requests to the monitors.
 const FIRST_TID: u64 = 1 << 40;
 
 impl Startup {
@@ -172,21 +172,21 @@ impl Startup {
     }
 
     pub fn answer(&mut self, now: Duration, tid: u64, ack: &MMonCommandAck) -> Step {
-        // Of any attempt: each does the same, and slow monitors may answer the first after the second was
-        // sent.
+        // The answer to any attempt counts: all attempts ask for the same, and slow monitors may answer the
+        // first after the second was sent.
         if !(self.first_tid..=self.tid).contains(&tid) {
             return Step::Wait;
         }
         match &mut self.stage {
             Stage::Whose => self.told_whose(now, ack),
             Stage::Commands(commands) => match Errno(-ack.result) {
-                // It has a class already, which an operator may have given it.
+                // EBUSY: the device has a class already, which an operator may have given it.
                 Errno(0) | Errno::EBUSY => {
                     commands.pop_front();
                     self.first_tid = self.tid + 1;
                     self.ask(now)
                 }
-                // Nothing was decided: `tick` asks again.
+                // The monitors have decided nothing: `tick` asks again.
                 Errno::EAGAIN | Errno::ETIMEDOUT => Step::Wait,
                 Errno::ENOENT => Step::Fail(format!(
                     "the cluster {} has no osd.{}: it was purged, or never registered (loligo osd --new does)",

@@ -13,12 +13,12 @@ impl Plant {
         Self(std::env::var_os("LOLIGO_PANICS").map(|folder| Path::new(&folder).join(daemon)))
     }
 
-    /// Such an event is about to be handled.
+    /// An event of this kind is about to be handled: panics if a test asked for that.
     #[allow(clippy::panic, reason = "it is what a test planted")]
     pub fn strike(&self, event: &str) {
         let Some(file) = &self.0 else { return };
         let is_meant = fs::read_to_string(file).is_ok_and(|text| text.trim() == event);
-        // Of several threads one gets it.
+        // Of several threads only the one that removes the file panics.
         if is_meant && fs::remove_file(file).is_ok() {
             panic!("planted at {event}");
         }

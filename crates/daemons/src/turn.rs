@@ -1,6 +1,6 @@
-//! The end of a turn of the reactor: when every connection that was readable has been read, what they all
-//! brought is written at once. And who writes the log: the thread of the sockets itself while the device
-//! answers at once.
+//! When an OSD writes what it was sent, and on which thread. A turn of the reactor ends when every connection
+//! that was readable has been read; what all of them brought is then written together. The log is written by
+//! the thread of the sockets itself while the device answers soon.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -10,14 +10,14 @@ use store::{Commit, CommitDone, Device, DeviceError};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-/// When half of the commits take longer than this they are given to a thread: nothing is read from sockets
-/// meanwhile.
+/// When half of the commits take longer than this, commits are given to a thread: nothing is read from
+/// sockets while their own thread waits for the device.
 const SOON: Duration = Duration::from_millis(2);
 /// A device that once takes so long is not waited for until it has been quick again for a while.
 const STUCK: Duration = Duration::from_millis(50);
-/// What a device that is not known yet is thought to take.
+/// What a commit is thought to take before the device is known.
 const GUESS: Duration = Duration::from_micros(200);
-/// As are those that write more than so many bytes.
+/// A commit that writes more bytes than this is given to the thread in any case.
 const FEW_BYTES: u64 = 256 << 10;
 /// Above so many transactions a commit (in 256ths, on average) more come while one is put off. With fewer the
 /// other members' answers are all that comes, and a write on its own would take twice as long.
@@ -25,7 +25,7 @@ const GATHERS: u64 = 333;
 /// A commit with more counts as one with so many: the average has to come down soon when there is less to do.
 const MOST: u64 = 64;
 
-/// Asks for a call at the end of the reactor's turn.
+/// Has a function called at the end of the reactor's turn.
 #[derive(Debug)]
 pub struct Bell {
     wake: Arc<Notify>,
@@ -107,7 +107,7 @@ pub enum Executed {
     Never,
 }
 
-/// Executes commits: here, or on the device's thread.
+/// Executes commits: on the calling thread, or on the device's.
 pub struct Committer {
     device: Arc<dyn Device>,
     thread: mpsc::Sender<Commit>,
@@ -133,7 +133,7 @@ impl Committer {
         self.gathered > GATHERS
     }
 
-    /// Executes the commit, of so many transactions, now, or hands it over.
+    /// Executes the commit now, or hands it over; `txns` is the number of transactions in it.
     pub fn execute(&mut self, commit: Commit, txns: u64) -> Executed {
         self.note_size(txns);
         let (log, direct) = commit.bytes();

@@ -14,11 +14,11 @@ use runtime::session::SharedAuth;
 use tokio::sync::watch;
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Errno, OsdId};
 
-/// What is known of another process under our number.
+/// Whether another process serves this OSD, as far as is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Twin {
     Unknown,
-    /// It is being looked for at this address.
+    /// This address was asked, and has not answered yet.
     Asked(AddrVec),
     /// Nobody answered there.
     Gone(AddrVec),
