@@ -58,7 +58,7 @@ const ALIGN_FROM: usize = 64 << 10;
 /// src/include/msgr.h.
 const MESSAGE_FLAGS: u8 = 0x3;
 
-/// Who we are to our peers. The numbers of clients are known only after authentication.
+/// The name and addresses that this end states. A client's number is known only after authentication.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Local {
     pub name: EntityName,
@@ -142,7 +142,7 @@ pub struct Connection {
     began: Duration,
     heard: Duration,
     keepalive_sent: Option<Duration>,
-    /// For how long the owner has not read from the peer, since it last did or the peer was last probed.
+    /// For how long the owner has not read from the peer. A read and a probe set it back to 0.
     pub(crate) unread_for: Duration,
 }
 
@@ -484,7 +484,7 @@ impl Connection {
         }
     }
 
-    /// Parses what was held while the owner was asked.
+    /// Parses the bytes that were held while the owner was asked.
     fn resume(&mut self) {
         let mut held = std::mem::take(&mut self.held);
         self.parse(&mut held);

@@ -6,7 +6,8 @@
 //!    before anything else of the frame is waited for.
 //! 2. A frame comes out only after every checksum or tag over it has been verified.
 //! 3. Segments come out as slices of the receive buffer. Going out, data segments in crc mode are not copied.
-//! 4. Large data in crc mode is looked at once: its checksums are known to whoever stores it or sends it on.
+//! 4. Large data in crc mode is read through once: its checksums are kept for the store and for frames that
+//!    carry it on.
 //!
 //! Source: doc/dev/msgr2.rst, src/msg/async/frames_v2.cc.
 
@@ -33,8 +34,8 @@ const ALIGNS: [u16; MAX_SEGMENTS] = [8, 8, 8, 4096];
 /// write.
 const COALESCE: usize = 2048;
 
-/// Data of at least so many bytes has the receive buffer for itself, and lets it be used again when nobody
-/// needs the data.
+/// Data of at least so many bytes has a receive buffer for itself, which is used again when the data is
+/// dropped.
 const OWN_BUFFER: usize = 1 << 20;
 
 /// Heads and epilogues of many frames share one buffer of this size.
@@ -188,8 +189,8 @@ impl FrameReader {
         self.current.is_some()
     }
 
-    /// Where the data segment of a frame that is waited for will begin, counted from the front of the buffer;
-    /// `None` when it has none, or when it will be opened and thereby moved.
+    /// Where in the buffer the data segment of the awaited frame will begin. `None` when the frame has none,
+    /// or in secure mode, where decrypting moves it.
     pub fn data_at(&self) -> Option<usize> {
         let (p, _) = self.current.as_ref().filter(|_| self.gcm.is_none())?;
         let data = p.len(MAX_SEGMENTS - 1);
@@ -293,7 +294,7 @@ fn crc_body(p: &Preamble, body: Bytes) -> Result<Frame, Error> {
     let mut segments = later_segments(p, first, &mut r, |n| n)?;
     let aborted = is_aborted(r.u8()?)?;
     if p.len(MAX_SEGMENTS - 1) >= OWN_BUFFER {
-        // Only the data holds on to the buffer: a name that somebody keeps would keep all of it.
+        // Small segments are copied: a name out of one that is kept would otherwise keep the whole buffer.
         for segment in segments.iter_mut().filter(|s| s.len() <= COALESCE) {
             *segment = Bytes::copy_from_slice(segment);
         }
@@ -308,7 +309,7 @@ fn crc_body(p: &Preamble, body: Bytes) -> Result<Frame, Error> {
     Ok(Frame { tag: p.tag, segments, aborted })
 }
 
-/// The segment's checksum; that of a large one is known from now on.
+/// The segment's checksum, which is kept when the segment is large.
 fn checked(segment: &mut Bytes) -> u32 {
     if segment.len() < sums::WORTHWHILE {
         return crc32c(SEED, segment);

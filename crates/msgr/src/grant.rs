@@ -25,8 +25,8 @@ pub enum Grant {
 /// The frame whose head has come and whose body has not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Awaited {
-    /// Since when (monotonic) the peer could have been sending the body: time that the owner did not read is
-    /// left out.
+    /// Since when (monotonic) the peer could have been sending the body, moved on by the time in which the
+    /// owner did not read.
     since: Duration,
     granted: bool,
 }

@@ -22,7 +22,7 @@
 //!     }
 //!     conn.take_outgoing(&mut out);           // once per batch: one vectored write, one acknowledgement
 //!     socket.write_vectored(out)
-//!     conn.tick(now)                          // at conn.next_deadline()
+//!     conn.tick(now)                          // at conn.next_deadline(), or once a second
 //! }
 //! ```
 //!
@@ -30,8 +30,8 @@
 //! connection is lost, the shell takes the [`Session`] with `take_session` and gives it to the next
 //! `Connection`. Events that were not polled yet when the session was taken are still valid, and are to be
 //! handled before those of the next connection: the session counts their messages as received. Payloads are
-//! slices of receive buffers of `Limits::read_bytes` or more; who keeps a small one for long copies it, or
-//! holds the whole buffer.
+//! slices of receive buffers of `Limits::read_bytes` or more: a small one that is kept for long should be
+//! copied, as it keeps the whole buffer.
 //!
 //! On the accepting side [`decide`] says, from the session that exists with the peer (if any), what to
 //! answer.

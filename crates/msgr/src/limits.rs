@@ -1,4 +1,4 @@
-//! Bounds on the memory that a peer can make us hold, and on the time that it can make us wait.
+//! Bounds on the memory that a peer can make this process hold, and on the time that it can make it wait.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ pub struct Limits {
     pub front_bytes: u32,
     /// Cap of a message's data.
     pub data_bytes: u32,
-    /// How far the receive buffer may run ahead of the bytes that have come in. Beyond it the buffer doubles.
+    /// How much room a receive buffer gets for bytes that have not come in yet. The buffer of a longer frame
+    /// starts with this and doubles as the frame comes in.
     pub reserve_bytes: usize,
     /// The size of a new receive buffer. At least a quarter of it is free before each read.
     pub read_bytes: usize,
@@ -21,8 +22,8 @@ pub struct Limits {
     pub keepalive_after: Option<Duration>,
     /// Close when nothing was heard for this long. Source: ms_connection_idle_timeout is 900 s.
     pub idle_timeout: Duration,
-    /// Close when a frame is not whole within this time for each MiB of it, begun ones included. It bounds a
-    /// peer that keeps the idle timeout from running out by sending a frame byte by byte.
+    /// Close when a frame is not whole within this time for each MiB of it; a part of a MiB counts as one. It
+    /// bounds a peer that sends a frame byte by byte, for which the idle timeout never runs out.
     pub frame_timeout_per_mib: Duration,
     /// Send an acknowledgement to a peer that the owner has not read from for so long, and again each time as
     /// long. The peer's FIN cannot be seen behind bytes that nobody reads; but if the peer is gone, its host

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use types::{AddrVec, AuthName, ConnId};
 
-/// An OSD has one session to each other OSD; more than one are left by its earlier lives.
+/// An OSD has one session to each other OSD. The others of one entity are left from its earlier lives.
 const PARKED_OF_ONE: usize = 8;
 const PARKED: usize = 4096;
 const PARKED_BYTES: usize = 512 << 20;
@@ -66,7 +66,7 @@ impl Resumable {
 /// The parked sessions that have to be forgotten: those that have waited too long, and those beyond the
 /// bounds.
 pub fn surplus(mut parked: Vec<Parked>, now: Duration) -> Vec<ConnId> {
-    // The youngest stay.
+    // From the sessions that stay to those that go: expected peers first, then the youngest.
     parked.sort_by_key(|p| (!p.keep, std::cmp::Reverse(p.since), p.conn));
     let (mut count, mut bytes) = (0, 0);
     let mut of: BTreeMap<AuthName, usize> = BTreeMap::new();

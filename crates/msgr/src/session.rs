@@ -5,7 +5,8 @@
 //! 1. `unacked` holds the messages that were given a seq above the peer's last acknowledgement, in seq order;
 //!    a lossy session keeps none.
 //! 2. `in_seq` is the highest seq delivered to the owner; nothing at or below it is delivered again.
-//! 3. `server_cookie` is 0 exactly while the session was never established.
+//! 3. `server_cookie` is 0 while the session cannot be resumed: it is lossy, was never established, or its
+//!    peer has forgotten it.
 //!
 //! Source: src/msg/async/ProtocolV2.cc, src/msg/Policy.h.
 
@@ -49,7 +50,7 @@ impl Policy {
     pub const fn stateless_server() -> Self {
         Self::new(true, true, false, false)
     }
-    /// Accepts clients that resume (an MDS's clients).
+    /// Accepts peers that resume (in Ceph an MDS's clients; here OSDs that connect to an OSD).
     pub const fn stateful_server() -> Self {
         Self::new(false, true, true, true)
     }
@@ -57,15 +58,15 @@ impl Policy {
     pub const fn lossy_client() -> Self {
         Self::new(true, false, false, false)
     }
-    /// Connects and resumes (a client of an MDS).
+    /// Connects and resumes (in Ceph a client of an MDS; here an OSD that connects to another).
     pub const fn lossless_client() -> Self {
         Self::new(false, false, false, true)
     }
-    /// Either side connects, and sessions resume (OSD to OSD).
+    /// Either side connects, and sessions resume (in Ceph OSD to OSD).
     pub const fn lossless_peer() -> Self {
         Self::new(false, false, true, false)
     }
-    /// As above for peers that keep their address over restarts (monitor to monitor).
+    /// As above for peers that keep their address over restarts (in Ceph monitor to monitor).
     pub const fn lossless_peer_reuse() -> Self {
         Self::new(false, false, true, true)
     }
@@ -83,7 +84,7 @@ pub struct Peer {
     pub addrs: AddrVec,
 }
 
-/// The state of one session; a `Connection` holds it while there is one, its owner keeps it in between.
+/// The state of one session. A `Connection` holds it while there is one; between connections its owner does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
     pub policy: Policy,
