@@ -1,19 +1,19 @@
 //! Tickets in Ceph's form: AES-128-CBC under a fixed IV without authentication, so their holder can change
 //! them.
 //!
-//! A changed bit of one block changes that bit of the next block's plain text and garbles its own block. What
-//! a block holds beside the holder's aim gives the change away if it is checked, so everything here is.
+//! A changed bit of one block changes the same bit of the next block's plain text and garbles its own block.
+//! So a change that aims at one field breaks others, and is found when every field is checked.
 //!
-//! Invariants of a ticket that is believed:
+//! Invariants of a ticket that is accepted:
 //! 1. It is, byte for byte up to its padding, what a monitor's encoder makes of what it says: every version,
 //!    the old user id and the flags included.
 //! 2. It never allows everything without caps: a monitor's key server makes no such ticket.
 //! 3. Its caps are printable text that the service's parser takes whole; its holder's name is printable, too.
 //! 4. Its times fit each other, and it was not made in the future.
 //!
-//! What stays possible: CBC lets blocks of several tickets of one secret be put together. A holder with very
-//! many tickets can search for such blocks that pass. Only the sealed form, which our monitors and our
-//! manager use with each other, excludes that.
+//! One attack stays possible. CBC lets blocks of several tickets of one secret be put together, and a holder
+//! of very many tickets can search for blocks that pass. Only the sealed form, in which Loligo's monitors
+//! give tickets to Loligo's daemons, excludes that.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ pub(crate) fn made_before(info: &TicketInfo, now: Utime) -> Result<(), AuthError
     if early { Err(AuthError::Implausible("it was made in the future")) } else { Ok(()) }
 }
 
-/// None at all parse, too.
+/// A ticket without caps passes.
 fn caps_parse(service: EntityType, info: &TicketInfo) -> bool {
     let Ok(text) = info.ticket.caps.text() else { return false };
     !text.chars().any(char::is_control) && (text.is_empty() || validate_caps(service.as_str(), &text).is_ok())

@@ -15,8 +15,8 @@ pub enum AuthError {
     /// Something does not decrypt under the key that should fit: wrong key or tampered bytes.
     #[error("{0} does not decrypt")]
     Undecryptable(&'static str),
-    /// A ticket in Ceph's form that no monitor made as it is: its holder changed it.
-    #[error("the ticket is none that a monitor makes: {0}")]
+    /// A ticket in Ceph's form that no monitor makes so: its holder changed it.
+    #[error("no monitor makes such a ticket: {0}")]
     Implausible(&'static str),
     /// No such entity in the auth database.
     #[error("unknown entity {0}")]
@@ -27,7 +27,7 @@ pub enum AuthError {
     /// The entity exists but may not use the monitor at all.
     #[error("{0} has no mon caps")]
     NoMonCaps(AuthName),
-    /// A step out of order: nothing was challenged, or the session is over.
+    /// A step out of order: no challenge was sent, or the session is over.
     #[error("authentication step out of order: {0}")]
     OutOfOrder(&'static str),
     /// A global id may only be taken up again with the ticket that proves it. Source: CVE-2021-20288.

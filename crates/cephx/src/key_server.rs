@@ -30,7 +30,7 @@ pub struct KeyServer {
     pub extra: Keyring,
     pub rotating: RotatingKeys,
     pub ttl: TicketTtl,
-    /// The services in whose place a daemon of Ceph's is: tickets for them are made so that it can open them.
+    /// The form of tickets for each service: Ceph's form where a daemon of Ceph's has to open them.
     pub forms: TicketForms,
 }
 

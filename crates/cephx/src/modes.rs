@@ -11,7 +11,7 @@ pub const MODE_CRC: u32 = 1;
 /// `CEPH_CON_MODE_SECURE`.
 pub const MODE_SECURE: u32 = 2;
 
-/// The options, and what they are when nobody sets them.
+/// The options and their defaults.
 pub const MODE_OPTIONS: [(&str, &str); 6] = [
     ("ms_cluster_mode", "crc secure"),
     ("ms_service_mode", "crc secure"),
@@ -34,12 +34,12 @@ pub fn mode_option(me: EntityType, peer: EntityType) -> &'static str {
     }
 }
 
-/// What an option is when nobody sets it.
+/// An option's default.
 pub fn usual_modes(option: &str) -> &'static str {
     MODE_OPTIONS.iter().find(|(name, _)| *name == option).map_or("secure", |(_, usual)| usual)
 }
 
-/// The modes that an option's value names, the preferred one first; the word that is none.
+/// The modes that an option's value names, the preferred one first. The error is the word that names no mode.
 pub fn parse_modes(text: &str) -> Result<Vec<u32>, String> {
     let words = text.split([' ', ',', ';', '\t']).filter(|w| !w.is_empty());
     words

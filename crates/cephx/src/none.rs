@@ -1,4 +1,5 @@
-//! Method none: everybody is who they say and may do everything. For closed networks and tests only.
+//! Method none: a peer has the name that it states, and may do everything. For closed networks and tests
+//! only.
 
 use bytes::Bytes;
 use codec::{Decode, Encode, Reader, Writer};

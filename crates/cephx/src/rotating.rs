@@ -100,7 +100,7 @@ impl RotatingSecrets {
     /// Adds secrets until the current one is valid and drops the oldest; true when anything changed.
     pub fn rotate(&mut self, now: Utime, ttl: Duration, entropy: &mut dyn Entropy) -> bool {
         let mut changed = false;
-        // Three additions replace everything, so more can never help (a ttl of zero would else spin).
+        // Three additions replace all secrets, so more never help; with a ttl of zero the loop would not end.
         for _ in 0..KEPT {
             if !self.need_new(now) {
                 break;
@@ -188,9 +188,9 @@ impl Decode for RotatingKeys {
 /// What one service opens tickets with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceSecrets {
-    /// Which service we are.
+    /// The service that opens tickets with these.
     pub service: EntityType,
-    /// Ours as fetched from the monitor (empty at first).
+    /// The service's own secrets as fetched from the monitor (empty at first).
     pub rotating: RotatingSecrets,
     /// The fixed secret that authorizers with the id `FIXED_SECRET_ID` use: the key of `mon.` between
     /// monitors.
@@ -271,7 +271,7 @@ mod tests {
         assert!(s.rotate(at(1_000_000), TTL, &mut rng));
         s.assert_invariants(at(1_000_000));
         assert!(s.secrets.keys().all(|id| *id >= 3));
-        // Without any lifetime there is nothing to wait for, and still an end.
+        // With a lifetime of zero no secret is ever current, and the rotation ends all the same.
         assert!(s.rotate(at(9_000_000), Duration::ZERO, &mut rng));
     }
 

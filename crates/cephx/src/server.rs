@@ -5,10 +5,10 @@
 //! 2. A client that claims a global id gets it only with a valid ticket that holds this id (CVE-2021-20288).
 //! 3. An unknown entity and a wrong key are answered alike.
 //! 4. Before the challenge was answered, nothing but the login itself is served.
-//! 5. The forms of tickets for some services can change ([`TicketForms`]), and old tickets are then of no
-//!    use. A session remembers the forms of the tickets that it gave and can replace them. A client that
-//!    comes back from an earlier session, whose tickets are not known here, is given new ones for all these
-//!    services.
+//! 5. The form of tickets for some services can change ([`TicketForms`]), and old tickets are then of no use.
+//!    A session remembers the forms of the tickets that it gave, and can replace them. A client that comes
+//!    back from an earlier session is given new tickets for all these services, since the forms of its old
+//!    ones are not known here.
 
 use std::collections::BTreeMap;
 
@@ -122,11 +122,11 @@ pub struct AuthSession {
     /// The global id was given out by the monitor for this login, so the client need not prove that it held
     /// it before.
     new_id: bool,
-    /// The challenge, which renewals answer again; 0 after a wrong answer, when none stands.
+    /// The challenge, which renewals answer again. 0 after a wrong answer: there is no challenge then.
     server_challenge: u64,
     /// Whether the entity has answered the challenge.
     proven: bool,
-    /// What the client holds since then.
+    /// The tickets that the client has had since then.
     holder: Option<Holder>,
 }
 
@@ -348,8 +348,8 @@ impl AuthSession {
         let secret = keys.rotating.of(EntityType::Auth).and_then(|s| s.get(old.secret_id));
         let open = |s| open_ticket(TicketForm::Sealed, EntityType::Auth, s, old).ok();
         let info = secret.and_then(open).ok_or(refused.clone())?;
-        // An expired ticket will do, as in Ceph: a client that slept long keeps its id as long as the secret
-        // is kept.
+        // An expired ticket is enough, as in Ceph: a client that slept keeps its id as long as the secret is
+        // kept.
         if info.ticket.global_id != self.global_id || info.ticket.name != self.name {
             return Err(refused);
         }

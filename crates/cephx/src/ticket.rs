@@ -1,8 +1,8 @@
 //! Tickets: what they say, and how ours are sealed so that no bit of them can be changed.
 //!
-//! Clients and daemons hand tickets on without looking inside, so their inner form is an affair of the
-//! monitors and of the service that opens them. Ceph encrypts them with AES-CBC under a fixed IV and without
-//! authentication; ours are sealed with AES-256-GCM. A service of Ceph's opens the former only, so
+//! Clients and daemons hand tickets on without looking inside, so the inner form concerns only the monitors
+//! and the service that opens them. Ceph encrypts tickets with AES-CBC under a fixed IV and without
+//! authentication. Loligo's are sealed with AES-256-GCM. A daemon of Ceph's opens only the former, so
 //! [`TicketForms`] says which services get it.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -170,8 +170,9 @@ pub fn seal_ticket(
     Ok(TicketBlob { secret_id, blob: w.into_bytes() })
 }
 
-/// Opens a ticket of this form that was made for `service`. Of a sealed one any changed bit, other service or
-/// other secret is refused; of Ceph's form a wrong secret, and what no monitor of Ceph's makes.
+/// Opens a ticket of this form that was made for `service`. A sealed ticket is refused when any bit of it was
+/// changed, or when it is for another service or under another secret. One of Ceph's form is refused under a
+/// wrong secret, and when no monitor makes such a ticket.
 pub fn open_ticket(
     form: TicketForm,
     service: EntityType,

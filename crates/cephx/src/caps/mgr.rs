@@ -39,7 +39,7 @@ enum On {
     Profile(Vec<Grant>),
 }
 
-/// What somebody wants to do at the manager.
+/// An operation that an entity asks the manager for.
 #[derive(Debug, Clone, Copy)]
 pub struct MgrRequest<'a> {
     pub service: &'a str,

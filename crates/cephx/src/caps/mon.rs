@@ -41,7 +41,7 @@ pub(super) enum MonOn {
     Command { prefix: String, args: Constraints },
 }
 
-/// What somebody wants to do at the monitor.
+/// An operation that an entity asks the monitor for.
 #[derive(Debug, Clone, Copy)]
 pub struct MonRequest<'a> {
     pub name: &'a AuthName,
@@ -137,7 +137,7 @@ impl MonGrant {
         self.allow == ANY && self.on == MonOn::Everything && self.fs_name.is_none()
     }
 
-    /// The same without a limit to a network, for whoever looks at nothing else then.
+    /// The same without a limit to a network, for callers that check nothing else after this.
     fn is_unlimited(&self) -> bool {
         self.is_allow_all() && self.network.is_none()
     }

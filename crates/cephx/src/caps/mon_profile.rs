@@ -7,8 +7,8 @@ use types::AuthName;
 use super::mon::{MonGrant, MonOn, R, RWX, W};
 use super::rule::{Constraint, Constraints};
 
-/// One client instance: an address with its nonce. A nonce of 0 stands for every client of the host and is
-/// refused, other than in Ceph: clients that break a lock name the one instance that holds it.
+/// One client instance: an address with its nonce. A nonce of 0 stands for every client of the host. Unlike
+/// in Ceph it is refused: a client that breaks a lock names the one instance that holds it.
 const ADDR_WITH_NONCE: &str = "^[^/]+/[1-9][0-9]*$";
 /// What a bootstrap key may give for a service that its profile says nothing of. Ceph lets it give anything
 /// there.
@@ -79,7 +79,7 @@ fn read_maps() -> Vec<MonGrant> {
     vec![service("mon", R), service("osd", R), service("pg", R)]
 }
 
-/// Shutting out a dead holder of an exclusive lock, under the command's present and former name.
+/// Puts a dead holder of an exclusive lock on the blocklist, by the command's present name and by its former.
 fn blocklist() -> Vec<MonGrant> {
     let addr = || ("addr", regex(ADDR_WITH_NONCE));
     vec![

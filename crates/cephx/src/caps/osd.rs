@@ -127,8 +127,8 @@ impl OsdCap {
         if text.is_empty() { Ok(Self::default()) } else { Self::parse(&text) }
     }
 
-    /// A grant without any limit. Unlike OSDCap::allow_all, one that is limited to a network does not count:
-    /// whoever asks this looks at nothing else then.
+    /// Whether a grant allows everything without any limit. Unlike in OSDCap::allow_all, a grant that is
+    /// limited to a network does not count: the caller checks nothing else after this.
     pub fn is_allow_all(&self) -> bool {
         let all = |on: &Match, spec: &Spec| *on == Match::default() && spec.is_any();
         self.grants.iter().filter(|g| g.network.is_none()).any(|g| match &g.rule {
@@ -228,8 +228,8 @@ fn profile_rules(name: &str, pool: Option<String>, namespace: Option<String>) ->
             (object("rbd_info", &anywhere), Spec::Bits(R)),
             (object("rbd_children", &anywhere), Spec::Bits(CLASS_R)),
             (object("rbd_mirroring", &anywhere), Spec::Bits(CLASS_R)),
-            // Ceph builds this one from the pool's name where an object prefix could stand as well: the pool
-            // it is.
+            // In Ceph's code the argument could be read as a pool's name or as an object prefix; it is the
+            // pool's name.
             (Match { pool, ..Match::default() }, rbd_method("metadata_list")),
             (place, Spec::Bits(R | W | X)),
         ],

@@ -51,8 +51,8 @@ pub(super) enum Constraint {
     Prefix(String),
     /// POSIX extended, over the whole value.
     Regex(String),
-    /// OSD capabilities that are profiles alone, each with a name that begins so. No text stands for it: the
-    /// built-in profiles alone use it.
+    /// OSD capabilities that are profiles alone, each with a name that begins so. The grammar has no words
+    /// for it: only the built-in profiles use it.
     OsdProfiles(&'static str),
     /// Not there, or one of these.
     NoneOr(&'static [&'static str]),
