@@ -1,5 +1,5 @@
-//! Messages that wait for the core: entities take turns, daemons go first, and an entity that brings more
-//! than is worked off is not read from until less of its messages wait.
+//! Messages that wait for the core: entities take turns, daemons go first, and nothing more is read from an
+//! entity that sends faster than the core handles, until less of it waits.
 //!
 //! Invariants:
 //! 1. The messages of one connection are given out in the order in which they came.
@@ -16,9 +16,10 @@ use types::{AuthName, ConnId, EntityType};
 
 /// Bytes of one entity that wait before nothing more is read from it.
 const HOLD_BYTES: u64 = 1 << 20;
-/// Bytes of one entity that may wait: many connections bring something each before they are held.
+/// Bytes of one entity that may wait. It is more than the above since each of many connections brings
+/// something before it is held.
 const CLIENT_BYTES: u64 = 32 << 20;
-/// The same for a daemon, which nobody holds.
+/// The same for a daemon, which is never held.
 const DAEMON_BYTES: u64 = 128 << 20;
 /// Bytes of all that may wait; beyond it, an entity has [`HOLD_BYTES`].
 const WHOLE_BYTES: u64 = 256 << 20;
@@ -146,7 +147,7 @@ impl<T> Turns<T> {
         self.settle(&name, conn);
     }
 
-    /// Who is to be held, and who may go on, since the last call.
+    /// The connections to hold and to let go on since the last call.
     pub fn take_holds(&mut self) -> Vec<Hold> {
         std::mem::take(&mut self.holds)
     }
@@ -155,7 +156,8 @@ impl<T> Turns<T> {
         if name.kind == EntityType::Client { &mut self.clients } else { &mut self.daemons }
     }
 
-    /// After something of an entity has left: who of it may go on, and what is to be forgotten.
+    /// After a message of an entity has left: lets its connections go on when there is room, and forgets what
+    /// is empty.
     fn settle(&mut self, name: &AuthName, conn: ConnId) {
         let ring = self.ring(name);
         let Some(entity) = ring.entities.get_mut(name) else { return };

@@ -191,8 +191,7 @@ pub(crate) struct Clients {
     running: Arc<Account>,
     parked: Arc<Account>,
     fetched: Arc<Account>,
-    /// Counts what copies hold, each time that it is told: a copy that begins, wants a piece, gets it or
-    /// ends.
+    /// How often a copy has said what it holds: when it begins, wants a piece, gets it or ends.
     fetch_changes: Arc<AtomicU64>,
     /// Bounded by the number of keys that the monitors have given out: only authenticated peers are in here.
     entities: BTreeMap<AuthName, EntityAccount>,
@@ -243,7 +242,7 @@ impl Clients {
         self.fetched.held()
     }
 
-    /// Another number whenever a copy may have room that had none.
+    /// Changes whenever a copy that had no room may have room now.
     pub fn fetch_changes(&self) -> u64 {
         self.fetch_changes.load(Ordering::Relaxed)
     }

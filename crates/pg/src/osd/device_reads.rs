@@ -18,8 +18,8 @@ use crate::io::Output;
 use crate::peer::ShardAsk;
 use crate::pg::ClientOp;
 
-/// A device gives more when it is asked for several things at a time; what waits behind more than that would
-/// have no turn.
+/// A device reads more in a second when it is asked for several things at a time. A read that was handed out
+/// has no turn any more, so there are not more of them. Shells may execute fewer side by side.
 const AT_ONCE: usize = 16;
 /// The rest is for other entities.
 const OF_ONE: usize = 12;
@@ -72,7 +72,7 @@ impl DeviceReads {
         self.ask(out);
     }
 
-    /// Has the shell read a range of a shard. All of these together have one entity's part of the device.
+    /// Has the shell read a range of a shard. All reads of shards together count as those of one entity.
     pub fn add_shard(&mut self, read: ShardRead, plan: Box<ReadPlan>, out: &mut Vec<Output>) {
         let id = self.number();
         self.shards.insert(id, read);
@@ -100,7 +100,7 @@ impl DeviceReads {
         self.ops.remove(&id)
     }
 
-    /// Takes a request back. What the device reads for it is for nobody.
+    /// Takes a request back. A read that is under way for it goes on, and its bytes are dropped.
     pub fn remove(&mut self, id: u64) -> Option<ClientOp> {
         let op = self.ops.remove(&id)?;
         if !self.asked.contains_key(&id) {
@@ -109,7 +109,7 @@ impl DeviceReads {
         Some(op)
     }
 
-    /// A connection has ended. Its requests count until the device has read what it was asked for.
+    /// A connection has ended. Requests with a read under way stay, and count, until the read ends.
     pub fn disconnected(&mut self, conn: ConnId) {
         let gone: Vec<u64> = self.ops.iter().filter(|(_, op)| op.conn == conn).map(|(id, _)| *id).collect();
         let gone = gone.into_iter().filter(|id| !self.asked.contains_key(id)).collect::<Vec<_>>();

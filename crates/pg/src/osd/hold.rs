@@ -52,7 +52,7 @@ impl Whole {
         Held { ops: share(self.0.ops, total.ops), bytes: share(self.0.bytes, total.bytes) }
     }
 
-    /// Whether nobody can be beyond a share.
+    /// Whether so little is held that no client can be beyond its share.
     fn has_plenty(self, total: Held) -> bool {
         let plenty = |whole: u64, total: u64| whole == 0 || total <= whole / 2;
         plenty(self.0.ops, total.ops) && plenty(self.0.bytes, total.bytes)
@@ -63,8 +63,8 @@ fn exceeds(held: Held, share: Held) -> bool {
     held.ops > share.ops || held.bytes > share.bytes
 }
 
-/// One who waits goes on when a quarter of its share is free again: it is not stopped and started for each
-/// request.
+/// A held client goes on when a quarter of its share is free again, so that it is not held and let go for
+/// each request.
 fn to_go_on(share: Held) -> Held {
     Held { ops: share.ops - share.ops / 4, bytes: share.bytes - share.bytes / 4 }
 }
@@ -77,7 +77,7 @@ struct OfEntity {
 }
 
 impl OsdCore {
-    /// Says who has to wait, and who may go on.
+    /// Tells the shell which clients to hold, and which ones to let go on.
     pub(super) fn hold_clients_if_full(&mut self) {
         let throttled = self.shared.store.throttled();
         if throttled != self.holding {
@@ -102,7 +102,7 @@ impl OsdCore {
     fn hold_clients(&mut self) {
         let whole = self.whole();
         let (uses, exempt) = self.uses(whole);
-        // What clients that are gone have left under way counts too.
+        // Requests under way whose clients are gone count, too.
         let total = self.clients.running().minus(exempt);
         let entities = self.entities(&uses);
         let n = uses.len() as u64;
@@ -144,7 +144,7 @@ impl OsdCore {
         });
     }
 
-    /// What connections have in PGs, of those that have something; and what was left out of it.
+    /// What each connection with requests has in PGs that serve; and the sum that was left out of this.
     ///
     /// Requests for PGs that do not serve hold up nobody, as long as there is memory for them: their bytes
     /// have half as much room again of their own.
@@ -207,7 +207,8 @@ impl OsdCore {
         overdue.into_iter().for_each(|conn| self.close_client(conn));
     }
 
-    /// A client that is there connects again and sends again what was not answered.
+    /// Closes a client's connection. A client that still exists connects again, and sends again what was not
+    /// answered.
     fn close_client(&mut self, conn: ConnId) {
         self.shared.out.push(Output::CloseConn { conn });
         self.tracker.disconnected(conn);

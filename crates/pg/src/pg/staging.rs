@@ -41,7 +41,7 @@ use crate::peer::PgBody;
 
 /// Of the store: only whole blocks are moved.
 const BLOCK: u64 = 4096;
-/// A request whose pieces get nowhere for so long goes on without them.
+/// A request none of whose pieces has moved on for so long goes on without them.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whole blocks of a write, and where they lie aside.
@@ -58,7 +58,7 @@ struct Piece {
 /// What a request has staged. The request holds this; when nobody does, the object aside is removed.
 #[derive(Debug)]
 pub(crate) struct Staged {
-    /// 0: nothing, the data goes with the request.
+    /// 0: nothing was staged, and the data goes with the request.
     id: u64,
     key: ObjectKey,
     pieces: Vec<Piece>,
@@ -77,7 +77,7 @@ pub(crate) struct Staging {
     sent: usize,
     /// Members, with ourselves, and how many bytes each has made durable.
     durable: Vec<(PgShard, u64)>,
-    /// When something came about last (monotonic).
+    /// When a piece went out or became durable last (monotonic).
     moved: Duration,
 }
 
@@ -172,7 +172,7 @@ impl Pg {
         }
     }
 
-    /// Begins to stage what the write writes; gives the request back when that is to go with it.
+    /// Begins to stage the data of the write. Gives the request back when the data is to go with it.
     fn stage(
         &mut self,
         mut op: ClientOp,
@@ -317,8 +317,8 @@ impl Pg {
     }
 }
 
-/// Whole blocks that a request writes to its object, in pieces, as far as they are bytes that the request
-/// holds itself: what it makes anew when it runs would have to be kept, or compared.
+/// Whole blocks that a request writes to its object, in pieces, as far as the request itself holds the bytes.
+/// Bytes that it makes when it runs would have to be kept until the second run, or compared with those of it.
 fn cut(op: &ClientOp, txn: &Txn, key: &ObjectKey, piece: u64) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut end_aside = 0;
@@ -328,7 +328,7 @@ fn cut(op: &ClientOp, txn: &Txn, key: &ObjectKey, piece: u64) -> Vec<Piece> {
             continue;
         }
         let (mut at, end) = (offset.next_multiple_of(BLOCK), (offset + data.len() as u64) / BLOCK * BLOCK);
-        // Whether the request holds the bytes is looked for among all of its operations: for few writes.
+        // The request's bytes are looked for in all of its operations, so this is asked of long writes alone.
         if end.saturating_sub(at) < piece / 2 || !op.holds(data) {
             continue;
         }
