@@ -324,7 +324,8 @@ impl Shell {
     fn tick(&self) {
         self.session.tick();
         if let Some(errno) = self.session.refused() {
-            let why = format!("the monitors refuse the key of {} ({errno})", self.auth.name());
+            let name = self.auth.name();
+            let why = format!("the monitors refuse the key of {name} ({errno}): see `ceph auth get {name}`");
             self.fail(Failure::lasting(why));
         }
         self.submit(Event::Core(Input::Tick.into()));
