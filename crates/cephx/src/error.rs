@@ -45,7 +45,7 @@ pub enum AuthError {
     /// The ticket was valid once.
     #[error("expired ticket")]
     TicketExpired,
-    /// The authorizer answers no challenge of ours: a replay.
+    /// The authorizer answers no challenge of this connection: a replay.
     #[error("authorizer does not answer our challenge")]
     BadChallenge,
     /// A request of the protocol that does not exist.
@@ -63,7 +63,7 @@ pub enum AuthError {
     /// The server answered with an error.
     #[error("refused by the server: {0}")]
     Refused(Errno),
-    /// We have no ticket for the service.
+    /// No ticket for the service is held.
     #[error("no ticket for {0}")]
     NoTicket(EntityType),
     /// The server could not prove that it knows the session key.

@@ -1,4 +1,4 @@
-//! Bytes recorded against the real Ceph: what we send is what it accepted, what it sent is what we read.
+//! Bytes recorded against the real Ceph: what it accepted is written here, and what it sent is read here.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A small client for our own command line: logs in to the monitor and runs commands.
+//! A small client for `loligo`'s own commands: logs in to the monitor and runs them there.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -72,8 +72,8 @@ struct Shell {
     failed: EndOf<MonEnd>,
 }
 
-/// Connections to the other monitors, one to each, for what we send; what they send comes on connections of
-/// theirs.
+/// Connections that this monitor opened: one to each other monitor for what it sends to it, and one to the
+/// manager. What another monitor sends comes on a connection that the other one opened.
 #[derive(Default)]
 struct Links {
     open: BTreeMap<EntityAddr, ConnId>,
@@ -176,7 +176,7 @@ impl Mon {
         if hand_over && self.shell.with(leads_others).unwrap_or_default() {
             self.shell.submit(Input::Resign);
             // What was proposed here has to get to its successor first, what is said last has to leave this
-            // process, and the successor may still ask for our vote.
+            // process, and the successor may still ask for this one's vote.
             let start = self.shell.messenger.now().mono;
             while self.shell.waits_for_successor(self.shell.messenger.now().mono.saturating_sub(start)) {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -300,7 +300,7 @@ fn run_store(store: &MonStore, work: &mpsc::Receiver<Write>, shell: &Weak<Shell>
     }
 }
 
-/// What proves to other monitors that we are one.
+/// What this monitor proves to other monitors with that it is one.
 struct PeerLogin {
     method: Method,
     key: CryptoKey,
@@ -514,7 +514,7 @@ impl Handler for Shell {
 
     fn ready(&self, conn: ConnId, peer: PeerReady) {
         if peer.identity.is_none() {
-            // One of our own: to the manager, or to another monitor.
+            // A connection that this monitor opened: to the manager, or to another monitor.
             if self.links().mgr.conn() == Some(conn) {
                 self.submit(Input::ManagerConnected);
             }

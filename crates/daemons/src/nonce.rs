@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// The nonce of the OSD `id` in the process `pid` of this machine, which may be ours or a child.
+/// The nonce of the OSD `id` in the process `pid` of this machine: this process or a child of it.
 ///
 /// The pid alone comes again, in a container at each start (there it is 1) and after a reboot: an OSD that
 /// takes its old address over unnoticed would be taken for the old process, and nobody would ask what it has

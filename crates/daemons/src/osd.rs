@@ -381,7 +381,7 @@ enum Event {
         conn: ConnId,
         why: Gone,
     },
-    /// Whether another process lives at the address that the map had for us.
+    /// Whether another process lives at the address that the map had for this OSD.
     Twin {
         at: AddrVec,
         lives: bool,
@@ -669,7 +669,8 @@ impl OsdMachine {
         self.fail(Failure { why, may_pass });
     }
 
-    /// Asks to be marked up, unless another process answers at the address that the map has for us.
+    /// Asks to be marked up, unless another process answers at the address that the map has for
+    /// this OSD.
     fn boot(&mut self, msg: Message) {
         let me = self.core.whoami();
         let known = self.core.osdmap().osd(me.0).filter(|o| o.is_up()).map(|o| o.cluster_addrs.clone());
@@ -783,7 +784,8 @@ impl OsdMachine {
         self.dirty.push(conn);
     }
 
-    /// Sends what was queued, replicas' work before our own write, and gives the device what was submitted.
+    /// Sends what was queued, so that replicas have their work before this OSD writes its own part, and then
+    /// gives the device what was submitted.
     fn end_turn(&mut self) {
         self.flush();
         if let Some(outcome) = self.commit() {

@@ -111,7 +111,7 @@ impl Startup {
         if self.stage == Stage::Options { self.go_on(now) } else { Step::Wait }
     }
 
-    /// The monitors are ours: the commands follow when the options are known.
+    /// The monitors are Loligo's: the commands follow when the options are known.
     fn go_on(&mut self, now: Duration) -> Step {
         let Some(place) = &self.place else {
             self.stage = Stage::Done;
@@ -263,7 +263,7 @@ mod tests {
         MMonCommandAck { output: text.into(), ..MMonCommandAck::default() }
     }
 
-    /// On monitors that have said that they are ours; gives what follows.
+    /// Has the monitors say that they are Loligo's; gives the step that follows.
     fn on_ours(s: &mut Startup) -> Step {
         let (tid, question) = sent(s.connected(NOW));
         assert_eq!(question, json!({"prefix": "version"}));

@@ -44,8 +44,8 @@ use crate::{Error, Event, Limits, Session, SessionRequest, Tag};
 const BANNER: &[u8; 8] = b"ceph v2\n";
 const BANNER_V1: &[u8] = b"ceph v0";
 const BANNER_LEN: usize = BANNER.len() + 2 + 16;
-/// The msgr2 features we have; Ceph states none as required, and we refuse peers without revision 1
-/// ourselves.
+/// The msgr2 features that this end has. It states none as required, as Ceph does, and refuses peers without
+/// revision 1 itself.
 const OUR_FEATURES: u64 = types::features::MSGR2_REVISION_1;
 /// Questions that may be asked before a session stands: authentication rounds, and session retries.
 const MAX_ROUNDS: u32 = 32;

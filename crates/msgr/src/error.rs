@@ -75,7 +75,7 @@ pub enum Error {
     Replaced,
     #[error("the owner refused: errno {0}")]
     Refused(i32),
-    // We misused the machine.
+    // The owner misused the machine.
     #[error("{call} called while {state}")]
     Misuse { call: &'static str, state: &'static str },
     #[error("the connection secret is unfit for secure mode")]

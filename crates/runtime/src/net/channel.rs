@@ -132,7 +132,7 @@ impl Channel {
         let mut state = lock(&self.state);
         match &mut state.carrier {
             Carrier::Link(link) => {
-                // A session that ended under us takes nothing; its end is on the way to the handler.
+                // A session that has ended meanwhile takes nothing; its end is on the way to the handler.
                 link.send(msg).then(|| Arc::clone(link))
             }
             Carrier::Parked(session, _) => {

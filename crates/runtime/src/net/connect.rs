@@ -1,4 +1,5 @@
-//! Connections that we make: the client's half of authentication, and trying again for lossless sessions.
+//! Connections that this process opens: the client's half of authentication, and new attempts for lossless
+//! sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ pub trait ClientAuth: Send + 'static {
     fn request(&mut self, now: Now) -> Result<(u32, Vec<ConMode>, Bytes), String>;
     /// The answer to another round.
     fn more(&mut self, now: Now, payload: Bytes) -> Result<Bytes, String>;
-    /// The acceptor turned us away with this errno.
+    /// The acceptor refused this side with this errno.
     fn refused(&mut self, _errno: types::Errno) {}
     /// Checks the acceptor's last word.
     fn done(

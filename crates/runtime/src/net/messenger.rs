@@ -244,7 +244,8 @@ impl Messenger {
         }
     }
 
-    /// The address that the peer connected from, or that we connected to; `None` for a channel that is gone.
+    /// The address at the other end: where the peer connected from, or what was connected to. `None` for a
+    /// channel that is gone.
     pub fn peer_addr(&self, conn: ConnId) -> Option<EntityAddr> {
         self.channel(conn).map(|c| c.peer_addr())
     }
@@ -727,7 +728,7 @@ impl Messenger {
         }
     }
 
-    /// Tells the operator of a peer that connected to us and was turned away.
+    /// Logs that a connecting peer was turned away.
     fn note_refusal(&self, channel: &Channel, why: &str) {
         let at = channel.peer_addr();
         let Some(socket) = at.socket.filter(|_| channel.is_accepted()) else { return };
@@ -739,7 +740,7 @@ impl Messenger {
         };
         let more =
             if left_out > 0 { format!(" ({left_out} lines left out before this)") } else { String::new() };
-        // Daemons are refused in the ordinary course after a restart, theirs or ours: no reason to warn.
+        // After a restart at either end daemons are refused in the ordinary course: no reason to warn.
         if channel.identity().is_some_and(|i| i.is_daemon()) {
             tracing::info!("turned away {who} at {socket}: {why}{more}");
         } else {

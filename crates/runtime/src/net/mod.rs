@@ -109,7 +109,7 @@ pub struct PeerReady {
     /// Where it says that it listens, at most `ADDRS_KEPT`; where it comes from if it says nothing.
     pub addrs: AddrVec,
     pub features: u64,
-    /// Who the peer has proven to be, on accepted connections; `None` on those that we made.
+    /// Who the peer has proven to be, on accepted connections; `None` on those that this process opened.
     pub identity: Option<Identity>,
 }
 
@@ -141,10 +141,11 @@ pub trait Handler: Send + Sync + 'static {
     /// Messages in order; takes them out of `batch`.
     fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>);
 
-    /// The peer has forgotten the lossless session that we made, though it runs: messages under way in it are
-    /// lost.
+    /// The peer runs, but has forgotten the lossless session that this process opened: messages under way in
+    /// it are lost.
     fn reset(&self, _conn: ConnId) {}
 
-    /// Accepted or lossy: `conn` is over. A lossless one that we made: this attempt failed, another follows.
+    /// Accepted or lossy: `conn` is over. Lossless and opened here: this attempt failed, another follows.
+    /// Not called for a connection that `Messenger::close` was called for.
     fn gone(&self, conn: ConnId, why: Gone);
 }

@@ -84,7 +84,7 @@ impl SharedAuth {
         self
     }
 
-    /// Peers that connect to us bring tickets of this form from now on, and no other is opened.
+    /// From now on connecting peers bring tickets of this form, and no other form is opened.
     pub fn take_tickets_of(&self, form: TicketForm) {
         self.state().secrets.form = form;
     }
@@ -167,7 +167,7 @@ impl SharedAuth {
         }
     }
 
-    /// Judges a peer that connects to us with an authorizer.
+    /// Judges a peer that connects here with an authorizer.
     pub fn judge(&self, conn: ConnId, peer: EntityType, input: AuthInput, now: Now) -> AuthStep {
         let allowed = self.modes(&self.state(), peer);
         let refuse = |errno: Errno| AuthStep::Bad {

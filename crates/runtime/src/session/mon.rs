@@ -14,7 +14,7 @@ use crate::net::{ConnectTo, Messenger};
 /// Between attempts to reach a monitor.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// How long one monitor may take to let us in. Source: mon_client_hunt_interval.
+/// How long one monitor may take to let this process in. Source: mon_client_hunt_interval.
 const HUNT: Duration = Duration::from_secs(3);
 
 /// A monitor that says nothing is asked for a sign of life after so long, and left after the second time.
@@ -89,7 +89,7 @@ impl MonSession {
         });
     }
 
-    /// How many monitors we know of.
+    /// How many monitors are known.
     fn count(&self) -> usize {
         self.monitors.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
