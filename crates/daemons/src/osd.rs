@@ -174,7 +174,7 @@ impl Osd {
         self.shell.failed.heard().await
     }
 
-    /// Tells the monitor, makes everything durable, and ends.
+    /// Tells the monitor, makes everything durable, and ends; after 5 s it ends in any case.
     pub async fn stop(&self) {
         let stopped = self.shell.stopped.notified();
         tokio::pin!(stopped);
