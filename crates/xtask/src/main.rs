@@ -120,6 +120,7 @@ fn clients(root: &Path) -> Result<()> {
     step("clients", || clients_test(root, "clients"))?;
     step("block images", || clients_test(root, "block"))?;
     step("the client library", || clients_test(root, "client_library"))?;
+    step("the gateway's core beside Ceph's", || clients_test(root, "gateway_core"))?;
     step("the thrasher's own checks", || {
         python(
             root,
@@ -210,7 +211,7 @@ fn python_command(root: &Path, folder: &str, args: &[&str]) -> Command {
 /// A test that runs the optimised program. It is built of the whole workspace: of one package alone cargo
 /// would choose other features for what the package needs, and build all of that once more.
 fn clients_test(root: &Path, test: &str) -> Result<()> {
-    let features = "loligo/test-medium,loligo/client-tests,rados/client-tests";
+    let features = "loligo/test-medium,loligo/client-tests,rados/client-tests,rgwio/client-tests";
     let mut command = cargo_command(root, &["test", "--workspace", "--features", features]);
     command.args(["--test", test, "--", "--test-threads=2"]);
     command.env("LOLIGO_BIN", root.join(GATE_BINARY));

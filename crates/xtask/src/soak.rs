@@ -192,9 +192,12 @@ fn turn(seeds: &mut Seeds) -> Vec<Job> {
     let fuzz =
         Job::new("fuzz", "cargo test --package fuzz --test short", None).with("LOLIGO_FUZZ_RUNS", 20_000);
     jobs.push(fuzz.with("LOLIGO_FUZZ_SEED", seeds.next()));
-    for (name, package, test) in
-        [("clients", "loligo", "clients"), ("block", "loligo", "block"), ("rados", "rados", "client_library")]
-    {
+    for (name, package, test) in [
+        ("clients", "loligo", "clients"),
+        ("block", "loligo", "block"),
+        ("rados", "rados", "client_library"),
+        ("gateway", "rgwio", "gateway_core"),
+    ] {
         let words = format!("cargo test --package {package} --features client-tests --test {test}");
         let job = Job::new(name, &format!("{words} -- --test-threads=2"), None);
         // The test runs in its crate's folder.

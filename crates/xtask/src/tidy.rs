@@ -39,6 +39,7 @@ const LAYERS: &[(&str, Option<u8>)] = &[
     ("daemons", Some(8)),
     ("rados", Some(8)),
     ("rbd", Some(9)),
+    ("rgwio", Some(9)),
     ("loligo", Some(10)),
     ("testkit", None),
     ("simulator", None),
