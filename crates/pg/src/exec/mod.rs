@@ -78,6 +78,9 @@ pub struct ExecEnv<'a> {
     pub missing: &'a Missing,
     /// Whether any member lacks the object: a write that copies it must wait.
     pub is_degraded: &'a dyn Fn(&HObject) -> bool,
+    /// Whether what is stored here of an object, with this version, is another than the log names: it waits
+    /// too.
+    pub is_stale: &'a dyn Fn(&HObject, Eversion) -> bool,
     /// Lists what the newest scrub has found; the question and the answer are the operation's data.
     pub list_scrub: &'a dyn Fn(Bytes) -> Result<Bytes, Errno>,
     pub requester: &'a Requester,

@@ -73,7 +73,11 @@ fn load_clone(env: &mut ExecEnv<'_>, clone: &HObject) -> Result<ObjectState, Exe
         return Err(ExecStop::Missing(clone.clone()));
     }
     let key = env.key(clone.clone());
-    Ok(ObjectState::load(env.store, &key)?)
+    let state = ObjectState::load(env.store, &key)?;
+    match (env.is_stale)(clone, state.info.version) {
+        true => Err(ExecStop::Missing(clone.clone())),
+        false => Ok(state),
+    }
 }
 
 /// Clones, what they stand for and what they share, and the head.

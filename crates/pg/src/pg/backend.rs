@@ -14,6 +14,7 @@ use types::{Epoch, Errno, Eversion, HObject, PgShard, SpgId};
 
 use super::client::ClientOp;
 use super::gather::Gather;
+use super::newest::Newest;
 use super::rebuild::Rebuilding;
 use super::replicate::{WRITE_MAX, put_entries};
 use super::{Pg, Phase, persist};
@@ -57,6 +58,8 @@ pub(crate) struct Coded {
     settled: Eversion,
     /// Primary: the newest write when that was last looked at.
     seen: Eversion,
+    /// The versions that the log names.
+    pub newest: Newest,
 }
 
 /// What a write changes on the members.
@@ -316,6 +319,7 @@ impl Pg {
     /// were learnt of. An object that does not come out as it was before the lost writes is missing, and the
     /// primary is told: it was made again meanwhile, or there is no record of one of the writes.
     pub(super) fn merge_shards(&mut self, merged: &MergedShards, txn: &mut Txn, cx: &mut Shared) {
+        self.forget_newest();
         let mut left = self.undo_writes(merged.common, txn, cx);
         let newer: BTreeSet<&HObject> = match merged.undone.is_empty() {
             true => BTreeSet::new(),
@@ -446,6 +450,7 @@ impl Pg {
 
     /// Forgets what was kept: the copy begins anew.
     pub(super) fn forget_kept(&mut self, txn: &mut Txn) {
+        self.forget_newest();
         let Backend::Coded(coded) = &mut self.backend else { return };
         coded.kept.drain(..).for_each(|kept| coded::forget(txn, self.id, &kept));
     }

@@ -15,6 +15,7 @@ use types::{
     SnapId, SpgId,
 };
 
+use super::backend::Backend;
 use super::copy::CopyAsker;
 use super::recovery::lacks;
 use super::repair::damaged_object;
@@ -593,6 +594,11 @@ impl Pg {
         let cached = self.writes.lock(&head).and_then(|l| l.state.clone());
         let state = match cached {
             Some(state) => state,
+            None if self.is_coded() => match self.own_state(&head, cx) {
+                Ok(Some(state)) => state,
+                Ok(None) => return self.wait_for_object(&head, op, cx),
+                Err(e) => return self.stopped(op, &head, ExecStop::Load(e), cx),
+            },
             None => match ObjectState::load(&mut cx.store, &self.object_key(&head)) {
                 Ok(state) => state,
                 Err(e) => return self.stopped(op, &head, ExecStop::Load(e), cx),
@@ -634,6 +640,11 @@ impl Pg {
         let requester = Requester { conn: op.conn, name: op.name, addr: op.addr };
         let snapc = if op.kind.writes { self.snapc(op, cx) } else { SnapContext::default() };
         let first_version = self.next_version(cx);
+        self.newest();
+        let newest = match &self.backend {
+            Backend::Coded(coded) => Some(&coded.newest),
+            Backend::Replicated => None,
+        };
         let (acting, is_coded) = (&self.key.members.acting, self.is_coded());
         let is_acting = |copy| interval::copies(acting, is_coded).any(|member| member == copy);
         let mut env = ExecEnv {
@@ -642,6 +653,7 @@ impl Pg {
             pgid: self.id,
             missing: &self.missing,
             is_degraded: &|o| lacks(&self.missing, &self.peers, &self.backfills, is_acting, o),
+            is_stale: &|o, version| newest.is_some_and(|newest| newest.contradicts(o, version)),
             list_scrub: &|args| self.scrub.list(args, interval),
             watches: &mut self.watches,
             requester: &requester,
@@ -691,6 +703,10 @@ impl Pg {
     /// Deals with a request that `execute` has stopped.
     pub(super) fn stopped(&mut self, mut op: ClientOp, head: &HObject, stop: ExecStop, cx: &mut Shared) {
         match stop {
+            ExecStop::Missing(object) if self.is_coded() => match self.own_state(&object, cx) {
+                Ok(_) => self.wait_for_object(&object, op, cx),
+                Err(e) => self.stopped(op, head, ExecStop::Load(e), cx),
+            },
             ExecStop::Missing(object) => self.wait_for_object(&object, op, cx),
             ExecStop::Paused(mut begun) => {
                 let theirs = cx.sessions.get(&op.conn).map(|s| s.account.paused_of_entity.clone());

@@ -13,6 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use codec::{Decode, Encode};
 use erasure::{ChunkSet, CodecError, StripedRead};
 use store::{Found, ObjectKey, StoreError};
 use types::{Epoch, Errno, Eversion, HObject, PgShard};
@@ -31,6 +32,27 @@ use store::Txn;
 
 /// The shard has another version of the object.
 const STALE: Errno = Errno(116);
+
+/// A copy gives nothing of its shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub why: Errno,
+    /// The version that it has, where it is another than was asked for.
+    pub has: Eversion,
+}
+
+impl Refusal {
+    fn of(why: Errno) -> Self {
+        Self { why, has: Eversion::ZERO }
+    }
+
+    /// What a message says.
+    fn read(result: i32, data: Bytes) -> Self {
+        let why = Errno(result.saturating_neg());
+        let has = if why == STALE { Eversion::from_bytes(data).unwrap_or_default() } else { Eversion::ZERO };
+        Self { why, has }
+    }
+}
 
 /// What is gathered for one request.
 #[derive(Debug, Default)]
@@ -67,8 +89,7 @@ impl Pg {
         let mut object = None;
         let planned = needs.into_iter().try_for_each(|what| {
             object = Some(what.object.clone());
-            let version = stored_version(&mut cx.store, &self.object_key(&what.object));
-            let version = version.map_err(|_| CodecError::OutOfRange)?;
+            let version = self.version_of(&what.object, cx).map_err(|_| CodecError::OutOfRange)?;
             let without = BTreeSet::new();
             let (read, holders) = self.plan_read(&what, version, &without, cx)?;
             let pieces = vec![Bytes::new(); read.ranges().len()];
@@ -124,12 +145,12 @@ impl Pg {
         gather: &mut Gather,
         id: u64,
         place: u32,
-        read: Result<Bytes, Errno>,
+        read: Result<Bytes, Refusal>,
         cx: &mut Shared,
     ) {
         let Some((at, slot, copy)) = gather.asked.remove(&place) else { return };
         let Some(wanted) = gather.wanted.get_mut(at) else { return };
-        let why = match read {
+        let refusal = match read {
             Ok(bytes) => {
                 wanted.pieces.get_mut(slot).into_iter().for_each(|piece| *piece = bytes.clone());
                 return;
@@ -139,7 +160,13 @@ impl Pg {
         let object = wanted.what.object.clone();
         wanted.without.insert(copy);
         let version = wanted.version;
-        self.note_refusal(&object, version, copy, &why.to_string(), cx);
+        if self.is_acting(copy) && self.learn_newer(&object, refusal.has, cx) {
+            gather.wanted.clear();
+            gather.asked.clear();
+            let why = CodecError::OutOfRange;
+            return self.gave_up(id, Some(&object), &why, cx);
+        }
+        self.note_refusal(&object, version, copy, &refusal.why.to_string(), cx);
         let Some(wanted) = gather.wanted.get_mut(at) else { return };
         gather.asked.retain(|_, (of, ..)| *of != at);
         let planned = self.plan_read(&wanted.what, wanted.version, &wanted.without, cx);
@@ -180,7 +207,7 @@ impl Pg {
         data: Bytes,
         cx: &mut Shared,
     ) {
-        let read = if result < 0 { Err(Errno(result.saturating_neg())) } else { Ok(data) };
+        let read = if result < 0 { Err(Refusal::read(result, data)) } else { Ok(data) };
         if let Some(object) = self.rebuild_that_asked(from, id, place) {
             return self.rebuild_part(&object, from, place, read, cx);
         }
@@ -219,7 +246,8 @@ impl Pg {
     fn gave_up(&mut self, id: u64, object: Option<&HObject>, why: &CodecError, cx: &mut Shared) {
         let Some(op) = cx.reads.remove(id) else { return };
         let head = op.msg.object.head();
-        match object.filter(|object| !self.is_lost_for_good(object, cx)) {
+        let object = object.filter(|object| !self.is_lost_for_good(object, cx));
+        match object {
             Some(object) => {
                 self.read_ended(id, &head, cx);
                 self.wait_for_object(object, op, cx);
@@ -233,9 +261,9 @@ impl Pg {
     }
 
     /// Whether all places of the PG are filled, and all the same too few members have the object.
-    fn is_lost_for_good(&self, object: &HObject, cx: &mut Shared) -> bool {
+    fn is_lost_for_good(&mut self, object: &HObject, cx: &mut Shared) -> bool {
         let whole = self.acting().count() == usize::from(self.key.size);
-        let need = stored_version(&mut cx.store, &self.object_key(object)).unwrap_or(Eversion::ZERO);
+        let need = self.version_of(object, cx).unwrap_or_default();
         let holders = self.holders(object, need, &BTreeSet::new(), cx);
         whole && holders.len() < self.backend.needed_witnesses()
     }
@@ -275,33 +303,34 @@ impl Pg {
         to: PgShard,
         reply: Epoch,
         ask: &ShardAsk,
-        found: Result<Bytes, Errno>,
+        found: Result<Bytes, Refusal>,
         cx: &mut Shared,
     ) {
         let (result, data) = match found {
             Ok(data) => (0, data),
-            Err(e) => (e.neg(), Bytes::new()),
+            Err(Refusal { why, has }) if why == STALE => (why.neg(), has.to_bytes()),
+            Err(Refusal { why, .. }) => (why.neg(), Bytes::new()),
         };
         cx.send_pg(to, self.id, reply, PgBody::ShardPart { id: ask.id, place: ask.place, result, data });
     }
 
     /// Whether the shard here is the object's, in the version that is asked for.
-    fn may_read_shard(&self, ask: &ShardAsk, cx: &mut Shared) -> Result<(), Errno> {
+    fn may_read_shard(&self, ask: &ShardAsk, cx: &mut Shared) -> Result<(), Refusal> {
         if self.missing.contains(&ask.object) || self.lost_here.contains(&ask.object) {
-            return Err(Errno::ENOENT);
+            return Err(Refusal::of(Errno::ENOENT));
         }
         if ask.len > MESSAGE_MAX as u64 / 2 {
-            return Err(Errno::EINVAL);
+            return Err(Refusal::of(Errno::EINVAL));
         }
         match stored_version(&mut cx.store, &self.object_key(&ask.object)) {
             Ok(version) if version == ask.version => Ok(()),
-            Ok(_) => Err(STALE),
-            Err(_) => Err(Errno::EIO),
+            Ok(has) => Err(Refusal { why: STALE, has }),
+            Err(_) => Err(Refusal::of(Errno::EIO)),
         }
     }
 
     /// A read has failed: damaged data is not read again.
-    fn read_refused(&mut self, ask: &ShardAsk, e: &StoreError, cx: &mut Shared) -> Result<Bytes, Errno> {
+    fn read_refused(&mut self, ask: &ShardAsk, e: &StoreError, cx: &mut Shared) -> Result<Bytes, Refusal> {
         if damaged_object(e).is_some() {
             if let Backend::Coded(coded) = &mut self.backend {
                 // Its attributes are good.
@@ -309,7 +338,7 @@ impl Pg {
             }
             self.lost_shards(vec![ask.object.clone()], cx);
         }
-        Err(Errno::EIO)
+        Err(Refusal::of(Errno::EIO))
     }
 
     /// Objects whose shard here is damaged: nothing is read of them any more.

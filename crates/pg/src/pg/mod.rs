@@ -33,6 +33,7 @@ mod gather;
 mod interval_change;
 pub(crate) mod join;
 mod lost;
+mod newest;
 mod peering;
 pub(crate) mod persist;
 pub(crate) mod pieces;

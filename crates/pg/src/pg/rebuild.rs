@@ -20,17 +20,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use erasure::{ChunkSet, CodecError};
 use store::{Priority, StoreError, Txn};
-use types::{Errno, Eversion, HObject, PgShard};
+use types::{Eversion, HObject, PgShard};
 
 use super::backend::Backend;
 use super::backfill::Step;
+use super::gather::Refusal;
 use super::recovery::{Recovering, Sent};
 use super::room::Taken;
 use super::{Pg, Phase, persist};
 use crate::coded::Geometry;
 use crate::io::LogLevel;
 use crate::missing::MissingItem;
-use crate::object::stored_version;
 use crate::osd::shared::{Done, PgDone, Shared};
 use crate::peer::{PgBody, ShardAsk};
 use crate::push::{Base, Cursor, ObjectName, ObjectPush, Pushed, Want};
@@ -113,7 +113,7 @@ impl Pg {
     }
 
     /// Which copies lack an object, and the version that they need.
-    fn lacking(&self, object: &HObject, cx: &mut Shared) -> Option<(Eversion, BTreeSet<PgShard>)> {
+    fn lacking(&mut self, object: &HObject, cx: &mut Shared) -> Option<(Eversion, BTreeSet<PgShard>)> {
         let mut need = self.missing.get(object).map(|item| item.need);
         let mut targets: BTreeSet<PgShard> = need.iter().map(|_| self.me(cx)).collect();
         for to in self.write_targets(cx) {
@@ -128,7 +128,7 @@ impl Pg {
             Some(need) => need,
             None if targets.is_empty() => return None,
             // All of it is here: a backfill goes over it.
-            None => stored_version(&mut cx.store, &self.object_key(object)).unwrap_or(Eversion::ZERO),
+            None => self.version_of(object, cx).unwrap_or_default(),
         };
         (need != Eversion::ZERO && !targets.is_empty()).then_some((need, targets))
     }
@@ -154,7 +154,7 @@ impl Pg {
     }
 
     /// Of the objects that members lack, those that nobody can make now.
-    pub(super) fn unfound_shards(&self, cx: &mut Shared) -> BTreeSet<HObject> {
+    pub(super) fn unfound_shards(&mut self, cx: &mut Shared) -> BTreeSet<HObject> {
         let mut all = self.all_lacking(cx);
         all.retain(|object| {
             let Some((need, targets)) = self.lacking(object, cx) else { return false };
@@ -300,7 +300,7 @@ impl Pg {
         object: &HObject,
         copy: PgShard,
         number: u32,
-        read: Result<Bytes, Errno>,
+        read: Result<Bytes, Refusal>,
         cx: &mut Shared,
     ) {
         let Some(r) = self.rebuilding(object) else { return };
@@ -313,7 +313,11 @@ impl Pg {
                 }
             }
             Ok(_) => self.shard_refused(object, copy, "its shard is too short", cx),
-            Err(why) => self.shard_refused(object, copy, &why.to_string(), cx),
+            Err(refusal) if self.is_acting(copy) && self.learn_newer(object, refusal.has, cx) => {
+                self.finish(object, cx);
+                self.rebuild_object(object, cx);
+            }
+            Err(refusal) => self.shard_refused(object, copy, &refusal.why.to_string(), cx),
         }
     }
 
@@ -482,10 +486,7 @@ impl Pg {
             }
             return;
         }
-        let need = match self.missing.get(&object) {
-            Some(item) => item.need,
-            None => stored_version(&mut cx.store, &self.object_key(&object)).unwrap_or(Eversion::ZERO),
-        };
+        let need = self.version_of(&object, cx).unwrap_or_default();
         let Some(peer) = self.peers.get_mut(&from).filter(|_| need != Eversion::ZERO) else { return };
         let missing = peer.missing.get_or_insert_default();
         if !missing.contains(&object) {
@@ -516,11 +517,12 @@ impl Pg {
         if busy || is_known || self.phase != Phase::Active {
             return;
         }
-        let need = stored_version(&mut cx.store, &self.object_key(object)).unwrap_or(Eversion::ZERO);
+        let Ok(need) = self.version_of(object, cx) else { return };
         if need == Eversion::ZERO {
-            // It was deleted since.
+            // It was deleted since, or is now.
             self.lost_here.remove(object);
             let mut txn = Txn::new();
+            txn.remove(&self.object_key(object));
             persist::forget_damaged(&mut txn, self.id, object);
             cx.submit(txn, Done::Nothing);
             if let Some(waiting) = self.waiting_for_object.remove(object) {

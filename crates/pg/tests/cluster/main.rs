@@ -4,6 +4,7 @@ mod backoff;
 mod client;
 mod coded;
 mod coded_recovery;
+mod coded_stale;
 mod copies;
 mod counters;
 mod daemon;

@@ -179,6 +179,7 @@ impl Bench {
             pgid: types::SpgId::replicated(PgId::new(POOL, 0)),
             missing: &self.missing,
             is_degraded: &|_| false,
+            is_stale: &|_, _| false,
             requester: &self.who,
             reqid: ReqId { name: self.who.name, tid: self.tid, inc: 0 },
             flags: r.flags,

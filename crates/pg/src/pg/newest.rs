@@ -1,0 +1,132 @@
+//! The version that an erasure-coded PG's log names for an object. A copy that has another one has missed a
+//! write, whatever its own shard says.
+//!
+//! Invariants:
+//! 1. `Newest::by_object` has every object of the log's entries up to `upto`, with the version that the newest
+//!    of these left: zero for a deletion.
+//! 2. What a merge takes out of the log is not in it: whoever takes entries out clears it.
+
+use store::Txn;
+use types::{Eversion, HObject};
+
+use super::backend::Backend;
+use super::{Pg, persist};
+use crate::hash::FixedMap;
+use crate::log::PgLog;
+use crate::missing::MissingItem;
+use crate::object::{LoadError, ObjectState, stored_version};
+use crate::osd::shared::{Done, Shared};
+
+/// Objects of trimmed entries stay until they are as many as those of the log, and so many more.
+const SPARE: usize = 64;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Newest {
+    by_object: FixedMap<HObject, Eversion>,
+    upto: Eversion,
+}
+
+impl Newest {
+    /// Takes in entries that the log got since.
+    fn follow(&mut self, log: &PgLog) {
+        if self.by_object.len() > 2 * log.len() + SPARE {
+            *self = Self::default();
+        }
+        for e in log.after(self.upto).filter(|e| !e.is_error()) {
+            let left = if e.is_delete() { Eversion::ZERO } else { e.version };
+            self.by_object.insert(e.object.clone(), left);
+        }
+        self.upto = log.head();
+    }
+
+    /// Whether the log names another version of an object than this one.
+    pub fn contradicts(&self, object: &HObject, version: Eversion) -> bool {
+        self.by_object.get(object).is_some_and(|newest| *newest != version)
+    }
+}
+
+impl Pg {
+    /// What the log says of objects, up to its head; `None` in replicated PGs.
+    pub(super) fn newest(&mut self) -> Option<&Newest> {
+        let Backend::Coded(coded) = &mut self.backend else { return None };
+        coded.newest.follow(&self.log);
+        Some(&coded.newest)
+    }
+
+    /// Entries were taken out of the log, or others put in their place.
+    pub(super) fn forget_newest(&mut self) {
+        if let Backend::Coded(coded) = &mut self.backend {
+            coded.newest = Newest::default();
+        }
+    }
+
+    /// The version that an object has to have: as the log says, or, if that tells nothing of it, as it is
+    /// stored. Zero for none.
+    pub(super) fn version_of(&mut self, object: &HObject, cx: &mut Shared) -> Result<Eversion, LoadError> {
+        if let Some(item) = self.missing.get(object) {
+            return Ok(item.need);
+        }
+        match self.newest().and_then(|newest| newest.by_object.get(object).copied()) {
+            Some(version) => Ok(version),
+            None => stored_version(&mut cx.store, &self.object_key(object)),
+        }
+    }
+
+    /// Whether this copy's shard, whose attributes have this version, is another than the log names.
+    pub(super) fn is_stale_here(&mut self, object: &HObject, version: Eversion) -> bool {
+        self.newest().is_some_and(|newest| newest.contradicts(object, version))
+    }
+
+    /// Primary: an object's state as this copy's attributes have it. `None` when they are not the object's:
+    /// the shard is made again.
+    pub(super) fn own_state(
+        &mut self,
+        object: &HObject,
+        cx: &mut Shared,
+    ) -> Result<Option<ObjectState>, LoadError> {
+        let state = ObjectState::load(&mut cx.store, &self.object_key(object))?;
+        if !self.is_stale_here(object, state.info.version) {
+            return Ok(Some(state));
+        }
+        self.lost_stale(object, cx);
+        // What was to be deleted is now.
+        Ok((self.version_of(object, cx)? == Eversion::ZERO).then(ObjectState::default))
+    }
+
+    /// Primary: this copy's shard of an object is older than it has to be, its attributes too.
+    pub(super) fn lost_stale(&mut self, object: &HObject, cx: &mut Shared) {
+        if let Backend::Coded(coded) = &mut self.backend {
+            coded.readable.remove(object);
+        }
+        self.lost_shards(vec![object.clone()], cx);
+        self.repair_own(object, cx);
+    }
+
+    /// Primary: a member has a newer version of an object than this copy, of which the log tells nothing any
+    /// more. True if that is what has to be here from now on.
+    pub(super) fn learn_newer(&mut self, object: &HObject, version: Eversion, cx: &mut Shared) -> bool {
+        let is_busy = self.writes.lock(&object.head()).is_some();
+        let is_told = self.newest().is_none_or(|newest| newest.by_object.contains_key(object));
+        if is_busy || is_told || version > self.log.tail() {
+            return false;
+        }
+        let item = MissingItem { need: version, have: Eversion::ZERO };
+        if self.missing.get(object).is_some_and(|known| known.need >= version) {
+            return false;
+        }
+        self.lost_shards(vec![object.clone()], cx);
+        if let Backend::Coded(coded) = &mut self.backend {
+            coded.readable.remove(object);
+        }
+        let mut txn = Txn::new();
+        self.missing.insert(object.clone(), item);
+        persist::put_missing(&mut txn, self.id, &self.missing);
+        self.update_last_complete();
+        self.save_info(&mut txn);
+        cx.submit(txn, Done::Nothing);
+        cx.counters.repairs += 1;
+        self.report = true;
+        true
+    }
+}

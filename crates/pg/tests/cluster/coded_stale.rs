@@ -1,0 +1,147 @@
+//! Shards that have missed a write, as after a medium that lost one: they are told by the version that the
+//! log names, wherever they are, and are made again.
+
+use pg::OsdConfig;
+use store::{ObjectKey, Txn};
+use types::{HObject, PoolId};
+
+use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, primary, shard};
+use crate::sim::Sim;
+
+/// What a store has of an object.
+pub struct Content {
+    key: ObjectKey,
+    data: Vec<u8>,
+    info: bytes::Bytes,
+}
+
+pub fn content(s: &mut Sim, osd: i32, place: usize, object: HObject) -> Content {
+    let key = ObjectKey::new(place as i8, object);
+    let store = s.nodes[osd as usize].core.as_mut().unwrap().store_mut();
+    let info = store.attr(&key, b"_").unwrap().expect("it is there");
+    let size = store.stat(&key).unwrap().unwrap().size;
+    let data = store.read(&key, 0, size).unwrap().to_vec();
+    Content { key, data, info }
+}
+
+/// Makes an OSD's object what it was.
+pub fn put_back(s: &mut Sim, osd: i32, was: Content) {
+    let mut txn = Txn::new();
+    txn.truncate(&was.key, was.data.len() as u64);
+    txn.write(&was.key, 0, was.data).set_attr(&was.key, &b"_"[..], was.info);
+    s.nodes[osd as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
+    s.commit(osd);
+}
+
+fn place_of(s: &Sim, pool: PoolId, osd: i32) -> usize {
+    acting(s, pool).iter().position(|member| *member == osd).expect("a member")
+}
+
+/// An object of which the primary's shard is what it was before the last write: six chunks, or nothing, for
+/// which no shard has to be asked.
+fn with_a_stale_primary(seed: u64, config: OsdConfig, more: usize) -> (Sim, PoolId) {
+    let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, config);
+    let map = s.mon.map.clone();
+    let old = bytes(&mut s, [6 * CHUNK, 0][seed as usize / 2 % 2]);
+    s.client.write(&map, pool, "o", old);
+    s.settle();
+    let first = primary(&s, pool);
+    let place = place_of(&s, pool, first);
+    let object = s.client.object(&map, pool, "o");
+    let was = content(&mut s, first, place, object);
+    let new = bytes(&mut s, 7 * CHUNK + 11);
+    s.client.write(&map, pool, "o", new);
+    s.settle();
+    for at in 0..more {
+        s.client.write(&map, pool, "other", vec![at as u8; 10]);
+        s.settle();
+    }
+    put_back(&mut s, first, was);
+    (s, pool)
+}
+
+fn long_log() -> OsdConfig {
+    OsdConfig { min_pg_log_entries: 200, ..OsdConfig::default() }
+}
+
+/// Lines of any OSD that say of a copy that it gives no data.
+fn refusals(s: &Sim) -> Vec<String> {
+    let all = s.nodes.iter().flat_map(|n| n.log.iter());
+    all.filter(|line| line.contains("gives no data")).cloned().collect()
+}
+
+/// The log says what the primary's own shard has to be: nothing of the stale one is an answer, the others
+/// stay what they are, and it is made again.
+#[test]
+fn a_primary_does_not_believe_its_own_stale_shard() {
+    for seed in 0..12 {
+        let (mut s, pool) = with_a_stale_primary(seed, long_log(), 0);
+        let first = primary(&s, pool);
+        let map = s.mon.map.clone();
+        if seed % 3 == 0 {
+            // What it still knows is forgotten.
+            s.restart(first);
+            s.until("active", |s| s.states().values().all(|t| t.contains("active")));
+        }
+        match seed % 2 {
+            0 => s.client.read(&map, pool, "o"),
+            _ => {
+                let part = bytes(&mut s, 100);
+                s.client.patch(&map, pool, "o", 3 * CHUNK + 5, &part)
+            }
+        };
+        s.until("answered", |s| s.client.is_idle());
+        s.client.read(&map, pool, "o");
+        s.settle();
+        check_shards(&mut s, pool);
+        let told = refusals(&s);
+        assert!(told.iter().all(|line| line.contains(&format!("osd.{first}("))), "{told:?}");
+    }
+}
+
+/// The same of an object that was deleted.
+#[test]
+fn a_primary_removes_what_the_log_says_is_deleted() {
+    for seed in 0..4 {
+        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, long_log());
+        let map = s.mon.map.clone();
+        let old = bytes(&mut s, [3 * CHUNK, 0][seed as usize % 2]);
+        s.client.write(&map, pool, "o", old);
+        s.settle();
+        let first = primary(&s, pool);
+        let place = place_of(&s, pool, first);
+        let object = s.client.object(&map, pool, "o");
+        let was = content(&mut s, first, place, object);
+        s.client.remove(&map, pool, "o");
+        s.settle();
+        put_back(&mut s, first, was);
+        s.client.read(&map, pool, "o");
+        s.settle();
+        assert_eq!(shard(&mut s, first, place, pool, "o"), None);
+        check_shards(&mut s, pool);
+    }
+}
+
+/// The log tells nothing of the write any more: then the others do.
+#[test]
+fn a_primary_learns_of_members_that_its_shard_is_stale() {
+    let config = OsdConfig {
+        min_pg_log_entries: 2,
+        max_pg_log_entries: 2,
+        pg_log_trim_min: 1,
+        ..OsdConfig::default()
+    };
+    for seed in 0..8 {
+        // Six chunks of then: the read asks others.
+        let (mut s, pool) = with_a_stale_primary(seed / 2 * 4 + seed % 2, config.clone(), 8);
+        let first = primary(&s, pool);
+        let map = s.mon.map.clone();
+        s.restart(first);
+        s.settle();
+        s.client.read(&map, pool, "o");
+        s.until("read", |s| s.client.is_idle());
+        s.settle();
+        check_shards(&mut s, pool);
+        assert_eq!(refusals(&s), [""; 0]);
+    }
+}
