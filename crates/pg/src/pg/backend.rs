@@ -93,7 +93,7 @@ pub(super) struct After {
     /// So many of the oldest records are gone.
     forgotten: usize,
     /// Of these nothing is read here until they are rebuilt.
-    damaged: Vec<HObject>,
+    damaged: BTreeSet<HObject>,
 }
 
 impl Change {
@@ -197,7 +197,7 @@ impl Pg {
     /// Makes a write ready for the store and for the members. `without` are members that get the log entries
     /// alone.
     pub(super) fn make_ready(
-        &self,
+        &mut self,
         change: Change,
         entries: &[LogEntry],
         newest: &AfterWrite,
@@ -254,7 +254,7 @@ impl Pg {
     /// A member's transaction of a write, with all that belongs to it here. An error says that it is no write
     /// of this PG.
     pub(super) fn on_member(
-        &self,
+        &mut self,
         txn: Txn,
         op: &RepOp,
         entries: &[LogEntry],
@@ -274,37 +274,26 @@ impl Pg {
     /// A shard's part of a write, with the records that take it back and without those that are not needed
     /// any more.
     fn with_records(
-        &self,
+        &mut self,
         part: ShardPart,
         kept_to: Eversion,
         entries: &[LogEntry],
         cx: &mut Shared,
     ) -> Result<(Txn, After), StoreError> {
-        let Backend::Coded(coded) = &self.backend else { return Ok((part.txn, After::default())) };
+        if !self.is_coded() {
+            return Ok((part.txn, After::default()));
+        }
+        let stale = self.made_of_stale(&part.txn, entries, cx);
         // What lies beyond a backfill is not here, and is not taken back.
         let here =
             entries.iter().filter(|e| e.object <= self.info.last_backfill).cloned().collect::<Vec<_>>();
         let ready = coded::prepare(&mut cx.store, self.id, part.txn, &part.adds, &here)?;
-        let mut damaged = ready.damaged;
-        for entry in entries.iter().filter(|e| e.object <= self.info.last_backfill) {
-            if self.has_missed(entry, cx) && !damaged.contains(&entry.object) {
-                damaged.push(entry.object.clone());
-            }
-        }
+        let damaged: BTreeSet<HObject> = ready.damaged.into_iter().chain(stale).collect();
         let mut txn = ready.txn;
+        let Backend::Coded(coded) = &self.backend else { return Ok((txn, After::default())) };
         let gone = coded.kept.iter().take_while(|kept| kept.version <= kept_to);
         let forgotten = gone.map(|kept| coded::forget(&mut txn, self.id, kept)).count();
         Ok((txn, After { kept: ready.kept, forgotten, damaged }))
-    }
-
-    /// Whether the shard here is not what the entry changes: a write before has not come to the medium. What
-    /// a write then makes of it has the newest version, and must not be read.
-    fn has_missed(&self, entry: &LogEntry, cx: &mut Shared) -> bool {
-        if entry.is_error() || !entry.object.is_head() {
-            return false;
-        }
-        let stored = stored_version(&mut cx.store, &self.object_key(&entry.object));
-        stored != Ok(entry.prior_version)
     }
 
     /// The store has the transaction of a write.
@@ -312,7 +301,7 @@ impl Pg {
         let Backend::Coded(coded) = &mut self.backend else { return };
         coded.kept.drain(..after.forgotten.min(coded.kept.len()));
         coded.kept.extend(after.kept);
-        self.lost_shards(after.damaged, cx);
+        self.lost_shards(after.damaged.into_iter().collect(), cx);
     }
 
     /// Takes lost writes back, newest first, from what was kept here; and keeps what deletions remove that

@@ -6,11 +6,14 @@
 //!    of these left: zero for a deletion.
 //! 2. What a merge takes out of the log is not in it: whoever takes entries out clears it.
 
-use store::Txn;
+use std::collections::BTreeSet;
+
+use store::{Op, Txn};
 use types::{Eversion, HObject};
 
 use super::backend::Backend;
 use super::{Pg, persist};
+use crate::entry::{EntryKind, LogEntry};
 use crate::hash::FixedMap;
 use crate::log::PgLog;
 use crate::missing::MissingItem;
@@ -101,6 +104,49 @@ impl Pg {
         }
         self.lost_shards(vec![object.clone()], cx);
         self.repair_own(object, cx);
+    }
+
+    /// Objects that a write makes or changes here of what is not what it should be, because a write before has
+    /// not come to the medium, or the medium has lost what was there. They get the newest version, and must not
+    /// be read. Deletions need nothing of what was there.
+    pub(super) fn made_of_stale(
+        &mut self,
+        txn: &Txn,
+        entries: &[LogEntry],
+        cx: &mut Shared,
+    ) -> BTreeSet<HObject> {
+        let mut bad = BTreeSet::new();
+        let here = |e: &&LogEntry| !e.is_error() && !e.is_delete() && e.object <= self.info.last_backfill;
+        for entry in entries.iter().filter(here) {
+            // The entry of a clone says which version of the head it was made of.
+            let of = if entry.kind == EntryKind::Clone { entry.object.head() } else { entry.object.clone() };
+            let stored = stored_version(&mut cx.store, &self.object_key(&of));
+            let is_damaged = entry.kind == EntryKind::Clone && self.lost_here.contains(&of);
+            if stored != Ok(entry.prior_version) || is_damaged {
+                bad.insert(entry.object.clone());
+            }
+        }
+        let object = |index| txn.object(index).map(|key| key.object.clone());
+        for op in txn.ops() {
+            let (Op::Clone { src, dst } | Op::CloneRange { src, dst, .. }) = op else { continue };
+            let (Some(src), Some(dst)) = (object(*src), object(*dst)) else { continue };
+            if !bad.contains(&dst) && dst <= self.info.last_backfill && self.is_bad_source(&src, &bad, cx) {
+                bad.insert(dst);
+            }
+        }
+        bad
+    }
+
+    /// Whether a write must not copy this object here. The head's own entry tells of heads.
+    fn is_bad_source(&mut self, src: &HObject, bad: &BTreeSet<HObject>, cx: &mut Shared) -> bool {
+        if bad.contains(src) || self.lost_here.contains(src) || self.missing.contains(src) {
+            return true;
+        }
+        if src.is_head() {
+            return false;
+        }
+        let stored = stored_version(&mut cx.store, &self.object_key(src)).unwrap_or_default();
+        stored == Eversion::ZERO || self.is_stale_here(src, stored)
     }
 
     /// Primary: a member has a newer version of an object than this copy, of which the log tells nothing any
