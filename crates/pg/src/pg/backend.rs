@@ -290,6 +290,10 @@ impl Pg {
         let ready = coded::prepare(&mut cx.store, self.id, part.txn, &part.adds, &here)?;
         let damaged: BTreeSet<HObject> = ready.damaged.into_iter().chain(stale).collect();
         let mut txn = ready.txn;
+        // With the write: its version must never be that of a shard which nobody knows to be damaged.
+        for object in damaged.iter().filter(|o| !self.lost_here.contains(*o)) {
+            persist::add_damaged(&mut txn, self.id, object);
+        }
         let Backend::Coded(coded) = &self.backend else { return Ok((txn, After::default())) };
         let gone = coded.kept.iter().take_while(|kept| kept.version <= kept_to);
         let forgotten = gone.map(|kept| coded::forget(&mut txn, self.id, kept)).count();
@@ -301,7 +305,7 @@ impl Pg {
         let Backend::Coded(coded) = &mut self.backend else { return };
         coded.kept.drain(..after.forgotten.min(coded.kept.len()));
         coded.kept.extend(after.kept);
-        self.lost_shards(after.damaged.into_iter().collect(), cx);
+        self.note_damaged(after.damaged, cx);
     }
 
     /// Takes lost writes back, newest first, from what was kept here; and keeps what deletions remove that

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use codec::{Decode, Encode};
 use erasure::{ChunkSet, CodecError, StripedRead};
-use store::{Found, ObjectKey, StoreError};
+use store::{Found, StoreError};
 use types::{Epoch, Errno, Eversion, HObject, PgShard};
 
 use super::backend::Backend;
@@ -346,21 +346,29 @@ impl Pg {
         if objects.is_empty() {
             return;
         }
-        if !self.is_primary(cx) {
-            let shard = self.id.shard;
-            let keys = objects.into_iter().map(|object| ObjectKey::new(shard, object)).collect();
-            return self.tell_damaged(keys, cx);
-        }
         let mut txn = Txn::new();
-        for object in objects {
-            if self.lost_here.contains(&object) {
-                continue;
-            }
-            persist::add_damaged(&mut txn, self.id, &object);
-            self.lost_here.insert(object);
+        for object in objects.iter().filter(|o| !self.lost_here.contains(*o)) {
+            persist::add_damaged(&mut txn, self.id, object);
         }
         if !txn.is_empty() {
             cx.submit(txn, Done::Nothing);
+        }
+        self.note_damaged(objects.into_iter().collect(), cx);
+    }
+
+    /// The store knows that these are damaged here; a member tells the primary.
+    pub(super) fn note_damaged(&mut self, objects: BTreeSet<HObject>, cx: &mut Shared) {
+        let is_primary = self.is_primary(cx);
+        for object in objects {
+            let is_new = self.lost_here.insert(object.clone());
+            if is_primary {
+                continue;
+            }
+            if is_new {
+                let text = format!("pg {} object {object} is damaged here; the primary sends it", self.id);
+                cx.cluster_log(LogLevel::Error, text);
+            }
+            cx.send_pg(self.primary(), self.id, self.primary_interval, PgBody::Damaged { object });
         }
     }
 }

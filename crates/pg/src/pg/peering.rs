@@ -298,6 +298,8 @@ impl Pg {
                 self.repeat_repairs(cx);
                 self.settle_if_idle(cx);
             }
+            // The primary remembers a bounded number of them.
+            Phase::Replica if self.is_coded() => self.tell_damaged_again(cx),
             _ => {}
         }
     }

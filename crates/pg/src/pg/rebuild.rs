@@ -37,7 +37,7 @@ use crate::push::{Base, Cursor, ObjectName, ObjectPush, Pushed, Want};
 
 /// Refusals of shards that the cluster log is told of in one interval.
 const MAX_TOLD: usize = 1_024;
-/// Damaged objects of members that wait to be rebuilt. The next scrub finds any more.
+/// Damaged objects of members that wait to be rebuilt. Members tell of the others again.
 const MAX_DAMAGED: usize = 4_096;
 
 /// An object whose shards are being made.
@@ -479,6 +479,10 @@ impl Pg {
 
     /// Primary: a member's shard is damaged. It is rebuilt, or remembered until that can be done.
     pub(super) fn shard_is_damaged(&mut self, from: PgShard, object: HObject, cx: &mut Shared) {
+        // What is made is the whole shard: what it tells of before it has that is mended by it.
+        if self.rebuilding(&object).is_some_and(|r| r.targets.contains(&from)) {
+            return;
+        }
         let busy = self.writes.lock(&object.head()).is_some() || self.recovering.contains_key(&object);
         if busy || self.phase != Phase::Active {
             if self.damaged.len() < MAX_DAMAGED {

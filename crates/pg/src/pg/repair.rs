@@ -26,6 +26,9 @@ use crate::peer::PgBody;
 /// Damaged objects that a copy remembers. The next deep scrub finds any more.
 const MAX_REPORTS: usize = 4_096;
 
+/// Damaged shards that a member tells its primary of at a time. It tells of the next when these are made again.
+const TOLD_AT_ONCE: usize = 1_024;
+
 /// The object whose data is damaged, if the error is about damaged data.
 pub(super) fn damaged_object(e: &StoreError) -> Option<HObject> {
     match e {
@@ -92,19 +95,17 @@ impl Pg {
         if lost.is_empty() {
             return;
         }
+        if self.is_coded() {
+            return self.lost_shards(lost.into_iter().map(|key| key.object).collect(), cx);
+        }
         let mut txn = Txn::new();
         for key in lost {
-            let is_known = self.lost_here.contains(&key.object);
             if self.lost_here.len() < MAX_REPORTS {
                 persist::add_damaged(&mut txn, self.id, &key.object);
                 self.lost_here.insert(key.object.clone());
             }
-            // Each further write of a shard of no use says the same.
-            if !(is_known && self.is_coded()) {
-                let text =
-                    format!("pg {} object {} is damaged here; the primary sends it", self.id, key.object);
-                cx.cluster_log(LogLevel::Error, text);
-            }
+            let text = format!("pg {} object {} is damaged here; the primary sends it", self.id, key.object);
+            cx.cluster_log(LogLevel::Error, text);
             let body = PgBody::Damaged { object: key.object };
             cx.send_pg(self.primary(), self.id, self.primary_interval, body);
         }
@@ -114,9 +115,14 @@ impl Pg {
     /// Member: tells the primary again which objects are damaged here, because the copy was activated anew:
     /// an earlier report may have been lost, or have gone to another primary.
     pub(super) fn tell_damaged_again(&mut self, cx: &mut Shared) {
+        if self.lost_here.is_empty() {
+            return;
+        }
         self.forget_what_is_whole(cx);
         let is_coded = self.is_coded();
-        for object in self.lost_here.iter().filter(|o| is_coded || !self.missing.contains(o)) {
+        let most = if is_coded { TOLD_AT_ONCE } else { usize::MAX };
+        let untold = self.lost_here.iter().filter(|o| is_coded || !self.missing.contains(o)).take(most);
+        for object in untold {
             let body = PgBody::Damaged { object: object.clone() };
             cx.send_pg(self.primary(), self.id, self.primary_interval, body);
         }

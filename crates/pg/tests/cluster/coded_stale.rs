@@ -4,10 +4,10 @@
 use erasure::{ChunkSet, ShardRange};
 use pg::OsdConfig;
 use pg::coded::Geometry;
-use store::{ObjectKey, Txn};
-use types::{HObject, PoolId, SnapContext, SnapId};
+use store::{ObjectKey, Space, Txn};
+use types::{HObject, PgId, PoolId, SnapContext, SnapId, SpgId};
 
-use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, primary, shard};
+use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, primary, shard, under_way};
 use crate::sim::Sim;
 
 /// What a store has of an object.
@@ -32,7 +32,6 @@ pub fn put_back(s: &mut Sim, osd: i32, was: Content) {
     txn.truncate(&was.key, was.data.len() as u64);
     txn.write(&was.key, 0, was.data).set_attr(&was.key, &b"_"[..], was.info);
     s.nodes[osd as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
-    s.commit(osd);
 }
 
 fn place_of(s: &Sim, pool: PoolId, osd: i32) -> usize {
@@ -59,6 +58,7 @@ fn with_a_stale_primary(seed: u64, config: OsdConfig, more: usize) -> (Sim, Pool
         s.settle();
     }
     put_back(&mut s, first, was);
+    s.commit(first);
     (s, pool)
 }
 
@@ -217,5 +217,40 @@ fn what_is_copied_of_a_stale_shard_is_made_again() {
         if seed % 2 == 0 {
             check_object(&mut s, pool, &clone, &new);
         }
+    }
+}
+
+/// Objects that a copy has stored as damaged.
+fn damaged(s: &mut Sim, pool: PoolId, osd: i32) -> usize {
+    let id = SpgId { pgid: PgId::new(pool, 0), shard: place_of(s, pool, osd) as i8 };
+    let store = s.nodes[osd as usize].core.as_mut().unwrap().store_mut();
+    store.scan(Space::Pg(id), b"x", Some(b"y"), usize::MAX).unwrap().len()
+}
+
+/// That a shard is of no use is durable with the write that gives it the newest version: in one transaction.
+#[test]
+fn a_write_says_itself_that_a_shard_is_stale() {
+    for seed in 0..3 {
+        let (mut s, pool) = cluster_with((2, 1), 2, 0, seed, long_log());
+        let map = s.mon.map.clone();
+        s.client.write(&map, pool, "o", vec![1; 10]);
+        s.settle();
+        let (first, (osd, place)) = (primary(&s, pool), a_member(&s, pool, seed));
+        let mut txn = Txn::new();
+        txn.remove(&ObjectKey::new(place as i8, s.client.object(&map, pool, "o")));
+        s.nodes[osd as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
+        s.commit(osd);
+        s.client.write(&map, pool, "o", vec![3; 10]);
+        s.deliver_requests(first);
+        s.until("shipped", |s| under_way(s, first, osd, "RepOp").is_some());
+        let submitted = |s: &mut Sim| s.nodes[osd as usize].core.as_mut().unwrap().store_mut().submitted().0;
+        let before = submitted(&mut s);
+        s.deliver_all(first, osd);
+        assert_eq!((damaged(&mut s, pool, osd), submitted(&mut s)), (1, before + 1));
+        s.commit(osd);
+        s.restart(osd);
+        s.settle();
+        s.until("made again", |s| damaged(s, pool, osd) == 0);
+        check_shards(&mut s, pool);
     }
 }
