@@ -24,7 +24,7 @@ use super::repair::damaged_object;
 use super::{Pg, persist};
 use crate::coded::Needed;
 use crate::io::LogLevel;
-use crate::object::stored_version;
+use crate::object::{LoadError, stored_version};
 use crate::osd::device_reads::ShardRead;
 use crate::osd::shared::{Done, Shared};
 use crate::peer::{MESSAGE_MAX, PgBody, ShardAsk};
@@ -46,12 +46,23 @@ impl Refusal {
         Self { why, has: Eversion::ZERO }
     }
 
+    /// Whether it says that the shard is not there, not in that version, or does not pass its checksum. Any
+    /// other reason, a size that is too large say, tells nothing of the shard.
+    pub fn is_lack(self) -> bool {
+        [Errno::ENOENT, STALE, Errno::EIO].contains(&self.why)
+    }
+
     /// What a message says.
     fn read(result: i32, data: Bytes) -> Self {
         let why = Errno(result.saturating_neg());
         let has = if why == STALE { Eversion::from_bytes(data).unwrap_or_default() } else { Eversion::ZERO };
         Self { why, has }
     }
+}
+
+/// Why the store gives nothing: damage alone is told as such.
+fn refused(e: &StoreError) -> Errno {
+    if damaged_object(e).is_some() { Errno::EIO } else { Errno::EAGAIN }
 }
 
 /// What is gathered for one request.
@@ -166,7 +177,9 @@ impl Pg {
             let why = CodecError::OutOfRange;
             return self.gave_up(id, Some(&object), &why, cx);
         }
-        self.note_refusal(&object, version, copy, &refusal.why.to_string(), cx);
+        if refusal.is_lack() {
+            self.note_refusal(&object, version, copy, &refusal.why.to_string(), cx);
+        }
         let Some(wanted) = gather.wanted.get_mut(at) else { return };
         gather.asked.retain(|_, (of, ..)| *of != at);
         let planned = self.plan_read(&wanted.what, wanted.version, &wanted.without, cx);
@@ -180,7 +193,8 @@ impl Pg {
             Err(e) => {
                 gather.wanted.clear();
                 gather.asked.clear();
-                self.gave_up(id, Some(&object), &e, cx);
+                // No recovery brings what is there and cannot be had.
+                self.gave_up(id, Some(&object).filter(|_| refusal.is_lack()), &e, cx);
             }
         }
     }
@@ -325,7 +339,8 @@ impl Pg {
         match stored_version(&mut cx.store, &self.object_key(&ask.object)) {
             Ok(version) if version == ask.version => Ok(()),
             Ok(has) => Err(Refusal { why: STALE, has }),
-            Err(_) => Err(Refusal::of(Errno::EIO)),
+            Err(LoadError::Decode(_)) => Err(Refusal::of(Errno::EIO)),
+            Err(LoadError::Store(e)) => Err(Refusal::of(refused(&e))),
         }
     }
 
@@ -338,7 +353,7 @@ impl Pg {
             }
             self.lost_shards(vec![ask.object.clone()], cx);
         }
-        Err(Refusal::of(Errno::EIO))
+        Err(Refusal::of(refused(e)))
     }
 
     /// Objects whose shard here is damaged: nothing is read of them any more.

@@ -317,7 +317,15 @@ impl Pg {
                 self.finish(object, cx);
                 self.rebuild_object(object, cx);
             }
-            Err(refusal) => self.shard_refused(object, copy, &refusal.why.to_string(), cx),
+            Err(refusal) if refusal.is_lack() => {
+                self.shard_refused(object, copy, &refusal.why.to_string(), cx);
+            }
+            Err(_) => {
+                if let Some(r) = self.rebuilding(object) {
+                    r.without.insert(copy);
+                }
+                self.rebuild(object, cx);
+            }
         }
     }
 

@@ -1,9 +1,12 @@
 //! Shards that have missed a write, as after a medium that lost one: they are told by the version that the
 //! log names, wherever they are, and are made again.
 
+use ::bytes::Bytes;
 use erasure::{ChunkSet, ShardRange};
-use pg::OsdConfig;
+use messages::Message;
+use messages::osd::{Extent, Op};
 use pg::coded::Geometry;
+use pg::{OsdConfig, Portions};
 use store::{ObjectKey, Space, Txn};
 use types::{HObject, PgId, PoolId, SnapContext, SnapId, SpgId};
 
@@ -14,7 +17,7 @@ use crate::sim::Sim;
 pub struct Content {
     key: ObjectKey,
     data: Vec<u8>,
-    info: bytes::Bytes,
+    info: Bytes,
 }
 
 pub fn content(s: &mut Sim, osd: i32, place: usize, object: HObject) -> Content {
@@ -251,6 +254,41 @@ fn a_write_says_itself_that_a_shard_is_stale() {
         s.restart(osd);
         s.settle();
         s.until("made again", |s| damaged(s, pool, osd) == 0);
+        check_shards(&mut s, pool);
+    }
+}
+
+/// Where the answer to a read of a shard, which is under way, says whether there is one.
+fn refuse_with(s: &mut Sim, from: i32, to: i32, result: i32) {
+    let at = under_way(s, from, to, "ShardPart").expect("an answer");
+    let Message::Unknown(msg) = &mut s.links.get_mut(&(from, to)).unwrap()[at] else { panic!() };
+    let mut front = msg.front.to_vec();
+    let end = front.len();
+    assert_eq!(front[end - 4..], [0; 4], "it was no refusal");
+    front[end - 4..].copy_from_slice(&result.to_le_bytes());
+    (msg.front, msg.data) = (front.into(), Bytes::new());
+}
+
+/// What a member refuses for another reason than the shard's own says nothing of the shard.
+#[test]
+fn a_refusal_that_tells_nothing_of_the_shard_costs_no_shard() {
+    for (seed, result) in (0..4).zip([-22, -11, -22, -11]) {
+        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, long_log());
+        let map = s.mon.map.clone();
+        let old = bytes(&mut s, 6 * CHUNK);
+        s.client.write(&map, pool, "o", old);
+        s.settle();
+        let first = primary(&s, pool);
+        let members = acting(&s, pool);
+        let osd = *members.iter().take(2).find(|osd| **osd != first).unwrap();
+        s.client.read(&map, pool, "o");
+        s.deliver_requests(first);
+        s.until("answered", |s| under_way(s, osd, first, "ShardPart").is_some());
+        refuse_with(&mut s, osd, first, result);
+        s.until("read", |s| s.client.is_idle());
+        s.settle();
+        assert_eq!(refusals(&s), [""; 0]);
+        assert_eq!(crate::counters::counter(&mut s, first, "loligo_shards_refused"), 0);
         check_shards(&mut s, pool);
     }
 }
