@@ -46,6 +46,9 @@ pub(crate) struct Coded {
     pub geometry: Option<Arc<Geometry>>,
     /// Writes that can be taken back here.
     kept: VecDeque<Kept>,
+    /// Primary: how many questions requests have asked shards. Their numbers are those of one request alone
+    /// each, for an answer may come late, or twice.
+    pub questions: u32,
     /// Primary: what is read of shards for requests, by the number of the request's reads.
     pub gathers: BTreeMap<u64, Gather>,
     /// Primary: objects whose shards are being made for copies that lack them.

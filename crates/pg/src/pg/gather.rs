@@ -71,7 +71,6 @@ pub(crate) struct Gather {
     wanted: Vec<Wanted>,
     /// Which range of which of these a question is for, and whom it went to.
     asked: BTreeMap<u32, (usize, usize, PgShard)>,
-    last: u32,
 }
 
 /// One range of an object.
@@ -133,19 +132,24 @@ impl Pg {
 
     /// Asks the holders for a range, this copy among them.
     fn ask_shards(&mut self, gather: &mut Gather, id: u64, at: usize, cx: &mut Shared) {
+        let Backend::Coded(coded) = &mut self.backend else { return };
         let Some(wanted) = gather.wanted.get(at) else { return };
+        let mut asks = Vec::with_capacity(wanted.read.ranges().len());
         for (slot, range) in wanted.read.ranges().iter().enumerate() {
             let Some(copy) = wanted.holders.get(&range.shard).copied() else { continue };
-            gather.last += 1;
-            gather.asked.insert(gather.last, (at, slot, copy));
+            coded.questions = coded.questions.wrapping_add(1);
+            gather.asked.insert(coded.questions, (at, slot, copy));
             let ask = ShardAsk {
                 id,
-                place: gather.last,
+                place: coded.questions,
                 object: wanted.what.object.clone(),
                 version: wanted.version,
                 offset: range.offset,
                 len: range.len,
             };
+            asks.push((copy, ask));
+        }
+        for (copy, ask) in asks {
             cx.send_pg(copy, self.id, self.interval(), PgBody::ShardRead(Box::new(ask)));
         }
     }

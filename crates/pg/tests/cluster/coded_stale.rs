@@ -292,3 +292,41 @@ fn a_refusal_that_tells_nothing_of_the_shard_costs_no_shard() {
         check_shards(&mut s, pool);
     }
 }
+
+/// A request that gathers a second time takes no late answer to the first for one to the second.
+#[test]
+fn an_answer_that_comes_late_answers_nothing_else() {
+    let mut late = 0;
+    for seed in 0..8 {
+        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, long_log());
+        let map = s.mon.map.clone();
+        let old = bytes(&mut s, 8 * CHUNK);
+        s.client.write(&map, pool, "o", old.clone());
+        s.settle();
+        let first = primary(&s, pool);
+        let members = acting(&s, pool);
+        let chunk = (0..2).find(|at| members[*at] != first).unwrap();
+        let osd = members[chunk];
+        // It reads some bytes, and then those that it needs to change others, which may be of the same shard.
+        let at = ((4 + seed as usize % 2) * CHUNK + 10) as u64;
+        let read = Op::Read(Extent::new((chunk * CHUNK) as u64, 5));
+        let write = Op::Write { extent: Extent::new(at, 5), data: Bytes::from_static(b"12345") };
+        s.client.change(&map, pool, "o", vec![read, write]);
+        s.deliver_requests(first);
+        s.until("answered", |s| under_way(s, osd, first, "ShardPart").is_some());
+        let place = under_way(&s, osd, first, "ShardPart").unwrap();
+        let again = s.links[&(osd, first)][place].clone();
+        s.deliver_all(osd, first);
+        late += usize::from(under_way(&s, first, osd, "ShardRead").is_some());
+        s.links.entry((osd, first)).or_default().push_front(again);
+        s.deliver_all(osd, first);
+        s.until("written", |s| s.client.is_idle());
+        let mut want = old;
+        want[at as usize..at as usize + 5].copy_from_slice(b"12345");
+        s.client.model.get_mut("o").unwrap().acked = Some(want);
+        s.client.read(&map, pool, "o");
+        s.settle();
+        check_shards(&mut s, pool);
+    }
+    assert!(late > 2, "{late}");
+}
