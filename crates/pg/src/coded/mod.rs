@@ -15,7 +15,7 @@ mod split;
 
 use std::collections::BTreeMap;
 
-use erasure::{Codec, CodecError, Profile, ProfileError, Simd, Stripes};
+use erasure::{ChunkSet, Codec, CodecError, Profile, ProfileError, Simd, Stripes};
 
 pub use keep::{Kept, Prepared, forget, is_kept, keep_whole, kept_in, prepare, take_back, version_before};
 pub use split::{Add, Gathered, Needed, Parts, ShardPart, SplitStop, split};
@@ -49,6 +49,12 @@ impl Geometry {
         }
         let stripes = Stripes::new(&codec, chunk)?;
         Ok(Self { codec, stripes })
+    }
+
+    /// Whether all data can be made from these shards.
+    pub fn can_decode(&self, shards: ChunkSet) -> bool {
+        let data = self.codec.data_chunks().iter().copied().collect();
+        self.codec.minimum_to_decode(data, shards).is_ok()
     }
 
     /// Shards of an object.

@@ -128,6 +128,14 @@ impl Backend {
         matches!(self, Self::Coded(_))
     }
 
+    /// How objects lie on shards, once it is known.
+    pub fn geometry(&self) -> Option<&Geometry> {
+        match self {
+            Self::Coded(coded) => coded.geometry.as_deref(),
+            Self::Replicated => None,
+        }
+    }
+
     /// What is done with objects that lost entries changed.
     pub fn lost_entries(&self) -> Lost {
         match self {
@@ -138,14 +146,16 @@ impl Backend {
 
     /// Into how many parts an object's data is divided.
     pub fn data_shards(&self) -> u64 {
-        self.needed_witnesses().max(1) as u64
+        self.geometry().map_or(1, |geometry| geometry.codec.data_chunk_count().max(1) as u64)
     }
 
-    /// How many members have to be left of an interval to know what was written in it.
-    pub fn needed_witnesses(&self) -> usize {
-        match self {
-            Self::Replicated => 1,
-            Self::Coded(coded) => coded.geometry.as_ref().map_or(1, |g| g.codec.data_chunk_count()),
+    /// Whether the copies at these places of an acting set are enough to know what was written, and to make all
+    /// data: any of a replicated PG. As many shards as make up the data need not be, where the code has groups.
+    pub fn is_enough(&self, places: impl IntoIterator<Item = usize>) -> bool {
+        let mut places = places.into_iter();
+        match self.geometry() {
+            Some(geometry) => geometry.can_decode(places.collect()),
+            None => places.next().is_some(),
         }
     }
 }

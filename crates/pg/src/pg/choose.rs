@@ -1,11 +1,12 @@
 //! Choosing the authoritative copy and the acting set. Source: PeeringState::find_best_info, calc_replicated_acting.
 
+use std::collections::BTreeSet;
+
 use types::{Epoch, Eversion, OsdId, PgId, PgShard};
 
 use super::backend::Backend;
 use super::{Peer, Pg, Phase};
 use crate::info::PgInfo;
-use crate::interval;
 use crate::osd::shared::Shared;
 
 /// Whether a copy has all objects, or knows that it lacks them.
@@ -29,8 +30,9 @@ impl Pg {
             Backend::Replicated => self.wanted_acting(best, cx),
             Backend::Coded(_) => self.wanted_places(best, cx),
         };
-        if interval::present(&want) < self.backend.needed_witnesses() {
-            // Fewer shards than make up the data.
+        let places = want.iter().enumerate().filter(|(_, osd)| osd.is_osd()).map(|(at, _)| at);
+        if !self.backend.is_enough(places) {
+            // The shards do not make up the data.
             self.phase = Phase::Incomplete;
             self.reconsider_waiting(cx);
             return;
@@ -143,15 +145,16 @@ impl Pg {
         };
         let mut want: Vec<Option<PgShard>> =
             (0..usize::from(self.key.size)).map(|at| first(at, &usable)).collect();
-        let whole = want.iter().flatten().filter(|copy| has_all(copy)).count();
-        let mut short = self.backend.needed_witnesses().saturating_sub(whole);
+        let whole = |copy: &Option<PgShard>| copy.is_some_and(|copy| has_all(&copy));
+        let mut whole: BTreeSet<usize> =
+            (0..want.len()).filter(|at| want.get(*at).is_some_and(whole)).collect();
         for (at, place) in want.iter_mut().enumerate() {
-            if short == 0 {
+            if self.backend.is_enough(whole.iter().copied()) {
                 break;
             }
             if let Some(copy) = first(at, &has_all).filter(|_| !place.is_some_and(|copy| has_all(&copy))) {
                 *place = Some(copy);
-                short -= 1;
+                whole.insert(at);
             }
         }
         want.into_iter().map(|copy| copy.map_or(OsdId::HOLE, |copy| copy.osd)).collect()

@@ -283,7 +283,7 @@ impl Pg {
         let whole = self.acting().count() == usize::from(self.key.size);
         let need = self.version_of(object, cx).unwrap_or_default();
         let holders = self.holders(object, need, &BTreeSet::new(), cx);
-        whole && holders.len() < self.backend.needed_witnesses()
+        whole && !self.backend.is_enough(holders.into_keys())
     }
 
     /// Reads a range of this copy's shard for the primary, which may be this copy; the device is waited for

@@ -68,7 +68,7 @@ impl Pg {
         for i in self.past_with_writes().skip(skipped) {
             let members = interval::copies(&i.acting, self.is_coded());
             probe.extend(members.filter(|copy| map.is_up(copy.osd)));
-            blocked_by.extend(missing_witnesses(i, self.backend.needed_witnesses(), map));
+            blocked_by.extend(missing_witnesses(i, |places| self.backend.is_enough(places), map));
         }
         PriorSet { probe, blocked_by: blocked_by.into_iter().collect() }
     }

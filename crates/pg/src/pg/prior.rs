@@ -106,17 +106,24 @@ pub(crate) fn owed_to(osds: impl IntoIterator<Item = OsdId>, cx: &Shared) -> Owe
 }
 
 /// The members of an interval of which some have to come back before it is known what was written in it.
-/// Empty when `needed` are up: one of a replicated PG, for an acknowledged write is on all; of an
-/// erasure-coded one, as many as make up the data.
+/// Empty when those that are up are enough by their places: one of a replicated PG, for an acknowledged write
+/// is on all; of an erasure-coded one, those that make up the data.
 ///
 /// A member whose data was given up since does not count, whether it is down or up with another disk: it
 /// knows nothing of the interval. When the data of all members was given up, so were the interval's writes,
 /// and there is nobody to wait for.
-pub(super) fn missing_witnesses(i: &Interval, needed: usize, map: &OsdMap) -> Vec<OsdId> {
+pub(super) fn missing_witnesses(
+    i: &Interval,
+    is_enough: impl Fn(Vec<usize>) -> bool,
+    map: &OsdMap,
+) -> Vec<OsdId> {
     let given_up = |osd: &OsdId| map.osd(*osd).is_some_and(|o| o.info.lost_at > i.first);
-    let members: Vec<OsdId> = i.acting.iter().copied().filter(|o| map.exists(*o) && !given_up(o)).collect();
-    let (up, down): (Vec<OsdId>, Vec<OsdId>) = members.into_iter().partition(|o| map.is_up(*o));
-    if up.len() >= needed { Vec::new() } else { down }
+    let members = i.acting.iter().copied().enumerate().filter(|(_, o)| map.exists(*o) && !given_up(o));
+    let (up, down): (Vec<_>, Vec<_>) = members.partition(|(_, o)| map.is_up(*o));
+    match is_enough(up.into_iter().map(|(place, _)| place).collect()) {
+        true => Vec::new(),
+        false => down.into_iter().map(|(_, osd)| osd).collect(),
+    }
 }
 
 /// Whether the map proves that the process which led this interval is dead, or has learned of a later
@@ -212,9 +219,13 @@ mod tests {
         for (osds, missing) in table {
             let map = OsdMap { epoch: Epoch(30), osds: osds.to_vec(), ..OsdMap::default() };
             let all: Vec<OsdId> = (0..osds.len() as i32).map(OsdId).collect();
-            assert_eq!(missing_witnesses(&interval(&all), 1, &map), missing, "{osds:?}");
+            assert_eq!(missing_witnesses(&interval(&all), |up| !up.is_empty(), &map), missing, "{osds:?}");
         }
-        assert_eq!(missing_witnesses(&interval(&[OsdId(7)]), 1, &OsdMap::default()), [], "outside the map");
+        assert_eq!(
+            missing_witnesses(&interval(&[OsdId(7)]), |up| !up.is_empty(), &OsdMap::default()),
+            [],
+            "outside the map"
+        );
     }
 
     #[test]
@@ -237,10 +248,18 @@ mod tests {
         for (state, missing) in table {
             let map = OsdMap { epoch: Epoch(30), osds: state.to_vec(), ..OsdMap::default() };
             let mut all = osds(&[0, 1, 2]);
-            assert_eq!(missing_witnesses(&interval(&all), 2, &map), osds(missing), "{state:?}");
+            assert_eq!(
+                missing_witnesses(&interval(&all), |up| up.len() >= 2, &map),
+                osds(missing),
+                "{state:?}"
+            );
             // A hole was nobody.
             all.push(OsdId::HOLE);
-            assert_eq!(missing_witnesses(&interval(&all), 2, &map), osds(missing), "{state:?}");
+            assert_eq!(
+                missing_witnesses(&interval(&all), |up| up.len() >= 2, &map),
+                osds(missing),
+                "{state:?}"
+            );
         }
     }
 

@@ -28,7 +28,6 @@ use super::gather::Refusal;
 use super::recovery::{Recovering, Sent};
 use super::room::Taken;
 use super::{Pg, Phase, persist};
-use crate::coded::Geometry;
 use crate::io::LogLevel;
 use crate::missing::MissingItem;
 use crate::osd::shared::{Done, PgDone, Shared};
@@ -75,13 +74,6 @@ fn place(copy: PgShard) -> usize {
 }
 
 impl Pg {
-    fn geometry(&self) -> Option<&Geometry> {
-        match &self.backend {
-            Backend::Coded(coded) => coded.geometry.as_deref(),
-            Backend::Replicated => None,
-        }
-    }
-
     fn rebuilding(&mut self, object: &HObject) -> Option<&mut Rebuilding> {
         match &mut self.backend {
             Backend::Coded(coded) => coded.rebuilds.get_mut(object),
@@ -150,7 +142,7 @@ impl Pg {
     fn can_make(&self, targets: &BTreeSet<PgShard>, holders: &BTreeMap<usize, PgShard>) -> bool {
         let want: ChunkSet = targets.iter().map(|copy| place(*copy)).collect();
         let there: ChunkSet = holders.keys().copied().collect();
-        self.geometry().is_some_and(|g| g.codec.minimum_to_decode(want, there).is_ok())
+        self.backend.geometry().is_some_and(|g| g.codec.minimum_to_decode(want, there).is_ok())
     }
 
     /// Of the objects that members lack, those that nobody can make now.
@@ -261,7 +253,7 @@ impl Pg {
             return self.send_shards(object, cx);
         }
         let holders = self.holders(object, version, &without, cx);
-        let Some(geometry) = self.geometry() else { return self.cannot_rebuild(object, cx) };
+        let Some(geometry) = self.backend.geometry() else { return self.cannot_rebuild(object, cx) };
         let want: ChunkSet = targets.iter().map(|copy| place(*copy)).collect();
         let there: ChunkSet = holders.keys().copied().collect();
         let Ok(plan) = geometry.codec.rebuild(want, there) else {

@@ -330,3 +330,43 @@ fn an_answer_that_comes_late_answers_nothing_else() {
     }
     assert!(late > 2, "{late}");
 }
+
+/// As many shards as make up the data need not do so where the code has groups: what cannot be made of all
+/// that are left is lost, and requests do not wait for it.
+#[test]
+fn shards_that_do_not_decode_are_not_enough() {
+    let words = [("plugin", "lrc"), ("k", "4"), ("m", "2"), ("l", "3")];
+    for seed in 0..3 {
+        let portions = Portions { serves_coded: true, ..Portions::default() };
+        let mut s = Sim::with_config(8, seed, OsdConfig { portions, ..long_log() });
+        s.until("all up", |s| (0..8).all(|o| s.mon.map.is_up(o)));
+        let pool = s.mon.create_pool_of_profile(&words, 4, 8, 5);
+        s.settle();
+        let map = s.mon.map.clone();
+        let width = map.pool(pool).unwrap().stripe_width;
+        let geometry = Geometry::new(&map.erasure_code_profiles["coded"], width).unwrap();
+        let old = bytes(&mut s, 9 * CHUNK);
+        s.client.write(&map, pool, "o", old);
+        s.settle();
+        let members = acting(&s, pool);
+        let data: ChunkSet = geometry.codec.data_chunks().iter().copied().collect();
+        let decodes = |set| geometry.codec.minimum_to_decode(data, set).is_ok();
+        let own = place_of(&s, pool, primary(&s, pool));
+        let sets = (0..1u32 << 8).map(|bits| (0..8).filter(|at| bits >> at & 1 == 1).collect::<ChunkSet>());
+        let left = sets.filter(|set| set.len() == 4 && set.contains(own) && !decodes(*set));
+        let left = left.last().expect("a set of four that makes nothing");
+        let object = s.client.object(&map, pool, "o");
+        let mut was = Vec::new();
+        for place in (0..8).filter(|at| !left.contains(*at)) {
+            was.push((members[place], content(&mut s, members[place], place, object.clone())));
+        }
+        let new = bytes(&mut s, 9 * CHUNK);
+        s.client.write(&map, pool, "o", new);
+        s.settle();
+        was.into_iter().for_each(|(osd, was)| put_back(&mut s, osd, was));
+        s.client.damage_allowed = true;
+        s.client.read(&map, pool, "o");
+        s.until("answered", |s| s.client.is_idle());
+        assert_eq!(s.client.replies.last().unwrap().1.result, -5);
+    }
+}

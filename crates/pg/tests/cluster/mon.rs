@@ -118,14 +118,25 @@ impl Mon {
 
     /// An erasure-coded pool of this profile, whose chunks have 4,096 bytes.
     pub fn create_coded_pool(&mut self, k: u8, m: u8, min_size: u8) -> PoolId {
-        let mut id = PoolId(0);
         let (data, coding) = (k.to_string(), m.to_string());
         let words = [("plugin", "jerasure"), ("technique", "reed_sol_van"), ("k", &*data), ("m", &*coding)];
-        let profile = words.into_iter().map(|(word, value)| (word.to_owned(), value.to_owned()));
+        self.create_pool_of_profile(&words, k, k + m, min_size)
+    }
+
+    /// A pool whose objects lie on `size` shards, as much of it as `k` of them hold.
+    pub fn create_pool_of_profile(
+        &mut self,
+        words: &[(&str, &str)],
+        k: u8,
+        size: u8,
+        min_size: u8,
+    ) -> PoolId {
+        let mut id = PoolId(0);
+        let profile = words.iter().map(|(word, value)| ((*word).to_owned(), (*value).to_owned()));
         self.change(|inc, map| {
             inc.new_erasure_code_profiles.insert("coded".into(), profile.collect());
             let pool = Pool {
-                size: k + m,
+                size,
                 min_size,
                 crush_rule: 1,
                 erasure_code_profile: "coded".into(),
