@@ -45,6 +45,14 @@ enum How {
     Parts { size: u64, ranges: Vec<(u64, u64)>, attrs: Vec<(Bytes, Option<Bytes>)> },
 }
 
+impl Kept {
+    /// Whether it takes its write back from an object in this version, `None` for one that cannot be told. A
+    /// record of parts goes with what its write has left; others bring, or take away, the whole object.
+    pub fn goes_back_from(&self, version: Option<Eversion>) -> bool {
+        !matches!(self.how, How::Parts { .. }) || version == Some(self.version)
+    }
+}
+
 impl Encode for Kept {
     fn encode(&self, w: &mut Writer) {
         w.envelope(1, 1, |w| {

@@ -334,17 +334,18 @@ impl Pg {
         let mut lost = Vec::new();
         for (object, prior) in &merged.undone {
             let key = ObjectKey::new(self.id.shard, object.clone());
-            let stored = |cx: &mut Shared| stored_version(&mut cx.store, &key).unwrap_or(Eversion::ZERO);
+            let stored = |cx: &mut Shared| stored_version(&mut cx.store, &key).ok();
             let is = left.get(object).copied().unwrap_or_else(|| stored(cx));
             left.insert(object.clone(), is);
-            if is == *prior {
+            if *prior == Eversion::ZERO {
+                // Whatever is there.
+                txn.remove(&key);
+                left.insert(object.clone(), Some(Eversion::ZERO));
+            } else if is == Some(*prior) {
                 // Whatever was lacking before.
                 if self.missing.get(object).is_some_and(|item| item.need == *prior) {
                     self.missing.remove(object);
                 }
-            } else if *prior == Eversion::ZERO {
-                txn.remove(&key);
-                left.insert(object.clone(), Eversion::ZERO);
             } else if !newer.contains(object) && !self.missing.contains(object) {
                 lost.push((object.clone(), *prior));
             }
@@ -357,20 +358,32 @@ impl Pg {
         self.keep_deleted(&merged.deletes, left, txn, cx);
     }
 
-    /// Takes back what was written above a version; the versions that objects then have.
+    /// Takes back what was written above a version; the versions that objects then have, `None` where that
+    /// cannot be told. An object that was made again since its record was written is not what the record goes
+    /// back from.
     fn undo_writes(
         &mut self,
         common: Eversion,
         txn: &mut Txn,
         cx: &mut Shared,
-    ) -> BTreeMap<HObject, Eversion> {
-        let mut left = BTreeMap::new();
+    ) -> BTreeMap<HObject, Option<Eversion>> {
+        let mut left: BTreeMap<HObject, Option<Eversion>> = BTreeMap::new();
         let Backend::Coded(coded) = &mut self.backend else { return left };
         while coded.kept.back().is_some_and(|kept| kept.version > common) {
             let Some(kept) = coded.kept.pop_back() else { break };
+            let key = ObjectKey::new(self.id.shard, kept.object.clone());
+            let is = match left.get(&kept.object) {
+                Some(is) => *is,
+                None => stored_version(&mut cx.store, &key).ok(),
+            };
+            if !kept.goes_back_from(is) {
+                coded::forget(txn, self.id, &kept);
+                left.insert(kept.object, None);
+                continue;
+            }
             let before = coded::version_before(&mut cx.store, self.id, &kept);
             coded::take_back(txn, self.id, &kept);
-            left.insert(kept.object, before.unwrap_or(Eversion::ZERO));
+            left.insert(kept.object, before.ok());
         }
         left
     }
@@ -379,7 +392,7 @@ impl Pg {
     fn keep_deleted(
         &mut self,
         deletes: &[(Eversion, HObject)],
-        mut left: BTreeMap<HObject, Eversion>,
+        mut left: BTreeMap<HObject, Option<Eversion>>,
         txn: &mut Txn,
         cx: &mut Shared,
     ) {
@@ -387,8 +400,8 @@ impl Pg {
         let Backend::Coded(coded) = &mut self.backend else { return };
         for (version, object) in deletes.iter().filter(|_| !shuns) {
             let key = ObjectKey::new(self.id.shard, object.clone());
-            let is_there = match left.insert(object.clone(), Eversion::ZERO) {
-                Some(version) => version != Eversion::ZERO,
+            let is_there = match left.insert(object.clone(), Some(Eversion::ZERO)) {
+                Some(version) => version != Some(Eversion::ZERO),
                 None => cx.store.stat(&key).is_ok_and(|stat| stat.is_some()),
             };
             if is_there {
