@@ -353,8 +353,8 @@ fn shards_that_do_not_decode_are_not_enough() {
         let decodes = |set| geometry.codec.minimum_to_decode(data, set).is_ok();
         let own = place_of(&s, pool, primary(&s, pool));
         let sets = (0..1u32 << 8).map(|bits| (0..8).filter(|at| bits >> at & 1 == 1).collect::<ChunkSet>());
-        let left = sets.filter(|set| set.len() == 4 && set.contains(own) && !decodes(*set));
-        let left = left.last().expect("a set of four that makes nothing");
+        let mut left = sets.filter(|set| set.len() == 4 && set.contains(own) && !decodes(*set));
+        let left = left.next_back().expect("a set of four that makes nothing");
         let object = s.client.object(&map, pool, "o");
         let mut was = Vec::new();
         for place in (0..8).filter(|at| !left.contains(*at)) {
