@@ -50,6 +50,9 @@ pub enum Command {
     Store(StoreCommand),
     /// Work with the objects of a pool, as Ceph's `rados` does.
     Rados(Box<crate::rados::RadosArgs>),
+    /// Serve S3 from a cluster, as Ceph's radosgw does and beside it.
+    #[command(after_help = crate::rgw::HELP)]
+    Rgw(Box<crate::rgw::RgwArgs>),
     /// Load a cluster, check its data, and show rates, latencies and CPU per operation.
     #[command(subcommand)]
     Bench(crate::bench::BenchArgs),
@@ -364,7 +367,7 @@ pub struct StoreExportArgs {
 }
 
 /// Bytes of an OSD's device.
-fn parse_size(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     match crate::size::bytes(text)? {
         bytes if bytes < MIN_OSD_BYTES => Err(format!("an OSD needs at least {} MiB", MIN_OSD_BYTES >> 20)),
         bytes => Ok(bytes),

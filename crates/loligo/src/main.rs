@@ -26,6 +26,7 @@ mod place;
 mod rados;
 mod rbd;
 mod rescue;
+mod rgw;
 mod running;
 mod serve;
 mod size;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Command::Mgr(args) => serve::one(&args, EntityType::Mgr),
         Command::Store(command) => offline::run(&command),
         Command::Rados(args) => rados::run(&args),
+        Command::Rgw(args) => rgw::run(&args),
         Command::Bench(args) => bench::run(&args),
     };
     finish(result.map(|()| ExitCode::SUCCESS))

@@ -27,5 +27,6 @@ mod quorum;
 mod radosgw;
 mod real_ceph;
 mod refused;
+mod s3;
 mod scrub;
 mod tickets;

@@ -1,0 +1,175 @@
+//! `loligo rgw`: an S3 server on the pools of a cluster, in radosgw's place or beside it.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ::rgw::{UserId, UserInfo};
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use clap::Args;
+use gateway::{Error, Moment, Site, Start, Subusers};
+use rados::Cluster;
+use rgwio::{Limits, Performer};
+use s3::{Bounds, Front, Gateway, Settings};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use types::{RealTime, Utime};
+
+use crate::connect::ConnectArgs;
+
+/// Requests under way may take this long once the server is told to stop.
+const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+/// Letters of a key and of its secret, as radosgw makes them. Source: PUBLIC_ID_LEN and SECRET_KEY_LEN in
+/// src/rgw/rgw_user.h.
+const KEY_LETTERS: usize = 20;
+const SECRET_LETTERS: usize = 40;
+
+pub const HELP: &str = "\
+It stores what Ceph's radosgw 16.2 stores: both run side by side on one set of pools, and radosgw-admin administers either.
+Pools that are missing are made. Its key needs the rights of a radosgw: mon 'allow rw' osd 'allow rwx'.
+
+A user, then a server, then a client:
+  loligo rgw --add-user alice        prints an access key and a secret
+  loligo rgw --port 7480
+  s3cmd --host 127.0.0.1:7480 --host-bucket 127.0.0.1:7480 --no-ssl --access_key KEY --secret_key SECRET mb s3://b
+
+Served: buckets, objects with ranges and conditions, copies, uploads in parts, canned ACLs, presigned URLs; signatures of version 4.
+What is not served (versions, policies, encryption, lifecycles, quotas, tags ...) is answered with 501 NotImplemented. TLS is a proxy's.";
+
+#[derive(Debug, Clone, Args)]
+pub struct RgwArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+    /// Port to listen on.
+    #[arg(long, value_name = "PORT", default_value_t = 7480)]
+    port: u16,
+    /// Address to listen on; 0.0.0.0 for all of this host.
+    #[arg(long, value_name = "ADDR", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    listen: IpAddr,
+    /// The zone to serve; made when there is none of this name.
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    rgw_zone: String,
+    /// The zone's group.
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    rgw_zonegroup: String,
+    /// Connections at a time, half of which one address may take.
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    max_connections: u32,
+    /// What all requests may hold of objects: bytes, or a number with K, M, G or T.
+    #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = crate::args::parse_size)]
+    window_memory: u64,
+    /// Make a user with this name, print its access key and secret, and end.
+    #[arg(long, value_name = "NAME")]
+    add_user: Option<String>,
+}
+
+/// What a user signs with.
+pub struct Keys {
+    pub access_key: String,
+    pub secret: String,
+}
+
+fn at_once<T>(with: impl FnOnce(&mut Moment) -> T) -> T {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let sec = u32::try_from(since.as_secs()).unwrap_or(u32::MAX);
+    let now = RealTime(Utime { sec, nsec: since.subsec_nanos() });
+    with(&mut Moment { now, entropy: &mut runtime::OsEntropy })
+}
+
+/// The core's errors in words.
+fn failed(what: &str, e: &Error) -> anyhow::Error {
+    match e {
+        Error::UserExists => anyhow::anyhow!("{what}: there is a user of this name"),
+        Error::Realm => {
+            anyhow::anyhow!("{what}: the cluster has a realm, and zones of realms are not served")
+        }
+        other => anyhow::anyhow!("{what}: {other:?} ({})", other.clone().errno()),
+    }
+}
+
+/// The gateway's core on a cluster.
+pub struct Store {
+    performer: Performer,
+    site: Site,
+}
+
+impl Store {
+    pub async fn open(cluster: Cluster, zone: &str, zonegroup: &str) -> Result<Self> {
+        let instance = cluster.global_id();
+        let performer = Performer::new(cluster, &Limits::default());
+        let (zone, zonegroup) = (zone.to_owned().into(), zonegroup.to_owned().into());
+        let start = at_once(|moment| Site::start(Start { zone, zonegroup, instance }, moment));
+        let site = performer.run(start).await.map_err(|e| failed("cannot open the zone", &e))?;
+        Ok(Self { performer, site })
+    }
+
+    pub async fn add_user(&self, name: &str) -> Result<Keys> {
+        let letters = |count| {
+            let made = at_once(|moment| moment.letters(4 * count));
+            let plain = made.iter().filter(|b| b.is_ascii_alphanumeric()).take(count);
+            plain.map(|b| char::from(*b)).collect::<String>()
+        };
+        let (access_key, secret) = (letters(KEY_LETTERS).to_ascii_uppercase(), letters(SECRET_LETTERS));
+        let id = UserId::from_text(&Bytes::from(name.to_owned()));
+        let mut info = UserInfo { id, display_name: name.to_owned().into(), ..UserInfo::default() };
+        info.add_key(access_key.clone().into(), secret.clone().into(), Bytes::new())
+            .map_err(|e| failed("cannot make a key", &e))?;
+        let create = at_once(|moment| self.site.create_user(info, moment));
+        self.performer.run(create).await.map_err(|e| failed("cannot make the user", &e))?;
+        Ok(Keys { access_key, secret })
+    }
+
+    pub fn front(self, zonegroup: &str, window_bytes: u64) -> Arc<Front> {
+        let settings = Settings { zonegroup: zonegroup.to_owned() };
+        Arc::new(Front::new(Gateway::new(self.site, self.performer, settings), window_bytes))
+    }
+}
+
+pub fn run(args: &RgwArgs) -> Result<()> {
+    let config = args.connect.config()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    crate::connect::on(&runtime, config, async |cluster| {
+        let store = Store::open(cluster, &args.rgw_zone, &args.rgw_zonegroup).await?;
+        match &args.add_user {
+            Some(name) => {
+                let keys = store.add_user(name).await?;
+                say!("access_key = {}", keys.access_key);
+                say!("secret_key = {}", keys.secret);
+                Ok(())
+            }
+            None => serve(store, args).await,
+        }
+    })
+}
+
+async fn serve(store: Store, args: &RgwArgs) -> Result<()> {
+    let listener = TcpListener::bind((args.listen, args.port)).await;
+    let listener = listener.with_context(|| format!("cannot listen on {}:{}", args.listen, args.port))?;
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let connections = usize::try_from(args.max_connections).unwrap_or(usize::MAX);
+    let bounds = Bounds { connections, window_bytes: args.window_memory };
+    let front = store.front(&args.rgw_zonegroup, bounds.window_bytes);
+    say!("http://{}", listener.local_addr()?);
+    tokio::select! {
+        () = s3::serve(listener, Arc::clone(&front), &bounds) => {}
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    // What clients wait for is brought to its end.
+    let drained = async {
+        while !front.is_idle() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        drained = tokio::time::timeout(DRAIN_LIMIT, drained) => {
+            if drained.is_err() {
+                tracing::warn!("requests are still under way after {DRAIN_LIMIT:?}: ending without them");
+            }
+            Ok(())
+        }
+        _ = interrupt.recv() => bail!("ended at once by a second signal"),
+        _ = terminate.recv() => bail!("ended at once by a second signal"),
+    }
+}

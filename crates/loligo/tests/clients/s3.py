@@ -1,0 +1,259 @@
+"""A client of `loligo rgw`: what people do with S3, and what a hostile client tries.
+
+Usage: s3.py ENDPOINT ACCESS_KEY SECRET OTHER_ACCESS_KEY OTHER_SECRET
+"""
+
+import hashlib
+import http.client
+import io
+import socket
+import sys
+import urllib.parse
+
+import boto3
+from botocore import UNSIGNED
+from botocore.client import Config
+from botocore.exceptions import ClientError
+
+MIB = 1 << 20
+ENDPOINT = sys.argv[1]
+HOST = urllib.parse.urlparse(ENDPOINT).netloc
+
+
+def client(key, secret, **more):
+    config = Config(s3={"addressing_style": "path"}, retries={"max_attempts": 0}, **more)
+    return boto3.client(
+        "s3",
+        endpoint_url=ENDPOINT,
+        aws_access_key_id=key,
+        aws_secret_access_key=secret,
+        region_name="default",
+        config=config,
+    )
+
+
+s3 = client(*sys.argv[2:4])
+other = client(*sys.argv[4:6])
+nobody = client("", "", signature_version=UNSIGNED)
+
+
+def fails(status, code, call, **args):
+    """The call is refused with this status and code."""
+    try:
+        call(**args)
+    except ClientError as e:
+        got = (e.response["ResponseMetadata"]["HTTPStatusCode"], e.response["Error"]["Code"])
+        assert got == (status, code), (got, status, code, args)
+    else:
+        raise AssertionError(f"{args} should have failed with {code}")
+
+
+def data(size, seed=1):
+    block = hashlib.sha256(bytes([seed])).digest() * 128
+    return (block * (size // len(block) + 1))[:size]
+
+
+def get(name, who=s3, **args):
+    return who.get_object(Bucket="bucket", Key=name, **args)["Body"].read()
+
+
+def buckets():
+    s3.create_bucket(Bucket="bucket")
+    s3.create_bucket(Bucket="bucket")
+    fails(409, "BucketAlreadyExists", other.create_bucket, Bucket="bucket")
+    assert [b["Name"] for b in s3.list_buckets()["Buckets"]] == ["bucket"]
+    assert other.list_buckets()["Buckets"] == []
+    s3.head_bucket(Bucket="bucket")
+    fails(404, "404", s3.head_bucket, Bucket="missing")
+    fails(403, "403", other.head_bucket, Bucket="bucket")
+    assert s3.get_bucket_location(Bucket="bucket")["LocationConstraint"] == "default"
+    fails(404, "NoSuchBucket", s3.list_objects, Bucket="missing")
+    fails(400, "InvalidLocationConstraint", s3.create_bucket, Bucket="elsewhere", CreateBucketConfiguration={"LocationConstraint": "mars"})
+    for call in [s3.get_bucket_policy, s3.get_bucket_lifecycle_configuration, s3.get_bucket_cors]:
+        fails(501, "NotImplemented", call, Bucket="bucket")
+
+
+def objects():
+    for size in [0, 1, 4096, 4 * MIB, 4 * MIB + 1, 9 * MIB]:
+        body = data(size)
+        put = s3.put_object(Bucket="bucket", Key="o", Body=body, ContentType="text/x", Metadata={"a": "1"})
+        assert put["ETag"] == f'"{hashlib.md5(body).hexdigest()}"'
+        got = s3.get_object(Bucket="bucket", Key="o")
+        assert got["Body"].read() == body and got["ETag"] == put["ETag"], size
+        assert (got["ContentType"], got["Metadata"]) == ("text/x", {"a": "1"})
+        head = s3.head_object(Bucket="bucket", Key="o")
+        assert (head["ContentLength"], head["ETag"], head["Metadata"]) == (size, put["ETag"], {"a": "1"})
+    body = data(9 * MIB)
+    for header, part in [
+        ("bytes=0-0", body[:1]),
+        ("bytes=4194300-4194310", body[4194300:4194311]),
+        ("bytes=-5", body[-5:]),
+        ("bytes=9437180-", body[9437180:]),
+        ("bytes=9437180-99999999999", body[9437180:]),
+    ]:
+        got = s3.get_object(Bucket="bucket", Key="o", Range=header)
+        assert got["Body"].read() == part and got["ResponseMetadata"]["HTTPStatusCode"] == 206, header
+    fails(416, "InvalidRange", s3.get_object, Bucket="bucket", Key="o", Range="bytes=9437184-")
+    etag = s3.head_object(Bucket="bucket", Key="o")["ETag"]
+    assert get("o", IfMatch=etag) == body
+    fails(412, "PreconditionFailed", s3.get_object, Bucket="bucket", Key="o", IfMatch='"x"')
+    fails(304, "304", s3.get_object, Bucket="bucket", Key="o", IfNoneMatch=etag)
+    fails(404, "NoSuchKey", s3.get_object, Bucket="bucket", Key="missing")
+    fails(400, "InvalidDigest", s3.put_object, Bucket="bucket", Key="x", Body=b"a", ContentMD5="AAAA")
+    fails(400, "BadDigest", s3.put_object, Bucket="bucket", Key="x", Body=b"a", ContentMD5="1B2M2Y8AsgTpgAmY7PhCfg==")
+    fails(501, "NotImplemented", s3.put_object, Bucket="bucket", Key="x", Body=b"a", ServerSideEncryption="AES256")
+    fails(404, "NoSuchKey", s3.get_object, Bucket="bucket", Key="x")
+    s3.copy_object(Bucket="bucket", Key="copy", CopySource={"Bucket": "bucket", "Key": "o"})
+    s3.delete_object(Bucket="bucket", Key="o")
+    assert get("copy") == body
+    s3.copy_object(Bucket="bucket", Key="copy", CopySource={"Bucket": "bucket", "Key": "copy"}, MetadataDirective="REPLACE", Metadata={"b": "2"})
+    assert s3.head_object(Bucket="bucket", Key="copy")["Metadata"] == {"b": "2"} and get("copy") == body
+    fails(400, "InvalidRequest", s3.copy_object, Bucket="bucket", Key="copy", CopySource={"Bucket": "bucket", "Key": "copy"})
+    s3.delete_object(Bucket="bucket", Key="copy")
+    s3.delete_object(Bucket="bucket", Key="copy")
+
+
+def lists():
+    names = ["a/1", "a/2", "b", "größe + %2F", "z"]
+    for name in names:
+        s3.put_object(Bucket="bucket", Key=name, Body=name.encode())
+    assert [e["Key"] for e in s3.list_objects(Bucket="bucket")["Contents"]] == names
+    page = s3.list_objects_v2(Bucket="bucket", Delimiter="/", MaxKeys=2)
+    assert [p["Prefix"] for p in page["CommonPrefixes"]] == ["a/"] and page["IsTruncated"]
+    rest = s3.list_objects_v2(Bucket="bucket", Delimiter="/", ContinuationToken=page["NextContinuationToken"])
+    assert [e["Key"] for e in page["Contents"] + rest["Contents"]] == names[2:]
+    assert [e["Key"] for e in s3.list_objects(Bucket="bucket", Marker="b", Prefix="z")["Contents"]] == ["z"]
+    assert all(get(name) == name.encode() for name in names)
+    fails(409, "BucketNotEmpty", s3.delete_bucket, Bucket="bucket")
+    gone = s3.delete_objects(Bucket="bucket", Delete={"Objects": [{"Key": name} for name in names + ["never"]]})
+    assert len(gone["Deleted"]) == len(names) + 1 and "Errors" not in gone
+    assert "Contents" not in s3.list_objects_v2(Bucket="bucket")
+
+
+def uploads():
+    where = dict(Bucket="bucket", Key="whole")
+    begun = s3.create_multipart_upload(ContentType="text/y", Metadata={"m": "1"}, **where)["UploadId"]
+    parts, bodies = [], [data(5 * MIB, 2), data(6 * MIB, 3), data(7, 4)]
+    for number, body in enumerate(bodies, 1):
+        etag = s3.upload_part(UploadId=begun, PartNumber=number, Body=body, **where)["ETag"]
+        parts.append({"PartNumber": number, "ETag": etag})
+    assert [u["UploadId"] for u in s3.list_multipart_uploads(Bucket="bucket")["Uploads"]] == [begun]
+    listed = s3.list_parts(UploadId=begun, **where)["Parts"]
+    assert [(p["PartNumber"], p["Size"]) for p in listed] == [(n, len(b)) for n, b in enumerate(bodies, 1)]
+    wrong = [parts[1], parts[0], parts[2]]
+    fails(400, "InvalidPartOrder", s3.complete_multipart_upload, UploadId=begun, MultipartUpload={"Parts": wrong}, **where)
+    wrong = [dict(parts[0], ETag='"x"'), *parts[1:]]
+    fails(400, "InvalidPart", s3.complete_multipart_upload, UploadId=begun, MultipartUpload={"Parts": wrong}, **where)
+    done = s3.complete_multipart_upload(UploadId=begun, MultipartUpload={"Parts": parts}, **where)
+    sums = b"".join(hashlib.md5(b).digest() for b in bodies)
+    assert done["ETag"] == f'"{hashlib.md5(sums).hexdigest()}-3"'
+    got = s3.get_object(**where)
+    assert got["Body"].read() == b"".join(bodies) and (got["ContentType"], got["Metadata"]) == ("text/y", {"m": "1"})
+    fails(404, "NoSuchUpload", s3.upload_part, UploadId=begun, PartNumber=1, Body=b"", **where)
+
+    copied = s3.create_multipart_upload(Bucket="bucket", Key="of parts")["UploadId"]
+    source = dict(CopySource={"Bucket": "bucket", "Key": "whole"}, CopySourceRange=f"bytes=3-{5 * MIB + 2}")
+    part = s3.upload_part_copy(Bucket="bucket", Key="of parts", UploadId=copied, PartNumber=1, **source)
+    parts = [{"PartNumber": 1, "ETag": part["CopyPartResult"]["ETag"]}]
+    s3.complete_multipart_upload(Bucket="bucket", Key="of parts", UploadId=copied, MultipartUpload={"Parts": parts})
+    assert get("of parts") == b"".join(bodies)[3 : 5 * MIB + 3]
+    given_up = s3.create_multipart_upload(Bucket="bucket", Key="never")["UploadId"]
+    s3.upload_part(Bucket="bucket", Key="never", UploadId=given_up, PartNumber=1, Body=data(5 * MIB))
+    s3.abort_multipart_upload(Bucket="bucket", Key="never", UploadId=given_up)
+    fails(404, "NoSuchUpload", s3.list_parts, Bucket="bucket", Key="never", UploadId=given_up)
+    # What boto3 does by itself with large files.
+    s3.upload_fileobj(io.BytesIO(data(20 * MIB, 5)), "bucket", "large")
+    assert get("large") == data(20 * MIB, 5)
+    for name in ["whole", "of parts", "large"]:
+        s3.delete_object(Bucket="bucket", Key=name)
+
+
+def rights():
+    s3.put_object(Bucket="bucket", Key="mine", Body=b"m")
+    for who in [other, nobody]:
+        fails(403, "AccessDenied", who.get_object, Bucket="bucket", Key="mine")
+        fails(403, "AccessDenied", who.get_object, Bucket="bucket", Key="missing")
+        fails(403, "AccessDenied", who.put_object, Bucket="bucket", Key="theirs", Body=b"")
+        fails(403, "AccessDenied", who.delete_object, Bucket="bucket", Key="mine")
+        fails(403, "AccessDenied", who.list_objects, Bucket="bucket")
+        fails(403, "AccessDenied", who.get_bucket_acl, Bucket="bucket")
+    fails(403, "AccessDenied", nobody.create_bucket, Bucket="nobodys")
+    s3.put_object(Bucket="bucket", Key="public", Body=b"p", ACL="public-read")
+    s3.put_object(Bucket="bucket", Key="known", Body=b"k", ACL="authenticated-read")
+    assert get("public", nobody) == b"p" and get("known", other) == b"k"
+    fails(403, "AccessDenied", nobody.get_object, Bucket="bucket", Key="known")
+    fails(400, "InvalidRequest", nobody.get_object, Bucket="bucket", Key="public", ResponseContentType="text/html")
+    assert s3.get_object(Bucket="bucket", Key="public", ResponseContentType="text/html")["ContentType"] == "text/html"
+    grants = s3.get_object_acl(Bucket="bucket", Key="public")["Grants"]
+    assert sorted(g["Permission"] for g in grants) == ["FULL_CONTROL", "READ"], grants
+    s3.put_bucket_acl(Bucket="bucket", ACL="public-read-write")
+    nobody.put_object(Bucket="bucket", Key="nobodys", Body=b"n")
+    assert {e["Key"] for e in nobody.list_objects(Bucket="bucket")["Contents"]} == {"known", "mine", "nobodys", "public"}
+    s3.put_bucket_acl(Bucket="bucket", ACL="private")
+    fails(403, "AccessDenied", nobody.list_objects, Bucket="bucket")
+    for name in ["mine", "public", "known", "nobodys"]:
+        s3.delete_object(Bucket="bucket", Key=name)
+    fails(403, "InvalidAccessKeyId", client("UNKNOWN", "x").list_buckets)
+    fails(403, "SignatureDoesNotMatch", client(sys.argv[2], "wrong").list_buckets)
+
+
+def presigned():
+    where = dict(Bucket="bucket", Key="signed")
+    put, fetch = (s3.generate_presigned_url(op, Params=where, ExpiresIn=60) for op in ["put_object", "get_object"])
+
+    def ask(method, url, body=None, headers=None):
+        connection = http.client.HTTPConnection(HOST, timeout=60)
+        connection.request(method, url.split(HOST, 1)[1], body=body, headers=headers or {})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+    assert ask("PUT", put, b"by url")[0] == 200 and ask("GET", fetch) == (200, b"by url")
+    assert ask("GET", put)[0] == 403 and ask("GET", fetch.replace("signed?", "other?"))[0] == 403
+    assert ask("PUT", put, b"x", {"x-amz-acl": "public-read"})[0] == 403
+    assert get("signed") == b"by url"
+    s3.delete_object(**where)
+
+
+def raw(text):
+    """What a request that no library makes is answered with."""
+    with socket.create_connection(HOST.split(":"), timeout=60) as connection:
+        connection.sendall(text)
+        answer = b""
+        while chunk := connection.recv(65536):
+            answer += chunk
+        return answer
+
+
+def hostile():
+    head = f"Host: {HOST}\r\nConnection: close\r\n".encode()
+    for request, status in [
+        (b"GET /bucket/%zz HTTP/1.1\r\n" + head + b"\r\n", b"400"),
+        (b"GET /bucket/%ff HTTP/1.1\r\n" + head + b"\r\n", b"400"),
+        (b"GET //// HTTP/1.1\r\n" + head + b"\r\n", b"40"),
+        (b"GET /bucket?max-keys=-1 HTTP/1.1\r\n" + head + b"\r\n", b"40"),
+        (b"GET /bucket?max-keys=99999999999999999999 HTTP/1.1\r\n" + head + b"\r\n", b"40"),
+        (b"PUT /bucket/k HTTP/1.1\r\n" + head + b"Content-Length: -5\r\n\r\n", b"400"),
+        (b"PUT /bucket/k HTTP/1.1\r\n" + head + b"Content-Length: 9\r\nContent-Length: 8\r\n\r\n", b"400"),
+        (b"PUT /bucket/k HTTP/1.1\r\n" + head + b"x-amz-copy-source: \r\nContent-Length: 0\r\n\r\n", b"40"),
+        (b"POST /bucket HTTP/1.1\r\n" + head + b"Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 0\r\n\r\n", b"501"),
+        (b"GET / HTTP/1.1\r\n" + head + b"x-amz-meta-a: " + b"x" * 20000 + b"\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\n" + head + b"Authorization: AWS4-HMAC-SHA256 \r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\n" + head + b"Authorization: AWS key:signature\r\n\r\n", b"501"),
+        (b"POST /bucket?delete HTTP/1.1\r\n" + head + b"Content-Length: 2000000\r\n\r\n", b"400"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n", b"400"),
+    ]:
+        answer = raw(request)
+        assert answer.startswith(b"HTTP/1.1 " + status), (request[:80], answer[:200])
+    s3.list_buckets()
+
+
+def main():
+    buckets()
+    for step in [objects, lists, uploads, rights, presigned, hostile]:
+        step()
+    s3.delete_bucket(Bucket="bucket")
+    assert s3.list_buckets()["Buckets"] == []
+    print("done")
+
+
+main()

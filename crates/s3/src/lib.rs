@@ -1,0 +1,34 @@
+//! S3 over HTTP, on buckets and objects as radosgw 16.2 keeps them.
+//!
+//! 1. A body is never held whole: what a request reads and writes goes by in windows, and all windows together
+//!    have a bound.
+//! 2. A request is carried out as who signed it, or as nobody. A signature is checked before anything is read
+//!    or written.
+//! 3. What is not served is answered with NotImplemented, never with success.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic))]
+
+// Who asks.
+mod checksum;
+mod sign;
+mod users;
+
+// What they may do.
+mod grants;
+mod rights;
+
+// What they ask for.
+mod attrs;
+mod errors;
+mod ops;
+mod state;
+
+// How it comes in and goes out.
+mod body;
+mod front;
+mod serve;
+mod shares;
+
+pub use front::Front;
+pub use serve::{Bounds, serve};
+pub use state::{Gateway, Settings};

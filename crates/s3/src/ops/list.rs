@@ -1,0 +1,191 @@
+//! Lists of a bucket's objects, in both versions.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use gateway::{Listed, Listing};
+use rgw::{Key, Permissions, index::Meta};
+use s3s::dto::*;
+use s3s::{S3Request, S3Response, S3Result, s3_error};
+
+use crate::attrs::{quoted, timestamp};
+use crate::errors;
+use crate::rights::Does;
+use crate::state::{Gateway, caller};
+
+/// Names that one answer has, at most. Source: rgw_max_listing_results in src/common/options.cc.
+const MAX_KEYS: i32 = 1000;
+
+/// Names as an answer has them: they may be no XML.
+#[derive(Debug, Clone, Copy)]
+pub struct Names {
+    is_url: bool,
+}
+
+impl Names {
+    pub fn new(encoding: Option<&EncodingType>) -> S3Result<Self> {
+        match encoding.map(|encoding| encoding.as_str()) {
+            None => Ok(Self { is_url: false }),
+            Some("url") => Ok(Self { is_url: true }),
+            Some(_) => Err(s3_error!(InvalidArgument, "names are encoded as 'url' or not at all")),
+        }
+    }
+
+    pub fn show(self, name: &[u8]) -> String {
+        if !self.is_url {
+            return String::from_utf8_lossy(name).into_owned();
+        }
+        let mut out = String::with_capacity(name.len());
+        for b in name {
+            match b {
+                b'-' | b'_' | b'.' | b'~' | b'/' => out.push(char::from(*b)),
+                b if b.is_ascii_alphanumeric() => out.push(char::from(*b)),
+                b => out.push_str(&format!("%{b:02X}")),
+            }
+        }
+        out
+    }
+}
+
+/// How many entries are wanted.
+pub fn max_keys(wanted: Option<i32>) -> S3Result<(i32, usize)> {
+    let wanted = wanted.unwrap_or(MAX_KEYS);
+    let max = usize::try_from(wanted).map_err(|_| s3_error!(InvalidArgument, "max-keys is negative"))?;
+    Ok((wanted, max.min(1000)))
+}
+
+fn object(names: Names, with_owner: bool, (key, meta): (Key, Meta)) -> Object {
+    let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+    let class = if meta.storage_class.is_empty() { "STANDARD".to_owned() } else { text(&meta.storage_class) };
+    let owner = || Owner { display_name: Some(text(&meta.owner_name)), id: Some(text(&meta.owner)) };
+    Object {
+        e_tag: Some(quoted(&meta.etag)),
+        key: Some(names.show(&key.name)),
+        last_modified: Some(timestamp(meta.mtime)),
+        owner: with_owner.then(owner),
+        size: i64::try_from(meta.accounted_size).ok(),
+        storage_class: Some(ObjectStorageClass::from(class)),
+        ..Object::default()
+    }
+}
+
+struct Page {
+    contents: Vec<Object>,
+    prefixes: Vec<CommonPrefix>,
+    next: Option<Bytes>,
+}
+
+async fn page<T>(
+    gateway: &Gateway,
+    request: &S3Request<T>,
+    bucket: &str,
+    listing: Listing,
+    (names, with_owner): (Names, bool),
+) -> S3Result<Page> {
+    let view = gateway.bucket_for(&caller(request), bucket, Does::Read, Permissions::READ).await?;
+    let listed: Listed =
+        gateway.run(gateway.site().list(&Arc::clone(&view.info), listing)).await.map_err(errors::of)?;
+    let prefix = |prefix: Bytes| CommonPrefix { prefix: Some(names.show(&prefix)) };
+    Ok(Page {
+        contents: listed.objects.into_iter().map(|entry| object(names, with_owner, entry)).collect(),
+        prefixes: listed.prefixes.into_iter().map(prefix).collect(),
+        next: listed.next,
+    })
+}
+
+fn bytes(text: Option<&String>) -> Bytes {
+    text.cloned().unwrap_or_default().into()
+}
+
+pub async fn list_objects(
+    gateway: &Gateway,
+    request: S3Request<ListObjectsInput>,
+) -> S3Result<S3Response<ListObjectsOutput>> {
+    let input = &request.input;
+    let (names, (shown_max, max)) = (Names::new(input.encoding_type.as_ref())?, max_keys(input.max_keys)?);
+    let (prefix, delimiter) = (bytes(input.prefix.as_ref()), bytes(input.delimiter.as_ref()));
+    let listing = Listing { prefix, delimiter, after: bytes(input.marker.as_ref()), max };
+    let page = page(gateway, &request, &input.bucket, listing, (names, true)).await?;
+    let shown = |text: &String| names.show(text.as_bytes());
+    Ok(S3Response::new(ListObjectsOutput {
+        common_prefixes: Some(page.prefixes),
+        contents: Some(page.contents),
+        delimiter: input.delimiter.as_ref().filter(|d| !d.is_empty()).map(shown),
+        encoding_type: input.encoding_type.clone(),
+        is_truncated: Some(page.next.is_some()),
+        marker: Some(input.marker.as_ref().map(shown).unwrap_or_default()),
+        max_keys: Some(shown_max),
+        name: Some(input.bucket.clone()),
+        next_marker: page.next.as_ref().map(|next| names.show(next)),
+        prefix: Some(input.prefix.as_ref().map(shown).unwrap_or_default()),
+        request_charged: None,
+    }))
+}
+
+/// Where to go on, as a client gives it back.
+fn token(name: &Bytes) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(name)
+}
+
+fn from_token(token: &str) -> S3Result<Bytes> {
+    let decoded = BASE64_URL_SAFE_NO_PAD.decode(token);
+    Ok(decoded.map_err(|_| s3_error!(InvalidArgument, "the continuation token is none"))?.into())
+}
+
+pub async fn list_objects_v2(
+    gateway: &Gateway,
+    request: S3Request<ListObjectsV2Input>,
+) -> S3Result<S3Response<ListObjectsV2Output>> {
+    let input = &request.input;
+    let (names, (shown_max, max)) = (Names::new(input.encoding_type.as_ref())?, max_keys(input.max_keys)?);
+    let after = match &input.continuation_token {
+        Some(given) => from_token(given)?,
+        None => bytes(input.start_after.as_ref()),
+    };
+    let (prefix, delimiter) = (bytes(input.prefix.as_ref()), bytes(input.delimiter.as_ref()));
+    let listing = Listing { prefix, delimiter, after, max };
+    let with_owner = input.fetch_owner.unwrap_or(false);
+    let page = page(gateway, &request, &input.bucket, listing, (names, with_owner)).await?;
+    let shown = |text: &String| names.show(text.as_bytes());
+    let count = page.contents.len().saturating_add(page.prefixes.len());
+    Ok(S3Response::new(ListObjectsV2Output {
+        common_prefixes: Some(page.prefixes),
+        contents: Some(page.contents),
+        continuation_token: input.continuation_token.clone(),
+        delimiter: input.delimiter.as_ref().filter(|d| !d.is_empty()).map(shown),
+        encoding_type: input.encoding_type.clone(),
+        is_truncated: Some(page.next.is_some()),
+        key_count: i32::try_from(count).ok(),
+        max_keys: Some(shown_max),
+        name: Some(input.bucket.clone()),
+        next_continuation_token: page.next.as_ref().map(token),
+        prefix: Some(input.prefix.as_ref().map(shown).unwrap_or_default()),
+        request_charged: None,
+        start_after: input.start_after.as_ref().map(shown),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_shown_as_asked_for() {
+        let url = Names::new(Some(&EncodingType::from_static("url"))).unwrap();
+        assert_eq!(url.show("a b/ö+".as_bytes()), "a%20b/%C3%B6%2B");
+        assert_eq!(Names::new(None).unwrap().show("a b/ö+".as_bytes()), "a b/ö+");
+        assert!(Names::new(Some(&EncodingType::from_static("x"))).is_err());
+    }
+
+    #[test]
+    fn tokens_come_back_and_others_are_refused() {
+        let name = Bytes::from_static(b"a/\xff b");
+        assert_eq!(from_token(&token(&name)).unwrap(), name);
+        assert!(from_token("=?").is_err());
+        assert!(max_keys(Some(-1)).is_err());
+        assert_eq!(max_keys(Some(5000)).unwrap(), (5000, 1000));
+        assert_eq!(max_keys(Some(0)).unwrap(), (0, 0));
+    }
+}

@@ -1,0 +1,56 @@
+//! What S3's requests do. Those that are not here are answered with NotImplemented by the library's own
+//! defaults.
+
+mod acls;
+mod buckets;
+mod conditions;
+mod copies;
+mod list;
+mod objects;
+mod reader;
+mod uploads;
+mod writer;
+
+use s3s::dto::*;
+use s3s::{S3, S3Request, S3Response, S3Result};
+
+use crate::state::Gateway;
+
+macro_rules! served {
+    ($($name:ident: $input:ident -> $output:ident by $module:ident;)+) => {
+        // What the macro expands to: futures without their boxes' lifetimes spelt out each time.
+        #[async_trait::async_trait]
+        impl S3 for Gateway {
+            $(async fn $name(&self, request: S3Request<$input>) -> S3Result<S3Response<$output>> {
+                $module::$name(self, request).await
+            })+
+        }
+    };
+}
+
+served! {
+    list_buckets: ListBucketsInput -> ListBucketsOutput by buckets;
+    create_bucket: CreateBucketInput -> CreateBucketOutput by buckets;
+    delete_bucket: DeleteBucketInput -> DeleteBucketOutput by buckets;
+    head_bucket: HeadBucketInput -> HeadBucketOutput by buckets;
+    get_bucket_location: GetBucketLocationInput -> GetBucketLocationOutput by buckets;
+    get_bucket_versioning: GetBucketVersioningInput -> GetBucketVersioningOutput by buckets;
+    get_bucket_acl: GetBucketAclInput -> GetBucketAclOutput by acls;
+    put_bucket_acl: PutBucketAclInput -> PutBucketAclOutput by acls;
+    get_object_acl: GetObjectAclInput -> GetObjectAclOutput by acls;
+    list_objects: ListObjectsInput -> ListObjectsOutput by list;
+    list_objects_v2: ListObjectsV2Input -> ListObjectsV2Output by list;
+    put_object: PutObjectInput -> PutObjectOutput by objects;
+    get_object: GetObjectInput -> GetObjectOutput by objects;
+    head_object: HeadObjectInput -> HeadObjectOutput by objects;
+    delete_object: DeleteObjectInput -> DeleteObjectOutput by objects;
+    delete_objects: DeleteObjectsInput -> DeleteObjectsOutput by objects;
+    copy_object: CopyObjectInput -> CopyObjectOutput by copies;
+    upload_part_copy: UploadPartCopyInput -> UploadPartCopyOutput by copies;
+    create_multipart_upload: CreateMultipartUploadInput -> CreateMultipartUploadOutput by uploads;
+    upload_part: UploadPartInput -> UploadPartOutput by uploads;
+    complete_multipart_upload: CompleteMultipartUploadInput -> CompleteMultipartUploadOutput by uploads;
+    abort_multipart_upload: AbortMultipartUploadInput -> AbortMultipartUploadOutput by uploads;
+    list_parts: ListPartsInput -> ListPartsOutput by uploads;
+    list_multipart_uploads: ListMultipartUploadsInput -> ListMultipartUploadsOutput by uploads;
+}

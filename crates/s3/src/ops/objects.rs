@@ -1,0 +1,287 @@
+//! Objects.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gateway::{Condition, Error as CoreError, Finish, Head};
+use hyper::HeaderMap;
+use rgw::{AccessControl, Key, Owner, Permissions};
+use s3s::dto::{Range as Asked, *};
+use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
+
+use super::conditions::Conditions;
+use super::{reader, writer};
+use crate::attrs::{Attrs, quoted, system_time, timestamp};
+use crate::rights::Does;
+use crate::state::{BucketView, Gateway, at_once, caller, now};
+use crate::users::Caller;
+use crate::{attrs, errors, grants};
+
+/// Keys of one request to remove. Source: rgw_delete_multi_obj_max_num in src/common/options.cc.
+const MAX_REMOVED: usize = 1000;
+/// Of these so many are removed at a time.
+const AT_A_TIME: usize = 16;
+
+/// A bucket that the caller may write objects into.
+pub async fn writable(gateway: &Gateway, caller: &Caller, bucket: &str) -> S3Result<Arc<BucketView>> {
+    let view = gateway.bucket_for(caller, bucket, Does::Write, Permissions::WRITE).await?;
+    if view.info.quota.enabled || caller.user().is_some_and(|user| user.user_quota.enabled) {
+        return Err(errors::not_served("quotas are not served: nothing is written where one is set"));
+    }
+    Ok(view)
+}
+
+/// The list of grants of a new object.
+pub fn new_acl(caller: &Caller, view: &BucketView, canned: Option<&str>) -> S3Result<AccessControl> {
+    let bucket: &Owner = &view.acl.owner;
+    let acl = grants::canned(canned, caller.owner(), bucket)?;
+    match view.takes(&acl) {
+        true => Ok(acl),
+        false => Err(S3ErrorCode::AccessDenied.into()),
+    }
+}
+
+/// What an object keeps of the request that writes it.
+pub fn new_attrs(
+    caller: &Caller,
+    view: &BucketView,
+    headers: &HeaderMap,
+    canned: Option<&str>,
+) -> S3Result<Attrs> {
+    let mut attrs = attrs::of_headers(headers)?;
+    attrs::set_acl(&mut attrs, &new_acl(caller, view, canned)?);
+    Ok(attrs)
+}
+
+/// A class that is the bucket's own has no name.
+pub fn storage_class(class: Option<&StorageClass>) -> Bytes {
+    let named = class.map(|class| class.as_str()).filter(|class| *class != StorageClass::STANDARD);
+    named.unwrap_or_default().to_owned().into()
+}
+
+fn condition(matches: Option<&String>, none_matches: Option<&String>) -> S3Result<Condition> {
+    match (matches.map(|tags| tags.trim()), none_matches.map(|tags| tags.trim())) {
+        (None, None) => Ok(Condition::Any),
+        (None, Some("*")) => Ok(Condition::Missing),
+        (Some("*"), None) => Ok(Condition::Exists(None)),
+        (Some(tag), None) if !tag.contains(',') => {
+            Ok(Condition::Exists(Some(tag.trim_matches('"').to_owned().into())))
+        }
+        _ => Err(errors::not_served("this condition of a write is not served")),
+    }
+}
+
+pub async fn put_object(
+    gateway: &Gateway,
+    request: S3Request<PutObjectInput>,
+) -> S3Result<S3Response<PutObjectOutput>> {
+    attrs::refuse(&request.headers)?;
+    let caller = caller(&request);
+    let view = writable(gateway, &caller, &request.input.bucket).await?;
+    let canned = request.input.acl.as_ref().map(|acl| acl.as_str());
+    let mut attrs = new_attrs(&caller, &view, &request.headers, canned)?;
+    let input = request.input;
+    let condition = condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
+    let wanted = writer::wanted_md5(input.content_md5.as_ref())?;
+    let (key, class) = (Key::plain(input.key), storage_class(input.storage_class.as_ref()));
+    let number = gateway.number();
+    let upload = at_once(|moment| gateway.site().put(&view.info, key, class, number, moment));
+    let (upload, etag) = writer::write(gateway, upload.map_err(errors::of)?, input.body, wanted).await?;
+    attrs.insert(attrs::ETAG.into(), etag.clone().into());
+    let finish = Finish { attrs, accounted_size: None, condition, now: now() };
+    gateway.run(upload.finish(finish)).await.map_err(errors::of)?;
+    let e_tag = Some(quoted(etag.as_bytes()));
+    Ok(S3Response::new(PutObjectOutput { e_tag, ..PutObjectOutput::default() }))
+}
+
+/// Headers that an answer has of the object, and those that the client wants instead.
+fn shown(head: &Head, overrides: &[(&'static str, Option<String>)]) -> S3Result<HeaderMap> {
+    let mut headers = attrs::headers(head);
+    for (name, value) in overrides {
+        let Some(value) = value else { continue };
+        let value =
+            value.parse().map_err(|_| s3_error!(InvalidArgument, "a header for the answer is none"))?;
+        headers.insert(*name, value);
+    }
+    Ok(headers)
+}
+
+fn expires(time: Option<&Timestamp>) -> Option<String> {
+    let mut text = Vec::new();
+    time?.format(TimestampFormat::HttpDate, &mut text).ok()?;
+    String::from_utf8(text).ok()
+}
+
+fn range(asked: Option<Asked>, size: u64) -> S3Result<Option<Range<u64>>> {
+    asked.map(|asked| asked.check(size).map_err(Into::into)).transpose()
+}
+
+fn content_range(range: &Range<u64>, size: u64) -> String {
+    format!("bytes {}-{}/{size}", range.start, range.end.saturating_sub(1))
+}
+
+pub async fn get_object(
+    gateway: &Gateway,
+    request: S3Request<GetObjectInput>,
+) -> S3Result<S3Response<GetObjectOutput>> {
+    attrs::refuse(&request.headers)?;
+    let (caller, input) = (caller(&request), &request.input);
+    if input.version_id.is_some() || input.part_number.is_some() {
+        return Err(errors::not_served("versions and parts of objects are not served"));
+    }
+    let overrides = [
+        ("content-type", input.response_content_type.clone()),
+        ("content-language", input.response_content_language.clone()),
+        ("expires", expires(input.response_expires.as_ref())),
+        ("cache-control", input.response_cache_control.clone()),
+        ("content-disposition", input.response_content_disposition.clone()),
+        ("content-encoding", input.response_content_encoding.clone()),
+    ];
+    if caller.user().is_none() && overrides.iter().any(|(_, value)| value.is_some()) {
+        return Err(s3_error!(InvalidRequest, "headers of the answer are not nobody's to choose"));
+    }
+    let view = gateway.bucket(&caller, &input.bucket).await?;
+    let prefetch = if input.range.is_some() { 0 } else { reader::WINDOW };
+    let opened = reader::open(gateway, &caller, &view, &input.key, prefetch).await?;
+    let etag = String::from_utf8_lossy(&opened.head.etag()).into_owned();
+    let conditions = Conditions {
+        matches: input.if_match.as_deref(),
+        none_matches: input.if_none_match.as_deref(),
+        modified_since: input.if_modified_since.as_ref(),
+        unmodified_since: input.if_unmodified_since.as_ref(),
+    };
+    conditions.check(&etag, system_time(opened.head.modified))?;
+    let size = opened.size();
+    let range = range(input.range, size)?;
+    let span = range.clone().unwrap_or(0..size);
+    let headers = shown(&opened.head, &overrides)?;
+    let output = GetObjectOutput {
+        accept_ranges: Some("bytes".to_owned()),
+        content_length: i64::try_from(span.end.saturating_sub(span.start)).ok(),
+        content_range: range.map(|range| content_range(&range, size)),
+        e_tag: Some(quoted(etag.as_bytes())),
+        last_modified: Some(timestamp(opened.head.modified)),
+        body: Some(
+            s3s::Body::http_body_unsync(reader::Windows::new(gateway, opened, span.start, span.end)).into(),
+        ),
+        ..GetObjectOutput::default()
+    };
+    Ok(S3Response::with_headers(output, headers))
+}
+
+pub async fn head_object(
+    gateway: &Gateway,
+    request: S3Request<HeadObjectInput>,
+) -> S3Result<S3Response<HeadObjectOutput>> {
+    attrs::refuse(&request.headers)?;
+    let (caller, input) = (caller(&request), &request.input);
+    if input.version_id.is_some() || input.part_number.is_some() {
+        return Err(errors::not_served("versions and parts of objects are not served"));
+    }
+    let view = gateway.bucket(&caller, &input.bucket).await?;
+    let opened = reader::open(gateway, &caller, &view, &input.key, 0).await?;
+    let etag = String::from_utf8_lossy(&opened.head.etag()).into_owned();
+    let conditions = Conditions {
+        matches: input.if_match.as_deref(),
+        none_matches: input.if_none_match.as_deref(),
+        modified_since: input.if_modified_since.as_ref(),
+        unmodified_since: input.if_unmodified_since.as_ref(),
+    };
+    conditions.check(&etag, system_time(opened.head.modified))?;
+    let size = opened.size();
+    let range = range(input.range, size)?;
+    let span = range.clone().unwrap_or(0..size);
+    let headers = shown(&opened.head, &[])?;
+    let output = HeadObjectOutput {
+        accept_ranges: Some("bytes".to_owned()),
+        content_length: i64::try_from(span.end.saturating_sub(span.start)).ok(),
+        content_range: range.as_ref().map(|range| content_range(range, size)),
+        e_tag: Some(quoted(etag.as_bytes())),
+        last_modified: Some(timestamp(opened.head.modified)),
+        ..HeadObjectOutput::default()
+    };
+    Ok(S3Response::with_headers(output, headers))
+}
+
+/// Removes an object; that there is none is no failure.
+async fn remove(gateway: &Gateway, view: &BucketView, name: String) -> Result<(), CoreError> {
+    let removed = gateway.now(|moment| gateway.site().remove(&view.info, Key::plain(name), moment)).await;
+    match removed {
+        Err(CoreError::NoSuchKey) => Ok(()),
+        other => other,
+    }
+}
+
+pub async fn delete_object(
+    gateway: &Gateway,
+    request: S3Request<DeleteObjectInput>,
+) -> S3Result<S3Response<DeleteObjectOutput>> {
+    attrs::refuse(&request.headers)?;
+    let (caller, input) = (caller(&request), request.input);
+    let conditional = input.if_match.is_some()
+        || input.if_match_last_modified_time.is_some()
+        || input.if_match_size.is_some();
+    if input.version_id.is_some() || conditional {
+        return Err(errors::not_served("versions and conditions of removals are not served"));
+    }
+    let view = gateway.bucket_for(&caller, &input.bucket, Does::Delete, Permissions::WRITE).await?;
+    remove(gateway, &view, input.key).await.map_err(errors::of)?;
+    Ok(S3Response::new(DeleteObjectOutput::default()))
+}
+
+fn refused(key: String, e: &s3s::S3Error) -> Error {
+    let code = Some(e.code().as_str().to_owned());
+    Error { code, key: Some(key), message: e.message().map(str::to_owned), version_id: None }
+}
+
+pub async fn delete_objects(
+    gateway: &Gateway,
+    request: S3Request<DeleteObjectsInput>,
+) -> S3Result<S3Response<DeleteObjectsOutput>> {
+    attrs::refuse(&request.headers)?;
+    let (caller, input) = (caller(&request), request.input);
+    if input.delete.objects.len() > MAX_REMOVED || input.delete.objects.is_empty() {
+        return Err(S3ErrorCode::MalformedXML.into());
+    }
+    let view = gateway.bucket_for(&caller, &input.bucket, Does::Delete, Permissions::WRITE).await?;
+    let is_quiet = input.delete.quiet.unwrap_or(false);
+    let (mut deleted, mut failed) = (Vec::new(), Vec::new());
+    for some in input.delete.objects.chunks(AT_A_TIME) {
+        let mut tasks = Vec::new();
+        for object in some {
+            let key = object.key.clone();
+            let conditional =
+                object.e_tag.is_some() || object.size.is_some() || object.last_modified_time.is_some();
+            if object.version_id.as_ref().is_some_and(|id| id != "null") || conditional {
+                failed.push(refused(key, &errors::not_served("versions and conditions are not served")));
+                continue;
+            }
+            let (gateway, view) = (gateway.clone(), Arc::clone(&view));
+            tasks.push((key.clone(), tokio::spawn(async move { remove(&gateway, &view, key).await })));
+        }
+        for (key, task) in tasks {
+            match task.await.unwrap_or(Err(CoreError::Unexpected)) {
+                Ok(()) if is_quiet => {}
+                Ok(()) => deleted.push(DeletedObject { key: Some(key), ..DeletedObject::default() }),
+                Err(e) => failed.push(refused(key, &errors::of(e))),
+            }
+        }
+    }
+    let (deleted, errors) = (Some(deleted), Some(failed));
+    Ok(S3Response::new(DeleteObjectsOutput { deleted, errors, ..DeleteObjectsOutput::default() }))
+}
+
+/// Whether a source may be copied, by its tags and times.
+pub fn source_conditions<'a>(
+    matches: Option<&'a String>,
+    none_matches: Option<&'a String>,
+    modified_since: Option<&'a Timestamp>,
+    unmodified_since: Option<&'a Timestamp>,
+    head: &Head,
+) -> S3Result<()> {
+    let (matches, none_matches) = (matches.map(String::as_str), none_matches.map(String::as_str));
+    let etag = String::from_utf8_lossy(&head.etag()).into_owned();
+    let conditions = Conditions { matches, none_matches, modified_since, unmodified_since };
+    conditions.check_source(&etag, system_time(head.modified))
+}

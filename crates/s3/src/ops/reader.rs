@@ -1,0 +1,124 @@
+//! Objects that are read: their heads, and their bytes in windows.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use gateway::{Error, Head, Opened};
+use http_body::{Body, Frame, SizeHint};
+use rgw::{Key, Permissions};
+use s3s::{S3ErrorCode, S3Result};
+
+use crate::rights::{self, Does};
+use crate::state::{BucketView, Gateway};
+use crate::users::Caller;
+use crate::{attrs, errors};
+
+/// Bytes that are read at a time, and that come with a head.
+pub const WINDOW: u64 = 1 << 20;
+
+/// What a caller is told of an object that is not there: whether it may know.
+fn missing(view: &BucketView, caller: &Caller) -> S3ErrorCode {
+    match view.may(caller, Permissions::READ) {
+        true => S3ErrorCode::NoSuchKey,
+        false => S3ErrorCode::AccessDenied,
+    }
+}
+
+/// An object's head, whatever the caller may do with it.
+pub async fn head(gateway: &Gateway, caller: &Caller, view: &BucketView, key: &Key) -> S3Result<Head> {
+    let head = gateway.run(gateway.site().head(&view.info, key, 0)).await.map_err(errors::of)?;
+    head.ok_or_else(|| missing(view, caller).into())
+}
+
+/// An object that the caller may read.
+pub async fn open(
+    gateway: &Gateway,
+    caller: &Caller,
+    view: &BucketView,
+    name: &str,
+    prefetch: u64,
+) -> S3Result<Opened> {
+    let opened = gateway.run(gateway.site().open(&view.info, &Key::plain(name.to_owned()), prefetch)).await;
+    let opened = match opened {
+        Err(Error::NoSuchKey) => return Err(missing(view, caller).into()),
+        other => other.map_err(errors::of)?,
+    };
+    let acl = attrs::acl(&opened.head)?;
+    let may = rights::allows_object(&view.acl, &acl, caller, Permissions::READ, view.groups());
+    if !may || !caller.may(Does::Read) {
+        return Err(S3ErrorCode::AccessDenied.into());
+    }
+    if !attrs::is_plain(&opened.head) {
+        return Err(errors::not_served("compressed and encrypted objects are not served"));
+    }
+    Ok(opened)
+}
+
+type Reading = Pin<Box<dyn Future<Output = Result<Bytes, Error>> + Send>>;
+
+/// Bytes of an object, a window at a time: the next one is read when the client has taken the one before.
+pub struct Windows {
+    gateway: Gateway,
+    opened: Arc<Opened>,
+    at: u64,
+    end: u64,
+    reading: Option<Reading>,
+}
+
+impl Windows {
+    pub fn new(gateway: &Gateway, opened: Opened, from: u64, end: u64) -> Self {
+        Self { gateway: gateway.clone(), opened: Arc::new(opened), at: from, end, reading: None }
+    }
+}
+
+/// The bytes are not there as they were when the answer began.
+#[derive(Debug)]
+pub struct Lost(Error);
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the object cannot be read on: {:?}", self.0)
+    }
+}
+
+impl std::error::Error for Lost {}
+
+impl Body for Windows {
+    type Data = Bytes;
+    type Error = Lost;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Lost>>> {
+        let this = self.get_mut();
+        if this.at >= this.end {
+            return Poll::Ready(None);
+        }
+        let reading = this.reading.get_or_insert_with(|| {
+            let plan = this.opened.read(this.at, WINDOW.min(this.end - this.at));
+            let gateway = this.gateway.clone();
+            Box::pin(async move { gateway.run(plan).await })
+        });
+        let read = ready!(reading.as_mut().poll(cx));
+        this.reading = None;
+        // Nothing more comes after what failed.
+        let failed = |this: &mut Self, e| {
+            this.at = this.end;
+            tracing::warn!("an answer is cut off: {e:?}");
+            Poll::Ready(Some(Err(Lost(e))))
+        };
+        match read {
+            Ok(data) if data.is_empty() => failed(this, Error::Unexpected),
+            Ok(data) => {
+                this.at = this.at.saturating_add(data.len() as u64);
+                Poll::Ready(Some(Ok(Frame::data(data))))
+            }
+            Err(e) => failed(this, e),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.end.saturating_sub(self.at))
+    }
+}

@@ -1,0 +1,274 @@
+//! Uploads in parts.
+
+use bytes::Bytes;
+use gateway::{Complete, FinishPart, Listing, UploadId};
+use md5::{Digest, Md5};
+use rgw::{Compression, Permissions, PlacementRule};
+use s3s::dto::*;
+use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
+
+use super::list::{Names, max_keys};
+use super::objects::{new_acl, new_attrs, storage_class, writable};
+use super::writer;
+use crate::attrs::{Attrs, quoted, timestamp};
+use crate::rights::Does;
+use crate::state::{Gateway, caller, now};
+use crate::{attrs, errors, grants};
+
+fn text(bytes: &Bytes) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+pub fn part_number(number: i32) -> S3Result<u32> {
+    let parsed = u32::try_from(number).ok().filter(|n| (1..=gateway::MAX_PARTS).contains(n));
+    parsed.ok_or_else(|| s3_error!(InvalidArgument, "there is no such part number"))
+}
+
+pub async fn create_multipart_upload(
+    gateway: &Gateway,
+    request: S3Request<CreateMultipartUploadInput>,
+) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
+    attrs::refuse(&request.headers)?;
+    let (caller, input) = (caller(&request), &request.input);
+    let view = writable(gateway, &caller, &input.bucket).await?;
+    let canned = input.acl.as_ref().map(|acl| acl.as_str());
+    let attrs = new_attrs(&caller, &view, &request.headers, canned)?;
+    let class = storage_class(input.storage_class.as_ref());
+    let placement = match class.is_empty() {
+        true => view.info.placement.clone(),
+        false => PlacementRule { storage_class: class, ..view.info.placement.clone() },
+    };
+    let name = input.key.clone().into();
+    let begun = gateway.now(|moment| gateway.site().begin_upload(&view.info, name, placement, attrs, moment));
+    let upload = begun.await.map_err(errors::of)?;
+    Ok(S3Response::new(CreateMultipartUploadOutput {
+        bucket: Some(input.bucket.clone()),
+        key: Some(input.key.clone()),
+        upload_id: Some(text(&upload.id)),
+        ..CreateMultipartUploadOutput::default()
+    }))
+}
+
+pub async fn upload_part(
+    gateway: &Gateway,
+    request: S3Request<UploadPartInput>,
+) -> S3Result<S3Response<UploadPartOutput>> {
+    attrs::refuse(&request.headers)?;
+    let (caller, input) = (caller(&request), request.input);
+    let view = writable(gateway, &caller, &input.bucket).await?;
+    let wanted = writer::wanted_md5(input.content_md5.as_ref())?;
+    let upload = UploadId { name: input.key.into(), id: input.upload_id.into() };
+    let number = part_number(input.part_number)?;
+    let begun = gateway.now(|moment| gateway.site().put_part(&view.info, upload, number, moment)).await;
+    let (part, etag) = writer::write(gateway, begun.map_err(errors::of)?, input.body, wanted).await?;
+    let mut attrs = Attrs::new();
+    attrs::set_acl(&mut attrs, &new_acl(&caller, &view, None)?);
+    let finish = FinishPart {
+        attrs,
+        etag: etag.clone().into(),
+        accounted_size: None,
+        compression: Compression::default(),
+        now: now(),
+    };
+    gateway.run(part.finish(finish)).await.map_err(errors::of)?;
+    let e_tag = Some(quoted(etag.as_bytes()));
+    Ok(S3Response::new(UploadPartOutput { e_tag, ..UploadPartOutput::default() }))
+}
+
+/// The tag of a whole: the sum of its parts' sums, and how many there are.
+fn whole_etag(parts: &[Bytes]) -> Bytes {
+    let mut sum = Md5::new();
+    for part in parts {
+        let digit = |b: &u8| char::from(*b).to_digit(16).unwrap_or(0) as u8;
+        let pairs = part.chunks_exact(2).map(|pair| pair.iter().fold(0, |sum: u8, b| sum << 4 | digit(b)));
+        sum.update(pairs.collect::<Vec<u8>>());
+    }
+    format!("{}-{}", writer::hex(&sum.finalize()), parts.len()).into()
+}
+
+/// Numbers and tags of the parts that a client names.
+fn named_parts(upload: Option<CompletedMultipartUpload>) -> S3Result<Vec<(u32, Bytes)>> {
+    let parts = upload.and_then(|upload| upload.parts).unwrap_or_default();
+    if parts.is_empty() || parts.len() > gateway::MAX_PARTS as usize {
+        return Err(S3ErrorCode::MalformedXML.into());
+    }
+    let named = parts.into_iter().map(|part| {
+        let (Some(number), Some(etag)) = (part.part_number, part.e_tag) else {
+            return Err(S3ErrorCode::MalformedXML.into());
+        };
+        let number = u32::try_from(number).map_err(|_| S3ErrorCode::InvalidPart)?;
+        Ok((number, etag.trim().trim_matches('"').to_owned().into()))
+    });
+    let named: Vec<(u32, Bytes)> = named.collect::<S3Result<_>>()?;
+    let ordered = named.iter().zip(named.iter().skip(1)).all(|((one, _), (next, _))| one < next);
+    if ordered { Ok(named) } else { Err(S3ErrorCode::InvalidPartOrder.into()) }
+}
+
+pub async fn complete_multipart_upload(
+    gateway: &Gateway,
+    request: S3Request<CompleteMultipartUploadInput>,
+) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
+    attrs::refuse(&request.headers)?;
+    let (caller, input) = (caller(&request), request.input);
+    let view = writable(gateway, &caller, &input.bucket).await?;
+    if input.if_match.is_some() || input.if_none_match.is_some() {
+        return Err(errors::not_served("conditions of completions are not served"));
+    }
+    let parts = named_parts(input.multipart_upload)?;
+    let etags: Vec<Bytes> = parts.iter().map(|(_, etag)| etag.clone()).collect();
+    let etag = whole_etag(&etags);
+    let upload = UploadId { name: input.key.clone().into(), id: input.upload_id.into() };
+    let complete = Complete { parts, etag: whole_etag, number: gateway.number(), now: now() };
+    let done = gateway.now(|moment| gateway.site().complete_upload(&view.info, upload, complete, moment));
+    done.await.map_err(errors::of)?;
+    Ok(S3Response::new(CompleteMultipartUploadOutput {
+        location: Some(format!("/{}/{}", input.bucket, input.key)),
+        bucket: Some(input.bucket),
+        key: Some(input.key),
+        e_tag: Some(quoted(&etag)),
+        ..CompleteMultipartUploadOutput::default()
+    }))
+}
+
+pub async fn abort_multipart_upload(
+    gateway: &Gateway,
+    request: S3Request<AbortMultipartUploadInput>,
+) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
+    attrs::refuse(&request.headers)?;
+    let (caller, input) = (caller(&request), request.input);
+    let view = gateway.bucket_for(&caller, &input.bucket, Does::Delete, Permissions::WRITE).await?;
+    let upload = UploadId { name: input.key.into(), id: input.upload_id.into() };
+    let done = gateway.now(|moment| gateway.site().abort_upload(&view.info, upload, moment)).await;
+    done.map_err(errors::of)?;
+    Ok(S3Response::new(AbortMultipartUploadOutput::default()))
+}
+
+pub async fn list_parts(
+    gateway: &Gateway,
+    request: S3Request<ListPartsInput>,
+) -> S3Result<S3Response<ListPartsOutput>> {
+    let (caller, input) = (caller(&request), request.input);
+    let view = gateway.bucket_for(&caller, &input.bucket, Does::Read, Permissions::READ).await?;
+    let (shown_max, max) = max_keys(input.max_parts)?;
+    let after = input.part_number_marker.as_deref().unwrap_or("0");
+    let number = after.parse().map_err(|_| s3_error!(InvalidArgument, "the marker is no number"))?;
+    let upload = UploadId { name: input.key.clone().into(), id: input.upload_id.clone().into() };
+    let listed = gateway.run(gateway.site().parts(&view.info, &upload, number)).await;
+    let (mut parts, mut more) = listed.map_err(errors::of)?;
+    if parts.len() > max {
+        parts.truncate(max);
+        more = true;
+    }
+    let part = |part: &rgw::PartInfo| Part {
+        e_tag: Some(quoted(&part.etag)),
+        last_modified: Some(timestamp(part.modified)),
+        part_number: i32::try_from(part.number).ok(),
+        size: i64::try_from(part.accounted_size).ok(),
+        ..Part::default()
+    };
+    let owner = grants::owner(&caller.owner());
+    let initiator = Initiator { display_name: owner.display_name.clone(), id: owner.id.clone() };
+    Ok(S3Response::new(ListPartsOutput {
+        bucket: Some(input.bucket),
+        key: Some(input.key),
+        upload_id: Some(input.upload_id),
+        part_number_marker: Some(after.to_owned()),
+        next_part_number_marker: parts.last().filter(|_| more).map(|part| part.number.to_string()),
+        max_parts: Some(shown_max),
+        is_truncated: Some(more),
+        parts: Some(parts.iter().map(part).collect()),
+        owner: Some(owner),
+        initiator: Some(initiator),
+        storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
+        ..ListPartsOutput::default()
+    }))
+}
+
+pub async fn list_multipart_uploads(
+    gateway: &Gateway,
+    request: S3Request<ListMultipartUploadsInput>,
+) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
+    let (caller, input) = (caller(&request), request.input);
+    let view = gateway.bucket_for(&caller, &input.bucket, Does::Read, Permissions::READ).await?;
+    let (names, (shown_max, max)) = (Names::new(input.encoding_type.as_ref())?, max_keys(input.max_uploads)?);
+    let given = |text: &Option<String>| Bytes::from(text.clone().unwrap_or_default());
+    let (key, id) = (given(&input.key_marker), given(&input.upload_id_marker));
+    // Entries of uploads have the name, the id, and an ending.
+    let after = match (key.is_empty(), id.is_empty()) {
+        (true, _) => Bytes::new(),
+        (false, true) => [&key[..], b".~"].concat().into(),
+        (false, false) => [&key[..], b".", &id, b".meta"].concat().into(),
+    };
+    let listing = Listing { prefix: given(&input.prefix), delimiter: given(&input.delimiter), after, max };
+    let listed = gateway.run(gateway.site().uploads(&view.info, listing)).await.map_err(errors::of)?;
+    let next = listed.next.as_ref().and_then(UploadId::from_name);
+    let upload = |(key, meta): &(rgw::Key, rgw::index::Meta)| {
+        let upload = UploadId::from_name(&key.name)?;
+        let (display_name, id) = (Some(text(&meta.owner_name)), Some(text(&meta.owner)));
+        Some(MultipartUpload {
+            initiated: Some(timestamp(meta.mtime)),
+            initiator: Some(Initiator { display_name: display_name.clone(), id: id.clone() }),
+            owner: Some(Owner { display_name, id }),
+            key: Some(names.show(&upload.name)),
+            upload_id: Some(text(&upload.id)),
+            storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
+            ..MultipartUpload::default()
+        })
+    };
+    let prefix = |prefix: &Bytes| CommonPrefix { prefix: Some(names.show(prefix)) };
+    Ok(S3Response::new(ListMultipartUploadsOutput {
+        bucket: Some(input.bucket),
+        common_prefixes: Some(listed.prefixes.iter().map(prefix).collect()),
+        delimiter: input.delimiter,
+        encoding_type: input.encoding_type,
+        is_truncated: Some(listed.next.is_some()),
+        key_marker: input.key_marker,
+        max_uploads: Some(shown_max),
+        next_key_marker: next.as_ref().map(|upload| names.show(&upload.name)),
+        next_upload_id_marker: next.as_ref().map(|upload| text(&upload.id)),
+        prefix: input.prefix,
+        upload_id_marker: input.upload_id_marker,
+        uploads: Some(listed.objects.iter().filter_map(upload).collect()),
+        ..ListMultipartUploadsOutput::default()
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(number: i32, etag: &str) -> CompletedPart {
+        CompletedPart { part_number: Some(number), e_tag: Some(etag.into()), ..CompletedPart::default() }
+    }
+
+    fn code(parts: Vec<CompletedPart>) -> Option<String> {
+        let upload = CompletedMultipartUpload { parts: Some(parts) };
+        named_parts(Some(upload)).err().map(|e| e.code().as_str().to_owned())
+    }
+
+    #[test]
+    fn parts_are_named_in_order() {
+        let named =
+            named_parts(Some(CompletedMultipartUpload { parts: Some(vec![part(1, "\"a\""), part(3, "b")]) }));
+        assert_eq!(named.unwrap(), [(1, Bytes::from("a")), (3, Bytes::from("b"))]);
+        for (parts, want) in [
+            (vec![], "MalformedXML"),
+            (vec![CompletedPart::default()], "MalformedXML"),
+            (vec![part(2, "a"), part(1, "b")], "InvalidPartOrder"),
+            (vec![part(2, "a"), part(2, "b")], "InvalidPartOrder"),
+            (vec![part(-1, "a")], "InvalidPart"),
+        ] {
+            assert_eq!(code(parts).as_deref(), Some(want));
+        }
+        assert!(named_parts(None).is_err());
+        assert!([0, -1, 10_001].map(|n| part_number(n).is_ok()) == [false; 3] && part_number(10_000).is_ok());
+    }
+
+    #[test]
+    fn the_tag_of_a_whole_is_the_sum_of_its_parts_sums() {
+        // Of 5 MiB and 1 MiB of zeros.
+        let parts = ["5f363e0e58a95f06cbe9bbc662c5dfb6", "b6d81b360a5672d80c27430f39153e2c"].map(Bytes::from);
+        assert_eq!(whole_etag(&parts), "b7992ce8540773fdfcab72bd0e8c4c64-2");
+        assert_eq!(writer::hex(&Md5::digest(vec![0; 1 << 20])), parts[1]);
+    }
+}

@@ -1,0 +1,128 @@
+//! Objects and parts that are written, while their bytes come and their sums are made.
+//!
+//! 1. While a piece is written the next one comes in: two pieces are held, and no more.
+//! 2. What was begun is taken back when the body does not end well.
+
+use std::pin::Pin;
+
+use bytes::{Bytes, BytesMut};
+use futures_core::Stream;
+use gateway::{Error, Part, Plan, Upload};
+use md5::{Digest, Md5};
+use s3s::dto::StreamingBlob;
+use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
+
+use crate::body::BodyError;
+use crate::errors;
+use crate::state::Gateway;
+
+/// Bytes of a piece: a stripe.
+const PIECE: usize = 4 << 20;
+
+/// What takes bytes: an object or a part of one.
+pub trait Sink: Sized + Send + 'static {
+    fn take(self, data: Bytes) -> Plan<Self>;
+    /// Removes what was written.
+    fn drop_all(self) -> Plan<()>;
+}
+
+impl Sink for Upload {
+    fn take(self, data: Bytes) -> Plan<Self> {
+        self.write(data)
+    }
+    fn drop_all(self) -> Plan<()> {
+        self.give_up(Error::Unexpected)
+    }
+}
+
+impl Sink for Part {
+    fn take(self, data: Bytes) -> Plan<Self> {
+        self.write(data)
+    }
+    fn drop_all(self) -> Plan<()> {
+        self.give_up(Error::Unexpected)
+    }
+}
+
+/// A body, piece by piece, with its MD5.
+struct Source {
+    body: Option<StreamingBlob>,
+    md5: Md5,
+}
+
+impl Source {
+    /// The next piece; less than a whole one is the last.
+    async fn piece(&mut self) -> S3Result<BytesMut> {
+        let mut piece = BytesMut::new();
+        while let Some(body) = self.body.as_mut().filter(|_| piece.len() < PIECE) {
+            match std::future::poll_fn(|cx| Pin::new(&mut *body).poll_next(cx)).await {
+                None => self.body = None,
+                Some(Ok(data)) => {
+                    self.md5.update(&data);
+                    piece.extend_from_slice(&data);
+                }
+                Some(Err(e)) => return Err(of_body(&e)),
+            }
+        }
+        Ok(piece)
+    }
+}
+
+fn of_body(e: &s3s::StdError) -> S3Error {
+    e.downcast_ref::<BodyError>().copied().map_or_else(|| S3ErrorCode::IncompleteBody.into(), S3Error::from)
+}
+
+/// What `Content-MD5` says, in bytes.
+pub fn wanted_md5(header: Option<&String>) -> S3Result<Option<Vec<u8>>> {
+    use base64::Engine;
+    let Some(header) = header else { return Ok(None) };
+    let sum = base64::prelude::BASE64_STANDARD.decode(header.trim()).ok().filter(|sum| sum.len() == 16);
+    sum.map(Some).ok_or_else(|| S3ErrorCode::InvalidDigest.into())
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Writes a body, and gives its MD5. A body that does not end well, or has another MD5 than is wanted, leaves
+/// nothing.
+pub async fn write<S: Sink>(
+    gateway: &Gateway,
+    sink: S,
+    body: Option<StreamingBlob>,
+    wanted: Option<Vec<u8>>,
+) -> S3Result<(S, String)> {
+    let mut source = Source { body, md5: Md5::new() };
+    let mut sink = sink;
+    let mut piece = match source.piece().await {
+        Ok(piece) => piece,
+        Err(e) => return Err(drop_all(gateway, sink, e).await),
+    };
+    loop {
+        let is_last = source.body.is_none();
+        let write = sink.take(piece.split().freeze());
+        let (written, next) = tokio::join!(gateway.run(write), async {
+            if is_last { Ok(BytesMut::new()) } else { source.piece().await }
+        });
+        // What failed has given up itself.
+        sink = written.map_err(errors::of)?;
+        match next {
+            Ok(next) => piece = next,
+            Err(e) => return Err(drop_all(gateway, sink, e).await),
+        }
+        if is_last {
+            break;
+        }
+    }
+    let md5 = source.md5.finalize();
+    if wanted.is_some_and(|wanted| wanted != md5[..]) {
+        return Err(drop_all(gateway, sink, s3_error!(BadDigest)).await);
+    }
+    Ok((sink, hex(&md5)))
+}
+
+pub async fn drop_all<S: Sink>(gateway: &Gateway, sink: S, why: S3Error) -> S3Error {
+    // Fails as it is told to.
+    let _ = gateway.run(sink.drop_all()).await;
+    why
+}
