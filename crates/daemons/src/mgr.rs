@@ -14,7 +14,7 @@ use messages::Message;
 use messages::wire::WireMessage;
 use monitor::Whose;
 use msgr::{Limits, Local, Policy};
-use runtime::net::{AuthInput, AuthStep, Gone, Handler, Messenger, PeerReady};
+use runtime::net::{AuthInput, AuthStep, Bounds, Gone, Handler, Messenger, PeerReady};
 use runtime::{Clock, LocalSocket, Machine, Owner};
 use tokio::sync::oneshot;
 use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType};
@@ -40,6 +40,8 @@ pub struct MgrSettings {
     pub life: i32,
     /// On Ceph's monitors: takes over even where modules are in use that it does not stand for.
     pub force: bool,
+    /// File descriptors that are its part of the process's.
+    pub descriptors: u64,
 }
 
 /// How a manager ended by itself.
@@ -68,7 +70,7 @@ impl Mgr {
     pub async fn start(settings: MgrSettings) -> Result<Self> {
         let clock = Clock::start();
         let local = Local { name: EntityName::new(EntityType::Mgr, -1), addrs: AddrVec::default() };
-        let messenger = Messenger::new(local, Limits::default(), clock);
+        let messenger = Messenger::bounded(local, Limits::default(), Bounds::within(0, settings.descriptors), clock);
         let session =
             MonSession::new(Arc::clone(&settings.auth), messenger.clone(), settings.monitors.clone(), true);
         let shell = Arc::new(Shell {

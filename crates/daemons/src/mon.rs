@@ -16,7 +16,7 @@ use messages::{Header, Message};
 use monitor::{Dismissal, Input, Member, Output, Settings};
 use msgr::{ConMode, Limits, Local, Peer, Policy};
 use quorum::{Tuning, Write};
-use runtime::net::{AuthInput, AuthStep, ConnectTo, Gone, Handler, Identity, Messenger, PeerReady};
+use runtime::net::{AuthInput, AuthStep, Bounds, ConnectTo, Gone, Handler, Identity, Messenger, PeerReady};
 use runtime::session::{Method, SharedAuth};
 use runtime::{Clock, LocalSocket, Machine, OsEntropy, Owner, contained};
 use tokio::sync::oneshot;
@@ -49,6 +49,8 @@ pub struct MonConfig {
     /// The cluster that the store has to belong to, when that is known.
     pub cluster: Option<Fsid>,
     pub medium: Medium,
+    /// File descriptors that are its part of the process's.
+    pub descriptors: u64,
 }
 
 /// How a monitor ends by itself.
@@ -91,7 +93,7 @@ impl Mon {
         let options = config.settings.options.clone();
         let start = store.recover().context("the monitor's store is refused")?;
         let clock = Clock::start();
-        let messenger = Messenger::new(local(0), Limits::default(), clock);
+        let messenger = Messenger::bounded(local(0), Limits::default(), Bounds::within(0, config.descriptors), clock);
         #[cfg(feature = "test-medium")]
         let plant = crate::plant::Plant::of(&format!("mon.{}", config.settings.name));
         let mut core = Member::new(
@@ -619,6 +621,7 @@ mod tests {
             founding: None,
             cluster: None,
             medium: Medium::default(),
+            descriptors: 1_024,
         };
         (dir, Mon::start(config).await.expect("a monitor"))
     }

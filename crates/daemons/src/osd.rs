@@ -63,6 +63,8 @@ pub struct OsdSettings {
     pub medium: Medium,
     /// Whether no other daemon is served by the threads of this process.
     pub only_daemon: bool,
+    /// File descriptors that are its part of the process's.
+    pub descriptors: u64,
     /// How often this process has started this OSD before. Each life has addresses of its own.
     pub life: u32,
 }
@@ -105,7 +107,7 @@ impl Osd {
         let numa = numa_of(&settings);
         let startup = Startup::new(settings.id, fsid, bytes, settings.place, settings.local.clone());
         let clock = Clock::start();
-        let bounds = Bounds::within(settings.options.memory_target);
+        let bounds = Bounds::within(settings.options.memory_target, settings.descriptors);
         let local = Local { name: EntityName::osd(settings.id.0), addrs: AddrVec::default() };
         let messenger = Messenger::bounded(local, Limits::default(), bounds, clock);
         let session =

@@ -17,7 +17,7 @@ use crate::fates::Fates;
 use crate::layout::{ClusterDir, Description};
 use crate::mkfs::MonDir;
 use crate::place::Place;
-use crate::serve;
+use crate::serve::{self, Part};
 
 /// What runs in this process.
 pub enum Site {
@@ -136,15 +136,23 @@ impl<'a> Running<'a> {
             }
         }
         let addr = d.mon(&name.id).with_context(|| format!("there is no {name}"))?.addr;
-        let mon = serve::start_mon(&place, addr, place.monitors.clone(), None, &d.mons()).await?;
+        let mon = serve::start_mon(&place, addr, place.monitors.clone(), None, &d.mons(), self.part()).await?;
         self.mons.push((name.id, mon));
         Ok(())
+    }
+
+    /// What the next daemon has of this process.
+    fn part(&self) -> Part {
+        let running = self.mons.len() + self.mgrs.len() + self.osds.len();
+        let daemons = self.site.daemons().max(running + 1);
+        // A process that began with one daemon never gets another.
+        Part { alone: self.site.daemons() == 1, descriptors: serve::descriptors() / daemons as u64 }
     }
 
     async fn start_at(&mut self, place: &Place) -> Result<()> {
         let id = place.name.id.clone();
         match place.name.kind {
-            EntityType::Mon => self.mons.push((id, serve::start_mon_by_conf(place).await?)),
+            EntityType::Mon => self.mons.push((id, serve::start_mon_by_conf(place, self.part()).await?)),
             EntityType::Mgr => {
                 self.managers += 1;
                 let settings = MgrSettings {
@@ -156,15 +164,14 @@ impl<'a> Running<'a> {
                     admin_socket: AdminSocketAt::of(&place.values()),
                     life: self.managers - 1,
                     force: matches!(self.site, Site::Alone { force: true, .. }),
+                    descriptors: self.part().descriptors,
                 };
                 self.mgrs.push((id, Mgr::start(settings).await?));
             }
             _ => {
                 let number = OsdId(id.parse().context("an OSD's id is a number")?);
-                // A process that began with one daemon never gets another.
-                let alone = self.site.daemons() == 1;
                 let life = self.fates.failures(&place.name.to_string());
-                self.osds.push((number, serve::start_osd(place, number, alone, life).await?));
+                self.osds.push((number, serve::start_osd(place, number, self.part(), life).await?));
             }
         }
         Ok(())

@@ -18,6 +18,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use types::{AddrVec, AuthName, EntityAddr, EntityType, OsdId};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::args::DaemonArgs;
 use crate::client;
 use crate::layout::{ClusterDir, Description, MonEntry, PidLock};
@@ -215,7 +216,6 @@ fn run(site: &Site, lock: PidLock, started: impl FnOnce() -> Result<()>) -> Resu
 /// Takes as many file descriptors as the system allows: the usual limit, 1,024, is kept low for the sake of
 /// programs that use `select`, and is less than a busy daemon has connections.
 fn raise_descriptors() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
         if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
@@ -255,8 +255,22 @@ async fn run_until_stopped(site: &Site, started: impl FnOnce() -> Result<()>) ->
     outcome
 }
 
+/// How many file descriptors the process may have.
+pub fn descriptors() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// What a daemon has of its process.
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    /// Whether no other daemon is served by the threads of this process.
+    pub alone: bool,
+    /// File descriptors.
+    pub descriptors: u64,
+}
+
 /// `life`: how often this process has been this OSD before.
-pub async fn start_osd(place: &Place, id: OsdId, only_daemon: bool, life: u32) -> Result<Osd> {
+pub async fn start_osd(place: &Place, id: OsdId, part: Part, life: u32) -> Result<Osd> {
     let block = place.data.join("block");
     if !block.exists() {
         let (block, name) = (block.display(), &place.name);
@@ -285,7 +299,8 @@ pub async fn start_osd(place: &Place, id: OsdId, only_daemon: bool, life: u32) -
         place: place.folder.is_none().then_some(start),
         cluster: place.fsid,
         medium: daemons::Medium::chosen()?,
-        only_daemon,
+        only_daemon: part.alone,
+        descriptors: part.descriptors,
         life,
     };
     Osd::start(settings).await
@@ -298,6 +313,7 @@ pub async fn start_mon(
     seeds: Vec<EntityAddr>,
     founding: Option<(Vec<String>, bytes::Bytes)>,
     folder: &[MonEntry],
+    part: Part,
 ) -> Result<Mon> {
     let mut settings = monitor::Settings::new(&place.name.id, AddrVec::single(EntityAddr::v2(addr, 0)));
     settings.moved = folder.iter().map(|m| (m.name.clone(), EntityAddr::v2(m.addr, 0))).collect();
@@ -315,11 +331,12 @@ pub async fn start_mon(
         founding,
         cluster: place.fsid,
         medium: daemons::Medium::chosen()?,
+        descriptors: part.descriptors,
     };
     Mon::start(config).await
 }
 
-pub async fn start_mon_by_conf(place: &Place) -> Result<Mon> {
+pub async fn start_mon_by_conf(place: &Place, part: Part) -> Result<Mon> {
     let (dir, id) = (MonDir(place.data.clone()), &place.name.id);
     if !dir.store().exists() {
         bail!("there is no {}: loligo mon --mkfs makes the store of {}", dir.store().display(), place.name);
@@ -344,7 +361,7 @@ pub async fn start_mon_by_conf(place: &Place) -> Result<Mon> {
     );
     let founding = dir.read_founding()?;
     let is_new = founding.is_some() || dir.is_joining();
-    let mon = start_mon(&place, addr, seeds.clone(), founding, &[]).await?;
+    let mon = start_mon(&place, addr, seeds.clone(), founding, &[], part).await?;
     let others: Vec<EntityAddr> = seeds.into_iter().filter(|s| s.socket != Some(addr)).collect();
     if is_new && !others.is_empty() {
         tokio::spawn(meet_the_others(place, addr, others, mon.ender()));

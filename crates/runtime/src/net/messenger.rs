@@ -21,6 +21,7 @@ use super::channel::Channel;
 use super::connect::{self, ConnectTo, Ended};
 use super::half_open::HalfOpen;
 use super::link::{Flushed, Link};
+use super::places::{Places, Seated};
 use super::refusals::Refusals;
 use super::unread::Unread;
 use super::{AuthInput, AuthStep, Gate, Gone, Handler, PeerReady};
@@ -39,6 +40,7 @@ struct Inner {
     next_conn: AtomicU64,
     global_seq: AtomicU64,
     half_open: Mutex<HalfOpen>,
+    places: Mutex<Places>,
     channels: Mutex<BTreeMap<ConnId, Arc<Channel>>>,
     resumable: Mutex<Resumable>,
     refusals: Mutex<Refusals>,
@@ -73,6 +75,7 @@ impl Messenger {
             // Larger than that of an earlier process at the same address.
             global_seq: AtomicU64::new(clock.now().wall.as_nanos()),
             half_open: Mutex::new(HalfOpen::new(bounds.half_open)),
+            places: Mutex::new(Places::new(bounds.client_conns)),
             channels: Mutex::new(BTreeMap::new()),
             resumable: Mutex::default(),
             refusals: Mutex::default(),
@@ -215,6 +218,7 @@ impl Messenger {
     /// Ends the channel. `Handler::gone` is not called for it.
     pub fn close(&self, conn: ConnId) {
         let Some(channel) = lock(&self.0.channels).remove(&conn) else { return };
+        lock(&self.0.places).leave(conn);
         lock(&self.0.resumable).remove(conn);
         if let Some(link) = channel.end() {
             link.with(|m| m.refuse(types::Errno::ECANCELED.0));
@@ -465,12 +469,20 @@ impl Messenger {
         }
     }
 
-    /// Whether the entity of this connection has at most as many connections as it may have. Entities with a
-    /// share (`Identity::has_share`) are not counted: their shares bound them.
+    /// Whether this connection has a place among those of its entity (see `places`). Another may be closed
+    /// for it.
     fn has_place(&self, own: &Channel) -> bool {
-        let Some(identity) = own.identity().filter(|i| !i.has_share()) else { return true };
-        let same = |c: &&Arc<Channel>| c.identity().is_some_and(|i| i.name == identity.name);
-        lock(&self.0.channels).values().filter(same).count() <= self.0.bounds.daemon_conns
+        let Some(identity) = own.identity() else { return false };
+        if !identity.has_share() {
+            let same = |c: &&Arc<Channel>| c.identity().is_some_and(|i| i.name == identity.name);
+            return lock(&self.0.channels).values().filter(same).count() <= self.0.bounds.daemon_conns;
+        }
+        let seated = lock(&self.0.places).take(&identity.name, own.id);
+        if let Seated::InsteadOf(conn) = seated {
+            self.close(conn);
+            self.handler().gone(conn, Gone::Lost("its entity has too many connections".into()));
+        }
+        seated != Seated::Refused
     }
 
     fn accept_new(&self, link: &Link, own: &Arc<Channel>, policy: msgr::Policy, addrs: AddrVec) {
@@ -506,6 +518,8 @@ impl Messenger {
         }
         own.end();
         lock(&self.0.channels).remove(&own.id);
+        // The session has kept the place that it had.
+        lock(&self.0.places).leave(own.id);
         *carried = held;
     }
 
@@ -519,6 +533,7 @@ impl Messenger {
     /// Ends a channel whose connection is over, and tells the handler if it had heard of it.
     pub(super) fn end_channel(&self, id: ConnId, ended: Ended) {
         let Some(channel) = lock(&self.0.channels).remove(&id) else { return };
+        lock(&self.0.places).leave(id);
         lock(&self.0.resumable).remove(id);
         channel.end();
         self.handler().gone(id, ended.why);

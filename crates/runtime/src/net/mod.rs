@@ -28,6 +28,7 @@ mod link;
 mod messenger;
 #[cfg(test)]
 mod peers_tests;
+mod places;
 mod refusals;
 #[cfg(test)]
 mod testing;

@@ -122,3 +122,35 @@ async fn connections_of_a_daemons_key_have_a_bound() {
     drop(first);
     Raw::ready(&server, As::osd("osd.3", &three)).await.expect("one has gone");
 }
+
+#[tokio::test]
+async fn an_entity_with_many_connections_makes_way_for_another() {
+    let server = Server::start(Bounds { client_conns: 3, ..Bounds::default() }, 0).await;
+    let mut many = Vec::new();
+    let mut conns = Vec::new();
+    for _ in 0..3 {
+        many.push(Raw::ready(&server, As::client("client.many")).await.expect("there is room"));
+        let seen: Vec<_> = conns.clone();
+        conns.push(
+            server
+                .until(|told| {
+                    told.iter().find_map(|t| match t {
+                        Told::Ready(conn, _) if !seen.contains(conn) => Some(*conn),
+                        _ => None,
+                    })
+                })
+                .await,
+        );
+    }
+    assert!(Raw::ready(&server, As::client("client.many")).await.is_err(), "one more of its own");
+    let mut few = Raw::ready(&server, As::client("client.few")).await.expect("let in");
+    let conn = server.conn_of("client.few").await;
+    assert!(server.gone(conns[2]).await.contains("too many connections"));
+    few.send(message(1)).await;
+    server.heard(conn, 1).await;
+    // A daemon that others wait for never waits for clients' places.
+    Raw::ready(&server, As::osd("osd.3", OSD_AT)).await.expect("an OSD");
+    let mut older = many.remove(0);
+    older.send(message(1)).await;
+    server.heard(conns[0], 1).await;
+}
