@@ -84,8 +84,12 @@ impl Drop for Lane<'_> {
         let mut state = self.lanes.state();
         let mine = state.running.iter().position(|(way, folios)| *way == self.way && *folios == self.folios);
         mine.map(|at| state.running.swap_remove(at));
+        // To wake is a system call even where nobody waits.
+        let is_awaited = state.waiting > 0;
         drop(state);
-        self.lanes.left.notify_all();
+        if is_awaited {
+            self.lanes.left.notify_all();
+        }
     }
 }
 
