@@ -356,8 +356,7 @@ impl Shell {
                 shared.news.notify_waiters();
             }
             Effect::NewMonMap(map) => {
-                let addrs: Vec<EntityAddr> = map.ranked().filter_map(|m| m.addrs.msgr2()).collect();
-                shared.session.set_monitors(addrs);
+                shared.session.follow(&map);
             }
             Effect::Send { .. } | Effect::Done(..) | Effect::Watch { .. } => {}
         }

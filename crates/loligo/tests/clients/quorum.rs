@@ -314,4 +314,16 @@ fn monitors_come_with_new_disks_and_are_added_and_removed() {
     }
     wait("four monitors", PATIENCE, || all_in_quorum(&c, 4));
     assert!(c.ceph("mon stat").contains("4 mons at"));
+
+    // The one that stays is none of those that the OSDs knew when they started.
+    for (gone, left) in MONS.into_iter().zip([3, 2, 1]) {
+        let removed = c.client("ceph", &["mon", "rm", gone]);
+        assert!(removed.status.success(), "{}", text(&removed));
+        wait("one monitor less", PATIENCE, || all_in_quorum(&c, left));
+    }
+    c.ceph("osd down 0 1 2");
+    c.ceph("osd pool create s 8");
+    c.healthy();
+    let mgr = json(&c.ceph("mgr dump --format json"));
+    assert_eq!(mgr["available"], true, "{mgr}");
 }

@@ -4,9 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use codec::Decode;
+use maps::MonMap;
 use messages::Message;
+use messages::mon::{MMonSubscribe, SubscribeItem};
 use msgr::{Peer, Policy};
-use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Errno};
+use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Epoch, Errno};
 
 use super::auth::SharedAuth;
 use crate::net::{ConnectTo, Messenger};
@@ -27,7 +30,8 @@ const SILENT_LIMIT: Duration = Duration::from_secs(6);
 pub struct MonSession {
     auth: Arc<SharedAuth>,
     messenger: Messenger,
-    monitors: Mutex<Vec<EntityAddr>>,
+    /// With the epoch of the map that names them; 0: the configuration does.
+    monitors: Mutex<(Epoch, Vec<EntityAddr>)>,
     next: AtomicUsize,
     /// Attempts that failed since a session stood.
     failures: AtomicUsize,
@@ -53,7 +57,7 @@ impl MonSession {
         Arc::new(Self {
             auth,
             messenger,
-            monitors: Mutex::new(monitors),
+            monitors: Mutex::new((Epoch(0), monitors)),
             next: AtomicUsize::new(0),
             failures: AtomicUsize::new(0),
             conn: Mutex::new(None),
@@ -70,7 +74,8 @@ impl MonSession {
     pub fn connect(self: &Arc<Self>) {
         let at = self.next.fetch_add(1, Ordering::Relaxed);
         let addr = {
-            let monitors = self.monitors.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = self.monitors.lock().unwrap_or_else(PoisonError::into_inner);
+            let monitors = &known.1;
             let Some(addr) = monitors.get(at % monitors.len().max(1)).copied() else { return };
             addr
         };
@@ -91,7 +96,7 @@ impl MonSession {
 
     /// How many monitors are known.
     fn count(&self) -> usize {
-        self.monitors.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.monitors.lock().unwrap_or_else(PoisonError::into_inner).1.len()
     }
 
     /// Leaves a monitor that has not answered in time. Without a quorum a monitor lets no peer in and does
@@ -103,10 +108,13 @@ impl MonSession {
         }
     }
 
-    /// The monitors that there are now; later attempts go to these.
-    pub fn set_monitors(&self, monitors: Vec<EntityAddr>) {
-        if !monitors.is_empty() {
-            *self.monitors.lock().unwrap_or_else(PoisonError::into_inner) = monitors;
+    /// The monitors that there are now; later attempts go to these. A map that is older than the last one
+    /// comes from a monitor that lags, and says nothing.
+    pub fn follow(&self, map: &MonMap) {
+        let monitors: Vec<EntityAddr> = map.ranked().filter_map(|m| m.addrs.msgr2()).collect();
+        let mut known = self.monitors.lock().unwrap_or_else(PoisonError::into_inner);
+        if !monitors.is_empty() && map.epoch >= known.0 {
+            *known = (map.epoch, monitors);
         }
     }
 
@@ -145,6 +153,11 @@ impl MonSession {
     pub fn on_ready(self: &Arc<Self>) {
         self.ready.store(true, Ordering::Release);
         self.ever_ready.store(true, Ordering::Relaxed);
+        if self.daemon {
+            // Without it a daemon finds none of the monitors that came after its configuration was written.
+            let what = [("monmap".to_owned(), SubscribeItem { start: 0, flags: 0 })];
+            self.send(MMonSubscribe { what: what.into(), ..MMonSubscribe::default() }.into());
+        }
         self.tick();
     }
 
@@ -178,6 +191,13 @@ impl MonSession {
             Message::Config(config) => {
                 self.auth.options_from_mon(&config.options);
                 Some(Message::Config(config))
+            }
+            Message::MonMap(told) if self.daemon => {
+                match MonMap::from_bytes(told.map) {
+                    Ok(map) => self.follow(&map),
+                    Err(error) => tracing::warn!("the monitor map does not decode: {error}"),
+                }
+                None
             }
             other => Some(other),
         }
@@ -218,5 +238,50 @@ impl MonSession {
                 self.messenger.send(conn, msg.into_wire(tid));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cephx::CryptoKey;
+    use codec::Encode;
+    use messages::mon::MMonMap;
+    use msgr::{Limits, Local};
+    use types::{AuthName, Fsid, Utime};
+
+    use super::*;
+    use crate::Clock;
+    use crate::session::Method;
+
+    fn at(port: u16) -> EntityAddr {
+        EntityAddr::v2(([127, 0, 0, 1], port).into(), 0)
+    }
+
+    fn told(epoch: u32, ports: &[u16]) -> Message {
+        let mons = ports.iter().map(|port| (format!("m{port}"), AddrVec::single(at(*port))));
+        let mut map = MonMap::new(Fsid::default(), Utime::ZERO, mons);
+        map.epoch = Epoch(epoch);
+        Message::MonMap(MMonMap { map: map.to_bytes() })
+    }
+
+    #[tokio::test]
+    async fn a_daemon_follows_the_newest_map_of_monitors() {
+        let name = AuthName::new(EntityType::Osd, "0");
+        let key = CryptoKey::new([1; 16], Utime::ZERO);
+        let auth = SharedAuth::new(Method::Cephx, name, key, EntityType::Osd);
+        let local = Local { name: EntityName::osd(0), addrs: AddrVec::default() };
+        let messenger = Messenger::new(local, Limits::default(), Clock::start());
+        let session = MonSession::new(Arc::clone(&auth), messenger.clone(), vec![at(1)], true);
+        let known = |session: &MonSession| session.monitors.lock().expect("held by nobody").1.clone();
+        assert!(session.on_message(told(7, &[2, 3])).is_none());
+        assert_eq!(known(&session), [at(2), at(3)]);
+        session.on_message(told(6, &[1]));
+        session.on_message(told(8, &[]));
+        session.on_message(Message::MonMap(MMonMap { map: bytes::Bytes::from_static(b"no map") }));
+        assert_eq!(known(&session), [at(2), at(3)]);
+        session.on_message(told(8, &[4]));
+        assert_eq!(known(&session), [at(4)]);
+        let client = MonSession::new(auth, messenger, vec![at(1)], false);
+        assert!(client.on_message(told(7, &[2])).is_some(), "a client's core takes it");
     }
 }
