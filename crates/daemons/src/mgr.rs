@@ -12,7 +12,7 @@ use cephx::caps::MgrCap;
 use manager::{Input, Manager, Output, PeerInfo, Settings};
 use messages::Message;
 use messages::wire::WireMessage;
-use monitor::Whose;
+use monitor::{Arrival, Whose};
 use msgr::{Limits, Local, Policy};
 use runtime::net::{AuthInput, AuthStep, Bounds, Gone, Handler, Messenger, PeerReady};
 use runtime::{Clock, LocalSocket, Machine, Owner};
@@ -22,7 +22,7 @@ use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType};
 use crate::admin_socket::{self, AdminSocketAt, Commands};
 use crate::ear::{Domain, Ear, panics_of, within};
 use crate::failure::{EndOf, Failure};
-use crate::inbox::{Arrival, Inbox, cost};
+use crate::inbox::{Inbox, cost};
 use crate::listen::{self, ListenAt};
 use runtime::session::{MonSession, SharedAuth};
 
@@ -70,7 +70,8 @@ impl Mgr {
     pub async fn start(settings: MgrSettings) -> Result<Self> {
         let clock = Clock::start();
         let local = Local { name: EntityName::new(EntityType::Mgr, -1), addrs: AddrVec::default() };
-        let messenger = Messenger::bounded(local, Limits::default(), Bounds::within(0, settings.descriptors), clock);
+        let messenger =
+            Messenger::bounded(local, Limits::default(), Bounds::within(0, settings.descriptors), clock);
         let session =
             MonSession::new(Arc::clone(&settings.auth), messenger.clone(), settings.monitors.clone(), true);
         let shell = Arc::new(Shell {

@@ -13,7 +13,7 @@ use cephx::{AuthError, Authorizer, CryptoKey};
 use messages::type_numbers::LOLIGO_MON_PEER;
 use messages::wire::WireMessage;
 use messages::{Header, Message};
-use monitor::{Dismissal, Input, Member, Output, Settings};
+use monitor::{Arrival, Dismissal, Input, Member, Output, Settings};
 use msgr::{ConMode, Limits, Local, Peer, Policy};
 use quorum::{Tuning, Write};
 use runtime::net::{AuthInput, AuthStep, Bounds, ConnectTo, Gone, Handler, Identity, Messenger, PeerReady};
@@ -26,7 +26,7 @@ use crate::admin_socket::{self, AdminSocketAt, Commands};
 use crate::devices::Medium;
 use crate::ear::{Domain, Ear, panics_of, within};
 use crate::failure::{EndOf, Failure, Lasting};
-use crate::inbox::{Arrival, Inbox, cost};
+use crate::inbox::{Inbox, cost};
 use crate::mon_mgr::MgrLink;
 use crate::mon_store::MonStore;
 
@@ -93,7 +93,8 @@ impl Mon {
         let options = config.settings.options.clone();
         let start = store.recover().context("the monitor's store is refused")?;
         let clock = Clock::start();
-        let messenger = Messenger::bounded(local(0), Limits::default(), Bounds::within(0, config.descriptors), clock);
+        let messenger =
+            Messenger::bounded(local(0), Limits::default(), Bounds::within(0, config.descriptors), clock);
         #[cfg(feature = "test-medium")]
         let plant = crate::plant::Plant::of(&format!("mon.{}", config.settings.name));
         let mut core = Member::new(

@@ -42,5 +42,5 @@ pub use service::genesis::{GenesisConfig, GenesisOsd};
 pub use session::{Access, Session};
 pub use settings::{ClockSkew, QuorumView, Settings};
 pub use survivor::{Survivor, SurvivorError};
-pub use turns::{Hold, Turns};
+pub use turns::{Arrival, Hold, Rest, Turns};
 pub use whose::Whose;

@@ -1,18 +1,29 @@
-//! Messages that wait for the core: entities take turns, daemons go first, and nothing more is read from an
-//! entity that sends faster than the core handles, until less of it waits.
+//! Messages that wait for the core: entities take turns, daemons go first, and nothing more is read from a
+//! client that sends faster than the core handles, until less of it waits.
+//!
+//! While few messages come, each is handled at once. When the core has been at messages for [`TURN`], the
+//! rest waits here, and the core looks at its other inputs (messages of the quorum, ends of connections)
+//! before the next turn.
 //!
 //! Invariants:
 //! 1. The messages of one connection are given out in the order in which they came.
 //! 2. Of two entities of a kind with messages that may be given out, neither is given two turns while the
 //!    other waits for one. Daemons go before clients, but for one turn after [`DAEMONS_IN_A_ROW`].
-//! 3. A connection is held exactly while its entity is over its share, from its first message in that time
-//!    on, until half of the share is free.
+//! 3. A connection of a client is held exactly while its entity is over its share, from its first message in
+//!    that time on, until half of the share is free. Connections of other kinds are never held: clients wait
+//!    for daemons, so daemons do not wait for clients.
 //! 4. What waits of one entity is within its bound, but for one message; a message that is not taken costs
 //!    its connection.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use types::{AuthName, ConnId, EntityType};
+
+/// How long the core is at messages before it looks at other inputs.
+const TURN: Duration = Duration::from_millis(5);
+/// How long messages wait when all their senders have answers to read first.
+const LEISURE: Duration = Duration::from_millis(20);
 
 /// Bytes of one entity that wait before nothing more is read from it.
 const HOLD_BYTES: u64 = 1 << 20;
@@ -33,9 +44,33 @@ pub struct Hold {
     pub hold: bool,
 }
 
+/// What became of a message that came.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Arrival<T> {
+    /// Its turn is now: the caller handles it.
+    Now(T),
+    /// It waits for its turn.
+    Waits,
+    /// Too much of its sender waits, so it was dropped: the caller closes its connection.
+    TooMuch,
+}
+
+/// When the next turn is due, after one that ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rest {
+    /// When a message comes: none waits.
+    Idle,
+    /// When other tasks, which read the connections, had their turns.
+    Yield,
+    /// After this time: what waits is from peers that have answers to read first.
+    Pause(Duration),
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Turns<T> {
+    /// When this turn began, on the monotonic clock.
+    began: Duration,
     daemons: Ring<T>,
     clients: Ring<T>,
     /// Connections with messages here.
@@ -65,6 +100,7 @@ impl<T> Default for Turns<T> {
     fn default() -> Self {
         let ring = || Ring { order: VecDeque::new(), entities: BTreeMap::new() };
         Self {
+            began: Duration::ZERO,
             daemons: ring(),
             clients: ring(),
             owners: BTreeMap::new(),
@@ -76,13 +112,51 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T> Turns<T> {
-    pub fn is_empty(&self) -> bool {
-        self.owners.is_empty()
+    /// A turn begins.
+    pub fn begin(&mut self, now: Duration) {
+        self.began = now;
+    }
+
+    fn is_over(&self, now: Duration) -> bool {
+        now.saturating_sub(self.began) >= TURN
+    }
+
+    /// A message of so many bytes came. `blocked`: its connection has much to read before it is answered
+    /// again.
+    pub fn arrive(
+        &mut self,
+        now: Duration,
+        (name, conn): (&AuthName, ConnId),
+        blocked: bool,
+        bytes: u64,
+        item: T,
+    ) -> Arrival<T> {
+        if self.owners.is_empty() && !self.is_over(now) && !blocked {
+            return Arrival::Now(item);
+        }
+        if self.push(name, conn, bytes, item) { Arrival::Waits } else { Arrival::TooMuch }
+    }
+
+    /// The next message of this turn, of a connection that is not `blocked`.
+    pub fn next(&mut self, now: Duration, blocked: impl Fn(ConnId) -> bool) -> Option<(ConnId, T)> {
+        if self.owners.is_empty() || self.is_over(now) {
+            return None;
+        }
+        self.pop(blocked)
+    }
+
+    /// The turn ends.
+    pub fn end(&self, now: Duration) -> Rest {
+        match self.is_over(now) {
+            _ if self.owners.is_empty() => Rest::Idle,
+            true => Rest::Yield,
+            false => Rest::Pause(LEISURE),
+        }
     }
 
     /// Lets a message wait; with `false` it was not taken, and its connection has to be closed.
     #[must_use]
-    pub fn push(&mut self, name: &AuthName, conn: ConnId, bytes: u64, item: T) -> bool {
+    fn push(&mut self, name: &AuthName, conn: ConnId, bytes: u64, item: T) -> bool {
         let total = self.bytes;
         let is_client = name.kind == EntityType::Client;
         let ring = self.ring(name);
@@ -104,7 +178,7 @@ impl<T> Turns<T> {
         });
         queue.push_back((bytes, item));
         entity.bytes += bytes;
-        let hold = entity.bytes > HOLD_BYTES;
+        let hold = is_client && entity.bytes > HOLD_BYTES;
         let news: Vec<ConnId> = match hold {
             true => entity.order.iter().copied().filter(|conn| entity.held.insert(*conn)).collect(),
             false => Vec::new(),
@@ -116,7 +190,7 @@ impl<T> Turns<T> {
     }
 
     /// The next message, of a connection that is not `blocked`.
-    pub fn next(&mut self, blocked: impl Fn(ConnId) -> bool) -> Option<(ConnId, T)> {
+    fn pop(&mut self, blocked: impl Fn(ConnId) -> bool) -> Option<(ConnId, T)> {
         let clients_first = self.daemons_in_a_row >= DAEMONS_IN_A_ROW;
         let first = if clients_first { &mut self.clients } else { &mut self.daemons };
         let mut of_daemon = !clients_first;
@@ -219,7 +293,7 @@ mod tests {
     }
 
     fn all(turns: &mut Turns<&'static str>) -> Vec<&'static str> {
-        std::iter::from_fn(|| turns.next(|_| false)).map(|(_, item)| item).collect()
+        std::iter::from_fn(|| turns.pop(|_| false)).map(|(_, item)| item).collect()
     }
 
     fn push(turns: &mut Turns<&'static str>, name: &str, conn: u64, item: &'static str) {
@@ -238,7 +312,7 @@ mod tests {
         let order = all(&mut turns);
         assert_eq!(&order[..6], ["beacon", "flood", "other 1", "flood", "other 2", "flood"]);
         assert_eq!(order.len(), 1_003);
-        assert!(turns.is_empty());
+        assert!(turns.owners.is_empty());
     }
 
     #[test]
@@ -258,12 +332,12 @@ mod tests {
         for (conn, item) in [(1, "a"), (2, "x"), (1, "b"), (2, "y"), (1, "c")] {
             push(&mut turns, "client.x", conn, item);
         }
-        assert_eq!(turns.next(|conn| conn == ConnId(1)), Some((ConnId(2), "x")));
-        assert_eq!(turns.next(|_| false), Some((ConnId(1), "a")));
+        assert_eq!(turns.pop(|conn| conn == ConnId(1)), Some((ConnId(2), "x")));
+        assert_eq!(turns.pop(|_| false), Some((ConnId(1), "a")));
         turns.forget(ConnId(1));
-        assert_eq!(turns.next(|conn| conn == ConnId(2)), None, "it does not read what it is sent");
+        assert_eq!(turns.pop(|conn| conn == ConnId(2)), None, "it does not read what it is sent");
         assert_eq!(all(&mut turns), ["y"]);
-        assert!(turns.is_empty());
+        assert!(turns.owners.is_empty());
         assert_eq!(turns.bytes, 0);
     }
 
@@ -279,7 +353,7 @@ mod tests {
         assert!(turns.push(&x, ConnId(3), 1, "d"));
         assert_eq!(turns.take_holds(), [hold(3, true)]);
         assert!(turns.push(&named("client.y"), ConnId(4), 1, "e"));
-        assert_eq!(turns.next(|_| false), Some((ConnId(1), "a")));
+        assert_eq!(turns.pop(|_| false), Some((ConnId(1), "a")));
         assert_eq!(turns.take_holds(), []);
         turns.forget(ConnId(2));
         assert_eq!(turns.take_holds(), [hold(1, false), hold(3, false)]);
@@ -298,5 +372,40 @@ mod tests {
         assert!(turns.push(&named("client.whole"), ConnId(3), WHOLE_BYTES, "whole"));
         assert!(turns.push(&named("client.small"), ConnId(4), HOLD_BYTES + 1, "small"));
         assert!(!turns.push(&named("client.small"), ConnId(4), 1, "small"));
+        assert!(turns.take_holds().iter().all(|h| h.conn != ConnId(DAEMON_BYTES)), "no daemon is held");
+    }
+
+    #[test]
+    fn other_inputs_have_their_turn_while_a_flood_comes() {
+        let mut turns = Turns::default();
+        let (flood, osd) = (named("client.flood"), named("osd.0"));
+        let at = Duration::from_micros;
+        turns.begin(at(1_000));
+        assert_eq!(turns.arrive(at(5_999), (&flood, ConnId(1)), false, 600, 0), Arrival::Now(0));
+        assert_eq!(turns.end(at(5_999)), Rest::Idle);
+        assert_eq!(turns.arrive(at(6_000), (&flood, ConnId(1)), false, 600, 1), Arrival::Waits);
+        assert_eq!(turns.arrive(at(6_000), (&flood, ConnId(2)), false, 600, 2), Arrival::Waits);
+        assert_eq!(turns.arrive(at(6_000), (&osd, ConnId(3)), false, 600, 3), Arrival::Waits);
+        assert_eq!(turns.next(at(6_000), |_| false), None, "others' inputs first");
+        assert_eq!(turns.end(at(6_000)), Rest::Yield);
+        turns.forget(ConnId(1));
+        turns.begin(at(7_000));
+        assert_eq!(turns.next(at(7_000), |_| false), Some((ConnId(3), 3)), "daemons first");
+        assert_eq!(
+            turns.arrive(at(7_001), (&osd, ConnId(3)), false, 600, 4),
+            Arrival::Waits,
+            "behind others"
+        );
+        assert_eq!(turns.next(at(7_002), |_| false), Some((ConnId(3), 4)));
+        assert_eq!(turns.next(at(7_003), |conn| conn == ConnId(2)), None, "it does not read");
+        assert_eq!(turns.end(at(7_004)), Rest::Pause(LEISURE));
+        assert_eq!(turns.next(at(7_004), |_| false), Some((ConnId(2), 2)));
+        assert_eq!(turns.arrive(at(7_005), (&flood, ConnId(2)), true, 600, 5), Arrival::Waits);
+        // An entity that brings without end is cut off.
+        let mut brought = 600;
+        while turns.arrive(at(20_000), (&flood, ConnId(2)), false, 1 << 20, 6) == Arrival::Waits {
+            brought += 1 << 20;
+        }
+        assert!((CLIENT_BYTES..=CLIENT_BYTES + (2 << 20)).contains(&brought), "{brought}");
     }
 }
