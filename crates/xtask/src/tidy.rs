@@ -258,25 +258,27 @@ fn functions(text: &str) -> Vec<(String, usize, usize)> {
             continue;
         }
         let words = line.trim_start();
-        let is_fn = [
-            "fn ",
-            "pub fn ",
-            "pub(crate) fn ",
-            "pub(super) fn ",
-            "async fn ",
-            "pub async fn ",
-            "const fn ",
-            "pub const fn ",
-        ]
-        .iter()
-        .any(|p| words.starts_with(p));
-        if is_fn && !line.trim_end().ends_with(['}', ';']) {
+        if is_function(words) && !line.trim_end().ends_with(['}', ';']) {
             let name = words.split("fn ").nth(1).unwrap_or_default();
             let name: String = name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
             open = Some((name, i + 1, indent));
         }
     }
     out
+}
+
+/// Whether this line begins a function, whatever stands before `fn`.
+fn is_function(words: &str) -> bool {
+    let mut rest = words;
+    loop {
+        let (word, more) = rest.split_once(' ').unwrap_or((rest, ""));
+        match word {
+            "fn" => return true,
+            "pub" | "async" | "const" | "unsafe" => rest = more,
+            _ if word.starts_with("pub(") && word.ends_with(')') => rest = more,
+            _ => return false,
+        }
+    }
 }
 
 fn check_core(report: &mut Report, shown: &str, text: &str) {
@@ -403,6 +405,15 @@ mod tests {
         let code =
             "f(\"osd_max_scrubs\", '\"');\ng(\"mon_lease\");\n#[cfg(test)]\nmod tests {\n\"osd_data\"\n}";
         assert_eq!(texts(code).into_iter().collect::<Vec<_>>(), ["mon_lease", "osd_max_scrubs"]);
+    }
+
+    #[test]
+    fn functions_are_found_whatever_stands_before_them() {
+        for before in ["", "pub ", "pub(super) async ", "pub(crate) const unsafe ", "async "] {
+            let text = format!("    {before}fn long(\n        x: u8,\n    ) {{\n        x;\n    }}\n");
+            assert_eq!(functions(&text), [("long".to_owned(), 1, 5)], "{before}");
+        }
+        assert_eq!(functions("    // fn none(\n    type F = fn (\n    }\n"), []);
     }
 
     #[test]
