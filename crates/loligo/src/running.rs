@@ -136,7 +136,8 @@ impl<'a> Running<'a> {
             }
         }
         let addr = d.mon(&name.id).with_context(|| format!("there is no {name}"))?.addr;
-        let mon = serve::start_mon(&place, addr, place.monitors.clone(), None, &d.mons(), self.part()).await?;
+        let mon =
+            serve::start_mon(&place, addr, place.monitors.clone(), None, &d.mons(), self.part()).await?;
         self.mons.push((name.id, mon));
         Ok(())
     }

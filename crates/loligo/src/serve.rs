@@ -18,7 +18,6 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use types::{AddrVec, AuthName, EntityAddr, EntityType, OsdId};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::args::DaemonArgs;
 use crate::client;
 use crate::layout::{ClusterDir, Description, MonEntry, PidLock};
@@ -29,6 +28,7 @@ use crate::place::{Place, warn_of_settings};
 use crate::rescue;
 use crate::running::{Running, Site};
 use crate::user;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Log lines go to standard error, or to a file; LOLIGO_LOG sets the level (`warn`, `info`, `debug`, or per module).
 pub fn start_log(file: Option<std::fs::File>) {

@@ -103,8 +103,12 @@ impl FileDevice {
     }
 
     fn lock(file: File, path: &Path) -> std::io::Result<Self> {
-        flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| std::io::Error::other("in use (it is locked by another process or daemon)"))?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+            rustix::io::Errno::WOULDBLOCK => {
+                std::io::Error::other("in use (it is locked by another process or daemon)")
+            }
+            error => error.into(),
+        })?;
         let shared = Shared { path: path.to_owned(), locked: file.try_clone()?, lanes: Lanes::default() };
         Self::with(file, Arc::new(shared))
     }

@@ -1,7 +1,7 @@
 //! Clients' large frames share one budget; see `budget`.
 
 use super::Bounds;
-use super::testing::{As, Raw, Server, message};
+use super::testing::{As, Raw, Server, Told, message};
 
 const LARGE: usize = 1 << 20;
 
@@ -86,5 +86,21 @@ async fn metadata_servers_and_managers_wait_for_room_as_clients_do() {
         while server.messenger.frames_held() < LARGE as u64 {
             tokio::task::yield_now().await;
         }
+        // A second one has no room until the first is whole.
+        let mut next = Raw::ready(&server, As { hello, ..As::client(name) }).await.expect("ready");
+        let large = next.bytes_of(message(LARGE));
+        let sending = tokio::spawn(async move {
+            next.write(&large).await;
+            next
+        });
+        while server.messenger.frames_waiting() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(server.messenger.frames_held() < 2 * LARGE as u64, "{name}");
+        drop(half);
+        let whole =
+            |told: &[Told]| told.iter().any(|t| matches!(t, Told::Message(_, bytes) if *bytes == LARGE));
+        server.until(|told| whole(told).then_some(())).await;
+        drop(sending.await.expect("sent"));
     }
 }

@@ -546,34 +546,20 @@ impl Messenger {
         link: &Arc<Link>,
         mut on_pause: impl FnMut(&Self, &Arc<Link>, Event),
     ) -> Ended {
-        let mut pump = Pump {
-            conn: channel.id,
-            events: Vec::new(),
-            batch: Vec::new(),
-            over: None,
-            was_ready: false,
-            gated: false,
-            client: None,
-        };
+        let mut pump = Pump::new(channel.id);
         let mut reading = Reading::Free;
         let mut buf = BytesMut::with_capacity(self.0.limits.read_bytes);
         let sleep = tokio::time::sleep(Duration::from_secs(1));
         tokio::pin!(sleep);
         loop {
-            {
-                let _turn = link.turn();
-                link.poll_events(&mut pump.events);
-                pump.turn(self, channel, link, &mut on_pause);
-            }
+            pump.catch_up(self, channel, link, &mut on_pause);
             let flushed = link.flush();
             self.relieve();
             if let Some(why) = pump.over.take() {
                 return Ended { why, was_ready: pump.was_ready };
             }
             if flushed == Flushed::Over {
-                let _turn = link.turn();
-                link.poll_events(&mut pump.events);
-                pump.turn(self, channel, link, &mut on_pause);
+                pump.catch_up(self, channel, link, &mut on_pause);
                 let why = pump.over.take().unwrap_or_else(|| Gone::Lost(link.failure().into()));
                 return Ended { why, was_ready: pump.was_ready };
             }
@@ -615,16 +601,20 @@ impl Messenger {
                 }
             }
             if unread_since.is_some() || tick {
-                let now = self.now();
-                link.with(|m| {
-                    unread_since.into_iter().for_each(|at| m.was_held(now.mono.saturating_sub(at)));
-                    if tick {
-                        m.tick(now);
-                    }
-                });
+                note_time(link, self.now(), unread_since, tick);
             }
         }
     }
+}
+
+/// Tells the connection since when nothing was read from it, if so, and that it is time for its `tick`.
+fn note_time(link: &Link, now: Now, unread_since: Option<Duration>, tick: bool) {
+    link.with(|m| {
+        unread_since.into_iter().for_each(|at| m.was_held(now.mono.saturating_sub(at)));
+        if tick {
+            m.tick(now);
+        }
+    });
 }
 
 /// Hands a link's events to the handler in order, messages in batches.
@@ -642,6 +632,31 @@ struct Pump {
 }
 
 impl Pump {
+    fn new(conn: ConnId) -> Self {
+        Self {
+            conn,
+            events: Vec::new(),
+            batch: Vec::new(),
+            over: None,
+            was_ready: false,
+            gated: false,
+            client: None,
+        }
+    }
+
+    /// Works through what the link has to say now.
+    fn catch_up(
+        &mut self,
+        messenger: &Messenger,
+        channel: &Arc<Channel>,
+        link: &Arc<Link>,
+        on_pause: &mut impl FnMut(&Messenger, &Arc<Link>, Event),
+    ) {
+        let _turn = link.turn();
+        link.poll_events(&mut self.events);
+        self.turn(messenger, channel, link, on_pause);
+    }
+
     fn turn(
         &mut self,
         messenger: &Messenger,
@@ -685,7 +700,7 @@ impl Pump {
             Event::Ready(ready) => {
                 self.was_ready = true;
                 // A resumed session goes on under the id that the handler knows.
-                if let Some(id) = messenger.carrier_of(link) {
+                if let Some(id) = messenger.carrier_of(channel, link) {
                     self.conn = id;
                 }
                 if let Some(identity) = channel.identity().filter(|i| i.has_share()) {
@@ -763,10 +778,13 @@ impl Messenger {
         }
     }
 
-    /// The id of the channel that this link carries.
-    fn carrier_of(&self, link: &Arc<Link>) -> Option<ConnId> {
-        let channels = lock(&self.0.channels);
-        channels.values().find(|c| c.link().is_some_and(|l| Arc::ptr_eq(&l, link))).map(|c| c.id)
+    /// The id of the channel that this link carries: the one that it came with, unless it took up a session.
+    fn carrier_of(&self, came_with: &Arc<Channel>, link: &Arc<Link>) -> Option<ConnId> {
+        let carries = |c: &&Arc<Channel>| c.link().is_some_and(|l| Arc::ptr_eq(&l, link));
+        if carries(&came_with) {
+            return Some(came_with.id);
+        }
+        lock(&self.0.channels).values().find(carries).map(|c| c.id)
     }
 }
 

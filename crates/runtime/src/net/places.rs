@@ -87,7 +87,11 @@ mod tests {
         assert_eq!(places.take(&few, ConnId(8)), Seated::InsteadOf(ConnId(6)), "its youngest");
         assert_eq!(places.take(&third, ConnId(9)), Seated::InsteadOf(ConnId(5)));
         // Three, two and one of six.
-        assert_eq!(places.take(&few, ConnId(10)), Seated::Refused, "as many as the fullest would be left with");
+        assert_eq!(
+            places.take(&few, ConnId(10)),
+            Seated::Refused,
+            "as many as the fullest would be left with"
+        );
         assert_eq!(places.take(&third, ConnId(11)), Seated::InsteadOf(ConnId(4)));
         assert_eq!(places.take(&third, ConnId(12)), Seated::Refused);
         places.leave(ConnId(1));
