@@ -217,13 +217,26 @@ impl Messenger {
 
     /// Ends the channel. `Handler::gone` is not called for it.
     pub fn close(&self, conn: ConnId) {
-        let Some(channel) = lock(&self.0.channels).remove(&conn) else { return };
+        self.end(conn);
+    }
+
+    /// Ends the channel, and tells the handler as of any other end; nothing if it has ended already.
+    pub fn give_up(&self, conn: ConnId, why: &str) {
+        if self.end(conn) {
+            self.handler().gone(conn, Gone::Lost(why.into()));
+        }
+    }
+
+    /// Whether there was such a channel.
+    fn end(&self, conn: ConnId) -> bool {
+        let Some(channel) = lock(&self.0.channels).remove(&conn) else { return false };
         lock(&self.0.places).leave(conn);
         lock(&self.0.resumable).remove(conn);
         if let Some(link) = channel.end() {
             link.with(|m| m.refuse(types::Errno::ECANCELED.0));
             link.wake();
         }
+        true
     }
 
     /// Closes everything; nothing is accepted or connected from now on.
@@ -285,8 +298,7 @@ impl Messenger {
         });
         let stale = msgr::surplus(parked.collect(), self.now().mono);
         for id in stale {
-            self.close(id);
-            self.handler().gone(id, Gone::Lost("did not come back".into()));
+            self.give_up(id, "did not come back");
         }
     }
 
@@ -361,8 +373,7 @@ impl Messenger {
         lock(&self.0.channels).insert(channel.id, Arc::clone(&channel));
         let crowded_out = lock(&self.0.half_open).admit(peer.ip(), channel.id);
         if let Some(conn) = crowded_out {
-            self.close(conn);
-            self.handler().gone(conn, Gone::Lost("too many connections do not prove who they are".into()));
+            self.give_up(conn, "too many connections do not prove who they are");
         }
         let entered = || lock(&self.0.half_open).remove(peer.ip(), channel.id);
         // The channel that carries on: after a resumption it is the older one.
@@ -479,8 +490,7 @@ impl Messenger {
         }
         let seated = lock(&self.0.places).take(&identity.name, own.id);
         if let Seated::InsteadOf(conn) = seated {
-            self.close(conn);
-            self.handler().gone(conn, Gone::Lost("its entity has too many connections".into()));
+            self.give_up(conn, "its entity has too many connections");
         }
         seated != Seated::Refused
     }
@@ -525,8 +535,7 @@ impl Messenger {
 
     fn forget(&self, held: Option<Arc<Channel>>) {
         if let Some(held) = held {
-            self.close(held.id);
-            self.handler().gone(held.id, Gone::Lost("the peer started over".into()));
+            self.give_up(held.id, "the peer started over");
         }
     }
 

@@ -154,3 +154,18 @@ async fn an_entity_with_many_connections_makes_way_for_another() {
     older.send(message(1)).await;
     server.heard(conns[0], 1).await;
 }
+
+#[tokio::test]
+async fn what_is_given_up_is_told_once() {
+    let server = Server::start(Bounds::default(), 0).await;
+    let mut peer = Raw::ready(&server, As::client("client.a")).await.expect("let in");
+    let conn = server.conn_of("client.a").await;
+    server.messenger.give_up(conn, "for the test");
+    server.messenger.give_up(conn, "again");
+    assert!(server.gone(conn).await.contains("for the test"));
+    while peer.receive(&server).await.is_ok() {}
+    // Its task has ended too when another one's end was told after it.
+    drop(Raw::ready(&server, As::client("client.b")).await.expect("let in"));
+    server.gone(server.conn_of("client.b").await).await;
+    assert_eq!(server.told().iter().filter(|t| matches!(t, Told::Gone(c, _) if *c == conn)).count(), 1);
+}

@@ -103,8 +103,7 @@ impl MonSession {
     /// not say so; another one may be in a quorum.
     fn hunt_on(self: &Arc<Self>, tried: ConnId) {
         if self.is(tried) && !self.is_ready() && self.count() > 1 && !self.messenger.is_down() {
-            self.messenger.close(tried);
-            self.on_gone();
+            self.messenger.give_up(tried, "the monitor has not let this process in");
         }
     }
 
@@ -219,8 +218,7 @@ impl MonSession {
         let silent = self.messenger.silent(conn).unwrap_or_default();
         if silent >= SILENT_LIMIT {
             tracing::info!("the monitor has been silent for {} s: trying another one", silent.as_secs());
-            self.messenger.close(conn);
-            self.on_gone();
+            self.messenger.give_up(conn, "the monitor is silent");
         } else if silent >= ASK_AFTER {
             self.messenger.ask_for_life(conn);
         }
