@@ -17,6 +17,9 @@ use crate::owner::lock;
 
 /// Pieces of one vectored write.
 const MAX_PIECES: usize = 256;
+/// Bytes after which a flush leaves the rest to the next: a peer that reads as quickly as they are written would
+/// keep the thread, on which all others wait, for the whole of a long answer.
+const FLUSH_BYTES: usize = 1 << 20;
 /// A daemon that does not read what was sent to it is cut off when this much waits for it; for clients see
 /// `unread`.
 const MAX_UNWRITTEN_BYTES: usize = 1 << 30;
@@ -51,6 +54,8 @@ struct Wire {
 pub(super) enum Flushed {
     All,
     Blocked,
+    /// The socket takes more. Others go first.
+    More,
     /// The socket failed, or everything of a closed connection is written.
     Over,
 }
@@ -154,7 +159,7 @@ impl Link {
         events.extend(std::iter::from_fn(|| wire.machine.poll_event()));
     }
 
-    /// Writes what is outgoing as far as the socket takes it now.
+    /// Writes what is outgoing as far as the socket takes it now, about [`FLUSH_BYTES`] at most.
     pub(super) fn flush(&self) -> Flushed {
         let mut wire = lock(&self.wire);
         wire.collect();
@@ -260,7 +265,11 @@ impl Wire {
     }
 
     fn write(&mut self, stream: &TcpStream) -> Flushed {
+        let enough = self.out_bytes.saturating_sub(FLUSH_BYTES);
         while !self.out.is_empty() && !self.failed {
+            if self.out_bytes < enough {
+                return Flushed::More;
+            }
             let mut slices = [IoSlice::new(&[]); MAX_PIECES];
             let mut n = 0;
             for (slot, piece) in slices.iter_mut().zip(&self.out) {
@@ -304,6 +313,44 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_peer_that_reads_at_once_does_not_keep_the_thread() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let at = listener.local_addr().expect("an address");
+        let peer = std::thread::spawn(move || {
+            let mut peer = std::net::TcpStream::connect(at).expect("connected");
+            std::io::copy(&mut peer, &mut std::io::sink()).expect("read")
+        });
+        let stream = listener.accept().await.expect("accepted").0;
+        let local = msgr::Local { name: types::EntityName::osd(0), addrs: types::AddrVec::default() };
+        let now = crate::Clock::start().now();
+        let machine = Connection::accept(now, local, types::EntityAddr::default(), msgr::Limits::default());
+        let link = Link::new(stream, machine);
+        let piece = Bytes::from(vec![7; 4 << 10]);
+        let total = 64 << 20;
+        {
+            let mut wire = lock(&link.wire);
+            wire.out.extend(std::iter::repeat_n(piece.clone(), total / piece.len()));
+            wire.out_bytes = total;
+        }
+        let mut most = 0;
+        loop {
+            let before = lock(&link.wire).out_bytes;
+            let flushed = link.flush();
+            most = most.max(before.saturating_sub(lock(&link.wire).out_bytes));
+            match flushed {
+                Flushed::All => break,
+                Flushed::Blocked => link.stream().writable().await.expect("writable"),
+                Flushed::More => tokio::task::yield_now().await,
+                Flushed::Over => panic!("{}", link.failure()),
+            }
+        }
+        // What one call takes is the socket's to say, up to MAX_PIECES.
+        assert!(most <= FLUSH_BYTES + MAX_PIECES * piece.len(), "{most}");
+        drop(link);
+        assert!(peer.join().expect("no panic") >= total as u64);
+    }
 
     #[tokio::test]
     async fn the_end_of_a_peer_shows_although_nothing_is_read() {

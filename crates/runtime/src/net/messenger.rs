@@ -603,6 +603,7 @@ impl Messenger {
                     }
                 }
                 _ = link.stream().writable(), if flushed == Flushed::Blocked => {}
+                () = tokio::task::yield_now(), if flushed == Flushed::More => {}
                 () = link.woken() => {}
                 () = &mut sleep => {
                     tick = true;
