@@ -93,6 +93,12 @@ pub struct UpArgs {
     /// What a new cluster's machines are like: `small` sets the OSDs' options for nodes with 1 GB of memory.
     #[arg(long, value_enum, default_value_t)]
     pub profile: Profile,
+    /// Serve S3 as well: a gateway with a user, whose keys are printed and lie in DIR/s3.env.
+    #[arg(long)]
+    pub s3: bool,
+    /// Port of the gateway. [default: 7480, or the next free one]
+    #[arg(long, value_name = "PORT", requires = "s3")]
+    pub s3_port: Option<u16>,
     /// Seconds to wait for a healthy cluster with --detach.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub timeout: u64,

@@ -31,6 +31,7 @@ mod running;
 mod serve;
 mod size;
 mod up;
+mod up_s3;
 mod user;
 
 use std::process::ExitCode;

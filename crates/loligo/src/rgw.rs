@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use types::{RealTime, Utime};
 
 use crate::connect::ConnectArgs;
+use crate::layout::ClusterDir;
 
 /// Requests under way may take this long once the server is told to stop.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
@@ -62,6 +63,9 @@ pub struct RgwArgs {
     /// Make a user with this name, print its access key and secret, and end.
     #[arg(long, value_name = "NAME")]
     add_user: Option<String>,
+    /// Take the place of the gateway in the folder of --data, so that `loligo down` stops it.
+    #[arg(long, hide = true, requires = "data")]
+    of_folder: bool,
 }
 
 /// What a user signs with.
@@ -120,6 +124,19 @@ impl Store {
         Ok(Keys { access_key, secret })
     }
 
+    /// The first key of a user, which is made when there is none.
+    pub async fn user_or_new(&self, name: &str) -> Result<Keys> {
+        let id = UserId::from_text(&Bytes::from(name.to_owned()));
+        let stored = match self.performer.run(self.site.user(&id)).await {
+            Err(Error::NoSuchUser) => return self.add_user(name).await,
+            found => found.map_err(|e| failed("cannot read the user", &e))?,
+        };
+        let key = stored.value.info.keys.values().next();
+        let key = key.with_context(|| format!("the user {name} has no key; radosgw-admin can make one"))?;
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        Ok(Keys { access_key: text(&key.id), secret: text(&key.secret) })
+    }
+
     pub fn front(self, zonegroup: &str, window_bytes: u64) -> Arc<Front> {
         let settings = Settings { zonegroup: zonegroup.to_owned() };
         Arc::new(Front::new(Gateway::new(self.site, self.performer, settings), window_bytes))
@@ -128,6 +145,13 @@ impl Store {
 
 pub fn run(args: &RgwArgs) -> Result<()> {
     let config = args.connect.config()?;
+    let _place = match args.connect.data.as_ref().filter(|_| args.of_folder) {
+        Some(data) => {
+            let dir = ClusterDir::new(data)?;
+            Some(dir.lock(crate::up_s3::NAME)?.context("the gateway of the folder runs already")?)
+        }
+        None => None,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     crate::connect::on(&runtime, config, async |cluster| {
         let store = Store::open(cluster, &args.rgw_zone, &args.rgw_zonegroup).await?;

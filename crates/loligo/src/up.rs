@@ -17,6 +17,7 @@ use crate::create;
 use crate::failures::{self, Record};
 use crate::layout::{ClusterDir, Description};
 use crate::serve;
+use crate::up_s3;
 
 /// Between looks at the cluster's health.
 const POLL: Duration = Duration::from_millis(20);
@@ -24,6 +25,19 @@ const POLL: Duration = Duration::from_millis(20);
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 
 pub fn up(args: &UpArgs) -> Result<()> {
+    bring_up(args)?;
+    let dir = ClusterDir::new(&args.data)?;
+    let d = dir.load()?.context("the folder's description is gone")?;
+    // One in the foreground has ended by now.
+    let runs = dir.running("loligo").is_some() || !alive(&dir, &d).is_empty();
+    if args.s3 && runs { start_s3(&dir, &d, args) } else { Ok(()) }
+}
+
+fn start_s3(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<()> {
+    up_s3::start(dir, d, args, |words| spawn(dir, up_s3::NAME, words))
+}
+
+fn bring_up(args: &UpArgs) -> Result<()> {
     let dir = ClusterDir::new(&args.data)?;
     let existing = dir.load()?;
     let (description, fresh) = match existing {
@@ -52,7 +66,8 @@ pub fn up(args: &UpArgs) -> Result<()> {
     serve::serve(&dir, &serve::names(&description), lock, || {
         report_when_healthy(&dir, &description, args);
         Ok(())
-    })
+    })?;
+    stop_s3(&dir).map(drop)
 }
 
 /// The cluster at the address that `--listen` names, if it names another one than it has.
@@ -78,7 +93,7 @@ fn try_again(dir: &ClusterDir, d: &Description, pid: u32) -> Result<()> {
 fn confirm(dir: &ClusterDir, d: &Description, args: &UpArgs, running: &[String]) -> Result<()> {
     if !report(dir, d, Some(Duration::from_secs(args.timeout)), Vec::new(), running)? {
         say!("It has just ended; starting it again.");
-        return up(args);
+        return bring_up(args);
     }
     grow(dir, d, args)
 }
@@ -160,7 +175,7 @@ fn up_processes(dir: &ClusterDir, d: &Description, args: &UpArgs, alive: &[(Stri
         let others: Vec<String> = alive.iter().map(|(name, _)| name.clone()).collect();
         if !report(dir, d, Some(Duration::from_secs(args.timeout)), children, &others)? {
             say!("A daemon has just ended; starting it again.");
-            return up(args);
+            return bring_up(args);
         }
         print_next(dir);
         return grow(dir, d, args);
@@ -347,8 +362,12 @@ fn report_when_healthy(dir: &ClusterDir, d: &Description, args: &UpArgs) {
     std::thread::spawn(move || {
         let outcome = report(&dir, &d, None, Vec::new(), &[]).and_then(|_| {
             print_next(&dir);
+            grow(&dir, &d, &args)?;
+            if args.s3 {
+                start_s3(&dir, &d, &args)?;
+            }
             say!("\nCtrl-C stops it; the data stays.");
-            grow(&dir, &d, &args)
+            Ok(())
         });
         if let Err(error) = outcome {
             eprintln!("loligo: {error:#}");
@@ -374,8 +393,18 @@ pub fn down(args: &DownArgs) -> Result<()> {
     Ok(())
 }
 
-/// OSDs first, the monitor last, so that it hears who goes.
+/// Stops the gateway of the folder; how many there were.
+fn stop_s3(dir: &ClusterDir) -> Result<usize> {
+    let Some(pid) = dir.running(up_s3::NAME) else { return Ok(0) };
+    signal(pid, Signal::TERM)?;
+    wait_stopped(dir, &[up_s3::NAME.to_owned()])?;
+    dir.clear(up_s3::NAME);
+    Ok(1)
+}
+
+/// The gateway first, which has requests to end; then OSDs; the monitor last, so that it hears who goes.
 fn stop_all(dir: &ClusterDir, d: &Description) -> Result<usize> {
+    let gateways = stop_s3(dir)?;
     let mut names = serve::names(d);
     names.reverse();
     names.push("loligo".to_owned());
@@ -391,7 +420,7 @@ fn stop_all(dir: &ClusterDir, d: &Description) -> Result<usize> {
     wait_stopped(dir, &waiting)?;
     serve::names(d).iter().for_each(|name| dir.clear(name));
     dir.clear("loligo");
-    Ok(waiting.len())
+    Ok(waiting.len() + gateways)
 }
 
 fn wait_stopped(dir: &ClusterDir, names: &[String]) -> Result<()> {
@@ -421,8 +450,9 @@ pub fn status(args: &StatusArgs) -> Result<()> {
     let dir = ClusterDir::new(&args.data)?;
     let Some(d) = dir.load()? else { bail!("{} holds no cluster", dir.root().display()) };
     let together = dir.running("loligo");
-    let daemons: Vec<(String, Option<u32>)> =
+    let mut daemons: Vec<(String, Option<u32>)> =
         serve::names(&d).into_iter().map(|n| (n.clone(), together.or_else(|| dir.running(&n)))).collect();
+    daemons.extend(dir.running(up_s3::NAME).map(|pid| (up_s3::NAME.to_owned(), Some(pid))));
     let health = if daemons.iter().any(|(n, pid)| n.starts_with("mon.") && pid.is_some()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// Program that shows a package is there, and the package.
-const NEEDED: [(&str, &str); 22] = [
+const NEEDED: [(&str, &str); 24] = [
     ("mold", "mold"),
     ("ceph", "ceph-common"),
     ("rados", "ceph-common"),
@@ -19,6 +19,8 @@ const NEEDED: [(&str, &str); 22] = [
     ("ceph-mon", "ceph-mon"),
     ("ceph-osd", "ceph-osd"),
     ("radosgw", "radosgw"),
+    ("s3cmd", "s3cmd"),
+    ("rclone", "rclone"),
     ("fio", "fio"),
     ("qemu-img", "qemu-utils"),
     ("debugfs", "e2fsprogs"),

@@ -68,6 +68,54 @@ fn boto3_is_served_and_strangers_are_not() {
     assert_eq!(c.ok("radosgw-admin", &["bucket", "list"]).split_whitespace().collect::<String>(), "[]");
 }
 
+/// A line that `up --s3` printed, by a shell that has read `s3.env`.
+fn by_shell(c: &Cluster, line: &str) {
+    let script = format!("unset AWS_CA_BUNDLE; . {} && {line}", c.data().join("s3.env").display());
+    c.ok("/bin/sh", &["-c", &script]);
+}
+
+#[test]
+fn the_lines_that_up_prints_work_as_they_stand() {
+    let c = Cluster { dir: tempfile::tempdir().expect("a folder") };
+    let [port, s3_port] = [mon_port(), mon_port()];
+    let up = ["up", "--detach", "--mon-port", &port, "--s3", "--s3-port", &s3_port];
+    let out = c.loligo(&up);
+    assert!(out.status.success(), "{}", text(&out));
+    let said = text(&out);
+    let printed = |tool: &str| {
+        let mut lines = said.lines().map(str::trim).filter(|line| line.starts_with(tool));
+        lines.next().unwrap_or_else(|| panic!("{said}")).to_owned()
+    };
+    for tool in ["s3cmd", "rclone"] {
+        by_shell(&c, &printed(tool));
+    }
+    let listed = || c.ok("radosgw-admin", &["bucket", "list", "--uid=s3"]);
+    let is_there = |listed: &str| ["from-s3cmd", "from-rclone"].iter().all(|name| listed.contains(name));
+    assert!(is_there(&listed()), "{}", listed());
+
+    // A file tree there and back, and a file of several parts.
+    let rclone = printed("rclone").replace(" mkdir :s3:from-rclone", "");
+    let tree = c.dir.path().join("tree");
+    std::fs::create_dir(&tree).expect("a folder");
+    for n in 0..20 {
+        std::fs::write(tree.join(format!("file {n}")), vec![n; 1000 * usize::from(n)]).expect("written");
+    }
+    std::fs::write(tree.join("large"), vec![7; 12 << 20]).expect("written");
+    let sync = format!("{rclone} -q --s3-upload-cutoff=8M sync {} :s3:from-rclone/tree", tree.display());
+    by_shell(&c, &sync);
+    by_shell(&c, &format!("{rclone} -q check {} :s3:from-rclone/tree", tree.display()));
+
+    // A second start finds what is there, and `down` ends all of it.
+    let env = std::fs::read_to_string(c.data().join("s3.env")).expect("s3.env");
+    assert!(c.loligo(&["up", "--detach", "--s3"]).status.success());
+    assert!(c.loligo(&["down"]).status.success());
+    assert!(TcpStream::connect(format!("127.0.0.1:{s3_port}")).is_err());
+    let out = c.loligo(&["up", "--detach", "--s3"]);
+    assert!(out.status.success(), "{}", text(&out));
+    assert_eq!(std::fs::read_to_string(c.data().join("s3.env")).expect("s3.env"), env);
+    by_shell(&c, &format!("{rclone} -q check {} :s3:from-rclone/tree", tree.display()));
+}
+
 /// One address's connections leave room for others, and a request that never ends leaves the rest of the
 /// gateway as it is.
 #[test]
