@@ -291,6 +291,50 @@ pub fn version_before(store: &mut Store, id: SpgId, kept: &Kept) -> Result<Evers
     }
 }
 
+/// A range of a shard as it was in an older version, of which the records of the writes since tell, newest
+/// first. `is` is the version that is stored; `None` where the records do not lead from there to the other.
+pub fn read_before<'a>(
+    store: &mut Store,
+    id: SpgId,
+    object: &HObject,
+    newest_first: impl Iterator<Item = &'a Kept>,
+    (is, version): (Eversion, Eversion),
+    (offset, len): (u64, u64),
+) -> Result<Option<Bytes>, LoadError> {
+    let mut is = is;
+    let mut bytes = store.read(&ObjectKey::new(id.shard, object.clone()), offset, len)?.to_vec();
+    for kept in newest_first.filter(|kept| kept.object == *object) {
+        if is == version {
+            break;
+        }
+        let was_deleted = is == Eversion::ZERO && kept.how == How::Whole;
+        if is != kept.version && !was_deleted {
+            return Ok(None);
+        }
+        let aside = aside(id.shard, object, kept.version);
+        match &kept.how {
+            How::Made => return Ok(None),
+            How::Whole => bytes = store.read(&aside, offset, len)?.to_vec(),
+            How::Parts { size, ranges, .. } => {
+                let end = offset.saturating_add(len).min(*size).max(offset);
+                bytes.resize(usize::try_from(end - offset).unwrap_or_default(), 0);
+                for (from, len) in ranges {
+                    let until = from.saturating_add(*len).min(end);
+                    let from = (*from).max(offset);
+                    if from < until {
+                        let old = store.read(&aside, from, until - from)?;
+                        let at = usize::try_from(from - offset).unwrap_or_default();
+                        let to = bytes.get_mut(at..at.saturating_add(old.len()));
+                        to.into_iter().for_each(|to| to.copy_from_slice(&old));
+                    }
+                }
+            }
+        }
+        is = version_before(store, id, kept)?;
+    }
+    Ok((is == version).then(|| bytes.into()))
+}
+
 /// Keeps all of an object that is there, before a change of this version.
 pub fn keep_whole(txn: &mut Txn, id: SpgId, object: &HObject, version: Eversion) -> Kept {
     let key = ObjectKey::new(id.shard, object.clone());

@@ -27,7 +27,7 @@ use crate::merge::{Lost, MergedShards};
 use crate::missing::MissingItem;
 use crate::object::{ObjectState, stored_version};
 use crate::osd::shared::{Done, Shared};
-use crate::peer::{CodedPart, PgBody, RepOp};
+use crate::peer::{CodedPart, PgBody, RepOp, ShardAsk};
 
 /// Records that go in one transaction.
 const FORGET_AT_ONCE: usize = 256;
@@ -465,6 +465,18 @@ impl Pg {
         coded.readable.clear();
         coded.told.clear();
         (coded.settled, coded.seen) = (Eversion::ZERO, Eversion::ZERO);
+    }
+
+    /// Copy outside of the PG: a range of a shard as it was before lost writes, which nobody takes back here.
+    pub(super) fn read_before_lost(&self, ask: &ShardAsk, cx: &mut Shared) -> Option<Bytes> {
+        let Backend::Coded(coded) = &self.backend else { return None };
+        let is = stored_version(&mut cx.store, &self.object_key(&ask.object)).ok()?;
+        if self.phase != Phase::Stray || is == ask.version || coded.kept.is_empty() {
+            return None;
+        }
+        let (newest_first, range) = (coded.kept.iter().rev(), (ask.offset, ask.len));
+        let (store, versions) = (&mut cx.store, (is, ask.version));
+        coded::read_before(store, self.id, &ask.object, newest_first, versions, range).ok()?
     }
 
     /// Forgets what was kept: the copy begins anew.

@@ -290,6 +290,9 @@ impl Pg {
     /// outside the core.
     pub fn handle_shard_read(&mut self, from: PgShard, reply: Epoch, ask: Box<ShardAsk>, cx: &mut Shared) {
         let key = self.object_key(&ask.object);
+        if let Some(data) = self.may_be_read(&ask).ok().and_then(|()| self.read_before_lost(&ask, cx)) {
+            return self.send_part(from, reply, &ask, Ok(data), cx);
+        }
         let found = self.may_read_shard(&ask, cx).and_then(|()| {
             let found = cx.store.read_at_once(&key, ask.offset, ask.len);
             found.or_else(|e| self.read_refused(&ask, &e, cx).map(Found::Data))
@@ -332,14 +335,20 @@ impl Pg {
         cx.send_pg(to, self.id, reply, PgBody::ShardPart { id: ask.id, place: ask.place, result, data });
     }
 
-    /// Whether the shard here is the object's, in the version that is asked for.
-    fn may_read_shard(&self, ask: &ShardAsk, cx: &mut Shared) -> Result<(), Refusal> {
+    /// Whether something is here to read, and the question is none for too much.
+    fn may_be_read(&self, ask: &ShardAsk) -> Result<(), Refusal> {
         if self.missing.contains(&ask.object) || self.lost_here.contains(&ask.object) {
             return Err(Refusal::of(Errno::ENOENT));
         }
         if ask.len > MESSAGE_MAX as u64 / 2 {
             return Err(Refusal::of(Errno::EINVAL));
         }
+        Ok(())
+    }
+
+    /// Whether the shard here is the object's, in the version that is asked for.
+    fn may_read_shard(&self, ask: &ShardAsk, cx: &mut Shared) -> Result<(), Refusal> {
+        self.may_be_read(ask)?;
         match stored_version(&mut cx.store, &self.object_key(&ask.object)) {
             Ok(version) if version == ask.version => Ok(()),
             Ok(has) => Err(Refusal { why: STALE, has }),

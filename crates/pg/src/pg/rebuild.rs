@@ -49,6 +49,9 @@ pub(crate) struct Rebuilding {
     targets: BTreeSet<PgShard>,
     /// Copies that had none to give.
     without: BTreeSet<PgShard>,
+    /// Copies outside of the PG that have not its attributes; of data, they may have what was before lost
+    /// writes.
+    headless: BTreeSet<PgShard>,
     /// Where the piece begins that is under way.
     from: Cursor,
     /// The piece's attributes, with the length of a shard.
@@ -174,6 +177,7 @@ impl Pg {
             version,
             targets,
             without: BTreeSet::new(),
+            headless: BTreeSet::new(),
             from: Cursor::default(),
             head: None,
             size: 0,
@@ -216,7 +220,9 @@ impl Pg {
         let me = self.me(cx);
         let has_attributes = holders.get(&place(me)) == Some(&me) || self.is_readable_here(object);
         let source = if has_attributes && !without.contains(&me) { Some(me) } else { None };
-        let Some(source) = source.or_else(|| holders.values().next().copied()) else {
+        let headless = self.rebuilding(object).map(|r| r.headless.clone()).unwrap_or_default();
+        let other = holders.values().copied().find(|copy| !headless.contains(copy));
+        let Some(source) = source.or(other) else {
             return self.cannot_rebuild(object, cx);
         };
         if source != me {
@@ -405,7 +411,14 @@ impl Pg {
 
     /// The asked copy has no attributes to give.
     pub(super) fn attributes_refused(&mut self, object: &HObject, from: PgShard, cx: &mut Shared) {
-        self.shard_refused(object, from, "it has another version", cx);
+        let is_member = self.is_acting(from) || self.backfills.contains_key(&from);
+        match self.rebuilding(object).filter(|_| !is_member) {
+            Some(r) => {
+                r.headless.insert(from);
+                self.rebuild(object, cx);
+            }
+            None => self.shard_refused(object, from, "it has another version", cx),
+        }
         self.continue_recovery(cx);
     }
 
