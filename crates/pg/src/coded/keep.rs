@@ -8,6 +8,8 @@
 //! 1. A record and what it speaks of come in the very transaction that makes the change, and go in one.
 //! 2. Records of one object are taken back newest first, each from the state that its write has left.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use store::{Corruption, ObjectKey, Op, Space, Store, StoreError, Txn};
@@ -203,7 +205,7 @@ struct Changed {
     wholly: bool,
     /// From and until.
     ranges: Vec<(u64, u64)>,
-    attrs: Vec<Bytes>,
+    attrs: BTreeSet<Bytes>,
 }
 
 impl Changed {
@@ -220,10 +222,8 @@ impl Changed {
             Op::CloneRange { dst, len, dst_offset, .. } if is_it(*dst) => {
                 self.ranges.push((*dst_offset, dst_offset.saturating_add(*len)));
             }
-            Op::SetAttr { object, name, .. } | Op::RmAttr { object, name }
-                if is_it(*object) && !self.attrs.contains(name) =>
-            {
-                self.attrs.push(name.clone());
+            Op::SetAttr { object, name, .. } | Op::RmAttr { object, name } if is_it(*object) => {
+                self.attrs.insert(name.clone());
             }
             Op::Remove { object } | Op::RmAttrs { object } if is_it(*object) => self.wholly = true,
             Op::Clone { dst, .. } if is_it(*dst) => self.wholly = true,

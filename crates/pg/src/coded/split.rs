@@ -24,32 +24,85 @@ pub struct Needed {
     pub range: Range<u64>,
 }
 
-/// Bytes of objects, as the shards had them before the request.
+/// Bytes of objects, as the shards had them before the request. The pieces of an object are apart, by where
+/// they begin.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Gathered {
-    pieces: Vec<(Needed, Bytes)>,
+    pieces: BTreeMap<HObject, BTreeMap<u64, Piece>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Piece {
+    end: u64,
+    /// Behind the last of them there are zeros.
+    bytes: Bytes,
+}
+
+impl Piece {
+    /// The bytes that are there of a range, which begins in the piece that begins at `start`.
+    fn there(&self, start: u64, range: &Range<u64>) -> &[u8] {
+        let at = |offset: u64| usize::try_from(offset.saturating_sub(start)).unwrap_or(usize::MAX);
+        let until = at(range.end.min(self.end)).min(self.bytes.len());
+        self.bytes.get(at(range.start)..until).unwrap_or_default()
+    }
 }
 
 impl Gathered {
     /// Adds what was read for a need. Fewer bytes than were asked for end with zeros.
     pub fn add(&mut self, what: Needed, bytes: Bytes) {
-        self.pieces.push((what, bytes));
+        let of = self.pieces.entry(what.object).or_default();
+        let range = what.range;
+        let mut at = range.start;
+        let mut gaps = Vec::with_capacity(1);
+        for (start, piece) in over(of, &range) {
+            if at < *start {
+                gaps.push(at..*start);
+            }
+            at = at.max(piece.end);
+        }
+        if at < range.end {
+            gaps.push(at..range.end);
+        }
+        let whole = Piece { end: range.end, bytes };
+        for gap in gaps {
+            let bytes = whole.bytes.slice_ref(whole.there(range.start, &gap));
+            of.insert(gap.start, Piece { end: gap.end, bytes });
+        }
     }
 
-    /// The bytes of a range, if one piece has them.
+    /// The bytes of a range, if all of them are here.
     pub fn get(&self, object: &HObject, range: &Range<u64>) -> Option<Bytes> {
-        let has =
-            |n: &Needed| n.object == *object && n.range.start <= range.start && range.end <= n.range.end;
-        let (needed, bytes) = self.pieces.iter().find(|(needed, _)| has(needed))?;
-        let at = |offset: u64| usize::try_from(offset - needed.range.start).unwrap_or(usize::MAX);
-        let (from, until) = (at(range.start), at(range.end));
-        if let Some(whole) = bytes.get(from..until) {
-            return Some(bytes.slice_ref(whole));
+        let len = usize::try_from(range.end.saturating_sub(range.start)).ok()?;
+        if len == 0 {
+            return Some(Bytes::new());
         }
-        let mut short = bytes.get(from..).unwrap_or_default().to_vec();
-        short.resize(until - from, 0);
-        Some(short.into())
+        let mut pieces = over(self.pieces.get(object)?, range);
+        let (mut start, mut piece) = pieces.next().filter(|(start, _)| **start <= range.start)?;
+        let there = piece.there(*start, range);
+        if there.len() == len {
+            return Some(piece.bytes.slice_ref(there));
+        }
+        let (mut all, mut at) = (Vec::with_capacity(len), range.start);
+        loop {
+            let until = piece.end.min(range.end);
+            all.extend_from_slice(piece.there(*start, &(at..until)));
+            all.resize(usize::try_from(until - range.start).ok()?, 0);
+            at = until;
+            if at == range.end {
+                return Some(all.into());
+            }
+            (start, piece) = pieces.next().filter(|(start, _)| **start == at)?;
+        }
     }
+}
+
+/// The pieces that touch a range: the last one that begins before it may.
+fn over<'a>(
+    pieces: &'a BTreeMap<u64, Piece>,
+    range: &Range<u64>,
+) -> impl Iterator<Item = (&'a u64, &'a Piece)> {
+    let before = pieces.range(..range.start).next_back().filter(|(_, piece)| piece.end > range.start);
+    before.into_iter().chain(pieces.range(range.start..range.end.max(range.start)))
 }
 
 /// What a coding shard adds (exclusive or) to what it has.
@@ -268,9 +321,10 @@ impl Split<'_> {
     ) -> Result<(), SplitStop> {
         let (codec, stripes) = (&self.geometry.codec, &self.geometry.stripes);
         let mut updates = Vec::new();
-        for range in content.changed(stripes.stripe_width()) {
+        let laid = content.laid();
+        for range in laid.changed(stripes.stripe_width()) {
             let plan = stripes.write(codec, content.stored, range.clone())?;
-            let kept = content.kept(&range);
+            let kept = laid.kept(&range);
             let mut old = Old { base: content.base.as_ref(), gathered, needs: &mut *needs };
             let was: Vec<Option<Bytes>> = plan.reads().iter().map(|r| old.get(r)).collect();
             let stays: Vec<Option<Bytes>> = kept.iter().map(|r| old.get(r)).collect();
@@ -286,7 +340,7 @@ impl Split<'_> {
                 let to = bytes.get_mut(at..at + data.len()).ok_or(CodecError::OutOfRange)?;
                 to.copy_from_slice(&data);
             }
-            content.lay_over(&range, &mut bytes);
+            laid.lay_over(&range, &mut bytes);
             let was: Vec<&[u8]> = was.iter().map(Bytes::as_ref).collect();
             updates.extend(plan.updates(codec, &was, &bytes)?);
         }
@@ -334,5 +388,48 @@ impl Old<'_> {
             self.needs.push(Needed { object: base.clone(), range: range.clone() });
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needed(range: Range<u64>) -> Needed {
+        Needed { object: HObject::min(), range }
+    }
+
+    #[test]
+    fn pieces_that_meet_are_one_and_those_that_overlap_are_taken_once() {
+        let data: Vec<u8> = (0..100).collect();
+        let piece = |r: &Range<u64>| Bytes::copy_from_slice(&data[r.start as usize..r.end as usize]);
+        let mut gathered = Gathered::default();
+        for range in [10..20, 30..40, 15..35, 0..5, 90..100] {
+            gathered.add(needed(range.clone()), piece(&range));
+        }
+        for (range, is_there) in
+            [(10..40, true), (12..33, true), (0..5, true), (0..11, false), (5..10, false)]
+        {
+            let found = gathered.get(&HObject::min(), &range);
+            assert_eq!(found, is_there.then(|| piece(&range)), "{range:?}");
+        }
+        // What was short ends with zeros.
+        gathered.add(needed(200..210), Bytes::from_static(b"abc"));
+        gathered.add(needed(210..212), Bytes::from_static(b"de"));
+        let found = gathered.get(&HObject::min(), &(201..212));
+        assert_eq!(found.as_deref(), Some(&b"bc\0\0\0\0\0\0\0de"[..]));
+        assert_eq!(gathered.get(&HObject::min(), &(204..206)).as_deref(), Some(&[0, 0][..]));
+    }
+
+    /// A piece of many is found without a look at the others.
+    #[test]
+    fn a_piece_of_many_is_found_at_once() {
+        let mut gathered = Gathered::default();
+        for at in 0..16_384 {
+            gathered.add(needed(at * 10..at * 10 + 2), Bytes::from_static(b"ab"));
+        }
+        let pieces = &gathered.pieces[&HObject::min()];
+        let looked: usize = (0..16_384).map(|at| over(pieces, &(at * 10..at * 10 + 2)).count()).sum();
+        assert_eq!(looked, 16_384);
     }
 }

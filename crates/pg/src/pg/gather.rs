@@ -83,6 +83,8 @@ struct Wanted {
     holders: BTreeMap<usize, PgShard>,
     read: StripedRead,
     pieces: Vec<Bytes>,
+    /// Its questions in `Gather::asked`.
+    questions: Vec<u32>,
 }
 
 impl Pg {
@@ -103,7 +105,8 @@ impl Pg {
             let without = BTreeSet::new();
             let (read, holders) = self.plan_read(&what, version, &without, cx)?;
             let pieces = vec![Bytes::new(); read.ranges().len()];
-            gather.wanted.push(Wanted { what, version, without, holders, read, pieces });
+            let questions = Vec::new();
+            gather.wanted.push(Wanted { what, version, without, holders, read, pieces, questions });
             Ok(())
         });
         if let Err(e) = planned {
@@ -133,12 +136,13 @@ impl Pg {
     /// Asks the holders for a range, this copy among them.
     fn ask_shards(&mut self, gather: &mut Gather, id: u64, at: usize, cx: &mut Shared) {
         let Backend::Coded(coded) = &mut self.backend else { return };
-        let Some(wanted) = gather.wanted.get(at) else { return };
+        let Some(wanted) = gather.wanted.get_mut(at) else { return };
         let mut asks = Vec::with_capacity(wanted.read.ranges().len());
         for (slot, range) in wanted.read.ranges().iter().enumerate() {
             let Some(copy) = wanted.holders.get(&range.shard).copied() else { continue };
             coded.questions = coded.questions.wrapping_add(1);
             gather.asked.insert(coded.questions, (at, slot, copy));
+            wanted.questions.push(coded.questions);
             let ask = ShardAsk {
                 id,
                 place: coded.questions,
@@ -185,7 +189,9 @@ impl Pg {
             self.note_refusal(&object, version, copy, &refusal.why.to_string(), cx);
         }
         let Some(wanted) = gather.wanted.get_mut(at) else { return };
-        gather.asked.retain(|_, (of, ..)| *of != at);
+        for question in wanted.questions.drain(..) {
+            gather.asked.remove(&question);
+        }
         let planned = self.plan_read(&wanted.what, wanted.version, &wanted.without, cx);
         match planned {
             Ok((read, holders)) => {
