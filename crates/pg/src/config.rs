@@ -223,6 +223,8 @@ pub struct Portions {
     pub stage_piece: u64,
     /// Bytes that may lie aside for such writes of one primary.
     pub aside: u64,
+    /// Bytes that requests of erasure-coded PGs gather together, beside one of them; see `osd/gathers.rs`.
+    pub gathered: u64,
     /// Erasure-coded pools are served: by tests alone while that is being built (crates/pg/CODED.md).
     pub serves_coded: bool,
 }
@@ -234,6 +236,7 @@ impl Default for Portions {
             stage_from: 4 << 20,
             stage_piece: 1 << 20,
             aside: 256 << 20,
+            gathered: 64 << 20,
             serves_coded: false,
         }
     }

@@ -53,7 +53,7 @@ impl Account {
 pub(crate) struct Charge {
     own: Arc<Account>,
     wider: Arc<Account>,
-    /// 1, or 0 for the empty default.
+    /// 1, or 0 for the empty default and for what a request takes beside.
     ops: u64,
     /// Memory that the request takes.
     pub bytes: u64,
@@ -67,6 +67,16 @@ impl Charge {
             account.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
         Self { own: Arc::clone(own), wider: Arc::clone(wider), ops: 1, bytes }
+    }
+}
+
+impl Charge {
+    /// So many bytes more for the same request, on the same accounts.
+    pub fn beside(&self, bytes: u64) -> Self {
+        for account in [&self.own, &self.wider] {
+            account.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        Self { own: Arc::clone(&self.own), wider: Arc::clone(&self.wider), ops: 0, bytes }
     }
 }
 
@@ -163,6 +173,8 @@ pub(crate) struct ClientAccount {
     fetch_changes: Arc<AtomicU64>,
     /// What paused requests of all connections of the same entity hold.
     pub paused_of_entity: Sum,
+    /// What requests of all connections of the same entity gather of shards.
+    pub gathered_of_entity: Sum,
     /// Whether the shell was told to read nothing from the connection for now.
     pub is_held: bool,
     /// The first tick (monotonic) that found the connection held for requests that wait for a map; `None`
@@ -183,6 +195,7 @@ struct EntityAccount {
     notifies: Arc<Account>,
     fetched: Arc<Account>,
     paused: Sum,
+    gathered: Sum,
 }
 
 /// The accounts of all clients together, and of each entity.
@@ -209,6 +222,7 @@ impl Clients {
             fetched_by_all: Arc::clone(&self.fetched),
             fetch_changes: Arc::clone(&self.fetch_changes),
             paused_of_entity: entity.paused.clone(),
+            gathered_of_entity: entity.gathered.clone(),
             ..ClientAccount::default()
         }
     }

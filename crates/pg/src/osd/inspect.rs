@@ -45,6 +45,16 @@ impl OsdCore {
         Some(pg.acting().filter(is_whole).map(|copy| copy.osd).collect())
     }
 
+    /// Bytes that requests of erasure-coded PGs gather.
+    pub fn gathered_bytes(&self) -> u64 {
+        self.shared.gathers.bytes()
+    }
+
+    /// Bytes that all requests of clients hold.
+    pub fn request_bytes(&self) -> u64 {
+        self.clients.running().bytes
+    }
+
     /// The PG's acting set as this OSD knows it, place by place.
     pub fn acting_of(&self, pgid: SpgId) -> &[OsdId] {
         self.pgs.get(&pgid).map_or(&[], |pg| pg.acting_set())

@@ -14,6 +14,7 @@ pub(crate) mod device_reads;
 mod durable;
 mod fetch;
 mod full;
+pub(crate) mod gathers;
 mod heartbeat;
 mod hold;
 mod inspect;
@@ -355,7 +356,12 @@ impl OsdCore {
             }
             if let Some(msg) = cx.to_ourselves.pop_front() {
                 self.pg_message(self.shared.whoami, msg);
-            } else if !self.fetch_next() && !self.stage_next() && !self.recover_next() && !self.next_turn() {
+            } else if !self.fetch_next()
+                && !self.stage_next()
+                && !self.gather_next()
+                && !self.recover_next()
+                && !self.next_turn()
+            {
                 return self.send_batches();
             }
         }

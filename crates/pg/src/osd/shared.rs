@@ -16,6 +16,7 @@ use super::account::Sum;
 use super::cluster_log::Unsaid;
 use super::counters::OpCounters;
 use super::device_reads::DeviceReads;
+use super::gathers::Gathers;
 use super::lease::Leases;
 use super::queries::Queries;
 use super::session::Session;
@@ -164,6 +165,8 @@ pub(crate) struct Shared {
     pub last_order: u64,
     /// Bytes that all paused requests hold.
     pub paused_bytes: Sum,
+    /// What requests gather of shards.
+    pub gathers: Gathers,
     /// The number of the newest `copy-from` request that fetches its sources.
     pub last_copy: u64,
     /// Whether such a request may wait for room for its next piece.
@@ -232,6 +235,7 @@ impl Shared {
             reads: DeviceReads::default(),
             last_order: 0,
             paused_bytes: Sum::default(),
+            gathers: Gathers::default(),
             last_copy: 0,
             copies_wait: false,
             last_staged: 0,

@@ -190,7 +190,12 @@ impl Pg {
             Ok(state.info.size)
         };
         let none = coded::Gathered::default();
-        let parts = coded::split(geometry, &txn, op.gathered.as_deref().unwrap_or(&none), size_of)?;
+        let parts = coded::split(
+            geometry,
+            &txn,
+            op.gathered.as_deref().map_or(&none, |harvest| &harvest.bytes),
+            size_of,
+        )?;
         Ok(Change::Shards(txn.payload_len(), parts))
     }
 

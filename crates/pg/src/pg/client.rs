@@ -31,6 +31,7 @@ use crate::log::Recorded;
 use crate::object::ObjectState;
 use crate::osd::account::{Charge, Fetched, Kept};
 use crate::osd::counters::Times;
+use crate::osd::gathers::Harvest;
 use crate::osd::queries::{Deed, Subject};
 use crate::osd::shared::{Shared, seen_at};
 use crate::peer::PgBody;
@@ -85,7 +86,7 @@ pub(crate) struct Request {
     /// The number under which the device reads for it; see `pg::reading`.
     pub reading: Option<u64>,
     /// What shards have read for it.
-    pub gathered: Option<Box<Gathered>>,
+    pub gathered: Option<Box<Harvest>>,
     /// Its place in the order in which requests came to their PGs; 0 until it has come.
     pub order: u64,
 }
@@ -633,7 +634,8 @@ impl Pg {
         let may_pause = op.may_pause(cx) && (begun.is_some() || !op.has_paused);
         let none_gathered = Gathered::default();
         let may_pause = may_pause && !self.is_coded();
-        let gathered = self.is_coded().then(|| op.gathered.as_deref().unwrap_or(&none_gathered));
+        let found = op.gathered.as_deref().map_or(&none_gathered, |harvest| &harvest.bytes);
+        let gathered = self.is_coded().then_some(found);
         let slice = may_pause.then_some(cx.slice_left.max(exec::LEAST_SLICE));
         let (map, none, interval) = (cx.map.clone(), Sources::new(), self.interval());
         let Some(pool) = map.pool(self.id.pgid.pool) else { return Err(ExecStop::Drop) };

@@ -7,10 +7,12 @@
 //! Invariants:
 //! 1. A request that gathers is in `Shared::reads` and in `Pg::reading`, under one number; so others wait for
 //!    it as for a read of the device. Everything waits for a write.
-//! 2. A range is put together from shards that have the object in one version, the primary's. A shard that
+//! 2. Shards are asked when there is room for what they give (`osd::gathers`).
+//! 3. A range is put together from shards that have the object in one version, the primary's. A shard that
 //!    has another, or none, or whose bytes are damaged, refuses; the range is then read without it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use codec::{Decode, Encode};
@@ -25,7 +27,9 @@ use super::{Pg, persist};
 use crate::coded::Needed;
 use crate::io::LogLevel;
 use crate::object::{LoadError, stored_version};
+use crate::osd::account::Kept;
 use crate::osd::device_reads::ShardRead;
+use crate::osd::gathers::{Counted, May};
 use crate::osd::shared::{Done, Shared};
 use crate::peer::{MESSAGE_MAX, PgBody, ShardAsk};
 use store::Txn;
@@ -71,6 +75,10 @@ pub(crate) struct Gather {
     wanted: Vec<Wanted>,
     /// Which range of which of these a question is for, and whom it went to.
     asked: BTreeMap<u32, (usize, usize, PgShard)>,
+    /// What is read, and what is put together of it.
+    bytes: u64,
+    /// `None` while it waits for room.
+    counted: Option<(Arc<Counted>, Kept)>,
 }
 
 /// One range of an object.
@@ -112,6 +120,32 @@ impl Pg {
         if let Err(e) = planned {
             return self.gave_up(id, object.as_ref(), &e, cx);
         }
+        let bytes = |wanted: &Wanted| {
+            let read = wanted.read.ranges().iter().map(|range| range.len);
+            read.fold(wanted.what.range.end - wanted.what.range.start, u64::saturating_add)
+        };
+        gather.bytes = gather.wanted.iter().map(bytes).fold(0, u64::saturating_add);
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        let bytes = gather.bytes;
+        coded.gathers.insert(id, gather);
+        let may = |op: &ClientOp| cx.may_gather(op.conn, bytes) == May::Now;
+        match !cx.gathers.is_queued() && cx.reads.get(id).is_some_and(may) {
+            true => self.begin_gather(id, cx),
+            false => cx.gathers.wait(self.id, id),
+        }
+    }
+
+    /// How many bytes a request gathers that waits for room; `None` if it does not.
+    pub fn waits_to_gather(&self, id: u64) -> Option<u64> {
+        let Backend::Coded(coded) = &self.backend else { return None };
+        coded.gathers.get(&id).filter(|gather| gather.counted.is_none()).map(|gather| gather.bytes)
+    }
+
+    /// There is room for what the request gathers: shards are asked.
+    pub fn begin_gather(&mut self, id: u64, cx: &mut Shared) {
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        let Some((mut gather, op)) = coded.gathers.remove(&id).zip(cx.reads.get(id)) else { return };
+        gather.counted = Some(cx.count_gather(op, gather.bytes));
         for at in 0..gather.wanted.len() {
             self.ask_shards(&mut gather, id, at, cx);
         }
@@ -214,7 +248,7 @@ impl Pg {
         if !cx.reads.contains(id) {
             return;
         }
-        if gather.asked.is_empty() {
+        if gather.asked.is_empty() && gather.counted.is_some() {
             return self.gathered(id, gather, cx);
         }
         if let Backend::Coded(coded) = &mut self.backend {
@@ -256,7 +290,8 @@ impl Pg {
         }
         let Some(mut op) = cx.reads.remove(id) else { return };
         let gathered = op.gathered.get_or_insert_default();
-        found.into_iter().for_each(|(what, bytes)| gathered.add(what, bytes));
+        found.into_iter().for_each(|(what, bytes)| gathered.bytes.add(what, bytes));
+        gathered.counted.extend(gather.counted.map(|(counted, _)| counted));
         let head = op.msg.object.head();
         self.client_op(cx, op);
         // Unless it needs more.

@@ -420,3 +420,49 @@ fn shards_are_read_outside_the_core() {
     }
     assert_eq!(seen.len(), 2, "a primary and a member");
 }
+
+/// What requests gather is on their client's account and has a bound: those that find no room wait, and all
+/// are answered in the end.
+#[test]
+fn what_is_gathered_counts_and_has_a_bound() {
+    let mut most = 0;
+    for seed in 0..4 {
+        let size = 20 * CHUNK as u64;
+        let portions = Portions { serves_coded: true, gathered: 3 * size, ..Portions::default() };
+        let config = OsdConfig { portions, ..OsdConfig::default() };
+        let mut s = Sim::with_config(4, seed, config);
+        s.until("all up", |s| (0..4).all(|o| s.mon.map.is_up(o)));
+        let pool = s.mon.create_coded_pool(2, 2, 3);
+        s.settle();
+        let map = s.mon.map.clone();
+        for at in 0..12 {
+            let content = bytes(&mut s, size as usize);
+            s.client.write(&map, pool, &format!("o{at}"), content);
+        }
+        s.settle();
+        let first = primary(&s, pool) as usize;
+        for at in 0..12 {
+            let name = format!("o{at}");
+            match at % 3 {
+                0 => s.client.read_and_write(&map, pool, &name, &[at; 100]),
+                1 => s.client.read(&map, pool, &name),
+                _ => s.client.patch(&map, pool, &name, CHUNK + 7, &[at; 3 * CHUNK]),
+            };
+        }
+        s.until("answered", |s| {
+            let core = s.nodes[first].core.as_ref().unwrap();
+            let (gathered, all) = (core.gathered_bytes(), core.request_bytes());
+            // What one of them reads, and what is put together of it.
+            assert!(gathered <= 3 * size && all >= gathered, "{gathered} of {all} bytes");
+            most = most.max(gathered);
+            s.client.is_idle()
+        });
+        let core = s.nodes[first].core.as_ref().unwrap();
+        assert_eq!((core.gathered_bytes(), core.request_bytes()), (0, 0));
+        for at in (0..12).step_by(3) {
+            s.client.model.get_mut(&format!("o{at}")).unwrap().acked = Some(vec![at; 100]);
+        }
+        check_shards(&mut s, pool);
+    }
+    assert!(most > 0);
+}
