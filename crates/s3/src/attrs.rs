@@ -36,7 +36,7 @@ const METADATA: &str = "x-amz-meta-";
 /// Type of what has none. Source: src/rgw/rgw_rest_s3.cc.
 const DEFAULT_TYPE: &str = "binary/octet-stream";
 
-/// Headers of a request for what is not served.
+/// Headers of a request for what is not served. Where nothing is locked there is no lock to bypass.
 pub fn refuse(headers: &HeaderMap) -> S3Result<()> {
     let unserved = |name: &str| {
         name.starts_with("x-amz-server-side-encryption")
@@ -46,7 +46,6 @@ pub fn refuse(headers: &HeaderMap) -> S3Result<()> {
             || name.starts_with("x-amz-tagging")
             || name == "x-amz-write-offset-bytes"
             || name == "x-amz-mfa"
-            || name == "x-amz-bypass-governance-retention"
             || name == "x-amz-expected-bucket-owner"
             || name == "x-amz-source-expected-bucket-owner"
     };

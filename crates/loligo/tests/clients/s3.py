@@ -124,6 +124,9 @@ def lists():
     assert [e["Key"] for e in page["Contents"] + rest["Contents"]] == names[2:]
     assert [e["Key"] for e in s3.list_objects(Bucket="bucket", Marker="b", Prefix="z")["Contents"]] == ["z"]
     assert all(get(name) == name.encode() for name in names)
+    versions = s3.list_object_versions(Bucket="bucket")["Versions"]
+    assert [(v["Key"], v["VersionId"], v["IsLatest"]) for v in versions] == [(name, "null", True) for name in names]
+    fails(501, "NotImplemented", s3.delete_object, Bucket="bucket", Key="b", VersionId="other")
     fails(409, "BucketNotEmpty", s3.delete_bucket, Bucket="bucket")
     gone = s3.delete_objects(Bucket="bucket", Delete={"Objects": [{"Key": name} for name in names + ["never"]]})
     assert len(gone["Deleted"]) == len(names) + 1 and "Errors" not in gone
@@ -251,6 +254,9 @@ def main():
     buckets()
     for step in [objects, lists, uploads, rights, presigned, hostile]:
         step()
+    # A bucket that holds an upload alone can be removed.
+    left = s3.create_multipart_upload(Bucket="bucket", Key="left")["UploadId"]
+    s3.upload_part(Bucket="bucket", Key="left", UploadId=left, PartNumber=1, Body=data(5 * MIB))
     s3.delete_bucket(Bucket="bucket")
     assert s3.list_buckets()["Buckets"] == []
     print("done")

@@ -1,6 +1,6 @@
 //! Buckets.
 
-use gateway::{Error, NewBucket};
+use gateway::{Error, Listing, NewBucket, SharedBucket, UploadId};
 use rgw::{Permissions, PlacementRule, Versioning};
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
@@ -12,6 +12,8 @@ use crate::{attrs, errors, grants};
 
 /// Buckets that one answer has, at most.
 const MAX_BUCKETS: usize = 10_000;
+/// Uploads that are looked at together.
+const MAX_UPLOADS: usize = 1000;
 
 pub async fn list_buckets(
     gateway: &Gateway,
@@ -96,13 +98,39 @@ pub async fn create_bucket(
     Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{}", input.bucket)) }))
 }
 
+/// Gives up what is uploaded to a bucket without objects. Source: RGWDeleteBucket::execute, which does so, too.
+async fn end_uploads(gateway: &Gateway, bucket: &SharedBucket) -> S3Result<()> {
+    let one = Listing { max: 1, ..Listing::default() };
+    let objects = gateway.run(gateway.site().list(bucket, one)).await.map_err(errors::of)?;
+    if !objects.objects.is_empty() {
+        return Err(S3ErrorCode::BucketNotEmpty.into());
+    }
+    let mut after = bytes::Bytes::new();
+    loop {
+        let listing = Listing { after, max: MAX_UPLOADS, ..Listing::default() };
+        let page = gateway.run(gateway.site().uploads(bucket, listing)).await.map_err(errors::of)?;
+        for upload in page.objects.iter().filter_map(|(key, _)| UploadId::from_name(&key.name)) {
+            match gateway.now(|moment| gateway.site().abort_upload(bucket, upload, moment)).await {
+                Ok(()) | Err(Error::NoSuchUpload) => {}
+                Err(e) => return Err(errors::of(e)),
+            }
+        }
+        match page.next {
+            Some(next) => after = next,
+            None => return Ok(()),
+        }
+    }
+}
+
 pub async fn delete_bucket(
     gateway: &Gateway,
     request: S3Request<DeleteBucketInput>,
 ) -> S3Result<S3Response<DeleteBucketOutput>> {
     let (caller, name) = (caller(&request), &request.input.bucket);
     gateway.bucket_for(&caller, name, Does::Delete, Permissions::WRITE).await?;
-    let state = gateway.fresh_bucket(&caller, name).await?.state;
+    let fresh = gateway.fresh_bucket(&caller, name).await?;
+    end_uploads(gateway, &fresh.info).await?;
+    let state = fresh.state;
     let removed = gateway.run(gateway.site().remove_bucket(state)).await;
     gateway.forget_bucket(&caller, name);
     removed.map_err(errors::of)?;

@@ -167,6 +167,44 @@ pub async fn list_objects_v2(
     }))
 }
 
+/// A bucket that keeps no versions has one of each object, whose id is `null`: others are not served.
+pub async fn list_object_versions(
+    gateway: &Gateway,
+    request: S3Request<ListObjectVersionsInput>,
+) -> S3Result<S3Response<ListObjectVersionsOutput>> {
+    let input = &request.input;
+    let (names, (shown_max, max)) = (Names::new(input.encoding_type.as_ref())?, max_keys(input.max_keys)?);
+    let (prefix, delimiter) = (bytes(input.prefix.as_ref()), bytes(input.delimiter.as_ref()));
+    let listing = Listing { prefix, delimiter, after: bytes(input.key_marker.as_ref()), max };
+    let page = page(gateway, &request, &input.bucket, listing, (names, true)).await?;
+    let version = |object: Object| ObjectVersion {
+        e_tag: object.e_tag,
+        is_latest: Some(true),
+        key: object.key,
+        last_modified: object.last_modified,
+        owner: object.owner,
+        size: object.size,
+        storage_class: object.storage_class.map(|class| class.as_str().to_owned().into()),
+        version_id: Some("null".to_owned()),
+        ..ObjectVersion::default()
+    };
+    let shown = |text: &String| names.show(text.as_bytes());
+    Ok(S3Response::new(ListObjectVersionsOutput {
+        common_prefixes: Some(page.prefixes),
+        delimiter: input.delimiter.as_ref().filter(|d| !d.is_empty()).map(shown),
+        encoding_type: input.encoding_type.clone(),
+        is_truncated: Some(page.next.is_some()),
+        key_marker: input.key_marker.as_ref().map(shown),
+        max_keys: Some(shown_max),
+        name: Some(input.bucket.clone()),
+        next_key_marker: page.next.as_ref().map(|next| names.show(next)),
+        prefix: Some(input.prefix.as_ref().map(shown).unwrap_or_default()),
+        version_id_marker: input.version_id_marker.clone(),
+        versions: Some(page.contents.into_iter().map(version).collect()),
+        ..ListObjectVersionsOutput::default()
+    }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -40,6 +40,7 @@ served! {
     get_object_acl: GetObjectAclInput -> GetObjectAclOutput by acls;
     list_objects: ListObjectsInput -> ListObjectsOutput by list;
     list_objects_v2: ListObjectsV2Input -> ListObjectsV2Output by list;
+    list_object_versions: ListObjectVersionsInput -> ListObjectVersionsOutput by list;
     put_object: PutObjectInput -> PutObjectOutput by objects;
     get_object: GetObjectInput -> GetObjectOutput by objects;
     head_object: HeadObjectInput -> HeadObjectOutput by objects;

@@ -95,6 +95,11 @@ pub async fn put_object(
     Ok(S3Response::new(PutObjectOutput { e_tag, ..PutObjectOutput::default() }))
 }
 
+/// The one version that an object has here is `null`.
+pub fn is_other_version(id: Option<&String>) -> bool {
+    id.is_some_and(|id| id != "null")
+}
+
 /// Headers that an answer has of the object, and those that the client wants instead.
 fn shown(head: &Head, overrides: &[(&'static str, Option<String>)]) -> S3Result<HeaderMap> {
     let mut headers = attrs::headers(head);
@@ -127,7 +132,7 @@ pub async fn get_object(
 ) -> S3Result<S3Response<GetObjectOutput>> {
     attrs::refuse(&request.headers)?;
     let (caller, input) = (caller(&request), &request.input);
-    if input.version_id.is_some() || input.part_number.is_some() {
+    if is_other_version(input.version_id.as_ref()) || input.part_number.is_some() {
         return Err(errors::not_served("versions and parts of objects are not served"));
     }
     let overrides = [
@@ -176,7 +181,7 @@ pub async fn head_object(
 ) -> S3Result<S3Response<HeadObjectOutput>> {
     attrs::refuse(&request.headers)?;
     let (caller, input) = (caller(&request), &request.input);
-    if input.version_id.is_some() || input.part_number.is_some() {
+    if is_other_version(input.version_id.as_ref()) || input.part_number.is_some() {
         return Err(errors::not_served("versions and parts of objects are not served"));
     }
     let view = gateway.bucket(&caller, &input.bucket).await?;
@@ -222,7 +227,7 @@ pub async fn delete_object(
     let conditional = input.if_match.is_some()
         || input.if_match_last_modified_time.is_some()
         || input.if_match_size.is_some();
-    if input.version_id.is_some() || conditional {
+    if is_other_version(input.version_id.as_ref()) || conditional {
         return Err(errors::not_served("versions and conditions of removals are not served"));
     }
     let view = gateway.bucket_for(&caller, &input.bucket, Does::Delete, Permissions::WRITE).await?;
@@ -253,7 +258,7 @@ pub async fn delete_objects(
             let key = object.key.clone();
             let conditional =
                 object.e_tag.is_some() || object.size.is_some() || object.last_modified_time.is_some();
-            if object.version_id.as_ref().is_some_and(|id| id != "null") || conditional {
+            if is_other_version(object.version_id.as_ref()) || conditional {
                 failed.push(refused(key, &errors::not_served("versions and conditions are not served")));
                 continue;
             }
