@@ -199,6 +199,7 @@ pub async fn list_object_versions(
         name: Some(input.bucket.clone()),
         next_key_marker: page.next.as_ref().map(|next| names.show(next)),
         prefix: Some(input.prefix.as_ref().map(shown).unwrap_or_default()),
+        next_version_id_marker: page.next.as_ref().map(|_| "null".to_owned()),
         version_id_marker: input.version_id_marker.clone(),
         versions: Some(page.contents.into_iter().map(version).collect()),
         ..ListObjectVersionsOutput::default()
