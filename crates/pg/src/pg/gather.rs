@@ -319,12 +319,12 @@ impl Pg {
         }
     }
 
-    /// Whether all places of the PG are filled, and all the same too few members have the object.
+    /// Whether all places of the PG are filled and nobody is away, and all the same too few have the object.
     fn is_lost_for_good(&mut self, object: &HObject, cx: &mut Shared) -> bool {
         let whole = self.acting().count() == usize::from(self.key.size);
         let need = self.version_of(object, cx).unwrap_or_default();
         let holders = self.holders(object, need, &BTreeSet::new(), cx);
-        whole && !self.backend.is_enough(holders.into_keys())
+        whole && !self.backend.is_enough(holders.into_keys()) && self.nobody_is_away(cx)
     }
 
     /// Reads a range of this copy's shard for the primary, which may be this copy; the device is waited for

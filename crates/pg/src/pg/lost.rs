@@ -15,7 +15,7 @@ use super::backend::Change;
 use super::client::ClientOp;
 use super::replicate::{WRITE_MAX, Write};
 use super::writes::InFlight;
-use super::{Pg, persist};
+use super::{Peer, Pg, persist};
 use crate::dirty::Dirty;
 use crate::entry::{EntryKind, LogEntry};
 use crate::interval;
@@ -77,13 +77,8 @@ impl Pg {
         if self.unfound.is_empty() {
             return true;
         }
-        let members = self.acting().chain(self.up());
-        let is_coded = self.is_coded();
-        let past = self.past.iter().flat_map(|i| interval::copies(&i.acting, is_coded));
-        let mut holders: BTreeSet<PgShard> = past.chain(members).collect();
-        holders.remove(&self.me(cx));
         let mut all_known = true;
-        for osd in holders {
+        for osd in self.may_hold(cx) {
             let Some(state) = cx.map.osd(osd.osd) else { continue };
             let question = match self.peers.get(&osd) {
                 Some(p) if p.missing.is_some() || p.info.is_empty() || !p.info.has_missing() => continue,
@@ -97,6 +92,26 @@ impl Pg {
             }
         }
         all_known
+    }
+
+    /// Copies that may hold what is unfound: of now, and of intervals before.
+    fn may_hold(&self, cx: &Shared) -> BTreeSet<PgShard> {
+        let members = self.acting().chain(self.up());
+        let is_coded = self.is_coded();
+        let past = self.past.iter().flat_map(|i| interval::copies(&i.acting, is_coded));
+        let mut holders: BTreeSet<PgShard> = past.chain(members).collect();
+        holders.remove(&self.me(cx));
+        holders
+    }
+
+    /// Whether nobody who may hold what is unfound is away, or has not said what it lacks.
+    pub(super) fn nobody_is_away(&self, cx: &Shared) -> bool {
+        let is_known = |p: &Peer| p.missing.is_some() || p.info.is_empty() || !p.info.has_missing();
+        self.may_hold(cx).into_iter().all(|copy| {
+            let Some(state) = cx.map.osd(copy.osd) else { return true };
+            let lost = !state.is_up() && state.info.lost_at > state.info.up_from;
+            lost || self.peers.get(&copy).is_some_and(is_known)
+        })
     }
 
     /// A copy outside the acting set says what it lacks: it may hold what nobody else has.

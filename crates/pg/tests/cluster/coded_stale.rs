@@ -413,3 +413,35 @@ fn a_record_is_not_laid_over_another_version() {
         check_shards(&mut s, pool);
     }
 }
+
+/// All places are filled, and too few have an object: while a copy is away that has it, requests wait.
+#[test]
+fn an_object_is_not_lost_while_a_holder_is_away() {
+    for seed in 0..4 {
+        let (mut s, pool) = cluster_with((2, 1), 2, 1, seed, long_log());
+        let map = s.mon.map.clone();
+        let (old, new) = (bytes(&mut s, 6 * CHUNK), bytes(&mut s, 6 * CHUNK));
+        s.client.write(&map, pool, "o", old);
+        s.settle();
+        let (osd, place) = a_member(&s, pool, seed);
+        let (away, _) = a_member(&s, pool, seed + 1);
+        let object = s.client.object(&map, pool, "o");
+        let was = content(&mut s, osd, place, object);
+        s.client.write(&map, pool, "o", new);
+        s.settle();
+        put_back(&mut s, osd, was);
+        s.kill(away);
+        s.mon.mark_out(away);
+        s.until("filled", |s| {
+            let members = acting(s, pool);
+            members.iter().all(|osd| (0..4).contains(osd) && *osd != away)
+                && s.states().values().all(|t| t.contains("active"))
+        });
+        let map = s.mon.map.clone();
+        s.client.read(&map, pool, "o");
+        s.run(3_000);
+        assert!(!s.client.is_idle(), "nobody can read it");
+        s.start(away);
+        s.until("read", |s| s.client.is_idle());
+    }
+}
