@@ -20,11 +20,11 @@ use s3s::{Body, S3Error, S3ErrorCode, S3Result, s3_error};
 
 use crate::body::{Checked, Checks};
 use crate::checksum::Checksum;
-use crate::errors;
 use crate::shares::{Share, Shares};
 use crate::sign::{self, Claim, Payload, chunks::Decoder, header};
 use crate::state::{Gateway, now};
 use crate::users::Caller;
+use crate::{attrs, errors};
 
 /// Names and values of all headers together. Source: docs on limits of S3, 8 KiB with 2 KiB of metadata.
 const MAX_HEADERS: usize = 16 << 10;
@@ -106,6 +106,8 @@ impl Front {
     async fn admit(&self, request: Request<Incoming>, peer: IpAddr) -> S3Result<(Request<Body>, Share)> {
         let (mut parts, body) = request.into_parts();
         check_headers(&parts)?;
+        check_query(&parts)?;
+        attrs::refuse(&parts.headers)?;
         let claim = sign::claim(&parts)?;
         let (caller, key) = self.identify(&parts, claim.as_ref()).await?;
         let payload = match &claim {
@@ -226,10 +228,80 @@ fn check_headers(parts: &Parts) -> S3Result<()> {
     Ok(())
 }
 
-/// Whether the body becomes an object's bytes, of any length.
-fn is_data(parts: &Parts) -> S3Result<bool> {
+/// Names in the query of a request that changes something, besides those of signatures, for which the library
+/// has an operation of its own. By method, and by whether the path names an object.
+const KNOWN: [(Method, bool, &[&str]); 6] = [
+    (Method::PUT, true, &["partNumber", "uploadId", "acl", "tagging", "retention", "legal-hold"]),
+    (Method::POST, true, &["uploads", "uploadId", "restore", "select", "select-type", "versionId"]),
+    (Method::DELETE, true, &["uploadId", "versionId", "tagging"]),
+    (
+        Method::PUT,
+        false,
+        &[
+            "acl",
+            "cors",
+            "encryption",
+            "lifecycle",
+            "logging",
+            "notification",
+            "object-lock",
+            "ownershipControls",
+            "policy",
+            "publicAccessBlock",
+            "replication",
+            "requestPayment",
+            "tagging",
+            "versioning",
+            "website",
+            "accelerate",
+        ],
+    ),
+    (Method::POST, false, &["delete"]),
+    (
+        Method::DELETE,
+        false,
+        &[
+            "cors",
+            "encryption",
+            "lifecycle",
+            "ownershipControls",
+            "policy",
+            "publicAccessBlock",
+            "replication",
+            "tagging",
+            "website",
+        ],
+    ),
+];
+
+/// Refuses changes that ask for more than is known: without the name the same request does something else,
+/// and takes `DELETE /bucket?notification` for the end of the bucket.
+fn check_query(parts: &Parts) -> S3Result<()> {
+    let is_object = key(parts)?.is_some();
+    let known = KNOWN.iter().find(|(method, object, _)| *method == parts.method && *object == is_object);
+    let Some((.., known)) = known else { return Ok(()) };
+    let fields = parts.uri.query().unwrap_or_default().split('&').filter(|field| !field.is_empty());
+    let names: Vec<&str> = fields.map(|field| field.split('=').next().unwrap_or_default()).collect();
+    let of_client = |name: &str| name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("x-"));
+    if names.iter().any(|name| !known.contains(name) && !OF_SIGNATURE.contains(name) && !of_client(name)) {
+        return Err(errors::not_served("the query asks for what is not served"));
+    }
+    let has = |name: &str| names.contains(&name);
+    if parts.method == Method::PUT && has("partNumber") != has("uploadId") {
+        return Err(s3_error!(InvalidArgument, "a part has a number and an upload"));
+    }
+    Ok(())
+}
+
+/// The key that the path names.
+fn key(parts: &Parts) -> S3Result<Option<String>> {
     let path = sign::percent_decode(parts.uri.path()).ok_or(S3ErrorCode::InvalidURI)?;
     let key = path.trim_start_matches('/').split_once('/').map(|(_, key)| key).unwrap_or_default();
+    Ok((!key.is_empty()).then(|| key.to_owned()))
+}
+
+/// Whether the body becomes an object's bytes, of any length.
+fn is_data(parts: &Parts) -> S3Result<bool> {
     let query = parts.uri.query().unwrap_or_default().split('&').filter(|field| !field.is_empty());
     let plain = |field: &str| {
         let name = field.split('=').next().unwrap_or_default();
@@ -237,7 +309,7 @@ fn is_data(parts: &Parts) -> S3Result<bool> {
     };
     let mut fields = query;
     let is_copy = parts.headers.contains_key("x-amz-copy-source");
-    Ok(parts.method == Method::PUT && !key.is_empty() && !is_copy && fields.all(plain))
+    Ok(parts.method == Method::PUT && key(parts)?.is_some() && !is_copy && fields.all(plain))
 }
 
 /// Bytes of the body, out of its chunks.
@@ -305,15 +377,12 @@ fn document(headers: &HeaderMap, document: Bytes) -> S3Result<Bytes> {
             return Err(S3ErrorCode::BadDigest.into());
         }
     }
-    // Documents of S3 have no types of their own, whose entities would be put in.
-    if document.windows(2).any(|pair| pair == b"<!") && contains(&document, b"<!DOCTYPE") {
+    // Documents of S3 have no types of their own, whose entities would be put in. Comments and CDATA are
+    // refused too: the library takes the text before one of these for the whole, and so another key.
+    if document.windows(2).any(|pair| pair == b"<!") {
         return Err(S3ErrorCode::MalformedXML.into());
     }
     Ok(document)
-}
-
-fn contains(document: &[u8], what: &[u8]) -> bool {
-    document.windows(what.len()).any(|part| part.eq_ignore_ascii_case(what))
 }
 
 /// Takes off what belongs to signatures and chunks, and what the library does not take.
@@ -362,6 +431,46 @@ mod tests {
             request = request.header(*name, *value);
         }
         request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn changes_that_ask_for_what_is_not_known_are_refused() {
+        let code = |method, uri: &str| {
+            check_query(&parts(method, uri, &[])).err().map(|e| e.code().as_str().to_owned())
+        };
+        for (method, uri) in [
+            (Method::PUT, "/b/k?append&position=100"),
+            (Method::PUT, "/b/k?partNumber=1&uploadId=2&torrent"),
+            (Method::DELETE, "/b?notification"),
+            (Method::DELETE, "/b?versioning"),
+            (Method::DELETE, "/b/k?acl"),
+            (Method::POST, "/b?deletes"),
+            (Method::PUT, "/b?uploads"),
+        ] {
+            assert_eq!(code(method, uri).as_deref(), Some("NotImplemented"), "{uri}");
+        }
+        assert_eq!(code(Method::PUT, "/b/k?uploadId=2").as_deref(), Some("InvalidArgument"));
+        assert_eq!(code(Method::PUT, "/b/k?partNumber=2").as_deref(), Some("InvalidArgument"));
+        for (method, uri) in [
+            (Method::PUT, "/b/k?partNumber=1&uploadId=2&x-id=UploadPart"),
+            (Method::PUT, "/b/k?X-Amz-Signature=1&X-Amz-Date=2"),
+            (Method::DELETE, "/b/"),
+            (Method::DELETE, "/b/k?uploadId=2"),
+            (Method::POST, "/b?delete"),
+            (Method::POST, "/b/k?uploads="),
+            (Method::GET, "/b/k?anything"),
+        ] {
+            assert_eq!(code(method, uri), None, "{uri}");
+        }
+    }
+
+    #[test]
+    fn documents_with_more_than_elements_and_text_are_refused() {
+        let none = HeaderMap::new();
+        for text in ["<!DOCTYPE a [<!ENTITY x 'y'>]><a/>", "<a>b<!-- -->c</a>", "<a>b<![CDATA[c]]></a>"] {
+            assert!(document(&none, text.into()).is_err(), "{text}");
+        }
+        assert!(document(&none, "<?xml version='1.0'?><a>b!</a>".into()).is_ok());
     }
 
     #[test]

@@ -81,6 +81,10 @@ impl BucketView {
     /// Refuses what rests on something that is not served.
     fn served(&self, caller: &Caller) -> S3Result<()> {
         let flags = self.info.flags;
+        // Its owner is suspended. Source: rgw_build_bucket_policies in src/rgw/rgw_op.cc.
+        if flags.has(Versioning::SUSPENDED_BUCKET) {
+            return Err(errors::custom("UserSuspended", 403));
+        }
         if flags.has(Versioning::VERSIONED) || flags.has(Versioning::OBJECT_LOCK) {
             return Err(errors::not_served("buckets that keep versions are not served"));
         }

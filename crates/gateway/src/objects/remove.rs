@@ -4,6 +4,7 @@ use bytes::Bytes;
 use classes::client::object;
 use rgw::Key;
 use rgw::index::Meta;
+use types::Errno;
 
 use super::change::Change;
 use super::put::waste;
@@ -26,7 +27,9 @@ impl Site {
             None => Plan::failed(Error::NoSuchKey),
             Some(head) => {
                 let request = Request::new(head.object.clone());
+                // Somebody else has removed it since.
                 remove_head(site, head, request, change, Vec::new())
+                    .when(Error::Rados(Errno::ENOENT), Error::NoSuchKey)
             }
         })
     }

@@ -245,6 +245,11 @@ def hostile():
         (b"GET / HTTP/1.1\r\n" + head + b"Authorization: AWS4-HMAC-SHA256 \r\n\r\n", b"400"),
         (b"GET / HTTP/1.1\r\n" + head + b"Authorization: AWS key:signature\r\n\r\n", b"501"),
         (b"POST /bucket?delete HTTP/1.1\r\n" + head + b"Content-Length: 2000000\r\n\r\n", b"400"),
+        (b"PUT /bucket/k?append&position=9 HTTP/1.1\r\n" + head + b"Content-Length: 0\r\n\r\n", b"501"),
+        (b"PUT /bucket/k?uploadId=x HTTP/1.1\r\n" + head + b"Content-Length: 0\r\n\r\n", b"400"),
+        (b"DELETE /bucket?notification HTTP/1.1\r\n" + head + b"\r\n", b"501"),
+        (b"DELETE /bucket HTTP/1.1\r\n" + head + b"x-amz-expected-bucket-owner: x\r\n\r\n", b"501"),
+        (b"POST /bucket?delete HTTP/1.1\r\n" + head + b"Content-Length: 22\r\n\r\n<Key>a<!-- -->bc</Key>", b"400"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n", b"400"),
     ]:
         answer = raw(request)

@@ -66,7 +66,38 @@ fn boto3_is_served_and_strangers_are_not() {
         serde_json::from_str(&c.ok("radosgw-admin", &["user", "info", "--uid=alice"])).expect("JSON");
     assert_eq!(user["keys"][0]["secret_key"], secret);
     assert_eq!(c.ok("radosgw-admin", &["bucket", "list"]).split_whitespace().collect::<String>(), "[]");
+
+    // What a user has is shut to everybody while the user is suspended.
+    let words = ["-c", OPEN_BUCKET, &gateway.endpoint, &other, &others];
+    let out = c.client("/usr/bin/python3", &words);
+    assert!(out.status.success(), "{}", text(&out));
+    let got = || {
+        let address = gateway.endpoint.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.write_all(b"GET /open/k HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    };
+    assert!(got().starts_with("HTTP/1.1 200 "), "{}", got());
+    c.ok("radosgw-admin", &["user", "suspend", "--uid=bob"]);
+    until("the bucket is shut", || got().starts_with("HTTP/1.1 403 ") && got().contains("UserSuspended"));
+    c.ok("radosgw-admin", &["user", "enable", "--uid=bob"]);
+    until("the bucket is open again", || got().starts_with("HTTP/1.1 200 "));
 }
+
+/// A bucket and an object of a user's that anybody may read.
+const OPEN_BUCKET: &str = r#"
+import boto3, sys
+s3 = boto3.client("s3", endpoint_url=sys.argv[1], aws_access_key_id=sys.argv[2], aws_secret_access_key=sys.argv[3],
+                  region_name="default")
+s3.create_bucket(Bucket="open", ACL="public-read")
+s3.put_object(Bucket="open", Key="k", Body=b"x", ACL="public-read")
+for _ in range(2):
+    s3.put_object(Bucket="open", Key="twice", Body=b"y")
+    twice = s3.delete_objects(Bucket="open", Delete={"Objects": [{"Key": "twice"}] * 8})
+    assert "Errors" not in twice, twice
+"#;
 
 /// A line that `up --s3` printed, by a shell that has read `s3.env`.
 fn by_shell(c: &Cluster, line: &str) {

@@ -209,11 +209,12 @@ pub async fn head_object(
     Ok(S3Response::with_headers(output, headers))
 }
 
-/// Removes an object; that there is none is no failure.
+/// Removes an object. That there is none is no failure, nor that somebody else removed or replaced it first:
+/// then this request came just before. Source: RGWDeleteObj::execute in src/rgw/rgw_op.cc.
 async fn remove(gateway: &Gateway, view: &BucketView, name: String) -> Result<(), CoreError> {
     let removed = gateway.now(|moment| gateway.site().remove(&view.info, Key::plain(name), moment)).await;
     match removed {
-        Err(CoreError::NoSuchKey) => Ok(()),
+        Err(CoreError::NoSuchKey | CoreError::Raced) => Ok(()),
         other => other,
     }
 }
