@@ -203,6 +203,7 @@ fn run(site: &Site, lock: PidLock, started: impl FnOnce() -> Result<()>) -> Resu
     raise_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(worker_threads(site.daemons()))
+        .event_interval(TASKS_BETWEEN_EVENTS)
         .enable_all()
         .build()?;
     let result = runtime.block_on(run_until_stopped(site, started));
@@ -212,6 +213,10 @@ fn run(site: &Site, lock: PidLock, started: impl FnOnce() -> Result<()>) -> Resu
     std::mem::forget(lock);
     result
 }
+
+/// Tasks that a thread runs before it looks at the sockets again while there are more. With tokio's 61, heavy
+/// requests of some clients, each with milliseconds of work, keep all others waiting for their sum.
+const TASKS_BETWEEN_EVENTS: u32 = 8;
 
 /// Takes as many file descriptors as the system allows: the usual limit, 1,024, is kept low for the sake of
 /// programs that use `select`, and is less than a busy daemon has connections.
