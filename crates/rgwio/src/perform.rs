@@ -50,8 +50,8 @@ impl Performer {
     }
 
     /// Carries a plan out to its end, also when the caller goes or has waited long enough: then the caller
-    /// gets ETIMEDOUT, and does not know what became of it. Nothing is begun for a caller that went, or waited
-    /// too long, before its turn.
+    /// gets ETIMEDOUT, and does not know what became of it. Nothing is begun for a caller that went, or
+    /// waited too long, before its turn.
     pub async fn run<T: Send + 'static>(&self, plan: Plan<T>) -> Result<T, Error> {
         let Plan::Ask(..) = &plan else { return self.perform(plan).await };
         let patience = tokio::time::sleep(self.patience);

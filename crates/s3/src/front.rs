@@ -1,5 +1,5 @@
-//! A request from the connection to the operation: who sent it is found out, its body is held against what was
-//! signed, and what S3's library would do without bounds has them.
+//! A request from the connection to the operation: who sent it is found out, its body is held against what
+//! was signed, and what S3's library would do without bounds has them.
 //!
 //! 1. The library sees no signature: all of them are checked here, with bodies that go by in windows.
 

@@ -1,7 +1,7 @@
 //! S3 over HTTP, on buckets and objects as radosgw 16.2 keeps them.
 //!
-//! 1. A body is never held whole: what a request reads and writes goes by in windows, and all windows together
-//!    have a bound.
+//! 1. A body is never held whole: what a request reads and writes goes by in windows, and all windows
+//!    together have a bound.
 //! 2. A request is carried out as who signed it, or as nobody. A signature is checked before anything is read
 //!    or written.
 //! 3. What is not served is answered with NotImplemented, never with success.

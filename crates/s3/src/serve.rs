@@ -81,7 +81,8 @@ async fn connection(stream: TcpStream, peer: IpAddr, front: Arc<Front>, _share: 
     }
 }
 
-/// A request goes on to its end when its connection is gone: what it began to write is finished or taken back.
+/// A request goes on to its end when its connection is gone: what it began to write is finished or taken
+/// back.
 async fn answer(
     front: Arc<Front>,
     request: Request<Incoming>,

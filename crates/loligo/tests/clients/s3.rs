@@ -1,4 +1,4 @@
-//! `loligo rgw`: S3 by boto3, beside Ceph's gateway on the same pools, and what becomes of it under `kill -9`.
+//! `loligo rgw`: S3 by boto3, beside Ceph's gateway on the same pools, and under `kill -9`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

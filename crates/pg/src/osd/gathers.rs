@@ -2,11 +2,12 @@
 //! room before shards are asked.
 //!
 //! Invariants:
-//! 1. `bytes` is what the requests hold that gather, or have gathered and not run yet; it is on their clients'
-//!    accounts as well.
-//! 2. A request begins to gather while all hold no more than `Portions::gathered` with it, its entity has a part
-//!    left, and none waits; else it waits. Of those that wait, one passes another whose entity has no part left. While no other asks shards, one begins all the same: those that wait may be the
-//!    very ones that hold the bytes, for a request may gather again for what it comes to later.
+//! 1. `bytes` is what the requests hold that gather, or have gathered and not run yet; it is on their
+//!    clients' accounts as well.
+//! 2. A request begins to gather while all hold no more than `Portions::gathered` with it, its entity has a
+//!    part left, and none waits; else it waits. Of those that wait, one passes another whose entity has no
+//!    part left. While no other asks shards, one begins all the same: those that wait may be the very ones
+//!    that hold the bytes, for a request may gather again for what it comes to later.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -149,8 +149,9 @@ impl Backend {
         self.geometry().map_or(1, |geometry| geometry.codec.data_chunk_count().max(1) as u64)
     }
 
-    /// Whether the copies at these places of an acting set are enough to know what was written, and to make all
-    /// data: any of a replicated PG. As many shards as make up the data need not be, where the code has groups.
+    /// Whether the copies at these places of an acting set are enough to know what was written, and to make
+    /// all data: any of a replicated PG. As many shards as make up the data need not be, where the code has
+    /// groups.
     pub fn is_enough(&self, places: impl IntoIterator<Item = usize>) -> bool {
         let mut places = places.into_iter();
         match self.geometry() {

@@ -2,8 +2,8 @@
 //! write, whatever its own shard says.
 //!
 //! Invariants:
-//! 1. `Newest::by_object` has every object of the log's entries up to `upto`, with the version that the newest
-//!    of these left: zero for a deletion.
+//! 1. `Newest::by_object` has every object of the log's entries up to `upto`, with the version that the
+//!    newest of these left: zero for a deletion.
 //! 2. What a merge takes out of the log is not in it: whoever takes entries out clears it.
 
 use std::collections::BTreeSet;
@@ -106,9 +106,9 @@ impl Pg {
         self.repair_own(object, cx);
     }
 
-    /// Objects that a write makes or changes here of what is not what it should be, because a write before has
-    /// not come to the medium, or the medium has lost what was there. They get the newest version, and must not
-    /// be read. Deletions need nothing of what was there.
+    /// Objects that a write makes or changes here of what is not what it should be, because a write before
+    /// has not come to the medium, or the medium has lost what was there. They get the newest version, and
+    /// must not be read. Deletions need nothing of what was there.
     pub(super) fn made_of_stale(
         &mut self,
         txn: &Txn,

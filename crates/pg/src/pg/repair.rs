@@ -26,7 +26,8 @@ use crate::peer::PgBody;
 /// Damaged objects that a copy remembers. The next deep scrub finds any more.
 const MAX_REPORTS: usize = 4_096;
 
-/// Damaged shards that a member tells its primary of at a time. It tells of the next when these are made again.
+/// Damaged shards that a member tells its primary of at a time. It tells of the next when these are made
+/// again.
 const TOLD_AT_ONCE: usize = 1_024;
 
 /// The object whose data is damaged, if the error is about damaged data.

@@ -17,8 +17,8 @@ use crate::owner::lock;
 
 /// Pieces of one vectored write.
 const MAX_PIECES: usize = 256;
-/// Bytes after which a flush leaves the rest to the next: a peer that reads as quickly as they are written would
-/// keep the thread, on which all others wait, for the whole of a long answer.
+/// Bytes after which a flush leaves the rest to the next: a peer that reads as quickly as they are written
+/// would keep the thread, on which all others wait, for the whole of a long answer.
 const FLUSH_BYTES: usize = 1 << 20;
 /// A daemon that does not read what was sent to it is cut off when this much waits for it; for clients see
 /// `unread`.

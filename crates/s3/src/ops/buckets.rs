@@ -98,7 +98,8 @@ pub async fn create_bucket(
     Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{}", input.bucket)) }))
 }
 
-/// Gives up what is uploaded to a bucket without objects. Source: RGWDeleteBucket::execute, which does so, too.
+/// Gives up what is uploaded to a bucket without objects. Source: RGWDeleteBucket::execute, which does so,
+/// too.
 async fn end_uploads(gateway: &Gateway, bucket: &SharedBucket) -> S3Result<()> {
     let one = Listing { max: 1, ..Listing::default() };
     let objects = gateway.run(gateway.site().list(bucket, one)).await.map_err(errors::of)?;
