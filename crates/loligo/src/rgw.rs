@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use types::{RealTime, Utime};
 
 use crate::connect::ConnectArgs;
-use crate::layout::ClusterDir;
+use crate::layout::{ClusterDir, PidLock};
 
 /// Requests under way may take this long once the server is told to stop.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
@@ -145,13 +145,6 @@ impl Store {
 
 pub fn run(args: &RgwArgs) -> Result<()> {
     let config = args.connect.config()?;
-    let _place = match args.connect.data.as_ref().filter(|_| args.of_folder) {
-        Some(data) => {
-            let dir = ClusterDir::new(data)?;
-            Some(dir.lock(crate::up_s3::NAME)?.context("the gateway of the folder runs already")?)
-        }
-        None => None,
-    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     crate::connect::on(&runtime, config, async |cluster| {
         let store = Store::open(cluster, &args.rgw_zone, &args.rgw_zonegroup).await?;
@@ -167,9 +160,18 @@ pub fn run(args: &RgwArgs) -> Result<()> {
     })
 }
 
+/// The place of a folder's gateway, which says that it runs.
+fn place(args: &RgwArgs) -> Result<Option<PidLock>> {
+    let Some(data) = args.connect.data.as_ref().filter(|_| args.of_folder) else { return Ok(None) };
+    let lock = ClusterDir::new(data)?.lock(crate::up_s3::NAME)?;
+    Ok(Some(lock.context("the gateway of the folder runs already")?))
+}
+
 async fn serve(store: Store, args: &RgwArgs) -> Result<()> {
     let listener = TcpListener::bind((args.listen, args.port)).await;
     let listener = listener.with_context(|| format!("cannot listen on {}:{}", args.listen, args.port))?;
+    // After the port: whoever finds the place taken finds a gateway there, and not a stranger.
+    let _place = place(args)?;
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let connections = usize::try_from(args.max_connections).unwrap_or(usize::MAX);
     let bounds = Bounds { connections, window_bytes: args.window_memory };
@@ -193,7 +195,7 @@ async fn serve(store: Store, args: &RgwArgs) -> Result<()> {
             }
             Ok(())
         }
+        // `down` may ask twice; a user who waits interrupts.
         _ = interrupt.recv() => bail!("ended at once by a second signal"),
-        _ = terminate.recv() => bail!("ended at once by a second signal"),
     }
 }

@@ -29,7 +29,8 @@ pub fn up(args: &UpArgs) -> Result<()> {
     let dir = ClusterDir::new(&args.data)?;
     let d = dir.load()?.context("the folder's description is gone")?;
     // One in the foreground has ended by now.
-    let runs = dir.running("loligo").is_some() || !alive(&dir, &d).is_empty();
+    let other = dir.running("loligo").is_some_and(|pid| pid != std::process::id());
+    let runs = other || !alive(&dir, &d).is_empty();
     if args.s3 && runs { start_s3(&dir, &d, args) } else { Ok(()) }
 }
 
@@ -63,11 +64,12 @@ fn bring_up(args: &UpArgs) -> Result<()> {
         return grow(&dir, &description, args);
     }
     let lock = dir.lock("loligo")?.context("another process just started this cluster")?;
-    serve::serve(&dir, &serve::names(&description), lock, || {
+    let served = serve::serve(&dir, &serve::names(&description), lock, || {
         report_when_healthy(&dir, &description, args);
         Ok(())
-    })?;
-    stop_s3(&dir).map(drop)
+    });
+    let stopped = stop_s3(&dir).map(drop);
+    served.and(stopped)
 }
 
 /// The cluster at the address that `--listen` names, if it names another one than it has.

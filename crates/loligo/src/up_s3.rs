@@ -1,8 +1,6 @@
 //! `loligo up --s3`: a gateway beside the cluster of a folder, and a user of it.
 
-use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -11,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use rados::{Config, Find};
 
 use crate::args::UpArgs;
-use crate::layout::{ClusterDir, Description};
+use crate::layout::{ClusterDir, Description, write_atomically};
 use crate::rgw::{Keys, Store};
 
 /// What the gateway is called in the folder.
@@ -32,7 +30,7 @@ fn env_file(dir: &ClusterDir) -> PathBuf {
 fn known_port(dir: &ClusterDir) -> Option<u16> {
     let text = std::fs::read_to_string(env_file(dir)).ok()?;
     let url = text.lines().find_map(|line| line.strip_prefix("export AWS_ENDPOINT_URL="))?;
-    url.rsplit(':').next()?.parse().ok()
+    url.rsplit(':').next()?.trim_end_matches('\'').parse().ok()
 }
 
 fn free_port(dir: &ClusterDir, ip: IpAddr) -> Result<u16> {
@@ -67,21 +65,30 @@ pub fn start(
             }
             known
         }
-        (None, Some(port)) => port,
+        (None, Some(port)) => {
+            // Whoever has the port would be taken for the gateway.
+            let free = TcpListener::bind((d.ip(), port)).map(drop);
+            free.with_context(|| format!("cannot listen on {}:{port}; name another --s3-port", d.ip()))?;
+            port
+        }
         (None, None) => free_port(dir, d.ip())?,
     };
     let address = SocketAddr::new(d.ip(), port);
     if dir.running(NAME).is_none() {
         let (port, ip) = (port.to_string(), d.ip().to_string());
-        let child = spawn(&["rgw", "--of-folder", "--port", &port, "--listen", &ip])?;
-        wait(dir, child, address, Duration::from_secs(args.timeout))?;
+        let mut child = spawn(&["rgw", "--of-folder", "--port", &port, "--listen", &ip])?;
+        if let Err(error) = wait(dir, &mut child, address, Duration::from_secs(args.timeout)) {
+            // It may have ended by itself.
+            let _ = child.kill();
+            return Err(error);
+        }
     }
     write_env(dir, address, &keys)?;
     say(dir, address, &keys);
     Ok(())
 }
 
-fn wait(dir: &ClusterDir, mut child: Child, address: SocketAddr, limit: Duration) -> Result<()> {
+fn wait(dir: &ClusterDir, child: &mut Child, address: SocketAddr, limit: Duration) -> Result<()> {
     let start = Instant::now();
     while dir.running(NAME).is_none() || TcpStream::connect(address).is_err() {
         if child.try_wait()?.is_some() {
@@ -97,20 +104,20 @@ fn wait(dir: &ClusterDir, mut child: Child, address: SocketAddr, limit: Duration
 
 /// For shells to read: `. data/s3.env`.
 fn write_env(dir: &ClusterDir, address: SocketAddr, keys: &Keys) -> Result<()> {
-    let path = env_file(dir);
-    let mut options = std::fs::OpenOptions::new();
     // It holds a secret.
-    let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
-    let mut file = file.with_context(|| format!("cannot write {}", path.display()))?;
-    for (name, value) in [
+    write_atomically(&env_file(dir), env_text(address, keys).as_bytes(), 0o600)
+}
+
+/// Each value in quotes, within which nothing is carried out: keys may have been made by others.
+fn env_text(address: SocketAddr, keys: &Keys) -> String {
+    let lines = [
         ("AWS_ENDPOINT_URL", format!("http://{address}")),
         ("AWS_ACCESS_KEY_ID", keys.access_key.clone()),
         ("AWS_SECRET_ACCESS_KEY", keys.secret.clone()),
         ("AWS_DEFAULT_REGION", "default".to_owned()),
-    ] {
-        writeln!(file, "export {name}={value}")?;
-    }
-    Ok(())
+    ]
+    .map(|(name, value)| format!("export {name}='{}'\n", value.replace('\'', r"'\''")));
+    lines.concat()
 }
 
 fn say(dir: &ClusterDir, address: SocketAddr, keys: &Keys) {
@@ -125,4 +132,22 @@ fn say(dir: &ClusterDir, address: SocketAddr, keys: &Keys) {
          --secret_key=$AWS_SECRET_ACCESS_KEY mb s3://from-s3cmd"
     );
     say!("  rclone --s3-provider=Ceph --s3-env-auth --s3-endpoint=$AWS_ENDPOINT_URL mkdir :s3:from-rclone");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_keys_and_carries_nothing_out() {
+        let secret = "a'$(exit 7)`exit 8`\"b";
+        let keys = Keys { access_key: "key".to_owned(), secret: secret.to_owned() };
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("s3.env");
+        std::fs::write(&path, env_text("127.0.0.1:7480".parse().expect("an address"), &keys))
+            .expect("written");
+        let script = format!(". {} && printf %s \"$AWS_SECRET_ACCESS_KEY\"", path.display());
+        let out = std::process::Command::new("/bin/sh").args(["-c", &script]).output().expect("a shell");
+        assert_eq!((out.status.code(), String::from_utf8_lossy(&out.stdout).as_ref()), (Some(0), secret));
+    }
 }
