@@ -223,6 +223,8 @@ impl Machine for MgrMachine {
                 Event::Woken => self.inbox.woken(),
             }
         }
+        // Whatever else came has taken its time.
+        self.inbox.begin();
         while let Some((conn, said)) = self.inbox.next() {
             self.hear(conn, *said);
         }
@@ -340,8 +342,7 @@ impl Handler for Shell {
                 Ok(msg) => msg,
                 Err(error) => {
                     tracing::info!("{conn}: message of type {} does not decode: {error}", wire.header.ty);
-                    self.messenger.close(conn);
-                    return self.submit(Input::Disconnected { conn });
+                    return self.messenger.give_up(conn, "a message does not decode");
                 }
             };
             if self.session.is(conn) {

@@ -356,6 +356,8 @@ impl Machine for MonMachine {
                 Event::Woken => self.inbox.woken(),
             }
         }
+        // Whatever else came has taken its time.
+        self.inbox.begin();
         while let Some((conn, said)) = self.inbox.next() {
             self.hear(conn, *said);
         }

@@ -589,8 +589,12 @@ impl OsdMachine {
             Ok(msg) => msg,
             Err(error) => {
                 tracing::info!("{conn}: message of type {} does not decode: {error}", wire.header.ty);
-                self.messenger.close(conn);
-                return Some(Input::Disconnected { conn });
+                // A session with a monitor, the manager or an OSD has to hear of it as well.
+                match self.peers.target(conn) {
+                    Some(Target::Osd(osd)) => self.peers.drop_osd(osd),
+                    _ => self.messenger.give_up(conn, "a message does not decode"),
+                }
+                return None;
             }
         };
         if self.session.is(conn) {

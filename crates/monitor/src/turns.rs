@@ -32,7 +32,7 @@ const HOLD_BYTES: u64 = 1 << 20;
 const CLIENT_BYTES: u64 = 32 << 20;
 /// The same for a daemon, which is never held.
 const DAEMON_BYTES: u64 = 128 << 20;
-/// Bytes of all that may wait; beyond it, an entity has [`HOLD_BYTES`].
+/// Bytes of all that may wait; beyond it, a client has [`HOLD_BYTES`].
 const WHOLE_BYTES: u64 = 256 << 20;
 /// Turns of daemons before a client has one.
 const DAEMONS_IN_A_ROW: u32 = 16;
@@ -165,7 +165,7 @@ impl<T> Turns<T> {
             Entity { order: VecDeque::new(), conns: BTreeMap::new(), bytes: 0, held: BTreeSet::new() }
         });
         let bound = match is_client {
-            _ if total > WHOLE_BYTES => HOLD_BYTES,
+            _ if is_client && total > WHOLE_BYTES => HOLD_BYTES,
             true => CLIENT_BYTES,
             false => DAEMON_BYTES,
         };
@@ -372,6 +372,8 @@ mod tests {
         assert!(turns.push(&named("client.whole"), ConnId(3), WHOLE_BYTES, "whole"));
         assert!(turns.push(&named("client.small"), ConnId(4), HOLD_BYTES + 1, "small"));
         assert!(!turns.push(&named("client.small"), ConnId(4), 1, "small"));
+        assert!(turns.push(&named("osd.2"), ConnId(5), HOLD_BYTES + 1, "beacons"));
+        assert!(turns.push(&named("osd.2"), ConnId(5), 1, "no daemon waits for clients"));
         assert!(turns.take_holds().iter().all(|h| h.conn != ConnId(DAEMON_BYTES)), "no daemon is held");
     }
 
