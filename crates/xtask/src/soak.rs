@@ -22,7 +22,7 @@ Runs random and long tests, with new seeds each time, until the time is over:
                the same on hosts in network namespaces; skipped without root
   store        the store's random histories and crash walks, sixteen times as many as the gate's
   fuzz         each fuzz target on mutated input, ten times as many as the gate's
-  clients, block, rados
+  clients, block, rados, gateway
                the tests with Ceph's clients and of the client library, which have no seed: for what fails at times
 
 They take turns; a whole turn takes most of an hour. Nothing begins when the time is over; what has begun goes on.

@@ -28,12 +28,14 @@ const CONN_BYTES: u64 = 64 << 10;
 const LEAST_CONNS: u64 = 512;
 /// and however few file descriptors.
 const FEWEST_CONNS: u64 = 32;
+/// The same for connections that have not proven who they are.
+const LEAST_HALF_OPEN: u64 = 16;
 
 impl Bounds {
     /// For a daemon whose memory target is so many bytes (0: none), and that may have so many file
     /// descriptors. Unread answers may take half of the memory, but never less than one largest answer, nor
     /// more than the usual bound; receive buffers of clients an eighth; their connections half of the
-    /// descriptors.
+    /// descriptors, and those that have not authenticated a quarter.
     pub fn within(memory_target: u64, descriptors: u64) -> Self {
         let usual = Self::default();
         let (unread_bytes, conns) = match memory_target {
@@ -44,7 +46,8 @@ impl Bounds {
             ),
         };
         let client_conns = conns.min((descriptors / 2).max(FEWEST_CONNS)) as usize;
-        Self { unread_bytes, client_conns, ..usual }
+        let half_open = usual.half_open.min((descriptors / 4).max(LEAST_HALF_OPEN) as usize);
+        Self { unread_bytes, client_conns, half_open, ..usual }
     }
 }
 
@@ -72,6 +75,13 @@ mod tests {
             [(0, usual), (96 << 20, ANSWER_BYTES), (600 << 20, 300 << 20), (4 << 30, usual)]
         {
             assert_eq!(Bounds::within(target, 1 << 20).unread_bytes, bytes, "{target}");
+        }
+    }
+
+    #[test]
+    fn connections_that_prove_nothing_leave_descriptors_to_others() {
+        for (descriptors, conns) in [(1 << 20, 1_024), (204, 51), (0, 16)] {
+            assert_eq!(Bounds::within(0, descriptors).half_open, conns, "{descriptors}");
         }
     }
 

@@ -19,7 +19,7 @@ use crate::owner::lock;
 const MAX_PIECES: usize = 256;
 /// Bytes after which a flush leaves the rest to the next: a peer that reads as quickly as they are written
 /// would keep the thread, on which all others wait, for the whole of a long answer.
-const FLUSH_BYTES: usize = 1 << 20;
+const FLUSH_BYTES: usize = 4 << 20;
 /// A daemon that does not read what was sent to it is cut off when this much waits for it; for clients see
 /// `unread`.
 const MAX_UNWRITTEN_BYTES: usize = 1 << 30;

@@ -382,11 +382,12 @@ impl Messenger {
         let mut open = true;
         let ended = self
             .drive(&channel, &link, |messenger, link, event| {
-                messenger.on_accept_event(link, &channel, &mut carried, &mut peer_type, &ours, event);
+                // First: while it is given a session it must not be closed as one that proves nothing.
                 if open && link.with(|m| m.is_authenticated()) {
                     open = false;
                     entered();
                 }
+                messenger.on_accept_event(link, &channel, &mut carried, &mut peer_type, &ours, event);
             })
             .await;
         entered();
@@ -489,6 +490,10 @@ impl Messenger {
             return lock(&self.0.channels).values().filter(same).count() <= self.0.bounds.daemon_conns;
         }
         let seated = lock(&self.0.places).take(&identity.name, own.id);
+        if !lock(&self.0.channels).contains_key(&own.id) {
+            // It has ended meanwhile, and has left its place already.
+            lock(&self.0.places).leave(own.id);
+        }
         if let Seated::InsteadOf(conn) = seated {
             self.give_up(conn, "its entity has too many connections");
         }
@@ -730,6 +735,10 @@ impl Pump {
                     let (name, features, identity) = (ready.peer.name, ready.features, channel.identity());
                     self.gated = identity.as_ref().is_some_and(|i| messenger.handler().is_gated(i.name.kind));
                     messenger.handler().ready(self.conn, PeerReady { name, addr, addrs, features, identity });
+                    // Given up while it began: what the handler was told of its end came before its beginning.
+                    if channel.is_accepted() && messenger.channel(self.conn).is_none() {
+                        messenger.handler().gone(self.conn, Gone::Lost("ended as it began".into()));
+                    }
                 }
             }
             Event::Closed(error) => {

@@ -5,12 +5,13 @@
 //! 1. Entities that have shares (`Identity::has_share`) have at most `limit` connections together.
 //! 2. While there is room, an entity may have all of them. When there is none, a newcomer takes the place of
 //!    the entity that has most, if that one has more than the newcomer's own; else the newcomer is refused.
-//!    So an entity that opens many connections loses its own, and never those of one that has fewer.
+//!    So an entity that opens many connections loses its own, and never those of one that has fewer. A
+//!    metadata server or a manager without any takes a client's only one: clients wait for daemons.
 //! 3. The youngest goes: those that an entity had before it began to open many are in use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use types::{AuthName, ConnId};
+use types::{AuthName, ConnId, EntityType};
 
 #[derive(Debug)]
 pub(super) struct Places {
@@ -43,7 +44,8 @@ impl Places {
             let own = self.by_entity.get(entity).map_or(0, BTreeSet::len);
             let fullest = self.by_entity.values().max_by_key(|conns| conns.len());
             // Ids count up, so the last is the youngest.
-            let loses = fullest.filter(|conns| conns.len() > own + 1).and_then(|conns| conns.last().copied());
+            let more = if entity.kind == EntityType::Client { own + 1 } else { own };
+            let loses = fullest.filter(|conns| conns.len() > more).and_then(|conns| conns.last().copied());
             let Some(youngest) = loses else { return Seated::Refused };
             self.leave(youngest);
             seated = Seated::InsteadOf(youngest);
@@ -66,8 +68,6 @@ impl Places {
 
 #[cfg(test)]
 mod tests {
-    use types::EntityType;
-
     use super::*;
 
     fn named(id: &str) -> AuthName {
@@ -101,5 +101,16 @@ mod tests {
             places.leave(ConnId(nr));
         }
         assert!(places.by_entity.is_empty() && places.entities.is_empty());
+    }
+
+    #[test]
+    fn a_daemon_finds_a_place_among_clients_with_one_each() {
+        let mut places = Places::new(2);
+        let mgr = AuthName::new(EntityType::Mgr, "x");
+        assert_eq!(places.take(&named("a"), ConnId(1)), Seated::Free);
+        assert_eq!(places.take(&named("b"), ConnId(2)), Seated::Free);
+        assert_eq!(places.take(&named("c"), ConnId(3)), Seated::Refused);
+        assert!(matches!(places.take(&mgr, ConnId(4)), Seated::InsteadOf(_)));
+        assert_eq!(places.take(&mgr, ConnId(5)), Seated::Refused, "it has one");
     }
 }
