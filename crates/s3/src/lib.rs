@@ -24,6 +24,8 @@ mod ops;
 mod state;
 
 // How it comes in and goes out.
+mod answered;
+mod asked;
 mod body;
 mod front;
 mod serve;

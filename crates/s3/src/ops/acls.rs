@@ -53,7 +53,6 @@ pub async fn put_bucket_acl(
     gateway: &Gateway,
     request: S3Request<PutBucketAclInput>,
 ) -> S3Result<S3Response<PutBucketAclOutput>> {
-    attrs::refuse(&request.headers)?;
     let (caller, input) = (caller(&request), request.input);
     gateway.bucket_for(&caller, &input.bucket, Does::Write, Permissions::WRITE_ACL).await?;
     let view = gateway.fresh_bucket(&caller, &input.bucket).await?;

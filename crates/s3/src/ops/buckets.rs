@@ -8,7 +8,7 @@ use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use crate::attrs::timestamp;
 use crate::rights::Does;
 use crate::state::{Gateway, caller};
-use crate::{attrs, errors, grants};
+use crate::{errors, grants};
 
 /// Buckets that one answer has, at most.
 const MAX_BUCKETS: usize = 10_000;
@@ -62,7 +62,6 @@ pub async fn create_bucket(
     gateway: &Gateway,
     request: S3Request<CreateBucketInput>,
 ) -> S3Result<S3Response<CreateBucketOutput>> {
-    attrs::refuse(&request.headers)?;
     let (caller, input) = (caller(&request), request.input);
     let user = caller.user().ok_or(S3ErrorCode::AccessDenied)?;
     if !caller.may(Does::Write) || user.max_buckets < 0 {

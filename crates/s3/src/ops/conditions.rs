@@ -23,12 +23,8 @@ pub fn names(header: &str, etag: &str) -> bool {
     header.split(',').map(bare).any(|tag| tag == "*" || tag == etag)
 }
 
-fn whole_seconds(time: &Timestamp) -> i64 {
-    s3s_seconds(time)
-}
-
 /// Seconds since the epoch: headers have no parts of one.
-fn s3s_seconds(time: &Timestamp) -> i64 {
+fn whole_seconds(time: &Timestamp) -> i64 {
     let mut text = Vec::new();
     let formatted = time.format(s3s::dto::TimestampFormat::EpochSeconds, &mut text);
     let text = String::from_utf8(text).unwrap_or_default();

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gateway::{Condition, Error as CoreError, Finish, Head};
+use gateway::{Condition, Error as CoreError, Finish, Head, Opened};
 use hyper::HeaderMap;
 use rgw::{AccessControl, Key, Owner, Permissions};
 use s3s::dto::{Range as Asked, *};
@@ -76,7 +76,6 @@ pub async fn put_object(
     gateway: &Gateway,
     request: S3Request<PutObjectInput>,
 ) -> S3Result<S3Response<PutObjectOutput>> {
-    attrs::refuse(&request.headers)?;
     let caller = caller(&request);
     let view = writable(gateway, &caller, &request.input.bucket).await?;
     let canned = request.input.acl.as_ref().map(|acl| acl.as_str());
@@ -118,19 +117,29 @@ fn expires(time: Option<&Timestamp>) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
-fn range(asked: Option<Asked>, size: u64) -> S3Result<Option<Range<u64>>> {
-    asked.map(|asked| asked.check(size).map_err(Into::into)).transpose()
+/// What a read, of an object or of its head alone, answers besides the object's headers.
+struct Seen {
+    etag: String,
+    /// The bytes that are asked for.
+    span: Range<u64>,
+    /// Where they are, if a range was asked for.
+    content_range: Option<String>,
 }
 
-fn content_range(range: &Range<u64>, size: u64) -> String {
-    format!("bytes {}-{}/{size}", range.start, range.end.saturating_sub(1))
+fn seen(opened: &Opened, conditions: &Conditions<'_>, range: Option<Asked>) -> S3Result<Seen> {
+    let etag = String::from_utf8_lossy(&opened.head.etag()).into_owned();
+    conditions.check(&etag, system_time(opened.head.modified))?;
+    let size = opened.size();
+    let range = range.map(|range| range.check(size)).transpose()?;
+    let shown = |range: &Range<u64>| format!("bytes {}-{}/{size}", range.start, range.end.saturating_sub(1));
+    let content_range = range.as_ref().map(shown);
+    Ok(Seen { etag, span: range.unwrap_or(0..size), content_range })
 }
 
 pub async fn get_object(
     gateway: &Gateway,
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
-    attrs::refuse(&request.headers)?;
     let (caller, input) = (caller(&request), &request.input);
     if is_other_version(input.version_id.as_ref()) || input.part_number.is_some() {
         return Err(errors::not_served("versions and parts of objects are not served"));
@@ -149,26 +158,28 @@ pub async fn get_object(
     let view = gateway.bucket(&caller, &input.bucket).await?;
     let prefetch = if input.range.is_some() { 0 } else { reader::WINDOW };
     let opened = reader::open(gateway, &caller, &view, &input.key, prefetch).await?;
-    let etag = String::from_utf8_lossy(&opened.head.etag()).into_owned();
     let conditions = Conditions {
         matches: input.if_match.as_deref(),
         none_matches: input.if_none_match.as_deref(),
         modified_since: input.if_modified_since.as_ref(),
         unmodified_since: input.if_unmodified_since.as_ref(),
     };
-    conditions.check(&etag, system_time(opened.head.modified))?;
-    let size = opened.size();
-    let range = range(input.range, size)?;
-    let span = range.clone().unwrap_or(0..size);
+    let asked = seen(&opened, &conditions, input.range)?;
     let headers = shown(&opened.head, &overrides)?;
     let output = GetObjectOutput {
         accept_ranges: Some("bytes".to_owned()),
-        content_length: i64::try_from(span.end.saturating_sub(span.start)).ok(),
-        content_range: range.map(|range| content_range(&range, size)),
-        e_tag: Some(quoted(etag.as_bytes())),
+        content_length: i64::try_from(asked.span.end.saturating_sub(asked.span.start)).ok(),
+        content_range: asked.content_range,
+        e_tag: Some(quoted(asked.etag.as_bytes())),
         last_modified: Some(timestamp(opened.head.modified)),
         body: Some(
-            s3s::Body::http_body_unsync(reader::Windows::new(gateway, opened, span.start, span.end)).into(),
+            s3s::Body::http_body_unsync(reader::Windows::new(
+                gateway,
+                opened,
+                asked.span.start,
+                asked.span.end,
+            ))
+            .into(),
         ),
         ..GetObjectOutput::default()
     };
@@ -179,30 +190,25 @@ pub async fn head_object(
     gateway: &Gateway,
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
-    attrs::refuse(&request.headers)?;
     let (caller, input) = (caller(&request), &request.input);
     if is_other_version(input.version_id.as_ref()) || input.part_number.is_some() {
         return Err(errors::not_served("versions and parts of objects are not served"));
     }
     let view = gateway.bucket(&caller, &input.bucket).await?;
     let opened = reader::open(gateway, &caller, &view, &input.key, 0).await?;
-    let etag = String::from_utf8_lossy(&opened.head.etag()).into_owned();
     let conditions = Conditions {
         matches: input.if_match.as_deref(),
         none_matches: input.if_none_match.as_deref(),
         modified_since: input.if_modified_since.as_ref(),
         unmodified_since: input.if_unmodified_since.as_ref(),
     };
-    conditions.check(&etag, system_time(opened.head.modified))?;
-    let size = opened.size();
-    let range = range(input.range, size)?;
-    let span = range.clone().unwrap_or(0..size);
+    let asked = seen(&opened, &conditions, input.range)?;
     let headers = shown(&opened.head, &[])?;
     let output = HeadObjectOutput {
         accept_ranges: Some("bytes".to_owned()),
-        content_length: i64::try_from(span.end.saturating_sub(span.start)).ok(),
-        content_range: range.as_ref().map(|range| content_range(range, size)),
-        e_tag: Some(quoted(etag.as_bytes())),
+        content_length: i64::try_from(asked.span.end.saturating_sub(asked.span.start)).ok(),
+        content_range: asked.content_range,
+        e_tag: Some(quoted(asked.etag.as_bytes())),
         last_modified: Some(timestamp(opened.head.modified)),
         ..HeadObjectOutput::default()
     };
@@ -223,7 +229,6 @@ pub async fn delete_object(
     gateway: &Gateway,
     request: S3Request<DeleteObjectInput>,
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
-    attrs::refuse(&request.headers)?;
     let (caller, input) = (caller(&request), request.input);
     let conditional = input.if_match.is_some()
         || input.if_match_last_modified_time.is_some()
@@ -245,7 +250,6 @@ pub async fn delete_objects(
     gateway: &Gateway,
     request: S3Request<DeleteObjectsInput>,
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
-    attrs::refuse(&request.headers)?;
     let (caller, input) = (caller(&request), request.input);
     if input.delete.objects.len() > MAX_REMOVED || input.delete.objects.is_empty() {
         return Err(S3ErrorCode::MalformedXML.into());

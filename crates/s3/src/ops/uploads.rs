@@ -28,7 +28,6 @@ pub async fn create_multipart_upload(
     gateway: &Gateway,
     request: S3Request<CreateMultipartUploadInput>,
 ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
-    attrs::refuse(&request.headers)?;
     let (caller, input) = (caller(&request), &request.input);
     let view = writable(gateway, &caller, &input.bucket).await?;
     let canned = input.acl.as_ref().map(|acl| acl.as_str());
@@ -53,7 +52,6 @@ pub async fn upload_part(
     gateway: &Gateway,
     request: S3Request<UploadPartInput>,
 ) -> S3Result<S3Response<UploadPartOutput>> {
-    attrs::refuse(&request.headers)?;
     let (caller, input) = (caller(&request), request.input);
     let view = writable(gateway, &caller, &input.bucket).await?;
     let wanted = writer::wanted_md5(input.content_md5.as_ref())?;
@@ -108,7 +106,6 @@ pub async fn complete_multipart_upload(
     gateway: &Gateway,
     request: S3Request<CompleteMultipartUploadInput>,
 ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
-    attrs::refuse(&request.headers)?;
     let (caller, input) = (caller(&request), request.input);
     let view = writable(gateway, &caller, &input.bucket).await?;
     if input.if_match.is_some() || input.if_none_match.is_some() {
@@ -134,7 +131,6 @@ pub async fn abort_multipart_upload(
     gateway: &Gateway,
     request: S3Request<AbortMultipartUploadInput>,
 ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
-    attrs::refuse(&request.headers)?;
     let (caller, input) = (caller(&request), request.input);
     let view = gateway.bucket_for(&caller, &input.bucket, Does::Delete, Permissions::WRITE).await?;
     let upload = UploadId { name: input.key.into(), id: input.upload_id.into() };
