@@ -735,7 +735,7 @@ impl Pump {
                     let (name, features, identity) = (ready.peer.name, ready.features, channel.identity());
                     self.gated = identity.as_ref().is_some_and(|i| messenger.handler().is_gated(i.name.kind));
                     messenger.handler().ready(self.conn, PeerReady { name, addr, addrs, features, identity });
-                    // Given up while it began: what the handler was told of its end came before its beginning.
+                    // Given up while it began: the handler was told of its end before its beginning.
                     if channel.is_accepted() && messenger.channel(self.conn).is_none() {
                         messenger.handler().gone(self.conn, Gone::Lost("ended as it began".into()));
                     }
