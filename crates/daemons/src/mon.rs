@@ -325,6 +325,8 @@ enum Event {
 struct Said {
     header: Header,
     msg: Message,
+    /// Of its payload.
+    bytes: usize,
 }
 
 struct MonMachine {
@@ -380,8 +382,8 @@ impl MonMachine {
     }
 
     fn hear(&mut self, conn: ConnId, said: Said) {
-        let Said { header, msg } = said;
-        self.handle(Input::Message { conn, header, msg });
+        let Said { header, msg, bytes } = said;
+        self.handle(Input::Message { conn, header, msg, bytes });
     }
 
     fn handle(&mut self, input: Input) {
@@ -554,7 +556,7 @@ impl Handler for Shell {
                 Ok(msg) if from_mgr => self.submit(Input::FromManager { tid: wire.header.tid, msg }),
                 Ok(msg) => {
                     self.messenger.gate().came(bytes);
-                    let said = Box::new(Said { header: wire.header, msg });
+                    let said = Box::new(Said { header: wire.header, msg, bytes: wire.payload_len() });
                     self.submit_event(Event::Message { conn, bytes, said });
                 }
                 Err(error) => {
@@ -649,7 +651,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         // A message before the connection stands has the core close it.
-        let said = Box::new(Said { header: Header::default(), msg: MMonGetMap {}.into() });
+        let said = Box::new(Said { header: Header::default(), msg: MMonGetMap {}.into(), bytes: 0 });
         mon.shell.messenger.gate().came(1);
         mon.shell.submit_event(Event::Message { conn, bytes: 1, said });
         while knows(&mon) {

@@ -157,7 +157,8 @@ impl World {
     fn send(&mut self, conn: ConnId, msg: Message) {
         self.next_tid += 1;
         let header = Header { tid: self.next_tid, ..Header::default() };
-        self.input(Input::Message { conn, header, msg });
+        let bytes = msg.clone().into_wire(0).payload_len();
+        self.input(Input::Message { conn, header, msg, bytes });
         self.run();
     }
 

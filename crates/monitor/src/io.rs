@@ -24,73 +24,43 @@ pub enum Input {
         peer_addr: EntityAddr,
     },
     /// msgr2's AUTH_REQUEST_MORE.
-    AuthMore {
-        conn: ConnId,
-        payload: Bytes,
-    },
+    AuthMore { conn: ConnId, payload: Bytes },
     /// The handshake is complete; messages may follow. Comes after `AuthDone`, and again when a lost connection is
     /// resumed under a new id, in which case the shell has replayed AuthRequest for that id first.
-    Connected {
-        conn: ConnId,
-        peer: EntityName,
-        addrs: AddrVec,
-        features: u64,
-    },
+    Connected { conn: ConnId, peer: EntityName, addrs: AddrVec, features: u64 },
     /// The session is gone for good (reset, or never completed).
-    Disconnected {
-        conn: ConnId,
-    },
+    Disconnected { conn: ConnId },
     Message {
         conn: ConnId,
         header: Header,
         msg: Message,
+        /// Its size on the wire, as what waits is counted.
+        bytes: usize,
     },
     /// An entry of the replicated log, in order and without gaps: `index` is one more than the last.
-    Committed {
-        index: u64,
-        change: Bytes,
-    },
+    Committed { index: u64, change: Bytes },
     /// Who is in the quorum now; also tells whether this member leads.
     Quorum(QuorumView),
     /// The answer to [`Output::Read`]: everything acknowledged before it was asked is applied.
-    Fresh {
-        ctx: u64,
-    },
+    Fresh { ctx: u64 },
     /// The state is that of a snapshot, made by another member.
-    Install {
-        state: Bytes,
-    },
+    Install { state: Bytes },
     /// A client of another member, whose requests follow under this id.
-    Adopt {
-        conn: ConnId,
-        who: Box<Who>,
-    },
+    Adopt { conn: ConnId, who: Box<Who> },
     /// Another member's process needs global ids.
-    WantIds {
-        origin: String,
-    },
+    WantIds { origin: String },
     /// From another monitor's connection. For a [`crate::Member`].
-    Peer {
-        conn: ConnId,
-        data: Bytes,
-    },
+    Peer { conn: ConnId, data: Bytes },
     /// Messages to the monitor at this address, or from it, may have been lost. For a [`crate::Member`].
-    PeerLost {
-        addr: EntityAddr,
-    },
+    PeerLost { addr: EntityAddr },
     /// The store's writes up to this one are durable. For a [`crate::Member`].
-    Written {
-        seq: u64,
-    },
+    Written { seq: u64 },
     /// A (new) session with the manager in charge stands.
     ManagerConnected,
     /// That session is over.
     ManagerLost,
     /// A message on it. `tid` is that of the command which it answers.
-    FromManager {
-        tid: u64,
-        msg: Message,
-    },
+    FromManager { tid: u64, msg: Message },
     /// The process is about to stop: another monitor shall lead. For a [`crate::Member`].
     Resign,
     /// Comes about once a second.

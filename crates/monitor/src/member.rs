@@ -535,7 +535,8 @@ impl Member {
         };
         // Its capabilities or addresses may have changed since.
         self.feed_core(now, Input::Adopt { conn, who }, work);
-        self.feed_core(now, Input::Message { conn, header: msg.header, msg: message }, work);
+        let bytes = msg.payload_len();
+        self.feed_core(now, Input::Message { conn, header: msg.header, msg: message, bytes }, work);
     }
 
     /// The leader forgets what it knows of one of our clients.

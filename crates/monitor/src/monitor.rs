@@ -58,6 +58,8 @@ pub struct Monitor {
     pub(crate) sessions: BTreeMap<ConnId, Session>,
     pub(crate) waiting: VecDeque<Waiting>,
     pub(crate) shares: Shares,
+    /// The size on the wire of the message that is handled: what it is charged for when it has to wait.
+    pub(crate) handled_bytes: usize,
     /// Lines and bytes of the cluster log that each entity sent since the last tick.
     pub(crate) logged: BTreeMap<AuthName, (usize, usize)>,
     /// Requests of a batch that came to nothing, because it panicked or gave an invalid map. Each is tried
@@ -150,6 +152,7 @@ impl Monitor {
             sessions: BTreeMap::new(),
             waiting: VecDeque::new(),
             shares: Shares::default(),
+            handled_bytes: 0,
             logged: BTreeMap::new(),
             suspects: VecDeque::new(),
             #[cfg(feature = "planted")]
@@ -251,7 +254,10 @@ impl Monitor {
                 self.proxied.retain(|_, p| p.conn != conn);
                 self.forget_asker(conn);
             }
-            Input::Message { conn, header, msg } => self.message(now, conn, header.tid, msg, out),
+            Input::Message { conn, header, msg, bytes } => {
+                self.handled_bytes = bytes;
+                self.message(now, conn, header.tid, msg, out);
+            }
             Input::Committed { index, change } => self.committed(now, index, &change, out),
             Input::Quorum(view) => self.quorum_changed(now, view, out),
             Input::Fresh { ctx } => self.is_fresh(now, ctx, out),
@@ -348,7 +354,9 @@ impl Monitor {
     /// Answers a question whose answer must not be older than the question.
     pub(crate) fn serve(&mut self, now: Now, w: Waiting, out: &mut Vec<Output>) {
         let Waiting { conn, tid, msg, charge } = w;
-        drop(charge);
+        if let Some(charge) = charge {
+            self.handled_bytes = charge.bytes();
+        }
         if !self.sessions.contains_key(&conn) {
             return;
         }
@@ -365,7 +373,7 @@ impl Monitor {
     /// Lets a request wait for the next batch.
     pub(crate) fn enqueue(&mut self, conn: ConnId, tid: u64, msg: Message, out: &mut Vec<Output>) {
         let Some(session) = self.sessions.get(&conn) else { return };
-        match self.shares.take(&session.name, &msg) {
+        match self.shares.take(&session.name, self.handled_bytes) {
             Some(charge) => self.waiting.push_back(Waiting { conn, tid, msg, charge: Some(charge) }),
             None => out.push(self.too_much(conn, tid, &msg)),
         }

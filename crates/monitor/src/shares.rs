@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use messages::Message;
 use types::{AuthName, EntityType};
 
 /// The most requests, and the most bytes of them on the wire.
@@ -58,6 +57,12 @@ pub(crate) struct Charge {
     bytes: usize,
 }
 
+impl Charge {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 impl Clone for Charge {
     fn clone(&self) -> Self {
         self.accounts.iter().for_each(|a| a.add(self.bytes));
@@ -85,10 +90,8 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Charges a request of this entity. `None` when its share, or the whole, has no room for it.
-    pub(crate) fn take(&mut self, name: &AuthName, msg: &Message) -> Option<Charge> {
-        let wire = msg.clone().into_wire(0);
-        let bytes = wire.payload_len();
+    /// Charges a request of this entity, of so many bytes on the wire. `None` when its share, or the whole, has no room for it.
+    pub(crate) fn take(&mut self, name: &AuthName, bytes: usize) -> Option<Charge> {
         let bound = if name.kind == EntityType::Client { CLIENT } else { DAEMON };
         if !self.whole.has_room(bytes, &WHOLE) {
             return None;

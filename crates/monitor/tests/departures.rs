@@ -109,7 +109,7 @@ fn commands_at_the_manager_end_with_the_leader() {
     };
     let reply = |w: &mut World, tid| {
         let header = Header { tid, ..Header::default() };
-        w.input(Input::Message { conn: mgr, header, msg: MCommandReply::default().into() });
+        w.input(Input::Message { conn: mgr, header, msg: MCommandReply::default().into(), bytes: 0 });
         w.sent(admin).len()
     };
     let tid = ask(&mut w);

@@ -205,7 +205,7 @@ impl Group {
 
     fn command(&mut self, at: usize, conn: ConnId, json: &str) {
         let m = MMonCommand { fsid: FSID, cmd: vec![json.to_owned()], ..MMonCommand::default() };
-        self.input(at, Input::Message { conn, header: Default::default(), msg: m.into() });
+        self.input(at, Input::Message { conn, header: Default::default(), msg: m.into(), bytes: 0 });
     }
 
     /// The answer to the last command: code, words, data.

@@ -384,7 +384,7 @@ fn a_proposal_waits_for_its_commit_and_others_for_it() {
     let ask = |w: &mut World, pool: &str| {
         let cmd = vec![format!(r#"{{"prefix":"osd pool create","pool":"{pool}"}}"#)];
         let msg = MMonCommand { fsid: FSID, cmd, ..Default::default() };
-        w.input(Input::Message { conn, header: Default::default(), msg: msg.into() });
+        w.input(Input::Message { conn, header: Default::default(), msg: msg.into(), bytes: 0 });
     };
     ["a", "b", "c"].iter().for_each(|p| ask(&mut w, p));
     assert_eq!((w.log.len(), w.take().len()), (1, 0), "one is under way, nobody was answered");

@@ -216,7 +216,9 @@ impl World {
 
     pub fn mon_message(&mut self, at: usize, conn: ConnId, tid: u64, msg: Message) {
         let header = Header { tid, ..Header::default() };
-        self.mon_input(at, Input::Message { conn, header, msg });
+        // Messages are not encoded here; no plan brings as many bytes as a share has.
+        let bytes = std::mem::size_of::<Message>();
+        self.mon_input(at, Input::Message { conn, header, msg, bytes });
     }
 
     // Other monitors.

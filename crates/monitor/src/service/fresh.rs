@@ -71,7 +71,7 @@ impl Monitor {
             return self.serve(now, question, out);
         }
         let Some(session) = self.sessions.get(&question.conn) else { return };
-        let Some(charge) = self.shares.take(&session.name, &question.msg) else {
+        let Some(charge) = self.shares.take(&session.name, self.handled_bytes) else {
             return out.push(self.too_much(question.conn, question.tid, &question.msg));
         };
         self.fresh.next.push_back(Item::Question(Waiting { charge: Some(charge), ..question }));

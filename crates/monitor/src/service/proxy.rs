@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use messages::Message;
 use messages::common::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply};
 use messages::mon::MMonCommand;
 use types::{ConnId, EntityType, Errno, Now};
@@ -54,9 +53,8 @@ impl Monitor {
         let Some(name) = self.sessions.get(&conn).map(|s| s.name.clone()) else { return };
         let is_its = |p: &&Proxied| self.sessions.get(&p.conn).is_some_and(|s| s.name == name);
         let many = self.proxied.values().filter(is_its).count() >= PROXIED_SHARE;
-        let msg = Message::from(m.clone());
-        let Some(charge) = self.shares.take(&name, &msg).filter(|_| !many) else {
-            return out.push(self.too_much(conn, tid, &msg));
+        let Some(charge) = self.shares.take(&name, self.handled_bytes).filter(|_| !many) else {
+            return out.push(self.too_much(conn, tid, &m.into()));
         };
         let proxy_tid = self.next_proxy_tid;
         let MMonCommand { fsid, cmd, input, .. } = m;

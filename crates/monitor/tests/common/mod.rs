@@ -183,7 +183,8 @@ impl World {
         };
         self.next_tid += 1;
         let header = Header { tid: self.next_tid, ..Header::default() };
-        self.input(Input::Message { conn, header, msg });
+        let bytes = msg.clone().into_wire(0).payload_len();
+        self.input(Input::Message { conn, header, msg, bytes });
     }
 
     /// Sends these while a change of the administrator's is under way: they are worked through together.
