@@ -39,7 +39,13 @@ struct Ear {
     /// Every message is answered with one of so many bytes.
     reply_bytes: usize,
     messenger: std::sync::OnceLock<Messenger>,
+    /// Runs once, while the next session is decided upon, with the connection that asks for it.
+    at_session: Mutex<Option<AtSession>>,
+    /// The connection that has authenticated last.
+    last: Mutex<ConnId>,
 }
+
+type AtSession = Box<dyn FnOnce(ConnId) + Send>;
 
 impl Ear {
     fn note(&self, told: Told) {
@@ -54,6 +60,7 @@ impl Handler for Ear {
         let AuthInput::Request { payload, .. } = input else { return AuthStep::Pending };
         let name = AuthName::parse(&String::from_utf8_lossy(&payload));
         let Some(name) = name else { return AuthStep::Pending };
+        *lock(&self.last) = conn;
         AuthStep::Done {
             identity: Identity { name, global_id: GlobalId(conn.0), caps: Default::default() },
             mode: ConMode::Crc,
@@ -64,6 +71,9 @@ impl Handler for Ear {
     }
 
     fn accept_policy(&self, kind: EntityType) -> Policy {
+        if let Some(run) = lock(&self.at_session).take() {
+            run(*lock(&self.last));
+        }
         match kind {
             EntityType::Osd => Policy::stateful_server(),
             _ => Policy::stateless_server(),
@@ -111,6 +121,11 @@ impl Server {
         messenger.set_handler(Arc::clone(&ear) as Arc<dyn Handler>);
         let at = messenger.listen("127.0.0.1:0".parse().expect("an address"), 7).await.expect("bound");
         Self { messenger, at, ear }
+    }
+
+    /// Lets `run` come between the next proof of who a peer is and its session.
+    pub fn at_next_session(&self, run: impl FnOnce(ConnId) + Send + 'static) {
+        *lock(&self.ear.at_session) = Some(Box::new(run));
     }
 
     pub fn told(&self) -> Vec<Told> {
