@@ -128,6 +128,11 @@ impl Mgr {
         self.shell.ended.heard().await
     }
 
+    /// The monitors that it knows now.
+    pub fn monitors(&self) -> Vec<EntityAddr> {
+        self.shell.session.monitors()
+    }
+
     pub fn stop(&self) {
         self.shell.messenger.shut_down();
     }

@@ -10,7 +10,7 @@ use daemons::mgr::{Mgr, MgrEnd, MgrSettings};
 use daemons::mon::{Mon, MonEnd};
 use daemons::osd::Osd;
 use daemons::{Failure, Lasting};
-use types::{AuthName, EntityType, OsdId};
+use types::{AuthName, EntityAddr, EntityType, OsdId};
 
 use crate::failures::{self, Now, Record};
 use crate::fates::Fates;
@@ -53,6 +53,8 @@ pub struct Running<'a> {
     mgrs: Vec<(String, Mgr)>,
     /// Managers that this process has started so far.
     managers: i32,
+    /// The monitors that the last deposed manager knew: those of the configuration may be gone.
+    told: Vec<EntityAddr>,
     osds: Vec<(OsdId, Osd)>,
     fates: Fates,
 }
@@ -60,7 +62,7 @@ pub struct Running<'a> {
 impl<'a> Running<'a> {
     pub fn new(site: &'a Site) -> Self {
         let (mons, mgrs, osds) = (Vec::new(), Vec::new(), Vec::new());
-        Self { site, mons, mgrs, managers: 0, osds, fates: Fates::chosen() }
+        Self { site, mons, mgrs, managers: 0, told: Vec::new(), osds, fates: Fates::chosen() }
     }
 
     /// Starts all daemons. One that cannot be started is tried again later, as long as another of its type
@@ -159,7 +161,7 @@ impl<'a> Running<'a> {
                 let settings = MgrSettings {
                     name: id.clone(),
                     listen: place.listen()?,
-                    monitors: place.monitors.clone(),
+                    monitors: [self.told.as_slice(), &place.monitors].concat(),
                     auth: place.auth()?,
                     options: place.options.clone(),
                     admin_socket: AdminSocketAt::of(&place.values()),
@@ -225,10 +227,10 @@ impl<'a> Running<'a> {
                 }
             }
             End::Deposed(name) => {
-                self.mgrs
-                    .iter()
-                    .filter(|(id, _)| format!("mgr.{id}") == name)
-                    .for_each(|(_, old)| old.stop());
+                for (_, old) in self.mgrs.iter().filter(|(id, _)| format!("mgr.{id}") == name) {
+                    self.told = old.monitors();
+                    old.stop();
+                }
                 self.remove(&name);
                 if let Err(error) = self.start(&name).await {
                     return Box::pin(self.handle(End::Failed(name, Failure::from(&error)))).await;

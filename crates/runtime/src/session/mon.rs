@@ -9,7 +9,7 @@ use maps::MonMap;
 use messages::Message;
 use messages::mon::{MMonSubscribe, SubscribeItem};
 use msgr::{Peer, Policy};
-use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Epoch, Errno};
+use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Epoch, Errno, Fsid};
 
 use super::auth::SharedAuth;
 use crate::net::{ConnectTo, Messenger};
@@ -26,12 +26,18 @@ const HUNT: Duration = Duration::from_secs(3);
 const ASK_AFTER: Duration = Duration::from_secs(2);
 const SILENT_LIMIT: Duration = Duration::from_secs(6);
 
+/// The monitors as they were last told.
+struct Known {
+    /// The cluster and the epoch of the map that names them; `None`: the configuration does.
+    map: Option<(Fsid, Epoch)>,
+    at: Vec<EntityAddr>,
+}
+
 /// Knows the monitors' addresses and the one connection that is tried or used now.
 pub struct MonSession {
     auth: Arc<SharedAuth>,
     messenger: Messenger,
-    /// With the epoch of the map that names them; 0: the configuration does.
-    monitors: Mutex<(Epoch, Vec<EntityAddr>)>,
+    monitors: Mutex<Known>,
     next: AtomicUsize,
     /// Attempts that failed since a session stood.
     failures: AtomicUsize,
@@ -57,7 +63,7 @@ impl MonSession {
         Arc::new(Self {
             auth,
             messenger,
-            monitors: Mutex::new((Epoch(0), monitors)),
+            monitors: Mutex::new(Known { map: None, at: monitors }),
             next: AtomicUsize::new(0),
             failures: AtomicUsize::new(0),
             conn: Mutex::new(None),
@@ -75,7 +81,7 @@ impl MonSession {
         let at = self.next.fetch_add(1, Ordering::Relaxed);
         let addr = {
             let known = self.monitors.lock().unwrap_or_else(PoisonError::into_inner);
-            let monitors = &known.1;
+            let monitors = &known.at;
             let Some(addr) = monitors.get(at % monitors.len().max(1)).copied() else { return };
             addr
         };
@@ -96,7 +102,7 @@ impl MonSession {
 
     /// How many monitors are known.
     fn count(&self) -> usize {
-        self.monitors.lock().unwrap_or_else(PoisonError::into_inner).1.len()
+        self.monitors.lock().unwrap_or_else(PoisonError::into_inner).at.len()
     }
 
     /// Leaves a monitor that has not answered in time. Without a quorum a monitor lets no peer in and does
@@ -108,13 +114,20 @@ impl MonSession {
     }
 
     /// The monitors that there are now; later attempts go to these. A map that is older than the last one
-    /// comes from a monitor that lags, and says nothing.
+    /// comes from a monitor that lags, and says nothing. One of another cluster, which may listen at an
+    /// address of this one's, is not followed.
     pub fn follow(&self, map: &MonMap) {
         let monitors: Vec<EntityAddr> = map.ranked().filter_map(|m| m.addrs.msgr2()).collect();
         let mut known = self.monitors.lock().unwrap_or_else(PoisonError::into_inner);
-        if !monitors.is_empty() && map.epoch >= known.0 {
-            *known = (map.epoch, monitors);
+        let follows = known.map.is_none_or(|(fsid, epoch)| map.fsid == fsid && map.epoch >= epoch);
+        if !monitors.is_empty() && follows {
+            *known = Known { map: Some((map.fsid, map.epoch)), at: monitors };
         }
+    }
+
+    /// The monitors that are known now, for a session that follows this one.
+    pub fn monitors(&self) -> Vec<EntityAddr> {
+        self.monitors.lock().unwrap_or_else(PoisonError::into_inner).at.clone()
     }
 
     fn conn(&self) -> std::sync::MutexGuard<'_, Option<ConnId>> {
@@ -245,7 +258,7 @@ mod tests {
     use codec::Encode;
     use messages::mon::MMonMap;
     use msgr::{Limits, Local};
-    use types::{AuthName, Fsid, Utime};
+    use types::{AuthName, Utime};
 
     use super::*;
     use crate::Clock;
@@ -256,8 +269,12 @@ mod tests {
     }
 
     fn told(epoch: u32, ports: &[u16]) -> Message {
+        told_by(Fsid::default(), epoch, ports)
+    }
+
+    fn told_by(fsid: Fsid, epoch: u32, ports: &[u16]) -> Message {
         let mons = ports.iter().map(|port| (format!("m{port}"), AddrVec::single(at(*port))));
-        let mut map = MonMap::new(Fsid::default(), Utime::ZERO, mons);
+        let mut map = MonMap::new(fsid, Utime::ZERO, mons);
         map.epoch = Epoch(epoch);
         Message::MonMap(MMonMap { map: map.to_bytes() })
     }
@@ -270,15 +287,15 @@ mod tests {
         let local = Local { name: EntityName::osd(0), addrs: AddrVec::default() };
         let messenger = Messenger::new(local, Limits::default(), Clock::start());
         let session = MonSession::new(Arc::clone(&auth), messenger.clone(), vec![at(1)], true);
-        let known = |session: &MonSession| session.monitors.lock().expect("held by nobody").1.clone();
         assert!(session.on_message(told(7, &[2, 3])).is_none());
-        assert_eq!(known(&session), [at(2), at(3)]);
+        assert_eq!(session.monitors(), [at(2), at(3)]);
         session.on_message(told(6, &[1]));
         session.on_message(told(8, &[]));
+        session.on_message(told_by(Fsid([7; 16]), 9, &[1]));
         session.on_message(Message::MonMap(MMonMap { map: bytes::Bytes::from_static(b"no map") }));
-        assert_eq!(known(&session), [at(2), at(3)]);
+        assert_eq!(session.monitors(), [at(2), at(3)]);
         session.on_message(told(8, &[4]));
-        assert_eq!(known(&session), [at(4)]);
+        assert_eq!(session.monitors(), [at(4)]);
         let client = MonSession::new(auth, messenger, vec![at(1)], false);
         assert!(client.on_message(told(7, &[2])).is_some(), "a client's core takes it");
     }
