@@ -198,7 +198,7 @@ fn changes(layer: &MemTable) -> impl Iterator<Item = Result<Change, StoreError>>
         let (start, end) = (Bytes::copy_from_slice(&[start]), Bytes::copy_from_slice(&[end]));
         layer.kv.range(start..end).map(|(k, v)| Ok((k.clone(), v.clone())))
     };
-    let onodes = layer.onodes.iter().map(|(k, o)| Ok((k.clone(), o.as_ref().map(|o| o.to_bytes()))));
+    let onodes = layer.onodes.iter().map(|(k, o)| Ok((k.bytes().clone(), o.as_ref().map(|o| o.to_bytes()))));
     let refs = layer.refs.iter().map(|(region, r)| {
         let value: Option<Bytes> = (!r.is_empty()).then(|| r.to_bytes());
         Ok((refs_key(*region), value))

@@ -1,5 +1,6 @@
 //! The index as readers see it: the memtable, the layer being checkpointed, and the tree, newest first.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use bytes::Bytes;
 use codec::Decode;
 
 use crate::cache::Cache;
-use crate::key::refs_key;
+use crate::key::{BorrowedKey, OnodeKey, Sought, refs_key};
 use crate::memtable::{KvMap, MemTable};
 use crate::onode::Onode;
 use crate::page::{Page, PageRef};
@@ -94,7 +95,7 @@ pub(crate) struct Index {
     pub(crate) active: MemTable,
     pub(crate) frozen: Option<Arc<MemTable>>,
     pub(crate) pages: PageCache,
-    onodes: Cache<Bytes, Arc<Onode>>,
+    onodes: Cache<OnodeKey, Arc<Onode>>,
     onode_hits: u64,
     onode_misses: u64,
 }
@@ -143,18 +144,20 @@ impl Index {
 
     pub(crate) fn onode(&mut self, key: &[u8]) -> Result<Option<Arc<Onode>>, StoreError> {
         let frozen = self.frozen.as_deref();
-        if let Some(found) = self.active.onodes.get(key).or_else(|| frozen?.onodes.get(key)) {
+        let sought = BorrowedKey::new(key);
+        let sought: &dyn Sought = &sought;
+        if let Some(found) = self.active.onodes.get(sought).or_else(|| frozen?.onodes.get(sought)) {
             self.onode_hits += 1;
             return Ok(found.clone());
         }
-        if let Some(found) = self.onodes.get(key) {
+        if let Some(found) = self.onodes.get(sought) {
             self.onode_hits += 1;
             return Ok(Some(found));
         }
         self.onode_misses += 1;
         let Some(raw) = lookup(&mut self.pages, self.root.as_ref(), key)? else { return Ok(None) };
         let onode = Arc::new(decode_onode(raw)?);
-        self.cache_onode(Bytes::copy_from_slice(key), onode.clone());
+        self.cache_onode(OnodeKey::new(Bytes::copy_from_slice(key)), onode.clone());
         Ok(Some(onode))
     }
 
@@ -172,8 +175,8 @@ impl Index {
         let _ = crate::tree::will_read(&mut self.pages, self.root.as_ref(), &ranges, MAX_ANNOUNCED);
     }
 
-    fn cache_onode(&mut self, key: Bytes, onode: Arc<Onode>) {
-        let weight = onode.weight() + 2 * key.len() + 160;
+    fn cache_onode(&mut self, key: OnodeKey, onode: Arc<Onode>) {
+        let weight = onode.weight() + 2 * key.bytes().len() + 160;
         self.onodes.insert(key, onode, weight);
     }
 
@@ -271,8 +274,8 @@ enum Found<V> {
 
 /// Walks up to three maps and the tree together; a key counts where it is found first, and not at all when it is
 /// marked removed there.
-fn scan_layers<V: Clone>(
-    layers: [Option<&BTreeMap<Bytes, Option<V>>>; 3],
+fn scan_layers<K: Ord + Borrow<[u8]>, V: Clone>(
+    layers: [Option<&BTreeMap<K, Option<V>>>; 3],
     pages: &mut PageCache,
     root: Option<&PageRef>,
     from: Bound<&[u8]>,
@@ -296,13 +299,14 @@ fn scan_layers<V: Clone>(
     }
     loop {
         let tree_key = cursor.key().filter(|k| *k < until);
-        let least = maps.iter_mut().filter_map(|m| m.peek().map(|(k, _)| k.as_ref())).chain(tree_key).min();
+        let least =
+            maps.iter_mut().filter_map(|m| m.peek().map(|(k, _)| (*k).borrow())).chain(tree_key).min();
         let Some(least) = least else { return Ok(()) };
         let in_tree = tree_key == Some(least);
         let key = Bytes::copy_from_slice(least);
         let mut found = None;
         for m in &mut maps {
-            if let Some((_, value)) = m.next_if(|(k, _)| **k == key) {
+            if let Some((_, value)) = m.next_if(|(k, _)| *(*k).borrow() == *key) {
                 found = found.or(Some(value.clone().map(Found::Memory)));
             }
         }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::alloc::Run;
 use crate::checksum::BLOCK;
-use crate::key::class;
+use crate::key::{OnodeKey, class};
 use crate::merge::DeadRange;
 use crate::onode::Onode;
 use crate::page::ENTRY_OVERHEAD;
@@ -19,7 +19,7 @@ const NODE_BYTES: usize = 96;
 
 /// Changed keys; `None` stands for a removed one.
 pub(crate) type KvMap = BTreeMap<Bytes, Option<Bytes>>;
-pub(crate) type OnodeMap = BTreeMap<Bytes, Option<Arc<Onode>>>;
+pub(crate) type OnodeMap = BTreeMap<OnodeKey, Option<Arc<Onode>>>;
 
 /// Invariants: (1) `kv` holds no key of a dead omap; (2) every block in `dirty` is taken, and its content matches the
 /// checksum of the onodes that name it; (3) a block in `freed` is named by no onode of this layer or above.
@@ -117,7 +117,12 @@ impl MemTable {
     }
 
     /// `on_new` hears the key when the layer did not name the object before.
-    pub(crate) fn put_onode(&mut self, key: Bytes, onode: Option<Arc<Onode>>, on_new: impl FnOnce(&Bytes)) {
+    pub(crate) fn put_onode(
+        &mut self,
+        key: Bytes,
+        onode: Option<Arc<Onode>>,
+        on_new: impl FnOnce(&OnodeKey),
+    ) {
         let cost = |key: &[u8], o: &Option<Arc<Onode>>| {
             let memory = key.len() + NODE_BYTES + o.as_ref().map_or(0, |o| o.weight());
             (memory, onode_tree_bytes(key, o.as_ref()))
@@ -125,14 +130,14 @@ impl MemTable {
         let (added, added_tree) = cost(&key, &onode);
         self.bytes += added;
         self.tree_bytes += added_tree;
-        match self.onodes.entry(key) {
+        match self.onodes.entry(OnodeKey::new(key)) {
             Entry::Vacant(place) => {
                 on_new(place.key());
                 place.insert(onode);
             }
             Entry::Occupied(mut place) => {
                 let old = place.insert(onode);
-                let (removed, removed_tree) = cost(place.key(), &old);
+                let (removed, removed_tree) = cost(place.key().bytes(), &old);
                 self.bytes -= removed;
                 self.tree_bytes -= removed_tree;
             }
