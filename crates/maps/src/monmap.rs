@@ -29,6 +29,11 @@ pub mod mon_features {
     const NAMES: [&str; 8] =
         ["kraken", "luminous", "mimic", "osdmap-prune", "nautilus", "octopus", "pacific", "elector-pinging"];
 
+    /// The bit of this name.
+    pub fn bit(name: &str) -> Option<u64> {
+        NAMES.iter().position(|n| *n == name).map(|i| 1 << i)
+    }
+
     /// Names of the set bits.
     pub fn names(bits: u64) -> Vec<&'static str> {
         let set = (0..64).filter(|i| bits & (1 << i) != 0);

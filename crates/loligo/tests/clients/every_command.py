@@ -61,6 +61,15 @@ def steps(n, pool, pg):
     yield "mon rm", {"name": "never"}
     yield "mon remove", {"name": "never"}
     yield "mon add", {"name": "a", "addr": "127.0.0.1:1"}, -17
+    yield "mon enable-msgr2", {}
+    yield "mon set election_strategy", {"strategy": "classic"}
+    yield "mon set-weight", {"name": "a", "weight": 0}
+    yield "mon set-rank", {"name": "a", "rank": 0}
+    yield "mon set-addrs", {"name": "never", "addrs": "127.0.0.1:1"}, ENOENT
+    yield "mon set_location", {"name": "never", "args": ["host=a"]}, ENOENT
+    yield "mon add disallowed_leader", {"name": "a"}, -22
+    yield "mon rm disallowed_leader", {"name": "a"}, -22
+    yield "mon feature set", {"feature_name": "never"}, ENOENT
     yield "osd metadata", {"id": 0}
     for kind in ("osd", "mon", "mgr", "mds"):
         yield kind + " count-metadata", {"property": "ceph_version"}

@@ -27,6 +27,7 @@ mod mgr_show;
 mod module_options;
 pub(crate) mod mon;
 mod mon_edit;
+mod mon_place;
 mod mon_show;
 mod osd_life;
 mod osd_settings;
@@ -74,6 +75,7 @@ const GROUPS: &[&[Command]] = &[
     crush_show::COMMANDS,
     mon_show::COMMANDS,
     mon_edit::COMMANDS,
+    mon_place::COMMANDS,
     metadata::COMMANDS,
     mgr_show::COMMANDS,
     mgr_edit::COMMANDS,

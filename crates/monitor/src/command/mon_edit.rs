@@ -6,13 +6,14 @@ use codec::Encode;
 use maps::{MonInfo, MonMap};
 use types::{AddrKind, AddrVec, EntityAddr, Errno, Now};
 
+use super::mon_place::parse_location;
 use crate::command::{Access, Command, Reply, WriteCtx, flags, write};
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
 use crate::state::Change;
 
 /// What changes something here, and needs.
-const WRITES: Access = Access { module: "mon", perm: "rw" };
+pub(super) const WRITES: Access = Access { module: "mon", perm: "rw" };
 
 pub(super) const COMMANDS: &[Command] = &[
     write(
@@ -66,7 +67,11 @@ fn add(ctx: &mut WriteCtx<'_>) -> Reply {
     if let Some(other) = map.ranked().find(|m| m.addrs.0.iter().any(|a| a.socket == addr.socket)) {
         return Reply::error(Errno::EEXIST, format!("mon.{} already exists at address {addr}", other.name));
     }
-    map.add(MonInfo { name: name.clone(), addrs: addrs.clone(), ..MonInfo::default() });
+    let crush_loc = match parse_location(&ctx.args.list("location")) {
+        Ok(location) => location,
+        Err(refusal) => return refusal,
+    };
+    map.add(MonInfo { name: name.clone(), addrs: addrs.clone(), crush_loc, ..MonInfo::default() });
     propose(ctx, map);
     Reply::done(format!("adding mon.{name} at {addrs}"))
 }
@@ -93,7 +98,7 @@ fn remove(ctx: &mut WriteCtx<'_>) -> Reply {
     Reply::done(format!("removing mon.{name} at {addrs}, there will be {left} monitors"))
 }
 
-fn propose(ctx: &mut WriteCtx<'_>, map: MonMap) {
+pub(super) fn propose(ctx: &mut WriteCtx<'_>, map: MonMap) {
     let now = ctx.now;
     ctx.change(next(map, now));
 }

@@ -151,7 +151,7 @@ fn feature_ls(ctx: &Ctx<'_>) -> Reply {
 }
 
 /// A majority of so many.
-fn majority(monitors: usize) -> usize {
+pub(super) fn majority(monitors: usize) -> usize {
     monitors / 2 + 1
 }
 
