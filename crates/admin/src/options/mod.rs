@@ -55,7 +55,13 @@ const TABLE: &str = include_str!("options.tsv");
 const DESCRIPTIONS: &str = include_str!("descriptions.tsv");
 const OURS: &str = include_str!("ours.tsv");
 
-static OPTIONS: LazyLock<BTreeMap<&'static str, KnownOption>> = LazyLock::new(|| {
+/// A line of the table, and its default in its normal form: daemons ask for it all the time.
+struct Row {
+    option: KnownOption,
+    default: String,
+}
+
+static OPTIONS: LazyLock<BTreeMap<&'static str, Row>> = LazyLock::new(|| {
     let described: BTreeMap<&str, &str> = lines(DESCRIPTIONS).filter_map(|l| l.split_once('\t')).collect();
     let mut all: BTreeMap<_, _> =
         lines(TABLE).filter_map(|l| read(l, &described)).map(|o| (o.name, o)).collect();
@@ -64,7 +70,7 @@ static OPTIONS: LazyLock<BTreeMap<&'static str, KnownOption>> = LazyLock::new(||
             (o.default, o.defaults.1) = (value, value);
         }
     }
-    all
+    all.into_iter().map(|(name, option)| (name, Row { default: option.default_value(), option })).collect()
 });
 
 /// Defaults of our daemons that are not Ceph's.
@@ -81,12 +87,17 @@ fn lines(table: &'static str) -> impl Iterator<Item = &'static str> {
 
 /// Every option, by name.
 pub fn all() -> impl Iterator<Item = KnownOption> {
-    OPTIONS.values().copied()
+    OPTIONS.values().map(|row| row.option)
 }
 
 /// The option called `name`; spaces and dashes count as underscores.
 pub fn find(name: &str) -> Option<KnownOption> {
-    OPTIONS.get(normalize(name).as_str()).copied()
+    row(name).map(|row| row.option)
+}
+
+/// Most ask by the name as it stands in the table, where all are in their normal form.
+fn row(name: &str) -> Option<&'static Row> {
+    OPTIONS.get(name).or_else(|| OPTIONS.get(normalize(name).as_str()))
 }
 
 fn read(line: &'static str, described: &BTreeMap<&str, &'static str>) -> Option<KnownOption> {

@@ -7,13 +7,14 @@
 //! Source: src/common/config.cc, src/common/config_values.h.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use bytes::Bytes;
 use codec::Encode;
 use serde_json::{Map, Value, json};
 use types::Errno;
 
-use super::{KnownOption, all, find, normalize};
+use super::{KnownOption, Row, all, find, normalize, row};
 
 /// Where a value comes from; later ones win. Source: CONF_* in src/common/config.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -156,15 +157,22 @@ impl Values {
         set.map_or_else(|| option.default_value(), |(_, v)| v.clone())
     }
 
+    /// The value in force as it was set, without a copy.
+    fn as_set<'a>(&'a self, row: &'a Row) -> &'a str {
+        let set = self.set.get(row.option.name).and_then(|levels| levels.last_key_value());
+        set.map_or(row.default.as_str(), |(_, v)| v.as_str())
+    }
+
     /// The value in force, with `$names` in it replaced; `None` for what is no option.
     pub fn get(&self, name: &str) -> Option<String> {
-        let option = find(name)?;
-        Some(self.expand(&self.in_force(&option), 0))
+        Some(self.expand(self.as_set(row(name)?), 0))
     }
 
     /// The same as a number; 0 for what is none.
     pub fn float(&self, name: &str) -> f64 {
-        self.get(name).and_then(|v| v.parse().ok()).unwrap_or(0.0)
+        // What has a name in it is a number only when the name is replaced.
+        let number = |v: &str| if v.contains('$') { self.expand(v, 0).parse() } else { v.parse() };
+        row(name).and_then(|row| number(self.as_set(row)).ok()).unwrap_or(0.0)
     }
 
     /// The same without a fraction.
@@ -259,9 +267,12 @@ impl Values {
 
     /// Every option's default, as a manager is told. Source: md_config_t::get_defaults_bl.
     pub fn encode_defaults() -> Bytes {
-        let defaults: BTreeMap<String, String> =
-            all().map(|o| (o.name.to_owned(), o.default_value())).collect();
-        defaults.to_bytes()
+        static ENCODED: LazyLock<Bytes> = LazyLock::new(|| {
+            let defaults: BTreeMap<String, String> =
+                all().map(|o| (o.name.to_owned(), o.default_value())).collect();
+            defaults.to_bytes()
+        });
+        ENCODED.clone()
     }
 
     /// Names of options whose values from the monitors are not taken.
