@@ -55,6 +55,9 @@ impl Settings {
         if let Some(value) = self.options.get(name) {
             return Some(value.clone());
         }
+        if !state.config.is_set(name) {
+            return None;
+        }
         let me = self.entity();
         let view = EntityView { name: Some(&me), ..EntityView::default() };
         state.config.resolve_one(&view, name)

@@ -114,8 +114,9 @@ impl Monitor {
     /// Whether this is the monitors' own entity (`mon.`), or a monitor's name (`mon.a`) with the monitors'
     /// key.
     pub(crate) fn is_monitors(&self, name: &AuthName) -> bool {
-        let key = self.state.auth.get(name).map(|e| &e.key);
-        name.kind == EntityType::Mon && (name.id.is_empty() || key.is_some() && key == self.state.mon_key())
+        let key = || self.state.auth.get(name).map(|e| &e.key);
+        let has_key = || key().is_some_and(|key| Some(key) == self.state.mon_key());
+        name.kind == EntityType::Mon && (name.id.is_empty() || has_key())
     }
 
     /// The authentication method that a peer will try after `method` was refused.

@@ -5,6 +5,7 @@
 //!
 //! Source: MgrMonitor::prepare_beacon, MgrMonitor::tick, MgrStatMonitor::prepare_report.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cephx::METHOD_CEPHX;
@@ -107,7 +108,7 @@ impl Monitor {
 
     /// Managers that are silent lose their place; a standby takes the active one's.
     pub(crate) fn tick_mgr(&mut self, now: Now, batch: &mut Batch) {
-        let mut mgr = MgrState::clone(&batch.state().mgr);
+        let mgr = Arc::clone(&batch.state().mgr);
         let grace = self.settings.span(&self.state, "mon_mgr_beacon_grace");
         let mut silent = |gid: u64| {
             let seen = *self.mgr_seen.entry(gid).or_insert(now.mono);
@@ -115,6 +116,15 @@ impl Monitor {
         };
         let gone: Vec<u64> = mgr.standbys.keys().copied().filter(|gid| silent(*gid)).collect();
         let active_gone = mgr.active.as_ref().is_some_and(|a| silent(a.gid));
+        let stays = gone.is_empty() && !active_gone && (mgr.active.is_some() || mgr.standbys.is_empty());
+        let known = |mgr: &MgrState, gid: u64| {
+            mgr.standbys.contains_key(&gid) || mgr.active.as_ref().is_some_and(|a| a.gid == gid)
+        };
+        if stays && is_settled(&self.settings, &mgr) {
+            // As nearly always: the state, which is large, is not copied to be found the same.
+            return self.mgr_seen.retain(|gid, _| known(&mgr, *gid));
+        }
+        let mut mgr = MgrState::clone(&mgr);
         for gid in gone {
             mgr.standbys.remove(&gid);
             self.mgr_seen.remove(&gid);
@@ -123,9 +133,7 @@ impl Monitor {
             drop_active(now, &self.settings, &mut mgr, batch, "is unresponsive");
         }
         promote(now, &self.settings, &mut mgr, batch);
-        let known =
-            |gid: &u64| mgr.standbys.contains_key(gid) || mgr.active.as_ref().is_some_and(|a| a.gid == *gid);
-        self.mgr_seen.retain(|gid, _| known(gid));
+        self.mgr_seen.retain(|gid, _| known(&mgr, *gid));
         propose_mgr(now, &self.settings, mgr, batch);
     }
 
@@ -305,9 +313,24 @@ pub(crate) fn blocklist(batch: &mut Batch, addr: types::EntityAddr, until: Utime
     news
 }
 
+/// The manager in charge when it is Ceph's, and its tickets have to have Ceph's form.
+fn of_ceph<'a>(settings: &Settings, mgr: &'a MgrState) -> Option<&'a MgrDaemon> {
+    mgr.active.as_ref().filter(|a| a.of_ceph && settings.auth_methods.contains(&METHOD_CEPHX))
+}
+
+fn has_daemon(mgr: &MgrState, name: &str) -> bool {
+    mgr.active.iter().chain(mgr.standbys.values()).any(|d| d.name == name)
+}
+
+/// Whether [`propose_mgr`] would leave this state as it is.
+fn is_settled(settings: &Settings, mgr: &MgrState) -> bool {
+    mgr.ceph_tickets == of_ceph(settings, mgr).is_some()
+        && mgr.metadata.keys().all(|name| has_daemon(mgr, name))
+}
+
 /// Proposes the managers' state when it changed; what only beacons touch makes no new epoch.
 pub(crate) fn propose_mgr(now: Now, settings: &Settings, mut mgr: MgrState, batch: &mut Batch) {
-    let of_ceph = mgr.active.as_ref().filter(|a| a.of_ceph && settings.auth_methods.contains(&METHOD_CEPHX));
+    let of_ceph = of_ceph(settings, &mgr);
     if mgr.ceph_tickets != of_ceph.is_some() {
         let text = match of_ceph {
             Some(a) => format!("tickets for managers have Ceph's form from now on: mgr.{} is Ceph's", a.name),

@@ -142,7 +142,12 @@ impl ConfigDb {
         best.into_iter().map(|(name, (_, _, e))| (name, e)).collect()
     }
 
-    /// One option's value of [`ConfigDb::resolve`]; most options are set nowhere.
+    /// Whether the option is set for anybody; most are not.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.entries.values().any(|options| options.contains_key(name))
+    }
+
+    /// One option's value of [`ConfigDb::resolve`].
     pub fn resolve_one(&self, who: &EntityView<'_>, name: &str) -> Option<String> {
         let set = self.entries.iter().filter_map(|(section, options)| {
             let value = options.get(name)?.clone();
