@@ -162,15 +162,14 @@ impl Raft {
 
     pub(crate) fn update_active(&mut self, now: Now) {
         let (me, limit) = (self.hard.id, self.tuning.election_max);
-        let voters: Vec<MemberId> = self.log.members().voters().collect();
         let Role::Leader(leading) = &mut self.role else { return };
         leading.active.clear();
-        for id in voters {
-            let p = leading.progress.get(&id).cloned().unwrap_or_default();
-            let lives = p.heard_at.is_some_and(|at| at + limit >= now.mono);
+        for id in self.log.members().voters() {
+            let p = leading.progress.get(&id);
+            let lives = p.and_then(|p| p.heard_at).is_some_and(|at| at + limit >= now.mono);
             if id == me || lives {
-                let shown = p.skew_ms.abs() >= SKEW_TOLD_MS;
-                let (skew_ms, latency_ms) = if shown { (p.skew_ms, p.latency_ms) } else { (0, 0) };
+                let shown = p.filter(|p| p.skew_ms.abs() >= SKEW_TOLD_MS);
+                let (skew_ms, latency_ms) = shown.map_or((0, 0), |p| (p.skew_ms, p.latency_ms));
                 leading.active.push(PeerStatus { id, skew_ms, latency_ms });
             }
         }

@@ -88,9 +88,10 @@ impl Membership {
     }
 
     /// The value that a majority of voters reach or exceed; `None` without voters.
-    pub(crate) fn majority_value<T: Ord>(&self, mut value: impl FnMut(MemberId) -> T) -> Option<T> {
-        let mut values: Vec<T> = self.voters().map(&mut value).collect();
-        values.sort_by(|a, b| b.cmp(a));
-        values.into_iter().nth(self.majority() - 1)
+    pub(crate) fn majority_value<T: Ord>(&self, value: impl Fn(MemberId) -> T) -> Option<T> {
+        let majority = self.majority();
+        // Asked for after every event: groups are small, and a sorted copy would be an allocation each time.
+        let reach = |v: &T| self.voters().filter(|id| value(*id) >= *v).count() >= majority;
+        self.voters().map(&value).filter(reach).max()
     }
 }

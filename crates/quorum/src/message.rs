@@ -78,7 +78,7 @@ pub struct Append {
 }
 
 /// A voter as its leader sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PeerStatus {
     pub id: MemberId,
     /// By how much its wall clock is ahead of the leader's, in milliseconds, rounded; 0 within the tolerance.

@@ -341,10 +341,9 @@ impl Raft {
         self.answer_reads(now, out);
         self.flush(out);
         self.update_active(now);
-        let view = self.view_now();
-        if view != self.view {
-            self.view = view.clone();
-            out.push(Output::View(view));
+        if !self.view_holds() {
+            self.view = self.view_now();
+            out.push(Output::View(self.view.clone()));
         }
     }
 
@@ -575,27 +574,56 @@ impl Raft {
         Message { cluster: self.cluster, from: self.hard.id, to, term: self.hard.term, body }
     }
 
-    fn view_now(&self) -> View {
-        let members = self.log.members();
-        let active = match &self.role {
-            Role::Leader(leading) => leading.active.clone(),
-            Role::Follower { leader: Some(_), active, .. } => active.clone(),
-            _ => Vec::new(),
-        };
-        // A new leader serves when it knows what earlier ones committed.
-        let leads = matches!(&self.role, Role::Leader(leading) if self.commit >= leading.start);
+    /// Who takes part, as the leader says.
+    fn active(&self) -> &[PeerStatus] {
+        match &self.role {
+            Role::Leader(leading) => &leading.active,
+            Role::Follower { leader: Some(_), active, .. } => active,
+            _ => &[],
+        }
+    }
+
+    /// A new leader serves when it knows what earlier ones committed.
+    fn serves(&self) -> bool {
+        matches!(&self.role, Role::Leader(leading) if self.commit >= leading.start)
+    }
+
+    /// Who leads and serves.
+    fn leader_name(&self) -> Option<&str> {
         let leader = match &self.role {
-            Role::Leader(_) => leads.then_some(self.hard.id),
+            Role::Leader(_) => self.serves().then_some(self.hard.id),
             Role::Follower { leader, .. } => *leader,
             _ => None,
         };
-        let named = |s: PeerStatus| Some((members.name(s.id)?.to_owned(), s));
+        leader.and_then(|id| self.log.members().name(id))
+    }
+
+    /// Those who take part and have names.
+    fn named_active(&self) -> impl Iterator<Item = (&str, PeerStatus)> {
+        self.active().iter().filter_map(|s| Some((self.log.members().name(s.id)?, *s)))
+    }
+
+    fn is_member(&self) -> bool {
+        self.log.members().peers.contains_key(&self.hard.id)
+    }
+
+    /// Whether the view that was told last is the one of now; asked after every event, so nothing is built for it.
+    fn view_holds(&self) -> bool {
+        let told = &self.view;
+        told.term == self.hard.term
+            && told.is_leader == self.serves()
+            && told.member == self.is_member()
+            && told.leader.as_deref() == self.leader_name()
+            && told.active.iter().map(|(name, s)| (name.as_str(), *s)).eq(self.named_active())
+    }
+
+    fn view_now(&self) -> View {
         View {
             term: self.hard.term,
-            leader: leader.and_then(|id| members.name(id)).map(str::to_owned),
-            is_leader: leads,
-            active: active.into_iter().filter_map(named).collect(),
-            member: members.peers.contains_key(&self.hard.id),
+            leader: self.leader_name().map(str::to_owned),
+            is_leader: self.serves(),
+            active: self.named_active().map(|(name, s)| (name.to_owned(), s)).collect(),
+            member: self.is_member(),
         }
     }
 

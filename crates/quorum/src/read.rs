@@ -68,6 +68,10 @@ impl Raft {
 
     /// Answers what can be answered now. Call when everything committed was given out.
     pub(crate) fn answer_reads(&mut self, now: Now, out: &mut Vec<Output>) {
+        let asked = matches!(&self.role, Role::Leader(leading) if !leading.waiting_reads.is_empty());
+        if self.reads.is_empty() && !asked {
+            return;
+        }
         let sure = self.may_read(now);
         let commit = self.commit;
         let ready = |read: &Waiting| sure || read.index.is_some_and(|index| index <= commit);
