@@ -14,6 +14,7 @@ mod release;
 mod snaps;
 mod timespan;
 
+mod placements;
 mod pool;
 mod pool_dump;
 mod pool_opts;
@@ -59,6 +60,7 @@ pub use mgrmap::{MgrClient, MgrMap, ModuleInfo, ModuleOption, Standby};
 pub use monmap::{MonInfo, MonMap, mon_features};
 pub use osd::{LaggyProbability, Osd, OsdInfo, OsdXInfo};
 pub use osdmap::{MAX_OSDS, OsdCounts, OsdMap, Profile, StretchMode};
+pub use placements::Placements;
 pub use pool::{
     AutoscaleMode, CACHE_MODES, HitSetParams, PeeringCrush, PgMergeMeta, Pool, PoolSnap, PoolType, pg_mask,
     pool_flags, stable_mod,

@@ -124,21 +124,37 @@ impl<'a> PgMapper<'a> {
         self.out.acting_primary = NO_OSD;
     }
 
-    /// The PGs of a pool in order, placed together: see [`CrushMap::place_all`].
-    fn map_pool(&mut self, id: PoolId, pool: &Pool, batch: &mut Batch, f: &mut impl FnMut(PgId, &PgMapping)) {
+    /// What CRUSH alone gives for the PGs of a pool, in order, placed together: see [`CrushMap::place_all`].
+    pub(crate) fn place_pool(
+        &self,
+        id: PoolId,
+        pool: &Pool,
+        batch: &mut Batch,
+        mut f: impl FnMut(u32, &[i32]),
+    ) {
         let map = self.map;
         let seeds: Vec<u32> = (0..pool.pg_num).map(|seed| pool.placement_seed(PgId::new(id, seed))).collect();
         // Without a rule nothing is placed, and every PG is told so.
         let rule = find_rule(&map.crush, pool.crush_rule, pool.kind, pool.size).unwrap_or(u32::MAX);
         let size = usize::from(pool.size);
-        map.crush.place_all(rule, &seeds, size, &map.weights, Some(id.0), batch, |i, osds| {
-            let (pg, seed) = (PgId::new(id, i as u32), seeds.get(i).copied().unwrap_or(0));
-            self.forget();
-            self.raw.clear();
-            self.raw.extend_from_slice(osds);
-            self.drop_missing(pool);
-            f(pg, self.up_and_acting(pool, pg, seed));
+        map.crush.place_all(rule, &seeds, size, &map.weights, Some(id.0), batch, |i, osds| f(i as u32, osds));
+    }
+
+    fn map_pool(&mut self, id: PoolId, pool: &Pool, batch: &mut Batch, f: &mut impl FnMut(PgId, &PgMapping)) {
+        let places = Self::new(self.map);
+        places.place_pool(id, pool, batch, |seed, osds| {
+            let pg = PgId::new(id, seed);
+            f(pg, self.map_placed(pool, pg, osds));
         });
+    }
+
+    /// The mapping that follows from what CRUSH alone gives.
+    pub(crate) fn map_placed(&mut self, pool: &Pool, pg: PgId, osds: &[i32]) -> &PgMapping {
+        self.forget();
+        self.raw.clear();
+        self.raw.extend_from_slice(osds);
+        self.drop_missing(pool);
+        self.up_and_acting(pool, pg, pool.placement_seed(pg))
     }
 
     fn drop_missing(&mut self, pool: &Pool) {
@@ -151,6 +167,13 @@ impl<'a> PgMapper<'a> {
 
     /// What CRUSH gives, less OSDs that do not exist; and the placement seed.
     fn raw_osds(&mut self, pool: &Pool, pg: PgId) -> u32 {
+        self.crush_alone(pool, pg);
+        self.drop_missing(pool);
+        pool.placement_seed(pg)
+    }
+
+    /// What CRUSH alone gives.
+    pub(crate) fn crush_alone(&mut self, pool: &Pool, pg: PgId) -> &[i32] {
         let seed = pool.placement_seed(pg);
         let rule = match self.rule {
             Some((of, rule)) if of == pg.pool => rule,
@@ -169,8 +192,7 @@ impl<'a> PgMapper<'a> {
                 &mut self.raw,
             );
         }
-        self.drop_missing(pool);
-        seed
+        &self.raw
     }
 
     /// Fills in the acting set that overrides the up set for a while, and its primary, as far as there are any.

@@ -5,7 +5,7 @@
 //! 2. None ends at or after the current interval's first epoch.
 
 use codec::{Decode, Encode};
-use maps::OsdMap;
+use maps::{OsdMap, PgMapping, Placements};
 use types::{Epoch, OsdId, PgId, PgShard, SpgId};
 
 use crate::range::split_bits;
@@ -39,12 +39,21 @@ pub struct IntervalKey {
 impl IntervalKey {
     /// The PG's key in this map; `None` when the pool or the PG is not in it.
     pub fn of(map: &OsdMap, pgid: PgId) -> Option<Self> {
+        Self::with(map, pgid, OsdMap::pg_to_up_acting)
+    }
+
+    /// The same, for maps one after the other.
+    pub fn placed(map: &OsdMap, pgid: PgId, placements: &mut Placements) -> Option<Self> {
+        Self::with(map, pgid, |map, pgid| placements.pg_to_up_acting(map, pgid))
+    }
+
+    fn with(map: &OsdMap, pgid: PgId, place: impl FnOnce(&OsdMap, PgId) -> PgMapping) -> Option<Self> {
         let pool = map.pool(pgid.pool)?;
         if pgid.seed >= pool.pg_num {
             return None;
         }
         Some(Self {
-            members: members_of(map, pgid),
+            members: members_of(place(map, pgid)),
             size: pool.size,
             min_size: pool.min_size,
             pg_num: pool.pg_num,
@@ -55,7 +64,9 @@ impl IntervalKey {
 
     /// Whether a new interval begins with it.
     pub fn begins_interval(&self, before: &Self) -> bool {
-        *self != Self { pg_num: self.pg_num, ..before.clone() }
+        let Self { members, size, min_size, pg_num: _, bits, premerge } = self;
+        (members, size, min_size, bits, premerge)
+            != (&before.members, &before.size, &before.min_size, &before.bits, &before.premerge)
     }
 }
 
@@ -211,8 +222,7 @@ pub(crate) fn numbers(osds: &[OsdId]) -> Vec<i32> {
     osds.iter().map(|osd| osd.0).collect()
 }
 
-fn members_of(map: &OsdMap, pgid: PgId) -> Members {
-    let m = map.pg_to_up_acting(pgid);
+fn members_of(m: PgMapping) -> Members {
     let osds = |osds: Vec<i32>| osds.into_iter().map(OsdId).collect();
     Members {
         up: osds(m.up),

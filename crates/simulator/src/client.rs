@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use maps::OsdMap;
+use maps::{OsdMap, Placements};
 use messages::Message;
 use messages::osd::{MOsdBackoff, MOsdOp, MOsdOpReply, flags};
 use pg::IntervalKey;
@@ -47,6 +47,8 @@ pub struct Client {
     pub life: u32,
     pub mon: MonLink,
     pub map: Option<OsdMap>,
+    /// Where CRUSH puts that map's PGs.
+    pub placements: Placements,
     pub wish: MapWish,
     pub rng: Rng,
     pub pending: BTreeMap<u64, Pending>,
@@ -79,6 +81,7 @@ impl Client {
             life,
             mon: MonLink::default(),
             map: None,
+            placements: Placements::default(),
             wish: MapWish::default(),
             rng,
             pending: BTreeMap::new(),

@@ -107,7 +107,7 @@ impl World {
         let Some(pgid) = self.clients[c].pending.get(&tid).and_then(|p| pg_of(map, &p.msg.object)) else {
             return;
         };
-        let key = IntervalKey::of(map, pgid);
+        let key = IntervalKey::placed(map, pgid, &mut self.clients[c].placements);
         let mut target = key.as_ref().map_or(-1, |k| k.members.acting_primary.0);
         if self.scenario.mutant == Some(Mutant::ReadAnyCopy) {
             let read = self.clients[c].pending[&tid].msg.ops.iter().all(|op| op.code.is_read());
@@ -329,7 +329,8 @@ impl Client {
     /// Requests whose interval this map ends must be sent again; after a jump over maps nobody knows whether theirs ended.
     fn saw(&mut self, map: &OsdMap, skipped: bool) {
         for p in self.pending.values_mut() {
-            let key = pg_of(map, &p.msg.object).and_then(|pgid| IntervalKey::of(map, pgid));
+            let pgid = pg_of(map, &p.msg.object);
+            let key = pgid.and_then(|pgid| IntervalKey::placed(map, pgid, &mut self.placements));
             let paused = has_no_room(map, &p.msg);
             if p.key != key || skipped || (p.paused && !paused) {
                 p.conn = None;

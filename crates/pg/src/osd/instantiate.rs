@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use maps::OsdMap;
+use maps::{OsdMap, Placements};
 use store::Txn;
 use types::{Epoch, HObject, OsdId, SpgId};
 
@@ -31,7 +31,7 @@ impl OsdCore {
         let whoami = self.shared.whoami;
         let mut wanted: Vec<SpgId> = Vec::new();
         let serves_coded = self.shared.config.portions.serves_coded;
-        map.for_each_pg(|pgid, m| {
+        self.placements.for_each_pg(&map, |pgid, m| {
             if !m.up.contains(&whoami.0) && !m.acting.contains(&whoami.0) {
                 return;
             }
@@ -56,8 +56,10 @@ impl OsdCore {
         }
         let oldest = wanted.iter().map(|id| id.pgid.pool).collect::<BTreeSet<_>>();
         let history = self.maps_back_to_birth(&map, &oldest, recent);
+        // Of old maps: this one's are kept.
+        let mut old = Placements::default();
         for id in wanted {
-            let mut pg = born(id, &history, self.shared.config.presumes_writes());
+            let mut pg = born(id, &history, self.shared.config.presumes_writes(), &mut old);
             let range = crate::range::pg_range(id.pgid, pg.key.pg_num);
             if crate::pg::remove::make_way(pg.id.shard, &range, txn, &mut self.shared) {
                 pg.info.last_backfill = HObject::min();
@@ -109,11 +111,11 @@ fn shards_of(osds: &[i32], osd: OsdId) -> impl Iterator<Item = i8> + '_ {
 }
 
 /// A copy of a PG as the last of `history` has it, with the intervals before.
-fn born(id: SpgId, history: &[Arc<OsdMap>], presume: bool) -> Pg {
+fn born(id: SpgId, history: &[Arc<OsdMap>], presume: bool, placements: &mut Placements) -> Pg {
     let pgid = id.pgid;
-    let key_in = |map: &OsdMap| {
+    let mut key_in = |map: &OsdMap| {
         let pool = map.pool(pgid.pool)?;
-        IntervalKey::of(map, ancestor(pgid, pool.pg_num))
+        IntervalKey::placed(map, ancestor(pgid, pool.pg_num), placements)
     };
     let mut past = PastIntervals::default();
     let mut info = PgInfo::new(pgid);

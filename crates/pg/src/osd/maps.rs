@@ -173,7 +173,7 @@ impl OsdCore {
             if map.pool(id.pgid.pool).is_none() {
                 done.removed.insert(*id);
             }
-            let Some(key) = IntervalKey::of(map, id.pgid) else { continue };
+            let Some(key) = IntervalKey::placed(map, id.pgid, &mut self.placements) else { continue };
             let was = pg.key.pg_num;
             if pg.advance_map(last, map, key, presume, txn) {
                 done.changed.insert(*id);
@@ -186,7 +186,7 @@ impl OsdCore {
                 if types::is_planted!(self.shared.config.planted, SplitForgetsDups) {
                     child.log = child.log.without_dups();
                 }
-                child.key = IntervalKey::of(map, child.id.pgid).unwrap_or_default();
+                child.key = IntervalKey::placed(map, child.id.pgid, &mut self.placements).unwrap_or_default();
                 done.changed.insert(child.id);
                 born.push(child);
             }

@@ -41,7 +41,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::maps::OsdMap;
+use ::maps::{OsdMap, Placements};
 use admin::options::Values;
 use admin::perf::Resets;
 use messages::Message;
@@ -65,6 +65,8 @@ pub use superblock::{MetaError, Superblock};
 pub struct OsdCore {
     pub(crate) shared: Shared,
     pub(crate) pgs: BTreeMap<SpgId, Pg>,
+    /// Where CRUSH puts the PGs of the newest map.
+    placements: Placements,
     superblock: Superblock,
     addrs: BootAddrs,
     boot: Boot,
@@ -128,6 +130,7 @@ impl OsdCore {
         let mut core = Self {
             shared,
             pgs: BTreeMap::new(),
+            placements: Placements::default(),
             boot: Boot::new(superblock.current_epoch),
             superblock,
             addrs,
@@ -180,7 +183,7 @@ impl OsdCore {
             pg.lost_here = stored.damaged;
             pg.update_log_bounds();
             pg.update_last_complete();
-            pg.key = IntervalKey::of(&cx.map, id.pgid).unwrap_or_default();
+            pg.key = IntervalKey::placed(&cx.map, id.pgid, &mut self.placements).unwrap_or_default();
             if cx.config.presumes_writes() {
                 pg.past.presume_writes(pg.key.min_size);
             }
