@@ -235,7 +235,7 @@ impl<'a> Check<'a> {
 
     fn leaf(&mut self, r: &PageRef, page: &Page) {
         for i in 0..page.count() {
-            let Some((key, value)) = page.entry(i) else { continue };
+            let (Some(key), Some(value)) = (page.key(i), page.value(i)) else { continue };
             if self.last_key.as_ref().is_some_and(|last| last.as_ref() >= key) {
                 self.find(Finding::KeyOrder { block: r.block() });
             }

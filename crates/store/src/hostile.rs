@@ -41,7 +41,7 @@ pub fn page(data: &[u8]) {
         page.child_block(i);
         let entry = page.entry(i);
         assert!(entry.is_some(), "a parsed page has all its entries");
-        let Some((key, value)) = entry else { continue };
+        let (Some((key, _)), Some(value)) = (entry, page.value(i)) else { continue };
         parse_onode_key(key);
         pool_of_onode_key(key);
         split_space_key(key);

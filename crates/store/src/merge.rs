@@ -265,25 +265,28 @@ impl<P: Pages, I: Iterator<Item = Result<Change, StoreError>>> Merge<'_, '_, P, 
             return self.builder.reuse(0, &key, r);
         }
         self.replace(r);
-        let mut mine = mine.into_iter().peekable();
+        let mut mine = mine.into_iter();
+        let mut next = mine.next();
         for i in 0..page.count() {
             let Some((key, value)) = page.entry(i) else { continue };
-            while let Some((k, v)) = mine.next_if(|(k, _)| k.as_ref() < key) {
+            let mut stays = true;
+            while let Some((k, v)) = next.take_if(|(k, _)| k.as_ref() <= key) {
+                stays = k.as_ref() != key;
                 self.builder.put(&k, v)?;
+                next = mine.next();
             }
-            if let Some((k, v)) = mine.next_if(|(k, _)| k.as_ref() == key) {
-                self.builder.put(&k, v)?;
-            } else if !is_dead(self.dead, key) {
-                self.builder.entry(key, &value)?;
+            if stays && !is_dead(self.dead, key) {
+                self.builder.entry(key, value)?;
             }
         }
-        mine.try_for_each(|(k, v)| self.builder.put(&k, v))
+        next.into_iter().chain(mine).try_for_each(|(k, v)| self.builder.put(&k, v))
     }
 
     /// Whether anything in the leaf would be different afterwards: removals of absent keys do not count.
     fn changes_leaf(&self, page: &Page, mine: &[Change]) -> bool {
         mine.iter().any(|(k, v)| v.is_some() || page.find(k).is_some())
-            || (0..page.count()).any(|i| page.key(i).is_some_and(|k| is_dead(self.dead, k)))
+            || !self.dead.is_empty()
+                && (0..page.count()).any(|i| page.key(i).is_some_and(|k| is_dead(self.dead, k)))
     }
 
     /// All further changes up to `high` go into new leaves.
@@ -322,6 +325,9 @@ impl Cut {
 }
 
 fn is_dead(dead: &[DeadRange], key: &[u8]) -> bool {
+    if dead.is_empty() {
+        return false;
+    }
     let at = dead.partition_point(|d| d.end.as_ref() <= key);
     dead.get(at).is_some_and(|d| d.start.as_ref() <= key)
 }

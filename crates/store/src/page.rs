@@ -248,8 +248,14 @@ impl Page {
         self.raw.get(start..start.checked_add(value_len)?)
     }
 
-    pub(crate) fn entry(&self, i: u32) -> Option<(&[u8], Bytes)> {
-        Some((self.key(i)?, self.value(i)?))
+    /// Key and value.
+    pub(crate) fn entry(&self, i: u32) -> Option<(&[u8], &[u8])> {
+        if i >= self.count {
+            return None;
+        }
+        let (at, key_len, value_len) = self.locate(i)?;
+        let start = at.checked_add(key_len)?;
+        Some((self.raw.get(at..start)?, self.raw.get(start..start.checked_add(value_len)?)?))
     }
 
     /// Index of the first entry whose key is at or above `key`.
@@ -329,6 +335,7 @@ impl PageBuilder {
             self.first_key = Bytes::copy_from_slice(key);
         }
         self.offsets.push(self.entries.len() as u32);
+        self.entries.reserve(8 + key.len() + value.len());
         self.entries.extend_from_slice(&(key.len() as u32).to_le_bytes());
         self.entries.extend_from_slice(&(value.len() as u32).to_le_bytes());
         self.entries.extend_from_slice(key);
