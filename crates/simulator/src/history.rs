@@ -91,17 +91,19 @@ pub const ECANCELED: i32 = -125;
 pub struct State {
     pub content: Option<Rc<Content>>,
     pub hash: u64,
+    /// Of the data alone, which many calls leave as it is.
+    data_hash: u64,
 }
 
 impl State {
-    fn of(content: Content) -> Self {
-        let hash = hash_of(&content);
-        Self { content: Some(Rc::new(content)), hash }
+    fn of(content: Content, data_hash: u64) -> Self {
+        let hash = hash_of(&content, data_hash);
+        Self { content: Some(Rc::new(content)), hash, data_hash }
     }
 
     /// An object that was found like this.
     pub fn holding(content: Option<Content>) -> Self {
-        content.map(Self::of).unwrap_or_default()
+        content.map(|c| (hash_of_data(&c.data), c)).map(|(hash, c)| Self::of(c, hash)).unwrap_or_default()
     }
 
     /// The state after the call, when the call may be answered with `seen` (or was not answered) in this state.
@@ -160,7 +162,9 @@ impl State {
             }
             Call::Read => {}
         }
-        (Self::of(c), 0)
+        let same = self.content.as_ref().is_some_and(|old| old.data.as_ptr_range() == c.data.as_ptr_range());
+        let data_hash = if same { self.data_hash } else { hash_of_data(&c.data) };
+        (Self::of(c, data_hash), 0)
     }
 }
 
@@ -203,9 +207,14 @@ impl Hash {
     }
 }
 
-fn hash_of(c: &Content) -> u64 {
+fn hash_of_data(data: &Bytes) -> u64 {
     let mut h = Hash::default();
-    h.bytes(&c.data);
+    h.bytes(data);
+    h.0
+}
+
+fn hash_of(c: &Content, data_hash: u64) -> u64 {
+    let mut h = Hash(data_hash);
     for map in [&c.omap, &c.attrs] {
         h.word(map.len() as u64);
         for (k, v) in map {

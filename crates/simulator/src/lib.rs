@@ -45,6 +45,7 @@ mod copies;
 mod history;
 mod linear;
 
+mod conns;
 mod device;
 mod net;
 mod queue;

@@ -100,16 +100,17 @@ impl World {
     pub fn mon_input(&mut self, at: usize, input: Input) {
         let now = self.clock_of(Node::Mon(at));
         let Some(core) = &mut self.mons[at].core else { return };
-        let mut out = Vec::new();
+        let mut out = std::mem::take(&mut self.spare.mon);
         core.handle(now, input, &mut out);
         self.agreed.inputs += 1;
         if self.agreed.inputs % CHECK_EVERY == 0 {
             core.raft().assert_invariants();
         }
         self.check_mon(at);
-        for o in out {
+        for o in out.drain(..) {
             self.mon_output(at, o);
         }
+        self.spare.mon = out;
     }
 
     fn mon_output(&mut self, at: usize, output: Output) {

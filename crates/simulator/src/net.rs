@@ -5,13 +5,14 @@
 //!
 //! Packets are messages as they are, or the bytes of `msgr`'s connections: see `wire`.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use messages::Message;
 use testkit::Rng;
 use types::ConnId;
 
+use crate::conns::Conns;
 use crate::mutant::Mutant;
 use crate::queue::Time;
 use crate::wire::{Wire, Wired};
@@ -108,6 +109,20 @@ pub struct Conn {
 }
 
 impl Conn {
+    /// One that the opener has asked for.
+    pub fn new(nodes: [Node; 2], lives: [u32; 2], lossy: bool, wired: Option<Box<Wired>>) -> Self {
+        Self {
+            nodes,
+            lives,
+            lossy,
+            ready: false,
+            held: [true, false],
+            backlog: Vec::new(),
+            pipes: [Pipe::default(), Pipe::default()],
+            wired,
+        }
+    }
+
     pub fn end_of(&self, node: Node) -> End {
         if self.nodes[0] == node { End::Opener } else { End::Target }
     }
@@ -146,8 +161,7 @@ pub enum Arrival {
 }
 
 pub struct Net {
-    pub conns: BTreeMap<ConnId, Conn>,
-    next: u64,
+    pub conns: Conns,
     /// From, to.
     blocked: BTreeSet<(Node, Node)>,
     /// Opener and target between whom somebody refuses connections.
@@ -163,8 +177,7 @@ pub struct Net {
 impl Net {
     pub fn new(seed: u64, latency: Time, wire: Option<Wire>) -> Self {
         Self {
-            conns: BTreeMap::new(),
-            next: 0,
+            conns: Conns::default(),
             blocked: BTreeSet::new(),
             refused: BTreeSet::new(),
             rng: Rng::new(seed),
@@ -183,7 +196,7 @@ impl Net {
         let mine = self.conns.iter().filter(|(_, c)| {
             c.nodes.iter().zip(c.held).any(|(n, held)| *n == node && held) || c.nodes.contains(&node)
         });
-        mine.map(|(id, _)| *id).collect()
+        mine.map(|(id, _)| id).collect()
     }
 
     fn delay(&mut self) -> Time {
@@ -207,20 +220,8 @@ impl Net {
 
     /// Opens a connection; `lives` are those of the opener and, as the opener believes, of the target.
     pub fn open(&mut self, now: Time, nodes: [Node; 2], lives: [u32; 2], lossy: bool) -> ConnId {
-        self.next += 1;
-        let id = ConnId(self.next);
         let wired = self.new_wired(nodes, lives, lossy);
-        let conn = Conn {
-            nodes,
-            lives,
-            lossy,
-            ready: false,
-            held: [true, false],
-            backlog: Vec::new(),
-            pipes: [Pipe::default(), Pipe::default()],
-            wired,
-        };
-        self.conns.insert(id, conn);
+        let id = self.conns.add(Conn::new(nodes, lives, lossy, wired));
         self.push(now, id, End::Target, Packet::Open);
         id
     }
@@ -375,11 +376,11 @@ impl Net {
             return 0;
         }
         let mut due = Vec::new();
-        for (id, c) in &mut self.conns {
+        for (id, c) in self.conns.iter_mut() {
             for end in [End::Opener, End::Target] {
                 if c.nodes[end.other() as usize] == from && c.nodes[end as usize] == to {
                     let n = std::mem::take(&mut c.pipes[end as usize].stalled);
-                    due.extend((0..n).map(|_| Delivery { conn: *id, to: end }));
+                    due.extend((0..n).map(|_| Delivery { conn: id, to: end }));
                 }
             }
         }
@@ -416,7 +417,7 @@ impl Net {
     /// Connections that one of the two opened to the other.
     pub fn between(&self, opener: Node, target: Node) -> Vec<ConnId> {
         let meant = self.conns.iter().filter(|(_, c)| c.nodes == [opener, target] && c.held == [true, true]);
-        meant.map(|(id, _)| *id).collect()
+        meant.map(|(id, _)| id).collect()
     }
 
     pub fn any_blocked(&self) -> bool {
@@ -430,14 +431,14 @@ impl Net {
     /// The most packets that are under way on one connection to somebody who is there.
     pub fn longest_queue(&self) -> usize {
         let held = |c: &Conn| (0..2).filter(|end| c.held[*end]).map(|end| c.pipes[end].queue.len()).max();
-        self.conns.values().filter_map(held).max().unwrap_or(0)
+        self.conns.iter().filter_map(|(_, c)| held(c)).max().unwrap_or(0)
     }
 
     /// Connections with somebody at both ends; if there are any, only those with messages under way when `busy`.
     pub fn live(&self, busy: bool) -> Vec<ConnId> {
         let live = || self.conns.iter().filter(|(_, c)| c.held == [true, true]);
         let working = live().filter(|(_, c)| busy && c.pipes.iter().any(|p| !p.queue.is_empty()));
-        let working: Vec<ConnId> = working.map(|(id, _)| *id).collect();
-        if working.is_empty() { live().map(|(id, _)| *id).collect() } else { working }
+        let working: Vec<ConnId> = working.map(|(id, _)| id).collect();
+        if working.is_empty() { live().map(|(id, _)| id).collect() } else { working }
     }
 }

@@ -229,7 +229,7 @@ impl World {
         }
         let host = &mut self.osds[osd as usize];
         let Some(core) = &mut host.core else { return };
-        let mut out = Vec::new();
+        let mut out = std::mem::take(&mut self.spare.osd);
         core.handle(now, input, &mut out);
         host.inputs += 1;
         if host.inputs % CHECK_EVERY == 0 {
@@ -241,9 +241,10 @@ impl World {
             return self.violation(text);
         }
         host.epoch = epoch;
-        for o in out {
+        for o in out.drain(..) {
             self.osd_output(osd, o);
         }
+        self.spare.osd = out;
         self.osd_commit(osd);
     }
 

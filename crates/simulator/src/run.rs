@@ -21,7 +21,7 @@ use crate::osd::OsdHost;
 use crate::queue::{MILLISECOND, Queue, SECOND, Time};
 use crate::scenario::Scenario;
 use crate::wire::Wire;
-use crate::world::{Event, World};
+use crate::world::{Event, Spare, World};
 
 /// The cluster must be whole so long after all faults have ended, and answer everybody.
 const HEAL_BOUND: Time = 400 * SECOND;
@@ -198,6 +198,7 @@ impl World {
             flags: BTreeSet::new(),
             acknowledged: 0,
             versions: BTreeMap::new(),
+            spare: Spare::default(),
             scenario,
         })
     }

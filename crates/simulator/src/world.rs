@@ -239,6 +239,14 @@ pub struct World {
     pub acknowledged: u64,
     /// By PG and version: whose write it is, for O7.
     pub versions: BTreeMap<(types::PgId, types::Eversion), (i64, u64)>,
+    pub spare: Spare,
+}
+
+/// Empty lists for what cores put out, with their memory from the event before.
+#[derive(Default)]
+pub struct Spare {
+    pub osd: Vec<pg::Output>,
+    pub mon: Vec<monitor::Output>,
 }
 
 /// An address on the one host of the simulation; the nonce is the process's life.

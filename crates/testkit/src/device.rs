@@ -63,13 +63,14 @@ impl Image {
         }
     }
 
-    /// One byte all over a range; whole pages of it are one in memory.
-    fn fill(&mut self, offset: u64, len: u64, byte: u8) {
+    /// The same page all over a range, of which every byte is one; whole pages of it share its memory.
+    fn fill(&mut self, offset: u64, len: u64, page: &Bytes) {
         let whole = offset.next_multiple_of(PAGE as u64)..(offset + len) / PAGE as u64 * PAGE as u64;
         if whole.is_empty() {
-            return self.write(offset, &vec![byte; len as usize].into());
+            let first = (len as usize).min(PAGE);
+            self.write(offset, &page.slice(..first));
+            return self.write(offset + first as u64, &page.slice(..len as usize - first));
         }
-        let page = Bytes::from(vec![byte; PAGE]);
         self.write(offset, &page.slice(..(whole.start - offset) as usize));
         self.pages[whole.start as usize / PAGE..whole.end as usize / PAGE].fill(Some(page.clone()));
         self.write(whole.end, &page.slice(..(offset + len - whole.end) as usize));
@@ -372,10 +373,11 @@ impl SimDevice {
     pub fn discard_lazily(&self, offset: u64, len: u64, junk: u8) -> Result<(), DeviceError> {
         let mut state = self.state();
         self.begin(&mut state, DeviceOp::Discard, offset, len)?;
-        state.current.fill(offset, len, junk);
         if state.junk.len() < len as usize || state.junk.first() != Some(&junk) {
-            state.junk = vec![junk; len as usize].into();
+            state.junk = vec![junk; PAGE.max(len as usize)].into();
         }
+        let page = state.junk.slice(..PAGE);
+        state.current.fill(offset, len, &page);
         let data = state.junk.slice(..len as usize);
         state.unsynced.push(Write { offset, data });
         Ok(())
@@ -488,8 +490,9 @@ impl Device for SimDevice {
         let mut state = self.state();
         self.begin(&mut state, DeviceOp::Discard, offset, len)?;
         // What is discarded may read as anything.
-        state.current.fill(offset, len, 0xd5);
-        state.stable.fill(offset, len, 0xd5);
+        let page = Bytes::from(vec![0xd5; PAGE]);
+        state.current.fill(offset, len, &page);
+        state.stable.fill(offset, len, &page);
         Ok(())
     }
 }
@@ -572,7 +575,7 @@ mod tests {
             let mut image = Image::new(1 << 15);
             image.write(0, &vec![1; 1 << 15].into());
             let mut wanted = vec![1; 1 << 15];
-            image.fill(offset, len, 7);
+            image.fill(offset, len, &Bytes::from(vec![7; PAGE]));
             wanted[offset as usize..(offset + len) as usize].fill(7);
             let mut got = vec![0; 1 << 15];
             image.read(0, &mut got);
