@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use codec::Decode;
 use rgw::hostile::KINDS;
+use rgw::policy::{Action, Environment, Policy};
 
 use crate::recorded;
 
@@ -36,6 +37,30 @@ pub(crate) fn rgw_names(data: &[u8]) {
     assert_eq!(rgw::Pool::from_text(&pool.to_text()), pool);
 }
 
+/// A bucket's policy, and what it says to some requests.
+pub(crate) fn rgw_policy(data: &[u8]) {
+    let Ok(policy) = Policy::read(data, "t") else { return };
+    let user = rgw::UserId::from_text(&Bytes::from_static(b"t$u"));
+    let env = [("aws:SourceIp", "10.0.0.1"), ("s3:prefix", "a/b"), ("s3:max-keys", "7"), ("k", "2023-11-15")];
+    let env: Environment = env.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    for action in [Action::GetObject, Action::ListBucket, Action::PutBucketPolicy] {
+        let said = policy.eval(&env, &user, action, b"bucket/a/b/c");
+        assert_eq!(said, policy.eval(&env, &user, action, b"bucket/a/b/c"));
+    }
+    let _ = (policy.is_public(), policy.asks_for_tags());
+}
+
+const POLICIES: [&str; 3] = [
+    r#"{"Version":"2012-10-17","Id":"i","Statement":[{"Sid":"s","Effect":"Allow","Principal":{"AWS":
+       ["arn:aws:iam::t:user/u","*"]},"Action":["s3:Get*","s3:ListBucket"],"Resource":
+       ["arn:aws:s3:::bucket","arn:aws:s3::t:bucket/*?*"]}]}"#,
+    r#"{"Statement":{"Effect":"Deny","NotPrincipal":{"AWS":"arn:aws:iam::t:root"},"NotAction":"s3:Put*",
+       "NotResource":"*","Condition":{"StringLikeIfExists":{"s3:prefix":["a/*","b"]},"NumericLessThan":
+       {"s3:max-keys":10},"DateGreaterThan":{"k":"2020-01-01T00:00:00Z"},"Bool":{"k":"true"}}}}"#,
+    r#"{"Statement":[{"Effect":"Allow","Principal":"*","Action":"*","Resource":"*","Condition":
+       {"IpAddress":{"aws:SourceIp":["10.0.0.0/8","::1/128"]},"Null":{"x":"true"},"BinaryEquals":{"k":"QQ=="}}}]}"#,
+];
+
 pub(crate) fn seeds_of(target: &str) -> Vec<Vec<u8>> {
     let text = recorded::text("rgw", "captured.txt");
     let lines = text.lines().filter_map(|line| {
@@ -46,6 +71,7 @@ pub(crate) fn seeds_of(target: &str) -> Vec<Vec<u8>> {
     });
     match target {
         "rgw_stored" => lines.filter_map(|(_, _, n, raw)| Some([&[n? as u8][..], &raw].concat())).collect(),
+        "rgw_policy" => POLICIES.map(|text| text.as_bytes().to_vec()).into(),
         "rgw_manifest" => lines.filter(|(k, ..)| k == "attr:manifest").map(|(.., raw)| raw).collect(),
         _ => {
             let names = ["te$full", "t$n$id", "$n$id", "pool:name\\:space", "__a", "_ns:v1_a"];

@@ -57,7 +57,7 @@ pub fn seeds_of(target: &str) -> Vec<Vec<u8>> {
         "crash_report" => crate::crashes::crash_report_seeds(),
         "conf" => crate::given::conf_seeds(),
         "rbd_header" | "rbd_stored" | "rbd_part" | "rbd_diff" => crate::images::seeds_of(target),
-        "rgw_stored" | "rgw_manifest" | "rgw_names" => crate::gateway::seeds_of(target),
+        "rgw_stored" | "rgw_manifest" | "rgw_names" | "rgw_policy" => crate::gateway::seeds_of(target),
         "osd_requests" => crate::osds::seeds(),
         _ => vec![vec![0; 64], (0..=255).collect(), connection_seed()],
     }

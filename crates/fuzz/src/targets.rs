@@ -13,7 +13,7 @@ use crate::budget::{Budget, DECODER};
 use crate::commands::{mon_arguments, mon_commands};
 use crate::crashes::{crash_report, mgr_arguments};
 use crate::frames::{RECEIVE_BUFFER, frames, sealed_frames};
-use crate::gateway::{rgw_manifest, rgw_names, rgw_stored};
+use crate::gateway::{rgw_manifest, rgw_names, rgw_policy, rgw_stored};
 use crate::given::{admin_socket, cap_use, conf, nbd, option};
 use crate::groups::{mon_state, pg_message, pg_part};
 use crate::images::{rbd_diff, rbd_header, rbd_part, rbd_stored};
@@ -105,6 +105,7 @@ targets![
     // Each stripe names its object.
     rgw_manifest: Budget::heap(64, 4 << 20),
     rgw_names: DECODER,
+    rgw_policy: DECODER,
     rbd_header: DECODER,
     rbd_stored: DECODER,
     // States and ranges of objects whose maps have two bits for each.

@@ -20,6 +20,7 @@ mod user_bucket;
 
 // Rights.
 mod acl;
+pub mod policy;
 
 // Buckets.
 mod bucket;

@@ -170,7 +170,7 @@ impl Manifest {
             sized(other) == rule.part_size
                 && other.stripe_size == rule.stripe_size
                 && own(other, &next.prefix) == own(&rule, &prefix)
-                && u64::from(rule.first_part).saturating_add(count) == other.first_part.into()
+                && u64::from(rule.first_part).saturating_add(count) == u64::from(other.first_part)
         };
         let rules = next.rules.values().skip_while(|other| follows(other));
         for (n, other) in rules.enumerate() {

@@ -1,0 +1,280 @@
+//! Policies of buckets: who may do what, under which conditions. The attribute `user.rgw.iam-policy` keeps a
+//! policy's text as it was given. Source: src/rgw/rgw_iam_policy.cc, src/rgw/rgw_arn.cc.
+//!
+//! 1. A statement that is read half is not read: one unknown word refuses the whole policy.
+//! 2. Who is named and what is named may be none of ours. Such a name fits nobody and nothing; where none of
+//!    the names of what a statement is about can be read, it allows nothing and denies all.
+//! 3. As in radosgw a statement with `NotAction` alone never applies.
+
+mod action;
+mod condition;
+mod json;
+mod matching;
+mod parse;
+
+use crate::UserId;
+
+pub use action::Action;
+use action::Actions;
+use condition::Condition;
+pub use condition::Environment;
+pub use json::Json;
+use matching::wildcards;
+
+/// Bytes of a policy's text; AWS takes 20 KiB.
+pub const MAX_POLICY: usize = 64 << 10;
+/// In front of keys of conditions on an object's tags.
+pub const EXISTING_TAG: &str = "s3:ExistingObjectTag/";
+
+/// What a policy says to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    Allow,
+    Deny,
+    /// Nothing: grants decide.
+    Pass,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Policy {
+    statements: Vec<Statement>,
+}
+
+/// Source: rgw::auth::Principal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Principal {
+    Everybody,
+    Tenant(String),
+    User {
+        tenant: String,
+        id: String,
+    },
+    /// Roles, services and their like, which sign no requests here.
+    Other,
+}
+
+/// Resources of the bucket's tenant, by a pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Resource {
+    /// False for those of other services and regions.
+    is_ours: bool,
+    pattern: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Statement {
+    effect: Effect,
+    principals: Vec<Principal>,
+    not_principals: Vec<Principal>,
+    actions: Actions,
+    not_actions: Actions,
+    resources: Vec<Resource>,
+    not_resources: Vec<Resource>,
+    /// Whether one was named, also where none can be read.
+    names_resources: bool,
+    conditions: Vec<Condition>,
+}
+
+impl Principal {
+    fn is(&self, user: &UserId) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::Tenant(tenant) => user.tenant == tenant.as_bytes(),
+            Self::User { tenant, id } => {
+                let all_subusers = id.strip_suffix(":*").is_some_and(|id| user.id == id.as_bytes());
+                user.tenant == tenant.as_bytes() && (user.id == id.as_bytes() || all_subusers)
+            }
+            Self::Other => false,
+        }
+    }
+}
+
+impl Resource {
+    fn fits(&self, name: &[u8]) -> bool {
+        self.is_ours && wildcards(self.pattern.as_bytes(), name, false)
+    }
+}
+
+impl Statement {
+    fn is_for(&self, user: &UserId) -> bool {
+        let named = |list: &[Principal]| list.iter().any(|principal| principal.is(user));
+        match (self.principals.is_empty(), self.not_principals.is_empty()) {
+            (true, true) => false,
+            (false, _) if !named(&self.principals) => false,
+            (_, false) => !named(&self.not_principals) || named(&self.principals),
+            _ => true,
+        }
+    }
+
+    fn is_about(&self, name: &[u8]) -> bool {
+        let fits = |list: &[Resource]| list.iter().any(|resource| resource.fits(name));
+        if !self.resources.is_empty() {
+            fits(&self.resources)
+        } else if !self.not_resources.is_empty() {
+            !fits(&self.not_resources)
+        } else {
+            !self.names_resources || self.effect == Effect::Deny
+        }
+    }
+
+    fn eval(&self, env: &Environment, user: &UserId, action: Action, name: &[u8]) -> Effect {
+        let applies = self.is_for(user)
+            && self.is_about(name)
+            && self.actions.has(action)
+            && !self.not_actions.has(action)
+            && self.holds(env);
+        if applies { self.effect } else { Effect::Pass }
+    }
+
+    fn holds(&self, env: &Environment) -> bool {
+        self.conditions.iter().all(|condition| condition.holds(env))
+    }
+
+    /// Source: IsPublicStatement, which takes a statement for one named user for a public one, too.
+    fn is_public(&self) -> bool {
+        let everybody = |list: &[Principal]| list.contains(&Principal::Everybody);
+        let open = match self.principals.is_empty() {
+            false => everybody(&self.principals),
+            true => !self.not_principals.is_empty() && !everybody(&self.not_principals),
+        };
+        let known = [
+            ("aws:SourceIp", "1.1.1.1"),
+            ("aws:UserId", "anonymous"),
+            ("s3:x-amz-server-side-encryption-aws-kms-key-id", "secret"),
+        ];
+        let env = known.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        self.effect == Effect::Allow && open && self.holds(&env)
+    }
+}
+
+impl Policy {
+    /// What it says to a user's request for a bucket of its tenant, or for an object as `bucket/key`.
+    pub fn eval(&self, env: &Environment, user: &UserId, action: Action, name: &[u8]) -> Effect {
+        let said: Vec<Effect> =
+            self.statements.iter().map(|statement| statement.eval(env, user, action, name)).collect();
+        match (said.contains(&Effect::Deny), said.contains(&Effect::Allow)) {
+            (true, _) => Effect::Deny,
+            (false, true) => Effect::Allow,
+            (false, false) => Effect::Pass,
+        }
+    }
+
+    /// Whether it opens something to everybody.
+    pub fn is_public(&self) -> bool {
+        self.statements.iter().any(Statement::is_public)
+    }
+
+    /// Whether a condition asks for tags of the object.
+    pub fn asks_for_tags(&self) -> bool {
+        let mut conditions = self.statements.iter().flat_map(|statement| &statement.conditions);
+        conditions.any(|condition| condition.key.starts_with(EXISTING_TAG))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(statement: &str) -> Policy {
+        let text = format!(r#"{{"Version":"2012-10-17","Statement":{statement}}}"#);
+        Policy::read(text.as_bytes(), "").unwrap()
+    }
+
+    fn eval(policy: &Policy, user: &'static str, action: Action, name: &str) -> Effect {
+        policy.eval(&Environment::new(), &UserId::plain(user), action, name.as_bytes())
+    }
+
+    #[test]
+    fn statements_allow_and_deny() {
+        use Action::{DeleteObject, GetObject, ListBucket};
+        let p = policy(
+            r#"[{"Effect":"Allow","Principal":"*","Action":["s3:Get*","s3:ListBucket"],
+                 "Resource":["arn:aws:s3:::b","arn:aws:s3:::b/public/*"]},
+                {"Effect":"Deny","Principal":{"AWS":"arn:aws:iam:::user/bad"},"Action":"*","Resource":"*"}]"#,
+        );
+        for (user, action, name, want) in [
+            ("u", GetObject, "b/public/x", Effect::Allow),
+            ("u", GetObject, "b/private", Effect::Pass),
+            ("u", DeleteObject, "b/public/x", Effect::Pass),
+            ("u", ListBucket, "b", Effect::Allow),
+            ("bad", ListBucket, "b", Effect::Deny),
+            ("bad", DeleteObject, "b/private", Effect::Deny),
+        ] {
+            assert_eq!(eval(&p, user, action, name), want, "{user} {action:?} {name}");
+        }
+    }
+
+    #[test]
+    fn principals_are_users_tenants_and_all_but_some() {
+        let check = |principal: &str, user: &UserId, want: bool| {
+            let p = policy(&format!(
+                r#"{{"Effect":"Allow",{principal},"Action":"s3:GetObject","Resource":"*"}}"#
+            ));
+            let got = p.eval(&Environment::new(), user, Action::GetObject, b"b/k");
+            assert_eq!(got == Effect::Allow, want, "{principal} {user:?}");
+        };
+        let (plain, tenant) = (UserId::plain("u"), UserId::from_text(&"t$u".into()));
+        for (principal, in_plain, in_tenant) in [
+            (r#""Principal":"*""#, true, true),
+            (r#""Principal":{"AWS":"*"}"#, true, true),
+            (r#""Principal":{"AWS":"arn:aws:iam:::user/u"}"#, true, false),
+            (r#""Principal":{"AWS":["arn:aws:iam::t:user/u"]}"#, false, true),
+            (r#""Principal":{"AWS":"arn:aws:iam::t:root"}"#, false, true),
+            (r#""Principal":{"AWS":"t"}"#, false, true),
+            (r#""Principal":{"AWS":"arn:aws:iam:::role/u"}"#, false, false),
+            (r#""Principal":{"CanonicalUser":"u"}"#, false, false),
+            (r#""NotPrincipal":{"AWS":"arn:aws:iam:::user/u"}"#, false, true),
+            (r#""Sid":"nobody""#, false, false),
+        ] {
+            check(principal, &plain, in_plain);
+            check(principal, &tenant, in_tenant);
+        }
+    }
+
+    #[test]
+    fn conditions_must_all_hold() {
+        let p = policy(
+            r#"{"Effect":"Allow","Principal":"*","Action":"s3:ListBucket","Resource":"*",
+                "Condition":{"StringEquals":{"s3:prefix":["a","b"]},"NumericLessThan":{"s3:max-keys":10}}}"#,
+        );
+        let env = |prefix: &str, max: &str| {
+            Environment::from([("s3:prefix".into(), prefix.into()), ("s3:max-keys".into(), max.into())])
+        };
+        let eval = |env| p.eval(&env, &UserId::plain("u"), Action::ListBucket, b"b");
+        assert_eq!(eval(env("b", "5")), Effect::Allow);
+        assert_eq!(eval(env("b", "10")), Effect::Pass);
+        assert_eq!(eval(env("c", "5")), Effect::Pass);
+        assert!(!p.asks_for_tags());
+    }
+
+    #[test]
+    fn what_is_named_and_cannot_be_read_is_not_everything() {
+        for resource in ["arn:aws:s3::other:b/*", "nonsense"] {
+            let of = |effect: &str| {
+                let text = format!(
+                    r#"{{"Effect":"{effect}","Principal":"*","Action":"s3:*","Resource":"{resource}"}}"#
+                );
+                eval(&policy(&text), "u", Action::GetObject, "b/k")
+            };
+            assert_eq!((of("Allow"), of("Deny")), (Effect::Pass, Effect::Deny), "{resource}");
+        }
+        let p =
+            policy(r#"{"Effect":"Allow","Principal":"*","Action":"s3:*","Resource":"arn:aws:sqs:::b/*"}"#);
+        assert_eq!(eval(&p, "u", Action::GetObject, "b/k"), Effect::Pass);
+        let p =
+            policy(r#"{"Effect":"Allow","Principal":"*","Action":"s3:*","NotResource":"arn:aws:s3:::b/a"}"#);
+        assert_eq!(eval(&p, "u", Action::GetObject, "b/a"), Effect::Pass);
+        assert_eq!(eval(&p, "u", Action::GetObject, "b/b"), Effect::Allow);
+    }
+
+    #[test]
+    fn public_is_what_everybody_may_from_everywhere() {
+        let of = |rest: &str| policy(&format!(r#"{{"Action":"s3:*","Resource":"*",{rest}}}"#)).is_public();
+        assert!(of(r#""Effect":"Allow","Principal":"*""#));
+        assert!(!of(r#""Effect":"Deny","Principal":"*""#));
+        assert!(!of(r#""Effect":"Allow","Principal":{"AWS":"arn:aws:iam:::user/u"}"#));
+        assert!(of(r#""Effect":"Allow","NotPrincipal":{"AWS":"arn:aws:iam:::user/u"}"#));
+        let inside = r#""Condition":{"IpAddress":{"aws:SourceIp":"10.0.0.0/8"}}"#;
+        assert!(!of(&format!(r#""Effect":"Allow","Principal":"*",{inside}"#)));
+    }
+}
