@@ -18,6 +18,7 @@ use crate::buckets::ATTR_ACL;
 use crate::system::Attrs;
 use crate::{Error, Site};
 
+mod attrs;
 mod change;
 mod copy;
 mod get;
@@ -32,6 +33,7 @@ mod tests;
 #[cfg(test)]
 mod upload_tests;
 
+pub use attrs::AttrChange;
 pub use copy::CopyTo;
 pub use get::Opened;
 pub use head::Head;

@@ -1,0 +1,192 @@
+//! Changing attributes of an object that is there. Source: RGWRados::set_attrs in src/rgw/rgw_rados.cc.
+
+use bytes::Bytes;
+use rgw::index::Meta;
+use rgw::{Compression, Key};
+use types::{Errno, RealTime};
+
+use codec::Decode;
+
+use super::change::Change;
+use super::put::MAIN;
+use super::{Head, SharedBucket, attr, listed_meta, text, writable};
+use crate::{Error, Moment, Op, Plan, Request, Site};
+
+/// An attribute under its whole name, and its value; nothing to remove it.
+pub type AttrChange = (Bytes, Option<Bytes>);
+
+impl Site {
+    /// Changes attributes of the head that was read, and no other's: `Raced` if another one took its place,
+    /// `NoSuchKey` if it is gone. It becomes a new head with the same bytes and tail, changed now.
+    pub fn set_attrs(
+        &self,
+        bucket: &SharedBucket,
+        key: &Key,
+        head: Head,
+        changes: Vec<AttrChange>,
+        moment: &mut Moment,
+    ) -> Plan<RealTime> {
+        let tag: Bytes = [b"_", &moment.letters(31)[..]].concat().into();
+        let change = writable(bucket, key).and_then(|()| Change::new(self, bucket, key, &key.name, tag));
+        let change = match change {
+            Ok(change) => change,
+            Err(e) => return Plan::failed(e),
+        };
+        let now = moment.now;
+        let request = request(&head, &changes, &change.tag).at(now);
+        let meta = match meta_then(head, changes, now) {
+            Ok(meta) => meta,
+            Err(e) => return Plan::failed(e),
+        };
+        change.prepare_add().and_then(move |_| {
+            Plan::ask(request).then(move |done| match done {
+                // The head is changed: that the index does not hear of it now, it learns from listings.
+                Ok(reply) => Plan::ask(change.added(&reply, meta, Vec::new())).then(move |_| Plan::ok(now)),
+                Err(e) => {
+                    let error = match e {
+                        Error::Rados(Errno::ENOENT) => Error::NoSuchKey,
+                        Error::Rados(Errno::ENODATA) => Error::Raced,
+                        other => other,
+                    };
+                    Plan::ask(change.cancelled()).then(move |_| Plan::failed(error))
+                }
+            })
+        })
+    }
+}
+
+fn request(head: &Head, changes: &[AttrChange], tag: &Bytes) -> Request {
+    let mut request = Request::new(head.object.clone());
+    let known =
+        head.id_tag().map(|tag| Op::AttrIs { name: Bytes::from_static(attr::ID_TAG), value: tag.clone() });
+    request = known.into_iter().fold(request, Request::op);
+    // Without a tag of its own the tail is referred to by the tag that goes now.
+    if let Some(own) = head.id_tag().filter(|_| !head.attrs.contains_key(attr::TAIL_TAG)) {
+        request = request.set_attr(attr::TAIL_TAG, own.clone());
+    }
+    for (name, value) in changes {
+        request = match value {
+            Some(value) => request.set_attr(name.clone(), value.clone()),
+            None => request.op(Op::RemoveAttr(name.clone())),
+        };
+    }
+    request.set_attr(attr::ID_TAG, [&tag[..], b"\0"].concat())
+}
+
+/// What listings show of the head as it becomes.
+fn meta_then(mut head: Head, changes: Vec<AttrChange>, now: RealTime) -> Result<Meta, Error> {
+    for (name, value) in changes {
+        match value {
+            Some(value) => head.attrs.insert(name, value),
+            None => head.attrs.remove(&name),
+        };
+    }
+    let size = head.size();
+    let compressed =
+        head.attrs.get(attr::COMPRESSION).map(|raw| Compression::from_bytes(raw.clone())).transpose()?;
+    let compressed = compressed.filter(|c| c.kind != Compression::default().kind);
+    Ok(Meta {
+        category: MAIN,
+        size,
+        accounted_size: compressed.map_or(size, |c| c.size),
+        storage_class: head.attrs.get(attr::STORAGE_CLASS).map(text).unwrap_or_default(),
+        ..listed_meta(&head.attrs, now)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use codec::Encode;
+    use rgw::{AccessControl, Grant, Owner, Permissions, UserId};
+
+    use super::super::tests::{bucket, garbage_of, get, list, put, ramp, remove, stats, with_queues};
+    use super::*;
+    use crate::cluster::{Cluster, NOW, run, site};
+
+    const TAGS: &str = "user.rgw.x-amz-tagging";
+
+    fn head(c: &mut Cluster, b: &SharedBucket) -> Head {
+        site().head(b, &Key::plain("k"), 0).run(c).unwrap().unwrap()
+    }
+
+    fn set(
+        c: &mut Cluster,
+        b: &SharedBucket,
+        head: Head,
+        value: Option<&'static str>,
+    ) -> Result<RealTime, Error> {
+        let changes = vec![(Bytes::from(TAGS), value.map(Bytes::from))];
+        run(c, |moment| site().set_attrs(b, &Key::plain("k"), head, changes, moment))
+    }
+
+    #[test]
+    fn an_attribute_changes_and_nothing_else_but_the_tag_does() {
+        let mut c = Cluster::default();
+        let b = bucket(&mut c);
+        let data = ramp(5 << 20);
+        put(&mut c, &b, "k", &data).unwrap();
+        let (before, counted) = (head(&mut c, &b), stats(&mut c, &b));
+        let read = head(&mut c, &b);
+        assert_eq!(set(&mut c, &b, read, Some("tags")), Ok(NOW));
+        let mut after = head(&mut c, &b);
+        assert_eq!(after.attrs.remove(TAGS.as_bytes()), Some("tags".into()));
+        let tag =
+            after.attrs.insert(Bytes::from_static(attr::ID_TAG), before.id_tag().unwrap().clone()).unwrap();
+        // As radosgw makes them: an underscore, 31 letters and a zero.
+        assert_eq!((tag.len(), tag[0], tag[32]), (33, b'_', 0));
+        assert_eq!(after.attrs, before.attrs);
+        assert_eq!((get(&mut c, &b, "k").unwrap(), stats(&mut c, &b)), (data.into(), counted));
+        let read = head(&mut c, &b);
+        set(&mut c, &b, read, None).unwrap();
+        assert!(!head(&mut c, &b).attrs.contains_key(TAGS.as_bytes()));
+        // Its tail is found by whoever removes it then.
+        with_queues(&mut c);
+        remove(&mut c, &b, "k").unwrap();
+        assert_eq!(garbage_of(&mut c).len(), 1);
+    }
+
+    #[test]
+    fn a_head_that_is_another_one_is_not_changed() {
+        let mut c = Cluster::default();
+        let b = bucket(&mut c);
+        put(&mut c, &b, "k", b"old").unwrap();
+        let old = head(&mut c, &b);
+        put(&mut c, &b, "k", b"new").unwrap();
+        assert_eq!(set(&mut c, &b, old.clone(), Some("x")), Err(Error::Raced));
+        assert!(!head(&mut c, &b).attrs.contains_key(TAGS.as_bytes()));
+        remove(&mut c, &b, "k").unwrap();
+        assert_eq!(set(&mut c, &b, old, Some("x")), Err(Error::NoSuchKey));
+        assert_eq!((list(&mut c, &b), stats(&mut c, &b)), (Vec::new(), (0, 0)));
+    }
+
+    #[test]
+    fn a_gateway_that_dies_on_the_way_leaves_the_object_listed() {
+        for left in 0..3 {
+            let mut c = Cluster::default();
+            let b = bucket(&mut c);
+            put(&mut c, &b, "k", b"data").unwrap();
+            let read = head(&mut c, &b);
+            c.left = Some(left);
+            let done = set(&mut c, &b, read, Some("x"));
+            assert_eq!(done.is_ok(), left > 1, "{left}");
+            c.left = None;
+            assert_eq!((list(&mut c, &b), stats(&mut c, &b)), (vec!["k".to_owned()], (1, 4)));
+        }
+    }
+
+    #[test]
+    fn listings_name_the_owner_that_a_new_acl_has() {
+        let mut c = Cluster::default();
+        let b = bucket(&mut c);
+        put(&mut c, &b, "k", b"data").unwrap();
+        let mut acl = AccessControl::private(Owner { id: UserId::plain("v"), display_name: "V".into() });
+        acl.list.add(Grant::to_group(Grant::ALL_USERS, Permissions::READ));
+        let changes = vec![(Bytes::from("user.rgw.acl"), Some(acl.to_bytes()))];
+        let read = head(&mut c, &b);
+        run(&mut c, |moment| site().set_attrs(&b, &Key::plain("k"), read, changes, moment)).unwrap();
+        let listing = super::super::Listing { max: 10, ..Default::default() };
+        let listed = site().list(&b, listing).run(&mut c).unwrap();
+        let (_, meta) = listed.objects.first().unwrap();
+        assert_eq!((&meta.owner[..], &meta.etag[..], meta.size), (&b"v"[..], &b"etag"[..], 4));
+    }
+}
