@@ -17,6 +17,8 @@ pub enum Error {
     BucketExists,
     BucketNotEmpty,
     TooManyBuckets,
+    /// The bucket, or all that its owner has, would be larger than it may be.
+    QuotaExceeded,
     NoSuchKey,
     PreconditionFailed,
     NoSuchUpload,
@@ -71,7 +73,7 @@ impl Error {
             Self::NoSuchSubuser | Self::NoSuchUpload => Errno::ENOENT,
             Self::UserExists | Self::KeyTaken | Self::EmailTaken | Self::BucketExists => Errno::EEXIST,
             Self::UserHasBuckets | Self::BucketNotEmpty => Errno::ENOTEMPTY,
-            Self::TooManyBuckets => Errno::EDQUOT,
+            Self::TooManyBuckets | Self::QuotaExceeded => Errno::EDQUOT,
             Self::NoSuchPlacement | Self::InvalidArgument => Errno::EINVAL,
             Self::InvalidPart | Self::PartTooSmall => Errno::EINVAL,
             Self::PreconditionFailed | Self::Raced => Errno::ECANCELED,

@@ -26,6 +26,7 @@ pub fn of(error: Error) -> S3Error {
         }
         Error::BucketNotEmpty | Error::UserHasBuckets => S3ErrorCode::BucketNotEmpty.into(),
         Error::TooManyBuckets => custom("TooManyBuckets", 400),
+        Error::QuotaExceeded => custom("QuotaExceeded", 403),
         Error::NoSuchKey => S3ErrorCode::NoSuchKey.into(),
         Error::PreconditionFailed => S3ErrorCode::PreconditionFailed.into(),
         Error::NoSuchUpload => S3ErrorCode::NoSuchUpload.into(),

@@ -25,6 +25,7 @@ mod get;
 mod head;
 mod list;
 mod put;
+mod quota;
 mod upload;
 
 mod remove;
