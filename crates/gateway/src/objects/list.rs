@@ -3,6 +3,7 @@
 //!
 //! 1. An entry that a gateway left between two steps is shown as its object is, and the index is told.
 //! 2. A shard is read on when its page is used up, never before.
+//! 3. A page ends after so many steps, however little was found: what goes on is a request of its own.
 
 use std::collections::VecDeque;
 
@@ -21,6 +22,9 @@ use crate::{Error, Op, Plan, Reply, Request, Site};
 
 /// Entries of one answer. Source: rgw_max_listing_results in src/common/options.cc.
 pub const MAX_KEYS: usize = 1000;
+
+/// Steps of one page, each a read of the shards that are used up.
+const MAX_STEPS: usize = 64;
 
 /// What is to be listed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -63,6 +67,7 @@ struct Merge {
     /// Name or prefix that was shown last.
     last: Bytes,
     found: usize,
+    steps: usize,
 }
 
 impl Site {
@@ -94,16 +99,18 @@ impl Site {
         let shard = |object| Shard { object, page: VecDeque::new(), marker: marker.clone(), more: true };
         let shards = objects.into_iter().map(shard).collect();
         let (site, bucket, last) = (self.clone(), bucket.clone(), listing.after.clone());
-        Merge { site, bucket, namespace, listing, shards, listed: Listed::default(), last, found: 0 }.go_on()
+        let listed = Listed::default();
+        Merge { site, bucket, namespace, listing, shards, listed, last, found: 0, steps: 0 }.go_on()
     }
 }
 
 impl Merge {
     /// Merges until a shard is used up, reads that one on, and so forth.
     fn go_on(mut self) -> Plan<Listed> {
-        if self.merge() {
+        if self.merge() || (self.steps >= MAX_STEPS && self.stop()) {
             return Plan::ok(self.listed);
         }
+        self.steps += 1;
         let shares = self.shards.len().max(1);
         let each = self.listing.max / shares + self.listing.max.isqrt() + 8;
         let args = |marker: &IndexKey| ListArgs {
@@ -229,6 +236,33 @@ impl Merge {
                 return true;
             }
         }
+    }
+
+    /// Ends a page before it is full: with what lies up to the first place that a shard was read to. Whether
+    /// there is such a place: an index may say one that is no name.
+    fn stop(&mut self) -> bool {
+        let read_to =
+            self.shards.iter().filter(|s| s.page.is_empty() && s.more).map(|s| &s.marker.name).min();
+        let Some(read_to) = read_to.cloned() else { return false };
+        let Some(at) = Key::from_oid(&read_to).map(|key| key.name) else { return false };
+        loop {
+            let within = |s: &Shard| s.page.front().is_some_and(|entry| entry.key.name <= read_to);
+            let next = self.shards.iter_mut().filter(|s| within(s)).min_by(|a, b| {
+                let key = |s: &Shard| s.page.front().map(|entry| entry.key.name.clone());
+                key(a).cmp(&key(b))
+            });
+            let Some(entry) = next.and_then(|shard| shard.page.pop_front()) else { break };
+            if self.show(entry) {
+                return true;
+            }
+        }
+        let at = at.max(self.last.clone());
+        // Nothing was read yet behind where the page began.
+        if at <= self.listing.after {
+            return false;
+        }
+        self.listed.next = Some(at);
+        true
     }
 
     /// Adds an entry; whether one more than is wanted was found.

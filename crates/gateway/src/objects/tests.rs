@@ -813,3 +813,39 @@ fn a_copy_over_itself_takes_no_other_ones_place() {
         }
     }
 }
+
+#[test]
+fn a_page_ends_though_little_is_found() {
+    let mut c = Cluster::default();
+    let b = bucket(&mut c);
+    // The index knows no underscore as a delimiter: all names are read.
+    let names: Vec<String> =
+        (0..400).map(|n| format!("{}_{n:03}", if n < 390 { "d" } else { "e" })).collect();
+    for name in &names {
+        put(&mut c, &b, name, b"x").unwrap();
+    }
+    let (mut after, mut found, mut pages) = (Bytes::new(), Vec::new(), 0);
+    loop {
+        let listing = Listing { delimiter: "_".into(), max: 1, after, ..Listing::default() };
+        let mut plan = site().list(&b, listing);
+        let mut steps = 0;
+        let listed = loop {
+            match plan {
+                Plan::Done(result) => break result.unwrap(),
+                Plan::Ask(requests, next) => {
+                    steps += 1;
+                    plan = next(requests.into_iter().map(|r| crate::Rados::perform(&mut c, r)).collect());
+                }
+            }
+        };
+        assert!(steps <= 2 * 64 + 2, "{steps}");
+        pages += 1;
+        found.extend(listed.prefixes);
+        match listed.next {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    assert_eq!(found, ["d_", "e_"]);
+    assert!(pages < 20, "{pages}");
+}
