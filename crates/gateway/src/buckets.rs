@@ -247,6 +247,12 @@ impl Site {
             .and_then(|_| Plan::ok(()))
     }
 
+    /// Puts a bucket that is there on its owner's list, which the gateway that made it may not have come to.
+    pub fn link_again(&self, info: &BucketInfo, now: RealTime) -> Plan<()> {
+        let (site, again) = (self.clone(), info.clone());
+        self.link(info, now).and_then(move |()| site.sync_bucket_stats(&again, now))
+    }
+
     /// Takes a bucket off its owner's list.
     pub fn unlink(&self, info: &BucketInfo) -> Plan<()> {
         let args = list::RemoveArgs { bucket: list_entry(&info.bucket) };
@@ -477,6 +483,18 @@ mod tests {
         );
         assert_eq!(c.names("default.rgw.meta:root"), [".bucket.meta.a:zone-id.4161.2", "a"]);
         assert_eq!(c.names("default.rgw.buckets.index").len(), 11);
+    }
+
+    #[test]
+    fn a_bucket_comes_back_to_its_owners_list() {
+        let mut c = Cluster::default();
+        let info = create(&mut c, new("b", "u", 1)).unwrap();
+        // A gateway dies in front of the list.
+        site().unlink(&info).run(&mut c).unwrap();
+        assert_eq!(of_user(&mut c), Vec::<Bytes>::new());
+        site().link_again(&info, NOW).run(&mut c).unwrap();
+        site().link_again(&info, NOW).run(&mut c).unwrap();
+        assert_eq!(of_user(&mut c), ["b"]);
     }
 
     #[test]

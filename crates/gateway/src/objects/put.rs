@@ -31,6 +31,8 @@ pub enum Condition {
     Missing,
     /// There is one, with this etag where one is given.
     Exists(Option<Bytes>),
+    /// There is none with this etag.
+    Differs(Bytes),
 }
 
 /// What is known when all bytes are there.
@@ -256,6 +258,7 @@ impl NewHead {
         match &self.finish.condition {
             Condition::Any => true,
             Condition::Missing => old.is_none(),
+            Condition::Differs(etag) => old.is_none_or(|old| *etag != old.etag()),
             Condition::Exists(etag) => {
                 old.is_some_and(|old| etag.as_ref().is_none_or(|etag| *etag == old.etag()))
             }

@@ -319,6 +319,9 @@ fn conditions_hold_for_what_is_there() {
     assert_eq!(put_if(&mut c, &b, "k", b"3", exists(Some("other"))), Err(Error::PreconditionFailed));
     assert_eq!(get(&mut c, &b, "k").unwrap(), "1");
     assert!(put_if(&mut c, &b, "k", b"4", exists(Some("etag"))).is_ok());
+    let differs = |etag: &'static str| Condition::Differs(etag.into());
+    assert_eq!(put_if(&mut c, &b, "k", b"4", differs("etag")), Err(Error::PreconditionFailed));
+    assert!(put_if(&mut c, &b, "k", b"6", differs("other")).is_ok());
     assert!(put_if(&mut c, &b, "k", b"5", exists(None)).is_ok());
     assert_eq!((get(&mut c, &b, "k").unwrap(), stats(&mut c, &b)), ("5".into(), (1, 1)));
     // Nothing is left of changes that were given up.
