@@ -34,10 +34,22 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub fn start_log(file: Option<std::fs::File>) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("LOLIGO_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_ansi(false);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(without_requests(filter))
+        .with_target(false)
+        .with_ansi(false);
     match file {
         Some(file) => log.with_writer(std::sync::Mutex::new(Lines(file))).init(),
         None => log.with_writer(|| Lines(std::io::stderr())).init(),
+    }
+}
+
+/// S3's library writes requests with all their headers, secrets among them, into debug logs.
+fn without_requests(filter: tracing_subscriber::EnvFilter) -> tracing_subscriber::EnvFilter {
+    let warnings = tracing::level_filters::LevelFilter::WARN;
+    match format!("s3s={warnings}").parse() {
+        Ok(directive) => filter.add_directive(directive),
+        Err(_) => tracing_subscriber::EnvFilter::new("warn"),
     }
 }
 
@@ -409,5 +421,19 @@ async fn meet_the_others(
             }
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_logs_have_no_requests() {
+        let filter =
+            without_requests(tracing_subscriber::EnvFilter::new("debug,s3s=trace,s3=debug")).to_string();
+        let mut parts: Vec<&str> = filter.split(',').collect();
+        parts.sort_unstable();
+        assert_eq!(parts, ["debug", "s3=debug", "s3s=warn"]);
     }
 }
