@@ -71,6 +71,19 @@ impl Performer {
         }
     }
 
+    /// Carries a plan out as long as the caller waits for it, and no longer than its patience: for plans that
+    /// may end between any two of their steps, as reads do.
+    pub async fn read<T: Send + 'static>(&self, plan: Plan<T>) -> Result<T, Error> {
+        let Plan::Ask(..) = &plan else { return self.perform(plan).await };
+        let turn = async {
+            let permit = self.plans.acquire().await.map_err(|_| Error::Rados(Errno::ESHUTDOWN))?;
+            let done = self.perform(plan).await;
+            drop(permit);
+            done
+        };
+        tokio::time::timeout(self.patience, turn).await.unwrap_or(Err(Error::Rados(Errno::ETIMEDOUT)))
+    }
+
     /// Carries a plan out here and now, and as far as the caller waits for it.
     pub async fn perform<T: Send + 'static>(&self, mut plan: Plan<T>) -> Result<T, Error> {
         loop {

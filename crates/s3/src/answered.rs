@@ -18,7 +18,6 @@ pub fn mend_of(method: &Method, uri: &Uri) -> Option<Mend> {
     };
     match *method {
         Method::POST if has("uploadId") => Some(settled),
-        Method::GET if has("acl") => Some(with_types),
         _ => None,
     }
 }
@@ -52,32 +51,12 @@ fn settled(status: &mut StatusCode, text: String) -> String {
     format!("{declaration}{end}{document}")
 }
 
-/// The library writes the type of a grantee as an element, where clients look for an attribute.
-fn with_types(_: &mut StatusCode, text: String) -> String {
-    let mut pieces = text.split("<Grantee>");
-    let mut out = pieces.next().unwrap_or_default().to_owned();
-    for piece in pieces {
-        let found = piece.split_once("<xsi:type>").and_then(|(before, rest)| {
-            let (kind, behind) = rest.split_once("</xsi:type>")?;
-            Some((before, kind, behind))
-        });
-        let Some((before, kind, behind)) = found else {
-            out.push_str("<Grantee>");
-            out.push_str(piece);
-            continue;
-        };
-        let space = "http://www.w3.org/2001/XMLSchema-instance";
-        out.push_str(&format!("<Grantee xmlns:xsi=\"{space}\" xsi:type=\"{kind}\">{before}{behind}"));
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn completions_say_what_came_of_them_and_grantees_have_types() {
+    fn completions_say_what_came_of_them() {
         let mut status = StatusCode::OK;
         let text = "<?xml version=\"1.0\"?>   <Error><Code>InvalidPart</Code></Error>".to_owned();
         assert_eq!(
@@ -88,10 +67,5 @@ mod tests {
         let mut status = StatusCode::OK;
         assert_eq!(settled(&mut status, " <Result/>".to_owned()), "<Result/>");
         assert_eq!(status, StatusCode::OK);
-        let grants =
-            "<A><Grantee><ID>u</ID><xsi:type>CanonicalUser</xsi:type></Grantee><Grantee/></A>".to_owned();
-        let space = "xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"CanonicalUser\"";
-        let want = format!("<A><Grantee {space}><ID>u</ID></Grantee><Grantee/></A>");
-        assert_eq!(with_types(&mut status, grants), want);
     }
 }

@@ -16,10 +16,10 @@ use crate::sign::{self, Payload, chunks::Decoder, header};
 /// Names and values of all headers together. Source: docs on limits of S3, 8 KiB with 2 KiB of metadata.
 const MAX_HEADERS: usize = 16 << 10;
 /// One object's bytes in one request. Source: rgw_max_put_size in src/common/options.cc.
-const MAX_PUT: u64 = 5 << 30;
+pub const MAX_PUT: u64 = 5 << 30;
 
 /// Parameters of a signature in a query.
-const OF_SIGNATURE: [&str; 8] = [
+const OF_SIGNATURE: [&str; 11] = [
     "X-Amz-Algorithm",
     "X-Amz-Credential",
     "X-Amz-Date",
@@ -28,6 +28,9 @@ const OF_SIGNATURE: [&str; 8] = [
     "X-Amz-Signature",
     "X-Amz-Security-Token",
     "X-Amz-Content-Sha256",
+    "AWSAccessKeyId",
+    "Signature",
+    "Expires",
 ];
 
 pub fn check_headers(parts: &Parts) -> S3Result<()> {
@@ -36,18 +39,17 @@ pub fn check_headers(parts: &Parts) -> S3Result<()> {
     if size > MAX_HEADERS || uri > MAX_HEADERS {
         return Err(errors::custom("RequestHeaderSectionTooLarge", 400));
     }
-    let form = header(parts, "content-type")
-        .is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data"));
-    if form && parts.method == Method::POST {
-        return Err(errors::not_served("forms are not served"));
-    }
     Ok(())
 }
 
 /// Names in the query of a request that changes something, besides those of signatures, for which the library
 /// has an operation of its own. By method, and by whether the path names an object.
 const KNOWN: [(Method, bool, &[&str]); 6] = [
-    (Method::PUT, true, &["partNumber", "uploadId", "acl", "tagging", "retention", "legal-hold"]),
+    (
+        Method::PUT,
+        true,
+        &["partNumber", "uploadId", "acl", "tagging", "retention", "legal-hold", "versionId"],
+    ),
     (Method::POST, true, &["uploads", "uploadId", "restore", "select", "select-type", "versionId"]),
     (Method::DELETE, true, &["uploadId", "versionId", "tagging"]),
     (
@@ -94,10 +96,14 @@ const KNOWN: [(Method, bool, &[&str]); 6] = [
 /// and takes `DELETE /bucket?notification` for the end of the bucket.
 pub fn check_query(parts: &Parts) -> S3Result<()> {
     let is_object = key(parts)?.is_some();
+    let fields: Vec<&str> = parts.uri.query().unwrap_or_default().split('&').collect();
+    let delimits = fields.iter().any(|f| f.strip_prefix("delimiter=").is_some_and(|d| !d.is_empty()));
+    if fields.contains(&"allow-unordered=true") && delimits {
+        return Err(s3_error!(InvalidArgument, "a list without order knows no delimiter"));
+    }
     let known = KNOWN.iter().find(|(method, object, _)| *method == parts.method && *object == is_object);
     let Some((.., known)) = known else { return Ok(()) };
-    let fields = parts.uri.query().unwrap_or_default().split('&').filter(|field| !field.is_empty());
-    let names: Vec<&str> = fields.map(|field| field.split('=').next().unwrap_or_default()).collect();
+    let names = query_names(parts);
     let of_client = |name: &str| name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("x-"));
     if names.iter().any(|name| !known.contains(name) && !OF_SIGNATURE.contains(name) && !of_client(name)) {
         return Err(errors::not_served("the query asks for what is not served"));
@@ -109,11 +115,44 @@ pub fn check_query(parts: &Parts) -> S3Result<()> {
     Ok(())
 }
 
-/// The key that the path names.
-fn key(parts: &Parts) -> S3Result<Option<String>> {
+/// The bucket and the key that the path names.
+pub fn path(parts: &Parts) -> S3Result<(String, Option<String>)> {
     let path = sign::percent_decode(parts.uri.path()).ok_or(S3ErrorCode::InvalidURI)?;
-    let key = path.trim_start_matches('/').split_once('/').map(|(_, key)| key).unwrap_or_default();
-    Ok((!key.is_empty()).then(|| key.to_owned()))
+    let path = path.strip_prefix('/').unwrap_or(&path);
+    let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
+    Ok((bucket.to_owned(), (!key.is_empty()).then(|| key.to_owned())))
+}
+
+fn key(parts: &Parts) -> S3Result<Option<String>> {
+    Ok(path(parts)?.1)
+}
+
+/// Names in the query.
+pub fn query_names(parts: &Parts) -> Vec<&str> {
+    let fields = parts.uri.query().unwrap_or_default().split('&').filter(|field| !field.is_empty());
+    fields.map(|field| field.split('=').next().unwrap_or_default()).collect()
+}
+
+/// Takes the tenant in front of a bucket's name off the path: `/tenant:bucket/key`. Source:
+/// rgw_parse_url_bucket in src/rgw/rgw_common.cc.
+pub fn take_tenant(parts: &mut Parts) -> S3Result<Option<Bytes>> {
+    let (bucket, _) = path(parts)?;
+    let Some((tenant, bucket)) = bucket.split_once(':') else { return Ok(None) };
+    let rest = parts.uri.path().trim_start_matches('/').split_once('/').map_or("", |(_, rest)| rest);
+    let slash = if parts.uri.path().trim_start_matches('/').contains('/') { "/" } else { "" };
+    let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let target = format!("/{bucket}{slash}{rest}{query}");
+    parts.uri = Uri::try_from(target).map_err(|_| S3ErrorCode::InvalidURI)?;
+    Ok(Some(tenant.to_owned().into()))
+}
+
+/// Whether the client says that it pays. Source: req_state::get_request_payer in src/rgw/rgw_common.h.
+pub fn pays(parts: &Parts) -> bool {
+    let field =
+        parts.uri.query().unwrap_or_default().split('&').find_map(|f| f.strip_prefix("x-amz-request-payer="));
+    header(parts, "x-amz-request-payer")
+        .or(field)
+        .is_some_and(|payer| payer.eq_ignore_ascii_case("requester"))
 }
 
 /// Whether the body becomes an object's bytes, of any length.
@@ -204,7 +243,8 @@ pub fn document(headers: &HeaderMap, document: Bytes) -> S3Result<Bytes> {
 /// Takes off what belongs to signatures and chunks, and what the library does not take.
 pub fn strip(parts: &mut Parts, length: u64) -> S3Result<()> {
     let headers = &mut parts.headers;
-    for name in ["authorization", "x-amz-content-sha256", "x-amz-date", "x-amz-trailer", "transfer-encoding"]
+    for name in
+        ["authorization", "date", "x-amz-content-sha256", "x-amz-date", "x-amz-trailer", "transfer-encoding"]
     {
         headers.remove(name);
     }
@@ -220,6 +260,9 @@ pub fn strip(parts: &mut Parts, length: u64) -> S3Result<()> {
         if !kept.is_empty() {
             headers.insert("content-encoding", kept.parse().map_err(|_| S3ErrorCode::InvalidArgument)?);
         }
+    }
+    if headers.get("content-type").is_some_and(|kind| kind.is_empty()) {
+        headers.remove("content-type");
     }
     // What is no single range is passed over.
     let range = headers.get("range").and_then(|value| value.to_str().ok());
@@ -269,7 +312,12 @@ mod tests {
         }
         assert_eq!(code(Method::PUT, "/b/k?uploadId=2").as_deref(), Some("InvalidArgument"));
         assert_eq!(code(Method::PUT, "/b/k?partNumber=2").as_deref(), Some("InvalidArgument"));
+        assert_eq!(
+            code(Method::GET, "/b?allow-unordered=true&delimiter=/").as_deref(),
+            Some("InvalidArgument")
+        );
         for (method, uri) in [
+            (Method::GET, "/b?allow-unordered=true&delimiter="),
             (Method::PUT, "/b/k?partNumber=1&uploadId=2&x-id=UploadPart"),
             (Method::PUT, "/b/k?X-Amz-Signature=1&X-Amz-Date=2"),
             (Method::DELETE, "/b/"),
@@ -348,12 +396,9 @@ mod tests {
     }
 
     #[test]
-    fn headers_and_forms_have_bounds() {
+    fn headers_have_bounds() {
         let long = "x".repeat(MAX_HEADERS);
         assert!(check_headers(&parts(Method::GET, "/", &[("x-amz-meta-a", &long)])).is_err());
         assert!(check_headers(&parts(Method::GET, &format!("/{long}"), &[])).is_err());
-        let form = [("content-type", "Multipart/Form-Data; boundary=x")];
-        assert!(check_headers(&parts(Method::POST, "/b", &form)).is_err());
-        assert!(check_headers(&parts(Method::PUT, "/b/k", &form)).is_ok());
     }
 }

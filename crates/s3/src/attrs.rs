@@ -8,7 +8,7 @@ use bytes::Bytes;
 use codec::{Decode, Encode};
 use gateway::Head;
 use hyper::HeaderMap;
-use rgw::AccessControl;
+use rgw::{AccessControl, Tags};
 use s3s::dto::Timestamp;
 use s3s::{S3ErrorCode, S3Result};
 use types::RealTime;
@@ -19,6 +19,7 @@ pub type Attrs = BTreeMap<Bytes, Bytes>;
 
 pub const ACL: &str = "user.rgw.acl";
 pub const ETAG: &str = "user.rgw.etag";
+pub const TAGGING: &str = "user.rgw.x-amz-tagging";
 const PREFIX: &str = "user.rgw.";
 /// All metadata of an object together. Source: rgw_max_attrs_size would be unbounded; S3 takes 2 KiB.
 const MAX_METADATA: usize = 16 << 10;
@@ -42,13 +43,20 @@ pub fn refuse(headers: &HeaderMap) -> S3Result<()> {
         name.starts_with("x-amz-server-side-encryption")
             || name.starts_with("x-amz-object-lock")
             || name.starts_with("x-amz-copy-source-server-side-encryption")
-            || name.starts_with("x-amz-grant-")
-            || name.starts_with("x-amz-tagging")
             || name == "x-amz-write-offset-bytes"
             || name == "x-amz-mfa"
             || name == "x-amz-expected-bucket-owner"
             || name == "x-amz-source-expected-bucket-owner"
     };
+    // Half of what an encryption needs is no request for one.
+    let half = |part: &str, whole: &str| headers.contains_key(part) && !headers.contains_key(whole);
+    let customer = "x-amz-server-side-encryption-customer-algorithm";
+    if half("x-amz-server-side-encryption-customer-key", customer)
+        || half("x-amz-server-side-encryption-customer-key-md5", customer)
+        || half("x-amz-server-side-encryption-aws-kms-key-id", "x-amz-server-side-encryption")
+    {
+        return Err(S3ErrorCode::InvalidArgument.into());
+    }
     match headers.keys().any(|name| unserved(name.as_str())) {
         true => Err(errors::not_served("a header asks for what is not served")),
         false => Ok(()),
@@ -127,6 +135,10 @@ pub fn headers(head: &Head) -> HeaderMap {
             add(name, text(value));
         }
     }
+    let tags = head.attrs.get(TAGGING.as_bytes()).and_then(|raw| Tags::from_bytes(raw.clone()).ok());
+    if let Some(tags) = tags.filter(|tags| !tags.tags.is_empty()) {
+        add("x-amz-tagging-count", tags.tags.len().to_string().as_bytes());
+    }
     let class = head.attrs.get(&b"user.rgw.storage_class"[..]).map(text).filter(|class| !class.is_empty());
     if let Some(class) = class {
         add("x-amz-storage-class", class);
@@ -168,13 +180,14 @@ mod tests {
 
     #[test]
     fn what_is_not_served_is_refused() {
-        for name in
-            ["x-amz-server-side-encryption", "x-amz-tagging", "x-amz-grant-read", "x-amz-object-lock-mode"]
-        {
+        for name in ["x-amz-server-side-encryption", "x-amz-mfa", "x-amz-object-lock-mode"] {
             let mut headers = HeaderMap::new();
             headers.append(hyper::header::HeaderName::from_static(name), "x".parse().unwrap());
             assert!(refuse(&headers).is_err(), "{name}");
         }
         assert!(refuse(&HeaderMap::new()).is_ok());
+        let mut headers = HeaderMap::new();
+        headers.append("x-amz-server-side-encryption-customer-key", "x".parse().unwrap());
+        assert_eq!(refuse(&headers).unwrap_err().code().as_str(), "InvalidArgument");
     }
 }

@@ -19,6 +19,36 @@ use crate::sign::chunks::Decoder;
 
 /// How long a client may send nothing of a body that it has begun.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a client is waited for in all: so long, and a second more for as many bytes as it has sent.
+const ALLOWANCE: Duration = Duration::from_secs(60);
+const BYTES_A_SECOND: u64 = 1 << 10;
+
+/// The time that a body's client has left. What the cluster takes for what came does not count.
+#[derive(Debug, Default)]
+struct Waited {
+    so_far: Duration,
+    since: Option<Instant>,
+    bytes: u64,
+}
+
+impl Waited {
+    /// Nothing is there. When the client has been waited for long enough, where that is known anew.
+    fn begin(&mut self, now: Instant) -> Option<Instant> {
+        if self.since.is_some() {
+            return None;
+        }
+        self.since = Some(now);
+        let all = ALLOWANCE.saturating_add(Duration::from_secs(self.bytes / BYTES_A_SECOND));
+        Some(now + all.saturating_sub(self.so_far).min(PATIENCE))
+    }
+
+    fn end(&mut self, now: Instant, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+        if let Some(since) = self.since.take() {
+            self.so_far = self.so_far.saturating_add(now.saturating_duration_since(since));
+        }
+    }
+}
 
 /// Why a body does not end well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,10 +61,13 @@ pub enum BodyError {
     Malformed,
     /// It ends too early.
     Short,
-    /// Nothing came for too long.
+    /// Nothing came for too long, or too little in all.
     Slow,
     /// The connection is gone.
     Gone,
+    /// A form's file is larger or smaller than its document lets it be.
+    TooLarge,
+    TooSmall,
 }
 
 impl std::fmt::Display for BodyError {
@@ -53,6 +86,8 @@ impl From<BodyError> for S3Error {
             BodyError::Checksum => S3ErrorCode::BadDigest.into(),
             BodyError::Malformed => s3_error!(InvalidRequest, "the chunks of the body cannot be read"),
             BodyError::Short | BodyError::Gone => S3ErrorCode::IncompleteBody.into(),
+            BodyError::TooLarge => S3ErrorCode::EntityTooLarge.into(),
+            BodyError::TooSmall => S3ErrorCode::EntityTooSmall.into(),
             BodyError::Slow => S3ErrorCode::RequestTimeout.into(),
         }
     }
@@ -78,13 +113,15 @@ pub struct Checked<B> {
     sha256: Sha256,
     left: u64,
     ended: bool,
+    waited: Waited,
     patience: Pin<Box<Sleep>>,
 }
 
 impl<B> Checked<B> {
     pub fn new(inner: B, checks: Checks) -> Self {
         let (left, patience) = (checks.length, Box::pin(tokio::time::sleep(PATIENCE)));
-        Self { inner, checks, sha256: Sha256::new(), left, ended: false, patience }
+        let waited = Waited::default();
+        Self { inner, checks, sha256: Sha256::new(), left, ended: false, waited, patience }
     }
 
     fn take(&mut self, data: Bytes) -> Result<Bytes, BodyError> {
@@ -133,10 +170,14 @@ impl<B: Body<Data = Bytes> + Unpin> Checked<B> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         while !self.ended {
             let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(cx) else {
+                if let Some(end) = self.waited.begin(Instant::now()) {
+                    self.patience.as_mut().reset(end);
+                }
                 ready!(self.patience.as_mut().poll(cx));
                 return Poll::Ready(Some(Err(BodyError::Slow)));
             };
-            self.patience.as_mut().reset(Instant::now() + PATIENCE);
+            let bytes = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref().map(Bytes::len));
+            self.waited.end(Instant::now(), bytes.unwrap_or(0));
             let data = match frame {
                 None => {
                     self.ended = true;
@@ -184,5 +225,48 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Checked<B> {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long a client is waited for that sends so many bytes each so many seconds.
+    fn waited_for(bytes: usize, every_s: u64) -> Option<u64> {
+        let (start, mut waited) = (Instant::now(), Waited::default());
+        let mut now = start;
+        for _ in 0..10_000 {
+            let end = waited.begin(now).unwrap();
+            assert_eq!(waited.begin(now), None);
+            let next = now + Duration::from_secs(every_s);
+            if next > end {
+                return Some((end - start).as_secs());
+            }
+            now = next;
+            waited.end(now, bytes);
+        }
+        None
+    }
+
+    #[test]
+    fn a_body_that_trickles_has_an_end() {
+        assert_eq!(waited_for(1, 31), Some(30));
+        assert_eq!(waited_for(1, 1), Some(60));
+        // Half of what it must bring.
+        assert_eq!(waited_for(512, 1), Some(119));
+        assert_eq!(waited_for(1024, 1), None);
+        assert_eq!(waited_for(1 << 20, 29), None);
+    }
+
+    #[test]
+    fn what_the_cluster_takes_does_not_count() {
+        let mut waited = Waited::default();
+        let now = Instant::now();
+        for hour in 0..100 {
+            let now = now + Duration::from_secs(3600 * hour);
+            assert_eq!(waited.begin(now), Some(now + PATIENCE.min(ALLOWANCE)), "{hour}");
+            waited.end(now, 1);
+        }
     }
 }

@@ -6,19 +6,27 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hyper::body::Incoming;
+use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
-use hyper::{Request, Response, StatusCode};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use rgw::UserInfo;
+use rgw::policy::Environment;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 
 use crate::answered::{mend_of, mended};
-use crate::body::Checked;
+use crate::body::{Checked, Checks};
+use crate::config::{Asked, Config, answer_for, preflight};
+use crate::form::{self, Form};
+use crate::ops::RequestId;
+use crate::ops::copies::CopyFrom;
 use crate::shares::{Share, Shares};
-use crate::sign::{self, Claim, Payload, header};
+use crate::sign::{self, Payload, Signature, header};
 use crate::state::{Gateway, now};
 use crate::users::Caller;
-use crate::{asked, attrs, errors};
+use crate::{asked, attrs, config, environment, errors};
 
 /// A body that is no object's.
 const MAX_DOCUMENT: u64 = 1 << 20;
@@ -36,6 +44,24 @@ pub struct Front {
     windows: Arc<Shares>,
 }
 
+/// A request whose sender is known.
+enum Admitted {
+    /// What S3's library takes.
+    Library(Request<Body>),
+    Config(Config, Asked),
+    /// A browser asks what a page may do with a bucket.
+    Preflight(Caller, String, HeaderMap),
+    /// Who sends a form is known when its fields came.
+    Form(Box<Form>),
+}
+
+/// A page of another site asks.
+struct Page {
+    bucket: String,
+    method: Method,
+    headers: HeaderMap,
+}
+
 impl Front {
     /// `window_bytes` bounds what all requests hold of bodies.
     pub fn new(gateway: Gateway, window_bytes: u64) -> Self {
@@ -50,21 +76,39 @@ impl Front {
     }
 
     /// Answers one request of a client at an address; the share is to be held until the answer went out.
-    pub async fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> (Response<Body>, Option<Share>) {
-        let number = self.gateway.number();
+    pub async fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        peer: IpAddr,
+    ) -> (Response<Body>, Option<Share>) {
+        let id = format!("tx{:021x}-{}", self.gateway.number(), self.gateway.site().instance);
         let mends = mend_of(request.method(), request.uri());
+        let mut page = page(&request);
+        request.extensions_mut().insert(RequestId(id.clone()));
         let (result, share) = match self.admit(request, peer).await {
-            Ok((request, share)) => {
-                let answered = self.service.call(request).await;
+            Ok((admitted, caller, share)) => {
+                let (answered, told) = match page.take() {
+                    None => (self.carry_out(admitted).await, None),
+                    Some(page) => {
+                        let Page { bucket, method, headers } = &page;
+                        // As it was when the request came in.
+                        let told = answer_for(&self.gateway, &caller, bucket, method, headers).await;
+                        (self.carry_out(admitted).await, told)
+                    }
+                };
                 let answered = match (mends, answered) {
                     (Some(mend), Ok(answered)) => mended(answered, mend).await,
                     (_, answered) => answered,
                 };
+                let answered = answered.or_else(|e| failed(e, &id)).map(|mut answered| {
+                    answered.headers_mut().extend(told.unwrap_or_default());
+                    answered
+                });
                 (answered, Some(share))
             }
-            Err(e) => (Err(e), None),
+            Err(e) => (failed(e, &id), None),
         };
-        let mut response = result.or_else(S3Error::to_hyper_response).unwrap_or_else(|_| {
+        let mut response = result.unwrap_or_else(|_| {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
             response
@@ -74,55 +118,146 @@ impl Front {
         if is_part && response.status() == StatusCode::OK {
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
         }
-        let id = format!("tx{number:021x}-{}", self.gateway.site().instance);
         if let Ok(id) = id.parse() {
             response.headers_mut().insert("x-amz-request-id", id);
         }
         (response, share)
     }
 
-    async fn admit(&self, request: Request<Incoming>, peer: IpAddr) -> S3Result<(Request<Body>, Share)> {
+    async fn carry_out(&self, admitted: Admitted) -> S3Result<Response<Body>> {
+        match admitted {
+            Admitted::Library(request) => self.service.call(request).await,
+            Admitted::Config(config, asked) => config::answer(&self.gateway, config, asked).await,
+            Admitted::Preflight(caller, bucket, headers) => {
+                preflight(&self.gateway, &caller, &bucket, &headers).await
+            }
+            Admitted::Form(form) => form::answer(&self.gateway, *form).await,
+        }
+    }
+
+    async fn admit(&self, request: Request<Incoming>, peer: IpAddr) -> S3Result<(Admitted, Caller, Share)> {
         let (mut parts, body) = request.into_parts();
         asked::check_headers(&parts)?;
         asked::check_query(&parts)?;
         attrs::refuse(&parts.headers)?;
+        if parts.method == Method::OPTIONS {
+            let share = self.windows.take(peer, READER_UNITS).ok_or(S3ErrorCode::SlowDown)?;
+            let tenant = match asked::take_tenant(&mut parts)? {
+                None => self.tenant_of_query(&parts).await,
+                named => named,
+            };
+            let caller = Caller::default().asking(Environment::new(), tenant, false);
+            let (bucket, _) = asked::path(&parts)?;
+            return Ok((Admitted::Preflight(caller.clone(), bucket, parts.headers), caller, share));
+        }
+        let boundary = form::boundary(&parts).filter(|_| parts.method == Method::POST);
+        if let Some(boundary) = boundary {
+            return self.admit_form(parts, body, boundary?, peer);
+        }
         let claim = sign::claim(&parts)?;
-        let (caller, key) = self.identify(&parts, claim.as_ref()).await?;
+        let (user, key) = self.identify(&parts, claim.as_ref()).await?;
+        let env = environment::of(&parts, user.as_deref(), peer, now().0.sec);
         let payload = match &claim {
-            Some(claim) => claim.payload.clone(),
+            Some(claim) => claim.payload(),
             None => header(&parts, "x-amz-content-sha256").map_or(Ok(Payload::Unsigned), Payload::of)?,
         };
         let is_data = asked::is_data(&parts)?;
         let length = asked::length(&parts, &payload, is_data)?;
-        let units = if is_data { length.div_ceil(UNIT).saturating_add(1).min(WRITER_UNITS) } else { 0 };
-        let units = usize::try_from(units).unwrap_or(usize::MAX).max(READER_UNITS);
+        let units = if is_data { units(length) } else { READER_UNITS };
         let share = self.windows.take(peer, units).ok_or(S3ErrorCode::SlowDown)?;
         let checks = asked::checks(&parts, payload, key, length)?;
+        let pays = asked::pays(&parts);
+        let caller = Caller::new(user).asking(env, asked::take_tenant(&mut parts)?, pays);
         let body = Checked::new(body, checks);
-        let body = match is_data {
-            true => Body::http_body_unsync(body),
-            false => asked::document(&parts.headers, body.collect(MAX_DOCUMENT).await?)?.into(),
+        if is_data {
+            let request = library(parts, Body::http_body_unsync(body), length, &caller)?;
+            return Ok((request, caller, share));
+        }
+        let document = asked::document(&parts.headers, body.collect(MAX_DOCUMENT).await?)?;
+        let (bucket, key) = asked::path(&parts)?;
+        let admitted = match config::find(&parts.method, &asked::query_names(&parts), key.is_some()) {
+            Some(config) => {
+                config::check_version(parts.uri.query())?;
+                let asked = Asked { caller: caller.clone(), bucket, key, headers: parts.headers, document };
+                Admitted::Config(config, asked)
+            }
+            None => library(parts, document.into(), length, &caller)?,
         };
-        asked::strip(&mut parts, length)?;
-        parts.extensions.insert(caller);
-        Ok((Request::from_parts(parts, body), share))
+        Ok((admitted, caller, share))
+    }
+
+    /// Where the bucket of a presigned URL is named, which a browser asks for before its page uses it. What it
+    /// is told rests on no right: the signature is for another method.
+    async fn tenant_of_query(&self, parts: &Parts) -> Option<Bytes> {
+        let signature = sign::claim(parts).ok()??;
+        let (user, _) = self.gateway.user(signature.access_key()).await.ok()?;
+        Some(user.id.tenant.clone())
+    }
+
+    fn admit_form(
+        &self,
+        mut parts: Parts,
+        body: Incoming,
+        boundary: String,
+        peer: IpAddr,
+    ) -> S3Result<(Admitted, Caller, Share)> {
+        let length = asked::length(&parts, &Payload::Unsigned, true)?;
+        let share = self.windows.take(peer, units(length)).ok_or(S3ErrorCode::SlowDown)?;
+        let tenant = asked::take_tenant(&mut parts)?;
+        let (bucket, _) = asked::path(&parts)?;
+        let body = Checked::new(body, Checks { length, ..Checks::default() });
+        let caller = Caller::default().asking(Environment::new(), tenant.clone(), false);
+        let form = Form { parts, bucket, tenant, peer, body, boundary };
+        Ok((Admitted::Form(Box::new(form)), caller, share))
     }
 
     /// Who sent a request, and what its chunks are signed with.
     async fn identify(
         &self,
         parts: &Parts,
-        claim: Option<&Claim>,
-    ) -> S3Result<(Caller, Option<sign::ChunkKey>)> {
-        let Some(claim) = claim else { return Ok((Caller::Nobody, None)) };
+        claim: Option<&Signature>,
+    ) -> S3Result<(Option<Arc<UserInfo>>, Option<sign::ChunkKey>)> {
+        let Some(claim) = claim else { return Ok((None, None)) };
         if parts.headers.contains_key("x-amz-security-token") {
             return Err(errors::not_served("tokens of sessions are not served"));
         }
-        let (user, secret) = self.gateway.user(&claim.access_key).await?;
+        let (user, secret) = self.gateway.user(claim.access_key()).await?;
         let key = claim.verify(parts, &secret, now().0.sec.into())?;
         if user.suspended != 0 {
             return Err(errors::custom("UserSuspended", 403));
         }
-        Ok((Caller::User(user), Some(key)))
+        Ok((Some(user), key))
     }
+}
+
+/// What a request with so many bytes for an object takes.
+fn units(length: u64) -> usize {
+    let units = length.div_ceil(UNIT).saturating_add(1).min(WRITER_UNITS);
+    usize::try_from(units).unwrap_or(usize::MAX).max(READER_UNITS)
+}
+
+fn library(mut parts: Parts, body: Body, length: u64, caller: &Caller) -> S3Result<Admitted> {
+    asked::strip(&mut parts, length)?;
+    if let Some(from) = header(&parts, "x-amz-copy-source").map(CopyFrom::read).transpose()? {
+        parts.extensions.insert(from);
+        // The library undoes escapes first, and finds other names.
+        parts.headers.insert("x-amz-copy-source", HeaderValue::from_static("bucket/key"));
+    }
+    parts.extensions.insert(caller.clone());
+    Ok(Admitted::Library(Request::from_parts(parts, body)))
+}
+
+fn failed(mut e: S3Error, id: &str) -> S3Result<Response<Body>> {
+    e.set_request_id(id.to_owned());
+    e.to_hyper_response()
+}
+
+/// What is told to a page of another site, if one asks.
+fn page(request: &Request<Incoming>) -> Option<Page> {
+    let is_page = request.headers().contains_key("origin") && request.method() != Method::OPTIONS;
+    let path = request.uri().path().trim_start_matches('/');
+    let bucket = sign::percent_decode(path.split('/').next().unwrap_or_default())?;
+    let bucket = bucket.rsplit(':').next().unwrap_or_default().to_owned();
+    let (method, headers) = (request.method().clone(), request.headers());
+    (is_page && !bucket.is_empty()).then(|| Page { bucket, method, headers: headers.clone() })
 }

@@ -14,14 +14,19 @@ mod sign;
 mod users;
 
 // What they may do.
+mod environment;
 mod grants;
 mod rights;
 
 // What they ask for.
 mod attrs;
+mod config;
 mod errors;
+mod form;
 mod ops;
 mod state;
+mod tags;
+mod xml;
 
 // How it comes in and goes out.
 mod answered;

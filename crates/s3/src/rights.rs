@@ -1,8 +1,14 @@
 //! Who may do what. Source: verify_bucket_permission_no_policy and verify_object_permission_no_policy in
 //! src/rgw/rgw_common.cc, RGWAccessControlPolicy::get_perm in src/rgw/rgw_acl.cc.
 
-use rgw::{AccessControl, Grant, Permissions};
+use std::borrow::Cow;
 
+use codec::Decode;
+use rgw::policy::{Action, EXISTING_TAG, Effect, Environment};
+use rgw::{AccessControl, Grant, Permissions, Tags};
+
+use crate::attrs::{self, Attrs};
+use crate::state::BucketView;
 use crate::users::Caller;
 
 /// Rights over all objects of a bucket, as Swift grants them. Source: RGW_PERM_READ_OBJS and
@@ -10,18 +16,24 @@ use crate::users::Caller;
 const READ_OBJECTS: u32 = 0x10;
 const WRITE_OBJECTS: u32 = 0x20;
 
-/// Kinds of requests that a user may make at all. Source: RGW_OP_TYPE_READ and its like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Does {
-    Read = 1,
-    Write = 2,
-    Delete = 4,
+/// Bits of the kinds of requests that a user may make at all. Source: RGW_OP_TYPE_READ and its like.
+fn kind(action: Action) -> u32 {
+    use Action as A;
+    match action {
+        A::AbortMultipartUpload | A::DeleteBucket | A::DeleteObject | A::DeleteObjectVersion => 4,
+        A::GetBucketAcl | A::GetBucketCORS | A::GetBucketLocation | A::GetBucketPolicy => 1,
+        A::GetBucketPolicyStatus | A::GetBucketRequestPayment | A::GetBucketTagging => 1,
+        A::GetBucketPublicAccessBlock | A::GetBucketVersioning | A::GetBucketWebsite => 1,
+        A::GetObject | A::GetObjectAcl | A::GetObjectTagging | A::ListAllMyBuckets | A::ListBucket => 1,
+        A::ListBucketMultipartUploads | A::ListBucketVersions | A::ListMultipartUploadParts => 1,
+        _ => 2,
+    }
 }
 
 impl Caller {
     /// Whether an administrator lets the user make such requests.
-    pub fn may(&self, does: Does) -> bool {
-        self.user().is_none_or(|info| info.op_mask & does as u32 != 0)
+    pub fn may(&self, action: Action) -> bool {
+        self.user().is_none_or(|info| info.op_mask & kind(action) != 0)
     }
 
     fn is_administrator(&self) -> bool {
@@ -74,6 +86,92 @@ pub fn allows_object(
     of_all != 0 && granted(bucket, caller, of_all, groups) == of_all
 }
 
+/// An object that something is to be done with.
+pub struct Target<'a> {
+    pub key: &'a [u8],
+    pub acl: &'a AccessControl,
+    pub attrs: &'a Attrs,
+}
+
+impl BucketView {
+    /// What the bucket's policy says.
+    fn said(&self, caller: &Caller, env: &Environment, action: Action, key: Option<&[u8]>) -> Effect {
+        let Some(policy) = &self.policy else { return Effect::Pass };
+        let bucket = &self.info.bucket.name;
+        let name = match key {
+            Some(key) => Cow::Owned([bucket, &b"/"[..], key].concat()),
+            None => Cow::Borrowed(&bucket[..]),
+        };
+        policy.eval(env, &caller.id(), action, &name)
+    }
+
+    /// Who is no owner of a bucket whose requesters pay has to say that he does.
+    fn is_paid(&self, caller: &Caller) -> bool {
+        !self.info.requester_pays || caller.is(&self.info.owner) || (caller.user().is_some() && caller.pays())
+    }
+
+    fn grants(&self, caller: &Caller, action: Action) -> bool {
+        action.grant().is_some_and(|wanted| allows(&self.acl, caller, wanted, self.groups()))
+    }
+
+    /// Whether a caller may do something with the bucket.
+    pub fn may(&self, caller: &Caller, action: Action) -> bool {
+        let said = self.said(caller, caller.env(), action, None);
+        let granted = said == Effect::Allow || (said == Effect::Pass && self.grants(caller, action));
+        caller.may(action) && self.is_paid(caller) && granted
+    }
+
+    /// The same of what the owner alone may do, unless a policy says otherwise.
+    pub fn is_owners(&self, caller: &Caller, action: Action) -> bool {
+        let said = self.said(caller, caller.env(), action, None);
+        let own = || caller.is(&self.acl.owner.id) || caller.is_administrator();
+        caller.may(action) && (said == Effect::Allow || (said == Effect::Pass && own()))
+    }
+
+    /// Whether a caller may do something with a key, whatever is there: the bucket's grants decide.
+    pub fn may_with_key(&self, caller: &Caller, action: Action, key: &[u8]) -> bool {
+        let said = self.said(caller, caller.env(), action, Some(key));
+        let granted = || allows(&self.acl, caller, Permissions::WRITE, self.groups());
+        let granted = said == Effect::Allow || (said == Effect::Pass && granted());
+        caller.may(action) && self.is_paid(caller) && granted
+    }
+
+    /// Whether a caller may do something with an object that is there.
+    pub fn may_with(&self, caller: &Caller, action: Action, target: &Target<'_>) -> bool {
+        let env = self.env_with_tags(caller, target.attrs);
+        let said = self.said(caller, &env, action, Some(target.key));
+        let wanted = action.grant();
+        let granted =
+            || wanted.is_some_and(|p| allows_object(&self.acl, target.acl, caller, p, self.groups()));
+        let granted = said == Effect::Allow || (said == Effect::Pass && granted());
+        caller.may(action) && self.is_paid(caller) && granted
+    }
+
+    /// Whether a caller is told that there is no such object: to others all are alike.
+    pub fn may_miss(&self, caller: &Caller) -> bool {
+        match self.said(caller, caller.env(), Action::ListBucket, None) {
+            _ if caller.is(&self.acl.owner.id) => true,
+            Effect::Allow => true,
+            Effect::Deny => false,
+            Effect::Pass => allows(&self.acl, caller, Permissions::READ, self.groups()),
+        }
+    }
+
+    fn env_with_tags<'a>(&self, caller: &'a Caller, attrs: &Attrs) -> Cow<'a, Environment> {
+        let wants = self.policy.as_ref().is_some_and(rgw::policy::Policy::asks_for_tags);
+        let raw = attrs.get(attrs::TAGGING.as_bytes()).filter(|_| wants);
+        let Some(tags) = raw.and_then(|raw| Tags::from_bytes(raw.clone()).ok()) else {
+            return Cow::Borrowed(caller.env());
+        };
+        let mut env = caller.env().clone();
+        for (key, value) in &tags.tags {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            env.insert(format!("{EXISTING_TAG}{}", text(key)), text(value));
+        }
+        Cow::Owned(env)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -83,7 +181,7 @@ mod tests {
     use super::*;
 
     fn user(id: &'static str) -> Caller {
-        Caller::User(Arc::new(UserInfo { id: UserId::plain(id), ..UserInfo::default() }))
+        Caller::new(Some(Arc::new(UserInfo { id: UserId::plain(id), ..UserInfo::default() })))
     }
 
     fn with(grants: &[Grant]) -> AccessControl {
@@ -106,13 +204,13 @@ mod tests {
         let private = with(&[]);
         check(&private, &owner, full, true);
         check(&private, &other, read, false);
-        check(&private, &Caller::Nobody, read, false);
+        check(&private, &Caller::default(), read, false);
         let public = with(&[to_group(Grant::ALL_USERS, read)]);
-        check(&public, &Caller::Nobody, read, true);
-        check(&public, &Caller::Nobody, write, false);
-        assert!(!allows(&public, &Caller::Nobody, read, false));
+        check(&public, &Caller::default(), read, true);
+        check(&public, &Caller::default(), write, false);
+        assert!(!allows(&public, &Caller::default(), read, false));
         let known = with(&[to_group(Grant::AUTHENTICATED_USERS, read)]);
-        check(&known, &Caller::Nobody, read, false);
+        check(&known, &Caller::default(), read, false);
         check(&known, &other, read, true);
         let given = with(&[Grant::to_user(UserId::plain("u"), "u".into(), write)]);
         check(&given, &other, write, true);
@@ -127,11 +225,11 @@ mod tests {
     #[test]
     fn administrators_may_all_and_masks_bound_the_others() {
         let admin = UserInfo { id: UserId::plain("a"), admin: 1, ..UserInfo::default() };
-        assert!(allows(&with(&[]), &Caller::User(Arc::new(admin)), Permissions::FULL_CONTROL, true));
+        assert!(allows(&with(&[]), &Caller::new(Some(Arc::new(admin))), Permissions::FULL_CONTROL, true));
         let masked = UserInfo { id: UserId::plain("m"), op_mask: 1, ..UserInfo::default() };
-        let masked = Caller::User(Arc::new(masked));
+        let masked = Caller::new(Some(Arc::new(masked)));
         assert_eq!(
-            [Does::Read, Does::Write, Does::Delete].map(|does| masked.may(does)),
+            [Action::GetObject, Action::PutObject, Action::DeleteObject].map(|action| masked.may(action)),
             [true, false, false]
         );
     }

@@ -16,7 +16,7 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -81,17 +81,28 @@ async fn connection(stream: TcpStream, peer: IpAddr, front: Arc<Front>, _share: 
     }
 }
 
-/// A request goes on to its end when its connection is gone: what it began to write is finished or taken
-/// back.
+/// A request that changes something goes on to its end when its connection is gone: what it began to write
+/// is finished or taken back. One that reads ends with its connection.
+async fn to_its_end<T: Send + 'static>(
+    reads: bool,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
+    match reads {
+        true => Some(work.await),
+        false => tokio::spawn(work).await.ok(),
+    }
+}
+
 async fn answer(
     front: Arc<Front>,
     request: Request<Incoming>,
     peer: IpAddr,
 ) -> Result<Response<Held>, Infallible> {
-    let answered = tokio::spawn(async move { front.answer(request, peer).await }).await;
+    let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
+    let answered = to_its_end(reads, async move { front.answer(request, peer).await }).await;
     Ok(match answered {
-        Ok((response, share)) => response.map(|body| Held { body, _share: share }),
-        Err(_) => {
+        Some((response, share)) => response.map(|body| Held { body, _share: share }),
+        None => {
             let mut response = Response::new(Held { body: s3s::Body::empty(), _share: None });
             *response.status_mut() = hyper::StatusCode::INTERNAL_SERVER_ERROR;
             response
@@ -185,5 +196,32 @@ impl AsyncWrite for Patient {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// What becomes of a request whose connection goes while it is under way.
+    async fn left(reads: bool) -> Result<&'static str, oneshot::error::RecvError> {
+        let ((go, wait), (told, done)) = (oneshot::channel::<()>(), oneshot::channel());
+        let work = async move {
+            wait.await.ok();
+            let _ = told.send("done");
+        };
+        let mut under_way = Box::pin(to_its_end(reads, work));
+        assert!(std::future::poll_fn(|cx| Poll::Ready(under_way.as_mut().poll(cx))).await.is_pending());
+        drop(under_way);
+        let _ = go.send(());
+        done.await
+    }
+
+    #[tokio::test]
+    async fn a_read_ends_with_its_connection_and_a_change_does_not() {
+        assert!(left(true).await.is_err());
+        assert_eq!(left(false).await, Ok("done"));
     }
 }

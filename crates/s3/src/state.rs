@@ -7,20 +7,26 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use codec::Decode;
 use gateway::{BucketState, Error, Moment, Plan, SharedBucket, Site};
-use rgw::{AccessControl, BucketInfo, Permissions, PublicAccessBlock, UserInfo, Versioning};
+use rgw::policy::{Action, Policy};
+use rgw::{AccessControl, BucketInfo, Cors, PublicAccessBlock, UserInfo, Versioning};
 use rgwio::Performer;
 use s3s::{S3ErrorCode, S3Request, S3Result};
 use types::{RealTime, Utime};
 
+use crate::attrs::Attrs;
 use crate::errors;
-use crate::rights::{self, Does};
 use crate::users::{Cache, Caller};
 
+/// Attributes of buckets.
 const ACL: &[u8] = b"user.rgw.acl";
-/// Attributes of buckets and users that decide who may do what, and are not evaluated here.
-const POLICY: &[u8] = b"user.rgw.iam-policy";
+pub const POLICY: &[u8] = b"user.rgw.iam-policy";
+pub const PUBLIC_ACCESS: &[u8] = b"user.rgw.public-access";
+pub const CORS: &[u8] = b"user.rgw.cors";
+/// A user's own policies, which are not evaluated here.
 const USER_POLICY: &[u8] = b"user.rgw.user-policy";
-const PUBLIC_ACCESS: &[u8] = b"user.rgw.public-access";
+/// How often a change is tried that others come before. Source: retry_raced_bucket_write in
+/// src/rgw/rgw_op.cc.
+const TRIES: usize = 15;
 
 /// What a gateway is told when it starts.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +46,8 @@ struct Inner {
     performer: Performer,
     settings: Settings,
     users: Cache<String, Option<Arc<UserInfo>>>,
+    /// Of buckets, by their ids.
+    owners: Cache<Bytes, Arc<UserInfo>>,
     buckets: Cache<(Bytes, String), Arc<BucketView>>,
     numbers: AtomicU64,
 }
@@ -50,17 +58,29 @@ pub struct BucketView {
     pub state: BucketState,
     pub info: SharedBucket,
     pub acl: AccessControl,
-    public: PublicAccessBlock,
+    pub public: PublicAccessBlock,
+    pub policy: Option<Policy>,
+    pub cors: Option<Cors>,
+    /// There is a policy, and it cannot be read: nobody knows what it forbids.
+    is_unread: bool,
 }
 
 impl BucketView {
     fn read(state: BucketState) -> Result<Self, Error> {
+        fn decoded<T: Decode>(attrs: &Attrs, name: &[u8]) -> Result<Option<T>, Error> {
+            Ok(attrs.get(name).map(|raw| T::from_bytes(raw.clone())).transpose()?)
+        }
         let attrs = &state.instance.attrs;
-        let acl = attrs.get(ACL).map(|raw| AccessControl::from_bytes(raw.clone())).transpose()?;
-        let public =
-            attrs.get(PUBLIC_ACCESS).map(|raw| PublicAccessBlock::from_bytes(raw.clone())).transpose()?;
+        let acl = decoded(attrs, ACL)?.unwrap_or_default();
+        let public = decoded(attrs, PUBLIC_ACCESS)?.unwrap_or_default();
+        let cors = decoded(attrs, CORS)?;
         let info: Arc<BucketInfo> = Arc::new(state.instance.value.clone());
-        Ok(Self { info, acl: acl.unwrap_or_default(), public: public.unwrap_or_default(), state })
+        let tenant = String::from_utf8_lossy(&info.bucket.tenant);
+        let policy = attrs.get(POLICY).filter(|text| !text.is_empty());
+        let policy = policy.map(|text| Policy::read(text, &tenant));
+        let is_unread = matches!(policy, Some(Err(_)));
+        let policy = policy.and_then(Result::ok);
+        Ok(Self { info, acl, public, policy, cors, is_unread, state })
     }
 
     /// Whether grants to everybody count.
@@ -74,12 +94,8 @@ impl BucketView {
         !(public && self.public.block_acls)
     }
 
-    pub fn may(&self, caller: &Caller, wanted: Permissions) -> bool {
-        rights::allows(&self.acl, caller, wanted, self.groups())
-    }
-
     /// Refuses what rests on something that is not served.
-    fn served(&self, caller: &Caller) -> S3Result<()> {
+    fn served(&self) -> S3Result<()> {
         let flags = self.info.flags;
         // Its owner is suspended. Source: rgw_build_bucket_policies in src/rgw/rgw_op.cc.
         if flags.has(Versioning::SUSPENDED_BUCKET) {
@@ -88,11 +104,8 @@ impl BucketView {
         if flags.has(Versioning::VERSIONED) || flags.has(Versioning::OBJECT_LOCK) {
             return Err(errors::not_served("buckets that keep versions are not served"));
         }
-        if self.state.instance.attrs.contains_key(POLICY) {
-            return Err(errors::not_served("buckets with a policy are not served"));
-        }
-        if self.info.requester_pays && !caller.is(&self.info.owner) {
-            return Err(errors::not_served("buckets whose requesters pay are not served"));
+        if self.is_unread {
+            return Err(errors::not_served("the bucket's policy cannot be read"));
         }
         Ok(())
     }
@@ -106,13 +119,13 @@ pub fn now() -> RealTime {
 
 /// Who a request is carried out as.
 pub fn caller<T>(request: &S3Request<T>) -> Caller {
-    request.extensions.get::<Caller>().cloned().unwrap_or(Caller::Nobody)
+    request.extensions.get::<Caller>().cloned().unwrap_or_default()
 }
 
 impl Gateway {
     pub fn new(site: Site, performer: Performer, settings: Settings) -> Self {
-        let (users, buckets) = (Cache::new(), Cache::new());
-        let inner = Inner { site, performer, settings, users, buckets, numbers: AtomicU64::new(1) };
+        let (users, owners, buckets) = (Cache::new(), Cache::new(), Cache::new());
+        let inner = Inner { site, performer, settings, users, owners, buckets, numbers: AtomicU64::new(1) };
         Self { inner: Arc::new(inner) }
     }
 
@@ -134,6 +147,11 @@ impl Gateway {
         self.inner.performer.run(plan).await
     }
 
+    /// Carries out a plan that reads, as long as its client waits.
+    pub async fn read<T: Send + 'static>(&self, plan: Plan<T>) -> Result<T, Error> {
+        self.inner.performer.read(plan).await
+    }
+
     /// Carries out what is planned with the time and made-up texts.
     pub async fn now<T: Send + 'static>(
         &self,
@@ -149,7 +167,7 @@ impl Gateway {
             Some(found) => found,
             None => {
                 let at = Instant::now();
-                let found = match self.run(self.site().user_by_key(&key.clone().into())).await {
+                let found = match self.read(self.site().user_by_key(&key.clone().into())).await {
                     Ok(stored) if stored.attrs.contains_key(USER_POLICY) => {
                         return Err(errors::not_served("users with policies are not served"));
                     }
@@ -170,24 +188,45 @@ impl Gateway {
         Ok((info, secret))
     }
 
+    /// Fails where an object of a size has no room: the quotas of the bucket's owner count.
+    pub async fn check_room(&self, view: &BucketView, size: u64) -> S3Result<()> {
+        let id = view.info.owner.to_text();
+        let owner = match self.inner.owners.get(&id) {
+            Some(owner) => owner,
+            None => {
+                let at = Instant::now();
+                let owner = match self.read(self.site().user(&view.info.owner)).await {
+                    Ok(stored) => stored.value.info,
+                    // Who is gone has no quotas any more.
+                    Err(Error::NoSuchUser) => UserInfo::default(),
+                    Err(e) => return Err(errors::of(e)),
+                };
+                let owner = Arc::new(owner);
+                self.inner.owners.put(id, at, Arc::clone(&owner));
+                owner
+            }
+        };
+        self.run(self.site().room_for(&view.info, &owner, size, now())).await.map_err(errors::of)
+    }
+
     /// A bucket as it was a moment ago.
     pub async fn bucket(&self, caller: &Caller, name: &str) -> S3Result<Arc<BucketView>> {
         let key = (caller.tenant(), name.to_owned());
         if let Some(view) = self.inner.buckets.get(&key) {
-            view.served(caller)?;
+            view.served()?;
             return Ok(view);
         }
         let at = Instant::now();
         let view = Arc::new(self.fresh_bucket(caller, name).await?);
         self.inner.buckets.put(key, at, view.clone());
-        view.served(caller)?;
+        view.served()?;
         Ok(view)
     }
 
     /// A bucket as it is.
     pub async fn fresh_bucket(&self, caller: &Caller, name: &str) -> S3Result<BucketView> {
         let plan = self.site().bucket(&caller.tenant(), &name.to_owned().into());
-        let state = self.run(plan).await.map_err(errors::of)?;
+        let state = self.read(plan).await.map_err(errors::of)?;
         BucketView::read(state).map_err(errors::of)
     }
 
@@ -197,18 +236,77 @@ impl Gateway {
     }
 
     /// A bucket that the caller may do something with.
-    pub async fn bucket_for(
-        &self,
-        caller: &Caller,
-        name: &str,
-        does: Does,
-        wanted: Permissions,
-    ) -> S3Result<Arc<BucketView>> {
+    pub async fn bucket_for(&self, caller: &Caller, name: &str, action: Action) -> S3Result<Arc<BucketView>> {
         let view = self.bucket(caller, name).await?;
-        if !caller.may(does) || !view.may(caller, wanted) {
+        if !view.may(caller, action) {
             return Err(S3ErrorCode::AccessDenied.into());
         }
         Ok(view)
+    }
+
+    /// A bucket with whose keys the caller may do something, whatever objects are there.
+    pub async fn bucket_with_key(
+        &self,
+        caller: &Caller,
+        name: &str,
+        action: Action,
+        key: &str,
+    ) -> S3Result<Arc<BucketView>> {
+        let view = self.bucket(caller, name).await?;
+        if !view.may_with_key(caller, action, key.as_bytes()) {
+            return Err(S3ErrorCode::AccessDenied.into());
+        }
+        Ok(view)
+    }
+
+    /// A bucket with which the caller may do what is the owner's.
+    pub async fn own_bucket(&self, caller: &Caller, name: &str, action: Action) -> S3Result<Arc<BucketView>> {
+        let view = self.bucket(caller, name).await?;
+        if !view.is_owners(caller, action) {
+            return Err(S3ErrorCode::AccessDenied.into());
+        }
+        Ok(view)
+    }
+
+    /// Changes a bucket as it is, again when another one came before.
+    pub async fn change_bucket(
+        &self,
+        caller: &Caller,
+        name: &str,
+        change: impl Fn(&mut BucketInfo, &mut Attrs),
+    ) -> S3Result<()> {
+        let mut changed = Err(Error::Raced);
+        for _ in 0..TRIES {
+            let fresh = self.fresh_bucket(caller, name).await?;
+            let (mut info, mut attrs) =
+                (fresh.state.instance.value.clone(), fresh.state.instance.attrs.clone());
+            change(&mut info, &mut attrs);
+            let set = move |into: &mut BucketInfo, into_attrs: &mut Attrs| {
+                (*into, *into_attrs) = (info, attrs);
+                Ok(())
+            };
+            changed = self.run(self.site().modify_bucket(fresh.state, now(), set)).await;
+            if changed != Err(Error::Raced) {
+                break;
+            }
+        }
+        self.forget_bucket(caller, name);
+        changed.map(drop).map_err(errors::of)
+    }
+
+    /// Sets an attribute of a bucket, or removes it.
+    pub async fn set_bucket_attr(
+        &self,
+        caller: &Caller,
+        bucket: &str,
+        name: &'static [u8],
+        value: Option<Bytes>,
+    ) -> S3Result<()> {
+        let change = |_: &mut BucketInfo, attrs: &mut Attrs| match &value {
+            Some(value) => drop(attrs.insert(Bytes::from_static(name), value.clone())),
+            None => drop(attrs.remove(name)),
+        };
+        self.change_bucket(caller, bucket, change).await
     }
 }
 

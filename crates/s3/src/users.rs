@@ -1,4 +1,4 @@
-//! Who asks: users by their access keys, kept for a short time.
+//! Who asks, and what is kept of users and buckets for a short time.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use rgw::policy::Environment;
 use rgw::{Owner, UserId, UserInfo};
 
 /// A change is in force on every gateway after this long, whether notices are heard or not.
@@ -46,36 +47,70 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
     }
 }
 
-/// Who a request is carried out as.
-#[derive(Debug, Clone)]
-pub enum Caller {
-    Nobody,
-    User(Arc<UserInfo>),
+/// Who a request is carried out as, and what is known of the request.
+#[derive(Debug, Clone, Default)]
+pub struct Caller {
+    user: Option<Arc<UserInfo>>,
+    /// What policies may ask for.
+    env: Arc<Environment>,
+    /// Where the request says that its bucket is named.
+    tenant: Option<Bytes>,
+    /// Whether the caller pays for what belongs to others.
+    pays: bool,
 }
 
 impl Caller {
+    /// A user, or nobody.
+    pub fn new(user: Option<Arc<UserInfo>>) -> Self {
+        Self { user, ..Self::default() }
+    }
+
+    /// The same caller, with what is known of a request.
+    pub fn asking(self, env: Environment, tenant: Option<Bytes>, pays: bool) -> Self {
+        Self { env: Arc::new(env), tenant, pays, ..self }
+    }
+
     pub fn user(&self) -> Option<&UserInfo> {
-        match self {
-            Self::Nobody => None,
-            Self::User(info) => Some(info),
-        }
+        self.user.as_deref()
+    }
+
+    pub fn env(&self) -> &Environment {
+        &self.env
+    }
+
+    pub fn pays(&self) -> bool {
+        self.pays
     }
 
     pub fn is(&self, id: &UserId) -> bool {
         self.user().is_some_and(|info| info.id == *id)
     }
 
-    /// Where the caller's buckets are named.
+    /// Where the request's bucket is named: with the caller's own, unless it says otherwise.
     pub fn tenant(&self) -> Bytes {
-        self.user().map(|info| info.id.tenant.clone()).unwrap_or_default()
+        let own = || self.user().map(|info| info.id.tenant.clone()).unwrap_or_default();
+        self.tenant.clone().unwrap_or_else(own)
     }
 
-    /// As what it makes belongs to it. Source: the user "anonymous" in src/rgw/rgw_common.h.
+    /// The same caller, who asks for what is named elsewhere; nothing for the caller's own.
+    pub fn in_tenant(self, tenant: Option<Bytes>) -> Self {
+        Self { tenant, ..self }
+    }
+
+    /// Whether the request's bucket is named with the caller's own.
+    pub fn is_at_home(&self) -> bool {
+        self.user().is_none_or(|info| info.id.tenant == self.tenant())
+    }
+
+    /// Source: the user "anonymous" in src/rgw/rgw_common.h.
+    pub fn id(&self) -> UserId {
+        self.user().map_or_else(|| UserId::plain("anonymous"), |info| info.id.clone())
+    }
+
+    /// As what it makes belongs to it.
     pub fn owner(&self) -> Owner {
-        match self {
-            Self::User(info) => Owner { id: info.id.clone(), display_name: info.display_name.clone() },
-            Self::Nobody => Owner { id: UserId::plain("anonymous"), display_name: Bytes::new() },
-        }
+        let display_name = self.user().map(|info| info.display_name.clone()).unwrap_or_default();
+        Owner { id: self.id(), display_name }
     }
 }
 

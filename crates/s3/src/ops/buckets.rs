@@ -1,13 +1,16 @@
 //! Buckets.
 
+use std::net::Ipv4Addr;
+
 use gateway::{Error, Listing, NewBucket, SharedBucket, UploadId};
-use rgw::{Permissions, PlacementRule, Versioning};
+use hyper::HeaderMap;
+use rgw::policy::Action;
+use rgw::{PlacementRule, Versioning};
 use s3s::dto::*;
-use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
+use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
 use crate::attrs::timestamp;
-use crate::rights::Does;
-use crate::state::{Gateway, caller};
+use crate::state::{Gateway, caller, now};
 use crate::{errors, grants};
 
 /// Buckets that one answer has, at most.
@@ -20,15 +23,20 @@ pub async fn list_buckets(
     request: S3Request<ListBucketsInput>,
 ) -> S3Result<S3Response<ListBucketsOutput>> {
     let caller = caller(&request);
-    let user = caller.user().ok_or(S3ErrorCode::AccessDenied)?;
-    if !caller.may(Does::Read) {
+    let owner = Some(grants::owner(&caller.owner()));
+    let Some(user) = caller.user() else {
+        // Nobody has none.
+        let (buckets, none) = (Some(Vec::new()), ListBucketsOutput::default());
+        return Ok(S3Response::new(ListBucketsOutput { buckets, owner, ..none }));
+    };
+    if !caller.may(Action::ListAllMyBuckets) {
         return Err(S3ErrorCode::AccessDenied.into());
     }
     let mut buckets: Vec<Bucket> = Vec::new();
     let mut marker = bytes::Bytes::new();
     loop {
         let page = gateway.site().user_buckets(&user.id, marker.clone(), i32::MAX);
-        let (page, more) = gateway.run(page).await.map_err(errors::of)?;
+        let (page, more) = gateway.read(page).await.map_err(errors::of)?;
         buckets.extend(page.iter().map(|entry| Bucket {
             bucket_region: None,
             creation_date: Some(timestamp(entry.created)),
@@ -39,7 +47,6 @@ pub async fn list_buckets(
             _ => break,
         }
     }
-    let owner = Some(grants::owner(&caller.owner()));
     let output = ListBucketsOutput { buckets: Some(buckets), owner, ..ListBucketsOutput::default() };
     Ok(S3Response::new(output))
 }
@@ -58,24 +65,39 @@ fn placement(gateway: &Gateway, input: &CreateBucketInput) -> S3Result<Placement
     }
 }
 
+/// Whether a bucket may have this name. Source: valid_s3_bucket_name in src/rgw/rgw_rest_s3.h.
+fn is_bucket_name(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let label = |label: &str| {
+        let ends = label.as_bytes().first().zip(label.as_bytes().last());
+        ends.is_some_and(|(first, last)| plain(*first) && plain(*last))
+            && label.bytes().all(|b| plain(b) || b == b'-' || b == b'_')
+    };
+    (3..=63).contains(&name.len()) && name.split('.').all(label) && name.parse::<Ipv4Addr>().is_err()
+}
+
 pub async fn create_bucket(
     gateway: &Gateway,
     request: S3Request<CreateBucketInput>,
 ) -> S3Result<S3Response<CreateBucketOutput>> {
-    let (caller, input) = (caller(&request), request.input);
+    let (caller, input) = (caller(&request), &request.input);
     let user = caller.user().ok_or(S3ErrorCode::AccessDenied)?;
-    if !caller.may(Does::Write) || user.max_buckets < 0 {
+    if !caller.may(Action::CreateBucket) || user.max_buckets < 0 || !caller.is_at_home() {
         return Err(S3ErrorCode::AccessDenied.into());
     }
     if input.object_lock_enabled_for_bucket == Some(true) || input.object_ownership.is_some() {
         return Err(errors::not_served("locks and ownership of objects are not served"));
     }
+    if !is_bucket_name(&input.bucket) {
+        return Err(S3ErrorCode::InvalidBucketName.into());
+    }
     let owner = caller.owner();
-    let acl = grants::canned(input.acl.as_ref().map(|acl| acl.as_str()), owner.clone(), &owner)?;
+    let acl = grants::of_headers(gateway, &request.headers, owner.clone(), &owner).await?;
+    let asked_for = acl.clone();
     let new = NewBucket {
         name: input.bucket.clone().into(),
         acl,
-        placement: placement(gateway, &input)?,
+        placement: placement(gateway, input)?,
         flags: Versioning::default(),
         number: gateway.number(),
         max_buckets: usize::try_from(user.max_buckets).ok().filter(|max| *max > 0),
@@ -85,11 +107,12 @@ pub async fn create_bucket(
     match made {
         Ok(_) => {}
         Err(Error::BucketExists) => {
-            // Who has it already is told that it is there.
+            // Who has it already is told that it is there, as long as nothing else is asked for.
             let there = gateway.fresh_bucket(&caller, &input.bucket).await?;
-            if !caller.is(&there.info.owner) {
+            if !caller.is(&there.info.owner) || there.acl != asked_for {
                 return Err(S3ErrorCode::BucketAlreadyExists.into());
             }
+            gateway.run(gateway.site().link_again(&there.info, now())).await.map_err(errors::of)?;
         }
         Err(Error::NoSuchPlacement) => return Err(S3ErrorCode::InvalidLocationConstraint.into()),
         Err(e) => return Err(errors::of(e)),
@@ -127,7 +150,7 @@ pub async fn delete_bucket(
     request: S3Request<DeleteBucketInput>,
 ) -> S3Result<S3Response<DeleteBucketOutput>> {
     let (caller, name) = (caller(&request), &request.input.bucket);
-    gateway.bucket_for(&caller, name, Does::Delete, Permissions::WRITE).await?;
+    gateway.bucket_for(&caller, name, Action::DeleteBucket).await?;
     let fresh = gateway.fresh_bucket(&caller, name).await?;
     end_uploads(gateway, &fresh.info).await?;
     let state = fresh.state;
@@ -142,24 +165,27 @@ pub async fn head_bucket(
     request: S3Request<HeadBucketInput>,
 ) -> S3Result<S3Response<HeadBucketOutput>> {
     let caller = caller(&request);
-    gateway.bucket_for(&caller, &request.input.bucket, Does::Read, Permissions::READ).await?;
-    Ok(S3Response::new(HeadBucketOutput::default()))
-}
-
-/// Whose it is may know what a bucket is.
-async fn own_bucket(gateway: &Gateway, caller: &crate::users::Caller, name: &str) -> S3Result<()> {
-    let view = gateway.bucket(caller, name).await?;
-    match caller.is(&view.info.owner) && caller.may(Does::Read) {
-        true => Ok(()),
-        false => Err(s3_error!(AccessDenied)),
+    let view = gateway.bucket_for(&caller, &request.input.bucket, Action::ListBucket).await?;
+    let stats = gateway.read(gateway.site().bucket_stats(&view.info)).await.map_err(errors::of)?;
+    let mut headers = HeaderMap::new();
+    headers.insert("x-rgw-object-count", stats.objects().into());
+    headers.insert("x-rgw-bytes-used", stats.bytes().into());
+    if let Some(user) = caller.user().filter(|user| user.id == view.info.owner) {
+        // Quotas are the owner's to know.
+        headers.insert("x-rgw-quota-user-size", user.user_quota.max_size.into());
+        headers.insert("x-rgw-quota-user-objects", user.user_quota.max_objects.into());
+        headers.insert("x-rgw-quota-max-buckets", user.max_buckets.into());
+        headers.insert("x-rgw-quota-bucket-size", user.bucket_quota.max_size.into());
+        headers.insert("x-rgw-quota-bucket-objects", user.bucket_quota.max_objects.into());
     }
+    Ok(S3Response::with_headers(HeadBucketOutput::default(), headers))
 }
 
 pub async fn get_bucket_location(
     gateway: &Gateway,
     request: S3Request<GetBucketLocationInput>,
 ) -> S3Result<S3Response<GetBucketLocationOutput>> {
-    own_bucket(gateway, &caller(&request), &request.input.bucket).await?;
+    gateway.own_bucket(&caller(&request), &request.input.bucket, Action::GetBucketLocation).await?;
     let place = gateway.settings().zonegroup.clone();
     let location_constraint = Some(BucketLocationConstraint::from(place));
     Ok(S3Response::new(GetBucketLocationOutput { location_constraint }))
@@ -170,6 +196,23 @@ pub async fn get_bucket_versioning(
     gateway: &Gateway,
     request: S3Request<GetBucketVersioningInput>,
 ) -> S3Result<S3Response<GetBucketVersioningOutput>> {
-    own_bucket(gateway, &caller(&request), &request.input.bucket).await?;
+    gateway.own_bucket(&caller(&request), &request.input.bucket, Action::GetBucketVersioning).await?;
     Ok(S3Response::new(GetBucketVersioningOutput::default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_have_names_of_hosts() {
+        for name in ["abc", "a-b.c-d", "a_b", "1.2.3", &"x".repeat(63)] {
+            assert!(is_bucket_name(name), "{name}");
+        }
+        for name in
+            ["", "ab", "Abc", "-ab", "ab-", "a..b", "a-.b", "a.-b", "10.0.0.1", "a b", &"x".repeat(64)]
+        {
+            assert!(!is_bucket_name(name), "{name}");
+        }
+    }
 }

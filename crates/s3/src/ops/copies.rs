@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gateway::{Condition, CopyTo, Error, Finish, FinishPart, Opened, UploadId};
+use hyper::HeaderMap;
 use rgw::{Compression, Key};
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
@@ -12,6 +13,7 @@ use super::objects::{new_acl, new_attrs, source_conditions, storage_class, writa
 use super::writer::{Sink, drop_all, hex};
 use super::{reader, uploads};
 use crate::attrs::{Attrs, quoted, timestamp};
+use crate::sign::percent_decode;
 use crate::state::{Gateway, caller, now};
 use crate::users::Caller;
 use crate::{attrs, errors};
@@ -28,21 +30,62 @@ const MADE: [&str; 6] = [
 /// Bytes of a range that are copied at a time.
 const WINDOW: u64 = 4 << 20;
 
-/// What is copied.
-async fn source(
+/// What is copied, as a request's header names it. Source: RGWCopyObj::parse_copy_location in src/rgw/rgw_op.cc.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyFrom {
+    tenant: Option<Bytes>,
+    bucket: String,
+    key: String,
+    is_other_version: bool,
+}
+
+impl CopyFrom {
+    /// Reads `/bucket/key?versionId=id`, of which the bucket may have a tenant in front. What takes these apart
+    /// is no escape: a key may have slashes and question marks that are.
+    pub fn read(text: &str) -> S3Result<Self> {
+        let wrong = || s3_error!(InvalidArgument, "the copy's source cannot be read");
+        let (path, version) = match text.split_once("?versionId=") {
+            Some((path, version)) => (path, Some(version)),
+            None => (text, None),
+        };
+        let path = path.strip_prefix('/').unwrap_or(path);
+        let (bucket, key) = match path.split_once('/') {
+            Some((bucket, key)) => (percent_decode(bucket), percent_decode(key)),
+            // Some clients escape all of it.
+            None => {
+                let whole = percent_decode(path).ok_or_else(wrong)?;
+                let (bucket, key) = whole.split_once('/').ok_or_else(wrong)?;
+                (Some(bucket.to_owned()), Some(key.to_owned()))
+            }
+        };
+        let (bucket, key) = bucket.zip(key).ok_or_else(wrong)?;
+        let (tenant, bucket) = match bucket.split_once(':') {
+            Some((tenant, bucket)) => (Some(tenant.to_owned().into()), bucket.to_owned()),
+            None => (None, bucket),
+        };
+        if bucket.is_empty() || key.is_empty() {
+            return Err(wrong());
+        }
+        let is_other_version = version.is_some_and(|id| !id.is_empty() && id != "null");
+        Ok(Self { tenant, bucket, key, is_other_version })
+    }
+}
+
+/// Opens what is copied.
+async fn source<T>(
     gateway: &Gateway,
     caller: &Caller,
-    source: &CopySource,
-) -> S3Result<(Opened, String, String)> {
-    let CopySource::Bucket { bucket, key, version_id } = source else {
-        return Err(errors::not_served("access points are not served"));
-    };
-    if version_id.is_some() {
+    request: &S3Request<T>,
+) -> S3Result<(Opened, CopyFrom)> {
+    let from = request.extensions.get::<CopyFrom>().cloned().ok_or(S3ErrorCode::InvalidArgument)?;
+    if from.is_other_version {
         return Err(errors::not_served("versions are not served"));
     }
-    let view = gateway.bucket(caller, bucket).await?;
-    let opened = reader::open(gateway, caller, &view, key, 0).await?;
-    Ok((opened, bucket.to_string(), key.to_string()))
+    // It is in the caller's tenant where it names none.
+    let caller = caller.clone().in_tenant(from.tenant.clone());
+    let view = gateway.bucket(&caller, &from.bucket).await?;
+    let opened = reader::open(gateway, &caller, &view, &from.key, 0).await?;
+    Ok((opened, from))
 }
 
 pub async fn copy_object(
@@ -50,8 +93,8 @@ pub async fn copy_object(
     request: S3Request<CopyObjectInput>,
 ) -> S3Result<S3Response<CopyObjectOutput>> {
     let (caller, input) = (caller(&request), &request.input);
-    let view = writable(gateway, &caller, &input.bucket).await?;
-    let (opened, bucket, key) = source(gateway, &caller, &input.copy_source).await?;
+    let (opened, from) = source(gateway, &caller, &request).await?;
+    let view = writable(gateway, &caller, &input.bucket, &input.key, opened.size()).await?;
     source_conditions(
         input.copy_source_if_match.as_ref(),
         input.copy_source_if_none_match.as_ref(),
@@ -61,22 +104,24 @@ pub async fn copy_object(
     )?;
     let directive = input.metadata_directive.as_ref().map(|d| d.as_str()).unwrap_or("COPY");
     let class = storage_class(input.storage_class.as_ref());
-    let itself = bucket == input.bucket && key == input.key;
+    let is_here = from.tenant.as_ref().is_none_or(|tenant| *tenant == view.info.bucket.tenant);
+    let itself = is_here && from.bucket == input.bucket && from.key == input.key;
     if itself && directive == "COPY" && class.is_empty() {
         return Err(s3_error!(InvalidRequest, "an object is copied over itself only to change something"));
     }
-    let canned = input.acl.as_ref().map(|acl| acl.as_str());
     let etag = opened.head.etag();
+    let of_request = new_attrs(gateway, &caller, &view, &request.headers).await?;
     let mut attrs: Attrs = match directive {
-        "REPLACE" => new_attrs(&caller, &view, &request.headers, canned)?,
+        "REPLACE" => of_request.clone(),
         "COPY" => {
             let mut attrs = opened.head.attrs.clone();
             attrs.retain(|name, _| !MADE.iter().any(|made| name == made.as_bytes()));
-            attrs::set_acl(&mut attrs, &new_acl(&caller, &view, canned)?);
+            attrs.extend(of_request.get(attrs::ACL.as_bytes()).map(|acl| (attrs::ACL.into(), acl.clone())));
             attrs
         }
         _ => return Err(s3_error!(InvalidArgument, "metadata is copied or replaced")),
     };
+    copy_tags(&request.headers, &opened.head.attrs, &of_request, &mut attrs)?;
     attrs.insert(attrs::ETAG.into(), etag.clone());
     let finish = Finish { attrs, accounted_size: None, condition: Condition::Any, now: now() };
     let to = CopyTo {
@@ -95,6 +140,20 @@ pub async fn copy_object(
     Ok(S3Response::new(CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() }))
 }
 
+/// Tags are the source's, unless the request has others in their place.
+fn copy_tags(headers: &HeaderMap, source: &Attrs, of_request: &Attrs, attrs: &mut Attrs) -> S3Result<()> {
+    let tags = match headers.get("x-amz-tagging-directive").map(|directive| directive.as_bytes()) {
+        None | Some(b"COPY") => source.get(attrs::TAGGING.as_bytes()),
+        Some(b"REPLACE") => of_request.get(attrs::TAGGING.as_bytes()),
+        Some(_) => return Err(s3_error!(InvalidArgument, "tags are copied or replaced")),
+    };
+    match tags {
+        Some(tags) => attrs.insert(attrs::TAGGING.into(), tags.clone()),
+        None => attrs.remove(attrs::TAGGING.as_bytes()),
+    };
+    Ok(())
+}
+
 /// `bytes=0-9`, all of which must be there.
 fn part_range(text: Option<&String>, size: u64) -> S3Result<std::ops::Range<u64>> {
     let Some(text) = text else { return Ok(0..size) };
@@ -111,9 +170,12 @@ pub async fn upload_part_copy(
     request: S3Request<UploadPartCopyInput>,
 ) -> S3Result<S3Response<UploadPartCopyOutput>> {
     use md5::{Digest, Md5};
-    let (caller, input) = (caller(&request), request.input);
-    let view = writable(gateway, &caller, &input.bucket).await?;
-    let (opened, _, _) = source(gateway, &caller, &input.copy_source).await?;
+    let caller = caller(&request);
+    let (opened, _) = source(gateway, &caller, &request).await?;
+    let (headers, input) = (request.headers, request.input);
+    let range = part_range(input.copy_source_range.as_ref(), opened.size())?;
+    let size = range.end.saturating_sub(range.start);
+    let view = writable(gateway, &caller, &input.bucket, &input.key, size).await?;
     source_conditions(
         input.copy_source_if_match.as_ref(),
         input.copy_source_if_none_match.as_ref(),
@@ -121,7 +183,6 @@ pub async fn upload_part_copy(
         input.copy_source_if_unmodified_since.as_ref(),
         &opened.head,
     )?;
-    let range = part_range(input.copy_source_range.as_ref(), opened.size())?;
     let upload = UploadId { name: input.key.into(), id: input.upload_id.into() };
     let number = uploads::part_number(input.part_number)?;
     let begun = gateway.now(|moment| gateway.site().put_part(&view.info, upload, number, moment)).await;
@@ -139,7 +200,7 @@ pub async fn upload_part_copy(
     }
     let (etag, modified) = (hex(&md5.finalize()), now());
     let mut attrs = Attrs::new();
-    attrs::set_acl(&mut attrs, &new_acl(&caller, &view, None)?);
+    attrs::set_acl(&mut attrs, &new_acl(gateway, &caller, &view, &headers).await?);
     let finish = FinishPart {
         attrs,
         etag: etag.clone().into(),
@@ -162,6 +223,31 @@ pub async fn upload_part_copy(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sources_are_taken_apart_before_escapes_are_undone() {
+        let read = |text: &str| {
+            let from = CopyFrom::read(text).ok()?;
+            let tenant = from.tenant.map(|tenant| String::from_utf8(tenant.to_vec()).unwrap());
+            Some((tenant, from.bucket, from.key, from.is_other_version))
+        };
+        let want = |bucket: &str, key: &str, other| Some((None, bucket.to_owned(), key.to_owned(), other));
+        for (text, is) in [
+            ("/b/k", want("b", "k", false)),
+            ("b/a%2Fb%20c", want("b", "a/b c", false)),
+            ("b/%3FversionId", want("b", "?versionId", false)),
+            ("b%2Fk", want("b", "k", false)),
+            ("b/k?versionId=null", want("b", "k", false)),
+            ("b/k?versionId=x", want("b", "k", true)),
+            ("b", None),
+            ("/b/", None),
+            ("//k", None),
+            ("b/%zz", None),
+        ] {
+            assert_eq!(read(text), is, "{text}");
+        }
+        assert_eq!(read("t:b/k"), Some((Some("t".to_owned()), "b".to_owned(), "k".to_owned(), false)));
+    }
 
     #[test]
     fn ranges_of_sources_are_whole() {

@@ -6,13 +6,13 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use gateway::{Listed, Listing};
-use rgw::{Key, Permissions, index::Meta};
+use rgw::policy::Action;
+use rgw::{Key, index::Meta};
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
 use crate::attrs::{quoted, timestamp};
 use crate::errors;
-use crate::rights::Does;
 use crate::state::{Gateway, caller};
 
 /// Names that one answer has, at most. Source: rgw_max_listing_results in src/common/options.cc.
@@ -81,12 +81,12 @@ async fn page<T>(
     gateway: &Gateway,
     request: &S3Request<T>,
     bucket: &str,
-    listing: Listing,
+    (listing, action): (Listing, Action),
     (names, with_owner): (Names, bool),
 ) -> S3Result<Page> {
-    let view = gateway.bucket_for(&caller(request), bucket, Does::Read, Permissions::READ).await?;
+    let view = gateway.bucket_for(&caller(request), bucket, action).await?;
     let listed: Listed =
-        gateway.run(gateway.site().list(&Arc::clone(&view.info), listing)).await.map_err(errors::of)?;
+        gateway.read(gateway.site().list(&Arc::clone(&view.info), listing)).await.map_err(errors::of)?;
     let prefix = |prefix: Bytes| CommonPrefix { prefix: Some(names.show(&prefix)) };
     Ok(Page {
         contents: listed.objects.into_iter().map(|entry| object(names, with_owner, entry)).collect(),
@@ -107,7 +107,7 @@ pub async fn list_objects(
     let (names, (shown_max, max)) = (Names::new(input.encoding_type.as_ref())?, max_keys(input.max_keys)?);
     let (prefix, delimiter) = (bytes(input.prefix.as_ref()), bytes(input.delimiter.as_ref()));
     let listing = Listing { prefix, delimiter, after: bytes(input.marker.as_ref()), max };
-    let page = page(gateway, &request, &input.bucket, listing, (names, true)).await?;
+    let page = page(gateway, &request, &input.bucket, (listing, Action::ListBucket), (names, true)).await?;
     let shown = |text: &String| names.show(text.as_bytes());
     Ok(S3Response::new(ListObjectsOutput {
         common_prefixes: Some(page.prefixes),
@@ -119,9 +119,17 @@ pub async fn list_objects(
         max_keys: Some(shown_max),
         name: Some(input.bucket.clone()),
         next_marker: page.next.as_ref().map(|next| names.show(next)),
-        prefix: Some(input.prefix.as_ref().map(shown).unwrap_or_default()),
+        prefix: Some(input.prefix.as_ref().map(|prefix| shown_prefix(names, prefix)).unwrap_or_default()),
         request_charged: None,
     }))
+}
+
+/// Clients undo no escapes of a prefix in the first version of lists: it has some only where it is no XML.
+fn shown_prefix(names: Names, prefix: &str) -> String {
+    match prefix.chars().any(|c| c < ' ' && !matches!(c, '\t' | '\n' | '\r')) {
+        true => names.show(prefix.as_bytes()),
+        false => prefix.to_owned(),
+    }
 }
 
 /// Where to go on, as a client gives it back.
@@ -147,7 +155,8 @@ pub async fn list_objects_v2(
     let (prefix, delimiter) = (bytes(input.prefix.as_ref()), bytes(input.delimiter.as_ref()));
     let listing = Listing { prefix, delimiter, after, max };
     let with_owner = input.fetch_owner.unwrap_or(false);
-    let page = page(gateway, &request, &input.bucket, listing, (names, with_owner)).await?;
+    let page =
+        page(gateway, &request, &input.bucket, (listing, Action::ListBucket), (names, with_owner)).await?;
     let shown = |text: &String| names.show(text.as_bytes());
     let count = page.contents.len().saturating_add(page.prefixes.len());
     Ok(S3Response::new(ListObjectsV2Output {
@@ -176,7 +185,8 @@ pub async fn list_object_versions(
     let (names, (shown_max, max)) = (Names::new(input.encoding_type.as_ref())?, max_keys(input.max_keys)?);
     let (prefix, delimiter) = (bytes(input.prefix.as_ref()), bytes(input.delimiter.as_ref()));
     let listing = Listing { prefix, delimiter, after: bytes(input.key_marker.as_ref()), max };
-    let page = page(gateway, &request, &input.bucket, listing, (names, true)).await?;
+    let page =
+        page(gateway, &request, &input.bucket, (listing, Action::ListBucketVersions), (names, true)).await?;
     let version = |object: Object| ObjectVersion {
         e_tag: object.e_tag,
         is_latest: Some(true),

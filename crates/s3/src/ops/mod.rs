@@ -1,20 +1,28 @@
 //! What S3's requests do. Those that are not here are answered with NotImplemented by the library's own
 //! defaults.
 
-mod acls;
 mod buckets;
 mod conditions;
-mod copies;
+pub mod copies;
 mod list;
-mod objects;
-mod reader;
+pub mod objects;
+pub mod reader;
 mod uploads;
-mod writer;
+pub mod writer;
 
 use s3s::dto::*;
-use s3s::{S3, S3Request, S3Response, S3Result};
+use s3s::{S3, S3Error, S3Request, S3Response, S3Result};
 
 use crate::state::Gateway;
+
+/// What a request is called in answers and logs.
+#[derive(Debug, Clone)]
+pub struct RequestId(pub String);
+
+fn numbered(mut e: S3Error, id: Option<RequestId>) -> S3Error {
+    id.into_iter().for_each(|RequestId(id)| e.set_request_id(id));
+    e
+}
 
 macro_rules! served {
     ($($name:ident: $input:ident -> $output:ident by $module:ident;)+) => {
@@ -22,7 +30,8 @@ macro_rules! served {
         #[async_trait::async_trait]
         impl S3 for Gateway {
             $(async fn $name(&self, request: S3Request<$input>) -> S3Result<S3Response<$output>> {
-                $module::$name(self, request).await
+                let id = request.extensions.get::<RequestId>().cloned();
+                $module::$name(self, request).await.map_err(|e| numbered(e, id))
             })+
         }
     };
@@ -35,9 +44,6 @@ served! {
     head_bucket: HeadBucketInput -> HeadBucketOutput by buckets;
     get_bucket_location: GetBucketLocationInput -> GetBucketLocationOutput by buckets;
     get_bucket_versioning: GetBucketVersioningInput -> GetBucketVersioningOutput by buckets;
-    get_bucket_acl: GetBucketAclInput -> GetBucketAclOutput by acls;
-    put_bucket_acl: PutBucketAclInput -> PutBucketAclOutput by acls;
-    get_object_acl: GetObjectAclInput -> GetObjectAclOutput by acls;
     list_objects: ListObjectsInput -> ListObjectsOutput by list;
     list_objects_v2: ListObjectsV2Input -> ListObjectsV2Output by list;
     list_object_versions: ListObjectVersionsInput -> ListObjectVersionsOutput by list;

@@ -6,36 +6,49 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gateway::{Condition, Error as CoreError, Finish, Head, Opened};
 use hyper::HeaderMap;
-use rgw::{AccessControl, Key, Owner, Permissions};
+use rgw::policy::Action;
+use rgw::{AccessControl, Key};
 use s3s::dto::{Range as Asked, *};
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use super::conditions::Conditions;
 use super::{reader, writer};
 use crate::attrs::{Attrs, quoted, system_time, timestamp};
-use crate::rights::Does;
 use crate::state::{BucketView, Gateway, at_once, caller, now};
 use crate::users::Caller;
-use crate::{attrs, errors, grants};
+use crate::{attrs, errors, grants, tags};
 
 /// Keys of one request to remove. Source: rgw_delete_multi_obj_max_num in src/common/options.cc.
 const MAX_REMOVED: usize = 1000;
 /// Of these so many are removed at a time.
 const AT_A_TIME: usize = 16;
 
-/// A bucket that the caller may write objects into.
-pub async fn writable(gateway: &Gateway, caller: &Caller, bucket: &str) -> S3Result<Arc<BucketView>> {
-    let view = gateway.bucket_for(caller, bucket, Does::Write, Permissions::WRITE).await?;
-    if view.info.quota.enabled || caller.user().is_some_and(|user| user.user_quota.enabled) {
-        return Err(errors::not_served("quotas are not served: nothing is written where one is set"));
-    }
+/// A bucket into which the caller may write an object, and which has room for so many bytes.
+pub async fn writable(
+    gateway: &Gateway,
+    caller: &Caller,
+    bucket: &str,
+    key: &str,
+    size: u64,
+) -> S3Result<Arc<BucketView>> {
+    let view = gateway.bucket_with_key(caller, bucket, Action::PutObject, key).await?;
+    gateway.check_room(&view, size).await?;
     Ok(view)
 }
 
-/// The list of grants of a new object.
-pub fn new_acl(caller: &Caller, view: &BucketView, canned: Option<&str>) -> S3Result<AccessControl> {
-    let bucket: &Owner = &view.acl.owner;
-    let acl = grants::canned(canned, caller.owner(), bucket)?;
+/// What a client says that it sends.
+pub fn said_length(length: Option<i64>) -> u64 {
+    length.and_then(|length| u64::try_from(length).ok()).unwrap_or(0)
+}
+
+/// The list of grants of a new object, as a request's headers ask for it.
+pub async fn new_acl(
+    gateway: &Gateway,
+    caller: &Caller,
+    view: &BucketView,
+    headers: &HeaderMap,
+) -> S3Result<AccessControl> {
+    let acl = grants::of_headers(gateway, headers, caller.owner(), &view.acl.owner).await?;
     match view.takes(&acl) {
         true => Ok(acl),
         false => Err(S3ErrorCode::AccessDenied.into()),
@@ -43,14 +56,17 @@ pub fn new_acl(caller: &Caller, view: &BucketView, canned: Option<&str>) -> S3Re
 }
 
 /// What an object keeps of the request that writes it.
-pub fn new_attrs(
+pub async fn new_attrs(
+    gateway: &Gateway,
     caller: &Caller,
     view: &BucketView,
     headers: &HeaderMap,
-    canned: Option<&str>,
 ) -> S3Result<Attrs> {
     let mut attrs = attrs::of_headers(headers)?;
-    attrs::set_acl(&mut attrs, &new_acl(caller, view, canned)?);
+    attrs::set_acl(&mut attrs, &new_acl(gateway, caller, view, headers).await?);
+    if let Some(tags) = tags::of_header(headers)? {
+        attrs.insert(attrs::TAGGING.into(), tags::encoded(&tags));
+    }
     Ok(attrs)
 }
 
@@ -68,6 +84,9 @@ fn condition(matches: Option<&String>, none_matches: Option<&String>) -> S3Resul
         (Some(tag), None) if !tag.contains(',') => {
             Ok(Condition::Exists(Some(tag.trim_matches('"').to_owned().into())))
         }
+        (None, Some(tag)) if !tag.contains(',') => {
+            Ok(Condition::Differs(tag.trim_matches('"').to_owned().into()))
+        }
         _ => Err(errors::not_served("this condition of a write is not served")),
     }
 }
@@ -77,9 +96,9 @@ pub async fn put_object(
     request: S3Request<PutObjectInput>,
 ) -> S3Result<S3Response<PutObjectOutput>> {
     let caller = caller(&request);
-    let view = writable(gateway, &caller, &request.input.bucket).await?;
-    let canned = request.input.acl.as_ref().map(|acl| acl.as_str());
-    let mut attrs = new_attrs(&caller, &view, &request.headers, canned)?;
+    let size = said_length(request.input.content_length);
+    let view = writable(gateway, &caller, &request.input.bucket, &request.input.key, size).await?;
+    let mut attrs = new_attrs(gateway, &caller, &view, &request.headers).await?;
     let input = request.input;
     let condition = condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
     let wanted = writer::wanted_md5(input.content_md5.as_ref())?;
@@ -236,7 +255,7 @@ pub async fn delete_object(
     if is_other_version(input.version_id.as_ref()) || conditional {
         return Err(errors::not_served("versions and conditions of removals are not served"));
     }
-    let view = gateway.bucket_for(&caller, &input.bucket, Does::Delete, Permissions::WRITE).await?;
+    let view = gateway.bucket_with_key(&caller, &input.bucket, Action::DeleteObject, &input.key).await?;
     remove(gateway, &view, input.key).await.map_err(errors::of)?;
     Ok(S3Response::new(DeleteObjectOutput::default()))
 }
@@ -254,13 +273,17 @@ pub async fn delete_objects(
     if input.delete.objects.len() > MAX_REMOVED || input.delete.objects.is_empty() {
         return Err(S3ErrorCode::MalformedXML.into());
     }
-    let view = gateway.bucket_for(&caller, &input.bucket, Does::Delete, Permissions::WRITE).await?;
+    let view = gateway.bucket(&caller, &input.bucket).await?;
     let is_quiet = input.delete.quiet.unwrap_or(false);
     let (mut deleted, mut failed) = (Vec::new(), Vec::new());
     for some in input.delete.objects.chunks(AT_A_TIME) {
         let mut tasks = Vec::new();
         for object in some {
             let key = object.key.clone();
+            if !view.may_with_key(&caller, Action::DeleteObject, key.as_bytes()) {
+                failed.push(refused(key, &S3ErrorCode::AccessDenied.into()));
+                continue;
+            }
             let conditional =
                 object.e_tag.is_some() || object.size.is_some() || object.last_modified_time.is_some();
             if is_other_version(object.version_id.as_ref()) || conditional {

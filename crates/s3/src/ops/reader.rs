@@ -8,10 +8,11 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use gateway::{Error, Head, Opened};
 use http_body::{Body, Frame, SizeHint};
-use rgw::{Key, Permissions};
+use rgw::Key;
+use rgw::policy::Action;
 use s3s::{S3ErrorCode, S3Result};
 
-use crate::rights::{self, Does};
+use crate::rights::Target;
 use crate::state::{BucketView, Gateway};
 use crate::users::Caller;
 use crate::{attrs, errors};
@@ -21,7 +22,7 @@ pub const WINDOW: u64 = 1 << 20;
 
 /// What a caller is told of an object that is not there: whether it may know.
 fn missing(view: &BucketView, caller: &Caller) -> S3ErrorCode {
-    match view.may(caller, Permissions::READ) {
+    match view.may_miss(caller) {
         true => S3ErrorCode::NoSuchKey,
         false => S3ErrorCode::AccessDenied,
     }
@@ -29,7 +30,7 @@ fn missing(view: &BucketView, caller: &Caller) -> S3ErrorCode {
 
 /// An object's head, whatever the caller may do with it.
 pub async fn head(gateway: &Gateway, caller: &Caller, view: &BucketView, key: &Key) -> S3Result<Head> {
-    let head = gateway.run(gateway.site().head(&view.info, key, 0)).await.map_err(errors::of)?;
+    let head = gateway.read(gateway.site().head(&view.info, key, 0)).await.map_err(errors::of)?;
     head.ok_or_else(|| missing(view, caller).into())
 }
 
@@ -41,14 +42,14 @@ pub async fn open(
     name: &str,
     prefetch: u64,
 ) -> S3Result<Opened> {
-    let opened = gateway.run(gateway.site().open(&view.info, &Key::plain(name.to_owned()), prefetch)).await;
+    let opened = gateway.read(gateway.site().open(&view.info, &Key::plain(name.to_owned()), prefetch)).await;
     let opened = match opened {
         Err(Error::NoSuchKey) => return Err(missing(view, caller).into()),
         other => other.map_err(errors::of)?,
     };
     let acl = attrs::acl(&opened.head)?;
-    let may = rights::allows_object(&view.acl, &acl, caller, Permissions::READ, view.groups());
-    if !may || !caller.may(Does::Read) {
+    let target = Target { key: name.as_bytes(), acl: &acl, attrs: &opened.head.attrs };
+    if !view.may_with(caller, Action::GetObject, &target) {
         return Err(S3ErrorCode::AccessDenied.into());
     }
     if !attrs::is_plain(&opened.head) {
@@ -98,7 +99,7 @@ impl Body for Windows {
         let reading = this.reading.get_or_insert_with(|| {
             let plan = this.opened.read(this.at, WINDOW.min(this.end - this.at));
             let gateway = this.gateway.clone();
-            Box::pin(async move { gateway.run(plan).await })
+            Box::pin(async move { gateway.read(plan).await })
         });
         let read = ready!(reading.as_mut().poll(cx));
         this.reading = None;

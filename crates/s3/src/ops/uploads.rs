@@ -1,18 +1,19 @@
 //! Uploads in parts.
 
 use bytes::Bytes;
-use gateway::{Complete, FinishPart, Listing, UploadId};
+use gateway::{Complete, Error, FinishPart, Listing, UploadId};
 use md5::{Digest, Md5};
-use rgw::{Compression, Permissions, PlacementRule};
+use rgw::policy::Action;
+use rgw::{Compression, Key, PlacementRule};
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use super::list::{Names, max_keys};
-use super::objects::{new_acl, new_attrs, storage_class, writable};
+use super::objects::{new_acl, new_attrs, said_length, storage_class, writable};
 use super::writer;
 use crate::attrs::{Attrs, quoted, timestamp};
-use crate::rights::Does;
-use crate::state::{Gateway, caller, now};
+use crate::rights::Target;
+use crate::state::{BucketView, Gateway, caller, now};
 use crate::{attrs, errors, grants};
 
 fn text(bytes: &Bytes) -> String {
@@ -29,9 +30,8 @@ pub async fn create_multipart_upload(
     request: S3Request<CreateMultipartUploadInput>,
 ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
     let (caller, input) = (caller(&request), &request.input);
-    let view = writable(gateway, &caller, &input.bucket).await?;
-    let canned = input.acl.as_ref().map(|acl| acl.as_str());
-    let attrs = new_attrs(&caller, &view, &request.headers, canned)?;
+    let view = writable(gateway, &caller, &input.bucket, &input.key, 0).await?;
+    let attrs = new_attrs(gateway, &caller, &view, &request.headers).await?;
     let class = storage_class(input.storage_class.as_ref());
     let placement = match class.is_empty() {
         true => view.info.placement.clone(),
@@ -52,15 +52,16 @@ pub async fn upload_part(
     gateway: &Gateway,
     request: S3Request<UploadPartInput>,
 ) -> S3Result<S3Response<UploadPartOutput>> {
-    let (caller, input) = (caller(&request), request.input);
-    let view = writable(gateway, &caller, &input.bucket).await?;
+    let (caller, headers, input) = (caller(&request), request.headers, request.input);
+    let view =
+        writable(gateway, &caller, &input.bucket, &input.key, said_length(input.content_length)).await?;
     let wanted = writer::wanted_md5(input.content_md5.as_ref())?;
     let upload = UploadId { name: input.key.into(), id: input.upload_id.into() };
     let number = part_number(input.part_number)?;
     let begun = gateway.now(|moment| gateway.site().put_part(&view.info, upload, number, moment)).await;
     let (part, etag) = writer::write(gateway, begun.map_err(errors::of)?, input.body, wanted).await?;
     let mut attrs = Attrs::new();
-    attrs::set_acl(&mut attrs, &new_acl(&caller, &view, None)?);
+    attrs::set_acl(&mut attrs, &new_acl(gateway, &caller, &view, &headers).await?);
     let finish = FinishPart {
         attrs,
         etag: etag.clone().into(),
@@ -98,8 +99,25 @@ fn named_parts(upload: Option<CompletedMultipartUpload>) -> S3Result<Vec<(u32, B
         Ok((number, etag.trim().trim_matches('"').to_owned().into()))
     });
     let named: Vec<(u32, Bytes)> = named.collect::<S3Result<_>>()?;
-    let ordered = named.iter().zip(named.iter().skip(1)).all(|((one, _), (next, _))| one < next);
-    if ordered { Ok(named) } else { Err(S3ErrorCode::InvalidPartOrder.into()) }
+    if !named.is_sorted_by_key(|(number, _)| *number) {
+        return Err(S3ErrorCode::InvalidPartOrder.into());
+    }
+    // Of one that is named twice the last is meant, as radosgw reads it.
+    let mut once: Vec<(u32, Bytes)> = Vec::with_capacity(named.len());
+    for (number, etag) in named {
+        match once.last_mut().filter(|(last, _)| *last == number) {
+            Some((_, known)) => *known = etag,
+            None => once.push((number, etag)),
+        }
+    }
+    Ok(once)
+}
+
+/// Whether an object is what an upload would have made of it: a client that did not hear of the upload's end
+/// asks again. Source: RGWCompleteMultipart::check_previously_completed in src/rgw/rgw_op.cc of 16.2.15.
+async fn is_there(gateway: &Gateway, view: &BucketView, key: &str, etag: &Bytes) -> S3Result<bool> {
+    let head = gateway.run(gateway.site().head(&view.info, &Key::plain(key.to_owned()), 0)).await;
+    Ok(head.map_err(errors::of)?.is_some_and(|head| head.etag() == *etag))
 }
 
 pub async fn complete_multipart_upload(
@@ -107,7 +125,7 @@ pub async fn complete_multipart_upload(
     request: S3Request<CompleteMultipartUploadInput>,
 ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
     let (caller, input) = (caller(&request), request.input);
-    let view = writable(gateway, &caller, &input.bucket).await?;
+    let view = gateway.bucket_with_key(&caller, &input.bucket, Action::PutObject, &input.key).await?;
     if input.if_match.is_some() || input.if_none_match.is_some() {
         return Err(errors::not_served("conditions of completions are not served"));
     }
@@ -117,7 +135,10 @@ pub async fn complete_multipart_upload(
     let upload = UploadId { name: input.key.clone().into(), id: input.upload_id.into() };
     let complete = Complete { parts, etag: whole_etag, number: gateway.number(), now: now() };
     let done = gateway.now(|moment| gateway.site().complete_upload(&view.info, upload, complete, moment));
-    done.await.map_err(errors::of)?;
+    match done.await {
+        Err(Error::NoSuchUpload) if is_there(gateway, &view, &input.key, &etag).await? => {}
+        done => drop(done.map_err(errors::of)?),
+    }
     Ok(S3Response::new(CompleteMultipartUploadOutput {
         location: Some(format!("/{}/{}", input.bucket, input.key)),
         bucket: Some(input.bucket),
@@ -132,7 +153,8 @@ pub async fn abort_multipart_upload(
     request: S3Request<AbortMultipartUploadInput>,
 ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
     let (caller, input) = (caller(&request), request.input);
-    let view = gateway.bucket_for(&caller, &input.bucket, Does::Delete, Permissions::WRITE).await?;
+    let view =
+        gateway.bucket_with_key(&caller, &input.bucket, Action::AbortMultipartUpload, &input.key).await?;
     let upload = UploadId { name: input.key.into(), id: input.upload_id.into() };
     let done = gateway.now(|moment| gateway.site().abort_upload(&view.info, upload, moment)).await;
     done.map_err(errors::of)?;
@@ -144,12 +166,16 @@ pub async fn list_parts(
     request: S3Request<ListPartsInput>,
 ) -> S3Result<S3Response<ListPartsOutput>> {
     let (caller, input) = (caller(&request), request.input);
-    let view = gateway.bucket_for(&caller, &input.bucket, Does::Read, Permissions::READ).await?;
+    let view = gateway.bucket(&caller, &input.bucket).await?;
+    let target = Target { key: input.key.as_bytes(), acl: &view.acl, attrs: &Attrs::new() };
+    if !view.may_with(&caller, Action::ListMultipartUploadParts, &target) {
+        return Err(S3ErrorCode::AccessDenied.into());
+    }
     let (shown_max, max) = max_keys(input.max_parts)?;
     let after = input.part_number_marker.as_deref().unwrap_or("0");
     let number = after.parse().map_err(|_| s3_error!(InvalidArgument, "the marker is no number"))?;
     let upload = UploadId { name: input.key.clone().into(), id: input.upload_id.clone().into() };
-    let listed = gateway.run(gateway.site().parts(&view.info, &upload, number)).await;
+    let listed = gateway.read(gateway.site().parts(&view.info, &upload, number)).await;
     let (mut parts, mut more) = listed.map_err(errors::of)?;
     if parts.len() > max {
         parts.truncate(max);
@@ -185,7 +211,7 @@ pub async fn list_multipart_uploads(
     request: S3Request<ListMultipartUploadsInput>,
 ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
     let (caller, input) = (caller(&request), request.input);
-    let view = gateway.bucket_for(&caller, &input.bucket, Does::Read, Permissions::READ).await?;
+    let view = gateway.bucket_for(&caller, &input.bucket, Action::ListBucketMultipartUploads).await?;
     let (names, (shown_max, max)) = (Names::new(input.encoding_type.as_ref())?, max_keys(input.max_uploads)?);
     let given = |text: &Option<String>| Bytes::from(text.clone().unwrap_or_default());
     let (key, id) = (given(&input.key_marker), given(&input.upload_id_marker));
@@ -196,7 +222,7 @@ pub async fn list_multipart_uploads(
         (false, false) => [&key[..], b".", &id, b".meta"].concat().into(),
     };
     let listing = Listing { prefix: given(&input.prefix), delimiter: given(&input.delimiter), after, max };
-    let listed = gateway.run(gateway.site().uploads(&view.info, listing)).await.map_err(errors::of)?;
+    let listed = gateway.read(gateway.site().uploads(&view.info, listing)).await.map_err(errors::of)?;
     let next = listed.next.as_ref().and_then(UploadId::from_name);
     let upload = |(key, meta): &(rgw::Key, rgw::index::Meta)| {
         let upload = UploadId::from_name(&key.name)?;
@@ -247,11 +273,12 @@ mod tests {
         let named =
             named_parts(Some(CompletedMultipartUpload { parts: Some(vec![part(1, "\"a\""), part(3, "b")]) }));
         assert_eq!(named.unwrap(), [(1, Bytes::from("a")), (3, Bytes::from("b"))]);
+        let twice = CompletedMultipartUpload { parts: Some(vec![part(2, "a"), part(2, "b")]) };
+        assert_eq!(named_parts(Some(twice)).unwrap(), [(2, Bytes::from("b"))]);
         for (parts, want) in [
             (vec![], "MalformedXML"),
             (vec![CompletedPart::default()], "MalformedXML"),
             (vec![part(2, "a"), part(1, "b")], "InvalidPartOrder"),
-            (vec![part(2, "a"), part(2, "b")], "InvalidPartOrder"),
             (vec![part(-1, "a")], "InvalidPart"),
         ] {
             assert_eq!(code(parts).as_deref(), Some(want));

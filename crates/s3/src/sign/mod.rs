@@ -1,4 +1,4 @@
-//! Signatures of requests: AWS's version 4, in a header or in the query. Source: "Signature Version 4 signing
+//! Signatures of requests: AWS's version 4, in a header or in the query; version 2 is in `v2.rs`. Source: "Signature Version 4 signing
 //! process" of AWS; src/rgw/rgw_auth_s3.cc.
 //!
 //! 1. What a signature does not cover is not believed: each `x-amz-` header is signed, or the request is
@@ -7,6 +7,7 @@
 
 mod canonical;
 pub mod chunks;
+pub mod v2;
 
 use hmac::digest::KeyInit;
 use hmac::{Hmac, Mac};
@@ -22,7 +23,7 @@ const GRACE_S: i64 = 15 * 60;
 const MAX_EXPIRES_S: i64 = 7 * 24 * 3600;
 /// Bytes that SHA-256 works on.
 const BLOCK: usize = 64;
-const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+pub const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
 /// What a body is held against.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,13 +56,89 @@ impl Payload {
     }
 }
 
-/// A signature that a request came with, not verified yet.
+/// Whose key signs, and for what.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
+pub struct Scope {
     pub access_key: String,
     date: String,
     region: String,
     service: String,
+}
+
+impl Scope {
+    /// Reads `KEY/20261127/region/s3/aws4_request`.
+    pub fn read(credential: &str) -> S3Result<Self> {
+        // An access key may have slashes itself.
+        let mut scope = credential.rsplitn(5, '/');
+        let mut part = || scope.next().map(str::to_owned).ok_or_else(malformed);
+        let (end, service, region, date, access_key) = (part()?, part()?, part()?, part()?, part()?);
+        if end != "aws4_request" || access_key.is_empty() {
+            return Err(malformed());
+        }
+        if service != "s3" {
+            return Err(s3_error!(NotImplemented, "this service is not served"));
+        }
+        Ok(Self { access_key, date, region, service })
+    }
+
+    fn key(&self, secret: &[u8]) -> Vec<u8> {
+        let mut key = [b"AWS4", secret].concat();
+        for part in [&self.date[..], &self.region, &self.service, "aws4_request"] {
+            key = hmac(&key, part.as_bytes()).finalize().into_bytes().to_vec();
+        }
+        key
+    }
+
+    fn text(&self) -> String {
+        format!("{}/{}/{}/aws4_request", self.date, self.region, self.service)
+    }
+
+    /// Holds the signature of a text alone, a form's document, against the key's secret.
+    pub fn verify(&self, secret: &[u8], text: &str, signature: &str) -> S3Result<()> {
+        match verify(&self.key(secret), text, signature) {
+            true => Ok(()),
+            false => Err(S3ErrorCode::SignatureDoesNotMatch.into()),
+        }
+    }
+}
+
+/// A signature of either version that a request came with, not verified yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Signature {
+    V2(v2::Claim),
+    V4(Claim),
+}
+
+impl Signature {
+    pub fn access_key(&self) -> &str {
+        match self {
+            Self::V2(claim) => &claim.access_key,
+            Self::V4(claim) => &claim.access_key,
+        }
+    }
+
+    /// What the body is held against.
+    pub fn payload(&self) -> Payload {
+        match self {
+            Self::V2(_) => Payload::Unsigned,
+            Self::V4(claim) => claim.payload.clone(),
+        }
+    }
+
+    /// Holds it against the secret of its access key. Gives what chunks are signed with.
+    pub fn verify(&self, parts: &Parts, secret: &[u8], now_s: i64) -> S3Result<Option<ChunkKey>> {
+        match self {
+            Self::V2(claim) => claim.verify(parts, secret, now_s).map(|()| None),
+            Self::V4(claim) => claim.verify(parts, secret, now_s).map(Some),
+        }
+    }
+}
+
+/// The same of version 4.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    pub access_key: String,
+    scope: Scope,
     signed_headers: Vec<String>,
     signature: String,
     /// When it was made, as it says itself.
@@ -106,7 +183,7 @@ fn seconds(stamp: &str) -> Option<i64> {
 }
 
 /// The signature of a request; nothing for one that is not signed.
-pub fn claim(parts: &Parts) -> S3Result<Option<Claim>> {
+pub fn claim(parts: &Parts) -> S3Result<Option<Signature>> {
     let query = canonical::pairs(parts.uri.query().unwrap_or_default())?;
     let of = |name: &str| query.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
     let authorization = parts.headers.get("authorization");
@@ -114,16 +191,16 @@ pub fn claim(parts: &Parts) -> S3Result<Option<Claim>> {
         if authorization.is_some() {
             return Err(s3_error!(InvalidArgument, "only one way of authentication may be used"));
         }
-        return in_query(parts, &of).map(Some);
+        return in_query(parts, &of).map(|claim| Some(Signature::V4(claim)));
     }
-    if of("AWSAccessKeyId").is_some() && of("Signature").is_some() {
-        return Err(s3_error!(NotImplemented, "signatures of version 2 are not served"));
-    }
-    let Some(authorization) = authorization else { return Ok(None) };
+    let Some(authorization) = authorization else {
+        let is_signed = of("AWSAccessKeyId").is_some() && of("Signature").is_some();
+        return is_signed.then(|| v2::Claim::in_query(&of).map(Signature::V2)).transpose();
+    };
     let authorization = authorization.to_str().map_err(|_| malformed())?;
     match authorization.split_once(' ') {
-        Some((ALGORITHM, fields)) => in_header(parts, fields).map(Some),
-        Some(("AWS", _)) => Err(s3_error!(NotImplemented, "signatures of version 2 are not served")),
+        Some((ALGORITHM, fields)) => in_header(parts, fields).map(|claim| Some(Signature::V4(claim))),
+        Some(("AWS", fields)) => v2::Claim::in_header(fields).map(|claim| Some(Signature::V2(claim))),
         _ => Err(malformed()),
     }
 }
@@ -149,7 +226,7 @@ fn in_query<'a>(parts: &Parts, of: &impl Fn(&str) -> Option<&'a str>) -> S3Resul
     }
     let expires: i64 = field("X-Amz-Expires")?.parse().map_err(|_| wrong())?;
     if !(1..=MAX_EXPIRES_S).contains(&expires) {
-        return Err(wrong());
+        return Err(s3_error!(AccessDenied, "the request's life is too long, or none"));
     }
     let names = field("X-Amz-SignedHeaders")?;
     let is_signed = names.split(';').any(|name| name == "x-amz-content-sha256");
@@ -166,25 +243,14 @@ fn new(
     payload_text: &str,
     expires_s: Option<i64>,
 ) -> S3Result<Claim> {
-    // An access key may have slashes itself.
-    let mut scope = credential.rsplitn(5, '/');
-    let mut part = || scope.next().map(str::to_owned).ok_or_else(malformed);
-    let (end, service, region, date, access_key) = (part()?, part()?, part()?, part()?, part()?);
-    if end != "aws4_request" || access_key.is_empty() {
-        return Err(malformed());
-    }
-    if service != "s3" {
-        return Err(s3_error!(NotImplemented, "this service is not served"));
-    }
+    let scope = Scope::read(credential)?;
     let made_s = seconds(stamp).ok_or_else(|| s3_error!(AccessDenied, "the date cannot be read"))?;
-    if !stamp.starts_with(&date) {
+    if !stamp.starts_with(&scope.date) {
         return Err(malformed());
     }
     Ok(Claim {
-        access_key,
-        date,
-        region,
-        service,
+        access_key: scope.access_key.clone(),
+        scope,
         signed_headers: signed_headers.split(';').map(str::to_ascii_lowercase).collect(),
         signature: signature.to_owned(),
         stamp: stamp.to_owned(),
@@ -221,10 +287,6 @@ fn verify(key: &[u8], text: &str, signature: &str) -> bool {
 }
 
 impl Claim {
-    fn scope(&self) -> String {
-        format!("{}/{}/{}/aws4_request", self.date, self.region, self.service)
-    }
-
     /// Holds the signature against the secret of its access key. Gives what chunks are signed with.
     pub fn verify(&self, parts: &Parts, secret: &[u8], now_s: i64) -> S3Result<ChunkKey> {
         self.in_time(now_s)?;
@@ -232,12 +294,9 @@ impl Claim {
         let is_query = self.expires_s.is_some();
         let request = canonical::request(parts, &self.signed_headers, &self.payload_text, is_query)?;
         let digest = hex(&Sha256::digest(request.as_bytes()));
-        let (stamp, scope) = (self.stamp.clone(), self.scope());
+        let (stamp, scope) = (self.stamp.clone(), self.scope.text());
         let text = format!("{ALGORITHM}\n{stamp}\n{scope}\n{digest}");
-        let mut key = [b"AWS4", secret].concat();
-        for part in [&self.date[..], &self.region, &self.service, "aws4_request"] {
-            key = hmac(&key, part.as_bytes()).finalize().into_bytes().to_vec();
-        }
+        let key = self.scope.key(secret);
         if !verify(&key, &text, &self.signature) {
             return Err(S3ErrorCode::SignatureDoesNotMatch.into());
         }
@@ -307,8 +366,8 @@ mod tests {
         let good = parts(get_object());
         let claim = claim(&good).unwrap().unwrap();
         assert_eq!(
-            (&claim.access_key[..], &claim.payload),
-            ("AKIAIOSFODNN7EXAMPLE", &Payload::Sum(EMPTY.into()))
+            (claim.access_key(), claim.payload()),
+            ("AKIAIOSFODNN7EXAMPLE", Payload::Sum(EMPTY.into()))
         );
         claim.verify(&good, SECRET, AT).unwrap();
         assert_eq!(code(claim.verify(&good, b"other", AT)), "SignatureDoesNotMatch");
@@ -336,12 +395,13 @@ mod tests {
         let bare =
             Request::get(uri).header("host", "examplebucket.s3.amazonaws.com").header("x-amz-acl", "a");
         assert_eq!(code(signed.verify(&parts(bare), SECRET, AT)), "AccessDenied");
-        for (from, to) in [("=86400", "=0"), ("=86400", "=604801"), ("=86400", "=x"), ("X-Amz-Date", "Y")] {
-            assert_eq!(
-                code(claim(&get(&uri.replace(from, to)))),
-                "AuthorizationQueryParametersError",
-                "{to}"
-            );
+        for (from, to, want) in [
+            ("=86400", "=0", "AccessDenied"),
+            ("=86400", "=604801", "AccessDenied"),
+            ("=86400", "=x", "AuthorizationQueryParametersError"),
+            ("X-Amz-Date", "Y", "AuthorizationQueryParametersError"),
+        ] {
+            assert_eq!(code(claim(&get(&uri.replace(from, to)))), want, "{to}");
         }
     }
 
@@ -350,14 +410,14 @@ mod tests {
         assert!(claim(&parts(Request::get("/"))).unwrap().is_none());
         let with = |text: &str| code(claim(&parts(Request::get("/").header("authorization", text))));
         for (text, want) in [
-            ("AWS key:signature", "NotImplemented"),
+            ("AWS key", "InvalidArgument"),
             ("Basic abc", "AuthorizationHeaderMalformed"),
             ("", "AuthorizationHeaderMalformed"),
             ("AWS4-HMAC-SHA256 ", "InvalidArgument"),
         ] {
             assert_eq!(with(text), want, "{text}");
         }
-        assert_eq!(code(claim(&parts(Request::get("/?AWSAccessKeyId=a&Signature=b")))), "NotImplemented");
+        assert_eq!(code(claim(&parts(Request::get("/?AWSAccessKeyId=a&Signature=b")))), "AccessDenied");
         let both = get_object().uri("/?X-Amz-Algorithm=AWS4-HMAC-SHA256");
         assert_eq!(code(claim(&parts(both))), "InvalidArgument");
         for whole in ["a/20130524/us-east-1/s3/aws4_request", "a/b/c"] {
