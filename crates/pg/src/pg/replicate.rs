@@ -411,9 +411,10 @@ impl Pg {
         }
     }
 
-    /// Primary: our own part is durable up to `version`.
+    /// Primary: our own part is durable up to `version`. It may be a write of before the PG peered again in
+    /// this interval, and that was taken back: the next one has the same version, and is not durable yet.
     pub fn write_durable(&mut self, version: Eversion, cx: &mut Shared) {
-        self.writes.local = self.writes.local.max(version);
+        self.writes.local = self.writes.local.max(version.min(self.info.last_update));
         self.complete_writes(cx);
     }
 

@@ -3,6 +3,7 @@
 mod backoff;
 mod client;
 mod coded;
+mod coded_gaps;
 mod coded_recovery;
 mod coded_stale;
 mod copies;
