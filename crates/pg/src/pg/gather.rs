@@ -213,7 +213,7 @@ impl Pg {
         let object = wanted.what.object.clone();
         wanted.without.insert(copy);
         let version = wanted.version;
-        if self.is_acting(copy) && self.learn_newer(&object, refusal.has, cx) {
+        if self.is_acting(copy) && self.learn_newer(&object, (version, refusal.has), cx) {
             gather.wanted.clear();
             gather.asked.clear();
             let why = CodecError::OutOfRange;

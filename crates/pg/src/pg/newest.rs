@@ -149,9 +149,18 @@ impl Pg {
         stored == Eversion::ZERO || self.is_stale_here(src, stored)
     }
 
-    /// Primary: a member has a newer version of an object than this copy, of which the log tells nothing any
-    /// more. True if that is what has to be here from now on.
-    pub(super) fn learn_newer(&mut self, object: &HObject, version: Eversion, cx: &mut Shared) -> bool {
+    /// Primary: a member that was asked for a version of an object has another one. If it is newer, and the
+    /// log tells nothing of the object any more, this copy has missed a write: true, and that is what has to
+    /// be here from now on.
+    pub(super) fn learn_newer(
+        &mut self,
+        object: &HObject,
+        (asked, version): (Eversion, Eversion),
+        cx: &mut Shared,
+    ) -> bool {
+        if version <= asked {
+            return false;
+        }
         let is_busy = self.writes.lock(&object.head()).is_some();
         let is_told = self.newest().is_none_or(|newest| newest.by_object.contains_key(object));
         if is_busy || is_told || version > self.log.tail() {

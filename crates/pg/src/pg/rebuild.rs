@@ -302,6 +302,7 @@ impl Pg {
         cx: &mut Shared,
     ) {
         let Some(r) = self.rebuilding(object) else { return };
+        let version = r.version;
         match read {
             Ok(bytes) if bytes.len() as u64 == r.range.1 => {
                 r.asked.remove(&number);
@@ -311,7 +312,9 @@ impl Pg {
                 }
             }
             Ok(_) => self.shard_refused(object, copy, "its shard is too short", cx),
-            Err(refusal) if self.is_acting(copy) && self.learn_newer(object, refusal.has, cx) => {
+            Err(refusal)
+                if self.is_acting(copy) && self.learn_newer(object, (version, refusal.has), cx) =>
+            {
                 self.finish(object, cx);
                 self.rebuild_object(object, cx);
             }

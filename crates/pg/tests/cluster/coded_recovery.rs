@@ -234,6 +234,32 @@ fn a_damaged_shard_is_made_again() {
     }
 }
 
+/// The same where the log tells nothing of the object any more, and the primary has started since.
+#[test]
+fn a_damaged_shard_that_the_log_does_not_name_is_made_again() {
+    let mut seed = 450;
+    for code in CODES {
+        for place in 0..usize::from(code.0) {
+            seed += 1;
+            let (mut s, pool) = cluster_with(code, min_size(code), 0, seed, short_log());
+            write_objects(&mut s, pool, 5);
+            let map = s.mon.map.clone();
+            for at in 0..20 {
+                s.client.write(&map, pool, "other", vec![at; 10]);
+                s.settle();
+            }
+            let first = primary(&s, pool);
+            s.restart(first);
+            s.settle();
+            damage(&mut s, pool, place, "o4");
+            s.client.read(&map, pool, "o4");
+            s.until("read", |s| s.client.is_idle());
+            s.settle();
+            check_shards(&mut s, pool);
+        }
+    }
+}
+
 fn refusals(log: &[String], name: &str) -> usize {
     log.iter().filter(|l| l.contains(&format!(":{name}:")) && l.contains("gives no data")).count()
 }
