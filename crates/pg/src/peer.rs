@@ -203,6 +203,12 @@ pub enum PgBody {
         result: i32,
         data: Bytes,
     },
+    /// Member of an erasure-coded PG: what the primary sends follows, or is, an older version of the object than the one
+    /// here, and the log tells nothing of it any more. It was not taken.
+    Newer {
+        object: HObject,
+        version: Eversion,
+    },
     /// Primary of an erasure-coded PG: every member has all writes up to here. What takes them back may go.
     Settled {
         version: Eversion,
@@ -435,6 +441,7 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
             return data;
         }
         PgBody::Settled { version } => put(w, 46, &version),
+        PgBody::Newer { object, version } => put(w, 47, &(object, version)),
         PgBody::Room { bytes } => put(w, 21, &bytes),
         PgBody::Damaged { object } => put(w, 22, &object),
         PgBody::ScrubReserve => w.u8(23),
@@ -515,7 +522,7 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         26 => PgBody::ScrubRead(Box::new(ScrubAsk::decode(r)?)),
         27 => PgBody::ScrubMap(Box::new(ScrubPart::decode(r)?)),
         28 => PgBody::ScrubRemove { object: HObject::decode(r)?, version: Eversion::decode(r)? },
-        kind @ 39..=46 => decode_later(kind, r, data)?,
+        kind @ 39..=47 => decode_later(kind, r, data)?,
         32 => PgBody::Pull { wants: Vec::decode(r)? },
         33 => PgBody::Push(Vec::decode(r)?),
         34 => PgBody::PushAck { objects: Vec::decode(r)? },
@@ -538,6 +545,7 @@ fn decode_later(kind: u8, r: &mut Reader, data: &Bytes) -> Result<PgBody, Decode
         }
         44 => PgBody::ShardRead(Box::new(ShardAsk::decode(r)?)),
         46 => PgBody::Settled { version: Eversion::decode(r)? },
+        47 => PgBody::Newer { object: HObject::decode(r)?, version: Eversion::decode(r)? },
         _ => {
             let (id, (place, result)) = Decode::decode(r)?;
             PgBody::ShardPart { id, place, result, data: data.clone() }
@@ -596,12 +604,13 @@ mod tests {
         let add = Add { object: o.clone(), from: o.clone(), offset: 4096, data: data.clone() };
         let coded = Some(Box::new(CodedPart { adds: vec![add], kept_to: v }));
         let op = RepOp { txn_head: data.clone(), payload: data.clone(), prev: v, trim_to: v, coded };
-        let ask = ShardAsk { id: 9, place: 2, object: o, version: v, offset: 4096, len: 7 };
+        let ask = ShardAsk { id: 9, place: 2, object: o.clone(), version: v, offset: 4096, len: 7 };
         vec![
             PgBody::RepOp(Box::new(op)),
             PgBody::ShardRead(Box::new(ask)),
             PgBody::ShardPart { id: 9, place: 2, result: -116, data },
             PgBody::Settled { version: v },
+            PgBody::Newer { object: o, version: v },
         ]
     }
 

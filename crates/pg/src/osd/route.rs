@@ -489,6 +489,7 @@ fn deliver_other(
         PgBody::Activated { lease_ms } => pg.activated(from, lease_ms, cx),
         PgBody::OutOfStep => pg.peer_again(cx),
         PgBody::Damaged { object } => pg.handle_damaged(from, object, cx),
+        PgBody::Newer { object, version } => pg.handle_newer(from, object, version, cx),
         PgBody::Room { bytes } => pg.handle_room(from, bytes, cx),
         PgBody::BackfillGrant { id, granted } => pg.handle_backfill_grant(from, id, granted, cx),
         PgBody::ScrubGrant { granted } => pg.handle_scrub_grant(from, granted, cx),

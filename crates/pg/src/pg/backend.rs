@@ -63,6 +63,9 @@ pub(crate) struct Coded {
     seen: Eversion,
     /// The versions that the log names.
     pub newest: Newest,
+    /// Primary: versions that members have of objects of which the log tells nothing any more. It looks at them when it has
+    /// peered, for it could not before.
+    pub newer: BTreeMap<HObject, Eversion>,
 }
 
 /// What a write changes on the members.

@@ -9,10 +9,10 @@
 use std::collections::BTreeSet;
 
 use store::{Op, Txn};
-use types::{Eversion, HObject};
+use types::{Eversion, HObject, PgShard};
 
 use super::backend::Backend;
-use super::{Pg, persist};
+use super::{Pg, Phase, persist};
 use crate::entry::{EntryKind, LogEntry};
 use crate::hash::FixedMap;
 use crate::log::PgLog;
@@ -22,6 +22,14 @@ use crate::osd::shared::{Done, Shared};
 
 /// Objects of trimmed entries stay until they are as many as those of the log, and so many more.
 const SPARE: usize = 64;
+
+/// Versions that members have named and that are looked at when the PG has peered.
+const MAX_NEWER: usize = 1_024;
+
+/// The object whose version an entry follows: that of a clone says which version of the head it was made of.
+fn followed(entry: &LogEntry) -> HObject {
+    if entry.kind == EntryKind::Clone { entry.object.head() } else { entry.object.clone() }
+}
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -118,8 +126,7 @@ impl Pg {
         let mut bad = BTreeSet::new();
         let here = |e: &&LogEntry| !e.is_error() && !e.is_delete() && e.object <= self.info.last_backfill;
         for entry in entries.iter().filter(here) {
-            // The entry of a clone says which version of the head it was made of.
-            let of = if entry.kind == EntryKind::Clone { entry.object.head() } else { entry.object.clone() };
+            let of = followed(entry);
             let stored = stored_version(&mut cx.store, &self.object_key(&of));
             let is_damaged = entry.kind == EntryKind::Clone && self.lost_here.contains(&of);
             if stored != Ok(entry.prior_version) || is_damaged {
@@ -135,6 +142,67 @@ impl Pg {
             }
         }
         bad
+    }
+
+    /// Member: an object of which a newer version is here than one that the primary names, while the log tells nothing of it
+    /// any more: the primary's shard has missed a write.
+    pub(super) fn newer_here(
+        &mut self,
+        object: &HObject,
+        named: Eversion,
+        cx: &mut Shared,
+    ) -> Option<Eversion> {
+        if named == Eversion::ZERO || *object > self.info.last_backfill || self.phase != Phase::Replica {
+            return None;
+        }
+        let stored = stored_version(&mut cx.store, &self.object_key(object)).ok().filter(|v| *v > named)?;
+        let is_told = self.missing.contains(object)
+            || self.newest().is_none_or(|newest| newest.by_object.contains_key(object));
+        (!is_told).then_some(stored)
+    }
+
+    /// Member: the same of what a write follows.
+    pub(super) fn newer_than_followed(
+        &mut self,
+        entries: &[LogEntry],
+        cx: &mut Shared,
+    ) -> Option<(HObject, Eversion)> {
+        entries.iter().filter(|e| !e.is_error() && !e.is_delete()).find_map(|entry| {
+            let of = followed(entry);
+            let newer = self.newer_here(&of, entry.prior_version, cx)?;
+            Some((of, newer))
+        })
+    }
+
+    /// Primary: a member has a newer version of an object than what was sent to it.
+    pub fn handle_newer(&mut self, from: PgShard, object: HObject, version: Eversion, cx: &mut Shared) {
+        if !self.is_primary(cx) || !self.is_acting(from) {
+            return;
+        }
+        match self.rebuilt_version(&object).filter(|_| self.phase == Phase::Active) {
+            Some(asked) if self.learn_newer(&object, (asked, version), cx) => {
+                self.finish(&object, cx);
+                self.rebuild_object(&object, cx);
+            }
+            Some(_) if self.is_pulling(&object, from) => self.attributes_refused(&object, from, cx),
+            _ => {
+                let Backend::Coded(coded) = &mut self.backend else { return };
+                if coded.newer.len() < MAX_NEWER {
+                    coded.newer.insert(object, version);
+                }
+            }
+        }
+    }
+
+    /// Primary: looks at the newer versions that members have named, now that the PG has peered. What they refused
+    /// was taken back.
+    pub(super) fn learn_all_newer(&mut self, cx: &mut Shared) {
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        for (object, version) in std::mem::take(&mut coded.newer) {
+            if let Ok(is) = self.version_of(&object, cx) {
+                self.learn_newer(&object, (is, version), cx);
+            }
+        }
     }
 
     /// Whether a write must not copy this object here. The head's own entry tells of heads.

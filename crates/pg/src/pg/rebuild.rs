@@ -84,6 +84,12 @@ impl Pg {
         }
     }
 
+    /// The version in which an object's shards are being made.
+    pub(super) fn rebuilt_version(&self, object: &HObject) -> Option<Eversion> {
+        let Backend::Coded(coded) = &self.backend else { return None };
+        coded.rebuilds.get(object).map(|r| r.version)
+    }
+
     /// The copies that have an object in a version, by shard. Members go before strays.
     pub(super) fn holders(
         &self,

@@ -230,9 +230,9 @@ impl Pg {
     /// Member: decodes a write and checks that it follows the last one here. Gives its parts and the version
     /// that it leads to, or says what is wrong with it.
     fn next_write(
-        &self,
+        &mut self,
         op: &RepOp,
-        cx: &Shared,
+        cx: &mut Shared,
     ) -> Result<(Txn, Vec<LogEntry>, AfterWrite, Eversion), String> {
         let txn = Txn::from_head(op.txn_head.clone(), op.payload.clone());
         let decoded = txn
@@ -247,6 +247,11 @@ impl Pg {
             let keys = || (0..).map_while(|index| txn.object(ObjectIndex(index)));
             if let Some(key) = keys().find(|key| key.shard != self.id.shard) {
                 return Err(format!("of shard {} of {}", key.shard, key.object));
+            }
+            if let Some((object, version)) = self.newer_than_followed(&entries, cx) {
+                let why = format!("that follows an older version of {object} than {version}");
+                cx.send_pg(self.primary(), self.id, self.primary_interval, PgBody::Newer { object, version });
+                return Err(why);
             }
         }
         let in_order = follows && entries.first().is_some_and(|e| e.version > head);

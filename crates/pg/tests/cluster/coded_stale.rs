@@ -151,6 +151,45 @@ fn a_primary_learns_of_members_that_its_shard_is_stale() {
     }
 }
 
+/// A log that soon tells nothing of a write any more.
+fn short_log() -> OsdConfig {
+    OsdConfig { min_pg_log_entries: 2, max_pg_log_entries: 2, pg_log_trim_min: 1, ..OsdConfig::default() }
+}
+
+/// A write that needs nothing of other shards follows the version that the primary has. Members that have a newer one do
+/// not take it, and the primary hears of theirs.
+#[test]
+fn a_write_that_follows_a_stale_primary_is_refused() {
+    for seed in 0..12 {
+        let (mut s, pool) = with_a_stale_primary(seed, short_log(), 8);
+        let first = primary(&s, pool);
+        let map = s.mon.map.clone();
+        s.restart(first);
+        s.settle();
+        match seed % 3 {
+            0 => {
+                let part = bytes(&mut s, 2 * CHUNK);
+                s.client.patch(&map, pool, "o", 8 * CHUNK, &part)
+            }
+            1 => {
+                let content = bytes(&mut s, 5 * CHUNK + 3);
+                s.client.write(&map, pool, "o", content)
+            }
+            _ => {
+                let name = "x".to_owned();
+                s.client.change(&map, pool, "o", vec![Op::SetXattr { name, value: Bytes::from_static(b"y") }])
+            }
+        };
+        s.until("answered", |s| s.client.is_idle());
+        s.client.read(&map, pool, "o");
+        s.settle();
+        check_shards(&mut s, pool);
+        assert_eq!(refusals(&s), [""; 0]);
+        let told = s.nodes.iter().flat_map(|n| &n.log).filter(|l| l.contains("that follows an older version"));
+        assert!(told.count() > 0, "seed {seed}");
+    }
+}
+
 /// Checks that all choices of as many shards as make up the data give this content of an object.
 fn check_object(s: &mut Sim, pool: PoolId, object: &HObject, want: &[u8]) {
     let map = s.mon.map.clone();
