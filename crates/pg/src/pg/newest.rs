@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use store::{Op, Txn};
-use types::{Eversion, HObject, PgShard};
+use types::{Epoch, Eversion, HObject, PgShard};
 
 use super::backend::Backend;
 use super::{Pg, Phase, persist};
@@ -19,6 +19,8 @@ use crate::log::PgLog;
 use crate::missing::MissingItem;
 use crate::object::{LoadError, ObjectState, stored_version};
 use crate::osd::shared::{Done, Shared};
+use crate::peer::PgBody;
+use crate::push::ObjectPush;
 
 /// Objects of trimmed entries stay until they are as many as those of the log, and so many more.
 const SPARE: usize = 64;
@@ -152,7 +154,7 @@ impl Pg {
         named: Eversion,
         cx: &mut Shared,
     ) -> Option<Eversion> {
-        if named == Eversion::ZERO || *object > self.info.last_backfill || self.phase != Phase::Replica {
+        if !self.is_coded() || named == Eversion::ZERO || *object > self.info.last_backfill || self.phase != Phase::Replica {
             return None;
         }
         let stored = stored_version(&mut cx.store, &self.object_key(object)).ok().filter(|v| *v > named)?;
@@ -172,6 +174,22 @@ impl Pg {
             let newer = self.newer_here(&of, entry.prior_version, cx)?;
             Some((of, newer))
         })
+    }
+
+    /// Member: whether a push that begins is of an older version than the one here; the primary is told then.
+    pub(super) fn is_older_than_here(
+        &mut self,
+        (from, reply): (PgShard, Epoch),
+        push: &ObjectPush,
+        cx: &mut Shared,
+    ) -> bool {
+        if !self.is_coded() || !push.from.is_start() {
+            return false;
+        }
+        let object = push.object.0.clone();
+        let Some(version) = self.newer_here(&object, push.version, cx) else { return false };
+        cx.send_pg(from, self.id, reply, PgBody::Newer { object, version });
+        true
     }
 
     /// Primary: a member has a newer version of an object than what was sent to it.

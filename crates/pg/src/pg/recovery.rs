@@ -300,7 +300,11 @@ impl Pg {
                     cx.cluster_log(LogLevel::Error, text);
                 }
             }
-            cx.send_pg(from, self.id, reply, PgBody::PullRefused { object, need });
+            let refused = match self.newer_here(&object, need, cx) {
+                Some(version) => PgBody::Newer { object, version },
+                None => PgBody::PullRefused { object, need },
+            };
+            cx.send_pg(from, self.id, reply, refused);
         }
         self.send_pushes(from, reply, answer, cx);
     }
@@ -343,7 +347,7 @@ impl Pg {
                 self.reverted(push, cx);
                 continue;
             }
-            if !self.is_wanted(from, &push, cx) {
+            if !self.is_wanted(from, &push, cx) || self.is_older_than_here((from, reply), &push, cx) {
                 continue;
             }
             match self.fits(&push, cx) {

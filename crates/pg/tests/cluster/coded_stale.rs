@@ -2,6 +2,7 @@
 //! log names, wherever they are, and are made again.
 
 use ::bytes::Bytes;
+use codec::Encode;
 use erasure::{ChunkSet, ShardRange};
 use messages::Message;
 use messages::osd::{Extent, Op};
@@ -187,6 +188,54 @@ fn a_write_that_follows_a_stale_primary_is_refused() {
         assert_eq!(refusals(&s), [""; 0]);
         let told = s.nodes.iter().flat_map(|n| &n.log).filter(|l| l.contains("that follows an older version"));
         assert!(told.count() > 0, "seed {seed}");
+    }
+}
+
+/// A copy's mark that its shard of an object is damaged.
+fn mark_damaged(s: &mut Sim, pool: PoolId, osd: i32, object: &HObject) {
+    let id = SpgId { pgid: PgId::new(pool, 0), shard: place_of(s, pool, osd) as i8 };
+    let mut txn = Txn::new();
+    let key = [&b"x"[..], &object.to_bytes()].concat();
+    txn.set(Space::Pg(id), key, object.to_bytes());
+    s.nodes[osd as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
+    s.commit(osd);
+}
+
+/// A primary whose shard is stale and damaged asks members for its version: they have good shards, and say so.
+#[test]
+fn members_of_a_stale_and_damaged_primary_are_not_given_up() {
+    for seed in 0..8 {
+        let (mut s, pool) = with_a_stale_primary(seed, short_log(), 8);
+        let (first, map) = (primary(&s, pool), s.mon.map.clone());
+        let object = s.client.object(&map, pool, "o");
+        mark_damaged(&mut s, pool, first, &object);
+        s.restart(first);
+        s.settle();
+        s.client.read(&map, pool, "o");
+        s.settle();
+        check_shards(&mut s, pool);
+        assert_eq!(refusals(&s), [""; 0]);
+    }
+}
+
+/// A stale primary does not put its version in the place of a newer one, of which a member has damaged data.
+#[test]
+fn a_newer_shard_is_not_overwritten() {
+    for seed in 0..8 {
+        let (mut s, pool) = with_a_stale_primary(seed, short_log(), 8);
+        let (first, (osd, _)) = (primary(&s, pool), a_member(&s, pool, seed));
+        let map = s.mon.map.clone();
+        s.restart(first);
+        s.settle();
+        let object = s.client.object(&map, pool, "o");
+        mark_damaged(&mut s, pool, osd, &object);
+        s.restart(osd);
+        s.settle();
+        s.until("made again", |s| damaged(s, pool, osd) == 0);
+        s.client.read(&map, pool, "o");
+        s.settle();
+        check_shards(&mut s, pool);
+        assert_eq!(refusals(&s), [""; 0]);
     }
 }
 
