@@ -222,10 +222,17 @@ impl Pg {
         if refusal.is_lack() {
             self.note_refusal(&object, version, copy, &refusal.why.to_string(), cx);
         }
+        // No recovery brings what is there and cannot be had.
+        self.plan_anew(gather, id, at, refusal.is_lack(), cx);
+    }
+
+    /// Plans a range without copies that give nothing of it. `waits`: if too few are left, the request waits for more.
+    fn plan_anew(&mut self, gather: &mut Gather, id: u64, at: usize, waits: bool, cx: &mut Shared) {
         let Some(wanted) = gather.wanted.get_mut(at) else { return };
         for question in wanted.questions.drain(..) {
             gather.asked.remove(&question);
         }
+        let object = wanted.what.object.clone();
         let planned = self.plan_read(&wanted.what, wanted.version, &wanted.without, cx);
         match planned {
             Ok((read, holders)) => {
@@ -237,9 +244,25 @@ impl Pg {
             Err(e) => {
                 gather.wanted.clear();
                 gather.asked.clear();
-                // No recovery brings what is there and cannot be had.
-                self.gave_up(id, Some(&object).filter(|_| refusal.is_lack()), &e, cx);
+                self.gave_up(id, Some(&object).filter(|_| waits), &e, cx);
             }
+        }
+    }
+
+    /// Copies that may have been asked are gone, and will not answer: what they were asked for is planned anew.
+    pub(super) fn gather_without(&mut self, gone: &[PgShard], cx: &mut Shared) {
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        let asks = |gather: &Gather| gather.asked.values().any(|(_, _, copy)| gone.contains(copy));
+        let ids: Vec<u64> = coded.gathers.iter().filter(|(_, g)| asks(g)).map(|(id, _)| *id).collect();
+        for id in ids {
+            let Backend::Coded(coded) = &mut self.backend else { return };
+            let Some(mut gather) = coded.gathers.remove(&id) else { continue };
+            let of = gather.asked.values().filter(|(_, _, copy)| gone.contains(copy)).map(|(at, ..)| *at);
+            for at in of.collect::<BTreeSet<usize>>() {
+                gather.wanted.get_mut(at).into_iter().for_each(|wanted| wanted.without.extend(gone));
+                self.plan_anew(&mut gather, id, at, true, cx);
+            }
+            self.keep_gather(id, gather, cx);
         }
     }
 

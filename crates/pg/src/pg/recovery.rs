@@ -584,6 +584,7 @@ impl Pg {
             self.reverting.remove(&object);
             self.finish(&object, cx);
         }
+        self.gather_without(gone, cx);
         self.find_unfound(cx);
         self.continue_recovery(cx);
     }
@@ -646,12 +647,15 @@ impl Pg {
     fn purge_strays(&mut self, cx: &mut Shared) {
         let keep: BTreeSet<PgShard> = self.acting().chain(self.up()).collect();
         let strays: Vec<PgShard> = self.peers.keys().copied().filter(|o| !keep.contains(o)).collect();
-        for osd in strays {
-            if let Some(peer) = self.peers.remove(&osd) {
+        for osd in &strays {
+            if let Some(peer) = self.peers.remove(osd) {
                 if !peer.info.does_not_exist() {
-                    cx.send_pg(osd, self.id, self.interval(), PgBody::Remove);
+                    cx.send_pg(*osd, self.id, self.interval(), PgBody::Remove);
                 }
             }
+        }
+        if !strays.is_empty() {
+            self.gather_without(&strays, cx);
         }
     }
 }

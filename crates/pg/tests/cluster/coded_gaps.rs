@@ -1,10 +1,12 @@
 //! Erasure-coded PGs whose members lose messages, sessions and copies: nothing is acknowledged too early, and
 //! no request waits for an answer that does not come.
 
+use maps::flags::map_flags;
 use pg::{Input, OsdConfig};
-use types::OsdId;
+use types::{OsdId, PoolId};
 
 use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, primary, under_way};
+use crate::coded_stale::{content, put_back};
 use crate::sim::{CLIENT, Sim};
 
 fn long_log() -> OsdConfig {
@@ -59,6 +61,71 @@ fn a_write_that_was_taken_back_does_not_stand_for_the_next() {
             s.crash(osd);
             s.start(osd);
         }
+        s.settle();
+        check_shards(&mut s, pool);
+    }
+}
+
+/// An object that a read needs a stray for: another member's shard is stale, and the place of the stray is not filled yet.
+/// Gives the stray, which has been asked and has not heard of it.
+fn with_a_stray_asked(seed: u64) -> (Sim, PoolId, i32) {
+    let (mut s, pool) = cluster_with((2, 1), 2, 1, seed, long_log());
+    let map = s.mon.map.clone();
+    let (old, new) = (bytes(&mut s, 6 * CHUNK), bytes(&mut s, 6 * CHUNK));
+    s.client.write(&map, pool, "o", old);
+    s.settle();
+    let (first, members) = (primary(&s, pool), acting(&s, pool));
+    let others: Vec<i32> = members.iter().copied().filter(|osd| *osd != first).collect();
+    let (bad, stray) = (others[seed as usize % 2], others[(seed as usize + 1) % 2]);
+    let place = members.iter().position(|osd| *osd == bad).unwrap();
+    let object = s.client.object(&map, pool, "o");
+    let was = content(&mut s, bad, place, object);
+    s.client.write(&map, pool, "o", new);
+    s.settle();
+    put_back(&mut s, bad, was);
+    s.mon.change(|inc, _| inc.new_flags = map_flags::NOBACKFILL as i32);
+    s.kill(stray);
+    s.mon.mark_out(stray);
+    s.until("goes on without", |s| {
+        let other = acting(s, pool).iter().all(|osd| *osd != stray);
+        other && s.is_up_to_date(first) && s.states().values().all(|t| t.contains("active"))
+    });
+    s.start(stray);
+    s.until("is a stray", |s| s.mon.map.is_up(stray) && s.is_up_to_date(first));
+    s.run(300);
+    let map = s.mon.map.clone();
+    s.client.read(&map, pool, "o");
+    s.until("asked", |s| under_way(s, first, stray, "ShardRead").is_some());
+    (s, pool, stray)
+}
+
+/// A stray that was asked ends, and no new interval begins: the request does not wait for its answer.
+#[test]
+fn a_stray_that_ends_is_asked_no_more() {
+    for seed in 0..8 {
+        let (mut s, pool, stray) = with_a_stray_asked(seed);
+        s.kill(stray);
+        s.run(100);
+        assert!(!s.client.is_idle(), "too few are left");
+        s.start(stray);
+        s.until("read", |s| s.client.is_idle());
+        s.mon.change(|inc, _| inc.new_flags = 0);
+        s.settle();
+        check_shards(&mut s, pool);
+    }
+}
+
+/// A stray that was asked is removed, for the PG is whole without it.
+#[test]
+fn a_stray_that_is_removed_is_asked_no_more() {
+    for seed in 0..8 {
+        let (mut s, pool, stray) = with_a_stray_asked(seed);
+        let first = primary(&s, pool);
+        let at = under_way(&s, first, stray, "ShardRead").unwrap();
+        // It goes before it has answered.
+        s.links.get_mut(&(first, stray)).unwrap().remove(at);
+        s.mon.change(|inc, _| inc.new_flags = 0);
+        s.until("read", |s| s.client.is_idle());
         s.settle();
         check_shards(&mut s, pool);
     }
