@@ -55,7 +55,7 @@ pub(crate) struct Gathers {
     asked: Sum,
     /// The PGs and numbers of those that wait.
     waits: VecDeque<(SpgId, u64)>,
-    /// The sums when the last look found that none of these may begin.
+    /// The sums when the last look found that none of these may begin. `None` when others wait than then.
     looked: Option<(u64, u64)>,
 }
 
@@ -67,6 +67,8 @@ impl Gathers {
 
     pub fn wait(&mut self, pgid: SpgId, id: u64) {
         self.waits.push_back((pgid, id));
+        // Those before it may be gone.
+        self.looked = None;
     }
 
     pub fn is_queued(&self) -> bool {

@@ -2,11 +2,14 @@
 //! no request waits for an answer that does not come.
 
 use maps::flags::map_flags;
-use pg::{Input, OsdConfig};
-use types::{OsdId, PoolId};
+use messages::Message;
+use messages::osd::{Extent, Op};
+use pg::{Input, OsdConfig, Portions};
+use types::{ConnId, OsdId, PgId, PoolId};
 
 use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, primary, under_way};
 use crate::coded_stale::{content, put_back};
+use crate::shares::{ONE, answer, request};
 use crate::sim::{CLIENT, Sim};
 
 fn long_log() -> OsdConfig {
@@ -128,5 +131,49 @@ fn a_stray_that_is_removed_is_asked_no_more() {
         s.until("read", |s| s.client.is_idle());
         s.settle();
         check_shards(&mut s, pool);
+    }
+}
+
+/// A request that waits for room to gather goes with its client. Those behind it do not wait for what it waited for.
+#[test]
+fn a_request_that_is_gone_holds_nobody_up() {
+    let size = 20 * CHUNK;
+    for seed in 0..4 {
+        let portions = Portions { serves_coded: true, gathered: 3 * size as u64, ..Portions::default() };
+        let mut s = Sim::with_config(4, seed * 2, OsdConfig { portions, ..long_log() });
+        s.until("all up", |s| (0..4).all(|o| s.mon.map.is_up(o)));
+        let pool = s.mon.create_coded_pool(2, 2, 3);
+        s.settle();
+        let map = s.mon.map.clone();
+        for name in ["a", "b", "c"] {
+            let content = bytes(&mut s, size);
+            s.client.write(&map, pool, name, content);
+        }
+        s.settle();
+        let (first, members) = (primary(&s, pool), acting(&s, pool));
+        // One of the two members with data does not answer; of the other's there is a chunk to read.
+        let silent = usize::from(members[0] == first);
+        s.cut = vec![(first, members[silent])];
+        let (two, three) = (ONE + 1, ONE + 2);
+        for conn in [two, three] {
+            s.connect(conn, |_| {});
+        }
+        s.client.read(&map, pool, "a");
+        s.deliver_requests(first);
+        let ask = |s: &mut Sim, conn: i32, name: &str, extent| {
+            let mut msg = request(s, pool, name, vec![Op::Read(extent).into()]);
+            msg.pgid = s.mon.map.primary_shard(PgId::new(pool, 0)).unwrap().1;
+            let msg = Message::from(msg);
+            s.input(first, Input::Message { conn: ConnId(conn as u64), tid: 1, msg });
+        };
+        ask(&mut s, two, "b", Extent::new(0, size as u64));
+        s.input(first, Input::Disconnected { conn: ConnId(two as u64) });
+        ask(&mut s, three, "c", Extent::new(((1 - silent) * CHUNK) as u64, 10));
+        let (result, data) = answer(&mut s, three, 1);
+        let want = s.client.model["c"].acked.as_ref().unwrap();
+        assert_eq!((result, &*data), (0, &want[(1 - silent) * CHUNK..][..10]));
+        assert!(!s.client.is_idle());
+        s.cut.clear();
+        s.settle();
     }
 }
