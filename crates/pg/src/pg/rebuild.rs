@@ -499,6 +499,11 @@ impl Pg {
         lacks && !self.is_readable_here(object)
     }
 
+    /// Whether shards are known to be damaged that nobody has begun to make again: a stray may have what they are made of.
+    pub(super) fn knows_of_damage(&self) -> bool {
+        self.is_coded() && !(self.lost_here.is_empty() && self.damaged.is_empty())
+    }
+
     /// Primary: a member's shard is damaged. It is rebuilt, or remembered until that can be done.
     pub(super) fn shard_is_damaged(&mut self, from: PgShard, object: HObject, cx: &mut Shared) {
         // What is made is the whole shard: what it tells of before it has that is mended by it.

@@ -591,7 +591,7 @@ impl Pg {
 
     /// A copy outside the acting set has stated its info: it may hold what nobody else has, or be of no use any more.
     pub fn stray_appeared(&mut self, cx: &mut Shared) {
-        if self.is_clean() {
+        if self.is_clean() && !self.knows_of_damage() {
             self.purge_strays(cx);
         } else if !self.unfound.is_empty() {
             self.find_unfound(cx);
@@ -611,6 +611,7 @@ impl Pg {
         let targets = self.write_targets(cx);
         let whole = self.missing.is_empty()
             && self.recovering.is_empty()
+            && !self.knows_of_damage()
             && (targets.iter().all(|o| self.peers.get(o).is_some_and(super::Peer::is_whole))
                 || types::is_planted!(cx.config.planted, CleanTooSoon));
         if !whole || self.phase != Phase::Active {
@@ -618,6 +619,10 @@ impl Pg {
         }
         self.recount_if_due(cx);
         if self.is_clean() {
+            if self.is_coded() {
+                // Those that came while something was damaged.
+                self.purge_strays(cx);
+            }
             return;
         }
         if self.acting_set() != self.up_set() {

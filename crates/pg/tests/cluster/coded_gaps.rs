@@ -177,3 +177,58 @@ fn a_request_that_is_gone_holds_nobody_up() {
         s.settle();
     }
 }
+
+/// Damage that waits for a write of its object is damage: until it is made good the PG is not clean, and removes no stray.
+#[test]
+fn a_pg_that_knows_of_damage_is_not_clean() {
+    for seed in 0..8 {
+        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, long_log());
+        let map = s.mon.map.clone();
+        let (old, part) = (bytes(&mut s, 6 * CHUNK), bytes(&mut s, 2 * CHUNK));
+        s.client.write(&map, pool, "o", old);
+        s.client.write(&map, pool, "other", vec![1; 10]);
+        s.settle();
+        let (first, members) = (primary(&s, pool), acting(&s, pool));
+        let others: Vec<i32> = members.iter().copied().filter(|osd| *osd != first).collect();
+        let (bad, late) = (others[seed as usize % 3], others[(seed as usize + 1) % 3]);
+        let place = members.iter().position(|osd| *osd == bad).unwrap();
+        let object = s.client.object(&map, pool, "o");
+        let was = content(&mut s, bad, place, object);
+        s.client.patch(&map, pool, "o", 6 * CHUNK, &part);
+        s.settle();
+        // One member misses a write of the other object, and its recovery has to wait.
+        s.kill(late);
+        s.client.write(&map, pool, "other", vec![2; 10]);
+        s.until("written", |s| s.client.is_idle());
+        put_back(&mut s, bad, was);
+        s.commit(bad);
+        s.mon.change(|inc, _| inc.new_flags = map_flags::NORECOVER as i32);
+        s.start(late);
+        s.until("back", |s| {
+            let is_back = acting(s, pool).contains(&late) && members.iter().all(|osd| s.is_up_to_date(*osd));
+            is_back && s.states().values().all(|t| t.contains("active"))
+        });
+        // The write is durable everywhere but where it says that the shard before it is stale.
+        let map = s.mon.map.clone();
+        s.client.patch(&map, pool, "o", 8 * CHUNK, &part);
+        s.deliver_requests(first);
+        s.until("shipped", |s| under_way(s, first, bad, "RepOp").is_some());
+        s.deliver_all(first, bad);
+        let core = s.nodes[bad as usize].core.as_mut().unwrap();
+        let late_commit = core.store_mut().take_commit().expect("the write");
+        s.until("told", |s| under_way(s, bad, first, "Damaged").is_some());
+        s.deliver_all(bad, first);
+        s.mon.change(|inc, _| inc.new_flags = 0);
+        for _ in 0..1_500 {
+            s.run(1);
+            assert!(!s.all_are("active+clean"), "nobody has begun to make the shard again");
+        }
+        assert!(s.states().values().all(|t| !t.contains("degraded")), "{:?}", s.states());
+        let device = s.nodes[bad as usize].device.clone();
+        let core = s.nodes[bad as usize].core.as_mut().unwrap();
+        let seq = core.store_mut().committed(late_commit.execute(&*device)).unwrap();
+        s.input(bad, Input::Durable(seq));
+        s.settle();
+        check_shards(&mut s, pool);
+    }
+}
