@@ -488,6 +488,22 @@ impl Pg {
         coded::read_before(store, self.id, &ask.object, newest_first, versions, range).ok()?
     }
 
+    /// Forgets what takes writes of these objects back, which are deleted and were damaged here: what the records keep is
+    /// damaged too. If the deletions are lost, the objects are missing.
+    pub(super) fn forget_records_of(&mut self, objects: &[HObject], txn: &mut Txn) {
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        if objects.is_empty() {
+            return;
+        }
+        coded.kept.retain(|kept| {
+            let stays = !objects.contains(&kept.object);
+            if !stays {
+                coded::forget(txn, self.id, kept);
+            }
+            stays
+        });
+    }
+
     /// Forgets what was kept: the copy begins anew.
     pub(super) fn forget_kept(&mut self, txn: &mut Txn) {
         self.forget_newest();

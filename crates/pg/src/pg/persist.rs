@@ -182,6 +182,11 @@ pub(crate) fn forget_damaged(txn: &mut Txn, id: SpgId, o: &HObject) {
     txn.unset(Space::Pg(id), object_key(DAMAGED, o));
 }
 
+/// The objects whose damage is stored.
+pub(crate) fn damaged_in(store: &mut Store, id: SpgId) -> Result<Vec<HObject>, ReadError> {
+    read_class(store, id, DAMAGED)
+}
+
 /// Reads a PG; `None` when the space holds no info (a PG whose deletion was under way keeps it to the end).
 pub(crate) fn read(store: &mut Store, id: SpgId) -> Result<Option<Stored>, ReadError> {
     let Some(raw) = store.get(Space::Pg(id), INFO)? else { return Ok(None) };
@@ -200,7 +205,7 @@ pub(crate) fn read(store: &mut Store, id: SpgId) -> Result<Option<Stored>, ReadE
     let entries = stored.into_iter().map(|s| s.entry).collect();
     let dups: Vec<DupEntry> = read_class(store, id, DUP)?;
     let missing: Vec<(HObject, MissingItem)> = read_class(store, id, MISSING)?;
-    let damaged: Vec<HObject> = read_class(store, id, DAMAGED)?;
+    let damaged = damaged_in(store, id)?;
     let mut log = PgLog::from_parts(info.log_tail, entries, dups);
     if info.last_update > log.head() {
         log.set_head(info.last_update);

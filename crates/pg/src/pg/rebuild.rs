@@ -555,6 +555,7 @@ impl Pg {
             let mut txn = Txn::new();
             txn.remove(&self.object_key(object));
             persist::forget_damaged(&mut txn, self.id, object);
+            self.forget_records_of(std::slice::from_ref(object), &mut txn);
             cx.submit(txn, Done::Nothing);
             if let Some(waiting) = self.waiting_for_object.remove(object) {
                 self.let_go(waiting, cx);

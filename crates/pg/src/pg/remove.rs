@@ -19,7 +19,7 @@ use codec::{Decode, Encode};
 use store::{ObjectKey, Space, Store, StoreError, Txn};
 use types::{HObject, SpgId};
 
-use super::persist::ReadError;
+use super::persist::{self, ReadError};
 use crate::coded;
 use crate::io::FatalReason;
 use crate::osd::shared::{Done, Shared};
@@ -111,6 +111,13 @@ pub(crate) fn give_up(id: SpgId, range: Range, txn: &mut Txn, cx: &mut Shared) {
         // What it keeps to take writes back lies outside the range.
         match coded::kept_in(&mut cx.store, id) {
             Ok(kept) => kept.iter().for_each(|kept| coded::forget(txn, id, kept)),
+            Err(e) => return cx.fail(FatalReason::Store(e.to_string())),
+        }
+        // With its marks: a copy that is made of what is left takes what it finds for good.
+        match persist::damaged_in(&mut cx.store, id) {
+            Ok(damaged) => damaged.into_iter().for_each(|o| {
+                txn.remove(&ObjectKey::new(id.shard, o));
+            }),
             Err(e) => return cx.fail(FatalReason::Store(e.to_string())),
         }
     }

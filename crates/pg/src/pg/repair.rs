@@ -134,6 +134,7 @@ impl Pg {
     fn forget_what_is_whole(&mut self, cx: &mut Shared) {
         let mut txn = Txn::new();
         let (id, shard, is_coded) = (self.id, self.id.shard, self.is_coded());
+        let mut whole = Vec::new();
         self.lost_here.retain(|o| {
             let key = ObjectKey::new(shard, o.clone());
             // A shard may be of no use although its blocks are whole, unless it was deleted. It is rebuilt.
@@ -143,9 +144,11 @@ impl Pg {
             };
             if !lacks_data {
                 persist::forget_damaged(&mut txn, id, o);
+                whole.push(o.clone());
             }
             lacks_data
         });
+        self.forget_records_of(&whole, &mut txn);
         if !txn.is_empty() {
             cx.submit(txn, Done::Nothing);
         }

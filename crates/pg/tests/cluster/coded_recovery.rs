@@ -1,14 +1,17 @@
 //! Shards that are lost are made again: of OSDs that were replaced or moved, of objects that were missed or
 //! damaged. What they hold then is what clients wrote, and so is what reads give meanwhile.
 
+use std::time::Duration;
+
 use pg::OsdConfig;
-use store::{FormatOptions, Store};
+use store::{FormatOptions, ObjectKey, Store, Txn};
 use testkit::SimDevice;
 use types::{PgId, PoolId, SpgId};
 
 use crate::coded::{
     CHUNK, acting, bytes, check_shards, cluster_with, one_request, primary, shard, under_way,
 };
+use crate::coded_stale::mark_damaged;
 use crate::mon;
 use crate::sim::Sim;
 
@@ -379,7 +382,7 @@ fn fault(s: &mut Sim, osds: i32) {
 /// finds itself among others that have never heard of it: the object is there again, with that copy's shard.
 #[test]
 fn a_deletion_that_was_learnt_of_and_is_lost_is_taken_back() {
-    for (seed, code) in (0..8).zip([(2, 3), (4, 3)].into_iter().cycle()) {
+    for (seed, code) in (0..16).zip([(2, 3), (4, 3)].into_iter().cycle()) {
         let (mut s, pool) = cluster_with(code, code.0, 0, 600 + seed, long_log());
         let content = bytes(&mut s, 5 * CHUNK);
         let map = s.mon.map.clone();
@@ -389,6 +392,15 @@ fn a_deletion_that_was_learnt_of_and_is_lost_is_taken_back() {
         let others: Vec<i32> = acting(&s, pool).into_iter().filter(|osd| *osd != first).collect();
         let (late, short) =
             (others[seed as usize % others.len()], others[(seed as usize + 1) % others.len()]);
+        let place = acting(&s, pool).iter().position(|osd| *osd == late).unwrap();
+        if seed >= 8 {
+            // What it has of the object is damaged, as it knows.
+            let object = s.client.object(&map, pool, "o");
+            let mut txn = Txn::new();
+            txn.write(&ObjectKey::new(place as i8, object.clone()), 0, vec![0xba; CHUNK]);
+            s.nodes[late as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
+            mark_damaged(&mut s, pool, late, &object);
+        }
         s.kill(late);
         s.until("goes on without", |s| s.states().values().all(|t| t == "active+undersized+degraded"));
         // The last one never gets it.
@@ -413,8 +425,10 @@ fn a_deletion_that_was_learnt_of_and_is_lost_is_taken_back() {
         s.deliver_all(first, late);
         s.commit(late);
         s.commit(first);
-        let place = acting(&s, pool).iter().position(|osd| *osd == late).unwrap();
         assert_eq!(shard(&mut s, late, place, pool, "o"), None, "it is deleted there");
+        // It looks at its marks every two seconds.
+        (0..6).for_each(|_| s.tick(Duration::from_millis(500)));
+        s.commit(late);
         s.crash(first);
         s.crash(late);
         s.cut.clear();
@@ -503,6 +517,43 @@ fn records_stay_while_too_few_members_are_there() {
         check_shards(&mut s, pool);
         s.client.model.get_mut("o").unwrap().open = open;
         s.client.paused = false;
+        s.settle();
+        check_shards(&mut s, pool);
+    }
+}
+
+/// Objects of a copy that is removed stay for a while, and a copy that is made meanwhile takes them over: not what was known
+/// to be damaged.
+#[test]
+fn damage_goes_with_a_copy_that_is_removed() {
+    for seed in 0..4 {
+        // More objects than go at once, and nothing more goes.
+        let config = OsdConfig { delete_sleep: Duration::from_secs(100_000), ..short_log() };
+        let (mut s, pool) = cluster_with((2, 1), 2, 1, 900 + seed, config);
+        let map = s.mon.map.clone();
+        let names: Vec<String> = (0..270).map(|at| format!("o{at}")).collect();
+        for some in names.chunks(30) {
+            for name in some {
+                let content = bytes(&mut s, 10);
+                s.client.write(&map, pool, name, content);
+            }
+            s.until("written", |s| s.client.is_idle());
+        }
+        s.settle();
+        let last = names.iter().max_by_key(|name| s.client.object(&map, pool, name)).unwrap();
+        let members = acting(&s, pool);
+        let place = seed as usize % 3;
+        let osd = members[place];
+        let object = s.client.object(&map, pool, last);
+        let mut txn = Txn::new();
+        txn.write(&ObjectKey::new(place as i8, object.clone()), 0, vec![0xba; CHUNK]);
+        s.nodes[osd as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
+        mark_damaged(&mut s, pool, osd, &object);
+        s.mon.mark_out(osd);
+        s.until("moved", |s| !acting(s, pool).contains(&osd));
+        s.settle();
+        s.mon.mark_in(osd);
+        s.until("back", |s| acting(s, pool).contains(&osd));
         s.settle();
         check_shards(&mut s, pool);
     }

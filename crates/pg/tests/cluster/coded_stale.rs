@@ -192,7 +192,7 @@ fn a_write_that_follows_a_stale_primary_is_refused() {
 }
 
 /// A copy's mark that its shard of an object is damaged.
-fn mark_damaged(s: &mut Sim, pool: PoolId, osd: i32, object: &HObject) {
+pub fn mark_damaged(s: &mut Sim, pool: PoolId, osd: i32, object: &HObject) {
     let id = SpgId { pgid: PgId::new(pool, 0), shard: place_of(s, pool, osd) as i8 };
     let mut txn = Txn::new();
     let key = [&b"x"[..], &object.to_bytes()].concat();
