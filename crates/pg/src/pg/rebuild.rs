@@ -23,7 +23,7 @@ use store::{Priority, StoreError, Txn};
 use types::{Eversion, HObject, PgShard};
 
 use super::backend::Backend;
-use super::backfill::Step;
+use super::backfill::{Backfill, Step};
 use super::gather::Refusal;
 use super::recovery::{Recovering, Sent};
 use super::room::Taken;
@@ -110,7 +110,21 @@ impl Pg {
         for copy in self.acting().chain(strays).filter(|copy| !without.contains(copy) && has(*copy)) {
             found.entry(place(copy)).or_insert(copy);
         }
+        if !self.backfills.is_empty() && !self.backend.is_enough(found.keys().copied()) {
+            let behind = self.backfills.keys().copied().filter(|copy| self.may_still_have(*copy, object));
+            for copy in behind.filter(|copy| !without.contains(copy) && !is_damaged(*copy)) {
+                found.entry(place(copy)).or_insert(copy);
+            }
+        }
         found
+    }
+
+    /// Whether a copy whose backfill has not come to an object may have it all the same, for it had it before that began. It
+    /// refuses a read of another version.
+    fn may_still_have(&self, copy: PgShard, object: &HObject) -> bool {
+        let lacks = self.peers.get(&copy).and_then(|p| p.missing.as_ref()).is_some_and(|m| m.contains(object));
+        let is_behind = |b: &Backfill| *object > b.last_backfill && !b.step.lacks(object);
+        !lacks && self.backfills.get(&copy).is_some_and(is_behind)
     }
 
     /// Which copies lack an object, and the version that they need.
@@ -360,7 +374,9 @@ impl Pg {
             let text = format!("pg {} object {object}: osd.{copy} gives no data of it: {why}", self.id);
             cx.cluster_log(LogLevel::Error, text);
         }
-        let is_member = self.is_acting(copy) || self.backfills.contains_key(&copy);
+        // A backfill brings what it has not come to.
+        let is_member = self.is_acting(copy)
+            || self.backfills.contains_key(&copy) && !self.may_still_have(copy, object);
         if copy == self.me(cx) {
             self.lost_shards(vec![object.clone()], cx);
             self.repair_own(object, cx);
