@@ -203,8 +203,8 @@ pub enum PgBody {
         result: i32,
         data: Bytes,
     },
-    /// Member of an erasure-coded PG: what the primary sends follows, or is, an older version of the object than the one
-    /// here, and the log tells nothing of it any more. It was not taken.
+    /// Member of an erasure-coded PG: what the primary sends follows, or is, an older version of the object
+    /// than the one here, and the log tells nothing of it any more. It was not taken.
     Newer {
         object: HObject,
         version: Eversion,

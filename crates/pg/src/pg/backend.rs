@@ -55,7 +55,7 @@ pub(crate) struct Coded {
     pub rebuilds: BTreeMap<HObject, Rebuilding>,
     /// Primary: objects of which only data was damaged here. Requests read that of other shards.
     pub readable: BTreeSet<HObject>,
-    /// Refusals of shards that the cluster log was told of in this interval.
+    /// Refusals of shards that the cluster log was told of in this interval. Copies that get no writes are not asked again.
     pub told: BTreeSet<(HObject, Eversion, PgShard)>,
     /// Primary: members were told in this interval that none of them takes back anything up to here.
     settled: Eversion,

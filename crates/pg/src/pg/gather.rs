@@ -203,7 +203,10 @@ impl Pg {
     ) {
         let Some((at, slot, copy)) = gather.asked.remove(&place) else { return };
         let Some(wanted) = gather.wanted.get_mut(at) else { return };
+        let len = wanted.read.ranges().get(slot).map_or(0, |range| range.len);
         let refusal = match read {
+            // All that is asked for lies within the shards.
+            Ok(bytes) if bytes.len() as u64 != len => Refusal::of(Errno::EIO),
             Ok(bytes) => {
                 wanted.pieces.get_mut(slot).into_iter().for_each(|piece| *piece = bytes.clone());
                 return;
@@ -226,7 +229,8 @@ impl Pg {
         self.plan_anew(gather, id, at, refusal.is_lack(), cx);
     }
 
-    /// Plans a range without copies that give nothing of it. `waits`: if too few are left, the request waits for more.
+    /// Plans a range without copies that give nothing of it. `waits`: if too few are left, the request waits
+    /// for more.
     fn plan_anew(&mut self, gather: &mut Gather, id: u64, at: usize, waits: bool, cx: &mut Shared) {
         let Some(wanted) = gather.wanted.get_mut(at) else { return };
         for question in wanted.questions.drain(..) {
@@ -249,7 +253,8 @@ impl Pg {
         }
     }
 
-    /// Copies that may have been asked are gone, and will not answer: what they were asked for is planned anew.
+    /// Copies that may have been asked are gone, and will not answer: what they were asked for is planned
+    /// anew.
     pub(super) fn gather_without(&mut self, gone: &[PgShard], cx: &mut Shared) {
         let Backend::Coded(coded) = &mut self.backend else { return };
         let asks = |gather: &Gather| gather.asked.values().any(|(_, _, copy)| gone.contains(copy));
@@ -342,8 +347,23 @@ impl Pg {
         }
     }
 
+    /// Refuses requests that wait for objects of which too few shards are left, and nobody is away any more
+    /// who may have one.
+    pub(super) fn refuse_for_lost(&mut self, cx: &mut Shared) {
+        if !self.is_coded() || self.unfound.is_empty() {
+            return;
+        }
+        let waited = self.unfound.iter().filter(|object| self.waiting_for_object.contains_key(*object));
+        for object in waited.cloned().collect::<Vec<_>>() {
+            if self.is_lost_for_good(&object, cx) {
+                let waiting = self.waiting_for_object.remove(&object).unwrap_or_default();
+                waiting.into_iter().for_each(|op| op.refuse(Errno::EIO, cx));
+            }
+        }
+    }
+
     /// Whether all places of the PG are filled and nobody is away, and all the same too few have the object.
-    fn is_lost_for_good(&mut self, object: &HObject, cx: &mut Shared) -> bool {
+    pub(super) fn is_lost_for_good(&mut self, object: &HObject, cx: &mut Shared) -> bool {
         let whole = self.acting().count() == usize::from(self.key.size);
         let need = self.version_of(object, cx).unwrap_or_default();
         let holders = self.holders(object, need, &BTreeSet::new(), cx);

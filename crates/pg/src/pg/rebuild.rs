@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use erasure::{ChunkSet, CodecError};
 use store::{Priority, StoreError, Txn};
-use types::{Eversion, HObject, PgShard};
+use types::{Eversion, HObject, OsdId, PgShard, SnapId};
 
 use super::backend::Backend;
 use super::backfill::{Backfill, Step};
@@ -100,7 +100,10 @@ impl Pg {
     ) -> BTreeMap<usize, PgShard> {
         let me = self.me(cx);
         let is_here = !self.missing.contains(object) && !self.lost_here.contains(object);
-        let is_damaged = |copy| !self.damaged.is_empty() && self.damaged.contains(&(object.clone(), copy));
+        let is_damaged = |copy| {
+            let is_told = !self.damaged.is_empty() && self.damaged.contains(&(object.clone(), copy));
+            is_told || self.has_refused(object, version, copy)
+        };
         let has = |copy: PgShard| match copy == me {
             true => is_here,
             false => self.peers.get(&copy).is_some_and(|p| p.has(object, version)) && !is_damaged(copy),
@@ -119,10 +122,19 @@ impl Pg {
         found
     }
 
-    /// Whether a copy whose backfill has not come to an object may have it all the same, for it had it before that began. It
-    /// refuses a read of another version.
+    /// Whether a copy that gets no writes has refused a shard in this interval. What it has does not change.
+    fn has_refused(&self, object: &HObject, version: Eversion, copy: PgShard) -> bool {
+        let Backend::Coded(coded) = &self.backend else { return false };
+        !coded.told.is_empty()
+            && !self.is_acting(copy)
+            && coded.told.contains(&(object.clone(), version, copy))
+    }
+
+    /// Whether a copy whose backfill has not come to an object may have it all the same, for it had it before
+    /// that began. It refuses a read of another version.
     fn may_still_have(&self, copy: PgShard, object: &HObject) -> bool {
-        let lacks = self.peers.get(&copy).and_then(|p| p.missing.as_ref()).is_some_and(|m| m.contains(object));
+        let lacks =
+            self.peers.get(&copy).and_then(|p| p.missing.as_ref()).is_some_and(|m| m.contains(object));
         let is_behind = |b: &Backfill| *object > b.last_backfill && !b.step.lacks(object);
         !lacks && self.backfills.get(&copy).is_some_and(is_behind)
     }
@@ -332,9 +344,7 @@ impl Pg {
                 }
             }
             Ok(_) => self.shard_refused(object, copy, "its shard is too short", cx),
-            Err(refusal)
-                if self.is_acting(copy) && self.learn_newer(object, (version, refusal.has), cx) =>
-            {
+            Err(refusal) if self.is_acting(copy) && self.learn_newer(object, (version, refusal.has), cx) => {
                 self.finish(object, cx);
                 self.rebuild_object(object, cx);
             }
@@ -375,8 +385,8 @@ impl Pg {
             cx.cluster_log(LogLevel::Error, text);
         }
         // A backfill brings what it has not come to.
-        let is_member = self.is_acting(copy)
-            || self.backfills.contains_key(&copy) && !self.may_still_have(copy, object);
+        let is_member =
+            self.is_acting(copy) || self.backfills.contains_key(&copy) && !self.may_still_have(copy, object);
         if copy == self.me(cx) {
             self.lost_shards(vec![object.clone()], cx);
             self.repair_own(object, cx);
@@ -515,7 +525,8 @@ impl Pg {
         lacks && !self.is_readable_here(object)
     }
 
-    /// Whether shards are known to be damaged that nobody has begun to make again: a stray may have what they are made of.
+    /// Whether shards are known to be damaged that nobody has begun to make again: a stray may have what they
+    /// are made of.
     pub(super) fn knows_of_damage(&self) -> bool {
         self.is_coded() && !(self.lost_here.is_empty() && self.damaged.is_empty())
     }
@@ -553,6 +564,24 @@ impl Pg {
             self.repair_own(&object, cx);
         }
         for (object, from) in std::mem::take(&mut self.damaged) {
+            self.shard_is_damaged(from, object, cx);
+        }
+    }
+
+    /// The same of one object, which is not busy any more, and of its clones.
+    pub(super) fn repair_shards_of(&mut self, object: &HObject, cx: &mut Shared) {
+        if !self.knows_of_damage() || self.phase != Phase::Active {
+            return;
+        }
+        let (first, last) = (object.head().at(SnapId(0)), object.head());
+        let least = PgShard { osd: OsdId(i32::MIN), shard: i8::MIN };
+        let own: Vec<HObject> = self.lost_here.range(first.clone()..=last.clone()).cloned().collect();
+        for object in own {
+            self.repair_own(&object, cx);
+        }
+        let theirs = self.damaged.range((first, least)..).take_while(|(object, _)| *object <= last);
+        for (object, from) in theirs.cloned().collect::<Vec<_>>() {
+            self.damaged.remove(&(object.clone(), from));
             self.shard_is_damaged(from, object, cx);
         }
     }

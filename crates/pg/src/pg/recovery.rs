@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use maps::flags::map_flags;
 use store::{Priority, StoreError, Txn};
-use types::{Eversion, HObject, PgShard};
+use types::{Errno, Eversion, HObject, PgShard};
 
 use super::backend::Backend;
 use super::backfill::Backfill;
@@ -90,6 +90,9 @@ impl Pg {
     pub fn wait_for_object(&mut self, object: &HObject, op: super::ClientOp, cx: &mut Shared) {
         if !self.recovering.contains_key(object) {
             self.recover_object(object, cx);
+        }
+        if self.is_coded() && !self.recovering.contains_key(object) && self.is_lost_for_good(object, cx) {
+            return op.refuse(Errno::EIO, cx);
         }
         if !self.backs_off_object(&op, object, cx) {
             queue_in_order(self.waiting_for_object.entry(object.clone()).or_default(), op);
@@ -566,9 +569,7 @@ impl Pg {
                 self.let_go(waiting, cx);
             }
             self.release_object_backoffs(object, cx);
-        }
-        if self.is_coded() {
-            self.repair_shards(cx);
+            self.repair_shards_of(object, cx);
         }
         self.continue_recovery(cx);
     }

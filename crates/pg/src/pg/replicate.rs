@@ -434,9 +434,7 @@ impl Pg {
             done.op.send(done.reply, cx);
             done.resends.into_iter().for_each(|(op, reply)| op.send(reply, cx));
             self.let_go(freed, cx);
-        }
-        if self.is_coded() {
-            self.repair_shards(cx);
+            self.repair_shards_of(&done.object, cx);
         }
         if self.trim.pass.is_some() {
             self.trim_step(cx);

@@ -4,11 +4,12 @@
 use maps::flags::map_flags;
 use messages::Message;
 use messages::osd::{Extent, Op};
-use pg::{Input, OsdConfig, Portions};
+use pg::{Input, OsdConfig, OsdCore, Portions};
 use types::{ConnId, OsdId, PgId, PoolId};
 
 use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, primary, under_way};
 use crate::coded_stale::{content, put_back};
+use crate::counters::counter;
 use crate::shares::{ONE, answer, request};
 use crate::sim::{CLIENT, Sim};
 
@@ -69,9 +70,10 @@ fn a_write_that_was_taken_back_does_not_stand_for_the_next() {
     }
 }
 
-/// An object that a read needs a stray for: another member's shard is stale, and the place of the stray is not filled yet.
-/// Gives the stray, which has been asked and has not heard of it.
-fn with_a_stray_asked(seed: u64) -> (Sim, PoolId, i32) {
+/// An object that a read needs a stray for: another member's shard is stale, and the one in the stray's place
+/// has nothing yet. Gives the stray, which has been asked and has not heard of it. It may have missed the
+/// last write as well.
+fn with_a_stray_asked(seed: u64, is_stale: bool) -> (Sim, PoolId, i32) {
     let (mut s, pool) = cluster_with((2, 1), 2, 1, seed, long_log());
     let map = s.mon.map.clone();
     let (old, new) = (bytes(&mut s, 6 * CHUNK), bytes(&mut s, 6 * CHUNK));
@@ -79,19 +81,27 @@ fn with_a_stray_asked(seed: u64) -> (Sim, PoolId, i32) {
     s.settle();
     let (first, members) = (primary(&s, pool), acting(&s, pool));
     let others: Vec<i32> = members.iter().copied().filter(|osd| *osd != first).collect();
-    let (bad, stray) = (others[seed as usize % 2], others[(seed as usize + 1) % 2]);
-    let place = members.iter().position(|osd| *osd == bad).unwrap();
+    // One that a read of the object asks.
+    let bad = *members.iter().take(2).find(|osd| **osd != first).unwrap();
+    let stray = *others.iter().find(|osd| **osd != bad).unwrap();
     let object = s.client.object(&map, pool, "o");
-    let was = content(&mut s, bad, place, object);
+    let mut was = Vec::new();
+    for osd in if is_stale { vec![bad, stray] } else { vec![bad] } {
+        let place = members.iter().position(|member| *member == osd).unwrap();
+        was.push((osd, content(&mut s, osd, place, object.clone())));
+    }
     s.client.write(&map, pool, "o", new);
     s.settle();
-    put_back(&mut s, bad, was);
-    s.mon.change(|inc, _| inc.new_flags = map_flags::NOBACKFILL as i32);
+    for (osd, was) in was {
+        put_back(&mut s, osd, was);
+        s.commit(osd);
+    }
+    s.mon.change(|inc, _| inc.new_flags = map_flags::NORECOVER as i32);
     s.kill(stray);
     s.mon.mark_out(stray);
     s.until("goes on without", |s| {
-        let other = acting(s, pool).iter().all(|osd| *osd != stray);
-        other && s.is_up_to_date(first) && s.states().values().all(|t| t.contains("active"))
+        let is_filled = acting(s, pool).iter().all(|osd| (0..4).contains(osd) && *osd != stray);
+        is_filled && s.is_up_to_date(first) && s.states().values().all(|t| t.contains("active"))
     });
     s.start(stray);
     s.until("is a stray", |s| s.mon.map.is_up(stray) && s.is_up_to_date(first));
@@ -106,15 +116,31 @@ fn with_a_stray_asked(seed: u64) -> (Sim, PoolId, i32) {
 #[test]
 fn a_stray_that_ends_is_asked_no_more() {
     for seed in 0..8 {
-        let (mut s, pool, stray) = with_a_stray_asked(seed);
+        let (mut s, pool, stray) = with_a_stray_asked(seed, false);
         s.kill(stray);
         s.run(100);
         assert!(!s.client.is_idle(), "too few are left");
+        s.mon.change(|inc, _| inc.new_flags = 0);
         s.start(stray);
         s.until("read", |s| s.client.is_idle());
-        s.mon.change(|inc, _| inc.new_flags = 0);
         s.settle();
         check_shards(&mut s, pool);
+    }
+}
+
+/// A stray that has missed a write has missed it: it is not asked again and again.
+#[test]
+fn a_stray_that_has_refused_is_not_asked_again() {
+    for seed in 0..8 {
+        let (mut s, pool, _) = with_a_stray_asked(seed, true);
+        let first = primary(&s, pool);
+        s.client.damage_allowed = true;
+        s.until("answered", |s| s.client.is_idle());
+        assert_eq!(s.client.replies.last().unwrap().1.result, -5, "too few have it");
+        s.run(3_000);
+        let refused = counter(&mut s, first, "loligo_shards_refused");
+        assert!(refused <= 4, "{refused} refusals");
+        assert!(s.states().values().all(|t| t.contains("unfound")), "{:?}", s.states());
     }
 }
 
@@ -122,11 +148,14 @@ fn a_stray_that_ends_is_asked_no_more() {
 #[test]
 fn a_stray_that_is_removed_is_asked_no_more() {
     for seed in 0..8 {
-        let (mut s, pool, stray) = with_a_stray_asked(seed);
+        let (mut s, pool, stray) = with_a_stray_asked(seed, false);
         let first = primary(&s, pool);
-        let at = under_way(&s, first, stray, "ShardRead").unwrap();
-        // It goes before it has answered.
-        s.links.get_mut(&(first, stray)).unwrap().remove(at);
+        // It goes before it has answered the request, and after it has answered recovery.
+        let link = s.links.get_mut(&(first, stray)).unwrap();
+        let asks =
+            |msg: &Message| OsdCore::describe_message(msg).is_some_and(|text| text.contains("ShardRead"));
+        let at = link.iter().rposition(asks).unwrap();
+        link.remove(at);
         s.mon.change(|inc, _| inc.new_flags = 0);
         s.until("read", |s| s.client.is_idle());
         s.settle();
@@ -134,7 +163,8 @@ fn a_stray_that_is_removed_is_asked_no_more() {
     }
 }
 
-/// A request that waits for room to gather goes with its client. Those behind it do not wait for what it waited for.
+/// A request that waits for room to gather goes with its client. Those behind it do not wait for what it
+/// waited for.
 #[test]
 fn a_request_that_is_gone_holds_nobody_up() {
     let size = 20 * CHUNK;
@@ -178,7 +208,8 @@ fn a_request_that_is_gone_holds_nobody_up() {
     }
 }
 
-/// Damage that waits for a write of its object is damage: until it is made good the PG is not clean, and removes no stray.
+/// Damage that waits for a write of its object is damage: until it is made good the PG is not clean, and
+/// removes no stray.
 #[test]
 fn a_pg_that_knows_of_damage_is_not_clean() {
     for seed in 0..8 {

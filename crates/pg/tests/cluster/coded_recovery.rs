@@ -189,7 +189,7 @@ fn aside(s: &mut Sim, osd: i32) -> usize {
 }
 
 /// Blocks of an object's shard on an OSD's device are changed. Nothing of it is in memory any more.
-fn damage(s: &mut Sim, pool: PoolId, place: usize, name: &str) {
+pub fn damage(s: &mut Sim, pool: PoolId, place: usize, name: &str) {
     let osd = acting(s, pool)[place];
     s.restart(osd);
     s.settle();
@@ -316,8 +316,8 @@ fn damage_at(s: &mut Sim, pool: PoolId, place: usize, name: &str) {
 fn thrashing_loses_nothing() {
     let from = std::env::var("PG_SEED").ok().and_then(|s| s.parse().ok());
     let rounds = std::env::var("PG_ROUNDS").ok().and_then(|s| s.parse().ok()).unwrap_or(80);
-    // A stray had what the acting set lacked, and more that was lost, so it gave nothing: 273, 286, 549. A copy whose
-    // backfill had begun anew had what others lacked: 2127.
+    // A stray had what the acting set lacked, and more that was lost, so it gave nothing: 273, 286, 549. A
+    // copy whose backfill had begun anew had what others lacked: 2127.
     let all: Vec<u64> = from.map_or_else(|| (0..9).chain([273, 286, 549, 2127]).collect(), |seed| vec![seed]);
     for seed in all {
         thrash(seed, rounds);
@@ -523,8 +523,8 @@ fn records_stay_while_too_few_members_are_there() {
     }
 }
 
-/// Objects of a copy that is removed stay for a while, and a copy that is made meanwhile takes them over: not what was known
-/// to be damaged.
+/// Objects of a copy that is removed stay for a while, and a copy that is made meanwhile takes them over: not
+/// what was known to be damaged.
 #[test]
 fn damage_goes_with_a_copy_that_is_removed() {
     for seed in 0..4 {
@@ -550,9 +550,14 @@ fn damage_goes_with_a_copy_that_is_removed() {
         txn.write(&ObjectKey::new(place as i8, object.clone()), 0, vec![0xba; CHUNK]);
         s.nodes[osd as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
         mark_damaged(&mut s, pool, osd, &object);
+        s.kill(osd);
         s.mon.mark_out(osd);
-        s.until("moved", |s| !acting(s, pool).contains(&osd));
+        s.until("moved", |s| acting(s, pool).iter().all(|other| (0..4).contains(other) && *other != osd));
         s.settle();
+        s.start(osd);
+        s.until("removed", |s| {
+            s.mon.map.is_up(osd) && s.nodes[osd as usize].core.as_ref().unwrap().pg_lines().is_empty()
+        });
         s.mon.mark_in(osd);
         s.until("back", |s| acting(s, pool).contains(&osd));
         s.settle();

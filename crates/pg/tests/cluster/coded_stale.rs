@@ -157,8 +157,8 @@ fn short_log() -> OsdConfig {
     OsdConfig { min_pg_log_entries: 2, max_pg_log_entries: 2, pg_log_trim_min: 1, ..OsdConfig::default() }
 }
 
-/// A write that needs nothing of other shards follows the version that the primary has. Members that have a newer one do
-/// not take it, and the primary hears of theirs.
+/// A write that needs nothing of other shards follows the version that the primary has. Members that have a
+/// newer one do not take it, and the primary hears of theirs.
 #[test]
 fn a_write_that_follows_a_stale_primary_is_refused() {
     for seed in 0..12 {
@@ -186,7 +186,8 @@ fn a_write_that_follows_a_stale_primary_is_refused() {
         s.settle();
         check_shards(&mut s, pool);
         assert_eq!(refusals(&s), [""; 0]);
-        let told = s.nodes.iter().flat_map(|n| &n.log).filter(|l| l.contains("that follows an older version"));
+        let told =
+            s.nodes.iter().flat_map(|n| &n.log).filter(|l| l.contains("that follows an older version"));
         assert!(told.count() > 0, "seed {seed}");
     }
 }
@@ -201,7 +202,8 @@ pub fn mark_damaged(s: &mut Sim, pool: PoolId, osd: i32, object: &HObject) {
     s.commit(osd);
 }
 
-/// A primary whose shard is stale and damaged asks members for its version: they have good shards, and say so.
+/// A primary whose shard is stale and damaged asks members for its version: they have good shards, and say
+/// so.
 #[test]
 fn members_of_a_stale_and_damaged_primary_are_not_given_up() {
     for seed in 0..8 {
@@ -531,5 +533,59 @@ fn an_object_is_not_lost_while_a_holder_is_away() {
         assert!(!s.client.is_idle(), "nobody can read it");
         s.start(away);
         s.until("read", |s| s.client.is_idle());
+    }
+}
+
+/// The same where the primary's own attributes are of no use either.
+#[test]
+fn nobody_waits_for_an_object_that_is_lost() {
+    for seed in 0..4 {
+        let (mut s, pool) = cluster_with((2, 1), 2, 0, seed, long_log());
+        let map = s.mon.map.clone();
+        let content = bytes(&mut s, 6 * CHUNK);
+        s.client.write(&map, pool, "o", content);
+        s.settle();
+        let (first, (osd, _)) = (primary(&s, pool), a_member(&s, pool, seed));
+        let object = s.client.object(&map, pool, "o");
+        for osd in [osd, first] {
+            mark_damaged(&mut s, pool, osd, &object);
+        }
+        s.client.damage_allowed = true;
+        for osd in [osd, first] {
+            s.kill(osd);
+        }
+        let map = s.mon.map.clone();
+        s.client.read(&map, pool, "o");
+        for osd in [osd, first] {
+            s.start(osd);
+        }
+        s.until("answered", |s| s.client.is_idle());
+        assert_eq!(s.client.replies.last().unwrap().1.result, -5);
+    }
+}
+
+/// All of a shard that is asked for is there: an answer that is too short is none, and no zeros are read in
+/// its place.
+#[test]
+fn a_part_that_is_too_short_is_no_answer() {
+    for seed in 0..4 {
+        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, long_log());
+        let map = s.mon.map.clone();
+        let content = bytes(&mut s, 6 * CHUNK);
+        s.client.write(&map, pool, "o", content);
+        s.settle();
+        let first = primary(&s, pool);
+        let members = acting(&s, pool);
+        let osd = *members.iter().take(2).find(|osd| **osd != first).unwrap();
+        s.client.read(&map, pool, "o");
+        s.deliver_requests(first);
+        s.until("answered", |s| under_way(s, osd, first, "ShardPart").is_some());
+        let at = under_way(&s, osd, first, "ShardPart").unwrap();
+        let Message::Unknown(msg) = &mut s.links.get_mut(&(osd, first)).unwrap()[at] else { panic!() };
+        msg.data = msg.data.slice(..msg.data.len() - 1 - seed as usize * CHUNK / 2);
+        s.until("read", |s| s.client.is_idle());
+        s.settle();
+        assert_eq!(refusals(&s).len(), 1);
+        check_shards(&mut s, pool);
     }
 }
