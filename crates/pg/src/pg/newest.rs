@@ -43,7 +43,9 @@ pub(crate) struct Newest {
 impl Newest {
     /// Takes in entries that the log got since.
     fn follow(&mut self, log: &PgLog) {
-        if self.by_object.len() > 2 * log.len() + SPARE {
+        // An entry that was trimmed before it was looked at may have been the newest of its object.
+        let missed_some = self.upto < log.tail();
+        if missed_some || self.by_object.len() > 2 * log.len() + SPARE {
             *self = Self::default();
         }
         for e in log.after(self.upto).filter(|e| !e.is_error()) {
@@ -146,15 +148,19 @@ impl Pg {
         bad
     }
 
-    /// Member: an object of which a newer version is here than one that the primary names, while the log tells nothing of it
-    /// any more: the primary's shard has missed a write.
+    /// Member: an object of which a newer version is here than one that the primary names, while the log
+    /// tells nothing of it any more: the primary's shard has missed a write.
     pub(super) fn newer_here(
         &mut self,
         object: &HObject,
         named: Eversion,
         cx: &mut Shared,
     ) -> Option<Eversion> {
-        if !self.is_coded() || named == Eversion::ZERO || *object > self.info.last_backfill || self.phase != Phase::Replica {
+        if !self.is_coded()
+            || named == Eversion::ZERO
+            || *object > self.info.last_backfill
+            || self.phase != Phase::Replica
+        {
             return None;
         }
         let stored = stored_version(&mut cx.store, &self.object_key(object)).ok().filter(|v| *v > named)?;
@@ -212,8 +218,8 @@ impl Pg {
         }
     }
 
-    /// Primary: looks at the newer versions that members have named, now that the PG has peered. What they refused
-    /// was taken back.
+    /// Primary: looks at the newer versions that members have named, now that the PG has peered. What they
+    /// refused was taken back.
     pub(super) fn learn_all_newer(&mut self, cx: &mut Shared) {
         let Backend::Coded(coded) = &mut self.backend else { return };
         for (object, version) in std::mem::take(&mut coded.newer) {
@@ -269,5 +275,45 @@ impl Pg {
         cx.counters.repairs += 1;
         self.report = true;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::Epoch;
+
+    use super::*;
+    use crate::dirty::Dirty;
+
+    fn entry(version: u64) -> LogEntry {
+        LogEntry {
+            kind: EntryKind::Modify,
+            object: HObject { name: "o".into(), ..HObject::min() },
+            version: Eversion::new(Epoch(1), version),
+            prior_version: Eversion::ZERO,
+            user_version: version,
+            reqid: Default::default(),
+            mtime: Default::default(),
+            return_code: 0,
+            op_returns: Vec::new(),
+            dirty: Dirty::ALL,
+        }
+    }
+
+    /// A member looks at its log now and then. What was trimmed meanwhile is not what it saw before.
+    #[test]
+    fn what_was_trimmed_unseen_is_not_contradicted() {
+        let (mut log, mut newest) = (PgLog::default(), Newest::default());
+        let object = entry(1).object;
+        log.append(entry(1));
+        newest.follow(&log);
+        assert!(newest.contradicts(&object, Eversion::ZERO));
+        assert!(!newest.contradicts(&object, entry(1).version));
+        log.append(entry(2));
+        log.append(LogEntry { object: HObject::min(), ..entry(3) });
+        log.trim(entry(2).version, 0);
+        newest.follow(&log);
+        assert!(!newest.contradicts(&object, entry(2).version));
+        assert!(newest.contradicts(&HObject::min(), entry(2).version));
     }
 }
