@@ -138,6 +138,14 @@ pub fn query_names(parts: &Parts) -> Vec<&str> {
 pub fn take_tenant(parts: &mut Parts) -> S3Result<Option<Bytes>> {
     let (bucket, _) = path(parts)?;
     let Some((tenant, bucket)) = bucket.split_once(':') else { return Ok(None) };
+    // The signature is of the decoded path: an escaped slash would make a bucket's request of an object's.
+    let first = parts.uri.path().trim_start_matches('/').split('/').next().unwrap_or_default();
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
+    if sign::percent_decode(first).as_deref() != Some(&format!("{tenant}:{bucket}"))
+        || !bucket.bytes().all(is_plain)
+    {
+        return Err(S3ErrorCode::InvalidURI.into());
+    }
     let rest = parts.uri.path().trim_start_matches('/').split_once('/').map_or("", |(_, rest)| rest);
     let slash = if parts.uri.path().trim_start_matches('/').contains('/') { "/" } else { "" };
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();

@@ -156,7 +156,7 @@ impl Front {
         }
         let claim = sign::claim(&parts)?;
         let (user, key) = self.identify(&parts, claim.as_ref()).await?;
-        let env = environment::of(&parts, user.as_deref(), peer, now().0.sec);
+        let env = environment::of(&parts, user.as_deref(), peer, now().0.sec)?;
         let payload = match &claim {
             Some(claim) => claim.payload(),
             None => header(&parts, "x-amz-content-sha256").map_or(Ok(Payload::Unsigned), Payload::of)?,

@@ -21,6 +21,7 @@ fn kind(action: Action) -> u32 {
     use Action as A;
     match action {
         A::AbortMultipartUpload | A::DeleteBucket | A::DeleteObject | A::DeleteObjectVersion => 4,
+        A::DeleteObjectTagging | A::DeleteObjectVersionTagging => 4,
         A::GetBucketAcl | A::GetBucketCORS | A::GetBucketLocation | A::GetBucketPolicy => 1,
         A::GetBucketPolicyStatus | A::GetBucketRequestPayment | A::GetBucketTagging => 1,
         A::GetBucketPublicAccessBlock | A::GetBucketVersioning | A::GetBucketWebsite => 1,

@@ -9,6 +9,8 @@ use s3s::{Body, S3ErrorCode, S3Result};
 
 /// Source: S3's documents have five.
 const MAX_DEPTH: usize = 16;
+/// Attributes of an element.
+const MAX_ATTRIBUTES: usize = 16;
 /// The name space of S3's documents. Source: XMLNS_AWS_S3 in src/rgw/rgw_common.h.
 pub const NAMESPACE: &str = "http://s3.amazonaws.com/doc/2006-03-01/";
 
@@ -48,9 +50,13 @@ impl Element {
 fn opened(start: &BytesStart<'_>) -> Option<Element> {
     let name = std::str::from_utf8(start.local_name().into_inner()).ok()?.to_owned();
     let mut attributes = Vec::new();
-    for attribute in start.attributes() {
+    // The library's own search for names that come twice compares each with all.
+    for attribute in start.attributes().with_checks(false) {
         let attribute = attribute.ok()?;
         let name = std::str::from_utf8(attribute.key.into_inner()).ok()?.to_owned();
+        if attributes.len() == MAX_ATTRIBUTES || attributes.iter().any(|(known, _)| *known == name) {
+            return None;
+        }
         attributes.push((name, attribute.unescape_value().ok()?.into_owned()));
     }
     Some(Element { name, attributes, ..Element::default() })
@@ -168,5 +174,14 @@ mod tests {
         for end in 0..text.len() - 2 {
             assert!(Element::read(&text[..end], "A").is_err(), "{end}");
         }
+    }
+
+    #[test]
+    fn attributes_are_few_and_each_once() {
+        let read = |attributes: &str| Element::read(format!("<A {attributes}></A>").as_bytes(), "A").is_ok();
+        let many = |n: usize| (0..n).map(|i| format!("a{i}=''")).collect::<Vec<_>>().join(" ");
+        assert!(read("xmlns='http://a' b='c'") && read(&many(MAX_ATTRIBUTES)));
+        assert!(!read("b='c' b='d'") && !read(&many(MAX_ATTRIBUTES + 1)));
+        assert!(!read(&many(100_000)));
     }
 }

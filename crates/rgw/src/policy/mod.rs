@@ -101,9 +101,15 @@ impl Statement {
         match (self.principals.is_empty(), self.not_principals.is_empty()) {
             (true, true) => false,
             (false, _) if !named(&self.principals) => false,
-            (_, false) => !named(&self.not_principals) || named(&self.principals),
+            (_, false) => !named(&self.not_principals) && !self.excludes_unknown(),
             _ => true,
         }
+    }
+
+    /// Whether it allows all but somebody who cannot be told from others here. radosgw reads no such names, and
+    /// so allows nobody.
+    fn excludes_unknown(&self) -> bool {
+        self.effect == Effect::Allow && self.not_principals.contains(&Principal::Other)
     }
 
     fn is_about(&self, name: &[u8]) -> bool {
@@ -133,17 +139,16 @@ impl Statement {
     /// Source: IsPublicStatement, which takes a statement for one named user for a public one, too.
     fn is_public(&self) -> bool {
         let everybody = |list: &[Principal]| list.contains(&Principal::Everybody);
-        let open = match self.principals.is_empty() {
-            false => everybody(&self.principals),
-            true => !self.not_principals.is_empty() && !everybody(&self.not_principals),
-        };
+        let all_but = self.principals.is_empty() && !self.not_principals.is_empty();
+        let open = if all_but { !everybody(&self.not_principals) } else { everybody(&self.principals) };
         let known = [
             ("aws:SourceIp", "1.1.1.1"),
             ("aws:UserId", "anonymous"),
             ("s3:x-amz-server-side-encryption-aws-kms-key-id", "secret"),
         ];
         let env = known.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-        self.effect == Effect::Allow && open && self.holds(&env)
+        // Conditions on all but some are not looked at, as in radosgw.
+        self.effect == Effect::Allow && open && (all_but || self.holds(&env))
     }
 }
 
@@ -224,6 +229,10 @@ mod tests {
             (r#""Principal":{"AWS":"arn:aws:iam:::role/u"}"#, false, false),
             (r#""Principal":{"CanonicalUser":"u"}"#, false, false),
             (r#""NotPrincipal":{"AWS":"arn:aws:iam:::user/u"}"#, false, true),
+            (r#""Principal":{"Federated":"arn:aws:iam:::user/u"}"#, true, false),
+            (r#""NotPrincipal":{"CanonicalUser":"u"}"#, false, false),
+            (r#""NotPrincipal":{"AWS":"arn:aws:iam:::usr/u"}"#, false, false),
+            (r#""Principal":"*","NotPrincipal":{"AWS":"arn:aws:iam:::user/u"}"#, false, true),
             (r#""Sid":"nobody""#, false, false),
         ] {
             check(principal, &plain, in_plain);
@@ -274,6 +283,8 @@ mod tests {
         assert!(!of(r#""Effect":"Deny","Principal":"*""#));
         assert!(!of(r#""Effect":"Allow","Principal":{"AWS":"arn:aws:iam:::user/u"}"#));
         assert!(of(r#""Effect":"Allow","NotPrincipal":{"AWS":"arn:aws:iam:::user/u"}"#));
+        let any = r#""Condition":{"StringLike":{"aws:UserAgent":"*"}}"#;
+        assert!(of(&format!(r#""Effect":"Allow","NotPrincipal":{{"AWS":"arn:aws:iam:::user/u"}},{any}"#)));
         let inside = r#""Condition":{"IpAddress":{"aws:SourceIp":"10.0.0.0/8"}}"#;
         assert!(!of(&format!(r#""Effect":"Allow","Principal":"*",{inside}"#)));
     }

@@ -112,7 +112,7 @@ fn principals(value: &Json) -> Read<Vec<Principal>> {
             return Err(Malformed);
         }
         for text in texts(value)? {
-            found.push(if kind == "AWS" { principal(text) } else { Principal::Other });
+            found.push(if kind == "AWS" || kind == "Federated" { principal(text) } else { Principal::Other });
         }
     }
     Ok(found)

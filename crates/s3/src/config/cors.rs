@@ -18,6 +18,13 @@ const ROOT: &str = "CORSConfiguration";
 /// Source: rgw_cors_rules_max_num in src/common/options.cc.
 const MAX_RULES: usize = 100;
 const MAX_ID: usize = 255;
+/// Bytes of a document, and texts of each kind in a rule: pages ask for them with each request.
+const MAX_DOCUMENT: usize = 64 << 10;
+const MAX_TEXTS: usize = 100;
+/// Headers that a page may ask for at once.
+const MAX_WANTED: usize = 100;
+/// Bytes of the headers that a page may read, as one header.
+const MAX_EXPOSED: usize = 8 << 10;
 /// In the order in which answers have them.
 const METHODS: [(&str, u8); 6] = [
     ("GET", CorsRule::GET),
@@ -55,6 +62,9 @@ fn shown(cors: &Cors) -> Response<Body> {
 }
 
 fn read(document: &[u8]) -> S3Result<Cors> {
+    if document.len() > MAX_DOCUMENT {
+        return Err(s3_error!(InvalidRequest, "the document has more than 64 KiB"));
+    }
     let root = Element::read(document, ROOT)?;
     let rules: Vec<CorsRule> = root.all("CORSRule").map(rule).collect::<S3Result<_>>()?;
     match rules.len() {
@@ -80,8 +90,13 @@ fn rule(element: &Element) -> S3Result<CorsRule> {
         texts.collect::<S3Result<std::collections::BTreeSet<_>>>()
     };
     let (origins, headers) = (named("AllowedOrigin")?, named("AllowedHeader")?);
+    let exposed: Vec<_> = element.all("ExposeHeader").map(|header| header.text.clone().into()).collect();
     if origins.is_empty() || id.len() > MAX_ID {
         return Err(malformed());
+    }
+    let is_long = exposed.iter().map(|text: &bytes::Bytes| text.len() + 1).sum::<usize>() > MAX_EXPOSED;
+    if is_long || [origins.len(), headers.len(), exposed.len()].iter().any(|n| *n > MAX_TEXTS) {
+        return Err(s3_error!(InvalidRequest, "a rule has too many entries"));
     }
     let max_age_s = match element.text_of("MaxAgeSeconds") {
         None => CorsRule::NO_AGE,
@@ -90,7 +105,6 @@ fn rule(element: &Element) -> S3Result<CorsRule> {
             u32::try_from(seconds).unwrap_or(CorsRule::NO_AGE)
         }
     };
-    let exposed = element.all("ExposeHeader").map(|header| header.text.clone().into()).collect();
     Ok(CorsRule { max_age_s, methods, id: id.to_owned().into(), headers, origins, exposed })
 }
 
@@ -142,7 +156,11 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 fn wanted<'a>(rule: &'a CorsRule, headers: &'a HeaderMap) -> impl Iterator<Item = (&'a str, bool)> {
     let list = header(headers, "access-control-request-headers").unwrap_or_default();
     let names = list.split([';', ',', '=', ' ', '\t']).filter(|name| !name.is_empty());
-    names.map(|name| (name, is_among(rule.headers.iter().map(|h| &h[..]), name.as_bytes(), true)))
+    // One beyond the bound is there, and not allowed.
+    names.take(MAX_WANTED + 1).enumerate().map(|(at, name)| {
+        let some = rule.headers.iter().map(|h| &h[..]).take(MAX_TEXTS);
+        (name, at < MAX_WANTED && is_among(some, name.as_bytes(), true))
+    })
 }
 
 /// What a browser is told of a page's request.

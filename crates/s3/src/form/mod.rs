@@ -228,9 +228,12 @@ pub async fn answer(gateway: &Gateway, form: Form) -> S3Result<Response<Body>> {
     if key.is_empty() {
         return Err(s3_error!(InvalidArgument, "Empty object name"));
     }
+    if key.len() > objects::MAX_KEY {
+        return Err(S3ErrorCode::KeyTooLongError.into());
+    }
     let signed = signed(gateway, &fields).await?;
     let user = signed.as_ref().map(|(user, _)| user.clone());
-    let env = environment::of(&parts, user.as_deref(), peer, now().0.sec);
+    let env = environment::of(&parts, user.as_deref(), peer, now().0.sec)?;
     let caller = Caller::new(user).asking(env, tenant, crate::asked::pays(&parts));
     let mut bounds = 0..=crate::asked::MAX_PUT;
     if let Some((_, policy)) = &signed {

@@ -22,6 +22,8 @@ use Refused::{Denied, Malformed};
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Condition {
     is_prefix: bool,
+    /// Whether the second value is as it stands, whatever it begins with.
+    is_literal: bool,
     /// Fields are named by a dollar in front of them.
     values: [String; 2],
 }
@@ -54,6 +56,7 @@ impl FormPolicy {
     fn add(&mut self, condition: &Json) -> Result<(), Refused> {
         let equal = |field: &str, value: &str| Condition {
             is_prefix: false,
+            is_literal: true,
             values: [format!("${field}"), value.to_owned()],
         };
         match condition {
@@ -88,7 +91,11 @@ impl FormPolicy {
             }
             _ => return Err(Malformed("Invalid condition")),
         };
-        self.conditions.push(Condition { is_prefix, values: [first.to_owned(), second.to_owned()] });
+        self.conditions.push(Condition {
+            is_prefix,
+            is_literal: false,
+            values: [first.to_owned(), second.to_owned()],
+        });
         Ok(())
     }
 
@@ -109,7 +116,8 @@ impl FormPolicy {
                 }
             };
             let [first, second] = &condition.values;
-            let (first, second) = (value(first), value(second));
+            let first = value(first);
+            let second = if condition.is_literal { second.clone() } else { value(second) };
             match condition.is_prefix {
                 true if !first.starts_with(&second) => {
                     return Err(Denied("Policy condition failed: starts-with"));

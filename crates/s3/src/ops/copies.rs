@@ -183,6 +183,9 @@ pub async fn upload_part_copy(
         input.copy_source_if_unmodified_since.as_ref(),
         &opened.head,
     )?;
+    // What can be refused is, before anything is written.
+    let mut attrs = Attrs::new();
+    attrs::set_acl(&mut attrs, &new_acl(gateway, &caller, &view, &headers).await?);
     let upload = UploadId { name: input.key.into(), id: input.upload_id.into() };
     let number = uploads::part_number(input.part_number)?;
     let begun = gateway.now(|moment| gateway.site().put_part(&view.info, upload, number, moment)).await;
@@ -199,8 +202,6 @@ pub async fn upload_part_copy(
         part = gateway.run(part.take(data)).await.map_err(errors::of)?;
     }
     let (etag, modified) = (hex(&md5.finalize()), now());
-    let mut attrs = Attrs::new();
-    attrs::set_acl(&mut attrs, &new_acl(gateway, &caller, &view, &headers).await?);
     let finish = FinishPart {
         attrs,
         etag: etag.clone().into(),

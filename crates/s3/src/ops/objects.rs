@@ -20,6 +20,8 @@ use crate::{attrs, errors, grants, tags};
 
 /// Keys of one request to remove. Source: rgw_delete_multi_obj_max_num in src/common/options.cc.
 const MAX_REMOVED: usize = 1000;
+/// Bytes of a key; policies are compared with it.
+pub const MAX_KEY: usize = 1024;
 /// Of these so many are removed at a time.
 const AT_A_TIME: usize = 16;
 
@@ -280,6 +282,12 @@ pub async fn delete_objects(
         let mut tasks = Vec::new();
         for object in some {
             let key = object.key.clone();
+            // Others go on between two keys, each of which may take long to be compared with the policy.
+            tokio::task::yield_now().await;
+            if key.len() > MAX_KEY {
+                failed.push(refused(key, &S3ErrorCode::KeyTooLongError.into()));
+                continue;
+            }
             if !view.may_with_key(&caller, Action::DeleteObject, key.as_bytes()) {
                 failed.push(refused(key, &S3ErrorCode::AccessDenied.into()));
                 continue;
