@@ -25,6 +25,7 @@ mod codec;
 mod layered;
 mod plain;
 mod rebuild;
+mod sketch;
 
 mod stripes;
 mod update;
@@ -46,5 +47,6 @@ pub use codec::Codec;
 pub use error::{CodecError, ProfileError};
 pub use profile::{Placement, PlacementStep, Profile};
 pub use rebuild::Rebuild;
+pub use sketch::{Parity, Sketch};
 pub use stripes::{ShardRange, StripedRead, Stripes};
 pub use update::{Change, ShardUpdate, StripedWrite};
