@@ -665,7 +665,7 @@ mod tests {
                 id: 3,
                 begin: HObject::min(),
                 end: o.clone(),
-                deep: Some(crate::pg::DeepAsk { stride: 7, from: Default::default() }),
+                deep: Some(crate::pg::DeepAsk { stride: 7, from: Default::default(), seed: 3 }),
             })),
             PgBody::ScrubMap(Box::new(ScrubPart {
                 id: 3,

@@ -110,6 +110,8 @@ pub(crate) struct Run {
     lines: (usize, usize),
     omap: (u64, u64, u32),
     not_before: Duration,
+    /// For sums of shards: another one for each scrub.
+    seed: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,6 +144,7 @@ impl Run {
             lines: (0, 0),
             omap: (0, 0, 0),
             not_before: Duration::ZERO,
+            seed: 0,
         }
     }
 
@@ -179,6 +182,7 @@ impl Pg {
     pub fn scrub_begin(&mut self, plan: Plan, cx: &mut Shared) {
         cx.scrubs.insert(self.id);
         let mut run = Run::new(plan, pg_range(self.id.pgid, self.key.pg_num).0);
+        run.seed = self.scrub.last_id ^ u64::from(cx.now.wall.sec) << 20;
         run.waiting = self.other_members(cx).into_iter().collect();
         for osd in &run.waiting {
             cx.send_pg(*osd, self.id, self.interval(), PgBody::ScrubReserve);
@@ -369,7 +373,7 @@ impl Pg {
         for (osd, deep) in whom {
             let ask = ScrubAsk { id, begin: begin.clone(), end: end.clone(), deep };
             if osd == self.me(cx) {
-                own = Some(scan::scan(self.id.shard, &ask, &mut cx.store));
+                own = Some(self.scan(&ask, cx));
                 continue;
             }
             if let Some(run) = &mut self.scrub.run {
@@ -382,12 +386,17 @@ impl Pg {
         }
     }
 
+    fn scan(&self, ask: &ScrubAsk, cx: &mut Shared) -> ScrubPart {
+        let codec = self.backend.geometry().map(|geometry| &geometry.codec);
+        scan::scan(self.id.shard, ask, codec, &mut cx.store)
+    }
+
     /// Member: answers the primary's question.
     pub fn handle_scrub_read(&mut self, from: PgShard, reply: Epoch, ask: &ScrubAsk, cx: &mut Shared) {
         if from != self.primary() || self.phase != Phase::Replica {
             return;
         }
-        let part = scan::scan(self.id.shard, ask, &mut cx.store);
+        let part = self.scan(ask, cx);
         cx.send_pg(from, self.id, reply, PgBody::ScrubMap(Box::new(part)));
     }
 
@@ -469,7 +478,7 @@ impl Pg {
         let more = std::mem::take(&mut run.more);
         if !more.is_empty() {
             let (begin, end) = run.range.clone();
-            let ask = |from: DeepState| Some(DeepAsk { stride, from });
+            let ask = |from: DeepState| Some(DeepAsk { stride, from, seed: run.seed });
             let whom = more.into_iter().map(|(osd, from)| (osd, ask(from))).collect();
             return self.scrub_ask(&begin, &end, whom, cx);
         }
@@ -490,7 +499,7 @@ impl Pg {
         run.range = (first, behind(&last));
         let (begin, end) = run.range.clone();
         let stride = if one { stride } else { u64::MAX };
-        let ask = Some(DeepAsk { stride, from: DeepState::default() });
+        let ask = Some(DeepAsk { stride, from: DeepState::default(), seed: run.seed });
         let whom = self.acting().map(|osd| (osd, ask.clone())).collect();
         self.scrub_ask(&begin, &end, whom, cx);
     }
@@ -511,6 +520,7 @@ impl Pg {
             max_object_size: cx.config.max_object_size,
             deleted: &deleted,
             moving: &run.moving,
+            coded: self.backend.geometry(),
         };
         let in_chunk = run.maps.values().flat_map(|m| m.keys());
         run.countable &= !in_chunk.clone().any(|o| run.skip.contains(o));

@@ -5,6 +5,7 @@ mod client;
 mod coded;
 mod coded_gaps;
 mod coded_recovery;
+mod coded_scrub;
 mod coded_stale;
 mod copies;
 mod counters;

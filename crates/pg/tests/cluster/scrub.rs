@@ -23,7 +23,8 @@ pub enum How {
 
 /// Asks for a scrub of the pool's first PG.
 fn ask(s: &mut Sim, pool: PoolId, how: How) {
-    let pgs = vec![SpgId::replicated(PgId::new(pool, 0))];
+    let pgid = PgId::new(pool, 0);
+    let pgs = vec![s.mon.map.primary_shard(pgid).map_or(SpgId::replicated(pgid), |(_, id)| id)];
     let (deep, repair) = (how == How::Deep, how == How::Repair);
     let message = MOsdScrub2 { fsid: FSID, epoch: s.mon.map.epoch, pgs, repair, deep };
     let to = primary(s, pool);
@@ -31,7 +32,7 @@ fn ask(s: &mut Sim, pool: PoolId, how: How) {
 }
 
 /// Lines of the primary's log from the start of its newest scrub on.
-fn lines(s: &Sim, pool: PoolId) -> Vec<String> {
+pub fn lines(s: &Sim, pool: PoolId) -> Vec<String> {
     let log = &s.nodes[primary(s, pool) as usize].log;
     let start = log.iter().rposition(|l| l.ends_with(" starts")).unwrap_or(0);
     log[start..].to_vec()
@@ -61,7 +62,7 @@ fn state(s: &Sim, pool: PoolId) -> String {
 }
 
 /// The records of the newest scrub, undecoded: the result code, and each entry.
-fn listed(s: &mut Sim, pool: PoolId, snapsets: bool, after: &str) -> (i32, Vec<Bytes>) {
+pub fn listed(s: &mut Sim, pool: PoolId, snapsets: bool, after: &str) -> (i32, Vec<Bytes>) {
     let mut w = codec::Writer::new();
     w.envelope(1, 1, |w| {
         w.u32(0);
@@ -87,7 +88,7 @@ fn listed(s: &mut Sim, pool: PoolId, snapsets: bool, after: &str) -> (i32, Vec<B
 }
 
 /// Name, errors of the object, and errors of each shard of an entry of `list-inconsistent-obj`.
-fn found(raw: &Bytes) -> (String, u64, Vec<(i32, u64)>) {
+pub fn found(raw: &Bytes) -> (String, u64, Vec<(i32, u64)>) {
     let mut r = Reader::new(raw.clone());
     r.envelope("inconsistent_obj_t", 2, |r, _| {
         let errors = r.u64()?;

@@ -9,10 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use codec::Decode;
+use erasure::Parity;
 use types::{Eversion, HObject, PgId, PgShard};
 
 use super::record::{FoundObject, ShardRecord, object_info};
 use super::scan::Scanned;
+use crate::coded::Geometry;
 use crate::object::{INFO_ATTR, ObjectInfo, SNAPSET_ATTR, SnapSet, info_flags};
 
 /// Bits of a shard's errors. Source: err_t in src/include/rados/rados_types.hpp.
@@ -23,11 +25,14 @@ pub(crate) mod shard_error {
     pub const DATA_DIGEST_MISMATCH_INFO: u64 = 1 << 9;
     pub const OMAP_DIGEST_MISMATCH_INFO: u64 = 1 << 10;
     pub const SIZE_MISMATCH_INFO: u64 = 1 << 11;
+    /// A shard is not what the others make of it.
+    pub const EC_HASH_MISMATCH: u64 = 1 << 12;
+    pub const EC_SIZE_MISMATCH: u64 = 1 << 13;
     pub const INFO_MISSING: u64 = 1 << 14;
     pub const INFO_CORRUPTED: u64 = 1 << 15;
     pub const SNAPSET_CORRUPTED: u64 = 1 << 17;
     pub const OBJ_SIZE_INFO_MISMATCH: u64 = 1 << 18;
-    pub const DEEP: u64 = READ | DATA_DIGEST_MISMATCH_INFO | OMAP_DIGEST_MISMATCH_INFO;
+    pub const DEEP: u64 = READ | DATA_DIGEST_MISMATCH_INFO | OMAP_DIGEST_MISMATCH_INFO | EC_HASH_MISMATCH;
 }
 
 /// Bits of an object's errors, which blame no shard. Source: obj_err_t there.
@@ -113,6 +118,15 @@ pub(crate) struct Context<'a> {
     pub deleted: &'a dyn Fn(&HObject, Eversion) -> bool,
     /// Objects whose recorded digests are not to be looked at: they changed in between.
     pub moving: &'a BTreeSet<HObject>,
+    /// Of an erasure-coded PG: the copies are shards.
+    pub coded: Option<&'a Geometry>,
+}
+
+impl Context<'_> {
+    /// How many bytes a copy of an object of so many bytes has.
+    fn size_on_copy(&self, size: u64) -> u64 {
+        self.coded.map_or(size, |geometry| geometry.stripes.shard_len(size))
+    }
 }
 
 /// A copy, looked at by itself.
@@ -138,10 +152,20 @@ pub(crate) fn compare(
         let counts = One { cx, object, copies }.compare(tally);
         let any = || maps.get(&cx.primary).and_then(|m| m.get(object));
         if let Some(copy) = counts.and_then(|osd| maps.get(&osd)?.get(object)).or_else(any) {
-            sound.insert(object.clone(), copy.clone());
+            sound.insert(object.clone(), whole(cx, copy));
         }
     }
     sound
+}
+
+/// A copy as the sums count it: with the bytes of the object, of which a shard has a part.
+fn whole(cx: &Context<'_>, copy: &Scanned) -> Scanned {
+    let info = copy.attrs.get(INFO_ATTR).filter(|_| cx.coded.is_some());
+    let info = info.and_then(|raw| ObjectInfo::from_bytes(raw.clone()).ok());
+    match info.filter(|info| cx.size_on_copy(info.size) == copy.size) {
+        Some(info) => Scanned { size: info.size, sum: Bytes::new(), ..copy.clone() },
+        None => copy.clone(),
+    }
 }
 
 /// One object's copies.
@@ -164,6 +188,7 @@ impl One<'_> {
             }
             shards.insert(osd, shard);
         }
+        let parity = self.check_parity(&mut shards, tally);
         let Some(auth) = self.select(&shards) else {
             self.none_counts(shards, tally);
             return None;
@@ -174,6 +199,7 @@ impl One<'_> {
             return None;
         };
         let mut found = FoundObject::new(object, auth_info.user_version);
+        found.errors |= parity;
         let mut verdict = BadObject { version: auth_info.version, ..BadObject::default() };
         let mut blameless: BTreeSet<PgShard> = BTreeSet::new();
         verdict.extra = (self.cx.deleted)(object, auth_info.version);
@@ -303,14 +329,54 @@ impl One<'_> {
             None => fault(shard_error::INFO_MISSING, "candidate had a missing info key"),
             Some(Err(_)) => fault(shard_error::INFO_CORRUPTED, "candidate had a corrupt info"),
             Some(Ok(info)) => {
-                if info.size != copy.size {
-                    let text = format!("candidate size {} info size {} mismatch", copy.size, info.size);
-                    fault(shard_error::OBJ_SIZE_INFO_MISMATCH, &text);
+                let size = self.cx.size_on_copy(info.size);
+                if size != copy.size {
+                    let text = format!("candidate size {} info size {size} mismatch", copy.size);
+                    let of_shard = if self.cx.coded.is_some() { shard_error::EC_SIZE_MISMATCH } else { 0 };
+                    fault(shard_error::OBJ_SIZE_INFO_MISMATCH | of_shard, &text);
                 }
                 shard.info = Some(info);
             }
         }
         (shard, what)
+    }
+
+    /// Whether the shards are what the code makes of each other. One that is not is blamed where the others
+    /// tell; else the object is, whose errors come back.
+    fn check_parity(&self, shards: &mut BTreeMap<PgShard, Shard>, tally: &mut Tally) -> u64 {
+        let (pgid, object) = (self.cx.pgid, self.object);
+        let Some(geometry) = self.cx.coded.filter(|_| !self.cx.moving.contains(&object.head())) else {
+            return 0;
+        };
+        let mut sums: Vec<Option<&[u8]>> = vec![None; geometry.shards()];
+        let newest = shards.values().filter_map(|s| s.info.as_ref()).map(|info| info.version).max();
+        let sound = |osd: &PgShard| {
+            shards.get(osd).is_some_and(|s| s.errors == 0 && s.info.as_ref().map(|i| i.version) == newest)
+        };
+        let mut by_place = BTreeMap::new();
+        for (osd, copy) in self.copies.iter().filter(|(osd, _)| sound(osd)) {
+            let Some(copy) = copy.filter(|copy| !copy.sum.is_empty()) else { continue };
+            let place = usize::try_from(osd.shard).unwrap_or(usize::MAX);
+            if let Some(sum) = sums.get_mut(place) {
+                *sum = Some(&copy.sum);
+                by_place.insert(place, *osd);
+            }
+        }
+        match geometry.codec.parity(&sums) {
+            Ok(Parity::Holds | Parity::Unknown) => 0,
+            Ok(Parity::Wrong(place)) if by_place.contains_key(&place) => {
+                let Some(osd) = by_place.get(&place) else { return 0 };
+                tally
+                    .lines
+                    .push(format!("{pgid} shard {osd} soid {object} : candidate had an ec hash mismatch"));
+                shards.entry(*osd).or_default().errors |= shard_error::EC_HASH_MISMATCH;
+                0
+            }
+            _ => {
+                tally.lines.push(format!("{pgid} soid {object} : shards do not match each other"));
+                object_error::DATA_DIGEST_MISMATCH
+            }
+        }
     }
 
     /// The copy that counts.
@@ -324,9 +390,17 @@ impl One<'_> {
         let best = order.iter().filter_map(sound).map(rank).max()?;
         let candidates: Vec<PgShard> =
             order.into_iter().filter(|o| sound(o).is_some_and(|i| rank(i) == best)).collect();
-        let alike = |a: PgShard| candidates.iter().filter(|b| self.copy(a) == self.copy(**b)).count();
+        let alike = |a: PgShard| candidates.iter().filter(|b| self.are_alike(a, **b)).count();
         let most = candidates.iter().map(|o| alike(*o)).max()?;
         candidates.iter().copied().find(|o| alike(*o) == most)
+    }
+
+    /// Whether two copies say the same. Shards have the same metadata, and other bytes.
+    fn are_alike(&self, a: PgShard, b: PgShard) -> bool {
+        match (self.copy(a), self.copy(b)) {
+            (Some(a), Some(b)) if self.cx.coded.is_some() => (a.size, &a.attrs) == (b.size, &b.attrs),
+            (a, b) => a == b,
+        }
     }
 
     /// In what a copy differs from the one that counts.
@@ -409,10 +483,11 @@ impl One<'_> {
             found.errors |= object_error::SNAPSET_INCONSISTENCY;
             what.push("snapset inconsistent ".to_owned());
         }
-        if auth_info.size != copy.size {
+        let size = self.cx.size_on_copy(auth_info.size);
+        if size != copy.size {
             shard.errors |= shard_error::SIZE_MISMATCH_INFO;
             let info = object_info(self.object, auth_info);
-            what.push(format!("size {} != size {} from auth oi {info}", copy.size, auth_info.size));
+            what.push(format!("size {} != size {size} from auth oi {info}", copy.size));
         }
         if auth_copy.size != copy.size {
             found.errors |= object_error::SIZE_MISMATCH;

@@ -240,6 +240,9 @@ impl Pg {
         if newest.is_some_and(|e| e.kind == EntryKind::Delete && e.version > repair.version) {
             return;
         }
+        if self.is_coded() {
+            return self.repair_found_shards(object, &repair, cx);
+        }
         // Written since: then all members have that version, good and bad ones.
         let need = newest.map_or(repair.version, |e| e.version.max(repair.version));
         let item = MissingItem { need, have: Eversion::ZERO };
@@ -253,6 +256,22 @@ impl Pg {
         self.update_last_complete();
         cx.counters.repairs += repair.bad.len() as u64;
         self.report = true;
+        self.recover_object(object, cx);
+    }
+
+    /// The same of shards: what a scrub has found is damage like any other.
+    fn repair_found_shards(&mut self, object: &HObject, repair: &Repair, cx: &mut Shared) {
+        let me = self.me(cx);
+        if repair.bad.contains(&me) {
+            let is = self.version_of(object, cx).unwrap_or_default();
+            if !self.learn_newer(object, (is, repair.version), cx) {
+                self.lost_shards(vec![object.clone()], cx);
+            }
+            self.repair_own(object, cx);
+        }
+        for osd in repair.bad.iter().copied().filter(|osd| *osd != me) {
+            self.shard_is_damaged(osd, object.clone(), cx);
+        }
         self.recover_object(object, cx);
     }
 

@@ -11,6 +11,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use codec::{Encode, Writer, crc32c};
+use erasure::{Codec, Sketch};
 use store::{ObjectKey, Store, StoreError};
 use types::{HObject, SnapId};
 
@@ -45,9 +46,11 @@ pub(crate) struct DeepAsk {
     pub stride: u64,
     /// Of the range's first object.
     pub from: DeepState,
+    /// For sums of shards.
+    pub seed: u64,
 }
 
-codec::wire_struct!(DeepAsk(1, 1) { stride, from });
+codec::wire_struct!(DeepAsk(2, 1) { stride, from } since 2 { seed });
 
 /// How much of an object is in its digests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,9 +64,13 @@ pub(crate) struct DeepState {
     pub omap_digest: u32,
     pub omap_keys: u64,
     pub omap_bytes: u64,
+    /// Of a shard, the sum so far (`erasure::Sketch`).
+    pub sum: Bytes,
 }
 
-codec::wire_struct!(DeepState(1, 1) { offset, data_done, data_digest, omap_after, omap_digest, omap_keys, omap_bytes });
+codec::wire_struct!(DeepState(2, 1) {
+    offset, data_done, data_digest, omap_after, omap_digest, omap_keys, omap_bytes,
+} since 2 { sum });
 
 impl Default for DeepState {
     fn default() -> Self {
@@ -75,6 +82,7 @@ impl Default for DeepState {
             omap_digest: SEED,
             omap_keys: 0,
             omap_bytes: 0,
+            sum: Bytes::new(),
         }
     }
 }
@@ -108,11 +116,13 @@ pub(crate) struct Scanned {
     pub omap_digest: Option<u32>,
     pub omap_keys: u64,
     pub omap_bytes: u64,
+    /// Of a shard, the sum of its bytes, by which parity is checked; empty in a light answer.
+    pub sum: Bytes,
 }
 
-codec::wire_struct!(Scanned(1, 1) {
+codec::wire_struct!(Scanned(2, 1) {
     size, has_omap, attrs, stat_error, read_error, data_digest, omap_digest, omap_keys, omap_bytes,
-});
+} since 2 { sum });
 
 impl Scanned {
     /// Takes over the digests of a deep answer.
@@ -122,11 +132,12 @@ impl Scanned {
         self.omap_digest = deep.omap_digest;
         self.omap_keys = deep.omap_keys;
         self.omap_bytes = deep.omap_bytes;
+        self.sum = deep.sum;
     }
 }
 
-/// Answers for this store.
-pub(crate) fn scan(shard: i8, ask: &ScrubAsk, store: &mut Store) -> ScrubPart {
+/// Answers for this store; with a code, shards are summed.
+pub(crate) fn scan(shard: i8, ask: &ScrubAsk, codec: Option<&Codec>, store: &mut Store) -> ScrubPart {
     let mut part = ScrubPart { id: ask.id, ..ScrubPart::default() };
     let objects = match list(shard, &ask.begin, &ask.end, store) {
         Ok(objects) => objects,
@@ -145,7 +156,7 @@ pub(crate) fn scan(shard: i8, ask: &ScrubAsk, store: &mut Store) -> ScrubPart {
             }
             Some(deep) => {
                 let from = if index == 0 { deep.from.clone() } else { DeepState::default() };
-                match digests(&key, from, deep.stride, store) {
+                match digests(&key, from, deep, codec, store) {
                     Ok(found) => part.objects.push((object, found)),
                     Err(state) => {
                         part.more = Some(*state);
@@ -212,16 +223,23 @@ fn shortened(attrs: Vec<(Bytes, Bytes)>) -> BTreeMap<Bytes, Bytes> {
 fn digests(
     key: &ObjectKey,
     mut at: DeepState,
-    stride: u64,
+    ask: &DeepAsk,
+    codec: Option<&Codec>,
     store: &mut Store,
 ) -> Result<Scanned, Box<DeepState>> {
-    match advance(key, &mut at, stride.max(1), store) {
+    let sketch = codec.map(|codec| match at.sum.is_empty() {
+        true => Sketch::new(codec, ask.seed),
+        false => Sketch::resume(codec, ask.seed, at.offset, at.sum.to_vec())
+            .unwrap_or_else(|| Sketch::new(codec, ask.seed)),
+    });
+    match advance(key, &mut at, ask.stride.max(1), sketch, store) {
         Ok(true) => Ok(Scanned {
             size: at.offset,
-            data_digest: Some(at.data_digest),
-            omap_digest: Some(at.omap_digest),
+            data_digest: codec.is_none().then_some(at.data_digest),
+            omap_digest: codec.is_none().then_some(at.omap_digest),
             omap_keys: at.omap_keys,
             omap_bytes: at.omap_bytes,
+            sum: at.sum,
             ..Scanned::default()
         }),
         Ok(false) => Err(Box::new(at)),
@@ -230,17 +248,31 @@ fn digests(
 }
 
 /// Goes on for a stride; whether that was all.
-fn advance(key: &ObjectKey, at: &mut DeepState, stride: u64, store: &mut Store) -> Result<bool, StoreError> {
+fn advance(
+    key: &ObjectKey,
+    at: &mut DeepState,
+    stride: u64,
+    mut sketch: Option<Sketch>,
+    store: &mut Store,
+) -> Result<bool, StoreError> {
     let mut left = stride;
     while !at.data_done {
         if left == 0 {
+            at.sum = sketch.map(|sketch| sketch.into_folds().into()).unwrap_or_default();
             return Ok(false);
         }
         let data = store.read(key, at.offset, left.min(PAGE_BYTES as u64))?;
-        at.data_digest = crc32c(at.data_digest, &data);
+        match &mut sketch {
+            Some(sketch) => sketch.add(&data),
+            None => at.data_digest = crc32c(at.data_digest, &data),
+        }
         at.offset += data.len() as u64;
         left -= (data.len() as u64).min(left);
         at.data_done = data.is_empty() || store.stat(key)?.is_none_or(|s| at.offset >= s.size);
+    }
+    if let Some(sketch) = sketch {
+        at.sum = sketch.into_folds().into();
+        return Ok(true);
     }
     if at.omap_after.is_none() {
         at.omap_digest = crc32c(at.omap_digest, &store.omap_header(key)?);

@@ -82,9 +82,7 @@ impl Pg {
     /// here now.
     pub fn scrub_due(&self, cx: &Shared) -> Option<Utime> {
         let whole = pg_state::ACTIVE | pg_state::CLEAN;
-        // Shards differ: those of erasure-coded PGs are not compared yet.
-        let can = !self.is_coded()
-            && self.scrub.run.is_none()
+        let can = self.scrub.run.is_none()
             && self.scrub.repairs.is_empty()
             && self.cluster_state(cx) & whole == whole
             && cx.now.mono >= self.scrub.not_before;
