@@ -344,6 +344,12 @@ pub fn keep_whole(txn: &mut Txn, id: SpgId, object: &HObject, version: Eversion)
     kept
 }
 
+/// Makes a record one of another PG, which has the object from now on.
+pub fn hand_over(txn: &mut Txn, from: SpgId, to: SpgId, kept: &Kept) {
+    txn.unset(Space::Pg(from), record_key(kept.version));
+    txn.set(Space::Pg(to), record_key(kept.version), kept.to_bytes());
+}
+
 /// Lets go of what is kept: every shard has the write.
 pub fn forget(txn: &mut Txn, id: SpgId, kept: &Kept) {
     if kept.how != How::Made {

@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 use erasure::{ChunkSet, Codec, CodecError, Profile, ProfileError, Simd, Stripes};
 
 pub use keep::{
-    Kept, Prepared, forget, is_kept, keep_whole, kept_in, prepare, read_before, take_back, version_before,
+    Kept, Prepared, forget, hand_over, is_kept, keep_whole, kept_in, prepare, read_before, take_back,
+    version_before,
 };
 pub use split::{Add, Gathered, Needed, Parts, ShardPart, SplitStop, split};
 

@@ -213,24 +213,32 @@ impl OsdCore {
         txn: &mut Txn,
         done: &mut Advanced,
     ) {
-        for (target, sources) in pg::join::joins(id, was, pool.pg_num) {
+        // Shards join the shards of their places.
+        let shards =
+            if pool.is_erasure() { 0..i8::try_from(pool.size).unwrap_or(0) } else { SpgId::NO_SHARD..0 };
+        let joins = pg::join::joins(id, was, pool.pg_num);
+        for (shard, (target, sources)) in shards.flat_map(|shard| joins.iter().map(move |join| (shard, join)))
+        {
             let mut taken = Vec::new();
-            for source in sources {
-                let id = SpgId::replicated(source);
+            for source in sources.iter().copied() {
+                let id = SpgId { pgid: source, shard };
                 let mut pg = self.pgs.remove(&id);
                 if let Some(pg) = &mut pg {
                     pg.stop(&mut self.shared);
                     pg.waiting_for_active.drain(..).for_each(|op| op.drop_it(&mut self.shared));
+                    // The logs end here.
+                    pg.forget_all_kept(txn, &mut self.shared);
                 }
                 done.changed.remove(&id);
                 self.shared.sessions.values_mut().for_each(|s| s.backoffs.forget(id));
                 taken.push((source, pg));
             }
-            let target = SpgId::replicated(target);
+            let target = SpgId { pgid: *target, shard };
             let cx = &mut self.shared;
             if let Some(pg) = self.pgs.get_mut(&target) {
                 let range = crate::range::pg_range(target.pgid, pool.pg_num);
                 let whole = !pg::remove::make_way(target.shard, &range, txn, cx);
+                pg.forget_all_kept(txn, cx);
                 let ended = pg.past.iter().next_back().map(|i| i.first);
                 let served = pg.phase == pg::Phase::Active
                     && ended.is_some_and(|e| e == pg.info.history.last_interval_clean);

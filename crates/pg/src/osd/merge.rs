@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use messages::PaxosVersion;
 use messages::osd::MOsdPgReadyToMerge;
-use types::SpgId;
+use types::PgId;
 
 use super::OsdCore;
 use crate::pg::Pg;
@@ -25,17 +25,21 @@ impl OsdCore {
         }
         let map = self.shared.map.clone();
         let pairs = map.pools.iter().filter(|(_, p)| p.pg_num_pending < p.pg_num);
-        let pairs: Vec<(SpgId, SpgId)> = pairs.filter_map(|(id, pool)| pending(*id, pool)).collect();
-        let named: BTreeSet<SpgId> = pairs.iter().map(|(source, _)| *source).collect();
+        let pairs: Vec<(PgId, PgId)> = pairs.filter_map(|(id, pool)| pending(*id, pool)).collect();
+        let named: BTreeSet<PgId> = pairs.iter().map(|(source, _)| *source).collect();
         self.merge_waits.retain(|source, _| named.contains(source));
         for (source, target) in pairs {
             self.tell_readiness(source, target);
         }
     }
 
-    fn tell_readiness(&mut self, source: SpgId, target: SpgId) {
-        let led = |id: &SpgId| self.pgs.get(id).filter(|pg| pg.is_primary(&self.shared));
-        let (s, t) = (led(&source), led(&target));
+    fn tell_readiness(&mut self, source: PgId, target: PgId) {
+        let map = &self.shared.map;
+        let led = |id: PgId| {
+            let copy = map.primary_shard(id).and_then(|(_, id)| self.pgs.get(&id));
+            copy.filter(|pg| pg.is_primary(&self.shared))
+        };
+        let (s, t) = (led(source), led(target));
         let says = |pg: Option<&Pg>| pg.map(|pg| pg.merge_readiness(&self.shared));
         // The copies of one that others have would be of no use: they lack the other half.
         let apart = s.zip(t).is_some_and(|(s, t)| s.acting_set() != t.acting_set());
@@ -50,7 +54,7 @@ impl OsdCore {
         };
         let mut msg = MOsdPgReadyToMerge {
             version: PaxosVersion(self.shared.epoch().0.into()),
-            pgid: source.pgid,
+            pgid: source,
             ready,
             ..MOsdPgReadyToMerge::default()
         };
@@ -66,7 +70,7 @@ impl OsdCore {
 }
 
 /// Whether a pair has been waiting for longer than its clients can be asked to.
-fn waits_long(waits: &mut BTreeMap<SpgId, Duration>, source: SpgId, now: Duration) -> bool {
+fn waits_long(waits: &mut BTreeMap<PgId, Duration>, source: PgId, now: Duration) -> bool {
     let since = *waits.entry(source).or_insert(now);
     now.saturating_sub(since) >= PATIENCE
 }

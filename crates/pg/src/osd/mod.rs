@@ -46,7 +46,7 @@ use admin::options::Values;
 use admin::perf::Resets;
 use messages::Message;
 use store::{Store, TxnSeq};
-use types::{ConnId, Epoch, Now, OsdId, PgShard, SpgId};
+use types::{ConnId, Epoch, Now, OsdId, PgId, PgShard, SpgId};
 
 use crate::OsdConfig;
 use crate::interval::IntervalKey;
@@ -102,7 +102,7 @@ pub struct OsdCore {
     /// When clients are to hear of the newest map, if they do not know it by then.
     tell_clients: Option<Duration>,
     /// PGs that are about to be merged and cannot be yet, and since when.
-    merge_waits: BTreeMap<SpgId, Duration>,
+    merge_waits: BTreeMap<PgId, Duration>,
     /// `ceph tell osd.N bench` is running.
     bench: Option<command::bench::Bench>,
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use store::{Misuse, ObjectKey, StoreError, Txn};
+use store::{Misuse, ObjectKey, Store, StoreError, Txn};
 use types::{Epoch, Errno, Eversion, HObject, PgShard, SpgId};
 
 use super::client::ClientOp;
@@ -25,7 +25,7 @@ use crate::info::AfterWrite;
 use crate::io::{FatalReason, LogLevel};
 use crate::merge::{Lost, MergedShards};
 use crate::missing::MissingItem;
-use crate::object::{ObjectState, stored_version};
+use crate::object::{LoadError, ObjectState, stored_version};
 use crate::osd::shared::{Done, Shared};
 use crate::peer::{CodedPart, PgBody, RepOp, ShardAsk};
 
@@ -55,7 +55,8 @@ pub(crate) struct Coded {
     pub rebuilds: BTreeMap<HObject, Rebuilding>,
     /// Primary: objects of which only data was damaged here. Requests read that of other shards.
     pub readable: BTreeSet<HObject>,
-    /// Refusals of shards that the cluster log was told of in this interval. Copies that get no writes are not asked again.
+    /// Refusals of shards that the cluster log was told of in this interval. Copies that get no writes are
+    /// not asked again.
     pub told: BTreeSet<(HObject, Eversion, PgShard)>,
     /// Primary: members were told in this interval that none of them takes back anything up to here.
     settled: Eversion,
@@ -63,8 +64,8 @@ pub(crate) struct Coded {
     seen: Eversion,
     /// The versions that the log names.
     pub newest: Newest,
-    /// Primary: versions that members have of objects of which the log tells nothing any more. It looks at them when it has
-    /// peered, for it could not before.
+    /// Primary: versions that members have of objects of which the log tells nothing any more. It looks at
+    /// them when it has peered, for it could not before.
     pub newer: BTreeMap<HObject, Eversion>,
 }
 
@@ -488,8 +489,8 @@ impl Pg {
         coded::read_before(store, self.id, &ask.object, newest_first, versions, range).ok()?
     }
 
-    /// Forgets what takes writes of these objects back, which are deleted and were damaged here: what the records keep is
-    /// damaged too. If the deletions are lost, the objects are missing.
+    /// Forgets what takes writes of these objects back, which are deleted and were damaged here: what the
+    /// records keep is damaged too. If the deletions are lost, the objects are missing.
     pub(super) fn forget_records_of(&mut self, objects: &[HObject], txn: &mut Txn) {
         let Backend::Coded(coded) = &mut self.backend else { return };
         if objects.is_empty() {
@@ -502,6 +503,33 @@ impl Pg {
             }
             stays
         });
+    }
+
+    /// Gives a child what takes writes of its objects back. It reads that when its first interval begins.
+    pub(super) fn divide_records(
+        &mut self,
+        child: SpgId,
+        moves: impl Fn(&HObject) -> bool,
+        store: &mut Store,
+        txn: &mut Txn,
+    ) -> Result<(), LoadError> {
+        self.forget_newest();
+        let Backend::Coded(coded) = &mut self.backend else { return Ok(()) };
+        // A copy that has begun no interval yet has not read its own.
+        let theirs = coded::kept_in(store, self.id)?.into_iter().filter(|kept| moves(&kept.object));
+        theirs.for_each(|kept| coded::hand_over(txn, self.id, child, &kept));
+        coded.kept.retain(|kept| !moves(&kept.object));
+        Ok(())
+    }
+
+    /// Forgets what was kept, known yet or not: all members have it.
+    pub(crate) fn forget_all_kept(&mut self, txn: &mut Txn, cx: &mut Shared) {
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        coded.kept.clear();
+        match coded::kept_in(&mut cx.store, self.id) {
+            Ok(kept) => kept.iter().for_each(|kept| coded::forget(txn, self.id, kept)),
+            Err(e) => cx.fail(FatalReason::Store(e.to_string())),
+        }
     }
 
     /// Forgets what was kept: the copy begins anew.

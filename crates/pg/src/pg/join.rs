@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use maps::{PgMergeMeta, Pool};
 use store::{Space, Txn};
-use types::{Eversion, HObject, PgId, SpgId};
+use types::{Eversion, HObject, PgId};
 
 use super::{Pg, Phase};
 use crate::log::PgLog;
@@ -45,7 +45,12 @@ impl Pg {
         if self.acting().count() < usize::from(self.key.size) || self.acting_set() != self.up_set() {
             return Readiness::No;
         }
-        match self.is_clean() && self.writes.is_empty() && !self.lacks_objects() && cx.fatal.is_none() {
+        match self.is_clean()
+            && self.writes.is_empty()
+            && !self.lacks_objects()
+            && !self.knows_of_damage()
+            && cx.fatal.is_none()
+        {
             true => Readiness::Yes,
             false => Readiness::NotYet,
         }
@@ -102,6 +107,7 @@ impl Pg {
             self.info.last_backfill = HObject::min();
         }
         self.missing.clear();
+        self.forget_newest();
         self.log = PgLog::from_parts(version, Vec::new(), dups.into_values().collect());
         self.info.last_update = version;
         self.info.history.last_epoch_split = self.info.history.same_interval_since;
@@ -111,10 +117,10 @@ impl Pg {
 }
 
 /// The PG that goes next, and the one that takes it in, when the pool is about to merge two.
-pub(crate) fn pending(id: types::PoolId, pool: &Pool) -> Option<(SpgId, SpgId)> {
+pub(crate) fn pending(id: types::PoolId, pool: &Pool) -> Option<(PgId, PgId)> {
     let source = PgId::new(id, pool.pg_num_pending);
     let one = pool.pg_num_pending + 1 == pool.pg_num && pool.pg_num_pending > 0;
-    one.then(|| (SpgId::replicated(source), SpgId::replicated(ancestor(source, pool.pg_num_pending))))
+    one.then(|| (source, ancestor(source, pool.pg_num_pending)))
 }
 
 #[cfg(test)]

@@ -91,8 +91,9 @@ pub fn check_shards(s: &mut Sim, pool: PoolId) {
     let map = s.mon.map.clone();
     let found = map.pool(pool).unwrap();
     let geometry = Geometry::new(&map.erasure_code_profiles["coded"], found.stripe_width).unwrap();
-    let members = acting(s, pool);
     for (name, want) in s.client.model.clone() {
+        let pgid = map.raw_pg_to_pg(PgId::new(pool, s.client.object(&map, pool, &name).hash)).unwrap();
+        let members = map.pg_to_up_acting(pgid).acting;
         let shards: Vec<Option<Vec<u8>>> =
             members.iter().enumerate().map(|(at, osd)| shard(s, *osd, at, pool, &name)).collect();
         let Some(content) = &want.acked else {

@@ -4,6 +4,7 @@ mod backoff;
 mod client;
 mod coded;
 mod coded_gaps;
+mod coded_pgs;
 mod coded_recovery;
 mod coded_scrub;
 mod coded_stale;

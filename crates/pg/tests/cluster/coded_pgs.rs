@@ -1,0 +1,130 @@
+//! Erasure-coded PGs that are divided and joined, with what takes their writes back.
+
+use std::time::Duration;
+
+use pg::OsdConfig;
+use types::PoolId;
+
+use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, one_request, primary, under_way};
+use crate::sim::Sim;
+
+fn long_log() -> OsdConfig {
+    OsdConfig { min_pg_log_entries: 200, ..OsdConfig::default() }
+}
+
+fn edit(s: &mut Sim, pool: PoolId, f: impl FnOnce(&mut maps::Pool)) {
+    s.mon.change(|inc, map| f(inc.pool_mut(map, pool).unwrap()));
+}
+
+fn write_many(s: &mut Sim, pool: PoolId, names: std::ops::Range<u32>) {
+    let map = s.mon.map.clone();
+    for at in names {
+        let content = bytes(s, [0, 10, CHUNK, 5 * CHUNK + 7][at as usize % 4]);
+        s.client.write(&map, pool, &format!("n{at}"), content);
+    }
+}
+
+fn read_all(s: &mut Sim, pool: PoolId) {
+    let map = s.mon.map.clone();
+    for name in s.client.model.keys().cloned().collect::<Vec<_>>() {
+        s.client.read(&map, pool, &name);
+    }
+    s.until("read", |s| s.client.is_idle());
+}
+
+/// Objects that are kept aside on any OSD.
+fn kept(s: &mut Sim) -> usize {
+    let stores = s.nodes.iter_mut().filter_map(|n| n.core.as_mut()).map(pg::OsdCore::store_mut);
+    stores
+        .map(|store| store.list_all(None, usize::MAX).unwrap())
+        .flatten()
+        .filter(|k| pg::coded::is_kept(&k.object))
+        .count()
+}
+
+#[test]
+fn pools_grow_and_shrink_under_writes() {
+    for seed in 0..4 {
+        let (mut s, pool) = cluster_with((2, 1), 2, 1, seed, long_log());
+        write_many(&mut s, pool, 0..24);
+        s.settle();
+        write_many(&mut s, pool, 0..12);
+        s.run(100);
+        edit(&mut s, pool, |p| {
+            p.set_pg_num(4);
+            p.pgp_num = [4, 1][seed as usize % 2];
+        });
+        for _ in 0..10 {
+            one_request(&mut s, pool);
+            s.run(20);
+        }
+        s.settle();
+        check_shards(&mut s, pool);
+        assert_eq!(s.states().len(), 4);
+        edit(&mut s, pool, |p| p.pgp_num = 1);
+        s.settle();
+        for step in 0..400 {
+            let p = s.mon.map.pools[&pool].clone();
+            if p.pg_num == 1 {
+                break;
+            }
+            if p.pg_num_pending == p.pg_num && s.all_are("active+clean") {
+                edit(&mut s, pool, |p| p.pg_num_pending -= 1);
+            }
+            if step % 3 == 0 {
+                one_request(&mut s, pool);
+            }
+            s.run(60);
+            s.tick(Duration::from_millis(500));
+        }
+        assert_eq!(s.mon.map.pools[&pool].pg_num, 1, "{:?}", s.states());
+        s.settle();
+        check_shards(&mut s, pool);
+        read_all(&mut s, pool);
+        s.until("nothing is kept", |s| kept(s) == 0);
+    }
+}
+
+/// A write that too few members have is taken back in the PG that has the object by then.
+#[test]
+fn a_write_is_taken_back_by_a_child() {
+    for seed in 0..6 {
+        let (mut s, pool) = cluster_with((2, 2), 2, 0, seed, long_log());
+        let map = s.mon.map.clone();
+        let names: Vec<String> = (0..12).map(|at| format!("n{at}")).collect();
+        for name in &names {
+            let content = bytes(&mut s, 4 * CHUNK);
+            s.client.write(&map, pool, name, content);
+        }
+        s.settle();
+        let first = primary(&s, pool);
+        let others: Vec<i32> = acting(&s, pool).into_iter().filter(|osd| *osd != first).collect();
+        for name in &names {
+            s.client.patch(&map, pool, name, 10 + seed as usize * CHUNK / 2, &[7; 30]);
+        }
+        s.deliver_requests(first);
+        s.until("shipped", |s| others.iter().all(|to| under_way(s, first, *to, "RepOp").is_some()));
+        s.run(30);
+        s.client.paused = true;
+        // Two have some of them, and come to the map that divides the PG with them.
+        s.commit(first);
+        s.deliver_all(first, others[0]);
+        s.commit(others[0]);
+        for to in &others[1..] {
+            s.links.remove(&(first, *to));
+        }
+        s.crash(first);
+        edit(&mut s, pool, |p| {
+            p.set_pg_num(4);
+            p.pgp_num = 4;
+        });
+        s.notice_crash(first);
+        s.until("goes on", |s| !s.mon.map.is_up(first) && s.states().values().all(|t| t.contains("active")));
+        s.start(first);
+        s.client.paused = false;
+        s.settle();
+        check_shards(&mut s, pool);
+        read_all(&mut s, pool);
+        s.until("nothing is kept", |s| kept(s) == 0);
+    }
+}
