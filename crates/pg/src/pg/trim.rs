@@ -161,7 +161,16 @@ impl Pg {
         }
         let version = self.next_version(cx);
         let key = self.object_key(head);
-        let trimmed = ObjectState::load(&mut cx.store, &key)
+        let state = match self.is_coded() {
+            true if self.is_unreadable(head) || self.is_degraded(head) => return Trimmed::Busy,
+            true => match self.own_state(head, cx) {
+                Ok(Some(state)) => Ok(state),
+                Ok(None) => return Trimmed::Busy,
+                Err(e) => Err(e),
+            },
+            false => ObjectState::load(&mut cx.store, &key),
+        };
+        let trimmed = state
             .map_err(Into::into)
             .and_then(|state| exec::trim(&mut cx.store, &key, &state, snaps, version));
         let op = ClientOp::internal(self.id, head, EntityName::osd(cx.whoami.0), Vec::new(), cx);

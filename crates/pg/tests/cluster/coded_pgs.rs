@@ -1,11 +1,13 @@
-//! Erasure-coded PGs that are divided and joined, with what takes their writes back.
+//! Erasure-coded PGs that are divided and joined, with what takes their writes back; and their
+//! snapshots.
 
 use std::time::Duration;
 
 use pg::OsdConfig;
-use types::PoolId;
+use types::{PoolId, SnapContext};
 
 use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, one_request, primary, under_way};
+use crate::scrub::{How, scrub};
 use crate::sim::Sim;
 
 fn long_log() -> OsdConfig {
@@ -126,5 +128,52 @@ fn a_write_is_taken_back_by_a_child() {
         check_shards(&mut s, pool);
         read_all(&mut s, pool);
         s.until("nothing is kept", |s| kept(s) == 0);
+    }
+}
+
+/// How many clones each OSD has stored.
+fn clones(s: &mut Sim, pool: PoolId) -> Vec<usize> {
+    let count = |core: &mut pg::OsdCore| {
+        let all = core.store_mut().list_all(None, usize::MAX).unwrap();
+        all.iter().filter(|key| key.object.pool == pool && !key.object.is_head()).count()
+    };
+    s.nodes.iter_mut().filter_map(|n| n.core.as_mut()).map(count).collect()
+}
+
+#[test]
+fn clones_of_removed_snapshots_go_from_every_shard() {
+    for seed in 0..4 {
+        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, long_log());
+        for snap in 0..3 {
+            s.client.snapc = SnapContext { seq: snap, snaps: (1..=snap).rev().collect() };
+            write_many(&mut s, pool, 0..8);
+            s.settle();
+        }
+        // Objects without data get no clones.
+        assert_eq!(clones(&mut s, pool), [12; 4]);
+        let end = scrub(&mut s, pool, How::Deep);
+        assert!(end.ends_with(" deep-scrub ok"), "{end}");
+        // One of the members is away, and then one ends in the middle.
+        let osd = acting(&s, pool)[seed as usize];
+        s.kill(osd);
+        for snap in [1, 2] {
+            let gone = [(snap, 1)].into_iter().collect();
+            s.mon.change(|inc, _| {
+                inc.new_removed_snaps.insert(pool, gone);
+            });
+            s.run(200);
+            if snap == 1 {
+                s.start(osd);
+                s.until("half of the clones are gone", |s| clones(s, pool) == [6; 4]);
+            } else {
+                let another = acting(&s, pool)[(seed as usize + 1) % 4];
+                s.restart(another);
+            }
+        }
+        s.until("all clones are gone", |s| clones(s, pool) == [0; 4]);
+        s.settle();
+        check_shards(&mut s, pool);
+        let end = scrub(&mut s, pool, How::Deep);
+        assert!(end.ends_with(" deep-scrub ok"), "{end}");
     }
 }
