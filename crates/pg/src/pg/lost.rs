@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 
 use codec::{Decode, Encode};
 use messages::osd::{MOsdOpReply, flags};
-use store::{StoreError, Txn};
+use store::{Misuse, StoreError, Txn};
 use types::{EntityName, Errno, Eversion, HObject, PgShard};
 
-use super::backend::Change;
+use super::backfill::Step;
 use super::client::ClientOp;
 use super::replicate::{WRITE_MAX, Write};
 use super::writes::InFlight;
@@ -43,9 +43,9 @@ impl Pg {
         if !self.is_primary(cx) || !self.is_active() {
             return Err((Errno::EAGAIN, "not primary, or not active".into()));
         }
-        if self.is_coded() {
-            let why = "the unfound objects of an erasure-coded pool cannot be given up";
-            return Err((Errno::EOPNOTSUPP, why.into()));
+        if self.is_coded() && revert {
+            // Older shards do not make up an older object.
+            return Err((Errno::EINVAL, "mode must be 'delete' for ec pool".into()));
         }
         self.find_unfound(cx);
         let objects: Vec<HObject> = self.unfound.iter().cloned().collect();
@@ -242,6 +242,7 @@ impl Pg {
         cx: &mut Shared,
     ) -> Result<(), StoreError> {
         let version = self.next_version(cx);
+        let given_up = self.version_of(object, cx).unwrap_or_default();
         let mut txn = Txn::new();
         let older = match older.map(|push| as_newest(push, version)) {
             Some(None) => {
@@ -267,23 +268,20 @@ impl Pg {
         let lacking =
             self.peers.iter_mut().filter_map(|(o, p)| Some((*o, p.missing.as_mut()?.remove(object)?)));
         let lacking: Vec<(PgShard, MissingItem)> = lacking.collect();
-        let entry = LogEntry {
-            kind,
-            object: object.clone(),
-            version,
-            // Whoever has what was given up keeps it when this entry comes to nothing.
-            prior_version: lacked.map_or(Eversion::ZERO, |item| item.need),
-            user_version,
-            reqid: Default::default(),
-            mtime: cx.now.wall,
-            return_code: 0,
-            op_returns: Vec::new(),
-            dirty: Dirty::ALL,
-        };
+        // Whoever has what was given up keeps it when this entry comes to nothing.
+        let prior = if self.is_coded() { given_up } else { lacked.map_or(Eversion::ZERO, |i| i.need) };
+        let entry = lost_entry(object, kind, (version, prior), user_version, cx);
         let op = ClientOp::internal(self.id, object, EntityName::osd(cx.whoami.0), Vec::new(), cx);
         let reply = Box::new(MOsdOpReply::to(&op.msg, 0, cx.epoch(), flags::ACK | flags::ONDISK));
+        let change = match self.divide(txn, &op, cx) {
+            Ok(change) => change,
+            Err(_) => {
+                lacked.into_iter().for_each(|item| self.missing.insert(object.clone(), item));
+                self.lack_again(object, lacking);
+                return Err(StoreError::Misuse(Misuse::BadKey));
+            }
+        };
         let in_flight = InFlight::new(version, object.head(), op, reply);
-        let change = Change::Whole(txn);
         let write = Write { change, entries: vec![entry], in_flight, executed: Box::default() };
         if let Err((e, _)) = self.issue(write, cx) {
             lacked.into_iter().for_each(|item| self.missing.insert(object.clone(), item));
@@ -296,6 +294,7 @@ impl Pg {
         cx.cluster_log(LogLevel::Error, format!("pg {} object {object} is lost for good: {what}", self.id));
         self.unfound.remove(object);
         self.lamented.remove(object);
+        self.compare_again(object);
         self.update_last_complete();
         self.info.sums.uncounted += 1;
         if let Some(waiting) = self.waiting_for_object.remove(object) {
@@ -303,6 +302,13 @@ impl Pg {
         }
         self.release_object_backoffs(object, cx);
         Ok(())
+    }
+
+    /// Backfills that were to copy an object, which is deleted, compare their ranges anew.
+    fn compare_again(&mut self, object: &HObject) {
+        for backfill in self.backfills.values_mut().filter(|b| b.step.lacks(object)) {
+            backfill.step = Step::Idle;
+        }
     }
 
     fn stays_unfound(&mut self, object: &HObject, why: &str, cx: &mut Shared) {
@@ -345,6 +351,28 @@ impl Pg {
                 PgBody::BackfillProgress { last_backfill: HObject::max(), sums: Box::new(self.info.sums) };
             cx.send_pg(osd, self.id, self.interval(), body);
         }
+    }
+}
+
+/// What the log says of an object that is given up.
+fn lost_entry(
+    object: &HObject,
+    kind: EntryKind,
+    (version, prior_version): (Eversion, Eversion),
+    user_version: u64,
+    cx: &Shared,
+) -> LogEntry {
+    LogEntry {
+        kind,
+        object: object.clone(),
+        version,
+        prior_version,
+        user_version,
+        reqid: Default::default(),
+        mtime: cx.now.wall,
+        return_code: 0,
+        op_returns: Vec::new(),
+        dirty: Dirty::ALL,
     }
 }
 

@@ -1,12 +1,15 @@
-//! Erasure-coded PGs that are divided and joined, with what takes their writes back; and their
-//! snapshots.
+//! Erasure-coded PGs that are divided and joined, with what takes their writes back; their snapshots; and
+//! objects that are given up.
 
 use std::time::Duration;
 
-use pg::OsdConfig;
+use pg::{Input, OsdConfig};
+use serde_json::json;
 use types::{PoolId, SnapContext};
 
+use crate::client::Expected;
 use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, one_request, primary, under_way};
+use crate::coded_stale::mark_damaged;
 use crate::scrub::{How, scrub};
 use crate::sim::Sim;
 
@@ -175,5 +178,52 @@ fn clones_of_removed_snapshots_go_from_every_shard() {
         check_shards(&mut s, pool);
         let end = scrub(&mut s, pool, How::Deep);
         assert!(end.ends_with(" deep-scrub ok"), "{end}");
+    }
+}
+
+/// Asks the PG's primary to give up what is unfound; its answer.
+fn mark(s: &mut Sim, pool: PoolId, how: &str) -> (i32, String) {
+    let cmd = json!({ "prefix": "mark_unfound_lost", "pgid": format!("{pool}.0"), "mulcmd": how });
+    let to = primary(s, pool);
+    s.input(to, Input::AdminCommand { tid: 1, cmd: cmd.to_string() });
+    let reply = s.nodes[to as usize].admin_replies.pop().expect("an answer");
+    let text = String::from_utf8(reply.data.to_vec()).unwrap() + &reply.outs;
+    (reply.code, text.trim().to_owned())
+}
+
+/// An object of which too few shards are left is deleted on all members when it is given up.
+#[test]
+fn what_is_given_up_is_deleted_everywhere() {
+    for seed in 0..6 {
+        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, long_log());
+        let map = s.mon.map.clone();
+        for name in ["a", "o"] {
+            let content = bytes(&mut s, 6 * CHUNK);
+            s.client.write(&map, pool, name, content);
+        }
+        s.settle();
+        let object = s.client.object(&map, pool, "o");
+        let members = acting(&s, pool);
+        let lost: Vec<i32> = (0..3).map(|at| members[(seed as usize + at) % 4]).collect();
+        for osd in &lost {
+            mark_damaged(&mut s, pool, *osd, &object);
+        }
+        for osd in &lost {
+            s.restart(*osd);
+        }
+        s.until("unfound", |s| s.states().values().all(|t| t.contains("recovery_unfound")));
+        assert_eq!(mark(&mut s, pool, "revert"), (-22, "mode must be 'delete' for ec pool".into()));
+        s.until("given up", |s| mark(s, pool, "delete").0 == 0);
+        s.client.model.insert("o".into(), Expected::default());
+        s.settle();
+        check_shards(&mut s, pool);
+        let map = s.mon.map.clone();
+        s.client.read(&map, pool, "o");
+        s.settle();
+        let content = bytes(&mut s, 3 * CHUNK);
+        s.client.write(&map, pool, "o", content);
+        s.settle();
+        check_shards(&mut s, pool);
+        read_all(&mut s, pool);
     }
 }

@@ -169,7 +169,9 @@ impl OsdCore {
         let asked = args.text_or_empty("pgid");
         let pgid =
             PgId::parse(asked).ok_or_else(|| (Errno::EINVAL, format!("couldn't parse pgid '{asked}'")))?;
-        let found = self.pgs.get(&SpgId::replicated(pgid));
+        // Source: OSD::asok_command, which looks for the primary's shard.
+        let id = self.shared.map.primary_shard(pgid).map_or(SpgId::replicated(pgid), |(_, id)| id);
+        let found = self.pgs.get(&id);
         found.ok_or_else(|| (Errno::ENOENT, format!("i don't have pgid {pgid}")))
     }
 
