@@ -201,10 +201,7 @@ impl Pg {
         let (object, Some(id)) = (&fetch.source.object, fetch.id) else { return };
         // Without pool or primary the question waits for another map; a pool that is gone is answered below.
         let Some(pgid) = cx.map.raw_pg_to_pg(PgId::new(object.pool, object.hash)) else { return };
-        let primary = OsdId(cx.map.pg_to_up_acting(pgid).acting_primary);
-        if !primary.is_osd() {
-            return;
-        }
+        let Some((primary, pgid)) = cx.map.primary_shard(pgid) else { return };
         let ask = CopyAsk {
             from: self.id,
             id,
@@ -214,12 +211,8 @@ impl Pg {
             cursor: fetch.cursor.clone(),
             max: PIECE,
         };
-        cx.send_pg(
-            PgShard::replicated(primary),
-            SpgId::replicated(pgid),
-            self.interval(),
-            PgBody::CopyRead(Box::new(ask)),
-        );
+        let to = PgShard { osd: OsdId(primary), shard: pgid.shard };
+        cx.send_pg(to, pgid, self.interval(), PgBody::CopyRead(Box::new(ask)));
     }
 
     /// Sends every unanswered `CopyRead` again. A source whose pool is gone counts as an object that does not

@@ -40,11 +40,8 @@ fn read_all(s: &mut Sim, pool: PoolId) {
 /// Objects that are kept aside on any OSD.
 fn kept(s: &mut Sim) -> usize {
     let stores = s.nodes.iter_mut().filter_map(|n| n.core.as_mut()).map(pg::OsdCore::store_mut);
-    stores
-        .map(|store| store.list_all(None, usize::MAX).unwrap())
-        .flatten()
-        .filter(|k| pg::coded::is_kept(&k.object))
-        .count()
+    let all = stores.flat_map(|store| store.list_all(None, usize::MAX).unwrap());
+    all.filter(|key| pg::coded::is_kept(&key.object)).count()
 }
 
 #[test]
@@ -131,6 +128,33 @@ fn a_write_is_taken_back_by_a_child() {
         check_shards(&mut s, pool);
         read_all(&mut s, pool);
         s.until("nothing is kept", |s| kept(s) == 0);
+    }
+}
+
+/// A primary copies an object of another PG, whose primary gathers it of shards; OSDs end meanwhile.
+#[test]
+fn objects_are_copied_from_one_pg_to_another() {
+    for seed in 0..4 {
+        let (mut s, pool) = cluster_with((2, 2), 3, 1, seed, long_log());
+        edit(&mut s, pool, |p| {
+            p.set_pg_num(4);
+            p.pgp_num = 4;
+        });
+        write_many(&mut s, pool, 0..12);
+        s.settle();
+        let map = s.mon.map.clone();
+        for at in 0..12 {
+            s.client.copy(&map, pool, &format!("c{at}"), &format!("n{at}"));
+        }
+        s.run(40);
+        if seed % 2 == 1 {
+            let osd = acting(&s, pool)[seed as usize];
+            s.restart(osd);
+        }
+        s.until("copied", |s| s.client.is_idle());
+        s.settle();
+        check_shards(&mut s, pool);
+        read_all(&mut s, pool);
     }
 }
 
