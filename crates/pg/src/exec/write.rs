@@ -1,6 +1,7 @@
 //! Operations that change an object's data, create it or remove it. Source: PrimaryLogPG::do_osd_ops.
 
 use bytes::{Bytes, BytesMut};
+use maps::pool_flags;
 use messages::osd::Extent;
 use store::Txn;
 use types::Errno;
@@ -15,6 +16,7 @@ pub(super) fn write(env: &ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent, mut 
     if e.length != data.len() as u64 {
         return Err(Errno::EINVAL.into());
     }
+    check_append(env, s, e.offset)?;
     let (seq, size) = (s.info().truncate_seq, s.info().size);
     if seq > e.truncate_seq && e.offset.wrapping_add(e.length) > size {
         // Sent before a truncation that is already done: what it cut off stays cut off.
@@ -41,6 +43,20 @@ pub(super) fn write(env: &ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent, mut 
     s.forget_digests();
     s.count_write(e.length);
     Ok(Answer::done())
+}
+
+/// Without `allow_ec_overwrites`, objects of erasure-coded pools grow by whole stripes, and change in no other
+/// way but as a whole. Source: pg_pool_t::requires_aligned_append.
+fn check_append(env: &ExecEnv<'_>, s: &Scratch<'_>, offset: u64) -> Result<(), Errno> {
+    let is_aligned = || offset % u64::from(env.pool.stripe_width.max(1)) == 0;
+    match appends_alone(env) && !(offset == s.info().size && is_aligned()) {
+        true => Err(Errno::EOPNOTSUPP),
+        false => Ok(()),
+    }
+}
+
+fn appends_alone(env: &ExecEnv<'_>) -> bool {
+    env.gathered.is_some() && !env.pool.has_flag(pool_flags::EC_OVERWRITES)
 }
 
 /// A write that overtook the truncation that it knows of does the truncation.
@@ -118,6 +134,9 @@ pub(super) fn write_same(
 
 /// Makes a range zeros; one that reaches the end cuts the object off instead.
 pub(super) fn zero(env: &ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent) -> Outcome {
+    if appends_alone(env) {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
     let e = extent.normalised();
     let (max, size) = (env.config.max_object_size, s.info().size);
     if s.state.exists && e.offset < max && e.length >= 1 && e.length <= max && e.offset + e.length >= size {
@@ -139,6 +158,9 @@ pub(super) fn zero(env: &ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent) -> Ou
 
 /// The new size is the extent's offset.
 pub(super) fn truncate(env: &ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent) -> Outcome {
+    if appends_alone(env) {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
     let e = extent.normalised();
     if !s.present() {
         return Ok(Answer::done());

@@ -3,14 +3,17 @@
 
 use std::time::Duration;
 
+use messages::Message;
+use messages::osd::{Extent, Op};
 use pg::{Input, OsdConfig};
 use serde_json::json;
-use types::{PoolId, SnapContext};
+use types::{ConnId, PgId, PoolId, SnapContext};
 
 use crate::client::Expected;
 use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, one_request, primary, under_way};
 use crate::coded_stale::mark_damaged;
 use crate::scrub::{How, scrub};
+use crate::shares::{ONE, answer, request};
 use crate::sim::Sim;
 
 fn long_log() -> OsdConfig {
@@ -155,6 +158,48 @@ fn objects_are_copied_from_one_pg_to_another() {
         s.settle();
         check_shards(&mut s, pool);
         read_all(&mut s, pool);
+    }
+}
+
+/// As in Ceph's pools without `allow_ec_overwrites`: what a client may do is to append whole stripes, and to
+/// replace or remove an object.
+#[test]
+fn without_overwrites_objects_grow_by_whole_stripes() {
+    let (mut s, pool) = cluster_with((2, 1), 2, 0, 1, long_log());
+    edit(&mut s, pool, |p| p.flags &= !maps::pool_flags::EC_OVERWRITES);
+    s.settle();
+    s.connect(ONE, |_| {});
+    let mut tid = 0;
+    let mut ask = |s: &mut Sim, op: Op| {
+        tid += 1;
+        let mut msg = request(s, pool, "o", vec![op.into()]);
+        msg.pgid = s.mon.map.primary_shard(PgId::new(pool, 0)).unwrap().1;
+        let first = primary(s, pool);
+        s.input(first, Input::Message { conn: ConnId(ONE as u64), tid, msg: Message::from(msg) });
+        answer(s, ONE, tid)
+    };
+    let write = |offset: usize, len: usize| Op::Write {
+        extent: Extent::new(offset as u64, len as u64),
+        data: vec![7; len].into(),
+    };
+    let stripe = 2 * CHUNK;
+    for (op, want) in [
+        (write(stripe, 10), -95),
+        (write(0, 2 * stripe), 0),
+        (write(stripe, 10), -95),
+        (write(2 * stripe + 1, 10), -95),
+        (Op::Zero(Extent::new(0, 10)), -95),
+        (Op::Truncate(Extent::new(0, 0)), -95),
+        (Op::Append { extent: Extent::new(0, 10), data: vec![7; 10].into() }, 0),
+        (Op::Append { extent: Extent::new(0, 10), data: vec![7; 10].into() }, -95),
+        (Op::Read(Extent::new(0, 0)), 0),
+        (Op::WriteFull { extent: Extent::new(0, 5), data: vec![7; 5].into() }, 0),
+        (Op::Delete, 0),
+    ] {
+        let text = format!("{op:?}");
+        let (result, data) = ask(&mut s, op);
+        assert_eq!(result, want, "{text}");
+        assert!(data.iter().all(|byte| *byte == 7));
     }
 }
 

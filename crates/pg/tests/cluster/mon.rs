@@ -6,7 +6,7 @@ use bytes::Bytes;
 use codec::{Decode, Encode};
 use crush::{CrushMap, RuleMode};
 use maps::flags::{WEIGHT_IN, WEIGHT_OUT};
-use maps::{Incremental, OsdAddrs, OsdMap, Pool, PoolType};
+use maps::{Incremental, OsdAddrs, OsdMap, Pool, PoolType, pool_flags};
 use messages::Message;
 use messages::mon::{MMonGetVersionReply, MOsdMap};
 use messages::osd::{MOsdFailure, MOsdPgReadyToMerge};
@@ -141,6 +141,7 @@ impl Mon {
                 crush_rule: 1,
                 erasure_code_profile: "coded".into(),
                 stripe_width: u32::from(k) * 4096,
+                flags: pool_flags::HASHPSPOOL | pool_flags::CREATING | pool_flags::EC_OVERWRITES,
                 ..Pool::new(PoolType::Erasure, 1)
             };
             id = inc.create_pool(map, &format!("p{}", map.pools.len()), pool);
