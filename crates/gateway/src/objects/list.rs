@@ -151,7 +151,7 @@ impl Merge {
             let shard = self.shards.get_mut(*n).ok_or(Error::Unexpected)?;
             let last = answer.entries.values().next_back().map(|entry| entry.key.clone());
             let marker = if answer.marker.name.is_empty() { last } else { Some(answer.marker) };
-            let marker = marker.map(|m| behind(&shard.marker, m));
+            let marker = marker.map(|m| past_other_namespaces(self.namespace, behind(&shard.marker, m)));
             // A shard that stays where it is would be read for ever, and what it holds is not known.
             let ahead =
                 marker.as_ref().is_some_and(|m| m.name > shard.marker.name || is_next(&shard.marker, m));
@@ -244,7 +244,9 @@ impl Merge {
         let read_to =
             self.shards.iter().filter(|s| s.page.is_empty() && s.more).map(|s| &s.marker.name).min();
         let Some(read_to) = read_to.cloned() else { return false };
-        let Some(at) = Key::from_oid(&read_to).map(|key| key.name) else { return false };
+        let Some(at) = Key::from_oid(&read_to).filter(|key| key.namespace == self.namespace) else {
+            return false;
+        };
         loop {
             let within = |s: &Shard| s.page.front().is_some_and(|entry| entry.key.name <= read_to);
             let next = self.shards.iter_mut().filter(|s| within(s)).min_by(|a, b| {
@@ -256,7 +258,8 @@ impl Merge {
                 return true;
             }
         }
-        let at = at.max(self.last.clone());
+        // Names of parts are not those of uploads, and nobody goes on from them.
+        let at = if self.namespace.is_empty() { at.name.max(self.last.clone()) } else { self.last.clone() };
         // Nothing was read yet behind where the page began.
         if at <= self.listing.after {
             return false;
@@ -310,6 +313,17 @@ impl Merge {
 fn behind(before: &IndexKey, marker: IndexKey) -> IndexKey {
     let unnamed = marker.name == before.name && marker.instance.is_empty();
     if unnamed { IndexKey { instance: Bytes::from_static(b"null"), ..marker } } else { marker }
+}
+
+/// Where to go on in a list of objects: behind all names of other namespaces. Those begin with one underscore;
+/// of objects, what begins with one has two in the index.
+fn past_other_namespaces(namespace: &[u8], marker: IndexKey) -> IndexKey {
+    let next: &'static [u8] = match marker.name.strip_prefix(b"_").and_then(|rest| rest.first()) {
+        Some(second) if namespace.is_empty() && *second < b'_' => b"_^\xff",
+        Some(second) if namespace.is_empty() && *second > b'_' => b"_\xff",
+        _ => return marker,
+    };
+    if next > &marker.name[..] { IndexKey::plain(Bytes::from_static(next)) } else { marker }
 }
 
 /// Another version of the same name.

@@ -431,6 +431,47 @@ fn a_listing_goes_on_behind_what_is_hidden() {
     assert_eq!(names(&site().list(&b, listing).run(&mut c).unwrap()), ["last"]);
 }
 
+/// An upload has more parts than a page's steps go over, in one shard, and objects lie before and behind them.
+#[test]
+fn parts_of_an_upload_hide_no_objects() {
+    let mut c = Cluster::default();
+    let b = bucket(&mut c);
+    let part = |n: usize| {
+        let name = format!("_multipart_m/big.2~ID.{n}");
+        let key = rgw::index::Key::plain(name.into());
+        (key.name.clone(), Entry { exists: true, key, ..Entry::default() }.to_bytes())
+    };
+    let shard = site().index_object(&b, b"m/big").unwrap();
+    let entries: BTreeMap<_, _> = (0..2000).map(part).collect();
+    Plan::ask(Request::new(shard).op(crate::Op::OmapSet(entries))).run(&mut c).unwrap();
+    let all: Vec<String> = ('A'..='Z')
+        .chain('a'..='z')
+        .map(String::from)
+        .chain(["_A".into(), "_a".into(), "m/a".into()])
+        .collect();
+    for name in &all {
+        put(&mut c, &b, name, b"x").unwrap();
+    }
+    let wanted: BTreeSet<String> = all.into_iter().collect();
+    for (max, delimiter) in [(1, ""), (7, ""), (1000, ""), (1, "/")] {
+        let mut listing = Listing { max, delimiter: delimiter.into(), ..Listing::default() };
+        let mut found = BTreeSet::new();
+        loop {
+            let page = site().list(&b, listing.clone()).run(&mut c).unwrap();
+            found.extend(names(&page));
+            let Some(next) = page.next else { break };
+            assert!(next > listing.after);
+            listing.after = next;
+        }
+        let with_slash = |name: &&String| delimiter.is_empty() || !name.contains('/');
+        assert_eq!(found, wanted.iter().filter(with_slash).cloned().collect(), "{max} {delimiter}");
+    }
+    // A list of uploads goes on from uploads alone.
+    let listing = Listing { max: 1, ..Listing::default() };
+    let page = site().uploads(&b, listing).run(&mut c).unwrap();
+    assert_eq!((page.objects.len(), page.next), (0, None));
+}
+
 /// A name has more versions than an answer goes over, in whatever place the one without an id is.
 #[test]
 fn a_listing_goes_on_behind_the_versions_of_a_name() {

@@ -5,7 +5,7 @@ use gateway::Error;
 use hyper::{Response, StatusCode};
 use rgw::policy::Action;
 use rgw::{AccessControl, Owner};
-use s3s::{Body, S3ErrorCode, S3Result};
+use s3s::{Body, S3ErrorCode, S3Result, s3_error};
 
 use super::{Asked, empty};
 use crate::ops::reader;
@@ -61,11 +61,8 @@ async fn put_bucket(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>>
     let view = gateway.bucket_for(&asked.caller, &asked.bucket, Action::PutBucketAcl).await?;
     let acl = wanted(gateway, &asked, &view, &view.acl.owner).await?;
     let set = Some(acl.to_bytes());
-    match gateway.set_bucket_attr(&asked.caller, &asked.bucket, attrs::ACL.as_bytes(), set).await {
-        // Others came just after, as often as it was tried.
-        Err(e) if *e.code() != S3ErrorCode::OperationAborted => Err(e),
-        _ => Ok(empty(StatusCode::OK)),
-    }
+    gateway.set_bucket_attr(&asked.caller, &asked.bucket, attrs::ACL.as_bytes(), set).await?;
+    Ok(empty(StatusCode::OK))
 }
 
 async fn put_object(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
@@ -81,8 +78,11 @@ async fn put_object(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>>
     let change = vec![(attrs::ACL.into(), Some(acl.to_bytes()))];
     let set = gateway.now(|moment| gateway.site().set_attrs(&view.info, &key, head, change, moment)).await;
     match set {
-        // Another one came just after.
-        Ok(_) | Err(Error::Raced) => Ok(empty(StatusCode::OK)),
+        Ok(_) => Ok(empty(StatusCode::OK)),
+        // radosgw answers success, though the list of grants may be what it was.
+        Err(Error::Raced) => {
+            Err(s3_error!(OperationAborted, "another one changed the object at the same time"))
+        }
         Err(e) => Err(errors::of(e)),
     }
 }

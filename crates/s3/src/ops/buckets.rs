@@ -123,10 +123,15 @@ pub async fn create_bucket(
 /// Gives up what is uploaded to a bucket without objects. Source: RGWDeleteBucket::execute, which does so,
 /// too.
 async fn end_uploads(gateway: &Gateway, bucket: &SharedBucket) -> S3Result<()> {
-    let one = Listing { max: 1, ..Listing::default() };
-    let objects = gateway.run(gateway.site().list(bucket, one)).await.map_err(errors::of)?;
-    if !objects.objects.is_empty() {
-        return Err(S3ErrorCode::BucketNotEmpty.into());
+    let mut one = Listing { max: 1, ..Listing::default() };
+    loop {
+        // A page may end before an object is found.
+        let page = gateway.run(gateway.site().list(bucket, one.clone())).await.map_err(errors::of)?;
+        if !page.objects.is_empty() {
+            return Err(S3ErrorCode::BucketNotEmpty.into());
+        }
+        let Some(next) = page.next else { break };
+        one.after = next;
     }
     let mut after = bytes::Bytes::new();
     loop {
