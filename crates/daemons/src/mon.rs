@@ -325,7 +325,7 @@ enum Event {
 struct Said {
     header: Header,
     msg: Message,
-    /// Of its payload.
+    /// Bytes of its payload, which are counted while it waits.
     bytes: usize,
 }
 

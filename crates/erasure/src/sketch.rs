@@ -4,8 +4,8 @@
 //!
 //! A shard's blocks are added (exclusive or) to several folds; which of them a block goes to depends on its
 //! place and on a seed. Codes are linear, and treat all blocks of whole grains alike: so the folds of coding
-//! chunks are the coding chunks of the folds of data. One block that is wrong is always seen. Several whose
-//! errors are the same byte for byte cancel each other out with one seed of 256.
+//! chunks are the coding chunks of the folds of data. One block that is wrong is always seen. Two whose
+//! errors are the same byte for byte cancel each other out with about one seed in 255.
 
 use crate::chunks::ChunkSet;
 use crate::codec::Codec;

@@ -1,7 +1,7 @@
 //! CRUSH's answers, kept from one map to the next: most maps change neither the hierarchy nor a weight.
 //!
-//! Invariant: what is kept of a PG is what CRUSH gives for it with the hierarchy and the weights that are kept
-//! beside it, and with what is kept of its pool. Who is up, and what replaces CRUSH's answers, is never kept.
+//! Invariant: a kept answer is what CRUSH gives with the hierarchy, weights and pool settings kept beside it.
+//! Up states, upmaps and temporary mappings are never kept.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -34,7 +34,7 @@ pub enum Input {
         conn: ConnId,
         header: Header,
         msg: Message,
-        /// Its size on the wire, as what waits is counted.
+        /// Bytes of its payload, which are counted while it waits.
         bytes: usize,
     },
     /// An entry of the replicated log, in order and without gaps: `index` is one more than the last.

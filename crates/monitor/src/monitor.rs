@@ -58,7 +58,7 @@ pub struct Monitor {
     pub(crate) sessions: BTreeMap<ConnId, Session>,
     pub(crate) waiting: VecDeque<Waiting>,
     pub(crate) shares: Shares,
-    /// The size on the wire of the message that is handled: what it is charged for when it has to wait.
+    /// Bytes of the payload of the message that is handled: what it is charged for when it has to wait.
     pub(crate) handled_bytes: usize,
     /// Lines and bytes of the cluster log that each entity sent since the last tick.
     pub(crate) logged: BTreeMap<AuthName, (usize, usize)>,

@@ -90,7 +90,8 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Charges a request of this entity, of so many bytes on the wire. `None` when its share, or the whole, has no room for it.
+    /// Charges a request of this entity, of so many bytes of payload. `None` when its share, or the whole,
+    /// has no room for it.
     pub(crate) fn take(&mut self, name: &AuthName, bytes: usize) -> Option<Charge> {
         let bound = if name.kind == EntityType::Client { CLIENT } else { DAEMON };
         if !self.whole.has_room(bytes, &WHOLE) {

@@ -607,7 +607,7 @@ impl Raft {
         self.log.members().peers.contains_key(&self.hard.id)
     }
 
-    /// Whether the view that was told last is the one of now; asked after every event, so nothing is built for it.
+    /// Whether the last view given out still holds. Asked after every event, so it allocates nothing.
     fn view_holds(&self) -> bool {
         let told = &self.view;
         told.term == self.hard.term

@@ -31,13 +31,14 @@ const OF_COPIES: [&str; 2] = ["x-amz-copy-source", "x-amz-metadata-directive"];
 const MAX_VALUE: usize = 4 << 10;
 /// Keys of a page, unless fewer are asked for.
 const MAX_KEYS: u64 = 1_000;
-/// The same of the query.
+/// Fields of the query that policies may ask for, behind `s3:`.
 const FIELDS: [&str; 3] = ["prefix", "delimiter", "max-keys"];
 
 /// Only what the request acts by is known: a header that nothing comes of would fulfil a condition.
 pub fn of(parts: &Parts, user: Option<&UserInfo>, peer: IpAddr, now_s: u32) -> S3Result<Environment> {
     let mut env = Environment::new();
     let mut add = |key: &str, value: &str| drop(env.insert(key.to_owned(), value.to_owned()));
+    // As in radosgw, whose values for these two are the other way round than AWS's.
     add("aws:CurrentTime", &now_s.to_string());
     let stamp = jiff::Timestamp::from_second(now_s.into()).unwrap_or_default();
     add("aws:EpochTime", &stamp.to_string());

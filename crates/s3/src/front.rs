@@ -186,8 +186,8 @@ impl Front {
         Ok((admitted, caller, share))
     }
 
-    /// Where the bucket of a presigned URL is named, which a browser asks for before its page uses it. What it
-    /// is told rests on no right: the signature is for another method.
+    /// The tenant of a presigned URL's bucket, for the preflight that a browser sends first. The answer gives
+    /// no right: the signature is for another method.
     async fn tenant_of_query(&self, parts: &Parts) -> Option<Bytes> {
         let signature = sign::claim(parts).ok()??;
         let (user, _) = self.gateway.user(signature.access_key()).await.ok()?;

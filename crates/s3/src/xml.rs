@@ -1,7 +1,7 @@
 //! Documents as trees, and documents that are written. Source: src/rgw/rgw_xml.cc.
 //!
 //! 1. A document's length is bounded before it comes here; its depth is bounded here.
-//! 2. Entities other than those of XML itself, comments and CDATA were refused before.
+//! 2. Comments, CDATA, types and entities other than XML's own are refused.
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};

@@ -6,8 +6,8 @@ use types::ConnId;
 
 use crate::net::Conn;
 
-/// Ids are given out by [`Conns::add`] and never again. Those that are gone leave holes, which go when all before
-/// them are gone.
+/// Ids are given out by [`Conns::add`] and never again. A connection that is gone leaves a hole until all
+/// before it are gone.
 #[derive(Default)]
 pub struct Conns {
     /// Of the first place.

@@ -38,8 +38,8 @@ fn of_bucket(stats: &BucketStats) -> Held {
 }
 
 impl Site {
-    /// Fails with `QuotaExceeded` where an object of a size has no room in a bucket of its owner's. Nothing is
-    /// asked where there are no quotas.
+    /// Fails with `QuotaExceeded` if an object of `size` bytes exceeds the bucket's or its owner's quota.
+    /// Without quotas nothing is read.
     pub fn room_for(&self, bucket: &BucketInfo, owner: &UserInfo, size: u64, now: RealTime) -> Plan<()> {
         let of_bucket_quota = if bucket.quota.enabled { bucket.quota } else { owner.bucket_quota };
         let of_user = owner.user_quota;

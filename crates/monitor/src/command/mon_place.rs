@@ -1,7 +1,7 @@
-//! What the monitor map says of its monitors: addresses, weights, ranks, locations, and what all must support.
+//! Commands that change a monitor's entry in the map: addresses, weight, rank, location; required features.
 //!
-//! Ranks order the monitors in what is shown, and decide nothing: these monitors elect by their log. So the
-//! one strategy of elections that is served is Ceph's usual one, `classic`.
+//! Ranks only order what is shown: Raft elects the leader. So `classic`, Ceph's usual one, is the only
+//! strategy of elections that is accepted.
 //!
 //! Source: MonmapMonitor::prepare_command.
 
@@ -108,7 +108,7 @@ fn feature_set(ctx: &mut WriteCtx<'_>) -> Reply {
     Reply::done(format!("setting feature 'mon_feature_t([{name}])'"))
 }
 
-/// Ceph answers 0 to a rank that there is not, and does nothing.
+/// Unlike Ceph's, which answers 0 and does nothing, a rank beyond the map is refused.
 fn set_rank(ctx: &mut WriteCtx<'_>) -> Reply {
     let (name, rank) = (ctx.args.text_or_empty("name").to_owned(), ctx.args.int("rank").unwrap_or(-1));
     let mut map = MonMap::clone(&ctx.state().monmap);

@@ -45,8 +45,8 @@ pub(super) fn write(env: &ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent, mut 
     Ok(Answer::done())
 }
 
-/// Without `allow_ec_overwrites`, objects of erasure-coded pools grow by whole stripes, and change in no other
-/// way but as a whole. Source: pg_pool_t::requires_aligned_append.
+/// Without `allow_ec_overwrites` an object of an erasure-coded pool is appended to where its end is a
+/// stripe's boundary, or replaced as a whole. Source: pg_pool_t::requires_aligned_append.
 fn check_append(env: &ExecEnv<'_>, s: &Scratch<'_>, offset: u64) -> Result<(), Errno> {
     let is_aligned = || offset % u64::from(env.pool.stripe_width.max(1)) == 0;
     match appends_alone(env) && !(offset == s.info().size && is_aligned()) {

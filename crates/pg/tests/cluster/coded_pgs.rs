@@ -161,8 +161,8 @@ fn objects_are_copied_from_one_pg_to_another() {
     }
 }
 
-/// As in Ceph's pools without `allow_ec_overwrites`: what a client may do is to append whole stripes, and to
-/// replace or remove an object.
+/// As in Ceph's pools without `allow_ec_overwrites`: an append begins at a stripe's boundary; else an object
+/// is replaced or removed as a whole.
 #[test]
 fn without_overwrites_objects_grow_by_whole_stripes() {
     let (mut s, pool) = cluster_with((2, 1), 2, 0, 1, long_log());

@@ -2,7 +2,7 @@
 //! src/rgw/rgw_common.cc.
 
 /// Whether a text fits a pattern: a star is any text, a question mark any byte. The time is at most that of
-/// the text's length squared, whatever the pattern's.
+/// the text's length squared, and of the pattern's length.
 pub fn wildcards(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     if pattern.iter().filter(|b| **b != b'*').count() > text.len() {
         return false;

@@ -1,9 +1,9 @@
 //! Policies of buckets: who may do what, under which conditions. The attribute `user.rgw.iam-policy` keeps a
 //! policy's text as it was given. Source: src/rgw/rgw_iam_policy.cc, src/rgw/rgw_arn.cc.
 //!
-//! 1. A statement that is read half is not read: one unknown word refuses the whole policy.
-//! 2. Who is named and what is named may be none of ours. Such a name fits nobody and nothing; where none of
-//!    the names of what a statement is about can be read, it allows nothing and denies all.
+//! 1. One unknown word refuses the whole policy.
+//! 2. A principal or resource that this cluster does not know matches nothing. A statement whose resources
+//!    are all unknown allows nothing, and denies everything if it is a Deny.
 //! 3. As in radosgw a statement with `NotAction` alone never applies.
 
 mod action;
@@ -106,8 +106,8 @@ impl Statement {
         }
     }
 
-    /// Whether it allows all but somebody who cannot be told from others here. radosgw reads no such names, and
-    /// so allows nobody.
+    /// Whether it allows everybody except a principal that is unknown here. radosgw drops such names, and so
+    /// allows nobody.
     fn excludes_unknown(&self) -> bool {
         self.effect == Effect::Allow && self.not_principals.contains(&Principal::Other)
     }

@@ -35,7 +35,7 @@ impl Policy {
     }
 }
 
-/// Refuses members of one name.
+/// Refuses an object in which two members have the same name.
 fn once(members: &[(String, Json)]) -> Read<()> {
     let names: std::collections::BTreeSet<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
     if names.len() == members.len() { Ok(()) } else { Err(Malformed) }

@@ -30,7 +30,8 @@ const MADE: [&str; 6] = [
 /// Bytes of a range that are copied at a time.
 const WINDOW: u64 = 4 << 20;
 
-/// What is copied, as a request's header names it. Source: RGWCopyObj::parse_copy_location in src/rgw/rgw_op.cc.
+/// The source of a copy, as the request's header names it.
+/// Source: RGWCopyObj::parse_copy_location in src/rgw/rgw_op.cc.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyFrom {
     tenant: Option<Bytes>,
@@ -40,8 +41,8 @@ pub struct CopyFrom {
 }
 
 impl CopyFrom {
-    /// Reads `/bucket/key?versionId=id`, of which the bucket may have a tenant in front. What takes these apart
-    /// is no escape: a key may have slashes and question marks that are.
+    /// Reads `/[tenant:]bucket/key[?versionId=id]`. It is split before escapes are undone, so a key may
+    /// contain escaped slashes and question marks.
     pub fn read(text: &str) -> S3Result<Self> {
         let wrong = || s3_error!(InvalidArgument, "the copy's source cannot be read");
         let (path, version) = match text.split_once("?versionId=") {
@@ -183,7 +184,7 @@ pub async fn upload_part_copy(
         input.copy_source_if_unmodified_since.as_ref(),
         &opened.head,
     )?;
-    // What can be refused is, before anything is written.
+    // The ACL is checked first, so that a refusal leaves nothing written.
     let mut attrs = Attrs::new();
     attrs::set_acl(&mut attrs, &new_acl(gateway, &caller, &view, &headers).await?);
     let upload = UploadId { name: input.key.into(), id: input.upload_id.into() };

@@ -22,7 +22,7 @@ use crate::{attrs, errors, grants, tags};
 const MAX_REMOVED: usize = 1000;
 /// Bytes of a key; policies are compared with it.
 pub const MAX_KEY: usize = 1024;
-/// Of these so many are removed at a time.
+/// Keys of one request that are removed at a time.
 const AT_A_TIME: usize = 16;
 
 /// A bucket into which the caller may write an object, and which has room for so many bytes.

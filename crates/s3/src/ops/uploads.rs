@@ -58,7 +58,7 @@ pub async fn upload_part(
     let wanted = writer::wanted_md5(input.content_md5.as_ref())?;
     let upload = UploadId { name: input.key.into(), id: input.upload_id.into() };
     let number = part_number(input.part_number)?;
-    // What can be refused is, before anything is written.
+    // The ACL is checked first, so that a refusal leaves nothing written.
     let mut attrs = Attrs::new();
     attrs::set_acl(&mut attrs, &new_acl(gateway, &caller, &view, &headers).await?);
     let begun = gateway.now(|moment| gateway.site().put_part(&view.info, upload, number, moment)).await;

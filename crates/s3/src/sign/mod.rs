@@ -1,5 +1,5 @@
-//! Signatures of requests: AWS's version 4, in a header or in the query; version 2 is in `v2.rs`. Source: "Signature Version 4 signing
-//! process" of AWS; src/rgw/rgw_auth_s3.cc.
+//! Signatures of requests: AWS's version 4, in a header or in the query; version 2 is in `v2.rs`.
+//! Source: "Signature Version 4 signing process" of AWS; src/rgw/rgw_auth_s3.cc.
 //!
 //! 1. What a signature does not cover is not believed: each `x-amz-` header is signed, or the request is
 //!    refused.
