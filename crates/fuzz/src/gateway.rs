@@ -44,8 +44,8 @@ pub(crate) fn rgw_policy(data: &[u8]) {
     let env = [("aws:SourceIp", "10.0.0.1"), ("s3:prefix", "a/b"), ("s3:max-keys", "7"), ("k", "2023-11-15")];
     let env: Environment = env.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     for action in [Action::GetObject, Action::ListBucket, Action::PutBucketPolicy] {
-        let said = policy.eval(&env, &user, action, b"bucket/a/b/c");
-        assert_eq!(said, policy.eval(&env, &user, action, b"bucket/a/b/c"));
+        // Panics, time and memory are what is looked for.
+        let _ = policy.eval(&env, &user, action, b"bucket/a/b/c");
     }
     let _ = (policy.is_public(), policy.asks_for_tags());
 }

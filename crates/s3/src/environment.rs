@@ -13,12 +13,10 @@ use s3s::{S3Result, s3_error};
 use crate::sign::{header, percent_decode};
 use crate::{asked, tags};
 
-/// Headers that policies may ask for, behind `s3:`.
-const HEADERS: [&str; 9] = [
+/// Headers that policies may ask for, behind `s3:`. Requests with those of encryption are refused before.
+const HEADERS: [&str; 7] = [
     "x-amz-copy-source",
     "x-amz-metadata-directive",
-    "x-amz-server-side-encryption",
-    "x-amz-server-side-encryption-aws-kms-key-id",
     "x-amz-grant-read",
     "x-amz-grant-write",
     "x-amz-grant-read-acp",
