@@ -33,6 +33,12 @@ while True:
 
 
 class Takeover(Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        # A PG that the balancer moves gives each watch its whole time again, and the holder is waited for that long.
+        run("ceph", "-c", CONF, "balancer", "off")
+
     def holder(self):
         first = subprocess.Popen([sys.executable, "-c", HOLDER, CONF, self.pool], stdout=subprocess.PIPE, text=True)
         self.addCleanup(lambda: (first.poll() is None and first.kill(), first.wait(), first.stdout.close()))
