@@ -132,7 +132,7 @@ impl OsdCore {
             }
             cx.gathers.waits.remove(at);
             if let Some(pg) = self.pgs.get_mut(&pgid) {
-                pg.begin_gather(id, cx);
+                pg.begin_gather(id, true, cx);
             }
             return true;
         }

@@ -130,7 +130,7 @@ impl Pg {
         coded.gathers.insert(id, gather);
         let may = |op: &ClientOp| cx.may_gather(op.conn, bytes) == May::Now;
         match !cx.gathers.is_queued() && cx.reads.get(id).is_some_and(may) {
-            true => self.begin_gather(id, cx),
+            true => self.begin_gather(id, false, cx),
             false => cx.gathers.wait(self.id, id),
         }
     }
@@ -141,13 +141,17 @@ impl Pg {
         coded.gathers.get(&id).filter(|gather| gather.counted.is_none()).map(|gather| gather.bytes)
     }
 
-    /// There is room for what the request gathers: shards are asked.
-    pub fn begin_gather(&mut self, id: u64, cx: &mut Shared) {
+    /// There is room for what the request gathers: shards are asked. Copies may be gone by now if it has
+    /// waited for that.
+    pub fn begin_gather(&mut self, id: u64, has_waited: bool, cx: &mut Shared) {
         let Backend::Coded(coded) = &mut self.backend else { return };
         let Some((mut gather, op)) = coded.gathers.remove(&id).zip(cx.reads.get(id)) else { return };
         gather.counted = Some(cx.count_gather(op, gather.bytes));
         for at in 0..gather.wanted.len() {
-            self.ask_shards(&mut gather, id, at, cx);
+            match has_waited {
+                true => self.plan_anew(&mut gather, id, at, true, cx),
+                false => self.ask_shards(&mut gather, id, at, cx),
+            }
         }
         self.keep_gather(id, gather, cx);
     }

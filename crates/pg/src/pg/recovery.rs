@@ -592,7 +592,8 @@ impl Pg {
 
     /// A copy outside the acting set has stated its info: it may hold what nobody else has, or be of no use any more.
     pub fn stray_appeared(&mut self, cx: &mut Shared) {
-        if self.is_clean() && !self.knows_of_damage() {
+        let lacks = self.knows_of_damage() || self.lacks_objects();
+        if self.is_clean() && !lacks {
             self.purge_strays(cx);
         } else if !self.unfound.is_empty() {
             self.find_unfound(cx);
@@ -620,10 +621,8 @@ impl Pg {
         }
         self.recount_if_due(cx);
         if self.is_clean() {
-            if self.is_coded() {
-                // Those that came while something was damaged.
-                self.purge_strays(cx);
-            }
+            // Those that came while something was lacking.
+            self.purge_strays(cx);
             return;
         }
         if self.acting_set() != self.up_set() {
@@ -660,8 +659,8 @@ impl Pg {
                 }
             }
         }
-        if !strays.is_empty() {
-            self.gather_without(&strays, cx);
+        if self.is_coded() && !strays.is_empty() {
+            self.sources_gone(&strays, cx);
         }
     }
 }

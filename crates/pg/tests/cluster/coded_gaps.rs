@@ -1,6 +1,9 @@
 //! Erasure-coded PGs whose members lose messages, sessions and copies: nothing is acknowledged too early, and
 //! no request waits for an answer that does not come.
 
+use std::collections::VecDeque;
+use std::time::Duration;
+
 use maps::flags::map_flags;
 use messages::Message;
 use messages::osd::{Extent, Op};
@@ -8,6 +11,7 @@ use pg::{Input, OsdConfig, OsdCore, Portions};
 use types::{ConnId, OsdId, PgId, PoolId};
 
 use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, primary, under_way};
+use crate::coded_recovery::damage;
 use crate::coded_stale::{content, put_back};
 use crate::counters::counter;
 use crate::shares::{ONE, answer, request};
@@ -74,7 +78,20 @@ fn a_write_that_was_taken_back_does_not_stand_for_the_next() {
 /// has nothing yet. Gives the stray, which has been asked and has not heard of it. It may have missed the
 /// last write as well.
 fn with_a_stray_asked(seed: u64, is_stale: bool) -> (Sim, PoolId, i32) {
-    let (mut s, pool) = cluster_with((2, 1), 2, 1, seed, long_log());
+    let (mut s, pool, stray) = with_a_stray_to_ask(seed, is_stale, Portions::default());
+    let (first, map) = (primary(&s, pool), s.mon.map.clone());
+    s.client.read(&map, pool, "o");
+    s.until("asked", |s| under_way(s, first, stray, "ShardRead").is_some());
+    (s, pool, stray)
+}
+
+/// The same before anybody reads it.
+fn with_a_stray_to_ask(seed: u64, is_stale: bool, portions: Portions) -> (Sim, PoolId, i32) {
+    let portions = Portions { serves_coded: true, ..portions };
+    let mut s = Sim::with_config(4, seed, OsdConfig { portions, ..long_log() });
+    s.until("all up", |s| (0..4).all(|o| s.mon.map.is_up(o)));
+    let pool = s.mon.create_coded_pool(2, 1, 2);
+    s.settle();
     let map = s.mon.map.clone();
     let (old, new) = (bytes(&mut s, 6 * CHUNK), bytes(&mut s, 6 * CHUNK));
     s.client.write(&map, pool, "o", old);
@@ -92,6 +109,11 @@ fn with_a_stray_asked(seed: u64, is_stale: bool) -> (Sim, PoolId, i32) {
     }
     s.client.write(&map, pool, "o", new);
     s.settle();
+    // Recovery has to do with them for a while.
+    for at in 0..30 {
+        s.client.write(&map, pool, &format!("x{at}"), vec![at; 10]);
+    }
+    s.settle();
     for (osd, was) in was {
         put_back(&mut s, osd, was);
         s.commit(osd);
@@ -106,9 +128,6 @@ fn with_a_stray_asked(seed: u64, is_stale: bool) -> (Sim, PoolId, i32) {
     s.start(stray);
     s.until("is a stray", |s| s.mon.map.is_up(stray) && s.is_up_to_date(first));
     s.run(300);
-    let map = s.mon.map.clone();
-    s.client.read(&map, pool, "o");
-    s.until("asked", |s| under_way(s, first, stray, "ShardRead").is_some());
     (s, pool, stray)
 }
 
@@ -123,6 +142,39 @@ fn a_stray_that_ends_is_asked_no_more() {
         s.mon.change(|inc, _| inc.new_flags = 0);
         s.start(stray);
         s.until("read", |s| s.client.is_idle());
+        s.settle();
+        check_shards(&mut s, pool);
+    }
+}
+
+/// A stray goes while a request waits for room to gather: it is not asked any more when there is room.
+#[test]
+fn a_stray_that_went_before_there_was_room_is_not_asked() {
+    for seed in 0..8 {
+        let portions = Portions { gathered: 13 * CHUNK as u64, ..Portions::default() };
+        let (mut s, pool, stray) = with_a_stray_to_ask(seed, false, portions);
+        let (first, map) = (primary(&s, pool), s.mon.map.clone());
+        let two = ONE + 1;
+        s.connect(two, |_| {});
+        // It finds the stale shard, and asks the stray.
+        s.cut = vec![(first, stray)];
+        s.client.read(&map, pool, "o");
+        s.until("asked", |s| under_way(s, first, stray, "ShardRead").is_some());
+        let asked = |s: &Sim| s.links.get(&(first, stray)).map_or(0, VecDeque::len);
+        let before = asked(&s);
+        let mut msg = request(&s, pool, "o", vec![Op::Read(Extent::new(0, 6 * CHUNK as u64)).into()]);
+        msg.pgid = s.mon.map.primary_shard(PgId::new(pool, 0)).unwrap().1;
+        s.input(first, Input::Message { conn: ConnId(two as u64), tid: 1, msg: Message::from(msg) });
+        assert_eq!(asked(&s), before, "it has to wait");
+        s.cut.clear();
+        s.kill(stray);
+        s.run(100);
+        assert!(!s.client.is_idle(), "too few are left");
+        s.mon.change(|inc, _| inc.new_flags = 0);
+        s.start(stray);
+        let (result, data) = answer(&mut s, two, 1);
+        assert!(!s.all_are("active+clean"), "it was asked until the PG was clean");
+        assert_eq!((result, Some(&*data)), (0, s.client.model["o"].acked.as_deref()));
         s.settle();
         check_shards(&mut s, pool);
     }
@@ -204,6 +256,41 @@ fn a_request_that_is_gone_holds_nobody_up() {
         assert_eq!((result, &*data), (0, &want[(1 - silent) * CHUNK..][..10]));
         assert!(!s.client.is_idle());
         s.cut.clear();
+        s.settle();
+    }
+}
+
+/// Two of three shards are damaged, as a clean PG finds when it reads them, and a copy that it does without comes
+/// back: its shard makes the object up, and it is not removed before.
+#[test]
+fn a_stray_whose_shard_is_needed_is_not_removed() {
+    for seed in 0..6 {
+        let (mut s, pool) = cluster_with((2, 1), 2, 1, seed, long_log());
+        let map = s.mon.map.clone();
+        let content = bytes(&mut s, 40 * CHUNK);
+        s.client.write(&map, pool, "o", content);
+        s.settle();
+        let (first, members) = (primary(&s, pool), acting(&s, pool));
+        let others: Vec<usize> = (0..3).filter(|at| members[*at] != first).collect();
+        let stray = members[others[seed as usize % 2]];
+        s.kill(stray);
+        s.mon.mark_out(stray);
+        s.settle();
+        for place in others {
+            damage(&mut s, pool, place, "o");
+        }
+        s.client.damage_allowed = true;
+        let map = s.mon.map.clone();
+        s.client.read(&map, pool, "o");
+        s.until("known", |s| s.states().values().all(|t| t.contains("recovery_unfound")));
+        s.until("answered", |s| s.client.is_idle());
+        s.client.damage_allowed = false;
+        // What was told while the object was busy is looked at.
+        (0..6).for_each(|_| s.tick(Duration::from_millis(500)));
+        s.start(stray);
+        s.settle();
+        check_shards(&mut s, pool);
+        s.client.read(&map, pool, "o");
         s.settle();
     }
 }
