@@ -130,6 +130,13 @@ impl Pg {
             && coded.told.contains(&(object.clone(), version, copy))
     }
 
+    /// A copy has been given an object: what it refused before says nothing any more.
+    pub(super) fn has_it_now(&mut self, copy: PgShard, object: &HObject) {
+        if let Backend::Coded(coded) = &mut self.backend {
+            coded.told.retain(|(of, _, by)| (of, by) != (object, &copy));
+        }
+    }
+
     /// Whether a copy whose backfill has not come to an object may have it all the same, for it had it before
     /// that began. It refuses a read of another version.
     fn may_still_have(&self, copy: PgShard, object: &HObject) -> bool {

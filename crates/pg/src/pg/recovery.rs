@@ -524,6 +524,7 @@ impl Pg {
                 missing.remove(object);
             }
             self.backfill_pushed(from, object);
+            self.has_it_now(from, object);
             if all {
                 self.finish(object, cx);
                 whole.push(object);

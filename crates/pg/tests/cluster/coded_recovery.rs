@@ -3,15 +3,16 @@
 
 use std::time::Duration;
 
+use maps::flags::map_flags;
 use pg::OsdConfig;
 use store::{FormatOptions, ObjectKey, Store, Txn};
 use testkit::SimDevice;
-use types::{PgId, PoolId, SpgId};
+use types::{HObject, PgId, PoolId, SpgId};
 
 use crate::coded::{
     CHUNK, acting, bytes, check_shards, cluster_with, one_request, primary, shard, under_way,
 };
-use crate::coded_stale::mark_damaged;
+use crate::coded_stale::{content, mark_damaged, put_back};
 use crate::mon;
 use crate::sim::Sim;
 
@@ -562,5 +563,64 @@ fn damage_goes_with_a_copy_that_is_removed() {
         s.until("back", |s| acting(s, pool).contains(&osd));
         s.settle();
         check_shards(&mut s, pool);
+    }
+}
+
+/// A copy that a backfill makes has refused an object, and was given it: it is a holder like any other.
+#[test]
+fn a_target_that_was_given_what_it_refused_is_a_holder() {
+    for seed in 0..6 {
+        let (mut s, pool) = cluster_with((2, 1), 2, 1, 1_000 + seed, short_log());
+        let map = s.mon.map.clone();
+        let names: Vec<String> = (0..12).map(|at| format!("o{at}")).collect();
+        let mut sorted: Vec<(HObject, &str)> =
+            names.iter().map(|name| (s.client.object(&map, pool, name), &**name)).collect();
+        sorted.sort();
+        let (object, name) = sorted[0].clone();
+        for name in &names {
+            let data = bytes(&mut s, 6 * CHUNK);
+            s.client.write(&map, pool, name, data);
+        }
+        s.settle();
+        let (first, members) = (primary(&s, pool), acting(&s, pool));
+        let data = (0..2).find(|at| members[*at] != first).unwrap();
+        let other = (0..3).find(|at| members[*at] != first && *at != data).unwrap();
+        let old = |s: &mut Sim, place: usize| content(s, members[place], place, object.clone());
+        let (a, b, c, d) = (old(&mut s, data), old(&mut s, data), old(&mut s, data), old(&mut s, other));
+        let new = bytes(&mut s, 6 * CHUNK);
+        s.client.write(&map, pool, name, new);
+        s.settle();
+        s.mon.mark_out(members[data]);
+        let target = (0..4).find(|osd| !members.contains(osd)).unwrap();
+        s.until("given", |s| shard(s, target, data, pool, name).is_some());
+        s.mon.change(|inc, _| inc.new_flags = map_flags::NOBACKFILL as i32);
+        s.until("known", |s| (0..4).all(|osd| s.is_up_to_date(osd)));
+        s.run(500);
+        assert_eq!(acting(&s, pool), members, "the backfill goes on");
+        assert!(s.states().values().all(|t| t.contains("backfill")), "{:?}", s.states());
+        let map = s.mon.map.clone();
+        for (osd, was) in [(members[data], a), (target, b)] {
+            put_back(&mut s, osd, was);
+        }
+        s.client.read(&map, pool, name);
+        s.until("read", |s| s.client.is_idle());
+        s.run(2_000);
+        let log = &s.nodes[first as usize].log;
+        assert!(
+            log.iter().any(|l| l.contains(&format!("osd.{target}(")) && l.contains("no data")),
+            "{log:?}"
+        );
+        assert_eq!(shard(&mut s, target, data, pool, name), shard(&mut s, members[data], data, pool, name));
+        for (osd, was) in [(members[data], c), (members[other], d)] {
+            put_back(&mut s, osd, was);
+        }
+        s.client.read(&map, pool, name);
+        s.until("read", |s| s.client.is_idle());
+        s.mon.change(|inc, _| inc.new_flags = 0);
+        let newest = bytes(&mut s, 5 * CHUNK);
+        s.client.write(&map, pool, name, newest);
+        s.settle();
+        check_shards(&mut s, pool);
+        read_all(&mut s, pool);
     }
 }
