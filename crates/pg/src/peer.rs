@@ -170,6 +170,11 @@ pub enum PgBody {
         object: HObject,
         version: Eversion,
     },
+    /// Primary of an erasure-coded PG: a scrub has found that the shard of this version there is of no use.
+    Spoiled {
+        object: HObject,
+        version: Eversion,
+    },
     /// Another PG's primary copies an object of this one: a piece of it.
     CopyRead(Box<CopyAsk>),
     /// Primary: whole blocks of a large write to come, which belong at `at` in the object aside with this
@@ -442,6 +447,7 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
         }
         PgBody::Settled { version } => put(w, 46, &version),
         PgBody::Newer { object, version } => put(w, 47, &(object, version)),
+        PgBody::Spoiled { object, version } => put(w, 48, &(object, version)),
         PgBody::Room { bytes } => put(w, 21, &bytes),
         PgBody::Damaged { object } => put(w, 22, &object),
         PgBody::ScrubReserve => w.u8(23),
@@ -522,7 +528,7 @@ fn decode_body(r: &mut Reader, data: &Bytes) -> Result<PgBody, DecodeError> {
         26 => PgBody::ScrubRead(Box::new(ScrubAsk::decode(r)?)),
         27 => PgBody::ScrubMap(Box::new(ScrubPart::decode(r)?)),
         28 => PgBody::ScrubRemove { object: HObject::decode(r)?, version: Eversion::decode(r)? },
-        kind @ 39..=47 => decode_later(kind, r, data)?,
+        kind @ 39..=48 => decode_later(kind, r, data)?,
         32 => PgBody::Pull { wants: Vec::decode(r)? },
         33 => PgBody::Push(Vec::decode(r)?),
         34 => PgBody::PushAck { objects: Vec::decode(r)? },
@@ -546,6 +552,7 @@ fn decode_later(kind: u8, r: &mut Reader, data: &Bytes) -> Result<PgBody, Decode
         44 => PgBody::ShardRead(Box::new(ShardAsk::decode(r)?)),
         46 => PgBody::Settled { version: Eversion::decode(r)? },
         47 => PgBody::Newer { object: HObject::decode(r)?, version: Eversion::decode(r)? },
+        48 => PgBody::Spoiled { object: HObject::decode(r)?, version: Eversion::decode(r)? },
         _ => {
             let (id, (place, result)) = Decode::decode(r)?;
             PgBody::ShardPart { id, place, result, data: data.clone() }
@@ -610,7 +617,8 @@ mod tests {
             PgBody::ShardRead(Box::new(ask)),
             PgBody::ShardPart { id: 9, place: 2, result: -116, data },
             PgBody::Settled { version: v },
-            PgBody::Newer { object: o, version: v },
+            PgBody::Newer { object: o.clone(), version: v },
+            PgBody::Spoiled { object: o, version: v },
         ]
     }
 

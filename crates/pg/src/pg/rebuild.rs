@@ -551,15 +551,22 @@ impl Pg {
             }
             return;
         }
-        let need = self.version_of(&object, cx).unwrap_or_default();
-        let Some(peer) = self.peers.get_mut(&from).filter(|_| need != Eversion::ZERO) else { return };
+        if self.takes_for_missing(from, &object, cx) {
+            self.recover_object(&object, cx);
+        }
+    }
+
+    /// Primary: a member's shard of an object is of no use from now on; false when there is no such object.
+    pub(super) fn takes_for_missing(&mut self, copy: PgShard, object: &HObject, cx: &mut Shared) -> bool {
+        let need = self.version_of(object, cx).unwrap_or_default();
+        let Some(peer) = self.peers.get_mut(&copy).filter(|_| need != Eversion::ZERO) else { return false };
         let missing = peer.missing.get_or_insert_default();
-        if !missing.contains(&object) {
+        if !missing.contains(object) {
             missing.insert(object.clone(), MissingItem { need, have: Eversion::ZERO });
             cx.counters.repairs += 1;
         }
         self.report = true;
-        self.recover_object(&object, cx);
+        true
     }
 
     /// Primary: begins to rebuild damaged shards that had to wait, its own and those of members.

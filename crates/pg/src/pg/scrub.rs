@@ -76,6 +76,8 @@ pub(crate) struct Scrub {
     pub failed_repair: bool,
     /// A repair could not tell what it has mended: scrub again.
     pub check_after_repair: bool,
+    /// All that was found is gone when everything is whole.
+    errors_go: bool,
 }
 
 /// A scrub under way.
@@ -253,6 +255,7 @@ impl Pg {
         self.scrub.records = Some(Records::default());
         self.scrub.tries = 0;
         self.scrub.failed_repair = false;
+        self.scrub.errors_go = false;
         self.scrub.repairing = self.scrub.run.as_ref().is_some_and(|r| r.plan.repair);
         cx.cluster_log(LogLevel::Debug, text);
         self.note_state(was, cx);
@@ -291,6 +294,7 @@ impl Pg {
         }
         self.scrub.repairs.clear();
         self.scrub.repairing = false;
+        self.scrub.errors_go = false;
         self.scrub.not_before = Duration::ZERO;
     }
 

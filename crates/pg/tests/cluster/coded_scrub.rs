@@ -5,7 +5,8 @@ use pg::OsdConfig;
 use store::{ObjectKey, Txn};
 use types::PoolId;
 
-use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, one_request};
+use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, one_request, primary, shard};
+use crate::coded_stale::{content, put_back};
 use crate::scrub::{How, found, lines, listed, scrub};
 use crate::sim::Sim;
 
@@ -135,5 +136,75 @@ fn nobody_is_blamed_where_nothing_tells_who_is_wrong() {
         let (name, errors, shards) = found(&entries[0]);
         assert_eq!((&*name, errors), ("o3", DIGESTS_DIFFER));
         assert!(shards.iter().all(|(_, errors)| *errors == 0), "{shards:?}");
+    }
+}
+
+/// Some two places of a code.
+fn pairs(code: (u8, u8)) -> Vec<(usize, usize)> {
+    let size = usize::from(code.0 + code.1);
+    (0..size).flat_map(|a| [(a, (a + 1) % size), (a, (a + 3) % size)]).collect()
+}
+
+/// Where a shard is gone and the others do not match each other, nothing tells which of them is wrong: none is
+/// made of them. It is made when they match again.
+#[test]
+fn nothing_is_made_of_shards_that_do_not_match() {
+    for (seed, (gone, wrong)) in (100..).zip(pairs((4, 2))) {
+        let (mut s, pool) = cluster((4, 2), seed);
+        let object = s.client.object(&s.mon.map, pool, "o3");
+        let members = acting(&s, pool);
+        let was = content(&mut s, members[wrong], wrong, object);
+        spoil(&mut s, pool, gone, "is gone");
+        spoil(&mut s, pool, wrong, "has other bytes");
+        assert!(!scrub(&mut s, pool, How::Repair).ends_with("ok"));
+        s.run(2_000);
+        assert_eq!(shard(&mut s, members[gone], gone, pool, "o3"), None, "it was made of a wrong one");
+        put_back(&mut s, members[wrong], was);
+        s.commit(members[wrong]);
+        scrub(&mut s, pool, How::Repair);
+        s.settle();
+        check_shards(&mut s, pool);
+        let end = scrub(&mut s, pool, How::Deep);
+        assert!(end.ends_with(" deep-scrub ok"), "{end}: {:#?}", lines(&s, pool));
+    }
+}
+
+/// Two shards of an object are wrong, and a scrub knows of both: neither is made of the other.
+#[test]
+fn no_shard_is_made_of_another_that_is_wrong() {
+    for (seed, (gone, wrong)) in (150..).zip(pairs((4, 3))) {
+        let (mut s, pool) = cluster((4, 3), seed);
+        spoil(&mut s, pool, gone, ["is gone", "is too short"][seed as usize % 2]);
+        spoil(&mut s, pool, wrong, "has other bytes");
+        scrub(&mut s, pool, How::Repair);
+        s.settle();
+        check_shards(&mut s, pool);
+        let end = scrub(&mut s, pool, How::Deep);
+        assert!(end.ends_with(" deep-scrub ok"), "{end}: {:#?}", lines(&s, pool));
+    }
+}
+
+/// The primary ends when it has told of what its repair will make: its shards say themselves that they are of
+/// no use.
+#[test]
+fn what_a_scrub_has_found_outlives_the_interval() {
+    for (seed, wrong) in (200..).zip(0..6) {
+        let (mut s, pool) = cluster((4, 2), seed);
+        let (first, members) = (primary(&s, pool), acting(&s, pool));
+        if members[wrong] == first {
+            continue;
+        }
+        spoil(&mut s, pool, wrong, "has other bytes");
+        scrub(&mut s, pool, How::Repair);
+        s.deliver_all(first, members[wrong]);
+        s.commit(members[wrong]);
+        if seed % 2 == 0 {
+            s.restart(members[wrong]);
+        }
+        s.restart(first);
+        s.until("whole", |s| s.states().values().all(|t| t.contains("active+clean")));
+        check_shards(&mut s, pool);
+        let end = scrub(&mut s, pool, How::Deep);
+        assert!(end.ends_with(" deep-scrub ok"), "{end}: {:#?}", lines(&s, pool));
     }
 }

@@ -268,7 +268,10 @@ impl One<'_> {
         } else if found.errors != 0 {
             tally.shallow += 1;
         }
-        if !verdict.good.is_empty() && !verdict.bad().is_empty() {
+        // Shards that do not match each other, and do not tell which of them is wrong, make no other one.
+        let is_unsure = self.cx.coded.is_some() && found.errors & object_error::DATA_DIGEST_MISMATCH != 0;
+        let can_mend = verdict.extra || !is_unsure;
+        if can_mend && !verdict.good.is_empty() && !verdict.bad().is_empty() {
             tally.add_bad(self.object, verdict);
         }
         if found.has_errors() {

@@ -8,7 +8,7 @@ use store::Txn;
 use types::{Eversion, HObject, PgShard};
 
 use super::super::{Pg, Phase};
-use super::{BadObjects, Records, Run, Wanted};
+use super::{BadObject, BadObjects, Records, Run, Wanted};
 use crate::MissingItem;
 use crate::entry::EntryKind;
 use crate::info::PgSums;
@@ -48,7 +48,10 @@ impl Pg {
         let mut left = (shallow, deep);
         if run.plan.repair {
             if fixed == shallow + deep {
-                left = (0, 0);
+                match self.is_coded() && repaired {
+                    true => self.scrub.errors_go = true,
+                    false => left = (0, 0),
+                }
             } else if repaired {
                 self.scrub.check_after_repair = true;
             } else if shallow + deep > 0 {
@@ -142,11 +145,38 @@ impl Pg {
         for (object, b) in bad {
             let copies = b.missing.len() + b.inconsistent.len();
             *fixed += u32::try_from(copies).unwrap_or(u32::MAX);
+            if self.is_coded() && !b.extra {
+                self.spoil_shards(&object, &b, cx);
+            }
             let has: BTreeSet<PgShard> = b.good.union(&b.inconsistent).copied().collect();
             let repair = Repair { bad: b.bad(), version: b.version, extra: b.extra.then_some(has) };
             self.scrub.repairs.insert(object, repair);
         }
         true
+    }
+
+    /// What a scrub has found is durable where it was found: the repair may not come to it in this interval.
+    fn spoil_shards(&mut self, object: &HObject, bad: &BadObject, cx: &mut Shared) {
+        for copy in bad.bad() {
+            match copy == self.me(cx) {
+                true => self.lost_shards(vec![object.clone()], cx),
+                false => {
+                    let body = PgBody::Spoiled { object: object.clone(), version: bad.version };
+                    cx.send_pg(copy, self.id, self.interval(), body);
+                }
+            }
+        }
+    }
+
+    /// Member: the shard here is not what the others make of it, as the primary has found.
+    pub fn handle_spoiled(&mut self, from: PgShard, object: HObject, version: Eversion, cx: &mut Shared) {
+        if from != self.primary() || self.phase != Phase::Replica || self.missing.contains(&object) {
+            return;
+        }
+        // Unless it was written since.
+        if !stored_version(&mut cx.store, &self.object_key(&object)).is_ok_and(|is| is > version) {
+            self.lost_shards(vec![object], cx);
+        }
     }
 
     /// What a scrub has found beyond what is told one by one, remembered, or mended now.
@@ -218,10 +248,16 @@ impl Pg {
         }
         let whole = self.missing.is_empty()
             && self.recovering.is_empty()
+            && !self.knows_of_damage()
             && self.peers.values().all(|p| p.missing.as_ref().is_none_or(crate::Missing::is_empty));
         if whole {
             let was = self.cluster_state(cx);
             self.scrub.repairing = false;
+            if std::mem::take(&mut self.scrub.errors_go) {
+                let h = &mut self.info.history.scrub;
+                (h.shallow_errors, h.deep_errors, h.last_clean_stamp) = (0, 0, cx.now.wall);
+                self.share_history(cx);
+            }
             if std::mem::take(&mut self.scrub.check_after_repair) && self.scrub.wanted.is_none() {
                 self.scrub.wanted =
                     Some(Wanted { deep: true, check_repair: true, required: true, ..Wanted::default() });
@@ -267,10 +303,10 @@ impl Pg {
             if !self.learn_newer(object, (is, repair.version), cx) {
                 self.lost_shards(vec![object.clone()], cx);
             }
-            self.repair_own(object, cx);
         }
+        // All of them, before the first is made: none is made of another one.
         for osd in repair.bad.iter().copied().filter(|osd| *osd != me) {
-            self.shard_is_damaged(osd, object.clone(), cx);
+            self.takes_for_missing(osd, object, cx);
         }
         self.recover_object(object, cx);
     }
