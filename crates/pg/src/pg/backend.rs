@@ -46,6 +46,8 @@ pub(crate) struct Coded {
     pub geometry: Option<Arc<Geometry>>,
     /// Writes that can be taken back here.
     kept: VecDeque<Kept>,
+    /// Whether `kept` was read. It is not again: a child's records may not be in the store yet.
+    is_kept_read: bool,
     /// Primary: how many questions requests have asked shards. Their numbers are those of one request alone
     /// each, for an answer may come late, or twice.
     pub questions: u32,
@@ -119,6 +121,17 @@ impl Change {
     }
 }
 
+impl Coded {
+    /// Learns which writes can be taken back here.
+    fn read_kept(&mut self, id: SpgId, store: &mut Store) -> Result<(), LoadError> {
+        if !self.is_kept_read {
+            self.kept = coded::kept_in(store, id)?.into();
+            self.is_kept_read = true;
+        }
+        Ok(())
+    }
+}
+
 impl Backend {
     pub fn of(id: SpgId) -> Self {
         match id.shard {
@@ -179,9 +192,8 @@ impl Pg {
                 return cx.cluster_log(LogLevel::Error, text);
             }
         }
-        match coded::kept_in(&mut cx.store, self.id) {
-            Ok(kept) => coded.kept = kept.into(),
-            Err(e) => cx.fail(FatalReason::Store(e.to_string())),
+        if let Err(e) = coded.read_kept(self.id, &mut cx.store) {
+            cx.fail(FatalReason::Store(e.to_string()));
         }
     }
 
@@ -505,29 +517,32 @@ impl Pg {
         });
     }
 
-    /// Gives a child what takes writes of its objects back. It reads that when its first interval begins.
+    /// Gives a child what takes writes of its objects back, and what members have said of its objects.
     pub(super) fn divide_records(
         &mut self,
-        child: SpgId,
+        child: &mut Self,
         moves: impl Fn(&HObject) -> bool,
         store: &mut Store,
         txn: &mut Txn,
     ) -> Result<(), LoadError> {
         self.forget_newest();
-        let Backend::Coded(coded) = &mut self.backend else { return Ok(()) };
+        let (Backend::Coded(ours), Backend::Coded(theirs)) = (&mut self.backend, &mut child.backend) else {
+            return Ok(());
+        };
         // A copy that has begun no interval yet has not read its own.
-        let theirs = coded::kept_in(store, self.id)?.into_iter().filter(|kept| moves(&kept.object));
-        theirs.for_each(|kept| coded::hand_over(txn, self.id, child, &kept));
-        coded.kept.retain(|kept| !moves(&kept.object));
+        ours.read_kept(self.id, store)?;
+        (theirs.kept, ours.kept) = std::mem::take(&mut ours.kept).into_iter().partition(|k| moves(&k.object));
+        theirs.kept.iter().for_each(|kept| coded::hand_over(txn, self.id, child.id, kept));
+        theirs.is_kept_read = true;
+        (theirs.newer, ours.newer) = std::mem::take(&mut ours.newer).into_iter().partition(|(o, _)| moves(o));
         Ok(())
     }
 
     /// Forgets what was kept, known yet or not: all members have it.
     pub(crate) fn forget_all_kept(&mut self, txn: &mut Txn, cx: &mut Shared) {
         let Backend::Coded(coded) = &mut self.backend else { return };
-        coded.kept.clear();
-        match coded::kept_in(&mut cx.store, self.id) {
-            Ok(kept) => kept.iter().for_each(|kept| coded::forget(txn, self.id, kept)),
+        match coded.read_kept(self.id, &mut cx.store) {
+            Ok(()) => coded.kept.drain(..).for_each(|kept| coded::forget(txn, self.id, &kept)),
             Err(e) => cx.fail(FatalReason::Store(e.to_string())),
         }
     }

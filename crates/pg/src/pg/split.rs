@@ -48,8 +48,8 @@ impl Pg {
         if self.log.head() < self.info.last_update {
             self.log.set_head(self.info.last_update);
         }
-        self.divide_records(id, moves, store, txn)?;
         let mut pg = Pg::new(id, info, self.past.clone(), log, missing);
+        self.divide_records(&mut pg, moves, store, txn)?;
         pg.key = self.key.clone();
         pg.lost_here = theirs;
         pg.save_after_split(txn);

@@ -7,14 +7,15 @@ use messages::Message;
 use messages::osd::{Extent, Op};
 use pg::{Input, OsdConfig};
 use serde_json::json;
-use types::{ConnId, PgId, PoolId, SnapContext};
+use store::Space;
+use types::{ConnId, PgId, PoolId, SnapContext, SpgId};
 
 use crate::client::Expected;
 use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, one_request, primary, under_way};
-use crate::coded_stale::mark_damaged;
+use crate::coded_stale::{make_stale, mark_damaged, place_of, short_log};
 use crate::scrub::{How, scrub};
 use crate::shares::{ONE, answer, request};
-use crate::sim::Sim;
+use crate::sim::{MON, Sim};
 
 fn long_log() -> OsdConfig {
     OsdConfig { min_pg_log_entries: 200, ..OsdConfig::default() }
@@ -90,10 +91,11 @@ fn pools_grow_and_shrink_under_writes() {
     }
 }
 
-/// A write that too few members have is taken back in the PG that has the object by then.
+/// A write that too few members have is taken back in the PG that has the object by then: of two maps that come
+/// together, the second may divide what the first has made.
 #[test]
 fn a_write_is_taken_back_by_a_child() {
-    for seed in 0..6 {
+    for (seed, steps) in (0..12).zip([&[4][..], &[2, 4]].into_iter().cycle()) {
         let (mut s, pool) = cluster_with((2, 2), 2, 0, seed, long_log());
         let map = s.mon.map.clone();
         let names: Vec<String> = (0..12).map(|at| format!("n{at}")).collect();
@@ -122,10 +124,12 @@ fn a_write_is_taken_back_by_a_child() {
             s.links.remove(&(first, *to));
         }
         s.crash(first);
-        edit(&mut s, pool, |p| {
-            p.set_pg_num(4);
-            p.pgp_num = 4;
-        });
+        for pg_num in steps {
+            edit(&mut s, pool, |p| {
+                p.set_pg_num(*pg_num);
+                p.pgp_num = *pg_num;
+            });
+        }
         s.notice_crash(first);
         s.until("goes on", |s| !s.mon.map.is_up(first) && s.states().values().all(|t| t.contains("active")));
         s.start(first);
@@ -295,6 +299,46 @@ fn what_is_given_up_is_deleted_everywhere() {
         s.settle();
         let content = bytes(&mut s, 3 * CHUNK);
         s.client.write(&map, pool, "o", content);
+        s.settle();
+        check_shards(&mut s, pool);
+        read_all(&mut s, pool);
+    }
+}
+
+/// A member has named a newer version of an object, and the PG is divided before its primary looks at that:
+/// the child looks at it.
+#[test]
+fn what_members_have_named_goes_to_the_child() {
+    for seed in 0..6 {
+        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, short_log());
+        let map = s.mon.map.clone();
+        let moves = |name: &String| s.client.object(&map, pool, name).hash % 4 != 0;
+        let name = (0..).map(|at| format!("n{at}")).find(moves).unwrap();
+        make_stale(&mut s, pool, &name, seed, 8);
+        let first = primary(&s, pool);
+        s.restart(first);
+        s.settle();
+        let (first, map) = (primary(&s, pool), s.mon.map.clone());
+        let parent = SpgId { pgid: PgId::new(pool, 0), shard: place_of(&s, pool, first) as i8 };
+        let content = bytes(&mut s, 5 * CHUNK + 3);
+        s.client.write(&map, pool, &name, content);
+        s.deliver_requests(first);
+        let others: Vec<i32> = acting(&s, pool).into_iter().filter(|osd| *osd != first).collect();
+        s.until("refused", |s| others.iter().any(|osd| under_way(s, *osd, first, "Newer").is_some()));
+        edit(&mut s, pool, |p| p.set_pg_num(4));
+        for (to, msg) in s.mon.publish() {
+            s.send(MON, to, msg);
+        }
+        for osd in &others {
+            s.deliver_all(*osd, first);
+        }
+        s.deliver_all(MON, first);
+        s.until("divided", |s| {
+            let store = s.nodes[first as usize].core.as_mut().unwrap().store_mut();
+            let lacking = store.scan(Space::Pg(parent), b"m", Some(b"n"), usize::MAX).unwrap();
+            assert!(lacking.is_empty(), "the parent lacks an object of its child");
+            s.states().len() == 4 && s.all_are("active+clean") && s.client.is_idle()
+        });
         s.settle();
         check_shards(&mut s, pool);
         read_all(&mut s, pool);

@@ -38,7 +38,7 @@ pub fn put_back(s: &mut Sim, osd: i32, was: Content) {
     s.nodes[osd as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
 }
 
-fn place_of(s: &Sim, pool: PoolId, osd: i32) -> usize {
+pub fn place_of(s: &Sim, pool: PoolId, osd: i32) -> usize {
     acting(s, pool).iter().position(|member| *member == osd).expect("a member")
 }
 
@@ -46,24 +46,35 @@ fn place_of(s: &Sim, pool: PoolId, osd: i32) -> usize {
 /// which no shard has to be asked.
 fn with_a_stale_primary(seed: u64, config: OsdConfig, more: usize) -> (Sim, PoolId) {
     let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, config);
+    make_stale(&mut s, pool, "o", seed, more);
+    (s, pool)
+}
+
+/// The same of an object of this name.
+pub fn make_stale(s: &mut Sim, pool: PoolId, name: &str, seed: u64, more: usize) {
     let map = s.mon.map.clone();
-    let old = bytes(&mut s, [6 * CHUNK, 0][seed as usize / 2 % 2]);
-    s.client.write(&map, pool, "o", old);
+    let old = bytes(s, [6 * CHUNK, 0][seed as usize / 2 % 2]);
+    s.client.write(&map, pool, name, old);
     s.settle();
-    let first = primary(&s, pool);
-    let place = place_of(&s, pool, first);
-    let object = s.client.object(&map, pool, "o");
-    let was = content(&mut s, first, place, object);
-    let new = bytes(&mut s, 7 * CHUNK + 11);
-    s.client.write(&map, pool, "o", new);
+    let first = primary(s, pool);
+    let place = place_of(s, pool, first);
+    let object = s.client.object(&map, pool, name);
+    let was = content(s, first, place, object);
+    let new = bytes(s, 7 * CHUNK + 11);
+    s.client.write(&map, pool, name, new);
     s.settle();
-    for at in 0..more {
+    write_others(s, pool, more);
+    put_back(s, first, was);
+    s.commit(first);
+}
+
+/// Writes another object so often.
+fn write_others(s: &mut Sim, pool: PoolId, times: usize) {
+    let map = s.mon.map.clone();
+    for at in 0..times {
         s.client.write(&map, pool, "other", vec![at as u8; 10]);
         s.settle();
     }
-    put_back(&mut s, first, was);
-    s.commit(first);
-    (s, pool)
 }
 
 fn long_log() -> OsdConfig {
@@ -153,7 +164,7 @@ fn a_primary_learns_of_members_that_its_shard_is_stale() {
 }
 
 /// A log that soon tells nothing of a write any more.
-fn short_log() -> OsdConfig {
+pub fn short_log() -> OsdConfig {
     OsdConfig { min_pg_log_entries: 2, max_pg_log_entries: 2, pg_log_trim_min: 1, ..OsdConfig::default() }
 }
 
