@@ -69,6 +69,8 @@ pub(crate) struct Coded {
     /// Primary: versions that members have of objects of which the log tells nothing any more. It looks at
     /// them when it has peered, for it could not before.
     pub newer: BTreeMap<HObject, Eversion>,
+    /// Primary: objects that it has learnt of in that way, and knew nothing of.
+    pub doubted: BTreeSet<HObject>,
 }
 
 /// What a write changes on the members.
@@ -481,9 +483,13 @@ impl Pg {
         }
     }
 
-    /// A new interval has told nobody anything.
-    pub(super) fn begin_coded(&mut self) {
+    /// A new interval has told nobody anything. What was learnt of members is the primary's while it stays.
+    pub(super) fn begin_coded(&mut self, is_primary: bool) {
         let Backend::Coded(coded) = &mut self.backend else { return };
+        if !is_primary {
+            coded.newer.clear();
+            coded.doubted.clear();
+        }
         coded.readable.clear();
         coded.told.clear();
         (coded.settled, coded.seen) = (Eversion::ZERO, Eversion::ZERO);

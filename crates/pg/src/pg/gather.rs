@@ -358,6 +358,7 @@ impl Pg {
             return;
         }
         let waited = self.unfound.iter().filter(|object| self.waiting_for_object.contains_key(*object));
+        let waited = waited.filter(|object| !self.is_doubted(object));
         for object in waited.cloned().collect::<Vec<_>>() {
             if self.is_lost_for_good(&object, cx) {
                 let waiting = self.waiting_for_object.remove(&object).unwrap_or_default();
@@ -370,6 +371,10 @@ impl Pg {
     pub(super) fn is_lost_for_good(&mut self, object: &HObject, cx: &mut Shared) -> bool {
         let whole = self.acting().count() == usize::from(self.key.size);
         let need = self.version_of(object, cx).unwrap_or_default();
+        if need == Eversion::ZERO {
+            // It was deleted.
+            return false;
+        }
         let holders = self.holders(object, need, &BTreeSet::new(), cx);
         whole && !self.backend.is_enough(holders.into_keys()) && self.nobody_is_away(cx)
     }

@@ -90,7 +90,7 @@ impl Pg {
         gone.iter().for_each(|op| op.drop_it(cx));
         let under_way: Vec<HObject> = self.recovering.keys().cloned().collect();
         under_way.iter().for_each(|o| self.finish(o, cx));
-        self.begin_coded();
+        self.begin_coded(primary);
         self.drop_incoming(cx);
         self.drop_aside(cx);
         // Large writes of other PGs may have waited for what was aside here.

@@ -235,7 +235,7 @@ impl Pg {
     }
 
     /// Gives an object up: `older` takes its place, or nothing. Nothing has changed when there is no room for that.
-    fn give_up(
+    pub(super) fn give_up(
         &mut self,
         object: &HObject,
         older: Option<ObjectPush>,

@@ -156,11 +156,7 @@ impl Pg {
         named: Eversion,
         cx: &mut Shared,
     ) -> Option<Eversion> {
-        if !self.is_coded()
-            || named == Eversion::ZERO
-            || *object > self.info.last_backfill
-            || self.phase != Phase::Replica
-        {
+        if !self.is_coded() || *object > self.info.last_backfill || self.phase != Phase::Replica {
             return None;
         }
         let stored = stored_version(&mut cx.store, &self.object_key(object)).ok().filter(|v| *v > named)?;
@@ -175,7 +171,7 @@ impl Pg {
         entries: &[LogEntry],
         cx: &mut Shared,
     ) -> Option<(HObject, Eversion)> {
-        entries.iter().filter(|e| !e.is_error() && !e.is_delete()).find_map(|entry| {
+        entries.iter().filter(|e| !e.is_error()).find_map(|entry| {
             let of = followed(entry);
             let newer = self.newer_here(&of, entry.prior_version, cx)?;
             Some((of, newer))
@@ -223,10 +219,42 @@ impl Pg {
     pub(super) fn learn_all_newer(&mut self, cx: &mut Shared) {
         let Backend::Coded(coded) = &mut self.backend else { return };
         for (object, version) in std::mem::take(&mut coded.newer) {
-            if let Ok(is) = self.version_of(&object, cx) {
-                self.learn_newer(&object, (is, version), cx);
+            let Ok(is) = self.version_of(&object, cx) else { continue };
+            let has_learnt = self.learn_newer(&object, (is, version), cx);
+            if let Backend::Coded(coded) = &mut self.backend {
+                if has_learnt && is == Eversion::ZERO {
+                    coded.doubted.insert(object);
+                }
             }
         }
+    }
+
+    /// Primary: whether nothing but a member's shard says that there is such an object.
+    pub(super) fn is_doubted(&self, object: &HObject) -> bool {
+        matches!(&self.backend, Backend::Coded(coded) if coded.doubted.contains(object))
+    }
+
+    /// Primary: objects that some members have and the others, this copy among them, do not. If they cannot be
+    /// made, although all members are there, they were deleted, and the shards that are left missed that.
+    pub(super) fn delete_doubted(&mut self, cx: &mut Shared) {
+        if !self.is_active() {
+            return;
+        }
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        let mut doubted = std::mem::take(&mut coded.doubted);
+        doubted.retain(|object| self.stays_doubted(object, cx));
+        if let Backend::Coded(coded) = &mut self.backend {
+            coded.doubted = doubted;
+        }
+    }
+
+    fn stays_doubted(&mut self, object: &HObject, cx: &mut Shared) -> bool {
+        if !self.missing.contains(object) {
+            return false;
+        }
+        let is_busy = self.recovering.contains_key(object) || self.writes.lock(&object.head()).is_some();
+        let is_gone = !is_busy && self.unfound.contains(object) && self.is_lost_for_good(object, cx);
+        !is_gone || self.give_up(object, None, cx).is_err()
     }
 
     /// Whether a write must not copy this object here. The head's own entry tells of heads.

@@ -294,6 +294,7 @@ impl Pg {
                 self.find_unfound(cx);
                 self.ask_holders(cx);
                 self.continue_recovery(cx);
+                self.delete_doubted(cx);
                 self.refuse_for_lost(cx);
                 self.repeat_copies(cx);
                 self.repeat_repairs(cx);

@@ -91,7 +91,8 @@ impl Pg {
         if !self.recovering.contains_key(object) {
             self.recover_object(object, cx);
         }
-        if self.is_coded() && !self.recovering.contains_key(object) && self.is_lost_for_good(object, cx) {
+        let is_lost = self.is_coded() && !self.recovering.contains_key(object) && !self.is_doubted(object);
+        if is_lost && self.is_lost_for_good(object, cx) {
             return op.refuse(Errno::EIO, cx);
         }
         if !self.backs_off_object(&op, object, cx) {

@@ -600,3 +600,110 @@ fn a_part_that_is_too_short_is_no_answer() {
         check_shards(&mut s, pool);
     }
 }
+
+/// The primary has lost an object without a trace, which it would make anew: members know better.
+#[test]
+fn what_the_primary_has_lost_is_not_made_anew() {
+    for seed in 0..8 {
+        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, short_log());
+        let map = s.mon.map.clone();
+        let content = bytes(&mut s, 6 * CHUNK);
+        s.client.write(&map, pool, "o", content);
+        s.settle();
+        write_others(&mut s, pool, 8);
+        let first = primary(&s, pool);
+        let place = place_of(&s, pool, first);
+        let mut txn = Txn::new();
+        txn.remove(&ObjectKey::new(place as i8, s.client.object(&map, pool, "o")));
+        s.nodes[first as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
+        s.commit(first);
+        s.restart(first);
+        s.settle();
+        let map = s.mon.map.clone();
+        let part = bytes(&mut s, 2 * CHUNK);
+        match seed % 4 {
+            0 => s.client.patch(&map, pool, "o", 8 * CHUNK, &part),
+            1 => s.client.patch(&map, pool, "o", 3 * CHUNK + 7, &part),
+            2 => s.client.write(&map, pool, "o", part),
+            _ => {
+                let name = "x".to_owned();
+                s.client.change(&map, pool, "o", vec![Op::SetXattr { name, value: Bytes::from_static(b"y") }])
+            }
+        };
+        s.settle();
+        check_shards(&mut s, pool);
+        s.client.read(&map, pool, "o");
+        s.settle();
+        assert_eq!(refusals(&s), [""; 0]);
+    }
+}
+
+/// A member has missed that an object was deleted: when that is made again, what it has is no hindrance.
+#[test]
+fn what_a_member_did_not_delete_is_deleted() {
+    for seed in 0..8 {
+        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, short_log());
+        let map = s.mon.map.clone();
+        let old = bytes(&mut s, 6 * CHUNK);
+        s.client.write(&map, pool, "o", old);
+        s.settle();
+        let (osd, place) = a_member(&s, pool, seed);
+        let object = s.client.object(&map, pool, "o");
+        let was = content(&mut s, osd, place, object);
+        s.client.remove(&map, pool, "o");
+        s.settle();
+        write_others(&mut s, pool, 8);
+        put_back(&mut s, osd, was);
+        s.commit(osd);
+        s.restart(osd);
+        s.settle();
+        let map = s.mon.map.clone();
+        let new = bytes(&mut s, 3 * CHUNK);
+        s.client.write(&map, pool, "o", new);
+        s.settle();
+        check_shards(&mut s, pool);
+        s.client.read(&map, pool, "o");
+        s.settle();
+        check_shards(&mut s, pool);
+    }
+}
+
+/// A primary whose shard is stale deletes the object, and too few members hear of it: what they have counts
+/// all the same.
+#[test]
+fn a_deletion_by_a_stale_primary_costs_no_good_shard() {
+    for seed in 0..8 {
+        let (mut s, pool) = with_a_stale_primary(seed, short_log(), 8);
+        let first = primary(&s, pool);
+        s.restart(first);
+        s.settle();
+        let map = s.mon.map.clone();
+        let others: Vec<i32> = acting(&s, pool).into_iter().filter(|osd| *osd != first).collect();
+        s.client.remove(&map, pool, "o");
+        s.deliver_requests(first);
+        s.until("shipped", |s| others.iter().all(|to| under_way(s, first, *to, "RepOp").is_some()));
+        s.client.paused = true;
+        s.commit(first);
+        for osd in &others[..2] {
+            s.deliver_all(first, *osd);
+            s.commit(*osd);
+        }
+        s.kill(first);
+        s.until("goes on", |s| {
+            let whole = others.iter().all(|osd| s.is_up_to_date(*osd));
+            whole && s.states().values().all(|t| t.contains("active"))
+        });
+        s.start(first);
+        s.until("whole", |s| s.all_are("active+clean"));
+        let open = std::mem::take(&mut s.client.model.get_mut("o").unwrap().open);
+        let last = primary(&s, pool);
+        if last != first {
+            check_shards(&mut s, pool);
+        }
+        s.client.model.get_mut("o").unwrap().open = open;
+        s.client.paused = false;
+        s.settle();
+        check_shards(&mut s, pool);
+        assert_eq!(refusals(&s), [""; 0]);
+    }
+}
