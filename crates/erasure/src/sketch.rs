@@ -7,6 +7,8 @@
 //! chunks are the coding chunks of the folds of data. One block that is wrong is always seen. Two whose
 //! errors are the same byte for byte cancel each other out with about one seed in 255.
 
+use std::collections::BTreeMap;
+
 use crate::chunks::ChunkSet;
 use crate::codec::Codec;
 use crate::error::CodecError;
@@ -27,7 +29,7 @@ pub struct Sketch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parity {
     Holds,
-    /// It holds without this one, and not without any other. Layered codes may not tell.
+    /// It holds without this one, and not without any other.
     Wrong(usize),
     /// It does not hold, and nothing says which shard is wrong.
     Broken,
@@ -99,21 +101,33 @@ impl Codec {
         Ok(wrong.map_or(Parity::Broken, Parity::Wrong))
     }
 
-    /// Whether some shards are what as many of them as make up the data make of the others; `None` where
-    /// nothing is left to compare.
+    /// Whether some shards are what the data makes that as many of them as it takes make up; `None` where
+    /// nothing is left to compare. A layered code may take more of them than the data has chunks, and these
+    /// need not agree with each other.
     fn agree(&self, shards: ChunkSet, sums: &[Option<&[u8]>]) -> Result<Option<bool>, CodecError> {
         let data: ChunkSet = self.data_chunks().iter().copied().collect();
         let Ok(basis) = self.minimum_to_decode(data, shards) else { return Ok(None) };
-        let others = shards - basis;
-        let Ok(plan) = self.rebuild(others, basis) else { return Ok(None) };
-        if others.is_empty() {
+        let Ok(plan) = self.rebuild(data - basis, basis) else { return Ok(None) };
+        if shards.len() <= data.len() {
             return Ok(None);
         }
-        let len = others.iter().find_map(|at| sum(sums, at)).map_or(0, <[u8]>::len);
+        let len = shards.iter().find_map(|at| sum(sums, at)).map_or(0, <[u8]>::len);
         let mut made = vec![vec![0; len]; plan.targets().len()];
-        plan.execute(sums, &mut made.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>())?;
-        Ok(Some(plan.targets().iter().zip(&made).all(|(at, made)| sum(sums, at) == Some(made))))
+        plan.execute(sums, &mut buffers(&mut made))?;
+        let made: BTreeMap<usize, Vec<u8>> = plan.targets().iter().zip(made).collect();
+        let chunk =
+            |at: &usize| made.get(at).map(Vec::as_slice).or_else(|| sum(sums, *at)).unwrap_or_default();
+        let inputs: Vec<&[u8]> = self.data_chunks().iter().map(chunk).collect();
+        let mut coding = vec![vec![0; len]; self.coding_chunks().len()];
+        self.encode(&inputs, &mut buffers(&mut coding))?;
+        let all = self.coding_chunks().iter().zip(coding).chain(made);
+        let agrees = |(at, is): (usize, Vec<u8>)| !shards.contains(at) || sum(sums, at) == Some(&is);
+        Ok(Some(all.into_iter().all(agrees)))
     }
+}
+
+fn buffers(all: &mut [Vec<u8>]) -> Vec<&mut [u8]> {
+    all.iter_mut().map(Vec::as_mut_slice).collect()
 }
 
 fn sum<'a>(sums: &[Option<&'a [u8]>], at: usize) -> Option<&'a [u8]> {
