@@ -116,13 +116,9 @@ impl OsdCore {
         self.report_daemon_if_due();
         let now = self.shared.now.mono;
         let since = self.reports.last.map(|at| now.saturating_sub(at));
-        let due = match since {
-            None => true,
-            Some(t) => {
-                t >= self.shared.config.stats_interval
-                    || ((self.shared.stats_dirty || self.reports.all) && t >= MIN_INTERVAL)
-            }
-        };
+        let is_regular = since.is_none_or(|t| t >= self.shared.config.stats_interval);
+        let news = self.shared.stats_dirty || self.reports.all;
+        let due = is_regular || (news && since.is_some_and(|t| t >= MIN_INTERVAL));
         if !due || !self.reports.mgr || !self.boot.is_up() || self.stopping {
             return;
         }
@@ -132,7 +128,10 @@ impl OsdCore {
         let cx = &mut self.shared;
         let mut pg_stats: BTreeMap<PgId, _> = BTreeMap::new();
         for (id, pg) in &mut self.pgs {
-            if pg.is_primary(cx) && (std::mem::take(&mut pg.report) || all) {
+            if !pg.is_primary(cx) {
+                continue;
+            }
+            if std::mem::take(&mut pg.report) || all || (is_regular && pg.is_report_outdated(cx)) {
                 pg_stats.insert(id.pgid, pg.pg_stat(cx));
             }
         }

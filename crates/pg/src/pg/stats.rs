@@ -1,5 +1,7 @@
 //! What a PG reports: state bits, sums, counts of what is degraded, and when its state last changed.
 
+use std::time::Duration;
+
 use messages::stats::{ObjectStatCollection, ObjectStatSum, PgStat};
 use types::{Epoch, PgShard, Utime};
 
@@ -10,10 +12,16 @@ use super::{Pg, Phase};
 use crate::interval::numbers;
 use crate::osd::shared::Shared;
 
+/// So long after its last change a PG's report follows the map.
+const FOLLOWS: Duration = Duration::from_secs(120);
+
 /// Times of the last report and of the last changes, as `ceph pg dump` shows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Stamps {
     pub reported_seq: u64,
+    pub reported_epoch: Epoch,
+    /// When the state changed last, on the clock that nobody sets.
+    changed_at: Duration,
     pub last_change: Utime,
     pub last_active: Utime,
     pub last_clean: Utime,
@@ -142,6 +150,7 @@ impl Pg {
         let peered = pg_state::ACTIVE | pg_state::PEERED;
         let s = &mut self.stamps;
         s.last_change = now;
+        s.changed_at = cx.now.mono;
         if state & pg_state::ACTIVE != 0 && before & pg_state::ACTIVE == 0 {
             s.last_became_active = now;
         }
@@ -152,12 +161,23 @@ impl Pg {
         cx.stats_dirty = true;
     }
 
+    /// Whether the next report is to have this PG although it says nothing new of it.
+    ///
+    /// Ceph's manager measures a recovery by the PGs that report with the map in which it noticed the cause, or
+    /// with a later one. It looks at maps every few seconds: a PG that was clean before that would never count.
+    /// Source: PgRecoveryEvent.pg_update in src/pybind/mgr/progress/module.py.
+    pub fn is_report_outdated(&self, cx: &Shared) -> bool {
+        let s = &self.stamps;
+        s.reported_epoch < cx.epoch() && cx.now.mono.saturating_sub(s.changed_at) < FOLLOWS
+    }
+
     /// The report to the manager.
     pub fn pg_stat(&mut self, cx: &Shared) -> PgStat {
         let state = self.cluster_state(cx);
         let now = cx.now.wall;
         let s = &mut self.stamps;
         s.reported_seq += 1;
+        s.reported_epoch = cx.epoch();
         let stamp_if = |at: &mut Utime, bit: u64, want: bool| {
             if (state & bit != 0) == want {
                 *at = now;
@@ -175,7 +195,7 @@ impl Pg {
         PgStat {
             version: self.info.last_update,
             reported_seq: s.reported_seq,
-            reported_epoch: cx.epoch(),
+            reported_epoch: s.reported_epoch,
             state,
             log_start: self.info.log_tail,
             ondisk_log_start: self.info.log_tail,

@@ -9,6 +9,7 @@ use messages::mgr::{MMgrConfigure, MMgrReport};
 use messages::osd::{MOsdFailure, MOsdPing};
 use pg::{Input, pg_state};
 use serde_json::{Value, json};
+use types::Epoch;
 
 use crate::sim::{CLIENT, MON, Sim};
 
@@ -140,6 +141,44 @@ fn a_pg_that_has_not_started_misses_no_scrub() {
         let stamps = [p.last_scrub_stamp, p.last_deep_scrub_stamp, p.last_clean_scrub_stamp];
         assert_eq!(stamps, [made; 3], "{}", pg_state::to_text(p.state));
     }
+}
+
+/// Ceph's manager measures a recovery by PGs that report with the map in which it noticed the cause.
+#[test]
+fn a_pg_that_has_changed_reports_with_the_maps_that_follow() {
+    let mut s = up(1, 7);
+    s.input(0, Input::MgrConnected);
+    let pool = s.mon.create_pool(1, 1, 1);
+    s.settle();
+    let pg = types::PgId { pool, seed: 0 };
+    // The maps that this OSD's reports were made with, and the PG's own.
+    let reports = |s: &mut Sim| -> Vec<(Epoch, Option<Epoch>)> {
+        let told = std::mem::take(&mut s.nodes[0].told_mgr);
+        let of_pgs =
+            told.into_iter().filter_map(|m| if let Message::PgStats(m) = m { Some(m) } else { None });
+        of_pgs.map(|m| (m.epoch, m.pg_stats.get(&pg).map(|stat| stat.reported_epoch))).collect()
+    };
+    // It has said all that there was to say.
+    for _ in 0..24 {
+        s.tick(Duration::from_millis(500));
+    }
+    reports(&mut s);
+    s.mon.change(|_, _| ());
+    let newest = s.mon.map.epoch;
+    s.until("a report with the newest map", |s| reports(s).contains(&(newest, Some(newest))));
+
+    for _ in 0..240 {
+        s.tick(Duration::from_millis(500));
+    }
+    reports(&mut s);
+    s.mon.change(|_, _| ());
+    let newest = s.mon.map.epoch;
+    let mut seen = Vec::new();
+    s.until("three reports with the newest map", |s| {
+        seen.extend(reports(s));
+        seen.iter().filter(|(with, _)| *with == newest).count() == 3
+    });
+    assert!(seen.iter().all(|(_, of_pg)| of_pg.is_none()), "nothing has happened for long: {seen:?}");
 }
 
 #[test]
