@@ -20,6 +20,7 @@ use crate::proposal::{Answer, Batch, InFlight, Proposal, Waiting, decode_snapsho
 use crate::service::commands::ack;
 use crate::service::fresh::Freshness;
 use crate::service::health_log::Logged;
+use crate::service::held::HeldDigest;
 use crate::service::mds::MdsSeen;
 use crate::service::osd::OsdWatch;
 use crate::service::prepare;
@@ -30,9 +31,9 @@ use crate::settings::{QuorumView, Settings};
 use crate::shares::Shares;
 use crate::state::{Change, PgDigest, Priority, State};
 
-/// How long lines that nobody waits for may wait for company: for the manager's next report, which comes two
-/// seconds after its last one, and for one that is late.
-const LINES_WAIT: Duration = Duration::from_secs(4);
+/// How long lines that nobody waits for may wait for company: for the manager's next report, and for one that
+/// is late.
+const LINES_WAIT: Duration = Duration::from_secs(6);
 
 /// One member of the monitor quorum.
 pub struct Monitor {
@@ -115,6 +116,7 @@ pub struct Monitor {
     last_tick: Option<Duration>,
     /// Since when (monotonic) lines of a manager's wait alone.
     lines_since: Option<Duration>,
+    pub(crate) held: HeldDigest,
     /// When (monotonic) managers that follow the digest were last sent one.
     pub(crate) digests_sent: Option<Duration>,
     tick_due: bool,
@@ -183,6 +185,7 @@ impl Monitor {
             digests_sent: None,
             tick_due: false,
             lines_since: None,
+            held: HeldDigest::default(),
             log_seq: 0,
         })
     }
@@ -317,6 +320,7 @@ impl Monitor {
         self.mds_comes.clear();
         self.mds_ticked = None;
         self.health_logged = None;
+        self.held.forget();
         if self.settings.quorum.is_leader() {
             // Whatever the manager said was said to somebody else, perhaps yesterday; it says it again when it finds us.
             self.state.digest = PgDigest::outdated(&self.state.digest).into();
@@ -395,7 +399,7 @@ impl Monitor {
             return self.forward_waiting(now, out);
         }
         while self.in_flight.is_none() {
-            let patient = self.only_lines_wait(now);
+            let patient = self.lines_may_wait(now) && self.waiting.iter().all(|w| self.is_line(w));
             let asked = !self.waiting.is_empty() && !patient;
             let idle = !asked && self.suspects.is_empty() && self.ids_wanted.is_empty();
             if idle && !self.tick_due && self.parked_logins.is_empty() {
@@ -405,7 +409,6 @@ impl Monitor {
             let alone = suspect.is_some();
             let asked: Vec<Waiting> = match suspect {
                 Some(w) => vec![w],
-                None if patient => Vec::new(),
                 None => std::mem::take(&mut self.waiting).into(),
             };
             let said = out.len();
@@ -435,21 +438,20 @@ impl Monitor {
         }
     }
 
-    /// Whether nothing waits but lines of a manager's that can wait for another entry of the log to go with:
-    /// Ceph's sends one after each report, and an entry of its own would cost a monitor's disk as much as the
-    /// report.
-    fn only_lines_wait(&mut self, now: Now) -> bool {
-        let sessions = &self.sessions;
-        let waits = |w: &Waiting| {
-            let sender = sessions.get(&w.conn).map(|s| s.name.kind);
-            sender == Some(EntityType::Mgr) && prepare::is_chatter(&w.msg)
-        };
-        if self.waiting.is_empty() || !self.waiting.iter().all(waits) {
+    /// Whether lines of a manager's can wait for another entry of the log to go with: Ceph's sends one after each
+    /// report, and an entry of its own would cost a monitor's disk as much as the report.
+    fn lines_may_wait(&mut self, now: Now) -> bool {
+        if !self.waiting.iter().any(|w| self.is_line(w)) {
             self.lines_since = None;
             return false;
         }
         let since = *self.lines_since.get_or_insert(now.mono);
         now.mono.saturating_sub(since) < LINES_WAIT
+    }
+
+    fn is_line(&self, w: &Waiting) -> bool {
+        let of_manager = self.sessions.get(&w.conn).is_some_and(|s| s.name.kind == EntityType::Mgr);
+        of_manager && prepare::is_chatter(&w.msg)
     }
 
     /// What is asked for as one batch, and which of it has to be tried again after that. A request alone has nothing of the
@@ -467,8 +469,17 @@ impl Monitor {
         let is_beacon = |w: &Waiting| matches!(w.msg, Message::MdsBeacon(_));
         let beacons = asked.iter().enumerate().filter(|(_, w)| is_beacon(w));
         let newest: BTreeMap<ConnId, usize> = beacons.map(|(i, w)| (w.conn, i)).collect();
+        // Lines of different weight stay in their order.
+        let others = asked.iter().any(|w| matches!(w.msg, Message::Log(_)) && !self.is_line(w));
+        let patience = self.lines_since.is_some_and(|at| now.mono.saturating_sub(at) < LINES_WAIT);
+        let patience = patience && !others && !alone;
+        let mut lines = Vec::new();
         for (i, w) in asked.iter().enumerate() {
             if is_beacon(w) && newest.get(&w.conn) != Some(&i) {
+                continue;
+            }
+            if patience && self.is_line(w) {
+                lines.push((i, w));
                 continue;
             }
             if self.prepare(now, &mut batch, w, out) == Prepared::Retry {
@@ -488,6 +499,15 @@ impl Monitor {
                 self.last_tick = Some(now.mono);
             }
             self.reserve_global_ids(&mut batch);
+            self.release_digest(now, &mut batch);
+        }
+        let is_empty = batch.is_empty();
+        for (i, w) in lines {
+            if is_empty {
+                again.insert(i);
+            } else {
+                self.prepare(now, &mut batch, w, out);
+            }
         }
         (batch, again)
     }

@@ -157,7 +157,7 @@ impl Monitor {
         let known = |id: &PoolId| digest.pools.get(id).map_or(0, |usage| usage.num_pg);
         let whole = |id: &PoolId| batch.osdmap().pool(*id).is_some_and(|pool| pool.pg_num <= known(id));
         let pools = batch.state().creating.keys().copied().filter(whole).collect();
-        take_digest(batch, digest, pools);
+        self.take_digest(now, batch, m.gid, digest, pools);
     }
 
     fn refuse_report(&mut self, now: Now, batch: &mut Batch, gid: u64, why: &str) {
@@ -178,7 +178,22 @@ impl Monitor {
             take_services(now, batch, map);
         }
         let pools = batch.state().creating.keys().copied().collect();
-        take_digest(batch, digest, pools);
+        self.take_digest(now, batch, m.gid, digest, pools);
+    }
+
+    /// Proposes a digest that says something new, and ends what it shows the end of: the creation of those pools
+    /// of which it knows each PG.
+    fn take_digest(&mut self, now: Now, batch: &mut Batch, gid: u64, digest: PgDigest, pools: Vec<PoolId>) {
+        let before = &batch.state().digest;
+        let news = **before != (PgDigest { stamp: before.stamp, ..digest.clone() }) || before.stamp.is_zero();
+        if news {
+            self.take_or_hold(now, batch, gid, digest.clone());
+        } else {
+            self.held.drop_waiting();
+        }
+        for pool in pools {
+            crate::service::osd::created_by_report(batch, pool, &digest);
+        }
     }
 }
 
@@ -209,7 +224,7 @@ fn daemon_of(m: &MMgrBeacon) -> MgrDaemon {
 }
 
 /// Whether a report is the word of the manager in charge; some do not say whose it is.
-fn is_in_charge(batch: &Batch, gid: u64) -> bool {
+pub(crate) fn is_in_charge(batch: &Batch, gid: u64) -> bool {
     gid == 0 || batch.state().mgr.active.as_ref().is_some_and(|a| a.gid == gid)
 }
 
@@ -251,18 +266,6 @@ fn take_services(now: Now, batch: &mut Batch, map: ServiceMap) {
         if map.len() <= SERVICE_MAP_LIMIT {
             batch.change(Change::ServiceMap(map));
         }
-    }
-}
-
-/// Proposes a digest that says something new, and ends what it shows the end of: the creation of those pools
-/// of which it knows each PG.
-fn take_digest(batch: &mut Batch, digest: PgDigest, pools: Vec<PoolId>) {
-    let before = &batch.state().digest;
-    if **before != (PgDigest { stamp: before.stamp, ..digest.clone() }) || before.stamp.is_zero() {
-        batch.change(Change::Digest(digest.to_bytes()));
-    }
-    for pool in pools {
-        crate::service::osd::created_by_report(batch, pool, &digest);
     }
 }
 

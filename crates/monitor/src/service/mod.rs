@@ -7,6 +7,7 @@ pub(crate) mod erasure;
 pub(crate) mod fresh;
 pub(crate) mod genesis;
 pub(crate) mod health_log;
+pub(crate) mod held;
 pub(crate) mod mds;
 pub(crate) mod mds_tick;
 pub(crate) mod merge;
