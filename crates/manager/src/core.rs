@@ -24,6 +24,7 @@ use monitor::state::PgSteps;
 use serde_json::json;
 use types::{AddrVec, ConnId, EntityType, Epoch, Fsid, Now, OsdId, PoolId};
 
+use crate::autoscaler::{Autoscaler, Row};
 use crate::balancer::{Balancer, View};
 use crate::crashes::{Change, Crashes, KEYS};
 use crate::daemons::Daemons;
@@ -77,6 +78,7 @@ struct Digested {
     version: u64,
     state_version: u64,
     services: u64,
+    progress: u64,
 }
 
 /// See the crate's documentation.
@@ -96,6 +98,7 @@ pub struct Manager {
     pub(crate) crashes: Crashes,
     pub(crate) balancer: Balancer,
     pub(crate) progress: Progress,
+    autoscaler: Autoscaler,
     pub(crate) file_systems: FileSystems,
     /// The numbers of questions for what the monitors keep, while they are open.
     asked: BTreeMap<u64, Kept>,
@@ -138,6 +141,7 @@ impl Manager {
             crashes: Crashes::default(),
             balancer: Balancer::default(),
             progress: Progress::default(),
+            autoscaler: Autoscaler::default(),
             file_systems: FileSystems::default(),
             asked: BTreeMap::new(),
             early: VecDeque::new(),
@@ -229,7 +233,20 @@ impl Manager {
             self.pgs.touch_unless_clean();
         }
         if self.acts() && self.configured {
+            self.autoscale(now, out);
             self.balance(now, out);
+        }
+        self.tell_progress(now, out);
+    }
+
+    /// Looks how far events have come, and has the monitors keep those that are over.
+    fn tell_progress(&mut self, now: Now, out: &mut Vec<Output>) {
+        let Some(map) = self.map.as_ref().filter(|_| self.acts()) else { return };
+        self.progress.tick(now, map, &self.pgs);
+        if let Some(input) = self.progress.take_news() {
+            let json = json!({ "prefix": "config-key set", "key": progress::KEY }).to_string();
+            let request = MonRequest { json, input: input.into(), ..MonRequest::default() };
+            self.mon_commands.send_all(map.fsid, None, vec![request], out);
         }
     }
 
@@ -261,6 +278,18 @@ impl Manager {
         self.pgs.health_changed(news, now);
     }
 
+    fn autoscale(&mut self, now: Now, out: &mut Vec<Output>) {
+        let Some(map) = self.map.as_ref().filter(|_| !self.mon_commands.own_under_way()) else { return };
+        let rows = self.autoscaler.tick(now, map, &self.pgs, &self.options);
+        for row in &rows {
+            self.progress.pg_num_changes(now, row.pool, row.pg_num, row.pg_num_final);
+        }
+        if !rows.is_empty() {
+            let requests = rows.iter().map(Row::request).collect();
+            self.mon_commands.send_all(map.fsid, None, requests, out);
+        }
+    }
+
     fn balance(&mut self, now: Now, out: &mut Vec<Output>) {
         let Some(map) = &self.map else { return };
         let fsid = map.fsid;
@@ -278,6 +307,7 @@ impl Manager {
             version: self.pgs.version,
             state_version: self.pgs.state_version,
             services: self.daemons.services_version,
+            progress: self.progress.version,
         };
         if !self.acts() || self.digested == Some(news) {
             return;
@@ -300,6 +330,7 @@ impl Manager {
         }
         let mut summary = digest(&self.pgs, map, now.wall, &Limits::of(&self.options, false));
         summary.steps = self.steps.clone();
+        summary.progress = self.progress.shown();
         summary.services = (!told).then(|| self.daemons.services_for_monitors());
         summary.checks.extend(checks);
         let summary = summary.to_bytes();
@@ -315,6 +346,7 @@ impl Manager {
         let report = MMonMgrReport {
             checks: HealthChecks { checks },
             service_map: self.standing.services_to_send(&mut self.daemons),
+            progress: self.progress.shown(),
             gid: self.gid,
             digest: pg_map_digest(&self.pgs, map, now.wall).to_bytes(),
             ..MMonMgrReport::default()
@@ -328,6 +360,8 @@ impl Manager {
             Message::Config(m) => {
                 self.options.set_from_mon(&m.options);
                 self.balancer.configure(&m.options);
+                self.progress.configure(&m.options);
+                self.autoscaler.configure(&m.options);
                 self.configured = true;
             }
             Message::MonCommandAck(ack) if self.standing.is_answer(tid) => self.told_whose(now, &ack, out),
@@ -336,7 +370,7 @@ impl Manager {
                     self.crashes.load(&ack.output);
                     self.pgs.health_changed(true, now);
                 }
-                Some(Kept::Progress) => self.progress.load(&ack.output),
+                Some(Kept::Progress) => self.progress.load(ack.result, &ack.output),
                 Some(Kept::Mds) => self.file_systems.take_metadata(&ack.output),
                 None => {
                     let fsid = self.fsid();
@@ -381,6 +415,7 @@ impl Manager {
             return;
         }
         self.pgs = PgMap::default();
+        self.progress.forget();
         self.digested = None;
         if let Some(map) = &self.map {
             self.pgs.map_changed(map, now);
@@ -408,6 +443,8 @@ impl Manager {
     fn osd_map(&mut self, now: Now, m: &MOsdMap, out: &mut Vec<Output>) {
         let Some(last) = m.last() else { return };
         let before = self.epoch();
+        // Kept where OSDs may go out or come in: what that moves is seen beside the map from before.
+        let old = self.map.as_ref().filter(|_| self.acts() && may_turn_osds(m)).cloned();
         while self.epoch() < last {
             if !step(&mut self.map, m, last) {
                 // A gap, or a map that does not fit: start over from a whole one.
@@ -422,6 +459,9 @@ impl Manager {
         }
         let Some(map) = self.map.as_ref().filter(|map| map.epoch > before) else { return };
         self.pgs.map_changed(map, now);
+        if let Some(old) = old {
+            self.progress.map_changed(now, &old, map, &self.pgs);
+        }
         let news = self.daemons.map_changed(map);
         self.pgs.health_changed(news, now);
         self.look_at_pools(now, out);
@@ -472,7 +512,7 @@ impl Manager {
             };
             let json = json!({ "prefix": prefix, "key": key }).to_string();
             if let Some(before) =
-                last.replace(MonRequest { json, input, quiet: true, ..MonRequest::default() })
+                last.replace(MonRequest { json, input, status: Some(String::new()), ..MonRequest::default() })
             {
                 self.mon_commands.send_own(fsid, before, out);
             }
@@ -558,6 +598,13 @@ impl Manager {
 pub(crate) fn subscribe<const N: usize>(what: [(&str, SubscribeItem); N], out: &mut Vec<Output>) {
     let what = what.map(|(name, item)| (name.to_owned(), item)).into();
     out.push(Output::send_mon(MMonSubscribe { what, ..MMonSubscribe::default() }));
+}
+
+/// Whether a message of maps may change which OSDs are in.
+fn may_turn_osds(m: &MOsdMap) -> bool {
+    let turns =
+        |bytes: &Bytes| Incremental::from_bytes(bytes.clone()).is_ok_and(|i| !i.new_weight.is_empty());
+    !m.full.is_empty() || m.incremental.values().any(turns)
 }
 
 /// Brings the map one step forward, to the next epoch or to the newest whole map; false when `m` cannot.

@@ -14,6 +14,7 @@ mod pg_steps;
 mod services;
 mod sums;
 
+mod autoscaler;
 mod balancer;
 mod counters;
 mod crashes;

@@ -5,19 +5,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use codec::Encode;
-use maps::{AutoscaleMode, MgrMap, ModuleOption, OsdMap, Release};
+use maps::{MgrMap, ModuleOption, OsdMap, Release};
 use messages::mgr::ModuleInfo;
 use messages::osd::RawEnvelope;
-use types::PoolId;
 
-use crate::balancer::{Mode, OPTIONS};
+use crate::balancer::{self, Mode};
+use crate::{autoscaler, progress};
 
 /// Served here.
-const SERVED: [&str; 4] = ["balancer", "crash", "iostat", "status"];
-
-/// Those whose commands are served, and what is not.
-const PARTLY: [(&str, &str); 2] =
-    [("pg_autoscaler", "changes no PG counts"), ("progress", "makes no events of its own")];
+const SERVED: [&str; 6] = ["balancer", "crash", "iostat", "pg_autoscaler", "progress", "status"];
 
 /// Codes of health that Ceph's always-on modules make.
 const CODES_OF_MODULES: &str =
@@ -66,9 +62,14 @@ pub(crate) fn offered() -> Vec<ModuleInfo> {
         name: name.to_owned(),
         can_run: error.is_empty(),
         error: error.to_owned(),
-        options: if name == "balancer" { balancer_options() } else { BTreeMap::new() },
+        options: match name {
+            "balancer" => described(&balancer::OPTIONS),
+            "pg_autoscaler" => described(&autoscaler::OPTIONS),
+            "progress" => described(&progress::OPTIONS),
+            _ => BTreeMap::new(),
+        },
     };
-    let served = SERVED.into_iter().chain(PARTLY.map(|(name, _)| name)).map(|name| info(name, ""));
+    let served = SERVED.into_iter().map(|name| info(name, ""));
     let mut all: Vec<ModuleInfo> = served.chain(NOT_SERVED.iter().map(|name| info(name, REASON))).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
@@ -79,7 +80,7 @@ const KINDS: [&str; 11] =
     ["uint", "int", "str", "float", "bool", "addr", "addrvec", "uuid", "size", "secs", "millisecs"];
 
 /// The monitors let only those options of a module be set that its manager names.
-fn balancer_options() -> BTreeMap<String, RawEnvelope> {
+fn described(options: &[(&str, &str, &str)]) -> BTreeMap<String, RawEnvelope> {
     let option = |(name, kind, default): &(&str, &str, &str)| {
         let kind = KINDS.iter().position(|k| k == kind).and_then(|at| u8::try_from(at).ok()).unwrap_or(2);
         let modes = [Mode::None, Mode::CrushCompat, Mode::Upmap].map(|mode| mode.name().to_owned());
@@ -95,21 +96,20 @@ fn balancer_options() -> BTreeMap<String, RawEnvelope> {
         };
         ((*name).to_owned(), RawEnvelope(option.to_bytes()))
     };
-    OPTIONS.iter().map(option).collect()
+    options.iter().map(option).collect()
 }
 
 /// Whether commands of a module are served at least.
 fn is_served(name: &str) -> bool {
-    SERVED.contains(&name) || PARTLY.iter().any(|(partly, _)| *partly == name)
+    SERVED.contains(&name)
 }
 
 /// What Ceph's manager always does and a manager of ours does not; `None` where the map says nothing of that.
 pub(crate) fn always_on_unserved(map: &MgrMap) -> Option<String> {
     let all = map.always_on_modules.get(&u32::from(Release::PACIFIC.0))?;
     let missing: Vec<&str> = all.iter().map(String::as_str).filter(|name| !is_served(name)).collect();
-    let partly = PARTLY.map(|(name, what)| format!("{name} {what}")).join(", ");
     Some(format!(
-        "of the modules that are always on this manager does not stand for {}; {partly}; no health checks are made of \
+        "of the modules that are always on this manager does not stand for {}; no health checks are made of \
          {CODES_OF_MODULES}",
         missing.join(", ")
     ))
@@ -120,12 +120,6 @@ pub(crate) fn always_on_unserved(map: &MgrMap) -> Option<String> {
 pub(crate) fn used_by_pools(map: &OsdMap) -> BTreeSet<String> {
     let of_files = map.pools.values().any(|pool| pool.application_metadata.contains_key("cephfs"));
     of_files.then(|| "volumes".to_owned()).into_iter().collect()
-}
-
-/// Pools whose PG counts Ceph's manager would change by itself.
-pub(crate) fn autoscaled(map: &OsdMap) -> BTreeSet<PoolId> {
-    let on = map.pools.iter().filter(|(_, pool)| pool.autoscale_mode == AutoscaleMode::ON);
-    on.map(|(id, _)| *id).collect()
 }
 
 /// Modules in use that nobody would stand for if a manager of ours took over.
@@ -157,7 +151,6 @@ mod tests {
     fn what_is_always_on_and_not_served_is_named() {
         let said = always_on_unserved(&MgrMap::initial()).expect("a line");
         assert!(said.contains("devicehealth, orchestrator, rbd_support, telemetry, volumes;"), "{said}");
-        assert!(said.contains("pg_autoscaler changes no PG counts"), "{said}");
         assert_eq!(always_on_unserved(&MgrMap::default()), None);
     }
 

@@ -21,8 +21,8 @@ pub struct MonRequest {
     pub input: Bytes,
     /// Output that goes in front of the monitors'.
     pub before: Bytes,
-    /// Their status line is not for the client.
-    pub quiet: bool,
+    /// What the client is told instead of their status line, if they do it.
+    pub status: Option<String>,
 }
 
 /// More at once are refused.
@@ -39,7 +39,7 @@ struct Waiting {
     input: Bytes,
     /// Output that goes in front of the monitors'.
     before: Bytes,
-    quiet: bool,
+    status: Option<String>,
 }
 
 /// Whom an answer is for.
@@ -76,8 +76,8 @@ impl MonCommands {
             return false;
         }
         self.last += 1;
-        let MonRequest { json, input, before, quiet } = request;
-        let waiting = Waiting { to: Target::One(to), cmd: vec![json], input, before, quiet };
+        let MonRequest { json, input, before, status } = request;
+        let waiting = Waiting { to: Target::One(to), cmd: vec![json], input, before, status };
         out.push(waiting.request(self.last, fsid));
         self.waiting.insert(self.last, waiting);
         true
@@ -117,10 +117,10 @@ impl MonCommands {
     fn send_more(&mut self, fsid: Fsid, id: u64, out: &mut Vec<Output>) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         while group.sent < SLICE {
-            let Some(MonRequest { json, input, before, quiet }) = group.rest.pop_front() else { return };
+            let Some(MonRequest { json, input, before, status }) = group.rest.pop_front() else { return };
             group.sent += 1;
             self.last += 1;
-            let waiting = Waiting { to: Target::Group(id), cmd: vec![json], input, before, quiet };
+            let waiting = Waiting { to: Target::Group(id), cmd: vec![json], input, before, status };
             out.push(waiting.request(self.last, fsid));
             self.waiting.insert(self.last, waiting);
         }
@@ -160,7 +160,7 @@ impl MonCommands {
                 Target::One(to) => to,
                 Target::Group(group) => return self.group_answered(fsid, group, ack, out),
             };
-            let outs = if w.quiet && ack.result >= 0 { String::new() } else { ack.status };
+            let outs = w.status.filter(|_| ack.result >= 0).unwrap_or(ack.status);
             let data = if w.before.is_empty() { ack.output } else { [w.before, ack.output].concat().into() };
             out.push(to.reply(Reply { code: ack.result, outs, data }));
         }

@@ -18,7 +18,7 @@ use messages::mgr::MMgrBeacon;
 use messages::mon::{MMonCommandAck, SubscribeItem};
 use monitor::Whose;
 use serde_json::json;
-use types::{Epoch, Now, PoolId};
+use types::{Epoch, Now};
 
 use crate::core::{Manager, subscribe};
 use crate::daemons::Daemons;
@@ -50,8 +50,6 @@ pub(crate) struct Standing {
     /// What Ceph's manager always does and we do not, until that has been said.
     always_on: Option<String>,
     always_on_said: bool,
-    /// Pools of which it has been said that nobody changes their PG counts.
-    autoscaled: BTreeSet<PoolId>,
     /// The newest map that had us, under our number of now.
     listed: Option<Epoch>,
     /// The epoch of the last service map that the monitors are known to have, and which state of ours it is.
@@ -149,7 +147,6 @@ impl Manager {
                 self.active &= whose == Whose::Ours || self.confirmed;
                 self.follow_services(out);
                 self.say_always_on(out);
-                self.say_autoscaled(out);
                 self.say_unserved(out);
                 self.beacon(now, out);
             }
@@ -217,7 +214,6 @@ impl Manager {
     pub(crate) fn look_at_pools(&mut self, now: Now, out: &mut Vec<Output>) {
         let Some(map) = &self.map else { return };
         self.standing.used_by_pools = modules::used_by_pools(map);
-        self.say_autoscaled(out);
         self.weigh_modules(now, false, out);
     }
 
@@ -244,26 +240,6 @@ impl Manager {
         if self.standing.whose == Some(Whose::Ceph) && !self.standing.always_on_said {
             self.standing.always_on_said = self.standing.always_on.is_some();
             out.extend(self.standing.always_on.clone().map(Output::Warn));
-        }
-    }
-
-    /// Says of which pools nobody changes the PG counts, though they are set so. Ceph makes all pools like
-    /// that, which is why this does not keep us out of the way.
-    fn say_autoscaled(&mut self, out: &mut Vec<Output>) {
-        /// Names in one line.
-        const SHOWN: usize = 10;
-        let Some(map) = self.map.as_ref().filter(|_| self.standing.whose == Some(Whose::Ceph)) else {
-            return;
-        };
-        let before = std::mem::replace(&mut self.standing.autoscaled, modules::autoscaled(map));
-        let new: Vec<&PoolId> = self.standing.autoscaled.difference(&before).collect();
-        let names =
-            new.iter().take(SHOWN).filter_map(|id| map.pool_name(**id)).collect::<Vec<_>>().join(", ");
-        if !new.is_empty() {
-            let more = if new.len() > SHOWN { " and others" } else { "" };
-            out.push(Output::Warn(format!(
-                "pools have pg_autoscale_mode on, and this manager changes no PG counts by itself: {names}{more}"
-            )));
         }
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use codec::{Decode, Encode};
 use common::{CEPHS, OSDMAP, World, full_map, osd_conn, peer, reports};
 use manager::{Input, Output};
-use maps::{AutoscaleMode, MgrMap, OsdMap, Pool, ServiceMap, Standby};
+use maps::{MgrMap, OsdMap, Pool, ServiceMap, Standby};
 use messages::Message;
 use messages::mgr::{MMgrBeacon, MMonMgrReport};
 use messages::mon::{MMgrMap, MMonCommandAck, MOsdMap, MServiceMap};
@@ -248,27 +248,9 @@ fn a_file_system_is_the_work_of_a_module_that_is_always_on() {
 fn what_nobody_does_any_more_is_said_once() {
     let mut w = standing_by(false, |_| ());
     let always = |out: &[Output]| warnings(out).iter().filter(|t| t.contains("always on")).count();
-    let scaled = |out: &[Output]| -> Vec<String> {
-        let lines = warnings(out).into_iter().filter(|t| t.contains("pg_autoscale_mode"));
-        lines.map(str::to_owned).collect()
-    };
     assert_eq!(always(&w.sent()), 1);
-    let on = |n: u32| {
-        map_with(n, |map| {
-            map.pools.values_mut().for_each(|p| {
-                p.application_metadata.clear();
-                p.autoscale_mode = AutoscaleMode::OFF;
-            });
-            map.pools.get_mut(&PoolId(8)).expect("it").autoscale_mode = AutoscaleMode::ON;
-        })
-    };
-    w.mon_sends(on(0));
-    let said = scaled(&w.sent());
-    assert!(said.len() <= 1 && said.iter().all(|t| t.ends_with(": bench")), "{said:?}");
-    w.mon_sends(on(1));
     mgr_map(&mut w, |map| (map.active_gid, map.active_name) = (7, "y".to_owned()));
-    let sent = w.sent();
-    assert_eq!((always(&sent), scaled(&sent).len()), (0, 0));
+    assert_eq!(always(&w.sent()), 0);
 }
 
 #[test]

@@ -249,7 +249,7 @@ def steps(n, pool, pg):
         yield "osd pool " + prefix, {"who": [pool]}
     yield "osd safe-to-destroy", {"ids": ["0"]}, EBUSY, EAGAIN
     yield "osd ok-to-stop", {"ids": ["0"]}, EBUSY
-    for prefix in ("service dump", "service status", "device ls", "device ls-lights", "iostat", "fs status", "progress", "progress json", "progress clear", "telemetry status"):
+    for prefix in ("service dump", "service status", "device ls", "device ls-lights", "iostat", "fs status", "progress", "progress json", "progress clear", "progress off", "progress on", "telemetry status"):
         yield prefix, {}
     yield "device info", {"devid": "never"}, ENOENT
     yield "device ls-by-daemon", {"who": "osd.0"}

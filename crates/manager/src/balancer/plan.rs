@@ -116,8 +116,11 @@ impl Plan {
                 false => json!({ "prefix": "osd pg-upmap-items", "pgid": pgid, "id": ids }),
             });
         }
-        let request =
-            |json: Value| MonRequest { json: json.to_string(), quiet: true, ..MonRequest::default() };
+        let request = |json: Value| MonRequest {
+            json: json.to_string(),
+            status: Some(String::new()),
+            ..MonRequest::default()
+        };
         all.into_iter().map(request).collect()
     }
 }

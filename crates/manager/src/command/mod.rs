@@ -14,6 +14,7 @@ mod osd_safety;
 mod pg_dump;
 mod pg_list;
 mod pg_misc;
+mod progress;
 mod reweight;
 mod scrub;
 mod tell;
@@ -54,6 +55,7 @@ const GROUPS: &[&[Command]] = &[
     daemon::COMMANDS,
     balancer::COMMANDS,
     modules::COMMANDS,
+    progress::COMMANDS,
     fs_status::COMMANDS,
     crash::COMMANDS,
 ];
@@ -127,13 +129,14 @@ impl Ctx<'_> {
 
     /// The same with output that goes in front of theirs.
     pub fn ask_monitors_after(&mut self, before: Bytes, json: &Value, input: Bytes) -> Reply {
-        self.asked = Some(MonRequest { json: json.to_string(), input, before, quiet: false });
+        self.asked = Some(MonRequest { json: json.to_string(), input, before, status: None });
         Reply::ok()
     }
 
-    /// The same without their words: the client gets what we would say.
-    pub(crate) fn ask_monitors_quietly(&mut self, json: &Value, input: Bytes) -> Reply {
-        self.asked = Some(MonRequest { json: json.to_string(), input, before: Bytes::new(), quiet: true });
+    /// The same without their words: where they do it, the client is told `status`.
+    pub(crate) fn ask_monitors_quietly(&mut self, json: &Value, input: Bytes, status: &str) -> Reply {
+        let status = Some(status.to_owned());
+        self.asked = Some(MonRequest { json: json.to_string(), input, before: Bytes::new(), status });
         Reply::ok()
     }
 

@@ -1,7 +1,7 @@
 //! What Ceph's manager modules answer, as far as a manager without modules can: IO rates, OSDs' status, and that nothing
 //! is being recorded or orchestrated.
 //!
-//! Source: src/pybind/mgr/{iostat,status,crash,progress,telemetry,orchestrator}.
+//! Source: src/pybind/mgr/{iostat,status,crash,telemetry,orchestrator}.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,6 @@ use types::{Errno, OsdId};
 use super::daemon::pretty;
 use crate::command::{Command, Ctx};
 use crate::pretty_table::{PrettyTable, dimless, of_bytes};
-use crate::progress;
 use crate::text::join;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -34,20 +33,6 @@ pub(super) const COMMANDS: &[Command] = &[
         "r",
         osd_status,
     ),
-    Command::new("progress", "Show progress of recovery operations", "mgr", "r", |ctx| {
-        match ctx.progress.text(ctx.now.wall) {
-            none if none.is_empty() => Reply::done("Nothing in progress"),
-            text => Reply::text(text),
-        }
-    }),
-    Command::new("progress json", "Show machine readable progress information", "mgr", "r", |ctx| {
-        Reply::json(pretty(ctx), &json!({ "completed": ctx.progress.completed, "events": [] }))
-    }),
-    Command::new("progress clear", "Reset progress tracking", "mgr", "rw", |ctx| {
-        let none = ctx.progress.clear().to_string();
-        let set = json!({ "prefix": "config-key set", "key": progress::KEY });
-        ctx.ask_monitors_quietly(&set, none.into())
-    }),
     Command::new("telemetry status", "Show current configuration", "mgr", "r", |ctx| {
         // There is no telemetry: nothing is ever sent.
         Reply::json(pretty(ctx), &json!({ "enabled": false, "last_upload": null, "url": null }))

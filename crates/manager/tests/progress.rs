@@ -1,0 +1,385 @@
+//! Events of recoveries and of changes of PG counts, from their cause to what is kept of them.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use codec::{Decode, Encode};
+use common::{ADMIN, OSDMAP, World, full_map, osd_conn, reports, text};
+use manager::{Input, Output};
+use maps::{AutoscaleMode, MgrMap, OsdMap};
+use messages::Message;
+use messages::common::MMgrCommand;
+use messages::mgr::ProgressEvent;
+use messages::mon::{MConfig, MMgrMap, MMonCommand, MMonCommandAck};
+use messages::payload::RestOfFront;
+use messages::pg_state::{ACTIVE, CLEAN, PEERING};
+use messages::stats::PgStat;
+use monitor::state::PgDigest;
+use serde_json::{Value, json};
+use types::{Epoch, PgId, PoolId};
+
+const OSD: i32 = 1;
+
+/// A cluster whose monitors keep what they are told to.
+struct Cluster {
+    w: World,
+    map: OsdMap,
+    kept: Option<Value>,
+    asked: Vec<Value>,
+    shown: BTreeMap<String, ProgressEvent>,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let w = World::recorded();
+        let map = OsdMap::from_bytes(Bytes::from_static(OSDMAP)).unwrap();
+        let mut c = Self { w, map, kept: None, asked: Vec::new(), shown: BTreeMap::new() };
+        c.w.input(Input::MonConnected { gid: 4_100 });
+        c.monitors();
+        c
+    }
+
+    /// The monitors answer all that they were asked, and take digests.
+    fn monitors(&mut self) {
+        loop {
+            let sent = self.w.sent();
+            let mut answers = Vec::new();
+            for o in sent {
+                match o {
+                    Output::SendMon { tid, msg: Message::MonCommand(m) } => {
+                        answers.push((tid, self.obey(&m)))
+                    }
+                    Output::SendMon { msg: Message::PgDigest(m), .. } => {
+                        self.shown = PgDigest::from_bytes(m.summary).unwrap().progress;
+                    }
+                    _ => {}
+                }
+            }
+            if answers.is_empty() {
+                return;
+            }
+            for (tid, ack) in answers {
+                self.w.input(Input::FromMon { tid, msg: ack.into() });
+            }
+        }
+    }
+
+    fn obey(&mut self, m: &MMonCommand) -> MMonCommandAck {
+        let cmd: Value = serde_json::from_str(&m.cmd[0]).unwrap();
+        let ack = MMonCommandAck { status: "done".to_owned(), ..MMonCommandAck::default() };
+        let is_progress = cmd["key"] == "mgr/progress/completed";
+        match (cmd["prefix"].as_str().unwrap(), is_progress) {
+            ("config-key get", true) => match &self.kept {
+                Some(kept) => MMonCommandAck { output: kept.to_string().into(), ..ack },
+                None => MMonCommandAck { result: -2, ..ack },
+            },
+            ("config-key set", true) => {
+                self.kept = Some(serde_json::from_slice(&m.input).unwrap());
+                ack
+            }
+            // Crash reports are asked for with it.
+            (get, _) if get.starts_with("config-key ") => ack,
+            _ => {
+                self.asked.push(cmd);
+                ack
+            }
+        }
+    }
+
+    fn change_map(&mut self, edit: impl FnOnce(&mut OsdMap)) {
+        self.map.epoch = self.map.epoch.next();
+        edit(&mut self.map);
+        self.w.mon_sends(full_map(self.map.to_bytes()));
+        self.pass(1);
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds * 4 {
+            self.w.advance(Duration::from_millis(250));
+            self.monitors();
+        }
+    }
+
+    /// All PGs that `which` names are reported anew, with this map and state.
+    fn report(&mut self, epoch: Epoch, state: u64, which: impl Fn(PgId) -> bool, edit: impl Fn(&mut PgStat)) {
+        for (osd, mut report) in reports() {
+            report.epoch = epoch;
+            report.pg_stats.retain(|pg, _| which(*pg));
+            for stat in report.pg_stats.values_mut() {
+                stat.reported_epoch = epoch;
+                stat.reported_seq += 1_000;
+                stat.state = state;
+                edit(stat);
+            }
+            self.w.message(osd_conn(osd), report);
+        }
+    }
+
+    fn said(&mut self, prefix: &str) -> String {
+        let cmd = vec![json!({ "prefix": prefix }).to_string()];
+        self.w.message(ADMIN, MMgrCommand { cmd, ..MMgrCommand::default() });
+        // Those that go by the monitors are answered when these have.
+        for _ in 0..3 {
+            let sent = self.w.sent();
+            for o in &sent {
+                if let Output::Send { msg: Message::MgrCommandReply(r), .. } = o {
+                    assert_eq!(r.result, 0, "{prefix}: {}", r.status);
+                    return text(r) + &r.status;
+                }
+            }
+            self.w.out = sent;
+            self.monitors_keeping_replies();
+        }
+        panic!("no answer to {prefix}");
+    }
+
+    fn monitors_keeping_replies(&mut self) {
+        let (commands, others): (Vec<Output>, Vec<Output>) = self
+            .w
+            .sent()
+            .into_iter()
+            .partition(|o| matches!(o, Output::SendMon { msg: Message::MonCommand(_), .. }));
+        self.w.out = others;
+        for o in commands {
+            if let Output::SendMon { tid, msg: Message::MonCommand(m) } = o {
+                let ack = self.obey(&m);
+                self.w.input(Input::FromMon { tid, msg: ack.into() });
+            }
+        }
+    }
+
+    fn json(&mut self) -> Value {
+        serde_json::from_str(&self.said("progress json")).unwrap()
+    }
+
+    fn configure(&mut self, name: &str, value: &str) {
+        let options = [(name.to_owned(), value.to_owned())].into();
+        self.w.mon_sends(MConfig { options });
+    }
+
+    fn mark(&mut self, weight: u32) {
+        self.change_map(|map| map.weights[OSD as usize] = weight);
+    }
+}
+
+fn message(event: &Value) -> &str {
+    event["message"].as_str().unwrap()
+}
+
+const OUT: &str = "Rebalancing after osd.1 marked out";
+const IN: &str = "Rebalancing after osd.1 marked in";
+const ALL: &str = "Global Recovery Event";
+
+#[test]
+fn an_osd_that_goes_out_is_followed_until_its_pgs_are_elsewhere() {
+    let mut c = Cluster::new();
+    let before = c.map.clone();
+    c.mark(0);
+    let out = c.map.epoch;
+    let acting = |map: &OsdMap, pg: PgId| map.pg_to_up_acting(pg).acting;
+    let moved: Vec<PgId> =
+        before.served_pgs().filter(|pg| acting(&before, *pg) != acting(&c.map, *pg)).collect();
+    assert!(moved.len() > 20, "{}", moved.len());
+    let (first, rest) = moved.split_at(moved.len() / 2);
+    let all = c.json();
+    assert_eq!(all["events"].as_array().unwrap().len(), 1, "{all}");
+    assert_eq!((message(&all["events"][0]), all["events"][0]["progress"].as_f64()), (OUT, Some(0.0)));
+    assert_eq!(all["events"][0]["refs"], json!([["osd", 1]]));
+    assert_eq!(all["events"][0]["time_remaining"], Value::Null);
+
+    // Clean as they were before: that says nothing. What says that it is not clean is an event of its own.
+    c.report(out, ACTIVE | PEERING, |pg| rest.contains(&pg), |_| ());
+    c.pass(10);
+    let events = c.json()["events"].clone();
+    assert_eq!(events.as_array().unwrap().iter().map(message).collect::<Vec<_>>(), [OUT, ALL]);
+    assert_eq!(events[0]["progress"].as_f64(), Some(0.0));
+    c.report(out, ACTIVE | CLEAN, |pg| first.contains(&pg), |_| ());
+    c.pass(10);
+    let events = c.json()["events"].clone();
+    let half = first.len() as f64 / moved.len() as f64;
+    assert!((events[0]["progress"].as_f64().unwrap() - half).abs() < 1e-9, "{events}");
+    assert!((events[1]["progress"].as_f64().unwrap() - half).abs() < 1e-9, "{events}");
+    let left = events[0]["time_remaining"].as_u64().unwrap();
+    assert!((15..30).contains(&left), "21 s for one half: {left}");
+    let shown: Vec<(bool, &str)> =
+        c.shown.values().map(|e| (e.add_to_ceph_s, e.message.lines().next().unwrap())).collect();
+    assert!(shown.iter().all(|(status, text)| *status == text.starts_with(ALL)), "{shown:?}");
+    assert!(c.said("progress").contains("(remaining: "));
+    assert_eq!(c.kept, None);
+
+    c.report(out, ACTIVE | CLEAN, |pg| rest.contains(&pg), |stat| stat.reported_seq += 1);
+    c.pass(10);
+    let after = c.json();
+    assert_eq!(after["events"], json!([]));
+    assert_eq!(after["completed"].as_array().unwrap().iter().map(message).collect::<Vec<_>>(), [OUT, ALL]);
+    let kept = c.kept.as_ref().unwrap()["events"].as_array().unwrap();
+    assert_eq!(kept.iter().map(message).collect::<Vec<_>>(), [OUT, ALL]);
+    assert!(kept[0]["finished_at"].as_f64() > kept[0]["started_at"].as_f64());
+    assert_eq!(c.shown, BTreeMap::new());
+}
+
+/// Bytes that a PG has recovered count as a part of it, but it has not arrived before it is clean.
+#[test]
+fn a_pg_on_its_way_counts_by_its_bytes() {
+    let mut c = Cluster::new();
+    let before = c.map.clone();
+    c.mark(0);
+    let acting = |map: &OsdMap, pg: PgId| map.pg_to_up_acting(pg).acting;
+    let moved: Vec<PgId> =
+        before.served_pgs().filter(|pg| acting(&before, *pg) != acting(&c.map, *pg)).collect();
+    let out = c.map.epoch;
+    let recovered = |part: i64| {
+        move |stat: &mut PgStat| {
+            stat.stats.sum.num_bytes = 1_000;
+            stat.stats.sum.num_bytes_recovered += part;
+            stat.reported_seq += part as u64;
+        }
+    };
+    for (part, want) in [(250, 0.25), (900, 0.9), (5_000, 0.999)] {
+        c.report(out, ACTIVE, |pg| moved.contains(&pg), recovered(part));
+        c.pass(6);
+        let got = c.json()["events"][0]["progress"].as_f64().unwrap();
+        assert!((got - want).abs() < 1e-9, "{got} instead of {want}");
+    }
+}
+
+#[test]
+fn an_osd_that_comes_back_ends_its_event() {
+    let mut c = Cluster::new();
+    c.mark(0);
+    // In part: nothing is said before it is wholly back.
+    c.mark(0x8000);
+    assert_eq!(c.json()["events"].as_array().unwrap().iter().map(message).collect::<Vec<_>>(), [OUT]);
+    c.mark(0);
+    c.mark(0x1_0000);
+    let all = c.json();
+    assert_eq!(message(&all["completed"][0]), OUT);
+    let running: Vec<&str> = all["events"].as_array().unwrap().iter().map(message).collect();
+    assert_eq!(running, [IN], "{all}");
+}
+
+#[test]
+fn a_pool_that_is_deleted_has_arrived() {
+    let mut c = Cluster::new();
+    c.mark(0);
+    assert_eq!(c.json()["events"].as_array().unwrap().len(), 1);
+    c.change_map(|map| map.pools.clear());
+    c.pass(6);
+    assert_eq!(message(&c.json()["completed"][0]), OUT);
+}
+
+#[test]
+fn it_can_be_switched_off_and_on_and_cleared() {
+    let mut c = Cluster::new();
+    c.mark(0);
+    assert!(c.shown.len() == 1);
+    assert_eq!(c.said("progress on"), "progress already enabled!");
+    assert_eq!(c.said("progress off"), "progress disabled");
+    let set =
+        json!({ "prefix": "config set", "who": "mgr", "name": "mgr/progress/enabled", "value": "false" });
+    assert_eq!(c.asked.last(), Some(&set));
+    c.configure("mgr/progress/enabled", "false");
+    assert_eq!(c.said("progress off"), "progress already disabled!");
+    c.pass(6);
+    assert_eq!((c.said("progress").as_str(), c.shown.len()), ("Nothing in progress", 0));
+    assert_eq!(c.kept.as_ref().unwrap()["events"], json!([]));
+    c.mark(0x1_0000);
+    assert_eq!(c.json()["events"], json!([]), "it is off");
+    assert_eq!(c.said("progress on"), "progress enabled");
+    c.configure("mgr/progress/enabled", "true");
+    c.mark(0);
+    assert_eq!(message(&c.json()["events"][0]), OUT);
+    assert_eq!(c.said("progress clear"), "");
+    assert_eq!(c.json(), json!({ "completed": [], "events": [] }));
+}
+
+#[test]
+fn what_another_manager_finished_is_kept() {
+    let mut c = Cluster::new();
+    let other = json!({ "id": "i", "message": "theirs", "refs": [], "started_at": 5.5 });
+    let role = |c: &mut Cluster, gid: u64| {
+        let map =
+            MgrMap { active_gid: gid, active_name: "x".to_owned(), available: true, ..MgrMap::initial() };
+        c.w.mon_sends(MMgrMap { map: RestOfFront(map.to_bytes()) });
+        c.monitors();
+    };
+    role(&mut c, 4_100);
+    c.mark(0);
+    role(&mut c, 7);
+    c.kept = Some(json!({ "events": [other], "version": 2, "compat_version": 2 }));
+    role(&mut c, 4_100);
+    // Its sessions ended with its place.
+    let admin = common::peer(types::EntityType::Client, 4_200, "allow *");
+    c.w.input(Input::Connected { conn: ADMIN, peer: admin });
+    let all = c.json();
+    assert_eq!(all, json!({ "completed": [other], "events": [] }), "what this one saw before is over");
+}
+
+#[test]
+fn a_pool_with_mode_on_gets_the_pgs_that_it_should_have() {
+    let mut c = Cluster::new();
+    let id = PoolId(8);
+    c.change_map(|map| {
+        map.pools.values_mut().for_each(|p| p.autoscale_mode = AutoscaleMode::WARN);
+        let p = map.pools.get_mut(&id).unwrap();
+        (p.autoscale_mode, p.pg_num, p.pg_num_target) = (AutoscaleMode::ON, 8, 8);
+    });
+    let name = c.map.pool_name(id).unwrap().to_owned();
+    let set =
+        |pool: &str, n: &str| json!({ "prefix": "osd pool set", "pool": pool, "var": "pg_num", "val": n });
+    assert_eq!(c.asked, Vec::<Value>::new(), "nothing before it is known what is set");
+    c.configure("mgr/pg_autoscaler/sleep_interval", "20");
+    c.pass(1);
+    assert_eq!(c.asked, [set(&name, "32")]);
+    c.pass(10);
+    let event = c.json()["events"][0].clone();
+    assert_eq!(message(&event), "PG autoscaler increasing pool 8 PGs from 8 to 32");
+    assert_eq!((event["progress"].as_f64(), &event["refs"]), (Some(0.0), &json!([["pool", 8]])));
+    c.change_map(|map| map.pools.get_mut(&id).unwrap().pg_num_target = 32);
+    for (pg_num, want) in [(14, 0.25), (20, 0.5)] {
+        c.change_map(|map| map.pools.get_mut(&id).unwrap().pg_num = pg_num);
+        c.pass(6);
+        let events = c.json()["events"].clone();
+        let of_pool = events.as_array().unwrap().iter().find(|e| message(e).contains("autoscaler")).unwrap();
+        assert_eq!(of_pool["progress"], json!(want));
+    }
+    c.change_map(|map| map.pools.get_mut(&id).unwrap().pg_num = 32);
+    c.pass(30);
+    let done = c.json()["completed"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| (message(e).to_owned(), e["failed"].clone()))
+        .collect::<Vec<_>>();
+    assert!(
+        done.contains(&("PG autoscaler increasing pool 8 PGs from 8 to 32".to_owned(), Value::Null)),
+        "{done:?}"
+    );
+    assert_eq!(c.asked.len(), 1, "it has what it should have: {:?}", c.asked);
+}
+
+/// Monitors that refuse the command: the pool stays as it was, and the event says so.
+#[test]
+fn an_event_whose_command_was_refused_has_failed() {
+    let mut c = Cluster::new();
+    let id = PoolId(8);
+    c.change_map(|map| {
+        let p = map.pools.get_mut(&id).unwrap();
+        (p.autoscale_mode, p.pg_num, p.pg_num_target) = (AutoscaleMode::ON, 8, 8);
+    });
+    c.configure("mgr/pg_autoscaler/sleep_interval", "1000");
+    c.pass(50);
+    assert_eq!(c.json()["completed"], json!([]));
+    c.pass(20);
+    let ended = c.json()["completed"][0].clone();
+    assert_eq!((&ended["failed"], &ended["failure_message"]), (&json!(true), &json!("the pool has 8 PGs")));
+    assert!(c.said("progress").contains("[Failed]: PG autoscaler"));
+    c.configure("mgr/pg_autoscaler/noautoscale", "true");
+    let before = c.asked.len();
+    c.pass(1_100);
+    assert_eq!(c.asked.len(), before, "it is switched off");
+}
