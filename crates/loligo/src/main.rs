@@ -43,7 +43,7 @@ use types::EntityType;
 
 /// A fifth of the OSD's instructions per small write went to the C library's allocator.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
     let cli = Cli::parse_from(args::with_options(std::env::args_os().collect()));

@@ -28,7 +28,7 @@ use types::{
 };
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 const CLIENT: u64 = 1000;
 

@@ -17,7 +17,7 @@ use simulator::{
 /// A simulated cluster makes and drops many small values: with the C library's allocator they were a fifth of
 /// a run.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 /// Simulated clusters with faults from a seed.
 #[derive(Parser)]

@@ -13,6 +13,7 @@ const MAX_FUNCTION_LINES: usize = 70;
 
 /// The layer of each crate; a crate uses only crates of lower layers. `None`: development tools, free to use all.
 const LAYERS: &[(&str, Option<u8>)] = &[
+    ("allocator", Some(0)),
     ("codec", Some(0)),
     ("types", Some(1)),
     ("nbd", Some(1)),
