@@ -88,16 +88,41 @@ impl Pages for PageCache {
     }
 }
 
-/// Invariant: a key's value is that of the first layer that names the key, in the order `active`, `frozen`, tree; the
-/// onode cache holds only values that no layer in memory names.
+/// Invariants: a key's value is that of the first layer that names the key, in the order `active`, `frozen`, tree; the
+/// onode cache holds only values that no layer in memory names; what `last` knows is what a look-up would find.
 pub(crate) struct Index {
     pub(crate) root: Option<PageRef>,
     pub(crate) active: MemTable,
     pub(crate) frozen: Option<Arc<MemTable>>,
     pub(crate) pages: PageCache,
     onodes: Cache<OnodeKey, Arc<Onode>>,
+    last: LastFound,
     onode_hits: u64,
     onode_misses: u64,
+}
+
+/// The object that was looked up last: a request looks its object up for the state and again for the data.
+#[derive(Default)]
+struct LastFound {
+    key: Vec<u8>,
+    /// `None` when nothing is known of the key.
+    onode: Option<Option<Arc<Onode>>>,
+}
+
+impl LastFound {
+    fn get(&self, key: &[u8]) -> Option<Option<Arc<Onode>>> {
+        self.onode.as_ref().filter(|_| self.key == key).cloned()
+    }
+
+    fn put(&mut self, key: &[u8], onode: &Option<Arc<Onode>>) {
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.onode = Some(onode.clone());
+    }
+
+    fn forget(&mut self) {
+        self.onode = None;
+    }
 }
 
 impl Index {
@@ -113,6 +138,7 @@ impl Index {
             frozen: None,
             pages: PageCache::new(device, page_limit_bytes),
             onodes: Cache::new(onode_limit_bytes),
+            last: LastFound::default(),
             onode_hits: 0,
             onode_misses: 0,
         }
@@ -143,6 +169,16 @@ impl Index {
     }
 
     pub(crate) fn onode(&mut self, key: &[u8]) -> Result<Option<Arc<Onode>>, StoreError> {
+        if let Some(found) = self.last.get(key) {
+            self.onode_hits += 1;
+            return Ok(found);
+        }
+        let found = self.look_up_onode(key)?;
+        self.last.put(key, &found);
+        Ok(found)
+    }
+
+    fn look_up_onode(&mut self, key: &[u8]) -> Result<Option<Arc<Onode>>, StoreError> {
         let frozen = self.frozen.as_deref();
         let sought = BorrowedKey::new(key);
         let sought: &dyn Sought = &sought;
@@ -181,6 +217,7 @@ impl Index {
     }
 
     pub(crate) fn put_onode(&mut self, key: Bytes, onode: Option<Arc<Onode>>) {
+        self.last.forget();
         let cached = &mut self.onodes;
         self.active.put_onode(key, onode, |key| cached.remove(key));
     }
@@ -252,6 +289,7 @@ impl Index {
         }
         fresh.into_iter().for_each(|(block, page)| self.pages.put(block, page));
         self.root = root;
+        self.last.forget();
         let frozen = self.frozen.take()?;
         for (key, onode) in &frozen.onodes {
             if let (Some(onode), false) = (onode, self.active.onodes.contains_key(key)) {
