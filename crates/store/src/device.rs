@@ -1,6 +1,8 @@
 //! What the store asks of its medium: reads, writes that may wait for a flush or are durable at once,
 //! flushes, and hints.
 
+use bytes::Bytes;
+
 /// A block device or a file of fixed length. The store opens nothing itself.
 ///
 /// Assumed of the medium: a write that returned is seen by later reads; a flush that returned makes every
@@ -20,6 +22,13 @@ pub trait Device: Send + Sync {
         let start = out.len();
         out.resize(start + len, 0);
         self.read_at(offset, out.get_mut(start..).unwrap_or_default())
+    }
+
+    /// The same as bytes of their own. A device in memory may share what it has.
+    fn read_bytes(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+        let mut out = Vec::with_capacity(len);
+        self.read_append(offset, len, &mut out)?;
+        Ok(out.into())
     }
 
     /// As `read_append` when that takes no longer than a copy in memory; else `false`, and `out` is as

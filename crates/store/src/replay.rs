@@ -153,12 +153,13 @@ impl<'a> LogReader<'a> {
     }
 
     fn read_exactly(&self, offset: u64, len: u64) -> Result<Bytes, StoreError> {
-        let mut raw = vec![0u8; len as usize];
-        let mut rest = raw.as_mut_slice();
-        for (at, n) in self.ring.parts(offset, len) {
-            let (part, tail) = rest.split_at_mut(n as usize);
-            self.device.read_at(at, part)?;
-            rest = tail;
+        let parts = self.ring.parts(offset, len);
+        if let [(at, n)] = *parts {
+            return Ok(self.device.read_bytes(at, n as usize)?);
+        }
+        let mut raw = Vec::with_capacity(len as usize);
+        for (at, n) in parts {
+            self.device.read_append(at, n as usize, &mut raw)?;
         }
         Ok(raw.into())
     }
@@ -186,8 +187,7 @@ impl<'a> LogReader<'a> {
         for p in txns.iter().flat_map(|t| &t.placements) {
             let mut crcs = p.crcs.iter();
             for run in &p.runs {
-                let mut raw = vec![0u8; run.len as usize * BLOCK];
-                self.device.read_at(run.byte_offset(), &mut raw)?;
+                let raw = self.device.read_bytes(run.byte_offset(), run.len as usize * BLOCK)?;
                 let mut blocks = raw.chunks(BLOCK).zip(run.start..);
                 if !blocks.all(|(content, place)| crcs.next() == Some(&placed_crc(place, content))) {
                     return Ok(false);

@@ -1,7 +1,7 @@
 //! A block device in memory with a volatile write cache, crashes, failures, rot, lost and misdirected writes.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use store::{Device, DeviceError, DeviceOp};
@@ -14,15 +14,34 @@ const EIO: i32 = 5;
 
 /// The medium's content, of whole pages; cloning shares them, and what is written whole shares the writer's
 /// memory.
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 pub(crate) struct Image {
-    /// A page that is not there is all zeros.
-    pages: Vec<Option<Bytes>>,
+    /// A chunk that is not there is all zeros. Crashes copy images, of which hardly anything was written.
+    chunks: Vec<Option<Arc<Chunk>>>,
 }
+
+/// A page that is not there is all zeros.
+type Chunk = [Option<Bytes>; CHUNK_PAGES];
+
+const CHUNK_PAGES: usize = 64;
+const EMPTY: Chunk = [const { None }; CHUNK_PAGES];
+/// What is read of pages that are not there.
+static ZEROS: [u8; 4 << 20] = [0; 4 << 20];
 
 impl Image {
     fn new(len: u64) -> Self {
-        Self { pages: vec![None; len.div_ceil(PAGE as u64) as usize] }
+        Self { chunks: vec![None; len.div_ceil((CHUNK_PAGES * PAGE) as u64) as usize] }
+    }
+
+    fn page(&self, index: usize) -> Option<&Bytes> {
+        self.chunks[index / CHUNK_PAGES].as_ref()?[index % CHUNK_PAGES].as_ref()
+    }
+
+    fn put(&mut self, index: usize, page: Option<Bytes>) {
+        let chunk = &mut self.chunks[index / CHUNK_PAGES];
+        if page.is_some() || chunk.is_some() {
+            Arc::make_mut(chunk.get_or_insert_with(|| Arc::new(EMPTY)))[index % CHUNK_PAGES] = page;
+        }
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) {
@@ -32,7 +51,7 @@ impl Image {
             let inside = at % PAGE;
             let n = rest.len().min(PAGE - inside);
             let (piece, tail) = rest.split_at_mut(n);
-            match &self.pages[at / PAGE] {
+            match self.page(at / PAGE) {
                 Some(page) => piece.copy_from_slice(&page[inside..inside + n]),
                 None => piece.fill(0),
             }
@@ -41,23 +60,44 @@ impl Image {
         }
     }
 
+    /// As `read`, appending.
+    fn append(&self, offset: u64, len: usize, out: &mut Vec<u8>) {
+        let (mut at, end) = (offset as usize, offset as usize + len);
+        while at < end {
+            let inside = at % PAGE;
+            let n = (end - at).min(PAGE - inside);
+            match self.page(at / PAGE) {
+                Some(page) => out.extend_from_slice(&page[inside..inside + n]),
+                None => out.resize(out.len() + n, 0),
+            }
+            at += n;
+        }
+    }
+
+    /// A range of whole pages that are all zeros, without a copy.
+    fn zeros(&self, offset: u64, len: usize) -> Option<Bytes> {
+        let mut pages = offset as usize / PAGE..(offset as usize + len).div_ceil(PAGE);
+        let is_zero = len <= ZEROS.len() && pages.all(|page| self.page(page).is_none());
+        is_zero.then(|| Bytes::from_static(&ZEROS[..len]))
+    }
+
     pub(crate) fn write(&mut self, offset: u64, data: &Bytes) {
         let (mut at, mut from) = (offset as usize, 0);
         while from < data.len() {
             let inside = at % PAGE;
             let n = (data.len() - from).min(PAGE - inside);
-            let page = &mut self.pages[at / PAGE];
             let piece = &data[from..from + n];
-            if n < PAGE {
-                let mut changed = page.take().map_or_else(|| vec![0; PAGE], Vec::from);
+            let page = if n < PAGE {
+                let mut changed = self.page(at / PAGE).map_or_else(|| vec![0; PAGE], |page| page.to_vec());
                 changed[inside..inside + n].copy_from_slice(piece);
-                *page = Some(changed.into());
-            } else if piece.iter().all(|byte| *byte == 0) {
+                Some(changed.into())
+            } else if *piece == ZEROS[..PAGE] {
                 // Zeros take no memory: a log is formatted with them.
-                *page = None;
+                None
             } else {
-                *page = Some(data.slice(from..from + n));
-            }
+                Some(data.slice(from..from + n))
+            };
+            self.put(at / PAGE, page);
             from += n;
             at += n;
         }
@@ -72,14 +112,17 @@ impl Image {
             return self.write(offset + first as u64, &page.slice(..len as usize - first));
         }
         self.write(offset, &page.slice(..(whole.start - offset) as usize));
-        self.pages[whole.start as usize / PAGE..whole.end as usize / PAGE].fill(Some(page.clone()));
+        for index in whole.start as usize / PAGE..whole.end as usize / PAGE {
+            self.put(index, Some(page.clone()));
+        }
         self.write(whole.end, &page.slice(..(offset + len - whole.end) as usize));
     }
 
     /// Takes over the pages of a range from another image, sharing them.
     fn share(&mut self, other: &Self, offset: u64, len: usize) {
-        let pages = offset as usize / PAGE..(offset as usize + len).div_ceil(PAGE);
-        self.pages[pages.clone()].clone_from_slice(&other.pages[pages]);
+        for index in offset as usize / PAGE..(offset as usize + len).div_ceil(PAGE) {
+            self.put(index, other.page(index).cloned());
+        }
     }
 }
 
@@ -453,6 +496,23 @@ impl Device for SimDevice {
         self.begin(&mut state, DeviceOp::Read, offset, buf.len() as u64)?;
         state.current.read(offset, buf);
         Ok(())
+    }
+
+    fn read_append(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<(), DeviceError> {
+        let mut state = self.state();
+        self.begin(&mut state, DeviceOp::Read, offset, len as u64)?;
+        state.current.append(offset, len, out);
+        Ok(())
+    }
+
+    fn read_bytes(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+        let mut state = self.state();
+        self.begin(&mut state, DeviceOp::Read, offset, len as u64)?;
+        Ok(state.current.zeros(offset, len).unwrap_or_else(|| {
+            let mut out = Vec::with_capacity(len);
+            state.current.append(offset, len, &mut out);
+            out.into()
+        }))
     }
 
     fn read_at_once(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<bool, DeviceError> {
