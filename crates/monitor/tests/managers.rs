@@ -11,7 +11,6 @@ use common::{FSID, World, addr, settings};
 use maps::{MgrMap, ModuleOption, Service, ServiceDaemon, ServiceMap};
 use messages::Message;
 use messages::common::{MMgrCommand, MMgrCommandReply};
-use messages::log::{LogEntry, MLog};
 use messages::mgr::{
     CommandDesc, HealthCheck, MMgrBeacon, MMonMgrReport, MPgDigest, ModuleInfo, ProgressEvent,
 };
@@ -890,108 +889,6 @@ fn cephs_manager_comes_back_under_its_old_address() {
     // One of ours has an address for each life.
     w.send(mgr, of(true, 3));
     assert_eq!(active(&w), Some((2, true)));
-}
-
-/// Ceph's manager says what PGs are like after each report: the line goes with the next entry of the log.
-#[test]
-fn lines_that_nobody_waits_for_make_no_entry_of_their_own() {
-    let (mut w, admin, mgr) = under_ceph();
-    w.send(mgr, report(1, &digest(8)));
-    w.tick(30);
-    let line = |seq, priority| {
-        let channel = "cluster".to_owned();
-        let entry = LogEntry { seq, priority, channel, text: format!("pgmap v{seq}"), ..LogEntry::default() };
-        MLog { fsid: FSID, entries: vec![entry], ..MLog::default() }
-    };
-    let kept = |w: &mut World| {
-        let acks = w.sent(mgr).into_iter().filter_map(|m| match m {
-            Message::LogAck(ack) => Some(ack.last),
-            _ => None,
-        });
-        acks.collect::<Vec<_>>()
-    };
-    let index = w.index;
-    w.send(mgr, line(1, 0));
-    assert_eq!((w.index, kept(&mut w)), (index, vec![]));
-    w.send(mgr, report(1, &digest(7)));
-    assert_eq!((w.index, kept(&mut w)), (index + 1, vec![1]), "one entry for both");
-    // Alone it waits for a while, and no other line waits.
-    w.send(mgr, line(2, 0));
-    w.send(mgr, beacon("z", 1, false));
-    w.tick(35);
-    assert!(kept(&mut w).is_empty(), "a beacon makes no entry to go with");
-    w.tick(36);
-    assert_eq!(kept(&mut w), [2]);
-    w.send(mgr, line(3, 0));
-    w.send(mgr, line(4, 1));
-    assert_eq!(kept(&mut w), [3, 4]);
-    w.send(admin, line(5, 0));
-    assert!(w.mon.state().log.channels["cluster"].back().is_some_and(|(_, e)| e.text == "pgmap v5"));
-}
-
-/// Nobody notices by how much an OSD's own log has grown: that waits for another entry, or for five seconds.
-#[test]
-fn digests_of_an_idle_cluster_share_entries() {
-    let (mut w, admin, mgr) = under_ceph();
-    let idle = |available: u64| {
-        let mut d = digest(8);
-        (d.sum_delta, d.pool_deltas) = (PoolStat::default(), [].into());
-        d.purged_snaps.clear();
-        d.osd_sum.statfs.available = available << 20;
-        d
-    };
-    let known = |w: &World| w.mon.state().digest.statfs().available >> 20;
-    // What the first report changes is said in the log.
-    w.tick(20);
-    w.send(mgr, report(1, &idle(901)));
-    [21, 26, 30].into_iter().for_each(|at| w.tick(at));
-    w.send(mgr, report(1, &idle(900)));
-    let index = w.index;
-    assert_eq!(known(&w), 900);
-    for (at, available) in [(31, 899), (33, 898), (34, 897)] {
-        w.tick(at);
-        w.send(mgr, report(1, &idle(available)));
-        w.send(mgr, beacon("z", 1, false));
-    }
-    assert_eq!((w.index, known(&w)), (index, 900));
-    w.tick(35);
-    assert_eq!((w.index, known(&w)), (index + 1, 897), "the newest of them");
-    w.send(mgr, report(1, &idle(896)));
-    assert_eq!(known(&w), 897);
-    w.command(admin, r#"{"prefix":"config set","who":"osd","name":"osd_max_backfills","value":"2"}"#);
-    assert_eq!((w.index, known(&w)), (index + 2, 896), "with another entry");
-
-    // As the monitors know it again: nothing waits any more.
-    w.send(mgr, report(1, &idle(895)));
-    w.send(mgr, report(1, &idle(896)));
-    w.tick(40);
-    assert_eq!((w.index, known(&w)), (index + 2, 896));
-
-    // News at once, and what has waited is old then.
-    w.send(mgr, report(1, &idle(895)));
-    assert_eq!((w.index, known(&w)), (index + 3, 895), "the last one was long ago");
-    w.send(mgr, report(1, &idle(500)));
-    let mut degraded = idle(894);
-    degraded.num_pg_by_state = [(0x82, 7), (0x402, 1)].into();
-    w.send(mgr, report(1, &degraded));
-    assert_eq!((w.index, known(&w)), (index + 4, 894));
-    w.send(mgr, report(1, &idle(893)));
-    let mut fuller = idle(892);
-    fuller.pools.insert(1, pool_stat(8, 70));
-    w.send(mgr, report(1, &fuller));
-    let mut busy = fuller.clone();
-    (busy.sum_delta, busy.sum_delta_span) = (pool_stat(1, 1), types::Utime::new(1, 0));
-    busy.sum_delta.stats.sum.num_wr = 9;
-    w.send(mgr, report(1, &busy));
-    w.send(mgr, report(1, &fuller));
-    assert_eq!((w.index, known(&w)), (index + 8, 892), "PGs, objects, rates that come and go");
-
-    // Of a manager that has lost its place nothing is taken.
-    fuller.osd_sum.statfs.available = 500 << 20;
-    w.send(mgr, report(1, &fuller));
-    w.command(admin, r#"{"prefix":"mgr fail","who":"z"}"#);
-    w.tick(46);
-    assert_eq!(known(&w), 892);
 }
 
 #[test]
