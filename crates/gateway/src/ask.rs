@@ -32,7 +32,7 @@ pub enum Op {
         input: Bytes,
         tolerated: Option<Errno>,
     },
-    /// ECANCELED unless the attribute has this value.
+    /// ECANCELED unless the attribute has this value. One that is not there is as an empty one.
     AttrIs {
         name: Bytes,
         value: Bytes,

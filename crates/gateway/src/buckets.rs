@@ -26,6 +26,9 @@ pub(crate) const ATTR_ACL: &[u8] = b"user.rgw.acl";
 const INDEX: &[u8] = b".dir.";
 /// In place of the instance that an index moves to: its bucket is being removed.
 const REMOVING: &[u8] = b"loligo.removing";
+/// How often a change is tried that others come before. Source: retry_raced_bucket_write in
+/// src/rgw/rgw_op.cc.
+const TRIES: u32 = 15;
 /// Source: RGW_SHARDS_PRIME_0 and RGW_SHARDS_PRIME_1 in src/rgw/rgw_tools.h.
 const PRIMES: [u32; 2] = [7877, 65521];
 
@@ -250,7 +253,21 @@ impl Site {
     /// Puts a bucket that is there on its owner's list, which the gateway that made it may not have come to.
     pub fn link_again(&self, info: &BucketInfo, now: RealTime) -> Plan<()> {
         let (site, again) = (self.clone(), info.clone());
-        self.link(info, now).and_then(move |()| site.sync_bucket_stats(&again, now))
+        self.link(info, now).and_then(move |()| {
+            site.sync_bucket_stats(&again, now)
+                .then(move |synced| site.unlink_if_gone(again).and_then(move |()| Plan::Done(synced)))
+        })
+    }
+
+    /// Takes a bucket off its owner's list if its name leads to it no longer: one that is removed at the same
+    /// time as it is linked may have been taken off before.
+    fn unlink_if_gone(&self, info: BucketInfo) -> Plan<()> {
+        let site = self.clone();
+        let entry = self.entry_object(&info.bucket.tenant, &info.bucket.name);
+        optional(system::read::<EntryPoint>(entry)).and_then(move |entry| {
+            let is_there = entry.is_some_and(|entry| entry.value.bucket.id == info.bucket.id);
+            if is_there { Plan::ok(()) } else { site.unlink(&info) }
+        })
     }
 
     /// Takes a bucket off its owner's list.
@@ -318,6 +335,42 @@ impl Site {
             now,
         };
         system::write(self, write).and_then(move |()| Plan::ok(info))
+    }
+
+    /// Changes a bucket that somebody was found to have a right to, as it is now; again when another change came
+    /// before. `Raced` also where another bucket has the name since, to which there may be no right.
+    pub fn change_bucket(
+        &self,
+        known: &Bucket,
+        now: RealTime,
+        change: impl Fn(&mut BucketInfo, &mut Attrs) + Send + 'static,
+    ) -> Plan<BucketInfo> {
+        self.change_bucket_again(known.clone(), now, change, TRIES)
+    }
+
+    fn change_bucket_again(
+        &self,
+        known: Bucket,
+        now: RealTime,
+        change: impl Fn(&mut BucketInfo, &mut Attrs) + Send + 'static,
+        tries: u32,
+    ) -> Plan<BucketInfo> {
+        let (site, again) = (self.clone(), self.clone());
+        self.bucket(&known.tenant, &known.name).and_then(move |state| {
+            if state.entry.value.bucket.id != known.id {
+                return Plan::failed(Error::Raced);
+            }
+            let (mut info, mut attrs) = (state.instance.value.clone(), state.instance.attrs.clone());
+            change(&mut info, &mut attrs);
+            let set = move |into: &mut BucketInfo, into_attrs: &mut Attrs| {
+                (*into, *into_attrs) = (info, attrs);
+                Ok(())
+            };
+            site.modify_bucket(state, now, set).then(move |changed| match changed {
+                Err(Error::Raced) if tries > 0 => again.change_bucket_again(known, now, change, tries - 1),
+                changed => Plan::Done(changed),
+            })
+        })
     }
 
     /// Removes a bucket that holds nothing: versions and parts of uploads are something, too. Writers are
@@ -495,6 +548,53 @@ mod tests {
         site().link_again(&info, NOW).run(&mut c).unwrap();
         site().link_again(&info, NOW).run(&mut c).unwrap();
         assert_eq!(of_user(&mut c), ["b"]);
+    }
+
+    /// At whatever moment a bucket is removed that is put on the list again, it is not on the list then.
+    #[test]
+    fn a_bucket_that_goes_meanwhile_stays_off_its_owners_list() {
+        let mut steps = 0;
+        loop {
+            let mut c = Cluster::default();
+            let info = create(&mut c, new("b", "u", 1)).unwrap();
+            let there = state(&mut c, "b").unwrap();
+            let mut plan = site().link_again(&info, NOW);
+            for _ in 0..steps {
+                let Plan::Ask(requests, next) = plan else { break };
+                plan = next(requests.into_iter().map(|r| crate::Rados::perform(&mut c, r)).collect());
+            }
+            let Plan::Ask(..) = plan else { break };
+            site().remove_bucket(there).run(&mut c).unwrap();
+            let _ = plan.run(&mut c);
+            assert_eq!(of_user(&mut c), Vec::<Bytes>::new(), "{steps}");
+            steps += 1;
+        }
+        assert!(steps > 2, "{steps}");
+    }
+
+    #[test]
+    fn a_change_is_of_the_bucket_that_it_was_meant_for() {
+        let mut c = Cluster::default();
+        let first = create(&mut c, new("b", "u", 1)).unwrap().bucket;
+        let pays = |info: &mut BucketInfo, _: &mut Attrs| info.requester_pays = true;
+        // Another change comes between.
+        let mut plan = site().change_bucket(&first, NOW, pays);
+        for _ in 0..2 {
+            let Plan::Ask(requests, next) = plan else { panic!("nothing asked") };
+            plan = next(requests.into_iter().map(|r| crate::Rados::perform(&mut c, r)).collect());
+        }
+        let named = |info: &mut BucketInfo, _: &mut Attrs| info.zonegroup = "other".into();
+        site().change_bucket(&first, NOW, named).run(&mut c).unwrap();
+        plan.run(&mut c).unwrap();
+        let there = state(&mut c, "b").unwrap();
+        let info = &there.instance.value;
+        assert_eq!((info.requester_pays, &info.zonegroup[..]), (true, &b"other"[..]));
+
+        site().remove_bucket(there).run(&mut c).unwrap();
+        assert_eq!(site().change_bucket(&first, NOW, pays).run(&mut c), Err(Error::NoSuchBucket));
+        create(&mut c, new("b", "v", 2)).unwrap();
+        assert_eq!(site().change_bucket(&first, NOW, pays).run(&mut c), Err(Error::Raced));
+        assert!(!state(&mut c, "b").unwrap().instance.value.requester_pays);
     }
 
     #[test]

@@ -22,6 +22,18 @@ pub struct Cluster {
     pub notices: Vec<Notice>,
     /// Requests that are still performed: behind them the gateway is dead.
     pub left: Option<usize>,
+    /// The answer to one request is lost.
+    pub lost: Option<Lost>,
+    late: Option<Request>,
+}
+
+/// A request of which no answer comes.
+#[derive(Debug, Clone, Copy)]
+pub struct Lost {
+    /// Requests before it.
+    pub after: usize,
+    /// It is not carried out at once, but later.
+    pub is_late: bool,
 }
 
 fn place(object: &RawObject) -> (Bytes, Bytes) {
@@ -42,6 +54,11 @@ impl Cluster {
     /// Lets seconds pass on all OSDs.
     pub fn pass(&mut self, seconds: u32) {
         self.objects.values_mut().for_each(|fake| fake.now.sec += seconds);
+    }
+
+    /// Carries out what was handed in and is late.
+    pub fn catch_up(&mut self) {
+        self.late.take().map(|request| self.perform(request));
     }
 
     fn run(
@@ -81,7 +98,11 @@ impl Cluster {
                 return Ok(Output::Data(out));
             }
             Op::AttrIs { name, value } => {
-                if fake.xattr(&name)? != value {
+                let found = match fake.xattr(&name) {
+                    Err(Errno::ENODATA) => Bytes::new(),
+                    found => found?,
+                };
+                if found != value {
                     return Err(Errno::ECANCELED);
                 }
             }
@@ -95,7 +116,7 @@ impl Cluster {
             Op::SetAttr { name, value } => fake.set_xattr(&name, value)?,
             Op::RemoveAttr(name) => {
                 let object = fake.changed().as_mut().ok_or(Errno::ENOENT)?;
-                object.attrs.remove(&name).ok_or(Errno::ENODATA)?;
+                object.attrs.remove(&name);
             }
             Op::OmapSet(entries) => fake.omap_set(entries)?,
             Op::Notify(payload) => notices.push(Notice::from_bytes(payload).unwrap()),
@@ -109,6 +130,18 @@ impl Rados for Cluster {
     fn perform(&mut self, request: Request) -> Result<Reply, Errno> {
         if let Some(left) = &mut self.left {
             *left = left.checked_sub(1).ok_or(Errno::ESHUTDOWN)?;
+        }
+        match self.lost {
+            Some(Lost { after: 0, is_late }) => {
+                self.lost = None;
+                match is_late {
+                    true => self.late = Some(request),
+                    false => drop(self.perform(request)),
+                }
+                return Err(Errno::ETIMEDOUT);
+            }
+            Some(Lost { after, is_late }) => self.lost = Some(Lost { after: after - 1, is_late }),
+            None => {}
         }
         let at = place(&request.object);
         let pool = self.pools.iter().position(|p| *p == request.object.pool.name).unwrap_or_else(|| {

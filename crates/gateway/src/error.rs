@@ -66,6 +66,12 @@ impl From<Errno> for Error {
 }
 
 impl Error {
+    /// Whether a request that ended so may still be done, or be done already: its client went, waited too
+    /// long, or could not read what it was told.
+    pub(crate) fn is_unclear(&self) -> bool {
+        matches!(self, Self::Rados(Errno::ETIMEDOUT | Errno::ESHUTDOWN | Errno::EIO))
+    }
+
     /// As administrators' tools end.
     pub fn errno(self) -> Errno {
         match self {

@@ -9,15 +9,16 @@ use codec::Decode;
 
 use super::change::Change;
 use super::put::MAIN;
-use super::{Head, SharedBucket, attr, listed_meta, text, writable};
+use super::{Head, SharedBucket, TRIES, attr, listed_meta, text, writable};
 use crate::{Error, Moment, Op, Plan, Request, Site};
 
 /// An attribute under its whole name, and its value; nothing to remove it.
 pub type AttrChange = (Bytes, Option<Bytes>);
 
 impl Site {
-    /// Changes attributes of the head that was read, and no other's: `Raced` if another one took its place,
-    /// `NoSuchKey` if it is gone. It becomes a new head with the same bytes and tail, changed now.
+    /// Changes attributes of the object that was read, and no other's: `Raced` if another one took its place,
+    /// `NoSuchKey` if it is gone. Its data and its tags stay, so that who reads it or writes in its place at
+    /// that moment does not take it for another one; radosgw makes a new tag.
     pub fn set_attrs(
         &self,
         bucket: &SharedBucket,
@@ -32,45 +33,63 @@ impl Site {
             Ok(change) => change,
             Err(e) => return Plan::failed(e),
         };
-        let now = moment.now;
-        let request = request(&head, &changes, &change.tag).at(now);
-        let meta = match meta_then(head, changes, now) {
+        if changes.iter().any(|(name, _)| !attr::CHANGEABLE.contains(&&name[..])) {
+            return Plan::failed(Error::InvalidArgument);
+        }
+        let (site, bucket, key) = (self.clone(), bucket.clone(), key.clone());
+        Setting { site, bucket, key, changes, change, now: moment.now }.go_on(head, TRIES)
+    }
+}
+
+/// A change of attributes.
+struct Setting {
+    site: Site,
+    bucket: SharedBucket,
+    key: Key,
+    changes: Vec<AttrChange>,
+    change: Change,
+    now: RealTime,
+}
+
+impl Setting {
+    fn go_on(self, head: Head, tries: u32) -> Plan<RealTime> {
+        let request = request(&head, &self.changes).at(self.now);
+        let meta = match meta_then(head.clone(), self.changes.clone(), self.now) {
             Ok(meta) => meta,
             Err(e) => return Plan::failed(e),
         };
-        change.prepare_add().and_then(move |_| {
+        self.change.prepare_add().and_then(move |_| {
             Plan::ask(request).then(move |done| match done {
                 // The head is changed: that the index does not hear of it now, it learns from listings.
-                Ok(reply) => Plan::ask(change.added(&reply, meta, Vec::new())).then(move |_| Plan::ok(now)),
-                Err(e) => {
-                    let error = match e {
-                        Error::Rados(Errno::ENOENT) => Error::NoSuchKey,
-                        Error::Rados(Errno::ENODATA) => Error::Raced,
-                        other => other,
-                    };
-                    Plan::ask(change.cancelled()).then(move |_| Plan::failed(error))
+                Ok(reply) => {
+                    Plan::ask(self.change.added(&reply, meta, Vec::new())).then(move |_| Plan::ok(self.now))
                 }
+                Err(e) if e.is_unclear() => Plan::failed(e),
+                Err(e) => Plan::ask(self.change.cancelled()).then(move |_| match e {
+                    Error::Rados(Errno::ENOENT) => Plan::failed(Error::NoSuchKey),
+                    Error::Raced if tries > 0 => self.again(head, tries - 1),
+                    e => Plan::failed(e),
+                }),
             })
+        })
+    }
+
+    /// Another one changed the object at the same time, as radosgw does with a new tag, or replaced it.
+    fn again(self, before: Head, tries: u32) -> Plan<RealTime> {
+        self.site.head(&self.bucket, &self.key, 0).and_then(move |head| match head {
+            None => Plan::failed(Error::NoSuchKey),
+            Some(head) if head.is_same_object(&before) => self.go_on(head, tries),
+            Some(_) => Plan::failed(Error::Raced),
         })
     }
 }
 
-fn request(head: &Head, changes: &[AttrChange], tag: &Bytes) -> Request {
-    let mut request = Request::new(head.object.clone());
-    let known =
-        head.id_tag().map(|tag| Op::AttrIs { name: Bytes::from_static(attr::ID_TAG), value: tag.clone() });
-    request = known.into_iter().fold(request, Request::op);
-    // Without a tag of its own the tail is referred to by the tag that goes now.
-    if let Some(own) = head.id_tag().filter(|_| !head.attrs.contains_key(attr::TAIL_TAG)) {
-        request = request.set_attr(attr::TAIL_TAG, own.clone());
-    }
-    for (name, value) in changes {
-        request = match value {
-            Some(value) => request.set_attr(name.clone(), value.clone()),
-            None => request.op(Op::RemoveAttr(name.clone())),
-        };
-    }
-    request.set_attr(attr::ID_TAG, [&tag[..], b"\0"].concat())
+fn request(head: &Head, changes: &[AttrChange]) -> Request {
+    let request = head.is_there().into_iter().fold(Request::new(head.object.clone()), Request::op);
+    changes.iter().fold(request, |request, (name, value)| match value {
+        Some(value) => request.set_attr(name.clone(), value.clone()),
+        None => request.op(Op::RemoveAttr(name.clone())),
+    })
 }
 
 /// What listings show of the head as it becomes.
@@ -120,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_changes_and_nothing_else_but_the_tag_does() {
+    fn an_attribute_changes_and_nothing_else_does() {
         let mut c = Cluster::default();
         let b = bucket(&mut c);
         let data = ramp(5 << 20);
@@ -130,10 +149,6 @@ mod tests {
         assert_eq!(set(&mut c, &b, read, Some("tags")), Ok(NOW));
         let mut after = head(&mut c, &b);
         assert_eq!(after.attrs.remove(TAGS.as_bytes()), Some("tags".into()));
-        let tag =
-            after.attrs.insert(Bytes::from_static(attr::ID_TAG), before.id_tag().unwrap().clone()).unwrap();
-        // As radosgw makes them: an underscore, 31 letters and a zero.
-        assert_eq!((tag.len(), tag[0], tag[32]), (33, b'_', 0));
         assert_eq!(after.attrs, before.attrs);
         assert_eq!((get(&mut c, &b, "k").unwrap(), stats(&mut c, &b)), (data.into(), counted));
         let read = head(&mut c, &b);
@@ -157,6 +172,36 @@ mod tests {
         remove(&mut c, &b, "k").unwrap();
         assert_eq!(set(&mut c, &b, old, Some("x")), Err(Error::NoSuchKey));
         assert_eq!((list(&mut c, &b), stats(&mut c, &b)), (Vec::new(), (0, 0)));
+    }
+
+    #[test]
+    fn a_head_without_a_tag_is_changed_only_while_it_is_there() {
+        let mut c = Cluster::default();
+        let b = bucket(&mut c);
+        put(&mut c, &b, "k", b"old").unwrap();
+        let object = head(&mut c, &b).object;
+        Plan::ask(Request::new(object).op(Op::RemoveAttr(Bytes::from_static(attr::ID_TAG))))
+            .run(&mut c)
+            .unwrap();
+        let read = head(&mut c, &b);
+        set(&mut c, &b, read.clone(), Some("x")).unwrap();
+        remove(&mut c, &b, "k").unwrap();
+        assert_eq!(set(&mut c, &b, read.clone(), Some("y")), Err(Error::NoSuchKey));
+        assert_eq!((get(&mut c, &b, "k"), list(&mut c, &b)), (Err(Error::NoSuchKey), Vec::new()));
+        // Another object in its place has a tag.
+        put(&mut c, &b, "k", b"new").unwrap();
+        assert_eq!(set(&mut c, &b, read, Some("y")), Err(Error::Raced));
+    }
+
+    #[test]
+    fn what_an_object_is_made_of_is_no_attribute_to_change() {
+        let mut c = Cluster::default();
+        let b = bucket(&mut c);
+        put(&mut c, &b, "k", b"data").unwrap();
+        let read = head(&mut c, &b);
+        let changes = vec![(Bytes::from_static(attr::MANIFEST), None)];
+        let set = run(&mut c, |moment| site().set_attrs(&b, &Key::plain("k"), read, changes, moment));
+        assert_eq!(set, Err(Error::InvalidArgument));
     }
 
     #[test]

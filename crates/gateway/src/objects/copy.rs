@@ -89,6 +89,8 @@ impl Site {
             });
             written.then(move |written| match written {
                 Ok(Written { overtaken: false, .. }) => Plan::Done(written),
+                // A head that names the tail may be there.
+                Err(e) if e.is_unclear() => Plan::failed(e),
                 other => garbage::remove_now(given, tag).then(move |_| Plan::Done(other)),
             })
         })
@@ -121,6 +123,7 @@ impl Site {
             change: Change::new(self, &to.bucket, &to.key, &to.key.name, own_tag)?,
             first: None,
             keeps_tail,
+            unchanged: if keeps_tail { from.head.is_unchanged() } else { Vec::new() },
             remove: Vec::new(),
             finish,
         })

@@ -5,6 +5,7 @@ use rgw::{Key, RawObject};
 
 use super::put::STRIPE;
 use super::{Head, SharedBucket, attr};
+use crate::plan::optional;
 use crate::{Error, Op, Plan, Reply, Request, Site};
 
 /// An object whose head was read. Its bytes are those of that moment, also when another one replaces it
@@ -35,6 +36,15 @@ impl Opened {
     /// it holds.
     pub fn read(&self, offset: u64, length: u64) -> Plan<Bytes> {
         let end = offset.saturating_add(length).min(self.size());
+        let opened = self.clone();
+        self.read_to(offset, end).then(move |read| match read {
+            // Of the head alone it is asked which one it is.
+            Err(Error::Raced) => opened.reopened().and_then(move |opened| opened.read_to(offset, end)),
+            read => Plan::Done(read),
+        })
+    }
+
+    fn read_to(&self, offset: u64, end: u64) -> Plan<Bytes> {
         let (mut requests, mut pieces, mut at) = (Vec::new(), Vec::new(), offset);
         while at < end {
             let (object, from, left) = match self.place(at) {
@@ -52,6 +62,25 @@ impl Opened {
             at += length;
         }
         Plan::<Vec<Reply>>::ask_all(requests).try_map(move |replies| join(pieces, replies))
+    }
+
+    /// The object with the head that it has now, if that is the same object with other attributes.
+    fn reopened(self) -> Plan<Self> {
+        let raw = self.head.object.clone();
+        optional(Plan::ask(Request::new(raw.clone()).op(Op::Attrs).op(Op::Stat))).and_then(move |reply| {
+            match reply.map(|reply| Head::read(raw, &reply)).transpose() {
+                Ok(Some(head))
+                    if head.is_same_object(&self.head) && head.head_size == self.head.head_size =>
+                {
+                    let tag = head.id_tag().cloned();
+                    let mut opened = self;
+                    opened.head.attrs.extend(tag.map(|tag| (Bytes::from_static(attr::ID_TAG), tag)));
+                    Plan::ok(opened)
+                }
+                Ok(_) => Plan::failed(Error::Raced),
+                Err(e) => Plan::failed(e),
+            }
+        })
     }
 
     /// The RADOS object that holds a byte, where in it, and how many follow there.

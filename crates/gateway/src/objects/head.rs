@@ -39,11 +39,30 @@ impl Head {
         self.attrs.get(attr::TAIL_TAG).or_else(|| self.id_tag()).cloned().unwrap_or_default()
     }
 
+    /// Whether another head, which had the same name before, is that of the same object.
+    pub(crate) fn is_same_object(&self, before: &Self) -> bool {
+        self.tail_tag() == before.tail_tag() && !self.tail_tag().is_empty()
+    }
+
+    /// What holds as long as the object is there with the data that it has.
+    pub(crate) fn is_there(&self) -> [Op; 2] {
+        let tag = self.id_tag().cloned().unwrap_or_default();
+        // A head without a tag is as one with an empty one.
+        [Op::Stat, Op::AttrIs { name: Bytes::from_static(attr::ID_TAG), value: tag }]
+    }
+
+    /// What holds as long as attributes are what they are that may change.
+    pub(crate) fn is_unchanged(&self) -> Vec<Op> {
+        let value = |name| self.attrs.get(name).cloned().unwrap_or_default();
+        let is = |name: &'static [u8]| Op::AttrIs { name: Bytes::from_static(name), value: value(name) };
+        attr::CHANGEABLE.into_iter().map(is).collect()
+    }
+
     pub fn etag(&self) -> Bytes {
         self.attrs.get(attr::ETAG).map(super::text).unwrap_or_default()
     }
 
-    fn read(object: RawObject, reply: &Reply) -> Result<Self, Error> {
+    pub(super) fn read(object: RawObject, reply: &Reply) -> Result<Self, Error> {
         let attrs = own(reply.attrs(0)?);
         let (head_size, modified) = reply.stat(1)?;
         let manifest = attrs.get(attr::MANIFEST).map(|raw| Manifest::from_bytes(raw.clone())).transpose()?;

@@ -5,6 +5,10 @@
 //! 2. The head changes in one request: an object is what it was or what it becomes.
 //! 3. A tail is written before the head that names it, and handed to garbage collection after the head that
 //!    does not.
+//! 4. A change of attributes leaves an object's data, and so the tag of its tail, as they are. Who finds
+//!    another head with that tag finds the same object, and goes on with it.
+//! 5. A request that ends without an answer may be done, now or later: nothing that rests on it being undone
+//!    follows, and the index keeps the change as one under way.
 
 use std::sync::Arc;
 
@@ -28,6 +32,10 @@ mod put;
 mod quota;
 mod upload;
 
+#[cfg(test)]
+mod beside_tests;
+#[cfg(test)]
+mod lost_tests;
 mod remove;
 #[cfg(test)]
 mod tests;
@@ -55,7 +63,17 @@ pub(crate) mod attr {
     pub const STORAGE_CLASS: &[u8] = b"user.rgw.storage_class";
     /// In front of what stays of a head when the object is removed.
     pub const OLH: &[u8] = b"user.rgw.olh.";
+    /// What may change of an object while its data stays.
+    pub const CHANGEABLE: [&[u8]; 4] = [
+        b"user.rgw.acl",
+        b"user.rgw.x-amz-tagging",
+        b"user.rgw.object-retention",
+        b"user.rgw.object-legal-hold",
+    ];
 }
+
+/// How often a change is tried to an object whose attributes others change at the same time.
+const TRIES: u32 = 15;
 
 /// A bucket that objects are written to and read from.
 pub type SharedBucket = Arc<BucketInfo>;

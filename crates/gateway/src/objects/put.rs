@@ -11,7 +11,7 @@ use rgw::{Key, Manifest, Object, RawObject};
 use types::{Errno, RealTime};
 
 use super::change::Change;
-use super::{Head, SharedBucket, attr, listed_meta, writable};
+use super::{Head, SharedBucket, TRIES, attr, listed_meta, writable};
 use crate::system::Attrs;
 use crate::{Error, Moment, Op, Plan, Reply, Request, Site, garbage};
 
@@ -152,8 +152,12 @@ impl Upload {
 
     /// Removes what was written of the tail, and fails with `why`.
     pub fn give_up<T: Send + 'static>(self, why: Error) -> Plan<T> {
-        let tag = self.tag_value();
-        garbage::remove_now(self.tail, tag).then(|_| Plan::failed(why))
+        self.take_back().then(|_| Plan::failed(why))
+    }
+
+    /// Removes what is written so far: for whoever loses sight of the upload.
+    pub fn take_back(&self) -> Plan<()> {
+        garbage::remove_now(self.tail.clone(), self.tag_value())
     }
 
     /// The tag as attributes have it: with a zero behind it.
@@ -188,6 +192,7 @@ impl Upload {
             change,
             first: None,
             keeps_tail: false,
+            unchanged: Vec::new(),
             remove: Vec::new(),
             finish,
         });
@@ -197,7 +202,9 @@ impl Upload {
         };
         written.then(move |written| match written {
             Ok(Written { overtaken: false, .. }) => Plan::Done(written),
-            // The head that names the tail is not there.
+            // The head that names the tail may be there.
+            Err(e) if e.is_unclear() => Plan::failed(e),
+            // It is not.
             other => garbage::remove_now(tail, give_back).then(move |_| Plan::Done(other)),
         })
     }
@@ -222,6 +229,8 @@ pub(crate) struct NewHead {
     /// What it has in common with the head in its place has one reference for both, as with an object that is
     /// copied over itself or an upload that is completed once more. Other copies have their own.
     pub keeps_tail: bool,
+    /// What holds besides for the head in its place, where this one has of it what may change.
+    pub unchanged: Vec<Op>,
     /// Entries of the index that go with it.
     pub remove: Vec<rgw::index::Key>,
     pub finish: Finish,
@@ -269,26 +278,57 @@ impl NewHead {
         let first = self.first.clone().into_iter().collect();
         self.change.prepare_add().and_then(move |_| {
             Plan::<Vec<Reply>>::ask_all(first).then(move |done| match done {
-                Ok(_) => self.replace(old),
+                Ok(_) => self.replace(old, TRIES),
                 Err(e) => self.cancel(Err(e)),
             })
         })
     }
 
-    fn replace(self, old: Option<Head>) -> Plan<Written> {
-        Plan::ask(self.request(old.as_ref())).then(|done| match done {
-            Ok(reply) => self.complete(reply, old),
-            Err(Error::Rados(Errno::EEXIST)) if old.is_none() => match self.finish.condition {
+    fn replace(self, old: Option<Head>, tries: u32) -> Plan<Written> {
+        Plan::ask(self.request(old.as_ref())).then(move |done| match (done, old) {
+            (Ok(reply), old) => self.complete(reply, old),
+            (Err(e), old) if e.is_unclear() => self.look_whether_written(old, e),
+            (Err(Error::Rados(Errno::EEXIST)), None) => match self.finish.condition {
                 Condition::Missing => self.cancel(Err(Error::PreconditionFailed)),
                 _ => self.replace_existing(),
             },
-            Err(e) => {
-                let gone = Error::Rados(Errno::ENOENT);
-                let overtaken = self.finish.condition == Condition::Any
-                    && (e == Error::Raced || e == gone || e == Error::Rados(Errno::ENODATA));
-                let written = Written { modified: self.finish.now, overtaken: true };
-                self.cancel(if overtaken { Ok(written) } else { Err(e) })
+            (Err(Error::Raced), Some(old)) if tries > 0 => self.again(old, tries - 1),
+            (Err(e), _) => self.overtaken(e),
+        })
+    }
+
+    /// The head is another one than was seen: that of the same object with other attributes, in whose place
+    /// this one comes, or another object's.
+    fn again(self, old: Head, tries: u32) -> Plan<Written> {
+        let change = self.change.clone();
+        self.look().then(move |looked| match looked {
+            Ok((new, Some(head))) if head.is_same_object(&old) => match new.unchanged.is_empty() {
+                true => new.replace(Some(head), tries),
+                // What this one has of it is of before.
+                false => new.cancel(Err(Error::Raced)),
+            },
+            Ok((new, _)) => new.overtaken(Error::Raced),
+            Err(e) => Plan::ask(change.cancelled()).then(|_| Plan::failed(e)),
+        })
+    }
+
+    /// Another one's object took the place: as if it had come just after.
+    fn overtaken(self, e: Error) -> Plan<Written> {
+        let gone = Error::Rados(Errno::ENOENT);
+        let overtaken = self.finish.condition == Condition::Any && (e == Error::Raced || e == gone);
+        let written = Written { modified: self.finish.now, overtaken: true };
+        self.cancel(if overtaken { Ok(written) } else { Err(e) })
+    }
+
+    /// Whether a head is there of which no answer came. One that is not there yet may still come: the index
+    /// keeps the change as one under way, which the next listing ends.
+    fn look_whether_written(self, old: Option<Head>, e: Error) -> Plan<Written> {
+        let look = Request::new(self.object.clone()).op(Op::Attrs);
+        Plan::ask(look).then(move |reply| match reply {
+            Ok(reply) if reply.attrs(0).is_ok_and(|a| a.get(attr::ID_TAG) == Some(&self.tag)) => {
+                self.complete(reply, old)
             }
+            _ => Plan::failed(e),
         })
     }
 
@@ -297,7 +337,7 @@ impl NewHead {
         self.look().then(move |looked| match looked {
             // It was removed again meanwhile.
             Ok((new, None)) => new.replace_missing(),
-            Ok((new, old)) => new.replace(old),
+            Ok((new, old)) => new.replace(old, TRIES),
             Err(e) => Plan::ask(change.cancelled()).then(|_| Plan::failed(e)),
         })
     }
@@ -305,6 +345,7 @@ impl NewHead {
     fn replace_missing(self) -> Plan<Written> {
         Plan::ask(self.request(None)).then(|done| match done {
             Ok(reply) => self.complete(reply, None),
+            Err(e) if e.is_unclear() => self.look_whether_written(None, e),
             Err(Error::Rados(Errno::EEXIST)) => {
                 let modified = self.finish.now;
                 self.cancel(Ok(Written { modified, overtaken: true }))
@@ -326,7 +367,7 @@ impl NewHead {
             Some(old) => {
                 let is =
                     |tag: &Bytes| Op::AttrIs { name: Bytes::from_static(attr::ID_TAG), value: tag.clone() };
-                let r = old.id_tag().map(is).into_iter().fold(r, Request::op);
+                let r = old.id_tag().map(is).into_iter().chain(self.unchanged.clone()).fold(r, Request::op);
                 r.op(Op::Create { exclusive: false }).call(&object::REMOVE, &keep)
             }
         };

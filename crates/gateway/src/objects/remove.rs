@@ -8,7 +8,7 @@ use types::Errno;
 
 use super::change::Change;
 use super::put::waste;
-use super::{Head, SharedBucket, attr, writable};
+use super::{Head, SharedBucket, TRIES, attr, writable};
 use crate::{Error, Moment, Op, Plan, Request, Site, garbage};
 
 impl Site {
@@ -22,14 +22,35 @@ impl Site {
             Ok(change) => change,
             Err(e) => return Plan::failed(e),
         };
+        self.remove_seen(bucket.clone(), key, change, None, TRIES)
+    }
+
+    /// Removes what is there, as long as it is the object that was seen `before`.
+    fn remove_seen(
+        &self,
+        bucket: SharedBucket,
+        key: Key,
+        change: Change,
+        before: Option<Head>,
+        tries: u32,
+    ) -> Plan<()> {
         let site = self.clone();
-        self.head(bucket, &key, 0).and_then(move |head| match head {
+        self.head(&bucket, &key, 0).and_then(move |head| match head {
             None => Plan::failed(Error::NoSuchKey),
+            Some(head) if before.as_ref().is_some_and(|before| !head.is_same_object(before)) => {
+                Plan::failed(Error::Raced)
+            }
             Some(head) => {
                 let request = Request::new(head.object.clone());
-                // Somebody else has removed it since.
-                remove_head(site, head, request, change, Vec::new())
-                    .when(Error::Rados(Errno::ENOENT), Error::NoSuchKey)
+                let (again, seen) = (change.clone(), head.clone());
+                remove_head(site.clone(), head, request, change, Vec::new()).then(move |done| match done {
+                    // Somebody else has removed it since.
+                    Err(Error::Rados(Errno::ENOENT)) => Plan::failed(Error::NoSuchKey),
+                    Err(Error::Raced) if tries > 0 => {
+                        site.remove_seen(bucket, key, again, Some(seen), tries - 1)
+                    }
+                    done => Plan::Done(done),
+                })
             }
         })
     }
@@ -57,6 +78,7 @@ pub(crate) fn remove_head(
                 Plan::ask(change.deleted(&reply, meta, remove))
                     .then(move |_| garbage::collect(&site, objects, head.tail_tag()))
             }
+            Err(e) if e.is_unclear() => Plan::failed(e),
             Err(e) => Plan::ask(change.cancelled()).then(move |_| Plan::failed(e)),
         })
     })

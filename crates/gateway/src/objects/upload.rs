@@ -493,6 +493,7 @@ fn whole(
         change,
         first: None,
         keeps_tail: true,
+        unchanged: Vec::new(),
         remove,
         finish: Finish {
             attrs,
@@ -574,11 +575,16 @@ impl Part {
     /// Removes what was written, and fails with `why`. As long as the first stripe is there nobody else
     /// writes under these names: it goes when the others are gone, and stays where one of them may be left.
     pub fn give_up<T: Send + 'static>(self, why: Error) -> Plan<T> {
-        let (mut others, tag) = (self.written, self.tag);
+        self.take_back().then(|_| Plan::failed(why))
+    }
+
+    /// Removes what is written so far: for whoever loses sight of the part.
+    pub fn take_back(&self) -> Plan<()> {
+        let (mut others, tag) = (self.written.clone(), self.tag.clone());
         let first: Vec<RawObject> = others.drain(..others.len().min(1)).collect();
         garbage::try_remove(others, tag.clone()).then(move |gone| match gone {
-            Ok(true) => garbage::remove_now(first, tag).then(|_| Plan::failed(why)),
-            _ => Plan::failed(why),
+            Ok(true) => garbage::remove_now(first, tag),
+            _ => Plan::ok(()),
         })
     }
 
@@ -604,21 +610,31 @@ impl Part {
             ..listed_meta(&finish.attrs, finish.now)
         };
         let undo = change.clone();
-        change
+        let indexed = change
             .prepare_add()
             .and_then(move |_| Plan::ask(head))
-            .and_then(move |reply| Plan::ask(change.added(&reply, meta, Vec::new())))
-            .and_then(move |_| no_upload(Plan::ask(list)))
-            .then(move |done| match done {
+            .and_then(move |reply| Plan::ask(change.added(&reply, meta, Vec::new())));
+        indexed.then(move |done| {
+            let listed = match done {
+                Ok(_) => no_upload(Plan::ask(list)),
+                Err(e) => return self.unlist(undo, e),
+            };
+            listed.then(move |done| match done {
                 Ok(_) => Plan::ok(info),
-                Err(e) => undo
-                    .prepare_delete()
-                    .and_then(move |reply: Reply| {
-                        let nothing = Reply { version: 0, ..reply };
-                        Plan::ask(undo.deleted(&nothing, Meta::default(), Vec::new()))
-                    })
-                    .then(move |_| self.give_up(e)),
+                // It may be on the list, and in an object soon.
+                Err(e) if e.is_unclear() => Plan::failed(e),
+                Err(e) => self.unlist(undo, e),
             })
+        })
+    }
+
+    /// Takes a part that is on no list out of the index, and gives it up.
+    fn unlist(self, change: Change, why: Error) -> Plan<PartInfo> {
+        let deleted = change.clone().prepare_delete().and_then(move |reply: Reply| {
+            let nothing = Reply { version: 0, ..reply };
+            Plan::ask(change.deleted(&nothing, Meta::default(), Vec::new()))
+        });
+        deleted.then(move |_| self.give_up(why))
     }
 
     /// What tells of the part: its change in the index, its head's attributes, and its place on the list.

@@ -14,22 +14,22 @@ use crate::system::Attrs;
 use crate::{Moment, Op, Plan, Request};
 
 /// Names the parts in their order.
-fn joined(etags: &[Bytes]) -> Bytes {
+pub(super) fn joined(etags: &[Bytes]) -> Bytes {
     format!("{}-{}", etags.iter().map(|e| String::from_utf8_lossy(e)).collect::<String>(), etags.len()).into()
 }
 
-fn attrs() -> Attrs {
+pub(super) fn attrs() -> Attrs {
     let owner = Owner { id: UserId::plain("u"), display_name: "U".into() };
     let acl = AccessControl::private(owner).to_bytes();
     Attrs::from([("user.rgw.acl".into(), acl), ("user.rgw.x-amz-meta-a".into(), "b\0".into())])
 }
 
-fn begin(c: &mut Cluster, b: &SharedBucket, name: &'static str) -> UploadId {
+pub(super) fn begin(c: &mut Cluster, b: &SharedBucket, name: &'static str) -> UploadId {
     let rule = PlacementRule::named("default-placement");
     run(c, |moment| site().begin_upload(b, name.into(), rule, attrs(), moment)).unwrap()
 }
 
-fn part(
+pub(super) fn part(
     c: &mut Cluster,
     b: &SharedBucket,
     upload: &UploadId,
@@ -52,7 +52,7 @@ fn part(
     })
 }
 
-fn complete(
+pub(super) fn complete(
     c: &mut Cluster,
     b: &SharedBucket,
     upload: &UploadId,
@@ -63,11 +63,11 @@ fn complete(
     run(c, |moment| site().complete_upload(b, upload.clone(), complete, moment))
 }
 
-fn abort(c: &mut Cluster, b: &SharedBucket, upload: &UploadId) -> Result<(), Error> {
+pub(super) fn abort(c: &mut Cluster, b: &SharedBucket, upload: &UploadId) -> Result<(), Error> {
     run(c, |moment| site().abort_upload(b, upload.clone(), moment))
 }
 
-fn uploads(c: &mut Cluster, b: &SharedBucket) -> Vec<UploadId> {
+pub(super) fn uploads(c: &mut Cluster, b: &SharedBucket) -> Vec<UploadId> {
     let listing = Listing { max: 100, ..Listing::default() };
     let listed = site().uploads(b, listing).run(c).unwrap();
     listed.objects.iter().map(|(key, _)| UploadId::from_name(&key.name).unwrap()).collect()
